@@ -1,0 +1,190 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// GPUNode tells what GPUs a node has. It is cluster-scoped and named as its node; the node's agent writes the status,
+// nobody writes a spec.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=gn,categories=tandem
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Devices",type=integer,JSONPath=`.status.deviceCount`
+// +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.healthyCount`
+// +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.status.slotCount`
+// +kubebuilder:printcolumn:name="Models",type=string,JSONPath=`.status.models`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type GPUNode struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	Status GPUNodeStatus `json:"status,omitempty"`
+}
+
+// GPUNodeList is a list of GPUNodes.
+//
+// +kubebuilder:object:root=true
+type GPUNodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GPUNode `json:"items"`
+}
+
+// GPUNodeStatus is what the agent saw.
+type GPUNodeStatus struct {
+	// Devices of the node, by index.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=128
+	Devices []GPUDevice `json:"devices,omitempty"`
+
+	// DeviceCount is len(Devices), for kubectl get.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DeviceCount int32 `json:"deviceCount,omitempty"`
+	// HealthyCount counts the healthy devices.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	HealthyCount int32 `json:"healthyCount,omitempty"`
+	// SlotCount adds up the slots of the healthy devices.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SlotCount int32 `json:"slotCount,omitempty"`
+	// Models lists the GPU models, comma-separated, for kubectl get.
+	// +optional
+	Models string `json:"models,omitempty"`
+	// DriverVersion is NVML's driver version.
+	// +optional
+	DriverVersion string `json:"driverVersion,omitempty"`
+
+	// Conditions: Ready says whether the agent serves the node's devices.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ConditionReady is the condition type that says whether the agent serves the node's devices.
+const ConditionReady = "Ready"
+
+// DeviceHealth says whether a device takes work.
+//
+// +kubebuilder:validation:Enum=Healthy;Unhealthy
+type DeviceHealth string
+
+// Values of DeviceHealth.
+const (
+	Healthy   DeviceHealth = "Healthy"
+	Unhealthy DeviceHealth = "Unhealthy"
+)
+
+// Enforcement is what keeps a share in its bounds.
+//
+// +kubebuilder:validation:Enum=cooperative;server;cgroup;partition;none
+type Enforcement string
+
+// Values of Enforcement that this release publishes.
+const (
+	// EnforcementCooperative is MPS v2: limits in the client's environment, which a client could raise.
+	EnforcementCooperative Enforcement = "cooperative"
+	// EnforcementNone is time slicing without any limit.
+	EnforcementNone Enforcement = "none"
+)
+
+// GPUDevice is one physical GPU.
+//
+// +kubebuilder:validation:XValidation:rule="self.health == 'Healthy' || self.reason.size() > 0",message="an unhealthy device names a reason"
+type GPUDevice struct {
+	// ID is the GPU UUID.
+	// +kubebuilder:validation:Pattern=`^(GPU|MIG)-[0-9a-zA-Z-]+$`
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id"`
+	// Index is NVML's index; "g<index>" in what people read.
+	// +kubebuilder:validation:Minimum=0
+	Index int32 `json:"index"`
+	// Model is NVML's product name with dashes for blanks, for example "NVIDIA-A100-SXM4-40GB".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Model string `json:"model"`
+	// Memory of the device.
+	Memory resource.Quantity `json:"memory"`
+	// Slots that the device is divided into.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Slots int32 `json:"slots"`
+	// Contexts is the number of MPS clients that the device can serve at once; 0 means no limit is known.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Contexts int32 `json:"contexts,omitempty"`
+	// ComputeCapability, for example "8.0".
+	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+$`
+	ComputeCapability string `json:"computeCapability"`
+	// NUMANode of the device; absent when the platform tells none.
+	// +optional
+	NUMANode *int32 `json:"numaNode,omitempty"`
+	// PCIBusID, for example "00000000:07:00.0".
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	PCIBusID string `json:"pciBusID,omitempty"`
+	// Links to the other devices of the node.
+	// +optional
+	// +listType=map
+	// +listMapKey=peer
+	// +kubebuilder:validation:MaxItems=127
+	Links []GPULink `json:"links,omitempty"`
+	// Health of the device.
+	Health DeviceHealth `json:"health"`
+	// Reason is a CamelCase word for an unhealthy device, empty for a healthy one.
+	// +optional
+	// +kubebuilder:default=""
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason"`
+	// Message says what was seen, for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// Enforcement is what keeps shares of this device in their bounds.
+	Enforcement Enforcement `json:"enforcement"`
+}
+
+// LinkType is the kind of path between two devices, in the words of `nvidia-smi topo -m`.
+//
+// +kubebuilder:validation:Enum=NVLink;PIX;PXB;PHB;NODE;SYS
+type LinkType string
+
+// Values of LinkType, best first.
+const (
+	// LinkNVLink is a direct NVLink or NVSwitch path.
+	LinkNVLink LinkType = "NVLink"
+	// LinkPIX crosses at most one PCIe switch.
+	LinkPIX LinkType = "PIX"
+	// LinkPXB crosses several PCIe switches, no host bridge.
+	LinkPXB LinkType = "PXB"
+	// LinkPHB crosses a PCIe host bridge.
+	LinkPHB LinkType = "PHB"
+	// LinkNODE crosses host bridges inside one NUMA node.
+	LinkNODE LinkType = "NODE"
+	// LinkSYS crosses NUMA nodes.
+	LinkSYS LinkType = "SYS"
+)
+
+// GPULink is the path to another device of the node.
+type GPULink struct {
+	// Peer is the other device's ID.
+	// +kubebuilder:validation:MaxLength=64
+	Peer string `json:"peer"`
+	// Type of the best path.
+	Type LinkType `json:"type"`
+	// Lanes is the number of NVLinks, 0 for other types.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=64
+	Lanes int32 `json:"lanes,omitempty"`
+}

@@ -1,0 +1,45 @@
+package v1alpha1
+
+// Names of Tandem in the Kubernetes API. Every other package takes them from here.
+const (
+	// Domain prefixes every label, annotation, resource and API group of Tandem.
+	Domain = "tandem-gpu.io"
+
+	// ResourceVGPU is the extended resource that the agent advertises. Its unit is the slot: a device has N of
+	// them (default 10, set per GPU model in the agent's configuration).
+	ResourceVGPU = Domain + "/vgpu"
+
+	// ResourceMemory is counted by the scheduler only; no node advertises it, so the kubelet ignores it. Its unit is
+	// the byte. Without it a container gets device memory in proportion to its slots.
+	ResourceMemory = Domain + "/vgpu-memory"
+)
+
+// Annotations that users set on pods.
+const (
+	// AnnotationComputeLimit is the compute that each container may burst to, in percent of one device: a whole number
+	// from 1 to 100, not below the request. Default: the request.
+	AnnotationComputeLimit = Domain + "/compute-limit"
+
+	// AnnotationMemoryLimit is the device memory that each container may burst to, a Kubernetes quantity of bytes per
+	// device, not below the request. Default: the request.
+	AnnotationMemoryLimit = Domain + "/memory-limit"
+)
+
+// AnnotationAssignment holds the Assignment of a pod as JSON. The scheduler writes it inside the Binding, in the same
+// transaction as spec.nodeName; nobody else may write it (deploy/ holds the admission policies).
+const AnnotationAssignment = Domain + "/assignment"
+
+const (
+	// SchedulerName is the schedulerName of the profile that understands vGPUs.
+	SchedulerName = "tandem-scheduler"
+
+	// CDIKind is the vendor/class of the CDI devices that the agent writes.
+	CDIKind = Domain + "/vgpu"
+
+	// SlotSeparator stands between the GPU UUID and the slot number in a device ID towards the kubelet
+	// ("GPU-…::3"): dcgm-exporter's convention for shared GPUs.
+	SlotSeparator = "::"
+
+	// DefaultSlots is N where the agent's configuration names no other number for the GPU model.
+	DefaultSlots = 10
+)

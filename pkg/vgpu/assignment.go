@@ -1,0 +1,27 @@
+package vgpu
+
+// Assignment records the devices chosen for one pod.
+type Assignment struct {
+	UID UID
+	// Pod is "namespace/name", for people.
+	Pod  string
+	Node string
+	// Containers that hold shares, in the order of Request.Containers.
+	Containers []ContainerAssignment
+}
+
+// ContainerAssignment is the share of one container with its devices.
+type ContainerAssignment struct {
+	Name string
+	Kind ContainerKind
+	// Devices, sorted; len(Devices) == Share.Devices.
+	Devices []DeviceID
+	Share   Share
+}
+
+// Hold keeps room for a pod that is not bound yet.
+type Hold struct {
+	Assignment
+	// Priority of the pod: a hold counts for pods of the same or a lower priority, never for its own pod.
+	Priority int32
+}

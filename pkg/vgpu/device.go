@@ -1,0 +1,45 @@
+package vgpu
+
+// DeviceID identifies a device in the whole cluster: the GPU UUID.
+type DeviceID string
+
+// Device is one physical GPU or one MIG instance.
+type Device struct {
+	ID DeviceID
+	// Index orders the devices of a node and names them for people: "g0".
+	Index int
+	// Model is the product name. Devices of one model have the same Slots and Memory only by habit, never by rule.
+	Model string
+	// Slots is N ≥ 1, the number of equal parts.
+	Slots Slots
+	// Memory is the device memory that shares may use.
+	Memory Bytes
+	// Contexts is the number of processes that the device can serve at once under MPS; 0 means no limit.
+	Contexts int
+	// Healthy devices take new shares. A sick device keeps the shares that it has.
+	Healthy bool
+	// Links to other devices of the node; a missing entry is the worst link.
+	Links []Link
+}
+
+// Link is the path between two devices of one node.
+type Link struct {
+	Peer DeviceID
+	// Class of the path; greater is closer.
+	Class LinkClass
+	// Lanes counts the NVLinks of an NVLink path, else 0.
+	Lanes int
+}
+
+// LinkClass orders the paths between devices; greater is closer.
+type LinkClass int
+
+// Classes of paths, in the words of `nvidia-smi topo -m`.
+const (
+	LinkSYS LinkClass = iota
+	LinkNODE
+	LinkPHB
+	LinkPXB
+	LinkPIX
+	LinkNVLink
+)

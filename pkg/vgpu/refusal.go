@@ -1,0 +1,56 @@
+package vgpu
+
+// Reason names why a request cannot be met.
+type Reason string
+
+// Reasons of refusals.
+const (
+	// IllegalSlots: more than one device's slots and no multiple of them.
+	IllegalSlots Reason = "IllegalSlots"
+	// MemoryAboveDevice: more memory than the devices have.
+	MemoryAboveDevice Reason = "MemoryAboveDevice"
+	// ComputeLimitBelowRequest and MemoryLimitBelowRequest: a ceiling under the guaranteed share.
+	ComputeLimitBelowRequest Reason = "ComputeLimitBelowRequest"
+	MemoryLimitBelowRequest  Reason = "MemoryLimitBelowRequest"
+	// LimitAboveDevice: a ceiling above what the device has.
+	LimitAboveDevice Reason = "LimitAboveDevice"
+	// TooFewDevices: more whole devices than the node has, were all of them healthy and free.
+	TooFewDevices Reason = "TooFewDevices"
+	// NoShareFits: no healthy device has the slots, memory or contexts free.
+	NoShareFits Reason = "NoShareFits"
+	// NoWholeDevices: not enough healthy devices are wholly free.
+	NoWholeDevices Reason = "NoWholeDevices"
+	// NoTogether: every container fits alone, but not all of them at once.
+	NoTogether Reason = "NoTogether"
+	// NoDevices: the node has no devices.
+	NoDevices Reason = "NoDevices"
+)
+
+// Help says what could make room.
+type Help int
+
+const (
+	// NothingHelps: the request can never be met here.
+	NothingHelps Help = iota
+	// EvictionHelps: the room exists and is taken by others.
+	EvictionHelps
+	// RecoveryHelps: the room exists on devices that are sick.
+	RecoveryHelps
+)
+
+// Refusal says why a request cannot be met, with the numbers. It is an answer, not an error.
+type Refusal struct {
+	Reason Reason
+	Helps  Help
+	// Container that is refused, "" when it is the pod as a whole.
+	Container string
+	// Node and Device name the nearest miss, when there is one.
+	Node   string
+	Device string
+	// Want and Best are in the unit of the Reason: slots, bytes, milli-GPU or devices.
+	Want, Best int64
+	// Of is the capacity that Best is a part of, in the same unit.
+	Of int64
+	// Legal lists the nearest legal values for IllegalSlots, ascending.
+	Legal []Slots
+}
