@@ -1,0 +1,58 @@
+# Everything that Tandem's developers and users run. `make help` lists it.
+#
+# Binaries that are built from modules (etcd, kube-apiserver, the linter, …) are cached outside of the tree, under
+# ${TANDEM_CACHE} or the user's cache directory; only what is missing is built.
+
+SHELL := bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := help
+
+# go-nvml's header marks functions deprecated that cgo still has to name.
+export CGO_CFLAGS := -Wno-deprecated-declarations
+export TANDEM_DATA := $(or $(TANDEM_DATA),$(wildcard $(CURDIR)/../shared/data))
+
+TEST_FLAGS ?= -race -shuffle=on
+COMMANDS := scheduler device-plugin
+TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
+
+.PHONY: help build test properties lint demo e2e bench verify generate image clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## build the binaries into bin/
+	@mkdir -p bin
+	go build -o bin/ ./cmd/...
+
+test: ## run the tests; the first run builds etcd and kube-apiserver
+	go test $(TEST_FLAGS) ./...
+
+properties: ## run the property tests with 10,000 cases each
+	RAPID_CHECKS=10000 go test -run 'Property|Law' ./pkg/vgpu/... ./pkg/placement/...
+
+lint: ## go vet, gofmt and golangci-lint
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
+	go vet ./...
+	$(call TOOLS,golangci-lint); golangci-lint run ./...
+
+demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up
+	go run ./test/demo $(if $(KEEP),--keep)
+
+e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer
+	hack/e2e.sh
+
+bench: ## speed, beside the stock scheduler, against the allowed ranges
+	hack/bench.sh
+
+generate: ## generate deepcopy, defaults, conversions and the CRDs
+	hack/generate.sh
+
+verify: generate ## fail if generated code differs from the committed one
+	@git diff --exit-code -- pkg/api deploy/crds || { echo "run make generate and commit the result"; exit 1; }
+	@test -z "$$(git status --porcelain -- pkg/api deploy/crds)" || { git status --short -- pkg/api deploy/crds; exit 1; }
+
+image: ## build the container images as OCI archives into bin/images
+	hack/image.sh
+
+clean: ## remove what the build left in the tree
+	rm -rf bin
