@@ -58,9 +58,11 @@ type GPUNodeStatus struct {
 	SlotCount int32 `json:"slotCount,omitempty"`
 	// Models lists the GPU models, comma-separated, for kubectl get.
 	// +optional
+	// +kubebuilder:validation:MaxLength=8192
 	Models string `json:"models,omitempty"`
 	// DriverVersion is NVML's driver version.
 	// +optional
+	// +kubebuilder:validation:MaxLength=80
 	DriverVersion string `json:"driverVersion,omitempty"`
 
 	// Conditions: Ready says whether the agent serves the node's devices.
@@ -68,6 +70,7 @@ type GPUNodeStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -101,6 +104,7 @@ const (
 // GPUDevice is one physical GPU.
 //
 // +kubebuilder:validation:XValidation:rule="self.health == 'Healthy' || self.reason.size() > 0",message="an unhealthy device names a reason"
+// +kubebuilder:validation:XValidation:rule="!has(self.links) || self.links.all(l, l.peer != self.id)",message="a device has no link to itself"
 type GPUDevice struct {
 	// ID is the GPU UUID.
 	// +kubebuilder:validation:Pattern=`^(GPU|MIG)-[0-9a-zA-Z-]+$`
@@ -113,7 +117,8 @@ type GPUDevice struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Model string `json:"model"`
-	// Memory of the device.
+	// Memory of the device, more than nothing.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : quantity(self).isGreaterThan(quantity('0'))",message="must be more than 0"
 	Memory resource.Quantity `json:"memory"`
 	// Slots that the device is divided into.
 	// +kubebuilder:validation:Minimum=1

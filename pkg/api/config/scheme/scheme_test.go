@@ -1,0 +1,168 @@
+package scheme_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	inTree "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
+)
+
+// configuration is a KubeSchedulerConfiguration whose pluginConfig holds the given arguments of GPUShare.
+func configuration(args string) []byte {
+	return []byte(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: tandem-scheduler
+  plugins:
+    multiPoint:
+      enabled:
+      - name: GPUShare
+` + args)
+}
+
+func decode(t *testing.T, raw []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	t.Helper()
+	obj, _, err := inTree.Codecs.UniversalDecoder().Decode(raw, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return obj.(*schedulerconfig.KubeSchedulerConfiguration), nil
+}
+
+func gpuShareArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *config.GPUShareArgs {
+	t.Helper()
+	for _, p := range c.Profiles[0].PluginConfig {
+		if p.Name == "GPUShare" {
+			return p.Args.(*config.GPUShareArgs)
+		}
+	}
+	t.Fatal("the profile has no arguments for GPUShare")
+	return nil
+}
+
+func TestDecode(t *testing.T) {
+	tests := []struct {
+		name string
+		args string
+		want config.GPUShareArgs
+	}{
+		{
+			name: "no arguments: defaults",
+			want: config.GPUShareArgs{Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second}},
+		},
+		{
+			name: "one field set, the other by default",
+			args: "  pluginConfig: [{name: GPUShare, args: {policy: spread}}]",
+			want: config.GPUShareArgs{Policy: "spread", BindTimeout: metav1.Duration{Duration: 30 * time.Second}},
+		},
+		{
+			name: "all fields set, with the type written out",
+			args: `  pluginConfig:
+  - name: GPUShare
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: GPUShareArgs
+      policy: bestfit
+      bindTimeout: 1m
+`,
+			want: config.GPUShareArgs{Policy: "bestfit", BindTimeout: metav1.Duration{Duration: time.Minute}},
+		},
+		{
+			// An explicit empty string is a value, and an illegal one: it must reach validation.
+			name: "empty policy is not absent",
+			args: `  pluginConfig: [{name: GPUShare, args: {policy: ""}}]`,
+			want: config.GPUShareArgs{Policy: "", BindTimeout: metav1.Duration{Duration: 30 * time.Second}},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := decode(t, configuration(test.args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&test.want, gpuShareArgs(t, c)); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	tests := []struct {
+		name, args string
+		want       []string
+	}{
+		{
+			name: "unknown field",
+			args: "  pluginConfig: [{name: GPUShare, args: {polcy: spread}}]",
+			want: []string{"GPUShare", `unknown field "polcy"`},
+		},
+		{
+			name: "field given twice",
+			args: "  pluginConfig: [{name: GPUShare, args: {policy: spread, policy: packed}}]",
+			want: []string{`"policy" already set`},
+		},
+		{
+			name: "wrong type of a field",
+			args: "  pluginConfig: [{name: GPUShare, args: {policy: 3}}]",
+			want: []string{"GPUShareArgs.policy"},
+		},
+		{
+			name: "malformed duration",
+			args: "  pluginConfig: [{name: GPUShare, args: {bindTimeout: soon}}]",
+			want: []string{"GPUShare", `invalid duration "soon"`},
+		},
+		{
+			name: "wrong kind",
+			args: "  pluginConfig: [{name: GPUShare, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: NodeAffinityArgs}}]",
+			want: []string{"args for plugin GPUShare were not of type GPUShareArgs", "NodeAffinityArgs"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := decode(t, configuration(test.args))
+			if err == nil {
+				t.Fatal("decoded without an error")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not contain %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// The scheduler prints its whole configuration at start in the versioned form: arguments must survive the way there
+// and back.
+func TestRoundTrip(t *testing.T) {
+	c, err := decode(t, configuration("  pluginConfig: [{name: GPUShare, args: {policy: spread, bindTimeout: 7s}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, ok := runtime.SerializerInfoForMediaType(inTree.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
+	if !ok {
+		t.Fatal("the scheduler's codecs know no YAML")
+	}
+	version := inTree.Scheme.PrioritizedVersionsForGroup(schedulerconfig.GroupName)[0]
+	raw, err := runtime.Encode(inTree.Codecs.EncoderForVersion(info.Serializer, version), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := decode(t, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(gpuShareArgs(t, c), gpuShareArgs(t, again)); diff != "" {
+		t.Errorf("arguments after encoding and decoding (-before +after):\n%s", diff)
+	}
+}

@@ -1,0 +1,28 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Bounds of BindTimeout. Below a second a busy API server would fail binds that it has done; above five minutes a pod
+// whose bind hangs keeps its devices from others for longer than anybody would wait.
+const (
+	minBindTimeout = time.Second
+	maxBindTimeout = 5 * time.Minute
+)
+
+// ValidateGPUShareArgs returns what is illegal in args, with the legal values. The policies are those of package
+// placement: the caller names them, since an API package knows no algorithms.
+func ValidateGPUShareArgs(args *GPUShareArgs, policies []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !slices.Contains(policies, args.Policy) {
+		errs = append(errs, field.NotSupported(path.Child("policy"), args.Policy, policies))
+	}
+	if d := args.BindTimeout.Duration; d < minBindTimeout || d > maxBindTimeout {
+		errs = append(errs, field.Invalid(path.Child("bindTimeout"), d.String(), "must be from 1s to 5m"))
+	}
+	return errs
+}
