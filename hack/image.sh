@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Packs the scheduler and the agent into image archives under bin/images, without a container engine.
+#   VERSION  the images' tag (default dev)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=${VERSION:-dev}
+mkdir -p bin/images
+
+pack() { # command, binary name, cgo
+	echo "building tandem-$1:$version"
+	CGO_ENABLED=$2 go build -trimpath -ldflags '-s -w' -o "bin/tandem-$1" "./cmd/$1"
+	go run -C tools/image . --binary "$PWD/bin/tandem-$1" --name "tandem-$1:$version" --output "$PWD/bin/images/tandem-$1.tar"
+}
+
+pack scheduler 0
+pack device-plugin 1 # go-nvml loads the driver's library through the C library
+ls -lh bin/images
