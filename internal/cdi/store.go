@@ -1,0 +1,130 @@
+package cdi
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// Store is the folder of the specs, shared with other vendors: it touches only files of our kind.
+//
+// Its methods may be called at the same time for different names.
+type Store struct {
+	dir   string
+	cache *cdi.Cache
+}
+
+// Open returns the store in dir and creates the folder if it is absent.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("open CDI folder: %w", err)
+	}
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(dir), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return nil, fmt.Errorf("open CDI folder %s: %w", dir, err)
+	}
+	return &Store{dir: dir, cache: cache}, nil
+}
+
+// Write puts the spec in its file, whole or not at all. Only the runtime, which is root, has to read it: the file is
+// not readable for others.
+func (s *Store) Write(spec Spec) error {
+	if !validName(spec.Name) {
+		return fmt.Errorf("write CDI spec: %q is no name of ours", spec.Name)
+	}
+	raw, err := spec.raw()
+	if err != nil {
+		return err
+	}
+	if err := s.cache.WriteSpec(raw, filename(spec.Name)); err != nil {
+		return fmt.Errorf("write CDI spec %s: %w", spec.Name, err)
+	}
+	return nil
+}
+
+// Read returns the spec of a name; the error is fs.ErrNotExist where there is none.
+func (s *Store) Read(name string) (Spec, error) {
+	if !validName(name) {
+		return Spec{}, fmt.Errorf("read CDI spec: %q is no name of ours", name)
+	}
+	return s.readFile(filename(name))
+}
+
+func (s *Store) readFile(file string) (Spec, error) {
+	path := filepath.Join(s.dir, file)
+	read, err := cdi.ReadSpec(path, 0)
+	if err != nil {
+		return Spec{}, fmt.Errorf("read CDI spec: %w", err)
+	}
+	spec, err := fromRaw(read.Spec)
+	if err != nil {
+		return Spec{}, err
+	}
+	if filename(spec.Name) != file {
+		return Spec{}, fmt.Errorf("read CDI spec: %s holds the name %q", path, spec.Name)
+	}
+	return spec, nil
+}
+
+// List returns all specs by name. Files that cannot be read are left out and named in the error, which is only about
+// them: the list is good without them.
+func (s *Store) List() ([]Spec, error) {
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list CDI specs: %w", err)
+	}
+	var list []Spec
+	var bad []error
+	for _, e := range entries {
+		if !ours(e.Name()) {
+			continue
+		}
+		spec, err := s.readFile(e.Name())
+		switch {
+		case err == nil:
+			list = append(list, spec)
+		case !errors.Is(err, fs.ErrNotExist):
+			bad = append(bad, fmt.Errorf("%s: %w", e.Name(), err))
+		}
+	}
+	return list, errors.Join(bad...)
+}
+
+// Remove deletes the spec of a name; one that is not there is no error.
+func (s *Store) Remove(name string) error {
+	if !validName(name) {
+		return fmt.Errorf("remove CDI spec: %q is no name of ours", name)
+	}
+	if err := s.cache.RemoveSpec(filename(name)); err != nil {
+		return fmt.Errorf("remove CDI spec %s: %w", name, err)
+	}
+	return nil
+}
+
+// vendor and class are the two parts of the kind.
+var vendor, class, _ = strings.Cut(v1alpha1.CDIKind, "/")
+
+const extension = ".json"
+
+func filename(name string) string {
+	return cdi.GenerateTransientSpecName(vendor, class, name) + extension
+}
+
+func ours(file string) bool {
+	name, ok := strings.CutPrefix(file, cdi.GenerateTransientSpecName(vendor, class, ""))
+	if !ok {
+		return false
+	}
+	name, ok = strings.CutSuffix(name, extension)
+	return ok && validName(name)
+}

@@ -1,0 +1,160 @@
+package cdi
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+)
+
+func example(name string) Spec {
+	return Spec{
+		Name:       name,
+		Owner:      Owner{UID: "u-1", Namespace: "team", Pod: "train-0", Container: "main"},
+		Assignment: `{"version":1}`,
+		Edits: Edits{
+			Env:     []string{"NVIDIA_VISIBLE_DEVICES=GPU-a", "CUDA_VISIBLE_DEVICES=GPU-a"},
+			Devices: []DeviceNode{{Host: "/host/dev/nvidia0", Container: "/dev/nvidia0"}},
+			Mounts:  []Mount{{Host: "/run/mps/a", Container: "/run/mps/a", Options: []string{"rw", "bind"}}},
+		},
+	}
+}
+
+func TestStoreGivesBackWhatItWrote(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cdi")
+	store, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := example("0123456789abcdef")
+	for range 2 { // the second write replaces the first
+		if err := store.Write(want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := store.Read(want.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+	list, err := store.List()
+	if diff := cmp.Diff([]Spec{want}, list); diff != "" || err != nil {
+		t.Errorf("list: %v (-want +got):\n%s", err, diff)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("folder holds %v (%v), want one file and no temporary ones", entries, err)
+	}
+}
+
+// The container runtime reads the folder with the same library: the name must resolve there.
+func TestRuntimeResolvesTheName(t *testing.T) {
+	dir := t.TempDir()
+	store, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Write(example("00000000000000aa")); err != nil {
+		t.Fatal(err)
+	}
+	runtime, err := cdi.NewCache(cdi.WithSpecDirs(dir), cdi.WithAutoRefresh(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := runtime.GetDevice(Qualified("00000000000000aa"))
+	if device == nil {
+		t.Fatalf("the runtime does not know %s; it knows %v, errors %v", Qualified("00000000000000aa"), runtime.ListDevices(), runtime.GetErrors())
+	}
+	if diff := cmp.Diff(example("00000000000000aa").Edits.Env, device.ContainerEdits.Env); diff != "" {
+		t.Errorf("env (-want +got):\n%s", diff)
+	}
+}
+
+func TestListKeepsTheGoodAndNamesTheBad(t *testing.T) {
+	dir := t.TempDir()
+	store, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Write(example("0123456789abcdef")); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		filename("1111111111111111"): "{broken",
+		"nvidia.json":                "{not ours either",
+		"tandem-gpu.io-vgpu_x.json":  "{no name of ours",
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := store.List()
+	if len(list) != 1 || list[0].Name != "0123456789abcdef" {
+		t.Errorf("list = %v, want the good spec only", list)
+	}
+	if err == nil || !strings.Contains(err.Error(), "1111111111111111") || strings.Contains(err.Error(), "nvidia.json") {
+		t.Errorf("error %v, want it to name the broken file of ours and no other", err)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	store, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := example("0123456789abcdef")
+	if err := store.Write(spec); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing to remove
+		if err := store.Remove(spec.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.Read(spec.Name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("read after remove: %v, want fs.ErrNotExist", err)
+	}
+}
+
+func TestNamesThatAreNotOursTouchNoFile(t *testing.T) {
+	store, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "../../etc/passwd", "0123456789ABCDEF", "0123456789abcde", "0123456789abcdef0"} {
+		if err := store.Write(example(name)); err == nil {
+			t.Errorf("write %q: no error", name)
+		}
+		if err := store.Remove(name); err == nil {
+			t.Errorf("remove %q: no error", name)
+		}
+		if _, ok := ParseQualified(Qualified(name)); ok {
+			t.Errorf("parse %q: taken for ours", Qualified(name))
+		}
+	}
+}
+
+func TestNewNameIsFreshAndOurs(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		name, err := NewName()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[name] {
+			t.Fatalf("name %s came twice", name)
+		}
+		seen[name] = true
+		if got, ok := ParseQualified(Qualified(name)); !ok || got != name {
+			t.Fatalf("ParseQualified(Qualified(%q)) = %q, %v", name, got, ok)
+		}
+	}
+}
