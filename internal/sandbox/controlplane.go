@@ -1,0 +1,217 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Options of a control plane. The zero value serves.
+type Options struct {
+	// Dir holds data, certificates and logs. Empty: a temporary directory that Stop removes.
+	Dir string
+	// Authorization is the API server's --authorization-mode; empty means "AlwaysAllow".
+	Authorization string
+	// FeatureGates of the API server and the controller manager, for example {"GenericWorkload": true}.
+	FeatureGates map[string]bool
+	// RuntimeConfig of the API server, for example {"scheduling.k8s.io/v1beta1": "true"}.
+	RuntimeConfig map[string]string
+	// EnableServiceAccountAdmission turns the ServiceAccount admission plugin on, which ControllerManager implies.
+	// Off by default: without a controller manager no namespace has a default service account, and the plugin would
+	// refuse every pod.
+	EnableServiceAccountAdmission bool
+	// ControllerManager starts kube-controller-manager too.
+	ControllerManager bool
+	// APIServerArgs are appended to the API server's command line.
+	APIServerArgs []string
+}
+
+// ControlPlane is a running etcd and kube-apiserver on loopback.
+type ControlPlane struct {
+	options   Options
+	dir       string
+	temporary bool
+	url       string
+	ca        *authority
+	admin     *rest.Config
+	processes *Processes
+
+	mu          sync.Mutex
+	kubeconfigs int // written so far; numbers their files
+	applier     *applier
+}
+
+const (
+	// startAttempts bounds the retries when another process takes a port between its choice and its use.
+	startAttempts = 3
+	// startTimeout is how long etcd and the API server may take to get ready: a busy machine takes ten times
+	// longer than an idle one.
+	startTimeout = 2 * time.Minute
+)
+
+// Start builds what is missing (see Tools), starts the control plane and returns when it is ready. Cancelling ctx
+// ends only Start; Stop ends the control plane, and so does the end of this process.
+func Start(ctx context.Context, options Options) (*ControlPlane, error) {
+	names := []string{"etcd", "kube-apiserver"}
+	if options.ControllerManager {
+		names = append(names, "kube-controller-manager")
+	}
+	tools, err := Tools(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		c, err := startOnce(ctx, options, tools)
+		if err == nil || attempt == startAttempts || !strings.Contains(err.Error(), "address already in use") {
+			return c, err
+		}
+	}
+}
+
+func startOnce(ctx context.Context, options Options, tools map[string]string) (*ControlPlane, error) {
+	c := &ControlPlane{options: options, dir: options.Dir}
+	if c.dir == "" {
+		dir, err := os.MkdirTemp("", "tandem-sandbox-*")
+		if err != nil {
+			return nil, fmt.Errorf("start control plane: %w", err)
+		}
+		c.dir, c.temporary = dir, true
+	}
+	if err := c.run(ctx, tools); err != nil {
+		c.Stop()
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) run(ctx context.Context, tools map[string]string) error {
+	for _, dir := range []string{"pki", "logs", "kubeconfigs"} {
+		if err := os.MkdirAll(filepath.Join(c.dir, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	c.processes = NewProcesses(filepath.Join(c.dir, "logs"))
+	if err := c.makeCertificates(); err != nil {
+		return err
+	}
+	ports, err := freePorts(4)
+	if err != nil {
+		return err
+	}
+	c.url = fmt.Sprintf("https://127.0.0.1:%d", ports[0])
+	if c.admin, err = c.Config("tandem-sandbox-admin", []string{"system:masters"}); err != nil {
+		return err
+	}
+	etcdURL := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	etcd, err := c.processes.Start("etcd", c.etcd(tools["etcd"], etcdURL, fmt.Sprintf("http://127.0.0.1:%d", ports[2])))
+	if err != nil {
+		return err
+	}
+	apiserver, err := c.processes.Start("kube-apiserver", c.apiserver(tools["kube-apiserver"], ports[0], etcdURL))
+	if err != nil {
+		return err
+	}
+	if err := c.awaitReady(ctx, etcd, apiserver); err != nil {
+		return err
+	}
+	if !c.options.ControllerManager {
+		return nil
+	}
+	return c.startControllerManager(tools["kube-controller-manager"], ports[3])
+}
+
+// Stop ends the processes and removes the temporary directory. It may be called again.
+func (c *ControlPlane) Stop() {
+	if c.processes != nil {
+		c.processes.Stop(0) // the data is thrown away: nothing needs a clean end
+	}
+	if c.temporary {
+		os.RemoveAll(c.dir)
+	}
+}
+
+// Dir returns the directory that holds data, certificates and logs.
+func (c *ControlPlane) Dir() string { return c.dir }
+
+// URL returns the API server's address.
+func (c *ControlPlane) URL() string { return c.url }
+
+// Processes returns the set that runs the control plane; what is added to it ends before the control plane does.
+func (c *ControlPlane) Processes() *Processes { return c.processes }
+
+// Logs returns the ends of the logs, for a failed test.
+func (c *ControlPlane) Logs(lines int) string {
+	var b strings.Builder
+	c.processes.mu.Lock()
+	defer c.processes.mu.Unlock()
+	for _, p := range c.processes.running {
+		fmt.Fprintf(&b, "--- the end of %s\n%s\n", p.Log(), p.Tail(lines))
+	}
+	return b.String()
+}
+
+// awaitReady polls /readyz until the API server answers ok, or one of the processes ends.
+func (c *ControlPlane) awaitReady(ctx context.Context, processes ...*Process) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	// Polling is no use of the client's rate limits.
+	config := rest.CopyConfig(c.admin)
+	config.QPS, config.Timeout = -1, 10*time.Second
+	config.GroupVersion, config.NegotiatedSerializer = nil, noSerializer()
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		ready := client.Get().AbsPath("/readyz").Do(ctx).Error()
+		if ready == nil {
+			return nil
+		}
+		for _, p := range processes {
+			if err := p.failed(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s/readyz: %w\n%s", c.url, errors.Join(ctx.Err(), ready), c.Logs(15))
+		case <-ticker.C:
+		}
+	}
+}
+
+// freePorts returns ports of loopback that nobody listens on. Somebody else may take one before it is used.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find free port: %w", err)
+		}
+		defer listener.Close() // at the end, so that all are different
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+func (c *ControlPlane) etcd(path, clientURL, peerURL string) *exec.Cmd {
+	return exec.Command(path,
+		"--name=sandbox",
+		"--data-dir="+filepath.Join(c.dir, "etcd"),
+		"--listen-client-urls="+clientURL, "--advertise-client-urls="+clientURL,
+		"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL, "--initial-cluster=sandbox="+peerURL,
+		"--unsafe-no-fsync", // nothing outlives the machine's memory anyway
+		"--log-level=warn",
+	)
+}

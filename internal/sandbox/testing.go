@@ -1,0 +1,30 @@
+package sandbox
+
+import (
+	"context"
+	"testing"
+)
+
+// StartForTest starts a control plane that ends with the test; the ends of its logs are shown if the test fails.
+func StartForTest(t testing.TB, options Options) *ControlPlane {
+	t.Helper()
+	c, err := Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.Logs(15))
+		}
+		c.Stop()
+	})
+	return c
+}
+
+// ApplyForTest applies manifests or ends the test.
+func (c *ControlPlane) ApplyForTest(ctx context.Context, t testing.TB, manifests string) {
+	t.Helper()
+	if err := c.Apply(ctx, []byte(manifests)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,171 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// kubernetesVersion is what the binaries of tools/controlplane say they are. It must agree with that module's go.mod.
+const kubernetesVersion = "v1.37.1"
+
+// tool is a program that is built from one of the modules under tools/.
+type tool struct{ module, pkg string }
+
+// module is a directory under tools/ with a go.mod of its own.
+type module struct {
+	// args of `go build`, for every program of the module.
+	args []string
+	// firstTime tells people how long the first build takes on two cores.
+	firstTime string
+}
+
+func modules() map[string]module {
+	const version = "k8s.io/component-base/version."
+	return map[string]module{
+		"controlplane": {
+			args: []string{"-ldflags=-X " + version + "gitVersion=" + kubernetesVersion +
+				" -X " + version + "gitMajor=1 -X " + version + "gitMinor=37"},
+			firstTime: "5 to 10 minutes on two cores",
+		},
+		"containerd": {args: []string{"-tags=no_btrfs,no_zfs"}, firstTime: "about 2 minutes on two cores"},
+		"dev":        {firstTime: "about 3 minutes on two cores"},
+	}
+}
+
+func catalogue() map[string]tool {
+	return map[string]tool{
+		"etcd":                    {"controlplane", "./etcd"},
+		"kube-apiserver":          {"controlplane", "k8s.io/kubernetes/cmd/kube-apiserver"},
+		"kube-controller-manager": {"controlplane", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+		"kubelet":                 {"controlplane", "k8s.io/kubernetes/cmd/kubelet"},
+		"kubectl":                 {"controlplane", "k8s.io/kubernetes/cmd/kubectl"},
+		"containerd":              {"containerd", "github.com/containerd/containerd/v2/cmd/containerd"},
+		"containerd-shim-runc-v2": {"containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
+		"ctr":                     {"containerd", "github.com/containerd/containerd/v2/cmd/ctr"},
+		"golangci-lint":           {"dev", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"},
+		"controller-gen":          {"dev", "sigs.k8s.io/controller-tools/cmd/controller-gen"},
+		"deepcopy-gen":            {"dev", "k8s.io/code-generator/cmd/deepcopy-gen"},
+		"defaulter-gen":           {"dev", "k8s.io/code-generator/cmd/defaulter-gen"},
+		"conversion-gen":          {"dev", "k8s.io/code-generator/cmd/conversion-gen"},
+		"kustomize":               {"dev", "sigs.k8s.io/kustomize/kustomize/v5"},
+	}
+}
+
+// Tools returns the path of each named program, by name. It builds what is missing from the modules under tools/ into
+// ${TANDEM_CACHE}/tools/<module>-<key>/, by default in tandem/ under the user's cache directory; the key covers the
+// module's files, the Go version and the build flags. A file lock keeps processes that build at once from doing the
+// work twice. Progress goes to stderr; nothing is printed when nothing is missing.
+func Tools(ctx context.Context, names ...string) (map[string]string, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	byModule := map[string][]string{}
+	for _, name := range names {
+		t, ok := catalogue()[name]
+		if !ok {
+			return nil, fmt.Errorf("find tool %q: unknown; the tools are %s", name, strings.Join(slices.Sorted(maps.Keys(catalogue())), ", "))
+		}
+		byModule[t.module] = append(byModule[t.module], name)
+	}
+	paths := map[string]string{}
+	for _, mod := range slices.Sorted(maps.Keys(byModule)) {
+		b, err := newBuilder(ctx, mod, filepath.Join(root, "tools", mod), cache)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.ensure(ctx, byModule[mod]); err != nil {
+			return nil, err
+		}
+		for _, name := range byModule[mod] {
+			paths[name] = filepath.Join(b.out, name)
+		}
+	}
+	return paths, nil
+}
+
+// Root returns the root directory of the repository: the nearest directory upwards of the working directory whose
+// go.mod names Tandem's module.
+func Root() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find repository: %w", err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(mod, []byte("module github.com/tandem-gpu/tandem\n")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find repository: no go.mod of github.com/tandem-gpu/tandem in %s or above", start)
+		}
+	}
+}
+
+func cacheDir() (string, error) {
+	if dir := os.Getenv("TANDEM_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find cache directory: %w; set TANDEM_CACHE", err)
+	}
+	return filepath.Join(dir, "tandem"), nil
+}
+
+// cacheKey names one state of a module: its files, the Go version and target, the build flags.
+func cacheKey(ctx context.Context, dir string, args []string) (string, error) {
+	hash := sha256.New()
+	version, err := goCommand(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask Go for its version in %s: %w", dir, withStderr(err))
+	}
+	fmt.Fprintf(hash, "%s%q\n", version, args)
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		fmt.Fprintf(hash, "%s %d\n%s", rel, len(content), content)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read module %s: %w", dir, err)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:12], nil
+}
+
+// goCommand runs the go command in a module of its own, whatever workspace or cgo flags the caller has.
+func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_CFLAGS=")
+	return cmd
+}
+
+func withStderr(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
+	}
+	return err
+}

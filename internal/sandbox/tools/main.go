@@ -1,0 +1,36 @@
+// Command tools builds the named programs where they are missing and prints the directories that hold them, joined by
+// colons, to be put in front of PATH:
+//
+//	PATH="$(go run ./internal/sandbox/tools kustomize golangci-lint):$PATH"
+//
+// Progress goes to stderr. See sandbox.Tools for the names and the cache.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	paths, err := sandbox.Tools(ctx, os.Args[1:]...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tools:", err)
+		os.Exit(1)
+	}
+	var dirs []string
+	for _, path := range paths {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	slices.Sort(dirs)
+	fmt.Println(strings.Join(slices.Compact(dirs), string(os.PathListSeparator)))
+}
