@@ -1,0 +1,118 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// maxShownValue bounds how much of a wrong value is repeated in a message: events hold 1,024 characters in all.
+const maxShownValue = 64
+
+// FieldError says which field of a pod is wrong.
+type FieldError struct {
+	// Field is the path of the field, for example "spec.containers[0].resources.limits[tandem-gpu.io/vgpu]".
+	Field string
+	// Value of the field as written, shortened; "" where the field is missing.
+	Value string
+	// Legal says in words which values are legal, or what is missing.
+	Legal string
+	// MustReplace reports that the field cannot be changed: the pod must be deleted and created again. Resources of
+	// containers are immutable, annotations are not.
+	MustReplace bool
+}
+
+// Error names the field, the value, the legal values and what to do.
+func (e *FieldError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: ", e.Field)
+	if e.Value != "" {
+		fmt.Fprintf(&b, "%q is not legal, ", e.Value)
+	}
+	b.WriteString(e.Legal)
+	if e.MustReplace {
+		b.WriteString("; the field is immutable: the pod must be replaced")
+	} else {
+		b.WriteString("; correct the annotation and the pod is tried again")
+	}
+	return b.String()
+}
+
+// FieldOf names the field of the pod that a refusal by the legality of a request points at, and false for refusals
+// that are about room and not about the request.
+func FieldOf(pod *v1.Pod, r vgpu.Refusal) (*FieldError, bool) {
+	switch r.Reason {
+	case vgpu.IllegalSlots:
+		return resourceError(pod, r, v1alpha1.ResourceVGPU, legalSlots(r)), true
+	case vgpu.MemoryAboveDevice:
+		return resourceError(pod, r, v1alpha1.ResourceMemory, fmt.Sprintf("it can be at most %v", vgpu.Bytes(r.Of))), true
+	case vgpu.ComputeLimitBelowRequest:
+		return annotationError(pod, v1alpha1.AnnotationComputeLimit,
+			fmt.Sprintf("it must not be below the request, %d percent of a device", r.Best/milliPerPercent)), true
+	case vgpu.MemoryLimitBelowRequest:
+		return annotationError(pod, v1alpha1.AnnotationMemoryLimit,
+			fmt.Sprintf("it must not be below the request, %v", vgpu.Bytes(r.Best))), true
+	case vgpu.LimitAboveDevice: // of memory: a compute limit above a device is malformed
+		return annotationError(pod, v1alpha1.AnnotationMemoryLimit,
+			fmt.Sprintf("it must not be above the device, %v", vgpu.Bytes(r.Best))), true
+	}
+	return nil, false
+}
+
+func legalSlots(r vgpu.Refusal) string {
+	if len(r.Legal) == 0 {
+		return "it must be at most a device's slots or a multiple of them"
+	}
+	words := make([]string, len(r.Legal))
+	for i, s := range r.Legal {
+		words[i] = fmt.Sprint(s)
+	}
+	return "the nearest legal values are " + strings.Join(words, " and ")
+}
+
+func resourceError(pod *v1.Pod, r vgpu.Refusal, resource v1.ResourceName, legal string) *FieldError {
+	path, c := findContainer(pod, r.Container)
+	e := &FieldError{Field: limitPath(path, resource), Legal: legal, MustReplace: true}
+	if c == nil {
+		return e
+	}
+	if q, ok := c.Resources.Limits[resource]; ok {
+		e.Value = shown(q.String())
+	}
+	return e
+}
+
+func annotationError(pod *v1.Pod, key, legal string) *FieldError {
+	return &FieldError{Field: annotationPath(key), Value: shown(pod.Annotations[key]), Legal: legal}
+}
+
+func findContainer(pod *v1.Pod, name string) (string, *v1.Container) {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == name {
+			return fmt.Sprintf("spec.initContainers[%d]", i), &pod.Spec.InitContainers[i]
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == name {
+			return fmt.Sprintf("spec.containers[%d]", i), &pod.Spec.Containers[i]
+		}
+	}
+	return "spec.containers", nil
+}
+
+func limitPath(container string, resource v1.ResourceName) string {
+	return fmt.Sprintf("%s.resources.limits[%s]", container, resource)
+}
+
+func annotationPath(key string) string { return fmt.Sprintf("metadata.annotations[%s]", key) }
+
+func shown(value string) string {
+	if len(value) <= maxShownValue {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxShownValue], "") + "…"
+}

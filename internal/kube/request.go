@@ -1,0 +1,190 @@
+package kube
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+const (
+	// maxDevices is the most devices that the GPUNode schema admits on a node.
+	maxDevices = 128
+
+	// maxSlots is the most that a container can ask for: a node of maxDevices with the 1,000 slots that the schema
+	// admits. It keeps sums over a pod's containers far from overflow.
+	maxSlots = maxDevices * 1000
+
+	// maxMemory is the most device memory that one container can ask for: 1 PiB, some four thousand of the largest
+	// devices. It keeps sums over a pod's containers far from overflow.
+	maxMemory = 1 << 50
+)
+
+const (
+	legalVGPU    = "it must be a whole number of slots from 1 to 128000"
+	legalMemory  = "it must be a whole number of bytes from 1 to 1Pi"
+	legalCompute = "it must be a whole number of percent of a device from 1 to 100, without a sign or unit"
+	legalLimit   = "it must be a quantity of whole bytes per device from 1 to 1Pi, for example 8Gi"
+)
+
+// quantityForm is what a memory limit may look like: quantities without a sign and with at most two digits of
+// exponent. resource.ParseQuantity accepts exponents of nine digits, which take minutes to compare.
+var quantityForm = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,18})?([kMGTP]|[KMGTP]i|[eE][0-9]{1,2})?$`)
+
+// WantsVGPU reports whether any container of the pod asks for vGPUs or their memory.
+func WantsVGPU(pod *v1.Pod) bool {
+	return anyWants(pod.Spec.InitContainers) || anyWants(pod.Spec.Containers)
+}
+
+func anyWants(containers []v1.Container) bool {
+	for i := range containers {
+		limits := containers[i].Resources.Limits
+		if len(limits) == 0 {
+			continue
+		}
+		if q, ok := limits[v1alpha1.ResourceVGPU]; ok && !q.IsZero() {
+			return true
+		}
+		if q, ok := limits[v1alpha1.ResourceMemory]; ok && !q.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// Request returns what a pod asks for. The error is a *FieldError that names the first wrong field in the order init
+// containers, containers, annotations. A pod that asks for nothing gives a Request without containers.
+//
+// A limit of zero asks for nothing. Annotations of a pod that asks for nothing are not read.
+func Request(pod *v1.Pod) (vgpu.Request, error) {
+	r := vgpu.Request{UID: vgpu.UID(pod.UID), Pod: pod.Namespace + "/" + pod.Name}
+	if pod.Spec.Priority != nil {
+		r.Priority = *pod.Spec.Priority
+	}
+	var err error
+	if r.Containers, err = containers(pod); err != nil || len(r.Containers) == 0 {
+		return r, err
+	}
+	if r.ComputeLimit, err = computeLimit(pod); err != nil {
+		return r, err
+	}
+	r.MemoryLimit, err = memoryLimit(pod)
+	return r, err
+}
+
+// containers returns the containers that ask for slots, init containers and sidecars first. It reads no annotation:
+// those of a running pod may have been changed since.
+func containers(pod *v1.Pod) ([]vgpu.ContainerRequest, error) {
+	var all []vgpu.ContainerRequest
+	add := func(path string, c *v1.Container, kind vgpu.ContainerKind) error {
+		r, err := containerRequest(path, c)
+		if err != nil || r.Slots == 0 {
+			return err
+		}
+		r.Kind = kind
+		all = append(all, r)
+		return nil
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		kind := vgpu.Init
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			kind = vgpu.Sidecar
+		}
+		if err := add(fmt.Sprintf("spec.initContainers[%d]", i), c, kind); err != nil {
+			return nil, err
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if err := add(fmt.Sprintf("spec.containers[%d]", i), &pod.Spec.Containers[i], vgpu.App); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func containerRequest(path string, c *v1.Container) (vgpu.ContainerRequest, error) {
+	r := vgpu.ContainerRequest{Name: c.Name}
+	slots, err := limit(path, c, v1alpha1.ResourceVGPU, maxSlots, legalVGPU)
+	if err != nil {
+		return r, err
+	}
+	memory, err := limit(path, c, v1alpha1.ResourceMemory, maxMemory, legalMemory)
+	if err != nil {
+		return r, err
+	}
+	if memory > 0 && slots == 0 {
+		return r, &FieldError{
+			Field:       limitPath(path, v1alpha1.ResourceVGPU),
+			Legal:       fmt.Sprintf("a container with %s needs slots too, from 1", v1alpha1.ResourceMemory),
+			MustReplace: true,
+		}
+	}
+	r.Slots, r.Memory = vgpu.Slots(slots), vgpu.Bytes(memory)
+	return r, nil
+}
+
+// limit returns a whole number from 0 to most; 0 also where the resource is absent.
+func limit(path string, c *v1.Container, name v1.ResourceName, most int64, legal string) (int64, error) {
+	q, ok := c.Resources.Limits[name]
+	if !ok || q.IsZero() {
+		return 0, nil
+	}
+	value, ok := whole(q, most)
+	if !ok {
+		return 0, &FieldError{Field: limitPath(path, name), Value: shown(q.String()), Legal: legal, MustReplace: true}
+	}
+	return value, nil
+}
+
+// whole returns the value of a quantity that is a whole number from 1 to most.
+func whole(q resource.Quantity, most int64) (int64, bool) {
+	if q.Sign() <= 0 || q.CmpInt64(most) > 0 {
+		return 0, false
+	}
+	value := q.Value() // rounds up, so a fraction shows as a difference
+	return value, q.CmpInt64(value) == 0
+}
+
+func computeLimit(pod *v1.Pod) (vgpu.MilliGPU, error) {
+	raw, ok := pod.Annotations[v1alpha1.AnnotationComputeLimit]
+	if !ok {
+		return 0, nil
+	}
+	percent, err := strconv.ParseUint(raw, 10, 8)
+	if err != nil || percent < 1 || percent > 100 {
+		return 0, malformed(v1alpha1.AnnotationComputeLimit, raw, legalCompute)
+	}
+	return vgpu.MilliGPU(percent) * vgpu.WholeGPU / 100, nil
+}
+
+func memoryLimit(pod *v1.Pod) (vgpu.Bytes, error) {
+	raw, ok := pod.Annotations[v1alpha1.AnnotationMemoryLimit]
+	if !ok {
+		return 0, nil
+	}
+	if !quantityForm.MatchString(raw) {
+		return 0, malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
+	}
+	q, err := resource.ParseQuantity(raw)
+	if err != nil {
+		return 0, malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
+	}
+	bytes, ok := whole(q, maxMemory)
+	if !ok {
+		return 0, malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
+	}
+	return vgpu.Bytes(bytes), nil
+}
+
+func malformed(key, raw, legal string) *FieldError {
+	if raw == "" {
+		legal = "it is empty, " + legal
+	}
+	return &FieldError{Field: annotationPath(key), Value: shown(raw), Legal: legal}
+}

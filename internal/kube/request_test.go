@@ -1,0 +1,215 @@
+package kube
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// pod returns a pod with one app container per limit, "vgpu" or "vgpu/memory" ("3", "3/8Gi").
+func pod(limits ...string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u1"}}
+	for i, l := range limits {
+		p.Spec.Containers = append(p.Spec.Containers, container(string(rune('a'+i)), l))
+	}
+	return p
+}
+
+func container(name, limit string) v1.Container {
+	slots, memory, _ := strings.Cut(limit, "/")
+	list := v1.ResourceList{}
+	if slots != "" {
+		list[v1alpha1.ResourceVGPU] = resource.MustParse(slots)
+	}
+	if memory != "" {
+		list[v1alpha1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Limits: list}}
+}
+
+func annotated(p *v1.Pod, pairs ...string) *v1.Pod {
+	p.Annotations = map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		p.Annotations[pairs[i]] = pairs[i+1]
+	}
+	return p
+}
+
+func TestRequest(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	priority := int32(7)
+	full := annotated(pod("3/8Gi", "", "20"), v1alpha1.AnnotationComputeLimit, "50", v1alpha1.AnnotationMemoryLimit, "10Gi")
+	full.Spec.Priority = &priority
+	full.Spec.InitContainers = []v1.Container{container("load", "1"), container("cache", "2"), container("log", "")}
+	full.Spec.InitContainers[1].RestartPolicy = &always
+
+	got, err := Request(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := vgpu.Request{
+		UID: "u1", Pod: "ns/p", Priority: 7,
+		Containers: []vgpu.ContainerRequest{
+			{Name: "load", Kind: vgpu.Init, Slots: 1},
+			{Name: "cache", Kind: vgpu.Sidecar, Slots: 2},
+			{Name: "a", Slots: 3, Memory: 8 << 30},
+			{Name: "c", Slots: 20},
+		},
+		ComputeLimit: 500,
+		MemoryLimit:  10 << 30,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Request (-want +got):\n%s", diff)
+	}
+}
+
+func TestRequestOfPodsThatAskForNothing(t *testing.T) {
+	for name, p := range map[string]*v1.Pod{
+		"no limits":                    pod(""),
+		"zero slots":                   pod("0"),
+		"zero slots and memory":        pod("0/0"),
+		"annotations that nobody uses": annotated(pod(""), v1alpha1.AnnotationComputeLimit, "x"),
+	} {
+		got, err := Request(p)
+		if err != nil || len(got.Containers) != 0 || WantsVGPU(p) {
+			t.Errorf("%s: Request = %+v, %v, WantsVGPU = %v", name, got, err, WantsVGPU(p))
+		}
+	}
+}
+
+func TestRequestRefusesWrongFields(t *testing.T) {
+	const (
+		slotsOf0  = "spec.containers[0].resources.limits[tandem-gpu.io/vgpu]"
+		memoryOf0 = "spec.containers[0].resources.limits[tandem-gpu.io/vgpu-memory]"
+		compute   = "metadata.annotations[tandem-gpu.io/compute-limit]"
+		memory    = "metadata.annotations[tandem-gpu.io/memory-limit]"
+	)
+	withInit := pod("1")
+	withInit.Spec.InitContainers = []v1.Container{container("ok", "1"), container("bad", "-1")}
+	limitOf := func(key, value string) *v1.Pod { return annotated(pod("1"), key, value) }
+
+	cases := []struct {
+		name    string
+		pod     *v1.Pod
+		field   string
+		value   string
+		replace bool
+	}{
+		{"negative slots", pod("-3"), slotsOf0, "-3", true},
+		{"half a slot", pod("500m"), slotsOf0, "500m", true},
+		{"one slot and a half", pod("1500m"), slotsOf0, "1500m", true},
+		{"more slots than any node", pod("128001"), slotsOf0, "128001", true},
+		{"more than int64", pod("100000000000000000000"), slotsOf0, "100E", true},
+		{"memory alone", pod("/8Gi"), slotsOf0, "", true},
+		{"memory with zero slots", pod("0/8Gi"), slotsOf0, "", true},
+		{"negative memory", pod("1/-1"), memoryOf0, "-1", true},
+		{"more memory than any device", pod("1/2Pi"), memoryOf0, "2Pi", true},
+		{"memory beyond int64 (Quantity caps it)", pod("1/1000Ei"), memoryOf0, "9223372036854775807", true},
+		{"init container", withInit, "spec.initContainers[1].resources.limits[tandem-gpu.io/vgpu]", "-1", true},
+		{"compute limit 0", limitOf(v1alpha1.AnnotationComputeLimit, "0"), compute, "0", false},
+		{"compute limit 101", limitOf(v1alpha1.AnnotationComputeLimit, "101"), compute, "101", false},
+		{"compute limit 357 (wraps in 8 bits)", limitOf(v1alpha1.AnnotationComputeLimit, "357"), compute, "357", false},
+		{"compute limit with a unit", limitOf(v1alpha1.AnnotationComputeLimit, "50%"), compute, "50%", false},
+		{"compute limit with a sign", limitOf(v1alpha1.AnnotationComputeLimit, "+50"), compute, "+50", false},
+		{"compute limit with a blank", limitOf(v1alpha1.AnnotationComputeLimit, " 50"), compute, " 50", false},
+		{"compute limit with a fraction", limitOf(v1alpha1.AnnotationComputeLimit, "33.3"), compute, "33.3", false},
+		{"empty compute limit", limitOf(v1alpha1.AnnotationComputeLimit, ""), compute, "", false},
+		{"memory limit in words", limitOf(v1alpha1.AnnotationMemoryLimit, "lots"), memory, "lots", false},
+		{"memory limit 0", limitOf(v1alpha1.AnnotationMemoryLimit, "0"), memory, "0", false},
+		{"memory limit of half a byte", limitOf(v1alpha1.AnnotationMemoryLimit, "0.5"), memory, "0.5", false},
+		{"negative memory limit", limitOf(v1alpha1.AnnotationMemoryLimit, "-1Gi"), memory, "-1Gi", false},
+		{"memory limit beyond int64", limitOf(v1alpha1.AnnotationMemoryLimit, "1e40"), memory, "1e40", false},
+		{"memory limit with a huge exponent", limitOf(v1alpha1.AnnotationMemoryLimit, "1e999999999"), memory, "1e999999999", false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Request(c.pod)
+			var got *FieldError
+			if !errors.As(err, &got) {
+				t.Fatalf("Request = %v, want a FieldError", err)
+			}
+			if got.Field != c.field || got.Value != c.value || got.MustReplace != c.replace || got.Legal == "" {
+				t.Errorf("Request = %+v, want field %s, value %q, replace %v", got, c.field, c.value, c.replace)
+			}
+			if told := strings.Contains(got.Error(), "must be replaced"); told != c.replace {
+				t.Errorf("the message %q tells to replace the pod: %v, want %v", got, told, c.replace)
+			}
+		})
+	}
+}
+
+func TestRequestTakesTheLargestLegalValues(t *testing.T) {
+	p := annotated(pod("128000/1Pi"), v1alpha1.AnnotationComputeLimit, "100", v1alpha1.AnnotationMemoryLimit, "1Pi")
+	got, err := Request(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Containers[0].Slots != 128000 || got.Containers[0].Memory != 1<<50 || got.MemoryLimit != 1<<50 {
+		t.Errorf("Request = %+v", got)
+	}
+}
+
+func TestFieldOf(t *testing.T) {
+	p := annotated(pod("1", "13/90Gi"), v1alpha1.AnnotationComputeLimit, "5", v1alpha1.AnnotationMemoryLimit, "1Gi")
+	cases := []struct {
+		refusal vgpu.Refusal
+		want    string
+	}{
+		{
+			vgpu.Refusal{Reason: vgpu.IllegalSlots, Container: "b", Legal: []vgpu.Slots{10, 20}},
+			`spec.containers[1].resources.limits[tandem-gpu.io/vgpu]: "13" is not legal, ` +
+				`the nearest legal values are 10 and 20; the field is immutable: the pod must be replaced`,
+		},
+		{
+			vgpu.Refusal{Reason: vgpu.MemoryAboveDevice, Container: "b", Of: 40 << 30},
+			`spec.containers[1].resources.limits[tandem-gpu.io/vgpu-memory]: "90Gi" is not legal, ` +
+				`it can be at most 40Gi; the field is immutable: the pod must be replaced`,
+		},
+		{
+			vgpu.Refusal{Reason: vgpu.ComputeLimitBelowRequest, Container: "a", Best: 340},
+			`metadata.annotations[tandem-gpu.io/compute-limit]: "5" is not legal, it must not be below the request, ` +
+				`34 percent of a device; correct the annotation and the pod is tried again`,
+		},
+	}
+	for _, c := range cases {
+		got, ok := FieldOf(p, c.refusal)
+		if !ok || got.Error() != c.want {
+			t.Errorf("FieldOf(%s) = %v, %v\nwant %s", c.refusal.Reason, got, ok, c.want)
+		}
+	}
+	if _, ok := FieldOf(p, vgpu.Refusal{Reason: vgpu.NoShareFits}); ok {
+		t.Error("FieldOf(NoShareFits) names a field, but no field is wrong")
+	}
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add("50", "8Gi")
+	f.Add("0", "1e99")
+	f.Add("+7", "1e999999999")
+	f.Add("100", "0.0000000000000000001Pi")
+	f.Fuzz(func(t *testing.T, compute, memory string) {
+		p := annotated(pod("1"), v1alpha1.AnnotationComputeLimit, compute, v1alpha1.AnnotationMemoryLimit, memory)
+		r, err := Request(p)
+		if err != nil {
+			var field *FieldError
+			if !errors.As(err, &field) || field.MustReplace || len(field.Error()) > 512 {
+				t.Fatalf("Request(%q, %q) = %v", compute, memory, err)
+			}
+			return
+		}
+		if r.ComputeLimit < 10 || r.ComputeLimit > vgpu.WholeGPU || r.ComputeLimit%10 != 0 {
+			t.Fatalf("Request(%q) gives a compute limit of %d", compute, r.ComputeLimit)
+		}
+		if r.MemoryLimit < 1 || r.MemoryLimit > maxMemory {
+			t.Fatalf("Request(%q) gives a memory limit of %d", memory, r.MemoryLimit)
+		}
+	})
+}
