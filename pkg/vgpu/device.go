@@ -1,5 +1,7 @@
 package vgpu
 
+import "strconv"
+
 // DeviceID identifies a device in the whole cluster: the GPU UUID.
 type DeviceID string
 
@@ -14,13 +16,27 @@ type Device struct {
 	Slots Slots
 	// Memory is the device memory that shares may use.
 	Memory Bytes
-	// Contexts is the number of processes that the device can serve at once under MPS; 0 means no limit.
+	// Contexts is the number of MPS clients that the device can serve at once; 0 means no limit. The budget counts
+	// containers: one that runs several CUDA processes uses more than it is counted for.
 	Contexts int
 	// Healthy devices take new shares. A sick device keeps the shares that it has.
 	Healthy bool
 	// Links to other devices of the node; a missing entry is the worst link.
 	Links []Link
 }
+
+// Name is the device's name for people, unique on a node but for MIG instances of one GPU: "g0".
+func (d *Device) Name() string { return "g" + strconv.Itoa(d.Index) }
+
+// Shape is what makes devices interchangeable for a request. Whole devices of one container have one shape.
+type Shape struct {
+	Model  string
+	Slots  Slots
+	Memory Bytes
+}
+
+// Shape returns the device's shape.
+func (d *Device) Shape() Shape { return Shape{Model: d.Model, Slots: d.Slots, Memory: d.Memory} }
 
 // Link is the path between two devices of one node.
 type Link struct {

@@ -38,19 +38,38 @@ const (
 	RecoveryHelps
 )
 
+// Unit is what the numbers of a Refusal count.
+type Unit string
+
+// Units of refusals.
+const (
+	UnitSlots    Unit = "slots"
+	UnitBytes    Unit = "bytes"
+	UnitMilliGPU Unit = "milliGPU"
+	UnitDevices  Unit = "devices"
+	UnitContexts Unit = "contexts"
+)
+
 // Refusal says why a request cannot be met, with the numbers. It is an answer, not an error.
 type Refusal struct {
 	Reason Reason
 	Helps  Help
 	// Container that is refused, "" when it is the pod as a whole.
 	Container string
-	// Node and Device name the nearest miss, when there is one.
+	// Node and Device name the nearest miss, when there is one; Device is the name for people ("g1").
 	Node   string
 	Device string
-	// Want and Best are in the unit of the Reason: slots, bytes, milli-GPU or devices.
+	// Model of the device that the numbers are from, when there is one.
+	Model string
+	// Unit of Want, Best and Of.
+	Unit Unit
+	// Want is what is asked for. Best is the most that could be given (for a limit below the request: the least legal
+	// limit).
 	Want, Best int64
-	// Of is the capacity that Best is a part of, in the same unit.
+	// Of is the capacity that Best is a part of.
 	Of int64
 	// Legal lists the nearest legal values for IllegalSlots, ascending.
 	Legal []Slots
+	// Cut says that the search reached its limit: there may be a fit that was not seen.
+	Cut bool
 }

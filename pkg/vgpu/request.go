@@ -1,5 +1,10 @@
 package vgpu
 
+import (
+	"errors"
+	"fmt"
+)
+
 // UID identifies a pod.
 type UID string
 
@@ -41,18 +46,41 @@ type ContainerRequest struct {
 	Memory Bytes
 }
 
-// Share is what a container gets on each of its devices.
-type Share struct {
-	// Devices is the number of devices: 1 for a share of a device, k/N for whole devices.
-	Devices int
-	// Slots on each device.
-	Slots Slots
-	// Memory guaranteed on each device.
-	Memory Bytes
-	// ComputeLimit and MemoryLimit are the ceilings on each device.
-	ComputeLimit MilliGPU
-	MemoryLimit  Bytes
+// Validate returns an error for a request that no device could be asked for: it is broken, not too large.
+func (r *Request) Validate() error {
+	switch {
+	case r.UID == "":
+		return errors.New("validate request: no UID")
+	case len(r.Containers) == 0:
+		return fmt.Errorf("validate request of pod %s: no container asks for slots", r.Pod)
+	case r.ComputeLimit < 0:
+		return fmt.Errorf("validate request of pod %s: compute limit %d is negative", r.Pod, r.ComputeLimit)
+	case r.MemoryLimit < 0:
+		return fmt.Errorf("validate request of pod %s: memory limit %d is negative", r.Pod, r.MemoryLimit)
+	}
+	names, apps := map[string]bool{}, false
+	for i := range r.Containers {
+		c := &r.Containers[i]
+		if err := c.validate(names, apps); err != nil {
+			return fmt.Errorf("validate request of pod %s: %w", r.Pod, err)
+		}
+		names[c.Name], apps = true, apps || c.Kind == App
+	}
+	return nil
 }
 
-// Whole reports whether the share takes whole devices of n slots.
-func (s Share) Whole(n Slots) bool { return s.Slots == n }
+func (c *ContainerRequest) validate(names map[string]bool, apps bool) error {
+	switch {
+	case names[c.Name]:
+		return fmt.Errorf("container %q appears twice", c.Name)
+	case c.Kind != App && c.Kind != Init && c.Kind != Sidecar:
+		return fmt.Errorf("container %q has the unknown kind %d", c.Name, c.Kind)
+	case c.Kind != App && apps:
+		return fmt.Errorf("container %q runs before the app containers and is listed after one", c.Name)
+	case c.Slots < 1:
+		return fmt.Errorf("container %q asks for %d slots", c.Name, c.Slots)
+	case c.Memory < 0:
+		return fmt.Errorf("container %q asks for %d bytes", c.Name, c.Memory)
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package placement
+
+import "github.com/tandem-gpu/tandem/pkg/vgpu"
+
+// Assign chooses devices on the node for all containers of the request, or says why there are none. It books nothing.
+//
+// The containers of a pod share as few devices as possible; of the devices the policy's preferred, for whole devices
+// those with the best links, of equal ones the first by index.
+func Assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, *vgpu.Refusal) {
+	a, _, refusal := assign(n, r, p.orDefault())
+	return a, refusal
+}
+
+// hints tells how the devices were found.
+type hints struct{ cut, greedy bool }
+
+func assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, hints, *vgpu.Refusal) {
+	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name()}
+	if len(r.Containers) == 1 {
+		var best choice
+		if !chooseOne(n, r, &p, &best) {
+			return vgpu.Assignment{}, hints{}, refuseOne(n, r, 0)
+		}
+		a.Containers = []vgpu.ContainerAssignment{assigned(n, &r.Containers[0], best.chosen(), best.share)}
+		return a, hints{greedy: best.greedy}, nil
+	}
+	s := arrange(n, r, &p)
+	if s == nil {
+		return vgpu.Assignment{}, hints{}, Fit(n, r)
+	}
+	for c := range r.Containers {
+		a.Containers = append(a.Containers, assigned(n, &r.Containers[c], s.devices[c], s.shares[c]))
+	}
+	return a, hints{cut: s.cut, greedy: s.greedy}, nil
+}
+
+func assigned(n *vgpu.Node, c *vgpu.ContainerRequest, at []int, s vgpu.Share) vgpu.ContainerAssignment {
+	return vgpu.ContainerAssignment{Name: c.Name, Kind: c.Kind, Devices: ids(n, at), Share: s}
+}

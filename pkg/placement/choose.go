@@ -1,0 +1,69 @@
+package placement
+
+import (
+	"fmt"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Config is what Choose goes by.
+type Config struct {
+	// Policy ranks devices and nodes; the zero value is packed.
+	Policy Policy
+}
+
+// Plan is what to do for one pod.
+type Plan struct {
+	// Place is where the pod goes, nil when it fits nowhere.
+	Place *vgpu.Assignment
+	// Refused says why each of the other nodes cannot take it, by node name.
+	Refused []vgpu.Refusal
+	Stats   Stats
+}
+
+// Stats tells what the decision cost, and where a limit was reached.
+type Stats struct {
+	// Nodes looked at, and how many of them fit.
+	Nodes, Fits int
+	// Cut counts nodes whose search reached its limit of steps.
+	Cut int
+	// Greedy says that the devices of the chosen node were picked without comparing all sets.
+	Greedy bool
+}
+
+// Choose returns the node with the highest score, the first by name among equals, with the devices for the pod. It changes
+// nothing. The error is a broken request.
+func Choose(c *vgpu.Cluster, r *vgpu.Request, cfg Config) (Plan, error) {
+	if err := r.Validate(); err != nil {
+		return Plan{}, fmt.Errorf("choose devices: %w", err)
+	}
+	var plan Plan
+	var best *vgpu.Node
+	top := int64(0)
+	for _, n := range c.Nodes() {
+		plan.Stats.Nodes++
+		if refusal := Fit(n, r); refusal != nil {
+			plan.Refused = append(plan.Refused, *refusal)
+			if refusal.Cut {
+				plan.Stats.Cut++
+			}
+			continue
+		}
+		plan.Stats.Fits++
+		if s := Score(n, r, cfg.Policy); best == nil || s > top {
+			best, top = n, s
+		}
+	}
+	if best == nil {
+		return plan, nil
+	}
+	a, how, refusal := assign(best, r, cfg.Policy.orDefault())
+	if refusal != nil {
+		return Plan{}, fmt.Errorf("choose devices for pod %s: node %s fits and refuses: %v", r.Pod, best.Name(), *refusal)
+	}
+	plan.Place, plan.Stats.Greedy = &a, how.greedy
+	if how.cut {
+		plan.Stats.Cut++
+	}
+	return plan, nil
+}

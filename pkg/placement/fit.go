@@ -1,0 +1,49 @@
+package placement
+
+import "github.com/tandem-gpu/tandem/pkg/vgpu"
+
+// small is the number of devices up to which a request of one container costs no allocation.
+const small = 16
+
+// Fit returns nil when the node has devices for all containers of the request at once, else why not. It is exact: where
+// several containers have to be arranged, all arrangements are tried, up to maxSteps; Refusal.Cut says when that limit
+// ended the search. An assignment of the pod itself on this node counts like any other's.
+func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
+	switch len(r.Containers) {
+	case 0:
+		return nil
+	case 1:
+		if fitsOne(n, r) {
+			return nil
+		}
+		return refuseOne(n, r, 0)
+	}
+	return fitMany(n, r)
+}
+
+// fitsOne is Fit for a request of one container.
+func fitsOne(n *vgpu.Node, r *vgpu.Request) bool {
+	c := &r.Containers[0]
+	devices := n.Devices()
+	for i := range devices {
+		s, legal := c.ShareOn(&devices[i], r.ComputeLimit, r.MemoryLimit)
+		if !legal || !s.Use().Within(n.Free(i, r.Priority, r.UID)) {
+			continue
+		}
+		if s.Devices == 1 || countFree(n, r, &s, i) >= s.Devices {
+			return true
+		}
+	}
+	return false
+}
+
+// countFree counts the devices from first on that have the shape of first and the share free.
+func countFree(n *vgpu.Node, r *vgpu.Request, s *vgpu.Share, first int) int {
+	count := 0
+	for i := first; i < len(n.Devices()); i++ {
+		if n.Shape(i) == n.Shape(first) && s.Use().Within(n.Free(i, r.Priority, r.UID)) {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,84 @@
+package placement
+
+import (
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// fitMany is Fit for a request of several containers.
+func fitMany(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
+	s := newSearch(n, r, freeNow(n, r))
+	if s.place(0) {
+		return nil
+	}
+	return refuseMany(n, r, s.cut)
+}
+
+// arrange finds devices for all containers of a request: on as few devices as it can, among those the ones that the
+// policy prefers. Where it finds nothing within maxSteps it takes any arrangement, so that it succeeds where Fit says so.
+// It returns nil when there is none.
+func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
+	free := freeNow(n, r)
+	steps := 0
+	for limit := 1; limit <= len(free) && steps < maxSteps; limit++ {
+		s := newSearch(n, r, free)
+		s.policy, s.limit, s.budget = p, limit, maxSteps-steps
+		if s.place(0) {
+			return s
+		}
+		steps += s.steps
+	}
+	s := newSearch(n, r, free)
+	if s.place(0) {
+		s.cut = true
+		return s
+	}
+	return nil
+}
+
+// value is the score of an arrangement: the mean over the devices that it touches and over the containers' sets.
+func (s *search) value(p *Policy) int64 {
+	most, links := 0, int64(0)
+	for c := range s.devices {
+		most = max(most, len(s.devices[c]))
+		links += average(s.linkSum(s.devices[c]), len(s.devices[c]))
+	}
+	rate, touched := int64(0), int64(0)
+	for i := range s.touchedDevices() {
+		touched++
+		rate += p.device(&s.n.Devices()[i], s.free[i].Minus(s.peak(i)))
+	}
+	return score(s.count-most, rate/max(1, touched), links/int64(len(s.devices)), p.node(s.n.Taken()))
+}
+
+// touchedDevices iterates over the devices that have a container of the pod in some phase.
+func (s *search) touchedDevices() func(yield func(int) bool) {
+	return func(yield func(int) bool) {
+		for i := range s.touched {
+			if s.touched[i] > 0 && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+func (s *search) linkSum(devices []int) int64 {
+	sum := int64(0)
+	for a := range devices {
+		for b := range a {
+			sum += quality(s.n.Link(devices[b], devices[a]))
+		}
+	}
+	return sum
+}
+
+// ids returns the devices at the positions, sorted by ID.
+func ids(n *vgpu.Node, positions []int) []vgpu.DeviceID {
+	list := make([]vgpu.DeviceID, 0, len(positions))
+	for _, i := range positions {
+		list = append(list, n.Devices()[i].ID)
+	}
+	slices.Sort(list)
+	return list
+}

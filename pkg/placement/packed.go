@@ -1,0 +1,13 @@
+package placement
+
+import "github.com/tandem-gpu/tandem/pkg/vgpu"
+
+// packed prefers the device that is the fullest in slots once the pod is there, then the fuller node. It keeps whole
+// devices and whole nodes empty for those who need them.
+//
+// Example: 3 slots on devices of 10 with 6, 8 and 10 free leave 3, 5 and 7: the rates are 700000, 500000 and 300000.
+var packed = Policy{
+	Name:   "packed",
+	device: func(d *vgpu.Device, left vgpu.Use) int64 { return rateMax - part(left.Slots, d.Slots) },
+	node:   func(taken, of vgpu.Slots) int64 { return part(taken, of) },
+}

@@ -1,0 +1,144 @@
+package placement
+
+import "github.com/tandem-gpu/tandem/pkg/vgpu"
+
+// refuseOne says why container c of a request does not fit on the node by itself.
+func refuseOne(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
+	if len(n.Devices()) == 0 {
+		return &vgpu.Refusal{Reason: vgpu.NoDevices, Node: n.Name(), Container: r.Containers[c].Name}
+	}
+	var nearest *vgpu.Refusal
+	for i := range n.Devices() {
+		next := refuseOn(n, r, c, i)
+		next.Node, next.Container = n.Name(), r.Containers[c].Name
+		if nearest == nil || nearer(next, nearest) {
+			nearest = next
+		}
+	}
+	return nearest
+}
+
+// refuseOn says why device i, or the devices of its shape, cannot take container c. The container does not fit there.
+func refuseOn(n *vgpu.Node, r *vgpu.Request, c, i int) *vgpu.Refusal {
+	d := &n.Devices()[i]
+	s, refusal := r.Containers[c].On(d, r.ComputeLimit, r.MemoryLimit)
+	if refusal != nil {
+		return refusal
+	}
+	if s.Devices > 1 {
+		return refuseSet(n, r, &s, i)
+	}
+	if !d.Healthy {
+		return &vgpu.Refusal{
+			Reason: vgpu.NoShareFits, Helps: vgpu.RecoveryHelps, Model: d.Model,
+			Unit: vgpu.UnitSlots, Want: int64(s.Slots), Of: int64(d.Slots),
+		}
+	}
+	f := &vgpu.Refusal{Reason: vgpu.NoShareFits, Helps: vgpu.EvictionHelps, Model: d.Model, Device: d.Name()}
+	scarcest(f, s.Use(), n.Free(i, r.Priority, r.UID), d)
+	return f
+}
+
+// scarcest fills in the amount of which the smallest part of what is wanted is free; slots before memory before contexts.
+func scarcest(f *vgpu.Refusal, want, free vgpu.Use, d *vgpu.Device) {
+	f.Unit, f.Want, f.Best, f.Of = vgpu.UnitSlots, int64(want.Slots), int64(free.Slots), int64(d.Slots)
+	if covers(int64(free.Memory), int64(want.Memory)) < covers(f.Best, f.Want) {
+		f.Unit, f.Want, f.Best, f.Of = vgpu.UnitBytes, int64(want.Memory), int64(free.Memory), int64(d.Memory)
+	}
+	if covers(int64(free.Contexts), int64(want.Contexts)) < covers(f.Best, f.Want) {
+		f.Unit, f.Want, f.Best, f.Of = vgpu.UnitContexts, int64(want.Contexts), int64(free.Contexts), int64(d.Contexts)
+	}
+}
+
+// covers returns the part of what is wanted that is there, 1 when it is enough.
+func covers(best, want int64) float64 {
+	if best >= want {
+		return 1
+	}
+	return float64(best) / float64(want)
+}
+
+// refuseSet says why the devices of the shape of device i cannot give so many whole ones.
+func refuseSet(n *vgpu.Node, r *vgpu.Request, s *vgpu.Share, i int) *vgpu.Refusal {
+	have, healthy, free := 0, 0, 0
+	for j := range n.Devices() {
+		if n.Shape(j) != n.Shape(i) {
+			continue
+		}
+		have++
+		if n.Devices()[j].Healthy {
+			healthy++
+		}
+		if s.Use().Within(n.Free(j, r.Priority, r.UID)) {
+			free++
+		}
+	}
+	f := &vgpu.Refusal{
+		Reason: vgpu.NoWholeDevices, Model: n.Devices()[i].Model,
+		Unit: vgpu.UnitDevices, Want: int64(s.Devices), Best: int64(free), Of: int64(have),
+	}
+	switch {
+	case have < s.Devices:
+		f.Reason, f.Best = vgpu.TooFewDevices, f.Of
+	case healthy < s.Devices:
+		f.Helps = vgpu.RecoveryHelps
+	default:
+		f.Helps = vgpu.EvictionHelps
+	}
+	return f
+}
+
+// refuseMany says why the containers of a request do not fit together: the first that does not fit alone, or that they
+// do not fit at once.
+func refuseMany(n *vgpu.Node, r *vgpu.Request, cut bool) *vgpu.Refusal {
+	for c := range r.Containers {
+		alone := *r
+		alone.Containers = r.Containers[c : c+1]
+		if !fitsOne(n, &alone) {
+			return refuseOne(n, r, c)
+		}
+	}
+	f := &vgpu.Refusal{Reason: vgpu.NoTogether, Node: n.Name(), Unit: vgpu.UnitSlots, Want: peakSlots(r), Cut: cut}
+	for i := range n.Devices() {
+		f.Best += int64(n.Free(i, r.Priority, r.UID).Slots)
+		f.Of += int64(n.Devices()[i].Slots)
+	}
+	f.Helps = helpTogether(n, r)
+	return f
+}
+
+// helpTogether says what could make room for containers that fit one by one.
+func helpTogether(n *vgpu.Node, r *vgpu.Request) vgpu.Help {
+	empty := make([]vgpu.Use, len(n.Devices()))
+	for _, help := range []vgpu.Help{vgpu.EvictionHelps, vgpu.RecoveryHelps} {
+		for i := range empty {
+			if d := &n.Devices()[i]; d.Healthy || help == vgpu.RecoveryHelps {
+				empty[i] = d.Capacity()
+			}
+		}
+		if s := newSearch(n, r, empty); s.place(0) || s.cut {
+			return help
+		}
+	}
+	return vgpu.NothingHelps
+}
+
+// peakSlots returns the most slots that the pod's containers ask for at once.
+func peakSlots(r *vgpu.Request) int64 {
+	kinds := make([]vgpu.ContainerKind, 0, len(r.Containers))
+	for i := range r.Containers {
+		kinds = append(kinds, r.Containers[i].Kind)
+	}
+	spans, phases := vgpu.Spans(kinds)
+	peak := vgpu.Slots(0)
+	for p := range phases {
+		sum := vgpu.Slots(0)
+		for i := range r.Containers {
+			if spans[i].First <= p && p <= spans[i].Last {
+				sum += r.Containers[i].Slots
+			}
+		}
+		peak = max(peak, sum)
+	}
+	return int64(peak)
+}

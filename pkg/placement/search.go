@@ -1,0 +1,228 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// maxSteps bounds the search for an arrangement of several containers on one node: the number of times a container is
+// tried on a device. Larger sees more of the arrangements that hardly ever exist; time grows with it, by some fifty
+// nanoseconds a step and node. Pods of up to four containers on eight devices stay below a thousand.
+const maxSteps = 20_000
+
+// search arranges the containers of one pod on the devices of one node. It goes through the arrangements depth first,
+// containers with the most slots first, and leaves out those that differ only by swapping devices in equal state, or (for
+// Fit) by swapping equal containers.
+type search struct {
+	n      *vgpu.Node
+	r      *vgpu.Request
+	policy *Policy // nil to ask only whether there is an arrangement
+	free   []vgpu.Use
+	spans  []vgpu.Span
+	phases int
+	load   []vgpu.Use // by the pod: device × phases + phase
+	order  []int      // containers
+	twin   []bool     // per place in order: equal to the container before, always on one device
+
+	shares  []vgpu.Share // per container
+	devices [][]int      // per container
+	touched []int        // per device, how many containers are on it
+	count   int          // devices touched
+	limit   int          // most devices to touch
+
+	steps, budget int
+	cut, greedy   bool
+}
+
+// newSearch prepares a search on the devices with what is free of them.
+func newSearch(n *vgpu.Node, r *vgpu.Request, free []vgpu.Use) *search {
+	kinds := make([]vgpu.ContainerKind, 0, len(r.Containers))
+	for i := range r.Containers {
+		kinds = append(kinds, r.Containers[i].Kind)
+	}
+	s := &search{n: n, r: r, free: free, limit: len(free), budget: maxSteps}
+	s.spans, s.phases = vgpu.Spans(kinds)
+	s.load = make([]vgpu.Use, len(free)*s.phases)
+	s.touched = make([]int, len(free))
+	s.shares = make([]vgpu.Share, len(kinds))
+	s.devices = make([][]int, len(kinds))
+	for i := range r.Containers {
+		s.order = append(s.order, i)
+	}
+	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(r.Containers[b].Slots, r.Containers[a].Slots) })
+	s.twin = make([]bool, len(s.order))
+	for k := 1; k < len(s.order); k++ {
+		s.twin[k] = s.equal(s.order[k-1], s.order[k])
+	}
+	return s
+}
+
+// equal reports whether two containers may be swapped, and take one device each wherever they are legal.
+func (s *search) equal(a, b int) bool {
+	x, y := &s.r.Containers[a], &s.r.Containers[b]
+	if x.Slots != y.Slots || x.Memory != y.Memory || s.spans[a] != s.spans[b] {
+		return false
+	}
+	devices := s.n.Devices()
+	return !slices.ContainsFunc(devices, func(d vgpu.Device) bool { return x.Slots > d.Slots })
+}
+
+// freeNow returns what a request may take of each device.
+func freeNow(n *vgpu.Node, r *vgpu.Request) []vgpu.Use {
+	free := make([]vgpu.Use, len(n.Devices()))
+	for i := range free {
+		free[i] = n.Free(i, r.Priority, r.UID)
+	}
+	return free
+}
+
+// place arranges the containers from place k of the order on.
+func (s *search) place(k int) bool {
+	if k == len(s.order) {
+		return true
+	}
+	c := s.order[k]
+	ranked := s.ranked(k, c)
+	if s.policy != nil && s.placeLinked(k, c, ranked) {
+		return true
+	}
+	return s.pick(k, ranked, 0)
+}
+
+// ranked lists the devices on which container c may go by itself, the preferred ones first: those that the pod uses
+// already, then by the policy, then by index.
+func (s *search) ranked(k, c int) []int {
+	var list []int
+	var rates []int64
+	first := 0
+	if s.policy == nil && s.twin[k] {
+		first = s.devices[s.order[k-1]][0]
+	}
+	for i := first; i < len(s.free); i++ {
+		share, legal := s.share(c, i)
+		if !legal || !s.fits(c, i, share.Use()) {
+			continue
+		}
+		list = append(list, i)
+		if s.policy != nil {
+			left := s.free[i].Minus(s.peak(i).Plus(share.Use()))
+			rates = append(rates, s.policy.device(&s.n.Devices()[i], left))
+		}
+	}
+	if s.policy == nil {
+		return list
+	}
+	places := make([]int, len(list))
+	for p := range places {
+		places[p] = p
+	}
+	slices.SortFunc(places, func(a, b int) int {
+		return cmp.Or(
+			cmp.Compare(min(1, s.touched[list[b]]), min(1, s.touched[list[a]])),
+			cmp.Compare(rates[b], rates[a]),
+			cmp.Compare(list[a], list[b]),
+		)
+	})
+	for p, q := range places {
+		places[p] = list[q]
+	}
+	return places
+}
+
+func (s *search) share(c, i int) (vgpu.Share, bool) {
+	return s.r.Containers[c].ShareOn(&s.n.Devices()[i], s.r.ComputeLimit, s.r.MemoryLimit)
+}
+
+// fits reports whether device i has room for container c beside the pod's other containers, in each of its phases.
+func (s *search) fits(c, i int, use vgpu.Use) bool {
+	for p := s.spans[c].First; p <= s.spans[c].Last; p++ {
+		if !s.load[i*s.phases+p].Plus(use).Within(s.free[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// peak returns the most that the pod takes of device i in any phase, each amount by itself.
+func (s *search) peak(i int) vgpu.Use {
+	var peak vgpu.Use
+	for _, u := range s.load[i*s.phases : (i+1)*s.phases] {
+		peak = vgpu.Use{
+			Slots: max(peak.Slots, u.Slots), Memory: max(peak.Memory, u.Memory), Contexts: max(peak.Contexts, u.Contexts),
+		}
+	}
+	return peak
+}
+
+// pick chooses the next device of the container at place k from the ranked devices, and goes on with the rest.
+func (s *search) pick(k int, ranked []int, from int) bool {
+	c := s.order[k]
+	for at := from; at < len(ranked); at++ {
+		i := ranked[at]
+		if s.seen(ranked[from:at], i) {
+			continue
+		}
+		if s.steps++; s.steps > s.budget {
+			s.cut = true
+			return false
+		}
+		if len(s.devices[c]) == 0 {
+			s.shares[c], _ = s.share(c, i)
+		} else if s.n.Shape(i) != s.n.Shape(s.devices[c][0]) {
+			continue
+		}
+		if !s.put(c, i) {
+			continue
+		}
+		if len(s.devices[c]) < s.shares[c].Devices {
+			if s.pick(k, ranked, at+1) {
+				return true
+			}
+		} else if s.place(k + 1) {
+			return true
+		}
+		s.take(c)
+	}
+	return false
+}
+
+// seen reports whether one of the devices before is in the same state as device i: it stands for i.
+func (s *search) seen(before []int, i int) bool {
+	for _, j := range before {
+		if s.n.Shape(i) == s.n.Shape(j) && s.free[i] == s.free[j] &&
+			slices.Equal(s.load[i*s.phases:(i+1)*s.phases], s.load[j*s.phases:(j+1)*s.phases]) {
+			return true
+		}
+	}
+	return false
+}
+
+// put adds device i to container c, unless that touches too many devices.
+func (s *search) put(c, i int) bool {
+	if s.touched[i] == 0 {
+		if s.count == s.limit {
+			return false
+		}
+		s.count++
+	}
+	s.touched[i]++
+	s.devices[c] = append(s.devices[c], i)
+	for p := s.spans[c].First; p <= s.spans[c].Last; p++ {
+		s.load[i*s.phases+p] = s.load[i*s.phases+p].Plus(s.shares[c].Use())
+	}
+	return true
+}
+
+// take removes the last device of container c.
+func (s *search) take(c int) {
+	i := s.devices[c][len(s.devices[c])-1]
+	s.devices[c] = s.devices[c][:len(s.devices[c])-1]
+	for p := s.spans[c].First; p <= s.spans[c].Last; p++ {
+		s.load[i*s.phases+p] = s.load[i*s.phases+p].Minus(s.shares[c].Use())
+	}
+	if s.touched[i]--; s.touched[i] == 0 {
+		s.count--
+	}
+}

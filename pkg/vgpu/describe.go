@@ -1,0 +1,105 @@
+package vgpu
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// String says the refusal in plain words, with the numbers and with what would help, as users read it in events:
+// "largest free share is 4 of 10 slots on n2/g1; container main asks for 5".
+func (r Refusal) String() string {
+	s := r.sentence()
+	if r.Helps == RecoveryHelps {
+		s += "; the rest is on sick devices"
+	}
+	if r.Cut {
+		s += "; the search was cut short, there may be a fit that it did not see"
+	}
+	return s
+}
+
+func (r *Refusal) sentence() string {
+	switch r.Reason {
+	case IllegalSlots:
+		return fmt.Sprintf("%s asks for %d slots, which is neither a part of one device nor whole devices; nearest legal values: %s",
+			r.who(), r.Want, join(r.Legal))
+	case MemoryAboveDevice:
+		return fmt.Sprintf("%s asks for %v of device memory; it can have at most %v%s",
+			r.who(), Bytes(r.Want), Bytes(r.Of), r.onModel())
+	case ComputeLimitBelowRequest, MemoryLimitBelowRequest:
+		return fmt.Sprintf("%s limit %s is below the request of %s; the least legal limit is %s%s",
+			r.what(), r.amount(r.Want), r.who(), r.amount(r.Best), r.onModel())
+	case LimitAboveDevice:
+		return fmt.Sprintf("%s limit %s is above the device; the most legal limit is %s%s",
+			r.what(), r.amount(r.Want), r.amount(r.Best), r.onModel())
+	case TooFewDevices:
+		return fmt.Sprintf("%s has %d devices that fit together; %s asks for %d whole devices", r.Node, r.Best, r.who(), r.Want)
+	case NoWholeDevices:
+		return fmt.Sprintf("%d of %d devices are wholly free on %s; %s asks for %d whole devices",
+			r.Best, r.Of, r.Node, r.who(), r.Want)
+	case NoShareFits:
+		return r.shareSentence()
+	case NoTogether:
+		return fmt.Sprintf("the containers fit one by one, not at once: %d of %d slots are free on %s, in parts; they ask for %d",
+			r.Best, r.Of, r.Node, r.Want)
+	case NoDevices:
+		return r.Node + " has no GPUs"
+	}
+	return string(r.Reason)
+}
+
+func (r *Refusal) shareSentence() string {
+	if r.Device == "" {
+		return fmt.Sprintf("no healthy device on %s could take %s", r.Node, r.who())
+	}
+	switch r.Unit {
+	case UnitBytes:
+		return fmt.Sprintf("most free device memory is %v of %v on %s/%s; %s asks for %v",
+			Bytes(r.Best), Bytes(r.Of), r.Node, r.Device, r.who(), Bytes(r.Want))
+	case UnitContexts:
+		return fmt.Sprintf("%s/%s serves %d MPS clients and has room for %d more; %s needs %d",
+			r.Node, r.Device, r.Of, r.Best, r.who(), r.Want)
+	}
+	return fmt.Sprintf("largest free share is %d of %d slots on %s/%s; %s asks for %d",
+		r.Best, r.Of, r.Node, r.Device, r.who(), r.Want)
+}
+
+func (r *Refusal) who() string {
+	if r.Container == "" {
+		return "the pod"
+	}
+	return "container " + r.Container
+}
+
+func (r *Refusal) what() string {
+	if r.Unit == UnitMilliGPU {
+		return "compute"
+	}
+	return "memory"
+}
+
+func (r *Refusal) onModel() string {
+	if r.Model == "" {
+		return ""
+	}
+	return " on " + r.Model
+}
+
+func (r *Refusal) amount(v int64) string {
+	switch r.Unit {
+	case UnitMilliGPU:
+		return MilliGPU(v).String()
+	case UnitBytes:
+		return Bytes(v).String()
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+func join(values []Slots) string {
+	words := make([]string, 0, len(values))
+	for _, v := range values {
+		words = append(words, strconv.FormatInt(int64(v), 10))
+	}
+	return strings.Join(words, " and ")
+}

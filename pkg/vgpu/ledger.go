@@ -1,0 +1,198 @@
+package vgpu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Assignments returns the assignments by UID.
+func (n *Node) Assignments() []Assignment {
+	all := make([]Assignment, 0, len(n.pods))
+	for i := range n.pods {
+		all = append(all, n.pods[i].Assignment)
+	}
+	return all
+}
+
+// Holds returns the holds by UID.
+func (n *Node) Holds() []Hold {
+	all := make([]Hold, 0, len(n.holds))
+	for i := range n.holds {
+		all = append(all, n.holds[i].Hold)
+	}
+	return all
+}
+
+// Add books an assignment, and keeps its slices: the caller does not modify them later. A sick device accepts it, since
+// the pod runs there already. The error says what is wrong: another node, a second assignment of one pod, an unknown
+// device, a malformed share, or more than a device has; nothing is booked then. Holds do not stand in the way.
+func (n *Node) Add(a Assignment) error {
+	e, err := n.entry(Hold{Assignment: a})
+	if err != nil {
+		return fmt.Errorf("add assignment of pod %s to node %s: %w", a.Pod, n.name, err)
+	}
+	if where := n.booked(a.UID, false); where != "" {
+		return fmt.Errorf("add assignment of pod %s to node %s: it is assigned to node %s", a.Pod, n.name, where)
+	}
+	for _, u := range e.uses {
+		d := &n.devices[u.device]
+		if !n.used[u.device].Plus(u.use).Within(d.Capacity()) {
+			return fmt.Errorf("add assignment of pod %s to node %s: device %s has %+v, used %+v, asked %+v",
+				a.Pod, n.name, d.ID, d.Capacity(), n.used[u.device], u.use)
+		}
+	}
+	n.insert(&e, false)
+	return nil
+}
+
+// Remove takes the assignment of a pod out, and reports whether there was one.
+func (n *Node) Remove(uid UID) bool { return n.take(uid, false) }
+
+// Hold keeps room for a pod, and keeps the slices of h. It does not ask whether the room is free, since it may be kept
+// while the present owner is leaving; it fails for the other reasons of Add.
+func (n *Node) Hold(h Hold) error {
+	e, err := n.entry(h)
+	if err != nil {
+		return fmt.Errorf("hold room for pod %s on node %s: %w", h.Pod, n.name, err)
+	}
+	if where := n.booked(h.UID, true); where != "" {
+		return fmt.Errorf("hold room for pod %s on node %s: node %s holds room for it", h.Pod, n.name, where)
+	}
+	n.insert(&e, true)
+	return nil
+}
+
+// Release drops the hold of a pod, and reports whether there was one.
+func (n *Node) Release(uid UID) bool { return n.take(uid, true) }
+
+// entry checks the assignment by itself and adds up what it takes of each device.
+func (n *Node) entry(h Hold) (entry, error) {
+	switch {
+	case h.UID == "":
+		return entry{}, errors.New("no UID")
+	case h.Node != n.name:
+		return entry{}, fmt.Errorf("it names node %q", h.Node)
+	case len(h.Containers) == 0:
+		return entry{}, errors.New("no containers")
+	}
+	peaks := map[int]*peak{}
+	for i := range h.Containers {
+		c := &h.Containers[i]
+		if err := n.admit(c, h.Containers[:i]); err != nil {
+			return entry{}, fmt.Errorf("container %s: %w", c.Name, err)
+		}
+		for _, id := range c.Devices {
+			k := n.Index(id)
+			if peaks[k] == nil {
+				peaks[k] = &peak{}
+			}
+			peaks[k].add(c.Kind, c.Share.Use())
+		}
+	}
+	e := entry{Hold: h}
+	for k, p := range peaks {
+		if !p.use().Within(n.devices[k].Capacity()) {
+			return entry{}, fmt.Errorf("it takes %+v of device %s, more than it has", p.use(), n.devices[k].ID)
+		}
+		e.uses = append(e.uses, deviceUse{k, p.use()})
+	}
+	slices.SortFunc(e.uses, func(a, b deviceUse) int { return cmp.Compare(a.device, b.device) })
+	return e, nil
+}
+
+// admit checks one container of an assignment against its devices and the containers before it.
+func (n *Node) admit(c *ContainerAssignment, before []ContainerAssignment) error {
+	if c.Kind != App && c.Kind != Init && c.Kind != Sidecar {
+		return fmt.Errorf("unknown kind %d", c.Kind)
+	}
+	for i := range before {
+		if before[i].Name == c.Name {
+			return errors.New("listed twice")
+		}
+	}
+	if len(c.Devices) == 0 || len(c.Devices) != c.Share.Devices {
+		return fmt.Errorf("%d devices for a share of %d", len(c.Devices), c.Share.Devices)
+	}
+	for i, id := range c.Devices {
+		k := n.Index(id)
+		if k < 0 {
+			return fmt.Errorf("unknown device %s", id)
+		}
+		if i > 0 && c.Devices[i-1] >= id {
+			return fmt.Errorf("devices not in order at %s", id)
+		}
+		if err := n.devices[k].Admits(c.Share); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Index returns the position of a device in Devices, −1 when the node has no such device.
+func (n *Node) Index(id DeviceID) int {
+	return slices.IndexFunc(n.devices, func(d Device) bool { return d.ID == id })
+}
+
+// booked names the node of the cluster (or this one) that has an assignment, or a hold, of the pod.
+func (n *Node) booked(uid UID, hold bool) string {
+	if n.parent != nil {
+		if at := n.parent.at(hold)[uid]; at != nil {
+			return at.name
+		}
+		return ""
+	}
+	if _, ok := find(*n.list(hold), uid); ok {
+		return n.name
+	}
+	return ""
+}
+
+func (n *Node) list(hold bool) *[]entry {
+	if hold {
+		return &n.holds
+	}
+	return &n.pods
+}
+
+// find looks a pod up in a list that is ordered by UID.
+func find(list []entry, uid UID) (int, bool) {
+	return slices.BinarySearchFunc(list, uid, func(e entry, uid UID) int { return cmp.Compare(e.UID, uid) })
+}
+
+// take removes a pod from the assignments, or from the holds.
+func (n *Node) take(uid UID, hold bool) bool {
+	list := n.list(hold)
+	i, ok := find(*list, uid)
+	if !ok {
+		return false
+	}
+	e := (*list)[i]
+	*list = slices.Delete(*list, i, i+1)
+	n.book(&e, hold, -1)
+	return true
+}
+
+// insert adds a checked entry to the assignments, or to the holds.
+func (n *Node) insert(e *entry, hold bool) {
+	list := n.list(hold)
+	i, _ := find(*list, e.UID)
+	*list = slices.Insert(*list, i, *e)
+	n.book(e, hold, +1)
+}
+
+// book keeps the sums, the cluster's index and its journal in step with one entry that came (+1) or went (−1).
+func (n *Node) book(e *entry, hold bool, sign int) {
+	if !hold {
+		for _, u := range e.uses {
+			n.used[u.device].Slots += Slots(sign) * u.use.Slots
+			n.used[u.device].Memory += Bytes(sign) * u.use.Memory
+			n.used[u.device].Contexts += sign * u.use.Contexts
+			n.taken += Slots(sign) * u.use.Slots
+		}
+	}
+	if n.parent != nil {
+		n.parent.note(n, e, hold, sign)
+	}
+}

@@ -1,0 +1,158 @@
+package vgpu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Bounds of devices, far above any that exists: they keep sums of amounts within 64 bits.
+const (
+	maxSlots  Slots = 1 << 20
+	maxMemory Bytes = 1 << 50
+)
+
+// Node is the devices of one node with their ledger. It is not safe for concurrent writes.
+type Node struct {
+	name    string
+	devices []Device
+	shapes  []int  // per device, equal for devices of one shape
+	links   []Link // len(devices)², Peer left empty
+
+	used   []Use   // per device, by assignments only
+	pods   []entry // assignments by UID
+	holds  []entry // holds by UID
+	slots  Slots   // of all devices
+	taken  Slots   // by assignments
+	parent *Cluster
+}
+
+// entry is one pod in the ledger. Priority matters for holds only.
+type entry struct {
+	Hold
+	uses []deviceUse
+}
+
+// NewNode returns a node with an empty ledger. Devices are ordered by Index, then ID; the slice is copied.
+func NewNode(name string, devices []Device) (*Node, error) {
+	if name == "" {
+		return nil, errors.New("make node: no name")
+	}
+	n := &Node{name: name, devices: slices.Clone(devices), used: make([]Use, len(devices))}
+	slices.SortFunc(n.devices, func(a, b Device) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
+	})
+	index := map[DeviceID]int{}
+	shapes := map[Shape]int{}
+	for i := range n.devices {
+		d := &n.devices[i]
+		if err := d.validate(); err != nil {
+			return nil, fmt.Errorf("make node %s: %w", name, err)
+		}
+		if _, double := index[d.ID]; double {
+			return nil, fmt.Errorf("make node %s: device %s appears twice", name, d.ID)
+		}
+		index[d.ID] = i
+		if _, seen := shapes[d.Shape()]; !seen {
+			shapes[d.Shape()] = len(shapes)
+		}
+		n.shapes = append(n.shapes, shapes[d.Shape()])
+		n.slots += d.Slots
+	}
+	n.connect(index)
+	return n, nil
+}
+
+func (d *Device) validate() error {
+	switch {
+	case d.ID == "":
+		return fmt.Errorf("device with index %d has no ID", d.Index)
+	case d.Slots < 1 || d.Slots > maxSlots:
+		return fmt.Errorf("device %s has %d slots", d.ID, d.Slots)
+	case d.Memory < 0 || d.Memory > maxMemory:
+		return fmt.Errorf("device %s has %d bytes", d.ID, d.Memory)
+	case d.Contexts < 0:
+		return fmt.Errorf("device %s has %d contexts", d.ID, d.Contexts)
+	}
+	return nil
+}
+
+// connect fills the matrix of links. A link that only one end names counts for both; of two, the closer counts.
+func (n *Node) connect(index map[DeviceID]int) {
+	n.links = make([]Link, len(n.devices)*len(n.devices))
+	for i := range n.devices {
+		for _, l := range n.devices[i].Links {
+			j, known := index[l.Peer]
+			if !known || i == j {
+				continue
+			}
+			old := n.Link(i, j)
+			if cmp.Or(cmp.Compare(l.Class, old.Class), cmp.Compare(l.Lanes, old.Lanes)) > 0 {
+				link := Link{Class: l.Class, Lanes: l.Lanes}
+				n.links[i*len(n.devices)+j], n.links[j*len(n.devices)+i] = link, link
+			}
+		}
+	}
+}
+
+// Name is the node's name.
+func (n *Node) Name() string { return n.name }
+
+// Devices returns the devices by Index, then ID. Callers do not modify them.
+func (n *Node) Devices() []Device { return n.devices }
+
+// Shape numbers the shape of device i: devices of one node with the same number are of one Shape.
+func (n *Node) Shape(i int) int { return n.shapes[i] }
+
+// Link returns the path between devices i and j, without the Peer.
+func (n *Node) Link(i, j int) Link { return n.links[i*len(n.devices)+j] }
+
+// Used returns what the assignments take of device i. Holds do not count.
+func (n *Node) Used(i int) Use { return n.used[i] }
+
+// Taken returns the slots that assignments take, and the slots of all devices.
+func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
+
+// Free returns what a pod may take of device i: the capacity of a healthy device less the assignments and less the holds
+// that count for the pod, nothing of a sick one. A hold counts for pods of the same or a lower priority, never for its
+// own pod, and not beside an assignment of the same pod on this node. Amounts are never below zero.
+func (n *Node) Free(i int, priority int32, self UID) Use {
+	d := &n.devices[i]
+	if !d.Healthy {
+		return Use{}
+	}
+	taken := n.used[i]
+	for k := range n.holds {
+		taken = taken.Plus(n.held(&n.holds[k], i, priority, self))
+	}
+	free := d.Capacity().Minus(taken)
+	if d.Contexts == 0 {
+		free.Contexts = UnlimitedContexts
+	}
+	return free
+}
+
+// held returns what a hold keeps of device i from a pod.
+func (n *Node) held(h *entry, i int, priority int32, self UID) Use {
+	if h.Priority < priority || h.UID == self {
+		return Use{}
+	}
+	for _, u := range h.uses {
+		if u.device != i {
+			continue
+		}
+		if _, assigned := find(n.pods, h.UID); !assigned {
+			return u.use
+		}
+	}
+	return Use{}
+}
+
+// Clone returns a copy that belongs to no cluster. Assignments are shared, since nobody modifies them.
+func (n *Node) Clone() *Node {
+	c := *n
+	c.used, c.pods, c.holds = slices.Clone(n.used), slices.Clone(n.pods), slices.Clone(n.holds)
+	c.parent = nil
+	return &c
+}
