@@ -11,11 +11,11 @@ SHELL := bash
 export CGO_CFLAGS := -Wno-deprecated-declarations
 export TANDEM_DATA := $(or $(TANDEM_DATA),$(wildcard $(CURDIR)/../shared/data))
 
-TEST_FLAGS ?= -race -shuffle=on
+TEST_FLAGS ?= -shuffle=on
 COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build test properties lint demo e2e bench verify generate image clean
+.PHONY: help build test race properties lint demo e2e bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ build: ## build the binaries into bin/
 
 test: ## run the tests; the first run builds etcd and kube-apiserver
 	go test $(TEST_FLAGS) ./...
+
+race: ## run the tests with the race detector; it compiles everything once more
+	go test -race $(TEST_FLAGS) ./...
 
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -run 'Property|Law' ./pkg/vgpu/... ./pkg/placement/...
