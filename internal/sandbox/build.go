@@ -22,6 +22,7 @@ type builder struct {
 	dir      string // of the module
 	out      string // where the programs lie
 	mod      module
+	packages map[string]string // by program
 	progress io.Writer
 }
 
@@ -32,7 +33,11 @@ func newBuilder(ctx context.Context, name, dir, cache string) (*builder, error) 
 		return nil, err
 	}
 	out := filepath.Join(cache, "tools", name+"-"+key)
-	return &builder{name: name, dir: dir, out: out, mod: mod, progress: os.Stderr}, nil
+	packages := map[string]string{}
+	for program, t := range catalogue() {
+		packages[program] = t.pkg
+	}
+	return &builder{name: name, dir: dir, out: out, mod: mod, packages: packages, progress: os.Stderr}, nil
 }
 
 // ensure builds those of the programs that are missing.
@@ -79,7 +84,7 @@ func (b *builder) build(ctx context.Context, name, of string) error {
 	}
 	defer os.RemoveAll(temp)
 	args := append([]string{"build", "-o", filepath.Join(temp, name)}, b.mod.args...)
-	cmd := goCommand(ctx, b.dir, append(args, catalogue()[name].pkg)...)
+	cmd := goCommand(ctx, b.dir, append(args, b.packages[name])...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	// An interrupted go command ends its compilers itself; a killed one leaves them behind.
