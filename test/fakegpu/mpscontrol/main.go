@@ -1,0 +1,102 @@
+// Command mpscontrol is an nvidia-cuda-mps-control for machines without a GPU. Build it under that name.
+//
+// It keeps the outside of NVIDIA's program: -d starts a daemon in the background, with a socket "control" and a file
+// nvidia-cuda-mps-control.pid in CUDA_MPS_PIPE_DIRECTORY and a control.log in CUDA_MPS_LOG_DIRECTORY; a second daemon
+// in the same directory is refused; without options it reads commands from the standard input and prints what the
+// daemon answers. It serves no CUDA client and limits nothing. The state file of package fakegpu can order it to hang,
+// to report FAULT and to forget limits; without that file it behaves.
+//
+// The commands and their meaning are those of NVIDIA's MPS documentation ("Tools and Interface Reference") and of the
+// manual page. Texts that these do not give (error messages, how a limit is shown) follow what users of the real
+// program reported, and callers must not depend on them. What goes over the socket is this program's own.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// serverName is the name under which the daemon starts its server processes.
+	serverName = "nvidia-cuda-mps-server"
+	// childVariable tells a started process that it is the daemon.
+	childVariable = "TANDEM_FAKEMPS_CHILD"
+)
+
+func main() {
+	if filepath.Base(os.Args[0]) == serverName {
+		// A server lives as long as its daemon holds the other end of the standard input.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	dirs := directories{pipe: os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), log: os.Getenv("CUDA_MPS_LOG_DIRECTORY")}
+	if dirs.pipe == "" {
+		dirs.pipe = "/tmp/nvidia-mps"
+	}
+	if dirs.log == "" {
+		dirs.log = "/var/log/nvidia-mps"
+	}
+	known := []string{"-d", "-f", "-multiuser-server"}
+	for _, a := range args {
+		if !slices.Contains(known, a) {
+			return fmt.Errorf("usage: nvidia-cuda-mps-control [-d | -f] [-multiuser-server]")
+		}
+	}
+	switch {
+	case os.Getenv(childVariable) != "":
+		return background(dirs)
+	case slices.Contains(args, "-d"):
+		return detach(args)
+	case slices.Contains(args, "-f"):
+		return serve(dirs, func() {})
+	}
+	return ask(dirs, os.Stdin, os.Stdout)
+}
+
+type directories struct{ pipe, log string }
+
+func (d directories) socket() string { return filepath.Join(d.pipe, "control") }
+func (d directories) pid() string    { return filepath.Join(d.pipe, "nvidia-cuda-mps-control.pid") }
+func (d directories) lock() string   { return filepath.Join(d.pipe, "control_lock") }
+
+var errNoDaemon = errors.New("Cannot find MPS control daemon process")
+
+// ask hands the commands to the daemon, one connection each, and prints the answers.
+func ask(dirs directories, in io.Reader, out io.Writer) error {
+	raw, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	for command := range strings.Lines(string(raw)) {
+		command = strings.TrimSpace(command)
+		if command == "" {
+			continue
+		}
+		conn, err := net.Dial("unix", dirs.socket())
+		if err != nil {
+			return errNoDaemon
+		}
+		_, err = fmt.Fprintln(conn, command)
+		if err == nil {
+			_, err = io.Copy(out, conn)
+		}
+		_ = conn.Close()
+		if err != nil {
+			return fmt.Errorf("connection to the MPS control daemon broke: %w", err)
+		}
+	}
+	return nil
+}

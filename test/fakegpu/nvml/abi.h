@@ -1,0 +1,31 @@
+// The parts of NVML's binary interface that the fake speaks, with the layout of nvml.h (NVML API 13).
+// What the sizes are checked against is go-nvml: see TestLayout in internal/nvml.
+#ifndef TANDEM_FAKE_NVML_ABI_H
+#define TANDEM_FAKE_NVML_ABI_H
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned long ulong_set;
+
+typedef struct { char busIdLegacy[16]; u32 domain, bus, device, pciDeviceId, pciSubSystemId; char busId[32]; } fake_pci;
+typedef struct { u64 total, free, used; } fake_memory;
+typedef struct { u32 version; u64 total, reserved, free, used; } fake_memory_v2;
+typedef struct { u32 gpu, memory; } fake_utilization;
+typedef struct { u32 pid; u64 memory; } fake_process_v1;
+typedef struct { u32 pid; u64 memory; u32 gpuInstance, computeInstance; } fake_process;
+typedef struct { void *device; u64 type, data; u32 gpuInstance, computeInstance; } fake_event;
+
+_Static_assert(sizeof(fake_pci) == 68, "nvmlPciInfo_t");
+_Static_assert(sizeof(fake_memory) == 24, "nvmlMemory_t");
+_Static_assert(sizeof(fake_memory_v2) == 40, "nvmlMemory_v2_t");
+_Static_assert(sizeof(fake_utilization) == 8, "nvmlUtilization_t");
+_Static_assert(sizeof(fake_process_v1) == 16, "nvmlProcessInfo_v1_t");
+_Static_assert(sizeof(fake_process) == 24, "nvmlProcessInfo_t");
+_Static_assert(sizeof(fake_event) == 32, "nvmlEventData_t");
+
+// A handle is the address of an element: real memory, since callers hold handles as pointers.
+enum { FAKE_DEVICES = 64, FAKE_INSTANCES = 8 };
+extern char fake_device_handles[FAKE_DEVICES];
+extern char fake_mig_handles[FAKE_DEVICES * FAKE_INSTANCES];
+
+#endif
