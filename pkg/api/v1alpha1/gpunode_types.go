@@ -118,7 +118,8 @@ type GPUDevice struct {
 	// +kubebuilder:validation:MaxLength=63
 	Model string `json:"model"`
 	// Memory of the device, more than nothing.
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : quantity(self).isGreaterThan(quantity('0'))",message="must be more than 0"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^0*[1-9][0-9]*(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$`
 	Memory resource.Quantity `json:"memory"`
 	// Slots that the device is divided into.
 	// +kubebuilder:validation:Minimum=1

@@ -1,0 +1,235 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+const (
+	systemNamespace = "tandem-system"
+	// team is the namespace of the users.
+	team = "team"
+	// timeout of everything that is polled for.
+	timeout = 30 * time.Second
+)
+
+// cluster is the control plane that all tests of the package share, with deploy/ applied.
+var cluster *sandbox.ControlPlane
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	var err error
+	cluster, err = sandbox.Start(ctx, sandbox.Options{
+		Authorization: "Node,RBAC",
+		APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction"},
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer cluster.Stop()
+	if err := install(ctx); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// install applies deploy/ as an administrator does, and adds the nodes and users of the tests.
+func install(ctx context.Context) error {
+	manifests, err := render("deploy")
+	if err != nil {
+		return err
+	}
+	if err := cluster.Apply(ctx, manifests); err != nil {
+		return err
+	}
+	admin, err := kubernetes.NewForConfig(cluster.Admin())
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"n1", "n2"} {
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+				corev1.ResourcePods: resource.MustParse("100"),
+			}},
+		}
+		if _, err := admin.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := makeUsers(ctx, admin); err != nil {
+		return err
+	}
+	return awaitPolicies(ctx, admin)
+}
+
+// render builds a folder of the repository as `kubectl apply -k` does.
+func render(folder string) ([]byte, error) {
+	root, err := sandbox.Root()
+	if err != nil {
+		return nil, err
+	}
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
+		Run(filesys.MakeFsOnDisk(), filepath.Join(root, folder))
+	if err != nil {
+		return nil, err
+	}
+	return result.AsYaml()
+}
+
+// makeUsers gives jane what a careless administrator gives the developer of a namespace: everything that touches pods,
+// subresources and bindings included.
+func makeUsers(ctx context.Context, admin kubernetes.Interface) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
+	if _, err := admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "developer"},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""},
+			Resources: []string{"pods", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/binding", "bindings"},
+			Verbs:     []string{"*"},
+		}},
+	}
+	if _, err := admin.RbacV1().Roles(team).Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "developer"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "developer"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "jane"}},
+	}
+	_, err := admin.RbacV1().RoleBindings(team).Create(ctx, binding, metav1.CreateOptions{})
+	return err
+}
+
+// awaitPolicies waits until the API server enforces the policies: it compiles them some time after they were applied.
+func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
+	forged := pod("canary")
+	forged.Annotations = map[string]string{v1alpha1.AnnotationAssignment: "{}"}
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		_, err := admin.CoreV1().Pods(team).Create(ctx, forged, dryRun)
+		return err != nil && strings.Contains(err.Error(), "tandem-assignment-pods"), nil
+	})
+}
+
+// account is somebody who sends requests.
+type account string
+
+// Accounts: the administrator, a developer, the cluster's own scheduler, the kubelet of n1, and those of deploy/; the
+// agent's token is bound to n1.
+const (
+	admin         account = "cluster-admin"
+	jane          account = "jane"
+	kubeScheduler account = "system:kube-scheduler"
+	kubelet       account = "system:node:n1"
+	scheduler     account = "tandem-scheduler"
+	agent         account = "tandem-agent"
+)
+
+// as returns the configuration of an account.
+func as(ctx context.Context, t *testing.T, who account) *rest.Config {
+	t.Helper()
+	var config *rest.Config
+	var err error
+	switch who {
+	case admin:
+		return cluster.Admin()
+	case kubelet:
+		config, err = cluster.Config(string(who), []string{"system:nodes"})
+	case scheduler:
+		config = tokenConfig(ctx, t, string(who), "")
+	case agent:
+		config = tokenConfig(ctx, t, string(who), "n1")
+	default:
+		config, err = cluster.Config(string(who), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// client returns a client of an account.
+func client(ctx context.Context, t *testing.T, who account) kubernetes.Interface {
+	t.Helper()
+	return clientFor(t, as(ctx, t, who))
+}
+
+func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// tokenConfig requests a token of a service account of deploy/, bound to a node as the kubelet's are, or to none.
+func tokenConfig(ctx context.Context, t *testing.T, name, node string) *rest.Config {
+	t.Helper()
+	c := clientFor(t, cluster.Admin())
+	request := &authenticationv1.TokenRequest{}
+	if node != "" {
+		n, err := c.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Node", Name: node, UID: n.UID,
+		}
+	}
+	token, err := c.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(cluster.Admin())
+	config.BearerToken = token.Status.Token
+	config.QPS = -1
+	return config
+}
+
+// wantRefusal fails unless err is a refusal that contains every one of the texts.
+func wantRefusal(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("the request was accepted")
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("refused with %q, which does not contain %q", err, text)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+func gpuNodes(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Resource(v1alpha1.GPUNodes)
+}
+
+func unstruct(t *testing.T, node *v1alpha1.GPUNode) *unstructured.Unstructured {
+	t.Helper()
+	node.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: object}
+}
+
+func gpuNode(name string, devices ...v1alpha1.GPUDevice) *v1alpha1.GPUNode {
+	return &v1alpha1.GPUNode{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     v1alpha1.GPUNodeStatus{Devices: devices},
+	}
+}
+
+func device(id string) v1alpha1.GPUDevice {
+	return v1alpha1.GPUDevice{
+		ID: id, Model: "NVIDIA-A100-SXM4-40GB", Memory: resource.MustParse("40Gi"), Slots: 10,
+		ComputeCapability: "8.0", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
+	}
+}
+
+// createGPUNode stores a GPUNode without status as an administrator.
+func createGPUNode(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	nodes := gpuNodes(t, cluster.Admin())
+	stored, err := nodes.Create(t.Context(), unstruct(t, gpuNode(name)), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("remove GPUNode: %v", err)
+		}
+	})
+	return stored
+}
+
+func TestAgentWritesItsOwnGPUNode(t *testing.T) {
+	nodes := gpuNodes(t, as(t.Context(), t, agent))
+	stored, err := nodes.Create(t.Context(), unstruct(t, gpuNode("n1")), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := gpuNodes(t, cluster.Admin()).Delete(context.WithoutCancel(t.Context()), "n1", metav1.DeleteOptions{})
+		if err != nil {
+			t.Errorf("remove GPUNode: %v", err)
+		}
+	})
+	stored.Object["status"] = unstruct(t, gpuNode("n1", device("GPU-1"))).Object["status"]
+	if _, err := nodes.UpdateStatus(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("update status: %v", err)
+	}
+	patch := []byte(`{"status":{"driverVersion":"570.00"}}`)
+	if _, err := nodes.Patch(t.Context(), "n1", "application/merge-patch+json", patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Errorf("patch status: %v", err)
+	}
+	got, err := nodes.Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices, _, _ := unstructured.NestedSlice(got.Object, "status", "devices")
+	driver, _, _ := unstructured.NestedString(got.Object, "status", "driverVersion")
+	if len(devices) != 1 || driver != "570.00" {
+		t.Errorf("the GPUNode has %d devices and driver %q", len(devices), driver)
+	}
+}
+
+func TestAgentWritesNoOtherGPUNode(t *testing.T) {
+	ctx := t.Context()
+	n2 := createGPUNode(t, "n2")
+	tests := []struct {
+		name   string
+		config *rest.Config
+		send   func(dynamic.ResourceInterface) error
+		want   string
+	}{
+		{"create of another", as(ctx, t, agent), func(nodes dynamic.ResourceInterface) error {
+			_, err := nodes.Create(ctx, unstruct(t, gpuNode("n3")), metav1.CreateOptions{})
+			return err
+		}, "the agent of node n1 writes the GPUNode of that name only, not n3"},
+		{"create with a generated name", as(ctx, t, agent), func(nodes dynamic.ResourceInterface) error {
+			node := gpuNode("")
+			node.GenerateName = "n1"
+			_, err := nodes.Create(ctx, unstruct(t, node), metav1.CreateOptions{})
+			return err
+		}, "ValidatingAdmissionPolicy 'tandem-gpunodes'"},
+		{"status of another", as(ctx, t, agent), func(nodes dynamic.ResourceInterface) error {
+			_, err := nodes.UpdateStatus(ctx, n2, metav1.UpdateOptions{})
+			return err
+		}, "the agent of node n1 writes the GPUNode of that name only, not n2"},
+		{"status patch of another", as(ctx, t, agent), func(nodes dynamic.ResourceInterface) error {
+			_, err := nodes.Patch(ctx, "n2", "application/merge-patch+json", []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
+			return err
+		}, "not n2"},
+		{"token bound to no node", tokenConfig(ctx, t, string(agent), ""), func(nodes dynamic.ResourceInterface) error {
+			_, err := nodes.Create(ctx, unstruct(t, gpuNode("n1")), metav1.CreateOptions{})
+			return err
+		}, "bound to no node"},
+		{"metadata", as(ctx, t, agent), func(nodes dynamic.ResourceInterface) error {
+			_, err := nodes.Update(ctx, n2, metav1.UpdateOptions{})
+			return err
+		}, byRBAC + "update"},
+		{"another account of deploy", as(ctx, t, scheduler), func(nodes dynamic.ResourceInterface) error {
+			_, err := nodes.UpdateStatus(ctx, n2, metav1.UpdateOptions{})
+			return err
+		}, byRBAC + "update"},
+		{"the kubelet", as(ctx, t, kubelet), func(nodes dynamic.ResourceInterface) error {
+			_, err := nodes.UpdateStatus(ctx, n2, metav1.UpdateOptions{})
+			return err
+		}, byRBAC + "update"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			wantRefusal(t, test.send(gpuNodes(t, test.config)), test.want)
+		})
+	}
+}
+
+// The token of n2 writes n2: what the policy compares is the token's node, not one name for all.
+func TestAgentOfAnotherNode(t *testing.T) {
+	nodes := gpuNodes(t, tokenConfig(t.Context(), t, string(agent), "n2"))
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	if _, err := nodes.Create(t.Context(), unstruct(t, gpuNode("n2")), dryRun); err != nil {
+		t.Error(err)
+	}
+	_, err := nodes.Create(t.Context(), unstruct(t, gpuNode("n1")), dryRun)
+	wantRefusal(t, err, "the agent of node n2 writes the GPUNode of that name only, not n1")
+}
+
+// What the accounts of deploy/ may not do, however they ask.
+func TestAccountsAreLimited(t *testing.T) {
+	refused := map[account][]string{
+		agent: {
+			"get pods", "list pods", "update pods", "patch pods", "patch pods/status", "create pods/binding", "create bindings",
+			"delete pods", "get nodes", "list nodes", "patch nodes", "patch nodes/status", "get secrets", "get configmaps",
+			"list gpunodes", "update gpunodes", "patch gpunodes", "delete gpunodes", "create serviceaccounts/token",
+		},
+		scheduler: {
+			"create pods", "update pods", "patch pods", "create bindings", "patch pods/ephemeralcontainers", "patch pods/resize",
+			"patch nodes", "patch nodes/status", "delete nodes", "get secrets", "get configmaps",
+			"create gpunodes", "update gpunodes", "patch gpunodes/status", "delete gpunodes", "create serviceaccounts/token",
+			"update leases kube-scheduler", "create pods/exec", "update deviceclasses",
+		},
+	}
+	allowed := map[account][]string{
+		agent: {"create gpunodes", "get gpunodes", "update gpunodes/status", "patch gpunodes/status"},
+		scheduler: {
+			"list pods", "watch nodes", "watch gpunodes", "create pods/binding", "patch pods/status", "delete pods",
+			"create events", "update persistentvolumeclaims",
+		},
+	}
+	for who, requests := range refused {
+		for _, request := range requests {
+			t.Run(fmt.Sprintf("%s cannot %s", who, request), func(t *testing.T) {
+				if may(t, who, request) {
+					t.Error("allowed")
+				}
+			})
+		}
+	}
+	for who, requests := range allowed {
+		for _, request := range requests {
+			t.Run(fmt.Sprintf("%s can %s", who, request), func(t *testing.T) {
+				if !may(t, who, request) {
+					t.Error("refused")
+				}
+			})
+		}
+	}
+}
+
+// may asks the API server whether an account may do "verb resource[/subresource] [name]" in all namespaces.
+func may(t *testing.T, who account, request string) bool {
+	t.Helper()
+	groups := map[string]string{"gpunodes": v1alpha1.Domain, "leases": "coordination.k8s.io", "deviceclasses": "resource.k8s.io"}
+	words := append(strings.Fields(request), "")
+	name, subresource, _ := strings.Cut(words[1], "/")
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: words[0], Group: groups[name], Resource: name, Subresource: subresource, Name: words[2],
+		},
+	}}
+	got, err := client(t.Context(), t, who).AuthorizationV1().SelfSubjectAccessReviews().
+		Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Status.Allowed
+}
