@@ -1,0 +1,94 @@
+package mps
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// control talks to the daemon in one pair of directories.
+type control struct {
+	binary    string
+	uuid      string
+	pipe, log string
+	timeout   time.Duration
+}
+
+// maxSocketPath is the length of a Unix socket's path less its end (unix(7)): a longer one the daemon could not open.
+const maxSocketPath = 107
+
+func (c control) socket() string  { return filepath.Join(c.pipe, "control") }
+func (c control) pidFile() string { return filepath.Join(c.pipe, "nvidia-cuda-mps-control.pid") }
+
+// environ is the environment of the control program: that of this process, without what would make it speak with
+// another daemon or see other devices.
+func (c control) environ() []string {
+	var env []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "CUDA_") {
+			env = append(env, e)
+		}
+	}
+	return append(env, visibleVariable+"="+c.uuid, PipeVariable+"="+c.pipe, LogVariable+"="+c.log)
+}
+
+// run gives the daemon one command and returns what it said. The program's exit status tells whether it reached the
+// daemon (manual page, "quit"); a command that the daemon refuses is not an error here, so read back what matters.
+func (c control) run(ctx context.Context, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.binary)
+	cmd.Env = c.environ()
+	cmd.Stdin = strings.NewReader(command + "\n")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	said := strings.TrimSpace(out.String())
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return said, nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "", fmt.Errorf("command %q: %w within %v", command, ErrNoAnswer, c.timeout)
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("command %q: %w", command, ctx.Err())
+	case errors.As(err, &exit):
+		return "", fmt.Errorf("command %q: %w: %s", command, ErrNotRunning, said)
+	default:
+		return "", fmt.Errorf("command %q: %w", command, err)
+	}
+}
+
+// start starts the daemon in a session of its own, so that signals to the agent's terminal or process group do not
+// reach it. The output goes to a file, not to a pipe: a pipe would be the daemon's for life.
+func (c control) start(ctx context.Context) error {
+	output, err := os.CreateTemp(c.log, "start-*.log")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(output.Name())
+	defer output.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.binary, "-d")
+	cmd.Env = c.environ()
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: it did not start within %v", ErrNoAnswer, c.timeout)
+		}
+		said, _ := os.ReadFile(output.Name())
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said))
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package mps
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// leftovers are the names that a control daemon leaves in its pipe directory. Nothing else is ever removed there.
+var leftovers = []string{"control", "control_privileged", "control_lock", "log", "nvidia-cuda-mps-control.pid"}
+
+// clean removes what a dead daemon left. It refuses while anything speaks for a living one: a process under the
+// recorded PID that is an MPS program, or a socket that somebody still holds open.
+func (c control) clean() error {
+	if pid, alive := c.recorded(); alive {
+		return fmt.Errorf("%w: process %d is alive", ErrNoAnswer, pid)
+	}
+	if c.listening() {
+		return fmt.Errorf("%w: %s is held open", ErrNoAnswer, c.socket())
+	}
+	for _, name := range leftovers {
+		if err := os.Remove(filepath.Join(c.pipe, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the leftovers of a dead daemon: %w", err)
+		}
+	}
+	return nil
+}
+
+// recorded returns the PID that the daemon wrote down, and whether that process lives and is an MPS program. PIDs are
+// used again, so the name counts too. It is visible only in the host's PID namespace.
+func (c control) recorded() (int, bool) {
+	raw, err := os.ReadFile(c.pidFile())
+	if err != nil {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || pid <= 0 {
+		return 0, false
+	}
+	return pid, isMPS(pid)
+}
+
+// isMPS goes by the program's name, which the kernel cuts after 15 bytes. A zombie is dead.
+func isMPS(pid int) bool {
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil || !bytes.HasPrefix(comm, []byte("nvidia-cuda-mps")) {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	after := stat[bytes.LastIndexByte(stat, ')')+1:]
+	return !bytes.HasPrefix(bytes.TrimSpace(after), []byte("Z"))
+}
+
+// listening asks the kernel whether a process holds the control socket. Only "refused" and "no such file" mean that
+// none does: the real daemon may use another type of socket, which is an error too.
+func (c control) listening() bool {
+	conn, err := net.Dial("unix", c.socket())
+	if err == nil {
+		_ = conn.Close()
+		return true
+	}
+	return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
+}
+
+// belongs checks that a daemon found at work was started for this device and no other. Without the right to see that
+// process, the directory's name has to do.
+func (c control) belongs() error {
+	pid, alive := c.recorded()
+	if !alive {
+		return nil
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return nil
+	}
+	for entry := range strings.SplitSeq(string(raw), "\x00") {
+		if device, ok := strings.CutPrefix(entry, visibleVariable+"="); ok && device != c.uuid {
+			return fmt.Errorf("daemon %d serves %s", pid, device)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,10 @@
+// Package nvml tells which GPUs a node has, how they are joined and whether they answer, through NVIDIA's management
+// library (NVML, libnvidia-ml.so.1).
+//
+// It decides nothing: what a sick device means for its pods is the agent's business. A device that does not answer is
+// reported with what is known of it and the reason, and does not hide the others. After a failed initialisation no call
+// reaches the library, and calls that older drivers lack are looked up first: a missing symbol would end the process.
+//
+// Where the rules come from: nvml.h of go-nvml v0.13.4, NVIDIA's MPS and XID documentation. They were tried with
+// go-nvml's mocks and, by the real go-nvml, with the stand-in library of test/fakegpu; not on a GPU.
+package nvml

@@ -1,0 +1,107 @@
+package nvml
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// lanes counts the active NVLinks of one device by where they end.
+type lanes struct {
+	// toDevice by the PCI bus ID of the GPU at the other end.
+	toDevice map[string]int
+	// toSwitch ends at an NVSwitch, which joins it with every other device of the switches.
+	toSwitch int
+}
+
+// link fills in the paths between all devices that answer.
+func (l *Library) link(devices []Device, handles []nvml.Device) {
+	all := make([]lanes, len(devices))
+	for i, h := range handles {
+		if h != nil {
+			all[i] = l.lanes(h)
+		}
+	}
+	for i := range devices {
+		for j := range devices {
+			if i == j || handles[i] == nil || handles[j] == nil {
+				continue
+			}
+			path := Link{Peer: devices[j].UUID, Lanes: between(all[i], all[j], devices[j].PCIBusID)}
+			if path.Lanes > 0 && l.allowsNVLink(handles[i], handles[j]) {
+				path.Type = v1alpha1.LinkNVLink
+			} else {
+				path.Lanes, path.Type = 0, pcie(handles[i], handles[j])
+			}
+			devices[i].Links = append(devices[i].Links, path)
+		}
+		slices.SortFunc(devices[i].Links, func(a, b Link) int { return cmp.Compare(a.Peer, b.Peer) })
+	}
+}
+
+// between returns the NVLinks from one device to another: direct ones, else those through switches. Through switches
+// the narrower end counts: 12 lanes here and 10 there carry 10.
+func between(from, to lanes, peer string) int {
+	if direct := from.toDevice[peer]; direct > 0 {
+		return direct
+	}
+	return min(from.toSwitch, to.toSwitch)
+}
+
+// lanes asks for every link. A device tells that it has no more by an error; inactive links are skipped.
+func (l *Library) lanes(h nvml.Device) lanes {
+	found := lanes{toDevice: map[string]int{}}
+	for link := range nvml.NVLINK_MAX_LINKS {
+		state, ret := h.GetNvLinkState(link)
+		if ret != nvml.SUCCESS {
+			break
+		}
+		if state != nvml.FEATURE_ENABLED {
+			continue
+		}
+		if l.has("nvmlDeviceGetNvLinkRemoteDeviceType") {
+			kind, ret := h.GetNvLinkRemoteDeviceType(link)
+			if ret == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+				found.toSwitch++
+				continue
+			}
+		}
+		if info, ret := h.GetNvLinkRemotePciInfo(link); ret == nvml.SUCCESS {
+			found.toDevice[busID(info)]++
+		}
+	}
+	return found
+}
+
+// allowsNVLink says whether programs may use the NVLink path. Links through NVSwitches are up before the fabric
+// manager has set up routes; until then the driver says that peer access is not there.
+func (l *Library) allowsNVLink(from, to nvml.Device) bool {
+	if !l.has("nvmlDeviceGetP2PStatus") {
+		return true
+	}
+	status, ret := from.GetP2PStatus(to, nvml.P2P_CAPS_INDEX_NVLINK)
+	return ret != nvml.SUCCESS || status == nvml.P2P_STATUS_OK
+}
+
+// pcie names the common ancestor of two devices; SYS when the driver does not tell.
+func pcie(from, to nvml.Device) v1alpha1.LinkType {
+	level, ret := from.GetTopologyCommonAncestor(to)
+	if ret != nvml.SUCCESS {
+		return v1alpha1.LinkSYS
+	}
+	switch level {
+	case nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_SINGLE:
+		return v1alpha1.LinkPIX
+	case nvml.TOPOLOGY_MULTIPLE:
+		return v1alpha1.LinkPXB
+	case nvml.TOPOLOGY_HOSTBRIDGE:
+		return v1alpha1.LinkPHB
+	case nvml.TOPOLOGY_NODE:
+		return v1alpha1.LinkNODE
+	default:
+		return v1alpha1.LinkSYS
+	}
+}
