@@ -17,14 +17,22 @@ type hints struct{ cut, greedy bool }
 func assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, hints, *vgpu.Refusal) {
 	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name()}
 	if len(r.Containers) == 1 {
-		var best choice
-		if !chooseOne(n, r, &p, &best) {
+		best, found := chooseOne(n, r, p)
+		if !found {
 			return vgpu.Assignment{}, hints{}, refuseOne(n, r, 0)
 		}
-		a.Containers = []vgpu.ContainerAssignment{assigned(n, &r.Containers[0], best.chosen(), best.share)}
-		return a, hints{greedy: best.greedy}, nil
+		at, all := best.chosen(n, r)
+		a.Containers = []vgpu.ContainerAssignment{assigned(n, &r.Containers[0], at, best.share)}
+		return a, hints{greedy: !all}, nil
 	}
-	s := arrange(n, r, &p)
+	if device, _ := chooseTogether(n, r, p); device >= 0 {
+		for c := range r.Containers {
+			share, _ := r.Containers[c].ShareOn(&n.Devices()[device], r.ComputeLimit, r.MemoryLimit)
+			a.Containers = append(a.Containers, assigned(n, &r.Containers[c], []int{device}, share))
+		}
+		return a, hints{}, nil
+	}
+	s := arrange(n, r, p)
 	if s == nil {
 		return vgpu.Assignment{}, hints{}, Fit(n, r)
 	}

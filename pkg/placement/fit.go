@@ -25,23 +25,29 @@ func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
 func fitsOne(n *vgpu.Node, r *vgpu.Request) bool {
 	c := &r.Containers[0]
 	devices := n.Devices()
+	var s vgpu.Share
+	var use vgpu.Use
+	legal := false
 	for i := range devices {
-		s, legal := c.ShareOn(&devices[i], r.ComputeLimit, r.MemoryLimit)
-		if !legal || !s.Use().Within(n.Free(i, r.Priority, r.UID)) {
+		if i == 0 || n.Shape(i) != n.Shape(i-1) {
+			s, legal = c.ShareOn(&devices[i], r.ComputeLimit, r.MemoryLimit)
+			use = s.Use()
+		}
+		if !legal || !use.Within(n.Free(i, r.Priority, r.UID)) {
 			continue
 		}
-		if s.Devices == 1 || countFree(n, r, &s, i) >= s.Devices {
+		if s.Devices == 1 || countFree(n, r, use, i) >= s.Devices {
 			return true
 		}
 	}
 	return false
 }
 
-// countFree counts the devices from first on that have the shape of first and the share free.
-func countFree(n *vgpu.Node, r *vgpu.Request, s *vgpu.Share, first int) int {
+// countFree counts the devices from first on that have the shape of first and so much free.
+func countFree(n *vgpu.Node, r *vgpu.Request, use vgpu.Use, first int) int {
 	count := 0
 	for i := first; i < len(n.Devices()); i++ {
-		if n.Shape(i) == n.Shape(first) && s.Use().Within(n.Free(i, r.Priority, r.UID)) {
+		if n.Shape(i) == n.Shape(first) && use.Within(n.Free(i, r.Priority, r.UID)) {
 			count++
 		}
 	}

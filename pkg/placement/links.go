@@ -33,11 +33,11 @@ func bestSet(n *vgpu.Node, candidates []int, m int, out []int) (sum int64, all b
 	if combinations(len(candidates), m) > maxSets {
 		return greedySet(n, candidates, m, out), false
 	}
-	var buffer [2 * small]int
+	var buffer [small]int
 	var sums [small]int64
-	at, upTo := buffer[:0:2*small], sums[:0:small]
+	at, upTo := buffer[:], sums[:]
 	if m > small {
-		at, upTo = make([]int, 0, m), make([]int64, 0, m)
+		at, upTo = make([]int, m), make([]int64, m)
 	}
 	at, upTo = at[:m], upTo[:m]
 	best := int64(-1)

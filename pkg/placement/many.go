@@ -8,6 +8,9 @@ import (
 
 // fitMany is Fit for a request of several containers.
 func fitMany(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
+	if fitsTogether(n, r) {
+		return nil
+	}
 	s := newSearch(n, r, freeNow(n, r))
 	if s.place(0) {
 		return nil
@@ -15,13 +18,13 @@ func fitMany(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
 	return refuseMany(n, r, s.cut)
 }
 
-// arrange finds devices for all containers of a request: on as few devices as it can, among those the ones that the
+// arrange finds devices for all containers of a request that no single device can take: on as few devices as it can, among those the ones that the
 // policy prefers. Where it finds nothing within maxSteps it takes any arrangement, so that it succeeds where Fit says so.
 // It returns nil when there is none.
-func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
+func arrange(n *vgpu.Node, r *vgpu.Request, p Policy) *search {
 	free := freeNow(n, r)
 	steps := 0
-	for limit := 1; limit <= len(free) && steps < maxSteps; limit++ {
+	for limit := 2; limit <= len(free) && steps < maxSteps; limit++ {
 		s := newSearch(n, r, free)
 		s.policy, s.limit, s.budget = p, limit, maxSteps-steps
 		if s.place(0) {
@@ -38,7 +41,7 @@ func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 }
 
 // value is the score of an arrangement: the mean over the devices that it touches and over the containers' sets.
-func (s *search) value(p *Policy) int64 {
+func (s *search) value(p Policy) int64 {
 	most, links := 0, int64(0)
 	for c := range s.devices {
 		most = max(most, len(s.devices[c]))

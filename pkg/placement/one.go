@@ -2,36 +2,19 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// choice is where one container goes on one node.
+// choice is where the only container of a request goes on one node.
 type choice struct {
 	share vgpu.Share
-	// device is the only or the first device; set holds all of them when there are several.
+	// device is the only or the first device.
 	device int
-	set    [small]int
-	large  []int // in place of set for more than small devices
 	// rate of the policy, links as by average.
 	rate, links int64
-	greedy      bool
-}
-
-// chosen returns the positions of the devices.
-func (c *choice) chosen() []int {
-	switch {
-	case c.share.Devices == 1:
-		c.set[0] = c.device
-		return c.set[:1]
-	case c.large != nil:
-		return c.large
-	}
-	return c.set[:c.share.Devices]
 }
 
 // beats orders choices: the policy's rate, then links, then fewer devices. Of equals the first device by index wins,
 // since choices are compared in that order.
 func (c *choice) beats(o *choice) bool {
 	switch {
-	case o.share.Devices == 0:
-		return true
 	case c.rate != o.rate:
 		return c.rate > o.rate
 	case c.links != o.links:
@@ -40,53 +23,70 @@ func (c *choice) beats(o *choice) bool {
 	return c.share.Devices < o.share.Devices
 }
 
-// chooseOne writes the best place for a request of one container into best, and reports whether there is one.
-func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy, best *choice) bool {
+// chooseOne returns the best place for a request of one container, and whether there is one.
+func chooseOne(n *vgpu.Node, r *vgpu.Request, p Policy) (best choice, found bool) {
 	c := &r.Containers[0]
 	devices := n.Devices()
+	var s vgpu.Share
+	var use vgpu.Use
+	legal := false
 	for i := range devices {
-		s, legal := c.ShareOn(&devices[i], r.ComputeLimit, r.MemoryLimit)
+		d := &devices[i]
+		if i == 0 || n.Shape(i) != n.Shape(i-1) {
+			s, legal = c.ShareOn(d, r.ComputeLimit, r.MemoryLimit)
+			use = s.Use()
+		}
 		if !legal {
 			continue
 		}
 		free := n.Free(i, r.Priority, r.UID)
-		if !s.Use().Within(free) {
+		if !use.Within(free) {
 			continue
 		}
-		next := choice{share: s, device: i, links: bestQuality, rate: p.device(&devices[i], free.Minus(s.Use()))}
-		if s.Devices > 1 && !chooseSet(n, r, &next) {
+		next := choice{share: s, device: i, links: bestQuality, rate: p.device(d, free.Minus(use))}
+		if s.Devices > 1 && !rateSet(n, r, &next) {
 			continue
 		}
-		if next.beats(best) {
-			*best = next
+		if !found || next.beats(&best) {
+			best, found = next, true
 		}
 	}
-	return best.share.Devices > 0
+	return best, found
 }
 
-// chooseSet completes a choice of several whole devices with those of the first one's shape whose links are best. It
-// does so once per shape, at the first free device of it, and reports whether there are enough.
-func chooseSet(n *vgpu.Node, r *vgpu.Request, c *choice) bool {
-	var buffer [small]int
-	candidates := buffer[:0]
-	for i := range n.Devices() {
-		if n.Shape(i) != n.Shape(c.device) || !c.share.Use().Within(n.Free(i, r.Priority, r.UID)) {
-			continue
-		}
-		if i < c.device {
-			return false // this shape had its turn
-		}
-		candidates = append(candidates, i)
-	}
-	if len(candidates) < c.share.Devices {
+// rateSet rates the links of the best set of whole devices of the shape of the choice's first device. It does so once
+// per shape, at the first free device of it, and reports whether there are enough.
+func rateSet(n *vgpu.Node, r *vgpu.Request, c *choice) bool {
+	var places, set [small]int
+	candidates, out := freeSet(n, r, c, places[:0]), set[:]
+	m := c.share.Devices
+	if len(candidates) < m || candidates[0] != c.device {
 		return false
 	}
-	out := c.set[:]
-	if c.share.Devices > small {
-		c.large = make([]int, c.share.Devices)
-		out = c.large
+	if m > small {
+		out = make([]int, m)
 	}
-	sum, all := bestSet(n, candidates, c.share.Devices, out)
-	c.links, c.greedy = average(sum, c.share.Devices), !all
+	sum, _ := bestSet(n, candidates, m, out)
+	c.links = average(sum, m)
 	return true
+}
+
+// freeSet appends the devices of the shape of the choice's first device that have its share free, by index.
+func freeSet(n *vgpu.Node, r *vgpu.Request, c *choice, list []int) []int {
+	for i := range n.Devices() {
+		if n.Shape(i) == n.Shape(c.device) && c.share.Use().Within(n.Free(i, r.Priority, r.UID)) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// chosen returns the positions of the devices of a choice, and whether all sets were compared.
+func (c *choice) chosen(n *vgpu.Node, r *vgpu.Request) (at []int, all bool) {
+	if c.share.Devices == 1 {
+		return []int{c.device}, true
+	}
+	at = make([]int, c.share.Devices)
+	_, all = bestSet(n, freeSet(n, r, c, nil), c.share.Devices, at)
+	return at, all
 }

@@ -2,41 +2,70 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// refuseOne says why container c of a request does not fit on the node by itself.
+// refuseOne says why container c of a request does not fit on the node by itself: the nearest miss of its devices.
 func refuseOne(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
-	if len(n.Devices()) == 0 {
-		return &vgpu.Refusal{Reason: vgpu.NoDevices, Node: n.Name(), Container: r.Containers[c].Name}
+	nearest := nearestShare(n, r, c)
+	if nearest == nil {
+		nearest = nearestOther(n, r, c)
 	}
+	if nearest == nil {
+		nearest = &vgpu.Refusal{Reason: vgpu.NoDevices}
+	}
+	nearest.Node, nearest.Container = n.Name(), r.Containers[c].Name
+	return nearest
+}
+
+// nearestShare returns the refusal of the healthy device that has the largest part of the share free, the first by index
+// among equals; nil when the container takes a share of none. A full cluster asks this of every node.
+func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
+	devices := n.Devices()
+	at, part, share := -1, 0.0, vgpu.Share{}
+	for i := range devices {
+		s, legal := r.Containers[c].ShareOn(&devices[i], r.ComputeLimit, r.MemoryLimit)
+		if !legal || s.Devices > 1 || !devices[i].Healthy {
+			continue
+		}
+		use, free := s.Use(), n.Free(i, r.Priority, r.UID)
+		have := min(covers(int64(free.Slots), int64(use.Slots)), covers(int64(free.Memory), int64(use.Memory)),
+			covers(int64(free.Contexts), int64(use.Contexts)))
+		if at < 0 || have > part {
+			at, part, share = i, have, s
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	f := &vgpu.Refusal{Reason: vgpu.NoShareFits, Helps: vgpu.EvictionHelps, Model: devices[at].Model, Device: devices[at].Name()}
+	scarcest(f, share.Use(), n.Free(at, r.Priority, r.UID), &devices[at])
+	return f
+}
+
+// nearestOther returns the nearest refusal of devices that are sick, that the container takes wholly and in number, or
+// on which it is illegal. Devices of one shape refuse for the same reason, so the first of a row is asked.
+func nearestOther(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	var nearest *vgpu.Refusal
-	for i := range n.Devices() {
-		next := refuseOn(n, r, c, i)
-		next.Node, next.Container = n.Name(), r.Containers[c].Name
+	devices := n.Devices()
+	for i := range devices {
+		if i > 0 && n.Shape(i) == n.Shape(i-1) {
+			continue
+		}
+		d := &devices[i]
+		s, next := r.Containers[c].On(d, r.ComputeLimit, r.MemoryLimit)
+		switch {
+		case next != nil:
+		case s.Devices > 1:
+			next = refuseSet(n, r, &s, i)
+		default:
+			next = &vgpu.Refusal{
+				Reason: vgpu.NoShareFits, Helps: vgpu.RecoveryHelps, Model: d.Model,
+				Unit: vgpu.UnitSlots, Want: int64(s.Slots), Of: int64(d.Slots),
+			}
+		}
 		if nearest == nil || nearer(next, nearest) {
 			nearest = next
 		}
 	}
 	return nearest
-}
-
-// refuseOn says why device i, or the devices of its shape, cannot take container c. The container does not fit there.
-func refuseOn(n *vgpu.Node, r *vgpu.Request, c, i int) *vgpu.Refusal {
-	d := &n.Devices()[i]
-	s, refusal := r.Containers[c].On(d, r.ComputeLimit, r.MemoryLimit)
-	if refusal != nil {
-		return refusal
-	}
-	if s.Devices > 1 {
-		return refuseSet(n, r, &s, i)
-	}
-	if !d.Healthy {
-		return &vgpu.Refusal{
-			Reason: vgpu.NoShareFits, Helps: vgpu.RecoveryHelps, Model: d.Model,
-			Unit: vgpu.UnitSlots, Want: int64(s.Slots), Of: int64(d.Slots),
-		}
-	}
-	f := &vgpu.Refusal{Reason: vgpu.NoShareFits, Helps: vgpu.EvictionHelps, Model: d.Model, Device: d.Name()}
-	scarcest(f, s.Use(), n.Free(i, r.Priority, r.UID), d)
-	return f
 }
 
 // scarcest fills in the amount of which the smallest part of what is wanted is free; slots before memory before contexts.

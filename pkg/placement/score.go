@@ -19,17 +19,20 @@ const maxApart = 8
 // 200000 = 807000009990200000. Nodes with equal scores are ordered by name by whoever compares them.
 func Score(n *vgpu.Node, r *vgpu.Request, p Policy) int64 {
 	p = p.orDefault()
-	if len(r.Containers) != 1 {
-		if s := arrange(n, r, &p); s != nil {
-			return s.value(&p)
+	if len(r.Containers) == 1 {
+		best, found := chooseOne(n, r, p)
+		if !found {
+			return -1
 		}
-		return -1
+		return score(0, best.rate, best.links, p.node(n.Taken()))
 	}
-	var best choice
-	if !chooseOne(n, r, &p, &best) {
-		return -1
+	if device, rate := chooseTogether(n, r, p); device >= 0 {
+		return score(0, rate, bestQuality, p.node(n.Taken()))
 	}
-	return score(0, best.rate, best.links, p.node(n.Taken()))
+	if s := arrange(n, r, p); s != nil {
+		return s.value(p)
+	}
+	return -1
 }
 
 // score puts the parts together.

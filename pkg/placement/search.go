@@ -18,7 +18,7 @@ const maxSteps = 20_000
 type search struct {
 	n      *vgpu.Node
 	r      *vgpu.Request
-	policy *Policy // nil to ask only whether there is an arrangement
+	policy Policy // zero to ask only whether there is an arrangement
 	free   []vgpu.Use
 	spans  []vgpu.Span
 	phases int
@@ -85,7 +85,7 @@ func (s *search) place(k int) bool {
 	}
 	c := s.order[k]
 	ranked := s.ranked(k, c)
-	if s.policy != nil && s.placeLinked(k, c, ranked) {
+	if s.policy.device != nil && s.placeLinked(k, c, ranked) {
 		return true
 	}
 	return s.pick(k, ranked, 0)
@@ -97,7 +97,7 @@ func (s *search) ranked(k, c int) []int {
 	var list []int
 	var rates []int64
 	first := 0
-	if s.policy == nil && s.twin[k] {
+	if s.policy.device == nil && s.twin[k] {
 		first = s.devices[s.order[k-1]][0]
 	}
 	for i := first; i < len(s.free); i++ {
@@ -106,12 +106,12 @@ func (s *search) ranked(k, c int) []int {
 			continue
 		}
 		list = append(list, i)
-		if s.policy != nil {
+		if s.policy.device != nil {
 			left := s.free[i].Minus(s.peak(i).Plus(share.Use()))
 			rates = append(rates, s.policy.device(&s.n.Devices()[i], left))
 		}
 	}
-	if s.policy == nil {
+	if s.policy.device == nil {
 		return list
 	}
 	places := make([]int, len(list))

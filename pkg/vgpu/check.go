@@ -3,6 +3,7 @@ package vgpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check adds the ledger up again, phase by phase, and returns an error where the sums, the order or the capacity do not
@@ -38,6 +39,9 @@ func (n *Node) Check() error {
 		}
 		if !sums[k].Within(d.Capacity()) {
 			return fmt.Errorf("check node %s: device %s: used %+v, has %+v", n.name, d.ID, sums[k], d.Capacity())
+		}
+		if keeps := n.keepsOf(k); !slices.Equal(keeps, n.keeps[k]) {
+			return fmt.Errorf("check node %s: device %s: holds keep %+v, noted %+v", n.name, d.ID, keeps, n.keeps[k])
 		}
 	}
 	return nil

@@ -77,7 +77,7 @@ func (n *Node) entry(h Hold) (entry, error) {
 	case len(h.Containers) == 0:
 		return entry{}, errors.New("no containers")
 	}
-	peaks := map[int]*peak{}
+	peaks := map[int]*Peak{}
 	for i := range h.Containers {
 		c := &h.Containers[i]
 		if err := n.admit(c, h.Containers[:i]); err != nil {
@@ -86,17 +86,17 @@ func (n *Node) entry(h Hold) (entry, error) {
 		for _, id := range c.Devices {
 			k := n.Index(id)
 			if peaks[k] == nil {
-				peaks[k] = &peak{}
+				peaks[k] = &Peak{}
 			}
-			peaks[k].add(c.Kind, c.Share.Use())
+			peaks[k].Add(c.Kind, c.Share.Use())
 		}
 	}
 	e := entry{Hold: h}
 	for k, p := range peaks {
-		if !p.use().Within(n.devices[k].Capacity()) {
-			return entry{}, fmt.Errorf("it takes %+v of device %s, more than it has", p.use(), n.devices[k].ID)
+		if !p.Use().Within(n.devices[k].Capacity()) {
+			return entry{}, fmt.Errorf("it takes %+v of device %s, more than it has", p.Use(), n.devices[k].ID)
 		}
-		e.uses = append(e.uses, deviceUse{k, p.use()})
+		e.uses = append(e.uses, deviceUse{k, p.Use()})
 	}
 	slices.SortFunc(e.uses, func(a, b deviceUse) int { return cmp.Compare(a.device, b.device) })
 	return e, nil
@@ -192,7 +192,19 @@ func (n *Node) book(e *entry, hold bool, sign int) {
 			n.taken += Slots(sign) * u.use.Slots
 		}
 	}
+	if i, held := find(n.holds, e.UID); hold {
+		n.keep(e)
+	} else if held {
+		n.keep(&n.holds[i])
+	}
 	if n.parent != nil {
 		n.parent.note(n, e, hold, sign)
+	}
+}
+
+// keep renews what holds keep of the devices of one hold, which came, went, or whose pod was assigned or removed.
+func (n *Node) keep(hold *entry) {
+	for _, u := range hold.uses {
+		n.keeps[u.device] = n.keepsOf(u.device)
 	}
 }

@@ -20,12 +20,20 @@ type Node struct {
 	shapes  []int  // per device, equal for devices of one shape
 	links   []Link // len(devices)², Peer left empty
 
-	used   []Use   // per device, by assignments only
-	pods   []entry // assignments by UID
-	holds  []entry // holds by UID
-	slots  Slots   // of all devices
-	taken  Slots   // by assignments
+	used   []Use    // per device, by assignments only
+	pods   []entry  // assignments by UID
+	holds  []entry  // holds by UID
+	keeps  [][]keep // per device, the holds that count: those of pods that are not assigned here
+	slots  Slots    // of all devices
+	taken  Slots    // by assignments
 	parent *Cluster
+}
+
+// keep is what one hold keeps of one device.
+type keep struct {
+	uid      UID
+	priority int32
+	use      Use
 }
 
 // entry is one pod in the ledger. Priority matters for holds only.
@@ -39,7 +47,7 @@ func NewNode(name string, devices []Device) (*Node, error) {
 	if name == "" {
 		return nil, errors.New("make node: no name")
 	}
-	n := &Node{name: name, devices: slices.Clone(devices), used: make([]Use, len(devices))}
+	n := &Node{name: name, devices: slices.Clone(devices), used: make([]Use, len(devices)), keeps: make([][]keep, len(devices))}
 	slices.SortFunc(n.devices, func(a, b Device) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
 	})
@@ -123,8 +131,10 @@ func (n *Node) Free(i int, priority int32, self UID) Use {
 		return Use{}
 	}
 	taken := n.used[i]
-	for k := range n.holds {
-		taken = taken.Plus(n.held(&n.holds[k], i, priority, self))
+	for _, k := range n.keeps[i] {
+		if k.priority >= priority && k.uid != self {
+			taken = taken.Plus(k.use)
+		}
 	}
 	free := d.Capacity().Minus(taken)
 	if d.Contexts == 0 {
@@ -133,26 +143,25 @@ func (n *Node) Free(i int, priority int32, self UID) Use {
 	return free
 }
 
-// held returns what a hold keeps of device i from a pod.
-func (n *Node) held(h *entry, i int, priority int32, self UID) Use {
-	if h.Priority < priority || h.UID == self {
-		return Use{}
-	}
-	for _, u := range h.uses {
-		if u.device != i {
-			continue
-		}
-		if _, assigned := find(n.pods, h.UID); !assigned {
-			return u.use
+// keepsOf lists what the holds keep of device i, by UID. The slice is new: clones share the old one.
+func (n *Node) keepsOf(i int) []keep {
+	var list []keep
+	for k := range n.holds {
+		h := &n.holds[k]
+		for _, u := range h.uses {
+			if _, assigned := find(n.pods, h.UID); u.device == i && !assigned {
+				list = append(list, keep{h.UID, h.Priority, u.use})
+			}
 		}
 	}
-	return Use{}
+	return list
 }
 
 // Clone returns a copy that belongs to no cluster. Assignments are shared, since nobody modifies them.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.used, c.pods, c.holds = slices.Clone(n.used), slices.Clone(n.pods), slices.Clone(n.holds)
+	c.keeps = slices.Clone(n.keeps)
 	c.parent = nil
 	return &c
 }

@@ -84,10 +84,13 @@ type deviceUse struct {
 	use    Use
 }
 
-// peak adds containers up, in the pod's order, to the most that any phase takes.
-type peak struct{ sidecars, inits, apps Use }
+// Peak adds containers up, in the pod's order, to the most that any phase of the pod takes of one device. The zero value
+// is an empty pod. Slots, memory and contexts peak each by itself, possibly in different phases: the sum is then on the
+// safe side.
+type Peak struct{ sidecars, inits, apps Use }
 
-func (p *peak) add(kind ContainerKind, u Use) {
+// Add adds the next container of the pod.
+func (p *Peak) Add(kind ContainerKind, u Use) {
 	switch kind {
 	case Init:
 		p.inits = p.inits.most(p.sidecars.Plus(u))
@@ -98,4 +101,5 @@ func (p *peak) add(kind ContainerKind, u Use) {
 	}
 }
 
-func (p *peak) use() Use { return p.inits.most(p.sidecars.Plus(p.apps)) }
+// Use returns the peak of the containers added so far.
+func (p *Peak) Use() Use { return p.inits.most(p.sidecars.Plus(p.apps)) }

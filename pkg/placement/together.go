@@ -1,0 +1,52 @@
+package placement
+
+import "github.com/tandem-gpu/tandem/pkg/vgpu"
+
+// together returns what all containers of the request take of device i in their busiest phase, and whether all of them
+// may be there at once. Containers with several devices never are.
+func together(n *vgpu.Node, r *vgpu.Request, i int) (vgpu.Use, bool) {
+	var peak vgpu.Peak
+	d := &n.Devices()[i]
+	for c := range r.Containers {
+		s, legal := r.Containers[c].ShareOn(d, r.ComputeLimit, r.MemoryLimit)
+		if !legal || s.Devices > 1 {
+			return vgpu.Use{}, false
+		}
+		peak.Add(r.Containers[c].Kind, s.Use())
+	}
+	return peak.Use(), true
+}
+
+// fitsTogether reports whether one device of the node has room for all containers of the request.
+func fitsTogether(n *vgpu.Node, r *vgpu.Request) bool {
+	use, legal := vgpu.Use{}, false
+	for i := range n.Devices() {
+		if i == 0 || n.Shape(i) != n.Shape(i-1) {
+			use, legal = together(n, r, i)
+		}
+		if legal && use.Within(n.Free(i, r.Priority, r.UID)) {
+			return true
+		}
+	}
+	return false
+}
+
+// chooseTogether returns the device that the policy prefers for all containers of the request together, the first by
+// index among equals, with its rate; −1 when there is none.
+func chooseTogether(n *vgpu.Node, r *vgpu.Request, p Policy) (device int, rate int64) {
+	device = -1
+	use, legal := vgpu.Use{}, false
+	for i := range n.Devices() {
+		if i == 0 || n.Shape(i) != n.Shape(i-1) {
+			use, legal = together(n, r, i)
+		}
+		free := n.Free(i, r.Priority, r.UID)
+		if !legal || !use.Within(free) {
+			continue
+		}
+		if next := p.device(&n.Devices()[i], free.Minus(use)); device < 0 || next > rate {
+			device, rate = i, next
+		}
+	}
+	return device, rate
+}
