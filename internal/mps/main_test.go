@@ -1,0 +1,177 @@
+package mps
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tandem-gpu/tandem/test/fakegpu"
+)
+
+// ensureVariable makes this test program an agent that ensures one daemon, says so and waits to be killed.
+const ensureVariable = "TANDEM_MPS_TEST_ENSURE"
+
+func TestMain(m *testing.M) {
+	if arg := os.Getenv(ensureVariable); arg != "" {
+		dir, uuid, _ := strings.Cut(arg, ",")
+		if err := NewV2(Options{Dir: dir}).Ensure(context.Background(), DeviceSpec{UUID: uuid}); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("ready")
+		select {}
+	}
+	os.Exit(withFakes(m.Run))
+}
+
+func withFakes(run func() int) int {
+	dir, err := os.MkdirTemp("", "tandem-mps")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := fakegpu.Build(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for _, e := range fakegpu.Env(dir, "") {
+		name, value, _ := strings.Cut(e, "=")
+		os.Setenv(name, value)
+	}
+	return run()
+}
+
+// node is a directory for MPS on a node with one fake GPU.
+type node struct {
+	t     *testing.T
+	mps   *V2
+	dir   string
+	state string
+	uuid  string
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	// Not t.TempDir: with the test's name in it, the path would be too long for a socket.
+	dir, err := os.MkdirTemp("", "mps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := fakegpu.Node("n1", "A100", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, dir: dir, state: filepath.Join(dir, "state.json"), uuid: state.Devices[0].UUID}
+	n.mps = n.with(time.Minute)
+	if err := state.Write(n.state); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(fakegpu.StateVariable, n.state)
+	t.Cleanup(func() {
+		if pid := n.pid(); pid > 0 && isMPS(pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return n
+}
+
+// with returns another agent on the same node.
+func (n *node) with(timeout time.Duration) *V2 {
+	return NewV2(Options{Dir: filepath.Join(n.dir, "mps"), Timeout: timeout})
+}
+
+func (n *node) control() control {
+	n.t.Helper()
+	c, unlock, err := n.mps.control(n.uuid)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	unlock()
+	return c
+}
+
+func (n *node) pipe(name string) string { return filepath.Join(n.dir, "mps", n.uuid, "pipe", name) }
+
+// pid returns the PID that the daemon wrote down, 0 for none.
+func (n *node) pid() int {
+	raw, _ := os.ReadFile(n.pipe("nvidia-cuda-mps-control.pid"))
+	pid, _ := strconv.Atoi(string(raw))
+	return pid
+}
+
+func (n *node) ensure() int {
+	n.t.Helper()
+	if err := n.mps.Ensure(n.t.Context(), DeviceSpec{UUID: n.uuid}); err != nil {
+		n.t.Fatal(err)
+	}
+	pid := n.pid()
+	if pid == 0 || !isMPS(pid) {
+		n.t.Fatalf("no daemon after Ensure: PID %d", pid)
+	}
+	return pid
+}
+
+func (n *node) say(command string) string {
+	n.t.Helper()
+	out, err := n.control().run(n.t.Context(), command)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return out
+}
+
+func (n *node) order(change func(*fakegpu.MPS)) {
+	n.t.Helper()
+	if err := fakegpu.Update(n.state, func(s *fakegpu.State) { change(&s.Devices[0].MPS) }); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) kill(pid int) {
+	n.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		n.t.Fatal(err)
+	}
+	eventually(n.t, "the killed process is gone", func() bool { return !isMPS(pid) })
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// agent starts this program as an agent in a process group of its own and waits until its daemon runs.
+func (n *node) agent() *exec.Cmd {
+	n.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), ensureVariable+"="+filepath.Join(n.dir, "mps")+","+n.uuid)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	said := make([]byte, 512)
+	count, err := out.Read(said)
+	if err != nil || strings.TrimSpace(string(said[:count])) != "ready" {
+		n.t.Fatalf("agent said %q, %v", said[:count], err)
+	}
+	return cmd
+}
