@@ -1,0 +1,127 @@
+package deviceplugin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// Version and kind of the configuration file.
+const (
+	ConfigAPIVersion = "agent." + v1alpha1.Domain + "/v1alpha1"
+	ConfigKind       = "AgentConfiguration"
+)
+
+// maxSlots is the greatest number of slots that the GPUNode schema allows for a device.
+const maxSlots = 1000
+
+// Config is the agent's configuration file.
+type Config struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Slots      SlotsConfig `json:"slots"`
+}
+
+// SlotsConfig says into how many slots devices are divided.
+type SlotsConfig struct {
+	// Default is for models that Models does not name; v1alpha1.DefaultSlots when absent.
+	Default *int32 `json:"default,omitempty"`
+	// Models by product name, with blanks or with dashes for blanks ("NVIDIA-A100-SXM4-40GB").
+	Models map[string]int32 `json:"models,omitempty"`
+}
+
+// LoadConfig reads the file strictly; an empty path gives the defaults.
+func LoadConfig(path string) (Config, error) {
+	if path == "" {
+		return Config{}, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	c, err := ParseConfig(raw)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig decodes a configuration. Unknown or repeated fields and illegal values are errors that name the field.
+func ParseConfig(raw []byte) (Config, error) {
+	converted, err := yaml.YAMLToJSONStrict(raw)
+	if err != nil {
+		return Config{}, err
+	}
+	var c Config
+	strict, err := kjson.UnmarshalStrict(converted, &c)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return Config{}, err
+	}
+	return c, c.validate()
+}
+
+func (c Config) validate() error {
+	var bad []error
+	if c.APIVersion != ConfigAPIVersion {
+		bad = append(bad, fmt.Errorf("apiVersion: %q, must be %q", c.APIVersion, ConfigAPIVersion))
+	}
+	if c.Kind != ConfigKind {
+		bad = append(bad, fmt.Errorf("kind: %q, must be %q", c.Kind, ConfigKind))
+	}
+	if c.Slots.Default != nil {
+		bad = append(bad, validateSlots("slots.default", *c.Slots.Default))
+	}
+	seen := map[string]string{}
+	for _, model := range sortedKeys(c.Slots.Models) {
+		field := fmt.Sprintf("slots.models[%q]", model)
+		bad = append(bad, validateSlots(field, c.Slots.Models[model]))
+		name := modelName(model)
+		if name == "" {
+			bad = append(bad, fmt.Errorf("%s: the name of the model is empty", field))
+		}
+		if other, ok := seen[name]; ok {
+			bad = append(bad, fmt.Errorf("%s: the same model as %q", field, other))
+		}
+		seen[name] = model
+	}
+	return errors.Join(bad...)
+}
+
+func validateSlots(field string, n int32) error {
+	if n < 1 || n > maxSlots {
+		return fmt.Errorf("%s: %d, must be from 1 to %d", field, n, maxSlots)
+	}
+	return nil
+}
+
+// slots returns N for a model.
+func (c Config) slots(model string) int {
+	for name, n := range c.Slots.Models {
+		if modelName(name) == modelName(model) {
+			return int(n)
+		}
+	}
+	if c.Slots.Default != nil {
+		return int(*c.Slots.Default)
+	}
+	return v1alpha1.DefaultSlots
+}
+
+// modelName is the product name as GPUNode shows it, with dashes for blanks.
+func modelName(product string) string { return strings.Join(strings.Fields(product), "-") }
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,14 @@
+// Package deviceplugin is the node agent: it offers the slots of the node's GPUs to the kubelet and gives each
+// container the devices that the scheduler chose.
+//
+// The kubelet knows only slots, which are interchangeable tokens: it may hand the slots of one device to a pod that was
+// placed on another. The pod's assignment is the truth. So Allocate answers with nothing but a fresh CDI name, and
+// PreStartContainer, the last call before a container starts, finds out whose name it is, checks the pod's assignment
+// and only then writes what the name means. A container without a valid assignment does not start.
+//
+// The agent decides only whether a start is allowed. Which devices a pod gets is the scheduler's decision; how shares
+// are kept in their bounds is internal/mps's; what the driver knows is internal/nvml's.
+//
+// It reads pods through the kubelet's local Pods API alone and needs no permission on pods: a fallback to the API
+// server would need to list pods of the whole cluster on every node.
+package deviceplugin

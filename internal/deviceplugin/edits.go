@@ -1,0 +1,94 @@
+package deviceplugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/internal/cdi"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Surroundings is what a container needs beside the device files.
+type Surroundings struct {
+	Env    []string
+	Mounts []cdi.Mount
+}
+
+// renderer turns a container's assignment into what the container runtime adds.
+type renderer struct {
+	devRoot string
+	sharing Sharing
+}
+
+// controlFiles serve all devices. The driver creates the unified-memory files late and not everywhere.
+var controlFiles = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
+
+// render returns the edits for a container: the files of its devices, their UUIDs in the environment and, for a share
+// of a device, the surroundings of sharing. Whole devices are used without MPS: nobody else is on them, and a process
+// has one pipe directory only.
+func (r renderer) render(c vgpu.ContainerAssignment, devices []device) (cdi.Edits, error) {
+	var edits cdi.Edits
+	var ids []string
+	var last *device
+	for _, id := range c.Devices {
+		d := find(devices, string(id))
+		if d == nil {
+			return cdi.Edits{}, fmt.Errorf("render container %s: the node has no device %s", c.Name, id)
+		}
+		node, err := r.file(fmt.Sprintf("nvidia%d", d.Minor))
+		if err != nil {
+			return cdi.Edits{}, fmt.Errorf("render container %s: device file of g%d (%s): %w", c.Name, d.Index, d.ID, err)
+		}
+		edits.Devices = append(edits.Devices, node)
+		ids = append(ids, d.ID)
+		last = d
+	}
+	for _, name := range controlFiles {
+		node, err := r.file(name)
+		switch {
+		case err == nil:
+			edits.Devices = append(edits.Devices, node)
+		case !errors.Is(err, fs.ErrNotExist):
+			return cdi.Edits{}, fmt.Errorf("render container %s: %w", c.Name, err)
+		}
+	}
+	visible := strings.Join(ids, ",")
+	edits.Env = []string{"NVIDIA_VISIBLE_DEVICES=" + visible, "CUDA_VISIBLE_DEVICES=" + visible}
+	if needsSharing(c, last) {
+		s := r.sharing.Client(Client{
+			Device:              last.ID,
+			ComputeLimitPercent: int(c.Share.ComputeLimit * 100 / vgpu.WholeGPU),
+			MemoryLimit:         int64(c.Share.MemoryLimit),
+		})
+		edits.Env = append(edits.Env, s.Env...)
+		edits.Mounts = s.Mounts
+	}
+	return edits, nil
+}
+
+// needsSharing reports whether the container's share of d is served by MPS.
+func needsSharing(c vgpu.ContainerAssignment, d *device) bool {
+	return d != nil && len(c.Devices) == 1 && int(c.Share.Slots) < d.Slots && d.shared()
+}
+
+// file returns the device file /dev/<name> of the container with its path on the host.
+func (r renderer) file(name string) (cdi.DeviceNode, error) {
+	host := filepath.Join(r.devRoot, "dev", name)
+	if _, err := os.Stat(host); err != nil {
+		return cdi.DeviceNode{}, err
+	}
+	return cdi.DeviceNode{Host: host, Container: "/dev/" + name}, nil
+}
+
+func find(devices []device, id string) *device {
+	for i := range devices {
+		if devices[i].ID == id {
+			return &devices[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package deviceplugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
+
+	"github.com/tandem-gpu/tandem/internal/cdi"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// kubeletCheckpoint is the kubelet's own record of allocations, in the folder of the device plugins. It is the only
+// place that ties a CDI name to the pod and the container, init containers included.
+const kubeletCheckpoint = "kubelet_internal_checkpoint"
+
+// holding is one container that holds slots, as the kubelet recorded it.
+type holding struct {
+	UID, Container string
+	// IDs of the slots, sorted.
+	IDs []string
+	// Name is the CDI name that Allocate answered; "" where the allocation is not from this agent.
+	Name string
+}
+
+// readHoldings reads the kubelet's checkpoint. Where the kubelet has not written one yet nobody holds anything.
+func readHoldings(path string) ([]holding, error) {
+	blob, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the kubelet's checkpoint: %w", err)
+	}
+	return parseHoldings(blob)
+}
+
+// parseHoldings returns the holdings of our resource, by pod UID and container. It refuses a checkpoint whose checksum
+// does not hold, as the kubelet does.
+func parseHoldings(blob []byte) ([]holding, error) {
+	var data checkpoint.Data
+	if err := data.UnmarshalCheckpoint(blob); err != nil {
+		return nil, fmt.Errorf("parse the kubelet's checkpoint: %w", err)
+	}
+	if err := data.VerifyChecksum(); err != nil {
+		return nil, fmt.Errorf("parse the kubelet's checkpoint: %w", err)
+	}
+	var list []holding
+	entries, _ := data.GetData()
+	for _, e := range entries {
+		if e.ResourceName != v1alpha1.ResourceVGPU {
+			continue
+		}
+		name, err := allocatedName(e.AllocResp)
+		if err != nil {
+			return nil, fmt.Errorf("parse the kubelet's checkpoint: pod %s, container %s: %w", e.PodUID, e.ContainerName, err)
+		}
+		list = append(list, holding{UID: e.PodUID, Container: e.ContainerName, IDs: slotsOf(e.DeviceIDs), Name: name})
+	}
+	slices.SortFunc(list, func(a, b holding) int {
+		return slices.Compare([]string{a.UID, a.Container}, []string{b.UID, b.Container})
+	})
+	return list, nil
+}
+
+// slotsOf returns the IDs of all NUMA nodes once each: a slot of a device on two NUMA nodes stands under both.
+func slotsOf(perNUMA checkpoint.DevicesPerNUMA) []string {
+	var ids []string
+	for _, list := range perNUMA {
+		ids = append(ids, list...)
+	}
+	return slotSet(ids)
+}
+
+func allocatedName(response []byte) (string, error) {
+	var r pluginapi.ContainerAllocateResponse
+	if err := proto.Unmarshal(response, &r); err != nil {
+		return "", fmt.Errorf("decode allocation: %w", err)
+	}
+	for _, d := range r.CdiDevices {
+		if name, ours := cdi.ParseQualified(d.Name); ours {
+			return name, nil
+		}
+	}
+	return "", nil
+}
