@@ -1,0 +1,29 @@
+// Command scheduler is the stock kube-scheduler with Tandem's plugins.
+//
+// It takes the flags of kube-scheduler; deploy/scheduler/config.yaml is the KubeSchedulerConfiguration that it is meant
+// to run with. A configuration with an unknown field or an illegal value ends it at start with the path of the field.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of requests to the API server
+	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // arguments of the plugins
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+)
+
+func main() {
+	os.Exit(cli.Run(command()))
+}
+
+func command() *cobra.Command {
+	c := app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, gpushare.New))
+	c.Use = "tandem-scheduler"
+	return c
+}
