@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The end-to-end tests: a real kubelet, containerd and runc on this machine, Tandem's production binaries, made-up GPUs.
+#
+#   make e2e                               all scenarios; SOAK=1 repeats the one about swapped slots 200 times
+#   hack/e2e.sh -run 'TestEndToEnd/lost'   with flags of go test
+#
+# Needs root: containers, mounts and network namespaces are made. On Debian and its relatives it installs what is
+# missing; elsewhere it names it. All else is built from the modules under tools/ and cached.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [[ $EUID -ne 0 ]]; then
+	echo "e2e: the kubelet and containerd need root: run make e2e as root" >&2
+	exit 1
+fi
+
+# Each package with the file that shows that it is there, from whatever source.
+missing=()
+command -v runc >/dev/null || missing+=(runc)
+command -v ip >/dev/null || missing+=(iproute2)
+command -v mount >/dev/null || missing+=(mount)
+[[ -x /usr/lib/cni/ptp || -x /opt/cni/bin/ptp ]] || missing+=(containernetworking-plugins)
+[[ -x /bin/busybox ]] || missing+=(busybox-static)
+
+if ((${#missing[@]})); then
+	if ! command -v apt-get >/dev/null; then
+		echo "e2e: missing: ${missing[*]} (names of Debian's packages); install them and try again" >&2
+		exit 1
+	fi
+	echo "e2e: installing ${missing[*]}" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -q
+	apt-get install -q -y --no-install-recommends "${missing[@]}"
+fi
+
+# The limit is for a first run, which builds Kubernetes and containerd, and for SOAK=1.
+TANDEM_E2E=1 exec go test -count=1 -v -timeout 60m ./test/e2e "$@"

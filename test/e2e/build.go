@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/fakegpu"
+)
+
+// Programs of the cluster, from the modules under tools/.
+func clusterPrograms() []string {
+	return []string{
+		"etcd", "kube-apiserver", "kube-controller-manager", "kubelet",
+		"containerd", "containerd-shim-runc-v2", "ctr",
+	}
+}
+
+// build makes every program that the run needs: inside of the namespaces there is no network to fetch modules from.
+func build(ctx context.Context, l layout) error {
+	if _, err := sandbox.Tools(ctx, clusterPrograms()...); err != nil {
+		return err
+	}
+	root, err := sandbox.Root()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "e2e: building the scheduler, the agent and the fake driver")
+	for _, p := range []struct {
+		name, dir string
+		env       string
+	}{
+		{"tandem-scheduler", "cmd/scheduler", "CGO_ENABLED=0"},
+		{"tandem-device-plugin", "cmd/device-plugin", "CGO_ENABLED=1"}, // go-nvml loads the driver's library
+		{"pause", "test/e2e/pause", "CGO_ENABLED=0"},                   // its image holds no libraries
+	} {
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", l.bin(p.name), ".")
+		cmd.Dir = filepath.Join(root, p.dir)
+		cmd.Env = append(os.Environ(), p.env, "CGO_CFLAGS=-Wno-deprecated-declarations")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", p.dir, err, out)
+		}
+	}
+	return fakegpu.Build(ctx, l.fakes())
+}

@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+)
+
+// nodeName is the name of the only node.
+const nodeName = "gpu-1"
+
+// Cluster is the running cluster.
+type Cluster struct {
+	layout  layout
+	plane   *sandbox.ControlPlane
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	deploy  resmap.ResMap
+	tools   map[string]string
+
+	containerd, kubelet, scheduler, agent *sandbox.Process
+	kubeletKubeconfig                     string
+	schedulerArgs, agentArgs              []string
+}
+
+// Start starts everything and returns when the node advertises its slots. All of it ends with the test.
+func Start(t *testing.T) *Cluster {
+	t.Helper()
+	if os.Getenv(Switch) == "" {
+		t.Skipf("needs root, containerd and a real kubelet: run make e2e (it sets %s=1)", Switch)
+	}
+	c := &Cluster{layout: theLayout()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.reportProcesses(t)
+		}
+		if c.plane != nil {
+			c.plane.Stop()
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"control plane", c.startControlPlane},
+		{"manifests of deploy/", c.applyDeploy},
+		{"containerd and the kubelet", c.startNode},
+		{"scheduler and agent", c.startTandem},
+	} {
+		begin := time.Now()
+		if err := step.do(ctx); err != nil {
+			t.Fatalf("start %s: %v", step.what, err)
+		}
+		t.Logf("started %s in %.1f s", step.what, time.Since(begin).Seconds())
+	}
+	return c
+}
+
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	var err error
+	if c.tools, err = sandbox.Tools(ctx, clusterPrograms()...); err != nil {
+		return err
+	}
+	c.plane, err = sandbox.Start(ctx, sandbox.Options{
+		Dir:               c.layout.controlPlane(),
+		Authorization:     "Node,RBAC",
+		ControllerManager: true,
+		APIServerArgs:     []string{"--enable-admission-plugins=NodeRestriction"},
+	})
+	if err != nil {
+		return err
+	}
+	if c.client, err = kubernetes.NewForConfig(c.plane.Admin()); err != nil {
+		return err
+	}
+	c.dynamic, err = dynamic.NewForConfig(c.plane.Admin())
+	return err
+}
+
+// applyDeploy applies deploy/ as an administrator would, without what runs here as a process.
+func (c *Cluster) applyDeploy(ctx context.Context) error {
+	root, err := sandbox.Root()
+	if err != nil {
+		return err
+	}
+	options := krusty.MakeDefaultOptions()
+	c.deploy, err = krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy"))
+	if err != nil {
+		return fmt.Errorf("run kustomize: %w", err)
+	}
+	return c.apply(ctx, func(kind string) bool { return kind != "Deployment" && kind != "DaemonSet" })
+}
+
+// apply applies the objects of deploy/ of the chosen kinds.
+func (c *Cluster) apply(ctx context.Context, chosen func(kind string) bool) error {
+	var documents []string
+	for _, r := range c.deploy.Resources() {
+		if !chosen(r.GetKind()) {
+			continue
+		}
+		document, err := r.AsYAML()
+		if err != nil {
+			return fmt.Errorf("encode %s %s: %w", r.GetKind(), r.GetName(), err)
+		}
+		documents = append(documents, string(document))
+	}
+	return c.plane.Apply(ctx, []byte(strings.Join(documents, "\n---\n")))
+}
+
+// configOf returns the configuration file that deploy/ mounts into a component: the ConfigMap whose name begins so.
+func (c *Cluster) configOf(prefix string) (string, error) {
+	for _, r := range c.deploy.Resources() {
+		if r.GetKind() == "ConfigMap" && strings.HasPrefix(r.GetName(), prefix) {
+			return r.GetDataMap()["config.yaml"], nil
+		}
+	}
+	return "", fmt.Errorf("find configuration of %s: no such ConfigMap in deploy/", prefix)
+}
+
+// poll calls check until it returns nil, and returns its last error when ctx ends before.
+func poll(ctx context.Context, what string, check func(context.Context) error) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// awaitSocket waits until somebody listens on the socket, or the process that should has ended.
+func awaitSocket(ctx context.Context, path string, process *sandbox.Process) error {
+	return poll(ctx, path, func(context.Context) error {
+		select {
+		case <-process.Done():
+			return fmt.Errorf("the process ended: %v", process.Err())
+		default:
+		}
+		connection, err := net.Dial("unix", path)
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	})
+}

@@ -1,0 +1,33 @@
+package e2e
+
+import (
+	"testing"
+)
+
+// TestEndToEnd runs the scenarios one after the other on one cluster. Each begins with all slots free.
+func TestEndToEnd(t *testing.T) {
+	c := Start(t)
+	for _, s := range []struct {
+		name string // also of the namespace
+		run  func(*Tenant)
+	}{
+		{"init-and-app-containers-each-get-their-own-share", shares},
+		{"two-pods-bound-together-keep-their-devices", swap},
+		{"pods-survive-a-restart-of-the-kubelet", restartOfKubelet},
+		{"pods-survive-a-restart-of-the-agent", restartOfAgent},
+		{"pods-survive-a-restart-of-the-scheduler", restartOfScheduler},
+		{"a-forged-assignment-is-denied", forgedDenied},
+		{"without-policies-the-bind-overwrites-a-forged-assignment", forgedOverwritten},
+		{"without-policies-a-pod-cannot-assign-itself-to-a-node", forgedRefused},
+		{"without-policies-a-pod-of-another-scheduler-does-not-start", otherScheduler},
+		{"deleting-a-pod-frees-its-share", deletion},
+		{"an-illegal-request-pends-and-says-what-is-legal", illegal},
+		{"a-corrected-annotation-lets-the-pod-run", corrected},
+		{"no-device-holds-more-than-its-slots", capacity},
+		{"a-lost-gpu-takes-no-pods-until-it-is-back", lostGPU},
+	} {
+		if !t.Run(s.name, func(t *testing.T) { s.run(c.Tenant(t, s.name)) }) && c.broken() {
+			t.Fatal("the cluster is broken: the other scenarios would say nothing")
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// shares: two app containers and an init container with three different requests on one pod.
+func shares(n *Tenant) {
+	pod := newPod("three", share("main", 3), share("side", 2))
+	pod.Spec.InitContainers = []v1.Container{initShare("prepare", 4)}
+	n.create(pod)
+	pod = n.running("three")[0]
+	got := map[string]int32{}
+	for _, c := range n.assignment(pod).Containers {
+		got[c.Name] = c.Slots
+		if c.ComputeLimitPercent != c.Slots*100/slotsPerGPU {
+			n.t.Errorf("container %s has %d slots and a compute limit of %d %%", c.Name, c.Slots, c.ComputeLimitPercent)
+		}
+	}
+	if want := map[string]int32{"prepare": 4, "main": 3, "side": 2}; fmt.Sprint(got) != fmt.Sprint(want) {
+		n.t.Errorf("the assignment gives %v, want %v", got, want)
+	}
+	n.checkShares(pod)
+	n.noDrift()
+}
+
+// swap: two pods of one size are bound within milliseconds to different devices. The kubelet hands out slots without
+// knowing which pod the agent's hint was for, so it may give either pod the other's tokens.
+func swap(n *Tenant) {
+	rounds := 20
+	if os.Getenv("SOAK") != "" {
+		rounds = 200
+	}
+	swapped := 0
+	for round := range rounds {
+		names := []string{fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)}
+		if round%2 == 1 {
+			slices.Reverse(names) // the order of creation must not matter
+		}
+		for _, name := range names {
+			pod := newPod(name, share("main", 6)) // 6 + 6 do not fit on one device
+			pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "e2e.example.com/together"}}
+			n.create(pod)
+		}
+		for _, name := range names {
+			n.patch(name, `{"spec": {"schedulingGates": null}}`)
+		}
+		pods := n.running(names...)
+		for _, pod := range pods {
+			n.checkShares(pod)
+			if device := n.device(pod); n.slots(pod, "main")[device] != 6 {
+				swapped++
+			}
+		}
+		if first, second := n.device(pods[0]), n.device(pods[1]); first == second {
+			n.t.Errorf("round %d: both pods were assigned %s", round, first)
+		}
+		n.noDrift()
+		if n.t.Failed() {
+			n.t.Fatalf("round %d of %d failed", round+1, rounds)
+		}
+		n.delete(names...)
+	}
+	n.t.Logf("%d rounds, drift 0; in %d of %d containers the kubelet's slots were not those of the assigned device",
+		rounds, swapped, 2*rounds)
+}
+
+// device returns the one device of a pod of one container.
+func (n *Tenant) device(pod *v1.Pod) string {
+	n.t.Helper()
+	containers := n.assignment(pod).Containers
+	if len(containers) != 1 || len(containers[0].Devices) != 1 {
+		n.t.Fatalf("pod %s has assignment %+v, want one container on one device", pod.Name, containers)
+	}
+	return containers[0].Devices[0]
+}
+
+// noDrift fails the test unless the agent reports that every container runs as assigned.
+func (n *Tenant) noDrift() {
+	n.t.Helper()
+	drift, err := n.drift(n.t.Context())
+	n.must(err)
+	if drift != 0 {
+		n.t.Errorf("the agent reports drift of %v containers, want 0", drift)
+	}
+}
+
+// deletion: a pod that waits for room runs when another one goes.
+func deletion(n *Tenant) {
+	n.create(newPod("first", share("main", 10)))
+	n.create(newPod("second", share("main", 10)))
+	pods := n.running("first", "second")
+	n.create(newPod("waits", share("main", 5)))
+	n.event("waits", "0/1 nodes", "5")
+	n.unbound("waits")
+	n.delete("second")
+	waited := n.running("waits")[0]
+	if got, want := n.device(waited), n.device(pods[1]); got != want {
+		n.t.Errorf("the pod that waited got %s, want %s, which was freed", got, want)
+	}
+	n.checkShares(waited)
+}
+
+// illegal: a request that no device can meet as it stands.
+func illegal(n *Tenant) {
+	n.create(newPod("odd", share("main", 13)))
+	message := n.event("odd", v1alpha1.ResourceVGPU, "13", "10", "20", "replace")
+	n.t.Logf("event: %s", message)
+	n.unbound("odd")
+}
+
+// corrected: annotations, unlike resources, can be changed.
+func corrected(n *Tenant) {
+	pod := newPod("typo", share("main", 2))
+	pod.Annotations[v1alpha1.AnnotationComputeLimit] = "half"
+	n.create(pod)
+	message := n.event("typo", v1alpha1.AnnotationComputeLimit, "half")
+	n.t.Logf("event: %s", message)
+	n.unbound("typo")
+	n.patch("typo", fmt.Sprintf(`{"metadata": {"annotations": {%q: "50"}}}`, v1alpha1.AnnotationComputeLimit))
+	pod = n.running("typo")[0]
+	if got := n.assignment(pod).Containers[0].ComputeLimitPercent; got != 50 {
+		n.t.Errorf("the compute limit is %d %%, want 50", got)
+	}
+	n.checkShares(pod)
+}
+
+// capacity: the node's total would admit what one device cannot hold.
+func capacity(n *Tenant) {
+	names := n.createSizes("fits", 5, 6, 5, 4)
+	held := map[string]int32{}
+	for _, pod := range n.running(names...) {
+		n.checkShares(pod)
+		held[n.device(pod)] += n.assignment(pod).Containers[0].Slots
+	}
+	for device, slots := range held {
+		if slots > slotsPerGPU {
+			n.t.Errorf("device %s holds %d slots of %d", device, slots, slotsPerGPU)
+		}
+	}
+	n.delete(names...)
+	names = n.createSizes("full", 6, 6, 8)
+	n.running(names[:2]...)
+	message := n.event(names[2], "0/1 nodes", "4 of 10", "8")
+	n.t.Logf("event: %s", message)
+	n.unbound(names[2])
+}
+
+// createSizes creates a pod for each size and returns the names.
+func (n *Tenant) createSizes(prefix string, sizes ...int) []string {
+	n.t.Helper()
+	var names []string
+	for i, size := range sizes {
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		n.create(newPod(name, share("main", size)))
+		names = append(names, name)
+	}
+	return names
+}
+
+func TestParseGiven(t *testing.T) {
+	const line = "2026-01-01T00:00:00Z stdout F "
+	log := strings.Join([]string{
+		line + "CUDA_VISIBLE_DEVICES=GPU-1", line + "device /dev/nvidia0 1:3", line + "told", line + "X=later", "",
+	}, "\n")
+	g, err := parseGiven(log)
+	if err != nil || g.env["CUDA_VISIBLE_DEVICES"] != "GPU-1" || g.devices["/dev/nvidia0"] != "1:3" || len(g.env) != 1 {
+		t.Errorf("parsed %+v, %v", g, err)
+	}
+	if _, err := parseGiven(line + "A=b\n"); err == nil {
+		t.Error("a log without its last line was accepted")
+	}
+}

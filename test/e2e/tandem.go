@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/fakegpu"
+)
+
+const (
+	// systemNamespace holds Tandem's accounts.
+	systemNamespace = "tandem-system"
+	// gpus is the number of A100s of the node; each has slotsPerGPU.
+	gpus        = 2
+	slotsPerGPU = v1alpha1.DefaultSlots
+	// agentAddress serves the agent's metrics.
+	agentAddress = "127.0.0.1:9410"
+)
+
+// startTandem starts the production binaries and waits until the node advertises all slots.
+func (c *Cluster) startTandem(ctx context.Context) error {
+	if err := c.prepareGPUs(); err != nil {
+		return err
+	}
+	if err := c.prepareScheduler(ctx); err != nil {
+		return err
+	}
+	if err := c.prepareAgent(ctx); err != nil {
+		return err
+	}
+	if err := c.startAgent(); err != nil {
+		return err
+	}
+	if err := c.startScheduler(); err != nil {
+		return err
+	}
+	return c.awaitSlots(ctx, gpus*slotsPerGPU)
+}
+
+// uuid of the node's device with the index.
+func uuid(index int) string { return fakegpu.UUID(nodeName, index) }
+
+// prepareGPUs writes the state that the fake driver shows, and its device files.
+func (c *Cluster) prepareGPUs() error {
+	state, err := fakegpu.Node(nodeName, "A100", gpus)
+	if err != nil {
+		return err
+	}
+	if err := state.Write(c.layout.state()); err != nil {
+		return err
+	}
+	return makeDeviceFiles(c.layout.devRoot())
+}
+
+func (c *Cluster) prepareScheduler(ctx context.Context) error {
+	kubeconfig, err := c.plane.ServiceAccount(ctx, systemNamespace, "tandem-scheduler")
+	if err != nil {
+		return err
+	}
+	raw, err := c.configOf("tandem-scheduler")
+	if err != nil {
+		return err
+	}
+	config := map[string]any{}
+	if err := yaml.Unmarshal([]byte(raw), &config); err != nil {
+		return fmt.Errorf("read scheduler configuration: %w", err)
+	}
+	// In a pod the account's token is found by itself.
+	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig}
+	out, err := yaml.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("write scheduler configuration: %w", err)
+	}
+	path := c.layout.path("scheduler.yaml")
+	c.schedulerArgs = []string{
+		"--config=" + path, "--bind-address=127.0.0.1", "--v=2",
+		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+	}
+	return os.WriteFile(path, out, 0o600)
+}
+
+func (c *Cluster) prepareAgent(ctx context.Context) error {
+	kubeconfig, err := c.agentKubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	raw, err := c.configOf("tandem-agent")
+	if err != nil {
+		return err
+	}
+	path := c.layout.path("agent.yaml")
+	// Folders that are not named here have their defaults, which lie inside of the run's namespaces.
+	c.agentArgs = []string{
+		"--config=" + path, "--kubeconfig=" + kubeconfig, "--node-name=" + nodeName,
+		"--dev-root=" + c.layout.devRoot(), "--state-dir=" + c.layout.path("agent"), "--http-address=" + agentAddress,
+	}
+	return os.WriteFile(path, []byte(raw), 0o600)
+}
+
+// agentKubeconfig holds a token of the agent's account that is bound to the node, as the kubelet projects it.
+func (c *Cluster) agentKubeconfig(ctx context.Context) (string, error) {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,
+		},
+	}}
+	token, err := c.client.CoreV1().ServiceAccounts(systemNamespace).
+		CreateToken(ctx, "tandem-agent", request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request token of the agent: %w", err)
+	}
+	admin := c.plane.Admin()
+	config := clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"e2e": {Server: admin.Host, CertificateAuthorityData: admin.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"e2e": {Token: token.Status.Token}},
+		Contexts:       map[string]*clientcmdapi.Context{"e2e": {Cluster: "e2e", AuthInfo: "e2e"}},
+		CurrentContext: "e2e",
+	}
+	path := c.layout.path("agent.kubeconfig")
+	return path, clientcmd.WriteToFile(config, path)
+}
+
+func (c *Cluster) startScheduler() error {
+	var err error
+	c.scheduler, err = c.plane.Processes().Start("tandem-scheduler",
+		exec.Command(c.layout.bin("tandem-scheduler"), c.schedulerArgs...))
+	return err
+}
+
+func (c *Cluster) startAgent() error {
+	cmd := exec.Command(c.layout.bin("tandem-device-plugin"), c.agentArgs...)
+	cmd.Env = append(os.Environ(), fakegpu.Env(c.layout.fakes(), c.layout.state())...)
+	var err error
+	c.agent, err = c.plane.Processes().Start("tandem-device-plugin", cmd)
+	return err
+}
+
+// awaitSlots waits until the node's object offers so many slots.
+func (c *Cluster) awaitSlots(ctx context.Context, want int64) error {
+	return poll(ctx, fmt.Sprintf("%d slots", want), func(ctx context.Context) error { return c.offers(ctx, want) })
+}
+
+// offers returns nil when the node's object offers so many slots.
+func (c *Cluster) offers(ctx context.Context, want int64) error {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	slots := node.Status.Allocatable[v1.ResourceName(v1alpha1.ResourceVGPU)]
+	if slots.Value() != want {
+		return fmt.Errorf("the node offers %s slots, want %d", slots.String(), want)
+	}
+	return nil
+}
+
+// drift reads the agent's number of containers that do not run as assigned.
+func (c *Cluster) drift(ctx context.Context) (float64, error) {
+	return c.agentMetric(ctx, "tandem_agent_assignment_drift")
+}
+
+// agentMetric reads a metric without labels.
+func (c *Cluster) agentMetric(ctx context.Context, name string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+agentAddress+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("read metrics of the agent: %w", err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, errors.Join(fmt.Errorf("read metrics of the agent: no %s", name), lines.Err())
+}
+
+// registered returns nil when the kubelet watches the slots of the agent that runs now.
+func (c *Cluster) registered(ctx context.Context) error {
+	value, err := c.agentMetric(ctx, "tandem_agent_registered")
+	if err == nil && value != 1 {
+		err = errors.New("the agent is not registered")
+	}
+	return err
+}
+
+// broken reports whether a program that must run has ended.
+func (c *Cluster) broken() bool {
+	for _, p := range []*sandbox.Process{c.containerd, c.kubelet, c.scheduler, c.agent} {
+		select {
+		case <-p.Done():
+			return true
+		default:
+		}
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// tell makes a container write what it was given to its log.
+const tell = `env | grep -E '^(NVIDIA|CUDA)_' | sort
+for d in /dev/nvidia*; do stat -c 'device %n %t:%T' "$d"; done
+echo told
+`
+
+// share is a container that asks for slots.
+func share(name string, slots int) v1.Container {
+	return v1.Container{
+		Name: name, Image: busyboxImage, ImagePullPolicy: v1.PullNever,
+		Command: []string{"sh", "-c", tell + "exec sleep 1000000"},
+		Resources: v1.ResourceRequirements{Limits: v1.ResourceList{
+			v1.ResourceName(v1alpha1.ResourceVGPU): resource.MustParse(strconv.Itoa(slots)),
+		}},
+	}
+}
+
+// initShare is an init container that asks for slots and ends.
+func initShare(name string, slots int) v1.Container {
+	c := share(name, slots)
+	c.Command = []string{"sh", "-c", tell}
+	return c
+}
+
+// newPod returns a pod for Tandem's scheduler.
+func newPod(name string, containers ...v1.Container) *v1.Pod {
+	off, grace := false, int64(1) // a shell that is process 1 does not heed SIGTERM
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}},
+		Spec: v1.PodSpec{
+			SchedulerName:                 v1alpha1.SchedulerName,
+			Containers:                    containers,
+			AutomountServiceAccountToken:  &off,
+			TerminationGracePeriodSeconds: &grace,
+		},
+	}
+}
