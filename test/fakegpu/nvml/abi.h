@@ -1,5 +1,5 @@
 // The parts of NVML's binary interface that the fake speaks, with the layout of nvml.h (NVML API 13).
-// What the sizes are checked against is go-nvml: see TestLayout in internal/nvml.
+// TestLayout of package fakegpu checks it through go-nvml, which is compiled against the real header.
 #ifndef TANDEM_FAKE_NVML_ABI_H
 #define TANDEM_FAKE_NVML_ABI_H
 
