@@ -1,0 +1,42 @@
+package archtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "github.com/tandem-gpu/tandem"
+
+// TestRules holds the whole module to the rules.
+func TestRules(t *testing.T) {
+	violations, packages, err := Violations(filepath.Join("..", ".."), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packages < 5 {
+		t.Fatalf("read %d packages: the root of the module is not where the test looks", packages)
+	}
+	for _, v := range violations {
+		t.Error(v)
+	}
+}
+
+// TestViolations holds the tree under testdata to the rules: it breaks each of them, and its package pkg/placement and
+// cmd/simulator keep to them.
+func TestViolations(t *testing.T) {
+	got, _, err := Violations(filepath.Join("testdata", "tree"), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join("testdata", "violations.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); diff != "" {
+		t.Errorf("violations (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,189 @@
+package archtest
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// core lists the packages that decide, with the core packages that each may import. A new one is a decision about the
+// architecture, so it is made here.
+var core = map[string][]string{
+	"vgpu":          nil,
+	"fragmentation": {"vgpu"},
+	"interference":  {"vgpu"},
+	"placement":     {"vgpu", "fragmentation", "interference"},
+	"gang":          {"vgpu", "placement"},
+	"preemption":    {"vgpu", "placement", "gang"},
+	"elastic":       {"vgpu", "gang"},
+	"traffic":       {"vgpu", "interference"},
+	"sim": {
+		"vgpu", "fragmentation", "interference", "placement", "gang", "preemption", "elastic", "traffic",
+	},
+}
+
+// coreStd lists the standard library that core may import: nothing that does I/O, knows the time or is random.
+var coreStd = []string{"cmp", "errors", "fmt", "iter", "maps", "math", "slices", "sort", "strconv", "strings"}
+
+// timeValues lists the core packages that may use values of package time, and clock what they may not use of it.
+var (
+	timeValues = []string{"elastic", "traffic", "sim"}
+	clock      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
+)
+
+// api and plugins list the other directories under pkg/.
+var (
+	api     = []string{"v1alpha1", "config"}
+	plugins = []string{"gpushare", "gpugang", "gpupreempt"}
+)
+
+// nameless lists package names that say nothing.
+var nameless = []string{"util", "utils", "common", "helper", "helpers", "types", "core", "manager", "base", "misc", "shared"}
+
+// unpackaged lists the directories of fakes and of what tests need, beside test/: production does not import them.
+var unpackaged = []string{"internal/testkit", "internal/sandbox", "internal/archtest"}
+
+// violations returns what package p, and only p, does against the rules.
+func (p *source) violations() []string {
+	rules := []func(*source) []string{places, names, comments, generated, coreImports, pluginImports, simImports, fakeImports}
+	var all []string
+	for _, rule := range rules {
+		all = append(all, rule(p)...)
+	}
+	return all
+}
+
+// places: a directory under pkg/ is known to this file.
+func places(p *source) []string {
+	parts := strings.Split(p.dir, "/")
+	if parts[0] != "pkg" {
+		return nil
+	}
+	known := false
+	switch {
+	case len(parts) == 2:
+		_, known = core[parts[1]]
+	case len(parts) > 2 && parts[1] == "api":
+		known = slices.Contains(api, parts[2])
+	case len(parts) > 2 && parts[1] == "plugins":
+		known = slices.Contains(plugins, parts[2])
+	}
+	if !known {
+		return []string{"is a directory under pkg/ that internal/archtest/rules.go does not know"}
+	}
+	return nil
+}
+
+// names: a package's name says what it is about.
+func names(p *source) []string {
+	for _, name := range []string{p.name, path.Base(p.dir)} {
+		if slices.Contains(nameless, name) {
+			return []string{"is named " + name + ", which says nothing"}
+		}
+	}
+	return nil
+}
+
+// comments: a package says what it is for.
+func comments(p *source) []string {
+	if p.doc == "" {
+		return []string{"has no package comment"}
+	}
+	return nil
+}
+
+// generated: code is generated for API types only.
+func generated(p *source) []string {
+	if within(p.dir, "pkg/api/v1alpha1") || within(p.dir, "pkg/api/config") {
+		return nil
+	}
+	var all []string
+	for _, f := range p.files {
+		if strings.HasPrefix(f, "zz_generated") {
+			all = append(all, "has the generated file "+f)
+		}
+	}
+	return all
+}
+
+// coreImports: core imports lower core packages and what cannot touch the world.
+func coreImports(p *source) []string {
+	name, ok := strings.CutPrefix(p.dir, "pkg/")
+	allowed, isCore := core[name]
+	if !ok || !isCore {
+		return nil
+	}
+	var all []string
+	for _, i := range p.imports {
+		lower, ours := strings.CutPrefix(i, p.module+"/pkg/")
+		switch {
+		case ours && slices.Contains(allowed, lower):
+		case !ours && slices.Contains(coreStd, i):
+		case strings.HasPrefix(i, "gonum.org/"):
+		case i == "time" && slices.Contains(timeValues, name):
+		default:
+			all = append(all, "imports "+i+", which core may not")
+		}
+	}
+	for _, use := range p.clocks {
+		all = append(all, "uses time."+use+": core is told the time")
+	}
+	return all
+}
+
+// pluginImports: plugins do not know each other.
+func pluginImports(p *source) []string {
+	own := under(p.dir, "pkg/plugins")
+	if own == "" {
+		return nil
+	}
+	var all []string
+	for _, i := range p.imports {
+		if other := under(i, p.module+"/pkg/plugins"); other != "" && other != own {
+			all = append(all, "imports the plugin "+other)
+		}
+	}
+	return all
+}
+
+// simImports: the simulator stays out of production.
+func simImports(p *source) []string {
+	if within(p.dir, "pkg/sim") || within(p.dir, "cmd/simulator") || within(p.dir, "test") {
+		return nil
+	}
+	return p.banned(func(i string) bool { return within(i, p.module+"/pkg/sim") }, "the simulator")
+}
+
+// fakeImports: production imports neither fakes nor what tests need.
+func fakeImports(p *source) []string {
+	if within(p.dir, "test") || slices.ContainsFunc(unpackaged, func(d string) bool { return within(p.dir, d) }) {
+		return nil
+	}
+	return p.banned(func(i string) bool {
+		return i == "testing" || within(i, p.module+"/test") ||
+			slices.ContainsFunc(unpackaged, func(d string) bool { return within(i, p.module+"/"+d) })
+	}, "what is for tests")
+}
+
+func (p *source) banned(is func(string) bool, what string) []string {
+	var all []string
+	for _, i := range p.imports {
+		if is(i) {
+			all = append(all, "imports "+i+": "+what)
+		}
+	}
+	return all
+}
+
+// within reports whether a slash-separated path is dir or below it.
+func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// under returns the element of path p that follows dir, "" when p is not below dir.
+func under(p, dir string) string {
+	rest, ok := strings.CutPrefix(p, dir+"/")
+	if !ok {
+		return ""
+	}
+	first, _, _ := strings.Cut(rest, "/")
+	return first
+}

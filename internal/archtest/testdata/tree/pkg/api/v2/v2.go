@@ -1,0 +1,2 @@
+// Package v2 is part of a tree that the test holds to the rules.
+package v2

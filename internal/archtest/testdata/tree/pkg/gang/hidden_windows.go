@@ -1,0 +1,3 @@
+package gang
+
+import _ "net"

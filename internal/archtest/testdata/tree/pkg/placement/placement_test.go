@@ -1,0 +1,3 @@
+package placement
+
+import _ "testing"

@@ -1,0 +1,126 @@
+package archtest
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// source is what the rules ask about a package: its production files, whatever their build constraints.
+type source struct {
+	module  string
+	dir     string // slash-separated, below the root
+	name    string
+	doc     string
+	files   []string
+	imports []string
+	clocks  []string // what the package uses of clock
+}
+
+// Violations reads all packages of the module below root and returns what they do against the rules, as "directory: what",
+// sorted, and how many packages it read.
+func Violations(root, module string) (violations []string, packages int, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if path != root && skipped(path, d.Name()) {
+			return filepath.SkipDir
+		}
+		p, err := read(root, path, module)
+		if p == nil || err != nil {
+			return err
+		}
+		packages++
+		for _, v := range p.violations() {
+			violations = append(violations, p.dir+": "+v)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read packages: %w", err)
+	}
+	slices.Sort(violations)
+	return violations, packages, nil
+}
+
+// skipped reports whether a directory is no part of the module.
+func skipped(path, name string) bool {
+	if name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(path, "go.mod"))
+	return err == nil
+}
+
+// read returns the package in a directory, nil where there is none or only tests.
+func read(root, path, module string) (*source, error) {
+	ctx := build.Default
+	ctx.UseAllFiles = true
+	b, err := ctx.ImportDir(path, 0)
+	var none *build.NoGoError
+	if errors.As(err, &none) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read package in %s: %w", path, err)
+	}
+	files := append(slices.Clone(b.GoFiles), b.CgoFiles...)
+	if len(files) == 0 {
+		return nil, nil
+	}
+	dir, err := filepath.Rel(root, path)
+	if err != nil {
+		return nil, err
+	}
+	p := &source{module: module, dir: filepath.ToSlash(dir), name: b.Name, doc: b.Doc, files: files, imports: b.Imports}
+	for _, f := range files {
+		used, err := clocks(filepath.Join(path, f))
+		if err != nil {
+			return nil, err
+		}
+		p.clocks = append(p.clocks, used...)
+	}
+	return p, nil
+}
+
+// clocks returns what a file uses of package time that tells or waits for the time.
+func clocks(file string) ([]string, error) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	for _, i := range f.Imports {
+		if i.Path.Value == `"time"` {
+			name = "time"
+			if i.Name != nil {
+				name = i.Name.Name
+			}
+		}
+	}
+	if name == "" {
+		return nil, nil
+	}
+	var used []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == name && slices.Contains(clock, s.Sel.Name) {
+				used = append(used, s.Sel.Name)
+			}
+		}
+		return true
+	})
+	if name == "." {
+		used = append(used, "* by a dot import")
+	}
+	return used, nil
+}
