@@ -22,11 +22,11 @@ const (
 // maxSlots is the greatest number of slots that the GPUNode schema allows for a device.
 const maxSlots = 1000
 
-// Config is the agent's configuration file.
+// Config is the agent's configuration file. Where it names no version it is read as this one.
 type Config struct {
-	APIVersion string      `json:"apiVersion"`
-	Kind       string      `json:"kind"`
-	Slots      SlotsConfig `json:"slots"`
+	APIVersion string      `json:"apiVersion,omitempty"`
+	Kind       string      `json:"kind,omitempty"`
+	Slots      SlotsConfig `json:"slots,omitempty"`
 }
 
 // SlotsConfig says into how many slots devices are divided.
@@ -69,10 +69,10 @@ func ParseConfig(raw []byte) (Config, error) {
 
 func (c Config) validate() error {
 	var bad []error
-	if c.APIVersion != ConfigAPIVersion {
+	if c.APIVersion != "" && c.APIVersion != ConfigAPIVersion {
 		bad = append(bad, fmt.Errorf("apiVersion: %q, must be %q", c.APIVersion, ConfigAPIVersion))
 	}
-	if c.Kind != ConfigKind {
+	if c.Kind != "" && c.Kind != ConfigKind {
 		bad = append(bad, fmt.Errorf("kind: %q, must be %q", c.Kind, ConfigKind))
 	}
 	if c.Slots.Default != nil {

@@ -1,0 +1,79 @@
+// Command device-plugin is the node agent: it offers the slots of the node's GPUs to the kubelet and gives each
+// container the devices that the scheduler chose.
+//
+// It runs as root on every GPU node (deploy/agent). A configuration with an unknown field or an illegal value, an
+// absent NVML library and a second agent on the node end it at start with a message that says so.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/cli"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+
+	"github.com/tandem-gpu/tandem/internal/deviceplugin"
+	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/nvml"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+func main() {
+	os.Exit(cli.Run(command()))
+}
+
+func command() *cobra.Command {
+	var options deviceplugin.Options
+	var config, kubeconfig, mpsDir string
+	logging := logsapi.NewLoggingConfiguration()
+	c := &cobra.Command{
+		Use: "tandem-device-plugin", Short: "Offers the slots of this node's GPUs to the kubelet", Args: cobra.NoArgs, SilenceUsage: true,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
+				return err
+			}
+			if options.Config, err = deviceplugin.LoadConfig(config); err != nil {
+				return err
+			}
+			options.Sharing = deviceplugin.FromMPS(mps.NewV2(mps.Options{Dir: mpsDir}))
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
+			defer stop()
+			return run(ctx, options, kubeconfig)
+		},
+	}
+	c.Flags().StringVar(&config, "config", "", "AgentConfiguration file; without it every model has 10 slots")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's own account is used")
+	c.Flags().StringVar(&mpsDir, "mps-dir", "/run/tandem/mps", "folder for the pipes and logs of MPS, one folder per GPU")
+	options.AddFlags(c.Flags())
+	logsapi.AddFlags(logging, c.Flags())
+	return c
+}
+
+func run(ctx context.Context, options deviceplugin.Options, kubeconfig string) error {
+	rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(rest)
+	if err != nil {
+		return err
+	}
+	options.GPUNodes = client.Resource(v1alpha1.GPUNodes)
+	library, err := nvml.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = library.Close() }()
+	options.Driver = deviceplugin.FromNVML(library)
+	agent, err := deviceplugin.New(options)
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx)
+}
