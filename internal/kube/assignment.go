@@ -146,7 +146,7 @@ func assignmentOf(pod *v1.Pod, raw string) (vgpu.Assignment, error) {
 	if err != nil {
 		return vgpu.Assignment{}, err
 	}
-	asked, err := containers(pod)
+	asked, err := Containers(pod)
 	switch {
 	case err != nil:
 		return vgpu.Assignment{}, err

@@ -67,7 +67,7 @@ func Request(pod *v1.Pod) (vgpu.Request, error) {
 		r.Priority = *pod.Spec.Priority
 	}
 	var err error
-	if r.Containers, err = containers(pod); err != nil || len(r.Containers) == 0 {
+	if r.Containers, err = Containers(pod); err != nil || len(r.Containers) == 0 {
 		return r, err
 	}
 	if r.ComputeLimit, err = computeLimit(pod); err != nil {
@@ -77,9 +77,9 @@ func Request(pod *v1.Pod) (vgpu.Request, error) {
 	return r, err
 }
 
-// containers returns the containers that ask for slots, init containers and sidecars first. It reads no annotation:
-// those of a running pod may have been changed since.
-func containers(pod *v1.Pod) ([]vgpu.ContainerRequest, error) {
+// Containers returns the containers that ask for slots, init containers and sidecars first. It reads no annotation:
+// those of a running pod may have been changed since. The error is a *FieldError.
+func Containers(pod *v1.Pod) ([]vgpu.ContainerRequest, error) {
 	var all []vgpu.ContainerRequest
 	add := func(path string, c *v1.Container, kind vgpu.ContainerKind) error {
 		r, err := containerRequest(path, c)

@@ -1,0 +1,164 @@
+package gpushare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// Bind writes node and assignment in one Binding. It skips pods that ask for no vGPU.
+//
+// An error of the API server does not tell whether the pod was bound: after each it reads the pod. The same node and
+// assignment is success; a pod that is bound otherwise, being deleted or gone is failure; a pod that is not bound is
+// tried again until bindTimeout. When that ends while an attempt may still take effect, the devices stay held.
+func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	if !kube.WantsVGPU(pod) {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	a, ok := p.state.reservation(uidOf(pod), nodeName)
+	if !ok {
+		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: it has no reservation there", klog.KObj(pod), nodeName))
+	}
+	raw, err := kube.EncodeAssignment(a)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), nodeName, err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.bindTimeout)
+	defer cancel()
+	b := binder{plugin: p, raw: raw, binding: &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			Annotations: map[string]string{v1alpha1.AnnotationAssignment: raw},
+		},
+		Target: v1.ObjectReference{Kind: "Node", Name: nodeName},
+	}}
+	err = b.run(ctx)
+	if errors.Is(err, errUnknown) {
+		p.state.suspend(a)
+	}
+	p.metrics.bound(err)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), nodeName, err))
+	}
+	return nil
+}
+
+// errUnknown says that a bind may or may not have happened.
+var errUnknown = errors.New("the API server did not tell whether the pod is bound")
+
+// Waits between the attempts of one bind. The first is short, since most errors are of a moment; the longest is a part
+// of any useful bindTimeout.
+const (
+	firstWait   = 50 * time.Millisecond
+	longestWait = 2 * time.Second
+	// attemptsPerTimeout bounds a single request: a lost answer leaves time for others.
+	attemptsPerTimeout = 4
+)
+
+// binder makes one Binding come true.
+type binder struct {
+	plugin  *Plugin
+	binding *v1.Binding
+	raw     string
+	// ambiguous: an attempt may still take effect, although the pod is not bound now.
+	ambiguous bool
+}
+
+// run binds, and returns nil only when the pod is bound with this node and assignment.
+func (b *binder) run(ctx context.Context) error {
+	waits := wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: longestWait}
+	for {
+		err := b.post(ctx)
+		if err == nil {
+			return nil
+		}
+		b.ambiguous = b.ambiguous || !hadNoEffect(err)
+		b.plugin.metrics.retries.Inc()
+		klog.FromContext(ctx).V(2).Info("Bind failed, reading the pod", "pod", klog.KObj(b.binding), "node", b.binding.Target.Name, "err", err)
+		done, result := b.look(ctx, err)
+		if done {
+			return result
+		}
+		select {
+		case <-ctx.Done():
+			return b.outOfTime(err)
+		case <-time.After(max(firstWait, waits.Step())):
+		}
+	}
+}
+
+func (b *binder) outOfTime(err error) error {
+	if b.ambiguous {
+		return fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	return err
+}
+
+// post sends the Binding once.
+func (b *binder) post(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout/attemptsPerTimeout)
+	defer cancel()
+	h := b.plugin.handle
+	cacher := h.APICacher()
+	if cacher == nil {
+		return h.ClientSet().CoreV1().Pods(b.binding.Namespace).Bind(ctx, b.binding, metav1.CreateOptions{})
+	}
+	finish, err := cacher.BindPod(b.binding)
+	if err != nil {
+		return err
+	}
+	return cacher.WaitOnFinish(ctx, finish)
+}
+
+// look reads the pod after a failed attempt, and reports whether that settles the bind, with the result.
+func (b *binder) look(ctx context.Context, failed error) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout/attemptsPerTimeout)
+	defer cancel()
+	pod, err := b.plugin.handle.ClientSet().CoreV1().Pods(b.binding.Namespace).Get(ctx, b.binding.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, fmt.Errorf("the pod is gone: %w", failed)
+	case err != nil:
+		return false, nil
+	case pod.UID != b.binding.UID:
+		return true, fmt.Errorf("another pod has its name now: %w", failed)
+	case pod.Spec.NodeName == b.binding.Target.Name && pod.Annotations[v1alpha1.AnnotationAssignment] == b.raw:
+		b.plugin.metrics.confirmed.Inc()
+		return true, nil
+	case pod.Spec.NodeName != "":
+		return true, fmt.Errorf("the pod is bound to node %s with another assignment: %w", pod.Spec.NodeName, failed)
+	case pod.DeletionTimestamp != nil:
+		return true, fmt.Errorf("the pod is being deleted: %w", failed)
+	case !b.ambiguous && isFinal(failed):
+		return true, failed
+	}
+	return false, nil
+}
+
+// hadNoEffect reports whether the API server refused the request: it cannot take effect later.
+func hadNoEffect(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
+}
+
+// isFinal reports whether the same request would be refused again.
+func isFinal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+}

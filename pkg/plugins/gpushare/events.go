@@ -1,0 +1,49 @@
+package gpushare
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// EventsToRegister names the events after which a pod that this plugin refused is tried again: a vGPU pod leaves its
+// node, the pod's own annotations are corrected, a node appears. Changes of GPUNodes are no events of the framework:
+// they activate the pending pods once the plugin has read them (see pending).
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: afterPodLeft},
+		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: afterCorrection},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}},
+	}, nil
+}
+
+func afterPodLeft(_ klog.Logger, _ *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
+	if left, ok := old.(*v1.Pod); ok && !kube.WantsVGPU(left) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+func afterCorrection(_ klog.Logger, pod *v1.Pod, old, updated any) (fwk.QueueingHint, error) {
+	before, okBefore := old.(*v1.Pod)
+	now, okNow := updated.(*v1.Pod)
+	if !okBefore || !okNow {
+		return fwk.Queue, nil
+	}
+	if now.UID != pod.UID {
+		return fwk.QueueSkip, nil
+	}
+	for _, key := range []string{v1alpha1.AnnotationComputeLimit, v1alpha1.AnnotationMemoryLimit} {
+		a, hadIt := before.Annotations[key]
+		b, hasIt := now.Annotations[key]
+		if a != b || hadIt != hasIt {
+			return fwk.Queue, nil
+		}
+	}
+	return fwk.QueueSkip, nil
+}

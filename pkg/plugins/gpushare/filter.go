@@ -1,0 +1,83 @@
+package gpushare
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Filter refuses nodes whose devices have no room for the pod. It reads the occupancy that PreFilter brought up to date,
+// and computes its own where the NodeInfo is another one: the dry run of preemption, nominated pods.
+//
+// The framework counts equal reasons, so a reason names neither node nor device; PostFilter names the nearest miss.
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	r := requestOf(cs)
+	if r == nil {
+		return nil
+	}
+	o := p.state.occupancyOf(node)
+	if o.problem != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, o.problem)
+	}
+	if refusal := placement.Fit(o.ledger, r); refusal != nil {
+		return fwk.NewStatus(codeOf(refusal), reasonOf(refusal))
+	}
+	if o.stray > 0 && o.freeSlots(r) < slotsOf(r) {
+		return fwk.NewStatus(fwk.Unschedulable, "pods without an assignment hold the node's slots")
+	}
+	return nil
+}
+
+// codeOf tells in-tree preemption whether evictions could help.
+func codeOf(r *vgpu.Refusal) fwk.Code {
+	if r.Helps == vgpu.EvictionHelps {
+		return fwk.Unschedulable
+	}
+	return fwk.UnschedulableAndUnresolvable
+}
+
+// reasonOf is the refusal in words that few nodes differ in: no names of nodes and devices, no amounts of free memory.
+func reasonOf(r *vgpu.Refusal) string {
+	text := "the node's GPUs do not fit: " + string(r.Reason)
+	switch r.Reason {
+	case vgpu.NoDevices:
+		text = "the node has no GPUs"
+	case vgpu.IllegalSlots:
+		text = fmt.Sprintf("%d vGPU slots are neither a part of one GPU nor whole GPUs of %d slots", r.Want, r.Of)
+	case vgpu.MemoryAboveDevice:
+		text = "the GPUs have less memory than asked for"
+	case vgpu.ComputeLimitBelowRequest, vgpu.MemoryLimitBelowRequest:
+		text = "a limit is below the request on the node's GPUs"
+	case vgpu.LimitAboveDevice:
+		text = "a limit is above the node's GPUs"
+	case vgpu.TooFewDevices:
+		text = "too few GPUs on the node"
+	case vgpu.NoShareFits:
+		text = shareReason(r)
+	case vgpu.NoWholeDevices:
+		text = fmt.Sprintf("%d of %d GPUs are wholly free", r.Best, r.Of)
+	case vgpu.NoTogether:
+		text = "the containers fit one by one on the GPUs, not at once"
+	}
+	if r.Helps == vgpu.RecoveryHelps {
+		text += ", others are sick"
+	}
+	return text
+}
+
+func shareReason(r *vgpu.Refusal) string {
+	switch {
+	case r.Device == "":
+		return "no healthy GPU could take the share"
+	case r.Unit == vgpu.UnitBytes:
+		return "too little GPU memory is free"
+	case r.Unit == vgpu.UnitContexts:
+		return "the GPUs serve no more MPS clients"
+	}
+	return fmt.Sprintf("largest free share is %d of %d slots", r.Best, r.Of)
+}

@@ -1,0 +1,153 @@
+package gpushare
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+)
+
+const subsystem = "tandem_scheduler"
+
+// Results of a bind.
+const (
+	resultBound   = "bound"
+	resultFailed  = "failed"
+	resultUnknown = "unknown"
+)
+
+// metricSet counts what the plugin did. Before it is registered, it counts nothing.
+type metricSet struct {
+	refusals  *metrics.CounterVec
+	binds     *metrics.CounterVec
+	retries   *metrics.Counter
+	confirmed *metrics.Counter
+	rebuilds  *metrics.Counter
+}
+
+func newMetrics() *metricSet {
+	counter := func(name, help string) *metrics.Counter {
+		return metrics.NewCounter(&metrics.CounterOpts{
+			Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+		})
+	}
+	vector := func(name, help, label string) *metrics.CounterVec {
+		return metrics.NewCounterVec(&metrics.CounterOpts{
+			Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+		}, []string{label})
+	}
+	return &metricSet{
+		refusals: vector("refusals_total", "Attempts to schedule a vGPU pod that this plugin refused, by reason.", "reason"),
+		binds: vector("binds_total", "Binds of vGPU pods by result: bound, failed, or unknown when the API server "+
+			"did not tell in time.", "result"),
+		retries: counter("bind_errors_total", "Attempts to bind a vGPU pod that the API server answered with an error."),
+		confirmed: counter("binds_confirmed_total",
+			"Binds of vGPU pods that had taken effect although the API server answered with an error."),
+		rebuilds: counter("occupancy_rebuilds_total", "Times that the use of a node's GPUs was computed anew."),
+	}
+}
+
+// register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
+func (m *metricSet) register(ctx context.Context, p *Plugin) {
+	all := []metrics.Registerable{m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds}
+	var errs []error
+	for _, r := range all {
+		errs = append(errs, legacyregistry.Register(r))
+	}
+	errs = append(errs, legacyregistry.CustomRegister(newGauges(p)))
+	if err := errors.Join(errs...); err != nil {
+		klog.FromContext(ctx).V(1).Info("Some metrics of the plugin are not served", "plugin", Name, "err", err)
+	}
+}
+
+func (m *metricSet) refused(reason string) { m.refusals.WithLabelValues(reason).Inc() }
+
+func (m *metricSet) bound(err error) {
+	result := resultBound
+	switch {
+	case errors.Is(err, errUnknown):
+		result = resultUnknown
+	case err != nil:
+		result = resultFailed
+	}
+	m.binds.WithLabelValues(result).Inc()
+}
+
+// gauges reads what is published when somebody asks for metrics.
+type gauges struct {
+	metrics.BaseStableCollector
+	plugin       *Plugin
+	slots        *metrics.Desc
+	reservations *metrics.Desc
+	nodes        *metrics.Desc
+}
+
+func newGauges(p *Plugin) *gauges {
+	desc := func(name, help string, labels ...string) *metrics.Desc {
+		return metrics.NewDesc(subsystem+"_"+name, help, labels, nil, metrics.ALPHA, "")
+	}
+	return &gauges{
+		plugin: p,
+		slots: desc("slots", "Slots of all GPUs by state: assigned to pods, free, sick (free on unhealthy GPUs), "+
+			"stray (used by pods without a valid assignment).", "state"),
+		reservations: desc("reservations", "Pods whose GPUs are kept in memory by state: reserved (bind under way), "+
+			"held (by another plugin), unresolved (the API server did not tell whether they are bound).", "state"),
+		nodes: desc("nodes", "Nodes with a GPUNode by state: ready, refused.", "state"),
+	}
+}
+
+// DescribeWithStability lists the gauges.
+func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- g.slots
+	ch <- g.reservations
+	ch <- g.nodes
+}
+
+// CollectWithStability adds up the published nodes.
+func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
+	slots := map[string]int64{"assigned": 0, "free": 0, "sick": 0, "stray": 0}
+	nodes := map[string]int64{"ready": 0, "refused": 0}
+	for _, n := range g.plugin.Published() {
+		if n.Problem != "" {
+			nodes["refused"]++
+		} else {
+			nodes["ready"]++
+		}
+		addSlots(slots, n)
+	}
+	send := func(d *metrics.Desc, values map[string]int64) {
+		for state, value := range values {
+			ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, float64(value), state)
+		}
+	}
+	send(g.slots, slots)
+	send(g.nodes, nodes)
+	send(g.reservations, g.plugin.state.kept())
+}
+
+func addSlots(sums map[string]int64, n Node) {
+	sums["stray"] += int64(n.Stray)
+	if n.Ledger == nil {
+		return
+	}
+	for i, d := range n.Ledger.Devices() {
+		used := n.Ledger.Used(i).Slots
+		sums["assigned"] += int64(used)
+		if d.Healthy {
+			sums["free"] += int64(d.Slots - used)
+		} else {
+			sums["sick"] += int64(d.Slots - used)
+		}
+	}
+}
+
+// kept counts the pods whose GPUs are kept in memory.
+func (s *state) kept() map[string]int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return map[string]int64{
+		"reserved": int64(len(s.reservations)), "held": int64(len(s.holds)), "unresolved": int64(len(s.unresolved)),
+	}
+}

@@ -1,0 +1,246 @@
+package gpushare
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// occupancy says who uses the devices of one node, computed from one NodeInfo. It is immutable once built.
+type occupancy struct {
+	// generation, epoch and pods are the key: the NodeInfo's generation and number of pods, and the node's epoch.
+	generation int64
+	epoch      uint64
+	pods       int
+
+	// problem says why the node takes no pods, "" for none.
+	problem string
+	// ledger holds the assignments of the node's pods, and the holds. It is nil where the GPUNode has no devices.
+	ledger *vgpu.Node
+	// stray counts the slots that the kubelet gives to pods without a valid assignment.
+	stray vgpu.Slots
+	// strays names them, for people.
+	strays []string
+	// read keeps what was read from each annotation, for the next build: pods in NodeInfos are never modified.
+	read map[*v1.Pod]reading
+}
+
+// reading is what a pod's annotation says.
+type reading struct {
+	assignment vgpu.Assignment
+	err        error
+}
+
+var withoutGPUs = occupancy{problem: noGPUs}
+
+// build computes the occupancy of a node: the assignments of the pods in info (the reservation first, else the
+// annotation) and the holds. The caller holds a lock.
+func (s *state) build(n *node, info fwk.NodeInfo) *occupancy {
+	o := &occupancy{
+		generation: info.GetGeneration(), epoch: n.epoch, pods: len(info.GetPods()),
+		problem: n.problem, read: map[*v1.Pod]reading{},
+	}
+	if n.empty == nil {
+		return o
+	}
+	b := builder{state: s, node: n, out: o, before: n.cached.Load()}
+	b.readPods(info.GetPods())
+	o.ledger = b.book()
+	b.addHolds()
+	b.addNominated()
+	return o
+}
+
+// builder computes one occupancy.
+type builder struct {
+	state  *state
+	node   *node
+	out    *occupancy
+	before *occupancy
+
+	// assignments of pods on the node, nominated pods without a node, and what the holds have dealt with.
+	assignments []vgpu.Assignment
+	nominated   []*v1.Pod
+}
+
+func (b *builder) readPods(pods []fwk.PodInfo) {
+	for _, info := range pods {
+		pod := info.GetPod()
+		switch {
+		case !kube.WantsVGPU(pod):
+		case pod.Spec.NodeName == "":
+			b.nominated = append(b.nominated, pod)
+		default:
+			b.readPod(pod)
+		}
+	}
+	// Reservations and annotations may both be there while an informer lags; the order by UID makes the ledger the same
+	// whatever the order of the NodeInfo is.
+	slices.SortFunc(b.assignments, func(x, y vgpu.Assignment) int { return cmp.Compare(x.UID, y.UID) })
+}
+
+func (b *builder) readPod(pod *v1.Pod) {
+	if a, ok := b.state.reservations[uidOf(pod)]; ok && a.Node == b.node.name {
+		b.assignments = append(b.assignments, a)
+		return
+	}
+	r, known := reading{}, false
+	if b.before != nil {
+		r, known = b.before.read[pod]
+	}
+	if !known {
+		r.assignment, r.err = b.state.readAssignment(pod)
+	}
+	if _, annotated := pod.Annotations[v1alpha1.AnnotationAssignment]; annotated {
+		b.out.read[pod] = r
+	}
+	if r.err != nil {
+		b.addStray(pod, r.err)
+		return
+	}
+	b.assignments = append(b.assignments, r.assignment)
+}
+
+// readAssignment reads the annotation of a pod. A pod that the scheduler assumed carries none; when its reservation was
+// dropped since, the informer's copy does.
+func (s *state) readAssignment(pod *v1.Pod) (vgpu.Assignment, error) {
+	a, err := kube.AssignmentOf(pod)
+	if !errors.Is(err, kube.ErrNoAssignment) {
+		return a, err
+	}
+	seen, missing := s.pods.Pods(pod.Namespace).Get(pod.Name)
+	if missing != nil || seen.UID != pod.UID {
+		return a, err
+	}
+	return kube.AssignmentOf(seen)
+}
+
+func (b *builder) addStray(pod *v1.Pod, why error) {
+	if containers, err := kube.Containers(pod); err == nil {
+		b.out.stray += slotsOf(&vgpu.Request{Containers: containers})
+	}
+	b.out.strays = append(b.out.strays, klog.KObj(pod).String()+": "+why.Error())
+}
+
+// book adds the assignments to the ledger. One that cannot be booked belongs to a pod that may run all the same: the
+// devices shrank or were given twice by somebody else. The devices it names take no new pod then.
+func (b *builder) book() *vgpu.Node {
+	ledger := b.node.empty.Clone()
+	blocked := map[vgpu.DeviceID]bool{}
+	for _, a := range b.assignments {
+		if err := ledger.Add(a); err != nil {
+			b.out.strays = append(b.out.strays, err.Error())
+			for _, c := range a.Containers {
+				for _, id := range c.Devices {
+					blocked[id] = true
+				}
+			}
+		}
+	}
+	if len(blocked) > 0 {
+		return b.without(ledger, blocked)
+	}
+	return ledger
+}
+
+// without returns the ledger with the blocked devices marked sick.
+func (b *builder) without(ledger *vgpu.Node, blocked map[vgpu.DeviceID]bool) *vgpu.Node {
+	devices := slices.Clone(ledger.Devices())
+	for i := range devices {
+		devices[i].Healthy = devices[i].Healthy && !blocked[devices[i].ID]
+	}
+	out, err := vgpu.NewNode(ledger.Name(), devices)
+	if err != nil {
+		b.out.problem = brokenGPUNode
+		return ledger
+	}
+	for _, a := range ledger.Assignments() {
+		if err := out.Add(a); err != nil {
+			b.out.problem = "the node's ledger is broken"
+		}
+	}
+	return out
+}
+
+// addHolds adds the holds of the node. An unresolved bind comes before another hold of the same pod.
+func (b *builder) addHolds() {
+	hold := func(h vgpu.Hold) {
+		if err := b.out.ledger.Hold(h); err != nil {
+			b.out.strays = append(b.out.strays, err.Error())
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(b.node.unresolved)) {
+		hold(vgpu.Hold{Assignment: b.node.unresolved[uid], Priority: unresolvedPriority})
+	}
+	for _, uid := range slices.Sorted(maps.Keys(b.node.held)) {
+		if _, unresolved := b.node.unresolved[uid]; !unresolved {
+			hold(b.state.holds[uid])
+		}
+	}
+}
+
+// addNominated gives devices to nominated pods that have no hold. The framework adds them to the NodeInfo so that pods
+// of a lower priority see their room as taken; without devices they would not. Where they do not fit yet, because
+// victims are still leaving, their slots count for the node as a whole.
+func (b *builder) addNominated() {
+	slices.SortFunc(b.nominated, func(x, y *v1.Pod) int { return cmp.Compare(x.UID, y.UID) })
+	for _, pod := range b.nominated {
+		_, unresolved := b.node.unresolved[uidOf(pod)]
+		if unresolved || b.node.held[uidOf(pod)] {
+			continue
+		}
+		r, err := kube.Request(pod)
+		if err != nil {
+			continue
+		}
+		a, refusal := placement.Assign(b.out.ledger, &r, b.state.policy)
+		if refusal == nil && b.out.ledger.Add(a) == nil {
+			continue
+		}
+		b.out.stray += slotsOf(&r)
+	}
+}
+
+// freeSlots returns the slots that the kubelet can still give: those of healthy devices that nobody holds, less those of
+// stray pods.
+func (o *occupancy) freeSlots(r *vgpu.Request) vgpu.Slots {
+	free := -o.stray
+	for i := range o.ledger.Devices() {
+		free += o.ledger.Free(i, r.Priority, r.UID).Slots
+	}
+	return free
+}
+
+// slotsOf is the number of slots that the kubelet gives to a pod at most at one time.
+func slotsOf(r *vgpu.Request) vgpu.Slots {
+	kinds := make([]vgpu.ContainerKind, len(r.Containers))
+	for i := range r.Containers {
+		kinds[i] = r.Containers[i].Kind
+	}
+	spans, phases := vgpu.Spans(kinds)
+	most := vgpu.Slots(0)
+	for phase := range phases {
+		sum := vgpu.Slots(0)
+		for i := range r.Containers {
+			if spans[i].First <= phase && phase <= spans[i].Last {
+				sum += r.Containers[i].Slots
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+func compareShapes(a, b vgpu.Device) int {
+	return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Slots, b.Slots), cmp.Compare(a.Memory, b.Memory))
+}

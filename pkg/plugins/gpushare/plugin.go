@@ -1,0 +1,133 @@
+package gpushare
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/dynamic"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Name of the plugin in the scheduler's configuration.
+const Name = "GPUShare"
+
+// Plugin is GPUShare.
+type Plugin struct {
+	handle      fwk.Handle
+	policy      placement.Policy
+	bindTimeout time.Duration
+	state       *state
+	metrics     *metricSet
+}
+
+var (
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin  = (*Plugin)(nil)
+	_ fwk.PreScorePlugin    = (*Plugin)(nil)
+	_ fwk.ScorePlugin       = (*Plugin)(nil)
+	_ fwk.ScoreExtensions   = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.BindPlugin        = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+	_ fwk.SignPlugin        = (*Plugin)(nil)
+)
+
+// New returns the plugin and starts to watch GPUNodes and pods until ctx ends. It waits for nothing: until the
+// GPUNodes are read, pods that ask for vGPUs are refused with the reason.
+func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	if handle.KubeConfig() == nil {
+		return nil, fmt.Errorf("start plugin %s: the scheduler has no kubeconfig to watch GPUNodes with", Name)
+	}
+	client, err := dynamic.NewForConfig(handle.KubeConfig())
+	if err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+	}
+	return newPlugin(ctx, args, handle, client)
+}
+
+func newPlugin(ctx context.Context, object runtime.Object, handle fwk.Handle, client dynamic.Interface) (*Plugin, error) {
+	args, ok := object.(*config.GPUShareArgs)
+	if !ok {
+		return nil, fmt.Errorf("start plugin %s: arguments of type %T, want GPUShareArgs", Name, object)
+	}
+	path := field.NewPath("pluginConfig").Key(Name).Child("args")
+	if errs := config.ValidateGPUShareArgs(args, placement.Policies(), path); len(errs) > 0 {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, errs.ToAggregate())
+	}
+	policy, err := placement.ByName(args.Policy)
+	if err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+	}
+	pods := handle.SharedInformerFactory().Core().V1().Pods()
+	m := newMetrics()
+	p := &Plugin{
+		handle: handle, policy: policy, bindTimeout: args.BindTimeout.Duration,
+		state: newState(policy, pods.Lister(), m), metrics: m,
+	}
+	m.register(ctx, p)
+	pending := newPending(handle)
+	if err := p.watchPods(ctx, pods.Informer(), pending); err != nil {
+		return nil, fmt.Errorf("start plugin %s: watch pods: %w", Name, err)
+	}
+	if err := p.watchGPUNodes(ctx, client, pending); err != nil {
+		return nil, fmt.Errorf("start plugin %s: watch GPUNodes: %w", Name, err)
+	}
+	go pending.run(ctx)
+	return p, nil
+}
+
+// Name returns Name.
+func (p *Plugin) Name() string { return Name }
+
+// Keys of the plugin's data in a pod's CycleState.
+const (
+	requestKey fwk.StateKey = Name + "/request"
+	choiceKey  fwk.StateKey = Name + "/choice"
+)
+
+// request is what PreFilter parsed. Nobody changes it later.
+type request struct{ vgpu.Request }
+
+// Clone returns the same request.
+func (r *request) Clone() fwk.StateData { return r }
+
+// choice is what Reserve picked: a later Reserve with the same CycleState replays it.
+type choice struct{ vgpu.Assignment }
+
+// Clone returns the same choice.
+func (c *choice) Clone() fwk.StateData { return c }
+
+// requestOf returns what PreFilter wrote, nil for pods that ask for no vGPU.
+func requestOf(cs fwk.CycleState) *vgpu.Request {
+	data, err := cs.Read(requestKey)
+	if err != nil {
+		return nil
+	}
+	if r, ok := data.(*request); ok {
+		return &r.Request
+	}
+	return nil
+}
+
+// choiceOf returns what Reserve wrote, nil before the first Reserve.
+func choiceOf(cs fwk.CycleState) *vgpu.Assignment {
+	data, err := cs.Read(choiceKey)
+	if err != nil {
+		return nil
+	}
+	if c, ok := data.(*choice); ok {
+		return &c.Assignment
+	}
+	return nil
+}
+
+func uidOf(pod *v1.Pod) vgpu.UID { return vgpu.UID(pod.UID) }

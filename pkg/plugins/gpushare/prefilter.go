@@ -1,0 +1,47 @@
+package gpushare
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// PreFilter parses the request once and brings the occupancy of all nodes up to date. It skips pods that ask for no
+// vGPU. A malformed request, and one that is legal on no GPU of the cluster, is refused with the field, its legal
+// values and whether the pod must be replaced.
+func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if !kube.WantsVGPU(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	r, err := kube.Request(pod)
+	if err != nil {
+		p.metrics.refused("Malformed")
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	if why := p.state.unread(); why != "" {
+		p.metrics.refused("Unread")
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	if refusal := p.state.illegal(&r); refusal != nil {
+		p.metrics.refused(string(refusal.Reason))
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, explainIllegal(pod, *refusal))
+	}
+	p.state.refresh(klog.FromContext(ctx), nodes)
+	cs.Write(requestKey, &request{r})
+	return nil, nil
+}
+
+// PreFilterExtensions returns nil: Filter counts the pods of the NodeInfo that it is given.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func explainIllegal(pod *v1.Pod, r vgpu.Refusal) string {
+	if field, ok := kube.FieldOf(pod, r); ok {
+		return field.Error()
+	}
+	return r.String()
+}

@@ -1,0 +1,142 @@
+package gpushare
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Reserve picks the devices on the node, keeps them for the pod and notes the choice in the CycleState. A later Reserve
+// with the same CycleState replays the choice: in a group cycle the real Reserve does not see the pod's siblings in the
+// snapshot. It changes nothing but memory.
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	r := requestOf(cs)
+	if r == nil {
+		return nil
+	}
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %s: %w", r.Pod, err))
+	}
+	a, why := p.state.reserve(info, r, choiceOf(cs))
+	if why != "" {
+		return fwk.NewStatus(fwk.Unschedulable, why)
+	}
+	cs.Write(choiceKey, &choice{a})
+	return nil
+}
+
+// Unreserve gives the devices back. It keeps the choice in the CycleState, for the replay.
+func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
+	p.state.unreserve(uidOf(pod), nodeName)
+}
+
+// reserve chooses devices for the request and reserves them, or says why it cannot.
+func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, replay *vgpu.Assignment) (vgpu.Assignment, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := info.Node().Name
+	n := s.nodes[name]
+	if n == nil {
+		return vgpu.Assignment{}, noGPUs
+	}
+	if old, ok := s.reservations[r.UID]; ok {
+		if old.Node == name {
+			return old, ""
+		}
+		s.drop(r.UID)
+	}
+	ledger, why := s.everything(n, info, r.UID)
+	if why != "" {
+		return vgpu.Assignment{}, why
+	}
+	a, why := s.choose(n, ledger, r, replay)
+	if why != "" {
+		return vgpu.Assignment{}, why
+	}
+	s.reservations[r.UID] = a
+	n.reserved[r.UID] = true
+	n.epoch++
+	return a, ""
+}
+
+// choose returns the assignment that must be repeated, or a new one.
+func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu.Assignment) (vgpu.Assignment, string) {
+	if a, ok := n.unresolved[r.UID]; ok {
+		// An earlier bind with these devices may still happen: another choice on this node would be a second one.
+		if err := ledger.Add(a); err != nil {
+			return vgpu.Assignment{}, err.Error()
+		}
+		return a, ""
+	}
+	if replay != nil && replay.Node == n.name && ledger.Add(*replay) == nil {
+		return *replay, ""
+	}
+	a, refusal := placement.Assign(ledger, r, s.policy)
+	if refusal != nil {
+		return vgpu.Assignment{}, refusal.String()
+	}
+	return a, ""
+}
+
+// everything returns a ledger of the node with the reservations of all pods but the one, whether or not the NodeInfo has
+// those pods yet. Filter must not count the others, since preemption removes pods from NodeInfos to see what is free
+// then; Reserve must, since nothing comes after it.
+func (s *state) everything(n *node, info fwk.NodeInfo, self vgpu.UID) (*vgpu.Node, string) {
+	o := n.fresh(info)
+	if o == nil {
+		o = s.build(n, info)
+	}
+	if o.problem != "" {
+		return nil, o.problem
+	}
+	ledger := o.ledger.Clone()
+	ledger.Remove(self)
+	for _, uid := range slices.Sorted(maps.Keys(n.reserved)) {
+		if uid == self {
+			continue
+		}
+		ledger.Remove(uid)
+		if err := ledger.Add(s.reservations[uid]); err != nil {
+			return nil, err.Error()
+		}
+	}
+	return ledger, ""
+}
+
+// unreserve drops the reservation of a pod on a node, if there is one.
+func (s *state) unreserve(uid vgpu.UID, nodeName string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a, ok := s.reservations[uid]; ok && a.Node == nodeName {
+		s.drop(uid)
+	}
+}
+
+// drop removes the reservation of a pod. The caller holds the write lock.
+func (s *state) drop(uid vgpu.UID) {
+	a, ok := s.reservations[uid]
+	if !ok {
+		return
+	}
+	delete(s.reservations, uid)
+	if n := s.nodes[a.Node]; n != nil {
+		delete(n.reserved, uid)
+		n.epoch++
+	}
+}
+
+// reservation returns the devices reserved for a pod on a node.
+func (s *state) reservation(uid vgpu.UID, nodeName string) (vgpu.Assignment, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	a, ok := s.reservations[uid]
+	return a, ok && a.Node == nodeName
+}

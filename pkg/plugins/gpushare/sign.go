@@ -1,0 +1,19 @@
+package gpushare
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+)
+
+// SignPod adds nothing to the signature of pods that ask for no vGPU, so that the framework may schedule equal ones in
+// batches, and refuses to sign the others: every placement changes the scores of the next.
+func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if kube.WantsVGPU(pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods that ask for vGPUs are scheduled one by one")
+	}
+	return nil, nil
+}

@@ -1,0 +1,215 @@
+package gpushare
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// state is what the plugin knows beside the framework's snapshot: the devices, the reservations and the holds. What
+// pods use is never stored: it is computed from the NodeInfo (see occupancy).
+type state struct {
+	policy  placement.Policy
+	pods    corelisters.PodLister
+	metrics *metricSet
+
+	mu    sync.RWMutex
+	nodes map[string]*node
+	// reservations by pod: devices between Reserve and the moment when the informer shows them.
+	reservations map[vgpu.UID]vgpu.Assignment
+	// holds of other plugins by pod.
+	holds map[vgpu.UID]vgpu.Hold
+	// unresolved names, by pod, the nodes where an unresolved bind keeps room.
+	unresolved map[vgpu.UID][]string
+	// shapes holds one device per shape of the cluster, ordered; nil after a change, and replaced, never changed.
+	shapes []vgpu.Device
+	// why the GPUNodes are not read yet, "" once they are.
+	why string
+}
+
+// node is what the plugin knows about one node. All but cached is guarded by state.mu.
+type node struct {
+	name string
+	// empty is the node with an empty ledger; nil while problem says why there is none.
+	empty   *vgpu.Node
+	problem string
+	// epoch grows with every change of the fields here and below: a cached occupancy of another epoch is stale.
+	epoch uint64
+	// reserved and held name the pods with a reservation or a hold on the node.
+	reserved map[vgpu.UID]bool
+	held     map[vgpu.UID]bool
+	// unresolved holds assignments whose bind may or may not have happened, by pod. They keep their room from everybody,
+	// and a pod that comes back to the node gets the same one again.
+	unresolved map[vgpu.UID]vgpu.Assignment
+
+	// cached is the occupancy of the last PreFilter. It is immutable, and what other threads read.
+	cached atomic.Pointer[occupancy]
+}
+
+func newState(policy placement.Policy, pods corelisters.PodLister, m *metricSet) *state {
+	return &state{
+		policy: policy, pods: pods, metrics: m,
+		nodes:        map[string]*node{},
+		reservations: map[vgpu.UID]vgpu.Assignment{},
+		holds:        map[vgpu.UID]vgpu.Hold{},
+		unresolved:   map[vgpu.UID][]string{},
+		why:          "the GPUNodes are not read yet",
+	}
+}
+
+// node returns the node, making it if need be. The caller holds the write lock.
+func (s *state) node(name string) *node {
+	n := s.nodes[name]
+	if n == nil {
+		n = &node{
+			name: name, problem: noGPUs,
+			reserved: map[vgpu.UID]bool{}, held: map[vgpu.UID]bool{}, unresolved: map[vgpu.UID]vgpu.Assignment{},
+		}
+		s.nodes[name] = n
+	}
+	return n
+}
+
+// Problems of nodes.
+const (
+	noGPUs        = "the node has no GPUs"
+	notReady      = "the node's GPU agent is not ready"
+	brokenGPUNode = "the node's GPUNode is broken"
+)
+
+// unread says why the GPUNodes are not read yet, "" once they are.
+func (s *state) unread() string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.why
+}
+
+// setUnread notes why the GPUNodes cannot be read; "" says that they are. It has no effect after that.
+func (s *state) setUnread(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why != "" {
+		s.why = why
+	}
+}
+
+// illegal returns why the request is legal on no device of the cluster, nil when there is one.
+func (s *state) illegal(r *vgpu.Request) *vgpu.Refusal {
+	s.mu.RLock()
+	shapes := s.shapes
+	s.mu.RUnlock()
+	if shapes == nil {
+		shapes = s.countShapes()
+	}
+	return illegalOnAll(r, shapes)
+}
+
+// setInventory notes the devices of a node, or why it has none that can be used, and reports whether that changed.
+func (s *state) setInventory(name string, devices []vgpu.Device, problem string) (bool, error) {
+	var empty *vgpu.Node
+	if len(devices) > 0 {
+		var err error
+		if empty, err = vgpu.NewNode(name, devices); err != nil {
+			s.replace(name, nil, brokenGPUNode)
+			return true, fmt.Errorf("read GPUNode %s: %w", name, err)
+		}
+	}
+	return s.replace(name, empty, problem), nil
+}
+
+func (s *state) replace(name string, empty *vgpu.Node, problem string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.node(name)
+	if n.problem == problem && sameDevices(n.empty, empty) {
+		return false
+	}
+	n.empty, n.problem = empty, problem
+	n.epoch++
+	s.shapes = nil
+	return true
+}
+
+func sameDevices(a, b *vgpu.Node) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.EqualFunc(a.Devices(), b.Devices(), func(x, y vgpu.Device) bool {
+		links := slices.Equal(x.Links, y.Links)
+		x.Links, y.Links = nil, nil
+		return links && x.ID == y.ID && x.Index == y.Index && x.Shape() == y.Shape() &&
+			x.Contexts == y.Contexts && x.Healthy == y.Healthy
+	})
+}
+
+// countShapes lists the shapes of the cluster again, ordered by model, slots and memory.
+func (s *state) countShapes() []vgpu.Device {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	byShape := map[vgpu.Shape]vgpu.Device{}
+	for _, n := range s.nodes {
+		if n.empty == nil {
+			continue
+		}
+		for _, d := range n.empty.Devices() {
+			byShape[d.Shape()] = vgpu.Device{ID: "any", Model: d.Model, Slots: d.Slots, Memory: d.Memory, Healthy: true}
+		}
+	}
+	s.shapes = append([]vgpu.Device{}, slices.SortedFunc(maps.Values(byShape), compareShapes)...)
+	return s.shapes
+}
+
+// refresh computes the occupancy of the nodes that changed since the last call. It allocates nothing for the others.
+func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, info := range nodes {
+		n := s.nodes[info.Node().Name]
+		if n == nil || n.fresh(info) != nil {
+			continue
+		}
+		o := s.build(n, info)
+		if before := n.cached.Swap(o); len(o.strays) > 0 && (before == nil || !slices.Equal(before.strays, o.strays)) {
+			logger.Info("Pods use GPUs without a valid assignment", "node", n.name, "slots", o.stray, "pods", o.strays)
+		}
+		s.metrics.rebuilds.Inc()
+	}
+}
+
+// occupancyOf returns the occupancy of the node that info describes: the cached one where it still holds, else a new
+// one that nobody keeps. Callers do not modify it.
+func (s *state) occupancyOf(info fwk.NodeInfo) *occupancy {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := s.nodes[info.Node().Name]
+	if n == nil {
+		return &withoutGPUs
+	}
+	if o := n.fresh(info); o != nil {
+		return o
+	}
+	return s.build(n, info)
+}
+
+// fresh returns the cached occupancy if it describes info, else nil. The generation alone does not tell: in a group
+// cycle the snapshot adds pods and keeps the old one.
+func (n *node) fresh(info fwk.NodeInfo) *occupancy {
+	o := n.cached.Load()
+	if o == nil || o.generation != info.GetGeneration() || o.epoch != n.epoch || o.pods != len(info.GetPods()) {
+		return nil
+	}
+	return o
+}
+
+// unresolvedPriority makes the hold of an unresolved bind count for pods of every priority.
+const unresolvedPriority = math.MaxInt32
