@@ -1,0 +1,157 @@
+package deviceplugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+func TestAllSlotsOfASickDeviceFlipAndComeBack(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	updates := b.kubelet.updates
+	b.driver.set(g1, errors.New("GPU is lost"))
+	b.kubelet.awaitSlots(10, 10)
+	for _, d := range b.kubelet.devices {
+		if device, _, _ := parseSlotID(d.ID); (device == g1) != (d.Health == "Unhealthy") {
+			t.Errorf("slot %s is %s", d.ID, d.Health)
+		}
+	}
+	if n := b.kubelet.updates - updates; n != 1 {
+		t.Errorf("%d updates, want 1: all slots at once", n)
+	}
+	b.awaitMetric(`tandem_agent_devices{health="unhealthy"}`, "1")
+	b.awaitMetric(`tandem_agent_slots{device="`+g1+`",state="unhealthy"}`, "10")
+	b.driver.set(g1, nil)
+	b.kubelet.awaitSlots(20, 0)
+}
+
+func TestSickDeviceStartsNothing(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	pod := placed(t, "train",
+		want{name: "fetch", kind: vgpu.Init, devices: []string{g1}, slots: 3},
+		want{name: "main", kind: vgpu.App, devices: []string{g1}, slots: 3})
+	b.kubelet.admit(pod)
+	if err := b.kubelet.begin(pod, "fetch"); err != nil { // writes the spec of main too: it holds the same slots
+		t.Fatal(err)
+	}
+	b.kubelet.change(string(pod.UID), func(p *v1.Pod) {
+		p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "fetch", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+	})
+	b.driver.set(g1, &Sickness{Reason: "CriticalXID", Message: "XID 79"})
+	eventually(t, "removal", func() error {
+		if _, err := b.spec(pod, "main"); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("spec of the container that has not started: %v", err)
+		}
+		return nil
+	})
+	if _, err := b.spec(pod, "fetch"); err != nil {
+		t.Errorf("spec of the container that runs: %v", err)
+	}
+	err := b.kubelet.begin(pod, "main")
+	for _, text := range []string{"team/train", "g1", g1, "CriticalXID", "XID 79"} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("start on a sick device: %v, want a refusal that says %q", err, text)
+		}
+	}
+	b.driver.set(g1, nil)
+	b.kubelet.awaitSlots(20, 0)
+	if err := b.kubelet.begin(pod, "main"); err != nil {
+		t.Errorf("start after the recovery: %v", err)
+	}
+}
+
+func TestStartWaitsForMPS(t *testing.T) {
+	b := newBench(t)
+	b.mps.set(g0, errors.New("the control daemon is starting"))
+	b.run()
+	pod := placed(t, "train", app(g0, 3))
+	b.kubelet.admit(pod)
+	done := make(chan error, 1)
+	go func() { done <- b.kubelet.begin(pod, "main") }()
+	eventually(t, "attempt", func() error {
+		b.mps.mu.Lock()
+		defer b.mps.mu.Unlock()
+		if b.mps.ensured[g0] == 0 {
+			return errors.New("nobody has tried to start MPS")
+		}
+		return nil
+	})
+	select {
+	case err := <-done:
+		t.Fatalf("the start did not wait for MPS: %v", err)
+	default:
+	}
+	b.mps.set(g0, nil)
+	if err := <-done; err != nil {
+		t.Errorf("after MPS has come up: %v", err)
+	}
+}
+
+func TestStartIsRefusedWhileMPSIsDown(t *testing.T) {
+	b := newBench(t)
+	b.timing.sharingWait = 50 * time.Millisecond
+	b.mps.set(g0, errors.New("nvidia-cuda-mps-control not found"))
+	b.run()
+	pod, other := placed(t, "train", app(g0, 3)), placed(t, "other", app(g1, 3))
+	b.kubelet.admit(pod)
+	b.kubelet.admit(other)
+	err := b.kubelet.begin(pod, "main")
+	for _, text := range []string{"team/train", "g0", "nvidia-cuda-mps-control not found"} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("start without MPS: %v, want a refusal that says %q", err, text)
+		}
+	}
+	if err := b.kubelet.begin(other, "main"); err != nil {
+		t.Errorf("the device whose MPS is up: %v", err)
+	}
+	b.awaitMetric(`tandem_agent_prestart_failures_total{reason="MPSNotReady"}`, "1")
+}
+
+func TestDevicesBeforeVoltaAreUsedWithoutMPS(t *testing.T) {
+	b := newBench(t)
+	b.driver.gpus[1].ComputeMajor = 6
+	b.mps.set(g0, errors.New("never asked"))
+	b.run()
+	pod := placed(t, "train", app(g0, 3))
+	b.kubelet.admit(pod)
+	if err := b.kubelet.begin(pod, "main"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.spec(pod, "main")
+	if err != nil || len(s.Edits.Env) != 2 || len(s.Edits.Mounts) != 0 {
+		t.Errorf("edits %+v (%v), want the device without limits", s.Edits, err)
+	}
+}
+
+func TestMissingDeviceFileIsSaid(t *testing.T) {
+	b := newBench(t)
+	b.driver.gpus[1].Minor = 9
+	b.run()
+	pod := placed(t, "train", app(g0, 3))
+	b.kubelet.admit(pod)
+	if err := b.kubelet.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "dev/nvidia9") {
+		t.Errorf("start without a device file: %v, want an error that names it", err)
+	}
+}
+
+func TestStuckLoopsAreUnhealthy(t *testing.T) {
+	p := newPulse()
+	p.of("sweep")()
+	p.of("health")()
+	now := time.Now()
+	if stuck := p.stuck(now); len(stuck) != 0 {
+		t.Errorf("fresh loops: %v", stuck)
+	}
+	if stuck := p.stuck(now.Add(beatLimit + time.Second)); len(stuck) != 2 || !strings.Contains(stuck[0], "health") {
+		t.Errorf("silent loops: %v, want both by name", stuck)
+	}
+}
