@@ -10,7 +10,7 @@ import (
 // Backend is one way to run MPS. The agent knows nothing else of it.
 type Backend interface {
 	// Ensure makes sure that the device's daemon runs with the wanted defaults: it adopts the one that answers, else it
-	// starts one. Calling it again changes nothing.
+	// starts one. Calling it again changes nothing. It returns nil only where Ready would, and Ready's errors.
 	Ensure(ctx context.Context, spec DeviceSpec) error
 	// Ready returns nil if the daemon answers and none of its servers has a fault; else ErrNotRunning, ErrNoAnswer or
 	// ErrFault, wrapped.

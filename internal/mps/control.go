@@ -16,6 +16,7 @@ import (
 // control talks to the daemon in one pair of directories.
 type control struct {
 	binary    string
+	args      []string // for the daemon
 	uuid      string
 	pipe, log string
 	timeout   time.Duration
@@ -78,7 +79,7 @@ func (c control) start(ctx context.Context) error {
 	defer output.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.binary, "-d")
+	cmd := exec.CommandContext(ctx, c.binary, c.args...)
 	cmd.Env = c.environ()
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = output, output

@@ -27,6 +27,11 @@ type Options struct {
 	// Timeout for one command, and for the start of a daemon; 10 seconds unless set. Shorter mistakes a busy daemon for
 	// a wedged one; longer delays the moment when a wedged device goes sick.
 	Timeout time.Duration
+	// MultiUser lets clients of all users be served at once. Without it a daemon serves one user at a time: a client of
+	// another user waits, for hours if need be, until the clients of the first are gone. With it all clients are the
+	// root user's to MPS, and the agent has to be root. Source: NVIDIA MPS documentation, -multiuser-server; Volta or
+	// newer. A daemon that is adopted keeps the mode that it was started in.
+	MultiUser bool
 }
 
 // V2 runs MPS as drivers before r615 know it: the server has one default, and the client's environment can only lower
@@ -63,6 +68,9 @@ func (v *V2) Ensure(ctx context.Context, spec DeviceSpec) error {
 		return fmt.Errorf("ensure MPS for %s: %w", spec.UUID, err)
 	}
 	if err := c.defaults(ctx, spec); err != nil {
+		return fmt.Errorf("ensure MPS for %s: %w", spec.UUID, err)
+	}
+	if err := c.ready(ctx); err != nil {
 		return fmt.Errorf("ensure MPS for %s: %w", spec.UUID, err)
 	}
 	return nil
@@ -120,8 +128,11 @@ func (v *V2) control(uuid string) (control, func(), error) {
 	}
 	dir := filepath.Join(v.options.Dir, uuid)
 	c := control{
-		binary: binary, uuid: uuid, timeout: v.options.Timeout,
+		binary: binary, uuid: uuid, timeout: v.options.Timeout, args: []string{"-d"},
 		pipe: filepath.Join(dir, "pipe"), log: filepath.Join(dir, "log"),
+	}
+	if v.options.MultiUser {
+		c.args = append(c.args, "-multiuser-server")
 	}
 	if n := len(c.socket()); n > maxSocketPath {
 		return control{}, nil, fmt.Errorf("path %s has %d bytes; a socket's may have %d: choose a shorter directory", c.socket(), n, maxSocketPath)

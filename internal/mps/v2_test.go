@@ -40,6 +40,24 @@ func TestEnsureStartsADaemonInItsOwnSession(t *testing.T) {
 	}
 }
 
+func TestMultiUserIsAnOptionOfTheDaemon(t *testing.T) {
+	n := newNode(t)
+	for _, multi := range []bool{false, true} {
+		n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), MultiUser: multi})
+		pid := n.ensure()
+		cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(cmdline), "\x00-multiuser-server\x00"); got != multi {
+			t.Errorf("MultiUser %t starts %q", multi, cmdline)
+		}
+		if err := n.mps.Stop(t.Context(), n.uuid); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestDaemonOutlivesItsStarterAndIsAdopted(t *testing.T) {
 	n := newNode(t)
 	agent := n.agent()
@@ -182,6 +200,9 @@ func TestFaultIsNotReady(t *testing.T) {
 	n.order(func(m *fakegpu.MPS) { m.Fault = true })
 	if err := n.mps.Ready(t.Context(), n.uuid); !errors.Is(err, ErrFault) {
 		t.Errorf("Ready: %v, want %v", err, ErrFault)
+	}
+	if err := n.mps.Ensure(t.Context(), DeviceSpec{UUID: n.uuid}); !errors.Is(err, ErrFault) {
+		t.Errorf("Ensure: %v, want %v", err, ErrFault)
 	}
 	n.order(func(m *fakegpu.MPS) { m.Fault = false })
 	if err := n.mps.Ready(t.Context(), n.uuid); err != nil {
