@@ -1,0 +1,215 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+const (
+	// pods of the test, and those among them whose first bind takes effect after the scheduler has given it up.
+	podCount     = 500
+	tooLateCount = 20
+
+	bindTimeout = 2 * time.Second
+	patience    = 4 * time.Minute
+)
+
+// An API server that answers binds with lies: 500 pods on 1,120 slots, which they fill to nine tenths.
+func TestAmbiguousBindsNeitherLoseNorDouble(t *testing.T) {
+	plane := sandbox.StartForTest(t, sandbox.Options{})
+	if err := plane.InstallCRDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admin := clientFor(t, plane.Admin())
+	nodes := make([]*v1alpha1.GPUNode, 14)
+	for i := range nodes {
+		nodes[i] = gpuNode(fmt.Sprintf("n%02d", i), 8)
+		createNode(t, plane.Admin(), nodes[i])
+	}
+	history := watchBinds(t, admin)
+	faulty := newFaultyServer(t, plane.Admin())
+	startScheduler(t, faulty.config())
+
+	for i := range podCount {
+		name := fmt.Sprintf("pod-%03d", i)
+		if i < tooLateCount {
+			name = fmt.Sprintf("too-late-%03d", i)
+		}
+		createPod(t, admin, name, i%3+1) // 167 × 1 + 167 × 2 + 166 × 3 = 999 of 1,120 slots
+	}
+	bound := awaitAllBound(t, admin)
+	faulty.pending.Wait()
+
+	checkLedger(t, bound, nodes)
+	history.check(t)
+	faulty.check(t)
+	awaitNoReservations(t)
+	if unknown := metric(t, "tandem_scheduler_binds_total")["unknown"]; unknown < tooLateCount {
+		t.Errorf("%v binds ended unknown, want those of the %d pods whose first bind came too late", unknown, tooLateCount)
+	}
+}
+
+func awaitAllBound(t *testing.T, client kubernetes.Interface) []v1.Pod {
+	t.Helper()
+	var all []v1.Pod
+	poll(t, "all pods are bound", func(ctx context.Context) (bool, string) {
+		list, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		waiting := 0
+		for _, p := range list.Items {
+			if p.Spec.NodeName == "" {
+				waiting++
+			}
+		}
+		all = list.Items
+		return len(all) == podCount && waiting == 0, fmt.Sprintf("%d of %d pods wait", waiting, len(all))
+	})
+	return all
+}
+
+// checkLedger adds all shares up: none is booked twice.
+func checkLedger(t *testing.T, pods []v1.Pod, gpuNodes []*v1alpha1.GPUNode) {
+	t.Helper()
+	var nodes []*vgpu.Node
+	for _, g := range gpuNodes {
+		devices, err := kube.Devices(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := vgpu.NewNode(g.Name, devices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, n)
+	}
+	ledger, err := vgpu.NewCluster(nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods {
+		a, err := kube.AssignmentOf(&pods[i])
+		if err == nil {
+			err = ledger.Add(a)
+		}
+		if err != nil {
+			t.Errorf("pod %s: %v", pods[i].Name, err)
+		}
+	}
+	if err := ledger.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// binds records every place that a pod was ever seen at.
+type binds struct {
+	mu     sync.Mutex
+	places map[types.UID]map[string]bool
+}
+
+func watchBinds(t *testing.T, client kubernetes.Interface) *binds {
+	t.Helper()
+	b := &binds{places: map[types.UID]map[string]bool{}}
+	informer := podInformer(client)
+	see := func(object any) {
+		p, ok := object.(*v1.Pod)
+		if !ok || p.Spec.NodeName == "" {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.places[p.UID] == nil {
+			b.places[p.UID] = map[string]bool{}
+		}
+		b.places[p.UID][p.Spec.NodeName+" "+p.Annotations[v1alpha1.AnnotationAssignment]] = true
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: see, UpdateFunc: func(_, updated any) { see(updated) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	go informer.RunWithContext(t.Context())
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("the pods cannot be watched")
+	}
+	return b
+}
+
+func (b *binds) check(t *testing.T) {
+	t.Helper()
+	poll(t, "the watch saw every bind", func(context.Context) (bool, string) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.places) == podCount, fmt.Sprintf("it saw %d", len(b.places))
+	})
+	for uid, places := range b.places {
+		if len(places) != 1 {
+			t.Errorf("pod %s was seen at %d places: %v", uid, len(places), places)
+		}
+	}
+}
+
+// check fails where the API server accepted two binds of one pod, and where a kind of fault never happened.
+func (f *faultyServer) check(t *testing.T) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.accepted) != podCount {
+		t.Errorf("the API server accepted binds of %d pods, want %d", len(f.accepted), podCount)
+	}
+	for path, count := range f.accepted {
+		if count != 1 {
+			t.Errorf("the API server accepted %d binds at %s", count, path)
+		}
+	}
+	for _, kind := range append(faults, tooLate) {
+		if f.counts[kind] < tooLateCount {
+			t.Errorf("only %d requests were %s", f.counts[kind], kind)
+		}
+	}
+	t.Logf("requests by fault: %v", f.counts)
+}
+
+// awaitNoReservations fails where the plugin still keeps devices in memory for a pod that is long bound.
+func awaitNoReservations(t *testing.T) {
+	t.Helper()
+	poll(t, "no pod is reserved or unresolved", func(context.Context) (bool, string) {
+		kept := metric(t, "tandem_scheduler_reservations")
+		return len(kept) > 0 && kept["reserved"] == 0 && kept["unresolved"] == 0, fmt.Sprint(kept)
+	})
+}
+
+// metric returns the values of a metric by its only label, as the scheduler serves them.
+func metric(t *testing.T, name string) map[string]float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			values[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return values
+}

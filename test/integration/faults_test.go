@@ -1,0 +1,211 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// fault is what the proxy does to one request that binds a pod.
+type fault string
+
+const (
+	none fault = "none"
+	// refuse…: the API server never sees the request.
+	refuse409 fault = "refused with 409"
+	refuse429 fault = "refused with 429"
+	refuse500 fault = "refused with 500"
+	// done…: the pod is bound and the answer says otherwise.
+	done409 fault = "done, answered with 409"
+	done429 fault = "done, answered with 429"
+	done500 fault = "done, answered with 500"
+	done504 fault = "done, answered as a timeout"
+	doneCut fault = "done, connection cut"
+	// late: the answer is 500 now and the request takes effect a moment later.
+	late fault = "answered with 500, done later"
+	// tooLate: as late, after the scheduler has given up.
+	tooLate fault = "answered with 500, done after the bind timed out"
+)
+
+var faults = []fault{none, refuse409, refuse429, refuse500, done409, done429, done500, done504, doneCut, late}
+
+const (
+	// faultsPerPod bounds the faults of one pod, so that every pod can be bound in the end.
+	faultsPerPod = 3
+	lateBy       = 300 * time.Millisecond
+	// tooLateBy is beyond bindTimeout.
+	tooLateBy = bindTimeout + time.Second
+)
+
+// faultyServer stands between the scheduler and an API server.
+type faultyServer struct {
+	upstream http.RoundTripper
+	target   *url.URL
+	forward  *httputil.ReverseProxy
+	server   *httptest.Server
+
+	mu       sync.Mutex
+	attempts map[string]int
+	counts   map[fault]int
+	// accepted counts, by path, the binds that the API server accepted.
+	accepted map[string]int
+	pending  sync.WaitGroup
+}
+
+func newFaultyServer(t *testing.T, upstream *rest.Config) *faultyServer {
+	t.Helper()
+	transport, err := rest.TransportFor(upstream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(upstream.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &faultyServer{
+		upstream: transport, target: target,
+		attempts: map[string]int{}, counts: map[fault]int{}, accepted: map[string]int{},
+	}
+	f.forward = &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+	}
+	f.server = httptest.NewServer(f)
+	t.Cleanup(func() {
+		f.pending.Wait()
+		f.server.CloseClientConnections()
+		f.server.Close()
+	})
+	return f
+}
+
+// config is for clients of the faulty server.
+func (f *faultyServer) config() *rest.Config {
+	return &rest.Config{Host: f.server.URL, QPS: -1}
+}
+
+// ServeHTTP passes everything on but what binds pods.
+func (f *faultyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/binding") {
+		f.forward.ServeHTTP(w, r)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	switch kind := f.choose(r.URL.Path); kind {
+	case none:
+		f.answer(w, f.bind(r, body))
+	case refuse409, refuse429, refuse500:
+		f.answer(w, failure(codeOf(kind)))
+	case done409, done429, done500, done504:
+		f.bind(r, body)
+		f.answer(w, failure(codeOf(kind)))
+	case doneCut:
+		f.bind(r, body)
+		panic(http.ErrAbortHandler)
+	case late, tooLate:
+		f.bindLater(r, body, kind)
+		f.answer(w, failure(http.StatusInternalServerError))
+	}
+}
+
+// choose returns the fault of a request, the same in every run, and counts it.
+func (f *faultyServer) choose(path string) fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	attempt := f.attempts[path]
+	f.attempts[path]++
+	kind := none
+	switch {
+	case strings.Contains(path, "/too-late-"):
+		// The first attempt takes effect after all others of the same bind were refused.
+		if kind = refuse500; attempt == 0 {
+			kind = tooLate
+		} else if attempt > 10 {
+			kind = none
+		}
+	case attempt < faultsPerPod:
+		h := fnv.New32a()
+		fmt.Fprintf(h, "%s#%d", path, attempt)
+		kind = faults[h.Sum32()%uint32(len(faults))]
+	}
+	f.counts[kind]++
+	return kind
+}
+
+func codeOf(kind fault) int {
+	switch kind {
+	case refuse409, done409:
+		return http.StatusConflict
+	case refuse429, done429:
+		return http.StatusTooManyRequests
+	case done504:
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}
+
+// bind sends the request to the API server and returns its answer.
+func (f *faultyServer) bind(r *http.Request, body []byte) *http.Response {
+	out, err := http.NewRequest(r.Method, f.target.JoinPath(r.URL.Path).String(), bytes.NewReader(body))
+	if err != nil {
+		return failure(http.StatusBadGateway)
+	}
+	out.Header = r.Header.Clone()
+	answer, err := f.upstream.RoundTrip(out)
+	if err != nil {
+		return failure(http.StatusBadGateway)
+	}
+	if answer.StatusCode == http.StatusCreated {
+		f.mu.Lock()
+		f.accepted[r.URL.Path]++
+		f.mu.Unlock()
+	}
+	return answer
+}
+
+func (f *faultyServer) bindLater(r *http.Request, body []byte, kind fault) {
+	wait := lateBy
+	if kind == tooLate {
+		wait = tooLateBy
+	}
+	f.pending.Add(1)
+	time.AfterFunc(wait, func() {
+		defer f.pending.Done()
+		f.bind(r, body).Body.Close()
+	})
+}
+
+func (f *faultyServer) answer(w http.ResponseWriter, from *http.Response) {
+	defer from.Body.Close()
+	w.Header().Set("Content-Type", from.Header.Get("Content-Type"))
+	w.WriteHeader(from.StatusCode)
+	_, _ = io.Copy(w, from.Body) // a client that left is one more fault
+}
+
+// failure is an answer of the API server with the code.
+func failure(code int) *http.Response {
+	reason := map[int]string{
+		http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests",
+		http.StatusInternalServerError: "InternalError", http.StatusGatewayTimeout: "Timeout",
+	}[code]
+	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"injected","code":%d}`, reason, code)
+	return &http.Response{
+		StatusCode: code,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(strings.NewReader(body)),
+	}
+}

@@ -1,0 +1,186 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugin's arguments, for the scheduler's configuration
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+)
+
+// startScheduler runs the stock scheduler with the plugin until the test ends.
+func startScheduler(t *testing.T, api *rest.Config) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	client := clientFor(t, api)
+	factory := scheduler.NewInformerFactory(client, 0, nil)
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	s, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
+		scheduler.WithKubeConfig(api), scheduler.WithProfiles(schedulerProfile(t)),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{gpushare.Name: gpushare.New}),
+		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	if err := s.WaitForHandlersSync(ctx); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		broadcaster.Shutdown()
+	})
+}
+
+func schedulerProfile(t *testing.T) schedulerconfig.KubeSchedulerProfile {
+	t.Helper()
+	defaults, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := defaults.Profiles[0]
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: gpushare.Name, Weight: 10000})
+	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: gpushare.Name}}, p.Plugins.Bind.Enabled...)
+	p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: gpushare.Name, Args: &config.GPUShareArgs{
+		Policy: "packed", BindTimeout: metav1.Duration{Duration: bindTimeout},
+	}})
+	for _, pc := range p.PluginConfig {
+		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
+			fit.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
+		}
+	}
+	return p
+}
+
+func clientFor(t *testing.T, api *rest.Config) kubernetes.Interface {
+	t.Helper()
+	api = rest.CopyConfig(api)
+	api.QPS = -1
+	client, err := kubernetes.NewForConfig(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func podInformer(client kubernetes.Interface) cache.SharedIndexInformer {
+	return informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+}
+
+// createNode creates a ready Node and its GPUNode.
+func createNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
+	t.Helper()
+	nodes := clientFor(t, api).CoreV1().Nodes()
+	n, err := nodes.Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Spec.Taints = nil // admission marks new nodes as not ready, and no controller runs that would take it back
+	if n, err = nodes.Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Capacity = v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("1000"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("500"),
+	}
+	n.Status.Allocatable = n.Status.Capacity
+	if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	createGPUNode(t, api, g)
+}
+
+func createGPUNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: object}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
+	created, err := client.Resource(v1alpha1.GPUNodes).Create(t.Context(), u.DeepCopy(), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.SetResourceVersion(created.GetResourceVersion())
+	if _, err := client.Resource(v1alpha1.GPUNodes).UpdateStatus(t.Context(), u, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gpuNode returns a ready GPUNode with devices of 10 slots and 40 GiB.
+func gpuNode(name string, devices int) *v1alpha1.GPUNode {
+	g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	g.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving", LastTransitionTime: metav1.Unix(0, 0),
+	}}
+	for i := range devices {
+		g.Status.Devices = append(g.Status.Devices, v1alpha1.GPUDevice{
+			ID: fmt.Sprintf("GPU-%s-%d", name, i), Index: int32(i), Model: "A100", Memory: resource.MustParse("40Gi"), Slots: 10,
+			ComputeCapability: "8.0", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
+		})
+	}
+	return g
+}
+
+func createPod(t *testing.T, client kubernetes.Interface, name string, slots int) {
+	t.Helper()
+	limits := v1.ResourceList{v1alpha1.ResourceVGPU: *resource.NewQuantity(int64(slots), resource.DecimalSI)}
+	_, err := client.CoreV1().Pods("default").Create(t.Context(), &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PodSpec{Containers: []v1.Container{{
+			Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits},
+		}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// poll asks until the answer is yes, and fails with the last state.
+func poll(t *testing.T, what string, ask func(context.Context) (bool, string)) {
+	t.Helper()
+	state := ""
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		var ok bool
+		ok, state = ask(ctx)
+		return ok, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %s: %v; %s", what, err, state)
+	}
+}
