@@ -44,7 +44,10 @@ func withFakes(run func() int) int {
 	}
 	for _, e := range fakegpu.Env(dir, "") {
 		name, value, _ := strings.Cut(e, "=")
-		os.Setenv(name, value)
+		if err := os.Setenv(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	return run()
 }

@@ -48,7 +48,7 @@ func (l *Library) Watch(ctx context.Context, report func(Event)) error {
 	if ret != nvml.SUCCESS {
 		return fmt.Errorf("watch errors: create event set: %s", text(ret))
 	}
-	defer set.Free()
+	defer func() { _ = set.Free() }()
 	uuids, err := l.register(set)
 	if err != nil {
 		return fmt.Errorf("watch errors: %w", err)

@@ -129,7 +129,7 @@ func checkEvent(t *testing.T, lib nvml.Interface, h nvml.Device, path string) {
 	t.Helper()
 	set, ret := lib.EventSetCreate()
 	want(t, "EventSetCreate", ret, nvml.SUCCESS)
-	defer set.Free()
+	defer func() { want(t, "Free", set.Free(), nvml.SUCCESS) }()
 	want(t, "RegisterEvents", h.RegisterEvents(nvml.EventTypeXidCriticalError, set), nvml.SUCCESS)
 	if err := fakegpu.Update(path, func(s *fakegpu.State) {
 		// The set waits for device 1 only.

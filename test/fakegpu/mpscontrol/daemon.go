@@ -97,14 +97,14 @@ func serve(dirs directories, ready func()) error {
 	}
 	defer lock.Close()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return errors.New("An instance of this daemon is already running")
+		return message("An instance of this daemon is already running")
 	}
 	if err := os.Remove(dirs.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	listener, err := net.Listen("unix", dirs.socket())
 	if err != nil {
-		return fmt.Errorf("Failed to start the control daemon: %w", err)
+		return fmt.Errorf("start the control daemon: %w", err)
 	}
 	// Clients of other users connect here too.
 	if err := os.Chmod(dirs.socket(), 0o666); err != nil {

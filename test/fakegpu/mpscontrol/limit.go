@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 )
 
 // percentage reads a percentage: above 0, at most 100.
@@ -46,16 +45,11 @@ const mib = 1 << 20
 
 // limit reads "<n>G" or "<n>M", the two forms that are documented.
 func limit(out io.Writer, args []string, at int) (uint64, bool) {
-	if len(args) == at+1 {
-		if text, isGiB := strings.CutSuffix(args[at], "G"); isGiB {
-			if n, err := strconv.ParseUint(text, 10, 32); err == nil {
-				return n << 30, true
-			}
-		}
-		if text, isMiB := strings.CutSuffix(args[at], "M"); isMiB {
-			if n, err := strconv.ParseUint(text, 10, 32); err == nil {
-				return n << 20, true
-			}
+	if len(args) == at+1 && args[at] != "" {
+		last := len(args[at]) - 1
+		n, err := strconv.ParseUint(args[at][:last], 10, 32)
+		if shift, ok := map[byte]int{'G': 30, 'M': 20}[args[at][last]]; ok && err == nil {
+			return n << shift, true
 		}
 	}
 	fmt.Fprintln(out, "Invalid device memory limit")

@@ -12,7 +12,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -72,7 +71,12 @@ func (d directories) socket() string { return filepath.Join(d.pipe, "control") }
 func (d directories) pid() string    { return filepath.Join(d.pipe, "nvidia-cuda-mps-control.pid") }
 func (d directories) lock() string   { return filepath.Join(d.pipe, "control_lock") }
 
-var errNoDaemon = errors.New("Cannot find MPS control daemon process")
+// message is an error in the words of the real program, which begin with a capital.
+type message string
+
+func (m message) Error() string { return string(m) }
+
+const errNoDaemon = message("Cannot find MPS control daemon process")
 
 // ask hands the commands to the daemon, one connection each, and prints the answers.
 func ask(dirs directories, in io.Reader, out io.Writer) error {

@@ -23,9 +23,11 @@ _Static_assert(sizeof(fake_process_v1) == 16, "nvmlProcessInfo_v1_t");
 _Static_assert(sizeof(fake_process) == 24, "nvmlProcessInfo_t");
 _Static_assert(sizeof(fake_event) == 32, "nvmlEventData_t");
 
-// A handle is the address of an element: real memory, since callers hold handles as pointers.
+// A handle is an address of real memory, since callers hold handles as pointers. The index of a strange one is -1.
 enum { FAKE_DEVICES = 64, FAKE_INSTANCES = 8 };
-extern char fake_device_handles[FAKE_DEVICES];
-extern char fake_mig_handles[FAKE_DEVICES * FAKE_INSTANCES];
+void *fake_device(int index);
+int fake_device_index(const void *handle);
+void *fake_instance(int index);
+int fake_instance_index(const void *handle);
 
 #endif

@@ -155,17 +155,17 @@ func withDevice(handle unsafe.Pointer, fn func(*fakegpu.State, *fakegpu.Device, 
 
 // deviceIndex tells which device a handle means. A device that the state file no longer has is lost.
 func deviceIndex(s *fakegpu.State, handle unsafe.Pointer) (int, C.int) {
-	i := uintptr(handle) - uintptr(unsafe.Pointer(&C.fake_device_handles[0]))
+	i := int(C.fake_device_index(handle))
 	switch {
-	case handle == nil || i >= C.FAKE_DEVICES:
+	case i < 0:
 		return 0, errInvalidArgument
-	case int(i) >= len(s.Devices):
+	case i >= len(s.Devices):
 		return 0, errGPUIsLost
 	}
-	return int(i), success
+	return i, success
 }
 
-func deviceHandle(i int) unsafe.Pointer { return unsafe.Pointer(&C.fake_device_handles[i]) }
+func deviceHandle(i int) unsafe.Pointer { return C.fake_device(C.int(i)) }
 
 // put writes a string with its end into a buffer of the caller.
 func put(buffer *C.char, size C.u32, s string) C.int {

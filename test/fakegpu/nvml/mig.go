@@ -13,8 +13,8 @@ import (
 
 // migIndex tells which MIG device a handle means: device · FAKE_INSTANCES + instance.
 func migIndex(handle unsafe.Pointer) (int, bool) {
-	i := uintptr(handle) - uintptr(unsafe.Pointer(&C.fake_mig_handles[0]))
-	return int(i), handle != nil && i < C.FAKE_DEVICES*C.FAKE_INSTANCES
+	i := int(C.fake_instance_index(handle))
+	return i, i >= 0
 }
 
 //export nvmlDeviceGetMigMode
@@ -53,7 +53,7 @@ func nvmlDeviceGetMigDeviceHandleByIndex(device unsafe.Pointer, index C.u32, out
 		case !d.MIG.Enabled || int(index) >= len(d.MIG.Instances):
 			return errNotFound
 		}
-		return set(out, unsafe.Pointer(&C.fake_mig_handles[i*C.FAKE_INSTANCES+int(index)]))
+		return set(out, C.fake_instance(C.int(i*C.FAKE_INSTANCES)+C.int(index)))
 	})
 }
 
