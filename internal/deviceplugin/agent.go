@@ -201,8 +201,8 @@ func (a *Agent) assemble(specs *cdi.Store, r *records) error {
 	a.binder = &binder{
 		node:        a.options.NodeName,
 		inventory:   a.inventory,
-		resolver:    newResolver(a.options.DevicePluginDir, reader, placer, r, a.kubeletUnreadable),
-		pods:        reader,
+		resolver:    newResolver(a.options.DevicePluginDir, reader.patient(), placer, r, a.kubeletUnreadable),
+		pods:        reader.patient(),
 		renderer:    renderer{devRoot: a.options.DevRoot, sharing: a.options.Sharing},
 		specs:       specs,
 		records:     r,
@@ -223,7 +223,7 @@ func (a *Agent) loops(server *grpc.Server) []func(context.Context) {
 	k := &keeper{inventory: a.inventory, driver: a.options.Driver, sharing: a.options.Sharing, every: a.timing.health, beat: a.pulse.of("health")}
 	r := &registrar{folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.of("registration")}
 	s := &sweeper{
-		binder: a.binder, checkpoint: a.plugin.checkpoint, metrics: a.metrics, every: a.timing.sweep, grace: a.timing.grace,
+		binder: a.binder, pods: a.plugin.pods, checkpoint: a.plugin.checkpoint, metrics: a.metrics, every: a.timing.sweep, grace: a.timing.grace,
 		unreadable: a.kubeletUnreadable, beat: a.pulse.of("sweep"), missing: map[string]time.Time{},
 	}
 	list := []func(context.Context){r.run, k.watchHealth, s.run}

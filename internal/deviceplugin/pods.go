@@ -21,7 +21,7 @@ import (
 const maxAnswer = 256 << 20
 
 // dialKubelet returns a connection to one of the kubelet's local sockets. It is made when it is first used and made
-// again when the kubelet restarts; while the socket is absent calls fail at once.
+// again when the kubelet restarts.
 func dialKubelet(socket string) (*grpc.ClientConn, error) {
 	retry := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("unix:"+socket,
@@ -35,12 +35,34 @@ func dialKubelet(socket string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// patience is how long a container's start waits for a kubelet that is just coming back: its sockets appear within a
+// second. The kubelet tries again after a failure, but shows it in the pod's events.
+const patience = 5 * time.Second
+
 // podReader reads the node's pods from the kubelet's Pods API.
-type podReader struct{ client podsapi.PodsClient }
+type podReader struct {
+	client podsapi.PodsClient
+	// patience is how long calls wait for the socket; at 0 they fail at once where it is absent.
+	patience time.Duration
+}
+
+// patient returns the reader that waits for the socket.
+func (r podReader) patient() podReader { return podReader{client: r.client, patience: patience} }
+
+// await bounds a call by the patience, if there is any.
+func await(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc, grpc.CallOption) {
+	if patience == 0 {
+		return ctx, func() {}, grpc.WaitForReady(false)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	return ctx, cancel, grpc.WaitForReady(true)
+}
 
 // get returns the pod with the UID, nil where the node has none.
 func (r podReader) get(ctx context.Context, uid string) (*v1.Pod, error) {
-	answer, err := r.client.GetPod(ctx, &podsapi.GetPodRequest{PodUID: uid})
+	ctx, cancel, option := await(ctx, r.patience)
+	defer cancel()
+	answer, err := r.client.GetPod(ctx, &podsapi.GetPodRequest{PodUID: uid}, option)
 	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
@@ -52,7 +74,9 @@ func (r podReader) get(ctx context.Context, uid string) (*v1.Pod, error) {
 
 // list returns all pods of the node.
 func (r podReader) list(ctx context.Context) ([]*v1.Pod, error) {
-	answer, err := r.client.ListPods(ctx, &podsapi.ListPodsRequest{})
+	ctx, cancel, option := await(ctx, r.patience)
+	defer cancel()
+	answer, err := r.client.ListPods(ctx, &podsapi.ListPodsRequest{}, option)
 	if err != nil {
 		return nil, podsAPIError(err)
 	}
@@ -77,7 +101,8 @@ func decodePod(raw []byte) (*v1.Pod, error) {
 
 // podsAPIError says what to look at where the socket itself is the trouble.
 func podsAPIError(err error) error {
-	if status.Code(err) == codes.Unavailable || status.Code(err) == codes.Unimplemented {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Unimplemented, codes.DeadlineExceeded:
 		return fmt.Errorf("ask the kubelet's Pods API (kubelet 1.37 or newer, feature gate PodsAPI): %w", err)
 	}
 	return fmt.Errorf("ask the kubelet's Pods API: %w", err)
@@ -99,7 +124,9 @@ type place struct{ Namespace, Pod, Container string }
 
 // holder returns the container that holds exactly these slots, false where none does.
 func (r placeReader) holder(ctx context.Context, ids []string) (place, bool, error) {
-	answer, err := r.client.List(ctx, &podresources.ListPodResourcesRequest{})
+	ctx, cancel, option := await(ctx, patience)
+	defer cancel()
+	answer, err := r.client.List(ctx, &podresources.ListPodResourcesRequest{}, option)
 	if err != nil {
 		return place{}, false, fmt.Errorf("ask the kubelet's pod-resources API: %w", err)
 	}

@@ -275,7 +275,7 @@ func TestSpecsStayWhileTheKubeletIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.kubelet.stop()
-	s := &sweeper{binder: a.binder, checkpoint: a.plugin.checkpoint, metrics: a.metrics, unreadable: func() {}, missing: map[string]time.Time{}}
+	s := &sweeper{binder: a.binder, pods: a.plugin.pods, checkpoint: a.plugin.checkpoint, metrics: a.metrics, unreadable: func() {}, missing: map[string]time.Time{}}
 	for range 3 {
 		if err := s.sweep(t.Context(), time.Now().Add(time.Hour)); err == nil {
 			t.Error("a round without the kubelet's pods: no error")

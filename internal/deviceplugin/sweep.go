@@ -15,6 +15,7 @@ import (
 // are gone, restores specs that are missing, and counts containers that drifted.
 type sweeper struct {
 	binder     *binder
+	pods       podReader
 	checkpoint string
 	metrics    *metrics.Agent
 	every      time.Duration
@@ -84,11 +85,13 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) error {
 }
 
 func (s *sweeper) look(ctx context.Context) (*scene, error) {
-	list, err := s.binder.pods.list(ctx)
+	// Health first: a container that started before its device fell ill is then seen as started.
+	devices, _ := s.binder.inventory.snapshot()
+	list, err := s.pods.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := &scene{pods: map[string]*v1.Pod{}, list: list, records: s.binder.records.snapshot()}
+	v := &scene{pods: map[string]*v1.Pod{}, list: list, devices: devices, records: s.binder.records.snapshot()}
 	for _, pod := range list {
 		v.pods[string(pod.UID)] = pod
 	}
@@ -98,7 +101,6 @@ func (s *sweeper) look(ctx context.Context) (*scene, error) {
 		klog.FromContext(ctx).Error(err, "Cannot use the kubelet's checkpoint")
 	}
 	v.specs, _ = s.binder.specs.List() // sweep lists again and reports
-	v.devices, _ = s.binder.inventory.snapshot()
 	return v, nil
 }
 
