@@ -58,7 +58,7 @@ func TestDiscoveryOverTheABI(t *testing.T) {
 	one, two, three := s.Devices[0].UUID, s.Devices[1].UUID, s.Devices[2].UUID
 	want := func(i int, bus string, links ...Link) Device {
 		return Device{
-			UUID: s.Devices[i].UUID, Index: i, Minor: i, Model: "Tesla-T4", Memory: (15360 - 441) << 20,
+			UUID: s.Devices[i].UUID, Index: i, Minor: i, Model: "Tesla-T4", Memory: (15360 - 393) << 20,
 			Capability: Capability{7, 5}, PCIBusID: bus, NUMANode: 0, Links: links,
 		}
 	}

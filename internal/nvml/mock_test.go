@@ -31,7 +31,7 @@ func wire(s *server.Server, w wiring) {
 		m := d.(*server.Device)
 		m.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) { return pciInfo(i), nvml.SUCCESS }
 		m.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
-			return nvml.Memory_v2{Total: m.MemoryInfo.Total, Reserved: 571 << 20}, nvml.SUCCESS
+			return nvml.Memory_v2{Total: m.MemoryInfo.Total, Reserved: 620<<20}, nvml.SUCCESS
 		}
 		m.GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) {
 			return []uint{1 << (i / 4), 0}, nvml.SUCCESS
@@ -94,7 +94,7 @@ func TestDGXThroughSwitches(t *testing.T) {
 		d := list[5]
 		total := test.server.Devices[5].(*server.Device).MemoryInfo.Total
 		if d.Index != 5 || d.Minor != 5 || d.Model != test.model || d.Capability != test.cc || d.NUMANode != 1 ||
-			d.PCIBusID != "00000000:A5:00.0" || d.Memory != vgpu.Bytes(total-571<<20) || d.MIG != nil || !d.Health.OK() {
+			d.PCIBusID != "00000000:A5:00.0" || d.Memory != vgpu.Bytes(total-620<<20) || d.MIG != nil || !d.Health.OK() {
 			t.Errorf("%s: %+v", name, d)
 		}
 		if len(d.Links) != 7 {

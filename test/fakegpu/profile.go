@@ -9,8 +9,8 @@ import (
 type Model struct {
 	// Name as NVML tells it.
 	Name string
-	// Memory in bytes, as nvidia-smi's total. Reserved is what the driver keeps of it; it differs a little between
-	// drivers.
+	// Memory in bytes, as nvidia-smi's total. Reserved is what the driver keeps of it. Both are figures that
+	// `nvidia-smi -q` showed to users; Reserved differs by some hundred MiB between drivers.
 	Memory, Reserved uint64
 	// Major and Minor are the compute capability.
 	Major, Minor int
@@ -37,10 +37,10 @@ const mib = 1 << 20
 
 // models by the name that people use.
 var models = map[string]Model{
-	"A100": {Name: "NVIDIA A100-SXM4-40GB", Memory: 40960 * mib, Reserved: 571 * mib, Major: 8, Fabric: SwitchFabric, Lanes: 12},
+	"A100": {Name: "NVIDIA A100-SXM4-40GB", Memory: 40960 * mib, Reserved: 620 * mib, Major: 8, Fabric: SwitchFabric, Lanes: 12},
 	"H100": {Name: "NVIDIA H100 80GB HBM3", Memory: 81559 * mib, Reserved: 551 * mib, Major: 9, Fabric: SwitchFabric, Lanes: 18},
-	"T4":   {Name: "Tesla T4", Memory: 15360 * mib, Reserved: 441 * mib, Major: 7, Minor: 5},
-	"V100": {Name: "Tesla V100-SXM2-16GB", Memory: 16384 * mib, Reserved: 224 * mib, Major: 7, Fabric: CubeMesh},
+	"T4":   {Name: "Tesla T4", Memory: 15360 * mib, Reserved: 393 * mib, Major: 7, Minor: 5},
+	"V100": {Name: "Tesla V100-SXM2-16GB", Memory: 16384 * mib, Reserved: 240 * mib, Major: 7, Fabric: CubeMesh},
 }
 
 // Names lists the profiles.
