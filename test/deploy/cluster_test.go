@@ -17,12 +17,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/cli"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
+
+// asScheduler in the environment makes the test's own binary behave as the scheduler.
+const asScheduler = "TANDEM_TEST_AS_SCHEDULER"
 
 const (
 	systemNamespace = "tandem-system"
@@ -36,6 +43,9 @@ const (
 var cluster *sandbox.ControlPlane
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asScheduler) != "" {
+		os.Exit(cli.Run(app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, gpushare.New))))
+	}
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -83,7 +93,13 @@ func install(ctx context.Context) error {
 				corev1.ResourcePods: resource.MustParse("100"),
 			}},
 		}
-		if _, err := admin.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		node, err := admin.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		// Admission taints a new node as not ready.
+		node.Spec.Taints = nil
+		if _, err := admin.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
 	}
