@@ -35,10 +35,10 @@ func (n *Node) Check() error {
 	for k := range sums {
 		d := &n.devices[k]
 		if sums[k] != n.used[k] {
-			return fmt.Errorf("check node %s: device %s: ledger adds up to %+v, sum says %+v", n.name, d.ID, sums[k], n.used[k])
+			return fmt.Errorf("check node %s: device %s: ledger adds up to %v, sum says %v", n.name, d.ID, sums[k], n.used[k])
 		}
 		if !sums[k].Within(d.Capacity()) {
-			return fmt.Errorf("check node %s: device %s: used %+v, has %+v", n.name, d.ID, sums[k], d.Capacity())
+			return fmt.Errorf("check node %s: device %s: used are %v, it has %v", n.name, d.ID, sums[k], d.Capacity())
 		}
 		if keeps := n.keepsOf(k); !slices.Equal(keeps, n.keeps[k]) {
 			return fmt.Errorf("check node %s: device %s: holds keep %+v, noted %+v", n.name, d.ID, keeps, n.keeps[k])
@@ -80,7 +80,7 @@ func (n *Node) agree(e *entry, uses []Use) error {
 	}
 	for k := range uses {
 		if uses[k] != noted[k] {
-			return fmt.Errorf("device %s: takes %+v, noted %+v", n.devices[k].ID, uses[k], noted[k])
+			return fmt.Errorf("device %s: takes %v, noted %v", n.devices[k].ID, uses[k], noted[k])
 		}
 	}
 	return nil

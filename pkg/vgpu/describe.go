@@ -10,8 +10,8 @@ import (
 // "largest free share is 4 of 10 slots on n2/g1; container main asks for 5".
 func (r Refusal) String() string {
 	s := r.sentence()
-	if r.Helps == RecoveryHelps {
-		s += "; the rest is on sick devices"
+	if r.Helps == RecoveryHelps && r.Reason != NoShareFits {
+		s += "; sick devices would make up for it"
 	}
 	if r.Cut {
 		s += "; the search was cut short, there may be a fit that it did not see"
@@ -34,10 +34,10 @@ func (r *Refusal) sentence() string {
 		return fmt.Sprintf("%s limit %s is above the device; the most legal limit is %s%s",
 			r.what(), r.amount(r.Want), r.amount(r.Best), r.onModel())
 	case TooFewDevices:
-		return fmt.Sprintf("%s has %d devices that fit together; %s asks for %d whole devices", r.Node, r.Best, r.who(), r.Want)
+		return fmt.Sprintf("number of %s devices on %s is %d; %s asks for %d whole devices", r.Model, r.Node, r.Best, r.who(), r.Want)
 	case NoWholeDevices:
-		return fmt.Sprintf("%d of %d devices are wholly free on %s; %s asks for %d whole devices",
-			r.Best, r.Of, r.Node, r.who(), r.Want)
+		return fmt.Sprintf("number of wholly free %s devices on %s is %d of %d; %s asks for %d whole devices",
+			r.Model, r.Node, r.Best, r.Of, r.who(), r.Want)
 	case NoShareFits:
 		return r.shareSentence()
 	case NoTogether:
@@ -51,7 +51,7 @@ func (r *Refusal) sentence() string {
 
 func (r *Refusal) shareSentence() string {
 	if r.Device == "" {
-		return fmt.Sprintf("no healthy device on %s could take %s", r.Node, r.who())
+		return fmt.Sprintf("only sick devices of %s could take %s", r.Node, r.who())
 	}
 	switch r.Unit {
 	case UnitBytes:

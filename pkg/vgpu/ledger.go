@@ -39,7 +39,7 @@ func (n *Node) Add(a Assignment) error {
 	for _, u := range e.uses {
 		d := &n.devices[u.device]
 		if !n.used[u.device].Plus(u.use).Within(d.Capacity()) {
-			return fmt.Errorf("add assignment of pod %s to node %s: device %s has %+v, used %+v, asked %+v",
+			return fmt.Errorf("add assignment of pod %s to node %s: device %s has %v, used are %v, asked for are %v",
 				a.Pod, n.name, d.ID, d.Capacity(), n.used[u.device], u.use)
 		}
 	}
@@ -94,7 +94,7 @@ func (n *Node) entry(h Hold) (entry, error) {
 	e := entry{Hold: h}
 	for k, p := range peaks {
 		if !p.Use().Within(n.devices[k].Capacity()) {
-			return entry{}, fmt.Errorf("it takes %+v of device %s, more than it has", p.Use(), n.devices[k].ID)
+			return entry{}, fmt.Errorf("it takes %v of device %s, more than it has", p.Use(), n.devices[k].ID)
 		}
 		e.uses = append(e.uses, deviceUse{k, p.Use()})
 	}

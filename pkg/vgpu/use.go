@@ -1,6 +1,9 @@
 package vgpu
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Use is an amount of one device.
 type Use struct {
@@ -11,6 +14,14 @@ type Use struct {
 
 // UnlimitedContexts is the free number of contexts of a device that has no limit.
 const UnlimitedContexts = math.MaxInt
+
+// String writes the amounts for people: "3 slots 12Gi 46 contexts".
+func (u Use) String() string {
+	if u.Contexts == UnlimitedContexts {
+		return fmt.Sprintf("%d slots %v unlimited contexts", u.Slots, u.Memory)
+	}
+	return fmt.Sprintf("%d slots %v %d contexts", u.Slots, u.Memory, u.Contexts)
+}
 
 // Plus returns the sum.
 func (u Use) Plus(v Use) Use {

@@ -1,0 +1,270 @@
+package testkit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Script runs commands on a cluster. A pod is named first, then its containers: "5", "main:3/8Gi", "load:8~" (init),
+// "proxy:1+" (sidecar), in the pod's order.
+//
+//	cluster                        the input draws it
+//	draw
+//	place POD CONTAINERS…          chooses devices and books them; policy=, priority=, compute-limit= (percent),
+//	                               memory-limit=; with "why" each node's refusal is shown
+//	fit POD CONTAINERS…            asks each node
+//	legal POD CONTAINERS…          asks all devices of the cluster, whatever is free
+//	add POD CONTAINERS… on=DEVICES     books exactly this: on=n1/g0 or on=(n1/g0, n1/g1)
+//	hold POD CONTAINERS… on=DEVICES priority=
+//	remove POD, release POD        an assignment, a hold
+//	free                           of each device, for a pod with priority= and self=
+//	sick DEVICE, heal DEVICE
+//	whatif                         the input is commands, a line each, undone at the end; "{" and "}" lines nest
+type Script struct {
+	cluster *vgpu.Cluster
+}
+
+// Run runs the scripts below a directory, each as a test of its own.
+func Run(t *testing.T, dir string) {
+	datadriven.Walk(t, dir, func(t *testing.T, path string) {
+		s := &Script{cluster: Cluster(t)}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out := s.Command(d.Cmd, d.CmdArgs, d.Input)
+			if err := s.cluster.Check(); err != nil {
+				d.Fatalf(t, "the ledger is broken after %s: %v", d.Cmd, err)
+			}
+			return out
+		})
+	})
+}
+
+// Command runs one command and returns what it says, with an end of line. A mistake in the command is part of that.
+func (s *Script) Command(name string, args []datadriven.CmdArg, input string) string {
+	commands := map[string]func(*line) (string, error){
+		"cluster": s.draws, "draw": s.draw, "place": s.place, "fit": s.fit, "legal": s.legal, "add": s.add, "hold": s.hold,
+		"remove": s.remove, "release": s.release, "free": s.free, "sick": s.sick, "heal": s.heal, "whatif": s.whatIf,
+	}
+	run := commands[name]
+	if run == nil {
+		return fmt.Sprintf("error: unknown command %q\n", name)
+	}
+	l, err := parseArgs(args)
+	if err != nil {
+		return fmt.Sprintf("error: %v\n", err)
+	}
+	l.input = input
+	out, err := run(l)
+	if err != nil {
+		return fmt.Sprintf("%serror: %v\n", out, err)
+	}
+	return out
+}
+
+func (s *Script) draws(l *line) (string, error) {
+	c, err := Parse(l.input)
+	if err != nil {
+		return "", err
+	}
+	s.cluster = c
+	return s.draw(l)
+}
+
+func (s *Script) draw(*line) (string, error) {
+	if len(s.cluster.Nodes()) == 0 {
+		return "no nodes\n", nil
+	}
+	return Draw(s.cluster), nil
+}
+
+func (s *Script) place(l *line) (string, error) {
+	plan, err := placement.Choose(s.cluster, &l.request, placement.Config{Policy: l.policy})
+	if err != nil {
+		return "", err
+	}
+	out := ""
+	if l.why {
+		for i := range plan.Refused {
+			out += "  " + plan.Refused[i].String() + "\n"
+		}
+	}
+	if plan.Place == nil {
+		nearest, _ := placement.Nearest(plan.Refused)
+		return fmt.Sprintf("%s pends: %v\n%s", l.request.Pod, nearest, out), nil
+	}
+	return drawAssignment(plan.Place) + out, s.cluster.Add(*plan.Place)
+}
+
+// drawAssignment writes one line per container.
+func drawAssignment(a *vgpu.Assignment) string {
+	out := ""
+	for i := range a.Containers {
+		c := &a.Containers[i]
+		names := make([]string, 0, len(c.Devices))
+		for _, id := range c.Devices {
+			names = append(names, string(id))
+		}
+		out += fmt.Sprintf("%s/%s → %s: %d slots, %v", a.Pod, c.Name, strings.Join(names, " "), c.Share.Slots, c.Share.Memory)
+		if c.Share.Devices > 1 {
+			out += " each"
+		}
+		out += fmt.Sprintf(", up to %v and %v\n", c.Share.ComputeLimit, c.Share.MemoryLimit)
+	}
+	return out
+}
+
+func (s *Script) fit(l *line) (string, error) {
+	out := ""
+	for _, n := range s.cluster.Nodes() {
+		answer := "fits"
+		if refusal := placement.Fit(n, &l.request); refusal != nil {
+			answer = refusal.String() + helps[refusal.Helps]
+		}
+		out += n.Name() + ": " + answer + "\n"
+	}
+	return out, nil
+}
+
+var helps = map[vgpu.Help]string{
+	vgpu.NothingHelps: " (nothing helps)", vgpu.EvictionHelps: " (eviction helps)", vgpu.RecoveryHelps: " (recovery helps)",
+}
+
+func (s *Script) legal(l *line) (string, error) {
+	var devices []vgpu.Device
+	for _, n := range s.cluster.Nodes() {
+		devices = append(devices, n.Devices()...)
+	}
+	if refusal := vgpu.LegalAnywhere(vgpu.Distinct(devices), &l.request); refusal != nil {
+		return refusal.String() + "\n", nil
+	}
+	return "legal\n", nil
+}
+
+func (s *Script) add(l *line) (string, error) {
+	a, err := s.assignment(l)
+	if err != nil {
+		return "", err
+	}
+	return done(s.cluster.Add(a))
+}
+
+func (s *Script) hold(l *line) (string, error) {
+	a, err := s.assignment(l)
+	if err != nil {
+		return "", err
+	}
+	return done(s.cluster.Hold(vgpu.Hold{Assignment: a, Priority: l.request.Priority}))
+}
+
+func done(err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return "ok\n", nil
+}
+
+// assignment puts every container on the devices that the line names.
+func (s *Script) assignment(l *line) (vgpu.Assignment, error) {
+	if len(l.on) == 0 {
+		return vgpu.Assignment{}, fmt.Errorf("name devices with on=")
+	}
+	n, i, err := s.find(string(l.on[0]))
+	if err != nil {
+		return vgpu.Assignment{}, err
+	}
+	a := vgpu.Assignment{UID: l.request.UID, Pod: l.request.Pod, Node: n.Name()}
+	for k := range l.request.Containers {
+		c := &l.request.Containers[k]
+		share, refusal := c.On(&n.Devices()[i], l.request.ComputeLimit, l.request.MemoryLimit)
+		if refusal != nil {
+			return a, fmt.Errorf("%v", *refusal)
+		}
+		a.Containers = append(a.Containers, vgpu.ContainerAssignment{Name: c.Name, Kind: c.Kind, Devices: l.on, Share: share})
+	}
+	return a, nil
+}
+
+func (s *Script) remove(l *line) (string, error) {
+	return fmt.Sprintf("%v\n", s.cluster.Remove(l.request.UID)), nil
+}
+
+func (s *Script) release(l *line) (string, error) {
+	return fmt.Sprintf("%v\n", s.cluster.Release(l.request.UID)), nil
+}
+
+func (s *Script) free(l *line) (string, error) {
+	out := ""
+	for _, n := range s.cluster.Nodes() {
+		devices := make([]string, 0, len(n.Devices()))
+		for i := range n.Devices() {
+			devices = append(devices, n.Devices()[i].Name()+" "+n.Free(i, l.request.Priority, l.self).String())
+		}
+		out += n.Name() + ": " + strings.Join(devices, " | ") + "\n"
+	}
+	return out, nil
+}
+
+func (s *Script) sick(l *line) (string, error) { return s.health(l, false) }
+func (s *Script) heal(l *line) (string, error) { return s.health(l, true) }
+
+// health rebuilds the node, since devices of a ledger do not change.
+func (s *Script) health(l *line, healthy bool) (string, error) {
+	old, i, err := s.find(l.request.Pod)
+	if err != nil {
+		return "", err
+	}
+	var nodes []*vgpu.Node
+	for _, n := range s.cluster.Nodes() {
+		if n != old {
+			nodes = append(nodes, n.Clone())
+			continue
+		}
+		devices := slices.Clone(n.Devices())
+		devices[i].Healthy = healthy
+		next, err := rebuilt(n, devices)
+		if err != nil {
+			return "", err
+		}
+		nodes = append(nodes, next)
+	}
+	if s.cluster, err = vgpu.NewCluster(nodes...); err != nil {
+		return "", err
+	}
+	return "ok\n", nil
+}
+
+// rebuilt returns a node with the ledger of n and other devices.
+func rebuilt(n *vgpu.Node, devices []vgpu.Device) (*vgpu.Node, error) {
+	next, err := vgpu.NewNode(n.Name(), devices)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range n.Assignments() {
+		if err := next.Add(a); err != nil {
+			return nil, err
+		}
+	}
+	for _, h := range n.Holds() {
+		if err := next.Hold(h); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}
+
+// find returns the node and the position of a device such as n1/g0.
+func (s *Script) find(device string) (*vgpu.Node, int, error) {
+	node, _, _ := strings.Cut(device, "/")
+	if n := s.cluster.Node(node); n != nil {
+		if i := n.Index(vgpu.DeviceID(device)); i >= 0 {
+			return n, i, nil
+		}
+	}
+	return nil, 0, fmt.Errorf("unknown device %q", device)
+}
