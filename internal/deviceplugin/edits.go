@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -75,10 +74,11 @@ func needsSharing(c vgpu.ContainerAssignment, d *device) bool {
 	return d != nil && len(c.Devices) == 1 && int(c.Share.Slots) < d.Slots && d.shared()
 }
 
-// file returns the device file /dev/<name> of the container with its path on the host.
+// file returns the device file /dev/<name> of the container with its path on the host. The runtime follows no symbolic
+// links.
 func (r renderer) file(name string) (cdi.DeviceNode, error) {
-	host := filepath.Join(r.devRoot, "dev", name)
-	if _, err := os.Stat(host); err != nil {
+	host, err := filepath.EvalSymlinks(filepath.Join(r.devRoot, "dev", name))
+	if err != nil {
 		return cdi.DeviceNode{}, err
 	}
 	return cdi.DeviceNode{Host: host, Container: "/dev/" + name}, nil

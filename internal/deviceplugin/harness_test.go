@@ -128,7 +128,10 @@ func newBench(t *testing.T) *bench {
 	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"nvidia5", "nvidia3", "nvidiactl", "nvidia-uvm"} {
+	if err := os.Symlink(filepath.Join(dir, "dev", "uvm"), filepath.Join(dir, "dev", "nvidia-uvm")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nvidia5", "nvidia3", "nvidiactl", "uvm"} {
 		if err := os.WriteFile(filepath.Join(dir, "dev", name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ func TestContainerGetsItsShare(t *testing.T) {
 			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30",
 			"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=" + g1 + "=12288M", // 3 of 10 of 40 GiB
 		},
-		Devices: []cdi.DeviceNode{dev("nvidia3"), dev("nvidiactl"), dev("nvidia-uvm")}, // no nvidia-uvm-tools on this node
+		Devices: []cdi.DeviceNode{dev("nvidia3"), dev("nvidiactl"), {Host: filepath.Join(b.dir, "dev", "uvm"), Container: "/dev/nvidia-uvm"}}, // no nvidia-uvm-tools on this node
 		Mounts:  []cdi.Mount{{Host: pipe, Container: pipe, Options: []string{"rw", "bind"}}},
 	}
 	if diff := cmp.Diff(want, got.Edits); diff != "" {
