@@ -31,7 +31,7 @@ func wire(s *server.Server, w wiring) {
 		m := d.(*server.Device)
 		m.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) { return pciInfo(i), nvml.SUCCESS }
 		m.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
-			return nvml.Memory_v2{Total: m.MemoryInfo.Total, Reserved: 620<<20}, nvml.SUCCESS
+			return nvml.Memory_v2{Total: m.MemoryInfo.Total, Reserved: 620 << 20}, nvml.SUCCESS
 		}
 		m.GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) {
 			return []uint{1 << (i / 4), 0}, nvml.SUCCESS
