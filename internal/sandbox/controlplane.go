@@ -103,7 +103,7 @@ func (c *ControlPlane) run(ctx context.Context, tools map[string]string) error {
 	if err := c.makeCertificates(); err != nil {
 		return err
 	}
-	ports, err := freePorts(4)
+	ports, err := FreePorts(4)
 	if err != nil {
 		return err
 	}
@@ -191,8 +191,8 @@ func (c *ControlPlane) awaitReady(ctx context.Context, processes ...*Process) er
 	}
 }
 
-// freePorts returns ports of loopback that nobody listens on. Somebody else may take one before it is used.
-func freePorts(n int) ([]int, error) {
+// FreePorts returns n ports of loopback that nobody listens on. Somebody else may take one before it is used.
+func FreePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -98,6 +98,14 @@ func TestControlPlaneUnderRBAC(t *testing.T) {
 			t.Errorf("user %q, want %q", got, want)
 		}
 	})
+	t.Run("a token that is bound to a node tells which", func(t *testing.T) {
+		c.ApplyForTest(ctx, t, "{apiVersion: v1, kind: Node, metadata: {name: n1}}")
+		path, err := c.ServiceAccountOnNode(ctx, "kube-system", "agent", "n1")
+		got := whoAmI(ctx, t, clientFrom(t, path, err)).Extra["authentication.kubernetes.io/node-name"]
+		if diff := cmp.Diff(authenticationv1.ExtraValue{"n1"}, got); diff != "" {
+			t.Errorf("node of the token (-want +got):\n%s", diff)
+		}
+	})
 	t.Run("a missing service account is an error", func(t *testing.T) {
 		if _, err := c.ServiceAccount(ctx, "kube-system", "nobody"); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v, want not found", err)

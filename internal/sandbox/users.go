@@ -51,12 +51,24 @@ func (c *ControlPlane) Kubeconfig(user string, groups []string) (string, error) 
 // ServiceAccount writes a kubeconfig for an existing service account, by a token from TokenRequest that lasts a day,
 // and returns its path.
 func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name string) (string, error) {
+	return c.token(ctx, namespace, name, nil)
+}
+
+// ServiceAccountOnNode is as ServiceAccount, with the token bound to an existing node, as those are that a kubelet
+// projects into the pods of a DaemonSet.
+func (c *ControlPlane) ServiceAccountOnNode(ctx context.Context, namespace, name, node string) (string, error) {
+	return c.token(ctx, namespace, name, &authenticationv1.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: node})
+}
+
+func (c *ControlPlane) token(ctx context.Context, namespace, name string, bound *authenticationv1.BoundObjectReference) (string, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
 		return "", fmt.Errorf("request token of %s/%s: %w", namespace, name, err)
 	}
 	lifetime := int64(tokenLifetime)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime, BoundObjectRef: bound},
+	}
 	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("request token of %s/%s: %w", namespace, name, err)

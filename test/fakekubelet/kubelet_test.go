@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,9 @@ import (
 
 // plane is the control plane of all tests of the package: a start takes seconds. Each test has a node of its own.
 var plane *sandbox.ControlPlane
+
+// nodes numbers the nodes.
+var nodes atomic.Int64
 
 func TestMain(m *testing.M) {
 	klog.LogToStderr(false) // the kubelet's own servers log every registration and every end of a plugin
@@ -67,7 +71,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	b := &bench{t: t, dir: dir, paths: fakekubelet.PathsIn(dir), node: "n-" + strings.ToLower(t.Name())}
+	b := &bench{t: t, dir: dir, paths: fakekubelet.PathsIn(dir), node: fmt.Sprintf("n%d", nodes.Add(1))}
 	if b.admin, err = kubernetes.NewForConfig(plane.Admin()); err != nil {
 		t.Fatal(err)
 	}
