@@ -1,0 +1,164 @@
+package testkit
+
+import (
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// unit is the step of memory in drawn values. It divides by the slots of all models and by up to four devices, so that
+// properties about scaling are exact.
+const unit = 840
+
+// RandomModels are small and unlike, so that few draws meet many cases. Two of them have equal slots and unlike memory.
+var RandomModels = []Model{
+	{Name: "M10", Slots: 10, Memory: 40 * unit, Contexts: 48},
+	{Name: "M10b", Slots: 10, Memory: 16 * unit, Contexts: 3},
+	{Name: "M4", Slots: 4, Memory: 16 * unit, Contexts: 0},
+	{Name: "M7", Slots: 7, Memory: 14 * unit, Contexts: 2},
+}
+
+// RandomNode draws a node of up to most devices, mostly of one model, a few of them sick, with some links.
+func RandomNode(t *rapid.T, name string, most int) *vgpu.Node {
+	model := rapid.SampledFrom(RandomModels)
+	main := model.Draw(t, "model")
+	var devices []vgpu.Device
+	for i := range rapid.IntRange(0, most).Draw(t, "devices") {
+		m := main
+		if rapid.IntRange(0, 3).Draw(t, "other model") == 3 {
+			m = model.Draw(t, "model")
+		}
+		d := m.Device(name, i)
+		d.Healthy = rapid.IntRange(0, 7).Draw(t, "health") < 7
+		for j := range i {
+			class := rapid.IntRange(int(vgpu.LinkSYS), int(vgpu.LinkNVLink)).Draw(t, "link")
+			d.Links = append(d.Links, vgpu.Link{Peer: DeviceID(name, j), Class: vgpu.LinkClass(class), Lanes: class % 2})
+		}
+		devices = append(devices, d)
+	}
+	n, err := vgpu.NewNode(name, devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// RandomCluster draws up to nodes nodes of up to devices devices, without owners.
+func RandomCluster(t *rapid.T, nodes, devices int) *vgpu.Cluster {
+	var list []*vgpu.Node
+	for i := range rapid.IntRange(1, nodes).Draw(t, "nodes") {
+		list = append(list, RandomNode(t, fmt.Sprintf("n%d", i), devices))
+	}
+	c, err := vgpu.NewCluster(list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// RandomRequest draws a request of up to most containers: shares mostly, whole devices now and then, init containers and
+// sidecars before the app containers.
+func RandomRequest(t *rapid.T, pod string, most int) *vgpu.Request {
+	r := &vgpu.Request{UID: vgpu.UID(pod), Pod: pod, Priority: int32(rapid.IntRange(0, 2).Draw(t, "priority"))}
+	count := rapid.IntRange(1, most).Draw(t, "containers")
+	before := rapid.IntRange(0, count-1).Draw(t, "before the apps")
+	for i := range count {
+		c := vgpu.ContainerRequest{Name: fmt.Sprintf("c%d", i), Slots: randomSlots(t)}
+		if i < before {
+			c.Kind = rapid.SampledFrom([]vgpu.ContainerKind{vgpu.Init, vgpu.Sidecar}).Draw(t, "kind")
+		}
+		if rapid.IntRange(0, 3).Draw(t, "explicit memory") == 3 {
+			c.Memory = vgpu.Bytes(rapid.IntRange(1, 20).Draw(t, "memory")) * unit
+		}
+		r.Containers = append(r.Containers, c)
+	}
+	return r
+}
+
+func randomSlots(t *rapid.T) vgpu.Slots {
+	if rapid.IntRange(0, 4).Draw(t, "whole") < 4 {
+		return vgpu.Slots(rapid.IntRange(1, 10).Draw(t, "slots"))
+	}
+	return vgpu.Slots(rapid.SampledFrom([]int{4, 7, 8, 10, 12, 14, 20, 30, 13}).Draw(t, "slots"))
+}
+
+// RandomAssignment puts the containers of a request on devices of a node, drawn without asking what is free. The result
+// may be more than the devices have; false when a container is legal on no device.
+func RandomAssignment(t *rapid.T, n *vgpu.Node, r *vgpu.Request) (vgpu.Assignment, bool) {
+	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name()}
+	for k := range r.Containers {
+		c := &r.Containers[k]
+		if len(n.Devices()) == 0 {
+			return a, false
+		}
+		first := rapid.IntRange(0, len(n.Devices())-1).Draw(t, "device")
+		share, refusal := c.On(&n.Devices()[first], r.ComputeLimit, r.MemoryLimit)
+		if refusal != nil {
+			return a, false
+		}
+		var ids []vgpu.DeviceID
+		for i := first; i < len(n.Devices()) && len(ids) < share.Devices; i++ {
+			if n.Shape(i) == n.Shape(first) {
+				ids = append(ids, n.Devices()[i].ID)
+			}
+		}
+		if len(ids) < share.Devices {
+			return a, false
+		}
+		a.Containers = append(a.Containers, vgpu.ContainerAssignment{Name: c.Name, Kind: c.Kind, Devices: ids, Share: share})
+	}
+	return a, true
+}
+
+// Fill books up to pods pods and holds on drawn devices, wherever they fit.
+func Fill(t *rapid.T, c *vgpu.Cluster, pods int) {
+	for i := range rapid.IntRange(0, pods).Draw(t, "pods") {
+		r := RandomRequest(t, fmt.Sprintf("old-%d", i), 2)
+		n := rapid.SampledFrom(c.Nodes()).Draw(t, "node")
+		a, ok := RandomAssignment(t, n, r)
+		if !ok {
+			continue
+		}
+		if rapid.IntRange(0, 3).Draw(t, "hold") == 3 {
+			_ = c.Hold(vgpu.Hold{Assignment: a, Priority: r.Priority}) // what is too large stays out
+		} else {
+			_ = c.Add(a)
+		}
+	}
+}
+
+// Shuffled returns a cluster with the same devices, pods and holds, given in a drawn order.
+func Shuffled(t *rapid.T, c *vgpu.Cluster) *vgpu.Cluster {
+	var nodes []*vgpu.Node
+	for _, old := range permuted(t, c.Nodes()) {
+		n, err := vgpu.NewNode(old.Name(), permuted(t, old.Devices()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range permuted(t, old.Assignments()) {
+			if err := n.Add(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, h := range permuted(t, old.Holds()) {
+			if err := n.Hold(h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	shuffled, err := vgpu.NewCluster(nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shuffled
+}
+
+func permuted[T any](t *rapid.T, list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return rapid.Permutation(list).Draw(t, "order")
+}
