@@ -221,6 +221,8 @@ func (c *cluster) deletePod(name string) {
 	}
 }
 
+func isBound(p *v1.Pod) bool { return p.Spec.NodeName != "" }
+
 // await polls until the pod is as wanted, and returns it.
 func (c *cluster) await(name, what string, wanted func(*v1.Pod) bool) *v1.Pod {
 	c.t.Helper()
@@ -239,7 +241,7 @@ func (c *cluster) await(name, what string, wanted func(*v1.Pod) bool) *v1.Pod {
 // awaitBound returns the node and devices of the pod, "n1/GPU-n1-0".
 func (c *cluster) awaitBound(name string) string {
 	c.t.Helper()
-	pod := c.await(name, "it is bound", func(p *v1.Pod) bool { return p.Spec.NodeName != "" })
+	pod := c.await(name, "it is bound", isBound)
 	a, err := kube.AssignmentOf(pod)
 	if err != nil {
 		c.t.Fatal(err)

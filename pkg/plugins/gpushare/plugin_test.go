@@ -171,7 +171,7 @@ func TestGPUNodeComesAndGoes(t *testing.T) {
 	g = gpuNode("n1", 1)
 	g.Status.Devices[0].Health, g.Status.Devices[0].Reason = v1alpha1.Unhealthy, "XID79"
 	c.applyGPUNode(g)
-	c.awaitPending("a", "the rest is on sick devices")
+	c.awaitPending("a", "no healthy GPU could take the share, others are sick")
 
 	c.applyGPUNode(gpuNode("n1", 1))
 	if got := c.awaitBound("a"); got != "n1/GPU-n1-0" {
@@ -182,7 +182,7 @@ func TestGPUNodeComesAndGoes(t *testing.T) {
 func TestPodsWithoutVGPUsAreNotTouched(t *testing.T) {
 	c := newCluster(t, gpuNode("n1", 1))
 	c.createPod(pod("plain", 0))
-	p := c.await("plain", "it is bound", func(p *v1.Pod) bool { return p.Spec.NodeName != "" })
+	p := c.await("plain", "it is bound", isBound)
 	if len(p.Annotations) != 0 {
 		t.Errorf("the pod carries %v", p.Annotations)
 	}

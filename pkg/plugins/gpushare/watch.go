@@ -88,14 +88,18 @@ func handlerOptions(ctx context.Context) cache.HandlerOptions {
 	return cache.HandlerOptions{Logger: &logger}
 }
 
-// explainUnread notes why the GPUNodes cannot be read, for the events of pods that wait for them.
 func (p *Plugin) explainUnread(ctx context.Context, r *cache.Reflector, err error) {
+	p.noteUnread(err)
+	cache.DefaultWatchErrorHandler(ctx, r, err)
+}
+
+// noteUnread notes why the GPUNodes cannot be read, for the events of pods that wait for them.
+func (p *Plugin) noteUnread(err error) {
 	why := fmt.Sprintf("the GPUNodes cannot be read: %v", err)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		why = "the GPUNodes cannot be read: the CustomResourceDefinition gpunodes.tandem-gpu.io is not installed"
 	}
 	p.state.setUnread(why)
-	cache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
 // readGPUNode takes over what a GPUNode says and reports whether that changes anything for pods.

@@ -1,0 +1,179 @@
+package gpushare
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// lyingAPI is an API in memory that answers the n-th bind as told, and every bind after the last as the last.
+type lyingAPI struct {
+	*fake.Clientset
+	// binds says for each bind whether it takes effect and what is answered.
+	binds []answer
+	// reads that fail before the first that works.
+	brokenReads int
+	posts       int
+}
+
+type answer struct {
+	done bool
+	err  error
+}
+
+func newLyingAPI(t *testing.T, p *v1.Pod, binds ...answer) *lyingAPI {
+	t.Helper()
+	api := &lyingAPI{Clientset: fake.NewClientset(p), binds: binds}
+	truth := bindReactor(api.Clientset)
+	api.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "binding" {
+			return false, nil, nil
+		}
+		now := api.binds[min(api.posts, len(api.binds)-1)]
+		api.posts++
+		if now.done {
+			if _, object, err := truth(action); err != nil {
+				return true, object, err
+			}
+		}
+		return true, &v1.Binding{}, now.err
+	})
+	api.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if api.brokenReads > 0 {
+			api.brokenReads--
+			return true, nil, apierrors.NewInternalError(errors.New("injected"))
+		}
+		return false, nil, nil
+	})
+	return api
+}
+
+var (
+	conflict    = apierrors.NewConflict(v1.Resource("pods/binding"), "a", errors.New("injected"))
+	internal    = apierrors.NewInternalError(errors.New("injected"))
+	tooMany     = apierrors.NewTooManyRequests("injected", 0)
+	forbidden   = apierrors.NewForbidden(v1.Resource("pods/binding"), "a", errors.New("injected"))
+	timedOut    = context.DeadlineExceeded
+	serverAsked = apierrors.NewTimeoutError("injected", 0)
+)
+
+func TestBindBelievesThePodNotTheError(t *testing.T) {
+	elsewhere := func(p *v1.Pod) { p.Spec.NodeName = "n2" }
+	otherwise := func(p *v1.Pod) {
+		p.Spec.NodeName = "n1"
+		p.Annotations = map[string]string{v1alpha1.AnnotationAssignment: "{}"}
+	}
+	leaving := func(p *v1.Pod) {
+		p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"tandem-gpu.io/test"}
+	}
+	cases := []struct {
+		name   string
+		answer []answer
+		change func(*v1.Pod) // of the pod in the API
+		broken int           // reads
+		want   string        // part of the error, "" for success
+		posts  int           // 0: any number
+		held   bool          // the devices stay held
+	}{
+		{name: "success", answer: []answer{{true, nil}}, posts: 1},
+		{name: "done, answered with 500", answer: []answer{{true, internal}}, posts: 1},
+		{name: "done, answered with 409", answer: []answer{{true, conflict}}, posts: 1},
+		{name: "done, answered with 429", answer: []answer{{true, tooMany}}, posts: 1},
+		{name: "done, answered as a timeout", answer: []answer{{true, timedOut}}, posts: 1},
+		{name: "done, and the first reads fail", answer: []answer{{true, internal}, {true, nil}}, broken: 2},
+		{name: "not done, then done", answer: []answer{{false, internal}, {false, serverAsked}, {true, nil}}, posts: 3},
+		{name: "conflict, then done", answer: []answer{{false, conflict}, {true, nil}}, posts: 2},
+		{name: "forbidden", answer: []answer{{false, forbidden}}, want: "forbidden", posts: 1},
+		{name: "forbidden after a doubt", answer: []answer{{false, timedOut}, {false, forbidden}}, want: errUnknown.Error(), held: true},
+		{name: "500 without end", answer: []answer{{false, internal}}, want: errUnknown.Error(), held: true},
+		{name: "429 without end", answer: []answer{{false, tooMany}}, want: "injected"},
+		{name: "bound to another node", answer: []answer{{false, conflict}}, change: elsewhere, want: "bound to node n2", posts: 1},
+		{name: "bound with another assignment", answer: []answer{{false, conflict}}, change: otherwise, want: "another assignment", posts: 1},
+		{name: "replaced", answer: []answer{{false, conflict}}, change: func(p *v1.Pod) { p.UID = "new" }, want: "another pod has its name", posts: 1},
+		{name: "gone", answer: []answer{{false, conflict}}, change: func(p *v1.Pod) { p.Name = "z" }, want: "the pod is gone", posts: 1},
+		{name: "being deleted", answer: []answer{{false, conflict}}, change: leaving, want: "is being deleted", posts: 1},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p := pod("a", 6)
+			inAPI := p.DeepCopy()
+			if c.change != nil {
+				c.change(inAPI)
+			}
+			api := newLyingAPI(t, inAPI, c.answer...)
+			api.brokenReads = c.broken
+			d := newDesk(t, gpuNode("n1", 1))
+			d.plugin.handle.(*snapshot).client = api
+			d.plugin.bindTimeout = 400 * time.Millisecond
+
+			cs := d.preFilter(p)
+			d.reserve(cs, p, "n1")
+			status := d.plugin.Bind(t.Context(), cs, p, "n1")
+			if (c.want == "") != status.IsSuccess() || !strings.Contains(status.Message(), c.want) {
+				t.Errorf("Bind = %v, want %q", status, c.want)
+			}
+			if c.posts != 0 && api.posts != c.posts {
+				t.Errorf("Bind sent %d bindings, want %d", api.posts, c.posts)
+			}
+			if !status.IsSuccess() {
+				d.unreserve(cs, p, "n1") // as the framework does
+			}
+			kept := d.plugin.state.kept()
+			if held := kept["unresolved"] == 1; held != c.held {
+				t.Errorf("devices kept: %v, want unresolved: %v", kept, c.held)
+			}
+		})
+	}
+}
+
+func TestBindSkipsPodsWithoutVGPUs(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	if status := d.plugin.Bind(t.Context(), nil, pod("plain", 0), "n1"); !status.IsSkip() {
+		t.Errorf("Bind = %v, want Skip", status)
+	}
+	if status := d.plugin.Bind(t.Context(), nil, pod("a", 1), "n1"); status.IsSuccess() || status.IsSkip() {
+		t.Errorf("Bind of a pod without a reservation = %v, want an error", status)
+	}
+}
+
+// cacher is the path of the gate SchedulerAsyncAPICalls.
+type cacher struct {
+	fwk.APICacher
+	client *lyingAPI
+	calls  int
+}
+
+func (c *cacher) BindPod(b *v1.Binding) (<-chan error, error) {
+	c.calls++
+	finish := make(chan error, 1)
+	finish <- c.client.CoreV1().Pods(b.Namespace).Bind(context.Background(), b, metav1.CreateOptions{})
+	return finish, nil
+}
+
+func (c *cacher) WaitOnFinish(_ context.Context, finish <-chan error) error { return <-finish }
+
+func TestBindGoesThroughTheAPICacher(t *testing.T) {
+	p := pod("a", 6)
+	api := newLyingAPI(t, p, answer{false, internal}, answer{true, nil})
+	through := &cacher{client: api}
+	d := newDesk(t, gpuNode("n1", 1))
+	d.plugin.handle.(*snapshot).client, d.plugin.handle.(*snapshot).cacher = api, through
+	d.plugin.bindTimeout = patience
+	cs := d.preFilter(p)
+	d.reserve(cs, p, "n1")
+	if status := d.plugin.Bind(t.Context(), cs, p, "n1"); !status.IsSuccess() || through.calls != 2 {
+		t.Errorf("Bind = %v after %d calls, want success after 2", status, through.calls)
+	}
+}

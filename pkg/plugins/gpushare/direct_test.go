@@ -1,0 +1,171 @@
+package gpushare
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// desk drives the plugin's methods one by one, as the framework calls them, on NodeInfos that the test owns.
+type desk struct {
+	t       testing.TB
+	plugin  *Plugin
+	nodes   []fwk.NodeInfo
+	byName  map[string]*framework.NodeInfo
+	indexer cache.Indexer // what the pod informer has seen
+}
+
+// snapshot is the part of a framework handle that the plugin's scheduling cycle uses.
+type snapshot struct {
+	fwk.Handle
+	fwk.SharedLister
+	fwk.NodeInfoLister
+	desk   *desk
+	client kubernetes.Interface
+	cacher fwk.APICacher
+}
+
+func (s *snapshot) ClientSet() kubernetes.Interface { return s.client }
+func (s *snapshot) APICacher() fwk.APICacher        { return s.cacher }
+
+func (s *snapshot) SnapshotSharedLister() fwk.SharedLister { return s }
+func (s *snapshot) NodeInfos() fwk.NodeInfoLister          { return s }
+func (s *snapshot) List() ([]fwk.NodeInfo, error)          { return s.desk.nodes, nil }
+func (s *snapshot) Get(name string) (fwk.NodeInfo, error) {
+	if n := s.desk.byName[name]; n != nil {
+		return n, nil
+	}
+	return nil, fmt.Errorf("no node %s", name)
+}
+
+func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
+	t.Helper()
+	policy, err := placement.ByName("packed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Pods().Informer().GetIndexer()
+	d := &desk{t: t, byName: map[string]*framework.NodeInfo{}, indexer: indexer}
+	m := newMetrics()
+	d.plugin = &Plugin{
+		handle: &snapshot{desk: d}, policy: policy, metrics: m,
+		state: newState(policy, corelisters.NewPodLister(indexer), m),
+	}
+	d.plugin.state.setUnread("")
+	for _, g := range gpuNodes {
+		d.setGPUNode(g)
+		info := framework.NewNodeInfo()
+		info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.Name}})
+		d.nodes = append(d.nodes, info)
+		d.byName[g.Name] = info
+	}
+	return d
+}
+
+func (d *desk) setGPUNode(g *v1alpha1.GPUNode) {
+	d.t.Helper()
+	devices, err := kube.Devices(g)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := d.plugin.state.setInventory(g.Name, devices, ""); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// preFilter starts the cycle of a pod.
+func (d *desk) preFilter(p *v1.Pod) fwk.CycleState {
+	d.t.Helper()
+	cs := framework.NewCycleState()
+	if _, status := d.plugin.PreFilter(d.t.Context(), cs, p, d.nodes); !status.IsSuccess() {
+		d.t.Fatalf("PreFilter(%s) = %v", p.Name, status)
+	}
+	return cs
+}
+
+// filter returns the reason against the node, "" for none.
+func (d *desk) filter(cs fwk.CycleState, p *v1.Pod, node fwk.NodeInfo) string {
+	return d.plugin.Filter(d.t.Context(), cs, p, node).Message()
+}
+
+// reserve reserves on the node and returns the place, or the reason against it in brackets.
+func (d *desk) reserve(cs fwk.CycleState, p *v1.Pod, node string) string {
+	if status := d.plugin.Reserve(d.t.Context(), cs, p, node); !status.IsSuccess() {
+		return "(" + status.Message() + ")"
+	}
+	a, _ := d.plugin.state.reservation(uidOf(p), node)
+	return where(a)
+}
+
+func (d *desk) unreserve(cs fwk.CycleState, p *v1.Pod, node string) {
+	d.plugin.Unreserve(d.t.Context(), cs, p, node)
+}
+
+// assume adds the pod to the NodeInfo as the scheduler does: with its node, without an assignment.
+func (d *desk) assume(p *v1.Pod, node string) *v1.Pod {
+	d.t.Helper()
+	assumed := p.DeepCopy()
+	assumed.Spec.NodeName = node
+	return d.add(assumed, node)
+}
+
+func (d *desk) add(p *v1.Pod, node string) *v1.Pod {
+	d.t.Helper()
+	info, err := framework.NewPodInfo(p)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.byName[node].AddPodInfo(info)
+	return p
+}
+
+func (d *desk) remove(p *v1.Pod, node string) {
+	d.t.Helper()
+	if err := d.byName[node].RemovePod(klog.Background(), p); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// bound returns the pod as the API server has it after the bind: with node and assignment.
+func bound(t testing.TB, p *v1.Pod, a vgpu.Assignment) *v1.Pod {
+	t.Helper()
+	raw, err := kube.EncodeAssignment(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return with(p.DeepCopy(), func(p *v1.Pod) {
+		p.Spec.NodeName = a.Node
+		p.Annotations = map[string]string{v1alpha1.AnnotationAssignment: raw}
+	})
+}
+
+// share returns an assignment of slots of one device to the pod's only container.
+func share(p *v1.Pod, node, device string, slots vgpu.Slots) vgpu.Assignment {
+	return vgpu.Assignment{
+		UID: uidOf(p), Pod: p.Namespace + "/" + p.Name, Node: node,
+		Containers: []vgpu.ContainerAssignment{{
+			Name: "main", Devices: []vgpu.DeviceID{vgpu.DeviceID(device)},
+			Share: vgpu.Share{
+				Devices: 1, Slots: slots, Memory: vgpu.Bytes(slots) * 4 * gib,
+				ComputeLimit: vgpu.MilliGPU(slots) * 100, MemoryLimit: vgpu.Bytes(slots) * 4 * gib,
+			},
+		}},
+	}
+}
+
+func (d *desk) logger() klog.Logger { return klog.FromContext(d.t.Context()) }

@@ -1,0 +1,236 @@
+package gpushare
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// expect compares two strings and says what they are.
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// A group cycle reserves each member while its siblings are assumed in the snapshot, reverts all, and reserves again
+// for real: then the siblings are assumed in the scheduler's cache and not in the snapshot.
+func TestReserveReplaysInAGroupCycle(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 2))
+	a, b := pod("a", 6), pod("b", 6)
+
+	csA := d.preFilter(a)
+	expect(t, "first member", d.reserve(csA, a, "n1"), "n1/GPU-n1-0")
+	assumedA := d.assumeInSnapshot(a, "n1")
+	csB := d.preFilter(b)
+	expect(t, "second member beside the first", d.reserve(csB, b, "n1"), "n1/GPU-n1-1")
+	assumedB := d.assumeInSnapshot(b, "n1")
+
+	d.unreserve(csB, b, "n1")
+	d.forgetInSnapshot(assumedB, "n1")
+	d.unreserve(csA, a, "n1")
+	d.forgetInSnapshot(assumedA, "n1")
+	if kept := d.plugin.state.kept()["reserved"]; kept != 0 {
+		t.Fatalf("%d reservations are left after the revert", kept)
+	}
+
+	// In the other order, and without the siblings in the NodeInfo: who decides again takes GPU-n1-0 for b.
+	expect(t, "second member for real", d.reserve(csB, b, "n1"), "n1/GPU-n1-1")
+	expect(t, "first member for real", d.reserve(csA, a, "n1"), "n1/GPU-n1-0")
+}
+
+// assumeInSnapshot adds a pod and restores the generation, as Snapshot.AssumePod of the scheduler does.
+func (d *desk) assumeInSnapshot(p *v1.Pod, node string) *v1.Pod {
+	before := d.byName[node].Generation
+	assumed := d.assume(p, node)
+	d.byName[node].Generation = before
+	return assumed
+}
+
+func (d *desk) forgetInSnapshot(p *v1.Pod, node string) {
+	before := d.byName[node].Generation
+	d.remove(p, node)
+	d.byName[node].Generation = before
+}
+
+func TestReserveSeesSiblingsThatTheSnapshotLacks(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 2))
+	a, b, c := pod("a", 6), pod("b", 6), pod("c", 6)
+	csA, csB, csC := d.preFilter(a), d.preFilter(b), d.preFilter(c)
+	expect(t, "a", d.reserve(csA, a, "n1"), "n1/GPU-n1-0")
+	expect(t, "b", d.reserve(csB, b, "n1"), "n1/GPU-n1-1")
+	expect(t, "c", d.reserve(csC, c, "n1"), "(largest free share is 4 of 10 slots on n1/g0; container main asks for 6)")
+}
+
+func TestReserveIsIdempotentAndUnreserveUndoesIt(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 2))
+	p := pod("a", 6)
+	cs := d.preFilter(p)
+	expect(t, "once", d.reserve(cs, p, "n1"), "n1/GPU-n1-0")
+	expect(t, "twice", d.reserve(cs, p, "n1"), "n1/GPU-n1-0")
+	d.unreserve(cs, p, "n1")
+	d.unreserve(cs, p, "n1")
+	d.unreserve(cs, p, "n2")
+	q := pod("q", 10)
+	expect(t, "after the undo", d.reserve(d.preFilter(q), q, "n1"), "n1/GPU-n1-0")
+}
+
+// An assumed pod carries no annotation. Its devices are known by the reservation, then by the informer's copy.
+func TestAssumedPodKeepsItsDevicesUntilItsAnnotationIsSeen(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	p := pod("a", 6)
+	d.reserve(d.preFilter(p), p, "n1")
+	assumed := d.assume(p, "n1")
+	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+
+	late := pod("late", 5)
+	const full = "largest free share is 4 of 10 slots"
+	expect(t, "by the reservation", d.filter(d.preFilter(late), late, d.nodes[0]), full)
+
+	// The informer's handler may settle the pod before the scheduler's cache has the update.
+	if err := d.indexer.Add(bound(t, p, a)); err != nil {
+		t.Fatal(err)
+	}
+	d.plugin.state.settle(uidOf(p))
+	expect(t, "by the informer", d.filter(d.preFilter(late), late, d.nodes[0]), full)
+
+	d.remove(assumed, "n1")
+	d.add(bound(t, p, a), "n1")
+	expect(t, "by the annotation", d.filter(d.preFilter(late), late, d.nodes[0]), full)
+	if kept := d.plugin.state.kept(); kept["reserved"] != 0 {
+		t.Errorf("kept %v", kept)
+	}
+}
+
+func TestHoldsCountByPriority(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	holder := with(pod("holder", 8), func(p *v1.Pod) { p.Spec.Priority = new(int32(50)) })
+	if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, "n1", "GPU-n1-0", 8), Priority: 50}); err != nil {
+		t.Fatal(err)
+	}
+	const full = "largest free share is 2 of 10 slots"
+	for priority, want := range map[int32]string{0: full, 50: full, 51: ""} {
+		p := with(pod("other", 3), func(p *v1.Pod) { p.Spec.Priority = &priority })
+		expect(t, "a pod of another priority", d.filter(d.preFilter(p), p, d.nodes[0]), want)
+	}
+	expect(t, "its own pod", d.filter(d.preFilter(holder), holder, d.nodes[0]), "")
+	if !d.plugin.Release(uidOf(holder)) || d.plugin.Release(uidOf(holder)) {
+		t.Error("Release does not report whether there was a hold")
+	}
+	p := pod("other", 3)
+	expect(t, "after the release", d.filter(d.preFilter(p), p, d.nodes[0]), "")
+	if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, "n1", "GPU-none", 8)}); err == nil {
+		t.Error("a hold on an unknown device is accepted")
+	}
+}
+
+// A bind whose outcome is unknown keeps its room from everybody, and its pod gets the same devices again.
+func TestUnresolvedBindKeepsItsRoom(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 2))
+	first := pod("first", 6)
+	d.reserve(d.preFilter(first), first, "n1")
+	p := pod("a", 6)
+	cs := d.preFilter(p)
+	expect(t, "the first time", d.reserve(cs, p, "n1"), "n1/GPU-n1-1")
+	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+	d.plugin.state.suspend(a)
+	d.unreserve(cs, p, "n1")
+	d.unreserve(nil, first, "n1")
+
+	other := with(pod("other", 11-6), func(p *v1.Pod) { p.Spec.Priority = new(int32(2000000000)) })
+	expect(t, "a pod of the highest priority", d.reserve(d.preFilter(other), other, "n1"), "n1/GPU-n1-0")
+	d.unreserve(nil, other, "n1")
+	expect(t, "the pod again, with another choice free", d.reserve(d.preFilter(p), p, "n1"), "n1/GPU-n1-1")
+	d.unreserve(nil, p, "n1")
+
+	d.plugin.state.settle(uidOf(p))
+	two := pod("two", 20)
+	expect(t, "after it is settled", d.reserve(d.preFilter(two), two, "n1"), "n1/GPU-n1-0+GPU-n1-1")
+}
+
+// The framework adds nominated pods to the NodeInfo: lower priorities see their room as taken.
+func TestNominatedPodsTakeDevices(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	nominated := with(pod("nominated", 8), func(p *v1.Pod) { p.Status.NominatedNodeName = "n1" })
+	info, err := framework.NewPodInfo(nominated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pod("p", 3)
+	cs := d.preFilter(p)
+	shown := d.nodes[0].Snapshot()
+	shown.AddPodInfo(info)
+	expect(t, "beside the nominated pod", d.filter(cs, p, shown), "largest free share is 2 of 10 slots")
+	expect(t, "without it", d.filter(cs, p, d.nodes[0]), "")
+
+	// With a hold, the nominated pod is where the hold says, and is not counted again.
+	if err := d.plugin.Hold(vgpu.Hold{Assignment: share(nominated, "n1", "GPU-n1-0", 8), Priority: 0}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "with a hold", d.filter(cs, pod("p", 3), shown), "largest free share is 2 of 10 slots")
+
+	// While victims are still leaving it cannot be given a device: its slots count for the node.
+	d.plugin.Release(uidOf(nominated))
+	victim := pod("victim", 5)
+	d.add(bound(t, victim, share(victim, "n1", "GPU-n1-0", 5)), "n1")
+	shown = d.nodes[0].Snapshot()
+	shown.AddPodInfo(info)
+	expect(t, "while a victim leaves", d.filter(cs, p, shown), "pods without an assignment hold the node's slots")
+}
+
+func TestFilterSeesTheDryRunOfPreemption(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	victim := pod("victim", 8)
+	victim = d.add(bound(t, victim, share(victim, "n1", "GPU-n1-0", 8)), "n1")
+	p := pod("p", 5)
+	cs := d.preFilter(p)
+	dry := d.nodes[0].Snapshot()
+	if err := dry.RemovePod(d.logger(), victim); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "without the victim", d.filter(cs, p, dry), "")
+	expect(t, "with it", d.filter(cs, p, d.nodes[0]), "largest free share is 2 of 10 slots")
+}
+
+// Two assignments name more of a device than it has: somebody else made one of them. Nobody can tell which runs, so the
+// device takes no new pod.
+func TestDeviceThatIsBookedTwiceTakesNoMore(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 2))
+	for _, name := range []string{"x", "y"} {
+		p := pod(name, 6)
+		d.add(bound(t, p, share(p, "n1", "GPU-n1-0", 6)), "n1")
+	}
+	p := pod("p", 1)
+	expect(t, "a small pod", d.reserve(d.preFilter(p), p, "n1"), "n1/GPU-n1-1")
+	if got := d.plugin.Published(); len(got) != 1 || len(got[0].Strays) != 1 {
+		t.Errorf("Published = %+v, want the pod that could not be booked", got)
+	}
+}
+
+// Devices shrink under the pods that use them: the pods run on, and the device takes no new ones.
+func TestDeviceThatShrankTakesNoMore(t *testing.T) {
+	g := gpuNode("n1", 2)
+	d := newDesk(t, g)
+	p := pod("a", 6)
+	d.add(bound(t, p, share(p, "n1", "GPU-n1-0", 6)), "n1")
+	g.Status.Devices[0].Slots = 4
+	d.setGPUNode(g)
+	q := pod("q", 1)
+	expect(t, "a small pod", d.reserve(d.preFilter(q), q, "n1"), "n1/GPU-n1-1")
+}
+
+func TestInventoryChangesBumpTheEpoch(t *testing.T) {
+	g := gpuNode("n1", 1)
+	d := newDesk(t, g)
+	p := pod("p", 3)
+	cs := d.preFilter(p)
+	expect(t, "healthy", d.filter(cs, p, d.nodes[0]), "")
+	g.Status.Devices[0].Health = v1alpha1.Unhealthy
+	d.setGPUNode(g)
+	expect(t, "sick, in the same cycle", d.filter(cs, p, d.nodes[0]), "no healthy GPU could take the share, others are sick")
+}
