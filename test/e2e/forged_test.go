@@ -84,7 +84,7 @@ func forgedRefused(n *Tenant) {
 	bare := newPod("bare", share("main", 2))
 	bare.Spec.NodeName = nodeName
 	n.create(bare)
-	n.t.Logf("event: %s", n.event("bare", "assignment"))
+	n.t.Logf("event: %s", n.event("bare", "assigned", "spec.nodeName"))
 	n.neverStarted("forged")
 	n.neverStarted("bare")
 }
@@ -99,7 +99,7 @@ func otherScheduler(n *Tenant) {
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign"},
 		Target:     v1.ObjectReference{Kind: "Node", Name: nodeName},
 	}, metav1.CreateOptions{}))
-	n.t.Logf("event: %s", n.event("foreign", "assignment", v1alpha1.SchedulerName))
+	n.t.Logf("event: %s", n.event("foreign", "assigned", "another-scheduler", v1alpha1.SchedulerName))
 	n.neverStarted("foreign")
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,7 @@ const podLogs = "/var/log/pods"
 type given struct {
 	env     map[string]string
 	devices map[string]string // path to number
+	mounts  map[string]string // mount point to what is mounted there, inside of its file system
 }
 
 // given waits until the container has told what it was given. The words come from inside of the container, not from
@@ -44,7 +46,7 @@ func (n *Tenant) given(pod *v1.Pod, container string) given {
 
 // parseGiven reads a log in the format of the CRI: time, stream, F, text.
 func parseGiven(log string) (given, error) {
-	g := given{env: map[string]string{}, devices: map[string]string{}}
+	g := given{env: map[string]string{}, devices: map[string]string{}, mounts: map[string]string{}}
 	for line := range strings.Lines(log) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
 		if len(fields) < 4 {
@@ -57,6 +59,11 @@ func parseGiven(log string) (given, error) {
 		if file, ok := strings.CutPrefix(text, "device "); ok {
 			path, number, _ := strings.Cut(file, " ")
 			g.devices[path] = number
+			continue
+		}
+		if mount, ok := strings.CutPrefix(text, "mount "); ok {
+			point, root, _ := strings.Cut(mount, " ")
+			g.mounts[point] = root
 			continue
 		}
 		name, value, _ := strings.Cut(text, "=")
@@ -81,14 +88,14 @@ func (n *Tenant) checkShares(pod *v1.Pod) {
 		if diff := cmp.Diff(deviceFiles(c.Devices), got.devices); diff != "" {
 			n.t.Errorf("pod %s, container %s: device files (-want +got):\n%s", pod.Name, c.Name, diff)
 		}
-		if diff := cmp.Diff(limits(c), n.limitsIn(got.env)); diff != "" {
+		if diff := cmp.Diff(limits(c), got.limits()); diff != "" {
 			n.t.Errorf("pod %s, container %s: environment (-want +got):\n%s", pod.Name, c.Name, diff)
 		}
 	}
 }
 
-// limits returns the environment that a container with the assignment must have. The pipe directory is the agent's
-// choice; that it is the device's own is all that counts.
+// limits returns the environment that a container with the assignment must have. Where the pipe directory lies is the
+// agent's choice; that the folder of the container's own device is mounted there is what counts.
 func limits(c v1alpha1.ContainerAssignment) map[string]string {
 	visible := strings.Join(c.Devices, ",")
 	env := map[string]string{"NVIDIA_VISIBLE_DEVICES": visible, "CUDA_VISIBLE_DEVICES": visible}
@@ -100,11 +107,12 @@ func limits(c v1alpha1.ContainerAssignment) map[string]string {
 	return env
 }
 
-// limitsIn reduces the path of the pipe directory to the device that it names.
-func (n *Tenant) limitsIn(env map[string]string) map[string]string {
-	path := env["CUDA_MPS_PIPE_DIRECTORY"]
+// limits returns the environment with the device whose folder is mounted as pipe directory in place of its path.
+func (g given) limits() map[string]string {
+	env := maps.Clone(g.env)
+	mounted := g.mounts[env["CUDA_MPS_PIPE_DIRECTORY"]]
 	for index := range gpus {
-		if strings.Contains(path, uuid(index)) {
+		if strings.Contains(mounted, uuid(index)) {
 			env["CUDA_MPS_PIPE_DIRECTORY"] = uuid(index)
 		}
 	}
