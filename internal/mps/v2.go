@@ -107,9 +107,11 @@ func (v *V2) Stop(ctx context.Context, uuid string) error {
 		return fmt.Errorf("stop MPS of %q: %w", uuid, err)
 	}
 	defer unlock()
+	// Before it quits: it removes the record first and ends later.
+	pid, _ := c.recorded()
 	_, err = c.run(ctx, "quit")
 	if err == nil {
-		err = c.gone(ctx)
+		err = c.gone(ctx, pid)
 	}
 	if err != nil && !errors.Is(err, ErrNotRunning) {
 		return fmt.Errorf("stop MPS of %s: %w", uuid, err)
@@ -275,12 +277,9 @@ func (c control) answers(ctx context.Context) error {
 	})
 }
 
-// gone waits until nothing is left of a daemon that was told to quit.
-func (c control) gone(ctx context.Context) error {
-	return c.poll(ctx, func() (bool, error) {
-		_, alive := c.recorded()
-		return !alive && !c.listening(), nil
-	})
+// gone waits until nothing is left of a daemon that was told to quit. A PID of 0 is one that cannot be seen.
+func (c control) gone(ctx context.Context, pid int) error {
+	return c.poll(ctx, func() (bool, error) { return !isMPS(pid) && !c.listening(), nil })
 }
 
 func (c control) poll(ctx context.Context, done func() (bool, error)) error {

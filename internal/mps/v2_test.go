@@ -58,6 +58,27 @@ func TestMultiUserIsAnOptionOfTheDaemon(t *testing.T) {
 	}
 }
 
+// The stand-in makes a session by itself; a daemon that does not must still be in none of the agent's.
+func TestStartGivesTheDaemonASession(t *testing.T) {
+	n := newNode(t)
+	script := "#!/bin/sh\n[ \"$1\" = -d ] || exit 1\ncut -d' ' -f6 /proc/$$/stat > \"$CUDA_MPS_PIPE_DIRECTORY/session\"\necho out of order; exit 3\n"
+	if err := os.WriteFile(filepath.Join(n.dir, "nvidia-cuda-mps-control"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", n.dir+":"+os.Getenv("PATH"))
+	if err := n.mps.Ensure(t.Context(), DeviceSpec{UUID: n.uuid}); err == nil || !strings.Contains(err.Error(), "out of order") {
+		t.Errorf("Ensure: %v, want what the program said", err)
+	}
+	own, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
+	raw, err := os.ReadFile(n.pipe("session"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if session, err := strconv.Atoi(strings.TrimSpace(string(raw))); err != nil || session == int(own) {
+		t.Errorf("the program ran in session %d, %v; the agent's is %d", session, err, own)
+	}
+}
+
 func TestDaemonOutlivesItsStarterAndIsAdopted(t *testing.T) {
 	n := newNode(t)
 	agent := n.agent()
@@ -310,6 +331,7 @@ func TestStopEndsDaemonAndServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.order(func(m *fakegpu.MPS) { m.LingerMillis = 300 })
 	for range 2 {
 		if err := n.mps.Stop(t.Context(), n.uuid); err != nil {
 			t.Fatal(err)

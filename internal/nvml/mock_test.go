@@ -253,6 +253,20 @@ func TestDeviceThatNeverAnsweredHasNoUUID(t *testing.T) {
 	}
 }
 
+// The library still has the handle of a device that was lost a moment ago.
+func TestHealthAsksTheDeviceItself(t *testing.T) {
+	s := dgxa100.New()
+	l, err := open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := s.Devices[2].(*server.Device)
+	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }
+	if diff := cmp.Diff(Health{Reason: Lost, Message: "read memory: GPU is lost"}, l.Health(d.UUID)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAfterAFailedInitNothingIsCalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		ret  nvml.Return

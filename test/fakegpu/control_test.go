@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -104,7 +105,13 @@ func TestControlProgram(t *testing.T) {
 	c.expect("get_server_status 1", "Server not found: 1", 0)
 	c.expect("quit", "", 0)
 	c.expect("get_server_list", "Cannot find MPS control daemon process", 1)
-	if left, err := filepath.Glob(c.dir + "/pipe/*"); err != nil || len(left) != 1 || filepath.Base(left[0]) != "control_lock" {
-		t.Errorf("quit left %v, %v", left, err)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		left, err := filepath.Glob(c.dir + "/pipe/*")
+		if err == nil && len(left) == 1 && filepath.Base(left[0]) == "control_lock" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("quit left %v, %v", left, err)
+		}
 	}
 }

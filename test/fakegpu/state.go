@@ -102,6 +102,8 @@ type MPS struct {
 	Hang bool `json:"hang,omitempty"`
 	// IgnoreLimits makes the daemon accept limits and not keep them, as daemons did for devices named by UUID.
 	IgnoreLimits bool `json:"ignoreLimits,omitempty"`
+	// LingerMillis is how long the daemon lives on after quit.
+	LingerMillis int `json:"lingerMillis,omitempty"`
 	// Clients are the process IDs that get_client_list names.
 	Clients []int `json:"clients,omitempty"`
 }

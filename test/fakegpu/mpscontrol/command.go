@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // answer executes one command. Rejected commands are answered with a text, as the manual page says.
@@ -151,6 +152,11 @@ func (d *daemon) quit(_ io.Writer, _ []string) {
 		_ = s.stdin.Close()
 	}
 	d.log.print("Quit")
+	linger := time.Duration(d.orders().LingerMillis) * time.Millisecond
+	if linger > 0 {
+		time.AfterFunc(linger, func() { _ = d.listener.Close() })
+		return
+	}
 	// Closing also removes the socket.
 	_ = d.listener.Close()
 }
