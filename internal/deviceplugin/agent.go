@@ -60,6 +60,7 @@ type Agent struct {
 	binder    *binder
 	driver    string
 	stopping  chan struct{}
+	bound     chan struct{}
 	release   func() error
 	closers   []func() error
 	// serving is told the address of the HTTP server, for tests that let the kernel choose the port.
@@ -84,6 +85,7 @@ func New(o Options) (*Agent, error) {
 	}
 	return &Agent{
 		options: o, metrics: m, registry: registry, pulse: newPulse(), stopping: make(chan struct{}),
+		bound:   make(chan struct{}, 1),
 		serving: func(string) {},
 		timing:  timing{health: healthEvery, sweep: sweepEvery, grace: sweepGrace, sharingWait: sharingWait},
 	}, nil
@@ -207,6 +209,7 @@ func (a *Agent) assemble(specs *cdi.Store, r *records) error {
 		specs:       specs,
 		records:     r,
 		sharingWait: a.timing.sharingWait,
+		bound:       a.bound,
 	}
 	a.plugin = &plugin{
 		inventory: a.inventory, binder: a.binder, pods: reader, records: r, metrics: a.metrics,
@@ -224,7 +227,7 @@ func (a *Agent) loops(server *grpc.Server) []func(context.Context) {
 	r := &registrar{folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.of("registration")}
 	s := &sweeper{
 		binder: a.binder, pods: a.plugin.pods, checkpoint: a.plugin.checkpoint, metrics: a.metrics, every: a.timing.sweep, grace: a.timing.grace,
-		unreadable: a.kubeletUnreadable, beat: a.pulse.of("sweep"), missing: map[string]time.Time{},
+		unreadable: a.kubeletUnreadable, beat: a.pulse.of("sweep"), bound: a.bound, missing: map[string]time.Time{},
 	}
 	list := []func(context.Context){r.run, k.watchHealth, s.run}
 	if a.options.GPUNodes != nil {

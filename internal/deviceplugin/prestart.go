@@ -30,6 +30,9 @@ type binder struct {
 	// sharingWait bounds the wait for MPS inside one call; it must leave room within the kubelet's limit.
 	sharingWait time.Duration
 
+	// bound is sent to, without waiting, when specs were written.
+	bound chan<- struct{}
+
 	// granting makes the check of the capacity and the record of the grant one step.
 	granting sync.Mutex
 }
@@ -50,6 +53,10 @@ func (b *binder) bind(ctx context.Context, ids []string) error {
 	}
 	if err := b.bindPod(ctx, r); err != nil {
 		return about(r, err)
+	}
+	select {
+	case b.bound <- struct{}{}:
+	default:
 	}
 	klog.FromContext(ctx).V(2).Info("Container may start", "pod", klog.KObj(r.pod), "podUID", r.pod.UID,
 		"containers", containersOf(r.starting), "slots", slotSet(ids))

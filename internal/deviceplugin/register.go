@@ -110,6 +110,11 @@ func (r *registrar) notify(ctx context.Context) (<-chan fsnotify.Event, func()) 
 		klog.FromContext(ctx).Info("Cannot watch the device plugin folder, polling it", "folder", r.folder, "why", err.Error())
 		return nil, func() {}
 	}
+	go func() {
+		for err := range w.Errors { // until Close; unread errors would hold up the events
+			klog.FromContext(ctx).V(2).Info("Watching the device plugin folder", "why", err.Error())
+		}
+	}()
 	return w.Events, func() { _ = w.Close() }
 }
 

@@ -24,6 +24,8 @@ type sweeper struct {
 	grace      time.Duration
 	unreadable func()
 	beat       func()
+	// bound says that a container was let start.
+	bound <-chan struct{}
 
 	missing map[string]time.Time
 	drifted map[string]string
@@ -50,6 +52,7 @@ func (s *sweeper) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-changed:
+		case <-s.bound:
 		}
 	}
 }
