@@ -344,6 +344,27 @@ func TestStopEndsDaemonAndServers(t *testing.T) {
 	n.ensure()
 }
 
+// In another PID namespace the recorded PID says nothing; then the socket tells when the daemon is gone.
+func TestStopWithoutAVisiblePID(t *testing.T) {
+	n := newNode(t)
+	pid := n.ensure()
+	t.Cleanup(func() {
+		if isMPS(pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	if err := os.Remove(n.pipe("nvidia-cuda-mps-control.pid")); err != nil {
+		t.Fatal(err)
+	}
+	n.order(func(m *fakegpu.MPS) { m.LingerMillis = 300 })
+	if err := n.mps.Stop(t.Context(), n.uuid); err != nil {
+		t.Fatal(err)
+	}
+	if n.control().listening() {
+		t.Error("the daemon still listens after Stop")
+	}
+}
+
 func TestWhatCannotWorkIsSaid(t *testing.T) {
 	long := NewV2(Options{Dir: "/" + strings.Repeat("d", 60)})
 	n := newNode(t)
