@@ -17,5 +17,5 @@
 //     names, where the kubelet's order is random.
 //   - CDI specs are read anew for each container, where containerd watches the directory.
 //   - WatchPods is unimplemented, heartbeats are node status without a lease, and it takes the not-ready taint from
-//     its own node, since the demo runs no node controller.
+//     its new node, in place of the node controller.
 package fakekubelet

@@ -32,6 +32,9 @@ type Config struct {
 	Dir string
 	// Client acts as the node: "system:node:<Node>" in "system:nodes" where the API server asks.
 	Client kubernetes.Interface
+	// Controller takes the not-ready taint from the new node, in place of the node controller: a kubelet may not under
+	// NodeRestriction. Nil means Client.
+	Controller kubernetes.Interface
 	// Labels of the node.
 	Labels map[string]string
 	// Resources of the node beside those of plugins; empty: 64 CPUs, 512Gi, 110 pods.
@@ -72,6 +75,9 @@ type Kubelet struct {
 
 // New returns a kubelet; Run starts it.
 func New(config Config) *Kubelet {
+	if config.Controller == nil {
+		config.Controller = config.Client
+	}
 	return &Kubelet{
 		config: config,
 		paths:  PathsIn(config.Dir),

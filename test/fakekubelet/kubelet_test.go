@@ -3,7 +3,7 @@ package fakekubelet_test
 import (
 	"context"
 	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -37,8 +37,7 @@ var plane *sandbox.ControlPlane
 var nodes atomic.Int64
 
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false) // the kubelet's own servers log every registration and every end of a plugin
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the kubelet's own servers log every end of a plugin
 	var err error
 	plane, err = sandbox.Start(context.Background(), sandbox.Options{Authorization: "Node,RBAC"})
 	if err != nil {

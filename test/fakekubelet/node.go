@@ -39,8 +39,9 @@ func (k *Kubelet) register(ctx context.Context) error {
 	if err := k.updateStatus(ctx); err != nil {
 		return err
 	}
+	controller := k.config.Controller.CoreV1().Nodes()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		now, err := nodes.Get(ctx, k.config.Node, metav1.GetOptions{})
+		now, err := controller.Get(ctx, k.config.Node, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("get node: %w", err)
 		}
@@ -49,7 +50,7 @@ func (k *Kubelet) register(ctx context.Context) error {
 		if len(now.Spec.Taints) == taints {
 			return nil
 		}
-		_, err = nodes.Update(ctx, now, metav1.UpdateOptions{})
+		_, err = controller.Update(ctx, now, metav1.UpdateOptions{})
 		return err
 	})
 }

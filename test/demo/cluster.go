@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/fakegpu"
+)
+
+// built is where the programs lie.
+type built struct{ root, scheduler, agent, fakes string }
+
+// build builds what the demo runs: the control plane once, the rest where it changed.
+func build(ctx context.Context, out *terminal) (built, error) {
+	root, err := sandbox.Root()
+	if err != nil {
+		return built{}, err
+	}
+	if _, err := sandbox.Tools(ctx, "etcd", "kube-apiserver"); err != nil {
+		return built{}, err
+	}
+	bin := filepath.Join(root, "bin")
+	b := built{root, filepath.Join(bin, "scheduler"), filepath.Join(bin, "device-plugin"), filepath.Join(bin, "fakegpu")}
+	out.say("building the scheduler, the agent and a fake NVIDIA driver")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin+string(filepath.Separator), "./cmd/scheduler", "./cmd/device-plugin")
+	cmd.Dir = root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return built{}, fmt.Errorf("build scheduler and agent: %w\n%s", errors.Join(err, ctx.Err()), output)
+	}
+	if err := fakegpu.Build(ctx, b.fakes); err != nil {
+		return built{}, errors.Join(err, ctx.Err())
+	}
+	return b, nil
+}
+
+// cluster is everything that runs.
+type cluster struct {
+	built
+	plane *sandbox.ControlPlane
+	dir   string
+	admin *kubernetes.Clientset
+	user  *kubernetes.Clientset
+	nodes []*node
+	end   context.CancelFunc
+}
+
+func startCluster(ctx context.Context, out *terminal, b built) (*cluster, error) {
+	c := &cluster{built: b}
+	if err := c.start(ctx, out); err != nil {
+		err = errors.Join(err, c.logs())
+		c.stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *cluster) start(ctx context.Context, out *terminal) (err error) {
+	c.plane, err = sandbox.Start(ctx, sandbox.Options{
+		Authorization: "Node,RBAC",
+		APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction"},
+	})
+	if err != nil {
+		return err
+	}
+	c.dir = c.plane.Dir()
+	if err := c.quiet(); err != nil {
+		return err
+	}
+	if c.admin, err = kubernetes.NewForConfig(c.plane.Admin()); err != nil {
+		return err
+	}
+	out.say("control plane is ready: etcd and kube-apiserver, with RBAC")
+	if err := c.install(ctx); err != nil {
+		return err
+	}
+	out.say("deploy/ is applied: CRD, roles and admission policies")
+	if err := c.startScheduler(ctx); err != nil {
+		return err
+	}
+	if err := c.startNodes(ctx, out); err != nil {
+		return err
+	}
+	return c.awaitNodes(ctx, out)
+}
+
+// quiet sends what libraries log in this process to a file.
+func (c *cluster) quiet() error {
+	file, err := os.Create(filepath.Join(c.dir, "logs", "demo.log"))
+	if err != nil {
+		return err
+	}
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(file, nil)))
+	return nil
+}
+
+// users of the demo: jane may do with pods what she likes, in her namespace.
+const users = `
+{apiVersion: v1, kind: Namespace, metadata: {name: lab}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: researcher, namespace: lab}
+rules:
+- {apiGroups: [""], resources: [pods], verbs: ["*"]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: researcher, namespace: lab}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: researcher}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+`
+
+// install applies deploy/ as an administrator does. No controller runs: its Deployment and DaemonSet stay without pods,
+// the demo starts their binaries itself.
+func (c *cluster) install(ctx context.Context) error {
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(c.root, "deploy"))
+	if err != nil {
+		return fmt.Errorf("render deploy/: %w", err)
+	}
+	manifests, err := rendered.AsYaml()
+	if err != nil {
+		return fmt.Errorf("render deploy/: %w", err)
+	}
+	if err := c.plane.Apply(ctx, manifests); err != nil {
+		return err
+	}
+	if err := c.plane.Apply(ctx, []byte(users)); err != nil {
+		return err
+	}
+	config, err := c.plane.Config("jane", nil)
+	if err != nil {
+		return err
+	}
+	c.user, err = kubernetes.NewForConfig(config)
+	return err
+}
+
+// startScheduler starts the scheduler under its own account, with the configuration of deploy/ and a kubeconfig.
+func (c *cluster) startScheduler(ctx context.Context) error {
+	kubeconfig, err := c.plane.ServiceAccount(ctx, "tandem-system", "tandem-scheduler")
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(filepath.Join(c.root, "deploy", "scheduler", "config.yaml"))
+	if err != nil {
+		return fmt.Errorf("configure scheduler: %w", err)
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal(raw, &config); err != nil {
+		return fmt.Errorf("configure scheduler: %w", err)
+	}
+	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig}
+	if raw, err = yaml.Marshal(config); err != nil {
+		return fmt.Errorf("configure scheduler: %w", err)
+	}
+	path := filepath.Join(c.dir, "scheduler.yaml")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		return fmt.Errorf("configure scheduler: %w", err)
+	}
+	ports, err := sandbox.FreePorts(1)
+	if err != nil {
+		return err
+	}
+	_, err = c.plane.Processes().Start("scheduler", exec.Command(c.scheduler,
+		"--config="+path, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0])))
+	return err
+}
+
+// stop ends everything, the latest first, and removes the directory.
+func (c *cluster) stop() {
+	if c.end != nil {
+		c.end()
+	}
+	for _, n := range c.nodes {
+		n.stop()
+	}
+	if c.plane == nil {
+		return
+	}
+	c.plane.Processes().Stop(5 * time.Second)
+	endDaemons(c.dir)
+	c.plane.Stop()
+}
+
+// logs returns the ends of all logs as an error, for a demo that failed.
+func (c *cluster) logs() error {
+	if c.plane == nil {
+		return nil
+	}
+	return errors.New("\n" + c.plane.Logs(12))
+}
+
+// instructions say how to play with a cluster that is kept.
+func (c *cluster) instructions() string {
+	kubeconfig, err := c.plane.Kubeconfig("admin", []string{"system:masters"})
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nThe cluster stays up until Ctrl-C. In another terminal, in this directory:\n\n")
+	fmt.Fprintf(&b, "  export KUBECONFIG=%s\n", kubeconfig)
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		fmt.Fprintf(&b, "  PATH=\"$(go run ./internal/sandbox/tools kubectl):$PATH\"   # builds kubectl\n")
+	}
+	fmt.Fprintf(&b, `  kubectl get gpunodes
+  kubectl -n lab get pods -o wide
+  kubectl -n lab get pod train-nlp -o jsonpath='{.metadata.annotations.tandem-gpu\.io/assignment}'
+  kubectl -n lab delete pod train-vision    # train-huge takes its place
+  kubectl -n lab get events --field-selector type=Warning
+`)
+	fmt.Fprintf(&b, "\nLogs, CDI specs, checkpoints: %s\n\n", c.dir)
+	return b.String()
+}

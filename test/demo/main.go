@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// limit is how long the demo may take once everything is built. A busy machine needs a minute.
+const limit = 5 * time.Minute
+
+func main() {
+	keep := flag.Bool("keep", false, "leave the cluster up until Ctrl-C")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // the API server's advice is not for those who watch
+	out := newTerminal(os.Stdout)
+	err := run(ctx, out, *keep)
+	switch {
+	case err == nil:
+		return
+	case ctx.Err() != nil:
+		out.say("interrupted; everything is cleaned up")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "\ndemo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out *terminal, keep bool) error {
+	built, err := build(ctx, out)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c, err := startCluster(limited, out, built)
+	if err != nil {
+		return err
+	}
+	defer c.stop()
+	r, err := play(limited, out, c)
+	if err != nil {
+		return errors.Join(err, c.logs())
+	}
+	out.print(r.render(out.width, out.colours))
+	if problems := r.check(); len(problems) > 0 {
+		return errors.Join(append([]error{errors.New("what happened is not what should have happened")}, append(problems, c.logs())...)...)
+	}
+	out.say("checked: %s", r.summary())
+	if keep {
+		out.print(c.instructions())
+		<-ctx.Done()
+		out.say("stopping")
+	}
+	return nil
+}
+
+// play submits the workloads, waits until everything is decided and reports what it sees.
+func play(ctx context.Context, out *terminal, c *cluster) (*report, error) {
+	if err := c.submitAll(ctx, out, workloads()); err != nil {
+		return nil, err
+	}
+	refused, err := c.submitRefused(ctx, out, refusals())
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.refused = refused
+	return r, nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+)
+
+// submitAll creates the pods as the user and waits until each runs or has failed.
+func (c *cluster) submitAll(ctx context.Context, out *terminal, all []workload) error {
+	out.say("jane submits %d pods", len(all))
+	waiting := map[string]workload{}
+	for _, w := range all {
+		if _, err := c.user.CoreV1().Pods(namespace).Create(ctx, w.pod(), metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create pod %s: %w", w.name, err)
+		}
+		waiting[w.name] = w
+	}
+	err := poll(ctx, func() error {
+		pods, err := c.user.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fatal{err}
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			w, waits := waiting[pod.Name]
+			if !waits || (pod.Status.Phase != v1.PodRunning && pod.Status.Phase != v1.PodFailed) {
+				continue
+			}
+			delete(waiting, pod.Name)
+			out.say("  %-13s %-7s on %-7s %s", pod.Name, strings.ToLower(string(pod.Status.Phase)), pod.Spec.NodeName, w.why)
+		}
+		if len(waiting) > 0 {
+			return errors.New("not all run")
+		}
+		return nil
+	})
+	if err == nil {
+		return nil
+	}
+	var reasons []string
+	for name := range waiting {
+		words, _ := c.reason(context.WithoutCancel(ctx), name)
+		reasons = append(reasons, fmt.Sprintf("pod %s does not run: %s", name, words))
+	}
+	slices.Sort(reasons)
+	return fmt.Errorf("wait for pods: %w\n%s", err, strings.Join(reasons, "\n"))
+}
+
+// answered is a refusal with the words of the answer.
+type answered struct {
+	refusal
+	message string
+	// denied says that the API server took no such pod.
+	denied bool
+}
+
+// submitRefused creates the pods that must be refused, after the others run, and waits for the reasons.
+func (c *cluster) submitRefused(ctx context.Context, out *terminal, all []refusal) ([]answered, error) {
+	out.say("jane submits %d pods that must be refused", len(all))
+	var answers []answered
+	for _, r := range all {
+		a := answered{refusal: r}
+		err := poll(ctx, func() error { return c.submitOneRefused(ctx, &a) })
+		if err != nil {
+			return nil, fmt.Errorf("wait for the refusal of pod %s: %w", r.name, err)
+		}
+		verb := "waits: "
+		if a.denied {
+			verb = "denied:"
+		}
+		out.say("  %-13s %s %s", r.name, verb, r.why)
+		answers = append(answers, a)
+	}
+	return answers, nil
+}
+
+// submitOneRefused asks until the answer is there. A pod that must be denied at once is only tried (dry run): the API
+// server may not have read a new policy yet.
+func (c *cluster) submitOneRefused(ctx context.Context, a *answered) error {
+	options := metav1.CreateOptions{}
+	if a.atOnce {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err := c.user.CoreV1().Pods(namespace).Create(ctx, a.pod(), options)
+	switch {
+	case a.atOnce && err == nil:
+		return errors.New("it was not denied")
+	case a.atOnce:
+		a.message, a.denied = err.Error(), true
+		return nil
+	case err != nil && !apierrors.IsAlreadyExists(err):
+		return fatal{err}
+	}
+	a.message, err = c.reason(ctx, a.name)
+	if err == nil && a.message == "" {
+		err = errors.New("no event tells a reason")
+	}
+	return err
+}
+
+// reason returns the message of the latest warning event of a pod.
+func (c *cluster) reason(ctx context.Context, name string) (string, error) {
+	events, err := c.admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	if err != nil {
+		return "", err
+	}
+	message := ""
+	var latest metav1.Time
+	for _, e := range events.Items {
+		if e.Type == v1.EventTypeWarning && (message == "" || latest.Before(&e.CreationTimestamp)) {
+			message, latest = e.Reason+": "+e.Message, e.CreationTimestamp
+		}
+	}
+	return message, nil
+}
+
+// observe reads what the cluster says of itself: assignments from the pods, devices from the GPUNodes, what containers
+// were given from the kubelets' record, drift from the agents' metrics.
+func (c *cluster) observe(ctx context.Context) (*report, error) {
+	r := &report{pods: map[string]*observed{}}
+	for _, n := range c.nodes {
+		g, err := c.gpuNode(ctx, n.name)
+		if err != nil {
+			return nil, err
+		}
+		devices, err := kube.Devices(g)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range devices {
+			r.devices = append(r.devices, device{node: n.name, Device: d})
+		}
+		r.containers = append(r.containers, n.kubelet.Containers()...)
+		drift, err := readMetric(ctx, n.metrics, "tandem_agent_assignment_drift")
+		if err != nil {
+			return nil, fmt.Errorf("read metrics of %s: %w", n.name, err)
+		}
+		r.drift += drift
+	}
+	for _, w := range workloads() {
+		pod, err := c.user.CoreV1().Pods(namespace).Get(ctx, w.name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		o := &observed{workload: w, phase: pod.Status.Phase, uid: string(pod.UID)}
+		o.assignment, o.broken = kube.AssignmentOf(pod)
+		r.pods[w.name] = o
+		r.order = append(r.order, w.name)
+	}
+	return r, nil
+}
