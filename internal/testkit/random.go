@@ -12,6 +12,27 @@ import (
 // properties about scaling are exact.
 const unit = 840
 
+// uniform draws one of the values, each as likely; rapid's ranges prefer small numbers.
+func uniform[T any](t *rapid.T, label string, values ...T) T {
+	return rapid.SampledFrom(values).Draw(t, label)
+}
+
+// oneIn draws true once in n.
+func oneIn(t *rapid.T, label string, n int) bool {
+	values := make([]bool, n)
+	values[n-1] = true
+	return uniform(t, label, values...)
+}
+
+// upTo draws a number from low to high, each as likely.
+func upTo(t *rapid.T, label string, low, high int) int {
+	values := make([]int, 0, high-low+1)
+	for v := low; v <= high; v++ {
+		values = append(values, v)
+	}
+	return uniform(t, label, values...)
+}
+
 // RandomModels are small and unlike, so that few draws meet many cases. Two of them have equal slots and unlike memory.
 var RandomModels = []Model{
 	{Name: "M10", Slots: 10, Memory: 40 * unit, Contexts: 48},
@@ -22,18 +43,21 @@ var RandomModels = []Model{
 
 // RandomNode draws a node of up to most devices, mostly of one model, a few of them sick, with some links.
 func RandomNode(t *rapid.T, name string, most int) *vgpu.Node {
-	model := rapid.SampledFrom(RandomModels)
-	main := model.Draw(t, "model")
+	main := uniform(t, "model", RandomModels...)
+	count := upTo(t, "devices", 1, most)
+	if oneIn(t, "no devices", 20) {
+		count = 0
+	}
 	var devices []vgpu.Device
-	for i := range rapid.IntRange(0, most).Draw(t, "devices") {
+	for i := range count {
 		m := main
-		if rapid.IntRange(0, 3).Draw(t, "other model") == 3 {
-			m = model.Draw(t, "model")
+		if oneIn(t, "other model", 5) {
+			m = uniform(t, "model", RandomModels...)
 		}
 		d := m.Device(name, i)
-		d.Healthy = rapid.IntRange(0, 7).Draw(t, "health") < 7
+		d.Healthy = !oneIn(t, "sick", 10)
 		for j := range i {
-			class := rapid.IntRange(int(vgpu.LinkSYS), int(vgpu.LinkNVLink)).Draw(t, "link")
+			class := upTo(t, "link", int(vgpu.LinkSYS), int(vgpu.LinkNVLink))
 			d.Links = append(d.Links, vgpu.Link{Peer: DeviceID(name, j), Class: vgpu.LinkClass(class), Lanes: class % 2})
 		}
 		devices = append(devices, d)
@@ -48,7 +72,7 @@ func RandomNode(t *rapid.T, name string, most int) *vgpu.Node {
 // RandomCluster draws up to nodes nodes of up to devices devices, without owners.
 func RandomCluster(t *rapid.T, nodes, devices int) *vgpu.Cluster {
 	var list []*vgpu.Node
-	for i := range rapid.IntRange(1, nodes).Draw(t, "nodes") {
+	for i := range upTo(t, "nodes", 1, nodes) {
 		list = append(list, RandomNode(t, fmt.Sprintf("n%d", i), devices))
 	}
 	c, err := vgpu.NewCluster(list...)
@@ -61,27 +85,28 @@ func RandomCluster(t *rapid.T, nodes, devices int) *vgpu.Cluster {
 // RandomRequest draws a request of up to most containers: shares mostly, whole devices now and then, init containers and
 // sidecars before the app containers.
 func RandomRequest(t *rapid.T, pod string, most int) *vgpu.Request {
-	r := &vgpu.Request{UID: vgpu.UID(pod), Pod: pod, Priority: int32(rapid.IntRange(0, 2).Draw(t, "priority"))}
-	count := rapid.IntRange(1, most).Draw(t, "containers")
-	before := rapid.IntRange(0, count-1).Draw(t, "before the apps")
+	r := &vgpu.Request{UID: vgpu.UID(pod), Pod: pod, Priority: int32(upTo(t, "priority", 0, 2))}
+	count := upTo(t, "containers", 1, most)
+	before := upTo(t, "before the apps", 0, count-1)
 	for i := range count {
 		c := vgpu.ContainerRequest{Name: fmt.Sprintf("c%d", i), Slots: randomSlots(t)}
 		if i < before {
-			c.Kind = rapid.SampledFrom([]vgpu.ContainerKind{vgpu.Init, vgpu.Sidecar}).Draw(t, "kind")
+			c.Kind = uniform(t, "kind", vgpu.Init, vgpu.Sidecar)
 		}
-		if rapid.IntRange(0, 3).Draw(t, "explicit memory") == 3 {
-			c.Memory = vgpu.Bytes(rapid.IntRange(1, 20).Draw(t, "memory")) * unit
+		if oneIn(t, "explicit memory", 4) {
+			c.Memory = vgpu.Bytes(upTo(t, "memory", 1, 18)) * unit
 		}
 		r.Containers = append(r.Containers, c)
 	}
 	return r
 }
 
+// randomSlots draws 1 to 4 mostly, which is legal everywhere, then larger shares, then whole devices and illegal numbers.
 func randomSlots(t *rapid.T) vgpu.Slots {
-	if rapid.IntRange(0, 4).Draw(t, "whole") < 4 {
-		return vgpu.Slots(rapid.IntRange(1, 10).Draw(t, "slots"))
+	if !oneIn(t, "many slots", 3) {
+		return vgpu.Slots(upTo(t, "slots", 1, 4))
 	}
-	return vgpu.Slots(rapid.SampledFrom([]int{4, 7, 8, 10, 12, 14, 20, 30, 13}).Draw(t, "slots"))
+	return uniform[vgpu.Slots](t, "slots", 5, 6, 7, 8, 9, 10, 12, 14, 20, 30, 13)
 }
 
 // RandomAssignment puts the containers of a request on devices of a node, drawn without asking what is free. The result
@@ -93,7 +118,7 @@ func RandomAssignment(t *rapid.T, n *vgpu.Node, r *vgpu.Request) (vgpu.Assignmen
 		if len(n.Devices()) == 0 {
 			return a, false
 		}
-		first := rapid.IntRange(0, len(n.Devices())-1).Draw(t, "device")
+		first := upTo(t, "device", 0, len(n.Devices())-1)
 		share, refusal := c.On(&n.Devices()[first], r.ComputeLimit, r.MemoryLimit)
 		if refusal != nil {
 			return a, false
@@ -114,14 +139,13 @@ func RandomAssignment(t *rapid.T, n *vgpu.Node, r *vgpu.Request) (vgpu.Assignmen
 
 // Fill books up to pods pods and holds on drawn devices, wherever they fit.
 func Fill(t *rapid.T, c *vgpu.Cluster, pods int) {
-	for i := range rapid.IntRange(0, pods).Draw(t, "pods") {
+	for i := range upTo(t, "pods", 0, pods) {
 		r := RandomRequest(t, fmt.Sprintf("old-%d", i), 2)
-		n := rapid.SampledFrom(c.Nodes()).Draw(t, "node")
-		a, ok := RandomAssignment(t, n, r)
+		a, ok := RandomAssignment(t, uniform(t, "node", c.Nodes()...), r)
 		if !ok {
 			continue
 		}
-		if rapid.IntRange(0, 3).Draw(t, "hold") == 3 {
+		if oneIn(t, "hold", 4) {
 			_ = c.Hold(vgpu.Hold{Assignment: a, Priority: r.Priority}) // what is too large stays out
 		} else {
 			_ = c.Add(a)
