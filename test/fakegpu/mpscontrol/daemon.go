@@ -86,33 +86,11 @@ type server struct {
 
 // serve answers commands until quit. ready is called once the socket listens.
 func serve(dirs directories, ready func()) error {
-	for _, d := range []string{dirs.pipe, dirs.log} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return err
-		}
-	}
-	lock, err := os.OpenFile(dirs.lock(), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
+	listener, lock, err := listen(dirs)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return message("An instance of this daemon is already running")
-	}
-	if err := os.Remove(dirs.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	listener, err := net.Listen("unix", dirs.socket())
-	if err != nil {
-		return fmt.Errorf("start the control daemon: %w", err)
-	}
-	// Clients of other users connect here too.
-	if err := os.Chmod(dirs.socket(), 0o666); err != nil {
-		return err
-	}
-	if err := os.WriteFile(dirs.pid(), fmt.Appendf(nil, "%d", os.Getpid()), 0o644); err != nil {
-		return err
-	}
 	d := &daemon{
 		dirs: dirs, device: os.Getenv("CUDA_VISIBLE_DEVICES"), log: &log{path: filepath.Join(dirs.log, "control.log")},
 		listener: listener, percent: 100, limits: map[string]uint64{}, gone: map[int]bool{},
@@ -122,6 +100,34 @@ func serve(dirs directories, ready func()) error {
 	d.accept()
 	_ = os.Remove(dirs.pid())
 	return nil
+}
+
+// listen takes the directories for this process. They are its own for as long as the lock is open.
+func listen(dirs directories) (net.Listener, io.Closer, error) {
+	for _, d := range []string{dirs.pipe, dirs.log} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, nil, err
+		}
+	}
+	lock, err := os.OpenFile(dirs.lock(), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, nil, message("An instance of this daemon is already running")
+	}
+	if err := os.Remove(dirs.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, err
+	}
+	listener, err := net.Listen("unix", dirs.socket())
+	if err != nil {
+		return nil, nil, fmt.Errorf("start the control daemon: %w", err)
+	}
+	// Clients of other users connect here too.
+	if err := os.Chmod(dirs.socket(), 0o666); err != nil {
+		return nil, nil, err
+	}
+	return listener, lock, os.WriteFile(dirs.pid(), fmt.Appendf(nil, "%d", os.Getpid()), 0o644)
 }
 
 func (d *daemon) accept() {
