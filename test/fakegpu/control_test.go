@@ -69,6 +69,30 @@ func (c *controller) expect(commands, want string, status int, args ...string) {
 	}
 }
 
+func TestDaemonEndsWithItsDirectory(t *testing.T) {
+	write(t, node(t, "A100", 1))
+	c := newController(t, "GPU-1")
+	c.expect("", "", 0, "-d")
+	raw, err := os.ReadFile(c.dir + "/pipe/nvidia-cuda-mps-control.pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); running(string(raw)); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("daemon %s outlives its directory", raw)
+		}
+	}
+}
+
+// running says whether a process lives; a zombie does not.
+func running(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
 func TestControlProgram(t *testing.T) {
 	s := node(t, "A100", 1)
 	s.Devices[0].MPS.Clients = []int{70, 71}

@@ -97,9 +97,21 @@ func serve(dirs directories, ready func()) error {
 	}
 	d.log.print("Starting control daemon using socket %s", dirs.socket())
 	ready()
+	go d.watchDirectory()
 	d.accept()
 	_ = os.Remove(dirs.pid())
 	return nil
+}
+
+// watchDirectory ends the daemon when its pipe directory is removed. The real one would live on; this one would be
+// left behind by every test that was killed.
+func (d *daemon) watchDirectory() {
+	for range time.Tick(time.Second) {
+		if _, err := os.Stat(d.dirs.pipe); errors.Is(err, os.ErrNotExist) {
+			_ = d.listener.Close()
+			return
+		}
+	}
 }
 
 // listen takes the directories for this process. They are its own for as long as the lock is open.

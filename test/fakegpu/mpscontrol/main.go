@@ -8,7 +8,8 @@
 //
 // The commands and their meaning are those of NVIDIA's MPS documentation ("Tools and Interface Reference") and of the
 // manual page. Texts that these do not give (error messages, how a limit is shown) follow what users of the real
-// program reported, and callers must not depend on them. What goes over the socket is this program's own.
+// program reported, and callers must not depend on them. What goes over the socket is this program's own, and so is
+// that the daemon ends within a second when its pipe directory is removed.
 package main
 
 import (
