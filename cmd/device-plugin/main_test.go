@@ -343,7 +343,7 @@ func TestAgentEndsWithAClearMessage(t *testing.T) {
 	if err := os.WriteFile(n.kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(config, []byte("slots: {defualt: 4}"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("slots: {standard: 4}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cases := map[string]struct {
@@ -351,7 +351,7 @@ func TestAgentEndsWithAClearMessage(t *testing.T) {
 		says    string
 	}{
 		"no NVML":         {n.command([]string{"LD_LIBRARY_PATH="}), "libnvidia-ml.so.1 not found"},
-		"unknown field":   {n.command(n.fakes(), "--config="+config), `slots.defualt`},
+		"unknown field":   {n.command(n.fakes(), "--config="+config), `slots.standard`},
 		"no node name":    {n.command(append(n.fakes(), "NODE_NAME="), "--node-name="), "--node-name"},
 		"unknown flag":    {n.command(n.fakes(), "--nod-name=x"), "--nod-name"},
 		"no such address": {n.command(n.fakes(), "--http-address=256.0.0.1:1"), "serve HTTP"},

@@ -68,7 +68,7 @@ func ParseConfig(raw []byte) (Config, error) {
 }
 
 func (c Config) validate() error {
-	var bad []error
+	bad := make([]error, 0, 3+2*len(c.Slots.Models))
 	if c.APIVersion != "" && c.APIVersion != ConfigAPIVersion {
 		bad = append(bad, fmt.Errorf("apiVersion: %q, must be %q", c.APIVersion, ConfigAPIVersion))
 	}

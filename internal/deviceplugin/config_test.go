@@ -35,7 +35,7 @@ slots:
 func TestConfigRefusesWhatItDoesNotKnow(t *testing.T) {
 	cases := map[string][]string{
 		"slotz: {}":                          {`unknown field "slotz"`},
-		"slots: {defualt: 4}":                {`unknown field "slots.defualt"`},
+		"slots: {standard: 4}":               {`unknown field "slots.standard"`},
 		"slots: {default: 0}":                {"slots.default: 0", "from 1 to 1000"},
 		"slots: {default: 1001}":             {"slots.default: 1001", "from 1 to 1000"},
 		"slots: {default: many}":             {"slots.default"},

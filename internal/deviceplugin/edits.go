@@ -31,7 +31,7 @@ var controlFiles = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
 // has one pipe directory only.
 func (r renderer) render(c vgpu.ContainerAssignment, devices []device) (cdi.Edits, error) {
 	var edits cdi.Edits
-	var ids []string
+	ids := make([]string, 0, len(c.Devices))
 	var last *device
 	for _, id := range c.Devices {
 		d := find(devices, string(id))

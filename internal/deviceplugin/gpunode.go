@@ -38,7 +38,7 @@ func enforcement(d *device) v1alpha1.Enforcement {
 // gpuNodeStatus is the inventory as the API shows it, without conditions.
 func gpuNodeStatus(devices []device, driver string) v1alpha1.GPUNodeStatus {
 	s := v1alpha1.GPUNodeStatus{DriverVersion: driver, DeviceCount: int32(len(devices))}
-	var models []string
+	models := make([]string, 0, len(devices))
 	for i := range devices {
 		d := &devices[i]
 		s.Devices = append(s.Devices, gpuDevice(d))

@@ -1,10 +1,12 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -246,6 +248,14 @@ func (b *bench) spec(pod *v1.Pod, container string) (cdi.Spec, error) {
 		b.t.Fatal(err)
 	}
 	return store.Read(b.kubelet.cdiName(pod, container))
+}
+
+// absent is nil where err says that a spec is not there.
+func absent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("the spec is there: %w", cmp.Or(err, errors.New("readable")))
 }
 
 // visible returns the devices that a container was given, by its environment.

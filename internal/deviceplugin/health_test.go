@@ -2,8 +2,6 @@ package deviceplugin
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -48,10 +46,8 @@ func TestSickDeviceStartsNothing(t *testing.T) {
 	})
 	b.driver.set(g1, &Sickness{Reason: "CriticalXID", Message: "XID 79"})
 	eventually(t, "removal", func() error {
-		if _, err := b.spec(pod, "main"); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("spec of the container that has not started: %v", err)
-		}
-		return nil
+		_, err := b.spec(pod, "main")
+		return absent(err)
 	})
 	if _, err := b.spec(pod, "fetch"); err != nil {
 		t.Errorf("spec of the container that runs: %v", err)

@@ -50,8 +50,8 @@ func parseHoldings(blob []byte) ([]holding, error) {
 	if err := data.VerifyChecksum(); err != nil {
 		return nil, fmt.Errorf("parse the kubelet's checkpoint: %w", err)
 	}
-	var list []holding
 	entries, _ := data.GetData()
+	list := make([]holding, 0, len(entries))
 	for _, e := range entries {
 		if e.ResourceName != v1alpha1.ResourceVGPU {
 			continue

@@ -30,7 +30,7 @@ func (n *nvmlDriver) GPUs() ([]GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	var gpus []GPU
+	gpus := make([]GPU, 0, len(list))
 	for _, d := range list {
 		if d.UUID == "" {
 			continue
@@ -50,7 +50,7 @@ func (n *nvmlDriver) GPUs() ([]GPU, error) {
 }
 
 func links(list []nvml.Link) []v1alpha1.GPULink {
-	var out []v1alpha1.GPULink
+	out := make([]v1alpha1.GPULink, 0, len(list))
 	for _, l := range list {
 		out = append(out, v1alpha1.GPULink{Peer: l.Peer, Type: l.Type, Lanes: int32(l.Lanes)})
 	}

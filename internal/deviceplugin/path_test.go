@@ -176,6 +176,10 @@ func TestStartsThatAreRefused(t *testing.T) {
 		{"more memory than the slots are worth", forged(func(p *v1.Pod) {
 			replace(p, fmt.Sprint(12*gib), fmt.Sprint(30*gib))
 		}), 3, reasonMismatch, []string{fmt.Sprint(30 * gib), fmt.Sprint(12 * gib)}},
+		{"more memory, behind a broken annotation", forged(func(p *v1.Pod) {
+			replace(p, fmt.Sprint(12*gib), fmt.Sprint(30*gib))
+			p.Annotations[v1alpha1.AnnotationMemoryLimit] = "plenty"
+		}), 3, reasonMismatch, []string{fmt.Sprint(30 * gib), fmt.Sprint(12 * gib)}},
 		{"a device of another node", forged(func(p *v1.Pod) { replace(p, g0, "GPU-ffff") }), 3, reasonMismatch, []string{"GPU-ffff"}},
 		{"not JSON", forged(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationAssignment] = "g0, please" }), 3, reasonMismatch, []string{v1alpha1.AnnotationAssignment}},
 		{"the kubelet handed out another number of slots", placed(t, "victim", app(g0, 3)), 2, reasonMismatch, []string{"3 slots", "handed out 2"}},

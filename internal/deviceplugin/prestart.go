@@ -146,10 +146,13 @@ func unassigned(pod *v1.Pod) string {
 
 // proportional checks the memory of containers that name none: it follows from their slots and the device.
 func proportional(pod *v1.Pod, a vgpu.Assignment, devices []vgpu.Device) error {
-	request, err := kube.Request(pod)
+	asked := pod.DeepCopy()
+	// The limits are annotations that a user may change, and break, after the binding.
+	delete(asked.Annotations, v1alpha1.AnnotationComputeLimit)
+	delete(asked.Annotations, v1alpha1.AnnotationMemoryLimit)
+	request, err := kube.Request(asked)
 	if err != nil {
-		// The limits are annotations that a user may have broken after the binding; they do not matter here.
-		return nil
+		return refuse(reasonMismatch, "%v", err)
 	}
 	for i := range request.Containers {
 		c := &request.Containers[i]
