@@ -82,7 +82,11 @@ func layOut(g gpu, width int) []cell {
 		add(" "+s.owner, s.kind.colour(), s.slots)
 	}
 	if free := g.slots - slot; free > 0 {
-		add(fmt.Sprintf(" %d free", free), grey, free)
+		text := fmt.Sprintf(" %d free", free)
+		if len(text) > column(g.slots)-column(slot)-1 {
+			text = ""
+		}
+		add(text, grey, free)
 	}
 	return cells
 }
