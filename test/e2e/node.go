@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,19 +124,6 @@ func (c *Cluster) startKubelet() error {
 		"--v=2",
 	))
 	return err
-}
-
-// restartKubelet kills the kubelet and starts it again after the given time.
-func (c *Cluster) restartKubelet(ctx context.Context, after time.Duration) error {
-	c.kubelet.Stop(0)
-	timer := time.NewTimer(after)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-	}
-	return c.startKubelet()
 }
 
 // nodeReady returns nil when the node takes pods.

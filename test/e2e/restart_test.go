@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,60 +10,82 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
-// restartOfKubelet kills the kubelet, leaves it away for a while and starts it again.
+// restartOfKubelet kills the kubelet and leaves it away until the cluster knows.
 func restartOfKubelet(n *Tenant) {
-	n.restart(func(ctx context.Context) error {
-		if err := n.restartKubelet(ctx, 3*time.Second); err != nil {
-			return err
-		}
-		if err := poll(ctx, "a registered agent", n.registered); err != nil {
-			return err
-		}
-		return poll(ctx, "a ready node", n.nodeReady)
+	n.restart(outage{
+		stop: func(ctx context.Context) error {
+			n.kubelet.Stop(0)
+			return poll(ctx, "a GPUNode that is not ready", func(ctx context.Context) error { return n.gpuNodeReady(ctx, false) })
+		},
+		start:     func(context.Context) error { return n.startKubelet() },
+		meanwhile: true,
 	})
 }
 
-// restartOfAgent kills the agent; its MPS daemons live on and are adopted.
-func restartOfAgent(n *Tenant) {
-	n.restart(func(ctx context.Context) error {
-		n.agent.Stop(0)
-		if err := n.startAgent(); err != nil {
-			return err
-		}
-		return poll(ctx, "a registered agent", n.registered)
+// upgradeOfAgent stops the agent as a DaemonSet does. Its MPS daemons live on and are adopted.
+func upgradeOfAgent(n *Tenant) {
+	n.restart(outage{
+		stop: func(ctx context.Context) error {
+			n.agent.Stop(10 * time.Second)
+			return n.gpuNodeReady(ctx, false)
+		},
+		start:     func(context.Context) error { return n.startAgent() },
+		meanwhile: true,
 	})
 }
 
-// restartOfScheduler kills the scheduler; it knows afterwards only what the pods say.
-func restartOfScheduler(n *Tenant) {
-	n.restart(func(context.Context) error {
-		n.scheduler.Stop(0)
-		return n.startScheduler()
+// crashOfAgent kills the agent. Nobody can tell the scheduler at once: a pod that is bound before the agent is back is
+// rejected by the kubelet, so new pods come afterwards.
+func crashOfAgent(n *Tenant) {
+	n.restart(outage{
+		stop:  func(context.Context) error { n.agent.Stop(0); return nil },
+		start: func(context.Context) error { return n.startAgent() },
 	})
 }
 
-// restart checks that what runs before do runs on untouched, that new pods start afterwards and that nothing is booked
+// crashOfScheduler kills the scheduler; it knows afterwards only what the pods say.
+func crashOfScheduler(n *Tenant) {
+	n.restart(outage{
+		stop:      func(context.Context) error { n.scheduler.Stop(0); return nil },
+		start:     func(context.Context) error { return n.startScheduler() },
+		meanwhile: true,
+	})
+}
+
+// outage of one component.
+type outage struct {
+	stop, start func(context.Context) error
+	// meanwhile says that pods can be created during the outage.
+	meanwhile bool
+}
+
+// restart checks that what runs before the outage runs on untouched, that new pods start and that nothing is booked
 // twice.
-func (n *Tenant) restart(do func(context.Context) error) {
+func (n *Tenant) restart(o outage) {
 	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), 2*patience)
+	defer cancel()
 	n.createSizes("old", 6, 6)
 	before := n.containers("old-0", "old-1")
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
-	defer cancel()
-	n.must(do(ctx))
+	n.must(o.stop(ctx))
+	if o.meanwhile {
+		n.create(newPod("new", share("main", 4)))
+	}
+	n.must(o.start(ctx))
+	n.must(poll(ctx, "a registered agent", n.registered))
 	n.must(n.awaitSlots(ctx, gpus*slotsPerGPU))
-	n.create(newPod("new", share("main", 4)))
+	if !o.meanwhile {
+		n.create(newPod("new", share("main", 4)))
+	}
 	n.checkShares(n.running("new")[0])
 	n.create(newPod("too-much", share("main", 6)))
 	n.event("too-much", "0/1 nodes", "4 of 10")
 	n.unbound("too-much")
-	n.delete("old-1")
-	n.checkShares(n.running("too-much")[0])
-	after := n.containers("old-0")
-	delete(before, "old-1")
-	if diff := cmp.Diff(before, after); diff != "" {
+	if diff := cmp.Diff(before, n.containers("old-0", "old-1")); diff != "" {
 		n.t.Errorf("the running containers changed (-before +after):\n%s", diff)
 	}
+	n.delete("old-1")
+	n.checkShares(n.running("too-much")[0])
 	n.noDrift()
 }
 
@@ -103,7 +124,7 @@ func lostGPU(n *Tenant) {
 	n.must(fakegpu.Update(n.layout.state(), func(s *fakegpu.State) { s.Devices[lost].Lost = false }))
 	n.checkShares(n.running("waits")[0])
 	n.await("all slots", func(ctx context.Context) error { return n.offers(ctx, gpus*slotsPerGPU) })
-	if after := n.containers("here-0", "here-1"); !maps.Equal(before, after) {
-		n.t.Errorf("the running containers changed: %v before, %v after", before, after)
+	if diff := cmp.Diff(before, n.containers("here-0", "here-1")); diff != "" {
+		n.t.Errorf("the running containers changed (-before +after):\n%s", diff)
 	}
 }

@@ -13,7 +13,9 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
@@ -205,6 +207,23 @@ func (c *Cluster) registered(ctx context.Context) error {
 		err = errors.New("the agent is not registered")
 	}
 	return err
+}
+
+// gpuNodeReady returns nil when the GPUNode says that the agent serves its devices, or that it does not, as wanted.
+func (c *Cluster) gpuNodeReady(ctx context.Context, want bool) error {
+	object, err := c.dynamic.Resource(v1alpha1.GPUNodes).Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	var node v1alpha1.GPUNode
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &node); err != nil {
+		return err
+	}
+	condition := meta.FindStatusCondition(node.Status.Conditions, v1alpha1.ConditionReady)
+	if condition == nil || (condition.Status == metav1.ConditionTrue) != want {
+		return fmt.Errorf("the GPUNode's condition Ready is %+v, want it %t", condition, want)
+	}
+	return nil
 }
 
 // broken reports whether a program that must run has ended.
