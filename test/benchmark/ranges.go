@@ -9,55 +9,90 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Range is what one comparison may give.
-type Range struct {
+// Ranges is what the measurements may give, with what they gave.
+type Ranges struct {
+	Ratios []Ratio `json:"ratios"`
+	Costs  []Cost  `json:"costs"`
+}
+
+// Ratio compares pods per second with those of the stock scheduler in the same run.
+type Ratio struct {
 	// Name says in words what is compared.
 	Name string `json:"name"`
 	// Ours and Stock name the workloads as scheduler_perf does: "case/workload".
 	Ours  string `json:"ours"`
 	Stock string `json:"stock"`
-	// Min is the least allowed ratio of our pods per second to those of the stock scheduler; 0 where the comparison is
-	// only reported.
+	// Min is the least allowed ratio; 0 where the comparison is only reported.
 	Min float64 `json:"min,omitempty"`
 	// Measured is the ratio that was measured when Min was last set, for the reader.
 	Measured float64 `json:"measured"`
 }
 
-// LoadRanges reads a file of ranges. Unknown fields are errors.
-func LoadRanges(path string) ([]Range, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("load ranges: %w", err)
-	}
-	var ranges []Range
-	if err := yaml.UnmarshalStrict(raw, &ranges); err != nil {
-		return nil, fmt.Errorf("load ranges: %s: %w", path, err)
-	}
-	return ranges, nil
+// Cost is the time of one operation of a Go benchmark.
+type Cost struct {
+	Name string `json:"name"`
+	// Benchmark is the name that `go test -bench` prints, without the number of CPUs.
+	Benchmark string `json:"benchmark"`
+	// MaxMilliseconds that are allowed for one operation.
+	MaxMilliseconds float64 `json:"maxMilliseconds"`
+	// Measured milliseconds when the maximum was last set, for the reader.
+	Measured float64 `json:"measured"`
 }
 
-// Compare holds the pods per second of workloads against the ranges. It returns a table for people and one line for
-// each range that is broken: a ratio below Min, or a workload that was not measured.
-func Compare(ranges []Range, podsPerSecond map[string]float64) (table string, broken []string) {
+// LoadRanges reads a file of ranges. Unknown fields are errors.
+func LoadRanges(path string) (Ranges, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Ranges{}, fmt.Errorf("load ranges: %w", err)
+	}
+	var r Ranges
+	if err := yaml.UnmarshalStrict(raw, &r); err != nil {
+		return Ranges{}, fmt.Errorf("load ranges: %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// CompareRatios holds pods per second, by "case/workload", against the ratios. It returns a table for people and one
+// line for each that is out of range: a ratio below Min, or a workload that was not measured.
+func CompareRatios(ratios []Ratio, podsPerSecond map[string]float64) (table string, broken []string) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "comparison\tours/s\tstock/s\tratio\tallowed\tmeasured before")
-	for _, r := range ranges {
+	for _, r := range ratios {
 		ours, stock := podsPerSecond[r.Ours], podsPerSecond[r.Stock]
 		if ours <= 0 || stock <= 0 {
-			broken = append(broken, fmt.Sprintf("%s: measured %s = %.1f, %s = %.1f: a workload did not run", r.Name, r.Ours, ours, r.Stock, stock))
+			broken = append(broken, fmt.Sprintf("%s: %s = %.1f, %s = %.1f: a workload was not measured", r.Name, r.Ours, ours, r.Stock, stock))
 			continue
 		}
-		ratio := ours / stock
 		allowed := "reported"
 		if r.Min > 0 {
 			allowed = fmt.Sprintf("≥ %.2f", r.Min)
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.2f\t%s\t%.2f\n", r.Name, ours, stock, ratio, allowed, r.Measured)
-		if ratio < r.Min {
-			broken = append(broken, fmt.Sprintf("%s: ratio %.2f is below %.2f", r.Name, ratio, r.Min))
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.2f\t%s\t%.2f\n", r.Name, ours, stock, ours/stock, allowed, r.Measured)
+		if ours/stock < r.Min {
+			broken = append(broken, fmt.Sprintf("%s: ratio %.2f is below %.2f", r.Name, ours/stock, r.Min))
 		}
 	}
-	w.Flush()
+	_ = w.Flush() // writes to memory
+	return b.String(), broken
+}
+
+// CompareCosts does the same for milliseconds per operation, by the name of the benchmark.
+func CompareCosts(costs []Cost, milliseconds map[string]float64) (table string, broken []string) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "cost\tms\tallowed\tmeasured before")
+	for _, c := range costs {
+		got, ok := milliseconds[c.Benchmark]
+		if !ok {
+			broken = append(broken, fmt.Sprintf("%s: %s was not measured", c.Name, c.Benchmark))
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%.3g\t≤ %.3g\t%.3g\n", c.Name, got, c.MaxMilliseconds, c.Measured)
+		if got > c.MaxMilliseconds {
+			broken = append(broken, fmt.Sprintf("%s: %.3g ms is above %.3g ms", c.Name, got, c.MaxMilliseconds))
+		}
+	}
+	_ = w.Flush() // writes to memory
 	return b.String(), broken
 }

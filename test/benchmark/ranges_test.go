@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCompare(t *testing.T) {
-	ranges := []Range{
+func TestCompareRatios(t *testing.T) {
+	ratios := []Ratio{
 		{Name: "plain", Ours: "A/1", Stock: "B/1", Min: 0.95, Measured: 1.01},
 		{Name: "vgpu", Ours: "A/2", Stock: "B/2", Measured: 0.5},
 	}
@@ -19,7 +19,7 @@ func TestCompare(t *testing.T) {
 		rate map[string]float64
 		want []string
 	}{
-		// 95/100 is exactly what is allowed; 10/100 is below nothing.
+		// 95/100 is exactly what is allowed; nothing is required of the second.
 		{name: "within", rate: map[string]float64{"A/1": 95, "B/1": 100, "A/2": 10, "B/2": 100}},
 		{
 			name: "below", rate: map[string]float64{"A/1": 94, "B/1": 100, "A/2": 10, "B/2": 100},
@@ -27,12 +27,12 @@ func TestCompare(t *testing.T) {
 		},
 		{
 			name: "a workload without a result is no pass", rate: map[string]float64{"A/1": 95, "B/1": 100, "A/2": 10},
-			want: []string{"vgpu: measured A/2 = 10.0, B/2 = 0.0: a workload did not run"},
+			want: []string{"vgpu: A/2 = 10.0, B/2 = 0.0: a workload was not measured"},
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			table, broken := Compare(ranges, test.rate)
+			table, broken := CompareRatios(ratios, test.rate)
 			if diff := cmp.Diff(test.want, broken); diff != "" {
 				t.Errorf("broken (-want +got):\n%s", diff)
 			}
@@ -43,24 +43,71 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+func TestCompareCosts(t *testing.T) {
+	costs := []Cost{{Name: "one pod", Benchmark: "BenchmarkOnePod/nodes=500", MaxMilliseconds: 1, Measured: 0.5}}
+	tests := []struct {
+		name   string
+		output string
+		want   []string
+	}{
+		{name: "within", output: "BenchmarkOnePod/nodes=500-2   10   1000000 ns/op   5 B/op\n"},
+		{name: "within on one core, which prints no number", output: "BenchmarkOnePod/nodes=500   10   999999.5 ns/op\n"},
+		{name: "above", output: "BenchmarkOnePod/nodes=500-16   10   1500000 ns/op\n", want: []string{"one pod: 1.5 ms is above 1 ms"}},
+		{
+			name: "another size is another benchmark", output: "BenchmarkOnePod/nodes=5000-2   10   1000 ns/op\n",
+			want: []string{"one pod: BenchmarkOnePod/nodes=500 was not measured"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			milliseconds, err := Milliseconds(test.output)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, broken := CompareCosts(costs, milliseconds); !cmp.Equal(test.want, broken) {
+				t.Errorf("broken: %q, want %q", broken, test.want)
+			}
+		})
+	}
+}
+
+func TestPodsPerSecond(t *testing.T) {
+	dir := t.TempDir()
+	const file = `{"version":"v1","dataItems":[
+		{"data":{"Average":123.5,"Perc50":1},"unit":"pods/s","labels":{"Metric":"SchedulingThroughput","Name":"BenchmarkAgainstStock/PlainStock/500Nodes/namespace-2"}},
+		{"data":{"Average":9},"unit":"ms","labels":{"Metric":"scheduler_attempt_seconds","Name":"BenchmarkAgainstStock/PlainTandem/500Nodes"}}]}`
+	if err := os.WriteFile(filepath.Join(dir, "a.json"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := PodsPerSecond(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]float64{"PlainStock/500Nodes": 123.5}, got); diff != "" {
+		t.Errorf("rates (-want +got):\n%s", diff)
+	}
+}
+
 func TestLoadRanges(t *testing.T) {
 	ranges, err := LoadRanges("ranges.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range ranges {
+	for _, r := range ranges.Ratios {
 		if r.Name == "" || r.Ours == "" || r.Stock == "" || r.Measured <= 0 {
-			t.Errorf("incomplete range: %+v", r)
+			t.Errorf("incomplete: %+v", r)
 		}
-		if r.Min > r.Measured {
-			t.Errorf("%s: measured %.2f is outside of its own range, ≥ %.2f", r.Name, r.Measured, r.Min)
+	}
+	for _, c := range ranges.Costs {
+		if c.Name == "" || c.Benchmark == "" || c.MaxMilliseconds <= 0 || c.Measured <= 0 {
+			t.Errorf("incomplete: %+v", c)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "ranges.yaml")
-	if err := os.WriteFile(path, []byte("- nam: x\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("ratios:\n- nam: x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadRanges(path); err == nil || !strings.Contains(err.Error(), `unknown field "nam"`) {
+	if _, err := LoadRanges(path); err == nil || !strings.Contains(err.Error(), `unknown field`) {
 		t.Errorf("a misspelt field gives %v", err)
 	}
 }

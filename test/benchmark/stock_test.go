@@ -4,12 +4,9 @@ package benchmark
 
 import (
 	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,39 +36,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// BenchmarkAgainstStock schedules the workloads with the stock profile and with that of deploy/, and fails when a ratio
-// leaves its range. Choose workloads by -perf-scheduling-label-filter=short and by -bench.
+// BenchmarkAgainstStock schedules the workloads with the stock profile and with that of deploy/. The results go to the
+// folder -data-items-dir; -perf-scheduling-label-filter=short chooses the small workloads.
 func BenchmarkAgainstStock(b *testing.B) {
-	ranges, err := LoadRanges("ranges.yaml")
-	if err != nil {
-		b.Fatal(err)
-	}
-	results := b.TempDir()
-	if err := flag.Set("data-items-dir", results); err != nil {
-		b.Fatal(err)
-	}
 	registry := frameworkruntime.Registry{gpushare.Name: newGPUShare}
 	perf.RunBenchmarkPerfScheduling(b, "workloads.yaml", "stock", registry, perf.WithNodeUpdateFn(addGPUNodes))
-	rates, err := podsPerSecond(results)
-	if err != nil {
-		b.Fatal(err)
-	}
-	table, broken := Compare(measured(ranges, rates), rates)
-	fmt.Print(table)
-	if len(broken) > 0 {
-		b.Errorf("out of range:\n%s", strings.Join(broken, "\n"))
-	}
-}
-
-// measured drops the ranges whose workloads were all deselected.
-func measured(ranges []Range, rates map[string]float64) []Range {
-	var kept []Range
-	for _, r := range ranges {
-		if rates[r.Ours] > 0 || rates[r.Stock] > 0 {
-			kept = append(kept, r)
-		}
-	}
-	return kept
 }
 
 // newGPUShare makes the plugin once the API server serves GPUNodes: scheduler_perf starts both together.
@@ -80,31 +49,4 @@ func newGPUShare(ctx context.Context, args runtime.Object, handle fwk.Handle) (f
 		return nil, err
 	}
 	return gpushare.New(ctx, args, handle)
-}
-
-// podsPerSecond reads what scheduler_perf measured: the average throughput by "case/workload".
-func podsPerSecond(dir string) (map[string]float64, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	rates := map[string]float64{}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		var items perf.DataItems
-		if err := json.Unmarshal(raw, &items); err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
-		}
-		for _, item := range items.DataItems {
-			if item.Labels["Metric"] != "SchedulingThroughput" {
-				continue
-			}
-			_, name, _ := strings.Cut(item.Labels["Name"], "/")
-			rates[name] = item.Data["Average"]
-		}
-	}
-	return rates, nil
 }

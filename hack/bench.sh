@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Measures speed and holds it against test/benchmark/ranges.yaml: the cost of one pod in the plugin, and the throughput
+# beside the stock scheduler. The machine should do nothing else meanwhile. Everything printed stays in bin/bench.
+#   SHORT=1  only clusters of 500 nodes; those of 5,000 are not checked then
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$PWD/bin/bench
+rm -rf "$out"
+mkdir -p "$out/perf" "$out/logs"
+
+echo "cost of one pod"
+go test -run '^$' -bench . ./pkg/placement ./pkg/plugins/gpushare | tee "$out/cost.txt"
+
+echo "beside the stock scheduler; the first run compiles an API server"
+labels=performance
+only=
+if [[ -n ${SHORT:-} ]]; then
+  labels=performance,short
+  only=500Nodes
+fi
+# scheduler_perf logs every pod: into files, so that writing them to a terminal is no part of what is measured.
+ARTIFACTS=$out/logs go test -tags bench -run '^$' -bench AgainstStock -timeout 2h ./test/benchmark \
+  -data-items-dir "$out/perf" -perf-scheduling-label-filter "$labels" >"$out/perf.txt" 2>&1 || {
+  tail -n 50 "$out/perf.txt"
+  exit 1
+}
+
+go run ./test/benchmark/check -go-bench "$out/cost.txt" -scheduler-perf "$out/perf" -workloads "$only"

@@ -1,0 +1,61 @@
+package benchmark
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// PodsPerSecond reads the files that scheduler_perf wrote into a folder: the average throughput by "case/workload".
+func PodsPerSecond(dir string) (map[string]float64, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read measurements: %w", err)
+	}
+	rates := map[string]float64{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read measurements: %w", err)
+		}
+		var content struct {
+			DataItems []struct {
+				Data   map[string]float64 `json:"data"`
+				Labels map[string]string  `json:"labels"`
+			} `json:"dataItems"`
+		}
+		if err := json.Unmarshal(raw, &content); err != nil {
+			return nil, fmt.Errorf("read measurements: %s: %w", file, err)
+		}
+		for _, item := range content.DataItems {
+			if item.Labels["Metric"] == "SchedulingThroughput" {
+				// The name is that of the benchmark, of the case and of the workload, and the topic where there is one.
+				parts := strings.Split(item.Labels["Name"], "/")
+				if len(parts) >= 3 {
+					rates[parts[1]+"/"+parts[2]] = item.Data["Average"]
+				}
+			}
+		}
+	}
+	return rates, nil
+}
+
+// benchmarkLine is a result as `go test -bench` prints it: BenchmarkOnePod/nodes=500-2  1000  123456 ns/op …
+var benchmarkLine = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op`)
+
+// Milliseconds reads the output of `go test -bench`: the time of one operation by the name of the benchmark.
+func Milliseconds(output string) (map[string]float64, error) {
+	result := map[string]float64{}
+	for _, match := range benchmarkLine.FindAllStringSubmatch(output, -1) {
+		nanoseconds, err := strconv.ParseFloat(match[2], 64)
+		if err != nil {
+			return nil, fmt.Errorf("read result of %s: %w", match[1], err)
+		}
+		result[match[1]] = nanoseconds / 1e6
+	}
+	return result, nil
+}
