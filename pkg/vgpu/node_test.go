@@ -52,6 +52,23 @@ func TestNewNode(t *testing.T) {
 	}
 }
 
+// TestNodeOrder: devices are by index, those of one index by ID.
+func TestNodeOrder(t *testing.T) {
+	devices := testkit.A100.Devices("n1", 3)
+	devices[0].Index, devices[2].Index = 1, 1
+	n, err := vgpu.NewNode("n1", []vgpu.Device{devices[2], devices[1], devices[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []vgpu.DeviceID
+	for _, d := range n.Devices() {
+		got = append(got, d.ID)
+	}
+	if diff := cmp.Diff([]vgpu.DeviceID{"n1/g0", "n1/g1", "n1/g2"}, got); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
+	}
+}
+
 // TestNodeLink: a link that one end names counts for both, and of two the closer one.
 func TestNodeLink(t *testing.T) {
 	devices := testkit.A100.Devices("n1", 3)
