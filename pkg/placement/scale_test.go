@@ -1,0 +1,96 @@
+package placement_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// TestScaleProperty: with all amounts of devices, pods and request multiplied by one factor, and with a node without
+// devices beside the others, the same devices are chosen.
+func TestScaleProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := testkit.RandomCluster(t, 2, 4)
+		testkit.Fill(t, c, 5)
+		r, cfg := testkit.RandomRequest(t, "new", 3), placement.Config{Policy: drawPolicy(t)}
+		factor := rapid.IntRange(2, 9).Draw(t, "factor")
+		want, err := placement.Choose(c, r, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		larger := *r
+		larger.Containers = slices.Clone(r.Containers)
+		for i := range larger.Containers {
+			larger.Containers[i].Slots *= vgpu.Slots(factor)
+			larger.Containers[i].Memory *= vgpu.Bytes(factor)
+		}
+		got, err := placement.Choose(scaled(t, c, factor), &larger, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(where(want.Place), where(got.Place)); diff != "" {
+			t.Fatalf("%sfactor %d changed the choice (-before +after):\n%s", testkit.Draw(c), factor, diff)
+		}
+	})
+}
+
+// where lists the devices of each container.
+func where(a *vgpu.Assignment) [][]vgpu.DeviceID {
+	if a == nil {
+		return nil
+	}
+	var list [][]vgpu.DeviceID
+	for _, c := range a.Containers {
+		list = append(list, c.Devices)
+	}
+	return list
+}
+
+// scaled returns the cluster with all amounts multiplied, and an empty node.
+func scaled(t *rapid.T, c *vgpu.Cluster, factor int) *vgpu.Cluster {
+	empty, err := vgpu.NewNode("a-first", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := []*vgpu.Node{empty}
+	scale := func(a vgpu.Assignment) vgpu.Assignment {
+		a.Containers = slices.Clone(a.Containers)
+		for i := range a.Containers {
+			s := &a.Containers[i].Share
+			s.Slots, s.Memory, s.MemoryLimit = s.Slots*vgpu.Slots(factor), s.Memory*vgpu.Bytes(factor), s.MemoryLimit*vgpu.Bytes(factor)
+		}
+		return a
+	}
+	for _, old := range c.Nodes() {
+		devices := slices.Clone(old.Devices())
+		for i := range devices {
+			devices[i].Slots, devices[i].Memory = devices[i].Slots*vgpu.Slots(factor), devices[i].Memory*vgpu.Bytes(factor)
+		}
+		n, err := vgpu.NewNode(old.Name(), devices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range old.Assignments() {
+			if err := n.Add(scale(a)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, h := range old.Holds() {
+			if err := n.Hold(vgpu.Hold{Assignment: scale(h.Assignment), Priority: h.Priority}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	larger, err := vgpu.NewCluster(nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return larger
+}
