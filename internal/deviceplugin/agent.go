@@ -118,9 +118,25 @@ func (a *Agent) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.sayGoodbye(ctx)
 	close(a.stopping)
-	loops.Wait()
+	awaitLoops(ctx, &loops)
 	server.Stop()
 	return web.Close()
+}
+
+// loopTimeout bounds the wait for loops that a hanging driver holds.
+const loopTimeout = 5 * time.Second
+
+func awaitLoops(ctx context.Context, loops *sync.WaitGroup) {
+	ended := make(chan struct{})
+	go func() {
+		loops.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(loopTimeout):
+		klog.FromContext(ctx).Info("Leaving although a loop has not ended: the driver or MPS does not answer")
+	}
 }
 
 // prepare takes the node's lock and reads what earlier agents left and what the driver knows.

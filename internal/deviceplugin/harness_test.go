@@ -63,6 +63,8 @@ type mpsFake struct {
 	mu      sync.Mutex
 	down    map[string]error
 	ensured map[string]int
+	// silent, where it is set, is the device that answers no question; it is closed to end that.
+	silent map[string]chan struct{}
 }
 
 func (m *mpsFake) Ensure(_ context.Context, g GPU) error {
@@ -73,6 +75,9 @@ func (m *mpsFake) Ensure(_ context.Context, g GPU) error {
 }
 
 func (m *mpsFake) Ready(_ context.Context, id string) error {
+	if wait := m.silent[id]; wait != nil {
+		<-wait
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ensured[id] == 0 {

@@ -112,6 +112,24 @@ func TestStartIsRefusedWhileMPSIsDown(t *testing.T) {
 	b.awaitMetric(`tandem_agent_prestart_failures_total{reason="MPSNotReady"}`, "1")
 }
 
+// A device whose MPS does not even answer holds up its own containers no longer than it may, and no others.
+func TestStartGivesUpOnSilentMPS(t *testing.T) {
+	b := newBench(t)
+	b.timing.sharingWait = 50 * time.Millisecond
+	b.mps.silent = map[string]chan struct{}{g0: make(chan struct{})}
+	defer func() { close(b.mps.silent[g0]) }()
+	b.run()
+	pod, other := placed(t, "train", app(g0, 3)), placed(t, "other", app(g1, 3))
+	b.kubelet.admit(pod)
+	b.kubelet.admit(other)
+	if err := b.kubelet.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "not answered") {
+		t.Errorf("start on the silent device: %v, want a refusal", err)
+	}
+	if err := b.kubelet.begin(other, "main"); err != nil {
+		t.Errorf("start on the other device: %v", err)
+	}
+}
+
 func TestDevicesBeforeVoltaAreUsedWithoutMPS(t *testing.T) {
 	b := newBench(t)
 	b.driver.gpus[1].ComputeMajor = 6

@@ -38,8 +38,8 @@ type binder struct {
 }
 
 const (
-	// sharingWait leaves 5 s of the kubelet's 30 s for everything else.
-	sharingWait = 25 * time.Second
+	// sharingWait leaves 12 s of the kubelet's 30 s: two questions to a kubelet that is coming back take 10 s at most.
+	sharingWait = 18 * time.Second
 	// sharingPoll is how often a device that is not ready is asked again.
 	sharingPoll = 200 * time.Millisecond
 )
@@ -230,7 +230,7 @@ func (b *binder) waitSharing(ctx context.Context, d *device) error {
 	poll := time.NewTicker(sharingPoll)
 	defer poll.Stop()
 	for {
-		err := b.renderer.sharing.Ready(ctx, d.ID)
+		err := b.askSharing(ctx, d.ID)
 		if err == nil {
 			return nil
 		}
@@ -239,6 +239,18 @@ func (b *binder) waitSharing(ctx context.Context, d *device) error {
 			return refuse(reasonSharing, "MPS of device g%d (%s) is not ready: %v; the agent goes on trying and the kubelet starts the container again", d.Index, d.ID, err)
 		case <-poll.C:
 		}
+	}
+}
+
+// askSharing asks whether a device is ready and gives up with ctx: a device that is just being started answers late.
+func (b *binder) askSharing(ctx context.Context, id string) error {
+	answer := make(chan error, 1)
+	go func() { answer <- b.renderer.sharing.Ready(ctx, id) }()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return errors.New("it has not answered yet")
 	}
 }
 
