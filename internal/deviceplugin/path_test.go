@@ -71,9 +71,22 @@ func TestWholeDevicesAreUsedWithoutMPS(t *testing.T) {
 	if diff := cmp.Diff([]string{"NVIDIA_VISIBLE_DEVICES=" + g0 + "," + g1, "CUDA_VISIBLE_DEVICES=" + g0 + "," + g1}, s.Edits.Env); diff != "" {
 		t.Errorf("env (-want +got):\n%s", diff)
 	}
+	single := placed(t, "single", want{name: "main", devices: []string{g0}, slots: 10})
+	if edits, err := (renderer{devRoot: b.dir, sharing: b.mps}).render(*containerOf(mustRead(t, single), "main"), []device{{GPU: gpu(g0, 0, 5), Slots: 10}}); err != nil || len(edits.Env) != 2 {
+		t.Errorf("one whole device: %+v (%v), want no MPS", edits, err)
+	}
 	if len(s.Edits.Mounts) != 0 || s.Edits.Devices[0].Container != "/dev/nvidia5" || s.Edits.Devices[1].Container != "/dev/nvidia3" {
 		t.Errorf("edits %+v, want both device files by minor number and no mount", s.Edits)
 	}
+}
+
+func mustRead(t *testing.T, pod *v1.Pod) vgpu.Assignment {
+	t.Helper()
+	a, err := kube.AssignmentOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // The app container is given the init container's slots again; each start finds its own container's share.

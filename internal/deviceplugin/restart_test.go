@@ -62,8 +62,12 @@ func TestKubeletRestart(t *testing.T) {
 	}
 	for range 3 {
 		b.kubelet.stop()
+		start := time.Now()
 		b.kubelet.start()
 		b.kubelet.awaitSlots(20, 0)
+		if took := time.Since(start); took > watchGrace {
+			t.Errorf("the kubelet had no slots for %v: pods that are admitted meanwhile are rejected for good", took)
+		}
 	}
 	eventually(t, "ready", a.ready)
 	after, err := b.spec(pod, "main")
@@ -306,6 +310,7 @@ func TestDriftIsSeen(t *testing.T) {
 		"more compute":     {"PERCENTAGE=30", "PERCENTAGE=90"},
 		"another file":     {"nvidia5", "nvidia3"},
 		"another owner":    {`"tandem-gpu.io/pod-uid":"uid-one"`, `"tandem-gpu.io/pod-uid":"uid-two"`},
+		"another mount":    {`"hostPath":"/run/mps/` + g0, `"hostPath":"/run/mps/` + g1},
 		"another pipe":     {"/run/mps/" + g0, "/run/mps/" + g1},
 		"a device too few": {"CUDA_VISIBLE_DEVICES=" + g0, "CUDA_VISIBLE_DEVICES="},
 	}
