@@ -113,18 +113,16 @@ func coreImports(p *source) []string {
 	if !ok || !isCore {
 		return nil
 	}
-	var all []string
-	for _, i := range p.imports {
+	all := p.banned(func(i string) bool {
 		lower, ours := strings.CutPrefix(i, p.module+"/pkg/")
 		switch {
-		case ours && slices.Contains(allowed, lower):
-		case !ours && slices.Contains(coreStd, i):
-		case strings.HasPrefix(i, "gonum.org/"):
-		case i == "time" && slices.Contains(timeValues, name):
-		default:
-			all = append(all, "imports "+i+", which core may not")
+		case ours:
+			return !slices.Contains(allowed, lower)
+		case i == "time":
+			return !slices.Contains(timeValues, name)
 		}
-	}
+		return !slices.Contains(coreStd, i) && !strings.HasPrefix(i, "gonum.org/")
+	}, "core may not")
 	for _, use := range p.clocks {
 		all = append(all, "uses time."+use+": core is told the time")
 	}

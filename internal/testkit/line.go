@@ -115,7 +115,7 @@ func (s *Script) block(b *strings.Builder, lines []string, indent string) (rest 
 // step runs one line and checks the ledger.
 func (s *Script) step(b *strings.Builder, text, indent string) {
 	name, args, err := datadriven.ParseLine(text)
-	out := ""
+	var out string
 	switch {
 	case err != nil:
 		out = fmt.Sprintf("error: %v\n", err)

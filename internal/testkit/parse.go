@@ -248,7 +248,7 @@ func ParseBytes(w string) (vgpu.Bytes, error) {
 
 // cluster builds what was drawn.
 func (p *parser) cluster() (*vgpu.Cluster, error) {
-	var nodes []*vgpu.Node
+	nodes := make([]*vgpu.Node, 0, len(p.devices))
 	for _, name := range slices.Sorted(maps.Keys(p.devices)) {
 		n, err := vgpu.NewNode(name, p.devices[name])
 		if err != nil {

@@ -48,7 +48,7 @@ func RandomNode(t *rapid.T, name string, most int) *vgpu.Node {
 	if oneIn(t, "no devices", 20) {
 		count = 0
 	}
-	var devices []vgpu.Device
+	devices := make([]vgpu.Device, 0, count)
 	for i := range count {
 		m := main
 		if oneIn(t, "other model", 5) {
@@ -69,10 +69,11 @@ func RandomNode(t *rapid.T, name string, most int) *vgpu.Node {
 	return n
 }
 
-// RandomCluster draws up to nodes nodes of up to devices devices, without owners.
+// RandomCluster draws so many nodes at most, of so many devices at most, without owners.
 func RandomCluster(t *rapid.T, nodes, devices int) *vgpu.Cluster {
-	var list []*vgpu.Node
-	for i := range upTo(t, "nodes", 1, nodes) {
+	count := upTo(t, "nodes", 1, nodes)
+	list := make([]*vgpu.Node, 0, count)
+	for i := range count {
 		list = append(list, RandomNode(t, fmt.Sprintf("n%d", i), devices))
 	}
 	c, err := vgpu.NewCluster(list...)
@@ -137,7 +138,7 @@ func RandomAssignment(t *rapid.T, n *vgpu.Node, r *vgpu.Request) (vgpu.Assignmen
 	return a, true
 }
 
-// Fill books up to pods pods and holds on drawn devices, wherever they fit.
+// Fill books pods and holds on drawn devices, wherever they fit; as many at most as it is told.
 func Fill(t *rapid.T, c *vgpu.Cluster, pods int) {
 	for i := range upTo(t, "pods", 0, pods) {
 		r := RandomRequest(t, fmt.Sprintf("old-%d", i), 2)
@@ -155,7 +156,7 @@ func Fill(t *rapid.T, c *vgpu.Cluster, pods int) {
 
 // Shuffled returns a cluster with the same devices, pods and holds, given in a drawn order.
 func Shuffled(t *rapid.T, c *vgpu.Cluster) *vgpu.Cluster {
-	var nodes []*vgpu.Node
+	nodes := make([]*vgpu.Node, 0, len(c.Nodes()))
 	for _, old := range permuted(t, c.Nodes()) {
 		n, err := vgpu.NewNode(old.Name(), permuted(t, old.Devices()))
 		if err != nil {

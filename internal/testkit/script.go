@@ -219,7 +219,7 @@ func (s *Script) health(l *line, healthy bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var nodes []*vgpu.Node
+	nodes := make([]*vgpu.Node, 0, len(s.cluster.Nodes()))
 	for _, n := range s.cluster.Nodes() {
 		if n != old {
 			nodes = append(nodes, n.Clone())

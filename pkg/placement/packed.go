@@ -9,5 +9,5 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 var packed = Policy{
 	Name:   "packed",
 	device: func(d *vgpu.Device, left vgpu.Use) int64 { return rateMax - part(left.Slots, d.Slots) },
-	node:   func(taken, of vgpu.Slots) int64 { return part(taken, of) },
+	node:   part[vgpu.Slots],
 }

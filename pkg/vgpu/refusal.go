@@ -30,11 +30,11 @@ const (
 type Help int
 
 const (
-	// NothingHelps: the request can never be met here.
+	// NothingHelps says that the request can never be met here.
 	NothingHelps Help = iota
-	// EvictionHelps: the room exists and is taken by others.
+	// EvictionHelps says that the room exists and is taken by others.
 	EvictionHelps
-	// RecoveryHelps: the room exists on devices that are sick.
+	// RecoveryHelps says that the room exists on devices that are sick.
 	RecoveryHelps
 )
 
