@@ -134,17 +134,20 @@ func TestUnresolvedBindKeepsItsRoom(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 2))
 	first := pod("first", 6)
 	d.reserve(d.preFilter(first), first, "n1")
+	assumed := d.assume(first, "n1")
 	p := pod("a", 6)
 	cs := d.preFilter(p)
 	expect(t, "the first time", d.reserve(cs, p, "n1"), "n1/GPU-n1-1")
 	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
 	d.plugin.state.suspend(a)
 	d.unreserve(cs, p, "n1")
-	d.unreserve(nil, first, "n1")
 
-	other := with(pod("other", 11-6), func(p *v1.Pod) { p.Spec.Priority = new(int32(2000000000)) })
-	expect(t, "a pod of the highest priority", d.reserve(d.preFilter(other), other, "n1"), "n1/GPU-n1-0")
-	d.unreserve(nil, other, "n1")
+	other := with(pod("other", 5), func(p *v1.Pod) { p.Spec.Priority = new(int32(2000000000)) })
+	const full = "largest free share is 4 of 10 slots"
+	expect(t, "a pod of the highest priority", d.filter(d.preFilter(other), other, d.nodes[0]), full)
+
+	d.unreserve(nil, first, "n1")
+	d.remove(assumed, "n1")
 	expect(t, "the pod again, with another choice free", d.reserve(d.preFilter(p), p, "n1"), "n1/GPU-n1-1")
 	d.unreserve(nil, p, "n1")
 
@@ -195,6 +198,25 @@ func TestFilterSeesTheDryRunOfPreemption(t *testing.T) {
 	}
 	expect(t, "without the victim", d.filter(cs, p, dry), "")
 	expect(t, "with it", d.filter(cs, p, d.nodes[0]), "largest free share is 2 of 10 slots")
+}
+
+// The number of pods tells nothing when one came and one left; the generation tells nothing in a group cycle.
+func TestOccupancyFollowsTheNodeInfo(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	add := func(name string, slots int) *v1.Pod {
+		p := pod(name, slots)
+		return d.add(bound(t, p, share(p, "n1", "GPU-n1-0", vgpu.Slots(slots))), "n1")
+	}
+	p := pod("p", 5)
+	first := add("first", 6)
+	expect(t, "one pod", d.filter(d.preFilter(p), p, d.nodes[0]), "largest free share is 4 of 10 slots")
+	d.remove(first, "n1")
+	add("second", 7)
+	expect(t, "another pod", d.filter(d.preFilter(p), p, d.nodes[0]), "largest free share is 3 of 10 slots")
+	before := d.byName["n1"].Generation
+	add("third", 2)
+	d.byName["n1"].Generation = before
+	expect(t, "one more in a group cycle", d.filter(d.preFilter(p), p, d.nodes[0]), "largest free share is 1 of 10 slots")
 }
 
 // Two assignments name more of a device than it has: somebody else made one of them. Nobody can tell which runs, so the
