@@ -27,17 +27,13 @@ func (s *search) placeLinked(k, c int, ranked []int) bool {
 			return false
 		}
 		s.shares[c] = share
-		placed := 0
 		for _, j := range set {
-			if !s.put(c, j) {
-				break
-			}
-			placed++
+			s.put(c, j) // never refused: within keeps to the limit
 		}
-		if placed == len(set) && s.place(k+1) {
+		if s.place(k + 1) {
 			return true
 		}
-		for range placed {
+		for range set {
 			s.take(c)
 		}
 	}
