@@ -165,7 +165,7 @@ func TestAccountsAreLimited(t *testing.T) {
 		agent: {
 			"get pods", "list pods", "update pods", "patch pods", "patch pods/status", "create pods/binding", "create bindings",
 			"delete pods", "get nodes", "list nodes", "patch nodes", "patch nodes/status", "get secrets", "get configmaps",
-			"list gpunodes", "update gpunodes", "patch gpunodes", "delete gpunodes", "create serviceaccounts/token",
+			"list gpunodes", "update gpunodes", "delete gpunodes/status", "patch gpunodes", "delete gpunodes", "create serviceaccounts/token",
 		},
 		scheduler: {
 			"create pods", "update pods", "patch pods", "create bindings", "patch pods/ephemeralcontainers", "patch pods/resize",
