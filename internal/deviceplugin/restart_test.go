@@ -1,6 +1,7 @@
 package deviceplugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -227,7 +228,9 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.run()
 	second := b.agent()
-	err := second.Run(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // an agent that is let in runs until then
+	defer cancel()
+	err := second.Run(ctx)
 	for _, text := range []string{"another agent", fmt.Sprint(os.Getpid()), lockFile} {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("the second agent: %v, want a message that says %q", err, text)
