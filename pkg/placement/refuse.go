@@ -68,13 +68,15 @@ func nearestOther(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	return nearest
 }
 
-// scarcest fills in the amount of which the smallest part of what is wanted is free; slots before memory before contexts.
+// scarcest fills in the first amount that is short: slots before memory before contexts. A share whose memory follows
+// from its slots is short of both more often than not, and slots are what its owner asked for.
 func scarcest(f *vgpu.Refusal, want, free vgpu.Use, d *vgpu.Device) {
-	f.Unit, f.Want, f.Best, f.Of = vgpu.UnitSlots, int64(want.Slots), int64(free.Slots), int64(d.Slots)
-	if covers(int64(free.Memory), int64(want.Memory)) < covers(f.Best, f.Want) {
+	switch {
+	case free.Slots < want.Slots:
+		f.Unit, f.Want, f.Best, f.Of = vgpu.UnitSlots, int64(want.Slots), int64(free.Slots), int64(d.Slots)
+	case free.Memory < want.Memory:
 		f.Unit, f.Want, f.Best, f.Of = vgpu.UnitBytes, int64(want.Memory), int64(free.Memory), int64(d.Memory)
-	}
-	if covers(int64(free.Contexts), int64(want.Contexts)) < covers(f.Best, f.Want) {
+	default:
 		f.Unit, f.Want, f.Best, f.Of = vgpu.UnitContexts, int64(want.Contexts), int64(free.Contexts), int64(d.Contexts)
 	}
 }
