@@ -83,7 +83,7 @@ func (c *ControlPlane) apiserver(path string, port int, etcdURL string) *exec.Cm
 }
 
 func (c *ControlPlane) featureGates() string {
-	var gates []string
+	gates := make([]string, 0, len(c.options.FeatureGates))
 	for _, name := range slices.Sorted(maps.Keys(c.options.FeatureGates)) {
 		gates = append(gates, fmt.Sprintf("%s=%t", name, c.options.FeatureGates[name]))
 	}

@@ -65,7 +65,7 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("install CRDs: %w", err)
 	}
-	var crds [][]byte
+	crds := make([][]byte, 0, len(files))
 	for _, file := range files {
 		if filepath.Base(file) == "kustomization.yaml" {
 			continue

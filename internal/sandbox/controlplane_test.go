@@ -3,7 +3,7 @@ package sandbox_test
 import (
 	"context"
 	"errors"
-	"net/http"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -196,7 +196,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	if _, err := os.Stat(c.Dir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s after Stop: %v, want it gone", c.Dir(), err)
 	}
-	if _, err := http.Get(c.URL()); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := net.Dial("tcp", strings.TrimPrefix(c.URL(), "https://")); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("API server after Stop: %v, want connection refused", err)
 	}
 }

@@ -16,7 +16,10 @@ import (
 // limit is how long the demo may take once everything is built. A busy machine needs a minute.
 const limit = 5 * time.Minute
 
-func main() {
+func main() { os.Exit(status()) }
+
+// status runs the demo and returns the exit status.
+func status() int {
 	keep := flag.Bool("keep", false, "leave the cluster up until Ctrl-C")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -26,13 +29,13 @@ func main() {
 	err := run(ctx, out, *keep)
 	switch {
 	case err == nil:
-		return
+		return 0
 	case ctx.Err() != nil:
 		out.say("interrupted; everything is cleaned up")
-		os.Exit(130)
+		return 130
 	default:
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
-		os.Exit(1)
+		return 1
 	}
 }
 
@@ -57,6 +60,7 @@ func run(ctx context.Context, out *terminal, keep bool) error {
 		return errors.Join(append([]error{errors.New("what happened is not what should have happened")}, append(problems, c.logs())...)...)
 	}
 	out.say("checked: %s", r.summary())
+	out.say("         %s", r.more())
 	if keep {
 		out.print(c.instructions())
 		<-ctx.Done()

@@ -38,8 +38,9 @@ func legend(colours bool) string {
 	if !colours {
 		return ""
 	}
-	var parts []string
-	for _, k := range []kind{notebook, training, inference} {
+	kinds := []kind{notebook, training, inference}
+	parts := make([]string, 0, len(kinds))
+	for _, k := range kinds {
 		parts = append(parts, paint(colours, k.colour(), " "+string(k)+" "))
 	}
 	return "  " + strings.Join(parts, " ") + "\n"
@@ -47,7 +48,7 @@ func legend(colours bool) string {
 
 // gpus turns the report into the picture's terms: the containers that run now, the greatest first.
 func (r *report) gpus() []gpu {
-	var all []gpu
+	all := make([]gpu, 0, len(r.devices))
 	for _, d := range r.devices {
 		g := gpu{node: d.node, name: d.name(), model: d.Model, slots: int(d.Slots)}
 		for _, name := range r.order {
@@ -184,8 +185,11 @@ func wrap(text string, width int, indent string) string {
 	return b.String() + line + "\n"
 }
 
-// summary counts what was checked.
+// summary and more count what was checked.
 func (r *report) summary() string {
-	return fmt.Sprintf("%d pods run, %d containers hold what is assigned, %d GPUs within capacity, %d refusals with a reason, drift %g",
-		len(r.pods), len(r.containers), len(r.devices), len(r.refused), r.drift)
+	return fmt.Sprintf("%d pods run, %d containers hold what is assigned to them,", len(r.pods), len(r.containers))
+}
+
+func (r *report) more() string {
+	return fmt.Sprintf("%d GPUs are within capacity, %d pods were refused with a reason", len(r.devices), len(r.refused))
 }

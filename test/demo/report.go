@@ -137,8 +137,8 @@ func (r *report) checkContainer(p *observed, c vgpu.ContainerAssignment) error {
 	if given == nil {
 		return errors.New("it never started")
 	}
-	var ids []string
-	var wantFiles []string
+	ids := make([]string, 0, len(c.Devices))
+	wantFiles := make([]string, 0, len(c.Devices))
 	part := false
 	for _, id := range c.Devices {
 		d := r.device(id)

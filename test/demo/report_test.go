@@ -117,8 +117,8 @@ func TestWorkloadsFit(t *testing.T) {
 		t.Errorf("slots asked for: %v; the nodes have 40 on a100, 16 on t4", sum)
 	}
 	for _, w := range workloads() {
-		if w.kind.colour() == "" || w.why == "" {
-			t.Errorf("workload %s has no kind or no reason", w.name)
+		if w.kind.colour() == "" || w.why == "" || len(w.why) > 38 {
+			t.Errorf("workload %s has no kind, or no reason that fits into 80 columns", w.name)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (c *cluster) submitAll(ctx context.Context, out *terminal, all []workload) 
 	if err == nil {
 		return nil
 	}
-	var reasons []string
+	reasons := make([]string, 0, len(waiting))
 	for name := range waiting {
 		words, _ := c.reason(context.WithoutCancel(ctx), name)
 		reasons = append(reasons, fmt.Sprintf("pod %s does not run: %s", name, words))
@@ -66,7 +66,7 @@ type answered struct {
 // submitRefused creates the pods that must be refused, after the others run, and waits for the reasons.
 func (c *cluster) submitRefused(ctx context.Context, out *terminal, all []refusal) ([]answered, error) {
 	out.say("jane submits %d pods that must be refused", len(all))
-	var answers []answered
+	answers := make([]answered, 0, len(all))
 	for _, r := range all {
 		a := answered{refusal: r}
 		err := poll(ctx, func() error { return c.submitOneRefused(ctx, &a) })

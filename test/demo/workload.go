@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,13 +60,13 @@ func alone(slots int64) []ask { return []ask{{name: "main", slots: slots}} }
 // wherever the scheduler puts them: the largest come first, and what is left is never too scattered for the next.
 func workloads() []workload {
 	return []workload{
-		{name: "train-vision", kind: training, gpu: "a100", containers: alone(20), why: "20 slots are two whole A100, joined by NVLink"},
+		{name: "train-vision", kind: training, gpu: "a100", containers: alone(20), why: "20 slots: two whole A100 with NVLink"},
 		{name: "train-nlp", kind: training, gpu: "a100", init: []ask{{name: "fetch", slots: 2}}, containers: alone(6),
-			why: "an init container of 2 slots runs first"},
+			why: "an init container with 2 slots first"},
 		{name: "train-audio", kind: training, gpu: "a100", containers: alone(4), why: "4/10 of one A100"},
 		{name: "infer-video", kind: inference, gpu: "t4", containers: alone(4), why: "4 slots are a whole T4"},
 		{name: "infer-chat", kind: inference, gpu: "t4", containers: []ask{{name: "model", slots: 2}, {name: "embed", slots: 1}},
-			why: "two containers, each with a share of its own"},
+			why: "two containers, a share for each"},
 		{name: "search-1", kind: inference, gpu: "t4", containers: alone(2), why: "2/4 of one T4"},
 		{name: "search-2", kind: inference, gpu: "t4", containers: alone(2), why: "2/4 of one T4"},
 		{name: "search-3", kind: inference, gpu: "t4", containers: alone(2), why: "2/4 of one T4"},
@@ -133,16 +131,4 @@ func (a ask) container() v1.Container {
 		Name: a.name, Image: "example.com/" + a.name, // never pulled: nothing runs
 		Resources: v1.ResourceRequirements{Limits: limits},
 	}
-}
-
-// request says what the pod asks for, for people.
-func (w workload) request() string {
-	text := ""
-	for _, a := range w.containers {
-		if text != "" {
-			text += " + "
-		}
-		text += fmt.Sprint(a.slots)
-	}
-	return text
 }

@@ -142,7 +142,7 @@ func (d *devices) preStart(ctx context.Context, uid, container string) ([]*plugi
 	d.mu.Lock()
 	names := d.resourcesOf(uid, container)
 	d.mu.Unlock()
-	var answers []*pluginapi.ContainerAllocateResponse
+	answers := make([]*pluginapi.ContainerAllocateResponse, 0, len(names))
 	var all []string
 	for _, name := range names {
 		d.mu.Lock()

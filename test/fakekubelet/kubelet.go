@@ -107,7 +107,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if err := plugins.Start(logger); err != nil {
 		return fmt.Errorf("run kubelet of %s: %w", k.config.Node, err)
 	}
-	defer plugins.Stop(logger)
+	defer func() { _ = plugins.Stop(logger) }() // it never fails
 	stop, err := k.serve(ctx)
 	if err != nil {
 		return fmt.Errorf("run kubelet of %s: %w", k.config.Node, err)

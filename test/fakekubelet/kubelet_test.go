@@ -328,7 +328,7 @@ func TestDeletedPodFreesItsDevices(t *testing.T) {
 	b.eventually(func() error {
 		_, err := b.admin.CoreV1().Pods("default").Get(t.Context(), first.Name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("get deleted pod: %v, want not found", err)
+			return fmt.Errorf("get deleted pod: want not found, got %w", err)
 		}
 		return nil
 	})

@@ -28,7 +28,7 @@ type container struct {
 
 // containersOf returns the containers of a pod in the order of their start.
 func containersOf(pod *v1.Pod) []container {
-	var all []container
+	all := make([]container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for i := range pod.Spec.InitContainers {
 		c := container{&pod.Spec.InitContainers[i], ordinaryInit}
 		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {

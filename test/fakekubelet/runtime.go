@@ -138,7 +138,7 @@ func deviceNodes(spec *oci.Spec) []string {
 }
 
 func mounts(spec *oci.Spec) []string {
-	var all []string
+	all := make([]string, 0, len(spec.Mounts))
 	for _, m := range spec.Mounts {
 		all = append(all, m.Source+":"+m.Destination)
 	}

@@ -20,17 +20,24 @@ import (
 )
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "tools:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	paths, err := sandbox.Tools(ctx, os.Args[1:]...)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "tools:", err)
-		os.Exit(1)
+		return err
 	}
-	var dirs []string
+	dirs := make([]string, 0, len(paths))
 	for _, path := range paths {
 		dirs = append(dirs, filepath.Dir(path))
 	}
 	slices.Sort(dirs)
 	fmt.Println(strings.Join(slices.Compact(dirs), string(os.PathListSeparator)))
+	return nil
 }
