@@ -24,8 +24,8 @@ type Ratio struct {
 	Stock string `json:"stock"`
 	// Min is the least allowed ratio; 0 where the comparison is only reported.
 	Min float64 `json:"min,omitempty"`
-	// Measured is the ratio that was measured when Min was last set, for the reader.
-	Measured float64 `json:"measured"`
+	// Measured is the ratio that a quiet machine gave, for the reader; 0 before one did.
+	Measured float64 `json:"measured,omitempty"`
 }
 
 // Cost is the time of one operation of a Go benchmark.
@@ -35,8 +35,8 @@ type Cost struct {
 	Benchmark string `json:"benchmark"`
 	// MaxMilliseconds that are allowed for one operation.
 	MaxMilliseconds float64 `json:"maxMilliseconds"`
-	// Measured milliseconds when the maximum was last set, for the reader.
-	Measured float64 `json:"measured"`
+	// Measured is what a quiet machine gave, for the reader; 0 before one did.
+	Measured float64 `json:"measured,omitempty"`
 }
 
 // LoadRanges reads a file of ranges. Unknown fields are errors.
@@ -68,7 +68,7 @@ func CompareRatios(ratios []Ratio, podsPerSecond map[string]float64) (table stri
 		if r.Min > 0 {
 			allowed = fmt.Sprintf("≥ %.2f", r.Min)
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.2f\t%s\t%.2f\n", r.Name, ours, stock, ours/stock, allowed, r.Measured)
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.2f\t%s\t%s\n", r.Name, ours, stock, ours/stock, allowed, before(r.Measured))
 		if ours/stock < r.Min {
 			broken = append(broken, fmt.Sprintf("%s: ratio %.2f is below %.2f", r.Name, ours/stock, r.Min))
 		}
@@ -88,11 +88,19 @@ func CompareCosts(costs []Cost, milliseconds map[string]float64) (table string, 
 			broken = append(broken, fmt.Sprintf("%s: %s was not measured", c.Name, c.Benchmark))
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%.3g\t≤ %.3g\t%.3g\n", c.Name, got, c.MaxMilliseconds, c.Measured)
+		fmt.Fprintf(w, "%s\t%.3g\t≤ %.3g\t%s\n", c.Name, got, c.MaxMilliseconds, before(c.Measured))
 		if got > c.MaxMilliseconds {
 			broken = append(broken, fmt.Sprintf("%s: %.3g ms is above %.3g ms", c.Name, got, c.MaxMilliseconds))
 		}
 	}
 	_ = w.Flush() // writes to memory
 	return b.String(), broken
+}
+
+// before shows a value that was measured earlier.
+func before(measured float64) string {
+	if measured == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g", measured)
 }
