@@ -132,18 +132,22 @@ func (c *Cluster) configOf(prefix string) (string, error) {
 	return "", fmt.Errorf("find configuration of %s: no such ConfigMap in deploy/", prefix)
 }
 
-// poll calls check until it returns nil, and returns its last error when ctx ends before.
+// poll calls check until it returns nil. When ctx ends before, it returns the last error that says something else.
 func poll(ctx context.Context, what string, check func(context.Context) error) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
+	var last error
 	for {
 		err := check(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w", what, err)
+			return fmt.Errorf("wait for %s: %w", what, last)
 		case <-ticker.C:
 		}
 	}

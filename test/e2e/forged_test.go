@@ -14,15 +14,20 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// forgery is a well-formed assignment of a whole device to the container main of a pod with the UID.
-func forgery(uid string, slots int) string {
-	raw, err := json.Marshal(v1alpha1.Assignment{
+// forgery is a well-formed assignment of two slots to the container main of a pod with the UID.
+func forgery(uid string) string {
+	return encode(v1alpha1.Assignment{
 		Version: v1alpha1.AssignmentVersion, UID: uid, Node: nodeName,
 		Containers: []v1alpha1.ContainerAssignment{{
-			Name: "main", Devices: []string{uuid(1)}, Slots: int32(slots), MemoryBytes: 1 << 30,
+			Name: "main", Devices: []string{uuid(1)}, Slots: 2, MemoryBytes: 1 << 30,
 			ComputeLimitPercent: 100, MemoryLimitBytes: 1 << 30,
 		}},
 	})
+}
+
+// encode writes an assignment without the checks of the scheduler.
+func encode(a v1alpha1.Assignment) string {
+	raw, err := json.Marshal(a)
 	if err != nil {
 		panic(err)
 	}
@@ -32,7 +37,7 @@ func forgery(uid string, slots int) string {
 // forgedPod brings an assignment of its own.
 func forgedPod(name string) *v1.Pod {
 	pod := newPod(name, share("main", 2))
-	pod.Annotations[v1alpha1.AnnotationAssignment] = forgery("11111111-2222-3333-4444-555555555555", 2)
+	pod.Annotations[v1alpha1.AnnotationAssignment] = forgery("11111111-2222-3333-4444-555555555555")
 	return pod
 }
 
@@ -42,7 +47,7 @@ func forgedDenied(n *Tenant) {
 	n.denied(err, "creating a pod with an assignment")
 	n.create(newPod("honest", share("main", 2)))
 	before := n.running("honest")[0]
-	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, v1alpha1.AnnotationAssignment, forgery(string(before.UID), 2))
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, v1alpha1.AnnotationAssignment, forgery(string(before.UID)))
 	_, err = n.pods.Patch(n.t.Context(), "honest", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 	n.denied(err, "changing an assignment")
 	if after := n.get("honest"); after.Annotations[v1alpha1.AnnotationAssignment] != before.Annotations[v1alpha1.AnnotationAssignment] {
@@ -74,33 +79,45 @@ func forgedOverwritten(n *Tenant) {
 	n.checkShares(pod)
 }
 
-// forgedRefused: a pod that names its node itself goes past the scheduler; the agent does not believe its assignment.
-func forgedRefused(n *Tenant) {
+// pastScheduler: pods that reach the node without Tandem's scheduler: with an assignment of their own, without one, and
+// by a scheduler that knows nothing of devices.
+func pastScheduler(n *Tenant) {
 	n.withoutPolicies()
-	pod := forgedPod("forged")
-	pod.Spec.NodeName = nodeName
-	n.create(pod)
-	n.t.Logf("event: %s", n.event("forged", "assignment", "11111111-2222-3333-4444-555555555555"))
-	bare := newPod("bare", share("main", 2))
-	bare.Spec.NodeName = nodeName
-	n.create(bare)
-	n.t.Logf("event: %s", n.event("bare", "assigned", "spec.nodeName"))
-	n.neverStarted("forged")
-	n.neverStarted("bare")
-}
-
-// otherScheduler: a scheduler that knows nothing of devices binds a pod that asks for vGPUs.
-func otherScheduler(n *Tenant) {
-	n.withoutPolicies()
-	pod := newPod("foreign", share("main", 2))
-	pod.Spec.SchedulerName = "another-scheduler"
-	n.create(pod)
+	forged, bare, foreign := forgedPod("forged"), newPod("bare", share("main", 2)), newPod("foreign", share("main", 2))
+	forged.Spec.NodeName, bare.Spec.NodeName = nodeName, nodeName
+	foreign.Spec.SchedulerName = "another-scheduler"
+	for _, pod := range []*v1.Pod{forged, bare, foreign} {
+		n.create(pod)
+	}
 	n.must(n.client.CoreV1().Pods(n.namespace).Bind(n.t.Context(), &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign"},
 		Target:     v1.ObjectReference{Kind: "Node", Name: nodeName},
 	}, metav1.CreateOptions{}))
+	n.t.Logf("event: %s", n.event("forged", "assignment", "11111111-2222-3333-4444-555555555555"))
+	n.t.Logf("event: %s", n.event("bare", "assigned", "spec.nodeName"))
 	n.t.Logf("event: %s", n.event("foreign", "assigned", "another-scheduler", v1alpha1.SchedulerName))
-	n.neverStarted("foreign")
+	for _, name := range []string{"forged", "bare", "foreign"} {
+		n.neverStarted(name)
+	}
+}
+
+// forgedCapacity: the best forgery there is names the pod's own UID, its node, its slots and their memory. It cannot
+// take slots that another pod was let start with.
+func forgedCapacity(n *Tenant) {
+	n.withoutPolicies()
+	n.create(newPod("full", share("main", 10)))
+	n.create(newPod("honest", share("main", 2)))
+	pods := n.running("full", "honest")
+	thief := newPod("thief", share("main", 2))
+	thief.Spec.NodeName = nodeName
+	thief = n.create(thief)
+	n.event("thief", "assigned", "spec.nodeName")
+	a := n.assignment(pods[1])
+	a.UID, a.Containers[0].Devices = string(thief.UID), []string{n.device(pods[0])}
+	n.patch("thief", fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, v1alpha1.AnnotationAssignment, encode(a)))
+	n.t.Logf("event: %s", n.event("thief", "does not fit", n.device(pods[0])))
+	n.neverStarted("thief")
+	n.checkShares(pods[0])
 }
 
 // withoutPolicies takes the admission policies of deploy/ away for the rest of the test.

@@ -33,44 +33,68 @@ func shares(n *Tenant) {
 }
 
 // swap: two pods of one size are bound within milliseconds to different devices. Slots are tokens, so it must not matter
-// whose the kubelet hands out. In the first half of the rounds it is free to follow the agent's hint. In the second half
-// it cannot: a squatter that never starts holds five slots of one device, which no assignment knows of.
+// whose the kubelet hands out. In the first half of the rounds it is free to follow the agent's hint; in the second half
+// it has none left of the device that one of the pods is assigned.
 func swap(n *Tenant) {
 	rounds := 20
 	if os.Getenv("SOAK") != "" {
 		rounds = 200
 	}
-	for half, kind := range []string{"free", "squatted"} {
-		if kind == "squatted" {
-			n.squat(5)
-		}
-		foreign := 0
-		for round := range rounds / 2 {
-			pods := n.together(fmt.Sprintf("%s-%d", kind, round), round%2 == 1)
-			for _, pod := range pods {
-				if n.slots(pod, "main")[n.device(pod)] != 6 {
-					foreign++
-				}
+	foreign := n.rounds("free", rounds/2, 6) // 6 + 6 do not fit on one device
+	n.t.Logf("%d rounds with free slots: drift 0, %d of %d containers held slots of another device", rounds/2, foreign, rounds)
+	n.misalign()
+	foreign = n.rounds("misaligned", rounds/2, 4)
+	n.t.Logf("%d rounds with misaligned slots: drift 0, %d of %d containers held slots of another device", rounds/2, foreign, rounds)
+	if foreign < rounds/2 {
+		n.t.Errorf("only %d containers held slots of another device: this tests less than it says", foreign)
+	}
+}
+
+// rounds runs pairs of pods of the size and returns how many containers held no slot of their device.
+func (n *Tenant) rounds(kind string, count, size int) int {
+	n.t.Helper()
+	foreign := 0
+	for round := range count {
+		pods := n.together(fmt.Sprintf("%s-%d", kind, round), size, round%2 == 1)
+		for _, pod := range pods {
+			if n.slots(pod, "main")[n.device(pod)] == 0 {
+				foreign++
 			}
-			n.delete(pods[0].Name, pods[1].Name)
 		}
-		n.t.Logf("%d rounds with %s slots: drift 0; %d of %d containers held slots of a device that is not theirs",
-			rounds/2, kind, foreign, rounds)
-		if half == 1 && foreign < rounds/2 {
-			n.t.Errorf("only %d containers held foreign slots: the scenario tests less than it says", foreign)
+		n.delete(pods[0].Name, pods[1].Name)
+	}
+	return foreign
+}
+
+// misalign leaves 5 slots of the first device and 4 of the second to the scheduler, and none of the second to the
+// kubelet. A squatter, bound past the scheduler, holds the first device's slots; so the kubelet gives the second's to a
+// pod on the first device, and keeps doing so when the squatter is gone.
+func (n *Tenant) misalign() {
+	n.t.Helper()
+	n.withoutPolicies()
+	squatter := newPod("squatter", share("main", 10))
+	squatter.Spec.NodeName = nodeName
+	n.create(squatter)
+	n.event("squatter", "assigned")
+	for _, size := range []int{5, 6} {
+		name := fmt.Sprintf("filler-%d", size)
+		n.create(newPod(name, share("main", size)))
+		n.checkShares(n.running(name)[0])
+		if size == 5 {
+			n.delete("squatter")
 		}
 	}
 }
 
 // together has two pods bound at once that do not fit on one device, and checks what they were given.
-func (n *Tenant) together(prefix string, reverse bool) []*v1.Pod {
+func (n *Tenant) together(prefix string, size int, reverse bool) []*v1.Pod {
 	n.t.Helper()
 	names := []string{prefix + "-a", prefix + "-b"}
 	if reverse {
 		slices.Reverse(names) // the order of creation must not matter
 	}
 	for _, name := range names {
-		pod := newPod(name, share("main", 6))
+		pod := newPod(name, share("main", size))
 		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "e2e.example.com/together"}}
 		n.create(pod)
 	}
@@ -89,16 +113,6 @@ func (n *Tenant) together(prefix string, reverse bool) []*v1.Pod {
 		n.t.FailNow()
 	}
 	return pods
-}
-
-// squat binds a pod past the scheduler: the kubelet gives it slots, the agent never lets it start.
-func (n *Tenant) squat(slots int) {
-	n.t.Helper()
-	n.withoutPolicies()
-	pod := newPod("squatter", share("main", slots))
-	pod.Spec.NodeName = nodeName
-	n.create(pod)
-	n.event("squatter", "assigned")
 }
 
 // device returns the one device of a pod of one container.

@@ -43,6 +43,7 @@ func newPod(name string, containers ...v1.Container) *v1.Pod {
 		Spec: v1.PodSpec{
 			SchedulerName:                 v1alpha1.SchedulerName,
 			Containers:                    containers,
+			DNSPolicy:                     v1.DNSDefault, // the cluster has no DNS
 			AutomountServiceAccountToken:  &off,
 			TerminationGracePeriodSeconds: &grace,
 		},
