@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,10 @@ func (c *Cluster) report(ctx context.Context, t *testing.T, namespace string) {
 	if err != nil {
 		fmt.Fprintf(&b, "list events: %v\n", err)
 	} else {
-		for _, e := range events.Items {
+		slices.SortStableFunc(events.Items, func(a, b v1.Event) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
+		for _, e := range events.Items[max(0, len(events.Items)-tailLines):] {
 			fmt.Fprintf(&b, "event %s/%s %s: %s\n", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
 		}
 	}
