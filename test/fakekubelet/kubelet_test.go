@@ -351,6 +351,7 @@ func TestRestartKeepsDevicesAndContainers(t *testing.T) {
 	before := b.create("before", nil, []v1.Container{ask("main", 3)})
 	b.awaitRunning(before)
 	b.plugin.take()
+	started := b.kubelet.Containers()[0].Started
 	b.stop()
 	b.start()
 	b.plugin.serve(t) // the kubelet removed the socket
@@ -359,6 +360,11 @@ func TestRestartKeepsDevicesAndContainers(t *testing.T) {
 	after := b.create("after", nil, []v1.Container{ask("main", 1)})
 	b.awaitRunning(after)
 	diff(t, "calls", []string{"options", "prefer 1 of {s3} with {}", "allocate {s3}", "prestart {s3}"}, b.plugin.take())
+	for _, c := range b.kubelet.Containers() {
+		if c.UID == string(before.UID) && !c.Started.Equal(started) {
+			t.Errorf("the container started again at %v, after %v", c.Started, started)
+		}
+	}
 	diff(t, "checkpoint", map[string]string{"before/main": "{s0 s1 s2}", "after/main": "{s3}"}, b.checkpoint(before, after))
 }
 
