@@ -82,9 +82,14 @@ func TestSchedulerConfiguration(t *testing.T) {
 	c, p := loadScheduler(t)
 	plugins := p.ListPlugins()
 
-	t.Run("every node is compared", func(t *testing.T) {
-		if got := p.PercentageOfNodesToScore(); got == nil || *got != 100 {
-			t.Errorf("percentageOfNodesToScore is %v, want 100", got)
+	t.Run("pods without vGPUs are sampled as in the stock profile", func(t *testing.T) {
+		if got := p.PercentageOfNodesToScore(); got != nil && *got != 0 {
+			t.Errorf("percentageOfNodesToScore is %v, want the default", *got)
+		}
+	})
+	t.Run("GPUShare comes before preemption", func(t *testing.T) {
+		if got := plugins.PostFilter.Enabled; got[0].Name != gpushare.Name || !enables(plugins.PostFilter, names.DefaultPreemption) {
+			t.Errorf("postFilter plugins are %v, want %s first and %s later", got, gpushare.Name, names.DefaultPreemption)
 		}
 	})
 	t.Run("one point of GPUShare outweighs all others", func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -70,7 +71,9 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 	for _, g := range gpuNodes {
 		d.setGPUNode(g)
 		info := framework.NewNodeInfo()
-		info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.Name}})
+		info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.Name, Labels: map[string]string{"name": g.Name}}, Status: v1.NodeStatus{
+			Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("64"), v1.ResourcePods: resource.MustParse("110")},
+		}})
 		d.nodes = append(d.nodes, info)
 		d.byName[g.Name] = info
 	}

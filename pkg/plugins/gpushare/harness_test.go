@@ -149,6 +149,7 @@ func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
 	}
 	p := defaults.Profiles[0]
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: Name, Weight: 10000})
+	p.Plugins.PostFilter.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.PostFilter.Enabled...)
 	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.Bind.Enabled...)
 	timeout := c.bindTimeout
 	if timeout == 0 {
@@ -179,6 +180,15 @@ func (c *cluster) createNode(name string) {
 	}
 	created.Status, created.Spec.Taints = n.Status, nil
 	if _, err := c.client.CoreV1().Nodes().UpdateStatus(c.t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// taint keeps pods off the node.
+func (c *cluster) taint(name string) {
+	c.t.Helper()
+	patch := []byte(`{"spec":{"taints":[{"key":"kept","value":"free","effect":"NoSchedule"}]}}`)
+	if _, err := c.client.CoreV1().Nodes().Patch(c.t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -25,6 +25,7 @@ type metricSet struct {
 	retries   *metrics.Counter
 	confirmed *metrics.Counter
 	rebuilds  *metrics.Counter
+	misses    *metrics.Counter
 }
 
 func newMetrics() *metricSet {
@@ -46,13 +47,15 @@ func newMetrics() *metricSet {
 		confirmed: counter("binds_confirmed_total",
 			"Binds of vGPU pods that had taken effect although the API server answered with an error."),
 		rebuilds: counter("occupancy_rebuilds_total", "Times that the use of a node's GPUs was computed anew."),
+		misses: counter("shortlist_misses_total",
+			"Attempts to schedule a vGPU pod in which other plugins refused all of the best nodes."),
 	}
 }
 
 // register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
 func (m *metricSet) register(ctx context.Context, p *Plugin) {
-	all := []metrics.Registerable{m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds}
-	var errs []error
+	all := []metrics.Registerable{m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses}
+	errs := make([]error, 0, len(all)+1)
 	for _, r := range all {
 		errs = append(errs, legacyregistry.Register(r))
 	}

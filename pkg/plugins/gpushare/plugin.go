@@ -25,6 +25,7 @@ type Plugin struct {
 	policy      placement.Policy
 	bindTimeout time.Duration
 	state       *state
+	misses      misses
 	metrics     *metricSet
 }
 

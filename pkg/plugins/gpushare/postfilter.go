@@ -4,15 +4,21 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// PostFilter makes no room. It adds the nearest miss to the pod's event, with node and device, once per attempt and
-// only where this plugin refused the node.
-func (p *Plugin) PostFilter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+// PostFilter makes no room. After a shortlist that others refused it ends the chain of PostFilter plugins and has the pod
+// tried again with all nodes; so the profile lists it before DefaultPreemption. Else it adds the nearest miss to the
+// pod's event, with node and device, once per attempt and only where this plugin refused the node.
+func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.missed(cs, pod) {
+		p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the best nodes by GPU are refused for other reasons; all nodes are tried next")
+	}
 	nothing := fwk.NewStatus(fwk.Unschedulable)
 	r := requestOf(cs)
 	if r == nil {

@@ -14,6 +14,9 @@ import (
 // PreFilter parses the request once and brings the occupancy of all nodes up to date. It skips pods that ask for no
 // vGPU. A malformed request, and one that is legal on no GPU of the cluster, is refused with the field, its legal
 // values and whether the pod must be replaced.
+//
+// In a cluster of more nodes than the shortlist has, the framework is given the best ones only: the choice among them is
+// the choice among all, since the plugin's scores are strict and outweigh the others.
 func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !kube.WantsVGPU(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -33,7 +36,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	p.state.refresh(klog.FromContext(ctx), nodes)
 	cs.Write(requestKey, &request{r})
-	return nil, nil
+	return &fwk.PreFilterResult{NodeNames: p.shortlist(cs, pod, &r, nodes)}, nil
 }
 
 // PreFilterExtensions returns nil: Filter counts the pods of the NodeInfo that it is given.

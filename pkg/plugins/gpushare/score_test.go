@@ -8,8 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 func TestNormalizeScoreRanksStrictly(t *testing.T) {
@@ -56,37 +54,5 @@ func TestNormalizeScoreDoesNotDependOnTheOrder(t *testing.T) {
 		if diff := cmp.Diff(first, ranks()); diff != "" {
 			t.Fatalf("the ranks depend on the order:\n%s", diff)
 		}
-	}
-}
-
-func TestIllegalOnAllNamesTheNearestValues(t *testing.T) {
-	shape := func(model string, slots vgpu.Slots, memory vgpu.Bytes) vgpu.Device {
-		return vgpu.Device{ID: "any", Model: model, Slots: slots, Memory: memory * gib, Healthy: true}
-	}
-	ask := func(slots vgpu.Slots, memory vgpu.Bytes) *vgpu.Request {
-		return &vgpu.Request{Containers: []vgpu.ContainerRequest{{Name: "main", Slots: slots, Memory: memory * gib}}}
-	}
-	ten, four := shape("A", 10, 40), shape("B", 4, 16)
-	cases := []struct {
-		name    string
-		request *vgpu.Request
-		shapes  []vgpu.Device
-		want    string
-	}{
-		{"no devices", ask(13, 0), nil, ""},
-		{"legal on one", ask(12, 0), []vgpu.Device{ten, four}, ""},
-		{"illegal on the only", ask(13, 0), []vgpu.Device{ten}, "13 [10 20]"},
-		{"illegal on both", ask(13, 0), []vgpu.Device{ten, four}, "13 [12 16]"},
-		{"the other order", ask(13, 0), []vgpu.Device{four, ten}, "13 [12 16]"},
-		{"too much memory", ask(1, 50), []vgpu.Device{four, ten}, fmt.Sprintf("%d at most %d", 50*gib, 40*gib)},
-	}
-	for _, c := range cases {
-		got := ""
-		if r := illegalOnAll(c.request, c.shapes); r != nil && r.Reason == vgpu.IllegalSlots {
-			got = fmt.Sprintf("%d %v", r.Want, r.Legal)
-		} else if r != nil {
-			got = fmt.Sprintf("%d at most %d", r.Want, r.Best)
-		}
-		expect(t, c.name, got, c.want)
 	}
 }

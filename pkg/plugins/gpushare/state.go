@@ -111,7 +111,7 @@ func (s *state) illegal(r *vgpu.Request) *vgpu.Refusal {
 	if shapes == nil {
 		shapes = s.countShapes()
 	}
-	return illegalOnAll(r, shapes)
+	return vgpu.LegalAnywhere(shapes, r)
 }
 
 // setInventory notes the devices of a node, or why it has none that can be used, and reports whether that changed.

@@ -32,6 +32,7 @@ func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInform
 			return
 		}
 		pending.remove(pod)
+		p.misses.remove(uidOf(pod))
 		if _, ok := pod.Annotations[v1alpha1.AnnotationAssignment]; ok {
 			p.state.settle(uidOf(pod))
 		}
@@ -42,6 +43,7 @@ func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInform
 		}
 		if pod, ok := object.(*v1.Pod); ok && kube.WantsVGPU(pod) {
 			pending.remove(pod)
+			p.misses.remove(uidOf(pod))
 			p.state.settle(uidOf(pod))
 		}
 	}
@@ -109,7 +111,8 @@ func (p *Plugin) readGPUNode(ctx context.Context, object any) bool {
 		klog.FromContext(ctx).Error(err, "Ignoring a GPUNode that cannot be decoded")
 		return false
 	}
-	devices, problem := []vgpu.Device(nil), ""
+	var devices []vgpu.Device
+	problem := ""
 	if !meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) {
 		problem = notReady
 	}

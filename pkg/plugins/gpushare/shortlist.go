@@ -1,0 +1,147 @@
+package gpushare
+
+import (
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// shortlistSize is how many of the best nodes the framework is given for one pod. It evaluates all nodes of a list of
+// up to 100, whatever the percentageOfNodesToScore, and NormalizeScore tells as many apart. Fewer would make it more
+// likely that other plugins refuse all of them, and the pod is tried again without a list.
+const shortlistSize = 100
+
+// shortlisted marks the CycleState of a pod that was given a shortlist.
+const shortlistedKey fwk.StateKey = Name + "/shortlisted"
+
+type shortlisted struct{}
+
+// Clone returns the mark.
+func (s shortlisted) Clone() fwk.StateData { return s }
+
+// shortlist returns the best nodes for the request, nil for no restriction: for small clusters, for pods whose last
+// shortlist was refused, where no node fits (preemption must see all nodes then), and in the cycle of a pod group, which
+// has no PostFilter to try again.
+func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, nodes []fwk.NodeInfo) sets.Set[string] {
+	if len(nodes) <= shortlistSize || cs.IsPodGroupSchedulingCycle() || p.misses.has(r.UID) {
+		return nil
+	}
+	best := p.state.best(nodes, r, newDemand(pod))
+	if len(best) == 0 {
+		return nil
+	}
+	cs.Write(shortlistedKey, shortlisted{})
+	names := make(sets.Set[string], len(best))
+	for i := range best {
+		names.Insert(best[i].Name)
+	}
+	return names
+}
+
+// best returns the nodes with the highest scores, best first, up to shortlistSize, of those that could meet the demand.
+func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.NodeScore {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	best := make([]fwk.NodeScore, 0, shortlistSize+1)
+	for _, info := range nodes {
+		n := s.nodes[info.Node().Name]
+		if n == nil {
+			continue
+		}
+		o := n.fresh(info)
+		if o == nil || o.problem != "" {
+			continue
+		}
+		next := fwk.NodeScore{Name: n.name, Score: placement.Score(o.ledger, r, s.policy)}
+		if next.Score < 0 || len(best) == shortlistSize && better(next, best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, next, better)
+		best = slices.Insert(best, at, next)
+		best = best[:min(len(best), shortlistSize)]
+	}
+	return best
+}
+
+// demand is what a pod asks of a node beside GPUs, as far as a look tells that in-tree plugins would refuse. It only
+// keeps hopeless nodes off the shortlist: the plugins decide.
+type demand struct {
+	affinity          nodeaffinity.RequiredNodeAffinity
+	anyNode           bool
+	milliCPU, memory  int64
+	toleratesCordoned bool
+}
+
+func newDemand(pod *v1.Pod) demand {
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	selects := pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil || len(pod.Spec.NodeSelector) > 0
+	return demand{
+		affinity: nodeaffinity.GetRequiredNodeAffinity(pod), anyNode: !selects,
+		milliCPU: requests.Cpu().MilliValue(), memory: requests.Memory().Value(),
+		toleratesCordoned: len(pod.Spec.Tolerations) > 0,
+	}
+}
+
+func (d *demand) couldBeMet(info fwk.NodeInfo) bool {
+	has, used := info.GetAllocatable(), info.GetRequested()
+	switch {
+	case info.Node().Spec.Unschedulable && !d.toleratesCordoned:
+		return false
+	case len(info.GetPods()) >= has.GetAllowedPodNumber():
+		return false
+	case d.milliCPU > 0 && d.milliCPU > has.GetMilliCPU()-used.GetMilliCPU():
+		return false
+	case d.memory > 0 && d.memory > has.GetMemory()-used.GetMemory():
+		return false
+	case d.anyNode:
+		return true
+	}
+	matches, err := d.affinity.Match(info.Node())
+	return matches || err != nil
+}
+
+// missed notes that other plugins refused the pod's whole shortlist, if it had one, and has it tried again without.
+// Preemption must not act on such an attempt: most nodes were not looked at.
+func (p *Plugin) missed(cs fwk.CycleState, pod *v1.Pod) bool {
+	if _, err := cs.Read(shortlistedKey); err != nil {
+		return false
+	}
+	p.misses.add(uidOf(pod))
+	p.metrics.misses.Inc()
+	return true
+}
+
+// misses names the pods whose last shortlist was refused, until they are bound or gone.
+type misses struct {
+	mu   sync.Mutex
+	pods sets.Set[vgpu.UID]
+}
+
+func (m *misses) add(uid vgpu.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pods == nil {
+		m.pods = sets.Set[vgpu.UID]{}
+	}
+	m.pods.Insert(uid)
+}
+
+func (m *misses) has(uid vgpu.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pods.Has(uid)
+}
+
+func (m *misses) remove(uid vgpu.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pods.Delete(uid)
+}

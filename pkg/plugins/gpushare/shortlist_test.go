@@ -1,0 +1,178 @@
+package gpushare
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// crowd is a desk with nodes of two devices, on each a share of 0 to 9 slots.
+func crowd(t *testing.T, nodes int) *desk {
+	t.Helper()
+	gpuNodes := make([]*v1alpha1.GPUNode, nodes)
+	for i := range gpuNodes {
+		gpuNodes[i] = gpuNode(fmt.Sprintf("node-%03d", i), 2)
+	}
+	d := newDesk(t, gpuNodes...)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, g := range gpuNodes {
+		for i, device := range g.Status.Devices {
+			if k := random.IntN(10); k > 0 {
+				p := pod(fmt.Sprintf("%s-%d", g.Name, i), k)
+				d.add(bound(t, p, share(p, g.Name, device.ID, vgpu.Slots(k))), g.Name)
+			}
+		}
+	}
+	return d
+}
+
+// ranking returns the nodes that take the pod, by score and name, computed one by one.
+func ranking(d *desk, p *v1.Pod) []string {
+	cs := d.preFilter(p)
+	r := requestOf(cs)
+	var scores fwk.NodeScoreList
+	for _, n := range d.nodes {
+		if o := d.plugin.state.occupancyOf(n); placement.Fit(o.ledger, r) == nil {
+			scores = append(scores, fwk.NodeScore{Name: n.Node().Name, Score: placement.Score(o.ledger, r, d.plugin.policy)})
+		}
+	}
+	slices.SortFunc(scores, better)
+	names := make([]string, len(scores))
+	for i := range scores {
+		names[i] = scores[i].Name
+	}
+	return names
+}
+
+func shortlistOf(d *desk, cs fwk.CycleState, p *v1.Pod) sets.Set[string] {
+	d.t.Helper()
+	result, status := d.plugin.PreFilter(d.t.Context(), cs, p, d.nodes)
+	if !status.IsSuccess() {
+		d.t.Fatalf("PreFilter(%s) = %v", p.Name, status)
+	}
+	return result.NodeNames
+}
+
+func TestShortlistHoldsTheBestNodesOfAll(t *testing.T) {
+	d := crowd(t, 400)
+	for k := 1; k <= 9; k++ {
+		p := pod(fmt.Sprintf("new-%d", k), k)
+		want := ranking(d, p)
+		want = want[:min(len(want), shortlistSize)]
+		got := shortlistOf(d, framework.NewCycleState(), p)
+		if !got.Equal(sets.New(want...)) {
+			t.Errorf("%d slots: the shortlist has %d nodes, lacks %v and has %v in their place", k, got.Len(),
+				sets.List(sets.New(want...).Difference(got)), sets.List(got.Difference(sets.New(want...))))
+		}
+	}
+}
+
+// Small clusters, and pods that fit nowhere, are left to Filter: preemption has to see every node.
+func TestNoShortlistWhereItWouldHide(t *testing.T) {
+	small, large := crowd(t, shortlistSize), crowd(t, shortlistSize+1)
+	if got := shortlistOf(small, framework.NewCycleState(), pod("new", 1)); got != nil {
+		t.Errorf("a cluster of %d nodes gives a shortlist of %d", shortlistSize, got.Len())
+	}
+	if got := shortlistOf(large, framework.NewCycleState(), pod("new", 1)); got.Len() == 0 {
+		t.Errorf("a cluster of %d nodes gives no shortlist", shortlistSize+1)
+	}
+	for _, n := range large.nodes {
+		name := n.Node().Name
+		p := pod("filler-"+name, 20)
+		if cs := large.preFilter(p); large.filter(cs, p, n) == "" {
+			large.reserve(cs, p, name)
+			large.assume(p, name)
+		}
+	}
+	if got := shortlistOf(large, framework.NewCycleState(), pod("new", 20)); got != nil {
+		t.Errorf("a pod that fits nowhere gets a shortlist of %d", got.Len())
+	}
+	group := framework.NewCycleState()
+	group.SetPodGroupSchedulingCycle(framework.NewCycleState())
+	if got := shortlistOf(large, group, pod("member", 1)); got != nil {
+		t.Errorf("a member of a pod group gets a shortlist of %d", got.Len())
+	}
+}
+
+func TestShortlistLeavesOutHopelessNodes(t *testing.T) {
+	d := crowd(t, 300)
+	p := with(pod("new", 1), func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("60")}
+	})
+	first := sets.List(shortlistOf(d, framework.NewCycleState(), p))
+	for i, name := range first[:4] {
+		switch i {
+		case 0:
+			d.byName[name].Node().Spec.Unschedulable = true
+		default:
+			d.add(with(pod("hog-"+name, 0), func(hog *v1.Pod) {
+				hog.Spec.NodeName = name
+				hog.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("5")}}
+			}), name)
+		}
+	}
+	second := shortlistOf(d, framework.NewCycleState(), p)
+	if second.HasAny(first[:4]...) || second.Len() != shortlistSize {
+		t.Errorf("a shortlist of %d nodes has some of %v, which are cordoned or short of CPU", second.Len(), first[:4])
+	}
+	pinned := with(pod("pinned", 1), func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"name": first[9]} })
+	if got := shortlistOf(d, framework.NewCycleState(), pinned); !got.Equal(sets.New(first[9])) {
+		t.Errorf("a pod that selects %s gets the shortlist %v", first[9], sets.List(got))
+	}
+}
+
+func TestRefusedShortlistIsTriedAgainWithoutOne(t *testing.T) {
+	d := crowd(t, 300)
+	activator := &activations{snapshot: snapshot{desk: d}}
+	d.plugin.handle = activator
+	p, cs := pod("new", 1), framework.NewCycleState()
+	shortlistOf(d, cs, p)
+	_, status := d.plugin.PostFilter(t.Context(), cs, p, framework.NewDefaultNodeToStatus())
+	// This code ends the chain: DefaultPreemption, which comes next, must not act on nodes that nobody looked at.
+	expect(t, "code", status.Code().String(), fwk.UnschedulableAndUnresolvable.String())
+	expect(t, "activated", fmt.Sprint(activator.names), "[default/new]")
+	if got := shortlistOf(d, framework.NewCycleState(), p); got != nil {
+		t.Errorf("the second attempt has a shortlist of %d", got.Len())
+	}
+	_, status = d.plugin.PostFilter(t.Context(), framework.NewCycleState(), p, framework.NewDefaultNodeToStatus())
+	expect(t, "code of an attempt without a shortlist", status.Code().String(), fwk.Unschedulable.String())
+}
+
+// activations is a handle that notes which pods are activated.
+type activations struct {
+	snapshot
+	names []string
+}
+
+func (a *activations) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	for name := range pods {
+		a.names = append(a.names, name)
+	}
+}
+
+// All nodes of the shortlist are tainted, which a look does not see: the pod still gets a node, soon, and nobody is
+// preempted for it.
+func TestPodIsPlacedAfterARefusedShortlist(t *testing.T) {
+	var gpuNodes []*v1alpha1.GPUNode
+	for i := range shortlistSize + 3 {
+		gpuNodes = append(gpuNodes, gpuNode(fmt.Sprintf("node-%03d", i), 1))
+	}
+	c := newCluster(t, gpuNodes...)
+	for i := range shortlistSize {
+		c.taint(fmt.Sprintf("node-%03d", i))
+	}
+	c.createPod(pod("new", 3))
+	expect(t, "place", c.awaitBound("new"), "node-100/GPU-node-100-0")
+}
