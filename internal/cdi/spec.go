@@ -32,7 +32,9 @@ type Owner struct {
 }
 
 // String is for people: "namespace/pod, container name".
-func (o Owner) String() string { return fmt.Sprintf("%s/%s, container %s", o.Namespace, o.Pod, o.Container) }
+func (o Owner) String() string {
+	return fmt.Sprintf("%s/%s, container %s", o.Namespace, o.Pod, o.Container)
+}
 
 // Edits is what the container runtime adds to the container.
 type Edits struct {

@@ -136,11 +136,7 @@ var helps = map[vgpu.Help]string{
 }
 
 func (s *Script) legal(l *line) (string, error) {
-	var devices []vgpu.Device
-	for _, n := range s.cluster.Nodes() {
-		devices = append(devices, n.Devices()...)
-	}
-	if refusal := vgpu.LegalAnywhere(vgpu.Distinct(devices), &l.request); refusal != nil {
+	if refusal := vgpu.LegalAnywhere(vgpu.Offers(s.cluster.Nodes()), &l.request); refusal != nil {
 		return refusal.String() + "\n", nil
 	}
 	return "legal\n", nil

@@ -5,40 +5,87 @@ import (
 	"slices"
 )
 
-// Distinct returns one device of each shape, by model, slots and memory: the input of LegalAnywhere.
-func Distinct(devices []Device) []Device {
-	order := func(a, b Device) int {
-		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Slots, b.Slots), cmp.Compare(a.Memory, b.Memory),
-			cmp.Compare(a.ID, b.ID))
-	}
-	same := func(a, b Device) bool { return a.Shape() == b.Shape() }
-	return slices.CompactFunc(slices.SortedFunc(slices.Values(devices), order), same)
+// Offer is what the nodes of a cluster have of one shape of device.
+type Offer struct {
+	// Device of the shape. Its identity, health and links mean nothing here.
+	Device Device
+	// Most is the largest number of such devices on one node.
+	Most int
 }
 
-// LegalAnywhere returns nil when each container is legal on at least one of the devices, so that some node may take the
-// pod; devices where a container is illegal are skipped later, node by node. Without any device nothing is refused:
-// the cluster's devices are not known yet.
+// Offers returns what the nodes have, by model, slots and memory: the input of LegalAnywhere.
+func Offers(nodes []*Node) []Offer {
+	most := map[Shape]*Offer{}
+	for _, n := range nodes {
+		here := map[Shape]int{}
+		for i := range n.devices {
+			shape := n.devices[i].Shape()
+			here[shape]++
+			if most[shape] == nil {
+				most[shape] = &Offer{Device: Device{Model: shape.Model, Slots: shape.Slots, Memory: shape.Memory, Healthy: true}}
+			}
+			most[shape].Most = max(most[shape].Most, here[shape])
+		}
+	}
+	offers := make([]Offer, 0, len(most))
+	for _, o := range most {
+		offers = append(offers, *o)
+	}
+	slices.SortFunc(offers, func(a, b Offer) int {
+		return cmp.Or(cmp.Compare(a.Device.Model, b.Device.Model), cmp.Compare(a.Device.Slots, b.Device.Slots),
+			cmp.Compare(a.Device.Memory, b.Device.Memory))
+	})
+	return offers
+}
+
+// LegalAnywhere returns nil when each container is legal on at least one of the devices offered, so that some node may
+// take the pod; devices where a container is illegal are skipped later, node by node. Without any offer nothing is
+// refused: the cluster's devices are not known yet.
 //
 // Else it returns one refusal, of the first container that is illegal on all of them: of the reasons on the devices, the
-// one that comes closest to legal, with the legal values that are nearest over all devices. Example: 13 slots on devices
-// of 10 and of 4 slots: the legal values 10 and 20, 12 and 16 leave 12 and 16.
-func LegalAnywhere(devices []Device, r *Request) *Refusal {
+// one that comes closest to legal, with the legal values that are nearest over all devices.
+func LegalAnywhere(offers []Offer, r *Request) *Refusal {
 	for i := range r.Containers {
 		var nearest *Refusal
-		legal := len(devices) == 0
-		for k := range devices {
-			_, refusal := r.Containers[i].On(&devices[k], r.ComputeLimit, r.MemoryLimit)
+		legal := len(offers) == 0
+		for k := range offers {
+			_, refusal := r.Containers[i].On(&offers[k].Device, r.ComputeLimit, r.MemoryLimit)
 			if refusal == nil {
 				legal = true
 				break
 			}
 			nearest = nearerLegal(nearest, refusal)
 		}
-		if !legal {
-			return nearest
+		if legal {
+			continue
 		}
+		if nearest.Reason == IllegalSlots {
+			nearest.Legal = nearestOffered(offers, r.Containers[i].Slots)
+		}
+		return nearest
 	}
 	return nil
+}
+
+// nearestOffered returns the nearest legal values below and above k, which is illegal on all offers: values that one
+// node could hold, and where there is none on a side, what is legal on a node with more devices.
+//
+// Example: 13 slots, nodes with two devices of 10 slots or two of 4. The legal values 10 and 20 and 8 leave 10 and 20; 12
+// and 16 would take three and four devices.
+func nearestOffered(offers []Offer, k Slots) []Slots {
+	var offered, legal []Slots
+	for i := range offers {
+		n, most := offers[i].Device.Slots, Slots(offers[i].Most)*offers[i].Device.Slots
+		for _, v := range nearestSlots(k, n) {
+			legal = append(legal, v)
+			offered = append(offered, min(v, most))
+		}
+	}
+	near, any := around(offered, k), around(legal, k)
+	if top := any[len(any)-1]; top > k && near[len(near)-1] < k {
+		near = append(near, top)
+	}
+	return near
 }
 
 // checked orders the reasons as a share is checked: a later one is closer to legal.
@@ -46,14 +93,13 @@ var checked = []Reason{
 	IllegalSlots, MemoryAboveDevice, ComputeLimitBelowRequest, MemoryLimitBelowRequest, LimitAboveDevice,
 }
 
-// nearerLegal returns the refusal that is closer to legal; of two with illegal slots, one with the legal values of both.
+// nearerLegal returns the refusal that is closer to legal.
 func nearerLegal(a, b *Refusal) *Refusal {
 	if a == nil {
 		return b
 	}
 	if a.Reason == IllegalSlots && b.Reason == IllegalSlots {
 		both := *a
-		both.Legal = around(slices.Concat(a.Legal, b.Legal), Slots(a.Want))
 		if both.Model != b.Model {
 			both.Model = ""
 		}

@@ -80,31 +80,39 @@ func TestLegalAnywhere(t *testing.T) {
 	main := func(slots vgpu.Slots) vgpu.ContainerRequest { return vgpu.ContainerRequest{Name: "main", Slots: slots} }
 	tests := []struct {
 		name    string
-		devices []vgpu.Device
+		offers  []vgpu.Offer
 		request *vgpu.Request
 		want    string
 	}{
 		{name: "no devices are known", request: request(main(13))},
-		{name: "legal on both", devices: []vgpu.Device{a100, t4}, request: request(main(3))},
-		{name: "legal on one", devices: []vgpu.Device{a100, t4}, request: request(main(9))},
-		{name: "containers legal on different models", devices: []vgpu.Device{a100, t4}, request: request(main(9), vgpu.ContainerRequest{Name: "side", Slots: 12})},
+		{name: "legal on both", offers: []vgpu.Offer{{Device: a100, Most: 8}, {Device: t4, Most: 8}}, request: request(main(3))},
+		{name: "legal on one", offers: []vgpu.Offer{{Device: a100, Most: 8}, {Device: t4, Most: 8}}, request: request(main(9))},
+		{name: "containers legal on different models", offers: []vgpu.Offer{{Device: a100, Most: 8}, {Device: t4, Most: 8}}, request: request(main(9), vgpu.ContainerRequest{Name: "side", Slots: 12})},
 		{
-			name: "illegal on both: the nearest values of either", devices: []vgpu.Device{a100, t4}, request: request(main(13)),
+			name: "illegal on both: the nearest values of either", offers: []vgpu.Offer{{Device: a100, Most: 8}, {Device: t4, Most: 8}}, request: request(main(13)),
 			want: "container main asks for 13 slots, which is neither a part of one device nor whole devices; nearest legal values: 12 and 16",
 		},
 		{
-			name: "the second container is illegal", devices: []vgpu.Device{a100}, request: request(main(3), vgpu.ContainerRequest{Name: "side", Slots: 25}),
+			name: "values that no node could hold are not named", offers: []vgpu.Offer{{Device: a100, Most: 2}, {Device: t4, Most: 2}}, request: request(main(13)),
+			want: "container main asks for 13 slots, which is neither a part of one device nor whole devices; nearest legal values: 10 and 20",
+		},
+		{
+			name: "unless there is none above", offers: []vgpu.Offer{{Device: a100, Most: 1}}, request: request(main(13)),
+			want: "container main asks for 13 slots, which is neither a part of one device nor whole devices; nearest legal values: 10 and 20",
+		},
+		{
+			name: "the second container is illegal", offers: []vgpu.Offer{{Device: a100, Most: 8}}, request: request(main(3), vgpu.ContainerRequest{Name: "side", Slots: 25}),
 			want: "container side asks for 25 slots, which is neither a part of one device nor whole devices; nearest legal values: 20 and 30",
 		},
 		{
-			name: "memory above every device: the largest is named", devices: []vgpu.Device{t4, a100}, request: request(vgpu.ContainerRequest{Name: "main", Slots: 1, Memory: 64 * vgpu.GiB}),
+			name: "memory above every device: the largest is named", offers: []vgpu.Offer{{Device: t4, Most: 8}, {Device: a100, Most: 8}}, request: request(vgpu.ContainerRequest{Name: "main", Slots: 1, Memory: 64 * vgpu.GiB}),
 			want: "container main asks for 64Gi of device memory; it can have at most 40Gi on A100",
 		},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""
-			if refusal := vgpu.LegalAnywhere(tc.devices, tc.request); refusal != nil {
+			if refusal := vgpu.LegalAnywhere(tc.offers, tc.request); refusal != nil {
 				got = refusal.String()
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

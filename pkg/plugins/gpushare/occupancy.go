@@ -240,7 +240,3 @@ func slotsOf(r *vgpu.Request) vgpu.Slots {
 	}
 	return most
 }
-
-func compareShapes(a, b vgpu.Device) int {
-	return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Slots, b.Slots), cmp.Compare(a.Memory, b.Memory))
-}

@@ -2,7 +2,6 @@ package gpushare
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -31,8 +30,8 @@ type state struct {
 	holds map[vgpu.UID]vgpu.Hold
 	// unresolved names, by pod, the nodes where an unresolved bind keeps room.
 	unresolved map[vgpu.UID][]string
-	// shapes holds one device per shape of the cluster, ordered; nil after a change, and replaced, never changed.
-	shapes []vgpu.Device
+	// offers is what the nodes have of each shape; nil after a change, and replaced, never changed.
+	offers []vgpu.Offer
 	// why the GPUNodes are not read yet, "" once they are.
 	why string
 }
@@ -106,12 +105,12 @@ func (s *state) setUnread(why string) {
 // illegal returns why the request is legal on no device of the cluster, nil when there is one.
 func (s *state) illegal(r *vgpu.Request) *vgpu.Refusal {
 	s.mu.RLock()
-	shapes := s.shapes
+	offers := s.offers
 	s.mu.RUnlock()
-	if shapes == nil {
-		shapes = s.countShapes()
+	if offers == nil {
+		offers = s.countOffers()
 	}
-	return vgpu.LegalAnywhere(shapes, r)
+	return vgpu.LegalAnywhere(offers, r)
 }
 
 // setInventory notes the devices of a node, or why it has none that can be used, and reports whether that changed.
@@ -136,7 +135,7 @@ func (s *state) replace(name string, empty *vgpu.Node, problem string) bool {
 	}
 	n.empty, n.problem = empty, problem
 	n.epoch++
-	s.shapes = nil
+	s.offers = nil
 	return true
 }
 
@@ -152,21 +151,18 @@ func sameDevices(a, b *vgpu.Node) bool {
 	})
 }
 
-// countShapes lists the shapes of the cluster again, ordered by model, slots and memory.
-func (s *state) countShapes() []vgpu.Device {
+// countOffers notes again what the nodes have of each shape.
+func (s *state) countOffers() []vgpu.Offer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	byShape := map[vgpu.Shape]vgpu.Device{}
+	var nodes []*vgpu.Node
 	for _, n := range s.nodes {
-		if n.empty == nil {
-			continue
-		}
-		for _, d := range n.empty.Devices() {
-			byShape[d.Shape()] = vgpu.Device{ID: "any", Model: d.Model, Slots: d.Slots, Memory: d.Memory, Healthy: true}
+		if n.empty != nil {
+			nodes = append(nodes, n.empty)
 		}
 	}
-	s.shapes = append([]vgpu.Device{}, slices.SortedFunc(maps.Values(byShape), compareShapes)...)
-	return s.shapes
+	s.offers = vgpu.Offers(nodes)
+	return s.offers
 }
 
 // refresh computes the occupancy of the nodes that changed since the last call. It allocates nothing for the others.
