@@ -25,10 +25,13 @@ build: ## build the binaries into bin/
 	go build -o bin/ ./cmd/...
 
 test: ## run the tests; the first run builds etcd and kube-apiserver
-	go test $(TEST_FLAGS) ./...
+	@echo "test: looking for etcd and kube-apiserver, which the tests start; then compiling the tests (minutes, the first time)"
+	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
+	go test -timeout 20m $(TEST_FLAGS) ./...
 
 race: ## run the tests with the race detector; it compiles everything once more
-	go test -race $(TEST_FLAGS) ./...
+	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
+	go test -race -timeout 30m $(TEST_FLAGS) ./...
 
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -run 'Property|Law' ./pkg/vgpu/... ./pkg/placement/...
@@ -39,6 +42,7 @@ lint: ## go vet, gofmt and golangci-lint
 	$(call TOOLS,golangci-lint); golangci-lint run ./...
 
 demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up
+	@echo "demo: compiling (minutes, the first time)"
 	go run ./test/demo $(if $(KEEP),--keep)
 
 e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer
