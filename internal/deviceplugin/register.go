@@ -94,8 +94,11 @@ func (r *registrar) run(ctx context.Context) {
 			r.pause(ctx, socketPoll, events, moved)
 		case ctx.Err() == nil:
 			log.Info("Cannot register with the kubelet, trying again", "why", err.Error(), "retryIn", wait)
-			r.pause(ctx, wait, events, nil)
-			wait = min(2*wait, maxRegisterRetry)
+			if r.pause(ctx, wait, events, nil) {
+				wait = minRegisterRetry // a kubelet that comes back may have its socket before it answers
+			} else {
+				wait = min(2*wait, maxRegisterRetry)
+			}
 		}
 	}
 }
@@ -118,21 +121,25 @@ func (r *registrar) notify(ctx context.Context) (<-chan fsnotify.Event, func()) 
 	return w.Events, func() { _ = w.Close() }
 }
 
-// pause waits for d or for a sign that something changed.
-func (r *registrar) pause(ctx context.Context, d time.Duration, events <-chan fsnotify.Event, moved <-chan struct{}) {
+// pause waits for d or for a sign that something changed, and reports whether that was the kubelet's socket. Of the
+// agent's own sockets only the loss of the present one ends it: every attempt opens one and drops another.
+func (r *registrar) pause(ctx context.Context, d time.Duration, events <-chan fsnotify.Event, moved <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-timer.C:
-			return
+			return false
 		case <-moved:
-			return
+			return false
 		case e := <-events:
-			if e.Name == filepath.Join(r.folder, kubeletSocket) || e.Name == r.socket {
-				return
+			if e.Name == filepath.Join(r.folder, kubeletSocket) {
+				return true
+			}
+			if e.Name == r.socket && vanished(r.socket) {
+				return false
 			}
 		}
 	}
@@ -199,13 +206,18 @@ func (r *registrar) keepSocket() error {
 	if r.socket == "" {
 		return nil
 	}
-	if _, err := os.Stat(r.socket); !errors.Is(err, os.ErrNotExist) {
-		return err
+	if !vanished(r.socket) {
+		return nil
 	}
 	if r.listener != nil {
 		_ = r.listener.Close()
 	}
 	return r.serve()
+}
+
+func vanished(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 func (r *registrar) serve() error {
