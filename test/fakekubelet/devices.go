@@ -39,10 +39,13 @@ type devices struct {
 
 // resourceDevices are the devices of one resource.
 type resourceDevices struct {
+	// endpoint is the plugin that is asked, one of those connected.
 	endpoint endpoint
-	known    map[string]*pluginapi.Device
-	healthy  sets.Set[string]
-	sick     sets.Set[string]
+	// connected are the plugins that registered and have not gone, by socket. While a plugin restarts there are two.
+	connected map[string]endpoint
+	known     map[string]*pluginapi.Device
+	healthy   sets.Set[string]
+	sick      sets.Set[string]
 }
 
 // endpoint is a plugin that registered; the zero value is one that has not, since the kubelet started.
@@ -99,7 +102,7 @@ func loadDevices(dir string, active func() (sets.Set[string], bool), changed fun
 }
 
 func newResourceDevices() *resourceDevices {
-	return &resourceDevices{known: map[string]*pluginapi.Device{}, healthy: sets.New[string](), sick: sets.New[string]()}
+	return &resourceDevices{connected: map[string]endpoint{}, known: map[string]*pluginapi.Device{}, healthy: sets.New[string](), sick: sets.New[string]()}
 }
 
 // save writes the checkpoint.
@@ -155,19 +158,42 @@ func (d *devices) PluginConnected(ctx context.Context, name string, p plugin.Dev
 	if d.resources[name] == nil {
 		d.resources[name] = newResourceDevices()
 	}
-	d.resources[name].endpoint = endpoint{p.API(), options}
+	r := d.resources[name]
+	if _, ok := r.connected[p.SocketPath()]; ok {
+		return fmt.Errorf("connect plugin of %s: already connected: %s", name, p.SocketPath())
+	}
+	r.endpoint = endpoint{p.API(), options}
+	r.connected[p.SocketPath()] = r.endpoint
 	return nil
 }
 
-// PluginDisconnected makes all devices of the resource sick until the plugin comes back.
-func (d *devices) PluginDisconnected(_ klog.Logger, name, _ string) {
-	d.mu.Lock()
-	if r := d.resources[name]; r != nil {
-		r.sick = r.sick.Union(r.healthy)
-		r.healthy = sets.New[string]()
+// PluginDisconnected makes all devices of the resource sick until a plugin comes back, unless another plugin of the
+// resource is connected: that one serves from then on.
+func (d *devices) PluginDisconnected(_ klog.Logger, name, socket string) {
+	if d.disconnect(name, socket) {
+		d.changed()
 	}
-	d.mu.Unlock()
-	d.changed()
+}
+
+// disconnect reports whether the health of devices changed.
+func (d *devices) disconnect(name, socket string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.resources[name]
+	if r == nil {
+		return false
+	}
+	if _, ok := r.connected[socket]; !ok {
+		return false // it never got as far as to be connected
+	}
+	delete(r.connected, socket)
+	if left := slices.Sorted(maps.Keys(r.connected)); len(left) > 0 {
+		r.endpoint = r.connected[left[0]] // the kubelet takes any of them
+		return false
+	}
+	r.sick = r.sick.Union(r.healthy)
+	r.healthy = sets.New[string]()
+	return true
 }
 
 // PluginListAndWatchReceiver takes the plugin's list of devices.
@@ -175,7 +201,7 @@ func (d *devices) PluginListAndWatchReceiver(logger klog.Logger, name string, li
 	d.mu.Lock()
 	r := newResourceDevices()
 	if old := d.resources[name]; old != nil {
-		r.endpoint = old.endpoint
+		r.endpoint, r.connected = old.endpoint, old.connected
 	}
 	for _, device := range list.Devices {
 		r.known[device.ID] = device
