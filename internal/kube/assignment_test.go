@@ -79,7 +79,7 @@ func TestEncodeAssignmentRefusesWhatNobodyCouldRead(t *testing.T) {
 }
 
 func TestDecodeAssignmentIsStrict(t *testing.T) {
-	replace := func(old, new string) string { return strings.Replace(exampleJSON, old, new, 1) }
+	replace := func(part, by string) string { return strings.Replace(exampleJSON, part, by, 1) }
 	for name, raw := range map[string]string{
 		"empty":               "",
 		"no JSON":             "gpu-0",

@@ -57,8 +57,8 @@ func anyWants(containers []v1.Container) bool {
 	return false
 }
 
-// Request returns what a pod asks for. The error is a *FieldError that names the first wrong field in the order init
-// containers, containers, annotations. A pod that asks for nothing gives a Request without containers.
+// Request returns what a pod asks for. The error is a *FieldError that names the first wrong field: first of
+// the init containers, then of the others, then of the annotations. A pod that asks for nothing gives a Request without containers.
 //
 // A limit of zero asks for nothing. Annotations of a pod that asks for nothing are not read.
 func Request(pod *v1.Pod) (vgpu.Request, error) {

@@ -98,7 +98,7 @@ func TestSchedulerConfiguration(t *testing.T) {
 			if plugin.Name == gpushare.Name {
 				ours = int64(plugin.Weight)
 			} else {
-				others += int64(plugin.Weight) * fwk.MaxNodeScore
+				others += int64(plugin.Weight) * fwk.MaxScore
 			}
 		}
 		if ours <= others || others == 0 {

@@ -108,8 +108,9 @@ func (c *Cluster) applyDeploy(ctx context.Context) error {
 
 // apply applies the objects of deploy/ of the chosen kinds.
 func (c *Cluster) apply(ctx context.Context, chosen func(kind string) bool) error {
-	var documents []string
-	for _, r := range c.deploy.Resources() {
+	resources := c.deploy.Resources()
+	documents := make([]string, 0, len(resources))
+	for _, r := range resources {
 		if !chosen(r.GetKind()) {
 			continue
 		}
@@ -158,7 +159,7 @@ func awaitSocket(ctx context.Context, path string, process *sandbox.Process) err
 	return poll(ctx, path, func(context.Context) error {
 		select {
 		case <-process.Done():
-			return fmt.Errorf("the process ended: %v", process.Err())
+			return fmt.Errorf("the process ended: %w", process.Err())
 		default:
 		}
 		connection, err := net.Dial("unix", path)

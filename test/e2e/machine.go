@@ -45,7 +45,7 @@ func checkStatic(path string) error {
 	if err != nil {
 		return fmt.Errorf("check machine: %w: install busybox-static", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
 			return fmt.Errorf("check machine: %s is linked dynamically: install busybox-static", path)
@@ -93,8 +93,12 @@ func makeKubeletDir(l layout) error {
 }
 
 func removeKubeletDir(l layout) error {
-	if _, err := os.Stat(kubeletDirMark(l)); err != nil {
-		return nil
+	_, err := os.Stat(kubeletDirMark(l))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was there before, or is gone already
+	}
+	if err != nil {
+		return fmt.Errorf("remove mount point: %w", err)
 	}
 	if err := os.Remove(kubeletDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove mount point: %w", err)

@@ -111,10 +111,10 @@ func (f *faultyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case refuse409, refuse429, refuse500:
 		f.answer(w, failure(codeOf(kind)))
 	case done409, done429, done500, done504:
-		f.bind(r, body)
+		_ = f.bind(r, body)
 		f.answer(w, failure(codeOf(kind)))
 	case doneCut:
-		f.bind(r, body)
+		_ = f.bind(r, body)
 		panic(http.ErrAbortHandler)
 	case late, tooLate:
 		f.bindLater(r, body, kind)
@@ -158,8 +158,15 @@ func codeOf(kind fault) int {
 	return http.StatusInternalServerError
 }
 
+// reply is an answer of the API server, read to its end.
+type reply struct {
+	code        int
+	contentType string
+	body        []byte
+}
+
 // bind sends the request to the API server and returns its answer.
-func (f *faultyServer) bind(r *http.Request, body []byte) *http.Response {
+func (f *faultyServer) bind(r *http.Request, body []byte) reply {
 	out, err := http.NewRequest(r.Method, f.target.JoinPath(r.URL.Path).String(), bytes.NewReader(body))
 	if err != nil {
 		return failure(http.StatusBadGateway)
@@ -169,12 +176,17 @@ func (f *faultyServer) bind(r *http.Request, body []byte) *http.Response {
 	if err != nil {
 		return failure(http.StatusBadGateway)
 	}
+	defer func() { _ = answer.Body.Close() }() // it was only read
 	if answer.StatusCode == http.StatusCreated {
 		f.mu.Lock()
 		f.accepted[r.URL.Path]++
 		f.mu.Unlock()
 	}
-	return answer
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return failure(http.StatusBadGateway)
+	}
+	return reply{code: answer.StatusCode, contentType: answer.Header.Get("Content-Type"), body: content}
 }
 
 func (f *faultyServer) bindLater(r *http.Request, body []byte, kind fault) {
@@ -185,27 +197,22 @@ func (f *faultyServer) bindLater(r *http.Request, body []byte, kind fault) {
 	f.pending.Add(1)
 	time.AfterFunc(wait, func() {
 		defer f.pending.Done()
-		f.bind(r, body).Body.Close()
+		_ = f.bind(r, body)
 	})
 }
 
-func (f *faultyServer) answer(w http.ResponseWriter, from *http.Response) {
-	defer from.Body.Close()
-	w.Header().Set("Content-Type", from.Header.Get("Content-Type"))
-	w.WriteHeader(from.StatusCode)
-	_, _ = io.Copy(w, from.Body) // a client that left is one more fault
+func (f *faultyServer) answer(w http.ResponseWriter, from reply) {
+	w.Header().Set("Content-Type", from.contentType)
+	w.WriteHeader(from.code)
+	_, _ = w.Write(from.body) // a client that left is one more fault
 }
 
 // failure is an answer of the API server with the code.
-func failure(code int) *http.Response {
+func failure(code int) reply {
 	reason := map[int]string{
 		http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests",
 		http.StatusInternalServerError: "InternalError", http.StatusGatewayTimeout: "Timeout",
 	}[code]
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"injected","code":%d}`, reason, code)
-	return &http.Response{
-		StatusCode: code,
-		Header:     http.Header{"Content-Type": {"application/json"}},
-		Body:       io.NopCloser(strings.NewReader(body)),
-	}
+	return reply{code: code, contentType: "application/json", body: []byte(body)}
 }
