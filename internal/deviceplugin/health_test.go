@@ -58,6 +58,7 @@ func TestSickDeviceStartsNothing(t *testing.T) {
 			t.Errorf("start on a sick device: %v, want a refusal that says %q", err, text)
 		}
 	}
+	b.kubelet.awaitSlots(10, 10) // else the slots below may be those from before the sickness
 	b.driver.set(g1, nil)
 	b.kubelet.awaitSlots(20, 0)
 	if err := b.kubelet.begin(pod, "main"); err != nil {

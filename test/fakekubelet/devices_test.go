@@ -32,7 +32,7 @@ func TestOldConnectionEndsAfterANewOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, after := &connection{socket: "before.sock"}, &connection{socket: "after.sock"}
+	before, after := &connection{socket: "plugin-1.sock"}, &connection{socket: "plugin-2.sock"}
 	name := before.Resource()
 	for _, c := range []*connection{before, after} {
 		if err := d.PluginConnected(t.Context(), name, c); err != nil {
@@ -51,9 +51,9 @@ func TestOldConnectionEndsAfterANewOne(t *testing.T) {
 		asked   *connection
 	}{
 		{"never.sock", []string{"s0", "s1"}, after},
-		{"before.sock", []string{"s0", "s1"}, after},
-		{"before.sock", []string{"s0", "s1"}, after},
-		{"after.sock", nil, nil},
+		{"plugin-1.sock", []string{"s0", "s1"}, after},
+		{"plugin-1.sock", []string{"s0", "s1"}, after},
+		{"plugin-2.sock", nil, nil},
 	} {
 		d.PluginDisconnected(klog.Background(), name, step.gone)
 		r := d.resources[name]
