@@ -27,6 +27,8 @@ type occupancy struct {
 	problem string
 	// ledger holds the assignments of the node's pods, and the holds. It is nil where the GPUNode has no devices.
 	ledger *vgpu.Node
+	// held: there are holds, which count for some pods and not for others.
+	held bool
 	// stray counts the slots that the kubelet gives to pods without a valid assignment.
 	stray vgpu.Slots
 	// strays names them, for people.
@@ -175,6 +177,7 @@ func (b *builder) without(ledger *vgpu.Node, blocked map[vgpu.DeviceID]bool) *vg
 // addHolds adds the holds of the node. An unresolved bind comes before another hold of the same pod.
 func (b *builder) addHolds() {
 	hold := func(h vgpu.Hold) {
+		b.out.held = true
 		if err := b.out.ledger.Hold(h); err != nil {
 			b.out.strays = append(b.out.strays, err.Error())
 		}

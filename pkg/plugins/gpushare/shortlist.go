@@ -10,7 +10,6 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -48,11 +47,14 @@ func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, node
 
 // best returns the nodes with the highest scores, best first, up to shortlistSize, of those that could meet the demand.
 func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.NodeScore {
+	s.ranking.mu.Lock()
+	defer s.ranking.mu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	seats, scores := s.seats(nodes), s.ranking.scoresOf(r, len(nodes))
 	best := make([]fwk.NodeScore, 0, shortlistSize+1)
-	for _, info := range nodes {
-		n := s.nodes[info.Node().Name]
+	for i, info := range nodes {
+		n := seats[i].node
 		if n == nil {
 			continue
 		}
@@ -60,7 +62,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.Node
 		if o == nil || o.problem != "" {
 			continue
 		}
-		next := fwk.NodeScore{Name: n.name, Score: placement.Score(o.ledger, r, s.policy)}
+		next := fwk.NodeScore{Name: n.name, Score: scores[i].of(o, r, s.policy)}
 		if next.Score < 0 || len(best) == shortlistSize && better(next, best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
 			continue
 		}

@@ -38,8 +38,8 @@ func crowd(t *testing.T, nodes int) *desk {
 	return d
 }
 
-// ranking returns the nodes that take the pod, by score and name, computed one by one.
-func ranking(d *desk, p *v1.Pod) []string {
+// ranked returns the nodes that take the pod, by score and name, computed one by one.
+func ranked(d *desk, p *v1.Pod) []string {
 	cs := d.preFilter(p)
 	r := requestOf(cs)
 	var scores fwk.NodeScoreList
@@ -69,7 +69,7 @@ func TestShortlistHoldsTheBestNodesOfAll(t *testing.T) {
 	d := crowd(t, 400)
 	for k := 1; k <= 9; k++ {
 		p := pod(fmt.Sprintf("new-%d", k), k)
-		want := ranking(d, p)
+		want := ranked(d, p)
 		want = want[:min(len(want), shortlistSize)]
 		got := shortlistOf(d, framework.NewCycleState(), p)
 		if !got.Equal(sets.New(want...)) {
@@ -77,6 +77,51 @@ func TestShortlistHoldsTheBestNodesOfAll(t *testing.T) {
 				sets.List(sets.New(want...).Difference(got)), sets.List(got.Difference(sets.New(want...))))
 		}
 	}
+}
+
+// Scores are remembered between cycles: the shortlist must follow reservations, their end, holds and devices all the same.
+func TestShortlistFollowsChanges(t *testing.T) {
+	d := crowd(t, 300)
+	check := func(when string, p *v1.Pod) []string {
+		t.Helper()
+		want := ranked(d, p)
+		want = want[:min(len(want), shortlistSize)]
+		if got := shortlistOf(d, framework.NewCycleState(), p); !got.Equal(sets.New(want...)) {
+			t.Errorf("%s: the shortlist differs from the best nodes by %v", when, sets.List(got.SymmetricDifference(sets.New(want...))))
+		}
+		return want
+	}
+	asker := func() *v1.Pod { return pod("asker", 4) }
+	for i := range 40 {
+		p := pod(fmt.Sprintf("step-%d", i), 4)
+		node := check("a cycle", p)[i%3]
+		d.reserve(d.preFilter(p), p, node)
+		check("after a reservation", asker())
+		if i%2 == 0 {
+			d.unreserve(nil, p, node)
+			check("after its end", asker())
+		} else {
+			d.assume(p, node)
+		}
+	}
+	slices.Reverse(d.nodes) // as when some nodes go and as many come
+	first := check("with the nodes in another order, before a hold", asker())[0]
+	devices := d.plugin.state.nodes[first].empty.Devices()
+	holder := pod("holder", 4)
+	for _, device := range devices {
+		holder = with(holder.DeepCopy(), func(p *v1.Pod) { p.UID += "+" })
+		if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, first, string(device.ID), 4), Priority: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("with a hold, a pod of no priority", asker())
+	high := int32(20)
+	check("with a hold, a pod above it", with(pod("high", 4), func(p *v1.Pod) { p.Spec.Priority = &high }))
+	check("with a hold, a pod of no priority again", asker())
+	g := gpuNode(first, 2)
+	g.Status.Devices[0].Health, g.Status.Devices[1].Health = v1alpha1.Unhealthy, v1alpha1.Unhealthy
+	d.setGPUNode(g)
+	check("with sick devices", asker())
 }
 
 // Small clusters, and pods that fit nowhere, are left to Filter: preemption has to see every node.

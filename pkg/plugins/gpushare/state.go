@@ -32,6 +32,8 @@ type state struct {
 	unresolved map[vgpu.UID][]string
 	// offers is what the nodes have of each shape; nil after a change, and replaced, never changed.
 	offers []vgpu.Offer
+	// ranking is what PreFilter remembers between cycles. Its mutex comes before mu.
+	ranking ranking
 	// why the GPUNodes are not read yet, "" once they are.
 	why string
 }
@@ -167,10 +169,12 @@ func (s *state) countOffers() []vgpu.Offer {
 
 // refresh computes the occupancy of the nodes that changed since the last call. It allocates nothing for the others.
 func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) {
+	s.ranking.mu.Lock()
+	defer s.ranking.mu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for _, info := range nodes {
-		n := s.nodes[info.Node().Name]
+	for i, seat := range s.seats(nodes) {
+		n, info := seat.node, nodes[i]
 		if n == nil || n.fresh(info) != nil {
 			continue
 		}
