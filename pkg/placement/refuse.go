@@ -129,7 +129,7 @@ func refuseMany(n *vgpu.Node, r *vgpu.Request, cut bool) *vgpu.Refusal {
 			return refuseOne(n, r, c)
 		}
 	}
-	f := &vgpu.Refusal{Reason: vgpu.NoTogether, Node: n.Name(), Unit: vgpu.UnitSlots, Want: peakSlots(r), Cut: cut}
+	f := &vgpu.Refusal{Reason: vgpu.NoTogether, Node: n.Name(), Unit: vgpu.UnitSlots, Want: int64(r.PeakSlots()), Cut: cut}
 	for i := range n.Devices() {
 		f.Best += int64(n.Free(i, r.Priority, r.UID).Slots)
 		f.Of += int64(n.Devices()[i].Slots)
@@ -152,24 +152,4 @@ func helpTogether(n *vgpu.Node, r *vgpu.Request) vgpu.Help {
 		}
 	}
 	return vgpu.NothingHelps
-}
-
-// peakSlots returns the most slots that the pod's containers ask for at once.
-func peakSlots(r *vgpu.Request) int64 {
-	kinds := make([]vgpu.ContainerKind, 0, len(r.Containers))
-	for i := range r.Containers {
-		kinds = append(kinds, r.Containers[i].Kind)
-	}
-	spans, phases := vgpu.Spans(kinds)
-	peak := vgpu.Slots(0)
-	for p := range phases {
-		sum := vgpu.Slots(0)
-		for i := range r.Containers {
-			if spans[i].First <= p && p <= spans[i].Last {
-				sum += r.Containers[i].Slots
-			}
-		}
-		peak = max(peak, sum)
-	}
-	return int64(peak)
 }

@@ -84,3 +84,13 @@ func (c *ContainerRequest) validate(names map[string]bool, apps bool) error {
 	}
 	return nil
 }
+
+// PeakSlots returns the most slots that the pod's containers ask for at one time, which is also what the kubelet gives to
+// the pod at most. Example: an init container of 4 before app containers of 3 and 2 needs 5.
+func (r *Request) PeakSlots() Slots {
+	var p Peak
+	for i := range r.Containers {
+		p.Add(r.Containers[i].Kind, Use{Slots: r.Containers[i].Slots})
+	}
+	return p.Use().Slots
+}

@@ -27,7 +27,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, node fw
 	if refusal := placement.Fit(o.ledger, r); refusal != nil {
 		return fwk.NewStatus(codeOf(refusal), reasonOf(refusal))
 	}
-	if o.stray > 0 && o.freeSlots(r) < slotsOf(r) {
+	if o.stray > 0 && o.freeSlots(r) < r.PeakSlots() {
 		return fwk.NewStatus(fwk.Unschedulable, "pods without an assignment hold the node's slots")
 	}
 	return nil

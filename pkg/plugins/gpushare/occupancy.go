@@ -129,7 +129,8 @@ func (s *state) readAssignment(pod *v1.Pod) (vgpu.Assignment, error) {
 
 func (b *builder) addStray(pod *v1.Pod, why error) {
 	if containers, err := kube.Containers(pod); err == nil {
-		b.out.stray += slotsOf(&vgpu.Request{Containers: containers})
+		stray := vgpu.Request{Containers: containers}
+		b.out.stray += stray.PeakSlots()
 	}
 	b.out.strays = append(b.out.strays, klog.KObj(pod).String()+": "+why.Error())
 }
@@ -210,7 +211,7 @@ func (b *builder) addNominated() {
 		if refusal == nil && b.out.ledger.Add(a) == nil {
 			continue
 		}
-		b.out.stray += slotsOf(&r)
+		b.out.stray += r.PeakSlots()
 	}
 }
 
@@ -222,24 +223,4 @@ func (o *occupancy) freeSlots(r *vgpu.Request) vgpu.Slots {
 		free += o.ledger.Free(i, r.Priority, r.UID).Slots
 	}
 	return free
-}
-
-// slotsOf is the number of slots that the kubelet gives to a pod at most at one time.
-func slotsOf(r *vgpu.Request) vgpu.Slots {
-	kinds := make([]vgpu.ContainerKind, len(r.Containers))
-	for i := range r.Containers {
-		kinds[i] = r.Containers[i].Kind
-	}
-	spans, phases := vgpu.Spans(kinds)
-	most := vgpu.Slots(0)
-	for phase := range phases {
-		sum := vgpu.Slots(0)
-		for i := range r.Containers {
-			if spans[i].First <= phase && phase <= spans[i].Last {
-				sum += r.Containers[i].Slots
-			}
-		}
-		most = max(most, sum)
-	}
-	return most
 }
