@@ -36,7 +36,7 @@ const (
 	// team is the namespace of the users.
 	team = "team"
 	// timeout of everything that is polled for.
-	timeout = 30 * time.Second
+	timeout = 60 * time.Second
 )
 
 // cluster is the control plane that all tests of the package share, with deploy/ applied.

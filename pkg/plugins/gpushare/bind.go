@@ -47,12 +47,25 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeNa
 	err = b.run(ctx)
 	if errors.Is(err, errUnknown) {
 		p.state.suspend(a)
+		p.lookAgain(pod, nodeName)
 	}
 	p.metrics.bound(err)
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), nodeName, err))
 	}
 	return nil
+}
+
+// lookAgain closes the gap between the last look at the pod and suspend: what the informer showed in between would be
+// forgotten.
+func (p *Plugin) lookAgain(pod *v1.Pod, nodeName string) {
+	seen, err := p.state.pods.Pods(pod.Namespace).Get(pod.Name)
+	switch {
+	case err != nil || seen.UID != pod.UID:
+		p.state.gone(uidOf(pod))
+	case seen.Spec.NodeName != "":
+		p.state.landed(uidOf(pod), seen.Spec.NodeName)
+	}
 }
 
 // errUnknown says that a bind may or may not have happened.

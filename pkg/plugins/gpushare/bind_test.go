@@ -117,6 +117,9 @@ func TestBindBelievesThePodNotTheError(t *testing.T) {
 			d := newDesk(t, gpuNode("n1", 1))
 			d.plugin.handle.(*snapshot).client = api
 			d.plugin.bindTimeout = 400 * time.Millisecond
+			if err := d.indexer.Add(p); err != nil {
+				t.Fatal(err)
+			}
 
 			cs := d.preFilter(p)
 			d.reserve(cs, p, "n1")

@@ -2,6 +2,9 @@ package gpushare
 
 import (
 	"fmt"
+	"slices"
+
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -51,8 +54,16 @@ func (s *state) letGo(uid vgpu.UID) bool {
 	return true
 }
 
-// suspend keeps the room of an assignment whose bind may or may not have happened, until the informer shows the pod
-// with an assignment or without existence.
+// unresolved is an assignment whose bind may or may not have happened.
+type unresolved struct {
+	vgpu.Assignment
+	// landed: the informer shows the pod on the node. The room is kept until the scheduler's snapshot shows it as well:
+	// the pod was forgotten there, and the two learn of it by themselves, in any order.
+	landed bool
+}
+
+// suspend keeps the room of an assignment whose bind may or may not have happened, until the scheduler's snapshot shows
+// the pod, or the informer shows it elsewhere or gone.
 func (s *state) suspend(a vgpu.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,20 +71,66 @@ func (s *state) suspend(a vgpu.Assignment) {
 	if _, known := n.unresolved[a.UID]; !known {
 		s.unresolved[a.UID] = append(s.unresolved[a.UID], a.Node)
 	}
-	n.unresolved[a.UID] = a
+	n.unresolved[a.UID] = unresolved{Assignment: a}
 	n.epoch++
 }
 
-// settle forgets all that was kept for a pod, since the informer shows where it is, or that it is gone.
-func (s *state) settle(uid vgpu.UID) {
+// landed notes that the informer shows the pod bound to a node. Its reservation and hold end: the scheduler's snapshot
+// has the pod since it was assumed. An unresolved bind to another node did not happen; one to this node did.
+func (s *state) landed(uid vgpu.UID, nodeName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(uid)
 	s.letGo(uid)
-	for _, name := range s.unresolved[uid] {
-		n := s.node(name)
-		delete(n.unresolved, uid)
-		n.epoch++
+	for _, name := range slices.Clone(s.unresolved[uid]) {
+		if name != nodeName {
+			s.resolve(uid, name)
+			continue
+		}
+		u := s.nodes[name].unresolved[uid]
+		u.landed = true
+		s.nodes[name].unresolved[uid] = u
 	}
-	delete(s.unresolved, uid)
+}
+
+// gone forgets all that was kept for a pod that does not exist any more.
+func (s *state) gone(uid vgpu.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(uid)
+	s.letGo(uid)
+	for _, name := range slices.Clone(s.unresolved[uid]) {
+		s.resolve(uid, name)
+	}
+}
+
+// resolve ends the room that an unresolved bind keeps on a node. The caller holds the write lock.
+func (s *state) resolve(uid vgpu.UID, name string) {
+	n := s.nodes[name]
+	delete(n.unresolved, uid)
+	n.epoch++
+	rest := slices.DeleteFunc(s.unresolved[uid], func(other string) bool { return other == name })
+	if s.unresolved[uid] = rest; len(rest) == 0 {
+		delete(s.unresolved, uid)
+	}
+}
+
+// resolveShown ends the room of unresolved binds that landed and whose pods the snapshot shows.
+func (s *state) resolveShown(nodes []fwk.NodeInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.unresolved) == 0 {
+		return
+	}
+	for _, info := range nodes {
+		n := s.nodes[info.Node().Name]
+		if n == nil || len(n.unresolved) == 0 {
+			continue
+		}
+		for _, pod := range info.GetPods() {
+			if uid := uidOf(pod.GetPod()); n.unresolved[uid].landed {
+				s.resolve(uid, n.name)
+			}
+		}
+	}
 }

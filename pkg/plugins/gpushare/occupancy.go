@@ -184,7 +184,7 @@ func (b *builder) addHolds() {
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(b.node.unresolved)) {
-		hold(vgpu.Hold{Assignment: b.node.unresolved[uid], Priority: unresolvedPriority})
+		hold(vgpu.Hold{Assignment: b.node.unresolved[uid].Assignment, Priority: unresolvedPriority})
 	}
 	for _, uid := range slices.Sorted(maps.Keys(b.node.held)) {
 		if _, unresolved := b.node.unresolved[uid]; !unresolved {

@@ -69,12 +69,12 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, replay *vgpu.Assignm
 
 // choose returns the assignment that must be repeated, or a new one.
 func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu.Assignment) (vgpu.Assignment, string) {
-	if a, ok := n.unresolved[r.UID]; ok {
+	if u, ok := n.unresolved[r.UID]; ok {
 		// An earlier bind with these devices may still happen: another choice on this node would be a second one.
-		if err := ledger.Add(a); err != nil {
+		if err := ledger.Add(u.Assignment); err != nil {
 			return vgpu.Assignment{}, err.Error()
 		}
-		return a, ""
+		return u.Assignment, ""
 	}
 	if replay != nil && replay.Node == n.name && ledger.Add(*replay) == nil {
 		return *replay, ""

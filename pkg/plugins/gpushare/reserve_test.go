@@ -96,7 +96,7 @@ func TestAssumedPodKeepsItsDevicesUntilItsAnnotationIsSeen(t *testing.T) {
 	if err := d.indexer.Add(bound(t, p, a)); err != nil {
 		t.Fatal(err)
 	}
-	d.plugin.state.settle(uidOf(p))
+	d.plugin.state.landed(uidOf(p), "n1")
 	expect(t, "by the informer", d.filter(d.preFilter(late), late, d.nodes[0]), full)
 
 	d.remove(assumed, "n1")
@@ -151,9 +151,53 @@ func TestUnresolvedBindKeepsItsRoom(t *testing.T) {
 	expect(t, "the pod again, with another choice free", d.reserve(d.preFilter(p), p, "n1"), "n1/GPU-n1-1")
 	d.unreserve(nil, p, "n1")
 
-	d.plugin.state.settle(uidOf(p))
+	d.plugin.state.gone(uidOf(p))
 	two := pod("two", 20)
-	expect(t, "after it is settled", d.reserve(d.preFilter(two), two, "n1"), "n1/GPU-n1-0+GPU-n1-1")
+	expect(t, "after it is gone", d.reserve(d.preFilter(two), two, "n1"), "n1/GPU-n1-0+GPU-n1-1")
+}
+
+// A bind that lands after the scheduler gave it up: the informer may show the pod to the plugin before the scheduler's
+// cache has it again. Its room must not be free in between.
+func TestLateBindKeepsItsRoomUntilTheSnapshotShowsIt(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
+	p := pod("a", 6)
+	cs := d.preFilter(p)
+	d.reserve(cs, p, "n1")
+	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+	d.plugin.state.suspend(a)
+	d.unreserve(cs, p, "n1")
+	elsewhere := share(p, "n2", "GPU-n2-0", 6)
+	d.plugin.state.suspend(elsewhere)
+
+	other := pod("other", 5)
+	const full = "largest free share is 4 of 10 slots"
+	d.plugin.state.landed(uidOf(p), "n1")
+	expect(t, "with the pod in the informer only", d.filter(d.preFilter(other), other, d.nodes[0]), full)
+	expect(t, "where the pod is not", d.filter(d.preFilter(other), other, d.nodes[1]), "")
+
+	landed := d.add(bound(t, p, a), "n1")
+	expect(t, "with the pod in the snapshot", d.filter(d.preFilter(other), other, d.nodes[0]), full)
+	if kept := d.plugin.state.kept(); kept["unresolved"] != 0 {
+		t.Errorf("kept %v", kept)
+	}
+	d.remove(landed, "n1")
+	expect(t, "with the pod gone", d.filter(d.preFilter(other), other, d.nodes[0]), "")
+}
+
+// A retry that is assumed is in the snapshot too, and says nothing about the bind before it.
+func TestAssumedRetryDoesNotResolveABind(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	p := pod("a", 6)
+	cs := d.preFilter(p)
+	d.reserve(cs, p, "n1")
+	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+	d.plugin.state.suspend(a)
+	assumed := d.assume(p, "n1")
+	d.preFilter(pod("b", 1))
+	d.remove(assumed, "n1")
+	d.unreserve(cs, p, "n1")
+	other := pod("other", 5)
+	expect(t, "after the retry failed", d.filter(d.preFilter(other), other, d.nodes[0]), "largest free share is 4 of 10 slots")
 }
 
 // The framework adds nominated pods to the NodeInfo: lower priorities see their room as taken.

@@ -51,7 +51,7 @@ type node struct {
 	held     map[vgpu.UID]bool
 	// unresolved holds assignments whose bind may or may not have happened, by pod. They keep their room from everybody,
 	// and a pod that comes back to the node gets the same one again.
-	unresolved map[vgpu.UID]vgpu.Assignment
+	unresolved map[vgpu.UID]unresolved
 
 	// cached is the occupancy of the last PreFilter. It is immutable, and what other threads read.
 	cached atomic.Pointer[occupancy]
@@ -74,7 +74,7 @@ func (s *state) node(name string) *node {
 	if n == nil {
 		n = &node{
 			name: name, problem: noGPUs,
-			reserved: map[vgpu.UID]bool{}, held: map[vgpu.UID]bool{}, unresolved: map[vgpu.UID]vgpu.Assignment{},
+			reserved: map[vgpu.UID]bool{}, held: map[vgpu.UID]bool{}, unresolved: map[vgpu.UID]unresolved{},
 		}
 		s.nodes[name] = n
 	}
@@ -169,6 +169,7 @@ func (s *state) countOffers() []vgpu.Offer {
 
 // refresh computes the occupancy of the nodes that changed since the last call. It allocates nothing for the others.
 func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) {
+	s.resolveShown(nodes)
 	s.ranking.mu.Lock()
 	defer s.ranking.mu.Unlock()
 	s.mu.RLock()

@@ -34,7 +34,7 @@ func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInform
 		pending.remove(pod)
 		p.misses.remove(uidOf(pod))
 		if _, ok := pod.Annotations[v1alpha1.AnnotationAssignment]; ok {
-			p.state.settle(uidOf(pod))
+			p.state.landed(uidOf(pod), pod.Spec.NodeName)
 		}
 	}
 	gone := func(object any) {
@@ -44,7 +44,7 @@ func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInform
 		if pod, ok := object.(*v1.Pod); ok && kube.WantsVGPU(pod) {
 			pending.remove(pod)
 			p.misses.remove(uidOf(pod))
-			p.state.settle(uidOf(pod))
+			p.state.gone(uidOf(pod))
 		}
 	}
 	_, err := informer.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
