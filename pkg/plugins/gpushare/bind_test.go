@@ -180,3 +180,35 @@ func TestBindGoesThroughTheAPICacher(t *testing.T) {
 		t.Errorf("Bind = %v after %d calls, want success after 2", status, through.calls)
 	}
 }
+
+// What the informer showed between Bind's last look at the pod and the room kept for it is not lost.
+func TestUnknownBindLooksAtTheInformerAgain(t *testing.T) {
+	for name, want := range map[string]int64{"landed": 0, "gone": 0, "waiting": 1} {
+		t.Run(name, func(t *testing.T) {
+			p := pod("a", 6)
+			d := newDesk(t, gpuNode("n1", 1))
+			d.plugin.handle.(*snapshot).client = newLyingAPI(t, p.DeepCopy(), answer{false, internal})
+			d.plugin.bindTimeout = 200 * time.Millisecond
+			cs := d.preFilter(p)
+			d.reserve(cs, p, "n1")
+			a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+			seen := map[string]*v1.Pod{"landed": bound(t, p, a), "waiting": p}[name]
+			if seen != nil {
+				if err := d.indexer.Add(seen); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if status := d.plugin.Bind(t.Context(), cs, p, "n1"); status.IsSuccess() {
+				t.Fatal("Bind succeeded")
+			}
+			d.unreserve(cs, p, "n1")
+			if name == "landed" {
+				d.add(seen, "n1")
+			}
+			d.preFilter(pod("other", 1))
+			if got := d.plugin.state.kept()["unresolved"]; got != want {
+				t.Errorf("%d unresolved binds keep room, want %d", got, want)
+			}
+		})
+	}
+}
