@@ -81,8 +81,8 @@ func nearestOffered(offers []Offer, k Slots) []Slots {
 			offered = append(offered, min(v, most))
 		}
 	}
-	near, any := around(offered, k), around(legal, k)
-	if top := any[len(any)-1]; top > k && near[len(near)-1] < k {
+	near, wider := around(offered, k), around(legal, k)
+	if top := wider[len(wider)-1]; top > k && near[len(near)-1] < k {
 		near = append(near, top)
 	}
 	return near

@@ -47,7 +47,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeNa
 	err = b.run(ctx)
 	if errors.Is(err, errUnknown) {
 		p.state.suspend(a)
-		p.lookAgain(pod, nodeName)
+		p.lookAgain(pod)
 	}
 	p.metrics.bound(err)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeNa
 
 // lookAgain closes the gap between the last look at the pod and suspend: what the informer showed in between would be
 // forgotten.
-func (p *Plugin) lookAgain(pod *v1.Pod, nodeName string) {
+func (p *Plugin) lookAgain(pod *v1.Pod) {
 	seen, err := p.state.pods.Pods(pod.Namespace).Get(pod.Name)
 	switch {
 	case err != nil || seen.UID != pod.UID:
