@@ -115,6 +115,17 @@ func (s *state) resolve(uid vgpu.UID, name string) {
 	}
 }
 
+// unknown counts the pods of which nobody told yet whether they are bound. The caller holds a lock.
+func (s *state) unknown() int64 {
+	count := int64(0)
+	for uid, names := range s.unresolved {
+		if !slices.ContainsFunc(names, func(name string) bool { return s.nodes[name].unresolved[uid].landed }) {
+			count++
+		}
+	}
+	return count
+}
+
 // resolveShown ends the room of unresolved binds that landed and whose pods the snapshot shows.
 func (s *state) resolveShown(nodes []fwk.NodeInfo) {
 	s.mu.Lock()
