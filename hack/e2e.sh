@@ -33,5 +33,8 @@ if ((${#missing[@]})); then
 	apt-get install -q -y --no-install-recommends "${missing[@]}"
 fi
 
+# The one test elsewhere that needs kube-controller-manager, which is built for these tests alone.
+TANDEM_E2E=1 go test -count=1 -timeout 30m -run TestControllerManagerMakesServiceAccounts ./internal/sandbox
+
 # The limit is for a first run, which builds Kubernetes and containerd, and for SOAK=1.
 TANDEM_E2E=1 exec go test -count=1 -v -timeout 60m ./test/e2e "$@"

@@ -175,7 +175,7 @@ func TestControlPlaneOpen(t *testing.T) {
 
 func TestControllerManagerMakesServiceAccounts(t *testing.T) {
 	if os.Getenv("TANDEM_E2E") == "" {
-		t.Skip("needs kube-controller-manager, minutes of building that no other test needs; make e2e runs one, and TANDEM_E2E=1 this test")
+		t.Skip("needs kube-controller-manager, minutes of building that no other test here needs: make e2e runs it (TANDEM_E2E=1)")
 	}
 	c := sandbox.StartForTest(t, sandbox.Options{ControllerManager: true, Authorization: "RBAC"})
 	admin := clientFor(t, c.Admin())
