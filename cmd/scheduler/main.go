@@ -23,7 +23,7 @@ func main() {
 }
 
 func command() *cobra.Command {
-	c := app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, gpushare.New))
+	c := app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, gpushare.NewFactory()))
 	c.Use = "tandem-scheduler"
 	return c
 }

@@ -56,6 +56,8 @@ func TestBadConfiguration(t *testing.T) {
 		{"bad value of the configuration", profile("  percentageOfNodesToScore: 101\n"),
 			[]string{"profiles[0].percentageOfNodesToScore", "101"}},
 		{"unknown plugin", strings.ReplaceAll(profile(""), "name: GPUShare", "name: GPUShear"), []string{"GPUShear"}},
+		{"two profiles with the plugin", profile("") + "- schedulerName: second\n  plugins: {multiPoint: {enabled: [{name: GPUShare}]}}\n",
+			[]string{"start plugin GPUShare: profiles: more than one enables it"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -76,14 +76,18 @@ func TestPodsPerSecond(t *testing.T) {
 	const file = `{"version":"v1","dataItems":[
 		{"data":{"Average":123.5,"Perc50":1},"unit":"pods/s","labels":{"Metric":"SchedulingThroughput","Name":"BenchmarkAgainstStock/PlainStock/500Nodes/namespace-2"}},
 		{"data":{"Average":9},"unit":"ms","labels":{"Metric":"scheduler_attempt_seconds","Name":"BenchmarkAgainstStock/PlainTandem/500Nodes"}}]}`
-	if err := os.WriteFile(filepath.Join(dir, "a.json"), []byte(file), 0o600); err != nil {
-		t.Fatal(err)
+	// Four rounds of 123.5, 10, 200 and 100.5 pods/s: the two in the middle give 112.
+	for name, rate := range map[string]string{"a": "123.5", "b": "10", "c": "200", "d": "100.5"} {
+		round := strings.ReplaceAll(file, "123.5", rate)
+		if err := os.WriteFile(filepath.Join(dir, name+".json"), []byte(round), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got, err := PodsPerSecond(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]float64{"PlainStock/500Nodes": 123.5}, got); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"PlainStock/500Nodes": 112}, got); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
 	}
 }

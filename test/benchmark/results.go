@@ -6,17 +6,19 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// PodsPerSecond reads the files that scheduler_perf wrote into a folder: the average throughput by "case/workload".
+// PodsPerSecond reads the files that scheduler_perf wrote into a folder: the average throughput by "case/workload", and
+// of several rounds the median.
 func PodsPerSecond(dir string) (map[string]float64, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("read measurements: %w", err)
 	}
-	rates := map[string]float64{}
+	rounds := map[string][]float64{}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
@@ -36,12 +38,24 @@ func PodsPerSecond(dir string) (map[string]float64, error) {
 				// The name is that of the benchmark, of the case and of the workload, and the topic where there is one.
 				parts := strings.Split(item.Labels["Name"], "/")
 				if len(parts) >= 3 {
-					rates[parts[1]+"/"+parts[2]] = item.Data["Average"]
+					name := parts[1] + "/" + parts[2]
+					rounds[name] = append(rounds[name], item.Data["Average"])
 				}
 			}
 		}
 	}
+	rates := map[string]float64{}
+	for name, all := range rounds {
+		rates[name] = median(all)
+	}
 	return rates, nil
+}
+
+// median returns the middle value, of an even number of values the mean of the two in the middle.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // benchmarkLine is a result as `go test -bench` prints it: BenchmarkOnePod/nodes=500-2  1000  123456 ns/op …

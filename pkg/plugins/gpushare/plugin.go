@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -41,6 +42,20 @@ var (
 	_ fwk.EnqueueExtensions = (*Plugin)(nil)
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
+
+// NewFactory returns New for one scheduler: it fails for a second profile. Two plugins would not see each other's
+// reservations and could give one share to two pods.
+func NewFactory() frameworkruntime.PluginFactory {
+	taken := false
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		if taken {
+			return nil, fmt.Errorf("start plugin %s: profiles: more than one enables it: enable it in one profile, "+
+				"and give pods that need another policy a scheduler of their own for other nodes", Name)
+		}
+		taken = true
+		return New(ctx, args, handle)
+	}
+}
 
 // New returns the plugin and starts to watch GPUNodes and pods until ctx ends. It waits for nothing: until the
 // GPUNodes are read, pods that ask for vGPUs are refused with the reason.

@@ -62,6 +62,9 @@ func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface, pe
 	if err := informer.SetWatchErrorHandlerWithContext(p.explainUnread); err != nil {
 		return err
 	}
+	if err := informer.SetTransform(condense); err != nil {
+		return err
+	}
 	update := func(object any) {
 		if p.readGPUNode(ctx, object) {
 			pending.activate()
@@ -106,25 +109,17 @@ func (p *Plugin) noteUnread(err error) {
 
 // readGPUNode takes over what a GPUNode says and reports whether that changes anything for pods.
 func (p *Plugin) readGPUNode(ctx context.Context, object any) bool {
-	g, err := gpuNodeOf(object)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Ignoring a GPUNode that cannot be decoded")
+	r, ok := object.(*condensed)
+	if !ok {
+		klog.FromContext(ctx).Error(nil, "Ignoring what is no GPUNode", "type", fmt.Sprintf("%T", object))
 		return false
 	}
-	var devices []vgpu.Device
-	problem := ""
-	if !meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady) {
-		problem = notReady
+	if r.err != nil {
+		klog.FromContext(ctx).Error(r.err, "The node takes no vGPU pods", "node", r.Name)
 	}
-	if devices, err = kube.Devices(g); err != nil {
-		devices, problem = nil, brokenGPUNode
-		klog.FromContext(ctx).Error(err, "The node takes no vGPU pods", "node", g.Name)
-	} else if len(devices) == 0 {
-		problem = noGPUs
-	}
-	changed, err := p.state.setInventory(g.Name, devices, problem)
+	changed, err := p.state.setInventory(r.Name, r.devices, r.problem)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The node takes no vGPU pods", "node", g.Name)
+		klog.FromContext(ctx).Error(err, "The node takes no vGPU pods", "node", r.Name)
 	}
 	return changed
 }
@@ -143,14 +138,38 @@ func (p *Plugin) forgetGPUNode(ctx context.Context, object any) {
 	}
 }
 
-func gpuNodeOf(object any) (*v1alpha1.GPUNode, error) {
+// condensed is what the informer keeps of a GPUNode. For a node of 8 linked devices the object itself, a tree of maps,
+// takes 34 KB and this 4 KB (BenchmarkKeptGPUNode): at 5,000 nodes 146 MB less for the garbage collector to walk.
+type condensed struct {
+	metav1.ObjectMeta
+	devices []vgpu.Device
+	// problem says why the node takes no vGPU pods, "" where it does.
+	problem string
+	// err is why the devices could not be read.
+	err error
+}
+
+// condense turns a GPUNode into what is kept of it. One that cannot be decoded keeps its name: its node takes no vGPU pods.
+func condense(object any) (any, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("read GPUNode: it is a %T", object)
+		return object, nil
 	}
+	r := &condensed{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}}
 	g := &v1alpha1.GPUNode{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, g); err != nil {
-		return nil, fmt.Errorf("read GPUNode %s: %w", u.GetName(), err)
+		r.problem, r.err = brokenGPUNode, fmt.Errorf("read GPUNode %s: %w", r.Name, err)
+		return r, nil
 	}
-	return g, nil
+	if r.devices, r.err = kube.Devices(g); r.err != nil {
+		r.devices, r.problem = nil, brokenGPUNode
+		return r, nil
+	}
+	switch {
+	case len(r.devices) == 0:
+		r.problem = noGPUs
+	case !meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady):
+		r.problem = notReady
+	}
+	return r, nil
 }
