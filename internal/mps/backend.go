@@ -3,6 +3,7 @@ package mps
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -15,15 +16,30 @@ type Backend interface {
 	// Ready returns nil if the daemon answers and none of its servers has a fault; else ErrNotRunning, ErrNoAnswer or
 	// ErrFault, wrapped.
 	Ready(ctx context.Context, uuid string) error
+	// Look asks the daemon for its servers, their states and their clients. Its errors are Ready's, but a fault is a
+	// state here and no error.
+	Look(ctx context.Context, uuid string) (Daemon, error)
+	// EndClients ends the GPU work of those of the processes that are clients of the device now; the others are none of
+	// its business. It returns those for which that was done, also with an error, which is about the rest. The processes
+	// live on and see an error at their next CUDA call. It works on a server with a fault too.
+	EndClients(ctx context.Context, uuid string, pids []int) (ended []int, err error)
+	// Recycle replaces the daemon and its servers, and with them ends the GPU work of every client: what does not quit
+	// in time and provably belongs to the device's pipe directory is killed. Then it does what Ensure does.
+	Recycle(ctx context.Context, spec DeviceSpec) error
+	// Probe tries as a client of its own whether the device serves new clients. It returns nil where it does, also where
+	// the device is only full or busy; else ErrProbeTimeout, ErrFault, ErrUnwatched (ErrNoCUDA is one) or another error,
+	// wrapped.
+	Probe(ctx context.Context, spec DeviceSpec) error
 	// Environment says what a client of the device needs. It asks nobody.
 	Environment(spec ClientSpec) (env []string, mounts []Mount)
-	// Stop ends the daemon and its servers, and with them every client. A daemon that does not run is stopped.
+	// Stop asks the daemon to quit and waits until it is gone. MPS lets clients end by themselves before, so with
+	// clients this is ErrNoAnswer in the end. A daemon that does not run is stopped.
 	Stop(ctx context.Context, uuid string) error
 }
 
 // DeviceSpec is what the daemon of a device should be.
 type DeviceSpec struct {
-	// UUID of the GPU.
+	// UUID of the GPU or of the MIG instance.
 	UUID string
 	// Percent is the default share of the SMs for a client that brings no limit, 1 to 100; 0 leaves it at 100.
 	Percent int
@@ -33,7 +49,7 @@ type DeviceSpec struct {
 
 // ClientSpec is the share of one client.
 type ClientSpec struct {
-	// UUID of the GPU.
+	// UUID of the GPU or of the MIG instance.
 	UUID string
 	// Percent of the SMs that the client may use at most.
 	Percent int
@@ -44,6 +60,8 @@ type ClientSpec struct {
 // Mount is a directory of the host that the container sees.
 type Mount struct {
 	HostPath, ContainerPath string
+	// ReadOnly mounts let a program connect to the sockets in them and change nothing.
+	ReadOnly bool
 }
 
 // Errors of a daemon.
@@ -57,6 +75,14 @@ var (
 	// ErrNoBinary: the control program is not installed.
 	ErrNoBinary = errors.New("nvidia-cuda-mps-control not found in PATH: it comes with the NVIDIA driver " +
 		"(Debian, Ubuntu: nvidia-compute-utils); install it, or mount it into this container")
+	// ErrNoHost: the MPS host, which should start the daemon, does not answer.
+	ErrNoHost = errors.New("the MPS host does not answer")
+	// ErrProbeTimeout: a new client waited for the server until its time was up. The server is wedged.
+	ErrProbeTimeout = errors.New("the MPS server does not let new clients in")
+	// ErrUnwatched: nothing can be tried here, which says nothing about the device.
+	ErrUnwatched = errors.New("the MPS server cannot be tried from here")
+	// ErrNoCUDA: there is no CUDA driver library in this container or on this host.
+	ErrNoCUDA = fmt.Errorf("%w: libcuda.so.1 not found", ErrUnwatched)
 )
 
 // Names of the variables that make a program a client with a limit.

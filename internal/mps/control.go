@@ -16,17 +16,22 @@ import (
 // control talks to the daemon in one pair of directories.
 type control struct {
 	binary    string
-	args      []string // for the daemon
 	uuid      string
 	pipe, log string
+	multiUser bool
 	timeout   time.Duration
+	// launcher is the socket of the MPS host that starts the daemon, empty if this process does.
+	launcher string
 }
+
+// pidName is the file in which a daemon writes down its PID.
+const pidName = controlName + ".pid"
 
 // maxSocketPath is the length of a Unix socket's path less its end (unix(7)): a longer one the daemon could not open.
 const maxSocketPath = 107
 
 func (c control) socket() string  { return filepath.Join(c.pipe, "control") }
-func (c control) pidFile() string { return filepath.Join(c.pipe, "nvidia-cuda-mps-control.pid") }
+func (c control) pidFile() string { return filepath.Join(c.pipe, pidName) }
 
 // environ is the environment of the control program: that of this process, without what would make it speak with
 // another daemon or see other devices.
@@ -40,7 +45,7 @@ func (c control) environ() []string {
 	return append(env, visibleVariable+"="+c.uuid, PipeVariable+"="+c.pipe, LogVariable+"="+c.log)
 }
 
-// run gives the daemon one command and returns what it said. The program's exit status tells whether it reached the
+// run gives the daemon one command, or several in lines, and returns what it said. The program's exit status tells whether it reached the
 // daemon (manual page, "quit"); a command that the daemon refuses is not an error here, so read back what matters.
 func (c control) run(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -68,9 +73,17 @@ func (c control) run(ctx context.Context, command string) (string, error) {
 	}
 }
 
-// start starts the daemon in a session of its own, so that signals to the agent's terminal or process group do not
-// reach it. The output goes to a file, not to a pipe: a pipe would be the daemon's for life.
+// start starts the daemon, here or in the MPS host.
 func (c control) start(ctx context.Context) error {
+	if c.launcher != "" {
+		return c.launch(ctx)
+	}
+	return c.startHere(ctx)
+}
+
+// startHere starts the daemon in a session of its own, so that signals to the agent's terminal or process group do not
+// reach it. The output goes to a file, not to a pipe: a pipe would be the daemon's for life.
+func (c control) startHere(ctx context.Context) error {
 	output, err := os.CreateTemp(c.log, "start-*.log")
 	if err != nil {
 		return err
@@ -79,7 +92,11 @@ func (c control) start(ctx context.Context) error {
 	defer output.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.binary, c.args...)
+	args := []string{"-d"}
+	if c.multiUser {
+		args = append(args, "-multiuser-server")
+	}
+	cmd := exec.CommandContext(ctx, c.binary, args...)
 	cmd.Env = c.environ()
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = output, output

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -26,11 +25,6 @@ func (c control) ensure(ctx context.Context) error {
 	if !errors.Is(err, ErrNotRunning) {
 		return err
 	}
-	for _, dir := range []string{c.pipe, c.log} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
 	// An agent that is being replaced can still be at work here.
 	unlock, err := c.exclude(ctx)
 	if err != nil {
@@ -40,23 +34,38 @@ func (c control) ensure(ctx context.Context) error {
 	if _, err := c.run(ctx, ping); err == nil {
 		return c.belongs()
 	}
+	return c.begin(ctx)
+}
+
+// begin starts a daemon where none lives. The caller holds the lock.
+func (c control) begin(ctx context.Context) error {
 	if err := c.clean(); err != nil {
 		return err
 	}
 	if err := c.start(ctx); err != nil {
-		return fmt.Errorf("start nvidia-cuda-mps-control: %w", err)
+		return fmt.Errorf("start %s: %w", controlName, err)
 	}
 	klog.FromContext(ctx).Info("Started an MPS control daemon", "device", c.uuid, "pipe", c.pipe)
 	return c.answers(ctx)
 }
 
-// exclude keeps other processes from cleaning and starting in the same directory. The lock ends with its holder.
+// lockWait bounds the wait for another process at work in the same directory, in timeouts: quitting, killing and
+// starting take one each.
+const lockWait = 3
+
+// exclude makes the directories and keeps other processes from cleaning, starting and killing in them. The lock ends
+// with its holder.
 func (c control) exclude(ctx context.Context) (func(), error) {
+	for _, dir := range []string{c.pipe, c.log} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(c.pipe), "agent.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = c.poll(ctx, func() (bool, error) {
+	err = poll(ctx, lockWait*c.timeout, func() (bool, error) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return false, nil
@@ -109,29 +118,12 @@ func (c control) agree(ctx context.Context, get, set string, same func(string) b
 	return nil
 }
 
-func (c control) ready(ctx context.Context) error {
-	list, err := c.run(ctx, "get_server_list")
-	if err != nil {
-		return err
-	}
-	for _, server := range strings.Fields(list) {
-		status, err := c.run(ctx, "get_server_status "+server)
-		if err != nil {
-			return err
-		}
-		if status == "FAULT" {
-			return fmt.Errorf("%w: server %s", ErrFault, server)
-		}
-	}
-	return nil
-}
-
 // pollStep is how often a change of the daemon is looked for.
 const pollStep = 20 * time.Millisecond
 
 // answers waits until a started daemon answers.
 func (c control) answers(ctx context.Context) error {
-	return c.poll(ctx, func() (bool, error) {
+	return poll(ctx, c.timeout, func() (bool, error) {
 		_, err := c.run(ctx, ping)
 		if errors.Is(err, ErrNotRunning) {
 			return false, nil
@@ -142,11 +134,12 @@ func (c control) answers(ctx context.Context) error {
 
 // gone waits until nothing is left of a daemon that was told to quit. A PID of 0 is one that cannot be seen.
 func (c control) gone(ctx context.Context, pid int) error {
-	return c.poll(ctx, func() (bool, error) { return !isMPS(pid) && !c.listening(), nil })
+	return poll(ctx, c.timeout, func() (bool, error) { return !isMPS(pid) && !c.listening(), nil })
 }
 
-func (c control) poll(ctx context.Context, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+// poll asks until the answer is yes, at most for a time.
+func poll(ctx context.Context, limit time.Duration, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ticker := time.NewTicker(pollStep)
 	defer ticker.Stop()
@@ -156,7 +149,7 @@ func (c control) poll(ctx context.Context, done func() (bool, error)) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w within %v", ErrNoAnswer, c.timeout)
+			return fmt.Errorf("%w within %v", ErrNoAnswer, limit)
 		case <-ticker.C:
 		}
 	}

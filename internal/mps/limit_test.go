@@ -37,10 +37,21 @@ func TestEnvironment(t *testing.T) {
 		if diff := cmp.Diff(test.want, env); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		want := []Mount{{HostPath: "/run/tandem/mps/GPU-1/pipe", ContainerPath: "/tmp/nvidia-mps"}}
+		want := []Mount{{HostPath: "/run/tandem/mps/GPU-1/pipe", ContainerPath: "/tmp/nvidia-mps", ReadOnly: true}}
 		if diff := cmp.Diff(want, mounts); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+func TestSharedMemoryIsThatOfTheDaemons(t *testing.T) {
+	_, mounts := NewV2(Options{Dir: "/run/tandem/mps", SharedMemory: "/run/tandem/mps/shm"}).Environment(ClientSpec{UUID: "GPU-1"})
+	want := []Mount{
+		{HostPath: "/run/tandem/mps/GPU-1/pipe", ContainerPath: "/tmp/nvidia-mps", ReadOnly: true},
+		{HostPath: "/run/tandem/mps/shm", ContainerPath: "/dev/shm"},
+	}
+	if diff := cmp.Diff(want, mounts); diff != "" {
+		t.Error(diff)
 	}
 }
 

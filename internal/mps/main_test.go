@@ -94,11 +94,10 @@ func (n *node) with(timeout time.Duration) *V2 {
 
 func (n *node) control() control {
 	n.t.Helper()
-	c, unlock, err := n.mps.control(n.uuid)
+	c, err := newControl(n.mps.options, n.uuid)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	unlock()
 	return c
 }
 

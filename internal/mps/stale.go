@@ -1,7 +1,6 @@
 package mps
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +13,7 @@ import (
 )
 
 // leftovers are the names that a control daemon leaves in its pipe directory. Nothing else is ever removed there.
-var leftovers = []string{"control", "control_privileged", "control_lock", "log", "nvidia-cuda-mps-control.pid"}
+var leftovers = []string{"control", "control_privileged", "control_lock", "log", pidName}
 
 // clean removes what a dead daemon left. It refuses while anything speaks for a living one: a process under the
 // recorded PID that is an MPS program, or a socket that somebody still holds open.
@@ -47,18 +46,13 @@ func (c control) recorded() (int, bool) {
 	return pid, isMPS(pid)
 }
 
-// isMPS goes by the program's name, which the kernel cuts after 15 bytes. A zombie is dead.
-func isMPS(pid int) bool {
-	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	if err != nil || !bytes.HasPrefix(comm, []byte("nvidia-cuda-mps")) {
-		return false
+// running returns the daemon that wrote down its PID, if that one can be seen and lives.
+func (c control) running() (process, bool) {
+	pid, alive := c.recorded()
+	if !alive {
+		return process{}, false
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	after := stat[bytes.LastIndexByte(stat, ')')+1:]
-	return !bytes.HasPrefix(bytes.TrimSpace(after), []byte("Z"))
+	return findProcess(pid)
 }
 
 // listening asks the kernel whether a process holds the control socket. Only "refused" and "no such file" mean that
@@ -75,18 +69,12 @@ func (c control) listening() bool {
 // belongs checks that a daemon found at work was started for this device and no other. Without the right to see that
 // process, the directory's name has to do.
 func (c control) belongs() error {
-	pid, alive := c.recorded()
+	p, alive := c.running()
 	if !alive {
 		return nil
 	}
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return nil
-	}
-	for entry := range strings.SplitSeq(string(raw), "\x00") {
-		if device, ok := strings.CutPrefix(entry, visibleVariable+"="); ok && device != c.uuid {
-			return fmt.Errorf("daemon %d serves %s", pid, device)
-		}
+	if device := p.variable(visibleVariable); device != "" && device != c.uuid {
+		return fmt.Errorf("daemon %d serves %s", p.pid, device)
 	}
 	return nil
 }

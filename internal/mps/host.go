@@ -1,0 +1,186 @@
+package mps
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// start is what an agent asks of the host. It names a device and no path, no program and no option beyond these.
+type start struct {
+	UUID      string `json:"uuid"`
+	MultiUser bool   `json:"multiUser"`
+}
+
+// started is the host's answer; an empty error is success.
+type started struct {
+	Error string `json:"error,omitempty"`
+}
+
+const (
+	// maxRequest is more than a request needs.
+	maxRequest = 4 << 10
+	// requestTime is how long a caller may take to write its request.
+	requestTime = 5 * time.Second
+	// hostGrace is what the agent waits for longer than the host does for the daemon.
+	hostGrace = 2 * time.Second
+)
+
+// Host starts control daemons on behalf of an agent, so that they belong to its container and not to the agent's, which
+// ends with every upgrade (docs/decisions/0007). It does nothing else: it keeps no state, and its end is the daemons'.
+type Host struct {
+	// Options say where the daemons' directories are and how long a start may take; the rest is ignored.
+	Options Options
+}
+
+// Run listens on a Unix socket until ctx ends. Only processes of its own user are served. A socket that nobody listens
+// on is replaced.
+func (h Host) Run(ctx context.Context, socket string) error {
+	listener, err := listenAlone(socket)
+	if err != nil {
+		return fmt.Errorf("listen for agents: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	klog.FromContext(ctx).Info("Starting MPS control daemons on request", "socket", socket, "dir", h.Options.Dir)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("listen for agents: %w", err)
+		case err != nil:
+			// Out of descriptors, for example. The daemons live only as long as this process does.
+			klog.FromContext(ctx).Error(err, "An agent could not be heard")
+			select {
+			case <-ctx.Done():
+			case <-time.After(requestTime):
+			}
+			continue
+		}
+		calls.Go(func() { h.serve(ctx, conn) })
+	}
+}
+
+// listenAlone makes the socket, for this user only.
+func listenAlone(socket string) (net.Listener, error) {
+	if conn, err := net.Dial("unix", socket); err == nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("another process listens on %s: a node has one MPS host", socket)
+	}
+	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == os.ModeSocket {
+		_ = os.Remove(socket)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	return listener, nil
+}
+
+// serve answers one request.
+func (h Host) serve(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(requestTime))
+	var answer started
+	if err := h.obey(ctx, conn); err != nil {
+		answer.Error = err.Error()
+		klog.FromContext(ctx).Error(err, "No MPS control daemon was started")
+	}
+	_ = conn.SetDeadline(time.Now().Add(requestTime))
+	if err := json.NewEncoder(conn).Encode(answer); err != nil {
+		klog.FromContext(ctx).Error(err, "An agent did not wait for the answer")
+	}
+}
+
+func (h Host) obey(ctx context.Context, conn net.Conn) error {
+	if err := sameUser(conn); err != nil {
+		return err
+	}
+	var s start
+	// What this host does not know it must not pass over: a newer agent would believe it done.
+	decoder := json.NewDecoder(io.LimitReader(conn, maxRequest))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&s); err != nil {
+		return fmt.Errorf("read request: %w", err)
+	}
+	options := h.Options
+	options.MultiUser, options.Launcher = s.MultiUser, ""
+	c, err := newControl(options.withDefaults(), s.UUID)
+	if err != nil {
+		return fmt.Errorf("start MPS for %q: %w", s.UUID, err)
+	}
+	for _, dir := range []string{c.pipe, c.log} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := c.startHere(ctx); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Started an MPS control daemon for an agent", "device", s.UUID, "pipe", c.pipe)
+	return nil
+}
+
+// sameUser refuses processes of other users. The kernel vouches for the number (unix(7), SO_PEERCRED).
+func sameUser(conn net.Conn) error {
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("not a Unix socket")
+	}
+	raw, err := unix.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *syscall.Ucred
+	if e := raw.Control(func(fd uintptr) {
+		peer, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); e != nil || err != nil {
+		return errors.Join(e, err)
+	}
+	if int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("process %d of user %d may not start MPS", peer.Pid, peer.Uid)
+	}
+	return nil
+}
+
+// launch has the host start the daemon.
+func (c control) launch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout+hostGrace)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", c.launcher)
+	if err != nil {
+		return fmt.Errorf("%w: %w: is the pod of tandem-mps-host on this node?", ErrNoHost, err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var answer started
+	if err := json.NewEncoder(conn).Encode(start{UUID: c.uuid, MultiUser: c.multiUser}); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoHost, err)
+	}
+	if err := json.NewDecoder(conn).Decode(&answer); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoHost, err)
+	}
+	if answer.Error != "" {
+		return fmt.Errorf("MPS host: %s", answer.Error)
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package mps
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Verdict is what a canary, a small CUDA program, tells of a device. The canary writes it to its standard output; before
+// that, and after it became a client, it writes a line by Connected and waits for a line on its standard input.
+type Verdict string
+
+// Verdicts.
+const (
+	// VerdictWell: work was done.
+	VerdictWell Verdict = "well"
+	// VerdictFull: the server answered that there is no room for another client, or no memory.
+	VerdictFull Verdict = "full"
+	// VerdictNoCUDA: there is no CUDA driver library.
+	VerdictNoCUDA Verdict = "no-cuda"
+	// VerdictNotReady: the server refuses new clients at present. That may be a fault; it may also be that the server is
+	// starting or is ending a client (NVIDIA MPS documentation, "Troubleshooting").
+	VerdictNotReady Verdict = "not-ready"
+	// VerdictFault: the server broke this client.
+	VerdictFault Verdict = "fault"
+	// VerdictFailed: another error.
+	VerdictFailed Verdict = "failed"
+)
+
+const connectedLine = "connected"
+
+// Connected says that the canary is a client now and has no work in flight.
+func Connected(out io.Writer) error {
+	_, err := fmt.Fprintln(out, connectedLine)
+	return err
+}
+
+// Tell says the verdict, with the reason in one line.
+func Tell(out io.Writer, v Verdict, why string) error {
+	_, err := fmt.Fprintln(out, strings.TrimSpace(string(v)+" "+strings.Join(strings.Fields(why), " ")))
+	return err
+}
+
+// heard reads what a canary has written so far.
+func heard(said string) (connected bool, v Verdict, why string) {
+	for line := range strings.Lines(said) {
+		// A line without its end is not whole yet.
+		line, whole := strings.CutSuffix(line, "\n")
+		if !whole {
+			break
+		}
+		if line == connectedLine {
+			connected = true
+			continue
+		}
+		word, rest, _ := strings.Cut(line, " ")
+		v, why = Verdict(word), rest
+	}
+	return connected, v, why
+}
