@@ -23,7 +23,10 @@ type Spec struct {
 	Owner Owner
 	// Assignment is the pod's whole assignment as it was read when the spec was written.
 	Assignment string
-	Edits      Edits
+	// Edits follow from the assignment.
+	Edits Edits
+	// Driver is what every container of the node was given of the driver at that time, empty where it is left to others.
+	Driver Edits
 }
 
 // Owner is the container that a spec is for.
@@ -42,6 +45,9 @@ type Edits struct {
 	Env     []string
 	Devices []DeviceNode
 	Mounts  []Mount
+	Hooks   []Hook
+	// Groups are IDs of groups that the container's process joins.
+	Groups []uint32
 }
 
 // DeviceNode is a device file: where the host has it and where the container finds it.
@@ -55,7 +61,16 @@ type Mount struct {
 	Options         []string
 }
 
-// raw returns the spec in the form of the CDI library.
+// Hook is a program of the host that the runtime starts for the container.
+type Hook struct {
+	// Stage in the words of the OCI runtime specification: "createContainer" and others.
+	Stage, Path string
+	// Args begins with the program's name.
+	Args, Env []string
+}
+
+// raw returns the spec in the form of the CDI library. What is the driver's stands beside the device, so that the two
+// can be told apart again.
 func (s Spec) raw() (*specs.Spec, error) {
 	raw := &specs.Spec{
 		Kind: v1alpha1.CDIKind,
@@ -66,7 +81,8 @@ func (s Spec) raw() (*specs.Spec, error) {
 			annotationContainer:  s.Owner.Container,
 			annotationAssignment: s.Assignment,
 		},
-		Devices: []specs.Device{{Name: s.Name, ContainerEdits: s.Edits.raw()}},
+		Devices:        []specs.Device{{Name: s.Name, ContainerEdits: s.Edits.raw()}},
+		ContainerEdits: s.Driver.raw(),
 	}
 	version, err := specs.MinimumRequiredVersion(raw)
 	if err != nil {
@@ -77,12 +93,15 @@ func (s Spec) raw() (*specs.Spec, error) {
 }
 
 func (e Edits) raw() specs.ContainerEdits {
-	out := specs.ContainerEdits{Env: e.Env}
+	out := specs.ContainerEdits{Env: e.Env, AdditionalGIDs: e.Groups}
 	for _, d := range e.Devices {
 		out.DeviceNodes = append(out.DeviceNodes, &specs.DeviceNode{Path: d.Container, HostPath: d.Host, Permissions: "rw"})
 	}
 	for _, m := range e.Mounts {
 		out.Mounts = append(out.Mounts, &specs.Mount{HostPath: m.Host, ContainerPath: m.Container, Options: m.Options})
+	}
+	for _, h := range e.Hooks {
+		out.Hooks = append(out.Hooks, &specs.Hook{HookName: h.Stage, Path: h.Path, Args: h.Args, Env: h.Env})
 	}
 	return out
 }
@@ -102,16 +121,25 @@ func fromRaw(raw *specs.Spec) (Spec, error) {
 			Container: raw.Annotations[annotationContainer],
 		},
 		Assignment: raw.Annotations[annotationAssignment],
-		Edits:      Edits{Env: d.ContainerEdits.Env},
+		Edits:      editsFromRaw(d.ContainerEdits),
+		Driver:     editsFromRaw(raw.ContainerEdits),
 	}
 	if s.Owner.UID == "" || s.Owner.Container == "" {
 		return Spec{}, fmt.Errorf("read CDI spec %s: it does not say whose it is", s.Name)
 	}
-	for _, n := range d.ContainerEdits.DeviceNodes {
-		s.Edits.Devices = append(s.Edits.Devices, DeviceNode{Host: n.HostPath, Container: n.Path})
-	}
-	for _, m := range d.ContainerEdits.Mounts {
-		s.Edits.Mounts = append(s.Edits.Mounts, Mount{Host: m.HostPath, Container: m.ContainerPath, Options: m.Options})
-	}
 	return s, nil
+}
+
+func editsFromRaw(raw specs.ContainerEdits) Edits {
+	e := Edits{Env: raw.Env, Groups: raw.AdditionalGIDs}
+	for _, n := range raw.DeviceNodes {
+		e.Devices = append(e.Devices, DeviceNode{Host: n.HostPath, Container: n.Path})
+	}
+	for _, m := range raw.Mounts {
+		e.Mounts = append(e.Mounts, Mount{Host: m.HostPath, Container: m.ContainerPath, Options: m.Options})
+	}
+	for _, h := range raw.Hooks {
+		e.Hooks = append(e.Hooks, Hook{Stage: h.HookName, Path: h.Path, Args: h.Args, Env: h.Env})
+	}
+	return e
 }

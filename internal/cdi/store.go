@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
@@ -15,10 +17,26 @@ import (
 
 // Store is the folder of the specs, shared with other vendors: it touches only files of our kind.
 //
-// Its methods may be called at the same time for different names.
+// Its methods may be called at the same time for different names. Specs that it returns must not be changed.
 type Store struct {
 	dir   string
 	cache *cdi.Cache
+
+	mu sync.Mutex
+	// read holds what each file said, by the name of the file: to parse a spec with the driver's libraries takes a third
+	// of a millisecond, and the folder is read again and again.
+	read map[string]readSpec
+}
+
+// readSpec is a spec with what its file was when it was read.
+type readSpec struct {
+	info fs.FileInfo
+	spec Spec
+}
+
+// of reports whether the spec was read from this file as it is: files are replaced, never written again.
+func (r readSpec) of(info fs.FileInfo) bool {
+	return r.info != nil && os.SameFile(r.info, info) && r.info.ModTime().Equal(info.ModTime()) && r.info.Size() == info.Size()
 }
 
 // Open returns the store in dir and creates the folder if it is absent.
@@ -30,7 +48,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open CDI folder %s: %w", dir, err)
 	}
-	return &Store{dir: dir, cache: cache}, nil
+	return &Store{dir: dir, cache: cache, read: map[string]readSpec{}}, nil
 }
 
 // Write puts the spec in its file, whole or not at all. Only the runtime, which is root, has to read it: the file is
@@ -59,6 +77,17 @@ func (s *Store) Read(name string) (Spec, error) {
 
 func (s *Store) readFile(file string) (Spec, error) {
 	path := filepath.Join(s.dir, file)
+	info, err := os.Stat(path)
+	if err != nil {
+		s.forget(file)
+		return Spec{}, fmt.Errorf("read CDI spec: %w", err)
+	}
+	s.mu.Lock()
+	known := s.read[file]
+	s.mu.Unlock()
+	if known.of(info) {
+		return known.spec, nil
+	}
 	read, err := cdi.ReadSpec(path, 0)
 	if err != nil {
 		return Spec{}, fmt.Errorf("read CDI spec: %w", err)
@@ -70,7 +99,16 @@ func (s *Store) readFile(file string) (Spec, error) {
 	if filename(spec.Name) != file {
 		return Spec{}, fmt.Errorf("read CDI spec: %s holds the name %q", path, spec.Name)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read[file] = readSpec{info: info, spec: spec}
 	return spec, nil
+}
+
+func (s *Store) forget(file string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.read, file)
 }
 
 // List returns all specs by name. Files that cannot be read are left out and named in the error, which is only about
@@ -85,10 +123,12 @@ func (s *Store) List() ([]Spec, error) {
 	}
 	var list []Spec
 	var bad []error
+	there := map[string]bool{}
 	for _, e := range entries {
 		if !ours(e.Name()) {
 			continue
 		}
+		there[e.Name()] = true
 		spec, err := s.readFile(e.Name())
 		switch {
 		case err == nil:
@@ -97,6 +137,9 @@ func (s *Store) List() ([]Spec, error) {
 			bad = append(bad, fmt.Errorf("%s: %w", e.Name(), err))
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.read, func(file string, _ readSpec) bool { return !there[file] })
 	return list, errors.Join(bad...)
 }
 
@@ -108,6 +151,7 @@ func (s *Store) Remove(name string) error {
 	if err := s.cache.RemoveSpec(filename(name)); err != nil {
 		return fmt.Errorf("remove CDI spec %s: %w", name, err)
 	}
+	s.forget(filename(name))
 	return nil
 }
 
