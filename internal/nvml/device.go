@@ -7,13 +7,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Device is one physical GPU as NVML describes it.
+// Device is one GPU or one MIG instance as NVML describes it.
 type Device struct {
-	// UUID is "GPU-…". It is empty only for a device that was already lost when the library was opened.
+	// UUID is "GPU-…" or "MIG-…". It is empty only for a device that was already lost when the library was opened.
 	UUID string
-	// Index is NVML's index, Minor the N of /dev/nvidiaN.
+	// Index is NVML's index for GPUs. MIG instances follow after all GPUs, in the order of their GPU and their numbers.
+	// Minor is the N of /dev/nvidiaN, for an instance that of its GPU. Both may change when a device comes back.
 	Index, Minor int
-	// Model is the product name with dashes for blanks: "NVIDIA-A100-SXM4-40GB".
+	// Model is the product name with dashes for blanks: "NVIDIA-A100-SXM4-40GB", and for an instance
+	// "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb". It is at most 63 characters long.
 	Model string
 	// Memory is what programs can use: the total less what the driver reserves, where the driver tells that.
 	Memory vgpu.Bytes
@@ -23,11 +25,16 @@ type Device struct {
 	PCIBusID string
 	// NUMANode is the memory node next to the device, -1 if the platform tells none or several.
 	NUMANode int
-	// Links to the other devices of the node that answer, by peer.
+	// Links to the other GPUs of the node that answer, by peer. MIG instances have none.
 	Links []Link
-	// MIG is set for a device that is split into instances. Such a device serves no shares as a whole.
+	// Parent is the UUID of the GPU that a MIG instance is part of, empty for a GPU. GI and CI number the GPU instance
+	// and the compute instance, Profile names them: "1g.5gb".
+	Parent  string
+	Profile string
+	GI, CI  int
+	// MIG is never set: GPUs in MIG mode are not listed.
 	MIG *MIG
-	// Health at the time of the call.
+	// Health says whether the device answered; what its memory went through only Library.Health asks.
 	Health Health
 }
 
@@ -52,33 +59,6 @@ type MIG struct {
 	// Instances are the UUIDs of the MIG devices, "MIG-…".
 	Instances []string
 }
-
-// Reason is a CamelCase word for what is wrong with a device.
-type Reason string
-
-// Reasons. None is a device that answers.
-const (
-	None Reason = ""
-	// Lost: it has fallen off the bus.
-	Lost Reason = "GPULost"
-	// ResetRequired: the driver refuses work until it is reset.
-	ResetRequired Reason = "ResetRequired"
-	// NotAnswering: NVML gave another error.
-	NotAnswering Reason = "NVMLError"
-	// CriticalXID: the driver logged an error that is not the fault of a program.
-	CriticalXID Reason = "CriticalXID"
-)
-
-// Health says whether a device answers.
-type Health struct {
-	// Reason is None for a healthy device.
-	Reason Reason
-	// Message says what was seen, for people; empty for a healthy device.
-	Message string
-}
-
-// OK says that nothing is wrong.
-func (h Health) OK() bool { return h.Reason == None }
 
 // firstMPS is the first compute capability whose MPS gives every client an address space of its own (Volta). NVIDIA's
 // own device plugin compares with 7.5 and so leaves out V100; the MPS documentation says Volta.

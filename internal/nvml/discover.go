@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -11,60 +12,151 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Devices lists the GPUs by index. A device that does not answer is listed with what it was when it last answered, and
-// with the reason in Health; the error is about the whole driver.
-func (l *Library) Devices() ([]Device, error) {
-	count, ret := l.api.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("list devices: count: %s", text(ret))
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	devices := make([]Device, count)
-	handles := make([]nvml.Device, count)
-	for i := range count {
-		devices[i], handles[i] = l.device(i)
-	}
-	l.link(devices, handles)
-	for _, d := range devices {
-		if d.Health.OK() {
-			l.known[d.Index] = d
-		}
-	}
-	return devices, nil
+// place is what was found at one index of NVML.
+type place struct {
+	gpu Device
+	// split says that the GPU is in MIG mode, instances are its MIG devices then.
+	split     bool
+	instances []Device
+	// handle is nil if the GPU does not answer.
+	handle nvml.Device
 }
 
-// device describes the device at an index without its links. The handle is nil if it does not answer.
-func (l *Library) device(index int) (Device, nvml.Device) {
+// devices returns what of a place can serve.
+func (p place) devices() []Device {
+	if p.split {
+		return p.instances
+	}
+	return []Device{p.gpu}
+}
+
+// address is where to look for a device: the index of its GPU, and the UUID of that.
+type address struct {
+	index  int
+	parent string
+}
+
+// Devices lists the GPUs by index and then the MIG instances by GPU. A device that does not answer is listed with what
+// it was when it last answered, and with the reason in Health; the error is about the whole driver.
+//
+// While a device does not answer, Devices opens the library again from time to time, to see whether the device is back,
+// perhaps at another index. Watch ends then, and so it does for every caller that finds other devices than before.
+func (l *Library) Devices() ([]Device, error) {
+	list, all, err := l.list()
+	if err == nil && all {
+		l.calm()
+		return list, nil
+	}
+	if l.reopen() {
+		list, _, err = l.list()
+	}
+	return list, err
+}
+
+// calm forgets how often the library was opened for a device that is back.
+func (l *Library) calm() {
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	l.patience = reopenEvery
+}
+
+// list says in all whether every GPU answers.
+func (l *Library) list() (list []Device, all bool, err error) {
+	if err := l.enter(); err != nil {
+		return nil, false, fmt.Errorf("list devices: %w", err)
+	}
+	defer l.leave()
+	count, ret := l.api.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, false, fmt.Errorf("list devices: count: %s", text(ret))
+	}
+	places := make([]place, count)
+	for i := range places {
+		places[i] = l.look(i)
+	}
+	all = l.remember(places)
+	l.link(places)
+	var instances []Device
+	for _, p := range places {
+		if !p.split {
+			list = append(list, p.gpu)
+		}
+		instances = append(instances, p.instances...)
+	}
+	for i := range instances {
+		instances[i].Index = count + i
+	}
+	return append(list, instances...), all, nil
+}
+
+// remember gives places that do not answer the names of what was there, and keeps those that do for the next time.
+func (l *Library) remember(places []place) (all bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all = true
+	here := map[string]bool{}
+	for i, p := range places {
+		if p.handle != nil {
+			l.known[i] = p
+			here[p.gpu.UUID] = true
+		}
+	}
+	clear(l.at)
+	for i, p := range places {
+		if p.handle == nil {
+			all = false
+			places[i] = l.absent(i, p.gpu.Health, here)
+		}
+		for _, d := range places[i].devices() {
+			l.at[d.UUID] = address{index: i, parent: cmp.Or(d.Parent, d.UUID)}
+		}
+	}
+	delete(l.at, "")
+	return all
+}
+
+// absent returns what is known of a place that does not answer. Its links are left out: they are not sure. What answers
+// at another index now is not this device any more.
+func (l *Library) absent(index int, health Health, here map[string]bool) place {
+	p, ok := l.known[index]
+	if !ok || here[p.gpu.UUID] {
+		p = place{gpu: Device{Index: index, Minor: index, Model: "unknown", NUMANode: -1}}
+	}
+	p.handle, p.gpu.Links, p.gpu.Health = nil, nil, health
+	p.instances = slices.Clone(p.instances)
+	for i := range p.instances {
+		p.instances[i].Health = health
+	}
+	return p
+}
+
+// look describes the GPU at an index without its links. The handle is nil if it does not answer.
+func (l *Library) look(index int) place {
 	handle, ret := l.api.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
-		return l.sick(index, "handle", ret), nil
+		return place{gpu: Device{Health: unhealthy("handle", ret)}}
 	}
-	d := Device{Index: index, NUMANode: -1}
+	p := place{gpu: Device{Index: index, NUMANode: -1}, handle: handle}
 	for _, read := range []struct {
 		what string
 		do   func(*Device, nvml.Device) nvml.Return
 	}{
 		{"UUID", readUUID}, {"minor number", readMinor}, {"name", readModel}, {"memory", l.readMemory},
-		{"compute capability", readCapability}, {"PCI bus ID", readPCI}, {"MIG mode", l.readMIG},
+		{"compute capability", readCapability}, {"PCI bus ID", readPCI},
 	} {
-		if ret := read.do(&d, handle); ret != nvml.SUCCESS {
-			return l.sick(index, read.what, ret), nil
+		if ret := read.do(&p.gpu, handle); ret != nvml.SUCCESS {
+			return place{gpu: Device{Health: unhealthy(read.what, ret)}}
 		}
 	}
-	d.NUMANode = l.numa(handle)
-	return d, handle
-}
-
-// sick returns what is known of a device, with what it failed to tell. Its links are left out: they are not sure.
-func (l *Library) sick(index int, what string, ret nvml.Return) Device {
-	d, ok := l.known[index]
-	if !ok {
-		d = Device{Index: index, Minor: index, Model: "unknown", NUMANode: -1}
+	p.gpu.NUMANode = l.numa(handle)
+	if p.split, ret = l.split(handle); p.split {
+		p.instances, ret = l.instances(p.gpu, handle)
 	}
-	d.Links = nil
-	d.Health = unhealthy(what, ret)
-	return d
+	if ret != nvml.SUCCESS {
+		return place{gpu: Device{Health: unhealthy("MIG instances", ret)}}
+	}
+	l.baseline(p.gpu.UUID, handle)
+	return p
 }
 
 func unhealthy(what string, ret nvml.Return) Health {
@@ -88,9 +180,13 @@ func readMinor(d *Device, h nvml.Device) (ret nvml.Return) {
 	return ret
 }
 
+// maxModel is the longest Model: GPUNode and values of node labels take no more.
+const maxModel = 63
+
 func readModel(d *Device, h nvml.Device) nvml.Return {
 	name, ret := h.GetName()
 	d.Model = strings.Join(strings.Fields(name), "-")
+	d.Model = d.Model[:min(len(d.Model), maxModel)]
 	return ret
 }
 
@@ -134,41 +230,6 @@ func busID(info nvml.PciInfo) string {
 		b.WriteByte(byte(c))
 	}
 	return strings.ToUpper(b.String())
-}
-
-// readMIG finds the instances of a device in MIG mode. A device that cannot be split says "not supported".
-func (l *Library) readMIG(d *Device, h nvml.Device) nvml.Return {
-	if !l.has("nvmlDeviceGetMigMode") {
-		return nvml.SUCCESS
-	}
-	current, _, ret := h.GetMigMode()
-	if ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.SUCCESS && current != nvml.DEVICE_MIG_ENABLE {
-		return nvml.SUCCESS
-	}
-	if ret != nvml.SUCCESS {
-		return ret
-	}
-	d.MIG = &MIG{}
-	count, ret := h.GetMaxMigDeviceCount()
-	if ret != nvml.SUCCESS {
-		return ret
-	}
-	for i := range count {
-		instance, ret := h.GetMigDeviceHandleByIndex(i)
-		if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {
-			continue
-		}
-		if ret != nvml.SUCCESS {
-			return ret
-		}
-		uuid, ret := instance.GetUUID()
-		if ret != nvml.SUCCESS {
-			return ret
-		}
-		d.MIG.Instances = append(d.MIG.Instances, uuid)
-	}
-	slices.Sort(d.MIG.Instances)
-	return nvml.SUCCESS
 }
 
 // maxNUMANodes bounds the set that NVML fills; Linux's usual limit.

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Driver is what the agent asks of NVML. *Library is the one implementation.
+// Driver is what the agent asks of NVML. *Library is the one implementation. All methods may be called at the same time.
 type Driver interface {
-	// Devices lists the GPUs by index, lost ones included.
+	// Devices lists the GPUs by index, lost ones included, and then the MIG instances. GPUs in MIG mode are left out.
 	Devices() ([]Device, error)
 	// DriverVersion is, for example, "580.95.05".
 	DriverVersion() string
@@ -19,9 +20,17 @@ type Driver interface {
 	CUDAVersion() int
 	// Health asks one device.
 	Health(uuid string) Health
+	// Sample measures one device; utilisation of its processes since the last Sample of this device.
+	Sample(uuid string) (Sample, error)
+	// ComputeMode returns who may make contexts on a device.
+	ComputeMode(uuid string) (Mode, error)
+	// SetComputeMode changes it to ModeDefault or ModeExclusiveProcess.
+	SetComputeMode(uuid string, mode Mode) error
+	// Recovery returns what the driver wants done about a device, and false where it does not tell.
+	Recovery(uuid string) (Action, bool)
 	// Watch reports XID errors until the context ends.
 	Watch(ctx context.Context, report func(Event)) error
-	// Close ends the use of the library; no other method may be called after it.
+	// Close ends the use of the library. Methods that are called after it fail.
 	Close() error
 }
 
@@ -34,15 +43,42 @@ var ErrNoLibrary = errors.New("libnvidia-ml.so.1 not found: it comes with the NV
 // ErrNoDriver is returned by Open when the library is there and no kernel driver answers it.
 var ErrNoDriver = errors.New("the NVIDIA kernel driver is not loaded: check `nvidia-smi` on this node")
 
+// reopenEvery is the least time between two openings of the library while a device does not answer. NVML finds its
+// devices when it is initialised, so one that comes back is seen only after that (read, not measured). Shorter finds it
+// sooner; each opening asks all devices of the node anew and keeps other calls waiting meanwhile.
+const reopenEvery = time.Minute
+
+// reopenAtMost bounds the time between two openings, which doubles while a device stays away.
+const reopenAtMost = 16 * time.Minute
+
+// errClosed is what methods say after Close, and while the driver does not come back.
+var errClosed = errors.New("NVML is not open")
+
 // Library is an open NVML.
 type Library struct {
-	api         nvml.Interface
+	api nvml.Interface
+
+	// gate is held for reading during calls of the library, for writing while it is opened or closed.
+	gate sync.RWMutex
+	// down is set after Close, and while opening again failed: no call may reach the library then.
+	down, closed bool
+	// opened is when the library was last opened, generation counts that: handles do not outlive it.
+	opened     time.Time
+	generation int
+	// patience is how long ago it must have been opened before it is opened again.
+	patience time.Duration
+
+	mu          sync.Mutex
 	driver      string
 	cudaVersion int
-
-	mu sync.Mutex
-	// known keeps what each index was when it last answered, so that a lost device still has a name.
-	known map[int]Device
+	// known keeps what was at each index when it last answered, so that a lost device still has a name.
+	known map[int]place
+	// at finds a device by its UUID.
+	at map[string]address
+	// uncorrected keeps the least count of uncorrected memory errors that was seen of each GPU.
+	uncorrected map[string]uint64
+	// sampled keeps the time stamp of the newest utilisation sample of each GPU.
+	sampled map[string]uint64
 }
 
 // Open loads and initialises NVML.
@@ -59,7 +95,10 @@ func open(api nvml.Interface) (*Library, error) {
 	default:
 		return nil, fmt.Errorf("open NVML: initialise: %s", text(ret))
 	}
-	l := &Library{api: api, known: map[int]Device{}}
+	l := &Library{
+		api: api, opened: time.Now(), patience: reopenEvery, known: map[int]place{}, at: map[string]address{},
+		uncorrected: map[string]uint64{}, sampled: map[string]uint64{},
+	}
 	if err := l.versions(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open NVML: %w", err), l.Close())
 	}
@@ -75,18 +114,69 @@ func (l *Library) versions() error {
 	if ret != nvml.SUCCESS {
 		return fmt.Errorf("read CUDA version: %s", text(ret))
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.driver, l.cudaVersion = driver, cuda
 	return nil
 }
 
+// enter keeps the library open until leave. It must not be called twice by one goroutine: somebody who waits to open
+// the library again would come in between, and both would wait for ever.
+func (l *Library) enter() error {
+	l.gate.RLock()
+	if l.down {
+		l.gate.RUnlock()
+		return errClosed
+	}
+	return nil
+}
+
+func (l *Library) leave() { l.gate.RUnlock() }
+
+// reopen initialises the library anew unless that was done a short time ago, and says whether handles are new now.
+func (l *Library) reopen() bool {
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	if l.closed || time.Since(l.opened) < l.patience {
+		return false
+	}
+	l.opened, l.patience = time.Now(), min(2*l.patience, reopenAtMost)
+	if !l.down && l.api.Shutdown() != nvml.SUCCESS {
+		return false
+	}
+	l.generation++
+	l.down = l.api.Init() != nvml.SUCCESS
+	if l.down {
+		return false
+	}
+	// A driver that answers nothing keeps the versions that it had.
+	_ = l.versions()
+	return true
+}
+
 // DriverVersion returns the version of the kernel driver.
-func (l *Library) DriverVersion() string { return l.driver }
+func (l *Library) DriverVersion() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.driver
+}
 
 // CUDAVersion returns 1000·major + 10·minor: 13010 is CUDA 13.1.
-func (l *Library) CUDAVersion() int { return l.cudaVersion }
+func (l *Library) CUDAVersion() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cudaVersion
+}
 
-// Close ends the use of NVML.
+// Close ends the use of NVML. It waits for calls that are under way.
 func (l *Library) Close() error {
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	open := !l.down
+	l.down, l.closed = true, true
+	if !open {
+		return nil
+	}
 	if ret := l.api.Shutdown(); ret != nvml.SUCCESS {
 		return fmt.Errorf("close NVML: %s", text(ret))
 	}

@@ -136,23 +136,6 @@ func TestLanesThatAreDownDoNotCount(t *testing.T) {
 	}
 }
 
-func TestMIGDeviceNamesItsInstances(t *testing.T) {
-	l, _, path := openFake(t, "A100", 2)
-	update(t, path, func(s *fakegpu.State) {
-		s.Devices[1].MIG = fakegpu.MIG{Enabled: true, Instances: []string{"MIG-b", "MIG-a"}}
-	})
-	list, err := l.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if list[0].MIG != nil {
-		t.Errorf("device 0: %+v", list[0].MIG)
-	}
-	if diff := cmp.Diff(&MIG{Instances: []string{"MIG-a", "MIG-b"}}, list[1].MIG); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestHealthFollowsTheDevice(t *testing.T) {
 	l, s, path := openFake(t, "A100", 2)
 	uuid := s.Devices[0].UUID
@@ -205,7 +188,7 @@ func TestWatchReportsErrorsInOrder(t *testing.T) {
 			t.Fatal("no event")
 		}
 	}
-	if diff := cmp.Diff(Event{UUID: s.Devices[1].UUID, XID: 31}, first); diff != "" {
+	if diff := cmp.Diff(Event{UUID: s.Devices[1].UUID, XID: 31, Class: Application, Count: 1}, first); diff != "" {
 		t.Error(diff)
 	}
 	update(t, path, func(s *fakegpu.State) {
@@ -221,7 +204,7 @@ func TestWatchReportsErrorsInOrder(t *testing.T) {
 			t.Fatal("no XID 79")
 		}
 	}
-	if diff := cmp.Diff(Event{UUID: s.Devices[0].UUID, XID: 79, Critical: true}, last); diff != "" {
+	if diff := cmp.Diff(Event{UUID: s.Devices[0].UUID, XID: 79, Class: Reboot, Critical: true, Count: 1}, last); diff != "" {
 		t.Error(diff)
 	}
 	cancel()

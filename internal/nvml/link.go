@@ -17,30 +17,33 @@ type lanes struct {
 	toSwitch int
 }
 
-// link fills in the paths between all devices that answer.
-func (l *Library) link(devices []Device, handles []nvml.Device) {
-	all := make([]lanes, len(devices))
-	for i, h := range handles {
-		if h != nil {
-			all[i] = l.lanes(h)
+// link fills in the paths between all GPUs that answer and are not split: programs in a MIG instance have none.
+func (l *Library) link(places []place) {
+	all := make([]lanes, len(places))
+	for i, p := range places {
+		if p.whole() {
+			all[i] = l.lanes(p.handle)
 		}
 	}
-	for i := range devices {
-		for j := range devices {
-			if i == j || handles[i] == nil || handles[j] == nil {
+	for i := range places {
+		for j := range places {
+			if i == j || !places[i].whole() || !places[j].whole() {
 				continue
 			}
-			path := Link{Peer: devices[j].UUID, Lanes: between(all[i], all[j], devices[j].PCIBusID)}
-			if path.Lanes > 0 && l.allowsNVLink(handles[i], handles[j]) {
+			peer := places[j].gpu
+			path := Link{Peer: peer.UUID, Lanes: between(all[i], all[j], peer.PCIBusID)}
+			if path.Lanes > 0 && l.allowsNVLink(places[i].handle, places[j].handle) {
 				path.Type = v1alpha1.LinkNVLink
 			} else {
-				path.Lanes, path.Type = 0, pcie(handles[i], handles[j])
+				path.Lanes, path.Type = 0, pcie(places[i].handle, places[j].handle)
 			}
-			devices[i].Links = append(devices[i].Links, path)
+			places[i].gpu.Links = append(places[i].gpu.Links, path)
 		}
-		slices.SortFunc(devices[i].Links, func(a, b Link) int { return cmp.Compare(a.Peer, b.Peer) })
+		slices.SortFunc(places[i].gpu.Links, func(a, b Link) int { return cmp.Compare(a.Peer, b.Peer) })
 	}
 }
+
+func (p place) whole() bool { return p.handle != nil && !p.split }
 
 // between returns the NVLinks from one device to another: direct ones, else those through switches. Through switches
 // the narrower end counts: 12 lanes here and 10 there carry 10.

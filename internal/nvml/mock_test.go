@@ -94,7 +94,7 @@ func TestDGXThroughSwitches(t *testing.T) {
 		d := list[5]
 		total := test.server.Devices[5].(*server.Device).MemoryInfo.Total
 		if d.Index != 5 || d.Minor != 5 || d.Model != test.model || d.Capability != test.cc || d.NUMANode != 1 ||
-			d.PCIBusID != "00000000:A5:00.0" || d.Memory != vgpu.Bytes(total-620<<20) || d.MIG != nil || !d.Health.OK() {
+			d.PCIBusID != "00000000:A5:00.0" || d.Memory != vgpu.Bytes(total-620<<20) || d.Parent != "" || !d.Health.OK() {
 			t.Errorf("%s: %+v", name, d)
 		}
 		if len(d.Links) != 7 {
@@ -172,7 +172,7 @@ func TestCallsThatAnOldDriverLacks(t *testing.T) {
 		m.GetNvLinkRemoteDeviceTypeFunc, m.GetP2PStatusFunc = nil, nil
 	}
 	d := devices(t, s)[0]
-	if d.Memory != 40960<<20 || d.NUMANode != -1 || d.MIG != nil || d.Links[0].Type != v1alpha1.LinkPIX {
+	if d.Memory != 40960<<20 || d.NUMANode != -1 || d.Parent != "" || d.Links[0].Type != v1alpha1.LinkPIX {
 		t.Errorf("%+v", d)
 	}
 }

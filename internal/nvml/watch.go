@@ -1,0 +1,212 @@
+package nvml
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// Event is an XID error that the driver logged, or several equal ones of the same moment.
+type Event struct {
+	// UUID of the device: of each MIG instance that the error is about, and of the GPU where it is not split.
+	UUID string
+	XID  uint64
+	// Class of the XID: ClassOf.
+	Class Class
+	// Critical errors mean that the device is sick; the others are faults of a program, or only news.
+	Critical bool
+	// Count is how many such errors there were, at least 1.
+	Count int
+}
+
+const (
+	// watchStepMillis is how long one wait inside of NVML lasts, and so how long Watch takes to notice that its context
+	// ended, and Close and Devices that Watch made room for them.
+	watchStepMillis = 500
+	// maxBurst is how many errors are taken from the driver before they are reported. Larger reports less in a storm of
+	// equal errors; an error waits for at most this many others.
+	maxBurst = 256
+	// wholeDevice is NVML's word for an error that no GPU instance or compute instance has to itself.
+	wholeDevice = 0xFFFFFFFF
+)
+
+// errReopened ends a Watch whose handles are stale.
+var errReopened = errors.New("the library was opened again")
+
+// Watch reports the XID errors of all devices from now on. It returns nil when the context ends. It returns an error
+// when the driver stops answering, when a device is lost and when Devices opened the library again.
+//
+// It watches the devices that were there when it began, and knows MIG instances by what they were then. So the caller
+// starts it again when it returns an error, and ends it by its context and starts it again when Devices tells other
+// UUIDs or indices than before. Devices that cannot tell their errors (very old ones, lost ones) are left out.
+//
+// Equal errors that are ready at the same time are reported as one: in a storm of thousands per second report is called
+// once per kind of error and burst. It is called from one goroutine, with no lock held.
+func (l *Library) Watch(ctx context.Context, report func(Event)) error {
+	w, err := l.watcher()
+	if err != nil {
+		return fmt.Errorf("watch errors: %w", err)
+	}
+	defer w.free()
+	for ctx.Err() == nil {
+		events, err := w.next()
+		for _, e := range events {
+			report(e)
+		}
+		if err != nil {
+			return fmt.Errorf("watch errors: %w", err)
+		}
+	}
+	return nil
+}
+
+// watcher is one event set with what is registered in it.
+type watcher struct {
+	l          *Library
+	set        nvml.EventSet
+	generation int
+	// places by the handle that events carry. They are kept by UUID: a lost device could not tell it any more, and may
+	// have another index when it comes back.
+	places map[nvml.Device]place
+}
+
+// watcher registers every device that answers.
+func (l *Library) watcher() (*watcher, error) {
+	if err := l.enter(); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	set, ret := l.api.EventSetCreate()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("create event set: %s", text(ret))
+	}
+	w := &watcher{l: l, set: set, generation: l.generation, places: map[nvml.Device]place{}}
+	if err := w.register(); err != nil {
+		_ = set.Free()
+		return nil, err
+	}
+	return w, nil
+}
+
+// register leaves devices out that fail, so that a sick one does not blind the agent for the others. It fails only
+// when no device is left because of errors.
+func (w *watcher) register() error {
+	count, ret := w.l.api.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return fmt.Errorf("count devices: %s", text(ret))
+	}
+	var failed error
+	for i := range count {
+		h, ret := w.l.api.DeviceGetHandleByIndex(i)
+		if ret == nvml.SUCCESS {
+			ret = h.RegisterEvents(nvml.EventTypeXidCriticalError, w.set)
+		}
+		switch ret {
+		case nvml.SUCCESS:
+			if uuid, ret := h.GetUUID(); ret == nvml.SUCCESS {
+				w.places[h] = place{gpu: Device{UUID: uuid}, instances: w.instances(uuid, h)}
+			}
+		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_GPU_IS_LOST:
+		default:
+			failed = fmt.Errorf("register device %d: %s", i, text(ret))
+		}
+	}
+	if len(w.places) > 0 {
+		return nil
+	}
+	return failed
+}
+
+// instances returns the MIG devices of a GPU. Where they cannot be read the errors are reported for the GPU.
+func (w *watcher) instances(uuid string, h nvml.Device) []Device {
+	if split, _ := w.l.split(h); !split {
+		return nil
+	}
+	list, ret := w.l.instances(Device{UUID: uuid}, h)
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	return list
+}
+
+// free must not touch a set that an earlier opening of the library made.
+func (w *watcher) free() {
+	if w.l.enter() != nil {
+		return
+	}
+	defer w.l.leave()
+	if w.generation == w.l.generation {
+		_ = w.set.Free()
+	}
+}
+
+// kind is what makes two errors equal.
+type kind struct {
+	device nvml.Device
+	xid    uint64
+	gi, ci uint32
+}
+
+// next waits for an error, takes what else is ready, and returns the events in the order in which each kind was first
+// seen. It may return both events and an error.
+func (w *watcher) next() ([]Event, error) {
+	if err := w.l.enter(); err != nil {
+		return nil, err
+	}
+	defer w.l.leave()
+	if w.generation != w.l.generation {
+		return nil, errReopened
+	}
+	var events []Event
+	first := map[kind][]int{}
+	for n, wait := 0, uint32(watchStepMillis); n < maxBurst; n, wait = n+1, 0 {
+		data, ret := w.set.Wait(wait)
+		switch {
+		case ret == nvml.ERROR_TIMEOUT:
+			return events, nil
+		case ret != nvml.SUCCESS:
+			// Also when one device is gone: waiting again would return at once. Which one it is, Health tells.
+			return events, fmt.Errorf("wait: %s", text(ret))
+		case data.EventType != nvml.EventTypeXidCriticalError:
+			continue
+		}
+		k := kind{data.Device, data.EventData, data.GpuInstanceId, data.ComputeInstanceId}
+		if _, ok := first[k]; !ok {
+			for _, uuid := range w.concerned(k) {
+				first[k] = append(first[k], len(events))
+				class := ClassOf(k.xid)
+				events = append(events, Event{UUID: uuid, XID: k.xid, Class: class, Critical: class.Critical()})
+			}
+		}
+		for _, i := range first[k] {
+			events[i].Count++
+		}
+	}
+	return events, nil
+}
+
+// concerned returns the UUIDs of the devices that an error is about. An error of an instance that came after Watch
+// began is reported for all instances of its GPU: one healthy device drained is better than a sick one that serves.
+func (w *watcher) concerned(k kind) []string {
+	p, ok := w.places[k.device]
+	if !ok {
+		return nil
+	}
+	if len(p.instances) == 0 {
+		return []string{p.gpu.UUID}
+	}
+	all := make([]string, 0, len(p.instances))
+	var some []string
+	for _, d := range p.instances {
+		all = append(all, d.UUID)
+		if k.gi == uint32(d.GI) && (k.ci == wholeDevice || k.ci == uint32(d.CI)) {
+			some = append(some, d.UUID)
+		}
+	}
+	if len(some) == 0 {
+		return all
+	}
+	return some
+}
