@@ -51,6 +51,7 @@ func command() *cobra.Command {
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's own account is used")
 	c.Flags().StringVar(&mpsDir, "mps-dir", "/run/tandem/mps", "folder for the pipes and logs of MPS, one folder per GPU")
 	options.AddFlags(c.Flags())
+	c.AddCommand(canaryCommand(), mpsHostCommand())
 	logsapi.AddFlags(logging, c.Flags())
 	return c
 }
