@@ -253,8 +253,8 @@ func TestUnknownProfileIsNamed(t *testing.T) {
 
 func TestStateSurvivesItsFile(t *testing.T) {
 	s := node(t, "V100", 8)
-	s.Devices[3].MIG = fakegpu.MIG{Enabled: true, Instances: []string{"MIG-1"}}
-	s.Devices[3].MPS = fakegpu.MPS{Hang: true, Clients: []int{4}}
+	s.Devices[3].MIG = fakegpu.MIG{Enabled: true, Instances: []fakegpu.MIGInstance{{UUID: "MIG-1", Profile: "1g.5gb", Memory: 5 << 30, GI: 7}}}
+	s.Devices[3].MPS = fakegpu.MPS{Hang: true, NoStart: true}
 	got, err := fakegpu.Load(write(t, s))
 	if err != nil {
 		t.Fatal(err)

@@ -1,12 +1,8 @@
 package fakegpu
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 )
 
 // StateVariable names the environment variable that holds the path of the state file.
@@ -25,8 +21,11 @@ type State struct {
 	CUDAVersion int `json:"cudaVersion"`
 	// Devices by NVML index.
 	Devices []Device `json:"devices"`
-	// Events are only ever appended: a waiter sees those that were appended after it registered.
+	// Events are only ever appended: a waiter sees those that were appended after it made its event set.
 	Events []Event `json:"events,omitempty"`
+	// ServerSamplesOnly makes NVML name the MPS server in its utilisation samples and not the clients. Drivers are said
+	// to differ in this; nobody compared.
+	ServerSamplesOnly bool `json:"serverSamplesOnly,omitempty"`
 }
 
 // Device is one physical GPU.
@@ -53,16 +52,30 @@ type Device struct {
 	// NVLinks of the device, in the order of their numbers.
 	NVLinks []NVLink `json:"nvlinks,omitempty"`
 
-	// Lost devices have fallen off the bus: NVML answers ERROR_GPU_IS_LOST.
+	// Lost devices have fallen off the bus: NVML answers ERROR_GPU_IS_LOST, and the clients of the device are broken.
 	Lost bool `json:"lost,omitempty"`
-	// GPUUtilization and MemoryUtilization in percent.
+	// GPUUtilization and MemoryUtilization in percent, beside what processes and MPS clients use.
 	GPUUtilization    uint32 `json:"gpuUtilization,omitempty"`
 	MemoryUtilization uint32 `json:"memoryUtilization,omitempty"`
-	// UncorrectedECC counts the uncorrected errors since the last reset.
+	// Temperature in °C, PowerMilliwatts in mW.
+	Temperature     uint32 `json:"temperature,omitempty"`
+	PowerMilliwatts uint32 `json:"powerMilliwatts,omitempty"`
+	// ThrottleReasons is nvml.h's mask nvmlClocksEventReason….
+	ThrottleReasons uint64 `json:"throttleReasons,omitempty"`
+	// CorrectedECC and UncorrectedECC count errors since the last reset.
+	CorrectedECC   uint64 `json:"correctedECC,omitempty"`
 	UncorrectedECC uint64 `json:"uncorrectedECC,omitempty"`
-	// ComputeMode is NVML's number: 0 default, 2 prohibited, 3 exclusive process.
+	// RowRemapPending and RowRemapFailure are the flags of nvmlDeviceGetRemappedRows.
+	RowRemapPending bool `json:"rowRemapPending,omitempty"`
+	RowRemapFailure bool `json:"rowRemapFailure,omitempty"`
+	// RecoveryAction is nvml.h's number: 0 none, 1 reset the GPU, 2 reboot the node, 3 drain P2P, 4 drain and reset.
+	RecoveryAction uint32 `json:"recoveryAction,omitempty"`
+	// NoRecoveryAction makes the driver one that cannot tell it.
+	NoRecoveryAction bool `json:"noRecoveryAction,omitempty"`
+	// ComputeMode is NVML's number: 0 default, 2 prohibited, 3 exclusive process. A mode that a process sets through
+	// NVML stands beside the state file and wins.
 	ComputeMode int `json:"computeMode,omitempty"`
-	// Processes that hold a CUDA context on the device.
+	// Processes that hold a CUDA context on the device without MPS.
 	Processes []Process `json:"processes,omitempty"`
 	// MIG tells whether the device is split in instances.
 	MIG MIG `json:"mig,omitzero"`
@@ -83,35 +96,45 @@ const ToSwitch = -1
 
 // Process holds a CUDA context.
 type Process struct {
-	PID    uint32 `json:"pid"`
+	PID uint32 `json:"pid"`
+	// Memory in bytes.
 	Memory uint64 `json:"memory"`
+	// SM and MemoryBandwidth in percent of the device.
+	SM              uint32 `json:"sm,omitempty"`
+	MemoryBandwidth uint32 `json:"bw,omitempty"`
 }
 
 // MIG is the MIG mode of a device.
 type MIG struct {
 	Enabled bool `json:"enabled,omitempty"`
-	// Instances are the UUIDs of the MIG devices, "MIG-…".
-	Instances []string `json:"instances,omitempty"`
+	// Instances in the order of their MIG device index, at most MaxInstances.
+	Instances []MIGInstance `json:"instances,omitempty"`
 }
 
-// MPS orders the control daemon of a device to misbehave.
-type MPS struct {
-	// Fault makes every server of the device report the status FAULT.
-	Fault bool `json:"fault,omitempty"`
-	// Hang makes the daemon accept commands and never answer them.
-	Hang bool `json:"hang,omitempty"`
-	// IgnoreLimits makes the daemon accept limits and not keep them, as daemons did for devices named by UUID.
-	IgnoreLimits bool `json:"ignoreLimits,omitempty"`
-	// LingerMillis is how long the daemon lives on after quit.
-	LingerMillis int `json:"lingerMillis,omitempty"`
-	// Clients are the process IDs that get_client_list names.
-	Clients []int `json:"clients,omitempty"`
+// MaxInstances is the number of MIG devices that a GPU may have.
+const MaxInstances = 7
+
+// MIGInstance is a MIG device: a GPU instance with one compute instance.
+type MIGInstance struct {
+	// UUID begins with "MIG-".
+	UUID string `json:"uuid"`
+	// Profile as NVIDIA names it, "1g.5gb": compute slices and memory.
+	Profile string `json:"profile"`
+	// Memory in bytes.
+	Memory uint64 `json:"memory"`
+	// GI and CI are the IDs of the GPU instance and of the compute instance in it.
+	GI int `json:"gi"`
+	CI int `json:"ci"`
+	// MPS tells how the control daemon of the instance behaves.
+	MPS MPS `json:"mps,omitzero"`
 }
 
 // Event is one XID error.
 type Event struct {
-	// Device is the index of the device.
+	// Device is the index of the device at the time when the event is read. UUID wins where it is set: it stays true
+	// when devices change their places.
 	Device int    `json:"device"`
+	UUID   string `json:"uuid,omitempty"`
 	XID    uint64 `json:"xid"`
 }
 
@@ -130,75 +153,4 @@ func New(node string, profiles ...Model) State {
 func UUID(node string, index int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", node, index))
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
-}
-
-// Load reads a state file. Unknown fields are errors: a misspelt order would otherwise be no order.
-func Load(path string) (State, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return State{}, fmt.Errorf("read state: %w", err)
-	}
-	var s State
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&s); err != nil {
-		return State{}, fmt.Errorf("read state %s: %w", path, err)
-	}
-	return s, s.validate()
-}
-
-func (s *State) validate() error {
-	if len(s.Devices) > MaxDevices {
-		return fmt.Errorf("read state: %d devices, at most %d", len(s.Devices), MaxDevices)
-	}
-	for i, d := range s.Devices {
-		for _, l := range d.NVLinks {
-			if l.Peer != ToSwitch && (l.Peer < 0 || l.Peer >= len(s.Devices)) {
-				return fmt.Errorf("read state: device %d has an NVLink to device %d of %d", i, l.Peer, len(s.Devices))
-			}
-		}
-	}
-	for _, e := range s.Events {
-		if e.Device < 0 || e.Device >= len(s.Devices) {
-			return fmt.Errorf("read state: event on device %d of %d", e.Device, len(s.Devices))
-		}
-	}
-	return nil
-}
-
-// Write replaces the state file in one step, so that no reader sees half of it.
-func (s State) Write(path string) error {
-	raw, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write state: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".state-*")
-	if err != nil {
-		return fmt.Errorf("write state: %w", err)
-	}
-	_, err = f.Write(append(raw, '\n'))
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return fmt.Errorf("write state %s: %w", path, err)
-	}
-	return nil
-}
-
-// Update changes the state file. Two updates at the same time can lose one of them.
-func Update(path string, change func(*State)) error {
-	s, err := Load(path)
-	if err != nil {
-		return err
-	}
-	change(&s)
-	return s.Write(path)
 }

@@ -23,7 +23,7 @@ func nvmlDeviceGetUUID(device unsafe.Pointer, uuid *C.char, length C.u32) C.int 
 			if d >= len(s.Devices) || instance >= len(s.Devices[d].MIG.Instances) {
 				return errNotFound
 			}
-			return put(uuid, length, s.Devices[d].MIG.Instances[instance])
+			return put(uuid, length, s.Devices[d].MIG.Instances[instance].UUID)
 		})
 	}
 	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int { return put(uuid, length, d.UUID) })
