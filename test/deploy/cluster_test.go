@@ -36,7 +36,8 @@ const (
 	// team is the namespace of the users.
 	team = "team"
 	// timeout of everything that is polled for.
-	timeout = 60 * time.Second
+	timeout      = 60 * time.Second
+	pollInterval = 100 * time.Millisecond
 )
 
 // cluster is the control plane that all tests of the package share, with deploy/ applied.
@@ -155,7 +156,7 @@ func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
 	forged := pod("canary")
 	forged.Annotations = map[string]string{v1alpha1.AnnotationAssignment: "{}"}
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		_, err := admin.CoreV1().Pods(team).Create(ctx, forged, dryRun)
 		return err != nil && strings.Contains(err.Error(), "tandem-assignment-pods"), nil
 	})

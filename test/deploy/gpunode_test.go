@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,12 +152,61 @@ func TestAgentWritesNoOtherGPUNode(t *testing.T) {
 // The token of n2 writes n2: what the policy compares is the token's node, not one name for all.
 func TestAgentOfAnotherNode(t *testing.T) {
 	nodes := gpuNodes(t, tokenConfig(t.Context(), t, string(agent), "n2"))
-	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	if _, err := nodes.Create(t.Context(), unstruct(t, gpuNode("n2")), dryRun); err != nil {
 		t.Error(err)
 	}
 	_, err := nodes.Create(t.Context(), unstruct(t, gpuNode("n1")), dryRun)
 	wantRefusal(t, err, "the agent of node n2 writes the GPUNode of that name only, not n1")
+}
+
+// A GPUNode may belong to its Node, so that the garbage collector removes both, and to nothing else. The API server puts
+// the UID of the node into what it says of the token, so the agent can learn it without reading nodes.
+func TestOwnerOfGPUNode(t *testing.T) {
+	config := as(t.Context(), t, agent)
+	me, err := clientFor(t, config).AuthenticationV1().SelfSubjectReviews().
+		Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n1, err := client(t.Context(), t, admin).CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := me.Status.UserInfo.Extra["authentication.kubernetes.io/node-uid"]
+	if len(told) != 1 || told[0] != string(n1.UID) {
+		t.Fatalf("the agent is told the node's UID %v, want %s", told, n1.UID)
+	}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n1", UID: n1.UID}
+	change := func(f func(*metav1.OwnerReference)) metav1.OwnerReference {
+		o := owner
+		f(&o)
+		return o
+	}
+	tests := []struct {
+		name   string
+		owners []metav1.OwnerReference
+		legal  bool
+	}{
+		{name: "nothing", legal: true},
+		{name: "its node", owners: []metav1.OwnerReference{owner}, legal: true},
+		{name: "a node that was there before", owners: []metav1.OwnerReference{change(func(o *metav1.OwnerReference) { o.UID = "x" })}},
+		{name: "another node", owners: []metav1.OwnerReference{change(func(o *metav1.OwnerReference) { o.Name = "n2" })}},
+		{name: "another kind", owners: []metav1.OwnerReference{change(func(o *metav1.OwnerReference) { o.Kind = "Pod" })}},
+		{name: "another API", owners: []metav1.OwnerReference{change(func(o *metav1.OwnerReference) { o.APIVersion = "apps/v1" })}},
+		{name: "its node and another", owners: []metav1.OwnerReference{owner, change(func(o *metav1.OwnerReference) { o.Name, o.UID = "n2", "x" })}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			node := gpuNode("n1")
+			node.OwnerReferences = test.owners
+			_, err := gpuNodes(t, config).Create(t.Context(), unstruct(t, node), dryRun)
+			if !test.legal {
+				wantRefusal(t, err, "ValidatingAdmissionPolicy 'tandem-gpunodes'", "metadata.ownerReferences")
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // What the accounts of deploy/ may not do, however they ask.

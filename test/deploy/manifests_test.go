@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,8 +59,8 @@ func podSpecs(t *testing.T) map[string]corev1.PodSpec {
 			specs[o.Name] = o.Spec.Template.Spec
 		}
 	}
-	if len(specs) != 2 {
-		t.Fatalf("deploy/ runs %d workloads, want the scheduler and the agent", len(specs))
+	if len(specs) != 3 {
+		t.Fatalf("deploy/ runs %d workloads, want the scheduler, the agent and MPS", len(specs))
 	}
 	return specs
 }
@@ -78,11 +79,85 @@ func TestContainersAreConfined(t *testing.T) {
 			if strings.Contains(c.Image, "/") {
 				t.Errorf("%s/%s: image %s names a registry", name, c.Name, c.Image)
 			}
+			if name == "tandem-mps" {
+				continue // see below
+			}
 			if c.LivenessProbe == nil || c.ReadinessProbe == nil {
 				t.Errorf("%s/%s: no probes", name, c.Name)
 			}
 		}
 	}
+}
+
+// What ends the container of MPS ends the GPU work of a node.
+func TestNothingEndsMPS(t *testing.T) {
+	for _, object := range manifests(t) {
+		set, ok := object.(*appsv1.DaemonSet)
+		if !ok || set.Name != "tandem-mps" {
+			continue
+		}
+		spec := set.Spec.Template.Spec
+		c := spec.Containers[0]
+		if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+			t.Errorf("an apply replaces it: %v", set.Spec.UpdateStrategy)
+		}
+		if c.LivenessProbe != nil || len(c.Resources.Limits) > 0 || len(spec.Containers) != 1 {
+			t.Errorf("a probe or a limit ends it: %v", c)
+		}
+		if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+			t.Error("it has a token")
+		}
+		return
+	}
+	t.Error("deploy/ does not run tandem-mps")
+}
+
+// The agent reads the environment of MPS daemons to prove whose they are, which the kernel allows only to a process that
+// has all of their capabilities (ptrace(2)); it sees them only in the host's process IDs, and finds their sockets and
+// memory only in the same folders of the host.
+func TestAgentReachesMPS(t *testing.T) {
+	specs := podSpecs(t)
+	agent, mps := specs["tandem-agent"], specs["tandem-mps"]
+	if !agent.HostPID || !mps.HostPID {
+		t.Error("processes are not those of the host")
+	}
+	for _, c := range mps.Containers[0].SecurityContext.Capabilities.Add {
+		if !slices.Contains(agent.Containers[0].SecurityContext.Capabilities.Add, c) {
+			t.Errorf("MPS has %s, the agent has not", c)
+		}
+	}
+	if *agent.Containers[0].SecurityContext.RunAsUser != *mps.Containers[0].SecurityContext.RunAsUser {
+		t.Error("they run as different users")
+	}
+	if diff := cmp.Diff(agent.NodeSelector, mps.NodeSelector); diff != "" {
+		t.Errorf("they run on different nodes:\n%s", diff)
+	}
+	ours := hostMounts(agent)
+	for path, folder := range hostMounts(mps) {
+		if ours[path] != folder {
+			t.Errorf("%s is %q of the host to MPS and %q to the agent", path, folder, ours[path])
+		}
+	}
+	if len(hostMounts(mps)) != 2 {
+		t.Errorf("MPS has the folders %v of the host, want its own and shared memory", hostMounts(mps))
+	}
+}
+
+// hostMounts returns the folders of the host by where the first container sees them.
+func hostMounts(spec corev1.PodSpec) map[string]string {
+	host := map[string]string{}
+	for _, volume := range spec.Volumes {
+		if volume.HostPath != nil {
+			host[volume.Name] = volume.HostPath.Path
+		}
+	}
+	mounts := map[string]string{}
+	for _, mount := range spec.Containers[0].VolumeMounts {
+		if path, ok := host[mount.Name]; ok {
+			mounts[mount.MountPath] = path
+		}
+	}
+	return mounts
 }
 
 // The names of the ConfigMaps are generated: what mounts them must follow.
@@ -94,6 +169,9 @@ func TestConfigMapsExist(t *testing.T) {
 		}
 	}
 	for name, spec := range podSpecs(t) {
+		if name == "tandem-mps" {
+			continue // it has flags only
+		}
 		mounted := 0
 		for _, volume := range spec.Volumes {
 			if volume.ConfigMap == nil {

@@ -43,23 +43,24 @@ func TestVGPUPodsAreRefused(t *testing.T) {
 			s.Containers[0] = container("main", v1alpha1.ResourceVGPU, "0")
 		}, "set spec.schedulerName"},
 		{"node chosen by the user", func(s *corev1.PodSpec) { s.NodeName = "n1" }, "remove spec.nodeName"},
-		{"MPS pipe directory", sets("CUDA_MPS_PIPE_DIRECTORY"), "CUDA_MPS_PIPE_DIRECTORY are set by Tandem"},
-		{"MPS thread percentage", sets("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "remove them from env"},
+		{"MPS pipe directory", sets("CUDA_MPS_PIPE_DIRECTORY"), "spec.containers[0].env CUDA_MPS_PIPE_DIRECTORY: set by Tandem"},
+		{"MPS thread percentage", sets("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "remove it from env"},
 		{"MPS memory limit", sets("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), "tandem-gpu.io/memory-limit"},
 		{"MPS, unknown variable", sets("CUDA_MPS_ANYTHING"), "CUDA_MPS_ANYTHING"},
 		{"NVIDIA devices", sets("NVIDIA_VISIBLE_DEVICES"), "NVIDIA_VISIBLE_DEVICES"},
 		{"CUDA devices", sets("CUDA_VISIBLE_DEVICES"), "CUDA_VISIBLE_DEVICES"},
+		{"MIG of all GPUs", sets("NVIDIA_MIG_CONFIG_DEVICES"), "NVIDIA_MIG_CONFIG_DEVICES"},
 		{"second variable of a second container without vGPUs", func(s *corev1.PodSpec) {
 			second := container("second")
 			second.Env = []corev1.EnvVar{{Name: "A", Value: "b"}, {Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
 			s.Containers = append(s.Containers, second)
-		}, "NVIDIA_VISIBLE_DEVICES"},
+		}, "spec.containers[1].env NVIDIA_VISIBLE_DEVICES"},
 		{"sidecar", func(s *corev1.PodSpec) {
 			sidecar := container("sidecar")
 			sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 			sidecar.Env = []corev1.EnvVar{{Name: "CUDA_MPS_LOG_DIRECTORY", Value: "/tmp"}}
 			s.InitContainers = []corev1.Container{sidecar}
-		}, "CUDA_MPS_LOG_DIRECTORY"},
+		}, "spec.initContainers[0].env CUDA_MPS_LOG_DIRECTORY"},
 		{"value from the pod's own annotation", func(s *corev1.PodSpec) {
 			s.Containers[0].Env = []corev1.EnvVar{{Name: "CUDA_VISIBLE_DEVICES", ValueFrom: &corev1.EnvVarSource{
 				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['x']"},
@@ -106,39 +107,6 @@ func TestPodsAreAccepted(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			create(t.Context(), t, client(t.Context(), t, jane), edit(test.change))
-		})
-	}
-}
-
-func TestEphemeralContainers(t *testing.T) {
-	tests := []struct {
-		name, variable, want string
-		pod                  *corev1.Pod
-	}{
-		{name: "limit raised from inside", variable: "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", want: "remove them from env", pod: pod("debugged")},
-		{name: "other devices", variable: "NVIDIA_VISIBLE_DEVICES", want: "remove them from env", pod: pod("debugged")},
-		{name: "ordinary variable", variable: "TERM", pod: pod("debugged")},
-		{name: "pod without vGPUs", variable: "NVIDIA_VISIBLE_DEVICES", pod: edit(func(s *corev1.PodSpec) {
-			*s = corev1.PodSpec{Containers: []corev1.Container{container("main")}}
-		})},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c := client(t.Context(), t, jane)
-			p := create(t.Context(), t, c, test.pod)
-			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
-				EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-					Name: "debug", Image: "image", ImagePullPolicy: corev1.PullNever,
-					TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-					Env:                      []corev1.EnvVar{{Name: test.variable, Value: "x"}},
-				},
-			}}
-			_, err := c.CoreV1().Pods(team).UpdateEphemeralContainers(t.Context(), p.Name, p, metav1.UpdateOptions{})
-			if test.want != "" {
-				wantRefusal(t, err, "ValidatingAdmissionPolicy 'tandem-pods'", test.want)
-			} else if err != nil {
-				t.Error(err)
-			}
 		})
 	}
 }
