@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // control talks to the daemon in one pair of directories.
@@ -82,13 +85,14 @@ func (c control) start(ctx context.Context) error {
 }
 
 // startHere starts the daemon in a session of its own, so that signals to the agent's terminal or process group do not
-// reach it. The output goes to a file, not to a pipe: a pipe would be the daemon's for life.
+// reach it. The output goes to a file, not to a pipe: a pipe would be the daemon's for life. The file is in memory: a
+// full disk is one of the reasons that it has to tell.
 func (c control) startHere(ctx context.Context) error {
-	output, err := os.CreateTemp(c.log, "start-*.log")
+	fd, err := unix.MemfdCreate("mps-start", unix.MFD_CLOEXEC)
 	if err != nil {
-		return err
+		return fmt.Errorf("make a file in memory: %w", err)
 	}
-	defer os.Remove(output.Name())
+	output := os.NewFile(uintptr(fd), "mps-start")
 	defer output.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -105,7 +109,7 @@ func (c control) startHere(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: it did not start within %v", ErrNoAnswer, c.timeout)
 		}
-		said, _ := os.ReadFile(output.Name())
+		said, _ := io.ReadAll(io.NewSectionReader(output, 0, maxTranscript))
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said))
 	}
 	return nil

@@ -18,7 +18,13 @@ import (
 // ensureVariable makes this test program an agent that ensures one daemon, says so and waits to be killed.
 const ensureVariable = "TANDEM_MPS_TEST_ENSURE"
 
+// hangVariable makes it a program that does nothing.
+const hangVariable = "TANDEM_MPS_TEST_HANG"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(hangVariable) != "" {
+		time.Sleep(10 * time.Minute) // it is killed before
+	}
 	if arg := os.Getenv(ensureVariable); arg != "" {
 		dir, uuid, _ := strings.Cut(arg, ",")
 		if err := NewV2(Options{Dir: dir}).Ensure(context.Background(), DeviceSpec{UUID: uuid}); err != nil {

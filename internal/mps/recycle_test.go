@@ -1,0 +1,364 @@
+package mps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tandem-gpu/tandem/test/fakegpu"
+)
+
+func (n *node) spec() DeviceSpec { return DeviceSpec{UUID: n.uuid} }
+
+// recycle returns the PID of the daemon that it left.
+func (n *node) recycle(m *V2) int {
+	n.t.Helper()
+	if err := m.Recycle(n.t.Context(), n.spec()); err != nil {
+		n.t.Fatal(err)
+	}
+	pid := n.pid()
+	if !isMPS(pid) {
+		n.t.Fatalf("no daemon after Recycle: PID %d", pid)
+	}
+	return pid
+}
+
+func (n *node) server() int {
+	n.t.Helper()
+	pid, err := strconv.Atoi(startServer(n))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return pid
+}
+
+func TestRecycleReplacesDaemonAndServersInOrder(t *testing.T) {
+	n := newNode(t)
+	old, server := n.ensure(), n.server()
+	spec := DeviceSpec{UUID: n.uuid, Percent: 40}
+	if err := n.mps.Recycle(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if n.pid() == old || isMPS(old) || isMPS(server) {
+		t.Errorf("daemon %d (now %d) or server %d was not replaced", old, n.pid(), server)
+	}
+	if got := n.say("get_default_active_thread_percentage"); got != "40.0" {
+		t.Errorf("default percentage %q after Recycle, want 40.0", got)
+	}
+	if log := n.log(); strings.Count(log, "Cmd:quit") != 1 {
+		t.Errorf("the daemon was not asked to quit once:\n%s", log)
+	}
+}
+
+// A daemon that answers no command, quit included, is killed, and its servers with it.
+func TestRecycleKillsADaemonThatHangs(t *testing.T) {
+	n := newNode(t)
+	old, server := n.ensure(), n.server()
+	n.order(func(m *fakegpu.MPS) { m.Hang = true })
+	impatient := n.with(300 * time.Millisecond)
+	// The order is for the device: the new daemon hangs too, which Recycle must say.
+	if err := impatient.Recycle(t.Context(), n.spec()); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("Recycle: %v, want %v", err, ErrNoAnswer)
+	}
+	if isMPS(old) || isMPS(server) {
+		t.Errorf("daemon %d or server %d outlived Recycle", old, server)
+	}
+	n.order(func(m *fakegpu.MPS) { m.Hang = false })
+	if err := n.mps.Ensure(t.Context(), n.spec()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stop makes a process hang as a program in a driver call does: it is there and does nothing.
+func (n *node) stop(pid int) {
+	n.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+}
+
+func TestRecycleKillsServersThatStayAfterTheirDaemon(t *testing.T) {
+	n := newNode(t)
+	old, server := n.ensure(), n.server()
+	n.stop(server)
+	if now := n.recycle(n.with(time.Second)); now == old || isMPS(server) {
+		t.Errorf("daemon %d (was %d), server %d alive: %t", now, old, server, isMPS(server))
+	}
+}
+
+// A daemon that was killed leaves its socket, its record and its servers.
+func TestRecycleAfterTheDaemonDied(t *testing.T) {
+	n := newNode(t)
+	old, server := n.ensure(), n.server()
+	n.stop(server) // else it would end with its daemon
+	n.kill(old)
+	if now := n.recycle(n.mps); now == old || isMPS(server) {
+		t.Errorf("daemon %d (was %d), server %d alive: %t", now, old, server, isMPS(server))
+	}
+}
+
+func TestRecycleWithoutADaemonStartsOne(t *testing.T) {
+	n := newNode(t)
+	n.recycle(n.mps)
+}
+
+// The record is lost, as on a full disk: the daemon is known by its environment and the option that made it one.
+func TestRecycleFindsADaemonWithoutARecord(t *testing.T) {
+	n := newNode(t)
+	old := n.ensure()
+	n.stop(old)
+	if err := os.Truncate(n.pipe(pidName), 0); err != nil {
+		t.Fatal(err)
+	}
+	if now := n.recycle(n.with(time.Second)); now == old || isMPS(old) {
+		t.Errorf("daemon %d was not replaced: now %d", old, now)
+	}
+}
+
+// impostor starts a process that has MPS's name for the kernel, and another one on its command line as told, and hangs.
+func (n *node) impostor(name, pipe string, args ...string) int {
+	n.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	path := filepath.Join(n.dir, controlName)
+	if err := os.Symlink(self, path); err != nil && !errors.Is(err, os.ErrExist) {
+		n.t.Fatal(err)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Args[0] = name
+	cmd.Env = []string{hangVariable + "=1"}
+	if pipe != "" {
+		cmd.Env = append(cmd.Env, PipeVariable+"="+filepath.Clean(pipe))
+	}
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	eventually(n.t, "the impostor has its name", func() bool {
+		p, ok := findProcess(cmd.Process.Pid)
+		return ok && isMPS(p.pid) && p.words()[0] == name && p.variable(hangVariable) != ""
+	})
+	return cmd.Process.Pid
+}
+
+// What only looks like this directory's MPS is never killed: each of these lacks one part of the proof.
+func TestRecycleKillsNothingThatItCannotProve(t *testing.T) {
+	n := newNode(t)
+	old := n.ensure()
+	own, other := n.pipe(""), "/elsewhere"
+	spared := map[string]int{
+		"daemon of another directory": n.impostor(controlName, other, "-d"),
+		"daemon without a directory":  n.impostor(controlName, "", "-d"),
+		"server of another directory": n.impostor(serverName, other),
+		"server without a directory":  n.impostor(serverName, ""),
+		"front end":                   n.impostor(controlName, own),
+		"other program":               n.impostor("nvidia-smi", own, "-d"),
+	}
+	if now := n.recycle(n.mps); now == old {
+		t.Errorf("daemon %d was not replaced", old)
+	}
+	for name, pid := range spared {
+		if !isMPS(pid) {
+			t.Errorf("%s: process %d was killed", name, pid)
+		}
+	}
+}
+
+func TestRecycleKillsWhatItCanProve(t *testing.T) {
+	n := newNode(t)
+	n.ensure()
+	server := n.impostor(serverName, n.pipe(""))
+	n.recycle(n.with(time.Second))
+	if isMPS(server) {
+		t.Errorf("server %d of this directory lives on", server)
+	}
+}
+
+// The recorded PID was used again, by an MPS program of another directory: Recycle says so and leaves it alone.
+func TestRecycleLeavesTheProcessThatInheritedThePID(t *testing.T) {
+	n := newNode(t)
+	n.kill(n.ensure())
+	stranger := n.impostor(controlName, "/elsewhere", "-d")
+	if err := os.WriteFile(n.pipe(pidName), fmt.Append(nil, stranger), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := n.mps.Recycle(t.Context(), n.spec())
+	if err == nil || !strings.Contains(err.Error(), "end it by hand") || !strings.Contains(err.Error(), strconv.Itoa(stranger)) {
+		t.Errorf("Recycle: %v, want an error that names process %d", err, stranger)
+	}
+	if !isMPS(stranger) {
+		t.Error("the stranger was killed")
+	}
+	// By another program it is nothing of note.
+	if err := os.WriteFile(n.pipe(pidName), fmt.Append(nil, os.Getpid()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.recycle(n.mps)
+}
+
+func TestRecycleLeavesTheDaemonOfAnotherDevice(t *testing.T) {
+	n := newNode(t)
+	other := n.control()
+	other.uuid = "GPU-of-somebody-else"
+	unlock, err := other.exclude(t.Context()) // makes the directories
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if err := other.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pid := n.pid()
+	if err := n.mps.Recycle(t.Context(), n.spec()); err == nil || !strings.Contains(err.Error(), other.uuid) {
+		t.Errorf("Recycle: %v, want an error that names %s", err, other.uuid)
+	}
+	if !isMPS(pid) {
+		t.Error("the daemon of another device was ended")
+	}
+}
+
+func TestTwoRecyclesAtOnceMakeOneDaemon(t *testing.T) {
+	n := newNode(t)
+	old, server := n.ensure(), n.server()
+	n.order(func(m *fakegpu.MPS) { m.LingerMillis = 300 })
+	unlock, err := n.control().exclude(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := n.with(time.Minute).Recycle(t.Context(), n.spec()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	// All of them have seen the old daemon and wait for the lock.
+	eventually(t, "four recyclers wait", func() bool { return n.holders("agent.lock") >= 5 })
+	unlock()
+	wg.Wait()
+	if got := strings.Count(n.log(), "Starting control daemon"); got != 2 {
+		t.Errorf("%d daemons were started, want 2: the first and one by Recycle", got)
+	}
+	if isMPS(old) || isMPS(server) {
+		t.Errorf("daemon %d or server %d lives on", old, server)
+	}
+}
+
+// holders counts this process's descriptors of a file beside the pipe directory.
+func (n *node) holders(name string) int {
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	count := 0
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err == nil && to == filepath.Join(n.dir, "mps", n.uuid, name) {
+			count++
+		}
+	}
+	return count
+}
+
+// Ensure during a recycle waits, and adopts what it left.
+func TestEnsureAndRecycleExcludeEachOther(t *testing.T) {
+	n := newNode(t)
+	n.ensure()
+	n.order(func(m *fakegpu.MPS) { m.LingerMillis = 200 })
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			m := n.with(time.Minute)
+			call := m.Ensure
+			if i%2 == 0 {
+				call = m.Recycle
+			}
+			if err := call(t.Context(), n.spec()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if own := n.control().owned(); len(own) != 1 || own[0].pid != n.pid() {
+		t.Errorf("%+v are left, want one daemon: %d", own, n.pid())
+	}
+}
+
+// What a dead daemon or somebody else left in the pipe directory, in forms that it never has.
+func TestStalePipeDirectory(t *testing.T) {
+	for name, test := range map[string]struct {
+		make func(*node) error
+		says string
+	}{
+		"plain files":      {func(n *node) error { return os.WriteFile(n.pipe("control"), []byte("x"), 0o600) }, ""},
+		"pipe":             {func(n *node) error { return syscall.Mkfifo(n.pipe("log"), 0o600) }, ""},
+		"dangling link":    {func(n *node) error { return os.Symlink("/nowhere", n.pipe("control")) }, ""},
+		"record of no PID": {func(n *node) error { return os.WriteFile(n.pipe(pidName), []byte("-1\nx"), 0o600) }, ""},
+		"full folder":      {func(n *node) error { return os.MkdirAll(n.pipe("control/x"), 0o755) }, "remove the leftovers"},
+		"file as directory": {func(n *node) error {
+			return errors.Join(os.Remove(n.pipe("")), os.WriteFile(filepath.Clean(n.pipe("")), nil, 0o600))
+		}, "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			if err := os.MkdirAll(n.pipe(""), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.make(n); err != nil {
+				t.Fatal(err)
+			}
+			for what, call := range map[string]error{"Ensure": n.mps.Ensure(t.Context(), n.spec()), "Recycle": n.mps.Recycle(t.Context(), n.spec())} {
+				if test.says == "" && call != nil || test.says != "" && (call == nil || !strings.Contains(call.Error(), test.says)) {
+					t.Errorf("%s: %v, want %q", what, call, test.says)
+				}
+			}
+		})
+	}
+}
+
+// On a full disk no daemon starts, and the error says why. When there is room again all is well.
+func TestFullDisk(t *testing.T) {
+	n := newNode(t)
+	if err := os.MkdirAll(filepath.Join(n.dir, "mps"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", filepath.Join(n.dir, "mps"), "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("this process may not mount a small disk: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(filepath.Join(n.dir, "mps"), syscall.MNT_DETACH) })
+	filler := filepath.Join(n.dir, "mps", "filler")
+	if err := os.WriteFile(filler, make([]byte, 128<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	for what, call := range map[string]func() error{
+		"Recycle": func() error { return n.with(time.Second).Recycle(t.Context(), n.spec()) },
+		"Ensure":  func() error { return n.with(time.Second).Ensure(t.Context(), n.spec()) },
+	} {
+		if err := call(); err == nil || !strings.Contains(err.Error(), "no space left on device") {
+			t.Errorf("%s: %v, want the reason", what, err)
+		}
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	n.recycle(n.mps)
+}
+
+func TestWaitingForATurnEndsWithTheCall(t *testing.T) {
+	n := newNode(t)
+	n.mps.device(n.uuid).turn <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.mps.Ready(ctx, n.uuid); err == nil || !strings.Contains(err.Error(), "wait for another call") {
+		t.Errorf("Ready: %v, want the end of the wait", err)
+	}
+}
