@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,11 +39,15 @@ type Options struct {
 	CDIDir             string
 	StateDir           string
 	// DevRoot is the folder that has dev/nvidia* in it.
-	DevRoot     string
+	DevRoot string
+	// HostRoot is where the agent sees the root folder of the host, for what it reads of the driver.
+	HostRoot    string
 	HTTPAddress string
 
 	Driver  Driver
 	Sharing Sharing
+	// OpenDriver is called until it succeeds where Driver is nil; meanwhile the agent idles and says why.
+	OpenDriver func() (Driver, error)
 	// GPUNodes writes the inventory; nil writes none.
 	GPUNodes dynamic.ResourceInterface
 }
@@ -58,18 +63,38 @@ type Agent struct {
 	inventory *inventory
 	plugin    *plugin
 	binder    *binder
+	libraries *libraries
+	keeper    *keeper
+	// exclusive is nil where the configuration does not allow the mode.
+	exclusive *exclusivity
 	driver    string
 	stopping  chan struct{}
 	bound     chan struct{}
 	release   func() error
 	closers   []func() error
-	// serving is told the address of the HTTP server, for tests that let the kernel choose the port.
+	// serving is told the address of the HTTP server once pages say what they should, for tests that let the kernel
+	// choose the port.
 	serving func(address string)
+
+	mu sync.Mutex
+	// idle says why no device is served; nil where the kubelet is.
+	idle error
 }
 
 // timing holds what tests shorten.
 type timing struct {
-	health, sweep, grace, sharingWait time.Duration
+	health, canary, probe, hold, drainAfter time.Duration
+	rescan, announce, reopen                time.Duration
+	sweep, grace, sharingWait               time.Duration
+}
+
+func timingOf(c Config) timing {
+	h := c.Health
+	return timing{
+		health: h.interval(), canary: h.canaryInterval(), probe: h.canaryTimeout(), hold: h.hold(), drainAfter: h.drainAfter(),
+		rescan: rescanEvery, announce: c.Telemetry.publishInterval(), reopen: minReopen,
+		sweep: sweepEvery, grace: sweepGrace, sharingWait: sharingWait,
+	}
 }
 
 // New returns the agent of a node. It does no I/O; Run starts it.
@@ -87,29 +112,42 @@ func New(o Options) (*Agent, error) {
 		options: o, metrics: m, registry: registry, pulse: newPulse(), stopping: make(chan struct{}),
 		bound:   make(chan struct{}, 1),
 		serving: func(string) {},
-		timing:  timing{health: healthEvery, sweep: sweepEvery, grace: sweepGrace, sharingWait: sharingWait},
+		timing:  timingOf(o.Config),
+		idle:    errStarting,
 	}, nil
 }
 
-// Run serves until ctx ends, then says so in the GPUNode and leaves. MPS daemons and CDI specs stay: running
-// containers notice nothing, and the next agent adopts both.
+// Run serves until ctx ends, then says so in the GPUNode and leaves. Unless the configuration says otherwise, MPS
+// daemons stay as CDI specs do: running containers notice nothing, and the next agent adopts both.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.close()
-	if err := a.prepare(ctx); err != nil {
+	if err := a.lockNode(); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", a.options.HTTPAddress)
 	if err != nil {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(logged(klog.FromContext(ctx))))
-	pluginapi.RegisterDevicePluginServer(server, a.plugin)
 	web := &http.Server{
 		Handler:           handler(a.pulse, a.ready, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{})),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	go func() { _ = web.Serve(listener) }() // ends with Close below
-	a.serving(listener.Addr().String())
+	defer func() { _ = web.Close() }()
+	address := listener.Addr().String()
+
+	gpus, ok := a.awaitDriver(ctx, func() { a.serving(address) })
+	if !ok {
+		a.sayGoodbye(ctx)
+		return nil
+	}
+	if err := a.prepare(ctx, gpus); err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(logged(klog.FromContext(ctx))))
+	pluginapi.RegisterDevicePluginServer(server, a.plugin)
+	a.idles(nil)
+	a.serving(address)
 
 	var loops sync.WaitGroup
 	for _, loop := range a.loops(server) {
@@ -120,7 +158,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	close(a.stopping)
 	awaitLoops(ctx, &loops)
 	server.Stop()
-	return web.Close()
+	a.tidy(ctx)
+	return nil
 }
 
 // loopTimeout bounds the wait for loops that a hanging driver holds.
@@ -139,27 +178,24 @@ func awaitLoops(ctx context.Context, loops *sync.WaitGroup) {
 	}
 }
 
-// prepare takes the node's lock and reads what earlier agents left and what the driver knows.
-func (a *Agent) prepare(ctx context.Context) error {
+// lockNode takes the node's lock.
+func (a *Agent) lockNode() (err error) {
 	for _, dir := range []string{a.options.StateDir, a.options.DevicePluginDir} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return fmt.Errorf("prepare folders: %w", err)
 		}
 	}
-	var err error
-	if a.release, err = lock(a.options.StateDir); err != nil {
-		return err
-	}
-	gpus, err := a.options.Driver.GPUs()
-	if err != nil {
-		return fmt.Errorf("list GPUs: %w", err)
-	}
-	if a.driver, err = a.options.Driver.Version(); err != nil {
-		return fmt.Errorf("read driver version: %w", err)
-	}
+	a.release, err = lock(a.options.StateDir)
+	return err
+}
+
+// prepare reads what earlier agents left and how the devices are.
+func (a *Agent) prepare(ctx context.Context, gpus []GPU) error {
 	a.inventory = newInventory(gpus, a.options.Config)
-	for _, g := range gpus {
-		a.inventory.setHealth(g.ID, sickness(a.options.Driver.Health(g.ID)))
+	a.keeper = newKeeper(a)
+	a.keeper.examine(ctx)
+	if a.options.Config.MPS.ExclusiveProcess {
+		a.exclusive = openExclusivity(ctx, a.options.Driver, a.options.StateDir)
 	}
 	klog.FromContext(ctx).Info("Read the inventory", "node", a.options.NodeName, "devices", len(gpus), "driver", a.driver)
 	specs, err := cdi.Open(a.options.CDIDir)
@@ -170,6 +206,7 @@ func (a *Agent) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.libraries = openLibraries(ctx, a.options, a.driver)
 	return a.assemble(specs, r)
 }
 
@@ -222,9 +259,11 @@ func (a *Agent) assemble(specs *cdi.Store, r *records) error {
 		resolver:    newResolver(a.options.DevicePluginDir, reader.patient(), placer, r, a.kubeletUnreadable),
 		pods:        reader.patient(),
 		renderer:    renderer{devRoot: a.options.DevRoot, sharing: a.options.Sharing},
+		libraries:   a.libraries,
 		specs:       specs,
 		records:     r,
 		sharingWait: a.timing.sharingWait,
+		exclusive:   a.exclusive,
 		bound:       a.bound,
 	}
 	a.plugin = &plugin{
@@ -239,23 +278,19 @@ func (a *Agent) kubeletUnreadable() { a.metrics.CheckpointUnreadable("kubelet") 
 
 // loops returns everything that turns until the context ends. None waits for another.
 func (a *Agent) loops(server *grpc.Server) []func(context.Context) {
-	k := &keeper{inventory: a.inventory, driver: a.options.Driver, sharing: a.options.Sharing, every: a.timing.health, beat: a.pulse.of("health")}
 	r := &registrar{folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.of("registration")}
 	s := &sweeper{
 		binder: a.binder, pods: a.plugin.pods, checkpoint: a.plugin.checkpoint, metrics: a.metrics, every: a.timing.sweep, grace: a.timing.grace,
 		unreadable: a.kubeletUnreadable, beat: a.pulse.of("sweep"), bound: a.bound, missing: map[string]time.Time{},
 	}
-	list := []func(context.Context){r.run, k.watchHealth, s.run}
+	list := []func(context.Context){r.run, a.keeper.run, s.run}
 	if a.options.GPUNodes != nil {
 		list = append(list, a.publisher().run)
 	}
-	devices, _ := a.inventory.snapshot()
-	for i := range devices {
-		if devices[i].shared() {
-			list = append(list, func(ctx context.Context) { k.keepSharing(ctx, devices[i].GPU) })
-		}
+	if a.exclusive != nil {
+		list = append(list, a.keepExclusive)
 	}
-	return list
+	return slices.Concat(list, a.telemetry(), a.terminator())
 }
 
 func (a *Agent) publisher() *publisher {
@@ -267,15 +302,16 @@ func (a *Agent) publisher() *publisher {
 
 // status is what the GPUNode says now, and what tells that it may have changed.
 func (a *Agent) status() (v1alpha1.GPUNodeStatus, signals) {
+	noted := a.inventory.notes()
 	devices, devicesChanged := a.inventory.snapshot()
 	watched, watchChanged := a.plugin.watched()
 	s := gpuNodeStatus(devices, a.driver)
-	condition := readyCondition(readyServing, "the kubelet watches the slots")
+	condition := readyCondition(v1alpha1.ReadyServing, "the kubelet watches the slots")
 	if !watched {
-		condition = readyCondition(readyNotRegistered, "the kubelet does not watch the slots: it is restarting, or refuses the agent")
+		condition = readyCondition(v1alpha1.ReadyNotRegistered, "the kubelet does not watch the slots: it is restarting, or refuses the agent")
 	}
-	s.Conditions = append(s.Conditions, condition)
-	return s, signals{devicesChanged, watchChanged}
+	s.Conditions = append(s.Conditions, condition, healthyCondition(devices), monitoredCondition(devices))
+	return s, signals{devicesChanged, watchChanged, noted}
 }
 
 // goodbyeTimeout bounds what a stopping agent waits for the API server. It is part of the pod's grace period.
@@ -289,9 +325,12 @@ func (a *Agent) sayGoodbye(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTimeout)
 	defer cancel()
-	devices, _ := a.inventory.snapshot()
-	s := gpuNodeStatus(devices, a.driver)
-	s.Conditions = append(s.Conditions, readyCondition(readyStopping, "the agent was told to stop"))
+	s := v1alpha1.GPUNodeStatus{}
+	if a.inventory != nil {
+		devices, _ := a.inventory.snapshot()
+		s = gpuNodeStatus(devices, a.driver)
+	}
+	s.Conditions = append(s.Conditions, readyCondition(v1alpha1.ReadyStopping, "the agent was told to stop"))
 	p := a.publisher()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return p.publish(ctx, s) })
 	if err != nil {
@@ -301,10 +340,23 @@ func (a *Agent) sayGoodbye(ctx context.Context) {
 
 // ready is nil when the kubelet watches the slots.
 func (a *Agent) ready() error {
+	a.mu.Lock()
+	idle := a.idle
+	a.mu.Unlock()
+	if idle != nil {
+		return idle
+	}
 	if watched, _ := a.plugin.watched(); !watched {
 		return errors.New("not registered: the kubelet does not watch the slots")
 	}
 	return nil
+}
+
+// idles records why no device is served, nil where the kubelet is.
+func (a *Agent) idles(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.idle = why
 }
 
 func (a *Agent) close() {

@@ -22,11 +22,17 @@ const (
 // maxSlots is the greatest number of slots that the GPUNode schema allows for a device.
 const maxSlots = 1000
 
-// Config is the agent's configuration file. Where it names no version it is read as this one.
+// Config is the agent's configuration file. Where it names no version it is read as this one. Its zero value is the
+// default configuration: read settings through their methods, which know the defaults.
 type Config struct {
-	APIVersion string      `json:"apiVersion,omitempty"`
-	Kind       string      `json:"kind,omitempty"`
-	Slots      SlotsConfig `json:"slots,omitempty"`
+	APIVersion  string            `json:"apiVersion,omitempty"`
+	Kind        string            `json:"kind,omitempty"`
+	Slots       SlotsConfig       `json:"slots,omitempty"`
+	Health      HealthConfig      `json:"health,omitempty"`
+	MPS         MPSConfig         `json:"mps,omitempty"`
+	Termination TerminationConfig `json:"termination,omitempty"`
+	Telemetry   TelemetryConfig   `json:"telemetry,omitempty"`
+	Driver      DriverConfig      `json:"driver,omitempty"`
 }
 
 // SlotsConfig says into how many slots devices are divided.
@@ -68,7 +74,7 @@ func ParseConfig(raw []byte) (Config, error) {
 }
 
 func (c Config) validate() error {
-	bad := make([]error, 0, 3+2*len(c.Slots.Models))
+	bad := make([]error, 0, 16+2*len(c.Slots.Models))
 	if c.APIVersion != "" && c.APIVersion != ConfigAPIVersion {
 		bad = append(bad, fmt.Errorf("apiVersion: %q, must be %q", c.APIVersion, ConfigAPIVersion))
 	}
@@ -78,6 +84,7 @@ func (c Config) validate() error {
 	if c.Slots.Default != nil {
 		bad = append(bad, validateSlots("slots.default", *c.Slots.Default))
 	}
+	bad = append(bad, c.validateSettings()...)
 	seen := map[string]string{}
 	for _, model := range sortedKeys(c.Slots.Models) {
 		field := fmt.Sprintf("slots.models[%q]", model)

@@ -70,7 +70,7 @@ func differs(s cdi.Spec, owner cdi.Owner, pod *v1.Pod, devices []device, r rende
 // essence is the part of the edits that depends on the assignment, sorted: environment, device files and mounts
 // without the files that serve all devices, which come and go with the driver's modules.
 func essence(e cdi.Edits) []string {
-	list := slices.Clone(e.Env)
+	list := assigned(e.Env)
 	for _, d := range e.Devices {
 		if !slices.Contains(controlFiles, strings.TrimPrefix(d.Container, "/dev/")) {
 			list = append(list, d.Container+"="+d.Host)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tandem-gpu/tandem/internal/cdi"
@@ -26,9 +27,9 @@ type renderer struct {
 // controlFiles serve all devices. The driver creates the unified-memory files late and not everywhere.
 var controlFiles = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
 
-// render returns the edits for a container: the files of its devices, their UUIDs in the environment and, for a share
-// of a device, the surroundings of sharing. Whole devices are used without MPS: nobody else is on them, and a process
-// has one pipe directory only.
+// render returns the part of the edits that follows from the assignment: the files of its devices, their UUIDs in the
+// environment and, for a share of a device, the surroundings of sharing. Whole devices are used without MPS: nobody else
+// is on them, and a process has one pipe directory only.
 func (r renderer) render(c vgpu.ContainerAssignment, devices []device) (cdi.Edits, error) {
 	var edits cdi.Edits
 	ids := make([]string, 0, len(c.Devices))
@@ -38,11 +39,15 @@ func (r renderer) render(c vgpu.ContainerAssignment, devices []device) (cdi.Edit
 		if d == nil {
 			return cdi.Edits{}, fmt.Errorf("render container %s: the node has no device %s", c.Name, id)
 		}
-		node, err := r.file(fmt.Sprintf("nvidia%d", d.Minor))
+		nodes, err := r.files(d)
 		if err != nil {
 			return cdi.Edits{}, fmt.Errorf("render container %s: device file of g%d (%s): %w", c.Name, d.Index, d.ID, err)
 		}
-		edits.Devices = append(edits.Devices, node)
+		for _, node := range nodes {
+			if !slices.Contains(edits.Devices, node) { // MIG instances of one GPU share its file
+				edits.Devices = append(edits.Devices, node)
+			}
+		}
 		ids = append(ids, d.ID)
 		last = d
 	}
@@ -56,7 +61,7 @@ func (r renderer) render(c vgpu.ContainerAssignment, devices []device) (cdi.Edit
 		}
 	}
 	visible := strings.Join(ids, ",")
-	edits.Env = []string{"NVIDIA_VISIBLE_DEVICES=" + visible, "CUDA_VISIBLE_DEVICES=" + visible}
+	edits.Env = []string{runtimeDevices + visible, cudaDevices + visible}
 	if needsSharing(c, last) {
 		s := r.sharing.Client(Client{
 			Device:              last.ID,
@@ -72,6 +77,27 @@ func (r renderer) render(c vgpu.ContainerAssignment, devices []device) (cdi.Edit
 // needsSharing reports whether the container's share of d is served by MPS.
 func needsSharing(c vgpu.ContainerAssignment, d *device) bool {
 	return d != nil && len(c.Devices) == 1 && int(c.Share.Slots) < d.Slots && d.shared()
+}
+
+// files returns the device files of a device; for a MIG instance those of its GPU and of its capabilities.
+func (r renderer) files(d *device) ([]cdi.DeviceNode, error) {
+	names := []string{fmt.Sprintf("nvidia%d", d.Minor)}
+	if d.Parent != "" {
+		capabilities, err := capabilityFiles(r.devRoot, d)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, capabilities...)
+	}
+	nodes := make([]cdi.DeviceNode, 0, len(names))
+	for _, name := range names {
+		node, err := r.file(name)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes, nil
 }
 
 // file returns the device file /dev/<name> of the container with its path on the host. The runtime follows no symbolic

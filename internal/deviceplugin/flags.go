@@ -15,5 +15,6 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.CDIDir, "cdi-dir", "/var/run/cdi", "folder for CDI specs; the container runtime reads it")
 	s.StringVar(&o.StateDir, "state-dir", "/var/lib/tandem", "folder for the agent's own checkpoint")
 	s.StringVar(&o.DevRoot, "dev-root", "/", "folder that has dev/nvidia* of the host in it")
+	s.StringVar(&o.HostRoot, "host-root", "/", "where this process sees the root folder of the host; the driver (driver.root) is looked for below it")
 	s.StringVar(&o.HTTPAddress, "http-address", ":9410", "address of /healthz, /readyz and /metrics")
 }

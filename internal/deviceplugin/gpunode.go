@@ -20,13 +20,6 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Reasons of the Ready condition.
-const (
-	readyServing       = "Serving"
-	readyNotRegistered = "NotRegistered"
-	readyStopping      = "AgentStopping"
-)
-
 // enforcement is what keeps shares of the device in their bounds.
 func enforcement(d *device) v1alpha1.Enforcement {
 	if d.shared() {
@@ -61,6 +54,8 @@ func gpuDevice(d *device) v1alpha1.GPUDevice {
 		Memory:            *resource.NewQuantity(d.Memory, resource.BinarySI),
 		Slots:             int32(d.Slots),
 		Contexts:          int32(d.Contexts),
+		ContextsUsed:      int32(d.ContextsUsed),
+		Usage:             d.Usage,
 		ComputeCapability: fmt.Sprintf("%d.%d", d.ComputeMajor, d.ComputeMinor),
 		PCIBusID:          d.PCIBusID,
 		Links:             d.Links,
@@ -95,7 +90,7 @@ type publisher struct {
 }
 
 // signals are channels that are closed when something changed; nil ones never are.
-type signals [2]<-chan struct{}
+type signals [3]<-chan struct{}
 
 const (
 	// resync is how often the written status is compared with what should be there.
@@ -144,6 +139,8 @@ func (p *publisher) pause(ctx context.Context, d time.Duration, changed signals)
 		case <-changed[0]:
 			return true
 		case <-changed[1]:
+			return true
+		case <-changed[2]:
 			return true
 		case <-beat.C:
 			p.beat()
@@ -218,9 +215,58 @@ func merge(have, want v1alpha1.GPUNodeStatus) v1alpha1.GPUNodeStatus {
 
 // readyCondition is the Ready condition for a reason.
 func readyCondition(reason, message string) metav1.Condition {
+	return claim(v1alpha1.ConditionReady, reason == v1alpha1.ReadyServing, reason, message)
+}
+
+// healthyCondition says which devices take no work.
+func healthyCondition(devices []device) metav1.Condition {
+	reason := v1alpha1.DevicesAllHealthy
+	var list []string
+	for i := range devices {
+		d := &devices[i]
+		if d.Sick == nil {
+			continue
+		}
+		list = append(list, fmt.Sprintf("g%d (%s): %s", d.Index, d.ID, d.Sick.Reason))
+		if !d.Recovering {
+			reason = v1alpha1.DevicesSick
+		} else if reason == v1alpha1.DevicesAllHealthy {
+			reason = v1alpha1.DevicesRecovering
+		}
+	}
+	switch {
+	case len(devices) == 0:
+		return claim(v1alpha1.ConditionDevicesHealthy, true, reason, "the node has no devices")
+	case len(list) == 0:
+		return claim(v1alpha1.ConditionDevicesHealthy, true, reason, "all devices take work")
+	}
+	return claim(v1alpha1.ConditionDevicesHealthy, false, reason, "these take no work: "+strings.Join(list, ", "))
+}
+
+// monitoredCondition says which devices could fail their programs unnoticed.
+func monitoredCondition(devices []device) metav1.Condition {
+	reason := v1alpha1.MonitoredAll
+	var list []string
+	for i := range devices {
+		if why := devices[i].Unmonitored; why != nil {
+			reason = why.Reason
+			list = append(list, fmt.Sprintf("g%d (%s): %s", devices[i].Index, devices[i].ID, why.Message))
+		}
+	}
+	c := claim(v1alpha1.ConditionMonitored, len(list) == 0, reason, "programs would be noticed to fail on every device")
+	if len(list) > 0 {
+		c.Message = limit("these take work and are not watched: "+strings.Join(list, ", "), 4096)
+	}
+	if reason == v1alpha1.MonitoredNotYet {
+		c.Status = metav1.ConditionUnknown
+	}
+	return c
+}
+
+func claim(kind string, holds bool, reason, message string) metav1.Condition {
 	status := metav1.ConditionFalse
-	if reason == readyServing {
+	if holds {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }

@@ -64,7 +64,7 @@ func TestGPUNodeTellsTheInventory(t *testing.T) {
 		Links: []v1alpha1.GPULink{{Peer: g0, Type: v1alpha1.LinkPHB}},
 	}
 	b.launch()
-	g := b.awaitReady(metav1.ConditionTrue, readyServing)
+	g := b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
 	zero := int32(0)
 	want := v1alpha1.GPUNodeStatus{
 		DeviceCount: 2, HealthyCount: 2, SlotCount: 14, Models: "NVIDIA-A100-SXM4-40GB,Tesla-T4", DriverVersion: "580.95.05",
@@ -96,22 +96,22 @@ func TestGPUNodeFollowsTheKubeletAndTheEnd(t *testing.T) {
 	b := newBench(t)
 	b.api()
 	b.run()
-	b.awaitReady(metav1.ConditionTrue, readyServing)
+	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
 	b.kubelet.stop()
-	b.awaitReady(metav1.ConditionFalse, readyNotRegistered)
+	b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyNotRegistered)
 	b.kubelet.start()
-	b.awaitReady(metav1.ConditionTrue, readyServing)
+	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitReady(metav1.ConditionFalse, readyStopping)
+	b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyStopping)
 }
 
 func TestGPUNodeIsWrittenOnChangeOnly(t *testing.T) {
 	b := newBench(t)
 	client := b.api()
 	a := b.run()
-	b.awaitReady(metav1.ConditionTrue, readyServing)
+	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
 	client.ClearActions()
 	status, _ := a.status()
 	for range 3 {
@@ -152,7 +152,7 @@ func TestAPIServerFails(t *testing.T) {
 			if err := b.kubelet.begin(pod, "main"); err != nil {
 				t.Error(err)
 			}
-			b.awaitReady(metav1.ConditionTrue, readyServing)
+			b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
 			if failed.Load() != 1 || a.ready() != nil {
 				t.Errorf("%d failures, ready %v", failed.Load(), a.ready())
 			}

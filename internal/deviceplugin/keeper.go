@@ -2,94 +2,297 @@ package deviceplugin
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // keeper watches the devices and keeps sharing up on those that take work. It never stands between the kubelet and
 // its slots: a device whose MPS does not come up is still advertised, and its containers wait before they start.
+//
+// Each device has a guard of its own, so a device that hangs holds up no other.
 type keeper struct {
 	inventory *inventory
 	driver    Driver
 	sharing   Sharing
-	every     time.Duration
-	beat      func()
+	// drains: the clients of a sick device are ended.
+	drains  bool
+	timing  timing
+	metrics healthMetrics
+	beat    func()
+	began   time.Time
+
+	listing asker[listed]
+	// look is sent to, without waiting, when the driver should list its devices again.
+	look chan struct{}
+
+	mu     sync.Mutex
+	guards map[string]*guard
+	// deaf says why the driver reports no XID errors, nil where it does.
+	deaf *Sickness
+	// rewatch ends the present watch, so that it starts again with the devices that are there then.
+	rewatch context.CancelFunc
+}
+
+// healthMetrics is what the keeper reports.
+type healthMetrics interface {
+	// SetHealth reports the state of a device: "healthy", "sick" or "recovering".
+	SetHealth(device, state string)
+	// SetMonitored reports whether somebody would notice that a device serves no program.
+	SetMonitored(device string, yes bool)
+	// Recycled counts a replaced server, by the reason of the sickness that it cured.
+	Recycled(device, reason string)
+	// XID counts an error of a device, by class, one of nvml.Classes.
+	XID(device, class string)
+	// Probed records a probe of the data plane, by result: "well", "wedged", "fault", "no-cuda" or "failed".
+	Probed(device string, took time.Duration, result string)
+	// ForgetDevice drops the series of a device that is gone for good.
+	ForgetDevice(device string)
+}
+
+type listed struct {
+	gpus []GPU
+	err  error
 }
 
 const (
-	// healthEvery is how often the driver is asked for each device. A lost device is noticed that late at most; an
-	// answer takes microseconds.
-	healthEvery = 5 * time.Second
-	// ensureTimeout bounds one attempt to start or adopt MPS of a device.
-	ensureTimeout = 30 * time.Second
-	// minEnsureRetry and maxEnsureRetry bound the wait between attempts that failed.
-	minEnsureRetry = time.Second
-	maxEnsureRetry = time.Minute
+	// rescanEvery is how often the driver lists its devices. A listing asks each device a dozen questions, so it is
+	// rarer than a look; a device that comes back after it was lost has it done at once.
+	rescanEvery = 30 * time.Second
+	// driverTimeout is how long one question to the driver may take. Answers take milliseconds; a driver that is busy
+	// with a lost device takes seconds.
+	driverTimeout = 10 * time.Second
+	// minWatchRetry and maxWatchRetry bound the wait before XID errors are watched again. Errors that are logged
+	// meanwhile are missed, but for what the driver's health says afterwards.
+	minWatchRetry = time.Second
+	maxWatchRetry = time.Minute
+	// deafAfter failures in a row mean that the driver does not report errors.
+	deafAfter = 3
 )
 
-// watchHealth asks the driver for each device until ctx ends.
-func (k *keeper) watchHealth(ctx context.Context) {
-	tick := time.NewTicker(k.every)
+func newKeeper(a *Agent) *keeper {
+	return &keeper{
+		inventory: a.inventory, driver: a.options.Driver, sharing: a.options.Sharing,
+		drains: a.options.Config.Health.drain(), timing: a.timing, metrics: quiet{}, beat: a.pulse.of("health"),
+		began: time.Now(), look: make(chan struct{}, 1), guards: map[string]*guard{}, rewatch: func() {},
+	}
+}
+
+// now is the time on a clock that never jumps: time.Since reads the monotonic clock.
+func (k *keeper) now() time.Duration { return time.Since(k.began) }
+
+// run guards the devices until ctx ends. It stops nothing: running clients outlive the agent.
+func (k *keeper) run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { k.watch(ctx) })
+	tick := time.NewTicker(k.timing.rescan)
 	defer tick.Stop()
 	for {
 		k.beat()
-		k.lookAtHealth(ctx)
+		devices, _ := k.inventory.snapshot()
+		for i := range devices {
+			k.start(ctx, &all, devices[i].ID)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-k.look:
 		}
+		k.rescan(ctx)
 	}
 }
 
-func (k *keeper) lookAtHealth(ctx context.Context) {
+// examine asks the driver about all devices, once.
+func (k *keeper) examine(ctx context.Context) {
+	devices, _ := k.inventory.snapshot()
+	var all sync.WaitGroup
+	for i := range devices {
+		all.Go(func() { k.guard(devices[i].ID).examine(ctx) })
+	}
+	all.Wait()
+}
+
+// start starts the guard of a device that has none at work.
+func (k *keeper) start(ctx context.Context, all *sync.WaitGroup, id string) {
+	g := k.guard(id)
+	if g.stop != nil {
+		return
+	}
+	ctx, g.stop = context.WithCancel(ctx)
+	all.Go(func() { g.run(ctx) })
+}
+
+// guard returns the guard of a device, which may be new.
+func (k *keeper) guard(id string) *guard {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g := k.guards[id]
+	if g == nil {
+		g = &guard{keeper: k, id: id}
+		k.guards[id] = g
+	}
+	return g
+}
+
+// rescanSoon has the driver list its devices before the next regular time.
+func (k *keeper) rescanSoon() {
+	select {
+	case k.look <- struct{}{}:
+	default:
+	}
+}
+
+// rescan follows devices that came, went or moved to another index.
+func (k *keeper) rescan(ctx context.Context) {
+	log := klog.FromContext(ctx)
+	answer, ok := k.listing.ask(ctx, driverTimeout, func() listed {
+		gpus, err := k.driver.GPUs()
+		return listed{gpus, err}
+	})
+	if !ok || answer.err != nil {
+		log.V(2).Info("Cannot list the devices now", "why", answer.err, "answered", ok)
+		return
+	}
+	added, removed := k.inventory.rescan(answer.gpus)
+	for _, g := range removed {
+		log.Info("Device is gone: its GPU is divided otherwise now", "device", g.ID, "index", g.Index)
+		k.dismiss(ctx, g)
+	}
+	for _, g := range added {
+		log.Info("Found a device", "device", g.ID, "index", g.Index, "model", g.Model)
+		k.guard(g.ID).examine(ctx)
+	}
+	if len(added)+len(removed) > 0 {
+		k.watchAgain()
+	}
+}
+
+// dismiss ends the guard of a device that is gone for good, and what served it.
+func (k *keeper) dismiss(ctx context.Context, g GPU) {
+	k.mu.Lock()
+	guard := k.guards[g.ID]
+	delete(k.guards, g.ID)
+	k.mu.Unlock()
+	if guard != nil && guard.stop != nil {
+		guard.stop()
+	}
+	k.metrics.ForgetDevice(g.ID)
+	if err := k.sharing.Stop(ctx, g.ID); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot stop MPS of a device that is gone", "device", g.ID)
+	}
+}
+
+// watch reports XID errors until ctx ends. The driver's watch ends with an error whenever a device is lost, so it is
+// started again, later and later where that does not help.
+func (k *keeper) watch(ctx context.Context) {
+	wait, failures := time.Duration(0), 0
+	for ctx.Err() == nil {
+		watching, cancel := context.WithCancel(ctx)
+		k.mu.Lock()
+		k.rewatch = cancel
+		k.mu.Unlock()
+		began := k.now()
+		heard := time.AfterFunc(minWatchRetry, func() { k.hear(ctx, nil) })
+		err := k.driver.Watch(watching, func(x XID) { k.onXID(ctx, x) })
+		cancel()
+		if err == nil {
+			continue // the devices changed, or ctx ended
+		}
+		if !heard.Stop() {
+			failures = 0
+		}
+		if failures++; failures >= deafAfter {
+			k.hear(ctx, &Sickness{v1alpha1.MonitoredNoEvents, "the driver reports no XID errors: " + err.Error()})
+		}
+		wait = min(max(2*wait, minWatchRetry), maxWatchRetry)
+		if k.now()-began > maxWatchRetry {
+			wait = minWatchRetry
+		}
+		klog.FromContext(ctx).V(2).Info("Watching XID errors ended, trying again", "why", err.Error(), "retryIn", wait)
+		k.rescanSoon()
+		pause(ctx, wait)
+	}
+}
+
+// watchAgain has the watch start again, to hear of the devices that are there now.
+func (k *keeper) watchAgain() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rewatch()
+}
+
+// hear records whether the driver reports XID errors.
+func (k *keeper) hear(ctx context.Context, why *Sickness) {
+	k.mu.Lock()
+	news := !equalSickness(k.deaf, why)
+	k.deaf = why
+	guards := make([]*guard, 0, len(k.guards))
+	for _, g := range k.guards {
+		guards = append(guards, g)
+	}
+	k.mu.Unlock()
+	if !news {
+		return
+	}
+	klog.FromContext(ctx).Info("Hearing of XID errors changed", "why", why)
+	for _, g := range guards {
+		g.publish(ctx)
+	}
+}
+
+func (k *keeper) deafness() *Sickness {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.deaf
+}
+
+// onXID takes one error in. It costs microseconds, so that a storm of them holds up nothing, and writes nothing where
+// the device is sick for that reason already.
+func (k *keeper) onXID(ctx context.Context, x XID) {
 	devices, _ := k.inventory.snapshot()
 	for i := range devices {
-		d := &devices[i]
-		sick := sickness(k.driver.Health(d.ID))
-		if !k.inventory.setHealth(d.ID, sick) {
-			continue
-		}
-		if sick != nil {
-			klog.FromContext(ctx).Error(sick, "Device takes no more work", "device", d.ID, "index", d.Index)
-			continue
-		}
-		klog.FromContext(ctx).Info("Device takes work again", "device", d.ID, "index", d.Index)
-	}
-}
-
-// keepSharing keeps MPS of one device up until ctx ends. It stops nothing: running clients outlive the agent.
-func (k *keeper) keepSharing(ctx context.Context, g GPU) {
-	wait := minEnsureRetry
-	for {
-		next := k.every
-		if err := k.ensure(ctx, g); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "MPS is not up", "device", g.ID, "index", g.Index, "retryIn", wait)
-			next = wait
-			wait = min(2*wait, maxEnsureRetry)
-		} else {
-			wait = minEnsureRetry
-		}
-		_, changed := k.inventory.snapshot()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(next):
-		case <-changed:
+		if d := &devices[i]; d.ID == x.Device || d.Parent == x.Device {
+			k.metrics.XID(d.ID, x.Label)
+			klog.FromContext(ctx).V(2).Info("The driver logged an XID error", "device", d.ID, "index", d.Index, "xid", x.Number, "class", x.Label)
+			k.guard(d.ID).observe(ctx, observation{XID: &x})
 		}
 	}
 }
 
-func (k *keeper) ensure(ctx context.Context, g GPU) error {
-	devices, _ := k.inventory.snapshot()
-	if d := find(devices, g.ID); d == nil || d.Sick != nil {
-		return nil
+// pause waits for a time or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
-	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
-	defer cancel()
-	if k.sharing.Ready(ctx, g.ID) == nil {
-		return nil
+}
+
+// asker asks questions that may hang, one at a time: a second is not put before the first is answered.
+type asker[T any] struct{ pending chan T }
+
+// ask returns the answer, false where there is none within the timeout. A late answer is given to the next who asks.
+func (a *asker[T]) ask(ctx context.Context, timeout time.Duration, question func() T) (T, bool) {
+	if a.pending == nil {
+		answer := make(chan T, 1)
+		a.pending = answer
+		go func() { answer <- question() }()
 	}
-	return k.sharing.Ensure(ctx, g)
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case answer := <-a.pending:
+		a.pending = nil
+		return answer, true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	var none T
+	return none, false
 }

@@ -2,6 +2,7 @@ package deviceplugin
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -9,20 +10,21 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// reasonMIG is the Reason of a device in MIG mode, which cannot be shared as a whole.
-const reasonMIG = "MIGEnabled"
+// Reasons of devices that the driver does not answer for, beside NVML's own.
+const (
+	// reasonGPULost: the device has fallen off the bus.
+	reasonGPULost = string(nvml.Lost)
+	// reasonDriverError: NVML gave an error that tells nothing about the device.
+	reasonDriverError = string(nvml.NotAnswering)
+	// reasonDriverHangs: NVML gave no answer.
+	reasonDriverHangs = "DriverNotAnswering"
+)
 
 // nvmlDriver is NVML as a Driver.
-type nvmlDriver struct {
-	library nvml.Driver
-	// fixed holds devices that take no work whatever their health.
-	fixed map[string]*Sickness
-}
+type nvmlDriver struct{ library nvml.Driver }
 
 // FromNVML returns NVML as the agent's driver.
-func FromNVML(library nvml.Driver) Driver {
-	return &nvmlDriver{library: library, fixed: map[string]*Sickness{}}
-}
+func FromNVML(library nvml.Driver) Driver { return &nvmlDriver{library: library} }
 
 // GPUs lists the devices that have ever answered: one that was lost before has no UUID to serve it under.
 func (n *nvmlDriver) GPUs() ([]GPU, error) {
@@ -35,15 +37,13 @@ func (n *nvmlDriver) GPUs() ([]GPU, error) {
 		if d.UUID == "" {
 			continue
 		}
-		if d.MIG != nil {
-			n.fixed[d.UUID] = &Sickness{Reason: reasonMIG, Message: "the device is split into MIG instances, which this release does not serve; turn MIG off to share it"}
-		}
 		gpus = append(gpus, GPU{
 			ID: d.UUID, Index: d.Index, Minor: d.Minor, Model: d.Model, Memory: int64(d.Memory),
 			ComputeMajor: d.Capability.Major, ComputeMinor: d.Capability.Minor,
 			PCIBusID: d.PCIBusID, NUMANode: d.NUMANode,
 			Contexts: nvml.MaxMPSContexts(d.Capability, n.library.CUDAVersion()),
 			Links:    links(d.Links),
+			Parent:   d.Parent, GI: d.GI, CI: d.CI,
 		})
 	}
 	return gpus, nil
@@ -61,12 +61,56 @@ func links(list []nvml.Link) []v1alpha1.GPULink {
 func (n *nvmlDriver) Version() (string, error) { return n.library.DriverVersion(), nil }
 
 func (n *nvmlDriver) Health(id string) error {
-	if s := n.fixed[id]; s != nil {
-		return s
-	}
 	h := n.library.Health(id)
 	if h.OK() {
 		return nil
 	}
 	return &Sickness{Reason: string(h.Reason), Message: fmt.Sprintf("NVML: %s", h.Message)}
 }
+
+func (n *nvmlDriver) Recovery(id string) recovery {
+	action, ok := n.library.Recovery(id)
+	switch {
+	case !ok:
+		return recoveryUnknown
+	case action == nvml.RecoveryNone:
+		return recoveryNone
+	case action == nvml.RecoveryReset || action == nvml.RecoveryBusReset:
+		return recoveryReset
+	case action == nvml.RecoveryReboot:
+		return recoveryReboot
+	}
+	return recoveryOther
+}
+
+func (n *nvmlDriver) Watch(ctx context.Context, report func(XID)) error {
+	return n.library.Watch(ctx, func(e nvml.Event) {
+		class := nvml.ClassOf(e.XID)
+		x := XID{Device: e.UUID, Number: e.XID, Class: xidApplication, Label: string(class)}
+		switch {
+		case class.NeedsReset():
+			x.Class = xidReset
+		case class.Critical():
+			x.Class = xidContained
+		}
+		report(x)
+	})
+}
+
+func (n *nvmlDriver) Exclusive(id string) (bool, error) {
+	mode, err := n.library.ComputeMode(id)
+	if err == nil && mode != nvml.ModeDefault && mode != nvml.ModeExclusiveProcess {
+		err = fmt.Errorf("compute mode of %s: it is neither DEFAULT nor EXCLUSIVE_PROCESS", id)
+	}
+	return mode == nvml.ModeExclusiveProcess, err
+}
+
+func (n *nvmlDriver) SetExclusive(id string, on bool) error {
+	if on {
+		return n.library.SetComputeMode(id, nvml.ModeExclusiveProcess)
+	}
+	return n.library.SetComputeMode(id, nvml.ModeDefault)
+}
+
+// Sample measures the use of a device.
+func (n *nvmlDriver) Sample(id string) (nvml.Sample, error) { return n.library.Sample(id) }

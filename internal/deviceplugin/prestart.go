@@ -24,11 +24,15 @@ type binder struct {
 	resolver  *resolver
 	pods      podReader
 	renderer  renderer
+	libraries *libraries
 	specs     *cdi.Store
 	records   *records
 
 	// sharingWait bounds the wait for MPS inside one call; it must leave room within the kubelet's limit.
 	sharingWait time.Duration
+
+	// exclusive is nil where the compute mode is left alone.
+	exclusive *exclusivity
 
 	// bound is sent to, without waiting, when specs were written.
 	bound chan<- struct{}
@@ -78,6 +82,9 @@ func (b *binder) bindPod(ctx context.Context, r resolved) error {
 	}
 	g := grant{Pod: r.pod.Namespace + "/" + r.pod.Name, Assignment: r.pod.Annotations[v1alpha1.AnnotationAssignment]}
 	if err := b.records.granted(string(r.pod.UID), g); err != nil {
+		return err
+	}
+	if err := b.setModes(ctx, assignment, r.starting); err != nil {
 		return err
 	}
 	return b.write(r.pod, assignment, r.sharing)
@@ -230,25 +237,47 @@ func (b *binder) waitSharing(ctx context.Context, d *device) error {
 	poll := time.NewTicker(sharingPoll)
 	defer poll.Stop()
 	for {
-		err := b.askSharing(ctx, d.ID)
+		err := b.askSharing(ctx, d)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
+			if errors.Is(err, errExhausted) {
+				return refuse(reasonContexts, "device g%d (%s): %v; the container starts when a client of the device has ended, or delete the pod to have it placed elsewhere", d.Index, d.ID, err)
+			}
 			return refuse(reasonSharing, "MPS of device g%d (%s) is not ready: %v; the agent goes on trying and the kubelet starts the container again", d.Index, d.ID, err)
 		case <-poll.C:
 		}
 	}
 }
 
-// askSharing asks whether a device is ready and gives up with ctx: a device that is just being started answers late.
-func (b *binder) askSharing(ctx context.Context, id string) error {
-	answer := make(chan error, 1)
-	go func() { answer <- b.renderer.sharing.Ready(ctx, id) }()
+// errExhausted: the device serves as many clients as it can.
+var errExhausted = errors.New("all MPS client contexts are in use")
+
+// askSharing asks whether a device takes one client more, and gives up with ctx: a device that is just being started
+// answers late. A program may have several processes with a context each; only the first can be waited for.
+func (b *binder) askSharing(ctx context.Context, d *device) error {
+	type answer struct {
+		t   Tenancy
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		t, err := b.renderer.sharing.Look(ctx, d.ID)
+		answers <- answer{t, err}
+	}()
 	select {
-	case err := <-answer:
-		return err
+	case a := <-answers:
+		switch {
+		case a.err != nil:
+			return a.err
+		case a.t.Fault:
+			return errFault
+		case d.Contexts > 0 && len(a.t.Clients) >= d.Contexts:
+			return fmt.Errorf("%w: %d of %d", errExhausted, len(a.t.Clients), d.Contexts)
+		}
+		return nil
 	case <-ctx.Done():
 		return errors.New("it has not answered yet")
 	}
@@ -281,10 +310,14 @@ func (b *binder) specFor(pod *v1.Pod, a vgpu.Assignment, h holding, devices []de
 	if err != nil {
 		return cdi.Spec{}, err
 	}
-	return cdi.Spec{
+	spec := cdi.Spec{
 		Name:       h.Name,
 		Owner:      cdi.Owner{UID: string(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Container: h.Container},
 		Assignment: pod.Annotations[v1alpha1.AnnotationAssignment],
 		Edits:      edits,
-	}, nil
+	}
+	if err := b.libraries.complete(&spec); err != nil {
+		return cdi.Spec{}, fmt.Errorf("write CDI spec for container %s: %w", h.Container, err)
+	}
+	return spec, nil
 }

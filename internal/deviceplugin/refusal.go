@@ -18,6 +18,7 @@ const (
 	reasonOverCapacity = "OverCapacity"
 	reasonSick         = "DeviceUnhealthy"
 	reasonSharing      = "MPSNotReady"
+	reasonContexts     = "ContextsExhausted"
 	reasonNode         = "NodeError"
 )
 

@@ -65,7 +65,8 @@ type GPUNodeStatus struct {
 	// +kubebuilder:validation:MaxLength=80
 	DriverVersion string `json:"driverVersion,omitempty"`
 
-	// Conditions: Ready says whether the agent serves the node's devices.
+	// Conditions: Ready says whether the agent serves the node's devices, DevicesHealthy whether all of them take work,
+	// Monitored whether all of them are watched as far as that is possible.
 	//
 	// +optional
 	// +listType=map
@@ -74,8 +75,52 @@ type GPUNodeStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ConditionReady is the condition type that says whether the agent serves the node's devices.
-const ConditionReady = "Ready"
+// Condition types of a GPUNode.
+const (
+	// ConditionReady says whether the agent serves the node's devices.
+	ConditionReady = "Ready"
+	// ConditionDevicesHealthy says whether all devices take work.
+	ConditionDevicesHealthy = "DevicesHealthy"
+	// ConditionMonitored says whether somebody would notice a device that answers its driver and serves no program. A
+	// device that is not monitored takes work all the same.
+	ConditionMonitored = "Monitored"
+)
+
+// Reasons of ConditionReady.
+const (
+	// ReadyServing: the kubelet watches the slots.
+	ReadyServing = "Serving"
+	// ReadyNotRegistered: the kubelet does not watch the slots.
+	ReadyNotRegistered = "NotRegistered"
+	// ReadyStopping: the agent was told to stop.
+	ReadyStopping = "AgentStopping"
+	// ReadyNoDriver: the node has no NVIDIA driver, or it does not answer. The agent waits for it.
+	ReadyNoDriver = "NoDriver"
+)
+
+// Reasons of ConditionDevicesHealthy.
+const (
+	// DevicesAllHealthy: all devices take work; also where the node has none.
+	DevicesAllHealthy = "AllHealthy"
+	// DevicesRecovering: those that do not are well again, and are watched for a while.
+	DevicesRecovering = "Recovering"
+	// DevicesSick: at least one takes no work; the message names them with their reasons.
+	DevicesSick = "DevicesSick"
+)
+
+// Reasons of ConditionMonitored.
+const (
+	// MonitoredAll: all devices are monitored; also where the node has none.
+	MonitoredAll = "AllMonitored"
+	// MonitoredNotYet: the agent has just started.
+	MonitoredNotYet = "NotYetProbed"
+	// MonitoredNoCUDA: there is no libcuda.so.1, so nothing can try what a program would do.
+	MonitoredNoCUDA = "NoCUDA"
+	// MonitoredProbeFails: the canary fails for another reason than a sick device.
+	MonitoredProbeFails = "ProbeFails"
+	// MonitoredNoEvents: the driver does not report XID errors.
+	MonitoredNoEvents = "NoXIDEvents"
+)
 
 // DeviceHealth says whether a device takes work.
 //
@@ -101,16 +146,16 @@ const (
 	EnforcementNone Enforcement = "none"
 )
 
-// GPUDevice is one physical GPU.
+// GPUDevice is one physical GPU or one MIG instance.
 //
 // +kubebuilder:validation:XValidation:rule="self.health == 'Healthy' || self.reason.size() > 0",message="an unhealthy device names a reason"
 // +kubebuilder:validation:XValidation:rule="!has(self.links) || self.links.all(l, l.peer != self.id)",message="a device has no link to itself"
 type GPUDevice struct {
-	// ID is the GPU UUID.
+	// ID is the UUID of the GPU or of the MIG device.
 	// +kubebuilder:validation:Pattern=`^(GPU|MIG)-[0-9a-zA-Z-]+$`
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
-	// Index is NVML's index; "g<index>" in what people read.
+	// Index is NVML's index; "g<index>" in what people read. MIG devices have indices after those of all GPUs.
 	// +kubebuilder:validation:Minimum=0
 	Index int32 `json:"index"`
 	// Model is NVML's product name with dashes for blanks, for example "NVIDIA-A100-SXM4-40GB".
@@ -129,6 +174,14 @@ type GPUDevice struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Contexts int32 `json:"contexts,omitempty"`
+	// ContextsUsed is the number of MPS clients that the device serves, as last published: it follows within the
+	// agent's telemetry.publishInterval.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ContextsUsed int32 `json:"contextsUsed,omitempty"`
+	// Usage is how much of the device is in use, smoothed; absent until it was measured.
+	// +optional
+	Usage *GPUUsage `json:"usage,omitempty"`
 	// ComputeCapability, for example "8.0".
 	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+$`
 	ComputeCapability string `json:"computeCapability"`
@@ -147,7 +200,8 @@ type GPUDevice struct {
 	Links []GPULink `json:"links,omitempty"`
 	// Health of the device.
 	Health DeviceHealth `json:"health"`
-	// Reason is a CamelCase word for an unhealthy device, empty for a healthy one.
+	// Reason is a CamelCase word for an unhealthy device, empty for a healthy one: XID and a number, GPULost,
+	// ResetRequired, ECCUncorrected, MPSFault, MPSWedged, MPSNotRunning, MPSNotAnswering, Recovering and others.
 	// +optional
 	// +kubebuilder:default=""
 	// +kubebuilder:validation:MaxLength=64
@@ -158,6 +212,21 @@ type GPUDevice struct {
 	Message string `json:"message,omitempty"`
 	// Enforcement is what keeps shares of this device in their bounds.
 	Enforcement Enforcement `json:"enforcement"`
+}
+
+// GPUUsage is how much of a device is in use. It tells what was, not what is reserved, and decides no placement.
+type GPUUsage struct {
+	// SMUtilizationPercent is the part of the time in which a kernel ran.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	SMUtilizationPercent int32 `json:"smUtilizationPercent"`
+	// MemoryBandwidthPercent is the part of the time in which device memory was read or written.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	MemoryBandwidthPercent int32 `json:"memoryBandwidthPercent"`
+	// MemoryUsed by programs, without what the driver keeps for itself.
+	// +kubebuilder:validation:XIntOrString
+	MemoryUsed resource.Quantity `json:"memoryUsed"`
 }
 
 // LinkType is the kind of path between two devices, in the words of `nvidia-smi topo -m`.

@@ -1,0 +1,465 @@
+package deviceplugin
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func testRules() rules {
+	return rules{shared: true, hold: 15 * time.Second, drain: true, drainAfter: 30 * time.Second, every: 30 * time.Second, settle: 5 * time.Second}
+}
+
+// well is a look at a device that nothing is wrong with.
+func well(clients int) look {
+	return look{Recovery: recoveryNone, Control: controlWell, Clients: clients, Canary: canaryWell}
+}
+
+// ward plays a device through its condition: time passes by steps.
+type ward struct {
+	c   condition
+	r   rules
+	now time.Duration
+	did []action
+}
+
+func (w *ward) see(l look) action { return w.take(observation{Look: &l}) }
+
+func (w *ward) take(o observation) action {
+	var do action
+	w.c, do = w.c.step(o, w.r, w.now)
+	if do != actionNone {
+		w.did = append(w.did, do)
+	}
+	return do
+}
+
+func (w *ward) replaced(err error) { w.take(observation{Replaced: &err}) }
+
+// watch looks every 5 s until the condition has the phase or a minute has passed, and returns how long that took. What
+// it was asked to do it does.
+func (w *ward) watch(t *testing.T, l look, until phase) time.Duration {
+	t.Helper()
+	start := w.now
+	for w.c.phase != until {
+		if w.now-start > 2*time.Hour {
+			t.Fatalf("after two hours of %+v the device is still %v: %+v", l, w.c.phase, w.c)
+		}
+		w.now += 5 * time.Second
+		switch w.see(l) {
+		case actionDrain:
+			l.Clients = 0
+		case actionReplace:
+			l.Clients = 0
+			w.replaced(nil)
+		case actionNone, actionStart:
+		}
+	}
+	return w.now - start
+}
+
+func TestConditionOfFaults(t *testing.T) {
+	xid := func(class xidClass) *XID { return &XID{Number: 79, Class: class, Label: "reset"} }
+	sick := func(reason string) look {
+		return look{Driver: &Sickness{reason, "seen"}, Control: controlWell, Clients: 2}
+	}
+	cases := []struct {
+		name   string
+		bad    observation
+		reason string
+		// during is what is seen while nothing has been done, clients included.
+		during look
+		did    []action
+		// within bounds the time from the fault to health: a look is due every 5 s.
+		within time.Duration
+	}{
+		{"fault that ends with its clients", observation{Look: &look{Control: controlFault, Clients: 2}}, reasonMPSFault, well(0), nil, 20 * time.Second},
+		{"fault that stays", observation{Look: &look{Control: controlFault, Clients: 2}}, reasonMPSFault,
+			look{Control: controlFault, Clients: 2}, []action{actionDrain, actionReplace}, 60 * time.Second},
+		{"wedge that stays", observation{Look: &look{Control: controlWell, Clients: 2, Canary: canaryWedged}}, reasonMPSWedged,
+			look{Control: controlWell, Clients: 2, Canary: canaryWedged}, []action{actionDrain, actionReplace}, 60 * time.Second},
+		{"canary that was late", observation{Look: &look{Control: controlWell, Clients: 2, Canary: canaryWedged}}, reasonMPSWedged,
+			well(2), nil, 25 * time.Second},
+		{"XID, driver content", observation{XID: xid(xidReset)}, "XID79", well(2), []action{actionDrain, actionReplace}, 60 * time.Second},
+		{"XID, driver cannot tell", observation{XID: xid(xidReset)}, "XID79",
+			look{Control: controlWell, Canary: canaryWell}, []action{actionReplace}, 25 * time.Second},
+		{"XID that is over with its clients", observation{XID: xid(xidContained)}, "XID79", well(0), []action{actionReplace}, 25 * time.Second},
+		{"lost and back", observation{Look: ptr(sick(reasonGPULost))}, reasonGPULost, well(0), []action{actionReplace}, 25 * time.Second},
+		{"an error of NVML", observation{Look: ptr(sick(reasonDriverError))}, reasonDriverError, well(2), nil, 25 * time.Second},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w := &ward{r: testRules(), now: time.Hour}
+			w.see(well(2))
+			w.take(c.bad)
+			if w.c.phase != phaseSick || w.c.why.Reason != c.reason {
+				t.Fatalf("%v for the reason %q, want sick for %q", w.c.phase, w.c.why.Reason, c.reason)
+			}
+			// The device does not mend by itself: what is seen is what was there, until it was acted upon.
+			start := w.now
+			during := c.during
+			for w.c.phase != phaseHealthy && w.now-start <= c.within {
+				w.now += 5 * time.Second
+				switch w.see(during) {
+				case actionDrain:
+					during.Clients = 0
+				case actionReplace:
+					w.replaced(nil)
+					during = well(0)
+					during.Recovery = c.during.Recovery
+				case actionNone, actionStart:
+				}
+			}
+			if w.c.phase != phaseHealthy {
+				t.Errorf("%v (%v) after %v", w.c.phase, w.c.why, w.now-start)
+			}
+			if !slices.Equal(w.did, c.did) {
+				t.Errorf("did %v, want %v", w.did, c.did)
+			}
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestConditionWaitsForTheDriver(t *testing.T) {
+	for name, c := range map[string]struct {
+		during look
+		reason string
+	}{
+		"reset":        {look{Recovery: recoveryReset, Control: controlWell}, reasonReset},
+		"reboot":       {look{Recovery: recoveryReboot, Control: controlWell}, reasonReboot},
+		"other action": {look{Recovery: recoveryOther, Control: controlWell}, reasonOther},
+		"lost":         {look{Driver: &Sickness{reasonGPULost, ""}, Control: controlWell}, reasonGPULost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &ward{r: testRules()}
+			for range 1000 {
+				w.now += 5 * time.Second
+				if w.see(c.during) == actionReplace {
+					w.replaced(nil)
+				}
+			}
+			if w.c.phase != phaseSick || w.c.why.Reason != c.reason {
+				t.Errorf("%v for %q, want sick for %q", w.c.phase, w.c.why.Reason, c.reason)
+			}
+			// Nothing must hold the device when somebody resets it, so its server goes; once is enough.
+			if !slices.Equal(w.did, []action{actionReplace}) {
+				t.Errorf("did %v, want one replacement", w.did)
+			}
+			if w.c.probeDue(w.r, true, w.now) {
+				t.Error("a canary would start a server on a device that waits for a reset")
+			}
+			w.watch(t, well(0), phaseHealthy)
+		})
+	}
+}
+
+// An XID error that needs a reset is not over before the driver had the time to say so.
+func TestConditionGivesTheDriverTime(t *testing.T) {
+	w := &ward{r: testRules()}
+	w.see(well(0))
+	w.take(observation{XID: &XID{Number: 48, Class: xidReset}})
+	w.now += time.Second
+	w.see(well(0))
+	if w.c.why.Reason != "XID48" || w.c.xid == nil {
+		t.Errorf("one second later: %+v", w.c)
+	}
+	w.now += 5 * time.Second
+	l := well(0)
+	l.Recovery = recoveryReset
+	w.see(l)
+	if w.c.phase != phaseSick || w.c.why.Reason != "XID48" {
+		t.Errorf("the driver asks for a reset: %v for %q, want sick for XID48", w.c.phase, w.c.why.Reason)
+	}
+	w.watch(t, well(0), phaseHealthy)
+}
+
+func TestConditionOfAFailingCanary(t *testing.T) {
+	failed := look{Recovery: recoveryNone, Control: controlWell, Canary: canaryFailed, CanaryWhy: "out of memory"}
+	w := &ward{r: testRules()}
+	for i := range failedProbes {
+		if why := w.c.unmonitored(w.r, nil); i > 0 && why != nil {
+			t.Errorf("after %d failures: %v", i, why)
+		}
+		w.see(failed)
+	}
+	if why := w.c.unmonitored(w.r, nil); w.c.phase != phaseHealthy || why == nil || why.Reason != "ProbeFails" {
+		t.Errorf("%v, unmonitored for %v; want healthy and unmonitored", w.c.phase, why)
+	}
+	// It never worked: it is not held against the device when that recovers. Had it worked, it would be.
+	w.see(look{Driver: &Sickness{reasonGPULost, ""}, Control: controlWell})
+	w.watch(t, failed, phaseHealthy)
+	w.see(well(0))
+	w.see(look{Driver: &Sickness{reasonGPULost, ""}, Control: controlWell})
+	w.watch(t, failed, phaseRecovering)
+	for range 100 {
+		w.now += 5 * time.Second
+		w.see(failed)
+	}
+	if w.c.phase != phaseRecovering {
+		t.Errorf("%v although no program gets through any more", w.c.phase)
+	}
+}
+
+func TestConditionUnmonitored(t *testing.T) {
+	var c condition
+	if why := c.unmonitored(testRules(), nil); why == nil || why.Reason != "NotYetProbed" {
+		t.Errorf("at the start: %v", why)
+	}
+	if why := c.unmonitored(rules{}, nil); why != nil {
+		t.Errorf("a device without MPS has no server that could be wedged: %v", why)
+	}
+	c, _ = c.step(observation{Look: &look{Control: controlWell, Canary: canaryNoCUDA, CanaryWhy: "libcuda.so.1 not found"}}, testRules(), 0)
+	if why := c.unmonitored(testRules(), nil); c.phase != phaseHealthy || why == nil || why.Reason != "NoCUDA" {
+		t.Errorf("without CUDA: %v, %v; want healthy and unmonitored", c.phase, why)
+	}
+	c, _ = c.step(observation{Look: ptr(well(0))}, testRules(), 0)
+	if why := c.unmonitored(testRules(), nil); why != nil {
+		t.Errorf("after a good probe: %v", why)
+	}
+	if why := c.unmonitored(testRules(), &Sickness{"NoXIDEvents", ""}); why == nil || why.Reason != "NoXIDEvents" {
+		t.Errorf("without XID events: %v", why)
+	}
+}
+
+func TestConditionOfADaemonThatDoesNotRun(t *testing.T) {
+	down := look{Control: controlNotRunning, ControlWhy: "not found"}
+	w := &ward{r: testRules()}
+	for w.now < absentFor {
+		if do := w.see(down); do != actionStart || w.c.phase != phaseHealthy {
+			t.Fatalf("after %v: %v and action %v; at the agent's start it is down", w.now, w.c.phase, do)
+		}
+		w.now += 5 * time.Second
+	}
+	w.see(down)
+	if w.c.phase != phaseSick || w.c.why.Reason != reasonMPSNotRunning {
+		t.Errorf("after %v: %v for %q", w.now, w.c.phase, w.c.why.Reason)
+	}
+	w.watch(t, well(0), phaseHealthy)
+}
+
+func TestConditionOfASilentDaemon(t *testing.T) {
+	silent := look{Control: controlNoAnswer, ControlWhy: "get_server_list"}
+	w := &ward{r: testRules()}
+	w.see(well(3))
+	w.see(silent)
+	if w.c.phase != phaseHealthy {
+		t.Error("sick after one silence, which may be a busy machine")
+	}
+	w.see(silent)
+	if w.c.phase != phaseSick || w.c.why.Reason != reasonMPSNotAnswering {
+		t.Errorf("%v for %q", w.c.phase, w.c.why.Reason)
+	}
+	if took := w.watch(t, silent, phaseRecovering); took > 40*time.Second || !slices.Equal(w.did, []action{actionReplace}) {
+		t.Errorf("replaced after %v by %v; its clients cannot be ended one by one", took, w.did)
+	}
+}
+
+// Each relapse within an hour doubles the hold, up to ten minutes.
+func TestConditionRelapses(t *testing.T) {
+	wedged := look{Control: controlWell, Canary: canaryWedged}
+	w := &ward{r: testRules()}
+	for _, want := range []time.Duration{15, 30, 60, 120, 240, 480, 600, 600} {
+		w.now += time.Minute
+		w.see(wedged)
+		if w.c.hold != want*time.Second {
+			t.Errorf("hold %v, want %v", w.c.hold, want*time.Second)
+		}
+		w.watch(t, well(0), phaseHealthy)
+	}
+	w.now += relapseWithin
+	w.see(wedged)
+	if w.c.hold != 15*time.Second {
+		t.Errorf("hold %v after an hour of health", w.c.hold)
+	}
+	w.watch(t, well(0), phaseRecovering)
+	w.see(wedged)
+	if w.c.hold != 30*time.Second {
+		t.Errorf("hold %v after a relapse while it recovered", w.c.hold)
+	}
+}
+
+func TestProbeDue(t *testing.T) {
+	r := testRules()
+	c, _ := condition{}.step(observation{Look: ptr(well(1))}, r, 0)
+	for _, p := range []struct {
+		after time.Duration
+		left  bool
+		want  bool
+	}{{9 * time.Second, true, false}, {10 * time.Second, true, true}, {29 * time.Second, false, false}, {30 * time.Second, false, true}} {
+		if got := c.probeDue(r, p.left, p.after); got != p.want {
+			t.Errorf("after %v, a client left %v: due %v", p.after, p.left, got)
+		}
+	}
+	if !(condition{}).probeDue(r, false, 0) {
+		t.Error("the first probe waits")
+	}
+	if (condition{}).probeDue(rules{}, false, 0) {
+		t.Error("a device without MPS is probed")
+	}
+}
+
+// drawObservation draws what can happen to a device.
+func drawObservation(t *rapid.T) observation {
+	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	case 0:
+		return observation{XID: &XID{Number: rapid.Uint64Range(1, 200).Draw(t, "number"), Class: xidClass(rapid.IntRange(0, 2).Draw(t, "class"))}}
+	case 1:
+		var err error
+		if rapid.Bool().Draw(t, "fails") {
+			err = errNoAnswer
+		}
+		return observation{Replaced: &err}
+	}
+	l := look{
+		Recovery: recovery(rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 3, 4}).Draw(t, "recovery")),
+		Control:  control(rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 3, 4}).Draw(t, "control")),
+		Clients:  rapid.IntRange(0, 3).Draw(t, "clients"),
+		Canary:   canary(rapid.SampledFrom([]int{0, 1, 1, 1, 2, 3, 4, 5}).Draw(t, "canary")),
+	}
+	if reason := rapid.SampledFrom([]string{"", "", "", "", "", reasonGPULost, reasonDriverError, "ECCUncorrected"}).Draw(t, "driver"); reason != "" {
+		l.Driver = &Sickness{Reason: reason}
+	}
+	return observation{Look: &l}
+}
+
+func drawRules(t *rapid.T) rules {
+	r := testRules()
+	r.shared = rapid.Float64().Draw(t, "shared") > 0.1
+	r.drain = rapid.Bool().Draw(t, "drain")
+	return r
+}
+
+func TestConditionLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &ward{r: drawRules(t), now: time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "start"))}
+		var sickSince, goodSince time.Duration
+		clients, good := 0, 0
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			w.now += time.Duration(rapid.IntRange(0, 12).Draw(t, "pause")) * time.Second
+			o := drawObservation(t)
+			if o.Replaced != nil && w.c.phase != phaseSick {
+				continue // only a sick device is replaced
+			}
+			before := w.c.phase
+			do := w.take(o)
+			if o.Replaced != nil && *o.Replaced == nil {
+				clients = 0
+			}
+			if l := o.Look; l != nil && (l.Control == controlWell || l.Control == controlFault) {
+				clients = l.Clients
+			} else if l != nil && l.Control == controlNotRunning {
+				clients = 0
+			}
+			if w.c.phase == phaseSick && before != phaseSick {
+				sickSince = w.now
+			}
+			bad := o.Look != nil && (o.Look.Driver != nil || o.Look.Recovery >= recoveryReset) ||
+				w.r.shared && o.Look != nil && (o.Look.Control == controlFault || o.Look.Canary == canaryWedged || o.Look.Canary == canaryFault) ||
+				o.XID != nil && o.XID.Class != xidApplication
+			if bad && w.c.phase != phaseSick {
+				t.Fatalf("%+v leaves the device %v", o, w.c.phase)
+			}
+			if w.c.phase == phaseHealthy && before == phaseSick {
+				t.Fatal("a sick device is healthy at once")
+			}
+			// Good looks in a row, counted here without the condition.
+			if l := o.Look; before == phaseRecovering && l != nil && !bad {
+				sound := !w.r.shared || l.Control == controlWell && (l.Canary == canaryWell || l.Canary == canaryNoCUDA || l.Canary == canaryFailed)
+				switch {
+				case !sound:
+					good = 0
+				case good == 0:
+					good, goodSince = 1, w.now
+				default:
+					good++
+				}
+			}
+			if w.c.phase == phaseHealthy && before == phaseRecovering && (good < goodLooks || w.now-goodSince < w.r.hold) {
+				t.Fatalf("healthy after %d good looks in %v", good, w.now-goodSince)
+			}
+			if w.c.phase != phaseRecovering {
+				good = 0
+			}
+			if w.c.hold > max(maxHold, w.r.hold) {
+				t.Fatalf("hold %v", w.c.hold)
+			}
+			checkAction(t, w, do, clients, w.now-sickSince)
+			if sick, recovering := w.c.state(); (sick == nil) != (w.c.phase == phaseHealthy) || recovering != (w.c.phase == phaseRecovering) || sick != nil && sick.Reason == "" {
+				t.Fatalf("%v shows %v, %v", w.c.phase, sick, recovering)
+			}
+		}
+	})
+}
+
+// checkAction checks what every action needs.
+func checkAction(t *rapid.T, w *ward, do action, clients int, sickFor time.Duration) {
+	switch {
+	case do == actionNone:
+	case !w.r.shared:
+		t.Fatalf("action %v on a device without MPS", do)
+	case do == actionStart && (w.c.control != controlNotRunning || w.c.driver != nil):
+		t.Fatal("started what runs, or on a device that the driver does not answer for")
+	case do == actionDrain && (!w.r.drain || clients == 0 || sickFor < w.r.drainAfter || w.c.phase != phaseSick):
+		t.Fatalf("ended %d clients after %v of sickness (%v), drain is %v", clients, sickFor, w.c.phase, w.r.drain)
+	case do == actionReplace && w.c.phase != phaseSick:
+		t.Fatalf("replaced the server of a device that is %v", w.c.phase)
+	case do == actionReplace && clients > 0 && (!w.r.drain || sickFor < w.r.drainAfter):
+		t.Fatalf("replaced the server under %d clients after %v of sickness, drain is %v", clients, sickFor, w.r.drain)
+	}
+}
+
+// A device on which nothing is wrong any more gets healthy, whatever was before, unless residents are to be left and stay.
+func TestConditionLawOfRecovery(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &ward{r: drawRules(t)}
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			w.now += time.Duration(rapid.IntRange(0, 60).Draw(t, "pause")) * time.Second
+			w.take(drawObservation(t))
+		}
+		start := w.now
+		l := well(rapid.IntRange(0, 3).Draw(t, "residents"))
+		l.Recovery = rapid.SampledFrom([]recovery{recoveryNone, recoveryUnknown}).Draw(t, "driver")
+		for w.c.phase != phaseHealthy {
+			// What it may take: the grace of the residents, two drains, a retry, the hold.
+			if most := w.r.drainAfter + maxReplaceRetry + maxHold + time.Minute; w.now-start > most {
+				t.Fatalf("%v after %v: %+v", w.c.phase, most, w.c)
+			}
+			w.now += 5 * time.Second
+			if !w.r.drain && w.now-start > 30*time.Second {
+				l.Clients = 0 // they end by themselves
+			}
+			switch w.see(l) {
+			case actionDrain:
+				l.Clients = 0
+			case actionReplace:
+				l.Clients = 0
+				w.replaced(nil)
+			case actionNone, actionStart:
+			}
+		}
+	})
+}
+
+// Only time spans count: the same story an hour, or thirty years, later has the same outcome. Errors of programs are no
+// part of it.
+func TestConditionLawOfTimeAndApplications(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRules(t)
+		shift := time.Duration(rapid.Int64Range(0, int64(30*365*24*time.Hour)).Draw(t, "shift"))
+		a, b := &ward{r: r, now: time.Hour}, &ward{r: r, now: time.Hour + shift}
+		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			pause := time.Duration(rapid.IntRange(0, 90).Draw(t, "pause")) * time.Second
+			a.now, b.now = a.now+pause, b.now+pause
+			o := drawObservation(t)
+			doA, doB := a.take(o), b.take(o)
+			b.take(observation{XID: &XID{Number: 31, Class: xidApplication}})
+			if doA != doB || a.c.phase != b.c.phase || a.c.why != b.c.why || a.c.hold != b.c.hold {
+				t.Fatalf("step %d: %v, %+v, but later %v, %+v", i, doA, a.c, doB, b.c)
+			}
+		}
+	})
+}

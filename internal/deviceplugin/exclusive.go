@@ -1,0 +1,121 @@
+package deviceplugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/klog/v2"
+)
+
+// modesFile in the state folder names the devices whose compute mode the agent has set, so that an agent after a crash
+// puts back what this one changed, and nothing else.
+const modesFile = "compute-modes.json"
+
+// exclusivity keeps the compute mode EXCLUSIVE_PROCESS on devices that serve shares: MPS is then the one process that
+// may use the device, and a program that lost its MPS environment fails in place of running without limits. A device
+// that was in that mode before is left alone.
+type exclusivity struct {
+	driver Driver
+	path   string
+
+	mu sync.Mutex
+	// set are the devices whose mode was DEFAULT before.
+	set map[string]bool
+}
+
+// openExclusivity reads what an earlier agent has set. A file that cannot be read is taken for empty, and said: the
+// modes then stay until somebody sets them.
+func openExclusivity(ctx context.Context, driver Driver, dir string) *exclusivity {
+	e := &exclusivity{driver: driver, path: filepath.Join(dir, modesFile), set: map[string]bool{}}
+	raw, err := os.ReadFile(e.path)
+	var ids []string
+	if err == nil {
+		err = json.Unmarshal(raw, &ids)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		klog.FromContext(ctx).Error(err, "Cannot read which compute modes were set: check them with nvidia-smi", "file", e.path)
+	}
+	for _, id := range ids {
+		e.set[id] = true
+	}
+	return e
+}
+
+// claim sets the mode of a device, unless it is set.
+func (e *exclusivity) claim(id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	on, err := e.driver.Exclusive(id)
+	if err != nil || on {
+		return err
+	}
+	if err := e.remember(id, true); err != nil { // first: a crash in between restores a mode that is right already
+		return err
+	}
+	return e.driver.SetExclusive(id, true)
+}
+
+// release puts the mode back if this or an earlier agent has set it.
+func (e *exclusivity) release(id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.set[id] {
+		return nil
+	}
+	if err := e.driver.SetExclusive(id, false); err != nil {
+		return err
+	}
+	return e.remember(id, false)
+}
+
+// held lists the devices whose mode was set.
+func (e *exclusivity) held() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return sortedKeys(e.set)
+}
+
+// remember writes the change down. The caller holds the lock.
+func (e *exclusivity) remember(id string, on bool) error {
+	next := map[string]bool{}
+	for other := range e.set {
+		next[other] = true
+	}
+	next[id] = true
+	if !on {
+		delete(next, id)
+	}
+	raw, err := json.Marshal(sortedKeys(next))
+	if err == nil {
+		err = writeDurably(e.path, raw)
+	}
+	if err != nil {
+		return fmt.Errorf("remember the compute mode: %w", err)
+	}
+	e.set = next
+	return nil
+}
+
+// settle sets the mode on the devices in shared, which serve shares now, and puts it back on all others.
+func (e *exclusivity) settle(ctx context.Context, shared map[string]bool) {
+	log := klog.FromContext(ctx)
+	for id := range shared {
+		if err := e.claim(id); err != nil {
+			log.V(2).Info("Cannot set the compute mode EXCLUSIVE_PROCESS: a program without its MPS environment would run without limits", "device", id, "why", err.Error())
+		}
+	}
+	for _, id := range e.held() {
+		if shared[id] {
+			continue
+		}
+		if err := e.release(id); err != nil {
+			log.Error(err, "Cannot put the compute mode back: run nvidia-smi -c DEFAULT for the device", "device", id)
+		}
+	}
+}

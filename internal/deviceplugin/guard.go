@@ -1,0 +1,323 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// guard looks after one device: it gathers what driver, control plane and data plane say, lets the condition decide,
+// and does what was decided.
+type guard struct {
+	keeper *keeper
+	id     string
+	// stop ends the guard's loop; nil before it started. Only the keeper's loop touches it.
+	stop context.CancelFunc
+
+	// What follows is the loop's alone.
+	driver    asker[driverSays]
+	clients   map[int]bool
+	looked    time.Duration
+	announced time.Duration
+	ensured   string // what the last failed start said
+
+	mu        sync.Mutex
+	condition condition
+}
+
+type driverSays struct {
+	sick  *Sickness
+	wants recovery
+}
+
+const (
+	// lookTimeout bounds one look at the control plane, probeMargin what a probe may take beyond its own deadline.
+	lookTimeout = 20 * time.Second
+	probeMargin = 5 * time.Second
+	// ensureTimeout bounds one attempt to start or adopt MPS of a device, replaceTimeout one to replace it, and
+	// drainTimeout one to end its clients.
+	ensureTimeout  = 30 * time.Second
+	replaceTimeout = time.Minute
+	drainTimeout   = 20 * time.Second
+	// restEvery is how many times less often the control plane of a healthy device is asked than the driver: each of its
+	// answers costs the start of a process or more. With 8 devices at the default interval that is
+	// 8 × 2 starts / 15 s.
+	restEvery = 3
+)
+
+// run looks after the device until ctx ends.
+func (g *guard) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		next := g.keeper.timing.health
+		if g.turn(ctx) {
+			next = min(next, time.Second) // see soon what the action brought
+		}
+		pause(ctx, next)
+	}
+}
+
+// turn makes one look and does what follows from it. It reports whether it did something.
+func (g *guard) turn(ctx context.Context) bool {
+	devices, _ := g.keeper.inventory.snapshot()
+	d := find(devices, g.id)
+	if d == nil {
+		return false
+	}
+	l := g.lookAt(ctx, d)
+	if ctx.Err() != nil {
+		return false // what was asked was cut short
+	}
+	switch act := g.observe(ctx, observation{Look: &l}); act {
+	case actionStart:
+		g.startSharing(ctx, d)
+	case actionDrain:
+		g.drain(ctx, d)
+	case actionReplace:
+		g.replace(ctx, d)
+	case actionNone:
+		return false
+	}
+	return true
+}
+
+// examine asks the driver alone.
+func (g *guard) examine(ctx context.Context) {
+	says := g.askDriver(ctx)
+	g.observe(ctx, observation{Look: &look{Driver: says.sick, Recovery: says.wants}})
+}
+
+func (g *guard) lookAt(ctx context.Context, d *device) look {
+	says := g.askDriver(ctx)
+	l := look{Driver: says.sick, Recovery: says.wants}
+	g.mu.Lock()
+	c := g.condition
+	g.mu.Unlock()
+	if lost(c.driver) && !lost(says.sick) {
+		g.keeper.rescanSoon() // it may have come back under another index
+		g.keeper.watchAgain()
+	}
+	now := g.keeper.now()
+	if !d.shared() || c.resting() && now-g.looked < restEvery*g.keeper.timing.health-g.keeper.timing.health/2 {
+		return l
+	}
+	g.looked = now
+	left := g.lookAtControl(ctx, d, &l)
+	room := d.Contexts == 0 || l.Clients < d.Contexts // without room a canary would be turned away
+	if l.Control == controlWell && room && c.probeDue(g.rules(d), left, now) {
+		g.probe(ctx, d, &l)
+	}
+	return l
+}
+
+// askDriver asks the driver about the device. A driver that does not answer makes it sick.
+func (g *guard) askDriver(ctx context.Context) driverSays {
+	says, ok := g.driver.ask(ctx, driverTimeout, func() driverSays {
+		return driverSays{sickness(g.keeper.driver.Health(g.id)), g.keeper.driver.Recovery(g.id)}
+	})
+	if !ok {
+		says.sick = &Sickness{reasonDriverHangs, fmt.Sprintf("the driver has not answered for %v", driverTimeout)}
+	}
+	return says
+}
+
+// lookAtControl asks the control plane who is served, and reports whether a client has left since the last look.
+func (g *guard) lookAtControl(ctx context.Context, d *device, l *look) (left bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	t, err := g.keeper.sharing.Look(ctx, d.ID)
+	switch {
+	case err == nil && t.Fault:
+		l.Control, l.ControlWhy = controlFault, fmt.Sprintf("it has %d clients", len(t.Clients))
+	case err == nil:
+		l.Control = controlWell
+	case errors.Is(err, errNoAnswer):
+		l.Control, l.ControlWhy = controlNoAnswer, err.Error()
+	default:
+		l.Control, l.ControlWhy = controlNotRunning, err.Error()
+	}
+	if err != nil {
+		return false
+	}
+	l.Clients = len(t.Clients)
+	have := map[int]bool{}
+	for _, pid := range t.Clients {
+		have[pid] = true
+	}
+	for pid := range g.clients {
+		left = left || !have[pid]
+	}
+	g.clients = have
+	g.count(len(have), d.ContextsUsed)
+	return left
+}
+
+// count records the number of clients, and has it written into the GPUNode when the last time is long enough ago.
+func (g *guard) count(n, before int) {
+	now := g.keeper.now()
+	announce := n != before && now-g.announced >= g.keeper.timing.announce
+	if announce {
+		g.announced = now
+	}
+	g.keeper.inventory.setContexts(g.id, n, announce)
+}
+
+// probe tries the data plane.
+func (g *guard) probe(ctx context.Context, d *device, l *look) {
+	ctx, cancel := context.WithTimeout(ctx, g.keeper.timing.probe+probeMargin)
+	defer cancel()
+	began := time.Now()
+	err := g.keeper.sharing.Probe(ctx, d.GPU)
+	switch {
+	case err == nil:
+		l.Canary = canaryWell
+	case errors.Is(err, errWedged):
+		l.Canary = canaryWedged
+	case errors.Is(err, errFault):
+		l.Canary = canaryFault
+	case errors.Is(err, errUnwatched):
+		l.Canary = canaryNoCUDA
+	default:
+		l.Canary = canaryFailed
+	}
+	if err != nil {
+		l.CanaryWhy = err.Error()
+	}
+	g.keeper.metrics.Probed(g.id, time.Since(began), l.Canary.String())
+}
+
+func (g *guard) rules(d *device) rules {
+	t := g.keeper.timing
+	return rules{
+		shared: d.shared(), hold: t.hold, drain: g.keeper.drains, drainAfter: t.drainAfter,
+		every: t.canary, settle: t.health,
+	}
+}
+
+// observe lets the condition take an observation in, publishes what came out and returns what to do.
+func (g *guard) observe(ctx context.Context, o observation) action {
+	devices, _ := g.keeper.inventory.snapshot()
+	d := find(devices, g.id)
+	if d == nil {
+		return actionNone
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var do action
+	g.condition, do = g.condition.step(o, g.rules(d), g.keeper.now())
+	g.show(ctx, d)
+	return do
+}
+
+// publish shows the present condition again.
+func (g *guard) publish(ctx context.Context) {
+	devices, _ := g.keeper.inventory.snapshot()
+	if d := find(devices, g.id); d != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.show(ctx, d)
+	}
+}
+
+// show publishes the condition. The caller holds the lock, so that what is shown last is what is true.
+func (g *guard) show(ctx context.Context, d *device) {
+	k, log := g.keeper, klog.FromContext(ctx)
+	sick, recovering := g.condition.state()
+	news := k.inventory.setHealth(g.id, sick, recovering)
+	switch {
+	case !news:
+	case sick == nil:
+		log.Info("Device takes work", "device", g.id, "index", d.Index)
+	case recovering:
+		log.Info("Device recovers", "device", g.id, "index", d.Index, "why", sick.Message)
+	default:
+		log.Error(sick, "Device takes no more work", "device", g.id, "index", d.Index)
+	}
+	k.metrics.SetHealth(g.id, g.condition.phase.String())
+	why := g.condition.unmonitored(g.rules(d), k.deafness())
+	if k.inventory.setMonitored(g.id, why) && why != nil {
+		log.Info("Device is not monitored", "device", g.id, "index", d.Index, "why", why.Error())
+	}
+	k.metrics.SetMonitored(g.id, why == nil)
+}
+
+// startSharing starts or adopts MPS.
+func (g *guard) startSharing(ctx context.Context, d *device) {
+	bounded, cancel := context.WithTimeout(ctx, ensureTimeout)
+	defer cancel()
+	err := g.keeper.sharing.Ensure(bounded, d.GPU)
+	if err == nil || ctx.Err() != nil {
+		g.ensured = ""
+		return
+	}
+	if g.ensured != err.Error() {
+		klog.FromContext(ctx).Error(err, "MPS is not up; trying on", "device", d.ID, "index", d.Index)
+	}
+	g.ensured = err.Error()
+}
+
+// drain ends the work of the clients that the last look saw.
+func (g *guard) drain(ctx context.Context, d *device) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	pids := make([]int, 0, len(g.clients))
+	for pid := range g.clients {
+		pids = append(pids, pid)
+	}
+	ended, err := g.keeper.sharing.EndClients(ctx, d.ID, pids)
+	klog.FromContext(ctx).Info("Ended the clients of a sick device", "device", d.ID, "index", d.Index, "clients", len(pids), "ended", len(ended), "err", err)
+}
+
+// replace replaces the daemon and its servers.
+func (g *guard) replace(ctx context.Context, d *device) {
+	bounded, cancel := context.WithTimeout(ctx, replaceTimeout)
+	defer cancel()
+	g.mu.Lock()
+	why := g.condition.why
+	g.mu.Unlock()
+	err := g.keeper.sharing.Recycle(bounded, d.GPU)
+	if ctx.Err() != nil {
+		return
+	}
+	log := klog.FromContext(ctx)
+	if err != nil {
+		log.Error(err, "Cannot replace MPS; trying on", "device", d.ID, "index", d.Index)
+	} else {
+		g.keeper.metrics.Recycled(d.ID, why.Reason)
+		log.Info("Replaced MPS", "device", d.ID, "index", d.Index, "reason", why.Reason)
+	}
+	g.observe(ctx, observation{Replaced: &err})
+}
+
+// resting reports whether the control plane need not be asked at every look.
+func (c condition) resting() bool {
+	return c.phase == phaseHealthy && c.control == controlWell && c.silent == 0 && c.canary != canaryNone
+}
+
+// unmonitored says why nobody would notice that the device serves no program, nil where somebody would.
+func (c condition) unmonitored(r rules, deaf *Sickness) *Sickness {
+	switch {
+	case deaf != nil:
+		return deaf
+	case !r.shared:
+		return nil // there is no server that could be wedged
+	case c.canary == canaryNoCUDA:
+		return &Sickness{v1alpha1.MonitoredNoCUDA, "programs are not tried: " + c.tried}
+	case c.failed >= failedProbes:
+		return &Sickness{v1alpha1.MonitoredProbeFails, "the canary fails: " + c.tried}
+	case !c.worked && c.canary == canaryNone:
+		return &Sickness{v1alpha1.MonitoredNotYet, "no program has been tried since the agent started"}
+	}
+	return nil
+}
+
+func (p phase) String() string { return [...]string{"healthy", "sick", "recovering"}[p] }
+
+func (c canary) String() string {
+	return [...]string{"none", "well", "wedged", "fault", "no-cuda", "failed"}[c]
+}

@@ -1,0 +1,103 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+const (
+	// minReopen and maxReopen bound the wait before the driver is tried again. A driver that is being installed is found
+	// within a minute; a node without NVIDIA costs nothing.
+	minReopen = 5 * time.Second
+	maxReopen = time.Minute
+)
+
+// errStarting is why nothing is served before the driver has answered for the first time.
+var errStarting = errors.New("the agent starts")
+
+// opened is what the driver said at first.
+type opened struct {
+	driver  Driver
+	version string
+	gpus    []GPU
+	err     error
+}
+
+// awaitDriver returns the devices once the driver answers, false if ctx ended before. While it does not, the agent
+// idles: the GPUNode has no devices and says why, and the kubelet is offered nothing. idling is called when that
+// begins.
+func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]GPU, bool) {
+	var attempt asker[opened]
+	var told toldIdle
+	for wait := a.timing.reopen; ctx.Err() == nil; wait = min(2*wait, maxReopen) {
+		o, ok := attempt.ask(ctx, driverTimeout, a.open)
+		if !ok {
+			o.err = fmt.Errorf("the driver has not answered for %v", driverTimeout)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if o.err == nil {
+			a.options.Driver, a.driver = o.driver, o.version
+			return o.gpus, true
+		}
+		a.idles(fmt.Errorf("%s: %w", v1alpha1.ReadyNoDriver, o.err))
+		a.tellIdle(ctx, &told, o.err)
+		idling()
+		idling = func() {}
+		pause(ctx, wait)
+	}
+	return nil, false
+}
+
+// open opens the driver and reads what it has.
+func (a *Agent) open() opened {
+	o := opened{driver: a.options.Driver}
+	if o.driver == nil {
+		if o.driver, o.err = a.options.OpenDriver(); o.err != nil {
+			return o
+		}
+	}
+	if o.gpus, o.err = o.driver.GPUs(); o.err != nil {
+		o.err = fmt.Errorf("list GPUs: %w", o.err)
+		return o
+	}
+	if o.version, o.err = o.driver.Version(); o.err != nil {
+		o.err = fmt.Errorf("read driver version: %w", o.err)
+	}
+	return o
+}
+
+// toldIdle is what the GPUNode was last told, and when.
+type toldIdle struct {
+	what string
+	at   time.Time
+}
+
+// tellIdle says in log and GPUNode why the agent idles, when that is news or some time ago: nodes without NVIDIA must
+// not load the API server.
+func (a *Agent) tellIdle(ctx context.Context, told *toldIdle, why error) {
+	log := klog.FromContext(ctx)
+	if told.what == why.Error() && time.Since(told.at) < resync {
+		return
+	}
+	log.Info("Idling: the node has no NVIDIA driver that answers; trying on", "why", why.Error())
+	if a.options.GPUNodes != nil {
+		err := a.publisher().publish(ctx, v1alpha1.GPUNodeStatus{Conditions: []metav1.Condition{
+			readyCondition(v1alpha1.ReadyNoDriver, limit(why.Error(), 1024)), healthyCondition(nil), monitoredCondition(nil),
+		}})
+		a.metrics.Published(err)
+		if err != nil {
+			log.Error(err, "Cannot publish the GPUNode")
+			return
+		}
+	}
+	told.what, told.at = why.Error(), time.Now()
+}

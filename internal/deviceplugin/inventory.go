@@ -1,0 +1,157 @@
+package deviceplugin
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// inventory holds the devices and tells when one changes. A device is known by its UUID: its index and its minor
+// number may change under it.
+type inventory struct {
+	config Config
+
+	mu      sync.Mutex
+	devices []device
+	// changed is closed when the kubelet and the GPUNode have to be told, noted when only the GPUNode has.
+	changed, noted chan struct{}
+}
+
+func newInventory(gpus []GPU, c Config) *inventory {
+	inv := &inventory{config: c, changed: make(chan struct{}), noted: make(chan struct{})}
+	inv.devices = reconcile(nil, gpus, c)
+	return inv
+}
+
+// snapshot returns the devices by index and a channel that is closed at the next change. The caller owns the slice.
+func (inv *inventory) snapshot() ([]device, <-chan struct{}) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return slices.Clone(inv.devices), inv.changed
+}
+
+// notes returns a channel that is closed at the next change that the kubelet need not be told of.
+func (inv *inventory) notes() <-chan struct{} {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return inv.noted
+}
+
+// rescan takes over what the driver lists now. It returns the devices that are new and those that are no more.
+func (inv *inventory) rescan(gpus []GPU) (added, removed []GPU) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	next := reconcile(inv.devices, gpus, inv.config)
+	for i := range next {
+		if find(inv.devices, next[i].ID) == nil {
+			added = append(added, next[i].GPU)
+		}
+	}
+	for i := range inv.devices {
+		if find(next, inv.devices[i].ID) == nil {
+			removed = append(removed, inv.devices[i].GPU)
+		}
+	}
+	if !slices.EqualFunc(inv.devices, next, equalDevice) {
+		inv.devices = next
+		inv.tell()
+	}
+	return added, removed
+}
+
+// reconcile returns the devices after the driver has listed gpus. Listed devices take over what is new about them and
+// keep their health. A device that is no longer listed stays, for its health to say that it is lost, unless the
+// driver divides its GPU otherwise now: a MIG instance whose GPU is listed whole or has other instances, and a GPU that
+// has become instances, are gone for good.
+func reconcile(have []device, gpus []GPU, c Config) []device {
+	next := make([]device, 0, max(len(have), len(gpus)))
+	divided := map[string]bool{} // GPUs of which the list tells how they are divided
+	for _, g := range gpus {
+		d := device{Slots: c.slots(g.Model)}
+		if before := find(have, g.ID); before != nil {
+			d = *before
+		}
+		d.GPU = g
+		next = append(next, d)
+		divided[cmp.Or(g.Parent, g.ID)] = true
+	}
+	for i := range have {
+		if find(next, have[i].ID) == nil && !divided[cmp.Or(have[i].Parent, have[i].ID)] {
+			next = append(next, have[i])
+		}
+	}
+	slices.SortFunc(next, func(a, b device) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
+	})
+	return next
+}
+
+func equalDevice(a, b device) bool {
+	return equality.Semantic.DeepEqual(a.GPU, b.GPU) && a.Slots == b.Slots && equalSickness(a.Sick, b.Sick) && a.Recovering == b.Recovering
+}
+
+// setHealth records the health of a device and reports whether that is news.
+func (inv *inventory) setHealth(id string, sick *Sickness, recovering bool) bool {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	d := find(inv.devices, id)
+	if d == nil || equalSickness(d.Sick, sick) && d.Recovering == recovering {
+		return false
+	}
+	d.Sick, d.Recovering = sick, recovering
+	inv.tell()
+	return true
+}
+
+// setMonitored records why a device is not monitored, nil where it is, and reports whether that is news.
+func (inv *inventory) setMonitored(id string, why *Sickness) bool {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	d := find(inv.devices, id)
+	if d == nil || equalSickness(d.Unmonitored, why) {
+		return false
+	}
+	d.Unmonitored = why
+	inv.note()
+	return true
+}
+
+// setContexts records how many clients a device serves. The GPUNode follows when it is written next; announce makes
+// that now.
+func (inv *inventory) setContexts(id string, used int, announce bool) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	if d := find(inv.devices, id); d != nil {
+		d.ContextsUsed = used
+	}
+	if announce {
+		inv.note()
+	}
+}
+
+// setUsage records what the GPUNode shall say of the use of a device, and has it written. The caller keeps the
+// intervals; nil is not known.
+func (inv *inventory) setUsage(id string, u *v1alpha1.GPUUsage) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	if d := find(inv.devices, id); d != nil {
+		d.Usage = u
+		inv.note()
+	}
+}
+
+// tell wakes those who follow the devices. The caller holds the lock.
+func (inv *inventory) tell() {
+	close(inv.changed)
+	inv.changed = make(chan struct{})
+}
+
+// note wakes the writer of the GPUNode. The caller holds the lock.
+func (inv *inventory) note() {
+	close(inv.noted)
+	inv.noted = make(chan struct{})
+}
