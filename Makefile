@@ -51,12 +51,12 @@ e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer
 bench: ## speed, beside the stock scheduler, against the allowed ranges
 	hack/bench.sh
 
-generate: ## generate deepcopy, defaults, conversions and the CRDs
+generate: ## generate deepcopy, defaults, conversions, the CRDs and docs/reference
 	hack/generate.sh
 
 verify: generate ## fail if generated code differs from the committed one
-	@git diff --exit-code -- pkg/api deploy/crds || { echo "run make generate and commit the result"; exit 1; }
-	@test -z "$$(git status --porcelain -- pkg/api deploy/crds)" || { git status --short -- pkg/api deploy/crds; exit 1; }
+	@git diff --exit-code -- pkg/api deploy/crds docs/reference || { echo "run make generate and commit the result"; exit 1; }
+	@test -z "$$(git status --porcelain -- pkg/api deploy/crds docs/reference)" || { git status --short -- pkg/api deploy/crds docs/reference; exit 1; }
 
 image: ## build the container images as OCI archives into bin/images
 	hack/image.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Generates deep copies, defaults, conversions and the CRDs. `make verify` fails if the result differs from the commit.
+# Generates deep copies, defaults, conversions, the CRDs and the reference of the metrics. `make verify` fails if the
+# result differs from the commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,3 +17,9 @@ trap 'rm -f "$header"' EXIT
   ./pkg/api/config ./pkg/api/config/v1
 "$bin/defaulter-gen" --go-header-file "$header" --output-file zz_generated.defaults.go ./pkg/api/config/v1
 "$bin/conversion-gen" --go-header-file "$header" --output-file zz_generated.conversion.go ./pkg/api/config/v1
+
+mkdir -p docs/reference
+page=$(mktemp)
+trap 'rm -f "$header" "$page"' EXIT
+go run ./internal/metrics/reference >"$page"
+cat "$page" >docs/reference/metrics.md

@@ -3,15 +3,10 @@ package metrics
 import (
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
-
-// namespace and agent prefix every name of the agent.
-const (
-	namespace = "tandem"
-	agent     = "agent"
 )
 
 // Slot states of Agent.SetSlots.
@@ -21,50 +16,89 @@ const (
 	SlotsUnhealthy = "unhealthy"
 )
 
+// Causes of Agent.ClientsEnded.
+const (
+	// CauseTermination: the pod of the clients terminates.
+	CauseTermination = "termination"
+	// CauseDrain: the device of the clients is sick.
+	CauseDrain = "drain"
+)
+
+// healthStates are the states that SetHealth knows.
+var healthStates = []string{"healthy", "sick", "recovering"}
+
 // Agent holds the collectors of the node agent. Its methods may be called at the same time.
 type Agent struct {
 	devices       *prometheus.GaugeVec
 	slots         *prometheus.GaugeVec
-	allocations   prometheus.Counter
-	prestart      prometheus.Histogram
+	allocations   *prometheus.CounterVec
+	prestart      *prometheus.HistogramVec
 	failures      *prometheus.CounterVec
-	drift         prometheus.Gauge
-	registrations prometheus.Counter
-	registered    prometheus.Gauge
-	specs         prometheus.Gauge
+	drift         *prometheus.GaugeVec
+	registrations *prometheus.CounterVec
+	registered    *prometheus.GaugeVec
+	specs         *prometheus.GaugeVec
 	checkpoints   *prometheus.CounterVec
 	published     *prometheus.CounterVec
+	watchErrors   *prometheus.CounterVec
+	ended         *prometheus.CounterVec
+	endErrors     *prometheus.CounterVec
+	sampleErrors  *prometheus.CounterVec
+	probes        *prometheus.HistogramVec
+
+	health    *prometheus.GaugeVec
+	monitored *prometheus.GaugeVec
+	recycles  *prometheus.CounterVec
+	xids      *prometheus.CounterVec
 }
 
 // NewAgent registers the agent's collectors in r.
 func NewAgent(r prometheus.Registerer) (*Agent, error) {
+	s := newSet(slices.Concat(agentTable, deviceTable))
 	a := &Agent{
-		devices:       gauges("devices", "Devices of the node, by health.", "health"),
-		slots:         gauges("slots", "Slots of a device, by state: held by containers, free or unhealthy.", "device", "state"),
-		allocations:   counter("allocations_total", "Containers that the kubelet asked slots for."),
-		failures:      counters("prestart_failures_total", "Container starts that were refused, by reason.", "reason"),
-		drift:         prometheus.NewGauge(opts("assignment_drift", "Containers whose devices or limits differ from their pod's assignment. Must be 0.")),
-		registrations: counter("registrations_total", "Registrations with the kubelet that succeeded."),
-		registered:    prometheus.NewGauge(opts("registered", "1 while the kubelet watches the agent's slots, else 0.")),
-		specs:         prometheus.NewGauge(opts("cdi_specs", "CDI specs on the node that the agent wrote.")),
-		checkpoints:   counters("checkpoint_errors_total", "Checkpoints that could not be read, by owner: agent or kubelet.", "owner"),
-		published:     counters("gpunode_writes_total", "Writes of the GPUNode status, by result.", "result"),
-		prestart: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: agent, Name: "prestart_duration_seconds",
-			Help:    "Time from the kubelet's call to the written CDI specs, or to the refusal.",
-			Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-		}),
+		devices:       s.gauge("tandem_agent_devices"),
+		slots:         s.gauge("tandem_agent_slots"),
+		allocations:   s.counter("tandem_agent_allocations_total"),
+		prestart:      s.histogram("tandem_agent_prestart_duration_seconds"),
+		failures:      s.counter("tandem_agent_prestart_failures_total"),
+		drift:         s.gauge("tandem_agent_assignment_drift"),
+		registrations: s.counter("tandem_agent_registrations_total"),
+		registered:    s.gauge("tandem_agent_registered"),
+		specs:         s.gauge("tandem_agent_cdi_specs"),
+		checkpoints:   s.counter("tandem_agent_checkpoint_errors_total"),
+		published:     s.counter("tandem_agent_gpunode_writes_total"),
+		watchErrors:   s.counter("tandem_agent_pod_watch_errors_total"),
+		ended:         s.counter("tandem_agent_clients_ended_total"),
+		endErrors:     s.counter("tandem_agent_termination_errors_total"),
+		sampleErrors:  s.counter("tandem_agent_sample_errors_total"),
+		probes:        s.histogram("tandem_agent_probe_duration_seconds"),
+		health:        s.gauge("tandem_device_health"),
+		monitored:     s.gauge("tandem_device_monitored"),
+		recycles:      s.counter("tandem_device_recycles_total"),
+		xids:          s.counter("tandem_device_xid_errors_total"),
 	}
-	all := []prometheus.Collector{
-		a.devices, a.slots, a.allocations, a.prestart, a.failures, a.drift, a.registrations, a.registered, a.specs,
-		a.checkpoints, a.published, build(),
-	}
-	for _, c := range all {
+	setBuild(s.gauge("tandem_agent_build_info"))
+	a.begin()
+	for _, c := range s.built {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return a, nil
+}
+
+// begin shows at 0 what has no labels of devices or pods, so that the first event is an increase.
+func (a *Agent) begin() {
+	for _, c := range []*prometheus.CounterVec{a.allocations, a.registrations, a.watchErrors, a.endErrors} {
+		c.WithLabelValues()
+	}
+	for _, g := range []*prometheus.GaugeVec{a.drift, a.registered, a.specs} {
+		g.WithLabelValues()
+	}
+	a.prestart.WithLabelValues()
+	for _, cause := range []string{CauseTermination, CauseDrain} {
+		a.ended.WithLabelValues(cause)
+	}
 }
 
 // SetDevices reports how many devices take work and how many do not.
@@ -81,33 +115,27 @@ func (a *Agent) SetSlots(device string, free, held, unhealthy int) {
 }
 
 // Allocated counts one container.
-func (a *Agent) Allocated() { a.allocations.Inc() }
+func (a *Agent) Allocated() { a.allocations.WithLabelValues().Inc() }
 
 // PreStarted records one call; reason is "" for a container that may start.
 func (a *Agent) PreStarted(took time.Duration, reason string) {
-	a.prestart.Observe(took.Seconds())
+	a.prestart.WithLabelValues().Observe(took.Seconds())
 	if reason != "" {
 		a.failures.WithLabelValues(reason).Inc()
 	}
 }
 
 // SetDrift reports the number of containers that drifted.
-func (a *Agent) SetDrift(containers int) { a.drift.Set(float64(containers)) }
+func (a *Agent) SetDrift(containers int) { a.drift.WithLabelValues().Set(float64(containers)) }
 
 // SetSpecs reports the number of specs on disk.
-func (a *Agent) SetSpecs(n int) { a.specs.Set(float64(n)) }
+func (a *Agent) SetSpecs(n int) { a.specs.WithLabelValues().Set(float64(n)) }
 
 // Registered counts a registration.
-func (a *Agent) Registered() { a.registrations.Inc() }
+func (a *Agent) Registered() { a.registrations.WithLabelValues().Inc() }
 
 // SetWatched reports whether the kubelet watches the slots.
-func (a *Agent) SetWatched(yes bool) {
-	if yes {
-		a.registered.Set(1)
-		return
-	}
-	a.registered.Set(0)
-}
+func (a *Agent) SetWatched(yes bool) { a.registered.WithLabelValues().Set(truth(yes)) }
 
 // CheckpointUnreadable counts a checkpoint of the owner ("agent", "kubelet") that could not be used.
 func (a *Agent) CheckpointUnreadable(owner string) { a.checkpoints.WithLabelValues(owner).Inc() }
@@ -121,24 +149,62 @@ func (a *Agent) Published(err error) {
 	a.published.WithLabelValues(result).Inc()
 }
 
-func opts(name, help string) prometheus.GaugeOpts {
-	return prometheus.GaugeOpts{Namespace: namespace, Subsystem: agent, Name: name, Help: help}
+// WatchBroke counts a watch of the pods that failed or broke.
+func (a *Agent) WatchBroke() { a.watchErrors.WithLabelValues().Inc() }
+
+// ClientsEnded counts clients whose GPU work was ended for a cause.
+func (a *Agent) ClientsEnded(cause string, n int) { a.ended.WithLabelValues(cause).Add(float64(n)) }
+
+// EndFailed counts an attempt to end clients of terminating pods that failed.
+func (a *Agent) EndFailed() { a.endErrors.WithLabelValues().Inc() }
+
+// SampleFailed counts a device whose use the driver did not tell.
+func (a *Agent) SampleFailed(device string) { a.sampleErrors.WithLabelValues(device).Inc() }
+
+// SetHealth reports the state of a device: "healthy", "sick" or "recovering".
+func (a *Agent) SetHealth(device, state string) {
+	for _, s := range healthStates {
+		a.health.WithLabelValues(device, s).Set(truth(s == state))
+	}
 }
 
-func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(opts(name, help), labels)
+// SetMonitored reports whether somebody would notice that a device serves no program.
+func (a *Agent) SetMonitored(device string, yes bool) {
+	a.monitored.WithLabelValues(device).Set(truth(yes))
 }
 
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts(opts(name, help)))
+// Recycled counts a replaced MPS daemon, by the reason of the sickness that it cured.
+func (a *Agent) Recycled(device, reason string) { a.recycles.WithLabelValues(device, reason).Inc() }
+
+// XID counts an error of a device, by class: "application", "contained" or "reset".
+func (a *Agent) XID(device, class string) { a.xids.WithLabelValues(device, class).Inc() }
+
+// Probed records a probe of a device's data plane, by result: "well", "wedged", "fault", "no-cuda" or "failed". The
+// histogram has no label for the device: its buckets times the devices would be the most of the page.
+func (a *Agent) Probed(_ string, took time.Duration, result string) {
+	a.probes.WithLabelValues(result).Observe(took.Seconds())
 }
 
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels)
+// ForgetDevice drops the series of a device that is gone for good.
+func (a *Agent) ForgetDevice(device string) {
+	labels := prometheus.Labels{"device": device}
+	for _, g := range []*prometheus.GaugeVec{a.slots, a.health, a.monitored} {
+		g.DeletePartialMatch(labels)
+	}
+	for _, c := range []*prometheus.CounterVec{a.recycles, a.xids, a.sampleErrors} {
+		c.DeletePartialMatch(labels)
+	}
 }
 
-// build is the constant metric that tells which program runs.
-func build() prometheus.Collector {
+func truth(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// setBuild says which program runs.
+func setBuild(g *prometheus.GaugeVec) {
 	version, revision := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = info.Main.Version
@@ -148,9 +214,5 @@ func build() prometheus.Collector {
 			}
 		}
 	}
-	o := opts("build_info", "1, with the version of the running agent as labels.")
-	o.ConstLabels = prometheus.Labels{"version": version, "revision": revision, "go": runtime.Version()}
-	g := prometheus.NewGauge(o)
-	g.Set(1)
-	return g
+	g.WithLabelValues(version, revision, runtime.Version()).Set(1)
 }

@@ -9,8 +9,6 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const subsystem = "tandem_scheduler"
-
 // Results of a bind.
 const (
 	resultBound   = "bound"
@@ -29,26 +27,21 @@ type metricSet struct {
 }
 
 func newMetrics() *metricSet {
-	counter := func(name, help string) *metrics.Counter {
-		return metrics.NewCounter(&metrics.CounterOpts{
-			Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
-		})
+	vector := func(name string) *metrics.CounterVec {
+		f := family(name)
+		return metrics.NewCounterVec(&metrics.CounterOpts{Name: f.Name, Help: f.Help, StabilityLevel: metrics.ALPHA}, f.Labels)
 	}
-	vector := func(name, help, label string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
-		}, []string{label})
+	counter := func(name string) *metrics.Counter {
+		f := family(name)
+		return metrics.NewCounter(&metrics.CounterOpts{Name: f.Name, Help: f.Help, StabilityLevel: metrics.ALPHA})
 	}
 	return &metricSet{
-		refusals: vector("refusals_total", "Attempts to schedule a vGPU pod that this plugin refused, by reason.", "reason"),
-		binds: vector("binds_total", "Binds of vGPU pods by result: bound, failed, or unknown when the API server "+
-			"did not tell in time.", "result"),
-		retries: counter("bind_errors_total", "Attempts to bind a vGPU pod that the API server answered with an error."),
-		confirmed: counter("binds_confirmed_total",
-			"Binds of vGPU pods that had taken effect although the API server answered with an error."),
-		rebuilds: counter("occupancy_rebuilds_total", "Times that the use of a node's GPUs was computed anew."),
-		misses: counter("shortlist_misses_total",
-			"Attempts to schedule a vGPU pod in which other plugins refused all of the best nodes."),
+		refusals:  vector("refusals_total"),
+		binds:     vector("binds_total"),
+		retries:   counter("bind_errors_total"),
+		confirmed: counter("binds_confirmed_total"),
+		rebuilds:  counter("occupancy_rebuilds_total"),
+		misses:    counter("shortlist_misses_total"),
 	}
 }
 
@@ -88,17 +81,11 @@ type gauges struct {
 }
 
 func newGauges(p *Plugin) *gauges {
-	desc := func(name, help string, labels ...string) *metrics.Desc {
-		return metrics.NewDesc(subsystem+"_"+name, help, labels, nil, metrics.ALPHA, "")
+	desc := func(name string) *metrics.Desc {
+		f := family(name)
+		return metrics.NewDesc(f.Name, f.Help, f.Labels, nil, metrics.ALPHA, "")
 	}
-	return &gauges{
-		plugin: p,
-		slots: desc("slots", "Slots of all GPUs by state: assigned to pods, free, sick (free on unhealthy GPUs), "+
-			"stray (used by pods without a valid assignment).", "state"),
-		reservations: desc("reservations", "Pods whose GPUs are kept in memory by state: reserved (bind under way), "+
-			"held (by another plugin), unresolved (the API server did not tell whether they are bound).", "state"),
-		nodes: desc("nodes", "Nodes with a GPUNode by state: ready, refused.", "state"),
-	}
+	return &gauges{plugin: p, slots: desc("slots"), reservations: desc("reservations"), nodes: desc("nodes")}
 }
 
 // DescribeWithStability lists the gauges.

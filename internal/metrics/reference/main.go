@@ -1,0 +1,24 @@
+// Command reference writes docs/reference/metrics.md: the metrics of the agent and of the scheduler.
+//
+// It decides nothing: the tables that it prints are those that the collectors are built from.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/tandem-gpu/tandem/internal/metrics"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+)
+
+func main() {
+	sections := append(metrics.Sections(), metrics.Section{
+		Title:    "Scheduler",
+		Text:     "Served by the scheduler at `/metrics`, with the metrics of kube-scheduler.",
+		Families: gpushare.Families(),
+	})
+	if err := metrics.WriteReference(os.Stdout, sections); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,46 @@
+package gpushare
+
+import (
+	"fmt"
+	"slices"
+
+	tandem "github.com/tandem-gpu/tandem/internal/metrics"
+)
+
+// prefix begins the names of the plugin's metrics.
+const prefix = "tandem_scheduler_"
+
+// Families returns the table of the plugin's metrics, from which its collectors are built.
+func Families() []tandem.Family { return slices.Clone(families) }
+
+var families = []tandem.Family{
+	{Name: prefix + "bind_errors_total", Type: tandem.Counter, Unit: "attempts", Range: "0 or more",
+		Help: "Attempts to bind a vGPU pod that the API server answered with an error."},
+	{Name: prefix + "binds_confirmed_total", Type: tandem.Counter, Unit: "binds", Range: "0 or more",
+		Help: "Binds of vGPU pods that had taken effect although the API server answered with an error."},
+	{Name: prefix + "binds_total", Type: tandem.Counter, Labels: []string{"result"}, Unit: "binds", Range: "0 or more",
+		Help: "Binds of vGPU pods by result: bound, failed, or unknown when the API server did not tell in time."},
+	{Name: prefix + "nodes", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "nodes", Range: "0 or more",
+		Help: "Nodes with a GPUNode by state: ready, refused."},
+	{Name: prefix + "occupancy_rebuilds_total", Type: tandem.Counter, Unit: "computations", Range: "0 or more",
+		Help: "Times that the use of a node's GPUs was computed anew."},
+	{Name: prefix + "refusals_total", Type: tandem.Counter, Labels: []string{"reason"}, Unit: "attempts", Range: "0 or more",
+		Help: "Attempts to schedule a vGPU pod that this plugin refused, by reason."},
+	{Name: prefix + "reservations", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "pods", Range: "0 or more",
+		Help: "Pods whose GPUs are kept in memory by state: reserved (bind under way), held (by another plugin), " +
+			"unresolved (the API server did not tell whether they are bound)."},
+	{Name: prefix + "shortlist_misses_total", Type: tandem.Counter, Unit: "attempts", Range: "0 or more",
+		Help: "Attempts to schedule a vGPU pod in which other plugins refused all of the best nodes."},
+	{Name: prefix + "slots", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "slots", Range: "0 or more",
+		Help: "Slots of all GPUs by state: assigned to pods, free, sick (free on unhealthy GPUs), " +
+			"stray (used by pods without a valid assignment)."},
+}
+
+// family returns the line of the table for a metric.
+func family(name string) tandem.Family {
+	i := slices.IndexFunc(families, func(f tandem.Family) bool { return f.Name == prefix+name })
+	if i < 0 {
+		panic(fmt.Sprintf("metric %s%s is not in the table", prefix, name))
+	}
+	return families[i]
+}
