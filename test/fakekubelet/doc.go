@@ -16,6 +16,7 @@
 //   - No NUMA alignment (the kubelet's topology policy "none"), and free devices are taken in the order of their
 //     names, where the kubelet's order is random.
 //   - CDI specs are read anew for each container, where containerd watches the directory.
-//   - WatchPods is unimplemented, heartbeats are node status without a lease, and it takes the not-ready taint from
-//     its new node, in place of the node controller.
+//   - A pod that is deleted ends at once, whatever its grace period.
+//   - Heartbeats are node status without a lease, and it takes the not-ready taint from its
+//     new node, in place of the node controller.
 package fakekubelet

@@ -18,9 +18,11 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
-	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
 	plugin "k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/plugin/v1beta1"
+
+	"github.com/tandem-gpu/tandem/test/fakekubelet/podsapi"
 )
 
 // Config of a Kubelet. Node, Dir and Client are required.
@@ -66,6 +68,7 @@ type Kubelet struct {
 	config   Config
 	paths    Paths
 	pods     *podSet
+	podsAPI  *podsapi.Server
 	devices  *devices
 	runtime  *runtime
 	recorder record.EventRecorder
@@ -78,11 +81,13 @@ func New(config Config) *Kubelet {
 	if config.Controller == nil {
 		config.Controller = config.Client
 	}
+	pods := newPodSet()
 	return &Kubelet{
-		config: config,
-		paths:  PathsIn(config.Dir),
-		pods:   newPodSet(),
-		dirty:  make(chan struct{}, 1),
+		config:  config,
+		paths:   PathsIn(config.Dir),
+		pods:    pods,
+		podsAPI: podsapi.New(pods),
+		dirty:   make(chan struct{}, 1),
 	}
 }
 
@@ -158,7 +163,7 @@ func (k *Kubelet) serve(ctx context.Context) (stop func(), err error) {
 			Pods: k.pods, Devices: k.devices, Cpus: nothing{}, Memory: nothing{}, DynamicResources: nothing{},
 		}))
 	pods := grpc.NewServer()
-	podsapi.RegisterPodsServer(pods, &podsServer{pods: k.pods})
+	podsv1alpha1.RegisterPodsServer(pods, k.podsAPI)
 	stop = func() { resources.Stop(); pods.Stop() }
 	for path, server := range map[string]*grpc.Server{k.paths.PodResources: resources, k.paths.PodsAPI: pods} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

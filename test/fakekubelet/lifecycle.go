@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -84,23 +85,35 @@ func (k *Kubelet) watchPods(ctx context.Context, changes chan<- change) (cache.S
 
 func (k *Kubelet) handle(ctx context.Context, c change) {
 	pod := c.pod.DeepCopy()
-	switch {
-	case c.gone:
-		k.pods.end(pod.UID)
-		k.runtime.remove(string(pod.UID))
+	if c.gone {
+		k.end(pod)
 		k.pods.remove(pod.UID)
+		return
+	}
+	before := k.pods.set(pod)
+	if before == nil || pod.DeletionTimestamp != nil || !equality.Semantic.DeepEqual(before.Status, pod.Status) {
+		k.podsAPI.Updated(pod, before == nil)
+	}
+	switch {
 	case pod.DeletionTimestamp != nil:
-		k.pods.set(pod)
-		k.pods.end(pod.UID)
-		k.runtime.remove(string(pod.UID))
+		k.end(pod)
 		k.confirmDeletion(ctx, pod)
 		k.pods.remove(pod.UID) // its devices are free from here on
-	case k.pods.set(pod) && !ended(pod):
+	case before == nil && !ended(pod):
 		if err := k.admit(ctx, pod); err != nil {
 			k.reject(ctx, pod, err)
 			return
 		}
 		k.pods.work(ctx, pod.UID, func(ctx context.Context) { k.keepRunning(ctx, pod) })
+	}
+}
+
+// end ends what runs of a pod. Readers of the Pods API hear of it once.
+func (k *Kubelet) end(pod *v1.Pod) {
+	k.pods.end(pod.UID)
+	k.runtime.remove(string(pod.UID))
+	if k.pods.get(pod.UID) != nil {
+		k.podsAPI.Removed(pod)
 	}
 }
 

@@ -55,13 +55,13 @@ func newPodSet() *podSet {
 	return &podSet{pods: map[types.UID]*v1.Pod{}, stop: map[types.UID]func(){}}
 }
 
-// set takes a pod in and reports whether it is new.
-func (s *podSet) set(pod *v1.Pod) (isNew bool) {
+// set takes a pod in and returns what was known of it before, nil for a new one.
+func (s *podSet) set(pod *v1.Pod) (before *v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, known := s.pods[pod.UID]
+	before = s.pods[pod.UID]
 	s.pods[pod.UID] = pod
-	return !known
+	return before
 }
 
 // get returns the pod as last seen, nil when it is gone.
@@ -117,7 +117,7 @@ func (s *podSet) active() (uids sets.Set[string], known bool) {
 	for _, pod := range s.GetActivePods() {
 		uids.Insert(string(pod.UID))
 	}
-	return uids, s.isSynced()
+	return uids, s.Synced()
 }
 
 // GetPods returns all pods, by UID.

@@ -1,58 +1,18 @@
 package fakekubelet
 
 import (
-	"context"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
-	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// podsServer serves the Pods API, without its watch.
-type podsServer struct {
-	podsapi.UnimplementedPodsServer
-	pods *podSet
-}
+// All returns the pods for the Pods API.
+func (s *podSet) All() []*v1.Pod { return s.GetPods() }
 
-// ListPods returns all pods of the node.
-func (s *podsServer) ListPods(context.Context, *podsapi.ListPodsRequest) (*podsapi.ListPodsResponse, error) {
-	if !s.pods.isSynced() {
-		return nil, status.Error(codes.FailedPrecondition, "Kubelet is initializing")
-	}
-	answer := &podsapi.ListPodsResponse{}
-	for _, pod := range s.pods.GetPods() {
-		raw, err := pod.Marshal()
-		if err != nil {
-			return nil, status.Errorf(codes.Internal, "failed to marshal pod: %v", err)
-		}
-		answer.Pods = append(answer.Pods, raw)
-	}
-	return answer, nil
-}
-
-// GetPod returns one pod.
-func (s *podsServer) GetPod(_ context.Context, request *podsapi.GetPodRequest) (*podsapi.GetPodResponse, error) {
-	if !s.pods.isSynced() {
-		return nil, status.Error(codes.FailedPrecondition, "Kubelet is initializing")
-	}
-	pod := s.pods.get(types.UID(request.PodUID))
-	if pod == nil {
-		return nil, status.Errorf(codes.NotFound, "pod with UID %s not found", request.PodUID)
-	}
-	raw, err := pod.Marshal()
-	if err != nil {
-		return nil, status.Errorf(codes.Internal, "failed to marshal pod: %v", err)
-	}
-	return &podsapi.GetPodResponse{Pod: raw}, nil
-}
-
-func (s *podSet) isSynced() bool {
+// Synced reports whether the API server has told all pods of the node.
+func (s *podSet) Synced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.synced
