@@ -3,6 +3,7 @@ package nvml
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
@@ -53,13 +54,6 @@ func (l *Library) Devices() ([]Device, error) {
 	return list, err
 }
 
-// calm forgets how often the library was opened for a device that is back.
-func (l *Library) calm() {
-	l.gate.Lock()
-	defer l.gate.Unlock()
-	l.patience = reopenEvery
-}
-
 // list says in all whether every GPU answers.
 func (l *Library) list() (list []Device, all bool, err error) {
 	if err := l.enter(); err != nil {
@@ -89,23 +83,23 @@ func (l *Library) list() (list []Device, all bool, err error) {
 	return append(list, instances...), all, nil
 }
 
-// remember gives places that do not answer the names of what was there, and keeps those that do for the next time.
+// remember gives places that do not answer the names of what was there, and keeps those that do for the next time. A
+// device is kept where it was seen last, so that it is never listed twice.
 func (l *Library) remember(places []place) (all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all = true
-	here := map[string]bool{}
 	for i, p := range places {
 		if p.handle != nil {
+			maps.DeleteFunc(l.known, func(_ int, k place) bool { return k.gpu.UUID == p.gpu.UUID })
 			l.known[i] = p
-			here[p.gpu.UUID] = true
 		}
 	}
 	clear(l.at)
 	for i, p := range places {
 		if p.handle == nil {
 			all = false
-			places[i] = l.absent(i, p.gpu.Health, here)
+			places[i] = l.absent(i, p.gpu.Health)
 		}
 		for _, d := range places[i].devices() {
 			l.at[d.UUID] = address{index: i, parent: cmp.Or(d.Parent, d.UUID)}
@@ -115,11 +109,10 @@ func (l *Library) remember(places []place) (all bool) {
 	return all
 }
 
-// absent returns what is known of a place that does not answer. Its links are left out: they are not sure. What answers
-// at another index now is not this device any more.
-func (l *Library) absent(index int, health Health, here map[string]bool) place {
+// absent returns what is known of a place that does not answer. Its links are left out: they are not sure.
+func (l *Library) absent(index int, health Health) place {
 	p, ok := l.known[index]
-	if !ok || here[p.gpu.UUID] {
+	if !ok {
 		p = place{gpu: Device{Index: index, Minor: index, Model: "unknown", NUMANode: -1}}
 	}
 	p.handle, p.gpu.Links, p.gpu.Health = nil, nil, health

@@ -1,9 +1,10 @@
-// Package nvml tells which GPUs a node has, how they are joined and whether they answer, through NVIDIA's management
-// library (NVML, libnvidia-ml.so.1).
+// Package nvml tells which GPUs and MIG instances a node has, how they are joined, what they do and whether they are
+// sound, through NVIDIA's management library (NVML, libnvidia-ml.so.1).
 //
 // It decides nothing: what a sick device means for its pods is the agent's business. A device that does not answer is
 // reported with what is known of it and the reason, and does not hide the others. After a failed initialisation no call
 // reaches the library, and calls that older drivers lack are looked up first: a missing symbol would end the process.
+// Values that make no sense are left out rather than passed on.
 //
 // Where the rules come from: nvml.h of go-nvml v0.13.4, NVIDIA's MPS and XID documentation. They were tried with
 // go-nvml's mocks and, by the real go-nvml, with the stand-in library of test/fakegpu; not on a GPU.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -60,15 +61,17 @@ type Library struct {
 
 	// gate is held for reading during calls of the library, for writing while it is opened or closed.
 	gate sync.RWMutex
+	// wanted asks Watch to stay outside of the gate for a moment.
+	wanted atomic.Bool
 	// down is set after Close, and while opening again failed: no call may reach the library then.
 	down, closed bool
-	// opened is when the library was last opened, generation counts that: handles do not outlive it.
-	opened     time.Time
+	// generation counts how often the library was opened: handles do not outlive it.
 	generation int
-	// patience is how long ago it must have been opened before it is opened again.
-	patience time.Duration
 
-	mu          sync.Mutex
+	mu sync.Mutex
+	// opened is when the library was last opened, patience how long ago that must be before it is opened again.
+	opened      time.Time
+	patience    time.Duration
 	driver      string
 	cudaVersion int
 	// known keeps what was at each index when it last answered, so that a lost device still has a name.
@@ -120,8 +123,7 @@ func (l *Library) versions() error {
 	return nil
 }
 
-// enter keeps the library open until leave. It must not be called twice by one goroutine: somebody who waits to open
-// the library again would come in between, and both would wait for ever.
+// enter keeps the library open until leave.
 func (l *Library) enter() error {
 	l.gate.RLock()
 	if l.down {
@@ -133,15 +135,29 @@ func (l *Library) enter() error {
 
 func (l *Library) leave() { l.gate.RUnlock() }
 
+// exclusiveWait is how long opening and closing wait for calls that are under way.
+const exclusiveWait = 2 * time.Second
+
+// exclude keeps everybody else out, until gate.Unlock. It gives up if a call does not come back: a driver that hangs for
+// one device may still answer for the others, and a waiting writer would keep all of them out.
+func (l *Library) exclude() bool {
+	l.wanted.Store(true)
+	defer l.wanted.Store(false)
+	for deadline := time.Now().Add(exclusiveWait); !l.gate.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
 // reopen initialises the library anew unless that was done a short time ago, and says whether handles are new now.
 func (l *Library) reopen() bool {
-	l.gate.Lock()
-	defer l.gate.Unlock()
-	if l.closed || time.Since(l.opened) < l.patience {
+	if !l.due() || !l.exclude() {
 		return false
 	}
-	l.opened, l.patience = time.Now(), min(2*l.patience, reopenAtMost)
-	if !l.down && l.api.Shutdown() != nvml.SUCCESS {
+	defer l.gate.Unlock()
+	if l.closed || !l.down && l.api.Shutdown() != nvml.SUCCESS {
 		return false
 	}
 	l.generation++
@@ -152,6 +168,24 @@ func (l *Library) reopen() bool {
 	// A driver that answers nothing keeps the versions that it had.
 	_ = l.versions()
 	return true
+}
+
+// due says whether it is time to open the library again, and doubles the time until the next one.
+func (l *Library) due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.opened) < l.patience {
+		return false
+	}
+	l.opened, l.patience = time.Now(), min(2*l.patience, reopenAtMost)
+	return true
+}
+
+// calm forgets how often the library was opened for a device that is back.
+func (l *Library) calm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.patience = reopenEvery
 }
 
 // DriverVersion returns the version of the kernel driver.
@@ -168,9 +202,11 @@ func (l *Library) CUDAVersion() int {
 	return l.cudaVersion
 }
 
-// Close ends the use of NVML. It waits for calls that are under way.
+// Close ends the use of NVML. It fails if a call that is under way does not come back.
 func (l *Library) Close() error {
-	l.gate.Lock()
+	if !l.exclude() {
+		return errors.New("close NVML: a call does not come back")
+	}
 	defer l.gate.Unlock()
 	open := !l.down
 	l.down, l.closed = true, true

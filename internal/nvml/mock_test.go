@@ -27,6 +27,7 @@ type wiring struct {
 
 // wire completes a mock of a DGX. Each device gets a bus ID of its own in the form that NVML uses.
 func wire(s *server.Server, w wiring) {
+	s.SystemGetProcessNameFunc = func(int) (string, nvml.Return) { return "", nvml.ERROR_NOT_FOUND }
 	for i, d := range s.Devices {
 		m := d.(*server.Device)
 		m.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) { return pciInfo(i), nvml.SUCCESS }
@@ -52,6 +53,16 @@ func wire(s *server.Server, w wiring) {
 		m.GetTopologyCommonAncestorFunc = func(nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
 			return w.level, nvml.SUCCESS
 		}
+		m.GetTotalEccErrorsFunc = ecc(0)
+		m.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 0, true, false, nvml.SUCCESS }
+		m.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
+			return nvml.Utilization{Gpu: 80, Memory: 25}, nvml.SUCCESS
+		}
+		m.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 41, nvml.SUCCESS }
+		m.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 97_500, nvml.SUCCESS }
+		m.GetCurrentClocksEventReasonsFunc = func() (uint64, nvml.Return) { return 0x1, nvml.SUCCESS }
+		m.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+		m.GetMPSComputeRunningProcessesFunc = m.GetComputeRunningProcessesFunc
 	}
 }
 
@@ -255,7 +266,7 @@ func TestDeviceThatNeverAnsweredHasNoUUID(t *testing.T) {
 
 // The library still has the handle of a device that was lost a moment ago.
 func TestHealthAsksTheDeviceItself(t *testing.T) {
-	s := dgxa100.New()
+	s := newServer(wiring{})
 	l, err := open(s)
 	if err != nil {
 		t.Fatal(err)

@@ -129,6 +129,9 @@ func (l *Library) temperature(h nvml.Device) int {
 }
 
 func (l *Library) power(h nvml.Device) float64 {
+	if !l.has("nvmlDeviceGetPowerUsage") {
+		return 0
+	}
 	milliwatts, ret := h.GetPowerUsage()
 	if ret != nvml.SUCCESS || milliwatts > maxMilliwatts {
 		return 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -152,6 +153,9 @@ type kind struct {
 // next waits for an error, takes what else is ready, and returns the events in the order in which each kind was first
 // seen. It may return both events and an error.
 func (w *watcher) next() ([]Event, error) {
+	for w.l.wanted.Load() {
+		time.Sleep(time.Millisecond)
+	}
 	if err := w.l.enter(); err != nil {
 		return nil, err
 	}
