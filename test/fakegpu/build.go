@@ -12,10 +12,12 @@ import (
 	"runtime"
 )
 
-// Names of the two fakes, which are the names of what they stand for.
+// Names of the fakes, which are the names of what they stand for, and of the program that is a tenant.
 const (
 	LibraryName = "libnvidia-ml.so.1"
+	CUDAName    = "libcuda.so.1"
 	ControlName = "nvidia-cuda-mps-control"
+	TenantName  = "tenant"
 )
 
 const packagePath = "github.com/tandem-gpu/tandem/test/fakegpu"
@@ -23,11 +25,23 @@ const packagePath = "github.com/tandem-gpu/tandem/test/fakegpu"
 // sources are what the fakes are built from. Being part of this package they also make `go test` forget the results of
 // tests that ran over other fakes: it does not know that a test builds a program.
 //
-//go:embed *.go nvml mpscontrol
+//go:embed *.go nvml mpscontrol cuda cmd/tenant
 var sources embed.FS
 
-// Build builds both fakes into dir, which it makes. It needs the go command, a C compiler and a working directory
-// inside of the module. What was built there before from the same sources is kept.
+// products are what Build makes: a package, its name, and how it is built. The tenant is static, so that it runs in a
+// container that holds nothing else.
+var products = []struct {
+	name, source string
+	cgo          bool
+}{
+	{LibraryName, "/nvml", true},
+	{CUDAName, "/cuda", true},
+	{ControlName, "/mpscontrol", false},
+	{TenantName, "/cmd/tenant", false},
+}
+
+// Build builds the fakes and the tenant into dir, which it makes. It needs the go command, a C compiler and a working
+// directory inside of the module. What was built there before from the same sources is kept.
 func Build(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("build fakes: %w", err)
@@ -36,18 +50,26 @@ func Build(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("build fakes: %w", err)
 	}
-	done, library, control := filepath.Join(dir, ".fakegpu-"+key), filepath.Join(dir, LibraryName), filepath.Join(dir, ControlName)
-	if exist(done, library, control) {
+	done := filepath.Join(dir, ".fakegpu-"+key)
+	wanted := []string{done}
+	for _, p := range products {
+		wanted = append(wanted, filepath.Join(dir, p.name))
+	}
+	if exist(wanted...) {
 		return nil
 	}
-	if err := build(ctx, "-buildmode=c-shared", "-o", library, packagePath+"/nvml"); err != nil {
-		return err
+	for _, p := range products {
+		args := []string{"-o", filepath.Join(dir, p.name), packagePath + p.source}
+		if p.cgo {
+			args = append([]string{"-buildmode=c-shared"}, args...)
+		}
+		if err := build(ctx, p.cgo, args...); err != nil {
+			return err
+		}
 	}
-	// The C header that comes with a shared library; nobody compiles against it.
+	// The C headers that come with shared libraries; nobody compiles against them.
 	_ = os.Remove(filepath.Join(dir, "libnvidia-ml.so.h"))
-	if err := build(ctx, "-o", control, packagePath+"/mpscontrol"); err != nil {
-		return err
-	}
+	_ = os.Remove(filepath.Join(dir, "libcuda.so.h"))
 	return os.WriteFile(done, nil, 0o644)
 }
 
@@ -76,9 +98,13 @@ func sourceKey() (string, error) {
 	return fmt.Sprintf("%x", sum.Sum(nil)[:8]), err
 }
 
-func build(ctx context.Context, args ...string) error {
+func build(ctx context.Context, cgo bool, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build"}, args...)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	enabled := "0"
+	if cgo {
+		enabled = "1"
+	}
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+enabled)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", args[len(args)-1], err, out)
 	}

@@ -3,19 +3,31 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
-	"os"
-	"os/exec"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// answer executes one command. Rejected commands are answered with a text, as the manual page says.
-func (d *daemon) answer(out io.Writer, words []string) {
+// command executes one command, unless the daemon hangs.
+func (d *daemon) command(conn net.Conn, words []string) {
 	d.mu.Lock()
+	d.obey()
+	if d.hanging {
+		d.mu.Unlock()
+		d.hang(conn)
+		return
+	}
 	defer d.mu.Unlock()
+	d.answer(conn, words)
+}
+
+// hang says nothing until the other side gives up.
+func (d *daemon) hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+
+// answer answers one command. Rejected commands are answered with a text, as the manual page says.
+func (d *daemon) answer(out io.Writer, words []string) {
 	commands := map[string]func(io.Writer, []string){
 		"get_server_list":                      d.serverList,
 		"start_server":                         d.startServer,
@@ -45,7 +57,7 @@ func (d *daemon) answer(out io.Writer, words []string) {
 
 func (d *daemon) serverList(out io.Writer, _ []string) {
 	for _, s := range d.servers {
-		fmt.Fprintln(out, s.cmd.Process.Pid)
+		fmt.Fprintln(out, s.pid())
 	}
 }
 
@@ -63,38 +75,16 @@ func (d *daemon) startServer(out io.Writer, args []string) {
 		fmt.Fprintf(out, "Server for user %d is already running\n", uid)
 		return
 	}
-	s := &server{uid: uid, percent: d.percent, limits: maps.Clone(d.limits)}
-	self, err := os.Executable()
-	if err == nil {
-		s.cmd = exec.Command(self)
-		s.cmd.Args[0] = serverName
-		s.stdin, err = s.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = s.cmd.Start()
-	}
-	if err != nil {
+	if _, err := d.start(uid); err != nil {
 		fmt.Fprintf(out, "Failed to start server: %v\n", err)
-		return
 	}
-	d.servers = append(d.servers, s)
-	go d.reap(s)
-	d.log.print("Starting new server %d for user %d", s.cmd.Process.Pid, uid)
-}
-
-// reap forgets a server that ended, by command or by a signal from outside.
-func (d *daemon) reap(s *server) {
-	_ = s.cmd.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.servers = slices.DeleteFunc(d.servers, func(o *server) bool { return o == s })
 }
 
 // find returns the server with the PID in args[0], if there are enough arguments.
 func (d *daemon) find(out io.Writer, args []string, want int) *server {
 	if len(args) == want {
 		for _, s := range d.servers {
-			if strconv.Itoa(s.cmd.Process.Pid) == args[0] {
+			if strconv.Itoa(s.pid()) == args[0] {
 				return s
 			}
 		}
@@ -104,56 +94,92 @@ func (d *daemon) find(out io.Writer, args []string, want int) *server {
 }
 
 func (d *daemon) serverStatus(out io.Writer, args []string) {
-	if d.find(out, args, 1) == nil {
-		return
+	if s := d.find(out, args, 1); s != nil {
+		fmt.Fprintln(out, d.status(s))
 	}
-	if d.orders().Fault {
-		fmt.Fprintln(out, "FAULT")
-		return
-	}
-	fmt.Fprintln(out, "ACTIVE")
 }
 
 func (d *daemon) clientList(out io.Writer, args []string) {
 	s := d.find(out, args, 1)
-	if s == nil || s != d.servers[0] {
+	if s == nil {
 		return
 	}
-	for _, pid := range d.clients() {
-		if !d.gone[pid] {
-			fmt.Fprintln(out, pid)
+	said := map[int]bool{}
+	for _, c := range s.clients {
+		if !c.terminated && !said[c.pid] {
+			said[c.pid] = true
+			fmt.Fprintln(out, c.pid)
 		}
 	}
 }
 
+// terminateClient ends the work of a process on the GPU. The process lives on and finds out at its next call.
 func (d *daemon) terminateClient(out io.Writer, args []string) {
-	if d.find(out, args, 2) == nil {
+	s := d.find(out, args[:min(1, len(args))], 1)
+	if s == nil {
 		return
 	}
-	pid, err := strconv.Atoi(args[1])
-	if err != nil || !slices.Contains(d.clients(), pid) {
-		fmt.Fprintf(out, "Client not found: %s\n", args[1])
+	found := false
+	for _, c := range s.clients {
+		if len(args) == 2 && strconv.Itoa(c.pid) == args[1] && !c.terminated {
+			found, c.terminated = true, true
+			c.say("terminated")
+		}
+	}
+	if !found {
+		fmt.Fprintf(out, "Client not found: %s\n", strings.Join(args[1:], " "))
 		return
 	}
-	d.gone[pid] = true
+	d.publish()
 }
 
+// shutdownServer ends a server when its clients have gone; with -f, now.
 func (d *daemon) shutdownServer(out io.Writer, args []string) {
-	if len(args) == 2 && args[1] == "-f" {
+	force := len(args) == 2 && args[1] == "-f"
+	if force {
 		args = args[:1]
 	}
-	if s := d.find(out, args, 1); s != nil {
-		_ = s.stdin.Close()
+	s := d.find(out, args, 1)
+	if s == nil {
+		return
+	}
+	s.closing = true
+	if force || len(s.clients) == 0 {
+		d.end(s)
 	}
 }
 
-func (d *daemon) quit(_ io.Writer, _ []string) {
-	for _, s := range d.servers {
-		_ = s.stdin.Close()
+// quitStep is how often quit looks whether the clients have gone.
+const quitStep = 5 * time.Millisecond
+
+// quit ends the daemon and its servers, when all clients have gone or after the seconds of -t. It answers then, unless
+// the state file wants the daemon to linger. Terminated clients have gone.
+func (d *daemon) quit(out io.Writer, args []string) {
+	var limit <-chan time.Time
+	if len(args) == 2 && args[0] == "-t" {
+		seconds, err := strconv.Atoi(args[1])
+		if err != nil || seconds < 0 {
+			fmt.Fprintf(out, "Invalid timeout: %s\n", args[1])
+			return
+		}
+		limit = time.After(time.Duration(seconds) * time.Second)
 	}
+	d.quitting = true
 	d.log.print("Quit")
-	linger := time.Duration(d.orders().LingerMillis) * time.Millisecond
-	if linger > 0 {
+	for expired := false; !expired && d.busy(); {
+		d.mu.Unlock()
+		select {
+		case <-time.After(quitStep):
+		case <-limit:
+			expired = true
+		}
+		d.mu.Lock()
+	}
+	for _, s := range d.servers {
+		d.end(s)
+	}
+	d.unpublish()
+	if linger := time.Duration(d.orders.LingerMillis) * time.Millisecond; linger > 0 {
 		time.AfterFunc(linger, func() { _ = d.listener.Close() })
 		return
 	}
@@ -161,4 +187,11 @@ func (d *daemon) quit(_ io.Writer, _ []string) {
 	_ = d.listener.Close()
 }
 
-func (d *daemon) clients() []int { return nil }
+func (d *daemon) busy() bool {
+	for _, s := range d.servers {
+		if slices.ContainsFunc(s.clients, func(c *client) bool { return !c.terminated }) {
+			return true
+		}
+	}
+	return false
+}

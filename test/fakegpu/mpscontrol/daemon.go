@@ -48,10 +48,10 @@ func detach(args []string) error {
 }
 
 // background is the daemon: it tells its parent over descriptor 3 that it listens, or why it does not.
-func background(dirs directories) error {
+func background(dirs directories, multiUser bool) error {
 	parent := os.NewFile(3, "parent")
 	syscall.CloseOnExec(3)
-	err := serve(dirs, func() {
+	err := serve(dirs, multiUser, func() {
 		_, _ = parent.WriteString("ready")
 		_ = parent.Close()
 	})
@@ -63,52 +63,77 @@ func background(dirs directories) error {
 
 // daemon is the state behind the control socket.
 type daemon struct {
-	dirs     directories
-	device   string
-	log      *log
-	listener net.Listener
+	dirs      directories
+	device    string
+	multiUser bool
+	log       *log
+	listener  net.Listener
+	state     *fakegpu.Reader
 
 	mu sync.Mutex
 	// percent and limits are the defaults for future servers, limits by device as it was named.
 	percent float64
 	limits  map[string]uint64
 	servers []*server
-	gone    map[int]bool
+	// orders are what the state file said last; hanging, lost, faultNext and wedgeNext are what follows from them.
+	orders               fakegpu.MPS
+	hanging, lost        bool
+	faultNext, wedgeNext bool
+	// quitting daemons take no new client.
+	quitting bool
 }
 
-type server struct {
-	cmd     *exec.Cmd
-	stdin   io.Closer
-	uid     int
-	percent float64
-	limits  map[string]uint64
-}
-
-// serve answers commands until quit. ready is called once the socket listens.
-func serve(dirs directories, ready func()) error {
+// serve answers commands and clients until quit. ready is called once the socket listens.
+func serve(dirs directories, multiUser bool, ready func()) error {
+	d := &daemon{
+		dirs: dirs, device: os.Getenv("CUDA_VISIBLE_DEVICES"), multiUser: multiUser,
+		log: &log{path: filepath.Join(dirs.log, "control.log")}, percent: 100, limits: map[string]uint64{},
+		state: &fakegpu.Reader{Path: os.Getenv(fakegpu.StateVariable)},
+	}
+	if s := d.state.State(); s != nil {
+		d.orders, d.lost = s.Orders(d.device)
+	}
+	if d.orders.NoStart {
+		return message("Failed to start the MPS control daemon")
+	}
 	listener, lock, err := listen(dirs)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	d := &daemon{
-		dirs: dirs, device: os.Getenv("CUDA_VISIBLE_DEVICES"), log: &log{path: filepath.Join(dirs.log, "control.log")},
-		listener: listener, percent: 100, limits: map[string]uint64{}, gone: map[int]bool{},
-	}
+	d.listener = listener
+	d.publish()
 	d.log.print("Starting control daemon using socket %s", dirs.socket())
 	ready()
-	go d.watchDirectory()
+	go d.watch()
 	d.accept()
 	_ = os.Remove(dirs.pid())
 	return nil
 }
 
-// watchDirectory ends the daemon when its pipe directory is removed. The real one would live on; this one would be
-// left behind by every test that was killed.
-func (d *daemon) watchDirectory() {
-	for range time.Tick(time.Second) {
+const (
+	// lookStep is how often the daemon looks at the state file. Larger finds orders later.
+	lookStep = 20 * time.Millisecond
+	// directorySteps is how many looks pass between two at the pipe directory.
+	directorySteps = 50
+)
+
+// watch obeys the state file, and ends the daemon when its pipe directory is removed. The real one would live on; this
+// one would be left behind by every test that was killed.
+func (d *daemon) watch() {
+	step := 0
+	for range time.Tick(lookStep) {
+		d.mu.Lock()
+		d.obey()
+		d.mu.Unlock()
+		if step++; step%directorySteps != 0 {
+			continue
+		}
 		if _, err := os.Stat(d.dirs.pipe); errors.Is(err, os.ErrNotExist) {
+			d.mu.Lock()
+			d.unpublish()
 			_ = d.listener.Close()
+			d.mu.Unlock()
 			return
 		}
 	}
@@ -150,33 +175,19 @@ func (d *daemon) accept() {
 		}
 		go func() {
 			defer conn.Close()
-			line, err := bufio.NewReader(conn).ReadString('\n')
+			reader := bufio.NewReader(conn)
+			line, err := reader.ReadString('\n')
 			if err != nil {
 				return
 			}
-			d.log.print("Cmd:%s", strings.TrimSpace(line))
-			if d.orders().Hang {
-				// Until the client gives up.
-				_, _ = io.Copy(io.Discard, conn)
+			if load, ok := strings.CutPrefix(line, "client "); ok {
+				d.serveClient(conn, reader, load)
 				return
 			}
-			d.answer(conn, strings.Fields(line))
+			d.log.print("Cmd:%s", strings.TrimSpace(line))
+			d.command(conn, strings.Fields(line))
 		}()
 	}
-}
-
-// orders reads what the state file wants of this daemon's device.
-func (d *daemon) orders() fakegpu.MPS {
-	s, err := fakegpu.Load(os.Getenv(fakegpu.StateVariable))
-	if err != nil {
-		return fakegpu.MPS{}
-	}
-	for _, g := range s.Devices {
-		if g.UUID == d.device {
-			return g.MPS
-		}
-	}
-	return fakegpu.MPS{}
 }
 
 // log appends lines in the form of NVIDIA's control.log.

@@ -18,7 +18,7 @@ func percentage(out io.Writer, args []string, at int) (float64, bool) {
 }
 
 func (d *daemon) setDefaultPercent(out io.Writer, args []string) {
-	if p, ok := percentage(out, args, 0); ok && !d.orders().IgnoreLimits {
+	if p, ok := percentage(out, args, 0); ok && !d.orders.IgnoreLimits {
 		d.percent = p
 	}
 }
@@ -67,7 +67,7 @@ func show(out io.Writer, n uint64) {
 
 // setDefaultLimit takes every device name, as the real daemon does: names are not checked.
 func (d *daemon) setDefaultLimit(out io.Writer, args []string) {
-	if n, ok := limit(out, args, 1); ok && !d.orders().IgnoreLimits {
+	if n, ok := limit(out, args, 1); ok && !d.orders.IgnoreLimits {
 		d.limits[args[0]] = n
 	}
 }

@@ -3,13 +3,20 @@
 // It keeps the outside of NVIDIA's program: -d starts a daemon in the background, with a socket "control" and a file
 // nvidia-cuda-mps-control.pid in CUDA_MPS_PIPE_DIRECTORY and a control.log in CUDA_MPS_LOG_DIRECTORY; a second daemon
 // in the same directory is refused; without options it reads commands from the standard input and prints what the
-// daemon answers. It serves no CUDA client and limits nothing. The state file of package fakegpu can order it to hang,
-// to report FAULT and to forget limits; without that file it behaves.
+// daemon answers. Clients come over the same socket (package fakegpu, Dial), and their context is the connection. The
+// state file of package fakegpu can order it to hang, to break its servers and to forget limits; without that file it
+// behaves. It writes what its clients use beside that file, for the fake NVML.
 //
-// The commands and their meaning are those of NVIDIA's MPS documentation ("Tools and Interface Reference") and of the
-// manual page. Texts that these do not give (error messages, how a limit is shown) follow what users of the real
-// program reported, and callers must not depend on them. What goes over the socket is this program's own, and so is
-// that the daemon ends within a second when its pipe directory is removed.
+// Read in NVIDIA's MPS documentation and in the manual page: the commands and what they mean, also that quit waits for
+// the clients without -t; one server per user, and that a client of another user waits for the server to be empty; that
+// FAULT breaks every client of the server and lasts until the last of them has gone; that limits hold for servers and
+// clients to come, and that a client's environment only lowers them; the number of contexts. Read in reports of users: the
+// wedge after a client was killed with work in flight, and that commands show nothing of it.
+//
+// Assumed: texts that are not documented (error messages, how a limit is shown), on which callers must not depend; that
+// a terminated client is off the client list at once; that clients which a wedge blocks get an error when the server
+// ends; that a server whose device is lost is in FAULT until the device is back. What goes over the socket is this
+// program's own, and so is that the daemon ends within a second when its pipe directory is removed.
 package main
 
 import (
@@ -55,13 +62,14 @@ func run(args []string) error {
 			return fmt.Errorf("usage: nvidia-cuda-mps-control [-d | -f] [-multiuser-server]")
 		}
 	}
+	multiUser := slices.Contains(args, "-multiuser-server")
 	switch {
 	case os.Getenv(childVariable) != "":
-		return background(dirs)
+		return background(dirs, multiUser)
 	case slices.Contains(args, "-d"):
 		return detach(args)
 	case slices.Contains(args, "-f"):
-		return serve(dirs, func() {})
+		return serve(dirs, multiUser, func() {})
 	}
 	return ask(dirs, os.Stdin, os.Stdout)
 }
