@@ -116,8 +116,11 @@ func render(folder string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
-		Run(filesys.MakeFsOnDisk(), filepath.Join(root, folder))
+	return kustomize(filepath.Join(root, folder))
+}
+
+func kustomize(folder string) ([]byte, error) {
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		return nil, err
 	}

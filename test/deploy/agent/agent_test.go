@@ -4,6 +4,7 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -32,6 +33,47 @@ func TestAgentConfigurationLoads(t *testing.T) {
 	}
 }
 
+// The file is the reference of the configuration: every field stands in it.
+func TestAgentConfigurationIsComplete(t *testing.T) {
+	raw, err := os.ReadFile(file(t, "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written map[string]any
+	if err := yaml.UnmarshalStrict(raw, &written); err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	var read func(prefix string, m map[string]any)
+	read = func(prefix string, m map[string]any) {
+		for name, value := range m {
+			have[prefix+name] = true
+			if below, ok := value.(map[string]any); ok {
+				read(prefix+name+".", below)
+			}
+		}
+	}
+	read("", written)
+	for _, field := range fields("", reflect.TypeFor[deviceplugin.Config]()) {
+		if !have[field] {
+			t.Errorf("deploy/agent/config.yaml does not mention %s", field)
+		}
+	}
+}
+
+// fields lists the JSON paths of a struct.
+func fields(prefix string, s reflect.Type) []string {
+	var list []string
+	for i := range s.NumField() {
+		name, _, _ := strings.Cut(s.Field(i).Tag.Get("json"), ",")
+		list = append(list, prefix+name)
+		if s.Field(i).Type.Kind() == reflect.Struct {
+			list = append(list, fields(prefix+name+".", s.Field(i).Type)...)
+		}
+	}
+	return list
+}
+
 // Every folder that the agent uses by default is one of the host, at the same path: the container runtime and MPS's
 // clients look for them there.
 func TestAgentMountsItsFolders(t *testing.T) {
@@ -50,17 +92,31 @@ func TestAgentMountsItsFolders(t *testing.T) {
 			host[volume.Name] = volume.HostPath.Path
 		}
 	}
+	const hostRoot = "/host"
 	mounts := map[string]corev1.VolumeMount{}
 	for _, mount := range spec.Containers[0].VolumeMounts {
 		if path, ok := host[mount.Name]; ok {
 			mounts[mount.MountPath] = mount
-			if path != mount.MountPath {
+			below, underRoot := strings.CutPrefix(mount.MountPath, hostRoot)
+			switch {
+			case underRoot && below == path && !mount.ReadOnly:
+				t.Errorf("%s of the host can be written to", path)
+			case mount.MountPath == "/dev/shm": // checked beside that of MPS
+			case below != path:
 				t.Errorf("%s of the host is mounted at %s", path, mount.MountPath)
 			}
 		}
 	}
+	options := new(deviceplugin.Options)
 	flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
-	new(deviceplugin.Options).AddFlags(flags)
+	options.AddFlags(flags)
+	config := flags.String("config", "", "") // of cmd/device-plugin
+	if err := flags.Parse(spec.Containers[0].Args); err != nil {
+		t.Fatal(err)
+	}
+	if *config != "/etc/tandem/config.yaml" || options.HostRoot != hostRoot {
+		t.Errorf("args %v", spec.Containers[0].Args)
+	}
 	for flag, readOnly := range map[string]bool{
 		"device-plugin-dir": false, "cdi-dir": false, "state-dir": false, "pod-resources-socket": true, "pods-api-socket": true,
 	} {
