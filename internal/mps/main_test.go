@@ -18,12 +18,20 @@ import (
 // ensureVariable makes this test program an agent that ensures one daemon, says so and waits to be killed.
 const ensureVariable = "TANDEM_MPS_TEST_ENSURE"
 
-// hangVariable makes it a program that does nothing.
-const hangVariable = "TANDEM_MPS_TEST_HANG"
+// hangVariable makes it a program that does nothing, hostVariable an MPS host.
+const (
+	hangVariable = "TANDEM_MPS_TEST_HANG"
+	hostVariable = "TANDEM_MPS_TEST_HOST"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(hangVariable) != "" {
 		time.Sleep(10 * time.Minute) // it is killed before
+	}
+	if arg := os.Getenv(hostVariable); arg != "" {
+		dir, socket, _ := strings.Cut(arg, ",")
+		fmt.Println(Host{Options: Options{Dir: dir}}.Run(context.Background(), socket))
+		os.Exit(1)
 	}
 	if arg := os.Getenv(ensureVariable); arg != "" {
 		dir, uuid, _ := strings.Cut(arg, ",")
@@ -163,12 +171,28 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// selfCommand is this program with another variable.
+func (n *node) selfCommand(variable string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), variable)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// self starts this program in a process group of its own.
+func (n *node) self(variable string) *exec.Cmd {
+	n.t.Helper()
+	cmd := n.selfCommand(variable)
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	return cmd
+}
+
 // agent starts this program as an agent in a process group of its own and waits until its daemon runs.
 func (n *node) agent() *exec.Cmd {
 	n.t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), ensureVariable+"="+filepath.Join(n.dir, "mps")+","+n.uuid)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd := n.selfCommand(ensureVariable + "=" + filepath.Join(n.dir, "mps") + "," + n.uuid)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		n.t.Fatal(err)

@@ -96,6 +96,10 @@ func (c control) kill(ctx context.Context, before []process) error {
 		}
 		return len(left) == 0, nil
 	})
+	if err == nil && len(killed) > 0 {
+		// The last threads of a process that counts as ended can hold its socket for a moment. If it stays, clean says so.
+		_ = poll(ctx, c.timeout, func() (bool, error) { return !c.listening(), nil })
+	}
 	if !errors.Is(err, ErrNoAnswer) {
 		return err
 	}
