@@ -1,8 +1,9 @@
 // Command device-plugin is the node agent: it offers the slots of the node's GPUs to the kubelet and gives each
 // container the devices that the scheduler chose.
 //
-// It runs as root on every GPU node (deploy/agent). A configuration with an unknown field or an illegal value, an
-// absent NVML library and a second agent on the node end it at start with a message that says so.
+// It runs as root on every GPU node (deploy/agent). A configuration with an unknown field or an illegal value and a
+// second agent on the node end it at start with a message that says so. Without an NVIDIA driver it idles and says so in
+// the node's GPUNode.
 package main
 
 import (
@@ -30,7 +31,8 @@ func main() {
 
 func command() *cobra.Command {
 	var options deviceplugin.Options
-	var config, kubeconfig, mpsDir string
+	var config, kubeconfig string
+	var share mps.Options
 	logging := logsapi.NewLoggingConfiguration()
 	c := &cobra.Command{
 		Use: "tandem-device-plugin", Short: "Offers the slots of this node's GPUs to the kubelet", Args: cobra.NoArgs, SilenceUsage: true,
@@ -41,7 +43,9 @@ func command() *cobra.Command {
 			if options.Config, err = deviceplugin.LoadConfig(config); err != nil {
 				return err
 			}
-			options.Sharing = deviceplugin.FromMPS(mps.NewV2(mps.Options{Dir: mpsDir}))
+			share.MultiUser, share.Launcher = options.Config.MPS.ManyUsers(), options.Config.MPS.Launcher
+			share.CanaryTimeout = options.Config.Health.ProbeTimeout()
+			options.Sharing = deviceplugin.FromMPS(mps.NewV2(share))
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()
 			return run(ctx, options, kubeconfig)
@@ -49,7 +53,8 @@ func command() *cobra.Command {
 	}
 	c.Flags().StringVar(&config, "config", "", "AgentConfiguration file; without it every model has 10 slots")
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's own account is used")
-	c.Flags().StringVar(&mpsDir, "mps-dir", "/run/tandem/mps", "folder for the pipes and logs of MPS, one folder per GPU")
+	c.Flags().StringVar(&share.Dir, "mps-dir", "/run/tandem/mps", "folder for the pipes and logs of MPS, one folder per GPU")
+	c.Flags().StringVar(&share.SharedMemory, "mps-shm-dir", "", "folder of the host that the MPS daemons see as /dev/shm; containers with a share get it as theirs; without it they keep their own")
 	options.AddFlags(c.Flags())
 	c.AddCommand(canaryCommand(), mpsHostCommand())
 	logsapi.AddFlags(logging, c.Flags())
@@ -66,15 +71,19 @@ func run(ctx context.Context, options deviceplugin.Options, kubeconfig string) e
 		return err
 	}
 	options.GPUNodes = client.Resource(v1alpha1.GPUNodes)
-	library, err := nvml.Open()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = library.Close() }()
-	options.Driver = deviceplugin.FromNVML(library)
+	options.OpenDriver = openDriver
 	agent, err := deviceplugin.New(options)
 	if err != nil {
 		return err
 	}
 	return agent.Run(ctx)
+}
+
+// openDriver opens NVML for as long as the process lives.
+func openDriver() (deviceplugin.Driver, error) {
+	library, err := nvml.Open()
+	if err != nil {
+		return nil, err
+	}
+	return deviceplugin.FromNVML(library), nil
 }

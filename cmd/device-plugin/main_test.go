@@ -137,7 +137,12 @@ func (n *node) fakes() []string { return fakegpu.Env(built, n.path("gpus.json"))
 // start starts an agent; the function asks it to end and returns how it ended.
 func (n *node) start() (stop func() error) {
 	n.t.Helper()
-	c := n.command(n.fakes())
+	return n.startWith(n.fakes())
+}
+
+func (n *node) startWith(env []string) (stop func() error) {
+	n.t.Helper()
+	c := n.command(env)
 	log := &buffer{}
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
@@ -350,7 +355,6 @@ func TestAgentEndsWithAClearMessage(t *testing.T) {
 		command *exec.Cmd
 		says    string
 	}{
-		"no NVML":         {n.command([]string{"LD_LIBRARY_PATH="}), "libnvidia-ml.so.1 not found"},
 		"unknown field":   {n.command(n.fakes(), "--config="+config), `slots.standard`},
 		"no node name":    {n.command(append(n.fakes(), "NODE_NAME="), "--node-name="), "--node-name"},
 		"unknown flag":    {n.command(n.fakes(), "--nod-name=x"), "--nod-name"},
@@ -364,5 +368,33 @@ func TestAgentEndsWithAClearMessage(t *testing.T) {
 				t.Errorf("%v, want status 1 and a message that says %q:\n%s", err, c.says, out)
 			}
 		})
+	}
+}
+
+// A node without NVIDIA is no failure: the agent says so and waits, and its GPUNode and readiness tell.
+func TestAgentIdlesWithoutADriver(t *testing.T) {
+	n := newNode(t)
+	plane := sandbox.StartForTest(t, sandbox.Options{})
+	var err error
+	if n.kubeconfig, err = plane.Kubeconfig("agent", []string{"system:masters"}); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(plane.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.InstallCRDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop := n.startWith([]string{"LD_LIBRARY_PATH="})
+	eventually(t, "GPUNode", func() error {
+		have, err := readyReason(t.Context(), objects)
+		if err == nil && have != v1alpha1.ReadyNoDriver {
+			err = fmt.Errorf("it is ready for the reason %q, want %q", have, v1alpha1.ReadyNoDriver)
+		}
+		return err
+	})
+	if err := stop(); err != nil {
+		t.Errorf("the agent ended with %v", err)
 	}
 }

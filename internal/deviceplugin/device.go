@@ -58,7 +58,7 @@ type XID struct {
 	Device string
 	Number uint64
 	Class  xidClass
-	// Label is the class as metrics name it, one of a few.
+	// Label is NVIDIA's class in a word, for people.
 	Label string
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -270,6 +271,7 @@ func (g *guard) drain(ctx context.Context, d *device) {
 		pids = append(pids, pid)
 	}
 	ended, err := g.keeper.sharing.EndClients(ctx, d.ID, pids)
+	g.keeper.metrics.ClientsEnded(metrics.CauseDrain, len(ended))
 	klog.FromContext(ctx).Info("Ended the clients of a sick device", "device", d.ID, "index", d.Index, "clients", len(pids), "ended", len(ended), "err", err)
 }
 
@@ -321,3 +323,5 @@ func (p phase) String() string { return [...]string{"healthy", "sick", "recoveri
 func (c canary) String() string {
 	return [...]string{"none", "well", "wedged", "fault", "no-cuda", "failed"}[c]
 }
+
+func (x xidClass) String() string { return [...]string{"application", "contained", "reset"}[x] }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -21,7 +22,7 @@ type keeper struct {
 	// drains: the clients of a sick device are ended.
 	drains  bool
 	timing  timing
-	metrics healthMetrics
+	metrics *metrics.Agent
 	beat    func()
 	began   time.Time
 
@@ -35,22 +36,6 @@ type keeper struct {
 	deaf *Sickness
 	// rewatch ends the present watch, so that it starts again with the devices that are there then.
 	rewatch context.CancelFunc
-}
-
-// healthMetrics is what the keeper reports.
-type healthMetrics interface {
-	// SetHealth reports the state of a device: "healthy", "sick" or "recovering".
-	SetHealth(device, state string)
-	// SetMonitored reports whether somebody would notice that a device serves no program.
-	SetMonitored(device string, yes bool)
-	// Recycled counts a replaced server, by the reason of the sickness that it cured.
-	Recycled(device, reason string)
-	// XID counts an error of a device, by class, one of nvml.Classes.
-	XID(device, class string)
-	// Probed records a probe of the data plane, by result: "well", "wedged", "fault", "no-cuda" or "failed".
-	Probed(device string, took time.Duration, result string)
-	// ForgetDevice drops the series of a device that is gone for good.
-	ForgetDevice(device string)
 }
 
 type listed struct {
@@ -76,7 +61,7 @@ const (
 func newKeeper(a *Agent) *keeper {
 	return &keeper{
 		inventory: a.inventory, driver: a.options.Driver, sharing: a.options.Sharing,
-		drains: a.options.Config.Health.drain(), timing: a.timing, metrics: quiet{}, beat: a.pulse.of("health"),
+		drains: a.options.Config.Health.drain(), timing: a.timing, metrics: a.metrics, beat: a.pulse.of("health"),
 		began: time.Now(), look: make(chan struct{}, 1), guards: map[string]*guard{}, rewatch: func() {},
 	}
 }
@@ -257,7 +242,7 @@ func (k *keeper) onXID(ctx context.Context, x XID) {
 	devices, _ := k.inventory.snapshot()
 	for i := range devices {
 		if d := &devices[i]; d.ID == x.Device || d.Parent == x.Device {
-			k.metrics.XID(d.ID, x.Label)
+			k.metrics.XID(d.ID, x.Class.String())
 			klog.FromContext(ctx).V(2).Info("The driver logged an XID error", "device", d.ID, "index", d.Index, "xid", x.Number, "class", x.Label)
 			k.guard(d.ID).observe(ctx, observation{XID: &x})
 		}

@@ -1,0 +1,263 @@
+package deviceplugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// podWatch knows the pods of the node that ask for vGPUs, as the kubelet tells them. Sweeper, telemetry and terminator
+// share it, so that nobody lists all pods again and again.
+//
+// The kubelet tells changes of a pod's status, every change of a pod that is being deleted, and as DELETED that the last
+// container of a pod has ended, which may be long before the pod is gone. It tells nothing of annotations. So the watch
+// is opened anew from time to time, which gives all pods as they are.
+type podWatch struct {
+	client podsapi.PodsClient
+	broke  func()
+	beat   func()
+	// renew is how long one watch lasts, poll how often pods are listed where the kubelet has no watch, and retry the
+	// first wait after a failure.
+	renew, poll, retry time.Duration
+
+	mu   sync.Mutex
+	pods map[types.UID]*tenant
+	// synced: pods is what the kubelet last told, and nothing has been missed since.
+	synced  bool
+	changed chan struct{}
+}
+
+// tenant is a pod that asks for vGPUs. Nobody may change it.
+type tenant struct {
+	pod *v1.Pod
+	// assignment is what the pod's annotation says, err why it says nothing valid.
+	assignment vgpu.Assignment
+	err        error
+}
+
+const (
+	// renewWatch bounds how late a change of an annotation is seen. A new watch costs what a list costs: some
+	// milliseconds for a hundred pods.
+	renewWatch = time.Minute
+	// pollPods is how often pods are listed without a watch. It must be well below the termination margin.
+	pollPods = 2 * time.Second
+	// minWatchWait and maxWatchWait bound the wait after a watch that failed. Meanwhile pods terminate unseen.
+	minWatchWait = 100 * time.Millisecond
+	maxWatchWait = 2 * time.Second
+)
+
+func newPodWatch(client podsapi.PodsClient, broke, beat func()) *podWatch {
+	return &podWatch{
+		client: client, broke: broke, beat: beat, renew: renewWatch, poll: pollPods, retry: minWatchWait,
+		pods: map[types.UID]*tenant{}, changed: make(chan struct{}),
+	}
+}
+
+// errPodsUnknown is what follows from a kubelet that does not tell its pods.
+var errPodsUnknown = errors.New("the kubelet has not told its pods")
+
+// snapshot returns the pods by UID and a channel that is closed at the next change. With the error that the pods are not
+// known it returns those that were known last. The map is the caller's, the pods are not.
+func (w *podWatch) snapshot() (map[types.UID]*tenant, <-chan struct{}, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var err error
+	if !w.synced {
+		err = errPodsUnknown
+	}
+	return maps.Clone(w.pods), w.changed, err
+}
+
+// run follows the pods until ctx ends.
+func (w *podWatch) run(ctx context.Context) {
+	wait := w.retry
+	for ctx.Err() == nil {
+		w.beat()
+		err := w.follow(ctx)
+		if status.Code(err) == codes.Unimplemented {
+			if err = w.list(ctx); err == nil {
+				pause(ctx, w.poll)
+			}
+		}
+		if err == nil {
+			wait = w.retry
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		w.lose()
+		klog.FromContext(ctx).V(2).Info("Lost sight of the pods", "why", podsAPIError(err).Error(), "retryIn", wait)
+		pause(ctx, wait)
+		wait = min(2*wait, max(maxWatchWait, w.retry))
+	}
+}
+
+// follow watches for a while. It returns nil when that is over.
+func (w *podWatch) follow(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, w.renew)
+	defer cancel()
+	stream, err := w.client.WatchPods(bounded, &podsapi.WatchPodsRequest{}, grpc.WaitForReady(false))
+	if err != nil {
+		return err
+	}
+	initial := map[types.UID]*tenant{}
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			if bounded.Err() != nil && initial == nil && ctx.Err() == nil {
+				return nil
+			}
+			return err
+		}
+		if event.Type == podsapi.EventType_INITIAL_SYNC_COMPLETE {
+			w.replace(initial)
+			initial = nil
+			continue
+		}
+		pod, err := decodePod(event.Pod)
+		if err != nil {
+			return err
+		}
+		if initial != nil {
+			keep(initial, pod)
+			continue
+		}
+		w.apply(event.Type, pod)
+	}
+}
+
+// list takes all pods over without a watch.
+func (w *podWatch) list(ctx context.Context) error {
+	answer, err := w.client.ListPods(ctx, &podsapi.ListPodsRequest{}, grpc.WaitForReady(false))
+	if err != nil {
+		return err
+	}
+	pods := map[types.UID]*tenant{}
+	for _, raw := range answer.Pods {
+		pod, err := decodePod(raw)
+		if err != nil {
+			return err
+		}
+		keep(pods, pod)
+	}
+	w.replace(pods)
+	return nil
+}
+
+func (w *podWatch) apply(kind podsapi.EventType, pod *v1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if kind == podsapi.EventType_DELETED {
+		if w.pods[pod.UID] == nil {
+			return
+		}
+		delete(w.pods, pod.UID)
+	} else if !keep(w.pods, pod) {
+		return
+	}
+	w.tell()
+}
+
+func (w *podWatch) replace(pods map[types.UID]*tenant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pods, w.synced = pods, true
+	w.tell()
+}
+
+// lose notes that changes may be missed from now on.
+func (w *podWatch) lose() {
+	w.broke()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.synced = false
+	w.tell()
+}
+
+// tell wakes those who follow the pods. The caller holds the lock.
+func (w *podWatch) tell() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// keep adds a pod that asks for vGPUs, and reports whether it does.
+func keep(pods map[types.UID]*tenant, pod *v1.Pod) bool {
+	if !kube.WantsVGPU(pod) && pod.Annotations[v1alpha1.AnnotationAssignment] == "" {
+		return false
+	}
+	t := &tenant{pod: essential(pod)}
+	t.assignment, t.err = kube.AssignmentOf(t.pod)
+	pods[pod.UID] = t
+	return true
+}
+
+// essential returns the part of a pod that the agent reads: an agent keeps a hundred of them, and a pod may have a
+// megabyte.
+func essential(pod *v1.Pod) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: map[string]string{},
+			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+		},
+		Spec: v1.PodSpec{
+			NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName,
+			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+			InitContainers:                essentialContainers(pod.Spec.InitContainers), Containers: essentialContainers(pod.Spec.Containers),
+		},
+		Status: v1.PodStatus{
+			Phase: pod.Status.Phase, Reason: pod.Status.Reason,
+			InitContainerStatuses: essentialStatuses(pod.Status.InitContainerStatuses),
+			ContainerStatuses:     essentialStatuses(pod.Status.ContainerStatuses),
+		},
+	}
+	for key, value := range pod.Annotations {
+		if strings.HasPrefix(key, v1alpha1.Domain+"/") {
+			p.Annotations[key] = value
+		}
+	}
+	return p
+}
+
+func essentialContainers(list []v1.Container) []v1.Container {
+	out := make([]v1.Container, 0, len(list))
+	for i := range list {
+		c := &list[i]
+		out = append(out, v1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+	}
+	return out
+}
+
+func essentialStatuses(list []v1.ContainerStatus) []v1.ContainerStatus {
+	out := make([]v1.ContainerStatus, 0, len(list))
+	for i := range list {
+		c := &list[i]
+		out = append(out, v1.ContainerStatus{Name: c.Name, ContainerID: c.ContainerID, State: c.State, RestartCount: c.RestartCount})
+	}
+	return out
+}
+
+// byName returns the pods in the order of namespace, name and UID.
+func byName(pods map[types.UID]*tenant) []*tenant {
+	return slices.SortedFunc(maps.Values(pods), func(a, b *tenant) int {
+		return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name), cmp.Compare(a.pod.UID, b.pod.UID))
+	})
+}
