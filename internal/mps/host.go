@@ -49,6 +49,8 @@ func (h Host) Run(ctx context.Context, socket string) error {
 	if err != nil {
 		return fmt.Errorf("listen for agents: %w", err)
 	}
+	// The socket's file goes with it, before Run returns.
+	defer listener.Close()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	klog.FromContext(ctx).Info("Starting MPS control daemons on request", "socket", socket, "dir", h.Options.Dir)
@@ -58,6 +60,9 @@ func (h Host) Run(ctx context.Context, socket string) error {
 		conn, err := listener.Accept()
 		switch {
 		case ctx.Err() != nil:
+			if err == nil {
+				_ = conn.Close()
+			}
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("listen for agents: %w", err)

@@ -160,29 +160,35 @@ func TestHostIsForItsOwnUserAlone(t *testing.T) {
 	if err := os.Chmod(socket, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	said := make(chan string)
-	go func() {
-		// The thread is another user's from here on, and ends with this goroutine.
-		runtime.LockOSThread()
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), 65534, ^uintptr(0)); errno != 0 {
-			said <- errno.Error()
-			return
-		}
+	if got := asAnother(t, func() string {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
-			said <- err.Error()
-			return
+			return err.Error()
 		}
 		defer conn.Close()
 		answer, err := io.ReadAll(conn)
-		said <- fmt.Sprint(string(answer), err)
-	}()
-	if got := <-said; !strings.Contains(got, "user 65534 may not start MPS") {
+		return fmt.Sprint(string(answer), err)
+	}); !strings.Contains(got, "user 65534 may not start MPS") {
 		t.Errorf("another user was told %q", got)
 	}
 	if n.pid() != 0 {
 		t.Error("another user started a daemon")
 	}
+}
+
+// asAnother runs a function with the effective user ID of nobody. That belongs to the thread.
+func asAnother(t *testing.T, do func() string) string {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	become := func(uid uintptr) {
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uid, ^uintptr(0)); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	become(65534)
+	defer become(0)
+	return do()
 }
 
 func TestOneHostOnANode(t *testing.T) {

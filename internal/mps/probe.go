@@ -110,7 +110,22 @@ func (c control) canary(ctx context.Context, p *prober) error {
 		klog.FromContext(ctx).Info("A canary was let in and did not finish its work: the device is busy", "device", c.uuid)
 		return nil
 	}
-	return fmt.Errorf("%w within %v", ErrProbeTimeout, p.timeout)
+	return c.late(context.WithoutCancel(ctx), p.timeout)
+}
+
+// late says why no client was let in for so long: a server that is still starting, which can take long where the driver
+// keeps no persistent state, is not wedged.
+func (c control) late(ctx context.Context, waited time.Duration) error {
+	d, err := c.look(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, s := range d.Servers {
+		if s.State == Initializing {
+			return fmt.Errorf("canary: the MPS server %d lets nobody in within %v: it is still starting", s.PID, waited)
+		}
+	}
+	return fmt.Errorf("%w within %v", ErrProbeTimeout, waited)
 }
 
 // startCanary starts the canary as a client with the least share of the SMs.

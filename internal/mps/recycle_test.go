@@ -148,7 +148,7 @@ func (n *node) impostor(name, pipe string, args ...string) int {
 	n.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	eventually(n.t, "the impostor has its name", func() bool {
 		p, ok := findProcess(cmd.Process.Pid)
-		return ok && isMPS(p.pid) && p.words()[0] == name && p.variable(hangVariable) != ""
+		return ok && isMPS(p.pid) && len(p.words()) > 0 && p.words()[0] == name && p.variable(hangVariable) != ""
 	})
 	return cmd.Process.Pid
 }
