@@ -72,14 +72,15 @@ func TestLayout(t *testing.T) {
 
 	memory, ret := h.GetMemoryInfo()
 	want(t, "GetMemoryInfo", ret, nvml.SUCCESS)
-	used := d.Reserved + d.UsedMemory
+	held := d.UsedMemory + 1<<33 + 3
+	used := d.Reserved + held
 	if diff := cmp.Diff(nvml.Memory{Total: d.Memory, Free: d.Memory - used, Used: used}, memory); diff != "" {
 		t.Error(diff)
 	}
 	memory2, ret := h.GetMemoryInfo_v2()
 	want(t, "GetMemoryInfo_v2", ret, nvml.SUCCESS)
 	if diff := cmp.Diff(nvml.Memory_v2{
-		Version: nvml.STRUCT_VERSION(nvml.Memory_v2{}, 2), Total: d.Memory, Reserved: d.Reserved, Free: d.Memory - used, Used: d.UsedMemory,
+		Version: nvml.STRUCT_VERSION(nvml.Memory_v2{}, 2), Total: d.Memory, Reserved: d.Reserved, Free: d.Memory - used, Used: held,
 	}, memory2); diff != "" {
 		t.Error(diff)
 	}
@@ -98,18 +99,14 @@ func TestLayout(t *testing.T) {
 	if ecc != 1<<40 {
 		t.Errorf("%d ECC errors, want %d", ecc, 1<<40)
 	}
-	for name, list := range map[string]func() ([]nvml.ProcessInfo, nvml.Return){
-		"compute": h.GetComputeRunningProcesses, "MPS": h.GetMPSComputeRunningProcesses,
-	} {
-		processes, ret := list()
-		want(t, name, ret, nvml.SUCCESS)
-		none := uint32(0xFFFFFFFF)
-		if diff := cmp.Diff([]nvml.ProcessInfo{
-			{Pid: 11, UsedGpuMemory: 1 << 33, GpuInstanceId: none, ComputeInstanceId: none},
-			{Pid: 12, UsedGpuMemory: 3, GpuInstanceId: none, ComputeInstanceId: none},
-		}, processes); diff != "" {
-			t.Error(name, diff)
-		}
+	processes, ret := h.GetComputeRunningProcesses()
+	want(t, "GetComputeRunningProcesses", ret, nvml.SUCCESS)
+	none := uint32(0xFFFFFFFF)
+	if diff := cmp.Diff([]nvml.ProcessInfo{
+		{Pid: 11, UsedGpuMemory: 1 << 33, GpuInstanceId: none, ComputeInstanceId: none},
+		{Pid: 12, UsedGpuMemory: 3, GpuInstanceId: none, ComputeInstanceId: none},
+	}, processes); diff != "" {
+		t.Error(diff)
 	}
 	checkEvent(t, lib, h, path)
 }

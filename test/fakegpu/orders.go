@@ -2,9 +2,9 @@ package fakegpu
 
 // MPS orders the control daemon of a device to misbehave.
 //
-// Fault, Wedge and Hang happen to what runs when they are given: a daemon that starts later is healthy although the
-// order still stands, and hears of the next one only after this one was withdrawn. Daemons look every 20 ms and before
-// every command. The other orders hold for as long as they stand.
+// Fault and Wedge happen to what runs when they are given: a daemon that starts later is healthy although the order
+// still stands, and hears of the next one only after this one was withdrawn. Daemons look every 20 ms and before every
+// command. The other orders hold for as long as they stand, for new daemons too.
 type MPS struct {
 	// Fault breaks every server of the daemon, as a fatal fault of a client does: get_server_status says FAULT, its
 	// clients are broken, and newcomers are refused until the last of those clients has gone. A server without clients
@@ -13,7 +13,8 @@ type MPS struct {
 	// Wedge makes every later client of the servers that run now (without one: of the next) block for ever when it
 	// connects, while clients and commands go on. Only a new server cures it; withdrawing the order does not.
 	Wedge bool `json:"wedge,omitempty"`
-	// Hang makes the daemon accept connections and never answer, until the order is withdrawn.
+	// Hang makes the daemon accept connections and never answer. SIGSTOP to a daemon is the hang of one process, which
+	// its replacement does not inherit.
 	Hang bool `json:"hang,omitempty"`
 	// IgnoreLimits makes the daemon accept limits and not keep them, as daemons did for devices named by UUID.
 	IgnoreLimits bool `json:"ignoreLimits,omitempty"`

@@ -121,7 +121,7 @@ func (d *daemon) admit(c *client) (answer string, decided bool) {
 	defer d.mu.Unlock()
 	d.obey()
 	switch {
-	case d.hanging:
+	case d.orders.Hang:
 		return "", false
 	case d.quitting:
 		return "", true

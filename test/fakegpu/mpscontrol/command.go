@@ -14,7 +14,7 @@ import (
 func (d *daemon) command(conn net.Conn, words []string) {
 	d.mu.Lock()
 	d.obey()
-	if d.hanging {
+	if d.orders.Hang {
 		d.mu.Unlock()
 		d.hang(conn)
 		return

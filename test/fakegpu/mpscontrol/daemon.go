@@ -75,9 +75,9 @@ type daemon struct {
 	percent float64
 	limits  map[string]uint64
 	servers []*server
-	// orders are what the state file said last; hanging, lost, faultNext and wedgeNext are what follows from them.
+	// orders are what the state file said last; lost, faultNext and wedgeNext are what follows.
 	orders               fakegpu.MPS
-	hanging, lost        bool
+	lost                 bool
 	faultNext, wedgeNext bool
 	// quitting daemons take no new client.
 	quitting bool

@@ -8,12 +8,6 @@ func (d *daemon) obey() {
 	}
 	was, wasLost := d.orders, d.lost
 	d.orders, d.lost = s.Orders(d.device)
-	switch {
-	case !d.orders.Hang:
-		d.hanging = false
-	case !was.Hang:
-		d.hanging = true
-	}
 	if d.orders.Fault != was.Fault {
 		d.faultNext = d.orders.Fault && len(d.servers) == 0
 	}

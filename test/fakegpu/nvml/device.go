@@ -17,36 +17,32 @@ import (
 
 //export nvmlDeviceGetUUID
 func nvmlDeviceGetUUID(device unsafe.Pointer, uuid *C.char, length C.u32) C.int {
-	if i, ok := migIndex(device); ok {
-		return withState(func(s *fakegpu.State) C.int {
-			d, instance := i/C.FAKE_INSTANCES, i%C.FAKE_INSTANCES
-			if d >= len(s.Devices) || instance >= len(s.Devices[d].MIG.Instances) {
-				return errNotFound
-			}
-			return put(uuid, length, s.Devices[d].MIG.Instances[instance].UUID)
-		})
-	}
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int { return put(uuid, length, d.UUID) })
+	return withTarget(device, func(t target) C.int { return put(uuid, length, t.uuid()) })
 }
 
 //export nvmlDeviceGetName
 func nvmlDeviceGetName(device unsafe.Pointer, name *C.char, length C.u32) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int { return put(name, length, d.Name) })
+	return withTarget(device, func(t target) C.int {
+		if t.instance != nil {
+			return put(name, length, t.device.Name+" MIG "+t.instance.Profile)
+		}
+		return put(name, length, t.device.Name)
+	})
 }
 
 //export nvmlDeviceGetIndex
 func nvmlDeviceGetIndex(device unsafe.Pointer, index *C.u32) C.int {
-	return withDevice(device, func(_ *fakegpu.State, _ *fakegpu.Device, i int) C.int { return set(index, C.u32(i)) })
+	return withTarget(device, func(t target) C.int { return set(index, C.u32(t.index())) })
 }
 
 //export nvmlDeviceGetMinorNumber
 func nvmlDeviceGetMinorNumber(device unsafe.Pointer, minor *C.u32) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int { return set(minor, C.u32(d.MinorNumber)) })
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int { return set(minor, C.u32(d.MinorNumber)) })
 }
 
 //export nvmlDeviceGetCudaComputeCapability
 func nvmlDeviceGetCudaComputeCapability(device unsafe.Pointer, major, minor *C.int) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int {
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int {
 		if code := set(major, C.int(d.Major)); code != success {
 			return code
 		}
@@ -54,11 +50,22 @@ func nvmlDeviceGetCudaComputeCapability(device unsafe.Pointer, major, minor *C.i
 	})
 }
 
+// memory returns total, reserved and used bytes of a GPU or an instance. Used is without reserved.
+func memory(t target) (total, reserved, used uint64) {
+	used = usedBy(t)
+	if t.instance != nil {
+		return t.instance.Memory, 0, min(used, t.instance.Memory)
+	}
+	used += t.device.UsedMemory
+	return t.device.Memory, t.device.Reserved, min(used, t.device.Memory-t.device.Reserved)
+}
+
 //export nvmlDeviceGetMemoryInfo
-func nvmlDeviceGetMemoryInfo(device unsafe.Pointer, memory *C.fake_memory) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int {
-		used := d.Reserved + d.UsedMemory
-		return set(memory, C.fake_memory{total: C.u64(d.Memory), free: C.u64(d.Memory - used), used: C.u64(used)})
+func nvmlDeviceGetMemoryInfo(device unsafe.Pointer, out *C.fake_memory) C.int {
+	return withTarget(device, func(t target) C.int {
+		total, reserved, used := memory(t)
+		used += reserved
+		return set(out, C.fake_memory{total: C.u64(total), free: C.u64(total - used), used: C.u64(used)})
 	})
 }
 
@@ -66,17 +73,18 @@ func nvmlDeviceGetMemoryInfo(device unsafe.Pointer, memory *C.fake_memory) C.int
 const memoryVersion2 = C.sizeof_fake_memory_v2 | 2<<24
 
 //export nvmlDeviceGetMemoryInfo_v2
-func nvmlDeviceGetMemoryInfo_v2(device unsafe.Pointer, memory *C.fake_memory_v2) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int {
-		if memory == nil {
+func nvmlDeviceGetMemoryInfo_v2(device unsafe.Pointer, out *C.fake_memory_v2) C.int {
+	return withTarget(device, func(t target) C.int {
+		if out == nil {
 			return errInvalidArgument
 		}
-		if memory.version != memoryVersion2 {
+		if out.version != memoryVersion2 {
 			return errVersionMismatch
 		}
-		return set(memory, C.fake_memory_v2{
-			version: memoryVersion2, total: C.u64(d.Memory), reserved: C.u64(d.Reserved),
-			free: C.u64(d.Memory - d.Reserved - d.UsedMemory), used: C.u64(d.UsedMemory),
+		total, reserved, used := memory(t)
+		return set(out, C.fake_memory_v2{
+			version: memoryVersion2, total: C.u64(total), reserved: C.u64(reserved),
+			free: C.u64(total - reserved - used), used: C.u64(used),
 		})
 	})
 }
@@ -103,7 +111,7 @@ func chars(out []C.char, s string) {
 
 //export nvmlDeviceGetPciInfo
 func nvmlDeviceGetPciInfo(device unsafe.Pointer, info *C.fake_pci) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int { return set(info, pci(d.PCIBusID)) })
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int { return set(info, pci(d.PCIBusID)) })
 }
 
 //export nvmlDeviceGetPciInfo_v2
@@ -120,12 +128,12 @@ func nvmlDeviceGetPciInfo_v3(device unsafe.Pointer, info *C.fake_pci) C.int {
 //
 //export nvmlDeviceGetNumaNodeId
 func nvmlDeviceGetNumaNodeId(device unsafe.Pointer, node *C.u32) C.int {
-	return withDevice(device, func(*fakegpu.State, *fakegpu.Device, int) C.int { return errNotSupported })
+	return withDevice(device, func(*fakegpu.State, *fakegpu.Device) C.int { return errNotSupported })
 }
 
 //export nvmlDeviceGetMemoryAffinity
 func nvmlDeviceGetMemoryAffinity(device unsafe.Pointer, size C.u32, nodes *C.ulong_set, scope C.u32) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int {
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int {
 		if nodes == nil || size == 0 || scope > 1 {
 			return errInvalidArgument
 		}
@@ -142,57 +150,52 @@ func nvmlDeviceGetMemoryAffinity(device unsafe.Pointer, size C.u32, nodes *C.ulo
 	})
 }
 
-//export nvmlDeviceGetUtilizationRates
-func nvmlDeviceGetUtilizationRates(device unsafe.Pointer, rates *C.fake_utilization) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int {
-		return set(rates, C.fake_utilization{gpu: C.u32(d.GPUUtilization), memory: C.u32(d.MemoryUtilization)})
-	})
-}
-
-// nvmlDeviceGetTotalEccErrors counts uncorrected errors (type 1); the fake has no corrected ones.
-//
-//export nvmlDeviceGetTotalEccErrors
-func nvmlDeviceGetTotalEccErrors(device unsafe.Pointer, kind, counter C.u32, count *C.u64) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int {
-		if kind > 1 || counter > 1 {
-			return errInvalidArgument
-		}
-		if kind == 0 {
-			return set(count, 0)
-		}
-		return set(count, C.u64(d.UncorrectedECC))
-	})
-}
-
-// computeModeFile remembers a mode that a process set, since only the driver keeps it and not the process.
-func computeModeFile(d *fakegpu.Device) string {
-	return theDriver.path + "." + d.UUID + ".compute-mode"
-}
-
 //export nvmlDeviceGetComputeMode
 func nvmlDeviceGetComputeMode(device unsafe.Pointer, mode *C.u32) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int {
-		if raw, err := os.ReadFile(computeModeFile(d)); err == nil {
-			if n, err := strconv.ParseUint(string(raw), 10, 32); err == nil {
-				return set(mode, C.u32(n))
-			}
-		}
-		return set(mode, C.u32(d.ComputeMode))
-	})
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int { return set(mode, C.u32(d.Mode(theDriver.path()))) })
 }
 
 //export nvmlDeviceSetComputeMode
 func nvmlDeviceSetComputeMode(device unsafe.Pointer, mode C.u32) C.int {
-	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device, _ int) C.int {
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int {
 		if mode > 3 {
 			return errInvalidArgument
 		}
+		// Mode 1, exclusive thread, no longer exists.
 		if mode == 1 {
 			return errNotSupported
 		}
-		if os.WriteFile(computeModeFile(d), fmt.Append(nil, uint32(mode)), 0o644) != nil {
+		if os.WriteFile(fakegpu.ModePath(theDriver.path(), d.UUID), fmt.Append(nil, uint32(mode)), 0o644) != nil {
 			return errUnknown
 		}
 		return success
+	})
+}
+
+// architectures are nvml.h's numbers by compute capability, 10·major + minor.
+var architectures = []struct{ capability, number int }{{100, 10}, {90, 9}, {89, 8}, {80, 7}, {75, 6}, {70, 5}, {60, 4}}
+
+//export nvmlDeviceGetArchitecture
+func nvmlDeviceGetArchitecture(device unsafe.Pointer, architecture *C.u32) C.int {
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int {
+		for _, a := range architectures {
+			if 10*d.Major+d.Minor >= a.capability {
+				return set(architecture, C.u32(a.number))
+			}
+		}
+		return set(architecture, 0xFFFFFFFF)
+	})
+}
+
+// nvmlDeviceGetBrand says NVIDIA or Tesla, by the name.
+//
+//export nvmlDeviceGetBrand
+func nvmlDeviceGetBrand(device unsafe.Pointer, brand *C.u32) C.int {
+	const tesla, nvidia = 2, 14
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int {
+		if strings.HasPrefix(d.Name, "Tesla") {
+			return set(brand, tesla)
+		}
+		return set(brand, nvidia)
 	})
 }

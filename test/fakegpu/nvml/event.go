@@ -22,7 +22,8 @@ const (
 
 // eventSet is what a process waits for.
 type eventSet struct {
-	devices map[int]bool
+	// devices by UUID.
+	devices map[string]bool
 	// seen counts the events of the state file that were given out, or were there at the first registration.
 	seen int
 }
@@ -34,7 +35,7 @@ var (
 
 //export nvmlDeviceGetSupportedEventTypes
 func nvmlDeviceGetSupportedEventTypes(device unsafe.Pointer, types *C.u64) C.int {
-	return withDevice(device, func(*fakegpu.State, *fakegpu.Device, int) C.int { return set(types, xidCritical) })
+	return withDevice(device, func(*fakegpu.State, *fakegpu.Device) C.int { return set(types, xidCritical) })
 }
 
 //export nvmlEventSetCreate
@@ -46,7 +47,7 @@ func nvmlEventSetCreate(out *unsafe.Pointer) C.int {
 		setsMu.Lock()
 		defer setsMu.Unlock()
 		handle := C.malloc(1)
-		sets[handle] = &eventSet{devices: map[int]bool{}, seen: len(s.Events)}
+		sets[handle] = &eventSet{devices: map[string]bool{}, seen: len(s.Events)}
 		*out = handle
 		return success
 	})
@@ -54,7 +55,7 @@ func nvmlEventSetCreate(out *unsafe.Pointer) C.int {
 
 //export nvmlDeviceRegisterEvents
 func nvmlDeviceRegisterEvents(device unsafe.Pointer, types C.u64, handle unsafe.Pointer) C.int {
-	return withDevice(device, func(_ *fakegpu.State, _ *fakegpu.Device, i int) C.int {
+	return withDevice(device, func(_ *fakegpu.State, d *fakegpu.Device) C.int {
 		if types&^xidCritical != 0 {
 			return errNotSupported
 		}
@@ -64,7 +65,7 @@ func nvmlDeviceRegisterEvents(device unsafe.Pointer, types C.u64, handle unsafe.
 		if e == nil {
 			return errInvalidArgument
 		}
-		e.devices[i] = true
+		e.devices[d.UUID] = true
 		return success
 	})
 }
@@ -97,11 +98,15 @@ func nextEvent(s *fakegpu.State, handle unsafe.Pointer, data *C.fake_event) C.in
 	for e.seen < len(s.Events) {
 		event := s.Events[e.seen]
 		e.seen++
-		if !e.devices[event.Device] {
+		uuid := event.UUID
+		if uuid == "" {
+			uuid = s.Devices[event.Device].UUID
+		}
+		if !e.devices[uuid] {
 			continue
 		}
 		return set(data, C.fake_event{
-			device: deviceHandle(event.Device), _type: xidCritical, data: C.u64(event.XID),
+			device: deviceHandle(uuid), _type: xidCritical, data: C.u64(event.XID),
 			gpuInstance: notAvailableInstance, computeInstance: notAvailableInstance,
 		})
 	}

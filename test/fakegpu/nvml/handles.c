@@ -1,14 +1,17 @@
 #include "abi.h"
 
-static char devices[FAKE_DEVICES];
-static char instances[FAKE_DEVICES * FAKE_INSTANCES];
+static char devices[FAKE_HANDLES];
+static char gpu_instances[FAKE_HANDLES];
+static char compute_instances[FAKE_HANDLES];
 
-static int position(const void *handle, const char *first, int count) {
+static int position(const void *handle, const char *first) {
 	const char *p = handle;
-	return p >= first && p < first + count ? (int)(p - first) : -1;
+	return p >= first && p < first + FAKE_HANDLES ? (int)(p - first) : -1;
 }
 
-void *fake_device(int index) { return &devices[index]; }
-int fake_device_index(const void *handle) { return position(handle, devices, FAKE_DEVICES); }
-void *fake_instance(int index) { return &instances[index]; }
-int fake_instance_index(const void *handle) { return position(handle, instances, FAKE_DEVICES * FAKE_INSTANCES); }
+void *fake_device(int slot) { return &devices[slot]; }
+int fake_device_slot(const void *handle) { return position(handle, devices); }
+void *fake_gpu_instance(int slot) { return &gpu_instances[slot]; }
+int fake_gpu_instance_slot(const void *handle) { return position(handle, gpu_instances); }
+void *fake_compute_instance(int slot) { return &compute_instances[slot]; }
+int fake_compute_instance_slot(const void *handle) { return position(handle, compute_instances); }

@@ -2,9 +2,15 @@
 //
 //	go build -buildmode=c-shared -o libnvidia-ml.so.1 ./test/fakegpu/nvml
 //
-// It exports, under their versioned and plain names, the NVML calls that go-nvml resolves for what Tandem asks, and
-// answers them from the state file (see package fakegpu). A missing or broken file, a strange handle or a null pointer
-// is an NVML error code, never a crash. The answers follow nvml.h; none was compared with a real driver.
+// It exports, under their versioned and plain names, the NVML calls of go-nvml that Tandem and NVIDIA's libraries for
+// CDI make, and answers them from the state file and from what the fake MPS daemons say of their clients (see package
+// fakegpu). The other calls of go-nvml v0.13.4 answer NOT_SUPPORTED. A missing or broken file, a strange handle or a null
+// pointer is an NVML error code, never a crash.
+//
+// Read in nvml.h: signatures, structures, codes, which call is for MIG device handles. Read in NVIDIA's MPS
+// documentation: NVML's compute list shows the MPS server. Assumed: that the server's memory there is the sum of its
+// clients', that utilisation is a plain sum, cut at 100 and then shared in proportion, and the numbers of MIG profiles
+// other than the A100's. None of it was compared with a real driver.
 //
 // A process of Go can load it: two Go runtimes then live side by side. It is never unloaded (-z nodelete), so its
 // state outlives nvmlShutdown.
@@ -17,9 +23,8 @@ package main
 import "C"
 
 import (
-	"os"
+	"slices"
 	"sync"
-	"time"
 	"unsafe"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
@@ -47,20 +52,13 @@ const (
 type driver struct {
 	mu    sync.Mutex
 	inits int
-	path  string
-	// stamp of the file that state was read from.
-	stamp stamp
-	state *fakegpu.State
+	file  *fakegpu.Reader
+	// slots holds the UUID behind each handle. A handle stays with its device wherever that device moves.
+	slots  []string
+	slotOf map[string]int
 }
 
-// stamp tells one version of the state file from the next: the file is replaced, so its inode changes too.
-type stamp struct {
-	modified time.Time
-	size     int64
-	inode    uint64
-}
-
-var theDriver driver
+var theDriver = driver{file: &fakegpu.Reader{}, slotOf: map[string]int{}}
 
 // initialize counts one more user. Like the real library it fails when there is no driver.
 func (d *driver) initialize() C.int {
@@ -68,10 +66,9 @@ func (d *driver) initialize() C.int {
 	defer d.mu.Unlock()
 	if d.inits == 0 {
 		// The C environment: a Go runtime inside of a library does not see what its host set later.
-		d.path = C.GoString(C.getenv(stateVariable))
-		d.state = nil
+		d.file = &fakegpu.Reader{Path: C.GoString(C.getenv(stateVariable))}
 	}
-	if d.read() == nil {
+	if d.file.State() == nil {
 		return errDriverNotLoaded
 	}
 	d.inits++
@@ -97,32 +94,47 @@ func (d *driver) current() (*fakegpu.State, C.int) {
 	if d.inits == 0 {
 		return nil, errUninitialized
 	}
-	s := d.read()
+	s := d.file.State()
 	if s == nil {
 		return nil, errUnknown
 	}
 	return s, success
 }
 
-// read returns nil if there is no sound state file. A returned state is never changed.
-func (d *driver) read() *fakegpu.State {
-	info, err := os.Stat(d.path)
-	if err != nil {
-		d.state = nil
-		return nil
-	}
-	now := stamp{modified: info.ModTime(), size: info.Size(), inode: inode(info)}
-	if d.state != nil && now == d.stamp {
-		return d.state
-	}
-	s, err := fakegpu.Load(d.path)
-	if err != nil {
-		d.state = nil
-		return nil
-	}
-	d.state, d.stamp = &s, now
-	return d.state
+// path returns the state file.
+func (d *driver) path() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.file.Path
 }
+
+// slot returns the number of the handles that belong to a UUID.
+func (d *driver) slot(uuid string) C.int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i, ok := d.slotOf[uuid]
+	if !ok {
+		i = len(d.slots)
+		if i == C.FAKE_HANDLES {
+			panic("no handle is left")
+		}
+		d.slots = append(d.slots, uuid)
+		d.slotOf[uuid] = i
+	}
+	return C.int(i)
+}
+
+// uuid is the reverse of slot. It is empty for a slot that was never given out.
+func (d *driver) uuid(slot C.int) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slot < 0 || int(slot) >= len(d.slots) {
+		return ""
+	}
+	return d.slots[slot]
+}
+
+func deviceHandle(uuid string) unsafe.Pointer { return C.fake_device(theDriver.slot(uuid)) }
 
 // withState runs fn on the current state. It is the one door into the library: a mistake in fn ends in an error code,
 // not in the death of the host process.
@@ -139,33 +151,67 @@ func withState(fn func(*fakegpu.State) C.int) (code C.int) {
 	return fn(s)
 }
 
-// withDevice runs fn on the device behind a handle, unless it is lost.
-func withDevice(handle unsafe.Pointer, fn func(*fakegpu.State, *fakegpu.Device, int) C.int) C.int {
+// target is what a device handle means: a GPU, or an instance of it.
+type target struct {
+	state    *fakegpu.State
+	device   *fakegpu.Device
+	instance *fakegpu.MIGInstance
+}
+
+func (t target) uuid() string {
+	if t.instance != nil {
+		return t.instance.UUID
+	}
+	return t.device.UUID
+}
+
+// index of the GPU, or of the instance on it.
+func (t target) index() int {
+	if t.instance != nil {
+		return slices.IndexFunc(t.device.MIG.Instances, func(i fakegpu.MIGInstance) bool { return i.UUID == t.instance.UUID })
+	}
+	return slices.IndexFunc(t.state.Devices, func(d fakegpu.Device) bool { return d.UUID == t.device.UUID })
+}
+
+// withTarget runs fn on the GPU or instance behind a handle, unless it is lost. One that the state file no longer has
+// is lost.
+func withTarget(handle unsafe.Pointer, fn func(target) C.int) C.int {
+	return withSlot(C.fake_device_slot(handle), fn)
+}
+
+func withSlot(slot C.int, fn func(target) C.int) C.int {
 	return withState(func(s *fakegpu.State) C.int {
-		i, code := deviceIndex(s, handle)
-		if code != success {
-			return code
+		uuid := theDriver.uuid(slot)
+		if uuid == "" {
+			return errInvalidArgument
 		}
-		if s.Devices[i].Lost {
+		d, instance := s.Find(uuid)
+		if d == nil || d.Lost || instance != nil && !d.MIG.Enabled {
 			return errGPUIsLost
 		}
-		return fn(s, &s.Devices[i], i)
+		return fn(target{s, d, instance})
 	})
 }
 
-// deviceIndex tells which device a handle means. A device that the state file no longer has is lost.
-func deviceIndex(s *fakegpu.State, handle unsafe.Pointer) (int, C.int) {
-	i := int(C.fake_device_index(handle))
-	switch {
-	case i < 0:
-		return 0, errInvalidArgument
-	case i >= len(s.Devices):
-		return 0, errGPUIsLost
-	}
-	return i, success
+// withDevice runs fn on the GPU behind a handle. Most calls are not for instances.
+func withDevice(handle unsafe.Pointer, fn func(*fakegpu.State, *fakegpu.Device) C.int) C.int {
+	return withTarget(handle, func(t target) C.int {
+		if t.instance != nil {
+			return errNotSupported
+		}
+		return fn(t.state, t.device)
+	})
 }
 
-func deviceHandle(i int) unsafe.Pointer { return C.fake_device(C.int(i)) }
+// withInstance runs fn on the instance behind a MIG device handle.
+func withInstance(handle unsafe.Pointer, fn func(target) C.int) C.int {
+	return withTarget(handle, func(t target) C.int {
+		if t.instance == nil {
+			return errInvalidArgument
+		}
+		return fn(t)
+	})
+}
 
 // put writes a string with its end into a buffer of the caller.
 func put(buffer *C.char, size C.u32, s string) C.int {

@@ -87,7 +87,7 @@ func find(out *unsafe.Pointer, matches func(int, *fakegpu.Device) bool, none C.i
 			if s.Devices[i].Lost {
 				return errGPUIsLost
 			}
-			return set(out, deviceHandle(i))
+			return set(out, deviceHandle(s.Devices[i].UUID))
 		}
 		return none
 	})
@@ -103,13 +103,24 @@ func nvmlDeviceGetHandleByIndex_v2(index C.u32, device *unsafe.Pointer) C.int {
 	return nvmlDeviceGetHandleByIndex(index, device)
 }
 
+// nvmlDeviceGetHandleByUUID takes the UUIDs of MIG devices too.
+//
 //export nvmlDeviceGetHandleByUUID
 func nvmlDeviceGetHandleByUUID(uuid *C.char, device *unsafe.Pointer) C.int {
 	if uuid == nil {
 		return errInvalidArgument
 	}
 	want := C.GoString(uuid)
-	return find(device, func(_ int, d *fakegpu.Device) bool { return d.UUID == want }, errNotFound)
+	return withState(func(s *fakegpu.State) C.int {
+		d, instance := s.Find(want)
+		switch {
+		case d == nil || instance != nil && !d.MIG.Enabled:
+			return errNotFound
+		case d.Lost:
+			return errGPUIsLost
+		}
+		return set(device, deviceHandle(want))
+	})
 }
 
 //export nvmlDeviceGetHandleByPciBusId

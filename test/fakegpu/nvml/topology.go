@@ -27,24 +27,20 @@ func nvmlDeviceGetTopologyCommonAncestor(one, other unsafe.Pointer, level *C.u32
 
 // withPair runs fn on two different devices.
 func withPair(one, other unsafe.Pointer, fn func(s *fakegpu.State, a, b *fakegpu.Device) C.int) C.int {
-	return withDevice(one, func(s *fakegpu.State, a *fakegpu.Device, i int) C.int {
-		j, code := deviceIndex(s, other)
-		switch {
-		case code != success:
-			return code
-		case i == j:
-			return errInvalidArgument
-		case s.Devices[j].Lost:
-			return errGPUIsLost
-		}
-		return fn(s, a, &s.Devices[j])
+	return withDevice(one, func(s *fakegpu.State, a *fakegpu.Device) C.int {
+		return withDevice(other, func(_ *fakegpu.State, b *fakegpu.Device) C.int {
+			if a.UUID == b.UUID {
+				return errInvalidArgument
+			}
+			return fn(s, a, b)
+		})
 	})
 }
 
 // withLink runs fn on a link of a device. nvml.h: a link number out of range is an invalid argument, a device without
 // any link does not support the question.
 func withLink(device unsafe.Pointer, number C.u32, fn func(*fakegpu.State, fakegpu.NVLink) C.int) C.int {
-	return withDevice(device, func(s *fakegpu.State, d *fakegpu.Device, _ int) C.int {
+	return withDevice(device, func(s *fakegpu.State, d *fakegpu.Device) C.int {
 		switch {
 		case len(d.NVLinks) == 0:
 			return errNotSupported
