@@ -71,6 +71,7 @@ func run(ctx context.Context, options deviceplugin.Options, kubeconfig string) e
 		return err
 	}
 	options.GPUNodes = client.Resource(v1alpha1.GPUNodes)
+	options.Self = client.Resource(deviceplugin.SelfReviews)
 	options.OpenDriver = openDriver
 	agent, err := deviceplugin.New(options)
 	if err != nil {

@@ -50,6 +50,8 @@ type Options struct {
 	OpenDriver func() (Driver, error)
 	// GPUNodes writes the inventory; nil writes none.
 	GPUNodes dynamic.ResourceInterface
+	// Self asks the API server who the agent is (SelfReviews), for the owner of its GPUNode; nil asks nobody.
+	Self dynamic.ResourceInterface
 }
 
 // Agent serves one node.
@@ -295,7 +297,7 @@ func (a *Agent) loops(server *grpc.Server) []func(context.Context) {
 
 func (a *Agent) publisher() *publisher {
 	return &publisher{
-		client: a.options.GPUNodes, node: a.options.NodeName, status: a.status,
+		client: a.options.GPUNodes, self: a.options.Self, node: a.options.NodeName, status: a.status,
 		done: a.metrics.Published, beat: a.pulse.of("gpunode"),
 	}
 }

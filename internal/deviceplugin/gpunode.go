@@ -82,7 +82,9 @@ func limit(s string, n int) string {
 // publisher writes the GPUNode of this node: when something changed, and now and then in case somebody else did.
 type publisher struct {
 	client dynamic.ResourceInterface
-	node   string
+	// self asks who the agent is; nil asks nobody.
+	self dynamic.ResourceInterface
+	node string
 	// status returns what to publish now, and what tells that it may have changed.
 	status func() (v1alpha1.GPUNodeStatus, signals)
 	done   func(error)
@@ -195,6 +197,11 @@ func (p *publisher) create(ctx context.Context) (*unstructured.Unstructured, err
 	g := &unstructured.Unstructured{}
 	g.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
 	g.SetName(p.node)
+	owners, err := p.owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g.SetOwnerReferences(owners)
 	created, err := p.client.Create(ctx, g, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return p.client.Get(ctx, p.node, metav1.GetOptions{})
