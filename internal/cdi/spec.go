@@ -46,8 +46,6 @@ type Edits struct {
 	Devices []DeviceNode
 	Mounts  []Mount
 	Hooks   []Hook
-	// Groups are IDs of groups that the container's process joins.
-	Groups []uint32
 }
 
 // DeviceNode is a device file: where the host has it and where the container finds it.
@@ -93,7 +91,7 @@ func (s Spec) raw() (*specs.Spec, error) {
 }
 
 func (e Edits) raw() specs.ContainerEdits {
-	out := specs.ContainerEdits{Env: e.Env, AdditionalGIDs: e.Groups}
+	out := specs.ContainerEdits{Env: e.Env}
 	for _, d := range e.Devices {
 		out.DeviceNodes = append(out.DeviceNodes, &specs.DeviceNode{Path: d.Container, HostPath: d.Host, Permissions: "rw"})
 	}
@@ -131,7 +129,7 @@ func fromRaw(raw *specs.Spec) (Spec, error) {
 }
 
 func editsFromRaw(raw specs.ContainerEdits) Edits {
-	e := Edits{Env: raw.Env, Groups: raw.AdditionalGIDs}
+	e := Edits{Env: raw.Env}
 	for _, n := range raw.DeviceNodes {
 		e.Devices = append(e.Devices, DeviceNode{Host: n.HostPath, Container: n.Path})
 	}

@@ -119,9 +119,6 @@ func (o Options) find(version string) (cdi.Edits, error) {
 		return cdi.Edits{}, fmt.Errorf("it is a link that leads out of %s, to %s", o.HostRoot, root)
 	}
 	hook := o.first(hooks)
-	if hook == "" {
-		return cdi.Edits{}, fmt.Errorf("%w (looked for %s)", ErrNoHook, o.local(strings.Join(hooks, ", ")))
-	}
 	raw, err := ask(question{root: root, hook: hook, ldconfig: o.first(ldconfigs)}, answers{version: version})
 	if err != nil {
 		return cdi.Edits{}, err
@@ -132,6 +129,9 @@ func (o Options) find(version string) (cdi.Edits, error) {
 	}
 	if !hasCUDA(edits.Mounts, version) {
 		return cdi.Edits{}, ErrNoLibraries
+	}
+	if hook == "" {
+		return cdi.Edits{}, fmt.Errorf("%w (looked under %s for %s)", ErrNoHook, o.HostRoot, strings.Join(hooks, ", "))
 	}
 	return edits, nil
 }

@@ -236,17 +236,6 @@ func TestEditsAreFoundOnceAndAgainWhenTheDriverChanges(t *testing.T) {
 	}
 }
 
-func TestGroupsOfDeviceFilesAreKept(t *testing.T) {
-	raw := &specs.ContainerEdits{
-		AdditionalGIDs: []uint32{44},
-		DeviceNodes:    []*specs.DeviceNode{{Path: "/dev/nvidiactl"}},
-	}
-	got, err := Options{HostRoot: "/"}.keep(raw)
-	if diff := cmp.Diff(cdi.Edits{Groups: []uint32{44}}, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-}
-
 // nvcdi asks NVML for the version only. A release that asks for more must not end the agent.
 func TestAnotherQuestionToNVMLIsAnError(t *testing.T) {
 	root := host(t, packages()...)

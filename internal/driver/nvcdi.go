@@ -75,7 +75,7 @@ func (silent) Tracef(string, ...any)   {}
 // keep takes over what a CUDA program needs, by host path, in a stable order. Device files are left out: they follow
 // from the assignment.
 func (o Options) keep(raw *specs.ContainerEdits) (cdi.Edits, error) {
-	edits := cdi.Edits{Env: slices.Clone(raw.Env), Groups: slices.Clone(raw.AdditionalGIDs)}
+	edits := cdi.Edits{Env: slices.Clone(raw.Env)}
 	for _, m := range raw.Mounts {
 		if !needed(m.ContainerPath) {
 			continue
