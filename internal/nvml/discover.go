@@ -109,13 +109,13 @@ func (l *Library) remember(places []place) (all bool) {
 	return all
 }
 
-// absent returns what is known of a place that does not answer. Its links are left out: they are not sure.
+// absent returns what is known of a place that does not answer. Links are not kept: they are not sure.
 func (l *Library) absent(index int, health Health) place {
 	p, ok := l.known[index]
 	if !ok {
 		p = place{gpu: Device{Index: index, Minor: index, Model: "unknown", NUMANode: -1}}
 	}
-	p.handle, p.gpu.Links, p.gpu.Health = nil, nil, health
+	p.handle, p.gpu.Health = nil, health
 	p.instances = slices.Clone(p.instances)
 	for i := range p.instances {
 		p.instances[i].Health = health

@@ -73,6 +73,12 @@ func TestUncorrectedErrorsSinceFirstSight(t *testing.T) {
 	if h := l.Health(d.UUID); !h.OK() {
 		t.Errorf("errors from before the first look: %+v", h)
 	}
+	// To list a device is to look at it.
+	other := s.Devices[5].(*server.Device)
+	other.GetTotalEccErrorsFunc = ecc(1)
+	if h := l.Health(other.UUID); h.Reason != ECCUncorrected {
+		t.Errorf("error between the list and the first question: %+v", h)
+	}
 	d.GetTotalEccErrorsFunc = ecc(8)
 	mustList(t, l) // must not take the new count for the first sight
 	for range 2 {
