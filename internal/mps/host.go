@@ -33,18 +33,25 @@ const (
 	requestTime = 5 * time.Second
 	// hostGrace is what the agent waits for longer than the host does for the daemon.
 	hostGrace = 2 * time.Second
+	// farewell is how long the daemons may take to quit when the host ends. The pod's grace period has to be longer.
+	farewell = 30 * time.Second
 )
 
 // Host starts control daemons on behalf of an agent, so that they belong to its container and not to the agent's, which
-// ends with every upgrade (docs/decisions/0007). It does nothing else: it keeps no state, and its end is the daemons'.
+// ends with every upgrade (docs/decisions/0007). It does nothing else. Its end is the daemons': what the container's end
+// would kill quits in order. A Host is for one Run.
 type Host struct {
 	// Options say where the daemons' directories are and how long a start may take; the rest is ignored.
 	Options Options
+
+	mu sync.Mutex
+	// begun are the daemons that were started here, by UUID.
+	begun map[string]control
 }
 
-// Run listens on a Unix socket until ctx ends. Only processes of its own user are served. A socket that nobody listens
-// on is replaced.
-func (h Host) Run(ctx context.Context, socket string) error {
+// Run listens on a Unix socket until ctx ends, and then has the daemons that it started quit. Only processes of its own
+// user are served. A socket that nobody listens on is replaced.
+func (h *Host) Run(ctx context.Context, socket string) error {
 	listener, err := listenAlone(socket)
 	if err != nil {
 		return fmt.Errorf("listen for agents: %w", err)
@@ -55,7 +62,10 @@ func (h Host) Run(ctx context.Context, socket string) error {
 	defer stop()
 	klog.FromContext(ctx).Info("Starting MPS control daemons on request", "socket", socket, "dir", h.Options.Dir)
 	var calls sync.WaitGroup
-	defer calls.Wait()
+	defer func() {
+		calls.Wait()
+		h.quit(context.WithoutCancel(ctx))
+	}()
 	for {
 		conn, err := listener.Accept()
 		switch {
@@ -100,7 +110,7 @@ func listenAlone(socket string) (net.Listener, error) {
 }
 
 // serve answers one request.
-func (h Host) serve(ctx context.Context, conn net.Conn) {
+func (h *Host) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(requestTime))
 	var answer started
@@ -114,7 +124,7 @@ func (h Host) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-func (h Host) obey(ctx context.Context, conn net.Conn) error {
+func (h *Host) obey(ctx context.Context, conn net.Conn) error {
 	if err := sameUser(conn); err != nil {
 		return err
 	}
@@ -136,11 +146,32 @@ func (h Host) obey(ctx context.Context, conn net.Conn) error {
 			return err
 		}
 	}
-	if err := c.startHere(ctx); err != nil {
+	// A start that was begun is waited for, so that its daemon quits too.
+	if err := c.startHere(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.begun == nil {
+		h.begun = map[string]control{}
+	}
+	h.begun[s.UUID] = c
 	klog.FromContext(ctx).Info("Started an MPS control daemon for an agent", "device", s.UUID, "pipe", c.pipe)
 	return nil
+}
+
+// quit ends the daemons that were started here, all at once.
+func (h *Host) quit(ctx context.Context) {
+	var all sync.WaitGroup
+	for uuid, c := range h.begun {
+		all.Go(func() {
+			c.timeout = farewell
+			if _, err := c.run(ctx, quitCommand); err != nil && !errors.Is(err, ErrNotRunning) {
+				klog.FromContext(ctx).Error(err, "An MPS control daemon does not quit", "device", uuid)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // sameUser refuses processes of other users. The kernel vouches for the number (unix(7), SO_PEERCRED).

@@ -82,6 +82,39 @@ func TestHostSaysWhyItCannot(t *testing.T) {
 	}
 }
 
+// The daemons would be killed with the host's container; they quit before.
+func TestHostEndsInOrder(t *testing.T) {
+	n := newNode(t)
+	socket, host := n.host()
+	n.mps = NewV2(Options{Dir: filepath.Join(n.dir, "mps"), Launcher: socket})
+	pid, server := n.ensure(), n.server()
+	if err := syscall.Kill(host, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "daemon and server have ended", func() bool { return !isMPS(pid) && !isMPS(server) })
+	if log := n.log(); strings.Count(log, "Cmd:"+quitCommand) != 1 {
+		t.Errorf("the daemon was not asked to quit:\n%s", log)
+	}
+	eventually(t, "the host has ended", func() bool { return !runs(host) })
+	if _, err := os.Lstat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the host left its socket: %v", err)
+	}
+}
+
+// A daemon that the host did not start is not its to end.
+func TestHostLeavesOtherDaemonsAlone(t *testing.T) {
+	n := newNode(t)
+	pid := n.ensure()
+	_, host := n.host()
+	if err := syscall.Kill(host, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the host has ended", func() bool { return !runs(host) })
+	if err := n.mps.Ready(t.Context(), n.uuid); err != nil || n.pid() != pid {
+		t.Errorf("Ready: %v, daemon %d, was %d", err, n.pid(), pid)
+	}
+}
+
 // ask sends the host any bytes and returns its answer.
 func ask(t *testing.T, socket, request string) started {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,8 +31,13 @@ func TestMain(m *testing.M) {
 	}
 	if arg := os.Getenv(hostVariable); arg != "" {
 		dir, socket, _ := strings.Cut(arg, ",")
-		fmt.Println(Host{Options: Options{Dir: dir}}.Run(context.Background(), socket))
-		os.Exit(1)
+		host := Host{Options: Options{Dir: dir}}
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := host.Run(ctx, socket); err != nil {
+			fmt.Println(err)
+		}
+		return
 	}
 	if arg := os.Getenv(ensureVariable); arg != "" {
 		dir, uuid, _ := strings.Cut(arg, ",")
