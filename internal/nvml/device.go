@@ -32,8 +32,6 @@ type Device struct {
 	Parent  string
 	Profile string
 	GI, CI  int
-	// MIG is never set: GPUs in MIG mode are not listed.
-	MIG *MIG
 	// Health says whether the device answered; what its memory went through only Library.Health asks.
 	Health Health
 }
@@ -52,12 +50,6 @@ type Link struct {
 	Type v1alpha1.LinkType
 	// Lanes counts the NVLinks of an NVLink path. Through NVSwitches it is what the narrower end has.
 	Lanes int
-}
-
-// MIG describes a device in MIG mode.
-type MIG struct {
-	// Instances are the UUIDs of the MIG devices, "MIG-…".
-	Instances []string
 }
 
 // firstMPS is the first compute capability whose MPS gives every client an address space of its own (Volta). NVIDIA's

@@ -295,6 +295,7 @@ func TestDriverThatGoesAwayAndComesBack(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
+	s.ShutdownFunc = nil
 	if err := l.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}

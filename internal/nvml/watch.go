@@ -29,6 +29,8 @@ const (
 	// maxBurst is how many errors are taken from the driver before they are reported. Larger reports less in a storm of
 	// equal errors; an error waits for at most this many others.
 	maxBurst = 256
+	// registerEvery is how often Watch looks for devices that it does not hear yet.
+	registerEvery = 5 * time.Second
 	// wholeDevice is NVML's word for an error that no GPU instance or compute instance has to itself.
 	wholeDevice = 0xFFFFFFFF
 )
@@ -39,9 +41,9 @@ var errReopened = errors.New("the library was opened again")
 // Watch reports the XID errors of all devices from now on. It returns nil when the context ends. It returns an error
 // when the driver stops answering, when a device is lost and when Devices opened the library again.
 //
-// It watches the devices that were there when it began, and knows MIG instances by what they were then. So the caller
-// starts it again when it returns an error, and ends it by its context and starts it again when Devices tells other
-// UUIDs or indices than before. Devices that cannot tell their errors (very old ones, lost ones) are left out.
+// It takes up devices that come, or come back, within some seconds. MIG instances it knows by what they were when their
+// GPU was taken up. So the caller starts it again when it returns an error, and ends it by its context and starts it
+// again when Devices tells other UUIDs than before. Very old devices cannot tell their errors and are left out.
 //
 // Equal errors that are ready at the same time are reported as one: in a storm of thousands per second report is called
 // once per kind of error and burst. It is called from one goroutine, with no lock held.
@@ -71,6 +73,10 @@ type watcher struct {
 	// places by the handle that events carry. They are kept by UUID: a lost device could not tell it any more, and may
 	// have another index when it comes back.
 	places map[nvml.Device]place
+	// deaf devices cannot tell their errors at all.
+	deaf map[nvml.Device]bool
+	// registered is when it was last looked for devices.
+	registered time.Time
 }
 
 // watcher registers every device that answers.
@@ -83,7 +89,7 @@ func (l *Library) watcher() (*watcher, error) {
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("create event set: %s", text(ret))
 	}
-	w := &watcher{l: l, set: set, generation: l.generation, places: map[nvml.Device]place{}}
+	w := &watcher{l: l, set: set, generation: l.generation, places: map[nvml.Device]place{}, deaf: map[nvml.Device]bool{}}
 	if err := w.register(); err != nil {
 		_ = set.Free()
 		return nil, err
@@ -91,25 +97,18 @@ func (l *Library) watcher() (*watcher, error) {
 	return w, nil
 }
 
-// register leaves devices out that fail, so that a sick one does not blind the agent for the others. It fails only
-// when no device is left because of errors.
+// register takes up the devices that are not yet. It leaves those out that fail, so that a sick one does not blind the
+// agent for the others, and fails only when no device is left because of errors.
 func (w *watcher) register() error {
+	w.registered = time.Now()
 	count, ret := w.l.api.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return fmt.Errorf("count devices: %s", text(ret))
 	}
 	var failed error
 	for i := range count {
-		h, ret := w.l.api.DeviceGetHandleByIndex(i)
-		if ret == nvml.SUCCESS {
-			ret = h.RegisterEvents(nvml.EventTypeXidCriticalError, w.set)
-		}
-		switch ret {
-		case nvml.SUCCESS:
-			if uuid, ret := h.GetUUID(); ret == nvml.SUCCESS {
-				w.places[h] = place{gpu: Device{UUID: uuid}, instances: w.instances(uuid, h)}
-			}
-		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_GPU_IS_LOST:
+		switch ret := w.add(i); ret {
+		case nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_GPU_IS_LOST:
 		default:
 			failed = fmt.Errorf("register device %d: %s", i, text(ret))
 		}
@@ -118,6 +117,29 @@ func (w *watcher) register() error {
 		return nil
 	}
 	return failed
+}
+
+// add takes up the device at an index.
+func (w *watcher) add(index int) nvml.Return {
+	h, ret := w.l.api.DeviceGetHandleByIndex(index)
+	if ret != nvml.SUCCESS {
+		return ret
+	}
+	if _, known := w.places[h]; known || w.deaf[h] {
+		return nvml.SUCCESS
+	}
+	uuid, ret := h.GetUUID()
+	if ret != nvml.SUCCESS {
+		return ret
+	}
+	ret = h.RegisterEvents(nvml.EventTypeXidCriticalError, w.set)
+	switch ret {
+	case nvml.SUCCESS:
+		w.places[h] = place{gpu: Device{UUID: uuid}, instances: w.instances(uuid, h)}
+	case nvml.ERROR_NOT_SUPPORTED:
+		w.deaf[h] = true
+	}
+	return ret
 }
 
 // instances returns the MIG devices of a GPU. Where they cannot be read the errors are reported for the GPU.
@@ -162,6 +184,10 @@ func (w *watcher) next() ([]Event, error) {
 	defer w.l.leave()
 	if w.generation != w.l.generation {
 		return nil, errReopened
+	}
+	if time.Since(w.registered) >= registerEvery {
+		// What fails now is tried again, and Wait tells when the driver is gone.
+		_ = w.register()
 	}
 	var events []Event
 	first := map[kind][]int{}

@@ -54,7 +54,7 @@ func TestEqualErrorsOfOneMomentAreOneEvent(t *testing.T) {
 	s := newServer(wiring{})
 	a, b := s.Devices[0], s.Devices[1]
 	whole := func(d nvml.Device, xid uint64) nvml.EventData { return xidEvent(d, xid, wholeDevice, wholeDevice) }
-	queue(
+	set := queue(
 		s, whole(a, 31), whole(b, 31), whole(a, 31), whole(a, 79), whole(a, 31),
 		nvml.EventData{Device: a, EventType: nvml.EventTypeClock, EventData: 95}, // not an XID
 		whole(&mock.Device{}, 95), // of nobody
@@ -67,6 +67,11 @@ func TestEqualErrorsOfOneMomentAreOneEvent(t *testing.T) {
 		{UUID: one, XID: 79, Class: Reboot, Critical: true, Count: 1},
 	}, watchAll(t, s)); diff != "" {
 		t.Error(diff)
+	}
+	for i, call := range set.WaitCalls() {
+		if want := map[bool]uint32{true: watchStepMillis}[i == 0]; call.V != want {
+			t.Errorf("wait %d is for %d ms, want %d: only the first error is waited for", i, call.V, want)
+		}
 	}
 }
 
@@ -161,6 +166,47 @@ func TestWatchLeavesOutDevicesThatFail(t *testing.T) {
 	}
 	if _, err := mustOpen(t, s).watcher(); err == nil {
 		t.Error("a watch of nothing, because everything fails")
+	}
+}
+
+// A device that was lost when Watch began is heard once it is back, and nobody is registered twice.
+func TestWatchTakesUpDevicesThatComeBack(t *testing.T) {
+	s := newServer(wiring{})
+	set := queue(s)
+	set.WaitFunc = func(uint32) (nvml.EventData, nvml.Return) {
+		return xidEvent(s.Devices[3], 48, wholeDevice, wholeDevice), nvml.SUCCESS
+	}
+	registered := map[int]int{}
+	for i, d := range s.Devices {
+		d.(*server.Device).RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return {
+			registered[i]++
+			if i == 5 {
+				return nvml.ERROR_NOT_SUPPORTED
+			}
+			return nvml.SUCCESS
+		}
+	}
+	back := lose(s, 3)
+	w, err := mustOpen(t, s).watcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.free()
+	if events, err := w.next(); len(events) != 0 || err != nil {
+		t.Fatalf("events of a device that is not watched: %+v (%v)", events, err)
+	}
+	back()
+	for range 2 {
+		w.registered = time.Now().Add(-time.Hour)
+		events, err := w.next()
+		if err != nil || len(events) != 1 || events[0].UUID != s.Devices[3].(*server.Device).UUID {
+			t.Errorf("%+v (%v)", events, err)
+		}
+	}
+	for i := range s.Devices {
+		if registered[i] != 1 {
+			t.Errorf("device %d was registered %d times", i, registered[i])
+		}
 	}
 }
 
