@@ -77,6 +77,10 @@ type Agent struct {
 	// serving is told the address of the HTTP server once pages say what they should, for tests that let the kernel
 	// choose the port.
 	serving func(address string)
+	// podWatch and attribution are shared by sweeper, telemetry and terminator; proc is "/proc" but in tests.
+	podWatch    *podWatch
+	attribution *attribution
+	proc        string
 
 	mu sync.Mutex
 	// idle says why no device is served; nil where the kubelet is.
@@ -86,16 +90,18 @@ type Agent struct {
 // timing holds what tests shorten.
 type timing struct {
 	health, canary, probe, hold, drainAfter time.Duration
-	rescan, announce, reopen                time.Duration
+	rescan, announce, reopen, driver        time.Duration
 	sweep, grace, sharingWait               time.Duration
+	telemetry                               time.Duration
 }
 
 func timingOf(c Config) timing {
 	h := c.Health
 	return timing{
 		health: h.interval(), canary: h.canaryInterval(), probe: h.canaryTimeout(), hold: h.hold(), drainAfter: h.drainAfter(),
-		rescan: rescanEvery, announce: c.Telemetry.publishInterval(), reopen: minReopen,
+		rescan: rescanEvery, announce: c.Telemetry.publishInterval(), reopen: minReopen, driver: driverTimeout,
 		sweep: sweepEvery, grace: sweepGrace, sharingWait: sharingWait,
+		telemetry: c.Telemetry.interval(),
 	}
 }
 
@@ -114,6 +120,7 @@ func New(o Options) (*Agent, error) {
 		options: o, metrics: m, registry: registry, pulse: newPulse(), stopping: make(chan struct{}),
 		bound:   make(chan struct{}, 1),
 		serving: func(string) {},
+		proc:    "/proc",
 		timing:  timingOf(o.Config),
 		idle:    errStarting,
 	}, nil
@@ -254,6 +261,8 @@ func (a *Agent) assemble(specs *cdi.Store, r *records) error {
 	}
 	a.closers = append(a.closers, pods.Close, places.Close)
 	reader := podReader{client: podsapi.NewPodsClient(pods)}
+	a.podWatch = newPodWatch(reader.client, a.metrics.WatchBroke, a.pulse.of("pods"))
+	a.attribution = newAttribution(a.proc)
 	placer := placeReader{client: podresources.NewPodResourcesListerClient(places)}
 	a.binder = &binder{
 		node:        a.options.NodeName,
@@ -281,11 +290,7 @@ func (a *Agent) kubeletUnreadable() { a.metrics.CheckpointUnreadable("kubelet") 
 // loops returns everything that turns until the context ends. None waits for another.
 func (a *Agent) loops(server *grpc.Server) []func(context.Context) {
 	r := &registrar{folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.of("registration")}
-	s := &sweeper{
-		binder: a.binder, pods: a.plugin.pods, checkpoint: a.plugin.checkpoint, metrics: a.metrics, every: a.timing.sweep, grace: a.timing.grace,
-		unreadable: a.kubeletUnreadable, beat: a.pulse.of("sweep"), bound: a.bound, missing: map[string]time.Time{},
-	}
-	list := []func(context.Context){r.run, a.keeper.run, s.run}
+	list := []func(context.Context){r.run, a.keeper.run, a.sweeper().run}
 	if a.options.GPUNodes != nil {
 		list = append(list, a.publisher().run)
 	}

@@ -52,6 +52,7 @@ type driver struct {
 
 	exclusive map[string]bool
 	modeError error
+	samples   map[string]nvml.Sample
 }
 
 func (d *driver) GPUs() ([]GPU, error) {
@@ -116,8 +117,23 @@ func (d *driver) SetExclusive(id string, on bool) error {
 	return d.modeError
 }
 
-func (d *driver) Sample(string) (nvml.Sample, error) {
+func (d *driver) Sample(id string) (nvml.Sample, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s, ok := d.samples[id]; ok {
+		return s, nil
+	}
 	return nvml.Sample{}, errors.New("not measured here")
+}
+
+// measure sets what the driver tells of the use of a device.
+func (d *driver) measure(id string, s nvml.Sample) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.samples == nil {
+		d.samples = map[string]nvml.Sample{}
+	}
+	d.samples[id] = s
 }
 
 func (d *driver) set(id string, err error) {
@@ -231,7 +247,12 @@ func (m *mpsFake) Recycle(_ context.Context, g GPU) error {
 	defer m.mu.Unlock()
 	m.recycled[g.ID]++
 	m.clients[g.ID], m.fault[g.ID] = nil, false
-	delete(m.canary, g.ID)
+	if m.canary[g.ID] != errUnwatched {
+		delete(m.canary, g.ID)
+	}
+	if m.down[g.ID] == errNoAnswer {
+		delete(m.down, g.ID)
+	}
 	return m.down[g.ID]
 }
 
@@ -285,6 +306,8 @@ type bench struct {
 	gpu     dynamic.ResourceInterface
 	config  Config
 	timing  timing
+	// open, where it is set, is how the agent gets its driver.
+	open func() (Driver, error)
 	// hostRoot has the driver in it where a test installs one.
 	hostRoot string
 
@@ -308,8 +331,8 @@ func newBench(t *testing.T) *bench {
 		mps: newMPSFake(),
 		timing: timing{
 			health: 10 * time.Millisecond, canary: 50 * time.Millisecond, probe: time.Second, hold: 20 * time.Millisecond, drainAfter: 50 * time.Millisecond,
-			rescan: 50 * time.Millisecond, announce: time.Millisecond, reopen: 10 * time.Millisecond,
-			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: 5 * time.Second,
+			rescan: 50 * time.Millisecond, announce: time.Millisecond, reopen: 10 * time.Millisecond, driver: 10 * time.Second,
+			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: 5 * time.Second, telemetry: 10 * time.Millisecond,
 		},
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {
@@ -336,16 +359,20 @@ func gpu(id string, index, minor int) GPU {
 
 func (b *bench) agent() *Agent {
 	b.t.Helper()
-	a, err := New(Options{
+	o := Options{
 		NodeName: testNode, Config: b.config,
 		DevicePluginDir: b.kubelet.pluginDir(), PodResourcesSocket: b.kubelet.placesSocket(), PodsAPISocket: b.kubelet.podsSocket(),
 		CDIDir: b.cdiDir(), StateDir: b.stateDir(), DevRoot: b.dir, HostRoot: b.hostRoot, HTTPAddress: "127.0.0.1:0",
 		Driver: b.driver, Sharing: b.mps, GPUNodes: b.gpu,
-	})
+	}
+	if b.open != nil {
+		o.Driver, o.OpenDriver = nil, b.open
+	}
+	a, err := New(o)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	a.timing = b.timing
+	a.timing, a.proc = b.timing, filepath.Join(b.dir, "proc")
 	return a
 }
 
@@ -368,9 +395,9 @@ func (b *bench) launch() *Agent {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	ended := make(chan error, 1)
 	started := make(chan struct{})
-	a.serving = func(address string) { b.address = address; close(started) }
+	var once, first sync.Once
+	a.serving = func(address string) { first.Do(func() { b.address = address; close(started) }) }
 	go func() { ended <- a.Run(ctx) }()
-	var once sync.Once
 	var err error
 	b.stop = func() error {
 		once.Do(func() {

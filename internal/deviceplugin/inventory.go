@@ -133,15 +133,15 @@ func (inv *inventory) setContexts(id string, used int, announce bool) {
 	}
 }
 
-// setUsage records what the GPUNode shall say of the use of a device, and has it written. The caller keeps the
+// setUsages records what the GPUNode shall say of the use of each device, and has it written. The caller keeps the
 // intervals; nil is not known.
-func (inv *inventory) setUsage(id string, u *v1alpha1.GPUUsage) {
+func (inv *inventory) setUsages(uses map[string]*v1alpha1.GPUUsage) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	if d := find(inv.devices, id); d != nil {
-		d.Usage = u
-		inv.note()
+	for i := range inv.devices {
+		inv.devices[i].Usage = uses[inv.devices[i].ID]
 	}
+	inv.note()
 }
 
 // tell wakes those who follow the devices. The caller holds the lock.

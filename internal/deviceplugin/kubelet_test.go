@@ -21,17 +21,18 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	fakepods "github.com/tandem-gpu/tandem/test/fakekubelet/podsapi"
 )
 
 // kubelet is a scripted kubelet: it speaks the real protocols over real sockets and keeps the real checkpoint format.
 type kubelet struct {
 	pluginapi.UnimplementedRegistrationServer
-	podsapi.UnimplementedPodsServer
 	podresources.UnimplementedPodResourcesListerServer
 
 	t       *testing.T
 	dir     string
 	servers []*grpc.Server
+	podsAPI *fakepods.Server
 
 	mu            sync.Mutex
 	pods          map[string]*v1.Pod
@@ -46,6 +47,7 @@ type kubelet struct {
 func newKubelet(t *testing.T, dir string) *kubelet {
 	t.Helper()
 	k := &kubelet{t: t, dir: dir, pods: map[string]*v1.Pod{}}
+	k.podsAPI = fakepods.New(k)
 	k.start()
 	t.Cleanup(k.stop)
 	return k
@@ -66,7 +68,7 @@ func (k *kubelet) start() {
 	for _, path := range stale {
 		_ = os.Remove(path)
 	}
-	k.serve(k.podsSocket(), func(s *grpc.Server) { podsapi.RegisterPodsServer(s, k) })
+	k.serve(k.podsSocket(), func(s *grpc.Server) { podsapi.RegisterPodsServer(s, k.podsAPI) })
 	k.serve(k.placesSocket(), func(s *grpc.Server) { podresources.RegisterPodResourcesListerServer(s, k) })
 	k.serve(filepath.Join(k.pluginDir(), kubeletSocket), func(s *grpc.Server) { pluginapi.RegisterRegistrationServer(s, k) })
 }
@@ -139,30 +141,19 @@ func (k *kubelet) watch(stream pluginapi.DevicePlugin_ListAndWatchClient) {
 	}
 }
 
-func (k *kubelet) GetPod(_ context.Context, r *podsapi.GetPodRequest) (*podsapi.GetPodResponse, error) {
+// All returns the pods for the Pods API.
+func (k *kubelet) All() []*v1.Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	pod, ok := k.pods[r.PodUID]
-	if !ok {
-		return nil, status.Errorf(codes.NotFound, "pod with UID %s not found", r.PodUID)
+	out := make([]*v1.Pod, 0, len(k.pods))
+	for _, pod := range k.pods {
+		out = append(out, pod.DeepCopy())
 	}
-	raw, err := pod.Marshal()
-	return &podsapi.GetPodResponse{Pod: raw}, err
+	return out
 }
 
-func (k *kubelet) ListPods(context.Context, *podsapi.ListPodsRequest) (*podsapi.ListPodsResponse, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	out := &podsapi.ListPodsResponse{}
-	for _, uid := range sortedKeys(k.pods) {
-		raw, err := k.pods[uid].Marshal()
-		if err != nil {
-			return nil, err
-		}
-		out.Pods = append(out.Pods, raw)
-	}
-	return out, nil
-}
+// Synced is true: the scripted kubelet knows its pods when it serves.
+func (k *kubelet) Synced() bool { return true }
 
 // List names app containers and sidecars only, and no UIDs, as the kubelet does.
 func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
@@ -202,25 +193,33 @@ func (k *kubelet) client() pluginapi.DevicePluginClient {
 	return pluginapi.NewDevicePluginClient(k.conn)
 }
 
+// add has the kubelet know pods, and tells so.
 func (k *kubelet) add(pods ...*v1.Pod) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for _, pod := range pods {
-		k.pods[string(pod.UID)] = pod.DeepCopy()
+		pod = pod.DeepCopy()
+		k.mu.Lock()
+		k.pods[string(pod.UID)] = pod
+		k.mu.Unlock()
+		k.podsAPI.Updated(pod, true)
 	}
 }
 
+// change changes a pod and tells so.
 func (k *kubelet) change(uid string, change func(*v1.Pod)) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	change(k.pods[uid])
+	pod := k.pods[uid].DeepCopy()
+	k.mu.Unlock()
+	k.podsAPI.Updated(pod, false)
 }
 
 // remove forgets the pod at once; its slots stay in the checkpoint until the next allocation.
 func (k *kubelet) remove(uid string) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	pod := k.pods[uid]
 	delete(k.pods, uid)
+	k.mu.Unlock()
+	k.podsAPI.Removed(pod)
 }
 
 // watchedSlots returns the slots by health.

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"syscall"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -26,6 +28,48 @@ type holding struct {
 	IDs []string
 	// Name is the CDI name that Allocate answered; "" where the allocation is not from this agent.
 	Name string
+}
+
+// holdingsFile is the kubelet's checkpoint, parsed once for each time that the kubelet writes it.
+type holdingsFile struct {
+	path string
+	at   stamp
+	held []holding
+}
+
+// stamp tells two versions of a file apart: the kubelet replaces its checkpoint by another file.
+type stamp struct {
+	inode uint64
+	size  int64
+	wrote time.Time
+}
+
+// read returns the holdings, which are not the caller's, and the stamp of the file that they are from.
+func (f *holdingsFile) read() ([]holding, stamp, error) {
+	now := stampOf(f.path) // before the file is read: a write in between is seen next time
+	if now != (stamp{}) && now == f.at {
+		return f.held, now, nil
+	}
+	held, err := readHoldings(f.path)
+	if err != nil {
+		f.at = stamp{}
+		return nil, stamp{}, err
+	}
+	f.held, f.at = held, now
+	return held, now, nil
+}
+
+// stampOf returns the zero stamp for a file that is not there.
+func stampOf(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	s := stamp{size: info.Size(), wrote: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.inode = sys.Ino
+	}
+	return s
 }
 
 // readHoldings reads the kubelet's checkpoint. Where the kubelet has not written one yet nobody holds anything.

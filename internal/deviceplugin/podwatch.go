@@ -51,6 +51,8 @@ type tenant struct {
 	// assignment is what the pod's annotation says, err why it says nothing valid.
 	assignment vgpu.Assignment
 	err        error
+	// kill is when the kubelet kills what is left of the pod; zero for a pod that may go on.
+	kill time.Time
 }
 
 const (
@@ -166,20 +168,26 @@ func (w *podWatch) list(ctx context.Context) error {
 func (w *podWatch) apply(kind podsapi.EventType, pod *v1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	before := w.pods[pod.UID]
 	if kind == podsapi.EventType_DELETED {
-		if w.pods[pod.UID] == nil {
-			return
-		}
 		delete(w.pods, pod.UID)
-	} else if !keep(w.pods, pod) {
+		w.tell()
 		return
 	}
+	if !keep(w.pods, pod) {
+		return
+	}
+	w.pods[pod.UID].leave(before, before != nil, time.Now())
 	w.tell()
 }
 
 func (w *podWatch) replace(pods map[types.UID]*tenant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := time.Now()
+	for uid, t := range pods {
+		t.leave(w.pods[uid], false, now)
+	}
 	w.pods, w.synced = pods, true
 	w.tell()
 }

@@ -279,7 +279,13 @@ func TestSpecsStayWhileTheKubeletIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.kubelet.stop()
-	s := &sweeper{binder: a.binder, pods: a.plugin.pods, checkpoint: a.plugin.checkpoint, metrics: a.metrics, unreadable: func() {}, missing: map[string]time.Time{}}
+	eventually(t, "the end of the watch", func() error {
+		if _, _, err := a.podWatch.snapshot(); err == nil {
+			return errors.New("the pods are known")
+		}
+		return nil
+	})
+	s := a.sweeper()
 	for range 3 {
 		if err := s.sweep(t.Context(), time.Now().Add(time.Hour)); err == nil {
 			t.Error("a round without the kubelet's pods: no error")

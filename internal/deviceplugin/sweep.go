@@ -2,6 +2,8 @@ package deviceplugin
 
 import (
 	"context"
+	"reflect"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,10 +15,15 @@ import (
 
 // sweeper compares, again and again, what is on disk with the pods that are there: it removes the specs of pods that
 // are gone, restores specs that are missing, and counts containers that drifted.
+//
+// A round in which nothing can have changed since the last one ends early; one of them in a while is made in full.
 type sweeper struct {
-	binder     *binder
+	binder *binder
+	// watch knows the pods; pods asks for them while a device is sick, when a container that has just started must not
+	// be missed.
+	watch      *podWatch
 	pods       podReader
-	checkpoint string
+	checkpoint *holdingsFile
 	metrics    *metrics.Agent
 	every      time.Duration
 	// grace is how long a pod must be missing before its specs go. The kubelet lists its pods one by one while it
@@ -29,6 +36,10 @@ type sweeper struct {
 
 	missing map[string]time.Time
 	drifted map[string]string
+	// seen is what the last full round looked at, at the time full. waiting says that something is forgotten soon.
+	seen    sight
+	full    time.Time
+	waiting bool
 }
 
 const (
@@ -36,7 +47,18 @@ const (
 	sweepGrace = time.Minute
 	// sweepTimeout bounds one round.
 	sweepTimeout = 30 * time.Second
+	// sweepFull is the longest time between two full rounds. They find what nobody tells of: device files that moved, and
+	// records that have had their time.
+	sweepFull = time.Minute
 )
+
+func (a *Agent) sweeper() *sweeper {
+	return &sweeper{
+		binder: a.binder, watch: a.podWatch, pods: a.plugin.pods, checkpoint: &holdingsFile{path: a.plugin.checkpoint},
+		metrics: a.metrics, every: a.timing.sweep, grace: a.timing.grace, unreadable: a.kubeletUnreadable,
+		beat: a.pulse.of("sweep"), bound: a.bound, missing: map[string]time.Time{},
+	}
+}
 
 func (s *sweeper) run(ctx context.Context) {
 	tick := time.NewTicker(s.every)
@@ -67,15 +89,32 @@ type scene struct {
 	records recordsData
 	// blind: the kubelet's checkpoint was unreadable, so held is not known.
 	blind bool
+	// sight tells this scene from others; the zero value tells nothing.
+	sight sight
 }
 
-// sweep makes one round. It changes nothing where the kubelet does not list its pods.
+// sight is what a scene was made of. The channels are new ones after each change.
+type sight struct {
+	pods, devices <-chan struct{}
+	checkpoint    stamp
+	specs         []cdi.Spec
+}
+
+func (s sight) equal(other sight) bool {
+	return s.pods != nil && s.pods == other.pods && s.devices == other.devices && s.checkpoint == other.checkpoint &&
+		reflect.DeepEqual(s.specs, other.specs)
+}
+
+// sweep makes one round. It changes nothing where the kubelet does not tell its pods.
 func (s *sweeper) sweep(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	v, err := s.look(ctx)
 	if err != nil {
 		return err
+	}
+	if !s.waiting && now.Sub(s.full) < sweepFull && v.sight.equal(s.seen) {
+		return nil
 	}
 	s.forget(ctx, v, now)
 	s.removeSick(ctx, v)
@@ -84,27 +123,51 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) error {
 		klog.FromContext(ctx).Error(err, "Some CDI specs are unreadable")
 	}
 	s.report(ctx, v)
+	v.sight.specs = v.specs
+	s.seen, s.full = v.sight, now
 	return nil
 }
 
 func (s *sweeper) look(ctx context.Context) (*scene, error) {
 	// Health first: a container that started before its device fell ill is then seen as started.
-	devices, _ := s.binder.inventory.snapshot()
-	list, err := s.pods.list(ctx)
-	if err != nil {
+	devices, devicesChanged := s.binder.inventory.snapshot()
+	v := &scene{pods: map[string]*v1.Pod{}, devices: devices}
+	v.sight.devices = devicesChanged
+	if err := s.findPods(ctx, v); err != nil {
 		return nil, err
 	}
-	v := &scene{pods: map[string]*v1.Pod{}, list: list, devices: devices, records: s.binder.records.snapshot()}
-	for _, pod := range list {
-		v.pods[string(pod.UID)] = pod
-	}
-	if v.held, err = readHoldings(s.checkpoint); err != nil {
+	v.records = s.binder.records.snapshot()
+	var err error
+	if v.held, v.sight.checkpoint, err = s.checkpoint.read(); err != nil {
 		v.blind = true
+		v.sight.pods = nil // nothing is known to be the same
 		s.unreadable()
 		klog.FromContext(ctx).Error(err, "Cannot use the kubelet's checkpoint")
 	}
 	v.specs, _ = s.binder.specs.List() // sweep lists again and reports
+	v.sight.specs = v.specs
 	return v, nil
+}
+
+func (s *sweeper) findPods(ctx context.Context, v *scene) error {
+	known, changed, err := s.watch.snapshot()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(v.devices, func(d device) bool { return d.Sick != nil }) {
+		if v.list, err = s.pods.list(ctx); err != nil {
+			return err
+		}
+	} else {
+		v.sight.pods = changed
+		for _, t := range byName(known) {
+			v.list = append(v.list, t.pod)
+		}
+	}
+	for _, pod := range v.list {
+		v.pods[string(pod.UID)] = pod
+	}
+	return nil
 }
 
 // forget drops specs, grants and names of pods that are gone for longer than the grace.
@@ -136,8 +199,10 @@ func (s *sweeper) forget(ctx context.Context, v *scene, now time.Time) {
 	for uid := range v.records.Grants {
 		dropGrants[uid] = gone(uid)
 	}
+	s.waiting = len(s.missing) > 0
 	for name, n := range v.records.Names {
 		dropNames[name] = !v.blind && !used[name] && now.Sub(n.Allocated) >= s.grace
+		s.waiting = s.waiting || !used[name]
 	}
 	s.drop(ctx, dropGrants, dropNames)
 	for uid, since := range s.missing {
