@@ -188,6 +188,11 @@ func TestAttacksAtCreation(t *testing.T) {
 				asksFor(v1alpha1.ResourceMemory)(memoryAlone)
 				_, err = pods.Create(t.Context(), memoryAlone, dryRun)
 				wantRefusal(t, err, a.policy)
+				initAlone := a.on(plainPod())
+				initAlone.Spec.SchedulerName = v1alpha1.SchedulerName
+				initAlone.Spec.InitContainers = append(initAlone.Spec.InitContainers, container("warmup", v1alpha1.ResourceVGPU, "3"))
+				_, err = pods.Create(t.Context(), initAlone, dryRun)
+				wantRefusal(t, err, a.policy)
 				if _, err := pods.Create(t.Context(), a.on(plainPod()), dryRun); err != nil {
 					t.Errorf("without vGPUs: %v", err)
 				}

@@ -207,6 +207,20 @@ func TestOwnerOfGPUNode(t *testing.T) {
 			}
 		})
 	}
+	t.Run("an owner that an administrator set is no concern of the agent's", func(t *testing.T) {
+		node := gpuNode("n1")
+		node.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}}
+		all := gpuNodes(t, cluster.Admin())
+		stored, err := all.Create(t.Context(), unstruct(t, node), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = all.Delete(context.WithoutCancel(t.Context()), "n1", metav1.DeleteOptions{}) })
+		stored.Object["status"] = unstruct(t, gpuNode("n1", device("GPU-1"))).Object["status"]
+		if _, err := gpuNodes(t, config).UpdateStatus(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What the accounts of deploy/ may not do, however they ask.

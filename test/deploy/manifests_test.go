@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,13 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
-
-	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 
 // manifests decodes the built-in objects of deploy/ strictly: a misspelt field fails.
@@ -194,50 +189,6 @@ func TestConfigMapsExist(t *testing.T) {
 		}
 		if mounted != 1 {
 			t.Errorf("%s mounts %d ConfigMaps, want its configuration", name, mounted)
-		}
-	}
-}
-
-// The component adds one capability and one variable to the agent, and the API server takes it.
-func TestGPUAdminComponent(t *testing.T) {
-	root, err := sandbox.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	deploy, err := filepath.Rel(overlay, filepath.Join(root, "deploy"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kustomization := "resources: [" + deploy + "]\ncomponents: [" + filepath.Join(deploy, "components", "gpu-admin") + "]\n"
-	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := kustomize(overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, changed := manifests(t), decode(t, raw)
-	if len(plain) != len(changed) {
-		t.Fatalf("%d objects became %d", len(plain), len(changed))
-	}
-	for i := range plain {
-		set, ok := plain[i].(*appsv1.DaemonSet)
-		if ok && set.Name == "tandem-agent" {
-			c := &set.Spec.Template.Spec.Containers[0]
-			c.SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
-			c.Env = append(c.Env, corev1.EnvVar{Name: "NVIDIA_MIG_MONITOR_DEVICES", Value: "all"})
-			_, err := client(t.Context(), t, admin).AppsV1().DaemonSets(systemNamespace).
-				Update(t.Context(), changed[i].(*appsv1.DaemonSet), metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		if diff := cmp.Diff(plain[i], changed[i]); diff != "" {
-			t.Errorf("want (-), have (+):\n%s", diff)
 		}
 	}
 }

@@ -110,11 +110,11 @@ func TestAgentMountsItsFolders(t *testing.T) {
 	options := new(deviceplugin.Options)
 	flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 	options.AddFlags(flags)
-	config := flags.String("config", "", "") // of cmd/device-plugin
+	config, shm := flags.String("config", "", ""), flags.String("mps-shm-dir", "", "") // of cmd/device-plugin
 	if err := flags.Parse(spec.Containers[0].Args); err != nil {
 		t.Fatal(err)
 	}
-	if *config != "/etc/tandem/config.yaml" || options.HostRoot != hostRoot {
+	if *config != "/etc/tandem/config.yaml" || options.HostRoot != hostRoot || *shm != host["shm"] {
 		t.Errorf("args %v", spec.Containers[0].Args)
 	}
 	for flag, readOnly := range map[string]bool{

@@ -1,0 +1,96 @@
+package deploy
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+)
+
+// overlay renders deploy/ with a component, as the overlay of an administrator does.
+func overlay(t *testing.T, component string) []runtime.Object {
+	t.Helper()
+	root, err := sandbox.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	deploy, err := filepath.Rel(folder, filepath.Join(root, "deploy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kustomization := "resources: [" + deploy + "]\ncomponents: [" + filepath.Join(deploy, "components", component) + "]\n"
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := kustomize(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, raw)
+}
+
+// A component changes what it says and nothing else, and the API server takes the result.
+func TestComponents(t *testing.T) {
+	gpuAdmin := func(c *corev1.Container, _ *corev1.PodSpec) {
+		c.SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
+		c.Env = append(c.Env, corev1.EnvVar{Name: "NVIDIA_MIG_MONITOR_DEVICES", Value: "all"})
+	}
+	deviceMounts := func(c *corev1.Container, s *corev1.PodSpec) {
+		for i := range c.Env {
+			if c.Env[i].Name == "NVIDIA_VISIBLE_DEVICES" {
+				c.Env[i].Value = "/var/run/nvidia-container-devices"
+			}
+		}
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "all-devices", MountPath: "/var/run/nvidia-container-devices/all"})
+		null := corev1.Volume{Name: "all-devices"}
+		null.HostPath = &corev1.HostPathVolumeSource{Path: "/dev/null", Type: ptr.To(corev1.HostPathCharDev)}
+		s.Volumes = append(s.Volumes, null)
+	}
+	tests := map[string]struct {
+		sets   []string
+		change func(*corev1.Container, *corev1.PodSpec)
+	}{
+		"gpu-admin":     {[]string{"tandem-agent"}, gpuAdmin},
+		"device-mounts": {[]string{"tandem-agent", "tandem-mps"}, deviceMounts},
+	}
+	// The order of a list that is merged by name is kustomize's.
+	byName := cmp.Options{
+		cmpopts.SortSlices(func(a, b corev1.Volume) bool { return a.Name < b.Name }),
+		cmpopts.SortSlices(func(a, b corev1.EnvVar) bool { return a.Name < b.Name }),
+	}
+	for component, test := range tests {
+		t.Run(component, func(t *testing.T) {
+			plain, changed := manifests(t), overlay(t, component)
+			if len(plain) != len(changed) {
+				t.Fatalf("%d objects became %d", len(plain), len(changed))
+			}
+			for i := range plain {
+				if set, ok := plain[i].(*appsv1.DaemonSet); ok && slices.Contains(test.sets, set.Name) {
+					test.change(&set.Spec.Template.Spec.Containers[0], &set.Spec.Template.Spec)
+					_, err := client(t.Context(), t, admin).AppsV1().DaemonSets(systemNamespace).
+						Update(t.Context(), changed[i].(*appsv1.DaemonSet), metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				if diff := cmp.Diff(plain[i], changed[i], byName); diff != "" {
+					t.Errorf("want (-), have (+):\n%s", diff)
+				}
+			}
+		})
+	}
+}
