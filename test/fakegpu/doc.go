@@ -1,11 +1,21 @@
 // Package fakegpu describes GPUs that do not exist, for tests and the demo.
 //
-// The fakes stand where the driver stands: a libnvidia-ml.so.1 (./nvml) that the ordinary dynamic loader finds through
-// LD_LIBRARY_PATH, and an nvidia-cuda-mps-control (./mpscontrol) that is found through PATH. Both read one JSON file, a
-// State, named by the environment variable TANDEM_FAKEGPU_STATE, and read it again whenever it changes. Production
-// binaries run over them unchanged.
+// The fakes stand where the driver stands: a libnvidia-ml.so.1 (./nvml) and a libcuda.so.1 (./cuda) that the ordinary
+// dynamic loader finds through LD_LIBRARY_PATH, and an nvidia-cuda-mps-control (./mpscontrol) that is found through
+// PATH. They read one JSON file, a State, named by the environment variable TANDEM_FAKEGPU_STATE, and read it again
+// whenever it changes. Production binaries run over them unchanged.
 //
-// What the fakes do not do: they run no CUDA program, they enforce no limit, and they know only the calls and the
-// commands that Tandem makes. Their answers follow nvml.h and NVIDIA's MPS documentation; nothing here was compared
-// with a real GPU.
+// A client of MPS is a connection to the fake daemon's socket: Dial makes one in a test, ./cmd/tenant is one in a
+// container, and a CUDA program becomes one through the fake libcuda. The daemon writes what its clients use beside the
+// state file (Usage), and the fake NVML computes processes, memory and utilisation from it. Over the socket go lines:
+//
+//	client {"percent":20,"memory":1073741824,"sm":40,"inFlight":true}   →   ok SERVERPID | fault | out of memory |
+//	                                                                          too many contexts | nothing, for ever
+//	load {…}                                                            →   loaded | out of memory
+//	fault | bye
+//	                                                                    ←   terminated | fault
+//
+// What the fakes do not do: they compute nothing, they bound nothing but memory, contexts and the SM percentage in
+// their own figures, and they know only the calls and the commands that Tandem makes. Each of them says what of it was
+// read in NVIDIA's documentation and what is assumed; nothing here was compared with a real GPU.
 package fakegpu

@@ -101,7 +101,6 @@ func TestLayout(t *testing.T) {
 	}
 	processes, ret := h.GetComputeRunningProcesses()
 	want(t, "GetComputeRunningProcesses", ret, nvml.SUCCESS)
-	none := uint32(0xFFFFFFFF)
 	if diff := cmp.Diff([]nvml.ProcessInfo{
 		{Pid: 11, UsedGpuMemory: 1 << 33, GpuInstanceId: none, ComputeInstanceId: none},
 		{Pid: 12, UsedGpuMemory: 3, GpuInstanceId: none, ComputeInstanceId: none},

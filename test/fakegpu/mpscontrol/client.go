@@ -183,7 +183,8 @@ func (d *daemon) hear(c *client, line string) {
 		return
 	}
 	raw, ok := strings.CutPrefix(line, "load ")
-	load := c.load
+	// What a line leaves out is 0.
+	var load fakegpu.ClientLoad
 	if !ok || json.Unmarshal([]byte(raw), &load) != nil {
 		return
 	}
