@@ -3,7 +3,10 @@ package mps
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,5 +177,47 @@ func TestProbeOfAServerThatStarts(t *testing.T) {
 	}
 	if err := n.mps.Ready(t.Context(), n.uuid); err != nil {
 		t.Errorf("Ready: %v", err)
+	}
+}
+
+// What the documentation of Environment claims of a read-only mount is the kernel's doing, so a kernel is asked: a
+// client connects and opens pipes; it neither removes the socket nor writes the daemon's record.
+func TestReadOnlyPipeDirectoryServesClients(t *testing.T) {
+	n := newNode(t)
+	n.ensure()
+	if err := syscall.Mkfifo(n.pipe("log"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	seen := filepath.Join(n.dir, "seen")
+	if err := os.Mkdir(seen, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount(n.control().pipe, seen, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("this process may not mount: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(seen, syscall.MNT_DETACH) })
+	if err := syscall.Mount("", seen, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := fakegpu.Dial(ctx, seen, fakegpu.ClientLoad{PID: 70})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	pipe, err := os.OpenFile(filepath.Join(seen, "log"), os.O_RDWR, 0)
+	if err != nil {
+		t.Errorf("open a pipe: %v", err)
+	}
+	_ = pipe.Close()
+	for name, err := range map[string]error{
+		"remove the socket": os.Remove(filepath.Join(seen, "control")),
+		"write the record":  os.WriteFile(filepath.Join(seen, pidName), []byte("1"), 0o644),
+		"add a file":        os.WriteFile(filepath.Join(seen, "x"), nil, 0o644),
+	} {
+		if !errors.Is(err, syscall.EROFS) {
+			t.Errorf("%s: %v, want %v", name, err, syscall.EROFS)
+		}
 	}
 }
