@@ -36,6 +36,7 @@ func build(ctx context.Context, l layout) error {
 		{"tandem-scheduler", "cmd/scheduler", "CGO_ENABLED=0"},
 		{"tandem-device-plugin", "cmd/device-plugin", "CGO_ENABLED=1"}, // go-nvml loads the driver's library
 		{"pause", "test/e2e/pause", "CGO_ENABLED=0"},                   // its image holds no libraries
+		{"tenant", "test/fakegpu/cmd/tenant", "CGO_ENABLED=0"},         // nor does that of the pods
 	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", l.bin(p.name), ".")
 		cmd.Dir = filepath.Join(root, p.dir)

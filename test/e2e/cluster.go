@@ -31,9 +31,9 @@ type Cluster struct {
 	deploy  resmap.ResMap
 	tools   map[string]string
 
-	containerd, kubelet, scheduler, agent *sandbox.Process
-	kubeletKubeconfig                     string
-	schedulerArgs, agentArgs              []string
+	containerd, kubelet, scheduler, mpsHost, agent *sandbox.Process
+	kubeletKubeconfig                              string
+	schedulerArgs, agentArgs                       []string
 }
 
 // Start starts everything and returns when the node advertises its slots. All of it ends with the test.

@@ -26,6 +26,12 @@ func TestEndToEnd(t *testing.T) {
 		{"a-corrected-annotation-lets-the-pod-run", corrected},
 		{"no-device-holds-more-than-its-slots", capacity},
 		{"a-lost-gpu-takes-no-pods-until-it-is-back", lostGPU},
+		{"an-xid-takes-the-slots-of-its-gpu-alone-until-the-reset", xid},
+		{"a-fault-of-mps-is-found-and-cured", fault},
+		{"a-wedge-of-mps-is-found-and-cured", wedge},
+		{"eight-pods-work-through-crash-and-upgrade-of-the-agent", upgradeUnderLoad},
+		{"init-containers-survive-a-restart-of-the-kubelet", kubeletRestartInit},
+		{"a-pod-that-hangs-at-its-end-wedges-nobody", eviction},
 	} {
 		if !t.Run(s.name, func(t *testing.T) { s.run(c.Tenant(t, s.name)) }) && c.broken() {
 			t.Fatal("the cluster is broken: the other scenarios would say nothing")

@@ -31,7 +31,7 @@ type given struct {
 // anything that the agent or the kubelet says about it.
 func (n *Tenant) given(pod *v1.Pod, container string) given {
 	n.t.Helper()
-	path := filepath.Join(podLogs, fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID), container, "0.log")
+	path := filepath.Join(logsOf(pod, container), "0.log")
 	var g given
 	n.await("the words of container "+container, func(context.Context) error {
 		log, err := os.ReadFile(path)
@@ -42,6 +42,11 @@ func (n *Tenant) given(pod *v1.Pod, container string) given {
 		return err
 	})
 	return g
+}
+
+// logsOf is the folder of a container's logs: one for each of its lives, the first 0.log.
+func logsOf(pod *v1.Pod, container string) string {
+	return filepath.Join(podLogs, fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID), container)
 }
 
 // parseGiven reads a log in the format of the CRI: time, stream, F, text.

@@ -35,7 +35,11 @@ func writeImages(l layout) error {
 	if err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
-	files := []file{{name: "bin/busybox", content: busybox}}
+	tenant, err := os.ReadFile(l.bin("tenant"))
+	if err != nil {
+		return fmt.Errorf("write image: %w", err)
+	}
+	files := []file{{name: "bin/busybox", content: busybox}, {name: "bin/tenant", content: tenant}}
 	for _, applet := range []string{"sh", "env", "grep", "sort", "stat", "sleep", "true"} {
 		files = append(files, file{name: path.Join("bin", applet), link: "busybox"})
 	}

@@ -46,7 +46,7 @@ func (c *Cluster) report(ctx context.Context, t *testing.T, namespace string) {
 	} else if status, err := yaml.Marshal(node.Object["status"]); err == nil {
 		fmt.Fprintf(&b, "GPUNode %s:\n%s", nodeName, status)
 	}
-	for _, p := range []*sandbox.Process{c.agent, c.scheduler} {
+	for _, p := range []*sandbox.Process{c.agent, c.mpsHost, c.scheduler} {
 		fmt.Fprintf(&b, "--- the end of %s\n%s\n", p.Log(), p.Tail(tailLines))
 	}
 	t.Logf("namespace %s:\n%s", namespace, b.String())

@@ -33,6 +33,9 @@ const (
 	slotsPerGPU = v1alpha1.DefaultSlots
 	// agentAddress serves the agent's metrics.
 	agentAddress = "127.0.0.1:9410"
+	// mpsHostSocket and mpsDir are where deploy/ has them; the run has a /run of its own.
+	mpsHostSocket = "/run/tandem/mps/host.sock"
+	mpsDir        = "/run/tandem/mps"
 )
 
 // startTandem starts the production binaries and waits until the node advertises all slots.
@@ -44,6 +47,9 @@ func (c *Cluster) startTandem(ctx context.Context) error {
 		return err
 	}
 	if err := c.prepareAgent(ctx); err != nil {
+		return err
+	}
+	if err := c.startMPSHost(ctx); err != nil {
 		return err
 	}
 	if err := c.startAgent(); err != nil {
@@ -102,7 +108,7 @@ func (c *Cluster) prepareAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	raw, err := c.configOf("tandem-agent")
+	config, err := c.agentConfig()
 	if err != nil {
 		return err
 	}
@@ -112,7 +118,40 @@ func (c *Cluster) prepareAgent(ctx context.Context) error {
 		"--config=" + path, "--kubeconfig=" + kubeconfig, "--node-name=" + nodeName,
 		"--dev-root=" + c.layout.devRoot(), "--state-dir=" + c.layout.path("agent"), "--http-address=" + agentAddress,
 	}
-	return os.WriteFile(path, []byte(raw), 0o600)
+	return os.WriteFile(path, config, 0o600)
+}
+
+// agentConfig is the configuration of deploy/, with shorter times: what takes minutes there takes seconds here.
+func (c *Cluster) agentConfig() ([]byte, error) {
+	raw, err := c.configOf("tandem-agent")
+	if err != nil {
+		return nil, err
+	}
+	config := map[string]any{}
+	if err := yaml.Unmarshal([]byte(raw), &config); err != nil {
+		return nil, fmt.Errorf("read configuration of the agent: %w", err)
+	}
+	config["health"] = map[string]any{
+		"interval": "1s", "canaryInterval": "5s", "canaryTimeout": "3s", "hold": "2s", "drainAfter": "2s",
+	}
+	config["mps"] = map[string]any{"launcher": mpsHostSocket}
+	return yaml.Marshal(config)
+}
+
+// startMPSHost starts what the pod tandem-mps of a node runs: it begins the MPS daemons and outlives the agent.
+func (c *Cluster) startMPSHost(ctx context.Context) error {
+	cmd := exec.Command(c.layout.bin("tandem-device-plugin"), "mps-host", "--socket="+mpsHostSocket)
+	cmd.Env = c.withFakes()
+	var err error
+	if c.mpsHost, err = c.plane.Processes().Start("tandem-mps-host", cmd); err != nil {
+		return err
+	}
+	return awaitSocket(ctx, mpsHostSocket, c.mpsHost)
+}
+
+// withFakes is an environment in which the fake driver stands before everything else.
+func (c *Cluster) withFakes() []string {
+	return append(os.Environ(), fakegpu.Env(c.layout.fakes(), c.layout.state())...)
 }
 
 // agentKubeconfig holds a token of the agent's account that is bound to the node, as the kubelet projects it.
@@ -149,9 +188,12 @@ func (c *Cluster) startScheduler() error {
 	return err
 }
 
-func (c *Cluster) startAgent() error {
-	cmd := exec.Command(c.layout.bin("tandem-device-plugin"), c.agentArgs...)
-	cmd.Env = append(os.Environ(), fakegpu.Env(c.layout.fakes(), c.layout.state())...)
+func (c *Cluster) startAgent() error { return c.startAgentFrom("tandem-device-plugin") }
+
+// startAgentFrom starts the agent from one of the run's programs.
+func (c *Cluster) startAgentFrom(program string) error {
+	cmd := exec.Command(c.layout.bin(program), c.agentArgs...)
+	cmd.Env = c.withFakes()
 	var err error
 	c.agent, err = c.plane.Processes().Start("tandem-device-plugin", cmd)
 	return err
@@ -180,9 +222,9 @@ func (c *Cluster) drift(ctx context.Context) (float64, error) {
 	return c.agentMetric(ctx, "tandem_agent_assignment_drift")
 }
 
-// agentMetric reads a metric without labels.
-func (c *Cluster) agentMetric(ctx context.Context, name string) (float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+agentAddress+"/metrics", nil)
+// agentMetric adds up the series of a metric whose labels hold all of the texts.
+func (c *Cluster) agentMetric(ctx context.Context, name string, labels ...string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+agentAddress+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err
 	}
@@ -191,13 +233,23 @@ func (c *Cluster) agentMetric(ctx context.Context, name string) (float64, error)
 		return 0, fmt.Errorf("read metrics of the agent: %w", err)
 	}
 	defer response.Body.Close()
+	total, found := 0.0, false
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(value, 64)
+		series, number, _ := strings.Cut(lines.Text(), " ")
+		if series != name && !strings.HasPrefix(series, name+"{") || !containsAll(series, labels) {
+			continue
 		}
+		value, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read metrics of the agent: %w", err)
+		}
+		total, found = total+value, true
 	}
-	return 0, errors.Join(fmt.Errorf("read metrics of the agent: no %s", name), lines.Err())
+	if !found && len(labels) == 0 {
+		return 0, errors.Join(fmt.Errorf("read metrics of the agent: no %s", name), lines.Err())
+	}
+	return total, lines.Err()
 }
 
 // registered returns nil when the kubelet watches the slots of the agent that runs now.
@@ -209,14 +261,20 @@ func (c *Cluster) registered(ctx context.Context) error {
 	return err
 }
 
-// gpuNodeReady returns nil when the GPUNode says that the agent serves its devices, or that it does not, as wanted.
-func (c *Cluster) gpuNodeReady(ctx context.Context, want bool) error {
+// gpuNode reads what the agent published last.
+func (c *Cluster) gpuNode(ctx context.Context) (*v1alpha1.GPUNode, error) {
 	object, err := c.dynamic.Resource(v1alpha1.GPUNodes).Get(ctx, nodeName, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var node v1alpha1.GPUNode
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &node); err != nil {
+	node := &v1alpha1.GPUNode{}
+	return node, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node)
+}
+
+// gpuNodeReady returns nil when the GPUNode says that the agent serves its devices, or that it does not, as wanted.
+func (c *Cluster) gpuNodeReady(ctx context.Context, want bool) error {
+	node, err := c.gpuNode(ctx)
+	if err != nil {
 		return err
 	}
 	condition := meta.FindStatusCondition(node.Status.Conditions, v1alpha1.ConditionReady)
@@ -228,7 +286,7 @@ func (c *Cluster) gpuNodeReady(ctx context.Context, want bool) error {
 
 // broken reports whether a program that must run has ended.
 func (c *Cluster) broken() bool {
-	for _, p := range []*sandbox.Process{c.containerd, c.kubelet, c.scheduler, c.agent} {
+	for _, p := range []*sandbox.Process{c.containerd, c.kubelet, c.scheduler, c.mpsHost, c.agent} {
 		select {
 		case <-p.Done():
 			return true

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,6 +27,13 @@ func share(name string, slots int) v1.Container {
 			v1.ResourceName(v1alpha1.ResourceVGPU): resource.MustParse(strconv.Itoa(slots)),
 		}},
 	}
+}
+
+// work is a container that asks for slots and works on its device all the time. Arguments go to the program tenant.
+func work(slots int, args ...string) v1.Container {
+	c := share("main", slots)
+	c.Command = []string{"sh", "-c", tell + "exec tenant --in-flight --sm=5 --memory=64Mi " + strings.Join(args, " ")}
+	return c
 }
 
 // initShare is an init container that asks for slots and ends.

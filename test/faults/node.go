@@ -1,0 +1,230 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/test/fakegpu"
+	"github.com/tandem-gpu/tandem/test/fakekubelet"
+)
+
+// Spec is how a node is made.
+type Spec struct {
+	// GPUs is the number of A100s, SlotsPerGPU into how many slots each is divided.
+	GPUs, SlotsPerGPU int
+	// Config is the agent's configuration file.
+	Config string
+	// SmallDisk puts the agent's state on a file system of its own that can be filled. It needs root.
+	SmallDisk bool
+	// Mute starts nothing that plays the kubelet.
+	Mute bool
+}
+
+// quick is a configuration for tests that wait for the agent: the shortest intervals that it allows, or nearly.
+const quick = `health: {interval: 1s, canaryInterval: 5s, canaryTimeout: 3s, hold: 1s, drainAfter: 1s}
+telemetry: {interval: 2s, publishInterval: 10s}
+`
+
+// Node is one node under test.
+type Node struct {
+	world *World
+	spec  Spec
+	name  string
+	dir   string
+	// uuids of the devices, in the order of their first indices.
+	uuids     []string
+	paths     fakekubelet.Paths
+	address   string // of the agent's HTTP server
+	processes *sandbox.Processes
+	bystander *sandbox.Process
+	pods      *pods
+	tenants   *tenants
+
+	mu      sync.Mutex
+	agent   *sandbox.Process
+	kubelet *kubelet
+	agents  int
+	// sound is the kubelet's checkpoint while the file holds something else.
+	sound   []byte
+	mounted bool
+}
+
+// NewNode makes a node and starts the kubelet and the agent on it.
+func (w *World) NewNode(ctx context.Context, spec Spec) (*Node, error) {
+	dir, err := os.MkdirTemp("", "f") // short: the path of a socket has at most 107 bytes
+	if err != nil {
+		return nil, fmt.Errorf("make node: %w", err)
+	}
+	number := w.nodes.Add(1)
+	n := &Node{
+		world: w, spec: spec, dir: dir, name: fmt.Sprintf("n%d", number),
+		paths: fakekubelet.PathsIn(filepath.Join(dir, "k")),
+		// Every node has a loopback address of its own, so that no port meets another.
+		address: fmt.Sprintf("127.%d.%d.%d:9410", 1+number/62500, 1+number/250%250, 1+number%250),
+	}
+	n.pods, n.tenants = newPods(n), newTenants(n)
+	if err := n.make(ctx); err != nil {
+		n.Remove()
+		return nil, fmt.Errorf("make node %s: %w", n.name, err)
+	}
+	return n, nil
+}
+
+func (n *Node) path(elements ...string) string {
+	return filepath.Join(append([]string{n.dir}, elements...)...)
+}
+
+func (n *Node) state() string           { return n.path("gpus.json") }
+func (n *Node) pipe(uuid string) string { return n.path("mps", uuid, "pipe") }
+
+func (n *Node) make(ctx context.Context) error {
+	for _, dir := range []string{"dev", "log", "state", "k", "cdi"} {
+		if err := os.MkdirAll(n.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	state, err := fakegpu.Node(n.name, "A100", n.spec.GPUs)
+	if err != nil {
+		return err
+	}
+	names := []string{"nvidiactl", "nvidia-uvm"}
+	for _, d := range state.Devices {
+		n.uuids = append(n.uuids, d.UUID)
+		names = append(names, fmt.Sprint("nvidia", d.MinorNumber))
+	}
+	for _, name := range names {
+		if err := os.Symlink("/dev/null", n.path("dev", name)); err != nil { // a device that everybody has
+			return err
+		}
+	}
+	if err := errors.Join(state.Write(n.state()), os.WriteFile(n.path("agent.yaml"), []byte(n.spec.Config), 0o600)); err != nil {
+		return err
+	}
+	if n.spec.SmallDisk {
+		if err := unix.Mount("tmpfs", n.path("state"), "tmpfs", 0, "size=1m"); err != nil {
+			return fmt.Errorf("mount a small disk: %w", err)
+		}
+		n.mounted = true
+	}
+	n.processes = sandbox.NewProcesses(n.path("log"))
+	// Nobody has a reason to end it.
+	if n.bystander, err = n.processes.Start("bystander", exec.Command("sleep", "1000000")); err != nil {
+		return err
+	}
+	if n.spec.Mute {
+		return n.StartAgent()
+	}
+	n.tenants.start()
+	return errors.Join(n.StartKubelet(ctx), n.StartAgent())
+}
+
+// env puts the fakes before everything else.
+func (n *Node) env() []string {
+	return append(os.Environ(), fakegpu.Env(n.world.program("fakes"), n.state())...)
+}
+
+func (n *Node) command() *exec.Cmd {
+	cmd := exec.Command(n.world.program("agent"),
+		"--node-name="+n.name, "--kubeconfig="+n.world.kubeconfig, "--config="+n.path("agent.yaml"),
+		"--device-plugin-dir="+n.paths.DevicePlugins, "--pod-resources-socket="+n.paths.PodResources,
+		"--pods-api-socket="+n.paths.PodsAPI, "--cdi-dir="+n.paths.CDI, "--mps-dir="+n.path("mps"),
+		"--state-dir="+n.path("state"), "--dev-root="+n.dir, "--http-address="+n.address, "--v=2",
+	)
+	cmd.Env = n.env()
+	return cmd
+}
+
+// StartAgent starts the agent unless it runs.
+func (n *Node) StartAgent() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.agent != nil {
+		return nil
+	}
+	n.agents++
+	var err error
+	n.agent, err = n.processes.Start("agent", n.command())
+	return err
+}
+
+// agentProcess returns the agent that runs, nil if none does.
+func (n *Node) agentProcess() *sandbox.Process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.agent
+}
+
+// stopTimeout is how long a pod's grace period gives the agent.
+const stopTimeout = 30 * time.Second
+
+// StopAgent ends the agent: by SIGTERM, or by SIGKILL. It reports whether one ran.
+func (n *Node) StopAgent(kill bool) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.agent == nil {
+		return false
+	}
+	grace := stopTimeout
+	if kill {
+		grace = 0
+	}
+	n.agent.Stop(grace)
+	n.agent = nil
+	return true
+}
+
+// change changes what the driver pretends about a device.
+func (n *Node) change(uuid string, change func(*fakegpu.Device)) error {
+	return fakegpu.Update(n.state(), func(s *fakegpu.State) {
+		if d, _ := s.Find(uuid); d != nil {
+			change(d)
+		}
+	})
+}
+
+// Remove ends everything on the node and removes it.
+func (n *Node) Remove() {
+	n.tenants.stop()
+	n.StopAgent(false)
+	n.StopKubelet()
+	n.endMPS()
+	if n.processes != nil {
+		n.processes.Stop(0)
+	}
+	if n.mounted {
+		if err := unix.Unmount(n.path("state"), unix.MNT_DETACH); err != nil {
+			fmt.Fprintln(os.Stderr, "remove node: unmount:", err)
+		}
+	}
+	_ = os.RemoveAll(n.dir) // daemons that could not be ended end when their folder is gone
+}
+
+// poll calls check until it returns nil. When ctx ends before, it returns the last error that says something else.
+func poll(ctx context.Context, step time.Duration, what string, check func(context.Context) error) error {
+	ticker := time.NewTicker(step)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, last)
+		case <-ticker.C:
+		}
+	}
+}
