@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestConfig(t *testing.T) {
@@ -69,5 +72,88 @@ func TestLoadConfigNamesTheFile(t *testing.T) {
 	}
 	if _, err := LoadConfig(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a bad file: %v, want an error that names it", err)
+	}
+}
+
+func TestConfigSettings(t *testing.T) {
+	yes := true
+	for name, c := range map[string]Config{"of the zero value": {}, "of an empty file": parsed(t, ""), "written out": parsed(t, `
+health: {interval: 5s, canaryInterval: 30s, canaryTimeout: 5s, hold: 15s, residents: drain, drainAfter: 30s}
+mps: {exclusiveProcess: false, onExit: keep, multiUser: true, launcher: ""}
+termination: {margin: 3s}
+telemetry: {interval: 10s, publishInterval: 60s}
+driver: {root: "", edits: auto}
+`)} {
+		if got, want := timingOf(c), timingOf(Config{}); got != want {
+			t.Errorf("timing %s: %+v, want %+v", name, got, want)
+		}
+		if !c.Health.drain() || c.MPS.quitOnExit() || !c.MPS.ManyUsers() || c.MPS.ExclusiveProcess || c.Driver.edits() != editsAuto ||
+			c.Termination.margin() != 3*time.Second || c.Telemetry.interval() != 10*time.Second {
+			t.Errorf("settings %s: %+v", name, c)
+		}
+	}
+	no := false
+	c := parsed(t, `
+health: {interval: 2s, canaryInterval: 1m, canaryTimeout: 3s, hold: 1m30s, residents: leave, drainAfter: 0s}
+mps: {exclusiveProcess: true, onExit: quit, multiUser: false, launcher: /run/tandem/mps/host.sock}
+termination: {margin: 5s}
+telemetry: {interval: 30s, publishInterval: 2m}
+driver: {root: /run/nvidia/driver, edits: devices}
+`)
+	want := Config{
+		Health: HealthConfig{Interval: "2s", CanaryInterval: "1m", CanaryTimeout: "3s", Hold: "1m30s", Residents: residentsLeave, DrainAfter: "0s"},
+		MPS:    MPSConfig{ExclusiveProcess: yes, OnExit: onExitQuit, MultiUser: &no, Launcher: "/run/tandem/mps/host.sock"}, Termination: TerminationConfig{Margin: "5s"},
+		Telemetry: TelemetryConfig{Interval: "30s", PublishInterval: "2m"}, Driver: DriverConfig{Root: "/run/nvidia/driver", Edits: editsDevices},
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	h := c.Health
+	if h.interval() != 2*time.Second || h.canaryInterval() != time.Minute || h.ProbeTimeout() != 3*time.Second || h.hold() != 90*time.Second ||
+		h.drain() || h.drainAfter() != 0 || c.MPS.ManyUsers() || !c.MPS.quitOnExit() || c.Telemetry.publishInterval() != 2*time.Minute {
+		t.Errorf("settings %+v", c)
+	}
+}
+
+func parsed(t *testing.T, raw string) Config {
+	t.Helper()
+	c, err := ParseConfig([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConfigRefusesIllegalSettings(t *testing.T) {
+	for raw, says := range map[string][]string{
+		"health: {interval: 0s}":                         {"health.interval", "1s to 1m0s"},
+		"health: {interval: 5}":                          {"health.interval", "number"},
+		"health: {interval: soon}":                       {`health.interval: "soon"`, `"30s"`},
+		"health: {canaryInterval: 4s}":                   {"health.canaryInterval", "5s to 10m"},
+		"health: {canaryTimeout: 2m}":                    {"health.canaryTimeout", "1s to 1m"},
+		"health: {canaryTimeout: 40s}":                   {"health.canaryTimeout: 40s", "at most health.canaryInterval, 30s"},
+		"health: {hold: 11m}":                            {"health.hold", "1s to 10m"},
+		"health: {residents: kill}":                      {`health.residents: "kill"`, "drain, leave"},
+		"health: {drainAfter: -1s}":                      {"health.drainAfter", "0s to 1h"},
+		"health: {drain: true}":                          {`unknown field "health.drain"`},
+		"mps: {onExit: stop}":                            {`mps.onExit: "stop"`, "keep, quit"},
+		"mps: {multiUser: sometimes}":                    {"multiUser"},
+		"mps: {launcher: host.sock}":                     {"mps.launcher", "absolute path"},
+		"termination: {margin: 0s}":                      {"termination.margin", "1s to 1m"},
+		"telemetry: {interval: 100ms}":                   {"telemetry.interval", "1s to 10m"},
+		"telemetry: {publishInterval: 2h}":               {"telemetry.publishInterval", "10s to 1h"},
+		"telemetry: {interval: 2m}":                      {"telemetry.publishInterval: 1m0s", "at least telemetry.interval, 2m0s"},
+		"driver: {edits: all}":                           {`driver.edits: "all"`, "auto, library, devices"},
+		"driver: {root: usr}":                            {"driver.root", "absolute path"},
+		"health: {residents: x}\ndriver: {edits: all}":   {"health.residents", "driver.edits"},
+		"termination: {margin: 2h}\nslots: {default: 0}": {"termination.margin", "slots.default"},
+		"health: {hold: 1s, hold: 2s}":                   {"hold"},
+	} {
+		_, err := ParseConfig([]byte(raw))
+		for _, text := range says {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, want an error that says %q", raw, err, text)
+			}
+		}
 	}
 }

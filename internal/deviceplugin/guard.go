@@ -118,11 +118,11 @@ func (g *guard) lookAt(ctx context.Context, d *device) look {
 
 // askDriver asks the driver about the device. A driver that does not answer makes it sick.
 func (g *guard) askDriver(ctx context.Context) driverSays {
-	says, ok := g.driver.ask(ctx, driverTimeout, func() driverSays {
+	says, ok := g.driver.ask(ctx, g.keeper.timing.driver, func() driverSays {
 		return driverSays{sickness(g.keeper.driver.Health(g.id)), g.keeper.driver.Recovery(g.id)}
 	})
 	if !ok {
-		says.sick = &Sickness{reasonDriverHangs, fmt.Sprintf("the driver has not answered for %v", driverTimeout)}
+		says.sick = &Sickness{reasonDriverHangs, fmt.Sprintf("the driver has not answered for %v", g.keeper.timing.driver)}
 	}
 	return says
 }

@@ -37,9 +37,9 @@ func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]GPU, bool) {
 	var attempt asker[opened]
 	var told toldIdle
 	for wait := a.timing.reopen; ctx.Err() == nil; wait = min(2*wait, maxReopen) {
-		o, ok := attempt.ask(ctx, driverTimeout, a.open)
+		o, ok := attempt.ask(ctx, a.timing.driver, a.open)
 		if !ok {
-			o.err = fmt.Errorf("the driver has not answered for %v", driverTimeout)
+			o.err = fmt.Errorf("the driver has not answered for %v", a.timing.driver)
 		}
 		if ctx.Err() != nil {
 			break

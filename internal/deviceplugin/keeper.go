@@ -135,7 +135,7 @@ func (k *keeper) rescanSoon() {
 // rescan follows devices that came, went or moved to another index.
 func (k *keeper) rescan(ctx context.Context) {
 	log := klog.FromContext(ctx)
-	answer, ok := k.listing.ask(ctx, driverTimeout, func() listed {
+	answer, ok := k.listing.ask(ctx, k.timing.driver, func() listed {
 		gpus, err := k.driver.GPUs()
 		return listed{gpus, err}
 	})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -139,7 +140,9 @@ func (r *records) update(change func(*recordsData)) error {
 	if err != nil {
 		return fmt.Errorf("write own checkpoint: %w", err)
 	}
-	if err := writeDurably(r.path, raw); err != nil {
+	if err := writeDurably(r.path, raw); errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("write own checkpoint: %w: free space in the folder of --state-dir, %s; what runs goes on, and nothing starts before", err, filepath.Dir(r.path))
+	} else if err != nil {
 		return fmt.Errorf("write own checkpoint: %w", err)
 	}
 	r.data = next

@@ -1,0 +1,206 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+func TestAgentIdlesWithoutADriver(t *testing.T) {
+	b := newBench(t)
+	client := b.api()
+	var there atomic.Bool
+	var tries atomic.Int32
+	b.open = func() (Driver, error) {
+		tries.Add(1)
+		if !there.Load() {
+			return nil, errors.New("libnvidia-ml.so.1 not found")
+		}
+		return b.driver, nil
+	}
+	a := b.launch()
+	g := b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyNoDriver)
+	if len(g.Status.Devices) != 0 || !strings.Contains(g.Status.Conditions[0].Message, "libnvidia-ml.so.1") {
+		t.Errorf("status %+v", g.Status)
+	}
+	for page, want := range map[string]int{"/readyz": 503, "/healthz": 200, "/metrics": 200} {
+		code, body := b.get(page)
+		if code != want || page == "/readyz" && !strings.Contains(body, "NoDriver: libnvidia-ml.so.1") {
+			t.Errorf("%s: %d %s", page, code, body)
+		}
+	}
+	eventually(t, "more tries", func() error {
+		if tries.Load() < 4 {
+			return errors.New("few")
+		}
+		return nil
+	})
+	writes := 0
+	for _, action := range client.Actions() {
+		if action.GetVerb() == "update" {
+			writes++
+		}
+	}
+	if writes != 1 || b.kubelet.registered() != 0 {
+		t.Errorf("%d writes and %d registrations while nothing changes, want 1 and 0", writes, b.kubelet.registered())
+	}
+	there.Store(true)
+	eventually(t, "registration", a.ready)
+	b.kubelet.awaitSlots(20, 0)
+	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
+}
+
+func TestIdleAgentEnds(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.open = func() (Driver, error) { return nil, errors.New("not loaded") }
+	b.launch()
+	b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyNoDriver)
+	if err := b.stop(); err != nil {
+		t.Errorf("the agent ended with %v", err)
+	}
+	b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyStopping)
+}
+
+func TestDriverThatHangsAtTheStart(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.timing.driver = 20 * time.Millisecond
+	hang := make(chan struct{})
+	b.open = func() (Driver, error) { <-hang; return b.driver, nil }
+	b.launch()
+	g := b.awaitReady(metav1.ConditionFalse, v1alpha1.ReadyNoDriver)
+	if !strings.Contains(g.Status.Conditions[0].Message, "has not answered for 20ms") {
+		t.Errorf("status %+v", g.Status)
+	}
+	close(hang)
+	b.kubelet.awaitSlots(20, 0)
+}
+
+func TestDaemonsOnExit(t *testing.T) {
+	for policy, want := range map[string]int{"": 0, onExitKeep: 0, onExitQuit: 1} {
+		t.Run(policy, func(t *testing.T) {
+			b := newBench(t)
+			b.config.MPS.OnExit = policy
+			b.mps.clients[g1] = []int{11}
+			b.run()
+			eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), g0) })
+			eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), g1) })
+			if err := b.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if b.mps.stopped[g0] != want || b.mps.stopped[g1] != 0 {
+				t.Errorf("stopped %v, want %d for g0, which serves nobody, and none for g1, which does", b.mps.stopped, want)
+			}
+		})
+	}
+}
+
+// fill makes the file system of the folder one that is full.
+func fill(t *testing.T, dir string) (empty func()) {
+	t.Helper()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k"); err != nil {
+		t.Skipf("mounting a small file system needs root: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	rest := filepath.Join(dir, "rest")
+	if err := os.WriteFile(rest, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the file system is not full: %v", err)
+	}
+	return func() { _ = os.Remove(rest) }
+}
+
+// On a full disk no container starts, nothing is forgotten, and the message says where there is no room.
+func TestFullDiskUnderTheCheckpoint(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	first, second := placed(t, "first", app(g0, 6)), placed(t, "second", app(g0, 5))
+	third := placed(t, "third", app(g1, 2))
+	b.kubelet.admit(first)
+	b.kubelet.admit(second)
+	b.kubelet.admit(third)
+	if err := b.kubelet.begin(first, "main"); err != nil {
+		t.Fatal(err)
+	}
+	checkpoint, err := os.ReadFile(filepath.Join(b.stateDir(), recordsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := fill(t, b.stateDir())
+	for range 3 {
+		err := b.kubelet.begin(third, "main")
+		for _, text := range []string{"team/third", "no space left on device", "--state-dir", b.stateDir()} {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("start on a full disk: %v, want a refusal that says %q", err, text)
+			}
+		}
+	}
+	if err := b.kubelet.begin(first, "main"); err != nil {
+		t.Errorf("a restart of what runs needs no room: %v", err)
+	}
+	if err := b.kubelet.begin(second, "main"); err == nil || !strings.Contains(err.Error(), "does not fit") {
+		t.Errorf("what was granted before is forgotten: %v", err)
+	}
+	empty()
+	if err := os.WriteFile(filepath.Join(b.stateDir(), recordsFile), checkpoint, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.kubelet.begin(third, "main"); err != nil {
+		t.Errorf("after room was made: %v", err)
+	}
+}
+
+// The node of the largest size: what the kubelet waits for stays quick.
+func TestManySlots(t *testing.T) {
+	b := newBench(t)
+	n := int32(100)
+	b.config.Slots.Default = &n
+	b.driver.gpus = nil
+	for i := range 8 {
+		b.driver.gpus = append(b.driver.gpus, gpu(fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i), i, i))
+	}
+	start := time.Now()
+	a := b.launch()
+	eventually(t, "registration", a.ready)
+	b.kubelet.awaitSlots(800, 0)
+	t.Logf("800 slots are with the kubelet %v after the start", time.Since(start))
+	start = time.Now()
+	b.driver.set(b.driver.gpus[3].ID, &Sickness{Reason: reasonGPULost})
+	b.kubelet.awaitSlots(700, 100)
+	t.Logf("100 of them are unhealthy %v after their device was lost; looks are %v apart", time.Since(start), b.timing.health)
+}
+
+func TestAskerPutsOneQuestionAtATime(t *testing.T) {
+	var a asker[int]
+	var asked atomic.Int32
+	release := make(chan struct{})
+	question := func() int { n := asked.Add(1); <-release; return int(n) }
+	for range 3 {
+		if _, ok := a.ask(t.Context(), time.Millisecond, question); ok {
+			t.Fatal("an answer although none was given")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := a.ask(ctx, time.Hour, question); ok {
+		t.Fatal("an answer although none was given")
+	}
+	close(release)
+	if n, ok := a.ask(t.Context(), time.Minute, question); !ok || n != 1 || asked.Load() != 1 {
+		t.Errorf("answer %d %v after %d questions, want the late answer to the only one", n, ok, asked.Load())
+	}
+	if n, ok := a.ask(t.Context(), time.Minute, question); !ok || n != 2 {
+		t.Errorf("answer %d %v, want that to a second question", n, ok)
+	}
+}

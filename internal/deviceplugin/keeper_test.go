@@ -1,0 +1,408 @@
+package deviceplugin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// awaitDevice waits until the GPUNode shows a device as wanted.
+func (b *bench) awaitDevice(id, what string, holds func(v1alpha1.GPUDevice) bool) v1alpha1.GPUDevice {
+	b.t.Helper()
+	var found v1alpha1.GPUDevice
+	eventually(b.t, what, func() error {
+		g, err := b.gpuNode()
+		if err != nil {
+			return err
+		}
+		for _, d := range g.Status.Devices {
+			if found = d; d.ID == id && holds(d) {
+				return nil
+			}
+		}
+		return fmt.Errorf("devices %+v", g.Status.Devices)
+	})
+	return found
+}
+
+func (b *bench) awaitReason(id, reason string) v1alpha1.GPUDevice {
+	b.t.Helper()
+	return b.awaitDevice(id, reason, func(d v1alpha1.GPUDevice) bool { return d.Reason == reason })
+}
+
+func (b *bench) awaitCondition(kind, reason string) metav1.Condition {
+	b.t.Helper()
+	var c *metav1.Condition
+	eventually(b.t, "condition", func() error {
+		g, err := b.gpuNode()
+		if err != nil {
+			return err
+		}
+		if c = meta.FindStatusCondition(g.Status.Conditions, kind); c == nil || c.Reason != reason {
+			return fmt.Errorf("condition %+v, want %s for %s", c, kind, reason)
+		}
+		return nil
+	})
+	return *c
+}
+
+func TestXIDFlipsOneDevice(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.timing.health = time.Hour // events must not wait for a look
+	b.run()
+	b.driver.want(g1, recoveryReset)
+	b.driver.log(t, XID{Device: g1, Number: 31, Class: xidApplication})
+	b.driver.log(t, XID{Device: g1, Number: 48, Class: xidReset, Label: "reset"})
+	b.kubelet.awaitSlots(10, 10)
+	d := b.awaitReason(g1, "XID48")
+	if d.Health != v1alpha1.Unhealthy || !strings.Contains(d.Message, "XID 48 (reset)") {
+		t.Errorf("device %+v", d)
+	}
+	c := b.awaitCondition(v1alpha1.ConditionDevicesHealthy, v1alpha1.DevicesSick)
+	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "g1 ("+g1+"): XID48") {
+		t.Errorf("condition %+v", c)
+	}
+	b.awaitMetric(`tandem_device_xid_errors_total{class="application",device="`+g1+`"}`, "1")
+	b.awaitMetric(`tandem_device_health{device="`+g1+`",state="sick"}`, "1")
+	b.awaitMetric(`tandem_device_health{device="`+g0+`",state="healthy"}`, "1")
+}
+
+func TestXIDIsOverWhenTheDriverIsContent(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.driver.want(g1, recoveryNone)
+	b.run()
+	b.driver.log(t, XID{Device: g1, Number: 48, Class: xidReset})
+	b.driver.want(g1, recoveryReset)
+	b.awaitReason(g1, "XID48")
+	b.driver.want(g1, recoveryNone)
+	b.kubelet.awaitSlots(20, 0)
+	b.awaitCondition(v1alpha1.ConditionDevicesHealthy, v1alpha1.DevicesAllHealthy)
+	b.mps.change(func() {
+		if b.mps.recycled[g1] == 0 || b.mps.recycled[g0] != 0 {
+			t.Errorf("recycled %v, want g1 only", b.mps.recycled)
+		}
+	})
+	b.awaitMetric(`tandem_device_recycles_total{device="`+g1+`",reason="XID48"}`, fmt.Sprint(b.mps.recycled[g1]))
+}
+
+// A storm costs one update of the kubelet and one write of the GPUNode, and the device heals afterwards.
+func TestXIDStorm(t *testing.T) {
+	b := newBench(t)
+	client := b.api()
+	a := b.run()
+	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
+	updates := b.kubelet.updates
+	client.ClearActions()
+	const storm = 20000
+	start := time.Now()
+	for i := range uint64(storm) {
+		a.keeper.onXID(t.Context(), XID{Device: g1, Number: 60 + i%8, Class: xidClass(i % 3)})
+	}
+	t.Logf("%d errors in %v", storm, time.Since(start))
+	b.kubelet.awaitSlots(20, 0)
+	if n := b.kubelet.updates - updates; n > 4 { // sick, recovering, healthy, and what coincided
+		t.Errorf("%d updates of the kubelet", n)
+	}
+	writes := 0
+	for _, action := range client.Actions() {
+		if action.GetVerb() == "update" {
+			writes++
+		}
+	}
+	if writes > 6 {
+		t.Errorf("%d writes of the GPUNode", writes)
+	}
+}
+
+func TestFaultIsDrainedAndRecycled(t *testing.T) {
+	for name, break_ := range map[string]func(*mpsFake){
+		reasonMPSFault:  func(m *mpsFake) { m.fault[g1] = true },
+		reasonMPSWedged: func(m *mpsFake) { m.canary[g1] = errWedged },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.api()
+			b.mps.clients = map[string][]int{g0: {10}, g1: {11, 12}}
+			b.run()
+			b.mps.change(func() { break_(b.mps) })
+			b.kubelet.awaitSlots(10, 10)
+			b.kubelet.awaitSlots(20, 0)
+			b.mps.change(func() {
+				ended := b.mps.ended[g1]
+				slices.Sort(ended)
+				if !slices.Equal(ended, []int{11, 12}) || len(b.mps.ended[g0]) != 0 || b.mps.recycled[g1] != 1 || b.mps.recycled[g0] != 0 {
+					t.Errorf("ended %v, recycled %v, want g1's clients and g1", b.mps.ended, b.mps.recycled)
+				}
+			})
+			b.awaitMetric(`tandem_device_recycles_total{device="`+g1+`",reason="`+name+`"}`, "1")
+			b.awaitMetric(`tandem_agent_clients_ended_total{cause="drain"}`, "2")
+		})
+	}
+}
+
+// Clients that cannot be ended lose their server in the end: they hold up everybody.
+func TestStubbornClientsLoseTheirServer(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	b.mps.change(func() {
+		b.mps.clients[g1], b.mps.stubborn[g1], b.mps.canary[g1] = []int{11}, true, errWedged
+	})
+	b.kubelet.awaitSlots(10, 10)
+	b.kubelet.awaitSlots(20, 0)
+}
+
+func TestResidentsAreLeftIfConfigured(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.config.Health.Residents = residentsLeave
+	b.timing.drainAfter = 0
+	b.mps.clients = map[string][]int{g1: {11}}
+	b.run()
+	b.mps.change(func() { b.mps.canary[g1] = errWedged })
+	d := b.awaitReason(g1, reasonMPSWedged)
+	if !strings.Contains(d.Message, "health.residents is leave") {
+		t.Errorf("message %q does not say what is waited for", d.Message)
+	}
+	probes := func() (n int) { b.mps.change(func() { n = b.mps.probes[g1] }); return n }
+	before := probes()
+	eventually(t, "more looks", func() error {
+		if probes() < before+5 {
+			return errors.New("few looks")
+		}
+		return nil
+	})
+	b.mps.change(func() {
+		if b.mps.recycled[g1] != 0 || len(b.mps.ended[g1]) != 0 {
+			t.Errorf("recycled %v, ended %v under a resident that is to be left", b.mps.recycled, b.mps.ended)
+		}
+		b.mps.clients[g1] = nil
+	})
+	b.kubelet.awaitSlots(20, 0)
+}
+
+func TestDaemonThatHangsIsReplaced(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.run()
+	b.mps.set(g1, fmt.Errorf("get_server_list: %w", errNoAnswer))
+	b.awaitReason(g1, reasonMPSNotAnswering)
+	b.mps.set(g1, errNoAnswer)
+	b.kubelet.awaitSlots(20, 0)
+	if b.mps.recycled[g1] == 0 || b.mps.recycled[g0] != 0 {
+		t.Errorf("recycled %v, want g1 only", b.mps.recycled)
+	}
+}
+
+// A driver that gives no answer about one device makes that one sick and holds up no other.
+func TestDriverThatHangsHoldsUpOneDevice(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.run()
+	hang := make(chan struct{})
+	b.driver.mu.Lock()
+	b.driver.hangs[g1] = hang
+	b.driver.mu.Unlock()
+	a := b.agent() // for its defaults
+	if a.timing.driver <= 0 {
+		t.Fatal("no timeout")
+	}
+	b.driver.set(g0, &Sickness{Reason: reasonGPULost, Message: "gone"})
+	b.awaitReason(g0, reasonGPULost)
+	close(hang)
+	b.driver.set(g0, nil)
+	b.kubelet.awaitSlots(20, 0)
+}
+
+func TestSilentDriverMakesSick(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.timing.driver = 20 * time.Millisecond
+	b.run()
+	hang := make(chan struct{})
+	b.driver.mu.Lock()
+	b.driver.hangs[g1] = hang
+	b.driver.mu.Unlock()
+	b.awaitReason(g1, reasonDriverHangs)
+	b.driver.mu.Lock()
+	delete(b.driver.hangs, g1)
+	b.driver.mu.Unlock()
+	close(hang)
+	b.kubelet.awaitSlots(20, 0)
+	if b.mps.recycled[g1] != 0 {
+		t.Error("a driver that was slow costs nobody his server")
+	}
+}
+
+// A device that comes back under another index is the same device: its containers get its new file.
+func TestLostDeviceComesBackElsewhere(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.run()
+	b.driver.set(g1, &Sickness{Reason: reasonGPULost, Message: "fallen off the bus"})
+	b.driver.list(gpu(g0, 0, 5))
+	b.kubelet.awaitSlots(10, 10)
+	b.driver.list(gpu(g0, 1, 3), gpu(g1, 0, 5)) // they have changed places
+	b.driver.set(g1, nil)
+	b.kubelet.awaitSlots(20, 0)
+	b.awaitDevice(g1, "index", func(d v1alpha1.GPUDevice) bool { return d.Index == 0 })
+	pod := placed(t, "train", app(g1, 3))
+	b.kubelet.admit(pod)
+	if err := b.kubelet.begin(pod, "main"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.spec(pod, "main")
+	if err != nil || !strings.HasSuffix(s.Edits.Devices[0].Host, "/nvidia5") {
+		t.Errorf("device files %+v (%v), want nvidia5", s.Edits.Devices, err)
+	}
+}
+
+func TestNewDevicesAreOffered(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.run()
+	const g2 = "GPU-22222222-2222-2222-2222-222222222222"
+	b.driver.set(g2, errors.New("not yet"))
+	b.driver.list(gpu(g0, 0, 5), gpu(g1, 1, 3), gpu(g2, 2, 7))
+	b.kubelet.awaitSlots(20, 10)
+	b.driver.set(g2, nil)
+	b.kubelet.awaitSlots(30, 0)
+	b.driver.log(t, XID{Device: g2, Number: 95, Class: xidReset}) // the watch knows it
+	b.kubelet.awaitSlots(20, 10)
+	if b.driver.watches < 2 {
+		t.Error("the watch was not started again for the new device")
+	}
+}
+
+func TestMIGInstancesComeAndGo(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	mig := func(id string, ci int) GPU {
+		g := gpu(id, 10+ci, 3)
+		g.Model, g.Parent, g.GI, g.CI = "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", g1, 1, ci
+		return g
+	}
+	n := int32(4)
+	b.config.Slots.Models = map[string]int32{"NVIDIA-A100-SXM4-40GB-MIG-3g.20gb": n}
+	b.run()
+	b.driver.list(gpu(g0, 0, 5), mig("MIG-a", 0), mig("MIG-b", 1)) // g1 is in MIG mode now
+	b.kubelet.awaitSlots(18, 0)
+	b.driver.log(t, XID{Device: g1, Number: 48, Class: xidReset}) // its error is that of its instances
+	b.awaitReason("MIG-a", "XID48")
+	b.awaitReason("MIG-b", "XID48")
+	b.kubelet.awaitSlots(18, 0)
+	b.driver.list(gpu(g0, 0, 5), mig("MIG-b", 1))
+	b.kubelet.awaitSlots(14, 0)
+	eventually(t, "end of the daemons", func() (err error) {
+		b.mps.change(func() {
+			if b.mps.stopped[g1] != 1 || b.mps.stopped["MIG-a"] != 1 || b.mps.stopped["MIG-b"] != 0 {
+				err = fmt.Errorf("stopped %v", b.mps.stopped)
+			}
+		})
+		return err
+	})
+}
+
+func TestReconcileKeepsWhatIsOnlyLost(t *testing.T) {
+	a, b := gpu(g0, 0, 5), gpu(g1, 1, 3)
+	have := reconcile(nil, []GPU{b, a}, Config{})
+	have[1].Sick = &Sickness{Reason: reasonGPULost}
+	next := reconcile(have, []GPU{a}, Config{})
+	if len(next) != 2 || next[1].ID != g1 || next[1].Sick == nil {
+		t.Errorf("devices %+v, want the lost one too", next)
+	}
+	part := gpu("MIG-a", 2, 3)
+	part.Parent = g1
+	next = reconcile(append(have, device{GPU: part}), []GPU{a}, Config{})
+	if len(next) != 3 {
+		t.Errorf("devices %+v: nothing says that the GPU of the instance is divided otherwise", next)
+	}
+	next = reconcile(append(have[:1:1], device{GPU: part}), []GPU{a, b}, Config{})
+	if len(next) != 2 || find(next, "MIG-a") != nil {
+		t.Errorf("devices %+v, want the whole GPU in place of its instance", next)
+	}
+}
+
+func TestMonitoredIsToldApart(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.mps.canary[g1] = errUnwatched
+	b.run()
+	c := b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredNoCUDA)
+	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, g1) || strings.Contains(c.Message, g0) {
+		t.Errorf("condition %+v", c)
+	}
+	b.kubelet.awaitSlots(20, 0)
+	b.awaitMetric(`tandem_device_monitored{device="`+g1+`"}`, "0")
+	b.awaitMetric(`tandem_device_monitored{device="`+g0+`"}`, "1")
+	b.mps.change(func() { delete(b.mps.canary, g1) })
+	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
+}
+
+func TestDriverWithoutEventsIsSaid(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.driver.deaf = errors.New("not supported")
+	a := b.run()
+	for range deafAfter { // its waits are seconds long
+		a.keeper.watchAgain()
+	}
+	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredNoEvents)
+	b.driver.mu.Lock()
+	b.driver.deaf = nil
+	b.driver.mu.Unlock()
+	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
+}
+
+// A canary that was turned away because the device is full says nothing; it is not even tried.
+func TestFullDeviceIsNotProbed(t *testing.T) {
+	b := newBench(t)
+	b.driver.gpus[0].Contexts = 2 // g1
+	b.mps.clients[g1] = []int{11, 12}
+	b.api()
+	b.run()
+	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredNotYet)
+	b.awaitDevice(g1, "contexts", func(d v1alpha1.GPUDevice) bool { return d.ContextsUsed == 2 && d.Contexts == 2 })
+	b.mps.change(func() {
+		if b.mps.probes[g1] != 0 {
+			t.Errorf("%d probes of a full device", b.mps.probes[g1])
+		}
+		b.mps.clients[g1] = []int{11}
+	})
+	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
+}
+
+func TestStartWaitsForAContext(t *testing.T) {
+	b := newBench(t)
+	b.timing.sharingWait = 50 * time.Millisecond
+	b.driver.gpus[0].Contexts = 3
+	b.mps.clients[g1] = []int{11, 12, 13}
+	b.run()
+	pod, other := placed(t, "train", app(g1, 3)), placed(t, "other", app(g0, 3))
+	b.kubelet.admit(pod)
+	b.kubelet.admit(other)
+	err := b.kubelet.begin(pod, "main")
+	for _, text := range []string{"team/train", "g1", "contexts are in use: 3 of 3", "delete the pod"} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("start on a full device: %v, want a refusal that says %q", err, text)
+		}
+	}
+	b.awaitMetric(`tandem_agent_prestart_failures_total{reason="ContextsExhausted"}`, "1")
+	if err := b.kubelet.begin(other, "main"); err != nil {
+		t.Errorf("the other device: %v", err)
+	}
+	b.mps.change(func() { b.mps.clients[g1] = []int{11, 12} })
+	if err := b.kubelet.begin(pod, "main"); err != nil {
+		t.Errorf("after a client has ended: %v", err)
+	}
+}
