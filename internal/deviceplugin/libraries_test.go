@@ -184,7 +184,7 @@ func TestFilesOfMIGInstances(t *testing.T) {
 			a.Devices = append(a.Devices, vgpu.DeviceID(c.devices[i].ID))
 		}
 		edits, err := r.render(a, c.devices)
-		var got []string
+		got := make([]string, 0, len(edits.Devices))
 		for _, n := range edits.Devices {
 			got = append(got, strings.TrimPrefix(n.Container, "/dev/"))
 		}

@@ -62,7 +62,7 @@ func packages(more ...string) []string {
 }
 
 func containerPaths(mounts []cdi.Mount) []string {
-	var paths []string
+	paths := make([]string, 0, len(mounts))
 	for _, m := range mounts {
 		paths = append(paths, m.Container)
 	}
@@ -107,7 +107,7 @@ func TestLibrariesOfAPackagedDriver(t *testing.T) {
 
 func checkHooks(t *testing.T, hooks []cdi.Hook, path string, says ...string) {
 	t.Helper()
-	var lines []string
+	lines := make([]string, 0, len(hooks))
 	for _, h := range hooks {
 		if h.Path != path || h.Stage != "createContainer" {
 			t.Errorf("hook %v, want %s at createContainer", h, path)
