@@ -52,8 +52,9 @@ func splitIn(d *server.Device, instances ...*mock.Device) {
 func TestMIGInstancesAreDevicesAfterTheGPUs(t *testing.T) {
 	s := newServer(wiring{lanes: 2, level: nvml.TOPOLOGY_SINGLE})
 	// Not in the order of their numbers, with holes, and one that a driver before r470 names.
-	splitIn(s.Devices[6].(*server.Device), migDevice("MIG-c", "3g.20gb", 1, 0, 20<<30), nil, migDevice("MIG-GPU-6/9/0", "1g.5gb", 9, 0, 5<<30))
-	splitIn(s.Devices[2].(*server.Device), migDevice("MIG-b", "1g.5gb", 5, 0, 5<<30), nil, migDevice("MIG-a", "2g.10gb", 3, 0, 10<<30))
+	two, six := s.Devices[2].(*server.Device), s.Devices[6].(*server.Device)
+	splitIn(six, migDevice("MIG-c", "3g.20gb", 1, 0, 20<<30), nil, migDevice("MIG-GPU-6/9/0", "1g.5gb", 9, 0, 5<<30))
+	splitIn(two, migDevice("MIG-b", "1g.5gb", 5, 0, 5<<30), nil, migDevice("MIG-a", "2g.10gb", 3, 0, 10<<30))
 	list := devices(t, s)
 	if len(list) != 6+3 {
 		t.Fatalf("%d devices, want the 6 GPUs that are whole and 3 instances", len(list))
@@ -63,11 +64,10 @@ func TestMIGInstancesAreDevicesAfterTheGPUs(t *testing.T) {
 			t.Errorf("GPU %d: parent %q, %d links, want none and 5", i, d.Parent, len(d.Links))
 		}
 	}
-	gpu2, gpu6 := s.Devices[2].(*server.Device).UUID, s.Devices[6].(*server.Device).UUID
 	for i, want := range []Device{
-		{UUID: "MIG-a", Index: 8, Minor: 2, Parent: gpu2, GI: 3, Profile: "2g.10gb", Memory: 10 << 30},
-		{UUID: "MIG-b", Index: 9, Minor: 2, Parent: gpu2, GI: 5, Profile: "1g.5gb", Memory: 5 << 30},
-		{UUID: "MIG-c", Index: 10, Minor: 6, Parent: gpu6, GI: 1, Profile: "3g.20gb", Memory: 20 << 30},
+		{UUID: "MIG-a", Index: 8, Minor: 2, Parent: two.UUID, GI: 3, Profile: "2g.10gb", Memory: 10 << 30},
+		{UUID: "MIG-b", Index: 9, Minor: 2, Parent: two.UUID, GI: 5, Profile: "1g.5gb", Memory: 5 << 30},
+		{UUID: "MIG-c", Index: 10, Minor: 6, Parent: six.UUID, GI: 1, Profile: "3g.20gb", Memory: 20 << 30},
 	} {
 		d := list[6+i]
 		if d.UUID != want.UUID || d.Index != want.Index || d.Minor != want.Minor || d.Parent != want.Parent || d.GI != want.GI ||
@@ -189,12 +189,16 @@ func TestSampleOfAnInstance(t *testing.T) {
 	if _, err := l.Devices(); err != nil {
 		t.Fatal(err)
 	}
-	// Utilisation of processes would end the test: the mock has none.
+	gpu.GetProcessUtilizationFunc = func(uint64) ([]usage, nvml.Return) {
+		t.Error("asked a GPU in MIG mode for the utilisation of its processes")
+		return nil, nvml.ERROR_NOT_SUPPORTED
+	}
 	got, err := l.Sample("MIG-a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.MemoryUsed != 1<<30 || got.Temperature != 41 || got.Power != 97.5 || got.SM != 0 || len(got.Processes) != 1 || got.Processes[0].PID != 7 {
+	if got.MemoryUsed != 1<<30 || got.Temperature != 41 || got.Power != 97.5 || got.SM != 0 ||
+		len(got.Processes) != 1 || got.Processes[0].PID != 7 {
 		t.Errorf("%+v, want memory and processes of the instance, temperature and power of the GPU", got)
 	}
 }

@@ -49,9 +49,8 @@ func (l *Library) processes(h nvml.Device) []Process {
 				p = &Process{PID: int(info.Pid)}
 				byPID[p.PID] = p
 			}
-			if info.UsedGpuMemory != bytesNotTold {
-				p.Memory = max(p.Memory, usedOf(info.UsedGpuMemory, math.MaxInt64))
-			}
+			// An amount that is not told is the greatest number, which usedOf leaves out.
+			p.Memory = max(p.Memory, usedOf(info.UsedGpuMemory, math.MaxInt64))
 		}
 	}
 	compute, clients := l.computeProcesses(h), l.mpsClients(h)
@@ -136,6 +135,9 @@ const (
 	clockSlack = time.Second
 )
 
+// usage is one utilisation sample of one process.
+type usage = nvml.ProcessUtilizationSample
+
 // measure adds the utilisation since the last call for the same device. MIG instances have none (nvml.h).
 func (l *Library) measure(t target, list []Process) {
 	if t.device != t.gpu || len(list) == 0 || !l.has("nvmlDeviceGetProcessUtilization") {
@@ -168,7 +170,7 @@ func (l *Library) measure(t target, list []Process) {
 func micros(t time.Time) uint64 { return uint64(max(t.UnixMicro(), 0)) }
 
 // recent returns the samples that are new and make sense, and the time of the newest, 0 if there is none.
-func recent(all []nvml.ProcessUtilizationSample, since uint64, now time.Time) (list []nvml.ProcessUtilizationSample, newest uint64) {
+func recent(all []usage, since uint64, now time.Time) (list []usage, newest uint64) {
 	ahead := micros(now.Add(clockSlack))
 	for _, s := range all {
 		// Drivers fill up their answer with empty entries, and with such that were given out before.
@@ -182,13 +184,13 @@ func recent(all []nvml.ProcessUtilizationSample, since uint64, now time.Time) (l
 		newest = max(newest, s.TimeStamp)
 	}
 	if window := uint64(firstWindow.Microseconds()); since == 0 && newest > window {
-		list = slices.DeleteFunc(list, func(s nvml.ProcessUtilizationSample) bool { return s.TimeStamp < newest-window })
+		list = slices.DeleteFunc(list, func(s usage) bool { return s.TimeStamp < newest-window })
 	}
 	return list, newest
 }
 
 // mean returns the average over the samples of one process. Example: 30 % and 50 % make 0.4.
-func mean(samples []nvml.ProcessUtilizationSample, pid int) (sm, memory float64, found bool) {
+func mean(samples []usage, pid int) (sm, memory float64, found bool) {
 	n := 0
 	for _, s := range samples {
 		if int(s.Pid) == pid {
@@ -205,7 +207,7 @@ func mean(samples []nvml.ProcessUtilizationSample, pid int) (sm, memory float64,
 
 // utilisation reads the samples since a time. go-nvml asks for the number first and then for so many; if there are more
 // by then it cuts its buffer behind its end (v0.13.4, GetProcessUtilization). They are then read next time.
-func utilisation(h nvml.Device, since uint64) (list []nvml.ProcessUtilizationSample, ret nvml.Return) {
+func utilisation(h nvml.Device, since uint64) (list []usage, ret nvml.Return) {
 	defer func() {
 		if recover() != nil {
 			list, ret = nil, nvml.ERROR_INSUFFICIENT_SIZE

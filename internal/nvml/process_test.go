@@ -21,7 +21,7 @@ const (
 func runs(s *server.Server, d *server.Device, compute, clients []nvml.ProcessInfo, names map[int]string) {
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return compute, nvml.SUCCESS }
 	d.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return clients, nvml.SUCCESS }
-	d.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) { return nil, nvml.ERROR_NOT_FOUND }
+	d.GetProcessUtilizationFunc = func(uint64) ([]usage, nvml.Return) { return nil, nvml.ERROR_NOT_FOUND }
 	s.SystemGetProcessNameFunc = func(pid int) (string, nvml.Return) {
 		if name, ok := names[pid]; ok {
 			return name, nvml.SUCCESS
@@ -72,9 +72,12 @@ func TestProcesses(t *testing.T) {
 			want: []Process{{PID: 4}, {PID: 5, Server: true}, {PID: 7}},
 		},
 		"odd entries": {
-			compute: []nvml.ProcessInfo{{Pid: 0, UsedGpuMemory: 4}, {Pid: none32}, {Pid: 9, UsedGpuMemory: none64}, {Pid: 9, UsedGpuMemory: 5}, {Pid: 9, UsedGpuMemory: 3}, {Pid: 10, UsedGpuMemory: none64 - 1}},
-			names:   map[int]string{9: "   ", 10: "a"},
-			want:    []Process{{PID: 9, Memory: 5}, {PID: 10}},
+			compute: []nvml.ProcessInfo{
+				{Pid: 0, UsedGpuMemory: 4}, {Pid: none32}, {Pid: 9, UsedGpuMemory: none64}, {Pid: 9, UsedGpuMemory: 5},
+				{Pid: 9, UsedGpuMemory: 3}, {Pid: 10, UsedGpuMemory: none64 - 1},
+			},
+			names: map[int]string{9: "   ", 10: "a"},
+			want:  []Process{{PID: 9, Memory: 5}, {PID: 10}},
 		},
 	} {
 		s := newServer(wiring{})
@@ -86,18 +89,20 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// usage is what the driver would know; since notes what it was asked.
-type usage struct {
-	samples []nvml.ProcessUtilizationSample
+// record is what the driver would know; since notes what it was asked.
+type record struct {
+	samples []usage
 	since   []uint64
+	// repeats makes the driver give out again what it gave out before.
+	repeats bool
 }
 
-func (u *usage) attach(d *server.Device) {
-	d.GetProcessUtilizationFunc = func(since uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
+func (u *record) attach(d *server.Device) {
+	d.GetProcessUtilizationFunc = func(since uint64) ([]usage, nvml.Return) {
 		u.since = append(u.since, since)
-		var list []nvml.ProcessUtilizationSample
+		var list []usage
 		for _, s := range u.samples {
-			if s.TimeStamp > since {
+			if s.TimeStamp > since || u.repeats {
 				list = append(list, s)
 			}
 		}
@@ -109,27 +114,27 @@ func (u *usage) attach(d *server.Device) {
 }
 
 // twoProcesses is a device with the processes 7 and 8, and what the driver knows of their use.
-func twoProcesses(t *testing.T) (sample func() []Process, u *usage, now uint64) {
+func twoProcesses(t *testing.T) (sample func() []Process, u *record, now uint64) {
 	s := newServer(wiring{})
 	d := s.Devices[0].(*server.Device)
 	runs(s, d, []nvml.ProcessInfo{{Pid: 7}, {Pid: 8}}, nil, nil)
-	u = &usage{}
+	u = &record{}
 	u.attach(d)
 	l := mustOpen(t, s)
 	return func() []Process { return mustSample(t, l, d.UUID).Processes }, u, micros(time.Now())
 }
 
-func at(pid uint32, stamp uint64, sm, memory uint32) nvml.ProcessUtilizationSample {
-	return nvml.ProcessUtilizationSample{Pid: pid, TimeStamp: stamp, SmUtil: sm, MemUtil: memory}
+func at(pid uint32, stamp uint64, sm, memory uint32) usage {
+	return usage{Pid: pid, TimeStamp: stamp, SmUtil: sm, MemUtil: memory}
 }
 
 func TestUtilisationSinceTheLastSample(t *testing.T) {
 	sample, u, now := twoProcesses(t)
 	const second = 1_000_000
-	u.samples = []nvml.ProcessUtilizationSample{
+	u.samples = []usage{
 		at(7, now-100*second, 100, 100),                                                      // long ago
+		at(9, now-2*second, 70, 0),                                                           // ended meanwhile
 		at(7, now-3*second, 30, 10), at(8, now-3*second, 60, 0), at(7, now-4*second, 50, 20), // not in order
-		at(9, now-2*second, 70, 0), // ended meanwhile
 	}
 	want := []Process{{PID: 7, SM: 0.4, MemoryBandwidth: 0.15, Measured: true}, {PID: 8, SM: 0.6, Measured: true}}
 	if diff := cmp.Diff(want, sample(), approximately()); diff != "" {
@@ -155,7 +160,7 @@ func approximately() cmp.Option {
 
 func TestUtilisationGarbage(t *testing.T) {
 	sample, u, now := twoProcesses(t)
-	u.samples = []nvml.ProcessUtilizationSample{
+	u.samples = []usage{
 		at(7, now-10, none32, 5), at(7, now-20, 101, 5), at(7, now-30, 5, none32), // no measurements
 		at(7, now-40, 100, 100), at(8, 0, 50, 50), at(0, now-5, 80, 80), // full load; no time; nobody
 	}
@@ -168,19 +173,48 @@ func TestUtilisationGarbage(t *testing.T) {
 	}
 }
 
+func TestDriverThatRepeatsItself(t *testing.T) {
+	sample, u, now := twoProcesses(t)
+	u.samples, u.repeats = []usage{at(7, now-3, 30, 0)}, true
+	if got := sample()[0]; got.SM != 0.3 || !got.Measured {
+		t.Errorf("first sample: %+v", got)
+	}
+	for range 3 {
+		if got := sample()[0]; got.Measured {
+			t.Errorf("the same again: %+v", got)
+		}
+	}
+}
+
+// Only the first sample looks back for a short time: after a long pause everything since the last one counts.
+func TestSampleAfterALongPause(t *testing.T) {
+	s := newServer(wiring{})
+	d := s.Devices[0].(*server.Device)
+	runs(s, d, []nvml.ProcessInfo{{Pid: 7}}, nil, nil)
+	now := micros(time.Now())
+	u := &record{samples: []usage{at(7, now-50_000_000, 20, 0), at(7, now-1, 40, 0)}}
+	u.attach(d)
+	l := mustOpen(t, s)
+	l.sampled[d.UUID] = now - 60_000_000
+	want := []Process{{PID: 7, SM: 0.3, Measured: true}}
+	if diff := cmp.Diff(want, mustSample(t, l, d.UUID).Processes, approximately()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The clock is set back by an hour: what was sampled before is from the future, and later samples are older than the
 // newest that was seen.
 func TestClockSetBack(t *testing.T) {
 	s := newServer(wiring{})
 	d := s.Devices[0].(*server.Device)
 	runs(s, d, []nvml.ProcessInfo{{Pid: 7}}, nil, nil)
-	u := &usage{}
+	u := &record{}
 	u.attach(d)
 	l := mustOpen(t, s)
 	now := micros(time.Now())
 	future := now + 3600*1_000_000
 	l.sampled[d.UUID] = future
-	u.samples = []nvml.ProcessUtilizationSample{at(7, future-10, 90, 0), at(7, future+10, 90, 0), at(7, now-50, 30, 0)}
+	u.samples = []usage{at(7, future-10, 90, 0), at(7, future+10, 90, 0), at(7, now-50, 30, 0)}
 	if diff := cmp.Diff([]Process{{PID: 7, SM: 0.3, Measured: true}}, mustSample(t, l, d.UUID).Processes); diff != "" {
 		t.Error(diff)
 	}
@@ -195,9 +229,9 @@ func TestSamplesThatGrow(t *testing.T) {
 	s := newServer(wiring{})
 	d := s.Devices[0].(*server.Device)
 	runs(s, d, []nvml.ProcessInfo{{Pid: 7}}, nil, nil)
-	d.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
+	d.GetProcessUtilizationFunc = func(uint64) ([]usage, nvml.Return) {
 		n := 5
-		return make([]nvml.ProcessUtilizationSample, 2)[:n], nvml.ERROR_INSUFFICIENT_SIZE
+		return make([]usage, 2)[:n], nvml.ERROR_INSUFFICIENT_SIZE
 	}
 	if diff := cmp.Diff([]Process{{PID: 7}}, mustSample(t, mustOpen(t, s), d.UUID).Processes); diff != "" {
 		t.Error(diff)
@@ -217,14 +251,14 @@ func TestProcessesOfAnyAnswer(t *testing.T) {
 	infos := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) nvml.ProcessInfo {
 		return nvml.ProcessInfo{Pid: pid.Draw(t, "pid"), UsedGpuMemory: memory.Draw(t, "memory")}
 	}), 0, 6)
-	samples := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) nvml.ProcessUtilizationSample {
+	samples := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) usage {
 		return at(pid.Draw(t, "pid"), stamp.Draw(t, "time"), percent.Draw(t, "sm"), percent.Draw(t, "memory"))
 	}), 0, 8)
 	rapid.Check(t, func(rt *rapid.T) {
 		runs(s, d, infos.Draw(rt, "compute"), infos.Draw(rt, "clients"), nil)
 		list := samples.Draw(rt, "samples")
 		ret := rapid.SampledFrom([]nvml.Return{nvml.SUCCESS, nvml.ERROR_NOT_FOUND, nvml.ERROR_INSUFFICIENT_SIZE}).Draw(rt, "ret")
-		d.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) { return list, ret }
+		d.GetProcessUtilizationFunc = func(uint64) ([]usage, nvml.Return) { return list, ret }
 		got, err := l.Sample(d.UUID)
 		if err != nil {
 			rt.Fatal(err)

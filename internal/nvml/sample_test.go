@@ -61,9 +61,9 @@ func TestThrottleNamesAreBounded(t *testing.T) {
 func TestValuesThatAreNotTold(t *testing.T) {
 	s := newServer(wiring{})
 	d := s.Devices[0].(*server.Device)
-	const none32, none64 = math.MaxUint32, math.MaxUint64
+	used := uint64(none64)
 	d.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
-		return nvml.Memory_v2{Total: 40 << 30, Reserved: 620 << 20, Used: none64}, nvml.SUCCESS
+		return nvml.Memory_v2{Total: 40 << 30, Reserved: 620 << 20, Used: used}, nvml.SUCCESS
 	}
 	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
 		return nvml.Utilization{Gpu: none32, Memory: 101}, nvml.SUCCESS
@@ -71,8 +71,11 @@ func TestValuesThatAreNotTold(t *testing.T) {
 	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return none32, nvml.SUCCESS }
 	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return none32, nvml.SUCCESS }
 	d.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return none64, nvml.SUCCESS }
-	if diff := cmp.Diff(Sample{Processes: []Process{}}, mustSample(t, mustOpen(t, s), d.UUID)); diff != "" {
-		t.Error(diff)
+	l := mustOpen(t, s)
+	for _, used = range []uint64{none64, 1 << 50} {
+		if diff := cmp.Diff(Sample{Processes: []Process{}}, mustSample(t, l, d.UUID)); diff != "" {
+			t.Errorf("%d bytes in use: %s", used, diff)
+		}
 	}
 }
 

@@ -90,7 +90,8 @@ func TestErrorsOfMIGInstances(t *testing.T) {
 	} {
 		s := newServer(wiring{})
 		gpu := s.Devices[4].(*server.Device)
-		splitIn(gpu, migDevice("MIG-a", "1c.3g.20gb", 1, 0, 20<<30), migDevice("MIG-b", "1c.3g.20gb", 1, 1, 20<<30), migDevice("MIG-c", "3g.20gb", 2, 0, 20<<30))
+		splitIn(gpu, migDevice("MIG-a", "1c.3g.20gb", 1, 0, 20<<30), migDevice("MIG-b", "1c.3g.20gb", 1, 1, 20<<30),
+			migDevice("MIG-c", "3g.20gb", 2, 0, 20<<30))
 		queue(s, xidEvent(gpu, 94, test.gi, test.ci), xidEvent(gpu, 94, test.gi, test.ci))
 		var got []string
 		for _, e := range watchAll(t, s) {
