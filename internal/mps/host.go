@@ -203,7 +203,7 @@ func (c control) launch(ctx context.Context) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", c.launcher)
 	if err != nil {
-		return fmt.Errorf("%w: %w: is the pod of tandem-mps-host on this node?", ErrNoHost, err)
+		return fmt.Errorf("%w: %w: does the pod of the DaemonSet tandem-mps run on this node?", ErrNoHost, err)
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })

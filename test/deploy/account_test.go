@@ -23,9 +23,8 @@ const (
 	agentMayNot = "### What the agent's account may not do"
 )
 
-// documented reads a table of the guide: verbs and resources stand in backquotes in its first two columns. It returns
-// "verb resource" for each pair.
-func documented(t *testing.T, heading string) []string {
+// guide returns docs/guides/security.md.
+func guide(t *testing.T) string {
 	t.Helper()
 	root, err := sandbox.Root()
 	if err != nil {
@@ -35,7 +34,14 @@ func documented(t *testing.T, heading string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(raw), "\n"+heading+"\n")
+	return string(raw)
+}
+
+// documented reads a table of the guide: verbs and resources stand in backquotes in its first two columns. It returns
+// "verb resource" for each pair.
+func documented(t *testing.T, heading string) []string {
+	t.Helper()
+	_, section, ok := strings.Cut(guide(t), "\n"+heading+"\n")
 	if !ok {
 		t.Fatalf("the guide has no heading %q", heading)
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -190,5 +191,41 @@ func TestConfigMapsExist(t *testing.T) {
 		if mounted != 1 {
 			t.Errorf("%s mounts %d ConfigMaps, want its configuration", name, mounted)
 		}
+	}
+}
+
+// The guide names every folder of the host that the pods see.
+func TestGuideListsTheFolders(t *testing.T) {
+	specs := podSpecs(t)
+	words := regexp.MustCompile("`([^`]+)`")
+	rows := 0
+	for line := range strings.Lines(guide(t)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || !strings.HasPrefix(cells[1], " folders of the host, ") {
+			continue
+		}
+		rows++
+		for i, name := range []string{"tandem-agent", "tandem-mps"} {
+			var want, got []string
+			for _, word := range words.FindAllStringSubmatch(cells[i+2], -1) {
+				want = append(want, word[1])
+			}
+			readOnly := strings.HasSuffix(strings.TrimSpace(cells[1]), "read-only")
+			for path, folder := range hostMounts(specs[name]) {
+				mounts := specs[name].Containers[0].VolumeMounts
+				j := slices.IndexFunc(mounts, func(m corev1.VolumeMount) bool { return m.MountPath == path })
+				if mounts[j].ReadOnly == readOnly {
+					got = append(got, folder)
+				}
+			}
+			slices.Sort(want)
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s,%s: the guide (-), deploy/ (+):\n%s", name, cells[1], diff)
+			}
+		}
+	}
+	if rows != 2 {
+		t.Errorf("the guide has %d rows of folders, want 2", rows)
 	}
 }
