@@ -69,11 +69,16 @@ func (s *sweeper) run(ctx context.Context) {
 			klog.FromContext(ctx).V(2).Info("Cannot compare specs with pods now", "why", err.Error())
 		}
 		_, changed := s.binder.inventory.snapshot()
+		_, told, err := s.watch.snapshot()
+		if err == nil {
+			told = nil // only the first word of the kubelet is worth a round
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		case <-changed:
+		case <-told:
 		case <-s.bound:
 		}
 	}

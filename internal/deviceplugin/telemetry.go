@@ -27,8 +27,9 @@ type meter struct {
 	attribution *attribution
 	metrics     *metrics.Agent
 	beat        func()
-	// every is the time between samples, publish the least time between two publications.
-	every, publish time.Duration
+	// every is the time between samples, publish the least time between two publications, and answer what one question
+	// to the driver may take.
+	every, publish, answer time.Duration
 
 	// What follows is the loop's alone.
 	askers    map[string]*asker[sampled]
@@ -66,7 +67,7 @@ func (a *Agent) telemetry() []func(context.Context) {
 	m := &meter{
 		inventory: a.inventory, driver: a.options.Driver, records: a.binder.records, pods: a.podWatch,
 		attribution: a.attribution, metrics: a.metrics, beat: a.pulse.of("telemetry"),
-		every: a.timing.telemetry, publish: a.timing.announce,
+		every: a.timing.telemetry, publish: a.timing.announce, answer: a.timing.driver,
 		askers: map[string]*asker[sampled]{}, gauge: map[string]*gauge{},
 	}
 	if err := metrics.RegisterUse(a.registry, m.snapshot); err != nil {
@@ -125,7 +126,7 @@ func (t tenancy) on(d *device) tenancy {
 }
 
 func (m *meter) sample(ctx context.Context, d *device, ask *asker[sampled], there tenancy) {
-	answer, ok := ask.ask(ctx, driverTimeout, func() sampled {
+	answer, ok := ask.ask(ctx, m.answer, func() sampled {
 		s, err := m.driver.Sample(d.ID)
 		return sampled{s, err}
 	})

@@ -54,12 +54,15 @@ const (
 
 // terminator returns the loops that end the GPU work of terminating pods.
 func (a *Agent) terminator() []func(context.Context) {
-	t := &terminator{
+	return []func(context.Context){a.newTerminator().run}
+}
+
+func (a *Agent) newTerminator() *terminator {
+	return &terminator{
 		inventory: a.inventory, records: a.binder.records, pods: a.podWatch, sharing: a.options.Sharing,
 		attribution: a.attribution, metrics: a.metrics, beat: a.pulse.of("termination"),
 		margin: a.options.Config.Termination.margin(), rounds: map[string]*round{}, ended: make(chan string),
 	}
-	return []func(context.Context){t.run}
 }
 
 // run ends clients until ctx ends.
