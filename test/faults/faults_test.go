@@ -50,9 +50,6 @@ func theWorld(t testing.TB) *World {
 }
 
 const (
-	// patience is how long a node may take to be whole when all faults are lifted: the hold time of a device that
-	// relapsed five times is half a minute.
-	patience = 3 * time.Minute
 	// forgetting is how long the agent may take to forget pods that are gone: a minute, and its round.
 	forgetting = 3 * time.Minute
 )
@@ -101,9 +98,9 @@ func try(ctx context.Context, w *World, s Sequence, quiet func()) (events map[st
 	}
 	defer n.Remove()
 	if err := examine(ctx, n, s, quiet); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, n.report())
+		return nil, fmt.Errorf("%w\n%s", err, n.Log())
 	}
-	return n.tenants.events, nil // they have ended
+	return n.tenants.counts(), nil
 }
 
 func examine(ctx context.Context, n *Node, s Sequence, quiet func()) error {
@@ -125,8 +122,8 @@ func examine(ctx context.Context, n *Node, s Sequence, quiet func()) error {
 	if err := await(ctx, forgetting, "nothing of pods that are gone", n.empty); err != nil {
 		return err
 	}
-	if err := n.whole(ctx); err != nil {
-		return fmt.Errorf("after the pods: %w", err)
+	if err := await(ctx, patience, "a node that is whole without pods", n.whole); err != nil {
+		return err
 	}
 	n.tenants.stop()
 	n.StopAgent(false)
@@ -139,16 +136,6 @@ func await(ctx context.Context, limit time.Duration, what string, check func(con
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return poll(ctx, 200*time.Millisecond, what, check)
-}
-
-// report is the end of the agent's log.
-func (n *Node) report() string {
-	raw, err := os.ReadFile(n.path("log", "agent.log"))
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
-	return "the end of the agent's log:\n" + strings.Join(lines[max(0, len(lines)-60):], "\n")
 }
 
 // A sequence is what its seed says, whatever was planned before.

@@ -26,6 +26,10 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakekubelet"
 )
 
+// patience is how long a node may take to be whole when all faults are lifted: the hold time of a device that relapsed
+// five times is half a minute in quick tests.
+const patience = 3 * time.Minute
+
 // whole returns nil when nothing is lost or broken on the node: every claim of the package's sequences, but for what
 // needs the pods to be gone.
 func (n *Node) whole(ctx context.Context) error {
@@ -47,15 +51,21 @@ func (n *Node) serving(ctx context.Context) error {
 	if registered, err := n.Metric(ctx, "tandem_agent_registered"); err != nil || registered != 1 {
 		return errors.Join(errors.New("the agent is not registered"), err)
 	}
+	offered, err := n.offered(ctx)
+	if want := int64(n.spec.GPUs * n.spec.SlotsPerGPU); err == nil && offered != want {
+		err = fmt.Errorf("the node offers %d slots, want %d", offered, want)
+	}
+	return err
+}
+
+// offered returns the slots that the node's object offers.
+func (n *Node) offered(ctx context.Context) (int64, error) {
 	node, err := n.world.client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	offered := node.Status.Allocatable[v1.ResourceName(v1alpha1.ResourceVGPU)]
-	if want := int64(n.spec.GPUs * n.spec.SlotsPerGPU); offered.Value() != want {
-		return fmt.Errorf("the node offers %d slots, want %d", offered.Value(), want)
-	}
-	return nil
+	slots := node.Status.Allocatable[v1.ResourceName(v1alpha1.ResourceVGPU)]
+	return slots.Value(), nil
 }
 
 func ended(done <-chan struct{}) bool {

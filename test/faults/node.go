@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +45,7 @@ type Node struct {
 	uuids     []string
 	paths     fakekubelet.Paths
 	address   string // of the agent's HTTP server
+	libraries string // the fakes
 	processes *sandbox.Processes
 	bystander *sandbox.Process
 	pods      *pods
@@ -67,7 +69,7 @@ func (w *World) NewNode(ctx context.Context, spec Spec) (*Node, error) {
 	number := w.nodes.Add(1)
 	n := &Node{
 		world: w, spec: spec, dir: dir, name: fmt.Sprintf("n%d", number),
-		paths: fakekubelet.PathsIn(filepath.Join(dir, "k")),
+		paths: fakekubelet.PathsIn(filepath.Join(dir, "k")), libraries: w.program("fakes"),
 		// Every node has a loopback address of its own, so that no port meets another.
 		address: fmt.Sprintf("127.%d.%d.%d:9410", 1+number/62500, 1+number/250%250, 1+number%250),
 	}
@@ -129,7 +131,7 @@ func (n *Node) make(ctx context.Context) error {
 
 // env puts the fakes before everything else.
 func (n *Node) env() []string {
-	return append(os.Environ(), fakegpu.Env(n.world.program("fakes"), n.state())...)
+	return append(os.Environ(), fakegpu.Env(n.libraries, n.state())...)
 }
 
 func (n *Node) command() *exec.Cmd {
@@ -181,6 +183,19 @@ func (n *Node) StopAgent(kill bool) bool {
 	n.agent = nil
 	return true
 }
+
+// Log is the end of what the agents of the node said.
+func (n *Node) Log() string {
+	raw, err := os.ReadFile(n.path("log", "agent.log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	return "the end of the agent's log:\n" + strings.Join(lines[max(0, len(lines)-logLines):], "\n")
+}
+
+// logLines is how much of the agent's log a failure shows.
+const logLines = 60
 
 // change changes what the driver pretends about a device.
 func (n *Node) change(uuid string, change func(*fakegpu.Device)) error {

@@ -34,8 +34,9 @@ type tenants struct {
 	runs map[string]*tenant // by pod UID
 
 	counting sync.Mutex
-	// events counts what the programs said, by first word.
-	events map[string]int
+	// events counts what the programs said, by first word; stories have all of it, by pod UID.
+	events  map[string]int
+	stories map[string][]string
 }
 
 // tenant is the program of one container.
@@ -54,7 +55,7 @@ type tenant struct {
 }
 
 func newTenants(n *Node) *tenants {
-	return &tenants{node: n, quit: make(chan struct{}), done: make(chan struct{}), runs: map[string]*tenant{}, events: map[string]int{}}
+	return &tenants{node: n, quit: make(chan struct{}), done: make(chan struct{}), runs: map[string]*tenant{}, events: map[string]int{}, stories: map[string][]string{}}
 }
 
 func (ts *tenants) start() {
@@ -116,7 +117,7 @@ func (ts *tenants) follow(list []fakekubelet.Container) {
 		case t.over():
 			ts.restart(t, c)
 		case t.astray():
-			ts.count([]string{astray})
+			ts.record(uid, []string{astray})
 			leaving = append(leaving, t) // its container ends, and is started again
 		}
 	}
@@ -205,7 +206,7 @@ func (ts *tenants) launch(c fakekubelet.Container) {
 func (t *tenant) Write(text []byte) (int, error) {
 	t.mu.Lock()
 	t.line = append(t.line, text...)
-	var words []string
+	var said []string
 	for {
 		end := bytes.IndexByte(t.line, '\n')
 		if end < 0 {
@@ -213,20 +214,35 @@ func (t *tenant) Write(text []byte) (int, error) {
 		}
 		t.last, t.since = string(t.line[:end]), time.Now()
 		t.line = t.line[end+1:]
-		word, _, _ := strings.Cut(t.last, " ")
-		words = append(words, word)
+		said = append(said, t.last)
 	}
 	t.mu.Unlock()
-	t.tenants.count(words)
+	t.tenants.record(t.uid, said)
 	return len(text), nil
 }
 
-func (ts *tenants) count(words []string) {
+func (ts *tenants) record(uid string, said []string) {
 	ts.counting.Lock()
 	defer ts.counting.Unlock()
-	for _, word := range words {
+	for _, line := range said {
+		word, _, _ := strings.Cut(line, " ")
 		ts.events[word]++
 	}
+	ts.stories[uid] = append(ts.stories[uid], said...)
+}
+
+// story is what the program of a pod has said in all of its lives.
+func (ts *tenants) story(uid string) []string {
+	ts.counting.Lock()
+	defer ts.counting.Unlock()
+	return slices.Clone(ts.stories[uid])
+}
+
+// counts returns how often programs said what, by first word.
+func (ts *tenants) counts() map[string]int {
+	ts.counting.Lock()
+	defer ts.counting.Unlock()
+	return maps.Clone(ts.events)
 }
 
 // onHost is the environment of a container for a process that sees the host's folders.
