@@ -1,8 +1,10 @@
 package nvml
 
 import (
+	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -199,5 +201,36 @@ func TestPlacesChangeOverTheABI(t *testing.T) {
 	}
 	if list := mustList(t, l); list[0].UUID != two || list[0].Minor != 1 || list[1].UUID != one || list[1].Minor != 0 {
 		t.Errorf("%+v", list)
+	}
+}
+
+// The library is closed and opened again under a Watch; what comes after it works with new handles.
+func TestOpeningAgainOverTheABI(t *testing.T) {
+	l, s, path := openFake(t, "A100", 2)
+	mustList(t, l)
+	update(t, path, func(s *fakegpu.State) { s.Devices[1].Lost = true })
+	for range 3 {
+		done := make(chan error, 1)
+		go func() { done <- l.Watch(t.Context(), func(Event) {}) }()
+		l.mu.Lock()
+		l.opened, l.patience = time.Now().Add(-time.Hour), reopenEvery
+		l.mu.Unlock()
+		list := mustList(t, l)
+		if !list[0].Health.OK() || list[1].UUID != s.Devices[1].UUID || list[1].Health.Reason != Lost {
+			t.Errorf("%+v", list)
+		}
+		mustSample(t, l, s.Devices[0].UUID)
+		// It may have begun before or after: after, it goes on until the next round.
+		select {
+		case err := <-done:
+			if !errors.Is(err, errReopened) {
+				t.Errorf("Watch ended with %v", err)
+			}
+		default:
+		}
+	}
+	update(t, path, func(s *fakegpu.State) { s.Devices[1].Lost = false })
+	if list := mustList(t, l); !list[1].Health.OK() {
+		t.Errorf("%+v", list[1])
 	}
 }
