@@ -171,7 +171,7 @@ func TestProbeOfAServerThatStarts(t *testing.T) {
 		d := n.look()
 		return len(d.Servers) == 1 && d.Servers[0].State == Initializing
 	})
-	err := n.withCanary("exec sleep 600", time.Second).Probe(t.Context(), n.spec())
+	err := n.probe(n.withCanary("echo x > "+n.dir+"/here; exec sleep 600", time.Minute), "here")
 	if err == nil || errors.Is(err, ErrProbeTimeout) || errors.Is(err, ErrFault) {
 		t.Errorf("Probe: %v, want neither a wedge nor a fault", err)
 	}

@@ -189,7 +189,11 @@ get_client_list\ 7) echo 70; [ -e gone71 ] || echo 71; echo 72;; get_client_list
 terminate_client\ 7\ 71) ` + test.terminate + ` ;; terminate_client\ 7\ 70|terminate_client\ 8\ 80) ;;
 *) echo "unexpected: $line";;`)
 			t.Chdir(n.dir)
-			ended, err := n.with(time.Second).EndClients(t.Context(), n.uuid, []int{80, 70, 71, 99})
+			timeout := time.Minute
+			if strings.Contains(test.terminate, "sleep") {
+				timeout = 5 * time.Second
+			}
+			ended, err := n.with(timeout).EndClients(t.Context(), n.uuid, []int{80, 70, 71, 99})
 			if diff := cmp.Diff(test.ended, ended); diff != "" {
 				t.Error(diff)
 			}
@@ -204,7 +208,7 @@ func TestEndClientsGivesUpOnADaemonThatHangs(t *testing.T) {
 	n := newNode(t)
 	n.program(`get_server_list) echo 7;; get_server_status*) echo ACTIVE;; get_client_list*) seq 70 90;;
 terminate_client*) echo "$line" >> ` + n.dir + `/tried; exec sleep 600;;`)
-	ended, err := n.with(200*time.Millisecond).EndClients(t.Context(), n.uuid, numbers("70\n71\n72\n73\n74"))
+	ended, err := n.with(3*time.Second).EndClients(t.Context(), n.uuid, numbers("70\n71\n72\n73\n74"))
 	if !errors.Is(err, ErrNoAnswer) || len(ended) != 0 {
 		t.Errorf("ended %v, %v; want none and %v", ended, err, ErrNoAnswer)
 	}

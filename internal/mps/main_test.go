@@ -19,15 +19,16 @@ import (
 // ensureVariable makes this test program an agent that ensures one daemon, says so and waits to be killed.
 const ensureVariable = "TANDEM_MPS_TEST_ENSURE"
 
-// hangVariable makes it a program that does nothing, hostVariable an MPS host.
+// hangVariable makes it a program that does nothing; if it holds a path, it starts that as an MPS server before.
+// hostVariable makes it an MPS host.
 const (
 	hangVariable = "TANDEM_MPS_TEST_HANG"
 	hostVariable = "TANDEM_MPS_TEST_HOST"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(hangVariable) != "" {
-		time.Sleep(10 * time.Minute) // it is killed before
+	if value := os.Getenv(hangVariable); value != "" {
+		hang(value)
 	}
 	if arg := os.Getenv(hostVariable); arg != "" {
 		dir, socket, _ := strings.Cut(arg, ",")
@@ -49,6 +50,17 @@ func TestMain(m *testing.M) {
 		select {}
 	}
 	os.Exit(withFakes(m.Run))
+}
+
+func hang(value string) {
+	if filepath.IsAbs(value) {
+		server := exec.Command(value)
+		server.Args[0], server.Env = serverName, []string{hangVariable + "=1"}
+		if err := server.Start(); err != nil {
+			fmt.Println(err)
+		}
+	}
+	time.Sleep(10 * time.Minute) // it is killed before
 }
 
 func withFakes(run func() int) int {

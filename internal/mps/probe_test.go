@@ -31,23 +31,59 @@ func TestProbeReadsTheVerdict(t *testing.T) {
 		"full":        {"echo full cuInit: CUDA_ERROR_MPS_MAX_CLIENTS_REACHED", nil, ""},
 		"no CUDA":     {"echo no-cuda libcuda.so.1: not found; exit 1", ErrNoCUDA, "libcuda.so.1: not found"},
 		"fault":       {"echo connected; read -r word; echo fault cuMemAlloc: CUDA_ERROR_LAUNCH_FAILED; exit 1", ErrFault, "CUDA_ERROR_LAUNCH_FAILED"},
-		"not ready":   {"echo not-ready cuInit: CUDA_ERROR_MPS_SERVER_NOT_READY; exit 1", ErrFault, "not ready"},
 		"failed":      {"echo failed cuInit: CUDA_ERROR_UNKNOWN", nil, "canary: cuInit: CUDA_ERROR_UNKNOWN"},
 		"no verdict":  {"echo panic: oh >&2; exit 2", nil, "without a verdict: exit status 2: panic: oh"},
 		"half a line": {"printf well; exit 1", nil, "without a verdict"},
 		"nonsense":    {"echo very well", nil, "without a verdict"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			timeout := time.Minute
-			if name == "not ready" {
-				timeout = time.Second
-			}
-			err := n.withCanary(test.script, timeout).Probe(t.Context(), n.spec())
+			err := n.withCanary(test.script, time.Minute).Probe(t.Context(), n.spec())
 			if test.want == nil && test.says == "" && err != nil || test.want != nil && !errors.Is(err, test.want) ||
 				test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
 				t.Errorf("%v, want %v %q", err, test.want, test.says)
 			}
 		})
+	}
+}
+
+// late is a context whose time is up when the test says so, so that no test depends on the speed of the machine.
+type late struct {
+	context.Context
+	up chan struct{}
+}
+
+func newLate(t *testing.T) late { return late{Context: t.Context(), up: make(chan struct{})} }
+
+func (l late) Done() <-chan struct{} { return l.up }
+
+func (l late) Err() error {
+	select {
+	case <-l.up:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// probe runs a probe whose time is up once the canary has made a file.
+func (n *node) probe(m *V2, file string) error {
+	n.t.Helper()
+	ctx, done := newLate(n.t), make(chan error, 1)
+	go func() { done <- m.Probe(ctx, n.spec()) }()
+	eventually(n.t, "the canary has made "+file, func() bool {
+		info, err := os.Stat(filepath.Join(n.dir, file))
+		return err == nil && info.Size() > 0
+	})
+	close(ctx.up)
+	return <-done
+}
+
+func TestProbeOfAServerThatStaysNotReady(t *testing.T) {
+	n := newNode(t)
+	n.ensure()
+	m := n.withCanary("cd "+n.dir+"; [ -e one ] && echo x > two; echo x > one; echo not-ready cuInit: NOT_READY; exit 1", time.Minute)
+	if err := n.probe(m, "two"); !errors.Is(err, ErrFault) || !strings.Contains(err.Error(), "NOT_READY") {
+		t.Errorf("Probe: %v, want %v", err, ErrFault)
 	}
 }
 
@@ -65,8 +101,8 @@ func TestProbeTriesAgainWhereTheServerIsNotReady(t *testing.T) {
 func TestProbeOfAServerThatLetsNobodyIn(t *testing.T) {
 	n := newNode(t)
 	n.ensure()
-	m := n.withCanary("echo $$ > "+n.dir+"/canary; exec sleep 600", time.Second)
-	if err := m.Probe(t.Context(), n.spec()); !errors.Is(err, ErrProbeTimeout) {
+	m := n.withCanary("echo $$ > "+n.dir+"/canary; exec sleep 600", time.Minute)
+	if err := n.probe(m, "canary"); !errors.Is(err, ErrProbeTimeout) {
 		t.Errorf("Probe: %v, want %v", err, ErrProbeTimeout)
 	}
 	if pid := n.canary(); runs(pid) {
@@ -104,8 +140,8 @@ func TestProbeOfABusyDevice(t *testing.T) {
 terminate_client*) echo "$line" > terminated;;`)
 			// The control program runs where the test does, the canary in the root.
 			t.Chdir(n.dir)
-			m := n.withCanary("cd "+n.dir+"; "+script, time.Second)
-			if err := m.Probe(t.Context(), n.spec()); err != nil {
+			m := n.withCanary("cd "+n.dir+"; "+script, time.Minute)
+			if err := n.probe(m, "began"); err != nil {
 				t.Errorf("Probe: %v, want none", err)
 			}
 			pid := n.canary()
@@ -115,7 +151,13 @@ terminate_client*) echo "$line" > terminated;;`)
 			if err != nil || (terminated == nil) != test.killed || runs(pid) == test.killed {
 				t.Errorf("began: %v, terminated: %v, canary %d runs: %t", err, terminated, pid, runs(pid))
 			}
-			if err := m.Probe(t.Context(), n.spec()); (err == nil) != test.killed {
+			_ = os.Remove("began")
+			if test.killed {
+				err = n.probe(m, "began")
+			} else {
+				err = m.Probe(t.Context(), n.spec())
+			}
+			if (err == nil) != test.killed {
 				t.Errorf("next Probe: %v", err)
 			}
 		})
