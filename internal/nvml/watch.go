@@ -172,8 +172,28 @@ type kind struct {
 	gi, ci uint32
 }
 
-// next waits for an error, takes what else is ready, and returns the events in the order in which each kind was first
-// seen. It may return both events and an error.
+// burst is what was ready at one time, in the order in which each kind was first seen.
+type burst struct {
+	events []Event
+	// of finds the events of a kind: one for each device that it is about.
+	of map[kind][]int
+}
+
+func (b *burst) add(w *watcher, data nvml.EventData) {
+	k := kind{data.Device, data.EventData, data.GpuInstanceId, data.ComputeInstanceId}
+	if _, ok := b.of[k]; !ok {
+		for _, uuid := range w.concerned(k) {
+			b.of[k] = append(b.of[k], len(b.events))
+			class := ClassOf(k.xid)
+			b.events = append(b.events, Event{UUID: uuid, XID: k.xid, Class: class, Critical: class.Critical()})
+		}
+	}
+	for _, i := range b.of[k] {
+		b.events[i].Count++
+	}
+}
+
+// next waits for an error and takes what else is ready. It may return both events and an error.
 func (w *watcher) next() ([]Event, error) {
 	for w.l.wanted.Load() {
 		time.Sleep(time.Millisecond)
@@ -189,32 +209,20 @@ func (w *watcher) next() ([]Event, error) {
 		// What fails now is tried again, and Wait tells when the driver is gone.
 		_ = w.register()
 	}
-	var events []Event
-	first := map[kind][]int{}
+	b := burst{of: map[kind][]int{}}
 	for n, wait := 0, uint32(watchStepMillis); n < maxBurst; n, wait = n+1, 0 {
 		data, ret := w.set.Wait(wait)
 		switch {
 		case ret == nvml.ERROR_TIMEOUT:
-			return events, nil
+			return b.events, nil
 		case ret != nvml.SUCCESS:
 			// Also when one device is gone: waiting again would return at once. Which one it is, Health tells.
-			return events, fmt.Errorf("wait: %s", text(ret))
-		case data.EventType != nvml.EventTypeXidCriticalError:
-			continue
-		}
-		k := kind{data.Device, data.EventData, data.GpuInstanceId, data.ComputeInstanceId}
-		if _, ok := first[k]; !ok {
-			for _, uuid := range w.concerned(k) {
-				first[k] = append(first[k], len(events))
-				class := ClassOf(k.xid)
-				events = append(events, Event{UUID: uuid, XID: k.xid, Class: class, Critical: class.Critical()})
-			}
-		}
-		for _, i := range first[k] {
-			events[i].Count++
+			return b.events, fmt.Errorf("wait: %s", text(ret))
+		case data.EventType == nvml.EventTypeXidCriticalError:
+			b.add(w, data)
 		}
 	}
-	return events, nil
+	return b.events, nil
 }
 
 // concerned returns the UUIDs of the devices that an error is about. An error of an instance that came after Watch
