@@ -308,6 +308,8 @@ type bench struct {
 	timing  timing
 	// open, where it is set, is how the agent gets its driver.
 	open func() (Driver, error)
+	// options, where it is set, changes the options of the agents.
+	options func(*Options)
 	// hostRoot has the driver in it where a test installs one.
 	hostRoot string
 
@@ -367,6 +369,9 @@ func (b *bench) agent() *Agent {
 	}
 	if b.open != nil {
 		o.Driver, o.OpenDriver = nil, b.open
+	}
+	if b.options != nil {
+		b.options(&o)
 	}
 	a, err := New(o)
 	if err != nil {

@@ -148,7 +148,7 @@ var labelTable = []Label{
 	{"class", "`application`, `contained` or `reset`"},
 	{"container", "name of a container of a pod on the node"},
 	{"device", "UUID of a device of the node"},
-	{"enforcement", "`cooperative`, `server`, `cgroup`, `partition` or `none`"},
+	{"enforcement", "`cooperative` or `none`, as the GPUNode says of the device; `partition` for a container that has a device by itself"},
 	{"go", "version of Go; one value"},
 	{"health", "`healthy` or `unhealthy`"},
 	{"index", "NVML's index of the device"},
