@@ -236,10 +236,14 @@ func (b *binder) gate(ctx context.Context, a vgpu.Assignment, starting []holding
 func (b *binder) waitSharing(ctx context.Context, d *device) error {
 	poll := time.NewTicker(sharingPoll)
 	defer poll.Stop()
+	var err error
 	for {
-		err := b.askSharing(ctx, d)
-		if err == nil {
+		now := b.askSharing(ctx, d)
+		if now == nil {
 			return nil
+		}
+		if err == nil || ctx.Err() == nil { // a question that ctx cut short says less than the answer before
+			err = now
 		}
 		select {
 		case <-ctx.Done():
