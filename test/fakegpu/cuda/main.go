@@ -8,8 +8,8 @@
 // of the state file as the compute mode allows. CUDA_VISIBLE_DEVICES holds numbers or UUIDs.
 //
 // Read in the CUDA driver API's documentation: signatures, numbers and names of errors, and that errors of a broken
-// context stay. Assumed: which error a broken client sees
-// (LAUNCH_FAILED after a fault, MPS_RPC_FAILURE when the server has gone). No memory exists behind the pointers.
+// context stay. Assumed: which error a broken client sees (LAUNCH_FAILED after a fault, MPS_RPC_FAILURE when the server
+// has gone). No memory exists behind the pointers.
 package main
 
 /*

@@ -65,7 +65,8 @@ func setState(args []string) error {
 	lost := flags.Bool("lost", false, "it has fallen off the bus; --lost=false brings it back")
 	xid := flags.Uint64("xid", 0, "append an XID error")
 	utilization := flags.Uint("utilization", 0, "busy SMs in percent")
-	fault := flags.Bool("mps-fault", false, "its MPS servers report FAULT")
+	fault := flags.Bool("mps-fault", false, "a fatal fault breaks its MPS servers")
+	wedge := flags.Bool("mps-wedge", false, "new clients of its MPS servers block for ever")
 	hang := flags.Bool("mps-hang", false, "its MPS control daemon does not answer")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -88,6 +89,8 @@ func setState(args []string) error {
 				d.GPUUtilization = uint32(min(*utilization, 100))
 			case "mps-fault":
 				d.MPS.Fault = *fault
+			case "mps-wedge":
+				d.MPS.Wedge = *wedge
 			case "mps-hang":
 				d.MPS.Hang = *hang
 			}

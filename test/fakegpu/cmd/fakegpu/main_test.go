@@ -30,8 +30,8 @@ func TestInitAndSet(t *testing.T) {
 	}{
 		{[]string{"--gpu", "1", "--lost", "--utilization", "80"}, func(d *fakegpu.Device) { d.Lost, d.GPUUtilization = true, 80 }},
 		{[]string{"--gpu", "1", "--lost=false", "--mps-hang"}, func(d *fakegpu.Device) { d.Lost, d.MPS.Hang = false, true }},
-		{[]string{"--gpu", "1", "--xid", "79", "--mps-fault"}, func(d *fakegpu.Device) {
-			d.MPS.Fault = true
+		{[]string{"--gpu", "1", "--xid", "79", "--mps-fault", "--mps-wedge"}, func(d *fakegpu.Device) {
+			d.MPS.Fault, d.MPS.Wedge = true, true
 			want.Events = []fakegpu.Event{{Device: 1, XID: 79}}
 		}},
 	} {
