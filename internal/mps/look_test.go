@@ -17,7 +17,7 @@ import (
 func TestStateOfAServer(t *testing.T) {
 	for said, want := range map[string]ServerState{
 		"ACTIVE": Active, "FAULT": Fault, "INITIALIZING": Initializing, "Active\n": Active,
-		"Server 12 is in state FAULT": Fault, "ACTIVE (FAULT pending)": Fault,
+		"Server 12 is in state FAULT": Fault, "ACTIVE (FAULT pending)": Fault, "FAULT, was ACTIVE": Fault,
 		"": Unknown, "Server not found: 12": Unknown, "DEFAULT": Unknown, "INACTIVE": Unknown, "RECOVERING": Unknown,
 	} {
 		if got := state(said); got != want {
@@ -215,5 +215,16 @@ terminate_client*) echo "$line" >> ` + n.dir + `/tried; exec sleep 600;;`)
 	raw, err := os.ReadFile(filepath.Join(n.dir, "tried"))
 	if got := strings.Count(string(raw), "\n"); err != nil || got != patience {
 		t.Errorf("%d commands, %v; want %d", got, err, patience)
+	}
+}
+
+// Commands that hang for two clients with an answer between them are not a daemon that hangs.
+func TestEndClientsGoesOnAfterAnAnswer(t *testing.T) {
+	n := newNode(t)
+	n.program(`get_server_list) echo 7;; get_server_status*) echo ACTIVE;; get_client_list*) seq 70 73;;
+terminate_client\ 7\ 7[02]) exec sleep 600;; terminate_client*) ;;`)
+	ended, err := n.with(3*time.Second).EndClients(t.Context(), n.uuid, numbers("70\n71\n72\n73"))
+	if diff := cmp.Diff([]int{71, 73}, ended); diff != "" || !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("%v; %s", err, diff)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
@@ -188,6 +190,29 @@ func TestRecycleKillsWhatItCanProve(t *testing.T) {
 	n.recycle(n.with(3 * time.Second))
 	if isMPS(server) {
 		t.Errorf("server %d of this directory lives on", server)
+	}
+}
+
+// What was seen as this directory's stays so when its daemon, which was the proof, is gone; what came since counts too.
+func TestLeftAreThoseSeenBeforeAndThoseThatCame(t *testing.T) {
+	n := newNode(t)
+	daemon, orphan := n.ensure(), n.impostor(serverName, "")
+	before, ok := findProcess(orphan)
+	if !ok {
+		t.Fatal("no orphan")
+	}
+	pids := func() (pids []int) {
+		for _, p := range n.control().left([]process{before}) {
+			pids = append(pids, p.pid)
+		}
+		return pids
+	}
+	if diff := cmp.Diff([]int{orphan, daemon}, pids()); diff != "" {
+		t.Error(diff)
+	}
+	n.kill(orphan)
+	if diff := cmp.Diff([]int{daemon}, pids()); diff != "" {
+		t.Error(diff)
 	}
 }
 
