@@ -15,7 +15,7 @@ TEST_FLAGS ?= -shuffle=on
 COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build test race properties lint demo e2e bench verify generate image clean
+.PHONY: help build test race properties faults lint demo e2e bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -35,6 +35,10 @@ race: ## run the tests with the race detector; it compiles everything once more
 
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -run 'Property|Law' ./pkg/vgpu/... ./pkg/placement/...
+
+faults: ## 200 random sequences of faults on nodes (minutes); as root full disks too
+	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
+	go test -count=1 -timeout 60m -run TestRandomSequences -v ./test/faults -sequences=200 -together=16
 
 lint: ## go vet, gofmt and golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }

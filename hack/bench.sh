@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures speed and holds it against test/benchmark/ranges.yaml: the cost of one pod in the plugin, and the throughput
-# beside the stock scheduler. The machine should do nothing else meanwhile. Everything printed stays in bin/bench.
+# beside the stock scheduler; and against test/faults/ranges.yaml what the agent costs its node. The machine should do
+# nothing else meanwhile. Everything printed stays in bin/bench.
 #   SHORT=1    only clusters of 500 nodes; those of 5,000 are not checked then
 #   ROUNDS=3   how often pods without GPUs are measured; the medians count. Ours and stock differ by less there than two
 #              runs of the same scheduler do
@@ -12,6 +13,10 @@ mkdir -p "$out/perf" "$out/logs"
 
 echo "cost of one pod"
 go test -run '^$' -bench . ./pkg/placement ./pkg/plugins/gpushare | tee "$out/cost.txt"
+
+echo "cost of the agent: memory and processor time for 80 pods, registration of 800 slots"
+go test -run '^$' -bench Agent -benchtime 1x ./test/faults | tee "$out/agent.txt"
+go test -run '^$' -bench Registration -benchtime 20x ./test/faults | tee -a "$out/agent.txt"
 
 echo "beside the stock scheduler; the first run compiles an API server"
 labels=performance

@@ -140,6 +140,9 @@ func (c *Cluster) agentConfig() ([]byte, error) {
 
 // startMPSHost starts what the pod tandem-mps of a node runs: it begins the MPS daemons and outlives the agent.
 func (c *Cluster) startMPSHost(ctx context.Context) error {
+	if err := os.MkdirAll(mpsDir, 0o755); err != nil { // the kubelet makes a pod's host folders
+		return fmt.Errorf("start MPS host: %w", err)
+	}
 	cmd := exec.Command(c.layout.bin("tandem-device-plugin"), "mps-host", "--socket="+mpsHostSocket)
 	cmd.Env = c.withFakes()
 	var err error
