@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -65,10 +66,12 @@ func PathsIn(dir string) Paths {
 
 // Kubelet plays the kubelet of one node.
 type Kubelet struct {
-	config   Config
-	paths    Paths
-	pods     *podSet
-	podsAPI  *podsapi.Server
+	config  Config
+	paths   Paths
+	pods    *podSet
+	podsAPI *podsapi.Server
+	// ended are the pods whose deletion was confirmed and that the API server still has. Only handle touches it.
+	ended    map[types.UID]bool
 	devices  *devices
 	runtime  *runtime
 	recorder record.EventRecorder
@@ -87,6 +90,7 @@ func New(config Config) *Kubelet {
 		paths:   PathsIn(config.Dir),
 		pods:    pods,
 		podsAPI: podsapi.New(pods),
+		ended:   map[types.UID]bool{},
 		dirty:   make(chan struct{}, 1),
 	}
 }

@@ -88,16 +88,20 @@ func (k *Kubelet) handle(ctx context.Context, c change) {
 	if c.gone {
 		k.end(pod)
 		k.pods.remove(pod.UID)
+		delete(k.ended, pod.UID)
 		return
+	}
+	if k.ended[pod.UID] {
+		return // the API server tells of the end that it was told
 	}
 	before := k.pods.set(pod)
 	if before == nil || pod.DeletionTimestamp != nil || !equality.Semantic.DeepEqual(before.Status, pod.Status) {
-		k.podsAPI.Updated(pod, before == nil)
+		k.podsAPI.Updated(pod, before == nil && pod.DeletionTimestamp == nil)
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
 		k.end(pod)
-		k.confirmDeletion(ctx, pod)
+		k.ended[pod.UID] = k.confirmDeletion(ctx, pod)
 		k.pods.remove(pod.UID) // its devices are free from here on
 	case before == nil && !ended(pod):
 		if err := k.admit(ctx, pod); err != nil {
@@ -117,14 +121,16 @@ func (k *Kubelet) end(pod *v1.Pod) {
 	}
 }
 
-// confirmDeletion tells the API server that nothing of the pod runs any more.
-func (k *Kubelet) confirmDeletion(ctx context.Context, pod *v1.Pod) {
+// confirmDeletion tells the API server that nothing of the pod runs any more, and reports whether it knows.
+func (k *Kubelet) confirmDeletion(ctx context.Context, pod *v1.Pod) bool {
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
 	err := k.config.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		klog.FromContext(ctx).Error(err, "Delete pod", "pod", klog.KObj(pod))
+		return false
 	}
+	return true
 }
 
 // admit gives all containers of a pod their devices. Those that run already, from before a restart of the kubelet, have
