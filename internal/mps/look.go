@@ -108,7 +108,7 @@ func answersTo(guess []int, said string) ([]Server, bool) {
 	if len(states) != len(guess) || !slices.Equal(lists[0], guess) || slices.Contains(states, Unknown) {
 		return nil, false
 	}
-	var servers []Server
+	servers := slices.Grow([]Server(nil), len(guess))
 	for i, pid := range guess {
 		servers = append(servers, Server{PID: pid, State: states[i], Clients: lists[i+1]})
 	}
@@ -157,9 +157,9 @@ func (d Daemon) fault() error {
 	return nil
 }
 
-// PIDs of the servers.
+// servers returns their PIDs.
 func (d Daemon) servers() []int {
-	var pids []int
+	pids := make([]int, 0, len(d.Servers))
 	for _, s := range d.Servers {
 		pids = append(pids, s.PID)
 	}

@@ -38,12 +38,19 @@ func (c control) probe(ctx context.Context, p *prober) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
+	var refused error
 	for {
 		err := c.canary(ctx, p)
-		if !errors.Is(err, errNotReady) {
+		switch {
+		case errors.Is(err, errNotReady):
+			refused = err
+		case refused != nil && errors.Is(err, ErrProbeTimeout):
+			// The last of several was cut short; those before were refused.
+			return fmt.Errorf("%w: %w", ErrFault, refused)
+		default:
 			return err
 		}
-		if d, lookErr := c.look(ctx, nil); lookErr == nil && d.fault() != nil {
+		if d, err := c.look(ctx, nil); err == nil && d.fault() != nil {
 			return d.fault()
 		}
 		select {
@@ -51,7 +58,7 @@ func (c control) probe(ctx context.Context, p *prober) error {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return ctx.Err()
 			}
-			return fmt.Errorf("%w: %w for %v", ErrFault, err, p.timeout)
+			return fmt.Errorf("%w: %w for %v", ErrFault, refused, p.timeout)
 		case <-time.After(retryProbe):
 		}
 	}
@@ -93,12 +100,9 @@ func (c control) canary(ctx context.Context, p *prober) error {
 	if k.over() {
 		return k.verdict()
 	}
-	if inside {
-		if err := c.endOne(context.WithoutCancel(ctx), k.cmd.Process.Pid); err != nil {
-			klog.FromContext(ctx).Info("A busy canary is left to end by itself", "device", c.uuid, "reason", err.Error())
-			p.stuck = k
-			return nil
-		}
+	if inside && !c.release(context.WithoutCancel(ctx), k) {
+		p.stuck = k
+		return nil
 	}
 	if !k.kill() {
 		p.stuck = k
@@ -202,6 +206,15 @@ func (k *canary) verdict() error {
 		return fmt.Errorf("canary: %s", why)
 	}
 	return fmt.Errorf("canary ended without a verdict: %v: %s", k.cmd.ProcessState, bytes.TrimSpace([]byte(k.stderr.String())))
+}
+
+// release has MPS end the work of a canary, and reports whether that can be killed now.
+func (c control) release(ctx context.Context, k *canary) bool {
+	err := c.endOne(ctx, k.cmd.Process.Pid)
+	if err != nil {
+		klog.FromContext(ctx).Info("A busy canary is left to end by itself", "device", c.uuid, "reason", err.Error())
+	}
+	return err == nil
 }
 
 // endOne ends the GPU work of one client.

@@ -103,7 +103,7 @@ func (c control) kill(ctx context.Context, before []process) error {
 	if !errors.Is(err, ErrNoAnswer) {
 		return err
 	}
-	var pids []string
+	pids := make([]string, 0, len(left))
 	for _, p := range left {
 		pids = append(pids, fmt.Sprint(p.pid))
 	}

@@ -368,66 +368,6 @@ func TestEnsureAndRecycleExcludeEachOther(t *testing.T) {
 	}
 }
 
-// What a dead daemon or somebody else left in the pipe directory, in forms that it never has.
-func TestStalePipeDirectory(t *testing.T) {
-	for name, test := range map[string]struct {
-		make func(*node) error
-		says string
-	}{
-		"plain files":      {func(n *node) error { return os.WriteFile(n.pipe("control"), []byte("x"), 0o600) }, ""},
-		"pipe":             {func(n *node) error { return syscall.Mkfifo(n.pipe("log"), 0o600) }, ""},
-		"dangling link":    {func(n *node) error { return os.Symlink("/nowhere", n.pipe("control")) }, ""},
-		"record of no PID": {func(n *node) error { return os.WriteFile(n.pipe(pidName), []byte("-1\nx"), 0o600) }, ""},
-		"full folder":      {func(n *node) error { return os.MkdirAll(n.pipe("control/x"), 0o755) }, "remove the leftovers"},
-		"file as directory": {func(n *node) error {
-			return errors.Join(os.Remove(n.pipe("")), os.WriteFile(filepath.Clean(n.pipe("")), nil, 0o600))
-		}, "not a directory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t)
-			if err := os.MkdirAll(n.pipe(""), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := test.make(n); err != nil {
-				t.Fatal(err)
-			}
-			for what, call := range map[string]error{"Ensure": n.mps.Ensure(t.Context(), n.spec()), "Recycle": n.mps.Recycle(t.Context(), n.spec())} {
-				if test.says == "" && call != nil || test.says != "" && (call == nil || !strings.Contains(call.Error(), test.says)) {
-					t.Errorf("%s: %v, want %q", what, call, test.says)
-				}
-			}
-		})
-	}
-}
-
-// On a full disk no daemon starts, and the error says why. When there is room again all is well.
-func TestFullDisk(t *testing.T) {
-	n := newNode(t)
-	if err := os.MkdirAll(filepath.Join(n.dir, "mps"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("none", filepath.Join(n.dir, "mps"), "tmpfs", 0, "size=64k"); err != nil {
-		t.Skipf("this process may not mount a small disk: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(filepath.Join(n.dir, "mps"), syscall.MNT_DETACH) })
-	filler := filepath.Join(n.dir, "mps", "filler")
-	if err := os.WriteFile(filler, make([]byte, 128<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
-	for what, call := range map[string]func() error{
-		"Recycle": func() error { return n.mps.Recycle(t.Context(), n.spec()) },
-		"Ensure":  func() error { return n.mps.Ensure(t.Context(), n.spec()) },
-	} {
-		if err := call(); err == nil || !strings.Contains(err.Error(), "no space left on device") {
-			t.Errorf("%s: %v, want the reason", what, err)
-		}
-	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	n.recycle(n.mps)
-}
-
 func TestWaitingForATurnEndsWithTheCall(t *testing.T) {
 	n := newNode(t)
 	n.mps.device(n.uuid).turn <- struct{}{}
