@@ -46,7 +46,6 @@ func xid(n *Tenant) {
 	others.undisturbed()
 	n.reset(broken)
 	n.recovered(broken)
-	n.must(n.healthySlots(map[string]int{uuid(0): slotsPerGPU, uuid(1): slotsPerGPU}))
 	for _, pod := range n.on(broken, pods, true) {
 		n.awaitWord(pod, "connected")
 	}
@@ -131,6 +130,7 @@ func wedge(n *Tenant) {
 		n.t.Fatal("nobody works on the device")
 	}
 	n.must(syscall.Kill(clients[0].PID, syscall.SIGKILL))
+	n.leaves(broken, clients[0].PID)
 	n.wedged(broken)
 	n.t.Logf("the GPUNode says: %s", n.sick(broken, "MPSWedged"))
 	n.recovered(broken)
@@ -142,6 +142,19 @@ func wedge(n *Tenant) {
 	}
 	others.undisturbed()
 	n.noDrift()
+}
+
+// leaves waits until the daemon of the device has noticed that a client is gone.
+func (n *Tenant) leaves(uuid string, pid int) {
+	n.t.Helper()
+	n.await("the end of a client", func(context.Context) error {
+		for _, c := range fakegpu.ReadUsage(n.layout.state(), uuid).Clients {
+			if c.PID == pid {
+				return errors.New("it is there")
+			}
+		}
+		return nil
+	})
 }
 
 // upgradeUnderLoad: the agent is killed, and later replaced by another binary, while eight pods work.

@@ -179,11 +179,23 @@ func (n *Tenant) sick(uuid, reason string) string {
 	return message
 }
 
-// recovered waits until all slots are offered again and the device takes a new client.
-func (n *Tenant) recovered(uuid string) {
+// recovered waits until all devices are healthy, all slots are offered again and the device takes a new client.
+func (n *Tenant) recovered(device string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 2*patience)
 	defer cancel()
+	all := map[string]int{}
+	for index := range gpus {
+		all[uuid(index)] = slotsPerGPU
+	}
+	n.must(poll(ctx, "healthy devices", func(ctx context.Context) error {
+		node, err := n.gpuNode(ctx)
+		if err == nil && node.Status.HealthyCount != gpus {
+			err = fmt.Errorf("the devices are %+v", node.Status.Devices)
+		}
+		return err
+	}))
+	n.must(poll(ctx, "healthy slots", func(context.Context) error { return n.healthySlots(all) }))
 	n.must(n.awaitSlots(ctx, gpus*slotsPerGPU))
-	n.must(connects(ctx, uuid))
+	n.must(connects(ctx, device))
 }

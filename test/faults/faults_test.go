@@ -129,6 +129,9 @@ func examine(ctx context.Context, n *Node, s Sequence, quiet func()) error {
 	n.StopAgent(false)
 	n.StopKubelet()
 	n.endMPS()
+	if err := n.unexpected(); err != nil {
+		return err
+	}
 	return await(ctx, time.Minute, "the end", n.awaitNobody)
 }
 

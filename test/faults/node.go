@@ -54,7 +54,9 @@ type Node struct {
 	mu      sync.Mutex
 	agent   *sandbox.Process
 	kubelet *kubelet
-	agents  int
+	// wanted: an agent should run. exits says why agents ended by themselves.
+	wanted bool
+	exits  []string
 	// sound is the kubelet's checkpoint while the file holds something else.
 	sound   []byte
 	mounted bool
@@ -145,17 +147,61 @@ func (n *Node) command() *exec.Cmd {
 	return cmd
 }
 
-// StartAgent starts the agent unless it runs.
+// StartAgent starts the agent unless it runs. When it ends by itself it is started again, as the kubelet does.
 func (n *Node) StartAgent() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.wanted = true
+	return n.launch()
+}
+
+// launch starts the agent unless it runs. The caller holds the lock.
+func (n *Node) launch() error {
 	if n.agent != nil {
 		return nil
 	}
-	n.agents++
-	var err error
-	n.agent, err = n.processes.Start("agent", n.command())
-	return err
+	agent, err := n.processes.Start("agent", n.command())
+	if err != nil {
+		return err
+	}
+	n.agent = agent
+	go n.supervise(agent)
+	return nil
+}
+
+// supervise waits for the end of an agent and starts the next one if nobody wanted that end.
+func (n *Node) supervise(agent *sandbox.Process) {
+	<-agent.Done()
+	n.mu.Lock()
+	if n.agent != agent {
+		n.mu.Unlock()
+		return // it was stopped
+	}
+	n.agent = nil
+	n.exits = append(n.exits, fmt.Sprintf("%v: %s", agent.Err(), agent.Tail(1)))
+	n.mu.Unlock()
+	time.Sleep(backoff)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.wanted {
+		return
+	}
+	if err := n.launch(); err != nil {
+		n.exits = append(n.exits, err.Error())
+	}
+}
+
+// unexpected returns why agents ended that nobody stopped, but for the one reason that is theirs: without a byte of disk
+// they cannot start.
+func (n *Node) unexpected() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, why := range n.exits {
+		if !strings.Contains(why, "no space left on device") {
+			return fmt.Errorf("an agent ended: %s", why)
+		}
+	}
+	return nil
 }
 
 // agentProcess returns the agent that runs, nil if none does.
@@ -172,15 +218,17 @@ const stopTimeout = 30 * time.Second
 func (n *Node) StopAgent(kill bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.agent == nil {
+	n.wanted = false
+	agent := n.agent
+	if agent == nil {
 		return false
 	}
+	n.agent = nil
 	grace := stopTimeout
 	if kill {
 		grace = 0
 	}
-	n.agent.Stop(grace)
-	n.agent = nil
+	agent.Stop(grace)
 	return true
 }
 
