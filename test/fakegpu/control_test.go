@@ -1,7 +1,9 @@
 package fakegpu_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +40,7 @@ func newController(t *testing.T, uuid string) *controller {
 	c.env = append(os.Environ(), "CUDA_MPS_PIPE_DIRECTORY="+dir+"/pipe", "CUDA_MPS_LOG_DIRECTORY="+dir+"/log", "CUDA_VISIBLE_DEVICES="+uuid)
 	t.Cleanup(func() {
 		if raw, err := os.ReadFile(dir + "/pipe/nvidia-cuda-mps-control.pid"); err == nil {
-			if pid, err := strconv.Atoi(string(raw)); err == nil {
+			if pid, err := strconv.Atoi(string(raw)); err == nil && isDaemonOf(pid, dir) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
@@ -136,4 +138,10 @@ func TestControlProgram(t *testing.T) {
 			t.Fatalf("quit left %v, %v", left, err)
 		}
 	}
+}
+
+// isDaemonOf reports whether a process was started with the pipe directory of a test: numbers are used again.
+func isDaemonOf(pid int, dir string) bool {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(environ, []byte("CUDA_MPS_PIPE_DIRECTORY="+dir+"/pipe\x00"))
 }
