@@ -14,9 +14,11 @@ import (
 // terminator ends the GPU work of terminating pods before the kubelet kills their processes: a client of MPS that is
 // killed with work in flight can block every later client of the device.
 //
-// It waits until shortly before the kill, since programs use their grace to save what they have. It cannot foresee a
-// kill without a pod that terminates: of a container whose liveness probe fails or that runs out of memory; the canary
-// finds out about those.
+// It waits until shortly before the kill, since programs use their grace to save what they have. A pod terminates when it
+// is deleted or when the kubelet ends it by itself (eviction, shutdown of the node, deadline of the pod): the kubelet
+// tells its Pods API either before it begins (SyncTerminatingPod of Kubernetes 1.37; read, not measured). It cannot
+// foresee a kill without a pod that terminates: of a container whose liveness probe fails or that runs out of memory;
+// the canary finds out about those. Static pods hold no shares, since no scheduler places them.
 type terminator struct {
 	inventory   *inventory
 	records     *records

@@ -74,6 +74,12 @@ func TestDivide(t *testing.T) {
 			want: []metrics.Use{use(0, 0.8, 0.4, 1, apportioned), use(0, 0, 0, 0, measured)},
 		},
 		{
+			name:      "the driver tells of the device and shows a server that it did not measure",
+			sample:    nvml.Sample{SM: 0.8, MemoryBandwidth: 0.4, Processes: []nvml.Process{server, {PID: 10}}},
+			residents: limited(1000), whose: map[int]int{10: 1},
+			want: []metrics.Use{use(0, 0.8, 0.4, 1, apportioned)},
+		},
+		{
 			name:      "an idle device is measured",
 			sample:    nvml.Sample{Processes: []nvml.Process{server, {PID: 10, Memory: 7}}},
 			residents: limited(1000), whose: map[int]int{10: 1},
