@@ -277,6 +277,7 @@ func (a *Agent) assemble(specs *cdi.Store, r *records) error {
 		exclusive:   a.exclusive,
 		bound:       a.bound,
 	}
+	a.keeper.alone = a.heldWhole
 	a.plugin = &plugin{
 		inventory: a.inventory, binder: a.binder, pods: reader, records: r, metrics: a.metrics,
 		checkpoint: filepath.Join(a.options.DevicePluginDir, kubeletCheckpoint),

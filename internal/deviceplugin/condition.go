@@ -1,9 +1,6 @@
 package deviceplugin
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // condition is what is known of the health of one device, and the whole decision on it: observations go in, the
 // next condition and what to do come out. It holds no clock: now is the time since any fixed moment on a clock that
@@ -34,6 +31,7 @@ type condition struct {
 	xid     *latchedXID
 	driver  *Sickness
 	wants   recovery
+	alone   bool
 	control control
 	said    string // by the control plane, where it is not well
 	clients int
@@ -130,23 +128,12 @@ type look struct {
 	Control    control
 	ControlWhy string
 	Clients    int
-	// Canary is none where it was not tried.
-	Canary    canary
-	CanaryWhy string
+	// Canary is none where it was not tried. It has no place on a device that is Full of clients, and none on one that a
+	// container has Alone, outside MPS: it would start a server there, which takes memory.
+	Canary      canary
+	CanaryWhy   string
+	Full, Alone bool
 }
-
-// action is what to do about a device.
-type action uint8
-
-const (
-	actionNone action = iota
-	// actionStart starts the daemon that does not run, or adopts one.
-	actionStart
-	// actionDrain ends the work of all clients.
-	actionDrain
-	// actionReplace replaces the daemon and its servers.
-	actionReplace
-)
 
 // rules are the settings of one device that the decision needs.
 type rules struct {
@@ -179,18 +166,6 @@ const (
 	// minReplaceRetry and maxReplaceRetry bound the wait between attempts to replace a server.
 	minReplaceRetry = 5 * time.Second
 	maxReplaceRetry = time.Minute
-)
-
-// Reasons of sick devices beside those that come from the driver.
-const (
-	reasonMPSFault        = "MPSFault"
-	reasonMPSWedged       = "MPSWedged"
-	reasonMPSNotRunning   = "MPSNotRunning"
-	reasonMPSNotAnswering = "MPSNotAnswering"
-	reasonReset           = "ResetRequired"
-	reasonReboot          = "RebootRequired"
-	reasonOther           = "RecoveryRequired"
-	reasonRecovering      = "Recovering"
 )
 
 // step returns the condition after an observation, and what to do now.
@@ -267,7 +242,7 @@ func (c condition) noteDriver(l look, r rules, now time.Duration) condition {
 	if worse || l.Recovery >= recoveryReset && c.wants < recoveryReset {
 		c.replace = true
 	}
-	c.driver, c.wants = l.Driver, l.Recovery
+	c.driver, c.wants, c.alone = l.Driver, l.Recovery, l.Alone
 	if c.xid == nil {
 		return c
 	}
@@ -333,67 +308,6 @@ func (c condition) noteCanary(l look, now time.Duration) condition {
 	return c
 }
 
-// cause says what is wrong with the device now, nil if nothing is.
-func (c condition) cause(r rules, now time.Duration) *Sickness {
-	switch {
-	case c.xid != nil:
-		return c.xid.sickness(c.wants)
-	case c.driver != nil:
-		return c.driver
-	case c.wants == recoveryReset:
-		return &Sickness{reasonReset, "the driver asks for a reset of the device: end its programs and run nvidia-smi --gpu-reset; the agent goes on when the driver is content"}
-	case c.wants == recoveryReboot:
-		return &Sickness{reasonReboot, "the driver asks for a reboot of the node"}
-	case c.wants == recoveryOther:
-		return &Sickness{reasonOther, "the driver asks for an action: nvidia-smi -q shows it under \"GPU Recovery Action\""}
-	case !r.shared:
-		return nil
-	}
-	return c.mpsCause(r, now)
-}
-
-func (c condition) mpsCause(r rules, now time.Duration) *Sickness {
-	remedy := fmt.Sprintf("the GPU work of its clients is ended after %v and MPS is restarted", r.drainAfter)
-	if !r.drain {
-		remedy = "MPS is restarted when its clients have ended (health.residents is leave)"
-	}
-	switch {
-	case c.control == controlFault:
-		return &Sickness{reasonMPSFault, "an MPS server met a fatal fault of one of its clients and serves nobody new: " + c.said + "; " + remedy}
-	case c.silent >= silentLooks:
-		return &Sickness{reasonMPSNotAnswering, "the MPS control daemon does not answer: " + c.said + "; " + remedy}
-	case c.down && now-c.absent >= absentFor:
-		return &Sickness{reasonMPSNotRunning, "the MPS control daemon does not run and cannot be started: " + c.said + "; the agent goes on trying"}
-	case c.canary == canaryWedged:
-		return &Sickness{reasonMPSWedged, "new MPS clients wait for ever, which happens when a client is killed at work: " + c.tried + "; " + remedy}
-	case c.canary == canaryFault:
-		return &Sickness{reasonMPSFault, "MPS refuses new clients: " + c.tried + "; " + remedy}
-	}
-	return nil
-}
-
-func (x *latchedXID) sickness(wants recovery) *Sickness {
-	s := &Sickness{Reason: fmt.Sprintf("XID%d", x.Number), Message: fmt.Sprintf("the driver logged XID %d", x.Number)}
-	if x.Label != "" {
-		s.Message += " (" + x.Label + ")"
-	}
-	switch {
-	case x.Class == xidContained:
-		s.Message += ": MPS is restarted when the clients of the device are gone"
-	case wants == recoveryReboot:
-		s.Message += ": the driver asks for a reboot of the node"
-	case wants == recoveryReset:
-		s.Message += ": the driver asks for a reset of the device: end its programs and run nvidia-smi --gpu-reset"
-	case wants == recoveryOther:
-		s.Message += ": the driver asks for an action, which nvidia-smi -q shows under \"GPU Recovery Action\""
-	case wants == recoveryUnknown:
-		s.Message += ": it may need a reset; this driver cannot tell, so the device is tried again when its clients are gone"
-	default:
-		s.Message += ": the device is tried again when the driver wants nothing done and its clients are gone"
-	}
-	return s
-}
-
 // fall makes the device sick.
 func (c condition) fall(why Sickness, r rules, now time.Duration) condition {
 	relapse := c.phase == phaseRecovering || c.curedOnce && now-c.cured < relapseWithin
@@ -428,65 +342,14 @@ func (c condition) wellAt(l look, r rules) bool {
 	if !r.shared {
 		return true
 	}
-	return l.Control == controlWell && (l.Canary == canaryWell || l.Canary == canaryNoCUDA || l.Canary == canaryFailed && !c.worked)
+	proven := l.Canary == canaryWell || l.Canary == canaryNoCUDA || l.Canary == canaryFailed && !c.worked
+	return l.Control == controlWell && (proven || l.Full || l.Alone)
 }
 
-// treat decides what to do after a look.
-func (c condition) treat(cause *Sickness, r rules, now time.Duration) (condition, action) {
-	if !r.shared {
-		return c, actionNone
-	}
-	if c.phase != phaseSick || !c.replace && (cause == nil || c.inDevice()) {
-		if c.control == controlNotRunning && c.driver == nil {
-			return c, actionStart
-		}
-		return c, actionNone
-	}
-	if c.clients > 0 {
-		if !r.drain || now-c.since < r.drainAfter {
-			return c, actionNone
-		}
-		if c.drains < maxDrains && c.control != controlNoAnswer {
-			c.drains++
-			return c, actionDrain
-		}
-	}
-	if now < c.retry {
-		return c, actionNone
-	}
-	return c, actionReplace
+func (p phase) String() string { return [...]string{"healthy", "sick", "recovering"}[p] }
+
+func (c canary) String() string {
+	return [...]string{"none", "well", "wedged", "fault", "no-cuda", "failed"}[c]
 }
 
-// inDevice reports whether what is wrong lies in the device, where no new server helps.
-func (c condition) inDevice() bool {
-	return c.xid != nil || c.driver != nil || c.wants >= recoveryReset
-}
-
-// probeDue reports whether the canary should be tried at this look. A client that left may have been killed at work,
-// so then it is tried sooner.
-func (c condition) probeDue(r rules, clientLeft bool, now time.Duration) bool {
-	switch {
-	case !r.shared || c.inDevice():
-		return false // and no server is started on a device that waits for a reset
-	case c.phase == phaseRecovering || c.canary == canaryNone:
-		return true
-	case c.phase == phaseSick:
-		return c.canary == canaryWedged || c.canary == canaryFault
-	case clientLeft:
-		return now-c.probed >= r.every/3
-	}
-	return now-c.probed >= r.every
-}
-
-// state returns what the inventory shows: nil for a healthy device.
-func (c condition) state() (sick *Sickness, recovering bool) {
-	switch c.phase {
-	case phaseSick:
-		why := c.why
-		return &why, false
-	case phaseRecovering:
-		return &Sickness{reasonRecovering, fmt.Sprintf("the device recovers from %s and takes work again when it has been well for %v; it had: %s",
-			c.why.Reason, c.hold, c.why.Message)}, true
-	}
-	return nil, false
-}
+func (x xidClass) String() string { return [...]string{"application", "contained", "reset"}[x] }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/metrics"
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // guard looks after one device: it gathers what driver, control plane and data plane say, lets the condition decide,
@@ -90,12 +89,12 @@ func (g *guard) turn(ctx context.Context) bool {
 // examine asks the driver alone.
 func (g *guard) examine(ctx context.Context) {
 	says := g.askDriver(ctx)
-	g.observe(ctx, observation{Look: &look{Driver: says.sick, Recovery: says.wants}})
+	g.observe(ctx, observation{Look: &look{Driver: says.sick, Recovery: says.wants, Alone: g.keeper.alone(g.id)}})
 }
 
 func (g *guard) lookAt(ctx context.Context, d *device) look {
 	says := g.askDriver(ctx)
-	l := look{Driver: says.sick, Recovery: says.wants}
+	l := look{Driver: says.sick, Recovery: says.wants, Alone: g.keeper.alone(g.id)}
 	g.mu.Lock()
 	c := g.condition
 	g.mu.Unlock()
@@ -109,8 +108,8 @@ func (g *guard) lookAt(ctx context.Context, d *device) look {
 	}
 	g.looked = now
 	left := g.lookAtControl(ctx, d, &l)
-	room := d.Contexts == 0 || l.Clients < d.Contexts // without room a canary would be turned away
-	if l.Control == controlWell && room && c.probeDue(g.rules(d), left, now) {
+	l.Full = d.Contexts > 0 && l.Clients >= d.Contexts
+	if l.Control == controlWell && !l.Full && !l.Alone && c.probeDue(g.rules(d), left, now) {
 		g.probe(ctx, d, &l)
 	}
 	return l
@@ -295,33 +294,3 @@ func (g *guard) replace(ctx context.Context, d *device) {
 	}
 	g.observe(ctx, observation{Replaced: &err})
 }
-
-// resting reports whether the control plane need not be asked at every look.
-func (c condition) resting() bool {
-	return c.phase == phaseHealthy && c.control == controlWell && c.silent == 0 && c.canary != canaryNone
-}
-
-// unmonitored says why nobody would notice that the device serves no program, nil where somebody would.
-func (c condition) unmonitored(r rules, deaf *Sickness) *Sickness {
-	switch {
-	case deaf != nil:
-		return deaf
-	case !r.shared:
-		return nil // there is no server that could be wedged
-	case c.canary == canaryNoCUDA:
-		return &Sickness{v1alpha1.MonitoredNoCUDA, "programs are not tried: " + c.tried}
-	case c.failed >= failedProbes:
-		return &Sickness{v1alpha1.MonitoredProbeFails, "the canary fails: " + c.tried}
-	case !c.worked && c.canary == canaryNone:
-		return &Sickness{v1alpha1.MonitoredNotYet, "no program has been tried since the agent started"}
-	}
-	return nil
-}
-
-func (p phase) String() string { return [...]string{"healthy", "sick", "recovering"}[p] }
-
-func (c canary) String() string {
-	return [...]string{"none", "well", "wedged", "fault", "no-cuda", "failed"}[c]
-}
-
-func (x xidClass) String() string { return [...]string{"application", "contained", "reset"}[x] }

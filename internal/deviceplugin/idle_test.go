@@ -3,7 +3,6 @@ package deviceplugin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,26 +158,6 @@ func TestFullDiskUnderTheCheckpoint(t *testing.T) {
 	if err := b.kubelet.begin(third, "main"); err != nil {
 		t.Errorf("after room was made: %v", err)
 	}
-}
-
-// The node of the largest size: what the kubelet waits for stays quick.
-func TestManySlots(t *testing.T) {
-	b := newBench(t)
-	n := int32(100)
-	b.config.Slots.Default = &n
-	b.driver.gpus = nil
-	for i := range 8 {
-		b.driver.gpus = append(b.driver.gpus, gpu(fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i), i, i))
-	}
-	start := time.Now()
-	a := b.launch()
-	eventually(t, "registration", a.ready)
-	b.kubelet.awaitSlots(800, 0)
-	t.Logf("800 slots are with the kubelet %v after the start", time.Since(start))
-	start = time.Now()
-	b.driver.set(b.driver.gpus[3].ID, &Sickness{Reason: reasonGPULost})
-	b.kubelet.awaitSlots(700, 100)
-	t.Logf("100 of them are unhealthy %v after their device was lost; looks are %v apart", time.Since(start), b.timing.health)
 }
 
 func TestAskerPutsOneQuestionAtATime(t *testing.T) {

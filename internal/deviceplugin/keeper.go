@@ -19,6 +19,8 @@ type keeper struct {
 	inventory *inventory
 	driver    Driver
 	sharing   Sharing
+	// alone reports whether a container has a device by itself, outside MPS.
+	alone func(id string) bool
 	// drains: the clients of a sick device are ended.
 	drains  bool
 	timing  timing
@@ -60,6 +62,7 @@ const (
 
 func newKeeper(a *Agent) *keeper {
 	return &keeper{
+		alone:     func(string) bool { return false },
 		inventory: a.inventory, driver: a.options.Driver, sharing: a.options.Sharing,
 		drains: a.options.Config.Health.drain(), timing: a.timing, metrics: a.metrics, beat: a.pulse.of("health"),
 		began: time.Now(), look: make(chan struct{}, 1), guards: map[string]*guard{}, rewatch: func() {},

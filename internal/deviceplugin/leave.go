@@ -2,10 +2,11 @@ package deviceplugin
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
@@ -53,9 +54,8 @@ func (a *Agent) keepExclusive(ctx context.Context) {
 	beat := a.pulse.of("compute modes")
 	for ctx.Err() == nil {
 		beat()
-		pods, err := a.plugin.pods.list(ctx)
-		if err == nil {
-			a.binder.settleModes(ctx, pods)
+		if err := a.binder.settleModes(ctx, a.plugin.pods); err != nil {
+			klog.FromContext(ctx).V(2).Info("Leaving the compute modes as they are", "why", err.Error())
 		}
 		pause(ctx, a.timing.sweep)
 	}
@@ -89,42 +89,69 @@ func (b *binder) setModes(ctx context.Context, a vgpu.Assignment, starting []hol
 	return nil
 }
 
-// settleModes sets the compute modes by the grants of the pods that run. It excludes new grants meanwhile; a grant whose
-// pod the kubelet does not list yet counts.
-func (b *binder) settleModes(ctx context.Context, pods []*v1.Pod) {
+// listTimeout bounds the wait for the kubelet's pods while starts wait.
+const listTimeout = 2 * time.Second
+
+// settleModes sets the compute modes by the grants of the pods that the kubelet lists. New grants wait meanwhile, so none
+// is missed.
+func (b *binder) settleModes(ctx context.Context, reader podReader) error {
 	b.granting.Lock()
 	defer b.granting.Unlock()
-	ended := map[string]bool{}
-	for _, pod := range pods {
-		ended[string(pod.UID)] = over(pod)
+	bounded, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	pods, err := reader.list(bounded)
+	if err != nil {
+		return err
 	}
 	devices, _ := b.inventory.snapshot()
 	shared := map[string]bool{}
-	for uid, g := range b.records.snapshot().Grants {
-		if ended[uid] {
+	for _, pod := range pods {
+		g, started := b.records.grant(string(pod.UID))
+		if !started || over(pod) {
 			continue
 		}
-		for _, id := range sharesIn(g, devices) {
+		shares, _ := held(g, devices)
+		for _, id := range shares {
 			shared[id] = true
 		}
 	}
 	b.exclusive.settle(ctx, shared)
+	return nil
 }
 
-// sharesIn returns the devices of which the assignment of a grant has shares that MPS serves.
-func sharesIn(g grant, devices []device) []string {
-	a, err := kube.DecodeAssignment(g.Assignment)
-	if err != nil {
-		return nil // it was valid when it was written; a device that it means is not known
-	}
-	var ids []string
-	for _, c := range a.Containers {
-		if len(c.Devices) != 1 {
+// heldWhole reports whether a container that may run has the device by itself.
+func (a *Agent) heldWhole(id string) bool {
+	devices, _ := a.inventory.snapshot()
+	pods, _, _ := a.podWatch.snapshot() // a pod that is not known may run
+	for uid, g := range a.binder.records.snapshot().Grants {
+		if t := pods[types.UID(uid)]; t != nil && over(t.pod) {
 			continue
 		}
-		if d := find(devices, c.Devices[0]); d != nil && d.shared() && int(c.Slots) < d.Slots {
-			ids = append(ids, d.ID)
+		if _, whole := held(g, devices); slices.Contains(whole, id) {
+			return true
 		}
 	}
-	return ids
+	return false
+}
+
+// held returns the devices of which the assignment of a grant has shares that MPS serves, and those that it has by
+// themselves.
+func held(g grant, devices []device) (shares, whole []string) {
+	a, err := kube.DecodeAssignment(g.Assignment)
+	if err != nil {
+		return nil, nil // it was valid when it was written; a device that it means is not known
+	}
+	for _, c := range a.Containers {
+		for _, id := range c.Devices {
+			d := find(devices, id)
+			switch {
+			case d == nil:
+			case int(c.Slots) >= d.Slots:
+				whole = append(whole, d.ID)
+			case d.shared():
+				shares = append(shares, d.ID)
+			}
+		}
+	}
+	return shares, whole
 }

@@ -10,9 +10,10 @@ import (
 
 // HealthConfig says how devices are watched and what happens to those that fall ill.
 type HealthConfig struct {
-	// Interval is how often the driver and the MPS daemon of each device are asked, "5s" unless set. A look costs two
-	// starts of nvidia-cuda-mps-control or three, so half the interval costs twice the processor time. XID errors do not
-	// wait for it: the driver reports them as events.
+	// Interval is how often the driver is asked about each device, "5s" unless set. The MPS daemon of a healthy device is
+	// asked every third time, since each of its answers costs the start of nvidia-cuda-mps-control; that of a device
+	// that is sick, or that was not well at the last look, every time. XID errors do not wait for it: the driver reports
+	// them as events. Half the interval costs twice the processor time.
 	Interval Duration `json:"interval,omitempty"`
 	// CanaryInterval is how often a small CUDA program tries whether new clients are served, "30s" unless set: a wedged
 	// server is found that late at most, and CanaryTimeout later.
