@@ -44,16 +44,16 @@ var faults = []int{
 	806, // MPS_RPC_FAILURE
 }
 
-// Full: the device has no room for another client or for its memory. It serves those that it has.
+// Full reports that the device has no room for another client or for its memory. It serves those that it has.
 func (e *Error) Full() bool {
 	return e.Code == outOfMemory || e.Code == mpsMaxClients || e.Code == mpsMaxConnections
 }
 
-// NotReady: the MPS server refuses new clients at present.
+// NotReady reports that the MPS server refuses new clients at present.
 func (e *Error) NotReady() bool { return e.Code == mpsNotReady }
 
-// Fault: work that was let in was broken.
+// Fault reports that work that was let in was broken.
 func (e *Error) Fault() bool { return slices.Contains(faults, e.Code) }
 
-// Stub: the library is the one that programs are linked with, not the driver's.
+// Stub reports that the library is the one that programs are linked with, not the driver's.
 func (e *Error) Stub() bool { return e.Code == stubLibrary }

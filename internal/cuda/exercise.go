@@ -13,7 +13,7 @@ const (
 	pattern = 0xA5
 )
 
-// ErrNoDevice: the driver shows this process no device.
+// ErrNoDevice says that the driver shows this process no device.
 var ErrNoDevice = errors.New("the CUDA driver shows no device")
 
 // Exercise makes a context on the first device that the process sees, fills 1 MiB of its memory, waits until that is

@@ -2,11 +2,12 @@ package cuda
 
 /*
 #cgo LDFLAGS: -ldl
+#include <stdint.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 
 // A CUdevice is an int, a CUcontext a pointer, a CUdeviceptr 64 bits wide, a CUresult an enum.
-typedef unsigned long long devptr;
+typedef uint64_t devptr;
 
 static int call_init(void *f, unsigned flags) { return ((int (*)(unsigned))f)(flags); }
 static int call_count(void *f, int *count) { return ((int (*)(int *))f)(count); }
@@ -33,7 +34,7 @@ import (
 // libraryName is what the driver installs; the name without the number belongs to the development package.
 const libraryName = "libcuda.so.1"
 
-// ErrNoLibrary: there is no CUDA driver library that can be loaded here.
+// ErrNoLibrary says that there is no CUDA driver library that can be loaded here.
 var ErrNoLibrary = errors.New("the CUDA driver library cannot be loaded")
 
 // Library is the loaded CUDA driver library. It stays loaded for the life of the process: the driver has threads.

@@ -65,7 +65,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// ErrUnavailable: the compute mode forbids one more context. CUDA calls it CUDA_ERROR_DEVICE_UNAVAILABLE.
+// ErrUnavailable says that the compute mode forbids one more context. CUDA calls it CUDA_ERROR_DEVICE_UNAVAILABLE.
 var ErrUnavailable = errors.New("device is unavailable")
 
 // Modes of nvml.h that matter here.

@@ -1,8 +1,9 @@
 package main
 
 /*
+#include <stdint.h>
 #include <stdlib.h>
-typedef unsigned long long u64;
+typedef uint64_t u64;
 typedef struct { unsigned char bytes[16]; } fake_uuid;
 */
 import "C"

@@ -13,8 +13,9 @@
 package main
 
 /*
+#include <stdint.h>
 #include <stdlib.h>
-typedef unsigned long long u64;
+typedef uint64_t u64;
 typedef struct { unsigned char bytes[16]; } fake_uuid;
 */
 import "C"
@@ -96,7 +97,7 @@ func visible(all []fakegpu.Device, list string, restricted bool) []fakegpu.Devic
 	if !restricted {
 		return there
 	}
-	var chosen []fakegpu.Device
+	chosen := make([]fakegpu.Device, 0, len(there))
 	state := fakegpu.State{Devices: there}
 	for _, word := range strings.Split(list, ",") {
 		word = strings.TrimSpace(word)

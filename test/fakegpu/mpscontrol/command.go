@@ -80,9 +80,9 @@ func (d *daemon) startServer(out io.Writer, args []string) {
 	}
 }
 
-// find returns the server with the PID in args[0], if there are enough arguments.
-func (d *daemon) find(out io.Writer, args []string, want int) *server {
-	if len(args) == want {
+// find returns the server with the PID that is the one argument.
+func (d *daemon) find(out io.Writer, args []string) *server {
+	if len(args) == 1 {
 		for _, s := range d.servers {
 			if strconv.Itoa(s.pid()) == args[0] {
 				return s
@@ -94,13 +94,13 @@ func (d *daemon) find(out io.Writer, args []string, want int) *server {
 }
 
 func (d *daemon) serverStatus(out io.Writer, args []string) {
-	if s := d.find(out, args, 1); s != nil {
+	if s := d.find(out, args); s != nil {
 		fmt.Fprintln(out, d.status(s))
 	}
 }
 
 func (d *daemon) clientList(out io.Writer, args []string) {
-	s := d.find(out, args, 1)
+	s := d.find(out, args)
 	if s == nil {
 		return
 	}
@@ -115,7 +115,7 @@ func (d *daemon) clientList(out io.Writer, args []string) {
 
 // terminateClient ends the work of a process on the GPU. The process lives on and finds out at its next call.
 func (d *daemon) terminateClient(out io.Writer, args []string) {
-	s := d.find(out, args[:min(1, len(args))], 1)
+	s := d.find(out, args[:min(1, len(args))])
 	if s == nil {
 		return
 	}
@@ -139,7 +139,7 @@ func (d *daemon) shutdownServer(out io.Writer, args []string) {
 	if force {
 		args = args[:1]
 	}
-	s := d.find(out, args, 1)
+	s := d.find(out, args)
 	if s == nil {
 		return
 	}

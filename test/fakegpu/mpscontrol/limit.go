@@ -30,13 +30,13 @@ func (d *daemon) setPercent(out io.Writer, args []string) {
 	if !ok {
 		return
 	}
-	if s := d.find(out, args[:1], 1); s != nil {
+	if s := d.find(out, args[:1]); s != nil {
 		s.percent = p
 	}
 }
 
 func (d *daemon) getPercent(out io.Writer, args []string) {
-	if s := d.find(out, args, 1); s != nil {
+	if s := d.find(out, args); s != nil {
 		fmt.Fprintf(out, "%.1f\n", s.percent)
 	}
 }
@@ -83,7 +83,7 @@ func (d *daemon) setLimit(out io.Writer, args []string) {
 	if !ok {
 		return
 	}
-	if s := d.find(out, args[:1], 1); s != nil {
+	if s := d.find(out, args[:1]); s != nil {
 		s.limits[args[1]] = n
 	}
 }
@@ -93,7 +93,7 @@ func (d *daemon) getLimit(out io.Writer, args []string) {
 		fmt.Fprintln(out, "usage: get_device_pinned_mem_limit <PID> <dev>")
 		return
 	}
-	if s := d.find(out, args[:1], 1); s != nil {
+	if s := d.find(out, args[:1]); s != nil {
 		show(out, s.limits[args[1]])
 	}
 }
