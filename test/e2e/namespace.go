@@ -45,13 +45,15 @@ func Main(run func() int) int {
 	}
 }
 
+// errTests: the tests failed, and have said why.
+var errTests = errors.New("the tests failed")
+
 // report prints an error and returns the exit status.
 func report(err error) int {
-	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &exit): // the tests have said what is wrong
+	case errors.Is(err, errTests):
 		return 1
 	default:
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -116,7 +118,11 @@ func enter(ctx context.Context) error {
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET,
 		Pdeathsig:  syscall.SIGKILL,
 	}
-	return cmd.Run()
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return errTests
+	}
+	return err
 }
 
 // asInit sets the namespaces up, starts the tests and collects the orphans that fall to process 1.
@@ -143,7 +149,7 @@ func asInit() error {
 		case pid == cmd.Process.Pid && status.ExitStatus() == 0:
 			return nil
 		case pid == cmd.Process.Pid:
-			return &exec.ExitError{}
+			return errTests
 		}
 	}
 }
