@@ -116,6 +116,9 @@ func New(o Options) (*Agent, error) {
 	if o.NodeName == "" {
 		return nil, errors.New("start agent: the name of the node is missing: set --node-name or NODE_NAME")
 	}
+	if o.Driver == nil && o.OpenDriver == nil {
+		return nil, errors.New("start agent: there is neither a driver nor a way to open one")
+	}
 	return &Agent{
 		options: o, metrics: m, registry: registry, pulse: newPulse(), stopping: make(chan struct{}),
 		bound:   make(chan struct{}, 1),

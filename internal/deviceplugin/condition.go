@@ -176,7 +176,9 @@ func (c condition) step(o observation, r rules, now time.Duration) (condition, a
 	case cause != nil && c.phase != phaseSick:
 		c = c.fall(*cause, r, now)
 	case cause != nil:
-		c.why = *cause
+		if c.inDevice() || c.why.Reason != cause.Reason { // numbers in a text are no news
+			c.why = *cause
+		}
 	case c.phase == phaseSick && !c.replace:
 		c.phase, c.since, c.good = phaseRecovering, now, 0
 	case c.phase == phaseRecovering && o.Look != nil:
@@ -323,7 +325,7 @@ func (c condition) fall(why Sickness, r rules, now time.Duration) condition {
 // convalesce counts a good look, and makes the device healthy when there were enough of them for long enough.
 func (c condition) convalesce(l look, r rules, now time.Duration) condition {
 	if !c.wellAt(l, r) {
-		c.good, c.since = 0, now
+		c.good = 0
 		return c
 	}
 	if c.good == 0 {

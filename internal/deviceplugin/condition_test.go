@@ -165,7 +165,13 @@ func TestConditionGivesTheDriverTime(t *testing.T) {
 	if w.c.why.Reason != "XID48" || w.c.xid == nil {
 		t.Errorf("one second later: %+v", w.c)
 	}
-	w.now += 5 * time.Second
+	w.now += 3 * time.Second
+	w.take(observation{XID: &XID{Number: 48, Class: xidReset}}) // and once more: the time starts anew
+	w.now += 4 * time.Second
+	w.see(well(0))
+	if w.c.xid == nil {
+		t.Error("four seconds after the last error it is over")
+	}
 	l := well(0)
 	l.Recovery = recoveryReset
 	w.see(l)

@@ -21,11 +21,15 @@ type guard struct {
 	stop context.CancelFunc
 
 	// What follows is the loop's alone.
-	driver    asker[driverSays]
-	clients   map[int]bool
-	looked    time.Duration
+	driver  asker[driverSays]
+	clients map[int]bool
+	looked  time.Duration
+	// told is the number of clients that the GPUNode was last written for, announced when.
+	told      int
 	announced time.Duration
-	ensured   string // what the last failed start said
+	// ran: the daemon has answered before. ensured is what the last failed start said.
+	ran     bool
+	ensured string
 
 	mu        sync.Mutex
 	condition condition
@@ -153,16 +157,18 @@ func (g *guard) lookAtControl(ctx context.Context, d *device, l *look) (left boo
 		left = left || !have[pid]
 	}
 	g.clients = have
-	g.count(len(have), d.ContextsUsed)
+	g.ran, g.ensured = true, ""
+	g.count(len(have))
 	return left
 }
 
-// count records the number of clients, and has it written into the GPUNode when the last time is long enough ago.
-func (g *guard) count(n, before int) {
+// count records the number of clients, and has it written into the GPUNode if it was not and the last time is long
+// enough ago.
+func (g *guard) count(n int) {
 	now := g.keeper.now()
-	announce := n != before && now-g.announced >= g.keeper.timing.announce
+	announce := n != g.told && now-g.announced >= g.keeper.timing.announce
 	if announce {
-		g.announced = now
+		g.told, g.announced = n, now
 	}
 	g.keeper.inventory.setContexts(g.id, n, announce)
 }
@@ -251,14 +257,17 @@ func (g *guard) startSharing(ctx context.Context, d *device) {
 	bounded, cancel := context.WithTimeout(ctx, ensureTimeout)
 	defer cancel()
 	err := g.keeper.sharing.Ensure(bounded, d.GPU)
-	if err == nil || ctx.Err() != nil {
-		g.ensured = ""
-		return
+	log := klog.FromContext(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && g.ensured != err.Error():
+		g.ensured = err.Error()
+		log.Error(err, "MPS is not up; trying on", "device", d.ID, "index", d.Index)
+	case err == nil && g.ran:
+		g.keeper.metrics.Recycled(d.ID, reasonMPSNotRunning)
+		log.Info("Started MPS again: the daemon had ended, and the GPU work of its clients with it", "device", d.ID, "index", d.Index)
 	}
-	if g.ensured != err.Error() {
-		klog.FromContext(ctx).Error(err, "MPS is not up; trying on", "device", d.ID, "index", d.Index)
-	}
-	g.ensured = err.Error()
+	g.ran = g.ran && err != nil
 }
 
 // drain ends the work of the clients that the last look saw.

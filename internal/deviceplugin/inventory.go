@@ -107,12 +107,13 @@ func (inv *inventory) setHealth(id string, sick *Sickness, recovering bool) bool
 	return true
 }
 
-// setMonitored records why a device is not monitored, nil where it is, and reports whether that is news.
+// setMonitored records why a device is not monitored, nil where it is, and reports whether that is news. Another text
+// for the same reason is none: what a failed probe says may differ each time.
 func (inv *inventory) setMonitored(id string, why *Sickness) bool {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	d := find(inv.devices, id)
-	if d == nil || equalSickness(d.Unmonitored, why) {
+	if d == nil || d.Unmonitored == why || d.Unmonitored != nil && why != nil && d.Unmonitored.Reason == why.Reason {
 		return false
 	}
 	d.Unmonitored = why

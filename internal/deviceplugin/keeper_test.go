@@ -266,10 +266,7 @@ func TestDriverWithoutEventsIsSaid(t *testing.T) {
 	b := newBench(t)
 	b.api()
 	b.driver.deaf = errors.New("not supported")
-	a := b.run()
-	for range deafAfter { // its waits are seconds long
-		a.keeper.watchAgain()
-	}
+	b.run()
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredNoEvents)
 	b.driver.mu.Lock()
 	b.driver.deaf = nil
@@ -351,4 +348,36 @@ func TestWholeDeviceIsNotProbed(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A daemon that ended is started again at the next look, and counted.
+func TestDaemonThatEndedIsStartedAgain(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), g1) })
+	probes := func() (n int) { b.mps.change(func() { n = b.mps.probes[g1] }); return n }
+	eventually(t, "a look", func() error {
+		if probes() == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	b.mps.change(func() { b.mps.ensured[g1] = 0 })
+	b.awaitMetric(`tandem_device_recycles_total{device="`+g1+`",reason="MPSNotRunning"}`, "1")
+	b.kubelet.awaitSlots(20, 0)
+	if b.metric(`tandem_device_recycles_total{device="`+g0+`",reason="MPSNotRunning"}`) != "" {
+		t.Error("the first start of a daemon counts as a recycle")
+	}
+}
+
+// What the GPUNode says of the clients catches up, also with a number that changed too soon after the last writing.
+func TestContextsAreWrittenInTheEnd(t *testing.T) {
+	b := newBench(t)
+	b.api()
+	b.timing.announce = 200 * time.Millisecond
+	b.run()
+	for n := range 5 {
+		b.mps.change(func() { b.mps.clients[g1] = []int{11, 12, 13, 14}[:n:n] })
+		b.awaitDevice(g1, "contexts", func(d v1alpha1.GPUDevice) bool { return int(d.ContextsUsed) == n })
+	}
 }
