@@ -48,7 +48,7 @@ func residentsOf(pod *v1.Pod, c *vgpu.ContainerAssignment, devices []device) []r
 	if c.Kind == vgpu.Init && completed(pod, c.Name) {
 		return nil
 	}
-	var list []resident
+	list := make([]resident, 0, len(c.Devices))
 	for _, id := range c.Devices {
 		d := find(devices, string(id))
 		if d == nil {
