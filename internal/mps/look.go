@@ -121,8 +121,12 @@ func (c control) lookSlowly(ctx context.Context) ([]Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var servers []Server
-	for _, pid := range numbers(list) {
+	pids := numbers(list)
+	if len(pids) == 0 {
+		return nil, nil
+	}
+	servers := make([]Server, 0, len(pids))
+	for _, pid := range pids {
 		status, err := c.run(ctx, askState+strconv.Itoa(pid))
 		if err != nil {
 			return nil, err

@@ -42,7 +42,7 @@ func TestAnswersThatCouldBeReadInTwoWaysAreRefused(t *testing.T) {
 		"one more":        {[]int{7}, "7\n8\nACTIVE\n70\n", nil, false},
 		"a server less":   {[]int{7, 8}, "7\nACTIVE\n70\nServer not found: 8\nServer not found: 8\n", nil, false},
 		"no state":        {[]int{7}, "7\n70\n", nil, false},
-		"state of nobody": {[]int{7}, "7\nACTIVE\nACTIVE\n70\n", nil, false},
+		"state of nobody": {[]int{7}, "7\n" + "ACTIVE\n" + "ACTIVE\n" + "70\n", nil, false},
 		"unknown state":   {[]int{7}, "7\nRECOVERING\n70\n", nil, false},
 		"list refused":    {[]int{7}, "7\nACTIVE\nServer not found: 7\n", nil, false},
 		"other order":     {[]int{7, 8}, "8\n7\nACTIVE\n70\nFAULT\n80\n", nil, false},

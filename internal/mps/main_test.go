@@ -31,13 +31,7 @@ func TestMain(m *testing.M) {
 		hang(value)
 	}
 	if arg := os.Getenv(hostVariable); arg != "" {
-		dir, socket, _ := strings.Cut(arg, ",")
-		host := Host{Options: Options{Dir: dir}}
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		if err := host.Run(ctx, socket); err != nil {
-			fmt.Println(err)
-		}
+		beHost(arg)
 		return
 	}
 	if arg := os.Getenv(ensureVariable); arg != "" {
@@ -61,6 +55,17 @@ func hang(value string) {
 		}
 	}
 	time.Sleep(10 * time.Minute) // it is killed before
+}
+
+// beHost runs an MPS host until it is told to end.
+func beHost(arg string) {
+	dir, socket, _ := strings.Cut(arg, ",")
+	host := Host{Options: Options{Dir: dir}}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := host.Run(ctx, socket); err != nil {
+		fmt.Println(err)
+	}
 }
 
 func withFakes(run func() int) int {

@@ -161,7 +161,7 @@ func cuMemAlloc_v2(pointer *C.u64, size C.size_t) C.int {
 		}
 		*pointer = p.next
 		p.allocated[p.next] = uint64(size)
-		p.next += (C.u64(size) + 511) &^ 511
+		p.next += (size + 511) &^ 511
 		return success
 	})
 }
