@@ -87,9 +87,13 @@ func (n *Node) GPUNode(ctx context.Context) (*v1alpha1.GPUNode, error) {
 	return g, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, g)
 }
 
-// healthy: the GPUNode shows every device, healthy, and the agent ready.
+// healthy: the GPUNode shows every device, healthy and with the driver's index, and the agent ready.
 func (n *Node) healthy(ctx context.Context) error {
 	g, err := n.GPUNode(ctx)
+	if err != nil {
+		return err
+	}
+	state, err := fakegpu.Load(n.state())
 	if err != nil {
 		return err
 	}
@@ -97,6 +101,9 @@ func (n *Node) healthy(ctx context.Context) error {
 	for _, d := range g.Status.Devices {
 		if d.Health != v1alpha1.Healthy {
 			return fmt.Errorf("device g%d is %s: %s: %s", d.Index, d.Health, d.Reason, d.Message)
+		}
+		if i := int(d.Index); i >= len(state.Devices) || state.Devices[i].UUID != d.ID {
+			return fmt.Errorf("device %s is shown as g%d, where the driver has another", d.ID, i)
 		}
 		shown = append(shown, d.ID)
 	}
