@@ -115,8 +115,10 @@ func (w *podWatch) run(ctx context.Context) {
 
 // follow watches for a while. It returns nil when that is over.
 func (w *podWatch) follow(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, w.renew)
+	// Not a deadline: the server would be told it and could end the watch first, which looks like a failure.
+	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer time.AfterFunc(w.renew, cancel).Stop()
 	stream, err := w.client.WatchPods(bounded, &podsapi.WatchPodsRequest{}, grpc.WaitForReady(false))
 	if err != nil {
 		return err

@@ -1,0 +1,107 @@
+package deviceplugin
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// A round in which nothing changed ends early; any of the things that it looks at makes it a full one again, and so does
+// time.
+func TestRoundsWithoutNewsEndEarly(t *testing.T) {
+	b := newBench(t)
+	a := b.run()
+	pod := placed(t, "train", app(g0, 3))
+	b.kubelet.admit(pod)
+	if err := b.kubelet.begin(pod, "main"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod", func() error {
+		if pods, _, err := a.podWatch.snapshot(); err != nil || pods[pod.UID] == nil {
+			return errors.New("not known yet")
+		}
+		return nil
+	})
+	eventually(t, "quiet devices", func() error { // the guards have looked at them
+		devices, _ := a.inventory.snapshot()
+		for i := range devices {
+			if devices[i].Sick != nil || b.mps.Ready(t.Context(), devices[i].ID) != nil {
+				return errors.New("not yet")
+			}
+		}
+		return nil
+	})
+	s := a.sweeper()
+	now := time.Now()
+	full := func() bool {
+		t.Helper()
+		now = now.Add(time.Second)
+		if err := s.sweep(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		return s.full.Equal(now)
+	}
+	if !full() {
+		t.Fatal("the first round is not a full one")
+	}
+	settled := func(what string) {
+		t.Helper()
+		if full() {
+			t.Errorf("%s: a round without news is a full one", what)
+		}
+	}
+	settled("at rest")
+	path := filepath.Join(b.cdiDir(), "tandem-gpu.io-vgpu_"+b.kubelet.cdiName(pod, "main")+".json")
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if !full() {
+		t.Error("a spec that is gone is no news")
+	}
+	if err := os.WriteFile(path, sound, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !full() {
+		t.Error("a spec that is there again is no news")
+	}
+	settled("after the spec")
+	b.kubelet.change(string(pod.UID), func(p *v1.Pod) { p.Status.Phase = v1.PodRunning })
+	eventually(t, "a full round after a change of the pod", func() error {
+		if !full() {
+			return errors.New("none")
+		}
+		return nil
+	})
+	settled("after the pod")
+	other := placed(t, "other", app(g1, 3))
+	b.kubelet.give(other, "main", []string{slotID(g1, 0), slotID(g1, 1), slotID(g1, 2)}) // writes the checkpoint
+	if !full() {
+		t.Error("a new checkpoint of the kubelet is no news")
+	}
+	b.driver.set(g1, &Sickness{Reason: "XID79", Message: "gone"})
+	eventually(t, "a full round after a change of a device", func() error {
+		if !full() {
+			return errors.New("none")
+		}
+		return nil
+	})
+	b.driver.set(g1, nil)
+	eventually(t, "rest", func() error {
+		if full() {
+			return errors.New("news again and again")
+		}
+		return nil
+	})
+	now = now.Add(sweepFull)
+	if !full() {
+		t.Error("no full round for a minute")
+	}
+}
