@@ -2,6 +2,7 @@ package deviceplugin
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -105,6 +106,9 @@ func TestConditionOfFaults(t *testing.T) {
 					during.Clients = 0
 				case actionReplace:
 					w.replaced(nil)
+					if w.c.phase != phaseRecovering && strings.HasPrefix(c.reason, "MPS") {
+						t.Errorf("%v for %v with a new server: nothing is known against that", w.c.phase, w.c.why)
+					}
 					during = well(0)
 					during.Recovery = c.during.Recovery
 				case actionNone, actionStart:
@@ -259,6 +263,22 @@ func TestConditionOfASilentDaemon(t *testing.T) {
 	}
 	if took := w.watch(t, silent, phaseRecovering); took > 40*time.Second || !slices.Equal(w.did, []action{actionReplace}) {
 		t.Errorf("replaced after %v by %v; its clients cannot be ended one by one", took, w.did)
+	}
+}
+
+// A server that cannot be replaced is tried again later and later, up to a minute.
+func TestConditionOfReplacementsThatFail(t *testing.T) {
+	w := &ward{r: testRules()}
+	var gaps []time.Duration
+	for last := time.Duration(0); len(gaps) < 7; w.now += time.Second {
+		if w.see(look{Control: controlWell, Canary: canaryWedged}) == actionReplace {
+			gaps = append(gaps, w.now-last)
+			last = w.now
+			w.replaced(errNoAnswer)
+		}
+	}
+	if want := []time.Duration{0, 5e9, 10e9, 20e9, 40e9, 60e9, 60e9}; !slices.Equal(gaps, want) {
+		t.Errorf("tried after %v, want %v", gaps, want)
 	}
 }
 

@@ -163,7 +163,8 @@ type mpsFake struct {
 	clients  map[string][]int
 	fault    map[string]bool
 	canary   map[string]error
-	stubborn map[string]bool // clients that cannot be ended
+	stubborn map[string]bool  // clients that cannot be ended
+	lasting  map[string]error // why a recycle fails
 	recycled map[string]int
 	ended    map[string][]int
 	stopped  map[string]int
@@ -173,7 +174,7 @@ type mpsFake struct {
 func newMPSFake() *mpsFake {
 	return &mpsFake{
 		dir: "/run/mps", down: map[string]error{}, ensured: map[string]int{}, silent: map[string]chan struct{}{},
-		clients: map[string][]int{}, fault: map[string]bool{}, canary: map[string]error{}, stubborn: map[string]bool{},
+		clients: map[string][]int{}, fault: map[string]bool{}, canary: map[string]error{}, stubborn: map[string]bool{}, lasting: map[string]error{},
 		recycled: map[string]int{}, ended: map[string][]int{}, stopped: map[string]int{}, probes: map[string]int{},
 	}
 }
@@ -223,11 +224,14 @@ func (m *mpsFake) Recycle(_ context.Context, g GPU) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recycled[g.ID]++
+	if err := m.lasting[g.ID]; err != nil {
+		return err
+	}
 	m.clients[g.ID], m.fault[g.ID] = nil, false
-	if m.canary[g.ID] != errUnwatched {
+	if !errors.Is(m.canary[g.ID], errUnwatched) {
 		delete(m.canary, g.ID)
 	}
-	if m.down[g.ID] == errNoAnswer {
+	if errors.Is(m.down[g.ID], errNoAnswer) {
 		delete(m.down, g.ID)
 	}
 	return m.down[g.ID]

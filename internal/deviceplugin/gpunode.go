@@ -228,7 +228,7 @@ func readyCondition(reason, message string) metav1.Condition {
 // healthyCondition says which devices take no work.
 func healthyCondition(devices []device) metav1.Condition {
 	reason := v1alpha1.DevicesAllHealthy
-	var list []string
+	list := make([]string, 0, len(devices))
 	for i := range devices {
 		d := &devices[i]
 		if d.Sick == nil {

@@ -112,6 +112,7 @@ func TestGPUNodeIsWrittenOnChangeOnly(t *testing.T) {
 	client := b.api()
 	a := b.run()
 	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
+	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
 	client.ClearActions()
 	status, _ := a.status()
 	for range 3 {

@@ -128,7 +128,7 @@ func TestXIDStorm(t *testing.T) {
 }
 
 func TestFaultIsDrainedAndRecycled(t *testing.T) {
-	for name, break_ := range map[string]func(*mpsFake){
+	for name, spoil := range map[string]func(*mpsFake){
 		reasonMPSFault:  func(m *mpsFake) { m.fault[g1] = true },
 		reasonMPSWedged: func(m *mpsFake) { m.canary[g1] = errWedged },
 	} {
@@ -137,7 +137,7 @@ func TestFaultIsDrainedAndRecycled(t *testing.T) {
 			b.api()
 			b.mps.clients = map[string][]int{g0: {10}, g1: {11, 12}}
 			b.run()
-			b.mps.change(func() { break_(b.mps) })
+			b.mps.change(func() { spoil(b.mps) })
 			b.kubelet.awaitSlots(10, 10)
 			b.kubelet.awaitSlots(20, 0)
 			b.mps.change(func() {
@@ -197,9 +197,11 @@ func TestDaemonThatHangsIsReplaced(t *testing.T) {
 	b := newBench(t)
 	b.api()
 	b.run()
-	b.mps.set(g1, fmt.Errorf("get_server_list: %w", errNoAnswer))
+	b.mps.change(func() {
+		b.mps.down[g1], b.mps.lasting[g1] = fmt.Errorf("get_server_list: %w", errNoAnswer), errors.New("process 7 does not end")
+	})
 	b.awaitReason(g1, reasonMPSNotAnswering)
-	b.mps.set(g1, errNoAnswer)
+	b.mps.change(func() { delete(b.mps.lasting, g1) })
 	b.kubelet.awaitSlots(20, 0)
 	b.mps.change(func() {
 		if b.mps.recycled[g1] == 0 || b.mps.recycled[g0] != 0 {
