@@ -14,6 +14,7 @@ import (
 func TestLostDeviceComesBackElsewhere(t *testing.T) {
 	b := newBench(t)
 	b.api()
+	b.timing.rescan = time.Hour // a device that comes back has the driver asked at once
 	b.run()
 	b.driver.set(g1, &Sickness{Reason: reasonGPULost, Message: "fallen off the bus"})
 	b.driver.list(gpu(g0, 0, 5))
