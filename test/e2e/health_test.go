@@ -27,7 +27,7 @@ const sickWithin = 10 * time.Second
 // xid: an error that asks for a reset takes all slots of its GPU and no other, and they come back after the reset.
 func xid(n *Tenant) {
 	broken := uuid(0)
-	pods := n.working("work", 6, 6)
+	pods := n.working(6, 6)
 	others := n.witness(n.on(broken, pods, false))
 	n.must(fakegpu.Update(n.layout.state(), func(s *fakegpu.State) {
 		d, _ := s.Find(broken)
@@ -47,7 +47,7 @@ func xid(n *Tenant) {
 	n.reset(broken)
 	n.recovered(broken)
 	for _, pod := range n.on(broken, pods, true) {
-		n.awaitWord(pod, "connected")
+		n.works(pod)
 	}
 	others.undisturbed()
 	n.noDrift()
@@ -89,7 +89,7 @@ func (n *Tenant) healthySlots(want map[string]int) error {
 // fault: a client breaks the server of its GPU, and one that does not notice keeps it from recovering by itself.
 func fault(n *Tenant) {
 	broken := uuid(0)
-	pods := n.working("work", 6, 6)
+	pods := n.working(6, 6)
 	others := n.witness(n.on(broken, pods, false))
 	before := n.recycles(broken)
 	deaf, err := fakegpu.Dial(n.t.Context(), pipeDir(broken), fakegpu.ClientLoad{})
@@ -105,7 +105,7 @@ func fault(n *Tenant) {
 		n.t.Errorf("MPS of the device was replaced %v times, want once", after-before)
 	}
 	for _, pod := range n.on(broken, pods, true) {
-		n.awaitWord(pod, "connected") // in its second life
+		n.works(pod) // in its second life
 	}
 	others.undisturbed()
 	n.noDrift()
@@ -122,7 +122,7 @@ func (n *Tenant) recycles(uuid string) float64 {
 // wedge: a program that is killed at work wedges the server, which answers every command and serves nobody new.
 func wedge(n *Tenant) {
 	broken := uuid(0)
-	pods := n.working("work", 6, 6)
+	pods := n.working(6, 6)
 	others := n.witness(n.on(broken, pods, false))
 	before := n.recycles(broken)
 	clients := fakegpu.ReadUsage(n.layout.state(), broken).Clients
@@ -138,7 +138,7 @@ func wedge(n *Tenant) {
 		n.t.Errorf("MPS of the device was replaced %v times, want once", after-before)
 	}
 	for _, pod := range n.on(broken, pods, true) {
-		n.awaitWord(pod, "connected")
+		n.works(pod)
 	}
 	others.undisturbed()
 	n.noDrift()
@@ -159,7 +159,7 @@ func (n *Tenant) leaves(uuid string, pid int) {
 
 // upgradeUnderLoad: the agent is killed, and later replaced by another binary, while eight pods work.
 func upgradeUnderLoad(n *Tenant) {
-	pods := n.working("work", 2, 2, 2, 2, 2, 2, 2, 2)
+	pods := n.working(2, 2, 2, 2, 2, 2, 2, 2)
 	all := n.witness(pods)
 	daemons := n.mpsPIDs()
 	n.must(n.copyProgram("tandem-device-plugin", "tandem-device-plugin-next"))
@@ -177,7 +177,7 @@ func upgradeUnderLoad(n *Tenant) {
 		ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 		defer cancel()
 		n.must(poll(ctx, "a registered agent", n.registered))
-		n.must(n.awaitSlots(ctx, gpus*slotsPerGPU))
+		n.must(n.awaitSlots(ctx))
 		n.must(poll(ctx, "a GPUNode that is ready", func(ctx context.Context) error { return n.gpuNodeReady(ctx, true) }))
 		if diff := cmp.Diff(daemons, n.mpsPIDs()); diff != "" {
 			n.t.Errorf("agent %s: MPS was not adopted (-before +after):\n%s", way.name, diff)
@@ -205,7 +205,7 @@ func kubeletRestartInit(n *Tenant) {
 	begun.Spec.InitContainers[0].Command = []string{"sh", "-c", waits}
 	n.create(done)
 	done = n.running("done")[0]
-	n.awaitWord(done, "connected")
+	n.works(done)
 	before := n.witness([]*v1.Pod{done})
 	n.create(begun)
 	n.await("the init container of pod begun", func(ctx context.Context) error {
@@ -220,9 +220,9 @@ func kubeletRestartInit(n *Tenant) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), 2*patience)
 	defer cancel()
 	n.must(poll(ctx, "a registered agent", n.registered))
-	n.must(n.awaitSlots(ctx, gpus*slotsPerGPU))
+	n.must(n.awaitSlots(ctx))
 	begun = n.running("begun")[0]
-	n.awaitWord(begun, "connected")
+	n.works(begun)
 	n.checkShares(begun)
 	before.undisturbed()
 	n.noDrift()
@@ -240,11 +240,11 @@ func hangingPod(name string, grace int64) *v1.Pod {
 func eviction(n *Tenant) {
 	n.create(hangingPod("hangs", 5))
 	hanging := n.running("hangs")[0]
-	n.awaitWord(hanging, "connected")
+	n.works(hanging)
 	device := n.device(hanging)
 	n.create(newPod("neighbour", work(4)))
 	neighbour := n.running("neighbour")[0]
-	n.awaitWord(neighbour, "connected")
+	n.works(neighbour)
 	if n.device(neighbour) != device {
 		n.t.Fatalf("the neighbour is on %s, want %s", n.device(neighbour), device)
 	}
@@ -257,7 +257,7 @@ func eviction(n *Tenant) {
 	// The same without an agent, which is the one that ends clients.
 	n.create(hangingPod("hangs", 2))
 	hanging = n.running("hangs")[0]
-	n.awaitWord(hanging, "connected")
+	n.works(hanging)
 	if n.device(hanging) != device {
 		n.t.Fatalf("the pod that hangs is on %s, want %s", n.device(hanging), device)
 	}
@@ -272,7 +272,7 @@ func eviction(n *Tenant) {
 	n.must(n.startAgent())
 	n.sick(device, "MPSWedged")
 	n.recovered(device)
-	n.awaitWord(neighbour, "connected") // its server was replaced
+	n.works(neighbour) // its server was replaced
 	n.noDrift()
 }
 

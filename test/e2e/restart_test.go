@@ -73,7 +73,7 @@ func (n *Tenant) restart(o outage) {
 	}
 	n.must(o.start(ctx))
 	n.must(poll(ctx, "a registered agent", n.registered))
-	n.must(n.awaitSlots(ctx, gpus*slotsPerGPU))
+	n.must(n.awaitSlots(ctx))
 	if !o.meanwhile {
 		n.create(newPod("new", share("main", 4)))
 	}

@@ -58,7 +58,7 @@ func (c *Cluster) startTandem(ctx context.Context) error {
 	if err := c.startScheduler(); err != nil {
 		return err
 	}
-	return c.awaitSlots(ctx, gpus*slotsPerGPU)
+	return c.awaitSlots(ctx)
 }
 
 // uuid of the node's device with the index.
@@ -202,9 +202,9 @@ func (c *Cluster) startAgentFrom(program string) error {
 	return err
 }
 
-// awaitSlots waits until the node's object offers so many slots.
-func (c *Cluster) awaitSlots(ctx context.Context, want int64) error {
-	return poll(ctx, fmt.Sprintf("%d slots", want), func(ctx context.Context) error { return c.offers(ctx, want) })
+// awaitSlots waits until the node's object offers all slots.
+func (c *Cluster) awaitSlots(ctx context.Context) error {
+	return poll(ctx, "all slots", func(ctx context.Context) error { return c.offers(ctx, gpus*slotsPerGPU) })
 }
 
 // offers returns nil when the node's object offers so many slots.

@@ -42,12 +42,12 @@ func story(pod *v1.Pod) ([]string, error) {
 	return said, nil
 }
 
-// awaitWord waits until the last thing that the pod's program said begins with the word.
-func (n *Tenant) awaitWord(pod *v1.Pod, word string) {
+// works waits until the last thing that the pod's program said is that it is connected.
+func (n *Tenant) works(pod *v1.Pod) {
 	n.t.Helper()
-	n.await(fmt.Sprintf("the word %q of pod %s", word, pod.Name), func(context.Context) error {
+	n.await("the work of pod "+pod.Name, func(context.Context) error {
 		said, err := story(pod)
-		if err == nil && (len(said) == 0 || !strings.HasPrefix(said[len(said)-1], word)) {
+		if err == nil && (len(said) == 0 || !strings.HasPrefix(said[len(said)-1], "connected")) {
 			err = fmt.Errorf("it said %q", said)
 		}
 		return err
@@ -55,16 +55,16 @@ func (n *Tenant) awaitWord(pod *v1.Pod, word string) {
 }
 
 // working creates pods that work on their devices, waits until all are connected and returns them. Sizes are slots.
-func (n *Tenant) working(prefix string, sizes ...int) []*v1.Pod {
+func (n *Tenant) working(sizes ...int) []*v1.Pod {
 	n.t.Helper()
-	var names []string
+	names := make([]string, 0, len(sizes))
 	for i, size := range sizes {
-		names = append(names, fmt.Sprintf("%s-%d", prefix, i))
+		names = append(names, fmt.Sprintf("work-%d", i))
 		n.create(newPod(names[i], work(size)))
 	}
 	pods := n.running(names...)
 	for _, pod := range pods {
-		n.awaitWord(pod, "connected")
+		n.works(pod)
 	}
 	return pods
 }
@@ -101,7 +101,7 @@ func (n *Tenant) witness(pods []*v1.Pod) *witness {
 
 func (w *witness) now() (containers map[string]string, stories map[string][]string) {
 	w.n.t.Helper()
-	var names []string
+	names := make([]string, 0, len(w.pods))
 	stories = map[string][]string{}
 	for _, pod := range w.pods {
 		names = append(names, pod.Name)
@@ -159,7 +159,8 @@ func (n *Tenant) wedged(uuid string) {
 	}
 }
 
-// sick waits until the GPUNode says that the device takes no work for the reason, and returns the message.
+// sick waits until the GPUNode says that the device takes no work for the reason, or recovers from it already, and
+// returns the message. A server without clients is replaced at once.
 func (n *Tenant) sick(uuid, reason string) string {
 	n.t.Helper()
 	var message string
@@ -169,7 +170,7 @@ func (n *Tenant) sick(uuid, reason string) string {
 			return err
 		}
 		for _, d := range node.Status.Devices {
-			if d.ID == uuid && d.Reason == reason {
+			if d.ID == uuid && (d.Reason == reason || strings.Contains(d.Message, "recovers from "+reason)) {
 				message = d.Message
 				return nil
 			}
@@ -196,6 +197,6 @@ func (n *Tenant) recovered(device string) {
 		return err
 	}))
 	n.must(poll(ctx, "healthy slots", func(context.Context) error { return n.healthySlots(all) }))
-	n.must(n.awaitSlots(ctx, gpus*slotsPerGPU))
+	n.must(n.awaitSlots(ctx))
 	n.must(connects(ctx, device))
 }

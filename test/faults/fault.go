@@ -211,9 +211,9 @@ func ordered0(order func(*fakegpu.MPS)) func(context.Context, *Node, string) err
 
 // killDaemon kills the control daemon of a device, if there is one.
 func (n *Node) killDaemon(uuid string) error {
-	pid, err := n.daemon(uuid)
-	if err != nil {
-		return nil // it does not run now, which is what was wanted
+	pid, ok := n.daemon(uuid)
+	if !ok {
+		return nil
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill daemon: %w", err)

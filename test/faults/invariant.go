@@ -97,7 +97,7 @@ func (n *Node) healthy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var shown []string
+	shown := make([]string, 0, len(g.Status.Devices))
 	for _, d := range g.Status.Devices {
 		if d.Health != v1alpha1.Healthy {
 			return fmt.Errorf("device g%d is %s: %s: %s", d.Index, d.Health, d.Reason, d.Message)

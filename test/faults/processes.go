@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,7 +33,7 @@ func (n *Node) belongings() []process {
 	if err != nil {
 		return nil
 	}
-	var all []process
+	all := make([]process, 0, 16)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -55,22 +56,18 @@ func (n *Node) belongings() []process {
 	return all
 }
 
-// daemon returns the PID of a device's control daemon, as its pipe directory says.
-func (n *Node) daemon(uuid string) (int, error) {
+// daemon returns the PID of a device's control daemon, as its pipe directory says; false where none runs.
+func (n *Node) daemon(uuid string) (int, bool) {
 	raw, err := os.ReadFile(filepath.Join(n.pipe(uuid), controlName+".pid"))
 	if err != nil {
-		return 0, err
+		return 0, false
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	if err != nil {
-		return 0, err
+		return 0, false
 	}
-	for _, p := range n.belongings() {
-		if p.pid == pid && p.name == controlName {
-			return pid, nil
-		}
-	}
-	return 0, fmt.Errorf("process %d is no control daemon of %s", pid, uuid)
+	ours := slices.ContainsFunc(n.belongings(), func(p process) bool { return p.pid == pid && p.name == controlName })
+	return pid, ours
 }
 
 // servers returns the PIDs of a device's MPS servers.

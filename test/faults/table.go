@@ -53,7 +53,8 @@ func took(ctx context.Context, begin time.Time, what string, check func(context.
 	return time.Since(begin), err
 }
 
-// sick returns nil when the GPUNode says that the first device takes no work for the reason.
+// sick returns nil when the GPUNode says that the first device takes no work for the reason, or recovers from it already:
+// a server without clients is replaced at once.
 func sick(n *Node, reason string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		g, err := n.GPUNode(ctx)
@@ -61,7 +62,7 @@ func sick(n *Node, reason string) func(context.Context) error {
 			return err
 		}
 		for _, d := range g.Status.Devices {
-			if d.ID == n.uuids[0] && d.Reason == reason {
+			if d.ID == n.uuids[0] && (d.Reason == reason || strings.Contains(d.Message, "recovers from "+reason)) {
 				return nil
 			}
 		}
