@@ -156,20 +156,24 @@ func condense(object any) (any, error) {
 		return object, nil
 	}
 	r := &condensed{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}}
+	r.devices, r.problem, r.err = devicesOf(u)
+	return r, nil
+}
+
+// devicesOf reads the devices of a node, or why it takes no vGPU pods; the error says more where the object is broken.
+func devicesOf(u *unstructured.Unstructured) ([]vgpu.Device, string, error) {
 	g := &v1alpha1.GPUNode{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, g); err != nil {
-		r.problem, r.err = brokenGPUNode, fmt.Errorf("read GPUNode %s: %w", r.Name, err)
-		return r, nil
+		return nil, brokenGPUNode, fmt.Errorf("read GPUNode %s: %w", u.GetName(), err)
 	}
-	if r.devices, r.err = kube.Devices(g); r.err != nil {
-		r.devices, r.problem = nil, brokenGPUNode
-		return r, nil
-	}
+	devices, err := kube.Devices(g)
 	switch {
-	case len(r.devices) == 0:
-		r.problem = noGPUs
+	case err != nil:
+		return nil, brokenGPUNode, err
+	case len(devices) == 0:
+		return nil, noGPUs, nil
 	case !meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady):
-		r.problem = notReady
+		return devices, notReady, nil
 	}
-	return r, nil
+	return devices, "", nil
 }
