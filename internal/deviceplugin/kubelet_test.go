@@ -122,14 +122,19 @@ func (k *kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 	defer k.mu.Unlock()
 	k.conn, k.options = conn, options
 	k.registrations = append(k.registrations, r.Endpoint)
-	go k.watch(stream)
+	go k.watch(conn, stream)
 	return &pluginapi.Empty{}, nil
 }
 
-func (k *kubelet) watch(stream pluginapi.DevicePlugin_ListAndWatchClient) {
+// watch follows the slots of one registration until the next one.
+func (k *kubelet) watch(conn *grpc.ClientConn, stream pluginapi.DevicePlugin_ListAndWatchClient) {
 	for {
 		list, err := stream.Recv()
 		k.mu.Lock()
+		if k.conn != conn {
+			k.mu.Unlock()
+			return
+		}
 		if err != nil {
 			k.devices = nil
 			k.mu.Unlock()

@@ -43,7 +43,7 @@ func newWatchBench(t *testing.T, wrap func(podsapi.PodsClient) podsapi.PodsClien
 		client = wrap(client)
 	}
 	w.podWatch = newPodWatch(client, func() { w.broken.Add(1) }, func() {})
-	w.retry, w.poll = time.Millisecond, time.Millisecond
+	w.retry, w.poll, w.renew = time.Millisecond, time.Millisecond, time.Hour
 	return w
 }
 

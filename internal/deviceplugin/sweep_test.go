@@ -81,11 +81,23 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 		return nil
 	})
 	settled("after the pod")
+	const unused = "feedfeedfeedfeed"
+	if err := a.binder.records.allocated(map[string][]string{unused: {slotID(g1, 9)}}, time.Now().Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
 	other := placed(t, "other", app(g1, 3))
 	b.kubelet.give(other, "main", []string{slotID(g1, 0), slotID(g1, 1), slotID(g1, 2)}) // writes the checkpoint
 	if !full() {
 		t.Error("a new checkpoint of the kubelet is no news")
 	}
+	if !full() {
+		t.Error("a name that waits to be forgotten is not looked at")
+	}
+	if err := a.binder.records.update(func(d *recordsData) { delete(d.Names, unused) }); err != nil {
+		t.Fatal(err)
+	}
+	full()
+	settled("after the name")
 	b.driver.set(g1, &Sickness{Reason: "XID79", Message: "gone"})
 	eventually(t, "a full round after a change of a device", func() error {
 		if !full() {
