@@ -117,3 +117,20 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 		t.Error("no full round for a minute")
 	}
 }
+
+// The kubelet's checkpoint is parsed again each time that the kubelet has written it, and only then.
+func TestHoldingsAreThoseOfTheLastCheckpoint(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	f := &holdingsFile{path: b.kubelet.checkpointPath()}
+	for i, name := range []string{"one", "two", "three"} {
+		b.kubelet.admit(placed(t, name, app(g0, 1)))
+		held, at, err := f.read()
+		if err != nil || len(held) != i+1 {
+			t.Fatalf("%d holdings (%v) after %d pods", len(held), err, i+1)
+		}
+		if again, stamp, err := f.read(); err != nil || stamp != at || &again[0] != &held[0] {
+			t.Errorf("the same checkpoint was parsed again (%v)", err)
+		}
+	}
+}
