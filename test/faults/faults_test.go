@@ -20,6 +20,7 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "seed of the first sequence; the others follow")
 	together  = flag.Int("together", 6, "how many sequences are played at once: more is faster, until the machine is too slow for the agents' deadlines")
 	table     = flag.Bool("table", false, "measure the table of docs/faults.md and print it")
+	row       = flag.String("row", "", "of the table measure only rows whose name holds this")
 )
 
 // world is made by the first test that needs it.

@@ -211,7 +211,7 @@ func (n *Node) servedAgain(ctx context.Context, begin time.Time) (Times, error) 
 	if err != nil {
 		return Times{}, err
 	}
-	back, err := took(ctx, begin, "a node that is whole", n.whole)
+	back, err := took(ctx, time.Now(), "a node that is whole", n.whole)
 	return Times{found, back}, err
 }
 
@@ -275,7 +275,7 @@ func ownCheckpoint(ctx context.Context, n *Node) (Times, error) {
 	if err != nil {
 		return Times{}, err
 	}
-	back, err := took(ctx, begin, "the slots", n.serving)
+	back, err := took(ctx, time.Now(), "the slots", n.serving)
 	return Times{found, back}, errors.Join(err, n.shares(ctx))
 }
 
