@@ -1,7 +1,8 @@
 // Package e2e runs Tandem on a real cluster of one node: etcd, kube-apiserver under --authorization-mode=Node,RBAC,
 // kube-controller-manager, kubelet, containerd and runc, all built from their modules or installed from Debian. Only
-// the GPUs are made up, at the driver's ABI (test/fakegpu). The scheduler and the agent are the production binaries
-// under the service accounts, roles and policies of deploy/.
+// the GPUs are made up, at the driver's ABI (test/fakegpu). The scheduler, the agent and the MPS host are the production
+// binaries under the service accounts, roles and policies of deploy/; the agent's health checks are more frequent than by
+// default. What works on a GPU in a container is test/fakegpu/cmd/tenant, a client of MPS.
 //
 // The tests run as root, and only when asked: `make e2e`, which sets TANDEM_E2E=1; `SOAK=1 make e2e` repeats longer.
 // `hack/e2e.sh -run TestEndToEnd/swap` passes flags on to go test.
@@ -18,6 +19,6 @@
 // # Pieces
 //
 // build.go makes the binaries and image.go the images, before the namespaces are entered; cluster.go starts the
-// control plane, node.go the node, tandem.go the scheduler and the agent; workload.go makes pods and reads what their
-// containers saw, report.go prints what helps after a failure.
+// control plane, node.go the node, tandem.go the scheduler and the agent; workload.go makes pods, given.go reads what
+// their containers saw and witness.go what their programs met, report.go prints what helps after a failure.
 package e2e
