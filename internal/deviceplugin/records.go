@@ -65,7 +65,7 @@ func openRecords(dir string) (*records, error) {
 	r := &records{path: filepath.Join(dir, recordsFile), data: emptyRecords()}
 	raw, err := os.ReadFile(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
+		return r, r.unreplaced()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read own checkpoint: %w", err)
@@ -80,6 +80,16 @@ func openRecords(dir string) (*records, error) {
 		return nil, fmt.Errorf("move corrupt checkpoint aside: %w", moved)
 	}
 	return r, fmt.Errorf("read own checkpoint: %w: %w; it is kept as %s", errRecordsCorrupt, err, aside)
+}
+
+// unreplaced is errRecordsCorrupt where a corrupt checkpoint was moved aside and none was written since: an agent that
+// finds the disk full ends in between.
+func (r *records) unreplaced() error {
+	aside, _ := filepath.Glob(r.path + ".corrupt-*")
+	if len(aside) == 0 {
+		return nil
+	}
+	return fmt.Errorf("read own checkpoint: %w: it was moved aside as %s, and nothing has been written since", errRecordsCorrupt, aside[len(aside)-1])
 }
 
 func emptyRecords() recordsData {

@@ -197,6 +197,28 @@ func TestOwnCheckpointCorrupt(t *testing.T) {
 	}
 }
 
+// An agent that moved a corrupt checkpoint aside and found no room for the next leaves none: that is no fresh node.
+func TestOwnCheckpointMovedAside(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	first := placed(t, "first", app(g0, 6))
+	b.kubelet.admit(first)
+	if err := b.kubelet.begin(first, "main"); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(b.stateDir(), recordsFile)
+	if err := errors.Join(b.stop(), os.Rename(path, path+".corrupt-20260101T000000")); err != nil {
+		t.Fatal(err)
+	}
+	b.run()
+	b.awaitMetric(`tandem_agent_checkpoint_errors_total{owner="agent"}`, "1")
+	second := placed(t, "second", app(g0, 5))
+	b.kubelet.admit(second)
+	if err := b.kubelet.begin(second, "main"); err == nil || !strings.Contains(err.Error(), "does not fit") {
+		t.Errorf("a pod beside the one that was granted before: %v, want a refusal", err)
+	}
+}
+
 // Without the kubelet's checkpoint app containers start by pod-resources; init containers, which it does not list, do not.
 func TestKubeletCheckpointCorrupt(t *testing.T) {
 	b := newBench(t)
