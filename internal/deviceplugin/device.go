@@ -60,6 +60,8 @@ type XID struct {
 	Class  xidClass
 	// Label is NVIDIA's class in a word, for people.
 	Label string
+	// More is how many equal errors came at the same time, beside this one.
+	More int
 }
 
 // Sharing lets containers share one device and keeps them in their bounds: MPS.

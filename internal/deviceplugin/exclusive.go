@@ -27,12 +27,14 @@ type exclusivity struct {
 	mu sync.Mutex
 	// set are the devices whose mode was DEFAULT before.
 	set map[string]bool
+	// refused are the devices whose mode could not be set, with the reason that was logged.
+	refused map[string]string
 }
 
 // openExclusivity reads what an earlier agent has set. A file that cannot be read is taken for empty, and said: the
 // modes then stay until somebody sets them.
 func openExclusivity(ctx context.Context, driver Driver, dir string) *exclusivity {
-	e := &exclusivity{driver: driver, path: filepath.Join(dir, modesFile), set: map[string]bool{}}
+	e := &exclusivity{driver: driver, path: filepath.Join(dir, modesFile), set: map[string]bool{}, refused: map[string]string{}}
 	raw, err := os.ReadFile(e.path)
 	var ids []string
 	if err == nil {
@@ -102,12 +104,26 @@ func (e *exclusivity) remember(id string, on bool) error {
 	return nil
 }
 
+// isNews reports whether a mode could not be set for a reason that was not logged yet.
+func (e *exclusivity) isNews(id string, err error) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err == nil {
+		delete(e.refused, id)
+		return false
+	}
+	known := e.refused[id] == err.Error()
+	e.refused[id] = err.Error()
+	return !known
+}
+
 // settle sets the mode on the devices in shared, which serve shares now, and puts it back on all others.
 func (e *exclusivity) settle(ctx context.Context, shared map[string]bool) {
 	log := klog.FromContext(ctx)
 	for id := range shared {
-		if err := e.claim(id); err != nil {
-			log.V(2).Info("Cannot set the compute mode EXCLUSIVE_PROCESS: a program without its MPS environment would run without limits", "device", id, "why", err.Error())
+		if err := e.claim(id); e.isNews(id, err) {
+			log.Error(err, "Cannot set the compute mode EXCLUSIVE_PROCESS: a program without its MPS environment would run without limits. "+
+				"The agent needs CAP_SYS_ADMIN for it: deploy/components/gpu-admin", "device", id)
 		}
 	}
 	for _, id := range e.held() {

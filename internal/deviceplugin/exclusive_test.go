@@ -143,3 +143,17 @@ func TestExclusiveRecordIsBroken(t *testing.T) {
 		t.Errorf("%v: what cannot be remembered must not be set", err)
 	}
 }
+
+// A refusal is an error in the log once, and again when it comes back: the net is not there.
+func TestExclusiveSaysOnceThatItIsRefused(t *testing.T) {
+	e := &exclusivity{refused: map[string]string{}}
+	refusal := errors.New("no permission")
+	for i, step := range []struct {
+		err  error
+		news bool
+	}{{refusal, true}, {refusal, false}, {errors.New("lost"), true}, {nil, false}, {refusal, true}} {
+		if got := e.isNews(g0, step.err); got != step.news {
+			t.Errorf("step %d, %v: %t", i, step.err, got)
+		}
+	}
+}

@@ -245,7 +245,7 @@ func (k *keeper) onXID(ctx context.Context, x XID) {
 	devices, _ := k.inventory.snapshot()
 	for i := range devices {
 		if d := &devices[i]; d.ID == x.Device || d.Parent == x.Device {
-			k.metrics.XID(d.ID, x.Class.String())
+			k.metrics.XID(d.ID, x.Class.String(), 1+x.More)
 			klog.FromContext(ctx).V(2).Info("The driver logged an XID error", "device", d.ID, "index", d.Index, "xid", x.Number, "class", x.Label)
 			k.guard(d.ID).observe(ctx, observation{XID: &x})
 		}

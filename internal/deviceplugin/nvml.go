@@ -85,12 +85,11 @@ func (n *nvmlDriver) Recovery(id string) recovery {
 
 func (n *nvmlDriver) Watch(ctx context.Context, report func(XID)) error {
 	return n.library.Watch(ctx, func(e nvml.Event) {
-		class := nvml.ClassOf(e.XID)
-		x := XID{Device: e.UUID, Number: e.XID, Class: xidApplication, Label: string(class)}
+		x := XID{Device: e.UUID, Number: e.XID, Class: xidApplication, Label: string(e.Class), More: max(e.Count-1, 0)}
 		switch {
-		case class.NeedsReset():
+		case e.Class.NeedsReset():
 			x.Class = xidReset
-		case class.Critical():
+		case e.Class.Critical():
 			x.Class = xidContained
 		}
 		report(x)

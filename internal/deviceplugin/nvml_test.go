@@ -76,8 +76,8 @@ func TestFromNVMLNamesWhatTheDriverWants(t *testing.T) {
 		}
 	}
 	for xid, want := range map[uint64]xidClass{31: xidApplication, 94: xidContained, 48: xidReset, 79: xidReset, 63: xidApplication, 999: xidContained} {
-		_ = FromNVML(library{events: []nvml.Event{{UUID: g0, XID: xid}}}).Watch(t.Context(), func(x XID) {
-			if x.Class != want || x.Device != g0 || x.Number != xid || x.Label != string(nvml.ClassOf(xid)) {
+		_ = FromNVML(library{events: []nvml.Event{{UUID: g0, XID: xid, Class: nvml.ClassOf(xid), Count: 3}}}).Watch(t.Context(), func(x XID) {
+			if x.Class != want || x.Device != g0 || x.Number != xid || x.More != 2 || x.Label != string(nvml.ClassOf(xid)) {
 				t.Errorf("XID %d: %+v, want class %v", xid, x, want)
 			}
 		})

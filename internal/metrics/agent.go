@@ -176,8 +176,8 @@ func (a *Agent) SetMonitored(device string, yes bool) {
 // Recycled counts a replaced MPS daemon, by the reason of the sickness that it cured.
 func (a *Agent) Recycled(device, reason string) { a.recycles.WithLabelValues(device, reason).Inc() }
 
-// XID counts an error of a device, by class: "application", "contained" or "reset".
-func (a *Agent) XID(device, class string) { a.xids.WithLabelValues(device, class).Inc() }
+// XID counts n errors of a device, by class: "application", "contained" or "reset".
+func (a *Agent) XID(device, class string, n int) { a.xids.WithLabelValues(device, class).Add(float64(n)) }
 
 // Probed records a probe of a device's data plane, by result: "well", "wedged", "fault", "no-cuda" or "failed". The
 // histogram has no label for the device: its buckets times the devices would be the most of the page.

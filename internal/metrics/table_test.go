@@ -31,7 +31,7 @@ func full(t *testing.T) *prometheus.Registry {
 	a.SetHealth("GPU-a", "sick")
 	a.SetMonitored("GPU-a", true)
 	a.Recycled("GPU-a", "MPSFault")
-	a.XID("GPU-a", "reset")
+	a.XID("GPU-a", "reset", 1)
 	a.Probed("GPU-a", time.Second, "well")
 	if err := RegisterUse(r, example); err != nil {
 		t.Fatal(err)
