@@ -31,6 +31,9 @@ func (n *Node) StartKubelet(ctx context.Context) error {
 	if n.kubelet != nil {
 		return nil
 	}
+	if err := n.putBack(); err != nil { // the played kubelet does not start from a broken one
+		return err
+	}
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klog.Background()))
 	k := &kubelet{
 		Kubelet: fakekubelet.New(fakekubelet.Config{Node: n.name, Dir: n.path("k"), Client: n.world.client}),
@@ -123,8 +126,15 @@ func (n *Node) spoilCheckpoint() error {
 func (n *Node) healCheckpoint() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.putBack()
+}
+
+func (n *Node) putBack() error {
+	if n.sound == nil {
+		return nil
+	}
 	content, err := os.ReadFile(n.checkpoint())
-	if err != nil || n.sound == nil || !bytes.Equal(content, garbage) {
+	if err != nil || !bytes.Equal(content, garbage) {
 		return err
 	}
 	return os.WriteFile(n.checkpoint(), n.sound, 0o600)
