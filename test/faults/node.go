@@ -72,8 +72,8 @@ func (w *World) NewNode(ctx context.Context, spec Spec) (*Node, error) {
 	n := &Node{
 		world: w, spec: spec, dir: dir, name: fmt.Sprintf("n%d", number),
 		paths: fakekubelet.PathsIn(filepath.Join(dir, "k")), libraries: w.program("fakes"),
-		// Every node has a loopback address of its own, so that no port meets another.
-		address: fmt.Sprintf("127.%d.%d.%d:9410", 1+number/62500, 1+number/250%250, 1+number%250),
+		// Every node has a loopback address of its own, so that no port meets another, also of a run beside this one.
+		address: fmt.Sprintf("127.%d.%d.%d:9410", 1+os.Getpid()%250, 1+number/250, 1+number%250),
 	}
 	n.pods, n.tenants = newPods(n), newTenants(n)
 	if err := n.make(ctx); err != nil {
