@@ -177,7 +177,9 @@ func (a *Agent) SetMonitored(device string, yes bool) {
 func (a *Agent) Recycled(device, reason string) { a.recycles.WithLabelValues(device, reason).Inc() }
 
 // XID counts n errors of a device, by class: "application", "contained" or "reset".
-func (a *Agent) XID(device, class string, n int) { a.xids.WithLabelValues(device, class).Add(float64(n)) }
+func (a *Agent) XID(device, class string, n int) {
+	a.xids.WithLabelValues(device, class).Add(float64(n))
+}
 
 // Probed records a probe of a device's data plane, by result: "well", "wedged", "fault", "no-cuda" or "failed". The
 // histogram has no label for the device: its buckets times the devices would be the most of the page.

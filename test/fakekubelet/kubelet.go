@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -74,6 +75,8 @@ type Kubelet struct {
 	ended    map[types.UID]bool
 	devices  *devices
 	runtime  *runtime
+	// loaded is runtime, for callers that do not wait until Run has read it.
+	loaded   atomic.Pointer[runtime]
 	recorder record.EventRecorder
 	// dirty says that the node's status must be written.
 	dirty chan struct{}
@@ -132,10 +135,11 @@ func (k *Kubelet) Run(ctx context.Context) error {
 // Containers returns what the containers that run, or ran in a pod that still exists, were given; by pod, in the
 // order of their start.
 func (k *Kubelet) Containers() []Container {
-	if k.runtime == nil {
+	r := k.loaded.Load()
+	if r == nil {
 		return nil
 	}
-	return k.runtime.list()
+	return r.list()
 }
 
 func (k *Kubelet) load() error {
@@ -150,6 +154,7 @@ func (k *Kubelet) load() error {
 	if k.runtime, err = loadRuntime(k.paths.runtime, k.paths.CDI); err != nil {
 		return err
 	}
+	k.loaded.Store(k.runtime)
 	k.devices, err = loadDevices(k.paths.DevicePlugins, k.pods.active, func() {
 		select {
 		case k.dirty <- struct{}{}:
