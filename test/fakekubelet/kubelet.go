@@ -72,9 +72,9 @@ type Kubelet struct {
 	pods    *podSet
 	podsAPI *podsapi.Server
 	// ended are the pods whose deletion was confirmed and that the API server still has. Only handle touches it.
-	ended    map[types.UID]bool
-	devices  *devices
-	runtime  *runtime
+	ended   map[types.UID]bool
+	devices *devices
+	runtime *runtime
 	// loaded is runtime, for callers that do not wait until Run has read it.
 	loaded   atomic.Pointer[runtime]
 	recorder record.EventRecorder
