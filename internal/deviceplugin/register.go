@@ -51,8 +51,9 @@ const (
 	registerTimeout = 12 * time.Second
 	// watchGrace is how long after a registration the kubelet may take to watch, before the agent registers again.
 	watchGrace = 5 * time.Second
-	// minRegisterRetry and maxRegisterRetry bound the wait between attempts that failed.
-	minRegisterRetry = 100 * time.Millisecond
+	// minRegisterRetry and maxRegisterRetry bound the wait between attempts that failed. The kubelet's socket is there a
+	// moment before the kubelet listens on it, so the first attempt often fails.
+	minRegisterRetry = 10 * time.Millisecond
 	maxRegisterRetry = 5 * time.Second
 	// socketPoll is the net under the file notifications.
 	socketPoll = time.Second

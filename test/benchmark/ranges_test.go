@@ -74,20 +74,24 @@ func TestCompareCosts(t *testing.T) {
 func TestPodsPerSecond(t *testing.T) {
 	dir := t.TempDir()
 	const file = `{"version":"v1","dataItems":[
-		{"data":{"Average":123.5,"Perc50":1},"unit":"pods/s","labels":{"Metric":"SchedulingThroughput","Name":"BenchmarkAgainstStock/PlainStock/500Nodes/namespace-2"}},
+		{"data":{"Duration":8.5},"unit":"s","labels":{"Metric":"SchedulingDuration","Name":"BenchmarkAgainstStock/PlainStock/500Nodes/namespace-2"}},
 		{"data":{"Average":9},"unit":"ms","labels":{"Metric":"scheduler_attempt_seconds","Name":"BenchmarkAgainstStock/PlainTandem/500Nodes"}}]}`
-	// Four rounds of 123.5, 10, 200 and 100.5 pods/s: the two in the middle give 112.
-	for name, rate := range map[string]string{"a": "123.5", "b": "10", "c": "200", "d": "100.5"} {
-		round := strings.ReplaceAll(file, "123.5", rate)
+	// 2,000 pods in 8, 10, 20 and 16 s: the two rounds in the middle are 125 and 200 pods/s.
+	for name, duration := range map[string]string{"a": "8", "b": "10", "c": "20", "d": "16"} {
+		round := strings.ReplaceAll(file, "8.5", duration)
 		if err := os.WriteFile(filepath.Join(dir, name+".json"), []byte(round), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := PodsPerSecond(dir)
+	pods, err := Pods("workloads.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]float64{"PlainStock/500Nodes": 112}, got); diff != "" {
+	got, err := PodsPerSecond(dir, pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]float64{"PlainStock/500Nodes": 162.5}, got); diff != "" {
 		t.Errorf("rates (-want +got):\n%s", diff)
 	}
 }

@@ -55,7 +55,11 @@ func check(ranges benchmark.Ranges, output, perf string) ([]string, error) {
 		broken = append(broken, out...)
 	}
 	if perf != "" {
-		rates, err := benchmark.PodsPerSecond(perf)
+		pods, err := benchmark.Pods("test/benchmark/workloads.yaml")
+		if err != nil {
+			return nil, err
+		}
+		rates, err := benchmark.PodsPerSecond(perf, pods)
 		if err != nil {
 			return nil, err
 		}
