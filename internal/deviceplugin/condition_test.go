@@ -325,3 +325,24 @@ func TestProbeDue(t *testing.T) {
 		t.Error("a device without MPS is probed")
 	}
 }
+
+// One good look may be luck: also without a hold time it takes three in a row, and a bad one in between starts anew.
+func TestConditionWantsThreeGoodLooks(t *testing.T) {
+	w := &ward{r: rules{}}
+	bad, good := look{Driver: &Sickness{Reason: reasonLost}, Recovery: recoveryNone}, look{Recovery: recoveryNone}
+	for i, step := range []struct {
+		l    look
+		want phase
+	}{
+		{bad, phaseSick},
+		{good, phaseRecovering}, {good, phaseRecovering}, {good, phaseRecovering},
+		{bad, phaseSick},
+		{good, phaseRecovering}, {good, phaseRecovering}, {good, phaseRecovering}, {good, phaseHealthy},
+	} {
+		w.now += time.Second
+		w.see(step.l)
+		if w.c.phase != step.want {
+			t.Fatalf("look %d: phase %v, want %v", i, w.c.phase, step.want)
+		}
+	}
+}

@@ -195,7 +195,7 @@ func (b *burst) add(w *watcher, data nvml.EventData) {
 
 // next waits for an error and takes what else is ready. It may return both events and an error.
 func (w *watcher) next() ([]Event, error) {
-	for w.l.wanted.Load() {
+	for w.l.wanted.Load() { // a TryLock finds no gap between waits otherwise; whoever wants it gives up after exclusiveWait
 		time.Sleep(time.Millisecond)
 	}
 	if err := w.l.enter(); err != nil {
