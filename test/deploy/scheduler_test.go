@@ -132,12 +132,16 @@ func TestSchedulerConfiguration(t *testing.T) {
 	})
 	t.Run("arguments", func(t *testing.T) {
 		fit := arguments[*schedulerconfig.NodeResourcesFitArgs](t, c, names.NodeResourcesFit)
-		want := []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
-		if diff := cmp.Diff(want, fit.IgnoredResources); diff != "" {
+		ignored := []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
+		if diff := cmp.Diff(ignored, fit.IgnoredResources); diff != "" {
 			t.Errorf("ignoredResources (-want +got):\n%s", diff)
 		}
 		share := arguments[*config.GPUShareArgs](t, c, gpushare.Name)
-		if want := (&config.GPUShareArgs{Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second}}); !cmp.Equal(want, share) {
+		want := &config.GPUShareArgs{
+			Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
+			PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+		}
+		if !cmp.Equal(want, share) {
 			t.Errorf("GPUShareArgs differ from the documented defaults (-want +got):\n%s", cmp.Diff(want, share))
 		}
 	})

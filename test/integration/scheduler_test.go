@@ -74,6 +74,7 @@ func schedulerProfile(t *testing.T) schedulerconfig.KubeSchedulerProfile {
 	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: gpushare.Name}}, p.Plugins.Bind.Enabled...)
 	p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: gpushare.Name, Args: &config.GPUShareArgs{
 		Policy: "packed", BindTimeout: metav1.Duration{Duration: bindTimeout},
+		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
 	}})
 	for _, pc := range p.PluginConfig {
 		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {

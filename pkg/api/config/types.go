@@ -1,6 +1,7 @@
 package config
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -14,4 +15,56 @@ type GPUShareArgs struct {
 	Policy string
 	// BindTimeout bounds one bind with all its retries.
 	BindTimeout metav1.Duration
+	// Seed of the policies that draw lots.
+	Seed int64
+	// PodsWithoutGPUs is SkipPods or ScorePods.
+	PodsWithoutGPUs string
+	// TypicalRequests are the usual requests; empty to learn them from the pods that arrive.
+	TypicalRequests []TypicalRequest
+	// MixHalfLife is the time after which an arrival counts half.
+	MixHalfLife metav1.Duration
+	// ModelCosts are the prices of GPU models.
+	ModelCosts []ModelCost
+	// Throughputs are the points of the throughput curves.
+	Throughputs []Throughput
+}
+
+// Values of PodsWithoutGPUs.
+const (
+	// SkipPods leaves pods without vGPUs to the other plugins.
+	SkipPods = "Skip"
+	// ScorePods scores nodes for pods without vGPUs too.
+	ScorePods = "Score"
+)
+
+// TypicalRequest is a request that usually arrives.
+type TypicalRequest struct {
+	// CPU that the pod asks of the node.
+	CPU resource.Quantity
+	// VGPU is the number of slots, 0 for a pod without vGPUs.
+	VGPU int64
+	// Models that the pod may use, empty for any.
+	Models []string
+	// Weight beside the other requests.
+	Weight int64
+}
+
+// ModelCost is the price of a GPU model.
+type ModelCost struct {
+	// Model is the product name as in GPUNode.
+	Model string
+	// Cost of a whole device and hour.
+	Cost resource.Quantity
+}
+
+// Throughput is a point of the curve of one profile on one GPU model.
+type Throughput struct {
+	// Profile is the value of the pod's label profile.
+	Profile string
+	// Model is the product name as in GPUNode.
+	Model string
+	// Share in percent of a device; above 100 a multiple of 100.
+	Share int32
+	// Rate that the share reaches.
+	Rate resource.Quantity
 }

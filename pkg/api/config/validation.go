@@ -14,6 +14,12 @@ const (
 	maxBindTimeout = 5 * time.Minute
 )
 
+// Bounds of MixHalfLife. Below ten minutes one user's burst is the whole mix; above a month the mix never forgets.
+const (
+	minMixHalfLife = 10 * time.Minute
+	maxMixHalfLife = 720 * time.Hour
+)
+
 // ValidateGPUShareArgs returns what is illegal in args, with the legal values. The policies are those of package
 // placement: the caller names them, since an API package knows no algorithms.
 func ValidateGPUShareArgs(args *GPUShareArgs, policies []string, path *field.Path) field.ErrorList {
@@ -24,5 +30,13 @@ func ValidateGPUShareArgs(args *GPUShareArgs, policies []string, path *field.Pat
 	if d := args.BindTimeout.Duration; d < minBindTimeout || d > maxBindTimeout {
 		errs = append(errs, field.Invalid(path.Child("bindTimeout"), d.String(), "must be from 1s to 5m"))
 	}
-	return errs
+	if legal := []string{ScorePods, SkipPods}; !slices.Contains(legal, args.PodsWithoutGPUs) {
+		errs = append(errs, field.NotSupported(path.Child("podsWithoutGPUs"), args.PodsWithoutGPUs, legal))
+	}
+	if d := args.MixHalfLife.Duration; d < minMixHalfLife || d > maxMixHalfLife {
+		errs = append(errs, field.Invalid(path.Child("mixHalfLife"), d.String(), "must be from 10m to 720h"))
+	}
+	errs = append(errs, validateTypical(args.TypicalRequests, path.Child("typicalRequests"))...)
+	errs = append(errs, validateCosts(args.ModelCosts, path.Child("modelCosts"))...)
+	return append(errs, validateThroughputs(args, path.Child("throughputs"))...)
 }

@@ -9,8 +9,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// legal returns arguments without a mistake.
+func legal() *GPUShareArgs {
+	return &GPUShareArgs{
+		Policy: "packed", BindTimeout: metav1.Duration{Duration: time.Minute},
+		PodsWithoutGPUs: SkipPods, MixHalfLife: metav1.Duration{Duration: time.Hour},
+	}
+}
+
+// said validates and returns the errors as text.
+func said(args *GPUShareArgs) []string {
+	var got []string
+	for _, err := range ValidateGPUShareArgs(args, []string{"bestfit", "packed", "spread"}, field.NewPath("args")) {
+		got = append(got, err.Error())
+	}
+	return got
+}
+
 func TestValidateGPUShareArgs(t *testing.T) {
-	policies := []string{"bestfit", "packed", "spread"}
 	tests := []struct {
 		name    string
 		policy  string
@@ -42,12 +58,9 @@ func TestValidateGPUShareArgs(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			args := &GPUShareArgs{Policy: test.policy, BindTimeout: metav1.Duration{Duration: test.timeout}}
-			var got []string
-			for _, err := range ValidateGPUShareArgs(args, policies, field.NewPath("args")) {
-				got = append(got, err.Error())
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			args := legal()
+			args.Policy, args.BindTimeout.Duration = test.policy, test.timeout
+			if diff := cmp.Diff(test.want, said(args)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -29,6 +30,9 @@ profiles:
 ` + args)
 }
 
+// equalQuantities compares quantities by value: one that was printed remembers its text.
+var equalQuantities = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
+
 func decode(t *testing.T, raw []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	t.Helper()
 	obj, _, err := inTree.Codecs.UniversalDecoder().Decode(raw, nil, nil)
@@ -49,6 +53,16 @@ func gpuShareArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *
 	return nil
 }
 
+// with returns the defaults with a change.
+func with(change func(*config.GPUShareArgs)) config.GPUShareArgs {
+	args := config.GPUShareArgs{
+		Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
+		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+	}
+	change(&args)
+	return args
+}
+
 func TestDecode(t *testing.T) {
 	tests := []struct {
 		name string
@@ -57,12 +71,12 @@ func TestDecode(t *testing.T) {
 	}{
 		{
 			name: "no arguments: defaults",
-			want: config.GPUShareArgs{Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second}},
+			want: with(func(*config.GPUShareArgs) {}),
 		},
 		{
 			name: "one field set, the other by default",
 			args: "  pluginConfig: [{name: GPUShare, args: {policy: spread}}]",
-			want: config.GPUShareArgs{Policy: "spread", BindTimeout: metav1.Duration{Duration: 30 * time.Second}},
+			want: with(func(a *config.GPUShareArgs) { a.Policy = "spread" }),
 		},
 		{
 			name: "all fields set, with the type written out",
@@ -73,14 +87,30 @@ func TestDecode(t *testing.T) {
       kind: GPUShareArgs
       policy: bestfit
       bindTimeout: 1m
+      seed: -7
+      podsWithoutGPUs: Score
+      typicalRequests: [{cpu: 500m, vgpu: 3, models: [A100], weight: 2}, {weight: 1}]
+      mixHalfLife: 1h
+      modelCosts: [{model: A100, cost: 3.06}, {model: Tesla-T4, cost: "0.35"}]
+      throughputs: [{profile: bert, model: A100, share: 100, rate: 120.5}]
 `,
-			want: config.GPUShareArgs{Policy: "bestfit", BindTimeout: metav1.Duration{Duration: time.Minute}},
+			want: config.GPUShareArgs{
+				Policy: "bestfit", BindTimeout: metav1.Duration{Duration: time.Minute}, Seed: -7,
+				PodsWithoutGPUs: config.ScorePods, MixHalfLife: metav1.Duration{Duration: time.Hour},
+				TypicalRequests: []config.TypicalRequest{
+					{CPU: resource.MustParse("500m"), VGPU: 3, Models: []string{"A100"}, Weight: 2}, {Weight: 1},
+				},
+				ModelCosts: []config.ModelCost{
+					{Model: "A100", Cost: resource.MustParse("3.06")}, {Model: "Tesla-T4", Cost: resource.MustParse("0.35")},
+				},
+				Throughputs: []config.Throughput{{Profile: "bert", Model: "A100", Share: 100, Rate: resource.MustParse("120.5")}},
+			},
 		},
 		{
 			// An explicit empty string is a value, and an illegal one: it must reach validation.
 			name: "empty policy is not absent",
 			args: `  pluginConfig: [{name: GPUShare, args: {policy: ""}}]`,
-			want: config.GPUShareArgs{Policy: "", BindTimeout: metav1.Duration{Duration: 30 * time.Second}},
+			want: with(func(a *config.GPUShareArgs) { a.Policy = "" }),
 		},
 	}
 	for _, test := range tests {
@@ -89,7 +119,7 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(&test.want, gpuShareArgs(t, c)); diff != "" {
+			if diff := cmp.Diff(&test.want, gpuShareArgs(t, c), equalQuantities); diff != "" {
 				t.Errorf("arguments (-want +got):\n%s", diff)
 			}
 		})
@@ -122,6 +152,11 @@ func TestDecodeRefuses(t *testing.T) {
 			want: []string{"GPUShare", `invalid duration "soon"`},
 		},
 		{
+			name: "a cost that is no number",
+			args: "  pluginConfig: [{name: GPUShare, args: {modelCosts: [{model: A100, cost: dear}]}}]",
+			want: []string{"GPUShare", "quantities must match"},
+		},
+		{
 			name: "wrong kind",
 			args: "  pluginConfig: [{name: GPUShare, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: NodeAffinityArgs}}]",
 			want: []string{"args for plugin GPUShare were not of type GPUShareArgs", "NodeAffinityArgs"},
@@ -145,7 +180,9 @@ func TestDecodeRefuses(t *testing.T) {
 // The scheduler prints its whole configuration at start in the versioned form: arguments must survive the way there
 // and back.
 func TestRoundTrip(t *testing.T) {
-	c, err := decode(t, configuration("  pluginConfig: [{name: GPUShare, args: {policy: spread, bindTimeout: 7s}}]"))
+	c, err := decode(t, configuration("  pluginConfig: [{name: GPUShare, args: {policy: spread, bindTimeout: 7s, seed: 3, "+
+		"typicalRequests: [{cpu: 500m, models: [A100], weight: 2}], modelCosts: [{model: A100, cost: 3.06}], "+
+		"throughputs: [{profile: bert, model: A100, share: 100, rate: 120.5}]}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +199,7 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(gpuShareArgs(t, c), gpuShareArgs(t, again)); diff != "" {
+	if diff := cmp.Diff(gpuShareArgs(t, c), gpuShareArgs(t, again), equalQuantities); diff != "" {
 		t.Errorf("arguments after encoding and decoding (-before +after):\n%s", diff)
 	}
 }

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -21,4 +22,91 @@ type GPUShareArgs struct {
 	//
 	// +optional
 	BindTimeout *metav1.Duration `json:"bindTimeout,omitempty"`
+
+	// Seed of the policies that draw lots, any whole number: the same seed gives the same choices. Default: 0.
+	//
+	// +optional
+	Seed *int64 `json:"seed,omitempty"`
+
+	// PodsWithoutGPUs says what happens to pods that ask for no vGPU: "Skip" leaves them to the other plugins, "Score"
+	// scores the nodes for them too, so that they do not take the CPU beside free GPUs. Default: Skip.
+	//
+	// +optional
+	PodsWithoutGPUs *string `json:"podsWithoutGPUs,omitempty"`
+
+	// TypicalRequests are the requests that usually arrive. The policies "fgd" and "tandem" keep room for them. Without
+	// them the mix is learned from the pods that arrive.
+	//
+	// +optional
+	// +listType=atomic
+	TypicalRequests []TypicalRequest `json:"typicalRequests,omitempty"`
+
+	// MixHalfLife is the time after which a pod that arrived counts half in the learned mix: from 10m to 720h. Shorter
+	// follows a change of the load sooner, longer forgets less of what comes once a day. Default: 24h.
+	//
+	// +optional
+	MixHalfLife *metav1.Duration `json:"mixHalfLife,omitempty"`
+
+	// ModelCosts are the prices of GPU models. A pod that asks for a rate gets the share that meets it at the least
+	// cost. Every model of throughputs needs one.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=model
+	ModelCosts []ModelCost `json:"modelCosts,omitempty"`
+
+	// Throughputs say which rate a workload reaches on which share of which GPU model. The points of one profile and
+	// model form a curve: it starts at no share with no rate, is linear in between, and ends at the largest share.
+	//
+	// +optional
+	// +listType=atomic
+	Throughputs []Throughput `json:"throughputs,omitempty"`
+}
+
+// TypicalRequest is a request that usually arrives.
+type TypicalRequest struct {
+	// CPU that the pod asks of the node, a quantity such as "8" or "500m", from 0 to 1M. Default: 0.
+	//
+	// +optional
+	CPU resource.Quantity `json:"cpu,omitempty"`
+
+	// VGPU is the number of slots that the pod asks for, from 0 to 128000. 0 is a pod without vGPUs. Default: 0.
+	//
+	// +optional
+	VGPU int64 `json:"vgpu,omitempty"`
+
+	// Models are the product names that the pod may use, as in GPUNode. Default: any.
+	//
+	// +optional
+	// +listType=set
+	Models []string `json:"models,omitempty"`
+
+	// Weight of the request beside the others, from 1 to 1000000.
+	Weight int64 `json:"weight"`
+}
+
+// ModelCost is the price of a GPU model.
+type ModelCost struct {
+	// Model is the product name as in GPUNode, for example "Tesla-T4".
+	Model string `json:"model"`
+
+	// Cost of a whole device and hour, in any unit that is the same for all models: a decimal above 0, at most 1M, with
+	// up to six decimals, for example 3.06.
+	Cost resource.Quantity `json:"cost"`
+}
+
+// Throughput is a point of the curve of one profile on one GPU model.
+type Throughput struct {
+	// Profile is the value of the label tandem-gpu.io/profile of the pods that the point is about.
+	Profile string `json:"profile"`
+
+	// Model is the product name as in GPUNode.
+	Model string `json:"model"`
+
+	// Share of the model in percent of a device: from 1 to 100, or a multiple of 100 up to 12800 for whole devices.
+	Share int32 `json:"share"`
+
+	// Rate that the workload reaches on the share, in any unit that is the same for all points of the profile: a decimal
+	// above 0, at most 1T, with up to six decimals. A larger share has no smaller rate.
+	Rate resource.Quantity `json:"rate"`
 }
