@@ -64,6 +64,8 @@ func (l *line) key(key string, values []string) (err error) {
 		}
 	case "policy":
 		l.policy, err = placement.ByName(values[0])
+	case "models":
+		err = l.variants(values)
 	case "self":
 		l.self = vgpu.UID(values[0])
 	case "priority":
@@ -80,6 +82,32 @@ func (l *line) key(key string, values []string) (err error) {
 		err = fmt.Errorf("unknown argument %q", key)
 	}
 	return err
+}
+
+// variants reads "A100", "A100:50%" and "A100:50%@3".
+func (l *line) variants(words []string) error {
+	for _, w := range words {
+		v := vgpu.Variant{}
+		w, cost, priced := strings.Cut(w, "@")
+		model, percent, part := strings.Cut(w, ":")
+		v.Model = model
+		if part {
+			n, err := strconv.ParseInt(strings.TrimSuffix(percent, "%"), 10, 32)
+			if err != nil {
+				return err
+			}
+			v.Compute = vgpu.MilliGPU(n) * vgpu.WholeGPU / 100
+		}
+		if priced {
+			n, err := strconv.ParseInt(cost, 10, 64)
+			if err != nil {
+				return err
+			}
+			v.Cost = n
+		}
+		l.request.Variants = append(l.request.Variants, v)
+	}
+	return nil
 }
 
 // whatIf runs the commands of the input inside Cluster.WhatIf.

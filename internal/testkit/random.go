@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"fmt"
+	"slices"
 
 	"pgregory.net/rapid"
 
@@ -99,7 +100,29 @@ func RandomRequest(t *rapid.T, pod string, most int) *vgpu.Request {
 		}
 		r.Containers = append(r.Containers, c)
 	}
+	if oneIn(t, "variants", 4) {
+		r.Variants = randomVariants(t, count == 1)
+	}
 	return r
+}
+
+// randomVariants draws some of the models, and one that no device has; for a pod of one container with what it needs of
+// them and with costs, some of them equal.
+func randomVariants(t *rapid.T, single bool) []vgpu.Variant {
+	var list []vgpu.Variant
+	for _, m := range append(slices.Clone(RandomModels), Model{Name: "absent"}) {
+		v := vgpu.Variant{Model: m.Name}
+		if single && oneIn(t, "compute", 2) {
+			v.Compute = vgpu.MilliGPU(upTo(t, "compute in 40ths", 0, 100) * 25)
+		}
+		if single {
+			v.Cost = int64(upTo(t, "cost", 0, 3))
+		}
+		if oneIn(t, "variant", 2) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // randomSlots draws 1 to 4 mostly, which is legal everywhere, then larger shares, then whole devices and illegal numbers.
@@ -120,7 +143,7 @@ func RandomAssignment(t *rapid.T, n *vgpu.Node, r *vgpu.Request) (vgpu.Assignmen
 			return a, false
 		}
 		first := upTo(t, "device", 0, len(n.Devices())-1)
-		share, refusal := c.On(&n.Devices()[first], r.ComputeLimit, r.MemoryLimit)
+		share, refusal := r.On(k, &n.Devices()[first])
 		if refusal != nil {
 			return a, false
 		}

@@ -18,7 +18,8 @@ import (
 //	cluster                        the input draws it
 //	draw
 //	place POD CONTAINERS…          chooses devices and books them; policy=, priority=, compute-limit= (percent),
-//	                               memory-limit=; with "why" each node's refusal is shown
+//	                               memory-limit=; models=(A100, T4:50%, V100:200%@7) for variants with what the
+//	                               container needs of a device and the cost; with "why" each node's refusal is shown
 //	fit POD CONTAINERS…            asks each node
 //	legal POD CONTAINERS…          asks all devices of the cluster, whatever is free
 //	add POD CONTAINERS… on=DEVICES     books exactly this: on=n1/g0 or on=(n1/g0, n1/g1)
@@ -177,7 +178,7 @@ func (s *Script) assignment(l *line) (vgpu.Assignment, error) {
 	a := vgpu.Assignment{UID: l.request.UID, Pod: l.request.Pod, Node: n.Name()}
 	for k := range l.request.Containers {
 		c := &l.request.Containers[k]
-		share, refusal := c.On(&n.Devices()[i], l.request.ComputeLimit, l.request.MemoryLimit)
+		share, refusal := l.request.On(k, &n.Devices()[i])
 		if refusal != nil {
 			return a, fmt.Errorf("%v", *refusal)
 		}

@@ -27,7 +27,7 @@ func assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, hints, *v
 	}
 	if device, _ := chooseTogether(n, r, p); device >= 0 {
 		for c := range r.Containers {
-			share, _ := r.Containers[c].ShareOn(&n.Devices()[device], r.ComputeLimit, r.MemoryLimit)
+			share, _ := r.ShareOn(c, &n.Devices()[device])
 			a.Containers = append(a.Containers, assigned(n, &r.Containers[c], []int{device}, share))
 		}
 		return a, hints{}, nil
@@ -43,5 +43,9 @@ func assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, hints, *v
 }
 
 func assigned(n *vgpu.Node, c *vgpu.ContainerRequest, at []int, s vgpu.Share) vgpu.ContainerAssignment {
-	return vgpu.ContainerAssignment{Name: c.Name, Kind: c.Kind, Devices: ids(n, at), Share: s}
+	a := vgpu.ContainerAssignment{Name: c.Name, Kind: c.Kind, Devices: ids(n, at), Share: s}
+	if s.Slots*vgpu.Slots(s.Devices) != c.Slots {
+		a.Asked = c.Slots
+	}
+	return a
 }

@@ -23,14 +23,13 @@ func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
 
 // fitsOne is Fit for a request of one container.
 func fitsOne(n *vgpu.Node, r *vgpu.Request) bool {
-	c := &r.Containers[0]
 	devices := n.Devices()
 	var s vgpu.Share
 	var use vgpu.Use
 	legal := false
 	for i := range devices {
 		if i == 0 || n.Shape(i) != n.Shape(i-1) {
-			s, legal = c.ShareOn(&devices[i], r.ComputeLimit, r.MemoryLimit)
+			s, legal = r.ShareOn(0, &devices[i])
 			use = s.Use()
 		}
 		if !legal || !use.Within(n.Free(i, r.Priority, r.UID)) {

@@ -26,7 +26,7 @@ func Nearest(refusals []vgpu.Refusal) (vgpu.Refusal, bool) {
 var far = []vgpu.Reason{
 	vgpu.NoTogether, vgpu.NoShareFits, vgpu.NoWholeDevices, vgpu.TooFewDevices,
 	vgpu.LimitAboveDevice, vgpu.MemoryLimitBelowRequest, vgpu.ComputeLimitBelowRequest,
-	vgpu.MemoryAboveDevice, vgpu.IllegalSlots, vgpu.NoDevices,
+	vgpu.MemoryAboveDevice, vgpu.IllegalSlots, vgpu.NoAllowedModel, vgpu.NoDevices,
 }
 
 // helpful orders what helps, the least effort first.

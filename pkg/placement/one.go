@@ -7,14 +7,18 @@ type choice struct {
 	share vgpu.Share
 	// device is the only or the first device.
 	device int
+	// dearer is the rank of its cost, 0 for the cheapest.
+	dearer int
 	// rate of the policy, links as by average.
 	rate, links int64
 }
 
-// beats orders choices: the policy's rate, then links, then fewer devices. Of equals the first device by index wins,
+// beats orders choices: the cost, then the policy's rate, then links, then fewer devices. Of equals the first device by index wins,
 // since choices are compared in that order.
 func (c *choice) beats(o *choice) bool {
 	switch {
+	case c.dearer != o.dearer:
+		return c.dearer < o.dearer
 	case c.rate != o.rate:
 		return c.rate > o.rate
 	case c.links != o.links:
@@ -25,16 +29,15 @@ func (c *choice) beats(o *choice) bool {
 
 // chooseOne returns the best place for a request of one container, and whether there is one.
 func chooseOne(n *vgpu.Node, r *vgpu.Request, p Policy) (best choice, found bool) {
-	c := &r.Containers[0]
 	devices := n.Devices()
 	var s vgpu.Share
 	var use vgpu.Use
-	legal := false
+	legal, dearer := false, 0
 	for i := range devices {
 		d := &devices[i]
 		if i == 0 || n.Shape(i) != n.Shape(i-1) {
-			s, legal = c.ShareOn(d, r.ComputeLimit, r.MemoryLimit)
-			use = s.Use()
+			s, legal = r.ShareOn(0, d)
+			use, dearer = s.Use(), r.CostRank(d.Model)
 		}
 		if !legal {
 			continue
@@ -43,7 +46,7 @@ func chooseOne(n *vgpu.Node, r *vgpu.Request, p Policy) (best choice, found bool
 		if !use.Within(free) {
 			continue
 		}
-		next := choice{share: s, device: i, links: bestQuality, rate: p.device(d, free.Minus(use))}
+		next := choice{share: s, device: i, dearer: dearer, links: bestQuality, rate: p.device(d, free.Minus(use))}
 		if s.Devices > 1 && !rateSet(n, r, &next) {
 			continue
 		}

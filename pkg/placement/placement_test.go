@@ -18,18 +18,21 @@ func TestScore(t *testing.T) {
 		request               *vgpu.Request
 		want                  int64
 	}{
-		// 8·10¹⁷ + (1 − 3/10)·10⁶·10¹⁰ + 999·10⁷ + 4/20·10⁶
-		{"a share, packed", "n1: g0 A100 [a:4] | g1 A100", "packed", testkit.Request("new", 3), 807000009990200000},
+		// 63·10¹⁷ + (1 − 3/10)·10⁶·10¹⁰ + 999·10⁷ + 4/20·10⁶
+		{"a share, packed", "n1: g0 A100 [a:4] | g1 A100", "packed", testkit.Request("new", 3), 6307000009990200000},
 		// g1: 7 of 10 left; the node has 16 of 20 free.
-		{"a share, spread", "n1: g0 A100 [a:4] | g1 A100", "spread", testkit.Request("new", 3), 807000009990800000},
+		{"a share, spread", "n1: g0 A100 [a:4] | g1 A100", "spread", testkit.Request("new", 3), 6307000009990800000},
 		// Half of 3/10 and 12/40 is left: the node does not count.
-		{"a share, bestfit", "n1: g0 A100 [a:4] | g1 A100", "bestfit", testkit.Request("new", 3), 807000009990000000},
+		{"a share, bestfit", "n1: g0 A100 [a:4] | g1 A100", "bestfit", testkit.Request("new", 3), 6307000009990000000},
 		// Nothing is left of the devices; three pairs of 260, 260 and 40 have a mean of 186.
-		{"whole devices", "n1: g0 A100 | g1 A100 | g2 A100\nlinks n1: g0-g1 NV4, g1-g2 NV4, g0-g2 PIX", "packed", testkit.Request("new", 30), 810000001860000000},
+		{"whole devices", "n1: g0 A100 | g1 A100 | g2 A100\nlinks n1: g0-g1 NV4, g1-g2 NV4, g0-g2 PIX", "packed", testkit.Request("new", 30), 6310000001860000000},
 		// 4 and 3 on one device: 3 of 10 left.
-		{"two containers together", "n1: g0 A100", "packed", testkit.Request("new", 4, 3), 807000009990000000},
+		{"two containers together", "n1: g0 A100", "packed", testkit.Request("new", 4, 3), 6307000009990000000},
 		// 6 and 6 on two devices, one beyond the least: 4 of 10 left on each.
-		{"two containers apart", "n1: g0 A100 | g1 A100", "packed", testkit.Request("new", 6, 6), 706000009990000000},
+		{"two containers apart", "n1: g0 A100 | g1 A100", "packed", testkit.Request("new", 6, 6), 6206000009990000000},
+		// Variants: the T4 takes ceil(0.6 × 4) = 3 of 4 slots and costs the least; on the A100, where 5 of 10 are left, two variants cost less.
+		{"the cheapest variant", "n1: g0 A100 | g1 T4", "packed", onModels(2, cheapT4...), 6307500009990000000},
+		{"the dearest variant", "n1: g0 A100", "packed", onModels(2, cheapT4...), 6105000009990000000},
 		{"no fit", "n1: g0 A100 [a:8]", "packed", testkit.Request("new", 3), -1},
 		{"no fit of two", "n1: g0 A100 [a:8]", "packed", testkit.Request("new", 2, 1), -1},
 	}

@@ -13,6 +13,28 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
+// asks returns container c as it asks devices such as d, by the words of Variant: no fewer slots than its own, as many as
+// give the compute, in whole devices above one device.
+func asks(r *vgpu.Request, c int, d *vgpu.Device) (vgpu.ContainerRequest, bool) {
+	want := r.Containers[c]
+	for _, v := range r.Variants {
+		if v.Model != d.Model {
+			continue
+		}
+		enough := vgpu.Slots(0)
+		for int64(enough)*1000 < int64(v.Compute)*int64(d.Slots) {
+			if enough < d.Slots {
+				enough++
+			} else {
+				enough += d.Slots
+			}
+		}
+		want.Slots = max(want.Slots, enough)
+		return want, true
+	}
+	return want, len(r.Variants) == 0
+}
+
 // everywhere lists all ways to give container c of the request devices of the node, whatever is free.
 func everywhere(n *vgpu.Node, r *vgpu.Request, c int) (ways []vgpu.ContainerAssignment) {
 	devices := n.Devices()
@@ -24,8 +46,9 @@ func everywhere(n *vgpu.Node, r *vgpu.Request, c int) (ways []vgpu.ContainerAssi
 			if mask>>i&1 == 0 {
 				continue
 			}
-			s, refusal := r.Containers[c].On(&devices[i], r.ComputeLimit, r.MemoryLimit)
-			if refusal != nil || (ids != nil && (s != share || devices[i].Model != devices[n.Index(ids[0])].Model)) {
+			want, allowed := asks(r, c, &devices[i])
+			s, refusal := want.On(&devices[i], r.ComputeLimit, r.MemoryLimit)
+			if !allowed || refusal != nil || (ids != nil && (s != share || devices[i].Model != devices[n.Index(ids[0])].Model)) {
 				ok = false
 				break
 			}

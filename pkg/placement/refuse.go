@@ -11,6 +11,9 @@ func refuseOne(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	if nearest == nil {
 		nearest = &vgpu.Refusal{Reason: vgpu.NoDevices}
 	}
+	if nearest.Reason == vgpu.NoAllowedModel {
+		nearest.Model, nearest.Present = "", n.Models()
+	}
 	nearest.Node, nearest.Container = n.Name(), r.Containers[c].Name
 	return nearest
 }
@@ -21,7 +24,7 @@ func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	devices := n.Devices()
 	at, part, share := -1, 0.0, vgpu.Share{}
 	for i := range devices {
-		s, legal := r.Containers[c].ShareOn(&devices[i], r.ComputeLimit, r.MemoryLimit)
+		s, legal := r.ShareOn(c, &devices[i])
 		if !legal || s.Devices > 1 || !devices[i].Healthy {
 			continue
 		}
@@ -50,7 +53,7 @@ func nearestOther(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 			continue
 		}
 		d := &devices[i]
-		s, next := r.Containers[c].On(d, r.ComputeLimit, r.MemoryLimit)
+		s, next := r.On(c, d)
 		switch {
 		case next != nil:
 		case s.Devices > 1:

@@ -2,21 +2,22 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// maxApart is the number of extra devices beyond which a node is not rated lower any more.
-const maxApart = 8
+// maxBehind is the number of dearer variants or extra devices beyond which a node is not rated lower any more.
+const maxBehind = vgpu.MaxVariants - 1
 
 // Score says how good the devices are that Assign would choose on the node; higher is better, and scores of different
 // nodes compare for one request and one policy. It is called where the request fits; elsewhere it returns −1.
 //
 // The scale is decimal, each part ranks only where those before it are equal:
 //
-//	apart × 10¹⁷      8 less the devices beyond those that the largest container needs: containers stay together
+//	first × 10¹⁷      63 less, of one container, the number of its variants that cost less, and of several containers,
+//	                  which have no costs, the devices beyond those that the largest needs: containers stay together
 //	rate  × 10¹⁰      the policy's rate of the devices, 0 to 1000000
 //	links × 10⁷       mean quality of the links between whole devices, 0 to 999; 999 for single devices
 //	node              the policy's rate of the node, 0 to 1000000
 //
-// Example: packed, 3 slots to a device of 10 with 6 free on a node with 4 of 20 taken: 8·10¹⁷ + 700000·10¹⁰ + 999·10⁷ +
-// 200000 = 807000009990200000. Nodes with equal scores are ordered by name by whoever compares them.
+// Example: packed, 3 slots to a device of 10 with 6 free on a node with 4 of 20 taken: 63·10¹⁷ + 700000·10¹⁰ + 999·10⁷ +
+// 200000 = 6307000009990200000. Nodes with equal scores are ordered by name by whoever compares them.
 func Score(n *vgpu.Node, r *vgpu.Request, p Policy) int64 {
 	p = p.orDefault()
 	if len(r.Containers) == 1 {
@@ -24,7 +25,7 @@ func Score(n *vgpu.Node, r *vgpu.Request, p Policy) int64 {
 		if !found {
 			return -1
 		}
-		return score(0, best.rate, best.links, p.node(n.Taken()))
+		return score(best.dearer, best.rate, best.links, p.node(n.Taken()))
 	}
 	if device, rate := chooseTogether(n, r, p); device >= 0 {
 		return score(0, rate, bestQuality, p.node(n.Taken()))
@@ -36,6 +37,6 @@ func Score(n *vgpu.Node, r *vgpu.Request, p Policy) int64 {
 }
 
 // score puts the parts together.
-func score(apart int, rate, links, node int64) int64 {
-	return int64(maxApart-min(maxApart, apart))*1e17 + rate*1e10 + links*1e7 + node
+func score(behind int, rate, links, node int64) int64 {
+	return int64(maxBehind-min(maxBehind, behind))*1e17 + rate*1e10 + links*1e7 + node
 }

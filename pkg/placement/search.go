@@ -132,7 +132,7 @@ func (s *search) ranked(k, c int) []int {
 }
 
 func (s *search) share(c, i int) (vgpu.Share, bool) {
-	return s.r.Containers[c].ShareOn(&s.n.Devices()[i], s.r.ComputeLimit, s.r.MemoryLimit)
+	return s.r.ShareOn(c, &s.n.Devices()[i])
 }
 
 // fits reports whether device i has room for container c beside the pod's other containers, in each of its phases.

@@ -8,7 +8,7 @@ func together(n *vgpu.Node, r *vgpu.Request, i int) (vgpu.Use, bool) {
 	var peak vgpu.Peak
 	d := &n.Devices()[i]
 	for c := range r.Containers {
-		s, legal := r.Containers[c].ShareOn(d, r.ComputeLimit, r.MemoryLimit)
+		s, legal := r.ShareOn(c, d)
 		if !legal || s.Devices > 1 {
 			return vgpu.Use{}, false
 		}

@@ -17,6 +17,8 @@ type ContainerAssignment struct {
 	// Devices, sorted; len(Devices) == Share.Devices.
 	Devices []DeviceID
 	Share   Share
+	// Asked is the slots that the container asks for, where a variant gives it more; else 0. The kubelet counts these.
+	Asked Slots
 }
 
 // Hold keeps room for a pod that is not bound yet.

@@ -43,6 +43,8 @@ func (r *Refusal) sentence() string {
 	case NoTogether:
 		return fmt.Sprintf("the containers fit one by one, not at once: %d of %d slots are free on %s, in parts; they ask for %d",
 			r.Best, r.Of, r.Node, r.Want)
+	case NoAllowedModel:
+		return r.modelSentence()
 	case NoDevices:
 		return r.Node + " has no GPUs"
 	}
@@ -63,6 +65,14 @@ func (r *Refusal) shareSentence() string {
 	}
 	return fmt.Sprintf("largest free share is %d of %d slots on %s/%s; %s asks for %d",
 		r.Best, r.Of, r.Node, r.Device, r.who(), r.Want)
+}
+
+func (r *Refusal) modelSentence() string {
+	where := r.Node
+	if where == "" {
+		where = "the cluster"
+	}
+	return fmt.Sprintf("the pod may only use %s; %s has %s", strings.Join(r.Allowed, " or "), where, strings.Join(r.Present, ", "))
 }
 
 func (r *Refusal) who() string {

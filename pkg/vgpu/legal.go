@@ -40,16 +40,20 @@ func Offers(nodes []*Node) []Offer {
 
 // LegalAnywhere returns nil when each container is legal on at least one of the devices offered, so that some node may
 // take the pod; devices where a container is illegal are skipped later, node by node. Without any offer nothing is
-// refused: the cluster's devices are not known yet.
+// refused: the cluster's devices are not known yet. Offers of models that the pod may not use do not count.
 //
 // Else it returns one refusal, of the first container that is illegal on all of them: of the reasons on the devices, the
 // one that comes closest to legal, with the legal values that are nearest over all devices.
 func LegalAnywhere(offers []Offer, r *Request) *Refusal {
+	offers, refusal := allowedOf(offers, r)
+	if refusal != nil {
+		return refusal
+	}
 	for i := range r.Containers {
 		var nearest *Refusal
 		legal := len(offers) == 0
 		for k := range offers {
-			_, refusal := r.Containers[i].On(&offers[k].Device, r.ComputeLimit, r.MemoryLimit)
+			_, refusal := r.On(i, &offers[k].Device)
 			if refusal == nil {
 				legal = true
 				break
@@ -65,6 +69,26 @@ func LegalAnywhere(offers []Offer, r *Request) *Refusal {
 		return nearest
 	}
 	return nil
+}
+
+// allowedOf returns the offers of models that the request may use, or a refusal where there are others only.
+func allowedOf(offers []Offer, r *Request) ([]Offer, *Refusal) {
+	if len(r.Variants) == 0 || len(offers) == 0 {
+		return offers, nil
+	}
+	var allowed []Offer
+	var present []string
+	for i := range offers {
+		if r.variant(offers[i].Device.Model) != nil {
+			allowed = append(allowed, offers[i])
+		}
+		present = append(present, offers[i].Device.Model)
+	}
+	if len(allowed) > 0 {
+		return allowed, nil
+	}
+	slices.Sort(present)
+	return nil, r.notAllowed(slices.Compact(present))
 }
 
 // nearestOffered returns the nearest legal values below and above k, which is illegal on all offers: values that one

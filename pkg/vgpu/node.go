@@ -26,6 +26,7 @@ type Node struct {
 	keeps  [][]keep // per device, the holds that count: those of pods that are not assigned here
 	slots  Slots    // of all devices
 	taken  Slots    // by assignments
+	room   Room     // of the host, for further pods
 	parent *Cluster
 }
 

@@ -22,6 +22,8 @@ const (
 	NoWholeDevices Reason = "NoWholeDevices"
 	// NoTogether: every container fits alone, but not all of them at once.
 	NoTogether Reason = "NoTogether"
+	// NoAllowedModel: no device is of a model that the pod may use.
+	NoAllowedModel Reason = "NoAllowedModel"
 	// NoDevices: the node has no devices.
 	NoDevices Reason = "NoDevices"
 )
@@ -70,6 +72,8 @@ type Refusal struct {
 	Of int64
 	// Legal lists the nearest legal values for IllegalSlots, ascending.
 	Legal []Slots
+	// Allowed and Present list the models that the pod may use and those that are there for NoAllowedModel, sorted.
+	Allowed, Present []string
 	// Cut says that the search reached its limit: there may be a fit that was not seen.
 	Cut bool
 }

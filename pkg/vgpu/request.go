@@ -34,6 +34,12 @@ type Request struct {
 	ComputeLimit MilliGPU
 	// MemoryLimit is the device memory per device that a container may burst to, 0 for its request.
 	MemoryLimit Bytes
+	// Variants are the GPU models that the pod may use, up to MaxVariants; empty for any. Placement prefers the least
+	// Cost.
+	Variants []Variant
+	// Host is the CPU and memory that the pod asks of its host. Fit does not count it, since others see to that; some
+	// policies do.
+	Host Room
 }
 
 // ContainerRequest is what one container asks for.
@@ -65,6 +71,9 @@ func (r *Request) Validate() error {
 			return fmt.Errorf("validate request of pod %s: %w", r.Pod, err)
 		}
 		names[c.Name], apps = true, apps || c.Kind == App
+	}
+	if err := r.validateVariants(); err != nil {
+		return fmt.Errorf("validate request of pod %s: %w", r.Pod, err)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (s Share) Whole(n Slots) bool { return s.Slots == n }
 // Legal returns nil when every container of the request is legal on a device such as d, whatever is free there.
 func (r *Request) Legal(d *Device) *Refusal {
 	for i := range r.Containers {
-		if _, refusal := r.Containers[i].On(d, r.ComputeLimit, r.MemoryLimit); refusal != nil {
+		if _, refusal := r.On(i, d); refusal != nil {
 			return refusal
 		}
 	}
