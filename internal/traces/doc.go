@@ -1,0 +1,13 @@
+// Package traces reads public traces of GPU clusters.
+//
+// A trace is a CSV file, plain or compressed with gzip, whose columns are found by their names: the nodes and pods of
+// Alibaba's openb, the jobs and throughputs of Gavel, the jobs of Philly, Pollux and Sia, Muri and of Alibaba's DLRM
+// serving, and the step times that Pollux measured. Load reads any of them and says which one it found.
+//
+// A file is read as a whole or not at all: whatever is missing, doubled, out of bounds or not a number gives an *Error
+// that names the file, the line, the column, what stands there and what may. The bounds are far above the published
+// traces; they keep sums of amounts within 64 bits and a hostile file within memory.
+//
+// The package does not decide when or where anything runs. What a policy sees of a job is Job.Request, what it sees of a
+// node is Host.Node; Arrivals repeats the order in which the openb experiments submit their pods.
+package traces

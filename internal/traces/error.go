@@ -1,0 +1,50 @@
+package traces
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Error says what is wrong with a trace, where, and what would be right. Every reader of this package returns it for bad
+// input.
+type Error struct {
+	File string
+	// Line counts from 1. It is 0 when the file as a whole is meant.
+	Line int
+	// Column is the name of the column, "" when all of the line is meant.
+	Column string
+	// Value is what stands there: the text of the field in quotes, else a few words.
+	Value string
+	// Legal is what may stand there.
+	Legal string
+}
+
+// Error writes the sentence: `read pods.csv line 3 column num_gpu: found "-1", want a whole number from 0 to 64`.
+func (e *Error) Error() string {
+	where := e.File
+	if e.Line > 0 {
+		where += fmt.Sprintf(" line %d", e.Line)
+	}
+	if e.Column != "" {
+		where += " column " + e.Column
+	}
+	return fmt.Sprintf("read %s: found %s, want %s", where, e.Value, e.Legal)
+}
+
+// maxQuote bounds what of a field or a header an error repeats, in runes.
+const maxQuote = 120
+
+// clip shortens text for an error.
+func clip(text string) string {
+	count := 0
+	for i := range text {
+		if count == maxQuote {
+			return text[:i] + "…"
+		}
+		count++
+	}
+	return text
+}
+
+// quote writes a field for an error.
+func quote(text string) string { return strconv.Quote(clip(text)) }

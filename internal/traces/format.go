@@ -1,0 +1,186 @@
+package traces
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Format names what a trace has.
+type Format string
+
+// Formats, with the columns that each needs. Further columns are ignored, but for the optional ones that are named here.
+const (
+	// OpenbNodeList has nodes: sn, cpu_milli, memory_mib, gpu, model.
+	OpenbNodeList Format = "openb-nodes"
+	// OpenbPodList has pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli. Optional: gpu_spec, qos, creation_time,
+	// scheduled_time, deletion_time (seconds).
+	OpenbPodList Format = "openb-pods"
+	// GavelTrace has jobs: job_type, scale_factor, total_steps, arrival_s.
+	GavelTrace Format = "gavel-jobs"
+	// GavelThroughputs has steps per second: gpu, job, scale_factor, tput_consolidated_steps_s. Optional:
+	// tput_unconsolidated_steps_s.
+	GavelThroughputs Format = "gavel-scaling"
+	// PhillyTrace has jobs: timestamp, duration (seconds), num_gpus. Optional: cluster.
+	PhillyTrace Format = "philly-jobs"
+	// PolluxWorkload has jobs: name, time (seconds), application, num_replicas. Optional: batch_size.
+	PolluxWorkload Format = "pollux-jobs"
+	// PolluxPlacementTimes has measured steps: placement, local_bsz, step_time (seconds). Optional: sync_time (seconds).
+	PolluxPlacementTimes Format = "pollux-placements"
+	// MuriTrace has jobs: job_id, num_gpu, submit_time, duration (milliseconds), iterations, model_name. Optional:
+	// batch_size, iteration_time (milliseconds), priority.
+	MuriTrace Format = "muri-jobs"
+	// DLRMTrace has pods: instance_sn, app_name, cpu_request (cores), gpu_request, memory_request (GiB), creation_time,
+	// scheduled_time, deletion_time (seconds, may be empty). Optional: role.
+	DLRMTrace Format = "dlrm-pods"
+)
+
+// Trace is what a file has: one of the lists, in the order of the file.
+type Trace struct {
+	File   string
+	Format Format
+	Hosts  []Host
+	Jobs   []Job
+	Rates  []Rate
+	Steps  []Step
+}
+
+// String says what was found, for people: "pods.csv: openb-pods, 8152 jobs".
+func (t *Trace) String() string {
+	n, noun := len(t.Jobs), "job"
+	switch t.Format {
+	case OpenbNodeList:
+		n, noun = len(t.Hosts), "node"
+	case GavelThroughputs:
+		n, noun = len(t.Rates), "throughput"
+	case PolluxPlacementTimes:
+		n, noun = len(t.Steps), "measured step"
+	}
+	return fmt.Sprintf("%s: %s, %s", t.File, t.Format, plural(n, noun))
+}
+
+// schema is how a format is read.
+type schema struct {
+	format Format
+	needs  []string
+	// row reads the present row. Values that it read are thrown away when the table then has an error.
+	row func(*table, *Trace)
+	// end looks at the whole trace; it may be nil.
+	end func(*table, *Trace)
+}
+
+// schemas lists the formats that Detect knows. No header has the columns of two of them by chance.
+var schemas = []schema{
+	{OpenbNodeList, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, openbNode, openbCapacity},
+	{OpenbPodList, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, openbPod, nil},
+	{GavelTrace, []string{"job_type", "scale_factor", "total_steps", "arrival_s"}, gavelJob, nil},
+	{GavelThroughputs, []string{"gpu", "job", "scale_factor", "tput_consolidated_steps_s"}, gavelRate, nil},
+	{PhillyTrace, []string{"timestamp", "duration", "num_gpus"}, phillyJob, phillyOrigin},
+	{PolluxWorkload, []string{"name", "time", "application", "num_replicas"}, polluxJob, nil},
+	{PolluxPlacementTimes, []string{"placement", "local_bsz", "step_time"}, polluxStep, nil},
+	{MuriTrace, []string{"job_id", "num_gpu", "submit_time", "duration", "iterations", "model_name"}, muriJob, nil},
+	{
+		DLRMTrace, []string{
+			"instance_sn", "app_name", "cpu_request", "gpu_request", "memory_request",
+			"creation_time", "scheduled_time", "deletion_time",
+		}, dlrmPod, nil,
+	},
+}
+
+// Detect returns the format whose columns a header has. It is an *Error without a file if there is none, or if there are
+// two.
+func Detect(header []string) (Format, error) {
+	s, err := detect(header)
+	if err != nil {
+		return "", err
+	}
+	return s.format, nil
+}
+
+func detect(header []string) (*schema, *Error) {
+	var found []*schema
+	for i := range schemas {
+		if !slices.ContainsFunc(schemas[i].needs, func(c string) bool { return !slices.Contains(header, c) }) {
+			found = append(found, &schemas[i])
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, &Error{
+			Line: 1, Value: "the columns " + clip(strings.Join(header, ", ")), Legal: "those of a known trace: " + known(),
+		}
+	case 1:
+		return found[0], nil
+	}
+	return nil, &Error{
+		Line: 1, Value: fmt.Sprintf("the columns of %s and of %s", found[0].format, found[1].format),
+		Legal: "those of one format",
+	}
+}
+
+// known lists the formats with their columns.
+func known() string {
+	words := make([]string, 0, len(schemas))
+	for i := range schemas {
+		words = append(words, fmt.Sprintf("%s (%s)", schemas[i].format, strings.Join(schemas[i].needs, ", ")))
+	}
+	return strings.Join(words, "; ")
+}
+
+// Load reads the trace at a path in whichever format it has. An error is an *Error, or says that the file cannot be
+// opened.
+func Load(path string) (*Trace, error) {
+	r, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return Read(r, path)
+}
+
+// Read is Load for a stream. The file is its name in errors.
+func Read(r io.Reader, file string) (*Trace, error) {
+	t, err := newTable(r, file)
+	if err != nil {
+		return nil, err
+	}
+	s, unknown := detect(t.header)
+	if unknown != nil {
+		unknown.File, unknown.Line = file, t.head
+		return nil, unknown
+	}
+	return t.trace(s)
+}
+
+// readAs reads a trace of one format.
+func readAs(r io.Reader, file string, format Format) (*Trace, error) {
+	t, err := newTable(r, file)
+	if err != nil {
+		return nil, err
+	}
+	for i := range schemas {
+		if s := &schemas[i]; s.format == format {
+			if err := t.needs(s.needs); err != nil {
+				return nil, err
+			}
+			return t.trace(s)
+		}
+	}
+	return nil, fmt.Errorf("read %s: unknown format %q", file, format)
+}
+
+// trace reads all rows.
+func (t *table) trace(s *schema) (*Trace, error) {
+	all := &Trace{File: t.file, Format: s.format}
+	for t.next() {
+		s.row(t, all)
+	}
+	if t.err == nil && s.end != nil {
+		s.end(t, all)
+	}
+	if t.err != nil {
+		return nil, t.err
+	}
+	return all, nil
+}

@@ -1,0 +1,182 @@
+package traces
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// drawn is a legal table: rows of fields by column.
+type drawn struct {
+	format  Format
+	columns []string
+	rows    []map[string]string
+}
+
+// amount draws a whole number as text.
+func amount(least, most int) *rapid.Generator[string] {
+	return rapid.Map(rapid.IntRange(least, most), func(n int) string { return fmt.Sprint(n) })
+}
+
+// decimals draws a number as programs write them.
+func decimals(most int) *rapid.Generator[string] {
+	return rapid.Map(rapid.IntRange(0, 1000*most), func(n int) string { return fmt.Sprintf("%d.%03d", n/1000, n%1000) })
+}
+
+var (
+	words = rapid.SampledFrom([]string{"bert", "ResNet (batch size 16)", `a "quoted" word`, "käse", "one, two", "#1"})
+	dates = rapid.Map(rapid.IntRange(0, 59), func(n int) string { return fmt.Sprintf("2017-10-%02d 07:01:%02d", 1+n%28, n) })
+)
+
+// fields says how to draw each column of a format. What must be unique, and what hangs together, is seen to by tables.
+var fields = map[Format]map[string]*rapid.Generator[string]{
+	OpenbNodeList: {
+		"sn": nil, "cpu_milli": amount(1, 1e6), "memory_mib": amount(1, 1e6), "gpu": amount(1, 64), "model": words,
+	},
+	OpenbPodList: {
+		"name": nil, "cpu_milli": amount(0, 1e6), "memory_mib": amount(0, 1e6), "num_gpu": amount(1, 1),
+		"gpu_milli": amount(1, 1000), "gpu_spec": rapid.SampledFrom([]string{"", "T4", "T4|G2", "G2|T4|G2"}), "qos": words,
+		"creation_time": amount(0, 1000), "scheduled_time": amount(1000, 2000), "deletion_time": amount(2000, 3000),
+	},
+	GavelTrace: {
+		"job_type": words, "scale_factor": amount(1, 64), "total_steps": amount(1, 1e9), "arrival_s": decimals(1e6),
+	},
+	GavelThroughputs: {
+		"gpu": nil, "job": words, "scale_factor": amount(1, 64), "tput_consolidated_steps_s": decimals(1000),
+		"tput_unconsolidated_steps_s": decimals(1000),
+	},
+	PhillyTrace: {
+		"timestamp": dates, "duration": decimals(1e6), "num_gpus": amount(1, 128), "cluster": words,
+	},
+	PolluxWorkload: {
+		"name": nil, "time": decimals(1e6), "application": words, "num_replicas": amount(1, 64), "batch_size": amount(1, 1e6),
+	},
+	PolluxPlacementTimes: {
+		"placement": rapid.StringMatching("[1-9]{1,4}"), "local_bsz": nil, "step_time": amount(1, 100),
+		"sync_time": decimals(1),
+	},
+	MuriTrace: {
+		"job_id": nil, "num_gpu": amount(1, 32), "submit_time": amount(0, 1e9), "duration": amount(0, 1e9),
+		"iterations": amount(1, 1e9), "model_name": words, "batch_size": amount(1, 128), "iteration_time": decimals(1000),
+		"priority": amount(0, 1),
+	},
+	DLRMTrace: {
+		"instance_sn": nil, "app_name": words, "cpu_request": decimals(192), "gpu_request": amount(0, 8),
+		"memory_request": decimals(960), "creation_time": amount(0, 1000), "scheduled_time": amount(1000, 2000),
+		"deletion_time": amount(2000, 3000), "role": words,
+	},
+}
+
+// tables draws a legal table of any format.
+func tables(t *rapid.T) drawn {
+	d := drawn{format: schemas[rapid.IntRange(0, len(schemas)-1).Draw(t, "format")].format}
+	for column := range fields[d.format] {
+		d.columns = append(d.columns, column)
+	}
+	slices.Sort(d.columns)
+	for i := range rapid.IntRange(1, 5).Draw(t, "rows") {
+		row := map[string]string{}
+		for _, column := range d.columns {
+			row[column] = fmt.Sprint(i + 1)
+			if g := fields[d.format][column]; g != nil {
+				row[column] = g.Draw(t, column)
+			}
+		}
+		d.rows = append(d.rows, row)
+	}
+	return d
+}
+
+// csv writes the table with the columns in some order. Columns that it does not know get junk.
+func (d *drawn) csv(t *rapid.T, columns []string) []byte {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	w.UseCRLF = rapid.Bool().Draw(t, "CR LF")
+	if rapid.Bool().Draw(t, "mark") {
+		b.WriteString(byteOrderMark)
+	}
+	all := [][]string{columns}
+	for _, row := range d.rows {
+		var line []string
+		for _, column := range columns {
+			text, known := row[column]
+			if !known {
+				text = rapid.SampledFrom([]string{"", "NaN", "-1", `"`, "x,y"}).Draw(t, "junk")
+			}
+			line = append(line, text)
+		}
+		all = append(all, line)
+	}
+	if err := w.WriteAll(all); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestPropertyColumns: the order of the columns, further columns and the ends of lines change nothing, and the format is
+// detected.
+func TestPropertyColumns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := tables(t)
+		want, err := readAs(bytes.NewReader(d.csv(t, d.columns)), "t.csv", d.format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shuffled := rapid.Permutation(append([]string{"extra", "tenant", ""}, d.columns...)).Draw(t, "columns")
+		got, err := Read(bytes.NewReader(d.csv(t, shuffled)), "t.csv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("trace (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestPropertyBrokenField: a number that is none, in any row and column, is named with its line and column.
+func TestPropertyBrokenField(t *testing.T) {
+	text := []string{"sn", "model", "name", "gpu_spec", "qos", "job_type", "gpu", "job", "cluster", "application", "job_id",
+		"model_name", "instance_sn", "app_name", "role"}
+	rapid.Check(t, func(t *rapid.T) {
+		d := tables(t)
+		i := rapid.IntRange(0, len(d.rows)-1).Draw(t, "row")
+		column := rapid.SampledFrom(d.columns).Draw(t, "column")
+		bad := []string{"NaN", "nan", "Inf", "+Inf", "-1", "1e400", "99999999999999999999", "0x10", "1_000", "1,5", "x", " 1", "1 "}
+		if slices.Contains(text, column) && (column != "gpu" || d.format != OpenbNodeList) {
+			bad = []string{" x", "x ", "\x00", "a\x7f", "\xff", strings.Repeat("x", 254)}
+		}
+		d.rows[i][column] = rapid.SampledFrom(bad).Draw(t, "bad")
+		_, err := readAs(bytes.NewReader(d.csv(t, d.columns)), "t.csv", d.format)
+		var own *Error
+		if !errors.As(err, &own) || own.File != "t.csv" || own.Line != i+2 || own.Column != column || own.Value != quote(d.rows[i][column]) {
+			t.Fatalf("error %v, want one of t.csv line %d column %s", err, i+2, column)
+		}
+	})
+}
+
+// TestPropertyMissingColumn: a column that is needed and missing is named.
+func TestPropertyMissingColumn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := tables(t)
+		var needs []string
+		for i := range schemas {
+			if schemas[i].format == d.format {
+				needs = schemas[i].needs
+			}
+		}
+		missing := rapid.SampledFrom(needs).Draw(t, "missing")
+		columns := slices.DeleteFunc(slices.Clone(d.columns), func(c string) bool { return c == missing })
+		_, err := readAs(bytes.NewReader(d.csv(t, columns)), "t.csv", d.format)
+		var own *Error
+		if !errors.As(err, &own) || own.Line != 1 || own.Column != missing {
+			t.Fatalf("error %v, want one of column %s", err, missing)
+		}
+	})
+}

@@ -1,0 +1,206 @@
+package traces
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Bounds of a file. The published traces have at most 82,247 rows of less than 300 bytes.
+const (
+	maxRows = 1 << 20
+	maxLine = 1 << 16
+)
+
+// byteOrderMark is what some programs write before the header.
+const byteOrderMark = "\ufeff"
+
+// table reads a CSV file by the names of its columns. It keeps the first error, after which it has no further rows.
+type table struct {
+	file   string
+	source *source
+	csv    *csv.Reader
+	header []string
+	head   int // line of the header
+	at     map[string]int
+	row    []string
+	rows   int
+	seen   map[string]int // line of each key
+	err    *Error
+}
+
+// newTable reads the header.
+func newTable(r io.Reader, file string) (*table, error) {
+	s := &source{r: r}
+	b := bufio.NewReader(s)
+	if start, _ := b.Peek(len(byteOrderMark)); string(start) == byteOrderMark {
+		_, _ = b.Discard(len(byteOrderMark)) // it was peeked at, so it is there
+	}
+	t := &table{file: file, source: s, csv: csv.NewReader(b), at: map[string]int{}, seen: map[string]int{}}
+	header, err := t.csv.Read()
+	if err == io.EOF {
+		return nil, &Error{File: file, Value: "an empty file", Legal: "a header and at least one row"}
+	}
+	if err != nil {
+		return nil, t.broken(err, header)
+	}
+	t.header, t.head = header, t.line()
+	for i, name := range header {
+		if first, double := t.at[name]; double {
+			return nil, &Error{
+				File: file, Line: t.lineOf(i), Column: clip(name),
+				Value: fmt.Sprintf("the name at columns %d and %d", first+1, i+1), Legal: "each name once",
+			}
+		}
+		t.at[name] = i
+	}
+	return t, nil
+}
+
+// needs returns an error unless the header has all of the columns.
+func (t *table) needs(columns []string) error {
+	for _, name := range columns {
+		if !t.has(name) {
+			return &Error{
+				File: t.file, Line: t.head, Column: name,
+				Value: "no such column among " + clip(strings.Join(t.header, ", ")),
+				Legal: "the columns " + strings.Join(columns, ", "),
+			}
+		}
+	}
+	return nil
+}
+
+// has reports whether the header has a column.
+func (t *table) has(column string) bool {
+	_, ok := t.at[column]
+	return ok
+}
+
+// next goes to the next row, and reports whether there is one.
+func (t *table) next() bool {
+	if t.err != nil {
+		return false
+	}
+	row, err := t.csv.Read()
+	switch {
+	case err == io.EOF && t.rows == 0:
+		t.err = &Error{File: t.file, Line: t.head, Value: "a header without rows", Legal: "at least one row"}
+	case err == io.EOF:
+	case err != nil:
+		t.err = t.broken(err, row)
+	case t.rows == maxRows:
+		t.err = &Error{
+			File: t.file, Line: t.lineOf(0), Value: "one more row", Legal: fmt.Sprintf("at most %d rows", maxRows),
+		}
+	default:
+		t.row = row
+		t.rows++
+		return true
+	}
+	return false
+}
+
+// line is the number of the line where the row begins.
+func (t *table) line() int { return t.lineOf(0) }
+
+// lineOf is the number of the line where field i of the last row begins.
+func (t *table) lineOf(i int) int {
+	line, _ := t.csv.FieldPos(i)
+	return line
+}
+
+// field returns the text in a column of the row, "" when the header has no such column.
+func (t *table) field(column string) string {
+	if i, ok := t.at[column]; ok {
+		return t.row[i]
+	}
+	return ""
+}
+
+// fail notes what a column of the row should have been. Only the first error of a file counts.
+func (t *table) fail(column, legal string) {
+	if t.err == nil {
+		t.err = &Error{
+			File: t.file, Line: t.lineOf(t.at[column]), Column: column, Value: quote(t.field(column)), Legal: legal,
+		}
+	}
+}
+
+// unique fails when an earlier row has the key, which the words name. The column is the one to blame.
+func (t *table) unique(column, key, words string) {
+	if line, double := t.seen[key]; double {
+		t.fail(column, fmt.Sprintf("a %s that line %d does not have", words, line))
+	}
+	t.seen[key] = t.line()
+}
+
+// broken says why the next row cannot be read. The row is as far as it came.
+func (t *table) broken(err error, row []string) *Error {
+	var own *Error
+	if errors.As(t.source.err, &own) { // what the source reports comes before what the CSV makes of the torn end
+		own.File = t.file
+		return own
+	}
+	if t.source.err != nil {
+		return &Error{File: t.file, Value: t.source.err.Error(), Legal: "a file that can be read to its end"}
+	}
+	e := &Error{File: t.file, Value: err.Error(), Legal: "fields as in RFC 4180"}
+	var parse *csv.ParseError
+	if !errors.As(err, &parse) {
+		return e
+	}
+	e.Line = parse.StartLine
+	if errors.Is(parse.Err, csv.ErrFieldCount) {
+		e.Value, e.Legal = plural(len(row), "field"), fmt.Sprintf("%d as in the header", len(t.header))
+		return e
+	}
+	e.Value = fmt.Sprintf("a stray or missing quote (line %d, byte %d)", parse.Line, parse.Column)
+	e.Legal = "quotes around whole fields only, doubled inside"
+	return e
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// source passes bytes on, refuses lines that are too long, and remembers why it ended.
+type source struct {
+	r    io.Reader
+	line int // lines that ended
+	run  int // bytes of the line that did not
+	err  error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+		return n, err
+	}
+	for rest := p[:n]; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			s.run += len(rest)
+			break
+		}
+		if s.run += end; s.run > maxLine {
+			break
+		}
+		s.line, s.run, rest = s.line+1, 0, rest[end+1:]
+	}
+	if s.run > maxLine {
+		s.err = &Error{
+			Line: s.line + 1, Value: fmt.Sprintf("a line of more than %d bytes", maxLine), Legal: "a shorter one",
+		}
+		return 0, s.err
+	}
+	return n, err
+}
