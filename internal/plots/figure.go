@@ -1,0 +1,135 @@
+package plots
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Series is one line: a policy's figures, X ascending.
+type Series struct {
+	Name   string
+	Points []Point
+}
+
+// Point is one of a line, in the units of the axes.
+type Point struct{ X, Y float64 }
+
+// Figure is a drawing of several series over common axes.
+type Figure struct {
+	// File is the name that Write gives it.
+	File  string
+	Title string
+	// X and Y are the titles of the axes, with their units.
+	X, Y   string
+	Series []Series
+	// Steps says that a value holds until the next one.
+	Steps bool
+	// Top is where the vertical axis ends; 0 leaves it to the values. It always begins at 0.
+	Top float64
+}
+
+// Sizes of a drawing.
+const (
+	width       = 9 * vg.Inch
+	height      = 5 * vg.Inch
+	legendWidth = 1.4 * vg.Inch
+	margin      = 0.1 * vg.Inch
+)
+
+// SVG writes the figure. The error is one without points, or with one that is no number.
+func (f Figure) SVG(w io.Writer) error {
+	p, legend := plot.New(), plot.NewLegend()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y
+	p.Title.Padding = vg.Points(8)
+	sans(p, &legend)
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = gridColour, gridColour
+	p.Add(grid)
+	drawn := false
+	for k, s := range f.Series {
+		if len(s.Points) == 0 {
+			continue
+		}
+		line, err := f.line(k)
+		if err != nil {
+			return fmt.Errorf("draw %s of %s: %w", f.File, s.Name, err)
+		}
+		p.Add(line)
+		legend.Add(s.Name, line)
+		drawn = true
+	}
+	if !drawn {
+		return fmt.Errorf("draw %s: %w", f.File, ErrEmpty)
+	}
+	p.X.Min, p.Y.Min = min(p.X.Min, 0), 0
+	if f.Top > 0 {
+		p.Y.Max = f.Top
+	}
+	legend.Top, legend.ThumbnailWidth, legend.Padding = true, vg.Points(28), vg.Points(3)
+	canvas := vgsvg.New(width, height)
+	all := draw.New(canvas)
+	p.Draw(draw.Crop(all, margin, -legendWidth, margin, -margin))
+	legend.Draw(draw.Crop(all, 0, -margin, 0, -margin-p.Title.TextStyle.Font.Size*2))
+	_, err := canvas.WriteTo(w)
+	return err
+}
+
+// ErrEmpty says that a figure has nothing to draw.
+var ErrEmpty = errors.New("no values")
+
+func (f Figure) line(k int) (*plotter.Line, error) {
+	s := f.Series[k]
+	xys := make(plotter.XYs, len(s.Points))
+	for i, at := range s.Points {
+		xys[i] = plotter.XY{X: at.X, Y: at.Y}
+	}
+	line, err := plotter.NewLine(xys)
+	if err != nil {
+		return nil, err
+	}
+	line.LineStyle = style(s.Name, k)
+	if f.Steps {
+		line.StepStyle = plotter.PostStep
+	}
+	return line, nil
+}
+
+// Write draws figures into a directory, which it makes where it is missing, and returns the paths of the files. A figure
+// without values is left out.
+func Write(dir string, figures ...Figure) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("write plots: %w", err)
+	}
+	var all []string
+	for _, f := range figures {
+		path := filepath.Join(dir, f.File)
+		err := f.write(path)
+		if errors.Is(err, ErrEmpty) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("write plots: %w", err)
+		}
+		all = append(all, path)
+	}
+	return all, nil
+}
+
+// write makes the file whole: what cannot be drawn leaves no half of it.
+func (f Figure) write(path string) error {
+	var b bytes.Buffer
+	if err := f.SVG(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}

@@ -1,0 +1,78 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Progress tells how many of several steps are done: as a bar that is drawn over and over on a terminal, else as a line
+// every few seconds. It may be used by several goroutines.
+type Progress struct {
+	// Out is where it is told; nil tells nothing.
+	Out io.Writer
+	// Terminal says that Out understands a carriage return.
+	Terminal bool
+	// Now is the clock.
+	Now func() time.Time
+	// What the steps are: "runs".
+	What string
+
+	mu    sync.Mutex
+	began time.Time
+	last  time.Time
+	drawn bool
+}
+
+// Intervals between two tellings: a terminal is drawn over, a log grows.
+const (
+	drawEvery = 100 * time.Millisecond
+	lineEvery = 5 * time.Second
+)
+
+// barWidth is the length of the bar in characters.
+const barWidth = 30
+
+// Step tells that done of total steps are done. The first line comes after lineEvery only, so a short run leaves a log
+// alone.
+func (p *Progress) Step(done, total int) {
+	if p.Out == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.Now()
+	if p.began.IsZero() {
+		p.began = now
+		if !p.Terminal {
+			p.last = now
+		}
+	}
+	every := lineEvery
+	if p.Terminal {
+		every = drawEvery
+	}
+	if now.Sub(p.last) < every {
+		return
+	}
+	p.last = now
+	if !p.Terminal {
+		fmt.Fprintf(p.Out, "%d of %d %s done after %v\n", done, total, p.What, now.Sub(p.began).Round(time.Second))
+		return
+	}
+	filled := barWidth * done / max(total, 1)
+	fmt.Fprintf(p.Out, "\r%s%s %d/%d %s", strings.Repeat("█", filled), strings.Repeat("░", barWidth-filled), done, total, p.What)
+	p.drawn = true
+}
+
+// Close wipes the bar from the terminal.
+func (p *Progress) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drawn {
+		fmt.Fprint(p.Out, "\r\x1b[K")
+		p.drawn = false
+	}
+}
