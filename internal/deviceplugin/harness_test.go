@@ -236,6 +236,8 @@ type want struct {
 	devices []string
 	// slots on each device; memory follows from them.
 	slots int
+	// asked is what the container asks for where its share has more, 0 elsewhere.
+	asked int
 }
 
 // placed returns a pod as the scheduler leaves it: bound, with an assignment.
@@ -249,7 +251,7 @@ func placed(t *testing.T, name string, containers ...want) *v1.Pod {
 			ids[i] = vgpu.DeviceID(id)
 		}
 		memory := vgpu.Bytes(4 * gib * int64(c.slots))
-		a.Containers = append(a.Containers, vgpu.ContainerAssignment{Name: c.name, Kind: c.kind, Devices: ids, Share: vgpu.Share{
+		a.Containers = append(a.Containers, vgpu.ContainerAssignment{Name: c.name, Kind: c.kind, Devices: ids, Asked: vgpu.Slots(c.asked), Share: vgpu.Share{
 			Devices: len(ids), Slots: vgpu.Slots(c.slots), Memory: memory, MemoryLimit: memory, ComputeLimit: vgpu.MilliGPU(100 * c.slots),
 		}})
 	}
@@ -269,8 +271,9 @@ func unplaced(name string, containers ...want) *v1.Pod {
 	}
 	always := v1.ContainerRestartPolicyAlways
 	for _, c := range containers {
+		asked := cmp.Or(c.asked, c.slots*max(1, len(c.devices)))
 		container := v1.Container{Name: c.name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{
-			v1alpha1.ResourceVGPU: *resource.NewQuantity(int64(c.slots*max(1, len(c.devices))), resource.DecimalSI),
+			v1alpha1.ResourceVGPU: *resource.NewQuantity(int64(asked), resource.DecimalSI),
 		}}}
 		switch c.kind {
 		case vgpu.App:

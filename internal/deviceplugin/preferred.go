@@ -99,7 +99,7 @@ func awaiting(pods []*v1.Pod, held []holding, slots int) *vgpu.ContainerAssignme
 			if admitted[[2]string{string(pod.UID), c.Name}] {
 				continue
 			}
-			if int(c.Share.Slots)*len(c.Devices) == slots {
+			if tokens(c) == slots {
 				return c
 			}
 			break // containers are admitted in order: this one is next and asks for another number

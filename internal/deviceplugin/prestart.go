@@ -153,20 +153,18 @@ func unassigned(pod *v1.Pod) string {
 
 // proportional checks the memory of containers that name none: it follows from their slots and the device.
 func proportional(pod *v1.Pod, a vgpu.Assignment, devices []vgpu.Device) error {
-	asked := pod.DeepCopy()
-	// The limits are annotations that a user may change, and break, after the binding.
-	delete(asked.Annotations, v1alpha1.AnnotationComputeLimit)
-	delete(asked.Annotations, v1alpha1.AnnotationMemoryLimit)
-	request, err := kube.Request(asked)
+	// Annotations are not read: a user may change, and break, them after the binding.
+	containers, err := kube.Containers(pod)
 	if err != nil {
 		return refuse(reasonMismatch, "%v", err)
 	}
-	for i := range request.Containers {
-		c := &request.Containers[i]
+	for i := range containers {
+		c := &containers[i]
 		given := containerOf(a, c.Name)
 		if given == nil || len(given.Devices) == 0 {
 			continue // AssignmentOf has compared the lists
 		}
+		c.Slots = given.Share.Slots * vgpu.Slots(given.Share.Devices) // which AssignmentOf has compared too
 		for j := range devices {
 			if devices[j].ID != given.Devices[0] {
 				continue
@@ -187,11 +185,20 @@ func slotsAgree(a vgpu.Assignment, h holding) error {
 	if c == nil {
 		return refuse(reasonMismatch, "the assignment does not name container %s; create the pod again", h.Container)
 	}
-	if want := int(c.Share.Slots) * len(c.Devices); want != len(h.IDs) {
+	if want := tokens(c); want != len(h.IDs) {
 		return refuse(reasonMismatch, "the assignment gives container %s %d slots, the kubelet handed out %d; create the pod again",
 			h.Container, want, len(h.IDs))
 	}
 	return nil
+}
+
+// tokens is the number of slot IDs that the kubelet has to hand out for a share: what the container asks for, which is
+// less than the share where a wanted rate gave it more.
+func tokens(c *vgpu.ContainerAssignment) int {
+	if c.Asked > 0 {
+		return int(c.Asked)
+	}
+	return int(c.Share.Slots) * len(c.Devices)
 }
 
 func containerOf(a vgpu.Assignment, name string) *vgpu.ContainerAssignment {

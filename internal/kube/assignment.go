@@ -25,8 +25,9 @@ const milliPerPercent = int64(vgpu.WholeGPU) / 100
 func EncodeAssignment(a vgpu.Assignment) (string, error) {
 	out := v1alpha1.Assignment{Version: v1alpha1.AssignmentVersion, UID: string(a.UID), Node: a.Node}
 	for _, c := range a.Containers {
-		if c.Share.Slots > math.MaxInt32 {
-			return "", fmt.Errorf("encode assignment of pod %s: container %s: %d slots on a device", a.Pod, c.Name, c.Share.Slots)
+		if c.Share.Slots > math.MaxInt32 || c.Asked > math.MaxInt32 {
+			return "", fmt.Errorf("encode assignment of pod %s: container %s: %d slots on a device, %d asked for",
+				a.Pod, c.Name, c.Share.Slots, c.Asked)
 		}
 		if int64(c.Share.ComputeLimit)%milliPerPercent != 0 {
 			return "", fmt.Errorf("encode assignment of pod %s: container %s: compute limit %d is no whole percent",
@@ -41,6 +42,7 @@ func EncodeAssignment(a vgpu.Assignment) (string, error) {
 			Name:                c.Name,
 			Devices:             devices,
 			Slots:               int32(c.Share.Slots),
+			AskedSlots:          int32(c.Asked),
 			MemoryBytes:         int64(c.Share.Memory),
 			ComputeLimitPercent: int32(int64(c.Share.ComputeLimit) / milliPerPercent),
 			MemoryLimitBytes:    int64(c.Share.MemoryLimit),
@@ -93,6 +95,9 @@ func validate(a *v1alpha1.Assignment) error {
 		if names[c.Name] {
 			return fmt.Errorf("containers[%d]: the name %q stands twice", i, shown(c.Name))
 		}
+		if c.AskedSlots > 0 && len(a.Containers) > 1 {
+			return fmt.Errorf("containers[%d]: askedSlots %d is for pods of one container with slots", i, c.AskedSlots)
+		}
 		names[c.Name] = true
 	}
 	return nil
@@ -106,6 +111,8 @@ func validateContainer(c *v1alpha1.ContainerAssignment) error {
 		return fmt.Errorf("%d devices are not from 1 to %d", len(c.Devices), maxDevices)
 	case c.Slots < 1 || c.Slots > maxSlots:
 		return fmt.Errorf("slots %d are not from 1 to %d", c.Slots, maxSlots)
+	case c.AskedSlots < 0 || c.AskedSlots > 0 && int64(c.AskedSlots) >= int64(c.Slots)*int64(len(c.Devices)):
+		return fmt.Errorf("askedSlots %d are not from 1 to less than the slots given", c.AskedSlots)
 	case c.MemoryBytes < 0 || c.MemoryBytes > maxMemory:
 		return fmt.Errorf("memoryBytes %d is not from 0 to 1Pi", c.MemoryBytes)
 	case c.ComputeLimitPercent < 1 || c.ComputeLimitPercent > 100:
@@ -174,7 +181,11 @@ func agrees(want *vgpu.ContainerRequest, have *v1alpha1.ContainerAssignment) err
 	if have.Name != want.Name {
 		return fmt.Errorf("the assignment names %q in its place", shown(have.Name))
 	}
-	if slots := int64(have.Slots) * n; slots != int64(want.Slots) {
+	slots := int64(have.Slots) * n
+	if have.AskedSlots > 0 { // a wanted rate gave it more
+		slots = int64(have.AskedSlots)
+	}
+	if slots != int64(want.Slots) {
 		return fmt.Errorf("the assignment has %d slots, the container asks for %d", slots, want.Slots)
 	}
 	// Memory is asked for as a sum over the devices and divided with rounding up, so it may exceed the sum by less
@@ -191,7 +202,7 @@ func containerAssignment(c *v1alpha1.ContainerAssignment, kind vgpu.ContainerKin
 		devices[i] = vgpu.DeviceID(id)
 	}
 	return vgpu.ContainerAssignment{
-		Name: c.Name, Kind: kind, Devices: devices,
+		Name: c.Name, Kind: kind, Devices: devices, Asked: vgpu.Slots(c.AskedSlots),
 		Share: vgpu.Share{
 			Devices: len(devices), Slots: vgpu.Slots(c.Slots), Memory: vgpu.Bytes(c.MemoryBytes),
 			ComputeLimit: vgpu.MilliGPU(int64(c.ComputeLimitPercent) * milliPerPercent),

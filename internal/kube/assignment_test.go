@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,46 @@ func TestAssignmentSurvivesTheAnnotation(t *testing.T) {
 	}
 }
 
+// A pod that asks for 2 slots and wants a rate may be given more.
+func TestAssignmentOfMoreThanAskedFor(t *testing.T) {
+	a := example()
+	a.Containers = a.Containers[:1]
+	a.Containers[0].Asked = 2
+	raw, err := EncodeAssignment(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"slots":3,"askedSlots":2,`; !strings.Contains(raw, want) {
+		t.Errorf("EncodeAssignment = %s, want %s in it", raw, want)
+	}
+	got, err := AssignmentOf(bound(pod("2"), "n1", raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(a, got); diff != "" {
+		t.Errorf("AssignmentOf (-want +got):\n%s", diff)
+	}
+	for _, limit := range []string{"1", "3"} {
+		if a, err := AssignmentOf(bound(pod(limit), "n1", raw)); err == nil {
+			t.Errorf("AssignmentOf a pod that asks for %s = %+v, want an error", limit, a)
+		}
+	}
+	for name, change := range map[string]func(*vgpu.Assignment){
+		"as many as given":   func(a *vgpu.Assignment) { a.Containers[0].Asked = 3 },
+		"more than given":    func(a *vgpu.Assignment) { a.Containers[0].Asked = 4 },
+		"less than none":     func(a *vgpu.Assignment) { a.Containers[0].Asked = -1 },
+		"beyond int32":       func(a *vgpu.Assignment) { a.Containers[0].Asked = 1<<32 + 2 },
+		"several containers": func(a *vgpu.Assignment) { a.Containers = append(a.Containers, example().Containers[1]) },
+	} {
+		b := a
+		b.Containers = slices.Clone(a.Containers)
+		change(&b)
+		if raw, err := EncodeAssignment(b); err == nil {
+			t.Errorf("%s: EncodeAssignment = %s, want an error", name, raw)
+		}
+	}
+}
+
 func TestEncodeAssignmentRefusesWhatNobodyCouldRead(t *testing.T) {
 	for name, change := range map[string]func(*vgpu.Assignment){
 		"no UID":               func(a *vgpu.Assignment) { a.UID = "" },
@@ -96,6 +137,8 @@ func TestDecodeAssignmentIsStrict(t *testing.T) {
 		"slots 0":             replace(`"slots":3`, `"slots":0`),
 		"slots -1":            replace(`"slots":3`, `"slots":-1`),
 		"slots beyond int32":  replace(`"slots":3`, `"slots":4294967299`),
+		"asked for -1":        replace(`"slots":3`, `"slots":3,"askedSlots":-1`),
+		"asked for as many":   replace(`"slots":3`, `"slots":3,"askedSlots":3`),
 		"slots in a fraction": replace(`"slots":3`, `"slots":3.5`),
 		"memory -1":           replace(`"memoryBytes":12884901888`, `"memoryBytes":-1`),
 		"limit below memory":  replace(`"memoryLimitBytes":12884901888`, `"memoryLimitBytes":1`),
@@ -158,6 +201,7 @@ func TestAssignmentOfComparesWithThePod(t *testing.T) {
 func FuzzDecodeAssignment(f *testing.F) {
 	f.Add(exampleJSON)
 	f.Add(`{"version":1,"uid":"u","node":"n","containers":[]}`)
+	f.Add(`{"version":1,"uid":"u","node":"n","containers":[{"name":"a","devices":["d","e"],"slots":2,"askedSlots":3,"computeLimitPercent":1}]}`)
 	f.Add(`{"version":1,"uid":"u","node":"n","containers":[{"name":"a","devices":["d"],"slots":1,"computeLimitPercent":1}]}`)
 	f.Fuzz(func(t *testing.T, raw string) {
 		a, err := DecodeAssignment(raw)

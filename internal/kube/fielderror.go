@@ -34,9 +34,12 @@ func (e *FieldError) Error() string {
 		fmt.Fprintf(&b, "%q is not legal, ", e.Value)
 	}
 	b.WriteString(e.Legal)
-	if e.MustReplace {
+	switch {
+	case e.MustReplace:
 		b.WriteString("; the field is immutable: the pod must be replaced")
-	} else {
+	case strings.HasPrefix(e.Field, "metadata.labels"):
+		b.WriteString("; set the label and the pod is tried again")
+	default:
 		b.WriteString("; correct the annotation and the pod is tried again")
 	}
 	return b.String()
@@ -59,6 +62,10 @@ func FieldOf(pod *v1.Pod, r vgpu.Refusal) (*FieldError, bool) {
 	case vgpu.LimitAboveDevice: // of memory: a compute limit above a device is malformed
 		return annotationError(pod, v1alpha1.AnnotationMemoryLimit,
 			fmt.Sprintf("it must not be above the device, %v", vgpu.Bytes(r.Best))), true
+	}
+	if r.Reason == vgpu.NoAllowedModel && pod.Annotations[v1alpha1.AnnotationModels] != "" {
+		return annotationError(pod, v1alpha1.AnnotationModels,
+			"the cluster has none of these models but "+strings.Join(r.Present, ", ")), true
 	}
 	return nil, false
 }

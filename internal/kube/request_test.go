@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -91,6 +92,7 @@ func TestRequestRefusesWrongFields(t *testing.T) {
 		memoryOf0 = "spec.containers[0].resources.limits[tandem-gpu.io/vgpu-memory]"
 		compute   = "metadata.annotations[tandem-gpu.io/compute-limit]"
 		memory    = "metadata.annotations[tandem-gpu.io/memory-limit]"
+		models    = "metadata.annotations[tandem-gpu.io/gpu-models]"
 	)
 	withInit := pod("1")
 	withInit.Spec.InitContainers = []v1.Container{container("ok", "1"), container("bad", "-1")}
@@ -127,6 +129,11 @@ func TestRequestRefusesWrongFields(t *testing.T) {
 		{"memory limit of half a byte", limitOf(v1alpha1.AnnotationMemoryLimit, "0.5"), memory, "0.5", false},
 		{"negative memory limit", limitOf(v1alpha1.AnnotationMemoryLimit, "-1Gi"), memory, "-1Gi", false},
 		{"memory limit beyond int64", limitOf(v1alpha1.AnnotationMemoryLimit, "1e40"), memory, "1e40", false},
+		{"no model", limitOf(v1alpha1.AnnotationModels, ""), models, "", false},
+		{"an empty model", limitOf(v1alpha1.AnnotationModels, "T4,,A100"), models, "T4,,A100", false},
+		{"a model twice", limitOf(v1alpha1.AnnotationModels, "T4, A100, T4"), models, "T4, A100, T4", false},
+		{"a model of 64 letters", limitOf(v1alpha1.AnnotationModels, strings.Repeat("x", 64)), models, strings.Repeat("x", 64), false},
+		{"65 models", limitOf(v1alpha1.AnnotationModels, manyModels(65)), models, shown(manyModels(65)), false},
 		{"memory limit with a huge exponent", limitOf(v1alpha1.AnnotationMemoryLimit, "1e999999999"), memory, "1e999999999", false},
 	}
 	for _, c := range cases {
@@ -143,6 +150,29 @@ func TestRequestRefusesWrongFields(t *testing.T) {
 				t.Errorf("the message %q tells to replace the pod: %v, want %v", got, told, c.replace)
 			}
 		})
+	}
+}
+
+func manyModels(n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("m", i)
+	}
+	return strings.Join(names, ",")
+}
+
+func TestRequestReadsModels(t *testing.T) {
+	got, err := Request(annotated(pod("3"), v1alpha1.AnnotationModels, "Tesla-T4, NVIDIA-A100-SXM4-40GB"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []vgpu.Variant{{Model: "NVIDIA-A100-SXM4-40GB"}, {Model: "Tesla-T4"}}
+	if diff := cmp.Diff(want, got.Variants); diff != "" {
+		t.Errorf("variants (-want +got):\n%s", diff)
+	}
+	most, err := Request(annotated(pod("3"), v1alpha1.AnnotationModels, manyModels(64)))
+	if err != nil || len(most.Variants) != 64 || most.Validate() != nil {
+		t.Errorf("64 models: %d variants, %v, %v", len(most.Variants), err, most.Validate())
 	}
 }
 

@@ -27,6 +27,10 @@ type ContainerAssignment struct {
 	Devices []string `json:"devices"`
 	// Slots is the number of slots on each device.
 	Slots int32 `json:"slots"`
+	// AskedSlots is the number of slots that the container asks for, and that the kubelet counts, where the pod wanted a
+	// rate and its share has more: less than Slots on all devices together. It is absent elsewhere. A release that does
+	// not know it refuses the assignment.
+	AskedSlots int32 `json:"askedSlots,omitempty"`
 	// MemoryBytes is the guaranteed device memory on each device.
 	MemoryBytes int64 `json:"memoryBytes"`
 	// ComputeLimitPercent is the ceiling of SM use on each device, 1 to 100.

@@ -23,7 +23,18 @@ const (
 	// AnnotationMemoryLimit is the device memory that each container may burst to, a Kubernetes quantity of bytes per
 	// device, not below the request. Default: the request.
 	AnnotationMemoryLimit = Domain + "/memory-limit"
+
+	// AnnotationModels lists the GPU models that the pod may use, by the product names of GPUNode, separated by commas.
+	// Default: any.
+	AnnotationModels = Domain + "/gpu-models"
+
+	// AnnotationRate is the rate that the pod wants, a decimal in the unit of its profile's throughputs. The pod gets the
+	// cheapest share that reaches it, at least the slots that it asks for.
+	AnnotationRate = Domain + "/rate"
 )
+
+// LabelProfile is the label of a pod that names its workload, as the throughputs in the scheduler's configuration do.
+const LabelProfile = Domain + "/profile"
 
 // AnnotationAssignment holds the Assignment of a pod as JSON. The scheduler writes it inside the Binding, in the same
 // transaction as spec.nodeName; nobody else may write it (deploy/ holds the admission policies).

@@ -1,0 +1,101 @@
+package kube
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// maxModel is the longest product name that the GPUNode schema admits.
+const maxModel = 63
+
+const (
+	legalModels = "it must be 1 to 64 product names of GPUs as in GPUNode, separated by commas, each once, for example NVIDIA-A100-SXM4-40GB,Tesla-T4"
+	legalRate   = "it must be a decimal above 0, at most 1000000000000, with up to six decimals and without a sign or unit, for example 120 or 0.5"
+)
+
+// rateForm is what a rate may look like.
+var rateForm = regexp.MustCompile(`^[0-9]{1,13}(\.[0-9]{1,6})?$`)
+
+// variants returns the models that the pod may use, by name; none for any.
+func variants(pod *v1.Pod) ([]vgpu.Variant, error) {
+	raw, ok := pod.Annotations[v1alpha1.AnnotationModels]
+	if !ok {
+		return nil, nil
+	}
+	names := strings.Split(raw, ",")
+	if len(names) > vgpu.MaxVariants {
+		return nil, malformed(v1alpha1.AnnotationModels, raw, legalModels)
+	}
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+		if names[i] == "" || len(names[i]) > maxModel || slices.Contains(names[:i], names[i]) {
+			return nil, malformed(v1alpha1.AnnotationModels, raw, legalModels)
+		}
+	}
+	slices.Sort(names)
+	list := make([]vgpu.Variant, len(names))
+	for i, name := range names {
+		list[i].Model = name
+	}
+	return list, nil
+}
+
+// WantedRate returns the rate that a pod wants, and false for a pod that wants none. The request is the pod's own. The
+// error is a *FieldError: a malformed rate, no profile, or more than one container that asks for slots, of which nobody
+// could say which one does the work.
+func WantedRate(pod *v1.Pod, r *vgpu.Request) (placement.Wanted, bool, error) {
+	raw, ok := pod.Annotations[v1alpha1.AnnotationRate]
+	if !ok || len(r.Containers) == 0 {
+		return placement.Wanted{}, false, nil
+	}
+	w := placement.Wanted{Profile: pod.Labels[v1alpha1.LabelProfile], Least: r.Containers[0].Slots}
+	for i := range r.Variants {
+		w.Models = append(w.Models, r.Variants[i].Model)
+	}
+	rate, err := parseRate(raw)
+	switch {
+	case err != nil:
+		return w, true, err
+	case w.Profile == "":
+		return w, true, &FieldError{
+			Field: fmt.Sprintf("metadata.labels[%s]", v1alpha1.LabelProfile),
+			Legal: fmt.Sprintf("a pod with the annotation %s needs this label: it names the throughputs that tell what a rate takes", v1alpha1.AnnotationRate),
+		}
+	case len(r.Containers) > 1:
+		return w, true, &FieldError{
+			Field: annotationPath(v1alpha1.AnnotationRate), Value: shown(raw),
+			Legal: fmt.Sprintf("it is for a pod in which one container asks for %s, here %d do", v1alpha1.ResourceVGPU, len(r.Containers)),
+		}
+	}
+	w.Rate = rate
+	return w, true, nil
+}
+
+// RateError says at the pod's annotation why no GPU model reaches the rate that it wants.
+func RateError(pod *v1.Pod, u *placement.Unreachable) *FieldError {
+	return annotationError(pod, v1alpha1.AnnotationRate, u.String())
+}
+
+func parseRate(raw string) (placement.Rate, error) {
+	if !rateForm.MatchString(raw) {
+		return 0, malformed(v1alpha1.AnnotationRate, raw, legalRate)
+	}
+	q, err := resource.ParseQuantity(raw)
+	if err != nil {
+		return 0, malformed(v1alpha1.AnnotationRate, raw, legalRate)
+	}
+	rate := placement.Rate(q.ScaledValue(resource.Micro)) // six decimals at most: exact
+	if rate < 1 || rate > placement.MaxRate {
+		return 0, malformed(v1alpha1.AnnotationRate, raw, legalRate)
+	}
+	return rate, nil
+}
