@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"image/color"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,6 +49,20 @@ const (
 
 // SVG writes the figure. The error is one without points, or with one that is no number.
 func (f Figure) SVG(w io.Writer) error {
+	canvas := vgsvg.New(width, height)
+	if err := f.draw(draw.New(canvas)); err != nil {
+		return fmt.Errorf("draw %s: %w", f.File, err)
+	}
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return fmt.Errorf("draw %s: %w", f.File, err)
+	}
+	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte(face), []byte(faces)))
+	return err
+}
+
+// draw puts the axes and the lines on the left, the legend on the right.
+func (f Figure) draw(all draw.Canvas) error {
 	p, legend := plot.New(), plot.NewLegend()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y
 	p.Title.Padding = vg.Points(8)
@@ -55,6 +70,24 @@ func (f Figure) SVG(w io.Writer) error {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = gridColour, gridColour
 	p.Add(grid)
+	if err := f.addLines(p, &legend); err != nil {
+		return err
+	}
+	p.X.Min, p.Y.Min = min(p.X.Min, 0), 0
+	if f.Top > 0 {
+		p.Y.Max = f.Top
+	}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
+	all.SetColor(color.White)
+	all.Fill(all.Rectangle.Path())
+	legend.Top, legend.ThumbnailWidth, legend.Padding = true, vg.Points(28), vg.Points(3)
+	p.Draw(draw.Crop(all, margin, -legendWidth, margin, -margin))
+	legend.Draw(draw.Crop(all, 0, -margin, 0, -margin-p.Title.TextStyle.Font.Size*2))
+	return nil
+}
+
+// addLines adds the series that have points, in their order.
+func (f Figure) addLines(p *plot.Plot, legend *plot.Legend) error {
 	drawn := false
 	for k, s := range f.Series {
 		if len(s.Points) == 0 {
@@ -62,26 +95,16 @@ func (f Figure) SVG(w io.Writer) error {
 		}
 		line, err := f.line(k)
 		if err != nil {
-			return fmt.Errorf("draw %s of %s: %w", f.File, s.Name, err)
+			return fmt.Errorf("series %s: %w", s.Name, err)
 		}
 		p.Add(line)
 		legend.Add(s.Name, line)
 		drawn = true
 	}
 	if !drawn {
-		return fmt.Errorf("draw %s: %w", f.File, ErrEmpty)
+		return ErrEmpty
 	}
-	p.X.Min, p.Y.Min = min(p.X.Min, 0), 0
-	if f.Top > 0 {
-		p.Y.Max = f.Top
-	}
-	legend.Top, legend.ThumbnailWidth, legend.Padding = true, vg.Points(28), vg.Points(3)
-	canvas := vgsvg.New(width, height)
-	all := draw.New(canvas)
-	p.Draw(draw.Crop(all, margin, -legendWidth, margin, -margin))
-	legend.Draw(draw.Crop(all, 0, -margin, 0, -margin-p.Title.TextStyle.Font.Size*2))
-	_, err := canvas.WriteTo(w)
-	return err
+	return nil
 }
 
 // ErrEmpty says that a figure has nothing to draw.

@@ -4,7 +4,7 @@ package plots
 func Allocation(series []Series) Figure {
 	return Figure{
 		File: "allocation.svg", Title: "GPUs allocated as requests arrive",
-		X: "GPUs asked for so far (% of all GPUs)", Y: "GPUs allocated (% of all GPUs)", Series: series,
+		X: "GPUs asked for so far (% of all GPUs)", Y: "GPUs allocated (% of all GPUs)", Series: series, Top: 100,
 	}
 }
 

@@ -197,7 +197,7 @@ func TestWrite(t *testing.T) {
 		t.Error(err)
 	}
 	bad := plots.Allocation([]plots.Series{{Name: "fgd", Points: []plots.Point{{Y: math.NaN()}}}})
-	if _, err := plots.Write(dir, bad); err == nil || !strings.Contains(err.Error(), "draw allocation.svg of fgd") {
+	if _, err := plots.Write(dir, bad); err == nil || !strings.Contains(err.Error(), "draw allocation.svg: series fgd") {
 		t.Errorf("error %v, want one that names the figure and the series", err)
 	}
 	file := filepath.Join(dir, "allocation.svg")

@@ -9,6 +9,13 @@ import (
 
 var gridColour = color.Gray{Y: 0xdd}
 
+// face is the font that texts are measured in, and faces what a viewer may take instead: the widths of the first four are
+// equal.
+const (
+	face  = "font-family:Liberation Sans;"
+	faces = "font-family:Liberation Sans,Arimo,Helvetica,Arial,sans-serif;"
+)
+
 // Sizes of text.
 const (
 	titleSize = 14

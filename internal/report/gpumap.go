@@ -74,7 +74,7 @@ func picture(d *vgpu.MapDevice) string {
 	}
 	end := vgpu.Slots(0)
 	for _, s := range d.Slices {
-		text := s.Pod[strings.LastIndexByte(s.Pod, '/')+1:]
+		text := s.Pod
 		if s.Held {
 			text = "(" + text + ")"
 		}
