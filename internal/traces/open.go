@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -66,7 +67,7 @@ type zipped struct {
 
 func (z *zipped) Read(p []byte) (int, error) {
 	n, err := z.z.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = brokenGzip(z.file, err)
 	}
 	return n, err
