@@ -1,0 +1,110 @@
+package fragmentation
+
+import (
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Loss is what the usual requests cannot use of a node, in milli-GPU × weight: divide by Weight for milli-GPU.
+type Loss struct {
+	// Lost is idle GPU that a request cannot use now: FGD's measure (§4).
+	Lost int64
+	// Starved is idle GPU that a request could use, and whose CPU or memory would run out before as many of them ran as
+	// the GPU has room for. It foretells what is Lost later.
+	Starved int64
+}
+
+// Lost returns what the usual requests cannot use of the node now; see Of. Divide by Weight for milli-GPU.
+func (m *Mix) Lost(n *vgpu.Node) int64 {
+	free := make([]vgpu.Slots, len(n.Devices()))
+	for i := range free {
+		free[i] = n.Free(i, 0, "").Slots
+	}
+	return m.Of(n, free, n.Room()).Lost
+}
+
+// Of returns the loss of a node with so many free slots per device and so much room on its host, whatever its ledger
+// says. It allocates nothing.
+//
+// A kind without GPUs, and one that the node cannot run now (CPU, memory, models, free devices, slots that are legal on
+// none of the devices) lose all that is idle. Else a kind loses what is idle on devices that have too little free for it;
+// one that takes whole devices, what is idle on devices that are not wholly free. Memory of the devices does not count.
+//
+// Example: two devices of 10 slots with 4 and 10 free, a host with 3 cores, a mix of 5 slots with 2 cores (weight 2) and
+// 20 slots (weight 1). The first loses the 400 of the first device. Of the 1000 that are left it could use 750, before
+// CPU runs out: 250 are starved. The second cannot run, and loses 1400. Lost is 2·400 + 1400 = 2200, Starved is 2·250.
+func (m *Mix) Of(n *vgpu.Node, free []vgpu.Slots, room vgpu.Room) Loss {
+	var loss Loss
+	idle := Idle(n, free)
+	if idle == 0 {
+		return loss
+	}
+	for k := range m.kinds {
+		kind := &m.kinds[k]
+		usable := int64(0)
+		if kind.Slots > 0 && kind.MilliCPU <= room.MilliCPU && kind.Memory <= room.Memory {
+			usable = m.usable(k, n, free)
+		}
+		loss.Lost += kind.Weight * (idle - usable)
+		if usable > 0 {
+			loss.Starved += kind.Weight * (usable - kind.fed(n, usable, room))
+		}
+	}
+	return loss
+}
+
+// Idle returns the milli-GPU of the free slots, rounded down for each device.
+func Idle(n *vgpu.Node, free []vgpu.Slots) int64 {
+	idle := int64(0)
+	devices := n.Devices()
+	for i := range devices {
+		idle += milli(free[i], devices[i].Slots)
+	}
+	return idle
+}
+
+func milli(k, of vgpu.Slots) int64 {
+	if of == vgpu.Slots(vgpu.WholeGPU) {
+		return int64(k)
+	}
+	return int64(k) * int64(vgpu.WholeGPU) / int64(of)
+}
+
+// usable returns the milli-GPU on devices that kind k can use, 0 when there are not enough of them to run it.
+func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Slots) int64 {
+	slots, models := m.kinds[k].Slots, m.models[k]
+	devices := n.Devices()
+	sum, runs, whole := int64(0), false, vgpu.Slots(0)
+	for i := range devices {
+		d := &devices[i]
+		switch {
+		case models != nil && !slices.Contains(models, d.Model):
+		case slots <= d.Slots:
+			if free[i] >= slots {
+				sum += milli(free[i], d.Slots)
+				runs = true
+			}
+		case slots%d.Slots == 0 && free[i] == d.Slots:
+			sum += int64(vgpu.WholeGPU)
+			whole += d.Slots
+			runs = runs || whole >= slots
+		}
+	}
+	if !runs {
+		return 0
+	}
+	return sum
+}
+
+// fed returns how much of the usable milli-GPU the host's CPU and memory suffice for, were it filled with the kind.
+func (k *Kind) fed(n *vgpu.Node, usable int64, room vgpu.Room) int64 {
+	size := milli(k.Slots, n.Devices()[0].Slots)
+	if k.MilliCPU > 0 {
+		usable = min(usable, room.MilliCPU*size/k.MilliCPU)
+	}
+	if k.Memory > 0 {
+		usable = min(usable, int64(room.Memory/vgpu.MiB)*size/max(1, int64(k.Memory/vgpu.MiB)))
+	}
+	return usable
+}

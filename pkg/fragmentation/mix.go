@@ -1,0 +1,140 @@
+package fragmentation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Kind is one usual request: what pods that look alike ask for.
+type Kind struct {
+	// MilliCPU is the CPU that a pod asks of its host, in thousandths of a core.
+	MilliCPU int64
+	// Memory that a pod asks of its host; 0 where it does not count.
+	Memory vgpu.Bytes
+	// Slots asked for; 0 for pods without GPUs. As in requests, k slots are k/N of one device or k/N whole devices.
+	Slots vgpu.Slots
+	// Models that may serve it, sorted and joined by "|"; "" for any.
+	Models string
+	// Weight says how often it arrives, relative to the other kinds; above zero.
+	Weight int64
+}
+
+// Bounds of a Mix: they keep Lost within 64 bits for nodes of up to 10,000 devices.
+const (
+	// MaxKinds bounds the time of Lost.
+	MaxKinds = 4096
+	// MaxWeight bounds the sum of the weights.
+	MaxWeight = 1 << 36
+	maxCPU    = 1 << 40
+	maxMemory = 1 << 50
+	maxSlots  = 1 << 40
+)
+
+// Mix is the requests that usually arrive. It is immutable.
+type Mix struct {
+	kinds  []Kind
+	models [][]string // per kind
+	weight int64
+}
+
+// NewMix returns a mix of the kinds, the most frequent first; kinds that differ in Weight only are added up. The error
+// names the kind that is illegal. A mix without kinds is legal: nothing is lost to it.
+func NewMix(kinds []Kind) (*Mix, error) {
+	m := &Mix{kinds: slices.Clone(kinds)}
+	for i := range m.kinds {
+		if err := m.kinds[i].validate(); err != nil {
+			return nil, fmt.Errorf("make mix: kind %d: %w", i, err)
+		}
+	}
+	slices.SortFunc(m.kinds, func(a, b Kind) int { return a.compare(&b) })
+	m.merge()
+	slices.SortFunc(m.kinds, func(a, b Kind) int { return cmp.Or(cmp.Compare(b.Weight, a.Weight), a.compare(&b)) })
+	if len(m.kinds) > MaxKinds {
+		return nil, fmt.Errorf("make mix: %d kinds, at most %d are legal", len(m.kinds), MaxKinds)
+	}
+	for i := range m.kinds {
+		if m.weight += m.kinds[i].Weight; m.weight > MaxWeight {
+			return nil, fmt.Errorf("make mix: the weights add up to more than %d", MaxWeight)
+		}
+		var models []string
+		if m.kinds[i].Models != "" {
+			models = strings.Split(m.kinds[i].Models, "|")
+		}
+		m.models = append(m.models, models)
+	}
+	return m, nil
+}
+
+func (k *Kind) validate() error {
+	switch {
+	case k.MilliCPU < 0 || k.MilliCPU > maxCPU:
+		return fmt.Errorf("CPU of %d milli-cores, want 0 to %d", k.MilliCPU, maxCPU)
+	case k.Memory < 0 || k.Memory > maxMemory:
+		return fmt.Errorf("memory of %d bytes, want 0 to %d", k.Memory, int64(maxMemory))
+	case k.Slots < 0 || k.Slots > maxSlots:
+		return fmt.Errorf("%d slots, want 0 to %d", k.Slots, maxSlots)
+	case k.Weight < 1 || k.Weight > MaxWeight:
+		return fmt.Errorf("weight %d, want 1 to %d", k.Weight, MaxWeight)
+	}
+	if k.Models != "" && !slices.IsSorted(strings.Split(k.Models, "|")) {
+		return fmt.Errorf("models %q are not sorted", k.Models)
+	}
+	return nil
+}
+
+// compare orders kinds by all but the weight.
+func (k *Kind) compare(o *Kind) int {
+	return cmp.Or(cmp.Compare(k.MilliCPU, o.MilliCPU), cmp.Compare(k.Memory, o.Memory), cmp.Compare(k.Slots, o.Slots),
+		cmp.Compare(k.Models, o.Models))
+}
+
+// merge adds neighbours up that differ in Weight only.
+func (m *Mix) merge() {
+	out := m.kinds[:0]
+	for _, k := range m.kinds {
+		if last := len(out) - 1; last >= 0 && out[last].compare(&k) == 0 {
+			out[last].Weight += k.Weight
+			continue
+		}
+		out = append(out, k)
+	}
+	m.kinds = out
+}
+
+// Kinds returns the kinds, the most frequent first. Callers do not modify them.
+func (m *Mix) Kinds() []Kind { return m.kinds }
+
+// Weight returns the sum of the weights.
+func (m *Mix) Weight() int64 { return m.weight }
+
+// Typical returns the most frequent kinds, as few as make up the part of the weight, 1 to 100 percent. Of kinds that are
+// equally frequent, those with less CPU, less memory, fewer slots, then the smaller models come first. Example: of weights 90, 6
+// and 4, 95 percent are the first two.
+func (m *Mix) Typical(percent int64) *Mix {
+	t := &Mix{}
+	for i := range m.kinds {
+		if t.weight*100 >= percent*m.weight {
+			break
+		}
+		t.kinds, t.models = m.kinds[:i+1], m.models[:i+1]
+		t.weight += m.kinds[i].Weight
+	}
+	return t
+}
+
+// WithoutMemory returns the mix of the kinds without their memory: kinds that differ in nothing else become one.
+func (m *Mix) WithoutMemory() *Mix {
+	kinds := slices.Clone(m.kinds)
+	for i := range kinds {
+		kinds[i].Memory = 0
+	}
+	plain, err := NewMix(kinds)
+	if err != nil {
+		panic("leave memory out of a mix: " + err.Error()) // fewer kinds of the same weight are legal
+	}
+	return plain
+}
