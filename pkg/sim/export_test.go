@@ -1,0 +1,20 @@
+package sim
+
+import "time"
+
+// Event is one thing that happened, for tests.
+type Event struct {
+	At   time.Duration
+	Job  int
+	What string
+}
+
+// Events returns all that happened, in order.
+func (h *History) Events() []Event {
+	words := map[what]string{starts: "starts", ends: "ends", refused: "refused", queued: "queued"}
+	var all []Event
+	for _, e := range h.log {
+		all = append(all, Event{e.at, e.job, words[e.what]})
+	}
+	return all
+}

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// History is what happened in a run. Callers do not modify it.
+type History struct {
+	// Capacity is the compute of all devices of the cluster, sick ones included.
+	Capacity vgpu.MilliGPU
+	// Outcomes of the jobs, in the order of Setup.Jobs.
+	Outcomes []Outcome
+	// Samples of the cluster by time: one after each arrival, and one for each instant at which pods end, once those that
+	// wait were tried.
+	Samples []Sample
+
+	setup Setup
+	log   []entry
+	// initial is what is allocated before the first job.
+	initial vgpu.MilliGPU
+}
+
+// State is what became of a job.
+type State int
+
+const (
+	// Waiting: it waits, and nothing is to come that could make room.
+	Waiting State = iota
+	// Dropped: it did not fit when it arrived, and is gone.
+	Dropped
+	// Running: it was placed and never ends.
+	Running
+	// Finished: it was placed and ran for its duration.
+	Finished
+)
+
+var states = []string{Waiting: "waiting", Dropped: "dropped", Running: "running", Finished: "finished"}
+
+// String returns the state in a word.
+func (s State) String() string {
+	if s < 0 || int(s) >= len(states) {
+		return fmt.Sprintf("state %d", int(s))
+	}
+	return states[s]
+}
+
+// Placed reports whether the pod got a place.
+func (s State) Placed() bool { return s == Running || s == Finished }
+
+// Outcome is what became of one job.
+type Outcome struct {
+	UID vgpu.UID
+	// Pod is "namespace/name", for people.
+	Pod   string
+	State State
+	// Arrived is when the pod came, Started when it was placed, Ended when it is over. Started and Ended are 0 where State
+	// says that they never happen.
+	Arrived, Started, Ended time.Duration
+	// Asked is the compute that the pod asks for: on the first shape of device, by model, slots and memory, on which its
+	// request is legal. Allocated is what it got.
+	Asked, Allocated vgpu.MilliGPU
+	// Assignment names the node and the devices of a pod that was placed. A pod without GPUs has no containers here.
+	Assignment vgpu.Assignment
+}
+
+// Wait returns how long the pod waited for its place. It means something for placed pods only.
+func (o *Outcome) Wait() time.Duration { return o.Started - o.Arrived }
+
+// JCT returns the job's completion time: from its arrival to its end. It means something for finished pods only.
+func (o *Outcome) JCT() time.Duration { return o.Ended - o.Arrived }
+
+// Sample is the state of the cluster after an event.
+type Sample struct {
+	At time.Duration
+	// Arrived is what all pods so far asked for, Allocated what running pods hold.
+	Arrived, Allocated vgpu.MilliGPU
+	// Fragmentation is the free compute that the usual requests cannot use.
+	Fragmentation vgpu.MilliGPU
+	// Waiting and Running count pods now, Dropped those up to now.
+	Waiting, Running, Dropped int
+}
+
+// start returns the cluster as it is before the first job.
+func (h *History) start() (*vgpu.Cluster, error) {
+	nodes := make([]*vgpu.Node, 0, len(h.setup.Nodes))
+	for _, n := range h.setup.Nodes {
+		nodes = append(nodes, n.Clone())
+	}
+	return vgpu.NewCluster(nodes...)
+}
+
+// replay plays the history again, as far as its caller wants, without deciding anything.
+type replay struct {
+	history *History
+	cluster *vgpu.Cluster
+	next    int
+	waiting []int // in the order of arrival
+}
+
+func (h *History) replay() (*replay, error) {
+	c, err := h.start()
+	return &replay{history: h, cluster: c}, err
+}
+
+// step plays the next entry of the log.
+func (p *replay) step() error {
+	e := &p.history.log[p.next]
+	p.next++
+	o, r := &p.history.Outcomes[e.job], &p.history.setup.Jobs[e.job].Request
+	switch e.what {
+	case starts:
+		p.served(e.job)
+		return enter(p.cluster, o, r)
+	case ends:
+		leave(p.cluster, o, r)
+	case refused, queued:
+		if o.State != Dropped {
+			p.waiting = append(p.waiting, e.job)
+		}
+	}
+	return nil
+}
+
+// Refusals says, by index of the job, why pods did not fit on any node when they arrived. Pods that came when others
+// waited before them have none, unless the queue skips. It plays the whole history again.
+func (h *History) Refusals() (map[int]*Refusal, error) {
+	all := map[int]*Refusal{}
+	p, err := h.replay()
+	if err != nil {
+		return nil, fmt.Errorf("explain history: %w", err)
+	}
+	for p.next < len(h.log) {
+		if e := h.log[p.next]; e.what == refused {
+			all[e.job] = Explain(p.cluster.Nodes(), &h.setup.Jobs[e.job].Request)
+		}
+		if err := p.step(); err != nil {
+			return nil, fmt.Errorf("explain history: %w", err)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// measure keeps the cluster's fragmentation: the sum over the nodes, each computed anew only when it changed.
+type measure struct {
+	cluster *vgpu.Cluster
+	offers  []vgpu.Offer
+	mix     *fragmentation.Mix
+	at      map[*vgpu.Node]int
+	nodes   []int64 // per node, weight × milli-GPU
+	sum     int64
+}
+
+// newMeasure also gives the policy its mix.
+func newMeasure(e *engine) (*measure, error) {
+	nodes := e.cluster.Nodes()
+	m := &measure{
+		cluster: e.cluster, offers: vgpu.Offers(nodes), at: make(map[*vgpu.Node]int, len(nodes)), nodes: make([]int64, len(nodes)),
+	}
+	for i, n := range nodes {
+		m.at[n] = i
+	}
+	mix := e.setup.Mix
+	if mix == nil {
+		var err error
+		if mix, err = fragmentation.NewMix(nil); err != nil {
+			return nil, err
+		}
+	}
+	e.policy = e.setup.Policy
+	m.use(mix)
+	return m, nil
+}
+
+// use measures against a mix from now on.
+func (m *measure) use(mix *fragmentation.Mix) {
+	m.mix, m.sum = mix, 0
+	for i, n := range m.cluster.Nodes() {
+		m.nodes[i] = mix.Lost(n)
+		m.sum += m.nodes[i]
+	}
+}
+
+// changed notes that pods came to or left a node.
+func (m *measure) changed(n *vgpu.Node) {
+	i, lost := m.at[n], m.mix.Lost(n)
+	m.sum += lost - m.nodes[i]
+	m.nodes[i] = lost
+}
+
+// lost returns the cluster's fragmentation, rounded down.
+func (m *measure) lost() vgpu.MilliGPU {
+	if m.mix.Weight() == 0 {
+		return 0
+	}
+	return vgpu.MilliGPU(m.sum / m.mix.Weight())
+}
+
+// asked returns the compute that a request asks for; see Outcome.Asked.
+func (m *measure) asked(r *vgpu.Request) vgpu.MilliGPU {
+	for i := range m.offers {
+		d := &m.offers[i].Device
+		if slots, legal := slotsOn(r, d); legal {
+			return milliOf(slots, d.Slots)
+		}
+	}
+	if len(m.offers) == 0 {
+		return 0
+	}
+	return milliOf(r.PeakSlots(), m.offers[0].Device.Slots)
+}
+
+// slotsOn returns the slots that the pod takes of devices such as d at most at one time, and whether it may.
+func slotsOn(r *vgpu.Request, d *vgpu.Device) (vgpu.Slots, bool) {
+	var peak vgpu.Peak
+	for c := range r.Containers {
+		s, legal := r.ShareOn(c, d)
+		if !legal {
+			return 0, false
+		}
+		peak.Add(r.Containers[c].Kind, vgpu.Use{Slots: s.Slots * vgpu.Slots(s.Devices)})
+	}
+	return peak.Use().Slots, true
+}
+
+// milliOf returns the compute of k slots of devices of n, rounded down.
+func milliOf(k, n vgpu.Slots) vgpu.MilliGPU {
+	return vgpu.MilliGPU(int64(k) * int64(vgpu.WholeGPU) / int64(n))
+}
+
+// Capacity returns the compute of all devices of the nodes, sick ones included.
+func Capacity(nodes []*vgpu.Node) vgpu.MilliGPU {
+	sum := vgpu.MilliGPU(0)
+	for _, n := range nodes {
+		sum += vgpu.MilliGPU(len(n.Devices())) * vgpu.WholeGPU
+	}
+	return sum
+}
+
+// allocatedOn returns the compute that assignments take of the nodes, rounded down for each device.
+func allocatedOn(nodes ...*vgpu.Node) vgpu.MilliGPU {
+	sum := vgpu.MilliGPU(0)
+	for _, n := range nodes {
+		for i := range n.Devices() {
+			sum += milliOf(n.Used(i).Slots, n.Devices()[i].Slots)
+		}
+	}
+	return sum
+}
+
+// KindOf returns what a request is counted as among the usual requests, once.
+func KindOf(r *vgpu.Request) fragmentation.Kind {
+	models := make([]string, 0, len(r.Variants))
+	for i := range r.Variants {
+		models = append(models, r.Variants[i].Model)
+	}
+	slices.Sort(models)
+	return fragmentation.Kind{
+		MilliCPU: r.Host.MilliCPU, Slots: r.PeakSlots(), Models: strings.Join(models, "|"), Weight: 1,
+	}
+}
+
+// arrived notes a pod that arrives.
+func (m *measure) arrived(*vgpu.Request) error { return nil }

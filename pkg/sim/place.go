@@ -1,0 +1,190 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// try places a pod on the best node, and reports whether there is one.
+func (e *engine) try(job int) (bool, error) {
+	r := &e.setup.Jobs[job].Request
+	n := choose(e.cluster, r, e.policy)
+	if n == nil {
+		return false, nil
+	}
+	a, refusal := placement.Assign(n, r, e.policy)
+	if refusal != nil {
+		return false, fmt.Errorf("place pod %s: node %s has a score and refuses: %v", r.Pod, n.Name(), *refusal)
+	}
+	o := &e.history.Outcomes[job]
+	o.State, o.Started, o.Assignment = Running, e.sample.At, a
+	before := allocatedOn(n)
+	if err := enter(e.cluster, o, r); err != nil {
+		return false, fmt.Errorf("place pod %s: %w", r.Pod, err)
+	}
+	o.Allocated = allocatedOn(n) - before
+	e.sample.Allocated += o.Allocated
+	e.measure.changed(n)
+	e.sample.Running++
+	e.history.log = append(e.history.log, entry{job, starts, e.sample.At})
+	return true, e.schedule(job)
+}
+
+// schedule notes when a pod that starts now ends.
+func (e *engine) schedule(job int) error {
+	duration := e.setup.Jobs[job].Duration
+	if duration == 0 {
+		return nil
+	}
+	if e.sample.At > latest {
+		return fmt.Errorf("pod %s would start later than the latest time, %v", e.setup.Jobs[job].Request.Pod, latest)
+	}
+	d := departure{e.sample.At + duration, job}
+	e.history.Outcomes[job].Ended = d.at
+	i, _ := slices.BinarySearchFunc(e.running, d, func(have, want departure) int {
+		return cmp.Or(cmp.Compare(want.at, have.at), cmp.Compare(want.job, have.job))
+	})
+	e.running = slices.Insert(e.running, i, d)
+	return nil
+}
+
+// choose returns the node with the highest score of those that have room for the pod, the first by name among equals;
+// nil when it fits nowhere.
+func choose(c *vgpu.Cluster, r *vgpu.Request, p placement.Policy) *vgpu.Node {
+	var best *vgpu.Node
+	top := int64(0)
+	for _, n := range c.Nodes() {
+		if !r.Host.Within(n.Room()) {
+			continue
+		}
+		if s := placement.Score(n, r, p); s >= 0 && (best == nil || s > top) {
+			best, top = n, s
+		}
+	}
+	return best
+}
+
+// enter books a pod on its node: the devices in the ledger, CPU and memory off the room of the host.
+func enter(c *vgpu.Cluster, o *Outcome, r *vgpu.Request) error {
+	n := c.Node(o.Assignment.Node)
+	if len(o.Assignment.Containers) > 0 {
+		if err := n.Add(o.Assignment); err != nil {
+			return err
+		}
+	}
+	n.SetRoom(n.Room().Minus(r.Host))
+	return nil
+}
+
+// leave undoes enter.
+func leave(c *vgpu.Cluster, o *Outcome, r *vgpu.Request) {
+	n := c.Node(o.Assignment.Node)
+	n.Remove(o.UID)
+	n.SetRoom(n.Room().Plus(r.Host))
+}
+
+// kindsOf numbers the requests of the jobs: equal numbers for requests that fit on the same nodes.
+func kindsOf(jobs []Job) []int {
+	numbers := make([]int, len(jobs))
+	known := map[string]int{}
+	for i := range jobs {
+		r := jobs[i].Request
+		containers := slices.Clone(r.Containers)
+		for c := range containers {
+			containers[c].Name = ""
+		}
+		r.Containers, r.UID, r.Pod = containers, "", ""
+		key := fmt.Sprintf("%+v", r)
+		if _, seen := known[key]; !seen {
+			known[key] = len(known)
+		}
+		numbers[i] = known[key]
+	}
+	return numbers
+}
+
+// Refusal says why a pod fits on no node of a cluster.
+type Refusal struct {
+	// Nodes looked at. Devices of them refuse by their devices; Host of them have devices for it, and lack CPU or memory.
+	Nodes, Devices, Host int
+	// Nearest is the nearest miss of the nodes that refuse by their devices, nil when there is none.
+	Nearest *vgpu.Refusal
+	// Want is the CPU and memory that the pod asks of its host, Most the most free CPU and the most free memory of the
+	// nodes that have devices for it, possibly on different nodes.
+	Want, Most vgpu.Room
+}
+
+// Explain returns why a pod fits on no node of the cluster now, nil when it fits on one.
+func Explain(nodes []*vgpu.Node, r *vgpu.Request) *Refusal {
+	f := &Refusal{Nodes: len(nodes), Want: r.Host}
+	var refusals []vgpu.Refusal
+	for _, n := range nodes {
+		if refusal := placement.Fit(n, r); refusal != nil {
+			f.Devices++
+			refusals = append(refusals, *refusal)
+			continue
+		}
+		room := n.Room()
+		if r.Host.Within(room) {
+			return nil
+		}
+		f.Host++
+		f.Most = vgpu.Room{MilliCPU: max(f.Most.MilliCPU, room.MilliCPU), Memory: max(f.Most.Memory, room.Memory)}
+	}
+	if nearest, ok := placement.Nearest(refusals); ok {
+		f.Nearest = &nearest
+	}
+	return f
+}
+
+// String says the refusal in words: "0 of 3 nodes fit: 1 by CPU or memory, most free are 2000m CPU and 4Gi, the pod asks
+// for 4000m and 8Gi; 2 by GPU, nearest GPU: largest free share is 4 of 10 slots on n2/g1; container main asks for 5". The
+// end is what the scheduler's event says.
+func (f *Refusal) String() string { return fmt.Sprintf("0 of %d nodes fit: %s", f.Nodes, f.Why()) }
+
+// Why is String without the number of nodes looked at.
+func (f *Refusal) Why() string {
+	var parts []string
+	if f.Host > 0 {
+		parts = append(parts, fmt.Sprintf("%d by %s", f.Host, f.short()))
+	}
+	if f.Nearest != nil {
+		parts = append(parts, fmt.Sprintf("%d by GPU, nearest GPU: %v", f.Devices, *f.Nearest))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// short says what the hosts lack, of what the pod asks for.
+func (f *Refusal) short() string {
+	switch {
+	case f.Want.Memory == 0:
+		return fmt.Sprintf("CPU, most free is %dm, the pod asks for %dm", f.Most.MilliCPU, f.Want.MilliCPU)
+	case f.Want.MilliCPU == 0:
+		return fmt.Sprintf("memory, most free is %v, the pod asks for %v", f.Most.Memory, f.Want.Memory)
+	}
+	return fmt.Sprintf("CPU or memory, most free are %dm CPU and %v, the pod asks for %dm and %v",
+		f.Most.MilliCPU, f.Most.Memory, f.Want.MilliCPU, f.Want.Memory)
+}
+
+// entry is one thing that happened to a job.
+type entry struct {
+	job int
+	what
+	at time.Duration
+}
+
+// what can happen to a job.
+type what uint8
+
+const (
+	starts  what = iota
+	ends         // it ran for its duration
+	refused      // on arrival it fits nowhere
+	queued       // on arrival others wait before it
+)

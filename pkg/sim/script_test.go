@@ -1,0 +1,252 @@
+package sim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// TestScripts tells the stories of testdata/scripts:
+//
+//	cluster                      the input draws it; "room n1 8 32Gi" gives a host CPU cores and memory, else it has plenty
+//	jobs                         the input lists them: "a 5 at=1m for=10m cpu=4 memory=8Gi models=A100,T4"; slots of one
+//	                             container after the name, none for a pod without GPUs
+//	run queue=fifo policy=spread mix=(3,3,20)    plays the jobs; the mix is slots of usual requests
+//	map at=5m                    the picture of a moment, as JSON
+//	at percent=80                what is allocated and lost when so much has arrived
+//	stats from=0s to=1h
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+		s := &story{t: t}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			commands := map[string]func(*datadriven.TestData) (string, error){
+				"cluster": s.cluster, "jobs": s.list, "run": s.run, "map": s.drawMap, "at": s.at, "stats": s.stats,
+			}
+			run := commands[d.Cmd]
+			if run == nil {
+				d.Fatalf(t, "unknown command %q", d.Cmd)
+			}
+			out, err := run(d)
+			if err != nil {
+				return fmt.Sprintf("%serror: %v\n", out, err)
+			}
+			return out
+		})
+	})
+}
+
+// story is the state of a script.
+type story struct {
+	t       *testing.T
+	setup   sim.Setup
+	history *sim.History
+}
+
+func (s *story) cluster(d *datadriven.TestData) (string, error) {
+	rooms := map[string]vgpu.Room{}
+	var drawing []string
+	for _, line := range strings.Split(d.Input, "\n") {
+		if words := strings.Fields(line); len(words) == 4 && words[0] == "room" {
+			memory, err := testkit.ParseBytes(words[3])
+			if err != nil {
+				return "", err
+			}
+			rooms[words[1]] = vgpu.Room{MilliCPU: int64(whole(s.t, words[2])) * 1000, Memory: memory}
+			continue
+		}
+		drawing = append(drawing, line)
+	}
+	c, err := testkit.Parse(strings.Join(drawing, "\n"))
+	if err != nil {
+		return "", err
+	}
+	s.setup.Nodes = nil
+	for _, n := range c.Nodes() {
+		n = n.Clone()
+		n.SetRoom(plenty)
+		if room, given := rooms[n.Name()]; given {
+			n.SetRoom(room)
+		}
+		s.setup.Nodes = append(s.setup.Nodes, n)
+	}
+	return testkit.Draw(c), nil
+}
+
+// plenty of CPU and memory.
+var plenty = vgpu.Room{MilliCPU: 1 << 40, Memory: 1 << 50}
+
+func (s *story) list(d *datadriven.TestData) (string, error) {
+	s.setup.Jobs = nil
+	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
+		words := strings.Fields(line)
+		job := sim.Job{Request: vgpu.Request{UID: vgpu.UID(words[0]), Pod: words[0]}}
+		for _, w := range words[1:] {
+			if err := s.word(&job, w); err != nil {
+				return "", fmt.Errorf("%s: %w", line, err)
+			}
+		}
+		s.setup.Jobs = append(s.setup.Jobs, job)
+	}
+	return fmt.Sprintf("%d jobs\n", len(s.setup.Jobs)), nil
+}
+
+func (s *story) word(job *sim.Job, w string) (err error) {
+	key, value, given := strings.Cut(w, "=")
+	switch {
+	case !given:
+		job.Request.Containers = append(job.Request.Containers, vgpu.ContainerRequest{
+			Name: fmt.Sprintf("c%d", len(job.Request.Containers)), Slots: vgpu.Slots(whole(s.t, w)),
+		})
+	case key == "at":
+		job.Arrive, err = time.ParseDuration(value)
+	case key == "for":
+		job.Duration, err = time.ParseDuration(value)
+	case key == "cpu":
+		job.Request.Host.MilliCPU = int64(whole(s.t, value)) * 1000
+	case key == "memory":
+		job.Request.Host.Memory, err = testkit.ParseBytes(value)
+	case key == "models":
+		for _, m := range strings.Split(value, ",") {
+			job.Request.Variants = append(job.Request.Variants, vgpu.Variant{Model: m})
+		}
+	default:
+		err = fmt.Errorf("unknown word %q", w)
+	}
+	return err
+}
+
+func whole(t *testing.T, w string) int {
+	t.Helper()
+	n := 0
+	if _, err := fmt.Sscanf(w, "%d", &n); err != nil {
+		t.Fatalf("%q is no number", w)
+	}
+	return n
+}
+
+func (s *story) run(d *datadriven.TestData) (string, error) {
+	queue, policy := "drop", "packed"
+	var mix []string
+	for _, a := range d.CmdArgs {
+		switch a.Key {
+		case "queue":
+			queue = a.Vals[0]
+		case "policy":
+			policy = a.Vals[0]
+		case "mix":
+			mix = a.Vals
+		}
+	}
+	var err error
+	if s.setup.Queue, err = sim.QueueByName(queue); err != nil {
+		return "", err
+	}
+	if s.setup.Policy, err = placement.ByName(policy); err != nil {
+		return "", err
+	}
+	s.setup.Mix = nil
+	if mix != nil {
+		var kinds []fragmentation.Kind
+		for _, m := range mix {
+			kinds = append(kinds, fragmentation.Kind{Slots: vgpu.Slots(whole(s.t, m)), Weight: 1})
+		}
+		if s.setup.Mix, err = fragmentation.NewMix(kinds); err != nil {
+			return "", err
+		}
+	}
+	if s.history, err = sim.Run(s.setup); err != nil {
+		return "", err
+	}
+	return s.tell()
+}
+
+// tell writes a line for each thing that happened.
+func (s *story) tell() (string, error) {
+	refusals, err := s.history.Refusals()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, e := range s.history.Events() {
+		o := &s.history.Outcomes[e.Job]
+		text := map[string]string{"starts": "→ " + place(o), "ends": "ends", "queued": "waits behind others"}[e.What]
+		if e.What == "refused" {
+			text = map[bool]string{true: "is dropped: ", false: "waits: "}[o.State == sim.Dropped] + refusals[e.Job].String()
+		}
+		fmt.Fprintf(&b, "%v %s %s\n", e.At, o.Pod, text)
+	}
+	last := s.history.Samples[len(s.history.Samples)-1]
+	fmt.Fprintf(&b, "end: %d running, %d waiting, %d dropped; %v arrived, %v allocated, %v lost of %v\n", last.Running,
+		last.Waiting, last.Dropped, last.Arrived, last.Allocated, last.Fragmentation, s.history.Capacity)
+	return b.String(), nil
+}
+
+func place(o *sim.Outcome) string {
+	var devices []string
+	for _, c := range o.Assignment.Containers {
+		for _, id := range c.Devices {
+			devices = append(devices, string(id))
+		}
+	}
+	if devices == nil {
+		return o.Assignment.Node
+	}
+	return strings.Join(devices, " ")
+}
+
+func (s *story) drawMap(d *datadriven.TestData) (string, error) {
+	var at string
+	d.ScanArgs(s.t, "at", &at)
+	moment, err := time.ParseDuration(at)
+	if err != nil {
+		return "", err
+	}
+	m, err := s.history.MapAt(moment)
+	if err != nil {
+		return "", err
+	}
+	out, err := json.MarshalIndent(m, "", " ")
+	return string(out) + "\n", err
+}
+
+func (s *story) at(d *datadriven.TestData) (string, error) {
+	var percent string
+	d.ScanArgs(s.t, "percent", &percent)
+	p := float64(whole(s.t, percent))
+	allocated, ok := s.history.AllocatedAt(p)
+	lost, also := s.history.FragmentationAt(p)
+	if !ok || !also {
+		return "not reached\n", nil
+	}
+	return fmt.Sprintf("%.2f %% allocated, %.2f %% lost\n", allocated, lost), nil
+}
+
+func (s *story) stats(d *datadriven.TestData) (string, error) {
+	var words [2]string
+	d.ScanArgs(s.t, "from", &words[0])
+	d.ScanArgs(s.t, "to", &words[1])
+	var window [2]time.Duration
+	for i := range words {
+		var err error
+		if window[i], err = time.ParseDuration(words[i]); err != nil {
+			return "", err
+		}
+	}
+	h := s.history
+	wait, _ := h.MeanWait()
+	makespan, _ := h.Makespan()
+	used, ok := h.Utilisation(window[0], window[1])
+	median, _ := sim.Quantile(h.JCTs(), .5)
+	return fmt.Sprintf("JCTs %v, median %v; mean wait %v; makespan %v; utilisation %.4f (%v)\n",
+		h.JCTs(), median, wait, makespan, used, ok), nil
+}

@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Job is one pod of a workload.
+type Job struct {
+	// Request is what the pod asks for. Its UID is unique among the jobs; without containers it asks for no GPU.
+	Request vgpu.Request
+	// Arrive is the time at which it arrives, from the start of the simulation, 0 or more.
+	Arrive time.Duration
+	// Duration is how long it runs once it is placed; 0: it stays for ever.
+	Duration time.Duration
+}
+
+// Queue says what becomes of a pod that does not fit. Whatever the queue, pods are tried in the order of their arrival.
+type Queue int
+
+const (
+	// Drop: the pod is gone, and not tried again.
+	Drop Queue = iota
+	// FIFO: the pod waits, and those that arrive later wait behind it.
+	FIFO
+	// Skip: the pod waits, and is tried again whenever others end; those that fit overtake it.
+	Skip
+)
+
+var queues = []string{Drop: "drop", FIFO: "fifo", Skip: "skip"}
+
+// String returns the queue's name as in QueueByName.
+func (q Queue) String() string {
+	if q < 0 || int(q) >= len(queues) {
+		return fmt.Sprintf("queue %d", int(q))
+	}
+	return queues[q]
+}
+
+// Queues returns the names that QueueByName knows.
+func Queues() []string { return slices.Clone(queues) }
+
+// QueueByName returns the queue with a name of Queues.
+func QueueByName(name string) (Queue, error) {
+	i := slices.Index(queues, name)
+	if i < 0 {
+		return 0, fmt.Errorf("choose queue: unknown name %q, known are %s", name, strings.Join(queues, ", "))
+	}
+	return Queue(i), nil
+}
+
+// Setup is all that a run depends on.
+type Setup struct {
+	// Nodes with their devices, with Room set to what the host has for pods, and with the assignments that are there
+	// from the start and never end. Run changes none of them, so that several runs may share them.
+	Nodes []*vgpu.Node
+	// Jobs in any order of time; those of one instant arrive in the order of the slice.
+	Jobs []Job
+	// Policy ranks the placements; the zero value is placement's default.
+	Policy placement.Policy
+	// Queue says what becomes of a pod that does not fit.
+	Queue Queue
+	// Mix is the usual requests that fragmentation is measured against; nil: learned from the pods as they arrive.
+	Mix *fragmentation.Mix
+	// Seed is for the policies that draw.
+	Seed int64
+	// Progress is told how many of the jobs have arrived, about a hundred times in a run; nil for nobody.
+	Progress func(done, total int)
+}
+
+// latest bounds times: two of them add up within a time.Duration. It is 146 years.
+const latest = time.Duration(1) << 62
+
+// validate returns what is wrong with the setup.
+func (s *Setup) validate() error {
+	switch {
+	case len(s.Nodes) == 0:
+		return errors.New("the cluster has no nodes")
+	case s.Queue < Drop || s.Queue > Skip:
+		return fmt.Errorf("unknown %v, known are %s", s.Queue, strings.Join(queues, ", "))
+	}
+	seen := make(map[vgpu.UID]int, len(s.Jobs))
+	for _, n := range s.Nodes {
+		for _, a := range n.Assignments() {
+			seen[a.UID] = -1
+		}
+	}
+	for i := range s.Jobs {
+		if err := s.Jobs[i].validate(); err != nil {
+			return fmt.Errorf("job %d (pod %s): %w", i, s.Jobs[i].Request.Pod, err)
+		}
+		uid := s.Jobs[i].Request.UID
+		if other, double := seen[uid]; double && other < 0 {
+			return fmt.Errorf("job %d (pod %s): UID %q is on a node from the start", i, s.Jobs[i].Request.Pod, uid)
+		} else if double {
+			return fmt.Errorf("job %d (pod %s): UID %q is that of job %d too", i, s.Jobs[i].Request.Pod, uid, other)
+		}
+		seen[uid] = i
+	}
+	return nil
+}
+
+func (j *Job) validate() error {
+	switch {
+	case j.Arrive < 0 || j.Arrive > latest:
+		return fmt.Errorf("arrives at %v, legal is 0s to %v", j.Arrive, latest)
+	case j.Duration < 0 || j.Duration > latest:
+		return fmt.Errorf("runs for %v, legal is 0s (for ever) to %v", j.Duration, latest)
+	case j.Request.Host.MilliCPU < 0 || j.Request.Host.Memory < 0:
+		return fmt.Errorf("asks its host for %v, legal is 0 or more", j.Request.Host)
+	case j.Request.UID == "":
+		return errors.New("has no UID")
+	case len(j.Request.Containers) == 0:
+		return nil
+	}
+	return j.Request.Validate()
+}
