@@ -144,12 +144,17 @@ func pluginImports(p *source) []string {
 	return all
 }
 
+// simulates lists the simulator and what is built on it. Beside these only tests import them.
+var simulates = []string{"pkg/sim", "internal/scenario", "internal/experiment", "cmd/simulator"}
+
 // simImports: the simulator stays out of production.
 func simImports(p *source) []string {
-	if within(p.dir, "pkg/sim") || within(p.dir, "cmd/simulator") || within(p.dir, "test") {
+	if within(p.dir, "test") || slices.ContainsFunc(simulates, func(d string) bool { return within(p.dir, d) }) {
 		return nil
 	}
-	return p.banned(func(i string) bool { return within(i, p.module+"/pkg/sim") }, "the simulator")
+	return p.banned(func(i string) bool {
+		return slices.ContainsFunc(simulates, func(d string) bool { return within(i, p.module+"/"+d) })
+	}, "the simulator")
 }
 
 // fakeImports: production imports neither fakes nor what tests need.

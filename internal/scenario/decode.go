@@ -1,0 +1,132 @@
+package scenario
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// maxBytes bounds a scenario. Larger ones are traces, which have readers of their own.
+const maxBytes = 4 << 20
+
+// decode reads the YAML, with every field known and none twice.
+func decode(name string, data []byte) (*file, error) {
+	if len(data) > maxBytes {
+		return nil, &Error{File: name, Found: fmt.Sprintf("%d bytes", len(data)), Want: fmt.Sprintf("at most %d", maxBytes)}
+	}
+	raw, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, yamlError(name, data, err)
+	}
+	if string(raw) == "null" {
+		return nil, &Error{File: name, Found: "nothing", Want: "a scenario with the fields " + fieldsOf(reflect.TypeFor[file]())}
+	}
+	f := &file{}
+	strict, err := kjson.UnmarshalStrict(raw, f)
+	switch {
+	case err != nil:
+		return nil, typeError(name, err)
+	case len(strict) > 0:
+		return nil, strictError(name, strict[0])
+	}
+	return f, nil
+}
+
+// endless matches what YAML takes for a number and JSON does not.
+var endless = regexp.MustCompile(`(?i)[-+]?\.(nan|inf)\b`)
+
+// yamlError says what the reader of YAML says, and in which line a number is none.
+func yamlError(name string, data []byte, err error) error {
+	if strings.Contains(err.Error(), "unsupported value") {
+		for i, line := range strings.Split(string(data), "\n") {
+			if found := endless.FindString(line); found != "" {
+				return &Error{File: name, Found: fmt.Sprintf("%s in line %d", found, i+1), Want: "a finite number"}
+			}
+		}
+	}
+	return &Error{File: name, Found: "no YAML (" + oneLine(err.Error()) + ")", Want: "a scenario in YAML"}
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// typeError says which field is a list where an object is wanted, and the like.
+func typeError(name string, err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return &Error{File: name, Found: "no scenario (" + oneLine(err.Error()) + ")", Want: "a scenario in YAML"}
+	}
+	want := "an object with the fields " + fieldsOf(wrong.Type)
+	if wrong.Type.Kind() == reflect.Slice {
+		want = "a list"
+	}
+	return &Error{File: name, Field: wrong.Field, Found: "a value of type " + wrong.Value, Want: want}
+}
+
+// index matches the place in a list in the path of a field.
+var index = regexp.MustCompile(`\[[0-9]+\]`)
+
+// strictError says which field is unknown, with those that are known in its place.
+func strictError(name string, err error) error {
+	var at kjson.FieldError
+	if !errors.As(err, &at) {
+		return &Error{File: name, Found: oneLine(err.Error()), Want: "known fields, each once"}
+	}
+	path := at.FieldPath()
+	parts := strings.Split(index.ReplaceAllString(path, ""), ".")
+	known := fieldsAt(reflect.TypeFor[file](), parts[:len(parts)-1])
+	return &Error{File: name, Field: path, Found: "an unknown field", Want: "one of " + known}
+}
+
+// fieldsAt lists the fields of the object at a path.
+func fieldsAt(t reflect.Type, path []string) string {
+	for _, part := range path {
+		f, ok := reflect.StructField{}, false
+		for _, next := range fields(t) {
+			if tag(next) == part {
+				f, ok = next, true
+			}
+		}
+		if !ok {
+			return "those of docs/guides/simulator.md"
+		}
+		t = f.Type
+		for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+	}
+	return fieldsOf(t)
+}
+
+func tag(f reflect.StructField) string { return f.Tag.Get("json") }
+
+// fields lists the fields of a struct, those of embedded ones in their place.
+func fields(t reflect.Type) []reflect.StructField {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var all []reflect.StructField
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Anonymous {
+			all = append(all, fields(f.Type)...)
+		} else {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func fieldsOf(t reflect.Type) string {
+	var names []string
+	for _, f := range fields(t) {
+		names = append(names, tag(f))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

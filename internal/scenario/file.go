@@ -1,0 +1,158 @@
+package scenario
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// The types of this file are the YAML, before anything is checked.
+
+type file struct {
+	Name        scalar          `json:"name"`
+	Description scalar          `json:"description"`
+	Cluster     clusterFile     `json:"cluster"`
+	Workload    workloadFile    `json:"workload"`
+	Policies    []scalar        `json:"policies"`
+	Queue       scalar          `json:"queue"`
+	Seeds       scalar          `json:"seeds"`
+	Typical     *typicalFile    `json:"typical"`
+	Assertions  []assertionFile `json:"assertions"`
+}
+
+type clusterFile struct {
+	Groups []groupFile `json:"groups"`
+	Trace  *nodesFile  `json:"trace"`
+}
+
+type groupFile struct {
+	Name         scalar `json:"name"`
+	Count        scalar `json:"count"`
+	CPU          scalar `json:"cpu"`
+	Memory       scalar `json:"memory"`
+	GPUs         scalar `json:"gpus"`
+	Model        scalar `json:"model"`
+	Slots        scalar `json:"slots"`
+	DeviceMemory scalar `json:"device_memory"`
+}
+
+type nodesFile struct {
+	Path scalar `json:"path"`
+}
+
+type workloadFile struct {
+	Jobs       []jobFile       `json:"jobs"`
+	Generators []generatorFile `json:"generators"`
+	Trace      *traceFile      `json:"trace"`
+}
+
+// askFile is what a pod asks for.
+type askFile struct {
+	Slots     scalar   `json:"slots"`
+	GPUMemory scalar   `json:"gpu_memory"`
+	CPU       scalar   `json:"cpu"`
+	Memory    scalar   `json:"memory"`
+	Models    []scalar `json:"models"`
+}
+
+type jobFile struct {
+	Name     scalar `json:"name"`
+	Arrive   scalar `json:"arrive"`
+	Duration scalar `json:"duration"`
+	askFile
+}
+
+type generatorFile struct {
+	Name     scalar        `json:"name"`
+	Arrivals arrivalsFile  `json:"arrivals"`
+	Shapes   []shapeFile   `json:"shapes"`
+	Duration *durationFile `json:"duration"`
+}
+
+type arrivalsFile struct {
+	Batch   *batchFile   `json:"batch"`
+	Every   *everyFile   `json:"every"`
+	Poisson *poissonFile `json:"poisson"`
+}
+
+type batchFile struct {
+	At    scalar `json:"at"`
+	Count scalar `json:"count"`
+}
+
+type everyFile struct {
+	From     scalar `json:"from"`
+	Interval scalar `json:"interval"`
+	Count    scalar `json:"count"`
+}
+
+type poissonFile struct {
+	From    scalar `json:"from"`
+	PerHour scalar `json:"per_hour"`
+	Count   scalar `json:"count"`
+}
+
+type shapeFile struct {
+	Weight scalar `json:"weight"`
+	askFile
+}
+
+type durationFile struct {
+	Fixed       scalar           `json:"fixed"`
+	Exponential *exponentialFile `json:"exponential"`
+	Lognormal   *lognormalFile   `json:"lognormal"`
+}
+
+type exponentialFile struct {
+	Mean scalar `json:"mean"`
+}
+
+type lognormalFile struct {
+	Median scalar `json:"median"`
+	Sigma  scalar `json:"sigma"`
+}
+
+type traceFile struct {
+	Format  scalar `json:"format"`
+	Path    scalar `json:"path"`
+	Inflate scalar `json:"inflate"`
+}
+
+type typicalFile struct {
+	From     scalar        `json:"from"`
+	Requests []typicalKind `json:"requests"`
+}
+
+type typicalKind struct {
+	Weight scalar   `json:"weight"`
+	Slots  scalar   `json:"slots"`
+	CPU    scalar   `json:"cpu"`
+	Models []scalar `json:"models"`
+}
+
+type assertionFile struct {
+	Metric scalar `json:"metric"`
+	Policy scalar `json:"policy"`
+	From   scalar `json:"from"`
+	To     scalar `json:"to"`
+	Min    scalar `json:"min"`
+	Max    scalar `json:"max"`
+}
+
+// scalar is the text of a string, a number or a bool; "" where nothing stands. What is none of them is kept as JSON, for
+// the error of whoever reads it.
+type scalar string
+
+// UnmarshalJSON never fails, so that errors come from where the field is known.
+func (s *scalar) UnmarshalJSON(b []byte) error {
+	text := string(b)
+	if text == "null" {
+		return nil
+	}
+	if strings.HasPrefix(text, `"`) {
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+	}
+	*s = scalar(text)
+	return nil
+}

@@ -1,0 +1,112 @@
+package scenario
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/sim"
+)
+
+// metric is something that assertions are about: its values in a window, none where there is nothing to measure.
+type metric struct {
+	name   string
+	values func(*sim.History, span) []float64
+}
+
+// metrics by name.
+var metrics = []metric{
+	{"allocated_percent", sampled((*sim.History).AllocatedPercent)},
+	{"dropped_pods", counted(func(o *sim.Outcome, w span) bool { return o.State == sim.Dropped && w.has(o.Arrived) })},
+	{"finished_pods", counted(func(o *sim.Outcome, w span) bool { return o.State == sim.Finished && w.has(o.Ended) })},
+	{"fragmentation_percent", sampled((*sim.History).FragmentationPercent)},
+	{"makespan_seconds", func(h *sim.History, w span) []float64 {
+		d, ok := h.Makespan()
+		return seconds(d, ok && len(ended(h, w)) > 0)
+	}},
+	{"mean_jct_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(ended(h, w))) }},
+	{"mean_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(started(h, w))) }},
+	{"p99_jct_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(ended(h, w), .99)) }},
+	{"p99_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(started(h, w), .99)) }},
+	{"running_pods", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.Running) })},
+	{"utilisation_percent", func(h *sim.History, w span) []float64 {
+		part, ok := h.Utilisation(w.from, w.to)
+		if !ok {
+			return nil
+		}
+		return []float64{100 * part}
+	}},
+	{"waiting_pods", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.Waiting) })},
+}
+
+// Metrics returns the names of what assertions may be about, sorted. Those in percent of the cluster and pods now
+// (allocated, fragmentation, running, waiting) are asserted of each moment of the window at which something happens;
+// waits are those of pods that started in the window, completion times (jct) those of pods that ended in it.
+func Metrics() []string {
+	names := make([]string, 0, len(metrics))
+	for i := range metrics {
+		names = append(names, metrics[i].name)
+	}
+	return names
+}
+
+func metricByName(name string) *metric {
+	return &metrics[slices.IndexFunc(metrics, func(m metric) bool { return m.name == name })]
+}
+
+// has reports whether a time is in the window.
+func (w span) has(at time.Duration) bool { return w.from <= at && at <= w.to }
+
+func sampled(of func(*sim.History, *sim.Sample) float64) func(*sim.History, span) []float64 {
+	return func(h *sim.History, w span) []float64 {
+		var all []float64
+		for i := w.first; i < w.end; i++ {
+			all = append(all, of(h, &h.Samples[i]))
+		}
+		return all
+	}
+}
+
+// counted counts outcomes; without any event in the window there is nothing to count.
+func counted(is func(*sim.Outcome, span) bool) func(*sim.History, span) []float64 {
+	return func(h *sim.History, w span) []float64 {
+		if w.first >= w.end {
+			return nil
+		}
+		count := 0
+		for i := range h.Outcomes {
+			if is(&h.Outcomes[i], w) {
+				count++
+			}
+		}
+		return []float64{float64(count)}
+	}
+}
+
+// started returns the waits of the pods that started in the window.
+func started(h *sim.History, w span) []time.Duration {
+	var all []time.Duration
+	for i := range h.Outcomes {
+		if o := &h.Outcomes[i]; o.State.Placed() && w.has(o.Started) {
+			all = append(all, o.Wait())
+		}
+	}
+	return all
+}
+
+// ended returns the completion times of the pods that ended in the window.
+func ended(h *sim.History, w span) []time.Duration {
+	var all []time.Duration
+	for i := range h.Outcomes {
+		if o := &h.Outcomes[i]; o.State == sim.Finished && w.has(o.Ended) {
+			all = append(all, o.JCT())
+		}
+	}
+	return all
+}
+
+func seconds(d time.Duration, ok bool) []float64 {
+	if !ok {
+		return nil
+	}
+	return []float64{d.Seconds()}
+}

@@ -1,0 +1,116 @@
+package scenario
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/sim"
+)
+
+// Result is what came of a scenario.
+type Result struct {
+	Name string
+	// Runs by policy in the order of the scenario, then by seed.
+	Runs []Run
+	// Assertions judged, in the order of the scenario, then of the runs.
+	Assertions []Verdict
+}
+
+// Run is one policy with one seed.
+type Run struct {
+	Policy  string
+	Seed    int64
+	History *sim.History
+}
+
+// Passed reports whether all assertions hold.
+func (r *Result) Passed() bool {
+	for i := range r.Assertions {
+		if !r.Assertions[i].Passed {
+			return false
+		}
+	}
+	return true
+}
+
+// Play plays every policy with every seed, as many at once as Go uses processors; the result does not depend on that.
+// Progress is told how many runs are done, by several goroutines; nil for nobody.
+func (s *Scenario) Play(progress func(done, total int)) (*Result, error) {
+	r := &Result{Name: s.Name, Runs: make([]Run, len(s.Policies)*len(s.Seeds))}
+	err := Each(len(r.Runs), progress, func(i int) error {
+		run := &r.Runs[i]
+		run.Policy, run.Seed = s.Policies[i/len(s.Seeds)], s.Seeds[i%len(s.Seeds)]
+		if err := s.play(run); err != nil {
+			return fmt.Errorf("play scenario %s by policy %s with seed %d: %w", s.Name, run.Policy, run.Seed, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Assertions {
+		for k := range r.Runs {
+			if a := &s.Assertions[i]; a.Policy == "" || a.Policy == r.Runs[k].Policy {
+				r.Assertions = append(r.Assertions, judge(a, &r.Runs[k]))
+			}
+		}
+	}
+	return r, nil
+}
+
+func (s *Scenario) play(run *Run) error {
+	jobs, err := s.Jobs(run.Seed)
+	if err != nil {
+		return err
+	}
+	setup := sim.Setup{Nodes: s.Nodes, Jobs: jobs, Queue: s.Queue, Seed: run.Seed}
+	if setup.Policy, err = placement.ByName(run.Policy); err != nil {
+		return err
+	}
+	if setup.Mix, err = s.typical.of(jobs); err != nil {
+		return err
+	}
+	run.History, err = sim.Run(setup)
+	return err
+}
+
+// Each runs n tasks on as many goroutines as Go uses processors. The tasks do not know of each other, so what they leave
+// behind by their index does not depend on how many run at once. It begins no task after one has failed, and returns the
+// error of the first that did, by index. Progress is told how many are done, by several goroutines; nil for nobody.
+func Each(n int, progress func(done, total int), task func(i int) error) error {
+	var mu sync.Mutex
+	next, done, failed := 0, 0, false
+	errs := make([]error, n)
+	take := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return next - 1, next <= n && !failed
+	}
+	end := func(i int, err error) int {
+		mu.Lock()
+		defer mu.Unlock()
+		errs[i], failed = err, failed || err != nil
+		done++
+		return done
+	}
+	var all sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		all.Go(func() {
+			for i, ok := take(); ok; i, ok = take() {
+				if now := end(i, task(i)); progress != nil {
+					progress(now, n)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs { // tasks begin in the order of their index, so all before the first error were run
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Scenario is what a file says, checked.
+type Scenario struct {
+	Name        string
+	Description string
+	// Nodes of the cluster, empty.
+	Nodes []*vgpu.Node
+	// Policies and Seeds to play the workload with, each policy with each seed.
+	Policies []string
+	Seeds    []int64
+	Queue    sim.Queue
+	// Assertions say what is expected.
+	Assertions []Assertion
+
+	sources []source
+	typical typical
+}
+
+// Read reads the scenario at a path. The error is an *Error, or says that the file cannot be opened.
+func Read(path string) (*Scenario, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read scenario: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a scenario. The file is its name in errors, and paths of traces count from its folder.
+func Parse(file string, data []byte) (*Scenario, error) {
+	f, err := decode(file, data)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{file: file}
+	s := &Scenario{Name: r.name("name", f.Name, map[scalar]string{}), Description: string(f.Description)}
+	s.Policies = r.policies(f.Policies)
+	s.Queue = r.queue(f.Queue)
+	s.Seeds = r.seeds(f.Seeds)
+	if s.Nodes = r.cluster(&f.Cluster); r.err == nil {
+		s.sources = r.workload(&f.Workload, s.Nodes)
+		s.typical = r.typical(f.Typical, modelsOf(s.Nodes))
+		s.Assertions = r.assertions(f.Assertions, s.Policies)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return s, nil
+}
+
+// Jobs returns the workload of a seed: listed jobs, then those of the generators, then those of the trace.
+func (s *Scenario) Jobs(seed int64) ([]sim.Job, error) {
+	var all []sim.Job
+	for _, source := range s.sources {
+		jobs, err := source.jobs(seed)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, jobs...)
+	}
+	return all, nil
+}
+
+func (r *reader) policies(list []scalar) []string {
+	if len(list) == 0 {
+		r.wrong("policies", "none", "a list of "+strings.Join(placement.Policies(), ", "))
+	}
+	var all []string
+	for i, s := range list {
+		if _, err := placement.ByName(string(s)); err != nil {
+			r.wrong(at("policies", i), quote(s), "one of "+strings.Join(placement.Policies(), ", "))
+		}
+		if contains(all, string(s)) {
+			r.wrong(at("policies", i), quote(s), "each policy once")
+		}
+		all = append(all, string(s))
+	}
+	return all
+}
+
+func (r *reader) queue(s scalar) sim.Queue {
+	q, err := sim.QueueByName(string(s))
+	if err != nil {
+		r.wrong("queue", quote(s), "one of "+strings.Join(sim.Queues(), ", "))
+	}
+	return q
+}
+
+// seeds reads "42-51" or a list; 1 where nothing stands.
+func (r *reader) seeds(s scalar) []int64 {
+	text := string(s)
+	if text == "" {
+		return []int64{1}
+	}
+	if strings.HasPrefix(text, "[") {
+		text = strings.NewReplacer("[", "", "]", "", `"`, "").Replace(text)
+	}
+	seeds, err := ParseSeeds(text)
+	if err != nil {
+		r.wrong("seeds", quote(s), `whole numbers from 0, each once, as "42-51" or [1, 2, 3]; at most `+fmt.Sprint(maxSeeds))
+	}
+	return seeds
+}
+
+// typical says which requests are usual: a mix that stands in the scenario, that of the workload, or one that is learned.
+type typical struct {
+	mix      *fragmentation.Mix
+	workload bool
+}
+
+// typicalPercent is the part of the pods whose kinds count as usual, as in Weng et al. (USENIX ATC 2023).
+const typicalPercent = 95
+
+func (r *reader) typical(f *typicalFile, models []string) typical {
+	if f == nil || f.From == "learned" && len(f.Requests) == 0 {
+		return typical{}
+	}
+	if f.From == "workload" && len(f.Requests) == 0 {
+		return typical{workload: true}
+	}
+	if f.From != "" || len(f.Requests) == 0 {
+		r.wrong("typical", fmt.Sprintf("from: %s and %d requests", quote(f.From), len(f.Requests)),
+			"from: learned, from: workload, or a list of requests")
+		return typical{}
+	}
+	var kinds []fragmentation.Kind
+	for i := range f.Requests {
+		path, k := at("typical.requests", i), &f.Requests[i]
+		kinds = append(kinds, fragmentation.Kind{
+			Weight: r.wholeOr(1, path+".weight", k.Weight, 1, maxWeight), MilliCPU: r.cpu(path+".cpu", k.CPU),
+			Slots:  vgpu.Slots(r.wholeOr(0, path+".slots", k.Slots, 0, maxDevices*maxSlots)),
+			Models: joined(r.models(path+".models", k.Models, models)),
+		})
+	}
+	mix, err := fragmentation.NewMix(kinds)
+	if err != nil {
+		r.wrong("typical.requests", err.Error(), "requests that can be")
+	}
+	return typical{mix: mix}
+}
+
+func joined(models []string) string {
+	return strings.Join(slices.Sorted(slices.Values(models)), "|")
+}
+
+// of returns the mix for the jobs of a seed, nil for one that is learned.
+func (t typical) of(jobs []sim.Job) (*fragmentation.Mix, error) {
+	if !t.workload {
+		return t.mix, nil
+	}
+	kinds := make([]fragmentation.Kind, 0, len(jobs))
+	for i := range jobs {
+		kinds = append(kinds, sim.KindOf(&jobs[i].Request))
+	}
+	mix, err := fragmentation.NewMix(kinds)
+	if err != nil {
+		return nil, err
+	}
+	return mix.Typical(typicalPercent), nil
+}

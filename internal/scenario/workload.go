@@ -1,0 +1,99 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// source is a part of a workload: the jobs that it gives with a seed.
+type source interface {
+	jobs(seed int64) ([]sim.Job, error)
+}
+
+// listed is jobs that stand in the scenario: the same with every seed.
+type listed []sim.Job
+
+func (l listed) jobs(int64) ([]sim.Job, error) { return l, nil }
+
+// workload reads the sources of the jobs.
+func (r *reader) workload(f *workloadFile, nodes []*vgpu.Node) []source {
+	a := asker{reader: r, nodes: distinct(nodes), models: modelsOf(nodes)}
+	var all []source
+	if list := r.listed(f.Jobs, &a); len(list) > 0 {
+		all = append(all, list)
+	}
+	taken, left := map[scalar]string{}, maxJobs-len(f.Jobs)
+	for i := range f.Generators {
+		g := r.generator(at("workload.generators", i), &f.Generators[i], &a, taken, left)
+		if left -= g.count; g.count > 0 {
+			all = append(all, g)
+		}
+	}
+	if f.Trace != nil {
+		all = append(all, r.trace("workload.trace", f.Trace, nodes))
+	}
+	if len(all) == 0 {
+		r.wrong("workload", "no jobs", "jobs, generators or a trace")
+	}
+	return all
+}
+
+func (r *reader) listed(files []jobFile, a *asker) listed {
+	if len(files) > maxJobs {
+		r.wrong("workload.jobs", fmt.Sprintf("%d jobs", len(files)), fmt.Sprintf("at most %d", maxJobs))
+		return nil
+	}
+	var list listed
+	taken := map[scalar]string{}
+	for i := range files {
+		path, f := at("workload.jobs", i), &files[i]
+		name := r.name(path+".name", f.Name, taken)
+		job := sim.Job{Request: a.request(path, &f.askFile)}
+		named(&job.Request, "jobs/"+name)
+		job.Arrive = r.durationOr(0, path+".arrive", f.Arrive)
+		if f.Duration != "" {
+			job.Duration = r.duration(path+".duration", f.Duration, time.Millisecond)
+		}
+		list = append(list, job)
+	}
+	return list
+}
+
+// named gives a request its identity.
+func named(r *vgpu.Request, pod string) { r.Pod, r.UID = pod, vgpu.UID(pod) }
+
+// asker reads what pods ask for, and refuses what no node of the empty cluster could give.
+type asker struct {
+	*reader
+	nodes  []*vgpu.Node
+	models []string
+}
+
+// request reads what a pod asks for: one container.
+func (a *asker) request(path string, f *askFile) vgpu.Request {
+	r := vgpu.Request{Host: vgpu.Room{MilliCPU: a.cpu(path+".cpu", f.CPU), Memory: a.memory(path+".memory", f.Memory)}}
+	slots := vgpu.Slots(a.wholeOr(0, path+".slots", f.Slots, 0, maxDevices*maxSlots))
+	memory := a.memory(path+".gpu_memory", f.GPUMemory)
+	models := a.reader.models(path+".models", f.Models, a.models)
+	switch {
+	case slots > 0:
+		r.Containers = []vgpu.ContainerRequest{{Name: "main", Slots: slots, Memory: memory}}
+		for _, m := range models {
+			r.Variants = append(r.Variants, vgpu.Variant{Model: m})
+		}
+	case memory > 0 || len(models) > 0:
+		a.wrong(path+".slots", quote(f.Slots), "1 or more, since the pod asks for gpu_memory or models")
+	case r.Host == vgpu.Room{}:
+		a.wrong(path, "a pod that asks for nothing", "slots, cpu or memory")
+	}
+	if a.err != nil {
+		return r
+	}
+	if refusal := sim.Explain(a.nodes, &r); refusal != nil {
+		a.wrong(path, "more than any node has ("+refusal.Why()+")", "what an empty node of the cluster can give")
+	}
+	return r
+}
