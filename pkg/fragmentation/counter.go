@@ -17,8 +17,12 @@ const halves = 20
 // a Mix is the same on every machine.
 var steps = [StepsPerHalfLife]int64{1048576, 961548, 881744, 808563, 741455, 679917, 623487, 571740}
 
-// Counter learns a Mix from the pods that arrive. The order in which it sees them does not matter. The zero value is
-// empty. It is not safe for concurrent use.
+// maxKnown bounds the kinds that a Counter knows at a time, so that pods that all differ do not fill the memory.
+const maxKnown = 4 * MaxKinds
+
+// Counter learns a Mix from the pods that arrive. The order in which it sees them does not matter, unless they are of
+// more than 16,384 kinds: those that would be more are not counted until others are forgotten. The zero value is empty. It
+// is not safe for concurrent use.
 type Counter struct {
 	// arrived counts pods by kind, without weight, and the step of their arrival.
 	arrived map[Kind]map[int64]int64
@@ -32,6 +36,9 @@ func (c *Counter) Observe(k Kind, step int64) {
 		c.arrived = map[Kind]map[int64]int64{}
 	}
 	if c.arrived[k] == nil {
+		if len(c.arrived) >= maxKnown {
+			return
+		}
 		c.arrived[k] = map[int64]int64{}
 	}
 	c.arrived[k][step]++
@@ -53,5 +60,22 @@ func (c *Counter) Mix(now int64) (*Mix, error) {
 	}
 	maps.DeleteFunc(c.arrived, func(_ Kind, counts map[int64]int64) bool { return len(counts) == 0 })
 	slices.SortFunc(kinds, func(a, b Kind) int { return cmp.Or(cmp.Compare(b.Weight, a.Weight), a.compare(&b)) })
-	return NewMix(kinds[:min(len(kinds), MaxKinds)])
+	kinds = kinds[:min(len(kinds), MaxKinds)]
+	lighten(kinds)
+	return NewMix(kinds)
+}
+
+// lighten halves the weights until they add up to what a Mix may weigh: with more than some ten thousand pods.
+func lighten(kinds []Kind) {
+	sum := int64(0)
+	for i := range kinds {
+		sum += kinds[i].Weight
+	}
+	for sum > MaxWeight/2 {
+		sum = 0
+		for i := range kinds {
+			kinds[i].Weight = max(1, kinds[i].Weight/2)
+			sum += kinds[i].Weight
+		}
+	}
 }
