@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-gpu/tandem/internal/report"
+	"github.com/tandem-gpu/tandem/internal/scenario"
+)
+
+func mapCommand() *cobra.Command {
+	var form output
+	var at time.Duration
+	var policy, seed string
+	c := &cobra.Command{
+		Use:   "map SCENARIO.yaml --at TIME",
+		Short: "Shows who has which part of which GPU at a moment of a scenario, and who waits and why",
+		Long: `Shows who has which part of which GPU at a moment of a scenario, and who waits and why.
+
+Each line is one GPU, drawn to scale: the pods on it side by side, and dots where it is free. The pods that wait are below,
+with what the scheduler would say of them. The JSON has the same, in the format of "kubectl tandem map".`,
+		Example: `  simulator map examples/mixed.yaml --at 30m
+  simulator map examples/mixed.yaml --at 2h15m --policy packed -o json`,
+		Args: scenarioFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			if at < 0 {
+				return fmt.Errorf("flag --at: %v, legal is 0s or later", at)
+			}
+			s, err := scenario.Read(args[0])
+			if err != nil {
+				return err
+			}
+			bar := progress(c)
+			result, err := s.Play(bar.Step)
+			bar.Close()
+			if err != nil {
+				return err
+			}
+			run, err := choose(result, policy, seed)
+			if err != nil {
+				return err
+			}
+			m, err := run.History.MapAt(at)
+			if err != nil {
+				return err
+			}
+			return form.write(c.OutOrStdout(), report.Map{Map: m})
+		},
+	}
+	form.addFlag(c)
+	c.Flags().DurationVar(&at, "at", 0, "`time` from the start of the scenario, as 90s, 30m or 2h15m")
+	c.Flags().StringVar(&policy, "policy", "", "`name` of one of the scenario's policies; without it the first")
+	c.Flags().StringVar(&seed, "seed", "", "one of the scenario's `seeds`; without it the first")
+	return c
+}
+
+// choose returns the run of a policy and a seed, the first where they are not given.
+func choose(r *scenario.Result, policy, seed string) (*scenario.Run, error) {
+	var known []string
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		name := strconv.FormatInt(run.Seed, 10)
+		if (policy == "" || policy == run.Policy) && (seed == "" || seed == name) {
+			return run, nil
+		}
+		known = append(known, run.Policy+" with seed "+name)
+	}
+	return nil, fmt.Errorf("flags --policy %q and --seed %q: the scenario has %s", policy, seed, strings.Join(known, ", "))
+}

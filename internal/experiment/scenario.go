@@ -1,0 +1,180 @@
+package experiment
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tandem-gpu/tandem/internal/plots"
+	"github.com/tandem-gpu/tandem/internal/report"
+	"github.com/tandem-gpu/tandem/internal/scenario"
+	"github.com/tandem-gpu/tandem/pkg/sim"
+)
+
+// Report sums the runs of a scenario up.
+func Report(r *scenario.Result) report.Scenario {
+	out := report.Scenario{Scenario: r.Name, Results: []report.RunResult{}, Checks: []report.CheckResult{}}
+	for i := range r.Runs {
+		out.Results = append(out.Results, reportRun(&r.Runs[i]))
+	}
+	for _, v := range r.Assertions {
+		out.Checks = append(out.Checks, report.CheckResult{
+			Assertion: v.Text, Policy: v.Policy, Seed: v.Seed, Value: report.Round(v.Value), Passed: v.Passed,
+		})
+	}
+	return out
+}
+
+func reportRun(r *scenario.Run) report.RunResult {
+	h := r.History
+	out := report.RunResult{
+		Policy: r.Policy, Seed: r.Seed,
+		Jobs: report.Jobs{
+			Arrived: len(h.Outcomes), Finished: h.Count(sim.Finished), Running: h.Count(sim.Running),
+			Waiting: h.Count(sim.Waiting), Dropped: h.Count(sim.Dropped),
+		},
+		AllocatedPercent:     overTime(h, h.AllocatedPercent),
+		FragmentationPercent: overTime(h, h.FragmentationPercent),
+		WaitSeconds:          quantiles(waits(h)),
+		JCTSeconds:           quantiles(h.JCTs()),
+	}
+	if d, ok := h.Makespan(); ok {
+		seconds := report.Round(d.Seconds())
+		out.MakespanSeconds = &seconds
+	}
+	return out
+}
+
+// waits returns how long the placed jobs waited.
+func waits(h *sim.History) []time.Duration {
+	var all []time.Duration
+	for i := range h.Outcomes {
+		if o := &h.Outcomes[i]; o.State.Placed() {
+			all = append(all, o.Wait())
+		}
+	}
+	return all
+}
+
+// quantiles sums spans up, nil for none.
+func quantiles(all []time.Duration) *report.Quantiles {
+	if len(all) == 0 {
+		return nil
+	}
+	seconds := func(d time.Duration, _ bool) float64 { return report.Round(d.Seconds()) }
+	return &report.Quantiles{
+		Mean: seconds(sim.Mean(all)), P50: seconds(sim.Quantile(all, .5)), P99: seconds(sim.Quantile(all, .99)),
+		Max: seconds(slices.Max(all), true),
+	}
+}
+
+// overTime sums a percentage up over the samples: each holds until the next.
+func overTime(h *sim.History, of func(*sim.Sample) float64) report.OverTime {
+	if len(h.Samples) == 0 {
+		return report.OverTime{}
+	}
+	peak, area := 0.0, 0.0
+	for i := range h.Samples {
+		v := of(&h.Samples[i])
+		peak = max(peak, v)
+		if i+1 < len(h.Samples) {
+			area += v * (h.Samples[i+1].At - h.Samples[i].At).Seconds()
+		}
+	}
+	end := of(&h.Samples[len(h.Samples)-1])
+	from, to := h.Span()
+	middle := end
+	if to > from {
+		middle = area / (to - from).Seconds()
+	}
+	return report.OverTime{Mean: report.Round(middle), Peak: report.Round(peak), End: report.Round(end)}
+}
+
+// Steps of the lines in plots.
+const (
+	timeSteps    = 400
+	arrivalSteps = 200
+)
+
+// Figures draws the runs of a scenario: a line per policy, the mean of its seeds, or all of their jobs together.
+func Figures(r *scenario.Result) []plots.Figure {
+	var allocated, fragmented, used, jct []plots.Series
+	asked, end := extent(r)
+	for _, policy := range policiesOf(r) {
+		runs := historiesOf(r, policy)
+		line := func(width float64, of func(*sim.History) curve) plots.Series {
+			var curves []curve
+			for _, h := range runs {
+				curves = append(curves, of(h))
+			}
+			return plots.Series{Name: policy, Points: mean(curves, width)}
+		}
+		width := asked / arrivalSteps
+		allocated = append(allocated, line(width, func(h *sim.History) curve { return overArrivals(h.AllocatedAt, width) }))
+		fragmented = append(fragmented, line(width, func(h *sim.History) curve { return overArrivals(h.FragmentationAt, width) }))
+		step := max(end/timeSteps, 1)
+		used = append(used, line(step.Seconds(), func(h *sim.History) curve { return overSpan(h, step) }))
+		jct = append(jct, plots.Series{Name: policy, Points: completions(runs)})
+	}
+	return []plots.Figure{plots.Allocation(allocated), plots.Fragmentation(fragmented), plots.Utilisation(used), plots.Completion(jct)}
+}
+
+// overArrivals samples a figure while requests arrive, a value for each so many percent of the capacity.
+func overArrivals(at func(percent float64) (float64, bool), width float64) curve {
+	return sample(arrivalSteps+1, func(step int) (float64, bool) { return at(float64(step) * width) })
+}
+
+// overSpan samples what is allocated, in percent, as the mean of each step of time.
+func overSpan(h *sim.History, width time.Duration) curve {
+	return sample(timeSteps, func(step int) (float64, bool) {
+		from := time.Duration(step) * width
+		part, ok := h.Utilisation(from, from+width)
+		return 100 * part, ok
+	})
+}
+
+// completions is the distribution of the completion times of the jobs of several runs.
+func completions(runs []*sim.History) []plots.Point {
+	var seconds []float64
+	jobs := 0
+	for _, h := range runs {
+		jobs += len(h.Outcomes)
+		for _, d := range h.JCTs() {
+			seconds = append(seconds, d.Seconds())
+		}
+	}
+	slices.Sort(seconds)
+	return plots.Cumulative(seconds, jobs)
+}
+
+// extent returns the most that arrives in any run, in percent of the capacity, and the end of the longest.
+func extent(r *scenario.Result) (percent float64, end time.Duration) {
+	for i := range r.Runs {
+		h := r.Runs[i].History
+		if n := len(h.Samples); n > 0 {
+			percent = max(percent, h.ArrivedPercent(&h.Samples[n-1]))
+			end = max(end, h.Samples[n-1].At)
+		}
+	}
+	return percent, end
+}
+
+// policiesOf returns the policies of the runs, in their order.
+func policiesOf(r *scenario.Result) []string {
+	var all []string
+	for i := range r.Runs {
+		if !slices.Contains(all, r.Runs[i].Policy) {
+			all = append(all, r.Runs[i].Policy)
+		}
+	}
+	return all
+}
+
+func historiesOf(r *scenario.Result, policy string) []*sim.History {
+	var all []*sim.History
+	for i := range r.Runs {
+		if r.Runs[i].Policy == policy {
+			all = append(all, r.Runs[i].History)
+		}
+	}
+	return all
+}

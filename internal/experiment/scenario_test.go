@@ -1,0 +1,131 @@
+package experiment
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/internal/plots"
+	"github.com/tandem-gpu/tandem/internal/report"
+	"github.com/tandem-gpu/tandem/internal/scenario"
+)
+
+// One GPU of 10 slots. At 0 s a takes 5 slots for 10 s; at 2 s b wants all 10 for 5 s and waits until 10 s; at 20 s c takes
+// 5 slots for ever.
+const drawn = `
+name: drawn
+cluster:
+  groups:
+  - {name: n, count: 1, cpu: 8, memory: 64Gi, gpus: 1, model: T4, device_memory: 16Gi}
+workload:
+  jobs:
+  - {name: a, arrive: 0s, duration: 10s, slots: 5}
+  - {name: b, arrive: 2s, duration: 5s, slots: 10}
+  - {name: c, arrive: 20s, slots: 5}
+policies: [packed]
+queue: fifo
+seeds: "7"
+typical: {requests: [{slots: 10}]}
+assertions:
+- {metric: finished_pods, min: 2, max: 2}
+- {metric: mean_wait_seconds, max: 1}
+`
+
+func play(t *testing.T, text string) *scenario.Result {
+	t.Helper()
+	s, err := scenario.Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Play(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestReport(t *testing.T) {
+	makespan := 15.0
+	want := report.Scenario{
+		Scenario: "drawn",
+		Results: []report.RunResult{{
+			Policy: "packed", Seed: 7,
+			Jobs: report.Jobs{Arrived: 3, Finished: 2, Running: 1},
+			// Half for 10 s, all for 5 s, none for 5 s of 20 s: (5 + 5)/20.
+			AllocatedPercent: report.OverTime{Mean: 50, Peak: 100, End: 50},
+			// The usual pod wants a whole GPU: what a and c leave is lost, 50 for 10 s of 20 s.
+			FragmentationPercent: report.OverTime{Mean: 25, Peak: 50, End: 50},
+			WaitSeconds:          &report.Quantiles{Mean: 2.6667, P50: 0, P99: 8, Max: 8}, // 0, 8, 0
+			JCTSeconds:           &report.Quantiles{Mean: 11.5, P50: 10, P99: 13, Max: 13},
+			MakespanSeconds:      &makespan,
+		}},
+		Checks: []report.CheckResult{
+			{Assertion: "finished_pods: at least 2 and at most 2", Policy: "packed", Seed: 7, Value: 2, Passed: true},
+			{Assertion: "mean_wait_seconds: at most 1: fails, it is 2.6667", Policy: "packed", Seed: 7, Value: 2.6667},
+		},
+	}
+	got := Report(play(t, drawn))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"packed, seed 7: mean_wait_seconds: at most 1: fails, it is 2.6667"}, got.Failed()); diff != "" {
+		t.Errorf("failed (-want +got):\n%s", diff)
+	}
+}
+
+func TestScenarioFigures(t *testing.T) {
+	figures := Figures(play(t, drawn))
+	points := map[string][]plots.Point{}
+	for _, f := range figures {
+		if len(f.Series) != 1 || f.Series[0].Name != "packed" {
+			t.Fatalf("%s has the series %v", f.File, f.Series)
+		}
+		points[f.File] = f.Series[0].Points
+	}
+	// Two of three jobs end, after 10 s and 13 s.
+	want := []plots.Point{{}, {X: 10, Y: 100. / 3}, {X: 13, Y: 200. / 3}}
+	if diff := cmp.Diff(want, points["jct_cdf.svg"]); diff != "" {
+		t.Errorf("completion times (-want +got):\n%s", diff)
+	}
+	used := points["utilisation.svg"]
+	for _, tc := range []struct {
+		at time.Duration
+		y  float64
+	}{{time.Second, 50}, {11 * time.Second, 100}, {16 * time.Second, 0}} {
+		if got := used[int(tc.at*timeSteps/(20*time.Second))]; got.Y != tc.y {
+			t.Errorf("utilisation at %v is %v, want %v", tc.at, got, tc.y)
+		}
+	}
+	// In all 200 % arrive: a alone at 50 %, then b waits, and in the end c runs alone.
+	for _, file := range []string{"allocation.svg", "fragmentation.svg"} {
+		last := points[file][len(points[file])-1]
+		if last.X != 200 || last.Y != 50 {
+			t.Errorf("%s ends at %v, want 50 at 200", file, last)
+		}
+	}
+}
+
+// TestNothingFinishes: what has no value is left out, not zero.
+func TestNothingFinishes(t *testing.T) {
+	r := play(t, `
+name: endless
+cluster: {groups: [{name: n, count: 1, cpu: 8, memory: 64Gi, gpus: 1, model: T4, device_memory: 16Gi}]}
+workload: {jobs: [{name: a, slots: 10}, {name: b, slots: 10}]}
+policies: [packed]
+queue: drop
+`)
+	got := Report(r).Results[0]
+	want := report.RunResult{
+		Policy: "packed", Seed: 1, Jobs: report.Jobs{Arrived: 2, Running: 1, Dropped: 1},
+		AllocatedPercent: report.OverTime{Mean: 100, Peak: 100, End: 100}, WaitSeconds: &report.Quantiles{},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	for _, f := range Figures(r) {
+		if n := len(f.Series[0].Points); f.File == "jct_cdf.svg" && n > 0 {
+			t.Errorf("%s has %d points, want none", f.File, n)
+		}
+	}
+}
