@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand"
 	"slices"
 
@@ -59,9 +58,8 @@ func Arrivals(jobs []Job, nodes int, capacityMilli, seed int64, inflate float64)
 	order = slices.Clone(sorted)
 	random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	if inflate > 0 {
-		// Sums are whole, so that comparing them with the target rounded down is comparing with the target.
-		target := vgpu.MilliGPU(math.Floor(inflate * float64(capacityMilli)))
-		if order, err = fill(order, sorted, target, random); err != nil {
+		// The target may be no whole number. Sums are far below 2⁵³, so that comparing with it is exact.
+		if order, err = fill(order, sorted, inflate*float64(capacityMilli), random); err != nil {
 			return nil, nil, fmt.Errorf("order arrivals: %w", err)
 		}
 	}
@@ -72,17 +70,17 @@ func Arrivals(jobs []Job, nodes int, capacityMilli, seed int64, inflate float64)
 }
 
 // fill appends jobs to the order, or takes some out, until it asks for the target.
-func fill(order, sorted []Job, target vgpu.MilliGPU, random *rand.Rand) ([]Job, error) {
+func fill(order, sorted []Job, target float64, random *rand.Rand) ([]Job, error) {
 	total := vgpu.MilliGPU(0)
 	for i := range order {
 		total += order[i].Total()
 	}
-	for total > target {
+	for float64(total) > target {
 		i := random.Intn(len(order))
 		total -= order[i].Total()
 		order = slices.Delete(order, i, i+1)
 	}
-	if len(order) < len(sorted) || total == target {
+	if len(order) < len(sorted) || float64(total) == target {
 		return order, nil
 	}
 	if total == 0 {
@@ -90,13 +88,13 @@ func fill(order, sorted []Job, target vgpu.MilliGPU, random *rand.Rand) ([]Job, 
 	}
 	for len(order) <= maxArrivals {
 		j := sorted[random.Intn(len(sorted))]
-		if total+j.Compute > target {
+		if float64(total+j.Compute) > target {
 			return order, nil
 		}
 		total += j.Total()
 		order = append(order, j)
 	}
-	return nil, fmt.Errorf("more than %d arrivals are needed to ask for %d milli-GPU", maxArrivals, target)
+	return nil, fmt.Errorf("more than %d arrivals are needed to ask for %.0f milli-GPU", maxArrivals, target)
 }
 
 // renameRepeats gives the repeats of a job names of their own.

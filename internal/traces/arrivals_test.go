@@ -92,6 +92,24 @@ func TestArrivalsStop(t *testing.T) {
 	}
 }
 
+// TestArrivalsRank: the ranks come after what the order took from the stream. A list that asks for the target takes nothing;
+// one that a single milli-GPU would bring past it takes the pick that ends the filling, also when the target is no whole
+// number.
+func TestArrivalsRank(t *testing.T) {
+	for capacity, picks := range map[int64]int{2: 0, 3: 1} { // the targets are 1 and 1.5
+		random := rand.New(rand.NewSource(42))
+		random.Int()
+		random.Shuffle(1, func(int, int) {})
+		for range picks {
+			random.Intn(1)
+		}
+		_, rank, err := Arrivals(pods(t, "a:1"), 20, capacity, 42, 0.5)
+		if want := random.Perm(20); err != nil || !slices.Equal(rank, want) {
+			t.Errorf("capacity %d: ranks %v, want %v, error %v", capacity, rank, want, err)
+		}
+	}
+}
+
 func TestArrivalsErrors(t *testing.T) {
 	some := pods(t, "a:460 b:1000")
 	tests := []struct {

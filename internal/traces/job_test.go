@@ -47,6 +47,19 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestTotal: two workers of four devices each have the compute of eight, a share has its own, a pod without GPUs none.
+func TestTotal(t *testing.T) {
+	for want, j := range map[vgpu.MilliGPU]Job{
+		8000: {Workers: 2, Devices: 4, Compute: 1000},
+		460:  {Workers: 1, Devices: 1, Compute: 460},
+		0:    {Workers: 3},
+	} {
+		if got := j.Total(); got != want {
+			t.Errorf("total %d, want %d", got, want)
+		}
+	}
+}
+
 func TestRequestErrors(t *testing.T) {
 	many := make([]string, 65)
 	tests := []struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -77,6 +78,10 @@ func TestLoadErrors(t *testing.T) {
 	long := twoPods + "p2," + strings.Repeat("9", 70_000) + ",12288,1,460\n"
 	bomb := "job_type,scale_factor,total_steps,arrival_s,comment\n" +
 		strings.Repeat("bert,1,1,0,"+strings.Repeat(" ", 60_000)+"\n", MaxBytes/60_000+1)
+	models := ""
+	for i := range 65 {
+		models += fmt.Sprintf("|m%d", i)
+	}
 	for name, tc := range map[string]struct {
 		data []byte
 		want string
@@ -97,6 +102,8 @@ func TestLoadErrors(t *testing.T) {
 		"old Mac":   {[]byte(strings.ReplaceAll(twoPods, "\n", "\r")), "read DIR/pods line 1: found the columns name, cpu_milli"},
 		"NUL":       {[]byte(strings.ReplaceAll(twoPods, "6000", "6\x00")), `read DIR/pods line 2 column cpu_milli: found "6\x00", want a whole number from 0 to 10000000`},
 		"name":      {[]byte(strings.ReplaceAll(twoPods, "q,", "\xff,")), `read DIR/pods line 3 column name: found "\xff", want 1 to 253 bytes of printable text without spaces around it`},
+		"models": {[]byte("gpu_spec," + strings.Replace(twoPods, "\np,", "\n"+models[1:]+",p,", 1)), "read DIR/pods line 2 column gpu_spec: found " +
+			quote(models[1:]) + ", want at most 64 GPU models"},
 		"long name": {[]byte(strings.ReplaceAll(twoPods, "q,", strings.Repeat("ä", 127)+",")), `read DIR/pods line 3 column name: found "` +
 			strings.Repeat("ä", 120) + `…", want 1 to 253 bytes of printable text without spaces around it`},
 	} {

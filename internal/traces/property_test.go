@@ -148,7 +148,7 @@ func TestPropertyBrokenField(t *testing.T) {
 		d := tables(t)
 		i := rapid.IntRange(0, len(d.rows)-1).Draw(t, "row")
 		column := rapid.SampledFrom(d.columns).Draw(t, "column")
-		bad := []string{"NaN", "nan", "Inf", "+Inf", "-1", "1e400", "99999999999999999999", "0x10", "1_000", "1,5", "x", " 1", "1 "}
+		bad := []string{"NaN", "nan", "Inf", "+Inf", "-1", "1e400", "99999999999999999990", "0x10", "1_000", "1,5", "x", " 1", "1 "}
 		if slices.Contains(text, column) && (column != "gpu" || d.format != OpenbNodeList) {
 			bad = []string{" x", "x ", "\x00", "a\x7f", "\xff", strings.Repeat("x", 254)}
 		}
