@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -65,8 +66,9 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 	m := newMetrics()
 	d.plugin = &Plugin{
 		handle: &snapshot{desk: d}, policy: policy, metrics: m,
-		state: newState(policy, corelisters.NewPodLister(indexer), m),
+		state: newState(corelisters.NewPodLister(indexer), m),
 	}
+	d.usual()
 	d.plugin.state.setUnread("")
 	for _, g := range gpuNodes {
 		d.setGPUNode(g)
@@ -78,6 +80,27 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 		d.byName[g.Name] = info
 	}
 	return d
+}
+
+// usual makes the kinds the usual requests, from now on.
+func (d *desk) usual(kinds ...fragmentation.Kind) {
+	d.t.Helper()
+	mix, err := fragmentation.NewMix(kinds)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.plugin.usual = func() *fragmentation.Mix { return mix }
+	d.plugin.adopt(d.logger())
+}
+
+// follow makes the policy what is gone by, from now on.
+func (d *desk) follow(policy string) {
+	d.t.Helper()
+	var err error
+	if d.plugin.policy, err = placement.ByName(policy); err != nil {
+		d.t.Fatal(err)
+	}
+	d.usual(d.plugin.usual().Kinds()...)
 }
 
 func (d *desk) setGPUNode(g *v1alpha1.GPUNode) {

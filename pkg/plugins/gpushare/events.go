@@ -12,7 +12,7 @@ import (
 )
 
 // EventsToRegister names the events after which a pod that this plugin refused is tried again: a vGPU pod leaves its
-// node, the pod's own annotations are corrected, a node appears. Changes of GPUNodes are no events of the framework:
+// node, the pod's own annotations or its profile are corrected, a node appears. Changes of GPUNodes are no events of the framework:
 // they activate the pending pods once the plugin has read them (see pending).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
@@ -29,6 +29,11 @@ func afterPodLeft(_ klog.Logger, _ *v1.Pod, old, _ any) (fwk.QueueingHint, error
 	return fwk.Queue, nil
 }
 
+// corrections are the annotations that say what a pod asks for.
+var corrections = []string{
+	v1alpha1.AnnotationComputeLimit, v1alpha1.AnnotationMemoryLimit, v1alpha1.AnnotationModels, v1alpha1.AnnotationRate,
+}
+
 func afterCorrection(_ klog.Logger, pod *v1.Pod, old, updated any) (fwk.QueueingHint, error) {
 	before, okBefore := old.(*v1.Pod)
 	now, okNow := updated.(*v1.Pod)
@@ -38,12 +43,15 @@ func afterCorrection(_ klog.Logger, pod *v1.Pod, old, updated any) (fwk.Queueing
 	if now.UID != pod.UID {
 		return fwk.QueueSkip, nil
 	}
-	for _, key := range []string{v1alpha1.AnnotationComputeLimit, v1alpha1.AnnotationMemoryLimit} {
+	for _, key := range corrections {
 		a, hadIt := before.Annotations[key]
 		b, hasIt := now.Annotations[key]
 		if a != b || hadIt != hasIt {
 			return fwk.Queue, nil
 		}
+	}
+	if before.Labels[v1alpha1.LabelProfile] != now.Labels[v1alpha1.LabelProfile] {
+		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
 }

@@ -14,12 +14,19 @@ const prefix = "tandem_scheduler_"
 func Families() []tandem.Family { return slices.Clone(families) }
 
 var families = []tandem.Family{
+	{Name: prefix + "allocated_ratio", Type: tandem.Gauge, Unit: "ratio", Range: "0 to 1",
+		Help: "Part of the compute of healthy GPUs that is assigned to pods. Nodes that take no vGPU pods do not count. " +
+			"Absent while no healthy GPU is known."},
 	{Name: prefix + "bind_errors_total", Type: tandem.Counter, Unit: "attempts", Range: "0 or more",
 		Help: "Attempts to bind a vGPU pod that the API server answered with an error."},
 	{Name: prefix + "binds_confirmed_total", Type: tandem.Counter, Unit: "binds", Range: "0 or more",
 		Help: "Binds of vGPU pods that had taken effect although the API server answered with an error."},
 	{Name: prefix + "binds_total", Type: tandem.Counter, Labels: []string{"result"}, Unit: "binds", Range: "0 or more",
 		Help: "Binds of vGPU pods by result: bound, failed, or unknown when the API server did not tell in time."},
+	{Name: prefix + "fragmentation_ratio", Type: tandem.Gauge, Unit: "ratio", Range: "0 to 1",
+		Help: "Part of the compute of healthy GPUs that is free and that the usual requests cannot use: for each kind of request " +
+			"what it cannot use where it is, weighted by how often it arrives. A request for no GPU uses none. Nodes that take " +
+			"no vGPU pods do not count. Absent while no healthy GPU or no usual request is known."},
 	{Name: prefix + "nodes", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "nodes", Range: "0 or more",
 		Help: "Nodes with a GPUNode by state: ready, refused."},
 	{Name: prefix + "occupancy_rebuilds_total", Type: tandem.Counter, Unit: "computations", Range: "0 or more",
@@ -30,10 +37,12 @@ var families = []tandem.Family{
 		Help: "Pods whose GPUs are kept in memory by state: reserved (bind under way), held (by another plugin), " +
 			"unresolved (the API server did not tell whether they are bound)."},
 	{Name: prefix + "shortlist_misses_total", Type: tandem.Counter, Unit: "attempts", Range: "0 or more",
-		Help: "Attempts to schedule a vGPU pod in which other plugins refused all of the best nodes."},
+		Help: "Attempts to schedule a pod in which other plugins refused all of the best nodes."},
 	{Name: prefix + "slots", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "slots", Range: "0 or more",
 		Help: "Slots of all GPUs by state: assigned to pods, free, sick (free on unhealthy GPUs), " +
 			"stray (used by pods without a valid assignment)."},
+	{Name: prefix + "usual_requests", Type: tandem.Gauge, Unit: "kinds", Range: "0 or more",
+		Help: "Kinds of requests that the policy keeps room for: those of the arguments, or the typical ones of the pods that arrived."},
 }
 
 // family returns the line of the table for a metric.

@@ -47,6 +47,8 @@ func reasonOf(r *vgpu.Refusal) string {
 	switch r.Reason {
 	case vgpu.NoDevices:
 		text = "the node has no GPUs"
+	case vgpu.NoAllowedModel:
+		text = "the node has no GPU of a model that the pod may use"
 	case vgpu.IllegalSlots:
 		text = fmt.Sprintf("%d vGPU slots are neither a part of one GPU nor whole GPUs of %d slots", r.Want, r.Of)
 	case vgpu.MemoryAboveDevice:

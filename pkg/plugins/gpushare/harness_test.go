@@ -49,6 +49,8 @@ type cluster struct {
 	// seen by the scheduler instead of client, where they differ.
 	schedulerClient kubernetes.Interface
 	bindTimeout     time.Duration
+	// configure changes the plugin's arguments, where they are not the usual ones.
+	configure func(*config.GPUShareArgs)
 
 	plugin *Plugin
 	stop   func()
@@ -155,9 +157,14 @@ func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
 	if timeout == 0 {
 		timeout = 30 * time.Second
 	}
-	p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: Name, Args: &config.GPUShareArgs{
+	args := &config.GPUShareArgs{
 		Policy: "packed", BindTimeout: metav1.Duration{Duration: timeout},
-	}})
+		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+	}
+	if c.configure != nil {
+		c.configure(args)
+	}
+	p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: Name, Args: args})
 	for _, pc := range p.PluginConfig {
 		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
 			fit.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}

@@ -7,6 +7,9 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // Results of a bind.
@@ -78,6 +81,9 @@ type gauges struct {
 	slots        *metrics.Desc
 	reservations *metrics.Desc
 	nodes        *metrics.Desc
+	allocated    *metrics.Desc
+	fragmented   *metrics.Desc
+	usual        *metrics.Desc
 }
 
 func newGauges(p *Plugin) *gauges {
@@ -85,7 +91,10 @@ func newGauges(p *Plugin) *gauges {
 		f := family(name)
 		return metrics.NewDesc(f.Name, f.Help, f.Labels, nil, metrics.ALPHA, "")
 	}
-	return &gauges{plugin: p, slots: desc("slots"), reservations: desc("reservations"), nodes: desc("nodes")}
+	return &gauges{
+		plugin: p, slots: desc("slots"), reservations: desc("reservations"), nodes: desc("nodes"),
+		allocated: desc("allocated_ratio"), fragmented: desc("fragmentation_ratio"), usual: desc("usual_requests"),
+	}
 }
 
 // DescribeWithStability lists the gauges.
@@ -93,17 +102,22 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.slots
 	ch <- g.reservations
 	ch <- g.nodes
+	ch <- g.allocated
+	ch <- g.fragmented
+	ch <- g.usual
 }
 
 // CollectWithStability adds up the published nodes.
 func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	slots := map[string]int64{"assigned": 0, "free": 0, "sick": 0, "stray": 0}
 	nodes := map[string]int64{"ready": 0, "refused": 0}
+	sum, mix := compute{}, g.plugin.state.ruling().mix
 	for _, n := range g.plugin.Published() {
 		if n.Problem != "" {
 			nodes["refused"]++
 		} else {
 			nodes["ready"]++
+			sum.add(n.Ledger, mix)
 		}
 		addSlots(slots, n)
 	}
@@ -115,6 +129,27 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	send(g.slots, slots)
 	send(g.nodes, nodes)
 	send(g.reservations, g.plugin.state.kept())
+	one := func(d *metrics.Desc, value float64) { ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, value) }
+	one(g.usual, float64(len(mix.Kinds())))
+	if sum.healthy > 0 {
+		one(g.allocated, sum.assigned/sum.healthy)
+	}
+	if sum.healthy > 0 && mix.Weight() > 0 {
+		one(g.fragmented, sum.lost/float64(mix.Weight())/sum.healthy)
+	}
+}
+
+// compute is the milli-GPU of healthy devices: all, those assigned to pods, and those lost to a mix, times its weight.
+type compute struct{ healthy, assigned, lost float64 }
+
+func (c *compute) add(n *vgpu.Node, mix *fragmentation.Mix) {
+	for i, d := range n.Devices() {
+		if d.Healthy {
+			c.healthy += float64(vgpu.WholeGPU)
+			c.assigned += float64(n.Used(i).Slots) * float64(vgpu.WholeGPU) / float64(d.Slots)
+		}
+	}
+	c.lost += float64(mix.Lost(n))
 }
 
 func addSlots(sums map[string]int64, n Node) {

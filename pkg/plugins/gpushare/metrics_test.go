@@ -1,10 +1,12 @@
 package gpushare
 
 import (
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,11 +15,14 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 )
 
 // What is served is what the table, and so the reference page, says.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
+	d.usual(weighing(slots(1), 1))
+	d.preFilter(pod("asker", 1))
 	m := newMetrics()
 	r := metrics.NewKubeRegistry()
 	r.MustRegister(m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses)
@@ -48,6 +53,55 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
+// gauge returns the value of a gauge without labels, NaN where it is absent.
+func (d *desk) gauge(name string) float64 {
+	d.t.Helper()
+	r := metrics.NewKubeRegistry()
+	r.CustomMustRegister(newGauges(d.plugin))
+	families, err := r.Gather()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == prefix+name {
+			return f.Metric[0].GetGauge().GetValue()
+		}
+	}
+	return math.NaN()
+}
+
+// n1 has devices of 10 slots with 4 and 10 free: 1400 of its 2000 milli-GPU. n2's device is sick, and n3 takes no pods:
+// they do not count.
+func TestFragmentationRatio(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 2), gpuNode("n2", 1), gpuNode("n3", 3))
+	sick := gpuNode("n2", 1)
+	sick.Status.Devices[0].Health = v1alpha1.Unhealthy
+	d.setGPUNode(sick)
+	d.plugin.state.replace("n3", d.plugin.state.nodes["n3"].empty, notReady)
+	check := func(when string, fragmented, allocated, kinds float64) {
+		t.Helper()
+		d.preFilter(pod("asker", 1))
+		got := []float64{d.gauge("fragmentation_ratio"), d.gauge("allocated_ratio"), d.gauge("usual_requests")}
+		if diff := cmp.Diff([]float64{fragmented, allocated, kinds}, got, cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s: fragmentation, allocated, kinds (-want +got):\n%s", when, diff)
+		}
+	}
+	check("nothing is usual", math.NaN(), 0, 0)
+	d.usual(weighing(slots(20), 1))
+	check("two whole devices are usual, and free", 0, 0, 1)
+	d.on("n1", "a", 6, "1", "1Gi")
+	check("one is not free: 1400 are lost", 0.7, 0.3, 1)
+	// 5 slots lose the 400 of the first device, 20 slots and none lose 1400: (2·400 + 1400 + 1400) / 4 = 900.
+	d.usual(weighing(slots(5), 2), weighing(slots(20), 1), weighing(slots(0), 1))
+	check("three kinds", 0.45, 0.3, 3)
+	d.usual(weighing(fragmentation.Kind{MilliCPU: 4000, Slots: 1}, 1))
+	check("4 cores are there", 0, 0.3, 1)
+	d.on("n1", "beside", 0, "60", "1Gi") // of 64, one of which has gone to a
+	check("3 cores are left: 1400 are lost", 0.7, 0.3, 1)
+	d.plugin.state.replace("n1", nil, noGPUs)
+	check("no GPU", math.NaN(), math.NaN(), 1)
+}
+
 // A GPUNode of which only the measured use is new is no news: no cached occupancy goes, no pending pod is tried again.
 func TestUseOfDevicesIsNoNews(t *testing.T) {
 	d := newDesk(t)
@@ -68,7 +122,7 @@ func TestUseOfDevicesIsNoNews(t *testing.T) {
 	if !read() {
 		t.Fatal("a new node is no news")
 	}
-	d.plugin.state.countOffers()
+	d.plugin.state.offered()
 	before := d.plugin.state.nodes["n1"].epoch
 	for percent := range int32(100) {
 		g.Status.Devices[0].Usage = &v1alpha1.GPUUsage{

@@ -35,6 +35,10 @@ type occupancy struct {
 	strays []string
 	// read keeps what was read from each annotation, for the next build: pods in NodeInfos are never modified.
 	read map[*v1.Pod]reading
+	// owners are the pods of the NodeInfo that ask for vGPUs, and settled says that they are all that the ledger depends on
+	// beside the node's epoch: none is a stray, none is nominated.
+	owners  map[*v1.Pod]bool
+	settled bool
 }
 
 // reading is what a pod's annotation says.
@@ -50,7 +54,7 @@ var withoutGPUs = occupancy{problem: noGPUs}
 func (s *state) build(n *node, info fwk.NodeInfo) *occupancy {
 	o := &occupancy{
 		generation: info.GetGeneration(), epoch: n.epoch, pods: len(info.GetPods()),
-		problem: n.problem, read: map[*v1.Pod]reading{},
+		problem: n.problem, read: map[*v1.Pod]reading{}, owners: map[*v1.Pod]bool{},
 	}
 	if n.empty == nil {
 		return o
@@ -58,9 +62,48 @@ func (s *state) build(n *node, info fwk.NodeInfo) *occupancy {
 	b := builder{state: s, node: n, out: o, before: n.cached.Load()}
 	b.readPods(info.GetPods())
 	o.ledger = b.book()
+	o.ledger.SetRoom(roomOf(info))
 	b.addHolds()
 	b.addNominated()
+	o.settled = len(o.strays) == 0 && len(b.nominated) == 0
 	return o
+}
+
+// withRoom returns the cached occupancy with the room that info leaves, if nothing else can have changed, else nil. It is
+// how pods without vGPUs come and go: thousands of them for each change of a device.
+func (n *node) withRoom(info fwk.NodeInfo) *occupancy {
+	before := n.cached.Load()
+	if before == nil || !before.settled || before.epoch != n.epoch || !before.ownedBy(info.GetPods()) {
+		return nil
+	}
+	o := *before
+	o.generation, o.pods = info.GetGeneration(), len(info.GetPods())
+	if room := roomOf(info); room != o.ledger.Room() {
+		o.ledger = o.ledger.Clone()
+		o.ledger.SetRoom(room)
+	}
+	return &o
+}
+
+// ownedBy reports whether the pods that ask for vGPUs are those that the occupancy was built from.
+func (o *occupancy) ownedBy(pods []fwk.PodInfo) bool {
+	count := 0
+	for _, info := range pods {
+		if pod := info.GetPod(); kube.WantsVGPU(pod) {
+			if !o.owners[pod] {
+				return false
+			}
+			count++
+		}
+	}
+	return count == len(o.owners)
+}
+
+// roomOf returns the CPU and memory that further pods may take of a node.
+func roomOf(info fwk.NodeInfo) vgpu.Room {
+	has, used := info.GetAllocatable(), info.GetRequested()
+	room := vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
+	return room.Minus(vgpu.Room{MilliCPU: used.GetMilliCPU(), Memory: vgpu.Bytes(used.GetMemory())})
 }
 
 // builder computes one occupancy.
@@ -78,13 +121,15 @@ type builder struct {
 func (b *builder) readPods(pods []fwk.PodInfo) {
 	for _, info := range pods {
 		pod := info.GetPod()
-		switch {
-		case !kube.WantsVGPU(pod):
-		case pod.Spec.NodeName == "":
-			b.nominated = append(b.nominated, pod)
-		default:
-			b.readPod(pod)
+		if !kube.WantsVGPU(pod) {
+			continue
 		}
+		b.out.owners[pod] = true
+		if pod.Spec.NodeName == "" {
+			b.nominated = append(b.nominated, pod)
+			continue
+		}
+		b.readPod(pod)
 	}
 	// Reservations and annotations may both be there while an informer lags; the order by UID makes the ledger the same
 	// whatever the order of the NodeInfo is.
@@ -203,11 +248,14 @@ func (b *builder) addNominated() {
 		if unresolved || b.node.held[uidOf(pod)] {
 			continue
 		}
-		r, err := kube.Request(pod)
+		r, err := readRequest(pod)
+		if err == nil {
+			err = resolve(b.state.rates, pod, &r, b.state.countOffers())
+		}
 		if err != nil {
 			continue
 		}
-		a, refusal := placement.Assign(b.out.ledger, &r, b.state.policy)
+		a, refusal := placement.Assign(b.out.ledger, &r, b.state.ruling().Policy)
 		if refusal == nil && b.out.ledger.Add(a) == nil {
 			continue
 		}

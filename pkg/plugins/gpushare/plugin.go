@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -23,11 +25,17 @@ const Name = "GPUShare"
 // Plugin is GPUShare.
 type Plugin struct {
 	handle      fwk.Handle
-	policy      placement.Policy
 	bindTimeout time.Duration
-	state       *state
-	misses      misses
-	metrics     *metricSet
+	// policy and seed become a rule with what usual returns: the mix of the arguments, or that of the arrivals.
+	policy   placement.Policy
+	seed     int64
+	usual    func() *fragmentation.Mix
+	arrivals *arrivals
+	// scoresAll: nodes are scored for pods without vGPUs too.
+	scoresAll bool
+	state     *state
+	misses    misses
+	metrics   *metricSet
 }
 
 var (
@@ -86,9 +94,17 @@ func newPlugin(ctx context.Context, object runtime.Object, handle fwk.Handle, cl
 	pods := handle.SharedInformerFactory().Core().V1().Pods()
 	m := newMetrics()
 	p := &Plugin{
-		handle: handle, policy: policy, bindTimeout: args.BindTimeout.Duration,
-		state: newState(policy, pods.Lister(), m), metrics: m,
+		handle: handle, policy: policy, seed: args.Seed, bindTimeout: args.BindTimeout.Duration,
+		scoresAll: args.PodsWithoutGPUs == config.ScorePods,
+		state:     newState(pods.Lister(), m), metrics: m,
 	}
+	if err := p.expect(args); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("typicalRequests"), err)
+	}
+	if p.state.rates, err = givenRates(args); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("throughputs"), err)
+	}
+	p.adopt(klog.FromContext(ctx))
 	m.register(ctx, p)
 	pending := newPending(handle)
 	if err := p.watchPods(ctx, pods.Informer(), pending); err != nil {
@@ -101,12 +117,25 @@ func newPlugin(ctx context.Context, object runtime.Object, handle fwk.Handle, cl
 	return p, nil
 }
 
+// expect sets the usual requests: those of the arguments, else those that will be learned.
+func (p *Plugin) expect(args *config.GPUShareArgs) error {
+	if len(args.TypicalRequests) == 0 {
+		p.arrivals = newArrivals(args.MixHalfLife.Duration, time.Now)
+		p.usual = p.arrivals.usual
+		return nil
+	}
+	mix, err := givenMix(args.TypicalRequests)
+	p.usual = func() *fragmentation.Mix { return mix }
+	return err
+}
+
 // Name returns Name.
 func (p *Plugin) Name() string { return Name }
 
 // Keys of the plugin's data in a pod's CycleState.
 const (
 	requestKey fwk.StateKey = Name + "/request"
+	hostKey    fwk.StateKey = Name + "/host"
 	choiceKey  fwk.StateKey = Name + "/choice"
 )
 
@@ -123,8 +152,18 @@ type choice struct{ vgpu.Assignment }
 func (c *choice) Clone() fwk.StateData { return c }
 
 // requestOf returns what PreFilter wrote, nil for pods that ask for no vGPU.
-func requestOf(cs fwk.CycleState) *vgpu.Request {
-	data, err := cs.Read(requestKey)
+func requestOf(cs fwk.CycleState) *vgpu.Request { return read(cs, requestKey) }
+
+// scoredOf returns the request that nodes are scored for, nil for none. It has no containers for pods without vGPUs.
+func scoredOf(cs fwk.CycleState) *vgpu.Request {
+	if r := requestOf(cs); r != nil {
+		return r
+	}
+	return read(cs, hostKey)
+}
+
+func read(cs fwk.CycleState, key fwk.StateKey) *vgpu.Request {
+	data, err := cs.Read(key)
 	if err != nil {
 		return nil
 	}

@@ -16,8 +16,11 @@ type ranking struct {
 	mu    sync.Mutex
 	seats []seat
 	known int // nodes of the state when seats were taken
-	// scores by what is asked for.
+	// scores of a rule by what is asked for.
 	scores map[string][]scored
+	rule   *rule
+	// turn is the place after the last that withoutGPUs looked at.
+	turn int
 }
 
 // seat is the plugin's node of one place in the framework's list of nodes.
@@ -26,10 +29,10 @@ type seat struct {
 	node *node
 }
 
-// scored is the score of a request on a node, as long as the node's occupancy is the one it was computed from.
+// scored is the score of a request on a node, as long as the node's ledger is the one that it was computed from.
 type scored struct {
-	occupancy *occupancy
-	score     int64
+	ledger *vgpu.Node
+	score  int64
 }
 
 // maxShapes bounds the memory for scores, 16 bytes for a node and kind of request. More kinds than this in turns, and
@@ -51,9 +54,29 @@ func (s *state) seats(nodes []fwk.NodeInfo) []seat {
 	return r.seats
 }
 
-// scoresOf returns the scores of equal requests, one for each of n places.
-func (r *ranking) scoresOf(request *vgpu.Request, n int) []scored {
-	key := fmt.Sprint(request.Containers, request.ComputeLimit, request.MemoryLimit)
+// withoutGPUs returns nodes without GPUs that could meet the demand, up to shortlistSize, from the place where the last
+// call ended: pods that strand no GPU there are left to the other plugins, and spread as these would spread them.
+func (r *ranking) withoutGPUs(d *demand) []fwk.NodeScore {
+	var found []fwk.NodeScore
+	for range r.seats {
+		seat := &r.seats[r.turn%len(r.seats)]
+		r.turn = (r.turn + 1) % len(r.seats)
+		if (seat.node == nil || seat.node.problem == noGPUs) && d.couldBeMet(seat.info) {
+			found = append(found, fwk.NodeScore{Name: seat.info.Node().Name, Score: strandsNothing})
+			if len(found) == shortlistSize {
+				break
+			}
+		}
+	}
+	return found
+}
+
+// scoresOf returns the scores of equal requests by one rule, one for each of n places.
+func (r *ranking) scoresOf(request *vgpu.Request, now *rule, n int) []scored {
+	if r.rule != now {
+		r.scores, r.rule = nil, now
+	}
+	key := fmt.Sprint(request.Containers, request.ComputeLimit, request.MemoryLimit, request.Variants, request.Host)
 	scores := r.scores[key]
 	if len(scores) == n {
 		return scores
@@ -69,12 +92,12 @@ func (r *ranking) scoresOf(request *vgpu.Request, n int) []scored {
 // of returns the score of the request, −1 where it does not fit. Where there are holds it depends on the pod too, on its
 // priority and on what is held for it, and is not remembered.
 func (c *scored) of(o *occupancy, r *vgpu.Request, policy placement.Policy) int64 {
-	if c.occupancy == o {
+	if c.ledger == o.ledger {
 		return c.score
 	}
 	score := placement.Score(o.ledger, r, policy)
 	if !o.held {
-		*c = scored{occupancy: o, score: score}
+		*c = scored{ledger: o.ledger, score: score}
 	}
 	return score
 }

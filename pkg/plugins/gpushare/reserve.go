@@ -79,7 +79,7 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 	if replay != nil && replay.Node == n.name && ledger.Add(*replay) == nil {
 		return *replay, ""
 	}
-	a, refusal := placement.Assign(ledger, r, s.policy)
+	a, refusal := placement.Assign(ledger, r, s.ruling().Policy)
 	if refusal != nil {
 		return vgpu.Assignment{}, refusal.String()
 	}
@@ -90,10 +90,7 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 // those pods yet. Filter must not count the others, since preemption removes pods from NodeInfos to see what is free
 // then; Reserve must, since nothing comes after it.
 func (s *state) everything(n *node, info fwk.NodeInfo, self vgpu.UID) (*vgpu.Node, string) {
-	o := n.fresh(info)
-	if o == nil {
-		o = s.build(n, info)
-	}
+	o := s.of(n, info)
 	if o.problem != "" {
 		return nil, o.problem
 	}

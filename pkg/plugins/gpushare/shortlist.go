@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -33,7 +32,7 @@ func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, node
 	if len(nodes) <= shortlistSize || cs.IsPodGroupSchedulingCycle() || p.misses.has(r.UID) {
 		return nil
 	}
-	best := p.state.best(nodes, r, newDemand(pod))
+	best := p.state.best(nodes, r, newDemand(pod, r.Host))
 	if len(best) == 0 {
 		return nil
 	}
@@ -51,18 +50,24 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.Node
 	defer s.ranking.mu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	seats, scores := s.seats(nodes), s.ranking.scoresOf(r, len(nodes))
+	seats := s.seats(nodes)
+	if len(r.Containers) == 0 {
+		if spared := s.ranking.withoutGPUs(&d); len(spared) > 0 {
+			return spared
+		}
+	}
+	policy, scores := s.ruling(), s.ranking.scoresOf(r, s.ruling(), len(nodes))
 	best := make([]fwk.NodeScore, 0, shortlistSize+1)
 	for i, info := range nodes {
 		n := seats[i].node
 		if n == nil {
 			continue
 		}
-		o := n.fresh(info)
-		if o == nil || o.problem != "" {
+		o := s.of(n, info) // the epoch may have grown since refresh: a bind was seen meanwhile
+		if !o.serves(r) {
 			continue
 		}
-		next := fwk.NodeScore{Name: n.name, Score: scores[i].of(o, r, s.policy)}
+		next := fwk.NodeScore{Name: n.name, Score: scores[i].of(o, r, policy.Policy)}
 		if next.Score < 0 || len(best) == shortlistSize && better(next, best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
 			continue
 		}
@@ -78,30 +83,25 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.Node
 type demand struct {
 	affinity          nodeaffinity.RequiredNodeAffinity
 	anyNode           bool
-	milliCPU, memory  int64
+	host              vgpu.Room
 	toleratesCordoned bool
 }
 
-func newDemand(pod *v1.Pod) demand {
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+func newDemand(pod *v1.Pod, host vgpu.Room) demand {
 	selects := pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil || len(pod.Spec.NodeSelector) > 0
 	return demand{
-		affinity: nodeaffinity.GetRequiredNodeAffinity(pod), anyNode: !selects,
-		milliCPU: requests.Cpu().MilliValue(), memory: requests.Memory().Value(),
+		affinity: nodeaffinity.GetRequiredNodeAffinity(pod), anyNode: !selects, host: host,
 		toleratesCordoned: len(pod.Spec.Tolerations) > 0,
 	}
 }
 
 func (d *demand) couldBeMet(info fwk.NodeInfo) bool {
-	has, used := info.GetAllocatable(), info.GetRequested()
 	switch {
 	case info.Node().Spec.Unschedulable && !d.toleratesCordoned:
 		return false
-	case len(info.GetPods()) >= has.GetAllowedPodNumber():
+	case len(info.GetPods()) >= info.GetAllocatable().GetAllowedPodNumber():
 		return false
-	case d.milliCPU > 0 && d.milliCPU > has.GetMilliCPU()-used.GetMilliCPU():
-		return false
-	case d.memory > 0 && d.memory > has.GetMemory()-used.GetMemory():
+	case !d.host.Within(roomOf(info)):
 		return false
 	case d.anyNode:
 		return true

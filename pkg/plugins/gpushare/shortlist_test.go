@@ -45,7 +45,7 @@ func ranked(d *desk, p *v1.Pod) []string {
 	var scores fwk.NodeScoreList
 	for _, n := range d.nodes {
 		if o := d.plugin.state.occupancyOf(n); placement.Fit(o.ledger, r) == nil {
-			scores = append(scores, fwk.NodeScore{Name: n.Node().Name, Score: placement.Score(o.ledger, r, d.plugin.policy)})
+			scores = append(scores, fwk.NodeScore{Name: n.Node().Name, Score: placement.Score(o.ledger, r, d.plugin.state.ruling().Policy)})
 		}
 	}
 	slices.SortFunc(scores, better)

@@ -9,11 +9,11 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kube"
 )
 
-// SignPod adds nothing to the signature of pods that ask for no vGPU, so that the framework may schedule equal ones in
-// batches, and refuses to sign the others: every placement changes the scores of the next.
+// SignPod adds nothing to the signature of pods that nodes are not scored for, so that the framework may schedule equal
+// ones in batches, and refuses to sign the others: every placement changes the scores of the next.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if kube.WantsVGPU(pod) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "pods that ask for vGPUs are scheduled one by one")
+	if p.scoresAll || kube.WantsVGPU(pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods that nodes are scored for by their GPUs are scheduled one by one")
 	}
 	return nil, nil
 }

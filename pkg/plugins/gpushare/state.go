@@ -18,9 +18,12 @@ import (
 // state is what the plugin knows beside the framework's snapshot: the devices, the reservations and the holds. What
 // pods use is never stored: it is computed from the NodeInfo (see occupancy).
 type state struct {
-	policy  placement.Policy
 	pods    corelisters.PodLister
 	metrics *metricSet
+	// rates are the throughputs and prices by which pods get the share that reaches a rate; nil for none.
+	rates *placement.Rates
+	// rule is replaced by PreFilter alone, so that it is one for all steps of a scheduling cycle.
+	rule atomic.Pointer[rule]
 
 	mu    sync.RWMutex
 	nodes map[string]*node
@@ -57,9 +60,9 @@ type node struct {
 	cached atomic.Pointer[occupancy]
 }
 
-func newState(policy placement.Policy, pods corelisters.PodLister, m *metricSet) *state {
+func newState(pods corelisters.PodLister, m *metricSet) *state {
 	return &state{
-		policy: policy, pods: pods, metrics: m,
+		pods: pods, metrics: m,
 		nodes:        map[string]*node{},
 		reservations: map[vgpu.UID]vgpu.Assignment{},
 		holds:        map[vgpu.UID]vgpu.Hold{},
@@ -104,15 +107,18 @@ func (s *state) setUnread(why string) {
 	}
 }
 
-// illegal returns why the request is legal on no device of the cluster, nil when there is one.
-func (s *state) illegal(r *vgpu.Request) *vgpu.Refusal {
+// offered returns what the nodes have of each shape of device.
+func (s *state) offered() []vgpu.Offer {
 	s.mu.RLock()
 	offers := s.offers
 	s.mu.RUnlock()
-	if offers == nil {
-		offers = s.countOffers()
+	if offers != nil {
+		return offers
 	}
-	return vgpu.LegalAnywhere(offers, r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offers = s.countOffers()
+	return s.offers
 }
 
 // setInventory notes the devices of a node, or why it has none that can be used, and reports whether that changed.
@@ -153,18 +159,18 @@ func sameDevices(a, b *vgpu.Node) bool {
 	})
 }
 
-// countOffers notes again what the nodes have of each shape.
+// countOffers counts what the nodes have of each shape, unless nothing changed since. The caller holds a lock.
 func (s *state) countOffers() []vgpu.Offer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if s.offers != nil {
+		return s.offers
+	}
 	var nodes []*vgpu.Node
 	for _, n := range s.nodes {
 		if n.empty != nil {
 			nodes = append(nodes, n.empty)
 		}
 	}
-	s.offers = vgpu.Offers(nodes)
-	return s.offers
+	return vgpu.Offers(nodes)
 }
 
 // refresh computes the occupancy of the nodes that changed since the last call. It allocates nothing for the others.
@@ -177,6 +183,10 @@ func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) {
 	for i, seat := range s.seats(nodes) {
 		n, info := seat.node, nodes[i]
 		if n == nil || n.fresh(info) != nil {
+			continue
+		}
+		if o := n.withRoom(info); o != nil {
+			n.cached.Store(o)
 			continue
 		}
 		o := s.build(n, info)
@@ -196,7 +206,15 @@ func (s *state) occupancyOf(info fwk.NodeInfo) *occupancy {
 	if n == nil {
 		return &withoutGPUs
 	}
+	return s.of(n, info)
+}
+
+// of returns the occupancy of a node as info has it. The caller holds a lock.
+func (s *state) of(n *node, info fwk.NodeInfo) *occupancy {
 	if o := n.fresh(info); o != nil {
+		return o
+	}
+	if o := n.withRoom(info); o != nil {
 		return o
 	}
 	return s.build(n, info)

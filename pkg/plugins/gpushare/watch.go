@@ -20,39 +20,68 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// watchPods settles pods once the informer shows their assignment or their end, and keeps the list of pending pods.
+// watchPods settles pods once the informer shows their assignment or their end, keeps the list of pending pods, and counts
+// each pod once for the mix.
 func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInformer, pending *pending) error {
-	seen := func(object any) {
-		pod, ok := object.(*v1.Pod)
-		if !ok || !kube.WantsVGPU(pod) {
-			return
-		}
-		if pod.Spec.NodeName == "" {
-			pending.add(pod)
-			return
-		}
-		pending.remove(pod)
-		p.misses.remove(uidOf(pod))
-		if _, ok := pod.Annotations[v1alpha1.AnnotationAssignment]; ok {
-			p.state.landed(uidOf(pod), pod.Spec.NodeName)
-		}
-	}
-	gone := func(object any) {
-		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = unknown.Obj
-		}
-		if pod, ok := object.(*v1.Pod); ok && kube.WantsVGPU(pod) {
-			pending.remove(pod)
-			p.misses.remove(uidOf(pod))
-			p.state.gone(uidOf(pod))
-		}
-	}
-	_, err := informer.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
-		AddFunc:    seen,
-		UpdateFunc: func(_, updated any) { seen(updated) },
-		DeleteFunc: gone,
-	}, handlerOptions(ctx))
+	_, err := informer.AddEventHandlerWithOptions(p.podEvents(pending), handlerOptions(ctx))
 	return err
+}
+
+func (p *Plugin) podEvents(pending *pending) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if pod, ok := object.(*v1.Pod); ok {
+				p.arrived(pod)
+				p.seen(pod, pending)
+			}
+		},
+		UpdateFunc: func(old, updated any) {
+			before, okBefore := old.(*v1.Pod)
+			pod, ok := updated.(*v1.Pod)
+			if !ok || !okBefore {
+				return
+			}
+			// A watch that broke shows another pod of the same name as an update.
+			if before.UID != pod.UID {
+				p.gone(before, pending)
+				p.arrived(pod)
+			}
+			p.seen(pod, pending)
+		},
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			if pod, ok := object.(*v1.Pod); ok {
+				p.gone(pod, pending)
+			}
+		},
+	}
+}
+
+func (p *Plugin) seen(pod *v1.Pod, pending *pending) {
+	if pod.Spec.NodeName != "" {
+		p.misses.remove(uidOf(pod))
+	}
+	if !kube.WantsVGPU(pod) {
+		return
+	}
+	if pod.Spec.NodeName == "" {
+		pending.add(pod)
+		return
+	}
+	pending.remove(pod)
+	if _, ok := pod.Annotations[v1alpha1.AnnotationAssignment]; ok {
+		p.state.landed(uidOf(pod), pod.Spec.NodeName)
+	}
+}
+
+func (p *Plugin) gone(pod *v1.Pod, pending *pending) {
+	p.misses.remove(uidOf(pod))
+	if kube.WantsVGPU(pod) {
+		pending.remove(pod)
+		p.state.gone(uidOf(pod))
+	}
 }
 
 // watchGPUNodes reads the GPUNodes until ctx ends. It waits for nothing: the resource may be absent at start, and the

@@ -46,7 +46,7 @@ func TestCRDAbsentAtStart(t *testing.T) {
 
 func TestUnreadSaysWhatIsMissing(t *testing.T) {
 	d := newDesk(t)
-	d.plugin.state = newState(d.plugin.policy, d.plugin.state.pods, d.plugin.metrics)
+	d.plugin.state = newState(d.plugin.state.pods, d.plugin.metrics)
 	p := pod("a", 1)
 	refused := func() string {
 		_, status := d.plugin.PreFilter(t.Context(), nil, p, nil)

@@ -1,0 +1,292 @@
+package gpushare
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// noon is the middle of a day of the calendar, the half-life of these tests.
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// ticking is a clock that stands still but for what a test adds.
+type ticking struct{ time.Time }
+
+func newTicking() *ticking { return &ticking{noon} }
+
+func (c *ticking) now() time.Time { return c.Time }
+
+func daily(c *ticking) *arrivals { return newArrivals(24*time.Hour, c.now) }
+
+func slots(k int) fragmentation.Kind { return fragmentation.Kind{Slots: vgpu.Slots(k)} }
+
+func weighing(k fragmentation.Kind, weight int64) fragmentation.Kind {
+	k.Weight = weight
+	return k
+}
+
+// one is what a pod of now weighs.
+const one = 1 << 20
+
+func TestArrivalsCountByTheirAge(t *testing.T) {
+	day := 24 * time.Hour
+	a := daily(newTicking())
+	a.observe(slots(1), noon.Add(-20*day)) // forgotten
+	a.observe(slots(2), noon.Add(-2*day))
+	a.observe(slots(3), noon.Add(-day))
+	a.observe(slots(3), noon.Add(-3*time.Hour)) // an eighth of a day: a step
+	a.observe(slots(4), noon)
+	a.observe(slots(5), noon.Add(time.Hour)) // a server's clock is ahead: now
+	a.observe(slots(5), noon)
+	// 3 counts a half and 2^(-1/8) = 0.917; 2 is a quarter of 4.667 pods, more than the twentieth that is left out.
+	want := []fragmentation.Kind{
+		weighing(slots(5), 2*one), weighing(slots(3), one/2+961548), weighing(slots(4), one), weighing(slots(2), one/4),
+	}
+	if diff := cmp.Diff(want, a.usual().Kinds()); diff != "" {
+		t.Errorf("mix (-want +got):\n%s", diff)
+	}
+}
+
+// The typical kinds are those that make up 95 % of the pods with vGPUs. The pods without are one kind, however many there
+// are: at most as heavy as the others.
+func TestMixOfArrivals(t *testing.T) {
+	tests := []struct {
+		name string
+		pods map[fragmentation.Kind]int
+		want []fragmentation.Kind
+	}{
+		{"nothing came yet", nil, nil},
+		{"rarities are left out",
+			map[fragmentation.Kind]int{slots(1): 90, slots(2): 6, slots(3): 4},
+			[]fragmentation.Kind{weighing(slots(1), 90*one), weighing(slots(2), 6*one)}},
+		{"pods without vGPUs are one kind",
+			map[fragmentation.Kind]int{slots(1): 10, {}: 5},
+			[]fragmentation.Kind{weighing(slots(1), 10*one), weighing(slots(0), 5*one)}},
+		{"they do not outweigh the others",
+			map[fragmentation.Kind]int{slots(1): 6, slots(10): 4, {}: 1000},
+			[]fragmentation.Kind{weighing(slots(0), 10*one), weighing(slots(1), 6*one), weighing(slots(10), 4*one)}},
+		{"they alone keep room for nothing", map[fragmentation.Kind]int{{}: 1000}, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			a := daily(newTicking())
+			for k, count := range test.pods {
+				for range count {
+					a.observe(k, noon)
+				}
+			}
+			if diff := cmp.Diff(test.want, a.usual().Kinds()); diff != "" {
+				t.Errorf("mix (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The same pods give the same mix in any order: as they come one by one, as the informer replays them after a restart,
+// newest or oldest first.
+func TestMixDoesNotDependOnTheOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	type arrival struct {
+		kind    fragmentation.Kind
+		created time.Time
+	}
+	all := make([]arrival, 2000)
+	for i := range all {
+		k := fragmentation.Kind{MilliCPU: random.Int64N(8) * 1000, Slots: vgpu.Slots(random.Int64N(11))}
+		all[i] = arrival{k, noon.Add(-time.Duration(random.Int64N(int64(20 * 24 * time.Hour))))}
+	}
+	mix := func() []fragmentation.Kind {
+		a := daily(newTicking())
+		for _, x := range all {
+			a.observe(x.kind, x.created)
+		}
+		return a.usual().Kinds()
+	}
+	slices.SortFunc(all, func(x, y arrival) int { return x.created.Compare(y.created) })
+	want := mix()
+	if len(want) < 50 {
+		t.Fatalf("the mix has %d kinds", len(want))
+	}
+	slices.Reverse(all)
+	if diff := cmp.Diff(want, mix()); diff != "" {
+		t.Errorf("newest first (-want +got):\n%s", diff)
+	}
+	for range 10 {
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		if diff := cmp.Diff(want, mix()); diff != "" {
+			t.Fatalf("shuffled (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// A new mix costs a scoring of all nodes: it comes when an eighth is new, or a minute after the last.
+func TestMixIsRenewedNowAndThen(t *testing.T) {
+	c := newTicking()
+	a := daily(c)
+	seen := a.usual()
+	renewed := func() bool {
+		before := seen
+		seen = a.usual()
+		return seen != before
+	}
+	a.observe(slots(1), noon)
+	if !renewed() || len(seen.Kinds()) != 1 {
+		t.Fatalf("after the first pod the mix is %v", seen.Kinds())
+	}
+	for range 79 {
+		a.observe(slots(2), noon)
+	}
+	if !renewed() { // 80 pods
+		t.Error("79 pods after one are not material")
+	}
+	for range 9 {
+		a.observe(slots(3), noon)
+	}
+	if renewed() {
+		t.Error("9 of 80 pods are material")
+	}
+	a.observe(slots(3), noon)
+	if !renewed() { // 90 pods
+		t.Error("10 of 80 pods are not material")
+	}
+	c.Time = c.Add(mixPause)
+	if renewed() {
+		t.Error("a minute without a pod is a change")
+	}
+	a.observe(slots(4), c.Time)
+	if !renewed() { // 91 pods
+		t.Error("a pod does not count after a minute")
+	}
+}
+
+func TestGivenMix(t *testing.T) {
+	mix, err := givenMix([]config.TypicalRequest{
+		{CPU: resource.MustParse("1500m"), VGPU: 3, Models: []string{"T4", "A100"}, Weight: 2},
+		{CPU: resource.MustParse("8"), Weight: 5},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []fragmentation.Kind{{MilliCPU: 8000, Weight: 5}, {MilliCPU: 1500, Slots: 3, Models: "A100|T4", Weight: 2}}
+	if diff := cmp.Diff(want, mix.Kinds()); diff != "" {
+		t.Errorf("mix (-want +got):\n%s", diff)
+	}
+}
+
+// event is what the informer tells: the pod before and after, one of them nil for a pod that comes or goes.
+type event struct{ before, after *v1.Pod }
+
+func (d *desk) tell(events ...event) {
+	handler := d.plugin.podEvents(newPending(nil))
+	for _, e := range events {
+		switch {
+		case e.before == nil:
+			handler.OnAdd(e.after, false)
+		case e.after == nil:
+			handler.OnDelete(e.before)
+		default:
+			handler.OnUpdate(e.before, e.after)
+		}
+	}
+}
+
+func asking(p *v1.Pod, cpu string) *v1.Pod {
+	return with(p, func(p *v1.Pod) {
+		r := &p.Spec.Containers[0].Resources
+		r.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
+		p.CreationTimestamp = metav1.NewTime(noon)
+	})
+}
+
+func TestEachPodCountsOnce(t *testing.T) {
+	single := weighing(fragmentation.Kind{MilliCPU: 1500, Slots: 3}, one)
+	a := asking(pod("a", 3), "1500m")
+	onNode := with(a.DeepCopy(), func(p *v1.Pod) { p.Spec.NodeName = "n1" })
+	again := with(a.DeepCopy(), func(p *v1.Pod) { p.UID = "another" })
+	ofKind := func(kind string) *v1.Pod {
+		return with(asking(pod("owned", 3), "1500m"), func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "x", Controller: new(true)}}
+		})
+	}
+	malformed := with(asking(pod("malformed", 3), "1"), func(p *v1.Pod) {
+		p.Annotations = map[string]string{v1alpha1.AnnotationComputeLimit: "half"}
+	})
+	picky := with(asking(pod("picky", 3), "1500m"), func(p *v1.Pod) {
+		p.Annotations = map[string]string{v1alpha1.AnnotationModels: "Tesla-T4, A100"}
+	})
+	onModels := single
+	onModels.Models = "A100|Tesla-T4"
+	huge := asking(pod("huge", 3), "4611686018427387")
+	tests := []struct {
+		name   string
+		events []event
+		want   []fragmentation.Kind
+	}{
+		{"it comes", []event{{nil, a}}, []fragmentation.Kind{single}},
+		{"it changes", []event{{nil, a}, {a, a}, {a, onNode}, {onNode, onNode}}, []fragmentation.Kind{single}},
+		{"it came before the start", []event{{nil, onNode}}, []fragmentation.Kind{single}},
+		{"it goes", []event{{nil, a}, {a, nil}}, []fragmentation.Kind{single}},
+		{"another takes its name", []event{{nil, a}, {a, nil}, {nil, again}}, []fragmentation.Kind{weighing(single, 2*one)}},
+		{"another takes its name unseen", []event{{nil, a}, {a, again}}, []fragmentation.Kind{weighing(single, 2*one)}},
+		{"a Job's counts", []event{{nil, ofKind("Job")}}, []fragmentation.Kind{single}},
+		{"a DaemonSet's does not", []event{{nil, ofKind("DaemonSet")}}, nil},
+		{"a static pod does not", []event{{nil, ofKind("Node")}}, nil},
+		{"its models count", []event{{nil, picky}}, []fragmentation.Kind{onModels}},
+		{"a malformed one does not", []event{{nil, malformed}}, nil},
+		{"one that no node could take does not", []event{{nil, huge}}, nil},
+		{"one without vGPUs does not", []event{{nil, asking(pod("plain", 0), "2")}}, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			d := newDesk(t)
+			d.plugin.arrivals = daily(newTicking())
+			d.tell(test.events...)
+			if diff := cmp.Diff(test.want, d.plugin.arrivals.usual().Kinds()); diff != "" {
+				t.Errorf("mix (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("pods without vGPUs count where nodes are scored for them", func(t *testing.T) {
+		d := newDesk(t)
+		d.plugin.arrivals, d.plugin.scoresAll = daily(newTicking()), true
+		d.tell(event{nil, a}, event{nil, asking(pod("plain", 0), "2")})
+		want := []fragmentation.Kind{weighing(slots(0), one), single}
+		if diff := cmp.Diff(want, d.plugin.arrivals.usual().Kinds()); diff != "" {
+			t.Errorf("mix (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What a real informer tells, and tells again to a scheduler that starts anew.
+func TestRestartKeepsTheMix(t *testing.T) {
+	c := newCluster(t, gpuNode("n1", 2))
+	created := metav1.Now()
+	check := func(when string) {
+		t.Helper()
+		kinds := c.plugin.arrivals.usual().Kinds()
+		if len(kinds) != 2 || kinds[0].Slots != 3 || kinds[1].Slots != 4 || kinds[0].Weight != 2*kinds[1].Weight {
+			t.Errorf("%s the mix is %v, want two pods of 3 slots and one of 4", when, kinds)
+		}
+	}
+	for name, k := range map[string]int{"a": 3, "b": 3, "c": 4} {
+		c.createPod(with(pod(name, k), func(p *v1.Pod) { p.CreationTimestamp = created }))
+		c.awaitBound(name)
+	}
+	check("after three pods")
+	c.stop()
+	c.start()
+	c.createPod(pod("asker", 1)) // without a time: of the year 1, and so forgotten
+	c.awaitBound("asker")
+	check("after a restart")
+}

@@ -1,0 +1,58 @@
+package gpushare
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// readRequest returns what a pod asks for, of devices and of its host.
+func readRequest(pod *v1.Pod) (vgpu.Request, error) {
+	r, err := kube.Request(pod)
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	r.Host = vgpu.Room{MilliCPU: requests.Cpu().MilliValue(), Memory: vgpu.Bytes(requests.Memory().Value())}
+	return r, err
+}
+
+// arrived counts a pod for the mix, where it has one to learn. Pods that come with a node rather than with the load do
+// not count: those of DaemonSets and static ones. Pods without vGPUs count where the plugin scores nodes for them.
+func (p *Plugin) arrived(pod *v1.Pod) {
+	if p.arrivals == nil || comesWithNode(pod) || !p.scoresAll && !kube.WantsVGPU(pod) {
+		return
+	}
+	r, err := readRequest(pod)
+	if err != nil {
+		return
+	}
+	// Containers that need several devices together count as one that needs their sum: no such kind may be legal, and what
+	// is idle is lost to it everywhere, which prefers no node.
+	k := fragmentation.Kind{MilliCPU: r.Host.MilliCPU, Slots: r.PeakSlots(), Models: modelsOf(&r)}
+	if k.Slots == 0 {
+		k = fragmentation.Kind{} // what is free is lost to it whatever its CPU
+	}
+	if countable(k) {
+		p.arrivals.observe(k, pod.CreationTimestamp.Time)
+	}
+}
+
+// modelsOf returns the models that a pod names, as a Kind has them.
+func modelsOf(r *vgpu.Request) string {
+	names := make([]string, len(r.Variants))
+	for i := range r.Variants {
+		names[i] = r.Variants[i].Model
+	}
+	slices.Sort(names)
+	return strings.Join(names, "|")
+}
+
+func comesWithNode(pod *v1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && slices.Contains([]string{"DaemonSet", "Node"}, owner.Kind)
+}

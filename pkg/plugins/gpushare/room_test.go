@@ -1,0 +1,124 @@
+package gpushare
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// on adds a pod that asks for CPU and memory, and for slots of the node's first device, 0 for none.
+func (d *desk) on(node, name string, k int, cpu, memory string) *v1.Pod {
+	d.t.Helper()
+	p := with(pod(name, k), func(p *v1.Pod) {
+		p.Spec.NodeName = node
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory),
+		}
+	})
+	if k > 0 {
+		p = bound(d.t, p, share(p, node, "GPU-"+node+"-0", vgpu.Slots(k)))
+	}
+	return d.add(p, node)
+}
+
+// withMemory gives the node so much memory.
+func (d *desk) withMemory(node, memory string) {
+	n := d.byName[node].Node().DeepCopy()
+	n.Status.Allocatable[v1.ResourceMemory] = resource.MustParse(memory)
+	d.byName[node].SetNode(n)
+}
+
+// The ledger carries what the pods of the NodeInfo leave of CPU and memory, whichever ask for vGPUs.
+func TestRoomIsWhatPodsLeave(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 2)) // 64 cores
+	d.withMemory("n1", "100Gi")
+	room := func() vgpu.Room {
+		d.preFilter(pod("asker", 1))
+		return d.plugin.state.nodes["n1"].cached.Load().ledger.Room()
+	}
+	steps := []struct {
+		what string
+		do   func()
+		want vgpu.Room
+	}{
+		{"an empty node", func() {}, vgpu.Room{MilliCPU: 64000, Memory: 100 * gib}},
+		{"a pod with vGPUs", func() { d.on("n1", "gpu", 3, "1500m", "10Gi") }, vgpu.Room{MilliCPU: 62500, Memory: 90 * gib}},
+		{"a pod without", func() { d.on("n1", "cpu", 0, "500m", "1Gi") }, vgpu.Room{MilliCPU: 62000, Memory: 89 * gib}},
+		{"a node that shrank", func() { d.withMemory("n1", "5Gi") }, vgpu.Room{MilliCPU: 62000}},
+		{"more than the node has", func() { d.on("n1", "hog", 0, "70", "1Gi") }, vgpu.Room{}},
+	}
+	for _, step := range steps {
+		step.do()
+		if diff := cmp.Diff(step.want, room()); diff != "" {
+			t.Errorf("%s: room (-want +got):\n%s", step.what, diff)
+		}
+	}
+	// What runs beside does not change what the devices hold.
+	if taken, _ := d.plugin.state.nodes["n1"].cached.Load().ledger.Taken(); taken != 3 {
+		t.Errorf("%d slots are taken, want 3", taken)
+	}
+}
+
+// The coming and going of pods without vGPUs costs no new ledger, and everything else does.
+func TestOnlyTheRoomIsNew(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 2), gpuNode("n2", 2))
+	n1 := d.plugin.state.nodes["n1"]
+	gpu := d.on("n1", "gpu", 3, "1", "1Gi")
+	d.preFilter(pod("asker", 1))
+	var cpu *v1.Pod
+	holder := pod("holder", 2)
+	steps := []struct {
+		what string
+		do   func()
+		same bool
+	}{
+		{"a pod without vGPUs comes", func() { cpu = d.on("n1", "cpu", 0, "1", "1Gi") }, true},
+		{"another comes", func() { d.on("n1", "cpu-2", 0, "1", "1Gi") }, true},
+		{"it goes", func() { d.remove(cpu, "n1") }, true},
+		{"the node is written", func() { d.withMemory("n1", "1Gi") }, true},
+		{"a pod with vGPUs comes", func() { d.on("n1", "gpu-2", 2, "1", "1Gi") }, false},
+		{"one goes and one without comes", func() { d.remove(gpu, "n1"); d.on("n1", "cpu-3", 0, "1", "1Gi") }, false},
+		{"a hold", func() {
+			if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, "n1", "GPU-n1-1", 2)}); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"a pod without vGPUs beside a hold", func() { d.on("n1", "cpu-4", 0, "1", "1Gi") }, true},
+		{"a stray pod", func() {
+			d.add(with(pod("stray", 1), func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "n1")
+		}, false},
+		{"a pod without vGPUs beside a stray one", func() { d.on("n1", "cpu-5", 0, "1", "1Gi") }, false},
+	}
+	for _, step := range steps {
+		step.do()
+		info := d.byName["n1"]
+		if got := n1.withRoom(info) != nil; got != step.same {
+			t.Errorf("%s: the ledger serves again: %v, want %v", step.what, got, step.same)
+		}
+		d.preFilter(pod("asker", 1))
+		o, anew := n1.fresh(info), d.plugin.state.build(n1, info)
+		if o == nil {
+			t.Fatalf("%s: the occupancy is stale after PreFilter", step.what)
+		}
+		if diff := cmp.Diff(contents(anew), contents(o)); diff != "" {
+			t.Errorf("%s: the occupancy differs from one built anew:\n%s", step.what, diff)
+		}
+	}
+}
+
+// contents is what an occupancy says, in words.
+func contents(o *occupancy) []string {
+	words := []string{o.problem, fmt.Sprint(o.held, o.stray, o.strays, o.ledger.Room())}
+	for i, d := range o.ledger.Devices() {
+		words = append(words, fmt.Sprintf("%s used %v free %v", d.ID, o.ledger.Used(i), o.ledger.Free(i, 0, "")))
+	}
+	for _, a := range o.ledger.Assignments() {
+		words = append(words, fmt.Sprint(a))
+	}
+	return words
+}
