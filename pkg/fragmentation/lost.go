@@ -17,14 +17,14 @@ type Loss struct {
 
 // Lost returns what the usual requests cannot use of the node now; see Of. Divide by Weight for milli-GPU.
 func (m *Mix) Lost(n *vgpu.Node) int64 {
-	free := make([]vgpu.Slots, len(n.Devices()))
+	free := make([]vgpu.Use, len(n.Devices()))
 	for i := range free {
-		free[i] = n.Free(i, 0, "").Slots
+		free[i] = n.Free(i, 0, "")
 	}
 	return m.Of(n, free, n.Room()).Lost
 }
 
-// Of returns the loss of a node with so many free slots per device and so much room on its host, whatever its ledger
+// Of returns the loss of a node with so much free per device and so much room on its host, whatever its ledger
 // says. It allocates nothing.
 //
 // A kind without GPUs, and one that the node cannot run now (CPU, memory, models, free devices, slots that are legal on
@@ -34,7 +34,7 @@ func (m *Mix) Lost(n *vgpu.Node) int64 {
 // Example: two devices of 10 slots with 4 and 10 free, a host with 3 cores, a mix of 5 slots with 2 cores (weight 2) and
 // 20 slots (weight 1). The first loses the 400 of the first device. Of the 1000 that are left it could use 750, before
 // CPU runs out: 250 are starved. The second cannot run, and loses 1400. Lost is 2·400 + 1400 = 2200, Starved is 2·250.
-func (m *Mix) Of(n *vgpu.Node, free []vgpu.Slots, room vgpu.Room) Loss {
+func (m *Mix) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {
 	var loss Loss
 	idle := Idle(n, free)
 	if idle == 0 {
@@ -55,11 +55,11 @@ func (m *Mix) Of(n *vgpu.Node, free []vgpu.Slots, room vgpu.Room) Loss {
 }
 
 // Idle returns the milli-GPU of the free slots, rounded down for each device.
-func Idle(n *vgpu.Node, free []vgpu.Slots) int64 {
+func Idle(n *vgpu.Node, free []vgpu.Use) int64 {
 	idle := int64(0)
 	devices := n.Devices()
 	for i := range devices {
-		idle += milli(free[i], devices[i].Slots)
+		idle += milli(free[i].Slots, devices[i].Slots)
 	}
 	return idle
 }
@@ -72,7 +72,7 @@ func milli(k, of vgpu.Slots) int64 {
 }
 
 // usable returns the milli-GPU on devices that kind k can use, 0 when there are not enough of them to run it.
-func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Slots) int64 {
+func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Use) int64 {
 	slots, models := m.kinds[k].Slots, m.models[k]
 	devices := n.Devices()
 	sum, runs, whole := int64(0), false, vgpu.Slots(0)
@@ -81,11 +81,11 @@ func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Slots) int64 {
 		switch {
 		case models != nil && !slices.Contains(models, d.Model):
 		case slots <= d.Slots:
-			if free[i] >= slots {
-				sum += milli(free[i], d.Slots)
+			if free[i].Slots >= slots {
+				sum += milli(free[i].Slots, d.Slots)
 				runs = true
 			}
-		case slots%d.Slots == 0 && free[i] == d.Slots:
+		case slots%d.Slots == 0 && free[i].Slots == d.Slots:
 			sum += int64(vgpu.WholeGPU)
 			whole += d.Slots
 			runs = runs || whole >= slots

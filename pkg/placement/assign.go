@@ -5,17 +5,21 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 // Assign chooses devices on the node for all containers of the request, or says why there are none. It books nothing.
 //
 // The containers of a pod share as few devices as possible; of the devices the policy's preferred, for whole devices
-// those with the best links, of equal ones the first by index.
+// those with the best links, of equal ones the first by index. A request without containers gets none.
 func Assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, *vgpu.Refusal) {
-	a, _, refusal := assign(n, r, p.orDefault())
+	p = p.orDefault()
+	a, _, refusal := assign(n, r, &p)
 	return a, refusal
 }
 
 // hints tells how the devices were found.
 type hints struct{ cut, greedy bool }
 
-func assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, hints, *vgpu.Refusal) {
+func assign(n *vgpu.Node, r *vgpu.Request, p *Policy) (vgpu.Assignment, hints, *vgpu.Refusal) {
 	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name()}
+	if len(r.Containers) == 0 {
+		return a, hints{}, nil
+	}
 	if len(r.Containers) == 1 {
 		best, found := chooseOne(n, r, p)
 		if !found {

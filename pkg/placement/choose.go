@@ -38,6 +38,7 @@ func Choose(c *vgpu.Cluster, r *vgpu.Request, cfg Config) (Plan, error) {
 		return Plan{}, fmt.Errorf("choose devices: %w", err)
 	}
 	var plan Plan
+	policy := cfg.Policy.orDefault()
 	var best *vgpu.Node
 	top := int64(0)
 	for _, n := range c.Nodes() {
@@ -50,14 +51,14 @@ func Choose(c *vgpu.Cluster, r *vgpu.Request, cfg Config) (Plan, error) {
 			continue
 		}
 		plan.Stats.Fits++
-		if s := Score(n, r, cfg.Policy); best == nil || s > top {
+		if s := scoreOn(n, r, &policy); best == nil || s > top {
 			best, top = n, s
 		}
 	}
 	if best == nil {
 		return plan, nil
 	}
-	a, how, refusal := assign(best, r, cfg.Policy.orDefault())
+	a, how, refusal := assign(best, r, &policy)
 	if refusal != nil {
 		return Plan{}, fmt.Errorf("choose devices for pod %s: node %s fits and refuses: %v", r.Pod, best.Name(), *refusal)
 	}

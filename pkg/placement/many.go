@@ -18,10 +18,10 @@ func fitMany(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
 	return refuseMany(n, r, s.cut)
 }
 
-// arrange finds devices for all containers of a request that no single device can take: on as few devices as it can, among those the ones that the
-// policy prefers. Where it finds nothing within maxSteps it takes any arrangement, so that it succeeds where Fit says so.
+// arrange finds devices for all containers of a request that no single device can take: on as few devices as it can, among
+// those the ones that the policy prefers. Where it finds nothing within maxSteps it takes any arrangement, so that it succeeds where Fit says so.
 // It returns nil when there is none.
-func arrange(n *vgpu.Node, r *vgpu.Request, p Policy) *search {
+func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	free := freeNow(n, r)
 	steps := 0
 	for limit := 2; limit <= len(free) && steps < maxSteps; limit++ {
@@ -34,36 +34,31 @@ func arrange(n *vgpu.Node, r *vgpu.Request, p Policy) *search {
 	}
 	s := newSearch(n, r, free)
 	if s.place(0) {
-		s.cut = true
+		s.cut, s.policy = true, p
 		return s
 	}
 	return nil
 }
 
-// value is the score of an arrangement: the mean over the devices that it touches and over the containers' sets.
-func (s *search) value(p Policy) int64 {
+// value is the score of an arrangement: the rate of the node with it, the mean of the links over the containers' sets.
+func (s *search) value() int64 {
 	most, links := 0, int64(0)
 	for c := range s.devices {
 		most = max(most, len(s.devices[c]))
 		links += average(s.linkSum(s.devices[c]), len(s.devices[c]))
 	}
-	rate, touched := int64(0), int64(0)
-	for i := range s.touchedDevices() {
-		touched++
-		rate += p.device(&s.n.Devices()[i], s.free[i].Minus(s.peak(i)))
-	}
-	return score(s.count-most, rate/max(1, touched), links/int64(len(s.devices)), p.node(s.n.Taken()))
+	v := s.view()
+	return score(s.count-most, s.policy.rate(s.policy, v), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
 }
 
-// touchedDevices iterates over the devices that have a container of the pod in some phase.
-func (s *search) touchedDevices() func(yield func(int) bool) {
-	return func(yield func(int) bool) {
-		for i := range s.touched {
-			if s.touched[i] > 0 && !yield(i) {
-				return
-			}
-		}
+// view is the node with what the search has placed so far.
+func (s *search) view() *view {
+	var v view
+	v.look(s.n, s.r)
+	for i := range v.left {
+		v.left[i] = v.free[i].Minus(s.peak(i))
 	}
+	return &v
 }
 
 func (s *search) linkSum(devices []int) int64 {

@@ -9,18 +9,20 @@ type choice struct {
 	device int
 	// dearer is the rank of its cost, 0 for the cheapest.
 	dearer int
-	// rate of the policy, links as by average.
-	rate, links int64
+	// rate of the policy, spot of its device, links as by average.
+	rate, spot, links int64
 }
 
-// beats orders choices: the cost, then the policy's rate, then links, then fewer devices. Of equals the first device by index wins,
-// since choices are compared in that order.
+// beats orders choices: the cost, then the policy's rate of the node, its order of devices, then links, then fewer
+// devices. Of equals the first device by index wins, since choices are compared in that order.
 func (c *choice) beats(o *choice) bool {
 	switch {
 	case c.dearer != o.dearer:
 		return c.dearer < o.dearer
 	case c.rate != o.rate:
 		return c.rate > o.rate
+	case c.spot != o.spot:
+		return c.spot > o.spot
 	case c.links != o.links:
 		return c.links > o.links
 	}
@@ -28,26 +30,26 @@ func (c *choice) beats(o *choice) bool {
 }
 
 // chooseOne returns the best place for a request of one container, and whether there is one.
-func chooseOne(n *vgpu.Node, r *vgpu.Request, p Policy) (best choice, found bool) {
+func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy) (best choice, found bool) {
+	var v view
+	v.look(n, r)
 	devices := n.Devices()
-	var s vgpu.Share
+	var next choice
 	var use vgpu.Use
-	legal, dearer := false, 0
+	legal, first := false, 0
 	for i := range devices {
-		d := &devices[i]
 		if i == 0 || n.Shape(i) != n.Shape(i-1) {
-			s, legal = r.ShareOn(0, d)
-			use, dearer = s.Use(), r.CostRank(d.Model)
+			next = choice{dearer: r.CostRank(devices[i].Model)}
+			next.share, legal = r.ShareOn(0, &devices[i])
+			use, first = next.share.Use(), i
 		}
-		if !legal {
+		if !legal || !use.Within(v.free[i]) || !p.byPod && next.share.Devices == 1 && v.alike(first, i) {
 			continue
 		}
-		free := n.Free(i, r.Priority, r.UID)
-		if !use.Within(free) {
-			continue
-		}
-		next := choice{share: s, device: i, dearer: dearer, links: bestQuality, rate: p.device(d, free.Minus(use))}
-		if s.Devices > 1 && !rateSet(n, r, &next) {
+		next.device, next.links = i, bestQuality
+		if next.share.Devices == 1 {
+			next.rate, next.spot = v.with(p, i, use), p.spot(&v, i, use)
+		} else if !v.rateSet(p, &next) {
 			continue
 		}
 		if !found || next.beats(&best) {
@@ -57,11 +59,19 @@ func chooseOne(n *vgpu.Node, r *vgpu.Request, p Policy) (best choice, found bool
 	return best, found
 }
 
-// rateSet rates the links of the best set of whole devices of the shape of the choice's first device. It does so once
+// spot is the policy's order of device i once the use is taken of it.
+func (p *Policy) spot(v *view, i int, use vgpu.Use) int64 {
+	if p.device == nil {
+		return 0
+	}
+	return p.device(&v.n.Devices()[i], v.left[i].Minus(use))
+}
+
+// rateSet rates the best set of whole devices of the shape of the choice's first device, and its links. It does so once
 // per shape, at the first free device of it, and reports whether there are enough.
-func rateSet(n *vgpu.Node, r *vgpu.Request, c *choice) bool {
+func (v *view) rateSet(p *Policy, c *choice) bool {
 	var places, set [small]int
-	candidates, out := freeSet(n, r, c, places[:0]), set[:]
+	candidates, out := freeSet(v.n, v.r, c, places[:0]), set[:]
 	m := c.share.Devices
 	if len(candidates) < m || candidates[0] != c.device {
 		return false
@@ -69,8 +79,16 @@ func rateSet(n *vgpu.Node, r *vgpu.Request, c *choice) bool {
 	if m > small {
 		out = make([]int, m)
 	}
-	sum, _ := bestSet(n, candidates, m, out)
+	out = out[:m]
+	sum, _ := bestSet(v.n, candidates, m, out)
 	c.links = average(sum, m)
+	for _, i := range out {
+		v.left[i] = v.left[i].Minus(c.share.Use())
+	}
+	c.rate = p.rate(p, v)
+	for _, i := range out {
+		v.left[i] = v.free[i]
+	}
 	return true
 }
 

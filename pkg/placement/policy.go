@@ -5,36 +5,50 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Policy says which of the devices that fit is preferred. It is a value chosen once, by ByName; the zero value is
-// packed.
+// Policy says which of the places that fit is preferred. It is a value chosen once, by ByName; the zero value is packed.
 type Policy struct {
 	// Name as in ByName.
 	Name string
-	// device rates device d, on which left remains free once the pod is there: 0 to rateMax, higher is preferred.
+	// rate rates what the pod leaves of a node, 0 to rateMax; higher is preferred.
+	rate func(p *Policy, v *view) int64
+	// device orders devices of one node for which rate is the same, by what is left of them: 0 to rateMax, higher is
+	// preferred. nil where the first by index is as good as any.
 	device func(d *vgpu.Device, left vgpu.Use) int64
-	// node rates a node by what is taken of it, to break ties of device: 0 to rateMax, higher is preferred.
+	// node rates a node by what is taken of it, where rate and links are the same: 0 to rateMax, higher is preferred. nil
+	// where nodes are ordered by name then.
 	node func(taken, of vgpu.Slots) int64
+	// usual returns the part of all usual requests that the policy goes by; nil where it needs none.
+	usual func(all *fragmentation.Mix) *fragmentation.Mix
+	// byPod says that the rate depends on the pod itself: scores are not worth remembering.
+	byPod bool
+	// byRun says that the rate depends on which pods run on the node, beside what is free.
+	byRun bool
+
+	mix  *fragmentation.Mix
+	memo *fragmentation.Memo
+	seed int64
 }
 
-// rateMax is the highest rate that a policy gives: rates are parts per million of a device or a node.
+// rateMax is the highest rate that a policy gives: rates are parts per million, of a device or a node for most policies.
 const rateMax = 1_000_000
 
 // policies by name order.
-var policies = []Policy{bestFit, packed, spread}
+var policies = []Policy{bestFit, clustering, dotProd, fgd, packed, packing, random, spread, tandem}
 
 // Policies returns the names that ByName knows, sorted.
 func Policies() []string {
 	names := make([]string, 0, len(policies))
-	for _, p := range policies {
-		names = append(names, p.Name)
+	for i := range policies {
+		names = append(names, policies[i].Name)
 	}
 	return names
 }
 
-// ByName returns the policy with a name of Policies.
+// ByName returns the policy with a name of Policies. See With for what fgd, tandem and random need beside.
 func ByName(name string) (Policy, error) {
 	i := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == name })
 	if i < 0 {
@@ -43,12 +57,52 @@ func ByName(name string) (Policy, error) {
 	return policies[i], nil
 }
 
-// orDefault returns the policy, packed for the zero value.
+// With returns the policy for the requests that usually arrive, all of them, and a seed. fgd and tandem go by the
+// requests, and while there are none rate like packed; random goes by the seed. The others are the same with any.
+func (p Policy) With(all *fragmentation.Mix, seed int64) Policy {
+	p.seed, p.mix, p.memo = seed, nil, nil
+	if p.usual != nil && all != nil && all.Weight() > 0 {
+		p.mix = p.usual(all)
+	}
+	return p
+}
+
+// orDefault returns the policy, packed for the zero value and for a policy without the requests that it needs.
 func (p Policy) orDefault() Policy {
-	if p.device == nil {
+	if p.rate == nil || p.usual != nil && p.mix == nil {
 		return packed
 	}
 	return p
+}
+
+// nodeRate rates the node by what is taken of it.
+func (p *Policy) nodeRate(n *vgpu.Node) int64 {
+	if p.node == nil {
+		return 0
+	}
+	return p.node(n.Taken())
+}
+
+// loss is what the usual requests lose of a node with so much free.
+func (p *Policy) loss(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) fragmentation.Loss {
+	if p.memo != nil {
+		return p.memo.Of(n, free, room)
+	}
+	return p.mix.Of(n, free, room)
+}
+
+// mean makes a rate of nodes from one of devices: the mean over the devices that the pod takes something of.
+func mean(device func(d *vgpu.Device, left vgpu.Use) int64) func(*Policy, *view) int64 {
+	return func(_ *Policy, v *view) int64 {
+		sum, touched := int64(0), int64(0)
+		for i := range v.left {
+			if v.touched(i) {
+				sum += device(&v.n.Devices()[i], v.left[i])
+				touched++
+			}
+		}
+		return sum / max(1, touched)
+	}
 }
 
 // part returns a part of a whole in parts per million, rounded down. Example: 3 of 10 slots are 300000.

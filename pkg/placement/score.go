@@ -6,13 +6,14 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 const maxBehind = vgpu.MaxVariants - 1
 
 // Score says how good the devices are that Assign would choose on the node; higher is better, and scores of different
-// nodes compare for one request and one policy. It is called where the request fits; elsewhere it returns −1.
+// nodes compare for one request and one policy. It is −1 where the request does not fit. A request without containers, of a
+// pod without GPUs, is rated by what its CPU and memory leave.
 //
 // The scale is decimal, each part ranks only where those before it are equal:
 //
 //	first × 10¹⁷      63 less, of one container, the number of its variants that cost less, and of several containers,
 //	                  which have no costs, the devices beyond those that the largest needs: containers stay together
-//	rate  × 10¹⁰      the policy's rate of the devices, 0 to 1000000
+//	rate  × 10¹⁰      the policy's rate, 0 to 1000000
 //	links × 10⁷       mean quality of the links between whole devices, 0 to 999; 999 for single devices
 //	node              the policy's rate of the node, 0 to 1000000
 //
@@ -20,18 +21,28 @@ const maxBehind = vgpu.MaxVariants - 1
 // 200000 = 6307000009990200000. Nodes with equal scores are ordered by name by whoever compares them.
 func Score(n *vgpu.Node, r *vgpu.Request, p Policy) int64 {
 	p = p.orDefault()
-	if len(r.Containers) == 1 {
+	return scoreOn(n, r, &p)
+}
+
+// scoreOn is Score by a policy that is complete.
+func scoreOn(n *vgpu.Node, r *vgpu.Request, p *Policy) int64 {
+	switch len(r.Containers) {
+	case 0:
+		var v view
+		v.look(n, r)
+		return score(0, p.rate(p, &v), bestQuality, p.nodeRate(n))
+	case 1:
 		best, found := chooseOne(n, r, p)
 		if !found {
 			return -1
 		}
-		return score(best.dearer, best.rate, best.links, p.node(n.Taken()))
+		return score(best.dearer, best.rate, best.links, p.nodeRate(n))
 	}
 	if device, rate := chooseTogether(n, r, p); device >= 0 {
-		return score(0, rate, bestQuality, p.node(n.Taken()))
+		return score(0, rate, bestQuality, p.nodeRate(n))
 	}
 	if s := arrange(n, r, p); s != nil {
-		return s.value(p)
+		return s.value()
 	}
 	return -1
 }

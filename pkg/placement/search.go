@@ -18,7 +18,7 @@ const maxSteps = 20_000
 type search struct {
 	n      *vgpu.Node
 	r      *vgpu.Request
-	policy Policy // zero to ask only whether there is an arrangement
+	policy *Policy // nil to ask only whether there is an arrangement
 	free   []vgpu.Use
 	spans  []vgpu.Span
 	phases int
@@ -85,7 +85,7 @@ func (s *search) place(k int) bool {
 	}
 	c := s.order[k]
 	ranked := s.ranked(k, c)
-	if s.policy.device != nil && s.placeLinked(k, c, ranked) {
+	if s.policy != nil && s.placeLinked(k, c, ranked) {
 		return true
 	}
 	return s.pick(k, ranked, 0)
@@ -94,41 +94,38 @@ func (s *search) place(k int) bool {
 // ranked lists the devices on which container c may go by itself, the preferred ones first: those that the pod uses
 // already, then by the policy, then by index.
 func (s *search) ranked(k, c int) []int {
-	var list []int
-	var rates []int64
 	first := 0
-	if s.policy.device == nil && s.twin[k] {
+	if s.policy == nil && s.twin[k] {
 		first = s.devices[s.order[k-1]][0]
 	}
+	var list []int
 	for i := first; i < len(s.free); i++ {
-		share, legal := s.share(c, i)
-		if !legal || !s.fits(c, i, share.Use()) {
-			continue
-		}
-		list = append(list, i)
-		if s.policy.device != nil {
-			left := s.free[i].Minus(s.peak(i).Plus(share.Use()))
-			rates = append(rates, s.policy.device(&s.n.Devices()[i], left))
+		if share, legal := s.share(c, i); legal && s.fits(c, i, share.Use()) {
+			list = append(list, i)
 		}
 	}
-	if s.policy.device == nil {
-		return list
+	if s.policy != nil {
+		s.sort(list, c)
 	}
-	places := make([]int, len(list))
-	for p := range places {
-		places[p] = p
+	return list
+}
+
+// sort puts the preferred devices for container c first.
+func (s *search) sort(list []int, c int) {
+	v := s.view()
+	rates, spots := make([]int64, len(s.free)), make([]int64, len(s.free))
+	for _, i := range list {
+		share, _ := s.share(c, i)
+		rates[i], spots[i] = v.with(s.policy, i, share.Use()), s.policy.spot(v, i, share.Use())
 	}
-	slices.SortFunc(places, func(a, b int) int {
+	slices.SortFunc(list, func(a, b int) int {
 		return cmp.Or(
-			cmp.Compare(min(1, s.touched[list[b]]), min(1, s.touched[list[a]])),
+			cmp.Compare(min(1, s.touched[b]), min(1, s.touched[a])),
 			cmp.Compare(rates[b], rates[a]),
-			cmp.Compare(list[a], list[b]),
+			cmp.Compare(spots[b], spots[a]),
+			cmp.Compare(a, b),
 		)
 	})
-	for p, q := range places {
-		places[p] = list[q]
-	}
-	return places
 }
 
 func (s *search) share(c, i int) (vgpu.Share, bool) {

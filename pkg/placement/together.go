@@ -32,20 +32,23 @@ func fitsTogether(n *vgpu.Node, r *vgpu.Request) bool {
 }
 
 // chooseTogether returns the device that the policy prefers for all containers of the request together, the first by
-// index among equals, with its rate; −1 when there is none.
-func chooseTogether(n *vgpu.Node, r *vgpu.Request, p Policy) (device int, rate int64) {
+// index among equals, with the rate; −1 when there is none.
+func chooseTogether(n *vgpu.Node, r *vgpu.Request, p *Policy) (device int, rate int64) {
+	var v view
+	v.look(n, r)
 	device = -1
+	var spot int64
 	use, legal := vgpu.Use{}, false
 	for i := range n.Devices() {
 		if i == 0 || n.Shape(i) != n.Shape(i-1) {
 			use, legal = together(n, r, i)
 		}
-		free := n.Free(i, r.Priority, r.UID)
-		if !legal || !use.Within(free) {
+		if !legal || !use.Within(v.free[i]) {
 			continue
 		}
-		if next := p.device(&n.Devices()[i], free.Minus(use)); device < 0 || next > rate {
-			device, rate = i, next
+		next, at := v.with(p, i, use), p.spot(&v, i, use)
+		if device < 0 || next > rate || next == rate && at > spot {
+			device, rate, spot = i, next, at
 		}
 	}
 	return device, rate

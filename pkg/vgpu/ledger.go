@@ -16,6 +16,16 @@ func (n *Node) Assignments() []Assignment {
 	return all
 }
 
+// Each calls visit with each assignment, by UID. Visitors do not modify it.
+func (n *Node) Each(visit func(*Assignment)) {
+	for i := range n.pods {
+		visit(&n.pods[i].Assignment)
+	}
+}
+
+// Held reports whether room is held for any pod.
+func (n *Node) Held() bool { return len(n.holds) > 0 }
+
 // Holds returns the holds by UID.
 func (n *Node) Holds() []Hold {
 	all := make([]Hold, 0, len(n.holds))

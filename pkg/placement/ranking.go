@@ -1,0 +1,145 @@
+package placement
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Ranking is Score with a memory, for one goroutine that compares many nodes for each of many pods: between two pods
+// one or two nodes change, most nodes are alike, and most pods ask for what others asked for. It gives the same scores.
+//
+// Its memory grows with the states that nodes were in times the kinds of requests, 8 bytes each, and starts anew beyond
+// maxStates or maxKinds.
+type Ranking struct {
+	policy  Policy
+	states  map[string]int
+	kinds   map[string]*Scores
+	devices map[*vgpu.Device]int // by the first device of a node: what its devices are like
+	likes   map[string]int
+	era     int
+	text    []byte
+}
+
+// Bounds of the memory of a Ranking: 400 kinds of requests on 20,000 states are 64 MB.
+const (
+	maxStates = 20_000
+	maxKinds  = 1_000
+)
+
+// NewRanking returns a ranking by a policy.
+func NewRanking(p Policy) *Ranking {
+	k := &Ranking{policy: p.orDefault(), devices: map[*vgpu.Device]int{}, likes: map[string]int{}}
+	if k.policy.mix != nil {
+		k.policy.memo = fragmentation.NewMemo(k.policy.mix)
+	}
+	k.forget()
+	return k
+}
+
+func (k *Ranking) forget() {
+	k.era++
+	k.states, k.kinds = map[string]int{}, map[string]*Scores{}
+}
+
+// State names what scores depend on of a node. Whoever asks for scores notes it, and asks again whenever the ledger or the
+// room of the node changed. The zero State is that of a node whose scores are not remembered.
+type State struct{ era, number int }
+
+// State returns the state that the node is in now.
+func (k *Ranking) State(n *vgpu.Node) State {
+	if n.Held() || k.policy.byPod {
+		return State{} // holds count for some pods and not for others
+	}
+	k.text = k.describe(k.text[:0], n)
+	number, known := k.states[string(k.text)]
+	if !known {
+		if len(k.states) >= maxStates {
+			k.forget()
+		}
+		number = len(k.states)
+		k.states[string(k.text)] = number
+	}
+	return State{k.era, number}
+}
+
+// describe appends what the scores of a node depend on.
+func (k *Ranking) describe(b []byte, n *vgpu.Node) []byte {
+	b = fmt.Appendf(b, "%d %d %d", k.like(n), n.Room().MilliCPU, n.Room().Memory)
+	for i := range n.Devices() {
+		u := n.Used(i)
+		b = fmt.Appendf(b, " %d/%d/%d", u.Slots, u.Memory, u.Contexts)
+	}
+	if k.policy.byRun {
+		v := view{n: n}
+		n.Each(func(a *vgpu.Assignment) { b = fmt.Appendf(b, " %d", v.devicesOf(a)) })
+	}
+	return b
+}
+
+// like numbers what the devices of a node are like: equal numbers for nodes that differ in nothing but names.
+func (k *Ranking) like(n *vgpu.Node) int {
+	devices := n.Devices()
+	if len(devices) == 0 {
+		return -1
+	}
+	number, known := k.devices[&devices[0]]
+	if known {
+		return number
+	}
+	var b strings.Builder
+	for i := range devices {
+		d := &devices[i]
+		fmt.Fprintf(&b, "%q %d %d %d %t", d.Model, d.Slots, d.Memory, d.Contexts, d.Healthy)
+		for j := range i {
+			fmt.Fprint(&b, n.Link(i, j))
+		}
+	}
+	number, known = k.likes[b.String()]
+	if !known {
+		number = len(k.likes)
+		k.likes[b.String()] = number
+	}
+	k.devices[&devices[0]] = number
+	return number
+}
+
+// Scores is what a Ranking remembers for one kind of request.
+type Scores struct {
+	ranking *Ranking
+	known   []int64 // by state, unscored where it is not known
+}
+
+// unscored stands where there is no score yet: scores are −1 or more.
+const unscored = -2
+
+// For returns the scores of requests like r, which differ from it in the pod only.
+func (k *Ranking) For(r *vgpu.Request) *Scores {
+	key := fmt.Sprint(r.Containers, r.Variants, r.ComputeLimit, r.MemoryLimit, r.Host)
+	s := k.kinds[key]
+	if s == nil {
+		if len(k.kinds) >= maxKinds {
+			k.kinds = map[string]*Scores{}
+		}
+		s = &Scores{ranking: k}
+		k.kinds[key] = s
+	}
+	return s
+}
+
+// Of returns the score of the request on a node that is in the state: Score, −1 where it does not fit.
+func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
+	k := s.ranking
+	if at.era != k.era {
+		return scoreOn(n, r, &k.policy)
+	}
+	for at.number >= len(s.known) {
+		s.known = append(s.known, unscored)
+	}
+	if s.known[at.number] == unscored {
+		s.known[at.number] = scoreOn(n, r, &k.policy)
+	}
+	return s.known[at.number]
+}

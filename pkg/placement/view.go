@@ -1,0 +1,69 @@
+package placement
+
+import (
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// view is one node before and after a pod comes to it: what policies rate.
+type view struct {
+	n *vgpu.Node
+	r *vgpu.Request
+	// free and left are what is free of each device before and after.
+	free, left []vgpu.Use
+	// room and roomLeft are what is free of the host before and after.
+	room, roomLeft vgpu.Room
+
+	loss     fragmentation.Loss // before
+	measured bool
+	buffer   [2 * small]vgpu.Use
+}
+
+// look makes v the view of a node that the request has not come to yet.
+func (v *view) look(n *vgpu.Node, r *vgpu.Request) {
+	v.n, v.r = n, r
+	m := len(n.Devices())
+	both := v.buffer[:]
+	if m > small {
+		both = make([]vgpu.Use, 2*m)
+	}
+	v.free, v.left = both[:m], both[m:2*m]
+	for i := range v.free {
+		v.free[i] = n.Free(i, r.Priority, r.UID)
+		v.left[i] = v.free[i]
+	}
+	v.room, v.roomLeft = n.Room(), n.Room().Minus(r.Host)
+}
+
+// touched reports whether the pod takes something of device i.
+func (v *view) touched(i int) bool { return v.left[i].Slots != v.free[i].Slots }
+
+// whole reports whether device i is wholly free before the pod.
+func (v *view) whole(i int) bool { return v.free[i].Slots == v.n.Devices()[i].Slots }
+
+// alike reports whether device i looks like an earlier one, from the first on, that the use fits on too.
+func (v *view) alike(first, i int) bool {
+	for j := first; j < i; j++ {
+		if v.n.Shape(j) == v.n.Shape(i) && v.free[j] == v.free[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// with rates the node when the use is taken of device i beside what v has taken already.
+func (v *view) with(p *Policy, i int, use vgpu.Use) int64 {
+	before := v.left[i]
+	v.left[i] = before.Minus(use)
+	rate := p.rate(p, v)
+	v.left[i] = before
+	return rate
+}
+
+// before returns what the usual requests lose of the node without the pod.
+func (v *view) before(p *Policy) fragmentation.Loss {
+	if !v.measured {
+		v.loss, v.measured = p.loss(v.n, v.free, v.room), true
+	}
+	return v.loss
+}
