@@ -67,10 +67,10 @@ func ParseConfig(raw []byte) (Config, error) {
 	}
 	var c Config
 	strict, err := kjson.UnmarshalStrict(converted, &c)
-	if err := errors.Join(append(strict, err)...); err != nil {
-		return Config{}, err
+	if err != nil {
+		return Config{}, errors.Join(append(strict, err)...)
 	}
-	return c, c.validate()
+	return c, errors.Join(append(strict, c.validate())...)
 }
 
 func (c Config) validate() error {

@@ -127,7 +127,8 @@ func parsed(t *testing.T, raw string) Config {
 func TestConfigRefusesIllegalSettings(t *testing.T) {
 	for raw, says := range map[string][]string{
 		"health: {interval: 0s}":                         {"health.interval", "1s to 1m0s"},
-		"health: {interval: 5}":                          {"health.interval", "number"},
+		"health: {interval: 5}":                          {`health.interval: "5"`, `"30s"`},
+		"health: {interval: 5, hodl: 1s}":                {`health.interval: "5"`, "health.hodl"},
 		"health: {interval: soon}":                       {`health.interval: "soon"`, `"30s"`},
 		"health: {canaryInterval: 4s}":                   {"health.canaryInterval", "5s to 10m"},
 		"health: {canaryTimeout: 2m}":                    {"health.canaryTimeout", "1s to 1m"},

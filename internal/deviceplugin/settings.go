@@ -1,6 +1,7 @@
 package deviceplugin
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -137,6 +138,17 @@ func (d DriverConfig) edits() string {
 
 // Duration is a time span as Go writes it: "30s", "1m30s". An empty one means the default.
 type Duration string
+
+// UnmarshalJSON takes whatever stands there, a number too: validate refuses it by the name of the field, together with all
+// else that is wrong in the file.
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		text = string(raw)
+	}
+	*d = Duration(text)
+	return nil
+}
 
 // or returns the span, or the default where none is set.
 func (d Duration) or(otherwise time.Duration) time.Duration {
