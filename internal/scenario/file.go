@@ -126,6 +126,7 @@ type typicalKind struct {
 	Weight scalar   `json:"weight"`
 	Slots  scalar   `json:"slots"`
 	CPU    scalar   `json:"cpu"`
+	Memory scalar   `json:"memory"`
 	Models []scalar `json:"models"`
 }
 

@@ -120,9 +120,6 @@ type typical struct {
 	workload bool
 }
 
-// typicalPercent is the part of the pods whose kinds count as usual, as in Weng et al. (USENIX ATC 2023).
-const typicalPercent = 95
-
 func (r *reader) typical(f *typicalFile, models []string) typical {
 	if f == nil || f.From == "learned" && len(f.Requests) == 0 {
 		return typical{}
@@ -139,7 +136,7 @@ func (r *reader) typical(f *typicalFile, models []string) typical {
 	for i := range f.Requests {
 		path, k := at("typical.requests", i), &f.Requests[i]
 		kinds = append(kinds, fragmentation.Kind{
-			Weight: r.wholeOr(1, path+".weight", k.Weight, 1, maxWeight), MilliCPU: r.cpu(path+".cpu", k.CPU),
+			Weight: r.wholeOr(1, path+".weight", k.Weight, 1, maxWeight), MilliCPU: r.cpu(path+".cpu", k.CPU), Memory: r.memory(path+".memory", k.Memory),
 			Slots:  vgpu.Slots(r.wholeOr(0, path+".slots", k.Slots, 0, maxDevices*maxSlots)),
 			Models: joined(r.models(path+".models", k.Models, models)),
 		})
@@ -164,9 +161,5 @@ func (t typical) of(jobs []sim.Job) (*fragmentation.Mix, error) {
 	for i := range jobs {
 		kinds = append(kinds, sim.KindOf(&jobs[i].Request))
 	}
-	mix, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		return nil, err
-	}
-	return mix.Typical(typicalPercent), nil
+	return fragmentation.NewMix(kinds)
 }

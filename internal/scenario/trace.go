@@ -144,11 +144,6 @@ func (s *traced) job(j *traces.Job, worker int) (sim.Job, error) {
 	if err != nil {
 		return sim.Job{}, err
 	}
-	r.Pod, r.Variants = pod, nil
-	for _, m := range j.Models {
-		if j.Devices > 0 {
-			r.Variants = append(r.Variants, vgpu.Variant{Model: m})
-		}
-	}
+	r.Pod = pod
 	return sim.Job{Request: r, Arrive: j.Arrive, Duration: j.Duration}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -33,6 +34,7 @@ type engine struct {
 	setup    *Setup
 	cluster  *vgpu.Cluster
 	measure  *measure
+	learner  *learner // nil where the usual requests are given
 	policy   placement.Policy
 	history  *History
 	arrivals []int       // jobs in the order of arrival that are still to come
@@ -60,7 +62,8 @@ func newEngine(s Setup) (*engine, error) {
 	e := &engine{setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(s.Jobs)}
 	h.Capacity = Capacity(c.Nodes())
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
-	if e.measure, err = newMeasure(e); err != nil {
+	e.measure = newMeasure(c)
+	if err := e.expect(); err != nil {
 		return nil, err
 	}
 	for i := range s.Jobs {
@@ -72,6 +75,38 @@ func newEngine(s Setup) (*engine, error) {
 	h.initial = allocatedOn(c.Nodes()...)
 	e.sample.Allocated = h.initial
 	return e, nil
+}
+
+// expect sets the usual requests: those of the setup, else none yet.
+func (e *engine) expect() error {
+	all := e.setup.Mix
+	if all == nil {
+		e.learner = &learner{}
+		var err error
+		if all, err = fragmentation.NewMix(nil); err != nil {
+			return err
+		}
+	}
+	e.use(all)
+	return nil
+}
+
+// use makes all decisions and measurements go by the usual requests, from now on.
+func (e *engine) use(all *fragmentation.Mix) {
+	e.policy = e.setup.Policy.With(all, e.setup.Seed)
+	e.measure.use(all)
+}
+
+// learn notes a pod that arrives.
+func (e *engine) learn(r *vgpu.Request) error {
+	if e.learner == nil {
+		return nil
+	}
+	all, err := e.learner.observe(r, e.sample.At)
+	if err == nil && all != nil {
+		e.use(all)
+	}
+	return err
 }
 
 // next returns the time of the next instant, and whether there is one.
@@ -147,7 +182,7 @@ func (e *engine) endDue(at time.Duration) bool {
 func (e *engine) arrive(job int) error {
 	r := &e.setup.Jobs[job].Request
 	e.sample.Arrived += e.history.Outcomes[job].Asked
-	if err := e.measure.arrived(r); err != nil {
+	if err := e.learn(r); err != nil {
 		return err
 	}
 	if e.setup.Queue == FIFO && len(e.waiting) > 0 {

@@ -8,59 +8,51 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
+// typicalPercent is the part of the pods whose kinds count in the measure of fragmentation, by CPU and not by memory, as in
+// Weng et al. (USENIX ATC 2023). More would count rarities that nobody keeps room for.
+const typicalPercent = 95
+
 // measure keeps the cluster's fragmentation: the sum over the nodes, each computed anew only when it changed.
 type measure struct {
 	cluster *vgpu.Cluster
 	offers  []vgpu.Offer
-	mix     *fragmentation.Mix
+	usual   *fragmentation.Mix
 	at      map[*vgpu.Node]int
 	nodes   []int64 // per node, weight × milli-GPU
 	sum     int64
 }
 
-// newMeasure also gives the policy its mix.
-func newMeasure(e *engine) (*measure, error) {
-	nodes := e.cluster.Nodes()
-	m := &measure{
-		cluster: e.cluster, offers: vgpu.Offers(nodes), at: make(map[*vgpu.Node]int, len(nodes)), nodes: make([]int64, len(nodes)),
-	}
+func newMeasure(c *vgpu.Cluster) *measure {
+	nodes := c.Nodes()
+	m := &measure{cluster: c, offers: vgpu.Offers(nodes), at: make(map[*vgpu.Node]int, len(nodes)), nodes: make([]int64, len(nodes))}
 	for i, n := range nodes {
 		m.at[n] = i
 	}
-	mix := e.setup.Mix
-	if mix == nil {
-		var err error
-		if mix, err = fragmentation.NewMix(nil); err != nil {
-			return nil, err
-		}
-	}
-	e.policy = e.setup.Policy
-	m.use(mix)
-	return m, nil
+	return m
 }
 
-// use measures against a mix from now on.
-func (m *measure) use(mix *fragmentation.Mix) {
-	m.mix, m.sum = mix, 0
+// use measures against the usual requests from now on, all of them.
+func (m *measure) use(all *fragmentation.Mix) {
+	m.usual, m.sum = all.WithoutMemory().Typical(typicalPercent), 0
 	for i, n := range m.cluster.Nodes() {
-		m.nodes[i] = mix.Lost(n)
+		m.nodes[i] = m.usual.Lost(n)
 		m.sum += m.nodes[i]
 	}
 }
 
 // changed notes that pods came to or left a node.
 func (m *measure) changed(n *vgpu.Node) {
-	i, lost := m.at[n], m.mix.Lost(n)
+	i, lost := m.at[n], m.usual.Lost(n)
 	m.sum += lost - m.nodes[i]
 	m.nodes[i] = lost
 }
 
 // lost returns the cluster's fragmentation, rounded down.
 func (m *measure) lost() vgpu.MilliGPU {
-	if m.mix.Weight() == 0 {
+	if m.usual.Weight() == 0 {
 		return 0
 	}
-	return vgpu.MilliGPU(m.sum / m.mix.Weight())
+	return vgpu.MilliGPU(m.sum / m.usual.Weight())
 }
 
 // asked returns the compute that a request asks for; see Outcome.Asked.
@@ -123,9 +115,6 @@ func KindOf(r *vgpu.Request) fragmentation.Kind {
 	}
 	slices.Sort(models)
 	return fragmentation.Kind{
-		MilliCPU: r.Host.MilliCPU, Slots: r.PeakSlots(), Models: strings.Join(models, "|"), Weight: 1,
+		MilliCPU: r.Host.MilliCPU, Memory: r.Host.Memory, Slots: r.PeakSlots(), Models: strings.Join(models, "|"), Weight: 1,
 	}
 }
-
-// arrived notes a pod that arrives.
-func (m *measure) arrived(*vgpu.Request) error { return nil }

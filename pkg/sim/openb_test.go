@@ -69,7 +69,7 @@ func openb(tb testing.TB, seed int64) sim.Setup {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.Mix = mix.Typical(95)
+	s.Mix = mix
 	return s
 }
 

@@ -67,7 +67,8 @@ type Setup struct {
 	Policy placement.Policy
 	// Queue says what becomes of a pod that does not fit.
 	Queue Queue
-	// Mix is the usual requests that fragmentation is measured against; nil: learned from the pods as they arrive.
+	// Mix is the requests that usually arrive, all of them, for the policies that go by them and for the measure of
+	// fragmentation; nil: learned from the pods as they arrive.
 	Mix *fragmentation.Mix
 	// Seed is for the policies that draw.
 	Seed int64

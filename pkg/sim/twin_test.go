@@ -29,7 +29,7 @@ func brief(h *sim.History) []fate {
 // twin plays a setup second by second. It makes the cluster anew for every decision, from the pods that are there at that
 // time, and lets placement.Choose, which the simulator does not use, pick among the nodes whose hosts have room.
 func twin(t *rapid.T, s sim.Setup) []fate {
-	w := &world{t: t, s: s, policy: s.Policy, fates: make([]fate, len(s.Jobs)), gone: map[int]bool{}}
+	w := &world{t: t, s: s, policy: s.Policy.With(s.Mix, s.Seed), fates: make([]fate, len(s.Jobs)), gone: map[int]bool{}}
 	for now := time.Duration(0); now <= 100*time.Second; now += time.Second {
 		for _, earlier := range []bool{true, false} {
 			if earlier && !w.someEnd(now) {
