@@ -15,7 +15,7 @@ TEST_FLAGS ?= -shuffle=on
 COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build test race properties faults lint demo e2e bench verify generate image clean
+.PHONY: help build test race properties faults lint demo sim e2e bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ lint: ## go vet, gofmt and golangci-lint
 demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up
 	@echo "demo: compiling (minutes, the first time)"
 	go run ./test/demo $(if $(KEEP),--keep)
+
+sim: ## play the example scenarios with the scheduler's decisions (seconds)
+	@for s in examples/*.yaml; do go run ./cmd/simulator run $$s && echo || exit; done
 
 e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer
 	hack/e2e.sh

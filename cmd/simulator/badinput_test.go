@@ -10,7 +10,7 @@ import (
 func TestBadInput(t *testing.T) {
 	pods := file(t, "pods.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1024,-1,500\n")
 	empty := file(t, "empty.csv", "")
-	scenario := file(t, "scenario.yaml", "name: x\ncluster:\n  groups:\n  - {name: a, count: 0, cpu: 8, memory: 64Gi, gpus: 2, model: T4, device_memory: 16Gi}\n")
+	scenario := file(t, "scenario.yaml", "name: x\npolicies: [packed]\nqueue: fifo\ncluster:\n  groups:\n  - {name: a, count: 0, cpu: 8, memory: 64Gi, gpus: 2, model: T4, device_memory: 16Gi}\n")
 	taken := file(t, "taken", "")
 	nodes := "testdata/nodes.csv"
 	tests := []struct {

@@ -33,7 +33,7 @@ func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func execute(args []string, out, errs io.Writer) int {
 	c := command()
-	c.SetArgs(args)
+	c.SetArgs(append([]string{}, args...)) // nil would be the arguments of the process
 	c.SetOut(out)
 	c.SetErr(errs)
 	err := c.Execute()

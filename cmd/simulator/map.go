@@ -22,7 +22,7 @@ func mapCommand() *cobra.Command {
 		Long: `Shows who has which part of which GPU at a moment of a scenario, and who waits and why.
 
 Each line is one GPU, drawn to scale: the pods on it side by side, and dots where it is free. The pods that wait are below,
-with what the scheduler would say of them. The JSON has the same, in the format of "kubectl tandem map".`,
+with what the scheduler would say of them. The JSON has the same.`,
 		Example: `  simulator map examples/mixed.yaml --at 30m
   simulator map examples/mixed.yaml --at 2h15m --policy packed -o json`,
 		Args: scenarioFile,
@@ -54,7 +54,7 @@ with what the scheduler would say of them. The JSON has the same, in the format 
 	form.addFlag(c)
 	c.Flags().DurationVar(&at, "at", 0, "`time` from the start of the scenario, as 90s, 30m or 2h15m")
 	c.Flags().StringVar(&policy, "policy", "", "`name` of one of the scenario's policies; without it the first")
-	c.Flags().StringVar(&seed, "seed", "", "one of the scenario's `seeds`; without it the first")
+	c.Flags().StringVar(&seed, "seed", "", "`number` of one of the scenario's seeds; without it the first")
 	return c
 }
 

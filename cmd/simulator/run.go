@@ -19,7 +19,8 @@ func runCommand() *cobra.Command {
 
 The table has a row for each policy and seed:
   finished, running, waiting, dropped   how many jobs ended · run for ever · never found room · were sent away
-  allocated %, fragmented %             of all GPUs, on average over time: given away · idle and of no use to the usual jobs
+  allocated %, peak %                   of all GPUs, given away: on average over time · at most
+  fragmented %                          of all GPUs, idle and of no use to the usual jobs: on average over time
   mean wait                             from the arrival of a job to its start
   mean JCT, p99 JCT                     job completion time, from arrival to end: the mean, and what 99 of 100 jobs keep below
   makespan                              from the first arrival to the last end

@@ -18,10 +18,6 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// typicalPercent is the part of the pods whose kinds count as usual. More adds kinds that hardly arrive and slows every
-// score down; Weng et al. (USENIX ATC 2023) and their published figures take 95.
-const typicalPercent = 95
-
 // Loads, in percent of all GPUs, at which results are reported as far as a run gets, beside its last.
 var (
 	allocatedLoads  = []int{80, 100, 130}
@@ -71,7 +67,7 @@ func (f *Filling) Run() (*Filled, error) {
 	if !(f.Inflate >= MinInflate && f.Inflate <= MaxInflate) { // also when it is not a number
 		return nil, fmt.Errorf("fill cluster: inflate by %v, legal is %v to %v", f.Inflate, MinInflate, MaxInflate)
 	}
-	mix, err := typical(f.Pods)
+	mix, err := usual(f.Pods)
 	if err != nil {
 		return nil, fmt.Errorf("fill cluster: %w", err)
 	}
@@ -94,20 +90,17 @@ func (f *Filling) Run() (*Filled, error) {
 	return out, nil
 }
 
-// typical returns the usual pods of a list.
-func typical(pods []traces.Job) (*fragmentation.Mix, error) {
+// usual returns the requests of all pods of a list, each as often as it stands there, however often the order repeats it.
+func usual(pods []traces.Job) (*fragmentation.Mix, error) {
 	kinds := make([]fragmentation.Kind, 0, len(pods))
 	for i := range pods {
 		p := &pods[i]
 		kinds = append(kinds, fragmentation.Kind{
-			MilliCPU: p.Host.MilliCPU, Slots: vgpu.Slots(p.Devices) * vgpu.Slots(p.Compute), Models: strings.Join(p.Models, "|"), Weight: 1,
+			MilliCPU: p.Host.MilliCPU, Memory: p.Host.Memory, Slots: vgpu.Slots(p.Devices) * vgpu.Slots(p.Compute),
+			Models: strings.Join(p.Models, "|"), Weight: 1,
 		})
 	}
-	mix, err := fragmentation.NewMix(kinds)
-	if err != nil {
-		return nil, err
-	}
-	return mix.Typical(typicalPercent), nil
+	return fragmentation.NewMix(kinds)
 }
 
 // fill plays one run.

@@ -173,22 +173,22 @@ func TestRanksDecideTies(t *testing.T) {
 	}
 }
 
-// TestTypical: of twenty pods nineteen are alike, which is 95 percent; the other one is not usual.
-func TestTypical(t *testing.T) {
-	var pods []traces.Job
-	for range 19 {
-		pods = append(pods, traces.Job{Devices: 2, Compute: 1000, Models: []string{"A", "B"}, Host: vgpu.Room{MilliCPU: 4000}})
-	}
-	mix, err := typical(append(pods, traces.Job{}))
+// TestUsual: pods that ask for the same are one kind, by all that policies look at.
+func TestUsual(t *testing.T) {
+	gpu := traces.Job{Devices: 2, Compute: 1000, Models: []string{"A", "B"}, Host: vgpu.Room{MilliCPU: 4000, Memory: vgpu.GiB}}
+	more := gpu
+	more.Host.Memory = 2 * vgpu.GiB
+	mix, err := usual([]traces.Job{gpu, {Host: vgpu.Room{MilliCPU: 1000}}, more, gpu})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []fragmentation.Kind{{MilliCPU: 4000, Slots: 2000, Models: "A|B", Weight: 19}}
-	if diff := cmp.Diff(want, mix.Kinds()); diff != "" {
-		t.Errorf("usual pods (-want +got):\n%s", diff)
+	want := []fragmentation.Kind{
+		{MilliCPU: 4000, Memory: vgpu.GiB, Slots: 2000, Models: "A|B", Weight: 2},
+		{MilliCPU: 1000, Weight: 1},
+		{MilliCPU: 4000, Memory: 2 * vgpu.GiB, Slots: 2000, Models: "A|B", Weight: 1},
 	}
-	if mix, err = typical(append(pods[1:], traces.Job{}, traces.Job{})); err != nil || len(mix.Kinds()) != 2 { // 18 of 20 are 90 percent
-		t.Errorf("usual pods %v, error %v, want two kinds", mix.Kinds(), err)
+	if diff := cmp.Diff(want, mix.Kinds()); diff != "" {
+		t.Errorf("usual requests (-want +got):\n%s", diff)
 	}
 }
 

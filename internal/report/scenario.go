@@ -86,7 +86,7 @@ func (c *CheckResult) String() string {
 func (s Scenario) Table(w io.Writer) error {
 	t := Table{Columns: []Column{
 		{Head: "policy", Text: true}, {Head: "seed"}, {Head: "jobs"}, {Head: "finished"}, {Head: "running"}, {Head: "waiting"},
-		{Head: "dropped"}, {Head: "allocated %"}, {Head: "fragmented %"}, {Head: "mean wait"}, {Head: "mean JCT"},
+		{Head: "dropped"}, {Head: "allocated %"}, {Head: "peak %"}, {Head: "fragmented %"}, {Head: "mean wait"}, {Head: "mean JCT"},
 		{Head: "p99 JCT"}, {Head: "makespan"},
 	}}
 	for i := range s.Results {
@@ -125,7 +125,7 @@ func (r *RunResult) row() []string {
 	for _, n := range []int{r.Jobs.Arrived, r.Jobs.Finished, r.Jobs.Running, r.Jobs.Waiting, r.Jobs.Dropped} {
 		row = append(row, strconv.Itoa(n))
 	}
-	for _, f := range []float64{r.AllocatedPercent.Mean, r.FragmentationPercent.Mean} {
+	for _, f := range []float64{r.AllocatedPercent.Mean, r.AllocatedPercent.Peak, r.FragmentationPercent.Mean} {
 		row = append(row, strconv.FormatFloat(f, 'f', 1, 64))
 	}
 	wait, mean, tail := none, none, none
