@@ -36,6 +36,9 @@ type engine struct {
 	measure  *measure
 	learner  *learner // nil where the usual requests are given
 	policy   placement.Policy
+	ranking  *placement.Ranking
+	places   map[*vgpu.Node]int // of the nodes in the cluster's list
+	states   []placement.State  // per node, for the ranking
 	history  *History
 	arrivals []int       // jobs in the order of arrival that are still to come
 	running  []departure // pods that will end, the first to end last
@@ -62,6 +65,10 @@ func newEngine(s Setup) (*engine, error) {
 	e := &engine{setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(s.Jobs)}
 	h.Capacity = Capacity(c.Nodes())
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
+	e.states, e.places = make([]placement.State, len(c.Nodes())), make(map[*vgpu.Node]int, len(c.Nodes()))
+	for i, n := range c.Nodes() {
+		e.places[n] = i
+	}
 	e.measure = newMeasure(c)
 	if err := e.expect(); err != nil {
 		return nil, err
@@ -94,6 +101,8 @@ func (e *engine) expect() error {
 // use makes all decisions and measurements go by the usual requests, from now on.
 func (e *engine) use(all *fragmentation.Mix) {
 	e.policy = e.setup.Policy.With(all, e.setup.Seed)
+	e.ranking = placement.NewRanking(e.policy)
+	clear(e.states)
 	e.measure.use(all)
 }
 
@@ -171,7 +180,7 @@ func (e *engine) endDue(at time.Duration) bool {
 		o.State = Finished
 		e.sample.Allocated -= before - allocatedOn(n)
 		e.sample.Running--
-		e.measure.changed(n)
+		e.changed(n)
 		e.history.log = append(e.history.log, entry{job, ends, at})
 		ended = true
 	}

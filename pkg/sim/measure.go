@@ -17,18 +17,12 @@ type measure struct {
 	cluster *vgpu.Cluster
 	offers  []vgpu.Offer
 	usual   *fragmentation.Mix
-	at      map[*vgpu.Node]int
 	nodes   []int64 // per node, weight × milli-GPU
 	sum     int64
 }
 
 func newMeasure(c *vgpu.Cluster) *measure {
-	nodes := c.Nodes()
-	m := &measure{cluster: c, offers: vgpu.Offers(nodes), at: make(map[*vgpu.Node]int, len(nodes)), nodes: make([]int64, len(nodes))}
-	for i, n := range nodes {
-		m.at[n] = i
-	}
-	return m
+	return &measure{cluster: c, offers: vgpu.Offers(c.Nodes()), nodes: make([]int64, len(c.Nodes()))}
 }
 
 // use measures against the usual requests from now on, all of them.
@@ -40,9 +34,9 @@ func (m *measure) use(all *fragmentation.Mix) {
 	}
 }
 
-// changed notes that pods came to or left a node.
-func (m *measure) changed(n *vgpu.Node) {
-	i, lost := m.at[n], m.usual.Lost(n)
+// changed notes that pods came to or left node i.
+func (m *measure) changed(i int) {
+	lost := m.usual.Lost(m.cluster.Nodes()[i])
 	m.sum += lost - m.nodes[i]
 	m.nodes[i] = lost
 }

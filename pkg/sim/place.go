@@ -14,7 +14,7 @@ import (
 // try places a pod on the best node, and reports whether there is one.
 func (e *engine) try(job int) (bool, error) {
 	r := &e.setup.Jobs[job].Request
-	n := choose(e.cluster, r, e.policy)
+	n := e.choose(r)
 	if n == nil {
 		return false, nil
 	}
@@ -30,7 +30,7 @@ func (e *engine) try(job int) (bool, error) {
 	}
 	o.Allocated = allocatedOn(n) - before
 	e.sample.Allocated += o.Allocated
-	e.measure.changed(n)
+	e.changed(n)
 	e.sample.Running++
 	e.history.log = append(e.history.log, entry{job, starts, e.sample.At})
 	return true, e.schedule(job)
@@ -56,18 +56,32 @@ func (e *engine) schedule(job int) error {
 
 // choose returns the node with the highest score of those that have room for the pod, the first by name among equals;
 // nil when it fits nowhere.
-func choose(c *vgpu.Cluster, r *vgpu.Request, p placement.Policy) *vgpu.Node {
+func (e *engine) choose(r *vgpu.Request) *vgpu.Node {
+	nodes := e.cluster.Nodes()
+	for i, n := range nodes {
+		if !e.ranking.Has(e.states[i]) {
+			e.states[i] = e.ranking.State(n)
+		}
+	}
+	scores := e.ranking.For(r) // after the states, which may start the ranking's memory anew
 	var best *vgpu.Node
 	top := int64(0)
-	for _, n := range c.Nodes() {
+	for i, n := range nodes {
 		if !r.Host.Within(n.Room()) {
 			continue
 		}
-		if s := placement.Score(n, r, p); s >= 0 && (best == nil || s > top) {
+		if s := scores.Of(n, e.states[i], r); s >= 0 && (best == nil || s > top) {
 			best, top = n, s
 		}
 	}
 	return best
+}
+
+// changed notes that pods came to or left a node.
+func (e *engine) changed(n *vgpu.Node) {
+	i := e.places[n]
+	e.states[i] = e.ranking.State(n)
+	e.measure.changed(i)
 }
 
 // enter books a pod on its node: the devices in the ledger, CPU and memory off the room of the host.
