@@ -31,7 +31,7 @@ const (
 
 // NewRanking returns a ranking by a policy.
 func NewRanking(p Policy) *Ranking {
-	k := &Ranking{policy: p.orDefault(), devices: map[*vgpu.Device]int{}, likes: map[string]int{}}
+	k := &Ranking{policy: p.orDefault()}
 	if k.policy.mix != nil {
 		k.policy.memo = fragmentation.NewMemo(k.policy.mix)
 	}
@@ -42,23 +42,27 @@ func NewRanking(p Policy) *Ranking {
 func (k *Ranking) forget() {
 	k.era++
 	k.states, k.kinds = map[string]int{}, map[string]*Scores{}
+	k.devices, k.likes = map[*vgpu.Device]int{}, map[string]int{}
 }
 
 // State names what scores depend on of a node. Whoever asks for scores notes it, and asks again whenever the ledger or the
 // room of the node changed. The zero State is that of a node whose scores are not remembered.
 type State struct{ era, number int }
 
+// Has reports whether scores are remembered for the state: not when the memory started anew since.
+func (k *Ranking) Has(s State) bool { return s.era == k.era }
+
 // State returns the state that the node is in now.
 func (k *Ranking) State(n *vgpu.Node) State {
 	if n.Held() || k.policy.byPod {
 		return State{} // holds count for some pods and not for others
 	}
+	if len(k.states) >= maxStates || len(k.devices) >= maxStates {
+		k.forget()
+	}
 	k.text = k.describe(k.text[:0], n)
 	number, known := k.states[string(k.text)]
 	if !known {
-		if len(k.states) >= maxStates {
-			k.forget()
-		}
 		number = len(k.states)
 		k.states[string(k.text)] = number
 	}
@@ -109,7 +113,8 @@ func (k *Ranking) like(n *vgpu.Node) int {
 // Scores is what a Ranking remembers for one kind of request.
 type Scores struct {
 	ranking *Ranking
-	known   []int64 // by state, unscored where it is not known
+	era     int
+	known   []int64 // by state of the era, unscored where it is not known
 }
 
 // unscored stands where there is no score yet: scores are −1 or more.
@@ -134,6 +139,9 @@ func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	k := s.ranking
 	if at.era != k.era {
 		return scoreOn(n, r, &k.policy)
+	}
+	if s.era != k.era { // the memory started anew between two nodes of one pod
+		s.era, s.known = k.era, s.known[:0]
 	}
 	for at.number >= len(s.known) {
 		s.known = append(s.known, unscored)
