@@ -25,8 +25,9 @@ var families = []tandem.Family{
 		Help: "Binds of vGPU pods by result: bound, failed, or unknown when the API server did not tell in time."},
 	{Name: prefix + "fragmentation_ratio", Type: tandem.Gauge, Unit: "ratio", Range: "0 to 1",
 		Help: "Part of the compute of healthy GPUs that is free and that the usual requests cannot use: for each kind of request " +
-			"what it cannot use where it is, weighted by how often it arrives. A request for no GPU uses none. Nodes that take " +
-			"no vGPU pods do not count. Absent while no healthy GPU or no usual request is known."},
+			"what it cannot use where it is, weighted by how often it arrives. A request for no GPU uses none. The rarest " +
+			"requests, five percent, and nodes that take no vGPU pods do not count. Absent while no healthy GPU or no usual " +
+			"request is known."},
 	{Name: prefix + "nodes", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "nodes", Range: "0 or more",
 		Help: "Nodes with a GPUNode by state: ready, refused."},
 	{Name: prefix + "occupancy_rebuilds_total", Type: tandem.Counter, Unit: "computations", Range: "0 or more",
@@ -42,7 +43,7 @@ var families = []tandem.Family{
 		Help: "Slots of all GPUs by state: assigned to pods, free, sick (free on unhealthy GPUs), " +
 			"stray (used by pods without a valid assignment)."},
 	{Name: prefix + "usual_requests", Type: tandem.Gauge, Unit: "kinds", Range: "0 or more",
-		Help: "Kinds of requests that the policy keeps room for: those of the arguments, or the typical ones of the pods that arrived."},
+		Help: "Kinds of requests that make up 95 percent of the usual ones: those of the arguments, or of the pods that arrived."},
 }
 
 // family returns the line of the table for a metric.

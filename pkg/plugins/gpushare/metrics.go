@@ -111,13 +111,13 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	slots := map[string]int64{"assigned": 0, "free": 0, "sick": 0, "stray": 0}
 	nodes := map[string]int64{"ready": 0, "refused": 0}
-	sum, mix := compute{}, g.plugin.state.ruling().mix
+	sum, typical := compute{}, g.plugin.state.ruling().typical
 	for _, n := range g.plugin.Published() {
 		if n.Problem != "" {
 			nodes["refused"]++
 		} else {
 			nodes["ready"]++
-			sum.add(n.Ledger, mix)
+			sum.add(n.Ledger, typical)
 		}
 		addSlots(slots, n)
 	}
@@ -130,12 +130,12 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	send(g.nodes, nodes)
 	send(g.reservations, g.plugin.state.kept())
 	one := func(d *metrics.Desc, value float64) { ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, value) }
-	one(g.usual, float64(len(mix.Kinds())))
+	one(g.usual, float64(len(typical.Kinds())))
 	if sum.healthy > 0 {
 		one(g.allocated, sum.assigned/sum.healthy)
 	}
-	if sum.healthy > 0 && mix.Weight() > 0 {
-		one(g.fragmented, sum.lost/float64(mix.Weight())/sum.healthy)
+	if sum.healthy > 0 && typical.Weight() > 0 {
+		one(g.fragmented, sum.lost/float64(typical.Weight())/sum.healthy)
 	}
 }
 

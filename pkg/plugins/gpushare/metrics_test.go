@@ -94,7 +94,9 @@ func TestFragmentationRatio(t *testing.T) {
 	// 5 slots lose the 400 of the first device, 20 slots and none lose 1400: (2·400 + 1400 + 1400) / 4 = 900.
 	d.usual(weighing(slots(5), 2), weighing(slots(20), 1), weighing(slots(0), 1))
 	check("three kinds", 0.45, 0.3, 3)
-	d.usual(weighing(fragmentation.Kind{MilliCPU: 4000, Slots: 1}, 1))
+	d.usual(weighing(slots(1), 95), weighing(slots(20), 5))
+	check("a rarity", 0, 0.3, 1)
+	d.usual(weighing(fragmentation.Kind{MilliCPU: 4000, Memory: 1 << 45, Slots: 1}, 1)) // no node has the memory
 	check("4 cores are there", 0, 0.3, 1)
 	d.on("n1", "beside", 0, "60", "1Gi") // of 64, one of which has gone to a
 	check("3 cores are left: 1400 are lost", 0.7, 0.3, 1)

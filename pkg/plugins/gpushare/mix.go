@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// typicalPercent is the part of the pods with vGPUs that makes the mix: the others are rarities that nobody keeps room
-	// for. 95 is the figure of Fragmentation Gradient Descent.
-	typicalPercent = 95
 	// mixPause is the longest time that an arrival stays out of the mix while pods are scheduled. Every new mix has all
 	// nodes scored anew, some milliseconds at 5,000 nodes.
 	mixPause = time.Minute
@@ -66,27 +63,25 @@ func (a *arrivals) usual() *fragmentation.Mix {
 	if err != nil {
 		panic(fmt.Sprintf("make the mix of countable requests: %v", err))
 	}
-	a.mix, a.made, a.used, a.fresh = typical(all), now, a.used+a.fresh, 0
+	a.mix, a.made, a.used, a.fresh = balanced(all), now, a.used+a.fresh, 0
 	return a.mix
 }
 
-// typical returns the typical kinds with vGPUs, and those without as one that weighs at most as much: where nearly all
-// pods need no GPU, nodes would hardly differ by the rest.
-func typical(all *fragmentation.Mix) *fragmentation.Mix {
-	var sharing []fragmentation.Kind
-	none := fragmentation.Kind{}
+// balanced returns the mix with the pods without vGPUs as one kind that weighs at most as much as all others: where nearly
+// all pods need no GPU, nodes would hardly differ by the rest, and the typical ones would be those alone.
+func balanced(all *fragmentation.Mix) *fragmentation.Mix {
+	kinds, none := make([]fragmentation.Kind, 0, len(all.Kinds())), fragmentation.Kind{}
 	for _, k := range all.Kinds() {
 		if k.Slots == 0 {
 			none.Weight += k.Weight
 		} else {
-			sharing = append(sharing, k)
+			kinds = append(kinds, k)
 		}
 	}
-	usual := mixOf(sharing).Typical(typicalPercent)
-	if none.Weight = min(none.Weight, usual.Weight()); none.Weight == 0 {
-		return usual
+	if none.Weight = min(none.Weight, all.Weight()-none.Weight); none.Weight > 0 {
+		kinds = append(kinds, none)
 	}
-	return mixOf(append(slices.Clone(usual.Kinds()), none))
+	return mixOf(kinds)
 }
 
 // mixOf returns the mix of kinds of another.

@@ -1,7 +1,6 @@
 package gpushare
 
 import (
-	"fmt"
 	"sync"
 
 	fwk "k8s.io/kube-scheduler/framework"
@@ -16,31 +15,23 @@ type ranking struct {
 	mu    sync.Mutex
 	seats []seat
 	known int // nodes of the state when seats were taken
-	// scores of a rule by what is asked for.
-	scores map[string][]scored
+	// scores by the rule.
 	rule   *rule
+	scores *placement.Ranking
 	// turn is the place after the last that withoutGPUs looked at.
 	turn int
 }
 
-// seat is the plugin's node of one place in the framework's list of nodes.
+// seat is the plugin's node of one place in the framework's list of nodes, and the state of its ledger.
 type seat struct {
-	info fwk.NodeInfo
-	node *node
-}
-
-// scored is the score of a request on a node, as long as the node's ledger is the one that it was computed from.
-type scored struct {
+	info   fwk.NodeInfo
+	node   *node
 	ledger *vgpu.Node
-	score  int64
+	state  placement.State
 }
 
-// maxShapes bounds the memory for scores, 16 bytes for a node and kind of request. More kinds than this in turns, and
-// scores are computed anew; that costs time and nothing else.
-const maxShapes = 32
-
-// seats returns the plugin's nodes for the framework's. The caller holds ranking.mu and a lock of the state. The
-// framework's NodeInfos stay the same objects while nodes come and go, so that a place is looked up once.
+// seats returns the places of the framework's nodes. The caller holds ranking.mu and a lock of the state. The framework's
+// NodeInfos stay the same objects while nodes come and go, so that a place is looked up once.
 func (s *state) seats(nodes []fwk.NodeInfo) []seat {
 	r := &s.ranking
 	if len(r.seats) != len(nodes) || r.known != len(s.nodes) {
@@ -71,33 +62,18 @@ func (r *ranking) withoutGPUs(d *demand) []fwk.NodeScore {
 	return found
 }
 
-// scoresOf returns the scores of equal requests by one rule, one for each of n places.
-func (r *ranking) scoresOf(request *vgpu.Request, now *rule, n int) []scored {
+// scoresOf returns what is remembered of requests like r by a rule.
+func (r *ranking) scoresOf(request *vgpu.Request, now *rule) *placement.Scores {
 	if r.rule != now {
-		r.scores, r.rule = nil, now
+		r.rule, r.scores = now, placement.NewRanking(now.Policy)
 	}
-	key := fmt.Sprint(request.Containers, request.ComputeLimit, request.MemoryLimit, request.Variants, request.Host)
-	scores := r.scores[key]
-	if len(scores) == n {
-		return scores
-	}
-	if r.scores == nil || len(r.scores) >= maxShapes {
-		r.scores = map[string][]scored{}
-	}
-	scores = make([]scored, n)
-	r.scores[key] = scores
-	return scores
+	return r.scores.For(request)
 }
 
-// of returns the score of the request, −1 where it does not fit. Where there are holds it depends on the pod too, on its
-// priority and on what is held for it, and is not remembered.
-func (c *scored) of(o *occupancy, r *vgpu.Request, policy placement.Policy) int64 {
-	if c.ledger == o.ledger {
-		return c.score
+// score returns the score of the request on the ledger of a seat, −1 where it does not fit.
+func (r *ranking) score(scores *placement.Scores, at *seat, ledger *vgpu.Node, request *vgpu.Request) int64 {
+	if at.ledger != ledger || !r.scores.Has(at.state) {
+		at.ledger, at.state = ledger, r.scores.State(ledger)
 	}
-	score := placement.Score(o.ledger, r, policy)
-	if !o.held {
-		*c = scored{ledger: o.ledger, score: score}
-	}
-	return score
+	return scores.Of(ledger, at.state, request)
 }

@@ -33,7 +33,9 @@ func (p *Plugin) arrived(pod *v1.Pod) {
 	}
 	// Containers that need several devices together count as one that needs their sum: no such kind may be legal, and what
 	// is idle is lost to it everywhere, which prefers no node.
-	k := fragmentation.Kind{MilliCPU: r.Host.MilliCPU, Slots: r.PeakSlots(), Models: modelsOf(&r)}
+	k := fragmentation.Kind{
+		MilliCPU: r.Host.MilliCPU, Memory: r.Host.Memory, Slots: r.PeakSlots(), Models: modelsOf(&r),
+	}
 	if k.Slots == 0 {
 		k = fragmentation.Kind{} // what is free is lost to it whatever its CPU
 	}

@@ -12,7 +12,13 @@ import (
 type rule struct {
 	placement.Policy
 	mix *fragmentation.Mix
+	// typical is the part of the mix that the metric of fragmentation is about.
+	typical *fragmentation.Mix
 }
+
+// typicalPercent is the part of all pods whose kinds count in the metric of fragmentation, by CPU and not by memory, as
+// published (Weng et al., USENIX ATC 2023): the others are rarities that nobody keeps room for.
+const typicalPercent = 95
 
 func (s *state) ruling() *rule { return s.rule.Load() }
 
@@ -22,6 +28,8 @@ func (p *Plugin) adopt(logger klog.Logger) {
 	if now := p.state.ruling(); now != nil && now.mix == mix {
 		return
 	}
-	p.state.rule.Store(&rule{Policy: p.policy, mix: mix})
+	p.state.rule.Store(&rule{
+		Policy: p.policy.With(mix, p.seed), mix: mix, typical: mix.WithoutMemory().Typical(typicalPercent),
+	})
 	logger.V(2).Info("The usual requests changed", "kinds", len(mix.Kinds()), "weight", mix.Weight())
 }

@@ -56,7 +56,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.Node
 			return spared
 		}
 	}
-	policy, scores := s.ruling(), s.ranking.scoresOf(r, s.ruling(), len(nodes))
+	scores := s.ranking.scoresOf(r, s.ruling())
 	best := make([]fwk.NodeScore, 0, shortlistSize+1)
 	for i, info := range nodes {
 		n := seats[i].node
@@ -67,7 +67,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.Node
 		if !o.serves(r) {
 			continue
 		}
-		next := fwk.NodeScore{Name: n.name, Score: scores[i].of(o, r, policy.Policy)}
+		next := fwk.NodeScore{Name: n.name, Score: s.ranking.score(scores, &seats[i], o.ledger, r)}
 		if next.Score < 0 || len(best) == shortlistSize && better(next, best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
 			continue
 		}
