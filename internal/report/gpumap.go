@@ -24,7 +24,7 @@ func (m Map) Table(w io.Writer) error {
 	for i := range m.Nodes {
 		m.node(&b, &m.Nodes[i])
 	}
-	fmt.Fprintf(&b, "\n%d pods wait\n", len(m.Pending))
+	fmt.Fprintf(&b, "\nwaiting: %d\n", len(m.Pending))
 	for _, p := range m.Pending {
 		since := time.Duration(p.SinceSeconds * float64(time.Second))
 		fmt.Fprintf(&b, "  %s, since %v: %s\n", p.Pod, since, p.Reason)
