@@ -15,7 +15,7 @@ func Draw(c *vgpu.Cluster) string {
 		for i := range n.Devices() {
 			devices = append(devices, drawDevice(n, i))
 		}
-		fmt.Fprintf(&b, "%s: %s\n", n.Name(), strings.Join(devices, " | "))
+		fmt.Fprintf(&b, "%s%s: %s\n", n.Name(), drawRoom(n.Room()), strings.Join(devices, " | "))
 	}
 	return b.String()
 }

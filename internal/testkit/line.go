@@ -18,6 +18,7 @@ type line struct {
 	policy  placement.Policy
 	on      []vgpu.DeviceID
 	self    vgpu.UID
+	seed    int64
 	why     bool
 	input   string
 }
@@ -66,6 +67,12 @@ func (l *line) key(key string, values []string) (err error) {
 		l.policy, err = placement.ByName(values[0])
 	case "models":
 		err = l.variants(values)
+	case "seed":
+		l.seed, err = strconv.ParseInt(values[0], 10, 64)
+	case "cpu":
+		l.request.Host.MilliCPU, err = parseCPU(values[0])
+	case "memory":
+		l.request.Host.Memory, err = ParseBytes(values[0])
 	case "self":
 		l.self = vgpu.UID(values[0])
 	case "priority":
@@ -123,6 +130,7 @@ func (s *Script) whatIf(l *line) (string, error) {
 
 // block runs lines up to the "}" of its level inside a WhatIf, and returns what follows.
 func (s *Script) block(b *strings.Builder, lines []string, indent string) (rest []string) {
+	defer s.restoreHosts(s.hosts())
 	s.cluster.WhatIf(func() {
 		for len(lines) > 0 {
 			text := strings.TrimSpace(lines[0])

@@ -13,7 +13,7 @@ import (
 
 // Parse reads a drawing.
 func Parse(drawing string) (*vgpu.Cluster, error) {
-	p := &parser{models: map[string]Model{}, devices: map[string][]vgpu.Device{}}
+	p := &parser{models: map[string]Model{}, devices: map[string][]vgpu.Device{}, rooms: map[string]vgpu.Room{}}
 	for _, m := range []Model{A100, H100, V100, T4} {
 		p.models[m.Name] = m
 	}
@@ -33,6 +33,7 @@ func Parse(drawing string) (*vgpu.Cluster, error) {
 type parser struct {
 	models  map[string]Model
 	devices map[string][]vgpu.Device
+	rooms   map[string]vgpu.Room
 	owners  []owner
 }
 
@@ -57,10 +58,19 @@ func (p *parser) line(line string) error {
 	if node, ok := strings.CutPrefix(name, "links "); ok {
 		return p.links(strings.TrimSpace(node), strings.Fields(strings.ReplaceAll(rest, ",", " ")))
 	}
-	name = strings.TrimSpace(name)
+	head := strings.Fields(name)
+	if len(head) == 0 {
+		return errors.New("a node has a name")
+	}
+	name = head[0]
 	if p.devices[name] != nil {
 		return fmt.Errorf("node %s is drawn twice", name)
 	}
+	room, err := parseRoom(head[1:])
+	if err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	p.rooms[name] = room
 	p.devices[name] = []vgpu.Device{}
 	if strings.TrimSpace(rest) == "" {
 		return nil
@@ -254,6 +264,7 @@ func (p *parser) cluster() (*vgpu.Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
+		n.SetRoom(p.rooms[name])
 		nodes = append(nodes, n)
 	}
 	c, err := vgpu.NewCluster(nodes...)

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -177,6 +178,45 @@ func Fill(t *rapid.T, c *vgpu.Cluster, pods int) {
 	}
 }
 
+// RandomRoom draws CPU and memory of a host, little of either, so that they often run out.
+func RandomRoom(t *rapid.T) vgpu.Room {
+	return vgpu.Room{
+		MilliCPU: int64(upTo(t, "half cores", 0, 32)) * 500, Memory: vgpu.Bytes(upTo(t, "host memory", 0, 16)) * vgpu.GiB,
+	}
+}
+
+// Furnish draws the rooms of all hosts.
+func Furnish(t *rapid.T, c *vgpu.Cluster) {
+	for _, n := range c.Nodes() {
+		n.SetRoom(RandomRoom(t))
+	}
+}
+
+// RandomKind draws a usual request: as RandomRequest does, and now and then one without GPUs.
+func RandomKind(t *rapid.T) fragmentation.Kind {
+	host := RandomRoom(t)
+	k := fragmentation.Kind{MilliCPU: host.MilliCPU / 4, Memory: host.Memory / 4, Slots: randomSlots(t), Weight: int64(upTo(t, "weight", 1, 9))}
+	if oneIn(t, "without GPUs", 5) {
+		k.Slots = 0
+	} else if oneIn(t, "models", 3) {
+		k.Models = uniform(t, "which models", "M10", "M10|M4", "M10b|M7", "M4", "absent")
+	}
+	return k
+}
+
+// RandomMix draws a mix of up to six usual requests.
+func RandomMix(t *rapid.T) *fragmentation.Mix {
+	var kinds []fragmentation.Kind
+	for range upTo(t, "usual requests", 0, 6) {
+		kinds = append(kinds, RandomKind(t))
+	}
+	m, err := fragmentation.NewMix(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // Shuffled returns a cluster with the same devices, pods and holds, given in a drawn order.
 func Shuffled(t *rapid.T, c *vgpu.Cluster) *vgpu.Cluster {
 	nodes := make([]*vgpu.Node, 0, len(c.Nodes()))
@@ -195,6 +235,7 @@ func Shuffled(t *rapid.T, c *vgpu.Cluster) *vgpu.Cluster {
 				t.Fatal(err)
 			}
 		}
+		n.SetRoom(old.Room())
 		nodes = append(nodes, n)
 	}
 	shuffled, err := vgpu.NewCluster(nodes...)

@@ -2,12 +2,14 @@ package testkit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -18,8 +20,9 @@ import (
 //	cluster                        the input draws it
 //	draw
 //	place POD CONTAINERS…          chooses devices and books them; policy=, priority=, compute-limit= (percent),
-//	                               memory-limit=; models=(A100, T4:50%, V100:200%@7) for variants with what the
+//	                               memory-limit=; cpu= and memory= of the host; seed= for random; models=(A100, T4:50%, V100:200%@7) for variants with what the
 //	                               container needs of a device and the cost; with "why" each node's refusal is shown
+//	mix                            the input lists the usual requests for fgd and tandem; see ParseMix
 //	fit POD CONTAINERS…            asks each node
 //	legal POD CONTAINERS…          asks all devices of the cluster, whatever is free
 //	add POD CONTAINERS… on=DEVICES     books exactly this: on=n1/g0 or on=(n1/g0, n1/g1)
@@ -30,6 +33,9 @@ import (
 //	whatif                         the input is commands, a line each, undone at the end; "{" and "}" lines nest
 type Script struct {
 	cluster *vgpu.Cluster
+	mix     *fragmentation.Mix
+	// asked is what placed pods ask of their hosts.
+	asked map[vgpu.UID]vgpu.Room
 }
 
 // Run runs the scripts below a directory, each as a test of its own.
@@ -50,7 +56,7 @@ func Run(t *testing.T, dir string) {
 func (s *Script) Command(name string, args []datadriven.CmdArg, input string) string {
 	commands := map[string]func(*line) (string, error){
 		"cluster": s.draws, "draw": s.draw, "place": s.place, "fit": s.fit, "legal": s.legal, "add": s.add, "hold": s.hold,
-		"remove": s.remove, "release": s.release, "free": s.free, "sick": s.sick, "heal": s.heal, "whatif": s.whatIf,
+		"mix": s.usual, "remove": s.remove, "release": s.release, "free": s.free, "sick": s.sick, "heal": s.heal, "whatif": s.whatIf,
 	}
 	run := commands[name]
 	if run == nil {
@@ -73,8 +79,15 @@ func (s *Script) draws(l *line) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.cluster = c
+	s.cluster, s.asked = c, nil
 	return s.draw(l)
+}
+
+func (s *Script) usual(l *line) (out string, err error) {
+	if s.mix, err = ParseMix(l.input); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d kinds, weight %d\n", len(s.mix.Kinds()), s.mix.Weight()), nil
 }
 
 func (s *Script) draw(*line) (string, error) {
@@ -85,7 +98,7 @@ func (s *Script) draw(*line) (string, error) {
 }
 
 func (s *Script) place(l *line) (string, error) {
-	plan, err := placement.Choose(s.cluster, &l.request, placement.Config{Policy: l.policy})
+	plan, err := placement.Choose(s.cluster, &l.request, placement.Config{Policy: l.policy.With(s.mix, l.seed)})
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +112,49 @@ func (s *Script) place(l *line) (string, error) {
 		nearest, _ := placement.Nearest(plan.Refused)
 		return fmt.Sprintf("%s pends: %v\n%s", l.request.Pod, nearest, out), nil
 	}
-	return drawAssignment(plan.Place) + out, s.cluster.Add(*plan.Place)
+	if err := s.cluster.Add(*plan.Place); err != nil {
+		return drawAssignment(plan.Place) + out, err
+	}
+	s.enter(plan.Place, l.request.Host)
+	return drawAssignment(plan.Place) + out, nil
+}
+
+// enter takes what a pod asks of its host off the room.
+func (s *Script) enter(a *vgpu.Assignment, host vgpu.Room) {
+	n := s.cluster.Node(a.Node)
+	n.SetRoom(n.Room().Minus(host))
+	if s.asked == nil {
+		s.asked = map[vgpu.UID]vgpu.Room{}
+	}
+	s.asked[a.UID] = host
+}
+
+// leave gives it back.
+func (s *Script) leave(uid vgpu.UID) {
+	for _, n := range s.cluster.Nodes() {
+		n.Each(func(a *vgpu.Assignment) {
+			if a.UID == uid {
+				n.SetRoom(n.Room().Plus(s.asked[uid]))
+			}
+		})
+	}
+	delete(s.asked, uid)
+}
+
+// hosts returns the rooms of the nodes and what pods ask of them, which no WhatIf undoes.
+func (s *Script) hosts() (map[*vgpu.Node]vgpu.Room, map[vgpu.UID]vgpu.Room) {
+	rooms := map[*vgpu.Node]vgpu.Room{}
+	for _, n := range s.cluster.Nodes() {
+		rooms[n] = n.Room()
+	}
+	return rooms, maps.Clone(s.asked)
+}
+
+func (s *Script) restoreHosts(rooms map[*vgpu.Node]vgpu.Room, asked map[vgpu.UID]vgpu.Room) {
+	for n, room := range rooms {
+		n.SetRoom(room)
+	}
+	s.asked = asked
 }
 
 // drawAssignment writes one line per container.
@@ -188,6 +243,7 @@ func (s *Script) assignment(l *line) (vgpu.Assignment, error) {
 }
 
 func (s *Script) remove(l *line) (string, error) {
+	s.leave(l.request.UID)
 	return fmt.Sprintf("%v\n", s.cluster.Remove(l.request.UID)), nil
 }
 
@@ -242,6 +298,7 @@ func rebuilt(n *vgpu.Node, devices []vgpu.Device) (*vgpu.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	next.SetRoom(n.Room())
 	for _, a := range n.Assignments() {
 		if err := next.Add(a); err != nil {
 			return nil, err

@@ -13,16 +13,16 @@ import (
 func TestParse(t *testing.T) {
 	c, err := Parse(`
 		model T4 slots=5 memory=10Gi contexts=2   # five slots for once
-		n2: g1 T4 [x:2] | g0 T4 20G
+		n2 cpu=64 memory=256Gi: g1 T4 [x:2] | g0 T4 20G
 		n1: g0 A100 [a:5, b:2/8Gi c:1] (d:3@100) | g1 A100 sick [a:8~]
 		links n1: g0-g1 NV12
-		n3:`)
+		n3 cpu=1500m:`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `n1: g0 A100 [a:5 b:2 c:1] (d:3@100) | g1 A100 sick [a:8~]
-n2: g0 T4 | g1 T4 [x:2]
-n3: 
+n2 cpu=64 memory=256Gi: g0 T4 | g1 T4 [x:2]
+n3 cpu=1500m: 
 `
 	if diff := cmp.Diff(want, Draw(c)); diff != "" {
 		t.Errorf("drawing (-want +got):\n%s", diff)
@@ -52,6 +52,10 @@ func TestParseErrors(t *testing.T) {
 		"n1: g0 A100\nlinks n1: g1-g0 NV2":     "unknown device g1",
 		"n1: g0 A100\nlinks n1: g0-g1 ROPE":    `unknown link "ROPE"`,
 		"model A100 slots=many":                "model A100: slots",
+		":":                                    "a node has a name",
+		"n1 cpu=many: g0 A100":                 `node n1: read CPU "many"`,
+		"n1 memory=4X: g0 A100":                `node n1: read memory "4X"`,
+		"n1 colour=3: g0 A100":                 `node n1: unknown key "colour"`,
 		"model A100 colour=3":                  `unknown key "colour"`,
 		"n1: g0 A100 [a:1]\nn2: g0 A100 [a:1]": "it is assigned to node n1",
 	} {
@@ -70,7 +74,7 @@ error: name devices with on=
 error: unknown device "n1/g9"
 error: read share "x": expected integer
 error: unknown argument "colour"
-error: choose policy: unknown name "tetris", known are bestfit, packed, spread
+error: choose policy: unknown name "tetris", known are bestfit, clustering, dotprod, fgd, packed, packing, random, spread, tandem
 error: sick makes another cluster, which no what-if undoes
 `
 	if diff := cmp.Diff(want, s.Command("whatif", nil, script)); diff != "" {
@@ -86,6 +90,7 @@ func TestDrawProperty(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		c := RandomCluster(t, 2, 3)
+		Furnish(t, c)
 		for i := range 4 {
 			r := RandomRequest(t, fmt.Sprintf("p%d", i), 1)
 			if a, ok := RandomAssignment(t, uniform(t, "node", c.Nodes()...), r); ok && a.Containers[0].Share.Devices == 1 {

@@ -29,7 +29,8 @@ func (m *Mix) Lost(n *vgpu.Node) int64 {
 //
 // A kind without GPUs, and one that the node cannot run now (CPU, memory, models, free devices, slots that are legal on
 // none of the devices) lose all that is idle. Else a kind loses what is idle on devices that have too little free for it;
-// one that takes whole devices, what is idle on devices that are not wholly free. Memory of the devices does not count.
+// one that takes whole devices, what is idle on devices that are not wholly free, or have too few of their shape beside
+// them. Memory of the devices does not count.
 //
 // Example: two devices of 10 slots with 4 and 10 free, a host with 3 cores, a mix of 5 slots with 2 cores (weight 2) and
 // 20 slots (weight 1). The first loses the 400 of the first device. Of the 1000 that are left it could use 750, before
@@ -42,14 +43,12 @@ func (m *Mix) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {
 	}
 	for k := range m.kinds {
 		kind := &m.kinds[k]
-		usable := int64(0)
+		usable, size := int64(0), int64(0)
 		if kind.Slots > 0 && kind.MilliCPU <= room.MilliCPU && kind.Memory <= room.Memory {
-			usable = m.usable(k, n, free)
+			usable, size = m.usable(k, n, free)
 		}
 		loss.Lost += kind.Weight * (idle - usable)
-		if usable > 0 {
-			loss.Starved += kind.Weight * (usable - kind.fed(n, usable, room))
-		}
+		loss.Starved += kind.Weight * (usable - kind.fed(usable, size, room))
 	}
 	return loss
 }
@@ -71,35 +70,47 @@ func milli(k, of vgpu.Slots) int64 {
 	return int64(k) * int64(vgpu.WholeGPU) / int64(of)
 }
 
-// usable returns the milli-GPU on devices that kind k can use, 0 when there are not enough of them to run it.
-func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Use) int64 {
+// usable returns the milli-GPU on devices that kind k can use, 0 when there are not enough of them to run it, and the
+// milli-GPU of one request: on unlike devices the largest.
+func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Use) (sum, size int64) {
 	slots, models := m.kinds[k].Slots, m.models[k]
 	devices := n.Devices()
-	sum, runs, whole := int64(0), false, vgpu.Slots(0)
 	for i := range devices {
 		d := &devices[i]
 		switch {
 		case models != nil && !slices.Contains(models, d.Model):
+			continue
 		case slots <= d.Slots:
-			if free[i].Slots >= slots {
-				sum += milli(free[i].Slots, d.Slots)
-				runs = true
+			if free[i].Slots < slots {
+				continue
 			}
-		case slots%d.Slots == 0 && free[i].Slots == d.Slots:
-			sum += int64(vgpu.WholeGPU)
-			whole += d.Slots
-			runs = runs || whole >= slots
+		case slots%d.Slots != 0 || wholeLike(n, free, i) < int64(slots/d.Slots):
+			continue
 		}
+		sum += milli(free[i].Slots, d.Slots)
+		size = max(size, milli(slots, d.Slots))
 	}
-	if !runs {
-		return 0
-	}
-	return sum
+	return sum, size
 }
 
-// fed returns how much of the usable milli-GPU the host's CPU and memory suffice for, were it filled with the kind.
-func (k *Kind) fed(n *vgpu.Node, usable int64, room vgpu.Room) int64 {
-	size := milli(k.Slots, n.Devices()[0].Slots)
+// wholeLike counts the wholly free devices of the shape of device i, 0 when device i itself is none.
+func wholeLike(n *vgpu.Node, free []vgpu.Use, i int) int64 {
+	count := int64(0)
+	all := n.Devices()[i].Slots
+	if free[i].Slots < all {
+		return 0
+	}
+	for j := range free {
+		if n.Shape(j) == n.Shape(i) && free[j].Slots == all {
+			count++
+		}
+	}
+	return count
+}
+
+// fed returns how much of the usable milli-GPU the host's CPU and memory suffice for, were it filled with requests of the
+// kind, of a size in milli-GPU.
+func (k *Kind) fed(usable, size int64, room vgpu.Room) int64 {
 	if k.MilliCPU > 0 {
 		usable = min(usable, room.MilliCPU*size/k.MilliCPU)
 	}

@@ -17,7 +17,7 @@ type Kind struct {
 	Memory vgpu.Bytes
 	// Slots asked for; 0 for pods without GPUs. As in requests, k slots are k/N of one device or k/N whole devices.
 	Slots vgpu.Slots
-	// Models that may serve it, sorted and joined by "|"; "" for any.
+	// Models that may serve it, sorted, each once, and joined by "|"; "" for any.
 	Models string
 	// Weight says how often it arrives, relative to the other kinds; above zero.
 	Weight int64
@@ -80,8 +80,15 @@ func (k *Kind) validate() error {
 	case k.Weight < 1 || k.Weight > MaxWeight:
 		return fmt.Errorf("weight %d, want 1 to %d", k.Weight, MaxWeight)
 	}
-	if k.Models != "" && !slices.IsSorted(strings.Split(k.Models, "|")) {
-		return fmt.Errorf("models %q are not sorted", k.Models)
+	if k.Models == "" {
+		return nil
+	}
+	before := ""
+	for _, model := range strings.Split(k.Models, "|") {
+		if model <= before {
+			return fmt.Errorf("models %q, want names in order, each once, joined by |", k.Models)
+		}
+		before = model
 	}
 	return nil
 }
