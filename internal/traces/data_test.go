@@ -72,6 +72,7 @@ func TestPublishedLoads(t *testing.T) {
 		"openb_fgd/openb_pod_list_*.csv":           {OpenbPodList, 15, 10_000},
 		"gavel/traces/msr_*.csv":                   {GavelTrace, 9, 40_000},
 		"gavel/scaling.csv":                        {GavelThroughputs, 1, 249},
+		"gavel/pairs.csv":                          {GavelPairs, 1, 156},
 		"pollux_sia/philly.csv":                    {PhillyTrace, 1, 82_247},
 		"pollux_sia/workloads/*.csv":               {PolluxWorkload, 4, 160},
 		"pollux_sia/workloads/sia/*.csv":           {PolluxWorkload, 2, 960},

@@ -17,7 +17,11 @@ func describe(tr *Trace) string {
 		fmt.Fprintln(&b, describeJob(&tr.Jobs[i]))
 	}
 	for _, r := range tr.Rates {
-		fmt.Fprintf(&b, "%d %s on %s, %d workers: together %v, spread %v\n", r.Line, r.App, r.Model, r.Workers, r.Together, r.Spread)
+		fmt.Fprintf(&b, "%d %s on %s, %d workers: together %v, spread %v", r.Line, r.App, r.Model, r.Workers, r.Together, r.Spread)
+		if r.Set != "" {
+			fmt.Fprintf(&b, ", set %s", r.Set)
+		}
+		fmt.Fprintln(&b)
 	}
 	for _, s := range tr.Steps {
 		fmt.Fprintf(&b, "%d %s: %d workers, batch %d, time %v, sync %v\n", s.Line, s.Placement, s.Workers, s.Batch, s.Time, s.Sync)

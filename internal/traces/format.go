@@ -22,6 +22,8 @@ const (
 	// GavelThroughputs has steps per second: gpu, job, scale_factor, tput_consolidated_steps_s. Optional:
 	// tput_unconsolidated_steps_s.
 	GavelThroughputs Format = "gavel-scaling"
+	// GavelPairs has steps per second of pairs of jobs: gpu, job_a, job_b, iso_a, iso_b. Optional: file.
+	GavelPairs Format = "gavel-pairs"
 	// PhillyTrace has jobs: timestamp, duration (seconds), num_gpus. Optional: cluster.
 	PhillyTrace Format = "philly-jobs"
 	// PolluxWorkload has jobs: name, time (seconds), application, num_replicas. Optional: batch_size.
@@ -52,7 +54,7 @@ func (t *Trace) String() string {
 	switch t.Format {
 	case OpenbNodeList:
 		n, noun = len(t.Hosts), "node"
-	case GavelThroughputs:
+	case GavelThroughputs, GavelPairs:
 		n, noun = len(t.Rates), "throughput"
 	case PolluxPlacementTimes:
 		n, noun = len(t.Steps), "measured step"
@@ -76,6 +78,7 @@ var schemas = []schema{
 	{OpenbPodList, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, openbPod, nil},
 	{GavelTrace, []string{"job_type", "scale_factor", "total_steps", "arrival_s"}, gavelJob, nil},
 	{GavelThroughputs, []string{"gpu", "job", "scale_factor", "tput_consolidated_steps_s"}, gavelRate, nil},
+	{GavelPairs, []string{"gpu", "job_a", "job_b", "iso_a", "iso_b"}, gavelPair, nil},
 	{PhillyTrace, []string{"timestamp", "duration", "num_gpus"}, phillyJob, phillyOrigin},
 	{PolluxWorkload, []string{"name", "time", "application", "num_replicas"}, polluxJob, nil},
 	{PolluxPlacementTimes, []string{"placement", "local_bsz", "step_time"}, polluxStep, nil},

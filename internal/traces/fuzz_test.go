@@ -151,6 +151,7 @@ func FuzzOpenbNodes(f *testing.F)       { fuzz(f, OpenbNodeList) }
 func FuzzOpenbPods(f *testing.F)        { fuzz(f, OpenbPodList) }
 func FuzzGavelJobs(f *testing.F)        { fuzz(f, GavelTrace) }
 func FuzzGavelScaling(f *testing.F)     { fuzz(f, GavelThroughputs) }
+func FuzzGavelIsolated(f *testing.F)    { fuzz(f, GavelPairs) }
 func FuzzPhillyJobs(f *testing.F)       { fuzz(f, PhillyTrace) }
 func FuzzPolluxJobs(f *testing.F)       { fuzz(f, PolluxWorkload) }
 func FuzzPolluxPlacements(f *testing.F) { fuzz(f, PolluxPlacementTimes) }

@@ -12,7 +12,9 @@ import (
 // and at most 1,000,000; 0 says that it does not fit or was not measured.
 type Rate struct {
 	// Line of the file, from 1.
-	Line    int
+	Line int
+	// Set is the measurement that the rate is from, where the file has several: "oracle", say.
+	Set     string
 	Model   string
 	App     string
 	Workers int
@@ -29,6 +31,16 @@ func GavelJobs(r io.Reader, file string) ([]Job, error) { return jobs(r, file, G
 // names.
 func GavelScaling(r io.Reader, file string) ([]Rate, error) {
 	t, err := readAs(r, file, GavelThroughputs)
+	if err != nil {
+		return nil, err
+	}
+	return t.Rates, nil
+}
+
+// GavelIsolated reads the throughputs of Gavel's jobs by GPU model, each job by itself, from a table of pairs of jobs,
+// whose columns GavelPairs names. The columns about the pair are not read.
+func GavelIsolated(r io.Reader, file string) ([]Rate, error) {
+	t, err := readAs(r, file, GavelPairs)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +65,24 @@ func gavelRate(t *table, all *Trace) {
 		r.Spread = t.decimal("tput_unconsolidated_steps_s", maxRate, words)
 	}
 	all.Rates = append(all.Rates, r)
+}
+
+// gavelPair notes each job of a pair the first time that it is met.
+func gavelPair(t *table, all *Trace) {
+	set, model := t.textOr("file"), t.text("gpu")
+	for _, side := range []string{"a", "b"} {
+		r := Rate{Line: t.line(), Set: set, Model: model, App: t.text("job_" + side), Workers: 1}
+		r.Together = t.decimal("iso_"+side, maxRate, "steps per second")
+		r.Spread = r.Together
+		key := fmt.Sprintf("%q %q %q", r.Set, r.Model, r.App)
+		first, known := t.seen[key]
+		if !known {
+			t.seen[key] = len(all.Rates)
+			all.Rates = append(all.Rates, r)
+		} else if before := &all.Rates[first]; before.Together != r.Together {
+			t.fail("iso_"+side, fmt.Sprintf("%v as in line %d: a job by itself has one rate", before.Together, before.Line))
+		}
+	}
 }
 
 // OnModel returns copies of the jobs with the duration that their steps take on a GPU model with all workers on one node,

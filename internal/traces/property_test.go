@@ -52,6 +52,9 @@ var fields = map[Format]map[string]*rapid.Generator[string]{
 		"gpu": nil, "job": words, "scale_factor": amount(1, 64), "tput_consolidated_steps_s": decimals(1000),
 		"tput_unconsolidated_steps_s": decimals(1000),
 	},
+	GavelPairs: {
+		"gpu": nil, "job_a": words, "job_b": words, "iso_a": rapid.Just("1.5"), "iso_b": rapid.Just("1.5"), "file": words,
+	},
 	PhillyTrace: {
 		"timestamp": dates, "duration": decimals(1e6), "num_gpus": amount(1, 128), "cluster": words,
 	},
@@ -143,7 +146,7 @@ func TestPropertyColumns(t *testing.T) {
 // TestPropertyBrokenField: a number that is none, in any row and column, is named with its line and column.
 func TestPropertyBrokenField(t *testing.T) {
 	text := []string{"sn", "model", "name", "gpu_spec", "qos", "job_type", "gpu", "job", "cluster", "application", "job_id",
-		"model_name", "instance_sn", "app_name", "role"}
+		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b"}
 	rapid.Check(t, func(t *rapid.T) {
 		d := tables(t)
 		i := rapid.IntRange(0, len(d.rows)-1).Draw(t, "row")
