@@ -19,6 +19,7 @@ type Memo struct {
 	mix   *Mix
 	kinds map[class]int32
 	seen  map[state]Loss
+	bound int // maxStates
 }
 
 // class is what does not change of a node whose devices are all of one shape.
@@ -35,7 +36,9 @@ type state struct {
 }
 
 // NewMemo returns an empty memo of losses to a mix.
-func NewMemo(m *Mix) *Memo { return &Memo{mix: m, kinds: map[class]int32{}, seen: map[state]Loss{}} }
+func NewMemo(m *Mix) *Memo {
+	return &Memo{mix: m, kinds: map[class]int32{}, seen: map[state]Loss{}, bound: maxStates}
+}
 
 // Of is Mix.Of.
 func (m *Memo) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {
@@ -45,7 +48,7 @@ func (m *Memo) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {
 	}
 	loss, known := m.seen[s]
 	if !known {
-		if len(m.seen) >= maxStates {
+		if len(m.seen) >= m.bound {
 			clear(m.seen)
 		}
 		loss = m.mix.Of(n, free, room)
