@@ -103,7 +103,7 @@ func TestRateMessages(t *testing.T) {
 	u := &placement.Unreachable{
 		Wanted: placement.Wanted{Profile: "bert", Rate: 500_000_000}, Known: []string{"T4"}, Best: 320_500_000, Model: "T4", Share: 1000,
 	}
-	want = `metadata.annotations[tandem-gpu.io/rate]: "500" is not legal, profile bert reaches at most 320.5 (100% of T4), ` +
+	want = `metadata.annotations[tandem-gpu.io/rate]: "500" is not legal, profile bert reaches at most 320.5 (on a whole T4), ` +
 		`the pod asks for 500; correct the annotation and the pod is tried again`
 	if got := RateError(rated("500", "3"), u).Error(); got != want {
 		t.Errorf("too high a rate: %s, want %s", got, want)

@@ -27,7 +27,7 @@ func point(profile, model string, share vgpu.MilliGPU, rate placement.Rate) plac
 func unlike(t *testing.T) *placement.Rates {
 	t.Helper()
 	rates, err := placement.NewRates([]placement.Throughput{
-		point("bert", "A100", 1000, 300), point("bert", "T4", 1000, 100),
+		point("half", "A100", 255, 40), point("bert", "A100", 1000, 300), point("bert", "T4", 1000, 100),
 		point("net", "A100", 2000, 900), point("net", "A100", 1000, 600), point("net", "A100", 500, 400), point("net", "T4", 1000, 60),
 	}, map[string]int64{"A100": 7 * units, "T4": 1 * units, "V100": 3 * units})
 	if err != nil {
@@ -176,19 +176,27 @@ func TestRatesVariants(t *testing.T) {
 		},
 		{
 			name: "too much for all", wanted: placement.Wanted{Profile: "bert", Rate: 300*units + 500000, Least: 1}, offers: []vgpu.Offer{a100, t4},
-			why: "profile bert reaches at most 300 (100% of A100), the pod asks for 300.5",
+			why: "profile bert reaches at most 300 (on a whole A100), the pod asks for 300.5",
 		},
 		{
 			name: "no node has two devices", wanted: placement.Wanted{Profile: "net", Rate: 601 * units, Least: 1}, offers: []vgpu.Offer{offer(testkit.A100, 1)},
-			why: "profile net reaches at most 600 (100% of A100), the pod asks for 601",
+			why: "profile net reaches at most 600 (on a whole A100), the pod asks for 601",
+		},
+		{
+			name: "too much for two devices", wanted: placement.Wanted{Profile: "net", Rate: 901 * units, Least: 1}, offers: []vgpu.Offer{a100},
+			why: "profile net reaches at most 900 (on 2 whole A100), the pod asks for 901",
+		},
+		{
+			name: "too much for the only part that was measured", wanted: placement.Wanted{Profile: "half", Rate: 41 * units, Least: 1}, offers: []vgpu.Offer{a100},
+			why: "profile half reaches at most 40 (on 25.5 percent of one A100), the pod asks for 41",
 		},
 		{
 			name: "too much for what the pod allows", wanted: placement.Wanted{Profile: "bert", Rate: 101 * units, Least: 1, Models: []string{"T4"}}, offers: []vgpu.Offer{a100, t4},
-			why: "profile bert reaches at most 100 (100% of T4), the pod asks for 101",
+			why: "profile bert reaches at most 100 (on a whole T4), the pod asks for 101",
 		},
 		{
 			name: "unknown profile", wanted: placement.Wanted{Profile: "gpt", Rate: 1, Least: 1}, offers: []vgpu.Offer{a100, t4},
-			why: `profile "gpt" has no throughputs; profiles with throughputs are bert, net`,
+			why: `profile "gpt" has no throughputs; profiles with throughputs are bert, half, net`,
 		},
 		{
 			name: "no model that is known", wanted: placement.Wanted{Profile: "bert", Rate: 1, Least: 1}, offers: []vgpu.Offer{offer(testkit.V100, 1), offer(testkit.H100, 1)},

@@ -116,20 +116,31 @@ func (u *Unreachable) note(model string, best Rate, share vgpu.MilliGPU) {
 	}
 }
 
-// String says it for people, with what is known: "profile bert reaches at most 320 (100% of NVIDIA-A100), the pod asks for
-// 500".
+// String says it for people, with what is known: "profile bert reaches at most 320 (on a whole NVIDIA-A100), the pod asks
+// for 500". It has no percent sign: the scheduler takes the texts of events for formats.
 func (u *Unreachable) String() string {
 	switch {
 	case len(u.Known) == 0:
 		return fmt.Sprintf("profile %q has no throughputs; %s", u.Profile, listed("profiles with throughputs are", u.Profiles))
 	case u.Best > 0:
-		return fmt.Sprintf("profile %s reaches at most %v (%v of %s), the pod asks for %v", u.Profile, u.Best, u.Share, u.Model, u.Rate.String())
+		return fmt.Sprintf("profile %s reaches at most %v (on %s), the pod asks for %v", u.Profile, u.Best, u.best(), u.Rate)
 	}
 	text := fmt.Sprintf("profile %s has throughputs for %s", u.Profile, strings.Join(u.Known, ", "))
 	if len(u.Models) > 0 {
 		text += "; the pod may only use " + strings.Join(u.Models, " or ")
 	}
 	return text + "; " + listed("the cluster has", u.Present)
+}
+
+// best writes what the highest rate is reached on.
+func (u *Unreachable) best() string {
+	switch {
+	case u.Share == vgpu.WholeGPU:
+		return "a whole " + u.Model
+	case u.Share > vgpu.WholeGPU:
+		return fmt.Sprintf("%d whole %s", u.Share/vgpu.WholeGPU, u.Model)
+	}
+	return strings.TrimSuffix(u.Share.String(), "%") + " percent of one " + u.Model
 }
 
 // listed writes a list for people.

@@ -30,21 +30,22 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
-// startScheduler runs the stock scheduler with the plugin until the test ends.
-func startScheduler(t *testing.T, api *rest.Config) {
+// startScheduler runs the stock scheduler with the plugin until the test ends. Changes are to the plugin's arguments.
+func startScheduler(t *testing.T, api *rest.Config, changes ...func(*config.GPUShareArgs)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	client := clientFor(t, api)
 	factory := scheduler.NewInformerFactory(client, 0, nil)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	s, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
-		scheduler.WithKubeConfig(api), scheduler.WithProfiles(schedulerProfile(t)),
+		scheduler.WithKubeConfig(api), scheduler.WithProfiles(schedulerProfile(t, changes)),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{gpushare.Name: gpushare.New}),
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
+	broadcaster.StartRecordingToSink(ctx.Done())
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	if err := s.WaitForHandlersSync(ctx); err != nil {
@@ -63,7 +64,7 @@ func startScheduler(t *testing.T, api *rest.Config) {
 	})
 }
 
-func schedulerProfile(t *testing.T) schedulerconfig.KubeSchedulerProfile {
+func schedulerProfile(t *testing.T, changes []func(*config.GPUShareArgs)) schedulerconfig.KubeSchedulerProfile {
 	t.Helper()
 	defaults, err := latest.Default()
 	if err != nil {
@@ -72,10 +73,14 @@ func schedulerProfile(t *testing.T) schedulerconfig.KubeSchedulerProfile {
 	p := defaults.Profiles[0]
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: gpushare.Name, Weight: 10000})
 	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: gpushare.Name}}, p.Plugins.Bind.Enabled...)
-	p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: gpushare.Name, Args: &config.GPUShareArgs{
+	args := &config.GPUShareArgs{
 		Policy: "packed", BindTimeout: metav1.Duration{Duration: bindTimeout},
 		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
-	}})
+	}
+	for _, change := range changes {
+		change(args)
+	}
+	p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: gpushare.Name, Args: args})
 	for _, pc := range p.PluginConfig {
 		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
 			fit.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}

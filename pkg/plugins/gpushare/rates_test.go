@@ -75,7 +75,7 @@ func TestRatesThatPreFilterRefuses(t *testing.T) {
 		says string
 	}{
 		"too high": {rated("p", 1, "301"), `metadata.annotations[tandem-gpu.io/rate]: "301" is not legal, ` +
-			`profile bert reaches at most 300 (100% of A100), the pod asks for 301; correct the annotation and the pod is tried again`},
+			`profile bert reaches at most 300 (on a whole A100), the pod asks for 301; correct the annotation and the pod is tried again`},
 		"malformed": {rated("p", 1, "fast"), `metadata.annotations[tandem-gpu.io/rate]: "fast" is not legal, it must be a decimal above 0, ` +
 			`at most 1000000000000, with up to six decimals and without a sign or unit, for example 120 or 0.5; correct the annotation and the pod is tried again`},
 		"a model that is not there": {with(pod("p", 1), func(p *v1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationModels: "H100"} }),
