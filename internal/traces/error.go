@@ -34,17 +34,20 @@ func (e *Error) Error() string {
 // maxQuote bounds what of a field or a header an error repeats, in runes.
 const maxQuote = 120
 
-// clip shortens text for an error.
-func clip(text string) string {
+// quote writes a field for an error, shortened.
+func quote(text string) string {
 	count := 0
 	for i := range text {
 		if count == maxQuote {
-			return text[:i] + "…"
+			return strconv.Quote(text[:i] + "…")
 		}
 		count++
 	}
-	return text
+	return strconv.Quote(text)
 }
 
-// quote writes a field for an error.
-func quote(text string) string { return strconv.Quote(clip(text)) }
+// clip is quote without the quotes, for names: what cannot be printed is escaped.
+func clip(text string) string {
+	quoted := quote(text)
+	return quoted[1 : len(quoted)-1]
+}

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Bounds of fields, each at least ten times what the published traces have.
+// Bounds of fields, each at least eight times what the published traces have.
 const (
 	// maxDevices bounds the devices of a node, and so of a pod.
 	maxDevices = 64

@@ -42,7 +42,7 @@ type content struct {
 func unzip(r io.Reader, name string) (io.Reader, error) {
 	b := bufio.NewReader(r)
 	start, err := b.Peek(len(gzipMagic))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("open trace: %w", err)
 	}
 	if !bytes.Equal(start, gzipMagic) {

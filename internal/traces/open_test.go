@@ -95,10 +95,10 @@ func TestLoadErrors(t *testing.T) {
 		"gzip checksum":   {sum, "read DIR/pods: found broken gzip (gzip: invalid checksum), want a whole gzip file"},
 		"more behind":     {append(bytes.Clone(whole), "more of it, not compressed"...), "read DIR/pods: found broken gzip (gzip: invalid header), want a whole gzip file"},
 		"gzip in gzip": {zip(t, string(whole)), "read DIR/pods line 1: found the columns " +
-			"\x1f\x8b\b\x00\x00\x00\x00\x00\x00\xff"},
+			`\x1f\x8b\b\x00\x00\x00\x00\x00\x00\xff`},
 		"bomb":      {zip(t, bomb), "read DIR/pods: found more than 67108864 bytes, want at most so many after decompression"},
 		"long line": {[]byte(long), "read DIR/pods line 4: found a line of more than 65536 bytes, want a shorter one"},
-		"UTF-16":    {[]byte("\xff\xfen\x00a\x00"), "read DIR/pods line 1: found the columns \xff\xfen\x00a\x00, want those of a known trace"},
+		"UTF-16":    {[]byte("\xff\xfen\x00a\x00"), `read DIR/pods line 1: found the columns \xff\xfen\x00a\x00, want those of a known trace`},
 		"old Mac":   {[]byte(strings.ReplaceAll(twoPods, "\n", "\r")), "read DIR/pods line 1: found the columns name, cpu_milli"},
 		"NUL":       {[]byte(strings.ReplaceAll(twoPods, "6000", "6\x00")), `read DIR/pods line 2 column cpu_milli: found "6\x00", want a whole number from 0 to 10000000`},
 		"name":      {[]byte(strings.ReplaceAll(twoPods, "q,", "\xff,")), `read DIR/pods line 3 column name: found "\xff", want 1 to 253 bytes of printable text without spaces around it`},
