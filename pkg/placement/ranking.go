@@ -31,12 +31,23 @@ const (
 
 // NewRanking returns a ranking by a policy.
 func NewRanking(p Policy) *Ranking {
-	k := &Ranking{policy: p.orDefault()}
+	k := &Ranking{}
+	k.Use(p)
+	return k
+}
+
+// Use makes the ranking go by another policy, or by the same one with another mix, from now on. It forgets the scores.
+// States stay, unless the policies go by different things.
+func (k *Ranking) Use(p Policy) {
+	before := k.policy
+	k.policy = p.orDefault()
 	if k.policy.mix != nil {
 		k.policy.memo = fragmentation.NewMemo(k.policy.mix)
 	}
-	k.forget()
-	return k
+	if k.states == nil || k.policy.byRun != before.byRun || k.policy.byPod != before.byPod {
+		k.forget()
+	}
+	k.kinds = map[string]*Scores{}
 }
 
 func (k *Ranking) forget() {

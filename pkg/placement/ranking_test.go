@@ -43,3 +43,45 @@ func TestRankingStartsAnew(t *testing.T) {
 		t.Error("the memory never started anew")
 	}
 }
+
+// A Ranking that goes by another mix, or another policy, gives its scores: also on nodes whose state it was told before.
+func TestRankingUsesAnotherPolicy(t *testing.T) {
+	mixed := func(k fragmentation.Kind) *fragmentation.Mix {
+		m, err := fragmentation.NewMix([]fragmentation.Kind{k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	var nodes []*vgpu.Node
+	for i := range 6 {
+		name := string(rune('a' + i))
+		n, err := vgpu.NewNode(name, []vgpu.Device{
+			{ID: vgpu.DeviceID(name + "0"), Slots: 10, Memory: 40 * vgpu.GiB, Healthy: true},
+			{ID: vgpu.DeviceID(name + "1"), Index: 1, Slots: 10, Memory: 40 * vgpu.GiB, Healthy: i > 0},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.SetRoom(vgpu.Room{MilliCPU: int64(i) * 4000, Memory: 64 * vgpu.GiB})
+		nodes = append(nodes, n)
+	}
+	few, many := mixed(fragmentation.Kind{Slots: 3, Weight: 1}), mixed(fragmentation.Kind{MilliCPU: 9000, Slots: 20, Weight: 1})
+	r := &vgpu.Request{UID: "u", Pod: "ns/p", Containers: []vgpu.ContainerRequest{{Name: "main", Slots: 2}}, Host: vgpu.Room{MilliCPU: 1500}}
+	policies := []Policy{fgd.With(nil, 0), fgd.With(few, 0), fgd.With(many, 0), tandem.With(many, 0), spread, random, clustering, packed}
+	k := NewRanking(packed)
+	states := make([]State, len(nodes))
+	for round := range 3 {
+		for _, p := range policies {
+			k.Use(p)
+			for i, n := range nodes {
+				if !k.Has(states[i]) {
+					states[i] = k.State(n)
+				}
+				if got, want := k.For(r).Of(n, states[i], r), Score(n, r, p); got != want {
+					t.Errorf("round %d, %s: the score of %s is %d, want %d", round, p.Name, n.Name(), got, want)
+				}
+			}
+		}
+	}
+}
