@@ -2,6 +2,7 @@ package gpushare
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"syscall"
 	"testing"
@@ -157,14 +158,32 @@ func BenchmarkPodsBeside(b *testing.B) {
 	})
 }
 
-// BenchmarkNewMix is BenchmarkOnePod with a new mix in each cycle: no score can be remembered.
-func BenchmarkNewMix(b *testing.B) {
-	for _, nodes := range []int{500, 5000} {
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			f := newFleet(b, nodes)
-			f.follow("fgd")
-			f.turns(b, newcomers(), func() { f.usual(usualKinds()...) })
-		})
+// BenchmarkUnlikeNodes is BenchmarkOnePod where no two nodes have the same devices and cores free, so that nothing is known
+// of one from another; "new mix" has no scores to remember either.
+func BenchmarkUnlikeNodes(b *testing.B) {
+	for name, between := range map[string]func(*fleet){
+		"usual mix": func(*fleet) {},
+		"new mix":   func(f *fleet) { f.usual(usualKinds()...) },
+	} {
+		for _, nodes := range []int{500, 5000} {
+			b.Run(fmt.Sprintf("%s/nodes=%d", name, nodes), func(b *testing.B) {
+				f := newFleet(b, nodes)
+				random := rand.New(rand.NewPCG(1, 2))
+				for i, n := range f.nodes {
+					node := n.Node().Name
+					for k, d := range f.plugin.state.nodes[node].empty.Devices() {
+						if s := random.IntN(6); s > 0 {
+							p := pod(fmt.Sprintf("%s-%d-more", node, k), s)
+							f.add(bound(b, p, share(p, node, string(d.ID), vgpu.Slots(s))), node)
+						}
+					}
+					f.on(node, "beside-"+node, 0, fmt.Sprintf("%dm", i*10), "0")
+				}
+				f.follow("tandem")
+				f.usual(usualKinds()...)
+				f.turns(b, newcomers(), func() { between(f) })
+			})
+		}
 	}
 }
 
@@ -201,8 +220,16 @@ func cpuTime(b *testing.B) time.Duration {
 
 // An unchanged node costs no allocation: five times the nodes, as many allocations.
 func TestUnchangedNodesCostNoAllocation(t *testing.T) {
+	for _, policy := range []string{"packed", "fgd", "tandem"} {
+		t.Run(policy, func(t *testing.T) { unchangedNodesCostNoAllocation(t, policy) })
+	}
+}
+
+func unchangedNodesCostNoAllocation(t *testing.T, policy string) {
 	allocations := func(nodes int) float64 {
 		f := newFleet(t, nodes)
+		f.follow(policy)
+		f.usual(usualKinds()...)
 		p := pod("new", 3)
 		turn := func() {
 			node := f.cycle(t, p)

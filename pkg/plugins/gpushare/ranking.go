@@ -64,9 +64,13 @@ func (r *ranking) withoutGPUs(d *demand) []fwk.NodeScore {
 
 // scoresOf returns what is remembered of requests like r by a rule.
 func (r *ranking) scoresOf(request *vgpu.Request, now *rule) *placement.Scores {
-	if r.rule != now {
-		r.rule, r.scores = now, placement.NewRanking(now.Policy)
+	switch {
+	case r.rule == nil:
+		r.scores = placement.NewRanking(now.Policy)
+	case r.rule != now:
+		r.scores.Use(now.Policy)
 	}
+	r.rule = now
 	return r.scores.For(request)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -122,6 +124,51 @@ func TestShortlistFollowsChanges(t *testing.T) {
 	g.Status.Devices[0].Health, g.Status.Devices[1].Health = v1alpha1.Unhealthy, v1alpha1.Unhealthy
 	d.setGPUNode(g)
 	check("with sick devices", asker())
+}
+
+// Scores are remembered: those of another mix must not be, whether it is given or learned, and those of requests that
+// differ in CPU alone must not be mixed up.
+func TestShortlistFollowsTheMix(t *testing.T) {
+	d := crowd(t, 300)
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, n := range d.nodes {
+		name := n.Node().Name
+		d.on(name, "beside-"+name, 0, strconv.Itoa(random.IntN(49)), "0")
+	}
+	d.follow("fgd")
+	changes := 0
+	var last []string
+	check := func(when string) {
+		t.Helper()
+		for _, cpu := range []string{"1", "16"} {
+			p := asking(pod("asker", 3), cpu)
+			want := ranked(d, p)
+			want = want[:min(len(want), shortlistSize)]
+			if got := shortlistOf(d, framework.NewCycleState(), p); !got.Equal(sets.New(want...)) {
+				t.Errorf("%s, %s cores: the shortlist differs from the best nodes by %v", when, cpu, sets.List(got.SymmetricDifference(sets.New(want...))))
+			}
+			if !slices.Equal(want, last) {
+				changes++
+			}
+			last = want
+		}
+	}
+	check("nothing is usual")
+	for k := 1; k <= 10; k++ {
+		d.usual(fragmentation.Kind{MilliCPU: int64(k) * 3000, Slots: vgpu.Slots(k), Weight: 1}, weighing(slots(11-k), 1))
+		check(fmt.Sprintf("%d slots are usual", k))
+	}
+	d.plugin.arrivals = daily(newTicking())
+	d.plugin.usual = d.plugin.arrivals.usual
+	for k := 1; k <= 10; k++ {
+		for range 5 * k {
+			d.tell(event{nil, asking(pod("arrived", 11-k), strconv.Itoa(k))})
+		}
+		check(fmt.Sprintf("pods of %d slots come", 11-k))
+	}
+	if changes < 20 {
+		t.Errorf("the best nodes changed %d times: the mixes make too little difference to see", changes)
+	}
 }
 
 // Small clusters, and pods that fit nowhere, are left to Filter: preemption has to see every node.
