@@ -55,7 +55,7 @@ func (e *engine) schedule(job int) error {
 }
 
 // choose returns the node with the highest score of those that have room for the pod, the first by name among equals;
-// nil when it fits nowhere.
+// nil when it fits nowhere. A pod without GPUs goes to a node without GPUs where it can, as the scheduler has it.
 func (e *engine) choose(r *vgpu.Request) *vgpu.Node {
 	nodes := e.cluster.Nodes()
 	for i, n := range nodes {
@@ -65,13 +65,18 @@ func (e *engine) choose(r *vgpu.Request) *vgpu.Node {
 	}
 	scores := e.ranking.For(r) // after the states, which may start the ranking's memory anew
 	var best *vgpu.Node
-	top := int64(0)
+	top, spared := int64(0), false
 	for i, n := range nodes {
 		if !r.Host.Within(n.Room()) {
 			continue
 		}
-		if s := scores.Of(n, e.states[i], r); s >= 0 && (best == nil || s > top) {
-			best, top = n, s
+		s := scores.Of(n, e.states[i], r)
+		spares := len(r.Containers) == 0 && len(n.Devices()) == 0
+		if s < 0 || spared && !spares {
+			continue
+		}
+		if best == nil || s > top || spares && !spared {
+			best, top, spared = n, s, spares
 		}
 	}
 	return best

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -139,7 +140,11 @@ func (w *world) choose(c *vgpu.Cluster, r *vgpu.Request) *vgpu.Assignment {
 	}
 	var best *vgpu.Assignment // Choose refuses pods without GPUs
 	top := int64(0)
-	for _, n := range c.Nodes() {
+	nodes := c.Nodes()
+	if plain := slices.DeleteFunc(slices.Clone(nodes), func(n *vgpu.Node) bool { return len(n.Devices()) > 0 }); len(plain) > 0 {
+		nodes = plain
+	}
+	for _, n := range nodes {
 		if s := placement.Score(n, r, w.policy); best == nil || s > top {
 			best, top = &vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name()}, s
 		}
