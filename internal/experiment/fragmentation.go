@@ -53,7 +53,8 @@ type Filled struct {
 	allocated, fragmented []plots.Series
 }
 
-// filled is what came of one run: percentages of all GPUs by the percentage of them that were asked for.
+// filled is what came of one run: percentages of all GPUs by the percentage of them that were asked for. The order ends just
+// below the last percentage, in a small cluster by several; the end of the run stands for what is missing.
 type filled struct {
 	allocated, fragmented curve
 	seconds               float64
@@ -121,23 +122,14 @@ func (f *Filling) fill(policy string, seed int64, mix *fragmentation.Mix) (fille
 	if err != nil {
 		return filled{}, err
 	}
-	last := h.Samples[len(h.Samples)-1]
 	out := filled{
-		allocated:  f.curve(h.AllocatedAt, h.AllocatedPercent(&last)),
-		fragmented: f.curve(h.FragmentationAt, h.FragmentationPercent(&last)),
+		allocated:  sample(f.top()+1, func(percent int) (float64, bool) { return h.AllocatedAt(float64(percent)) }),
+		fragmented: sample(f.top()+1, func(percent int) (float64, bool) { return h.FragmentationAt(float64(percent)) }),
 	}
 	if f.Now != nil {
 		out.seconds = f.Now().Sub(began).Seconds()
 	}
 	return out, nil
-}
-
-// curve samples a figure for each percent of all GPUs that were asked for; the order of the pods ends just below the last,
-// so that the end of the run stands for it.
-func (f *Filling) curve(at func(percent float64) (float64, bool), end float64) curve {
-	c := sample(f.top()+1, func(percent int) (float64, bool) { return at(float64(percent)) })
-	c[f.top()] = end
-	return c
 }
 
 // top is what all pods of a run ask for, in percent of all GPUs.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/internal/plots"
 	"github.com/tandem-gpu/tandem/internal/report"
 	"github.com/tandem-gpu/tandem/internal/traces"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -101,6 +102,24 @@ func TestFillingLoads(t *testing.T) {
 				t.Errorf("loads (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestEndOfRun: the end of a run stands for the loads that its order does not reach. Pods of 0.4 GPU come until the next
+// would ask for more than 5.16 of 4 GPUs: twelve, 120 %. Two fit on each GPU: eight have 3.2 GPUs, 80 %.
+func TestEndOfRun(t *testing.T) {
+	f := small("packed")
+	f.Pods, f.Inflate = f.Pods[1:2], 1.29
+	filled, err := f.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := filled.Figures()[0].Series[0].Points
+	if len(points) != 130 || points[50].Y != 50 || points[119].Y != 80 || points[129].Y != 80 {
+		t.Errorf("%d points, at 50, 119 and 129: %v, %v, %v", len(points), points[50], points[119], points[129])
+	}
+	if s, ok := filled.Results[0].AllocatedPercent.At(129); !ok || s.Mean != 80 {
+		t.Errorf("allocated at 129: %v, want 80", s)
 	}
 }
 
@@ -275,5 +294,24 @@ func TestPublishedFGD(t *testing.T) {
 	got, _ := filled.Results[0].AllocatedPercent.At(130)
 	if got.Mean < 95.39-.3 || got.Mean > 95.39+.3 {
 		t.Errorf("fgd allocates %v %%, published are 95.39 %%", got)
+	}
+}
+
+// TestCurves: a line of a figure is the mean of the runs at each step; where a run has no further value, its last holds on.
+func TestCurves(t *testing.T) {
+	values := func(all ...float64) curve {
+		return sample(3, func(step int) (float64, bool) {
+			if step < len(all) {
+				return all[step], true
+			}
+			return 0, false
+		})
+	}
+	want := []plots.Point{{X: 0, Y: 3}, {X: 5, Y: 6}, {X: 10, Y: 8}} // (2+4)/2, (4+8)/2, (4+12)/2
+	if diff := cmp.Diff(want, mean([]curve{values(2, 4), values(4, 8, 12, 99)}, 5)); diff != "" {
+		t.Errorf("points (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(curve{0, 0, 0}, values()); diff != "" {
+		t.Errorf("of nothing (-want +got):\n%s", diff)
 	}
 }

@@ -126,6 +126,22 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestAxesBeginAtZero: heights can be compared by eye.
+func TestAxesBeginAtZero(t *testing.T) {
+	far := []plots.Series{{Name: "fgd", Points: []plots.Point{{X: 60, Y: 90}, {X: 130, Y: 95}}}}
+	for _, f := range []plots.Figure{plots.Allocation(far), plots.Fragmentation(far)} {
+		zeros := 0
+		for _, text := range read(t, svg(t, f)).texts {
+			if text == "0" {
+				zeros++
+			}
+		}
+		if zeros != 2 {
+			t.Errorf("%s: %d axes have a label at 0, want both", f.File, zeros)
+		}
+	}
+}
+
 // TestColours: every policy has a colour of its own, and keeps it whatever else is drawn.
 func TestColours(t *testing.T) {
 	seen := map[string]string{}

@@ -69,6 +69,22 @@ func TestFragmentation(t *testing.T) {
 	golden(t, "fragmentation_no_timing.txt", f.Table)
 }
 
+// TestTable: columns are as wide as their widest cell in characters, not bytes, and no line ends with a space.
+func TestTable(t *testing.T) {
+	table := report.Table{
+		Columns: []report.Column{{Head: "name", Text: true}, {Head: "n"}, {Head: "note", Text: true}},
+		Rows:    [][]string{{"a–b", "10", "x"}, {"é", "±7", "long note"}, {"", "", ""}},
+	}
+	var b strings.Builder
+	if err := table.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "name   n  note\na–b   10  x\né     ±7  long note\n\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
 func TestByLoadAt(t *testing.T) {
 	l := fragmentation().Results[1].AllocatedPercent
 	if s, ok := l.At(130); !ok || s.Mean != 95.39 {
