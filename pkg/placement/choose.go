@@ -51,7 +51,7 @@ func Choose(c *vgpu.Cluster, r *vgpu.Request, cfg Config) (Plan, error) {
 			continue
 		}
 		plan.Stats.Fits++
-		if s := scoreOn(n, r, &policy); best == nil || s > top {
+		if s := policy.lucky(scoreOn(n, r, &policy), n, r); best == nil || s > top {
 			best, top = n, s
 		}
 	}

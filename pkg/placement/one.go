@@ -43,7 +43,7 @@ func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy) (best choice, found boo
 			next.share, legal = r.ShareOn(0, &devices[i])
 			use, first = next.share.Use(), i
 		}
-		if !legal || !use.Within(v.free[i]) || !p.byPod && next.share.Devices == 1 && v.alike(first, i) {
+		if !legal || !use.Within(v.free[i]) || !p.chance && next.share.Devices == 1 && v.alike(first, i) {
 			continue
 		}
 		next.device, next.links = i, bestQuality
@@ -61,7 +61,10 @@ func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy) (best choice, found boo
 
 // spot is the policy's order of device i once the use is taken of it.
 func (p *Policy) spot(v *view, i int, use vgpu.Use) int64 {
-	if p.device == nil {
+	switch {
+	case p.chance:
+		return p.luck(v.r, string(v.n.Devices()[i].ID))
+	case p.device == nil:
 		return 0
 	}
 	return p.device(&v.n.Devices()[i], v.left[i].Minus(use))

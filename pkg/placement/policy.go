@@ -23,8 +23,8 @@ type Policy struct {
 	node func(taken, of vgpu.Slots) int64
 	// usual returns the part of all usual requests that the policy goes by; nil where it needs none.
 	usual func(all *fragmentation.Mix) *fragmentation.Mix
-	// byPod says that the rate depends on the pod itself: scores are not worth remembering.
-	byPod bool
+	// chance says that nodes and devices are chosen by luck, which differs from pod to pod; rate is the same for all then.
+	chance bool
 	// byRun says that the rate depends on which pods run on the node, beside what is free.
 	byRun bool
 

@@ -1,20 +1,18 @@
 package placement
 
-// random prefers nodes and devices by chance: a hash of the seed, the pod, the node and the devices. The same seed gives
-// the same choice. It is what other policies are compared with.
+import "github.com/tandem-gpu/tandem/pkg/vgpu"
+
+// random prefers nodes by chance, and devices of a node by chance: by a hash of the seed, the pod and the name. The same
+// seed gives the same choice. It is what other policies are compared with.
 var random = Policy{
-	Name:  "random",
-	byPod: true,
-	rate: func(p *Policy, v *view) int64 {
-		h := hash(uint64(p.seed), string(v.r.UID))
-		h = hash(h, v.n.Name())
-		for i := range v.left {
-			if v.touched(i) {
-				h = hash(h, string(v.n.Devices()[i].ID))
-			}
-		}
-		return int64(mixed(h) % rateMax)
-	},
+	Name:   "random",
+	chance: true,
+	rate:   func(*Policy, *view) int64 { return 0 },
+}
+
+// luck is what chance gives to a node or a device for a pod, 0 to rateMax − 1.
+func (p *Policy) luck(r *vgpu.Request, name string) int64 {
+	return int64(mixed(hash(hash(uint64(p.seed), string(r.UID)), name)) % rateMax)
 }
 
 // hash adds a text to a hash. (FNV-1a.)

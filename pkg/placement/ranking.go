@@ -44,7 +44,7 @@ func (k *Ranking) Use(p Policy) {
 	if k.policy.mix != nil {
 		k.policy.memo = fragmentation.NewMemo(k.policy.mix)
 	}
-	if k.states == nil || k.policy.byRun != before.byRun || k.policy.byPod != before.byPod {
+	if k.states == nil || k.policy.byRun != before.byRun {
 		k.forget()
 	}
 	k.kinds = map[string]*Scores{}
@@ -65,7 +65,7 @@ func (k *Ranking) Has(s State) bool { return s.era == k.era }
 
 // State returns the state that the node is in now.
 func (k *Ranking) State(n *vgpu.Node) State {
-	if n.Held() || k.policy.byPod {
+	if n.Held() {
 		return State{} // holds count for some pods and not for others
 	}
 	if len(k.states) >= maxStates || len(k.devices) >= maxStates {
@@ -149,7 +149,7 @@ func (k *Ranking) For(r *vgpu.Request) *Scores {
 func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	k := s.ranking
 	if at.era != k.era {
-		return scoreOn(n, r, &k.policy)
+		return k.policy.lucky(scoreOn(n, r, &k.policy), n, r)
 	}
 	if s.era != k.era { // the memory started anew between two nodes of one pod
 		s.era, s.known = k.era, s.known[:0]
@@ -160,5 +160,5 @@ func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	if s.known[at.number] == unscored {
 		s.known[at.number] = scoreOn(n, r, &k.policy)
 	}
-	return s.known[at.number]
+	return k.policy.lucky(s.known[at.number], n, r)
 }

@@ -21,10 +21,18 @@ const maxBehind = vgpu.MaxVariants - 1
 // 200000 = 6307000009990200000. Nodes with equal scores are ordered by name by whoever compares them.
 func Score(n *vgpu.Node, r *vgpu.Request, p Policy) int64 {
 	p = p.orDefault()
-	return scoreOn(n, r, &p)
+	return p.lucky(scoreOn(n, r, &p), n, r)
 }
 
-// scoreOn is Score by a policy that is complete.
+// lucky adds what chance gives to a node to its score.
+func (p *Policy) lucky(score int64, n *vgpu.Node, r *vgpu.Request) int64 {
+	if !p.chance || score < 0 {
+		return score
+	}
+	return score + p.luck(r, n.Name())*1e10
+}
+
+// scoreOn is Score by a policy that is complete, without luck: it depends on the state of the node, not on its name.
 func scoreOn(n *vgpu.Node, r *vgpu.Request, p *Policy) int64 {
 	switch len(r.Containers) {
 	case 0:
