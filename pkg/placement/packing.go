@@ -25,7 +25,7 @@ var packing = Policy{
 		case len(v.r.Containers) == 0:
 			return 0
 		case idle == int64(len(v.free)):
-			return max(33-idle, min(idle, 33)) * percent
+			return max(33-idle, 0) * percent
 		case opened > 0:
 			return max(50-opened, 33) * percent
 		}

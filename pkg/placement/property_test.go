@@ -125,8 +125,10 @@ func drawPolicy(t *rapid.T) placement.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return p.With(testkit.RandomMix(t), drawSeed(t))
 }
+
+func drawSeed(t *rapid.T) int64 { return rapid.Int64Range(0, 3).Draw(t, "seed") }
 
 // TestTwinProperty: on up to four devices Fit says what going through all arrangements says; Assign finds one exactly
 // where Fit says so; it lies within what is free, and several containers share as few devices as they can.
@@ -134,6 +136,7 @@ func TestTwinProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := testkit.RandomCluster(t, 1, 4)
 		testkit.Fill(t, c, 5)
+		testkit.Furnish(t, c)
 		n, r, p := c.Nodes()[0], testkit.RandomRequest(t, "new", 4), drawPolicy(t)
 		want := bruteForce(n, r)
 		refusal := placement.Fit(n, r)
@@ -253,7 +256,9 @@ func TestShuffleProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := testkit.RandomCluster(t, 3, 4)
 		testkit.Fill(t, c, 6)
+		testkit.Furnish(t, c)
 		r, cfg := testkit.RandomRequest(t, "new", 3), placement.Config{Policy: drawPolicy(t)}
+		r.Host = testkit.RandomRoom(t)
 		want, err := placement.Choose(c, r, cfg)
 		if err != nil {
 			t.Fatal(err)

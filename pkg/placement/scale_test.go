@@ -8,22 +8,29 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestScaleProperty: with all amounts of devices, pods and request multiplied by one factor, and with a node without
+// TestScaleProperty: with all amounts of devices, pods, request and usual requests multiplied by one factor, and with a node without
 // devices beside the others, the same devices are chosen.
 func TestScaleProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := testkit.RandomCluster(t, 2, 4)
 		testkit.Fill(t, c, 5)
-		r, cfg := testkit.RandomRequest(t, "new", 3), placement.Config{Policy: drawPolicy(t)}
+		testkit.Furnish(t, c)
+		r, mix, seed := testkit.RandomRequest(t, "new", 3), testkit.RandomMix(t), drawSeed(t)
+		r.Host = testkit.RandomRoom(t)
+		p, err := placement.ByName(rapid.SampledFrom(placement.Policies()).Draw(t, "policy"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i := range r.Variants {
 			r.Variants[i].Compute = 0 // rounding up to slots makes a difference of size
 		}
 		factor := rapid.IntRange(2, 9).Draw(t, "factor")
-		want, err := placement.Choose(c, r, cfg)
+		want, err := placement.Choose(c, r, placement.Config{Policy: p.With(mix, seed)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +40,7 @@ func TestScaleProperty(t *testing.T) {
 			larger.Containers[i].Slots *= vgpu.Slots(factor)
 			larger.Containers[i].Memory *= vgpu.Bytes(factor)
 		}
-		got, err := placement.Choose(scaled(t, c, factor), &larger, cfg)
+		got, err := placement.Choose(scaled(t, c, factor), &larger, placement.Config{Policy: p.With(scaledMix(t, mix, factor), seed)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,6 +60,19 @@ func where(a *vgpu.Assignment) [][]vgpu.DeviceID {
 		list = append(list, c.Devices)
 	}
 	return list
+}
+
+// scaledMix returns the mix with the slots multiplied.
+func scaledMix(t *rapid.T, m *fragmentation.Mix, factor int) *fragmentation.Mix {
+	kinds := slices.Clone(m.Kinds())
+	for i := range kinds {
+		kinds[i].Slots *= vgpu.Slots(factor)
+	}
+	larger, err := fragmentation.NewMix(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return larger
 }
 
 // scaled returns the cluster with all amounts multiplied, and an empty node.
@@ -89,6 +109,7 @@ func scaled(t *rapid.T, c *vgpu.Cluster, factor int) *vgpu.Cluster {
 				t.Fatal(err)
 			}
 		}
+		n.SetRoom(old.Room())
 		nodes = append(nodes, n)
 	}
 	larger, err := vgpu.NewCluster(nodes...)
