@@ -45,7 +45,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"unknown field of the arguments", args("{polcy: spread}"),
 			[]string{"profiles[0].pluginConfig[0]", "plugin GPUShare", `unknown field "polcy"`}},
 		{"unknown policy", args("{policy: fullest}"),
-			[]string{`pluginConfig[GPUShare].args.policy: Unsupported value: "fullest": supported values: "bestfit", "packed", "spread"`}},
+			[]string{`pluginConfig[GPUShare].args.policy: Unsupported value: "fullest": supported values: "bestfit", "clustering"`}},
 		{"empty policy", args(`{policy: ""}`), []string{`pluginConfig[GPUShare].args.policy: Unsupported value: ""`}},
 		{"bind timeout out of range", args("{bindTimeout: 1h}"),
 			[]string{`pluginConfig[GPUShare].args.bindTimeout: Invalid value: "1h0m0s": must be from 1s to 5m`}},

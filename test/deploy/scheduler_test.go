@@ -138,7 +138,7 @@ func TestSchedulerConfiguration(t *testing.T) {
 		}
 		share := arguments[*config.GPUShareArgs](t, c, gpushare.Name)
 		want := &config.GPUShareArgs{
-			Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
+			Policy: "tandem", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
 			PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
 		}
 		if !cmp.Equal(want, share) {

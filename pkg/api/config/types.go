@@ -41,6 +41,8 @@ const (
 type TypicalRequest struct {
 	// CPU that the pod asks of the node.
 	CPU resource.Quantity
+	// Memory that the pod asks of the node.
+	Memory resource.Quantity
 	// VGPU is the number of slots, 0 for a pod without vGPUs.
 	VGPU int64
 	// Models that the pod may use, empty for any.

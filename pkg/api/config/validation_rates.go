@@ -16,12 +16,16 @@ const (
 	MaxRate = 1_000_000_000_000
 )
 
+// maxScale bounds the power of ten of a quantity: one with an exponent of nine digits takes minutes to compare.
+const maxScale = 30
+
 // Bounds of the other amounts.
 const (
 	maxModels = 64     // as many as a request can have variants
 	maxShare  = 12_800 // percent: the devices that the GPUNode schema admits on a node
 	maxSlots  = 128_000
 	maxCores  = 1_000_000
+	maxHost   = 1 << 50 // bytes: 1Pi
 	maxWeight = 1_000_000
 )
 
@@ -30,10 +34,15 @@ const (
 	legalRate  = "must be a decimal above 0, at most 1T, with up to six decimals"
 	legalShare = "must be from 1 to 100 percent of a device, or a multiple of 100 up to 12800 for whole devices"
 	legalCPU   = "must be from 0 to 1M, in whole thousandths"
+	legalHost  = "must be from 0 to 1Pi, in whole bytes"
 )
 
 // Millionths returns an amount in millionths, and whether it is above 0, at most most, and whole in that unit.
 func Millionths(q resource.Quantity, most int64) (int64, bool) {
+	amount := q.DeepCopy()
+	if scale := amount.AsDec().Scale(); scale < -maxScale || scale > maxScale {
+		return 0, false
+	}
 	if q.Sign() <= 0 || q.CmpInt64(most) > 0 {
 		return 0, false
 	}
@@ -45,9 +54,11 @@ func validateTypical(list []TypicalRequest, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
 		r, at := &list[i], path.Index(i)
-		whole := resource.NewMilliQuantity(r.CPU.MilliValue(), resource.DecimalSI)
-		if r.CPU.Sign() < 0 || r.CPU.CmpInt64(maxCores) > 0 || r.CPU.Cmp(*whole) != 0 {
+		if cores, ok := Millionths(r.CPU, maxCores); !r.CPU.IsZero() && (!ok || cores%1000 != 0) {
 			errs = append(errs, field.Invalid(at.Child("cpu"), r.CPU.String(), legalCPU))
+		}
+		if m := &r.Memory; m.Sign() < 0 || m.CmpInt64(maxHost) > 0 || m.CmpInt64(m.Value()) != 0 {
+			errs = append(errs, field.Invalid(at.Child("memory"), m.String(), legalHost))
 		}
 		if r.VGPU < 0 || r.VGPU > maxSlots {
 			errs = append(errs, field.Invalid(at.Child("vgpu"), r.VGPU, "must be a number of slots from 0 to 128000"))

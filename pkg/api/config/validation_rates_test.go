@@ -31,7 +31,7 @@ func TestValidateMix(t *testing.T) {
 		{name: "typical requests", change: func(a *GPUShareArgs) {
 			a.PodsWithoutGPUs = ScorePods
 			a.TypicalRequests = []TypicalRequest{
-				{CPU: resource.MustParse("1M"), VGPU: 128000, Models: []string{"A100", "T4"}, Weight: 1000000}, {Weight: 1},
+				{CPU: resource.MustParse("1M"), Memory: resource.MustParse("1Pi"), VGPU: 128000, Models: []string{"A100", "T4"}, Weight: 1000000}, {Weight: 1},
 			}
 		}},
 		{
@@ -40,6 +40,7 @@ func TestValidateMix(t *testing.T) {
 					{CPU: resource.MustParse("1000001"), VGPU: 128001, Models: []string{"T4", "", "T4"}, Weight: 1000001},
 					{CPU: resource.MustParse("-1"), VGPU: -1},
 					{CPU: resource.MustParse("100u"), Weight: 1},
+					{Memory: resource.MustParse("1025Ti"), Weight: 1}, {Memory: resource.MustParse("-1"), Weight: 1}, {Memory: resource.MustParse("500m"), Weight: 1},
 				}
 			},
 			want: []string{
@@ -52,6 +53,9 @@ func TestValidateMix(t *testing.T) {
 				`args.typicalRequests[1].vgpu: Invalid value: -1: must be a number of slots from 0 to 128000`,
 				`args.typicalRequests[1].weight: Invalid value: 0: must be from 1 to 1000000`,
 				`args.typicalRequests[2].cpu: Invalid value: "100u": must be from 0 to 1M, in whole thousandths`,
+				`args.typicalRequests[3].memory: Invalid value: "1025Ti": must be from 0 to 1Pi, in whole bytes`,
+				`args.typicalRequests[4].memory: Invalid value: "-1": must be from 0 to 1Pi, in whole bytes`,
+				`args.typicalRequests[5].memory: Invalid value: "500m": must be from 0 to 1Pi, in whole bytes`,
 			},
 		},
 	}
@@ -88,7 +92,7 @@ func TestValidateRates(t *testing.T) {
 		},
 		{
 			name: "costs beyond the bounds", costs: []ModelCost{
-				cost("A100", "1000001"), cost("", "1"), cost("T4", "0"), cost("T4", "-1"), cost("V100", "0.0000001"),
+				cost("A100", "1000001"), cost("", "1"), cost("T4", "0"), cost("T4", "-1"), cost("V100", "0.0000001"), cost("P100", "1e999999999"),
 			},
 			want: []string{
 				`args.modelCosts[0].cost: Invalid value: "1000001": must be a decimal above 0, at most 1M, with up to six decimals`,
@@ -97,6 +101,7 @@ func TestValidateRates(t *testing.T) {
 				`args.modelCosts[3].model: Duplicate value: "T4"`,
 				`args.modelCosts[3].cost: Invalid value: "-1": must be a decimal above 0, at most 1M, with up to six decimals`,
 				`args.modelCosts[4].cost: Invalid value: "100n": must be a decimal above 0, at most 1M, with up to six decimals`,
+				`args.modelCosts[5].cost: Invalid value: "1e999999999": must be a decimal above 0, at most 1M, with up to six decimals`,
 			},
 		},
 		{

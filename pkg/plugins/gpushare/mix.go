@@ -106,7 +106,7 @@ func givenMix(requests []config.TypicalRequest) (*fragmentation.Mix, error) {
 	for i := range requests {
 		r := &requests[i]
 		kinds[i] = fragmentation.Kind{
-			MilliCPU: r.CPU.MilliValue(), Slots: vgpu.Slots(r.VGPU),
+			MilliCPU: r.CPU.MilliValue(), Memory: vgpu.Bytes(r.Memory.Value()), Slots: vgpu.Slots(r.VGPU),
 			Models: strings.Join(slices.Sorted(slices.Values(r.Models)), "|"), Weight: r.Weight,
 		}
 	}

@@ -172,13 +172,13 @@ func TestMixIsRenewedNowAndThen(t *testing.T) {
 
 func TestGivenMix(t *testing.T) {
 	mix, err := givenMix([]config.TypicalRequest{
-		{CPU: resource.MustParse("1500m"), VGPU: 3, Models: []string{"T4", "A100"}, Weight: 2},
+		{CPU: resource.MustParse("1500m"), Memory: resource.MustParse("2Gi"), VGPU: 3, Models: []string{"T4", "A100"}, Weight: 2},
 		{CPU: resource.MustParse("8"), Weight: 5},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []fragmentation.Kind{{MilliCPU: 8000, Weight: 5}, {MilliCPU: 1500, Slots: 3, Models: "A100|T4", Weight: 2}}
+	want := []fragmentation.Kind{{MilliCPU: 8000, Weight: 5}, {MilliCPU: 1500, Memory: 2 * gib, Slots: 3, Models: "A100|T4", Weight: 2}}
 	if diff := cmp.Diff(want, mix.Kinds()); diff != "" {
 		t.Errorf("mix (-want +got):\n%s", diff)
 	}

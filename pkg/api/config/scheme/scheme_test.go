@@ -56,7 +56,7 @@ func gpuShareArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *
 // with returns the defaults with a change.
 func with(change func(*config.GPUShareArgs)) config.GPUShareArgs {
 	args := config.GPUShareArgs{
-		Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
+		Policy: "tandem", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
 		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
 	}
 	change(&args)
@@ -89,7 +89,7 @@ func TestDecode(t *testing.T) {
       bindTimeout: 1m
       seed: -7
       podsWithoutGPUs: Score
-      typicalRequests: [{cpu: 500m, vgpu: 3, models: [A100], weight: 2}, {weight: 1}]
+      typicalRequests: [{cpu: 500m, memory: 2Gi, vgpu: 3, models: [A100], weight: 2}, {weight: 1}]
       mixHalfLife: 1h
       modelCosts: [{model: A100, cost: 3.06}, {model: Tesla-T4, cost: "0.35"}]
       throughputs: [{profile: bert, model: A100, share: 100, rate: 120.5}]
@@ -98,7 +98,7 @@ func TestDecode(t *testing.T) {
 				Policy: "bestfit", BindTimeout: metav1.Duration{Duration: time.Minute}, Seed: -7,
 				PodsWithoutGPUs: config.ScorePods, MixHalfLife: metav1.Duration{Duration: time.Hour},
 				TypicalRequests: []config.TypicalRequest{
-					{CPU: resource.MustParse("500m"), VGPU: 3, Models: []string{"A100"}, Weight: 2}, {Weight: 1},
+					{CPU: resource.MustParse("500m"), Memory: resource.MustParse("2Gi"), VGPU: 3, Models: []string{"A100"}, Weight: 2}, {Weight: 1},
 				},
 				ModelCosts: []config.ModelCost{
 					{Model: "A100", Cost: resource.MustParse("3.06")}, {Model: "Tesla-T4", Cost: resource.MustParse("0.35")},

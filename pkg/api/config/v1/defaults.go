@@ -10,8 +10,8 @@ import (
 
 // Defaults of GPUShareArgs.
 const (
-	// DefaultPolicy keeps whole devices free, which is what a pod that cannot be shared needs.
-	DefaultPolicy = "packed"
+	// DefaultPolicy fills the most GPUs of the policies on all lists of the openb trace (docs/decisions/0009).
+	DefaultPolicy = "tandem"
 	// DefaultBindTimeout outlives a restart of the API server behind a load balancer; a longer one keeps devices from
 	// other pods when a bind hangs for good.
 	DefaultBindTimeout = 30 * time.Second

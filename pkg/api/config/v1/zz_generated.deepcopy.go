@@ -119,6 +119,7 @@ func (in *Throughput) DeepCopy() *Throughput {
 func (in *TypicalRequest) DeepCopyInto(out *TypicalRequest) {
 	*out = *in
 	out.CPU = in.CPU.DeepCopy()
+	out.Memory = in.Memory.DeepCopy()
 	if in.Models != nil {
 		in, out := &in.Models, &out.Models
 		*out = make([]string, len(*in))
