@@ -120,6 +120,13 @@ func validateThroughputs(args *GPUShareArgs, path *field.Path) field.ErrorList {
 	return append(errs, validateCurves(args.Throughputs, path)...)
 }
 
+// falls reports whether the rate of a point is below that of the one before. Illegal rates are told elsewhere.
+func falls(before, t *Throughput) bool {
+	a, okBefore := Millionths(before.Rate, MaxRate)
+	b, ok := Millionths(t.Rate, MaxRate)
+	return okBefore && ok && b < a
+}
+
 // validateCurves looks at each point beside the next smaller share of its profile and model.
 func validateCurves(points []Throughput, path *field.Path) field.ErrorList {
 	order := make([]int, len(points))
@@ -139,7 +146,7 @@ func validateCurves(points []Throughput, path *field.Path) field.ErrorList {
 		case curve(order[k-1], i) != 0:
 		case t.Share == before.Share:
 			errs = append(errs, field.Duplicate(path.Index(i).Child("share"), t.Share))
-		case t.Rate.Cmp(before.Rate) < 0:
+		case falls(before, t):
 			errs = append(errs, field.Invalid(path.Index(i).Child("rate"), t.Rate.String(),
 				fmt.Sprintf("must not be below %s, the rate of share %d", before.Rate.String(), before.Share)))
 		}

@@ -124,6 +124,11 @@ func TestValidateRates(t *testing.T) {
 			},
 		},
 		{
+			name: "a rate beyond all bounds is not compared", costs: both,
+			points: []Throughput{point("A100", 100, "1e999999999"), point("A100", 50, "6")},
+			want:   []string{`args.throughputs[0].rate: Invalid value: "1e999999999": must be a decimal above 0, at most 1T, with up to six decimals`},
+		},
+		{
 			name: "a curve that falls, a point given twice", costs: both,
 			points: []Throughput{point("A100", 100, "5"), point("A100", 50, "6"), point("T4", 100, "5"), point("T4", 100, "5")},
 			want: []string{
