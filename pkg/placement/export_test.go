@@ -1,9 +1,10 @@
 package placement
 
-// BestSet, Quality and MaxSteps are for the tests of this package.
+// BestSet, Quality and LeastLeft are for the tests of this package.
 var (
-	BestSet = bestSet
-	Quality = quality
+	BestSet   = bestSet
+	Quality   = quality
+	LeastLeft = leastLeft
 )
 
 // MaxSteps and MaxSets are limits that tests reach on purpose.
