@@ -23,7 +23,7 @@ const percent = rateMax / 100
 var bestFit = Policy{
 	Name:   "bestfit",
 	device: leastLeft,
-	rate: func(_ *Policy, v *view) int64 {
+	rate: func(v *view) int64 {
 		cpu, gpu := min(largestCPU, v.roomLeft.MilliCPU), min(largestGPU, fragmentation.Idle(v.n, v.left))
 		both := cpu + gpu*(largestCPU/largestGPU)
 		return 100 * (2*largestCPU - both) / (2 * largestCPU) * percent

@@ -14,7 +14,7 @@ var clustering = Policy{
 	Name:   "clustering",
 	device: leastLeft,
 	byRun:  true,
-	rate: func(_ *Policy, v *view) int64 {
+	rate: func(v *view) int64 {
 		if len(v.r.Containers) == 0 {
 			return 0
 		}

@@ -13,7 +13,7 @@ import (
 var dotProd = Policy{
 	Name:   "dotprod",
 	device: leastLeft,
-	rate: func(_ *Policy, v *view) int64 {
+	rate: func(v *view) int64 {
 		idle := fragmentation.Idle(v.n, v.free)
 		asked := idle - fragmentation.Idle(v.n, v.left)
 		const ratio = largestCPU / largestGPU

@@ -20,9 +20,9 @@ var fgd = Policy{
 	usual: func(all *fragmentation.Mix) *fragmentation.Mix {
 		return all.WithoutMemory().Typical(typicalOfFGD)
 	},
-	rate: func(p *Policy, v *view) int64 {
-		less := v.before(p).Lost - p.loss(v.n, v.left, v.roomLeft).Lost
-		milli := float64(less) / float64(p.mix.Weight())
+	rate: func(v *view) int64 {
+		less := v.before().Lost - v.after().Lost
+		milli := float64(less) / float64(v.mix.Weight())
 		return int64(100/(1+math.Exp(-milli/1000))) * percent
 	},
 }

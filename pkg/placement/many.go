@@ -23,10 +23,11 @@ func fitMany(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
 // It returns nil when there is none.
 func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	free := freeNow(n, r)
+	policy := *p // a copy, so that the policy of those who need no search stays off the heap
 	steps := 0
 	for limit := 2; limit <= len(free) && steps < maxSteps; limit++ {
 		s := newSearch(n, r, free)
-		s.policy, s.limit, s.budget = p, limit, maxSteps-steps
+		s.policy, s.limit, s.budget = &policy, limit, maxSteps-steps
 		if s.place(0) {
 			return s
 		}
@@ -34,7 +35,7 @@ func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	}
 	s := newSearch(n, r, free)
 	if s.place(0) {
-		s.cut, s.policy = true, p
+		s.cut, s.policy = true, &policy
 		return s
 	}
 	return nil
@@ -48,13 +49,13 @@ func (s *search) value() int64 {
 		links += average(s.linkSum(s.devices[c]), len(s.devices[c]))
 	}
 	v := s.view()
-	return score(s.count-most, s.policy.rate(s.policy, v), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
+	return score(s.count-most, s.policy.rate(v), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
 }
 
 // view is the node with what the search has placed so far.
 func (s *search) view() *view {
 	var v view
-	v.look(s.n, s.r)
+	v.look(s.n, s.r, s.policy)
 	for i := range v.left {
 		v.left[i] = v.free[i].Minus(s.peak(i))
 	}

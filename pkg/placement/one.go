@@ -32,7 +32,7 @@ func (c *choice) beats(o *choice) bool {
 // chooseOne returns the best place for a request of one container, and whether there is one.
 func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy) (best choice, found bool) {
 	var v view
-	v.look(n, r)
+	v.look(n, r, p)
 	devices := n.Devices()
 	var next choice
 	var use vgpu.Use
@@ -88,7 +88,7 @@ func (v *view) rateSet(p *Policy, c *choice) bool {
 	for _, i := range out {
 		v.left[i] = v.left[i].Minus(c.share.Use())
 	}
-	c.rate = p.rate(p, v)
+	c.rate = p.rate(v)
 	for _, i := range out {
 		v.left[i] = v.free[i]
 	}

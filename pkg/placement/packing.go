@@ -8,7 +8,7 @@ package placement
 var packing = Policy{
 	Name:   "packing",
 	device: leastLeft,
-	rate: func(_ *Policy, v *view) int64 {
+	rate: func(v *view) int64 {
 		idle, opened, free := int64(0), int64(0), int64(0)
 		for i := range v.free {
 			if v.whole(i) {

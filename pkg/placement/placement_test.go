@@ -22,8 +22,21 @@ func TestScore(t *testing.T) {
 		{"a share, packed", "n1: g0 A100 [a:4] | g1 A100", "packed", testkit.Request("new", 3), 6307000009990200000},
 		// g1: 7 of 10 left; the node has 16 of 20 free.
 		{"a share, spread", "n1: g0 A100 [a:4] | g1 A100", "spread", testkit.Request("new", 3), 6307000009990800000},
-		// Half of 3/10 and 12/40 is left: the node does not count.
-		{"a share, bestfit", "n1: g0 A100 [a:4] | g1 A100", "bestfit", testkit.Request("new", 3), 6307000009990000000},
+		// 1.3 GPUs are left of 8, and no CPU: 100·(1 − 0.1625/2) = 91.9. Neither the device nor the node count.
+		{"a share, bestfit", "n1: g0 A100 [a:4] | g1 A100", "bestfit", testkit.Request("new", 3), 6309100009990000000},
+		// 100·(1 − (1.6/8)(0.3/8)/2) = 99.6.
+		{"a share, dotprod", "n1: g0 A100 [a:4] | g1 A100", "dotprod", testkit.Request("new", 3), 6309900009990000000},
+		// 75 for a share beside shares, 25·(8 − 1.6)/8 = 20.
+		{"a share, clustering", "n1: g0 A100 [a:4] | g1 A100", "clustering", testkit.Request("new", 3), 6309500009990000000},
+		// 100 − 60/10 of a used device; g1 would be 49.
+		{"a share, packing", "n1: g0 A100 [a:4] | g1 A100", "packing", testkit.Request("new", 3), 6309400009990000000},
+		// Fives and tens lose 0 and 600 before, 300 and 300 with 3 and 10 left: nothing less. With 6 and 7 left it were 1300.
+		{"a share, fgd", "n1: g0 A100 [a:4] | g1 A100", "fgd", testkit.Request("new", 3), 6305000009990000000},
+		{"a share, tandem", "n1: g0 A100 [a:4] | g1 A100", "tandem", testkit.Request("new", 3), 6305000009990000000},
+		// What is left of CPU counts alone: 4 of 128 cores and no GPU, 100·(1 − 0.03125/2) = 98.4.
+		{"a pod without GPUs, bestfit", "n1 cpu=6: g0 A100 [a:10]", "bestfit", hosted(testkit.Request("new"), 2000, 0), 6309800009990000000},
+		// No device is touched. The node is full.
+		{"a pod without GPUs, packed", "n1 cpu=6: g0 A100 [a:10]", "packed", hosted(testkit.Request("new"), 2000, 0), 6300000009991000000},
 		// Nothing is left of the devices; three pairs of 260, 260 and 40 have a mean of 186.
 		{"whole devices", "n1: g0 A100 | g1 A100 | g2 A100\nlinks n1: g0-g1 NV4, g1-g2 NV4, g0-g2 PIX", "packed", testkit.Request("new", 30), 6310000001860000000},
 		// 4 and 3 on one device: 3 of 10 left.
@@ -38,38 +51,37 @@ func TestScore(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := testkit.Parse(tc.cluster)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := placement.ByName(tc.policy)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := placement.Score(c.Nodes()[0], tc.request, p); got != tc.want {
+			p := policyBy(t, tc.policy, fives, 0)
+			if got := placement.Score(drawn(t, tc.cluster), tc.request, p); got != tc.want {
 				t.Errorf("score %d, want %d", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestNoAllocation: the questions that are asked of every node of a large cluster cost no memory.
-func TestNoAllocation(t *testing.T) {
-	p, err := placement.ByName("packed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, slots := range [][]vgpu.Slots{{3}, {10}, {20}, {40}, {3, 2}} {
-		n, r := busyNode(t, 3), requestOf(slots...)
-		if refusal := placement.Fit(n, r); refusal != nil {
-			t.Fatalf("%v: %v", slots, refusal)
-		}
-		if got := testing.AllocsPerRun(100, func() {
-			if placement.Fit(n, r) == nil {
-				placement.Score(n, r, p)
+// TestAllocations: the questions that are asked of every node of a large cluster cost little memory: Fit and a score that is
+// remembered none, Score one piece of it, for the view of the node that a policy's function gets.
+func TestAllocations(t *testing.T) {
+	for _, name := range placement.Policies() {
+		p := policyBy(t, name, fives, 0)
+		k := placement.NewRanking(p)
+		for _, slots := range [][]vgpu.Slots{nil, {3}, {10}, {20}, {40}, {3, 2}} {
+			n, held, r := busyNode(t, 0), busyNode(t, 3), requestOf(slots...)
+			at, scores := k.State(n), k.For(r)
+			scores.Of(n, at, r)
+			for what, test := range map[string]struct {
+				most float64
+				ask  func()
+			}{
+				"Fit":            {0, func() { placement.Fit(n, r) }},
+				"Score":          {1, func() { placement.Score(n, r, p) }},
+				"Scores.Of":      {0, func() { scores.Of(n, at, r) }},
+				"Fit with holds": {0, func() { placement.Fit(held, r) }},
+			} {
+				if got := testing.AllocsPerRun(20, test.ask); got > test.most {
+					t.Errorf("%s, %v slots: %v allocations by %s, at most %v are to be", name, slots, got, what, test.most)
+				}
 			}
-		}); got != 0 {
-			t.Errorf("%v slots: %v allocations", slots, got)
 		}
 	}
 }

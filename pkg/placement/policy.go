@@ -14,7 +14,7 @@ type Policy struct {
 	// Name as in ByName.
 	Name string
 	// rate rates what the pod leaves of a node, 0 to rateMax; higher is preferred.
-	rate func(p *Policy, v *view) int64
+	rate func(v *view) int64
 	// device orders devices of one node for which rate is the same, by what is left of them: 0 to rateMax, higher is
 	// preferred. nil where the first by index is as good as any.
 	device func(d *vgpu.Device, left vgpu.Use) int64
@@ -83,17 +83,9 @@ func (p *Policy) nodeRate(n *vgpu.Node) int64 {
 	return p.node(n.Taken())
 }
 
-// loss is what the usual requests lose of a node with so much free.
-func (p *Policy) loss(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) fragmentation.Loss {
-	if p.memo != nil {
-		return p.memo.Of(n, free, room)
-	}
-	return p.mix.Of(n, free, room)
-}
-
 // mean makes a rate of nodes from one of devices: the mean over the devices that the pod takes something of.
-func mean(device func(d *vgpu.Device, left vgpu.Use) int64) func(*Policy, *view) int64 {
-	return func(_ *Policy, v *view) int64 {
+func mean(device func(d *vgpu.Device, left vgpu.Use) int64) func(*view) int64 {
+	return func(v *view) int64 {
 		sum, touched := int64(0), int64(0)
 		for i := range v.left {
 			if v.touched(i) {

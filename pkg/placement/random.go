@@ -7,7 +7,7 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 var random = Policy{
 	Name:   "random",
 	chance: true,
-	rate:   func(*Policy, *view) int64 { return 0 },
+	rate:   func(*view) int64 { return 0 },
 }
 
 // luck is what chance gives to a node or a device for a pod, 0 to rateMax − 1.

@@ -37,8 +37,8 @@ func scoreOn(n *vgpu.Node, r *vgpu.Request, p *Policy) int64 {
 	switch len(r.Containers) {
 	case 0:
 		var v view
-		v.look(n, r)
-		return score(0, p.rate(p, &v), bestQuality, p.nodeRate(n))
+		v.look(n, r, p)
+		return score(0, p.rate(&v), bestQuality, p.nodeRate(n))
 	case 1:
 		best, found := chooseOne(n, r, p)
 		if !found {

@@ -14,10 +14,10 @@ var tandem = Policy{
 	Name:   "tandem",
 	device: leastLeft,
 	usual:  func(all *fragmentation.Mix) *fragmentation.Mix { return all.Typical(typicalOfTandem) },
-	rate: func(p *Policy, v *view) int64 {
-		before, after := v.before(p), p.loss(v.n, v.left, v.roomLeft)
+	rate: func(v *view) int64 {
+		before, after := v.before(), v.after()
 		less := starvedPart*(before.Lost-after.Lost) + before.Starved - after.Starved
-		steps := floorDiv(less, starvedPart*step*p.mix.Weight())
+		steps := floorDiv(less, starvedPart*step*v.mix.Weight())
 		return max(0, min(rateMax, rateMax/2+steps))
 	},
 }

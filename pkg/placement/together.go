@@ -35,7 +35,7 @@ func fitsTogether(n *vgpu.Node, r *vgpu.Request) bool {
 // index among equals, with the rate; −1 when there is none.
 func chooseTogether(n *vgpu.Node, r *vgpu.Request, p *Policy) (device int, rate int64) {
 	var v view
-	v.look(n, r)
+	v.look(n, r, p)
 	device = -1
 	var spot int64
 	use, legal := vgpu.Use{}, false

@@ -9,6 +9,9 @@ import (
 type view struct {
 	n *vgpu.Node
 	r *vgpu.Request
+	// mix is the usual requests that the policy goes by, memo its losses as far as they are remembered.
+	mix  *fragmentation.Mix
+	memo *fragmentation.Memo
 	// free and left are what is free of each device before and after.
 	free, left []vgpu.Use
 	// room and roomLeft are what is free of the host before and after.
@@ -20,8 +23,8 @@ type view struct {
 }
 
 // look makes v the view of a node that the request has not come to yet.
-func (v *view) look(n *vgpu.Node, r *vgpu.Request) {
-	v.n, v.r = n, r
+func (v *view) look(n *vgpu.Node, r *vgpu.Request, p *Policy) {
+	v.n, v.r, v.mix, v.memo = n, r, p.mix, p.memo
 	m := len(n.Devices())
 	both := v.buffer[:]
 	if m > small {
@@ -55,15 +58,25 @@ func (v *view) alike(first, i int) bool {
 func (v *view) with(p *Policy, i int, use vgpu.Use) int64 {
 	before := v.left[i]
 	v.left[i] = before.Minus(use)
-	rate := p.rate(p, v)
+	rate := p.rate(v)
 	v.left[i] = before
 	return rate
 }
 
 // before returns what the usual requests lose of the node without the pod.
-func (v *view) before(p *Policy) fragmentation.Loss {
+func (v *view) before() fragmentation.Loss {
 	if !v.measured {
-		v.loss, v.measured = p.loss(v.n, v.free, v.room), true
+		v.loss, v.measured = v.lossOf(v.free, v.room), true
 	}
 	return v.loss
+}
+
+// after returns what they lose of it with the pod.
+func (v *view) after() fragmentation.Loss { return v.lossOf(v.left, v.roomLeft) }
+
+func (v *view) lossOf(free []vgpu.Use, room vgpu.Room) fragmentation.Loss {
+	if v.memo != nil {
+		return v.memo.Of(v.n, free, room)
+	}
+	return v.mix.Of(v.n, free, room)
 }
