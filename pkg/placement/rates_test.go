@@ -27,7 +27,7 @@ func point(profile, model string, share vgpu.MilliGPU, rate placement.Rate) plac
 func unlike(t *testing.T) *placement.Rates {
 	t.Helper()
 	rates, err := placement.NewRates([]placement.Throughput{
-		point("half", "A100", 255, 40), point("bert", "A100", 1000, 300), point("bert", "T4", 1000, 100),
+		point("half", "A100", 255, 40), point("same", "V100", 1000, 300), point("same", "T4", 1000, 100), point("bert", "A100", 1000, 300), point("bert", "T4", 1000, 100),
 		point("net", "A100", 2000, 900), point("net", "A100", 1000, 600), point("net", "A100", 500, 400), point("net", "T4", 1000, 60),
 	}, map[string]int64{"A100": 7 * units, "T4": 1 * units, "V100": 3 * units})
 	if err != nil {
@@ -167,8 +167,8 @@ func TestRatesVariants(t *testing.T) {
 			want: []vgpu.Variant{{Model: "T4", Compute: 300, Cost: 300000}, {Model: "A100", Compute: 100, Cost: 700000}},
 		},
 		{
-			name: "equal costs: by name", wanted: placement.Wanted{Profile: "bert", Rate: 100 * units, Least: 1, Models: []string{"T4", "A100"}}, offers: []vgpu.Offer{a100, t4},
-			want: []vgpu.Variant{{Model: "T4", Compute: 1000, Cost: units}, {Model: "A100", Compute: 334, Cost: 2800000}},
+			name: "equal costs: by name", wanted: placement.Wanted{Profile: "same", Rate: 30 * units, Least: 1},
+			want: []vgpu.Variant{{Model: "T4", Compute: 300, Cost: 300000}, {Model: "V100", Compute: 100, Cost: 300000}},
 		},
 		{
 			name: "only the models that the pod allows", wanted: placement.Wanted{Profile: "bert", Rate: 30 * units, Least: 1, Models: []string{"A100", "H100"}}, offers: []vgpu.Offer{a100, t4},
@@ -196,7 +196,7 @@ func TestRatesVariants(t *testing.T) {
 		},
 		{
 			name: "unknown profile", wanted: placement.Wanted{Profile: "gpt", Rate: 1, Least: 1}, offers: []vgpu.Offer{a100, t4},
-			why: `profile "gpt" has no throughputs; profiles with throughputs are bert, half, net`,
+			why: `profile "gpt" has no throughputs; profiles with throughputs are bert, half, net, same`,
 		},
 		{
 			name: "no model that is known", wanted: placement.Wanted{Profile: "bert", Rate: 1, Least: 1}, offers: []vgpu.Offer{offer(testkit.V100, 1), offer(testkit.H100, 1)},
