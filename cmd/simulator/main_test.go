@@ -241,6 +241,11 @@ func TestFailedAssertions(t *testing.T) {
 	}
 	golden(t, "failing.txt", out)
 	golden(t, "failing.stderr.txt", errs)
+	_, out, errs = simulate("run", "testdata/failing.yaml", "-o", "json") // whose output may go to a file
+	golden(t, "failing.json.stderr.txt", errs)
+	if !json.Valid([]byte(out)) {
+		t.Errorf("stdout is no JSON:\n%s", out)
+	}
 }
 
 // TestExamples plays all examples: each holds what it asserts, under several policies, and can be drawn.
