@@ -10,7 +10,8 @@
 //   - occupancy of a node: the ledger made of the pods in the framework's NodeInfo and the holds, never a running total;
 //   - epoch of a node: a number that grows whenever something beside the NodeInfo changes the occupancy;
 //   - stray pod: a pod on a node that asks for slots and has no valid assignment. It owns no devices, but the kubelet
-//     gives it slots, so they count for the node as a whole.
+//     gives it slots, so they count for the node as a whole;
+//   - rule: the policy with the usual requests of a time, given by the arguments or learned from the pods that arrive.
 //
 // One profile of a scheduler may enable the plugin: two would not see each other's reservations.
 package gpushare

@@ -2,16 +2,20 @@ package gpushare
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -95,6 +99,51 @@ func TestNominatedPodKeepsWhatItsRateTakes(t *testing.T) {
 	d.add(rated("nominated", 1, "75"), "n2")
 	p := pod("p", 2)
 	expect(t, "beside 3 of 4 slots", d.filter(d.preFilter(p), p, d.byName["n2"]), "largest free share is 1 of 4 slots")
+}
+
+// FuzzRates: arguments that are legal give a table, and what it promises is what it says on the share that it names.
+func FuzzRates(f *testing.F) {
+	f.Add("3", "0.5", int32(100), "300", int32(50), "200", "250")
+	f.Add("0.000001", "1000000", int32(12800), "1T", int32(1), "0.000001", "0.5")
+	f.Add("1", "1", int32(200), "5", int32(100), "5", "5")
+	f.Add("1e999999999", "-1", int32(101), "NaN", int32(0), "1e-9", "1")
+	f.Fuzz(func(t *testing.T, a100, t4 string, share int32, rate string, less int32, lower, wanted string) {
+		var q [5]resource.Quantity
+		for i, text := range []string{a100, t4, rate, lower, wanted} {
+			var err error
+			if q[i], err = resource.ParseQuantity(text); err != nil {
+				return
+			}
+		}
+		args := &config.GPUShareArgs{
+			Policy: "packed", BindTimeout: metav1.Duration{Duration: time.Minute}, PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: time.Hour},
+			ModelCosts: []config.ModelCost{{Model: "A100", Cost: q[0]}, {Model: "T4", Cost: q[1]}},
+			Throughputs: []config.Throughput{
+				{Profile: "bert", Model: "A100", Share: share, Rate: q[2]}, {Profile: "bert", Model: "A100", Share: less, Rate: q[3]},
+				{Profile: "bert", Model: "T4", Share: 100, Rate: q[3]},
+			},
+		}
+		if errs := config.ValidateGPUShareArgs(args, []string{"packed"}, field.NewPath("args")); len(errs) > 0 {
+			return
+		}
+		rates, err := givenRates(args)
+		if err != nil {
+			t.Fatalf("legal arguments: %v", err)
+		}
+		want, ok := config.Millionths(q[4], config.MaxRate)
+		if !ok {
+			return
+		}
+		variants, miss := rates.Variants(placement.Wanted{Profile: "bert", Rate: placement.Rate(want), Least: 1}, nil)
+		if (len(variants) == 0) != (miss != nil) {
+			t.Fatalf("%+v and %v", variants, miss)
+		}
+		for _, v := range variants {
+			if v.Cost < 1 || rates.At("bert", v.Model, v.Compute) < placement.Rate(want) {
+				t.Fatalf("%+v reaches %v, wanted is %v", v, rates.At("bert", v.Model, v.Compute), placement.Rate(want))
+			}
+		}
+	})
 }
 
 func TestCorrectedRateIsTriedAgain(t *testing.T) {

@@ -52,10 +52,17 @@ func TestRoomIsWhatPodsLeave(t *testing.T) {
 		{"a node that shrank", func() { d.withMemory("n1", "5Gi") }, vgpu.Room{MilliCPU: 62000}},
 		{"more than the node has", func() { d.on("n1", "hog", 0, "70", "1Gi") }, vgpu.Room{}},
 	}
+	var published []*vgpu.Node
 	for _, step := range steps {
 		step.do()
 		if diff := cmp.Diff(step.want, room()); diff != "" {
 			t.Errorf("%s: room (-want +got):\n%s", step.what, diff)
+		}
+		published = append(published, d.plugin.Published()[0].Ledger)
+	}
+	for i, step := range steps {
+		if got := published[i].Room(); got != step.want {
+			t.Errorf("%s: the ledger that was published then has the room %v now, want %v", step.what, got, step.want)
 		}
 	}
 	// What runs beside does not change what the devices hold.
@@ -70,7 +77,7 @@ func TestOnlyTheRoomIsNew(t *testing.T) {
 	n1 := d.plugin.state.nodes["n1"]
 	gpu := d.on("n1", "gpu", 3, "1", "1Gi")
 	d.preFilter(pod("asker", 1))
-	var cpu *v1.Pod
+	var cpu, second *v1.Pod
 	holder := pod("holder", 2)
 	steps := []struct {
 		what string
@@ -81,7 +88,8 @@ func TestOnlyTheRoomIsNew(t *testing.T) {
 		{"another comes", func() { d.on("n1", "cpu-2", 0, "1", "1Gi") }, true},
 		{"it goes", func() { d.remove(cpu, "n1") }, true},
 		{"the node is written", func() { d.withMemory("n1", "1Gi") }, true},
-		{"a pod with vGPUs comes", func() { d.on("n1", "gpu-2", 2, "1", "1Gi") }, false},
+		{"a pod with vGPUs comes", func() { second = d.on("n1", "gpu-2", 2, "1", "1Gi") }, false},
+		{"another takes its place", func() { d.remove(second, "n1"); d.on("n1", "gpu-3", 4, "1", "1Gi") }, false},
 		{"one goes and one without comes", func() { d.remove(gpu, "n1"); d.on("n1", "cpu-3", 0, "1", "1Gi") }, false},
 		{"a hold", func() {
 			if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, "n1", "GPU-n1-1", 2)}); err != nil {
