@@ -68,15 +68,11 @@ func (f *Filling) Run() (*Filled, error) {
 	if !(f.Inflate >= MinInflate && f.Inflate <= MaxInflate) { // also when it is not a number
 		return nil, fmt.Errorf("fill cluster: inflate by %v, legal is %v to %v", f.Inflate, MinInflate, MaxInflate)
 	}
-	mix, err := usual(f.Pods)
-	if err != nil {
-		return nil, fmt.Errorf("fill cluster: %w", err)
-	}
 	runs := make([]filled, len(f.Policies)*len(f.Seeds))
-	err = scenario.Each(len(runs), f.Progress, func(i int) error {
+	err := scenario.Each(len(runs), f.Progress, func(i int) error {
 		policy, seed := f.Policies[i/len(f.Seeds)], f.Seeds[i%len(f.Seeds)]
 		var err error
-		if runs[i], err = f.fill(policy, seed, mix); err != nil {
+		if runs[i], err = f.fill(policy, seed); err != nil {
 			return fmt.Errorf("fill cluster by policy %s with seed %d: %w", policy, seed, err)
 		}
 		return nil
@@ -105,19 +101,18 @@ func usual(pods []traces.Job) (*fragmentation.Mix, error) {
 }
 
 // fill plays one run.
-func (f *Filling) fill(policy string, seed int64, mix *fragmentation.Mix) (filled, error) {
+func (f *Filling) fill(policy string, seed int64) (filled, error) {
 	var began time.Time
 	if f.Now != nil {
 		began = f.Now()
 	}
-	setup, err := f.setup(seed)
+	setup, err := f.Setup(seed)
 	if err != nil {
 		return filled{}, err
 	}
 	if setup.Policy, err = placement.ByName(policy); err != nil {
 		return filled{}, err
 	}
-	setup.Mix, setup.Seed, setup.Queue = mix, seed, sim.Drop
 	h, err := sim.Run(setup)
 	if err != nil {
 		return filled{}, err
@@ -135,9 +130,9 @@ func (f *Filling) fill(policy string, seed int64, mix *fragmentation.Mix) (fille
 // top is what all pods of a run ask for, in percent of all GPUs.
 func (f *Filling) top() int { return int(math.Round(100 * f.Inflate)) }
 
-// setup returns the nodes and the order of the pods for a seed. Names of nodes begin with their rank, since ties go to the
-// first by name.
-func (f *Filling) setup(seed int64) (sim.Setup, error) {
+// Setup returns what is played with a seed, but for the policy: the nodes, the order of the pods and the usual requests.
+// Names of nodes begin with their rank, since ties go to the first by name.
+func (f *Filling) Setup(seed int64) (sim.Setup, error) {
 	devices := int64(0)
 	for i := range f.Nodes {
 		devices += int64(f.Nodes[i].Devices)
@@ -146,7 +141,10 @@ func (f *Filling) setup(seed int64) (sim.Setup, error) {
 	if err != nil {
 		return sim.Setup{}, err
 	}
-	var s sim.Setup
+	s := sim.Setup{Seed: seed, Queue: sim.Drop}
+	if s.Mix, err = usual(f.Pods); err != nil {
+		return sim.Setup{}, err
+	}
 	for i, host := range slices.SortedFunc(slices.Values(f.Nodes), func(a, b traces.Host) int { return strings.Compare(a.Name, b.Name) }) {
 		host.Name = fmt.Sprintf("%06d-%s", rank[i], host.Name)
 		n, err := host.Node(traces.SlotsPerDevice)

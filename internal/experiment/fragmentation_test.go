@@ -173,7 +173,7 @@ func TestFillingSameBytes(t *testing.T) {
 func TestRanksDecideTies(t *testing.T) {
 	f := small("packed")
 	for _, seed := range []int64{1, 2, 3, 4} {
-		s, err := f.setup(seed)
+		s, err := f.Setup(seed)
 		if err != nil {
 			t.Fatal(err)
 		}

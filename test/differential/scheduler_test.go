@@ -3,6 +3,7 @@ package differential
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -46,6 +47,8 @@ type rig struct {
 	client *fake.Clientset
 	// answers tells what became of each pod: its Binding, or why there is none.
 	answers chan answer
+	// refused is the last pod that was refused.
+	refused string
 }
 
 // answer is what the scheduler said about a pod. Without a binding the pod is refused.
@@ -58,7 +61,7 @@ type answer struct {
 // newRig starts a scheduler for the nodes, with the profile of deploy/ and the plugin's arguments changed by set.
 func newRig(t *testing.T, nodes []*vgpu.Node, set func(*config.GPUShareArgs)) *rig {
 	t.Helper()
-	r := &rig{t: t, client: fake.NewClientset(), answers: make(chan answer, 16)}
+	r := &rig{t: t, client: fake.NewSimpleClientset(), answers: make(chan answer, 16)}
 	for _, n := range nodes {
 		if err := r.client.Tracker().Add(node(n)); err != nil {
 			t.Fatal(err)
@@ -95,7 +98,22 @@ func newRig(t *testing.T, nodes []*vgpu.Node, set func(*config.GPUShareArgs)) *r
 		<-done
 		broadcaster.Shutdown()
 	})
+	r.awaitGPUNodes()
 	return r
+}
+
+// awaitGPUNodes asks for more than any node has until the refusal shows that the plugin has read the GPUNodes.
+func (r *rig) awaitGPUNodes() {
+	r.t.Helper()
+	deadline := time.Now().Add(patience)
+	for i := 0; time.Now().Before(deadline); i++ {
+		name := fmt.Sprintf("probe-%d", i)
+		j := sim.Job{Request: vgpu.Request{UID: vgpu.UID(name), Containers: []vgpu.ContainerRequest{{Slots: 128_000}}}}
+		if _, refusal := r.submit(pod(&j)); !strings.Contains(refusal, "not read yet") {
+			return
+		}
+	}
+	r.t.Fatalf("the plugin has not read the GPUNodes after %v", patience)
 }
 
 // configuration reads deploy/scheduler/config.yaml.
@@ -149,9 +167,12 @@ func obey(p *v1.Pod, b *v1.Binding) {
 }
 
 // refuse takes note of the condition that the scheduler sets on a pod that it cannot place. It is not applied: the pod is
-// about to be deleted.
+// about to be deleted. A refused shortlist is no answer: the pod is tried again with all nodes.
 func (r *rig) refuse(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch := action.(clienttesting.PatchAction)
+	if strings.Contains(string(patch.GetPatch()), "all nodes are tried next") {
+		return true, &v1.Pod{}, nil
+	}
 	r.answers <- answer{pod: patch.GetName(), refusal: string(patch.GetPatch())}
 	return true, &v1.Pod{}, nil
 }
@@ -163,28 +184,41 @@ func (r *rig) submit(p *v1.Pod) (a vgpu.Assignment, refusal string) {
 	if _, err := pods.Create(r.t.Context(), p, metav1.CreateOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
-	select {
-	case <-time.After(patience):
-		r.t.Fatalf("pod %s is neither bound nor refused after %v", p.Name, patience)
-	case got := <-r.answers:
-		if got.pod != p.Name {
-			r.t.Fatalf("the scheduler answers for pod %s while pod %s waits: %+v", got.pod, p.Name, got)
-		}
-		if got.binding == nil {
-			r.remove(p.Name)
-			return a, got.refusal
-		}
-		bound := p.DeepCopy()
-		obey(bound, got.binding)
-		if !kube.WantsVGPU(bound) {
-			return vgpu.Assignment{Node: bound.Spec.NodeName}, ""
-		}
-		var err error
-		if a, err = kube.AssignmentOf(bound); err != nil {
-			r.t.Fatal(err)
-		}
+	got := r.answer(p.Name)
+	if got.binding == nil {
+		r.refused = p.Name
+		r.remove(p.Name)
+		return a, got.refusal
+	}
+	bound := p.DeepCopy()
+	obey(bound, got.binding)
+	if !kube.WantsVGPU(bound) {
+		return vgpu.Assignment{Node: bound.Spec.NodeName}, ""
+	}
+	a, err := kube.AssignmentOf(bound)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	return a, ""
+}
+
+// answer waits for what the scheduler says about a pod. The pod that was refused before may have been tried once more
+// before it was deleted.
+func (r *rig) answer(name string) answer {
+	r.t.Helper()
+	for {
+		select {
+		case <-time.After(patience):
+			r.t.Fatalf("pod %s is neither bound nor refused after %v", name, patience)
+		case got := <-r.answers:
+			if got.pod == name {
+				return got
+			}
+			if got.pod != r.refused || got.binding != nil {
+				r.t.Fatalf("the scheduler answers for pod %s while pod %s waits: %+v", got.pod, name, got)
+			}
+		}
+	}
 }
 
 // remove deletes a pod. The scheduler sees it go before it sees any pod that is created later.

@@ -1,0 +1,67 @@
+package differential
+
+import (
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tandem-gpu/tandem/internal/experiment"
+	"github.com/tandem-gpu/tandem/internal/traces"
+	"github.com/tandem-gpu/tandem/pkg/sim"
+)
+
+var openbPolicy = flag.String("openb", "", "the policy by which TestOpenb fills the openb cluster (some minutes); none: it is skipped")
+
+// TestOpenb: on the openb trace, 9,900 pods in the order of one seed for 1,213 nodes, the scheduler allocates what the
+// simulator says, within 0.1 point.
+func TestOpenb(t *testing.T) {
+	data := os.Getenv("TANDEM_DATA")
+	if *openbPolicy == "" || data == "" {
+		t.Skip("it takes minutes: run it with -openb=POLICY, and with TANDEM_DATA naming the folder with the openb trace")
+	}
+	load := func(name string) *traces.Trace {
+		trace, err := traces.Load(filepath.Join(data, "openb_fgd", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trace
+	}
+	f := experiment.Filling{
+		Nodes: load("openb_node_list_gpu_node.csv").Hosts, Pods: load("openb_pod_list_default.csv").Jobs, Inflate: 1.3,
+	}
+	s, err := f.Setup(42)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.Jobs { // repeats have names with a "#", which pods may not have
+		r := &s.Jobs[i].Request
+		r.UID = podName(string(r.UID))
+	}
+	h, r := start(t, s, *openbPolicy)
+	allocated, same := 0.0, 0
+	for i := range s.Jobs {
+		got, refusal := r.submit(pod(&s.Jobs[i]))
+		want := &h.Outcomes[i]
+		if where(&got) == where(&want.Assignment) {
+			same++
+		} else if same == i {
+			t.Logf("the first difference is pod %d, %s: the simulator places it on %q, the scheduler on %q%s", i, want.Pod,
+				where(&want.Assignment), where(&got), refusal)
+		}
+		for _, c := range got.Containers {
+			allocated += float64(c.Share.Slots) * float64(c.Share.Devices) / float64(traces.SlotsPerDevice)
+		}
+	}
+	figure := 100 * allocated * 1000 / float64(h.Capacity)
+	simulated, ok := h.AllocatedAt(130)
+	t.Logf("policy %s: the scheduler allocates %.2f %% of the GPUs, the simulator %.2f %%; %d of %d pods have the same place",
+		*openbPolicy, figure, simulated, same, len(s.Jobs))
+	if !ok || math.Abs(figure-simulated) > 0.1 {
+		t.Errorf("the figures differ by more than 0.1 point")
+	}
+	if h.Count(sim.Dropped) == 0 {
+		t.Error("no pod was dropped: the trace did not fill the cluster")
+	}
+}
