@@ -21,6 +21,7 @@ type Ranking struct {
 	likes   map[string]int
 	era     int
 	text    []byte
+	bounds  struct{ states, kinds int }
 }
 
 // Bounds of the memory of a Ranking: 400 kinds of requests on 20,000 states are 64 MB.
@@ -32,6 +33,7 @@ const (
 // NewRanking returns a ranking by a policy.
 func NewRanking(p Policy) *Ranking {
 	k := &Ranking{}
+	k.bounds.states, k.bounds.kinds = maxStates, maxKinds
 	k.Use(p)
 	return k
 }
@@ -68,7 +70,7 @@ func (k *Ranking) State(n *vgpu.Node) State {
 	if n.Held() {
 		return State{} // holds count for some pods and not for others
 	}
-	if len(k.states) >= maxStates || len(k.devices) >= maxStates {
+	if len(k.states) >= k.bounds.states || len(k.devices) >= k.bounds.states {
 		k.forget()
 	}
 	k.text = k.describe(k.text[:0], n)
@@ -136,7 +138,7 @@ func (k *Ranking) For(r *vgpu.Request) *Scores {
 	key := fmt.Sprint(r.Containers, r.Variants, r.ComputeLimit, r.MemoryLimit, r.Host)
 	s := k.kinds[key]
 	if s == nil {
-		if len(k.kinds) >= maxKinds {
+		if len(k.kinds) >= k.bounds.kinds {
 			k.kinds = map[string]*Scores{}
 		}
 		s = &Scores{ranking: k}

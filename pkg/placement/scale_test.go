@@ -68,11 +68,15 @@ func scaledMix(t *rapid.T, m *fragmentation.Mix, factor int) *fragmentation.Mix 
 	for i := range kinds {
 		kinds[i].Slots *= vgpu.Slots(factor)
 	}
-	larger, err := fragmentation.NewMix(kinds)
+	return mixFrom(t, kinds)
+}
+
+func mixFrom(t *rapid.T, kinds []fragmentation.Kind) *fragmentation.Mix {
+	m, err := fragmentation.NewMix(kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return larger
+	return m
 }
 
 // scaled returns the cluster with all amounts multiplied, and an empty node.

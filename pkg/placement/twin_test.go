@@ -104,10 +104,7 @@ func drawCase(t *rapid.T, containers int) (*vgpu.Node, *vgpu.Request, string, pl
 	}
 	mix := testkit.RandomMix(t)
 	if mix.Weight() == 0 {
-		mix, err = fragmentation.NewMix([]fragmentation.Kind{testkit.RandomKind(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mix = mixFrom(t, []fragmentation.Kind{testkit.RandomKind(t)})
 	}
 	return c.Nodes()[0].Clone(), r, name, p.With(mix, 0), mix
 }
