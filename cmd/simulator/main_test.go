@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,9 +138,9 @@ func TestSameBytes(t *testing.T) {
 			for _, processors := range []int{1, 8, 8} {
 				runtime.GOMAXPROCS(processors)
 				dir := filepath.Join(t.TempDir(), fmt.Sprint(len(got)))
-				more := args
+				more := slices.Clone(args)
 				if name != "map" {
-					more = append(args[:len(args):len(args)], "--plot", dir)
+					more = append(more, "--plot", dir)
 				}
 				code, out, errs := simulate(more...)
 				if code != 0 {

@@ -60,7 +60,7 @@ with what the scheduler would say of them. The JSON has the same.`,
 
 // choose returns the run of a policy and a seed, the first where they are not given.
 func choose(r *scenario.Result, policy, seed string) (*scenario.Run, error) {
-	var known []string
+	known := make([]string, 0, len(r.Runs))
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		name := strconv.FormatInt(run.Seed, 10)

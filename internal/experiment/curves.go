@@ -22,7 +22,7 @@ func sample(n int, at func(step int) (float64, bool)) curve {
 
 // mean returns the mean of runs of equally many steps as the points of a line; steps are width apart.
 func mean(runs []curve, width float64) []plots.Point {
-	var points []plots.Point
+	points := make([]plots.Point, 0, len(runs[0]))
 	for step := range runs[0] {
 		sum := 0.0
 		for _, c := range runs {

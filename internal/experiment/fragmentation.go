@@ -165,7 +165,7 @@ func (f *Filling) Setup(seed int64) (sim.Setup, error) {
 
 // add sums the runs of a policy up.
 func (out *Filled) add(f *Filling, policy string, runs []filled) {
-	var allocated, fragmented []curve
+	allocated, fragmented := make([]curve, 0, len(runs)), make([]curve, 0, len(runs))
 	seconds := 0.0
 	for _, r := range runs {
 		allocated, fragmented = append(allocated, r.allocated), append(fragmented, r.fragmented)

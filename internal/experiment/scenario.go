@@ -97,25 +97,31 @@ const (
 
 // Figures draws the runs of a scenario: a line per policy, the mean of its seeds, or all of their jobs together.
 func Figures(r *scenario.Result) []plots.Figure {
-	var allocated, fragmented, used, jct []plots.Series
+	policies := policiesOf(r)
 	asked, end := extent(r)
-	for _, policy := range policiesOf(r) {
-		runs := historiesOf(r, policy)
-		line := func(width float64, of func(*sim.History) curve) plots.Series {
-			var curves []curve
+	width, step := asked/arrivalSteps, max(end/timeSteps, 1)
+	each := func(points func(runs []*sim.History) []plots.Point) []plots.Series {
+		all := make([]plots.Series, 0, len(policies))
+		for _, policy := range policies {
+			all = append(all, plots.Series{Name: policy, Points: points(historiesOf(r, policy))})
+		}
+		return all
+	}
+	means := func(width float64, of func(*sim.History) curve) []plots.Series {
+		return each(func(runs []*sim.History) []plots.Point {
+			curves := make([]curve, 0, len(runs))
 			for _, h := range runs {
 				curves = append(curves, of(h))
 			}
-			return plots.Series{Name: policy, Points: mean(curves, width)}
-		}
-		width := asked / arrivalSteps
-		allocated = append(allocated, line(width, func(h *sim.History) curve { return overArrivals(h.AllocatedAt, width) }))
-		fragmented = append(fragmented, line(width, func(h *sim.History) curve { return overArrivals(h.FragmentationAt, width) }))
-		step := max(end/timeSteps, 1)
-		used = append(used, line(step.Seconds(), func(h *sim.History) curve { return overSpan(h, step) }))
-		jct = append(jct, plots.Series{Name: policy, Points: completions(runs)})
+			return mean(curves, width)
+		})
 	}
-	return []plots.Figure{plots.Allocation(allocated), plots.Fragmentation(fragmented), plots.Utilisation(used), plots.Completion(jct)}
+	return []plots.Figure{
+		plots.Allocation(means(width, func(h *sim.History) curve { return overArrivals(h.AllocatedAt, width) })),
+		plots.Fragmentation(means(width, func(h *sim.History) curve { return overArrivals(h.FragmentationAt, width) })),
+		plots.Utilisation(means(step.Seconds(), func(h *sim.History) curve { return overSpan(h, step) })),
+		plots.Completion(each(completions)),
+	}
 }
 
 // overArrivals samples a figure while requests arrive, a value for each so many percent of the capacity.

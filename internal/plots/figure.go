@@ -79,7 +79,7 @@ func (f Figure) draw(all draw.Canvas) error {
 	}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
 	all.SetColor(color.White)
-	all.Fill(all.Rectangle.Path())
+	all.Fill(all.Path())
 	legend.Top, legend.ThumbnailWidth, legend.Padding = true, vg.Points(28), vg.Points(3)
 	p.Draw(draw.Crop(all, margin, -legendWidth, margin, -margin))
 	legend.Draw(draw.Crop(all, 0, -margin, 0, -margin-p.Title.TextStyle.Font.Size*2))
@@ -133,7 +133,7 @@ func Write(dir string, figures ...Figure) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write plots: %w", err)
 	}
-	var all []string
+	all := make([]string, 0, len(figures))
 	for _, f := range figures {
 		path := filepath.Join(dir, f.File)
 		err := f.write(path)

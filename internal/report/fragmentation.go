@@ -88,7 +88,7 @@ func (f Fragmentation) Table(w io.Writer) error {
 }
 
 func (l ByLoad) columns(what string) []Column {
-	var all []Column
+	all := make([]Column, 0, len(l))
 	for _, a := range l {
 		all = append(all, Column{Head: fmt.Sprintf("%s at %d", what, a.Load)})
 	}
@@ -96,7 +96,7 @@ func (l ByLoad) columns(what string) []Column {
 }
 
 func (l ByLoad) cells() []string {
-	var all []string
+	all := make([]string, 0, len(l))
 	for _, a := range l {
 		all = append(all, a.String())
 	}
