@@ -16,8 +16,13 @@ type metric struct {
 // metrics by name.
 var metrics = []metric{
 	{"allocated_percent", sampled((*sim.History).AllocatedPercent)},
-	{"dropped_pods", counted(func(o *sim.Outcome, w span) bool { return o.State == sim.Dropped && w.has(o.Arrived) })},
-	{"finished_pods", counted(func(o *sim.Outcome, w span) bool { return o.State == sim.Finished && w.has(o.Ended) })},
+	{"dropped_pods", dropped},
+	{"finished_pods", func(h *sim.History, w span) []float64 {
+		if w.first >= w.end {
+			return nil
+		}
+		return []float64{float64(len(ended(h, w)))}
+	}},
 	{"fragmentation_percent", sampled((*sim.History).FragmentationPercent)},
 	{"makespan_seconds", func(h *sim.History, w span) []float64 {
 		d, ok := h.Makespan()
@@ -66,20 +71,17 @@ func sampled(of func(*sim.History, *sim.Sample) float64) func(*sim.History, span
 	}
 }
 
-// counted counts outcomes; without any event in the window there is nothing to count.
-func counted(is func(*sim.Outcome, span) bool) func(*sim.History, span) []float64 {
-	return func(h *sim.History, w span) []float64 {
-		if w.first >= w.end {
-			return nil
-		}
-		count := 0
-		for i := range h.Outcomes {
-			if is(&h.Outcomes[i], w) {
-				count++
-			}
-		}
-		return []float64{float64(count)}
+// dropped counts the pods that were dropped by the samples of the window, so that a window by what has arrived tells pods
+// of one instant apart.
+func dropped(h *sim.History, w span) []float64 {
+	if w.first >= w.end {
+		return nil
 	}
+	count := h.Samples[w.end-1].Dropped
+	if w.first > 0 {
+		count -= h.Samples[w.first-1].Dropped
+	}
+	return []float64{float64(count)}
 }
 
 // started returns the waits of the pods that started in the window.
