@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/report"
 	"github.com/tandem-gpu/tandem/internal/traces"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // unlike is three kinds of jobs on two models: the V100 does ten, three and six times as much as the K80, which costs a
@@ -90,6 +91,50 @@ func TestRatesCostWhatTheCheapestSharesDo(t *testing.T) {
 				t.Errorf("%s: %s costs %v and misses %v", policy, other, o.CostPerHour, o.Missed)
 			}
 		}
+	}
+}
+
+// TestRatesThatAreMissed: packed fills the K80s first, which come first by name. There a job has as many slots as it was
+// measured with, and what it reaches on them is too little where that was on a V100, however little.
+func TestRatesThatAreMissed(t *testing.T) {
+	r := unlike(50)
+	r.Seeds = []int64{7}
+	apps, err := r.measured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := 0.0
+	for _, w := range r.draw(apps, 7) {
+		if apps[w.app]["k80"]*float64(w.measured)/10 < float64(w.rate)/1e6-1e-6 {
+			missed++
+		}
+	}
+	got := played(t, r)["k80=0.5,v100=2.5 packed measured-slots"]
+	if got.Missed.Mean != missed || got.Met.Mean != 50-missed || missed == 0 {
+		t.Errorf("missed %v, met %v; want %v of 50 missed", got.Missed, got.Met, missed)
+	}
+	// The slowest V100 does three times as much as a K80: a rate that is missed by a little is missed.
+	r.Rates = append(r.Rates, traces.Rate{App: "near", Model: "k80", Workers: 1, Together: .999999}, traces.Rate{App: "near", Model: "v100", Workers: 1, Together: 1})
+	if apps, err = r.measured(); err != nil {
+		t.Fatal(err)
+	}
+	run := ratedRun{rating: r, apps: apps, prices: r.Prices[0]}
+	c, err := r.cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := ask(10, nil)
+	request.UID, request.Pod = "u", "p"
+	plan, err := placement.Choose(c, &request, placement.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum spent
+	if err := run.book(c, plan.Place, wanting{app: "near", rate: 1e6}, &sum, map[vgpu.DeviceID]bool{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := (spent{shares: 500_000, devices: 500_000, missed: 1}); sum != want {
+		t.Errorf("spent %+v, want %+v", sum, want)
 	}
 }
 

@@ -120,6 +120,18 @@ func TestRateMessages(t *testing.T) {
 	}
 }
 
+func FuzzModels(f *testing.F) {
+	for _, raw := range []string{"T4", "NVIDIA-A100-SXM4-40GB, Tesla-T4", "T4,T4", ",", " ", ""} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		r, err := Request(annotated(pod("3"), v1alpha1.AnnotationModels, raw))
+		if err == nil && (len(r.Variants) == 0 || r.Validate() != nil) {
+			t.Fatalf("%q is read as %+v: %v", raw, r.Variants, r.Validate())
+		}
+	})
+}
+
 func FuzzWantedRate(f *testing.F) {
 	for _, raw := range []string{"120", "0.5", "0.000001", "1000000000000", "-1", "1e9", ""} {
 		f.Add(raw)
