@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -42,8 +43,8 @@ func (e *engine) schedule(job int) error {
 	if duration == 0 {
 		return nil
 	}
-	if e.sample.At > latest {
-		return fmt.Errorf("pod %s would start later than the latest time, %v", e.setup.Jobs[job].Request.Pod, latest)
+	if e.sample.At > math.MaxInt64-duration {
+		return fmt.Errorf("pod %s would end after the latest time, %v", e.setup.Jobs[job].Request.Pod, time.Duration(math.MaxInt64))
 	}
 	d := departure{e.sample.At + duration, job}
 	e.history.Outcomes[job].Ended = d.at

@@ -76,7 +76,7 @@ type Setup struct {
 	Progress func(done, total int)
 }
 
-// latest bounds times: two of them add up within a time.Duration. It is 146 years.
+// latest bounds times of arrival and durations: half of what a time.Duration can be, 146 years.
 const latest = time.Duration(1) << 62
 
 // validate returns what is wrong with the setup.
