@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -34,7 +35,8 @@ func (m Map) Table(w io.Writer) error {
 }
 
 func (m Map) node(b *strings.Builder, n *vgpu.MapNode) {
-	fmt.Fprintf(b, "\n%s  %s free on the host\n", n.Name, vgpu.Room{MilliCPU: n.FreeMilliCPU, Memory: n.FreeMemory})
+	cores := strconv.FormatFloat(float64(n.FreeMilliCPU)/1000, 'f', -1, 64)
+	fmt.Fprintf(b, "\n%s  %s cores and %v of memory free\n", n.Name, cores, n.FreeMemory)
 	name, model, used := 0, 0, 0
 	for i := range n.Devices {
 		d := &n.Devices[i]
