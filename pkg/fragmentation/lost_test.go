@@ -121,6 +121,10 @@ func TestOf(t *testing.T) {
 			want: fragmentation.Loss{Lost: 4000},
 		},
 		{
+			name: "whole devices are of one model", node: "n1: g0 A100 | g1 H100", mix: "slots=20 weight=1",
+			want: fragmentation.Loss{Lost: 2000},
+		},
+		{
 			// On a T4 2 slots are 500, on an A100 200. 3 cores suffice for 3000·500/2000 = 750 of 2000, whichever is first.
 			name: "a small device first", node: "n1 cpu=3: g0 T4 | g1 A100", mix: "slots=2 cpu=2 weight=1",
 			want: fragmentation.Loss{Starved: 1250},
@@ -143,6 +147,10 @@ func TestOf(t *testing.T) {
 			// Two whole devices are asked for, one of the two is sick.
 			name: "a sick device beside a free one", node: "n1: g0 A100 sick | g1 A100", mix: "slots=20 weight=1",
 			want: fragmentation.Loss{Lost: 1000},
+		},
+		{
+			name: "slots of half a milli-GPU", node: "model HALF slots=2000 memory=2Gi\nn1: g0 HALF [a:999]", mix: "slots=2000 weight=1",
+			want: fragmentation.Loss{Lost: 500},
 		},
 		{
 			// A third of a device is 333 milli-GPU, rounded down for each of them.

@@ -16,28 +16,23 @@ const (
 // Memo remembers the loss of nodes by their state: nodes that are alike lose alike, and a scheduler that compares all
 // nodes for each pod asks about the same states again and again. It is not safe for concurrent use.
 type Memo struct {
-	mix   *Mix
-	kinds map[class]int32
-	seen  map[state]Loss
-	bound int // maxStates
+	mix    *Mix
+	shapes map[vgpu.Shape]int32
+	seen   map[state]Loss
+	bound  int // maxStates
 }
 
-// class is what does not change of a node whose devices are all of one shape.
-type class struct {
-	shape   vgpu.Shape
-	devices int
-}
-
-// state is all that the loss of a node depends on. The devices are in order of what is free of them.
+// state is all that the loss of a node depends on whose devices are all of one shape. They are in order of what is free
+// of them; one that is not there is like one of which nothing is free.
 type state struct {
-	class int32
+	shape int32
 	free  [maxDevices]int32
 	room  vgpu.Room
 }
 
 // NewMemo returns an empty memo of losses to a mix.
 func NewMemo(m *Mix) *Memo {
-	return &Memo{mix: m, kinds: map[class]int32{}, seen: map[state]Loss{}, bound: maxStates}
+	return &Memo{mix: m, shapes: map[vgpu.Shape]int32{}, seen: map[state]Loss{}, bound: maxStates}
 }
 
 // Of is Mix.Of.
@@ -69,13 +64,13 @@ func (m *Memo) state(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) (state, bool
 		}
 		s.free[i] = int32(free[i].Slots)
 	}
-	c := class{n.Devices()[0].Shape(), len(free)}
-	id, known := m.kinds[c]
+	shape := n.Devices()[0].Shape()
+	id, known := m.shapes[shape]
 	if !known {
-		id = int32(len(m.kinds))
-		m.kinds[c] = id
+		id = int32(len(m.shapes))
+		m.shapes[shape] = id
 	}
-	s.class = id
-	slices.Sort(s.free[:len(free)])
+	s.shape = id
+	slices.Sort(s.free[:])
 	return s, true
 }
