@@ -245,7 +245,7 @@ func TestEachPodCountsOnce(t *testing.T) {
 		{"its models count", []event{{nil, picky}}, []fragmentation.Kind{onModels}},
 		{"a malformed one does not", []event{{nil, malformed}}, nil},
 		{"one that no node could take does not", []event{{nil, huge}}, nil},
-		{"one without vGPUs does not", []event{{nil, asking(pod("plain", 0), "2")}}, nil},
+		{"one without vGPUs does not", []event{{nil, a}, {nil, asking(pod("plain", 0), "2")}}, []fragmentation.Kind{single}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

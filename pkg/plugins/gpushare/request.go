@@ -31,8 +31,8 @@ func (p *Plugin) arrived(pod *v1.Pod) {
 	if err != nil {
 		return
 	}
-	// Containers that need several devices together count as one that needs their sum: no such kind may be legal, and what
-	// is idle is lost to it everywhere, which prefers no node.
+	// Containers that need several devices count as one that needs their sum. That may be legal on no device: then all that
+	// is idle is lost to the kind on every node, and it prefers none.
 	k := fragmentation.Kind{
 		MilliCPU: r.Host.MilliCPU, Memory: r.Host.Memory, Slots: r.PeakSlots(), Models: modelsOf(&r),
 	}

@@ -77,7 +77,7 @@ func TestOnlyTheRoomIsNew(t *testing.T) {
 	n1 := d.plugin.state.nodes["n1"]
 	gpu := d.on("n1", "gpu", 3, "1", "1Gi")
 	d.preFilter(pod("asker", 1))
-	var cpu, second *v1.Pod
+	var cpu, second, nominated *v1.Pod
 	holder := pod("holder", 2)
 	steps := []struct {
 		what string
@@ -97,6 +97,9 @@ func TestOnlyTheRoomIsNew(t *testing.T) {
 			}
 		}, false},
 		{"a pod without vGPUs beside a hold", func() { d.on("n1", "cpu-4", 0, "1", "1Gi") }, true},
+		{"a nominated pod", func() { nominated = d.add(pod("nominated", 1), "n1") }, false},
+		{"a pod without vGPUs beside a nominated one", func() { d.on("n1", "cpu-6", 0, "1", "1Gi") }, false},
+		{"it is nominated no more", func() { d.remove(nominated, "n1") }, false},
 		{"a stray pod", func() {
 			d.add(with(pod("stray", 1), func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "n1")
 		}, false},
