@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -82,4 +83,29 @@ func TestCheapestProperty(t *testing.T) {
 			t.Fatalf("the assignment says that %d slots are asked for, want %d: %+v", got.Asked, asked, r)
 		}
 	})
+}
+
+// TestVariantsCostNoMemory: Fit asks every node of a large cluster, also for a pod with many variants.
+func TestVariantsCostNoMemory(t *testing.T) {
+	variants := []vgpu.Variant{{Model: "A100", Compute: 300, Cost: vgpu.MaxVariants}}
+	for i := range vgpu.MaxVariants - 1 {
+		variants = append(variants, vgpu.Variant{Model: fmt.Sprint("M", i), Cost: int64(i)})
+	}
+	n, r := busyNode(t, 3), onModels(1, variants...)
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if refusal := placement.Fit(n, r); refusal != nil {
+		t.Fatal(refusal)
+	}
+	if got := testing.AllocsPerRun(100, func() { placement.Fit(n, r) }); got != 0 {
+		t.Errorf("%v allocations", got)
+	}
+	if score := placement.Score(n, r, placement.Policy{}); score < 0 || score >= 1e17 {
+		t.Errorf("score %d, want the first part to be 0: all other variants cost less", score)
+	}
+	r.Variants = append(r.Variants, vgpu.Variant{Model: "one more"})
+	if err := r.Validate(); err == nil {
+		t.Errorf("%d variants are legal", len(r.Variants))
+	}
 }
