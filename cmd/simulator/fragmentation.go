@@ -92,6 +92,9 @@ func load[T any](path, flag string, read func(io.Reader, string) ([]T, error)) (
 
 // fill plays the runs and prints what came of them.
 func fill(c *cobra.Command, filling *experiment.Filling, form *output, plot string) error {
+	if err := folder(plot); err != nil {
+		return err
+	}
 	bar := progress(c)
 	filling.Progress = bar.Step
 	filled, err := filling.Run()

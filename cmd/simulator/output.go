@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -48,6 +49,17 @@ func (o *output) write(w io.Writer, results interface{ Table(io.Writer) error })
 		return report.JSON(w, results)
 	}
 	return results.Table(w)
+}
+
+// folder makes the directory that figures will be drawn into, when one is given: before the runs, which may take minutes.
+func folder(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("flag --plot: %w", err)
+	}
+	return nil
 }
 
 // draw writes figures into a directory, when one is given, and tells their paths.

@@ -45,6 +45,9 @@ Below stands which assertions hold. The command ends with 1 when one does not, w
 
 // play runs a scenario and prints what came of it.
 func play(c *cobra.Command, s *scenario.Scenario, form *output, plot string) error {
+	if err := folder(plot); err != nil {
+		return err
+	}
 	bar := progress(c)
 	result, err := s.Play(bar.Step)
 	bar.Close()
