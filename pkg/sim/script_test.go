@@ -24,13 +24,14 @@ import (
 //	run queue=fifo policy=spread mix=(3,3,20)    plays the jobs; the mix is slots of usual requests
 //	map at=5m                    the picture of a moment, as JSON
 //	at percent=80                what is allocated and lost when so much has arrived
+//	series                       time, waiting pods and lost compute of the last samples
 //	stats from=0s to=1h
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		s := &story{t: t}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			commands := map[string]func(*datadriven.TestData) (string, error){
-				"cluster": s.cluster, "jobs": s.list, "run": s.run, "map": s.drawMap, "at": s.at, "stats": s.stats,
+				"cluster": s.cluster, "jobs": s.list, "run": s.run, "map": s.drawMap, "at": s.at, "series": s.series, "stats": s.stats,
 			}
 			run := commands[d.Cmd]
 			if run == nil {
@@ -229,6 +230,14 @@ func (s *story) at(d *datadriven.TestData) (string, error) {
 		return "not reached\n", nil
 	}
 	return fmt.Sprintf("%.2f %% allocated, %.2f %% lost\n", allocated, lost), nil
+}
+
+func (s *story) series(*datadriven.TestData) (string, error) {
+	var b strings.Builder
+	for _, sample := range s.history.Samples[max(0, len(s.history.Samples)-5):] {
+		fmt.Fprintf(&b, "%v %d waiting, %v lost\n", sample.At, sample.Waiting, sample.Fragmentation)
+	}
+	return b.String(), nil
 }
 
 func (s *story) stats(d *datadriven.TestData) (string, error) {

@@ -152,7 +152,7 @@ func (h *History) Utilisation(from, to time.Duration) (float64, bool) {
 		return 0, false
 	}
 	first, _ := slices.BinarySearchFunc(h.Samples, from, func(s Sample, t time.Duration) int {
-		return cmp.Or(cmp.Compare(s.At, t), -1) // the first sample after from
+		return cmp.Compare(s.At, t)
 	})
 	sum, at := 0.0, from
 	level := h.before(first)
