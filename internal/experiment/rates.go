@@ -79,7 +79,7 @@ func (r *Rating) Run() (*report.Rates, error) {
 	}
 	runs := make([]ratedRun, 0, len(r.Prices)*len(r.Policies)*len(choices)*len(r.Seeds))
 	for _, prices := range r.Prices {
-		table, err := r.table(apps, prices)
+		table, err := tableOf(apps, prices)
 		if err != nil {
 			return nil, fmt.Errorf("compare rates: %w", err)
 		}
@@ -131,9 +131,9 @@ func (r *Rating) measured() (map[string]map[string]float64, error) {
 	return apps, nil
 }
 
-// table is what the chooser is told: for each kind of job and model the rate of a whole device. A share of it reaches
+// tableOf returns what the chooser is told: for each kind of job and model the rate of a whole device. A share of it reaches
 // its part.
-func (r *Rating) table(apps map[string]map[string]float64, prices map[string]int64) (*placement.Rates, error) {
+func tableOf(apps map[string]map[string]float64, prices map[string]int64) (*placement.Rates, error) {
 	var points []placement.Throughput
 	for app, by := range apps {
 		for model, rate := range by {

@@ -145,7 +145,7 @@ func TestRatesOfChoices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := r.table(apps, r.Prices[0])
+	table, err := tableOf(apps, r.Prices[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,21 +30,22 @@ type Wanted struct {
 // highest.
 func (t *Rates) Variants(w Wanted, offers []vgpu.Offer) ([]vgpu.Variant, *Unreachable) {
 	miss := &Unreachable{Wanted: w}
+	if t == nil {
+		return nil, miss
+	}
+	miss.Profiles = t.profiles
 	var list []vgpu.Variant
-	if t != nil {
-		miss.Profiles = t.profiles
-		for i := range t.curves {
-			c := &t.curves[i]
-			if c.profile != w.Profile {
-				continue
-			}
-			miss.Known = append(miss.Known, c.model)
-			if len(w.Models) > 0 && !slices.Contains(w.Models, c.model) {
-				continue
-			}
-			if v, ok := t.variant(c, w, offers, miss); ok {
-				list = append(list, v)
-			}
+	for i := range t.curves {
+		c := &t.curves[i]
+		if c.profile != w.Profile {
+			continue
+		}
+		miss.Known = append(miss.Known, c.model)
+		if len(w.Models) > 0 && !slices.Contains(w.Models, c.model) {
+			continue
+		}
+		if v, ok := t.variant(c, w, offers, miss); ok {
+			list = append(list, v)
 		}
 	}
 	if len(list) == 0 {
@@ -64,17 +65,8 @@ func (t *Rates) Variants(w Wanted, offers []vgpu.Offer) ([]vgpu.Variant, *Unreac
 // variant returns the variant of one curve, or notes in miss what the model reaches.
 func (t *Rates) variant(c *curve, w Wanted, offers []vgpu.Offer, miss *Unreachable) (vgpu.Variant, bool) {
 	v := vgpu.Variant{Model: c.model}
-	most, here := maxShare, len(offers) == 0
-	for i := range offers {
-		if o := &offers[i]; o.Device.Model == c.model {
-			if here {
-				most = max(most, vgpu.MilliGPU(o.Most)*vgpu.WholeGPU)
-			} else {
-				most, here = vgpu.MilliGPU(o.Most)*vgpu.WholeGPU, true
-			}
-		}
-	}
-	if !here {
+	most := mostOf(offers, c.model)
+	if most == 0 {
 		return v, false
 	}
 	if best := c.at(most); best < w.Rate {
@@ -89,6 +81,21 @@ func (t *Rates) variant(c *curve, w Wanted, offers []vgpu.Offer, miss *Unreachab
 		}
 	}
 	return v, true
+}
+
+// mostOf returns the most devices of a model that a node has: 0 where there are none, the most that there can be where
+// nothing is known.
+func mostOf(offers []vgpu.Offer, model string) vgpu.MilliGPU {
+	if len(offers) == 0 {
+		return maxShare
+	}
+	most := 0
+	for i := range offers {
+		if offers[i].Device.Model == model {
+			most = max(most, offers[i].Most)
+		}
+	}
+	return vgpu.MilliGPU(most) * vgpu.WholeGPU
 }
 
 // priceOf returns the price of k of n parts of a device that costs price, rounded up.
