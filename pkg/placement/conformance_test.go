@@ -47,6 +47,14 @@ var preferences = []struct {
 		want:    by("n1/g1", "bestfit n1/g0", "clustering n1/g0", "dotprod n1/g0", "spread n1/g0"),
 	},
 	{
+		// The same where all is lost to the mix: d = 100 on both, so that the device with the least left counts for fgd and tandem.
+		name:    "scarce memory or scarce slots, and nothing else",
+		cluster: "n1: g0 A100 [a:5/36Gi] | g1 A100 [b:8/8Gi]",
+		mix:     "slots=5 models=T4 weight=1",
+		request: &vgpu.Request{UID: "new", Pod: "new", Containers: []vgpu.ContainerRequest{{Name: "c0", Slots: 1, Memory: 4 * vgpu.GiB}}},
+		want:    by("n1/g0", "packed n1/g1", "packing n1/g1"),
+	},
+	{
 		// bestfit: 0.3 GPUs left on n1, 98 percent, 1.2 on n2, 92. dotprod: 0.6·0.3 and 1.5·0.3, 99 percent both. clustering: n1 runs
 		// a whole device beside a share, 50 + 23; n2 a share only, 75 + 20. packing: used devices of 60 and 50 percent free,
 		// 94 and 95; g1 of n2 49. fgd: on n1 the 600 are lost to tens before and the 300 to both after, d = 0; on n2/g0 500 to
