@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -101,27 +102,21 @@ func TestNominatedPodKeepsWhatItsRateTakes(t *testing.T) {
 	expect(t, "beside 3 of 4 slots", d.filter(d.preFilter(p), p, d.byName["n2"]), "largest free share is 1 of 4 slots")
 }
 
-// FuzzRates: arguments that are legal give a table, and what it promises is what it says on the share that it names.
-func FuzzRates(f *testing.F) {
-	f.Add("3", "0.5", int32(100), "300", int32(50), "200", "250")
-	f.Add("0.000001", "1000000", int32(12800), "1T", int32(1), "0.000001", "0.5")
-	f.Add("1", "1", int32(200), "5", int32(100), "5", "5")
-	f.Add("1e999999999", "-1", int32(101), "NaN", int32(0), "1e-9", "1")
-	f.Fuzz(func(t *testing.T, a100, t4 string, share int32, rate string, less int32, lower, wanted string) {
-		var q [5]resource.Quantity
-		for i, text := range []string{a100, t4, rate, lower, wanted} {
-			var err error
-			if q[i], err = resource.ParseQuantity(text); err != nil {
-				return
-			}
-		}
+// TestRatesProperty: arguments that are legal give a table, and it promises no share that does not reach the rate.
+func TestRatesProperty(t *testing.T) {
+	amounts := []string{"0", "0.0000001", "0.000001", "0.5", "1", "3.06", "7", "300", "1M", "1000001", "1T", "2T", "-1", "1e999999999"}
+	shares := []int32{0, 1, 33, 50, 99, 100, 101, 200, 12800, 12900}
+	rapid.Check(t, func(t *rapid.T) {
+		amount := func(label string) resource.Quantity { return resource.MustParse(rapid.SampledFrom(amounts).Draw(t, label)) }
 		args := &config.GPUShareArgs{
 			Policy: "packed", BindTimeout: metav1.Duration{Duration: time.Minute}, PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: time.Hour},
-			ModelCosts: []config.ModelCost{{Model: "A100", Cost: q[0]}, {Model: "T4", Cost: q[1]}},
-			Throughputs: []config.Throughput{
-				{Profile: "bert", Model: "A100", Share: share, Rate: q[2]}, {Profile: "bert", Model: "A100", Share: less, Rate: q[3]},
-				{Profile: "bert", Model: "T4", Share: 100, Rate: q[3]},
-			},
+			ModelCosts: []config.ModelCost{{Model: "A100", Cost: amount("cost")}, {Model: "T4", Cost: amount("cost")}},
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "points") {
+			args.Throughputs = append(args.Throughputs, config.Throughput{
+				Profile: "bert", Model: rapid.SampledFrom([]string{"A100", "T4"}).Draw(t, "model"),
+				Share: rapid.SampledFrom(shares).Draw(t, "share"), Rate: amount("rate"),
+			})
 		}
 		if errs := config.ValidateGPUShareArgs(args, []string{"packed"}, field.NewPath("args")); len(errs) > 0 {
 			return
@@ -130,7 +125,7 @@ func FuzzRates(f *testing.F) {
 		if err != nil {
 			t.Fatalf("legal arguments: %v", err)
 		}
-		want, ok := config.Millionths(q[4], config.MaxRate)
+		want, ok := config.Millionths(amount("wanted"), config.MaxRate)
 		if !ok {
 			return
 		}
