@@ -199,6 +199,23 @@ func TestCumulative(t *testing.T) {
 	}
 }
 
+// TestCumulativeOfMany: a million jobs do not make a million points, and the ends stay where they are.
+func TestCumulativeOfMany(t *testing.T) {
+	var values []float64
+	for i := range 1_000_000 {
+		values = append(values, float64(i+1))
+	}
+	points := plots.Cumulative(values, len(values))
+	if n := len(points); n != 2000 || points[0] != (plots.Point{}) || points[n-1] != (plots.Point{X: 1e6, Y: 100}) {
+		t.Errorf("%d points from %v to %v", n, points[0], points[n-1])
+	}
+	for i := 1; i < len(points); i++ {
+		if points[i].X <= points[i-1].X {
+			t.Fatalf("point %d, %v, is not after %v", i, points[i], points[i-1])
+		}
+	}
+}
+
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plots")
 	paths, err := plots.Write(dir, plots.Allocation(lines("fgd")), plots.Completion(nil))
