@@ -109,6 +109,22 @@ var preferences = []struct {
 		want:    by("n1/g0"),
 	},
 	{
+		// The devices differ in contexts, which no policy rates.
+		name:    "equal in all that is rated: device by index",
+		cluster: "n1: g0 A100 [a:1 b:1] | g1 A100 [c:2] | g2 A100 [d:1 e:1]",
+		request: testkit.Request("new", 3),
+		want:    by("n1/g0"),
+	},
+	{
+		// 20 slots are five T4 or two A100, and equal rates and links go to fewer devices. bestfit: 2 or 5 GPUs left, 87 or 68; dotprod:
+		// 7·5 or 7·2, 72 or 89. fgd: fives and tens have no use for T4, and lose the five of them before, none without them, all five
+		// without the A100: d = 5000 or 0.
+		name:    "whole devices of two shapes",
+		cluster: "n1: g0 T4 | g1 T4 | g2 T4 | g3 T4 | g4 T4 | g5 A100 | g6 A100",
+		request: testkit.Request("new", 20),
+		want:    by("n1/g5 n1/g6", "bestfit "+fiveT4, "fgd "+fiveT4, "tandem "+fiveT4),
+	},
+	{
 		// n1 has 16 cores left of which the pod takes 12: enough for two fives of 2 cores, 1000 of the 1800 that fives could use. fgd
 		// does not see it, d = 0 on both; tandem sees 800 starved, a fifth of them is 160, 4 steps. bestfit: 4 cores and 1.8 GPUs
 		// left or 52 and 1.8, 87 and 68; dotprod: 99 and 97.
@@ -173,6 +189,9 @@ var preferences = []struct {
 
 // fine are models whose slots are thousandths.
 const fine = "model FINE slots=1000 memory=1000Gi\nmodel OTHER slots=1000 memory=1000Gi\n"
+
+// fiveT4 are the first devices of a node.
+const fiveT4 = "n1/g0 n1/g1 n1/g2 n1/g3 n1/g4"
 
 // eight idle devices.
 const eight = "g0 A100 | g1 A100 | g2 A100 | g3 A100 | g4 A100 | g5 A100 | g6 A100 | g7 A100"

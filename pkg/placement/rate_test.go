@@ -150,13 +150,7 @@ func TestRates(t *testing.T) {
 		t.Run(tc.policy+"/"+tc.name, func(t *testing.T) {
 			n := drawn(t, tc.node)
 			for i, slots := range tc.before {
-				a, refusal := placement.Assign(n, testkit.Request(fmt.Sprint("before-", i), slots...), placement.Policy{})
-				if refusal != nil {
-					t.Fatal(refusal)
-				}
-				if err := n.Add(a); err != nil {
-					t.Fatal(err)
-				}
+				place(t, n, testkit.Request(fmt.Sprint("before-", i), slots...))
 			}
 			if got := rate(placement.Score(n, tc.request, policyBy(t, tc.policy, tc.mix, 1))); got != tc.want {
 				t.Errorf("rate %d, want %d", got, tc.want)

@@ -44,10 +44,10 @@ func (v *view) touched(i int) bool { return v.left[i].Slots != v.free[i].Slots }
 // whole reports whether device i is wholly free before the pod.
 func (v *view) whole(i int) bool { return v.free[i].Slots == v.n.Devices()[i].Slots }
 
-// alike reports whether device i looks like an earlier one, from the first on, that the use fits on too.
+// alike reports whether device i looks like an earlier one, from the first on, where all are of one shape.
 func (v *view) alike(first, i int) bool {
 	for j := first; j < i; j++ {
-		if v.n.Shape(j) == v.n.Shape(i) && v.free[j] == v.free[i] {
+		if v.free[j] == v.free[i] {
 			return true
 		}
 	}
