@@ -271,3 +271,22 @@ func TestPodIsPlacedAfterARefusedShortlist(t *testing.T) {
 	c.createPod(pod("new", 3))
 	expect(t, "place", c.awaitBound("new"), "node-100/GPU-node-100-0")
 }
+
+// The informer shows binds at any time. A node of which it does so in the middle of a cycle, once the occupancies are up to
+// date, keeps its place: often it is the best one, where the pod before went.
+func TestShortlistKeepsNodesThatChangeMeanwhile(t *testing.T) {
+	d := crowd(t, 150)
+	p := pod("new", 3)
+	want := ranked(d, p)[:shortlistSize]
+	r := requestOf(d.preFilter(p))
+	for _, n := range d.plugin.state.nodes {
+		n.epoch++
+	}
+	var got []string
+	for _, n := range d.plugin.state.best(d.nodes, r, newDemand(p, r.Host)) {
+		got = append(got, n.Name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("shortlist %v, want %v", got, want)
+	}
+}
