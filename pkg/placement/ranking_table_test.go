@@ -54,13 +54,14 @@ func TestRankingTellsNodesApart(t *testing.T) {
 			p := policyBy(t, tc.policy, tc.mix, 0)
 			k := placement.NewRanking(p)
 			scores := k.For(tc.request)
+			var nodes [2]*vgpu.Node
 			var want [2]int64
 			for i, drawing := range []string{tc.a, tc.b} {
 				n := drawn(t, drawing)
 				for j, slots := range tc.before[i] {
 					place(t, n, testkit.Request(fmt.Sprint("before-", j), slots))
 				}
-				want[i] = placement.Score(n, tc.request, p)
+				nodes[i], want[i] = n, placement.Score(n, tc.request, p)
 				if got := scores.Of(n, k.State(n), tc.request); got != want[i] {
 					t.Errorf("node %d: the ranking scores it %d, Score %d", i, got, want[i])
 				}
@@ -68,7 +69,24 @@ func TestRankingTellsNodesApart(t *testing.T) {
 			if want[0] == want[1] {
 				t.Errorf("both score %d: they tell nothing", want[0])
 			}
+			scoresAfterUse(t, p, nodes, want, tc.request)
 		})
+	}
+}
+
+// scoresAfterUse checks the scores of a ranking that knows the nodes from the time when it went by spread.
+func scoresAfterUse(t *testing.T, p placement.Policy, nodes [2]*vgpu.Node, want [2]int64, r *vgpu.Request) {
+	t.Helper()
+	k := placement.NewRanking(policyBy(t, "spread", "", 0))
+	states := [2]placement.State{k.State(nodes[0]), k.State(nodes[1])}
+	k.Use(p)
+	for i, n := range nodes {
+		if !k.Has(states[i]) {
+			states[i] = k.State(n)
+		}
+		if got := k.For(r).Of(n, states[i], r); got != want[i] {
+			t.Errorf("node %d, after Use: the ranking scores it %d, Score %d", i, got, want[i])
+		}
 	}
 }
 

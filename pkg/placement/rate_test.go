@@ -64,6 +64,14 @@ var rates = []struct {
 		node: "n1: g0 A100 [a:5] | g1 A100", request: testkit.Request("new", 3), want: 95 * percent,
 	},
 	{
+		name: "a share that fills a used device", policy: "clustering", // still a share beside a share: 75 + 25·(8 − 0.3)/8 = 99.1
+		node: "n1: g0 A100 [a:7]", request: testkit.Request("new", 3), want: 99 * percent,
+	},
+	{
+		name: "a pod counts by its largest container, whichever is the last", policy: "clustering", // 75 + 25·(8 − 5)/8 = 84.4
+		node: "n1: " + eight, before: [][]vgpu.Slots{{20, 10}}, request: testkit.Request("new", 20), want: 84 * percent,
+	},
+	{
 		name: "nothing runs", policy: "clustering", // 25 + 25·(8 − 2)/8 = 43.75
 		node: "n1: g0 A100 | g1 A100", request: testkit.Request("new", 3), want: 43 * percent,
 	},
