@@ -103,6 +103,22 @@ var preferences = []struct {
 		want:    by("n1/g1"),
 	},
 	{
+		// The rates of bestfit, dotprod and clustering are equal; 3 or 1 slots are left. fgd: fives and tens lose 800 before, 1400 with 3
+		// and 8 left, 200 with 10 and 1.
+		name:    "containers together on the device with the least left",
+		cluster: "n1: g0 A100 | g1 A100 [a:2]",
+		request: testkit.Request("new", 4, 3),
+		want:    by("n1/g1", "spread n1/g0"),
+	},
+	{
+		// The first takes what leaves the least (the most for spread), and the second of the rest. fgd: on g0 fives and tens lose 1400 more,
+		// on g1 100 less, on g2 300 less.
+		name:    "containers apart on the devices with the least left",
+		cluster: "n1: g0 A100 | g1 A100 [a:3] | g2 A100 [b:4]",
+		request: testkit.Request("new", 6, 6),
+		want:    by("n1/g1 n1/g2", "spread n1/g0 n1/g1"),
+	},
+	{
 		name:    "equal in all: node by name, device by index",
 		cluster: "n2: g0 A100 | g1 A100\nn1: g1 A100 | g0 A100",
 		request: testkit.Request("new", 3),
