@@ -225,7 +225,11 @@ func TestEachPodCountsOnce(t *testing.T) {
 	picky := with(asking(pod("picky", 3), "1500m"), func(p *v1.Pod) {
 		p.Annotations = map[string]string{v1alpha1.AnnotationModels: "Tesla-T4, A100"}
 	})
-	onModels := single
+	heavy := with(asking(pod("heavy", 3), "1500m"), func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = resource.MustParse("2Gi")
+	})
+	withMemory, onModels := single, single
+	withMemory.Memory = 2 * gib
 	onModels.Models = "A100|Tesla-T4"
 	huge := asking(pod("huge", 3), "4611686018427387")
 	tests := []struct {
@@ -242,6 +246,7 @@ func TestEachPodCountsOnce(t *testing.T) {
 		{"a Job's counts", []event{{nil, ofKind("Job")}}, []fragmentation.Kind{single}},
 		{"a DaemonSet's does not", []event{{nil, ofKind("DaemonSet")}}, nil},
 		{"a static pod does not", []event{{nil, ofKind("Node")}}, nil},
+		{"its memory counts", []event{{nil, heavy}}, []fragmentation.Kind{withMemory}},
 		{"its models count", []event{{nil, picky}}, []fragmentation.Kind{onModels}},
 		{"a malformed one does not", []event{{nil, malformed}}, nil},
 		{"one that no node could take does not", []event{{nil, huge}}, nil},
