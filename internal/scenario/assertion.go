@@ -63,7 +63,7 @@ func (a *Assertion) String() string {
 }
 
 func (r *reader) assertions(files []assertionFile, policies []string) []Assertion {
-	var all []Assertion
+	all := make([]Assertion, 0, len(files))
 	for i := range files {
 		path, f := at("assertions", i), &files[i]
 		a := Assertion{Metric: string(f.Metric), Policy: string(f.Policy), Min: math.Inf(-1), Max: math.Inf(1)}

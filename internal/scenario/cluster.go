@@ -100,8 +100,9 @@ func newNode(name string, d vgpu.Device, gpus int) (*vgpu.Node, error) {
 
 // modelsOf lists the models of the nodes, sorted.
 func modelsOf(nodes []*vgpu.Node) []string {
-	var all []string
-	for _, o := range vgpu.Offers(nodes) {
+	offers := vgpu.Offers(nodes)
+	all := make([]string, 0, len(offers))
+	for _, o := range offers {
 		all = append(all, o.Device.Model)
 	}
 	return slices.Compact(all)

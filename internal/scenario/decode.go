@@ -123,8 +123,9 @@ func fields(t reflect.Type) []reflect.StructField {
 }
 
 func fieldsOf(t reflect.Type) string {
-	var names []string
-	for _, f := range fields(t) {
+	all := fields(t)
+	names := make([]string, 0, len(all))
+	for _, f := range all {
 		names = append(names, tag(f))
 	}
 	slices.Sort(names)

@@ -69,13 +69,13 @@ func (r *reader) arrivals(path string, f *arrivalsFile, g *generator, left int64
 	kinds := 0
 	if b := f.Batch; b != nil {
 		kinds++
-		start := r.durationOr(0, path+".batch.at", b.At)
+		start := r.start(path+".batch.at", b.At)
 		g.count = int(r.whole(path+".batch.count", b.Count, 1, left))
 		g.arrive = every(g.count, start, 0)
 	}
 	if e := f.Every; e != nil {
 		kinds++
-		start := r.durationOr(0, path+".every.from", e.From)
+		start := r.start(path+".every.from", e.From)
 		interval := r.duration(path+".every.interval", e.Interval, time.Millisecond)
 		g.count = int(r.whole(path+".every.count", e.Count, 1, left))
 		if interval > maxTime/time.Duration(g.count) {
@@ -85,7 +85,7 @@ func (r *reader) arrivals(path string, f *arrivalsFile, g *generator, left int64
 	}
 	if p := f.Poisson; p != nil {
 		kinds++
-		start := r.durationOr(0, path+".poisson.from", p.From)
+		start := r.start(path+".poisson.from", p.From)
 		perHour := r.decimal(path+".poisson.per_hour", p.PerHour, 0.001, 3_600_000)
 		g.count = int(r.whole(path+".poisson.count", p.Count, 1, left))
 		if float64(g.count)/perHour > maxTime.Hours() {

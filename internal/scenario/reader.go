@@ -81,10 +81,10 @@ func (r *reader) duration(path string, s scalar, from time.Duration) time.Durati
 	return d
 }
 
-// durationOr reads a time from 0, and takes another where nothing stands.
-func (r *reader) durationOr(otherwise time.Duration, path string, s scalar) time.Duration {
+// start reads a time from 0, which it is where nothing stands.
+func (r *reader) start(path string, s scalar) time.Duration {
 	if s == "" {
-		return otherwise
+		return 0
 	}
 	return r.duration(path, s, 0)
 }
@@ -139,7 +139,7 @@ func (r *reader) name(path string, s scalar, taken map[scalar]string) string {
 
 // models reads names of GPU models, each once and known to the cluster.
 func (r *reader) models(path string, list []scalar, known []string) []string {
-	var all []string
+	all := make([]string, 0, len(list))
 	for i, s := range list {
 		if !contains(known, string(s)) {
 			r.wrong(at(path, i), quote(s), "a model of the cluster: "+orNone(known))

@@ -77,7 +77,7 @@ func (r *reader) policies(list []scalar) []string {
 	if len(list) == 0 {
 		r.wrong("policies", "none", "a list of "+strings.Join(placement.Policies(), ", "))
 	}
-	var all []string
+	all := make([]string, 0, len(list))
 	for i, s := range list {
 		if _, err := placement.ByName(string(s)); err != nil {
 			r.wrong(at("policies", i), quote(s), "one of "+strings.Join(placement.Policies(), ", "))
@@ -132,7 +132,7 @@ func (r *reader) typical(f *typicalFile, models []string) typical {
 			"from: learned, from: workload, or a list of requests")
 		return typical{}
 	}
-	var kinds []fragmentation.Kind
+	kinds := make([]fragmentation.Kind, 0, len(f.Requests))
 	for i := range f.Requests {
 		path, k := at("typical.requests", i), &f.Requests[i]
 		kinds = append(kinds, fragmentation.Kind{

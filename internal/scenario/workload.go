@@ -46,14 +46,14 @@ func (r *reader) listed(files []jobFile, a *asker) listed {
 		r.wrong("workload.jobs", fmt.Sprintf("%d jobs", len(files)), fmt.Sprintf("at most %d", maxJobs))
 		return nil
 	}
-	var list listed
+	list := make(listed, 0, len(files))
 	taken := map[scalar]string{}
 	for i := range files {
 		path, f := at("workload.jobs", i), &files[i]
 		name := r.name(path+".name", f.Name, taken)
 		job := sim.Job{Request: a.request(path, &f.askFile)}
 		named(&job.Request, "jobs/"+name)
-		job.Arrive = r.durationOr(0, path+".arrive", f.Arrive)
+		job.Arrive = r.start(path+".arrive", f.Arrive)
 		if f.Duration != "" {
 			job.Duration = r.duration(path+".duration", f.Duration, time.Millisecond)
 		}

@@ -216,7 +216,7 @@ func (e *engine) arrive(job int) error {
 // retry tries the pods that wait, after others have ended.
 func (e *engine) retry() error {
 	hopeless := map[int]bool{} // kinds of requests that did not fit: what is placed since makes no room
-	var still []int
+	still := e.waiting[:0]
 	for i, job := range e.waiting {
 		if !hopeless[e.kinds[job]] {
 			placed, err := e.try(job)

@@ -27,13 +27,13 @@ type History struct {
 type State int
 
 const (
-	// Waiting: it waits, and nothing is to come that could make room.
+	// Waiting says that it waits, and nothing is to come that could make room.
 	Waiting State = iota
-	// Dropped: it did not fit when it arrived, and is gone.
+	// Dropped says that it did not fit when it arrived, and is gone.
 	Dropped
-	// Running: it was placed and never ends.
+	// Running says that it was placed and never ends.
 	Running
-	// Finished: it was placed and ran for its duration.
+	// Finished says that it was placed and ran for its duration.
 	Finished
 )
 

@@ -26,11 +26,11 @@ type Job struct {
 type Queue int
 
 const (
-	// Drop: the pod is gone, and not tried again.
+	// Drop says that the pod is gone, and not tried again.
 	Drop Queue = iota
-	// FIFO: the pod waits, and those that arrive later wait behind it.
+	// FIFO says that the pod waits, and that those that arrive later wait behind it.
 	FIFO
-	// Skip: the pod waits, and is tried again whenever others end; those that fit overtake it.
+	// Skip says that the pod waits, and is tried again whenever others end; those that fit overtake it.
 	Skip
 )
 

@@ -131,17 +131,17 @@ func Quantile(all []time.Duration, q float64) (time.Duration, bool) {
 
 // Makespan returns the time from the first arrival to the last end; false where no pod finished.
 func (h *History) Makespan() (time.Duration, bool) {
-	from, to, any := time.Duration(0), time.Duration(0), false
+	from, to, some := time.Duration(0), time.Duration(0), false
 	for i := range h.Outcomes {
 		o := &h.Outcomes[i]
 		if i == 0 || o.Arrived < from {
 			from = o.Arrived
 		}
 		if o.State == Finished {
-			to, any = max(to, o.Ended), true
+			to, some = max(to, o.Ended), true
 		}
 	}
-	return to - from, any
+	return to - from, some
 }
 
 // Utilisation returns the part of the capacity that is allocated between two times, on average: 0 to 1; false for an
