@@ -47,13 +47,13 @@ func (s *state) seats(nodes []fwk.NodeInfo) []seat {
 
 // withoutGPUs returns nodes without GPUs that could meet the demand, up to shortlistSize, from the place where the last
 // call ended: pods that strand no GPU there are left to the other plugins, and spread as these would spread them.
-func (r *ranking) withoutGPUs(d *demand) []fwk.NodeScore {
-	var found []fwk.NodeScore
+func (r *ranking) withoutGPUs(d *demand) []candidate {
+	var found []candidate
 	for range r.seats {
 		seat := &r.seats[r.turn%len(r.seats)]
 		r.turn = (r.turn + 1) % len(r.seats)
 		if (seat.node == nil || seat.node.problem == noGPUs) && d.couldBeMet(seat.info) {
-			found = append(found, fwk.NodeScore{Name: seat.info.Node().Name, Score: strandsNothing})
+			found = append(found, candidate{NodeScore: fwk.NodeScore{Name: seat.info.Node().Name, Score: strandsNothing}})
 			if len(found) == shortlistSize {
 				break
 			}

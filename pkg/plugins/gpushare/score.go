@@ -38,6 +38,9 @@ func (p *Plugin) Score(_ context.Context, cs fwk.CycleState, _ *v1.Pod, node fwk
 	case !o.serves(r):
 		return -1, nil
 	}
+	if score, ok := scoredBefore(cs, node.Node().Name, o.ledger); ok {
+		return score, nil
+	}
 	return placement.Score(o.ledger, r, p.state.ruling().Policy), nil
 }
 

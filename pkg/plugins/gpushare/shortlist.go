@@ -17,13 +17,31 @@ import (
 // likely that other plugins refuse all of them, and the pod is tried again without a list.
 const shortlistSize = 100
 
-// shortlisted marks the CycleState of a pod that was given a shortlist.
+// shortlistedKey names the shortlist in the CycleState of a pod that was given one.
 const shortlistedKey fwk.StateKey = Name + "/shortlisted"
 
-type shortlisted struct{}
+// shortlisted is the shortlist of a pod by node, for Score. Nobody changes it later.
+type shortlisted map[string]candidate
 
-// Clone returns the mark.
+// candidate is a node with its score, which holds for the ledger that it was computed from.
+type candidate struct {
+	fwk.NodeScore
+	ledger *vgpu.Node
+}
+
+// Clone returns the same shortlist.
 func (s shortlisted) Clone() fwk.StateData { return s }
+
+// scoredBefore returns the score of a node on the shortlist, and whether it still holds for the ledger.
+func scoredBefore(cs fwk.CycleState, name string, ledger *vgpu.Node) (int64, bool) {
+	data, err := cs.Read(shortlistedKey)
+	if err != nil {
+		return 0, false
+	}
+	list, _ := data.(shortlisted)
+	c, ok := list[name]
+	return c.Score, ok && ledger != nil && c.ledger == ledger
+}
 
 // shortlist returns the best nodes for the request, nil for no restriction: for small clusters, for pods whose last
 // shortlist was refused, where no node fits (preemption must see all nodes then), and in the cycle of a pod group, which
@@ -36,16 +54,17 @@ func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, node
 	if len(best) == 0 {
 		return nil
 	}
-	cs.Write(shortlistedKey, shortlisted{})
-	names := make(sets.Set[string], len(best))
-	for i := range best {
-		names.Insert(best[i].Name)
+	names, list := make(sets.Set[string], len(best)), make(shortlisted, len(best))
+	for _, c := range best {
+		names.Insert(c.Name)
+		list[c.Name] = c
 	}
+	cs.Write(shortlistedKey, list)
 	return names
 }
 
 // best returns the nodes with the highest scores, best first, up to shortlistSize, of those that could meet the demand.
-func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.NodeScore {
+func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidate {
 	s.ranking.mu.Lock()
 	defer s.ranking.mu.Unlock()
 	s.mu.RLock()
@@ -57,7 +76,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.Node
 		}
 	}
 	scores := s.ranking.scoresOf(r, s.ruling())
-	best := make([]fwk.NodeScore, 0, shortlistSize+1)
+	best := make([]candidate, 0, shortlistSize+1)
 	for i, info := range nodes {
 		n := seats[i].node
 		if n == nil {
@@ -67,16 +86,19 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []fwk.Node
 		if !o.serves(r) {
 			continue
 		}
-		next := fwk.NodeScore{Name: n.name, Score: s.ranking.score(scores, &seats[i], o.ledger, r)}
-		if next.Score < 0 || len(best) == shortlistSize && better(next, best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
+		next := candidate{fwk.NodeScore{Name: n.name, Score: s.ranking.score(scores, &seats[i], o.ledger, r)}, o.ledger}
+		if next.Score < 0 || len(best) == shortlistSize && next.compare(best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(best, next, better)
+		at, _ := slices.BinarySearchFunc(best, next, candidate.compare)
 		best = slices.Insert(best, at, next)
 		best = best[:min(len(best), shortlistSize)]
 	}
 	return best
 }
+
+// compare orders candidates as better does.
+func (c candidate) compare(o candidate) int { return better(c.NodeScore, o.NodeScore) }
 
 // demand is what a pod asks of a node beside GPUs, as far as a look tells that in-tree plugins would refuse. It only
 // keeps hopeless nodes off the shortlist: the plugins decide.

@@ -81,6 +81,31 @@ func TestShortlistHoldsTheBestNodesOfAll(t *testing.T) {
 	}
 }
 
+// Score takes the scores of the shortlist over, and computes those of nodes that changed since.
+func TestScoreOfTheShortlist(t *testing.T) {
+	d := crowd(t, 300)
+	d.follow("fgd")
+	d.usual(weighing(slots(4), 1))
+	p := pod("new", 4)
+	cs := framework.NewCycleState()
+	list := sets.List(shortlistOf(d, cs, p))
+	changed := list[7]
+	for i, device := range d.plugin.state.nodes[changed].empty.Devices() {
+		holder := pod(fmt.Sprintf("holder-%d", i), 10)
+		if err := d.plugin.Hold(vgpu.Hold{Assignment: share(holder, changed, string(device.ID), 10), Priority: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range list {
+		node := d.byName[name]
+		got, _ := d.plugin.Score(t.Context(), cs, p, node)
+		want := placement.Score(d.plugin.state.occupancyOf(node).ledger, requestOf(cs), d.plugin.state.ruling().Policy)
+		if got != want || (got < 0) != (name == changed) {
+			t.Errorf("the score of %s is %d, want %d", name, got, want)
+		}
+	}
+}
+
 // Scores are remembered between cycles: the shortlist must follow reservations, their end, holds and devices all the same.
 func TestShortlistFollowsChanges(t *testing.T) {
 	d := crowd(t, 300)
