@@ -68,8 +68,9 @@ func drawBytes(b vgpu.Bytes) string {
 // ParseMix reads a line per usual request: "slots=5 cpu=2 memory=4Gi models=A|B weight=3"; all but the weight may be left
 // out.
 func ParseMix(text string) (*fragmentation.Mix, error) {
-	var kinds []fragmentation.Kind
-	for number, line := range strings.Split(strings.TrimSpace(text), "\n") {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	kinds := make([]fragmentation.Kind, 0, len(lines))
+	for number, line := range lines {
 		k, err := parseKind(strings.Fields(line))
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number+1, err)

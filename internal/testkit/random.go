@@ -206,8 +206,9 @@ func RandomKind(t *rapid.T) fragmentation.Kind {
 
 // RandomMix draws a mix of up to six usual requests.
 func RandomMix(t *rapid.T) *fragmentation.Mix {
-	var kinds []fragmentation.Kind
-	for range upTo(t, "usual requests", 0, 6) {
+	n := upTo(t, "usual requests", 0, 6)
+	kinds := make([]fragmentation.Kind, 0, n)
+	for range n {
 		kinds = append(kinds, RandomKind(t))
 	}
 	m, err := fragmentation.NewMix(kinds)

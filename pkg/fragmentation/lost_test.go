@@ -26,10 +26,10 @@ func TestOf(t *testing.T) {
 			name: "no kinds", node: "n1: g0 A100", want: fragmentation.Loss{},
 		},
 		{
-			name: "nothing is idle", node: "n1 cpu=1: g0 A100 [a:10]", mix: "slots=5 weight=1\nweight=1", want: fragmentation.Loss{},
+			name: "nothing is idle", node: "n1 cpu=1: g0 A100 [a:10]", mix: "slots=5 weight=1\nweight=2", want: fragmentation.Loss{},
 		},
 		{
-			name: "no devices", node: "n1 cpu=1:", mix: "slots=5 weight=1\nweight=1", want: fragmentation.Loss{},
+			name: "no devices", node: "n1 cpu=1:", mix: "slots=5 weight=1\nweight=2", want: fragmentation.Loss{},
 		},
 		{
 			// 2000 idle, none of it of use to a pod without GPUs.
@@ -182,7 +182,7 @@ func TestOfCountsWhatItIsTold(t *testing.T) {
 
 // TestNoAllocation: Of is asked for each device of each node of a cluster.
 func TestNoAllocation(t *testing.T) {
-	n, m := drawn(t, "n1 cpu=8 memory=9Gi: g0 A100 | g1 A100 [a:5] | g2 T4"), mixOf(t, "slots=5 cpu=2 weight=2\nslots=20 models=A100|V100 weight=1\nweight=1")
+	n, m := drawn(t, "n1 cpu=8 memory=9Gi: g0 A100 | g1 A100 [a:5] | g2 T4"), mixOf(t, "slots=5 cpu=2 weight=2\nslots=20 models=A100|V100 weight=1\nweight=2")
 	free := freeOf(n)
 	if got := testing.AllocsPerRun(100, func() { m.Of(n, free, n.Room()) }); got != 0 {
 		t.Errorf("%v allocations", got)

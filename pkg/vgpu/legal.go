@@ -77,7 +77,7 @@ func allowedOf(offers []Offer, r *Request) ([]Offer, *Refusal) {
 		return offers, nil
 	}
 	var allowed []Offer
-	var present []string
+	present := make([]string, 0, len(offers))
 	for i := range offers {
 		if r.variant(offers[i].Device.Model) != nil {
 			allowed = append(allowed, offers[i])
