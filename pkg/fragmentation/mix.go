@@ -44,7 +44,7 @@ type Mix struct {
 // NewMix returns a mix of the kinds, the most frequent first; kinds that differ in Weight only are added up. The error
 // names the kind that is illegal. A mix without kinds is legal: nothing is lost to it.
 func NewMix(kinds []Kind) (*Mix, error) {
-	m := &Mix{kinds: slices.Clone(kinds)}
+	m := &Mix{kinds: append([]Kind(nil), kinds...)}
 	for i := range m.kinds {
 		if err := m.kinds[i].validate(); err != nil {
 			return nil, fmt.Errorf("make mix: kind %d: %w", i, err)
