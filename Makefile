@@ -11,8 +11,8 @@ SHELL := bash
 export CGO_CFLAGS := -Wno-deprecated-declarations
 export TANDEM_DATA := $(or $(TANDEM_DATA),$(wildcard $(CURDIR)/../shared/data))
 
-# Twice as many packages at once as there are cores: the tests of processes mostly wait.
-TEST_FLAGS ?= -shuffle=on
+# Twice as many packages at once as there are cores: tests of processes mostly wait.
+TEST_FLAGS ?= -shuffle=on -p $$((2 * $$(nproc)))
 COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
@@ -28,7 +28,7 @@ build: ## build the binaries into bin/
 test: ## run the tests; the first run builds etcd and kube-apiserver
 	@echo "test: looking for etcd and kube-apiserver, which the tests start; then compiling the tests (minutes, the first time)"
 	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
-	go test -timeout 20m -p $$((2 * $$(nproc))) $(TEST_FLAGS) ./...
+	go test -timeout 20m $(TEST_FLAGS) ./...
 
 race: ## run the tests with the race detector; it compiles everything once more
 	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
