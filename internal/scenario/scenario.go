@@ -159,7 +159,7 @@ func (t typical) of(jobs []sim.Job) (*fragmentation.Mix, error) {
 	}
 	kinds := make([]fragmentation.Kind, 0, len(jobs))
 	for i := range jobs {
-		kinds = append(kinds, sim.KindOf(&jobs[i].Request))
+		kinds = append(kinds, fragmentation.KindOf(&jobs[i].Request))
 	}
 	return fragmentation.NewMix(kinds)
 }

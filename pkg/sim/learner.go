@@ -27,7 +27,7 @@ type learner struct {
 
 // observe counts a pod that arrives, and returns a new mix where it is time for one, else nil.
 func (l *learner) observe(r *vgpu.Request, now time.Duration) (*fragmentation.Mix, error) {
-	l.counter.Observe(KindOf(r), stepOf(now))
+	l.counter.Observe(fragmentation.KindOf(r), stepOf(now))
 	if l.fresh++; l.fresh*material < l.used && now-l.made < pause {
 		return nil, nil
 	}

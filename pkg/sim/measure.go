@@ -1,9 +1,6 @@
 package sim
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -99,16 +96,4 @@ func allocatedOn(nodes ...*vgpu.Node) vgpu.MilliGPU {
 		}
 	}
 	return sum
-}
-
-// KindOf returns what a request is counted as among the usual requests, once.
-func KindOf(r *vgpu.Request) fragmentation.Kind {
-	models := make([]string, 0, len(r.Variants))
-	for i := range r.Variants {
-		models = append(models, r.Variants[i].Model)
-	}
-	slices.Sort(models)
-	return fragmentation.Kind{
-		MilliCPU: r.Host.MilliCPU, Memory: r.Host.Memory, Slots: r.PeakSlots(), Models: strings.Join(models, "|"), Weight: 1,
-	}
 }

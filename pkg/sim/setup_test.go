@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
-	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -194,18 +193,5 @@ func TestThin(t *testing.T) {
 		if len(thin) != min(most, n) || thin[0] != h.Samples[0] || thin[len(thin)-1] != h.Samples[n-1] {
 			t.Errorf("Thin(%d) of %d samples is %v", most, n, thin)
 		}
-	}
-}
-
-func TestKindOf(t *testing.T) {
-	r := testkit.Request("a", 4)
-	r.Host = vgpu.Room{MilliCPU: 1500, Memory: vgpu.GiB}
-	r.Variants = []vgpu.Variant{{Model: "T4"}, {Model: "A100"}}
-	want := fragmentation.Kind{MilliCPU: 1500, Memory: vgpu.GiB, Slots: 4, Models: "A100|T4", Weight: 1}
-	if diff := cmp.Diff(want, sim.KindOf(r)); diff != "" {
-		t.Errorf("KindOf (-want +got):\n%s", diff)
-	}
-	if got := sim.KindOf(&vgpu.Request{}); got != (fragmentation.Kind{Weight: 1}) {
-		t.Errorf("KindOf a pod without GPUs = %+v", got)
 	}
 }

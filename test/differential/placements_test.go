@@ -151,7 +151,7 @@ func mixed(t *testing.T, n int) sim.Setup {
 			j.Duration = time.Duration(30+random.IntN(600))*time.Second - time.Second/2
 		}
 		s.Jobs = append(s.Jobs, j)
-		kinds = append(kinds, sim.KindOf(&j.Request))
+		kinds = append(kinds, fragmentation.KindOf(&j.Request))
 	}
 	mix, err := fragmentation.NewMix(kinds)
 	if err != nil {

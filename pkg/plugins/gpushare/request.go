@@ -2,7 +2,6 @@ package gpushare
 
 import (
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,27 +30,13 @@ func (p *Plugin) arrived(pod *v1.Pod) {
 	if err != nil {
 		return
 	}
-	// Containers that need several devices count as one that needs their sum. That may be legal on no device: then all that
-	// is idle is lost to the kind on every node, and it prefers none.
-	k := fragmentation.Kind{
-		MilliCPU: r.Host.MilliCPU, Memory: r.Host.Memory, Slots: r.PeakSlots(), Models: modelsOf(&r),
-	}
+	k := fragmentation.KindOf(&r)
 	if k.Slots == 0 {
-		k = fragmentation.Kind{} // what is free is lost to it whatever its CPU
+		k = fragmentation.Kind{Weight: 1} // what is free is lost to it whatever its CPU
 	}
 	if countable(k) {
 		p.arrivals.observe(k, pod.CreationTimestamp.Time)
 	}
-}
-
-// modelsOf returns the models that a pod names, as a Kind has them.
-func modelsOf(r *vgpu.Request) string {
-	names := make([]string, len(r.Variants))
-	for i := range r.Variants {
-		names[i] = r.Variants[i].Model
-	}
-	slices.Sort(names)
-	return strings.Join(names, "|")
 }
 
 func comesWithNode(pod *v1.Pod) bool {
