@@ -29,8 +29,15 @@ const (
 	patience    = 4 * time.Minute
 )
 
+// TestScheduler plays the tests one after the other and in this order, whatever -shuffle says: the first scheduler of a
+// process serves its metrics, and the test of binds reads them.
+func TestScheduler(t *testing.T) {
+	t.Run("ambiguous binds neither lose nor double", ambiguousBinds)
+	t.Run("rates on unlike GPUs", ratesOnUnlikeGPUs)
+}
+
 // An API server that answers binds with lies: 500 pods on 1,120 slots, which they fill to nine tenths.
-func TestAmbiguousBindsNeitherLoseNorDouble(t *testing.T) {
+func ambiguousBinds(t *testing.T) {
 	plane := sandbox.StartForTest(t, sandbox.Options{})
 	if err := plane.InstallCRDs(t.Context()); err != nil {
 		t.Fatal(err)

