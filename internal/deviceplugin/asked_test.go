@@ -1,9 +1,7 @@
 package deviceplugin
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -109,22 +107,7 @@ func TestLargerSharesThatAreRefused(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
-			b.run()
-			b.kubelet.give(c.pod, "main", b.kubelet.free()[:c.slots])
-			err := b.kubelet.begin(c.pod, "main")
-			if err == nil {
-				t.Fatal("the container may start")
-			}
-			for _, text := range c.says {
-				if !strings.Contains(err.Error(), text) {
-					t.Errorf("the message does not say %q:\n%v", text, err)
-				}
-			}
-			if _, err := b.spec(c.pod, "main"); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("a spec is there: %v", err)
-			}
-			b.awaitMetric(`tandem_agent_prestart_failures_total{reason="`+reasonMismatch+`"}`, "1")
+			refuses(t, c.pod, c.slots, reasonMismatch, c.says)
 		})
 	}
 }

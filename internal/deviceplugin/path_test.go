@@ -199,24 +199,31 @@ func TestStartsThatAreRefused(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
-			b.run()
-			b.kubelet.give(c.pod, "main", b.kubelet.free()[:c.slots])
-			err := b.kubelet.begin(c.pod, "main")
-			if err == nil {
-				t.Fatal("the container may start")
-			}
-			for _, text := range c.says {
-				if !strings.Contains(err.Error(), text) {
-					t.Errorf("the message does not say %q:\n%v", text, err)
-				}
-			}
-			if _, err := b.spec(c.pod, "main"); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("a spec is there: %v", err)
-			}
-			b.awaitMetric(`tandem_agent_prestart_failures_total{reason="`+c.reason+`"}`, "1")
+			refuses(t, c.pod, c.slots, c.reason, c.says)
 		})
 	}
+}
+
+// refuses starts the pod's container with so many slots of the kubelet's, and wants the agent to refuse it: with a message
+// that says all the texts, without a spec, counted under the reason.
+func refuses(t *testing.T, pod *v1.Pod, slots int, reason string, says []string) {
+	t.Helper()
+	b := newBench(t)
+	b.run()
+	b.kubelet.give(pod, "main", b.kubelet.free()[:slots])
+	err := b.kubelet.begin(pod, "main")
+	if err == nil {
+		t.Fatal("the container may start")
+	}
+	for _, text := range says {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the message does not say %q:\n%v", text, err)
+		}
+	}
+	if _, err := b.spec(pod, "main"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a spec is there: %v", err)
+	}
+	b.awaitMetric(`tandem_agent_prestart_failures_total{reason="`+reason+`"}`, "1")
 }
 
 func replace(pod *v1.Pod, from, to string) {
