@@ -1,0 +1,43 @@
+package interference
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Profile is what a workload uses of a device of one GPU model that it has alone. The zero value uses nothing.
+type Profile struct {
+	// SM is the part of the time in which a kernel runs, 0 to 1: what NVML calls GPU utilisation.
+	SM float64
+	// Bandwidth is the part of the time in which device memory is read or written, 0 to 1: NVML's memory utilisation.
+	Bandwidth float64
+	// PCIe is the part of the bus to the host that it uses, 0 to 1; 0 where nobody knows.
+	PCIe float64
+	// Memory of the device that it holds.
+	Memory vgpu.Bytes
+	// Class says how its speed follows the part of the SMs that it may use.
+	Class Class
+	// Guessed says that nobody measured or declared the use: it is a guess, and predictions from it are less sure.
+	Guessed bool
+}
+
+// Class is a class of work by how its speed follows its part of the SMs.
+type Class uint8
+
+// Validate returns an error that names the field for amounts that no workload can have.
+func (p *Profile) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"SM", p.SM}, {"Bandwidth", p.Bandwidth}, {"PCIe", p.PCIe}} {
+		if math.IsNaN(f.value) || f.value < 0 || f.value > 1 {
+			return fmt.Errorf("validate profile: %s is %v, legal is 0 to 1", f.name, f.value)
+		}
+	}
+	if p.Memory < 0 {
+		return fmt.Errorf("validate profile: Memory is %d, legal is 0 or more", p.Memory)
+	}
+	return nil
+}
