@@ -182,6 +182,14 @@ type GPUDevice struct {
 	// Usage is how much of the device is in use, smoothed; absent until it was measured.
 	// +optional
 	Usage *GPUUsage `json:"usage,omitempty"`
+	// Tenants are the pods that hold shares of the device and what each uses of it, as last published: the list follows
+	// within the agent's telemetry.publishInterval. Nothing that decides where a pod may go reads it.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=64
+	Tenants []GPUTenant `json:"tenants,omitempty"`
 	// ComputeCapability, for example "8.0".
 	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+$`
 	ComputeCapability string `json:"computeCapability"`
@@ -227,6 +235,33 @@ type GPUUsage struct {
 	// MemoryUsed by programs, without what the driver keeps for itself.
 	// +kubebuilder:validation:XIntOrString
 	MemoryUsed resource.Quantity `json:"memoryUsed"`
+}
+
+// GPUTenant is what one pod uses of a device, smoothed. It tells what was, not what the pod holds by its assignment.
+type GPUTenant struct {
+	// UID of the pod.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+	// SMUtilizationPercent is the part of the time in which a kernel of the pod ran; absent where nobody can tell.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	SMUtilizationPercent *int32 `json:"smUtilizationPercent,omitempty"`
+	// Measured says that SMUtilizationPercent is the pod's own. Else it is the device's, divided among the tenants.
+	// +optional
+	Measured bool `json:"measured,omitempty"`
+	// MemoryUsed of the device by the programs of the pod; absent where nobody can tell.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$`
+	MemoryUsed *resource.Quantity `json:"memoryUsed,omitempty"`
+	// Rate that the pod reports of itself, smoothed, in a unit of its own: a decimal from 0 to 1T. Absent where it reports
+	// none. Whoever reads it knows that a pod can say anything.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?(n|u|m|k|M|G|T)?$`
+	Rate *resource.Quantity `json:"rate,omitempty"`
 }
 
 // LinkType is the kind of path between two devices, in the words of `nvidia-smi topo -m`.

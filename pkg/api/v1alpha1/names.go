@@ -31,10 +31,34 @@ const (
 	// AnnotationRate is the rate that the pod wants, a decimal in the unit of its profile's throughputs. The pod gets the
 	// cheapest share that reaches it, at least the slots that it asks for.
 	AnnotationRate = Domain + "/rate"
+
+	// AnnotationMaxSlowdown is the slowdown by neighbours that the pod tolerates: its time on the shared device ÷ its time on
+	// the same share without neighbours, a decimal from 1 to 10 with up to three decimals. A pod that would suffer more, or
+	// whose neighbours would suffer more than they tolerate, goes elsewhere. Default: any.
+	AnnotationMaxSlowdown = Domain + "/max-slowdown"
+
+	// AnnotationMaxLatency is the time per step that the pod accepts, a duration such as 40ms. The pod gets the cheapest
+	// share on which its profile is as fast, at least the slots that it asks for. Not beside AnnotationRate.
+	AnnotationMaxLatency = Domain + "/max-latency"
+
+	// AnnotationRateMetric tells where the pod shows its rate: PORT[/path]#metric, a Prometheus text endpoint of the pod
+	// (path /metrics unless given) and one metric of it. A counter is differentiated, a gauge taken as it is.
+	AnnotationRateMetric = Domain + "/rate-metric"
+
+	// AnnotationReportedRate is the rate that the pod reaches now, a decimal in a unit of its own that does not change.
+	// The workload writes it itself.
+	AnnotationReportedRate = Domain + "/reported-rate"
 )
 
-// LabelProfile is the label of a pod that names its workload, as the throughputs in the scheduler's configuration do.
-const LabelProfile = Domain + "/profile"
+const (
+	// LabelProfile is the label of a pod that names its workload, as the throughputs in the scheduler's configuration and
+	// the WorkloadProfiles of the pod's namespace do.
+	LabelProfile = Domain + "/profile"
+
+	// LabelLearned is "true" on the WorkloadProfiles that the scheduler made itself, of workloads that name none. It alone
+	// deletes them, when there are too many.
+	LabelLearned = Domain + "/learned"
+)
 
 // AnnotationAssignment holds the Assignment of a pod as JSON. The scheduler writes it inside the Binding, in the same
 // transaction as spec.nodeName; nobody else may write it (deploy/ holds the admission policies).
