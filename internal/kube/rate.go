@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -86,15 +85,8 @@ func RateError(pod *v1.Pod, u *placement.Unreachable) *FieldError {
 }
 
 func parseRate(raw string) (placement.Rate, error) {
-	if !rateForm.MatchString(raw) {
-		return 0, malformed(v1alpha1.AnnotationRate, raw, legalRate)
-	}
-	q, err := resource.ParseQuantity(raw)
-	if err != nil {
-		return 0, malformed(v1alpha1.AnnotationRate, raw, legalRate)
-	}
-	rate := placement.Rate(q.ScaledValue(resource.Micro)) // six decimals at most: exact
-	if rate < 1 || rate > placement.MaxRate {
+	rate, ok := decimal(raw)
+	if !ok || rate < 1 {
 		return 0, malformed(v1alpha1.AnnotationRate, raw, legalRate)
 	}
 	return rate, nil
