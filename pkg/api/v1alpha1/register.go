@@ -12,9 +12,12 @@ var GroupVersion = schema.GroupVersion{Group: Domain, Version: "v1alpha1"}
 // GPUNodes is the resource of GPUNode, for dynamic clients and informers.
 var GPUNodes = GroupVersion.WithResource("gpunodes")
 
+// WorkloadProfiles is the resource of WorkloadProfile, for dynamic clients and informers.
+var WorkloadProfiles = GroupVersion.WithResource("workloadprofiles")
+
 // SchemeBuilder collects the types of this package.
 var SchemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GPUNode{}, &GPUNodeList{})
+	s.AddKnownTypes(GroupVersion, &GPUNode{}, &GPUNodeList{}, &WorkloadProfile{}, &WorkloadProfileList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })

@@ -1,0 +1,281 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WorkloadProfile tells what a workload uses of a GPU that it has alone, how fast it is on a share, and how it and its
+// neighbours slow each other down. Pods of the same namespace name it by the label tandem-gpu.io/profile. Users declare
+// what they know in the spec; the scheduler writes what it learned into the status, and makes profiles of its own for
+// workloads that name none.
+//
+// Where both parts tell the same thing, the larger memory counts, since too little would end the workload and its
+// neighbours. A declared utilisation counts until at least ten observations differ from it by more than 25 percent of a
+// device; then the learned one counts, and the condition Consistent says so.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=wp,categories=tandem
+// +kubebuilder:printcolumn:name="Consistent",type=string,JSONPath=`.status.conditions[?(@.type=="Consistent")].status`
+// +kubebuilder:printcolumn:name="Co-Runs",type=integer,JSONPath=`.status.coRuns`
+// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.status.workload.ownerName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type WorkloadProfile struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the user declares.
+	// +optional
+	Spec WorkloadProfileSpec `json:"spec,omitempty"`
+	// Status is what was learned. The scheduler alone writes it.
+	// +optional
+	Status WorkloadProfileStatus `json:"status,omitempty"`
+}
+
+// WorkloadProfileList is a list of WorkloadProfiles.
+//
+// +kubebuilder:object:root=true
+type WorkloadProfileList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []WorkloadProfile `json:"items"`
+}
+
+// AnyModel stands in DeclaredUse.Model for all GPU models without an entry of their own.
+const AnyModel = "*"
+
+// WorkloadProfileSpec is what the user declares. Everything is optional: what is missing is learned, or guessed from the
+// graph, or taken to be much.
+type WorkloadProfileSpec struct {
+	// Uses of whole devices, by GPU model.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=model
+	// +kubebuilder:validation:MaxItems=64
+	Uses []DeclaredUse `json:"uses,omitempty"`
+
+	// Graph of the model that the workload runs. Uses that nobody declared or measured are guessed from it.
+	//
+	// +optional
+	Graph *ModelGraph `json:"graph,omitempty"`
+
+	// Throughputs are the points of the workload's curves: what it reaches on which share of which GPU model. A curve starts
+	// at no share with no rate, is linear in between, and ends at the largest share; a larger share is not slower. They take
+	// the place of those in the scheduler's configuration for pods of this namespace.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=model
+	// +listMapKey=sharePercent
+	// +kubebuilder:validation:MaxItems=256
+	Throughputs []ProfileThroughput `json:"throughputs,omitempty"`
+}
+
+// WorkClass is a class of work by how its speed follows its part of a device.
+//
+// +kubebuilder:validation:Enum=unknown;training;training-light;inference-small-batch;inference-large-batch;prefill;decode
+type WorkClass string
+
+// DeclaredUse is what the workload uses of a whole device of one GPU model that it has alone.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.smUtilizationPercent) || has(self.memoryBandwidthPercent) || has(self.pcieUtilizationPercent) || has(self.memory) || has(self.class)",message="a use tells at least one of smUtilizationPercent, memoryBandwidthPercent, pcieUtilizationPercent, memory, class"
+type DeclaredUse struct {
+	// Model is the product name as in GPUNode, or "*" for all models that have no entry.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Model string `json:"model"`
+	// SMUtilizationPercent is the part of the time in which a kernel runs: nvidia-smi's "GPU-Util".
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	SMUtilizationPercent *int32 `json:"smUtilizationPercent,omitempty"`
+	// MemoryBandwidthPercent is the part of the time in which device memory is read or written: nvidia-smi's
+	// "utilization.memory".
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	MemoryBandwidthPercent *int32 `json:"memoryBandwidthPercent,omitempty"`
+	// PCIeUtilizationPercent is the part of the bus to the host.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	PCIeUtilizationPercent *int32 `json:"pcieUtilizationPercent,omitempty"`
+	// Memory of the device that the workload holds at most, contexts included.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^0*[1-9][0-9]{0,17}(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$`
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	// Class of work: how its speed follows its part of the device.
+	// +optional
+	Class WorkClass `json:"class,omitempty"`
+}
+
+// ModelGraph describes a model by its graph, without running it.
+type ModelGraph struct {
+	// Parameters of the model, a count.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000000000000
+	Parameters int64 `json:"parameters"`
+	// Activations that one sample leaves in all layers together, a count of numbers.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000000000000
+	Activations int64 `json:"activations"`
+	// BatchSize is the number of samples of one step.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	BatchSize int32 `json:"batchSize"`
+	// Depth is the number of layers that have parameters.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	Depth int32 `json:"depth"`
+	// GigaFLOPs are the floating-point operations of one step, in 10⁹. Default: what a step over the parameters
+	// takes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000000
+	GigaFLOPs int64 `json:"gigaFLOPs,omitempty"`
+}
+
+// ProfileThroughput is what the workload reaches on a share of one GPU model.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.rate) || has(self.latency)",message="a point tells a rate, a latency, or both"
+// +kubebuilder:validation:XValidation:rule="self.sharePercent <= 100 || self.sharePercent % 100 == 0",message="sharePercent must be from 1 to 100 percent of a device, or a multiple of 100 up to 12800 for whole devices"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || duration(self.latency) >= duration('1us') && duration(self.latency) <= duration('1h')",message="latency must be from 1us to 1h"
+type ProfileThroughput struct {
+	// Model is the product name as in GPUNode.
+	// +kubebuilder:validation:Pattern=`^[^*]+$`
+	// +kubebuilder:validation:MaxLength=63
+	Model string `json:"model"`
+	// SharePercent of the model: from 1 to 100, or a multiple of 100 up to 12800 for whole devices.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=12800
+	SharePercent int32 `json:"sharePercent"`
+	// Rate that the workload reaches on the share, in any unit that is the same for all points: a decimal above 0, at most
+	// 1T, with up to six decimals. The pod's annotation tandem-gpu.io/rate is in this unit.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,6})?(u|m|k|M|G|T)?$`
+	Rate *resource.Quantity `json:"rate,omitempty"`
+	// Latency of a step or a request on the share, from 1us to 1h, for example 40ms. The pod's annotation
+	// tandem-gpu.io/max-latency is compared with it.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	Latency *metav1.Duration `json:"latency,omitempty"`
+}
+
+// WorkloadProfileStatus is what the scheduler learned.
+type WorkloadProfileStatus struct {
+	// Workload that a profile was made for which the scheduler made itself; absent where a user made it.
+	// +optional
+	Workload *LearnedWorkload `json:"workload,omitempty"`
+
+	// Learned by GPU model.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=model
+	// +kubebuilder:validation:MaxItems=64
+	Learned []LearnedUse `json:"learned,omitempty"`
+
+	// CoRuns adds up those of Learned, for kubectl get.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	CoRuns int64 `json:"coRuns,omitempty"`
+
+	// Conditions: Consistent says whether the declared part is legal and agrees with the learned one.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ConditionConsistent says whether the declared part of a WorkloadProfile is legal and agrees with what was learned.
+const ConditionConsistent = "Consistent"
+
+// Reasons of ConditionConsistent.
+const (
+	// ConsistentAgrees: nothing that was learned contradicts what is declared.
+	ConsistentAgrees = "Agrees"
+	// ConsistentContradicts: declared and learned differ; the message names both and which one counts.
+	ConsistentContradicts = "Contradicts"
+	// ConsistentMalformed: a declared value is illegal although the schema admits it; the message names it. It is passed
+	// over.
+	ConsistentMalformed = "Malformed"
+)
+
+// LearnedWorkload tells the pods that a profile was learned from: those with one owner and the same images.
+type LearnedWorkload struct {
+	// OwnerKind is the kind of the pods' owner with its API group, for example "Deployment.apps"; "Pod" where they have none.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=320
+	OwnerKind string `json:"ownerKind"`
+	// OwnerName is the owner's name, without what changes from one rollout or run to the next.
+	// +kubebuilder:validation:MaxLength=253
+	OwnerName string `json:"ownerName"`
+	// Images of the containers that ask for vGPUs, sorted.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
+	Images []string `json:"images,omitempty"`
+}
+
+// LearnedUse is what was observed of the workload on one GPU model.
+type LearnedUse struct {
+	// Model is the product name as in GPUNode.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Model string `json:"model"`
+	// SMUtilizationPercent that the workload reaches alone; absent until it was seen.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	SMUtilizationPercent *int32 `json:"smUtilizationPercent,omitempty"`
+	// MemoryBandwidthPercent that the workload reaches alone; absent until it was seen.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	MemoryBandwidthPercent *int32 `json:"memoryBandwidthPercent,omitempty"`
+	// Memory that the workload held at most; absent until it was seen.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$`
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	// SoloObservations is how often the utilisation was seen.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SoloObservations int64 `json:"soloObservations,omitempty"`
+	// SoloRate is the rate that the workload reports of itself while it is alone, in a unit of its own; absent where it
+	// reports none.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?(n|u|m|k|M|G|T)?$`
+	SoloRate *resource.Quantity `json:"soloRate,omitempty"`
+	// SensitivityMilli is how much more than predicted the workload suffers from neighbours, in thousandths.
+	// +optional
+	// +kubebuilder:validation:Minimum=-1000000
+	// +kubebuilder:validation:Maximum=1000000
+	SensitivityMilli int32 `json:"sensitivityMilli,omitempty"`
+	// PressureMilli is how much more than predicted its neighbours suffer from the workload, in thousandths.
+	// +optional
+	// +kubebuilder:validation:Minimum=-1000000
+	// +kubebuilder:validation:Maximum=1000000
+	PressureMilli int32 `json:"pressureMilli,omitempty"`
+	// CoRuns is how often the workload was seen beside another.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	CoRuns int64 `json:"coRuns,omitempty"`
+	// Neighbours is how many different workloads it was seen beside.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Neighbours int32 `json:"neighbours,omitempty"`
+	// LastObserved is when the workload was last seen.
+	// +optional
+	LastObserved *metav1.Time `json:"lastObserved,omitempty"`
+}
