@@ -2,6 +2,7 @@ package fakegpu
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,9 @@ type ClientLoad struct {
 	// for the client.
 	SM        int `json:"sm,omitempty"`
 	Bandwidth int `json:"bw,omitempty"`
+	// Sensitivity and Pressure are what the client suffers from its neighbours and they from it: see Interference.
+	Sensitivity float64 `json:"sensitivity,omitempty"`
+	Pressure    float64 `json:"pressure,omitempty"`
 	// InFlight clients have work on the GPU: if one of them goes without a word, the server is wedged.
 	InFlight bool `json:"inFlight,omitempty"`
 	// PID stands for the client's process ID, 0 for that of the process at the other end of the socket. It lets one
@@ -59,6 +63,7 @@ type Client struct {
 	server  int
 	conn    net.Conn
 	replies chan error
+	speeds  chan float64
 	done    chan struct{}
 
 	mu  sync.Mutex
@@ -94,7 +99,7 @@ func Dial(ctx context.Context, pipeDir string, load ClientLoad) (*Client, error)
 		}
 		return nil, fmt.Errorf("connect to MPS: %w", err)
 	}
-	c := &Client{server: server, conn: conn, replies: make(chan error, 1), done: make(chan struct{})}
+	c := &Client{server: server, conn: conn, replies: make(chan error, 1), speeds: make(chan float64, 1), done: make(chan struct{})}
 	go c.listen(reader)
 	return c, nil
 }
@@ -133,9 +138,20 @@ func (c *Client) listen(reader *bufio.Reader) {
 		case "out of memory":
 			c.replies <- ErrOutOfMemory
 		default:
-			if reason, ok := refusals[line]; ok {
-				c.end(reason)
-			}
+			c.learn(line)
+		}
+	}
+}
+
+// learn takes in what else the daemon says.
+func (c *Client) learn(line string) {
+	if reason, ok := refusals[line]; ok {
+		c.end(reason)
+		return
+	}
+	if speed, ok := strings.CutPrefix(line, "progress "); ok {
+		if v, err := strconv.ParseFloat(speed, 64); err == nil {
+			c.speeds <- v
 		}
 	}
 }
@@ -192,6 +208,23 @@ func (c *Client) Fault() error {
 	}
 	<-c.done
 	return nil
+}
+
+// Progress returns the client's speed now: the work that it does ÷ what it does alone on the whole device in that time
+// (see Interference). It is what a tenant that tells the truth reports, times its rate alone. One call at a time.
+func (c *Client) Progress() (float64, error) {
+	if err := c.Err(); err != nil {
+		return 0, err
+	}
+	if _, err := fmt.Fprintln(c.conn, "progress"); err != nil {
+		return 0, ErrGone
+	}
+	select {
+	case speed := <-c.speeds:
+		return speed, nil
+	case <-c.done:
+		return 0, cmp.Or(c.Err(), ErrGone)
+	}
 }
 
 // Load changes what the client does; who it is and what it was limited to at its start cannot change. It returns when

@@ -12,8 +12,12 @@
 //	client {"percent":20,"memory":1073741824,"sm":40,"inFlight":true}   →   ok SERVERPID | fault | out of memory |
 //	                                                                          too many contexts | nothing, for ever
 //	load {…}                                                            →   loaded | out of memory
+//	progress                                                            →   progress SPEED
 //	fault | bye
 //	                                                                    ←   terminated | fault
+//
+// Tenants of one device may slow each other down (Interference): each has a hidden sensitivity and pressure, and NVML
+// shows their effect alone. A tenant can ask for its own progress, and report it or lie.
 //
 // What the fakes do not do: they compute nothing, they bound nothing but memory, contexts and the SM percentage in
 // their own figures, and they know only the calls and the commands that Tandem makes. Each of them says what of it was

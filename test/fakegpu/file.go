@@ -31,7 +31,15 @@ func (s *State) validate() error {
 	if len(s.Devices) > MaxDevices {
 		return fmt.Errorf("read state: %d devices, at most %d", len(s.Devices), MaxDevices)
 	}
+	if n := s.Interference.Noise; n < 0 || n >= 1 {
+		return fmt.Errorf("read state: noise of the interference is %v, want 0 to below 1", n)
+	}
 	for i, d := range s.Devices {
+		for _, p := range d.Processes {
+			if p.Sensitivity < 0 || p.Pressure < 0 {
+				return fmt.Errorf("read state: process %d of device %d has sensitivity %v and pressure %v, want 0 or more", p.PID, i, p.Sensitivity, p.Pressure)
+			}
+		}
 		if len(d.MIG.Instances) > MaxInstances {
 			return fmt.Errorf("read state: device %d has %d MIG instances, at most %d", i, len(d.MIG.Instances), MaxInstances)
 		}

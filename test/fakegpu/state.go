@@ -26,6 +26,8 @@ type State struct {
 	// ServerSamplesOnly makes NVML name the MPS server in its utilisation samples and not the clients. Drivers are said
 	// to differ in this; nobody compared.
 	ServerSamplesOnly bool `json:"serverSamplesOnly,omitempty"`
+	// Interference slows tenants of one device down that are sensitive to each other. The zero value has no noise.
+	Interference Interference `json:"interference,omitzero"`
 }
 
 // Device is one physical GPU.
@@ -102,6 +104,9 @@ type Process struct {
 	// SM and MemoryBandwidth in percent of the device.
 	SM              uint32 `json:"sm,omitempty"`
 	MemoryBandwidth uint32 `json:"bw,omitempty"`
+	// Sensitivity and Pressure are hidden: see Interference. SM and MemoryBandwidth are then those without neighbours.
+	Sensitivity float64 `json:"sensitivity,omitempty"`
+	Pressure    float64 `json:"pressure,omitempty"`
 }
 
 // MIG is the MIG mode of a device.

@@ -24,12 +24,15 @@ type ServerUsage struct {
 }
 
 // ClientUsage is one client process, all its contexts together. Memory is in bytes, SM and Bandwidth in percent of the
-// device, after limits.
+// device, after limits and without what neighbours do: NVML tells them as Interference leaves them.
 type ClientUsage struct {
 	PID       int    `json:"pid"`
 	Memory    uint64 `json:"memory"`
 	SM        int    `json:"sm"`
 	Bandwidth int    `json:"bw"`
+	// Sensitivity and Pressure are hidden: NVML tells neither.
+	Sensitivity float64 `json:"sensitivity,omitempty"`
+	Pressure    float64 `json:"pressure,omitempty"`
 }
 
 // UsagePath returns the file in which the daemon of a device keeps its Usage.

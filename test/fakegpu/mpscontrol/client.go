@@ -182,6 +182,10 @@ func (d *daemon) hear(c *client, line string) {
 		d.fault(c.server, false)
 		return
 	}
+	if line == "progress" {
+		c.say(fmt.Sprintf("progress %g", d.progress(c)))
+		return
+	}
 	raw, ok := strings.CutPrefix(line, "load ")
 	// What a line leaves out is 0.
 	var load fakegpu.ClientLoad

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"time"
 
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
@@ -106,7 +107,16 @@ func (d *daemon) publish() {
 		d.unpublish()
 		return
 	}
-	u := fakegpu.Usage{Server: fakegpu.ServerUsage{PID: d.servers[0].pid()}, Clients: []fakegpu.ClientUsage{}}
+	u := fakegpu.Usage{Server: fakegpu.ServerUsage{PID: d.servers[0].pid()}, Clients: d.uses()}
+	if err := u.Write(fakegpu.UsagePath(d.state.Path, d.device)); err != nil {
+		d.log.print("%v", err)
+	}
+}
+
+// uses lists what each process uses, all its contexts together: the most sensitive of them counts, and they press
+// together.
+func (d *daemon) uses() []fakegpu.ClientUsage {
+	list := []fakegpu.ClientUsage{}
 	at := map[int]int{}
 	for _, s := range d.servers {
 		for _, c := range s.clients {
@@ -115,20 +125,41 @@ func (d *daemon) publish() {
 			}
 			i, ok := at[c.pid]
 			if !ok {
-				i = len(u.Clients)
+				i = len(list)
 				at[c.pid] = i
-				u.Clients = append(u.Clients, fakegpu.ClientUsage{PID: c.pid})
+				list = append(list, fakegpu.ClientUsage{PID: c.pid})
 			}
-			u.Clients[i].Memory += c.load.Memory
+			list[i].Memory += c.load.Memory
 			if !c.broken {
-				u.Clients[i].SM += c.sm()
-				u.Clients[i].Bandwidth += c.load.Bandwidth
+				list[i].SM += c.sm()
+				list[i].Bandwidth += c.load.Bandwidth
+				list[i].Sensitivity = max(list[i].Sensitivity, c.load.Sensitivity)
+				list[i].Pressure += c.load.Pressure
 			}
 		}
 	}
-	if err := u.Write(fakegpu.UsagePath(d.state.Path, d.device)); err != nil {
-		d.log.print("%v", err)
+	return list
+}
+
+// progress is the speed of a client now, 0 for one that has lost its work.
+func (d *daemon) progress(c *client) float64 {
+	state, list := d.state.State(), d.uses()
+	at := slices.IndexFunc(list, func(u fakegpu.ClientUsage) bool { return u.PID == c.pid })
+	if at < 0 {
+		return 0
 	}
+	if state == nil {
+		state = &fakegpu.State{}
+	}
+	alone := fakegpu.Contexts(d.state.Path, d.device)
+	if device, instance := state.Find(d.device); device != nil && instance == nil {
+		alone = append(alone, device.Processes...)
+	}
+	speed := state.Interference.Slow(list, alone, time.Now())[at]
+	if c.load.SM > c.sm() {
+		speed *= float64(c.sm()) / float64(c.load.SM)
+	}
+	return speed
 }
 
 func (d *daemon) unpublish() {

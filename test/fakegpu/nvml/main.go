@@ -9,8 +9,9 @@
 //
 // Read in nvml.h: signatures, structures, codes, which call is for MIG device handles. Read in NVIDIA's MPS
 // documentation: NVML's compute list shows the MPS server. Assumed: that the server's memory there is the sum of its
-// clients', that utilisation is a plain sum, cut at 100 and then shared in proportion, and the numbers of MIG profiles
-// other than the A100's. None of it was compared with a real driver.
+// clients', that utilisation is a plain sum, cut at 100 and then shared in proportion, how tenants slow each other down
+// (fakegpu.Interference), and the numbers of MIG profiles other than the A100's. None of it was compared with a real
+// driver.
 //
 // A process of Go can load it: two Go runtimes then live side by side. It is never unloaded (-z nodelete), so its
 // state outlives nvmlShutdown.

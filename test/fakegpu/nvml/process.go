@@ -50,19 +50,25 @@ func one(t target) (u users) {
 	} else {
 		alone = slices.Clone(t.device.Processes)
 	}
-	for _, p := range append(alone, fakegpu.Contexts(theDriver.path(), t.uuid())...) {
-		u.alone = append(u.alone, process{int(p.PID), p.Memory, int(p.SM), int(p.MemoryBandwidth), gi, ci})
-	}
+	alone = append(alone, fakegpu.Contexts(theDriver.path(), t.uuid())...)
 	said := fakegpu.ReadUsage(theDriver.path(), t.uuid())
+	speeds := t.state.Interference.Slow(said.Clients, alone, time.Now())
+	for i, p := range alone {
+		speed := speeds[len(said.Clients)+i]
+		u.alone = append(u.alone, process{
+			int(p.PID), p.Memory, fakegpu.Slowed(int(p.SM), speed), fakegpu.Slowed(int(p.MemoryBandwidth), speed), gi, ci,
+		})
+	}
 	if said.Server.PID == 0 {
 		return u
 	}
 	u.server = &process{pid: said.Server.PID, gi: gi, ci: ci}
-	for _, c := range said.Clients {
-		u.clients = append(u.clients, process{c.PID, c.Memory, c.SM, c.Bandwidth, gi, ci})
-		u.server.memory += c.Memory
-		u.server.sm += c.SM
-		u.server.bw += c.Bandwidth
+	for i, c := range said.Clients {
+		p := process{c.PID, c.Memory, fakegpu.Slowed(c.SM, speeds[i]), fakegpu.Slowed(c.Bandwidth, speeds[i]), gi, ci}
+		u.clients = append(u.clients, p)
+		u.server.memory += p.memory
+		u.server.sm += p.sm
+		u.server.bw += p.bw
 	}
 	return u
 }

@@ -5,6 +5,11 @@
 // NVIDIA's driver does. It loads no library and needs no file: built with CGO_ENABLED=0 it runs alone in an image.
 //
 //	tenant --memory 1Gi --sm 40 --bw 20 --in-flight --ignore-term --fault-after 3s
+//	tenant --sm 60 --bw 50 --sensitivity 0.8 --pressure 0.4 --rate 120 --serve :9400 --lie 2
+//
+// With --serve it reports its rate at /metrics of that address in Prometheus' text format: what it does now (the gauge
+// tenant_rate) and has done (the counter tenant_steps_total). The rate is --rate times the progress that the fake driver
+// tells it; --lie times that is reported.
 //
 // It prints one line for each event: "connected server=PID", "without MPS", "blocked" (no answer for two seconds),
 // "terminated", "fault", "gone", "out of memory", "too many contexts", "bye". It ends when it is told to by SIGTERM or
@@ -46,6 +51,9 @@ type options struct {
 	load       fakegpu.ClientLoad
 	ignoreTerm bool
 	faultAfter time.Duration
+	// serve is where the tenant reports, "" for nowhere; rate is what it does alone, in steps per second.
+	serve     string
+	rate, lie float64
 }
 
 func run(args []string, env func(string) string, out io.Writer) int {
@@ -65,7 +73,7 @@ func run(args []string, env func(string) string, out io.Writer) int {
 		fmt.Fprintln(out, "bye")
 		return 0
 	case err != nil:
-		return report(out, err)
+		return finish(out, err)
 	case client == nil:
 		fmt.Fprintln(out, "without MPS")
 		<-stop
@@ -73,6 +81,13 @@ func run(args []string, env func(string) string, out io.Writer) int {
 		return 0
 	}
 	fmt.Fprintf(out, "connected server=%d\n", client.Server())
+	if o.serve != "" {
+		end, err := report(client, o)
+		if err != nil {
+			return finish(out, err)
+		}
+		defer end()
+	}
 	return work(client, o, stop, out)
 }
 
@@ -86,8 +101,16 @@ func parse(args []string, env func(string) string) (options, error) {
 	flags.BoolVar(&o.load.InFlight, "in-flight", false, "have work on the GPU all the time")
 	flags.BoolVar(&o.ignoreTerm, "ignore-term", false, "do not end on SIGTERM")
 	flags.DurationVar(&o.faultAfter, "fault-after", 0, "cause a fatal fault after this time, 0 for never")
+	flags.Float64Var(&o.load.Sensitivity, "sensitivity", 0, "how much neighbours slow it down")
+	flags.Float64Var(&o.load.Pressure, "pressure", 0, "how much it slows neighbours down")
+	flags.StringVar(&o.serve, "serve", "", "address to report the rate at, for example :9400")
+	flags.Float64Var(&o.rate, "rate", 100, "steps per second when it is alone")
+	flags.Float64Var(&o.lie, "lie", 1, "report so many times the rate")
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parse arguments: %w", err)
+	}
+	if o.load.Sensitivity < 0 || o.load.Pressure < 0 {
+		return o, fmt.Errorf("parse arguments: sensitivity %v and pressure %v must be 0 or more", o.load.Sensitivity, o.load.Pressure)
 	}
 	var err error
 	if o.load.Memory, err = size(*memory, map[string]int{"Mi": 20, "Gi": 30}); err != nil {
@@ -180,10 +203,10 @@ func work(client *fakegpu.Client, o options, stop <-chan os.Signal, out io.Write
 	for {
 		select {
 		case <-client.Done():
-			return report(out, client.Err())
+			return finish(out, client.Err())
 		case <-fault:
 			if err := client.Fault(); err != nil {
-				return report(out, err)
+				return finish(out, err)
 			}
 		case <-stop:
 			client.Close()
@@ -193,8 +216,8 @@ func work(client *fakegpu.Client, o options, stop <-chan os.Signal, out io.Write
 	}
 }
 
-// report says what happened, in one word or two, and gives the exit status.
-func report(out io.Writer, err error) int {
+// finish says what happened, in one word or two, and gives the exit status.
+func finish(out io.Writer, err error) int {
 	for _, known := range []struct {
 		err    error
 		word   string

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tandem-gpu/tandem/test/fakegpu"
+)
+
+// askEvery is how often the tenant asks for its progress. Smaller follows a change of neighbours more closely.
+const askEvery = 50 * time.Millisecond
+
+// reporter counts the steps that a tenant pretends to do.
+type reporter struct {
+	client    *fakegpu.Client
+	rate, lie float64
+
+	mu    sync.Mutex
+	now   float64
+	steps float64
+}
+
+// report serves the rate of a tenant until end is called.
+func report(client *fakegpu.Client, o options) (end func(), err error) {
+	listener, err := net.Listen("tcp", o.serve)
+	if err != nil {
+		return nil, err
+	}
+	r := &reporter{client: client, rate: o.rate, lie: o.lie}
+	if err := r.ask(0); err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", r)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }() // ends with end
+	go r.run()
+	return func() { _ = server.Close() }, nil
+}
+
+// run works until the context breaks.
+func (r *reporter) run() {
+	last := time.Now()
+	for {
+		select {
+		case <-r.client.Done():
+			return
+		case now := <-time.After(askEvery):
+			if r.ask(now.Sub(last)) != nil {
+				return
+			}
+			last = now
+		}
+	}
+}
+
+// ask adds what was done since the last time at the speed of now.
+func (r *reporter) ask(since time.Duration) error {
+	speed, err := r.client.Progress()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = r.rate * speed * r.lie
+	r.steps += r.now * since.Seconds()
+	return nil
+}
+
+func (r *reporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	fmt.Fprintf(w, "# TYPE tenant_rate gauge\ntenant_rate %g\n# TYPE tenant_steps_total counter\ntenant_steps_total %g\n", r.now, r.steps)
+}
