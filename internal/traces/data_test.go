@@ -3,6 +3,7 @@ package traces
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,13 +73,21 @@ func TestPublishedLoads(t *testing.T) {
 		"openb_fgd/openb_pod_list_*.csv":           {OpenbPodList, 15, 10_000},
 		"gavel/traces/msr_*.csv":                   {GavelTrace, 9, 40_000},
 		"gavel/scaling.csv":                        {GavelThroughputs, 1, 249},
-		"gavel/pairs.csv":                          {GavelPairs, 1, 156},
+		"gavel/pairs.csv":                          {GavelPairs, 1, 156 + 2106},
 		"pollux_sia/philly.csv":                    {PhillyTrace, 1, 82_247},
 		"pollux_sia/workloads/*.csv":               {PolluxWorkload, 4, 160},
 		"pollux_sia/workloads/sia/*.csv":           {PolluxWorkload, 2, 960},
 		"pollux_sia/placements/*.csv":              {PolluxPlacementTimes, 18, 2000},
 		"muri/*trace*.csv":                         {MuriTrace, 5, 5755},
 		"alibaba_2025_2026/disaggregated_DLRM*csv": {DLRMTrace, 1, 23_871},
+		"lucid/colocate_info.csv":                  {LucidPairs, 1, 1388},
+		"lucid/single_data.csv":                    {LucidSingles, 1, 66},
+		"igniter/v100_pair_interference.csv":       {IgniterPairs, 1, 750},
+		"igniter/v100_mps_latency_throughput.csv":  {IgniterCurves, 1, 648},
+		"gpumemnet/mlp_train_features_util.csv":    {GPUMemNetFeatures, 1, 3000},
+		"glet/*_UTIL.csv":                          {GletUtilisation, 2, 90},
+		"miso/mig_slice_step_time.csv":             {MISOSlices, 1, 145},
+		"muxserve/llama_mps_profile_a100.csv":      {MuxServeLatencies, 1, 2 * 5120},
 	} {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(files) < tc.files {
@@ -90,7 +99,7 @@ func TestPublishedLoads(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			n := len(tr.Hosts) + len(tr.Jobs) + len(tr.Rates) + len(tr.Steps)
+			n := len(tr.Hosts) + len(tr.Jobs) + len(tr.Rates) + len(tr.Steps) + len(tr.CoRuns) + len(tr.Solos) + len(tr.Networks)
 			if tr.Format != tc.format || n == 0 || n > tc.most {
 				t.Errorf("%v, want %s and at most %d", tr, tc.format, tc.most)
 			}
@@ -123,6 +132,47 @@ func TestPublishedUnits(t *testing.T) {
 	}
 	if got, want := muri.StepTime.Seconds(), .490; got != want {
 		t.Errorf("an iteration takes %v s, want %v", got, want)
+	}
+}
+
+// TestPublishedCoRuns: each workload of Lucid's and iGniter's pairs has a solo profile of the same name (iGniter's at the same
+// cap), the speeds are those that the authors print, and Gavel's pairs that ran say so.
+func TestPublishedCoRuns(t *testing.T) {
+	for _, files := range [][2]string{
+		{"lucid/colocate_info.csv", "lucid/single_data.csv"},
+		{"igniter/v100_pair_interference.csv", "igniter/v100_mps_latency_throughput.csv"},
+	} {
+		alone := map[string]bool{}
+		for _, s := range load(t, files[1]).Solos {
+			alone[fmt.Sprint(s.Workload, s.Share)] = true
+		}
+		for _, c := range load(t, files[0]).CoRuns {
+			for _, r := range []CoRunner{c.A, c.B} {
+				if !alone[fmt.Sprint(r.Workload, r.Share)] || !c.Fits {
+					t.Errorf("%s line %d: %s on %v has no solo profile", files[0], c.Line, r.Workload, r.Share)
+				}
+			}
+		}
+	}
+	first := load(t, "igniter/v100_pair_interference.csv").CoRuns[0]
+	if a, b := 1/first.A.Speed, 1/first.B.Speed; math.Abs(a-1.090281472330608) > 1e-9 || math.Abs(b-1.1904293541934783) > 1e-9 {
+		t.Errorf("the first pair of iGniter has the slowdowns %v and %v", a, b)
+	}
+	fit, not := 0, 0
+	for _, c := range load(t, "gavel/pairs.csv").CoRuns {
+		switch {
+		case c.Set != "oracle" || c.GPU != "k80":
+		case c.Fits:
+			fit++
+		default:
+			not++
+		}
+	}
+	if fit < 166 || not < 24 { // in the part that is published here
+		t.Errorf("%d pairs of Gavel ran on a K80, %d did not fit", fit, not)
+	}
+	if gpu := load(t, "glet/2080ti_UTIL.csv").Solos[0].GPU; gpu != "2080ti" {
+		t.Errorf("the first profile of gpulet is of %q", gpu)
 	}
 }
 

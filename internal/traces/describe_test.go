@@ -26,7 +26,33 @@ func describe(tr *Trace) string {
 	for _, s := range tr.Steps {
 		fmt.Fprintf(&b, "%d %s: %d workers, batch %d, time %v, sync %v\n", s.Line, s.Placement, s.Workers, s.Batch, s.Time, s.Sync)
 	}
+	for i := range tr.CoRuns {
+		c := &tr.CoRuns[i]
+		fmt.Fprintf(&b, "%d on %s: %s | %s", c.Line, c.GPU, describeRunner(&c.A), describeRunner(&c.B))
+		if c.Memory > 0 {
+			fmt.Fprintf(&b, ", %v", c.Memory)
+		}
+		if !c.Fits {
+			fmt.Fprint(&b, ", does not fit")
+		}
+		if c.Set != "" {
+			fmt.Fprintf(&b, ", set %s", c.Set)
+		}
+		fmt.Fprintln(&b)
+	}
+	for i := range tr.Solos {
+		s := &tr.Solos[i]
+		fmt.Fprintf(&b, "%d %s (%s, batch %d) on %v of %s: SM %.4g, bandwidth %.4g, L2 %.4g, memory %v, rate %.5g, latency %v\n",
+			s.Line, s.Workload, s.Family, s.Batch, s.Share, s.GPU, s.SM, s.Bandwidth, s.L2, s.Memory, s.Rate, s.Latency)
+	}
+	for _, n := range tr.Networks {
+		fmt.Fprintf(&b, "%+v\n", n)
+	}
 	return b.String()
+}
+
+func describeRunner(r *CoRunner) string {
+	return fmt.Sprintf("%s (%s) on %v at %.4g", r.Workload, r.Family, r.Share, r.Speed)
 }
 
 func describeJob(j *Job) string {

@@ -2,7 +2,8 @@
 //
 // A trace is a CSV file, plain or compressed with gzip, whose columns are found by their names: the nodes and pods of
 // Alibaba's openb, the jobs and throughputs of Gavel, the jobs of Philly, Pollux and Sia, Muri and of Alibaba's DLRM
-// serving, and the step times that Pollux measured. Load reads any of them and says which one it found.
+// serving, the step times that Pollux measured, what was measured of two workloads on one GPU (Lucid, Gavel, iGniter) and of
+// one workload alone (Lucid, iGniter, gpulet, MISO, MuxServe, GPUMemNet). Load reads any of them and says which one it found.
 //
 // A file is read as a whole or not at all: whatever is missing, doubled, out of bounds or not a number gives an *Error
 // that names the file, the line, the column, what stands there and what may. The bounds are far above the published

@@ -22,7 +22,8 @@ const (
 	// GavelThroughputs has steps per second: gpu, job, scale_factor, tput_consolidated_steps_s. Optional:
 	// tput_unconsolidated_steps_s.
 	GavelThroughputs Format = "gavel-scaling"
-	// GavelPairs has steps per second of pairs of jobs: gpu, job_a, job_b, iso_a, iso_b. Optional: file.
+	// GavelPairs has steps per second of pairs of jobs, each by itself: gpu, job_a, job_b, iso_a, iso_b. Optional: file;
+	// packed_a and packed_b, the two together, which give co-runs; status.
 	GavelPairs Format = "gavel-pairs"
 	// PhillyTrace has jobs: timestamp, duration (seconds), num_gpus. Optional: cluster.
 	PhillyTrace Format = "philly-jobs"
@@ -38,7 +39,7 @@ const (
 	DLRMTrace Format = "dlrm-pods"
 )
 
-// Trace is what a file has: one of the lists, in the order of the file.
+// Trace is what a file has: its lists, each in the order of the file.
 type Trace struct {
 	File   string
 	Format Format
@@ -46,20 +47,27 @@ type Trace struct {
 	Jobs   []Job
 	Rates  []Rate
 	Steps  []Step
+	// CoRuns, Solos and Networks are what was measured of workloads. A file of GavelPairs has Rates and CoRuns.
+	CoRuns   []CoRun
+	Solos    []Solo
+	Networks []Network
 }
 
 // String says what was found, for people: "pods.csv: openb-pods, 8152 jobs".
 func (t *Trace) String() string {
-	n, noun := len(t.Jobs), "job"
-	switch t.Format {
-	case OpenbNodeList:
-		n, noun = len(t.Hosts), "node"
-	case GavelThroughputs, GavelPairs:
-		n, noun = len(t.Rates), "throughput"
-	case PolluxPlacementTimes:
-		n, noun = len(t.Steps), "measured step"
+	words := []string{fmt.Sprintf("%s: %s", t.File, t.Format)}
+	for _, list := range []struct {
+		n    int
+		noun string
+	}{
+		{len(t.Hosts), "node"}, {len(t.Jobs), "job"}, {len(t.Rates), "throughput"}, {len(t.Steps), "measured step"},
+		{len(t.CoRuns), "co-run"}, {len(t.Solos), "solo profile"}, {len(t.Networks), "network"},
+	} {
+		if list.n > 0 {
+			words = append(words, plural(list.n, list.noun))
+		}
 	}
-	return fmt.Sprintf("%s: %s, %s", t.File, t.Format, plural(n, noun))
+	return strings.Join(words, ", ")
 }
 
 // schema is how a format is read.
@@ -70,24 +78,30 @@ type schema struct {
 	row func(*table, *Trace)
 	// end looks at the whole trace; it may be nil.
 	end func(*table, *Trace)
+	// trailing allows rows to end in a comma that the header does not have.
+	trailing bool
 }
 
 // schemas lists the formats that Detect knows. No header has the columns of two of them by chance.
-var schemas = []schema{
-	{OpenbNodeList, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, openbNode, openbCapacity},
-	{OpenbPodList, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, openbPod, nil},
-	{GavelTrace, []string{"job_type", "scale_factor", "total_steps", "arrival_s"}, gavelJob, nil},
-	{GavelThroughputs, []string{"gpu", "job", "scale_factor", "tput_consolidated_steps_s"}, gavelRate, nil},
-	{GavelPairs, []string{"gpu", "job_a", "job_b", "iso_a", "iso_b"}, gavelPair, nil},
-	{PhillyTrace, []string{"timestamp", "duration", "num_gpus"}, phillyJob, phillyOrigin},
-	{PolluxWorkload, []string{"name", "time", "application", "num_replicas"}, polluxJob, nil},
-	{PolluxPlacementTimes, []string{"placement", "local_bsz", "step_time"}, polluxStep, nil},
-	{MuriTrace, []string{"job_id", "num_gpu", "submit_time", "duration", "iterations", "model_name"}, muriJob, nil},
+var schemas = slices.Concat(clusterSchemas, pairSchemas)
+
+// clusterSchemas lists the formats of clusters and their jobs.
+var clusterSchemas = []schema{
+	{format: OpenbNodeList, needs: []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, row: openbNode, end: openbCapacity},
+	{format: OpenbPodList, needs: []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, row: openbPod},
+	{format: GavelTrace, needs: []string{"job_type", "scale_factor", "total_steps", "arrival_s"}, row: gavelJob},
+	{format: GavelThroughputs, needs: []string{"gpu", "job", "scale_factor", "tput_consolidated_steps_s"}, row: gavelRate},
+	{format: GavelPairs, needs: []string{"gpu", "job_a", "job_b", "iso_a", "iso_b"}, row: gavelPair},
+	{format: PhillyTrace, needs: []string{"timestamp", "duration", "num_gpus"}, row: phillyJob, end: phillyOrigin},
+	{format: PolluxWorkload, needs: []string{"name", "time", "application", "num_replicas"}, row: polluxJob},
+	{format: PolluxPlacementTimes, needs: []string{"placement", "local_bsz", "step_time"}, row: polluxStep},
+	{format: MuriTrace, needs: []string{"job_id", "num_gpu", "submit_time", "duration", "iterations", "model_name"}, row: muriJob},
 	{
-		DLRMTrace, []string{
+		format: DLRMTrace, row: dlrmPod,
+		needs: []string{
 			"instance_sn", "app_name", "cpu_request", "gpu_request", "memory_request",
 			"creation_time", "scheduled_time", "deletion_time",
-		}, dlrmPod, nil,
+		},
 	},
 }
 
@@ -176,6 +190,7 @@ func readAs(r io.Reader, file string, format Format) (*Trace, error) {
 // trace reads all rows.
 func (t *table) trace(s *schema) (*Trace, error) {
 	all := &Trace{File: t.file, Format: s.format}
+	t.trailing = s.trailing
 	for t.next() {
 		s.row(t, all)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -55,8 +57,47 @@ func checkTrace(t testing.TB, tr *Trace) {
 			t.Fatalf("step %+v", s)
 		}
 	}
-	if len(tr.Hosts)+len(tr.Jobs)+len(tr.Rates)+len(tr.Steps) == 0 {
+	checkMeasured(t, tr)
+	if len(tr.Hosts)+len(tr.Jobs)+len(tr.Rates)+len(tr.Steps)+len(tr.CoRuns)+len(tr.Solos)+len(tr.Networks) == 0 {
 		t.Fatal("a trace without rows")
+	}
+}
+
+// checkMeasured holds what was measured of workloads to what its types promise.
+func checkMeasured(t testing.TB, tr *Trace) {
+	t.Helper()
+	for i := range tr.CoRuns {
+		c := &tr.CoRuns[i]
+		for _, r := range []*CoRunner{&c.A, &c.B} {
+			if r.Workload == "" || r.Family == "" || r.Share < 10 || r.Share > vgpu.WholeGPU || legalSpeed(r.Speed) != c.Fits || (r.Speed == 0) == c.Fits {
+				t.Fatalf("co-run %+v", c)
+			}
+		}
+		if c.GPU == "" || c.Memory < 0 || c.Line < 2 {
+			t.Fatalf("co-run %+v", c)
+		}
+	}
+	for i := range tr.Solos {
+		s := &tr.Solos[i]
+		for _, part := range []float64{s.SM, s.Bandwidth, s.L2} {
+			if part < 0 || part > 1 || math.IsInf(part, 0) {
+				t.Fatalf("solo profile %+v", s)
+			}
+		}
+		if s.Workload == "" || s.Family == "" || s.Batch < 1 || s.Share < 10 || s.Share > vgpu.WholeGPU || s.Memory < 0 || s.Line < 2 ||
+			s.Latency < 0 || !(s.Rate >= 0) || math.IsInf(s.Rate, 0) {
+			t.Fatalf("solo profile %+v", s)
+		}
+	}
+	for _, n := range tr.Networks {
+		for _, part := range []float64{n.Busy, n.Graphics, n.SM, n.Occupancy, n.FP32} {
+			if !(part >= 0 && part <= 1) {
+				t.Fatalf("network %+v", n)
+			}
+		}
+		if n.Depth < 1 || n.Parameters < 1 || n.Activations < 1 || n.Batch < 1 || n.Norms < 0 || n.Dropouts < 0 || n.Memory < 0 {
+			t.Fatalf("network %+v", n)
+		}
 	}
 }
 
@@ -90,7 +131,7 @@ func checkRead(t *testing.T, data []byte, format Format) {
 	for _, tr := range []*Trace{tr, again} {
 		dropLines(tr)
 	}
-	if diff := cmp.Diff(tr, again); diff != "" {
+	if diff := cmp.Diff(tr, again, cmpopts.EquateNaNs()); diff != "" {
 		t.Fatalf("with its columns reversed (-want +got):\n%s", diff)
 	}
 }
@@ -99,13 +140,16 @@ func checkRead(t *testing.T, data []byte, format Format) {
 // change.
 func reversed(t testing.TB, data []byte) []byte {
 	t.Helper()
-	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte(byteOrderMark)))).ReadAll()
+	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte(byteOrderMark))))
+	r.FieldsPerRecord = -1 // rows may end in a comma
+	rows, err := r.ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	for _, row := range rows {
+		row = row[:len(rows[0])]
 		slices.Reverse(row)
 		if err := w.Write(row); err != nil {
 			t.Fatal(err)
@@ -127,6 +171,15 @@ func dropLines(tr *Trace) {
 	}
 	for i := range tr.Steps {
 		tr.Steps[i].Line = 0
+	}
+	for i := range tr.CoRuns {
+		tr.CoRuns[i].Line = 0
+	}
+	for i := range tr.Solos {
+		tr.Solos[i].Line = 0
+	}
+	for i := range tr.Networks {
+		tr.Networks[i].Line = 0
 	}
 }
 
@@ -157,6 +210,14 @@ func FuzzPolluxJobs(f *testing.F)       { fuzz(f, PolluxWorkload) }
 func FuzzPolluxPlacements(f *testing.F) { fuzz(f, PolluxPlacementTimes) }
 func FuzzMuriJobs(f *testing.F)         { fuzz(f, MuriTrace) }
 func FuzzDLRMJobs(f *testing.F)         { fuzz(f, DLRMTrace) }
+func FuzzLucidPairs(f *testing.F)       { fuzz(f, LucidPairs) }
+func FuzzLucidSingles(f *testing.F)     { fuzz(f, LucidSingles) }
+func FuzzIgniterPairs(f *testing.F)     { fuzz(f, IgniterPairs) }
+func FuzzIgniterCurves(f *testing.F)    { fuzz(f, IgniterCurves) }
+func FuzzGPUMemNet(f *testing.F)        { fuzz(f, GPUMemNetFeatures) }
+func FuzzGlet(f *testing.F)             { fuzz(f, GletUtilisation) }
+func FuzzMISO(f *testing.F)             { fuzz(f, MISOSlices) }
+func FuzzMuxServe(f *testing.F)         { fuzz(f, MuxServeLatencies) }
 
 // FuzzRead reads bytes that may be compressed, in any format.
 func FuzzRead(f *testing.F) {

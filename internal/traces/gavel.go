@@ -23,6 +23,8 @@ type Rate struct {
 	Spread   float64
 }
 
+const stepsPerSecond = "steps per second"
+
 // GavelJobs reads a trace of Gavel (OSDI'20), whose columns GavelTrace names. The App is the job_type, each of the
 // scale_factor workers has a whole GPU, and the duration depends on the GPU: see OnModel.
 func GavelJobs(r io.Reader, file string) ([]Job, error) { return jobs(r, file, GavelTrace) }
@@ -38,7 +40,7 @@ func GavelScaling(r io.Reader, file string) ([]Rate, error) {
 }
 
 // GavelIsolated reads the throughputs of Gavel's jobs by GPU model, each job by itself, from a table of pairs of jobs,
-// whose columns GavelPairs names. The columns about the pair are not read.
+// whose columns GavelPairs names. What it says of the pairs is in the Trace that Load gives.
 func GavelIsolated(r io.Reader, file string) ([]Rate, error) {
 	t, err := readAs(r, file, GavelPairs)
 	if err != nil {
@@ -57,32 +59,13 @@ func gavelJob(t *table, all *Trace) {
 }
 
 func gavelRate(t *table, all *Trace) {
-	const words = "steps per second"
 	r := Rate{Line: t.line(), Model: t.text("gpu"), App: t.text("job"), Workers: int(t.whole("scale_factor", 1, maxWorkers))}
 	t.unique("job", fmt.Sprintf("%q %q %d", r.Model, r.App, r.Workers), "gpu, job and scale_factor")
-	r.Together = t.decimal("tput_consolidated_steps_s", maxRate, words)
+	r.Together = t.decimal("tput_consolidated_steps_s", maxRate, stepsPerSecond)
 	if t.field("tput_unconsolidated_steps_s") != "" {
-		r.Spread = t.decimal("tput_unconsolidated_steps_s", maxRate, words)
+		r.Spread = t.decimal("tput_unconsolidated_steps_s", maxRate, stepsPerSecond)
 	}
 	all.Rates = append(all.Rates, r)
-}
-
-// gavelPair notes each job of a pair the first time that it is met.
-func gavelPair(t *table, all *Trace) {
-	set, model := t.textOr("file"), t.text("gpu")
-	for _, side := range []string{"a", "b"} {
-		r := Rate{Line: t.line(), Set: set, Model: model, App: t.text("job_" + side), Workers: 1}
-		r.Together = t.decimal("iso_"+side, maxRate, "steps per second")
-		r.Spread = r.Together
-		key := fmt.Sprintf("%q %q %q", r.Set, r.Model, r.App)
-		first, known := t.seen[key]
-		if !known {
-			t.seen[key] = len(all.Rates)
-			all.Rates = append(all.Rates, r)
-		} else if before := &all.Rates[first]; before.Together != r.Together {
-			t.fail("iso_"+side, fmt.Sprintf("%v as in line %d: a job by itself has one rate", before.Together, before.Line))
-		}
-	}
 }
 
 // OnModel returns copies of the jobs with the duration that their steps take on a GPU model with all workers on one node,

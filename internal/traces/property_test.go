@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -28,6 +29,11 @@ func amount(least, most int) *rapid.Generator[string] {
 // decimals draws a number as programs write them.
 func decimals(most int) *rapid.Generator[string] {
 	return rapid.Map(rapid.IntRange(0, 1000*most), func(n int) string { return fmt.Sprintf("%d.%03d", n/1000, n%1000) })
+}
+
+// above draws a number above zero.
+func above(most int) *rapid.Generator[string] {
+	return rapid.Map(rapid.IntRange(1, 1000*most), func(n int) string { return fmt.Sprintf("%d.%03d", n/1000, n%1000) })
 }
 
 var (
@@ -54,6 +60,7 @@ var fields = map[Format]map[string]*rapid.Generator[string]{
 	},
 	GavelPairs: {
 		"gpu": nil, "job_a": words, "job_b": words, "iso_a": rapid.Just("1.5"), "iso_b": rapid.Just("1.5"), "file": words,
+		"packed_a": decimals(2), "packed_b": decimals(2), "status": words,
 	},
 	PhillyTrace: {
 		"timestamp": dates, "duration": decimals(1e6), "num_gpus": amount(1, 128), "cluster": words,
@@ -74,6 +81,41 @@ var fields = map[Format]map[string]*rapid.Generator[string]{
 		"instance_sn": nil, "app_name": words, "cpu_request": decimals(192), "gpu_request": amount(0, 8),
 		"memory_request": decimals(960), "creation_time": amount(0, 1000), "scheduled_time": amount(1000, 2000),
 		"deletion_time": amount(2000, 3000), "role": words,
+	},
+	LucidPairs: {
+		"model1": words, "dataset1": words, "batchsize1": amount(1, 128), "amp1": amount(0, 1), "speed1": above(1),
+		"model2": words, "dataset2": words, "batchsize2": amount(1, 128), "amp2": amount(0, 1), "speed2": above(1),
+		"gmem": decimals(24_000),
+	},
+	LucidSingles: {
+		"model": nil, "dataset": words, "batchsize": amount(1, 128), "amp": amount(0, 1), "speed": above(1000),
+		"gpu_util": decimals(100), "gmem_util": decimals(100), "gmem": decimals(24_000),
+	},
+	IgniterPairs: {
+		"model1": words, "batch1": amount(1, 32), "mps_pct1": amount(1, 100), "lat1_ms": rapid.Just("2.5"), "solo_lat1_ms": rapid.Just("2.0"),
+		"model2": words, "batch2": amount(1, 32), "mps_pct2": amount(1, 100), "lat2_ms": rapid.Just("40"), "solo_lat2_ms": rapid.Just("32"),
+	},
+	IgniterCurves: {
+		"model": nil, "batch": amount(1, 32), "mps_pct": amount(1, 100), "latency_ms": above(100), "throughput_img_s": above(1000),
+		"l2_util_pct": decimals(100), "dram_util_pct": decimals(100),
+	},
+	GPUMemNetFeatures: {
+		"Depth": amount(1, 12), "Activation Function": words, "Total Activations": amount(1, 1e6), "Total Parameters": amount(1, 1e9),
+		"Batch Size": amount(1, 1024), "Batch Normalization Layers": amount(0, 12), "Dropout Layers": amount(0, 12),
+		"Max GPU Memory (MiB)": decimals(24_000), "Avg GPUTL": decimals(100), "Avg GRACT": decimals(1), "Avg SMACT": decimals(1),
+		"Avg SMOCC": decimals(1), "Avg FP32A": decimals(1),
+	},
+	GletUtilisation: {
+		"bench": nil, "batch": amount(1, 32), "SM_util(%)": decimals(100), "l2_util(%)": decimals(100), "mem_util(%)": decimals(100),
+	},
+	MISOSlices: {
+		"model": nil, "batch": amount(1, 512), "mig_slice": rapid.SampledFrom([]string{"1g.5gb", "3g.20gb", "7g.40gb"}),
+		"median_step_value": above(10), "mean_step_value": above(10), "util_sm_pct_full": decimals(100),
+		"util_mem_pct_full": decimals(100), "mem_mib_full": decimals(40_000),
+	},
+	MuxServeLatencies: {
+		"model": nil, "num_gpus": amount(1, 8), "sm_pct": amount(1, 100), "batch": amount(1, 2048), "seq_len": amount(1, 512),
+		"prefill_ms": above(10_000), "decoding_ms": rapid.SampledFrom([]string{"-1", "-1.0", "12.5", "3"}),
 	},
 }
 
@@ -137,7 +179,7 @@ func TestPropertyColumns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 			t.Fatalf("trace (-want +got):\n%s", diff)
 		}
 	})
@@ -146,7 +188,7 @@ func TestPropertyColumns(t *testing.T) {
 // TestPropertyBrokenField: a number that is none, in any row and column, is named with its line and column.
 func TestPropertyBrokenField(t *testing.T) {
 	text := []string{"sn", "model", "name", "gpu_spec", "qos", "job_type", "gpu", "job", "cluster", "application", "job_id",
-		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b"}
+		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b", "status", "model1", "model2", "dataset", "dataset1", "dataset2", "bench", "Activation Function"}
 	rapid.Check(t, func(t *rapid.T) {
 		d := tables(t)
 		i := rapid.IntRange(0, len(d.rows)-1).Draw(t, "row")
@@ -154,6 +196,9 @@ func TestPropertyBrokenField(t *testing.T) {
 		bad := []string{"NaN", "nan", "Inf", "+Inf", "-1", "1e400", "99999999999999999990", "0x10", "1_000", "1,5", "x", " 1", "1 "}
 		if slices.Contains(text, column) && (column != "gpu" || d.format != OpenbNodeList) {
 			bad = []string{" x", "x ", "\x00", "a\x7f", "\xff", strings.Repeat("x", 254)}
+		}
+		if d.format == MuxServeLatencies {
+			bad = slices.DeleteFunc(bad, func(s string) bool { return s == "-1" }) // does not fit
 		}
 		d.rows[i][column] = rapid.SampledFrom(bad).Draw(t, "bad")
 		_, err := readAs(bytes.NewReader(d.csv(t, d.columns)), "t.csv", d.format)

@@ -31,6 +31,8 @@ type table struct {
 	rows   int
 	seen   map[string]int // line of each key
 	err    *Error
+	// trailing allows rows to end in a comma that the header does not have.
+	trailing bool
 }
 
 // newTable reads the header.
@@ -87,6 +89,9 @@ func (t *table) next() bool {
 		return false
 	}
 	row, err := t.csv.Read()
+	if last := len(t.header); t.trailing && errors.Is(err, csv.ErrFieldCount) && len(row) == last+1 && row[last] == "" {
+		row, err = row[:last], nil
+	}
 	switch {
 	case err == io.EOF && t.rows == 0:
 		t.err = &Error{File: t.file, Line: t.head, Value: "a header without rows", Legal: "at least one row"}

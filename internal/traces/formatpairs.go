@@ -1,0 +1,72 @@
+package traces
+
+// Formats of what was measured of workloads, alone and side by side, with the columns that each needs. GavelPairs is one
+// of them too.
+const (
+	// LucidPairs has co-runs on one GPU: for each of 1 and 2 model, dataset, batchsize, amp, and speed (together ÷ alone).
+	// Optional: gmem (MiB of both).
+	LucidPairs Format = "lucid-pairs"
+	// LucidSingles has solo profiles: model, dataset, batchsize, amp, speed (samples per second), gpu_util, gmem_util
+	// (percent), gmem (MiB).
+	LucidSingles Format = "lucid-singles"
+	// IgniterPairs has co-runs under MPS: for each of 1 and 2 model, batch, mps_pct (percent of the SMs), lat and solo_lat
+	// (_ms, together and alone).
+	IgniterPairs Format = "igniter-pairs"
+	// IgniterCurves has solo profiles by cap of the SMs: model, batch, mps_pct, latency_ms, throughput_img_s. Optional:
+	// l2_util_pct, dram_util_pct (percent).
+	IgniterCurves Format = "igniter-curves"
+	// GPUMemNetFeatures has networks with what training them uses: Depth, Activation Function, Total Activations, Total
+	// Parameters, Batch Size, Batch Normalization Layers, Dropout Layers, Max GPU Memory (MiB), Avg GPUTL (percent), Avg
+	// GRACT, Avg SMACT, Avg SMOCC, Avg FP32A (parts from 0 to 1).
+	GPUMemNetFeatures Format = "gpumemnet-features"
+	// GletUtilisation has solo profiles: bench, batch, SM_util(%), l2_util(%), mem_util(%). Its rows may end in a comma.
+	GletUtilisation Format = "glet-utilisation"
+	// MISOSlices has solo profiles by MIG slice: model, batch, mig_slice, median_step_value, mean_step_value (seconds),
+	// util_sm_pct_full, util_mem_pct_full (percent), mem_mib_full (MiB).
+	MISOSlices Format = "miso-slices"
+	// MuxServeLatencies has solo profiles of language models by cap of the SMs: model, num_gpus, sm_pct, batch, seq_len,
+	// prefill_ms, decoding_ms (-1 where it does not fit).
+	MuxServeLatencies Format = "muxserve-latencies"
+)
+
+// pairSchemas lists the formats of measured workloads.
+var pairSchemas = []schema{
+	{
+		format: LucidPairs, row: lucidPair,
+		needs: []string{"model1", "dataset1", "batchsize1", "amp1", "speed1", "model2", "dataset2", "batchsize2", "amp2", "speed2"},
+	},
+	{
+		format: LucidSingles, row: lucidSingle,
+		needs: []string{"model", "dataset", "batchsize", "amp", "speed", "gpu_util", "gmem_util", "gmem"},
+	},
+	{
+		format: IgniterPairs, row: igniterPair,
+		needs: []string{
+			"model1", "batch1", "mps_pct1", "lat1_ms", "solo_lat1_ms", "model2", "batch2", "mps_pct2", "lat2_ms", "solo_lat2_ms",
+		},
+	},
+	{format: IgniterCurves, row: igniterCurve, needs: []string{"model", "batch", "mps_pct", "latency_ms", "throughput_img_s"}},
+	{
+		format: GPUMemNetFeatures, row: gpuMemNetSample,
+		needs: []string{
+			"Depth", "Activation Function", "Total Activations", "Total Parameters", "Batch Size",
+			"Batch Normalization Layers", "Dropout Layers", "Max GPU Memory (MiB)", "Avg GPUTL", "Avg GRACT", "Avg SMACT",
+			"Avg SMOCC", "Avg FP32A",
+		},
+	},
+	{
+		format: GletUtilisation, row: gletSolo, trailing: true,
+		needs: []string{"bench", "batch", "SM_util(%)", "l2_util(%)", "mem_util(%)"},
+	},
+	{
+		format: MISOSlices, row: misoSlice,
+		needs: []string{
+			"model", "batch", "mig_slice", "median_step_value", "mean_step_value", "util_sm_pct_full", "util_mem_pct_full",
+			"mem_mib_full",
+		},
+	},
+	{
+		format: MuxServeLatencies, row: muxServeLatency, end: muxServeRuns,
+		needs: []string{"model", "num_gpus", "sm_pct", "batch", "seq_len", "prefill_ms", "decoding_ms"},
+	},
+}

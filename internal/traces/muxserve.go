@@ -1,0 +1,39 @@
+package traces
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// muxServeGPU is where the authors of MuxServe (ICML'24) measured; their file does not say it.
+const muxServeGPU = "a100-80g"
+
+// muxServeLatency reads a row of MuxServe's latencies: a solo profile of the prefill and one of a step of decoding. The
+// Workload "llama-7b gpus 1 batch 8 seq 128 decode" has the same name at each cap. A latency of -1 gives none.
+func muxServeLatency(t *table, all *Trace) {
+	model, batch := t.text("model"), t.whole("batch", 1, maxBatch)
+	name := fmt.Sprintf("%s gpus %d batch %d seq %d", model, t.whole("num_gpus", 1, maxDevices), batch, t.whole("seq_len", 1, maxBatch))
+	share := t.sms("sm_pct")
+	t.unique("model", fmt.Sprintf("%q %d", name, share), "model, num_gpus, sm_pct, batch and seq_len")
+	for _, phase := range []struct{ column, name string }{{"prefill_ms", "prefill"}, {"decoding_ms", "decode"}} {
+		if text := t.field(phase.column); text == "-1" || strings.HasPrefix(text, "-1.") && strings.Trim(text[3:], "0") == "" {
+			continue
+		}
+		s := Solo{
+			Line: t.line(), GPU: muxServeGPU, Workload: name + " " + phase.name, Family: Family(model), Batch: batch, Share: share,
+			SM: unknown, Bandwidth: unknown, L2: unknown,
+		}
+		if s.Latency = t.latency(phase.column, time.Millisecond); s.Latency > 0 {
+			s.Rate = float64(batch) / s.Latency.Seconds()
+		}
+		all.Solos = append(all.Solos, s)
+	}
+}
+
+// muxServeRuns: something ran.
+func muxServeRuns(t *table, all *Trace) {
+	if len(all.Solos) == 0 {
+		t.err = &Error{File: t.file, Column: "prefill_ms", Value: "-1 in all rows, as in decoding_ms", Legal: "at least one latency"}
+	}
+}
