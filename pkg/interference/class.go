@@ -5,31 +5,30 @@ import (
 	"strings"
 )
 
-// Classes of work, from what was measured. The order is that of ClassNames; the numbers are not stored anywhere.
+// Classes of work, from what was measured. ClassLight comes before what the work is: the others are for work that fills
+// the device. Measured curves of light work are alike whatever it does, and unlike those of the same model with a batch
+// that fills the device; the size of the batch by itself does not tell (decisions/0012).
 const (
 	// ClassUnknown is work of which nobody said what it is: its speed is taken to follow the SMs in proportion, below
 	// which almost nothing was measured.
 	ClassUnknown Class = iota
-	// ClassTraining is training that keeps a whole device busy at least 70 % of the time.
+	// ClassLight is work that does not fill a device that it has alone: a batch of twice the size takes less than 1.3
+	// times as long, or, in training, kernels run less than 70 % of the time.
+	ClassLight
+	// ClassTraining is training that fills the device.
 	ClassTraining
-	// ClassTrainingLight is training that keeps a whole device busy less than 70 % of the time, as small models and those
-	// that wait for their input do.
-	ClassTrainingLight
-	// ClassInferenceSmallBatch is inference on batches of fewer than 16 samples.
-	ClassInferenceSmallBatch
-	// ClassInferenceLargeBatch is inference on batches of 16 samples or more.
-	ClassInferenceLargeBatch
-	// ClassPrefill is a language model that reads prompts.
+	// ClassInference is inference on batches that fill the device.
+	ClassInference
+	// ClassPrefill is a language model that reads prompts, of about 256 tokens or more at once.
 	ClassPrefill
-	// ClassDecode is a language model that writes, one token of each sequence at a time.
+	// ClassDecode is a language model that writes, one token of each sequence at a time, of so many sequences that they
+	// fill the device: about 128 or more. Of fewer it is light.
 	ClassDecode
 	classes
 )
 
 // classNames are the names that users write.
-var classNames = [classes]string{
-	"unknown", "training", "training-light", "inference-small-batch", "inference-large-batch", "prefill", "decode",
-}
+var classNames = [classes]string{"unknown", "light", "training", "inference", "prefill", "decode"}
 
 // String returns the name of the class. A number that stands for no class reads "class(9)".
 func (c Class) String() string {
