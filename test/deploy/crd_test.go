@@ -62,6 +62,20 @@ func TestGPUNodeSchema(t *testing.T) {
 		{name: "two links to one device", devices: change(func(d *v1alpha1.GPUDevice) {
 			d.Links = []v1alpha1.GPULink{{Peer: "GPU-2", Type: v1alpha1.LinkPIX}, {Peer: "GPU-2", Type: v1alpha1.LinkSYS}}
 		}), want: "status.devices[0].links[1]: Duplicate value"},
+		{name: "tenants", devices: tenants(64)},
+		{name: "too many tenants", devices: tenants(65), want: "status.devices[0].tenants: Too many"},
+		{name: "a tenant twice", devices: change(func(d *v1alpha1.GPUDevice) {
+			d.Tenants = []v1alpha1.GPUTenant{{UID: "u"}, {UID: "u"}}
+		}), want: "status.devices[0].tenants[1]: Duplicate value"},
+		{name: "a tenant without a UID", devices: change(func(d *v1alpha1.GPUDevice) {
+			d.Tenants = []v1alpha1.GPUTenant{{}}
+		}), want: "status.devices[0].tenants[0].uid"},
+		{name: "a tenant above 100 percent", devices: change(func(d *v1alpha1.GPUDevice) {
+			d.Tenants = []v1alpha1.GPUTenant{{UID: "u", SMUtilizationPercent: new(int32(101))}}
+		}), want: "status.devices[0].tenants[0].smUtilizationPercent"},
+		{name: "a tenant with a negative rate", devices: change(func(d *v1alpha1.GPUDevice) {
+			d.Tenants = []v1alpha1.GPUTenant{{UID: "u", Rate: new(resource.MustParse("-1"))}}
+		}), want: "status.devices[0].tenants[0].rate"},
 		{name: "unknown link", devices: change(func(d *v1alpha1.GPUDevice) {
 			d.Links = []v1alpha1.GPULink{{Peer: "GPU-2", Type: "PCIe"}}
 		}), want: "status.devices[0].links[0].type"},
@@ -79,6 +93,18 @@ func TestGPUNodeSchema(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tenants returns a device with n tenants, all fields set.
+func tenants(n int) []v1alpha1.GPUDevice {
+	d := device("GPU-1")
+	for i := range n {
+		d.Tenants = append(d.Tenants, v1alpha1.GPUTenant{
+			UID: fmt.Sprintf("8f1f9c1e-%04d", i), SMUtilizationPercent: new(int32(100)), Measured: true,
+			MemoryUsed: new(resource.MustParse("1536Mi")), Rate: new(resource.MustParse("0.123456789")),
+		})
+	}
+	return []v1alpha1.GPUDevice{d}
 }
 
 // Nobody writes a spec: a field that the type does not have is no part of the stored object.

@@ -75,7 +75,7 @@ type WorkloadProfileSpec struct {
 
 // WorkClass is a class of work by how its speed follows its part of a device.
 //
-// +kubebuilder:validation:Enum=unknown;training;training-light;inference-small-batch;inference-large-batch;prefill;decode
+// +kubebuilder:validation:Enum=unknown;light;training;inference;prefill;decode
 type WorkClass string
 
 // DeclaredUse is what the workload uses of a whole device of one GPU model that it has alone.

@@ -1,0 +1,368 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/interference"
+)
+
+func profiles(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Resource(v1alpha1.WorkloadProfiles).Namespace(team)
+}
+
+// asObject returns a profile as clients without its type send it.
+func asObject(t *testing.T, profile *v1alpha1.WorkloadProfile) *unstructured.Unstructured {
+	t.Helper()
+	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: object}
+}
+
+func workload(name string, learned bool) *v1alpha1.WorkloadProfile {
+	p := &v1alpha1.WorkloadProfile{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: team}}
+	if learned {
+		p.Labels = map[string]string{v1alpha1.LabelLearned: "true"}
+	}
+	return p
+}
+
+// store creates a profile as the scheduler or an administrator, and removes it when the test ends.
+func store(t *testing.T, who account, p *v1alpha1.WorkloadProfile) *unstructured.Unstructured {
+	t.Helper()
+	stored, err := profiles(t, as(t.Context(), t, who)).Create(t.Context(), asObject(t, p), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := profiles(t, cluster.Admin()).Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("remove WorkloadProfile: %v", err)
+		}
+	})
+	return stored
+}
+
+// declared returns the YAML-like form of a spec with one use and one point.
+func declared(use, point map[string]any) map[string]any {
+	spec := map[string]any{}
+	if use != nil {
+		spec["uses"] = []any{use}
+	}
+	if point != nil {
+		spec["throughputs"] = []any{point}
+	}
+	return spec
+}
+
+// manyUses returns n uses of different models.
+func manyUses(n int) map[string]any {
+	var list []any
+	for i := range n {
+		list = append(list, map[string]any{"model": fmt.Sprint("m", i), "memory": "8Gi"})
+	}
+	return map[string]any{"uses": list}
+}
+
+// manyPoints returns n points of different shares with rate and latency.
+func manyPoints(n int) map[string]any {
+	var list []any
+	for i := range n {
+		list = append(list, map[string]any{
+			"model": fmt.Sprint("m", i/100), "sharePercent": int64(i%100 + 1), "rate": "120.000001", "latency": "1h0m0s",
+		})
+	}
+	return map[string]any{"throughputs": list}
+}
+
+func TestWorkloadProfileSchema(t *testing.T) {
+	use := func(pairs ...any) map[string]any {
+		u := map[string]any{"model": "A100"}
+		for i := 0; i < len(pairs); i += 2 {
+			u[pairs[i].(string)] = pairs[i+1]
+		}
+		return declared(u, nil)
+	}
+	point := func(share int64, pairs ...any) map[string]any {
+		p := map[string]any{"model": "A100", "sharePercent": share}
+		for i := 0; i < len(pairs); i += 2 {
+			p[pairs[i].(string)] = pairs[i+1]
+		}
+		return declared(nil, p)
+	}
+	graph := func(parameters, activations, batch, depth int64) map[string]any {
+		return map[string]any{"graph": map[string]any{
+			"parameters": parameters, "activations": activations, "batchSize": batch, "depth": depth,
+		}}
+	}
+	classes := interference.ClassNames()
+	tests := []struct {
+		name string
+		spec map[string]any
+		want string // "" when legal
+	}{
+		{name: "nothing", spec: map[string]any{}},
+		{name: "a whole use", spec: use("smUtilizationPercent", int64(0), "memoryBandwidthPercent", int64(100), "pcieUtilizationPercent", int64(3), "memory", "8Gi", "class", "training")},
+		{name: "a use of any model", spec: declared(map[string]any{"model": "*", "memory": "8Gi"}, nil)},
+		{name: "the last class", spec: use("class", classes[len(classes)-1])},
+		{name: "as many uses as can be", spec: manyUses(64)},
+		{name: "too many uses", spec: manyUses(65), want: "spec.uses: Too many"},
+		{name: "two uses of one model", spec: map[string]any{"uses": []any{
+			map[string]any{"model": "T4", "memory": "8Gi"}, map[string]any{"model": "T4", "memory": "9Gi"},
+		}}, want: "spec.uses[1]: Duplicate value"},
+		{name: "a use that tells nothing", spec: use(), want: "a use tells at least one of"},
+		{name: "a use without a model", spec: declared(map[string]any{"memory": "8Gi"}, nil), want: "spec.uses[0].model: Required value"},
+		{name: "an empty model", spec: declared(map[string]any{"model": "", "memory": "8Gi"}, nil), want: "spec.uses[0].model"},
+		{name: "utilisation above 100", spec: use("smUtilizationPercent", int64(101)), want: "spec.uses[0].smUtilizationPercent: Invalid value: 101"},
+		{name: "negative bandwidth", spec: use("memoryBandwidthPercent", int64(-1)), want: "spec.uses[0].memoryBandwidthPercent: Invalid value: -1"},
+		{name: "utilisation in words", spec: use("pcieUtilizationPercent", "NaN"), want: "spec.uses[0].pcieUtilizationPercent"},
+		{name: "part of a percent", spec: use("smUtilizationPercent", 0.5), want: "spec.uses[0].smUtilizationPercent"},
+		{name: "no memory", spec: use("memory", "0"), want: "spec.uses[0].memory"},
+		{name: "negative memory", spec: use("memory", "-1Gi"), want: "spec.uses[0].memory"},
+		{name: "memory with an exponent", spec: use("memory", "1e999999999"), want: "spec.uses[0].memory"},
+		{name: "unknown class", spec: use("class", "mining"), want: `spec.uses[0].class: Unsupported value: "mining"`},
+		{name: "a graph", spec: graph(25_600_000, 11_000_000, 32, 50)},
+		{name: "a graph without layers", spec: graph(1, 1, 1, 0), want: "spec.graph.depth"},
+		{name: "a graph beyond all models", spec: graph(1e13+1, 1, 1, 1), want: "spec.graph.parameters"},
+		{name: "half a graph", spec: map[string]any{"graph": map[string]any{"parameters": int64(1)}}, want: "spec.graph.batchSize: Required value"},
+		{name: "a rate", spec: point(50, "rate", "0.5")},
+		{name: "a rate as a number", spec: point(100, "rate", int64(120))},
+		{name: "a latency on two devices", spec: point(200, "latency", "40ms")},
+		{name: "the shortest latency", spec: point(1, "latency", "1us")},
+		{name: "the longest latency on the most devices", spec: point(12800, "latency", "1h0m0s")},
+		{name: "as many points as can be", spec: manyPoints(256)},
+		{name: "too many points", spec: manyPoints(257), want: "spec.throughputs: Too many"},
+		{name: "two points of one share", spec: map[string]any{"throughputs": []any{
+			map[string]any{"model": "T4", "sharePercent": int64(5), "rate": "1"}, map[string]any{"model": "T4", "sharePercent": int64(5), "latency": "1s"},
+		}}, want: "spec.throughputs[1]: Duplicate value"},
+		{name: "a point that tells nothing", spec: point(50), want: "a point tells a rate, a latency, or both"},
+		{name: "a point of any model", spec: declared(nil, map[string]any{"model": "*", "sharePercent": int64(5), "rate": "1"}), want: "spec.throughputs[0].model"},
+		{name: "no share", spec: point(0, "rate", "1"), want: "spec.throughputs[0].sharePercent"},
+		{name: "a device and a half", spec: point(150, "rate", "1"), want: "a multiple of 100 up to 12800"},
+		{name: "too many devices", spec: point(12900, "rate", "1"), want: "spec.throughputs[0].sharePercent"},
+		{name: "a rate with an exponent", spec: point(50, "rate", "1e9"), want: "spec.throughputs[0].rate"},
+		{name: "a negative rate", spec: point(50, "rate", "-1"), want: "spec.throughputs[0].rate"},
+		{name: "a latency without a unit", spec: point(50, "latency", "40"), want: "spec.throughputs[0].latency"},
+		{name: "a negative latency", spec: point(50, "latency", "-40ms"), want: "spec.throughputs[0].latency"},
+		{name: "no latency at all", spec: point(50, "latency", "0s"), want: "latency must be from 1us to 1h"},
+		{name: "too long a latency", spec: point(50, "latency", "60m1s"), want: "latency must be from 1us to 1h"},
+		{name: "an unknown field", spec: map[string]any{"utilisation": int64(3)}, want: `unknown field "spec.utilisation"`},
+	}
+	all := profiles(t, cluster.Admin())
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			object := asObject(t, workload("schema", false))
+			object.Object["spec"] = test.spec
+			strict := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+			_, err := all.Create(t.Context(), object, strict)
+			if test.want != "" {
+				wantRefusal(t, err, test.want)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Every class of work that core knows can be declared, and no other.
+func TestClassesOfTheSchema(t *testing.T) {
+	all := profiles(t, cluster.Admin())
+	for _, class := range append(interference.ClassNames(), "class(9)") {
+		object := asObject(t, workload("classes", false))
+		object.Object["spec"] = declared(map[string]any{"model": "*", "class": class}, nil)
+		_, err := all.Create(t.Context(), object, dryRun)
+		if _, unknown := interference.ClassByName(class); (err == nil) != (unknown == nil) {
+			t.Errorf("class %s: the schema says %v, core %v", class, err, unknown)
+		}
+	}
+}
+
+// learnedStatus is a status with all fields.
+func learnedStatus() v1alpha1.WorkloadProfileStatus {
+	sm, memory, rate := int32(80), resource.MustParse("8Gi"), resource.MustParse("120.5")
+	return v1alpha1.WorkloadProfileStatus{
+		Workload: &v1alpha1.LearnedWorkload{OwnerKind: "Deployment.apps", OwnerName: "bert", Images: []string{"registry/bert@sha256:0"}},
+		Learned: []v1alpha1.LearnedUse{{
+			Model: "A100", SMUtilizationPercent: &sm, Memory: &memory, SoloObservations: 12, SoloRate: &rate,
+			SensitivityMilli: -120, PressureMilli: 340, CoRuns: 7, Neighbours: 3, LastObserved: &metav1.Time{Time: time.Unix(1_800_000_000, 0)},
+		}},
+		CoRuns: 7,
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionConsistent, Status: metav1.ConditionTrue, Reason: v1alpha1.ConsistentAgrees,
+			LastTransitionTime: metav1.Time{Time: time.Unix(1_800_000_000, 0)},
+		}},
+	}
+}
+
+func TestSchedulerWritesWhatItLearned(t *testing.T) {
+	all := profiles(t, as(t.Context(), t, scheduler))
+	made := workload("learned-1", true)
+	stored := store(t, scheduler, made)
+	made.Status = learnedStatus()
+	stored.Object["status"] = asObject(t, made).Object["status"]
+	if _, err := all.UpdateStatus(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("update status: %v", err)
+	}
+	declared := store(t, admin, workload("bert", false))
+	patch := []byte(`{"status":{"coRuns":3}}`)
+	if _, err := all.Patch(t.Context(), declared.GetName(), "application/merge-patch+json", patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Errorf("patch the status of a declared profile: %v", err)
+	}
+	remove := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	if err := all.Delete(t.Context(), "learned-1", remove); err != nil {
+		t.Errorf("remove its own profile: %v", err)
+	}
+}
+
+func TestNobodyElseWritesWhatWasLearned(t *testing.T) {
+	ctx := t.Context()
+	learned, declared := store(t, scheduler, workload("learned-1", true)), store(t, admin, workload("bert", false))
+	relabelled := func(object *unstructured.Unstructured, labels map[string]string) *unstructured.Unstructured {
+		changed := object.DeepCopy()
+		changed.SetLabels(labels)
+		return changed
+	}
+	const policy = "ValidatingAdmissionPolicy 'tandem-workloadprofiles'"
+	mark := map[string]string{v1alpha1.LabelLearned: "true"}
+	tests := []struct {
+		name string
+		who  account
+		send func(dynamic.ResourceInterface) error
+		want []string
+	}{
+		{"status by an administrator", admin, func(all dynamic.ResourceInterface) error {
+			_, err := all.UpdateStatus(ctx, declared, metav1.UpdateOptions{})
+			return err
+		}, []string{policy, "declare what you know in the spec"}},
+		{"status patch by an administrator", admin, func(all dynamic.ResourceInterface) error {
+			_, err := all.Patch(ctx, "learned-1", "application/merge-patch+json", []byte(`{"status":{"coRuns":9}}`), metav1.PatchOptions{}, "status")
+			return err
+		}, []string{policy}},
+		{"a profile that claims to be learned", admin, func(all dynamic.ResourceInterface) error {
+			_, err := all.Create(ctx, asObject(t, workload("forged", true)), dryRun)
+			return err
+		}, []string{policy, "tandem-gpu.io/learned", "create yours without it"}},
+		{"any value of the label", admin, func(all dynamic.ResourceInterface) error {
+			_, err := all.Update(ctx, relabelled(declared, map[string]string{v1alpha1.LabelLearned: ""}), metav1.UpdateOptions{})
+			return err
+		}, []string{policy, "leave it as it is"}},
+		{"the label taken away", admin, func(all dynamic.ResourceInterface) error {
+			_, err := all.Update(ctx, relabelled(learned, nil), metav1.UpdateOptions{})
+			return err
+		}, []string{policy, "leave it as it is"}},
+		{"the scheduler removes a user's", scheduler, func(all dynamic.ResourceInterface) error {
+			return all.Delete(ctx, "bert", metav1.DeleteOptions{})
+		}, []string{policy, "only WorkloadProfiles with the label"}},
+		{"the scheduler makes one without the label", scheduler, func(all dynamic.ResourceInterface) error {
+			_, err := all.Create(ctx, asObject(t, workload("unmarked", false)), dryRun)
+			return err
+		}, []string{policy}},
+		{"the scheduler makes a user's its own", scheduler, func(all dynamic.ResourceInterface) error {
+			_, err := all.Update(ctx, relabelled(declared, mark), metav1.UpdateOptions{})
+			return err
+		}, []string{byRBAC + "update"}},
+		{"the agent", agent, func(all dynamic.ResourceInterface) error {
+			_, err := all.UpdateStatus(ctx, learned, metav1.UpdateOptions{})
+			return err
+		}, []string{byRBAC + "update"}},
+		{"a user without rights", jane, func(all dynamic.ResourceInterface) error {
+			_, err := all.Create(ctx, asObject(t, workload("mine", false)), dryRun)
+			return err
+		}, []string{byRBAC + "create"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			wantRefusal(t, test.send(profiles(t, as(ctx, t, test.who))), test.want...)
+		})
+	}
+	// A status in an object that is created or updated is dropped by the API server.
+	forged := workload("quiet", false)
+	forged.Status = learnedStatus()
+	got := store(t, admin, forged)
+	if _, found := got.Object["status"]; found {
+		t.Errorf("a new profile has the status %v", got.Object["status"])
+	}
+}
+
+// Whoever edits a namespace declares profiles in it, and removes learned ones. The controller that takes the role into
+// the cluster's role edit is no part of this control plane: its label is compared, and the role is bound as it is.
+func TestEditorsDeclareProfiles(t *testing.T) {
+	ctx := t.Context()
+	role, err := client(ctx, t, admin).RbacV1().ClusterRoles().Get(ctx, "tandem-workloadprofiles-edit", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if role.Labels["rbac.authorization.k8s.io/aggregate-to-edit"] != "true" {
+		t.Errorf("the role is not taken into edit: labels %v", role.Labels)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "editor"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "joe"}},
+	}
+	if _, err := client(ctx, t, admin).RbacV1().RoleBindings(team).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config, err := cluster.Config("joe", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := profiles(t, config)
+	// The authorizer learns of the binding a moment later.
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		_, err := all.Create(ctx, asObject(t, workload("mine", false)), dryRun)
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("an editor cannot declare a profile: %v", err)
+	}
+	learned := store(t, scheduler, workload("learned-2", true))
+	change := learned.DeepCopy()
+	change.Object["spec"] = declared(map[string]any{"model": "*", "memory": "8Gi"}, nil)
+	if _, err := all.Update(ctx, change, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("declare something in a learned profile: %v", err)
+	}
+	if err := all.Delete(ctx, "learned-2", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("remove a learned profile: %v", err)
+	}
+	_, err = all.UpdateStatus(ctx, learned, metav1.UpdateOptions{})
+	wantRefusal(t, err, "forbidden")
+}
+
+// What kubectl get shows, and how the resource is named.
+func TestWorkloadProfileIsListedByItsShortName(t *testing.T) {
+	lists, err := client(t.Context(), t, admin).Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(lists.APIResources, func(r metav1.APIResource) bool { return r.Name == "workloadprofiles" })
+	if i < 0 {
+		t.Fatalf("the API server serves %v", lists.APIResources)
+	}
+	r := lists.APIResources[i]
+	if !r.Namespaced || !slices.Contains(r.ShortNames, "wp") || !slices.Contains(r.Categories, "tandem") || !strings.EqualFold(r.Kind, "WorkloadProfile") {
+		t.Errorf("served as %+v", r)
+	}
+}
