@@ -1,0 +1,130 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/internal/report"
+	"github.com/tandem-gpu/tandem/internal/scenario"
+)
+
+// Predicting compares models that predict how fast two workloads run side by side with what was measured.
+//
+// With HoldOut the named families are held out one after the other: a model is fitted to the pairs without the family and
+// scored on those with it. Without, the coefficients are those that the models are shipped with, nothing is fitted, and
+// all pairs are scored. In both, so many co-runs of each scored workload are shown to the models first; these pairs are not
+// scored, for any of the models.
+type Predicting struct {
+	Sets []PairSet
+	// HoldOut names families; each is in at least one of the sets. Nil for none.
+	HoldOut []string
+	// Observe lists how many co-runs of each workload are shown.
+	Observe []int
+	// Models by name.
+	Models []string
+	// Seeds that the co-runs to show are drawn with. Where none are shown the first one will do.
+	Seeds []int64
+	// MaxSlowdown is the promise by which pairs are admitted, from 1.
+	MaxSlowdown float64
+	// Progress is told how many runs are done, by several goroutines; nil for nobody.
+	Progress func(done, total int)
+
+	// fit makes the models; nil for those that are shipped.
+	fit fitting
+}
+
+// predictedRun is one model, number of co-runs, seed and fold of a set, and what came of it.
+type predictedRun struct {
+	set   *PairSet
+	fold  *fold
+	model string
+	shown int
+	seed  int64
+	pairs []scored
+}
+
+// Run plays all of them. Its results are in the order of the sets, of the models, and of the numbers of co-runs.
+func (p *Predicting) Run() (*report.Interference, error) {
+	if len(p.Sets) == 0 || len(p.Observe) == 0 || len(p.Models) == 0 || len(p.Seeds) == 0 {
+		return nil, fmt.Errorf("compare predictions: %d sets, %d numbers of co-runs, %d models, %d seeds: want at least one of each",
+			len(p.Sets), len(p.Observe), len(p.Models), len(p.Seeds))
+	}
+	if p.fit == nil {
+		p.fit = fitted
+	}
+	var runs []predictedRun
+	for s := range p.Sets {
+		folds := p.Sets[s].folds(p.HoldOut)
+		for _, model := range p.Models {
+			for _, shown := range p.Observe {
+				runs = append(runs, p.runs(&p.Sets[s], folds, model, shown)...)
+			}
+		}
+	}
+	err := scenario.Each(len(runs), p.Progress, func(i int) error { return runs[i].play(p.fit) })
+	if err != nil {
+		return nil, fmt.Errorf("compare predictions: %w", err)
+	}
+	return p.summed(runs), nil
+}
+
+// runs lists those of one row of the table.
+func (p *Predicting) runs(set *PairSet, folds []fold, model string, shown int) []predictedRun {
+	seeds := p.Seeds
+	if shown == 0 {
+		seeds = seeds[:1] // nothing is drawn
+	}
+	runs := make([]predictedRun, 0, len(seeds)*len(folds))
+	for _, seed := range seeds {
+		for f := range folds {
+			runs = append(runs, predictedRun{set: set, fold: &folds[f], model: model, shown: shown, seed: seed})
+		}
+	}
+	return runs
+}
+
+// play fits the model, shows it its co-runs, and predicts the others.
+func (r *predictedRun) play(fit fitting) error {
+	m, err := fit(r.model, r.set, r.fold.seen)
+	if err != nil {
+		return fmt.Errorf("%s: fit %s%s: %w", r.set.Name(), r.model, r.fold.without(), err)
+	}
+	shown := r.fold.draw(r.shown, r.seed)
+	for _, c := range shown {
+		m.observe(c)
+	}
+	for _, c := range r.fold.scored {
+		if slices.Contains(shown, c) {
+			continue
+		}
+		at := m.predict(c)
+		r.pairs = append(r.pairs, scored{measured: c.speeds(), predicted: [2]float64{1 / at[0], 1 / at[1]}})
+	}
+	return nil
+}
+
+// summed makes a row of each set, model and number of co-runs: the figures of a seed are those of all its folds together,
+// and the row has their mean over the seeds.
+func (p *Predicting) summed(runs []predictedRun) *report.Interference {
+	out := &report.Interference{MaxSlowdown: p.MaxSlowdown}
+	for s := range p.Sets {
+		out.Pairs = append(out.Pairs, p.Sets[s].counted(len(p.Sets) > 1))
+	}
+	for len(runs) > 0 {
+		first := &runs[0]
+		n := slices.IndexFunc(runs, func(r predictedRun) bool {
+			return r.set != first.set || r.model != first.model || r.shown != first.shown
+		})
+		if n < 0 {
+			n = len(runs)
+		}
+		row := figures(runs[:n], 1/p.MaxSlowdown)
+		row.Model, row.Observed = first.model, first.shown
+		if len(p.Sets) > 1 {
+			row.Layout, row.GPU = string(first.set.Layout), first.set.GPU
+		}
+		out.Results = append(out.Results, row)
+		runs = runs[n:]
+	}
+	return out
+}
