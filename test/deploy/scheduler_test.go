@@ -140,6 +140,9 @@ func TestSchedulerConfiguration(t *testing.T) {
 		want := &config.GPUShareArgs{
 			Policy: "tandem", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
 			PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+			Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
+			Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+			Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
 		}
 		if !cmp.Equal(want, share) {
 			t.Errorf("GPUShareArgs differ from the documented defaults (-want +got):\n%s", cmp.Diff(want, share))

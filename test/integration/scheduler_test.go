@@ -76,6 +76,9 @@ func schedulerProfile(t *testing.T, changes []func(*config.GPUShareArgs)) schedu
 	args := &config.GPUShareArgs{
 		Policy: "packed", BindTimeout: metav1.Duration{Duration: bindTimeout},
 		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
+		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
 	}
 	for _, change := range changes {
 		change(args)

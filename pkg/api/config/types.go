@@ -27,6 +27,14 @@ type GPUShareArgs struct {
 	ModelCosts []ModelCost
 	// Throughputs are the points of the throughput curves.
 	Throughputs []Throughput
+	// Interference says how harm among neighbours is predicted.
+	Interference InterferenceArgs
+	// Weights of what a placement costs.
+	Weights CostWeights
+	// Sharing is SharingWhenScarce or SharingAlways.
+	Sharing string
+	// ScarceBelowPercent of idle devices that make GPUs scarce.
+	ScarceBelowPercent int32
 }
 
 // Values of PodsWithoutGPUs.
@@ -36,6 +44,48 @@ const (
 	// ScorePods scores nodes for pods without vGPUs too.
 	ScorePods = "Score"
 )
+
+// Values of Sharing.
+const (
+	// SharingWhenScarce prefers idle devices for pods with a profile until GPUs are scarce.
+	SharingWhenScarce = "WhenScarce"
+	// SharingAlways weighs idle and shared devices alike.
+	SharingAlways = "Always"
+)
+
+// Values of InterferenceArgs.Learning.
+const (
+	// LearningEnabled learns from what is observed in the cluster.
+	LearningEnabled = "Enabled"
+	// LearningDisabled takes what is declared, and what was learned before.
+	LearningDisabled = "Disabled"
+)
+
+// InterferenceModels are the models that InterferenceArgs.Model may name, by name. Package interference has them all; its
+// model "table" looks up measured pairs and is for the simulator only.
+func InterferenceModels() []string {
+	return []string{"constant", "default", "hinge", "linear-hinge", "none", "rank1", "util-sum"}
+}
+
+// InterferenceArgs say how harm among neighbours is predicted.
+type InterferenceArgs struct {
+	// Model names the model of package interference.
+	Model string
+	// Learning is LearningEnabled or LearningDisabled.
+	Learning string
+	// MaxProfiles that the scheduler makes itself.
+	MaxProfiles int32
+}
+
+// CostWeights say what a thousandth of a device counts that is lost by a cause, in percent.
+type CostWeights struct {
+	// Fragmentation: free GPU that the usual requests cannot use.
+	Fragmentation int32
+	// Interference: speed that tenants of the device lose.
+	Interference int32
+	// Heterogeneity: GPU beyond what the cheapest model needs.
+	Heterogeneity int32
+}
 
 // TypicalRequest is a request that usually arrives.
 type TypicalRequest struct {

@@ -38,5 +38,6 @@ func ValidateGPUShareArgs(args *GPUShareArgs, policies []string, path *field.Pat
 	}
 	errs = append(errs, validateTypical(args.TypicalRequests, path.Child("typicalRequests"))...)
 	errs = append(errs, validateCosts(args.ModelCosts, path.Child("modelCosts"))...)
-	return append(errs, validateThroughputs(args, path.Child("throughputs"))...)
+	errs = append(errs, validateThroughputs(args, path.Child("throughputs"))...)
+	return append(errs, validateSharing(args, path)...)
 }

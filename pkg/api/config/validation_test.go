@@ -14,6 +14,9 @@ func legal() *GPUShareArgs {
 	return &GPUShareArgs{
 		Policy: "packed", BindTimeout: metav1.Duration{Duration: time.Minute},
 		PodsWithoutGPUs: SkipPods, MixHalfLife: metav1.Duration{Duration: time.Hour},
+		Interference: InterferenceArgs{Model: "default", Learning: LearningEnabled, MaxProfiles: 10000},
+		Weights:      CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+		Sharing:      SharingWhenScarce, ScarceBelowPercent: 10,
 	}
 }
 

@@ -160,6 +160,9 @@ func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
 	args := &config.GPUShareArgs{
 		Policy: "packed", BindTimeout: metav1.Duration{Duration: timeout},
 		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
+		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
 	}
 	if c.configure != nil {
 		c.configure(args)

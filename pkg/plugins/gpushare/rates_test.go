@@ -112,7 +112,8 @@ func TestRatesProperty(t *testing.T) {
 		}
 		args := &config.GPUShareArgs{
 			Policy: "packed", BindTimeout: metav1.Duration{Duration: time.Minute}, PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: time.Hour},
-			ModelCosts: []config.ModelCost{{Model: "A100", Cost: amount("cost")}, {Model: "T4", Cost: amount("cost")}},
+			ModelCosts:   []config.ModelCost{{Model: "A100", Cost: amount("cost")}, {Model: "T4", Cost: amount("cost")}},
+			Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 1}, Sharing: config.SharingAlways,
 		}
 		for range rapid.IntRange(1, 3).Draw(t, "points") {
 			args.Throughputs = append(args.Throughputs, config.Throughput{

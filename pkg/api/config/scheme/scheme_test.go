@@ -58,6 +58,9 @@ func with(change func(*config.GPUShareArgs)) config.GPUShareArgs {
 	args := config.GPUShareArgs{
 		Policy: "tandem", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
 		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
+		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
 	}
 	change(&args)
 	return args
@@ -93,6 +96,10 @@ func TestDecode(t *testing.T) {
       mixHalfLife: 1h
       modelCosts: [{model: A100, cost: 3.06}, {model: Tesla-T4, cost: "0.35"}]
       throughputs: [{profile: bert, model: A100, share: 100, rate: 120.5}]
+      interference: {model: rank1, learning: Disabled, maxProfiles: 7}
+      weights: {fragmentation: 0, interference: 200, heterogeneity: 3}
+      sharing: Always
+      scarceBelowPercent: 0
 `,
 			want: config.GPUShareArgs{
 				Policy: "bestfit", BindTimeout: metav1.Duration{Duration: time.Minute}, Seed: -7,
@@ -103,8 +110,18 @@ func TestDecode(t *testing.T) {
 				ModelCosts: []config.ModelCost{
 					{Model: "A100", Cost: resource.MustParse("3.06")}, {Model: "Tesla-T4", Cost: resource.MustParse("0.35")},
 				},
-				Throughputs: []config.Throughput{{Profile: "bert", Model: "A100", Share: 100, Rate: resource.MustParse("120.5")}},
+				Throughputs:  []config.Throughput{{Profile: "bert", Model: "A100", Share: 100, Rate: resource.MustParse("120.5")}},
+				Interference: config.InterferenceArgs{Model: "rank1", Learning: config.LearningDisabled, MaxProfiles: 7},
+				Weights:      config.CostWeights{Fragmentation: 0, Interference: 200, Heterogeneity: 3},
+				Sharing:      config.SharingAlways,
 			},
+		},
+		{
+			name: "parts of a group set, the others by default",
+			args: "  pluginConfig: [{name: GPUShare, args: {interference: {learning: Disabled}, weights: {interference: 0}}}]",
+			want: with(func(a *config.GPUShareArgs) {
+				a.Interference.Learning, a.Weights.Interference = config.LearningDisabled, 0
+			}),
 		},
 		{
 			// An explicit empty string is a value, and an illegal one: it must reach validation.
@@ -157,6 +174,16 @@ func TestDecodeRefuses(t *testing.T) {
 			want: []string{"GPUShare", "quantities must match"},
 		},
 		{
+			name: "unknown field of a group",
+			args: "  pluginConfig: [{name: GPUShare, args: {weights: {fragmentaton: 1}}}]",
+			want: []string{"GPUShare", `unknown field "weights.fragmentaton"`},
+		},
+		{
+			name: "part of a percent",
+			args: "  pluginConfig: [{name: GPUShare, args: {weights: {fragmentation: 0.5}}}]",
+			want: []string{"number 0.5", "weights.fragmentation"},
+		},
+		{
 			name: "wrong kind",
 			args: "  pluginConfig: [{name: GPUShare, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: NodeAffinityArgs}}]",
 			want: []string{"args for plugin GPUShare were not of type GPUShareArgs", "NodeAffinityArgs"},
@@ -182,7 +209,8 @@ func TestDecodeRefuses(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	c, err := decode(t, configuration("  pluginConfig: [{name: GPUShare, args: {policy: spread, bindTimeout: 7s, seed: 3, "+
 		"typicalRequests: [{cpu: 500m, models: [A100], weight: 2}], modelCosts: [{model: A100, cost: 3.06}], "+
-		"throughputs: [{profile: bert, model: A100, share: 100, rate: 120.5}]}}]"))
+		"throughputs: [{profile: bert, model: A100, share: 100, rate: 120.5}], "+
+		"interference: {model: none}, weights: {heterogeneity: 0}, sharing: Always}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,19 @@ const (
 	DefaultPodsWithoutGPUs = config.SkipPods
 	// DefaultMixHalfLife keeps a day's rhythm in the mix and forgets last week's project.
 	DefaultMixHalfLife = 24 * time.Hour
+	// DefaultInterferenceModel predicts without having seen a workload, and better once it has.
+	DefaultInterferenceModel = "default"
+	// DefaultLearning observes: without it only declared profiles count.
+	DefaultLearning = config.LearningEnabled
+	// DefaultMaxProfiles keeps what is learned below 20 MiB in memory.
+	DefaultMaxProfiles int32 = 10_000
+	// DefaultWeight counts a thousandth of a device alike, whatever it was lost by.
+	DefaultWeight int32 = 100
+	// DefaultSharing costs nobody speed while devices idle.
+	DefaultSharing = config.SharingWhenScarce
+	// DefaultScarceBelowPercent leaves whole devices for the pods that arrive next. Larger shares sooner and slows pods down
+	// that would have had a device of their own; smaller fills up first and leaves arriving pods only shared devices.
+	DefaultScarceBelowPercent int32 = 10
 )
 
 // SetDefaults_GPUShareArgs sets the absent fields. The name is what defaulter-gen looks for.
@@ -41,5 +54,29 @@ func SetDefaults_GPUShareArgs(args *GPUShareArgs) {
 	}
 	if args.MixHalfLife == nil {
 		args.MixHalfLife = &metav1.Duration{Duration: DefaultMixHalfLife}
+	}
+	setInterference(&args.Interference)
+	for _, weight := range []**int32{&args.Weights.Fragmentation, &args.Weights.Interference, &args.Weights.Heterogeneity} {
+		if *weight == nil {
+			*weight = new(DefaultWeight)
+		}
+	}
+	if args.Sharing == nil {
+		args.Sharing = new(DefaultSharing)
+	}
+	if args.ScarceBelowPercent == nil {
+		args.ScarceBelowPercent = new(DefaultScarceBelowPercent)
+	}
+}
+
+func setInterference(args *InterferenceArgs) {
+	if args.Model == nil {
+		args.Model = new(DefaultInterferenceModel)
+	}
+	if args.Learning == nil {
+		args.Learning = new(DefaultLearning)
+	}
+	if args.MaxProfiles == nil {
+		args.MaxProfiles = new(DefaultMaxProfiles)
 	}
 }

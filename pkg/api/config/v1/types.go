@@ -64,6 +64,70 @@ type GPUShareArgs struct {
 	// +optional
 	// +listType=atomic
 	Throughputs []Throughput `json:"throughputs,omitempty"`
+
+	// Interference says how the harm is predicted that the tenants of a device do to each other.
+	//
+	// +optional
+	Interference InterferenceArgs `json:"interference,omitzero"`
+
+	// Weights of the causes by which a placement loses GPU: what a thousandth of a device that is lost by that cause counts
+	// beside the others.
+	//
+	// +optional
+	Weights CostWeights `json:"weights,omitzero"`
+
+	// Sharing says when pods with a profile share devices: "WhenScarce" prefers idle devices for them until GPUs are scarce,
+	// "Always" weighs idle and shared devices alike, by the weights. Default: WhenScarce.
+	//
+	// +optional
+	Sharing *string `json:"sharing,omitempty"`
+
+	// ScarceBelowPercent: GPUs are scarce while at most so many percent of the healthy devices are wholly idle, or pods wait
+	// for GPUs. From 0 to 100; larger shares sooner, 100 always. Default: 10.
+	//
+	// +optional
+	ScarceBelowPercent *int32 `json:"scarceBelowPercent,omitempty"`
+}
+
+// InterferenceArgs say how the harm is predicted that the tenants of a device do to each other.
+type InterferenceArgs struct {
+	// Model that predicts the slowdown of each tenant: "default" is the linear hinge with what was learned of the workloads,
+	// "none" predicts no harm, "constant" the same for all; "util-sum", "hinge", "linear-hinge" and "rank1" are there to
+	// compare with. Default: default.
+	//
+	// +optional
+	Model *string `json:"model,omitempty"`
+
+	// Learning says whether the scheduler learns from what it observes: "Enabled" writes it into WorkloadProfiles, "Disabled"
+	// writes nothing and uses what the profiles hold. Default: Enabled.
+	//
+	// +optional
+	Learning *string `json:"learning,omitempty"`
+
+	// MaxProfiles bounds the WorkloadProfiles that the scheduler makes itself, for workloads that name none: from 1 to
+	// 100000. Beyond, those that were not seen for longest are removed. Default: 10000.
+	//
+	// +optional
+	MaxProfiles *int32 `json:"maxProfiles,omitempty"`
+}
+
+// CostWeights say what a thousandth of a device counts that is lost by a cause: in percent, from 0 to 1000. 0 leaves the
+// cause out, 200 counts it twice.
+type CostWeights struct {
+	// Fragmentation is free GPU that the requests that usually arrive cannot use. Default: 100.
+	//
+	// +optional
+	Fragmentation *int32 `json:"fragmentation,omitempty"`
+
+	// Interference is speed that the tenants of a device lose by each other. Default: 100.
+	//
+	// +optional
+	Interference *int32 `json:"interference,omitempty"`
+
+	// Heterogeneity is what a pod's share costs more than on the cheapest GPU model that serves it. Default: 100.
+	//
+	// +optional
+	Heterogeneity *int32 `json:"heterogeneity,omitempty"`
 }
 
 // TypicalRequest is a request that usually arrives.
