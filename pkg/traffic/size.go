@@ -1,0 +1,122 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Bounds of Config.
+const (
+	// DefaultPermille is ParvaGPU's: half of the SLO for a batch, less a tenth for what is around it.
+	DefaultPermille = 450
+	// DefaultSums proves ParvaGPU's sets at three times their rates within 30 ms. Fewer are faster and may cost a device.
+	DefaultSums = 1024
+	// MaxDevices bounds a plan.
+	MaxDevices = 10_000
+)
+
+// Config says how Size decides. Zero values stand for the defaults.
+type Config struct {
+	// Permille is how many thousandths of its SLO a batch may take, from 1 to 1000.
+	Permille int
+	// Sums bounds how many choices for the first models are kept while the next is looked at.
+	Sums int
+}
+
+// Plan is which instances serve which models, and where.
+type Plan struct {
+	// Devices with their instances.
+	Devices []Device
+	// Refused are the models that cannot be served, by name; the devices serve the others.
+	Refused []Refusal
+	// LowerBound is how many devices any plan needs: no mix of instances uses less of the compute slices, memory slices
+	// and starts that devices have.
+	LowerBound int
+	// Optimal says that no plan has fewer devices: it meets the bound, or the search left nothing out.
+	Optimal bool
+	Stats   Stats
+}
+
+// Stats counts what the search looked at.
+type Stats struct {
+	// Mixes of instances of single models that were worth a look, Sums of them over several models.
+	Mixes, Sums int
+	// Cut says that something was left out: the mixes of a model with a very high rate, or sums beyond Config.Sums.
+	Cut bool
+}
+
+// model is a demand that can be served.
+type model struct {
+	name   string
+	want   Rate
+	offers offers
+	mixes  []mix
+	whole  bool // no mix was left out
+}
+
+// Size chooses instances for all demands on the fewest devices; of such plans one with the fewest compute slices. The order of
+// demands and of variants does not matter. A model without a variant that is fast enough is refused, the others are served.
+// The error names a demand that is broken or two of one model, or says that a plan would need more than MaxDevices.
+func Size(demands []Demand, cfg Config) (*Plan, error) {
+	cfg.Permille = cmp.Or(cfg.Permille, DefaultPermille)
+	cfg.Sums = cmp.Or(cfg.Sums, DefaultSums)
+	if cfg.Permille < 1 || cfg.Permille > 1000 || cfg.Sums < 1 {
+		return nil, fmt.Errorf("size replicas: %d thousandths of the SLO and %d sums: legal are 1 to 1000, and 1 or more", cfg.Permille, cfg.Sums)
+	}
+	demands = slices.Clone(demands)
+	slices.SortStableFunc(demands, func(a, b Demand) int { return strings.Compare(a.Model, b.Model) })
+	plan := &Plan{}
+	var models []model
+	for i := range demands {
+		d := &demands[i]
+		if err := d.validate(); err != nil {
+			return nil, fmt.Errorf("size replicas of model %q: %w", d.Model, err)
+		}
+		if i > 0 && demands[i-1].Model == d.Model {
+			return nil, fmt.Errorf("size replicas of model %q: it has two demands", d.Model)
+		}
+		o, refused := offersOf(d, Limit(d.SLO, cfg.Permille))
+		if refused != nil {
+			plan.Refused = append(plan.Refused, *refused)
+		} else {
+			models = append(models, model{name: d.Model, want: d.Rate, offers: o})
+		}
+	}
+	return plan, plan.serve(models, cfg.Sums)
+}
+
+// serve adds the devices that serve the models.
+func (p *Plan) serve(models []model, most int) error {
+	for i := range models {
+		m := &models[i]
+		if least := boundOf(models[i : i+1]); least > MaxDevices {
+			return tooMany(least)
+		}
+		m.mixes, m.whole = mixesOf(&m.offers, m.want)
+		p.Stats.Mixes += len(m.mixes)
+		p.Stats.Cut = p.Stats.Cut || !m.whole
+	}
+	p.LowerBound = boundOf(models)
+	best := p.sum(models, most)
+	if devices := best.used.devices(); devices > MaxDevices {
+		return tooMany(devices)
+	}
+	var instances []Instance
+	for i, m := len(models)-1, best; i >= 0; i, m = i-1, m.from {
+		for s, n := range m.own {
+			if n > 0 {
+				one := Instance{Model: models[i].name, Variant: *models[i].offers[s]}
+				instances = append(instances, slices.Repeat([]Instance{one}, n)...)
+			}
+		}
+	}
+	var err error
+	p.Devices, err = Pack(instances)
+	return err
+}
+
+func tooMany(devices int) error {
+	return fmt.Errorf("size replicas: %d devices or more are needed, at most %d are legal", devices, MaxDevices)
+}

@@ -1,0 +1,130 @@
+package traffic
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// firstSums is how many sums the first search keeps. It is fast, and what it finds is the bar for the second.
+const firstSums = 64
+
+// sum returns the best sum with a mix of each model: first of a short search; where that left something out and did not
+// meet the bound, of one that looks only for sums with fewer devices.
+func (p *Plan) sum(models []model, most int) *mix {
+	best, cut := p.search(models, min(firstSums, most), math.MaxInt)
+	if cut && best.used.devices() > p.LowerBound {
+		var better *mix
+		if better, cut = p.search(models, most, best.used.devices()-1); better != nil {
+			best = better
+		}
+	}
+	p.Stats.Cut = p.Stats.Cut || cut
+	p.Optimal = !p.Stats.Cut || best.used.devices() == p.LowerBound
+	return best
+}
+
+// search adds up mixes, one model after the other. It keeps at most so many sums that lead, and none that must end with
+// more devices than asked for. It returns nil if no sum is left, and whether it left something out.
+func (p *Plan) search(models []model, most, devices int) (best *mix, cut bool) {
+	rests := make([]usage, len(models)+1) // what the models from there on use at least
+	for i := len(models) - 1; i >= 0; i-- {
+		rests[i] = rests[i+1].plus(least(models[i].mixes))
+	}
+	sums := []mix{{}}
+	for i := range models {
+		var next []mix
+		for f := range sums {
+			for m := range models[i].mixes {
+				one := sums[f].plus(&models[i].mixes[m])
+				if one.used.plus(rests[i+1]).devices() <= devices {
+					next = append(next, one)
+				}
+			}
+		}
+		sums = leading(next, rests[i+1], most)
+		p.Stats.Sums += len(sums)
+		cut = cut || len(sums) == most
+	}
+	for i := range sums {
+		if best == nil || compareSums(&sums[i], best) < 0 {
+			best = &sums[i]
+		}
+	}
+	return best, cut
+}
+
+// compareSums orders whole sums: the fewest devices, then the fewest compute slices.
+func compareSums(a, b *mix) int {
+	return cmp.Or(cmp.Compare(a.used.devices(), b.used.devices()), slices.Compare(a.used[:], b.used[:]))
+}
+
+// least returns what every mix uses at least of each law.
+func least(mixes []mix) usage {
+	u := mixes[0].used
+	for i := range mixes {
+		for l := range u {
+			u[l] = min(u[l], mixes[i].used[l])
+		}
+	}
+	return u
+}
+
+// parts is into how many parts the weights of the laws are divided in boundOf. More give a bound that is rarely higher.
+const parts = 8
+
+// boundOf returns how many devices the models need at least.
+//
+// Each law bounds the devices from below: what is used of it, by its room. So does every mean of the laws, and for a mean
+// the least that each model uses of it can be summed up. The bound is the highest of the means with weights in eighths.
+func boundOf(models []model) int {
+	most := 0
+	for a := range parts + 1 {
+		for b := range parts + 1 - a {
+			for c := range parts + 1 - a - b {
+				mean := [...]int{a, b, c, parts - a - b - c}
+				sum := 0
+				for i := range models {
+					sum += models[i].leastOf(mean)
+				}
+				most = max(most, (sum+parts*roomLCM-1)/(parts*roomLCM))
+			}
+		}
+	}
+	return most
+}
+
+// leastOf returns what the model uses at least of a mean of the laws, in units of 1/(parts·roomLCM) of a device: by its
+// mixes; where they are unknown or not whole, as if instances could be cut into pieces.
+func (m *model) leastOf(mean [len(laws)]int) int {
+	var weights [len(laws)]int
+	for l := range laws {
+		weights[l] = mean[l] * (roomLCM / laws[l].room)
+	}
+	lowest := -1
+	note := func(n int) {
+		if lowest < 0 || n < lowest {
+			lowest = n
+		}
+	}
+	if m.whole {
+		for i := range m.mixes {
+			note(weigh(m.mixes[i].used, weights))
+		}
+		return lowest
+	}
+	for _, s := range m.offers.known() {
+		var one counts
+		one[s] = 1
+		note(ceil(m.want*Rate(weigh(one.used(), weights)), m.offers[s].Rate))
+	}
+	return lowest
+}
+
+func weigh(u usage, weights [len(laws)]int) int {
+	sum := 0
+	for l := range u {
+		sum += u[l] * weights[l]
+	}
+	return sum
+}

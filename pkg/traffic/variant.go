@@ -1,0 +1,166 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Rate is requests per second, in millionths.
+type Rate int64
+
+// Bounds of demands, so that sums and products stay within 64 bits.
+const (
+	MaxRate Rate          = 1_000_000_000_000_000 // 10⁹ requests per second
+	MaxSLO  time.Duration = 1000 * time.Hour
+)
+
+// Variant is a way to serve a model, as it was measured.
+type Variant struct {
+	// Slices of the MIG instance that it has for itself.
+	Slices Slices
+	// Batch is how many requests are answered together, Processes how many batches at once.
+	Batch, Processes int
+	// Rate of all processes together, from 1 to MaxRate.
+	Rate Rate
+	// Latency of a batch, above 0.
+	Latency time.Duration
+}
+
+// Demand is a model that must be served.
+type Demand struct {
+	// Model names it; each demand has its own.
+	Model string
+	// Rate of requests, from 1 to MaxRate.
+	Rate Rate
+	// SLO is what a request may take from its arrival to its answer, from 1 ns to MaxSLO.
+	SLO time.Duration
+	// Variants to choose from, in any order.
+	Variants []Variant
+}
+
+// Refusal says why a model cannot be served: no variant is fast enough.
+type Refusal struct {
+	Model string
+	// Limit is what a batch may take.
+	Limit time.Duration
+	// Fastest is the least latency of all variants, 0 if there are none.
+	Fastest time.Duration
+}
+
+// String says it: "bert: the fastest batch takes 13ms, above 10ms".
+func (r Refusal) String() string {
+	if r.Fastest == 0 {
+		return fmt.Sprintf("%s: no variant is known", r.Model)
+	}
+	return fmt.Sprintf("%s: the fastest batch takes %v, above %v", r.Model, r.Fastest, r.Limit)
+}
+
+// Limit returns what a batch may take under an SLO, of which permille thousandths are for it, rounded down.
+//
+// A request that arrives when a batch has just begun waits for its end and then for its own batch: more than half of the
+// SLO breaks it. Example: of 167 ms, 450 thousandths are 75.15 ms.
+func Limit(slo time.Duration, permille int) time.Duration {
+	return slo * time.Duration(permille) / 1000
+}
+
+func (d *Demand) validate() error {
+	switch {
+	case d.Model == "":
+		return fmt.Errorf("it has no name")
+	case d.Rate < 1 || d.Rate > MaxRate:
+		return fmt.Errorf("rate %d must be from 1 to %d", d.Rate, MaxRate)
+	case d.SLO < 1 || d.SLO > MaxSLO:
+		return fmt.Errorf("SLO %v must be from %v to %v", d.SLO, time.Duration(1), MaxSLO)
+	}
+	for _, v := range d.Variants {
+		if err := v.validate(); err != nil {
+			return fmt.Errorf("variant %+v: %w", v, err)
+		}
+	}
+	return nil
+}
+
+func (v *Variant) validate() error {
+	switch {
+	case v.Slices.index() < 0:
+		return v.Slices.illegal()
+	case v.Batch < 1 || v.Processes < 1:
+		return fmt.Errorf("batch and processes must be at least 1")
+	case v.Rate < 1 || v.Rate > MaxRate:
+		return fmt.Errorf("rate %d must be from 1 to %d", v.Rate, MaxRate)
+	case v.Latency < 1:
+		return fmt.Errorf("latency %v must be above 0", v.Latency)
+	}
+	return nil
+}
+
+// offers are the variants of a model that are worth choosing: by size the one with the highest rate within the limit, nil
+// where a smaller size reaches as much. So rates rise with the sizes.
+type offers [len(sizes)]*Variant
+
+// offersOf returns the offers of a demand; a refusal when there are none.
+func offersOf(d *Demand, limit time.Duration) (offers, *Refusal) {
+	var best offers
+	fastest, found := time.Duration(math.MaxInt64), false
+	for i := range d.Variants {
+		v := &d.Variants[i]
+		fastest = min(fastest, v.Latency)
+		if v.Latency > limit {
+			continue
+		}
+		found = true
+		if at := &best[v.Slices.index()]; *at == nil || compareOffers(v, *at) < 0 {
+			*at = v
+		}
+	}
+	if !found {
+		if len(d.Variants) == 0 {
+			fastest = 0
+		}
+		return best, &Refusal{Model: d.Model, Limit: limit, Fastest: fastest}
+	}
+	reached := Rate(0)
+	for i, v := range best {
+		if v == nil {
+			continue
+		}
+		if v.Rate <= reached {
+			best[i] = nil
+		}
+		reached = max(reached, v.Rate)
+	}
+	return best, nil
+}
+
+// compareOffers orders variants of one size: the highest rate, then the least latency, the smallest batch, the fewest
+// processes.
+func compareOffers(a, b *Variant) int {
+	return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.Batch, b.Batch),
+		cmp.Compare(a.Processes, b.Processes))
+}
+
+// rate returns what the instances reach together.
+func (o *offers) rate(n counts) Rate {
+	sum := Rate(0)
+	for s, v := range o {
+		if v != nil {
+			sum += Rate(n[s]) * v.Rate
+		}
+	}
+	return sum
+}
+
+// known returns the sizes with an offer, from the largest.
+func (o *offers) known() []int {
+	var all []int
+	for s, v := range o {
+		if v != nil {
+			all = append(all, s)
+		}
+	}
+	slices.Reverse(all)
+	return all
+}
