@@ -1,0 +1,94 @@
+package interference
+
+import (
+	"math"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Predictor says what training a network uses of a device from features of its graph. FittedPredictor returns the one that
+// is shipped; `simulator fit features` makes one from measurements.
+type Predictor struct {
+	// SM are the coefficients of UseTerms.
+	SM [UseTerms]float64
+	// Memory are the coefficients of MemoryTerms, in bytes.
+	Memory [MemoryTerms]float64
+	// Bandwidth times the square of SM is the part of the time in which device memory is used.
+	Bandwidth float64
+	// Range of the networks that the coefficients were fitted on.
+	Range Range
+	// SMError, BandwidthError and MemoryError (bytes) are standard errors within the range.
+	SMError, BandwidthError, MemoryError float64
+	// Widening is what each factor of ten outside the range adds to the standard error of SM.
+	Widening float64
+}
+
+// memoryWidening is what each factor of ten outside the range adds to the standard error of the memory, as a part of it.
+// Convolutional networks are about four factors of ten outside (their activations, and their operations per parameter) and
+// hold 1.5 to 3.1 times the memory that is predicted (decisions/0012). Smaller would promise what was not measured.
+const memoryWidening = 0.35
+
+// Guess is a predicted profile with its standard errors.
+type Guess struct {
+	Profile Profile
+	// SMError, BandwidthError and MemoryError are standard errors of the fields of the profile. Those of SM and Bandwidth
+	// are at most maxUseError.
+	SMError, BandwidthError float64
+	MemoryError             vgpu.Bytes
+	// Outside is how far the features lie outside what was measured, in factors of ten: see Range.Outside.
+	Outside float64
+}
+
+// maxUseError is the standard deviation of a number from 0 to 1 of which nothing is known but that it is 0 or 1.
+const maxUseError = 0.5
+
+// busy is the least SM of training that fills a device: ClassTraining.
+const busy = 0.7
+
+// maxPredicted bounds predicted memory, so that legal features never overflow.
+const maxPredicted = 1 << 50
+
+// Predict returns what training a network with the features uses of a device. Outside the range that was measured the
+// profile is Guessed, its class unknown, its SM that of the nearest features within, and its errors grow with the
+// distance. The error names a feature that no network has.
+//
+// The measured device is not published, so SM is that of a GPU like it, a data-centre one of our day.
+func (p *Predictor) Predict(f Features) (Guess, error) {
+	if err := f.Validate(); err != nil {
+		return Guess{}, err
+	}
+	out := p.Range.Outside(&f)
+	near := p.Range.clamp(&f)
+	use, memory := near.UseTerms(), f.MemoryTerms()
+	sm := min(max(dot(p.SM[:], use[:]), 0), 1)
+	bytes := min(max(dot(p.Memory[:], memory[:]), 0), maxPredicted)
+	g := Guess{
+		Profile: Profile{
+			SM: sm, Bandwidth: min(max(p.Bandwidth*sm*sm, 0), 1), Memory: vgpu.Bytes(math.Ceil(bytes)), Guessed: out > 0,
+		},
+		Outside: out,
+	}
+	g.SMError = min(math.Hypot(p.SMError, p.Widening*out), maxUseError)
+	// An error of SM moves the bandwidth by the slope of the square.
+	g.BandwidthError = min(math.Hypot(p.BandwidthError, 2*p.Bandwidth*sm*g.SMError), maxUseError)
+	g.MemoryError = vgpu.Bytes(math.Ceil(math.Hypot(p.MemoryError, memoryWidening*out*bytes)))
+	switch {
+	case out > 0:
+	case sm >= busy:
+		g.Profile.Class = ClassTraining
+	default:
+		g.Profile.Class = ClassLight
+	}
+	return g, nil
+}
+
+func dot(a, b []float64) float64 {
+	sum := 0.0
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
+
+// FittedPredictor returns the predictor that is shipped.
+func FittedPredictor() Predictor { return fittedPredictor }
