@@ -1,6 +1,9 @@
 package traces
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestFamily(t *testing.T) {
 	for model, want := range map[string]string{
@@ -11,6 +14,21 @@ func TestFamily(t *testing.T) {
 	} {
 		if got := Family(model); got != want {
 			t.Errorf("family of %s: %s, want %s", model, got, want)
+		}
+	}
+}
+
+// TestGPUOfAName: only the name of a file of gpulet says on which GPU it was measured.
+func TestGPUOfAName(t *testing.T) {
+	for file, want := range map[string]string{
+		"glet/2080ti_UTIL.csv": "2080ti", "3080_UTIL.csv.gz": "3080", "_UTIL.csv": "", "util.csv": "", "a\x01_UTIL.csv": "",
+	} {
+		tr, err := Read(strings.NewReader("bench,batch,SM_util(%),l2_util(%),mem_util(%)\nbert,4,24.5,14.0,30.25,\n"), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tr.Solos[0].GPU; got != want {
+			t.Errorf("%s is of %q, want %q", file, got, want)
 		}
 	}
 }
