@@ -97,8 +97,7 @@ func (r *predictedRun) play(fit fitting) error {
 		if slices.Contains(shown, c) {
 			continue
 		}
-		at := m.predict(c)
-		r.pairs = append(r.pairs, scored{measured: c.speeds(), predicted: [2]float64{1 / at[0], 1 / at[1]}})
+		r.pairs = append(r.pairs, scored{measured: c.speeds(), predicted: m.predict(c)})
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func sets(t testing.TB, profiles []*traces.Trace, pairs ...*traces.Trace) []Pair
 	return all
 }
 
-// meanGuess predicts the mean slowdown of all tenants that it has seen, fitted or observed, and 1.25 before.
+// meanGuess predicts the harmonic mean of the speeds that it has seen, fitted or observed, and .8 before.
 type meanGuess struct{ seen []*Pair }
 
 func (g *meanGuess) observe(c *Pair) { g.seen = append(g.seen, c) }
@@ -55,14 +55,21 @@ func (g *meanGuess) predict(*Pair) [2]float64 {
 		sum += .5/c.Sides[0].Speed + .5/c.Sides[1].Speed
 	}
 	if len(g.seen) == 0 {
-		return [2]float64{1.25, 1.25}
+		return [2]float64{.8, .8}
 	}
-	return [2]float64{sum / float64(len(g.seen)), sum / float64(len(g.seen))}
+	return [2]float64{float64(len(g.seen)) / sum, float64(len(g.seen)) / sum}
 }
 
 func meanGuesses(_ string, _ *PairSet, seen []*Pair) (guesser, error) {
 	return &meanGuess{seen: slices.Clone(seen)}, nil
 }
+
+// countGuess answers with how many pairs it knows.
+type countGuess struct{ known float64 }
+
+func (g *countGuess) observe(*Pair) { g.known++ }
+
+func (g *countGuess) predict(*Pair) [2]float64 { return [2]float64{g.known, g.known} }
 
 func ran(t testing.TB, p *Predicting) *report.Interference {
 	t.Helper()
@@ -133,13 +140,13 @@ func TestPredictingBySet(t *testing.T) {
 	gavel := coRuns(t, traces.GavelPairs, "k80", "LM LM .5 .5", "LM A3C 0 0", "A3C A3C 1 1")
 	gavel.CoRuns[2].Set = "simulation"
 	fast := coRuns(t, traces.GavelPairs, "v100", "LM A3C .5 .5", "A3C A3C 1 1")
-	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "VGG11 TD3 1.4 .5", "TD3 TD3 .9 .9")
+	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "VGG11 TD3 1.4 .5", "TD3 TD3 .9 .9", "TD3 VGG11 .5 1.4")
 	p := &Predicting{Sets: sets(t, nil, gavel, fast, lucid), HoldOut: []string{"LM"}, Observe: []int{0}, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses}
 	out := ran(t, p)
 	want := []report.InterferencePairs{
 		{Layout: "gavel-pairs", GPU: "k80", Measured: 1, NoFit: 1, OtherSets: 1},
 		{Layout: "gavel-pairs", GPU: "v100", Measured: 2},
-		{Layout: "lucid-pairs", GPU: "rtx3090", Measured: 1, Dropped: 1},
+		{Layout: "lucid-pairs", GPU: "rtx3090", Measured: 1, Dropped: 2},
 	}
 	if diff := cmp.Diff(want, out.Pairs); diff != "" {
 		t.Errorf("pairs (-want +got):\n%s", diff)
@@ -150,6 +157,14 @@ func TestPredictingBySet(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"gavel-pairs k80 1", "gavel-pairs v100 1"}, rows); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	p.Sets = p.Sets[:2]
+	if out := ran(t, p); out.Results[1].GPU != "v100" || out.Pairs[1].GPU != "v100" {
+		t.Errorf("two sets are not told apart: %+v", out)
+	}
+	p.Sets = p.Sets[:1]
+	if out := ran(t, p); out.Results[0].GPU != "" || out.Pairs[0].Layout != "" {
+		t.Errorf("a single set is named: %+v", out)
 	}
 }
 
@@ -169,6 +184,15 @@ func TestPropertyObserved(t *testing.T) {
 			families = nil
 		}
 		k := rapid.IntRange(0, 4).Draw(rt, "k")
+		of := func(c *Pair) []string { // the workloads of the pair that are scored, each once
+			var names []string
+			for _, s := range c.Sides {
+				if family == "" || s.Family == family {
+					names = append(names, s.Workload)
+				}
+			}
+			return slices.Compact(names)
+		}
 		for _, f := range set.folds(families) {
 			drawn := f.draw(k, rapid.Int64Range(0, 9).Draw(rt, "seed"))
 			count := map[string]int{}
@@ -176,13 +200,13 @@ func TestPropertyObserved(t *testing.T) {
 				if !slices.Contains(f.scored, c) {
 					rt.Fatal("a pair is shown that is not of the fold")
 				}
-				for _, name := range c.counted(family) {
+				for _, name := range of(c) {
 					count[name]++
 				}
 			}
 			for _, c := range f.scored {
 				full := 0
-				for _, name := range c.counted(family) {
+				for _, name := range of(c) {
 					if count[name] > k {
 						rt.Fatalf("%s is shown %d times, want at most %d", name, count[name], k)
 					}
@@ -212,6 +236,20 @@ func TestPredictingScoresTheRest(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{3, 2, 1, 0}, pairs); diff != "" {
 		t.Errorf("pairs (-want +got):\n%s", diff)
+	}
+	// A model that answers with how many pairs it knows: two without LM, and those that it was shown.
+	p.fit = func(_ string, _ *PairSet, seen []*Pair) (guesser, error) {
+		return &countGuess{known: float64(len(seen))}, nil
+	}
+	known := ran(t, p).Results
+	for i, want := range []float64{2 - 3.7/6, 3, 4} {
+		if i > 0 { // the speeds that are left are between .4 and 1
+			if got := *known[i].MAE; got < want-1 || got > want-.4 {
+				t.Errorf("shown %d co-runs it errs by %v, want %v less a speed", i, got, want)
+			}
+		} else if got := *known[i].MAE; math.Abs(got-want) > 1e-4 {
+			t.Errorf("shown none it errs by %v, want %v", got, want)
+		}
 	}
 	if last := out.Results[3]; last.MAE != nil || last.R2 != nil || last.Precision != nil || last.Seeds != 3 {
 		t.Errorf("figures without pairs: %+v", last)

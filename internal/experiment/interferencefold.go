@@ -82,7 +82,7 @@ func (c *Pair) counted(family string) []string {
 	var names []string
 	for i := range c.Sides {
 		s := &c.Sides[i]
-		if family != "" && s.Family != family || i > 0 && s.Workload == c.Sides[0].Workload && len(names) > 0 {
+		if family != "" && s.Family != family || i > 0 && s.Workload == c.Sides[0].Workload {
 			continue
 		}
 		names = append(names, s.Workload)

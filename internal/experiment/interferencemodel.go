@@ -8,7 +8,7 @@ import (
 
 // guesser is a model on trial.
 type guesser interface {
-	// predict returns the slowdown of each tenant, from 1.
+	// predict returns the speed of each tenant.
 	predict(*Pair) [2]float64
 	// observe shows the model what came of a pair.
 	observe(*Pair)

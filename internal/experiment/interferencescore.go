@@ -9,13 +9,9 @@ import (
 // scored is a pair with the speeds of its tenants: measured ones and predicted ones.
 type scored struct{ measured, predicted [2]float64 }
 
-// speedRounding is by how much a speed may fall short of a promise that its slowdown meets, since one is the other's
-// reciprocal.
-const speedRounding = 1e-12
-
 // admitted reports whether both speeds are at least so high.
 func admitted(speeds [2]float64, least float64) bool {
-	return speeds[0] >= least-speedRounding && speeds[1] >= least-speedRounding
+	return speeds[0] >= least && speeds[1] >= least
 }
 
 // figures sums the runs of one row up, which are in the order of their seeds. Least is the speed above which a pair is
