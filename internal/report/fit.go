@@ -75,13 +75,11 @@ func (f *FeatureFit) Go(w io.Writer, date string) error {
 	var b strings.Builder
 	b.WriteString("package interference\n\n// fittedPredictor is the predictor that is shipped.\n//\n")
 	fmt.Fprintf(&b, "// Fitted%s on public measurements:\n//\n", on(date))
-	fmt.Fprintf(&b, "//   - training of %d dense networks: GPUMemNet, github.com/itu-rad/GPUMemNet at f01eb05,\n", f.Networks)
-	b.WriteString("//     Datasets/MLP/mlp_data_step2.csv; the data set is also published under CC-BY-4.0\n")
+	fmt.Fprintf(&b, "//   - %d dense networks of GPUMemNet, github.com/itu-rad/GPUMemNet at f01eb05 (CC-BY-4.0 where it has a licence)\n", f.Networks)
 	if f.Profiles > 0 {
-		fmt.Fprintf(&b, "//   - the bandwidth of %d jobs: Lucid, github.com/S-Lab-System-Group/Lucid at 63685a3,\n", f.Profiles)
-		b.WriteString("//     S-Lab License 1.0; without VGG\n")
+		fmt.Fprintf(&b, "//   - the bandwidth of %d jobs of Lucid, github.com/S-Lab-System-Group/Lucid at 63685a3 (S-Lab License 1.0)\n", f.Profiles)
 	}
-	b.WriteString("//\n//\tsimulator fit features --features mlp_train_features_util.csv --profiles single_data.csv -o go\n//\n")
+	b.WriteString("//\n// This writes it:\n//\n//\tsimulator fit features --features mlp_train_features_util.csv --profiles single_data.csv -o go\n//\n")
 	b.WriteString("// Mean absolute errors on held-out fifths:\n//\n")
 	for _, r := range f.Results {
 		if r.Split == fifths {

@@ -80,6 +80,8 @@ func (f *CurveFit) Go(w io.Writer, date string) error {
 //   - MISO, github.com/boringlee24/socc22-miso at 39b1ee6 (A100, MIG; MIT)
 //   - MuxServe, github.com/hao-ai-lab/MuxServe at 2231480 (A100, MPS; without a licence)
 //
+// This writes it:
+//
 //	simulator fit curves --curves v100_mps_latency_throughput.csv --curves a100_mig_mps_profile.csv \
 //	  --curves mig_slice_step_time.csv --curves llama_mps_profile_a100.csv -o go
 //

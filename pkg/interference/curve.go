@@ -43,9 +43,9 @@ func (c Class) Speed(part vgpu.MilliGPU) float64 { return c.Curve().Speed(part) 
 
 // Under returns what the workload uses of the device when it may use only a part of the SMs, as every neighbour sees it:
 // at most that part of them, the bus as often as its speed allows, and the memory in proportion to the square root of its
-// speed, since what fewer SMs do at once finds less of its data in the cache. It holds the same memory. Measured is the
-// bandwidth alone (iGniter, decisions/0012); the other two are bounds. A part outside 0 to the whole device is taken as
-// the nearer of the two.
+// speed, since what fewer SMs do at once finds less of its data in the cache. It holds the same memory, and its steps take
+// longer. Measured is the bandwidth alone (iGniter, decisions/0012); the others are bounds or follow from the speed. A part
+// outside 0 to the whole device is taken as the nearer of the two.
 //
 // Example: training with SM .9 and Bandwidth .5 on half of the SMs has SM .5; at speed .571 its Bandwidth is
 // .5 × √.571 = .378.
@@ -57,5 +57,6 @@ func (p Profile) Under(part vgpu.MilliGPU) Profile {
 	p.SM = min(p.SM, float64(max(part, 0))/float64(vgpu.WholeGPU))
 	p.Bandwidth *= math.Sqrt(speed)
 	p.PCIe *= speed
+	p.Step = min(p.Step/speed, maxStep)
 	return p
 }

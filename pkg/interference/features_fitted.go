@@ -4,10 +4,10 @@ package interference
 //
 // Fitted on 2026-11-22 on public measurements:
 //
-//   - training of 3000 dense networks: GPUMemNet, github.com/itu-rad/GPUMemNet at f01eb05,
-//     Datasets/MLP/mlp_data_step2.csv; the data set is also published under CC-BY-4.0
-//   - the bandwidth of 45 jobs: Lucid, github.com/S-Lab-System-Group/Lucid at 63685a3,
-//     S-Lab License 1.0; without VGG
+//   - 3000 dense networks of GPUMemNet, github.com/itu-rad/GPUMemNet at f01eb05 (CC-BY-4.0 where it has a licence)
+//   - the bandwidth of 45 jobs of Lucid, github.com/S-Lab-System-Group/Lucid at 63685a3 (S-Lab License 1.0)
+//
+// This writes it:
 //
 //	simulator fit features --features mlp_train_features_util.csv --profiles single_data.csv -o go
 //

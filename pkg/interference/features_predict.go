@@ -28,8 +28,8 @@ type Predictor struct {
 // hold 1.5 to 3.1 times the memory that is predicted (decisions/0012). Smaller would promise what was not measured.
 const memoryWidening = 0.35
 
-// Guess is a predicted profile with its standard errors.
-type Guess struct {
+// Estimate is a predicted profile with its standard errors.
+type Estimate struct {
 	Profile Profile
 	// SMError, BandwidthError and MemoryError are standard errors of the fields of the profile. Those of SM and Bandwidth
 	// are at most maxUseError.
@@ -53,16 +53,16 @@ const maxPredicted = 1 << 50
 // distance. The error names a feature that no network has.
 //
 // The measured device is not published, so SM is that of a GPU like it, a data-centre one of our day.
-func (p *Predictor) Predict(f Features) (Guess, error) {
+func (p *Predictor) Predict(f Features) (Estimate, error) {
 	if err := f.Validate(); err != nil {
-		return Guess{}, err
+		return Estimate{}, err
 	}
 	out := p.Range.Outside(&f)
 	near := p.Range.clamp(&f)
 	use, memory := near.UseTerms(), f.MemoryTerms()
 	sm := min(max(dot(p.SM[:], use[:]), 0), 1)
 	bytes := min(max(dot(p.Memory[:], memory[:]), 0), maxPredicted)
-	g := Guess{
+	g := Estimate{
 		Profile: Profile{
 			SM: sm, Bandwidth: min(max(p.Bandwidth*sm*sm, 0), 1), Memory: vgpu.Bytes(math.Ceil(bytes)), Guessed: out > 0,
 		},
