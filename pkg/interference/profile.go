@@ -17,11 +17,21 @@ type Profile struct {
 	PCIe float64
 	// Memory of the device that it holds.
 	Memory vgpu.Bytes
+	// Step is how long one step or one request takes, in seconds; 0 where nobody knows. Short steps suffer most from
+	// neighbours that have SMs of their own.
+	Step float64
 	// Class says how its speed follows the part of the SMs that it may use.
 	Class Class
 	// Guessed says that nobody measured or declared the use: it is a guess, and predictions from it are less sure.
 	Guessed bool
 }
+
+// maxStep bounds Profile.Step: a day, in seconds.
+const maxStep = 86_400.0
+
+// Unknown returns the profile of a workload of which nothing is known: it fills the SMs that it may use and keeps the
+// memory busy for half of the time, as the training jobs do that were measured on data centre GPUs.
+func Unknown() Profile { return Profile{SM: 1, Bandwidth: .5, Guessed: true} }
 
 // Class is a class of work by how its speed follows its part of the SMs.
 type Class uint8
@@ -35,6 +45,9 @@ func (p *Profile) Validate() error {
 		if math.IsNaN(f.value) || f.value < 0 || f.value > 1 {
 			return fmt.Errorf("validate profile: %s is %v, legal is 0 to 1", f.name, f.value)
 		}
+	}
+	if math.IsNaN(p.Step) || p.Step < 0 || p.Step > maxStep {
+		return fmt.Errorf("validate profile: Step is %v s, legal is 0 to %v", p.Step, maxStep)
 	}
 	if p.Memory < 0 {
 		return fmt.Errorf("validate profile: Memory is %d, legal is 0 or more", p.Memory)
