@@ -1,0 +1,167 @@
+package interference
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Model predicts how fast the tenants of one device are together. It is a value chosen once, by ByName; the zero value is
+// none.
+type Model struct {
+	// Name as in ByName.
+	Name string
+	// Coefficients as shipped, or as Fit found them; what they stand for differs by model.
+	Coefficients []float64
+	// predict writes the speed of every tenant.
+	predict func(c []float64, on []Tenant, out []Prediction)
+	// learns says that the model goes by Traits, or by measured pairs.
+	learns bool
+	// spread is the standard error of its speeds as a part of them, as shipped: see docs/experiments.md.
+	spread float64
+	table  *Table
+}
+
+// models by name.
+var models = []Model{constant, product, hinge, linearHinge, none, rank1, table, utilSum}
+
+// Models returns the names that ByName knows, sorted.
+func Models() []string {
+	names := make([]string, 0, len(models))
+	for i := range models {
+		names = append(names, models[i].Name)
+	}
+	return names
+}
+
+// ByName returns the model with a name of Models, with the coefficients that are shipped.
+func ByName(name string) (Model, error) {
+	i := slices.IndexFunc(models, func(m Model) bool { return m.Name == name })
+	if i < 0 {
+		return Model{}, fmt.Errorf("choose interference model: unknown name %q, known are %s", name, strings.Join(Models(), ", "))
+	}
+	return models[i], nil
+}
+
+// Learns reports whether observed co-runs change what the model predicts.
+func (m *Model) Learns() bool { return m.learns }
+
+// Predict returns how fast each tenant of a device is beside the others, in their order. It appends to out[:0] and
+// allocates nothing where that has room. A tenant without neighbours has speed 1.
+func (m *Model) Predict(on []Tenant, out []Prediction) []Prediction {
+	out = out[:0]
+	for range on {
+		out = append(out, Prediction{Speed: 1})
+	}
+	if m.predict == nil || len(on) < 2 {
+		return out
+	}
+	if m.table != nil && m.table.predict(on, out) {
+		return out
+	}
+	m.predict(m.Coefficients, on, out)
+	for i := range out {
+		out[i].Speed = max(slowest, out[i].Speed)
+		if out[i].Error == 0 {
+			out[i].Error = m.spread
+		}
+	}
+	return out
+}
+
+// slowest is the least speed that is predicted: some models are straight lines and would cross zero.
+const slowest = .02
+
+// Fits reports whether the memory that workloads hold is at most that of the device. It is a hard limit: the last one to
+// come would fail, not slow down. Speeds do not tell.
+func Fits(profiles []*Profile, device vgpu.Bytes) bool {
+	left := device
+	for _, p := range profiles {
+		if p.Memory > left {
+			return false
+		}
+		left -= p.Memory
+	}
+	return true
+}
+
+// none expects no harm at all.
+var none = Model{Name: "none"}
+
+// constant expects the same of every neighbourhood.
+//
+//	speed = c0
+var constant = Model{
+	Name: "constant", Coefficients: []float64{.96}, spread: .12,
+	predict: func(c []float64, _ []Tenant, out []Prediction) {
+		for i := range out {
+			out[i].Speed = c[0]
+		}
+	},
+}
+
+// utilSum goes by the sum of the SM utilisations, as Horus does (Yeung et al., IEEE TPDS 2022).
+//
+//	speed = c0 − c1·ΣSM
+var utilSum = Model{
+	Name: "util-sum", Coefficients: []float64{1.035, .098}, spread: .12,
+	predict: func(c []float64, on []Tenant, out []Prediction) {
+		speed := c[0] - c[1]*total(on).sm
+		for i := range out {
+			out[i].Speed = speed
+		}
+	},
+}
+
+// hinge expects harm where the SM utilisations add up to more than a device.
+//
+//	speed = c0 − c1·max(0, ΣSM − 1)
+var hinge = Model{
+	Name: "hinge", Coefficients: []float64{.985, .371}, spread: .11,
+	predict: func(c []float64, on []Tenant, out []Prediction) {
+		speed := c[0] - c[1]*max(0, total(on).sm-1)
+		for i := range out {
+			out[i].Speed = speed
+		}
+	},
+}
+
+// linearHinge adds to the hinge what the tenant and its neighbours use of the SMs and of the memory bandwidth.
+//
+//	speed = c0 − c1·SM − c2·SM' + c3·B + c4·B' − c5·max(0, ΣSM − 1) − c6·max(0, ΣB − 1)
+//
+// SM and B are the tenant's use, SM' and B' that of all its neighbours.
+var linearHinge = Model{
+	Name: "linear-hinge", Coefficients: []float64{1.033, .083, .097, .080, .020, .279, .059}, spread: .11,
+	predict: func(c []float64, on []Tenant, out []Prediction) {
+		sum := total(on)
+		over := c[5]*max(0, sum.sm-1) + c[6]*max(0, sum.bandwidth-1)
+		for i := range out {
+			t := &on[i]
+			out[i].Speed = c[0] - c[1]*t.SM - c[2]*(sum.sm-t.SM) + c[3]*t.Bandwidth + c[4]*(sum.bandwidth-t.Bandwidth) - over
+		}
+	},
+}
+
+// sums of what tenants use.
+type sums struct{ sm, bandwidth, caps float64 }
+
+func total(on []Tenant) sums {
+	var s sums
+	for i := range on {
+		s.sm += on[i].SM
+		s.bandwidth += on[i].Bandwidth
+		s.caps += on[i].Cap
+	}
+	return s
+}
+
+// crowded returns how far the tenants may use the same SMs: 0 where their caps leave each its own, 1 where all of the
+// device is promised twice or more.
+func (s sums) crowded() float64 { return min(1, max(0, s.caps-1)) }
+
+// rootProduct returns the geometric mean of two parts.
+func rootProduct(a, b float64) float64 { return math.Sqrt(a * b) }

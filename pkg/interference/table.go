@@ -1,0 +1,48 @@
+package interference
+
+// Table is measured speeds of workloads in pairs. The zero value is empty.
+type Table struct {
+	speeds map[[2]Workload]float64
+}
+
+// Set notes the speed of a workload beside another; the last word counts.
+func (t *Table) Set(of, beside Workload, speed float64) {
+	if t.speeds == nil {
+		t.speeds = map[[2]Workload]float64{}
+	}
+	t.speeds[[2]Workload{of, beside}] = speed
+}
+
+// Of returns the speed of a workload beside another, and whether it was measured.
+func (t *Table) Of(of, beside Workload) (float64, bool) {
+	s, ok := t.speeds[[2]Workload{of, beside}]
+	return s, ok
+}
+
+// WithTable returns the model that goes by the table, and by itself where the table lacks a pair of the tenants. Three
+// together are as fast as their pairs' speeds multiply to.
+func (m Model) WithTable(t *Table) Model {
+	m.table = t
+	return m
+}
+
+// predict fills in the speeds, and reports whether it knows all pairs.
+func (t *Table) predict(on []Tenant, out []Prediction) bool {
+	for i := range on {
+		for j := range on {
+			if i == j {
+				continue
+			}
+			s, ok := t.Of(on[i].Workload, on[j].Workload)
+			if !ok {
+				for k := range out {
+					out[k] = Prediction{Speed: 1}
+				}
+				return false
+			}
+			out[i].Speed *= s
+		}
+		out[i].Speed = max(slowest, out[i].Speed)
+	}
+	return true
+}

@@ -1,0 +1,72 @@
+package interference
+
+import (
+	"math"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Workload is the number of a workload in a Book; 0 is one that nobody knows.
+type Workload uint32
+
+// Tenant is a workload on a share of one device, as models see it.
+type Tenant struct {
+	Workload Workload
+	// SM and Bandwidth are what it uses of the device under its cap when it has no neighbours, 0 to 1.
+	SM, Bandwidth float64
+	// Cap is the part of the SMs that it may use, above 0 to 1.
+	Cap float64
+	// Brisk is the square root of the steps that it does in a millisecond, alone and under its cap.
+	Brisk float64
+	// Guessed says that its use is a guess.
+	Guessed bool
+	Traits
+}
+
+// Traits is what was learned of a workload beyond its profile. The zero value is of one that was never observed.
+type Traits struct {
+	// Sensitivity is by how much more it suffers than its profile says, as a factor's logarithm; Pressure by how much more
+	// it harms its neighbours. Both are 0 for as much as the profile says.
+	Sensitivity, Pressure float64
+	// Offset is the logarithm of its speed beside no neighbours: not 0 where its speed alone was measured wrongly.
+	Offset float64
+	// Sure are the parts of the doubt about the three that observations have removed, 0 to 1.
+	SureSensitivity, SurePressure, SureOffset float64
+	// CoRuns counts its observed co-runs.
+	CoRuns int
+}
+
+// usualStep is taken for the time of a step where nobody knows it, in seconds: between the requests of inference, some
+// milliseconds, and the steps of training, some hundred. Shorter expects more harm among capped tenants.
+const usualStep = .02
+
+// On returns the workload as a tenant that may use a part of the SMs of a device: its use under that cap, and its step as
+// long as the class's speed makes it. Parts outside 1 to the whole device are taken as the nearer of the two.
+func (p *Profile) On(part vgpu.MilliGPU) Tenant {
+	part = min(max(part, 1), vgpu.WholeGPU)
+	under := p.Under(part)
+	step := p.Step
+	if step == 0 {
+		step = usualStep
+	}
+	return Tenant{
+		SM: under.SM, Bandwidth: under.Bandwidth, Cap: float64(part) / float64(vgpu.WholeGPU),
+		Brisk: Brisk(step / p.Class.Speed(part)), Guessed: p.Guessed,
+	}
+}
+
+// Brisk returns Tenant.Brisk for steps of so many seconds: the square root of the steps in a millisecond, at most 3, which
+// are the shortest that were measured.
+func Brisk(step float64) float64 { return min(3, math.Sqrt(.001/step)) }
+
+// Prediction is what becomes of one tenant.
+type Prediction struct {
+	// Speed is its throughput beside its neighbours, as a part of what it does alone: above 0. It may be above 1 where
+	// the speed alone was measured wrongly.
+	Speed float64
+	// Error is the standard error of Speed, as a part of it.
+	Error float64
+}
+
+// Slowdown returns the time beside the neighbours as a multiple of the time alone, at least 1.
+func (p Prediction) Slowdown() float64 { return max(1, 1/p.Speed) }
