@@ -56,27 +56,34 @@ func WantedRate(pod *v1.Pod, r *vgpu.Request) (placement.Wanted, bool, error) {
 	if !ok || len(r.Containers) == 0 {
 		return placement.Wanted{}, false, nil
 	}
+	w, err := wantedOf(pod, r, v1alpha1.AnnotationRate, "throughputs that tell what a rate takes")
+	if rate, wrong := parseRate(raw); wrong != nil {
+		err = wrong
+	} else if err == nil {
+		w.Rate = rate
+	}
+	return w, true, err
+}
+
+// wantedOf returns what a pod wants of its profile's curves, without the rate.
+func wantedOf(pod *v1.Pod, r *vgpu.Request, key, curves string) (placement.Wanted, error) {
 	w := placement.Wanted{Profile: pod.Labels[v1alpha1.LabelProfile], Least: r.Containers[0].Slots}
 	for i := range r.Variants {
 		w.Models = append(w.Models, r.Variants[i].Model)
 	}
-	rate, err := parseRate(raw)
 	switch {
-	case err != nil:
-		return w, true, err
 	case w.Profile == "":
-		return w, true, &FieldError{
+		return w, &FieldError{
 			Field: fmt.Sprintf("metadata.labels[%s]", v1alpha1.LabelProfile),
-			Legal: fmt.Sprintf("a pod with the annotation %s needs this label: it names the throughputs that tell what a rate takes", v1alpha1.AnnotationRate),
+			Legal: fmt.Sprintf("a pod with the annotation %s needs this label: it names the %s", key, curves),
 		}
 	case len(r.Containers) > 1:
-		return w, true, &FieldError{
-			Field: annotationPath(v1alpha1.AnnotationRate), Value: shown(raw),
+		return w, &FieldError{
+			Field: annotationPath(key), Value: shown(pod.Annotations[key]),
 			Legal: fmt.Sprintf("it is for a pod in which one container asks for %s, here %d do", v1alpha1.ResourceVGPU, len(r.Containers)),
 		}
 	}
-	w.Rate = rate
-	return w, true, nil
+	return w, nil
 }
 
 // RateError says at the pod's annotation why no GPU model reaches the rate that it wants.

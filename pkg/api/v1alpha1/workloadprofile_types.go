@@ -80,7 +80,8 @@ type WorkClass string
 
 // DeclaredUse is what the workload uses of a whole device of one GPU model that it has alone.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.smUtilizationPercent) || has(self.memoryBandwidthPercent) || has(self.pcieUtilizationPercent) || has(self.memory) || has(self.class)",message="a use tells at least one of smUtilizationPercent, memoryBandwidthPercent, pcieUtilizationPercent, memory, class"
+// +kubebuilder:validation:XValidation:rule="has(self.smUtilizationPercent) || has(self.memoryBandwidthPercent) || has(self.pcieUtilizationPercent) || has(self.memory) || has(self.step) || has(self.class)",message="a use tells at least one of smUtilizationPercent, memoryBandwidthPercent, pcieUtilizationPercent, memory, step, class"
+// +kubebuilder:validation:XValidation:rule="!has(self.step) || duration(self.step) >= duration('1us') && duration(self.step) <= duration('1h')",message="step must be from 1us to 1h"
 type DeclaredUse struct {
 	// Model is the product name as in GPUNode, or "*" for all models that have no entry.
 	// +kubebuilder:validation:MinLength=1
@@ -107,12 +108,19 @@ type DeclaredUse struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^0*[1-9][0-9]{0,17}(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$`
 	Memory *resource.Quantity `json:"memory,omitempty"`
+	// Step is how long a step or a request takes, from 1us to 1h, for example 40ms. Short steps suffer most from neighbours.
+	// Default: the latency of throughputs on the whole device.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	Step *metav1.Duration `json:"step,omitempty"`
 	// Class of work: how its speed follows its part of the device.
 	// +optional
 	Class WorkClass `json:"class,omitempty"`
 }
 
-// ModelGraph describes a model by its graph, without running it.
+// ModelGraph describes the training of a model by its graph, without running it.
 type ModelGraph struct {
 	// Parameters of the model, a count.
 	// +kubebuilder:validation:Minimum=1
@@ -130,12 +138,12 @@ type ModelGraph struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	Depth int32 `json:"depth"`
-	// GigaFLOPs are the floating-point operations of one step, in 10⁹. Default: what a step over the parameters
-	// takes.
+	// MegaFLOPs are the floating-point operations of one step of training in 10⁶, forward and backward. Default: 6 times
+	// parameters times batchSize in all, as in a network that uses each parameter once for each sample.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000000000000
-	GigaFLOPs int64 `json:"gigaFLOPs,omitempty"`
+	// +kubebuilder:validation:Maximum=1000000000000000
+	MegaFLOPs int64 `json:"megaFLOPs,omitempty"`
 }
 
 // ProfileThroughput is what the workload reaches on a share of one GPU model.
@@ -257,19 +265,41 @@ type LearnedUse struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?(n|u|m|k|M|G|T)?$`
 	SoloRate *resource.Quantity `json:"soloRate,omitempty"`
-	// SensitivityMilli is how much more than predicted the workload suffers from neighbours, in thousandths.
+	// SensitivityMilli is how much more the workload suffers from neighbours than its use says: the natural logarithm of that
+	// factor, in thousandths. 693 is twice as much, -693 half as much.
 	// +optional
-	// +kubebuilder:validation:Minimum=-1000000
-	// +kubebuilder:validation:Maximum=1000000
+	// +kubebuilder:validation:Minimum=-4000
+	// +kubebuilder:validation:Maximum=4000
 	SensitivityMilli int32 `json:"sensitivityMilli,omitempty"`
-	// PressureMilli is how much more than predicted its neighbours suffer from the workload, in thousandths.
+	// PressureMilli is how much more its neighbours suffer from the workload than its use says, in the same way.
 	// +optional
-	// +kubebuilder:validation:Minimum=-1000000
-	// +kubebuilder:validation:Maximum=1000000
+	// +kubebuilder:validation:Minimum=-4000
+	// +kubebuilder:validation:Maximum=4000
 	PressureMilli int32 `json:"pressureMilli,omitempty"`
+	// OffsetMilli is its speed beside no neighbours, in the same way: not 0 where its speed alone was measured wrongly.
+	// +optional
+	// +kubebuilder:validation:Minimum=-4000
+	// +kubebuilder:validation:Maximum=4000
+	OffsetMilli int32 `json:"offsetMilli,omitempty"`
+	// SureSensitivityMilli is the part of the doubt about the sensitivity that observations have removed, in thousandths.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	SureSensitivityMilli int32 `json:"sureSensitivityMilli,omitempty"`
+	// SurePressureMilli is that of the pressure.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	SurePressureMilli int32 `json:"surePressureMilli,omitempty"`
+	// SureOffsetMilli is that of the offset.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	SureOffsetMilli int32 `json:"sureOffsetMilli,omitempty"`
 	// CoRuns is how often the workload was seen beside another.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	CoRuns int64 `json:"coRuns,omitempty"`
 	// Neighbours is how many different workloads it was seen beside.
 	// +optional
