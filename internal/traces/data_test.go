@@ -88,6 +88,8 @@ func TestPublishedLoads(t *testing.T) {
 		"glet/*_UTIL.csv":                          {GletUtilisation, 2, 90},
 		"miso/mig_slice_step_time.csv":             {MISOSlices, 1, 145},
 		"muxserve/llama_mps_profile_a100.csv":      {MuxServeLatencies, 1, 2 * 5120},
+		"parvagpu/a100_mig_mps_profile.csv":        {ParvaProfile, 1, 2475 + 495},
+		"parvagpu/SLO?_ParvaGPU_deploy.csv":        {ParvaDeployment, 4, 53},
 	} {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(files) < tc.files {
@@ -99,7 +101,7 @@ func TestPublishedLoads(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			n := len(tr.Hosts) + len(tr.Jobs) + len(tr.Rates) + len(tr.Steps) + len(tr.CoRuns) + len(tr.Solos) + len(tr.Networks)
+			n := len(tr.Hosts) + len(tr.Jobs) + len(tr.Rates) + len(tr.Steps) + len(tr.CoRuns) + len(tr.Solos) + len(tr.Networks) + len(tr.Servings) + len(tr.Deployed)
 			if tr.Format != tc.format || n == 0 || n > tc.most {
 				t.Errorf("%v, want %s and at most %d", tr, tc.format, tc.most)
 			}

@@ -48,6 +48,14 @@ func describe(tr *Trace) string {
 	for _, n := range tr.Networks {
 		fmt.Fprintf(&b, "%+v\n", n)
 	}
+	for i := range tr.Servings {
+		s := &tr.Servings[i]
+		fmt.Fprintf(&b, "%d %s on %d slices, batch %d, %d processes: rate %.6g, latency %v\n", s.Line, s.Model, s.Slices, s.Batch, s.Processes, s.Rate, s.Latency)
+	}
+	for i := range tr.Deployed {
+		d := &tr.Deployed[i]
+		fmt.Fprintf(&b, "%d %s on %d slices from %d of GPU %d on node %d, batch %d, %d processes\n", d.Line, d.Model, d.Slices, d.Start, d.GPU, d.Node, d.Batch, d.Processes)
+	}
 	return b.String()
 }
 

@@ -51,6 +51,9 @@ type Trace struct {
 	CoRuns   []CoRun
 	Solos    []Solo
 	Networks []Network
+	// Servings and Deployed are of models that serve requests. A file of ParvaProfile has Servings and Solos.
+	Servings []Serving
+	Deployed []Deployed
 }
 
 // String says what was found, for people: "pods.csv: openb-pods, 8152 jobs".
@@ -62,6 +65,7 @@ func (t *Trace) String() string {
 	}{
 		{len(t.Hosts), "node"}, {len(t.Jobs), "job"}, {len(t.Rates), "throughput"}, {len(t.Steps), "measured step"},
 		{len(t.CoRuns), "co-run"}, {len(t.Solos), "solo profile"}, {len(t.Networks), "network"},
+		{len(t.Servings), "served variant"}, {len(t.Deployed), "instance"},
 	} {
 		if list.n > 0 {
 			words = append(words, plural(list.n, list.noun))
@@ -83,7 +87,7 @@ type schema struct {
 }
 
 // schemas lists the formats that Detect knows. No header has the columns of two of them by chance.
-var schemas = slices.Concat(clusterSchemas, pairSchemas)
+var schemas = slices.Concat(clusterSchemas, pairSchemas, servingSchemas)
 
 // clusterSchemas lists the formats of clusters and their jobs.
 var clusterSchemas = []schema{

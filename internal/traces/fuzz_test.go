@@ -58,7 +58,8 @@ func checkTrace(t testing.TB, tr *Trace) {
 		}
 	}
 	checkMeasured(t, tr)
-	if len(tr.Hosts)+len(tr.Jobs)+len(tr.Rates)+len(tr.Steps)+len(tr.CoRuns)+len(tr.Solos)+len(tr.Networks) == 0 {
+	checkServed(t, tr)
+	if len(tr.Hosts)+len(tr.Jobs)+len(tr.Rates)+len(tr.Steps)+len(tr.CoRuns)+len(tr.Solos)+len(tr.Networks)+len(tr.Servings)+len(tr.Deployed) == 0 {
 		t.Fatal("a trace without rows")
 	}
 }
@@ -181,6 +182,12 @@ func dropLines(tr *Trace) {
 	for i := range tr.Networks {
 		tr.Networks[i].Line = 0
 	}
+	for i := range tr.Servings {
+		tr.Servings[i].Line = 0
+	}
+	for i := range tr.Deployed {
+		tr.Deployed[i].Line = 0
+	}
 }
 
 // fuzz starts from the example of the format under testdata, from that with one thing broken, and from the corpus under
@@ -218,6 +225,8 @@ func FuzzGPUMemNet(f *testing.F)        { fuzz(f, GPUMemNetFeatures) }
 func FuzzGlet(f *testing.F)             { fuzz(f, GletUtilisation) }
 func FuzzMISO(f *testing.F)             { fuzz(f, MISOSlices) }
 func FuzzMuxServe(f *testing.F)         { fuzz(f, MuxServeLatencies) }
+func FuzzParvaProfile(f *testing.F)     { fuzz(f, ParvaProfile) }
+func FuzzParvaDeployment(f *testing.F)  { fuzz(f, ParvaDeployment) }
 
 // FuzzRead reads bytes that may be compressed, in any format.
 func FuzzRead(f *testing.F) {

@@ -117,6 +117,14 @@ var fields = map[Format]map[string]*rapid.Generator[string]{
 		"model": nil, "num_gpus": amount(1, 8), "sm_pct": amount(1, 100), "batch": amount(1, 2048), "seq_len": amount(1, 512),
 		"prefill_ms": above(10_000), "decoding_ms": rapid.SampledFrom([]string{"-1", "-1.0", "12.5", "3"}),
 	},
+	ParvaProfile: {
+		"model": nil, "gpc": rapid.SampledFrom([]string{"1", "2", "3", "4", "7"}), "batch": amount(1, 256), "procs": amount(1, 5),
+		"throughput_img_s": above(1000), "latency_s": above(10),
+	},
+	ParvaDeployment: {
+		"Num instance": amount(0, 3), "Num GPU": nil, "Model": words, "Placement": amount(0, 6),
+		"Instance size": rapid.SampledFrom([]string{"1", "2", "3", "4", "7"}), "Batch size": amount(1, 256), "Num proc": amount(1, 5),
+	},
 }
 
 // tables draws a legal table of any format.
@@ -188,7 +196,7 @@ func TestPropertyColumns(t *testing.T) {
 // TestPropertyBrokenField: a number that is none, in any row and column, is named with its line and column.
 func TestPropertyBrokenField(t *testing.T) {
 	text := []string{"sn", "model", "name", "gpu_spec", "qos", "job_type", "gpu", "job", "cluster", "application", "job_id",
-		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b", "status", "model1", "model2", "dataset", "dataset1", "dataset2", "bench", "Activation Function"}
+		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b", "status", "model1", "model2", "dataset", "dataset1", "dataset2", "bench", "Activation Function", "Model"}
 	rapid.Check(t, func(t *rapid.T) {
 		d := tables(t)
 		i := rapid.IntRange(0, len(d.rows)-1).Draw(t, "row")
