@@ -1,0 +1,603 @@
+package reported
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// town is pods with servers: connections to their addresses end at the servers of the test.
+type town struct {
+	t      *testing.T
+	reader *Reader
+
+	mu      sync.Mutex
+	now     time.Time
+	servers map[string]string // address of a pod to that of a server
+	dialed  []string
+	results map[string]int
+	drops   map[string]int
+}
+
+const interval = 10 * time.Second
+
+func newTown(t *testing.T, change func(*Options)) *town {
+	t.Helper()
+	w := &town{t: t, now: time.Unix(1_000_000, 0), servers: map[string]string{}, results: map[string]int{}, drops: map[string]int{}}
+	o := Options{
+		Interval: interval, Clock: w.clock, Dial: w.dial,
+		Scraped: func(word string) { w.count(w.results, word) }, Dropped: func(word string) { w.count(w.drops, word) },
+	}
+	if change != nil {
+		change(&o)
+	}
+	w.reader = New(o)
+	return w
+}
+
+func (w *town) count(of map[string]int, word string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of[word]++
+}
+
+func (w *town) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *town) later(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+func (w *town) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dialed = append(w.dialed, address)
+	server := w.servers[address]
+	w.mu.Unlock()
+	if server == "" {
+		return nil, fmt.Errorf("nobody is at %s", address)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, network, server)
+}
+
+// serve has a server answer for the pod at an address, by default at port 9400.
+func (w *town) serve(address string, handler http.HandlerFunc) {
+	w.t.Helper()
+	s := httptest.NewServer(handler)
+	w.t.Cleanup(s.Close)
+	w.servers[address] = s.Listener.Addr().String()
+}
+
+// read lets an interval pass and reads.
+func (w *town) read(pods ...*v1.Pod) {
+	w.t.Helper()
+	w.later(interval)
+	w.reader.Read(w.t.Context(), pods)
+}
+
+// rate returns what is known of a pod, NaN for nothing.
+func (w *town) rate(pod *v1.Pod) float64 {
+	r, ok := w.reader.Rate(pod.UID)
+	if !ok {
+		return math.NaN()
+	}
+	return r.Value
+}
+
+func (w *town) want(what string, pod *v1.Pod, rate float64) {
+	w.t.Helper()
+	if got := w.rate(pod); math.IsNaN(got) != math.IsNaN(rate) || math.Abs(got-rate) > 1e-9 {
+		w.t.Errorf("%s: rate %v, want %v", what, got, rate)
+	}
+}
+
+var unknown = math.NaN()
+
+// podAt is a running pod that shows the metric steps at an address.
+func podAt(ip string, annotations ...string) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p", UID: types.UID("uid-" + ip), Annotations: map[string]string{}},
+		Status:     v1.PodStatus{Phase: v1.PodRunning, PodIP: ip, HostIP: "192.168.0.1", HostIPs: []v1.HostIP{{IP: "192.168.0.1"}, {IP: "fd00::1"}}},
+	}
+	if len(annotations) == 0 {
+		annotations = []string{v1alpha1.AnnotationRateMetric, "9400#steps"}
+	}
+	for i := 0; i < len(annotations); i += 2 {
+		p.Annotations[annotations[i]] = annotations[i+1]
+	}
+	return p
+}
+
+// page answers with a text.
+func page(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = fmt.Fprint(w, text)
+	}
+}
+
+func TestGaugeIsTakenAsItIs(t *testing.T) {
+	w := newTown(t, nil)
+	var asked http.Header
+	w.serve("10.0.0.1:9400", func(rw http.ResponseWriter, r *http.Request) {
+		asked = r.Header
+		page("# HELP steps per second\n# TYPE steps gauge\nsteps{gpu=\"0\"} 3\nsteps{gpu=\"1\"} 4.5\nsteps_total 99\n")(rw, r)
+	})
+	pod := podAt("10.0.0.1")
+	w.want("before", pod, unknown)
+	w.read(pod)
+	w.want("the sum of the series", pod, 7.5)
+	if r, _ := w.reader.Rate(pod.UID); !r.From.Equal(w.clock()) || !r.At.Equal(w.clock()) {
+		t.Errorf("a gauge is about %v to %v, want now", r.From, r.At)
+	}
+	if got := asked.Get("Accept"); !strings.HasPrefix(got, "text/plain") {
+		t.Errorf("asked for %q", got)
+	}
+	w.read()
+	w.want("the pod is gone", pod, unknown)
+	if len(w.reader.pods) != 0 {
+		t.Errorf("%d pods are kept", len(w.reader.pods))
+	}
+}
+
+// A counter gives the rate between two scrapes; what is in its way gives none, and never a wrong one.
+func TestCounterIsDifferentiated(t *testing.T) {
+	w := newTown(t, nil)
+	text := ""
+	w.serve("10.0.0.1:9400", func(rw http.ResponseWriter, r *http.Request) { page("# TYPE steps counter\n" + text)(rw, r) })
+	pod := podAt("10.0.0.1")
+	for _, step := range []struct {
+		what, text string
+		restarts   int32
+		want       float64
+	}{
+		{"the first scrape", `steps{a="1",b="2"} 100` + "\n" + `steps{a="2"} 40`, 0, unknown},
+		{"(30 + 10)/10, a new series from its next scrape on", `steps{b="2",a="1"} 130` + "\n" + `steps{a="2"} 50` + "\n" + `steps{a="3"} 7`, 0, 4},
+		{"(0 + 0 + 20)/10", `steps{a="1",b="2"} 130` + "\n" + `steps{a="2"} 50` + "\n" + `steps{a="3"} 27`, 0, 2},
+		{"one series fell: the last rate stands", `steps{a="1",b="2"} 180` + "\n" + `steps{a="2"} 5` + "\n" + `steps{a="3"} 27`, 0, 2},
+		{"(10 + 10 + 10)/10", `steps{a="1",b="2"} 190` + "\n" + `steps{a="2"} 15` + "\n" + `steps{a="3"} 37`, 0, 3},
+		{"one series is gone", `steps{a="1",b="2"} 500`, 0, 3},
+		{"10/10", `steps{a="1",b="2"} 510`, 0, 1},
+		{"a container restarted and is past its old count", `steps{a="1",b="2"} 900`, 1, 1},
+		{"60/10", `steps{a="1",b="2"} 960`, 1, 6},
+		{"it stands still", `steps{a="1",b="2"} 960`, 1, 0},
+	} {
+		text = step.text + "\n"
+		pod = pod.DeepCopy()
+		pod.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: step.restarts}}
+		w.read(pod)
+		w.want(step.what, pod, step.want)
+	}
+	// The same time twice is no time to divide by.
+	w.reader.Read(t.Context(), []*v1.Pod{pod})
+	w.want("no time passed", pod, 0)
+	if w.results[ResultSuccess] != 11 || len(w.drops) > 0 {
+		t.Errorf("results %v, drops %v", w.results, w.drops)
+	}
+}
+
+func TestKindOfMetricWithoutAType(t *testing.T) {
+	for name, want := range map[string]float64{"steps_total": 0.5, "latency_count": 0.5, "steps": 25} {
+		w := newTown(t, nil)
+		n := 15
+		w.serve("10.0.0.1:9400", func(rw http.ResponseWriter, r *http.Request) {
+			n += 5
+			page(fmt.Sprintf("# TYPE latency histogram\nlatency_bucket{le=\"1\"} 3\nlatency_bucket{le=\"+Inf\"} %d\nlatency_sum 9\n%s %d\n", n, name, n))(rw, r)
+		})
+		pod := podAt("10.0.0.1", v1alpha1.AnnotationRateMetric, "9400#"+name)
+		w.read(pod)
+		w.read(pod)
+		w.want(name, pod, want)
+	}
+}
+
+// What an address, an answer or a value must not be gives no rate, and is counted and logged once.
+func TestAnswersThatAreRefused(t *testing.T) {
+	typed := func(kind, coding string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			if coding != "" {
+				w.Header().Set("Content-Encoding", coding)
+			}
+			_, _ = fmt.Fprint(w, "steps 5\n")
+		}
+	}
+	cases := map[string]struct {
+		answer       http.HandlerFunc
+		result, drop string
+	}{
+		"not found":        {http.NotFound, ResultStatus, ""},
+		"redirection":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://10.0.0.2:9400/metrics", 302) }, ResultStatus, ""},
+		"no such metric":   {page("stepss 5\n# TYPE steps gauge\n"), ResultMetric, ""},
+		"an empty page":    {page(""), ResultMetric, ""},
+		"a histogram":      {page("# TYPE steps histogram\nsteps 5\n"), ResultMetric, ""},
+		"a summary":        {page("# TYPE steps summary\nsteps{quantile=\"0.5\"} 5\n"), ResultMetric, ""},
+		"too many series":  {page(manySeries(maxSeries + 1)), ResultMetric, ""},
+		"a huge page":      {page("# HELP x\n" + strings.Repeat("filler 1\n", maxBody/9) + "steps 5\n"), ResultContent, ""},
+		"an endless page":  {endless, ResultContent, ""},
+		"a long line":      {page("x" + strings.Repeat("y", maxLine) + " 1\nsteps 5\n"), ResultContent, ""},
+		"huge headers":     {hugeHeaders, ResultUnreachable, ""},
+		"HTML":             {typed("text/html", ""), ResultContent, ""},
+		"OpenMetrics":      {typed("application/openmetrics-text; version=1.0.0", ""), ResultContent, ""},
+		"another version":  {typed("text/plain; version=1.0.0", ""), ResultContent, ""},
+		"compressed":       {typed("text/plain", "gzip"), ResultContent, ""},
+		"no number":        {page("steps five\n"), ResultContent, ""},
+		"broken labels":    {page("steps{a=\"1} 5\n"), ResultContent, ""},
+		"types twice":      {page("# TYPE steps gauge\n# TYPE steps counter\nsteps 5\n"), ResultContent, ""},
+		"NaN":              {page("steps NaN\n"), ResultValue, "nan"},
+		"infinite":         {page("steps +Inf\n"), ResultValue, "infinite"},
+		"negative":         {page("steps{a=\"1\"} 9\nsteps{a=\"2\"} -1\n"), ResultValue, "negative"},
+		"above 1e12":       {page("steps 1.1e12\n"), ResultValue, "huge"},
+		"above it in all":  {page("steps{a=\"1\"} 6e11\nsteps{a=\"2\"} 6e11\n"), ResultValue, "huge"},
+		"infinite in all":  {page("# TYPE steps counter\nsteps +Inf\n"), ResultValue, "infinite"},
+		"breaks off":       {breaksOff, ResultUnreachable, ""},
+		"never an answer":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, ResultUnreachable, ""},
+		"an endless drip":  {drip, ResultUnreachable, ""},
+		"switches to FTP":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }, ResultStatus, ""},
+		"a partial answer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, ResultStatus, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newTown(t, nil)
+			w.serve("10.0.0.1:9400", c.answer)
+			w.serve("10.0.0.2:9400", page("steps 5\n"))
+			log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+			ctx := klog.NewContext(t.Context(), log)
+			pod := podAt("10.0.0.1")
+			began := time.Now()
+			w.later(interval)
+			w.reader.Read(ctx, []*v1.Pod{pod})
+			w.want("after", pod, unknown)
+			if took := time.Since(began); took > 2*timeout {
+				t.Errorf("it took %v", took)
+			}
+			if diff := cmp.Diff(map[string]int{c.result: 1}, w.results); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+			if c.drop != "" && w.drops[c.drop] != 1 || c.drop == "" && len(w.drops) > 0 {
+				t.Errorf("drops %v, want %q", w.drops, c.drop)
+			}
+			if diff := cmp.Diff([]string{"10.0.0.1:9400"}, w.dialed); diff != "" {
+				t.Errorf("connected to (-want +got):\n%s", diff)
+			}
+			buffer := log.GetSink().(ktesting.Underlier).GetBuffer()
+			if n := strings.Count(buffer.String(), "Cannot read the rate"); n != 1 {
+				t.Errorf("logged %d times, want once:\n%s", n, buffer.String())
+			}
+		})
+	}
+}
+
+func manySeries(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "steps{i=\"%d\"} 1\n", i)
+	}
+	return b.String()
+}
+
+// endless sends one long page that never ends.
+func endless(w http.ResponseWriter, r *http.Request) {
+	page("steps 5\n")(w, r)
+	filler := strings.Repeat("filler 1\n", 1000)
+	for r.Context().Err() == nil {
+		if _, err := fmt.Fprint(w, filler); err != nil {
+			return
+		}
+	}
+}
+
+// drip sends a byte now and then.
+func drip(w http.ResponseWriter, r *http.Request) {
+	page("steps 5\n")(w, r)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+			_, _ = fmt.Fprint(w, "#")
+			w.(http.Flusher).Flush()
+		}
+	}
+}
+
+func hugeHeaders(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Filler", strings.Repeat("x", 2*maxHeader))
+	page("steps 5\n")(w, r)
+}
+
+func breaksOff(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Length", "1000")
+	page("steps 5\n")(w, r)
+}
+
+// The largest legal page is read: a metric of many series among many others.
+func TestLargestPage(t *testing.T) {
+	w := newTown(t, nil)
+	text := "# HELP steps steps\n" + manySeries(maxSeries)
+	text += strings.Repeat("x", maxBody-len(text)-3) + " 1\n"
+	text = strings.ReplaceAll(text, strings.Repeat("x", 60_000), strings.Repeat("x", 59_998)+"\n#")
+	w.serve("10.0.0.1:9400", page(text))
+	pod := podAt("10.0.0.1")
+	w.read(pod)
+	w.want(fmt.Sprintf("%d of %d bytes, %v", len(text), maxBody, w.results), pod, maxSeries)
+}
+
+// A server that names no content type is taken at its word, and a path other than the usual one is asked for.
+func TestPathAndMissingType(t *testing.T) {
+	w := newTown(t, nil)
+	w.serve("[fd00::5]:80", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header()["Content-Type"] = nil
+		_, _ = fmt.Fprintf(rw, "  steps\t%d\r\n", len(r.URL.Path))
+	})
+	pod := podAt("fd00::5", v1alpha1.AnnotationRateMetric, "80/a/b#steps")
+	w.read(pod)
+	w.want("the path /a/b", pod, 4)
+}
+
+// Only a pod's own address is connected to, and only while it is surely the pod's.
+func TestAddressesThatAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*v1.Pod)
+		refused bool
+	}{
+		"the node's":                {func(p *v1.Pod) { p.Status.PodIP = "192.168.0.1" }, true},
+		"the node's, mapped":        {func(p *v1.Pod) { p.Status.PodIP = "::ffff:192.168.0.1" }, true},
+		"the node's second":         {func(p *v1.Pod) { p.Status.PodIP = "fd00:0::1" }, true},
+		"loopback":                  {func(p *v1.Pod) { p.Status.PodIP = "127.0.0.1" }, true},
+		"loopback of the host":      {func(p *v1.Pod) { p.Status.PodIP, p.Spec.HostNetwork = "::1", true }, true},
+		"metadata of a cloud":       {func(p *v1.Pod) { p.Status.PodIP, p.Spec.HostNetwork = "169.254.169.254", true }, true},
+		"link-local with zone":      {func(p *v1.Pod) { p.Status.PodIP = "fe80::1%eth0" }, true},
+		"zone":                      {func(p *v1.Pod) { p.Status.PodIP = "fd00::7%eth0" }, true},
+		"unspecified":               {func(p *v1.Pod) { p.Status.PodIP = "0.0.0.0" }, true},
+		"multicast":                 {func(p *v1.Pod) { p.Status.PodIP = "224.0.0.1" }, true},
+		"a name":                    {func(p *v1.Pod) { p.Status.PodIP = "metadata.internal" }, true},
+		"none yet":                  {func(p *v1.Pod) { p.Status.PodIP = "" }, false},
+		"of a pod that has ended":   {func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, false},
+		"of a pod that has not run": {func(p *v1.Pod) { p.Status.Phase = v1.PodPending }, false},
+		"of a pod that ends":        {func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTown(t, nil)
+			pod := podAt("10.0.0.1")
+			c.change(pod)
+			w.read(pod)
+			if len(w.dialed) > 0 || w.results[ResultAddress] != map[bool]int{true: 1}[c.refused] || len(w.results) != w.results[ResultAddress] {
+				t.Errorf("connected to %v, results %v", w.dialed, w.results)
+			}
+		})
+	}
+	w := newTown(t, nil)
+	w.serve("192.168.0.1:9400", page("steps 5\n"))
+	pod := podAt("192.168.0.1")
+	pod.Spec.HostNetwork = true
+	w.read(pod)
+	w.want("a pod with the node's network", pod, 5)
+}
+
+// The environment's proxy is not asked: it could be anywhere.
+func TestNoProxyIsUsed(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://10.9.9.9:3128")
+	t.Setenv("http_proxy", "http://10.9.9.9:3128")
+	w := newTown(t, nil)
+	w.serve("10.0.0.1:9400", page("steps 5\n"))
+	pod := podAt("10.0.0.1")
+	w.read(pod)
+	w.want("directly", pod, 5)
+}
+
+// A pod that does not answer is asked ever more rarely, and its last rate vanishes after three intervals.
+func TestSilentPodIsAskedLessAndForgotten(t *testing.T) {
+	w := newTown(t, nil)
+	w.serve("10.0.0.1:9400", page("steps 5\n"))
+	pod := podAt("10.0.0.1")
+	w.read(pod)
+	at := w.servers["10.0.0.1:9400"]
+	delete(w.servers, "10.0.0.1:9400")
+	var asked []int
+	for round := 1; round <= 120; round++ {
+		before := len(w.dialed)
+		w.read(pod)
+		if len(w.dialed) > before {
+			asked = append(asked, round)
+		}
+		want := 5.0
+		if round > staleAfter {
+			want = unknown
+		}
+		w.want(fmt.Sprint("round ", round), pod, want)
+	}
+	// After 1, 2, 4, 8, 16 intervals, then every five minutes.
+	if diff := cmp.Diff([]int{1, 2, 4, 8, 16, 32, 62, 92}, asked); diff != "" {
+		t.Errorf("asked in rounds (-want +got):\n%s", diff)
+	}
+	w.servers["10.0.0.1:9400"] = at
+	w.read(pod)
+	w.read(pod)
+	w.want("back again", pod, 5)
+	before := len(w.dialed)
+	w.read(pod)
+	if len(w.dialed) != before+1 {
+		t.Error("a pod that answers again is not asked each time")
+	}
+}
+
+// After a long silence a counter begins anew: what it did meanwhile is not what it does.
+func TestCounterAfterSilence(t *testing.T) {
+	w := newTown(t, nil)
+	n := 0
+	w.serve("10.0.0.1:9400", func(rw http.ResponseWriter, r *http.Request) { page(fmt.Sprintf("steps_total %d\n", n))(rw, r) })
+	pod := podAt("10.0.0.1", v1alpha1.AnnotationRateMetric, "9400#steps_total")
+	w.read(pod)
+	n = 100
+	w.later((staleAfter - 1) * interval)
+	w.read(pod)
+	w.want("three intervals are not too long: 100/30", pod, 100.0/30)
+	n = 1000
+	w.later(staleAfter * interval)
+	w.read(pod)
+	w.want("four are", pod, unknown)
+	n = 1020
+	w.read(pod)
+	w.want("20/10", pod, 2)
+	if r, _ := w.reader.Rate(pod.UID); !r.From.Equal(r.At.Add(-interval)) {
+		t.Errorf("from %v to %v, want one interval", r.From, r.At)
+	}
+}
+
+// No more than atOnce pods are asked at a time, and those that hang hold up none that answers.
+func TestManyPodsAtOnce(t *testing.T) {
+	w := newTown(t, nil)
+	var now, most atomic.Int32
+	gather := make(chan struct{}, 100)
+	slow := func(rw http.ResponseWriter, r *http.Request) {
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		gather <- struct{}{}
+		for len(gather) < atOnce && r.Context().Err() == nil {
+			time.Sleep(time.Millisecond) // until as many are there as may be
+		}
+		page("steps 5\n")(rw, r)
+	}
+	pods := make([]*v1.Pod, 0, maxRound+10)
+	for i := range 3 * atOnce {
+		ip := fmt.Sprintf("10.0.0.%d", i+1)
+		w.serve(ip+":9400", slow)
+		pods = append(pods, podAt(ip))
+	}
+	w.read(pods...)
+	for _, p := range pods {
+		w.want(p.Status.PodIP, p, 5)
+	}
+	if most.Load() > atOnce || most.Load() < 2 {
+		t.Errorf("%d at once, want up to %d", most.Load(), atOnce)
+	}
+	for len(pods) < maxRound+10 {
+		ip := fmt.Sprintf("10.1.%d.%d", len(pods)/200, len(pods)%200+1)
+		pods = append(pods, podAt(ip)) // nobody is there
+	}
+	w.dialed = nil
+	w.read(pods...)
+	w.read(pods...)
+	if len(w.dialed) > 2*maxRound {
+		t.Errorf("%d connections in two rounds, want %d at most in each", len(w.dialed), maxRound)
+	}
+	for _, p := range pods[:3*atOnce] {
+		w.want(p.Status.PodIP, p, 5)
+	}
+}
+
+func TestAnnotationIsTakenAsItIs(t *testing.T) {
+	w := newTown(t, nil)
+	pod := func(value string) *v1.Pod { return podAt("10.0.0.1", v1alpha1.AnnotationReportedRate, value) }
+	w.read(pod("12.5"))
+	first := w.clock()
+	w.want("decimal", pod(""), 12.5)
+	w.read(pod("12.5"))
+	if r, _ := w.reader.Rate(pod("").UID); !r.From.Equal(first) || !r.At.Equal(w.clock()) {
+		t.Errorf("about %v to %v, want %v to %v", r.From, r.At, first, w.clock())
+	}
+	w.later(AnnotationAge)
+	w.read(pod("12.5"))
+	if r, _ := w.reader.Rate(pod("").UID); !r.From.Equal(w.clock().Add(-AnnotationAge)) {
+		t.Errorf("an old value is about %v, want the last %v", r.From, AnnotationAge)
+	}
+	w.read(pod("0"))
+	w.want("standing still", pod(""), 0)
+	if r, _ := w.reader.Rate(pod("").UID); !r.From.Equal(w.clock()) {
+		t.Errorf("a new value is about %v, want now", r.From)
+	}
+	for _, bad := range []string{"-1", "NaN", "1e3", "2000000000000", "fast", ""} {
+		w.read(pod(bad))
+		w.want(bad, pod(""), unknown)
+	}
+	if diff := cmp.Diff(map[string]int{"malformed": 1}, w.drops); diff != "" {
+		t.Errorf("drops of one pod (-want +got):\n%s", diff)
+	}
+	if len(w.dialed) > 0 {
+		t.Errorf("connected to %v", w.dialed)
+	}
+	w.read(podAt("10.0.0.1", "other", "x"))
+	w.want("the annotation is gone", pod(""), unknown)
+}
+
+// A metric goes before a value; a malformed one does not, and neither does one where pods are not to be asked.
+func TestWhichReportCounts(t *testing.T) {
+	both := podAt("10.0.0.1", v1alpha1.AnnotationReportedRate, "3", v1alpha1.AnnotationRateMetric, "9400#steps")
+	w := newTown(t, nil)
+	w.serve("10.0.0.1:9400", page("steps 5\n"))
+	w.read(both)
+	w.want("both", both, 5)
+	malformed := podAt("10.0.0.1", v1alpha1.AnnotationReportedRate, "3", v1alpha1.AnnotationRateMetric, "9400/../x#steps")
+	w.read(malformed)
+	w.want("malformed", malformed, 3)
+	w.read(both)
+	w.want("both again", both, 5)
+
+	quiet := newTown(t, func(o *Options) { o.AnnotationsOnly = true })
+	quiet.read(both)
+	quiet.want("annotations only", both, 3)
+	if len(quiet.dialed) > 0 {
+		t.Errorf("connected to %v", quiet.dialed)
+	}
+}
+
+// Another metric of the same pod begins anew.
+func TestAnotherMetricBeginsAnew(t *testing.T) {
+	w := newTown(t, nil)
+	w.serve("10.0.0.1:9400", page("a_total 100\nb_total 900\n"))
+	a, b := podAt("10.0.0.1", v1alpha1.AnnotationRateMetric, "9400#a_total"), podAt("10.0.0.1", v1alpha1.AnnotationRateMetric, "9400#b_total")
+	w.read(a)
+	w.read(a)
+	w.want("a", a, 0)
+	w.read(b)
+	w.want("b at first", b, unknown)
+}
+
+// Whatever a pod sends: no crash, and no value that no rate has.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{
+		"steps 5\n", "# TYPE steps counter\nsteps{a=\"1\"} 1 1234\n", "steps{a=\"\\n\\\"\"} NaN", "{\"steps\",a=\"b\"} 1\n", "steps{", "# TYPE steps\n",
+		"# TYPE steps histogram\nsteps{le=\"1\"} 5\n", "steps{a=\"1\",a=\"1\"} 1\n", "steps 1e400\n", "# TYPE steps summary\nsteps{quantile=\"x\"} 1\n",
+		"steps{quantile=\"1\"} 0x1p-2 -1\n", "# TYPE steps gaugehistogram\nsteps 1\n", "steps{__name__=\"y\"} 1\n", " \tsteps{a=\"1\",} 1\n\n\n",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		now, err := parse(strings.NewReader(text), "steps")
+		if err != nil {
+			return
+		}
+		if word := absurd(now.sum); word != "" && word != dropHuge && word != dropInfinite {
+			t.Errorf("sum %v", now.sum)
+		}
+		if len(now.series) > maxSeries {
+			t.Errorf("%d series", len(now.series))
+		}
+	})
+}
