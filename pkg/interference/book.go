@@ -32,6 +32,8 @@ type Book struct {
 	max   int
 	step  int64
 	known map[entryKey]*entry
+	// levels are the mean sensitivities by GPU model.
+	levels map[GPU]float64
 }
 
 type entryKey struct {
@@ -69,7 +71,7 @@ type seen struct {
 // NewBook returns an empty book that goes by a model and keeps at most max workloads on GPU models, the latest observed.
 // max is at least 1.
 func NewBook(m Model, maximum int) *Book {
-	return &Book{model: m, max: max(1, maximum), known: map[entryKey]*entry{}}
+	return &Book{model: m, max: max(1, maximum), known: map[entryKey]*entry{}, levels: map[GPU]float64{}}
 }
 
 // Len returns the number of workloads on GPU models that the book knows.
@@ -128,12 +130,17 @@ func (b *Book) Profile(w Workload, gpu GPU) Profile {
 	return Unknown()
 }
 
-// Traits returns what was learned of a workload on a GPU model, zero for nothing.
+// Traits returns what was learned of a workload on a GPU model. Of one that was never observed there it is what is known
+// of all workloads on that model: their mean sensitivity.
 func (b *Book) Traits(w Workload, gpu GPU) Traits {
-	if e := b.known[entryKey{gpu, w}]; e != nil {
-		return e.traits
+	t := Traits{Sensitivity: b.levels[gpu]}
+	if e := b.known[entryKey{gpu, w}]; e != nil && e.traits.CoRuns > 0 {
+		t = e.traits
+	} else if e != nil {
+		t.Pressure, t.SurePressure = e.traits.Pressure, e.traits.SurePressure
 	}
-	return Traits{}
+	t.Level = b.levels[gpu]
+	return t
 }
 
 // Tenant returns a workload as a tenant that may use a part of the SMs.

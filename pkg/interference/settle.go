@@ -28,10 +28,40 @@ func (b *Book) Settle(rounds int) {
 		return cmp.Or(cmp.Compare(x.gpu, y.gpu), cmp.Compare(x.workload, y.workload))
 	})
 	for range rounds {
-		for _, key := range keys {
-			b.settle(key.gpu, key.workload)
+		for from := 0; from < len(keys); {
+			to := from
+			for ; to < len(keys) && keys[to].gpu == keys[from].gpu; to++ {
+				b.settle(keys[to].gpu, keys[to].workload)
+			}
+			b.shift(keys[from:to])
+			from = to
 		}
 	}
+}
+
+// shift moves the sensitivities of all workloads on a GPU model together, to where the observations agree best, and then
+// its level to their mean. One by one they would get there slowly: each is held back by its neighbours.
+func (b *Book) shift(keys []entryKey) {
+	gpu, up, down, n, sum := keys[0].gpu, 0., 1/varianceOfLevel, 0., 0.
+	for _, key := range keys {
+		e := b.known[key]
+		for i := range e.rows {
+			if r := &e.rows[i]; r.count > 0 {
+				load := math.Exp(e.traits.Sensitivity) * b.load(e, gpu, r, 0)
+				rest := float64(r.log) - (e.traits.Offset - load)
+				weight := r.weight(rest)
+				up, down = up-weight*load*rest, down+weight*load*load
+			}
+		}
+	}
+	by := bound((up-b.levels[gpu]/varianceOfLevel)/down, 1)
+	for _, key := range keys {
+		if t := &b.known[key].traits; t.CoRuns > 0 {
+			t.Sensitivity = bound(t.Sensitivity+by, mostTrait)
+			n, sum = n+1, sum+t.Sensitivity
+		}
+	}
+	b.levels[gpu] = sum / varianceOfSensitivity / (n/varianceOfSensitivity + 1/varianceOfLevel)
 }
 
 // settle finds the traits of one workload, with those of all others as they are.
@@ -57,7 +87,7 @@ func (b *Book) suffer(e *entry, gpu GPU) {
 	}
 	t := &e.traits
 	aa, as, ss := 1/offset, 0., 1/varianceOfSensitivity
-	ya, ys := 0., 0.
+	ya, ys := 0., b.levels[gpu]/varianceOfSensitivity
 	for i := range e.rows {
 		r := &e.rows[i]
 		if r.count == 0 {

@@ -28,12 +28,26 @@ type Traits struct {
 	// Sensitivity is by how much more it suffers than its profile says, as a factor's logarithm; Pressure by how much more
 	// it harms its neighbours. Both are 0 for as much as the profile says.
 	Sensitivity, Pressure float64
+	// Level is the part of Sensitivity that all workloads on the GPU model share.
+	Level float64
 	// Offset is the logarithm of its speed beside no neighbours: not 0 where its speed alone was measured wrongly.
 	Offset float64
 	// Sure are the parts of the doubt about the three that observations have removed, 0 to 1.
 	SureSensitivity, SurePressure, SureOffset float64
 	// CoRuns counts its observed co-runs.
 	CoRuns int
+}
+
+// mostSensitive bounds what a workload's own word is believed: it suffers at most so many times what its profile says.
+// Larger believes liars, smaller misjudges those who are truly that sensitive.
+const mostSensitive = 3.
+
+// Believed returns the tenant as sensitive as its neighbours are refused for: what it reported of itself makes it no more
+// than three times as sensitive as its profile says, so that nobody pushes neighbours away by claiming to suffer.
+func (t Tenant) Believed() Tenant {
+	t.Sensitivity = min(t.Sensitivity, t.Level+math.Log(mostSensitive))
+	t.Offset = 0
+	return t
 }
 
 // usualStep is taken for the time of a step where nobody knows it, in seconds: between the requests of inference, some
