@@ -34,9 +34,16 @@ func latencyRate(latency time.Duration) placement.Rate {
 	return placement.MaxRate / placement.Rate(latency)
 }
 
-// rateLatency undoes latencyRate, rounded up to the microsecond.
+// rateLatency undoes latencyRate, rounded so that what latencyRate lost does not show.
 func rateLatency(rate placement.Rate) time.Duration {
-	return (time.Duration(placement.MaxRate/rate) + time.Microsecond - 1).Truncate(time.Microsecond)
+	d := time.Duration(placement.MaxRate / rate)
+	switch {
+	case d > time.Minute:
+		return d.Round(100 * time.Millisecond)
+	case d > time.Second:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Microsecond)
 }
 
 // readPoints reads the points of the curves. A curve that falls as the share grows is passed over as a whole.
