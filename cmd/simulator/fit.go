@@ -114,7 +114,7 @@ const outputGo = "go"
 func (f *fitted) addFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVarP(&f.form, "output", "o", string(outputTable),
-		"what to print: a `table` for people, json for programs, or go: the source file that is shipped")
+		"what to print (`table|json|go`): a table for people, JSON for programs, or the source file that is shipped")
 	flags.StringVar(&f.date, "date", "", "`date` of the fit that the source file tells, such as 2026-01-31")
 	c.PreRunE = func(*cobra.Command, []string) error { return f.validate() }
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tandem-gpu/tandem/internal/report"
 	"github.com/tandem-gpu/tandem/internal/traces"
@@ -46,12 +45,16 @@ type solo struct {
 	class interference.Class // of work that fills the device
 	by    map[vgpu.MilliGPU]*traces.Solo
 	whole vgpu.MilliGPU
+	// rated says that steps are from the rate.
+	rated bool
 }
 
 // Run fits every class, and tests rules for the bandwidth.
 func (f *CurveFit) Run() (*report.CurveFit, error) {
 	points := map[interference.Class][]point{}
+	out := &report.CurveFit{}
 	for _, t := range f.Traces {
+		out.Profiles += len(t.Solos)
 		found, err := measuredPoints(t)
 		if err != nil {
 			return nil, fmt.Errorf("fit curves: %w", err)
@@ -61,7 +64,6 @@ func (f *CurveFit) Run() (*report.CurveFit, error) {
 			points[interference.ClassUnknown] = append(points[interference.ClassUnknown], more...)
 		}
 	}
-	out := &report.CurveFit{}
 	for _, name := range interference.ClassNames() {
 		class, err := interference.ClassByName(name)
 		if err != nil {
@@ -87,7 +89,7 @@ func measuredPoints(t *traces.Trace) (map[interference.Class][]point, error) {
 		}
 		one := solos[s.Workload]
 		if one == nil {
-			one = &solo{class: class, by: map[vgpu.MilliGPU]*traces.Solo{}}
+			one = &solo{class: class, rated: t.Format == traces.ParvaProfile, by: map[vgpu.MilliGPU]*traces.Solo{}}
 			solos[s.Workload] = one
 		}
 		one.by[s.Share] = s
@@ -111,7 +113,7 @@ func measuredPoints(t *traces.Trace) (map[interference.Class][]point, error) {
 // classOf returns the class of a measurement as if it filled the device, false for a format without parts of the SMs.
 func classOf(format traces.Format, s *traces.Solo) (interference.Class, bool) {
 	switch format {
-	case traces.IgniterCurves:
+	case traces.IgniterCurves, traces.ParvaProfile:
 		return interference.ClassInference, true
 	case traces.MISOSlices:
 		return interference.ClassTraining, true
@@ -136,11 +138,17 @@ func (o *solo) light(all map[string]*solo) bool {
 	if other == nil || other.by[o.whole] == nil {
 		return false
 	}
-	return float64(step(other.by[o.whole])) < doubled*float64(step(s))
+	return other.step(o.whole) < doubled*o.step(o.whole)
 }
 
-// step is how long one took.
-func step(s *traces.Solo) time.Duration { return s.Latency }
+// step is how long one took, in seconds. ParvaGPU's latencies have three decimals only, so there it is from the rate.
+func (o *solo) step(part vgpu.MilliGPU) float64 {
+	s := o.by[part]
+	if o.rated {
+		return float64(s.Batch) / s.Rate
+	}
+	return s.Latency.Seconds()
+}
 
 // points returns the workload's measurements on less than the largest part, by part. Counted says that the bandwidth was
 // counted on each part.
@@ -155,7 +163,7 @@ func (o *solo) points(counted bool) []point {
 		s := o.by[part]
 		p := point{
 			family: whole.Family, model: model, part: part, whole: o.whole,
-			speed: min(1, float64(step(whole))/float64(step(s))), bandwidth: math.NaN(),
+			speed: min(1, o.step(o.whole)/o.step(part)), bandwidth: math.NaN(),
 		}
 		if counted && whole.Bandwidth > 0 {
 			p.bandwidth = s.Bandwidth / whole.Bandwidth

@@ -12,6 +12,8 @@ import (
 type CurveFit struct {
 	Results   []CurveResult     `json:"results"`
 	Bandwidth []BandwidthResult `json:"bandwidth"`
+	// Profiles are how many measurements of workloads the files have.
+	Profiles int `json:"profiles"`
 }
 
 // CurveResult is the curve of one class. Errors are of the speed on a part of the SMs, as a part of that on all.
@@ -74,7 +76,7 @@ func figure(x float64) string { return fmt.Sprintf("%.3f", x) }
 func (f *CurveFit) Go(w io.Writer, date string) error {
 	var b strings.Builder
 	b.WriteString("package interference\n\n// fittedCurves are the curves that are shipped, by class.\n//\n")
-	fmt.Fprintf(&b, "// Fitted%s on public measurements of work on parts of the SMs:\n//\n", on(date))
+	fmt.Fprintf(&b, "// Fitted%s on %d public measurements of work on parts of the SMs, of:\n//\n", on(date), f.Profiles)
 	b.WriteString(`//   - iGniter, github.com/icloud-ecnu/igniter at b1ff2ab (V100, MPS; without a licence)
 //   - ParvaGPU, github.com/MunQ-Lee/ParvaGPU_SC24 at 5f3de1e (A100, MIG; MIT)
 //   - MISO, github.com/boringlee24/socc22-miso at 39b1ee6 (A100, MIG; MIT)
