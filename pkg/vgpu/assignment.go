@@ -8,6 +8,9 @@ type Assignment struct {
 	Node string
 	// Containers that hold shares, in the order of Request.Containers.
 	Containers []ContainerAssignment
+	// Tenancy is what the pod's neighbours need to know of it. It is not part of the record in the Binding: whoever reads
+	// that fills it in from the pod.
+	Tenancy
 }
 
 // ContainerAssignment is the share of one container with its devices.

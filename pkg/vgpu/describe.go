@@ -45,6 +45,8 @@ func (r *Refusal) sentence() string {
 			r.Best, r.Of, r.Node, r.Want)
 	case NoAllowedModel:
 		return r.modelSentence()
+	case PromiseBroken:
+		return r.promiseSentence()
 	case NoDevices:
 		return r.Node + " has no GPUs"
 	}
@@ -73,6 +75,31 @@ func (r *Refusal) modelSentence() string {
 		where = "the cluster"
 	}
 	return fmt.Sprintf("the pod may only use %s; %s has %s", strings.Join(r.Allowed, " or "), where, strings.Join(r.Present, ", "))
+}
+
+// promiseSentence names whose promise and beside whom: "on n1/g0 a slowdown of 1.31 is predicted for pod a/infer beside
+// b/train, which tolerates 1.15".
+func (r *Refusal) promiseSentence() string {
+	if r.Promised == "" {
+		return fmt.Sprintf("on %s/%s a slowdown of %s is predicted for the pod beside %s; its max-slowdown is %s",
+			r.Node, r.Device, ratio(r.Best), few(r.Beside), ratio(r.Want))
+	}
+	return fmt.Sprintf("on %s/%s the pod would slow down %s, for which %s is then predicted and whose max-slowdown is %s",
+		r.Node, r.Device, r.Promised, ratio(r.Best), ratio(r.Want))
+}
+
+// ratio writes thousandths: "1.15", "2".
+func ratio(milli int64) string {
+	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64)
+}
+
+// few joins the first names of a list.
+func few(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (r *Refusal) who() string {

@@ -23,6 +23,47 @@ func (n *Node) Each(visit func(*Assignment)) {
 	}
 }
 
+// Resident is a pod with an assignment on a device, as its neighbours see it.
+type Resident struct {
+	UID UID
+	// Pod is "namespace/name".
+	Pod string
+	Tenancy
+	// Compute is the limit of its containers that run together on the device, at most WholeGPU.
+	Compute MilliGPU
+}
+
+// Residents appends the pods with an assignment on device i to a list, by UID. Holds do not count: their pods do not run.
+func (n *Node) Residents(i int, list []Resident) []Resident {
+	for k := range n.pods {
+		e := &n.pods[k]
+		for _, u := range e.uses {
+			if u.device == i {
+				list = append(list, Resident{e.UID, e.Pod, e.Tenancy, e.computeOn(n.devices[i].ID)})
+			}
+		}
+	}
+	return list
+}
+
+// computeOn returns the compute limit of a pod on a device: that of its containers that run together, or of the largest
+// init container where that is more.
+func (a *Assignment) computeOn(id DeviceID) MilliGPU {
+	together, alone := MilliGPU(0), MilliGPU(0)
+	for i := range a.Containers {
+		c := &a.Containers[i]
+		if !slices.Contains(c.Devices, id) {
+			continue
+		}
+		if c.Kind == Init {
+			alone = max(alone, c.Share.ComputeLimit)
+		} else {
+			together += c.Share.ComputeLimit
+		}
+	}
+	return min(WholeGPU, max(together, alone))
+}
+
 // Held reports whether room is held for any pod.
 func (n *Node) Held() bool { return len(n.holds) > 0 }
 

@@ -24,6 +24,8 @@ const (
 	NoTogether Reason = "NoTogether"
 	// NoAllowedModel: no device is of a model that the pod may use.
 	NoAllowedModel Reason = "NoAllowedModel"
+	// PromiseBroken: there is room, and a pod there or the pod itself would be slowed down more than it tolerates.
+	PromiseBroken Reason = "PromiseBroken"
 	// NoDevices: the node has no devices.
 	NoDevices Reason = "NoDevices"
 )
@@ -50,6 +52,8 @@ const (
 	UnitMilliGPU Unit = "milliGPU"
 	UnitDevices  Unit = "devices"
 	UnitContexts Unit = "contexts"
+	// UnitMilliSlowdown: time beside neighbours in thousandths of the time alone.
+	UnitMilliSlowdown Unit = "milliSlowdown"
 )
 
 // Refusal says why a request cannot be met, with the numbers. It is an answer, not an error.
@@ -66,7 +70,7 @@ type Refusal struct {
 	// Unit of Want, Best and Of.
 	Unit Unit
 	// Want is what is asked for. Best is the most that could be given (for a limit below the request: the least legal
-	// limit).
+	// limit; for PromiseBroken the slowdown that is predicted).
 	Want, Best int64
 	// Of is the capacity that Best is a part of.
 	Of int64
@@ -74,6 +78,10 @@ type Refusal struct {
 	Legal []Slots
 	// Allowed and Present list the models that the pod may use and those that are there for NoAllowedModel, sorted.
 	Allowed, Present []string
+	// Promised is the pod whose max-slowdown would break, for PromiseBroken: "" for the one that is refused. Beside are
+	// the pods on the device, by name.
+	Promised string
+	Beside   []string
 	// Cut says that the search reached its limit: there may be a fit that was not seen.
 	Cut bool
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 )
 
+// NoSlowdown is the slowdown of a pod that is as fast as alone, in thousandths.
+const NoSlowdown = 1000
+
 // UID identifies a pod.
 type UID string
 
@@ -37,9 +40,40 @@ type Request struct {
 	// Variants are the GPU models that the pod may use, up to MaxVariants; empty for any. Placement prefers the least
 	// Cost.
 	Variants []Variant
+	// Tenancy is what the pod's neighbours need to know of it.
+	Tenancy
+	// Preferences say on which GPU models the pod does less than it could elsewhere; models that are not listed lose
+	// nothing. Unlike Variants they forbid none.
+	Preferences []Preference
 	// Host is the CPU and memory that the pod asks of its host. Fit does not count it, since others see to that; some
 	// policies do.
 	Host Room
+}
+
+// Tenancy is what neighbours on a device need to know of a pod.
+type Tenancy struct {
+	// Workload numbers the workload for whoever predicts interference; 0 is one that nobody knows.
+	Workload uint32
+	// MaxSlowdown is the slowdown beside neighbours that the pod tolerates, in thousandths of the time alone: 1200 is 1.2.
+	// From 1000; 0 tolerates any.
+	MaxSlowdown int64
+}
+
+// Preference says what part of a device's worth is lost when the pod uses one of a model.
+type Preference struct {
+	Model string
+	// Loss in thousandths of the share, 0 to WholeGPU: 0 for the model that the pod makes the most of.
+	Loss MilliGPU
+}
+
+// Loss returns the part of the share that is lost on a model, in thousandths.
+func (r *Request) Loss(model string) MilliGPU {
+	for i := range r.Preferences {
+		if r.Preferences[i].Model == model {
+			return r.Preferences[i].Loss
+		}
+	}
+	return 0
 }
 
 // ContainerRequest is what one container asks for.
@@ -63,6 +97,14 @@ func (r *Request) Validate() error {
 		return fmt.Errorf("validate request of pod %s: compute limit %d is negative", r.Pod, r.ComputeLimit)
 	case r.MemoryLimit < 0:
 		return fmt.Errorf("validate request of pod %s: memory limit %d is negative", r.Pod, r.MemoryLimit)
+	}
+	if r.MaxSlowdown != 0 && r.MaxSlowdown < NoSlowdown {
+		return fmt.Errorf("validate request of pod %s: max-slowdown %d is below %d, no slowdown at all", r.Pod, r.MaxSlowdown, NoSlowdown)
+	}
+	for i := range r.Preferences {
+		if p := &r.Preferences[i]; p.Loss < 0 || p.Loss > WholeGPU {
+			return fmt.Errorf("validate request of pod %s: loss %d on model %s, legal is 0 to %d", r.Pod, p.Loss, p.Model, WholeGPU)
+		}
 	}
 	names, apps := map[string]bool{}, false
 	for i := range r.Containers {
