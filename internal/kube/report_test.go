@@ -88,7 +88,7 @@ func FuzzRateMetricOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		m, _, err := RateMetricOf(annotated(pod("1"), v1alpha1.AnnotationRateMetric, raw))
 		if err != nil {
-			if len(err.Error()) > 512 {
+			if len(err.Error()) > 1024 {
 				t.Fatalf("%q: %v", raw, err)
 			}
 			return

@@ -46,7 +46,7 @@ func FuzzMaxSlowdown(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		got, err := MaxSlowdown(annotated(pod("1"), v1alpha1.AnnotationMaxSlowdown, raw))
 		if err != nil {
-			if got != 0 || len(err.Error()) > 512 {
+			if got != 0 || len(err.Error()) > 1024 {
 				t.Fatalf("%q: %d, %v", raw, got, err)
 			}
 			return
