@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 )
@@ -124,7 +126,7 @@ func TestWorkloadProfileSchema(t *testing.T) {
 		want string // "" when legal
 	}{
 		{name: "nothing", spec: map[string]any{}},
-		{name: "a whole use", spec: use("smUtilizationPercent", int64(0), "memoryBandwidthPercent", int64(100), "pcieUtilizationPercent", int64(3), "memory", "8Gi", "class", "training")},
+		{name: "a whole use", spec: use("smUtilizationPercent", int64(0), "memoryBandwidthPercent", int64(100), "pcieUtilizationPercent", int64(3), "memory", "8Gi", "step", "40ms", "class", "training")},
 		{name: "a use of any model", spec: declared(map[string]any{"model": "*", "memory": "8Gi"}, nil)},
 		{name: "the last class", spec: use("class", classes[len(classes)-1])},
 		{name: "as many uses as can be", spec: manyUses(64)},
@@ -143,6 +145,8 @@ func TestWorkloadProfileSchema(t *testing.T) {
 		{name: "negative memory", spec: use("memory", "-1Gi"), want: "spec.uses[0].memory"},
 		{name: "memory with an exponent", spec: use("memory", "1e999999999"), want: "spec.uses[0].memory"},
 		{name: "unknown class", spec: use("class", "mining"), want: `spec.uses[0].class: Unsupported value: "mining"`},
+		{name: "a step that takes no time", spec: use("step", "0s"), want: "step must be from 1us to 1h"},
+		{name: "a step of a day", spec: use("step", "24h"), want: "step must be from 1us to 1h"},
 		{name: "a graph", spec: graph(25_600_000, 11_000_000, 32, 50)},
 		{name: "a graph without layers", spec: graph(1, 1, 1, 0), want: "spec.graph.depth"},
 		{name: "a graph beyond all models", spec: graph(1e13+1, 1, 1, 1), want: "spec.graph.parameters"},
@@ -199,6 +203,14 @@ func TestClassesOfTheSchema(t *testing.T) {
 	}
 }
 
+// The scheduler's arguments name the models that core has, and no other: "table" needs measured pairs.
+func TestModelsOfTheArguments(t *testing.T) {
+	want := slices.DeleteFunc(interference.Models(), func(name string) bool { return name == "table" })
+	if diff := cmp.Diff(want, config.InterferenceModels()); diff != "" {
+		t.Errorf("core has (-), the arguments name (+):\n%s", diff)
+	}
+}
+
 // learnedStatus is a status with all fields.
 func learnedStatus() v1alpha1.WorkloadProfileStatus {
 	sm, memory, rate := int32(80), resource.MustParse("8Gi"), resource.MustParse("120.5")
@@ -206,7 +218,7 @@ func learnedStatus() v1alpha1.WorkloadProfileStatus {
 		Workload: &v1alpha1.LearnedWorkload{OwnerKind: "Deployment.apps", OwnerName: "bert", Images: []string{"registry/bert@sha256:0"}},
 		Learned: []v1alpha1.LearnedUse{{
 			Model: "A100", SMUtilizationPercent: &sm, Memory: &memory, SoloObservations: 12, SoloRate: &rate,
-			SensitivityMilli: -120, PressureMilli: 340, CoRuns: 7, Neighbours: 3, LastObserved: &metav1.Time{Time: time.Unix(1_800_000_000, 0)},
+			SensitivityMilli: -4000, PressureMilli: 4000, OffsetMilli: 12, SureSensitivityMilli: 1000, SurePressureMilli: 0, SureOffsetMilli: 500, CoRuns: 7, Neighbours: 3, LastObserved: &metav1.Time{Time: time.Unix(1_800_000_000, 0)},
 		}},
 		CoRuns: 7,
 		Conditions: []metav1.Condition{{
@@ -233,6 +245,33 @@ func TestSchedulerWritesWhatItLearned(t *testing.T) {
 	remove := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	if err := all.Delete(t.Context(), "learned-1", remove); err != nil {
 		t.Errorf("remove its own profile: %v", err)
+	}
+}
+
+// What core cannot have learned is refused.
+func TestLearnedSchema(t *testing.T) {
+	all := profiles(t, as(t.Context(), t, scheduler))
+	stored := store(t, scheduler, workload("learned-3", true))
+	for want, change := range map[string]func(*v1alpha1.LearnedUse){
+		"status.learned[0].smUtilizationPercent": func(l *v1alpha1.LearnedUse) { l.SMUtilizationPercent = new(int32(101)) },
+		"status.learned[0].memory":               func(l *v1alpha1.LearnedUse) { l.Memory = new(resource.MustParse("-1")) },
+		"status.learned[0].soloRate":             func(l *v1alpha1.LearnedUse) { l.SoloRate = new(resource.MustParse("-1")) },
+		"status.learned[0].sensitivityMilli":     func(l *v1alpha1.LearnedUse) { l.SensitivityMilli = 4001 },
+		"status.learned[0].pressureMilli":        func(l *v1alpha1.LearnedUse) { l.PressureMilli = -4001 },
+		"status.learned[0].offsetMilli":          func(l *v1alpha1.LearnedUse) { l.OffsetMilli = 4001 },
+		"status.learned[0].sureSensitivityMilli": func(l *v1alpha1.LearnedUse) { l.SureSensitivityMilli = 1001 },
+		"status.learned[0].surePressureMilli":    func(l *v1alpha1.LearnedUse) { l.SurePressureMilli = -1 },
+		"status.learned[0].coRuns":               func(l *v1alpha1.LearnedUse) { l.CoRuns = 1 << 31 },
+		"status.learned[0].neighbours":           func(l *v1alpha1.LearnedUse) { l.Neighbours = -1 },
+		"status.learned[0].model":                func(l *v1alpha1.LearnedUse) { l.Model = "" },
+	} {
+		p := workload("learned-3", true)
+		p.Status = learnedStatus()
+		change(&p.Status.Learned[0])
+		object := stored.DeepCopy()
+		object.Object["status"] = asObject(t, p).Object["status"]
+		_, err := all.UpdateStatus(t.Context(), object, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		wantRefusal(t, err, want)
 	}
 }
 
