@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/report"
 	"github.com/tandem-gpu/tandem/internal/traces"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // PairSet is the pairs of one layout and GPU model.
@@ -22,7 +23,11 @@ type PairSet struct {
 }
 
 // Pair is one co-run.
-type Pair struct{ Sides [2]Side }
+type Pair struct {
+	Sides [2]Side
+	// Memory that both held together, 0 where the file does not say it.
+	Memory vgpu.Bytes
+}
 
 // Side is one of the two workloads of a pair.
 type Side struct {
@@ -124,7 +129,7 @@ func (s *PairSet) add(c *traces.CoRun, measurement string, solos map[soloKey]*tr
 		s.Dropped++
 		return nil
 	}
-	pair := Pair{Sides: [2]Side{{CoRunner: c.A}, {CoRunner: c.B}}}
+	pair := Pair{Sides: [2]Side{{CoRunner: c.A}, {CoRunner: c.B}}, Memory: c.Memory}
 	for i := range pair.Sides {
 		side := &pair.Sides[i]
 		layout := soloLayouts[s.Layout]
