@@ -13,13 +13,20 @@ import (
 	"github.com/tandem-gpu/tandem/internal/experiment"
 	"github.com/tandem-gpu/tandem/internal/scenario"
 	"github.com/tandem-gpu/tandem/internal/traces"
+	"github.com/tandem-gpu/tandem/pkg/interference"
 )
 
 // predictedFlags are what interference takes as text.
 type predictedFlags struct {
-	pairs, profiles                                []string
-	set, holdOut, observe, models, seeds, slowdown string
+	pairs, profiles                                          []string
+	set, holdOut, observe, observed, models, seeds, slowdown string
 }
+
+// Whose co-runs the models see.
+const (
+	observedAll     = "all"
+	observedHeldOut = "held-out"
+)
 
 func interferenceCommand() *cobra.Command {
 	var given predictedFlags
@@ -43,7 +50,9 @@ of those that keep it is admitted (recall).
 Without --hold-out the models are those that the scheduler has, with the coefficients that they are shipped with. With it
 each named family of workloads is held out in turn: coefficients are fitted to the pairs without the family, and those with
 it are predicted. A family is a model in all sizes (ResNet), in Gavel a job in all batch sizes (ResNet-18). With --observe
-the models first see so many co-runs of each of the predicted workloads, drawn by each seed; those pairs are not scored.
+the models first see so many co-runs of each workload of the predicted pairs, drawn by each seed from these pairs; what
+they saw is not scored. A co-run that one workload draws is one of its partner too, so on average they see more (shown).
+With --observed held-out they see co-runs only of the workloads that are held out.
 
 Left out, and counted, are pairs that do not fit in the memory of the GPU, and of Lucid's those with VGG, whose speed alone
 is that of another configuration.`,
@@ -64,7 +73,8 @@ is that of another configuration.`,
 	flags.StringVar(&given.set, "set", "oracle", "which `measurement` to take where a file of Gavel has several")
 	flags.StringVar(&given.holdOut, "hold-out", "", "`families` to hold out in turn, separated by commas, or all")
 	flags.StringVar(&given.observe, "observe", "0", "`numbers` of co-runs of each workload that the models see first, separated by commas")
-	flags.StringVar(&given.models, "model", experiment.All, "`names` of models separated by commas, or all: "+strings.Join(experiment.PredictingModels(), ", "))
+	flags.StringVar(&given.observed, "observed", observedAll, "`whose` co-runs are seen: "+observedAll+" or "+observedHeldOut)
+	flags.StringVar(&given.models, "model", experiment.All, "`names` of models separated by commas, or all: "+strings.Join(interference.Models(), ", "))
 	flags.StringVar(&given.seeds, "seeds", "1-10", "`seeds` that the co-runs are drawn with: single ones and ranges, separated by commas")
 	flags.StringVar(&given.slowdown, "max-slowdown", "1.25", "`promise` by which pairs are admitted: time together ÷ alone, from 1 to 100")
 	form.addFlag(c)
@@ -87,6 +97,12 @@ func (f *predictedFlags) parse() (p *experiment.Predicting, err error) {
 	p = &experiment.Predicting{}
 	if p.Observe, err = parseObserve(f.observe); err != nil {
 		return nil, fmt.Errorf("flag --observe: %w", err)
+	}
+	switch given := f.observed; given {
+	case observedAll, observedHeldOut:
+		p.OnlyHeldOut = given == observedHeldOut
+	default:
+		return nil, fmt.Errorf("flag --observed: %q, legal are %s and %s", given, observedAll, observedHeldOut)
 	}
 	if p.Models, err = experiment.ParsePredictingModels(f.models); err != nil {
 		return nil, fmt.Errorf("flag --model: %w", err)

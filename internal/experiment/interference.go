@@ -12,14 +12,15 @@ import (
 //
 // With HoldOut the named families are held out one after the other: a model is fitted to the pairs without the family and
 // scored on those with it. Without, the coefficients are those that the models are shipped with, nothing is fitted, and
-// all pairs are scored. In both, so many co-runs of each scored workload are shown to the models first; these pairs are not
+// all pairs are scored. In both, so many co-runs of each workload of these pairs are shown to the models first; such a pair is not
 // scored, for any of the models.
 type Predicting struct {
 	Sets []PairSet
 	// HoldOut names families; each is in at least one of the sets. Nil for none.
 	HoldOut []string
-	// Observe lists how many co-runs of each workload are shown.
-	Observe []int
+	// Observe lists how many co-runs of each workload are shown; with OnlyHeldOut only of the workloads that are held out.
+	Observe     []int
+	OnlyHeldOut bool
 	// Models by name.
 	Models []string
 	// Seeds that the co-runs to show are drawn with. Where none are shown the first one will do.
@@ -40,7 +41,12 @@ type predictedRun struct {
 	model string
 	shown int
 	seed  int64
+	// heldOut: only the workloads that are held out are shown.
+	heldOut bool
+
 	pairs []scored
+	// known is how many co-runs were shown of the workloads of the scored pairs, of each side.
+	known int
 }
 
 // Run plays all of them. Its results are in the order of the sets, of the models, and of the numbers of co-runs.
@@ -77,7 +83,7 @@ func (p *Predicting) runs(set *PairSet, folds []fold, model string, shown int) [
 	runs := make([]predictedRun, 0, len(seeds)*len(folds))
 	for _, seed := range seeds {
 		for f := range folds {
-			runs = append(runs, predictedRun{set: set, fold: &folds[f], model: model, shown: shown, seed: seed})
+			runs = append(runs, predictedRun{set: set, fold: &folds[f], model: model, shown: shown, seed: seed, heldOut: p.OnlyHeldOut})
 		}
 	}
 	return runs
@@ -89,15 +95,22 @@ func (r *predictedRun) play(fit fitting) error {
 	if err != nil {
 		return fmt.Errorf("%s: fit %s%s: %w", r.set.Name(), r.model, r.fold.without(), err)
 	}
-	shown := r.fold.draw(r.shown, r.seed)
+	shown := r.fold.draw(r.shown, r.heldOut, r.seed)
+	if err := m.observe(shown); err != nil {
+		return fmt.Errorf("%s: show %s its co-runs: %w", r.set.Name(), r.model, err)
+	}
+	known := map[string]int{}
 	for _, c := range shown {
-		m.observe(c)
+		for _, name := range c.workloads("") {
+			known[name]++
+		}
 	}
 	for _, c := range r.fold.scored {
 		if slices.Contains(shown, c) {
 			continue
 		}
 		r.pairs = append(r.pairs, scored{measured: c.speeds(), predicted: m.predict(c)})
+		r.known += known[c.Sides[0].Workload] + known[c.Sides[1].Workload]
 	}
 	return nil
 }

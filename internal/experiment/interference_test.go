@@ -47,7 +47,10 @@ func sets(t testing.TB, profiles []*traces.Trace, pairs ...*traces.Trace) []Pair
 // meanGuess predicts the harmonic mean of the speeds that it has seen, fitted or observed, and .8 before.
 type meanGuess struct{ seen []*Pair }
 
-func (g *meanGuess) observe(c *Pair) { g.seen = append(g.seen, c) }
+func (g *meanGuess) observe(pairs []*Pair) error {
+	g.seen = append(g.seen, pairs...)
+	return nil
+}
 
 func (g *meanGuess) predict(*Pair) [2]float64 {
 	sum := 0.0
@@ -67,7 +70,10 @@ func meanGuesses(_ string, _ *PairSet, seen []*Pair) (guesser, error) {
 // countGuess answers with how many pairs it knows.
 type countGuess struct{ known float64 }
 
-func (g *countGuess) observe(*Pair) { g.known++ }
+func (g *countGuess) observe(pairs []*Pair) error {
+	g.known += float64(len(pairs))
+	return nil
+}
 
 func (g *countGuess) predict(*Pair) [2]float64 { return [2]float64{g.known, g.known} }
 
@@ -93,7 +99,7 @@ func TestPredictingByHand(t *testing.T) {
 	p := &Predicting{Sets: threeFamilies(t), Observe: []int{0}, Models: []string{"m"}, Seeds: []int64{1, 2}, MaxSlowdown: 1.25, fit: meanGuesses}
 	f := func(v float64) *float64 { return &v }
 	want := report.InterferenceResult{
-		Model: "m", Pairs: 5, Seeds: 1, MAE: f(.21), MAESD: f(0), R2: f(report.Round(1 - .65/.361)), Precision: f(.4), Recall: f(1),
+		Model: "m", Pairs: 5, Seeds: 1, Shown: f(0), MAE: f(.21), MAESD: f(0), R2: f(report.Round(1 - .65/.361)), Precision: f(.4), Recall: f(1),
 	}
 	if diff := cmp.Diff([]report.InterferenceResult{want}, ran(t, p).Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
@@ -168,8 +174,8 @@ func TestPredictingBySet(t *testing.T) {
 	}
 }
 
-// TestPropertyObserved: a model is shown at most k co-runs of each scored workload, none of which is scored; of a workload
-// that was shown less, every pair that was not has a partner that was shown k, or itself; and all else is scored.
+// TestPropertyObserved: of each workload that counts a model is shown so many co-runs, or all that it has; not more than all
+// of them together need; each of them a scored pair of one that counts; and a seed always draws the same.
 func TestPropertyObserved(t *testing.T) {
 	names := []string{"LM", "ResNet18", "ResNet50", "NeuMF", "BERT", "TD3"}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -179,47 +185,45 @@ func TestPropertyObserved(t *testing.T) {
 		}
 		set := sets(t, nil, coRuns(t, traces.GavelPairs, "k80", pairs...))[0]
 		family := rapid.SampledFrom([]string{"", "ResNet", "LM"}).Draw(rt, "family")
-		families := []string{family}
+		families, only := []string{family}, rapid.Bool().Draw(rt, "only held out")
 		if family == "" {
 			families = nil
 		}
-		k := rapid.IntRange(0, 4).Draw(rt, "k")
-		of := func(c *Pair) []string { // the workloads of the pair that are scored, each once
-			var names []string
-			for _, s := range c.Sides {
-				if family == "" || s.Family == family {
-					names = append(names, s.Workload)
-				}
-			}
-			return slices.Compact(names)
-		}
+		k, seed := rapid.IntRange(0, 4).Draw(rt, "k"), rapid.Int64Range(0, 9).Draw(rt, "seed")
 		for _, f := range set.folds(families) {
-			drawn := f.draw(k, rapid.Int64Range(0, 9).Draw(rt, "seed"))
-			count := map[string]int{}
+			if len(f.seen)+len(f.scored) != len(set.Pairs) {
+				rt.Fatalf("%d pairs in the fold, want %d", len(f.seen)+len(f.scored), len(set.Pairs))
+			}
+			drawn := f.draw(k, only, seed)
+			if !slices.Equal(drawn, f.draw(k, only, seed)) {
+				rt.Fatal("the same seed draws others")
+			}
+			all := 0
+			for _, name := range names {
+				if only && family != "" && traces.Family(name) != family {
+					continue
+				}
+				had, shown := 0, 0
+				for _, c := range f.scored {
+					if c.Sides[0].Workload == name || c.Sides[1].Workload == name {
+						had++
+						if slices.Contains(drawn, c) {
+							shown++
+						}
+					}
+				}
+				if shown < min(k, had) {
+					rt.Fatalf("%s is shown %d of %d co-runs, want %d", name, shown, had, k)
+				}
+				all += min(k, had)
+			}
 			for _, c := range drawn {
 				if !slices.Contains(f.scored, c) {
-					rt.Fatal("a pair is shown that is not of the fold")
-				}
-				for _, name := range of(c) {
-					count[name]++
+					rt.Fatal("a pair is shown that is not scored")
 				}
 			}
-			for _, c := range f.scored {
-				full := 0
-				for _, name := range of(c) {
-					if count[name] > k {
-						rt.Fatalf("%s is shown %d times, want at most %d", name, count[name], k)
-					}
-					if count[name] == k {
-						full++
-					}
-				}
-				if !slices.Contains(drawn, c) && full == 0 {
-					rt.Fatalf("%s with %s might have been shown", c.Sides[0].Workload, c.Sides[1].Workload)
-				}
-			}
-			if unseen := len(f.seen) + len(f.scored); unseen != len(set.Pairs) {
-				rt.Fatalf("%d pairs in the fold, want %d", unseen, len(set.Pairs))
+			if len(drawn) > all || len(slices.Compact(slices.Clone(drawn))) != len(drawn) {
+				rt.Fatalf("%d pairs are shown, want at most %d, each once", len(drawn), all)
 			}
 		}
 	})
@@ -228,7 +232,7 @@ func TestPropertyObserved(t *testing.T) {
 // TestPredictingScoresTheRest: pairs that a model was shown are not scored, and of a set that was shown as a whole there are
 // no figures.
 func TestPredictingScoresTheRest(t *testing.T) {
-	p := &Predicting{Sets: threeFamilies(t), HoldOut: []string{"LM"}, Observe: []int{0, 1, 2, 9}, Models: []string{"m"}, Seeds: []int64{1, 2, 3}, MaxSlowdown: 1.25, fit: meanGuesses}
+	p := &Predicting{Sets: threeFamilies(t), HoldOut: []string{"LM"}, Observe: []int{0, 1, 2, 9}, OnlyHeldOut: true, Models: []string{"m"}, Seeds: []int64{1, 2, 3}, MaxSlowdown: 1.25, fit: meanGuesses}
 	out := ran(t, p)
 	var pairs []int
 	for _, r := range out.Results {
@@ -236,6 +240,13 @@ func TestPredictingScoresTheRest(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{3, 2, 1, 0}, pairs); diff != "" {
 		t.Errorf("pairs (-want +got):\n%s", diff)
+	}
+	// LM is in all three, its partners in one or two of them.
+	for i, want := range []float64{0, 1, 2} {
+		shown, left := *out.Results[i].Shown, float64(out.Results[i].Pairs)
+		if most := (want*left + want) / (2 * left); shown < want/2 || shown > most {
+			t.Errorf("%v co-runs are shown on average, want %v to %v", shown, want/2, most)
+		}
 	}
 	// A model that answers with how many pairs it knows: two without LM, and those that it was shown.
 	p.fit = func(_ string, _ *PairSet, seen []*Pair) (guesser, error) {
@@ -251,8 +262,12 @@ func TestPredictingScoresTheRest(t *testing.T) {
 			t.Errorf("shown none it errs by %v, want %v", got, want)
 		}
 	}
-	if last := out.Results[3]; last.MAE != nil || last.R2 != nil || last.Precision != nil || last.Seeds != 3 {
+	if last := out.Results[3]; last.MAE != nil || last.R2 != nil || last.Precision != nil || last.Shown != nil || last.Seeds != 3 {
 		t.Errorf("figures without pairs: %+v", last)
+	}
+	p.OnlyHeldOut = false // each partner of LM draws the only pair that it has with it
+	if out := ran(t, p); out.Results[1].Pairs != 0 {
+		t.Errorf("%d pairs are left, want none", out.Results[1].Pairs)
 	}
 }
 
@@ -261,7 +276,7 @@ func TestPredictingIsTheSameEveryTime(t *testing.T) {
 	text := func(processors int, all []PairSet, observe ...int) string {
 		before := runtime.GOMAXPROCS(processors)
 		defer runtime.GOMAXPROCS(before)
-		p := &Predicting{Sets: all, HoldOut: []string{"LM", "NeuMF"}, Observe: observe, Models: []string{"a", "b"}, Seeds: []int64{4, 5}, MaxSlowdown: 1.25, fit: meanGuesses}
+		p := &Predicting{Sets: all, HoldOut: []string{"LM", "NeuMF"}, Observe: observe, OnlyHeldOut: true, Models: []string{"a", "b"}, Seeds: []int64{4, 5}, MaxSlowdown: 1.25, fit: meanGuesses}
 		var b bytes.Buffer
 		if err := report.JSON(&b, ran(t, p)); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,9 @@
 package experiment
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 )
 
 // fold is one part of the protocol: what a model is fitted to, and what it is scored on.
@@ -48,37 +50,40 @@ func (s *PairSet) folds(families []string) []fold {
 	return folds
 }
 
-// draw returns the co-runs that a model is shown before it is scored: pairs in a random order, each of which is taken unless
-// that would show more than so many co-runs of one of the scored workloads. These are the ones of the family that is held
-// out; how often the others appear does not count. So a workload is shown at most so many of its co-runs, and less only
-// where its partners have all been shown as often.
-func (f *fold) draw(most int, seed int64) []*Pair {
-	if most == 0 {
+// draw returns the co-runs that a model is shown before it is scored: of each workload so many of its scored pairs, or all if
+// it has less, drawn one workload after the other in the order of their names. With heldOut these are only the workloads of
+// the family that is held out. A workload is in the pairs that its partners draw too, so it may be shown far more often.
+func (f *fold) draw(each int, heldOut bool, seed int64) []*Pair {
+	if each == 0 {
 		return nil
+	}
+	family := ""
+	if heldOut {
+		family = f.family
+	}
+	of := map[string][]*Pair{}
+	for _, c := range f.scored {
+		for _, name := range c.workloads(family) {
+			of[name] = append(of[name], c)
+		}
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	var drawn []*Pair
-	shown := map[string]int{}
-	for _, i := range random.Perm(len(f.scored)) {
-		c := f.scored[i]
-		counts := c.counted(f.family)
-		full := false
-		for _, name := range counts {
-			full = full || shown[name] == most
-		}
-		if full {
-			continue
-		}
-		drawn = append(drawn, c)
-		for _, name := range counts {
-			shown[name]++
+	known := map[*Pair]bool{}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		pairs := of[name]
+		for _, i := range random.Perm(len(pairs))[:min(each, len(pairs))] {
+			if !known[pairs[i]] {
+				known[pairs[i]] = true
+				drawn = append(drawn, pairs[i])
+			}
 		}
 	}
 	return drawn
 }
 
-// counted names the workloads of the pair that are of a family, each once; all of them for "".
-func (c *Pair) counted(family string) []string {
+// workloads names the workloads of the pair that are of a family, each once; all of them for "".
+func (c *Pair) workloads(family string) []string {
 	var names []string
 	for i := range c.Sides {
 		s := &c.Sides[i]

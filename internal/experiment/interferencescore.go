@@ -19,15 +19,17 @@ func admitted(speeds [2]float64, least float64) bool {
 // where it is for none, it is nil.
 func figures(runs []predictedRun, least float64) report.InterferenceResult {
 	var pairs []int
-	var mae, r2, precision, recall []float64
+	var mae, r2, precision, recall, shown []float64
 	for len(runs) > 0 {
 		var all []scored
-		seed := runs[0].seed
+		seed, known := runs[0].seed, 0
 		for len(runs) > 0 && runs[0].seed == seed {
 			all = append(all, runs[0].pairs...)
+			known += runs[0].known
 			runs = runs[1:]
 		}
 		pairs = append(pairs, len(all))
+		shown = appendDefined(shown, float64(known)/float64(2*len(all)))
 		m, r := errorsOf(all)
 		mae, r2 = appendDefined(mae, m), appendDefined(r2, r)
 		p, c := admission(all, least)
@@ -38,8 +40,8 @@ func figures(runs []predictedRun, least float64) report.InterferenceResult {
 		sum += n
 	}
 	return report.InterferenceResult{
-		Pairs: int(math.Round(float64(sum) / float64(len(pairs)))), Seeds: len(pairs),
-		MAE: meanOf(mae), MAESD: deviationOf(mae), R2: meanOf(r2), Precision: meanOf(precision), Recall: meanOf(recall),
+		Pairs: int(math.Round(float64(sum) / float64(len(pairs)))), Seeds: len(pairs), Shown: seedMean(shown),
+		MAE: seedMean(mae), MAESD: seedDeviation(mae), R2: seedMean(r2), Precision: seedMean(precision), Recall: seedMean(recall),
 	}
 }
 
@@ -50,7 +52,7 @@ func appendDefined(all []float64, v float64) []float64 {
 	return append(all, v)
 }
 
-func meanOf(all []float64) *float64 {
+func seedMean(all []float64) *float64 {
 	if len(all) == 0 {
 		return nil
 	}
@@ -58,7 +60,7 @@ func meanOf(all []float64) *float64 {
 	return &mean
 }
 
-func deviationOf(all []float64) *float64 {
+func seedDeviation(all []float64) *float64 {
 	if len(all) == 0 {
 		return nil
 	}

@@ -22,10 +22,13 @@ type InterferenceResult struct {
 	Layout string `json:"layout,omitempty"`
 	GPU    string `json:"gpu,omitempty"`
 	Model  string `json:"model"`
-	// Observed is how many co-runs of each scored workload the model was shown at most.
+	// Observed is how many co-runs of each workload were drawn for the model to see.
 	Observed int `json:"observed"`
 	// Pairs that were scored, on average over the seeds. A pair of two families that are both held out counts for each.
 	Pairs int `json:"pairs"`
+	// Shown is how many co-runs of a workload the model saw, on average over the sides of the scored pairs: more than
+	// Observed, since a pair that one workload draws is a co-run of its partner too.
+	Shown *float64 `json:"shown_mean"`
 	// Seeds is over how many draws of co-runs the figures are means.
 	Seeds int `json:"seeds"`
 	// MAE is the mean absolute error of the speed (together ÷ alone), MAESD its deviation over the seeds.
@@ -56,6 +59,7 @@ func (r Interference) Table(w io.Writer) error {
 	t := Table{Columns: []Column{
 		{Head: "model", Text: true},
 		{Head: "observed"},
+		{Head: "shown"},
 		{Head: "pairs"},
 		{Head: "MAE"},
 		{Head: "± seeds"},
@@ -69,7 +73,7 @@ func (r Interference) Table(w io.Writer) error {
 	}
 	for _, x := range r.Results {
 		row := []string{
-			x.Model, strconv.Itoa(x.Observed), strconv.Itoa(x.Pairs), three(x.MAE), three(x.MAESD), three(x.R2),
+			x.Model, strconv.Itoa(x.Observed), one(x.Shown), strconv.Itoa(x.Pairs), three(x.MAE), three(x.MAESD), three(x.R2),
 			three(x.Precision), three(x.Recall),
 		}
 		if several {
@@ -108,6 +112,14 @@ func (p InterferencePairs) line(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, text+"\n")
 	return err
+}
+
+// one writes one decimal, "–" for a figure that is not defined.
+func one(figure *float64) string {
+	if figure == nil {
+		return "–"
+	}
+	return strconv.FormatFloat(*figure, 'f', 1, 64)
 }
 
 // three writes three decimals, "–" for a figure that is not defined.

@@ -34,7 +34,7 @@ type CoRunner struct {
 	Family string
 	// Share is the part of the SMs that it might use at most, 1000 without a cap.
 	Share vgpu.MilliGPU
-	// Speed is its throughput beside the other ÷ its throughput alone under the same Share: a millionth to 16, or 0
+	// Speed is its throughput beside the other ÷ its throughput alone under the same Share: .001 to 10, or 0
 	// where the two do not fit. It exceeds 1 where the two measurements differ by so much.
 	Speed float64
 }
@@ -75,11 +75,10 @@ func Family(model string) string {
 	return model
 }
 
-// Bounds of the speed of a co-run, by a factor of ten beyond what the published ones have and more: the sum of squares of
-// a million slowdowns is far from overflow.
+// Bounds of the speed of a co-run, those of interference.Observation. The published speeds are between .2 and 1.5.
 const (
-	leastSpeed = 1e-6
-	maxSpeed   = 16
+	leastSpeed = .001
+	maxSpeed   = 10
 )
 
 // unknown is a utilisation that a file does not say.

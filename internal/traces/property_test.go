@@ -37,8 +37,9 @@ func above(most int) *rapid.Generator[string] {
 }
 
 var (
-	words = rapid.SampledFrom([]string{"bert", "ResNet (batch size 16)", `a "quoted" word`, "käse", "one, two", "#1"})
-	dates = rapid.Map(rapid.IntRange(0, 59), func(n int) string { return fmt.Sprintf("2017-10-%02d 07:01:%02d", 1+n%28, n) })
+	words  = rapid.SampledFrom([]string{"bert", "ResNet (batch size 16)", `a "quoted" word`, "käse", "one, two", "#1"})
+	packed = rapid.SampledFrom([]string{"0", "0.0", "0.75", "1.5", "2"})
+	dates  = rapid.Map(rapid.IntRange(0, 59), func(n int) string { return fmt.Sprintf("2017-10-%02d 07:01:%02d", 1+n%28, n) })
 )
 
 // fields says how to draw each column of a format. What must be unique, and what hangs together, is seen to by tables.
@@ -60,7 +61,7 @@ var fields = map[Format]map[string]*rapid.Generator[string]{
 	},
 	GavelPairs: {
 		"gpu": nil, "job_a": words, "job_b": words, "iso_a": rapid.Just("1.5"), "iso_b": rapid.Just("1.5"), "file": words,
-		"packed_a": decimals(2), "packed_b": decimals(2), "status": words,
+		"packed_a": packed, "packed_b": packed, "status": words,
 	},
 	PhillyTrace: {
 		"timestamp": dates, "duration": decimals(1e6), "num_gpus": amount(1, 128), "cluster": words,
