@@ -81,6 +81,8 @@ type Agent struct {
 	podWatch    *podWatch
 	attribution *attribution
 	proc        string
+	// dial connects to pods that report their rates; nil but in tests, which have no network of pods.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
 	// idle says why no device is served; nil where the kubelet is.
@@ -92,7 +94,7 @@ type timing struct {
 	health, canary, probe, hold, drainAfter time.Duration
 	rescan, announce, reopen, driver        time.Duration
 	sweep, grace, sharingWait               time.Duration
-	telemetry                               time.Duration
+	telemetry, reports                      time.Duration
 }
 
 func timingOf(c Config) timing {
@@ -101,7 +103,7 @@ func timingOf(c Config) timing {
 		health: h.interval(), canary: h.canaryInterval(), probe: h.canaryTimeout(), hold: h.hold(), drainAfter: h.drainAfter(),
 		rescan: rescanEvery, announce: c.Telemetry.publishInterval(), reopen: minReopen, driver: driverTimeout,
 		sweep: sweepEvery, grace: sweepGrace, sharingWait: sharingWait,
-		telemetry: c.Telemetry.interval(),
+		telemetry: c.Telemetry.interval(), reports: c.Telemetry.interval(),
 	}
 }
 

@@ -143,6 +143,7 @@ func TestConfigRefusesIllegalSettings(t *testing.T) {
 		"termination: {margin: 0s}":                      {"termination.margin", "1s to 1m"},
 		"telemetry: {interval: 100ms}":                   {"telemetry.interval", "1s to 10m"},
 		"telemetry: {publishInterval: 2h}":               {"telemetry.publishInterval", "10s to 1h"},
+		"telemetry: {reportedRates: some}":               {"telemetry.reportedRates", "all, annotations, none"},
 		"telemetry: {interval: 2m}":                      {"telemetry.publishInterval: 1m0s", "at least telemetry.interval, 2m0s"},
 		"driver: {edits: all}":                           {`driver.edits: "all"`, "auto, library, devices"},
 		"driver: {root: usr}":                            {"driver.root", "absolute path"},

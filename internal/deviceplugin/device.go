@@ -146,6 +146,8 @@ type device struct {
 	ContextsUsed int
 	// Usage is what was measured, smoothed; nil before.
 	Usage *v1alpha1.GPUUsage
+	// Tenants are the pods that hold shares of the device, as last published.
+	Tenants []v1alpha1.GPUTenant
 }
 
 // shared reports whether shares of the device are served and bounded by MPS: on Volta or newer.

@@ -56,6 +56,7 @@ func gpuDevice(d *device) v1alpha1.GPUDevice {
 		Contexts:          int32(d.Contexts),
 		ContextsUsed:      int32(d.ContextsUsed),
 		Usage:             d.Usage,
+		Tenants:           d.Tenants,
 		ComputeCapability: fmt.Sprintf("%d.%d", d.ComputeMajor, d.ComputeMinor),
 		PCIBusID:          d.PCIBusID,
 		Links:             d.Links,

@@ -74,6 +74,7 @@ func newBench(t *testing.T) *bench {
 			health: 10 * time.Millisecond, canary: 50 * time.Millisecond, probe: time.Second, hold: 20 * time.Millisecond, drainAfter: 50 * time.Millisecond,
 			rescan: 50 * time.Millisecond, announce: time.Millisecond, reopen: 10 * time.Millisecond, driver: 10 * time.Second,
 			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: 5 * time.Second, telemetry: 10 * time.Millisecond,
+			reports: 100 * time.Millisecond,
 		},
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {

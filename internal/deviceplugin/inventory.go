@@ -134,13 +134,20 @@ func (inv *inventory) setContexts(id string, used int, announce bool) {
 	}
 }
 
+// tale is what the GPUNode says of the use of a device; a usage of nil is not known.
+type tale struct {
+	usage   *v1alpha1.GPUUsage
+	tenants []v1alpha1.GPUTenant
+}
+
 // setUsages records what the GPUNode shall say of the use of each device, and has it written. The caller keeps the
-// intervals; nil is not known.
-func (inv *inventory) setUsages(uses map[string]*v1alpha1.GPUUsage) {
+// intervals, and changes nothing of what it gave.
+func (inv *inventory) setUsages(tales map[string]tale) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	for i := range inv.devices {
-		inv.devices[i].Usage = uses[inv.devices[i].ID]
+		t := tales[inv.devices[i].ID]
+		inv.devices[i].Usage, inv.devices[i].Tenants = t.usage, t.tenants
 	}
 	inv.note()
 }

@@ -229,12 +229,13 @@ func essential(pod *v1.Pod) *v1.Pod {
 			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec: v1.PodSpec{
-			NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName,
+			NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, HostNetwork: pod.Spec.HostNetwork,
 			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 			InitContainers:                essentialContainers(pod.Spec.InitContainers), Containers: essentialContainers(pod.Spec.Containers),
 		},
 		Status: v1.PodStatus{
 			Phase: pod.Status.Phase, Reason: pod.Status.Reason,
+			PodIP: pod.Status.PodIP, HostIP: pod.Status.HostIP, HostIPs: pod.Status.HostIPs,
 			InitContainerStatuses: essentialStatuses(pod.Status.InitContainerStatuses),
 			ContainerStatuses:     essentialStatuses(pod.Status.ContainerStatuses),
 		},

@@ -73,7 +73,17 @@ type TelemetryConfig struct {
 	Interval Duration `json:"interval,omitempty"`
 	// PublishInterval is the least time between two writes of the GPUNode for the sake of use alone, "60s" unless set.
 	PublishInterval Duration `json:"publishInterval,omitempty"`
+	// ReportedRates says which reports of pods about their own rate are read, once in each Interval: "all" (the default);
+	// "annotations", which connects to no pod; or "none".
+	ReportedRates string `json:"reportedRates,omitempty"`
 }
+
+// Values of TelemetryConfig.ReportedRates.
+const (
+	reportsAll         = "all"
+	reportsAnnotations = "annotations"
+	reportsNone        = "none"
+)
 
 // DriverConfig says what containers get of the driver.
 type DriverConfig struct {
@@ -129,6 +139,13 @@ func (t TelemetryConfig) publishInterval() time.Duration {
 	return t.PublishInterval.or(defaultPublishInterval)
 }
 
+func (t TelemetryConfig) reports() string {
+	if t.ReportedRates == "" {
+		return reportsAll
+	}
+	return t.ReportedRates
+}
+
 func (d DriverConfig) edits() string {
 	if d.Edits == "" {
 		return editsAuto
@@ -172,6 +189,7 @@ func (c Config) validateSettings() []error {
 		span("termination.margin", c.Termination.Margin, time.Second, time.Minute),
 		span("telemetry.interval", c.Telemetry.Interval, time.Second, 10*time.Minute),
 		span("telemetry.publishInterval", c.Telemetry.PublishInterval, 10*time.Second, time.Hour),
+		word("telemetry.reportedRates", c.Telemetry.ReportedRates, reportsAll, reportsAnnotations, reportsNone),
 		absolute("driver.root", c.Driver.Root),
 		word("driver.edits", c.Driver.Edits, editsAuto, editsLibrary, editsDevices),
 	}

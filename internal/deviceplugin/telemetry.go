@@ -13,7 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/internal/nvml"
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/internal/reported"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -25,8 +25,10 @@ type meter struct {
 	records     *records
 	pods        *podWatch
 	attribution *attribution
-	metrics     *metrics.Agent
-	beat        func()
+	// reports tells what a pod reports of its rate.
+	reports func(types.UID) (reported.Rate, bool)
+	metrics *metrics.Agent
+	beat    func()
 	// every is the time between samples, publish the least time between two publications, and answer what one question
 	// to the driver may take.
 	every, publish, answer time.Duration
@@ -49,6 +51,7 @@ type gauge struct {
 	// average is nil before the first sample, and after the driver has not told for long; at is when it last told.
 	average *smoothed
 	at      time.Time
+	company company
 }
 
 // holder is a container of a pod.
@@ -64,16 +67,25 @@ type sampled struct {
 
 // telemetry returns the loops that measure the use of the devices.
 func (a *Agent) telemetry() []func(context.Context) {
+	reader := reported.New(reported.Options{
+		Interval: a.timing.reports, AnnotationsOnly: a.options.Config.Telemetry.reports() == reportsAnnotations,
+		Scraped: a.metrics.RateScraped, Dropped: a.metrics.RateDropped, Dial: a.dial,
+	})
 	m := &meter{
 		inventory: a.inventory, driver: a.options.Driver, records: a.binder.records, pods: a.podWatch,
-		attribution: a.attribution, metrics: a.metrics, beat: a.pulse.of("telemetry"),
+		attribution: a.attribution, metrics: a.metrics, beat: a.pulse.of("telemetry"), reports: reader.Rate,
 		every: a.timing.telemetry, publish: a.timing.announce, answer: a.timing.driver,
 		askers: map[string]*asker[sampled]{}, gauge: map[string]*gauge{},
 	}
 	if err := metrics.RegisterUse(a.registry, m.snapshot); err != nil {
 		panic("register metrics of devices: " + err.Error()) // the names are constants
 	}
-	return []func(context.Context){a.podWatch.run, m.run}
+	loops := []func(context.Context){a.podWatch.run, m.run}
+	if a.options.Config.Telemetry.reports() != reportsNone {
+		r := &reporter{reader: reader, pods: a.podWatch, every: a.timing.reports, beat: a.pulse.of("reports")}
+		loops = append(loops, r.run)
+	}
+	return loops
 }
 
 // run measures until ctx ends.
@@ -109,6 +121,7 @@ func (m *meter) measure(ctx context.Context, now time.Time) {
 	asked.Wait()
 	m.attribution.forget()
 	m.forget(devices)
+	m.hear()
 	m.tell(devices, now)
 }
 
@@ -137,14 +150,17 @@ func (m *meter) sample(ctx context.Context, d *device, ask *asker[sampled], ther
 		answer.err = errors.New("the driver does not answer")
 	}
 	if answer.err != nil {
-		m.fail(ctx, d, answer.err, there.now)
+		m.fail(ctx, d, answer.err, there)
 		return
 	}
 	uses, sum := divide(answer.Sample, there.residents, func(pid int) int { return m.resident(pid, there) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := m.of(d.ID)
-	g.average = g.average.follow(&sum, there.now.Sub(g.at))
+	since := there.now.Sub(g.at)
+	g.average = g.average.follow(&sum, since)
+	g.company.join(there.residents)
+	g.company.follow(there.residents, uses, there.now, since)
 	g.sample, g.uses, g.at, g.failed, g.why = &sum, map[holder]metrics.Use{}, there.now, false, ""
 	for i, u := range uses {
 		g.uses[holder{there.residents[i].uid, there.residents[i].name}] = u
@@ -178,7 +194,7 @@ func (m *meter) resident(pid int, there tenancy) int {
 
 // fail notes that the driver did not tell the use of a device, and forgets what it told when that is too old to be
 // published.
-func (m *meter) fail(ctx context.Context, d *device, err error, now time.Time) {
+func (m *meter) fail(ctx context.Context, d *device, err error, there tenancy) {
 	m.metrics.SampleFailed(d.ID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,8 +203,19 @@ func (m *meter) fail(ctx context.Context, d *device, err error, now time.Time) {
 		klog.FromContext(ctx).V(1).Info("Cannot measure the use of a device", "device", d.ID, "index", d.Index, "why", err.Error())
 	}
 	g.sample, g.uses, g.failed, g.why = nil, nil, true, err.Error()
-	if now.Sub(g.at) >= m.publish {
+	g.company.join(there.residents)
+	if there.now.Sub(g.at) >= m.publish {
 		g.average = nil
+		g.company.forget()
+	}
+}
+
+// hear takes in what the pods report of themselves.
+func (m *meter) hear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range m.gauge {
+		g.company.hear(m.reports)
 	}
 }
 
@@ -217,17 +244,19 @@ func (m *meter) tell(devices []device, now time.Time) {
 	if !m.published.IsZero() && now.Sub(m.published) < m.publish {
 		return
 	}
-	uses, news := map[string]*v1alpha1.GPUUsage{}, false
+	tales, news := map[string]tale{}, false
 	m.mu.Lock()
 	for i := range devices {
 		d := &devices[i]
-		uses[d.ID] = m.of(d.ID).average.usage()
-		news = news || isNews(d.Usage, uses[d.ID], d.Memory)
+		g := m.of(d.ID)
+		t := tale{usage: g.average.usage(), tenants: g.company.tenants(d.Parent == "")}
+		tales[d.ID] = t
+		news = news || isNews(d.Usage, t.usage, d.Memory) || isTenantNews(d.Tenants, t.tenants, d.Memory)
 	}
 	m.mu.Unlock()
 	if news {
 		m.published = now
-		m.inventory.setUsages(uses)
+		m.inventory.setUsages(tales)
 	}
 }
 
@@ -244,6 +273,9 @@ func (m *meter) snapshot() metrics.Snapshot {
 	}
 	for _, r := range residents(pods, m.records.snapshot().Grants, devices) {
 		s.Shares = append(s.Shares, m.share(&r))
+		if rate, ok := m.reports(r.uid); ok {
+			s.Rates = append(s.Rates, metrics.PodRate{Namespace: r.namespace, Pod: r.pod, Rate: rate.Value})
+		}
 	}
 	return s
 }

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/nvml"
+	"github.com/tandem-gpu/tandem/internal/reported"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -147,7 +149,7 @@ func TestUseIsPublishedWhenItMoved(t *testing.T) {
 	inv := newInventory(drv.gpus, Config{})
 	m := &meter{
 		inventory: inv, driver: drv, records: a.binder.records, pods: a.podWatch, attribution: a.attribution, metrics: a.metrics,
-		publish: time.Minute, askers: map[string]*asker[sampled]{}, gauge: map[string]*gauge{}, answer: 10 * time.Second,
+		publish: time.Minute, askers: map[string]*asker[sampled]{}, gauge: map[string]*gauge{}, reports: silence, answer: 10 * time.Second,
 	}
 	now := time.Now()
 	round := func(after time.Duration, sm float64) (told bool) {
@@ -210,7 +212,7 @@ func TestHangingDriverHoldsUpOneDevice(t *testing.T) {
 	drv.measure(g1, nvml.Sample{SM: 0.5})
 	m := &meter{
 		inventory: newInventory(drv.gpus, Config{}), driver: drv, records: a.binder.records, pods: a.podWatch, attribution: a.attribution,
-		metrics: a.metrics, publish: time.Minute, askers: map[string]*asker[sampled]{}, gauge: map[string]*gauge{}, answer: 10 * time.Millisecond,
+		metrics: a.metrics, publish: time.Minute, askers: map[string]*asker[sampled]{}, gauge: map[string]*gauge{}, reports: silence, answer: 10 * time.Millisecond,
 	}
 	for range 3 {
 		m.measure(t.Context(), time.Now())
@@ -241,3 +243,6 @@ func (s *stuck) Sample(id string) (nvml.Sample, error) {
 	}
 	return s.driver.Sample(id)
 }
+
+// silence is pods that report nothing.
+func silence(types.UID) (reported.Rate, bool) { return reported.Rate{}, false }

@@ -117,6 +117,9 @@ func apportion(clients []client, residents []resident, total metrics.Rates) {
 // this time. Shorter publishes bursts, longer hides a change of load.
 const smoothing = time.Minute
 
+// weight is how much of the way to a value an average goes in a time.
+func weight(since time.Duration) float64 { return 1 - math.Exp(-since.Seconds()/smoothing.Seconds()) }
+
 // smoothed is an exponential moving average of the use of a device.
 type smoothed struct {
 	sm, memoryBandwidth, memory float64
@@ -127,8 +130,7 @@ func (s *smoothed) follow(d *metrics.Sample, since time.Duration) *smoothed {
 	if s == nil {
 		return &smoothed{d.SM, d.MemoryBandwidth, float64(d.MemoryUsed)}
 	}
-	weight := 1 - math.Exp(-since.Seconds()/smoothing.Seconds())
-	step := func(from, to float64) float64 { return from + weight*(to-from) }
+	step := func(from, to float64) float64 { return from + weight(since)*(to-from) }
 	return &smoothed{
 		sm: step(s.sm, d.SM), memoryBandwidth: step(s.memoryBandwidth, d.MemoryBandwidth),
 		memory: step(s.memory, float64(d.MemoryUsed)),

@@ -44,6 +44,8 @@ type Agent struct {
 	ended         *prometheus.CounterVec
 	endErrors     *prometheus.CounterVec
 	sampleErrors  *prometheus.CounterVec
+	rateScrapes   *prometheus.CounterVec
+	ratesDropped  *prometheus.CounterVec
 	probes        *prometheus.HistogramVec
 
 	health    *prometheus.GaugeVec
@@ -71,6 +73,8 @@ func NewAgent(r prometheus.Registerer) (*Agent, error) {
 		ended:         s.counter("tandem_agent_clients_ended_total"),
 		endErrors:     s.counter("tandem_agent_termination_errors_total"),
 		sampleErrors:  s.counter("tandem_agent_sample_errors_total"),
+		rateScrapes:   s.counter("tandem_agent_rate_scrapes_total"),
+		ratesDropped:  s.counter("tandem_agent_rates_dropped_total"),
 		probes:        s.histogram("tandem_agent_probe_duration_seconds"),
 		health:        s.gauge("tandem_device_health"),
 		monitored:     s.gauge("tandem_device_monitored"),
@@ -160,6 +164,12 @@ func (a *Agent) EndFailed() { a.endErrors.WithLabelValues().Inc() }
 
 // SampleFailed counts a device whose use the driver did not tell.
 func (a *Agent) SampleFailed(device string) { a.sampleErrors.WithLabelValues(device).Inc() }
+
+// RateScraped counts an attempt to read the rate that a pod shows, by a result of package reported.
+func (a *Agent) RateScraped(result string) { a.rateScrapes.WithLabelValues(result).Inc() }
+
+// RateDropped counts a reported rate that was not taken, by a reason of package reported.
+func (a *Agent) RateDropped(reason string) { a.ratesDropped.WithLabelValues(reason).Inc() }
 
 // SetHealth reports the state of a device: "healthy", "sick" or "recovering".
 func (a *Agent) SetHealth(device, state string) {

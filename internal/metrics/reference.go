@@ -19,7 +19,7 @@ func Sections() []Section {
 	return []Section{
 		{
 			Title: "Shares of devices",
-			Text: "One series for each container and device, from the moment when the kubelet knows the pod with its assignment until its containers have ended. " +
+			Text: "One series for each container and device (for the reported rate: each pod), from the moment when the kubelet knows the pod with its assignment until its containers have ended. " +
 				"Utilisation is a gauge of the last interval (`telemetry.interval`, 10 s unless set), not since the last scrape; take `avg_over_time()` for longer windows. " +
 				"There is no counter of busy seconds: the driver tells samples of each process and leaves out periods in which it did nothing, so a process that works now and then is overestimated, and a sum over time would look exact and be wrong. " +
 				"While the driver does not tell the use of a device, what it would have told is absent.",

@@ -28,6 +28,8 @@ func full(t *testing.T) *prometheus.Registry {
 	a.CheckpointUnreadable("kubelet")
 	a.Published(errors.New("down"))
 	a.SampleFailed("GPU-a")
+	a.RateScraped("success")
+	a.RateDropped("nan")
 	a.SetHealth("GPU-a", "sick")
 	a.SetMonitored("GPU-a", true)
 	a.Recycled("GPU-a", "MPSFault")
@@ -61,6 +63,7 @@ func example() Snapshot {
 			{Namespace: "team", Pod: "train", UID: "u2", Container: "main", Device: "GPU-a", Slots: 1}, // the pod that takes its name over
 			{Namespace: "team", Pod: "untold", UID: "u3", Container: "main", Device: "MIG-b", Slots: 2},
 		},
+		Rates: []PodRate{{Namespace: "team", Pod: "train", Rate: 12.5}, {Namespace: "team", Pod: "train", Rate: 7}},
 	}
 }
 
@@ -118,12 +121,15 @@ tandem_device_throttled{device="GPU-a",reason="sw_power_cap"} 1
 # HELP tandem_pod_memory_used_bytes Device memory that the container's processes use. 0 until it is measured.
 # TYPE tandem_pod_memory_used_bytes gauge
 tandem_pod_memory_used_bytes{` + labels + `} 6
+# HELP tandem_pod_reported_rate Rate that the pod reports of itself, by annotation or metric. Absent where it reports none, or has not for three intervals. Nobody checks that it is true.
+# TYPE tandem_pod_reported_rate gauge
+tandem_pod_reported_rate{namespace="team",pod="train"} 12.5
 # HELP tandem_pod_slots Slots of the device that the container holds. Init containers are told until they have ended, beside the containers that take their slots over.
 # TYPE tandem_pod_slots gauge
 tandem_pod_slots{` + labels + `} 3
 tandem_pod_slots{container="main",device="MIG-b",namespace="team",pod="untold"} 2
 `
-	names := []string{"tandem_device_sick", "tandem_device_throttled", "tandem_pod_memory_used_bytes", "tandem_pod_slots"}
+	names := []string{"tandem_device_sick", "tandem_device_throttled", "tandem_pod_memory_used_bytes", "tandem_pod_reported_rate", "tandem_pod_slots"}
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

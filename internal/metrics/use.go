@@ -14,6 +14,14 @@ type Snapshot struct {
 	// Shares of running pods, one for each container and device. Two with the same names are two pods of one name, of
 	// which the first counts.
 	Shares []Share
+	// Rates that pods report of themselves. Of two with the same names the first counts.
+	Rates []PodRate
+}
+
+// PodRate is what a pod reports of itself, in a unit of its own.
+type PodRate struct {
+	Namespace, Pod string
+	Rate           float64
 }
 
 // Device is one device.
@@ -122,6 +130,13 @@ func (u *use) Collect(ch chan<- prometheus.Metric) {
 		}
 		seen[names] = true
 		u.share(ch, h)
+	}
+	told := map[[2]string]bool{}
+	for _, r := range s.Rates {
+		if names := [2]string{r.Namespace, r.Pod}; !told[names] {
+			told[names] = true
+			u.send(ch, "tandem_pod_reported_rate", r.Rate, r.Namespace, r.Pod)
+		}
 	}
 }
 

@@ -17,8 +17,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -166,7 +164,7 @@ func TestGaugeIsTakenAsItIs(t *testing.T) {
 func TestCounterIsDifferentiated(t *testing.T) {
 	w := newTown(t, nil)
 	text := ""
-	w.serve("10.0.0.1:9400", func(rw http.ResponseWriter, r *http.Request) { page("# TYPE steps counter\n" + text)(rw, r) })
+	w.serve("10.0.0.1:9400", func(rw http.ResponseWriter, r *http.Request) { page("# TYPE steps counter\n"+text)(rw, r) })
 	pod := podAt("10.0.0.1")
 	for _, step := range []struct {
 		what, text string
@@ -213,141 +211,6 @@ func TestKindOfMetricWithoutAType(t *testing.T) {
 	}
 }
 
-// What an address, an answer or a value must not be gives no rate, and is counted and logged once.
-func TestAnswersThatAreRefused(t *testing.T) {
-	typed := func(kind, coding string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", kind)
-			if coding != "" {
-				w.Header().Set("Content-Encoding", coding)
-			}
-			_, _ = fmt.Fprint(w, "steps 5\n")
-		}
-	}
-	cases := map[string]struct {
-		answer       http.HandlerFunc
-		result, drop string
-	}{
-		"not found":        {http.NotFound, ResultStatus, ""},
-		"redirection":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://10.0.0.2:9400/metrics", 302) }, ResultStatus, ""},
-		"no such metric":   {page("stepss 5\n# TYPE steps gauge\n"), ResultMetric, ""},
-		"an empty page":    {page(""), ResultMetric, ""},
-		"a histogram":      {page("# TYPE steps histogram\nsteps 5\n"), ResultMetric, ""},
-		"a summary":        {page("# TYPE steps summary\nsteps{quantile=\"0.5\"} 5\n"), ResultMetric, ""},
-		"too many series":  {page(manySeries(maxSeries + 1)), ResultMetric, ""},
-		"a huge page":      {page("# HELP x\n" + strings.Repeat("filler 1\n", maxBody/9) + "steps 5\n"), ResultContent, ""},
-		"an endless page":  {endless, ResultContent, ""},
-		"a long line":      {page("x" + strings.Repeat("y", maxLine) + " 1\nsteps 5\n"), ResultContent, ""},
-		"huge headers":     {hugeHeaders, ResultUnreachable, ""},
-		"HTML":             {typed("text/html", ""), ResultContent, ""},
-		"OpenMetrics":      {typed("application/openmetrics-text; version=1.0.0", ""), ResultContent, ""},
-		"another version":  {typed("text/plain; version=1.0.0", ""), ResultContent, ""},
-		"compressed":       {typed("text/plain", "gzip"), ResultContent, ""},
-		"no number":        {page("steps five\n"), ResultContent, ""},
-		"broken labels":    {page("steps{a=\"1} 5\n"), ResultContent, ""},
-		"types twice":      {page("# TYPE steps gauge\n# TYPE steps counter\nsteps 5\n"), ResultContent, ""},
-		"NaN":              {page("steps NaN\n"), ResultValue, "nan"},
-		"infinite":         {page("steps +Inf\n"), ResultValue, "infinite"},
-		"negative":         {page("steps{a=\"1\"} 9\nsteps{a=\"2\"} -1\n"), ResultValue, "negative"},
-		"above 1e12":       {page("steps 1.1e12\n"), ResultValue, "huge"},
-		"above it in all":  {page("steps{a=\"1\"} 6e11\nsteps{a=\"2\"} 6e11\n"), ResultValue, "huge"},
-		"infinite in all":  {page("# TYPE steps counter\nsteps +Inf\n"), ResultValue, "infinite"},
-		"breaks off":       {breaksOff, ResultUnreachable, ""},
-		"never an answer":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, ResultUnreachable, ""},
-		"an endless drip":  {drip, ResultUnreachable, ""},
-		"switches to FTP":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }, ResultStatus, ""},
-		"a partial answer": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, ResultStatus, ""},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newTown(t, nil)
-			w.serve("10.0.0.1:9400", c.answer)
-			w.serve("10.0.0.2:9400", page("steps 5\n"))
-			log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-			ctx := klog.NewContext(t.Context(), log)
-			pod := podAt("10.0.0.1")
-			began := time.Now()
-			w.later(interval)
-			w.reader.Read(ctx, []*v1.Pod{pod})
-			w.want("after", pod, unknown)
-			if took := time.Since(began); took > 2*timeout {
-				t.Errorf("it took %v", took)
-			}
-			if diff := cmp.Diff(map[string]int{c.result: 1}, w.results); diff != "" {
-				t.Errorf("results (-want +got):\n%s", diff)
-			}
-			if c.drop != "" && w.drops[c.drop] != 1 || c.drop == "" && len(w.drops) > 0 {
-				t.Errorf("drops %v, want %q", w.drops, c.drop)
-			}
-			if diff := cmp.Diff([]string{"10.0.0.1:9400"}, w.dialed); diff != "" {
-				t.Errorf("connected to (-want +got):\n%s", diff)
-			}
-			buffer := log.GetSink().(ktesting.Underlier).GetBuffer()
-			if n := strings.Count(buffer.String(), "Cannot read the rate"); n != 1 {
-				t.Errorf("logged %d times, want once:\n%s", n, buffer.String())
-			}
-		})
-	}
-}
-
-func manySeries(n int) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, "steps{i=\"%d\"} 1\n", i)
-	}
-	return b.String()
-}
-
-// endless sends one long page that never ends.
-func endless(w http.ResponseWriter, r *http.Request) {
-	page("steps 5\n")(w, r)
-	filler := strings.Repeat("filler 1\n", 1000)
-	for r.Context().Err() == nil {
-		if _, err := fmt.Fprint(w, filler); err != nil {
-			return
-		}
-	}
-}
-
-// drip sends a byte now and then.
-func drip(w http.ResponseWriter, r *http.Request) {
-	page("steps 5\n")(w, r)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-tick.C:
-			_, _ = fmt.Fprint(w, "#")
-			w.(http.Flusher).Flush()
-		}
-	}
-}
-
-func hugeHeaders(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Filler", strings.Repeat("x", 2*maxHeader))
-	page("steps 5\n")(w, r)
-}
-
-func breaksOff(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Length", "1000")
-	page("steps 5\n")(w, r)
-}
-
-// The largest legal page is read: a metric of many series among many others.
-func TestLargestPage(t *testing.T) {
-	w := newTown(t, nil)
-	text := "# HELP steps steps\n" + manySeries(maxSeries)
-	text += strings.Repeat("x", maxBody-len(text)-3) + " 1\n"
-	text = strings.ReplaceAll(text, strings.Repeat("x", 60_000), strings.Repeat("x", 59_998)+"\n#")
-	w.serve("10.0.0.1:9400", page(text))
-	pod := podAt("10.0.0.1")
-	w.read(pod)
-	w.want(fmt.Sprintf("%d of %d bytes, %v", len(text), maxBody, w.results), pod, maxSeries)
-}
-
 // A server that names no content type is taken at its word, and a path other than the usual one is asked for.
 func TestPathAndMissingType(t *testing.T) {
 	w := newTown(t, nil)
@@ -358,57 +221,6 @@ func TestPathAndMissingType(t *testing.T) {
 	pod := podAt("fd00::5", v1alpha1.AnnotationRateMetric, "80/a/b#steps")
 	w.read(pod)
 	w.want("the path /a/b", pod, 4)
-}
-
-// Only a pod's own address is connected to, and only while it is surely the pod's.
-func TestAddressesThatAreRefused(t *testing.T) {
-	for name, c := range map[string]struct {
-		change  func(*v1.Pod)
-		refused bool
-	}{
-		"the node's":                {func(p *v1.Pod) { p.Status.PodIP = "192.168.0.1" }, true},
-		"the node's, mapped":        {func(p *v1.Pod) { p.Status.PodIP = "::ffff:192.168.0.1" }, true},
-		"the node's second":         {func(p *v1.Pod) { p.Status.PodIP = "fd00:0::1" }, true},
-		"loopback":                  {func(p *v1.Pod) { p.Status.PodIP = "127.0.0.1" }, true},
-		"loopback of the host":      {func(p *v1.Pod) { p.Status.PodIP, p.Spec.HostNetwork = "::1", true }, true},
-		"metadata of a cloud":       {func(p *v1.Pod) { p.Status.PodIP, p.Spec.HostNetwork = "169.254.169.254", true }, true},
-		"link-local with zone":      {func(p *v1.Pod) { p.Status.PodIP = "fe80::1%eth0" }, true},
-		"zone":                      {func(p *v1.Pod) { p.Status.PodIP = "fd00::7%eth0" }, true},
-		"unspecified":               {func(p *v1.Pod) { p.Status.PodIP = "0.0.0.0" }, true},
-		"multicast":                 {func(p *v1.Pod) { p.Status.PodIP = "224.0.0.1" }, true},
-		"a name":                    {func(p *v1.Pod) { p.Status.PodIP = "metadata.internal" }, true},
-		"none yet":                  {func(p *v1.Pod) { p.Status.PodIP = "" }, false},
-		"of a pod that has ended":   {func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }, false},
-		"of a pod that has not run": {func(p *v1.Pod) { p.Status.Phase = v1.PodPending }, false},
-		"of a pod that ends":        {func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newTown(t, nil)
-			pod := podAt("10.0.0.1")
-			c.change(pod)
-			w.read(pod)
-			if len(w.dialed) > 0 || w.results[ResultAddress] != map[bool]int{true: 1}[c.refused] || len(w.results) != w.results[ResultAddress] {
-				t.Errorf("connected to %v, results %v", w.dialed, w.results)
-			}
-		})
-	}
-	w := newTown(t, nil)
-	w.serve("192.168.0.1:9400", page("steps 5\n"))
-	pod := podAt("192.168.0.1")
-	pod.Spec.HostNetwork = true
-	w.read(pod)
-	w.want("a pod with the node's network", pod, 5)
-}
-
-// The environment's proxy is not asked: it could be anywhere.
-func TestNoProxyIsUsed(t *testing.T) {
-	t.Setenv("HTTP_PROXY", "http://10.9.9.9:3128")
-	t.Setenv("http_proxy", "http://10.9.9.9:3128")
-	w := newTown(t, nil)
-	w.serve("10.0.0.1:9400", page("steps 5\n"))
-	pod := podAt("10.0.0.1")
-	w.read(pod)
-	w.want("directly", pod, 5)
 }
 
 // A pod that does not answer is asked ever more rarely, and its last rate vanishes after three intervals.
