@@ -104,8 +104,8 @@ func TestSizeRefuses(t *testing.T) {
 	if diff := cmp.Diff(want, plan.Refused); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
-	for i, text := range []string{"none: no variant is known", "slow: the fastest batch takes 13ms, above 10ms"} {
-		if got := plan.Refused[i].String(); got != text {
+	for i, text := range []string{"no variant is known", "the fastest batch takes 13ms, above 10ms"} {
+		if got := plan.Refused[i].Why(); got != text {
 			t.Errorf("refusal %q, want %q", got, text)
 		}
 	}

@@ -50,12 +50,12 @@ type Refusal struct {
 	Fastest time.Duration
 }
 
-// String says it: "bert: the fastest batch takes 13ms, above 10ms".
-func (r Refusal) String() string {
+// Why says it without the model: "the fastest batch takes 13ms, above 10ms".
+func (r Refusal) Why() string {
 	if r.Fastest == 0 {
-		return fmt.Sprintf("%s: no variant is known", r.Model)
+		return "no variant is known"
 	}
-	return fmt.Sprintf("%s: the fastest batch takes %v, above %v", r.Model, r.Fastest, r.Limit)
+	return fmt.Sprintf("the fastest batch takes %v, above %v", r.Fastest, r.Limit)
 }
 
 // Limit returns what a batch may take under an SLO, of which permille thousandths are for it, rounded down.
