@@ -16,8 +16,9 @@ type Model struct {
 	Name string
 	// Coefficients as shipped, or as Fit found them; what they stand for differs by model.
 	Coefficients []float64
-	// predict writes the speed of every tenant.
-	predict func(c []float64, on []Tenant, out []Prediction)
+	// form is how the coefficients are used. Not a function: what is handed to one that is not known at compile time
+	// goes to the heap, and predictions are made for every device that a pod might go to.
+	form form
 	// learns says that the model goes by Traits, or by measured pairs.
 	learns bool
 	// spread is the standard error of its speeds as a part of them, as shipped: see docs/experiments.md.
@@ -29,6 +30,18 @@ type Model struct {
 // speeds, without VGG, whose speed alone is wrong), those for tenants with SMs of their own on iGniter (Xu et al., TPDS
 // 2023; V100 under MPS; 600 speeds); those of hinge and linear-hinge are an earlier fit on Lucid. What they are wrong by on
 // workloads that they were not fitted on is in docs/experiments.md; a test fits them again.
+
+// form is a formula.
+type form uint8
+
+const (
+	unharmed form = iota
+	fixed
+	bySum
+	byHinge
+	byLinearHinge
+	byProduct
+)
 
 // models by name.
 var models = []Model{constant, product, hinge, linearHinge, none, rank1, table, utilSum}
@@ -61,13 +74,24 @@ func (m *Model) Predict(on []Tenant, out []Prediction) []Prediction {
 	for range on {
 		out = append(out, Prediction{Speed: 1})
 	}
-	if m.predict == nil || len(on) < 2 {
+	if m.form == unharmed || len(on) < 2 {
 		return out
 	}
 	if m.table != nil && m.table.predict(on, out) {
 		return out
 	}
-	m.predict(m.Coefficients, on, out)
+	switch m.form {
+	case fixed:
+		predictFixed(m.Coefficients, out)
+	case bySum:
+		predictSum(m.Coefficients, on, out)
+	case byHinge:
+		predictHinge(m.Coefficients, on, out)
+	case byLinearHinge:
+		predictLinearHinge(m.Coefficients, on, out)
+	default:
+		predictProduct(m.Coefficients, on, out)
+	}
 	for i := range out {
 		out[i].Speed = max(slowest, out[i].Speed)
 		if out[i].Error == 0 {
@@ -99,39 +123,36 @@ var none = Model{Name: "none"}
 // constant expects the same of every neighbourhood.
 //
 //	speed = c0
-var constant = Model{
-	Name: "constant", Coefficients: []float64{.935}, spread: .13,
-	predict: func(c []float64, _ []Tenant, out []Prediction) {
-		for i := range out {
-			out[i].Speed = c[0]
-		}
-	},
+var constant = Model{Name: "constant", Coefficients: []float64{.935}, spread: .13, form: fixed}
+
+func predictFixed(c []float64, out []Prediction) {
+	for i := range out {
+		out[i].Speed = c[0]
+	}
 }
 
 // utilSum goes by the sum of the SM utilisations, as Horus does (Yeung et al., IEEE TPDS 2022).
 //
 //	speed = c0 − c1·ΣSM
-var utilSum = Model{
-	Name: "util-sum", Coefficients: []float64{1.057, .137}, spread: .11,
-	predict: func(c []float64, on []Tenant, out []Prediction) {
-		speed := c[0] - c[1]*total(on).sm
-		for i := range out {
-			out[i].Speed = speed
-		}
-	},
+var utilSum = Model{Name: "util-sum", Coefficients: []float64{1.057, .137}, spread: .11, form: bySum}
+
+func predictSum(c []float64, on []Tenant, out []Prediction) {
+	speed := c[0] - c[1]*total(on).sm
+	for i := range out {
+		out[i].Speed = speed
+	}
 }
 
 // hinge expects harm where the SM utilisations add up to more than a device.
 //
 //	speed = c0 − c1·max(0, ΣSM − 1)
-var hinge = Model{
-	Name: "hinge", Coefficients: []float64{.985, .371}, spread: .11,
-	predict: func(c []float64, on []Tenant, out []Prediction) {
-		speed := c[0] - c[1]*max(0, total(on).sm-1)
-		for i := range out {
-			out[i].Speed = speed
-		}
-	},
+var hinge = Model{Name: "hinge", Coefficients: []float64{.985, .371}, spread: .11, form: byHinge}
+
+func predictHinge(c []float64, on []Tenant, out []Prediction) {
+	speed := c[0] - c[1]*max(0, total(on).sm-1)
+	for i := range out {
+		out[i].Speed = speed
+	}
 }
 
 // linearHinge adds to the hinge what the tenant and its neighbours use of the SMs and of the memory bandwidth.
@@ -140,15 +161,16 @@ var hinge = Model{
 //
 // SM and B are the tenant's use, SM' and B' that of all its neighbours.
 var linearHinge = Model{
-	Name: "linear-hinge", Coefficients: []float64{1.033, .083, .097, .080, .020, .279, .059}, spread: .11,
-	predict: func(c []float64, on []Tenant, out []Prediction) {
-		sum := total(on)
-		over := c[5]*max(0, sum.sm-1) + c[6]*max(0, sum.bandwidth-1)
-		for i := range out {
-			t := &on[i]
-			out[i].Speed = c[0] - c[1]*t.SM - c[2]*(sum.sm-t.SM) + c[3]*t.Bandwidth + c[4]*(sum.bandwidth-t.Bandwidth) - over
-		}
-	},
+	Name: "linear-hinge", Coefficients: []float64{1.033, .083, .097, .080, .020, .279, .059}, spread: .11, form: byLinearHinge,
+}
+
+func predictLinearHinge(c []float64, on []Tenant, out []Prediction) {
+	sum := total(on)
+	over := c[5]*max(0, sum.sm-1) + c[6]*max(0, sum.bandwidth-1)
+	for i := range out {
+		t := &on[i]
+		out[i].Speed = c[0] - c[1]*t.SM - c[2]*(sum.sm-t.SM) + c[3]*t.Bandwidth + c[4]*(sum.bandwidth-t.Bandwidth) - over
+	}
 }
 
 // sums of what tenants use.

@@ -17,7 +17,7 @@ import "math"
 //
 // Example, shared SMs, c0 = 0, c1 = .5: SM .81 beside SM .9 and B .4: x = .5·.729·.6 = .219, speed .804.
 var product = Model{
-	Name: "default", Coefficients: []float64{.0064, .6217, .0696, .3695}, learns: true, predict: predictProduct,
+	Name: "default", Coefficients: []float64{.0064, .6217, .0696, .3695}, learns: true, form: byProduct,
 }
 
 // rank1 knows no profiles: every workload is as sensitive and presses as much as any, until it is observed.
@@ -26,11 +26,11 @@ var product = Model{
 //
 // For small losses that is 1 − speed = S·ΣP.
 var rank1 = Model{
-	Name: "rank1", Coefficients: []float64{.0763, 0, .0763, 0}, learns: true, predict: predictProduct,
+	Name: "rank1", Coefficients: []float64{.0763, 0, .0763, 0}, learns: true, form: byProduct,
 }
 
 // table knows measured pairs, and is the default model for those that were not measured.
-var table = Model{Name: "table", Coefficients: product.Coefficients, learns: true, predict: predictProduct}
+var table = Model{Name: "table", Coefficients: product.Coefficients, learns: true, form: byProduct}
 
 // Variances before any co-run: of what the model leaves unexplained of one pair, and of the traits of a workload over
 // all workloads, in logarithms; the level is the mean sensitivity on a GPU model. They were chosen on Lucid and Gavel, where half and twice of each changed the errors after

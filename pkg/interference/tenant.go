@@ -38,14 +38,14 @@ type Traits struct {
 	CoRuns int
 }
 
-// mostSensitive bounds what a workload's own word is believed: it suffers at most so many times what its profile says.
-// Larger believes liars, smaller misjudges those who are truly that sensitive.
-const mostSensitive = 3.
+// mostSensitive bounds what a workload's own word is believed, as a factor's logarithm: it suffers at most three times what
+// its profile says. Larger believes liars, smaller misjudges those who are truly that sensitive.
+const mostSensitive = 1.1
 
 // Believed returns the tenant as sensitive as its neighbours are refused for: what it reported of itself makes it no more
 // than three times as sensitive as its profile says, so that nobody pushes neighbours away by claiming to suffer.
 func (t Tenant) Believed() Tenant {
-	t.Sensitivity = min(t.Sensitivity, t.Level+math.Log(mostSensitive))
+	t.Sensitivity = min(t.Sensitivity, t.Level+mostSensitive)
 	t.Offset = 0
 	return t
 }

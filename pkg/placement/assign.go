@@ -16,14 +16,14 @@ func Assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, *vgpu.Ref
 type hints struct{ cut, greedy bool }
 
 func assign(n *vgpu.Node, r *vgpu.Request, p *Policy) (vgpu.Assignment, hints, *vgpu.Refusal) {
-	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name()}
+	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name(), Tenancy: r.Tenancy}
 	if len(r.Containers) == 0 {
 		return a, hints{}, nil
 	}
 	if len(r.Containers) == 1 {
 		best, found := chooseOne(n, r, p)
 		if !found {
-			return vgpu.Assignment{}, hints{}, refuseOne(n, r, 0)
+			return vgpu.Assignment{}, hints{}, refuseOne(n, r, 0, p.among)
 		}
 		at, all := best.chosen(n, r)
 		a.Containers = []vgpu.ContainerAssignment{assigned(n, &r.Containers[0], at, best.share)}
@@ -38,7 +38,7 @@ func assign(n *vgpu.Node, r *vgpu.Request, p *Policy) (vgpu.Assignment, hints, *
 	}
 	s := arrange(n, r, p)
 	if s == nil {
-		return vgpu.Assignment{}, hints{}, Fit(n, r)
+		return vgpu.Assignment{}, hints{}, p.Fit(n, r)
 	}
 	for c := range r.Containers {
 		a.Containers = append(a.Containers, assigned(n, &r.Containers[c], s.devices[c], s.shares[c]))

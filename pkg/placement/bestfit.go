@@ -21,8 +21,9 @@ const percent = rateMax / 100
 //
 // Example: 32 cores and 2 GPUs left are 0.25 of each, a rate of 75 percent.
 var bestFit = Policy{
-	Name:   "bestfit",
-	device: leastLeft,
+	Name:     "bestfit",
+	perMilli: perDevice,
+	device:   leastLeft,
 	rate: func(v *view) int64 {
 		cpu, gpu := min(largestCPU, v.roomLeft.MilliCPU), min(largestGPU, fragmentation.Idle(v.n, v.left))
 		both := cpu + gpu*(largestCPU/largestGPU)

@@ -43,7 +43,7 @@ func Choose(c *vgpu.Cluster, r *vgpu.Request, cfg Config) (Plan, error) {
 	top := int64(0)
 	for _, n := range c.Nodes() {
 		plan.Stats.Nodes++
-		if refusal := Fit(n, r); refusal != nil {
+		if refusal := policy.Fit(n, r); refusal != nil {
 			plan.Refused = append(plan.Refused, *refusal)
 			if refusal.Cut {
 				plan.Stats.Cut++

@@ -11,9 +11,10 @@ import (
 //
 // Example: a share on a node with 2 of 8 GPUs idle that runs shares and whole devices: 50 + 25·(8 − 2)/8, 68 percent.
 var clustering = Policy{
-	Name:   "clustering",
-	device: leastLeft,
-	byRun:  true,
+	Name:     "clustering",
+	perMilli: perDevice,
+	device:   leastLeft,
+	byRun:    true,
 	rate: func(v *view) int64 {
 		if len(v.r.Containers) == 0 {
 			return 0

@@ -11,8 +11,9 @@ import (
 // Example: a pod with 16 cores and one GPU on a node with 64 cores and 4 GPUs free: (0.125·0.5 + 0.125·0.5)/2 = 0.0625, a
 // rate of 93 percent.
 var dotProd = Policy{
-	Name:   "dotprod",
-	device: leastLeft,
+	Name:     "dotprod",
+	perMilli: perDevice,
+	device:   leastLeft,
 	rate: func(v *view) int64 {
 		idle := fragmentation.Idle(v.n, v.free)
 		asked := idle - fragmentation.Idle(v.n, v.left)

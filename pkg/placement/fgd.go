@@ -15,8 +15,11 @@ import (
 //
 // Example: a pod that loses 300 milli-GPU is 100/(1 + e^0.3) = 42 percent.
 var fgd = Policy{
-	Name:   "fgd",
-	device: leastLeft,
+	Name:    "fgd",
+	neutral: rateMax / 2,
+	// The slope of the published score where nothing is lost: 25 percent a GPU.
+	perMilli: rateMax / 4 / 1000,
+	device:   leastLeft,
 	usual: func(all *fragmentation.Mix) *fragmentation.Mix {
 		return all.WithoutMemory().Typical(typicalOfFGD)
 	},

@@ -8,21 +8,26 @@ const small = 16
 // Fit returns nil when the node has devices for all containers of the request at once, else why not. It is exact: where
 // several containers have to be arranged, all arrangements are tried, up to maxSteps; Refusal.Cut says when that limit
 // ended the search. An assignment of the pod itself on this node counts like any other's.
-func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
+func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, nil) }
+
+// Fit is the function Fit for a policy that goes by neighbours: it also refuses devices where a promise would break.
+func (p Policy) Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, p.among) }
+
+func fit(n *vgpu.Node, r *vgpu.Request, among *Neighbours) *vgpu.Refusal {
 	switch len(r.Containers) {
 	case 0:
 		return nil
 	case 1:
-		if fitsOne(n, r) {
+		if fitsOne(n, r, among) {
 			return nil
 		}
-		return refuseOne(n, r, 0)
+		return refuseOne(n, r, 0, among)
 	}
-	return fitMany(n, r)
+	return fitMany(n, r, among)
 }
 
 // fitsOne is Fit for a request of one container.
-func fitsOne(n *vgpu.Node, r *vgpu.Request) bool {
+func fitsOne(n *vgpu.Node, r *vgpu.Request, among *Neighbours) bool {
 	devices := n.Devices()
 	var s vgpu.Share
 	var use vgpu.Use
@@ -35,7 +40,7 @@ func fitsOne(n *vgpu.Node, r *vgpu.Request) bool {
 		if !legal || !use.Within(n.Free(i, r.Priority, r.UID)) {
 			continue
 		}
-		if s.Devices == 1 || countFree(n, r, use, i) >= s.Devices {
+		if s.Devices > 1 && countFree(n, r, use, i) >= s.Devices || s.Devices == 1 && among.spares(n, i, r, s.ComputeLimit) {
 			return true
 		}
 	}

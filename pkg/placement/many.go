@@ -7,15 +7,15 @@ import (
 )
 
 // fitMany is Fit for a request of several containers.
-func fitMany(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal {
-	if fitsTogether(n, r) {
+func fitMany(n *vgpu.Node, r *vgpu.Request, among *Neighbours) *vgpu.Refusal {
+	if fitsTogether(n, r, among) {
 		return nil
 	}
-	s := newSearch(n, r, freeNow(n, r))
+	s := newSearch(n, r, freeNow(n, r), among)
 	if s.place(0) {
 		return nil
 	}
-	return refuseMany(n, r, s.cut)
+	return refuseMany(n, r, s.cut, among)
 }
 
 // arrange finds devices for all containers of a request that no single device can take: on as few devices as it can, among
@@ -26,14 +26,14 @@ func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	policy := *p // a copy, so that the policy of those who need no search stays off the heap
 	steps := 0
 	for limit := 2; limit <= len(free) && steps < maxSteps; limit++ {
-		s := newSearch(n, r, free)
+		s := newSearch(n, r, free, p.among)
 		s.policy, s.limit, s.budget = &policy, limit, maxSteps-steps
 		if s.place(0) {
 			return s
 		}
 		steps += s.steps
 	}
-	s := newSearch(n, r, free)
+	s := newSearch(n, r, free, p.among)
 	if s.place(0) {
 		s.cut, s.policy = true, &policy
 		return s
@@ -49,7 +49,19 @@ func (s *search) value() int64 {
 		links += average(s.linkSum(s.devices[c]), len(s.devices[c]))
 	}
 	v := s.view()
-	return score(s.count-most, s.policy.rate(v), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
+	return score(s.count-most, s.policy.weigh(v, s.policy.rate(v), s.toll(v)), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
+}
+
+// toll adds up what the devices of the arrangement cost.
+func (s *search) toll(v *view) toll {
+	all := toll{alone: true}
+	for i := range v.left {
+		if v.touched(i) {
+			use := s.peak(i)
+			all = all.plus(s.policy.tollOf(v, i, 1, use, vgpu.ComputeOf(use.Slots, s.n.Devices()[i].Slots)))
+		}
+	}
+	return all
 }
 
 // view is the node with what the search has placed so far.

@@ -48,7 +48,10 @@ func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy) (best choice, found boo
 		}
 		next.device, next.links = i, bestQuality
 		if next.share.Devices == 1 {
-			next.rate, next.spot = v.with(p, i, use), p.spot(&v, i, use)
+			if !p.among.spares(n, i, r, next.share.ComputeLimit) {
+				continue
+			}
+			next.rate, next.spot = v.with(p, i, use, next.share.ComputeLimit), p.spot(&v, i, use)
 		} else if !v.rateSet(p, &next) {
 			continue
 		}
@@ -88,7 +91,7 @@ func (v *view) rateSet(p *Policy, c *choice) bool {
 	for _, i := range out {
 		v.left[i] = v.left[i].Minus(c.share.Use())
 	}
-	c.rate = p.rate(v)
+	c.rate = p.weigh(v, p.rate(v), p.tollOf(v, c.device, m, c.share.Use(), c.share.ComputeLimit))
 	for _, i := range out {
 		v.left[i] = v.free[i]
 	}

@@ -7,10 +7,11 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 //
 // Example: 3 slots on devices of 10 with 6, 8 and 10 free leave 3, 5 and 7: the rates are 700000, 500000 and 300000.
 var packed = Policy{
-	Name:   "packed",
-	rate:   mean(fullest),
-	device: fullest,
-	node:   part[vgpu.Slots],
+	Name:     "packed",
+	perMilli: perDevice,
+	rate:     mean(fullest),
+	device:   fullest,
+	node:     part[vgpu.Slots],
 }
 
 // fullest rates a device by the slots that are not left.

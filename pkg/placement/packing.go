@@ -6,8 +6,9 @@ package placement
 // Example: a share on a device with 600 of 1000 free rates 100 − 60/10 = 94 percent, one on an idle device of a used node
 // 50 − 1 = 49 percent, one on an idle node of 8 devices 33 − 8 = 25 percent.
 var packing = Policy{
-	Name:   "packing",
-	device: leastLeft,
+	Name:     "packing",
+	perMilli: perDevice,
+	device:   leastLeft,
 	rate: func(v *view) int64 {
 		idle, opened, free := int64(0), int64(0), int64(0)
 		for i := range v.free {

@@ -28,13 +28,21 @@ type Policy struct {
 	// byRun says that the rate depends on which pods run on the node, beside what is free.
 	byRun bool
 
-	mix  *fragmentation.Mix
-	memo *fragmentation.Memo
-	seed int64
+	// neutral is the rate of a place that changes nothing, 0 where there is none. A milli-GPU that is lost changes the
+	// rate by perMilli ÷ grain; 0 stands for 1.
+	neutral, perMilli, grain int64
+
+	among *Neighbours
+	mix   *fragmentation.Mix
+	memo  *fragmentation.Memo
+	seed  int64
 }
 
 // rateMax is the highest rate that a policy gives: rates are parts per million, of a device or a node for most policies.
 const rateMax = 1_000_000
+
+// perDevice is perMilli of policies whose rates are parts of a device or a node.
+const perDevice = rateMax / 1000
 
 // policies by name order.
 var policies = []Policy{bestFit, clustering, dotProd, fgd, packed, packing, random, spread, tandem}
@@ -70,7 +78,9 @@ func (p Policy) With(all *fragmentation.Mix, seed int64) Policy {
 // orDefault returns the policy, packed for the zero value and for a policy without the requests that it needs.
 func (p Policy) orDefault() Policy {
 	if p.rate == nil || p.usual != nil && p.mix == nil {
-		return packed
+		plain := packed
+		plain.among = p.among
+		return plain
 	}
 	return p
 }

@@ -1,7 +1,9 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -46,7 +48,7 @@ func (k *Ranking) Use(p Policy) {
 	if k.policy.mix != nil {
 		k.policy.memo = fragmentation.NewMemo(k.policy.mix)
 	}
-	if k.states == nil || k.policy.byRun != before.byRun {
+	if k.states == nil || k.policy.byRun != before.byRun || (k.policy.among == nil) != (before.among == nil) {
 		k.forget()
 	}
 	k.kinds = map[string]*Scores{}
@@ -89,9 +91,27 @@ func (k *Ranking) describe(b []byte, n *vgpu.Node) []byte {
 		u := n.Used(i)
 		b = fmt.Appendf(b, " %d/%d/%d", u.Slots, u.Memory, u.Contexts)
 	}
+	if k.policy.among != nil {
+		b = tenancies(b, n)
+	}
 	if k.policy.byRun {
 		v := view{n: n}
 		n.Each(func(a *vgpu.Assignment) { b = fmt.Appendf(b, " %d", v.devicesOf(a)) })
+	}
+	return b
+}
+
+// tenancies appends what neighbours need to know of the tenants of each device, in an order that no name decides.
+func tenancies(b []byte, n *vgpu.Node) []byte {
+	var here [maxCrowd]vgpu.Resident
+	for i := range n.Devices() {
+		residents := n.Residents(i, here[:0])
+		slices.SortFunc(residents, func(x, y vgpu.Resident) int {
+			return cmp.Or(cmp.Compare(x.Workload, y.Workload), cmp.Compare(x.MaxSlowdown, y.MaxSlowdown), cmp.Compare(x.Compute, y.Compute))
+		})
+		for _, r := range residents {
+			b = fmt.Appendf(b, " %d:%d:%d:%d", i, r.Workload, r.MaxSlowdown, r.Compute)
+		}
 	}
 	return b
 }
@@ -135,7 +155,7 @@ const unscored = -2
 
 // For returns the scores of requests like r, which differ from it in the pod only.
 func (k *Ranking) For(r *vgpu.Request) *Scores {
-	key := fmt.Sprint(r.Containers, r.Variants, r.ComputeLimit, r.MemoryLimit, r.Host)
+	key := fmt.Sprint(r.Containers, r.Variants, r.ComputeLimit, r.MemoryLimit, r.Host, r.Tenancy, r.Preferences)
 	s := k.kinds[key]
 	if s == nil {
 		if len(k.kinds) >= k.bounds.kinds {

@@ -3,8 +3,11 @@ package placement
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
 // refuseOne says why container c of a request does not fit on the node by itself: the nearest miss of its devices.
-func refuseOne(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
-	nearest := nearestShare(n, r, c)
+func refuseOne(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Refusal {
+	nearest := nearestPromise(n, r, c, among)
+	if nearest == nil {
+		nearest = nearestShare(n, r, c)
+	}
 	if nearest == nil {
 		nearest = nearestOther(n, r, c)
 	}
@@ -17,6 +20,25 @@ func refuseOne(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	nearest.Node, nearest.Container = n.Name(), r.Containers[c].Name
 	return nearest
 }
+
+// nearestPromise returns the refusal of the device that has room and where the promise breaks that comes nearest to being
+// kept, the first by index among equals; nil where no device has room.
+func nearestPromise(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Refusal {
+	var nearest *vgpu.Refusal
+	for i := range n.Devices() {
+		s, legal := r.ShareOn(c, &n.Devices()[i])
+		if !legal || s.Devices > 1 || !s.Use().Within(n.Free(i, r.Priority, r.UID)) {
+			continue
+		}
+		if f := among.refusePromise(n, i, r, s.ComputeLimit); f != nil && (nearest == nil || overrun(f) < overrun(nearest)) {
+			nearest = f
+		}
+	}
+	return nearest
+}
+
+// overrun is how far a promise would break, in thousandths of it.
+func overrun(f *vgpu.Refusal) int64 { return f.Best * 1000 / f.Want }
 
 // nearestShare returns the refusal of the healthy device that has the largest part of the share free, the first by index
 // among equals; nil when the container takes a share of none. A full cluster asks this of every node.
@@ -124,12 +146,12 @@ func refuseSet(n *vgpu.Node, r *vgpu.Request, s *vgpu.Share, i int) *vgpu.Refusa
 
 // refuseMany says why the containers of a request do not fit together: the first that does not fit alone, or that they
 // do not fit at once.
-func refuseMany(n *vgpu.Node, r *vgpu.Request, cut bool) *vgpu.Refusal {
+func refuseMany(n *vgpu.Node, r *vgpu.Request, cut bool, among *Neighbours) *vgpu.Refusal {
 	for c := range r.Containers {
 		alone := *r
 		alone.Containers = r.Containers[c : c+1]
-		if !fitsOne(n, &alone) {
-			return refuseOne(n, r, c)
+		if !fitsOne(n, &alone, among) {
+			return refuseOne(n, r, c, among)
 		}
 	}
 	f := &vgpu.Refusal{Reason: vgpu.NoTogether, Node: n.Name(), Unit: vgpu.UnitSlots, Want: int64(r.PeakSlots()), Cut: cut}
@@ -150,7 +172,7 @@ func helpTogether(n *vgpu.Node, r *vgpu.Request) vgpu.Help {
 				empty[i] = d.Capacity()
 			}
 		}
-		if s := newSearch(n, r, empty); s.place(0) || s.cut {
+		if s := newSearch(n, r, empty, nil); s.place(0) || s.cut {
 			return help
 		}
 	}

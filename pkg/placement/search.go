@@ -19,6 +19,7 @@ type search struct {
 	n      *vgpu.Node
 	r      *vgpu.Request
 	policy *Policy // nil to ask only whether there is an arrangement
+	among  *Neighbours
 	free   []vgpu.Use
 	spans  []vgpu.Span
 	phases int
@@ -37,12 +38,12 @@ type search struct {
 }
 
 // newSearch prepares a search on the devices with what is free of them.
-func newSearch(n *vgpu.Node, r *vgpu.Request, free []vgpu.Use) *search {
+func newSearch(n *vgpu.Node, r *vgpu.Request, free []vgpu.Use, among *Neighbours) *search {
 	kinds := make([]vgpu.ContainerKind, 0, len(r.Containers))
 	for i := range r.Containers {
 		kinds = append(kinds, r.Containers[i].Kind)
 	}
-	s := &search{n: n, r: r, free: free, limit: len(free), budget: maxSteps}
+	s := &search{n: n, r: r, free: free, limit: len(free), budget: maxSteps, among: among}
 	s.spans, s.phases = vgpu.Spans(kinds)
 	s.load = make([]vgpu.Use, len(free)*s.phases)
 	s.touched = make([]int, len(free))
@@ -100,7 +101,7 @@ func (s *search) ranked(k, c int) []int {
 	}
 	var list []int
 	for i := first; i < len(s.free); i++ {
-		if share, legal := s.share(c, i); legal && s.fits(c, i, share.Use()) {
+		if share, legal := s.share(c, i); legal && s.fits(c, i, share.Use()) && s.spares(i, &share) {
 			list = append(list, i)
 		}
 	}
@@ -116,7 +117,7 @@ func (s *search) sort(list []int, c int) {
 	rates, spots := make([]int64, len(s.free)), make([]int64, len(s.free))
 	for _, i := range list {
 		share, _ := s.share(c, i)
-		rates[i], spots[i] = v.with(s.policy, i, share.Use()), s.policy.spot(v, i, share.Use())
+		rates[i], spots[i] = v.with(s.policy, i, share.Use(), share.ComputeLimit), s.policy.spot(v, i, share.Use())
 	}
 	slices.SortFunc(list, func(a, b int) int {
 		return cmp.Or(
@@ -140,6 +141,12 @@ func (s *search) fits(c, i int, use vgpu.Use) bool {
 		}
 	}
 	return true
+}
+
+// spares reports whether a container may join the neighbours on device i. Containers of the pod that are there already
+// are not added to it: their promise is the pod's own, and its limits were looked at when they came.
+func (s *search) spares(i int, share *vgpu.Share) bool {
+	return share.Devices > 1 || s.among.spares(s.n, i, s.r, share.ComputeLimit)
 }
 
 // peak returns the most that the pod takes of device i in any phase, each amount by itself.
@@ -188,7 +195,7 @@ func (s *search) pick(k int, ranked []int, from int) bool {
 // seen reports whether one of the devices before is in the same state as device i: it stands for i.
 func (s *search) seen(before []int, i int) bool {
 	for _, j := range before {
-		if s.n.Shape(i) == s.n.Shape(j) && s.free[i] == s.free[j] &&
+		if s.n.Shape(i) == s.n.Shape(j) && s.free[i] == s.free[j] && !(s.among != nil && s.n.Used(i).Slots+s.n.Used(j).Slots > 0) &&
 			slices.Equal(s.load[i*s.phases:(i+1)*s.phases], s.load[j*s.phases:(j+1)*s.phases]) {
 			return true
 		}

@@ -11,9 +11,11 @@ import (
 // Losses are compared in steps of 40 milli-GPU. Within a step places tie, and ties go to the device with the least left,
 // then to the first node by name, which keeps pods together. (docs/decisions/0009: what was tried, and what it gave.)
 var tandem = Policy{
-	Name:   "tandem",
-	device: leastLeft,
-	usual:  func(all *fragmentation.Mix) *fragmentation.Mix { return all.Typical(typicalOfTandem) },
+	Name:    "tandem",
+	neutral: rateMax / 2,
+	grain:   step,
+	device:  leastLeft,
+	usual:   func(all *fragmentation.Mix) *fragmentation.Mix { return all.Typical(typicalOfTandem) },
 	rate: func(v *view) int64 {
 		before, after := v.before(), v.after()
 		less := starvedPart*(before.Lost-after.Lost) + before.Starved - after.Starved

@@ -2,6 +2,20 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
+// limitTogether returns the compute limit of all containers of the request on a device such as d.
+func limitTogether(r *vgpu.Request, d *vgpu.Device) vgpu.MilliGPU {
+	sum, alone := vgpu.MilliGPU(0), vgpu.MilliGPU(0)
+	for c := range r.Containers {
+		s, _ := r.ShareOn(c, d)
+		if r.Containers[c].Kind == vgpu.Init {
+			alone = max(alone, s.ComputeLimit)
+		} else {
+			sum += s.ComputeLimit
+		}
+	}
+	return min(vgpu.WholeGPU, max(sum, alone))
+}
+
 // together returns what all containers of the request take of device i in their busiest phase, and whether all of them
 // may be there at once. Containers with several devices never are.
 func together(n *vgpu.Node, r *vgpu.Request, i int) (vgpu.Use, bool) {
@@ -18,13 +32,13 @@ func together(n *vgpu.Node, r *vgpu.Request, i int) (vgpu.Use, bool) {
 }
 
 // fitsTogether reports whether one device of the node has room for all containers of the request.
-func fitsTogether(n *vgpu.Node, r *vgpu.Request) bool {
+func fitsTogether(n *vgpu.Node, r *vgpu.Request, among *Neighbours) bool {
 	use, legal := vgpu.Use{}, false
 	for i := range n.Devices() {
 		if i == 0 || n.Shape(i) != n.Shape(i-1) {
 			use, legal = together(n, r, i)
 		}
-		if legal && use.Within(n.Free(i, r.Priority, r.UID)) {
+		if legal && use.Within(n.Free(i, r.Priority, r.UID)) && among.spares(n, i, r, limitTogether(r, &n.Devices()[i])) {
 			return true
 		}
 	}
@@ -46,7 +60,11 @@ func chooseTogether(n *vgpu.Node, r *vgpu.Request, p *Policy) (device int, rate 
 		if !legal || !use.Within(v.free[i]) {
 			continue
 		}
-		next, at := v.with(p, i, use), p.spot(&v, i, use)
+		limit := limitTogether(r, &n.Devices()[i])
+		if !p.among.spares(n, i, r, limit) {
+			continue
+		}
+		next, at := v.with(p, i, use, limit), p.spot(&v, i, use)
 		if device < 0 || next > rate || next == rate && at > spot {
 			device, rate, spot = i, next, at
 		}

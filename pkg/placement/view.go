@@ -12,6 +12,8 @@ type view struct {
 	// mix is the usual requests that the policy goes by, memo its losses as far as they are remembered.
 	mix  *fragmentation.Mix
 	memo *fragmentation.Memo
+	// among is what is known of the pods that share devices.
+	among *Neighbours
 	// free and left are what is free of each device before and after.
 	free, left []vgpu.Use
 	// room and roomLeft are what is free of the host before and after.
@@ -24,7 +26,7 @@ type view struct {
 
 // look makes v the view of a node that the request has not come to yet.
 func (v *view) look(n *vgpu.Node, r *vgpu.Request, p *Policy) {
-	v.n, v.r, v.mix, v.memo = n, r, p.mix, p.memo
+	v.n, v.r, v.mix, v.memo, v.among = n, r, p.mix, p.memo, p.among
 	m := len(n.Devices())
 	both := v.buffer[:]
 	if m > small {
@@ -44,23 +46,29 @@ func (v *view) touched(i int) bool { return v.left[i].Slots != v.free[i].Slots }
 // whole reports whether device i is wholly free before the pod.
 func (v *view) whole(i int) bool { return v.free[i].Slots == v.n.Devices()[i].Slots }
 
+// taken reports whether device i has tenants that make a difference.
+func (v *view) taken(i int) bool { return v.among != nil && v.n.Used(i).Slots > 0 }
+
 // alike reports whether device i looks like an earlier one, from the first on, where all are of one shape.
 func (v *view) alike(first, i int) bool {
+	if v.taken(i) {
+		return false
+	}
 	for j := first; j < i; j++ {
-		if v.free[j] == v.free[i] {
+		if v.free[j] == v.free[i] && !v.taken(j) {
 			return true
 		}
 	}
 	return false
 }
 
-// with rates the node when the use is taken of device i beside what v has taken already.
-func (v *view) with(p *Policy, i int, use vgpu.Use) int64 {
+// with rates the node when the use, under a compute limit, is taken of device i beside what v has taken already.
+func (v *view) with(p *Policy, i int, use vgpu.Use, compute vgpu.MilliGPU) int64 {
 	before := v.left[i]
 	v.left[i] = before.Minus(use)
 	rate := p.rate(v)
 	v.left[i] = before
-	return rate
+	return p.weigh(v, rate, p.tollOf(v, i, 1, use, compute))
 }
 
 // before returns what the usual requests lose of the node without the pod.
