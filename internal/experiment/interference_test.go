@@ -271,6 +271,25 @@ func TestPredictingScoresTheRest(t *testing.T) {
 	}
 }
 
+// TestPredictingCountsWhatWasShown: of two co-runs of LM and ResNet18 one is shown. The other is then of two workloads that
+// were both seen once, although only LM is held out. Another seed may show another one.
+func TestPredictingCountsWhatWasShown(t *testing.T) {
+	p := &Predicting{
+		Sets:    sets(t, nil, coRuns(t, traces.GavelPairs, "k80", "LM ResNet18 .5 .5", "LM ResNet18 .6 .6", "TD3 TD3 1 1")),
+		HoldOut: []string{"LM"}, Observe: []int{1}, OnlyHeldOut: true, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses,
+	}
+	if got := ran(t, p).Results[0]; *got.Shown != 1 || got.Pairs != 1 {
+		t.Errorf("%v co-runs are shown, %d pairs left; want 1 and 1", *got.Shown, got.Pairs)
+	}
+	f, other := p.Sets[0].folds(p.HoldOut)[0], false
+	for seed := range int64(20) {
+		other = other || f.draw(1, true, seed)[0] != f.draw(1, true, 0)[0]
+	}
+	if !other {
+		t.Error("20 seeds draw the same co-run")
+	}
+}
+
 // TestPredictingIsTheSameEveryTime: on any number of processors; and without co-runs whatever the order of the pairs.
 func TestPredictingIsTheSameEveryTime(t *testing.T) {
 	text := func(processors int, all []PairSet, observe ...int) string {

@@ -45,6 +45,14 @@ func TestModelsAreFitted(t *testing.T) {
 			t.Errorf("%s errs by %v with precision %v and recall %v, want none", r.Model, *r.MAE, *r.Precision, *r.Recall)
 		}
 	}
+	// Each side has its own speed: here the one that uses more is slower.
+	own := &Predicting{
+		Sets:    described(t, func(of, beside string) float64 { return .95 - .3*use[of] - .1*use[beside] }),
+		HoldOut: []string{"Birch"}, Observe: []int{0}, Models: []string{"linear-hinge"}, Seeds: []int64{1}, MaxSlowdown: 1.25,
+	}
+	if got := *ran(t, own).Results[0].MAE; got != 0 {
+		t.Errorf("a line through what each side uses errs by %v, want 0", got)
+	}
 	p.HoldOut = nil
 	shipped, err := interference.ByName("hinge")
 	if err != nil {
@@ -129,6 +137,9 @@ func TestTenantsUnderACap(t *testing.T) {
 		if diff := cmp.Diff(want, b.tenants(&set.Pairs[0])[i], near); diff != "" {
 			t.Errorf("side %d (-want +got):\n%s", i, diff)
 		}
+	}
+	if diff := cmp.Diff(interference.Runner{Workload: 1, Cap: 200}, b.runner(&set.Pairs[0].Sides[0])); diff != "" {
+		t.Errorf("as observed (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(interference.Tenant{Workload: 1, SM: .6, Bandwidth: .25, Cap: .6, Brisk: .25}, b.book.Tenant(1, setGPU, 600), near); diff != "" {
 		t.Errorf("by the profile (-want +got):\n%s", diff)
