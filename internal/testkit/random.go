@@ -104,7 +104,20 @@ func RandomRequest(t *rapid.T, pod string, most int) *vgpu.Request {
 	if oneIn(t, "variants", 4) {
 		r.Variants = randomVariants(t, count == 1)
 	}
+	r.Tenancy = randomTenancy(t)
+	if oneIn(t, "preferences", 4) {
+		r.Preferences = []vgpu.Preference{{Model: uniform(t, "model", RandomModels...).Name, Loss: vgpu.MilliGPU(upTo(t, "loss", 0, 10) * 100)}}
+	}
 	return r
+}
+
+// randomTenancy draws one of few workloads, and a promise now and then.
+func randomTenancy(t *rapid.T) vgpu.Tenancy {
+	of := vgpu.Tenancy{Workload: uint32(upTo(t, "workload", 0, 4))}
+	if oneIn(t, "promise", 3) {
+		of.MaxSlowdown = int64(upTo(t, "max-slowdown in tenths", 10, 14) * 100)
+	}
+	return of
 }
 
 // randomVariants draws some of the models, and one that no device has; for a pod of one container with what it needs of
@@ -137,7 +150,7 @@ func randomSlots(t *rapid.T) vgpu.Slots {
 // RandomAssignment puts the containers of a request on devices of a node, drawn without asking what is free. The result
 // may be more than the devices have; false when a container is legal on no device.
 func RandomAssignment(t *rapid.T, n *vgpu.Node, r *vgpu.Request) (vgpu.Assignment, bool) {
-	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name()}
+	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name(), Tenancy: r.Tenancy}
 	for k := range r.Containers {
 		c := &r.Containers[k]
 		if len(n.Devices()) == 0 {

@@ -58,7 +58,7 @@ func (s *search) toll(v *view) toll {
 	for i := range v.left {
 		if v.touched(i) {
 			use := s.peak(i)
-			all = all.plus(s.policy.tollOf(v, i, 1, use, vgpu.ComputeOf(use.Slots, s.n.Devices()[i].Slots)))
+			all = all.plus(s.policy.tollOf(v, i, 1, use, s.limitOn(i)))
 		}
 	}
 	return all

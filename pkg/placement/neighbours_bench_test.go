@@ -21,7 +21,9 @@ func BenchmarkPrediction(b *testing.B) {
 	}
 	among := &Neighbours{
 		Model: defaultModel(b), Weights: EvenWeights,
-		Tenant: func(w interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant { return known[w].On(part) },
+		Tenant: func(w interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant {
+			return known[w].On(part)
+		},
 	}
 	for k := range 4 {
 		name := fmt.Sprintf("t%d", k)

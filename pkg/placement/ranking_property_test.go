@@ -25,7 +25,7 @@ type ranked struct {
 // Score, by every policy.
 func TestRankingProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &ranked{nodes: alike(t), policy: drawPolicy(t)}
+		w := &ranked{nodes: alike(t), policy: drawPolicy(t).Among(drawAmong(t))}
 		w.k = placement.NewRanking(w.policy)
 		states, kinds := 1<<20, 1<<20
 		if rapid.Bool().Draw(t, "small memory") {
@@ -129,7 +129,7 @@ func (w *ranked) step(t *rapid.T) {
 	case "room":
 		n.SetRoom(testkit.RandomRoom(t))
 	case "policy":
-		w.policy = drawPolicy(t)
+		w.policy = drawPolicy(t).Among(drawAmong(t))
 		w.k.Use(w.policy)
 		return
 	}

@@ -82,7 +82,7 @@ func freeNow(n *vgpu.Node, r *vgpu.Request) []vgpu.Use {
 // place arranges the containers from place k of the order on.
 func (s *search) place(k int) bool {
 	if k == len(s.order) {
-		return true
+		return s.spares()
 	}
 	c := s.order[k]
 	ranked := s.ranked(k, c)
@@ -101,7 +101,7 @@ func (s *search) ranked(k, c int) []int {
 	}
 	var list []int
 	for i := first; i < len(s.free); i++ {
-		if share, legal := s.share(c, i); legal && s.fits(c, i, share.Use()) && s.spares(i, &share) {
+		if share, legal := s.share(c, i); legal && s.fits(c, i, share.Use()) {
 			list = append(list, i)
 		}
 	}
@@ -143,10 +143,25 @@ func (s *search) fits(c, i int, use vgpu.Use) bool {
 	return true
 }
 
-// spares reports whether a container may join the neighbours on device i. Containers of the pod that are there already
-// are not added to it: their promise is the pod's own, and its limits were looked at when they came.
-func (s *search) spares(i int, share *vgpu.Share) bool {
-	return share.Devices > 1 || s.among.spares(s.n, i, s.r, share.ComputeLimit)
+// spares reports whether the arrangement breaks no promise on any device.
+func (s *search) spares() bool {
+	for i := range s.touched {
+		if s.among != nil && s.touched[i] > 0 && !s.among.spares(s.n, i, s.r, s.limitOn(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// limitOn returns the compute limit of the containers that are on device i.
+func (s *search) limitOn(i int) vgpu.MilliGPU {
+	var sum limits
+	for c := range s.devices {
+		if slices.Contains(s.devices[c], i) {
+			sum.add(s.r.Containers[c].Kind, s.shares[c].ComputeLimit)
+		}
+	}
+	return sum.most()
 }
 
 // peak returns the most that the pod takes of device i in any phase, each amount by itself.

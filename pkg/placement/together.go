@@ -4,17 +4,26 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
 // limitTogether returns the compute limit of all containers of the request on a device such as d.
 func limitTogether(r *vgpu.Request, d *vgpu.Device) vgpu.MilliGPU {
-	sum, alone := vgpu.MilliGPU(0), vgpu.MilliGPU(0)
+	var sum limits
 	for c := range r.Containers {
 		s, _ := r.ShareOn(c, d)
-		if r.Containers[c].Kind == vgpu.Init {
-			alone = max(alone, s.ComputeLimit)
-		} else {
-			sum += s.ComputeLimit
-		}
+		sum.add(r.Containers[c].Kind, s.ComputeLimit)
 	}
-	return min(vgpu.WholeGPU, max(sum, alone))
+	return sum.most()
 }
+
+// limits adds up the compute limits of containers on one device, as vgpu.Node.Residents does.
+type limits struct{ together, alone vgpu.MilliGPU }
+
+func (l *limits) add(kind vgpu.ContainerKind, limit vgpu.MilliGPU) {
+	if kind == vgpu.Init {
+		l.alone = max(l.alone, limit)
+	} else {
+		l.together += limit
+	}
+}
+
+func (l *limits) most() vgpu.MilliGPU { return min(vgpu.WholeGPU, max(l.together, l.alone)) }
 
 // together returns what all containers of the request take of device i in their busiest phase, and whether all of them
 // may be there at once. Containers with several devices never are.
