@@ -77,6 +77,7 @@ func TestRatesOfProfiles(t *testing.T) {
 	}{
 		"prices for some":   {map[string]int64{"T4": 1}, map[string]vgpu.MilliGPU{"T4": 1000, "A100": 0, "V100": 0}},
 		"no prices at all":  {nil, map[string]vgpu.MilliGPU{"T4": 1000, "A100": 201, "V100": 0}},
+		"an empty list":     {map[string]int64{}, map[string]vgpu.MilliGPU{"T4": 1000, "A100": 201, "V100": 0}},
 		"prices for others": {map[string]int64{"K80": 1}, nil},
 	} {
 		rates, err := w.Rates(test.prices)

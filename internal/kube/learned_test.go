@@ -47,7 +47,8 @@ func TestLearnedStatus(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	if before.CoRuns != 99 || len(before.Learned) != 1 {
+	got.Conditions[0].Type = "changed"
+	if before.Conditions[0].Type != "Consistent" || before.CoRuns != 99 || len(before.Learned) != 1 {
 		t.Errorf("the status before was changed: %+v", before)
 	}
 }

@@ -44,8 +44,8 @@ func TestOn(t *testing.T) {
 	graph := &v1alpha1.ModelGraph{Parameters: 20_000_000, Activations: 50_000, BatchSize: 64, Depth: 8}
 	predictor := interference.FittedPredictor()
 	estimate, err := predictor.Predict(interference.Features{Parameters: 20_000_000, Activations: 50_000, Batch: 64, Depth: 8})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || estimate.Profile.Guessed {
+		t.Fatalf("%+v, %v, want a network within the measured range", estimate, err)
 	}
 	full := declared("A100", 80, 40, "8Gi")
 	full.PCIeUtilizationPercent, full.Step, full.Class = new(int32(5)), &metav1.Duration{Duration: 40 * time.Millisecond}, "training"
@@ -79,6 +79,11 @@ func TestOn(t *testing.T) {
 			"learned elsewhere comes before the graph",
 			profileOf(v1alpha1.WorkloadProfileSpec{Graph: graph}, learned("T4", 3, 80, 40, "8Gi")),
 			interference.Profile{SM: .8, Bandwidth: .4, Memory: 8 * gi, Class: estimate.Profile.Class, Guessed: true}, Known{},
+		},
+		{
+			"half learned, half from a graph within the measured range",
+			profileOf(v1alpha1.WorkloadProfileSpec{Graph: graph}, v1alpha1.LearnedUse{Model: "A100", SMUtilizationPercent: new(int32(80)), SoloObservations: 3}),
+			interference.Profile{SM: .8, Bandwidth: estimate.Profile.Bandwidth, Memory: estimate.Profile.Memory, Class: estimate.Profile.Class}, Known{SM: true},
 		},
 		{"from the graph", profileOf(v1alpha1.WorkloadProfileSpec{Graph: graph}), estimate.Profile, Known{}},
 		{

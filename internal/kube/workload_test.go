@@ -55,6 +55,7 @@ func TestWorkloadOf(t *testing.T) {
 		{"CronJob", owned("batch/v1", "Job", "nightly-29123456"), key("Job.batch", "nightly")},
 		{"CronJob of old", owned("batch/v1", "Job", "nightly-1612345678"), key("Job.batch", "nightly")},
 		{"Job", owned("batch/v1", "Job", "train-3"), key("Job.batch", "train-3")},
+		{"Job of nine digits", owned("batch/v1", "Job", "train-123456789"), key("Job.batch", "train-123456789")},
 		{"Job of digits", owned("batch/v1", "Job", "-29123456"), key("Job.batch", "-29123456")},
 		{"Job of another group", owned("batch.volcano.sh/v1", "Job", "train-29123456"), key("Job.batch.volcano.sh", "train-29123456")},
 		{"StatefulSet", owned("apps/v1", "StatefulSet", "db"), key("StatefulSet.apps", "db")},
