@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -49,6 +50,8 @@ type bench struct {
 	open func() (Driver, error)
 	// options, where it is set, changes the options of the agents.
 	options func(*Options)
+	// dial, where it is set, connects to pods that report their rates.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// hostRoot has the driver in it where a test installs one.
 	hostRoot string
 
@@ -117,7 +120,7 @@ func (b *bench) agent() *Agent {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	a.timing, a.proc = b.timing, filepath.Join(b.dir, "proc")
+	a.timing, a.dial, a.proc = b.timing, b.dial, filepath.Join(b.dir, "proc")
 	return a
 }
 

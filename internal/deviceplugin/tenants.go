@@ -106,10 +106,9 @@ func (c *company) hear(rate func(types.UID) (reported.Rate, bool)) {
 			m.rate = nil
 			continue
 		}
-		if r.At.After(m.told) || m.rate == nil {
-			m.rate = approach(m.rate, r.Value, r.At.Sub(m.told))
-			m.told = r.At
-		}
+		// The same reading once more is no time after itself, and moves nothing.
+		m.rate = approach(m.rate, r.Value, r.At.Sub(m.told))
+		m.told = r.At
 	}
 }
 
@@ -161,10 +160,9 @@ func rateQuantity(rate float64) *resource.Quantity {
 	return q
 }
 
-const (
-	// newsOfRate is of how many parts of itself a rate has to move by one to be published.
-	newsOfRate = 20
-)
+// newsOfRate is of how many parts of itself a rate has to move by one to be published. More writes the GPUNode more
+// often, for all watchers.
+const newsOfRate = 20
 
 // isTenantNews reports whether somebody has come or gone, or does far enough otherwise than was published.
 func isTenantNews(have, now []v1alpha1.GPUTenant, memory int64) bool {
