@@ -155,7 +155,7 @@ func (o *solo) step(part vgpu.MilliGPU) float64 {
 func (o *solo) points(counted bool) []point {
 	whole := o.by[o.whole]
 	model, _, _ := strings.Cut(whole.Workload, " ")
-	var all []point
+	all := make([]point, 0, len(o.by)-1)
 	for _, part := range slices.Sorted(maps.Keys(o.by)) {
 		if part == o.whole {
 			continue

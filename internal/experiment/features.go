@@ -115,7 +115,7 @@ func (f *FeatureFit) folds(seed int64) [][]int {
 
 // fifths returns a random fifth for each seed.
 func (f *FeatureFit) fifths() [][]int {
-	var all [][]int
+	all := make([][]int, 0, len(f.Seeds))
 	for _, seed := range f.Seeds {
 		all = append(all, f.folds(seed)[0])
 	}
@@ -125,7 +125,7 @@ func (f *FeatureFit) fifths() [][]int {
 // tested returns the errors of a model on parts that it was not fitted on, a fit for each.
 func (f *FeatureFit) tested(t *target, model int, split string, parts [][]int) report.FeatureResult {
 	r := report.FeatureResult{Target: t.name, Split: split, Model: featureModels[model].name}
-	var mae, rmse []float64
+	mae, rmse := make([]float64, 0, len(parts)), make([]float64, 0, len(parts))
 	for _, part := range parts {
 		errors := f.errors(t, model, part)
 		absolute, square := 0.0, 0.0

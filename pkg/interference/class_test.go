@@ -52,7 +52,9 @@ func TestClassThatIsNone(t *testing.T) {
 			t.Errorf("%v has the speed %v on a quarter, want .25", c, got)
 		}
 	}
-	if got := Class(9).String(); got != "class(9)" {
-		t.Errorf("class 9 is called %s", got)
+	for c, want := range map[Class]string{classes: "class(6)", 9: "class(9)"} {
+		if got := c.String(); got != want {
+			t.Errorf("%s is called %s", want, got)
+		}
 	}
 }

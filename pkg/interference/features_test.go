@@ -142,6 +142,23 @@ func TestPredict(t *testing.T) {
 	}
 }
 
+// TestPredictDense: to tell the operations of a dense network changes nothing but for rounding: it is within the range.
+func TestPredictDense(t *testing.T) {
+	p := plain()
+	for i := range 1000 {
+		f := Features{Parameters: float64(10_000 + 7919*i), Activations: 500, Batch: float64(10 + i%900), Depth: 3}
+		want, err := p.Predict(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.GigaFLOPs = 6 * f.Parameters * f.Batch / 1e9
+		got, err := p.Predict(f)
+		if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); err != nil || diff != "" {
+			t.Fatalf("%+v: %v (-untold +told):\n%s", f, err, diff)
+		}
+	}
+}
+
 // TestPredictFillsTheDevice: training whose kernels run at least 70 % of the time is not light.
 func TestPredictFillsTheDevice(t *testing.T) {
 	for constant, want := range map[float64]Class{.699: ClassLight, .7: ClassTraining, 1: ClassTraining} {
