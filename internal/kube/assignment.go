@@ -133,7 +133,8 @@ func validateContainer(c *v1alpha1.ContainerAssignment) error {
 
 // AssignmentOf returns the assignment that a bound pod carries. It believes it only where it agrees with the pod: UID,
 // node, and for every container that asks for slots the slots and an explicit memory. What needs the node's devices is
-// checked by CheckAssignment. Annotations that users may change after the binding are not compared.
+// checked by CheckAssignment. Annotations that users may change after the binding are not compared. The slowdown that the
+// pod tolerates is read from its annotation: any where that is malformed, since the pod runs already.
 //
 // It returns ErrNoAssignment for a pod without the annotation, and an error that says what disagrees for all others.
 func AssignmentOf(pod *v1.Pod) (vgpu.Assignment, error) {
@@ -165,6 +166,9 @@ func assignmentOf(pod *v1.Pod, raw string) (vgpu.Assignment, error) {
 		return vgpu.Assignment{}, fmt.Errorf("it names %d containers, %d ask for slots", len(decoded.Containers), len(asked))
 	}
 	a := vgpu.Assignment{UID: vgpu.UID(decoded.UID), Pod: pod.Namespace + "/" + pod.Name, Node: decoded.Node}
+	if slowdown, err := MaxSlowdown(pod); err == nil {
+		a.MaxSlowdown = slowdown
+	}
 	for i := range asked {
 		c := &decoded.Containers[i]
 		if err := agrees(&asked[i], c); err != nil {

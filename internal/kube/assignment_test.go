@@ -58,6 +58,21 @@ func TestAssignmentSurvivesTheAnnotation(t *testing.T) {
 	}
 }
 
+// The slowdown that a pod tolerates travels on the pod: users may change it while the pod runs.
+func TestAssignmentReadsThePromise(t *testing.T) {
+	raw, err := EncodeAssignment(example())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]int64{"1.2": 1200, "1": 1000, "0.9": 0, "": 0} {
+		p := bound(pod("3", "20/60Gi"), "n1", raw)
+		p.Annotations[v1alpha1.AnnotationMaxSlowdown] = value
+		if got, err := AssignmentOf(p); err != nil || got.MaxSlowdown != want {
+			t.Errorf("%q: %d, %v, want %d", value, got.MaxSlowdown, err, want)
+		}
+	}
+}
+
 // A pod that asks for 2 slots and wants a rate may be given more.
 func TestAssignmentOfMoreThanAskedFor(t *testing.T) {
 	a := example()

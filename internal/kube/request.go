@@ -60,8 +60,9 @@ func anyWants(containers []v1.Container) bool {
 // Request returns what a pod asks for. The error is a *FieldError that names the first wrong field: first of
 // the init containers, then of the others, then of the annotations. A pod that asks for nothing gives a Request without containers.
 //
-// The models of v1alpha1.AnnotationModels are its variants. A wanted rate is read by WantedRate, since what it takes
-// depends on the scheduler's throughputs. A limit of zero asks for nothing. Annotations of a pod that asks for nothing are not read.
+// Who its workload is (vgpu.Tenancy.Workload) is not told by the pod alone. The models of v1alpha1.AnnotationModels are its
+// variants. A wanted rate or latency is read by WantedRate and WantedLatency, since what it takes depends on throughputs.
+// A limit of zero asks for nothing. Annotations of a pod that asks for nothing are not read.
 func Request(pod *v1.Pod) (vgpu.Request, error) {
 	r := vgpu.Request{UID: vgpu.UID(pod.UID), Pod: pod.Namespace + "/" + pod.Name}
 	if pod.Spec.Priority != nil {
@@ -75,6 +76,9 @@ func Request(pod *v1.Pod) (vgpu.Request, error) {
 		return r, err
 	}
 	if r.MemoryLimit, err = memoryLimit(pod); err != nil {
+		return r, err
+	}
+	if r.MaxSlowdown, err = MaxSlowdown(pod); err != nil {
 		return r, err
 	}
 	r.Variants, err = variants(pod)

@@ -21,6 +21,21 @@ func TestMaxSlowdown(t *testing.T) {
 	}
 }
 
+func TestRequestHasTheMaxSlowdown(t *testing.T) {
+	p := annotated(pod("3"), v1alpha1.AnnotationMaxSlowdown, "1.15")
+	if got, err := Request(p); err != nil || got.MaxSlowdown != 1150 || got.Validate() != nil {
+		t.Errorf("%+v, %v, %v, want 1150 thousandths", got, err, got.Validate())
+	}
+	p.Annotations[v1alpha1.AnnotationMaxSlowdown] = "0.9"
+	var field *FieldError
+	if got, err := Request(p); !errors.As(err, &field) || !strings.Contains(err.Error(), "max-slowdown") {
+		t.Errorf("%+v, %v, want a FieldError", got, err)
+	}
+	if got, err := Request(annotated(pod(""), v1alpha1.AnnotationMaxSlowdown, "0.9")); err != nil || len(got.Containers) > 0 {
+		t.Errorf("a pod without slots: %+v, %v", got, err)
+	}
+}
+
 func TestMaxSlowdownRefuses(t *testing.T) {
 	for _, raw := range []string{
 		"", "0.9", "0", "0.999", "-1.2", "+1.2", "10.001", "11", "100", "1.0001", "1.", ".5", "1,2", "1e3", "1e0", "NaN", "Inf",
