@@ -1,7 +1,6 @@
 package interference
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +11,7 @@ import (
 // Bounds of what a Book keeps of one workload on one GPU model.
 const (
 	// maxRows is the number of neighbourhoods that are remembered as seen by the workload. More remembers the past for
-	// longer and costs 48 bytes each.
+	// longer and costs 32 bytes each.
 	maxRows = 16
 	// maxSeen is the number of its neighbours' rows that speak of its pressure.
 	maxSeen = 24
@@ -26,14 +25,20 @@ const (
 //
 // It learns by finding the traits that make the observed speeds and the doubt about all traits smallest together (the
 // maximum a posteriori), a few workloads at a time: those that an observation is about. Observations far from what is
-// expected count less, and those of many neighbours outvote a liar.
+// expected count less, those of many neighbours outvote a liar, and those of one owner count no more than twice those of
+// another.
 type Book struct {
 	model Model
 	max   int
-	step  int64
 	known map[entryKey]*entry
+	// first and last end the chain of entries, the one that was not observed for the longest time first.
+	first, last *entry
+	// gpus are the GPU models of entries.
+	gpus []GPU
 	// levels are the mean sensitivities by GPU model.
 	levels map[GPU]float64
+	// votes is used again by press.
+	votes []vote
 }
 
 type entryKey struct {
@@ -44,34 +49,33 @@ type entryKey struct {
 // GPU is the number of a GPU model in a Book.
 type GPU uint16
 
+// Owner is the number of whoever runs workloads; 0 is one that nobody knows.
+type Owner uint32
+
 // entry is one workload on one GPU model.
 type entry struct {
+	key     entryKey
+	owner   Owner
+	open    bool // its speed alone is not known
 	profile Profile
 	traits  Traits
+	prior   *prior // nil where nothing was restored
 	rows    []row
 	seen    []seen // rows of others that it is a neighbour in, the latest last
-	touched int64  // the step of the last observation or declaration
-	open    bool   // its speed alone is not known
+	// before and after are its neighbours in the book's chain.
+	before, after *entry
 }
 
-// row is a neighbourhood as one workload saw it.
-type row struct {
-	beside [MaxBeside]Workload // ascending, 0 behind the last
-	caps   [MaxBeside + 1]float32
-	log    float32 // mean logarithm of the speed
-	count  float32
-}
+// prior is what is believed of the traits before any row: what was restored.
+type prior struct{ sensitivity, pressure, offset belief }
 
-// seen points to a row of another workload.
-type seen struct {
-	of  Workload
-	row uint8
-}
+// belief is a mean with its variance.
+type belief struct{ mean, variance float64 }
 
-// NewBook returns an empty book that goes by a model and keeps at most max workloads on GPU models, the latest observed.
-// max is at least 1.
+// NewBook returns an empty book that goes by a model and keeps at most so many workloads on GPU models, the latest
+// observed. As many as one co-run is about are always kept: MaxBeside + 1.
 func NewBook(m Model, maximum int) *Book {
-	return &Book{model: m, max: max(1, maximum), known: map[entryKey]*entry{}, levels: map[GPU]float64{}}
+	return &Book{model: m, max: max(MaxBeside+1, maximum), known: map[entryKey]*entry{}, levels: map[GPU]float64{}}
 }
 
 // Len returns the number of workloads on GPU models that the book knows.
@@ -90,13 +94,59 @@ func (b *Book) Declare(w Workload, gpu GPU, p Profile) error {
 	return nil
 }
 
-// Restore notes what was learned of a workload before. Traits out of range are an error, and nothing is noted.
+// leastDoubt is the part of the doubt about a trait that is left at least after it was restored: what was learned before
+// may have changed since. Smaller holds on to what is no longer true, larger learns it again for longer.
+const leastDoubt = .04
+
+// Restore notes what was learned of a workload before; observations correct it as far as it was not sure. Traits out of
+// range are an error, and nothing is noted.
 func (b *Book) Restore(w Workload, gpu GPU, t Traits) error {
+	if w == 0 {
+		return fmt.Errorf("restore traits: the workload has no number")
+	}
 	if err := t.validate(); err != nil {
 		return fmt.Errorf("restore traits of workload %d: %w", w, err)
 	}
-	b.entry(w, gpu).traits = t
+	e := b.entry(w, gpu)
+	e.traits = t
+	left := func(variance, sure float64) float64 { return variance * max(leastDoubt, 1-sure) }
+	e.prior = &prior{
+		sensitivity: belief{t.Sensitivity, left(varianceOfSensitivity, t.SureSensitivity)},
+		pressure:    belief{t.Pressure, left(varianceOfPressure, t.SurePressure)},
+		offset:      belief{t.Offset, left(varianceOfOffset, t.SureOffset)},
+	}
 	return nil
+}
+
+// Restart forgets what a workload reported of itself on a GPU model: the rows that it saw, its sensitivity and its offset.
+// What others saw of it stays.
+func (b *Book) Restart(w Workload, gpu GPU) {
+	e := b.known[entryKey{gpu, w}]
+	if e == nil {
+		return
+	}
+	for i := range e.rows {
+		b.unsee(e, i)
+	}
+	e.rows, e.open = nil, false
+	e.traits = Traits{Pressure: e.traits.Pressure, SurePressure: e.traits.SurePressure}
+	if e.prior != nil {
+		e.prior.sensitivity, e.prior.offset = belief{b.levels[gpu], varianceOfSensitivity}, belief{0, varianceOfOffset}
+	}
+}
+
+// Rebase corrects the throughput alone that the speeds of a workload under a cap were parts of: the speeds that were
+// observed are multiplied by a factor. Factors that are not from a millionth to a million are passed over.
+func (b *Book) Rebase(r Runner, gpu GPU, factor float64) {
+	e := b.known[entryKey{gpu, r.Workload}]
+	if e == nil || !(factor >= 1e-6 && factor <= 1e6) {
+		return
+	}
+	for i := range e.rows {
+		if row := &e.rows[i]; row.count > 0 && row.self() == r.Cap {
+			row.log += float32(math.Log(factor))
+		}
+	}
 }
 
 // mostTrait bounds the logarithms of Traits: a factor of 55.
@@ -130,17 +180,47 @@ func (b *Book) Profile(w Workload, gpu GPU) Profile {
 	return Unknown()
 }
 
+// Level returns what is known of all workloads on a GPU model: their mean sensitivity, as a logarithm.
+func (b *Book) Level(gpu GPU) float64 { return b.levels[gpu] }
+
 // Traits returns what was learned of a workload on a GPU model. Of one that was never observed there it is what is known
-// of all workloads on that model: their mean sensitivity.
+// of all workloads on that model: their mean sensitivity. The offset is 0 where nobody measured the speed alone.
 func (b *Book) Traits(w Workload, gpu GPU) Traits {
 	t := Traits{Sensitivity: b.levels[gpu]}
-	if e := b.known[entryKey{gpu, w}]; e != nil && e.traits.CoRuns > 0 {
-		t = e.traits
-	} else if e != nil {
-		t.Pressure, t.SurePressure = e.traits.Pressure, e.traits.SurePressure
+	if e := b.known[entryKey{gpu, w}]; e != nil {
+		t = e.told(b.levels[gpu])
 	}
 	t.Level = b.levels[gpu]
 	return t
+}
+
+func (e *entry) told(level float64) Traits {
+	if e.traits.CoRuns == 0 {
+		return Traits{Sensitivity: level, Pressure: e.traits.Pressure, SurePressure: e.traits.SurePressure}
+	}
+	t := e.traits
+	if e.open {
+		t.Offset, t.SureOffset = 0, 0
+	}
+	return t
+}
+
+// Neighbours returns how many different workloads a workload was observed beside, of those that are still remembered.
+func (b *Book) Neighbours(w Workload, gpu GPU) int {
+	e := b.known[entryKey{gpu, w}]
+	if e == nil {
+		return 0
+	}
+	var all []Workload
+	for i := range e.rows {
+		for _, n := range e.rows[i].beside {
+			if n != 0 {
+				all = append(all, n)
+			}
+		}
+	}
+	slices.Sort(all)
+	return len(slices.Compact(all))
 }
 
 // Tenant returns a workload as a tenant that may use a part of the SMs.
@@ -153,176 +233,64 @@ func (b *Book) Tenant(w Workload, gpu GPU, part vgpu.MilliGPU) Tenant {
 
 // Forget drops a workload from all GPU models.
 func (b *Book) Forget(w Workload) {
-	for key := range b.known {
-		if key.workload == w {
-			b.drop(key)
+	for _, gpu := range b.gpus {
+		if e := b.known[entryKey{gpu, w}]; e != nil {
+			b.drop(e)
 		}
 	}
 }
 
-// entry returns the entry of a workload, made where there is none. The least recently touched goes where there is no room.
+// entry returns the entry of a workload, made where there is none, as the latest. The first goes where there is no room.
 func (b *Book) entry(w Workload, gpu GPU) *entry {
 	key := entryKey{gpu, w}
 	e := b.known[key]
 	if e == nil {
 		if len(b.known) >= b.max {
-			b.drop(b.oldest())
+			b.drop(b.first)
 		}
-		e = &entry{profile: Unknown()}
+		e = &entry{key: key, profile: Unknown()}
 		b.known[key] = e
+		if !slices.Contains(b.gpus, gpu) {
+			b.gpus = append(b.gpus, gpu)
+		}
+	} else {
+		b.unlink(e)
 	}
-	b.step++
-	e.touched = b.step
+	e.before, e.after = b.last, nil
+	if b.last != nil {
+		b.last.after = e
+	} else {
+		b.first = e
+	}
+	b.last = e
 	return e
 }
 
-func (b *Book) oldest() entryKey {
-	var oldest entryKey
-	first := true
-	for key, e := range b.known {
-		if first || e.touched < b.known[oldest].touched {
-			oldest, first = key, false
-		}
-	}
-	return oldest
-}
-
-// drop forgets one entry, and what others saw of it.
-func (b *Book) drop(key entryKey) {
-	for other, e := range b.known {
-		if other.gpu == key.gpu {
-			e.seen = slices.DeleteFunc(e.seen, func(s seen) bool { return s.of == key.workload })
-			e.disown(key.workload)
-		}
-	}
-	delete(b.known, key)
-}
-
-// disown empties the rows that a workload was a neighbour in: without it they explain nothing.
-func (e *entry) disown(w Workload) {
-	for i := range e.rows {
-		if slices.Contains(e.rows[i].beside[:], w) {
-			e.rows[i] = row{}
-		}
-	}
-}
-
-// Observation is a co-run: how fast a workload was beside others.
-type Observation struct {
-	GPU GPU
-	Of  Runner
-	// Beside are its neighbours, 1 to MaxBeside.
-	Beside []Runner
-	// Speed is its throughput together as a part of that alone, .001 to 10.
-	Speed float64
-	// Loose says that nobody measured the throughput alone: Speed is a part of some constant, and what the constant
-	// should be is learned as the Offset.
-	Loose bool
-}
-
-// Runner is a workload under a cap, thousandths of the SMs: WholeGPU for none.
-type Runner struct {
-	Workload Workload
-	Cap      vgpu.MilliGPU
-}
-
-// validate returns an error for an observation that cannot be.
-func (o *Observation) validate() error {
-	switch {
-	case o.Of.Workload == 0:
-		return fmt.Errorf("the workload has no number")
-	case len(o.Beside) == 0 || len(o.Beside) > MaxBeside:
-		return fmt.Errorf("%d neighbours, legal are 1 to %d", len(o.Beside), MaxBeside)
-	case math.IsNaN(o.Speed) || o.Speed < .001 || o.Speed > 10:
-		return fmt.Errorf("speed %v, legal is .001 to 10", o.Speed)
-	}
-	for _, r := range append([]Runner{o.Of}, o.Beside...) {
-		if r.Workload == 0 {
-			return fmt.Errorf("a neighbour has no number")
-		}
-		if r.Cap < 1 || r.Cap > vgpu.WholeGPU {
-			return fmt.Errorf("cap %d of workload %d, legal is 1 to %d", r.Cap, r.Workload, vgpu.WholeGPU)
-		}
-	}
-	return nil
-}
-
-// Observe learns from a co-run. The error says what of it cannot be, and nothing is learned then.
-func (b *Book) Observe(o Observation) error {
-	if err := o.validate(); err != nil {
-		return fmt.Errorf("observe co-run of workload %d: %w", o.Of.Workload, err)
-	}
-	b.note(o)
-	b.settle(o.GPU, o.Of.Workload)
-	for _, r := range o.Beside {
-		b.settle(o.GPU, r.Workload)
-	}
-	b.settle(o.GPU, o.Of.Workload)
-	return nil
-}
-
-// note remembers the co-run: in the row of the same neighbourhood, else in a new one, in place of the least counted.
-func (b *Book) note(o Observation) {
-	e := b.entry(o.Of.Workload, o.GPU)
-	e.open = o.Loose
-	e.traits.CoRuns++
-	next := rowOf(o)
-	at := slices.IndexFunc(e.rows, func(r row) bool { return r.beside == next.beside && r.caps == next.caps })
-	if at >= 0 {
-		r := &e.rows[at]
-		r.count = min(maxCount, r.count+1)
-		r.log += (next.log - r.log) / r.count
-		return
-	}
-	if len(e.rows) < maxRows {
-		e.rows = append(e.rows, next)
-		at = len(e.rows) - 1
+func (b *Book) unlink(e *entry) {
+	if e.before != nil {
+		e.before.after = e.after
 	} else {
-		at = e.weakest()
-		b.unsee(o.GPU, o.Of.Workload, at)
-		e.rows[at] = next
+		b.first = e.after
 	}
-	for _, w := range next.beside {
-		if w != 0 {
-			n := b.entry(w, o.GPU)
-			if len(n.seen) >= maxSeen {
-				n.seen = slices.Delete(n.seen, 0, 1)
-			}
-			n.seen = append(n.seen, seen{o.Of.Workload, uint8(at)})
-		}
+	if e.after != nil {
+		e.after.before = e.before
+	} else {
+		b.last = e.before
 	}
-	e.touched = b.step
 }
 
-func rowOf(o Observation) row {
-	beside := slices.Clone(o.Beside)
-	slices.SortFunc(beside, func(a, b Runner) int {
-		return cmp.Or(cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Cap, b.Cap))
-	})
-	r := row{log: float32(math.Log(o.Speed)), count: 1}
-	r.caps[MaxBeside] = float32(o.Of.Cap) / float32(vgpu.WholeGPU)
-	for i, n := range beside {
-		r.beside[i], r.caps[i] = n.Workload, float32(n.Cap)/float32(vgpu.WholeGPU)
-	}
-	return r
-}
-
-// weakest returns the row that was observed the fewest times, the first of equals.
-func (e *entry) weakest() int {
-	at := 0
+// drop forgets one entry, what it saw of others, and what others saw of it: without it their rows explain nothing. Rows
+// that its seen had no room for are passed over from now on, and go when their workload is settled.
+func (b *Book) drop(e *entry) {
 	for i := range e.rows {
-		if e.rows[i].count < e.rows[at].count {
-			at = i
+		b.unsee(e, i)
+	}
+	for _, s := range slices.Clone(e.seen) {
+		if v := b.known[entryKey{e.key.gpu, s.of}]; v != nil {
+			b.unsee(v, int(s.row))
+			v.rows[s.row] = row{}
 		}
 	}
-	return at
-}
-
-// unsee takes back what the neighbours of a row know of it.
-func (b *Book) unsee(gpu GPU, of Workload, at int) {
-	for _, w := range b.known[entryKey{gpu, of}].rows[at].beside {
-		if n := b.known[entryKey{gpu, w}]; n != nil {
-			n.seen = slices.DeleteFunc(n.seen, func(s seen) bool { return s == seen{of, uint8(at)} })
-		}
-	}
+	b.unlink(e)
+	delete(b.known, e.key)
 }

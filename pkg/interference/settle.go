@@ -47,7 +47,8 @@ func (b *Book) shift(keys []entryKey) {
 		e := b.known[key]
 		for i := range e.rows {
 			if r := &e.rows[i]; r.count > 0 {
-				load := math.Exp(e.traits.Sensitivity) * b.load(e, gpu, r, 0)
+				all, _ := b.load(e, r, 0)
+				load := math.Exp(e.traits.Sensitivity) * all
 				rest := float64(r.log) - (e.traits.Offset - load)
 				weight := r.weight(rest)
 				up, down = up-weight*load*rest, down+weight*load*load
@@ -56,9 +57,11 @@ func (b *Book) shift(keys []entryKey) {
 	}
 	by := bound((up-b.levels[gpu]/varianceOfLevel)/down, 1)
 	for _, key := range keys {
-		if t := &b.known[key].traits; t.CoRuns > 0 {
-			t.Sensitivity = bound(t.Sensitivity+by, mostTrait)
-			n, sum = n+1, sum+t.Sensitivity
+		if e := b.known[key]; e.traits.CoRuns > 0 {
+			if len(e.rows) > 0 {
+				e.traits.Sensitivity = bound(e.traits.Sensitivity+by, mostTrait)
+			}
+			n, sum = n+1, sum+e.traits.Sensitivity
 		}
 	}
 	b.levels[gpu] = sum / varianceOfSensitivity / (n/varianceOfSensitivity + 1/varianceOfLevel)
@@ -70,35 +73,73 @@ func (b *Book) settle(gpu GPU, w Workload) {
 	if e == nil {
 		return
 	}
-	for range innerSteps {
-		b.suffer(e, gpu)
-		b.press(e, gpu, w)
+	b.sweep(e)
+	before := b.beliefs(e)
+	var loads [maxRows]float64
+	for i := range e.rows {
+		if e.rows[i].count > 0 {
+			loads[i], _ = b.load(e, &e.rows[i], 0)
+		}
 	}
+	b.count(e)
+	for range innerSteps {
+		e.suffer(&before, &loads)
+		b.press(e, &before)
+	}
+}
+
+// sweep empties the rows with a neighbour that is no longer known: without it they explain nothing.
+func (b *Book) sweep(e *entry) {
+	for i := range e.rows {
+		for _, w := range e.rows[i].beside {
+			if w != 0 && b.known[entryKey{e.key.gpu, w}] == nil {
+				b.unsee(e, i)
+				e.rows[i] = row{}
+				break
+			}
+		}
+	}
+}
+
+// beliefs returns what is believed of the traits of an entry before any row.
+func (b *Book) beliefs(e *entry) prior {
+	p := prior{
+		sensitivity: belief{b.levels[e.key.gpu], varianceOfSensitivity},
+		pressure:    belief{0, varianceOfPressure},
+		offset:      belief{0, varianceOfOffset},
+	}
+	if e.prior != nil {
+		p = *e.prior
+	}
+	if e.open {
+		p.offset = belief{0, varianceOfOpenOffset}
+	}
+	return p
 }
 
 // suffer finds offset and sensitivity from the rows of the workload itself.
 //
 // With expected logarithm a − s·L, where L is what its neighbours press with and s = e^sensitivity, the slopes are 1 and
 // −s·L; a row with the variance v has the weight 1/v.
-func (b *Book) suffer(e *entry, gpu GPU) {
-	offset := varianceOfOffset
-	if e.open {
-		offset = varianceOfOpenOffset
-	}
+func (e *entry) suffer(before *prior, loads *[maxRows]float64) {
 	t := &e.traits
-	aa, as, ss := 1/offset, 0., 1/varianceOfSensitivity
-	ya, ys := 0., b.levels[gpu]/varianceOfSensitivity
+	aa, as, ss := 1/before.offset.variance, 0., 1/before.sensitivity.variance
+	ya, ys := aa*before.offset.mean, ss*before.sensitivity.mean
 	for i := range e.rows {
 		r := &e.rows[i]
 		if r.count == 0 {
 			continue
 		}
-		load := math.Exp(t.Sensitivity) * b.load(e, gpu, r, 0)
+		load := math.Exp(t.Sensitivity) * loads[i]
 		rest := float64(r.log) - (t.Offset - load)
 		weight := r.weight(rest)
 		target := rest + t.Offset - load*t.Sensitivity
 		aa, as, ss = aa+weight, as-weight*load, ss+weight*load*load
 		ya, ys = ya+weight*target, ys-weight*load*target
+	}
+	offset := varianceOfOffset
+	if e.open {
+		offset = varianceOfOpenOffset
 	}
 	det := aa*ss - as*as
 	t.Offset = bound((ss*ya-as*ys)/det, 4*math.Sqrt(offset))
@@ -107,43 +148,126 @@ func (b *Book) suffer(e *entry, gpu GPU) {
 	t.SureSensitivity = sure(aa/det, varianceOfSensitivity)
 }
 
+// vote is what a row says of the pressure of one neighbour in it.
+type vote struct {
+	owner Owner
+	row   *row
+	// offset of the workload that saw it; others is what its other neighbours cost it, unit what this one does at pressure
+	// 0, as logarithms.
+	offset, others, unit float64
+	// weight is set by press; mine is unit at the pressure that the neighbour has now.
+	weight, mine, rest float64
+}
+
 // press finds the pressure from the rows of its neighbours.
-func (b *Book) press(e *entry, gpu GPU, w Workload) {
-	t := &e.traits
-	pp, yp := 1/varianceOfPressure, 0.
-	for _, s := range e.seen {
-		v := b.known[entryKey{gpu, s.of}]
-		if v == nil || int(s.row) >= len(v.rows) || !slices.Contains(v.rows[s.row].beside[:], w) {
-			continue
-		}
-		r, force := &v.rows[s.row], math.Exp(v.traits.Sensitivity)
-		all := force * b.load(v, gpu, r, 0)
-		mine := force * b.load(v, gpu, r, w)
-		rest := float64(r.log) - (v.traits.Offset - all)
-		weight := r.weight(rest)
-		pp += weight * mine * mine
-		yp -= weight * mine * (rest - mine*t.Pressure)
+func (b *Book) press(e *entry, before *prior) {
+	t, force := &e.traits, math.Exp(e.traits.Pressure)
+	for i := range b.votes {
+		v := &b.votes[i]
+		v.mine = v.unit * force
+		v.rest = float64(v.row.log) - (v.offset - v.others - v.mine)
+		v.weight = v.row.weight(v.rest)
+	}
+	b.temper()
+	pp := 1 / before.pressure.variance
+	yp := pp * before.pressure.mean
+	for i := range b.votes {
+		v := &b.votes[i]
+		pp += v.weight * v.mine * v.mine
+		yp -= v.weight * v.mine * (v.rest - v.mine*t.Pressure)
 	}
 	t.Pressure = bound(yp/pp, mostTrait)
 	t.SurePressure = sure(1/pp, varianceOfPressure)
 }
 
-// load returns what the neighbours of a row press with on its workload, before its sensitivity: all, or only one.
-func (b *Book) load(e *entry, gpu GPU, r *row, only Workload) float64 {
-	self := e.profile.On(milli(r.caps[MaxBeside]))
+// count collects the votes about a workload.
+func (b *Book) count(e *entry) {
+	b.votes = b.votes[:0]
+	for _, s := range e.seen {
+		v := b.known[entryKey{e.key.gpu, s.of}]
+		if v == nil || int(s.row) >= len(v.rows) || !slices.Contains(v.rows[s.row].beside[:], e.key.workload) {
+			continue
+		}
+		r, force := &v.rows[s.row], math.Exp(v.traits.Sensitivity)
+		all, mine := b.load(v, r, e.key.workload)
+		b.votes = append(b.votes, vote{
+			owner: v.owner, row: r, offset: v.traits.Offset,
+			others: force * (all - mine), unit: force * mine / math.Exp(e.traits.Pressure),
+		})
+	}
+}
+
+// loudness is how many times the weight of the median owner's votes one owner's may have. Smaller lets those who saw
+// little decide as much as those who saw much; larger lets an owner with many workloads outvote the others.
+const loudness = 2
+
+// temper lowers the weight of owners that have more than loudness allows.
+func (b *Book) temper() {
+	var owners [maxSeen]struct {
+		owner  Owner
+		weight float64
+	}
+	var weights [maxSeen]float64
+	n := 0
+	for i := range b.votes {
+		v := &b.votes[i]
+		if v.owner == 0 {
+			continue
+		}
+		at := 0
+		for at < n && owners[at].owner != v.owner {
+			at++
+		}
+		if at == n {
+			n++
+			owners[at].owner = v.owner
+		}
+		owners[at].weight += v.weight * v.mine * v.mine
+	}
+	if n < 2 {
+		return
+	}
+	for i := range n {
+		weights[i] = owners[i].weight
+	}
+	slices.Sort(weights[:n])
+	most := loudness * weights[(n-1)/2]
+	for i := range b.votes {
+		v := &b.votes[i]
+		for _, o := range owners[:n] {
+			if o.owner == v.owner && o.weight > most {
+				v.weight *= most / o.weight
+			}
+		}
+	}
+}
+
+// load returns what the neighbours of a row press with on its workload, before its sensitivity: all, and one of them.
+func (b *Book) load(e *entry, r *row, one Workload) (all, mine float64) {
+	self := e.profile.On(r.self())
 	caps := self.Cap
-	var p presses
+	var every, only presses
 	for i, w := range r.beside {
 		if w == 0 {
 			break
 		}
-		n := b.Tenant(w, gpu, milli(r.caps[i]))
-		caps += n.Cap
-		if only == 0 || only == w {
-			p.add(&n, 1)
+		n := b.known[entryKey{e.key.gpu, w}]
+		if n == nil {
+			continue
+		}
+		t := n.profile.On(vgpu.MilliGPU(r.caps[i]))
+		t.Pressure = n.traits.Pressure
+		caps += t.Cap
+		every.add(&t, 1)
+		if w == one {
+			only.add(&t, 1)
 		}
 	}
-	return p.loss(b.model.Coefficients, &self, sums{caps: caps}.crowded())
+	c, crowded := b.model.Coefficients, sums{caps: caps}.crowded()
+	if one != 0 {
+		mine = only.loss(c, &self, crowded)
+	}
+	return every.loss(c, &self, crowded), mine
 }
 
 // weight is one over the variance of a row that is so far from what is expected.
@@ -153,11 +277,6 @@ func (r *row) weight(rest float64) float64 {
 		v *= far
 	}
 	return 1 / v
-}
-
-// milli returns a part of the SMs in thousandths.
-func milli(part float32) vgpu.MilliGPU {
-	return vgpu.MilliGPU(math.Round(float64(part) * float64(vgpu.WholeGPU)))
 }
 
 func bound(v, by float64) float64 { return min(by, max(-by, v)) }

@@ -1,0 +1,93 @@
+package interference_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// full returns a book in which so many workloads have seen as many neighbourhoods as it remembers.
+func full(tb testing.TB, workloads int) *interference.Book {
+	tb.Helper()
+	m, err := interference.ByName("default")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	book := interference.NewBook(m, workloads)
+	for w := range workloads {
+		if err := book.Declare(interference.Workload(w+1), 1, interference.Profile{SM: .8, Bandwidth: .4}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for round := range 20 {
+		for w := range workloads {
+			if err := book.Observe(pairOf(w, (w+1+round*7)%workloads)); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
+	return book
+}
+
+// pairOf is a co-run of two workloads, counted from 0.
+func pairOf(a, b int) interference.Observation {
+	return interference.Observation{
+		GPU: 1, Owner: interference.Owner(1 + a%5), Speed: .8,
+		Of:     interference.Runner{Workload: interference.Workload(a + 1), Cap: vgpu.WholeGPU},
+		Beside: []interference.Runner{{Workload: interference.Workload(b + 1), Cap: 500}},
+	}
+}
+
+// BenchmarkObserve: one co-run among 10,000 workloads with full rows.
+func BenchmarkObserve(b *testing.B) {
+	const workloads = 10_000
+	book := full(b, workloads)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i++
+		if err := book.Observe(pairOf(i%workloads, (i*31+7)%workloads)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkEvict: each co-run is one of new workloads, for which the oldest of 10,000 go.
+func BenchmarkEvict(b *testing.B) {
+	book := full(b, 10_000)
+	b.ReportAllocs()
+	i := 10_000
+	for b.Loop() {
+		i += 2
+		if err := book.Observe(pairOf(i, i+1)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// bytesOf returns what something takes, which make keeps alive.
+func bytesOf(tb testing.TB, make func() any) float64 {
+	tb.Helper()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	kept := make()
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
+}
+
+// A workload with full rows takes about 1,000 bytes. The promise of 20 MiB for 10,000 workloads is for all that is known of
+// them, of which this is the half.
+func TestBookIsSmall(t *testing.T) {
+	const workloads, most = 2000, 1300
+	bytes := bytesOf(t, func() any { return full(t, workloads) }) / workloads
+	t.Logf("%.0f bytes per workload", bytes)
+	if bytes > most {
+		t.Errorf("a workload takes %.0f bytes, legal are %d", bytes, most)
+	}
+}
