@@ -29,9 +29,12 @@ type tenantTruth struct {
 	slots         int
 	memory        int64
 	sm, bandwidth int // percent
-	program       *exec.Cmd
-	pod           *v1.Pod
-	container     string
+	// arguments of the program, and what else its pod says.
+	arguments []string
+	says      func(*v1.Pod)
+	program   *exec.Cmd
+	pod       *v1.Pod
+	container string
 }
 
 // Three pods share a GPU under MPS. What the agent tells of each and of the device is within 5 % of what their programs
@@ -158,6 +161,9 @@ func newFakeBench(t *testing.T) (b *bench, state string, gpus []fakegpu.Device) 
 func (b *bench) startTenant(p *tenantTruth, device string, number int) {
 	b.t.Helper()
 	p.pod, p.container = placed(b.t, p.name, app(device, p.slots)), strings.Repeat(strconv.Itoa(number), 64)
+	if p.says != nil {
+		p.says(p.pod)
+	}
 	b.kubelet.admit(p.pod)
 	if err := b.kubelet.begin(p.pod, "main"); err != nil {
 		b.t.Fatal(err)
@@ -170,7 +176,7 @@ func (b *bench) startTenant(p *tenantTruth, device string, number int) {
 		b.t.Fatal(err)
 	}
 	p.program = exec.Command(filepath.Join(os.Getenv(overFakes), fakegpu.TenantName),
-		"--memory", fmt.Sprint(p.memory), "--sm", fmt.Sprint(p.sm), "--bw", fmt.Sprint(p.bandwidth))
+		append(p.arguments, "--memory", fmt.Sprint(p.memory), "--sm", fmt.Sprint(p.sm), "--bw", fmt.Sprint(p.bandwidth))...)
 	p.program.Env = append(os.Environ(), spec.Edits.Env...)
 	for _, m := range spec.Edits.Mounts {
 		if m.Container == mps.ContainerPipeDirectory {

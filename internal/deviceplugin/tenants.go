@@ -78,7 +78,12 @@ func (c *company) follow(residents []resident, uses []metrics.Use, now time.Time
 	}
 	for uid, u := range whole {
 		m := c.members[uid]
-		m.sm, m.memory = approach(m.sm, u.SM, since), approach(m.memory, float64(u.Memory), since)
+		part := weight(since)
+		if age := now.Sub(c.since); age < smoothing {
+			// The mean of all samples, while they are few: the first is partly of the company before.
+			part = max(part, since.Seconds()/(age+since).Seconds())
+		}
+		m.sm, m.memory = approach(m.sm, u.SM, part), approach(m.memory, float64(u.Memory), part)
 		m.measured = u.Source == metrics.SourceMeasured
 	}
 }
@@ -107,7 +112,7 @@ func (c *company) hear(rate func(types.UID) (reported.Rate, bool)) {
 			continue
 		}
 		// The same reading once more is no time after itself, and moves nothing.
-		m.rate = approach(m.rate, r.Value, r.At.Sub(m.told))
+		m.rate = approach(m.rate, r.Value, weight(r.At.Sub(m.told)))
 		m.told = r.At
 	}
 }
@@ -134,10 +139,10 @@ func (c *company) tenants(utilization bool) []v1alpha1.GPUTenant {
 	return list[:min(len(list), maxTenants)]
 }
 
-// approach returns the average after a value, a time after the one before; nil begins it.
-func approach(average *float64, value float64, since time.Duration) *float64 {
+// approach returns the average after a value that it goes a part of the way to; nil begins it.
+func approach(average *float64, value, part float64) *float64 {
 	if average != nil {
-		value = *average + weight(since)*(value-*average)
+		value = *average + part*(value-*average)
 	}
 	return &value
 }

@@ -3,6 +3,7 @@ package deviceplugin
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -122,6 +123,22 @@ func TestAveragesBeginAnewInOtherCompany(t *testing.T) {
 	delete(s.rates, "uid-a")
 	s.round(time.Minute, together...)
 	s.want("it reports no more", "uid-a 50% measured 0, uid-b 40% measured 0")
+}
+
+// A minute after a change the first sample, which is partly of the time before, weighs no more than the others: the mean
+// of 40, 20, 20, 20, 20, 20 and 20. Later the average follows as that of the device.
+func TestFirstSampleOfACompanyWeighsLikeOthers(t *testing.T) {
+	var c company
+	residents := []resident{{uid: "u", name: "a"}}
+	c.join(residents)
+	now := time.Unix(1000, 0)
+	for _, percent := range []float64{40, 20, 20, 20, 20, 20, 20} {
+		c.follow(residents, []metrics.Use{{Rates: metrics.Rates{SM: percent / 100}, Contexts: 1, Source: metrics.SourceMeasured}}, now, 10*time.Second)
+		now = now.Add(10 * time.Second)
+	}
+	if got, want := *c.members["u"].sm, (0.4+6*0.2)/7; math.Abs(got-want) > 0.001 {
+		t.Errorf("average %v, want about %v", got, want)
+	}
 }
 
 // A rate is smoothed and published where it moved by five percent; a reading counts once.

@@ -18,9 +18,9 @@ type reporter struct {
 	client    *fakegpu.Client
 	rate, lie float64
 
-	mu    sync.Mutex
-	now   float64
-	steps float64
+	mu         sync.Mutex
+	last       time.Time
+	now, steps float64
 }
 
 // report serves the rate of a tenant until end is called.
@@ -29,8 +29,8 @@ func report(client *fakegpu.Client, o options) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reporter{client: client, rate: o.rate, lie: o.lie}
-	if err := r.ask(0); err != nil {
+	r := &reporter{client: client, rate: o.rate, lie: o.lie, last: time.Now()}
+	if err := r.advance(); err != nil {
 		_ = listener.Close()
 		return nil, err
 	}
@@ -44,34 +44,38 @@ func report(client *fakegpu.Client, o options) (end func(), err error) {
 
 // run works until the context breaks.
 func (r *reporter) run() {
-	last := time.Now()
-	for {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for r.advance() == nil {
 		select {
 		case <-r.client.Done():
 			return
-		case now := <-time.After(askEvery):
-			if r.ask(now.Sub(last)) != nil {
-				return
-			}
-			last = now
+		case <-tick.C:
 		}
 	}
 }
 
-// ask adds what was done since the last time at the speed of now.
-func (r *reporter) ask(since time.Duration) error {
+// advance adds what was done since the last time at the speed of now.
+func (r *reporter) advance() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	speed, err := r.client.Progress()
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	now := time.Now()
 	r.now = r.rate * speed * r.lie
-	r.steps += r.now * since.Seconds()
+	r.steps += r.now * now.Sub(r.last).Seconds()
+	r.last = now
 	return nil
 }
 
+// ServeHTTP tells what was done until now.
 func (r *reporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if err := r.advance(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")

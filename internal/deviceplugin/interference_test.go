@@ -1,0 +1,95 @@
+package deviceplugin
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// A neighbour slows a pod down by hidden figures. What the GPUNode then says is all that a learner gets: each pod's use of
+// the SMs and the rate that it reports, a lie from one that lies, and of bandwidth the device's alone.
+func TestInterferenceShowsInTheGPUNode(t *testing.T) {
+	if os.Getenv(overFakes) == "" {
+		rerunOverFakes(t)
+		return
+	}
+	b, _, gpus := newFakeBench(t)
+	b.api()
+	b.timing.reports = time.Second
+	b.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, network, "127.0.0.1:"+port) // there is no network of pods
+	}
+	b.run()
+	// Alone it does 100 steps a second; beside the other 100/(1 + 1·1) = 50, on half of its SMs.
+	victim := &tenantTruth{name: "victim", slots: 4, sm: 40, bandwidth: 30}
+	b.reportAs(victim, "tenant_steps_total", "--sensitivity", "1", "--pressure", "0.2")
+	b.startTenant(victim, gpus[0].UUID, 0)
+	b.publishes(victim, 40, 100)
+	// It does 100/(1 + 0.5·0.2) = 90.9 and says three times as much.
+	liar := &tenantTruth{name: "liar", slots: 4, sm: 40, bandwidth: 20}
+	b.reportAs(liar, "tenant_rate", "--sensitivity", "0.5", "--pressure", "1", "--lie", "3")
+	b.startTenant(liar, gpus[0].UUID, 1)
+	b.publishes(victim, 20, 50)
+	b.publishes(liar, 36, 3*100/1.1)
+	// 30·0.5 + 20/1.1 = 33 %
+	b.agrees("bandwidth of the device", `tandem_device_memory_bandwidth_utilization_ratio{device="`+gpus[0].UUID+`"}`, 0.33)
+	b.endTenant(liar)
+	b.publishes(victim, 40, 100)
+}
+
+// reportAs has a tenant serve its rate, and its pod say where.
+func (b *bench) reportAs(p *tenantTruth, metric string, arguments ...string) {
+	b.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	p.arguments = append(arguments, "--rate", "100", "--serve", "127.0.0.1:"+port)
+	p.says = func(pod *v1.Pod) {
+		pod.Annotations[v1alpha1.AnnotationRateMetric] = port + "#" + metric
+		pod.Status.Phase, pod.Status.PodIP = v1.PodRunning, "10.0.0.9"
+	}
+}
+
+// publishes waits until the GPUNode says of a tenant what is true, to 5 %.
+func (b *bench) publishes(p *tenantTruth, percent int32, rate float64) {
+	b.t.Helper()
+	eventually(b.t, "tenant "+p.name, func() error {
+		g, err := b.gpuNode()
+		if err != nil {
+			return err
+		}
+		for _, tenant := range g.Status.Devices[0].Tenants {
+			if tenant.UID != string(p.pod.UID) {
+				continue
+			}
+			if tenant.SMUtilizationPercent == nil || *tenant.SMUtilizationPercent != percent || !tenant.Measured || tenant.Rate == nil {
+				return fmt.Errorf("%+v, want %d %% and a rate", tenant, percent)
+			}
+			if have := tenant.Rate.AsApproximateFloat64(); math.Abs(have-rate) > 0.05*rate {
+				return fmt.Errorf("rate %v, want %v", have, rate)
+			}
+			b.t.Logf("%s: %d %%, %s a second, the truth is %d %% and %.1f", p.name, *tenant.SMUtilizationPercent, tenant.Rate, percent, rate)
+			return nil
+		}
+		return fmt.Errorf("tenants %+v", g.Status.Devices[0].Tenants)
+	})
+}
