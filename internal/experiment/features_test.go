@@ -159,6 +159,53 @@ func TestFeatureFitWidens(t *testing.T) {
 	}
 }
 
+// TestFeatureFitStaysPossible: no model predicts an SM below 0 or above 1, where a straight line would.
+func TestFeatureFitStaysPossible(t *testing.T) {
+	networks := invented(200)
+	for i := range networks {
+		networks[i].Busy = 0
+		if networks[i].Parameters > 1e7 {
+			networks[i].Busy = 1
+		}
+	}
+	fit := FeatureFit{Networks: networks, Seeds: []int64{1}}
+	edge := map[float64]int{}
+	for m := range featureModels {
+		for i, e := range fit.errors(&targets[0], m, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
+			predicted := networks[i].Busy + e
+			if predicted < 0 || predicted > 1 {
+				t.Errorf("%s predicts %v", featureModels[m].name, predicted)
+			}
+			edge[predicted]++
+		}
+	}
+	if edge[0] == 0 || edge[1] == 0 {
+		t.Errorf("no prediction at an end, so none is seen to stop there: %v", edge)
+	}
+}
+
+// TestFeatureFitBeyond: .4 off at two factors of ten outside are .16 ÷ 4, less what is off within; networks within the
+// range say nothing of what is outside.
+func TestFeatureFitBeyond(t *testing.T) {
+	fit := FeatureFit{Networks: invented(200)}
+	in := make([]int, len(fit.Networks))
+	for i := range in {
+		in[i] = i
+	}
+	far, near := fit.Networks[0], fit.Networks[1]
+	far.Batch = 100 * int64(fit.span().Most.Batch)
+	far.Busy, near.Busy = far.Busy+.4, near.Busy+.5
+	fit.Networks = append(fit.Networks, far, near)
+	for _, out := range [][]int{{200}, {200, 201}} {
+		if got := fit.beyond(in, out, .2); math.Abs(got-(.16-.04)/4) > 1e-3 {
+			t.Errorf("%v: %v, want .03", out, got)
+		}
+	}
+	if got := fit.beyond(in, []int{201}, .2); got != 0 {
+		t.Errorf("nothing outside grows by %v", got)
+	}
+}
+
 // TestFeatureFitOrder: the order of the rows moves the coefficients by rounding only, and the same rows give the same bits.
 func TestFeatureFitOrder(t *testing.T) {
 	networks := invented(300)
