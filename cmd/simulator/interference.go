@@ -22,12 +22,6 @@ type predictedFlags struct {
 	set, holdOut, observe, observed, models, seeds, slowdown string
 }
 
-// Whose co-runs the models see.
-const (
-	observedAll     = "all"
-	observedHeldOut = "held-out"
-)
-
 func interferenceCommand() *cobra.Command {
 	var given predictedFlags
 	var form output
@@ -52,7 +46,8 @@ each named family of workloads is held out in turn: coefficients are fitted to t
 it are predicted. A family is a model in all sizes (ResNet), in Gavel a job in all batch sizes (ResNet-18). With --observe
 the models first see so many co-runs of each workload of the predicted pairs, drawn by each seed from these pairs; what
 they saw is not scored. A co-run that one workload draws is one of its partner too, so on average they see more (shown).
-With --observed held-out they see co-runs only of the workloads that are held out.
+With --observed held-out they see co-runs only of the workloads that are held out; with history all pairs without the
+family too, as a cluster does that meets a new one.
 
 Left out, and counted, are pairs that do not fit in the memory of the GPU, and of Lucid's those with VGG, whose speed alone
 is that of another configuration.`,
@@ -73,7 +68,7 @@ is that of another configuration.`,
 	flags.StringVar(&given.set, "set", "oracle", "which `measurement` to take where a file of Gavel has several")
 	flags.StringVar(&given.holdOut, "hold-out", "", "`families` to hold out in turn, separated by commas, or all")
 	flags.StringVar(&given.observe, "observe", "0", "`numbers` of co-runs of each workload that the models see first, separated by commas")
-	flags.StringVar(&given.observed, "observed", observedAll, "`whose` co-runs are seen: "+observedAll+" or "+observedHeldOut)
+	flags.StringVar(&given.observed, "observed", string(experiment.ObservedAll), "`whose` co-runs are seen: all, held-out or history")
 	flags.StringVar(&given.models, "model", experiment.All, "`names` of models separated by commas, or all: "+strings.Join(interference.Models(), ", "))
 	flags.StringVar(&given.seeds, "seeds", "1-10", "`seeds` that the co-runs are drawn with: single ones and ranges, separated by commas")
 	flags.StringVar(&given.slowdown, "max-slowdown", "1.25", "`promise` by which pairs are admitted: time together ÷ alone, from 1 to 100")
@@ -98,11 +93,8 @@ func (f *predictedFlags) parse() (p *experiment.Predicting, err error) {
 	if p.Observe, err = parseObserve(f.observe); err != nil {
 		return nil, fmt.Errorf("flag --observe: %w", err)
 	}
-	switch given := f.observed; given {
-	case observedAll, observedHeldOut:
-		p.OnlyHeldOut = given == observedHeldOut
-	default:
-		return nil, fmt.Errorf("flag --observed: %q, legal are %s and %s", given, observedAll, observedHeldOut)
+	if p.Observed, err = parseObserved(f.observed, f.holdOut != ""); err != nil {
+		return nil, fmt.Errorf("flag --observed: %w", err)
 	}
 	if p.Models, err = experiment.ParsePredictingModels(f.models); err != nil {
 		return nil, fmt.Errorf("flag --model: %w", err)
@@ -167,6 +159,17 @@ func parseObserve(list string) ([]int, error) {
 		all = append(all, n)
 	}
 	return all, nil
+}
+
+func parseObserved(name string, heldOut bool) (experiment.Observed, error) {
+	whose := experiment.Observed(name)
+	switch {
+	case !slices.Contains(experiment.ObservedKinds(), whose):
+		return "", fmt.Errorf("%q, legal are all, held-out and history", name)
+	case whose != experiment.ObservedAll && !heldOut:
+		return "", fmt.Errorf("%s is about families that are held out: it needs --hold-out", name)
+	}
+	return whose, nil
 }
 
 // maxPromise bounds --max-slowdown.

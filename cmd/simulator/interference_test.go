@@ -72,7 +72,7 @@ func TestInterferenceBadInput(t *testing.T) {
 	}{
 		{"no pairs", []string{"interference"}, []string{"--pairs is missing"}},
 		{"missing pairs", []string{"interference", "--pairs", "none.csv"}, []string{"--pairs", "none.csv", "no such file"}},
-		{"broken pairs", []string{"interference", "--pairs", broken}, []string{"--pairs", broken + " line 2 column speed1", `"NaN"`, "0 to 16"}},
+		{"broken pairs", []string{"interference", "--pairs", broken}, []string{"--pairs", broken + " line 2 column speed1", `"NaN"`, "0 to 10"}},
 		{"another trace", []string{"interference", "--pairs", "testdata/pods.csv"}, []string{"testdata/pods.csv", "no pairs"}},
 		{"pairs twice", predicting("testdata/interference_pairs.csv"), []string{"--pairs", "given twice"}},
 		{"pairs as profiles", predicting("--profiles", "testdata/interference_pairs.csv"), []string{"testdata/interference_pairs.csv", "no profiles"}},
@@ -87,7 +87,8 @@ func TestInterferenceBadInput(t *testing.T) {
 		{"negative co-runs", predicting("--observe", "0,-1"), []string{"--observe", `"-1"`, "0 to 1000"}},
 		{"too many co-runs", predicting("--observe", "1001"), []string{"--observe", "0 to 1000"}},
 		{"co-runs twice", predicting("--observe", "2,2"), []string{"--observe", "2 appears twice"}},
-		{"co-runs of nobody", predicting("--observed", "none"), []string{"--observed", `"none"`, "all and held-out"}},
+		{"co-runs of nobody", predicting("--observed", "none"), []string{"--observed", `"none"`, "all, held-out and history"}},
+		{"a history of nothing", predicting("--observed", "history"), []string{"--observed", "history", "--hold-out"}},
 		{"broken seeds", predicting("--seeds", "9-7"), []string{"--seeds", `"9-7"`}},
 		{"a promise below one", predicting("--max-slowdown", "0.9"), []string{"--max-slowdown", `"0.9"`, "from 1"}},
 		{"a promise that is no number", predicting("--max-slowdown", "NaN"), []string{"--max-slowdown", `"NaN"`}},

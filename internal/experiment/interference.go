@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -18,9 +19,9 @@ type Predicting struct {
 	Sets []PairSet
 	// HoldOut names families; each is in at least one of the sets. Nil for none.
 	HoldOut []string
-	// Observe lists how many co-runs of each workload are shown; with OnlyHeldOut only of the workloads that are held out.
-	Observe     []int
-	OnlyHeldOut bool
+	// Observe lists how many co-runs of each workload are shown, and Observed whose they are.
+	Observe  []int
+	Observed Observed
 	// Models by name.
 	Models []string
 	// Seeds that the co-runs to show are drawn with. Where none are shown the first one will do.
@@ -34,6 +35,22 @@ type Predicting struct {
 	fit fitting
 }
 
+// Observed says whose co-runs models are shown.
+type Observed string
+
+// Whose co-runs they are shown.
+const (
+	// ObservedAll is every workload of the scored pairs. The zero value stands for it too.
+	ObservedAll Observed = "all"
+	// ObservedHeldOut is the workloads of the family that is held out.
+	ObservedHeldOut Observed = "held-out"
+	// ObservedHistory is these, after all pairs without the family: what a cluster knows that meets a new family.
+	ObservedHistory Observed = "history"
+)
+
+// ObservedKinds returns all of them.
+func ObservedKinds() []Observed { return []Observed{ObservedAll, ObservedHeldOut, ObservedHistory} }
+
 // predictedRun is one model, number of co-runs, seed and fold of a set, and what came of it.
 type predictedRun struct {
 	set   *PairSet
@@ -41,8 +58,7 @@ type predictedRun struct {
 	model string
 	shown int
 	seed  int64
-	// heldOut: only the workloads that are held out are shown.
-	heldOut bool
+	whose Observed
 
 	pairs []scored
 	// known is how many co-runs were shown of the workloads of the scored pairs, of each side.
@@ -51,6 +67,9 @@ type predictedRun struct {
 
 // Run plays all of them. Its results are in the order of the sets, of the models, and of the numbers of co-runs.
 func (p *Predicting) Run() (*report.Interference, error) {
+	if p.Observed = cmp.Or(p.Observed, ObservedAll); !slices.Contains(ObservedKinds(), p.Observed) {
+		return nil, fmt.Errorf("compare predictions: unknown co-runs %q, known are those of %v", p.Observed, ObservedKinds())
+	}
 	if len(p.Sets) == 0 || len(p.Observe) == 0 || len(p.Models) == 0 || len(p.Seeds) == 0 {
 		return nil, fmt.Errorf("compare predictions: %d sets, %d numbers of co-runs, %d models, %d seeds: want at least one of each",
 			len(p.Sets), len(p.Observe), len(p.Models), len(p.Seeds))
@@ -83,7 +102,7 @@ func (p *Predicting) runs(set *PairSet, folds []fold, model string, shown int) [
 	runs := make([]predictedRun, 0, len(seeds)*len(folds))
 	for _, seed := range seeds {
 		for f := range folds {
-			runs = append(runs, predictedRun{set: set, fold: &folds[f], model: model, shown: shown, seed: seed, heldOut: p.OnlyHeldOut})
+			runs = append(runs, predictedRun{set: set, fold: &folds[f], model: model, shown: shown, seed: seed, whose: p.Observed})
 		}
 	}
 	return runs
@@ -95,7 +114,7 @@ func (r *predictedRun) play(fit fitting) error {
 	if err != nil {
 		return fmt.Errorf("%s: fit %s%s: %w", r.set.Name(), r.model, r.fold.without(), err)
 	}
-	shown := r.fold.draw(r.shown, r.heldOut, r.seed)
+	shown := r.fold.draw(r.shown, r.whose, r.seed)
 	if err := m.observe(shown); err != nil {
 		return fmt.Errorf("%s: show %s its co-runs: %w", r.set.Name(), r.model, err)
 	}

@@ -185,7 +185,7 @@ func TestPropertyObserved(t *testing.T) {
 		}
 		set := sets(t, nil, coRuns(t, traces.GavelPairs, "k80", pairs...))[0]
 		family := rapid.SampledFrom([]string{"", "ResNet", "LM"}).Draw(rt, "family")
-		families, only := []string{family}, rapid.Bool().Draw(rt, "only held out")
+		families, whose := []string{family}, rapid.SampledFrom(ObservedKinds()).Draw(rt, "whose")
 		if family == "" {
 			families = nil
 		}
@@ -194,13 +194,19 @@ func TestPropertyObserved(t *testing.T) {
 			if len(f.seen)+len(f.scored) != len(set.Pairs) {
 				rt.Fatalf("%d pairs in the fold, want %d", len(f.seen)+len(f.scored), len(set.Pairs))
 			}
-			drawn := f.draw(k, only, seed)
-			if !slices.Equal(drawn, f.draw(k, only, seed)) {
+			drawn := f.draw(k, whose, seed)
+			if !slices.Equal(drawn, f.draw(k, whose, seed)) {
 				rt.Fatal("the same seed draws others")
+			}
+			if history := len(f.seen); whose == ObservedHistory {
+				if len(drawn) < history || !slices.Equal(drawn[:history], f.seen) {
+					rt.Fatal("the pairs without the family do not come first")
+				}
+				drawn = drawn[history:]
 			}
 			all := 0
 			for _, name := range names {
-				if only && family != "" && traces.Family(name) != family {
+				if whose != ObservedAll && family != "" && traces.Family(name) != family {
 					continue
 				}
 				had, shown := 0, 0
@@ -232,7 +238,7 @@ func TestPropertyObserved(t *testing.T) {
 // TestPredictingScoresTheRest: pairs that a model was shown are not scored, and of a set that was shown as a whole there are
 // no figures.
 func TestPredictingScoresTheRest(t *testing.T) {
-	p := &Predicting{Sets: threeFamilies(t), HoldOut: []string{"LM"}, Observe: []int{0, 1, 2, 9}, OnlyHeldOut: true, Models: []string{"m"}, Seeds: []int64{1, 2, 3}, MaxSlowdown: 1.25, fit: meanGuesses}
+	p := &Predicting{Sets: threeFamilies(t), HoldOut: []string{"LM"}, Observe: []int{0, 1, 2, 9}, Observed: ObservedHeldOut, Models: []string{"m"}, Seeds: []int64{1, 2, 3}, MaxSlowdown: 1.25, fit: meanGuesses}
 	out := ran(t, p)
 	var pairs []int
 	for _, r := range out.Results {
@@ -265,7 +271,7 @@ func TestPredictingScoresTheRest(t *testing.T) {
 	if last := out.Results[3]; last.MAE != nil || last.R2 != nil || last.Precision != nil || last.Shown != nil || last.Seeds != 3 {
 		t.Errorf("figures without pairs: %+v", last)
 	}
-	p.OnlyHeldOut = false // each partner of LM draws the only pair that it has with it
+	p.Observed = ObservedAll // each partner of LM draws the only pair that it has with it
 	if out := ran(t, p); out.Results[1].Pairs != 0 {
 		t.Errorf("%d pairs are left, want none", out.Results[1].Pairs)
 	}
@@ -276,14 +282,14 @@ func TestPredictingScoresTheRest(t *testing.T) {
 func TestPredictingCountsWhatWasShown(t *testing.T) {
 	p := &Predicting{
 		Sets:    sets(t, nil, coRuns(t, traces.GavelPairs, "k80", "LM ResNet18 .5 .5", "LM ResNet18 .6 .6", "TD3 TD3 1 1")),
-		HoldOut: []string{"LM"}, Observe: []int{1}, OnlyHeldOut: true, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses,
+		HoldOut: []string{"LM"}, Observe: []int{1}, Observed: ObservedHeldOut, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses,
 	}
 	if got := ran(t, p).Results[0]; *got.Shown != 1 || got.Pairs != 1 {
 		t.Errorf("%v co-runs are shown, %d pairs left; want 1 and 1", *got.Shown, got.Pairs)
 	}
 	f, other := p.Sets[0].folds(p.HoldOut)[0], false
 	for seed := range int64(20) {
-		other = other || f.draw(1, true, seed)[0] != f.draw(1, true, 0)[0]
+		other = other || f.draw(1, ObservedHeldOut, seed)[0] != f.draw(1, ObservedHeldOut, 0)[0]
 	}
 	if !other {
 		t.Error("20 seeds draw the same co-run")
@@ -295,7 +301,7 @@ func TestPredictingIsTheSameEveryTime(t *testing.T) {
 	text := func(processors int, all []PairSet, observe ...int) string {
 		before := runtime.GOMAXPROCS(processors)
 		defer runtime.GOMAXPROCS(before)
-		p := &Predicting{Sets: all, HoldOut: []string{"LM", "NeuMF"}, Observe: observe, OnlyHeldOut: true, Models: []string{"a", "b"}, Seeds: []int64{4, 5}, MaxSlowdown: 1.25, fit: meanGuesses}
+		p := &Predicting{Sets: all, HoldOut: []string{"LM", "NeuMF"}, Observe: observe, Observed: ObservedHeldOut, Models: []string{"a", "b"}, Seeds: []int64{4, 5}, MaxSlowdown: 1.25, fit: meanGuesses}
 		var b bytes.Buffer
 		if err := report.JSON(&b, ran(t, p)); err != nil {
 			t.Fatal(err)

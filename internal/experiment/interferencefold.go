@@ -51,15 +51,20 @@ func (s *PairSet) folds(families []string) []fold {
 }
 
 // draw returns the co-runs that a model is shown before it is scored: of each workload so many of its scored pairs, or all if
-// it has less, drawn one workload after the other in the order of their names. With heldOut these are only the workloads of
-// the family that is held out. A workload is in the pairs that its partners draw too, so it may be shown far more often.
-func (f *fold) draw(each int, heldOut bool, seed int64) []*Pair {
-	if each == 0 {
-		return nil
+// it has less, drawn one workload after the other in the order of their names. Unless all are observed, these are only the
+// workloads of the family that is held out. With a history all pairs without the family come first. A workload is in the
+// pairs that its partners draw too, so it may be shown far more often.
+func (f *fold) draw(each int, whose Observed, seed int64) []*Pair {
+	var drawn []*Pair
+	if whose == ObservedHistory {
+		drawn = slices.Clone(f.seen)
 	}
-	family := ""
-	if heldOut {
-		family = f.family
+	if each == 0 {
+		return drawn
+	}
+	family := f.family
+	if whose == ObservedAll {
+		family = ""
 	}
 	of := map[string][]*Pair{}
 	for _, c := range f.scored {
@@ -68,7 +73,6 @@ func (f *fold) draw(each int, heldOut bool, seed int64) []*Pair {
 		}
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
-	var drawn []*Pair
 	known := map[*Pair]bool{}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		pairs := of[name]

@@ -80,7 +80,7 @@ func TestModelsLearn(t *testing.T) {
 		return .95 - .05*use[beside]
 	}
 	p := &Predicting{
-		Sets: described(t, law), HoldOut: []string{"Cedar"}, Observe: []int{0, 3}, OnlyHeldOut: true,
+		Sets: described(t, law), HoldOut: []string{"Cedar"}, Observe: []int{0, 3}, Observed: ObservedHeldOut,
 		Models: []string{"default", "rank1", "table", "hinge", "none"}, Seeds: []int64{1, 2, 3}, MaxSlowdown: 1.25,
 	}
 	results := ran(t, p).Results
