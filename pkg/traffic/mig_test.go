@@ -152,9 +152,13 @@ func TestPropertyPack(t *testing.T) {
 			want = append(want, Instance{Model: fmt.Sprint(i % 3), Variant: Variant{Slices: s, Batch: 1 + i%2}})
 			all = append(all, s)
 		}
+		before := slices.Clone(want)
 		devices, err := Pack(want)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, want); diff != "" {
+			t.Fatalf("the argument changed (-want +got):\n%s", diff)
 		}
 		if n, err := Devices(all); err != nil || n != len(devices) {
 			t.Fatalf("%d devices, want %d, error %v", len(devices), n, err)
@@ -181,6 +185,23 @@ func TestPropertyPack(t *testing.T) {
 			t.Fatalf("in another order (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// TestPackFillsDevices: what is free is on as few devices as can be. The second instance of two slices goes beside the first,
+// though another device has a start that it would take first.
+func TestPackFillsDevices(t *testing.T) {
+	var instances []Instance
+	for _, s := range []Slices{2, 3, 2, 3} {
+		instances = append(instances, Instance{Variant: Variant{Slices: s}})
+	}
+	devices, err := Pack(instances)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(s Slices, start int) Instance { return Instance{Variant: Variant{Slices: s}, Start: start} }
+	if diff := cmp.Diff([]Device{{at(2, 0), at(2, 2), at(3, 4)}, {at(3, 4)}}, devices); diff != "" {
+		t.Errorf("devices (-want +got):\n%s", diff)
+	}
 }
 
 func TestPackErrors(t *testing.T) {

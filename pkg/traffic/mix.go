@@ -103,11 +103,11 @@ func (o *offers) each(known []int, want Rate, have counts, found func(counts)) {
 	found(have)
 }
 
-// fullest returns the instances on one device that reach the highest rate; of equal ones those that use less.
+// fullest returns the instances on one device that reach the highest rate.
 func (o *offers) fullest() counts {
 	var best counts
 	o.fill(o.known(), counts{}, func(n counts) {
-		if c := cmp.Compare(o.rate(n), o.rate(best)); c > 0 || (c == 0 && n.used().within(best.used())) {
+		if o.rate(n) > o.rate(best) {
 			best = n
 		}
 	})

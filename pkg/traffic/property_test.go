@@ -142,8 +142,59 @@ func TestPropertySize(t *testing.T) {
 		for i := range shuffled {
 			shuffled[i].Variants = rapid.Permutation(shuffled[i].Variants).Draw(t, "variants")
 		}
+		before := slices.Clone(shuffled)
 		if diff := cmp.Diff(plan, size(t, shuffled, Config{Permille: 1000})); diff != "" {
 			t.Fatalf("in another order (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(before, shuffled); diff != "" {
+			t.Fatalf("the argument changed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestPropertySearch: a search finds the fewest devices if it keeps all sums; with a bar below that it finds nothing. One that
+// keeps too few does not claim to be sure, and the second of a pair makes up for the first.
+func TestPropertySearch(t *testing.T) {
+	const all = 1 << 20
+	rapid.Check(t, func(t *rapid.T) {
+		var models []model
+		for _, d := range demands(t, 5, 15) {
+			o, refused := offersOf(&d, MaxSLO)
+			if refused != nil {
+				t.Fatalf("%+v", refused)
+			}
+			reached := Rate(0)
+			for _, v := range o {
+				if v != nil && v.Rate <= reached {
+					t.Fatalf("rates do not rise with the sizes: %+v", o)
+				} else if v != nil {
+					reached = v.Rate
+				}
+			}
+			m := model{name: d.Model, want: d.Rate, offers: o}
+			m.mixes, m.whole = mixesOf(&m.offers, m.want)
+			models = append(models, m)
+		}
+		p := &Plan{}
+		best, cut := p.search(models, all, math.MaxInt)
+		fewest := best.used.devices()
+		if cut || boundOf(models) > fewest {
+			t.Fatalf("cut %v, %d devices, bound %d", cut, fewest, boundOf(models))
+		}
+		barred, cut := p.search(models, all, fewest)
+		if cut || barred == nil || compareSums(best, barred) != 0 {
+			t.Fatalf("up to %d devices: found %+v, cut %v, want %+v", fewest, barred, cut, best)
+		}
+		if none, cut := p.search(models, all, fewest-1); none != nil || cut {
+			t.Fatalf("up to %d devices: found %+v, cut %v", fewest-1, none, cut)
+		}
+		p = &Plan{LowerBound: boundOf(models)}
+		if got := p.sum(models, 1, all).used.devices(); got != fewest || !p.Optimal {
+			t.Fatalf("%d devices, optimal %v, want %d", got, p.Optimal, fewest)
+		}
+		p = &Plan{LowerBound: boundOf(models)}
+		if got := p.sum(models, 1, 1).used.devices(); got < fewest || (p.Optimal && got > fewest) || (!p.Optimal && !p.Stats.Cut) {
+			t.Fatalf("keeping one sum: %d devices, optimal %v, %+v, want %d", got, p.Optimal, p.Stats, fewest)
 		}
 	})
 }

@@ -99,7 +99,7 @@ func (p *Plan) serve(models []model, most int) error {
 		p.Stats.Cut = p.Stats.Cut || !m.whole
 	}
 	p.LowerBound = boundOf(models)
-	best := p.sum(models, most)
+	best := p.sum(models, min(firstSums, most), most)
 	if devices := best.used.devices(); devices > MaxDevices {
 		return tooMany(devices)
 	}

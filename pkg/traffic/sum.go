@@ -9,13 +9,13 @@ import (
 // firstSums is how many sums the first search keeps. It is fast, and what it finds is the bar for the second.
 const firstSums = 64
 
-// sum returns the best sum with a mix of each model: first of a short search; where that left something out and did not
-// meet the bound, of one that looks only for sums with fewer devices.
-func (p *Plan) sum(models []model, most int) *mix {
-	best, cut := p.search(models, min(firstSums, most), math.MaxInt)
+// sum returns the best sum with a mix of each model: of a search that keeps the first number of sums; where that left
+// something out and did not meet the bound, of one that keeps the second and looks for sums with fewer devices only.
+func (p *Plan) sum(models []model, first, second int) *mix {
+	best, cut := p.search(models, first, math.MaxInt)
 	if cut && best.used.devices() > p.LowerBound {
 		var better *mix
-		if better, cut = p.search(models, most, best.used.devices()-1); better != nil {
+		if better, cut = p.search(models, second, best.used.devices()-1); better != nil {
 			best = better
 		}
 	}
