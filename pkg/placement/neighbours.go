@@ -14,6 +14,9 @@ type Neighbours struct {
 	// Tenant returns a workload as a tenant that may use a part of the SMs of a device of a GPU model. It is asked for
 	// every tenant of every candidate, so it is fast, and gives the same answer as long as the Neighbours are in use.
 	Tenant func(w interference.Workload, model string, part vgpu.MilliGPU) interference.Tenant
+	// Known reports whether anything is known of a workload; nil where all but 0 are. Those of which nothing is known differ
+	// in nothing, and scores are remembered for all of them together.
+	Known func(w interference.Workload) bool
 	// Weights of what a place costs.
 	Weights Weights
 	// Scarce says that hardly any device is wholly free. While it is false, a pod of a known workload goes to a device
@@ -126,6 +129,14 @@ func (c *crowd) speeds(among *Neighbours, count int) []interference.Prediction {
 		out = c.many.out[:0]
 	}
 	return among.Model.Predict(c.tenants()[:count], out)
+}
+
+// known returns the number of a workload, 0 where nothing is known of it.
+func (n *Neighbours) known(w uint32) uint32 {
+	if n.Known != nil && !n.Known(interference.Workload(w)) {
+		return 0
+	}
+	return w
 }
 
 func (n *Neighbours) tenant(w uint32, model string, part vgpu.MilliGPU) interference.Tenant {
@@ -274,7 +285,7 @@ func (p *Policy) weigh(v *view, rate int64, t toll) int64 {
 	}
 	gain := max(1, p.grain)*(rate-p.neutral)*w.Fragmentation - max(1, p.perMilli)*t.lost
 	weighed := min(rateMax, max(0, rateMax/2+floorDiv(gain, norm)))
-	if !p.among.Scarce && t.alone && v.r.Workload != 0 {
+	if !p.among.Scarce && t.alone && p.among.known(v.r.Workload) != 0 {
 		weighed += rateMax + 1
 	}
 	return weighed

@@ -41,14 +41,14 @@ func NewRanking(p Policy) *Ranking {
 }
 
 // Use makes the ranking go by another policy, or by the same one with another mix, from now on. It forgets the scores.
-// States stay, unless the policies go by different things.
+// States stay, unless the policies go by different things: other Neighbours may know of others.
 func (k *Ranking) Use(p Policy) {
 	before := k.policy
 	k.policy = p.orDefault()
 	if k.policy.mix != nil {
 		k.policy.memo = fragmentation.NewMemo(k.policy.mix)
 	}
-	if k.states == nil || k.policy.byRun != before.byRun || (k.policy.among == nil) != (before.among == nil) {
+	if k.states == nil || k.policy.byRun != before.byRun || k.policy.among != before.among {
 		k.forget()
 	}
 	k.kinds = map[string]*Scores{}
@@ -92,7 +92,7 @@ func (k *Ranking) describe(b []byte, n *vgpu.Node) []byte {
 		b = fmt.Appendf(b, " %d/%d/%d", u.Slots, u.Memory, u.Contexts)
 	}
 	if k.policy.among != nil {
-		b = tenancies(b, n)
+		b = k.policy.among.tenancies(b, n)
 	}
 	if k.policy.byRun {
 		v := view{n: n}
@@ -102,10 +102,13 @@ func (k *Ranking) describe(b []byte, n *vgpu.Node) []byte {
 }
 
 // tenancies appends what neighbours need to know of the tenants of each device, in an order that no name decides.
-func tenancies(b []byte, n *vgpu.Node) []byte {
+func (n *Neighbours) tenancies(b []byte, node *vgpu.Node) []byte {
 	var here [maxCrowd]vgpu.Resident
-	for i := range n.Devices() {
-		residents := n.Residents(i, here[:0])
+	for i := range node.Devices() {
+		residents := node.Residents(i, here[:0])
+		for k := range residents {
+			residents[k].Workload = n.known(residents[k].Workload)
+		}
 		slices.SortFunc(residents, func(x, y vgpu.Resident) int {
 			return cmp.Or(cmp.Compare(x.Workload, y.Workload), cmp.Compare(x.MaxSlowdown, y.MaxSlowdown), cmp.Compare(x.Compute, y.Compute))
 		})

@@ -1,0 +1,45 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// With returns the curves of both tables, those of t where both have one of a workload on a model. Prices are those of
+// both, t's where both name one.
+func (t *Rates) With(more *Rates) *Rates {
+	switch {
+	case t == nil:
+		return more
+	case more == nil:
+		return t
+	}
+	both := &Rates{
+		profiles: slices.Concat(t.profiles, more.profiles), curves: slices.Clone(t.curves), prices: maps.Clone(more.prices),
+	}
+	slices.Sort(both.profiles)
+	both.profiles = slices.Compact(both.profiles)
+	maps.Copy(both.prices, t.prices)
+	for i := range more.curves {
+		if c := &more.curves[i]; t.curve(c.profile, c.model) == nil {
+			both.curves = append(both.curves, *c)
+		}
+	}
+	slices.SortFunc(both.curves, func(a, b curve) int {
+		return cmp.Or(cmp.Compare(a.profile, b.profile), cmp.Compare(a.model, b.model))
+	})
+	return both
+}
+
+// Worth returns what a workload does for the price on a share of a model, 0 where there is no curve: rate ÷ price, of the
+// share's part of a device. Example: 40 on half a device that costs 2 are worth 40.
+func (t *Rates) Worth(profile, model string, share vgpu.MilliGPU) float64 {
+	rate := t.At(profile, model, share)
+	if rate == 0 {
+		return 0
+	}
+	return float64(rate) / (float64(t.prices[model]) * float64(share) / float64(vgpu.WholeGPU))
+}
