@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func (b *bench) reportAs(p *tenantTruth, metric string, arguments ...string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	p.arguments = append(arguments, "--rate", "100", "--serve", "127.0.0.1:"+port)
+	p.arguments = slices.Concat(arguments, []string{"--rate", "100", "--serve", "127.0.0.1:" + port})
 	p.says = func(pod *v1.Pod) {
 		pod.Annotations[v1alpha1.AnnotationRateMetric] = port + "#" + metric
 		pod.Status.Phase, pod.Status.PodIP = v1.PodRunning, "10.0.0.9"

@@ -29,8 +29,10 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		answer       http.HandlerFunc
 		result, drop string
 	}{
-		"not found":        {http.NotFound, ResultStatus, ""},
-		"redirection":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://10.0.0.2:9400/metrics", 302) }, ResultStatus, ""},
+		"not found": {http.NotFound, ResultStatus, ""},
+		"redirection": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://10.0.0.2:9400/metrics", http.StatusFound)
+		}, ResultStatus, ""},
 		"no such metric":   {page("stepss 5\n# TYPE steps gauge\n"), ResultMetric, ""},
 		"an empty page":    {page(""), ResultMetric, ""},
 		"a histogram":      {page("# TYPE steps histogram\nsteps 5\n"), ResultMetric, ""},

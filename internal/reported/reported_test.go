@@ -211,15 +211,17 @@ func TestSilentPodIsAskedLessAndForgotten(t *testing.T) {
 // No more than atOnce pods are asked at a time, and those that hang hold up none that answers.
 func TestManyPodsAtOnce(t *testing.T) {
 	w := newTown(t, nil)
-	var now, most atomic.Int32
-	gather := make(chan struct{}, 100)
+	var inside, most atomic.Int32
+	var once sync.Once
+	full, release := make(chan struct{}), make(chan struct{})
 	slow := func(rw http.ResponseWriter, r *http.Request) {
-		most.Store(max(most.Load(), now.Add(1)))
-		defer now.Add(-1)
-		gather <- struct{}{}
-		for len(gather) < atOnce && r.Context().Err() == nil {
-			time.Sleep(time.Millisecond) // until as many are there as may be
+		n := inside.Add(1)
+		defer inside.Add(-1)
+		most.Store(max(most.Load(), n))
+		if n == atOnce {
+			once.Do(func() { close(full) })
 		}
+		<-release
 		page("steps 5\n")(rw, r)
 	}
 	pods := make([]*v1.Pod, 0, maxRound+10)
@@ -228,12 +230,21 @@ func TestManyPodsAtOnce(t *testing.T) {
 		w.serve(ip+":9400", slow)
 		pods = append(pods, podAt(ip))
 	}
-	w.read(pods...)
+	done := make(chan struct{})
+	go func() { defer close(done); w.read(pods...) }()
+	<-full
+	select { // time for one more than may be
+	case <-done:
+		t.Error("the round has ended before anybody answered")
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(release)
+	<-done
 	for _, p := range pods {
 		w.want(p.Status.PodIP, p, 5)
 	}
-	if most.Load() > atOnce || most.Load() < 2 {
-		t.Errorf("%d at once, want up to %d", most.Load(), atOnce)
+	if most.Load() != atOnce {
+		t.Errorf("%d at once, want %d", most.Load(), atOnce)
 	}
 	for len(pods) < maxRound+10 {
 		ip := fmt.Sprintf("10.1.%d.%d", len(pods)/200, len(pods)%200+1)
