@@ -33,3 +33,6 @@ func SpreadOf(figures []float64) Spread {
 
 // String writes "95.39 ± 0.08".
 func (s Spread) String() string { return fmt.Sprintf("%.2f ± %.2f", s.Mean, s.SD) }
+
+// precise writes three decimals: "1.085 ± 0.012".
+func (s Spread) precise() string { return fmt.Sprintf("%.3f ± %.3f", s.Mean, s.SD) }
