@@ -16,6 +16,7 @@ import (
 // weighing is the small cluster with workloads of which half harm each other, and half harm nobody.
 func weighing(weights ...int64) Weighing {
 	w := Weighing{Filling: small("tandem"), Sample: 2, Burst: true, Weights: weights}
+	w.Inflate = .8
 	w.Seeds = []int64{1, 2, 3, 4, 5, 6, 7, 8}
 	for range 2 {
 		w.Profiles = append(w.Profiles,
