@@ -34,14 +34,14 @@ var sharingPolicies = []struct {
 		if err != nil {
 			return nil, err
 		}
-		return newTandem(t, m)
+		return newTandem(t, m), nil
 	}},
 	{"tandem-measured", func(t *sharingTable) (sharingPolicy, error) {
 		m, err := measuredModel(t)
 		if err != nil {
 			return nil, err
 		}
-		return newTandem(t, m)
+		return newTandem(t, m), nil
 	}},
 }
 
