@@ -130,6 +130,16 @@ func (w *Workload) Rates(prices map[string]int64) (*placement.Rates, error) {
 	return w.table(w.points.rates, prices)
 }
 
+// Rate returns the throughput that is declared for a share of a GPU model, and false where exactly that share has none.
+func (w *Workload) Rate(model string, share vgpu.MilliGPU) (placement.Rate, bool) {
+	for i := range w.points.rates {
+		if p := &w.points.rates[i]; p.Model == model && p.Share == share {
+			return p.Rate, true
+		}
+	}
+	return 0, false
+}
+
 // Latencies returns the latencies of the workload as rates, for what WantedLatency returns; nil where it has none.
 func (w *Workload) Latencies(prices map[string]int64) (*placement.Rates, error) {
 	return w.table(w.points.latencies, prices)

@@ -90,6 +90,14 @@ func TestRatesOfProfiles(t *testing.T) {
 			}
 		}
 	}
+	if rate, ok := w.Rate("T4", 1000); !ok || rate != 120_500_000 {
+		t.Errorf("the whole T4 has %v, %v", rate, ok)
+	}
+	for model, share := range map[string]vgpu.MilliGPU{"T4": 500, "A100": 1000, "V100": 1000} {
+		if rate, ok := w.Rate(model, share); ok {
+			t.Errorf("%v of %s has %v, nobody declared it", share, model, rate)
+		}
+	}
 	if rates, err := curvesOf().Latencies(nil); rates != nil || err != nil {
 		t.Errorf("a workload without points has %v, %v", rates, err)
 	}

@@ -41,6 +41,8 @@ type Learned struct {
 	SoloObservations int64
 	// SoloRate is the rate that it reports while it is alone, 0 for none.
 	SoloRate placement.Rate
+	// SoloShare is the part of the SMs that SoloRate was reached on.
+	SoloShare vgpu.MilliGPU
 	// Traits are what its co-runs taught. A WorkloadProfile holds whole thousandths.
 	Traits interference.Traits
 	// Neighbours is how many different workloads it was observed beside.
@@ -75,13 +77,22 @@ func (w *Workload) readLearned(path string, l *v1alpha1.LearnedUse) {
 		if !ok {
 			w.malformed(path+".soloRate", q, "it must be a decimal from 0 to 1T, with up to six decimals")
 		} else {
-			out.SoloRate = placement.Rate(rate)
+			out.SoloRate, out.SoloShare = placement.Rate(rate), w.soloShare(path, l.SoloSharePercent)
 		}
 	}
 	if l.LastObserved != nil {
 		out.LastObserved = l.LastObserved.UTC()
 	}
 	w.learned = append(w.learned, out)
+}
+
+// soloShare reads the share of the rate alone; the whole device where it is not told or illegal.
+func (w *Workload) soloShare(path string, percent *int32) vgpu.MilliGPU {
+	part, known := w.part(path+".soloSharePercent", percent)
+	if share := vgpu.MilliGPU(math.Round(part * float64(vgpu.WholeGPU))); known && share > 0 {
+		return share
+	}
+	return vgpu.WholeGPU
 }
 
 func (w *Workload) count(path string, value int64) int64 {
@@ -158,6 +169,9 @@ func writeLearned(l *Learned) v1alpha1.LearnedUse {
 	}
 	if l.SoloRate > 0 {
 		out.SoloRate = resource.NewScaledQuantity(int64(min(l.SoloRate, placement.MaxRate)), resource.Micro)
+		if share := percent(float64(l.SoloShare) / float64(vgpu.WholeGPU)); share > 0 && share < 100 {
+			out.SoloSharePercent = &share
+		}
 	}
 	if !l.LastObserved.IsZero() {
 		out.LastObserved = new(metav1.NewTime(l.LastObserved.Truncate(time.Second)))

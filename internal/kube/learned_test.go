@@ -25,7 +25,7 @@ func TestLearnedStatus(t *testing.T) {
 	got := LearnedStatus(before, []Learned{
 		{
 			Model: "T4", Known: Known{SM: true, Bandwidth: true, Memory: true}, SM: .804, Bandwidth: 0, Memory: 8 << 30, SoloObservations: 12,
-			SoloRate: 120_500_000, LastObserved: at, Neighbours: 3,
+			SoloRate: 120_500_000, SoloShare: 300, LastObserved: at, Neighbours: 3,
 			Traits: interference.Traits{Sensitivity: .6931, Pressure: -.25, Offset: .0104, SureSensitivity: .5, SurePressure: 1, SureOffset: .0004, CoRuns: 7},
 		},
 		{
@@ -39,7 +39,7 @@ func TestLearnedStatus(t *testing.T) {
 			{Model: "A100", MemoryBandwidthPercent: new(int32(100)), Memory: new(resource.MustParse("0")), SensitivityMilli: 4000},
 			{
 				Model: "T4", SMUtilizationPercent: new(int32(80)), MemoryBandwidthPercent: new(int32(0)), Memory: new(resource.MustParse("8Gi")),
-				SoloObservations: 12, SoloRate: new(resource.MustParse("120.5")), SensitivityMilli: 693, PressureMilli: -250, OffsetMilli: 10,
+				SoloObservations: 12, SoloRate: new(resource.MustParse("120.5")), SoloSharePercent: new(int32(30)), SensitivityMilli: 693, PressureMilli: -250, OffsetMilli: 10,
 				SureSensitivityMilli: 500, SurePressureMilli: 1000, CoRuns: 7, Neighbours: 3, LastObserved: new(metav1.NewTime(at.Truncate(time.Second))),
 			},
 		},
@@ -72,6 +72,9 @@ func TestLearnedStatusProperty(t *testing.T) {
 					SureSensitivity: milli(t, "sure", 0, 1000), SurePressure: milli(t, "sure", 0, 1000), SureOffset: milli(t, "sure", 0, 1000),
 					CoRuns: rapid.IntRange(0, math.MaxInt32).Draw(t, "co-runs"),
 				},
+			}
+			if l.SoloRate > 0 {
+				l.SoloShare = 10 * vgpu.MilliGPU(rapid.IntRange(1, 100).Draw(t, "solo share"))
 			}
 			if l.Known.SM = rapid.Bool().Draw(t, "SM known"); l.Known.SM {
 				l.SM = float64(rapid.IntRange(0, 100).Draw(t, "SM")) / 100

@@ -85,6 +85,13 @@ func ReadProfile(p *v1alpha1.WorkloadProfile) *Workload {
 	return w
 }
 
+// With returns the workload with other things learned of it, by model. Condition speaks of what was read.
+func (w *Workload) With(learned []Learned) *Workload {
+	other := *w
+	other.learned = learned
+	return &other
+}
+
 // Learned returns what was observed, by model. The list must not be changed.
 func (w *Workload) Learned() []Learned { return w.learned }
 

@@ -129,6 +129,17 @@ func TestOn(t *testing.T) {
 	}
 }
 
+func TestWith(t *testing.T) {
+	before := ReadProfile(profileOf(usesOf(), learned("A100", 1, 80, 40, "8Gi")))
+	after := before.With([]Learned{{Model: "A100", Known: Known{SM: true}, SM: .3}})
+	if got := after.On("A100").Profile.SM; got != .3 {
+		t.Errorf("SM is %v, want what was learned since", got)
+	}
+	if got := before.On("A100").Profile.SM; got != .8 {
+		t.Errorf("the workload before has SM %v, it must not change", got)
+	}
+}
+
 func TestCondition(t *testing.T) {
 	spec := usesOf(declared("A100", 20, 90, "4Gi"))
 	tests := []struct {
@@ -208,9 +219,12 @@ func TestReadProfilePassesOver(t *testing.T) {
 		`status.learned[0].pressureMilli: "-4001" is not legal, it must be from -4000 to 4000`:    was(func(l *v1alpha1.LearnedUse) { l.PressureMilli = -4001 }),
 		`status.learned[0].sureOffsetMilli: "1001" is not legal, it must be from 0 to 1000`:       was(func(l *v1alpha1.LearnedUse) { l.SureOffsetMilli = 1001 }),
 		`status.learned[0].soloRate: "-1" is not legal, it must be a decimal from 0 to 1T`:        was(func(l *v1alpha1.LearnedUse) { l.SoloRate = new(resource.MustParse("-1")) }),
-		`status.learned[0].model: "" is not legal`:                                                was(func(l *v1alpha1.LearnedUse) { l.Model = "" }),
-		`status.learned[1].model: "A100" is not legal`:                                            profileOf(usesOf(), learned("A100", 1, 80, 40, "8Gi"), learned("A100", 1, 1, 1, "1Gi")),
-		`spec.graph: validate features: Depth is 0, legal is 1 to 100000`:                         graph(v1alpha1.ModelGraph{Parameters: 1, Activations: 1, BatchSize: 1}),
+		`status.learned[0].soloSharePercent: "101" is not legal, it must be from 0 to 100`: was(func(l *v1alpha1.LearnedUse) {
+			l.SoloRate, l.SoloSharePercent = new(resource.MustParse("1")), new(int32(101))
+		}),
+		`status.learned[0].model: "" is not legal`:                        was(func(l *v1alpha1.LearnedUse) { l.Model = "" }),
+		`status.learned[1].model: "A100" is not legal`:                    profileOf(usesOf(), learned("A100", 1, 80, 40, "8Gi"), learned("A100", 1, 1, 1, "1Gi")),
+		`spec.graph: validate features: Depth is 0, legal is 1 to 100000`: graph(v1alpha1.ModelGraph{Parameters: 1, Activations: 1, BatchSize: 1}),
 	}
 	for want, p := range tests {
 		w := ReadProfile(p)

@@ -265,6 +265,11 @@ type LearnedUse struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?(n|u|m|k|M|G|T)?$`
 	SoloRate *resource.Quantity `json:"soloRate,omitempty"`
+	// SoloSharePercent of the SMs that SoloRate was reached on; absent for the whole device.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	SoloSharePercent *int32 `json:"soloSharePercent,omitempty"`
 	// SensitivityMilli is how much more the workload suffers from neighbours than its use says: the natural logarithm of that
 	// factor, in thousandths. 693 is twice as much, -693 half as much.
 	// +optional

@@ -258,6 +258,11 @@ func (in *LearnedUse) DeepCopyInto(out *LearnedUse) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.SoloSharePercent != nil {
+		in, out := &in.SoloSharePercent, &out.SoloSharePercent
+		*out = new(int32)
+		**out = **in
+	}
 	if in.LastObserved != nil {
 		in, out := &in.LastObserved, &out.LastObserved
 		*out = (*in).DeepCopy()
