@@ -37,8 +37,9 @@ type Book struct {
 	gpus []GPU
 	// levels are the mean sensitivities by GPU model.
 	levels map[GPU]float64
-	// votes is used again by press.
+	// votes and rests are used again by press and by pair.
 	votes []vote
+	rests []pair
 }
 
 type entryKey struct {
@@ -62,8 +63,27 @@ type entry struct {
 	prior   *prior // nil where nothing was restored
 	rows    []row
 	seen    []seen // rows of others that it is a neighbour in, the latest last
+	pairs   *Pairs
+	// stood is the workload as a tenant under the cap that was asked for last.
+	stood standing
 	// before and after are its neighbours in the book's chain.
 	before, after *entry
+}
+
+// standing is a workload under a cap; the zero value is none.
+type standing struct {
+	part                      uint16
+	sm, bandwidth, cap, brisk float64
+}
+
+// under returns the workload as a tenant that may use a part of the SMs, with what load goes by alone.
+func (e *entry) under(part uint16) Tenant {
+	if e.stood.part != part {
+		t := e.profile.On(vgpu.MilliGPU(part))
+		e.stood = standing{part, t.SM, t.Bandwidth, t.Cap, t.Brisk}
+	}
+	s := &e.stood
+	return Tenant{SM: s.sm, Bandwidth: s.bandwidth, Cap: s.cap, Brisk: s.brisk, Traits: Traits{Pressure: e.traits.Pressure}}
 }
 
 // prior is what is believed of the traits before any row: what was restored.
@@ -90,7 +110,8 @@ func (b *Book) Declare(w Workload, gpu GPU, p Profile) error {
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("declare profile of workload %d: %w", w, err)
 	}
-	b.entry(w, gpu).profile = p
+	e := b.entry(w, gpu)
+	e.profile, e.stood = p, standing{}
 	return nil
 }
 
@@ -128,7 +149,7 @@ func (b *Book) Restart(w Workload, gpu GPU) {
 	for i := range e.rows {
 		b.unsee(e, i)
 	}
-	e.rows, e.open = nil, false
+	e.rows, e.pairs, e.open = nil, nil, false
 	e.traits = Traits{Pressure: e.traits.Pressure, SurePressure: e.traits.SurePressure}
 	if e.prior != nil {
 		e.prior.sensitivity, e.prior.offset = belief{b.levels[gpu], varianceOfSensitivity}, belief{0, varianceOfOffset}
@@ -227,8 +248,16 @@ func (b *Book) Neighbours(w Workload, gpu GPU) int {
 func (b *Book) Tenant(w Workload, gpu GPU, part vgpu.MilliGPU) Tenant {
 	p := b.Profile(w, gpu)
 	t := p.On(part)
-	t.Workload, t.Traits = w, b.Traits(w, gpu)
+	t.Workload, t.Traits, t.Pairs = w, b.Traits(w, gpu), b.Pairs(w, gpu)
 	return t
+}
+
+// Pairs returns what is known of a workload on a GPU model beside single others, nil for nothing.
+func (b *Book) Pairs(w Workload, gpu GPU) *Pairs {
+	if e := b.known[entryKey{gpu, w}]; e != nil {
+		return e.pairs
+	}
+	return nil
 }
 
 // Forget drops a workload from all GPU models.

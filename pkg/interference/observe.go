@@ -90,6 +90,7 @@ func (b *Book) Observe(o Observation) error {
 		b.settle(o.GPU, r.Workload)
 	}
 	b.settle(o.GPU, o.Of.Workload)
+	b.pair(b.known[entryKey{o.GPU, o.Of.Workload}])
 	return nil
 }
 

@@ -5,7 +5,7 @@ import "math"
 // product is the default model: how much a tenant suffers times how much its neighbours press, each as the profile says
 // and corrected by what was observed of the workload.
 //
-//	log speed = Offset − e^Sensitivity · Σ over neighbours of e^Pressure′ · x
+//	log speed = Offset − e^Sensitivity · Σ over neighbours of e^Pressure′ · x + Σ over neighbours of the pair's rest
 //
 //	x = c0 + c1·√SM³·√(SM′·B′)   where the tenants may use the same SMs
 //	x = c2 + c3·Brisk·B′         where each has SMs of its own
@@ -71,16 +71,17 @@ func predictProduct(c []float64, on []Tenant, out []Prediction) {
 	}
 	for i := range on {
 		t := &on[i]
-		others, doubt := all, 0.
+		others, pressure, rest, pair := all, 0., 0., 0.
 		others.add(t, -1)
 		for j := range on {
 			if j != i {
-				doubt += 1 - on[j].SurePressure
+				left, doubt := t.Pairs.of(on[j].Workload)
+				pressure, rest, pair = pressure+1-on[j].SurePressure, rest+left, pair+doubt
 			}
 		}
-		loss := max(0, others.loss(c, t, crowded)) * math.Exp(t.Sensitivity)
-		out[i].Speed = math.Exp(t.Offset - loss)
-		out[i].Error = doubtOf(on, t, loss, doubt/float64(len(on)-1))
+		loss, n := max(0, others.loss(c, t, crowded))*math.Exp(t.Sensitivity), float64(len(on)-1)
+		out[i].Speed = math.Exp(t.Offset - loss + rest)
+		out[i].Error = doubtOf(on, t, loss, pressure/n) * math.Sqrt(max(lasting, pair/n))
 	}
 }
 

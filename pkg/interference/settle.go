@@ -5,8 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 const (
@@ -27,13 +25,18 @@ func (b *Book) Settle(rounds int) {
 	keys := slices.SortedFunc(maps.Keys(b.known), func(x, y entryKey) int {
 		return cmp.Or(cmp.Compare(x.gpu, y.gpu), cmp.Compare(x.workload, y.workload))
 	})
-	for range rounds {
+	for round := range rounds {
 		for from := 0; from < len(keys); {
 			to := from
 			for ; to < len(keys) && keys[to].gpu == keys[from].gpu; to++ {
 				b.settle(keys[to].gpu, keys[to].workload)
 			}
 			b.shift(keys[from:to])
+			if round == rounds-1 {
+				for _, key := range keys[from:to] {
+					b.pair(b.known[key])
+				}
+			}
 			from = to
 		}
 	}
@@ -244,7 +247,7 @@ func (b *Book) temper() {
 
 // load returns what the neighbours of a row press with on its workload, before its sensitivity: all, and one of them.
 func (b *Book) load(e *entry, r *row, one Workload) (all, mine float64) {
-	self := e.profile.On(r.self())
+	self := e.under(r.caps[MaxBeside])
 	caps := self.Cap
 	var every, only presses
 	for i, w := range r.beside {
@@ -255,8 +258,7 @@ func (b *Book) load(e *entry, r *row, one Workload) (all, mine float64) {
 		if n == nil {
 			continue
 		}
-		t := n.profile.On(vgpu.MilliGPU(r.caps[i]))
-		t.Pressure = n.traits.Pressure
+		t := n.under(r.caps[i])
 		caps += t.Cap
 		every.add(&t, 1)
 		if w == one {

@@ -21,6 +21,8 @@ type Tenant struct {
 	// Guessed says that its use is a guess.
 	Guessed bool
 	Traits
+	// Pairs is what is known of it beside single others, nil for nothing.
+	Pairs *Pairs
 }
 
 // Traits is what was learned of a workload beyond its profile. The zero value is of one that was never observed.
