@@ -45,22 +45,26 @@ func (r *Rightsizing) size(set *traces.SLOSet) (*report.SizedSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	deployed := deployedOf(plan)
-	c := r.check("tandem", set, deployed)
-	c.starts()
-	out := &report.SizedSet{
-		Set: set.Number, GPUs: len(plan.Devices), Slices: slicesOf(deployed), LowerBound: plan.LowerBound, Optimal: plan.Optimal,
-		Models: r.models(set, deployed), Notes: []string{}, Violations: []report.Violation{},
-	}
-	for _, refused := range plan.Refused {
-		c.violations = slices.DeleteFunc(c.violations, func(v report.Violation) bool { return v.Model == refused.Model })
-		c.violate(refused.Model, "", "%s", refused.Why())
-	}
-	out.Violations = append(out.Violations, c.violations...)
+	out := r.judge(set, plan)
 	if published, given := r.Published[set.Number]; given {
 		r.compare(out, set, published)
 	}
 	return out, nil
+}
+
+// judge reports a plan, held to the set.
+func (r *Rightsizing) judge(set *traces.SLOSet, plan *traffic.Plan) *report.SizedSet {
+	deployed := deployedOf(plan)
+	c := r.check("tandem", set, deployed)
+	c.starts()
+	for _, refused := range plan.Refused {
+		c.violations = slices.DeleteFunc(c.violations, func(v report.Violation) bool { return v.Model == refused.Model })
+		c.violate(refused.Model, "", "%s", refused.Why())
+	}
+	return &report.SizedSet{
+		Set: set.Number, GPUs: len(plan.Devices), Slices: slicesOf(deployed), LowerBound: plan.LowerBound, Optimal: plan.Optimal,
+		Models: r.models(set, deployed), Violations: append([]report.Violation{}, c.violations...), Notes: []string{},
+	}
 }
 
 // compare holds a published deployment to the set, and the result to the deployment.

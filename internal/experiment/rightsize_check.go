@@ -58,7 +58,13 @@ func (r *Rightsizing) check(name string, set *traces.SLOSet, deployed []traces.D
 			c.violate(slo.Model, "", "it reaches %s of %s requests per second", short(reached[slo.Model]), short(slo.Rate))
 		}
 	}
-	on, gpus := byGPU(deployed)
+	c.sizes()
+	return c
+}
+
+// sizes looks for GPUs with more than fits.
+func (c *checker) sizes() {
+	on, gpus := byGPU(c.deployed)
 	for _, gpu := range gpus {
 		var sizes []traffic.Slices
 		for _, d := range on[gpu] {
@@ -68,7 +74,6 @@ func (r *Rightsizing) check(name string, set *traces.SLOSet, deployed []traces.D
 			c.violate("", gpu.String(), "instances of %v slices do not fit on it, wherever they start", sizes)
 		}
 	}
-	return c
 }
 
 func short(x float64) string { return strconv.FormatFloat(report.Round(x), 'f', -1, 64) }

@@ -137,6 +137,31 @@ func TestRightsizingRefuses(t *testing.T) {
 	}
 }
 
+// TestRightsizingDistrustsPlans: a plan of its own is held to the set like any other, and its slowest instance counts.
+func TestRightsizingDistrustsPlans(t *testing.T) {
+	r := sizing(50)
+	r.ways = index(r.Profile)
+	instance := func(slices traffic.Slices, start int) traffic.Instance {
+		return traffic.Instance{Model: "m", Start: start, Variant: traffic.Variant{Slices: slices, Batch: 8, Processes: 1}}
+	}
+	got := r.judge(&r.Sets[0], &traffic.Plan{Devices: []traffic.Device{{instance(3, 4), instance(2, 5)}}})
+	var violated []string
+	for _, v := range got.Violations {
+		violated = append(violated, v.String())
+	}
+	want := []string{
+		"tandem, m: a batch takes 45.000001ms on 3 slices with batch 8 and 1 processes, above 45ms",
+		"tandem, GPU 0/0: an instance of 2 slices starts at 5: legal are [0 2 4]",
+	}
+	if diff := cmp.Diff(want, violated); diff != "" {
+		t.Errorf("violations (-want +got):\n%s", diff)
+	}
+	r.Profile[1].Latency = 50 * time.Millisecond
+	if got := r.judge(&r.Sets[0], &traffic.Plan{Devices: []traffic.Device{{instance(2, 0), instance(3, 4)}, {instance(2, 0)}}}); got.Models[0].Latency != 50 {
+		t.Errorf("latency %v, want 50", got.Models[0].Latency)
+	}
+}
+
 // TestRightsizingStarts: the checker finds starts that overlap or that MIG does not have. The results of Run never have them.
 func TestRightsizingStarts(t *testing.T) {
 	for name, tc := range map[string]struct {

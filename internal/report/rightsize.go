@@ -96,7 +96,7 @@ func (r *Rightsize) Violated() []string {
 	return all
 }
 
-// Table writes a row per set, then one per model, and then violations and notes.
+// Table writes a row per set, then one per model, and then notes and violations.
 func (r *Rightsize) Table(w io.Writer) error {
 	sets := Table{Columns: []Column{
 		{Head: "set"}, {Head: "models"}, {Head: "GPUs"}, {Head: "published GPUs"}, {Head: "lower bound"},
@@ -106,35 +106,45 @@ func (r *Rightsize) Table(w io.Writer) error {
 		{Head: "set"}, {Head: "model", Text: true}, {Head: "rate"}, {Head: "throughput"}, {Head: "SLO ms"}, {Head: "limit ms"},
 		{Head: "latency ms"}, {Head: "instances", Text: true},
 	}}
-	violations, notes := "", ""
+	lines := ""
 	for i := range r.Results {
 		s := &r.Results[i]
-		optimal := map[bool]string{true: "yes", false: "unknown"}[s.Optimal]
-		sets.Rows = append(sets.Rows, []string{
-			strconv.Itoa(s.Set), strconv.Itoa(len(s.Models)), strconv.Itoa(s.GPUs), orDash(s.PublishedGPUs), strconv.Itoa(s.LowerBound),
-			optimal, strconv.Itoa(s.Slices), orDash(s.PublishedSlices), strconv.Itoa(len(s.Violations)),
-		})
+		sets.Rows = append(sets.Rows, s.cells())
 		for m := range s.Models {
 			models.Rows = append(models.Rows, append([]string{strconv.Itoa(s.Set)}, s.Models[m].cells()...))
 		}
-		for _, v := range s.Violations {
-			violations += fmt.Sprintf("violated: set %d, %v\n", s.Set, v)
-		}
 		for _, n := range s.Notes {
-			notes += fmt.Sprintf("note: set %d, %s\n", s.Set, n)
+			lines += fmt.Sprintf("note: set %d, %s\n", s.Set, n)
 		}
 	}
-	if err := sets.Write(w); err != nil {
+	for _, violated := range r.Violated() {
+		lines += fmt.Sprintf("violated: %s\n", violated)
+	}
+	var b strings.Builder
+	if err := sets.Write(&b); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(w, "\n"); err != nil {
+	b.WriteByte('\n')
+	if err := models.Write(&b); err != nil {
 		return err
 	}
-	if err := models.Write(w); err != nil || violations+notes == "" {
-		return err
+	if lines != "" {
+		b.WriteString("\n" + lines)
 	}
-	_, err := io.WriteString(w, "\n"+violations+notes)
+	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// cells are those of the set in the table.
+func (s *SizedSet) cells() []string {
+	optimal := "unknown"
+	if s.Optimal {
+		optimal = "yes"
+	}
+	return []string{
+		strconv.Itoa(s.Set), strconv.Itoa(len(s.Models)), strconv.Itoa(s.GPUs), orDash(s.PublishedGPUs), strconv.Itoa(s.LowerBound),
+		optimal, strconv.Itoa(s.Slices), orDash(s.PublishedSlices), strconv.Itoa(len(s.Violations)),
+	}
 }
 
 func orDash(n *int) string {

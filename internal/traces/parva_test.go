@@ -103,6 +103,7 @@ func TestLoadSLOErrors(t *testing.T) {
 		"zero":            {"1,0\n", "1,1\n", `read DIR/latency.csv line 1 column b: found "0", want a number from 0.000001 to 1000000 (milliseconds), or N/A`},
 		"nothing":         {"1,1\n,1\n", "1,1\n", `read DIR/latency.csv line 2 column a: found "", ` + number},
 		"nobody":          {"1,1\nN/A,N/A\n", "1,1\n", "read DIR/latency.csv line 2: found N/A for all models, want a number for one at least"},
+		"nobody at first": {"N/A,N/A\n1,1\n", "1,1\n", "read DIR/latency.csv line 1: found N/A for all models, want a number for one at least"},
 		"a row less":      {"1,1\n1,1\n", "1,1\n", "read DIR/rate.csv: found 1 row, want 2 as DIR/latency.csv has"},
 		"not served here": {"1,N/A\n", "1,1\n", "read DIR/rate.csv line 1 column b: found 1, want what goes with N/A in DIR/latency.csv line 1: a rate with a latency, N/A with N/A"},
 		"not served":      {"1,1\n", "N/A,1\n", "read DIR/rate.csv line 1 column a: found N/A, want what goes with 1 in DIR/latency.csv line 1: a rate with a latency, N/A with N/A"},
