@@ -105,6 +105,19 @@ func (f *predictedFlags) parse() (p *experiment.Predicting, err error) {
 	if p.MaxSlowdown, err = parseSlowdown(f.slowdown); err != nil {
 		return nil, fmt.Errorf("flag --max-slowdown: %w", err)
 	}
+	if p.Sets, err = f.load(); err != nil {
+		return nil, err
+	}
+	if f.holdOut != "" {
+		if p.HoldOut, err = experiment.ParseFamilies(f.holdOut, p.Sets); err != nil {
+			return nil, fmt.Errorf("flag --hold-out: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// load reads the files.
+func (f *predictedFlags) load() ([]experiment.PairSet, error) {
 	if len(f.pairs) == 0 {
 		return nil, errors.New("flag --pairs is missing: it names a CSV file")
 	}
@@ -116,15 +129,7 @@ func (f *predictedFlags) parse() (p *experiment.Predicting, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("flag --profiles: %w", err)
 	}
-	if p.Sets, err = experiment.PairSets(pairs, profiles, f.set); err != nil {
-		return nil, err
-	}
-	if f.holdOut != "" {
-		if p.HoldOut, err = experiment.ParseFamilies(f.holdOut, p.Sets); err != nil {
-			return nil, fmt.Errorf("flag --hold-out: %w", err)
-		}
-	}
-	return p, nil
+	return experiment.PairSets(pairs, profiles, f.set)
 }
 
 // loadAll reads files, each once.
@@ -147,8 +152,9 @@ func loadAll(paths []string) ([]*traces.Trace, error) {
 const maxObserve = 1000
 
 func parseObserve(list string) ([]int, error) {
-	var all []int
-	for part := range strings.SplitSeq(list, ",") {
+	parts := strings.Split(list, ",")
+	all := make([]int, 0, len(parts))
+	for _, part := range parts {
 		n, err := strconv.Atoi(strings.TrimSpace(part))
 		switch {
 		case err != nil || n < 0 || n > maxObserve:

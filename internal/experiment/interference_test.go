@@ -17,16 +17,18 @@ import (
 	"github.com/tandem-gpu/tandem/internal/traces"
 )
 
-// coRuns is a trace of made-up pairs: "ResNet18 LM .8 .5" is a pair with its speeds. Families are as in the traces, and 0
+// coRuns is a trace of made-up pairs: "ResNet18+LM .8 .5" is a pair with its speeds. Families are as in the traces, and 0
 // stands for a pair that does not fit.
 func coRuns(t testing.TB, layout traces.Format, gpu string, pairs ...string) *traces.Trace {
 	t.Helper()
 	tr := &traces.Trace{File: "t.csv", Format: layout}
 	for i, text := range pairs {
 		c := traces.CoRun{Line: i + 2, GPU: gpu}
-		if _, err := fmt.Sscanf(text, "%s %s %g %g", &c.A.Workload, &c.B.Workload, &c.A.Speed, &c.B.Speed); err != nil {
+		names := ""
+		if _, err := fmt.Sscanf(text, "%s %g %g", &names, &c.A.Speed, &c.B.Speed); err != nil {
 			t.Fatal(err)
 		}
+		c.A.Workload, c.B.Workload, _ = strings.Cut(names, "+")
 		c.A.Family, c.B.Family = traces.Family(c.A.Workload), traces.Family(c.B.Workload)
 		c.A.Share, c.B.Share = 1000, 1000
 		c.Fits = c.A.Speed > 0
@@ -89,7 +91,7 @@ func ran(t testing.TB, p *Predicting) *report.Interference {
 // threeFamilies has pairs of LM, ResNet and NeuMF.
 func threeFamilies(t testing.TB) []PairSet {
 	return sets(t, nil, coRuns(t, traces.GavelPairs, "k80",
-		"LM ResNet18 .5 .5", "LM ResNet50 .5 .4", "LM NeuMF 1 .8", "NeuMF NeuMF .8 .8", "ResNet18 ResNet50 .5 .5"))
+		"LM+ResNet18 .5 .5", "LM+ResNet50 .5 .4", "LM+NeuMF 1 .8", "NeuMF+NeuMF .8 .8", "ResNet18+ResNet50 .5 .5"))
 }
 
 // TestPredictingByHand: the model says .8 of all ten speeds. They differ from it by .3 .3, .3 .4, .2 0, 0 0, .3 .3, which is
@@ -143,10 +145,10 @@ func TestPredictingHoldsOut(t *testing.T) {
 // TestPredictingBySet: what is left out is counted, sets are told apart, and a family that only one of them has is held
 // out only there.
 func TestPredictingBySet(t *testing.T) {
-	gavel := coRuns(t, traces.GavelPairs, "k80", "LM LM .5 .5", "LM A3C 0 0", "A3C A3C 1 1")
+	gavel := coRuns(t, traces.GavelPairs, "k80", "LM+LM .5 .5", "LM+A3C 0 0", "A3C+A3C 1 1")
 	gavel.CoRuns[2].Set = "simulation"
-	fast := coRuns(t, traces.GavelPairs, "v100", "LM A3C .5 .5", "A3C A3C 1 1")
-	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "VGG11 TD3 1.4 .5", "TD3 TD3 .9 .9", "TD3 VGG11 .5 1.4")
+	fast := coRuns(t, traces.GavelPairs, "v100", "LM+A3C .5 .5", "A3C+A3C 1 1")
+	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "VGG11+TD3 1.4 .5", "TD3+TD3 .9 .9", "TD3+VGG11 .5 1.4")
 	p := &Predicting{Sets: sets(t, nil, gavel, fast, lucid), HoldOut: []string{"LM"}, Observe: []int{0}, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses}
 	out := ran(t, p)
 	want := []report.InterferencePairs{
@@ -181,7 +183,7 @@ func TestPropertyObserved(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var pairs []string
 		for range rapid.IntRange(1, 20).Draw(rt, "pairs") {
-			pairs = append(pairs, rapid.SampledFrom(names).Draw(rt, "a")+" "+rapid.SampledFrom(names).Draw(rt, "b")+" .5 .5")
+			pairs = append(pairs, rapid.SampledFrom(names).Draw(rt, "a")+"+"+rapid.SampledFrom(names).Draw(rt, "b")+" .5 .5")
 		}
 		set := sets(t, nil, coRuns(t, traces.GavelPairs, "k80", pairs...))[0]
 		family := rapid.SampledFrom([]string{"", "ResNet", "LM"}).Draw(rt, "family")
@@ -281,7 +283,7 @@ func TestPredictingScoresTheRest(t *testing.T) {
 // were both seen once, although only LM is held out. Another seed may show another one.
 func TestPredictingCountsWhatWasShown(t *testing.T) {
 	p := &Predicting{
-		Sets:    sets(t, nil, coRuns(t, traces.GavelPairs, "k80", "LM ResNet18 .5 .5", "LM ResNet18 .6 .6", "TD3 TD3 1 1")),
+		Sets:    sets(t, nil, coRuns(t, traces.GavelPairs, "k80", "LM+ResNet18 .5 .5", "LM+ResNet18 .6 .6", "TD3+TD3 1 1")),
 		HoldOut: []string{"LM"}, Observe: []int{1}, Observed: ObservedHeldOut, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses,
 	}
 	if got := ran(t, p).Results[0]; *got.Shown != 1 || got.Pairs != 1 {
@@ -324,7 +326,7 @@ func TestPredictingIsTheSameEveryTime(t *testing.T) {
 }
 
 func TestPairSetsRefuse(t *testing.T) {
-	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "TD3 LM .9 .9")
+	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "TD3+LM .9 .9")
 	solo := func(workloads ...string) *traces.Trace {
 		tr := &traces.Trace{File: "s.csv", Format: traces.LucidSingles}
 		for _, w := range workloads {
@@ -332,7 +334,7 @@ func TestPairSetsRefuse(t *testing.T) {
 		}
 		return tr
 	}
-	other := coRuns(t, traces.GavelPairs, "k80", "LM LM .5 .5")
+	other := coRuns(t, traces.GavelPairs, "k80", "LM+LM .5 .5")
 	other.CoRuns[0].Set = "simulation"
 	for _, tc := range []struct {
 		name            string
@@ -343,7 +345,7 @@ func TestPairSetsRefuse(t *testing.T) {
 		{"pairs as profiles", []*traces.Trace{lucid}, []*traces.Trace{lucid}, []string{"t.csv", "no profiles"}},
 		{"a profile is missing", []*traces.Trace{lucid}, []*traces.Trace{solo("TD3")}, []string{"t.csv line 2", `"LM"`, "100% of rtx3090"}},
 		{"another measurement", []*traces.Trace{other}, nil, []string{`"oracle"`, "simulation"}},
-		{"nothing fits", []*traces.Trace{coRuns(t, traces.GavelPairs, "k80", "LM LM 0 0")}, nil, []string{"no pair fits"}},
+		{"nothing fits", []*traces.Trace{coRuns(t, traces.GavelPairs, "k80", "LM+LM 0 0")}, nil, []string{"no pair is left", "memory"}},
 	} {
 		_, err := PairSets(tc.pairs, tc.profiles, "oracle")
 		for _, want := range tc.says {
@@ -357,13 +359,13 @@ func TestPairSetsRefuse(t *testing.T) {
 		t.Errorf("profiles %+v", s)
 	}
 	// Profiles of Lucid are not for the pairs of Gavel.
-	if s := sets(t, []*traces.Trace{solo("TD3")}, coRuns(t, traces.GavelPairs, "rtx3090", "LM LM .5 .5"))[0].Pairs[0].Sides; s[0].Solo != nil {
+	if s := sets(t, []*traces.Trace{solo("TD3")}, coRuns(t, traces.GavelPairs, "rtx3090", "LM+LM .5 .5"))[0].Pairs[0].Sides; s[0].Solo != nil {
 		t.Errorf("a profile for Gavel: %+v", s[0].Solo)
 	}
 }
 
 func TestParseFamilies(t *testing.T) {
-	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "TD3 LM .9 .9", "VGG11 LM 1 1", "ResNet18 MobileNetV3 1 1")
+	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "TD3+LM .9 .9", "VGG11+LM 1 1", "ResNet18+MobileNetV3 1 1")
 	for _, tc := range []struct{ list, want string }{
 		{"all", "LM MobileNet ResNet TD3"},
 		{"LM, TD3", "LM TD3"},

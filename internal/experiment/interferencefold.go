@@ -88,7 +88,7 @@ func (f *fold) draw(each int, whose Observed, seed int64) []*Pair {
 
 // workloads names the workloads of the pair that are of a family, each once; all of them for "".
 func (c *Pair) workloads(family string) []string {
-	var names []string
+	names := make([]string, 0, len(c.Sides))
 	for i := range c.Sides {
 		s := &c.Sides[i]
 		if family != "" && s.Family != family || i > 0 && s.Workload == c.Sides[0].Workload {

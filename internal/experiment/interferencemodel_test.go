@@ -28,7 +28,7 @@ func described(t *testing.T, law func(of, beside string) float64) []PairSet {
 			GPU: "rtx3090", Workload: a, Batch: 8, Share: 1000, SM: use[a], Bandwidth: use[a], L2: math.NaN(), Rate: 80,
 		})
 		for _, b := range names[i:] {
-			pairs = append(pairs, fmt.Sprintf("%s %s %v %v", a, b, law(a, b), law(b, a)))
+			pairs = append(pairs, fmt.Sprintf("%s+%s %v %v", a, b, law(a, b), law(b, a)))
 		}
 	}
 	return sets(t, []*traces.Trace{solos}, coRuns(t, traces.LucidPairs, "rtx3090", pairs...))
@@ -119,7 +119,7 @@ func TestTenantsUnderACap(t *testing.T) {
 			GPU: "v100", Workload: "vgg19", Batch: 4, Share: s.share, SM: math.NaN(), Bandwidth: s.bandwidth, L2: math.NaN(), Latency: s.latency,
 		})
 	}
-	pairs := coRuns(t, traces.IgniterPairs, "v100", "vgg19 vgg19 .9 .8", "vgg19 vgg19 .9 .8")
+	pairs := coRuns(t, traces.IgniterPairs, "v100", "vgg19+vgg19 .9 .8", "vgg19+vgg19 .9 .8")
 	for i, shares := range [][2]vgpu.MilliGPU{{200, 600}, {400, 600}} {
 		pairs.CoRuns[i].A.Share, pairs.CoRuns[i].B.Share = shares[0], shares[1]
 	}

@@ -88,21 +88,24 @@ func PairSets(pairs, profiles []*traces.Trace, measurement string) ([]PairSet, e
 		}
 	}
 	var sets []PairSet
-	others := 0
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		if s := byName[name]; len(s.Pairs) > 0 {
 			sets = append(sets, *s)
-		} else {
-			others += s.OtherSets
 		}
 	}
-	switch {
-	case len(sets) == 0 && others > 0:
-		return nil, fmt.Errorf("no pair is of the measurement %q, legal is one of %s", measurement, strings.Join(measurements(pairs), ", "))
-	case len(sets) == 0:
-		return nil, errors.New("no pair fits in the memory of its device")
+	if len(sets) == 0 {
+		return nil, nothingLeft(pairs, measurement)
 	}
 	return sets, nil
+}
+
+// nothingLeft says why no pair is used.
+func nothingLeft(pairs []*traces.Trace, measurement string) error {
+	all := measurements(pairs)
+	if !slices.Contains(all, "") && !slices.Contains(all, measurement) {
+		return fmt.Errorf("no pair is of the measurement %q, legal is one of %s", measurement, strings.Join(all, ", "))
+	}
+	return errors.New("no pair is left: they do not fit in the memory of their device, or their speed alone is wrong")
 }
 
 func measurements(pairs []*traces.Trace) []string {
