@@ -64,6 +64,8 @@ type entry struct {
 	rows    []row
 	seen    []seen // rows of others that it is a neighbour in, the latest last
 	pairs   *Pairs
+	// erratic is how many times the variance of its rows is what it should be, at least 1.
+	erratic float64
 	// stood is the workload as a tenant under the cap that was asked for last.
 	stood standing
 	// before and after are its neighbours in the book's chain.
@@ -277,7 +279,7 @@ func (b *Book) entry(w Workload, gpu GPU) *entry {
 		if len(b.known) >= b.max {
 			b.drop(b.first)
 		}
-		e = &entry{key: key, profile: Unknown()}
+		e = &entry{key: key, profile: Unknown(), erratic: 1}
 		b.known[key] = e
 		if !slices.Contains(b.gpus, gpu) {
 			b.gpus = append(b.gpus, gpu)

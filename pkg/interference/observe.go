@@ -142,11 +142,13 @@ func rowOf(o *Observation) row {
 	return r
 }
 
-// weakest returns the row that was observed the fewest times, the first of equals.
+// weakest returns the row that was observed the fewest times; of equals the one with the most neighbours, since it tells
+// least of each, then the first.
 func (e *entry) weakest() int {
 	at := 0
 	for i := range e.rows {
-		if e.rows[i].count < e.rows[at].count {
+		r, least := &e.rows[i], &e.rows[at]
+		if cmp.Or(cmp.Compare(r.count, least.count), cmp.Compare(least.neighbours(), r.neighbours())) < 0 {
 			at = i
 		}
 	}
@@ -158,6 +160,9 @@ func (e *entry) weakest() int {
 func (b *Book) point(n *entry, s seen) {
 	if len(n.seen) >= maxSeen {
 		n.seen = slices.Delete(n.seen, b.loudest(n), 1+b.loudest(n))
+	}
+	if len(n.seen) == cap(n.seen) {
+		n.seen = slices.Grow(n.seen, min(maxSeen, 2*len(n.seen)+1)-len(n.seen))
 	}
 	n.seen = append(n.seen, s)
 }

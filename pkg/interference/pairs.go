@@ -8,13 +8,33 @@ import (
 
 // Pairs is what is left of the speeds of one workload beside single others when its traits and theirs have explained what
 // they can. It does not change; nil is of a workload that was never observed.
-type Pairs struct{ list []pair }
+type Pairs struct{ list []packed }
 
 // pair is a workload beside another.
 type pair struct {
 	beside Workload
 	// rest is what is left of the logarithm of the speed, and doubt the part of the doubt about it that is left.
-	rest, doubt float32
+	rest, doubt float64
+}
+
+// packed is a pair in eight bytes.
+type packed struct {
+	beside Workload
+	rest   int16
+	doubt  uint16
+}
+
+const (
+	restSteps  = math.MaxInt16 / mostRest
+	doubtSteps = math.MaxUint16
+)
+
+func (p *pair) pack() packed {
+	return packed{p.beside, int16(math.Round(p.rest * restSteps)), uint16(math.Round(p.doubt * doubtSteps))}
+}
+
+func (p *packed) unpack() pair {
+	return pair{p.beside, float64(p.rest) / restSteps, float64(p.doubt) / doubtSteps}
 }
 
 const (
@@ -23,6 +43,8 @@ const (
 	varianceOfRest = .0036
 	// mostRest bounds what is left, so that nobody talks one neighbour away: three standard errors.
 	mostRest = .18
+	// maxPairs is how many neighbours are remembered for a workload. Each costs 8 bytes.
+	maxPairs = 24
 )
 
 // of returns the rest and the doubt about it that is left beside a workload: 0 and 1 where the two were not observed.
@@ -33,7 +55,8 @@ func (p *Pairs) of(w Workload) (rest, doubt float64) {
 	for i := range p.list {
 		if p.list[i].beside >= w {
 			if p.list[i].beside == w {
-				return float64(p.list[i].rest), float64(p.list[i].doubt)
+				found := p.list[i].unpack()
+				return found.rest, found.doubt
 			}
 			break
 		}
@@ -42,9 +65,18 @@ func (p *Pairs) of(w Workload) (rest, doubt float64) {
 }
 
 // pair finds what is left of the rows of an entry. Where a row has several neighbours, each takes its part by how much
-// doubt there was about it, the rows with one neighbour first: they tell of nobody else.
+// doubt there was about it, the rows with one neighbour first: they tell of nobody else. Of neighbours whose rows are gone
+// stays what was found.
 func (b *Book) pair(e *entry) {
 	b.rests = b.rests[:0]
+	if e.pairs != nil {
+		for i := range e.pairs.list {
+			p := e.pairs.list[i].unpack()
+			if !e.saw(p.beside) && b.known[entryKey{e.key.gpu, p.beside}] != nil {
+				b.rests = append(b.rests, p)
+			}
+		}
+	}
 	var order [maxRows]uint8
 	n := 0
 	for neighbours := 1; neighbours <= MaxBeside; neighbours++ {
@@ -66,9 +98,17 @@ func (b *Book) pair(e *entry) {
 	slices.SortFunc(b.rests, func(x, y pair) int {
 		return cmp.Or(cmp.Compare(x.doubt, y.doubt), cmp.Compare(x.beside, y.beside))
 	})
-	list := slices.Clone(b.rests[:min(len(b.rests), maxRows)])
-	slices.SortFunc(list, func(x, y pair) int { return cmp.Compare(x.beside, y.beside) })
+	list := make([]packed, min(len(b.rests), maxPairs))
+	for i := range list {
+		list[i] = b.rests[i].pack()
+	}
+	slices.SortFunc(list, func(x, y packed) int { return cmp.Compare(x.beside, y.beside) })
 	e.pairs = &Pairs{list}
+}
+
+// saw reports whether a workload is a neighbour in a row.
+func (e *entry) saw(w Workload) bool {
+	return slices.ContainsFunc(e.rows, func(r row) bool { return slices.Contains(r.beside[:], w) })
 }
 
 // split adds what is left of a row to the rests of its neighbours: one step of a Kalman filter without covariances.
@@ -80,14 +120,14 @@ func (b *Book) split(e *entry, r *row) {
 	n := r.neighbours()
 	for i, w := range r.beside[:n] {
 		at[i] = b.rest(w)
-		left -= float64(b.rests[at[i]].rest)
-		variance += varianceOfRest * float64(b.rests[at[i]].doubt)
+		left -= b.rests[at[i]].rest
+		variance += varianceOfRest * b.rests[at[i]].doubt
 	}
 	for _, k := range at[:n] {
 		p := &b.rests[k]
-		gain := varianceOfRest * float64(p.doubt) / variance
-		p.rest = float32(bound(float64(p.rest)+gain*left, mostRest))
-		p.doubt = float32(max(0, float64(p.doubt)*(1-gain)))
+		gain := varianceOfRest * p.doubt / variance
+		p.rest = bound(p.rest+gain*left, mostRest)
+		p.doubt = max(0, p.doubt*(1-gain))
 	}
 }
 

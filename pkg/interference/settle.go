@@ -149,7 +149,25 @@ func (e *entry) suffer(before *prior, loads *[maxRows]float64) {
 	t.Sensitivity = bound((aa*ys-as*ya)/det, mostTrait)
 	t.SureOffset = sure(ss/det, offset)
 	t.SureSensitivity = sure(aa/det, varianceOfSensitivity)
+	e.judge(loads)
 }
+
+// judge finds how erratic a workload is: whoever contradicts itself, as one that invents its reports does, is believed the
+// less about its neighbours.
+func (e *entry) judge(loads *[maxRows]float64) {
+	sum, n, force := 0., 0., math.Exp(e.traits.Sensitivity)
+	for i := range e.rows {
+		if r := &e.rows[i]; r.count > 0 {
+			rest := float64(r.log) - (e.traits.Offset - force*loads[i])
+			sum, n = sum+rest*rest/r.variance(), n+1
+		}
+	}
+	e.erratic = max(1, sum/max(1, n)/surprising)
+}
+
+// surprising is how many times as far as the model's error a workload's speeds may be off before it is believed less, as a
+// variance. Smaller takes work that the model does not fit for lies, larger lets those who lie by half decide.
+const surprising = 3
 
 // vote is what a row says of the pressure of one neighbour in it.
 type vote struct {
@@ -158,6 +176,7 @@ type vote struct {
 	// offset of the workload that saw it; others is what its other neighbours cost it, unit what this one does at pressure
 	// 0, as logarithms.
 	offset, others, unit float64
+	erratic              float64
 	// weight is set by press; mine is unit at the pressure that the neighbour has now.
 	weight, mine, rest float64
 }
@@ -169,7 +188,7 @@ func (b *Book) press(e *entry, before *prior) {
 		v := &b.votes[i]
 		v.mine = v.unit * force
 		v.rest = float64(v.row.log) - (v.offset - v.others - v.mine)
-		v.weight = v.row.weight(v.rest)
+		v.weight = v.row.weight(v.rest) / v.erratic
 	}
 	b.temper()
 	pp := 1 / before.pressure.variance
@@ -194,7 +213,7 @@ func (b *Book) count(e *entry) {
 		r, force := &v.rows[s.row], math.Exp(v.traits.Sensitivity)
 		all, mine := b.load(v, r, e.key.workload)
 		b.votes = append(b.votes, vote{
-			owner: v.owner, row: r, offset: v.traits.Offset,
+			owner: v.owner, row: r, offset: v.traits.Offset, erratic: v.erratic,
 			others: force * (all - mine), unit: force * mine / math.Exp(e.traits.Pressure),
 		})
 	}
@@ -274,12 +293,14 @@ func (b *Book) load(e *entry, r *row, one Workload) (all, mine float64) {
 
 // weight is one over the variance of a row that is so far from what is expected.
 func (r *row) weight(rest float64) float64 {
-	v := varianceOfPair * (lasting + (1-lasting)/float64(r.count))
+	v := r.variance()
 	if far := math.Abs(rest) / (farOff * math.Sqrt(v)); far > 1 {
 		v *= far
 	}
 	return 1 / v
 }
+
+func (r *row) variance() float64 { return varianceOfPair * (lasting + (1-lasting)/float64(r.count)) }
 
 func bound(v, by float64) float64 { return min(by, max(-by, v)) }
 
