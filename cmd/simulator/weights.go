@@ -53,7 +53,7 @@ The table has, for each weight, the mean and the standard deviation over the see
 			if weighing.Nodes, err = load(nodes, "--nodes", traces.OpenbNodes); err != nil {
 				return err
 			}
-			if weighing.Filling.Pods, err = load(pods, "--pods", traces.OpenbPods); err != nil {
+			if weighing.Pods, err = load(pods, "--pods", traces.OpenbPods); err != nil {
 				return err
 			}
 			if weighing.Profiles, err = loadProfiles(profiles); err != nil {
@@ -84,8 +84,9 @@ The table has, for each weight, the mean and the standard deviation over the see
 
 // parseWeights reads percentages, each once.
 func parseWeights(list string) ([]int64, error) {
-	var all []int64
-	for part := range strings.SplitSeq(list, ",") {
+	parts := strings.Split(list, ",")
+	all := make([]int64, 0, len(parts))
+	for _, part := range parts {
 		w, err := strconv.ParseInt(part, 10, 64)
 		switch {
 		case err != nil || w < 0 || w > 1000:

@@ -175,7 +175,7 @@ func (u *Use) fill(elsewhere *Learned, graph *interference.Estimate) {
 		}
 	}
 	p := &u.Profile
-	p.Guessed = from.Guessed && !(u.Known.SM && u.Known.Bandwidth)
+	p.Guessed = from.Guessed && (!u.Known.SM || !u.Known.Bandwidth)
 	if !u.Known.SM {
 		p.SM = from.SM
 	}

@@ -210,7 +210,7 @@ func (s *search) pick(k int, ranked []int, from int) bool {
 // seen reports whether one of the devices before is in the same state as device i: it stands for i.
 func (s *search) seen(before []int, i int) bool {
 	for _, j := range before {
-		if s.n.Shape(i) == s.n.Shape(j) && s.free[i] == s.free[j] && !(s.among != nil && s.n.Used(i).Slots+s.n.Used(j).Slots > 0) &&
+		if s.n.Shape(i) == s.n.Shape(j) && s.free[i] == s.free[j] && (s.among == nil || s.n.Used(i).Slots+s.n.Used(j).Slots == 0) &&
 			slices.Equal(s.load[i*s.phases:(i+1)*s.phases], s.load[j*s.phases:(j+1)*s.phases]) {
 			return true
 		}
