@@ -14,7 +14,7 @@ import (
 const (
 	suffersSD = .05
 	harmsSD   = .05
-	pairSD    = .08
+	pairSD    = .10
 	noiseSD   = .02
 )
 
@@ -25,8 +25,8 @@ const (
 //
 //	log speed of i = Σ over neighbours j of model(i, j) + suffers(i) + harms(j) + pair(i, j)
 //
-// Example: doubts .05², .05², .08², noise .02², and a pair that is .1 slower than expected: of .0114 + .0004, the three
-// explain .0025, .0025 and .0064, so they take .0212, .0212 and .0542 of the .1.
+// Example: a pair that is .1 slower than expected, with doubts of .05, .05 and .1 and noise of .02: of the variance .0154 the
+// three explain .0025, .0025 and .01, so they take .016, .016 and .065 of the .1.
 type pairLearner struct {
 	model          [][]float64
 	suffers, harms []belief
@@ -91,6 +91,11 @@ func (l *pairLearner) sum(on []sharedJob, at int) (log, variance float64) {
 		variance += l.harms[j].variance + l.pair[i][j].variance
 	}
 	return log, variance
+}
+
+// speed returns how fast a configuration is beside one other.
+func (l *pairLearner) speed(of, beside int) float64 {
+	return math.Exp(min(0, l.model[of][beside]+l.suffers[of].mean+l.harms[beside].mean+l.pair[of][beside].mean))
 }
 
 // learn takes in how fast the tenants of a device were.
