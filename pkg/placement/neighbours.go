@@ -260,8 +260,8 @@ func (p *Policy) tollOf(v *view, i, m int, use vgpu.Use, compute vgpu.MilliGPU) 
 	d := &v.n.Devices()[i]
 	share := int64(m) * int64(vgpu.ComputeOf(use.Slots, d.Slots))
 	t := toll{lost: among.Weights.Heterogeneity * share * int64(v.r.Loss(d.Model)) / int64(vgpu.WholeGPU), alone: true}
-	if v.n.Used(i).Slots == 0 {
-		return t
+	if v.n.Used(i).Slots == 0 || among.known(v.r.Workload) == 0 {
+		return t // what a workload of which nothing is known would do is no reason to prefer a place
 	}
 	var c crowd
 	c.gather(among, v.n, i, v.r, compute)
