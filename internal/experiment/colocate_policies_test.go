@@ -1,0 +1,308 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// viewOf is a queue of configurations, and the configurations on each device.
+func viewOf(table *sharingTable, queue []int, devices ...[]int) *sharingView {
+	v := &sharingView{queue: jobsOf(table, queue...)}
+	for _, on := range devices {
+		v.devices = append(v.devices, jobsOf(table, on...))
+	}
+	return v
+}
+
+// oaks are three configurations that suffer from little to much: with SM and GiB, and speeds by row.
+func oaks() *sharingTable {
+	return shared([][2]float64{{.2, 2}, {.6, 8}, {.9, 10}}, []float64{.99, .98, .96}, []float64{.97, .9, .82}, []float64{.95, .81, .6})
+}
+
+// TestSharingChoices names a job of the queue and a device, or none, for each policy.
+func TestSharingChoices(t *testing.T) {
+	table := oaks()
+	for _, tc := range []struct {
+		name, policy string
+		queue        []int
+		devices      [][]int
+		want         string
+	}{
+		{"a device of one's own", "fifo", []int{2, 0}, [][]int{{0}, {}, {}}, "0 on 1"},
+		{"none is idle", "fifo", []int{2, 0}, [][]int{{0}, {1}}, "none"},
+		{"fewest jobs", "least-loaded-3", []int{1}, [][]int{{0, 0}, {2}}, "0 on 1"},
+		{"less use of as many jobs", "least-loaded-3", []int{1}, [][]int{{2}, {1}}, "0 on 1"},
+		{"the first of equals", "least-loaded-3", []int{1}, [][]int{{1}, {1}}, "0 on 0"},
+		{"three are there", "least-loaded-3", []int{0}, [][]int{{0, 0, 0}, {1, 0, 0}}, "none"},
+		{"memory for the second in the queue only", "least-loaded-3", []int{2, 0}, [][]int{{2, 1}}, "1 on 0"},
+		{"memory to the last byte", "least-loaded-3", []int{1}, [][]int{{1, 1}}, "0 on 0"},
+		{"a margin", "horus-3", []int{1, 0}, [][]int{{1, 1}}, "1 on 0"},
+		{"at most two", "horus-2", []int{0}, [][]int{{0, 0}}, "none"},
+		// 1.3·10/24 + 20·1/100 + 1 = 1.74 beside .2; 1.3·16/24 + 20·1.6/100 + 1 = 2.19 beside .6.
+		{"the least cost", "horus-3", []int{1}, [][]int{{1}, {0}}, "0 on 1"},
+		{"idle costs less", "horus-3", []int{0}, [][]int{{2}, {}}, "0 on 1"},
+		// The means are .977, .897 and .787: sizes 0, 1 and 2.
+		{"sizes 2 and 1", "lucid", []int{2}, [][]int{{1}, {2}}, "none"},
+		{"sizes 1 and 1 rather than 2 and 0", "lucid", []int{1, 0}, [][]int{{2}, {1}}, "0 on 1"},
+		{"the second fits", "lucid", []int{2, 0}, [][]int{{2}}, "1 on 0"},
+		{"the smaller sum", "lucid", []int{0}, [][]int{{2}, {1}}, "0 on 1"},
+		{"two are there", "lucid", []int{0}, [][]int{{0, 0}}, "none"},
+		{"the least harm", "oracle", []int{2, 1, 0}, [][]int{{1}, {2}}, "2 on 0"}, // 0 beside 1: .03 + .02, beside 2: .05 + .04
+		{"an idle device", "oracle", []int{2, 1, 0}, [][]int{{1}, {}}, "0 on 1"},
+		{"too slow", "oracle", []int{2}, [][]int{{2}}, "none"},
+		{"just fast enough", "oracle", []int{2}, [][]int{{1}}, "0 on 0"},
+		{"three too slow", "oracle", []int{0}, [][]int{{1, 2}}, "none"}, // .81 · .95 = .7695
+	} {
+		p, err := sharingPolicyOf(tc.policy, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := "none"
+		if place, device, ok := p.choose(viewOf(table, tc.queue, tc.devices...)); ok {
+			got = fmt.Sprintf("%d on %d", place, device)
+		}
+		if got != tc.want {
+			t.Errorf("%s, %s: %s, want %s", tc.policy, tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestHorusCost: the example of horus; alone; and beside two that fill the device, which shows no more than all of it.
+func TestHorusCost(t *testing.T) {
+	table := shared([][2]float64{{.8, 6}, {.5, 6}}, []float64{1, 1}, []float64{1, 1})
+	jobs := jobsOf(table, 0, 1)
+	got := []float64{horus(&jobs[1], jobs[:1]), horus(&jobs[1], nil), horus(&jobs[1], jobs)}
+	if diff := cmp.Diff([]float64{2.13, 1.3*.25 + .5, 1.3*.75 + .5*1.6 + 2}, got, near); diff != "" {
+		t.Errorf("cost (-want +got):\n%s", diff)
+	}
+}
+
+// TestOracleWindow: the 41st job is not looked at; the linear hinge takes the first that may start.
+func TestOracleWindow(t *testing.T) {
+	table := oaks()
+	queue := make([]int, 0, 41)
+	for range 40 {
+		queue = append(queue, 1)
+	}
+	v := viewOf(table, append(queue, 0), []int{1})
+	if place, _, ok := oracle(table).choose(v); place != 0 || !ok {
+		t.Errorf("job %d, %v, want the first of the window", place, ok)
+	}
+	if place, _, _ := oracle(table).choose(viewOf(table, append(queue[:39:39], 0), []int{1})); place != 39 {
+		t.Errorf("job %d, want the last of the window", place)
+	}
+	p, err := predicted("linear-hinge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if place, _, ok := p.choose(viewOf(table, []int{1, 0}, []int{1})); place != 0 || !ok {
+		t.Errorf("linear hinge: job %d, %v, want the first", place, ok)
+	}
+	if _, err := predicted("tetris"); err == nil {
+		t.Error("predicts by an unknown model")
+	}
+}
+
+// learnerOf knows the measured pairs.
+func learnerOf(table *sharingTable) *pairLearner {
+	m, err := measuredModel(table)
+	if err != nil {
+		panic(err)
+	}
+	return newPairLearner(table, m)
+}
+
+// TestPairLearner works out what one surprise teaches.
+func TestPairLearner(t *testing.T) {
+	table := oaks()
+	l := learnerOf(table)
+	sure := l.expect(jobsOf(table, 1, 2), nil)
+	if diff := cmp.Diff([]float64{.82, .81, 0, 0}, []float64{sure[0].speed, sure[1].speed, sure[0].doubt, sure[1].doubt}, near); diff != "" {
+		t.Errorf("measured pairs (-want +got):\n%s", diff)
+	}
+	l.suffers[1].variance, l.harms[2].variance, l.pair[1][2].variance = .0025, .0025, .01
+	if got := l.expect(jobsOf(table, 1, 2), nil)[0].doubt; math.Abs(got-math.Sqrt(.015)) > 1e-12 {
+		t.Errorf("doubt %v, want √.015", got)
+	}
+	// The example of pairLearner.
+	l.learn(jobsOf(table, 1, 2), []float64{.82 * math.Exp(-.1), .81})
+	got := []float64{l.suffers[1].mean, l.harms[2].mean, l.pair[1][2].mean, l.suffers[1].variance, l.pair[1][2].variance}
+	want := []float64{-.1 * .0025 / .0154, -.1 * .0025 / .0154, -.1 * .01 / .0154, .0025 * (1 - .0025/.0154), .01 * (1 - .01/.0154)}
+	if diff := cmp.Diff(want, got, near); diff != "" {
+		t.Errorf("learned (-want +got):\n%s", diff)
+	}
+	if l.suffers[2] != (belief{}) || l.pair[2][1] != (belief{}) {
+		t.Errorf("what was sure has changed: %v, %v", l.suffers[2], l.pair[2][1])
+	}
+	if got := l.speed(1, 2); math.Abs(got-.82*math.Exp(-.1*.015/.0154)) > 1e-12 {
+		t.Errorf("speed %v", got)
+	}
+	// Beside two alike the tenant's own error counts twice, and its variance four times.
+	l = learnerOf(table)
+	l.suffers[1].variance = .0025
+	l.learn(jobsOf(table, 1, 0, 0), []float64{.97 * .97 * math.Exp(-.1), 1, 1})
+	if want := -.1 * .005 / (.01 + .0004); math.Abs(l.suffers[1].mean-want) > 1e-12 || math.Abs(l.suffers[1].variance-.0025*(1-.01/.0104)) > 1e-12 {
+		t.Errorf("suffers %+v, want a mean of %v", l.suffers[1], want)
+	}
+	// Nobody is expected to be faster than alone.
+	l.suffers[1].mean = 1
+	if got := l.expect(jobsOf(table, 1, 0), nil)[0].speed; got != 1 || l.speed(1, 0) != 1 {
+		t.Errorf("speeds %v and %v, want 1", got, l.speed(1, 0))
+	}
+}
+
+// TestPairLearnerFindsTheTruth: after each pair was seen, the model is off by little, however wrong it was.
+func TestPairLearnerFindsTheTruth(t *testing.T) {
+	table := oaks()
+	m, err := interference.ByName("none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newPairLearner(table, m)
+	for i := range l.pair {
+		l.suffers[i].variance, l.harms[i].variance = suffersSD*suffersSD, harmsSD*harmsSD
+		for j := range l.pair[i] {
+			l.pair[i][j].variance = pairSD * pairSD
+		}
+	}
+	for range 3 {
+		for i := range 3 {
+			for j := range 3 {
+				on := jobsOf(table, i, j)
+				l.learn(on, table.speeds(on, nil))
+			}
+		}
+	}
+	for i := range 3 {
+		for j := range 3 {
+			if got := l.speed(i, j); math.Abs(got-table.speed[i][j]) > .02 {
+				t.Errorf("%d beside %d: %v, is %v", i, j, got, table.speed[i][j])
+			}
+		}
+	}
+}
+
+// tandemOf is the policy that knows the measured pairs.
+func tandemOf(table *sharingTable) *tandem {
+	m, err := measuredModel(table)
+	if err != nil {
+		panic(err)
+	}
+	return newTandem(table, m)
+}
+
+// TestTandemKeepsSpeeds: a job that would slow a tenant below .62, or that might, does not start; one that runs out of
+// memory but for the margin neither.
+func TestTandemKeepsSpeeds(t *testing.T) {
+	table := shared([][2]float64{{.5, 11}, {.5, 11.4}, {.5, 11.6}}, []float64{.62, .7, .7}, []float64{.61, .9, .9}, []float64{.9, .9, .9})
+	for _, tc := range []struct {
+		job, on int
+		ok      bool
+	}{{0, 0, true}, {1, 0, false}, {0, 1, false}, {0, 2, false}, {2, 0, false}} {
+		if _, _, ok := tandemOf(table).choose(viewOf(table, []int{tc.job}, []int{tc.on})); ok != tc.ok {
+			t.Errorf("%d beside %d starts: %v", tc.job, tc.on, ok)
+		}
+	}
+	p := tandemOf(table)
+	p.learner.pair[0][0].variance = 1e-6
+	if _, _, ok := p.choose(viewOf(table, []int{0}, []int{0})); ok {
+		t.Error("starts where a speed of .62 is in doubt")
+	}
+	if _, _, ok := p.choose(viewOf(table, []int{0}, nil)); !ok {
+		t.Error("does not start on an idle device")
+	}
+}
+
+// TestTandemChooses: what harms most elsewhere gets the idle device; beside others goes what does less harm there than
+// elsewhere.
+func TestTandemChooses(t *testing.T) {
+	table := oaks()
+	p := tandemOf(table)
+	if place, device, ok := p.choose(viewOf(table, []int{0, 1, 2, 0}, []int{1}, nil)); !ok || place != 2 || device != 1 {
+		t.Errorf("job %d on %d, %v; want the heaviest on the idle device", place, device, ok)
+	}
+	// Two of 1 and one of 2 run, two of 0 and one of 1 wait. 0 loses .05 beside 1 and .09 beside 2, on average over all six
+	// (.02·2 + .05·3 + .09)/6 = .0467; 1 loses .2 beside 1 and .37 beside 2, on average (.05·2 + .2·3 + .37)/6 = .1783. So 0
+	// beside 1 is worse than usual by .0033, and 1 beside 1 by .0217.
+	v := viewOf(table, []int{1, 0, 0}, []int{2}, []int{1}, []int{1})
+	if place, device, ok := p.choose(v); !ok || place != 1 || device != 1 {
+		t.Errorf("job %d on %d, %v; want the second on the second", place, device, ok)
+	}
+}
+
+// TestTandemLetsNobodyWaitForLong: a job that 40 later ones have passed is the only one that may start, until it has.
+func TestTandemLetsNobodyWaitForLong(t *testing.T) {
+	table := shared([][2]float64{{.9, 2}, {.1, 2}}, []float64{.5, .5}, []float64{.95, .99})
+	p := tandemOf(table)
+	v := viewOf(table, []int{0, 1, 1, 1}, []int{1})
+	for i := range sharingWindow {
+		if place, _, ok := p.choose(v); !ok || place != 1 {
+			t.Fatalf("after %d: job %d, %v; want the second", i, place, ok)
+		}
+	}
+	if place, _, ok := p.choose(v); ok {
+		t.Errorf("job %d starts, though the first was passed by %d", place, sharingWindow)
+	}
+	v.devices[0] = nil
+	if place, _, ok := p.choose(v); !ok || place != 0 {
+		t.Errorf("job %d, %v; want the first", place, ok)
+	}
+	v.queue, v.devices[0] = v.queue[1:], v.queue[1:2]
+	if _, _, ok := p.choose(v); !ok {
+		t.Error("the next first has not waited")
+	}
+}
+
+// TestTandemLearnsOnce: a neighbourhood teaches when it is new; one job teaches nothing.
+func TestTandemLearnsOnce(t *testing.T) {
+	table := oaks()
+	p := tandemOf(table)
+	p.learner.pair[1][2].variance = .01
+	before := p.learner.pair[1][2]
+	v := viewOf(table, nil, []int{1}, []int{1, 2})
+	p.observe(v, 0, []float64{1}, 10)
+	p.observe(v, 1, []float64{.5, .81}, 10)
+	first := p.learner.pair[1][2]
+	p.observe(v, 1, []float64{.5, .81}, 10)
+	if first == before || p.learner.pair[1][2] != first {
+		t.Errorf("before %v, after one look %v, after two %v", before, first, p.learner.pair[1][2])
+	}
+	v.devices[1] = v.devices[1][:1]
+	p.observe(v, 1, []float64{1}, 10)
+	v.devices[1] = jobsOf(table, 1, 2)
+	p.observe(v, 1, []float64{.5, .81}, 10)
+	if p.learner.pair[1][2] == first {
+		t.Error("the pair came again and taught nothing")
+	}
+}
+
+func TestParseSharingPolicies(t *testing.T) {
+	all, err := ParseSharingPolicies("all")
+	if err != nil || len(all) != 9 || all[0] != "fifo" {
+		t.Errorf("all are %v, %v", all, err)
+	}
+	if two, err := ParseSharingPolicies("tandem,fifo"); err != nil || strings.Join(two, " ") != "tandem fifo" {
+		t.Errorf("%v, %v", two, err)
+	}
+	for list, want := range map[string]string{"tetris": `unknown policy "tetris", known are fifo, horus-2`, "fifo,fifo": "fifo appears twice", "": `unknown policy ""`} {
+		if _, err := ParseSharingPolicies(list); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", list, err, want)
+		}
+	}
+}
+
+// TestSharedMemory: a device has 24 GiB.
+func TestSharedMemory(t *testing.T) {
+	table := shared([][2]float64{{.5, 12}}, []float64{1})
+	jobs := jobsOf(table, 0, 0)
+	if !fitsBeside(&jobs[1], jobs[:1], 0) || fitsBeside(&jobs[1], jobs[:1], 1) || !fitsBeside(&jobs[1], nil, 24*vgpu.GiB) {
+		t.Error("12 beside 12 GiB, without a margin, with one byte, and alone")
+	}
+}
