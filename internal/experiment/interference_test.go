@@ -273,9 +273,13 @@ func TestPredictingScoresTheRest(t *testing.T) {
 	if last := out.Results[3]; last.MAE != nil || last.R2 != nil || last.Precision != nil || last.Shown != nil || last.Seeds != 3 {
 		t.Errorf("figures without pairs: %+v", last)
 	}
-	p.Observed = ObservedAll // each partner of LM draws the only pair that it has with it
+	p.Observed = "" // all: each partner of LM draws the only pair that it has with it
 	if out := ran(t, p); out.Results[1].Pairs != 0 {
 		t.Errorf("%d pairs are left, want none", out.Results[1].Pairs)
+	}
+	p.Observed = "some"
+	if _, err := p.Run(); err == nil || !strings.Contains(err.Error(), `"some"`) || !strings.Contains(err.Error(), "held-out") {
+		t.Errorf("co-runs of some: error %v", err)
 	}
 }
 
