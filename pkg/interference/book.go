@@ -37,6 +37,8 @@ type Book struct {
 	gpus []GPU
 	// levels are the mean sensitivities by GPU model.
 	levels map[GPU]float64
+	// scatters are the variances of what traits leave of pairs, where they were estimated.
+	scatters map[GPU]float64
 	// votes and rests are used again by press and by pair.
 	votes []vote
 	rests []pair
@@ -97,7 +99,7 @@ type belief struct{ mean, variance float64 }
 // NewBook returns an empty book that goes by a model and keeps at most so many workloads on GPU models, the latest
 // observed. As many as one co-run is about are always kept: MaxBeside + 1.
 func NewBook(m Model, maximum int) *Book {
-	return &Book{model: m, max: max(MaxBeside+1, maximum), known: map[entryKey]*entry{}, levels: map[GPU]float64{}}
+	return &Book{model: m, max: max(MaxBeside+1, maximum), known: map[entryKey]*entry{}, levels: map[GPU]float64{}, scatters: map[GPU]float64{}}
 }
 
 // Len returns the number of workloads on GPU models that the book knows.

@@ -72,6 +72,7 @@ func bytesOf(tb testing.TB, make func() any) float64 {
 	tb.Helper()
 	var before, after runtime.MemStats
 	runtime.GC()
+	runtime.GC()
 	runtime.ReadMemStats(&before)
 	kept := make()
 	runtime.GC()

@@ -246,6 +246,54 @@ func TestProfileValidate(t *testing.T) {
 	}
 }
 
+// TestOn: a cap bounds the SMs, thins the bandwidth and makes steps longer, as the class has it.
+func TestOn(t *testing.T) {
+	p := interference.Profile{SM: .9, Bandwidth: .5, Step: .01, Class: interference.ClassTraining}
+	speed := interference.ClassTraining.Speed(500)
+	want := interference.Tenant{SM: .5, Bandwidth: .5 * math.Sqrt(speed), Cap: .5, Brisk: math.Sqrt(.1 * speed)}
+	if diff := cmp.Diff(want, p.On(500), cmpopts.EquateApprox(0, 1e-12)); diff != "" {
+		t.Error(diff)
+	}
+	for part, cap := range map[vgpu.MilliGPU]float64{-5: .001, 0: .001, 1000: 1, 1500: 1} {
+		if got := p.On(part); got.Cap != cap || math.IsNaN(got.Brisk) || math.IsInf(got.Brisk, 0) {
+			t.Errorf("part %d: got %+v, want the cap %v", part, got, cap)
+		}
+	}
+	unknown := interference.Unknown()
+	if got := unknown.On(1000); !got.Guessed || got.SM != 1 || math.Abs(got.Brisk-math.Sqrt(.05)) > 1e-12 {
+		t.Errorf("nothing known: got %+v, want steps of 20 ms", got)
+	}
+	if got := interference.Brisk(1e-9); got != 3 {
+		t.Errorf("the shortest steps have %v, want 3", got)
+	}
+}
+
+// TestFitNeverBelowZero: where the best line would have a negative coefficient, it is 0 and the other is best without it.
+func TestFitNeverBelowZero(t *testing.T) {
+	var samples []interference.Sample
+	for i := 1; i <= 20; i++ {
+		a := float64(i) / 20
+		on := []interference.Tenant{whole(1, 0), whole(a, a)} // x is a
+		samples = append(samples, interference.Sample{On: on, Of: 0, Speed: math.Exp(.1 - .5*a)})
+	}
+	m, err := interference.Fit("default", samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Coefficients[0] != 0 || m.Coefficients[1] < .3 || m.Coefficients[1] > .5 {
+		t.Errorf("rising: got %v", m.Coefficients)
+	}
+	for i := range samples {
+		samples[i].Speed = math.Exp(-.5 + .1*float64(i)/20)
+	}
+	if m, err = interference.Fit("default", samples); err != nil {
+		t.Fatal(err)
+	}
+	if m.Coefficients[1] != 0 || m.Coefficients[0] < .4 || m.Coefficients[0] > .5 {
+		t.Errorf("falling: got %v", m.Coefficients)
+	}
+}
+
 // drawTenant draws any tenant that there can be.
 func drawTenant(t *rapid.T) interference.Tenant {
 	part := rapid.Float64Range(0, 1)

@@ -162,7 +162,7 @@ func (b *Book) point(n *entry, s seen) {
 		n.seen = slices.Delete(n.seen, b.loudest(n), 1+b.loudest(n))
 	}
 	if len(n.seen) == cap(n.seen) {
-		n.seen = slices.Grow(n.seen, min(maxSeen, 2*len(n.seen)+1)-len(n.seen))
+		n.seen = append(make([]seen, 0, min(maxSeen, 2*len(n.seen)+2)), n.seen...)
 	}
 	n.seen = append(n.seen, s)
 }

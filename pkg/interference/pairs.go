@@ -39,12 +39,13 @@ func (p *packed) unpack() pair {
 
 const (
 	// varianceOfRest is that of what is left of a pair, before any co-run: on Lucid, pairs differ by about 6 % from what
-	// traits explain. Larger believes single observations, smaller forgets what was seen of this very pair.
-	varianceOfRest = .0036
+	// traits explain. Larger believes single observations, smaller forgets what was seen of this very pair. Where pairs turn
+	// out to differ by less, down to leastVarianceOfRest, that counts: steadyRows is how many rows the shipped value weighs.
+	varianceOfRest      = .0036
+	leastVarianceOfRest = .0001
+	steadyRows          = 20
 	// mostRest bounds what is left, so that nobody talks one neighbour away: three standard errors.
 	mostRest = .18
-	// maxPairs is how many neighbours are remembered for a workload. Each costs 8 bytes.
-	maxPairs = 24
 )
 
 // of returns the rest and the doubt about it that is left beside a workload: 0 and 1 where the two were not observed.
@@ -64,41 +65,20 @@ func (p *Pairs) of(w Workload) (rest, doubt float64) {
 	return 0, 1
 }
 
-// pair finds what is left of the rows of an entry. Where a row has several neighbours, each takes its part by how much
-// doubt there was about it, the rows with one neighbour first: they tell of nobody else. Of neighbours whose rows are gone
-// stays what was found.
+// pair finds what is left of the rows of an entry that have one neighbour. What is left beside several is nobody's own: most
+// of it is that losses do not add up exactly as the model says.
 func (b *Book) pair(e *entry) {
 	b.rests = b.rests[:0]
-	if e.pairs != nil {
-		for i := range e.pairs.list {
-			p := e.pairs.list[i].unpack()
-			if !e.saw(p.beside) && b.known[entryKey{e.key.gpu, p.beside}] != nil {
-				b.rests = append(b.rests, p)
-			}
+	for i := range e.rows {
+		if r := &e.rows[i]; r.count > 0 && r.neighbours() == 1 {
+			b.follow(e, r)
 		}
-	}
-	var order [maxRows]uint8
-	n := 0
-	for neighbours := 1; neighbours <= MaxBeside; neighbours++ {
-		for i := range e.rows {
-			if e.rows[i].count > 0 && e.rows[i].neighbours() == neighbours {
-				order[n] = uint8(i)
-				n++
-			}
-		}
-	}
-	for _, i := range order[:n] {
-		b.split(e, &e.rows[i])
 	}
 	if len(b.rests) == 0 {
 		e.pairs = nil
 		return
 	}
-	// The surest stay.
-	slices.SortFunc(b.rests, func(x, y pair) int {
-		return cmp.Or(cmp.Compare(x.doubt, y.doubt), cmp.Compare(x.beside, y.beside))
-	})
-	list := make([]packed, min(len(b.rests), maxPairs))
+	list := make([]packed, len(b.rests))
 	for i := range list {
 		list[i] = b.rests[i].pack()
 	}
@@ -106,39 +86,53 @@ func (b *Book) pair(e *entry) {
 	e.pairs = &Pairs{list}
 }
 
-// saw reports whether a workload is a neighbour in a row.
-func (e *entry) saw(w Workload) bool {
-	return slices.ContainsFunc(e.rows, func(r row) bool { return slices.Contains(r.beside[:], w) })
-}
-
-// split adds what is left of a row to the rests of its neighbours: one step of a Kalman filter without covariances.
-func (b *Book) split(e *entry, r *row) {
+// left returns what the traits leave of the logarithm of a row's speed.
+func (b *Book) left(e *entry, r *row) float64 {
 	all, _ := b.load(e, r, 0)
-	left := float64(r.log) - (e.traits.Offset - math.Exp(e.traits.Sensitivity)*all)
-	variance := varianceOfPair * lasting / float64(r.count)
-	var at [MaxBeside]int
-	n := r.neighbours()
-	for i, w := range r.beside[:n] {
-		at[i] = b.rest(w)
-		left -= b.rests[at[i]].rest
-		variance += varianceOfRest * b.rests[at[i]].doubt
-	}
-	for _, k := range at[:n] {
-		p := &b.rests[k]
-		gain := varianceOfRest * p.doubt / variance
-		p.rest = bound(p.rest+gain*left, mostRest)
-		p.doubt = max(0, p.doubt*(1-gain))
-	}
+	return float64(r.log) - (e.traits.Offset - math.Exp(e.traits.Sensitivity)*all)
 }
 
-// rest returns the place of a neighbour in rests.
-func (b *Book) rest(w Workload) int {
-	i := slices.IndexFunc(b.rests, func(p pair) bool { return p.beside == w })
+// scatter estimates by how much pairs differ on a GPU model from what traits explain, from the rows with one neighbour.
+func (b *Book) scatter(keys []entryKey) {
+	// The traits were fitted to the rows, which takes some of what is left from them: two of ten rows or so.
+	const fitted = 1.25
+	sum, n := varianceOfRest*steadyRows, float64(steadyRows)
+	for _, key := range keys {
+		e := b.known[key]
+		for i := range e.rows {
+			r := &e.rows[i]
+			if r.count == 0 || r.neighbours() != 1 || e.erratic > 1 {
+				continue
+			}
+			left := b.left(e, r)
+			sum += min(fitted*left*left, 4*varianceOfRest) - varianceOfPair*lasting/float64(r.count)
+			n++
+		}
+	}
+	b.scatters[keys[0].gpu] = min(varianceOfRest, max(leastVarianceOfRest, sum/n))
+}
+
+// scattered returns by how much pairs differ on a GPU model.
+func (b *Book) scattered(gpu GPU) float64 {
+	if v, ok := b.scatters[gpu]; ok {
+		return v
+	}
+	return varianceOfRest
+}
+
+// follow moves the rest of the only neighbour of a row towards what is left of it, as far as it is more likely to be the
+// pair's than noise: a step of a Kalman filter. A workload under several caps has several rows beside the same neighbour.
+func (b *Book) follow(e *entry, r *row) {
+	i := slices.IndexFunc(b.rests, func(p pair) bool { return p.beside == r.beside[0] })
 	if i < 0 {
 		i = len(b.rests)
-		b.rests = append(b.rests, pair{w, 0, 1})
+		b.rests = append(b.rests, pair{r.beside[0], 0, 1})
 	}
-	return i
+	p := &b.rests[i]
+	variance := b.scattered(e.key.gpu) * p.doubt
+	gain := variance / (variance + varianceOfPair*lasting/float64(r.count))
+	p.rest = bound(p.rest+gain*(b.left(e, r)-p.rest), mostRest)
+	p.doubt *= 1 - gain
 }
 
 // neighbours returns their number.

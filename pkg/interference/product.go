@@ -80,7 +80,7 @@ func predictProduct(c []float64, on []Tenant, out []Prediction) {
 				pressure, rest, pair = pressure+1-on[j].SurePressure, rest+left, pair+doubt
 			}
 		}
-		loss, n := max(0, others.loss(c, t, crowded))*math.Exp(t.Sensitivity), float64(len(on)-1)
+		loss, n := others.loss(c, t, crowded)*math.Exp(t.Sensitivity), float64(len(on)-1)
 		out[i].Speed = math.Exp(t.Offset - loss + rest)
 		out[i].Error = math.Sqrt(varianceOfPair*lasting + varianceOfRest*pair + pair/n*doubtOf(on, t, loss, pressure/n))
 	}

@@ -33,6 +33,7 @@ func (b *Book) Settle(rounds int) {
 			}
 			b.shift(keys[from:to])
 			if round == rounds-1 {
+				b.scatter(keys[from:to])
 				for _, key := range keys[from:to] {
 					b.pair(b.known[key])
 				}

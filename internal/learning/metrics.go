@@ -1,0 +1,145 @@
+package learning
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tandem-gpu/tandem/internal/metrics"
+)
+
+// Why something that was reported teaches nothing.
+const (
+	dropAbsurd     = "absurd"
+	dropZero       = "zero"
+	dropFar        = "far"
+	dropNoRate     = "no-rate"
+	dropSeveral    = "several-devices"
+	dropCrowded    = "crowded"
+	dropForeign    = "foreign-programs"
+	dropUnknownPod = "unknown-pod"
+	dropRefused    = "refused"
+	dropRestored   = "restored"
+	dropUnwritable = "unwritable"
+	dropFull       = "full"
+)
+
+// reasons are all of them, sorted.
+var reasons = []string{
+	dropAbsurd, dropCrowded, dropFar, dropForeign, dropFull, dropNoRate, dropRefused, dropRestored, dropSeveral,
+	dropUnknownPod, dropUnwritable, dropZero,
+}
+
+// Results of a write.
+const (
+	resultWritten = "written"
+	resultMade    = "made"
+	resultDeleted = "deleted"
+	resultFailed  = "failed"
+)
+
+// counts is what the learner counted. The learner's lock guards it.
+type counts struct {
+	solo, coRuns, restarts uint64
+	dropped, writes        map[string]uint64
+}
+
+func (c *counts) drop(reason string) { count(&c.dropped, reason) }
+
+func (c *counts) write(result string) { count(&c.writes, result) }
+
+func count(in *map[string]uint64, word string) {
+	if *in == nil {
+		*in = map[string]uint64{}
+	}
+	(*in)[word]++
+}
+
+// prefix begins the names of the learner's metrics.
+const prefix = "tandem_learning_"
+
+const fromZero = "0 or more"
+
+var (
+	observations = metrics.Family{Name: prefix + "observations_total", Type: metrics.Counter, Labels: []string{"kind"}, Unit: "observations", Range: fromZero,
+		Help: "Intervals that taught something about a workload by kind: alone, or beside others."}
+	dropped = metrics.Family{Name: prefix + "dropped_total", Type: metrics.Counter, Labels: []string{"reason"}, Unit: "values", Range: fromZero,
+		Help: "Values, intervals and profiles that taught nothing, by reason: absurd (no use or rate can be that), zero (a rate), " +
+			"far (from what the workload reported before), no-rate, several-devices (the rate is not of one device), crowded (too many " +
+			"neighbours to tell whose pressure it was), foreign-programs (that belong to no pod hold memory), unknown-pod, refused, " +
+			"restored (a status that is out of range), unwritable (no WorkloadProfile can hold the workload), full (all profiles are of " +
+			"workloads that were observed lately)."}
+	restarts = metrics.Family{Name: prefix + "restarts_total", Type: metrics.Counter, Unit: "workloads", Range: fromZero,
+		Help: "Workloads that were learned anew since they report in another unit."}
+	profiles = metrics.Family{Name: prefix + "workloads", Type: metrics.Gauge, Labels: []string{"state"}, Unit: "workloads", Range: fromZero,
+		Help: "Workloads by the state of their WorkloadProfile: declared by a user, made by the scheduler, or none."}
+	waiting = metrics.Family{Name: prefix + "waiting", Type: metrics.Gauge, Unit: "workloads", Range: fromZero,
+		Help: "Workloads of which more was learned than their WorkloadProfile says."}
+	writes = metrics.Family{Name: prefix + "writes_total", Type: metrics.Counter, Labels: []string{"result"}, Unit: "requests", Range: fromZero,
+		Help: "WorkloadProfiles by what became of them: written, made, deleted, or failed."}
+)
+
+// Families returns the table of the learner's metrics, from which its collector is built.
+func Families() []metrics.Family {
+	return []metrics.Family{dropped, observations, restarts, waiting, profiles, writes}
+}
+
+// Collector returns the learner's metrics.
+func (l *Learner) Collector() prometheus.Collector {
+	c := &collector{learner: l, descs: map[string]*prometheus.Desc{}}
+	for _, f := range Families() {
+		c.descs[f.Name] = prometheus.NewDesc(f.Name, f.Help, f.Labels, nil)
+	}
+	return c
+}
+
+type collector struct {
+	learner *Learner
+	descs   map[string]*prometheus.Desc
+}
+
+// Describe lists the metrics.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, name := range slices.Sorted(maps.Keys(c.descs)) {
+		ch <- c.descs[name]
+	}
+}
+
+// Collect tells them.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	l := c.learner
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tell := func(f metrics.Family, v uint64, labels ...string) {
+		kind := prometheus.CounterValue
+		if f.Type == metrics.Gauge {
+			kind = prometheus.GaugeValue
+		}
+		ch <- prometheus.MustNewConstMetric(c.descs[f.Name], kind, float64(v), labels...)
+	}
+	tell(observations, l.counts.solo, "alone")
+	tell(observations, l.counts.coRuns, "beside")
+	tell(restarts, l.counts.restarts)
+	tell(waiting, uint64(len(l.queue)))
+	for _, reason := range reasons {
+		tell(dropped, l.counts.dropped[reason], reason)
+	}
+	for _, result := range []string{resultDeleted, resultFailed, resultMade, resultWritten} {
+		tell(writes, l.counts.writes[result], result)
+	}
+	of := map[string]uint64{}
+	for _, w := range l.workloads {
+		switch {
+		case w.profile == nil:
+			of["none"]++
+		case w.made:
+			of["made"]++
+		default:
+			of["declared"]++
+		}
+	}
+	for _, kind := range []string{"declared", "made", "none"} {
+		tell(profiles, of[kind], kind)
+	}
+}

@@ -1,0 +1,275 @@
+package learning
+
+import (
+	"math"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+const (
+	// idleSM is the utilisation below which a pod is not at work: it presses on nobody, and what it reports says nothing.
+	idleSM = .02
+	// fillsCap is the part of its cap that a pod has to use for more to be behind it.
+	fillsCap = .9
+	// Speeds beside others that are not taken for what they say. Below, a pod does something else; above, it did so alone.
+	slowestSpeed, fastestSpeed = .01, 3.
+)
+
+// member is a pod that was at work for an interval, with means over it; NaN where nobody knows.
+type member struct {
+	workload  *workload
+	record    *record
+	part      vgpu.MilliGPU
+	profile   interference.Profile
+	sm, rate  float64
+	bandwidth float64 // alone under its cap, as far as known
+	measured  bool
+	// several says that the pod has other devices too: its rate is not of this one.
+	several bool
+}
+
+// teach learns from the window of a device.
+func (l *Learner) teach(d *device, now time.Time) {
+	members, ok := l.membersOf(d, now)
+	w := &d.window
+	switch {
+	case !ok:
+		l.counts.drop(dropUnknownPod)
+	case w.foreign:
+		l.counts.drop(dropForeign)
+	case len(members) == 1:
+		l.alone(&members[0], w.bandwidth.value(w.counted))
+	case len(members)-1 > interference.MaxBeside:
+		l.counts.drop(dropCrowded)
+	case len(members) > 1:
+		for i := range members {
+			l.beside(members, i)
+		}
+		l.divide(members, w.bandwidth.value(w.counted))
+	}
+	for i := range members {
+		l.changed(members[i].workload)
+	}
+}
+
+// membersOf returns the pods that were at work, and false where one of them is unknown.
+func (l *Learner) membersOf(d *device, now time.Time) ([]member, bool) {
+	var members []member
+	for i := range d.tenants {
+		t, sm := &d.tenants[i], d.window.sm[i].value(d.window.counted)
+		if t.measured && sm < idleSM {
+			continue
+		}
+		p := l.pods[t.uid]
+		if p == nil {
+			return nil, false
+		}
+		part := p.part(d.id)
+		if d.soft {
+			part = vgpu.WholeGPU
+		}
+		r := p.workload.on(d.model, l.gpu(d.model))
+		if !math.IsNaN(t.memory) {
+			r.memory = max(r.memory, vgpu.Bytes(t.memory))
+		}
+		r.seen, p.workload.seen = now.Unix(), now.Unix()
+		m := member{
+			workload: p.workload, record: r, part: part, sm: sm, measured: t.measured,
+			rate: d.window.rate[i].value(d.window.counted), several: len(p.shares) > 1,
+		}
+		m.profile = p.workload.profileOn(l, r)
+		m.bandwidth = m.profile.Under(part).Bandwidth
+		members = append(members, m)
+	}
+	return members, true
+}
+
+// alone learns what a pod does without neighbours.
+func (l *Learner) alone(m *member, bandwidth float64) {
+	r := m.record
+	r.solo++
+	l.counts.solo++
+	cap := float64(m.part) / float64(vgpu.WholeGPU)
+	if sm := m.sm; !math.IsNaN(sm) {
+		if cap < 1 && sm > fillsCap*cap {
+			// It would use more: how much, nobody has seen.
+			sm = max(sm, 1)
+			if r.sm.known() {
+				sm = max(m.sm, r.sm.mean())
+			}
+		}
+		r.sm.add(sm)
+	}
+	if !math.IsNaN(bandwidth) {
+		r.bandwidth.add(min(1, bandwidth/math.Sqrt(m.profile.Class.Speed(m.part))))
+	}
+	if math.IsNaN(m.rate) || m.several {
+		return
+	}
+	at := r.under(m.part)
+	if far, other := r.isOtherUnit(m.rate, at.base); far {
+		l.strange(m, other)
+		return
+	}
+	at.alone.add(m.rate)
+	alone, sure := l.throughput(m, at)
+	l.rebase(m, at, alone, sure)
+}
+
+// strange drops a rate that is far from all before, and starts the workload anew where it counts in another unit.
+func (l *Learner) strange(m *member, other bool) {
+	l.counts.drop(dropFar)
+	if !other {
+		return
+	}
+	l.counts.restarts++
+	m.record.rates, m.record.strange = nil, 0
+	l.book.Restart(m.workload.number, m.record.gpu)
+	l.dirty[m.workload.number] = true
+}
+
+// throughput returns the rate alone under the member's cap, and whether it was measured or declared; 0 where nobody
+// knows any.
+func (l *Learner) throughput(m *member, at *rate) (alone float64, sure bool) {
+	if len(at.alone.values) >= fewValues {
+		return at.alone.mean(), true
+	}
+	if w := m.workload.profile; w != nil {
+		if declared, ok := w.Rate(m.record.model, m.part); ok {
+			// Declared in another unit than it reports in, it says nothing.
+			if v := float64(declared) / unit; m.rate > v*slowestSpeed && m.rate < v*fastestSpeed {
+				return v, true
+			}
+		}
+	}
+	if at.alone.known() {
+		return at.alone.mean(), false
+	}
+	return m.record.elsewhere(m.part, m.profile.Class), false
+}
+
+// rebase compares what was observed with the rate alone that is known now. It reports whether that is a guess.
+func (l *Learner) rebase(m *member, at *rate, alone float64, sure bool) (loose bool) {
+	if alone == 0 {
+		return true
+	}
+	if at.base == 0 {
+		at.base = alone
+	}
+	if factor := at.base / alone; math.Abs(factor-1) > rebased {
+		l.book.Rebase(interference.Runner{Workload: m.workload.number, Cap: m.part}, m.record.gpu, factor)
+		at.base = alone
+	}
+	return !sure
+}
+
+// beside learns from one of the members how fast it was beside the others.
+func (l *Learner) beside(members []member, of int) {
+	m := &members[of]
+	if math.IsNaN(m.rate) {
+		l.counts.drop(dropNoRate)
+		return
+	}
+	if m.several {
+		l.counts.drop(dropSeveral)
+		return
+	}
+	l.declare(members)
+	at := m.record.under(m.part)
+	if far, other := m.record.isOtherUnit(m.rate, at.base); far {
+		l.strange(m, other)
+		return
+	}
+	alone, sure := l.throughput(m, at)
+	loose := l.rebase(m, at, alone, sure)
+	if at.base == 0 {
+		at.base = m.rate / l.expected(members, of)
+	}
+	speed := m.rate / at.base
+	if speed < slowestSpeed || speed > fastestSpeed {
+		l.counts.drop(dropFar)
+		return
+	}
+	o := interference.Observation{
+		GPU: m.record.gpu, Owner: m.workload.owner, Speed: speed, Loose: loose,
+		Of: interference.Runner{Workload: m.workload.number, Cap: m.part},
+	}
+	for i := range members {
+		if i != of {
+			o.Beside = append(o.Beside, interference.Runner{Workload: members[i].workload.number, Cap: members[i].part})
+		}
+	}
+	if err := l.book.Observe(o); err != nil {
+		l.counts.drop(dropRefused)
+		return
+	}
+	l.counts.coRuns++
+	l.observed = true
+	for i := range members {
+		l.dirty[members[i].workload.number] = true
+	}
+}
+
+// expected returns the speed that the model predicts for a member, so that a guessed rate alone is a likely one.
+func (l *Learner) expected(members []member, of int) float64 {
+	on := make([]interference.Tenant, 0, len(members))
+	for i := range members {
+		on = append(on, l.book.Tenant(members[i].workload.number, members[i].record.gpu, members[i].part))
+	}
+	return l.options.Model.Predict(on, nil)[of].Speed
+}
+
+// declare tells the book the profiles of members.
+func (l *Learner) declare(members []member) {
+	for i := range members {
+		m := &members[i]
+		if err := l.book.Declare(m.workload.number, m.record.gpu, m.profile); err != nil {
+			l.counts.drop(dropRefused)
+		}
+	}
+}
+
+// divide attributes what nobody has seen alone yet: the SM utilisation that the driver tells of the pod, and the bandwidth
+// that is left where that of all neighbours is known, each as if the pod had its speed alone.
+func (l *Learner) divide(members []member, device float64) {
+	unknown, left := -1, device
+	for i := range members {
+		m := &members[i]
+		speed := m.speed()
+		if !m.record.sm.known() && m.measured && !math.IsNaN(m.sm) {
+			m.record.smBeside.add(min(1, m.sm/speed))
+		}
+		switch {
+		case m.record.bandwidth.known():
+			left -= m.bandwidth * speed
+		case unknown >= 0:
+			left = math.NaN()
+		default:
+			unknown = i
+		}
+	}
+	if unknown < 0 || math.IsNaN(left) {
+		return
+	}
+	m := &members[unknown]
+	alone := max(0, left) / m.speed() / math.Sqrt(m.profile.Class.Speed(m.part))
+	m.record.bandwidthBeside.add(min(1, alone))
+}
+
+// speed returns how fast the member was, as far as known: 1 where nobody knows its rate alone.
+func (m *member) speed() float64 {
+	for i := range m.record.rates {
+		at := &m.record.rates[i]
+		if at.cap == m.part && len(at.alone.values) >= fewValues && !math.IsNaN(m.rate) {
+			return min(1, max(.1, m.rate/at.base))
+		}
+	}
+	return 1
+}
+
+// profileOn returns what is known of a workload on a GPU model.
+func (w *workload) profileOn(l *Learner, r *record) interference.Profile {
+	return w.knows(l).On(r.model).Profile
+}
