@@ -31,6 +31,8 @@ type leastHarm struct {
 	// fits says whether the memory is believed to suffice.
 	fits func(job *sharedJob, on []sharedJob) bool
 
+	// tried says which configurations were looked at in this choice.
+	tried         map[int]bool
 	together      []sharedJob
 	before, after []float64
 }
@@ -47,7 +49,12 @@ func (p *leastHarm) choose(v *sharingView) (place, device int, ok bool) {
 	if !v.hasRoom(mostSharing) {
 		return 0, 0, false
 	}
+	clear(p.tried)
 	for i := range v.queue[:min(p.window, len(v.queue))] {
+		if p.tried[v.queue[i].config] {
+			continue // as good as the one before
+		}
+		p.tried[v.queue[i].config] = true
 		for d, on := range v.devices {
 			if len(on) >= mostSharing || !p.fits(&v.queue[i], on) {
 				continue
@@ -85,7 +92,7 @@ func (p *leastHarm) harm(job *sharedJob, on []sharedJob) float64 {
 func oracle(t *sharingTable) sharingPolicy {
 	var together []sharedJob
 	return &leastHarm{
-		window: sharingWindow, speeds: t.speeds,
+		window: sharingWindow, tried: map[int]bool{}, speeds: t.speeds,
 		fits: func(job *sharedJob, on []sharedJob) bool {
 			together = append(append(together[:0], on...), *job)
 			return t.memory(together) <= sharedMemory
@@ -102,7 +109,7 @@ func predicted(model string) (sharingPolicy, error) {
 	var tenants []interference.Tenant
 	var predictions []interference.Prediction
 	return &leastHarm{
-		window: math.MaxInt, firstOnly: true,
+		window: math.MaxInt, firstOnly: true, tried: map[int]bool{},
 		fits: func(job *sharedJob, on []sharedJob) bool { return fitsBeside(job, on, 0) },
 		speeds: func(on []sharedJob, out []float64) []float64 {
 			tenants, out = tenants[:0], out[:0]

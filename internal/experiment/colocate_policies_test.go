@@ -74,6 +74,40 @@ func TestSharingChoices(t *testing.T) {
 	}
 }
 
+// TestLucidSizes: jobs are large below a mean speed of .85, and small from .95 on.
+func TestLucidSizes(t *testing.T) {
+	table := shared([][2]float64{{}, {}, {}, {}}, []float64{.95, .95, .95, .95}, []float64{.94, .94, .94, .94},
+		[]float64{.85, .85, .85, .85}, []float64{.84, .84, .84, .84})
+	jobs := jobsOf(table, 0, 1, 2, 3)
+	cost := lucid(table)
+	var sums []float64
+	for i := range jobs {
+		sums = append(sums, cost(&jobs[i], jobs[:1]))
+	}
+	if diff := cmp.Diff([]float64{0, 1, 1, 2}, sums); diff != "" {
+		t.Errorf("sizes beside the smallest (-want +got):\n%s", diff)
+	}
+	if got := cost(&jobs[3], jobs[1:2]); !math.IsNaN(got) {
+		t.Errorf("2 and 1 cost %v, want none", got)
+	}
+}
+
+// TestOracleHarm: a speed of .8 is enough; of equal harm the device with fewer jobs; and what is lost already is no harm.
+func TestOracleHarm(t *testing.T) {
+	table := shared([][2]float64{{.5, 1}, {.5, 1}, {.5, 1}}, []float64{.8, .99, .97}, []float64{.99, .85, 1}, []float64{.97, 1, 1})
+	for want, v := range map[string]*sharingView{
+		"0 on 0 true": viewOf(table, []int{0}, []int{0}),
+		"0 on 1 true": viewOf(table, []int{2}, []int{1}, nil),
+		// Beside two of 1: 2·.85·.01 + 1 − .99² = .037; beside 2: .06.
+		"0 on 2 true": viewOf(table, []int{0}, []int{2}, []int{2, 2}, []int{1, 1}),
+	} {
+		place, device, ok := oracle(table).choose(v)
+		if got := fmt.Sprintf("%d on %d %v", place, device, ok); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // TestHorusCost: the example of horus; alone; and beside two that fill the device, which shows no more than all of it.
 func TestHorusCost(t *testing.T) {
 	table := shared([][2]float64{{.8, 6}, {.5, 6}}, []float64{1, 1}, []float64{1, 1})
@@ -228,12 +262,12 @@ func TestTandemChooses(t *testing.T) {
 	if place, device, ok := p.choose(viewOf(table, []int{0, 1, 2, 0}, []int{1}, nil)); !ok || place != 2 || device != 1 {
 		t.Errorf("job %d on %d, %v; want the heaviest on the idle device", place, device, ok)
 	}
-	// Two of 1 and one of 2 run, two of 0 and one of 1 wait. 0 loses .05 beside 1 and .09 beside 2, on average over all six
-	// (.02·2 + .05·3 + .09)/6 = .0467; 1 loses .2 beside 1 and .37 beside 2, on average (.05·2 + .2·3 + .37)/6 = .1783. So 0
-	// beside 1 is worse than usual by .0033, and 1 beside 1 by .0217.
-	v := viewOf(table, []int{1, 0, 0}, []int{2}, []int{1}, []int{1})
-	if place, device, ok := p.choose(v); !ok || place != 1 || device != 1 {
-		t.Errorf("job %d on %d, %v; want the second on the second", place, device, ok)
+	// One of 1 and two of 2 run, two of 0 and one of 1 wait. 0 loses .05 beside 1 and .09 beside 2, on average over all six
+	// (.02·2 + .05·2 + .09·2)/6 = .0533; 1 loses .2 beside 1 and .37 beside 2, on average (.05·2 + .2·2 + .37·2)/6 = .2067.
+	// So 0 beside 1 is better than usual by .0033, and 1 beside 1 by .0067.
+	v := viewOf(table, []int{0, 1, 0}, []int{2}, []int{2}, []int{1})
+	if place, device, ok := p.choose(v); !ok || place != 1 || device != 2 {
+		t.Errorf("job %d on %d, %v; want the second on the third", place, device, ok)
 	}
 }
 
@@ -254,9 +288,9 @@ func TestTandemLetsNobodyWaitForLong(t *testing.T) {
 	if place, _, ok := p.choose(v); !ok || place != 0 {
 		t.Errorf("job %d, %v; want the first", place, ok)
 	}
-	v.queue, v.devices[0] = v.queue[1:], v.queue[1:2]
-	if _, _, ok := p.choose(v); !ok {
-		t.Error("the next first has not waited")
+	v.devices[0], v.queue[0].id = jobsOf(table, 1), 99
+	if place, _, ok := p.choose(v); !ok || place != 1 {
+		t.Errorf("job %d, %v; want the second, since the next first has not waited", place, ok)
 	}
 }
 

@@ -107,6 +107,38 @@ func TestSharingWithoutMemory(t *testing.T) {
 	}
 }
 
+// TestSharingFailedQueuesInItsPlace: a job that failed is before those that arrived after it.
+func TestSharingFailedQueuesInItsPlace(t *testing.T) {
+	table := shared([][2]float64{{.5, 12}, {.1, 1}}, []float64{1, 1}, []float64{1, 1})
+	table.excess[0][0] = 1
+	// The second fails beside the first, the third takes its place. At 10 s the second starts, at 30 s the fourth.
+	r := newSharingRun(table, &firstFit{most: 2, cost: fewest}, 1, batch{[]int{0, 0, 1, 0}, []float64{10, 20, 100, 5}})
+	if err := r.play(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]float64{0, 10, 0, 30}, r.began); diff != "" || r.oom != 1 {
+		t.Errorf("starts (-want +got):\n%s\n%d failed, want 1", diff, r.oom)
+	}
+}
+
+// TestSharingEndsAtOnce: of jobs that end together that on the first device is taken first, and nobody is told of no time.
+func TestSharingEndsAtOnce(t *testing.T) {
+	table := shared([][2]float64{{.5, 1}}, []float64{1})
+	p, err := sharingPolicyOf("fifo", table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{sharingPolicy: p, done: make([]float64, 4)}
+	r := newSharingRun(table, w, 2, batch{[]int{0, 0, 0, 0}, []float64{10, 10, 5, 7}})
+	r.fill()
+	if device, tenant, seconds := r.nextEnd(); device != 0 || tenant != 0 || seconds != 10 {
+		t.Errorf("ends next: tenant %d of device %d in %v s", tenant, device, seconds)
+	}
+	if err := r.play(); err != nil || len(w.wrong) > 0 || r.view.now != 17 {
+		t.Errorf("%v, %v, end at %v", err, w.wrong, r.view.now)
+	}
+}
+
 // watched adds up what it is told, and checks what it sees.
 type watched struct {
 	sharingPolicy

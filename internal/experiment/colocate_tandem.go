@@ -26,7 +26,7 @@ const (
 // have passed as are looked at is the only one that may start.
 type tandem struct {
 	learner *pairLearner
-	// first is the first job of the queue, and passed how many later ones started since it is.
+	// first is the first job of the queue, and passed how many others started since it is.
 	first, passed int
 	// known lists the tenants of each device whose speeds are learned.
 	known [][]int
@@ -45,7 +45,7 @@ func (p *tandem) choose(v *sharingView) (place, device int, ok bool) {
 		return 0, 0, false
 	}
 	place, device, ok = p.best(v, v.queue[:p.window(v)])
-	if ok && place > 0 {
+	if ok {
 		p.passed++
 	}
 	return place, device, ok
