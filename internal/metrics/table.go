@@ -150,7 +150,7 @@ type Label struct{ Name, Meaning string }
 func Labels() []Label { return slices.Clone(labelTable) }
 
 var labelTable = []Label{
-	{"cause", "`termination` or `drain`"},
+	{"cause", "of the end of clients: `termination` or `drain`; else a word of a fixed list, named in the meaning"},
 	{"class", "`application`, `contained` or `reset`"},
 	{"container", "name of a container of a pod on the node"},
 	{"device", "UUID of a device of the node"},
@@ -158,7 +158,7 @@ var labelTable = []Label{
 	{"go", "version of Go; one value"},
 	{"health", "`healthy` or `unhealthy`"},
 	{"index", "NVML's index of the device"},
-	{"kind", "`corrected` or `uncorrected`"},
+	{"kind", "of ECC errors: `corrected` or `uncorrected`; else a word of a fixed list, named in the meaning"},
 	{"model", "product name of the device"},
 	{"namespace", "namespace of a pod on the node"},
 	{"owner", "`agent` or `kubelet`"},

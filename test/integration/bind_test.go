@@ -34,6 +34,7 @@ const (
 func TestScheduler(t *testing.T) {
 	t.Run("ambiguous binds neither lose nor double", ambiguousBinds)
 	t.Run("rates on unlike GPUs", ratesOnUnlikeGPUs)
+	t.Run("promises among neighbours", promisesAmongNeighbours)
 }
 
 // An API server that answers binds with lies: 500 pods on 1,120 slots, which they fill to nine tenths.

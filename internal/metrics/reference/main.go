@@ -1,4 +1,5 @@
-// Command reference writes docs/reference/metrics.md: the metrics of the agent and of the scheduler.
+// Command reference writes docs/reference/metrics.md: the metrics of the agent and of the scheduler, with what
+// it learns.
 //
 // It decides nothing: the tables that it prints are those that the collectors are built from.
 package main
@@ -7,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tandem-gpu/tandem/internal/learning"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
@@ -16,6 +18,10 @@ func main() {
 		Title:    "Scheduler",
 		Text:     "Served by the scheduler at `/metrics`, with the metrics of kube-scheduler.",
 		Families: gpushare.Families(),
+	}, metrics.Section{
+		Title:    "Learning",
+		Text:     "What the scheduler learns of workloads, beside its other metrics.",
+		Families: learning.Families(),
 	})
 	if err := metrics.WriteReference(os.Stdout, sections); err != nil {
 		fmt.Fprintln(os.Stderr, err)

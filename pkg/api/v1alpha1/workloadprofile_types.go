@@ -62,8 +62,8 @@ type WorkloadProfileSpec struct {
 	Graph *ModelGraph `json:"graph,omitempty"`
 
 	// Throughputs are the points of the workload's curves: what it reaches on which share of which GPU model. A curve starts
-	// at no share with no rate, is linear in between, and ends at the largest share; a larger share is not slower. They take
-	// the place of those in the scheduler's configuration for pods of this namespace.
+	// at no share with no rate, is linear in between, and ends at the largest share; a larger share is not slower. A
+	// curve of the same profile and model in the scheduler's configuration takes its place.
 	//
 	// +optional
 	// +listType=map

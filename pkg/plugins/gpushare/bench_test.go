@@ -25,6 +25,7 @@ type fleet struct {
 	// running holds the last pods that were placed: the oldest leaves when a new one comes.
 	running []placed
 	next    int
+	seen    int
 }
 
 type placed struct {
@@ -185,6 +186,77 @@ func BenchmarkUnlikeNodes(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkKnownPods is BenchmarkOnePod where something is known of the workload of every pod: 20 workloads, of which each
+// asks for the same thing every time, and a tenth of the pods was promised something. "new rule" is what a change of
+// the rule costs: of what is known, or of scarcity. "new workload" is a pod of a workload that is seen for the first time.
+func BenchmarkKnownPods(b *testing.B) {
+	for name, between := range map[string]func(*fleet, *v1.Pod){
+		"same rule":    func(*fleet, *v1.Pod) {},
+		"new rule":     func(f *fleet, _ *v1.Pod) { f.usual(usualKinds()...) },
+		"new workload": func(f *fleet, p *v1.Pod) { p.Annotations[v1alpha1.AnnotationMaxSlowdown] = f.another() },
+	} {
+		for _, nodes := range []int{500, 5000} {
+			b.Run(fmt.Sprintf("%s/nodes=%d", name, nodes), func(b *testing.B) {
+				f := newKnownFleet(b, nodes)
+				pods := newcomers()
+				for i, p := range pods {
+					named(p, i%20, i)
+				}
+				next := 20
+				f.turns(b, pods, func() {
+					between(f, pods[next%len(pods)])
+					next++
+				})
+			})
+		}
+	}
+}
+
+// another returns a max-slowdown that no pod had yet: a kind of request of which no score is remembered.
+func (f *fleet) another() string {
+	f.seen++
+	return fmt.Sprintf("%d.%03d", 2+f.seen/1000, f.seen%1000)
+}
+
+// named makes a pod one of a workload, and every tenth one that was promised something.
+func named(p *v1.Pod, workload, i int) {
+	p.Labels = map[string]string{v1alpha1.LabelProfile: fmt.Sprintf("w%d", workload)}
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	if i%10 == 0 {
+		p.Annotations[v1alpha1.AnnotationMaxSlowdown] = "3"
+	}
+}
+
+// newKnownFleet is a fleet on whose devices pods of 20 workloads run, one to three on each.
+func newKnownFleet(b *testing.B, nodes int) *fleet {
+	gpuNodes := make([]*v1alpha1.GPUNode, nodes)
+	for i := range gpuNodes {
+		gpuNodes[i] = gpuNode(fmt.Sprintf("node-%05d", i), 8)
+	}
+	f := &fleet{desk: newDesk(b, gpuNodes...), running: make([]placed, 16)}
+	f.plugin.crowding.always = true
+	for w := range int32(20) {
+		f.declare(declared(fmt.Sprintf("w%d", w), 5*w+5, 3*w+5))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, g := range gpuNodes {
+		for i, d := range g.Status.Devices {
+			for k := range 1 + random.IntN(3) {
+				p := pod(fmt.Sprintf("%s-%d-%d", g.Name, i, k), 2)
+				on := bound(b, p, share(p, g.Name, d.ID, 2))
+				named(on, random.IntN(20), random.IntN(10))
+				f.plugin.state.learner.Pod(on)
+				f.add(on, g.Name)
+			}
+		}
+	}
+	f.follow("tandem")
+	f.usual(usualKinds()...)
+	return f
 }
 
 // turns measures cycles, one after the other, with what is done between them left out.

@@ -3,6 +3,7 @@ package gpushare
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,8 +18,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/learning"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -30,6 +33,7 @@ type desk struct {
 	nodes   []fwk.NodeInfo
 	byName  map[string]*framework.NodeInfo
 	indexer cache.Indexer // what the pod informer has seen
+	later   time.Duration // the plugin's clock is ahead by so much
 }
 
 // snapshot is the part of a framework handle that the plugin's scheduling cycle uses.
@@ -64,10 +68,19 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 	indexer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Pods().Informer().GetIndexer()
 	d := &desk{t: t, byName: map[string]*framework.NodeInfo{}, indexer: indexer}
 	m := newMetrics()
-	d.plugin = &Plugin{
-		handle: &snapshot{desk: d}, policy: policy, metrics: m,
-		state: newState(corelisters.NewPodLister(indexer), m),
+	model, err := interference.ByName("default")
+	if err != nil {
+		t.Fatal(err)
 	}
+	pods := corelisters.NewPodLister(indexer)
+	d.plugin = &Plugin{
+		handle: &snapshot{desk: d}, policy: policy, metrics: m, learn: func() {},
+		state:    newState(pods, m, learning.New(learning.Options{Model: model, MaxProfiles: 100})),
+		crowding: crowding{model: model, weights: placement.EvenWeights}, scarcity: scarcity{percent: 10},
+		pending: newPending(nil, pods),
+	}
+	d.plugin.now = func() time.Time { return time.Now().Add(d.later) }
+	d.plugin.profiled.Store(true)
 	d.usual()
 	d.plugin.state.setUnread("")
 	for _, g := range gpuNodes {
@@ -90,7 +103,7 @@ func (d *desk) usual(kinds ...fragmentation.Kind) {
 		d.t.Fatal(err)
 	}
 	d.plugin.usual = func() *fragmentation.Mix { return mix }
-	d.plugin.adopt(d.logger())
+	d.plugin.adopt(d.logger(), d.plugin.state.learner.Snapshot(), load{}, &vgpu.Request{})
 }
 
 // follow makes the policy what is gone by, from now on.

@@ -12,8 +12,9 @@ import (
 )
 
 // EventsToRegister names the events after which a pod that this plugin refused is tried again: a vGPU pod leaves its
-// node, the pod's own annotations or its profile are corrected, a node appears. Changes of GPUNodes are no events of the framework:
-// they activate the pending pods once the plugin has read them (see pending).
+// node, the pod's own annotations or its profile are corrected, a node appears. Changes of GPUNodes, of WorkloadProfiles and
+// of what others promised are no events of the framework: they activate the pending pods that they may help, once the
+// plugin has read them (see pending).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: afterPodLeft},
@@ -32,6 +33,7 @@ func afterPodLeft(_ klog.Logger, _ *v1.Pod, old, _ any) (fwk.QueueingHint, error
 // corrections are the annotations that say what a pod asks for.
 var corrections = []string{
 	v1alpha1.AnnotationComputeLimit, v1alpha1.AnnotationMemoryLimit, v1alpha1.AnnotationModels, v1alpha1.AnnotationRate,
+	v1alpha1.AnnotationMaxSlowdown, v1alpha1.AnnotationMaxLatency,
 }
 
 func afterCorrection(_ klog.Logger, pod *v1.Pod, old, updated any) (fwk.QueueingHint, error) {

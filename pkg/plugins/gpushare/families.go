@@ -32,11 +32,20 @@ var families = []tandem.Family{
 		Help: "Nodes with a GPUNode by state: ready, refused."},
 	{Name: prefix + "occupancy_rebuilds_total", Type: tandem.Counter, Unit: "computations", Range: "0 or more",
 		Help: "Times that the use of a node's GPUs was computed anew."},
+	{Name: prefix + "predicted_slowdown_ratio", Type: tandem.Histogram, Unit: "ratio", Range: "1 or more",
+		Buckets: []float64{1, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 3},
+		Help: "Slowdown that was predicted for a pod beside its neighbours when its GPUs were chosen: time beside them by time alone. " +
+			"Counted while anything is known of any workload, or any pod names a max-slowdown."},
 	{Name: prefix + "refusals_total", Type: tandem.Counter, Labels: []string{"reason"}, Unit: "attempts", Range: "0 or more",
 		Help: "Attempts to schedule a vGPU pod that this plugin refused, by reason."},
 	{Name: prefix + "reservations", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "pods", Range: "0 or more",
 		Help: "Pods whose GPUs are kept in memory by state: reserved (bind under way), held (by another plugin), " +
 			"unresolved (the API server did not tell whether they are bound)."},
+	{Name: prefix + "rule_changes_total", Type: tandem.Counter, Labels: []string{"cause"}, Unit: "rules", Range: "0 or more",
+		Help: "Times that all nodes were to be scored anew, by cause: mix (of usual requests), profiles (of workloads), sharing " +
+			"(neighbours began or ceased to matter), scarcity (of GPUs)."},
+	{Name: prefix + "scarce", Type: tandem.Gauge, Unit: "none", Range: "0 or 1",
+		Help: "1 while GPUs count as scarce, so that pods of known workloads share them, else 0. 0 also while nothing is known of any workload."},
 	{Name: prefix + "shortlist_misses_total", Type: tandem.Counter, Unit: "attempts", Range: "0 or more",
 		Help: "Attempts to schedule a pod in which other plugins refused all of the best nodes."},
 	{Name: prefix + "slots", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "slots", Range: "0 or more",

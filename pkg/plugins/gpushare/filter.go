@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -24,7 +23,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, node fw
 	if o.problem != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, o.problem)
 	}
-	if refusal := placement.Fit(o.ledger, r); refusal != nil {
+	if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil {
 		return fwk.NewStatus(codeOf(refusal), reasonOf(refusal))
 	}
 	if o.stray > 0 && o.freeSlots(r) < r.PeakSlots() {
@@ -63,6 +62,8 @@ func reasonOf(r *vgpu.Refusal) string {
 		text = shareReason(r)
 	case vgpu.NoWholeDevices:
 		text = fmt.Sprintf("%d of %d GPUs are wholly free", r.Best, r.Of)
+	case vgpu.PromiseBroken:
+		text = "a max-slowdown would break on the GPUs that have room"
 	case vgpu.NoTogether:
 		text = "the containers fit one by one on the GPUs, not at once"
 	}

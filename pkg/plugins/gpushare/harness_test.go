@@ -60,7 +60,7 @@ type cluster struct {
 func newCluster(t *testing.T, gpuNodes ...*v1alpha1.GPUNode) *cluster {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "pods", bindReactor(client))
-	kinds := map[string]string{"gpunodes": "GPUNodeList"}
+	kinds := map[string]string{"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList"}
 	c := &cluster{t: t, client: client, dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(
 		runtime.NewScheme(), listKinds(kinds))}
 	for _, g := range gpuNodes {

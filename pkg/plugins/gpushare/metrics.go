@@ -27,6 +27,8 @@ type metricSet struct {
 	confirmed *metrics.Counter
 	rebuilds  *metrics.Counter
 	misses    *metrics.Counter
+	rules     *metrics.CounterVec
+	predicted *metrics.Histogram
 }
 
 func newMetrics() *metricSet {
@@ -38,6 +40,7 @@ func newMetrics() *metricSet {
 		f := family(name)
 		return metrics.NewCounter(&metrics.CounterOpts{Name: f.Name, Help: f.Help, StabilityLevel: metrics.ALPHA})
 	}
+	slowdown := family("predicted_slowdown_ratio")
 	return &metricSet{
 		refusals:  vector("refusals_total"),
 		binds:     vector("binds_total"),
@@ -45,17 +48,25 @@ func newMetrics() *metricSet {
 		confirmed: counter("binds_confirmed_total"),
 		rebuilds:  counter("occupancy_rebuilds_total"),
 		misses:    counter("shortlist_misses_total"),
+		rules:     vector("rule_changes_total"),
+		predicted: metrics.NewHistogram(&metrics.HistogramOpts{
+			Name: slowdown.Name, Help: slowdown.Help, Buckets: slowdown.Buckets, StabilityLevel: metrics.ALPHA,
+		}),
 	}
+}
+
+// all returns what is registered, without the gauges.
+func (m *metricSet) all() []metrics.Registerable {
+	return []metrics.Registerable{m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses, m.rules, m.predicted}
 }
 
 // register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
 func (m *metricSet) register(ctx context.Context, p *Plugin) {
-	all := []metrics.Registerable{m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses}
-	errs := make([]error, 0, len(all)+1)
-	for _, r := range all {
+	var errs []error
+	for _, r := range m.all() {
 		errs = append(errs, legacyregistry.Register(r))
 	}
-	errs = append(errs, legacyregistry.CustomRegister(newGauges(p)))
+	errs = append(errs, legacyregistry.CustomRegister(newGauges(p)), legacyregistry.Registerer().Register(p.state.learner.Collector()))
 	if err := errors.Join(errs...); err != nil {
 		klog.FromContext(ctx).V(1).Info("Some metrics of the plugin are not served", "plugin", Name, "err", err)
 	}
@@ -84,6 +95,7 @@ type gauges struct {
 	allocated    *metrics.Desc
 	fragmented   *metrics.Desc
 	usual        *metrics.Desc
+	scarce       *metrics.Desc
 }
 
 func newGauges(p *Plugin) *gauges {
@@ -94,6 +106,7 @@ func newGauges(p *Plugin) *gauges {
 	return &gauges{
 		plugin: p, slots: desc("slots"), reservations: desc("reservations"), nodes: desc("nodes"),
 		allocated: desc("allocated_ratio"), fragmented: desc("fragmentation_ratio"), usual: desc("usual_requests"),
+		scarce: desc("scarce"),
 	}
 }
 
@@ -105,13 +118,15 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.allocated
 	ch <- g.fragmented
 	ch <- g.usual
+	ch <- g.scarce
 }
 
 // CollectWithStability adds up the published nodes.
 func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	slots := map[string]int64{"assigned": 0, "free": 0, "sick": 0, "stray": 0}
 	nodes := map[string]int64{"ready": 0, "refused": 0}
-	sum, typical := compute{}, g.plugin.state.ruling().typical
+	rule := g.plugin.state.ruling()
+	sum, typical := compute{}, rule.typical
 	for _, n := range g.plugin.Published() {
 		if n.Problem != "" {
 			nodes["refused"]++
@@ -131,6 +146,7 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	send(g.reservations, g.plugin.state.kept())
 	one := func(d *metrics.Desc, value float64) { ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, value) }
 	one(g.usual, float64(len(typical.Kinds())))
+	one(g.scarce, map[bool]float64{true: 1}[rule.scarce])
 	if sum.healthy > 0 {
 		one(g.allocated, sum.assigned/sum.healthy)
 	}

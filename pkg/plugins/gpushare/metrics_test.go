@@ -25,10 +25,11 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	d.preFilter(pod("asker", 1))
 	m := newMetrics()
 	r := metrics.NewKubeRegistry()
-	r.MustRegister(m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses)
+	r.MustRegister(m.all()...)
 	r.CustomMustRegister(newGauges(d.plugin))
 	m.refused("NoRoom")
 	m.bound(nil)
+	m.rules.WithLabelValues(causeMix).Inc()
 	served := map[string]string{}
 	families, err := r.Gather()
 	if err != nil {

@@ -188,7 +188,7 @@ func TestGivenMix(t *testing.T) {
 type event struct{ before, after *v1.Pod }
 
 func (d *desk) tell(events ...event) {
-	handler := d.plugin.podEvents(newPending(nil))
+	handler := d.plugin.podEvents()
 	for _, e := range events {
 		switch {
 		case e.before == nil:

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/learning"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -27,6 +28,8 @@ type occupancy struct {
 	problem string
 	// ledger holds the assignments of the node's pods, and the holds. It is nil where the GPUNode has no devices.
 	ledger *vgpu.Node
+	// healthy devices, the idle ones of them, which no pod uses, and the pods that promise or were promised a max-slowdown.
+	healthy, idle, promises int
 	// held: there are holds, which count for some pods and not for others.
 	held bool
 	// stray counts the slots that the kubelet gives to pods without a valid assignment.
@@ -39,6 +42,9 @@ type occupancy struct {
 	// beside the node's epoch: none is a stray, none is nominated.
 	owners  map[*v1.Pod]bool
 	settled bool
+	// nameless: of some pods nobody could tell the workload yet, when knowledge had the version.
+	nameless bool
+	version  uint64
 }
 
 // reading is what a pod's annotation says.
@@ -59,14 +65,37 @@ func (s *state) build(n *node, info fwk.NodeInfo) *occupancy {
 	if n.empty == nil {
 		return o
 	}
-	b := builder{state: s, node: n, out: o, before: n.cached.Load()}
+	b := builder{state: s, node: n, out: o, before: n.cached.Load(), know: s.learner.Snapshot()}
+	o.version = b.know.Version()
 	b.readPods(info.GetPods())
 	o.ledger = b.book()
 	o.ledger.SetRoom(roomOf(info))
 	b.addHolds()
 	b.addNominated()
 	o.settled = len(o.strays) == 0 && len(b.nominated) == 0
+	o.count()
 	return o
+}
+
+// count adds up what the rule depends on. A node that takes no pods has none of it to offer, but its promises count.
+func (o *occupancy) count() {
+	o.ledger.Each(func(a *vgpu.Assignment) {
+		if a.MaxSlowdown != 0 {
+			o.promises++
+		}
+	})
+	if o.problem != "" {
+		return
+	}
+	for i := range o.ledger.Devices() {
+		if !o.ledger.Devices()[i].Healthy {
+			continue
+		}
+		o.healthy++
+		if o.ledger.Used(i).Slots == 0 {
+			o.idle++
+		}
+	}
 }
 
 // withRoom returns the cached occupancy with the room that info leaves, if nothing else can have changed, else nil. It is
@@ -112,6 +141,7 @@ type builder struct {
 	node   *node
 	out    *occupancy
 	before *occupancy
+	know   *learning.Snapshot
 
 	// assignments of pods on the node, nominated pods without a node, and what the holds have dealt with.
 	assignments []vgpu.Assignment
@@ -147,6 +177,10 @@ func (b *builder) readPod(pod *v1.Pod) {
 	}
 	if !known {
 		r.assignment, r.err = b.state.readAssignment(pod)
+	}
+	if r.assignment.Workload == 0 && r.err == nil {
+		r.assignment.Workload = uint32(b.know.Number(pod))
+		b.out.nameless = b.out.nameless || r.assignment.Workload == 0
 	}
 	if _, annotated := pod.Annotations[v1alpha1.AnnotationAssignment]; annotated {
 		b.out.read[pod] = r
@@ -250,7 +284,7 @@ func (b *builder) addNominated() {
 		}
 		r, err := readRequest(pod)
 		if err == nil {
-			err = resolve(b.state.rates, pod, &r, b.state.countOffers())
+			err = b.state.complete(pod, &r, b.state.ruling().know, b.state.countOffers())
 		}
 		if err != nil {
 			continue

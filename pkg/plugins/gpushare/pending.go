@@ -2,14 +2,18 @@ package gpushare
 
 import (
 	"context"
-	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // activationPause is the least time between two activations. Shorter lets pending pods start sooner after a change and
@@ -17,48 +21,126 @@ import (
 // waits for a GPU.
 const activationPause = time.Second
 
-// pending knows the vGPU pods that wait, and activates them after the inventory changed. The framework's own events
-// cannot do it: they may outrun the plugin's reading of the GPUNode.
+// pending knows the vGPU pods that wait, and activates those that a change of the inventory or of what is known of
+// workloads may help. The framework's own events cannot do it: they may outrun the plugin's reading of the objects.
 type pending struct {
 	activator fwk.PodActivator
+	lister    corelisters.PodLister
 	changed   chan struct{}
 
 	mu   sync.Mutex
-	pods map[types.UID]*v1.Pod
+	pods map[types.UID]*waiting
+	// short counts the pods that wait for room.
+	short int
+	// all, promised and profiles say which pods are to be activated: all, those that a promise keeps waiting, and those of
+	// WorkloadProfiles.
+	all, promised bool
+	profiles      sets.Set[string]
 }
 
-func newPending(activator fwk.PodActivator) *pending {
-	return &pending{activator: activator, changed: make(chan struct{}, 1), pods: map[types.UID]*v1.Pod{}}
+// waiting is a pod that waits, and why the plugin refused its last attempt: on some node others hold the room, on some a
+// promise would break.
+type waiting struct {
+	pod           *v1.Pod
+	room, promise bool
+}
+
+func newPending(activator fwk.PodActivator, lister corelisters.PodLister) *pending {
+	return &pending{activator: activator, lister: lister, changed: make(chan struct{}, 1), pods: map[types.UID]*waiting{}}
 }
 
 func (w *pending) add(pod *v1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pods[pod.UID] = pod
+	if known := w.pods[pod.UID]; known != nil {
+		known.pod = pod
+		return
+	}
+	w.pods[pod.UID] = &waiting{pod: pod}
 }
 
 func (w *pending) remove(pod *v1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if known := w.pods[pod.UID]; known != nil && known.room {
+		w.short--
+	}
 	delete(w.pods, pod.UID)
 }
 
-// activate asks for an activation soon. It never blocks.
-func (w *pending) activate() {
+// note keeps why an attempt was refused; no refusals for another reason than room. A pod that is gone by now is not kept.
+func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := w.pods[pod.UID]
+	if known == nil {
+		seen, err := w.lister.Pods(pod.Namespace).Get(pod.Name)
+		if err != nil || seen.UID != pod.UID || seen.Spec.NodeName != "" {
+			return
+		}
+		known = &waiting{pod: pod}
+		w.pods[pod.UID] = known
+	}
+	if known.room {
+		w.short--
+	}
+	known.room = slices.ContainsFunc(refusals, func(r vgpu.Refusal) bool { return r.Helps == vgpu.EvictionHelps })
+	known.promise = slices.ContainsFunc(refusals, func(r vgpu.Refusal) bool { return r.Reason == vgpu.PromiseBroken })
+	if known.room {
+		w.short++
+	}
+}
+
+// waits reports whether any pod waits for room.
+func (w *pending) waits() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.short > 0
+}
+
+// activate asks for all pods to be activated soon. It never blocks, as the two below.
+func (w *pending) activate() { w.ask(func() { w.all = true }) }
+
+// activatePromised asks for the pods that a promise keeps waiting.
+func (w *pending) activatePromised() { w.ask(func() { w.promised = true }) }
+
+// activateFor asks for the pods of a WorkloadProfile, "namespace/name", and for those that a promise keeps waiting.
+func (w *pending) activateFor(profile string) {
+	w.ask(func() {
+		if w.profiles == nil {
+			w.profiles = sets.Set[string]{}
+		}
+		w.profiles.Insert(profile)
+		w.promised = true
+	})
+}
+
+func (w *pending) ask(note func()) {
+	w.mu.Lock()
+	note()
+	w.mu.Unlock()
 	select {
 	case w.changed <- struct{}{}:
 	default: // one is asked for already
 	}
 }
 
-// run activates until ctx ends.
-func (w *pending) run(ctx context.Context) {
+// run activates until ctx ends. Where something was learned that the rule does not know yet, it activates the pods that a
+// promise keeps waiting once in rulePause.
+func (w *pending) run(ctx context.Context, outdated func() bool) {
+	tick := time.NewTicker(rulePause)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-tick.C:
+			if outdated() {
+				w.activatePromised()
+			}
+			continue
 		case <-w.changed:
-			w.activateAll(klog.FromContext(ctx))
+			w.activateAsked(klog.FromContext(ctx))
 		}
 		select {
 		case <-ctx.Done():
@@ -68,16 +150,23 @@ func (w *pending) run(ctx context.Context) {
 	}
 }
 
-func (w *pending) activateAll(logger klog.Logger) {
+func (w *pending) activateAsked(logger klog.Logger) {
+	pods := w.asked()
+	if len(pods) > 0 {
+		w.activator.Activate(logger, pods)
+	}
+}
+
+// asked returns the pods to activate, by name, and forgets that they were asked for.
+func (w *pending) asked() map[string]*v1.Pod {
 	w.mu.Lock()
-	pods := maps.Clone(w.pods)
-	w.mu.Unlock()
-	if len(pods) == 0 {
-		return
+	defer w.mu.Unlock()
+	pods := map[string]*v1.Pod{}
+	for _, known := range w.pods {
+		if w.all || w.promised && known.promise || len(w.profiles) > 0 && w.profiles.Has(profilePath(known.pod)) {
+			pods[klog.KObj(known.pod).String()] = known.pod
+		}
 	}
-	byName := make(map[string]*v1.Pod, len(pods))
-	for _, pod := range pods {
-		byName[pod.Namespace+"/"+pod.Name] = pod
-	}
-	w.activator.Activate(logger, byName)
+	w.all, w.promised, w.profiles = false, false, nil
+	return pods
 }

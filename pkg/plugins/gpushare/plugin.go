@@ -3,16 +3,20 @@ package gpushare
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/tandem-gpu/tandem/internal/learning"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -31,6 +35,17 @@ type Plugin struct {
 	seed     int64
 	usual    func() *fragmentation.Mix
 	arrivals *arrivals
+	// crowding is how pods share devices, scarcity whether idle devices are few, and news what was declared since the rule
+	// was made.
+	crowding crowding
+	scarcity scarcity
+	news     news
+	now      func() time.Time
+	// learn starts the learner, once: the scheduler that schedules is the one that learns.
+	learn func()
+	// profiled: the WorkloadProfiles are read, or cannot be.
+	profiled atomic.Bool
+	pending  *pending
 	// scoresAll: nodes are scored for pods without vGPUs too.
 	scoresAll bool
 	state     *state
@@ -65,8 +80,8 @@ func NewFactory() frameworkruntime.PluginFactory {
 	}
 }
 
-// New returns the plugin and starts to watch GPUNodes and pods until ctx ends. It waits for nothing: until the
-// GPUNodes are read, pods that ask for vGPUs are refused with the reason.
+// New returns the plugin and starts to watch GPUNodes, WorkloadProfiles and pods until ctx ends. It waits for nothing: until
+// the first two are read, pods that ask for vGPUs are refused with the reason.
 func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if handle.KubeConfig() == nil {
 		return nil, fmt.Errorf("start plugin %s: the scheduler has no kubeconfig to watch GPUNodes with", Name)
@@ -95,26 +110,47 @@ func newPlugin(ctx context.Context, object runtime.Object, handle fwk.Handle, cl
 	m := newMetrics()
 	p := &Plugin{
 		handle: handle, policy: policy, seed: args.Seed, bindTimeout: args.BindTimeout.Duration,
-		scoresAll: args.PodsWithoutGPUs == config.ScorePods,
-		state:     newState(pods.Lister(), m), metrics: m,
+		scoresAll: args.PodsWithoutGPUs == config.ScorePods, now: time.Now,
+		scarcity: scarcity{percent: int64(args.ScarceBelowPercent)},
+		pending:  newPending(handle, pods.Lister()), metrics: m,
 	}
+	if p.crowding, err = givenCrowding(args); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("interference", "model"), err)
+	}
+	learner := learning.New(learning.Options{
+		Model: p.crowding.model, MaxProfiles: int(args.Interference.MaxProfiles), Client: client,
+		Frozen: args.Interference.Learning == config.LearningDisabled,
+	})
+	p.learn = sync.OnceFunc(func() { go learner.Run(ctx) })
+	p.state = newState(pods.Lister(), m, learner)
+	p.state.prices = givenPrices(args)
 	if err := p.expect(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("typicalRequests"), err)
 	}
 	if p.state.rates, err = givenRates(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("throughputs"), err)
 	}
-	p.adopt(klog.FromContext(ctx))
+	p.adopt(klog.FromContext(ctx), learner.Snapshot(), load{}, &vgpu.Request{})
 	m.register(ctx, p)
-	pending := newPending(handle)
-	if err := p.watchPods(ctx, pods.Informer(), pending); err != nil {
-		return nil, fmt.Errorf("start plugin %s: watch pods: %w", Name, err)
+	if err := p.watch(ctx, pods.Informer(), client); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
-	if err := p.watchGPUNodes(ctx, client, pending); err != nil {
-		return nil, fmt.Errorf("start plugin %s: watch GPUNodes: %w", Name, err)
-	}
-	go pending.run(ctx)
+	go p.pending.run(ctx, p.outdated)
 	return p, nil
+}
+
+// watch starts to read what the plugin goes by.
+func (p *Plugin) watch(ctx context.Context, pods cache.SharedIndexInformer, client dynamic.Interface) error {
+	if err := p.watchPods(ctx, pods); err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	if err := p.watchGPUNodes(ctx, client); err != nil {
+		return fmt.Errorf("watch GPUNodes: %w", err)
+	}
+	if err := p.watchProfiles(ctx, client); err != nil {
+		return fmt.Errorf("watch WorkloadProfiles: %w", err)
+	}
+	return nil
 }
 
 // expect sets the usual requests: those of the arguments, else those that will be learned.

@@ -22,6 +22,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	nothing := fwk.NewStatus(fwk.Unschedulable)
 	r := requestOf(cs)
 	if r == nil {
+		p.pending.note(pod, nil)
 		return nil, nothing
 	}
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
@@ -34,10 +35,14 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 			continue
 		}
 		if o := p.state.occupancyOf(node); o.problem == "" {
-			if refusal := placement.Fit(o.ledger, r); refusal != nil {
+			if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil {
 				refusals = append(refusals, *refusal)
 			}
 		}
+	}
+	p.pending.note(pod, refusals)
+	if p.news.any() {
+		p.pending.activateFor(profilePath(pod)) // the attempt went by a rule that is out of date
 	}
 	nearest, ok := placement.Nearest(refusals)
 	if !ok {

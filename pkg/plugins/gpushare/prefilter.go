@@ -12,13 +12,14 @@ import (
 )
 
 // PreFilter parses the request once and brings the occupancy of all nodes up to date. It skips pods that ask for no
-// vGPU, unless nodes are to be scored for them. A malformed request, one that is legal on no GPU of the cluster, and a
-// rate that no GPU of the cluster reaches is refused with the field, its legal values and whether the pod must be
-// replaced.
+// vGPU, unless nodes are to be scored for them. A malformed request, one that is legal on no GPU of the cluster, a rate or
+// latency that no GPU of the cluster reaches, and a share whose memory the workload is declared to exceed is refused with
+// the field, its legal values and whether the pod must be replaced.
 //
 // In a cluster of more nodes than the shortlist has, the framework is given the best ones only: the choice among them is
 // the choice among all, since the plugin's scores are strict and outweigh the others.
 func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	p.learn()
 	if !kube.WantsVGPU(pod) {
 		return p.rankHosts(ctx, cs, pod, nodes)
 	}
@@ -27,11 +28,11 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		p.metrics.refused("Malformed")
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	if why := p.state.unread(); why != "" {
+	if why := p.unread(); why != "" {
 		p.metrics.refused("Unread")
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
-	if err := resolve(p.state.rates, pod, &r, p.state.offered()); err != nil {
+	if err := p.begin(ctx, pod, &r, nodes); err != nil {
 		p.metrics.refused("Rate")
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
@@ -39,7 +40,10 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		p.metrics.refused(string(refusal.Reason))
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, explainIllegal(pod, *refusal))
 	}
-	p.begin(ctx, nodes)
+	if err := tooLittle(pod, &r, p.state.ruling().know, p.state.offered()); err != nil {
+		p.metrics.refused("Memory")
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
 	cs.Write(requestKey, &request{r})
 	return &fwk.PreFilterResult{NodeNames: p.shortlist(cs, pod, &r, nodes)}, nil
 }
@@ -47,23 +51,37 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 // rankHosts is PreFilter for a pod that asks for no vGPU: it skips the pod unless nodes are to be scored for it, and
 // refuses none.
 func (p *Plugin) rankHosts(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.scoresAll || p.state.unread() != "" {
+	if !p.scoresAll || p.unread() != "" {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	r, err := readRequest(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	p.begin(ctx, nodes)
+	if err := p.begin(ctx, pod, &r, nodes); err != nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
 	cs.Write(hostKey, &request{r})
 	return &fwk.PreFilterResult{NodeNames: p.shortlist(cs, pod, &r, nodes)}, nil
 }
 
-// begin settles what the cycle goes by: the rule, and the occupancy of all nodes.
-func (p *Plugin) begin(ctx context.Context, nodes []fwk.NodeInfo) {
+// unread says what of the cluster is not read yet, "" for nothing.
+func (p *Plugin) unread() string {
+	if why := p.state.unread(); why != "" || p.profiled.Load() {
+		return why
+	}
+	return "the WorkloadProfiles are not read yet"
+}
+
+// begin settles what the cycle of a pod goes by: the occupancy of all nodes, what the pod asks for by its workload, and the
+// rule. The error is a *kube.FieldError.
+func (p *Plugin) begin(ctx context.Context, pod *v1.Pod, r *vgpu.Request, nodes []fwk.NodeInfo) error {
 	logger := klog.FromContext(ctx)
-	p.adopt(logger)
-	p.state.refresh(logger, nodes)
+	l := p.state.refresh(logger, nodes)
+	know := p.current(pod)
+	err := p.state.complete(pod, r, know, p.state.offered())
+	p.adopt(logger, know, l, r)
+	return err
 }
 
 // PreFilterExtensions returns nil: Filter counts the pods of the NodeInfo that it is given.

@@ -9,13 +9,18 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// givenRates returns the throughputs and prices that valid arguments give.
-func givenRates(args *config.GPUShareArgs) (*placement.Rates, error) {
+// givenPrices returns the prices that valid arguments give, by model.
+func givenPrices(args *config.GPUShareArgs) map[string]int64 {
 	prices := make(map[string]int64, len(args.ModelCosts))
 	for i := range args.ModelCosts {
 		c := &args.ModelCosts[i]
 		prices[c.Model], _ = config.Millionths(c.Cost, config.MaxCost)
 	}
+	return prices
+}
+
+// givenRates returns the throughputs that valid arguments give.
+func givenRates(args *config.GPUShareArgs) (*placement.Rates, error) {
 	points := make([]placement.Throughput, len(args.Throughputs))
 	for i := range args.Throughputs {
 		t := &args.Throughputs[i]
@@ -24,19 +29,57 @@ func givenRates(args *config.GPUShareArgs) (*placement.Rates, error) {
 			Profile: t.Profile, Model: t.Model, Share: vgpu.MilliGPU(t.Share) * vgpu.WholeGPU / 100, Rate: placement.Rate(rate),
 		}
 	}
-	return placement.NewRates(points, prices)
+	return placement.NewRates(points, givenPrices(args))
 }
 
-// resolve gives the request of a pod that wants a rate the variants that reach it on the devices offered. The error is a
-// *kube.FieldError: the annotation is malformed, or no model reaches the rate.
-func resolve(rates *placement.Rates, pod *v1.Pod, r *vgpu.Request, offers []vgpu.Offer) error {
+// ratesOf returns the throughputs of a workload: those of the arguments, and for models that they do not name those of its
+// WorkloadProfile, if there is one.
+func (s *state) ratesOf(w *kube.Workload) (*placement.Rates, error) {
+	if w == nil {
+		return s.rates, nil
+	}
+	declared, err := w.Rates(s.prices)
+	return s.rates.With(declared), err
+}
+
+// size gives the request of a pod that wants a rate or a latency the variants that reach it on the devices offered, and
+// reports whether the pod wants either. The error is a *kube.FieldError: the annotation is malformed, or no model reaches
+// what is wanted.
+func (s *state) size(pod *v1.Pod, r *vgpu.Request, w *kube.Workload, offers []vgpu.Offer) (bool, error) {
+	latency, wants, err := kube.WantedLatency(pod, r)
+	if err != nil {
+		return true, err
+	}
+	if wants {
+		return true, s.sizeByLatency(pod, r, w, latency, offers)
+	}
 	wanted, wants, err := kube.WantedRate(pod, r)
 	if err != nil || !wants {
-		return err
+		return wants, err
+	}
+	rates, err := s.ratesOf(w)
+	if err != nil {
+		return true, err
 	}
 	variants, unreachable := rates.Variants(wanted, offers)
 	if unreachable != nil {
-		return kube.RateError(pod, unreachable)
+		return true, kube.RateError(pod, unreachable)
+	}
+	r.Variants = variants
+	return true, nil
+}
+
+func (s *state) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *kube.Workload, wanted placement.Wanted, offers []vgpu.Offer) error {
+	var latencies *placement.Rates
+	if w != nil {
+		var err error
+		if latencies, err = w.Latencies(s.prices); err != nil {
+			return err
+		}
+	}
+	variants, unreachable := latencies.Variants(wanted, offers)
+	if unreachable != nil {
+		return kube.LatencyError(pod, unreachable)
 	}
 	r.Variants = variants
 	return nil

@@ -1,6 +1,7 @@
 package gpushare
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -33,17 +34,18 @@ func t4Node(name string, count int) *v1alpha1.GPUNode {
 func ratedDesk(t *testing.T) *desk {
 	t.Helper()
 	d := newDesk(t, gpuNode("n1", 1), t4Node("n2", 1))
-	rates, err := givenRates(&config.GPUShareArgs{
+	args := &config.GPUShareArgs{
 		ModelCosts: []config.ModelCost{{Model: "A100", Cost: resource.MustParse("3")}, {Model: "T4", Cost: resource.MustParse("0.5")}},
 		Throughputs: []config.Throughput{
 			{Profile: "bert", Model: "A100", Share: 100, Rate: resource.MustParse("300")},
 			{Profile: "bert", Model: "T4", Share: 100, Rate: resource.MustParse("100")},
 		},
-	})
-	if err != nil {
+	}
+	var err error
+	if d.plugin.state.rates, err = givenRates(args); err != nil {
 		t.Fatal(err)
 	}
-	d.plugin.state.rates = rates
+	d.plugin.state.prices = givenPrices(args)
 	return d
 }
 
@@ -150,6 +152,8 @@ func TestCorrectedRateIsTriedAgain(t *testing.T) {
 		"rate":    func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationRate] = "20" },
 		"models":  func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationModels] = "T4" },
 		"profile": func(p *v1.Pod) { p.Labels[v1alpha1.LabelProfile] = "gpt" },
+		"promise": func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationMaxSlowdown] = "1.2" },
+		"latency": func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationMaxLatency] = "40ms" },
 	} {
 		if hint, err := afterCorrection(klog.Background(), before, before, with(before.DeepCopy(), change)); err != nil || hint != fwk.Queue {
 			t.Errorf("%s: hint %v, %v; want the pod tried again", name, hint, err)
@@ -158,4 +162,122 @@ func TestCorrectedRateIsTriedAgain(t *testing.T) {
 	if hint, _ := afterCorrection(klog.Background(), before, before, before.DeepCopy()); hint != fwk.QueueSkip {
 		t.Errorf("nothing changed: hint %v", hint)
 	}
+}
+
+// curves returns a profile of bert with points: model, share in percent, rate or latency ("" for none).
+func curves(points ...[4]string) *v1alpha1.WorkloadProfile {
+	p := declared("bert", 50, 50)
+	for _, point := range points {
+		share, err := strconv.ParseInt(point[1], 10, 32)
+		if err != nil {
+			panic(err)
+		}
+		t := v1alpha1.ProfileThroughput{Model: point[0], SharePercent: int32(share)}
+		if point[2] != "" {
+			t.Rate = new(resource.MustParse(point[2]))
+		}
+		if point[3] != "" {
+			latency, err := time.ParseDuration(point[3])
+			if err != nil {
+				panic(err)
+			}
+			t.Latency = &metav1.Duration{Duration: latency}
+		}
+		p.Spec.Throughputs = append(p.Spec.Throughputs, t)
+	}
+	return p
+}
+
+// What a WorkloadProfile says counts for models of which the arguments say nothing.
+func TestRatesOfProfilesAndArguments(t *testing.T) {
+	d := ratedDesk(t) // 300 on an A100 for 3, 100 on a T4 for 0.5
+	d.declare(curves([4]string{"A100", "100", "600", ""}))
+	want := []vgpu.Variant{{Model: "T4", Compute: 300, Cost: 250000}, {Model: "A100", Compute: 100, Cost: 300000}}
+	if diff := cmp.Diff(want, requestOf(d.preFilter(rated("p", 1, "30"))).Variants); diff != "" {
+		t.Errorf("the arguments have both models (-want +got):\n%s", diff)
+	}
+	var err error
+	if d.plugin.state.rates, err = placement.NewRates([]placement.Throughput{
+		{Profile: "bert", Model: "T4", Share: vgpu.WholeGPU, Rate: 100_000_000},
+	}, d.plugin.state.prices); err != nil {
+		t.Fatal(err)
+	}
+	want[1] = vgpu.Variant{Model: "A100", Compute: 50, Cost: 300000} // a twentieth is a slot all the same
+	if diff := cmp.Diff(want, requestOf(d.preFilter(rated("p", 1, "30"))).Variants); diff != "" {
+		t.Errorf("the arguments have one model (-want +got):\n%s", diff)
+	}
+	other := with(rated("p", 1, "150"), func(p *v1.Pod) { p.Namespace = "other" })
+	_, status := d.plugin.PreFilter(t.Context(), framework.NewCycleState(), other, d.nodes)
+	expect(t, "a pod of another namespace", status.Message(), `metadata.annotations[tandem-gpu.io/rate]: "150" is not legal, `+
+		`profile bert reaches at most 100 (on a whole T4), the pod asks for 150; correct the annotation and the pod is tried again`)
+}
+
+func TestLatencyBecomesVariants(t *testing.T) {
+	d := ratedDesk(t)
+	within := func(latency string) *v1.Pod {
+		return with(rated("p", 1, "30"), func(p *v1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationMaxLatency: latency} })
+	}
+	refused := func(p *v1.Pod) string {
+		_, status := d.plugin.PreFilter(t.Context(), framework.NewCycleState(), p, d.nodes)
+		return status.Message()
+	}
+	expect(t, "nothing declared", refused(within("40ms")), `metadata.annotations[tandem-gpu.io/max-latency]: "40ms" is not legal, `+
+		`the WorkloadProfile default/bert has no latencies, or does not exist; correct the annotation and the pod is tried again`)
+	d.declare(curves([4]string{"A100", "100", "", "10ms"}, [4]string{"T4", "100", "", "20ms"}))
+	// 40 ms are a quarter of an A100, three slots of ten, for 3 · 0.3; and half of a T4 for 0.5 · 0.5.
+	want := []vgpu.Variant{{Model: "T4", Compute: 500, Cost: 250000}, {Model: "A100", Compute: 250, Cost: 900000}}
+	if diff := cmp.Diff(want, requestOf(d.preFilter(within("40ms"))).Variants); diff != "" {
+		t.Errorf("variants (-want +got):\n%s", diff)
+	}
+	expect(t, "too fast", refused(within("9ms")), `metadata.annotations[tandem-gpu.io/max-latency]: "9ms" is not legal, `+
+		`profile bert takes at least 10ms (on a whole A100); correct the annotation and the pod is tried again`)
+	both := within("40ms")
+	both.Annotations[v1alpha1.AnnotationRate] = "30"
+	expect(t, "both", refused(both), `metadata.annotations[tandem-gpu.io/max-latency]: "40ms" is not legal, `+
+		`it stands beside tandem-gpu.io/rate, a pod has one of both; correct the annotation and the pod is tried again`)
+}
+
+// A pod that wants no rate would rather have the model on which it does the most for the price, and goes elsewhere when that
+// is full.
+func TestPodsPreferTheModelThatSuitsThem(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1), t4Node("n2", 1))
+	d.plugin.crowding.always = true
+	p := func(name string) *v1.Pod {
+		return with(pod(name, 2), func(p *v1.Pod) { p.Labels = map[string]string{v1alpha1.LabelProfile: "bert"} })
+	}
+	preferences := func() []vgpu.Preference { return requestOf(d.preFilter(p("p"))).Preferences }
+	if got := preferences(); got != nil {
+		t.Errorf("nothing is declared and the pod prefers %v", got)
+	}
+	// Without prices a device is as dear as another: 100 of a T4 are a third of 300.
+	d.declare(curves([4]string{"A100", "100", "300", ""}, [4]string{"T4", "100", "100", ""}))
+	if diff := cmp.Diff([]vgpu.Preference{{Model: "T4", Loss: 667}}, preferences()); diff != "" {
+		t.Errorf("without prices (-want +got):\n%s", diff)
+	}
+	// 100 an hour for 3, and 200 for 0.5: an A100 gives half as much for the price.
+	d.plugin.state.prices = map[string]int64{"A100": 3_000_000, "T4": 500_000}
+	if diff := cmp.Diff([]vgpu.Preference{{Model: "A100", Loss: 500}}, preferences()); diff != "" {
+		t.Errorf("with prices (-want +got):\n%s", diff)
+	}
+	limited := with(p("p"), func(p *v1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationModels: "A100"} })
+	if got := requestOf(d.preFilter(limited)).Preferences; got != nil {
+		t.Errorf("a pod that names its model prefers %v", got)
+	}
+	cs := d.preFilter(p("p"))
+	if a, b := d.score(cs, "n1"), d.score(cs, "n2"); a >= b {
+		t.Errorf("the A100 scores %d, the T4 %d", a, b)
+	}
+	wanted := requestOf(d.preFilter(with(p("p"), func(p *v1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationRate: "30"} })))
+	if wanted.Preferences != nil || len(wanted.Variants) != 2 {
+		t.Errorf("a pod that wants a rate has %+v", wanted)
+	}
+}
+
+func (d *desk) score(cs fwk.CycleState, node string) int64 {
+	d.t.Helper()
+	score, status := d.plugin.Score(d.t.Context(), cs, nil, d.byName[node])
+	if !status.IsSuccess() {
+		d.t.Fatal(status)
+	}
+	return score
 }

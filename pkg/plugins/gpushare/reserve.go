@@ -61,13 +61,16 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, replay *vgpu.Assignm
 	if why != "" {
 		return vgpu.Assignment{}, why
 	}
+	if slowdown, predicted := s.ruling().slowdown(ledger, r.UID); predicted && replay == nil {
+		s.metrics.predicted.Observe(slowdown)
+	}
 	s.reservations[r.UID] = a
 	n.reserved[r.UID] = true
 	n.epoch++
 	return a, ""
 }
 
-// choose returns the assignment that must be repeated, or a new one.
+// choose returns the assignment that must be repeated, or a new one, and books it in the ledger.
 func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu.Assignment) (vgpu.Assignment, string) {
 	if u, ok := n.unresolved[r.UID]; ok {
 		// An earlier bind with these devices may still happen: another choice on this node would be a second one.
@@ -82,6 +85,9 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 	a, refusal := placement.Assign(ledger, r, s.ruling().Policy)
 	if refusal != nil {
 		return vgpu.Assignment{}, refusal.String()
+	}
+	if err := ledger.Add(a); err != nil {
+		return vgpu.Assignment{}, err.Error()
 	}
 	return a, ""
 }

@@ -7,10 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/learning"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -20,8 +22,12 @@ import (
 type state struct {
 	pods    corelisters.PodLister
 	metrics *metricSet
-	// rates are the throughputs and prices by which pods get the share that reaches a rate; nil for none.
-	rates *placement.Rates
+	// learner knows the workloads.
+	learner *learning.Learner
+	// rates are the throughputs of the arguments by which pods get the share that reaches a rate, nil for none; prices are
+	// those of the models.
+	rates  *placement.Rates
+	prices map[string]int64
 	// rule is replaced by PreFilter alone, so that it is one for all steps of a scheduling cycle.
 	rule atomic.Pointer[rule]
 
@@ -47,6 +53,8 @@ type node struct {
 	// empty is the node with an empty ledger; nil while problem says why there is none.
 	empty   *vgpu.Node
 	problem string
+	// unenforced are the models of its devices on which nothing keeps tenants to their compute limit.
+	unenforced []string
 	// epoch grows with every change of the fields here and below: a cached occupancy of another epoch is stale.
 	epoch uint64
 	// reserved and held name the pods with a reservation or a hold on the node.
@@ -60,9 +68,9 @@ type node struct {
 	cached atomic.Pointer[occupancy]
 }
 
-func newState(pods corelisters.PodLister, m *metricSet) *state {
+func newState(pods corelisters.PodLister, m *metricSet, learner *learning.Learner) *state {
 	return &state{
-		pods: pods, metrics: m,
+		pods: pods, metrics: m, learner: learner,
 		nodes:        map[string]*node{},
 		reservations: map[vgpu.UID]vgpu.Assignment{},
 		holds:        map[vgpu.UID]vgpu.Hold{},
@@ -147,6 +155,29 @@ func (s *state) replace(name string, empty *vgpu.Node, problem string) bool {
 	return true
 }
 
+// setUnenforced notes the models of a node's devices on which nothing keeps tenants to their compute limit. It counts from the
+// next rule on.
+func (s *state) setUnenforced(name string, models []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[name]; n != nil {
+		n.unenforced = models
+	}
+}
+
+// unenforced returns the models of devices, on any node, on which nothing keeps tenants to their compute limit.
+func (s *state) unenforced() sets.Set[string] {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var models sets.Set[string]
+	for _, n := range s.nodes {
+		if len(n.unenforced) > 0 {
+			models = models.Union(sets.New(n.unenforced...))
+		}
+	}
+	return models
+}
+
 func sameDevices(a, b *vgpu.Node) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -173,28 +204,42 @@ func (s *state) countOffers() []vgpu.Offer {
 	return vgpu.Offers(nodes)
 }
 
-// refresh computes the occupancy of the nodes that changed since the last call. It allocates nothing for the others.
-func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) {
+// refresh computes the occupancy of the nodes that changed since the last call, and adds up what all of them hold. It
+// allocates nothing for the others.
+func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) load {
 	s.resolveShown(nodes)
 	s.ranking.mu.Lock()
 	defer s.ranking.mu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	version, sum := s.learner.Snapshot().Version(), load{}
 	for i, seat := range s.seats(nodes) {
-		n, info := seat.node, nodes[i]
-		if n == nil || n.fresh(info) != nil {
-			continue
+		if seat.node != nil {
+			sum = sum.plus(s.renew(logger, seat.node, nodes[i], version))
+		}
+	}
+	return sum
+}
+
+// renew returns the occupancy of a node, made anew and kept where the last does not hold any more. The caller holds a lock.
+func (s *state) renew(logger klog.Logger, n *node, info fwk.NodeInfo, version uint64) *occupancy {
+	before := n.cached.Load()
+	if before == nil || !before.nameless || before.version == version {
+		if o := n.fresh(info); o != nil {
+			return o
 		}
 		if o := n.withRoom(info); o != nil {
 			n.cached.Store(o)
-			continue
+			return o
 		}
-		o := s.build(n, info)
-		if before := n.cached.Swap(o); len(o.strays) > 0 && (before == nil || !slices.Equal(before.strays, o.strays)) {
-			logger.Info("Pods use GPUs without a valid assignment", "node", n.name, "slots", o.stray, "pods", o.strays)
-		}
-		s.metrics.rebuilds.Inc()
 	}
+	o := s.build(n, info)
+	n.cached.Store(o)
+	if len(o.strays) > 0 && (before == nil || !slices.Equal(before.strays, o.strays)) {
+		logger.Info("Pods use GPUs without a valid assignment", "node", n.name, "slots", o.stray, "pods", o.strays)
+	}
+	s.metrics.rebuilds.Inc()
+	return o
 }
 
 // occupancyOf returns the occupancy of the node that info describes: the cached one where it still holds, else a new

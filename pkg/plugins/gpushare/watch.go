@@ -3,6 +3,7 @@ package gpushare
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,19 +21,19 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// watchPods settles pods once the informer shows their assignment or their end, keeps the list of pending pods, and counts
-// each pod once for the mix.
-func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInformer, pending *pending) error {
-	_, err := informer.AddEventHandlerWithOptions(p.podEvents(pending), handlerOptions(ctx))
+// watchPods settles pods once the informer shows their assignment or their end, keeps the list of pending pods, counts each
+// pod once for the mix, and tells the learner of them.
+func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInformer) error {
+	_, err := informer.AddEventHandlerWithOptions(p.podEvents(), handlerOptions(ctx))
 	return err
 }
 
-func (p *Plugin) podEvents(pending *pending) cache.ResourceEventHandler {
+func (p *Plugin) podEvents() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if pod, ok := object.(*v1.Pod); ok {
 				p.arrived(pod)
-				p.seen(pod, pending)
+				p.seen(pod)
 			}
 		},
 		UpdateFunc: func(old, updated any) {
@@ -43,50 +44,55 @@ func (p *Plugin) podEvents(pending *pending) cache.ResourceEventHandler {
 			}
 			// A watch that broke shows another pod of the same name as an update.
 			if before.UID != pod.UID {
-				p.gone(before, pending)
+				p.gone(before)
 				p.arrived(pod)
 			}
-			p.seen(pod, pending)
+			p.seen(pod)
+			if pod.Spec.NodeName != "" && before.Annotations[v1alpha1.AnnotationMaxSlowdown] != pod.Annotations[v1alpha1.AnnotationMaxSlowdown] {
+				p.pending.activatePromised()
+			}
 		},
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
 			if pod, ok := object.(*v1.Pod); ok {
-				p.gone(pod, pending)
+				p.gone(pod)
 			}
 		},
 	}
 }
 
-func (p *Plugin) seen(pod *v1.Pod, pending *pending) {
+func (p *Plugin) seen(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
 		p.misses.remove(uidOf(pod))
 	}
 	if !kube.WantsVGPU(pod) {
 		return
 	}
+	p.state.learner.Pod(pod)
 	if pod.Spec.NodeName == "" {
-		pending.add(pod)
+		p.pending.add(pod)
 		return
 	}
-	pending.remove(pod)
+	p.pending.remove(pod)
 	if _, ok := pod.Annotations[v1alpha1.AnnotationAssignment]; ok {
 		p.state.landed(uidOf(pod), pod.Spec.NodeName)
 	}
 }
 
-func (p *Plugin) gone(pod *v1.Pod, pending *pending) {
+func (p *Plugin) gone(pod *v1.Pod) {
 	p.misses.remove(uidOf(pod))
 	if kube.WantsVGPU(pod) {
-		pending.remove(pod)
+		p.state.learner.PodGone(pod.UID)
+		p.pending.remove(pod)
 		p.state.gone(uidOf(pod))
 	}
 }
 
 // watchGPUNodes reads the GPUNodes until ctx ends. It waits for nothing: the resource may be absent at start, and the
 // informer tries again.
-func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface, pending *pending) error {
+func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface) error {
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.GPUNodes, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 	if err := informer.SetWatchErrorHandlerWithContext(p.explainUnread); err != nil {
 		return err
@@ -96,7 +102,7 @@ func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface, pe
 	}
 	update := func(object any) {
 		if p.readGPUNode(ctx, object) {
-			pending.activate()
+			p.pending.activate()
 		}
 	}
 	registration, err := informer.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
@@ -111,7 +117,7 @@ func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface, pe
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 			p.state.setUnread("")
-			pending.activate()
+			p.pending.activate()
 		}
 	}()
 	return nil
@@ -147,6 +153,10 @@ func (p *Plugin) readGPUNode(ctx context.Context, object any) bool {
 		klog.FromContext(ctx).Error(r.err, "The node takes no vGPU pods", "node", r.Name)
 	}
 	changed, err := p.state.setInventory(r.Name, r.devices, r.problem)
+	p.state.setUnenforced(r.Name, unenforcedOf(r.told))
+	if r.told != nil {
+		p.state.learner.GPUNode(r.told)
+	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The node takes no vGPU pods", "node", r.Name)
 	}
@@ -162,6 +172,7 @@ func (p *Plugin) forgetGPUNode(ctx context.Context, object any) {
 		klog.FromContext(ctx).Error(err, "Ignoring the end of a GPUNode that cannot be decoded")
 		return
 	}
+	p.state.learner.GPUNodeGone(g.GetName())
 	if _, err := p.state.setInventory(g.GetName(), nil, noGPUs); err != nil {
 		klog.FromContext(ctx).Error(err, "Removing the devices of a node failed", "node", g.GetName())
 	}
@@ -176,6 +187,8 @@ type condensed struct {
 	problem string
 	// err is why the devices could not be read.
 	err error
+	// told is what the node tells of its use, for the learner; nil where it could not be decoded.
+	told *v1alpha1.GPUNode
 }
 
 // condense turns a GPUNode into what is kept of it. One that cannot be decoded keeps its name: its node takes no vGPU pods.
@@ -185,16 +198,43 @@ func condense(object any) (any, error) {
 		return object, nil
 	}
 	r := &condensed{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}}
-	r.devices, r.problem, r.err = devicesOf(u)
+	g := &v1alpha1.GPUNode{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, g); err != nil {
+		r.problem, r.err = brokenGPUNode, fmt.Errorf("read GPUNode %s: %w", u.GetName(), err)
+		return r, nil
+	}
+	r.devices, r.problem, r.err = devicesOf(g)
+	r.told = useOf(g)
 	return r, nil
 }
 
-// devicesOf reads the devices of a node, or why it takes no vGPU pods; the error says more where the object is broken.
-func devicesOf(u *unstructured.Unstructured) ([]vgpu.Device, string, error) {
-	g := &v1alpha1.GPUNode{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, g); err != nil {
-		return nil, brokenGPUNode, fmt.Errorf("read GPUNode %s: %w", u.GetName(), err)
+// useOf returns what a learner reads of a GPUNode.
+func useOf(g *v1alpha1.GPUNode) *v1alpha1.GPUNode {
+	told := &v1alpha1.GPUNode{}
+	told.Name, told.Status.Conditions = g.Name, g.Status.Conditions
+	for i := range g.Status.Devices {
+		d := &g.Status.Devices[i]
+		told.Status.Devices = append(told.Status.Devices, v1alpha1.GPUDevice{
+			ID: d.ID, Model: d.Model, Memory: d.Memory, Health: d.Health, Enforcement: d.Enforcement, ContextsUsed: d.ContextsUsed,
+			Usage: d.Usage, Tenants: d.Tenants,
+		})
 	}
+	return told
+}
+
+// unenforcedOf returns the models of a node's devices on which nothing keeps tenants to their compute limit, each once.
+func unenforcedOf(g *v1alpha1.GPUNode) []string {
+	var models []string
+	for i := 0; g != nil && i < len(g.Status.Devices); i++ {
+		if d := &g.Status.Devices[i]; d.Enforcement == v1alpha1.EnforcementNone && !slices.Contains(models, d.Model) {
+			models = append(models, d.Model)
+		}
+	}
+	return models
+}
+
+// devicesOf reads the devices of a node, or why it takes no vGPU pods; the error says more where the object is broken.
+func devicesOf(g *v1alpha1.GPUNode) ([]vgpu.Device, string, error) {
 	devices, err := kube.Devices(g)
 	switch {
 	case err != nil:

@@ -21,7 +21,9 @@ import (
 func TestCRDAbsentAtStart(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "pods", bindReactor(client))
-	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{"gpunodes": "GPUNodeList"}))
+	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
+		"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
+	}))
 	var installed atomic.Bool
 	absent := func(clienttesting.Action) (bool, runtime.Object, error) {
 		if installed.Load() {
@@ -29,7 +31,7 @@ func TestCRDAbsentAtStart(t *testing.T) {
 		}
 		return true, nil, apierrors.NewGenericServerResponse(404, "list", v1alpha1.GPUNodes.GroupResource(), "", "the server could not find the requested resource", 0, true)
 	}
-	objects.PrependReactor("list", "gpunodes", absent)
+	objects.PrependReactor("list", "*", absent)
 	c := &cluster{t: t, client: client, dynamic: objects}
 	c.createNode("n1")
 	c.start()
@@ -46,7 +48,7 @@ func TestCRDAbsentAtStart(t *testing.T) {
 
 func TestUnreadSaysWhatIsMissing(t *testing.T) {
 	d := newDesk(t)
-	d.plugin.state = newState(d.plugin.state.pods, d.plugin.metrics)
+	d.plugin.state = newState(d.plugin.state.pods, d.plugin.metrics, d.plugin.state.learner)
 	p := pod("a", 1)
 	refused := func() string {
 		_, status := d.plugin.PreFilter(t.Context(), nil, p, nil)

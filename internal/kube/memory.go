@@ -1,0 +1,26 @@
+package kube
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// MemoryError says at the field that bounds a container's device memory that its workload declares to hold more of a device
+// of a model than the share may use there: the pod would fail. The fields are, in this order, the annotation that raises
+// the limit, the container's memory, and its slots, which memory follows from.
+func MemoryError(pod *v1.Pod, container, profile, model string, holds vgpu.Bytes, share vgpu.Share) *FieldError {
+	legal := fmt.Sprintf("WorkloadProfile %s declares that it holds %v of a device of %s, and the pod may use %v there",
+		profile, holds, model, share.MemoryLimit)
+	if _, ok := pod.Annotations[v1alpha1.AnnotationMemoryLimit]; ok {
+		return annotationError(pod, v1alpha1.AnnotationMemoryLimit, legal)
+	}
+	at, resource := vgpu.Refusal{Container: container}, v1.ResourceName(v1alpha1.ResourceMemory)
+	if _, c := findContainer(pod, container); c == nil || c.Resources.Limits.Name(resource, "").IsZero() {
+		resource = v1alpha1.ResourceVGPU
+	}
+	return resourceError(pod, at, resource, legal)
+}
