@@ -118,7 +118,7 @@ func TestClosedLoop(t *testing.T) {
 		{"honest", 0, nil},
 		{"report half", 2, factor(.5)},
 		{"report double", 2, factor(2)},
-		{"report a fifth", 2, factor(.2)},
+		{"report a third", 2, factor(1. / 3)},
 		{"report half beside one team", 2, func(beside *job) float64 {
 			if beside.name[0] == 'b' {
 				return .5

@@ -1,0 +1,388 @@
+package interference_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+func newBook(tb testing.TB, most int) *interference.Book {
+	tb.Helper()
+	m, err := interference.ByName("default")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return interference.NewBook(m, most)
+}
+
+// beside is a co-run on whole devices.
+func beside(speed float64, of interference.Workload, others ...interference.Workload) interference.Observation {
+	o := interference.Observation{GPU: 1, Of: interference.Runner{Workload: of, Cap: vgpu.WholeGPU}, Speed: speed}
+	for _, w := range others {
+		o.Beside = append(o.Beside, interference.Runner{Workload: w, Cap: vgpu.WholeGPU})
+	}
+	return o
+}
+
+func observe(tb testing.TB, b *interference.Book, o interference.Observation, times int) {
+	tb.Helper()
+	for range times {
+		if err := b.Observe(o); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// speed is what the book expects of a workload beside others.
+func speed(b *interference.Book, on ...interference.Workload) float64 {
+	m, _ := interference.ByName("default")
+	tenants := make([]interference.Tenant, 0, len(on))
+	for _, w := range on {
+		tenants = append(tenants, b.Tenant(w, 1, vgpu.WholeGPU))
+	}
+	return m.Predict(tenants, nil)[0].Speed
+}
+
+func near(t *testing.T, what string, got, want, by float64) {
+	t.Helper()
+	if math.IsNaN(got) || math.Abs(got-want) > by {
+		t.Errorf("%s is %v, want %v ± %v", what, got, want, by)
+	}
+}
+
+// What is seen again and again is expected, of the pair and of what both do beside others.
+func TestBookLearns(t *testing.T) {
+	b := newBook(t, 100)
+	first := speed(b, 1, 2)
+	observe(t, b, beside(.5, 1, 2), 1)
+	once := speed(b, 1, 2)
+	observe(t, b, beside(.5, 1, 2), 20)
+	near(t, "the pair after 21 co-runs", speed(b, 1, 2), .5, .04)
+	if once >= first || once < .5 {
+		t.Errorf("after one co-run at .5: %v, before %v", once, first)
+	}
+	observe(t, b, beside(.5, 1, 3), 5)
+	observe(t, b, beside(.5, 1, 4), 5)
+	if got := speed(b, 1, 5); got > .62 {
+		t.Errorf("who suffers beside three neighbours is expected at %v beside a fourth, %v was expected of any", got, first)
+	}
+	if got := b.Traits(1, 1); got.CoRuns != 31 || got.SureSensitivity < .5 || b.Neighbours(1, 1) != 3 {
+		t.Errorf("%+v, %d neighbours", got, b.Neighbours(1, 1))
+	}
+}
+
+// A guess of the speed alone is found out as the offset, which then says nothing of neighbours.
+func TestLooseObservations(t *testing.T) {
+	b := newBook(t, 100)
+	for _, p := range []struct {
+		w  interference.Workload
+		sm float64
+	}{{1, .9}, {2, .9}, {3, .1}, {4, .5}} {
+		if err := b.Declare(p.w, 1, interference.Profile{SM: p.sm, Bandwidth: p.sm}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const wrong = 1.6
+	truth := map[interference.Workload]float64{2: speed(b, 1, 2), 3: speed(b, 1, 3), 4: speed(b, 1, 4)}
+	for range 10 {
+		for w, s := range truth {
+			o := beside(s*wrong, 1, w)
+			o.Loose = true
+			observe(t, b, o, 1)
+		}
+	}
+	for w, s := range truth {
+		near(t, "a speed relative to a guess", speed(b, 1, w), s, .05)
+	}
+	if got := b.Traits(1, 1).Offset; got != 0 {
+		t.Errorf("offset %v of a speed alone that nobody measured", got)
+	}
+	b.Rebase(interference.Runner{Workload: 1, Cap: vgpu.WholeGPU}, 1, 1/wrong)
+	observe(t, b, beside(truth[2], 1, 2), 1)
+	near(t, "the same once it was measured", speed(b, 1, 2), truth[2], .03)
+	near(t, "the offset then", b.Traits(1, 1).Offset, 0, .05)
+}
+
+// Restart forgets what a workload said of itself, not what others said of it.
+func TestRestartOfOne(t *testing.T) {
+	b := newBook(t, 100)
+	observe(t, b, beside(.5, 1, 2), 9)
+	observe(t, b, beside(.6, 2, 1), 9)
+	press, others := b.Traits(1, 1).Pressure, b.Traits(2, 1)
+	b.Restart(1, 1)
+	b.Restart(7, 1)
+	if got := b.Traits(1, 1); got.CoRuns != 0 || got.Pressure != press || b.Pairs(1, 1) != nil {
+		t.Errorf("%+v", got)
+	}
+	if diff := cmp.Diff(others, b.Traits(2, 1)); diff != "" {
+		t.Errorf("the neighbour (-before +after):\n%s", diff)
+	}
+	observe(t, b, beside(.9, 1, 2), 9)
+	near(t, "what is learned anew", speed(b, 1, 2), .9, .04)
+}
+
+// Restored traits are where learning goes on, with the doubt that was left.
+func TestRestoredTraitsAreThePrior(t *testing.T) {
+	fresh, sure, unsure := newBook(t, 100), newBook(t, 100), newBook(t, 100)
+	traits := interference.Traits{Sensitivity: .6, Pressure: .4, CoRuns: 30, SureSensitivity: .95, SurePressure: .9, SureOffset: .5}
+	for _, b := range []*interference.Book{sure, unsure} {
+		if err := b.Restore(1, 1, traits); err != nil {
+			t.Fatal(err)
+		}
+		traits.SureSensitivity, traits.SurePressure = 0, 0
+	}
+	for _, b := range []*interference.Book{fresh, sure, unsure} {
+		observe(t, b, beside(1, 1, 2), 1)
+		observe(t, b, beside(1, 2, 1), 1)
+	}
+	s, u, f := sure.Traits(1, 1), unsure.Traits(1, 1), fresh.Traits(1, 1)
+	near(t, "a sure sensitivity after one co-run that contradicts it", s.Sensitivity, .6, .25)
+	near(t, "a sure pressure", s.Pressure, .4, .15)
+	if !(f.Sensitivity < u.Sensitivity && u.Sensitivity < s.Sensitivity) {
+		t.Errorf("sensitivity %v from nothing, %v where it was not sure, %v where it was", f.Sensitivity, u.Sensitivity, s.Sensitivity)
+	}
+	observe(t, sure, beside(1, 1, 2), 200)
+	for w := range interference.Workload(10) {
+		observe(t, sure, beside(1, 1, w+3), 20)
+	}
+	if got := sure.Traits(1, 1).Sensitivity; got > 0 {
+		t.Errorf("sensitivity %v after many co-runs without harm", got)
+	}
+}
+
+// A liar's word does not make its neighbours press, where others say otherwise; one owner with many workloads neither.
+func TestLiars(t *testing.T) {
+	learn := func(liars int, owner func(i int) interference.Owner) float64 {
+		b := newBook(t, 100)
+		expected := speed(b, 1, 2)
+		for round := range 10 {
+			for i := range 6 + liars {
+				w, o := interference.Workload(10+i), beside(expected, interference.Workload(10+i), 1)
+				if i >= 6 {
+					o.Speed = expected * []float64{.3, .7, .5}[(round+i)%3]
+				}
+				if o.Owner = owner(i); w == 0 {
+					t.Fatal("no number")
+				}
+				observe(t, b, o, 1)
+			}
+		}
+		b.Settle(5)
+		return b.Traits(1, 1).Pressure
+	}
+	alone := func(int) interference.Owner { return 0 }
+	near(t, "the pressure as six say it", learn(0, alone), 0, .05)
+	near(t, "beside a liar", learn(1, alone), 0, .1)
+	honest := func(i int) interference.Owner { return interference.Owner(1 + min(i, 6)) }
+	many, tempered := learn(14, alone), learn(14, honest)
+	if tempered >= many*.8 {
+		t.Errorf("fourteen liars move the pressure by %v, those of one owner by %v", many, tempered)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	b := newBook(t, 10)
+	whole := func(w interference.Workload) interference.Runner { return interference.Runner{Workload: w, Cap: 1000} }
+	for name, o := range map[string]interference.Observation{
+		"no number":            {GPU: 1, Of: whole(0), Beside: []interference.Runner{whole(1)}, Speed: 1},
+		"no neighbour":         {GPU: 1, Of: whole(1), Speed: 1},
+		"neighbour's number":   {GPU: 1, Of: whole(1), Beside: []interference.Runner{whole(0)}, Speed: 1},
+		"too many":             {GPU: 1, Of: whole(1), Beside: slices.Repeat([]interference.Runner{whole(2)}, 5), Speed: 1},
+		"NaN":                  {GPU: 1, Of: whole(1), Beside: []interference.Runner{whole(2)}, Speed: math.NaN()},
+		"infinite":             {GPU: 1, Of: whole(1), Beside: []interference.Runner{whole(2)}, Speed: math.Inf(1)},
+		"0":                    {GPU: 1, Of: whole(1), Beside: []interference.Runner{whole(2)}},
+		"no cap":               {GPU: 1, Of: interference.Runner{Workload: 1}, Beside: []interference.Runner{whole(2)}, Speed: 1},
+		"more than the device": {GPU: 1, Of: whole(1), Beside: []interference.Runner{{Workload: 2, Cap: 1001}}, Speed: 1},
+	} {
+		if err := b.Observe(o); err == nil || b.Len() != 0 {
+			t.Errorf("%s: error %v, %d entries", name, err, b.Len())
+		}
+	}
+	for name, err := range map[string]error{
+		"declare 0": b.Declare(0, 1, interference.Profile{}), "declare NaN": b.Declare(1, 1, interference.Profile{SM: math.NaN()}),
+		"restore 0":    b.Restore(0, 1, interference.Traits{}),
+		"restore NaN":  b.Restore(1, 1, interference.Traits{Pressure: math.NaN()}),
+		"restore 5":    b.Restore(1, 1, interference.Traits{Sensitivity: 5}),
+		"restore sure": b.Restore(1, 1, interference.Traits{SureOffset: 1.5}),
+		"restore less": b.Restore(1, 1, interference.Traits{CoRuns: -1}),
+	} {
+		if err == nil || b.Len() != 0 {
+			t.Errorf("%s: error %v, %d entries", name, err, b.Len())
+		}
+	}
+}
+
+// drawObservation draws any legal co-run of few workloads.
+func drawObservation(t *rapid.T) interference.Observation {
+	runner := rapid.Custom(func(t *rapid.T) interference.Runner {
+		return interference.Runner{
+			Workload: interference.Workload(rapid.IntRange(1, 12).Draw(t, "workload")),
+			Cap:      vgpu.MilliGPU(rapid.SampledFrom([]int{1, 250, 500, 1000}).Draw(t, "cap")),
+		}
+	})
+	return interference.Observation{
+		GPU:    interference.GPU(rapid.IntRange(1, 2).Draw(t, "gpu")),
+		Of:     runner.Draw(t, "of"),
+		Owner:  interference.Owner(rapid.IntRange(0, 3).Draw(t, "owner")),
+		Beside: rapid.SliceOfN(runner, 1, interference.MaxBeside).Draw(t, "beside"),
+		Speed:  min(10, math.Exp(rapid.Float64Range(math.Log(.0011), math.Log(10)).Draw(t, "speed"))),
+		Loose:  rapid.Bool().Draw(t, "loose"),
+	}
+}
+
+// Whatever is observed, restored, forgotten: the book stays within its bounds, traits stay finite and legal, speeds too.
+func TestBookLaws(t *testing.T) {
+	m, err := interference.ByName("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.IntRange(1, 20).Draw(t, "most")
+		b := interference.NewBook(m, most)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			w := interference.Workload(rapid.IntRange(1, 12).Draw(t, "w"))
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				b.Forget(w)
+				if b.Traits(w, 1).CoRuns != 0 || b.Pairs(w, 1) != nil {
+					t.Fatalf("workload %d is not forgotten", w)
+				}
+			case 1:
+				part := rapid.Float64Range(0, 1)
+				if err := b.Declare(w, 1, interference.Profile{SM: part.Draw(t, "sm"), Bandwidth: part.Draw(t, "bandwidth")}); err != nil {
+					t.Fatal(err)
+				}
+			case 2:
+				b.Settle(rapid.IntRange(0, 3).Draw(t, "rounds"))
+			case 3:
+				b.Restart(w, 1)
+			case 4:
+				b.Rebase(interference.Runner{Workload: w, Cap: 500}, 1, rapid.Float64().Draw(t, "factor"))
+			default:
+				if err := b.Observe(drawObservation(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkBook(t, b, max(most, interference.MaxBeside+1))
+		}
+	})
+}
+
+func checkBook(t *rapid.T, b *interference.Book, most int) {
+	if b.Len() > most {
+		t.Fatalf("%d entries, legal are %d", b.Len(), most)
+	}
+	m, _ := interference.ByName("default")
+	for gpu := range interference.GPU(2) {
+		var on []interference.Tenant
+		for w := range interference.Workload(13) {
+			tr := b.Traits(w, gpu+1)
+			if err := b.Restore(w, gpu+1, tr); w > 0 && err != nil {
+				t.Fatalf("traits of workload %d cannot be restored: %v", w, err)
+			}
+			if w > 0 && b.Len() <= most-1 {
+				// Restoring what was learned changes nothing.
+				again := b.Traits(w, gpu+1)
+				if diff := cmp.Diff(tr, again, cmpopts.EquateApprox(0, 1e-12)); diff != "" {
+					t.Fatalf("traits of workload %d (-before +after):\n%s", w, diff)
+				}
+			}
+			on = append(on, b.Tenant(w, gpu+1, 500))
+		}
+		for i := 0; i+4 <= len(on); i += 3 {
+			for _, p := range m.Predict(on[i:i+4], nil) {
+				if math.IsNaN(p.Speed) || p.Speed <= 0 || p.Speed > 100 || math.IsNaN(p.Error) || p.Error <= 0 {
+					t.Fatalf("predicted %+v", p)
+				}
+			}
+		}
+	}
+}
+
+// The numbers that workloads have do not matter, and the order of the observations matters little once they are settled.
+func TestOrderAndNumbersHardlyMatter(t *testing.T) {
+	m, err := interference.ByName("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		const workloads = 6
+		part := rapid.Float64Range(.2, 1)
+		profiles, suffers, harms := [workloads]interference.Profile{}, [workloads]float64{}, [workloads]float64{}
+		for i := range profiles {
+			profiles[i] = interference.Profile{SM: part.Draw(t, "sm"), Bandwidth: part.Draw(t, "bandwidth")}
+			suffers[i], harms[i] = part.Draw(t, "suffers"), part.Draw(t, "harms")
+		}
+		var all [][2]int
+		for i := range workloads {
+			for j := range workloads {
+				if i != j {
+					all = append(all, [2]int{i, j})
+				}
+			}
+		}
+		learn := func(order [][2]int, number func(i int) interference.Workload) (speeds []float64) {
+			b := interference.NewBook(m, 100)
+			for i := range profiles {
+				if err := b.Declare(number(i), 1, profiles[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, p := range order {
+				o := interference.Observation{
+					GPU: 1, Of: interference.Runner{Workload: number(p[0]), Cap: 1000},
+					Beside: []interference.Runner{{Workload: number(p[1]), Cap: 1000}}, Speed: 1 / (1 + suffers[p[0]]*harms[p[1]]),
+				}
+				if err := b.Observe(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.Settle(30)
+			for _, p := range all {
+				on := []interference.Tenant{b.Tenant(number(p[0]), 1, 1000), b.Tenant(number(p[1]), 1, 1000)}
+				speeds = append(speeds, m.Predict(on, nil)[0].Speed)
+			}
+			return speeds
+		}
+		plain := func(i int) interference.Workload { return interference.Workload(i + 1) }
+		numbers := rapid.Permutation([]int{3, 5, 100, 7, 2, 41}).Draw(t, "numbers")
+		before := learn(all, plain)
+		renamed := learn(all, func(i int) interference.Workload { return interference.Workload(numbers[i]) })
+		shuffled := learn(rapid.Permutation(all).Draw(t, "order"), plain)
+		for i := range all {
+			if math.Abs(renamed[i]/before[i]-1) > .01 {
+				t.Fatalf("pair %v at %v, with other numbers at %v", all[i], before[i], renamed[i])
+			}
+			if math.Abs(shuffled[i]/before[i]-1) > .03 {
+				t.Fatalf("pair %v at %v, in another order at %v", all[i], before[i], shuffled[i])
+			}
+		}
+	})
+}
+
+// The oldest go where there is no room, and what others saw of them goes with them.
+func TestEviction(t *testing.T) {
+	b := newBook(t, 6)
+	observe(t, b, beside(.4, 1, 2), 9)
+	for w := interference.Workload(10); w < 20; w += 2 {
+		observe(t, b, beside(.9, w, w+1), 3)
+		observe(t, b, beside(.4, 1, 9), 1)
+	}
+	if b.Len() != 6 || b.Traits(1, 1).CoRuns != 14 || b.Traits(10, 1).CoRuns != 0 || b.Traits(18, 1).CoRuns != 3 {
+		t.Errorf("%d entries, %+v", b.Len(), b.Traits(1, 1))
+	}
+	if got := b.Neighbours(1, 1); got != 1 {
+		t.Errorf("%d neighbours are remembered, of two the one that is still known should be", got)
+	}
+	b.Forget(9)
+	if got := b.Neighbours(1, 1); got != 0 {
+		t.Errorf("%d neighbours after the last one was forgotten", got)
+	}
+}
