@@ -91,9 +91,9 @@ func (l *Learner) alone(m *member, bandwidth float64) {
 	r := m.record
 	r.solo++
 	l.counts.solo++
-	cap := float64(m.part) / float64(vgpu.WholeGPU)
+	share := float64(m.part) / float64(vgpu.WholeGPU)
 	if sm := m.sm; !math.IsNaN(sm) {
-		if cap < 1 && sm > fillsCap*cap {
+		if share < 1 && sm > fillsCap*share {
 			// It would use more: how much, nobody has seen.
 			sm = max(sm, 1)
 			if r.sm.known() {
@@ -168,11 +168,11 @@ func (l *Learner) rebase(m *member, at *rate, alone float64, sure bool) (loose b
 // beside learns from one of the members how fast it was beside the others.
 func (l *Learner) beside(members []member, of int) {
 	m := &members[of]
-	if math.IsNaN(m.rate) {
+	switch {
+	case math.IsNaN(m.rate):
 		l.counts.drop(dropNoRate)
 		return
-	}
-	if m.several {
+	case m.several:
 		l.counts.drop(dropSeveral)
 		return
 	}
@@ -192,13 +192,17 @@ func (l *Learner) beside(members []member, of int) {
 		l.counts.drop(dropFar)
 		return
 	}
-	o := interference.Observation{
-		GPU: m.record.gpu, Owner: m.workload.owner, Speed: speed, Loose: loose,
-		Of: interference.Runner{Workload: m.workload.number, Cap: m.part},
-	}
+	l.observe(members, of, interference.Observation{Speed: speed, Loose: loose})
+}
+
+// observe tells the book of a co-run of which the speed is given.
+func (l *Learner) observe(members []member, of int, o interference.Observation) {
 	for i := range members {
-		if i != of {
-			o.Beside = append(o.Beside, interference.Runner{Workload: members[i].workload.number, Cap: members[i].part})
+		r := interference.Runner{Workload: members[i].workload.number, Cap: members[i].part}
+		if i == of {
+			o.GPU, o.Of, o.Owner = members[i].record.gpu, r, members[i].workload.owner
+		} else {
+			o.Beside = append(o.Beside, r)
 		}
 	}
 	if err := l.book.Observe(o); err != nil {

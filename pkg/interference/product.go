@@ -33,9 +33,9 @@ var rank1 = Model{
 var table = Model{Name: "table", Coefficients: product.Coefficients, learns: true, form: byProduct}
 
 // Variances before any co-run: of what the model leaves unexplained of one pair, and of the traits of a workload over
-// all workloads, in logarithms; the level is the mean sensitivity on a GPU model, which moves little: where it is free, it follows the few
-// pairs that suffer most, and new families are predicted worse. They were chosen on Lucid and Gavel, where half and twice of each changed the errors after
-// two and four co-runs by less than .002.
+// all workloads, in logarithms; the level is the mean sensitivity on a GPU model, which moves little: where it is free, it
+// follows the few pairs that suffer most, and new families are predicted worse. They were chosen on Lucid and Gavel, where
+// half and twice of each changed the errors after two and four co-runs by less than .002.
 const (
 	varianceOfPair        = .0025
 	varianceOfOffset      = .0025
