@@ -244,7 +244,7 @@ func (n *Neighbours) refusePromise(node *vgpu.Node, i int, r *vgpu.Request, comp
 type toll struct {
 	// lost milli-GPU, times the weights in percent.
 	lost int64
-	// alone says that no device of the place has a neighbour.
+	// alone says that no device of the place has a neighbour for a workload that is known.
 	alone bool
 }
 
@@ -259,9 +259,13 @@ func (p *Policy) tollOf(v *view, i, m int, use vgpu.Use, compute vgpu.MilliGPU) 
 	}
 	d := &v.n.Devices()[i]
 	share := int64(m) * int64(vgpu.ComputeOf(use.Slots, d.Slots))
-	t := toll{lost: among.Weights.Heterogeneity * share * int64(v.r.Loss(d.Model)) / int64(vgpu.WholeGPU), alone: true}
-	if v.n.Used(i).Slots == 0 || among.known(v.r.Workload) == 0 {
+	t := toll{lost: among.Weights.Heterogeneity * share * int64(v.r.Loss(d.Model)) / int64(vgpu.WholeGPU)}
+	switch {
+	case among.known(v.r.Workload) == 0:
 		return t // what a workload of which nothing is known would do is no reason to prefer a place
+	case v.n.Used(i).Slots == 0:
+		t.alone = true
+		return t
 	}
 	var c crowd
 	c.gather(among, v.n, i, v.r, compute)
@@ -285,7 +289,7 @@ func (p *Policy) weigh(v *view, rate int64, t toll) int64 {
 	}
 	gain := max(1, p.grain)*(rate-p.neutral)*w.Fragmentation - max(1, p.perMilli)*t.lost
 	weighed := min(rateMax, max(0, rateMax/2+floorDiv(gain, norm)))
-	if !p.among.Scarce && t.alone && p.among.known(v.r.Workload) != 0 {
+	if !p.among.Scarce && t.alone {
 		weighed += rateMax + 1
 	}
 	return weighed

@@ -169,7 +169,10 @@ func TestHarm(t *testing.T) {
 		{"harm is less than a slot", []string{"a 0 4 1 0", "b 1 3 3 0"}, vgpu.Tenancy{Workload: 2}, true, placement.EvenWeights, "d0"},
 		{"and counts ten times", []string{"a 0 4 1 0", "b 1 3 3 0"}, vgpu.Tenancy{Workload: 2}, true, double, "d1"},
 		// What is there loses already: a beside b are .8 of 300 each; with the pod 2.1: .78.
-		{"only what the pod adds counts", []string{"a 0 3 1 0", "b 0 3 1 0", "c 1 3 1 0"}, vgpu.Tenancy{Workload: 3}, true, placement.EvenWeights, "d0"},
+		// On d0, 4 + 2 slots, a and b lose 120 by each other already: with the pod 2.1, 1000 at .22 are 220, 100 more. On d1
+		// 1.1, 900 at .02 are 18. The slot that d0 is fuller is worth 100.
+		{"only what the pod adds counts", []string{"a 0 4 1 0", "b 0 2 1 0", "c 1 5 1 0"}, vgpu.Tenancy{Workload: 3}, true, placement.EvenWeights, "d0"},
+		{"devices of equal room differ by their tenants", []string{"a 0 4 1 0", "b 1 4 3 0"}, vgpu.Tenancy{Workload: 1}, true, placement.EvenWeights, "d1"},
 		{"idle devices while there are", []string{"a 0 4 3 0"}, vgpu.Tenancy{Workload: 3}, false, placement.EvenWeights, "d1"},
 		{"not for pods that nobody knows", []string{"a 0 4 3 0"}, vgpu.Tenancy{}, false, fragmentation, "d0"},
 		{"not when GPUs are scarce", []string{"a 0 4 3 0"}, vgpu.Tenancy{Workload: 3}, true, placement.EvenWeights, "d0"},
@@ -182,6 +185,156 @@ func TestHarm(t *testing.T) {
 				t.Errorf("got %+v %v, want %s", a.Containers, refusal, test.want)
 			}
 		})
+	}
+}
+
+// byCap is tenants that use what they may.
+func byCap(t testing.TB) *placement.Neighbours {
+	n := among(t, true, placement.EvenWeights)
+	n.Tenant = func(_ interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant {
+		return interference.Tenant{SM: float64(part) / 1000, Cap: float64(part) / 1000}
+	}
+	return n
+}
+
+// TestContainersAddUp: containers of a pod on one device are one tenant under the sum of their limits, whether they are all
+// there or only some of them.
+func TestContainersAddUp(t *testing.T) {
+	r := pod(3, vgpu.Tenancy{})
+	r.ComputeLimit = 500
+	r.Containers = append(r.Containers, vgpu.ContainerRequest{Name: "second", Slots: 3})
+	policy := placement.Policy{}.Among(byCap(t))
+	// .4 + .5 + .5 is .4 over: .92, 1.087.
+	for limit, fits := range map[int64]bool{1086: false, 1087: true} {
+		n := shared(t, 1, fmt.Sprintf("a 0 4 1 %d", limit))
+		a, refusal := placement.Assign(n, r, policy)
+		if fit := policy.Fit(n, r); (refusal == nil) != fits || (fit == nil) != fits {
+			t.Errorf("limit %d: got %v %v, Fit says %v", limit, a, refusal, fit)
+		}
+	}
+	// A third container that needs all that is free of the other device: .7 + .7 are the whole device, with .4 it
+	// is .4 over.
+	r.ComputeLimit = 700
+	r.Containers = append(r.Containers, vgpu.ContainerRequest{Name: "large", Slots: 7})
+	for limit, fits := range map[int64]bool{1086: false, 1087: true} {
+		n := shared(t, 2, fmt.Sprintf("a 0 4 1 %d", limit), "b 1 3 1 0")
+		if _, refusal := placement.Assign(n, r, policy); (refusal == nil) != fits {
+			t.Errorf("with a third container, limit %d: %v", limit, refusal)
+		}
+	}
+}
+
+// TestHarmOfSeveralDevices: the score of a node counts the harm on every device that the pod takes something of.
+func TestHarmOfSeveralDevices(t *testing.T) {
+	r := pod(6, vgpu.Tenancy{Workload: 1})
+	r.Containers = append(r.Containers, vgpu.ContainerRequest{Name: "second", Slots: 6})
+	policy := placement.Policy{}.Among(among(t, true, placement.EvenWeights))
+	heavy := placement.Score(shared(t, 2, "a 0 4 1 0", "b 1 4 1 0"), r, policy)
+	half := placement.Score(shared(t, 2, "a 0 4 3 0", "b 1 4 1 0"), r, policy)
+	light := placement.Score(shared(t, 2, "a 0 4 3 0", "b 1 4 3 0"), r, policy)
+	if !(heavy < half && half < light) {
+		t.Errorf("scores %d beside two heavy tenants, %d beside one, %d beside none", heavy, half, light)
+	}
+}
+
+// TestOwnAssignment: a pod that is assigned here already is no neighbour of itself.
+func TestOwnAssignment(t *testing.T) {
+	n := shared(t, 1, "new 0 4 1 1000")
+	if refusal := (placement.Policy{}).Among(among(t, true, placement.EvenWeights)).Fit(n, pod(4, vgpu.Tenancy{Workload: 1, MaxSlowdown: 1000})); refusal != nil {
+		t.Error(refusal)
+	}
+}
+
+// TestCrowds: promises count however many tenants there are.
+func TestCrowds(t *testing.T) {
+	for _, tenants := range []int{1, 10, 11, 12, 13, 14, 40} {
+		n, err := vgpu.NewNode("n1", []vgpu.Device{{ID: "d0", Model: "M", Slots: 50, Memory: 50 << 30, Healthy: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tenants {
+			of := vgpu.Tenancy{Workload: 3}
+			if i == tenants-1 {
+				of.MaxSlowdown = 1010 + 60*int64(tenants)
+			}
+			name := fmt.Sprintf("t%02d", i)
+			share := vgpu.Share{Devices: 1, Slots: 1, Memory: 1 << 30, ComputeLimit: 20, MemoryLimit: 1 << 30}
+			if err := n.Add(vgpu.Assignment{UID: vgpu.UID(name), Pod: name, Node: "n1", Tenancy: of, Containers: []vgpu.ContainerAssignment{{
+				Name: "main", Devices: []vgpu.DeviceID{"d0"}, Share: share,
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		policy := placement.Policy{}.Among(among(t, true, placement.EvenWeights))
+		if refusal := policy.Fit(n, pod(1, vgpu.Tenancy{Workload: 3})); refusal != nil {
+			t.Errorf("%d tenants and a light one: %v", tenants, refusal)
+		}
+		by := among(t, true, placement.EvenWeights)
+		by.Model = model(t, "constant", .2)
+		want := fmt.Sprintf("t%02d", tenants-1)
+		if refusal := (placement.Policy{}).Among(by).Fit(n, pod(1, vgpu.Tenancy{Workload: 1})); refusal == nil || refusal.Promised != want || len(refusal.Beside) != tenants {
+			t.Errorf("%d tenants: got %+v, want the promise of %s", tenants, refusal, want)
+		}
+	}
+}
+
+// TestHeldDevice: a device with a hold is not like one with a tenant, though as much is free of both.
+func TestHeldDevice(t *testing.T) {
+	n := shared(t, 2, "a 0 4 1 0")
+	share := vgpu.Share{Devices: 1, Slots: 4, Memory: 4 << 30, ComputeLimit: 400, MemoryLimit: 4 << 30}
+	if err := n.Hold(vgpu.Hold{Priority: 1, Assignment: vgpu.Assignment{UID: "h", Pod: "h", Node: "n1", Containers: []vgpu.ContainerAssignment{{
+		Name: "main", Devices: []vgpu.DeviceID{"d1"}, Share: share,
+	}}}}); err != nil {
+		t.Fatal(err)
+	}
+	a, refusal := placement.Assign(n, pod(4, vgpu.Tenancy{Workload: 1}), placement.Policy{}.Among(among(t, true, placement.EvenWeights)))
+	if refusal != nil || a.Containers[0].Devices[0] != "d1" {
+		t.Errorf("got %+v %v, want the device without a tenant", a.Containers, refusal)
+	}
+}
+
+// TestNearestPromise: of promises that would break the one that comes nearest to being kept is named, on a node and among
+// nodes.
+func TestNearestPromise(t *testing.T) {
+	r := pod(2, vgpu.Tenancy{Workload: 1})
+	policy := placement.Policy{}.Among(among(t, true, placement.EvenWeights))
+	// 2 is 1 over: 1.25.
+	near := policy.Fit(shared(t, 2, "a 0 4 1 1100", "b 1 4 1 1200"), r)
+	if near == nil || near.Promised != "b" || near.Device != "g1" {
+		t.Fatalf("got %+v, want b", near)
+	}
+	far := policy.Fit(shared(t, 1, "a 0 4 1 1100"), r)
+	for _, list := range [][]vgpu.Refusal{{*near, *far}, {*far, *near}} {
+		if got, _ := placement.Nearest(list); got.Promised != "b" {
+			t.Errorf("got %+v, want b", got)
+		}
+	}
+}
+
+// TestRankingTellsTenantsApart: pods that ask for the same have scores of their own where their workloads, promises or
+// preferences differ, and so have nodes where as much is taken by other tenants, and the same nodes by another model.
+func TestRankingTellsTenantsApart(t *testing.T) {
+	nodes := []*vgpu.Node{
+		shared(t, 2, "a 0 4 1 1300", "b 1 3 3 0"), shared(t, 2, "a 0 4 3 1300", "b 1 3 3 0"),
+		shared(t, 2, "a 0 4 1 1001", "b 1 3 3 0"), shared(t, 2, "a 0 4 1 0", "b 1 3 1 0"),
+	}
+	policy := placement.Policy{}.Among(among(t, true, placement.EvenWeights))
+	other := among(t, true, placement.EvenWeights)
+	other.Model = model(t, "constant", .5)
+	k := placement.NewRanking(policy)
+	for _, p := range []placement.Policy{policy, policy.Among(other), policy.Among(nil)} {
+		k.Use(p)
+		for _, of := range []vgpu.Tenancy{{Workload: 1}, {Workload: 3}, {Workload: 9}, {Workload: 1, MaxSlowdown: 1001}} {
+			for _, loss := range []vgpu.MilliGPU{0, 300} {
+				r := pod(4, of)
+				r.Preferences = []vgpu.Preference{{Model: "M", Loss: loss}}
+				for i, n := range nodes {
+					if got, want := k.For(r).Of(n, k.State(n), r), placement.Score(n, r, p); got != want {
+						t.Errorf("node %d, %+v loss %d: the ranking scores %d, Score %d", i, of, loss, got, want)
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -201,6 +354,25 @@ func TestPreferences(t *testing.T) {
 		a, refusal := placement.Assign(n, r, placement.Policy{}.Among(among(t, true, w)))
 		if refusal != nil || string(a.Containers[0].Devices[0]) != want {
 			t.Errorf("weight %d: got %+v %v, want %s", weight, a.Containers, refusal, want)
+		}
+	}
+	// On a there are 2 slots taken, 200 milli to prefer it by: a share of 4 loses 80 less on b, one of 8 160, and of twice
+	// that weight 320.
+	if err := n.Add(vgpu.Assignment{UID: "o", Pod: "o", Node: "n1", Containers: []vgpu.ContainerAssignment{{
+		Name: "main", Devices: []vgpu.DeviceID{"a"}, Share: vgpu.Share{Devices: 1, Slots: 2, Memory: 1 << 20, ComputeLimit: 200, MemoryLimit: 1 << 20},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		slots  vgpu.Slots
+		weight int64
+		want   string
+	}{{4, 200, "a"}, {8, 100, "a"}, {8, 200, "b"}} {
+		r.Containers[0].Slots, r.Containers[0].Memory = test.slots, 1<<20
+		by := among(t, true, placement.Weights{Fragmentation: 100, Heterogeneity: test.weight})
+		a, refusal := placement.Assign(n, r, placement.Policy{}.Among(by))
+		if refusal != nil || string(a.Containers[0].Devices[0]) != test.want {
+			t.Errorf("%d slots at weight %d: got %+v %v, want %s", test.slots, test.weight, a.Containers, refusal, test.want)
 		}
 	}
 	r.Preferences[0].Loss = 1001

@@ -51,9 +51,6 @@ func (v *view) taken(i int) bool { return v.among != nil && v.n.Used(i).Slots > 
 
 // alike reports whether device i looks like an earlier one, from the first on, where all are of one shape.
 func (v *view) alike(first, i int) bool {
-	if v.taken(i) {
-		return false
-	}
 	for j := first; j < i; j++ {
 		if v.free[j] == v.free[i] && !v.taken(j) {
 			return true
