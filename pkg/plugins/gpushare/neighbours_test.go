@@ -11,6 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -166,6 +169,7 @@ func TestUnknownPodsAreNotAffected(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 2))
 	d.runs(tenant("r", "", 5), "n1", 0)
 	p := tenant("p", "nobody-declared-it", 5)
+	d.plugin.state.learner.Pod(p) // it has a number, and nothing more
 	cs := d.preFilter(p)
 	if r := requestOf(cs); r.Workload != 0 || d.plugin.state.ruling().among != nil {
 		t.Errorf("workload %d, neighbours %+v; want neither", r.Workload, d.plugin.state.ruling().among)
@@ -409,4 +413,95 @@ func TestWhenTheRuleChanges(t *testing.T) {
 	check("it matters for a while", renewed(plain), false)
 	clock.Time = clock.Add(rulePause)
 	check("but not for ever", renewed(plain), true)
+}
+
+// What the scheduler itself wrote or removed is no news: it knows that already.
+func TestOwnProfilesAreNoNews(t *testing.T) {
+	d := newDesk(t)
+	made := declared("learned-0123456789abcdef", 0, 0)
+	made.Labels, made.Spec = map[string]string{v1alpha1.LabelLearned: "true"}, v1alpha1.WorkloadProfileSpec{}
+	for what, c := range map[string]struct {
+		tell func()
+		want bool
+	}{
+		"it was made":               {func() { d.plugin.readProfile(t.Context(), nil, made, false) }, false},
+		"it was there at the start": {func() { d.plugin.readProfile(t.Context(), nil, made, true) }, true},
+		"it was written":            {func() { d.plugin.readProfile(t.Context(), made, made.DeepCopy(), false) }, false},
+		"it was removed":            {func() { d.plugin.forgetProfile(t.Context(), made) }, false},
+		"a user declared something": {func() { d.plugin.readProfile(t.Context(), made, declared(made.Name, 5, 5), false) }, true},
+		"a user removed that":       {func() { d.plugin.forgetProfile(t.Context(), cache.DeletedFinalStateUnknown{Obj: declared("x", 5, 5)}) }, true},
+		"nobody can decode it":      {func() { d.plugin.readProfile(t.Context(), nil, &unstructured.Unstructured{}, true) }, false},
+	} {
+		d.plugin.news.clear()
+		d.plugin.pending.asked()
+		if c.tell(); d.plugin.news.any() != c.want || d.plugin.pending.promised != c.want {
+			t.Errorf("%s: news %v, pods activated %v; want %v", what, d.plugin.news.any(), d.plugin.pending.promised, c.want)
+		}
+	}
+}
+
+// What was predicted for a pod is counted once, when its devices are chosen.
+func TestPredictedSlowdownIsCounted(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	r := metrics.NewKubeRegistry()
+	r.MustRegister(d.plugin.metrics.all()...)
+	counted := func() (uint64, float64) {
+		t.Helper()
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == prefix+"predicted_slowdown_ratio" {
+				return f.Metric[0].GetHistogram().GetSampleCount(), f.Metric[0].GetHistogram().GetSampleSum()
+			}
+		}
+		return 0, 0
+	}
+	d.runs(tenant("r", "heavy", 5), "n1", 0)
+	place := func(p *v1.Pod) fwk.CycleState {
+		cs := d.preFilter(p)
+		expect(t, p.Name, d.reserve(cs, p, "n1"), "n1/GPU-n1-0")
+		return cs
+	}
+	p := tenant("p", "heavy", 2)
+	d.unreserve(place(p), p, "n1")
+	if count, _ := counted(); count != 0 {
+		t.Errorf("nothing is known and %d predictions are counted", count)
+	}
+	d.declare(declared("heavy", 100, 60))
+	cs := place(p)
+	count, sum := counted()
+	if count != 1 || sum < 1.5 || sum > 2 {
+		t.Errorf("%d predictions of %v together, want one from 1.5 to 2", count, sum)
+	}
+	d.unreserve(cs, p, "n1")
+	expect(t, "replayed", d.reserve(cs, p, "n1"), "n1/GPU-n1-0")
+	if count, _ := counted(); count != 1 {
+		t.Errorf("%d predictions are counted after a replay", count)
+	}
+}
+
+// A refusal by a rule that is out of date is looked at again.
+func TestRefusalsByAnOldRuleAreTriedAgain(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	d.runs(tenant("r", "light", 5), "n1", 0)
+	asks := tolerating("1.15", tenant("asks", "light", 5))
+	d.plugin.pending.add(asks)
+	refuse := func() {
+		cs, statuses := d.preFilter(asks), framework.NewDefaultNodeToStatus()
+		status := d.plugin.Filter(t.Context(), cs, asks, d.nodes[0])
+		statuses.Set("n1", status.WithPlugin(Name))
+		d.plugin.PostFilter(t.Context(), cs, asks, statuses)
+	}
+	refuse()
+	if got := d.plugin.pending.asked(); len(got) != 0 {
+		t.Errorf("%v are tried again for nothing", got)
+	}
+	d.plugin.readProfile(t.Context(), nil, declared("light", 20, 10), false)
+	d.plugin.pending.asked()
+	refuse() // at once: the rule is too young to be replaced
+	if got := d.plugin.pending.asked(); len(got) != 1 {
+		t.Errorf("%v are tried again, want the pod that was refused", got)
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
@@ -77,4 +78,36 @@ func TestNewValidatesItsArguments(t *testing.T) {
 			t.Errorf("newPlugin = %v, want %q", err, want)
 		}
 	}
+}
+
+// Without the WorkloadProfiles the scheduler works, and takes them in when they can be read.
+func TestProfilesAbsentAtStart(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "pods", bindReactor(client))
+	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
+		"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
+	}))
+	var installed atomic.Bool
+	objects.PrependReactor("list", "workloadprofiles", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !installed.Load(), nil, apierrors.NewNotFound(v1alpha1.WorkloadProfiles.GroupResource(), "")
+	})
+	c := &cluster{t: t, client: client, dynamic: objects}
+	c.createNode("n1")
+	c.applyGPUNode(gpuNode("n1", 1))
+	c.start()
+	c.createPod(tolerating("1.2", tenant("a", "light", 3)))
+	c.awaitBound("a")
+	c.createPod(tenant("b", "light", 3))
+	c.awaitPending("b", "the pod would slow down default/a")
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(declared("light", 10, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: object}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
+	if _, err := objects.Resource(v1alpha1.WorkloadProfiles).Namespace("default").Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	installed.Store(true)
+	c.awaitBound("b")
 }
