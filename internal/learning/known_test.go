@@ -28,6 +28,19 @@ func TestIdleNeighbour(t *testing.T) {
 	}
 }
 
+// What a pod with several devices reports is the rate of none of them.
+func TestSeveralDevicesAlone(t *testing.T) {
+	w := newWorld(t, 1, Options{})
+	a, _ := two()
+	w.place(0, a)
+	p := w.learner.pods[w.gpus[0].running[0].pod.UID]
+	p.shares = append(p.shares, share{"GPU-other", 1000})
+	w.run(15 * time.Minute)
+	if r := w.record(a); r.solo < fewValues || len(r.rates) > 0 {
+		t.Errorf("%d observations, rates %v", r.solo, r.rates)
+	}
+}
+
 // A declaration is in the snapshot when Profile returns; a deleted one is forgotten with what was learned.
 func TestDeclarations(t *testing.T) {
 	l := New(Options{Model: model(t, "default"), MaxProfiles: 10, Clock: newClock().time})

@@ -50,6 +50,8 @@ const (
 	defaultWrites = 2
 	// refresh is the time between two snapshots of what was learned.
 	refresh = time.Second
+	// pace is the time between two looks at all devices. It rounds up the time of an observation.
+	pace = 10 * time.Second
 	// settling is the time between two rounds over the whole book.
 	settling = 10 * time.Minute
 )
@@ -78,6 +80,7 @@ type Learner struct {
 	dirty       map[interference.Workload]bool
 	podsChanged bool
 	observed    bool
+	looked      time.Time
 	settled     time.Time
 	// queue are the workloads to write, those that have waited longest first.
 	queue   []interference.Workload
@@ -151,8 +154,11 @@ func (l *Learner) Run(ctx context.Context) {
 func (l *Learner) step(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, at := range l.places() {
-		l.advance(l.devices[at], now)
+	if passed := now.Sub(l.looked); passed >= pace || passed < 0 {
+		l.looked = now
+		for _, at := range l.places() {
+			l.advance(l.devices[at], now)
+		}
 	}
 	if passed := now.Sub(l.settled); passed >= settling || passed < 0 {
 		l.settled = now

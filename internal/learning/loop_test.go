@@ -108,7 +108,7 @@ func (w *world) misses(jobs []*job, met map[[2]*job]bool) misses {
 // from what agents publish: rates with ±10 % noise, and the bandwidth of devices. So it does beside two liars of twenty,
 // whatever they lie, for the eighteen that do not.
 func TestClosedLoop(t *testing.T) {
-	const seeds, coRuns, most = 10, 50, .15
+	const seeds, coRuns, most = 5, 50, .15
 	factor := func(f float64) func(*job) float64 { return func(*job) float64 { return f } }
 	for _, c := range []struct {
 		name  string

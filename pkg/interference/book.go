@@ -97,8 +97,12 @@ type prior struct{ sensitivity, pressure, offset belief }
 type belief struct{ mean, variance float64 }
 
 // NewBook returns an empty book that goes by a model and keeps at most so many workloads on GPU models, the latest
-// observed. As many as one co-run is about are always kept: MaxBeside + 1.
+// observed. As many as one co-run is about are always kept: MaxBeside + 1. Of a model that learns nothing the traits are
+// those of the default one.
 func NewBook(m Model, maximum int) *Book {
+	if !m.Learns() {
+		m = product
+	}
 	return &Book{model: m, max: max(MaxBeside+1, maximum), known: map[entryKey]*entry{}, levels: map[GPU]float64{}, scatters: map[GPU]float64{}}
 }
 

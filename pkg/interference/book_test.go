@@ -367,6 +367,23 @@ func TestOrderAndNumbersHardlyMatter(t *testing.T) {
 	})
 }
 
+// A book goes with every model, also with those that learn nothing.
+func TestBookOfEveryModel(t *testing.T) {
+	for _, name := range append(interference.Models(), "") {
+		m, err := interference.ByName(name)
+		if (err != nil) != (name == "") {
+			t.Fatal(err)
+		}
+		b := interference.NewBook(m, 10)
+		observe(t, b, beside(.5, 1, 2), 3)
+		b.Settle(2)
+		out := m.Predict([]interference.Tenant{b.Tenant(1, 1, 1000), b.Tenant(2, 1, 1000)}, nil)
+		if got := b.Traits(1, 1); got.CoRuns != 3 || got.Sensitivity <= 0 && name != "rank1" || math.IsNaN(out[0].Speed) {
+			t.Errorf("%s: %+v, %+v", name, got, out)
+		}
+	}
+}
+
 // The oldest go where there is no room, and what others saw of them goes with them.
 func TestEviction(t *testing.T) {
 	b := newBook(t, 6)
@@ -384,5 +401,20 @@ func TestEviction(t *testing.T) {
 	b.Forget(9)
 	if got := b.Neighbours(1, 1); got != 0 {
 		t.Errorf("%d neighbours after the last one was forgotten", got)
+	}
+}
+
+// Of a neighbour of so many that it does not remember all of them, no row stays either.
+func TestForgetThePopular(t *testing.T) {
+	b := newBook(t, 100)
+	for w := interference.Workload(2); w < 60; w++ {
+		observe(t, b, beside(.5, w, 1), 1)
+	}
+	b.Forget(1)
+	b.Settle(1)
+	for w := interference.Workload(2); w < 60; w++ {
+		if b.Neighbours(w, 1) != 0 || b.Pairs(w, 1) != nil {
+			t.Fatalf("workload %d remembers the neighbour", w)
+		}
 	}
 }
