@@ -34,14 +34,22 @@ var sharingPolicies = []struct {
 		if err != nil {
 			return nil, err
 		}
-		return newTandem(t, m), nil
+		return newTandem(t, newPairLearner(t, m)), nil
+	}},
+	{"tandem-book", func(t *sharingTable) (sharingPolicy, error) {
+		m, err := interference.ByName("default")
+		if err != nil {
+			return nil, err
+		}
+		l, err := newBookLearner(t, m)
+		return newTandem(t, l), err
 	}},
 	{"tandem-measured", func(t *sharingTable) (sharingPolicy, error) {
 		m, err := measuredModel(t)
 		if err != nil {
 			return nil, err
 		}
-		return newTandem(t, m), nil
+		return newTandem(t, newPairLearner(t, m)), nil
 	}},
 }
 

@@ -229,7 +229,7 @@ func tandemOf(table *sharingTable) *tandem {
 	if err != nil {
 		panic(err)
 	}
-	return newTandem(table, m)
+	return newTandem(table, newPairLearner(table, m))
 }
 
 // TestTandemKeepsSpeeds: a job that would slow a tenant below .62, or that might, does not start; one that runs out of
@@ -245,7 +245,8 @@ func TestTandemKeepsSpeeds(t *testing.T) {
 		}
 	}
 	p := tandemOf(table)
-	p.learner.pair[0][0].variance = 1e-6
+	pairs := p.learner.(*pairLearner)
+	pairs.pair[0][0].variance = 1e-6
 	if _, _, ok := p.choose(viewOf(table, []int{0}, []int{0})); ok {
 		t.Error("starts where a speed of .62 is in doubt")
 	}
@@ -298,28 +299,57 @@ func TestTandemLetsNobodyWaitForLong(t *testing.T) {
 func TestTandemLearnsOnce(t *testing.T) {
 	table := oaks()
 	p := tandemOf(table)
-	p.learner.pair[1][2].variance = .01
-	before := p.learner.pair[1][2]
+	pairs := p.learner.(*pairLearner)
+	pairs.pair[1][2].variance = .01
+	before := pairs.pair[1][2]
 	v := viewOf(table, nil, []int{1}, []int{1, 2})
 	p.observe(v, 0, []float64{1}, 10)
 	p.observe(v, 1, []float64{.5, .81}, 10)
-	first := p.learner.pair[1][2]
+	first := pairs.pair[1][2]
 	p.observe(v, 1, []float64{.5, .81}, 10)
-	if first == before || p.learner.pair[1][2] != first {
-		t.Errorf("before %v, after one look %v, after two %v", before, first, p.learner.pair[1][2])
+	if first == before || pairs.pair[1][2] != first {
+		t.Errorf("before %v, after one look %v, after two %v", before, first, pairs.pair[1][2])
 	}
 	v.devices[1] = v.devices[1][:1]
 	p.observe(v, 1, []float64{1}, 10)
 	v.devices[1] = jobsOf(table, 1, 2)
 	p.observe(v, 1, []float64{.5, .81}, 10)
-	if p.learner.pair[1][2] == first {
+	if pairs.pair[1][2] == first {
 		t.Error("the pair came again and taught nothing")
+	}
+}
+
+// TestBookLearner: what the scheduler learns with expects a pair as it was seen, and others as before.
+func TestBookLearner(t *testing.T) {
+	table := oaks()
+	m, err := interference.ByName("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newBookLearner(table, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, other := l.speed(1, 2), l.speed(0, 0)
+	on := jobsOf(table, 1, 2)
+	doubt := l.expect(on, nil)[0].doubt
+	for range 3 {
+		l.learn(on, []float64{.5, .81})
+	}
+	if after := l.speed(1, 2); !(math.Abs(after-.5) < .1*math.Abs(before-.5)+.03) {
+		t.Errorf("seen at .5, expected at %v, before at %v", after, before)
+	}
+	if after := l.expect(on, nil)[0].doubt; after >= doubt {
+		t.Errorf("the doubt is %v, before %v", after, doubt)
+	}
+	if after := l.speed(0, 0); math.Abs(after-other) > .02 {
+		t.Errorf("a pair that was not seen is expected at %v, before at %v", after, other)
 	}
 }
 
 func TestParseSharingPolicies(t *testing.T) {
 	all, err := ParseSharingPolicies("all")
-	if err != nil || len(all) != 9 || all[0] != "fifo" {
+	if err != nil || len(all) != 10 || all[0] != "fifo" {
 		t.Errorf("all are %v, %v", all, err)
 	}
 	if two, err := ParseSharingPolicies("tandem,fifo"); err != nil || strings.Join(two, " ") != "tandem fifo" {

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -26,7 +25,7 @@ const (
 // co-runs as they happen. Of equal choices it takes the first job, then the first device. A job that as many later ones
 // have passed as are looked at is the only one that may start.
 type tandem struct {
-	learner *pairLearner
+	learner sharingLearner
 	// first is the first job of the queue, and passed how many others started since it is.
 	first, passed int
 	// known lists the tenants of each device whose speeds are learned.
@@ -37,8 +36,18 @@ type tandem struct {
 	before, after []expectation
 }
 
-func newTandem(t *sharingTable, m interference.Model) *tandem {
-	return &tandem{learner: newPairLearner(t, m), present: make([]float64, len(t.configs))}
+// sharingLearner expects how fast configurations are beside each other, and learns from how fast they were.
+type sharingLearner interface {
+	// expect writes how fast each tenant of a device is.
+	expect(on []sharedJob, out []expectation) []expectation
+	// speed returns how fast a configuration is beside one other.
+	speed(of, beside int) float64
+	// learn takes in how fast the tenants of a device were.
+	learn(on []sharedJob, speeds []float64)
+}
+
+func newTandem(t *sharingTable, learner sharingLearner) *tandem {
+	return &tandem{learner: learner, present: make([]float64, len(t.configs))}
 }
 
 func (p *tandem) choose(v *sharingView) (place, device int, ok bool) {
