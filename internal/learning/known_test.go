@@ -41,6 +41,49 @@ func TestSeveralDevicesAlone(t *testing.T) {
 	}
 }
 
+// A fifth of the values may be anything.
+func TestEstimatesLeaveOutOutliers(t *testing.T) {
+	var e estimate
+	var p part
+	if e.known() || p.known() || e.mean() != 0 || p.mean() != 0 {
+		t.Error("nothing is known")
+	}
+	for i := range 2 * maxValues {
+		v, u := 100., .5
+		if i%6 == 2 {
+			v, u = 1e6, 1
+		}
+		e.add(v)
+		p.add(u)
+	}
+	if e.mean() != 100 || p.mean() != .5 {
+		t.Errorf("means %v and %v", e.mean(), p.mean())
+	}
+	for range maxValues {
+		e.add(50)
+		p.add(.25)
+	}
+	if e.mean() != 50 || p.mean() != .25 {
+		t.Errorf("means %v and %v after a change", e.mean(), p.mean())
+	}
+}
+
+// Of a workload that nobody knows, it is known how sensitive those on the GPU model are.
+func TestStrangersAreAsSensitiveAsOthers(t *testing.T) {
+	l := New(Options{Model: model(t, "default"), MaxProfiles: 50, Clock: newClock().time})
+	for i := range 50 {
+		l.Profile(profileOf(t, keyOf(i), a100))
+	}
+	l.step(l.options.Clock())
+	s := l.Snapshot()
+	if got := s.Tenant(0, a100, 1000); got.Level <= .05 || got.Sensitivity != got.Level || !got.Guessed {
+		t.Errorf("%+v", got)
+	}
+	if got := s.Tenant(0, "unseen", 1000); got.Level != 0 || got.Sensitivity != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A declaration is in the snapshot when Profile returns; a deleted one is forgotten with what was learned.
 func TestDeclarations(t *testing.T) {
 	l := New(Options{Model: model(t, "default"), MaxProfiles: 10, Clock: newClock().time})

@@ -230,7 +230,17 @@ func TestSilenceAndClocks(t *testing.T) {
 	}
 	quiet(time.Hour)
 	w.clock.now = w.clock.now.Add(-5 * time.Hour)
-	quiet(20 * time.Second)
+	quiet(time.Hour)
+	// Once the node speaks again it teaches again.
+	behind := w.coRuns(a)
+	for range 4 {
+		w.publish()
+		quiet(5 * time.Minute)
+	}
+	if got := w.coRuns(a); got < behind+5 {
+		t.Errorf("%d co-runs within 20 minutes after the clock went back", got-behind)
+	}
+	most = w.coRuns(a)
 	w.clock.now = w.clock.now.Add(24 * 365 * time.Hour)
 	quiet(20 * time.Second)
 	if got := w.coRuns(a); got > most+int(defaultStale/defaultInterval) {
@@ -284,6 +294,7 @@ func TestRestart(t *testing.T) {
 	w.run(2 * time.Hour)
 	before := w.predict(a, b)
 	again := newWorld(t, 2, Options{})
+	var written *v1alpha1.WorkloadProfile
 	for _, j := range []*job{a, b} {
 		old := w.learner.workloads[w.number(j)]
 		p, err := kube.LearnedProfile(kube.WorkloadOf(podOf(t, j, 0, "")))
@@ -292,7 +303,7 @@ func TestRestart(t *testing.T) {
 		}
 		p.Status = kube.LearnedStatus(p.Status, w.learner.allLearned(old))
 		again.learner.Profile(p)
-		again.learner.Profile(p)
+		written = p
 	}
 	after := again.predict(a, b)
 	near(t, "slowdown after a restart", after[0], before[0], .05)
@@ -302,8 +313,9 @@ func TestRestart(t *testing.T) {
 	after = again.predict(a, b)
 	near(t, "slowdown after a restart and a co-run", after[0], before[0], .05)
 	near(t, "the other one", after[1], before[1], .05)
-	if got := again.coRuns(a); got <= w.coRuns(a) {
-		t.Errorf("%d co-runs, %d before the restart", got, w.coRuns(a))
+	again.learner.Profile(written)
+	if got := again.coRuns(b); got <= w.coRuns(b) {
+		t.Errorf("%d co-runs, %d before the restart", got, w.coRuns(b))
 	}
 }
 

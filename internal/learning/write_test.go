@@ -128,7 +128,10 @@ func TestStatusIsWritten(t *testing.T) {
 	if before < 2 || before > 4 {
 		t.Errorf("%d writes of two workloads", before)
 	}
-	s.world.run(20 * time.Minute)
+	for range 4 {
+		s.world.publish()
+		s.world.run(5 * time.Minute)
+	}
 	s.sync(t)
 	if now := s.writes("update"); now != before {
 		t.Errorf("%d writes although nothing changed", now-before)

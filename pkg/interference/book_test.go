@@ -187,6 +187,42 @@ func TestLiars(t *testing.T) {
 	}
 }
 
+// One absurd speed among many moves what is remembered of a neighbourhood little.
+func TestOneAbsurdSpeed(t *testing.T) {
+	b := newBook(t, 100)
+	observe(t, b, beside(.8, 1, 2), 8)
+	observe(t, b, beside(.001, 1, 2), 1)
+	near(t, "the speed", speed(b, 1, 2), .8, .07)
+	observe(t, b, beside(.8, 1, 2), 8)
+	near(t, "the speed later", speed(b, 1, 2), .8, .04)
+}
+
+// Whoever floods a neighbour with workloads does not crowd out what others said of it.
+func TestFlood(t *testing.T) {
+	pressure := func(flood int) float64 {
+		b := newBook(t, 200)
+		for w := range interference.Workload(8) {
+			o := beside(.95, 10+w, 1)
+			o.Owner = interference.Owner(2 + w)
+			observe(t, b, o, 5)
+		}
+		for i := range flood {
+			for _, said := range []interference.Observation{
+				beside(.95, interference.Workload(50+i), 2), beside(.95, interference.Workload(50+i), 3), beside(.8, interference.Workload(50+i), 1),
+			} {
+				said.Owner = 1
+				observe(t, b, said, 5)
+			}
+		}
+		b.Settle(3)
+		return b.Traits(1, 1).Pressure
+	}
+	before, after := pressure(0), pressure(60)
+	if math.Abs(after-before) > .1 {
+		t.Errorf("sixty workloads of one owner move the pressure from %v to %v", before, after)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	b := newBook(t, 10)
 	whole := func(w interference.Workload) interference.Runner { return interference.Runner{Workload: w, Cap: 1000} }
