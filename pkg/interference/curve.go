@@ -50,10 +50,14 @@ func (c Class) Speed(part vgpu.MilliGPU) float64 { return c.Curve().Speed(part) 
 // Example: training with SM .9 and Bandwidth .5 on half of the SMs has SM .5; at speed .571 its Bandwidth is
 // .5 × √.571 = .378.
 func (p Profile) Under(part vgpu.MilliGPU) Profile {
+	return p.slowed(part, p.Class.Speed(part))
+}
+
+// slowed is Under where the speed is known.
+func (p Profile) slowed(part vgpu.MilliGPU, speed float64) Profile {
 	if part >= vgpu.WholeGPU {
 		return p
 	}
-	speed := p.Class.Speed(part)
 	p.SM = min(p.SM, float64(max(part, 0))/float64(vgpu.WholeGPU))
 	p.Bandwidth *= math.Sqrt(speed)
 	p.PCIe *= speed

@@ -101,7 +101,7 @@ func fitProduct(shipped []float64, samples []Sample) []float64 {
 			var p presses
 			for j := range s.On {
 				if j != s.Of {
-					p.add(&s.On[j], 1)
+					p.add(&s.On[j])
 				}
 			}
 			return p.loss(c, &s.On[s.Of], total(s.On).crowded())

@@ -50,11 +50,16 @@ const guessFactor = 2
 // presses is what all tenants together press with.
 type presses struct{ one, both, memory float64 }
 
-func (p *presses) add(t *Tenant, sign float64) {
-	force := sign * math.Exp(t.Pressure)
-	p.one += force
-	p.both += force * rootProduct(t.SM, t.Bandwidth)
-	p.memory += force * t.Bandwidth
+func (p *presses) add(t *Tenant) { p.plus(pressOf(t), 1) }
+
+func (p *presses) plus(o presses, sign float64) {
+	p.one, p.both, p.memory = p.one+sign*o.one, p.both+sign*o.both, p.memory+sign*o.memory
+}
+
+// pressOf returns what one tenant presses with.
+func pressOf(t *Tenant) presses {
+	force := math.Exp(t.Pressure)
+	return presses{force, force * rootProduct(t.SM, t.Bandwidth), force * t.Bandwidth}
 }
 
 // loss returns the sum of x over the neighbours whose pressure is p.
@@ -67,13 +72,21 @@ func (p *presses) loss(c []float64, t *Tenant, crowded float64) float64 {
 func predictProduct(c []float64, on []Tenant, out []Prediction) {
 	crowded := total(on).crowded()
 	var all presses
+	var few [16]presses // of the first tenants, so that they are worked out once
 	for i := range on {
-		all.add(&on[i], 1)
+		p := pressOf(&on[i])
+		if all.plus(p, 1); i < len(few) {
+			few[i] = p
+		}
 	}
 	for i := range on {
 		t := &on[i]
 		others, pressure, rest, pair := all, 0., 0., 0.
-		others.add(t, -1)
+		if i < len(few) {
+			others.plus(few[i], -1)
+		} else {
+			others.plus(pressOf(t), -1)
+		}
 		for j := range on {
 			if j != i {
 				left, doubt := t.Pairs.of(on[j].Workload)

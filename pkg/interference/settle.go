@@ -280,9 +280,9 @@ func (b *Book) load(e *entry, r *row, one Workload) (all, mine float64) {
 		}
 		t := n.under(r.caps[i])
 		caps += t.Cap
-		every.add(&t, 1)
+		every.add(&t)
 		if w == one {
-			only.add(&t, 1)
+			only.add(&t)
 		}
 	}
 	c, crowded := b.model.Coefficients, sums{caps: caps}.crowded()

@@ -60,14 +60,15 @@ const usualStep = .02
 // long as the class's speed makes it. Parts outside 1 to the whole device are taken as the nearer of the two.
 func (p *Profile) On(part vgpu.MilliGPU) Tenant {
 	part = min(max(part, 1), vgpu.WholeGPU)
-	under := p.Under(part)
+	speed := p.Class.Speed(part)
+	under := p.slowed(part, speed)
 	step := p.Step
 	if step == 0 {
 		step = usualStep
 	}
 	return Tenant{
 		SM: under.SM, Bandwidth: under.Bandwidth, Cap: float64(part) / float64(vgpu.WholeGPU),
-		Brisk: Brisk(step / p.Class.Speed(part)), Guessed: p.Guessed,
+		Brisk: Brisk(step / speed), Guessed: p.Guessed,
 	}
 }
 
