@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,6 +104,47 @@ func TestFragmentationRatio(t *testing.T) {
 	check("3 cores are left: 1400 are lost", 0.7, 0.3, 1)
 	d.plugin.state.replace("n1", nil, noGPUs)
 	check("no GPU", math.NaN(), math.NaN(), 1)
+}
+
+// The learner hears of pods, and of what their GPUs tell of them.
+func TestLearnerIsTold(t *testing.T) {
+	d := newDesk(t)
+	p := tenant("p", "bert", 1)
+	if n := d.plugin.state.learner.Snapshot().Number(p); n != 0 {
+		t.Fatalf("the learner has heard of a pod: workload %d", n)
+	}
+	d.tell(event{nil, p})
+	if d.plugin.state.learner.Snapshot().Number(p) == 0 {
+		t.Error("the learner has not heard of the pod")
+	}
+	g := gpuNode("n1", 1)
+	g.Status.Devices[0].Tenants = []v1alpha1.GPUTenant{{UID: string(p.UID), SMUtilizationPercent: new(int32(300))}}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := condense(&unstructured.Unstructured{Object: raw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.plugin.readGPUNode(t.Context(), kept)
+	r := prometheus.NewRegistry()
+	r.MustRegister(d.plugin.state.learner.Collector())
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	absurd := 0.
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if len(m.Label) == 1 && m.Label[0].GetValue() == "absurd" {
+				absurd += m.GetCounter().GetValue()
+			}
+		}
+	}
+	if absurd != 1 {
+		t.Errorf("the learner was told %v absurd values, want the use of 300 percent", absurd)
+	}
 }
 
 // A GPUNode of which only the measured use is new is no news: no cached occupancy goes, no pending pod is tried again.

@@ -109,6 +109,13 @@ func TestPromisesOfBothSides(t *testing.T) {
 	}
 }
 
+// A promise counts where nothing else is known: of the pods that run, whoever comes.
+func TestPromiseAmongUnknownPods(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	d.runs(tolerating("1.15", tenant("r", "", 5)), "n1", 0)
+	expect(t, "Filter", d.tries(tenant("n", "", 5), "n1"), broken)
+}
+
 // The refusal names the neighbour, and in-tree preemption learns that evictions help.
 func TestRefusalNamesTheNeighbour(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
@@ -348,7 +355,11 @@ func TestMemoryThatTheShareLacks(t *testing.T) {
 		func(p *v1.Pod, _ *v1alpha1.WorkloadProfile) { p.Annotations[v1alpha1.AnnotationMemoryLimit] = "16Gi" })
 	check("one model is enough", "9Gi", "", func(_ *v1.Pod, w *v1alpha1.WorkloadProfile) { w.Spec.Uses[0].Model = "A100" })
 	check("what was measured does not count", "", "", func(_ *v1.Pod, w *v1alpha1.WorkloadProfile) {
-		w.Status.Learned = []v1alpha1.LearnedUse{{Model: "A100", Memory: new(resource.MustParse("30Gi")), SoloObservations: 50}}
+		for _, model := range []string{"A100", "T4"} {
+			w.Status.Learned = append(w.Status.Learned, v1alpha1.LearnedUse{
+				Model: model, Memory: new(resource.MustParse("14Gi")), SoloObservations: 50,
+			})
+		}
 	})
 }
 

@@ -74,6 +74,8 @@ func TestWhoWaitsForRoom(t *testing.T) {
 	check("seen again", true)
 	w.note(p, nil)
 	check("refused for another reason", false)
+	w.note(p, []vgpu.Refusal{{Reason: vgpu.NoShareFits, Helps: vgpu.RecoveryHelps}})
+	check("only sick devices could take it", false)
 	w.note(p, room)
 	d.tell(event{p, bound})
 	check("placed", false)
