@@ -146,7 +146,7 @@ func (w *world) choose(c *vgpu.Cluster, r *vgpu.Request) *vgpu.Assignment {
 	}
 	for _, n := range nodes {
 		if s := placement.Score(n, r, w.policy); best == nil || s > top {
-			best, top = &vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name()}, s
+			best, top = &vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name(), Tenancy: r.Tenancy}, s
 		}
 	}
 	return best
