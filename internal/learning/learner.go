@@ -246,7 +246,7 @@ func (l *Learner) forget(w *workload) {
 // prune forgets workloads that have neither pods nor a WorkloadProfile: at once where nothing was learned of them, else
 // those observed longest ago beyond MaxProfiles.
 func (l *Learner) prune() {
-	var idle []*workload
+	idle := make([]*workload, 0, len(l.workloads))
 	for _, w := range l.workloads {
 		if w.pods > 0 || w.profile != nil || w.queued {
 			continue

@@ -56,7 +56,7 @@ func (l *Learner) teach(d *device, now time.Time) {
 
 // membersOf returns the pods that were at work, and false where one of them is unknown.
 func (l *Learner) membersOf(d *device, now time.Time) ([]member, bool) {
-	var members []member
+	members := make([]member, 0, len(d.tenants))
 	for i := range d.tenants {
 		t, sm := &d.tenants[i], d.window.sm[i].value(d.window.counted)
 		if t.measured && sm < idleSM {

@@ -1,7 +1,6 @@
 package learning
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -61,11 +60,11 @@ type running struct {
 
 // gpu is a device of the world's one node.
 type gpu struct {
-	running         []*running
-	sm, bandwidth   float64
-	told            v1alpha1.GPUDevice
-	ticks           int
-	changed, silent bool
+	running       []*running
+	sm, bandwidth float64
+	told          v1alpha1.GPUDevice
+	ticks         int
+	changed       bool
 }
 
 // world is a cluster of one node: devices that interfere as fakegpu.Interference says, and an agent that publishes what
@@ -343,10 +342,4 @@ func draw(random *rand.Rand, n int) []*job {
 		}
 	}
 	return jobs
-}
-
-func (w *world) write(ctx context.Context) {
-	for w.learner.write(ctx) {
-		w.learner.step(w.clock.now)
-	}
 }

@@ -67,14 +67,14 @@ func BenchmarkEvict(b *testing.B) {
 	}
 }
 
-// bytesOf returns what something takes, which make keeps alive.
-func bytesOf(tb testing.TB, make func() any) float64 {
+// bytesOf returns what something takes, which keep returns.
+func bytesOf(tb testing.TB, keep func() any) float64 {
 	tb.Helper()
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	kept := make()
+	kept := keep()
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&after)

@@ -49,7 +49,7 @@ func (s *search) value() int64 {
 		links += average(s.linkSum(s.devices[c]), len(s.devices[c]))
 	}
 	v := s.view()
-	return score(s.count-most, s.policy.weigh(v, s.policy.rate(v), s.toll(v)), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
+	return score(s.count-most, s.policy.weigh(s.policy.rate(v), s.toll(v)), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
 }
 
 // toll adds up what the devices of the arrangement cost.

@@ -278,7 +278,7 @@ func (p *Policy) tollOf(v *view, i, m int, use vgpu.Use, compute vgpu.MilliGPU) 
 //
 // Both are losses in milli-GPU: one of them is perMilli of the policy's rates, times grain. The weights are divided by the
 // largest, so that the sum stays in the range; a rate that has no neutral value takes the upper half of it.
-func (p *Policy) weigh(v *view, rate int64, t toll) int64 {
+func (p *Policy) weigh(rate int64, t toll) int64 {
 	if p.among == nil {
 		return rate
 	}

@@ -232,7 +232,7 @@ func TestHarmOfSeveralDevices(t *testing.T) {
 	heavy := placement.Score(shared(t, 2, "a 0 4 1 0", "b 1 4 1 0"), r, policy)
 	half := placement.Score(shared(t, 2, "a 0 4 3 0", "b 1 4 1 0"), r, policy)
 	light := placement.Score(shared(t, 2, "a 0 4 3 0", "b 1 4 3 0"), r, policy)
-	if !(heavy < half && half < light) {
+	if heavy >= half || half >= light {
 		t.Errorf("scores %d beside two heavy tenants, %d beside one, %d beside none", heavy, half, light)
 	}
 }

@@ -91,7 +91,7 @@ func (v *view) rateSet(p *Policy, c *choice) bool {
 	for _, i := range out {
 		v.left[i] = v.left[i].Minus(c.share.Use())
 	}
-	c.rate = p.weigh(v, p.rate(v), p.tollOf(v, c.device, m, c.share.Use(), c.share.ComputeLimit))
+	c.rate = p.weigh(p.rate(v), p.tollOf(v, c.device, m, c.share.Use(), c.share.ComputeLimit))
 	for _, i := range out {
 		v.left[i] = v.free[i]
 	}

@@ -65,7 +65,7 @@ func (v *view) with(p *Policy, i int, use vgpu.Use, compute vgpu.MilliGPU) int64
 	v.left[i] = before.Minus(use)
 	rate := p.rate(v)
 	v.left[i] = before
-	return p.weigh(v, rate, p.tollOf(v, i, 1, use, compute))
+	return p.weigh(rate, p.tollOf(v, i, 1, use, compute))
 }
 
 // before returns what the usual requests lose of the node without the pod.

@@ -62,8 +62,9 @@ func (m *metricSet) all() []metrics.Registerable {
 
 // register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
 func (m *metricSet) register(ctx context.Context, p *Plugin) {
-	var errs []error
-	for _, r := range m.all() {
+	all := m.all()
+	errs := make([]error, 0, len(all)+2)
+	for _, r := range all {
 		errs = append(errs, legacyregistry.Register(r))
 	}
 	errs = append(errs, legacyregistry.CustomRegister(newGauges(p)), legacyregistry.Registerer().Register(p.state.learner.Collector()))
