@@ -52,17 +52,32 @@ func TestCheapestShareForALatency(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %v of %s", test.latency, got, unreachable, test.share, test.model)
 		}
 	}
-	wanted, _, err := wantedLatency(t, quick("9.999999ms", "1"))
+	wanted, _, err := wantedLatency(t, quick("9.999ms", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, unreachable := latencies.Variants(wanted, nil)
 	if unreachable == nil {
-		t.Fatal("9.999999 ms are promised")
+		t.Fatal("9.999 ms are promised")
 	}
 	want := "profile bert takes at least 10ms (on a whole A100)"
-	if got := LatencyError(quick("9.999999ms", "1"), unreachable).Error(); !strings.Contains(got, want) {
+	if got := LatencyError(quick("9.999ms", "1"), unreachable).Error(); !strings.Contains(got, want) {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A share that just keeps a latency is not missed by rounding: of 30 ms on the whole device three quarters make 40 ms.
+func TestLatencyIsNotMissedByRounding(t *testing.T) {
+	latencies, err := curvesOf(latencyPoint("T4", 100, "30ms")).Latencies(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, _, err := wantedLatency(t, quick("40ms", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, unreachable := latencies.Variants(wanted, nil); unreachable != nil || got[0].Compute != 750 {
+		t.Errorf("%+v, %v, want 750", got, unreachable)
 	}
 }
 

@@ -36,7 +36,8 @@ func WantedLatency(pod *v1.Pod, r *vgpu.Request) (placement.Wanted, bool, error)
 	case err != nil:
 		return w, true, err
 	}
-	w.Rate = latencyRate(latency)
+	// Rates of points are rounded down: without the millionth a share that just keeps the latency would miss it.
+	w.Rate = latencyRate(latency) - latencyRate(latency)/1_000_000
 	return w, true, nil
 }
 

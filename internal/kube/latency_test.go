@@ -38,7 +38,7 @@ func TestWantedLatency(t *testing.T) {
 			t.Errorf("%q: %v, %v", raw, wants, err)
 			continue
 		}
-		if diff := cmp.Diff(placement.Wanted{Profile: "bert", Rate: latencyRate(want), Least: 3}, got); diff != "" {
+		if diff := cmp.Diff(placement.Wanted{Profile: "bert", Rate: latencyRate(want) - latencyRate(want)/1_000_000, Least: 3}, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", raw, diff)
 		}
 	}
