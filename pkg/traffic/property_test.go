@@ -109,7 +109,8 @@ func twin(all []Demand, permille int, have counts) (devices, compute int) {
 	return devices, compute
 }
 
-// TestPropertyTwin: a plan has as few devices, and on them as few compute slices, as any choice of instances.
+// TestPropertyTwin: a plan has as few devices, and on them as few compute slices, as any choice of instances. One that says
+// that a bound cut the search, as for rates of very many instances, may have more.
 func TestPropertyTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := demands(t, 3, 3)
@@ -120,7 +121,10 @@ func TestPropertyTwin(t *testing.T) {
 			return slices.ContainsFunc(plan.Refused, func(r Refusal) bool { return r.Model == d.Model })
 		})
 		devices, least := twin(served, permille, counts{})
-		if len(plan.Devices) != devices || compute != least || plan.Stats.Cut {
+		if plan.Stats.Cut && (len(plan.Devices) > devices || len(plan.Devices) == devices && compute >= least) {
+			return
+		}
+		if len(plan.Devices) != devices || compute != least {
 			t.Fatalf("%d devices with %d compute slices, cut %v, want %d with %d", len(plan.Devices), compute, plan.Stats.Cut, devices, least)
 		}
 	})
