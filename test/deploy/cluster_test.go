@@ -154,15 +154,25 @@ func makeUsers(ctx context.Context, admin kubernetes.Interface) error {
 	return err
 }
 
-// awaitPolicies waits until the API server enforces the policies: it compiles them some time after they were applied.
+// awaitPolicies waits until the API server enforces the policies on pods: it compiles them some time after they were
+// applied, and one may come later than another.
 func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
-	forged := pod("canary")
+	forged, leading, open := pod("canary"), pod("canary"), pod("canary")
 	forged.Annotations = map[string]string{v1alpha1.AnnotationAssignment: "{}"}
-	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	return wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
-		_, err := admin.CoreV1().Pods(team).Create(ctx, forged, dryRun)
-		return err != nil && strings.Contains(err.Error(), "tandem-assignment-pods"), nil
-	})
+	leading.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
+	privileged(open)
+	for policy, canary := range map[string]*corev1.Pod{
+		"ValidatingAdmissionPolicy 'tandem-assignment-pods'": forged, byPods: leading, byHost: open,
+	} {
+		err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+			_, err := admin.CoreV1().Pods(team).Create(ctx, canary, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err != nil && strings.Contains(err.Error(), policy), nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s is enforced: %w", policy, err)
+		}
+	}
+	return nil
 }
 
 // account is somebody who sends requests.
