@@ -93,9 +93,8 @@ func tooLittle(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, offers []v
 			continue
 		}
 		use := w.On(d.Model)
-		measured := use.Learned != nil && use.Learned.Known.Memory && use.Learned.Memory >= use.Profile.Memory
 		missing := use.Profile.Memory - share.MemoryLimit
-		if !use.Known.Memory || measured || missing <= 0 {
+		if !use.Known.Memory || missing <= 0 {
 			return nil
 		}
 		if missing < least {
