@@ -17,7 +17,7 @@ func (l load) plus(o *occupancy) load {
 // scarcity tells whether GPUs are scarce: while at most percent of the healthy devices are idle, or a pod waits for room.
 //
 // They are scarce no more when nothing of that was so for scarcePause and half as many again are idle. Each change has all
-// nodes scored anew, some tens of milliseconds at 5,000 nodes; without the two, every pod that comes or goes at the limit
+// nodes scored anew, up to 0.2 s at 5,000 nodes; without the two, every pod that comes or goes at the limit
 // would be a change.
 type scarcity struct {
 	percent int64
