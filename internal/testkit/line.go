@@ -18,6 +18,7 @@ type line struct {
 	policy  placement.Policy
 	on      []vgpu.DeviceID
 	self    vgpu.UID
+	until   int64
 	seed    int64
 	why     bool
 	input   string
@@ -73,6 +74,10 @@ func (l *line) key(key string, values []string) (err error) {
 		l.request.Host.MilliCPU, err = parseCPU(values[0])
 	case "memory":
 		l.request.Host.Memory, err = ParseBytes(values[0])
+	case "ends":
+		l.request.Ends, err = strconv.ParseInt(values[0], 10, 64)
+	case "until":
+		l.until, err = strconv.ParseInt(values[0], 10, 64)
 	case "self":
 		l.self = vgpu.UID(values[0])
 	case "priority":

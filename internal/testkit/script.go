@@ -26,9 +26,9 @@ import (
 //	fit POD CONTAINERS…            asks each node
 //	legal POD CONTAINERS…          asks all devices of the cluster, whatever is free
 //	add POD CONTAINERS… on=DEVICES     books exactly this: on=n1/g0 or on=(n1/g0, n1/g1)
-//	hold POD CONTAINERS… on=DEVICES priority=
+//	hold POD CONTAINERS… on=DEVICES priority= until=
 //	remove POD, release POD        an assignment, a hold
-//	free                           of each device, for a pod with priority= and self=
+//	free                           of each device, for a pod with priority=, self= and ends=
 //	sick DEVICE, heal DEVICE
 //	whatif                         the input is commands, a line each, undone at the end; "{" and "}" lines nest
 type Script struct {
@@ -211,7 +211,7 @@ func (s *Script) hold(l *line) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return done(s.cluster.Hold(vgpu.Hold{Assignment: a, Priority: l.request.Priority}))
+	return done(s.cluster.Hold(vgpu.Hold{Assignment: a, Priority: l.request.Priority, Until: l.until}))
 }
 
 func done(err error) (string, error) {
@@ -252,11 +252,13 @@ func (s *Script) release(l *line) (string, error) {
 }
 
 func (s *Script) free(l *line) (string, error) {
+	asking := l.request
+	asking.UID = l.self
 	out := ""
 	for _, n := range s.cluster.Nodes() {
 		devices := make([]string, 0, len(n.Devices()))
 		for i := range n.Devices() {
-			devices = append(devices, n.Devices()[i].Name()+" "+n.Free(i, l.request.Priority, l.self).String())
+			devices = append(devices, n.Devices()[i].Name()+" "+n.FreeFor(i, &asking).String())
 		}
 		out += n.Name() + ": " + strings.Join(devices, " | ") + "\n"
 	}

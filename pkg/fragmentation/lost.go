@@ -19,7 +19,7 @@ type Loss struct {
 func (m *Mix) Lost(n *vgpu.Node) int64 {
 	free := make([]vgpu.Use, len(n.Devices()))
 	for i := range free {
-		free[i] = n.Free(i, 0, "")
+		free[i] = n.FreeFor(i, &vgpu.Request{})
 	}
 	return m.Of(n, free, n.Room()).Lost
 }

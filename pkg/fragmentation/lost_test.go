@@ -219,7 +219,7 @@ func mixOf(t *testing.T, text string) *fragmentation.Mix {
 func freeOf(n *vgpu.Node) []vgpu.Use {
 	free := make([]vgpu.Use, len(n.Devices()))
 	for i := range free {
-		free[i] = n.Free(i, 0, "")
+		free[i] = n.FreeFor(i, &vgpu.Request{})
 	}
 	return free
 }

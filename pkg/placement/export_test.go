@@ -1,8 +1,7 @@
 package placement
 
-// BestSet, Quality and LeastLeft are for the tests of this package.
+// Quality and LeastLeft are for the tests of this package.
 var (
-	BestSet   = bestSet
 	Quality   = quality
 	LeastLeft = leastLeft
 )

@@ -37,7 +37,7 @@ func fitsOne(n *vgpu.Node, r *vgpu.Request, among *Neighbours) bool {
 			s, legal = r.ShareOn(0, &devices[i])
 			use = s.Use()
 		}
-		if !legal || !use.Within(n.Free(i, r.Priority, r.UID)) {
+		if !legal || !use.Within(n.FreeFor(i, r)) {
 			continue
 		}
 		if s.Devices > 1 && countFree(n, r, use, i) >= s.Devices || s.Devices == 1 && among.spares(n, i, r, s.ComputeLimit) {
@@ -51,7 +51,7 @@ func fitsOne(n *vgpu.Node, r *vgpu.Request, among *Neighbours) bool {
 func countFree(n *vgpu.Node, r *vgpu.Request, use vgpu.Use, first int) int {
 	count := 0
 	for i := first; i < len(n.Devices()); i++ {
-		if n.Shape(i) == n.Shape(first) && use.Within(n.Free(i, r.Priority, r.UID)) {
+		if n.Shape(i) == n.Shape(first) && use.Within(n.FreeFor(i, r)) {
 			count++
 		}
 	}

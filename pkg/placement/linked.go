@@ -19,7 +19,7 @@ func (s *search) placeLinked(k, c int, ranked []int) bool {
 			continue
 		}
 		set := make([]int, share.Devices)
-		if _, all := bestSet(s.n, candidates, share.Devices, set); !all {
+		if _, all := BestSet(s.n, candidates, share.Devices, set); !all {
 			s.greedy = true
 		}
 		if s.steps += len(set); s.steps > s.budget {

@@ -27,12 +27,12 @@ func average(sum int64, m int) int64 {
 	return sum / int64(m*(m-1)/2)
 }
 
-// bestSet picks m ≥ 2 of the candidates with the highest sum of the qualities of all pairs, into out. Of equal sets the
+// BestSet picks m ≥ 2 of the candidates with the highest sum of the qualities of all pairs, into out. Of equal sets the
 // first in the order of the candidates wins. It reports the sum, and whether all sets were compared.
 //
 // The sum is an approximation of how fast a job on the set communicates: a slow pair can hide behind fast ones, and a
 // ring does not need every pair.
-func bestSet(n *vgpu.Node, candidates []int, m int, out []int) (sum int64, all bool) {
+func BestSet(n *vgpu.Node, candidates []int, m int, out []int) (sum int64, all bool) {
 	if combinations(len(candidates), m) > maxSets {
 		return greedySet(n, candidates, m, out), false
 	}

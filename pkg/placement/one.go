@@ -86,7 +86,7 @@ func (v *view) rateSet(p *Policy, c *choice) bool {
 		out = make([]int, m)
 	}
 	out = out[:m]
-	sum, _ := bestSet(v.n, candidates, m, out)
+	sum, _ := BestSet(v.n, candidates, m, out)
 	c.links = average(sum, m)
 	for _, i := range out {
 		v.left[i] = v.left[i].Minus(c.share.Use())
@@ -101,7 +101,7 @@ func (v *view) rateSet(p *Policy, c *choice) bool {
 // freeSet appends the devices of the shape of the choice's first device that have its share free, by index.
 func freeSet(n *vgpu.Node, r *vgpu.Request, c *choice, list []int) []int {
 	for i := range n.Devices() {
-		if n.Shape(i) == n.Shape(c.device) && c.share.Use().Within(n.Free(i, r.Priority, r.UID)) {
+		if n.Shape(i) == n.Shape(c.device) && c.share.Use().Within(n.FreeFor(i, r)) {
 			list = append(list, i)
 		}
 	}
@@ -114,6 +114,6 @@ func (c *choice) chosen(n *vgpu.Node, r *vgpu.Request) (at []int, all bool) {
 		return []int{c.device}, true
 	}
 	at = make([]int, c.share.Devices)
-	_, all = bestSet(n, freeSet(n, r, c, nil), c.share.Devices, at)
+	_, all = BestSet(n, freeSet(n, r, c, nil), c.share.Devices, at)
 	return at, all
 }

@@ -72,7 +72,7 @@ func feasible(n *vgpu.Node, r *vgpu.Request, a *vgpu.Assignment) bool {
 	}
 	spans, phases := vgpu.Spans(kinds)
 	for i := range n.Devices() {
-		free := n.Free(i, r.Priority, r.UID)
+		free := n.FreeFor(i, r)
 		for p := range phases {
 			var sum vgpu.Use
 			for k, c := range a.Containers {

@@ -27,7 +27,7 @@ func nearestPromise(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vg
 	var nearest *vgpu.Refusal
 	for i := range n.Devices() {
 		s, legal := r.ShareOn(c, &n.Devices()[i])
-		if !legal || s.Devices > 1 || !s.Use().Within(n.Free(i, r.Priority, r.UID)) {
+		if !legal || s.Devices > 1 || !s.Use().Within(n.FreeFor(i, r)) {
 			continue
 		}
 		if f := among.refusePromise(n, i, r, s.ComputeLimit); f != nil && (nearest == nil || overrun(f) < overrun(nearest)) {
@@ -50,7 +50,7 @@ func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 		if !legal || s.Devices > 1 || !devices[i].Healthy {
 			continue
 		}
-		use, free := s.Use(), n.Free(i, r.Priority, r.UID)
+		use, free := s.Use(), n.FreeFor(i, r)
 		have := min(covers(int64(free.Slots), int64(use.Slots)), covers(int64(free.Memory), int64(use.Memory)),
 			covers(int64(free.Contexts), int64(use.Contexts)))
 		if at < 0 || have > part {
@@ -61,7 +61,7 @@ func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 		return nil
 	}
 	f := &vgpu.Refusal{Reason: vgpu.NoShareFits, Helps: vgpu.EvictionHelps, Model: devices[at].Model, Device: devices[at].Name()}
-	scarcest(f, share.Use(), n.Free(at, r.Priority, r.UID), &devices[at])
+	scarcest(f, share.Use(), n.FreeFor(at, r), &devices[at])
 	return f
 }
 
@@ -125,7 +125,7 @@ func refuseSet(n *vgpu.Node, r *vgpu.Request, s *vgpu.Share, i int) *vgpu.Refusa
 		if n.Devices()[j].Healthy {
 			healthy++
 		}
-		if s.Use().Within(n.Free(j, r.Priority, r.UID)) {
+		if s.Use().Within(n.FreeFor(j, r)) {
 			free++
 		}
 	}
@@ -156,7 +156,7 @@ func refuseMany(n *vgpu.Node, r *vgpu.Request, cut bool, among *Neighbours) *vgp
 	}
 	f := &vgpu.Refusal{Reason: vgpu.NoTogether, Node: n.Name(), Unit: vgpu.UnitSlots, Want: int64(r.PeakSlots()), Cut: cut}
 	for i := range n.Devices() {
-		f.Best += int64(n.Free(i, r.Priority, r.UID).Slots)
+		f.Best += int64(n.FreeFor(i, r).Slots)
 		f.Of += int64(n.Devices()[i].Slots)
 	}
 	f.Helps = helpTogether(n, r)

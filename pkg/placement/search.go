@@ -74,7 +74,7 @@ func (s *search) equal(a, b int) bool {
 func freeNow(n *vgpu.Node, r *vgpu.Request) []vgpu.Use {
 	free := make([]vgpu.Use, len(n.Devices()))
 	for i := range free {
-		free[i] = n.Free(i, r.Priority, r.UID)
+		free[i] = n.FreeFor(i, r)
 	}
 	return free
 }

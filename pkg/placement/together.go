@@ -47,7 +47,7 @@ func fitsTogether(n *vgpu.Node, r *vgpu.Request, among *Neighbours) bool {
 		if i == 0 || n.Shape(i) != n.Shape(i-1) {
 			use, legal = together(n, r, i)
 		}
-		if legal && use.Within(n.Free(i, r.Priority, r.UID)) && among.spares(n, i, r, limitTogether(r, &n.Devices()[i])) {
+		if legal && use.Within(n.FreeFor(i, r)) && among.spares(n, i, r, limitTogether(r, &n.Devices()[i])) {
 			return true
 		}
 	}

@@ -23,7 +23,7 @@ type moment struct {
 func momentOf(n *vgpu.Node, r *vgpu.Request) moment {
 	m := moment{n: n, room: n.Room()}
 	for i := range n.Devices() {
-		m.free = append(m.free, n.Free(i, r.Priority, r.UID))
+		m.free = append(m.free, n.FreeFor(i, r))
 	}
 	return m
 }
@@ -126,7 +126,7 @@ func TestBestDeviceProperty(t *testing.T) {
 			}
 			i := n.Index(way.Devices[0])
 			d := &n.Devices()[i]
-			left := n.Free(i, r.Priority, r.UID).Minus(way.Share.Use())
+			left := n.FreeFor(i, r).Minus(way.Share.Use())
 			key := []int64{
 				-costOf(r, d.Model), twins[name](momentOf(n, r), with(t, n, r, a), r, mix), placement.LeastLeft(d, left), int64(-i),
 			}

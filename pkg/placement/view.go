@@ -34,7 +34,7 @@ func (v *view) look(n *vgpu.Node, r *vgpu.Request, p *Policy) {
 	}
 	v.free, v.left = both[:m], both[m:2*m]
 	for i := range v.free {
-		v.free[i] = n.Free(i, r.Priority, r.UID)
+		v.free[i] = n.FreeFor(i, r)
 		v.left[i] = v.free[i]
 	}
 	v.room, v.roomLeft = n.Room(), n.Room().Minus(r.Host)

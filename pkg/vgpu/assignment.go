@@ -29,4 +29,7 @@ type Hold struct {
 	Assignment
 	// Priority of the pod: a hold counts for pods of the same or a lower priority, never for its own pod.
 	Priority int32
+	// Until is the Unix time in seconds at which all that still occupies the room is expected to be gone, 0 where nobody
+	// knows: a pod that ends by then may use the room meanwhile.
+	Until int64
 }

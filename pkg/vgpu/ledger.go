@@ -67,6 +67,13 @@ func (a *Assignment) computeOn(id DeviceID) MilliGPU {
 // Held reports whether room is held for any pod.
 func (n *Node) Held() bool { return len(n.holds) > 0 }
 
+// EachHold calls visit with each hold, by UID. Visitors do not modify it.
+func (n *Node) EachHold(visit func(*Hold)) {
+	for i := range n.holds {
+		visit(&n.holds[i].Hold)
+	}
+}
+
 // Holds returns the holds by UID.
 func (n *Node) Holds() []Hold {
 	all := make([]Hold, 0, len(n.holds))

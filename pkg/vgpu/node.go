@@ -34,6 +34,7 @@ type Node struct {
 type keep struct {
 	uid      UID
 	priority int32
+	until    int64
 	use      Use
 }
 
@@ -123,18 +124,19 @@ func (n *Node) Used(i int) Use { return n.used[i] }
 // Taken returns the slots that assignments take, and the slots of all devices.
 func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
 
-// Free returns what a pod may take of device i: the capacity of a healthy device less the assignments and less the holds
+// FreeFor returns what a pod may take of device i: the capacity of a healthy device less the assignments and less the holds
 // that count for the pod, nothing of a sick one. A hold counts for pods of the same or a lower priority, never for its
-// own pod, and not beside an assignment of the same pod on this node. Amounts are never below zero.
-func (n *Node) Free(i int, priority int32, self UID) Use {
+// own pod, not for one that ends by the time until which the room is occupied, and not beside an assignment of the same
+// pod on this node. Amounts are never below zero.
+func (n *Node) FreeFor(i int, r *Request) Use {
 	d := &n.devices[i]
 	if !d.Healthy {
 		return Use{}
 	}
 	taken := n.used[i]
-	for _, k := range n.keeps[i] {
-		if k.priority >= priority && k.uid != self {
-			taken = taken.Plus(k.use)
+	for k := range n.keeps[i] {
+		if n.keeps[i][k].countsFor(r) {
+			taken = taken.Plus(n.keeps[i][k].use)
 		}
 	}
 	free := d.Capacity().Minus(taken)
@@ -144,6 +146,12 @@ func (n *Node) Free(i int, priority int32, self UID) Use {
 	return free
 }
 
+// countsFor reports whether the pod has to leave the room alone.
+func (k *keep) countsFor(r *Request) bool {
+	passes := 0 < r.Ends && r.Ends <= k.until
+	return k.priority >= r.Priority && k.uid != r.UID && !passes
+}
+
 // keepsOf lists what the holds keep of device i, by UID. The slice is new: clones share the old one.
 func (n *Node) keepsOf(i int) []keep {
 	var list []keep
@@ -151,11 +159,21 @@ func (n *Node) keepsOf(i int) []keep {
 		h := &n.holds[k]
 		for _, u := range h.uses {
 			if _, assigned := find(n.pods, h.UID); u.device == i && !assigned {
-				list = append(list, keep{h.UID, h.Priority, u.use})
+				list = append(list, keep{h.UID, h.Priority, h.Until, u.use})
 			}
 		}
 	}
 	return list
+}
+
+// Only returns a clone of which just the devices that keep names take anything new: the others are sick there.
+func (n *Node) Only(keep func(device int) bool) *Node {
+	c := n.Clone()
+	c.devices = slices.Clone(n.devices)
+	for i := range c.devices {
+		c.devices[i].Healthy = c.devices[i].Healthy && keep(i)
+	}
+	return c
 }
 
 // Clone returns a copy that belongs to no cluster. Assignments are shared, since nobody modifies them.

@@ -270,3 +270,28 @@ func TestAmounts(t *testing.T) {
 		}
 	}
 }
+
+// TestOnly: the devices left out take nothing new and keep what they have; the node itself is as before.
+func TestOnly(t *testing.T) {
+	n := testkit.Node(t, "n1", testkit.A100, 3)
+	if err := n.Add(testkit.Assignment(t, n, 0, "a", 4)); err != nil {
+		t.Fatal(err)
+	}
+	only := n.Only(func(i int) bool { return i == 1 })
+	for i, want := range []vgpu.Slots{0, 10, 0} {
+		if got := only.FreeFor(i, &vgpu.Request{}).Slots; got != want {
+			t.Errorf("device %d has %d slots free, want %d", i, got, want)
+		}
+	}
+	if got := only.Used(0).Slots; got != 4 {
+		t.Errorf("device 0 has %d slots used, want 4", got)
+	}
+	if err := only.Add(testkit.Assignment(t, only, 1, "b", 10)); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []vgpu.Slots{6, 10, 10} {
+		if got := n.FreeFor(i, &vgpu.Request{}).Slots; got != want {
+			t.Errorf("device %d of the node has %d slots free, want %d", i, got, want)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func dump(c *vgpu.Cluster) string {
 		taken, of := n.Taken()
 		fmt.Fprintf(&b, "%s %d of %d\n%+v\n%+v\n", n.Name(), taken, of, n.Assignments(), n.Holds())
 		for i := range n.Devices() {
-			fmt.Fprintf(&b, "%v %v %v %v\n", n.Used(i), n.Free(i, 0, ""), n.Free(i, 1, "pod-1"), n.Free(i, 2, "pod-2"))
+			fmt.Fprintf(&b, "%v %v %v %v\n", n.Used(i), n.FreeFor(i, &vgpu.Request{}), n.FreeFor(i, &vgpu.Request{Priority: 1, UID: "pod-1"}), n.FreeFor(i, &vgpu.Request{Priority: 2, UID: "pod-2"}))
 		}
 	}
 	return b.String()
@@ -69,8 +69,8 @@ func peakOf(a *vgpu.Assignment, d vgpu.DeviceID) (peak vgpu.Use) {
 	return peak
 }
 
-// used adds up a device, with the holds that count for a pod of a priority when holds is set.
-func (w *twin) used(d vgpu.DeviceID, node string, holds bool, priority int32, self vgpu.UID) (sum vgpu.Use) {
+// used adds up a device, with the holds that count for a pod unless it is nil.
+func (w *twin) used(d vgpu.DeviceID, node string, r *vgpu.Request) (sum vgpu.Use) {
 	add := func(u vgpu.Use) {
 		sum = vgpu.Use{Slots: sum.Slots + u.Slots, Memory: sum.Memory + u.Memory, Contexts: sum.Contexts + u.Contexts}
 	}
@@ -79,7 +79,10 @@ func (w *twin) used(d vgpu.DeviceID, node string, holds bool, priority int32, se
 	}
 	for i := range w.holds {
 		h := &w.holds[i]
-		if holds && h.Priority >= priority && h.UID != self && !has(w.pods, h.UID, node) {
+		if r == nil || h.Priority < r.Priority || h.UID == r.UID || has(w.pods, h.UID, node) {
+			continue
+		}
+		if r.Ends == 0 || r.Ends > h.Until {
 			add(peakOf(&h.Assignment, d))
 		}
 	}
@@ -100,7 +103,7 @@ func (w *twin) accepts(n *vgpu.Node, h vgpu.Hold, hold bool) bool {
 		alone := peakOf(&h.Assignment, d.ID)
 		sum := alone
 		if !hold {
-			u := w.used(d.ID, n.Name(), false, 0, "")
+			u := w.used(d.ID, n.Name(), nil)
 			sum = vgpu.Use{Slots: u.Slots + alone.Slots, Memory: u.Memory + alone.Memory, Contexts: u.Contexts + alone.Contexts}
 		}
 		if !within(sum, d) {
@@ -119,7 +122,7 @@ func (w *twin) compare(t *rapid.T, c *vgpu.Cluster) {
 	for _, n := range c.Nodes() {
 		for i := range n.Devices() {
 			d := &n.Devices()[i]
-			u := w.used(d.ID, n.Name(), false, 0, "")
+			u := w.used(d.ID, n.Name(), nil)
 			if n.Used(i) != u {
 				t.Fatalf("%s is used %v, the twin says %v", d.ID, n.Used(i), u)
 			}
@@ -139,10 +142,12 @@ func (w *twin) compare(t *rapid.T, c *vgpu.Cluster) {
 }
 
 func (w *twin) compareFree(t *rapid.T, n *vgpu.Node, i int) {
+	ends := int64(rapid.IntRange(0, 3).Draw(t, "ends"))
 	d := &n.Devices()[i]
 	for priority := range int32(4) {
 		for _, self := range []vgpu.UID{"", "pod-1"} {
-			u := w.used(d.ID, n.Name(), true, priority, self)
+			r := vgpu.Request{Priority: priority, UID: self, Ends: ends}
+			u := w.used(d.ID, n.Name(), &r)
 			want := vgpu.Use{Slots: max(0, d.Slots-u.Slots), Memory: max(0, d.Memory-u.Memory), Contexts: max(0, d.Contexts-u.Contexts)}
 			if d.Contexts == 0 {
 				want.Contexts = vgpu.UnlimitedContexts
@@ -150,8 +155,8 @@ func (w *twin) compareFree(t *rapid.T, n *vgpu.Node, i int) {
 			if !d.Healthy {
 				want = vgpu.Use{}
 			}
-			if got := n.Free(i, priority, self); got != want {
-				t.Fatalf("%s has %v free for priority %d and pod %q, the twin says %v", d.ID, got, priority, self, want)
+			if got := n.FreeFor(i, &r); got != want {
+				t.Fatalf("%s has %v free for priority %d and pod %q that ends at %d, the twin says %v", d.ID, got, priority, self, ends, want)
 			}
 		}
 	}
@@ -196,7 +201,7 @@ func (w *twin) add(t *rapid.T, c *vgpu.Cluster, uid vgpu.UID, hold bool) {
 	if !ok {
 		return
 	}
-	h := vgpu.Hold{Assignment: a, Priority: r.Priority}
+	h := vgpu.Hold{Assignment: a, Priority: r.Priority, Until: int64(rapid.IntRange(0, 2).Draw(t, "until"))}
 	want := w.accepts(n, h, hold)
 	var err error
 	if hold {

@@ -31,6 +31,8 @@ type Request struct {
 	Pod string
 	// Priority decides which holds count: those of a lower priority do not.
 	Priority int32
+	// Ends is the Unix time in seconds at which the pod ends by itself if it starts now, 0 where it may run for ever.
+	Ends int64
 	// Containers that ask for slots, init containers and sidecars first, in the pod's order.
 	Containers []ContainerRequest
 	// ComputeLimit is the compute that a container may burst to, 0 for its request.

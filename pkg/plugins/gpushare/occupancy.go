@@ -302,7 +302,7 @@ func (b *builder) addNominated() {
 func (o *occupancy) freeSlots(r *vgpu.Request) vgpu.Slots {
 	free := -o.stray
 	for i := range o.ledger.Devices() {
-		free += o.ledger.Free(i, r.Priority, r.UID).Slots
+		free += o.ledger.FreeFor(i, r).Slots
 	}
 	return free
 }

@@ -126,7 +126,7 @@ func TestOnlyTheRoomIsNew(t *testing.T) {
 func contents(o *occupancy) []string {
 	words := []string{o.problem, fmt.Sprint(o.held, o.stray, o.strays, o.ledger.Room())}
 	for i, d := range o.ledger.Devices() {
-		words = append(words, fmt.Sprintf("%s used %v free %v", d.ID, o.ledger.Used(i), o.ledger.Free(i, 0, "")))
+		words = append(words, fmt.Sprintf("%s used %v free %v", d.ID, o.ledger.Used(i), o.ledger.FreeFor(i, &vgpu.Request{})))
 	}
 	for _, a := range o.ledger.Assignments() {
 		words = append(words, fmt.Sprint(a))
