@@ -120,3 +120,29 @@ type Throughput struct {
 	// Rate that the share reaches.
 	Rate resource.Quantity
 }
+
+// GPUGangArgs are the arguments of the plugin GPUGang. The fields are described in package v1.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type GPUGangArgs struct {
+	metav1.TypeMeta
+
+	// PlacementDeadline bounds how long a gang may be bound in part.
+	PlacementDeadline metav1.Duration
+	// DrainAfter is how long a gang waits before room is drained for it.
+	DrainAfter metav1.Duration
+	// Drain is DrainEnabled or DrainDisabled.
+	Drain string
+	// MaxDomains that are tried for one plan.
+	MaxDomains int32
+	// PreferredTopology are the levels that gangs prefer that name none.
+	PreferredTopology []string
+}
+
+// Values of GPUGangArgs.Drain.
+const (
+	// DrainEnabled keeps room that comes free for a gang that waited long.
+	DrainEnabled = "Enabled"
+	// DrainDisabled keeps nothing: a large gang may wait for as long as small pods arrive.
+	DrainDisabled = "Disabled"
+)

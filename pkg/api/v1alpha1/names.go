@@ -50,6 +50,28 @@ const (
 	AnnotationReportedRate = Domain + "/reported-rate"
 )
 
+// What users set on the members of a gang. A gang that a PodGroup declares needs neither the label nor the number.
+const (
+	// LabelGang is the label of a pod that names its gang: the pods of a namespace with the same value are one gang. Not
+	// empty.
+	LabelGang = Domain + "/gang"
+
+	// AnnotationMinMembers is the least number of members that may run, a whole number from 1 to 10000, the same on all pods
+	// of a gang. It goes with LabelGang.
+	AnnotationMinMembers = Domain + "/min-members"
+
+	// AnnotationRequiredTopology lists levels, separated by commas: one domain of each takes the whole gang, or it waits. A
+	// level is the key of a node label or TopologyNVLink. The same on all pods of a gang; a PodGroup may carry it instead.
+	AnnotationRequiredTopology = Domain + "/required-topology"
+
+	// AnnotationPreferredTopology lists levels, the most wanted first, separated by commas: one domain of the first that
+	// can takes the whole gang. The same on all pods of a gang; a PodGroup may carry it instead.
+	AnnotationPreferredTopology = Domain + "/preferred-topology"
+
+	// TopologyNVLink is the level of the GPUs of one node that NVLink joins.
+	TopologyNVLink = "nvlink"
+)
+
 const (
 	// LabelProfile is the label of a pod that names its workload, as the throughputs in the scheduler's configuration and
 	// the WorkloadProfiles of the pod's namespace do.

@@ -13,8 +13,13 @@ import (
 // Public to allow building arbitrary schemes.
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
+	scheme.AddTypeDefaultingFunc(&GPUGangArgs{}, func(obj interface{}) { SetObjectDefaults_GPUGangArgs(obj.(*GPUGangArgs)) })
 	scheme.AddTypeDefaultingFunc(&GPUShareArgs{}, func(obj interface{}) { SetObjectDefaults_GPUShareArgs(obj.(*GPUShareArgs)) })
 	return nil
+}
+
+func SetObjectDefaults_GPUGangArgs(in *GPUGangArgs) {
+	SetDefaults_GPUGangArgs(in)
 }
 
 func SetObjectDefaults_GPUShareArgs(in *GPUShareArgs) {
