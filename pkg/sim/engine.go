@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -40,11 +41,16 @@ type engine struct {
 	places   map[*vgpu.Node]int // of the nodes in the cluster's list
 	states   []placement.State  // per node, for the ranking
 	history  *History
-	arrivals []int       // jobs in the order of arrival that are still to come
+	arrivals []int       // jobs in the order of arrival that are still to come; of a gang the first member
 	running  []departure // pods that will end, the first to end last
-	waiting  []int       // jobs in the order of arrival
-	kinds    []int       // per job, equal for requests that are alike
+	waiting  []int       // jobs in the order of arrival; of a gang the first member
+	late     []*group    // the gangs among those that wait
+	drain    *drain      // nil where no room is kept
+	kinds    []int       // per job, equal for requests that are alike, and for gangs that are
+	came     int         // jobs so far
 	sample   Sample      // the present
+	jobOf    map[vgpu.UID]int
+	self     [1]int // what unit returns for a single pod
 }
 
 // departure is the end of a running pod.
@@ -62,7 +68,8 @@ func newEngine(s Setup) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(s.Jobs)}
+	h.assemble(c)
+	e := &engine{setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(h)}
 	h.Capacity = Capacity(c.Nodes())
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
 	e.states, e.places = make([]placement.State, len(c.Nodes())), make(map[*vgpu.Node]int, len(c.Nodes()))
@@ -76,7 +83,9 @@ func newEngine(s Setup) (*engine, error) {
 	for i := range s.Jobs {
 		r := &s.Jobs[i].Request
 		h.Outcomes[i] = Outcome{UID: r.UID, Pod: r.Pod, Arrived: s.Jobs[i].Arrive, Asked: e.measure.asked(r)}
-		e.arrivals = append(e.arrivals, i)
+		if g := h.groupOf[i]; g == nil || g.jobs[0] == i {
+			e.arrivals = append(e.arrivals, i)
+		}
 	}
 	slices.SortStableFunc(e.arrivals, func(a, b int) int { return cmp.Compare(s.Jobs[a].Arrive, s.Jobs[b].Arrive) })
 	h.initial = allocatedOn(c.Nodes()...)
@@ -118,26 +127,45 @@ func (e *engine) learn(r *vgpu.Request) error {
 	return err
 }
 
-// next returns the time of the next instant, and whether there is one.
-func (e *engine) next() (time.Duration, bool) {
-	switch {
-	case len(e.arrivals) == 0 && len(e.running) == 0:
-		return 0, false
-	case len(e.arrivals) == 0:
-		return e.running[len(e.running)-1].at, true
-	case len(e.running) == 0:
-		return e.setup.Jobs[e.arrivals[0]].Arrive, true
+// unit returns the jobs that are placed together with a job that arrives: itself, or the members of its gang. It is good
+// until the next call.
+func (e *engine) unit(job int) []int {
+	if g := e.history.groupOf[job]; g != nil {
+		return g.jobs
 	}
-	return min(e.setup.Jobs[e.arrivals[0]].Arrive, e.running[len(e.running)-1].at), true
+	e.self[0] = job
+	return e.self[:]
 }
 
-// instant plays all that happens at one time: ends, then those that wait, then arrivals.
+// next returns the time of the next instant, and whether there is one.
+func (e *engine) next() (time.Duration, bool) {
+	at, more := time.Duration(math.MaxInt64), false
+	if len(e.arrivals) > 0 {
+		at, more = e.setup.Jobs[e.arrivals[0]].Arrive, true
+	}
+	if len(e.running) > 0 {
+		at, more = min(at, e.running[len(e.running)-1].at), true
+	}
+	if g := e.drainDue(); g != nil && more {
+		at = min(at, g.due)
+	}
+	return at, more
+}
+
+// instant plays all that happens at one time: ends, then those that wait, then the drain that is due, then arrivals.
 func (e *engine) instant(at time.Duration) error {
 	e.sample.At = at
-	if e.endDue(at) {
+	ended := e.endDue(at)
+	if ended {
 		if err := e.retry(); err != nil {
 			return err
 		}
+	}
+	began, err := e.drainNext()
+	if err != nil {
+		return err
+	}
+	if ended || began {
 		e.note()
 	}
 	for len(e.arrivals) > 0 && e.setup.Jobs[e.arrivals[0]].Arrive == at {
@@ -146,24 +174,29 @@ func (e *engine) instant(at time.Duration) error {
 		if err := e.arrive(job); err != nil {
 			return err
 		}
+		if _, err := e.drainNext(); err != nil {
+			return err
+		}
 		e.note()
-		e.progress()
+		e.progress(len(e.unit(job)))
 	}
 	return nil
 }
 
 // note adds the present to the history.
 func (e *engine) note() {
-	e.sample.Waiting = len(e.waiting)
 	e.sample.Fragmentation = e.measure.lost()
 	e.history.Samples = append(e.history.Samples, e.sample)
 }
 
-func (e *engine) progress() {
+// progress counts jobs that arrived, and tells of them.
+func (e *engine) progress(jobs int) {
 	total := len(e.setup.Jobs)
-	done := total - len(e.arrivals)
-	if e.setup.Progress != nil && (done == total || done%max(1, total/100) == 0) {
-		e.setup.Progress(done, total)
+	step := max(1, total/100)
+	before := e.came
+	e.came += jobs
+	if e.setup.Progress != nil && (e.came == total || e.came/step > before/step) {
+		e.setup.Progress(e.came, total)
 	}
 }
 
@@ -178,6 +211,9 @@ func (e *engine) endDue(at time.Duration) bool {
 		before := allocatedOn(n)
 		leave(e.cluster, o, r)
 		o.State = Finished
+		if g := e.history.groupOf[job]; g != nil {
+			e.history.Gangs[g.number].State = Finished
+		}
 		e.sample.Allocated -= before - allocatedOn(n)
 		e.sample.Running--
 		e.changed(n)
@@ -187,15 +223,16 @@ func (e *engine) endDue(at time.Duration) bool {
 	return ended
 }
 
-// arrive tries a pod for the first time.
+// arrive tries a pod, or a gang, for the first time.
 func (e *engine) arrive(job int) error {
-	r := &e.setup.Jobs[job].Request
-	e.sample.Arrived += e.history.Outcomes[job].Asked
-	if err := e.learn(r); err != nil {
-		return err
+	for _, member := range e.unit(job) {
+		e.sample.Arrived += e.history.Outcomes[member].Asked
+		if err := e.learn(&e.setup.Jobs[member].Request); err != nil {
+			return err
+		}
 	}
 	if e.setup.Queue == FIFO && len(e.waiting) > 0 {
-		e.waiting = append(e.waiting, job)
+		e.wait(job)
 		e.history.log = append(e.history.log, entry{job, queued, e.sample.At})
 		return nil
 	}
@@ -204,36 +241,75 @@ func (e *engine) arrive(job int) error {
 	case err != nil || placed:
 		return err
 	case e.setup.Queue == Drop:
-		e.history.Outcomes[job].State = Dropped
-		e.sample.Dropped++
+		e.drop(job)
 	default:
-		e.waiting = append(e.waiting, job)
+		e.wait(job)
 	}
 	e.history.log = append(e.history.log, entry{job, refused, e.sample.At})
 	return nil
 }
 
-// retry tries the pods that wait, after others have ended.
+func (e *engine) drop(job int) {
+	for _, member := range e.unit(job) {
+		e.history.Outcomes[member].State = Dropped
+		e.sample.Dropped++
+	}
+	if g := e.history.groupOf[job]; g != nil {
+		e.history.Gangs[g.number].State = Dropped
+	}
+}
+
+func (e *engine) wait(job int) {
+	e.waiting = append(e.waiting, job)
+	e.sample.Waiting += len(e.unit(job))
+	if g := e.history.groupOf[job]; g != nil {
+		e.late = append(e.late, g)
+	}
+}
+
+// served notes that those who waited do so no longer.
+func (e *engine) served(job int) {
+	e.sample.Waiting -= len(e.unit(job))
+	if i := slices.Index(e.late, e.history.groupOf[job]); i >= 0 {
+		e.late = slices.Delete(e.late, i, i+1)
+	}
+}
+
+// retry tries those that wait, after others have ended. The start of a gang for which room was kept lets go of that room, so
+// all are tried again then.
 func (e *engine) retry() error {
-	hopeless := map[int]bool{} // kinds of requests that did not fit: what is placed since makes no room
-	still := e.waiting[:0]
-	for i, job := range e.waiting {
-		if !hopeless[e.kinds[job]] {
-			placed, err := e.try(job)
-			if err != nil {
-				return err
-			}
-			if placed {
-				continue
-			}
-			if e.setup.Queue == FIFO {
-				still = append(still, e.waiting[i:]...)
-				break
-			}
-			hopeless[e.kinds[job]] = true
+	for again := true; again; {
+		var err error
+		if again, err = e.pass(); err != nil {
+			return err
 		}
-		still = append(still, job)
+	}
+	return nil
+}
+
+// pass tries those that wait until room that was kept is let go, and reports whether it was.
+func (e *engine) pass() (again bool, err error) {
+	hopeless := map[int]bool{} // kinds of requests that did not fit: what is placed since makes no room
+	still, drain := e.waiting[:0], e.drain
+	for i, job := range e.waiting {
+		placed := false
+		if !hopeless[e.kinds[job]] || e.passes(job) {
+			if placed, err = e.try(job); err != nil {
+				return false, err
+			}
+		}
+		if placed {
+			e.served(job)
+		} else {
+			hopeless[e.kinds[job]] = true
+			still = append(still, job)
+		}
+		again = drain != nil && e.drain == nil
+		if again || !placed && e.setup.Queue == FIFO {
+			still = append(still, e.waiting[i+1:]...)
+			break
+		}
 	}
 	e.waiting = still
-	return nil
+	return again, nil
 }

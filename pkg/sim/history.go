@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -13,12 +14,18 @@ type History struct {
 	Capacity vgpu.MilliGPU
 	// Outcomes of the jobs, in the order of Setup.Jobs.
 	Outcomes []Outcome
-	// Samples of the cluster by time: one after each arrival, and one for each instant at which pods end, once those that
-	// wait were tried.
+	// Gangs in the order of their first members.
+	Gangs []GangOutcome
+	// Samples of the cluster by time: one after each arrival of a pod or a gang, and one for each instant at which pods end
+	// or a drain begins, once those that wait were tried.
 	Samples []Sample
 
-	setup Setup
-	log   []entry
+	setup   Setup
+	log     []entry
+	groups  []*group
+	groupOf []*group // per job, nil for single pods
+	levels  []gang.Level
+	drains  [][]vgpu.Hold // in the order of the log
 	// initial is what is allocated before the first job.
 	initial vgpu.MilliGPU
 }
@@ -29,7 +36,7 @@ type State int
 const (
 	// Waiting says that it waits, and nothing is to come that could make room.
 	Waiting State = iota
-	// Dropped says that it did not fit when it arrived, and is gone.
+	// Dropped says that it did not fit when it arrived, or that its gang started without it, and is gone.
 	Dropped
 	// Running says that it was placed and never ends.
 	Running
@@ -97,7 +104,8 @@ type replay struct {
 	history *History
 	cluster *vgpu.Cluster
 	next    int
-	waiting []int // in the order of arrival
+	drains  int   // so far
+	waiting []int // in the order of arrival; of a gang the first member
 }
 
 func (h *History) replay() (*replay, error) {
@@ -113,32 +121,88 @@ func (p *replay) step() error {
 	switch e.what {
 	case starts:
 		p.served(e.job)
+		p.cluster.Release(o.UID)
 		return enter(p.cluster, o, r)
+	case leftOut:
+		p.served(e.job)
+		p.cluster.Release(o.UID)
 	case ends:
 		leave(p.cluster, o, r)
 	case refused, queued:
-		if o.State != Dropped {
+		if !p.dropped(e.job) {
 			p.waiting = append(p.waiting, e.job)
+		}
+	case drains:
+		p.drains++
+		return p.hold(p.history.drains[p.drains-1])
+	}
+	return nil
+}
+
+// dropped reports whether a pod, or a gang, is dropped on arrival if it is refused.
+func (p *replay) dropped(job int) bool {
+	if g := p.history.groupOf[job]; g != nil {
+		return p.history.Gangs[g.number].State == Dropped
+	}
+	return p.history.Outcomes[job].State == Dropped
+}
+
+func (p *replay) hold(holds []vgpu.Hold) error {
+	for i := range holds {
+		if err := p.cluster.Hold(holds[i]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Refusals says, by index of the job, why pods did not fit on any node when they arrived. Pods that came when others
+// Refusals says, by index of the job, why single pods did not fit on any node when they arrived. Pods that came when others
 // waited before them have none, unless the queue skips. It plays the whole history again.
 func (h *History) Refusals() (map[int]*Refusal, error) {
 	all := map[int]*Refusal{}
+	return all, h.explain(func(p *replay, e *entry) error {
+		if h.groupOf[e.job] == nil {
+			r := h.setup.requestAt(e.job, e.at)
+			all[e.job] = Explain(p.cluster.Nodes(), &r)
+		}
+		return nil
+	})
+}
+
+// GangRefusals is Refusals for the gangs, by index in Gangs.
+func (h *History) GangRefusals() (map[int]*gang.Refusal, error) {
+	all := map[int]*gang.Refusal{}
+	return all, h.explain(func(p *replay, e *entry) error {
+		g := h.groupOf[e.job]
+		if g == nil {
+			return nil
+		}
+		refusal, err := p.refusal(g, e.at)
+		all[g.number] = refusal
+		return err
+	})
+}
+
+// explain plays the history again and shows it before each refusal on arrival.
+func (h *History) explain(visit func(*replay, *entry) error) error {
 	p, err := h.replay()
+	for err == nil && p.next < len(h.log) {
+		if e := &h.log[p.next]; e.what == refused {
+			err = visit(p, e)
+		}
+		if err == nil {
+			err = p.step()
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("explain history: %w", err)
+		return fmt.Errorf("explain history: %w", err)
 	}
-	for p.next < len(h.log) {
-		if e := h.log[p.next]; e.what == refused {
-			all[e.job] = Explain(p.cluster.Nodes(), &h.setup.Jobs[e.job].Request)
-		}
-		if err := p.step(); err != nil {
-			return nil, fmt.Errorf("explain history: %w", err)
-		}
-	}
-	return all, nil
+	return nil
+}
+
+// refusal says why a gang has no place now, nil where it has one.
+func (p *replay) refusal(g *group, at time.Duration) (*gang.Refusal, error) {
+	s := &p.history.setup
+	plan, err := gang.Place(g.on(p.cluster), g.at(s, at), gang.Config{Policy: s.Policy, MaxDomains: s.Gangs.MaxDomains})
+	return plan.Refused, err
 }

@@ -60,6 +60,18 @@ func (m *measure) asked(r *vgpu.Request) vgpu.MilliGPU {
 	return milliOf(r.PeakSlots(), m.offers[0].Device.Slots)
 }
 
+// least returns the least compute that a request asks for on any device on which it is legal.
+func (m *measure) least(r *vgpu.Request) vgpu.MilliGPU {
+	least, some := vgpu.MilliGPU(0), false
+	for i := range m.offers {
+		d := &m.offers[i].Device
+		if slots, legal := slotsOn(r, d); legal && (!some || milliOf(slots, d.Slots) < least) {
+			least, some = milliOf(slots, d.Slots), true
+		}
+	}
+	return least
+}
+
 // slotsOn returns the slots that the pod takes of devices such as d at most at one time, and whether it may.
 func slotsOn(r *vgpu.Request, d *vgpu.Device) (vgpu.Slots, bool) {
 	var peak vgpu.Peak

@@ -21,29 +21,66 @@ func (h *History) MapAt(at time.Duration) (vgpu.Map, error) {
 	m := vgpu.MapOf(p.cluster.Nodes())
 	m.AtSeconds = at.Seconds()
 	for _, job := range p.waiting {
-		m.Pending = append(m.Pending, p.pending(job))
+		pending, err := p.pending(job, at)
+		if err != nil {
+			return vgpu.Map{}, fmt.Errorf("draw map at %v: %w", at, err)
+		}
+		m.Pending = append(m.Pending, pending)
 	}
 	return m, nil
 }
 
-// pending says why a job waits now.
-func (p *replay) pending(job int) vgpu.MapPending {
-	r := &p.history.setup.Jobs[job].Request
+// pending says why a job, or a gang, waits now.
+func (p *replay) pending(job int, at time.Duration) (vgpu.MapPending, error) {
+	r := p.history.setup.requestAt(job, at)
+	g := p.history.groupOf[job]
 	out := vgpu.MapPending{
-		Pod: r.Pod, UID: r.UID, Slots: r.PeakSlots(), SinceSeconds: p.history.Outcomes[job].Arrived.Seconds(),
+		Pod: p.name(job), UID: r.UID, Slots: r.PeakSlots(), SinceSeconds: p.history.Outcomes[job].Arrived.Seconds(),
+	}
+	if g != nil {
+		out.Members, out.Slots = len(g.jobs), 0
+		for _, member := range g.jobs {
+			out.Slots += p.history.setup.Jobs[member].Request.PeakSlots()
+		}
 	}
 	if head := p.waiting[0]; p.history.setup.Queue == FIFO && head != job {
-		out.Reason = "it waits its turn behind pod " + p.history.setup.Jobs[head].Request.Pod
-		return out
+		out.Reason = "it waits its turn behind " + p.title(head)
+		return out, nil
 	}
-	if refusal := Explain(p.cluster.Nodes(), r); refusal != nil {
+	if g != nil {
+		refusal, err := p.refusal(g, at)
+		if refusal != nil {
+			out.Reason = refusal.String()
+		}
+		return out, err
+	}
+	if refusal := Explain(p.cluster.Nodes(), &r); refusal != nil {
 		out.Reason = refusal.String()
 	}
-	return out
+	return out, nil
 }
 
-// served takes a job off those that wait.
+// name returns the name of a pod, or of the gang that it is the first member of.
+func (p *replay) name(job int) string {
+	if g := p.history.groupOf[job]; g != nil {
+		return g.gang.Name
+	}
+	return p.history.setup.Jobs[job].Request.Pod
+}
+
+// title says whether the name is that of a pod or of a gang.
+func (p *replay) title(job int) string {
+	if p.history.groupOf[job] != nil {
+		return "gang " + p.name(job)
+	}
+	return "pod " + p.name(job)
+}
+
+// served takes a job, or the gang that it is a member of, off those that wait.
 func (p *replay) served(job int) {
+	if g := p.history.groupOf[job]; g != nil {
+		job = g.jobs[0]
+	}
 	if i := slices.Index(p.waiting, job); i >= 0 {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
 	}

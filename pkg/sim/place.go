@@ -12,29 +12,38 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// try places a pod on the best node, and reports whether there is one.
+// try places a pod on the best node, or a gang, and reports whether there is room.
 func (e *engine) try(job int) (bool, error) {
-	r := &e.setup.Jobs[job].Request
-	n := e.choose(r)
+	if g := e.history.groupOf[job]; g != nil {
+		return e.tryGroup(g)
+	}
+	r := e.setup.requestAt(job, e.sample.At)
+	n := e.choose(&r)
 	if n == nil {
 		return false, nil
 	}
-	a, refusal := placement.Assign(n, r, e.policy)
+	a, refusal := placement.Assign(n, &r, e.policy)
 	if refusal != nil {
 		return false, fmt.Errorf("place pod %s: node %s has a score and refuses: %v", r.Pod, n.Name(), *refusal)
 	}
+	return true, e.start(job, a)
+}
+
+// start begins a pod at its place.
+func (e *engine) start(job int, a vgpu.Assignment) error {
+	r, n := &e.setup.Jobs[job].Request, e.cluster.Node(a.Node)
 	o := &e.history.Outcomes[job]
 	o.State, o.Started, o.Assignment = Running, e.sample.At, a
 	before := allocatedOn(n)
 	if err := enter(e.cluster, o, r); err != nil {
-		return false, fmt.Errorf("place pod %s: %w", r.Pod, err)
+		return fmt.Errorf("place pod %s: %w", r.Pod, err)
 	}
 	o.Allocated = allocatedOn(n) - before
 	e.sample.Allocated += o.Allocated
 	e.changed(n)
 	e.sample.Running++
 	e.history.log = append(e.history.log, entry{job, starts, e.sample.At})
-	return true, e.schedule(job)
+	return e.schedule(job)
 }
 
 // schedule notes when a pod that starts now ends.
@@ -109,22 +118,34 @@ func leave(c *vgpu.Cluster, o *Outcome, r *vgpu.Request) {
 	n.SetRoom(n.Room().Plus(r.Host))
 }
 
-// kindsOf numbers the requests of the jobs: equal numbers for requests that fit on the same nodes.
-func kindsOf(jobs []Job) []int {
+// kindsOf numbers the requests of the jobs: equal numbers for requests that fit on the same nodes. The first member of a gang
+// has the number of its gang, equal for gangs that find the same places.
+func kindsOf(h *History) []int {
+	jobs := h.setup.Jobs
 	numbers := make([]int, len(jobs))
 	known := map[string]int{}
+	number := func(key string) int {
+		if _, seen := known[key]; !seen {
+			known[key] = len(known)
+		}
+		return known[key]
+	}
 	for i := range jobs {
 		r := jobs[i].Request
 		containers := slices.Clone(r.Containers)
 		for c := range containers {
 			containers[c].Name = ""
 		}
-		r.Containers, r.UID, r.Pod = containers, "", ""
-		key := fmt.Sprintf("%+v", r)
-		if _, seen := known[key]; !seen {
-			known[key] = len(known)
+		r.Containers, r.UID, r.Pod, r.Ends = containers, "", "", 0
+		numbers[i] = number(fmt.Sprintf("%+v", r))
+	}
+	for _, g := range h.groups {
+		var members []int
+		for _, job := range g.jobs {
+			members = append(members, numbers[job])
 		}
-		numbers[i] = known[key]
+		numbers[g.jobs[0]] = number(fmt.Sprintf("gang %v %d %q %q %v", members, g.want.MinCount, g.gang.Wishes.Required,
+			g.gang.Wishes.Preferred, g.gang.Losses))
 	}
 	return numbers
 }
@@ -205,6 +226,8 @@ type what uint8
 const (
 	starts  what = iota
 	ends         // it ran for its duration
-	refused      // on arrival it fits nowhere
-	queued       // on arrival others wait before it
+	refused      // on arrival it fits nowhere; of a gang the first member stands for all
+	queued       // on arrival others wait before it; of a gang the first member stands for all
+	drains       // room begins to be kept for the gang of which it is the first member
+	leftOut      // its gang starts without it
 )

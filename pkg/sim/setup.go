@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Job is one pod of a workload.
+// Job is one pod of a workload, by itself or as a member of a gang.
 type Job struct {
 	// Request is what the pod asks for. Its UID is unique among the jobs; without containers it asks for no GPU.
 	Request vgpu.Request
@@ -20,6 +20,12 @@ type Job struct {
 	Arrive time.Duration
 	// Duration is how long it runs once it is placed; 0: it stays for ever.
 	Duration time.Duration
+	// DeclaresEnd says that the pod says itself how long it runs, so that it may use room that is kept for a gang and will be
+	// gone in time.
+	DeclaresEnd bool
+	// Gang that the pod is a member of, nil for a single pod. Members of one gang arrive together, and are alike in Duration,
+	// DeclaresEnd and priority.
+	Gang *Gang
 }
 
 // Queue says what becomes of a pod that does not fit. Whatever the queue, pods are tried in the order of their arrival.
@@ -70,6 +76,10 @@ type Setup struct {
 	// Mix is the requests that usually arrive, all of them, for the policies that go by them and for the measure of
 	// fragmentation; nil: learned from the pods as they arrive.
 	Mix *fragmentation.Mix
+	// Labels of the nodes, by the name of the node, then by key: the levels that gangs wish for. A node that has no label
+	// Hostname has its name there.
+	Labels map[string]map[string]string
+	Gangs  GangConfig
 	// Seed is for the policies that draw.
 	Seed int64
 	// Progress is told how many of the jobs have arrived, about a hundred times in a run; nil for nobody.
@@ -105,7 +115,7 @@ func (s *Setup) validate() error {
 		}
 		seen[uid] = i
 	}
-	return nil
+	return s.validateGangs()
 }
 
 func (j *Job) validate() error {
@@ -114,6 +124,8 @@ func (j *Job) validate() error {
 		return fmt.Errorf("arrives at %v, legal is 0s to %v", j.Arrive, latest)
 	case j.Duration < 0 || j.Duration > latest:
 		return fmt.Errorf("runs for %v, legal is 0s (for ever) to %v", j.Duration, latest)
+	case j.DeclaresEnd && j.Duration == 0:
+		return errors.New("declares its end and stays for ever")
 	case j.Request.Host.MilliCPU < 0 || j.Request.Host.Memory < 0:
 		return fmt.Errorf("asks its host for %v, legal is 0 or more", j.Request.Host)
 	case j.Request.UID == "":

@@ -45,11 +45,15 @@ type MapSlice struct {
 	Held bool `json:"held"`
 }
 
-// MapPending is one pod that waits.
+// MapPending is one pod that waits, or a gang.
 type MapPending struct {
+	// Pod is the name of the pod, or of the gang.
 	Pod string `json:"pod"`
-	UID UID    `json:"uid"`
-	// Slots that its containers ask for at most at one time.
+	// UID of the pod, or of the first member.
+	UID UID `json:"uid"`
+	// Members that wait together, 0 for a single pod.
+	Members int `json:"members,omitempty"`
+	// Slots that its containers ask for at most at one time, those of all members together.
 	Slots Slots `json:"slots"`
 	// SinceSeconds is when it arrived, on the clock of AtSeconds.
 	SinceSeconds float64 `json:"since_seconds"`

@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Gang is jobs that start together or not at all, and then end together: those whose Job.Gang points to it. Members are
+// ranked by their order among the jobs.
+type Gang struct {
+	// Name is "namespace/name", unique among the gangs.
+	Name string
+	// MinCount is the least number of members that may run; 0 for all of them. Members beyond it for which there is no room
+	// when the gang starts are dropped.
+	MinCount int
+	Wishes   gang.Wishes
+	// Losses say what the gang loses when it is spread.
+	Losses []gang.Loss
+}
+
+// GangConfig is what gangs are placed by.
+type GangConfig struct {
+	// MaxDomains as in gang.Config.
+	MaxDomains int
+	// Drains lets the gang that waits first, of those that have waited for DrainAfter, have room kept while its present
+	// owners end: one gang at a time, that of the highest priority, then the oldest. Where there is no room to wait for, the
+	// gang is asked again once it has waited twice as long.
+	Drains     bool
+	DrainAfter time.Duration
+}
+
+// GangOutcome is what became of a gang.
+type GangOutcome struct {
+	Name string
+	// Members are the gang's jobs, by rank.
+	Members []int
+	State   State
+	// Arrived, Started and Ended as in Outcome.
+	Arrived, Started, Ended time.Duration
+	// Attempts counts how often a place was looked for.
+	Attempts int
+	// Drained says that room was kept for the gang, from DrainedAt on.
+	Drained   bool
+	DrainedAt time.Duration
+	// Spread is on how many domains of each level of the cluster the placed members are: the labels by key, then "" for
+	// nodes. nil until the gang is placed.
+	Spread []gang.Spread
+}
+
+// Wait returns how long the gang waited for its places. It means something for placed gangs only.
+func (o *GangOutcome) Wait() time.Duration { return o.Started - o.Arrived }
+
+// group is a gang in a run.
+type group struct {
+	number int // in History.Gangs
+	gang   *Gang
+	jobs   []int
+	want   gang.Group
+	levels []gang.Level
+	// least is the compute that the members that must run ask for wherever they go.
+	least vgpu.MilliGPU
+	// due is when the gang may have room kept for it.
+	due time.Duration
+}
+
+// at returns what the gang asks for if it starts at a time.
+func (g *group) at(s *Setup, at time.Duration) *gang.Group {
+	want := g.want
+	want.Members = slices.Clone(want.Members)
+	for i, job := range g.jobs {
+		want.Members[i].Request = s.requestAt(job, at)
+	}
+	return &want
+}
+
+// on returns the cluster as the gang sees it.
+func (g *group) on(c *vgpu.Cluster) *gang.Cluster {
+	return &gang.Cluster{Nodes: c.Nodes(), Levels: g.levels}
+}
+
+// requestAt returns what a pod asks for if it starts at a time: with its end where it declares one.
+func (s *Setup) requestAt(job int, at time.Duration) vgpu.Request {
+	j := &s.Jobs[job]
+	r := j.Request
+	r.Ends = 0
+	if j.DeclaresEnd && at <= latest {
+		r.Ends = unix(at + j.Duration + time.Second - 1)
+	}
+	return r
+}
+
+// unix returns a time of a run as a Unix time in whole seconds, rounded down. A run begins one second after 1970, since 0
+// stands for no time at all.
+func unix(at time.Duration) int64 { return 1 + int64(at/time.Second) }
+
+// validateGangs returns what is wrong with the gangs.
+func (s *Setup) validateGangs() error {
+	if s.Gangs.DrainAfter < 0 || s.Gangs.DrainAfter > latest {
+		return fmt.Errorf("gangs wait %v for a drain, legal is 0s to %v", s.Gangs.DrainAfter, latest)
+	}
+	sizes, first, names := map[*Gang]int{}, map[*Gang]*Job{}, map[string]bool{}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Gang == nil {
+			continue
+		}
+		if sizes[j.Gang]++; first[j.Gang] == nil {
+			if names[j.Gang.Name] || j.Gang.Name == "" {
+				return fmt.Errorf("job %d (pod %s): the name %q of its gang is empty, or that of another gang", i, j.Request.Pod, j.Gang.Name)
+			}
+			first[j.Gang], names[j.Gang.Name] = j, true
+		}
+		if err := j.like(first[j.Gang]); err != nil {
+			return fmt.Errorf("job %d (pod %s): %w", i, j.Request.Pod, err)
+		}
+	}
+	for i := range s.Jobs {
+		if g := s.Jobs[i].Gang; g != nil && (g.MinCount < 0 || g.MinCount > sizes[g]) {
+			return fmt.Errorf("gang %s: the least number of members is %d, legal is 0 to %d", g.Name, g.MinCount, sizes[g])
+		}
+	}
+	return nil
+}
+
+// like returns in what a member of a gang differs from the first one and must not.
+func (j *Job) like(first *Job) error {
+	switch {
+	case j.Arrive != first.Arrive:
+		return fmt.Errorf("arrives at %v, the first member of its gang at %v", j.Arrive, first.Arrive)
+	case j.Duration != first.Duration:
+		return fmt.Errorf("runs for %v, the first member of its gang for %v", j.Duration, first.Duration)
+	case j.DeclaresEnd != first.DeclaresEnd:
+		return errors.New("declares its end and the first member of its gang does not, or the other way round")
+	case j.Request.Priority != first.Request.Priority:
+		return fmt.Errorf("has the priority %d, the first member of its gang %d", j.Request.Priority, first.Request.Priority)
+	}
+	return nil
+}
+
+// assemble notes the gangs among the jobs, in the order of their first members.
+func (h *History) assemble(c *vgpu.Cluster) {
+	h.groupOf = make([]*group, len(h.setup.Jobs))
+	known := map[*Gang]*group{}
+	h.levels = levelsOf(c.Nodes(), h.setup.Labels)
+	for i := range h.setup.Jobs {
+		spec := h.setup.Jobs[i].Gang
+		if spec == nil {
+			continue
+		}
+		g := known[spec]
+		if g == nil {
+			g = &group{number: len(h.groups), gang: spec}
+			h.groups, known[spec] = append(h.groups, g), g
+		}
+		g.jobs, h.groupOf[i] = append(g.jobs, i), g
+	}
+	m := newMeasure(c)
+	for _, g := range h.groups {
+		h.prepare(g, m)
+	}
+}
+
+// prepare fills in what is the same for every attempt.
+func (h *History) prepare(g *group, m *measure) {
+	spec, first := g.gang, &h.setup.Jobs[g.jobs[0]]
+	g.want = gang.Group{
+		Name: spec.Name, MinCount: spec.MinCount, Wishes: spec.Wishes, Losses: spec.Losses, Members: make([]gang.Member, len(g.jobs)),
+	}
+	if g.want.MinCount == 0 {
+		g.want.MinCount = len(g.jobs)
+	}
+	var least []vgpu.MilliGPU
+	for rank, job := range g.jobs {
+		g.want.Members[rank].Rank = rank
+		least = append(least, m.least(&h.setup.Jobs[job].Request))
+	}
+	slices.Sort(least)
+	for _, asked := range least[:g.want.MinCount] {
+		g.least += asked
+	}
+	for _, key := range slices.Concat(spec.Wishes.Required, spec.Wishes.Preferred) {
+		if key != gang.NVLink && !slices.ContainsFunc(g.levels, func(l gang.Level) bool { return l.Key == key }) {
+			g.levels = append(g.levels, levelOf(h.levels, key, len(m.nodes)))
+		}
+	}
+	g.due = first.Arrive + h.setup.Gangs.DrainAfter
+	h.Gangs = append(h.Gangs, GangOutcome{Name: spec.Name, Members: g.jobs, Arrived: first.Arrive})
+}
