@@ -43,16 +43,18 @@ func TestPublishedCounts(t *testing.T) {
 		t.Errorf("%d nodes, %d GPUs, %d milli-CPU, want 1213, 6212 and 107018000", len(nodes.Hosts), devices, cpu)
 	}
 	for file, want := range map[string]string{
-		"openb_fgd/openb_pod_list_default.csv":       "openb-pods, 8152 jobs",
-		"muri/trace1.csv":                            "muri-jobs, 1494 jobs",
-		"muri/trace2.csv":                            "muri-jobs, 5755 jobs",
-		"muri/trace3.csv":                            "muri-jobs, 992 jobs",
-		"muri/trace4.csv":                            "muri-jobs, 2638 jobs",
-		"muri/cluster_trace.csv":                     "muri-jobs, 400 jobs",
-		"pollux_sia/workloads/pollux-workload-1.csv": "pollux-jobs, 160 jobs",
-		"pollux_sia/workloads/sia/saturn-1.csv":      "pollux-jobs, 160 jobs",
-		"pollux_sia/placements/bert-aws.csv":         "pollux-placements, 540 measured steps",
-		"openb_fgd/openb_node_list_gpu_node.csv":     "openb-nodes, 1213 nodes",
+		"openb_fgd/openb_pod_list_default.csv":         "openb-pods, 8152 jobs",
+		"muri/trace1.csv":                              "muri-jobs, 1494 jobs",
+		"muri/trace2.csv":                              "muri-jobs, 5755 jobs",
+		"muri/trace3.csv":                              "muri-jobs, 992 jobs",
+		"muri/trace4.csv":                              "muri-jobs, 2638 jobs",
+		"muri/cluster_trace.csv":                       "muri-jobs, 400 jobs",
+		"pollux_sia/workloads/pollux-workload-1.csv":   "pollux-jobs, 160 jobs",
+		"pollux_sia/workloads/sia/saturn-1.csv":        "pollux-jobs, 160 jobs",
+		"pollux_sia/placements/bert-aws.csv":           "pollux-placements, 540 measured steps",
+		"pollux_sia/scalability/bert-aws.csv":          "pollux-scalability, 180 measured steps",
+		"pollux_sia/validation/bert-validation-48.csv": "pollux-validation, 2 epochs",
+		"openb_fgd/openb_node_list_gpu_node.csv":       "openb-nodes, 1213 nodes",
 	} {
 		tr := load(t, file)
 		if got := fmt.Sprintf("%s, %s", tr.Format, tr.String()[len(tr.File)+len(": ")+len(tr.Format)+len(", "):]); got != want {
@@ -78,6 +80,8 @@ func TestPublishedLoads(t *testing.T) {
 		"pollux_sia/workloads/*.csv":               {PolluxWorkload, 4, 160},
 		"pollux_sia/workloads/sia/*.csv":           {PolluxWorkload, 2, 960},
 		"pollux_sia/placements/*.csv":              {PolluxPlacementTimes, 18, 2000},
+		"pollux_sia/scalability/*.csv":             {PolluxScalingTimes, 18, 2000},
+		"pollux_sia/validation/*.csv":              {PolluxValidation, 40, 100},
 		"muri/*trace*.csv":                         {MuriTrace, 5, 5755},
 		"alibaba_2025_2026/disaggregated_DLRM*csv": {DLRMTrace, 1, 23_871},
 		"lucid/colocate_info.csv":                  {LucidPairs, 1, 1388},
@@ -101,7 +105,7 @@ func TestPublishedLoads(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			n := len(tr.Hosts) + len(tr.Jobs) + len(tr.Rates) + len(tr.Steps) + len(tr.CoRuns) + len(tr.Solos) + len(tr.Networks) + len(tr.Servings) + len(tr.Deployed)
+			n := len(tr.Hosts) + len(tr.Jobs) + len(tr.Rates) + len(tr.Steps) + len(tr.Epochs) + len(tr.CoRuns) + len(tr.Solos) + len(tr.Networks) + len(tr.Servings) + len(tr.Deployed)
 			if tr.Format != tc.format || n == 0 || n > tc.most {
 				t.Errorf("%v, want %s and at most %d", tr, tc.format, tc.most)
 			}

@@ -24,7 +24,10 @@ func describe(tr *Trace) string {
 		fmt.Fprintln(&b)
 	}
 	for _, s := range tr.Steps {
-		fmt.Fprintf(&b, "%d %s: %d workers, batch %d, time %v, sync %v\n", s.Line, s.Placement, s.Workers, s.Batch, s.Time, s.Sync)
+		fmt.Fprintf(&b, "%d %s: %d nodes, %d workers, batch %d, time %v, sync %v\n", s.Line, s.Placement, s.Nodes, s.Workers, s.Batch, s.Time, s.Sync)
+	}
+	for _, e := range tr.Epochs {
+		fmt.Fprintf(&b, "%d progress %v, square %v, variance %v\n", e.Line, e.Progress, e.Square, e.Variance)
 	}
 	for i := range tr.CoRuns {
 		c := &tr.CoRuns[i]

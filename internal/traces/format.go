@@ -31,6 +31,11 @@ const (
 	PolluxWorkload Format = "pollux-jobs"
 	// PolluxPlacementTimes has measured steps: placement, local_bsz, step_time (seconds). Optional: sync_time (seconds).
 	PolluxPlacementTimes Format = "pollux-placements"
+	// PolluxScalingTimes has measured steps: num_nodes, num_replicas, local_bsz, step_time (seconds). Optional: sync_time
+	// (seconds).
+	PolluxScalingTimes Format = "pollux-scalability"
+	// PolluxValidation has epochs, in order: progress, grad_sqr, grad_var.
+	PolluxValidation Format = "pollux-validation"
 	// MuriTrace has jobs: job_id, num_gpu, submit_time, duration (milliseconds), iterations, model_name. Optional:
 	// batch_size, iteration_time (milliseconds), priority.
 	MuriTrace Format = "muri-jobs"
@@ -47,6 +52,7 @@ type Trace struct {
 	Jobs   []Job
 	Rates  []Rate
 	Steps  []Step
+	Epochs []Epoch
 	// CoRuns, Solos and Networks are what was measured of workloads. A file of GavelPairs has Rates and CoRuns.
 	CoRuns   []CoRun
 	Solos    []Solo
@@ -64,6 +70,7 @@ func (t *Trace) String() string {
 		noun string
 	}{
 		{len(t.Hosts), "node"}, {len(t.Jobs), "job"}, {len(t.Rates), "throughput"}, {len(t.Steps), "measured step"},
+		{len(t.Epochs), "epoch"},
 		{len(t.CoRuns), "co-run"}, {len(t.Solos), "solo profile"}, {len(t.Networks), "network"},
 		{len(t.Servings), "served variant"}, {len(t.Deployed), "instance"},
 	} {
@@ -99,6 +106,8 @@ var clusterSchemas = []schema{
 	{format: PhillyTrace, needs: []string{"timestamp", "duration", "num_gpus"}, row: phillyJob, end: phillyOrigin},
 	{format: PolluxWorkload, needs: []string{"name", "time", "application", "num_replicas"}, row: polluxJob},
 	{format: PolluxPlacementTimes, needs: []string{"placement", "local_bsz", "step_time"}, row: polluxStep},
+	{format: PolluxScalingTimes, needs: []string{"num_nodes", "num_replicas", "local_bsz", "step_time"}, row: polluxScaling},
+	{format: PolluxValidation, needs: []string{"progress", "grad_sqr", "grad_var"}, row: polluxEpoch},
 	{format: MuriTrace, needs: []string{"job_id", "num_gpu", "submit_time", "duration", "iterations", "model_name"}, row: muriJob},
 	{
 		format: DLRMTrace, row: dlrmPod,

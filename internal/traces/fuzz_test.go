@@ -53,13 +53,19 @@ func checkTrace(t testing.TB, tr *Trace) {
 		}
 	}
 	for _, s := range tr.Steps {
-		if s.Workers < len(s.Placement) || s.Placement == "" || s.Batch < 1 || s.Time <= 0 || s.Sync < 0 {
+		if s.Workers < s.Nodes || s.Nodes < 1 || (tr.Format == PolluxPlacementTimes) != (s.Nodes == len(s.Placement)) || s.Batch < 1 || s.Time <= 0 || s.Sync < 0 {
 			t.Fatalf("step %+v", s)
+		}
+	}
+	for i := range tr.Epochs {
+		e := &tr.Epochs[i]
+		if !(e.Progress > 0 && e.Progress <= maxSteps && e.Square >= 0 && e.Variance >= 0) || i > 0 && e.Progress <= tr.Epochs[i-1].Progress {
+			t.Fatalf("epoch %+v", e)
 		}
 	}
 	checkMeasured(t, tr)
 	checkServed(t, tr)
-	if len(tr.Hosts)+len(tr.Jobs)+len(tr.Rates)+len(tr.Steps)+len(tr.CoRuns)+len(tr.Solos)+len(tr.Networks)+len(tr.Servings)+len(tr.Deployed) == 0 {
+	if len(tr.Hosts)+len(tr.Jobs)+len(tr.Rates)+len(tr.Steps)+len(tr.Epochs)+len(tr.CoRuns)+len(tr.Solos)+len(tr.Networks)+len(tr.Servings)+len(tr.Deployed) == 0 {
 		t.Fatal("a trace without rows")
 	}
 }
@@ -173,6 +179,9 @@ func dropLines(tr *Trace) {
 	for i := range tr.Steps {
 		tr.Steps[i].Line = 0
 	}
+	for i := range tr.Epochs {
+		tr.Epochs[i].Line = 0
+	}
 	for i := range tr.CoRuns {
 		tr.CoRuns[i].Line = 0
 	}
@@ -215,6 +224,8 @@ func FuzzGavelIsolated(f *testing.F)    { fuzz(f, GavelPairs) }
 func FuzzPhillyJobs(f *testing.F)       { fuzz(f, PhillyTrace) }
 func FuzzPolluxJobs(f *testing.F)       { fuzz(f, PolluxWorkload) }
 func FuzzPolluxPlacements(f *testing.F) { fuzz(f, PolluxPlacementTimes) }
+func FuzzPolluxScaling(f *testing.F)    { fuzz(f, PolluxScalingTimes) }
+func FuzzPolluxEpochs(f *testing.F)     { fuzz(f, PolluxValidation) }
 func FuzzMuriJobs(f *testing.F)         { fuzz(f, MuriTrace) }
 func FuzzDLRMJobs(f *testing.F)         { fuzz(f, DLRMTrace) }
 func FuzzLucidPairs(f *testing.F)       { fuzz(f, LucidPairs) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,10 +13,11 @@ import (
 type Step struct {
 	// Line of the file, from 1.
 	Line int
-	// Placement has a digit per node, the number of workers there: "4" is four on one node, "1111" one on each of four.
+	// Placement has a digit per node, the number of workers there: "4" is four on one node, "1111" one on each of four. It
+	// is "" where only their numbers are known: the workers are spread evenly then, as far as that goes.
 	Placement string
-	// Workers is the sum of the digits.
-	Workers int
+	// Nodes is the number of the digits, Workers their sum.
+	Nodes, Workers int
 	// Batch is the samples of a step of each worker.
 	Batch int64
 	// Time of a step, Sync the part of it that synchronises the workers; the latter is 0 when not given.
@@ -37,16 +39,65 @@ func PolluxPlacements(r io.Reader, file string) ([]Step, error) {
 	return t.Steps, nil
 }
 
-// PlacementsOf returns the application and the kind of node that a file of step times is about, which only its name says:
-// "bert-aws.csv" is of bert on aws. Both are "" for other names.
+// PolluxScaling reads step times by the number of nodes and workers, whose columns PolluxScalingTimes names.
+func PolluxScaling(r io.Reader, file string) ([]Step, error) {
+	t, err := readAs(r, file, PolluxScalingTimes)
+	if err != nil {
+		return nil, err
+	}
+	return t.Steps, nil
+}
+
+// PolluxEpochs reads what each epoch of one application brought at one batch size, whose columns PolluxValidation names.
+func PolluxEpochs(r io.Reader, file string) ([]Epoch, error) {
+	t, err := readAs(r, file, PolluxValidation)
+	if err != nil {
+		return nil, err
+	}
+	return t.Epochs, nil
+}
+
+// PlacementsOf returns the application and the kind of node that a file of step times is about, which only its path says:
+// "bert-aws.csv" is of bert on aws, as is "bert/placements-aws.csv" and "bert/scalability-aws.csv". Both are "" for other
+// names.
 func PlacementsOf(file string) (app, nodes string) {
-	name := strings.TrimSuffix(filepath.Base(file), ".gz")
-	name, isCSV := strings.CutSuffix(name, ".csv")
+	name, folder := nameOf(file)
 	app, nodes, ok := strings.Cut(name, "-")
-	if !isCSV || !ok || app == "" || nodes == "" {
+	if app == "placements" || app == "scalability" {
+		app = folder
+	}
+	if !ok || app == "" || nodes == "" {
 		return "", ""
 	}
 	return app, nodes
+}
+
+// EpochsOf returns the application and the batch size that a file of epochs is about, which only its path says:
+// "bert-validation-48.csv" is of bert with 48 samples a step, as is "bert/validation-48.csv". Both are zero for other names.
+func EpochsOf(file string) (app string, batch int64) {
+	name, folder := nameOf(file)
+	app, size, ok := strings.Cut(name, "validation-")
+	if app == "" {
+		app = folder + "-"
+	}
+	app, dash := strings.CutSuffix(app, "-")
+	batch, err := strconv.ParseInt(size, 10, 64)
+	if !ok || !dash || app == "" || err != nil || batch < 1 || batch > maxBatch {
+		return "", 0
+	}
+	return app, batch
+}
+
+// nameOf returns the name of a CSV file without its endings, "" for other files, and the name of its folder, "" for none.
+func nameOf(file string) (name, folder string) {
+	name, isCSV := strings.CutSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ".csv")
+	if !isCSV {
+		return "", ""
+	}
+	if folder = filepath.Base(filepath.Dir(file)); folder == "." || folder == string(filepath.Separator) {
+		folder = ""
+	}
+	return name, folder
 }
 
 func polluxJob(t *table, all *Trace) {
@@ -68,12 +119,62 @@ func polluxStep(t *table, all *Trace) {
 	for _, digit := range s.Placement {
 		s.Workers += int(digit - '0')
 	}
+	s.Nodes = len(s.Placement)
 	t.unique("placement", fmt.Sprint(s.Placement, " ", s.Batch), "placement with this local_bsz")
+	t.stepTimes(&s)
+	all.Steps = append(all.Steps, s)
+}
+
+func polluxScaling(t *table, all *Trace) {
+	s := Step{Line: t.line(), Batch: t.whole("local_bsz", 1, maxBatch)}
+	s.Nodes, s.Workers = int(t.whole("num_nodes", 1, maxWorkers)), int(t.whole("num_replicas", 1, maxWorkers))
+	if s.Workers < s.Nodes {
+		t.fail("num_replicas", fmt.Sprintf("a whole number from num_nodes (%d) on", s.Nodes))
+	}
+	t.unique("num_nodes", fmt.Sprint(s.Nodes, " ", s.Workers, " ", s.Batch), "num_nodes with this num_replicas and local_bsz")
+	t.stepTimes(&s)
+	all.Steps = append(all.Steps, s)
+}
+
+// stepTimes reads how long a step took, and how much of it the workers spent on each other.
+func (t *table) stepTimes(s *Step) {
 	if s.Time = t.time("step_time", time.Second); s.Time == 0 {
 		t.fail("step_time", "a number above 0 (seconds)")
 	}
 	if t.field("sync_time") != "" {
 		s.Sync = t.time("sync_time", time.Second)
 	}
-	all.Steps = append(all.Steps, s)
+}
+
+// Epoch is how far a training had come at the end of one epoch, and how noisy its gradients were.
+type Epoch struct {
+	// Line of the file, from 1.
+	Line int
+	// Progress counts from the start, in steps at the smallest batch size that do the same.
+	Progress float64
+	// Square is the squared length of the mean gradient, Variance that of its noise at the smallest batch size.
+	Square, Variance float64
+}
+
+// Gain returns by how many steps at the smallest batch size one step at a batch of so many times that size advances: 1 at 1,
+// and at most that many times (McCandlish et al. 2018, as Pollux uses it). Without a gradient it is 1.
+//
+// Example: where the noise is three times the gradient, four times the batch gains (3 + 1) ÷ (3/4 + 1) = 2.29.
+func (e *Epoch) Gain(scale float64) float64 {
+	if e.Square+e.Variance <= 0 {
+		return 1
+	}
+	return (e.Variance + e.Square) / (e.Variance/scale + e.Square)
+}
+
+func polluxEpoch(t *table, all *Trace) {
+	const most = 1 << 62 // gradients of large models are long
+	e := Epoch{
+		Line: t.line(), Progress: t.decimal("progress", maxSteps, "steps"),
+		Square: t.decimal("grad_sqr", most, "a squared length"), Variance: t.decimal("grad_var", most, "a variance"),
+	}
+	if n := len(all.Epochs); n > 0 && e.Progress <= all.Epochs[n-1].Progress || e.Progress == 0 {
+		t.fail("progress", "a number above 0, and above that of the row before")
+	}
+	all.Epochs = append(all.Epochs, e)
 }

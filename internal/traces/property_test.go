@@ -73,6 +73,10 @@ var fields = map[Format]map[string]*rapid.Generator[string]{
 		"placement": rapid.StringMatching("[1-9]{1,4}"), "local_bsz": nil, "step_time": amount(1, 100),
 		"sync_time": decimals(1),
 	},
+	PolluxScalingTimes: {
+		"num_nodes": nil, "num_replicas": amount(5, 64), "local_bsz": amount(1, 128), "step_time": amount(1, 100), "sync_time": decimals(1),
+	},
+	PolluxValidation: {"progress": nil, "grad_sqr": decimals(1000), "grad_var": decimals(1000)},
 	MuriTrace: {
 		"job_id": nil, "num_gpu": amount(1, 32), "submit_time": amount(0, 1e9), "duration": amount(0, 1e9),
 		"iterations": amount(1, 1e9), "model_name": words, "batch_size": amount(1, 128), "iteration_time": decimals(1000),
