@@ -21,7 +21,7 @@ type Cluster struct {
 	Admits func(kind, node int) int
 	// Ends returns the Unix time in seconds at which a pod on a node ends at the latest, 0 where nobody knows; nil for nobody
 	// knows. Only Drain asks it.
-	Ends func(uid vgpu.UID) int64
+	Ends func(uid vgpu.UID, pod string) int64
 }
 
 // Level is one way to divide the nodes of a cluster into domains.

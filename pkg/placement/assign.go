@@ -12,13 +12,26 @@ func Assign(n *vgpu.Node, r *vgpu.Request, p Policy) (vgpu.Assignment, *vgpu.Ref
 	return a, refusal
 }
 
-// hints tells how the devices were found.
-type hints struct{ cut, greedy bool }
+// AssignScored is Assign by the policy, with the score that Score gives for the node.
+func (p Policy) AssignScored(n *vgpu.Node, r *vgpu.Request) (vgpu.Assignment, int64, *vgpu.Refusal) {
+	p = p.orDefault()
+	a, how, refusal := assign(n, r, &p)
+	if refusal != nil {
+		return a, -1, refusal
+	}
+	return a, p.lucky(how.score, n, r), nil
+}
+
+// hints tells how the devices were found, and how good they are.
+type hints struct {
+	cut, greedy bool
+	score       int64
+}
 
 func assign(n *vgpu.Node, r *vgpu.Request, p *Policy) (vgpu.Assignment, hints, *vgpu.Refusal) {
 	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name(), Tenancy: r.Tenancy}
 	if len(r.Containers) == 0 {
-		return a, hints{}, nil
+		return a, hints{score: scoreOn(n, r, p)}, nil
 	}
 	if len(r.Containers) == 1 {
 		best, found := chooseOne(n, r, p)
@@ -27,14 +40,14 @@ func assign(n *vgpu.Node, r *vgpu.Request, p *Policy) (vgpu.Assignment, hints, *
 		}
 		at, all := best.chosen(n, r)
 		a.Containers = []vgpu.ContainerAssignment{assigned(n, &r.Containers[0], at, best.share)}
-		return a, hints{greedy: !all}, nil
+		return a, hints{greedy: !all, score: score(best.dearer, best.rate, best.links, p.nodeRate(n))}, nil
 	}
-	if device, _ := chooseTogether(n, r, p); device >= 0 {
+	if device, rate := chooseTogether(n, r, p); device >= 0 {
 		for c := range r.Containers {
 			share, _ := r.ShareOn(c, &n.Devices()[device])
 			a.Containers = append(a.Containers, assigned(n, &r.Containers[c], []int{device}, share))
 		}
-		return a, hints{}, nil
+		return a, hints{score: score(0, rate, bestQuality, p.nodeRate(n))}, nil
 	}
 	s := arrange(n, r, p)
 	if s == nil {
@@ -43,7 +56,7 @@ func assign(n *vgpu.Node, r *vgpu.Request, p *Policy) (vgpu.Assignment, hints, *
 	for c := range r.Containers {
 		a.Containers = append(a.Containers, assigned(n, &r.Containers[c], s.devices[c], s.shares[c]))
 	}
-	return a, hints{cut: s.cut, greedy: s.greedy}, nil
+	return a, hints{cut: s.cut, greedy: s.greedy, score: s.value()}, nil
 }
 
 func assigned(n *vgpu.Node, c *vgpu.ContainerRequest, at []int, s vgpu.Share) vgpu.ContainerAssignment {

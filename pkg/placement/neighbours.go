@@ -282,13 +282,8 @@ func (p *Policy) weigh(rate int64, t toll) int64 {
 	if p.among == nil {
 		return rate
 	}
-	w := p.among.Weights
-	norm := max(100, w.Fragmentation, w.Interference, w.Heterogeneity)
-	if p.neutral == 0 {
-		norm *= 2
-	}
-	gain := max(1, p.grain)*(rate-p.neutral)*w.Fragmentation - max(1, p.perMilli)*t.lost
-	weighed := min(rateMax, max(0, rateMax/2+floorDiv(gain, norm)))
+	gain := max(1, p.grain)*(rate-p.neutral)*p.among.Weights.Fragmentation - max(1, p.perMilli)*t.lost
+	weighed := min(rateMax, max(0, rateMax/2+floorDiv(gain, p.norm())))
 	if !p.among.Scarce && t.alone {
 		weighed += rateMax + 1
 	}

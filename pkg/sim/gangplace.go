@@ -12,12 +12,15 @@ import (
 func (e *engine) tryGroup(g *group) (bool, error) {
 	o := &e.history.Gangs[g.number]
 	o.Attempts++
-	if e.sample.Allocated > e.history.Capacity-g.least {
-		return false, nil // less is free in the whole cluster
-	}
-	plan, err := gang.Place(g.on(e.cluster), g.at(e.setup, e.sample.At), e.gangConfig())
-	if err != nil || plan.Places == nil {
+	plan, err := e.plan(g)
+	if err != nil {
 		return false, err
+	}
+	if plan.Places == nil {
+		if g.due == never {
+			g.due = e.sample.At + e.setup.Gangs.DrainAfter
+		}
+		return false, nil
 	}
 	e.release(g)
 	var nodes []int
@@ -36,6 +39,14 @@ func (e *engine) tryGroup(g *group) (bool, error) {
 		o.Ended = o.Started + duration
 	}
 	return true, nil
+}
+
+// plan looks for the places of a gang, unless less is free in the whole cluster than it asks for.
+func (e *engine) plan(g *group) (gang.Plan, error) {
+	if e.sample.Allocated > e.history.Capacity-g.least {
+		return gang.Plan{}, nil
+	}
+	return gang.Place(g.on(e.cluster), g.at(e.setup, e.sample.At), e.gangConfig())
 }
 
 func (e *engine) gangConfig() gang.Config {
@@ -134,7 +145,7 @@ func (e *engine) beginDrain(g *group) (bool, error) {
 
 // endOf returns the Unix time at which a pod ends, 0 where it does not say. It is rounded down: what is let in until then
 // is gone by then.
-func (e *engine) endOf(uid vgpu.UID) int64 {
+func (e *engine) endOf(uid vgpu.UID, _ string) int64 {
 	if e.jobOf == nil {
 		e.jobOf = make(map[vgpu.UID]int, len(e.setup.Jobs))
 		for i := range e.setup.Jobs {

@@ -176,6 +176,36 @@ func (n *Node) Only(keep func(device int) bool) *Node {
 	return c
 }
 
+// Healed returns a clone of which all devices are healthy.
+func (n *Node) Healed() *Node {
+	c := n.Clone()
+	c.devices = slices.Clone(n.devices)
+	for i := range c.devices {
+		c.devices[i].Healthy = true
+	}
+	return c
+}
+
+// Without returns a clone without the assignments and the holds that leave says. It is asked about each of them, and
+// modifies none.
+func (n *Node) Without(leaves func(h *Hold, held bool) bool) *Node {
+	c := n.Clone()
+	c.pods = slices.DeleteFunc(c.pods, func(e entry) bool { return leaves(&e.Hold, false) })
+	c.holds = slices.DeleteFunc(c.holds, func(e entry) bool { return leaves(&e.Hold, true) })
+	clear(c.used)
+	c.taken = 0
+	for i := range c.pods {
+		for _, u := range c.pods[i].uses {
+			c.used[u.device] = c.used[u.device].Plus(u.use)
+			c.taken += u.use.Slots
+		}
+	}
+	for i := range c.keeps {
+		c.keeps[i] = c.keepsOf(i)
+	}
+	return c
+}
+
 // Clone returns a copy that belongs to no cluster. Assignments are shared, since nobody modifies them.
 func (n *Node) Clone() *Node {
 	c := *n
