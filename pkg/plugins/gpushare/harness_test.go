@@ -111,7 +111,7 @@ func (c *cluster) start() {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	built := make(chan *Plugin, 1)
 	registry := frameworkruntime.Registry{Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		p, err := newPlugin(ctx, args, h, c.dynamic)
+		p, err := NewWithClient(ctx, args, h, c.dynamic)
 		built <- p
 		return p, err
 	}}

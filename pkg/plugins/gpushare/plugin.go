@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/internal/learning"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -66,18 +65,36 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// NewFactory returns New for one scheduler: it fails for a second profile. Two plugins would not see each other's
-// reservations and could give one share to two pods.
-func NewFactory() frameworkruntime.PluginFactory {
-	taken := false
-	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		if taken {
-			return nil, fmt.Errorf("start plugin %s: profiles: more than one enables it: enable it in one profile, "+
-				"and give pods that need another policy a scheduler of their own for other nodes", Name)
-		}
-		taken = true
-		return New(ctx, args, handle)
+// Factory makes the plugin of one scheduler, and hands it to the plugins that plan by it. The zero value is ready.
+type Factory struct {
+	mu     sync.Mutex
+	taken  bool
+	plugin *Plugin
+}
+
+// New makes the plugin, once: it fails for a second profile. Two plugins would not see each other's reservations and could
+// give one share to two pods.
+func (f *Factory) New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.taken {
+		return nil, fmt.Errorf("start plugin %s: profiles: more than one enables it: enable it in one profile, "+
+			"and give pods that need another policy a scheduler of their own for other nodes", Name)
 	}
+	f.taken = true
+	plugin, err := New(ctx, args, handle)
+	if err != nil {
+		return nil, err
+	}
+	f.plugin = plugin.(*Plugin)
+	return plugin, nil
+}
+
+// Plugin returns the plugin, nil before New made it.
+func (f *Factory) Plugin() *Plugin {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.plugin
 }
 
 // New returns the plugin and starts to watch GPUNodes, WorkloadProfiles and pods until ctx ends. It waits for nothing: until
@@ -90,10 +107,11 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	if err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
-	return newPlugin(ctx, args, handle, client)
+	return NewWithClient(ctx, args, handle, client)
 }
 
-func newPlugin(ctx context.Context, object runtime.Object, handle fwk.Handle, client dynamic.Interface) (*Plugin, error) {
+// NewWithClient is New with the client for GPUNodes and WorkloadProfiles.
+func NewWithClient(ctx context.Context, object runtime.Object, handle fwk.Handle, client dynamic.Interface) (*Plugin, error) {
 	args, ok := object.(*config.GPUShareArgs)
 	if !ok {
 		return nil, fmt.Errorf("start plugin %s: arguments of type %T, want GPUShareArgs", Name, object)

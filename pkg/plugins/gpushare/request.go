@@ -2,6 +2,7 @@ package gpushare
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,9 @@ func readRequest(pod *v1.Pod) (vgpu.Request, error) {
 	r, err := kube.Request(pod)
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	r.Host = vgpu.Room{MilliCPU: requests.Cpu().MilliValue(), Memory: vgpu.Bytes(requests.Memory().Value())}
+	if deadline := pod.Spec.ActiveDeadlineSeconds; deadline != nil {
+		r.Ends = time.Now().Unix() + *deadline
+	}
 	return r, err
 }
 

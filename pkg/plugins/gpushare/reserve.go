@@ -70,7 +70,8 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, replay *vgpu.Assignm
 	return a, ""
 }
 
-// choose returns the assignment that must be repeated, or a new one, and books it in the ledger.
+// choose returns the assignment that must be repeated, or the one that room is held for, or a new one, and books it in the
+// ledger.
 func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu.Assignment) (vgpu.Assignment, string) {
 	if u, ok := n.unresolved[r.UID]; ok {
 		// An earlier bind with these devices may still happen: another choice on this node would be a second one.
@@ -81,6 +82,9 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 	}
 	if replay != nil && replay.Node == n.name && ledger.Add(*replay) == nil {
 		return *replay, ""
+	}
+	if h, held := s.holds[r.UID]; held && h.Node == n.name && ledger.Add(h.Assignment) == nil {
+		return h.Assignment, ""
 	}
 	a, refusal := placement.Assign(ledger, r, s.ruling().Policy)
 	if refusal != nil {

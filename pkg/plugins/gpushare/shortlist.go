@@ -44,10 +44,13 @@ func scoredBefore(cs fwk.CycleState, name string, ledger *vgpu.Node) (int64, boo
 }
 
 // shortlist returns the best nodes for the request, nil for no restriction: for small clusters, for pods whose last
-// shortlist was refused, where no node fits (preemption must see all nodes then), and in the cycle of a pod group, which
-// has no PostFilter to try again.
+// shortlist was refused, for those that room is held for, whose node is chosen, where no node fits (preemption must see all
+// nodes then), and in the cycle of a pod group, which has no PostFilter to try again.
 func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, nodes []fwk.NodeInfo) sets.Set[string] {
 	if len(nodes) <= shortlistSize || cs.IsPodGroupSchedulingCycle() || p.misses.has(r.UID) {
+		return nil
+	}
+	if _, held := p.Held(r.UID); held {
 		return nil
 	}
 	best := p.state.best(nodes, r, newDemand(pod, r.Host))

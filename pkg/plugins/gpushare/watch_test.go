@@ -74,7 +74,7 @@ func TestNewValidatesItsArguments(t *testing.T) {
 		},
 		"pluginConfig[GPUShare].args.bindTimeout": &config.GPUShareArgs{Policy: "packed"},
 	} {
-		if _, err := newPlugin(t.Context(), args, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewWithClient(t.Context(), args, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("newPlugin = %v, want %q", err, want)
 		}
 	}

@@ -1,0 +1,95 @@
+package gpushare
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Ledgers brings what is known of the nodes up to date and returns the ledger of each, with the holds and the room of the
+// host, for plugins that place several pods at once. It is nil for nodes that take no vGPU pods, unless hosts asks for
+// those too: they have no devices then. Callers do not modify it. The pod is one of those that are placed; the error says
+// what is not read yet, in words for its owner.
+//
+// It is called by the scheduling cycle only.
+func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, hosts bool) ([]*vgpu.Node, error) {
+	p.learn()
+	if why := p.unread(); why != "" {
+		return nil, errors.New(why)
+	}
+	logger := klog.FromContext(ctx)
+	l := p.state.refresh(logger, nodes)
+	p.adopt(logger, p.current(pod), l, &vgpu.Request{})
+	ledgers := make([]*vgpu.Node, len(nodes))
+	for i, info := range nodes {
+		o := p.state.occupancyOf(info)
+		if o.problem == "" && o.stray == 0 {
+			ledgers[i] = o.ledger
+			continue
+		}
+		if hosts {
+			ledgers[i] = bareHost(info)
+		}
+	}
+	return ledgers, nil
+}
+
+// bareHost returns a node without devices, for pods that ask for none.
+func bareHost(info fwk.NodeInfo) *vgpu.Node {
+	n, err := vgpu.NewNode(info.Node().Name, nil)
+	if err != nil {
+		return nil // a node without a name
+	}
+	n.SetRoom(roomOf(info))
+	return n
+}
+
+// Policy returns what places are ranked by in this scheduling cycle.
+func (p *Plugin) Policy() placement.Policy { return p.state.ruling().Policy }
+
+// Request returns what a pod asks for by the present rule; without containers for a pod that asks for no vGPU. The error is
+// why PreFilter would refuse the pod on every node, in words for its owner.
+func (p *Plugin) Request(pod *v1.Pod) (vgpu.Request, error) {
+	r, err := readRequest(pod)
+	if err != nil || !kube.WantsVGPU(pod) {
+		return r, err
+	}
+	know, offers := p.state.ruling().know, p.state.offered()
+	if err := p.state.complete(pod, &r, know, offers); err != nil {
+		return r, err
+	}
+	if refusal := vgpu.LegalAnywhere(offers, &r); refusal != nil {
+		return r, errors.New(explainIllegal(pod, *refusal))
+	}
+	if err := tooLittle(pod, &r, know, offers); err != nil {
+		return r, err
+	}
+	return r, nil
+}
+
+// Held returns the hold of a pod, and whether there is one.
+func (p *Plugin) Held(uid vgpu.UID) (vgpu.Hold, bool) {
+	p.state.mu.RLock()
+	defer p.state.mu.RUnlock()
+	h, ok := p.state.holds[uid]
+	return h, ok
+}
+
+// Assigned returns the devices of a pod: its reservation, else its annotation, and whether it has any.
+func (p *Plugin) Assigned(pod *v1.Pod) (vgpu.Assignment, bool) {
+	p.state.mu.RLock()
+	a, reserved := p.state.reservations[uidOf(pod)]
+	p.state.mu.RUnlock()
+	if reserved {
+		return a, true
+	}
+	a, err := kube.AssignmentOf(pod)
+	return a, err == nil
+}
