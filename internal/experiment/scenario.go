@@ -37,10 +37,52 @@ func reportRun(r *scenario.Run) report.RunResult {
 		WaitSeconds:          quantiles(waits(h)),
 		JCTSeconds:           quantiles(h.JCTs()),
 	}
+	if len(h.Gangs) > 0 {
+		out.Gangs = reportGangs(h)
+	}
 	if d, ok := h.Makespan(); ok {
 		seconds := report.Round(d.Seconds())
 		out.MakespanSeconds = &seconds
 	}
+	return out
+}
+
+// reportGangs sums up what became of the gangs.
+func reportGangs(h *sim.History) *report.Gangs {
+	out := &report.Gangs{Spread: []report.LevelSpread{}}
+	out.Arrived = len(h.Gangs)
+	var waits []time.Duration
+	attempts := 0
+	counts := map[sim.State]*int{
+		sim.Finished: &out.Finished, sim.Running: &out.Running, sim.Waiting: &out.Waiting, sim.Dropped: &out.Dropped,
+	}
+	for i := range h.Gangs {
+		g := &h.Gangs[i]
+		*counts[g.State]++
+		attempts += g.Attempts
+		if g.Drained {
+			out.Drained++
+		}
+		if g.State.Placed() {
+			waits = append(waits, g.Wait())
+		}
+	}
+	out.WaitSeconds, out.Attempts = quantiles(waits), report.Round(float64(attempts)/float64(len(h.Gangs)))
+	for l, level := range h.Levels() {
+		out.Spread = append(out.Spread, spreadOver(h, l, level))
+	}
+	return out
+}
+
+// spreadOver sums up on how many domains of a level the placed gangs are.
+func spreadOver(h *sim.History, l int, level string) report.LevelSpread {
+	sum, placed, out := 0, 0, report.LevelSpread{Level: level}
+	for i := range h.Gangs {
+		if g := &h.Gangs[i]; g.State.Placed() {
+			sum, placed, out.Max = sum+g.Spread[l].Domains, placed+1, max(out.Max, g.Spread[l].Domains)
+		}
+	}
+	out.Mean = report.Round(float64(sum) / float64(max(1, placed)))
 	return out
 }
 

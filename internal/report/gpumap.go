@@ -28,7 +28,11 @@ func (m Map) Table(w io.Writer) error {
 	fmt.Fprintf(&b, "\nwaiting: %d\n", len(m.Pending))
 	for _, p := range m.Pending {
 		since := time.Duration(p.SinceSeconds * float64(time.Second))
-		fmt.Fprintf(&b, "  %s, since %v: %s\n", p.Pod, since, p.Reason)
+		who := p.Pod
+		if p.Members > 0 {
+			who = fmt.Sprintf("gang %s of %d", p.Pod, p.Members)
+		}
+		fmt.Fprintf(&b, "  %s, since %v: %s\n", who, since, p.Reason)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -27,6 +28,8 @@ type RunResult struct {
 	WaitSeconds *Quantiles `json:"wait_seconds"`
 	// JCTSeconds is from the arrival of the finished jobs to their end; nil when there are none.
 	JCTSeconds *Quantiles `json:"jct_seconds"`
+	// Gangs is what became of the gangs, nil when there are none.
+	Gangs *Gangs `json:"gangs,omitempty"`
 	// MakespanSeconds is from the first arrival to the last end; nil when no job finished.
 	MakespanSeconds *float64 `json:"makespan_seconds"`
 }
@@ -38,6 +41,26 @@ type Jobs struct {
 	Running  int `json:"running"`
 	Waiting  int `json:"waiting"`
 	Dropped  int `json:"dropped"`
+}
+
+// Gangs sums up what became of gangs: Arrived is the sum of the four after it.
+type Gangs struct {
+	Jobs
+	// Drained counts those that room was kept for.
+	Drained int `json:"drained"`
+	// WaitSeconds is from the arrival of the placed gangs to their start; nil when there are none.
+	WaitSeconds *Quantiles `json:"wait_seconds"`
+	// Attempts is how often a place was looked for, per gang.
+	Attempts float64 `json:"mean_attempts"`
+	// Spread of the placed gangs over the levels of the cluster, by name.
+	Spread []LevelSpread `json:"spread"`
+}
+
+// LevelSpread says on how many domains of a level gangs are.
+type LevelSpread struct {
+	Level string  `json:"level"`
+	Mean  float64 `json:"mean"`
+	Max   int     `json:"max"`
 }
 
 // OverTime sums a figure of the cluster up: its mean over the time from the first to the last event, the highest value,
@@ -98,7 +121,58 @@ func (s Scenario) Table(w io.Writer) error {
 	if err := t.Write(w); err != nil {
 		return err
 	}
+	if err := s.writeGangs(w); err != nil {
+		return err
+	}
 	return s.writeChecks(w)
+}
+
+// writeGangs writes a row per run with gangs, with a column for each level.
+func (s Scenario) writeGangs(w io.Writer) error {
+	t := Table{Columns: []Column{
+		{Head: "policy", Text: true}, {Head: "seed"}, {Head: "gangs"}, {Head: "finished"}, {Head: "running"}, {Head: "waiting"},
+		{Head: "dropped"}, {Head: "drained"}, {Head: "attempts"}, {Head: "mean wait"}, {Head: "p99 wait"}, {Head: "max wait"},
+	}}
+	for i := range s.Results {
+		g := s.Results[i].Gangs
+		if g == nil {
+			continue
+		}
+		if len(t.Rows) == 0 {
+			for _, l := range g.Spread {
+				t.Columns = append(t.Columns, Column{Head: "mean " + l.Level[strings.LastIndex(l.Level, "/")+1:] + "s"})
+			}
+		}
+		t.Rows = append(t.Rows, append([]string{s.Results[i].Policy, strconv.FormatInt(s.Results[i].Seed, 10)}, g.row()...))
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return t.Write(w)
+}
+
+func (g *Gangs) row() []string {
+	var row []string
+	for _, n := range []int{g.Arrived, g.Finished, g.Running, g.Waiting, g.Dropped, g.Drained} {
+		row = append(row, strconv.Itoa(n))
+	}
+	row = append(row, strconv.FormatFloat(g.Attempts, 'f', 1, 64))
+	mean, tail, most := none, none, none
+	if g.WaitSeconds != nil {
+		mean, tail, most = span(g.WaitSeconds.Mean), span(g.WaitSeconds.P99), span(g.WaitSeconds.Max)
+	}
+	row = append(row, mean, tail, most)
+	for _, l := range g.Spread {
+		text := none
+		if l.Max > 0 {
+			text = strconv.FormatFloat(l.Mean, 'f', 2, 64)
+		}
+		row = append(row, text)
+	}
+	return row
 }
 
 func (s Scenario) writeChecks(w io.Writer) error {

@@ -14,6 +14,8 @@ import (
 // Assertion is something that is expected of every run of a policy, or of all.
 type Assertion struct {
 	Metric string
+	// Level that a metric of spread is about, "" for the others.
+	Level string
 	// Policy, "" for every one.
 	Policy string
 	// From and To bound the window, both included.
@@ -43,6 +45,9 @@ func (b Bound) String() string {
 // String says the assertion in a line: "allocated_percent of tandem from 80% to 130%: at least 90".
 func (a *Assertion) String() string {
 	s := a.Metric
+	if a.Level != "" {
+		s += " over " + a.Level
+	}
 	if a.Policy != "" {
 		s += " of " + a.Policy
 	}
@@ -62,7 +67,7 @@ func (a *Assertion) String() string {
 	return s + ": " + strings.Join(bounds, " and ")
 }
 
-func (r *reader) assertions(files []assertionFile, policies []string) []Assertion {
+func (r *reader) assertions(files []assertionFile, policies, levels []string) []Assertion {
 	all := make([]Assertion, 0, len(files))
 	for i := range files {
 		path, f := at("assertions", i), &files[i]
@@ -73,6 +78,7 @@ func (r *reader) assertions(files []assertionFile, policies []string) []Assertio
 		if a.Policy != "" && !contains(policies, a.Policy) {
 			r.wrong(path+".policy", quote(f.Policy), "one of the scenario's policies: "+strings.Join(policies, ", "))
 		}
+		a.Level = r.levelOf(path, f, levels)
 		r.window(path, f, &a)
 		if f.Min != "" {
 			a.Min = r.decimal(path+".min", f.Min, -1e12, 1e12)
@@ -89,6 +95,17 @@ func (r *reader) assertions(files []assertionFile, policies []string) []Assertio
 		all = append(all, a)
 	}
 	return all
+}
+
+// levelOf reads the level of an assertion about spread.
+func (r *reader) levelOf(path string, f *assertionFile, levels []string) string {
+	switch {
+	case f.Metric == gangSpread && !contains(levels, string(f.Level)):
+		r.wrong(path+".level", quote(f.Level), "a label of the nodes: "+strings.Join(levels, ", "))
+	case f.Metric != gangSpread && f.Level != "":
+		r.wrong(path+".level", quote(f.Level), "nothing, since only "+gangSpread+" is about a level")
+	}
+	return string(f.Level)
 }
 
 // window reads from and to.
@@ -170,10 +187,12 @@ func measure(a *Assertion, h *sim.History) (values []float64, empty string) {
 type span struct {
 	from, to   time.Duration
 	first, end int
+	// level of the assertion.
+	level string
 }
 
 func windowOf(a *Assertion, h *sim.History) (span, string) {
-	w := span{end: len(h.Samples)}
+	w := span{end: len(h.Samples), level: a.Level}
 	_, w.to = h.Span()
 	for _, b := range []Bound{a.From, a.To} {
 		if b.Arrived > 0 {

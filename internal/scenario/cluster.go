@@ -49,12 +49,13 @@ func (r *reader) group(path string, g *groupFile, taken map[scalar]string, left 
 		r.wrong(path+".count", fmt.Sprintf("%d GPUs up to here", *devices), fmt.Sprintf("at most %d in all groups", maxTotal))
 	}
 	d := r.device(path, g, gpus)
+	linked := int(r.wholeOr(1, path+".nvlink", g.NVLink, 2, int64(max(2, gpus))))
 	if r.err != nil {
 		return nil
 	}
 	nodes := make([]*vgpu.Node, 0, count)
 	for i := range count {
-		n, err := newNode(fmt.Sprintf("%s-%0*d", name, len(fmt.Sprint(count)), i+1), d, gpus)
+		n, err := newNode(fmt.Sprintf("%s-%0*d", name, len(fmt.Sprint(count)), i+1), d, gpus, linked)
 		if err != nil {
 			r.wrong(path, err.Error(), "a node that can be")
 			return nil
@@ -62,6 +63,7 @@ func (r *reader) group(path string, g *groupFile, taken map[scalar]string, left 
 		n.SetRoom(room)
 		nodes = append(nodes, n)
 	}
+	r.labels(path, g, nodes)
 	return nodes
 }
 
@@ -71,7 +73,7 @@ func (r *reader) device(path string, g *groupFile, gpus int) vgpu.Device {
 		for _, f := range []struct {
 			name string
 			s    scalar
-		}{{".model", g.Model}, {".slots", g.Slots}, {".device_memory", g.DeviceMemory}} {
+		}{{".model", g.Model}, {".slots", g.Slots}, {".device_memory", g.DeviceMemory}, {".nvlink", g.NVLink}} {
 			if f.s != "" {
 				r.wrong(path+f.name, quote(f.s), "nothing, since the nodes have no gpus")
 			}
@@ -89,12 +91,14 @@ func (r *reader) device(path string, g *groupFile, gpus int) vgpu.Device {
 	return d
 }
 
-func newNode(name string, d vgpu.Device, gpus int) (*vgpu.Node, error) {
+// newNode returns a node with devices that are alike, of which so many side by side are linked.
+func newNode(name string, d vgpu.Device, gpus, linked int) (*vgpu.Node, error) {
 	devices := make([]vgpu.Device, 0, gpus)
 	for i := range gpus {
 		d.Index, d.ID = i, vgpu.DeviceID(fmt.Sprintf("%s/g%d", name, i))
 		devices = append(devices, d)
 	}
+	island(devices, linked)
 	return vgpu.NewNode(name, devices)
 }
 

@@ -63,8 +63,11 @@ func typeError(name string, err error) error {
 		return &Error{File: name, Found: "no scenario (" + oneLine(err.Error()) + ")", Want: "a scenario in YAML"}
 	}
 	want := "an object with the fields " + fieldsOf(wrong.Type)
-	if wrong.Type.Kind() == reflect.Slice {
+	switch wrong.Type.Kind() {
+	case reflect.Slice:
 		want = "a list"
+	case reflect.Map:
+		want = "names with values"
 	}
 	return &Error{File: name, Field: wrong.Field, Found: "a value of type " + wrong.Value, Want: want}
 }

@@ -16,6 +16,7 @@ type file struct {
 	Queue       scalar          `json:"queue"`
 	Seeds       scalar          `json:"seeds"`
 	Typical     *typicalFile    `json:"typical"`
+	Gangs       *gangsFile      `json:"gangs"`
 	Assertions  []assertionFile `json:"assertions"`
 }
 
@@ -33,6 +34,15 @@ type groupFile struct {
 	Model        scalar `json:"model"`
 	Slots        scalar `json:"slots"`
 	DeviceMemory scalar `json:"device_memory"`
+	NVLink       scalar `json:"nvlink"`
+
+	Labels  map[string]scalar `json:"labels"`
+	Domains []domainFile      `json:"domains"`
+}
+
+type domainFile struct {
+	Label scalar `json:"label"`
+	Nodes scalar `json:"nodes"`
 }
 
 type nodesFile struct {
@@ -54,11 +64,38 @@ type askFile struct {
 	Models    []scalar `json:"models"`
 }
 
-type jobFile struct {
-	Name     scalar `json:"name"`
-	Arrive   scalar `json:"arrive"`
-	Duration scalar `json:"duration"`
+// workFile is what a job asks for: a pod, or a gang of pods.
+type workFile struct {
 	askFile
+	Gang *gangFile `json:"gang"`
+}
+
+type gangFile struct {
+	Members   []memberFile `json:"members"`
+	MinCount  scalar       `json:"min_count"`
+	Required  []scalar     `json:"required"`
+	Preferred []scalar     `json:"preferred"`
+}
+
+type memberFile struct {
+	Role  scalar `json:"role"`
+	Count scalar `json:"count"`
+	askFile
+}
+
+// gangsFile is how gangs are placed.
+type gangsFile struct {
+	DrainAfter scalar   `json:"drain_after"`
+	MaxDomains scalar   `json:"max_domains"`
+	Preferred  []scalar `json:"preferred"`
+}
+
+type jobFile struct {
+	Name        scalar `json:"name"`
+	Arrive      scalar `json:"arrive"`
+	Duration    scalar `json:"duration"`
+	DeclaresEnd scalar `json:"declares_end"`
+	workFile
 }
 
 type generatorFile struct {
@@ -66,6 +103,8 @@ type generatorFile struct {
 	Arrivals arrivalsFile  `json:"arrivals"`
 	Shapes   []shapeFile   `json:"shapes"`
 	Duration *durationFile `json:"duration"`
+
+	DeclaresEnd scalar `json:"declares_end"`
 }
 
 type arrivalsFile struct {
@@ -93,10 +132,11 @@ type poissonFile struct {
 
 type shapeFile struct {
 	Weight scalar `json:"weight"`
-	askFile
+	workFile
 }
 
 type durationFile struct {
+	AtMost      scalar           `json:"at_most"`
 	Fixed       scalar           `json:"fixed"`
 	Exponential *exponentialFile `json:"exponential"`
 	Lognormal   *lognormalFile   `json:"lognormal"`
@@ -132,6 +172,7 @@ type typicalKind struct {
 
 type assertionFile struct {
 	Metric scalar `json:"metric"`
+	Level  scalar `json:"level"`
 	Policy scalar `json:"policy"`
 	From   scalar `json:"from"`
 	To     scalar `json:"to"`

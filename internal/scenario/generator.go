@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/sim"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // generator draws jobs.
@@ -21,12 +20,22 @@ type generator struct {
 	shapes []shape
 	// duration draws how long a job runs.
 	duration func(*rand.Rand) time.Duration
+	declares bool
 }
 
 // shape is what some of the jobs ask for. Weights of a list add up: upTo is the sum with this one.
 type shape struct {
-	request vgpu.Request
-	upTo    int64
+	work
+	upTo int64
+}
+
+// largest returns the most pods that one of the jobs has.
+func (g *generator) largest() int {
+	most := 1
+	for i := range g.shapes {
+		most = max(most, len(g.shapes[i].requests))
+	}
+	return most
 }
 
 // jobs draws the jobs: all arrivals first, then shape and duration, job by job.
@@ -38,9 +47,8 @@ func (g *generator) jobs(seed int64) ([]sim.Job, error) {
 	for i, at := range g.arrive(random) {
 		draw := random.Int64N(g.shapes[len(g.shapes)-1].upTo)
 		k := slices.IndexFunc(g.shapes, func(s shape) bool { return draw < s.upTo })
-		job := sim.Job{Request: g.shapes[k].request, Arrive: at, Duration: g.duration(random)}
-		named(&job.Request, fmt.Sprintf("%s/%0*d", g.name, len(fmt.Sprint(g.count)), i+1))
-		jobs = append(jobs, job)
+		name := fmt.Sprintf("%s/%0*d", g.name, len(fmt.Sprint(g.count)), i+1)
+		jobs = append(jobs, g.shapes[k].jobs(name, at, g.duration(random), g.declares)...)
 	}
 	return jobs, nil
 }
@@ -56,12 +64,16 @@ func (r *reader) generator(path string, f *generatorFile, a *asker, taken map[sc
 	for i := range f.Shapes {
 		at := at(path+".shapes", i)
 		sum += r.wholeOr(1, at+".weight", f.Shapes[i].Weight, 1, maxWeight)
-		g.shapes = append(g.shapes, shape{a.request(at, &f.Shapes[i].askFile), sum})
+		g.shapes = append(g.shapes, shape{a.work(at, &f.Shapes[i].workFile), sum})
 	}
 	if len(f.Shapes) == 0 || len(f.Shapes) > maxSlots {
 		r.wrong(path+".shapes", fmt.Sprintf("%d shapes", len(f.Shapes)), fmt.Sprintf("1 to %d", maxSlots))
 	}
+	if most := g.count * g.largest(); most > left {
+		r.wrong(path, fmt.Sprintf("up to %d pods", most), fmt.Sprintf("at most %d, or fewer jobs", left))
+	}
 	g.duration = r.durations(path+".duration", f.Duration)
+	g.declares = r.declares(path, f.DeclaresEnd, f.Duration != nil)
 	return g
 }
 
@@ -155,7 +167,11 @@ func (r *reader) durations(path string, f *durationFile) func(*rand.Rand) time.D
 	if kinds != 1 {
 		r.wrong(path, fmt.Sprintf("%d of fixed, exponential and lognormal", kinds), "one of them, or no duration: for ever")
 	}
-	return draw
+	if f.AtMost == "" {
+		return draw
+	}
+	most := r.duration(path+".at_most", f.AtMost, time.Millisecond)
+	return func(random *rand.Rand) time.Duration { return min(most, draw(random)) }
 }
 
 // atLeast keeps a drawn duration above zero, which would mean for ever.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 )
 
@@ -24,12 +25,20 @@ var metrics = []metric{
 		return []float64{float64(len(ended(h, w)))}
 	}},
 	{"fragmentation_percent", sampled((*sim.History).FragmentationPercent)},
+	{"gang_attempts", ofGangs(func(g *sim.GangOutcome, _ span) float64 { return float64(g.Attempts) })},
+	{gangSpread, ofGangs(func(g *sim.GangOutcome, w span) float64 {
+		i := slices.IndexFunc(g.Spread, func(s gang.Spread) bool { return s.Key == w.level })
+		return float64(g.Spread[i].Domains)
+	})},
 	{"makespan_seconds", func(h *sim.History, w span) []float64 {
 		d, ok := h.Makespan()
 		return seconds(d, ok && len(ended(h, w)) > 0)
 	}},
+	{"max_gang_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(gangWaits(h, w), 1)) }},
+	{"mean_gang_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(gangWaits(h, w))) }},
 	{"mean_jct_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(ended(h, w))) }},
 	{"mean_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(started(h, w))) }},
+	{"p99_gang_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(gangWaits(h, w), .99)) }},
 	{"p99_jct_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(ended(h, w), .99)) }},
 	{"p99_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(started(h, w), .99)) }},
 	{"running_pods", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.Running) })},
@@ -40,12 +49,14 @@ var metrics = []metric{
 		}
 		return []float64{100 * part}
 	}},
+	{"waiting_gangs", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.WaitingGangs) })},
 	{"waiting_pods", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.Waiting) })},
 }
 
 // Metrics returns the names of what assertions may be about, sorted. Those in percent of the cluster and pods now
 // (allocated, fragmentation, running, waiting) are asserted of each moment of the window at which something happens;
-// waits are those of pods that started in the window, completion times (jct) those of pods that ended in it.
+// waits are those of pods that started in the window, completion times (jct) those of pods that ended in it. Attempts and
+// spread are asserted of each gang that started in the window; waits of gangs count those too that wait at its end.
 func Metrics() []string {
 	names := make([]string, 0, len(metrics))
 	for i := range metrics {
@@ -82,6 +93,39 @@ func dropped(h *sim.History, w span) []float64 {
 		count -= h.Samples[w.first-1].Dropped
 	}
 	return []float64{float64(count)}
+}
+
+// gangSpread is the metric of how many domains of a level each gang is on.
+const gangSpread = "gang_spread"
+
+// ofGangs returns a metric of each gang that started in the window.
+func ofGangs(of func(*sim.GangOutcome, span) float64) func(*sim.History, span) []float64 {
+	return func(h *sim.History, w span) []float64 {
+		var all []float64
+		for i := range h.Gangs {
+			if g := &h.Gangs[i]; g.State.Placed() && w.has(g.Started) {
+				all = append(all, of(g, w))
+			}
+		}
+		return all
+	}
+}
+
+// gangWaits returns the waits of the gangs that started in the window, and of those that wait at its end, until then: a
+// gang that never starts is not forgotten.
+func gangWaits(h *sim.History, w span) []time.Duration {
+	var all []time.Duration
+	for i := range h.Gangs {
+		g := &h.Gangs[i]
+		switch {
+		case g.State == sim.Dropped || g.Arrived > w.to:
+		case !g.State.Placed() || g.Started > w.to:
+			all = append(all, w.to-g.Arrived)
+		case w.has(g.Started):
+			all = append(all, g.Wait())
+		}
+	}
+	return all
 }
 
 // started returns the waits of the pods that started in the window.

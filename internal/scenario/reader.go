@@ -29,6 +29,8 @@ const (
 type reader struct {
 	file string
 	err  *Error
+	// nodeLabels by the name of the node, then by key.
+	nodeLabels map[string]map[string]string
 }
 
 // wrong notes an error, unless there is one already.

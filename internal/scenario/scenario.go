@@ -22,6 +22,9 @@ type Scenario struct {
 	Policies []string
 	Seeds    []int64
 	Queue    sim.Queue
+	// Labels of the nodes, by the name of the node, then by key.
+	Labels map[string]map[string]string
+	Gangs  sim.GangConfig
 	// Assertions say what is expected.
 	Assertions []Assertion
 
@@ -44,15 +47,18 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{file: file}
+	r := &reader{file: file, nodeLabels: map[string]map[string]string{}}
 	s := &Scenario{Name: r.name("name", f.Name, map[scalar]string{}), Description: string(f.Description)}
 	s.Policies = r.policies(f.Policies)
 	s.Queue = r.queue(f.Queue)
 	s.Seeds = r.seeds(f.Seeds)
 	if s.Nodes = r.cluster(&f.Cluster); r.err == nil {
-		s.sources = r.workload(&f.Workload, s.Nodes)
+		s.Labels = r.nodeLabels
+		var usual []string
+		s.Gangs, usual = r.gangs(f.Gangs, r.known(s.Nodes))
+		s.sources = r.workload(&f.Workload, s.Nodes, usual)
 		s.typical = r.typical(f.Typical, modelsOf(s.Nodes))
-		s.Assertions = r.assertions(f.Assertions, s.Policies)
+		s.Assertions = r.assertions(f.Assertions, s.Policies, levelsOf(s.Labels))
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/traces"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -20,6 +21,8 @@ type traced struct {
 	inflate  float64
 	nodes    int
 	capacity vgpu.MilliGPU
+	// usual are the levels that gangs prefer.
+	usual []string
 }
 
 // load reads a trace, beside the scenario unless its path is absolute.
@@ -71,12 +74,12 @@ func (r *reader) nodesOfTrace(path string, f *nodesFile) []*vgpu.Node {
 }
 
 // trace reads the jobs of a trace.
-func (r *reader) trace(path string, f *traceFile, nodes []*vgpu.Node) source {
+func (r *reader) trace(path string, f *traceFile, nodes []*vgpu.Node, usual []string) source {
 	t := r.load(path+".path", f.Path)
 	if t == nil {
 		return nil
 	}
-	s := &traced{all: t.Jobs, nodes: len(nodes)}
+	s := &traced{all: t.Jobs, nodes: len(nodes), usual: usual}
 	if f.Format != "" && string(t.Format) != string(f.Format) {
 		r.wrong(path+".format", quote(f.Format), "the format of the file, "+string(t.Format))
 	}
@@ -107,7 +110,7 @@ func (r *reader) trace(path string, f *traceFile, nodes []*vgpu.Node) source {
 // step is the time between two arrivals where the trace's own times do not count.
 const step = time.Second
 
-// jobs returns a pod for each worker of each job. Workers are placed one by one: the simulator knows no gangs yet.
+// jobs returns a pod for each worker of each job. Several workers of one job are a gang.
 func (s *traced) jobs(seed int64) ([]sim.Job, error) {
 	list := s.all
 	if s.inflate > 0 {
@@ -118,6 +121,10 @@ func (s *traced) jobs(seed int64) ([]sim.Job, error) {
 	}
 	var jobs []sim.Job
 	for i := range list {
+		var own *sim.Gang
+		if list[i].Workers > 1 {
+			own = &sim.Gang{Name: "trace/" + list[i].Name, Wishes: gang.Wishes{Preferred: s.usual}}
+		}
 		for w := range list[i].Workers {
 			job, err := s.job(&list[i], w)
 			if err != nil {
@@ -126,6 +133,7 @@ func (s *traced) jobs(seed int64) ([]sim.Job, error) {
 			if s.inflate > 0 {
 				job.Arrive, job.Duration = time.Duration(i)*step, 0
 			}
+			job.Gang = own
 			jobs = append(jobs, job)
 		}
 		if len(jobs) > maxJobs {

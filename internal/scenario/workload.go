@@ -19,8 +19,9 @@ type listed []sim.Job
 func (l listed) jobs(int64) ([]sim.Job, error) { return l, nil }
 
 // workload reads the sources of the jobs.
-func (r *reader) workload(f *workloadFile, nodes []*vgpu.Node) []source {
-	a := asker{reader: r, nodes: distinct(nodes), models: modelsOf(nodes)}
+func (r *reader) workload(f *workloadFile, nodes []*vgpu.Node, usual []string) []source {
+	a := asker{reader: r, nodes: distinct(nodes), models: modelsOf(nodes), all: nodes}
+	a.levels, a.usual = r.known(nodes), usual
 	var all []source
 	if list := r.listed(f.Jobs, &a); len(list) > 0 {
 		all = append(all, list)
@@ -28,12 +29,12 @@ func (r *reader) workload(f *workloadFile, nodes []*vgpu.Node) []source {
 	taken, left := map[scalar]string{}, maxJobs-len(f.Jobs)
 	for i := range f.Generators {
 		g := r.generator(at("workload.generators", i), &f.Generators[i], &a, taken, left)
-		if left -= g.count; g.count > 0 {
+		if left -= g.count * g.largest(); g.count > 0 {
 			all = append(all, g)
 		}
 	}
 	if f.Trace != nil {
-		all = append(all, r.trace("workload.trace", f.Trace, nodes))
+		all = append(all, r.trace("workload.trace", f.Trace, nodes, usual))
 	}
 	if len(all) == 0 {
 		r.wrong("workload", "no jobs", "jobs, generators or a trace")
@@ -46,20 +47,32 @@ func (r *reader) listed(files []jobFile, a *asker) listed {
 		r.wrong("workload.jobs", fmt.Sprintf("%d jobs", len(files)), fmt.Sprintf("at most %d", maxJobs))
 		return nil
 	}
-	list := make(listed, 0, len(files))
+	var list listed
 	taken := map[scalar]string{}
 	for i := range files {
 		path, f := at("workload.jobs", i), &files[i]
 		name := r.name(path+".name", f.Name, taken)
-		job := sim.Job{Request: a.request(path, &f.askFile)}
-		named(&job.Request, "jobs/"+name)
-		job.Arrive = r.start(path+".arrive", f.Arrive)
+		w := a.work(path, &f.workFile)
+		arrive, duration := r.start(path+".arrive", f.Arrive), time.Duration(0)
 		if f.Duration != "" {
-			job.Duration = r.duration(path+".duration", f.Duration, time.Millisecond)
+			duration = r.duration(path+".duration", f.Duration, time.Millisecond)
 		}
-		list = append(list, job)
+		declares := r.declares(path, f.DeclaresEnd, f.Duration != "")
+		if list = append(list, w.jobs("jobs/"+name, arrive, duration, declares)...); len(list) > maxJobs {
+			r.wrong("workload.jobs", fmt.Sprintf("%d pods", len(list)), fmt.Sprintf("at most %d", maxJobs))
+			return nil
+		}
 	}
 	return list
+}
+
+// declares reads whether pods say when they end.
+func (r *reader) declares(path string, s scalar, end bool) bool {
+	declares := r.yes(path+".declares_end", s)
+	if declares && !end {
+		r.wrong(path+".declares_end", quote(s), "a duration beside it: without one the pods never end")
+	}
+	return declares
 }
 
 // named gives a request its identity.
@@ -70,6 +83,10 @@ type asker struct {
 	*reader
 	nodes  []*vgpu.Node
 	models []string
+	// all nodes, not only those that differ.
+	all []*vgpu.Node
+	// levels that gangs may wish for, and those that they prefer if they name none.
+	levels, usual []string
 }
 
 // request reads what a pod asks for: one container.

@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -139,7 +138,7 @@ func (e *engine) unit(job int) []int {
 
 // next returns the time of the next instant, and whether there is one.
 func (e *engine) next() (time.Duration, bool) {
-	at, more := time.Duration(math.MaxInt64), false
+	at, more := never, false
 	if len(e.arrivals) > 0 {
 		at, more = e.setup.Jobs[e.arrivals[0]].Arrive, true
 	}
@@ -186,6 +185,7 @@ func (e *engine) instant(at time.Duration) error {
 // note adds the present to the history.
 func (e *engine) note() {
 	e.sample.Fragmentation = e.measure.lost()
+	e.sample.WaitingGangs = len(e.late)
 	e.history.Samples = append(e.history.Samples, e.sample)
 }
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -27,7 +28,7 @@ type Gang struct {
 type GangConfig struct {
 	// MaxDomains as in gang.Config.
 	MaxDomains int
-	// Drains lets the gang that waits first, of those that have waited for DrainAfter, have room kept while its present
+	// Drains lets the gang that waits first, of those that were refused DrainAfter ago, have room kept while its present
 	// owners end: one gang at a time, that of the highest priority, then the oldest. Where there is no room to wait for, the
 	// gang is asked again once it has waited twice as long.
 	Drains     bool
@@ -47,13 +48,16 @@ type GangOutcome struct {
 	// Drained says that room was kept for the gang, from DrainedAt on.
 	Drained   bool
 	DrainedAt time.Duration
-	// Spread is on how many domains of each level of the cluster the placed members are: the labels by key, then "" for
-	// nodes. nil until the gang is placed.
+	// Spread is on how many domains of each level of the cluster the placed members are, by key; nodes are those of Hostname.
+	// nil until the gang is placed.
 	Spread []gang.Spread
 }
 
 // Wait returns how long the gang waited for its places. It means something for placed gangs only.
 func (o *GangOutcome) Wait() time.Duration { return o.Started - o.Arrived }
+
+// never is later than all that happens.
+const never = time.Duration(math.MaxInt64)
 
 // group is a gang in a run.
 type group struct {
@@ -64,7 +68,7 @@ type group struct {
 	levels []gang.Level
 	// least is the compute that the members that must run ask for wherever they go.
 	least vgpu.MilliGPU
-	// due is when the gang may have room kept for it.
+	// due is when the gang may have room kept for it, never before it was refused.
 	due time.Duration
 }
 
@@ -188,6 +192,6 @@ func (h *History) prepare(g *group, m *measure) {
 			g.levels = append(g.levels, levelOf(h.levels, key, len(m.nodes)))
 		}
 	}
-	g.due = first.Arrive + h.setup.Gangs.DrainAfter
+	g.due = never
 	h.Gangs = append(h.Gangs, GangOutcome{Name: spec.Name, Members: g.jobs, Arrived: first.Arrive})
 }

@@ -88,6 +88,8 @@ type Sample struct {
 	Fragmentation vgpu.MilliGPU
 	// Waiting and Running count pods now, Dropped those up to now.
 	Waiting, Running, Dropped int
+	// WaitingGangs counts the gangs whose members are among Waiting.
+	WaitingGangs int
 }
 
 // start returns the cluster as it is before the first job.

@@ -70,9 +70,5 @@ func spread(levels []gang.Level, nodes []int) []gang.Spread {
 		}
 		all = append(all, gang.Spread{Key: levels[i].Key, Domains: len(domains)})
 	}
-	different := map[int]bool{}
-	for _, n := range nodes {
-		different[n] = true
-	}
-	return append(all, gang.Spread{Domains: len(different)})
+	return all
 }

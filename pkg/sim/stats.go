@@ -69,6 +69,15 @@ func (h *History) Span() (from, to time.Duration) {
 	return h.Samples[0].At, h.Samples[len(h.Samples)-1].At
 }
 
+// Levels returns the keys of the levels of the cluster, sorted: those of GangOutcome.Spread.
+func (h *History) Levels() []string {
+	keys := make([]string, 0, len(h.levels))
+	for i := range h.levels {
+		keys = append(keys, h.levels[i].Key)
+	}
+	return keys
+}
+
 // Count returns how many jobs are in a state at the end.
 func (h *History) Count(s State) int {
 	count := 0
