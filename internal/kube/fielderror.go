@@ -24,6 +24,8 @@ type FieldError struct {
 	// MustReplace reports that the field cannot be changed: the pod must be deleted and created again. Resources of
 	// containers are immutable, annotations are not.
 	MustReplace bool
+	// Object reports that the field is one of another object than the pod, which can be changed.
+	Object bool
 }
 
 // Error names the field, the value, the legal values and what to do.
@@ -37,6 +39,8 @@ func (e *FieldError) Error() string {
 	switch {
 	case e.MustReplace:
 		b.WriteString("; the field is immutable: the pod must be replaced")
+	case e.Object:
+		b.WriteString("; correct it and the pods are tried again")
 	case strings.HasPrefix(e.Field, "metadata.labels"):
 		b.WriteString("; set the label and the pod is tried again")
 	default:
@@ -116,6 +120,8 @@ func limitPath(container string, resource v1.ResourceName) string {
 }
 
 func annotationPath(key string) string { return fmt.Sprintf("metadata.annotations[%s]", key) }
+
+func labelPath(key string) string { return fmt.Sprintf("metadata.labels[%s]", key) }
 
 func shown(value string) string {
 	if len(value) <= maxShownValue {

@@ -1,9 +1,14 @@
 package podgroup
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // Source says where a gang is declared.
@@ -29,6 +34,25 @@ type Ref struct {
 
 // String returns "namespace/name".
 func (r Ref) String() string { return r.Namespace + "/" + r.Name }
+
+// Compare orders refs.
+func (r Ref) Compare(o Ref) int {
+	return cmp.Or(strings.Compare(string(r.Source), string(o.Source)), strings.Compare(r.Namespace, o.Namespace), strings.Compare(r.Name, o.Name))
+}
+
+// field returns the field of a pod that names its gang.
+func (s Source) field() string {
+	switch s {
+	case Native:
+		return kube.FieldPodGroup
+	case XK8s:
+		return "the label " + kube.LabelPodGroup
+	}
+	return "the label " + v1alpha1.LabelGang
+}
+
+// Less reports whether a pod comes before another in the order of a gang's members.
+func Less(a, b *v1.Pod) bool { return kube.RankOf(a).Compare(kube.RankOf(b)) < 0 }
 
 // Gang is what the API says of a gang now. Callers do not modify it.
 type Gang struct {

@@ -1,0 +1,133 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// LabelPodGroup is the label of a pod that names its PodGroup of scheduling.x-k8s.io.
+const LabelPodGroup = "scheduling.x-k8s.io/pod-group"
+
+// FieldPodGroup is the field of a pod that names its PodGroup of scheduling.k8s.io.
+const FieldPodGroup = "spec.schedulingGroup.podGroupName"
+
+// MaxMinMembers bounds the number of members that a gang may need.
+const MaxMinMembers = 10_000
+
+const legalMinMembers = "it must be a whole number from 1 to 10000, the least number of members that may run"
+
+// GangNames are the names of gangs that a pod gives itself, by source; "" where it names none. Whether a source counts is
+// for the caller to say.
+type GangNames struct {
+	// Native is the PodGroup of scheduling.k8s.io.
+	Native string
+	// XK8s is the PodGroup of scheduling.x-k8s.io.
+	XK8s string
+	// Label is tandem-gpu.io/gang.
+	Label string
+}
+
+// GangsOf returns the gangs that a pod names.
+func GangsOf(pod *v1.Pod) GangNames {
+	n := GangNames{XK8s: pod.Labels[LabelPodGroup], Label: pod.Labels[v1alpha1.LabelGang]}
+	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		n.Native = *g.PodGroupName
+	}
+	return n
+}
+
+// SpeaksOfGang reports whether a pod has a label or annotation that only pods of a gang have.
+func SpeaksOfGang(pod *v1.Pod) bool {
+	if _, ok := pod.Labels[v1alpha1.LabelGang]; ok {
+		return true
+	}
+	for _, key := range []string{v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology} {
+		if _, ok := pod.Annotations[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// NamelessGang is what is wrong with a pod that SpeaksOfGang and names none.
+func NamelessGang() *FieldError {
+	return &FieldError{
+		Field: labelPath(v1alpha1.LabelGang),
+		Legal: fmt.Sprintf("it names no gang; the annotations %s, %s and %s are for the members of a gang: name it by the label, or remove them",
+			v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology),
+	}
+}
+
+// MinMembers returns the least number of members of a gang that is declared by the pods alone, from 1 to MaxMinMembers. The
+// error is a *FieldError.
+func MinMembers(pod *v1.Pod) (int, error) {
+	raw, ok := pod.Annotations[v1alpha1.AnnotationMinMembers]
+	if !ok {
+		return 0, &FieldError{
+			Field: annotationPath(v1alpha1.AnnotationMinMembers),
+			Legal: "it is missing: " + legalMinMembers,
+		}
+	}
+	n, err := strconv.ParseInt(raw, 10, 32)
+	if err != nil || n < 1 || n > MaxMinMembers || raw[0] == '+' {
+		return 0, malformed(v1alpha1.AnnotationMinMembers, raw, legalMinMembers)
+	}
+	return int(n), nil
+}
+
+// Likeness is what all members of a gang have in common. It is comparable: members are alike if it is equal.
+type Likeness [len(likenessFields)]string
+
+// likenessFields are the fields of a pod that Likeness holds.
+var likenessFields = [...]string{
+	"spec.schedulerName", "spec.priority", "spec.preemptionPolicy",
+	"metadata.annotations[" + v1alpha1.AnnotationMinMembers + "]",
+	"metadata.annotations[" + v1alpha1.AnnotationRequiredTopology + "]",
+	"metadata.annotations[" + v1alpha1.AnnotationPreferredTopology + "]",
+}
+
+// LikenessOf returns what a pod must share with the other members of its gang.
+func LikenessOf(pod *v1.Pod) Likeness {
+	priority, preemption := int32(0), v1.PreemptLowerPriority
+	if p := pod.Spec.Priority; p != nil {
+		priority = *p
+	}
+	if p := pod.Spec.PreemptionPolicy; p != nil {
+		preemption = *p
+	}
+	return Likeness{
+		pod.Spec.SchedulerName, strconv.Itoa(int(priority)), string(preemption), written(pod, v1alpha1.AnnotationMinMembers),
+		written(pod, v1alpha1.AnnotationRequiredTopology), written(pod, v1alpha1.AnnotationPreferredTopology),
+	}
+}
+
+// written returns an annotation in quotes, "none" where it is missing: an empty one is not missing.
+func written(pod *v1.Pod, key string) string {
+	if value, ok := pod.Annotations[key]; ok {
+		return strconv.Quote(value)
+	}
+	return "none"
+}
+
+// Without returns the likeness of gangs whose PodGroup says what an annotation of the pods would say.
+func (l Likeness) Without(annotation string) Likeness {
+	if i := slices.Index(likenessFields[:], annotationPath(annotation)); i >= 0 {
+		l[i] = ""
+	}
+	return l
+}
+
+// Difference returns the first field in which two pods differ that must be alike, with its values, shortened; "" for none.
+func (l Likeness) Difference(other Likeness) (field, value, otherValue string) {
+	for i, name := range likenessFields {
+		if l[i] != other[i] {
+			return name, shown(l[i]), shown(other[i])
+		}
+	}
+	return "", "", ""
+}

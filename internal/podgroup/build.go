@@ -1,0 +1,129 @@
+package podgroup
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// build makes a Gang of the members, and says what is wrong with it. The mutex is held.
+func (s *Set) build(g *gang) (*Gang, *Problem) {
+	out := &Gang{Ref: g.ref, Members: make([]*v1.Pod, len(g.members)), Ranks: make([]int, len(g.members))}
+	for i, m := range g.members {
+		out.Members[i], out.Ranks[i] = m.pod, i
+		if at := m.pod.CreationTimestamp.Time; i == 0 || at.Before(out.Created) {
+			out.Created = at
+		}
+	}
+	if g.ref.Name == "" {
+		return out, &Problem{Message: kube.NamelessGang().Error()}
+	}
+	var declared *kube.PodGroup
+	if g.ref.Source != Label {
+		found, problem := s.groups[g.ref.Source].find(g.ref)
+		if found == nil {
+			return out, problem
+		}
+		declared = &found.PodGroup
+		out.Object, out.Created = &declared.Object, declared.Created
+		if problem != nil {
+			return out, problem
+		}
+	}
+	return out, out.declare(living(g.members), declared)
+}
+
+// living returns the members that are not being deleted, all where all are.
+func living(members []*member) []*member {
+	var out []*member
+	for _, m := range members {
+		if m.pod.DeletionTimestamp == nil {
+			out = append(out, m)
+		}
+	}
+	if len(out) == 0 {
+		return members
+	}
+	return out
+}
+
+// declare sets what the members and their PodGroup declare, nil for gangs without one, and says what is wrong with it.
+func (g *Gang) declare(members []*member, group *kube.PodGroup) *Problem {
+	if why := unlike(members, group); why != "" {
+		return &Problem{Message: why}
+	}
+	first := members[0].pod
+	annotations, required, where := first.Annotations, []string(nil), "pod "+first.Name
+	var err error
+	if group == nil {
+		g.MinCount, err = kube.MinMembers(first)
+	} else {
+		g.MinCount, required = group.MinCount, group.Required
+		annotations, where = declaredTopology(first, group), fmt.Sprintf("pod %s and its PodGroup", first.Name)
+	}
+	if err == nil {
+		g.Required, g.Preferred, err = kube.Topology(annotations, required...)
+	}
+	if err != nil {
+		return &Problem{Message: where + ": " + err.Error()}
+	}
+	alive := 0
+	for _, m := range members {
+		if m.pod.DeletionTimestamp == nil {
+			alive++
+		}
+	}
+	if alive < g.MinCount {
+		return &Problem{Message: fmt.Sprintf("%d of %d members exist", alive, g.MinCount), Waits: true}
+	}
+	return nil
+}
+
+// topologies are the annotations that a PodGroup may carry for its pods.
+var topologies = []string{v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology}
+
+// declaredTopology returns the annotations of topology that count: of each that of the PodGroup, else that of the pods.
+func declaredTopology(pod *v1.Pod, group *kube.PodGroup) map[string]string {
+	out := map[string]string{}
+	for _, key := range topologies {
+		if value, ok := group.Annotations[key]; ok {
+			out[key] = value
+		} else if value, ok := pod.Annotations[key]; ok {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// unlike says which members differ that must not, or which of them names two gangs; "" for none.
+func unlike(members []*member, group *kube.PodGroup) string {
+	first := shared(members[0], group)
+	for _, m := range members {
+		if m.conflict != "" {
+			return m.conflict
+		}
+		field, value, other := first.Difference(shared(m, group))
+		if field != "" {
+			return fmt.Sprintf("the members differ in %s: %s of pod %s, %s of pod %s; it must be the same for all members of a gang",
+				field, value, members[0].pod.Name, other, m.pod.Name)
+		}
+	}
+	return ""
+}
+
+// shared returns what a member must share with the others: without what the PodGroup says for all.
+func shared(m *member, group *kube.PodGroup) kube.Likeness {
+	if group == nil {
+		return m.likeness
+	}
+	l := m.likeness.Without(v1alpha1.AnnotationMinMembers)
+	for _, key := range topologies {
+		if _, ok := group.Annotations[key]; ok {
+			l = l.Without(key)
+		}
+	}
+	return l
+}

@@ -1,0 +1,197 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+)
+
+// discoveryTimeout bounds a question to the API server which PodGroups it has.
+const discoveryTimeout = 10 * time.Second
+
+// Options are what a Set reads from.
+type Options struct {
+	// Pods is the informer of all pods that have not ended. Somebody else runs it.
+	Pods cache.SharedIndexInformer
+	// Served says which PodGroups are read.
+	Served Served
+	// Dynamic reads the PodGroups; not used where none are served.
+	Dynamic dynamic.Interface
+}
+
+// Set knows the gangs of a cluster. It is safe for use by several goroutines.
+type Set struct {
+	served Served
+	pods   cache.Store
+	// groups hold the PodGroups, by source.
+	groups map[Source]*groups
+	synced []cache.InformerSynced
+
+	mu sync.Mutex
+	// known are the pods that name a gang, by "namespace/name".
+	known     map[string]*member
+	gangs     map[Ref]*gang
+	listeners []func(Ref)
+}
+
+// Watch returns a Set of what a scheduler sees, of the PodGroups that its API server has now. See New.
+func Watch(ctx context.Context, handle fwk.Handle) (*Set, error) {
+	if handle.KubeConfig() == nil {
+		return nil, fmt.Errorf("watch gangs: the scheduler has no kubeconfig to watch PodGroups with")
+	}
+	short := rest.CopyConfig(handle.KubeConfig())
+	short.Timeout = discoveryTimeout
+	asked, err := discovery.NewDiscoveryClientForConfig(short)
+	if err != nil {
+		return nil, fmt.Errorf("watch gangs: %w", err)
+	}
+	served, err := Discover(ctx, asked)
+	if err != nil {
+		return nil, fmt.Errorf("watch gangs: %w", err)
+	}
+	client, err := dynamic.NewForConfig(handle.KubeConfig())
+	if err != nil {
+		return nil, fmt.Errorf("watch gangs: %w", err)
+	}
+	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
+	return New(ctx, Options{Pods: pods, Served: served, Dynamic: client})
+}
+
+// New returns a Set that follows pods and PodGroups until ctx ends. It waits for nothing: see Synced.
+func New(ctx context.Context, o Options) (*Set, error) {
+	s := &Set{
+		served: o.Served, pods: o.Pods.GetStore(),
+		groups: map[Source]*groups{}, known: map[string]*member{}, gangs: map[Ref]*gang{},
+	}
+	logger := klog.FromContext(ctx)
+	registration, err := o.Pods.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
+		AddFunc:    s.podChanged,
+		UpdateFunc: func(_, pod any) { s.podChanged(pod) },
+		DeleteFunc: s.podChanged,
+	}, cache.HandlerOptions{Logger: &logger})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	s.synced = append(s.synced, registration.HasSynced)
+	if o.Served.Native {
+		err = s.watchGroups(ctx, Native, o.Dynamic, kube.NativePodGroups)
+	}
+	if o.Served.XK8s && err == nil {
+		err = s.watchGroups(ctx, XK8s, o.Dynamic, kube.XK8sPodGroups)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch PodGroups: %w", err)
+	}
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), s.Synced) {
+			s.tellAll()
+		}
+	}()
+	return s, nil
+}
+
+// Served returns which PodGroups the set reads.
+func (s *Set) Served() Served { return s.served }
+
+// Synced reports whether all pods and PodGroups were read that existed when the set was made. Until then Gang returns a
+// Problem that Waits; when it becomes true the listeners of OnChange hear of every gang.
+func (s *Set) Synced() bool {
+	return !slices.ContainsFunc(s.synced, func(synced cache.InformerSynced) bool { return !synced() })
+}
+
+// OnChange calls a function with each gang of which a member came, went or changed, a bind included, or whose PodGroup came,
+// went or changed. The set knows the change by then. Changes of nothing but a pod's status, its end excepted, are not told.
+// The calls come from the goroutines of informers, several at a time.
+func (s *Set) OnChange(listener func(Ref)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, listener)
+}
+
+func (s *Set) tell(refs []Ref) {
+	s.mu.Lock()
+	listeners := slices.Clip(s.listeners)
+	s.mu.Unlock()
+	for _, ref := range refs {
+		for _, listener := range listeners {
+			listener(ref)
+		}
+	}
+}
+
+func (s *Set) tellAll() {
+	s.mu.Lock()
+	refs := make([]Ref, 0, len(s.gangs))
+	for ref := range s.gangs {
+		refs = append(refs, ref)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(refs, Ref.Compare)
+	s.tell(refs)
+}
+
+// Of returns the gang that a pod is in, by the pod's own fields: that of the first source that is served and that the pod
+// names. A pod that speaks of a gang and names none is in the gang with the empty name of its namespace, which Gang
+// refuses.
+func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
+	names := kube.GangsOf(pod)
+	switch {
+	case s.served.Native && names.Native != "":
+		return Ref{Native, pod.Namespace, names.Native}, true
+	case s.served.XK8s && names.XK8s != "":
+		return Ref{XK8s, pod.Namespace, names.XK8s}, true
+	case names.Label != "" || kube.SpeaksOfGang(pod):
+		return Ref{Label, pod.Namespace, names.Label}, true
+	}
+	return Ref{}, false
+}
+
+// See takes in a pod that the informer's store has and whose event may still be on its way, as PreEnqueue does: Gang counts
+// it from now on. It calls no listener: its event does.
+func (s *Set) See(pod *v1.Pod) {
+	key := pod.Namespace + "/" + pod.Name
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.known[key]; m != nil && m.pod.UID == pod.UID {
+		return
+	}
+	refs := s.follow(key)
+	if m := s.known[key]; m != nil {
+		m.untold = union(m.untold, refs)
+	}
+}
+
+// Gang returns what the API says of a gang now. The error is a *Problem. The gang is not nil wherever a member exists, also
+// beside a Problem: with the members, and with MinCount 0 where that is not known.
+func (s *Set) Gang(ref Ref) (*Gang, error) {
+	unread := s.unread(ref.Source)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.gangs[ref]
+	if g == nil {
+		return nil, &Problem{Message: "no member exists", Waits: true}
+	}
+	if !g.built {
+		g.gang, g.problem = s.build(g)
+		g.built = true
+	}
+	switch {
+	case unread != "":
+		return g.gang, &Problem{Message: unread, Waits: true}
+	case g.problem != nil:
+		return g.gang, g.problem
+	}
+	return g.gang, nil
+}
