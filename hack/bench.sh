@@ -11,8 +11,8 @@ out=$PWD/bin/bench
 rm -rf "$out"
 mkdir -p "$out/perf" "$out/logs"
 
-echo "cost of one pod"
-go test -run '^$' -bench . ./pkg/placement ./pkg/plugins/gpushare | tee "$out/cost.txt"
+echo "cost of one pod, and of one gang"
+go test -run '^$' -bench . ./pkg/placement ./pkg/plugins/gpushare ./pkg/gang | tee "$out/cost.txt"
 
 echo "cost of the agent: memory and processor time for 80 pods, registration of 800 slots"
 go test -run '^$' -bench Agent -benchtime 1x ./test/faults | tee "$out/agent.txt"

@@ -12,7 +12,10 @@ import (
 // Ranges is what the measurements may give, with what they gave.
 type Ranges struct {
 	Ratios []Ratio `json:"ratios"`
-	Costs  []Cost  `json:"costs"`
+	// Gangs compares gangs per second of algorithm time instead of pods per second: a ratio of 5 is a fifth of the time for
+	// each gang.
+	Gangs []Ratio `json:"gangs"`
+	Costs []Cost  `json:"costs"`
 }
 
 // Ratio compares pods per second with those of the stock scheduler in the same run.
@@ -52,14 +55,14 @@ func LoadRanges(path string) (Ranges, error) {
 	return r, nil
 }
 
-// CompareRatios holds pods per second, by "case/workload", against the ratios. It returns a table for people and one
+// CompareRatios holds what happened per second, by "case/workload", against the ratios. It returns a table for people and one
 // line for each that is out of range: a ratio below Min, or a workload that was not measured.
-func CompareRatios(ratios []Ratio, podsPerSecond map[string]float64) (table string, broken []string) {
+func CompareRatios(ratios []Ratio, perSecond map[string]float64) (table string, broken []string) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "comparison\tours/s\tstock/s\tratio\tallowed\tmeasured before")
 	for _, r := range ratios {
-		ours, stock := podsPerSecond[r.Ours], podsPerSecond[r.Stock]
+		ours, stock := perSecond[r.Ours], perSecond[r.Stock]
 		if ours <= 0 || stock <= 0 {
 			broken = append(broken, fmt.Sprintf("%s: %s = %.1f, %s = %.1f: a workload was not measured", r.Name, r.Ours, ours, r.Stock, stock))
 			continue

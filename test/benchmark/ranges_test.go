@@ -3,10 +3,12 @@ package benchmark
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestCompareRatios(t *testing.T) {
@@ -96,12 +98,65 @@ func TestPodsPerSecond(t *testing.T) {
 	}
 }
 
+func TestGangsPerSecond(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		// 410 gangs in 82 s, whatever the number of attempts.
+		"a.gangs": `{"name":"BenchmarkAgainstStock/GangStock/5000Nodes","seconds":82,"attempts":500,"scheduled":410}`,
+		"b.gangs": `{"name":"BenchmarkAgainstStock/GangTandem/5000Nodes","seconds":4.1,"attempts":410,"scheduled":410}`,
+		// scheduler_perf writes this one beside them.
+		"c.json": `{"version":"v1"}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := GangsPerSecond(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"GangStock/5000Nodes": 5, "GangTandem/5000Nodes": 100}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("rates (-want +got):\n%s", diff)
+	}
+	// 100 gangs a second beside 5: twenty times less time for each.
+	ratios := []Ratio{{Name: "gangs", Ours: "GangTandem/5000Nodes", Stock: "GangStock/5000Nodes", Min: 21}}
+	if _, broken := CompareRatios(ratios, got); !cmp.Equal(broken, []string{"gangs: ratio 20.00 is below 21.00"}) {
+		t.Errorf("broken: %q", broken)
+	}
+}
+
+func TestPods(t *testing.T) {
+	pods, err := Pods("workloads.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Workloads of one name have as many pods as their case says.
+	for name, want := range map[string]int{"VGPUTandem/5000Nodes": 3000, "GangTandem/5000Nodes": 1600, "GangStock/5000Nodes": 1600} {
+		if pods[name] != want {
+			t.Errorf("%s has %d pods, want %d", name, pods[name], want)
+		}
+	}
+	ranges, err := LoadRanges("ranges.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range slices.Concat(ranges.Ratios, ranges.Gangs) {
+		if pods[r.Ours] == 0 || pods[r.Stock] == 0 {
+			t.Errorf("%s compares workloads that do not exist: %s, %s", r.Name, r.Ours, r.Stock)
+		}
+	}
+}
+
 func TestLoadRanges(t *testing.T) {
 	ranges, err := LoadRanges("ranges.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range ranges.Ratios {
+	if len(ranges.Ratios) == 0 || len(ranges.Gangs) == 0 || len(ranges.Costs) == 0 {
+		t.Errorf("nothing to compare: %+v", ranges)
+	}
+	for _, r := range slices.Concat(ranges.Ratios, ranges.Gangs) {
 		if r.Name == "" || r.Ours == "" || r.Stock == "" {
 			t.Errorf("incomplete: %+v", r)
 		}

@@ -43,7 +43,7 @@ func PodsPerSecond(dir string, pods map[string]int) (map[string]float64, error) 
 				parts := strings.Split(item.Labels["Name"], "/")
 				if len(parts) >= 3 && item.Data["Duration"] > 0 {
 					name := parts[1] + "/" + parts[2]
-					rounds[name] = append(rounds[name], float64(pods[parts[2]])/item.Data["Duration"])
+					rounds[name] = append(rounds[name], float64(pods[name])/item.Data["Duration"])
 				}
 			}
 		}
@@ -55,13 +55,52 @@ func PodsPerSecond(dir string, pods map[string]int) (map[string]float64, error) 
 	return rates, nil
 }
 
-// Pods reads the description of the workloads: the number of measured pods by workload.
+// GangAlgorithm is the time that the scheduling algorithm took for the gangs of one workload, warm-up included.
+type GangAlgorithm struct {
+	// Name is that of the benchmark, of the case and of the workload.
+	Name string `json:"name"`
+	// Seconds of all attempts together, failed ones too.
+	Seconds float64 `json:"seconds"`
+	// Attempts to schedule a gang, and Scheduled the gangs that one of them scheduled.
+	Attempts  int `json:"attempts"`
+	Scheduled int `json:"scheduled"`
+}
+
+// gangSuffix tells files of a GangAlgorithm from those of scheduler_perf.
+const gangSuffix = ".gangs"
+
+// GangsPerSecond reads what was recorded of gangs into a folder: how many gangs a second of algorithm time schedules, by
+// "case/workload". What the gangs wait for between attempts and what binding them takes is no part of it.
+func GangsPerSecond(dir string) (map[string]float64, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*"+gangSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("read gangs: %w", err)
+	}
+	rates := map[string]float64{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read gangs: %w", err)
+		}
+		var g GangAlgorithm
+		if err := json.Unmarshal(raw, &g); err != nil {
+			return nil, fmt.Errorf("read gangs: %s: %w", file, err)
+		}
+		if parts := strings.Split(g.Name, "/"); len(parts) >= 3 && g.Seconds > 0 {
+			rates[parts[1]+"/"+parts[2]] = float64(g.Scheduled) / g.Seconds
+		}
+	}
+	return rates, nil
+}
+
+// Pods reads the description of the workloads: the number of measured pods by "case/workload".
 func Pods(path string) (map[string]int, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read workloads: %w", err)
 	}
 	var cases []struct {
+		Name      string
 		Workloads []struct {
 			Name   string
 			Params struct{ Pods int }
@@ -73,7 +112,7 @@ func Pods(path string) (map[string]int, error) {
 	pods := map[string]int{}
 	for _, c := range cases {
 		for _, w := range c.Workloads {
-			pods[w.Name] = w.Params.Pods
+			pods[c.Name+"/"+w.Name] = w.Params.Pods
 		}
 	}
 	return pods, nil

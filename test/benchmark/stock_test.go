@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 // folder -data-items-dir; -perf-scheduling-label-filter=short chooses the small workloads.
 func BenchmarkAgainstStock(b *testing.B) {
 	registry := frameworkruntime.Registry{gpushare.Name: newGPUShare}
-	perf.RunBenchmarkPerfScheduling(b, "workloads.yaml", "stock", registry, perf.WithNodeUpdateFn(addGPUNodes))
+	perf.RunBenchmarkPerfScheduling(b, "workloads.yaml", "stock", registry,
+		perf.WithPrepareFn(recordGangs), perf.WithNodeUpdateFn(addGPUNodes))
 }
 
 // newGPUShare makes the plugin once the API server serves GPUNodes: scheduler_perf starts both together.

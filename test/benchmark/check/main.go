@@ -22,9 +22,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	r.Ratios = slices.DeleteFunc(r.Ratios, func(r benchmark.Ratio) bool {
-		return *workloads != "" && !strings.HasSuffix(r.Ours, "/"+*workloads)
-	})
+	other := func(r benchmark.Ratio) bool { return *workloads != "" && !strings.HasSuffix(r.Ours, "/"+*workloads) }
+	r.Ratios, r.Gangs = slices.DeleteFunc(r.Ratios, other), slices.DeleteFunc(r.Gangs, other)
 	broken, err := check(r, *output, *perf)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -64,6 +63,14 @@ func check(ranges benchmark.Ranges, output, perf string) ([]string, error) {
 			return nil, err
 		}
 		table, out := benchmark.CompareRatios(ranges.Ratios, rates)
+		fmt.Println(table)
+		broken = append(broken, out...)
+		gangs, err := benchmark.GangsPerSecond(perf)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Println("gangs per second of algorithm time")
+		table, out = benchmark.CompareRatios(ranges.Gangs, gangs)
 		fmt.Println(table)
 		broken = append(broken, out...)
 	}
