@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// randomSetup draws a small cluster with few cores and a workload whose times often coincide.
+// randomSetup draws a small cluster with few cores and a workload of pods and gangs whose times often coincide.
 func randomSetup(t *rapid.T, queues ...sim.Queue) sim.Setup {
 	var s sim.Setup
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
@@ -38,7 +38,10 @@ func randomSetup(t *rapid.T, queues ...sim.Queue) sim.Setup {
 			Request: r, Arrive: time.Duration(rapid.IntRange(0, 6).Draw(t, "arrive")) * time.Second,
 			Duration: time.Duration(rapid.IntRange(0, 4).Draw(t, "duration")) * time.Second,
 		})
+		j := &s.Jobs[i]
+		j.DeclaresEnd = j.Duration > 0 && rapid.Bool().Draw(t, "declares its end")
 	}
+	randomGangs(t, &s)
 	s.Queue = rapid.SampledFrom(queues).Draw(t, "queue")
 	name := rapid.SampledFrom(placement.Policies()).Draw(t, "policy")
 	s.Policy, _ = placement.ByName(name)
@@ -115,8 +118,10 @@ func TestOutcomesProperty(t *testing.T) {
 		for i := range h.Outcomes {
 			checkOutcome(t, &s, i, &h.Outcomes[i])
 		}
+		checkGangs(t, &s, h)
 		checkSamples(t, h)
 		checkRoom(t, &s, h)
+		checkMoments(t, &s, h)
 		if now := text(t, vgpu.MapOf(s.Nodes)); now != before {
 			t.Fatalf("the run changed the nodes that it was given:\n%s", cmp.Diff(before, now))
 		}
@@ -136,7 +141,7 @@ func checkOutcome(t *rapid.T, s *sim.Setup, i int, o *sim.Outcome) {
 		t.Fatalf("job %d has not ended: %+v", i, o)
 	case !o.State.Placed() && (o.Assignment.Node != "" || o.Allocated != 0 || o.Ended != 0):
 		t.Fatalf("job %d has a place and was not placed: %+v", i, o)
-	case o.State == sim.Dropped && s.Queue != sim.Drop, o.State == sim.Waiting && s.Queue == sim.Drop:
+	case o.State == sim.Dropped && s.Queue != sim.Drop && job.Gang == nil, o.State == sim.Waiting && s.Queue == sim.Drop:
 		t.Fatalf("job %d is %v in the queue %v", i, o.State, s.Queue)
 	}
 }
@@ -213,13 +218,24 @@ func TestFIFOProperty(t *testing.T) {
 		for i := range h.Outcomes {
 			for k := range h.Outcomes {
 				a, b := &h.Outcomes[i], &h.Outcomes[k]
-				earlier := a.Arrived < b.Arrived || a.Arrived == b.Arrived && i < k
+				earlier := a.Arrived < b.Arrived || a.Arrived == b.Arrived && turn(&s, i) < turn(&s, k)
+				if a.State == sim.Dropped {
+					continue // its gang started without it
+				}
 				if earlier && b.State.Placed() && (!a.State.Placed() || b.Started < a.Started) {
 					t.Fatalf("job %d overtook job %d: %+v %+v", k, i, b, a)
 				}
 			}
 		}
 	})
+}
+
+// turn returns where a job stands in the order of arrival: a member of a gang where the first one does.
+func turn(s *sim.Setup, job int) int {
+	if own := s.Jobs[job].Gang; own != nil {
+		return slices.IndexFunc(s.Jobs, func(j sim.Job) bool { return j.Gang == own })
+	}
+	return job
 }
 
 // TestSkipWastesNothingProperty: where pods may overtake, one that waits fits nowhere.

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -30,14 +31,17 @@ func brief(h *sim.History) []fate {
 // twin plays a setup second by second. It makes the cluster anew for every decision, from the pods that are there at that
 // time, and lets placement.Choose, which the simulator does not use, pick among the nodes whose hosts have room.
 func twin(t *rapid.T, s sim.Setup) []fate {
-	w := &world{t: t, s: s, policy: s.Policy.With(s.Mix, s.Seed), fates: make([]fate, len(s.Jobs)), gone: map[int]bool{}}
+	w := &world{
+		t: t, s: s, policy: s.Policy.With(s.Mix, s.Seed), fates: make([]fate, len(s.Jobs)), gone: map[int]bool{},
+		due: map[*sim.Gang]time.Duration{},
+	}
 	for now := time.Duration(0); now <= 100*time.Second; now += time.Second {
-		for _, earlier := range []bool{true, false} {
-			if earlier && !w.someEnd(now) {
-				continue // those that wait are tried after an end only; nothing else makes room
+		if w.someEnd(now) { // those that wait are tried after an end only, or when room is let go: nothing else makes room
+			for w.earlier(now) {
 			}
-			w.pass(now, earlier)
 		}
+		w.drains(now)
+		w.arrivals(now)
 	}
 	return w.fates
 }
@@ -48,6 +52,10 @@ type world struct {
 	policy placement.Policy
 	fates  []fate
 	gone   map[int]bool
+	// due is when room may be kept for a gang, kept the gang for which it is, with the holds.
+	due   map[*sim.Gang]time.Duration
+	kept  *sim.Gang
+	holds []vgpu.Hold
 }
 
 // someEnd reports whether a pod ends now.
@@ -60,39 +68,74 @@ func (w *world) someEnd(now time.Duration) bool {
 	return false
 }
 
-// pass tries those that arrived earlier, or those that arrive now, in the order of their arrival.
-func (w *world) pass(now time.Duration, earlier bool) {
-	for at := time.Duration(0); at <= now; at += time.Second {
-		if (at < now) != earlier {
-			continue
-		}
+// earlier tries those that arrived before now, in the order of their arrival, until room that was kept is let go: then it
+// returns true.
+func (w *world) earlier(now time.Duration) bool {
+	kept := w.kept
+	for at := time.Duration(0); at < now; at += time.Second {
 		for i := range w.s.Jobs {
-			if w.s.Jobs[i].Arrive != at || w.fates[i].Placed || w.gone[i] {
+			if w.s.Jobs[i].Arrive != at {
 				continue
 			}
-			if w.s.Queue == sim.FIFO && w.somebodyBefore(i) {
-				continue
-			}
-			if !w.place(i, now) && w.s.Queue == sim.Drop {
-				w.gone[i] = true
+			w.try(i, now)
+			if kept != nil && w.kept == nil {
+				return true
 			}
 		}
 	}
+	return false
 }
 
-// somebodyBefore reports whether a pod that arrived before job i waits.
+// arrivals tries those that arrive now.
+func (w *world) arrivals(now time.Duration) {
+	for i := range w.s.Jobs {
+		if w.s.Jobs[i].Arrive != now || w.first(i) != i {
+			continue
+		}
+		if !w.try(i, now) && w.s.Queue == sim.Drop {
+			for k := range w.s.Jobs {
+				w.gone[k] = w.gone[k] || w.first(k) == i
+			}
+		}
+		w.drains(now)
+	}
+}
+
+// first returns the first member of a job's gang, the job itself where it has none.
+func (w *world) first(i int) int {
+	for k := range w.s.Jobs {
+		if g := w.s.Jobs[i].Gang; g != nil && w.s.Jobs[k].Gang == g {
+			return k
+		}
+	}
+	return i
+}
+
+// try places a job, or a gang at its first member, unless others are before it.
+func (w *world) try(i int, now time.Duration) bool {
+	if w.first(i) != i || w.fates[i].Placed || w.gone[i] || w.s.Queue == sim.FIFO && w.somebodyBefore(i) {
+		return false
+	}
+	if w.s.Jobs[i].Gang != nil {
+		return w.placeGang(i, now)
+	}
+	return w.place(i, now)
+}
+
+// somebodyBefore reports whether a pod, or a gang, that arrived before job i waits.
 func (w *world) somebodyBefore(i int) bool {
 	for k := range w.s.Jobs {
-		before := w.s.Jobs[k].Arrive < w.s.Jobs[i].Arrive || w.s.Jobs[k].Arrive == w.s.Jobs[i].Arrive && k < i
-		if before && !w.fates[k].Placed {
+		f := w.first(k)
+		before := w.s.Jobs[f].Arrive < w.s.Jobs[i].Arrive || w.s.Jobs[f].Arrive == w.s.Jobs[i].Arrive && f < i
+		if before && !w.fates[k].Placed && !w.gone[k] {
 			return true
 		}
 	}
 	return false
 }
 
-func (w *world) place(i int, now time.Duration) bool {
-	job := &w.s.Jobs[i]
+// present makes the nodes as they are now, by name.
+func (w *world) present(now time.Duration) []*vgpu.Node {
 	var nodes []*vgpu.Node
 	for _, n := range w.s.Nodes {
 		n = n.Clone()
@@ -102,23 +145,160 @@ func (w *world) place(i int, now time.Duration) bool {
 				w.book(n, k)
 			}
 		}
-		if job.Request.Host.Within(n.Room()) {
-			nodes = append(nodes, n)
+		for _, hold := range w.holds {
+			if hold.Node != n.Name() {
+				continue
+			}
+			if err := n.Hold(hold); err != nil {
+				w.t.Fatal(err)
+			}
 		}
+		nodes = append(nodes, n)
 	}
+	return byName(nodes)
+}
+
+// request is that of a job that starts now.
+func (w *world) request(i int, now time.Duration) vgpu.Request {
+	r := w.s.Jobs[i].Request
+	if w.s.Jobs[i].DeclaresEnd {
+		r.Ends = int64((now+w.s.Jobs[i].Duration)/time.Second) + 1
+	}
+	return r
+}
+
+func (w *world) place(i int, now time.Duration) bool {
+	r := w.request(i, now)
+	nodes := slices.DeleteFunc(w.present(now), func(n *vgpu.Node) bool { return !r.Host.Within(n.Room()) })
 	c, err := vgpu.NewCluster(nodes...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	a := w.choose(c, &job.Request)
+	a := w.choose(c, &r)
 	if a == nil {
 		return false
 	}
-	w.fates[i] = fate{Placed: true, Started: now, Where: *a}
-	if job.Duration > 0 {
-		w.fates[i].Ended = now + job.Duration
+	w.begin(i, now, *a)
+	return true
+}
+
+func (w *world) begin(i int, now time.Duration, a vgpu.Assignment) {
+	w.fates[i] = fate{Placed: true, Started: now, Where: a}
+	if w.s.Jobs[i].Duration > 0 {
+		w.fates[i].Ended = now + w.s.Jobs[i].Duration
+	}
+}
+
+// wanted is a gang that starts now, and the cluster as it sees it.
+func (w *world) wanted(first int, now time.Duration) (*gang.Cluster, *gang.Group, []int) {
+	own := w.s.Jobs[first].Gang
+	c := &gang.Cluster{Nodes: w.present(now), Ends: func(uid vgpu.UID, _ string) int64 {
+		for i := range w.s.Jobs {
+			if w.s.Jobs[i].Request.UID == uid && w.s.Jobs[i].DeclaresEnd {
+				return int64(w.fates[i].Ended/time.Second) + 1
+			}
+		}
+		return 0
+	}}
+	g := &gang.Group{Name: own.Name, MinCount: own.MinCount, Wishes: own.Wishes}
+	var jobs []int
+	for i := range w.s.Jobs {
+		if w.s.Jobs[i].Gang == own {
+			g.Members = append(g.Members, gang.Member{Request: w.request(i, now), Rank: len(jobs)})
+			jobs = append(jobs, i)
+		}
+	}
+	if g.MinCount == 0 {
+		g.MinCount = len(jobs)
+	}
+	for _, key := range slices.Concat(own.Wishes.Required, own.Wishes.Preferred) {
+		if key == gang.NVLink {
+			continue
+		}
+		l := gang.Level{Key: key}
+		for _, n := range c.Nodes {
+			if domain := domainOf(&w.s, key, n.Name()); domain[0] != '!' && !slices.Contains(l.Names, domain) {
+				l.Names = append(l.Names, domain)
+			}
+		}
+		slices.Sort(l.Names)
+		for _, n := range c.Nodes {
+			l.Domain = append(l.Domain, int32(slices.Index(l.Names, domainOf(&w.s, key, n.Name()))))
+		}
+		c.Levels = append(c.Levels, l)
+	}
+	return c, g, jobs
+}
+
+func (w *world) placeGang(first int, now time.Duration) bool {
+	own := w.s.Jobs[first].Gang
+	c, g, jobs := w.wanted(first, now)
+	plan, err := gang.Place(c, g, gang.Config{Policy: w.policy})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if plan.Places == nil {
+		if _, refused := w.due[own]; !refused {
+			w.due[own] = now + w.s.Gangs.DrainAfter
+		}
+		return false
+	}
+	if w.kept == own {
+		w.kept, w.holds = nil, nil
+	}
+	for i, job := range jobs {
+		if plan.Places[i].Node == "" {
+			w.gone[job] = true
+			continue
+		}
+		w.begin(job, now, plan.Places[i])
 	}
 	return true
+}
+
+// drains keeps room for the gang that is due, of the highest priority, then the first.
+func (w *world) drains(now time.Duration) {
+	for w.s.Gangs.Drains && w.kept == nil {
+		best := -1
+		for at := time.Duration(0); at <= now; at += time.Second {
+			for i := range w.s.Jobs {
+				own := w.s.Jobs[i].Gang
+				due, refused := w.due[own]
+				waits := own != nil && w.first(i) == i && w.s.Jobs[i].Arrive == at && refused && due <= now && !w.started(own) && !w.gone[i]
+				if waits && (best < 0 || w.s.Jobs[i].Request.Priority > w.s.Jobs[best].Request.Priority) {
+					best = i
+				}
+			}
+		}
+		if best < 0 {
+			return
+		}
+		own := w.s.Jobs[best].Gang
+		c, g, _ := w.wanted(best, now)
+		plan, err := gang.Drain(c, g, gang.Config{Policy: w.policy})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if plan.Places == nil {
+			w.due[own] = now + max(now-w.s.Jobs[best].Arrive, time.Minute)
+			continue
+		}
+		for _, a := range plan.Places {
+			if len(a.Containers) > 0 {
+				w.holds = append(w.holds, vgpu.Hold{Assignment: a, Priority: w.s.Jobs[best].Request.Priority, Until: plan.Until})
+			}
+		}
+		w.kept = own
+	}
+}
+
+func (w *world) started(own *sim.Gang) bool {
+	for i := range w.s.Jobs {
+		if w.s.Jobs[i].Gang == own && w.fates[i].Placed {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) book(n *vgpu.Node, k int) {
