@@ -41,7 +41,7 @@ func (s *Set) podChanged(object any) {
 		return // no object has no name
 	}
 	s.mu.Lock()
-	refs := s.follow(key)
+	refs := s.follow(key, s.stored(key))
 	if m := s.known[key]; m != nil && len(m.untold) > 0 {
 		refs, m.untold = union(m.untold, refs), nil
 	}
@@ -49,12 +49,13 @@ func (s *Set) podChanged(object any) {
 	s.tell(refs)
 }
 
-// follow makes what is known of a pod what the store has now, and returns the gangs for which that makes a difference.
+// follow makes what is known of a pod what the store has now, nil for nothing, and returns the gangs for which that makes a
+// difference.
 //
 // The events of an informer come after its store has changed, so that each pod is at last known as the store has it,
 // whatever was read in between and in whatever order. The mutex is held.
-func (s *Set) follow(key string) []Ref {
-	before, now := s.known[key], s.stored(key)
+func (s *Set) follow(key string, now *member) []Ref {
+	before := s.known[key]
 	switch {
 	case before == nil && now == nil:
 		return nil

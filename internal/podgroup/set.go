@@ -167,9 +167,9 @@ func (s *Set) See(pod *v1.Pod) {
 	if m := s.known[key]; m != nil && m.pod.UID == pod.UID {
 		return
 	}
-	refs := s.follow(key)
-	if m := s.known[key]; m != nil {
-		m.untold = union(m.untold, refs)
+	if now := s.stored(key); now != nil {
+		refs := s.follow(key, now)
+		now.untold = union(now.untold, refs)
 	}
 }
 

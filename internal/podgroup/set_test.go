@@ -1,0 +1,370 @@
+package podgroup
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+)
+
+// both serves all PodGroups.
+var both = Served{Native: true, XK8s: true}
+
+// world is a Set over stores that the test writes.
+type world struct {
+	*Set
+	pods, native, xk8s cache.Store
+}
+
+func newWorld(served Served) *world {
+	w := &world{
+		pods:   cache.NewStore(cache.MetaNamespaceKeyFunc),
+		native: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		xk8s:   cache.NewStore(cache.MetaNamespaceKeyFunc),
+	}
+	w.Set = &Set{
+		served: served, pods: w.pods, known: map[string]*member{}, gangs: map[Ref]*gang{},
+		groups: map[Source]*groups{
+			Native: {resource: kube.NativePodGroups, store: w.native},
+			XK8s:   {resource: kube.XK8sPodGroups, store: w.xk8s},
+		},
+	}
+	return w
+}
+
+// put stores objects and lets the set know.
+func (w *world) put(t testing.TB, objects ...any) {
+	t.Helper()
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *v1.Pod:
+			must(t, w.pods.Update(o))
+			w.podChanged(o)
+		case *unstructured.Unstructured:
+			source, store := w.of(o)
+			d, err := condense(o)
+			must(t, err)
+			old, _, err := store.Get(d)
+			must(t, err)
+			must(t, store.Update(d))
+			w.groupChanged(source, old, d)
+		}
+	}
+}
+
+// drop removes objects and lets the set know by a tombstone.
+func (w *world) drop(t testing.TB, objects ...metav1.Object) {
+	t.Helper()
+	for _, o := range objects {
+		tombstone := cache.DeletedFinalStateUnknown{Key: o.GetNamespace() + "/" + o.GetName(), Obj: o}
+		switch object := o.(type) {
+		case *v1.Pod:
+			must(t, w.pods.Delete(object))
+			w.podChanged(tombstone)
+		case *unstructured.Unstructured:
+			source, store := w.of(object)
+			must(t, store.Delete(object))
+			w.groupChanged(source, nil, tombstone)
+		}
+	}
+}
+
+func (w *world) of(u *unstructured.Unstructured) (Source, cache.Store) {
+	if strings.HasPrefix(u.GetAPIVersion(), string(Native)) {
+		return Native, w.native
+	}
+	return XK8s, w.xk8s
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod returns a pod of namespace ns with the metadata in pairs: a key of a label that starts with "label " and of an
+// annotation otherwise, then the value.
+func pod(name string, pairs ...string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}, Annotations: map[string]string{},
+	}}
+	p.Spec.SchedulerName = "tandem-scheduler"
+	for i := 0; i < len(pairs); i += 2 {
+		if key, ok := strings.CutPrefix(pairs[i], "label "); ok {
+			p.Labels[key] = pairs[i+1]
+		} else {
+			p.Annotations[pairs[i]] = pairs[i+1]
+		}
+	}
+	return p
+}
+
+const (
+	gangLabel  = "label tandem-gpu.io/gang"
+	groupLabel = "label scheduling.x-k8s.io/pod-group"
+	minMembers = "tandem-gpu.io/min-members"
+	required   = "tandem-gpu.io/required-topology"
+	preferred  = "tandem-gpu.io/preferred-topology"
+)
+
+// labelled returns a member of a gang by label.
+func labelled(name, gang, least string, pairs ...string) *v1.Pod {
+	return pod(name, append([]string{gangLabel, gang, minMembers, least}, pairs...)...)
+}
+
+// inGroup returns a member of a PodGroup of Kubernetes.
+func inGroup(name, group string, pairs ...string) *v1.Pod {
+	p := pod(name, pairs...)
+	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+	return p
+}
+
+// with changes a copy of a pod.
+func with(p *v1.Pod, change func(*v1.Pod)) *v1.Pod {
+	p = p.DeepCopy()
+	change(p)
+	return p
+}
+
+// podGroup returns a PodGroup of namespace ns.
+func podGroup(source Source, name string, spec map[string]any, annotations map[string]string) *unstructured.Unstructured {
+	version := kube.XK8sPodGroups.GroupVersion().String()
+	if source == Native {
+		version = kube.NativePodGroups.GroupVersion().String()
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": "PodGroup", "spec": spec}}
+	u.SetNamespace("ns")
+	u.SetName(name)
+	u.SetUID(types.UID("uid-of-" + name))
+	u.SetAnnotations(annotations)
+	u.SetCreationTimestamp(metav1.Unix(1000, 0))
+	return u
+}
+
+func nativeGang(name string, minCount int64) *unstructured.Unstructured {
+	return podGroup(Native, name, map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": minCount}}}, nil)
+}
+
+func xk8sGang(name string, minMember int64) *unstructured.Unstructured {
+	return podGroup(XK8s, name, map[string]any{"minMember": minMember}, nil)
+}
+
+// said describes what Gang returns in one line.
+func said(w *world, ref Ref) string {
+	g, err := w.Gang(ref)
+	text := "no gang"
+	if g != nil {
+		var names []string
+		for i, p := range g.Members {
+			if g.Ranks[i] != i {
+				return fmt.Sprintf("rank %d at %d", g.Ranks[i], i)
+			}
+			names = append(names, p.Name)
+		}
+		text = fmt.Sprintf("%d of %v", g.MinCount, names)
+		if len(g.Required) > 0 {
+			text += fmt.Sprintf(" within %v", g.Required)
+		}
+		if len(g.Preferred) > 0 {
+			text += fmt.Sprintf(" near %v", g.Preferred)
+		}
+	}
+	var problem *Problem
+	switch {
+	case errors.As(err, &problem) && problem.Waits:
+		text += ", waits: " + problem.Message
+	case errors.As(err, &problem):
+		text += ", wrong: " + problem.Message
+	case err != nil:
+		text += ", another error: " + err.Error()
+	}
+	return text
+}
+
+func TestOf(t *testing.T) {
+	named := inGroup("p", "a", groupLabel, "b", gangLabel, "c")
+	tests := []struct {
+		name   string
+		served Served
+		pod    *v1.Pod
+		want   Ref
+	}{
+		{"no gang", both, pod("p", "label app", "x"), Ref{}},
+		{"all sources", both, named, Ref{Native, "ns", "a"}},
+		{"Kubernetes' own is not served", Served{XK8s: true}, named, Ref{XK8s, "ns", "b"}},
+		{"no PodGroups are served", Served{}, named, Ref{Label, "ns", "c"}},
+		{"a label without PodGroups", Served{}, pod("p", groupLabel, "b"), Ref{}},
+		{"an empty label of the scheduler plugins", both, pod("p", groupLabel, ""), Ref{}},
+		{"an empty label of ours", both, pod("p", gangLabel, ""), Ref{Label, "ns", ""}},
+		{"an annotation of gangs alone", both, pod("p", required, "nvlink"), Ref{Label, "ns", ""}},
+		{"an annotation of gangs and a PodGroup", both, pod("p", required, "nvlink", groupLabel, "b"), Ref{XK8s, "ns", "b"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, ok := newWorld(test.served).Of(test.pod)
+			if got != test.want || ok != (test.want != Ref{}) {
+				t.Errorf("%+v, %v; want %+v", got, ok, test.want)
+			}
+		})
+	}
+}
+
+func TestGang(t *testing.T) {
+	l, n, x := Ref{Label, "ns", "g"}, Ref{Native, "ns", "g"}, Ref{XK8s, "ns", "g"}
+	bound := func(p *v1.Pod) *v1.Pod { return with(p, func(p *v1.Pod) { p.Spec.NodeName = "n1" }) }
+	leaving := func(p *v1.Pod) *v1.Pod {
+		return with(p, func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Unix(1, 0)) })
+	}
+	ended := func(p *v1.Pod, phase v1.PodPhase) *v1.Pod {
+		return with(p, func(p *v1.Pod) { p.Status.Phase = phase })
+	}
+	const again = "; correct the annotation and the pod is tried again"
+	tests := []struct {
+		name    string
+		objects []any
+		ref     Ref
+		want    string
+	}{
+		{"no member", nil, l, "no gang, waits: no member exists"},
+		{"in order", []any{labelled("w-10", "g", "3"), labelled("w-2", "g", "3"), bound(labelled("w-1", "g", "3"))}, l, "3 of [w-1 w-2 w-10]"},
+		{"more than needed", []any{labelled("a", "g", "1"), labelled("b", "g", "1")}, l, "1 of [a b]"},
+		{"too few", []any{labelled("a", "g", "3"), bound(labelled("b", "g", "3"))}, l, "3 of [a b], waits: 2 of 3 members exist"},
+		{"members of other gangs", []any{labelled("a", "g", "2"), labelled("b", "h", "2"), pod("c")}, l, "2 of [a], waits: 1 of 2 members exist"},
+		{"another namespace", []any{labelled("a", "g", "2"), with(labelled("b", "g", "2"), func(p *v1.Pod) { p.Namespace = "other" })}, l,
+			"2 of [a], waits: 1 of 2 members exist"},
+		{"one that leaves is a member and does not count", []any{labelled("a", "g", "2"), leaving(labelled("b", "g", "2"))}, l,
+			"2 of [a b], waits: 1 of 2 members exist"},
+		{"one that leaves may differ", []any{labelled("a", "g", "1"), leaving(labelled("b", "g", "2"))}, l, "1 of [a b]"},
+		{"all leave", []any{leaving(labelled("a", "g", "1")), leaving(labelled("b", "g", "1"))}, l, "1 of [a b], waits: 0 of 1 members exist"},
+		{"one that ended is none", []any{labelled("a", "g", "1"), ended(labelled("b", "g", "2"), v1.PodSucceeded), ended(labelled("c", "g", "2"), v1.PodFailed),
+			ended(labelled("d", "g", "1"), v1.PodRunning)}, l, "1 of [a d]"},
+		{"levels", []any{labelled("a", "g", "1", required, "zone", preferred, "nvlink, rack")}, l, "1 of [a] within [zone] near [nvlink rack]"},
+		{"no number", []any{pod("a", gangLabel, "g")}, l, "0 of [a], wrong: pod a: metadata.annotations[tandem-gpu.io/min-members]: it is missing: " +
+			"it must be a whole number from 1 to 10000, the least number of members that may run" + again},
+		{"wrong levels", []any{labelled("a", "g", "1", required, "nvlink", preferred, "rack")}, l, "1 of [a], wrong: pod a: " +
+			`metadata.annotations[tandem-gpu.io/preferred-topology]: "rack" is not legal, it must not list rack: nvlink is required, and nothing is closer` + again},
+		{"no name", []any{pod("a", minMembers, "2"), pod("b", gangLabel, "")}, Ref{Label, "ns", ""}, "0 of [a b], wrong: " + kube.NamelessGang().Error()},
+		{"unlike numbers", []any{labelled("a", "g", "2"), labelled("b", "g", "2"), labelled("c", "g", "3")}, l,
+			`0 of [a b c], wrong: the members differ in metadata.annotations[tandem-gpu.io/min-members]: "2" of pod a, "3" of pod c; it must be the same for all members of a gang`},
+		{"unlike priority", []any{labelled("a", "g", "2"), with(labelled("b", "g", "2"), func(p *v1.Pod) { p.Spec.Priority = new(int32(7)) })}, l,
+			`0 of [a b], wrong: the members differ in spec.priority: 0 of pod a, 7 of pod b; it must be the same for all members of a gang`},
+		{"unlike schedulers", []any{labelled("a", "g", "2"), with(labelled("b", "g", "2"), func(p *v1.Pod) { p.Spec.SchedulerName = "default-scheduler" })}, l,
+			`0 of [a b], wrong: the members differ in spec.schedulerName: tandem-scheduler of pod a, default-scheduler of pod b; it must be the same for all members of a gang`},
+		{"unlike preemption", []any{labelled("a", "g", "2"), with(labelled("b", "g", "2"), func(p *v1.Pod) { p.Spec.PreemptionPolicy = new(v1.PreemptNever) })}, l,
+			`0 of [a b], wrong: the members differ in spec.preemptionPolicy: PreemptLowerPriority of pod a, Never of pod b; it must be the same for all members of a gang`},
+		{"unlike levels", []any{labelled("a", "g", "2", required, "zone"), labelled("b", "g", "2")}, l,
+			`0 of [a b], wrong: the members differ in metadata.annotations[tandem-gpu.io/required-topology]: "zone" of pod a, none of pod b; it must be the same for all members of a gang`},
+		{"PodGroup of Kubernetes", []any{inGroup("a", "g"), inGroup("b", "g", minMembers, "9"), nativeGang("g", 2)}, n, "2 of [a b]"},
+		{"basic policy", []any{inGroup("a", "g"), podGroup(Native, "g", map[string]any{"schedulingPolicy": map[string]any{"basic": map[string]any{}}}, nil)}, n, "1 of [a]"},
+		{"no policy", []any{inGroup("a", "g"), podGroup(Native, "g", map[string]any{}, nil)}, n,
+			"0 of [a], wrong: PodGroup ns/g: spec.schedulingPolicy: it must be gang or basic; correct it and the pods are tried again"},
+		{"a number that is none", []any{inGroup("a", "g"), nativeGang("g", 0)}, n,
+			`0 of [a], wrong: PodGroup ns/g: spec.schedulingPolicy.gang.minCount: "0" is not legal, it must be 1 or more; correct it and the pods are tried again`},
+		{"constraints", []any{inGroup("a", "g", preferred, "nvlink"), podGroup(Native, "g", map[string]any{
+			"schedulingPolicy":      map[string]any{"basic": map[string]any{}},
+			"schedulingConstraints": map[string]any{"topology": []any{map[string]any{"key": "rack"}, map[string]any{"key": "rack"}}},
+		}, map[string]string{required: "zone,rack"})}, n, "1 of [a] within [rack zone] near [nvlink]"},
+		{"a constraint that is preferred too", []any{inGroup("a", "g", preferred, "rack"), podGroup(Native, "g", map[string]any{
+			"schedulingPolicy":      map[string]any{"basic": map[string]any{}},
+			"schedulingConstraints": map[string]any{"topology": []any{map[string]any{"key": "rack"}}},
+		}, nil)}, n, "1 of [a], wrong: pod a and its PodGroup: " +
+			`metadata.annotations[tandem-gpu.io/preferred-topology]: "rack" is not legal, it must not list rack: the level is required` + again},
+		{"no PodGroup of Kubernetes", []any{inGroup("a", "g"), xk8sGang("g", 1)}, n, "0 of [a], waits: PodGroup ns/g of scheduling.k8s.io does not exist: create it"},
+		{"no PodGroup of the scheduler plugins", []any{pod("a", groupLabel, "g"), nativeGang("g", 1)}, x, "0 of [a], waits: PodGroup ns/g of scheduling.x-k8s.io does not exist: " +
+			"create it, or remove the label scheduling.x-k8s.io/pod-group from the pods"},
+		{"PodGroup of the scheduler plugins", []any{pod("a", groupLabel, "g"), xk8sGang("g", 2)}, x, "2 of [a], waits: 1 of 2 members exist"},
+		{"no least number", []any{pod("a", groupLabel, "g"), podGroup(XK8s, "g", map[string]any{}, nil)}, x, "0 of [a], wrong: PodGroup ns/g: spec.minMember: it is missing: " +
+			"it must be a whole number from 1 to 10000, the least number of members that may run; correct it and the pods are tried again"},
+		{"a least number of 0", []any{pod("a", groupLabel, "g"), xk8sGang("g", 0)}, x, `0 of [a], wrong: PodGroup ns/g: spec.minMember: "0" is not legal, ` +
+			"it must be a whole number from 1 to 10000, the least number of members that may run; correct it and the pods are tried again"},
+		{"a least number that is text", []any{pod("a", groupLabel, "g"), podGroup(XK8s, "g", map[string]any{"minMember": "two"}, nil)}, x,
+			`0 of [a], wrong: PodGroup ns/g: spec.minMember: "two" is not legal, ` +
+				"it must be a whole number from 1 to 10000, the least number of members that may run; correct it and the pods are tried again"},
+		{"the PodGroup's levels win", []any{
+			pod("a", groupLabel, "g", required, "zone", preferred, "nvlink"), pod("b", groupLabel, "g", required, "rack", preferred, "nvlink"),
+			podGroup(XK8s, "g", map[string]any{"minMember": int64(2)}, map[string]string{required: "row"}),
+		}, x, "2 of [a b] within [row] near [nvlink]"},
+		{"what the PodGroup leaves open must be alike", []any{
+			pod("a", groupLabel, "g", preferred, "nvlink"), pod("b", groupLabel, "g"), podGroup(XK8s, "g", map[string]any{"minMember": int64(2)}, map[string]string{required: "row"}),
+		}, x, `0 of [a b], wrong: the members differ in metadata.annotations[tandem-gpu.io/preferred-topology]: "nvlink" of pod a, none of pod b; it must be the same for all members of a gang`},
+		{"two names", []any{inGroup("a", "g", groupLabel, "g"), inGroup("b", "g", gangLabel, "h"), nativeGang("g", 2)}, n,
+			"0 of [a b], wrong: pod b names two gangs, g by spec.schedulingGroup.podGroupName and h by the label tandem-gpu.io/gang: name one, or both alike"},
+		{"two names by labels", []any{pod("a", groupLabel, "g", gangLabel, "h"), xk8sGang("g", 1)}, x,
+			"0 of [a], wrong: pod a names two gangs, g by the label scheduling.x-k8s.io/pod-group and h by the label tandem-gpu.io/gang: name one, or both alike"},
+		{"one name in all sources", []any{inGroup("a", "g", groupLabel, "g", gangLabel, "g", minMembers, "5"), nativeGang("g", 1), xk8sGang("g", 3)}, n, "1 of [a]"},
+		{"one name in several sources by several pods", []any{inGroup("a", "g"), pod("b", groupLabel, "g"), labelled("c", "g", "1"), nativeGang("g", 1), xk8sGang("g", 2)}, x,
+			"2 of [b], waits: 1 of 2 members exist"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			// In whatever order the events come.
+			for range 2 {
+				w := newWorld(both)
+				w.put(t, test.objects...)
+				if got := said(w, test.ref); got != test.want {
+					t.Errorf("got  %s\nwant %s", got, test.want)
+				}
+				slices.Reverse(test.objects)
+			}
+		})
+	}
+}
+
+// An unserved source does not make two names of one.
+func TestConflictWithWhatIsNotServed(t *testing.T) {
+	w := newWorld(Served{})
+	w.put(t, inGroup("a", "x", groupLabel, "y", gangLabel, "g", minMembers, "1"))
+	if got := said(w, Ref{Label, "ns", "g"}); got != "1 of [a]" {
+		t.Error(got)
+	}
+}
+
+func TestObjectAndCreated(t *testing.T) {
+	at := func(p *v1.Pod, seconds int64) *v1.Pod {
+		return with(p, func(p *v1.Pod) { p.CreationTimestamp = metav1.Unix(seconds, 0) })
+	}
+	w := newWorld(both)
+	w.put(t, at(labelled("a", "g", "1"), 300), at(labelled("b", "g", "1"), 100), at(labelled("c", "g", "1"), 200), at(inGroup("d", "g"), 50), nativeGang("g", 1))
+	byLabel, err := w.Gang(Ref{Label, "ns", "g"})
+	if err != nil || !byLabel.Created.Equal(time.Unix(100, 0)) || byLabel.Object != nil {
+		t.Errorf("gang by label: %+v, %v", byLabel, err)
+	}
+	byGroup, err := w.Gang(Ref{Native, "ns", "g"})
+	if err != nil || !byGroup.Created.Equal(time.Unix(1000, 0)) {
+		t.Errorf("gang with a PodGroup: %+v, %v", byGroup, err)
+	}
+	want := &v1.ObjectReference{APIVersion: "scheduling.k8s.io/v1beta1", Kind: "PodGroup", Namespace: "ns", Name: "g", UID: "uid-of-g"}
+	if diff := cmp.Diff(want, byGroup.Object); diff != "" {
+		t.Errorf("object (-want +got):\n%s", diff)
+	}
+}
+
+// What Gang returned once does not change under its caller.
+func TestGangIsNotChanged(t *testing.T) {
+	w, ref := newWorld(both), Ref{Label, "ns", "g"}
+	w.put(t, labelled("b", "g", "1"), labelled("d", "g", "1"))
+	before, _ := w.Gang(ref)
+	if again, _ := w.Gang(ref); again != before {
+		t.Error("a gang of which nothing changed is made anew")
+	}
+	w.put(t, labelled("a", "g", "1"), labelled("c", "g", "1"))
+	w.drop(t, labelled("b", "g", "1"))
+	if got := []string{before.Members[0].Name, before.Members[1].Name}; len(before.Members) != 2 || !slices.Equal(got, []string{"b", "d"}) {
+		t.Errorf("the gang of before has %v", got)
+	}
+	if got := said(w, ref); got != "1 of [a c d]" {
+		t.Error(got)
+	}
+}
