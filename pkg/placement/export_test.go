@@ -1,8 +1,7 @@
 package placement
 
-// Quality and LeastLeft are for the tests of this package.
+// LeastLeft is for the tests of this package.
 var (
-	Quality   = quality
 	LeastLeft = leastLeft
 )
 

@@ -10,9 +10,9 @@ const maxSets = 20_000
 // bestQuality is the quality of the best link, and that of a single device, which needs none.
 const bestQuality = 999
 
-// quality rates the path between two devices, 0 to bestQuality. It follows the bandwidth roughly: a lane of NVLink
+// Quality rates the path between two devices, 0 to bestQuality. It follows the bandwidth roughly: a lane of NVLink
 // carries more than any PCIe path, and lanes add up. Example: PIX 40, one NVLink 140, 12 lanes (A100) 580.
-func quality(l vgpu.Link) int64 {
+func Quality(l vgpu.Link) int64 {
 	if l.Class == vgpu.LinkNVLink {
 		return min(bestQuality, 100+40*int64(max(1, l.Lanes)))
 	}
@@ -54,7 +54,7 @@ func BestSet(n *vgpu.Node, candidates []int, m int, out []int) (sum int64, all b
 				upTo[t] = upTo[t-1]
 			}
 			for s := range t {
-				upTo[t] += quality(n.Link(candidates[at[s]], candidates[at[t]]))
+				upTo[t] += Quality(n.Link(candidates[at[s]], candidates[at[t]]))
 			}
 		}
 		if upTo[m-1] > best {
@@ -91,7 +91,7 @@ func greedySet(n *vgpu.Node, candidates []int, m int, out []int) int64 {
 	sum := int64(-1)
 	for a := range candidates {
 		for b := a + 1; b < len(candidates); b++ {
-			if q := quality(n.Link(candidates[a], candidates[b])); q > sum {
+			if q := Quality(n.Link(candidates[a], candidates[b])); q > sum {
 				sum, out[0], out[1] = q, candidates[a], candidates[b]
 			}
 		}
@@ -105,7 +105,7 @@ func greedySet(n *vgpu.Node, candidates []int, m int, out []int) int64 {
 					gain = -1
 					break
 				}
-				gain += quality(n.Link(o, c))
+				gain += Quality(n.Link(o, c))
 			}
 			if gain > best {
 				best, out[k] = gain, c

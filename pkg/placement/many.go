@@ -78,7 +78,7 @@ func (s *search) linkSum(devices []int) int64 {
 	sum := int64(0)
 	for a := range devices {
 		for b := range a {
-			sum += quality(s.n.Link(devices[b], devices[a]))
+			sum += Quality(s.n.Link(devices[b], devices[a]))
 		}
 	}
 	return sum

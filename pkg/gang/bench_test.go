@@ -1,0 +1,122 @@
+package gang_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// hall is nodes of eight devices with NVSwitch in racks, on which pods occupy every other node: some nodes wholly, some
+// in part.
+func hall(tb testing.TB, nodes, racks int) *gang.Cluster {
+	tb.Helper()
+	c := &gang.Cluster{Levels: []gang.Level{{Key: "rack"}, {Key: "host"}}}
+	for r := range racks {
+		c.Levels[0].Names = append(c.Levels[0].Names, fmt.Sprintf("r%02d", r))
+	}
+	for i := range nodes {
+		name := fmt.Sprintf("n%04d", i)
+		var devices []vgpu.Device
+		for g := range 8 {
+			d := testkit.A100.Device(name, g)
+			for j := range g {
+				d.Links = append(d.Links, vgpu.Link{Peer: testkit.DeviceID(name, j), Class: vgpu.LinkNVLink, Lanes: 12})
+			}
+			devices = append(devices, d)
+		}
+		n, err := vgpu.NewNode(name, devices)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		n.SetRoom(vgpu.Room{MilliCPU: 128_000, Memory: 1024 * vgpu.GiB})
+		occupy(tb, n, i)
+		c.Nodes = append(c.Nodes, n)
+		c.Levels[0].Domain = append(c.Levels[0].Domain, int32(i*racks/nodes))
+		c.Levels[1].Domain = append(c.Levels[1].Domain, int32(i))
+		c.Levels[1].Names = append(c.Levels[1].Names, name)
+	}
+	return c
+}
+
+// occupy books pods on half of the devices of the hall.
+func occupy(tb testing.TB, n *vgpu.Node, i int) {
+	taken := []int{0, 8, 0, 8, 4, 4, 3, 5}[i%8]
+	for g := range taken {
+		slots := vgpu.Slots(10)
+		if g%3 == 2 {
+			slots = 5
+		}
+		a := testkit.Assignment(tb, n, g, fmt.Sprintf("old-%s-%d", n.Name(), g), slots)
+		if err := n.Add(a); err != nil {
+			tb.Fatal(err)
+		}
+		n.SetRoom(n.Room().Minus(vgpu.Room{MilliCPU: 8000, Memory: 64 * vgpu.GiB}))
+	}
+}
+
+// company is a gang of so many members of so many slots.
+func company(members int, slots vgpu.Slots, required, preferred []string) *gang.Group {
+	g := &gang.Group{Name: "team/train", MinCount: members, Wishes: gang.Wishes{Required: required, Preferred: preferred}}
+	for i := range members {
+		r := testkit.Request(fmt.Sprintf("team/train-%04d", i), slots)
+		r.Host = vgpu.Room{MilliCPU: 8000, Memory: 32 * vgpu.GiB}
+		g.Members = append(g.Members, gang.Member{Request: *r, Rank: i})
+	}
+	return g
+}
+
+// usual is tandem with usual requests such as the traces have.
+func usual(tb testing.TB) gang.Config {
+	tb.Helper()
+	mix, err := testkit.ParseMix("slots=1 cpu=4 memory=16Gi weight=20\nslots=5 cpu=8 memory=32Gi weight=30\nslots=10 cpu=8 memory=64Gi weight=40\n" +
+		"slots=20 cpu=16 memory=128Gi weight=5\nslots=80 cpu=96 memory=800Gi weight=5")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p, err := placement.ByName("tandem")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return gang.Config{Policy: p.With(mix, 1)}
+}
+
+// BenchmarkPlace is the cost of one decision. The targets are 50 ms for 512 members on 500 nodes, also where they do not
+// fit, and 3 ms for 4 members on 5,000 nodes.
+func BenchmarkPlace(b *testing.B) {
+	for _, bc := range []struct {
+		name         string
+		nodes, racks int
+		group        *gang.Group
+		fits         bool
+	}{
+		{"512 on 500, prefers rack", 500, 10, company(512, 10, nil, []string{"nvlink", "host", "rack"}), true},
+		{"512 on 500, host", 500, 10, company(512, 10, nil, []string{"host"}), true},
+		{"150 on 500, requires rack", 500, 10, company(150, 10, []string{"rack"}, []string{"host"}), true},
+		{"512 halves on 500", 500, 10, company(512, 5, nil, []string{"host", "rack"}), true},
+		{"512 on 500, requires rack, refused", 500, 10, company(512, 10, []string{"rack"}, []string{"host"}), false},
+		{"3000 on 500, refused", 500, 10, company(3000, 10, nil, []string{"host", "rack"}), false},
+		{"350 on 500, requires rack, refused", 500, 10, company(350, 10, []string{"rack"}, []string{"host"}), false},
+		{"4 on 5000, prefers host", 5000, 50, company(4, 10, nil, []string{"host", "rack"}), true},
+		{"4 on 5000, requires rack", 5000, 50, company(4, 10, []string{"rack"}, []string{"host"}), true},
+		{"4 nodes on 5000, requires rack", 5000, 50, company(4, 80, []string{"rack"}, []string{"host"}), true},
+		{"2000 on 5000", 5000, 50, company(2000, 10, nil, []string{"host", "rack"}), true},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			c, cfg := hall(b, bc.nodes, bc.racks), usual(b)
+			b.ReportAllocs()
+			var plan gang.Plan
+			for b.Loop() {
+				var err error
+				if plan, err = gang.Place(c, bc.group, cfg); err != nil || (plan.Places != nil) != bc.fits {
+					b.Fatal(err, plan.Refused)
+				}
+			}
+			b.ReportMetric(float64(plan.Stats.Tried), "domains")
+			b.ReportMetric(float64(plan.Stats.Fits), "fits")
+		})
+	}
+}

@@ -1,0 +1,162 @@
+package gang
+
+import (
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// enough stands for any number of members: sums of it stay within 64 bits.
+const enough = 1 << 20
+
+// capOf returns how many members with a request the devices of a cell take at most, by what is free of them. It is exact
+// for requests of one container without promises, since a device or a shape takes so many whatever the others do; for
+// several containers it is a bound.
+func capOf(n *vgpu.Node, r *vgpu.Request, k *cell, free func(i int) vgpu.Use) int {
+	switch len(r.Containers) {
+	case 0:
+		return enough
+	case 1:
+		return capOfContainer(n, r, 0, k, free)
+	}
+	slots, most := int64(0), enough
+	for i := range n.Devices() {
+		if k.has(i) {
+			slots += int64(free(i).Slots)
+		}
+	}
+	most = min(most, int(slots/int64(r.PeakSlots())))
+	for c := range r.Containers {
+		most = min(most, capOfContainer(n, r, c, k, free))
+	}
+	return most
+}
+
+// capOfContainer is capOf for one container of the request by itself.
+func capOfContainer(n *vgpu.Node, r *vgpu.Request, c int, k *cell, free func(i int) vgpu.Use) int {
+	devices := n.Devices()
+	sum := 0
+	var use vgpu.Use
+	var share vgpu.Share
+	legal := false
+	for i := range devices {
+		if i == 0 || n.Shape(i) != n.Shape(i-1) {
+			share, legal = r.ShareOn(c, &devices[i])
+			use = share.Use()
+		}
+		switch {
+		case !legal || !k.has(i):
+		case share.Devices == 1:
+			sum += times(free(i), use)
+		case first(n, i):
+			sum += wholeOf(n, i, k, use, free) / share.Devices
+		}
+	}
+	return min(sum, enough)
+}
+
+// first reports whether device i is the first of its shape.
+func first(n *vgpu.Node, i int) bool {
+	for j := range i {
+		if n.Shape(j) == n.Shape(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// wholeOf counts the devices of the cell with the shape of device i that have the use free.
+func wholeOf(n *vgpu.Node, i int, k *cell, use vgpu.Use, free func(i int) vgpu.Use) int {
+	count := 0
+	for j := i; j < len(n.Devices()); j++ {
+		if n.Shape(j) == n.Shape(i) && k.has(j) && use.Within(free(j)) {
+			count++
+		}
+	}
+	return count
+}
+
+// times returns how often a use fits into what is free.
+func times(free, use vgpu.Use) int {
+	most := int64(enough)
+	if use.Slots > 0 {
+		most = min(most, int64(free.Slots/use.Slots))
+	}
+	if use.Memory > 0 {
+		most = min(most, int64(free.Memory/use.Memory))
+	}
+	if use.Contexts > 0 {
+		most = min(most, int64(free.Contexts/use.Contexts))
+	}
+	return int(most)
+}
+
+// hosts returns how many members of a class the host of a node takes by CPU, memory and the nodes that admit them.
+func (f *ground) hosts(k *class, node int) int {
+	if f.unhosted {
+		return enough
+	}
+	most := timesRoom(f.nodes[node].Room(), k.request.Host)
+	if f.c.Admits != nil {
+		most = min(most, max(0, f.c.Admits(k.kind, node)))
+	}
+	return most
+}
+
+// timesRoom returns how often a part of a host fits into the room that is left.
+func timesRoom(room, part vgpu.Room) int {
+	most := int64(enough)
+	if part.MilliCPU > 0 {
+		most = min(most, max(0, room.MilliCPU)/part.MilliCPU)
+	}
+	if part.Memory > 0 {
+		most = min(most, int64(max(0, room.Memory)/part.Memory))
+	}
+	return int(most)
+}
+
+// measure returns how many members of a class each cell takes at most.
+func (t *chart) measure(k *class) []int32 {
+	f := t.ground
+	caps := make([]int32, len(t.cells))
+	hosts, last := 0, int32(-1)
+	for i := range t.cells {
+		at := &t.cells[i]
+		n := f.nodes[at.node]
+		if at.node != last {
+			hosts, last = f.hosts(k, int(at.node)), at.node
+		}
+		if hosts == 0 {
+			continue
+		}
+		most := min(hosts, capOf(n, k.request, at, func(d int) vgpu.Use { return n.FreeFor(d, k.request) }))
+		if most > 0 && len(k.request.Containers) > 1 && placement.Fit(at.restrict(n), k.request) != nil {
+			most = 0
+		}
+		caps[i] = int32(most)
+	}
+	return caps
+}
+
+// room returns the free slots of each cell for the members to which the fewest holds count.
+func (t *chart) room() []int64 {
+	f := t.ground
+	slots := make([]int64, len(t.cells))
+	for i := range t.cells {
+		n := f.nodes[t.cells[i].node]
+		classes := f.crew.classes
+		if !n.Held() {
+			classes = classes[:1] // holds are all that classes see in different ways
+		}
+		for d := range n.Devices() {
+			if !t.cells[i].has(d) {
+				continue
+			}
+			free := vgpu.Slots(0)
+			for k := range classes {
+				free = max(free, n.FreeFor(d, classes[k].request).Slots)
+			}
+			slots[i] += int64(free)
+		}
+	}
+	return slots
+}

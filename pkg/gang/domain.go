@@ -1,0 +1,161 @@
+package gang
+
+import (
+	"cmp"
+	"slices"
+)
+
+// domain is cells that are close together, as a candidate for the whole crew.
+type domain struct {
+	cells []int32
+	// takes is how much the cells take at most, in the measure of load.
+	takes int64
+	// spreads are how many domains of the reasons it would take at least, and nodes at last.
+	spreads []int
+	// at is its place in the order of names.
+	at int
+}
+
+// load is what a part of the crew asks for. Of one class it counts members; of several, slots in thousandths and one for
+// each member, so that members without GPUs count.
+type load struct {
+	counts []int
+	sum    int64
+}
+
+const perSlot = 1000
+
+func (t *chart) load(counts []int) load {
+	l := load{counts: counts}
+	for k, n := range counts {
+		l.sum += int64(n) * t.weight(k)
+	}
+	return l
+}
+
+// weight is what one member of a class counts.
+func (t *chart) weight(k int) int64 {
+	if len(t.caps) == 1 {
+		return 1
+	}
+	return t.ground.crew.classes[k].slots()*perSlot + 1
+}
+
+// takes returns how much of a load a cell takes at most.
+func (t *chart) takes(l *load, i int32) int64 {
+	if len(t.caps) == 1 {
+		return int64(t.caps[0][i])
+	}
+	members, sum := int64(0), int64(0)
+	for k, n := range l.counts {
+		fit := min(int64(n), int64(t.caps[k][i]))
+		members += fit
+		sum += fit * t.weight(k)
+	}
+	return min(sum, t.slots[i]*perSlot+members)
+}
+
+// suffices reports whether the cells may take the load by a first look, and how much they take at most.
+func (t *chart) suffices(cells []int32, l *load) (takes int64, enough bool) {
+	for k, n := range l.counts {
+		sum := 0
+		for _, i := range cells {
+			if sum += int(t.caps[k][i]); sum >= n && len(t.caps) > 1 {
+				break
+			}
+		}
+		if sum < n {
+			return 0, false
+		}
+	}
+	for _, i := range cells {
+		takes += t.takes(l, i)
+	}
+	return takes, takes >= l.sum
+}
+
+// domains returns the cells by the domains of all levels together, those that have every label, by name. Where members
+// have places it is the one domain that has them all.
+func (t *chart) domains(levels []*division) []domain {
+	number := make([]int64, len(t.cells))
+	for _, v := range levels {
+		only, one := v.whole()
+		for i, d := range v.of {
+			if !one || d >= v.named || only >= 0 && d != only {
+				number[i] = -1
+			}
+			if number[i] >= 0 {
+				number[i] = number[i]*int64(v.named) + int64(d)
+			}
+		}
+		number = dense(number)
+	}
+	return gather(number)
+}
+
+// dense renumbers from 0 without gaps, in the same order; −1 stays.
+func dense(number []int64) []int64 {
+	most := slices.Max(append(number[:len(number):len(number)], -1))
+	if most < int64(4*len(number)) {
+		at := make([]int64, most+1)
+		for _, d := range number {
+			if d >= 0 {
+				at[d] = 1
+			}
+		}
+		next := int64(0)
+		for d := range at {
+			at[d], next = next, next+at[d]
+		}
+		for i, d := range number {
+			if d >= 0 {
+				number[i] = at[d]
+			}
+		}
+		return number
+	}
+	sorted := slices.Compact(slices.Sorted(slices.Values(number)))
+	below := 0
+	if sorted[0] < 0 {
+		below = 1
+	}
+	for i, d := range number {
+		if d >= 0 {
+			at, _ := slices.BinarySearch(sorted, d)
+			number[i] = int64(at - below)
+		}
+	}
+	return number
+}
+
+// gather makes a domain of the cells with equal numbers, which are dense; those below 0 are left out.
+func gather(number []int64) []domain {
+	count, sizes := int64(0), []int32(nil)
+	for _, d := range number {
+		count = max(count, d+1)
+	}
+	sizes = make([]int32, count)
+	all := int32(0)
+	for _, d := range number {
+		if d >= 0 {
+			sizes[d]++
+			all++
+		}
+	}
+	list, backing := make([]domain, count), make([]int32, all)
+	for d := range list {
+		list[d].cells, backing = backing[:0:sizes[d]], backing[sizes[d]:]
+		list[d].at = d
+	}
+	for i, d := range number {
+		if d >= 0 {
+			list[d].cells = append(list[d].cells, int32(i))
+		}
+	}
+	return list
+}
+
+// compare orders candidates: the fewest domains of each reason, then the least that is left, then by name.
+func (d *domain) compare(o *domain) int {
+	return cmp.Or(slices.Compare(d.spreads, o.spreads), cmp.Compare(d.takes, o.takes), cmp.Compare(d.at, o.at))
+}

@@ -1,0 +1,166 @@
+package gang
+
+import (
+	"cmp"
+	"slices"
+)
+
+// task is one question to a chart: where a load goes for some reasons.
+type task struct {
+	chart *chart
+	load  load
+	// required levels hold; preferred ones are the reasons to prefer a place.
+	required, preferred []*division
+	// reasons are the preferred levels, and the nodes unless spreading over them costs nothing.
+	reasons []*division
+	// byPolicy says that nodes are no reason: members go where the policy puts single pods.
+	byPolicy bool
+}
+
+// found is the best answer to a task.
+type found struct {
+	trial *trial
+	task  *task
+	// level is the first of the preferred levels of which one domain has all, their number where none has.
+	level   int
+	spreads []int
+	takes   int64
+	at      int
+}
+
+// task returns the question for the first members of the crew. Wishes of NVLink need a chart of islands.
+func (t *chart) task(required, preferred []string, nodesCount bool, l load) *task {
+	q := &task{chart: t, load: l, byPolicy: !nodesCount}
+	for _, key := range required {
+		q.required = append(q.required, t.division(key))
+	}
+	for _, key := range preferred {
+		q.preferred = append(q.preferred, t.division(key))
+	}
+	q.reasons = slices.Clone(q.preferred)
+	if nodesCount {
+		q.reasons = append(q.reasons, t.division(nodes))
+	}
+	return q
+}
+
+// solve returns the best place for all of the load: in one domain of the first preferred level that has one, else in the
+// required domain that has the fewest domains of the preferred levels.
+func (q *task) solve() *found {
+	for level := range len(q.preferred) + 1 {
+		levels := q.required
+		if level < len(q.preferred) {
+			if _, one := q.preferred[level].whole(); !one {
+				continue
+			}
+			levels = append(slices.Clone(q.required), q.preferred[level])
+		}
+		if best := q.try(q.candidates(levels)); best != nil {
+			best.level = level
+			return best
+		}
+	}
+	return nil
+}
+
+// candidates returns the domains that may take the load by a first look, the best first.
+func (q *task) candidates(levels []*division) []domain {
+	list := q.chart.domains(levels)
+	list = slices.DeleteFunc(list, func(d domain) bool {
+		_, enough := q.chart.suffices(d.cells, &q.load)
+		return !enough
+	})
+	for i := range list {
+		q.foresee(&list[i])
+	}
+	slices.SortFunc(list, func(a, b domain) int { return a.compare(&b) })
+	q.chart.ground.stats.Domains += len(list)
+	return list
+}
+
+// foresee notes what a domain takes and how many domains the load would take in it at least.
+func (q *task) foresee(d *domain) {
+	if len(q.reasons) == 0 {
+		return // the policy decides
+	}
+	for _, i := range d.cells {
+		d.takes += q.chart.takes(&q.load, i)
+	}
+	order, used := d.cells, len(d.cells)
+	if used > 1 {
+		order, used = q.chart.sequence(d.cells, q.reasons, &q.load)
+	}
+	d.spreads = spreadOf(order[:used], q.reasons)
+}
+
+// spreadOf counts the domains of cells, those of the members with a place included.
+func spreadOf(cells []int32, reasons []*division) []int {
+	counts := make([]int, 0, len(reasons))
+	for _, v := range reasons {
+		if len(cells) == 1 && len(v.opened) == 0 {
+			counts = append(counts, 1)
+			continue
+		}
+		used := slices.Clone(v.opened)
+		for _, i := range cells {
+			used = append(used, v.of[i])
+		}
+		slices.Sort(used)
+		counts = append(counts, len(slices.Compact(used)))
+	}
+	return counts
+}
+
+// maxTies bounds the placements of single members that are tried to tell domains apart that are equal but for the
+// policy's scores. Larger finds a less fragmenting place among more equal ones, at some two microseconds each.
+const maxTies = 4096
+
+// try places the load in the candidates in turn and returns the best. It ends with the first that cannot be better than
+// the best so far.
+func (q *task) try(list []domain) *found {
+	var best *found
+	stats := q.chart.ground.stats
+	before := stats.Fits
+	for i := range list {
+		d := &list[i]
+		if best != nil && cmp.Or(slices.Compare(d.spreads, best.spreads), cmp.Compare(d.takes, best.takes)) > 0 {
+			break
+		}
+		if i >= q.chart.ground.most || best != nil && stats.Fits-before > maxTies {
+			stats.Cut = true
+			break
+		}
+		stats.Tried++
+		if x, all := q.place(d.cells); all {
+			next := &found{trial: x, task: q, spreads: x.spreads(q.reasons), takes: d.takes, at: d.at}
+			if best == nil || next.beats(best) {
+				best = next
+			}
+		}
+	}
+	return best
+}
+
+// place tries the load in a domain.
+func (q *task) place(cells []int32) (x *trial, all bool) {
+	x = q.chart.trial()
+	order, used := cells, len(cells)
+	if len(q.reasons) > 0 {
+		order, used = q.chart.sequence(cells, q.reasons, &q.load)
+	}
+	if q.byPolicy {
+		return x, x.scatter(order, used, &q.load)
+	}
+	return x, x.fill(order, &q.load)
+}
+
+// beats orders answers of one level: the fewest domains, then the least that is left, then the policy, then the name.
+func (a *found) beats(b *found) bool {
+	switch order := cmp.Or(slices.Compare(a.spreads, b.spreads), cmp.Compare(a.takes, b.takes)); {
+	case order != 0:
+		return order < 0
+	case a.trial.worth != b.trial.worth:
+		return a.trial.better(b.trial)
+	}
+	return a.at < b.at
+}

@@ -1,0 +1,152 @@
+package gang
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// wait tells what has to end before devices are free for the gang.
+type wait struct {
+	now *ground
+	// others reports whether a pod is none of the gang's.
+	others func(vgpu.UID) bool
+	// known says that the ends of all pods of others are: devices are then ordered by time, else by slots.
+	known bool
+	// long is how long each device of each node is waited for, in seconds or slots: 0 for free ones. A device that shares
+	// a pod with others is waited for as long as they are.
+	long [][]int64
+}
+
+// never is the end of a pod that nobody knows.
+const never = math.MaxInt64
+
+func newWait(f *ground) *wait {
+	own := map[vgpu.UID]bool{}
+	for i := range f.crew.g.Placed {
+		own[f.crew.g.Placed[i].UID] = true
+	}
+	for i := range f.crew.g.Members {
+		own[f.crew.g.Members[i].Request.UID] = true
+	}
+	w := &wait{now: f, others: func(uid vgpu.UID) bool { return !own[uid] }, known: true}
+	for _, n := range f.nodes {
+		n.Each(func(a *vgpu.Assignment) {
+			w.known = w.known && (own[a.UID] || w.end(a) < never)
+		})
+	}
+	for _, n := range f.nodes {
+		w.long = append(w.long, w.measure(n))
+	}
+	return w
+}
+
+// end returns when a pod ends.
+func (w *wait) end(a *vgpu.Assignment) int64 {
+	if w.now.c.Ends == nil {
+		return never
+	}
+	if at := w.now.c.Ends(a.UID, a.Pod); at > 0 {
+		return at
+	}
+	return never
+}
+
+// measure returns how long each device of a node is waited for.
+func (w *wait) measure(n *vgpu.Node) []int64 {
+	long := make([]int64, len(n.Devices()))
+	var pods [][]int
+	n.Each(func(a *vgpu.Assignment) {
+		if !w.others(a.UID) {
+			return
+		}
+		devices := devicesOf(n, a)
+		pods = append(pods, devices)
+		for _, d := range devices {
+			if w.known {
+				long[d] = max(long[d], w.end(a))
+			} else {
+				long[d] += int64(useOn(a, n.Devices()[d].ID).Slots)
+			}
+		}
+	})
+	for again := true; again; {
+		again = false
+		for _, devices := range pods {
+			most := int64(0)
+			for _, d := range devices {
+				most = max(most, long[d])
+			}
+			for _, d := range devices {
+				again = again || long[d] < most
+				long[d] = most
+			}
+		}
+	}
+	return long
+}
+
+// devicesOf returns the devices of an assignment by index, each once.
+func devicesOf(n *vgpu.Node, a *vgpu.Assignment) []int {
+	var list []int
+	for c := range a.Containers {
+		for _, id := range a.Containers[c].Devices {
+			list = append(list, n.Index(id))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// emptied returns the ground once all pods of others are gone. Hosts that they leave have room for anything, since nobody
+// knows what they ask of them.
+func (w *wait) emptied() *ground {
+	return w.now.on(func(_ int, n *vgpu.Node) *vgpu.Node {
+		leave := false
+		n.Each(func(a *vgpu.Assignment) { leave = leave || w.others(a.UID) })
+		if !leave {
+			return n
+		}
+		n = n.Without(func(h *vgpu.Hold, held bool) bool { return !held && w.others(h.UID) })
+		n.SetRoom(vgpu.Room{MilliCPU: 1 << 50, Memory: 1 << 60})
+		return n
+	})
+}
+
+// cut returns the cells of the emptied ground and, after them, for each time that a device of a cell is waited for, the
+// devices of the cell that are free by then: in the order of the times, then those of the fullest nodes first.
+func (w *wait) cut(whole []cell) []cell {
+	type piece struct {
+		cell
+		long int64
+		free int
+	}
+	var parts []piece
+	for i := range whole {
+		at := &whole[i]
+		var times []int64
+		for d, long := range w.long[at.node] {
+			if at.has(d) && long > 0 {
+				times = append(times, long)
+			}
+		}
+		slices.Sort(times)
+		for _, long := range slices.Compact(times) {
+			k := cell{node: at.node, whole: at.whole, devices: []int{}}
+			for d := range w.long[at.node] {
+				if at.has(d) && w.long[at.node][d] <= long {
+					k.devices = append(k.devices, d)
+				}
+			}
+			parts = append(parts, piece{k, long, len(k.devices)})
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b piece) int { return cmp.Or(cmp.Compare(a.long, b.long), cmp.Compare(b.free, a.free)) })
+	cells := slices.Clone(whole)
+	for i := range parts {
+		cells = append(cells, parts[i].cell)
+	}
+	return cells
+}
