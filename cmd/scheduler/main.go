@@ -19,11 +19,14 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(command()))
+	groups := newPodGroups()
+	os.Exit(groups.exitCode(cli.Run(command(groups))))
 }
 
-func command() *cobra.Command {
-	c := app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, gpushare.NewFactory()))
+func command(groups *podGroups) *cobra.Command {
+	shares := &gpushare.Factory{}
+	c := app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, shares.New))
 	c.Use = "tandem-scheduler"
+	groups.wrap(c)
 	return c
 }
