@@ -25,6 +25,11 @@ The table has a row for each policy and seed:
   mean JCT, p99 JCT                     job completion time, from arrival to end: the mean, and what 99 of 100 jobs keep below
   makespan                              from the first arrival to the last end
 
+Where the workload has gangs a second table follows, of gangs in place of jobs:
+  drained                               how many had room kept for them while its owners ended
+  attempts                              how often a place was looked for, on average
+  mean racks, mean hostnames, …         on how many domains of each label of the nodes a gang is, on average
+
 Below stands which assertions hold. The command ends with 1 when one does not, with 2 when the scenario has an error.`,
 		Example: `  simulator run examples/mixed.yaml
   simulator run examples/mixed.yaml -o json

@@ -74,6 +74,40 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestReportOfGangs: two nodes of two GPUs in racks of their own. wide starts at 0 s on both for 10 s; late waits for one of
+// them from 1 s to 10 s, and large, which never finds six GPUs, for ever. big is kept whole where nothing else is.
+func TestReportOfGangs(t *testing.T) {
+	r := play(t, `
+name: gangs
+cluster:
+  groups:
+  - {name: n, count: 2, cpu: 8, memory: 64Gi, gpus: 2, model: T4, device_memory: 16Gi, domains: [{label: rack, nodes: 1}]}
+workload:
+  jobs:
+  - {name: wide, duration: 10s, gang: {members: [{role: w, count: 4, slots: 10}]}}
+  - {name: late, arrive: 1s, duration: 1s, gang: {members: [{role: w, count: 2, slots: 10}], required: [rack]}}
+  - {name: share, arrive: 20s, slots: 5}
+  - {name: large, arrive: 21s, duration: 1s, gang: {members: [{role: w, count: 4, slots: 10}]}}
+  - {name: last, arrive: 30s, duration: 1s, slots: 5}
+policies: [packed]
+queue: skip
+gangs: {drain_after: 2s}
+`)
+	got := Report(r).Results[0]
+	want := &report.Gangs{
+		Jobs: report.Jobs{Arrived: 3, Finished: 2, Waiting: 1}, Drained: 2,
+		WaitSeconds: &report.Quantiles{Mean: 4.5, P50: 0, P99: 9, Max: 9},
+		Attempts:    1.6667, // 1 of wide, 2 of late, 2 of large
+		Spread:      []report.LevelSpread{{Level: "kubernetes.io/hostname", Mean: 1.5, Max: 2}, {Level: "rack", Mean: 1.5, Max: 2}},
+	}
+	if diff := cmp.Diff(want, got.Gangs); diff != "" {
+		t.Errorf("gangs (-want +got):\n%s", diff)
+	}
+	if got.Jobs.Arrived != 12 || got.Jobs.Waiting != 4 {
+		t.Errorf("jobs are %+v, want all members among them", got.Jobs)
+	}
+}
+
 func TestScenarioFigures(t *testing.T) {
 	figures := Figures(play(t, drawn))
 	points := map[string][]plots.Point{}

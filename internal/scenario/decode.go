@@ -56,6 +56,9 @@ func yamlError(name string, data []byte, err error) error {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
+// embedded takes the names of embedded structs out of the path of a field.
+var embedded = strings.NewReplacer("workFile.", "", "askFile.", "")
+
 // typeError says which field is a list where an object is wanted, and the like.
 func typeError(name string, err error) error {
 	var wrong *json.UnmarshalTypeError
@@ -69,7 +72,7 @@ func typeError(name string, err error) error {
 	case reflect.Map:
 		want = "names with values"
 	}
-	return &Error{File: name, Field: wrong.Field, Found: "a value of type " + wrong.Value, Want: want}
+	return &Error{File: name, Field: embedded.Replace(wrong.Field), Found: "a value of type " + wrong.Value, Want: want}
 }
 
 // index matches the place in a list in the path of a field.

@@ -18,6 +18,18 @@ type metric struct {
 var metrics = []metric{
 	{"allocated_percent", sampled((*sim.History).AllocatedPercent)},
 	{"dropped_pods", dropped},
+	{"finished_gangs", func(h *sim.History, w span) []float64 {
+		if w.first >= w.end {
+			return nil
+		}
+		count := 0.0
+		for i := range h.Gangs {
+			if g := &h.Gangs[i]; g.State == sim.Finished && w.has(g.Ended) {
+				count++
+			}
+		}
+		return []float64{count}
+	}},
 	{"finished_pods", func(h *sim.History, w span) []float64 {
 		if w.first >= w.end {
 			return nil

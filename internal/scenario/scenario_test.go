@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/scenario"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // TestScripts reads and plays the scenarios of testdata/scripts:
@@ -19,11 +20,12 @@ import (
 //	change    the input is lines "- old" and "+ new": the last good scenario with the old text replaced, read
 //	play      the last good scenario: a line per run and one per verdict
 //	jobs      seed=7 n=3: the first jobs of the workload
+//	labels    labels and links of the nodes
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		s := &script{t: t}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			commands := map[string]func(*datadriven.TestData) string{"parse": s.parse, "change": s.change, "play": s.play, "jobs": s.jobs}
+			commands := map[string]func(*datadriven.TestData) string{"parse": s.parse, "change": s.change, "play": s.play, "jobs": s.jobs, "labels": s.labels}
 			if commands[d.Cmd] == nil {
 				d.Fatalf(t, "unknown command %q", d.Cmd)
 			}
@@ -89,6 +91,22 @@ func (s *script) play(*datadriven.TestData) string {
 	return b.String()
 }
 
+func (s *script) labels(*datadriven.TestData) string {
+	var b strings.Builder
+	for _, n := range s.s.Nodes {
+		fmt.Fprintf(&b, "%s: %v, linked", n.Name(), s.s.Labels[n.Name()])
+		for i := range n.Devices() {
+			for k := range i {
+				if n.Link(i, k).Class == vgpu.LinkNVLink && n.Link(i, k) == n.Link(k, i) {
+					fmt.Fprintf(&b, " %d-%d", k, i)
+				}
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
 func (s *script) jobs(d *datadriven.TestData) string {
 	var seed, n int
 	d.ScanArgs(s.t, "seed", &seed)
@@ -99,8 +117,15 @@ func (s *script) jobs(d *datadriven.TestData) string {
 	}
 	var b strings.Builder
 	for _, j := range jobs[:min(n, len(jobs))] {
-		fmt.Fprintf(&b, "%s at %v for %v: %v, host %v, models %v\n",
+		fmt.Fprintf(&b, "%s at %v for %v: %v, host %v, models %v",
 			j.Request.Pod, j.Arrive, j.Duration, j.Request.PeakSlots(), j.Request.Host, j.Request.Variants)
+		if j.DeclaresEnd {
+			b.WriteString(", says when it ends")
+		}
+		if g := j.Gang; g != nil {
+			fmt.Fprintf(&b, ", gang %s of at least %d in one of %q, if it can be in one of %q", g.Name, g.MinCount, g.Wishes.Required, g.Wishes.Preferred)
+		}
+		b.WriteString("\n")
 	}
 	fmt.Fprintf(&b, "%d jobs\n", len(jobs))
 	return b.String()

@@ -57,8 +57,12 @@ func randomGang(t *rapid.T, s *sim.Setup, name string, members []int) {
 		Name: name, MinCount: rapid.IntRange(0, len(members)).Draw(t, "min count"),
 		Wishes: gang.Wishes{Required: levels[:required], Preferred: levels[required : required+preferred]},
 	}
-	first := s.Jobs[members[0]]
+	first, alike := s.Jobs[members[0]], rapid.Bool().Draw(t, "members alike")
 	for _, i := range members {
+		if r := first.Request; alike {
+			r.UID, r.Pod = s.Jobs[i].Request.UID, s.Jobs[i].Request.Pod
+			s.Jobs[i].Request = r
+		}
 		j := &s.Jobs[i]
 		j.Arrive, j.Duration, j.DeclaresEnd, j.Gang = first.Arrive, first.Duration, first.DeclaresEnd, g
 		j.Request.Priority = first.Request.Priority

@@ -205,6 +205,10 @@ func (h *History) explain(visit func(*replay, *entry) error) error {
 // refusal says why a gang has no place now, nil where it has one.
 func (p *replay) refusal(g *group, at time.Duration) (*gang.Refusal, error) {
 	s := &p.history.setup
-	plan, err := gang.Place(g.on(p.cluster), g.at(s, at), gang.Config{Policy: s.Policy, MaxDomains: s.Gangs.MaxDomains})
+	policy := s.Policy
+	if s.Mix != nil {
+		policy = policy.With(s.Mix, s.Seed)
+	}
+	plan, err := gang.Place(g.on(p.cluster), g.at(s, at), gang.Config{Policy: policy, MaxDomains: s.Gangs.MaxDomains})
 	return plan.Refused, err
 }

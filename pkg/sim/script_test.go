@@ -3,6 +3,7 @@ package sim_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +19,16 @@ import (
 
 // TestScripts tells the stories of testdata/scripts:
 //
-//	cluster                      the input draws it; "room n1 8 32Gi" gives a host CPU cores and memory, else it has plenty
+//	cluster                      the input draws it; "room n1 8 32Gi" gives a host CPU cores and memory, else it has plenty;
+//	                             "label n1 rack=r1" labels a node
 //	jobs                         the input lists them: "a 5 at=1m for=10m cpu=4 memory=8Gi models=A100,T4"; slots of one
-//	                             container after the name, none for a pod without GPUs
-//	run queue=fifo policy=spread mix=(3,3,20)    plays the jobs; the mix is slots of usual requests
+//	                             container after the name, none for a pod without GPUs; "ends" for one that declares its
+//	                             end; "gang=g" for a member of a gang, of which the first may say min=2 required=rack
+//	                             preferred=rack,nvlink
+//	run queue=fifo policy=spread mix=(3,3,20) drain=1m    plays the jobs; the mix is slots of usual requests; gangs have
+//	                             room kept after the time of drain
 //	map at=5m                    the picture of a moment, as JSON
+//	waiting at=5m                who waits and why, and for whom room is kept, of that picture
 //	at percent=80                what is allocated and lost when so much has arrived
 //	series                       time, waiting pods and lost compute of the last samples
 //	stats from=0s to=1h
@@ -31,7 +37,7 @@ func TestScripts(t *testing.T) {
 		s := &story{t: t}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			commands := map[string]func(*datadriven.TestData) (string, error){
-				"cluster": s.cluster, "jobs": s.list, "run": s.run, "map": s.drawMap, "at": s.at, "series": s.series, "stats": s.stats,
+				"cluster": s.cluster, "jobs": s.list, "run": s.run, "map": s.drawMap, "waiting": s.waiting, "at": s.at, "series": s.series, "stats": s.stats,
 			}
 			run := commands[d.Cmd]
 			if run == nil {
@@ -50,11 +56,12 @@ func TestScripts(t *testing.T) {
 type story struct {
 	t       *testing.T
 	setup   sim.Setup
+	gangs   map[string]*sim.Gang
 	history *sim.History
 }
 
 func (s *story) cluster(d *datadriven.TestData) (string, error) {
-	rooms := map[string]vgpu.Room{}
+	rooms, labels := map[string]vgpu.Room{}, map[string]map[string]string{}
 	var drawing []string
 	for _, line := range strings.Split(d.Input, "\n") {
 		if words := strings.Fields(line); len(words) == 4 && words[0] == "room" {
@@ -65,13 +72,21 @@ func (s *story) cluster(d *datadriven.TestData) (string, error) {
 			rooms[words[1]] = vgpu.Room{MilliCPU: int64(whole(s.t, words[2])) * 1000, Memory: memory}
 			continue
 		}
+		if words := strings.Fields(line); len(words) == 3 && words[0] == "label" {
+			key, value, _ := strings.Cut(words[2], "=")
+			if labels[words[1]] == nil {
+				labels[words[1]] = map[string]string{}
+			}
+			labels[words[1]][key] = value
+			continue
+		}
 		drawing = append(drawing, line)
 	}
 	c, err := testkit.Parse(strings.Join(drawing, "\n"))
 	if err != nil {
 		return "", err
 	}
-	s.setup.Nodes = nil
+	s.setup.Nodes, s.setup.Labels = nil, labels
 	for _, n := range c.Nodes() {
 		n = n.Clone()
 		n.SetRoom(plenty)
@@ -87,7 +102,7 @@ func (s *story) cluster(d *datadriven.TestData) (string, error) {
 var plenty = vgpu.Room{MilliCPU: 1 << 40, Memory: 1 << 50}
 
 func (s *story) list(d *datadriven.TestData) (string, error) {
-	s.setup.Jobs = nil
+	s.setup.Jobs, s.gangs = nil, map[string]*sim.Gang{}
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		words := strings.Fields(line)
 		job := sim.Job{Request: vgpu.Request{UID: vgpu.UID(words[0]), Pod: words[0]}}
@@ -104,6 +119,19 @@ func (s *story) list(d *datadriven.TestData) (string, error) {
 func (s *story) word(job *sim.Job, w string) (err error) {
 	key, value, given := strings.Cut(w, "=")
 	switch {
+	case w == "ends":
+		job.DeclaresEnd = true
+	case key == "gang":
+		if s.gangs[value] == nil {
+			s.gangs[value] = &sim.Gang{Name: value}
+		}
+		job.Gang = s.gangs[value]
+	case key == "min":
+		job.Gang.MinCount = whole(s.t, value)
+	case key == "required":
+		job.Gang.Wishes.Required = strings.Split(value, ",")
+	case key == "preferred":
+		job.Gang.Wishes.Preferred = strings.Split(value, ",")
 	case !given:
 		job.Request.Containers = append(job.Request.Containers, vgpu.ContainerRequest{
 			Name: fmt.Sprintf("c%d", len(job.Request.Containers)), Slots: vgpu.Slots(whole(s.t, w)),
@@ -137,6 +165,7 @@ func whole(t *testing.T, w string) int {
 
 func (s *story) run(d *datadriven.TestData) (string, error) {
 	queue, policy := "drop", "packed"
+	s.setup.Gangs = sim.GangConfig{}
 	var mix []string
 	for _, a := range d.CmdArgs {
 		switch a.Key {
@@ -146,6 +175,12 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 			policy = a.Vals[0]
 		case "mix":
 			mix = a.Vals
+		case "drain":
+			after, err := time.ParseDuration(a.Vals[0])
+			if err != nil {
+				return "", err
+			}
+			s.setup.Gangs = sim.GangConfig{Drains: true, DrainAfter: after}
 		}
 	}
 	var err error
@@ -177,14 +212,32 @@ func (s *story) tell() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	gangs, err := s.history.GangRefusals()
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	for _, e := range s.history.Events() {
 		o := &s.history.Outcomes[e.Job]
-		text := map[string]string{"starts": "→ " + place(o), "ends": "ends", "queued": "waits behind others"}[e.What]
-		if e.What == "refused" {
-			text = map[bool]string{true: "is dropped: ", false: "waits: "}[o.State == sim.Dropped] + refusals[e.Job].String()
+		name, state, why := o.Pod, o.State, fmt.Stringer(refusals[e.Job])
+		i := slices.IndexFunc(s.history.Gangs, func(g sim.GangOutcome) bool { return g.Members[0] == e.Job })
+		if i >= 0 && e.What != "starts" && e.What != "ends" && e.What != "left out" {
+			name, state, why = "gang "+s.history.Gangs[i].Name, s.history.Gangs[i].State, gangs[i]
 		}
-		fmt.Fprintf(&b, "%v %s %s\n", e.At, o.Pod, text)
+		text := map[string]string{
+			"starts": "→ " + place(o), "ends": "ends", "queued": "waits behind others", "drains": "has room kept", "left out": "is left out",
+		}[e.What]
+		if e.What == "refused" {
+			text = map[bool]string{true: "is dropped: ", false: "waits: "}[state == sim.Dropped] + why.String()
+		}
+		fmt.Fprintf(&b, "%v %s %s\n", e.At, name, text)
+	}
+	for _, g := range s.history.Gangs {
+		fmt.Fprintf(&b, "gang %s: %v, %d attempts", g.Name, g.State, g.Attempts)
+		if g.State.Placed() {
+			fmt.Fprintf(&b, ", waited %v, spread %v", g.Wait(), g.Spread)
+		}
+		b.WriteString("\n")
 	}
 	last := s.history.Samples[len(s.history.Samples)-1]
 	fmt.Fprintf(&b, "end: %d running, %d waiting, %d dropped; %v arrived, %v allocated, %v lost of %v\n", last.Running,
@@ -218,6 +271,33 @@ func (s *story) drawMap(d *datadriven.TestData) (string, error) {
 	}
 	out, err := json.MarshalIndent(m, "", " ")
 	return string(out) + "\n", err
+}
+
+func (s *story) waiting(d *datadriven.TestData) (string, error) {
+	var at string
+	d.ScanArgs(s.t, "at", &at)
+	moment, err := time.ParseDuration(at)
+	if err != nil {
+		return "", err
+	}
+	m, err := s.history.MapAt(moment)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, n := range m.Nodes {
+		for _, d := range n.Devices {
+			for _, slice := range d.Slices {
+				if slice.Held {
+					fmt.Fprintf(&b, "%d slots of %s are kept for %s\n", slice.To-slice.From, d.ID, slice.Pod)
+				}
+			}
+		}
+	}
+	for _, p := range m.Pending {
+		fmt.Fprintf(&b, "%s (%s), %d members, %d slots, since %vs: %s\n", p.Pod, p.UID, p.Members, p.Slots, p.SinceSeconds, p.Reason)
+	}
+	return b.String(), nil
 }
 
 func (s *story) at(d *datadriven.TestData) (string, error) {

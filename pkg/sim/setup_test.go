@@ -56,6 +56,28 @@ func TestRunRefusesBrokenSetups(t *testing.T) {
 			"run simulation: job 1 (pod b): asks its host for 0m -1, legal is 0 or more"},
 		{"no slots", func(s *sim.Setup) { s.Jobs[1].Request.Containers[0].Slots = 0 },
 			`run simulation: job 1 (pod b): validate request of pod b: container "c0" asks for 0 slots`},
+		{"an end that never comes", func(s *sim.Setup) { s.Jobs[1].Duration, s.Jobs[1].DeclaresEnd = 0, true },
+			"run simulation: job 1 (pod b): declares its end and stays for ever"},
+		{"a drain in the past", func(s *sim.Setup) { s.Gangs.DrainAfter = -1 },
+			"run simulation: gangs wait -1ns for a drain, legal is 0s to 1281023h53m38.427387904s"},
+		{"a gang without a name", func(s *sim.Setup) { s.Jobs[1].Gang = &sim.Gang{} },
+			`run simulation: job 1 (pod b): the name "" of its gang is empty, or that of another gang`},
+		{"two gangs with one name", func(s *sim.Setup) { s.Jobs[0].Gang, s.Jobs[1].Gang = &sim.Gang{Name: "g"}, &sim.Gang{Name: "g"} },
+			`run simulation: job 1 (pod b): the name "g" of its gang is empty, or that of another gang`},
+		{"too many members wanted", func(s *sim.Setup) { s.Jobs[1].Gang = &sim.Gang{Name: "g", MinCount: 2} },
+			"run simulation: gang g: the least number of members is 2, legal is 0 to 1"},
+		{"fewer than no members wanted", func(s *sim.Setup) { s.Jobs[1].Gang = &sim.Gang{Name: "g", MinCount: -1} },
+			"run simulation: gang g: the least number of members is -1, legal is 0 to 1"},
+		{"members that come apart", func(s *sim.Setup) { join(s); s.Jobs[1].Arrive = time.Hour },
+			"run simulation: job 1 (pod b): arrives at 1h0m0s, the first member of its gang at 0s"},
+		{"members that end apart", func(s *sim.Setup) { join(s); s.Jobs[1].Duration = time.Hour },
+			"run simulation: job 1 (pod b): runs for 1h0m0s, the first member of its gang for 10m0s"},
+		{"members of which one declares its end", func(s *sim.Setup) { join(s); s.Jobs[1].DeclaresEnd = true },
+			"run simulation: job 1 (pod b): declares its end and the first member of its gang does not, or the other way round"},
+		{"members of unlike priority", func(s *sim.Setup) { join(s); s.Jobs[1].Request.Priority = 7 },
+			"run simulation: job 1 (pod b): has the priority 7, the first member of its gang 0"},
+		{"a level twice", func(s *sim.Setup) { join(s); s.Jobs[0].Gang.Wishes.Required = []string{"rack", "rack"} },
+			"run simulation: at 0s: place gang g: level rack is listed twice"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := setup(t, 1, 2)
@@ -66,6 +88,12 @@ func TestRunRefusesBrokenSetups(t *testing.T) {
 			}
 		})
 	}
+}
+
+// join makes the first two jobs a gang.
+func join(s *sim.Setup) {
+	s.Jobs[0].Gang = &sim.Gang{Name: "g"}
+	s.Jobs[1].Arrive, s.Jobs[1].Gang = s.Jobs[0].Arrive, s.Jobs[0].Gang
 }
 
 // TestRunToTheEndOfTime: jobs that wait for one another run up to the latest time, and not beyond.
@@ -126,6 +154,56 @@ func TestLearned(t *testing.T) {
 	// After the third pod a third of the weight can use nothing of the 400 that are free.
 	if diff := cmp.Diff([]vgpu.MilliGPU{0, 0, 133}, got); diff != "" {
 		t.Errorf("fragmentation (-want +got):\n%s", diff)
+	}
+}
+
+// TestProgressOfGangs: members count, and arrive together.
+func TestProgressOfGangs(t *testing.T) {
+	var got []int
+	s := setup(t, 1, 1, 1)
+	join(&s)
+	s.Progress = func(done, total int) { got = append(got, done*1000+total) }
+	if _, err := sim.Run(s); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, []int{2003, 3003}) {
+		t.Errorf("progress %v, want 2 and 3 of 3", got)
+	}
+}
+
+// TestBackfillToTheSecond: room that is kept until 10.9s counts as kept until 10s, so a pod that ends in the same second and
+// later than the owner stays out.
+func TestBackfillToTheSecond(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		ends time.Duration
+		in   bool
+	}{
+		{"before", 9 * time.Second, true},
+		{"in the last whole second", 10 * time.Second, true},
+		{"within the second", 10500 * time.Millisecond, false},
+		{"after the owner", 10950 * time.Millisecond, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := testkit.Node(t, "n1", testkit.A100, 2)
+			n.SetRoom(plenty)
+			g := &sim.Gang{Name: "g"}
+			job := func(pod string, slots vgpu.Slots, from, to time.Duration, own *sim.Gang) sim.Job {
+				return sim.Job{Request: *testkit.Request(pod, slots), Arrive: from, Duration: to - from, DeclaresEnd: own == nil, Gang: own}
+			}
+			s := sim.Setup{Nodes: []*vgpu.Node{n}, Queue: sim.Skip, Gangs: sim.GangConfig{Drains: true}, Jobs: []sim.Job{
+				job("owner", 10, 0, 10900*time.Millisecond, nil),
+				job("g0", 10, time.Second, time.Minute, g), job("g1", 10, time.Second, time.Minute, g),
+				job("back", 10, 2*time.Second, tc.ends, nil),
+			}}
+			h, err := sim.Run(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if started := h.Outcomes[3].Started == 2*time.Second; started != tc.in || h.Gangs[0].Started != 10900*time.Millisecond {
+				t.Errorf("the pod started at %v, the gang at %v", h.Outcomes[3].Started, h.Gangs[0].Started)
+			}
+		})
 	}
 }
 
