@@ -30,7 +30,9 @@ func TestMap(t *testing.T) {
 			}},
 			{Name: "cpu-1", FreeMilliCPU: 64000, FreeMemory: 512 * vgpu.GiB},
 		},
-		Pending: []vgpu.MapPending{{Pod: "default/d", UID: "d", Slots: 20, SinceSeconds: 61.5, Reason: "0 of 2 nodes fit"}},
+		Pending: []vgpu.MapPending{{Pod: "default/d", UID: "d", Slots: 20, SinceSeconds: 61.5, Reason: "0 of 2 nodes fit"}, {
+			Pod: "default/train", UID: "t0", Members: 8, Slots: 80, SinceSeconds: 90, Reason: "needs 8 × 1 GPU in one rack; no rack is that large",
+		}},
 	}}
 	golden(t, "map.txt", m.Table)
 	golden(t, "map.json", func(w io.Writer) error { return report.JSON(w, m) })
@@ -57,8 +59,18 @@ func TestScenario(t *testing.T) {
 				WaitSeconds:          &report.Quantiles{Mean: .8504, P50: 0, P99: 42.5, Max: 60},
 				JCTSeconds:           &report.Quantiles{Mean: 750, P50: 700, P99: 11000, Max: 11532},
 				MakespanSeconds:      &makespan,
+				Gangs: &report.Gangs{
+					Jobs: report.Jobs{Arrived: 12, Finished: 11, Waiting: 1}, Drained: 3, Attempts: 2.25,
+					WaitSeconds: &report.Quantiles{Mean: 61.5, P50: 10, P99: 600, Max: 600},
+					Spread: []report.LevelSpread{
+						{Level: "example.com/rack", Mean: 1.0909, Max: 2}, {Level: "kubernetes.io/hostname", Mean: 2.5, Max: 4},
+					},
+				},
 			},
-			{Policy: "random", Seed: 42, Jobs: report.Jobs{Arrived: 120, Dropped: 120}},
+			{Policy: "random", Seed: 42, Jobs: report.Jobs{Arrived: 120, Dropped: 120}, Gangs: &report.Gangs{
+				Jobs: report.Jobs{Arrived: 12, Dropped: 12}, Attempts: 1,
+				Spread: []report.LevelSpread{{Level: "example.com/rack"}, {Level: "kubernetes.io/hostname"}},
+			}},
 		},
 		Checks: []report.CheckResult{
 			{Assertion: "finished_pods: at least 100", Policy: "tandem", Seed: 42, Value: 118, Passed: true},
