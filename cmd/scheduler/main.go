@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // arguments of the plugins
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -25,7 +26,13 @@ func main() {
 
 func command(groups *podGroups) *cobra.Command {
 	shares := &gpushare.Factory{}
-	c := app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, shares.New))
+	gangs := gpugang.NewFactory(func() gpugang.Shares {
+		if p := shares.Plugin(); p != nil {
+			return p
+		}
+		return nil
+	})
+	c := app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs))
 	c.Use = "tandem-scheduler"
 	groups.wrap(c)
 	return c

@@ -83,7 +83,7 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 	if replay != nil && replay.Node == n.name && ledger.Add(*replay) == nil {
 		return *replay, ""
 	}
-	if h, held := s.holds[r.UID]; held && h.Node == n.name && ledger.Add(h.Assignment) == nil {
+	if h, held := s.holds[r.UID]; held && h.Node == n.name && n.healthy(&h.Assignment) && ledger.Add(h.Assignment) == nil {
 		return h.Assignment, ""
 	}
 	a, refusal := placement.Assign(ledger, r, s.ruling().Policy)
@@ -94,6 +94,18 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 		return vgpu.Assignment{}, err.Error()
 	}
 	return a, ""
+}
+
+// healthy reports whether all devices of an assignment are there and healthy. The caller holds a lock.
+func (n *node) healthy(a *vgpu.Assignment) bool {
+	for i := range a.Containers {
+		for _, id := range a.Containers[i].Devices {
+			if at := n.empty.Index(id); at < 0 || !n.empty.Devices()[at].Healthy {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // everything returns a ledger of the node with the reservations of all pods but the one, whether or not the NodeInfo has

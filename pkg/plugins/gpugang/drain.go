@@ -1,0 +1,109 @@
+package gpugang
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// drainFor has room kept for a gang that waits for room and whose turn it is, and returns what to add to its refusal. Only one
+// gang drains at a time: two could each keep what the other needs. The caller holds the mutex.
+func (p *Plugin) drainFor(g *group, t *task) string {
+	if g.short.IsZero() || p.args.Drain == config.DrainDisabled {
+		return ""
+	}
+	now := p.now()
+	if now.Sub(g.short) < p.args.DrainAfter.Duration {
+		return ""
+	}
+	if head := p.state.head(); head != g {
+		return "; gang " + head.String() + " waits before it"
+	}
+	if p.state.drain == g.Ref && p.keeps(g, t) {
+		return drains(g, now)
+	}
+	p.endDrain(p.state.gangs[p.state.drain])
+	plan, err := gang.Drain(t.cluster, t.group, t.config)
+	if err != nil || plan.Refused != nil {
+		return ""
+	}
+	p.state.drain, g.until = g.Ref, plan.Until
+	for i, a := range plan.Places {
+		if a.Node == "" || len(a.Containers) == 0 {
+			continue
+		}
+		h := vgpu.Hold{Assignment: a, Priority: priorityOf(t.pods[i]), Until: plan.Until}
+		if p.shares().Hold(h) == nil {
+			g.kept = append(g.kept, h)
+		}
+	}
+	p.metrics.drains.Inc()
+	return drains(g, now)
+}
+
+// keeps reports whether the drain of a gang still holds: its nodes are there with healthy devices, and its members are those
+// that it is for. The caller holds the mutex.
+func (p *Plugin) keeps(g *group, t *task) bool {
+	nodes := make(map[string]*vgpu.Node, len(t.cluster.Nodes))
+	for _, n := range t.cluster.Nodes {
+		nodes[n.Name()] = n
+	}
+	wanted := map[vgpu.UID]bool{}
+	for i := range t.group.Members {
+		wanted[t.group.Members[i].Request.UID] = true
+	}
+	for i := range g.kept {
+		h := &g.kept[i]
+		if _, held := p.shares().Held(h.UID); !held || !wanted[h.UID] || !healthy(nodes[h.Node], &h.Assignment) {
+			return false
+		}
+	}
+	return len(g.kept) > 0
+}
+
+// healthy reports whether all devices of an assignment are on the node and healthy.
+func healthy(n *vgpu.Node, a *vgpu.Assignment) bool {
+	if n == nil {
+		return false
+	}
+	for i := range a.Containers {
+		for _, id := range a.Containers[i].Devices {
+			if at := n.Index(id); at < 0 || !n.Devices()[at].Healthy {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// endDrain gives up the room that is kept for a gang. The caller holds the mutex.
+func (p *Plugin) endDrain(g *group) {
+	if g == nil || p.state.drain != g.Ref {
+		return
+	}
+	for i := range g.kept {
+		if _, planned := g.places[g.kept[i].UID]; !planned {
+			p.shares().Release(g.kept[i].UID)
+		}
+	}
+	g.kept, g.until, p.state.drain = nil, 0, podgroup.Ref{}
+	p.stirAll()
+}
+
+// drains says what is kept for a gang.
+func drains(g *group, now time.Time) string {
+	nodes := map[string]bool{}
+	for i := range g.kept {
+		nodes[g.kept[i].Node] = true
+	}
+	text := "; room for it is kept on " + plural(len(nodes), "node") + " as pods end there"
+	if left := time.Unix(g.until, 0).Sub(now); g.until > 0 && left > 0 {
+		text += ", the last within " + duration.HumanDuration(left)
+	}
+	return text
+}

@@ -1,0 +1,166 @@
+package gpugang
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// PreEnqueue keeps members out of the queue until as many exist as must run, and those of a gang that was refused while its
+// leader is tried on their behalf. Gangs of the native PodGroup are gated by the scheduler's own plugin, as a whole.
+//
+// What is wrong with a gang is no reason to stay out: PreFilter says it in the pod's event.
+func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	ref, ok := p.gangs.Of(pod)
+	if !ok {
+		return nil
+	}
+	p.gangs.See(pod)
+	if ref.Source == podgroup.Native {
+		return nil
+	}
+	pg, err := p.gangs.Gang(ref)
+	var problem *podgroup.Problem
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	g := p.state.group(ref)
+	if pg, err = p.afterStart(g, pg, err); errors.As(err, &problem) && problem.Waits {
+		g.lacks(problem.Message, p.now())
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, problem.Message)
+	}
+	if g.refusal == nil || pg == nil || !g.told[uidOf(pod)] || leads(pg, pod) {
+		return nil
+	}
+	if _, planned := g.places[uidOf(pod)]; planned {
+		return nil
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, g.refusal.message)
+}
+
+// lacks notes that a gang waits for members or for its PodGroup. The caller holds the mutex.
+func (g *group) lacks(why string, now time.Time) {
+	if g.incomplete != why {
+		g.incomplete, g.missing = why, now
+	}
+}
+
+// EventsToRegister names the events after which a refused gang is tried again: a pod leaves its node, a node comes or
+// changes. What changes a gang itself activates its leader, once podgroup knows of it.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPodLeft},
+		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeAllocatable}},
+	}, nil
+}
+
+// afterPodLeft has a gang tried again when a pod left: one that used GPUs, or any where hosts are what is short.
+func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
+	left, ok := old.(*v1.Pod)
+	if !ok || kube.WantsVGPU(left) {
+		return fwk.Queue, nil
+	}
+	ref, member := p.gangs.Of(pod)
+	if !member {
+		return fwk.QueueSkip, nil
+	}
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	if g := p.state.gangs[ref]; g == nil || g.refusal == nil || g.refusal.host {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// changed takes over that a gang, its object or its members changed: places of pods that are gone are given up, and the
+// leader, or members that may go, are tried again.
+func (p *Plugin) changed(ref podgroup.Ref) {
+	defer p.flush(context.Background())
+	pg, err := p.gangs.Gang(ref)
+	var problem *podgroup.Problem
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	g := p.state.gangs[ref]
+	if pg == nil || len(pg.Members) == 0 {
+		p.end(g)
+		return
+	}
+	if g != nil {
+		p.prune(g, pg)
+		p.settle(g, pg)
+	}
+	if errors.As(err, &problem) {
+		if g != nil && !problem.Waits {
+			p.cancel(g, problem.Message)
+		}
+		return
+	}
+	if g == nil || !g.planned() {
+		p.wakeWaiting(pg, g)
+	}
+}
+
+// wakeWaiting has the leader of a gang tried, or all its members where they were not refused yet. The caller holds the mutex.
+func (p *Plugin) wakeWaiting(pg *podgroup.Gang, g *group) {
+	for _, m := range pg.Members {
+		if !waits(m) {
+			continue
+		}
+		p.wake(m)
+		if g != nil && g.refusal != nil {
+			return
+		}
+	}
+}
+
+// prune gives up the places of members that are gone: with the whole plan where the others are too few. The caller holds the
+// mutex.
+func (p *Plugin) prune(g *group, pg *podgroup.Gang) {
+	exists := make(map[string]bool, len(pg.Members))
+	for _, m := range pg.Members {
+		exists[string(m.UID)] = m.DeletionTimestamp == nil || m.Spec.NodeName != ""
+		if m.Spec.NodeName != "" {
+			delete(g.places, uidOf(m)) // GPUShare drops the hold once the assignment is seen
+			delete(g.reserved, uidOf(m))
+		}
+	}
+	for uid := range g.places {
+		if !exists[string(uid)] {
+			p.drop(g, uid)
+		}
+	}
+	maps.DeleteFunc(g.leaving, func(uid vgpu.UID, _ bool) bool { return !exists[string(uid)] })
+	for uid := range g.bound {
+		if !exists[string(uid)] {
+			delete(g.bound, uid)
+		}
+	}
+	if g.letGo.IsZero() && g.planned() && len(g.places)+p.boundOf(g, pg) < pg.MinCount {
+		p.cancel(g, "a member is gone, and those that are left are too few")
+	}
+}
+
+// end forgets a gang that has no members any more. The caller holds the mutex.
+func (p *Plugin) end(g *group) {
+	if g == nil {
+		return
+	}
+	for uid := range g.places {
+		p.drop(g, uid)
+	}
+	p.endDrain(g)
+	delete(p.state.gangs, g.Ref)
+}
+
+// kinds of refusals that free room may end.
+func (r *refused) ofRoom() bool { return r != nil && r.kind == gang.NoRoom }

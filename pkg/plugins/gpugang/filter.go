@@ -1,0 +1,29 @@
+package gpugang
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// Filter refuses all nodes but the one that the plan has for the member, for a member without vGPUs those outside of the
+// required domains. PreFilter's list of nodes is no substitute: a nominated node is tried without it.
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	at := placeOf(cs)
+	if at == nil {
+		return nil
+	}
+	if at.pinned {
+		if info.Node().Name != at.Node {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the plan of the gang has another node for the pod")
+		}
+		return nil
+	}
+	for key, value := range at.within {
+		if info.Node().Labels[key] != value {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is in another "+key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,426 @@
+package gpugang
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+)
+
+// patience bounds every wait of these tests. It is long, since the machines that run them are slow; nothing sleeps.
+const patience = 60 * time.Second
+
+const rack = "topology.kubernetes.io/rack"
+
+// cluster is an API in memory with a scheduler that runs GPUShare and GPUGang in the profile "default-scheduler".
+type cluster struct {
+	t       *testing.T
+	client  *fake.Clientset
+	dynamic dynamic.Interface
+	args    config.GPUGangArgs
+	// moved is what the plugin's clock is ahead of the real one.
+	clock clock
+
+	mu sync.Mutex
+	// refuse answers a Binding with an error, where it returns one.
+	refuse func(pod string) error
+
+	plugin *Plugin
+	stop   func()
+}
+
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+// newCluster returns a cluster with nodes n1, n2, … of as many devices as given, of 10 slots and 40 GiB each, and a scheduler.
+// Nodes 1 and 2 are in rack r1, 3 and 4 in r2, and so on.
+func newCluster(t *testing.T, devices ...int) *cluster {
+	c := prepareCluster(t, devices...)
+	c.start()
+	return c
+}
+
+func prepareCluster(t *testing.T, devices ...int) *cluster {
+	client := fake.NewClientset()
+	c := &cluster{t: t, client: client, args: config.GPUGangArgs{
+		PlacementDeadline: metav1.Duration{Duration: 5 * time.Minute}, DrainAfter: metav1.Duration{Duration: time.Minute},
+		Drain: config.DrainEnabled, MaxDomains: 32, PreferredTopology: []string{v1.LabelHostname, rack},
+	}}
+	client.PrependReactor("create", "pods", c.bind)
+	client.PrependReactor("create", "pods", c.evict)
+	lists := map[schema.GroupVersionResource]string{
+		v1alpha1.GPUNodes: "GPUNodeList", v1alpha1.GroupVersion.WithResource("workloadprofiles"): "WorkloadProfileList",
+	}
+	c.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+	for i, count := range devices {
+		c.createNode(fmt.Sprintf("n%d", i+1), fmt.Sprintf("r%d", i/2+1), count)
+	}
+	return c
+}
+
+// bind does what the API server does with a Binding, unless it is to be refused.
+func (c *cluster) bind(action clienttesting.Action) (bool, runtime.Object, error) {
+	if action.GetSubresource() != "binding" {
+		return false, nil, nil
+	}
+	b := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+	c.mu.Lock()
+	refuse := c.refuse
+	c.mu.Unlock()
+	if refuse != nil {
+		if err := refuse(b.Name); err != nil {
+			return true, nil, err
+		}
+	}
+	object, err := c.client.Tracker().Get(v1.SchemeGroupVersion.WithResource("pods"), action.GetNamespace(), b.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	pod := object.(*v1.Pod).DeepCopy()
+	if pod.UID != b.UID && b.UID != "" || pod.Spec.NodeName != "" {
+		return true, nil, apierrors.NewConflict(v1.Resource("pods/binding"), b.Name, fmt.Errorf("it is on node %q", pod.Spec.NodeName))
+	}
+	pod.Spec.NodeName = b.Target.Name
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	maps.Copy(pod.Annotations, b.Annotations)
+	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.clock.now())}}
+	return true, b, c.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace)
+}
+
+// evict deletes the pod, as the API server does in the end.
+func (c *cluster) evict(action clienttesting.Action) (bool, runtime.Object, error) {
+	if action.GetSubresource() != "eviction" {
+		return false, nil, nil
+	}
+	name := action.(clienttesting.CreateAction).GetObject().(metav1.Object).GetName()
+	return true, nil, c.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), action.GetNamespace(), name)
+}
+
+// refuseBinds has Bindings answered by fn from now on.
+func (c *cluster) refuseBinds(fn func(pod string) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = fn
+}
+
+// start runs a scheduler until stop or the end of the test.
+func (c *cluster) start() {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	informers := scheduler.NewInformerFactory(c.client, 0, nil)
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: c.client.EventsV1()})
+	var shares *gpushare.Plugin
+	built := make(chan *Plugin, 1)
+	registry := frameworkruntime.Registry{
+		gpushare.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			var err error
+			shares, err = gpushare.NewWithClient(ctx, args, h, c.dynamic)
+			return shares, err
+		},
+		Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			set, err := podgroup.New(ctx, podgroup.Options{Pods: h.SharedInformerFactory().Core().V1().Pods().Informer()})
+			if err != nil {
+				return nil, err
+			}
+			p, err := New(ctx, args, h, Options{Shares: func() Shares { return shares }, Gangs: set, Now: c.clock.now})
+			built <- p
+			return p, err
+		},
+	}
+	s, err := scheduler.New(ctx, c.client, informers, nil, profile.NewRecorderFactory(broadcaster),
+		scheduler.WithProfiles(c.profile()), scheduler.WithFrameworkOutOfTreeRegistry(registry),
+		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
+	if err != nil {
+		cancel()
+		c.t.Fatal(err)
+	}
+	c.plugin = <-built
+	broadcaster.StartRecordingToSink(ctx.Done())
+	informers.Start(ctx.Done())
+	informers.WaitForCacheSync(ctx.Done())
+	if err := s.WaitForHandlersSync(ctx); err != nil {
+		cancel()
+		c.t.Fatal(err)
+	}
+	go c.plugin.Run(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	c.stop = func() {
+		cancel()
+		<-done
+		broadcaster.Shutdown()
+	}
+	c.t.Cleanup(func() { c.stop() })
+}
+
+// profile is the stock profile with the plugins, set as deploy/ sets them.
+func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
+	defaults, err := latest.Default()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	p := defaults.Profiles[0]
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled,
+		schedulerconfig.Plugin{Name: Name}, schedulerconfig.Plugin{Name: gpushare.Name, Weight: 10000})
+	first := []schedulerconfig.Plugin{{Name: gpushare.Name}, {Name: Name}}
+	p.Plugins.PostFilter.Enabled = append(first, p.Plugins.PostFilter.Enabled...)
+	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: gpushare.Name}}, p.Plugins.Bind.Enabled...)
+	shareArgs := &config.GPUShareArgs{
+		Policy: "packed", BindTimeout: metav1.Duration{Duration: time.Second},
+		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
+		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
+	}
+	p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: gpushare.Name, Args: shareArgs},
+		schedulerconfig.PluginConfig{Name: Name, Args: &c.args})
+	for _, pc := range p.PluginConfig {
+		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
+			fit.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
+		}
+	}
+	return p
+}
+
+func (c *cluster) createNode(name, inRack string, devices int) {
+	c.t.Helper()
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, rack: inRack}}}
+	n.Status.Allocatable = v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("110"),
+	}
+	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+	if _, err := c.client.CoreV1().Nodes().Create(c.t.Context(), n, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	g.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving", LastTransitionTime: metav1.Unix(0, 0),
+	}}
+	for i := range devices {
+		g.Status.Devices = append(g.Status.Devices, v1alpha1.GPUDevice{
+			ID: fmt.Sprintf("GPU-%s-%d", name, i), Index: int32(i), Model: "A100", Memory: resource.MustParse("40Gi"), Slots: 10,
+			ComputeCapability: "8.0", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
+		})
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: object}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
+	if _, err := c.dynamic.Resource(v1alpha1.GPUNodes).Create(c.t.Context(), u, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// removeNode takes a node and its GPUs away, and the pods that were on it.
+func (c *cluster) removeNode(name string) {
+	c.t.Helper()
+	if err := c.client.CoreV1().Nodes().Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.dynamic.Resource(v1alpha1.GPUNodes).Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, p := range c.pods() {
+		if p.Spec.NodeName == name {
+			c.deletePod(p.Name)
+		}
+	}
+}
+
+func (c *cluster) pods() []v1.Pod {
+	c.t.Helper()
+	list, err := c.client.CoreV1().Pods("default").List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items
+}
+
+func (c *cluster) create(pods ...*v1.Pod) {
+	c.t.Helper()
+	for _, p := range pods {
+		p.CreationTimestamp = metav1.NewTime(c.clock.now().Truncate(time.Second))
+		if _, err := c.client.CoreV1().Pods(p.Namespace).Create(c.t.Context(), p, metav1.CreateOptions{}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (c *cluster) deletePod(name string) {
+	c.t.Helper()
+	none := int64(0)
+	if err := c.client.CoreV1().Pods("default").Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// await polls until what is wanted is true.
+func (c *cluster) await(what string, wanted func() bool) {
+	c.t.Helper()
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return wanted(), nil
+	})
+	if err != nil {
+		var all strings.Builder
+		for _, p := range c.pods() {
+			fmt.Fprintf(&all, "%s on %q: %s\n", p.Name, p.Spec.NodeName, message(&p))
+		}
+		c.t.Fatalf("waiting until %s: %v\n%s", what, err, all.String())
+	}
+}
+
+// bound returns the nodes of the bound pods whose names begin with a prefix, by pod.
+func (c *cluster) bound(prefix string) map[string]string {
+	c.t.Helper()
+	nodes := map[string]string{}
+	for _, p := range c.pods() {
+		if strings.HasPrefix(p.Name, prefix) && p.Spec.NodeName != "" {
+			nodes[p.Name] = p.Spec.NodeName
+		}
+	}
+	return nodes
+}
+
+func (c *cluster) awaitBound(prefix string, count int) map[string]string {
+	c.t.Helper()
+	c.await(fmt.Sprintf("%d pods %s are bound", count, prefix), func() bool { return len(c.bound(prefix)) == count })
+	return c.bound(prefix)
+}
+
+// awaitMessage returns the message of the first pod whose name begins with a prefix and whose message has a text.
+func (c *cluster) awaitMessage(prefix, text string) string {
+	c.t.Helper()
+	found := ""
+	c.await("a pod "+prefix+" is refused because of "+text, func() bool {
+		for _, p := range c.pods() {
+			if strings.HasPrefix(p.Name, prefix) && strings.Contains(message(&p), text) {
+				found = message(&p)
+			}
+		}
+		return found != ""
+	})
+	return found
+}
+
+func message(p *v1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodScheduled {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// checkWhole fails where a gang has some of its members bound and fewer than must run.
+func (c *cluster) checkWhole(prefix string, least int) {
+	c.t.Helper()
+	if count := len(c.bound(prefix)); count != 0 && count < least {
+		c.t.Errorf("%d members %s are bound of %d", count, prefix, least)
+	}
+}
+
+// members returns pods NAME-0, NAME-1, … of a gang, each with so many slots.
+func members(name string, count, least, slots int) []*v1.Pod {
+	pods := make([]*v1.Pod, 0, count)
+	for i := range count {
+		p := pod(fmt.Sprintf("%s-%d", name, i), slots)
+		p.Labels = map[string]string{v1alpha1.LabelGang: name}
+		p.Annotations = map[string]string{v1alpha1.AnnotationMinMembers: fmt.Sprint(least)}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+func requireLevel(pods []*v1.Pod, level string) []*v1.Pod {
+	for _, p := range pods {
+		p.Annotations[v1alpha1.AnnotationRequiredTopology] = level
+	}
+	return pods
+}
+
+// pod returns a pod in namespace default with one container that asks for slots; 0 for none.
+func pod(name string, slots int) *v1.Pod {
+	limits := v1.ResourceList{}
+	if slots != 0 {
+		limits[v1alpha1.ResourceVGPU] = *resource.NewQuantity(int64(slots), resource.DecimalSI)
+	}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec: v1.PodSpec{
+			SchedulerName: v1.DefaultSchedulerName,
+			Containers: []v1.Container{{
+				Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits, Requests: limits},
+			}},
+		},
+	}
+}
+
+// devicesOf returns the devices of a bound pod.
+func devicesOf(t *testing.T, p *v1.Pod) []string {
+	t.Helper()
+	a, err := kube.AssignmentOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, c := range a.Containers {
+		for _, id := range c.Devices {
+			ids = append(ids, string(id))
+		}
+	}
+	return ids
+}

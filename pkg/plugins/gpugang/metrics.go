@@ -1,0 +1,150 @@
+package gpugang
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+)
+
+// Results of a repair.
+const (
+	repairKept  = "kept"
+	repairMoved = "moved"
+)
+
+// metricSet counts what the plugin did. Before it is registered, it counts nothing.
+type metricSet struct {
+	attempts  *metrics.Counter
+	cancelled *metrics.Counter
+	drains    *metrics.Counter
+	released  *metrics.Counter
+	refusals  *metrics.CounterVec
+	repairs   *metrics.CounterVec
+	tried     *metrics.Histogram
+	waited    *metrics.Histogram
+	spread    *metrics.HistogramVec
+	levels    levelNames
+}
+
+func newMetrics() *metricSet {
+	counter := func(name string) *metrics.Counter {
+		f := family(name)
+		return metrics.NewCounter(&metrics.CounterOpts{Name: f.Name, Help: f.Help, StabilityLevel: metrics.ALPHA})
+	}
+	vector := func(name string) *metrics.CounterVec {
+		f := family(name)
+		return metrics.NewCounterVec(&metrics.CounterOpts{Name: f.Name, Help: f.Help, StabilityLevel: metrics.ALPHA}, f.Labels)
+	}
+	buckets := func(name string) *metrics.HistogramOpts {
+		f := family(name)
+		return &metrics.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: f.Buckets, StabilityLevel: metrics.ALPHA}
+	}
+	return &metricSet{
+		attempts: counter("attempts_total"), cancelled: counter("cancelled_total"), drains: counter("drains_total"),
+		released: counter("released_total"), refusals: vector("refusals_total"), repairs: vector("repairs_total"),
+		tried: metrics.NewHistogram(buckets("domains_tried")), waited: metrics.NewHistogram(buckets("wait_seconds")),
+		spread: metrics.NewHistogramVec(buckets("spread_domains"), family("spread_domains").Labels),
+	}
+}
+
+// register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
+func (m *metricSet) register(ctx context.Context, p *Plugin) {
+	all := []metrics.Registerable{
+		m.attempts, m.cancelled, m.drains, m.released, m.refusals, m.repairs, m.tried, m.waited, m.spread,
+	}
+	errs := make([]error, 0, len(all)+1)
+	for _, r := range all {
+		errs = append(errs, legacyregistry.Register(r))
+	}
+	errs = append(errs, legacyregistry.CustomRegister(newGauges(p)))
+	if err := errors.Join(errs...); err != nil {
+		klog.FromContext(ctx).V(1).Info("Some metrics of the plugin are not served", "plugin", Name, "err", err)
+	}
+}
+
+// planned counts a plan that was sought.
+func (m *metricSet) planned(plan *gang.Plan) {
+	m.tried.Observe(float64(plan.Stats.Tried))
+	if plan.Refused != nil {
+		return
+	}
+	for _, s := range plan.Spread {
+		m.spread.WithLabelValues(m.levels.of(s.Key)).Observe(float64(s.Domains))
+	}
+}
+
+// maxLevels bounds the values of the label level: tenants may name any key.
+const maxLevels = 20
+
+// levelNames are the values of the label level so far.
+type levelNames struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// of returns the value for a level: "node" for the nodes, "other" where there are too many.
+func (l *levelNames) of(key string) string {
+	if key == "" {
+		return "node"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.known = map[string]bool{}
+	}
+	if !l.known[key] && len(l.known) >= maxLevels {
+		return "other"
+	}
+	l.known[key] = true
+	return key
+}
+
+// gauges counts the gangs that wait when somebody asks for metrics.
+type gauges struct {
+	metrics.BaseStableCollector
+	plugin *Plugin
+	gangs  *metrics.Desc
+}
+
+func newGauges(p *Plugin) *gauges {
+	f := family("gangs")
+	return &gauges{plugin: p, gangs: metrics.NewDesc(f.Name, f.Help, f.Labels, nil, metrics.ALPHA, "")}
+}
+
+// DescribeWithStability names the gauges.
+func (c *gauges) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.gangs }
+
+// CollectWithStability counts.
+func (c *gauges) CollectWithStability(ch chan<- metrics.Metric) {
+	for state, count := range c.plugin.state.count() {
+		ch <- metrics.NewLazyConstMetric(c.gangs, metrics.GaugeValue, float64(count), state)
+	}
+}
+
+// count returns the number of gangs in each state.
+func (s *state) count() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[string]int{"incomplete": 0, "refused": 0, "draining": 0, "planned": 0, "binding": 0}
+	for ref, g := range s.gangs {
+		switch {
+		case s.drain == ref:
+			counts["draining"]++
+		case g.planned() && !g.letGo.IsZero():
+			counts["binding"]++
+		case g.planned():
+			counts["planned"]++
+		case g.refusal != nil:
+			counts["refused"]++
+		case g.incomplete != "":
+			counts["incomplete"]++
+		}
+	}
+	return counts
+}

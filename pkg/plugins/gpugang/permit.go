@@ -1,0 +1,131 @@
+package gpugang
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+)
+
+// Reserve notes that a member is at its place. In a group cycle it notes that for the cycle only: it is undone and done again.
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	ref, ok := p.gangs.Of(pod)
+	if !ok {
+		return nil
+	}
+	if cs.IsPodGroupSchedulingCycle() {
+		if t := trialOf(cs.GetPodGroupSchedulingCycle()); t != nil {
+			t.reserved[uidOf(pod)] = node
+		}
+		return nil
+	}
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	g := p.state.group(ref)
+	if _, planned := g.places[uidOf(pod)]; !planned {
+		return fwk.NewStatus(fwk.Unschedulable, "the plan of the gang was given up meanwhile")
+	}
+	g.reserved[uidOf(pod)] = true
+	return nil
+}
+
+// Unreserve ends the plan when a member fails before the members were let go: all or none. After that it keeps the place, and
+// the member comes back to it.
+func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, _ string) {
+	ref, ok := p.gangs.Of(pod)
+	if !ok || cs.IsPodGroupSchedulingCycle() {
+		return
+	}
+	defer p.flush(ctx)
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	g := p.state.gangs[ref]
+	if g != nil {
+		delete(g.leaving, uidOf(pod))
+	}
+	if g == nil || !g.reserved[uidOf(pod)] {
+		return
+	}
+	delete(g.reserved, uidOf(pod)) // before the plan ends: this one is taken back
+	if g.letGo.IsZero() {
+		p.cancel(g, "member "+pod.Name+" could not be reserved, or its siblings did not come in time")
+		return
+	}
+	p.metrics.repairs.WithLabelValues(repairKept).Inc()
+}
+
+// Permit lets a member wait until as many as must run are at their places, and then lets all go at once.
+func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
+	ref, ok := p.gangs.Of(pod)
+	if !ok {
+		return nil, 0
+	}
+	pg, _ := p.gangs.Gang(ref)
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	g := p.state.group(ref)
+	if !g.letGo.IsZero() {
+		return nil, 0
+	}
+	if pg == nil {
+		return fwk.NewStatus(fwk.Unschedulable, "the gang is gone"), 0
+	}
+	if p.boundOf(g, pg)+len(g.reserved) < pg.MinCount {
+		return fwk.NewStatus(fwk.Wait), p.args.PlacementDeadline.Duration
+	}
+	p.letGo(g, pg)
+	return nil, 0
+}
+
+// letGo allows all members that wait. The caller holds the mutex.
+func (p *Plugin) letGo(g *group, pg *podgroup.Gang) {
+	g.letGo = p.now()
+	g.failures = 0
+	for uid := range g.reserved {
+		if waiting := p.handle.GetWaitingPod(uidForFramework(uid)); waiting != nil {
+			waiting.Allow(Name)
+		}
+	}
+	if !g.arrived.IsZero() {
+		p.metrics.waited.Observe(p.now().Sub(g.arrived).Seconds())
+		g.arrived = zero
+	}
+	p.say(g, pg, v1.EventTypeNormal, "GangPlaced", "all that must run have a place: "+spreadOf(g))
+}
+
+// PostBind notes that a member is bound.
+func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	ref, ok := p.gangs.Of(pod)
+	if !ok {
+		return
+	}
+	pg, _ := p.gangs.Gang(ref)
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	g := p.state.group(ref)
+	g.bound[uidOf(pod)] = true
+	delete(g.reserved, uidOf(pod))
+	p.settle(g, pg)
+}
+
+// settle notes that a gang has started, once as many as must run are bound. The caller holds the mutex.
+func (p *Plugin) settle(g *group, pg *podgroup.Gang) {
+	if pg != nil && p.boundOf(g, pg) >= pg.MinCount {
+		g.started = true
+	}
+}
+
+// boundOf counts the members that are bound, as the API or the own Bindings tell, and are not being deleted. The caller holds
+// the mutex.
+func (p *Plugin) boundOf(g *group, pg *podgroup.Gang) int {
+	count := 0
+	for _, m := range pg.Members {
+		if m.DeletionTimestamp == nil && (m.Spec.NodeName != "" || g.bound[uidOf(m)]) {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,182 @@
+package gpugang
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// malformed is the kind of refusals that only a change of the gang's objects helps.
+const malformed gang.Reason = "Malformed"
+
+// plan makes a plan for the members that have no place, keeps their room and returns the place of the cycle's pod, or why it
+// has none. The caller holds the mutex.
+func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group) (*place, string) {
+	p.metrics.attempts.Inc()
+	if _, had := g.places[uidOf(c.pod)]; had {
+		p.lose(g, c.pod)
+	}
+	if g.arrived.IsZero() {
+		g.arrived = p.now()
+	}
+	if len(g.leaving) > 0 {
+		return nil, "gang " + g.String() + " is planned anew when the members of its last plan are taken back"
+	}
+	p.adoptHalf(pg, g)
+	t, err := p.task(ctx, c, pg, g)
+	if err != nil {
+		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})
+	}
+	plan, err := gang.Place(t.cluster, t.group, t.config)
+	if err != nil {
+		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})
+	}
+	p.metrics.planned(&plan)
+	if plan.Refused != nil {
+		return nil, p.wait(c.pod, g, t, plan.Refused)
+	}
+	if err := p.keep(g, t, &plan); err != nil {
+		p.cancel(g, err.Error())
+		return nil, p.refuse(g, c.pod, refused{kind: gang.NoRoom, message: err.Error()})
+	}
+	at, ok := g.places[uidOf(c.pod)]
+	if !ok {
+		return nil, surplus(g, t.placed()+len(g.places), "")
+	}
+	klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", g.String(), "members", len(g.places), "spread", plan.Spread,
+		"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
+	if !c.grouped() {
+		p.wake(t.pods...)
+	}
+	return &at, ""
+}
+
+// surplus says that a gang may run without a member.
+func surplus(g *group, placed int, why string) string {
+	text := fmt.Sprintf("gang %s has places for %d members, enough to run, and none for this pod", g.Ref, placed)
+	if why != "" {
+		text += ": it " + why
+	}
+	return text
+}
+
+// keep writes a plan down and has its room kept. The caller holds the mutex.
+func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
+	p.endDrain(g)
+	if !g.planned() {
+		g.made = p.now()
+	}
+	for i, a := range plan.Places {
+		pod := t.pods[i]
+		if a.Node == "" {
+			continue
+		}
+		at := place{Assignment: a, pinned: len(a.Containers) > 0, within: t.within(a.Node)}
+		if at.pinned {
+			if err := p.shares().Hold(vgpu.Hold{Assignment: a, Priority: g.priority}); err != nil {
+				return err
+			}
+		}
+		g.places[uidOf(pod)] = at
+	}
+	g.refusal, g.short, g.retry = nil, zero, zero
+	g.told = map[vgpu.UID]bool{}
+	return nil
+}
+
+// lose drops the place of a pod whose room is lost: with the whole plan before the members are let go, alone after that.
+// The caller holds the mutex.
+func (p *Plugin) lose(g *group, pod *v1.Pod) {
+	if g.letGo.IsZero() {
+		p.cancel(g, "the room of pod "+klog.KObj(pod).String()+" is lost: its node or its devices are gone")
+		return
+	}
+	p.drop(g, uidOf(pod))
+	p.metrics.repairs.WithLabelValues(repairMoved).Inc()
+}
+
+// drop forgets one place, with its hold. The caller holds the mutex.
+func (p *Plugin) drop(g *group, uid vgpu.UID) {
+	if at, ok := g.places[uid]; ok && at.pinned {
+		p.shares().Release(uid)
+	}
+	delete(g.places, uid)
+	delete(g.reserved, uid)
+}
+
+// cancel ends a plan before its members are let go: all holds are released, members that wait in Permit are rejected, and the
+// leader is tried again later. The caller holds the mutex.
+func (p *Plugin) cancel(g *group, why string) {
+	if !g.planned() {
+		return
+	}
+	for uid := range g.places {
+		if g.reserved[uid] {
+			g.leaving[uid] = true
+		}
+		if waiting := p.handle.GetWaitingPod(uidForFramework(uid)); waiting != nil {
+			waiting.Reject(Name, "gang "+g.String()+": "+why)
+		}
+		p.drop(g, uid)
+	}
+	g.forget()
+	g.failures++
+	g.retry = p.now().Add(backoff(g.failures))
+	p.metrics.cancelled.Inc()
+	p.stir(g.Ref)
+}
+
+// refuse notes why a gang has no plan, for its other members, and returns it. The caller holds the mutex.
+func (p *Plugin) refuse(g *group, pod *v1.Pod, r refused) string {
+	if g.refusal == nil || g.refusal.kind != r.kind {
+		g.told = map[vgpu.UID]bool{}
+		p.metrics.refusals.WithLabelValues(string(r.kind)).Inc()
+	}
+	g.refusal = &r
+	g.told[uidOf(pod)] = true
+	return r.message
+}
+
+// wait notes that a gang has no place now, and has room kept for it when it is its turn. The caller holds the mutex.
+func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
+	if t.placed() >= t.group.MinCount { // those that are more than the least wait by themselves
+		return surplus(g, t.placed(), r.Words(p.leavers))
+	}
+	message := "gang " + g.String() + " " + r.Words(p.leavers)
+	if r.Reason != gang.NoRoom {
+		g.short = zero
+		p.endDrain(g)
+	} else if g.short.IsZero() {
+		g.short = p.now()
+	}
+	message += p.drainFor(g, t)
+	return p.refuse(g, pod, refused{kind: r.Reason, message: message, helps: r.Helps, host: r.Host})
+}
+
+// leavers names the pods that a gang waits for, by their gangs where they have one, with their priority.
+func (p *Plugin) leavers(pods []gang.Leaver) string {
+	names := make([]string, 0, len(pods))
+	lister := p.handle.SharedInformerFactory().Core().V1().Pods().Lister()
+	for _, l := range pods {
+		name := l.Pod
+		if namespace, own, ok := cut(l.Pod); ok {
+			if pod, err := lister.Pods(namespace).Get(own); err == nil {
+				if ref, member := p.gangs.Of(pod); member {
+					name = ref.String()
+				}
+				name = fmt.Sprintf("%s (priority %d)", name, priorityOf(pod))
+			}
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return few(names)
+}

@@ -1,0 +1,129 @@
+package gpugang
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Name of the plugin in the scheduler's configuration.
+const Name = "GPUGang"
+
+// Shares knows who holds which device, and keeps room: the plugin GPUShare.
+type Shares interface {
+	// Ledgers returns the ledger of each node, nil for those that take no vGPU pods unless hosts asks for them as well. The
+	// error says in words what is not known yet.
+	Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, hosts bool) ([]*vgpu.Node, error)
+	// Policy is what places are ranked by.
+	Policy() placement.Policy
+	// Request returns what a pod asks for; the error says in words why no node can take it.
+	Request(pod *v1.Pod) (vgpu.Request, error)
+	// Hold keeps room for a pod, in place of an earlier hold of the pod, Release ends that, Held tells of it.
+	Hold(h vgpu.Hold) error
+	Release(uid vgpu.UID) bool
+	Held(uid vgpu.UID) (vgpu.Hold, bool)
+	// Assigned returns the devices that a pod was given, and whether it was given any.
+	Assigned(pod *v1.Pod) (vgpu.Assignment, bool)
+}
+
+// Gangs knows which pods form a gang: a *podgroup.Set.
+type Gangs interface {
+	// Of returns the gang that a pod names, and whether it names one.
+	Of(pod *v1.Pod) (podgroup.Ref, bool)
+	// Gang returns what the API says of a gang. The error is a *podgroup.Problem.
+	Gang(ref podgroup.Ref) (*podgroup.Gang, error)
+	// See makes a pod known at once, before the informer does.
+	See(pod *v1.Pod)
+	// OnChange has a function called whenever a gang or its members changed.
+	OnChange(told func(podgroup.Ref))
+	// Synced reports whether all that exists is known.
+	Synced() bool
+}
+
+// Plugin is GPUGang.
+type Plugin struct {
+	handle  fwk.Handle
+	args    *config.GPUGangArgs
+	shares  func() Shares
+	gangs   Gangs
+	state   *state
+	woken   wakes
+	metrics *metricSet
+	now     func() time.Time
+}
+
+var (
+	_ fwk.PreEnqueuePlugin         = (*Plugin)(nil)
+	_ fwk.PreFilterPlugin          = (*Plugin)(nil)
+	_ fwk.FilterPlugin             = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin         = (*Plugin)(nil)
+	_ fwk.PodGroupPostFilterPlugin = (*Plugin)(nil)
+	_ fwk.ReservePlugin            = (*Plugin)(nil)
+	_ fwk.PermitPlugin             = (*Plugin)(nil)
+	_ fwk.PostBindPlugin           = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions        = (*Plugin)(nil)
+	_ fwk.SignPlugin               = (*Plugin)(nil)
+)
+
+// Options is what the plugin stands on.
+type Options struct {
+	// Shares returns the plugin GPUShare of the same profile, nil where there is none. It is asked when pods are scheduled:
+	// the plugins of a profile are made in no fixed order.
+	Shares func() Shares
+	// Gangs tells which pods form a gang.
+	Gangs Gangs
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+// NewFactory returns the factory of the plugin for a scheduler whose GPUShare is what shares returns.
+func NewFactory(shares func() Shares) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		set, err := podgroup.Watch(ctx, handle)
+		if err != nil {
+			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+		}
+		p, err := New(ctx, args, handle, Options{Shares: shares, Gangs: set})
+		if err != nil {
+			return nil, err
+		}
+		go p.Run(ctx)
+		return p, nil
+	}
+}
+
+// New returns the plugin. Deadlines, drains and retries need Run.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Options) (*Plugin, error) {
+	args, ok := object.(*config.GPUGangArgs)
+	if !ok {
+		return nil, fmt.Errorf("start plugin %s: arguments of type %T, want GPUGangArgs", Name, object)
+	}
+	path := field.NewPath("pluginConfig").Key(Name).Child("args")
+	if errs := config.ValidateGPUGangArgs(args, path); len(errs) > 0 {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, errs.ToAggregate())
+	}
+	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, now: o.Now, metrics: newMetrics()}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	p.state = newState(p.now())
+	p.metrics.register(ctx, p)
+	p.gangs.OnChange(p.changed)
+	return p, nil
+}
+
+// Name returns Name.
+func (p *Plugin) Name() string { return Name }
+
+func uidOf(pod *v1.Pod) vgpu.UID { return vgpu.UID(pod.UID) }

@@ -1,0 +1,81 @@
+package gpugang
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+)
+
+// capFor is how long a gang has no more members on a node than were accepted when another plugin refused one more. Longer
+// keeps it from a node that has room again, shorter has the same plan refused again and again.
+const capFor = 30 * time.Second
+
+// shareName is the plugin that the plans are made by.
+const shareName = "GPUShare"
+
+// PostFilter ends the plan when another plugin refuses the planned node, and has the gang planned again without that node.
+// It ends the chain of PostFilter plugins for every member of a gang: evictions for one member would be in vain.
+func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	ref, ok := p.gangs.Of(pod)
+	if !ok {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	defer p.flush(ctx)
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	at := placeOf(cs)
+	if at == nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	}
+	g := p.state.group(ref)
+	why := "no node that the gang may use takes the pod"
+	if status := statuses.Get(at.Node); at.pinned {
+		why = "the plan of the gang has node " + at.Node + " for the pod, which refuses it: " + status.Message()
+		if status.Plugin() != shareName { // what GPUShare refuses, the next plan knows
+			g.capped[at.Node] = limit{most: g.reservedOn(at.Node), until: p.now().Add(capFor)}
+		}
+	}
+	if g.letGo.IsZero() {
+		p.cancel(g, why)
+	} else {
+		p.drop(g, uidOf(pod))
+	}
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+}
+
+// PodGroupPostFilter says why a gang has no plan, for the condition of its PodGroup, and ends a plan that other plugins
+// refused. It makes no room.
+func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	defer p.flush(ctx)
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	ref := podgroup.Ref{Source: podgroup.Native, Namespace: info.GetNamespace(), Name: info.GetName()}
+	g := p.state.gangs[ref]
+	switch {
+	case g == nil:
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	case g.planned() && g.letGo.IsZero():
+		for node, most := range trialOf(state).refused() {
+			g.capped[node] = limit{most: most, until: p.now().Add(capFor)}
+		}
+		p.cancel(g, "other plugins refuse the planned nodes")
+	case g.refusal != nil:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, g.refusal.message)
+	}
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+}
+
+// reservedOn counts the members that are reserved on a node. The caller holds the mutex.
+func (g *group) reservedOn(node string) int {
+	count := 0
+	for uid := range g.reserved {
+		if g.places[uid].Node == node {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,167 @@
+package gpugang
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+)
+
+// step is the time between two looks at deadlines, drains and retries. Shorter is more exact and costs a walk over the gangs.
+const step = time.Second
+
+// Retries of plans that came to nothing, from the first to the longest pause.
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+)
+
+// backoff returns the pause after so many failures in a row: 1s, 2s, 4s, … at most a minute.
+func backoff(failures int) time.Duration {
+	pause := firstPause
+	for range failures - 1 {
+		if pause *= 2; pause >= longestPause {
+			return longestPause
+		}
+	}
+	return pause
+}
+
+// wakes are the members that are to be tried again. Activating them takes the lock of the scheduler's queue, under which
+// PreEnqueue asks for that of the plugin's state: so it waits until that is free.
+type wakes struct {
+	mu   sync.Mutex
+	pods map[string]*v1.Pod
+}
+
+// wake notes members to be tried again, at the next flush.
+func (p *Plugin) wake(pods ...*v1.Pod) {
+	p.woken.mu.Lock()
+	defer p.woken.mu.Unlock()
+	for _, pod := range pods {
+		if p.woken.pods == nil {
+			p.woken.pods = map[string]*v1.Pod{}
+		}
+		p.woken.pods[klog.KObj(pod).String()] = pod
+	}
+}
+
+// flush has the members that were noted tried again. The caller holds no mutex of the plugin, and is not PreEnqueue.
+func (p *Plugin) flush(ctx context.Context) {
+	p.woken.mu.Lock()
+	pods := p.woken.pods
+	p.woken.pods = nil
+	p.woken.mu.Unlock()
+	if len(pods) > 0 {
+		p.handle.Activate(klog.FromContext(ctx), pods)
+	}
+}
+
+// stir notes that a gang is to be tried at the next step. stirAll has all tried that wait for room: some was given up. The
+// caller holds the mutex.
+func (p *Plugin) stir(ref podgroup.Ref) {
+	if g := p.state.gangs[ref]; g != nil && g.retry.IsZero() {
+		g.retry = p.now()
+	}
+}
+
+func (p *Plugin) stirAll() {
+	for _, g := range p.state.gangs {
+		if g.refusal.ofRoom() && g.retry.IsZero() {
+			g.retry = p.now()
+		}
+	}
+}
+
+// Run looks at deadlines, drains and retries until ctx ends.
+func (p *Plugin) Run(ctx context.Context) {
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.Tick(ctx)
+		}
+	}
+}
+
+// Tick is one step of Run: plans whose members did not come in time are ended, gangs that stayed half-bound are released,
+// those whose turn it is are tried again.
+func (p *Plugin) Tick(ctx context.Context) {
+	var halves []*podgroup.Gang
+	for _, ref := range p.state.refs() {
+		pg, err := p.gangs.Gang(ref)
+		if pg == nil || len(pg.Members) == 0 {
+			p.changed(ref)
+			continue
+		}
+		if p.look(pg, err) {
+			halves = append(halves, pg)
+		}
+	}
+	p.flush(ctx)
+	for _, pg := range halves {
+		p.release(ctx, pg)
+	}
+}
+
+// refs returns the gangs that are remembered, in a fixed order.
+func (s *state) refs() []podgroup.Ref {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	refs := make([]podgroup.Ref, 0, len(s.gangs))
+	for ref := range s.gangs {
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, func(a, b podgroup.Ref) int {
+		return strings.Compare(string(a.Source)+"/"+a.String(), string(b.Source)+"/"+b.String())
+	})
+	return refs
+}
+
+// look does what is due for one gang, and reports whether it stayed half-bound for too long.
+func (p *Plugin) look(pg *podgroup.Gang, problem error) bool {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	g, now, patience := p.state.group(pg.Ref), p.now(), p.args.PlacementDeadline.Duration
+	p.prune(g, pg)
+	p.settle(g, pg)
+	switch {
+	case g.letGo.IsZero() && g.planned() && now.Sub(g.made) > patience:
+		p.cancel(g, "its members did not come within "+patience.String())
+	case !g.letGo.IsZero() && !g.started && now.Sub(g.letGo) > patience:
+		return true
+	}
+	if problem != nil {
+		g.short = zero
+		p.endDrain(g)
+		p.tellMissing(g, pg)
+		return false
+	}
+	if p.due(g, now) {
+		g.retry = zero
+		p.wakeWaiting(pg, g)
+	}
+	return false
+}
+
+// due reports whether a gang is to be tried again without anything having changed: after a failure, and when the time has
+// come to keep room for it.
+func (p *Plugin) due(g *group, now time.Time) bool {
+	if !g.retry.IsZero() {
+		return !now.Before(g.retry)
+	}
+	if g.short.IsZero() || p.args.Drain == config.DrainDisabled || p.state.drain == g.Ref {
+		return false
+	}
+	return now.Sub(g.short) >= p.args.DrainAfter.Duration && p.state.head() == g
+}

@@ -1,0 +1,131 @@
+package gpugang
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// state is what the plugin remembers of gangs between scheduling cycles. What the API knows is asked anew each time.
+type state struct {
+	// since is when the plugin was made: what happened before it was seen by another scheduler.
+	since time.Time
+
+	mu    sync.Mutex
+	gangs map[podgroup.Ref]*group
+	// drain is the gang that room is kept for while others end, the zero Ref for none.
+	drain podgroup.Ref
+}
+
+// group is what is remembered of one gang. state.mu guards it.
+type group struct {
+	podgroup.Ref
+	// places of the members that have one in the plan, until they are bound, and when the plan was made.
+	places map[vgpu.UID]place
+	made   time.Time
+	// reserved are the members of the plan that passed Reserve and wait in Permit, or are being bound.
+	reserved map[vgpu.UID]bool
+	// leaving are members of a plan that was cancelled, which the scheduler still has at their places: until it has taken them
+	// back, nodes would refuse members because of their own siblings, or of themselves.
+	leaving map[vgpu.UID]bool
+	// bound are the members whose Binding succeeded, before the informer tells.
+	bound map[vgpu.UID]bool
+	// letGo is when the members were let go, zero before that; started: the gang had its least number of members bound.
+	letGo   time.Time
+	started bool
+
+	// refusal is why the gang has no plan, "" for no reason yet, with the numbers where core gave it.
+	refusal *refused
+	// told are the members that were refused since the last time that the kind of refusal changed.
+	told map[vgpu.UID]bool
+	// capped are nodes that other plugins refused for a planned member.
+	capped map[string]limit
+	// arrived is when the gang was tried first, and short since when it waits for room, zero where it does not.
+	arrived, short time.Time
+	// retry is when the leader is tried again, zero for when something changes; failures counts plans that came to nothing in
+	// a row.
+	retry    time.Time
+	failures int
+	// kept is the room that the drain keeps for the members, and until when the present owners end, 0 for nobody knows.
+	kept  []vgpu.Hold
+	until int64
+	// priority of the members.
+	priority int32
+	// incomplete is since when and why members are missing.
+	incomplete string
+	missing    time.Time
+}
+
+// place is where a member goes.
+type place struct {
+	vgpu.Assignment
+	// pinned: the member goes to this node and no other. A member without vGPUs is held to the required domains only.
+	pinned bool
+	// within are the labels that its node must have: the required domains of the gang.
+	within map[string]string
+}
+
+// limit is how many members a node takes at most, until when: so many were accepted when it refused one more.
+type limit struct {
+	most  int
+	until time.Time
+}
+
+// refused is why a gang has no plan.
+type refused struct {
+	kind    gang.Reason
+	message string
+	helps   vgpu.Help
+	host    bool
+}
+
+func newState(now time.Time) *state {
+	return &state{since: now, gangs: map[podgroup.Ref]*group{}}
+}
+
+// group returns what is remembered of a gang, making it if need be. The caller holds the mutex.
+func (s *state) group(ref podgroup.Ref) *group {
+	g := s.gangs[ref]
+	if g == nil {
+		g = &group{Ref: ref}
+		g.forget()
+		g.leaving = map[vgpu.UID]bool{}
+		g.bound, g.capped = map[vgpu.UID]bool{}, map[string]limit{}
+		s.gangs[ref] = g
+	}
+	return g
+}
+
+// forget drops the plan, without its holds.
+func (g *group) forget() {
+	g.places, g.reserved, g.told = map[vgpu.UID]place{}, map[vgpu.UID]bool{}, map[vgpu.UID]bool{}
+	g.made, g.letGo = zero, zero
+}
+
+// planned reports whether the gang has a plan.
+func (g *group) planned() bool { return len(g.places) > 0 }
+
+// first orders the gangs that wait for room: the highest priority first, then the one that waits longest, then by name.
+func first(a, b *group) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), a.short.Compare(b.short), cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Source, b.Source))
+}
+
+// head returns the gang whose turn it is to have room kept, nil for none. The caller holds the mutex.
+func (s *state) head() *group {
+	var waiting []*group
+	for _, g := range s.gangs {
+		if !g.short.IsZero() {
+			waiting = append(waiting, g)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	return slices.MinFunc(waiting, first)
+}

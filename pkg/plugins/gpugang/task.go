@@ -1,0 +1,209 @@
+package gpugang
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// task is what core is asked for one gang.
+type task struct {
+	cluster *gang.Cluster
+	group   *gang.Group
+	config  gang.Config
+	// pods are the members that want a place, in the order of group.Members.
+	pods []*v1.Pod
+	// infos are the nodes of the cluster, by name.
+	infos map[string]fwk.NodeInfo
+}
+
+// placed counts the members that have a place already.
+func (t *task) placed() int { return len(t.group.Placed) }
+
+// within returns the labels that keep a member in the required domains of a node.
+func (t *task) within(node string) map[string]string {
+	labels := map[string]string{}
+	for _, key := range t.group.Wishes.Required {
+		if key != gang.NVLink {
+			labels[key] = t.infos[node].Node().Labels[key]
+		}
+	}
+	return labels
+}
+
+// task collects what a plan depends on. The error says in words what is wrong with the gang, or not known yet. The caller
+// holds the mutex.
+func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group) (*task, error) {
+	if p.shares == nil || p.shares() == nil {
+		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
+	}
+	g.priority = priorityOf(c.pod)
+	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, true)
+	if err != nil {
+		return nil, err
+	}
+	t := &task{
+		group:  &gang.Group{Name: g.String(), MinCount: pg.MinCount},
+		config: gang.Config{Policy: p.shares().Policy(), MaxDomains: int(p.args.MaxDomains)},
+		infos:  map[string]fwk.NodeInfo{},
+	}
+	t.group.Wishes = p.wishes(pg)
+	var admits *admission
+	if admits, err = p.members(t, pg, g); err != nil {
+		return nil, err
+	}
+	t.cluster = clusterOf(c.nodes, ledgers, t.group.Wishes, admits)
+	for i, n := range t.cluster.Nodes {
+		t.infos[n.Name()] = admits.nodes[i]
+	}
+	t.cluster.Ends = p.endOf
+	return t, nil
+}
+
+// wishes returns how close the members come: as the gang says, else as the arguments do.
+func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
+	w := gang.Wishes{Required: pg.Required, Preferred: pg.Preferred}
+	if len(w.Required) == 0 && len(w.Preferred) == 0 {
+		w.Preferred = p.args.PreferredTopology
+	}
+	return w
+}
+
+// members sorts the members into those that have a place and those that want one.
+func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group) (*admission, error) {
+	admits := &admission{most: p.limits(g)}
+	for i, pod := range pg.Members {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		if at, ok := p.placed(g, pod); ok {
+			t.group.Placed = append(t.group.Placed, at)
+			continue
+		}
+		if !waits(pod) {
+			continue
+		}
+		r, err := p.shares().Request(pod)
+		if err != nil {
+			return nil, fmt.Errorf("member %s: %w", klog.KObj(pod), err)
+		}
+		t.group.Members = append(t.group.Members, gang.Member{Request: r, Rank: pg.Ranks[i], Kind: admits.kind(pod)})
+		t.pods = append(t.pods, pod)
+	}
+	return admits, nil
+}
+
+// placed returns where a member is or will be: bound, reserved or planned.
+func (p *Plugin) placed(g *group, pod *v1.Pod) (vgpu.Assignment, bool) {
+	if at, ok := g.places[uidOf(pod)]; ok {
+		return at.Assignment, true
+	}
+	node := pod.Spec.NodeName
+	if a, ok := p.shares().Assigned(pod); ok && (node == "" || a.Node == node) {
+		return a, true
+	}
+	if node == "" {
+		return vgpu.Assignment{}, false
+	}
+	return vgpu.Assignment{UID: uidOf(pod), Pod: klog.KObj(pod).String(), Node: node}, true
+}
+
+// limits returns how many members the nodes take that other plugins refused lately for a planned one.
+func (p *Plugin) limits(g *group) map[string]int {
+	most := map[string]int{}
+	for name, l := range g.capped {
+		if p.now().Before(l.until) {
+			most[name] = l.most
+		} else {
+			delete(g.capped, name)
+		}
+	}
+	return most
+}
+
+// endOf returns the Unix time at which a pod ends at the latest, 0 for nobody knows.
+func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
+	namespace, name, _ := cut(pod)
+	seen, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(namespace).Get(name)
+	if err != nil || uidOf(seen) != uid || seen.Spec.ActiveDeadlineSeconds == nil || seen.Status.StartTime == nil {
+		return 0
+	}
+	return seen.Status.StartTime.Unix() + *seen.Spec.ActiveDeadlineSeconds
+}
+
+// clusterOf returns the nodes that take pods of the gang, by name, with the levels of the wishes.
+func clusterOf(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w gang.Wishes, admits *admission) *gang.Cluster {
+	order := make([]int, 0, len(infos))
+	for i := range infos {
+		if ledgers[i] != nil {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(ledgers[a].Name(), ledgers[b].Name()) })
+	c := &gang.Cluster{Nodes: make([]*vgpu.Node, 0, len(order)), Admits: admits.count}
+	admits.nodes = make([]fwk.NodeInfo, 0, len(order))
+	for _, i := range order {
+		c.Nodes = append(c.Nodes, ledgers[i])
+		admits.nodes = append(admits.nodes, infos[i])
+	}
+	for _, key := range slices.Concat(w.Required, w.Preferred) {
+		if key != gang.NVLink && !slices.ContainsFunc(c.Levels, func(l gang.Level) bool { return l.Key == key }) {
+			c.Levels = append(c.Levels, levelOf(key, admits.nodes))
+		}
+	}
+	return c
+}
+
+// levelOf divides the nodes by a label.
+func levelOf(key string, nodes []fwk.NodeInfo) gang.Level {
+	l := gang.Level{Key: key, Domain: make([]int32, len(nodes))}
+	numbers := map[string]int32{}
+	for i, info := range nodes {
+		value, labelled := info.Node().Labels[key]
+		if !labelled {
+			l.Domain[i] = -1
+			continue
+		}
+		number, known := numbers[value]
+		if !known {
+			number = int32(len(l.Names))
+			numbers[value] = number
+			l.Names = append(l.Names, value)
+		}
+		l.Domain[i] = number
+	}
+	return l
+}
+
+var zero time.Time
+
+func priorityOf(pod *v1.Pod) int32 { return corev1helpers.PodPriority(pod) }
+
+func uidForFramework(uid vgpu.UID) types.UID { return types.UID(uid) }
+
+// cut splits "namespace/name".
+func cut(path string) (namespace, name string, ok bool) { return strings.Cut(path, "/") }
+
+// maxNamed bounds how many pods a message names: events hold 1,024 characters in all.
+const maxNamed = 3
+
+// few joins names, and counts those beyond the first.
+func few(names []string) string {
+	if len(names) <= maxNamed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+}
