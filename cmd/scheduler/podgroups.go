@@ -146,7 +146,11 @@ func setGate(gate featuregate.MutableFeatureGate, given string, served podgroup.
 			"--runtime-config=scheduling.k8s.io/v1beta1=true, or leave the gate out: the scheduler sets it by what is served", given)
 	}
 	if err := gate.SetFromMap(map[string]bool{string(features.GenericWorkload): served.Native}); err != nil {
-		return fmt.Errorf("set feature gate GenericWorkload=%v, as podgroups of scheduling.k8s.io/v1beta1 are served: %w", served.Native, err)
+		are := "are"
+		if !served.Native {
+			are = "are not"
+		}
+		return fmt.Errorf("set feature gate GenericWorkload=%v, as podgroups of scheduling.k8s.io/v1beta1 %s served: %w", served.Native, are, err)
 	}
 	return nil
 }

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/version"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+)
+
+// newGate returns a gate with the features of native PodGroups as in Kubernetes, as flags set them.
+func newGate(t *testing.T, flags string) featuregate.MutableVersionedFeatureGate {
+	t.Helper()
+	gate := featuregate.NewVersionedFeatureGate(version.MustParse("1.37"))
+	beta := featuregate.VersionedSpecs{{Version: version.MustParse("1.37"), PreRelease: featuregate.Beta}}
+	alpha := featuregate.VersionedSpecs{{Version: version.MustParse("1.37"), PreRelease: featuregate.Alpha}}
+	must(t, gate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
+		features.GenericWorkload: beta, features.TopologyAwareWorkloadScheduling: alpha,
+	}))
+	must(t, gate.AddDependencies(map[featuregate.Feature][]featuregate.Feature{
+		features.TopologyAwareWorkloadScheduling: {features.GenericWorkload},
+	}))
+	must(t, gate.Set(flags))
+	return gate
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSetGate(t *testing.T) {
+	tests := []struct {
+		// flags as set, and what they give the gate.
+		flags, given string
+		served       podgroup.Served
+		want         bool
+		err          string
+	}{
+		{served: podgroup.Served{}, want: false},
+		{served: podgroup.Served{XK8s: true}, want: false},
+		{served: podgroup.Served{Native: true}, want: true},
+		{flags: "GenericWorkload=true", given: "true", served: podgroup.Served{Native: true}, want: true},
+		{flags: "GenericWorkload=false", given: "false", served: podgroup.Served{Native: true}, want: false},
+		{flags: "GenericWorkload=false", given: "false", served: podgroup.Served{}, want: false},
+		{
+			flags: "GenericWorkload=true", given: "true", served: podgroup.Served{XK8s: true}, want: true,
+			err: "--feature-gates: GenericWorkload=true: the API server does not serve podgroups of scheduling.k8s.io/v1beta1, and the scheduler would wait for them for ever: " +
+				"start kube-apiserver with --feature-gates=GenericWorkload=true --runtime-config=scheduling.k8s.io/v1beta1=true, or leave the gate out: the scheduler sets it by what is served",
+		},
+		{flags: "AllBeta=true", served: podgroup.Served{}, want: false},
+		{flags: "AllBeta=true,AllAlpha=true", served: podgroup.Served{Native: true}, want: true},
+		{
+			flags: "AllBeta=true,AllAlpha=true", served: podgroup.Served{}, want: true,
+			err: "set feature gate GenericWorkload=false, as podgroups of scheduling.k8s.io/v1beta1 are not served: " +
+				"TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
+		},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprintf("%s/%+v", test.flags, test.served), func(t *testing.T) {
+			gate, said := newGate(t, test.flags), ""
+			if err := setGate(gate, test.given, test.served); err != nil {
+				said = err.Error()
+			}
+			if diff := cmp.Diff(test.err, said); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if got := gate.Enabled(features.GenericWorkload); got != test.want {
+				t.Errorf("the gate is %v", got)
+			}
+		})
+	}
+}
+
+func TestGiven(t *testing.T) {
+	for _, test := range []struct {
+		flags []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"--feature-gates=GenericWorkload=true"}, "true"},
+		{[]string{"--feature-gates=kube:GenericWorkload=false"}, "false"},
+		{[]string{"--feature-gates=AllBeta=true,GenericWorkloadX=true"}, ""},
+		{[]string{"--feature-gates=A=true, GenericWorkload = T"}, "T"},
+		{[]string{"--feature-gates=GenericWorkload=true,B=true", "--feature-gates=GenericWorkload=false"}, "false"},
+	} {
+		c, gates := &cobra.Command{}, map[string][]string{}
+		c.Flags().Var(cliflag.NewColonSeparatedMultimapStringStringAllowDefaultEmptyKey(&gates), "feature-gates", "")
+		must(t, c.ParseFlags(test.flags))
+		if got := given(c); got != test.want {
+			t.Errorf("%q give %q, want %q", test.flags, got, test.want)
+		}
+	}
+	if command(newPodGroups()).Flags().Lookup("feature-gates").Value.Type() != "colonSeparatedMultimapStringString" {
+		t.Error("the scheduler reads the flag in another way")
+	}
+}
+
+// The connection is that of the scheduler itself.
+func TestConnectionOf(t *testing.T) {
+	file := func(server string) string { return write(t, "kubeconfig", fmt.Sprintf(kubeconfig, server)) }
+	config := func(lines string) string {
+		return write(t, "config.yaml", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+lines)
+	}
+	a, b := file("http://a.test:1"), file("http://b.test:2")
+	tests := []struct {
+		name  string
+		flags []string
+		// want is the server, "" where the scheduler cannot start.
+		want string
+	}{
+		{"neither flags nor a cluster around", nil, ""},
+		{"kubeconfig", []string{"--kubeconfig=" + a}, "http://a.test:1"},
+		{"a kubeconfig that does not exist", []string{"--kubeconfig=" + a + "x"}, ""},
+		{"master alone", []string{"--master=http://c.test:3"}, "http://c.test:3"},
+		{"master over kubeconfig", []string{"--kubeconfig=" + a, "--master=http://c.test:3"}, "http://c.test:3"},
+		{"configuration over kubeconfig", []string{"--config=" + config("clientConnection: {kubeconfig: "+b+"}"), "--kubeconfig=" + a}, "http://b.test:2"},
+		{"a configuration without one, where the flag does not count", []string{"--config=" + config(""), "--kubeconfig=" + a}, ""},
+		{"a configuration that is no configuration", []string{"--config=" + a}, ""},
+		{"a configuration that is illegal", []string{"--config=" + config("parallelism: 0\nclientConnection: {kubeconfig: "+b+"}"), "--kubeconfig=" + a}, ""},
+		{"legal arguments", []string{"--config=" + config("clientConnection: {kubeconfig: "+b+"}\nprofiles:\n- schedulerName: x\n  pluginConfig: [{name: GPUGang, args: {maxDomains: 1}}, {name: GPUShare}]")}, "http://b.test:2"},
+		{"illegal arguments of GPUGang", []string{"--config=" + config("clientConnection: {kubeconfig: "+b+"}\nprofiles:\n- schedulerName: x\n  pluginConfig: [{name: GPUGang, args: {maxDomains: 0}}]")}, ""},
+		{"illegal arguments of GPUShare", []string{"--config=" + config("clientConnection: {kubeconfig: "+b+"}\nprofiles:\n- schedulerName: x\n  pluginConfig: [{name: GPUShare, args: {policy: x}}]")}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("KUBERNETES_SERVICE_HOST", "")
+			c := command(newPodGroups())
+			must(t, c.ParseFlags(test.flags))
+			connection, ok := connectionOf(c)
+			switch {
+			case ok != (test.want != ""):
+				t.Errorf("can start: %v", ok)
+			case ok && connection.Host != test.want:
+				t.Errorf("it asks %s, want %s", connection.Host, test.want)
+			case ok && connection.Timeout != askTimeout:
+				t.Errorf("a question may take %v", connection.Timeout)
+			}
+		})
+	}
+}
+
+// profile has the plugins that the gate does not decide about.
+const profile = "profiles:\n- schedulerName: tandem-scheduler\n  plugins: {multiPoint: {enabled: [{name: GPUShare}]}}\n"
+
+// The scheduler writes its configuration with the plugin of native gangs exactly if the gate is on.
+func TestGateFollowsTheAPIServer(t *testing.T) {
+	tests := []struct {
+		name   string
+		served []string
+		flags  []string
+		want   bool
+		// fails is what the scheduler says where it does not start.
+		fails string
+	}{
+		{name: "neither is served"},
+		{name: "that of the scheduler plugins is served", served: []string{xk8s}},
+		{name: "that of Kubernetes is served", served: []string{native}, want: true},
+		{name: "both are served", served: []string{native, xk8s}, want: true},
+		{name: "served and given on", served: []string{native}, flags: []string{"--feature-gates=GenericWorkload=true"}, want: true},
+		{name: "served and given off", served: []string{native}, flags: []string{"--feature-gates=GenericWorkload=false"}},
+		{
+			name: "given on and not served", flags: []string{"--feature-gates=GenericWorkload=true"},
+			fails: "--feature-gates: GenericWorkload=true: the API server does not serve podgroups of scheduling.k8s.io/v1beta1",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "written.yaml")
+			output, err := run(t, newAPIServer(t, test.served...).URL, profile, append(test.flags, "--write-config-to="+file)...)
+			if test.fails != "" {
+				if err == nil || !strings.Contains(output, test.fails) {
+					t.Errorf("%v, want %q:\n%s", err, test.fails, output)
+				}
+				return
+			}
+			written, errRead := os.ReadFile(file)
+			if err != nil || errRead != nil {
+				t.Fatalf("%v, %v:\n%s", err, errRead, output)
+			}
+			if got := strings.Contains(string(written), "name: GangScheduling"); got != test.want {
+				t.Errorf("the plugin of native gangs is enabled: %v\n%s", got, output)
+			}
+		})
+	}
+}
+
+// A server that does not answer is asked for a bounded time; then the scheduler fails with the reason.
+func TestNoAPIServer(t *testing.T) {
+	groups := newPodGroups()
+	groups.gate = newGate(t, "")
+	tries := 0
+	groups.patience = podgroup.Patience{Within: 50 * time.Millisecond, First: time.Millisecond, Most: time.Millisecond, Note: func(error, time.Duration) { tries++ }}
+	c := command(groups)
+	must(t, c.ParseFlags([]string{"--master=http://127.0.0.1:1"}))
+	err := groups.start(c)
+	if err == nil || !strings.HasPrefix(err.Error(), "find out which PodGroups are served: ask the API server ") || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("error %v", err)
+	}
+	if tries < 2 {
+		t.Errorf("%d tries", tries)
+	}
+}
+
+// A scheduler that runs when an API appears ends with success, so that it is started anew.
+func TestRestart(t *testing.T) {
+	for _, test := range []struct{ appears, leaderElection string }{{native, "false"}, {xk8s, "false"}, {native, "true"}} {
+		t.Run(test.appears+"/leader election "+test.leaderElection, func(t *testing.T) {
+			t.Parallel()
+			server := newAPIServer(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var output bytes.Buffer
+			cmd := scheduler(ctx, t, server.URL, profile, "--leader-elect="+test.leaderElection)
+			cmd.Env = append(cmd.Env, asksEvery+"=50ms")
+			cmd.Stdout, cmd.Stderr = &output, &output
+			must(t, cmd.Start())
+			for before := server.asked.Load(); server.asked.Load() < before+20 && ctx.Err() == nil; {
+				time.Sleep(10 * time.Millisecond)
+			}
+			server.served.Store(test.appears, true)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("the scheduler ended with %v:\n%s", err, &output)
+			}
+		})
+	}
+}
