@@ -159,6 +159,7 @@ var labelTable = []Label{
 	{"health", "`healthy` or `unhealthy`"},
 	{"index", "NVML's index of the device"},
 	{"kind", "of ECC errors: `corrected` or `uncorrected`; else a word of a fixed list, named in the meaning"},
+	{"level", "`node`, a level of gangs' wishes, or `other` beyond 20 of them"},
 	{"model", "product name of the device"},
 	{"namespace", "namespace of a pod on the node"},
 	{"owner", "`agent` or `kubelet`"},

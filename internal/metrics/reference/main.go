@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/learning"
 	"github.com/tandem-gpu/tandem/internal/metrics"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -18,6 +19,10 @@ func main() {
 		Title:    "Scheduler",
 		Text:     "Served by the scheduler at `/metrics`, with the metrics of kube-scheduler.",
 		Families: gpushare.Families(),
+	}, metrics.Section{
+		Title:    "Gangs",
+		Text:     "What the scheduler does with gangs, beside its other metrics.",
+		Families: gpugang.Families(),
 	}, metrics.Section{
 		Title:    "Learning",
 		Text:     "What the scheduler learns of workloads, beside its other metrics.",
