@@ -164,27 +164,6 @@ tandem_device_health{device="GPU-a",state="sick"} 0
 	}
 }
 
-// Each label of the tables is explained, and none of the explanations is left over.
-func TestLabelsAreExplained(t *testing.T) {
-	used := map[string]bool{}
-	for _, s := range Sections() {
-		for _, f := range s.Families {
-			for _, l := range f.Labels {
-				used[l] = true
-			}
-		}
-	}
-	for _, l := range Labels() {
-		if !used[l.Name] {
-			t.Errorf("label %s is explained and not used", l.Name)
-		}
-		delete(used, l.Name)
-	}
-	if len(used) > 0 {
-		t.Errorf("labels %v are not explained", used)
-	}
-}
-
 // The committed page has the agent's part as it is now. (make verify compares the scheduler's too.)
 func TestReferenceIsUpToDate(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/metrics.md")

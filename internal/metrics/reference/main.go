@@ -15,7 +15,15 @@ import (
 )
 
 func main() {
-	sections := append(metrics.Sections(), metrics.Section{
+	if err := metrics.WriteReference(os.Stdout, sections()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// sections returns the parts of the page.
+func sections() []metrics.Section {
+	return append(metrics.Sections(), metrics.Section{
 		Title:    "Scheduler",
 		Text:     "Served by the scheduler at `/metrics`, with the metrics of kube-scheduler.",
 		Families: gpushare.Families(),
@@ -28,8 +36,4 @@ func main() {
 		Text:     "What the scheduler learns of workloads, beside its other metrics.",
 		Families: learning.Families(),
 	})
-	if err := metrics.WriteReference(os.Stdout, sections); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 }
