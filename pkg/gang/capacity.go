@@ -11,28 +11,28 @@ const enough = 1 << 20
 // capOf returns how many members with a request the devices of a cell take at most, by what is free of them. It is exact
 // for requests of one container without promises, since a device or a shape takes so many whatever the others do; for
 // several containers it is a bound.
-func capOf(n *vgpu.Node, r *vgpu.Request, k *cell, free func(i int) vgpu.Use) int {
+func capOf(n *vgpu.Node, r *vgpu.Request, k *cell) int {
 	switch len(r.Containers) {
 	case 0:
 		return enough
 	case 1:
-		return capOfContainer(n, r, 0, k, free)
+		return capOfContainer(n, r, 0, k)
 	}
 	slots, most := int64(0), enough
 	for i := range n.Devices() {
 		if k.has(i) {
-			slots += int64(free(i).Slots)
+			slots += int64(n.FreeFor(i, r).Slots)
 		}
 	}
 	most = min(most, int(slots/int64(r.PeakSlots())))
 	for c := range r.Containers {
-		most = min(most, capOfContainer(n, r, c, k, free))
+		most = min(most, capOfContainer(n, r, c, k))
 	}
 	return most
 }
 
 // capOfContainer is capOf for one container of the request by itself.
-func capOfContainer(n *vgpu.Node, r *vgpu.Request, c int, k *cell, free func(i int) vgpu.Use) int {
+func capOfContainer(n *vgpu.Node, r *vgpu.Request, c int, k *cell) int {
 	devices := n.Devices()
 	sum := 0
 	var use vgpu.Use
@@ -46,9 +46,9 @@ func capOfContainer(n *vgpu.Node, r *vgpu.Request, c int, k *cell, free func(i i
 		switch {
 		case !legal || !k.has(i):
 		case share.Devices == 1:
-			sum += times(free(i), use)
+			sum += times(n.FreeFor(i, r), use)
 		case first(n, i):
-			sum += wholeOf(n, i, k, use, free) / share.Devices
+			sum += wholeOf(n, r, i, k, use) / share.Devices
 		}
 	}
 	return min(sum, enough)
@@ -65,10 +65,10 @@ func first(n *vgpu.Node, i int) bool {
 }
 
 // wholeOf counts the devices of the cell with the shape of device i that have the use free.
-func wholeOf(n *vgpu.Node, i int, k *cell, use vgpu.Use, free func(i int) vgpu.Use) int {
+func wholeOf(n *vgpu.Node, r *vgpu.Request, i int, k *cell, use vgpu.Use) int {
 	count := 0
 	for j := i; j < len(n.Devices()); j++ {
-		if n.Shape(j) == n.Shape(i) && k.has(j) && use.Within(free(j)) {
+		if n.Shape(j) == n.Shape(i) && k.has(j) && use.Within(n.FreeFor(j, r)) {
 			count++
 		}
 	}
@@ -77,10 +77,10 @@ func wholeOf(n *vgpu.Node, i int, k *cell, use vgpu.Use, free func(i int) vgpu.U
 
 // times returns how often a use fits into what is free.
 func times(free, use vgpu.Use) int {
-	most := int64(enough)
-	if use.Slots > 0 {
-		most = min(most, int64(free.Slots/use.Slots))
+	if free.Slots < use.Slots {
+		return 0
 	}
+	most := min(enough, int64(free.Slots/use.Slots))
 	if use.Memory > 0 {
 		most = min(most, int64(free.Memory/use.Memory))
 	}
@@ -128,7 +128,7 @@ func (t *chart) measure(k *class) []int32 {
 		if hosts == 0 {
 			continue
 		}
-		most := min(hosts, capOf(n, k.request, at, func(d int) vgpu.Use { return n.FreeFor(d, k.request) }))
+		most := min(hosts, capOf(n, k.request, at))
 		if most > 0 && len(k.request.Containers) > 1 && placement.Fit(at.restrict(n), k.request) != nil {
 			most = 0
 		}

@@ -133,8 +133,7 @@ func (x *trial) put(k int, i int32, most int) int {
 		before := len(p.places)
 		if x.set(&a, most-before) {
 			p.places = append(p.places, x.linked(k, i, &a, most-before)...)
-		}
-		if len(p.places) == before { // no set, or a promise among members: one by one
+		} else {
 			x.book(k, at.node, a)
 			p.places = append(p.places, a)
 		}

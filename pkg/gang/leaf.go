@@ -31,15 +31,27 @@ func (x *trial) linked(k int, i int32, a *vgpu.Assignment, most int) []vgpu.Assi
 	groups := split(n, set, share.Devices)
 	places := make([]vgpu.Assignment, 0, most)
 	for _, group := range groups {
-		own := n.Only(func(d int) bool { return slices.Contains(group, d) })
-		place, _, refusal := x.choose(k, own)
-		if refusal != nil {
-			break // a promise among members; the caller asks again for the rest
-		}
+		place := x.like(k, a, n, group)
 		x.book(k, at.node, place)
 		places = append(places, place)
 	}
 	return places
+}
+
+// like returns the assignment of the next member of a class that has a group of whole devices as another has its own.
+// Nobody else is on them, so that no promise can break.
+func (x *trial) like(k int, a *vgpu.Assignment, n *vgpu.Node, group []int) vgpu.Assignment {
+	place := *a
+	r := x.request(k)
+	place.UID, place.Pod = r.UID, r.Pod
+	place.Containers = slices.Clone(a.Containers)
+	ids := make([]vgpu.DeviceID, 0, len(group))
+	for _, d := range group {
+		ids = append(ids, n.Devices()[d].ID)
+	}
+	slices.Sort(ids)
+	place.Containers[0].Devices = ids
+	return place
 }
 
 // maxSplit is the number of devices up to which all ways to split them are compared: 16 devices in pairs would be two

@@ -32,54 +32,144 @@ type pile struct {
 	domain int32
 	cells  []int32
 	takes  int64
-	// wider is what the domains around it take, by later level; −1 where it lies in several.
-	wider  []int32
+	// parent is the domain of the next level in which it lies, −1 for several, and around what that takes on as many
+	// piles as are needed.
+	parent int32
 	around int64
-	taken  bool
+	// taken piles are chosen, barred ones are not looked at.
+	taken, barred bool
+}
+
+// picking is the choice of the fewest domains of a level.
+type picking struct {
+	chart *chart
+	later []*division
+	load  *load
+	piles []pile
+	// used marks the domains of later levels that are used.
+	used   [][]bool
+	need   int64
+	chosen []int32
 }
 
 // narrow chooses the fewest domains of a level that take the load, those first that members with a place use, and
 // returns their cells in the order of choice and the others.
 func (t *chart) narrow(cells []int32, v *division, later []*division, l *load) (chosen, left []int32) {
-	piles := t.piles(cells, v, later, l)
-	need := l.sum
-	used := make([]map[int32]bool, len(later))
-	for i, w := range later {
-		used[i] = map[int32]bool{}
+	k := &picking{chart: t, later: later, load: l, piles: t.piles(cells, v, later, l), need: l.sum}
+	for _, w := range later {
+		used := make([]bool, int(w.named)+len(t.ground.nodes))
 		for _, d := range w.opened {
-			used[i][d] = true
+			used[d] = true
+		}
+		k.used = append(k.used, used)
+	}
+	for i := range k.piles {
+		if slices.Contains(v.opened, k.piles[i].domain) {
+			k.pick(&k.piles[i])
 		}
 	}
-	pick := func(p *pile) {
-		p.taken = true
-		need -= p.takes
-		chosen = append(chosen, p.cells...)
-		for i, d := range p.wider {
-			used[i][d] = true
-		}
+	if k.need > 0 && len(later) > 0 {
+		k.gather()
 	}
-	for i := range piles {
-		if slices.Contains(v.opened, piles[i].domain) {
-			pick(&piles[i])
+	for k.need > 0 {
+		p := k.last()
+		if p == nil {
+			p = k.fullest()
 		}
-	}
-	for need > 0 {
-		p := next(piles, need, used)
 		if p == nil {
 			break
 		}
-		pick(p)
+		k.pick(p)
 	}
-	for i := range piles {
-		if !piles[i].taken {
-			left = append(left, piles[i].cells...)
+	for i := range k.piles {
+		if !k.piles[i].taken {
+			left = append(left, k.piles[i].cells...)
 		}
 	}
-	return chosen, left
+	return k.chosen, left
 }
 
-// piles sorts cells by domain, those that take the most first, then those in the wider domains that take the most, then
-// by name.
+func (k *picking) pick(p *pile) {
+	p.taken = true
+	k.need -= p.takes
+	k.chosen = append(k.chosen, p.cells...)
+	for at, w := range k.later {
+		for _, i := range p.cells {
+			k.used[at][w.of[i]] = true
+		}
+	}
+}
+
+// last returns the pile that ends the search: of those that take all that is needed the one that opens the fewest domains
+// of the later levels, then the tightest, then the first by name.
+func (k *picking) last() *pile {
+	var best *pile
+	var least []int
+	for i := range k.piles {
+		p := &k.piles[i]
+		if p.takes < k.need {
+			break
+		}
+		if p.taken || p.barred {
+			continue
+		}
+		opens := k.opens(k.part(p))
+		if order := slices.Compare(opens, least); best == nil || order < 0 ||
+			order == 0 && (p.takes < best.takes || p.takes == best.takes && p.domain < best.domain) {
+			best, least = p, opens
+		}
+	}
+	return best
+}
+
+// part returns the cells of a pile that would take what is needed.
+func (k *picking) part(p *pile) []int32 {
+	if len(p.cells) == 1 || len(k.later) == 0 {
+		return p.cells
+	}
+	rest := load{k.load.counts, k.need}
+	order, used := k.chart.sequence(p.cells, k.later, &rest)
+	return order[:used]
+}
+
+// fullest returns the first of the piles that take the most and open the fewest domains of the later levels; nil where
+// none takes any.
+func (k *picking) fullest() *pile {
+	var best *pile
+	var least []int
+	for i := range k.piles {
+		p := &k.piles[i]
+		switch {
+		case p.taken || p.barred:
+			continue
+		case p.takes == 0 || best != nil && p.takes < best.takes:
+			return best
+		}
+		opens := k.opens(p.cells)
+		if best == nil || slices.Compare(opens, least) < 0 {
+			best, least = p, opens
+		}
+		if slices.Max(append(opens, 0)) == 0 {
+			return best
+		}
+	}
+	return best
+}
+
+// opens counts the domains of each later level that cells use and nothing before did.
+func (k *picking) opens(cells []int32) []int {
+	counts := make([]int, len(k.later))
+	for at, w := range k.later {
+		for i, c := range cells {
+			if d := w.of[c]; !k.used[at][d] && !slices.ContainsFunc(cells[:i], func(o int32) bool { return w.of[o] == d }) {
+				counts[at]++
+			}
+		}
+	}
+	return counts
+}
+
+// piles sorts cells by domain: those that take the most first, then by name.
 func (t *chart) piles(cells []int32, v *division, later []*division, l *load) []pile {
 	sorted := slices.Clone(cells)
 	slices.SortStableFunc(sorted, func(a, b int32) int { return cmp.Compare(v.of[a], v.of[b]) })
@@ -92,66 +182,60 @@ func (t *chart) piles(cells []int32, v *division, later []*division, l *load) []
 		p.cells = p.cells[:len(p.cells)+1]
 		p.takes += t.takes(l, i)
 	}
-	for _, w := range later {
-		if w.key == nodes && v.key != NVLink {
-			break // nodes are wider than islands only
-		}
-		t.widen(piles, w)
+	for at := range piles {
+		piles[at].parent = parent(piles[at].cells, later)
 	}
-	slices.SortStableFunc(piles, func(a, b pile) int { return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(b.around, a.around)) })
+	slices.SortStableFunc(piles, func(a, b pile) int { return cmp.Compare(b.takes, a.takes) })
 	return piles
 }
 
-// widen notes in which domain of a later level the piles lie, and what it takes.
-func (t *chart) widen(piles []pile, w *division) {
-	sums := map[int32]int64{}
-	for at := range piles {
-		p := &piles[at]
-		d := w.of[p.cells[0]]
-		if slices.ContainsFunc(p.cells, func(i int32) bool { return w.of[i] != d }) {
-			d = -1
-		}
-		p.wider = append(p.wider, d)
-		sums[d] += p.takes
+// parent returns the domain of the next level in which cells lie, −1 where there is none.
+func parent(cells []int32, later []*division) int32 {
+	if len(later) == 0 {
+		return -1
 	}
-	for at := range piles {
-		if p := &piles[at]; len(p.wider) == 1 {
-			p.around = sums[p.wider[0]]
-		}
+	d := later[0].of[cells[0]]
+	if slices.ContainsFunc(cells, func(i int32) bool { return later[0].of[i] != d }) {
+		return -1
 	}
+	return d
 }
 
-// next returns the pile to pick: the tightest that takes all that is needed, else the first of those that take the most.
-// Piles that open fewer domains of later levels come first among those that end the search, and among equals.
-func next(piles []pile, need int64, used []map[int32]bool) *pile {
-	var best *pile
-	opens := 0
-	for i := range piles {
-		p := &piles[i]
-		switch {
-		case p.taken:
-			continue
-		case p.takes == 0:
-			return best
-		case best != nil && p.takes < need && (best.takes >= need || p.takes < best.takes):
-			return best
-		}
-		n := opened(p, used)
-		if best == nil || n < opens || n == opens && p.takes < best.takes {
-			best, opens = p, n
+// gather keeps equal piles of one wider domain together: the fewest piles that take what is needed are m; where m piles
+// of one domain do, the others are barred, and else the domains of which m piles take the most come first.
+func (k *picking) gather() {
+	m, sum := 0, int64(0)
+	for i := range k.piles {
+		if p := &k.piles[i]; !p.taken && sum < k.need {
+			sum += p.takes
+			m++
 		}
 	}
-	return best
+	takes, count := map[int32]int64{}, map[int32]int{}
+	for i := range k.piles {
+		if p := &k.piles[i]; !p.taken && p.parent >= 0 && count[p.parent] < m {
+			count[p.parent]++
+			takes[p.parent] += p.takes
+		}
+	}
+	best := int32(-1)
+	for i := range k.piles {
+		p := &k.piles[i]
+		p.around = takes[p.parent]
+		if !p.taken && p.around >= k.need && (best < 0 || k.tighter(p.parent, best, takes)) {
+			best = p.parent
+		}
+	}
+	for i := range k.piles {
+		k.piles[i].barred = best >= 0 && k.piles[i].parent != best
+	}
+	slices.SortStableFunc(k.piles, func(a, b pile) int { return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(b.around, a.around)) })
 }
 
-// opened counts the domains of later levels that a pile opens: the first level weighs the most.
-func opened(p *pile, used []map[int32]bool) int {
-	n := 0
-	for i, d := range p.wider {
-		n *= 2
-		if d < 0 || !used[i][d] {
-			n++
-		}
+// tighter orders domains that take all: those in use first, then those that take less, then by name.
+func (k *picking) tighter(a, b int32, takes map[int32]int64) bool {
+	if used := k.used[0]; used[a] != used[b] {
+		return used[a]
 	}
-	return n
+	return cmp.Or(cmp.Compare(takes[a], takes[b]), cmp.Compare(a, b)) < 0
 }

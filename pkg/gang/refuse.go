@@ -107,8 +107,9 @@ func (s *search) possible(f *ground) bool {
 	return q.try(q.candidates(q.required)) != nil
 }
 
-// never reports whether the members would not even fit on the emptied cluster. Members that are alike and have one
-// container are tried; for others only what the bounds exclude is impossible for certain, since trials are greedy.
+// never reports whether the members would not even fit on the emptied cluster. Members that are alike, of one container
+// and with a promise are tried; without one the bounds are exact. For others only what the bounds exclude is impossible
+// for certain, since trials are greedy.
 func (s *search) never() bool {
 	f := s.emptiest()
 	q := s.task(f)
@@ -116,8 +117,8 @@ func (s *search) never() bool {
 	if len(list) == 0 {
 		return true
 	}
-	if len(s.crew.classes) > 1 || len(s.crew.classes[0].request.Containers) != 1 {
-		return false
+	if r := s.crew.classes[0].request; len(s.crew.classes) > 1 || len(r.Containers) != 1 || r.MaxSlowdown == 0 {
+		return false // the bounds are exact, or nothing is
 	}
 	return q.try(list) == nil && !f.stats.Cut
 }

@@ -13,6 +13,8 @@ type task struct {
 	required, preferred []*division
 	// reasons are the preferred levels, and the nodes unless spreading over them costs nothing.
 	reasons []*division
+	// ones are the spreads of what is on one cell.
+	ones []int
 	// byPolicy says that nodes are no reason: members go where the policy puts single pods.
 	byPolicy bool
 }
@@ -37,10 +39,11 @@ func (t *chart) task(required, preferred []string, nodesCount bool, l load) *tas
 	for _, key := range preferred {
 		q.preferred = append(q.preferred, t.division(key))
 	}
-	q.reasons = slices.Clone(q.preferred)
+	q.reasons, q.ones = slices.Clone(q.preferred), slices.Repeat([]int{1}, len(q.preferred)+1)
 	if nodesCount {
 		q.reasons = append(q.reasons, t.division(nodes))
 	}
+	q.ones = q.ones[:len(q.reasons)]
 	return q
 }
 
@@ -63,44 +66,47 @@ func (q *task) solve() *found {
 	return nil
 }
 
-// candidates returns the domains that may take the load by a first look, the best first.
+// candidates returns the domains that may take the load by a first look, the best first: one more than are tried, which
+// tells that there are more.
 func (q *task) candidates(levels []*division) []domain {
-	list := q.chart.domains(levels)
-	list = slices.DeleteFunc(list, func(d domain) bool {
-		_, enough := q.chart.suffices(d.cells, &q.load)
-		return !enough
-	})
-	for i := range list {
-		q.foresee(&list[i])
+	all := q.chart.domains(levels)
+	best := make([]domain, 0, min(len(all), q.chart.ground.most+1)+1)
+	for i := range all {
+		d := &all[i]
+		takes, enough := q.chart.suffices(d.cells, &q.load)
+		if !enough {
+			continue
+		}
+		q.chart.ground.stats.Domains++
+		if len(q.reasons) > 0 {
+			d.takes = takes
+			q.foresee(d)
+		}
+		at, _ := slices.BinarySearchFunc(best, d, func(o domain, d *domain) int { return o.compare(d) })
+		if at == cap(best)-1 {
+			continue
+		}
+		best = slices.Insert(best, at, *d)[:min(len(best)+1, cap(best)-1)]
 	}
-	slices.SortFunc(list, func(a, b domain) int { return a.compare(&b) })
-	q.chart.ground.stats.Domains += len(list)
-	return list
+	return best
 }
 
-// foresee notes what a domain takes and how many domains the load would take in it at least.
+// foresee notes how many domains the load would take in a domain at least.
 func (q *task) foresee(d *domain) {
-	if len(q.reasons) == 0 {
-		return // the policy decides
-	}
-	for _, i := range d.cells {
-		d.takes += q.chart.takes(&q.load, i)
-	}
 	order, used := d.cells, len(d.cells)
 	if used > 1 {
 		order, used = q.chart.sequence(d.cells, q.reasons, &q.load)
 	}
-	d.spreads = spreadOf(order[:used], q.reasons)
+	d.spreads = q.spreadOf(order[:used])
 }
 
 // spreadOf counts the domains of cells, those of the members with a place included.
-func spreadOf(cells []int32, reasons []*division) []int {
-	counts := make([]int, 0, len(reasons))
-	for _, v := range reasons {
-		if len(cells) == 1 && len(v.opened) == 0 {
-			counts = append(counts, 1)
-			continue
-		}
+func (q *task) spreadOf(cells []int32) []int {
+	if len(cells) == 1 && len(q.chart.ground.crew.g.Placed) == 0 {
+		return q.ones
+	}
+	counts := make([]int, 0, len(q.reasons))
+	for _, v := range q.reasons {
 		used := slices.Clone(v.opened)
 		for _, i := range cells {
 			used = append(used, v.of[i])

@@ -18,6 +18,7 @@ type Node struct {
 	name    string
 	devices []Device
 	shapes  []int  // per device, equal for devices of one shape
+	offers  []Use  // per device, its capacity while it is healthy
 	links   []Link // len(devices)², Peer left empty
 
 	used   []Use    // per device, by assignments only
@@ -71,6 +72,7 @@ func NewNode(name string, devices []Device) (*Node, error) {
 		n.slots += d.Slots
 	}
 	n.connect(index)
+	n.offer()
 	return n, nil
 }
 
@@ -129,21 +131,27 @@ func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
 // own pod, not for one that ends by the time until which the room is occupied, and not beside an assignment of the same
 // pod on this node. Amounts are never below zero.
 func (n *Node) FreeFor(i int, r *Request) Use {
-	d := &n.devices[i]
-	if !d.Healthy {
-		return Use{}
-	}
 	taken := n.used[i]
 	for k := range n.keeps[i] {
 		if n.keeps[i][k].countsFor(r) {
 			taken = taken.Plus(n.keeps[i][k].use)
 		}
 	}
-	free := d.Capacity().Minus(taken)
-	if d.Contexts == 0 {
+	free := n.offers[i].Minus(taken)
+	if n.offers[i].Contexts == UnlimitedContexts {
 		free.Contexts = UnlimitedContexts
 	}
 	return free
+}
+
+// offer notes what healthy devices have: FreeFor is asked for every device of a cluster, and devices are large.
+func (n *Node) offer() {
+	n.offers = make([]Use, len(n.devices))
+	for i := range n.devices {
+		if n.devices[i].Healthy {
+			n.offers[i] = n.devices[i].Capacity()
+		}
+	}
 }
 
 // countsFor reports whether the pod has to leave the room alone.
@@ -173,6 +181,7 @@ func (n *Node) Only(keep func(device int) bool) *Node {
 	for i := range c.devices {
 		c.devices[i].Healthy = c.devices[i].Healthy && keep(i)
 	}
+	c.offer()
 	return c
 }
 
@@ -183,6 +192,7 @@ func (n *Node) Healed() *Node {
 	for i := range c.devices {
 		c.devices[i].Healthy = true
 	}
+	c.offer()
 	return c
 }
 

@@ -1,0 +1,204 @@
+package gang_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// drawn is a random question to Place.
+func drawn(t *rapid.T) (*site, *gang.Group, gang.Config) {
+	s := randomSite(t, 5, 4)
+	g := randomGroup(t, 3, 2)
+	s.holdOwn(t, g)
+	s.placeSome(t, g)
+	g.MinCount = min(g.MinCount, len(g.Members)+len(g.Placed))
+	return s, g, randomConfig(t)
+}
+
+// TestPlaceProperty: a plan has a place for as many members as must have one, on room that is free for them, within the
+// limits of the hosts, in one domain of each required level with the members that have a place; its spread is what one
+// counts; a refusal gives no place. The cluster is as before.
+func TestPlaceProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, g, cfg := drawn(t)
+		before := s.dump()
+		plan, err := gang.Place(&s.Cluster, g, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, s.dump()); diff != "" {
+			t.Fatalf("the cluster changed (-before +after):\n%s", diff)
+		}
+		check(t, s, g, &plan)
+	})
+}
+
+// check holds a plan to the laws.
+func check(t *rapid.T, s *site, g *gang.Group, plan *gang.Plan) {
+	if (plan.Places == nil) == (plan.Refused == nil) {
+		t.Fatalf("places %v, refused %v", plan.Places, plan.Refused)
+	}
+	if plan.Refused != nil {
+		if text := plan.Refused.String(); !strings.HasPrefix(text, "needs ") || plan.Refused.Want < 1 {
+			t.Fatalf("refusal %+v says %q", plan.Refused, text)
+		}
+		return
+	}
+	if len(plan.Places) != len(g.Members) {
+		t.Fatalf("%d places for %d members", len(plan.Places), len(g.Members))
+	}
+	if n := placed(plan.Places); n == 0 || n+len(g.Placed) < g.MinCount {
+		t.Fatalf("%d and %d members have places, %d must", n, len(g.Placed), g.MinCount)
+	}
+	for at, key := range slices.Concat(g.Wishes.Required, g.Wishes.Preferred, []string{""}) {
+		domains := s.domains(key, plan.Places, g.Placed)
+		i := slices.IndexFunc(plan.Spread, func(o gang.Spread) bool { return o.Key == key })
+		if i < 0 || plan.Spread[i].Domains != len(domains) {
+			t.Fatalf("level %q is used in %v, the plan says %v", key, domains, plan.Spread)
+		}
+		if at < len(g.Wishes.Required) && (len(domains) > 1 || len(domains) == 1 && domains[0][0] == '?') {
+			t.Fatalf("required level %s is used in %v", key, domains)
+		}
+	}
+	s.apply(t, g, plan.Places)
+}
+
+// TestRankProperty: of the members that are alike those with the lowest ranks have the places, and those on one node, or
+// on one domain of any preferred level, are neighbours in rank.
+func TestRankProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, g := randomSite(t, 5, 4), randomGroup(t, 1, 1)
+		g.Wishes.Preferred = pick(t, "nested levels", nil, []string{"host"}, []string{"host", "rack", "zone"}, []string{"zone", "rack"})
+		for i := range g.Members {
+			g.Members[i].Rank = (i*5 + 3) % 11
+		}
+		plan := mustPlace(t, &s.Cluster, g, randomConfig(t))
+		if plan.Places == nil {
+			return
+		}
+		order := make([]int, len(g.Members))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortFunc(order, func(a, b int) int { return g.Members[a].Rank - g.Members[b].Rank })
+		for _, key := range append(g.Wishes.Preferred, "") {
+			var seen []string
+			last, ended := "", false
+			for _, i := range order {
+				if ended = ended || plan.Places[i].Node == ""; ended {
+					if plan.Places[i].Node != "" {
+						t.Fatalf("a member has a place and one of a lower rank has none: %v", where(plan.Places))
+					}
+					continue
+				}
+				d := s.domains(key, plan.Places[i:i+1])[0]
+				if d != last && slices.Contains(seen, d) {
+					t.Fatalf("members on %s are not neighbours in rank: %v", d, where(plan.Places))
+				}
+				last, seen = d, append(seen, d)
+			}
+		}
+	})
+}
+
+// TestOrderLaw: the order of members and that of domains in a level make no difference, nor do names that sort alike.
+func TestOrderLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, g, cfg := drawn(t)
+		want := mustPlace(t, &s.Cluster, g, cfg)
+		other := *g
+		other.Members, other.Placed = permuted(t, g.Members), permuted(t, g.Placed)
+		c := s.Cluster
+		c.Levels = nil
+		for _, l := range s.Levels {
+			order := permuted(t, ordinals(len(l.Names)))
+			next := gang.Level{Key: l.Key, Names: make([]string, len(l.Names))}
+			for old, now := range order {
+				next.Names[now] = "x-" + l.Names[old]
+			}
+			for _, d := range l.Domain {
+				if d >= 0 {
+					d = int32(order[d])
+				}
+				next.Domain = append(next.Domain, d)
+			}
+			c.Levels = append(c.Levels, next)
+		}
+		got := mustPlace(t, &c, &other, cfg)
+		if diff := cmp.Diff(where(want.Places), where(got.Places)); diff != "" {
+			t.Fatalf("another order gave another answer (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want.Spread, got.Spread); diff != "" {
+			t.Fatalf("another order gave another spread (-want +got):\n%s", diff)
+		}
+		if (want.Refused == nil) != (got.Refused == nil) || want.Refused != nil &&
+			want.Refused.String() != strings.ReplaceAll(got.Refused.String(), "x-", "") {
+			t.Fatalf("refused %v, in another order %v", want.Refused, got.Refused)
+		}
+	})
+}
+
+func ordinals(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+func permuted[T any](t *rapid.T, list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return rapid.Permutation(list).Draw(t, "order")
+}
+
+// TestDrainProperty: room to wait for is legal on the ledgers without the pods that leave, respects the holds of others,
+// and is refused only where Place would be for good, or for sick devices and holds.
+func TestDrainProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, g, cfg := drawn(t)
+		ends := map[string]int64{}
+		if rapid.Bool().Draw(t, "ends") {
+			for _, n := range s.Nodes {
+				n.Each(func(a *vgpu.Assignment) { ends[a.Pod] = int64(number(t, "end", 0, 9)) * 100 })
+			}
+			s.Ends = func(_ vgpu.UID, pod string) int64 { return ends[pod] }
+		}
+		before := s.dump()
+		plan, err := gang.Drain(&s.Cluster, g, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, s.dump()); diff != "" {
+			t.Fatalf("the cluster changed (-before +after):\n%s", diff)
+		}
+		if plan.Refused != nil {
+			if p := mustPlace(t, &s.Cluster, g, cfg); p.Places != nil {
+				t.Fatalf("there is a place and no room to wait for: %v", plan.Refused)
+			}
+			return
+		}
+		s.leave(g)
+		check(t, s, g, &plan)
+	})
+}
+
+// leave removes all pods of others; their hosts have room for all then.
+func (s *site) leave(g *gang.Group) {
+	for _, n := range s.Nodes {
+		for _, a := range n.Assignments() {
+			if !slices.ContainsFunc(g.Placed, func(p vgpu.Assignment) bool { return p.UID == a.UID }) {
+				s.cluster.Remove(a.UID)
+				n.SetRoom(vgpu.Room{MilliCPU: 1 << 40, Memory: 1 << 50})
+			}
+		}
+	}
+}
