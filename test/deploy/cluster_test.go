@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -45,7 +46,7 @@ var cluster *sandbox.ControlPlane
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asScheduler) != "" {
-		os.Exit(cli.Run(app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, gpushare.New))))
+		os.Exit(cli.Run(app.NewSchedulerCommand(plugins()...)))
 	}
 	code, err := run(m)
 	if err != nil {
@@ -53,6 +54,13 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// plugins are those of the scheduler.
+func plugins() []app.Option {
+	shares := &gpushare.Factory{}
+	gangs := gpugang.NewFactory(func() gpugang.Shares { return shares.Plugin() })
+	return []app.Option{app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs)}
 }
 
 func run(m *testing.M) (int, error) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,11 +19,14 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -61,7 +65,7 @@ func loadScheduler(t *testing.T) (schedulerconfig.KubeSchedulerConfiguration, pr
 	if err := flags.Parse(schedulerFlags(t)); err != nil {
 		t.Fatal(err)
 	}
-	completed, s, err := app.Setup(t.Context(), opts, app.WithPlugin(gpushare.Name, gpushare.New))
+	completed, s, err := app.Setup(t.Context(), opts, plugins()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +91,33 @@ func TestSchedulerConfiguration(t *testing.T) {
 			t.Errorf("percentageOfNodesToScore is %v, want the default", *got)
 		}
 	})
-	t.Run("GPUShare comes before preemption", func(t *testing.T) {
-		if got := plugins.PostFilter.Enabled; got[0].Name != gpushare.Name || !enables(plugins.PostFilter, names.DefaultPreemption) {
-			t.Errorf("postFilter plugins are %v, want %s first and %s later", got, gpushare.Name, names.DefaultPreemption)
+	t.Run("our plugins come before preemption", func(t *testing.T) {
+		want := []string{gpushare.Name, gpugang.Name, names.DefaultPreemption}
+		if diff := cmp.Diff(want, order(plugins.PostFilter, want...)); diff != "" || plugins.PostFilter.Enabled[0].Name != gpushare.Name {
+			t.Errorf("postFilter plugins (-want +got):\n%s", diff)
+		}
+		want = []string{gpugang.Name, names.DefaultPreemption}
+		if diff := cmp.Diff(want, order(plugins.PodGroupPostFilter, want...)); diff != "" {
+			t.Errorf("podGroupPostFilter plugins (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("GPUGang plans before GPUShare looks", func(t *testing.T) {
+		want := []string{gpugang.Name, gpushare.Name}
+		for point, set := range map[string]schedulerconfig.PluginSet{
+			"preFilter": plugins.PreFilter, "filter": plugins.Filter, "reserve": plugins.Reserve,
+		} {
+			if diff := cmp.Diff(want, order(set, want...)); diff != "" {
+				t.Errorf("%s plugins (-want +got):\n%s", point, diff)
+			}
+		}
+	})
+	t.Run("GPUGang has all its extension points", func(t *testing.T) {
+		for point, set := range map[string]schedulerconfig.PluginSet{
+			"preEnqueue": plugins.PreEnqueue, "permit": plugins.Permit, "postBind": plugins.PostBind,
+		} {
+			if !enables(set, gpugang.Name) {
+				t.Errorf("not enabled at %s: %v", point, set.Enabled)
+			}
 		}
 	})
 	t.Run("one point of GPUShare outweighs all others", func(t *testing.T) {
@@ -147,7 +175,27 @@ func TestSchedulerConfiguration(t *testing.T) {
 		if !cmp.Equal(want, share) {
 			t.Errorf("GPUShareArgs differ from the documented defaults (-want +got):\n%s", cmp.Diff(want, share))
 		}
+		defaults := &configv1.GPUGangArgs{}
+		configv1.SetDefaults_GPUGangArgs(defaults)
+		gang := &config.GPUGangArgs{}
+		if err := scheme.Scheme.Convert(defaults, gang, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := arguments[*config.GPUGangArgs](t, c, gpugang.Name); !cmp.Equal(gang, got) {
+			t.Errorf("GPUGangArgs differ from the defaults (-want +got):\n%s", cmp.Diff(gang, got))
+		}
 	})
+}
+
+// order returns the plugins of a set that are among the given ones, in the order of the set.
+func order(set schedulerconfig.PluginSet, among ...string) []string {
+	var found []string
+	for _, plugin := range set.Enabled {
+		if slices.Contains(among, plugin.Name) {
+			found = append(found, plugin.Name)
+		}
+	}
+	return found
 }
 
 func enables(set schedulerconfig.PluginSet, name string) bool {
