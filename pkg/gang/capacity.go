@@ -122,6 +122,9 @@ func (t *chart) measure(k *class) []int32 {
 	for i := range t.cells {
 		at := &t.cells[i]
 		n := f.nodes[at.node]
+		if taken, of := n.Taken(); taken == of && len(k.request.Containers) > 0 {
+			continue
+		}
 		if at.node != last {
 			hosts, last = f.hosts(k, int(at.node)), at.node
 		}

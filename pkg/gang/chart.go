@@ -90,7 +90,10 @@ func (t *chart) label(l *Level) *division {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(strings.Compare(l.Names[a], l.Names[b]), cmp.Compare(a, b)) })
+	byName := func(a, b int32) int { return cmp.Or(strings.Compare(l.Names[a], l.Names[b]), cmp.Compare(a, b)) }
+	if !slices.IsSortedFunc(order, byName) {
+		slices.SortFunc(order, byName)
+	}
 	rank := make([]int32, len(order))
 	for at, d := range order {
 		rank[d] = int32(at)

@@ -60,22 +60,77 @@ func (s *search) drain() *drained {
 	q := empty.chart(islands).task(s.g.Wishes.Required, nil, true, l)
 	before := now.task(s.g.Wishes.Required, s.reasons().labels(), true, l)
 	var best *drained
-	list := q.candidates(q.required)
-	for i := range list {
-		if i >= s.ground.most {
-			s.ground.stats.Cut = true
+	tried := 0
+	for _, d := range w.soonest(q.all(q.required), now, later, &l) {
+		if best != nil && tried >= drains || tried >= s.ground.most {
 			break
 		}
+		tried++
 		s.ground.stats.Tried++
-		next := w.in(list[i].cells, before, later)
+		next := w.in(d.cells, before, later)
 		if next == nil {
 			continue
 		}
-		if next.name = q.name(&list[i]); best == nil || next.sooner(best, w.known) {
+		if next.name = q.name(d); best == nil || next.sooner(best, w.known) {
 			best = next
 		}
 	}
 	return best
+}
+
+// drains is the number of domains that are compared with real placements, those with the least to wait for by an estimate.
+// More find a better one where the estimate is off, which it is for unlike members.
+const drains = 4
+
+// soonest sorts domains by an estimate of what there is to wait for, and leaves out those that never take the load.
+func (w *wait) soonest(list []*domain, now, later *chart, l *load) []*domain {
+	cost := make([]int64, len(list))
+	place := make([]int, later.whole)
+	for at, d := range list {
+		for _, i := range d.cells {
+			place[i] = at + 1
+		}
+	}
+	need, takes := make([]int64, len(list)), make([]int64, later.whole)
+	for i := range takes {
+		if at := place[i] - 1; at >= 0 {
+			takes[i] = now.takes(l, int32(i))
+			need[at] -= takes[i]
+		}
+	}
+	for at := range need {
+		need[at] += l.sum
+	}
+	for i := later.whole; i < len(later.cells); i++ {
+		k := &later.cells[i]
+		at := place[k.whole] - 1
+		if at < 0 || need[at] <= 0 {
+			continue
+		}
+		if more := later.takes(l, int32(i)) - takes[k.whole]; more > 0 {
+			more = min(more, need[at])
+			takes[k.whole] += more
+			need[at] -= more
+			cost[at] = w.add(cost[at], more, k)
+		}
+	}
+	for at, d := range list {
+		d.takes = cost[at]
+	}
+	slices.SortStableFunc(list, func(a, b *domain) int { return cmp.Compare(a.takes, b.takes) })
+	return list
+}
+
+// add adds to an estimate what so much of a load waits for on a cell.
+func (w *wait) add(cost, more int64, k *cell) int64 {
+	long := int64(0)
+	for _, d := range k.devices {
+		long = max(long, w.long[k.node][d])
+	}
+	if w.known {
+		return max(cost, long)
+	}
+	return cost + more*long
 }
 
 // in returns what to wait for in a domain: members go where there is room now as far as it goes, then where there is room

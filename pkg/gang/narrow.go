@@ -47,9 +47,11 @@ type picking struct {
 	load  *load
 	piles []pile
 	// used marks the domains of later levels that are used.
-	used   [][]bool
-	need   int64
-	chosen []int32
+	// Opens marks more for a while, which kept does not.
+	used, kept [][]bool
+	counts     []int
+	need       int64
+	chosen     []int32
 }
 
 // narrow chooses the fewest domains of a level that take the load, those first that members with a place use, and
@@ -61,7 +63,7 @@ func (t *chart) narrow(cells []int32, v *division, later []*division, l *load) (
 		for _, d := range w.opened {
 			used[d] = true
 		}
-		k.used = append(k.used, used)
+		k.used, k.kept = append(k.used, used), append(k.kept, slices.Clone(used))
 	}
 	for i := range k.piles {
 		if slices.Contains(v.opened, k.piles[i].domain) {
@@ -95,7 +97,7 @@ func (k *picking) pick(p *pile) {
 	k.chosen = append(k.chosen, p.cells...)
 	for at, w := range k.later {
 		for _, i := range p.cells {
-			k.used[at][w.of[i]] = true
+			k.used[at][w.of[i]], k.kept[at][w.of[i]] = true, true
 		}
 	}
 }
@@ -104,7 +106,7 @@ func (k *picking) pick(p *pile) {
 // of the later levels, then the tightest, then the first by name.
 func (k *picking) last() *pile {
 	var best *pile
-	var least []int
+	least := make([]int, 0, len(k.later))
 	for i := range k.piles {
 		p := &k.piles[i]
 		if p.takes < k.need {
@@ -116,7 +118,7 @@ func (k *picking) last() *pile {
 		opens := k.opens(k.part(p))
 		if order := slices.Compare(opens, least); best == nil || order < 0 ||
 			order == 0 && (p.takes < best.takes || p.takes == best.takes && p.domain < best.domain) {
-			best, least = p, opens
+			best, least = p, append(least[:0], opens...)
 		}
 	}
 	return best
@@ -136,7 +138,7 @@ func (k *picking) part(p *pile) []int32 {
 // none takes any.
 func (k *picking) fullest() *pile {
 	var best *pile
-	var least []int
+	least := make([]int, 0, len(k.later))
 	for i := range k.piles {
 		p := &k.piles[i]
 		switch {
@@ -147,26 +149,39 @@ func (k *picking) fullest() *pile {
 		}
 		opens := k.opens(p.cells)
 		if best == nil || slices.Compare(opens, least) < 0 {
-			best, least = p, opens
+			best, least = p, append(least[:0], opens...)
 		}
-		if slices.Max(append(opens, 0)) == 0 {
+		if !slices.ContainsFunc(least, func(n int) bool { return n > 0 }) {
 			return best
 		}
 	}
 	return best
 }
 
-// opens counts the domains of each later level that cells use and nothing before did.
+// opens counts the domains of each later level that cells use and nothing before did, until it is called again.
 func (k *picking) opens(cells []int32) []int {
-	counts := make([]int, len(k.later))
+	k.counts = k.counts[:0]
 	for at, w := range k.later {
-		for i, c := range cells {
-			if d := w.of[c]; !k.used[at][d] && !slices.ContainsFunc(cells[:i], func(o int32) bool { return w.of[o] == d }) {
-				counts[at]++
+		used, count := k.used[at], 0
+		for _, i := range cells {
+			if !used[w.of[i]] {
+				used[w.of[i]] = true
+				count++
 			}
 		}
+		k.counts = append(k.counts, count)
+		if count > 0 {
+			k.restore(at, w, cells)
+		}
 	}
-	return counts
+	return k.counts
+}
+
+// restore takes marks of cells back that opens made: of those that no chosen cell and no member with a place made.
+func (k *picking) restore(at int, w *division, cells []int32) {
+	for _, i := range cells {
+		k.used[at][w.of[i]] = k.kept[at][w.of[i]]
+	}
 }
 
 // piles sorts cells by domain: those that take the most first, then by name.

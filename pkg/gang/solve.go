@@ -66,11 +66,23 @@ func (q *task) solve() *found {
 	return nil
 }
 
+// all returns the domains that may take the load by a first look, by name.
+func (q *task) all(levels []*division) []*domain {
+	var list []*domain
+	domains := q.chart.domains(levels)
+	for i := range domains {
+		if _, enough := q.chart.suffices(domains[i].cells, &q.load); enough {
+			list = append(list, &domains[i])
+		}
+	}
+	return list
+}
+
 // candidates returns the domains that may take the load by a first look, the best first: one more than are tried, which
 // tells that there are more.
-func (q *task) candidates(levels []*division) []domain {
+func (q *task) candidates(levels []*division) []*domain {
 	all := q.chart.domains(levels)
-	best := make([]domain, 0, min(len(all), q.chart.ground.most+1)+1)
+	var best []*domain
 	for i := range all {
 		d := &all[i]
 		takes, enough := q.chart.suffices(d.cells, &q.load)
@@ -82,11 +94,14 @@ func (q *task) candidates(levels []*division) []domain {
 			d.takes = takes
 			q.foresee(d)
 		}
-		at, _ := slices.BinarySearchFunc(best, d, func(o domain, d *domain) int { return o.compare(d) })
-		if at == cap(best)-1 {
-			continue
+		if len(best) > q.chart.ground.most {
+			if best[len(best)-1].compare(d) < 0 {
+				continue
+			}
+			best = best[:len(best)-1]
 		}
-		best = slices.Insert(best, at, *d)[:min(len(best)+1, cap(best)-1)]
+		at, _ := slices.BinarySearchFunc(best, d, func(o, d *domain) int { return o.compare(d) })
+		best = slices.Insert(best, at, d)
 	}
 	return best
 }
@@ -123,12 +138,11 @@ const maxTies = 4096
 
 // try places the load in the candidates in turn and returns the best. It ends with the first that cannot be better than
 // the best so far.
-func (q *task) try(list []domain) *found {
+func (q *task) try(list []*domain) *found {
 	var best *found
 	stats := q.chart.ground.stats
 	before := stats.Fits
-	for i := range list {
-		d := &list[i]
+	for i, d := range list {
 		if best != nil && cmp.Or(slices.Compare(d.spreads, best.spreads), cmp.Compare(d.takes, best.takes)) > 0 {
 			break
 		}
