@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		err = os.Setenv("PATH", filepath.Dir(tools["etcd"])+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
 	if err == nil {
-		perf.PluginNames = append(perf.PluginNames, gpushare.Name)
+		perf.PluginNames = append(perf.PluginNames, gpushare.Name, gpugang.Name)
 		err = perf.InitTests()
 	}
 	if err != nil {
@@ -39,15 +40,27 @@ func TestMain(m *testing.M) {
 // BenchmarkAgainstStock schedules the workloads with the stock profile and with that of deploy/. The results go to the
 // folder -data-items-dir; -perf-scheduling-label-filter=short chooses the small workloads.
 func BenchmarkAgainstStock(b *testing.B) {
-	registry := frameworkruntime.Registry{gpushare.Name: newGPUShare}
+	p := &plugins{}
+	registry := frameworkruntime.Registry{gpushare.Name: p.newGPUShare, gpugang.Name: gpugang.NewFactory(p.shares)}
 	perf.RunBenchmarkPerfScheduling(b, "workloads.yaml", "stock", registry,
 		perf.WithPrepareFn(recordGangs), perf.WithNodeUpdateFn(addGPUNodes))
 }
 
+// plugins are those of the scheduler that runs now.
+type plugins struct{ share *gpushare.Plugin }
+
 // newGPUShare makes the plugin once the API server serves GPUNodes: scheduler_perf starts both together.
-func newGPUShare(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+func (p *plugins) newGPUShare(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if err := installCRD(ctx, handle.KubeConfig()); err != nil {
 		return nil, err
 	}
-	return gpushare.New(ctx, args, handle)
+	plugin, err := gpushare.New(ctx, args, handle)
+	if err != nil {
+		return nil, err
+	}
+	p.share = plugin.(*gpushare.Plugin)
+	return plugin, nil
 }
+
+// shares is what GPUGang of the same scheduler stands on.
+func (p *plugins) shares() gpugang.Shares { return p.share }
