@@ -1,0 +1,226 @@
+package gang_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// emptied returns the site without pods and holds, all devices healthy, hosts with room for anything.
+func (s *site) emptied(t *rapid.T) *site {
+	e := *s
+	var nodes []*vgpu.Node
+	for _, old := range s.Nodes {
+		devices := slices.Clone(old.Devices())
+		for i := range devices {
+			devices[i].Healthy = true
+		}
+		n, err := vgpu.NewNode(old.Name(), devices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.SetRoom(vgpu.Room{MilliCPU: 1 << 40, Memory: 1 << 50})
+		nodes = append(nodes, n)
+	}
+	c, err := vgpu.NewCluster(nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.cluster, e.Nodes, e.Admits = c, c.Nodes(), nil
+	return &e
+}
+
+// TestNeverFitsLaw: members that are alike, of one container, never fit just where they do not fit on the emptied, healthy
+// cluster; and then nothing helps. What only waits for others or for devices to recover says so.
+func TestNeverFitsLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, g := randomSite(t, 4, 3), randomGroup(t, 1, 1)
+		for len(g.Members) < number(t, "many", 1, 20) {
+			m := g.Members[0]
+			m.Request.UID = vgpu.UID(string(rune('A'+len(g.Members))) + "-more")
+			g.Members = append(g.Members, m)
+		}
+		if rapid.Bool().Draw(t, "whole") {
+			g.MinCount = len(g.Members)
+		}
+		cfg := randomConfig(t)
+		plan := mustPlace(t, &s.Cluster, g, cfg)
+		if plan.Refused == nil || plan.Refused.Reason == gang.NoLevel {
+			return
+		}
+		empty := mustPlace(t, &s.emptied(t).Cluster, g, cfg)
+		if never := plan.Refused.Reason == gang.NeverFits; never != (empty.Places == nil) {
+			t.Fatalf("refused for %v, on the emptied cluster %v", plan.Refused, empty)
+		}
+		if nothing := plan.Refused.Helps == vgpu.NothingHelps; nothing != (plan.Refused.Reason == gang.NeverFits) {
+			t.Fatalf("%s, and %d helps", plan.Refused.Reason, plan.Refused.Helps)
+		}
+	})
+}
+
+// TestFarNodeLaw: another node, far from all others, makes no gang that has a place worse in its spread.
+func TestFarNodeLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, g, cfg := randomSite(t, 4, 3), randomGroup(t, 1, 1), randomConfig(t)
+		g.MinCount = len(g.Members)
+		before := mustPlace(t, &s.Cluster, g, cfg)
+		if before.Places == nil {
+			return
+		}
+		far, err := vgpu.NewNode("zz-far", testkit.RandomModels[number(t, "model", 0, 3)].Devices("zz-far", number(t, "devices", 0, 4)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		far.SetRoom(vgpu.Room{MilliCPU: 100_000, Memory: 1 << 40})
+		c := s.Cluster
+		c.Nodes, c.Levels = append(slices.Clone(c.Nodes), far), slices.Clone(c.Levels)
+		for i := range c.Levels {
+			l := &c.Levels[i]
+			l.Domain = append(slices.Clone(l.Domain), int32(len(l.Names)))
+			l.Names = append(slices.Clone(l.Names), "zz-far")
+		}
+		if s.Admits != nil {
+			c.Admits = func(kind, node int) int {
+				if node == len(s.Nodes) {
+					return 100
+				}
+				return s.Admits(kind, node)
+			}
+		}
+		after := mustPlace(t, &c, g, cfg)
+		if after.Places == nil {
+			t.Fatalf("with another node there is no place: %v", after.Refused)
+		}
+		if worse(&before, &after, g.Wishes) {
+			t.Fatalf("wishes %v: spread %v, with a far node %v", g.Wishes, before.Spread, after.Spread)
+		}
+	})
+}
+
+// worse compares the level of which one domain has all, and the spread of the first preferred level.
+func worse(before, after *gang.Plan, w gang.Wishes) bool {
+	level := func(p *gang.Plan) int {
+		i := slices.IndexFunc(w.Preferred, func(key string) bool { return spreadOf(p, key) == 1 })
+		if i < 0 {
+			return len(w.Preferred)
+		}
+		return i
+	}
+	a, b := level(before), level(after)
+	return b > a || b == a && len(w.Preferred) > 0 && spreadOf(after, w.Preferred[0]) > spreadOf(before, w.Preferred[0])
+}
+
+func spreadOf(p *gang.Plan, key string) int {
+	return p.Spread[slices.IndexFunc(p.Spread, func(s gang.Spread) bool { return s.Key == key })].Domains
+}
+
+// TestNoHarmLaw: where a spread costs nothing, the members go where the policy puts single pods, one after the other.
+func TestNoHarmLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, g, cfg := randomSite(t, 5, 4), randomGroup(t, 2, 2), randomConfig(t)
+		g.Wishes.Required = nil
+		g.MinCount = len(g.Members)
+		s.Admits = nil
+		g.Losses = []gang.Loss{{Level: "host"}}
+		for _, key := range g.Wishes.Preferred {
+			if key != "host" {
+				g.Losses = append(g.Losses, gang.Loss{Level: key})
+			}
+		}
+		for i := range g.Members {
+			g.Members[i].Request.Host = vgpu.Room{} // single pods go anywhere, whatever their hosts have left
+			if len(g.Members[i].Request.Containers) == 0 {
+				return
+			}
+		}
+		plan := mustPlace(t, &s.Cluster, g, cfg)
+		var want []vgpu.Assignment
+		s.cluster.WhatIf(func() {
+			for i := range g.Members {
+				one, err := placement.Choose(s.cluster, &g.Members[i].Request, placement.Config{Policy: cfg.Policy})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if one.Place == nil {
+					want = nil
+					return
+				}
+				if err := s.cluster.Add(*one.Place); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, *one.Place)
+			}
+		})
+		if want == nil {
+			return // one by one they hinder each other
+		}
+		if diff := cmp.Diff(onlyWhere(want), onlyWhere(plan.Places)); diff != "" {
+			t.Fatalf("single pods go elsewhere (-single +gang):\n%s", diff)
+		}
+	})
+}
+
+// onlyWhere lists what is used, without who uses it.
+func onlyWhere(places []vgpu.Assignment) []string {
+	anonymous := slices.Clone(places)
+	for i := range anonymous {
+		anonymous[i].Pod = ""
+	}
+	return where(anonymous)
+}
+
+// TestMixedProperty: for unlike members, where taking them one by one, the largest first, each to the first node with
+// room, finds a place for all, Place does so too, unless it says that its search was cut.
+func TestMixedProperty(t *testing.T) {
+	missed, found := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		s, g, cfg := randomSite(t, 5, 4), randomGroup(t, 3, 2), randomConfig(t)
+		g.MinCount, g.Wishes.Required, s.Admits = len(g.Members), nil, nil
+		plan := mustPlace(t, &s.Cluster, g, cfg)
+		if !s.oneByOne(g) {
+			return
+		}
+		if found++; plan.Places == nil {
+			missed++
+		}
+		if plan.Places == nil && plan.Refused.Reason == gang.NeverFits {
+			t.Fatalf("declared impossible, and fits one by one: %v", plan.Refused)
+		}
+	})
+	if found < 20 || missed*50 > found {
+		t.Errorf("missed %d of %d places that exist", missed, found)
+	}
+}
+
+// oneByOne places the members first fit, the largest first.
+func (s *site) oneByOne(g *gang.Group) (all bool) {
+	order := slices.Clone(g.Members)
+	slices.SortStableFunc(order, func(a, b gang.Member) int { return int(b.Request.PeakSlots() - a.Request.PeakSlots()) })
+	rooms := map[*vgpu.Node]vgpu.Room{}
+	for _, n := range s.Nodes {
+		rooms[n] = n.Room()
+	}
+	s.cluster.WhatIf(func() {
+		for i := range order {
+			r := &order[i].Request
+			at := slices.IndexFunc(s.Nodes, func(n *vgpu.Node) bool { return r.Host.Within(rooms[n]) && placement.Fit(n, r) == nil })
+			if at < 0 {
+				return
+			}
+			n := s.Nodes[at]
+			rooms[n] = rooms[n].Minus(r.Host)
+			if a, refusal := placement.Assign(n, r, placement.Policy{}); refusal == nil && len(a.Containers) > 0 {
+				_ = s.cluster.Add(a)
+			}
+		}
+		all = true
+	})
+	return all
+}
