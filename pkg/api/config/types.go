@@ -133,6 +133,8 @@ type GPUGangArgs struct {
 	DrainAfter metav1.Duration
 	// Drain is DrainEnabled or DrainDisabled.
 	Drain string
+	// DrainTimeout ends a drain that does not come to its end.
+	DrainTimeout metav1.Duration
 	// MaxDomains that are tried for one plan.
 	MaxDomains int32
 	// PreferredTopology are the levels that gangs prefer that name none.

@@ -20,7 +20,11 @@ const (
 
 const (
 	maxDrainAfter = 24 * time.Hour
-	maxDomains    = 1_000
+
+	minDrainTimeout = time.Minute
+	maxDrainTimeout = 720 * time.Hour
+
+	maxDomains = 1_000
 )
 
 // MaxLevels bounds a list of levels. A cluster has no more kinds of domains, and every level costs time in each plan.
@@ -45,6 +49,9 @@ func ValidateGPUGangArgs(args *GPUGangArgs, path *field.Path) field.ErrorList {
 	}
 	if legal := []string{DrainDisabled, DrainEnabled}; !slices.Contains(legal, args.Drain) {
 		errs = append(errs, field.NotSupported(path.Child("drain"), args.Drain, legal))
+	}
+	if d := args.DrainTimeout.Duration; d < minDrainTimeout || d > maxDrainTimeout {
+		errs = append(errs, field.Invalid(path.Child("drainTimeout"), d.String(), "must be from 1m to 720h"))
 	}
 	if n := args.MaxDomains; n < 1 || n > maxDomains {
 		errs = append(errs, field.Invalid(path.Child("maxDomains"), n, fmt.Sprintf("must be from 1 to %d", maxDomains)))

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 func TestValidateGPUGangArgs(t *testing.T) {
 	args := func(deadline, after time.Duration, drain string, domains int32, levels ...string) GPUGangArgs {
 		return GPUGangArgs{
+			DrainTimeout:      metav1.Duration{Duration: 720 * time.Hour},
 			PlacementDeadline: metav1.Duration{Duration: deadline}, DrainAfter: metav1.Duration{Duration: after},
 			Drain: drain, MaxDomains: domains, PreferredTopology: levels,
 		}
@@ -55,6 +57,19 @@ func TestValidateGPUGangArgs(t *testing.T) {
 				`args.preferredTopology[2]: Invalid value: "/rack": must be the key of a node label, or nvlink for the GPUs of one node that NVLink joins`,
 			},
 		},
+	}
+	drainTimeout := func(d time.Duration) GPUGangArgs {
+		a := args(time.Second, 0, DrainDisabled, 1)
+		a.DrainTimeout.Duration = d
+		return a
+	}
+	for _, d := range []time.Duration{time.Minute - 1, 720*time.Hour + 1} {
+		want := fmt.Sprintf(`args.drainTimeout: Invalid value: "%v": must be from 1m to 720h`, d)
+		tests = append(tests, struct {
+			name string
+			args GPUGangArgs
+			want []string
+		}{"drain timeout " + d.String(), drainTimeout(d), []string{want}})
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -31,6 +31,7 @@ func (in *GPUGangArgs) DeepCopyInto(out *GPUGangArgs) {
 	out.TypeMeta = in.TypeMeta
 	out.PlacementDeadline = in.PlacementDeadline
 	out.DrainAfter = in.DrainAfter
+	out.DrainTimeout = in.DrainTimeout
 	if in.PreferredTopology != nil {
 		in, out := &in.PreferredTopology, &out.PreferredTopology
 		*out = make([]string, len(*in))

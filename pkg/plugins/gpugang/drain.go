@@ -21,18 +21,26 @@ func (p *Plugin) drainFor(g *group, t *task) string {
 	if now.Sub(g.short) < p.args.DrainAfter.Duration {
 		return ""
 	}
-	if head := p.state.head(); head != g {
+	switch head := p.state.head(now); {
+	case head == nil: // the last drain of this gang came to nothing
+		return ""
+	case head != g:
 		return "; gang " + head.String() + " waits before it"
 	}
 	if p.state.drain == g.Ref && p.keeps(g, t) {
+		if why := p.inVain(g, t); why != "" {
+			p.dryUp(g, now)
+			return "; " + why
+		}
 		return drains(g, now)
 	}
 	p.endDrain(p.state.gangs[p.state.drain])
 	plan, err := gang.Drain(t.cluster, t.group, t.config)
 	if err != nil || plan.Refused != nil {
+		p.dryUp(g, now)
 		return ""
 	}
-	p.state.drain, g.until = g.Ref, plan.Until
+	p.state.drain, g.until, g.drained = g.Ref, plan.Until, now
 	for i, a := range plan.Places {
 		if a.Node == "" || len(a.Containers) == 0 {
 			continue
@@ -46,20 +54,53 @@ func (p *Plugin) drainFor(g *group, t *task) string {
 	return drains(g, now)
 }
 
+// inVain says why a drain is given up before its timeout, "" where it is not: its devices are free and the gang does not fit
+// all the same, for want of CPU or memory.
+func (p *Plugin) inVain(g *group, t *task) string {
+	for i := range g.kept {
+		if !free(t.ledger(g.kept[i].Node), &g.kept[i]) {
+			return ""
+		}
+	}
+	return "the room that was kept for it is free, and its nodes lack something else"
+}
+
+// free reports whether the devices of a hold have its room free for its pod.
+func free(n *vgpu.Node, h *vgpu.Hold) bool {
+	if n == nil {
+		return false
+	}
+	fits := n.Clone()
+	fits.Release(h.UID)
+	return fits.Add(h.Assignment) == nil
+}
+
+// dryUp ends the drain of a gang that came to nothing, and lets the next one drain: the gang itself waits, each time twice as
+// long. The caller holds the mutex.
+func (p *Plugin) dryUp(g *group, now time.Time) {
+	p.endDrain(g)
+	pause := max(step, p.args.DrainAfter.Duration)
+	for range min(g.dryTimes, maxDoublings) {
+		pause *= 2
+	}
+	g.dryTimes++
+	g.dry = now.Add(pause)
+	p.stirAll()
+}
+
+// maxDoublings bounds the pause between drains of one gang that come to nothing: 2¹⁰ times the first, 17 hours of a minute.
+const maxDoublings = 10
+
 // keeps reports whether the drain of a gang still holds: its nodes are there with healthy devices, and its members are those
 // that it is for. The caller holds the mutex.
 func (p *Plugin) keeps(g *group, t *task) bool {
-	nodes := make(map[string]*vgpu.Node, len(t.cluster.Nodes))
-	for _, n := range t.cluster.Nodes {
-		nodes[n.Name()] = n
-	}
 	wanted := map[vgpu.UID]bool{}
 	for i := range t.group.Members {
 		wanted[t.group.Members[i].Request.UID] = true
 	}
 	for i := range g.kept {
 		h := &g.kept[i]
-		if _, held := p.shares().Held(h.UID); !held || !wanted[h.UID] || !healthy(nodes[h.Node], &h.Assignment) {
+		if _, held := p.shares().Held(h.UID); !held || !wanted[h.UID] || !healthy(t.ledger(h.Node), &h.Assignment) {
 			return false
 		}
 	}

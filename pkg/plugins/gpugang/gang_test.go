@@ -251,3 +251,20 @@ func TestRestartWithHalfBound(t *testing.T) {
 	c.start()
 	c.awaitBound("train", 2)
 }
+
+// A drain for a gang whose room does not come free ends after its timeout: others get what was kept.
+func TestDrainEnds(t *testing.T) {
+	c := newCluster(t, 1, 1)
+	c.create(pod("small-0", 10), pod("small-1", 10))
+	c.awaitBound("small", 2)
+	c.create(members("large", 2, 2, 10)...)
+	c.awaitMessage("large", "needs 2")
+	c.clock.pass(2 * time.Minute)
+	c.awaitMessage("large", "room for it is kept on 2 nodes")
+	c.deletePod("small-0")
+	c.create(pod("later", 10))
+	c.awaitMessage("later", "free share is 0")
+	c.clock.pass(time.Hour)
+	c.awaitBound("later", 1)
+	c.checkWhole("large", 2)
+}

@@ -90,7 +90,7 @@ func prepareCluster(t *testing.T, devices ...int) *cluster {
 	client := fake.NewClientset()
 	c := &cluster{t: t, client: client, args: config.GPUGangArgs{
 		PlacementDeadline: metav1.Duration{Duration: 5 * time.Minute}, DrainAfter: metav1.Duration{Duration: time.Minute},
-		Drain: config.DrainEnabled, MaxDomains: 32, PreferredTopology: []string{v1.LabelHostname, rack},
+		Drain: config.DrainEnabled, DrainTimeout: metav1.Duration{Duration: time.Hour}, MaxDomains: 32, PreferredTopology: []string{v1.LabelHostname, rack},
 	}}
 	client.PrependReactor("create", "pods", c.bind)
 	client.PrependReactor("create", "pods", c.evict)

@@ -86,7 +86,7 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 		}
 		g.places[uidOf(pod)] = at
 	}
-	g.refusal, g.short, g.retry = nil, zero, zero
+	g.refusal, g.short, g.retry, g.dry, g.dryTimes = nil, zero, zero, zero, 0
 	g.told = map[vgpu.UID]bool{}
 	return nil
 }

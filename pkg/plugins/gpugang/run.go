@@ -147,6 +147,9 @@ func (p *Plugin) look(pg *podgroup.Gang, problem error) bool {
 		p.tellMissing(g, pg)
 		return false
 	}
+	if p.state.drain == g.Ref && now.Sub(g.drained) > p.args.DrainTimeout.Duration {
+		p.dryUp(g, now)
+	}
 	if p.due(g, now) {
 		g.retry = zero
 		p.wakeWaiting(pg, g)
@@ -163,5 +166,5 @@ func (p *Plugin) due(g *group, now time.Time) bool {
 	if g.short.IsZero() || p.args.Drain == config.DrainDisabled || p.state.drain == g.Ref {
 		return false
 	}
-	return now.Sub(g.short) >= p.args.DrainAfter.Duration && p.state.head() == g
+	return now.Sub(g.short) >= p.args.DrainAfter.Duration && p.state.head(now) == g
 }

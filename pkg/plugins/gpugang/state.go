@@ -51,9 +51,15 @@ type group struct {
 	// a row.
 	retry    time.Time
 	failures int
-	// kept is the room that the drain keeps for the members, and until when the present owners end, 0 for nobody knows.
-	kept  []vgpu.Hold
-	until int64
+	// kept is the room that the drain keeps for the members, since when, and until when the present owners end, 0 for nobody
+	// knows.
+	kept    []vgpu.Hold
+	drained time.Time
+	until   int64
+	// dry is until when no room is kept for the gang: its last drain came to nothing, as drains of it did so many times in a
+	// row.
+	dry      time.Time
+	dryTimes int
 	// priority of the members.
 	priority int32
 	// incomplete is since when and why members are missing.
@@ -117,10 +123,10 @@ func first(a, b *group) int {
 }
 
 // head returns the gang whose turn it is to have room kept, nil for none. The caller holds the mutex.
-func (s *state) head() *group {
+func (s *state) head(now time.Time) *group {
 	var waiting []*group
 	for _, g := range s.gangs {
-		if !g.short.IsZero() {
+		if !g.short.IsZero() && !now.Before(g.dry) {
 			waiting = append(waiting, g)
 		}
 	}

@@ -30,6 +30,15 @@ type task struct {
 	infos map[string]fwk.NodeInfo
 }
 
+// ledger returns the node of the cluster with a name, nil where there is none.
+func (t *task) ledger(name string) *vgpu.Node {
+	at, found := slices.BinarySearchFunc(t.cluster.Nodes, name, func(n *vgpu.Node, name string) int { return strings.Compare(n.Name(), name) })
+	if !found {
+		return nil
+	}
+	return t.cluster.Nodes[at]
+}
+
 // placed counts the members that have a place already.
 func (t *task) placed() int { return len(t.group.Placed) }
 

@@ -14,8 +14,14 @@ import (
 // the pod. It ends with Release, when the pod is bound, or when the pod is gone.
 func (p *Plugin) Hold(h vgpu.Hold) error { return p.state.hold(h) }
 
-// Release drops the hold of a pod and reports whether there was one.
-func (p *Plugin) Release(uid vgpu.UID) bool { return p.state.release(uid) }
+// Release drops the hold of a pod and reports whether there was one. The pods that wait for room are tried again then.
+func (p *Plugin) Release(uid vgpu.UID) bool {
+	released := p.state.release(uid)
+	if released {
+		p.pending.activate()
+	}
+	return released
+}
 
 func (s *state) hold(h vgpu.Hold) error {
 	s.mu.Lock()

@@ -39,7 +39,7 @@ func TestDecodeGang(t *testing.T) {
 	with := func(change func(*config.GPUGangArgs)) config.GPUGangArgs {
 		args := config.GPUGangArgs{
 			PlacementDeadline: metav1.Duration{Duration: 5 * time.Minute}, DrainAfter: metav1.Duration{Duration: time.Minute},
-			Drain: "Enabled", MaxDomains: 32, PreferredTopology: []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
+			DrainTimeout: metav1.Duration{Duration: 24 * time.Hour}, Drain: "Enabled", MaxDomains: 32, PreferredTopology: []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
 		}
 		change(&args)
 		return args
@@ -52,11 +52,11 @@ func TestDecodeGang(t *testing.T) {
 		{name: "one field set", args: "{maxDomains: 7}", want: with(func(a *config.GPUGangArgs) { a.MaxDomains = 7 })},
 		{
 			name: "all fields set, with the type written out",
-			args: "{apiVersion: kubescheduler.config.k8s.io/v1, kind: GPUGangArgs, placementDeadline: 7s, drainAfter: 1h, drain: Disabled, " +
+			args: "{apiVersion: kubescheduler.config.k8s.io/v1, kind: GPUGangArgs, placementDeadline: 7s, drainAfter: 1h, drainTimeout: 2h, drain: Disabled, " +
 				"maxDomains: 3, preferredTopology: [nvlink, example.com/rack]}",
 			want: config.GPUGangArgs{
 				PlacementDeadline: metav1.Duration{Duration: 7 * time.Second}, DrainAfter: metav1.Duration{Duration: time.Hour},
-				Drain: "Disabled", MaxDomains: 3, PreferredTopology: []string{"nvlink", "example.com/rack"},
+				DrainTimeout: metav1.Duration{Duration: 2 * time.Hour}, Drain: "Disabled", MaxDomains: 3, PreferredTopology: []string{"nvlink", "example.com/rack"},
 			},
 		},
 		{

@@ -18,6 +18,9 @@ const (
 	DefaultDrainAfter = time.Minute
 	// DefaultDrain bounds how long a large gang waits.
 	DefaultDrain = config.DrainEnabled
+	// DefaultDrainTimeout is longer than most pods run. With a shorter one a gang may lose the room that it waited for; with a
+	// longer one pods that never end waste it.
+	DefaultDrainTimeout = 24 * time.Hour
 	// DefaultMaxDomains is that of package gang.
 	DefaultMaxDomains int32 = 32
 )
@@ -37,6 +40,9 @@ func SetDefaults_GPUGangArgs(args *GPUGangArgs) {
 	}
 	if args.Drain == nil {
 		args.Drain = new(DefaultDrain)
+	}
+	if args.DrainTimeout == nil {
+		args.DrainTimeout = &metav1.Duration{Duration: DefaultDrainTimeout}
 	}
 	if args.MaxDomains == nil {
 		args.MaxDomains = new(DefaultMaxDomains)

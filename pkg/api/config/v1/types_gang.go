@@ -28,6 +28,13 @@ type GPUGangArgs struct {
 	// +optional
 	Drain *string `json:"drain,omitempty"`
 
+	// DrainTimeout is how long devices are kept for a gang while pods that hold the rest of its room go on: from 1m to 720h.
+	// Then others get the devices, and the gang waits twice as long for its next drain. Larger than the longest run of the pods
+	// that use GPUs, no gang starves. Default: 24h.
+	//
+	// +optional
+	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
+
 	// MaxDomains bounds how many domains are tried for one plan, from 1 to 1000. More may find a tighter place and takes
 	// longer, in proportion. Default: 32.
 	//

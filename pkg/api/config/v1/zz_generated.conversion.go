@@ -140,6 +140,9 @@ func autoConvert_v1_GPUGangArgs_To_config_GPUGangArgs(in *GPUGangArgs, out *conf
 	if err := metav1.Convert_Pointer_string_To_string(&in.Drain, &out.Drain, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.DrainTimeout, &out.DrainTimeout, s); err != nil {
+		return err
+	}
 	if err := metav1.Convert_Pointer_int32_To_int32(&in.MaxDomains, &out.MaxDomains, s); err != nil {
 		return err
 	}
@@ -160,6 +163,9 @@ func autoConvert_config_GPUGangArgs_To_v1_GPUGangArgs(in *config.GPUGangArgs, ou
 		return err
 	}
 	if err := metav1.Convert_string_To_Pointer_string(&in.Drain, &out.Drain, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.DrainTimeout, &out.DrainTimeout, s); err != nil {
 		return err
 	}
 	if err := metav1.Convert_int32_To_Pointer_int32(&in.MaxDomains, &out.MaxDomains, s); err != nil {

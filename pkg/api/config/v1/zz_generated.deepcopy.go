@@ -60,6 +60,11 @@ func (in *GPUGangArgs) DeepCopyInto(out *GPUGangArgs) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.DrainTimeout != nil {
+		in, out := &in.DrainTimeout, &out.DrainTimeout
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	if in.MaxDomains != nil {
 		in, out := &in.MaxDomains, &out.MaxDomains
 		*out = new(int32)
