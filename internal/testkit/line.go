@@ -19,6 +19,7 @@ type line struct {
 	on      []vgpu.DeviceID
 	self    vgpu.UID
 	until   int64
+	gang    gangLine
 	seed    int64
 	why     bool
 	input   string
@@ -91,7 +92,10 @@ func (l *line) key(key string, values []string) (err error) {
 	case "memory-limit":
 		l.request.MemoryLimit, err = ParseBytes(values[0])
 	default:
-		err = fmt.Errorf("unknown argument %q", key)
+		known := false
+		if known, err = l.gangKey(key, values); !known {
+			err = fmt.Errorf("unknown argument %q", key)
+		}
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -30,12 +31,20 @@ import (
 //	remove POD, release POD        an assignment, a hold
 //	free                           of each device, for a pod with priority=, self= and ends=
 //	sick DEVICE, heal DEVICE
+//	levels                         the input has a line per level of nodes: "rack n1=r1 n2=r1 n3=r2"; "host" is there always
+//	gang NAME CONTAINERS… members= places a gang and books it; or the input has a line per role: "worker 10 members=4 cpu=2";
+//	                               required=, preferred=, losses=(rack:20) in thousandths, min=, domains=, placed=(PODS)
+//	drain NAME                     says what room a gang waits for; as gang
+//	ends                           the input says when pods end: "a=100 b=200"
 //	whatif                         the input is commands, a line each, undone at the end; "{" and "}" lines nest
 type Script struct {
 	cluster *vgpu.Cluster
 	mix     *fragmentation.Mix
 	// asked is what placed pods ask of their hosts.
 	asked map[vgpu.UID]vgpu.Room
+	// levels of nodes and ends of pods, for gangs.
+	levels []gang.Level
+	ends   map[string]int64
 }
 
 // Run runs the scripts below a directory, each as a test of its own.
@@ -57,6 +66,7 @@ func (s *Script) Command(name string, args []datadriven.CmdArg, input string) st
 	commands := map[string]func(*line) (string, error){
 		"cluster": s.draws, "draw": s.draw, "place": s.place, "fit": s.fit, "legal": s.legal, "add": s.add, "hold": s.hold,
 		"mix": s.usual, "remove": s.remove, "release": s.release, "free": s.free, "sick": s.sick, "heal": s.heal, "whatif": s.whatIf,
+		"levels": s.labels, "gang": s.placeGang, "drain": s.drainFor, "ends": s.endings,
 	}
 	run := commands[name]
 	if run == nil {
@@ -79,7 +89,7 @@ func (s *Script) draws(l *line) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.cluster, s.asked = c, nil
+	s.cluster, s.asked, s.levels, s.ends = c, nil, nil, nil
 	return s.draw(l)
 }
 

@@ -1,6 +1,13 @@
 package gang
 
-import "github.com/tandem-gpu/tandem/pkg/vgpu"
+import (
+	"math"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Never is the end, as Cluster.Ends tells it, of a pod that does not end by itself.
+const Never int64 = math.MaxInt64
 
 // PassedOver reports whether the room that a gang waits for has changed hands since it began to wait: none of the pods in its
 // way was there then. That is the moment to keep room for it (see Drain): it has been passed over once, and ordinary turnover
