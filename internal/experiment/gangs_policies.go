@@ -1,0 +1,106 @@
+package experiment
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Names of the policies that others are compared with.
+const (
+	stockGangs    = "kubernetes"
+	tiresiasGangs = "tiresias"
+)
+
+// gangPolicies by name, in the order in which all of them are shown. Those that draw differ by the seed.
+var gangPolicies = []struct {
+	name  string
+	draws bool
+	make  func(g *Gangs, random *rand.Rand) (gangPolicy, error)
+}{
+	{stockGangs, true, func(_ *Gangs, r *rand.Rand) (gangPolicy, error) { return newStock(r), nil }},
+	{"gang", true, func(_ *Gangs, r *rand.Rand) (gangPolicy, error) { return &gangsAnywhere{r}, nil }},
+	{"dragon", true, func(_ *Gangs, r *rand.Rand) (gangPolicy, error) { return &dragon{r}, nil }},
+	{tiresiasGangs, false, func(*Gangs, *rand.Rand) (gangPolicy, error) {
+		return &preemptive{order: newTiresias().order, place: emptiestFirst}, nil
+	}},
+	{"tandem", false, inOrder(tandemGangs{order: byArrival, drainAfter: drainAfter}, nil)},
+	{"tandem-profiled", false, inOrder(tandemGangs{order: byArrival, drainAfter: drainAfter}, measuredLoss)},
+	{"tandem-anywhere", false, inOrder(tandemGangs{order: byArrival, drainAfter: drainAfter}, noLoss)},
+	{"tandem-undrained", false, inOrder(tandemGangs{order: byArrival}, nil)},
+	{"tandem-deadlines", false, inOrder(tandemGangs{order: byArrival, drainAfter: drainAfter, declares: 2}, nil)},
+	{"tandem-shortest", false, inOrder(tandemGangs{order: byExpected}, nil)},
+	{"tandem-tiresias", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, newTiresias().order) }},
+	{"tandem-service", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(byService)) }},
+	{"tandem-size", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(bySize)) }},
+	{"tandem-priority", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(byHours)) }},
+}
+
+// inOrder is the scheduler as it is, or with a change.
+func inOrder(as tandemGangs, losses func(j *gangJob) []gang.Loss) func(g *Gangs, _ *rand.Rand) (gangPolicy, error) {
+	return func(g *Gangs, _ *rand.Rand) (gangPolicy, error) {
+		t := as
+		var err error
+		if t.gangBook, err = newGangBook(g.Nodes, g.GPUs); err != nil {
+			return nil, err
+		}
+		t.losses = losses
+		t.ends, t.refused = map[vgpu.UID]int64{}, map[int]int{}
+		return &t, nil
+	}
+}
+
+// stopping places as the scheduler does, and stops what the order puts last.
+func stopping(g *Gangs, order func(c *gangCluster) []*gangJob) (gangPolicy, error) {
+	book, err := newGangBook(g.Nodes, g.GPUs)
+	if err != nil {
+		return nil, err
+	}
+	return &preemptive{order: order, place: book.place, book: book}, nil
+}
+
+// GangPolicies returns the names of the policies that Gangs compares, in the order in which they are shown.
+func GangPolicies() []string {
+	names := make([]string, 0, len(gangPolicies))
+	for i := range gangPolicies {
+		names = append(names, gangPolicies[i].name)
+	}
+	return names
+}
+
+// ParseGangPolicies reads names of policies separated by commas, or All.
+func ParseGangPolicies(list string) ([]string, error) {
+	if list == All {
+		return GangPolicies(), nil
+	}
+	names := strings.Split(list, ",")
+	for i, name := range names {
+		if !slices.Contains(GangPolicies(), name) {
+			return nil, fmt.Errorf("read policies %q: unknown policy %q, known are %s, or %s for every one", list, name,
+				strings.Join(GangPolicies(), ", "), All)
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("read policies %q: %s appears twice", list, name)
+		}
+	}
+	return names, nil
+}
+
+// gangPolicyOf makes a policy for one run. The seed is for those that draw.
+func gangPolicyOf(g *Gangs, name string, seed int64) (gangPolicy, error) {
+	i := slices.Index(GangPolicies(), name)
+	if i < 0 {
+		return nil, fmt.Errorf("unknown policy %q", name)
+	}
+	return gangPolicies[i].make(g, rand.New(rand.NewPCG(uint64(seed), 1)))
+}
+
+// drawsGangs reports whether a policy differs by the seed.
+func drawsGangs(name string) bool {
+	i := slices.Index(GangPolicies(), name)
+	return i < 0 || gangPolicies[i].draws
+}
