@@ -83,6 +83,9 @@ type Config struct {
 	// MaxDomains bounds how many domains are tried with real placements; 0 stands for DefaultMaxDomains. Larger may find
 	// a tighter or less fragmenting place and takes longer, in proportion.
 	MaxDomains int
+	// Brief leaves the reason and the nearest misses out of refusals of Place, which take longer than the search: they say
+	// NoRoom whatever the reason is.
+	Brief bool
 }
 
 // DefaultMaxDomains is Config.MaxDomains where it is 0.
