@@ -114,18 +114,11 @@ func written(pod *v1.Pod, key string) string {
 	return "none"
 }
 
-// Without returns the likeness of gangs whose PodGroup says what an annotation of the pods would say.
-func (l Likeness) Without(annotation string) Likeness {
-	if i := slices.Index(likenessFields[:], annotationPath(annotation)); i >= 0 {
-		l[i] = ""
-	}
-	return l
-}
-
 // Difference returns the first field in which two pods differ that must be alike, with its values, shortened; "" for none.
-func (l Likeness) Difference(other Likeness) (field, value, otherValue string) {
+// The annotations in besides may differ: those that a PodGroup says for all.
+func (l Likeness) Difference(other Likeness, besides ...string) (field, value, otherValue string) {
 	for i, name := range likenessFields {
-		if l[i] != other[i] {
+		if l[i] != other[i] && !slices.ContainsFunc(besides, func(key string) bool { return annotationPath(key) == name }) {
 			return name, shown(l[i]), shown(other[i])
 		}
 	}

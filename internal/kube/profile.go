@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 )
 
@@ -53,6 +54,7 @@ type Workload struct {
 	learned  []Learned
 	guess    *interference.Estimate
 	points   points
+	losses   []gang.Loss // by level
 }
 
 // use is a declared use.
@@ -76,6 +78,7 @@ func ReadProfile(p *v1alpha1.WorkloadProfile) *Workload {
 	}
 	slices.SortFunc(w.learned, func(a, b Learned) int { return strings.Compare(a.Model, b.Model) })
 	w.points = w.readPoints(p.Spec.Throughputs)
+	w.losses = w.readSpread(p.Spec.Spread)
 	for i := range w.learned {
 		l := &w.learned[i]
 		if d := w.declaredOn(l.Model); d != nil {

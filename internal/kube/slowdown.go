@@ -22,13 +22,19 @@ func MaxSlowdown(pod *v1.Pod) (int64, error) {
 	if !ok {
 		return 0, nil
 	}
-	if !slowdownForm.MatchString(raw) {
-		return 0, malformed(v1alpha1.AnnotationMaxSlowdown, raw, legalSlowdown)
-	}
-	whole, part, _ := strings.Cut(raw, ".")
-	milli, err := strconv.ParseInt(whole+(part + "000")[:3], 10, 64)
-	if err != nil {
+	milli, ok := parseSlowdown(raw)
+	if !ok {
 		return 0, malformed(v1alpha1.AnnotationMaxSlowdown, raw, legalSlowdown)
 	}
 	return milli, nil
+}
+
+// parseSlowdown returns a slowdown in thousandths, from 1000 to 10000, and whether it is legal.
+func parseSlowdown(raw string) (int64, bool) {
+	if !slowdownForm.MatchString(raw) {
+		return 0, false
+	}
+	whole, part, _ := strings.Cut(raw, ".")
+	milli, err := strconv.ParseInt(whole+(part + "000")[:3], 10, 64)
+	return milli, err == nil
 }

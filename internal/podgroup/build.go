@@ -100,30 +100,25 @@ func declaredTopology(pod *v1.Pod, group *kube.PodGroup) map[string]string {
 
 // unlike says which members differ that must not, or which of them names two gangs; "" for none.
 func unlike(members []*member, group *kube.PodGroup) string {
-	first := shared(members[0], group)
+	var besides []string
+	if group != nil {
+		besides = append(besides, v1alpha1.AnnotationMinMembers)
+		for key := range group.Annotations {
+			besides = append(besides, key)
+		}
+	}
+	first := members[0]
 	for _, m := range members {
 		if m.conflict != "" {
 			return m.conflict
 		}
-		field, value, other := first.Difference(shared(m, group))
-		if field != "" {
+		if m.likeness == first.likeness {
+			continue
+		}
+		if field, value, other := first.likeness.Difference(m.likeness, besides...); field != "" {
 			return fmt.Sprintf("the members differ in %s: %s of pod %s, %s of pod %s; it must be the same for all members of a gang",
-				field, value, members[0].pod.Name, other, m.pod.Name)
+				field, value, first.pod.Name, other, m.pod.Name)
 		}
 	}
 	return ""
-}
-
-// shared returns what a member must share with the others: without what the PodGroup says for all.
-func shared(m *member, group *kube.PodGroup) kube.Likeness {
-	if group == nil {
-		return m.likeness
-	}
-	l := m.likeness.Without(v1alpha1.AnnotationMinMembers)
-	for _, key := range topologies {
-		if _, ok := group.Annotations[key]; ok {
-			l = l.Without(key)
-		}
-	}
-	return l
 }
