@@ -17,6 +17,8 @@ type chart struct {
 	// caps by class and cell; slots free by cell, for crews of several classes.
 	caps  [][]int32
 	slots []int64
+	// cost, where it is not nil, orders what is equal otherwise: the least first. It takes the place of tightness.
+	cost func(cells []int32, l *load) int64
 	// byKey are the divisions by level, made when they are asked for.
 	byKey map[string]*division
 }

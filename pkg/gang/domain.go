@@ -8,7 +8,7 @@ import (
 // domain is cells that are close together, as a candidate for the whole crew.
 type domain struct {
 	cells []int32
-	// takes is how much the cells take at most, in the measure of load.
+	// takes is how much the cells take at most, in the measure of load, or what chart.cost says.
 	takes int64
 	// spreads are how many domains of the reasons it would take at least, and nodes at last.
 	spreads []int

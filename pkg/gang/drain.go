@@ -9,15 +9,18 @@ import (
 )
 
 // Drain returns which room the gang waits for while its present owners end: places for the first members by rank that
-// MinCount asks for, in one domain of each required level, as if the pods of others were gone. Their holds count as in
-// Place. Of the room it takes what is free now, then the devices that are free the earliest where the ends of all pods
-// are known (Cluster.Ends), else those with the fewest slots to wait for; of the domains the one that is complete the
-// earliest or has the fewest slots to wait for. Preferred levels order only what is equal in that.
+// MinCount asks for, in one domain of each required level, as if the pods of others were gone that end some time. Holds
+// count as in Place, and so do pods that never end.
+//
+// The order is that of Place: the first preferred level of which one domain takes all, the fewest domains of each; then,
+// instead of the tightest, the domain with the least to wait for. In it the room that is free now is taken first, then
+// the devices that are free the earliest where the ends of all pods are known (Cluster.Ends), else those with the fewest
+// slots that others have.
 //
 // What leaving pods give back of their hosts is not known: a host that pods leave is taken to have room enough.
 //
 // It changes nothing. It is refused where Place would be even on the emptied cluster, and where the room is on sick
-// devices or held with a higher priority. The error is broken input.
+// devices, held with a higher priority, or with pods that never end. The error is broken input.
 func Drain(c *Cluster, g *Group, cfg Config) (Plan, error) {
 	if err := validate(c, g, cfg); err != nil {
 		return Plan{}, fmt.Errorf("drain room for gang %s: %w", g.Name, err)
@@ -33,7 +36,7 @@ func Drain(c *Cluster, g *Group, cfg Config) (Plan, error) {
 		return plan, nil
 	}
 	plan.Places, plan.Spread = d.places, s.spread(d.places)
-	if d.until < never {
+	if d.until < unknownEnd {
 		plan.Until = d.until
 	}
 	return plan, nil
@@ -42,128 +45,107 @@ func Drain(c *Cluster, g *Group, cfg Config) (Plan, error) {
 // drained is the room of one domain that a gang may wait for.
 type drained struct {
 	name    string
+	spreads []int
 	places  []vgpu.Assignment
 	leavers []Leaver
 	// slots that the leavers have, and when the last of them ends.
 	slots, until int64
 }
 
-// drain returns the room with the least to wait for, nil where no domain would ever take the gang as its devices are.
+// drain returns the room to wait for, nil where no domain takes the gang as its devices are, whoever ends.
 func (s *search) drain() *drained {
-	islands := slices.Contains(s.g.Wishes.Required, NVLink)
-	w := newWait(s.ground)
-	empty := w.emptied()
-	now := s.ground.chart(islands)
-	cells := w.cut(now.cells)
-	later := chartOf(empty, cells, len(now.cells))
-	l := now.load(s.crew.first(s.need))
-	q := empty.chart(islands).task(s.g.Wishes.Required, nil, true, l)
-	before := now.task(s.g.Wishes.Required, s.reasons().labels(), true, l)
+	r, w := s.reasons(), newWait(s.ground)
+	required := slices.Contains(s.g.Wishes.Required, NVLink)
+	if required || slices.Contains(r.preferred, NVLink) {
+		if d := s.drainOn(w, true, r); d != nil || required {
+			return d
+		}
+	}
+	r.preferred = slices.DeleteFunc(slices.Clone(r.preferred), func(key string) bool { return key == NVLink })
+	return s.drainOn(w, false, r)
+}
+
+// drainOn is drain on islands or on nodes.
+func (s *search) drainOn(w *wait, islands bool, r reasons) *drained {
+	v := w.over(islands, s.g, r, s.crew.first(s.need))
+	q := v.task
+	for level := range len(q.preferred) + 1 {
+		levels := q.required
+		if level < len(q.preferred) {
+			if _, one := q.preferred[level].whole(); !one {
+				continue
+			}
+			levels = append(slices.Clone(q.required), q.preferred[level])
+		}
+		if d := v.best(q.candidates(levels), s.ground); d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+// drains is the number of domains with equal spreads that are compared with real placements, those with the least to wait
+// for by an estimate. More find a better one where the estimate is off, which it is for unlike members.
+const drains = 4
+
+// best returns the room to wait for in the first candidates that take the load.
+func (v *view) best(list []*domain, now *ground) *drained {
 	var best *drained
-	tried := 0
-	for _, d := range w.soonest(q.all(q.required), now, later, &l) {
-		if best != nil && tried >= drains || tried >= s.ground.most {
+	ties := 0
+	for at, d := range list {
+		if best != nil && (slices.Compare(d.spreads, best.spreads) > 0 || ties >= drains) {
 			break
 		}
-		tried++
-		s.ground.stats.Tried++
-		next := w.in(d.cells, before, later)
+		if at >= now.most {
+			now.stats.Cut = true
+			break
+		}
+		now.stats.Tried++
+		next := v.in(d.cells)
 		if next == nil {
 			continue
 		}
-		if next.name = q.name(d); best == nil || next.sooner(best, w.known) {
+		ties++
+		if next.name = v.task.name(d); best == nil || next.sooner(best, v.wait.known) {
 			best = next
 		}
 	}
 	return best
 }
 
-// drains is the number of domains that are compared with real placements, those with the least to wait for by an estimate.
-// More find a better one where the estimate is off, which it is for unlike members.
-const drains = 4
-
-// soonest sorts domains by an estimate of what there is to wait for, and leaves out those that never take the load.
-func (w *wait) soonest(list []*domain, now, later *chart, l *load) []*domain {
-	cost := make([]int64, len(list))
-	place := make([]int, later.whole)
-	for at, d := range list {
-		for _, i := range d.cells {
-			place[i] = at + 1
-		}
+// in returns what to wait for in a domain: on as few cells as the load takes, or on all of them where that fails, as it
+// may for unlike members.
+func (v *view) in(cells []int32) *drained {
+	order, used := cells, len(cells)
+	if len(v.task.reasons) > 0 {
+		order, used = v.task.chart.sequence(cells, v.task.reasons, &v.task.load)
 	}
-	need, takes := make([]int64, len(list)), make([]int64, later.whole)
-	for i := range takes {
-		if at := place[i] - 1; at >= 0 {
-			takes[i] = now.takes(l, int32(i))
-			need[at] -= takes[i]
-		}
+	if d := v.onCells(order[:used]); d != nil || used == len(order) {
+		return d
 	}
-	for at := range need {
-		need[at] += l.sum
-	}
-	for i := later.whole; i < len(later.cells); i++ {
-		k := &later.cells[i]
-		at := place[k.whole] - 1
-		if at < 0 || need[at] <= 0 {
-			continue
-		}
-		if more := later.takes(l, int32(i)) - takes[k.whole]; more > 0 {
-			more = min(more, need[at])
-			takes[k.whole] += more
-			need[at] -= more
-			cost[at] = w.add(cost[at], more, k)
-		}
-	}
-	for at, d := range list {
-		d.takes = cost[at]
-	}
-	slices.SortStableFunc(list, func(a, b *domain) int { return cmp.Compare(a.takes, b.takes) })
-	return list
+	return v.onCells(order)
 }
 
-// add adds to an estimate what so much of a load waits for on a cell.
-func (w *wait) add(cost, more int64, k *cell) int64 {
-	long := int64(0)
-	for _, d := range k.devices {
-		long = max(long, w.long[k.node][d])
-	}
-	if w.known {
-		return max(cost, long)
-	}
-	return cost + more*long
-}
-
-// in returns what to wait for in a domain: members go where there is room now as far as it goes, then where there is room
-// the soonest.
-func (w *wait) in(cells []int32, before *task, later *chart) *drained {
-	x := before.chart.trial()
-	order, _ := before.chart.sequence(cells, before.reasons, &before.load)
-	x.fill(order, &before.load)
-	y := later.trial()
+// onCells puts the members where there is room now as far as it goes, then where there is room the soonest.
+func (v *view) onCells(cells []int32) *drained {
+	l := &v.task.load
+	x := v.before.trial()
+	x.fill(cells, l)
+	y := v.later.trial()
 	y.repeat(x)
-	member := make([]bool, later.whole)
-	for _, i := range cells {
-		member[i] = true
-	}
-	order = nil
-	for i := later.whole; i < len(later.cells); i++ {
-		if member[later.cells[i].whole] {
-			order = append(order, int32(i))
-		}
-	}
-	rest := load{counts: slices.Clone(before.load.counts)}
+	rest := load{counts: slices.Clone(l.counts)}
 	for k := range rest.counts {
 		rest.counts[k] -= y.placed[k]
 	}
-	if y.fill(order, &rest); int64(y.all) < members(&before.load) {
+	if y.fill(v.parts(cells), &rest); int64(y.all) < members(l) {
 		return nil
 	}
 	var reasons []*division
-	for _, v := range before.reasons {
-		reasons = append(reasons, later.division(v.key))
+	for _, of := range v.task.reasons {
+		reasons = append(reasons, v.later.division(of.key))
 	}
-	d := &drained{places: y.places(reasons)}
-	w.leave(d)
+	d := &drained{places: y.places(reasons), spreads: y.spreads(reasons)}
+	v.wait.leave(d)
 	return d
 }
 
@@ -177,100 +159,11 @@ func (y *trial) repeat(x *trial) {
 	y.parts = slices.Clone(x.parts)
 }
 
-// leave notes who stands in the way of places.
-func (w *wait) leave(d *drained) {
-	byNode := map[int][]*vgpu.Assignment{}
-	var used []int
-	for i := range d.places {
-		if node, there := w.now.find(d.places[i].Node); there {
-			if byNode[node] == nil {
-				used = append(used, node)
-			}
-			byNode[node] = append(byNode[node], &d.places[i])
-		}
-	}
-	slices.Sort(used)
-	for _, node := range used {
-		w.makeRoom(w.now.nodes[node], byNode[node], d)
-	}
-}
-
-// makeRoom notes the pods that leave a node: of each device that has too little free for the members on it those that end
-// first, then those with the fewest slots, until there is enough.
-func (w *wait) makeRoom(n *vgpu.Node, places []*vgpu.Assignment, d *drained) {
-	want := make([]vgpu.Use, len(n.Devices()))
-	for _, a := range places {
-		for _, i := range devicesOf(n, a) {
-			want[i] = want[i].Plus(useOn(a, n.Devices()[i].ID))
-		}
-	}
-	owners := w.owners(n)
-	gone := map[vgpu.UID]bool{}
-	for i := range want {
-		free := n.Devices()[i].Capacity().Minus(n.Used(i))
-		on := func(a *vgpu.Assignment) bool { return slices.Contains(devicesOf(n, a), i) }
-		for _, a := range owners {
-			if gone[a.UID] && on(a) {
-				free = free.Plus(useOn(a, n.Devices()[i].ID))
-			}
-		}
-		for _, a := range owners {
-			if want[i].Within(free) {
-				break
-			}
-			if gone[a.UID] || !on(a) {
-				continue
-			}
-			gone[a.UID] = true
-			free = free.Plus(useOn(a, n.Devices()[i].ID))
-			d.add(a, n, w.end(a))
-		}
-	}
-}
-
-// owners returns the pods of others on a node, those that end first before the others, then by their slots and UID.
-func (w *wait) owners(n *vgpu.Node) []*vgpu.Assignment {
-	var list []*vgpu.Assignment
-	n.Each(func(a *vgpu.Assignment) {
-		if w.others(a.UID) {
-			list = append(list, a)
-		}
-	})
-	slices.SortStableFunc(list, func(a, b *vgpu.Assignment) int {
-		return cmp.Or(cmp.Compare(w.end(a), w.end(b)), cmp.Compare(slotsOf(a), slotsOf(b)))
-	})
-	return list
-}
-
-// slotsOf returns the slots that an assignment has of all its devices.
-func slotsOf(a *vgpu.Assignment) (sum int64) {
-	for c := range a.Containers {
-		sum += int64(a.Containers[c].Share.Slots) * int64(len(a.Containers[c].Devices))
-	}
-	return sum
-}
-
-// useOn returns what an assignment takes of a device in its busiest phase.
-func useOn(a *vgpu.Assignment, id vgpu.DeviceID) vgpu.Use {
-	var p vgpu.Peak
-	for c := range a.Containers {
-		if k := &a.Containers[c]; slices.Contains(k.Devices, id) {
-			p.Add(k.Kind, k.Share.Use())
-		}
-	}
-	return p.Use()
-}
-
-func (d *drained) add(a *vgpu.Assignment, n *vgpu.Node, end int64) {
-	d.leavers = append(d.leavers, Leaver{UID: a.UID, Pod: a.Pod})
-	for _, i := range devicesOf(n, a) {
-		d.slots += int64(useOn(a, n.Devices()[i].ID).Slots)
-	}
-	d.until = max(d.until, end)
-}
-
-// sooner orders rooms to wait for: by the time where it is known, by slots, by name.
+// sooner orders rooms to wait for: by the fewest domains, by the time where it is known, by slots, by name.
 func (d *drained) sooner(o *drained, known bool) bool {
+	if order := slices.Compare(d.spreads, o.spreads); order != 0 {
+		return order < 0
+	}
 	if known && d.until != o.until {
 		return d.until < o.until
 	}

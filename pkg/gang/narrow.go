@@ -36,6 +36,8 @@ type pile struct {
 	// piles as are needed.
 	parent int32
 	around int64
+	// loose is how well it fits what is needed, once it is asked for.
+	loose int64
 	// taken piles are chosen, barred ones are not looked at.
 	taken, barred bool
 }
@@ -115,13 +117,25 @@ func (k *picking) last() *pile {
 		if p.taken || p.barred {
 			continue
 		}
-		opens := k.opens(k.part(p))
-		if order := slices.Compare(opens, least); best == nil || order < 0 ||
-			order == 0 && (p.takes < best.takes || p.takes == best.takes && p.domain < best.domain) {
+		part := k.part(p)
+		opens := k.opens(part)
+		order := slices.Compare(opens, least)
+		if best == nil || order <= 0 {
+			p.loose = k.loose(p, part)
+		}
+		if best == nil || order < 0 || order == 0 && cmp.Or(cmp.Compare(p.loose, best.loose), cmp.Compare(p.domain, best.domain)) < 0 {
 			best, least = p, append(least[:0], opens...)
 		}
 	}
 	return best
+}
+
+// loose is how well a pile fits what is needed of it, the less the better: its room, or what its part costs.
+func (k *picking) loose(p *pile, part []int32) int64 {
+	if k.chart.cost == nil {
+		return p.takes
+	}
+	return k.chart.cost(part, &load{k.load.counts, k.need})
 }
 
 // part returns the cells of a pile that would take what is needed.
@@ -184,7 +198,7 @@ func (k *picking) restore(at int, w *division, cells []int32) {
 	}
 }
 
-// piles sorts cells by domain: those that take the most first, then by name.
+// piles sorts cells by domain: those that take the most first, then those that cost the least, then by name.
 func (t *chart) piles(cells []int32, v *division, later []*division, l *load) []pile {
 	sorted := slices.Clone(cells)
 	slices.SortStableFunc(sorted, func(a, b int32) int { return cmp.Compare(v.of[a], v.of[b]) })
@@ -200,7 +214,12 @@ func (t *chart) piles(cells []int32, v *division, later []*division, l *load) []
 	for at := range piles {
 		piles[at].parent = parent(piles[at].cells, later)
 	}
-	slices.SortStableFunc(piles, func(a, b pile) int { return cmp.Compare(b.takes, a.takes) })
+	if t.cost != nil {
+		for at := range piles {
+			piles[at].loose = t.cost(piles[at].cells, &load{l.counts, piles[at].takes})
+		}
+	}
+	slices.SortStableFunc(piles, func(a, b pile) int { return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(a.loose, b.loose)) })
 	return piles
 }
 

@@ -66,18 +66,6 @@ func (q *task) solve() *found {
 	return nil
 }
 
-// all returns the domains that may take the load by a first look, by name.
-func (q *task) all(levels []*division) []*domain {
-	var list []*domain
-	domains := q.chart.domains(levels)
-	for i := range domains {
-		if _, enough := q.chart.suffices(domains[i].cells, &q.load); enough {
-			list = append(list, &domains[i])
-		}
-	}
-	return list
-}
-
 // candidates returns the domains that may take the load by a first look, the best first: one more than are tried, which
 // tells that there are more.
 func (q *task) candidates(levels []*division) []*domain {
@@ -93,6 +81,8 @@ func (q *task) candidates(levels []*division) []*domain {
 		if len(q.reasons) > 0 {
 			d.takes = takes
 			q.foresee(d)
+		} else if q.chart.cost != nil {
+			d.takes = q.chart.cost(d.cells, &q.load)
 		}
 		if len(best) > q.chart.ground.most {
 			if best[len(best)-1].compare(d) < 0 {
@@ -113,6 +103,9 @@ func (q *task) foresee(d *domain) {
 		order, used = q.chart.sequence(d.cells, q.reasons, &q.load)
 	}
 	d.spreads = q.spreadOf(order[:used])
+	if q.chart.cost != nil {
+		d.takes = q.chart.cost(order[:used], &q.load)
+	}
 }
 
 // spreadOf counts the domains of cells, those of the members with a place included.

@@ -15,7 +15,8 @@ func TestPassedOver(t *testing.T) {
 	}{
 		{"nobody is in the way", nil, false},
 		{"one was there before the gang waited", []vgpu.UID{"new", "old"}, false},
-		{"all came since, one at the same second", []vgpu.UID{"new", "same"}, true},
+		{"one was placed at the same second", []vgpu.UID{"new", "same"}, false},
+		{"all came since", []vgpu.UID{"new", "assumed"}, true},
 		{"one was only just placed: nobody knows when", []vgpu.UID{"assumed"}, true},
 	}
 	for _, test := range tests {

@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -20,8 +19,8 @@ type wait struct {
 	long [][]int64
 }
 
-// never is the end of a pod that nobody knows.
-const never = math.MaxInt64
+// unknownEnd is the end of a pod that nobody knows: later than any.
+const unknownEnd = math.MaxInt64
 
 func newWait(f *ground) *wait {
 	own := map[vgpu.UID]bool{}
@@ -34,7 +33,7 @@ func newWait(f *ground) *wait {
 	w := &wait{now: f, others: func(uid vgpu.UID) bool { return !own[uid] }, known: true}
 	for _, n := range f.nodes {
 		n.Each(func(a *vgpu.Assignment) {
-			w.known = w.known && (own[a.UID] || w.end(a) < never)
+			w.known = w.known && (!w.leaves(a) || w.end(a) < unknownEnd)
 		})
 	}
 	for _, n := range f.nodes {
@@ -46,12 +45,17 @@ func newWait(f *ground) *wait {
 // end returns when a pod ends.
 func (w *wait) end(a *vgpu.Assignment) int64 {
 	if w.now.c.Ends == nil {
-		return never
+		return unknownEnd
 	}
 	if at := w.now.c.Ends(a.UID, a.Pod); at > 0 {
 		return at
 	}
-	return never
+	return unknownEnd
+}
+
+// leaves reports whether a pod is one of others that ends some time.
+func (w *wait) leaves(a *vgpu.Assignment) bool {
+	return w.others(a.UID) && (w.now.c.Ends == nil || w.now.c.Ends(a.UID, a.Pod) != Never)
 }
 
 // measure returns how long each device of a node is waited for.
@@ -59,7 +63,7 @@ func (w *wait) measure(n *vgpu.Node) []int64 {
 	long := make([]int64, len(n.Devices()))
 	var pods [][]int
 	n.Each(func(a *vgpu.Assignment) {
-		if !w.others(a.UID) {
+		if !w.leaves(a) {
 			return
 		}
 		devices := devicesOf(n, a)
@@ -100,53 +104,17 @@ func devicesOf(n *vgpu.Node, a *vgpu.Assignment) []int {
 	return slices.Compact(list)
 }
 
-// emptied returns the ground once all pods of others are gone. Hosts that they leave have room for anything, since nobody
+// emptied returns the ground once all pods that leave are gone. Hosts that they leave have room for anything, since nobody
 // knows what they ask of them.
 func (w *wait) emptied() *ground {
 	return w.now.on(func(_ int, n *vgpu.Node) *vgpu.Node {
 		leave := false
-		n.Each(func(a *vgpu.Assignment) { leave = leave || w.others(a.UID) })
+		n.Each(func(a *vgpu.Assignment) { leave = leave || w.leaves(a) })
 		if !leave {
 			return n
 		}
-		n = n.Without(func(h *vgpu.Hold, held bool) bool { return !held && w.others(h.UID) })
+		n = n.Without(func(h *vgpu.Hold, held bool) bool { return !held && w.leaves(&h.Assignment) })
 		n.SetRoom(vgpu.Room{MilliCPU: 1 << 50, Memory: 1 << 60})
 		return n
 	})
-}
-
-// cut returns the cells of the emptied ground and, after them, for each time that a device of a cell is waited for, the
-// devices of the cell that are free by then: in the order of the times, then those of the fullest nodes first.
-func (w *wait) cut(whole []cell) []cell {
-	type piece struct {
-		cell
-		long int64
-		free int
-	}
-	var parts []piece
-	for i := range whole {
-		at := &whole[i]
-		var times []int64
-		for d, long := range w.long[at.node] {
-			if at.has(d) && long > 0 {
-				times = append(times, long)
-			}
-		}
-		slices.Sort(times)
-		for _, long := range slices.Compact(times) {
-			k := cell{node: at.node, whole: at.whole, devices: []int{}}
-			for d := range w.long[at.node] {
-				if at.has(d) && w.long[at.node][d] <= long {
-					k.devices = append(k.devices, d)
-				}
-			}
-			parts = append(parts, piece{k, long, len(k.devices)})
-		}
-	}
-	slices.SortStableFunc(parts, func(a, b piece) int { return cmp.Or(cmp.Compare(a.long, b.long), cmp.Compare(b.free, a.free)) })
-	cells := slices.Clone(whole)
-	for i := range parts {
-		cells = append(cells, parts[i].cell)
-	}
-	return cells
 }

@@ -1,0 +1,241 @@
+package gang_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/interference"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// drawing is a cluster from a drawing; nodes n1, n2, … are in racks by a map.
+func drawing(t *testing.T, text string, racks map[string]string) *gang.Cluster {
+	t.Helper()
+	v, err := testkit.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &gang.Cluster{Nodes: v.Nodes(), Levels: []gang.Level{{Key: "rack"}}}
+	numbers := map[string]int32{}
+	for _, n := range c.Nodes {
+		r, labelled := racks[n.Name()]
+		at, known := numbers[r]
+		switch {
+		case !labelled:
+			at = -1
+		case !known:
+			at = int32(len(numbers))
+			numbers[r] = at
+			c.Levels[0].Names = append(c.Levels[0].Names, r)
+		}
+		c.Levels[0].Domain = append(c.Levels[0].Domain, at)
+	}
+	return c
+}
+
+// TestBrokenInput: what contradicts itself is an error that says what.
+func TestBrokenInput(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*gang.Cluster, *gang.Group, *gang.Config)
+		want   string
+	}{
+		{"no least number", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.MinCount = 0 }, "the least number of members is 0"},
+		{"more than there are", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.MinCount = 3 }, "2 members want a place or have one, the least number is 3"},
+		{"a member twice", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Members[1] = g.Members[0] }, "appears twice"},
+		{"placed and not", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) {
+			g.Placed = []vgpu.Assignment{{UID: g.Members[0].Request.UID}}
+		}, "appears twice"},
+		{"no UID", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Members[0].Request.UID = "" }, "has no UID"},
+		{"a broken request", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Members[0].Request.Containers[0].Slots = 0 }, "asks for 0 slots"},
+		{"a negative host", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Members[0].Request.Host.MilliCPU = -1 }, "of its host"},
+		{"an unknown level", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Wishes.Required = []string{"row"} }, `level "row" is not known`},
+		{"a level twice", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Wishes.Preferred = []string{"rack", "rack"} }, "level rack is listed twice"},
+		{"NVLink twice", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) {
+			g.Wishes.Required = []string{gang.NVLink, gang.NVLink}
+		}, "level nvlink is listed twice"},
+		{"a loss of more than all", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) {
+			g.Losses = []gang.Loss{{Level: "rack", Part: 1001}}
+		}, "legal is 0 to"},
+		{"a negative loss", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) {
+			g.Losses = []gang.Loss{{Level: "rack", Part: -1}}
+		}, "legal is 0 to"},
+		{"a loss of nothing", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) { g.Losses = []gang.Loss{{}} }, "names no level"},
+		{"two losses", func(_ *gang.Cluster, g *gang.Group, _ *gang.Config) {
+			g.Losses = []gang.Loss{{Level: "rack"}, {Level: "rack"}}
+		}, "two losses"},
+		{"negative domains", func(_ *gang.Cluster, _ *gang.Group, c *gang.Config) { c.MaxDomains = -1 }, "most domains to try are -1"},
+		{"nodes out of order", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Nodes[0], c.Nodes[1] = c.Nodes[1], c.Nodes[0] }, "comes after"},
+		{"a level of fewer nodes", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Levels[0].Domain = c.Levels[0].Domain[:1] }, "knows 1 nodes of 2"},
+		{"an unknown domain", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Levels[0].Domain[1] = 1 }, "is in domain 1 of 1"},
+		{"a level without a key", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Levels[0].Key = "" }, `has the key ""`},
+		{"two levels with one key", func(c *gang.Cluster, _ *gang.Group, _ *gang.Config) { c.Levels = append(c.Levels, c.Levels[0]) }, "appears twice"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			c := drawing(t, "n1: g0 A100 | g1 A100\nn2: g0 A100", map[string]string{"n1": "r1", "n2": "r1"})
+			g, cfg := roomless(company(2, 10, nil, nil)), gang.Config{}
+			tc.change(c, g, &cfg)
+			for _, decide := range []func(*gang.Cluster, *gang.Group, gang.Config) (gang.Plan, error){gang.Place, gang.Drain} {
+				if _, err := decide(c, g, cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("error %v, want %q", err, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// TestNobody: a gang all of whose members have a place has nothing to do.
+func TestNobody(t *testing.T) {
+	c := drawing(t, "n1: g0 A100 [a:10]", nil)
+	g := &gang.Group{MinCount: 1, Placed: c.Nodes[0].Assignments()}
+	if plan := mustPlace(t, c, g, gang.Config{}); plan.Places != nil || plan.Refused != nil {
+		t.Errorf("plan %+v", plan)
+	}
+}
+
+// TestRefusal: the fields of a refusal, not only its words.
+func TestRefusal(t *testing.T) {
+	racks := map[string]string{"n1": "r1", "n2": "r2"}
+	const two = "n1: g0 A100 [a:10] | g1 A100 [b:4] | g2 A100\nn2: g0 A100 [c:10] | g1 A100 | g2 A100 [d:10]\n"
+	tests := []struct {
+		name, drawing string
+		change        func(*gang.Cluster, *gang.Group)
+		want          gang.Refusal
+	}{
+		{"others are there", two, nil, gang.Refusal{
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, After: "r1",
+			Leavers: []gang.Leaver{{UID: "b", Pod: "b"}},
+		}},
+		{"as many as there are", two, func(_ *gang.Cluster, g *gang.Group) {
+			g.Members, g.MinCount = roomless(company(3, 10, nil, nil)).Members, 3
+		}, gang.Refusal{
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Want: 3, Of: 3, Share: "3 × 1 GPU", Nearest: "r1", Best: 1, After: "r1",
+			Leavers: []gang.Leaver{{UID: "a", Pod: "a"}, {UID: "b", Pod: "b"}},
+		}},
+		{"those that end first", two, func(c *gang.Cluster, _ *gang.Group) {
+			c.Ends = func(_ vgpu.UID, pod string) int64 { return map[string]int64{"a": 30, "b": 40, "c": 50, "d": 20}[pod] }
+		}, gang.Refusal{
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, After: "r2",
+			Leavers: []gang.Leaver{{UID: "d", Pod: "d"}},
+		}},
+		{"too large", two, func(_ *gang.Cluster, g *gang.Group) {
+			g.Members, g.MinCount = roomless(company(4, 10, nil, nil)).Members, 4
+		}, gang.Refusal{Reason: gang.NeverFits, Want: 4, Of: 4, Share: "4 × 1 GPU", Nearest: "r1", Best: 3}},
+		{"sick devices", "n1: g0 A100 sick | g1 A100\nn2: g0 A100\n", nil, gang.Refusal{
+			Reason: gang.NoRoom, Helps: vgpu.RecoveryHelps, Nearest: "r1", Best: 1,
+		}},
+		{"no room on the host", "n1 cpu=3: g0 A100 | g1 A100\nn2: g0 A100\n", func(_ *gang.Cluster, g *gang.Group) {
+			for i := range g.Members {
+				g.Members[i].Request.Host.MilliCPU = 2000
+			}
+		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Host: true}},
+		{"not admitted", "n1: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, _ *gang.Group) {
+			c.Admits = func(int, int) int { return 1 }
+		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Host: true}},
+		{"held with the same priority", "n1: g0 A100 (x:10@0) | g1 A100\nn2: g0 A100\n", nil, gang.Refusal{
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1,
+		}},
+		{"some must", two, func(_ *gang.Cluster, g *gang.Group) {
+			g.Members = append(g.Members, roomless(company(9, 10, nil, nil)).Members[2:]...)
+		}, gang.Refusal{
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Of: 9, Nearest: "r1", Best: 1, After: "r1", Leavers: []gang.Leaver{{UID: "b", Pod: "b"}},
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			c, g := drawing(t, tc.drawing, racks), roomless(company(2, 10, []string{"rack"}, nil))
+			if tc.change != nil {
+				tc.change(c, g)
+			}
+			got := mustPlace(t, c, g, gang.Config{}).Refused
+			if got == nil {
+				t.Fatal("there is a place")
+			}
+			if tc.want.Want == 0 {
+				tc.want.Want, tc.want.Share = 2, "2 × 1 GPU"
+			}
+			if tc.want.Of == 0 {
+				tc.want.Of = 2
+			}
+			tc.want.Level = "rack"
+			if devices := got.Member != nil; devices == (tc.want.Host || tc.want.Reason == gang.NeverFits) {
+				t.Errorf("the nearest miss of the devices is %v", got.Member)
+			}
+			got.Member = nil
+			if diff := cmp.Diff(tc.want, *got); diff != "" {
+				t.Errorf("refusal (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWords: a refusal with other words for those to wait for.
+func TestWords(t *testing.T) {
+	r := gang.Refusal{
+		Reason: gang.NoRoom, Want: 8, Share: "8 × 1 GPU", Level: "topology.kubernetes.io/rack", Nearest: "r3", Best: 7, After: "r1",
+		Leavers: []gang.Leaver{{"a", "team/train-b-0"}, {"b", "team/train-b-1"}}, Helps: vgpu.EvictionHelps,
+	}
+	if got, want := r.String(), "needs 8 × 1 GPU in one topology.kubernetes.io/rack; rack r3 takes 7; rack r1 takes 8 after team/train-b-0, team/train-b-1 end"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	r.Cut, r.Leavers = true, r.Leavers[:1]
+	got := r.Words(func(l []gang.Leaver) string { return l[0].Pod + " (priority 10)" })
+	want := "needs 8 × 1 GPU in one topology.kubernetes.io/rack; rack r3 takes 7; rack r1 takes 8 after team/train-b-0 (priority 10) ends" +
+		"; the search was cut short, there may be a place that it did not see"
+	if got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+// TestPromises: promises hold among the members: two that tolerate no slowdown do not share a device.
+func TestPromises(t *testing.T) {
+	model, err := interference.ByName("hinge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	model.Coefficients = []float64{1, .2} // .2 slower for each device's worth that is used beyond the device
+	among := &placement.Neighbours{
+		Model: model, Weights: placement.EvenWeights,
+		Tenant: func(w interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant {
+			return interference.Tenant{Workload: w, Cap: float64(part) / 1000, SM: 1}
+		},
+	}
+	c := drawing(t, "n1: g0 A100 | g1 A100\nn2: g0 A100", nil)
+	g := roomless(company(3, 3, nil, []string{"rack"}))
+	cfg := gang.Config{Policy: placement.Policy{}.Among(among)}
+	used := func() map[vgpu.DeviceID]bool {
+		plan, devices := mustPlace(t, c, g, cfg), map[vgpu.DeviceID]bool{}
+		for i := range plan.Places {
+			devices[plan.Places[i].Containers[0].Devices[0]] = true
+		}
+		return devices
+	}
+	for i := range g.Members {
+		g.Members[i].Request.Tenancy = vgpu.Tenancy{Workload: 1, MaxSlowdown: 1100}
+	}
+	if got := used(); len(got) != 3 {
+		t.Errorf("members that tolerate a tenth are on %v", got)
+	}
+	for i := range g.Members {
+		g.Members[i].Request.MaxSlowdown = 1400
+	}
+	among.Scarce = true
+	cfg.Policy = placement.Policy{}.Among(among)
+	if got := used(); len(got) > 2 {
+		t.Errorf("members that tolerate 1.4 are on %v", got)
+	}
+	for i := range g.Members {
+		g.Members[i].Request.MaxSlowdown = 1100
+	}
+	g.Members, g.MinCount = append(g.Members, g.Members[0]), 4
+	g.Members[3].Request.UID = "another"
+	if r := mustPlace(t, c, g, cfg).Refused; r == nil || r.Reason != gang.NeverFits || r.Best != 3 {
+		t.Errorf("four on three devices: %v", r)
+	}
+}
