@@ -126,7 +126,7 @@ func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
 // declaredOf returns what a WorkloadProfile declares, without what was learned. Of those without a spec, which are most that
 // the scheduler makes, it is one for all.
 func declaredOf(p *v1alpha1.WorkloadProfile, read *kube.Workload) *kube.Workload {
-	if len(p.Spec.Uses) == 0 && len(p.Spec.Throughputs) == 0 && p.Spec.Graph == nil {
+	if s := &p.Spec; len(s.Uses) == 0 && len(s.Throughputs) == 0 && len(s.Spread) == 0 && s.Graph == nil {
 		return nothing
 	}
 	return read.With(nil)

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // WorkloadProfile tells what a workload uses of a GPU that it has alone, how fast it is on a share, and how it and its
@@ -71,6 +72,16 @@ type WorkloadProfileSpec struct {
 	// +listMapKey=sharePercent
 	// +kubebuilder:validation:MaxItems=256
 	Throughputs []ProfileThroughput `json:"throughputs,omitempty"`
+
+	// Spread says how much slower a gang of this workload is where its members are far apart. Where that costs less than the
+	// free room that the gang breaks up by staying close together, it goes apart. Nobody learns it: levels that are not
+	// listed cost an unknown amount, and a gang stays as close together there as it wishes.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=topologyKey
+	// +kubebuilder:validation:MaxItems=8
+	Spread []ProfileSpread `json:"spread,omitempty"`
 }
 
 // WorkClass is a class of work by how its speed follows its part of a device.
@@ -173,6 +184,23 @@ type ProfileThroughput struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
 	// +kubebuilder:validation:MaxLength=64
 	Latency *metav1.Duration `json:"latency,omitempty"`
+}
+
+// ProfileSpread is what it costs a gang of the workload to be on more than one domain of a level.
+type ProfileSpread struct {
+	// TopologyKey is the level: the key of a node label, for example kubernetes.io/hostname for nodes, or nvlink for the
+	// GPUs of one node that NVLink joins.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.indexOf('/') <= 253",message="the part before the / must be at most 253 characters long"
+	TopologyKey string `json:"topologyKey"`
+	// Slowdown of a gang that is on more than one domain of the level: time spread ÷ time together, a decimal from 1 to 10
+	// with up to three decimals, for example "1.02". At 1 the level is no reason to keep the members together.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^([1-9](\.[0-9]{1,3})?|10(\.0{1,3})?)$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 1 && self <= 10",message="slowdown must be a decimal from 1 to 10: time spread ÷ time together"
+	Slowdown intstr.IntOrString `json:"slowdown"`
 }
 
 // WorkloadProfileStatus is what the scheduler learned.

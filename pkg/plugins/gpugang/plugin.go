@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -29,6 +30,8 @@ type Shares interface {
 	Policy() placement.Policy
 	// Request returns what a pod asks for; the error says in words why no node can take it.
 	Request(pod *v1.Pod) (vgpu.Request, error)
+	// Losses returns what a gang of the pod's workload loses when it is spread, each level once; nil where nobody knows.
+	Losses(pod *v1.Pod) []gang.Loss
 	// Hold keeps room for a pod, in place of an earlier hold of the pod, Release ends that, Held tells of it.
 	Hold(h vgpu.Hold) error
 	Release(uid vgpu.UID) bool

@@ -69,7 +69,7 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 		config: gang.Config{Policy: p.shares().Policy(), MaxDomains: int(p.args.MaxDomains)},
 		infos:  map[string]fwk.NodeInfo{},
 	}
-	t.group.Wishes = p.wishes(pg)
+	t.group.Wishes, t.group.Losses = p.wishes(pg), p.losses(pg)
 	var admits *admission
 	if admits, err = p.members(t, pg, g); err != nil {
 		return nil, err

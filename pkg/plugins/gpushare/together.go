@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -72,6 +73,17 @@ func (p *Plugin) Request(pod *v1.Pod) (vgpu.Request, error) {
 		return r, err
 	}
 	return r, nil
+}
+
+// Losses returns what a gang of the pod's workload loses when it is spread, by level, as its WorkloadProfile declares it at
+// this moment; nil where it declares nothing. The list must not be changed. No rule depends on it, so it is not the ruling
+// one's knowledge, which can be a minute old.
+func (p *Plugin) Losses(pod *v1.Pod) []gang.Loss {
+	know := p.state.learner.Snapshot()
+	if w := know.Workload(know.Number(pod)); w != nil {
+		return w.Losses()
+	}
+	return nil
 }
 
 // Held returns the hold of a pod, and whether there is one.

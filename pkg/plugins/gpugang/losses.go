@@ -1,0 +1,28 @@
+package gpugang
+
+import (
+	"slices"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+)
+
+// losses returns what a gang loses when it is spread. Roles can have different profiles: all wait for the slowest, so the
+// largest loss at a level counts. Members whose profiles tell nothing are passed over.
+func (p *Plugin) losses(pg *podgroup.Gang) []gang.Loss {
+	var all []gang.Loss
+	for _, pod := range pg.Members {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		for _, l := range p.shares().Losses(pod) {
+			at := slices.IndexFunc(all, func(o gang.Loss) bool { return o.Level == l.Level })
+			if at < 0 {
+				all = append(all, l)
+			} else {
+				all[at].Part = max(all[at].Part, l.Part)
+			}
+		}
+	}
+	return all
+}
