@@ -55,6 +55,11 @@ func TestCompareCosts(t *testing.T) {
 		{name: "within", output: "BenchmarkOnePod/nodes=500-2   10   1000000 ns/op   5 B/op\n"},
 		{name: "within on one core, which prints no number", output: "BenchmarkOnePod/nodes=500   10   999999.5 ns/op\n"},
 		{name: "above", output: "BenchmarkOnePod/nodes=500-16   10   1500000 ns/op\n", want: []string{"one pod: 1.5 ms is above 1 ms"}},
+		{name: "processor time counts where it is told", output: "BenchmarkOnePod/nodes=500   10   9000000 ns/op   0.5 cpu-ms/op\n"},
+		{
+			name: "too much processor time", output: "BenchmarkOnePod/nodes=500   10   500000 ns/op   1.5 cpu-ms/op   3 B/op\n",
+			want: []string{"one pod: 1.5 ms is above 1 ms"},
+		},
 		{
 			name: "another size is another benchmark", output: "BenchmarkOnePod/nodes=5000-2   10   1000 ns/op\n",
 			want: []string{"one pod: BenchmarkOnePod/nodes=500 was not measured"},
