@@ -11,7 +11,7 @@ type task struct {
 	load  load
 	// required levels hold; preferred ones are the reasons to prefer a place.
 	required, preferred []*division
-	// reasons are the preferred levels, and the nodes unless spreading over them costs nothing.
+	// reasons are the preferred levels, and the nodes unless spreading over them costs nothing or a level is as fine.
 	reasons []*division
 	// ones are the spreads of what is on one cell.
 	ones []int
@@ -40,11 +40,22 @@ func (t *chart) task(required, preferred []string, nodesCount bool, l load) *tas
 		q.preferred = append(q.preferred, t.division(key))
 	}
 	q.reasons, q.ones = slices.Clone(q.preferred), slices.Repeat([]int{1}, len(q.preferred)+1)
-	if nodesCount {
+	if nodesCount && !slices.ContainsFunc(q.preferred, (*division).single) {
 		q.reasons = append(q.reasons, t.division(nodes))
 	}
 	q.ones = q.ones[:len(q.reasons)]
 	return q
+}
+
+// single reports whether each node is a domain of its own, so that counting the nodes tells nothing new. It may say no
+// where names are in another order than those of the nodes.
+func (v *division) single() bool {
+	for i := 1; i < len(v.of); i++ {
+		if v.of[i-1] >= v.of[i] {
+			return false
+		}
+	}
+	return v.key != NVLink
 }
 
 // solve returns the best place for all of the load: in one domain of the first preferred level that has one, else in the
@@ -158,7 +169,7 @@ func (q *task) try(list []*domain) *found {
 func (q *task) place(cells []int32) (x *trial, all bool) {
 	x = q.chart.trial()
 	order, used := cells, len(cells)
-	if len(q.reasons) > 0 {
+	if len(q.reasons) > 0 && used > 1 {
 		order, used = q.chart.sequence(cells, q.reasons, &q.load)
 	}
 	if q.byPolicy {
