@@ -13,11 +13,12 @@ import (
 
 // drainFor has room kept for a gang that waits for room and whose turn it is, and returns what to add to its refusal. Only one
 // gang drains at a time: two could each keep what the other needs. The caller holds the mutex.
-func (p *Plugin) drainFor(g *group, t *task) string {
+func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
 	if g.short.IsZero() || p.args.Drain == config.DrainDisabled {
 		return ""
 	}
 	now := p.now()
+	g.looked = now
 	if now.Sub(g.short) < p.args.DrainAfter.Duration {
 		return ""
 	}
@@ -33,6 +34,9 @@ func (p *Plugin) drainFor(g *group, t *task) string {
 			return "; " + why
 		}
 		return drains(g, now)
+	}
+	if p.state.drain != g.Ref && !r.PassedOver(g.short.Unix(), p.startOf) {
+		return "" // ordinary turnover may still make the room
 	}
 	p.endDrain(p.state.gangs[p.state.drain])
 	plan, err := gang.Drain(t.cluster, t.group, t.config)

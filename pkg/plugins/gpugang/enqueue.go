@@ -3,7 +3,6 @@ package gpugang
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // PreEnqueue keeps members out of the queue until as many exist as must run, and those of a gang that was refused while its
@@ -139,7 +137,6 @@ func (p *Plugin) prune(g *group, pg *podgroup.Gang) {
 			p.drop(g, uid)
 		}
 	}
-	maps.DeleteFunc(g.leaving, func(uid vgpu.UID, _ bool) bool { return !exists[string(uid)] })
 	for uid := range g.bound {
 		if !exists[string(uid)] {
 			delete(g.bound, uid)

@@ -26,7 +26,7 @@ func TestGangStartsTogether(t *testing.T) {
 	nodes := c.awaitBound("train", 4)
 	racks := map[string]bool{}
 	for _, n := range nodes {
-		racks[map[string]string{"n1": "r1", "n2": "r1", "n3": "r2", "n4": "r2"}[n]] = true
+		racks[rackOf(n)] = true
 	}
 	if len(racks) != 1 {
 		t.Errorf("the members are on %v, more than one rack", nodes)
@@ -162,47 +162,57 @@ func TestOtherPluginRefusesThePlan(t *testing.T) {
 	}
 }
 
+// ending has a pod run once.
+func ending(p *v1.Pod) *v1.Pod {
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	return p
+}
+
 func TestDrainForALargeGang(t *testing.T) {
 	c := newCluster(t, 1, 1, 1, 1)
 	for i := range 4 {
 		c.create(pod(fmt.Sprintf("small-%d", i), 10))
 	}
 	c.awaitBound("small", 4)
+	c.clock.pass(2 * time.Second)
 	c.create(requireLevel(members("large", 2, 2, 10), rack)...)
 	c.awaitMessage("large", "needs 2")
 	c.clock.pass(2 * time.Minute)
+	// small-0 makes room for one that comes later. When small-1 ends too, only that one is in the way: the gang was passed over.
+	first, second := c.bound("small-0")["small-0"], ""
+	for name, node := range c.bound("small") {
+		if rackOf(node) == rackOf(first) && node != first {
+			second = name
+		}
+	}
+	c.deletePod("small-0")
+	c.create(ending(pod("passing", 10)))
+	c.awaitBound("passing", 1)
+	if text := c.awaitMessage("large", "needs 2"); strings.Contains(text, "is kept") {
+		t.Fatalf("room is kept before the gang was passed over: %s", text)
+	}
+	c.deletePod(second)
 	text := c.awaitMessage("large", "room for it is kept on 2 nodes")
-	if !strings.Contains(text, "after") {
+	if !strings.Contains(text, "after default/passing (priority 0) ends") {
 		t.Errorf("the message does not say whom the gang waits for: %s", text)
 	}
 	// Pods that come later find no room where it is kept, and go elsewhere.
-	kept := map[string]bool{}
-	c.plugin.state.mu.Lock()
-	for _, g := range c.plugin.state.gangs {
-		for _, h := range g.kept {
-			kept[h.Node] = true
-		}
-	}
-	c.plugin.state.mu.Unlock()
-	var there, elsewhere string
-	for name, node := range c.bound("small") {
-		if kept[node] {
-			there = name
-		} else {
-			elsewhere = name
-		}
-	}
-	c.deletePod(there)
 	c.create(pod("later", 10))
 	c.awaitMessage("later", "free share is 0")
-	c.deletePod(elsewhere)
-	c.awaitBound("later", 1)
 	for name, node := range c.bound("small") {
-		if kept[node] {
+		if rackOf(node) != rackOf(first) {
 			c.deletePod(name)
+			break
 		}
 	}
+	c.awaitBound("later", 1)
+	c.checkWhole("large", 2)
+	c.deletePod("passing")
 	c.awaitBound("large", 2)
+}
+
+func rackOf(node string) string {
+	return map[string]string{"n1": "r1", "n2": "r1", "n3": "r2", "n4": "r2"}[node]
 }
 
 func TestRefusals(t *testing.T) {
@@ -257,11 +267,15 @@ func TestDrainEnds(t *testing.T) {
 	c := newCluster(t, 1, 1)
 	c.create(pod("small-0", 10), pod("small-1", 10))
 	c.awaitBound("small", 2)
+	c.clock.pass(2 * time.Second)
 	c.create(members("large", 2, 2, 10)...)
 	c.awaitMessage("large", "needs 2")
 	c.clock.pass(2 * time.Minute)
-	c.awaitMessage("large", "room for it is kept on 2 nodes")
 	c.deletePod("small-0")
+	c.create(pod("passing", 10))
+	c.awaitBound("passing", 1)
+	c.deletePod("small-1")
+	c.awaitMessage("large", "room for it is kept on 2 nodes")
 	c.create(pod("later", 10))
 	c.awaitMessage("later", "free share is 0")
 	c.clock.pass(time.Hour)

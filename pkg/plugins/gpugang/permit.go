@@ -43,17 +43,14 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.gangs[ref]
-	if g != nil {
-		delete(g.leaving, uidOf(pod))
-	}
 	if g == nil || !g.reserved[uidOf(pod)] {
 		return
 	}
-	delete(g.reserved, uidOf(pod)) // before the plan ends: this one is taken back
 	if g.letGo.IsZero() {
 		p.cancel(g, "member "+pod.Name+" could not be reserved, or its siblings did not come in time")
 		return
 	}
+	delete(g.reserved, uidOf(pod))
 	p.metrics.repairs.WithLabelValues(repairKept).Inc()
 }
 

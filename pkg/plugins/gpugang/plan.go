@@ -3,10 +3,12 @@ package gpugang
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -26,7 +28,7 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	if g.arrived.IsZero() {
 		g.arrived = p.now()
 	}
-	if len(g.leaving) > 0 {
+	if p.stillThere(g) {
 		return nil, "gang " + g.String() + " is planned anew when the members of its last plan are taken back"
 	}
 	p.adoptHalf(pg, g)
@@ -65,6 +67,17 @@ func surplus(g *group, placed int, why string) string {
 		text += ": it " + why
 	}
 	return text
+}
+
+// stillThere reports whether the snapshot of this cycle has members of a cancelled plan at their places. The caller holds the
+// mutex.
+func (p *Plugin) stillThere(g *group) bool {
+	nodes := p.handle.SnapshotSharedLister().NodeInfos()
+	maps.DeleteFunc(g.leaving, func(uid vgpu.UID, name string) bool {
+		info, err := nodes.Get(name)
+		return err != nil || !slices.ContainsFunc(info.GetPods(), func(pod fwk.PodInfo) bool { return uidOf(pod.GetPod()) == uid })
+	})
+	return len(g.leaving) > 0
 }
 
 // keep writes a plan down and has its room kept. The caller holds the mutex.
@@ -117,9 +130,9 @@ func (p *Plugin) cancel(g *group, why string) {
 	if !g.planned() {
 		return
 	}
-	for uid := range g.places {
+	for uid, at := range g.places {
 		if g.reserved[uid] {
-			g.leaving[uid] = true
+			g.leaving[uid] = at.Node
 		}
 		if waiting := p.handle.GetWaitingPod(uidForFramework(uid)); waiting != nil {
 			waiting.Reject(Name, "gang "+g.String()+": "+why)
@@ -156,23 +169,20 @@ func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 	} else if g.short.IsZero() {
 		g.short = p.now()
 	}
-	message += p.drainFor(g, t)
+	message += p.drainFor(g, t, r)
 	return p.refuse(g, pod, refused{kind: r.Reason, message: message, helps: r.Helps, host: r.Host})
 }
 
 // leavers names the pods that a gang waits for, by their gangs where they have one, with their priority.
 func (p *Plugin) leavers(pods []gang.Leaver) string {
 	names := make([]string, 0, len(pods))
-	lister := p.handle.SharedInformerFactory().Core().V1().Pods().Lister()
 	for _, l := range pods {
 		name := l.Pod
-		if namespace, own, ok := cut(l.Pod); ok {
-			if pod, err := lister.Pods(namespace).Get(own); err == nil {
-				if ref, member := p.gangs.Of(pod); member {
-					name = ref.String()
-				}
-				name = fmt.Sprintf("%s (priority %d)", name, priorityOf(pod))
+		if pod := p.seen(l.UID, l.Pod); pod != nil {
+			if ref, member := p.gangs.Of(pod); member {
+				name = ref.String()
 			}
+			name = fmt.Sprintf("%s (priority %d)", name, priorityOf(pod))
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)

@@ -56,12 +56,14 @@ type Gangs interface {
 
 // Plugin is GPUGang.
 type Plugin struct {
-	handle  fwk.Handle
-	args    *config.GPUGangArgs
-	shares  func() Shares
-	gangs   Gangs
-	state   *state
-	woken   wakes
+	handle fwk.Handle
+	args   *config.GPUGangArgs
+	shares func() Shares
+	gangs  Gangs
+	state  *state
+	woken  wakes
+	// atlas is guarded by the mutex of the state.
+	atlas   atlas
 	metrics *metricSet
 	now     func() time.Time
 }

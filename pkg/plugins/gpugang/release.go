@@ -91,16 +91,23 @@ func (p *Plugin) adoptHalf(pg *podgroup.Gang, g *group) {
 
 // firstBound returns when the first of the bound members was scheduled.
 func firstBound(pg *podgroup.Gang) time.Time {
-	var at time.Time
+	var first time.Time
 	for _, m := range pg.Members {
-		for i := range m.Status.Conditions {
-			c := &m.Status.Conditions[i]
-			if c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && (at.IsZero() || c.LastTransitionTime.Time.Before(at)) {
-				at = c.LastTransitionTime.Time
-			}
+		if at := scheduledAt(m); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
 		}
 	}
-	return at
+	return first
+}
+
+// scheduledAt returns when a pod got its node, zero where it has none.
+func scheduledAt(pod *v1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return zero
 }
 
 // waitedBefore reports whether a member waits that was made before a time. Both are in whole seconds.

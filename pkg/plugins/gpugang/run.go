@@ -163,8 +163,13 @@ func (p *Plugin) due(g *group, now time.Time) bool {
 	if !g.retry.IsZero() {
 		return !now.Before(g.retry)
 	}
-	if g.short.IsZero() || p.args.Drain == config.DrainDisabled || p.state.drain == g.Ref {
+	if g.short.IsZero() || p.args.Drain == config.DrainDisabled || p.state.drain == g.Ref || p.state.head(now) != g {
 		return false
 	}
-	return now.Sub(g.short) >= p.args.DrainAfter.Duration && p.state.head(now) == g
+	turn := g.short.Add(p.args.DrainAfter.Duration)
+	return !now.Before(turn) && (g.looked.Before(turn) || now.Sub(g.looked) >= lookAgain)
 }
+
+// lookAgain is the pause between two looks whether room should be kept for a gang. Shorter lets drains begin sooner, and costs
+// a plan each.
+const lookAgain = 15 * time.Second

@@ -30,9 +30,9 @@ type group struct {
 	made   time.Time
 	// reserved are the members of the plan that passed Reserve and wait in Permit, or are being bound.
 	reserved map[vgpu.UID]bool
-	// leaving are members of a plan that was cancelled, which the scheduler still has at their places: until it has taken them
-	// back, nodes would refuse members because of their own siblings, or of themselves.
-	leaving map[vgpu.UID]bool
+	// leaving are members of a plan that was cancelled, with their nodes. Until the scheduler's snapshot does not have them
+	// there any more, nodes would refuse members because of their own siblings, or of themselves.
+	leaving map[vgpu.UID]string
 	// bound are the members whose Binding succeeded, before the informer tells.
 	bound map[vgpu.UID]bool
 	// letGo is when the members were let go, zero before that; started: the gang had its least number of members bound.
@@ -51,6 +51,8 @@ type group struct {
 	// a row.
 	retry    time.Time
 	failures int
+	// looked is when it was last decided whether room is kept for the gang.
+	looked time.Time
 	// kept is the room that the drain keeps for the members, since when, and until when the present owners end, 0 for nobody
 	// knows.
 	kept    []vgpu.Hold
@@ -100,7 +102,7 @@ func (s *state) group(ref podgroup.Ref) *group {
 	if g == nil {
 		g = &group{Ref: ref}
 		g.forget()
-		g.leaving = map[vgpu.UID]bool{}
+		g.leaving = map[vgpu.UID]string{}
 		g.bound, g.capped = map[vgpu.UID]bool{}, map[string]limit{}
 		s.gangs[ref] = g
 	}

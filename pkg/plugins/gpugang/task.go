@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -26,17 +27,21 @@ type task struct {
 	config  gang.Config
 	// pods are the members that want a place, in the order of group.Members.
 	pods []*v1.Pod
-	// infos are the nodes of the cluster, by name.
-	infos map[string]fwk.NodeInfo
+	// infos are the nodes of the cluster, in the same order.
+	infos []fwk.NodeInfo
+}
+
+// find returns the place of a node in the cluster, and whether it is there.
+func (t *task) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(t.cluster.Nodes, name, func(n *vgpu.Node, name string) int { return strings.Compare(n.Name(), name) })
 }
 
 // ledger returns the node of the cluster with a name, nil where there is none.
 func (t *task) ledger(name string) *vgpu.Node {
-	at, found := slices.BinarySearchFunc(t.cluster.Nodes, name, func(n *vgpu.Node, name string) int { return strings.Compare(n.Name(), name) })
-	if !found {
-		return nil
+	if at, found := t.find(name); found {
+		return t.cluster.Nodes[at]
 	}
-	return t.cluster.Nodes[at]
+	return nil
 }
 
 // placed counts the members that have a place already.
@@ -44,10 +49,14 @@ func (t *task) placed() int { return len(t.group.Placed) }
 
 // within returns the labels that keep a member in the required domains of a node.
 func (t *task) within(node string) map[string]string {
+	at, found := t.find(node)
+	if !found {
+		return nil
+	}
 	labels := map[string]string{}
 	for _, key := range t.group.Wishes.Required {
 		if key != gang.NVLink {
-			labels[key] = t.infos[node].Node().Labels[key]
+			labels[key] = t.infos[at].Node().Labels[key]
 		}
 	}
 	return labels
@@ -60,25 +69,24 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
 	}
 	g.priority = priorityOf(c.pod)
-	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, true)
+	hosts := slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return !kube.WantsVGPU(m) })
+	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, hosts)
 	if err != nil {
 		return nil, err
 	}
 	t := &task{
 		group:  &gang.Group{Name: g.String(), MinCount: pg.MinCount},
 		config: gang.Config{Policy: p.shares().Policy(), MaxDomains: int(p.args.MaxDomains)},
-		infos:  map[string]fwk.NodeInfo{},
 	}
 	t.group.Wishes, t.group.Losses = p.wishes(pg), p.losses(pg)
 	var admits *admission
 	if admits, err = p.members(t, pg, g); err != nil {
 		return nil, err
 	}
-	t.cluster = clusterOf(c.nodes, ledgers, t.group.Wishes, admits)
-	for i, n := range t.cluster.Nodes {
-		t.infos[n.Name()] = admits.nodes[i]
-	}
-	t.cluster.Ends = p.endOf
+	p.atlas.refresh(c.nodes)
+	t.cluster, t.infos = p.atlas.cluster(c.nodes, ledgers, t.group.Wishes)
+	admits.nodes = t.infos
+	t.cluster.Admits, t.cluster.Ends = admits.count, p.endOf
 	return t, nil
 }
 
@@ -143,58 +151,41 @@ func (p *Plugin) limits(g *group) map[string]int {
 	return most
 }
 
-// endOf returns the Unix time at which a pod ends at the latest, 0 for nobody knows.
+// endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that is restarted whenever it ends, 0 for
+// nobody knows.
 func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
-	namespace, name, _ := cut(pod)
-	seen, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(namespace).Get(name)
-	if err != nil || uidOf(seen) != uid || seen.Spec.ActiveDeadlineSeconds == nil || seen.Status.StartTime == nil {
+	seen := p.seen(uid, pod)
+	switch {
+	case seen == nil:
+		return 0
+	case seen.Spec.ActiveDeadlineSeconds != nil && seen.Status.StartTime != nil:
+		return seen.Status.StartTime.Unix() + *seen.Spec.ActiveDeadlineSeconds
+	case seen.Spec.ActiveDeadlineSeconds == nil && seen.Spec.RestartPolicy == v1.RestartPolicyAlways:
+		return gang.Never
+	}
+	return 0
+}
+
+// startOf returns the Unix time at which a pod got its node, 0 for nobody knows.
+func (p *Plugin) startOf(uid vgpu.UID, pod string) int64 {
+	seen := p.seen(uid, pod)
+	if seen == nil {
 		return 0
 	}
-	return seen.Status.StartTime.Unix() + *seen.Spec.ActiveDeadlineSeconds
+	if at := scheduledAt(seen); !at.IsZero() {
+		return at.Unix()
+	}
+	return 0
 }
 
-// clusterOf returns the nodes that take pods of the gang, by name, with the levels of the wishes.
-func clusterOf(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w gang.Wishes, admits *admission) *gang.Cluster {
-	order := make([]int, 0, len(infos))
-	for i := range infos {
-		if ledgers[i] != nil {
-			order = append(order, i)
-		}
+// seen returns a pod as the informer has it, nil where it has none of that UID.
+func (p *Plugin) seen(uid vgpu.UID, pod string) *v1.Pod {
+	namespace, name, _ := cut(pod)
+	seen, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(namespace).Get(name)
+	if err != nil || uidOf(seen) != uid {
+		return nil
 	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(ledgers[a].Name(), ledgers[b].Name()) })
-	c := &gang.Cluster{Nodes: make([]*vgpu.Node, 0, len(order)), Admits: admits.count}
-	admits.nodes = make([]fwk.NodeInfo, 0, len(order))
-	for _, i := range order {
-		c.Nodes = append(c.Nodes, ledgers[i])
-		admits.nodes = append(admits.nodes, infos[i])
-	}
-	for _, key := range slices.Concat(w.Required, w.Preferred) {
-		if key != gang.NVLink && !slices.ContainsFunc(c.Levels, func(l gang.Level) bool { return l.Key == key }) {
-			c.Levels = append(c.Levels, levelOf(key, admits.nodes))
-		}
-	}
-	return c
-}
-
-// levelOf divides the nodes by a label.
-func levelOf(key string, nodes []fwk.NodeInfo) gang.Level {
-	l := gang.Level{Key: key, Domain: make([]int32, len(nodes))}
-	numbers := map[string]int32{}
-	for i, info := range nodes {
-		value, labelled := info.Node().Labels[key]
-		if !labelled {
-			l.Domain[i] = -1
-			continue
-		}
-		number, known := numbers[value]
-		if !known {
-			number = int32(len(l.Names))
-			numbers[value] = number
-			l.Names = append(l.Names, value)
-		}
-		l.Domain[i] = number
-	}
-	return l
+	return seen
 }
 
 var zero time.Time
