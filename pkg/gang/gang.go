@@ -12,15 +12,15 @@ const NVLink = "nvlink"
 // Cluster is what a gang is placed on. Place and Drain change none of it.
 type Cluster struct {
 	// Nodes with their ledgers and the room of their hosts, in the order of their names. Holds count as they do for the
-	// members' priority; those of the gang's own members do not count.
+	// members' priority; those of Group.Members do not count, those of Group.Placed do.
 	Nodes []*vgpu.Node
 	// Levels says which nodes are close together: one for each label key that the wishes name.
 	Levels []Level
 	// Admits returns how many members of a kind a node may take by all that is not devices and room of the host (selectors,
 	// taints, the number of pods that it runs); nil for any number. The node is an index of Nodes.
 	Admits func(kind, node int) int
-	// Ends returns the Unix time in seconds at which a pod on a node ends at the latest, 0 where nobody knows; nil for nobody
-	// knows. Only Drain asks it.
+	// Ends returns the Unix time in seconds at which a pod ("namespace/name") on a node ends at the latest, 0 where nobody
+	// knows, Never where it does not end by itself; nil for nobody knows. Only Drain and refusals ask it.
 	Ends func(uid vgpu.UID, pod string) int64
 }
 
@@ -42,7 +42,8 @@ type Group struct {
 	Members []Member
 	// Placed are the members that have a place already: the others come near them.
 	Placed []vgpu.Assignment
-	// MinCount is the least number of members, those with a place included, that may run.
+	// MinCount is the least number of members, those with a place included, that may run: from 1 to their number. Where
+	// enough have a place already, one of the others must find a place for a plan.
 	MinCount int
 	Wishes   Wishes
 	// Losses say what the gang loses when it is spread; levels that are not listed cost an unknown amount.
@@ -80,8 +81,8 @@ type Loss struct {
 type Config struct {
 	// Policy ranks devices and nodes; the zero value is packed.
 	Policy placement.Policy
-	// MaxDomains bounds how many domains are tried with real placements; 0 stands for DefaultMaxDomains. Larger may find
-	// a tighter or less fragmenting place and takes longer, in proportion.
+	// MaxDomains bounds how many domains of each level are tried with real placements; 0 stands for DefaultMaxDomains.
+	// Larger may find a less fragmenting place, or for unlike members one at all, and takes longer, in proportion.
 	MaxDomains int
 	// Brief leaves the reason and the nearest misses out of refusals of Place, which take longer than the search: they say
 	// NoRoom whatever the reason is.
@@ -117,7 +118,8 @@ type Stats struct {
 	Domains, Tried int
 	// Fits counts the placements of single members that were tried.
 	Fits int
-	// Cut says that MaxDomains ended the search: a better place may exist, or one at all where the plan is refused.
+	// Cut says that MaxDomains, or another bound of its kind, ended the search: a better place may exist, or one at all
+	// where the plan is refused.
 	Cut bool
 }
 
@@ -150,8 +152,8 @@ type Refusal struct {
 	// Nearest is the domain that takes the most members now, the first by name among equals, and Best how many.
 	Nearest string
 	Best    int
-	// After is the domain that would take the gang once pods have ended, with the fewest slots to wait for, and Leavers those
-	// pods by name. After is "" where Leavers is empty and no domain would.
+	// After is the domain that Drain would choose, which takes the gang once pods have ended, and Leavers are those pods.
+	// Leavers is empty where none would.
 	After   string
 	Leavers []Leaver
 	// Member is why the first member without a place has none in the nearest domain: the nearest miss of its nodes. nil
