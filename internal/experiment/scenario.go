@@ -60,7 +60,7 @@ func reportGangs(h *sim.History) *report.Gangs {
 		g := &h.Gangs[i]
 		*counts[g.State]++
 		attempts += g.Attempts
-		if g.Drained {
+		if g.Drains > 0 {
 			out.Drained++
 		}
 		if g.State.Placed() {

@@ -85,9 +85,10 @@ type memberFile struct {
 
 // gangsFile is how gangs are placed.
 type gangsFile struct {
-	DrainAfter scalar   `json:"drain_after"`
-	MaxDomains scalar   `json:"max_domains"`
-	Preferred  []scalar `json:"preferred"`
+	DrainAfter   scalar   `json:"drain_after"`
+	DrainTimeout scalar   `json:"drain_timeout"`
+	MaxDomains   scalar   `json:"max_domains"`
+	Preferred    []scalar `json:"preferred"`
 }
 
 type jobFile struct {

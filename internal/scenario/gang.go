@@ -18,7 +18,11 @@ const (
 	// maxWishes bounds the levels of one list.
 	maxWishes = 8
 	// drainAfter is how long a gang waits before room is kept for it where the scenario does not say, as in GPUGangArgs.
-	drainAfter = time.Minute
+	drainAfter    = time.Minute
+	maxDrainAfter = 24 * time.Hour
+	// drainTimeout is how long room is kept for a gang at most where the scenario does not say, as in GPUGangArgs.
+	drainTimeout    = 24 * time.Hour
+	maxDrainTimeout = 720 * time.Hour
 	// never is what stands for drain_after where no room is kept.
 	never = "never"
 )
@@ -131,19 +135,11 @@ func (r *reader) gangs(f *gangsFile, known []string) (sim.GangConfig, []string) 
 	if f == nil {
 		f = &gangsFile{}
 	}
-	c := sim.GangConfig{Drains: true, DrainAfter: drainAfter}
-	switch f.DrainAfter {
-	case "":
-	case never:
-		c.Drains, c.DrainAfter = false, 0
-	default:
-		d, err := time.ParseDuration(string(f.DrainAfter))
-		if err != nil || d < 0 || d > maxDrainAfter || d%time.Millisecond != 0 {
-			r.wrong("gangs.drain_after", quote(f.DrainAfter),
-				fmt.Sprintf("a time such as 1m30s from 0s to %v in whole milliseconds, or %s", maxDrainAfter, never))
-		}
-		c.DrainAfter = d
+	c := sim.GangConfig{Drains: f.DrainAfter != never, DrainTimeout: drainTimeout}
+	if c.Drains {
+		c.DrainAfter = r.drainTime("gangs.drain_after", f.DrainAfter, drainAfter, [2]time.Duration{0, maxDrainAfter})
 	}
+	c.DrainTimeout = r.drainTime("gangs.drain_timeout", f.DrainTimeout, drainTimeout, [2]time.Duration{time.Minute, maxDrainTimeout})
 	c.MaxDomains = int(r.wholeOr(0, "gangs.max_domains", f.MaxDomains, 1, maxDomains))
 	if f.Preferred != nil {
 		if len(f.Preferred) > maxWishes {
@@ -154,8 +150,21 @@ func (r *reader) gangs(f *gangsFile, known []string) (sim.GangConfig, []string) 
 	return c, slices.DeleteFunc(slices.Clone(preferred), func(key string) bool { return !contains(known, key) })
 }
 
-// maxDrainAfter bounds how long a gang waits before room is kept for it, as in GPUGangArgs.
-const maxDrainAfter = 24 * time.Hour
+// drainTime reads a time of drains within bounds, another where nothing stands.
+func (r *reader) drainTime(path string, s scalar, otherwise time.Duration, within [2]time.Duration) time.Duration {
+	if s == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(string(s))
+	if err != nil || d < within[0] || d > within[1] || d%time.Millisecond != 0 {
+		want := fmt.Sprintf("a time such as 1m30s from %v to %v in whole milliseconds", within[0], within[1])
+		if path == "gangs.drain_after" {
+			want += ", or " + never
+		}
+		r.wrong(path, quote(s), want)
+	}
+	return d
+}
 
 // yes reads true or false, false where nothing stands.
 func (r *reader) yes(path string, s scalar) bool {

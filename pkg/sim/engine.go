@@ -145,8 +145,8 @@ func (e *engine) next() (time.Duration, bool) {
 	if len(e.running) > 0 {
 		at, more = min(at, e.running[len(e.running)-1].at), true
 	}
-	if g := e.drainDue(); g != nil && more {
-		at = min(at, g.due)
+	if due, some := e.drainDue(); some && more {
+		at = min(at, due)
 	}
 	return at, more
 }
@@ -155,16 +155,17 @@ func (e *engine) next() (time.Duration, bool) {
 func (e *engine) instant(at time.Duration) error {
 	e.sample.At = at
 	ended := e.endDue(at)
-	if ended {
+	freed := e.timeout()
+	if ended || freed {
 		if err := e.retry(); err != nil {
 			return err
 		}
 	}
-	began, err := e.drainNext()
+	changed, err := e.turn()
 	if err != nil {
 		return err
 	}
-	if ended || began {
+	if ended || freed || changed {
 		e.note()
 	}
 	for len(e.arrivals) > 0 && e.setup.Jobs[e.arrivals[0]].Arrive == at {
@@ -173,13 +174,28 @@ func (e *engine) instant(at time.Duration) error {
 		if err := e.arrive(job); err != nil {
 			return err
 		}
-		if _, err := e.drainNext(); err != nil {
+		if _, err := e.turn(); err != nil {
 			return err
 		}
 		e.note()
 		e.progress(len(e.unit(job)))
 	}
 	return nil
+}
+
+// turn keeps room for the gang whose turn it is, and tries those that wait again where other room is let go for it. It
+// reports whether anything changed.
+func (e *engine) turn() (changed bool, err error) {
+	for {
+		began, freed, err := e.drainNext()
+		changed = changed || began || freed
+		if err != nil || !freed {
+			return changed, err
+		}
+		if err := e.retry(); err != nil {
+			return changed, err
+		}
+	}
 }
 
 // note adds the present to the history.

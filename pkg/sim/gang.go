@@ -28,11 +28,13 @@ type Gang struct {
 type GangConfig struct {
 	// MaxDomains as in gang.Config.
 	MaxDomains int
-	// Drains lets the gang that waits first, of those that were refused DrainAfter ago, have room kept while its present
-	// owners end: one gang at a time, that of the highest priority, then the oldest. Where there is no room to wait for, the
-	// gang is asked again once it has waited twice as long.
-	Drains     bool
-	DrainAfter time.Duration
+	// Drains lets one gang at a time have room kept while its present owners end: the one of the highest priority, then the
+	// one that has waited longest, once it was refused DrainAfter ago and the room has changed hands since
+	// (gang.Refusal.PassedOver). A drain ends after DrainTimeout (0 for never), and where the room is free and the gang does
+	// not fit all the same. Then, and where there is no room to wait for, the turn of the gang comes again after DrainAfter,
+	// each time after twice as long, and it is that of others meanwhile.
+	Drains                   bool
+	DrainAfter, DrainTimeout time.Duration
 }
 
 // GangOutcome is what became of a gang.
@@ -45,8 +47,8 @@ type GangOutcome struct {
 	Arrived, Started, Ended time.Duration
 	// Attempts counts how often a place was looked for.
 	Attempts int
-	// Drained says that room was kept for the gang, from DrainedAt on.
-	Drained   bool
+	// Drains counts how often room began to be kept for the gang, the last time at DrainedAt.
+	Drains    int
 	DrainedAt time.Duration
 	// Spread is on how many domains of each level of the cluster the placed members are, by key; nodes are those of Hostname.
 	// nil until the gang is placed.
@@ -68,8 +70,12 @@ type group struct {
 	levels []gang.Level
 	// least is the compute that the members that must run ask for wherever they go.
 	least vgpu.MilliGPU
-	// due is when the gang may have room kept for it, never before it was refused.
-	due time.Duration
+	// short is when the gang was refused first, never where it was not.
+	short time.Duration
+	// due is when it is looked next whether room is to be kept for it. It is not its turn before wet, since that came to
+	// nothing dry times.
+	due, wet time.Duration
+	dry      int
 }
 
 // at returns what the gang asks for if it starts at a time.
@@ -104,8 +110,10 @@ func unix(at time.Duration) int64 { return 1 + int64(at/time.Second) }
 
 // validateGangs returns what is wrong with the gangs.
 func (s *Setup) validateGangs() error {
-	if s.Gangs.DrainAfter < 0 || s.Gangs.DrainAfter > latest {
-		return fmt.Errorf("gangs wait %v for a drain, legal is 0s to %v", s.Gangs.DrainAfter, latest)
+	for _, d := range []time.Duration{s.Gangs.DrainAfter, s.Gangs.DrainTimeout} {
+		if d < 0 || d > longestDrain {
+			return fmt.Errorf("drains begin after %v and end after %v, legal is 0s to %v", s.Gangs.DrainAfter, s.Gangs.DrainTimeout, longestDrain)
+		}
 	}
 	sizes, first, names := map[*Gang]int{}, map[*Gang]*Job{}, map[string]bool{}
 	for i := range s.Jobs {
@@ -192,6 +200,6 @@ func (h *History) prepare(g *group, m *measure) {
 			g.levels = append(g.levels, levelOf(h.levels, key, len(m.nodes)))
 		}
 	}
-	g.due = never
+	g.short, g.due = never, never
 	h.Gangs = append(h.Gangs, GangOutcome{Name: spec.Name, Members: g.jobs, Arrived: first.Arrive})
 }

@@ -35,6 +35,7 @@ func randomGangs(t *rapid.T, s *sim.Setup) {
 	}
 	s.Gangs = sim.GangConfig{
 		Drains: rapid.Bool().Draw(t, "drains"), DrainAfter: time.Duration(rapid.IntRange(0, 3).Draw(t, "drain after")) * time.Second,
+		DrainTimeout: time.Duration(rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "drain timeout")) * time.Second,
 	}
 	for g := range rapid.IntRange(0, 3).Draw(t, "gangs") {
 		members := rapid.SliceOfNDistinct(rapid.IntRange(0, max(0, len(s.Jobs)-1)), 0, 4, rapid.ID[int]).Draw(t, "members")
@@ -192,8 +193,8 @@ func keptOn(t *rapid.T, s *sim.Setup, h *sim.History, d *vgpu.MapDevice, at time
 	return keeps
 }
 
-// TestDrainsEndProperty: where hosts have room, devices are healthy and all pods end, a gang that has room kept for it starts
-// once the pods that were there have ended, however many come behind it.
+// TestDrainsEndProperty: where hosts have room, devices are healthy and pods run for six seconds at most, a gang has room kept
+// for it within six seconds and a look, and starts within six more, however many come behind it.
 func TestDrainsEndProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s sim.Setup
@@ -217,7 +218,8 @@ func TestDrainsEndProperty(t *testing.T) {
 		s.Policy, _ = placement.ByName(rapid.SampledFrom([]string{"packed", "spread"}).Draw(t, "policy"))
 		h := play(t, s)
 		o := &h.Gangs[0]
-		if !o.State.Placed() || o.Drained && o.Started > o.DrainedAt+6*time.Second || o.Wait() > s.Gangs.DrainAfter+6*time.Second {
+		look := max(time.Second, s.Gangs.DrainAfter)
+		if !o.State.Placed() || o.Drains > 0 && o.Started > o.DrainedAt+6*time.Second || o.Wait() > 6*time.Second+look+6*time.Second {
 			t.Fatalf("the gang waited too long: %+v", o)
 		}
 	})

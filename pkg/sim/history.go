@@ -137,6 +137,10 @@ func (p *replay) step() error {
 	case drains:
 		p.drains++
 		return p.hold(p.history.drains[p.drains-1])
+	case givesUp:
+		for _, member := range p.history.groupOf[e.job].jobs {
+			p.cluster.Release(p.history.setup.Jobs[member].Request.UID)
+		}
 	}
 	return nil
 }

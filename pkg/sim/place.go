@@ -229,5 +229,6 @@ const (
 	refused      // on arrival it fits nowhere; of a gang the first member stands for all
 	queued       // on arrival others wait before it; of a gang the first member stands for all
 	drains       // room begins to be kept for the gang of which it is the first member
+	givesUp      // that room is let go before the gang starts
 	leftOut      // its gang starts without it
 )

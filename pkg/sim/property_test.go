@@ -227,7 +227,7 @@ func TestFIFOProperty(t *testing.T) {
 		for i := range h.Outcomes {
 			for k := range h.Outcomes {
 				a, b := &h.Outcomes[i], &h.Outcomes[k]
-				earlier := a.Arrived < b.Arrived || a.Arrived == b.Arrived && turn(&s, i) < turn(&s, k)
+				earlier := a.Arrived < b.Arrived || a.Arrived == b.Arrived && order(&s, i) < order(&s, k)
 				if a.State == sim.Dropped {
 					continue // its gang started without it
 				}
@@ -239,8 +239,8 @@ func TestFIFOProperty(t *testing.T) {
 	})
 }
 
-// turn returns where a job stands in the order of arrival: a member of a gang where the first one does.
-func turn(s *sim.Setup, job int) int {
+// order returns where a job stands in the order of arrival: a member of a gang where the first one does.
+func order(s *sim.Setup, job int) int {
 	if own := s.Jobs[job].Gang; own != nil {
 		return slices.IndexFunc(s.Jobs, func(j sim.Job) bool { return j.Gang == own })
 	}

@@ -23,10 +23,10 @@ import (
 //	                             "label n1 rack=r1" labels a node
 //	jobs                         the input lists them: "a 5 at=1m for=10m cpu=4 memory=8Gi models=A100,T4"; slots of one
 //	                             container after the name, none for a pod without GPUs; "ends" for one that declares its
-//	                             end; "gang=g" for a member of a gang, of which the first may say min=2 required=rack
+//	                             end; "priority=5"; "gang=g" for a member of a gang, of which the first may say min=2 required=rack
 //	                             preferred=rack,nvlink
-//	run queue=fifo policy=spread mix=(3,3,20) drain=1m    plays the jobs; the mix is slots of usual requests; gangs have
-//	                             room kept after the time of drain
+//	run queue=fifo policy=spread mix=(3,3,20) drain=1m timeout=1h    plays the jobs; the mix is slots of usual requests;
+//	                             gangs have room kept after the time of drain, as long as timeout
 //	map at=5m                    the picture of a moment, as JSON
 //	waiting at=5m                who waits and why, and for whom room is kept, of that picture
 //	at percent=80                what is allocated and lost when so much has arrived
@@ -126,6 +126,8 @@ func (s *story) word(job *sim.Job, w string) (err error) {
 			s.gangs[value] = &sim.Gang{Name: value}
 		}
 		job.Gang = s.gangs[value]
+	case key == "priority":
+		job.Request.Priority = int32(whole(s.t, value))
 	case key == "min":
 		job.Gang.MinCount = whole(s.t, value)
 	case key == "required":
@@ -180,7 +182,13 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			s.setup.Gangs = sim.GangConfig{Drains: true, DrainAfter: after}
+			s.setup.Gangs.Drains, s.setup.Gangs.DrainAfter = true, after
+		case "timeout":
+			timeout, err := time.ParseDuration(a.Vals[0])
+			if err != nil {
+				return "", err
+			}
+			s.setup.Gangs.DrainTimeout = timeout
 		}
 	}
 	var err error
@@ -225,7 +233,7 @@ func (s *story) tell() (string, error) {
 			name, state, why = "gang "+s.history.Gangs[i].Name, s.history.Gangs[i].State, gangs[i]
 		}
 		text := map[string]string{
-			"starts": "→ " + place(o), "ends": "ends", "queued": "waits behind others", "drains": "has room kept", "left out": "is left out",
+			"starts": "→ " + place(o), "ends": "ends", "queued": "waits behind others", "drains": "has room kept", "left out": "is left out", "gives up": "has no room kept any more",
 		}[e.What]
 		if e.What == "refused" {
 			text = map[bool]string{true: "is dropped: ", false: "waits: "}[state == sim.Dropped] + why.String()

@@ -59,7 +59,9 @@ func TestRunRefusesBrokenSetups(t *testing.T) {
 		{"an end that never comes", func(s *sim.Setup) { s.Jobs[1].Duration, s.Jobs[1].DeclaresEnd = 0, true },
 			"run simulation: job 1 (pod b): declares its end and stays for ever"},
 		{"a drain in the past", func(s *sim.Setup) { s.Gangs.DrainAfter = -1 },
-			"run simulation: gangs wait -1ns for a drain, legal is 0s to 1281023h53m38.427387904s"},
+			"run simulation: drains begin after -1ns and end after 0s, legal is 0s to 1250h59m59.627370496s"},
+		{"a drain that takes for ever", func(s *sim.Setup) { s.Gangs.DrainTimeout = 1<<52 + 1 },
+			"run simulation: drains begin after 0s and end after 1250h59m59.627370497s, legal is 0s to 1250h59m59.627370496s"},
 		{"a gang without a name", func(s *sim.Setup) { s.Jobs[1].Gang = &sim.Gang{} },
 			`run simulation: job 1 (pod b): the name "" of its gang is empty, or that of another gang`},
 		{"two gangs with one name", func(s *sim.Setup) { s.Jobs[0].Gang, s.Jobs[1].Gang = &sim.Gang{Name: "g"}, &sim.Gang{Name: "g"} },
@@ -192,16 +194,17 @@ func TestBackfillToTheSecond(t *testing.T) {
 				return sim.Job{Request: *testkit.Request(pod, slots), Arrive: from, Duration: to - from, DeclaresEnd: own == nil, Gang: own}
 			}
 			s := sim.Setup{Nodes: []*vgpu.Node{n}, Queue: sim.Skip, Gangs: sim.GangConfig{Drains: true}, Jobs: []sim.Job{
-				job("owner", 10, 0, 10900*time.Millisecond, nil),
+				job("first", 10, 0, 3*time.Second, nil),
 				job("g0", 10, time.Second, time.Minute, g), job("g1", 10, time.Second, time.Minute, g),
-				job("back", 10, 2*time.Second, tc.ends, nil),
+				job("owner", 10, 2*time.Second, 10900*time.Millisecond, nil), // it passes the gang over: room is kept from 3s on
+				job("back", 10, 4*time.Second, tc.ends, nil),
 			}}
 			h, err := sim.Run(s)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if started := h.Outcomes[3].Started == 2*time.Second; started != tc.in || h.Gangs[0].Started != 10900*time.Millisecond {
-				t.Errorf("the pod started at %v, the gang at %v", h.Outcomes[3].Started, h.Gangs[0].Started)
+			if started := h.Outcomes[4].Started == 4*time.Second; started != tc.in || h.Gangs[0].Started != 10900*time.Millisecond {
+				t.Errorf("the pod started at %v, the gang at %v", h.Outcomes[4].Started, h.Gangs[0].Started)
 			}
 		})
 	}

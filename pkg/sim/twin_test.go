@@ -33,12 +33,20 @@ func brief(h *sim.History) []fate {
 func twin(t *rapid.T, s sim.Setup) []fate {
 	w := &world{
 		t: t, s: s, policy: s.Policy.With(s.Mix, s.Seed), fates: make([]fate, len(s.Jobs)), gone: map[int]bool{},
-		due: map[*sim.Gang]time.Duration{},
+		gangs: map[*sim.Gang]*turn{},
+	}
+	for i := range s.Jobs {
+		if own := s.Jobs[i].Gang; own != nil && w.gangs[own] == nil {
+			w.gangs[own] = &turn{}
+		}
 	}
 	for now := time.Duration(0); now <= 100*time.Second; now += time.Second {
-		if w.someEnd(now) { // those that wait are tried after an end only, or when room is let go: nothing else makes room
-			for w.earlier(now) {
-			}
+		late := w.kept != nil && w.s.Gangs.DrainTimeout > 0 && now >= w.since+w.s.Gangs.DrainTimeout
+		if late {
+			w.dryUp(w.kept, now)
+		}
+		if late || w.someEnd(now) { // those that wait are tried after an end only, or when room is let go: nothing else makes room
+			w.again(now)
 		}
 		w.drains(now)
 		w.arrivals(now)
@@ -52,10 +60,25 @@ type world struct {
 	policy placement.Policy
 	fates  []fate
 	gone   map[int]bool
-	// due is when room may be kept for a gang, kept the gang for which it is, with the holds.
-	due   map[*sim.Gang]time.Duration
+	gangs  map[*sim.Gang]*turn
+	// kept is the gang that room is kept for since a time, with the holds.
 	kept  *sim.Gang
+	since time.Duration
 	holds []vgpu.Hold
+}
+
+// turn is when it is a gang's turn to have room kept.
+type turn struct {
+	refused     bool
+	short, look time.Duration
+	dryUntil    time.Duration
+	timesDry    int
+}
+
+// again tries those that wait until no room is let go any more.
+func (w *world) again(now time.Duration) {
+	for w.earlier(now) {
+	}
 }
 
 // someEnd reports whether a pod ends now.
@@ -194,11 +217,15 @@ func (w *world) wanted(first int, now time.Duration) (*gang.Cluster, *gang.Group
 	own := w.s.Jobs[first].Gang
 	c := &gang.Cluster{Nodes: w.present(now), Ends: func(uid vgpu.UID, _ string) int64 {
 		for i := range w.s.Jobs {
-			if w.s.Jobs[i].Request.UID == uid && w.s.Jobs[i].DeclaresEnd {
+			switch {
+			case w.s.Jobs[i].Request.UID != uid:
+			case w.s.Jobs[i].DeclaresEnd:
 				return int64(w.fates[i].Ended/time.Second) + 1
+			case w.s.Jobs[i].Duration > 0:
+				return 0
 			}
 		}
-		return 0
+		return gang.Never
 	}}
 	g := &gang.Group{Name: own.Name, MinCount: own.MinCount, Wishes: own.Wishes}
 	var jobs []int
@@ -238,8 +265,11 @@ func (w *world) placeGang(first int, now time.Duration) bool {
 		w.t.Fatal(err)
 	}
 	if plan.Places == nil {
-		if _, refused := w.due[own]; !refused {
-			w.due[own] = now + w.s.Gangs.DrainAfter
+		if turn := w.gangs[own]; !turn.refused {
+			turn.refused, turn.short, turn.look = true, now, now+w.s.Gangs.DrainAfter
+		}
+		if w.kept == own && w.unused(now) {
+			w.dryUp(own, now)
 		}
 		return false
 	}
@@ -256,40 +286,115 @@ func (w *world) placeGang(first int, now time.Duration) bool {
 	return true
 }
 
-// drains keeps room for the gang that is due, of the highest priority, then the first.
-func (w *world) drains(now time.Duration) {
-	for w.s.Gangs.Drains && w.kept == nil {
-		best := -1
-		for at := time.Duration(0); at <= now; at += time.Second {
-			for i := range w.s.Jobs {
-				own := w.s.Jobs[i].Gang
-				due, refused := w.due[own]
-				waits := own != nil && w.first(i) == i && w.s.Jobs[i].Arrive == at && refused && due <= now && !w.started(own) && !w.gone[i]
-				if waits && (best < 0 || w.s.Jobs[i].Request.Priority > w.s.Jobs[best].Request.Priority) {
-					best = i
-				}
+// unused reports whether nobody is on the devices that are kept.
+func (w *world) unused(now time.Duration) bool {
+	nodes := w.present(now)
+	for _, hold := range w.holds {
+		for _, n := range nodes {
+			if n.Name() == hold.Node && n.Add(hold.Assignment) != nil {
+				return false
 			}
 		}
-		if best < 0 {
-			return
-		}
-		own := w.s.Jobs[best].Gang
-		c, g, _ := w.wanted(best, now)
-		plan, err := gang.Drain(c, g, gang.Config{Policy: w.policy})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if plan.Places == nil {
-			w.due[own] = now + max(now-w.s.Jobs[best].Arrive, time.Minute)
-			continue
-		}
-		for _, a := range plan.Places {
-			if len(a.Containers) > 0 {
-				w.holds = append(w.holds, vgpu.Hold{Assignment: a, Priority: w.s.Jobs[best].Request.Priority, Until: plan.Until})
-			}
-		}
-		w.kept = own
 	}
+	return true
+}
+
+// dryUp puts the turn of a gang off, and ends its drain.
+func (w *world) dryUp(own *sim.Gang, now time.Duration) {
+	if w.kept == own {
+		w.kept, w.holds = nil, nil
+	}
+	turn := w.gangs[own]
+	turn.dryUntil = now + max(time.Second, w.s.Gangs.DrainAfter)*time.Duration(int(1)<<min(10, turn.timesDry))
+	turn.timesDry++
+}
+
+// head returns the first member of the gang whose turn it is, of the highest priority, then refused first; −1 for none.
+func (w *world) head(now time.Duration) int {
+	best := -1
+	for at := time.Duration(0); at <= now; at += time.Second {
+		for i := range w.s.Jobs {
+			own := w.s.Jobs[i].Gang
+			if own == nil || w.first(i) != i || w.s.Jobs[i].Arrive != at || w.started(own) || w.gone[i] {
+				continue
+			}
+			turn := w.gangs[own]
+			if !turn.refused || turn.dryUntil > now || w.s.Queue == sim.FIFO && w.somebodyBefore(i) {
+				continue
+			}
+			p := w.s.Jobs[i].Request.Priority
+			if best < 0 || p > w.s.Jobs[best].Request.Priority ||
+				p == w.s.Jobs[best].Request.Priority && turn.short < w.gangs[w.s.Jobs[best].Gang].short {
+				best = i
+			}
+		}
+	}
+	return best
+}
+
+// drains keeps room for the gang whose turn it is.
+func (w *world) drains(now time.Duration) {
+	freed := false
+	for w.s.Gangs.Drains {
+		i := w.head(now)
+		if i < 0 || w.gangs[w.s.Jobs[i].Gang].look > now || w.kept == w.s.Jobs[i].Gang {
+			break
+		}
+		own := w.s.Jobs[i].Gang
+		if !w.passedOver(i, now) {
+			w.gangs[own].look = now + max(time.Second, w.s.Gangs.DrainAfter)
+			break
+		}
+		freed = freed || w.kept != nil
+		w.kept, w.holds = nil, nil
+		if w.keep(i, now) {
+			break
+		}
+		w.dryUp(own, now)
+	}
+	if freed {
+		w.again(now)
+		w.drains(now)
+	}
+}
+
+// passedOver reports whether none of those in the way of a gang was there when it was refused first.
+func (w *world) passedOver(first int, now time.Duration) bool {
+	c, g, _ := w.wanted(first, now)
+	plan, err := gang.Place(c, g, gang.Config{Policy: w.policy})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if plan.Refused == nil {
+		return false
+	}
+	short := w.gangs[w.s.Jobs[first].Gang].short
+	for _, l := range plan.Refused.Leavers {
+		i := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Request.UID == l.UID })
+		if i < 0 || w.fates[i].Started <= short {
+			return false
+		}
+	}
+	return len(plan.Refused.Leavers) > 0
+}
+
+// keep keeps room for a gang, and reports whether there is some.
+func (w *world) keep(first int, now time.Duration) bool {
+	c, g, _ := w.wanted(first, now)
+	plan, err := gang.Drain(c, g, gang.Config{Policy: w.policy})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if plan.Places == nil {
+		return false
+	}
+	for _, a := range plan.Places {
+		if len(a.Containers) > 0 {
+			w.holds = append(w.holds, vgpu.Hold{Assignment: a, Priority: w.s.Jobs[first].Request.Priority, Until: plan.Until})
+		}
+	}
+	w.kept, w.since = w.s.Jobs[first].Gang, now
+	return true
 }
 
 func (w *world) started(own *sim.Gang) bool {
