@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -36,11 +37,16 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	if err != nil {
 		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})
 	}
+	t.config.Brief = p.explained(g)
 	plan, err := gang.Place(t.cluster, t.group, t.config)
 	if err != nil {
 		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})
 	}
 	p.metrics.planned(&plan)
+	if plan.Refused != nil && t.config.Brief {
+		g.told[uidOf(c.pod)] = true
+		return nil, g.refusal.message
+	}
 	if plan.Refused != nil {
 		return nil, p.wait(c.pod, g, t, plan.Refused)
 	}
@@ -55,7 +61,7 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", g.String(), "members", len(g.places), "spread", plan.Spread,
 		"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
 	if !c.grouped() {
-		p.wake(t.pods...)
+		p.wake(slices.DeleteFunc(slices.Clone(t.pods), func(pod *v1.Pod) bool { return pod.UID == c.pod.UID })...)
 	}
 	return &at, ""
 }
@@ -67,6 +73,16 @@ func surplus(g *group, placed int, why string) string {
 		text += ": it " + why
 	}
 	return text
+}
+
+// explainAgain is how long the reason why a gang waits for room is repeated before it is sought anew. Finding the nearest miss
+// takes longer than finding that there is no room, and a hundred gangs may wait.
+const explainAgain = 30 * time.Second
+
+// explained reports whether it is enough to know that a gang has no room: why was found a moment ago, and it is not its turn to
+// have room kept. The caller holds the mutex.
+func (p *Plugin) explained(g *group) bool {
+	return g.refusal.ofRoom() && !g.short.IsZero() && p.now().Sub(g.refusal.at) < explainAgain && p.state.head(p.now()) != g
 }
 
 // stillThere reports whether the snapshot of this cycle has members of a cancelled plan at their places. The caller holds the
@@ -152,6 +168,7 @@ func (p *Plugin) refuse(g *group, pod *v1.Pod, r refused) string {
 		g.told = map[vgpu.UID]bool{}
 		p.metrics.refusals.WithLabelValues(string(r.kind)).Inc()
 	}
+	r.at = p.now()
 	g.refusal = &r
 	g.told[uidOf(pod)] = true
 	return r.message
@@ -170,7 +187,7 @@ func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 		g.short = p.now()
 	}
 	message += p.drainFor(g, t, r)
-	return p.refuse(g, pod, refused{kind: r.Reason, message: message, helps: r.Helps, host: r.Host})
+	return p.refuse(g, pod, refused{kind: r.Reason, message: message, host: r.Host})
 }
 
 // leavers names the pods that a gang waits for, by their gangs where they have one, with their priority.

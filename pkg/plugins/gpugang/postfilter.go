@@ -43,6 +43,8 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		p.cancel(g, why)
 	} else {
 		p.drop(g, uidOf(pod))
+		g.failures++
+		g.retry = p.now().Add(backoff(g.failures))
 	}
 	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 }

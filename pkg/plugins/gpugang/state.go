@@ -88,8 +88,9 @@ type limit struct {
 type refused struct {
 	kind    gang.Reason
 	message string
-	helps   vgpu.Help
 	host    bool
+	// at is when that was found.
+	at time.Time
 }
 
 func newState(now time.Time) *state {
