@@ -75,7 +75,7 @@ func TestReport(t *testing.T) {
 }
 
 // TestReportOfGangs: two nodes of two GPUs in racks of their own. wide starts at 0 s on both for 10 s; late waits for one of
-// them from 1 s to 10 s, with room kept from 3 s on; large waits for ever for what share never leaves.
+// them from 1 s to 10 s; large waits from 5 s on for both, is passed over by share at 10 s, and starts when that ends at 40 s.
 func TestReportOfGangs(t *testing.T) {
 	r := play(t, `
 name: gangs
@@ -86,8 +86,8 @@ workload:
   jobs:
   - {name: wide, duration: 10s, gang: {members: [{role: w, count: 4, slots: 10}]}}
   - {name: late, arrive: 1s, duration: 1s, gang: {members: [{role: w, count: 2, slots: 10}], required: [rack]}}
-  - {name: share, arrive: 20s, slots: 5}
-  - {name: large, arrive: 21s, duration: 1s, gang: {members: [{role: w, count: 4, slots: 10}]}}
+  - {name: large, arrive: 5s, duration: 1s, gang: {members: [{role: w, count: 4, slots: 10}]}}
+  - {name: share, arrive: 6s, duration: 30s, slots: 5}
   - {name: last, arrive: 30s, duration: 1s, cpu: 1}
 policies: [packed]
 queue: skip
@@ -95,15 +95,15 @@ gangs: {drain_after: 2s}
 `)
 	got := Report(r).Results[0]
 	want := &report.Gangs{
-		Jobs: report.Jobs{Arrived: 3, Finished: 2, Waiting: 1}, Drained: 2,
-		WaitSeconds: &report.Quantiles{Mean: 4.5, P50: 0, P99: 9, Max: 9},
-		Attempts:    1.6667, // 1 of wide, 2 of late, 2 of large
-		Spread:      []report.LevelSpread{{Level: "kubernetes.io/hostname", Mean: 1.5, Max: 2}, {Level: "rack", Mean: 1.5, Max: 2}},
+		Jobs: report.Jobs{Arrived: 3, Finished: 3}, Drained: 1,
+		WaitSeconds: &report.Quantiles{Mean: 14.6667, P50: 9, P99: 35, Max: 35},
+		Attempts:    2.6667, // 1 of wide, 2 of late, 5 of large: when it comes, and at 10 s, 11 s, 31 s and 40 s
+		Spread:      []report.LevelSpread{{Level: "kubernetes.io/hostname", Mean: 1.6667, Max: 2}, {Level: "rack", Mean: 1.6667, Max: 2}},
 	}
 	if diff := cmp.Diff(want, got.Gangs); diff != "" {
 		t.Errorf("gangs (-want +got):\n%s", diff)
 	}
-	if got.Jobs.Arrived != 12 || got.Jobs.Waiting != 4 {
+	if got.Jobs.Arrived != 12 || got.Jobs.Finished != 12 {
 		t.Errorf("jobs are %+v, want all members among them", got.Jobs)
 	}
 }
