@@ -45,7 +45,8 @@ The policies are
   gang              whole jobs, first come first served, others pass; workers where kubernetes would put them
   dragon            the phases of DRAGON: whole jobs on few nodes, and none passes the first after half a minute
   tiresias          least attained service in two queues, jobs are stopped for others and go on later
-  tandem            the scheduler: whole jobs close together, others pass, devices are kept for the first after a minute
+  tandem            the scheduler: whole jobs close together, others pass; devices are kept for the first one once it has
+                    waited for a minute and all that is in its way came later
   tandem-profiled   the same, and the scheduler is told what each job loses on several nodes
   tandem-anywhere   the same, and it is told that no job loses anything
   tandem-undrained  tandem, no devices are kept (drain: Disabled)

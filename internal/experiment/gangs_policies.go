@@ -49,7 +49,8 @@ func inOrder(as tandemGangs, losses func(j *gangJob) []gang.Loss) func(g *Gangs,
 			return nil, err
 		}
 		t.losses = losses
-		t.ends, t.refused = map[vgpu.UID]int64{}, map[int]int{}
+		t.ends, t.started = map[vgpu.UID]int64{}, map[vgpu.UID]int64{}
+		t.short, t.refused = map[int]float64{}, map[int]int{}
 		return &t, nil
 	}
 }

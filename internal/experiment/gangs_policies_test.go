@@ -132,17 +132,22 @@ func TestGangPolicies(t *testing.T) {
 			[]string{"60 a=000 b=11112 c=222", "180"},
 		},
 		{
-			"others pass until devices are kept for the first", "tandem", 1, 4,
-			[]string{"ash 0 2 4", "elm 1 4 4", "elm 2 1 4", "elm 61 1 4", "elm 121 1 4", "elm 122 1 4"},
-			[]string{"60 a=00 c=0", "120 a=00 c=0 d=0", "180 a=00 d=0", "240 a=00", "1020 b=0000", "1140 e=0 f=0", "1260"},
+			"others pass until the room of the first has changed hands", "tandem", 1, 4,
+			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 181 1 4"},
+			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000", "1140 b=0000", "1260 e=0", "1380"},
 		},
 		{
 			"others pass for ever", "tandem-undrained", 1, 4,
-			[]string{"ash 0 2 4", "elm 1 4 4", "elm 2 1 4", "elm 61 1 4", "elm 121 1 4", "elm 122 1 4"},
-			[]string{"60 a=00 c=0", "120 a=00 c=0 d=0", "180 a=00 d=0 e=0", "240 a=00 e=0 f=0", "300 a=00 f=0", "360 a=00", "1020 b=0000", "1140"},
+			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 181 1 4"},
+			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000 e=0", "360 d=000", "1140 b=0000", "1260"},
 		},
 		{
 			"who ends before the devices are free passes", "tandem-deadlines", 1, 4,
+			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 181 1 4"},
+			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000 e=0", "360 d=000", "1140 b=0000", "1260"},
+		},
+		{
+			"who was there when the first began to wait does not pass it over", "tandem", 1, 4,
 			[]string{"ash 0 2 4", "elm 1 4 4", "elm 2 1 4", "elm 61 1 4", "elm 121 1 4", "elm 122 1 4"},
 			[]string{"60 a=00 c=0", "120 a=00 c=0 d=0", "180 a=00 d=0 e=0", "240 a=00 e=0 f=0", "300 a=00 f=0", "360 a=00", "1020 b=0000", "1140"},
 		},

@@ -128,8 +128,8 @@ func (b *gangBook) place(_ *gangCluster, j *gangJob) ([]int, error) {
 const drainAfter = 60
 
 // tandemGangs is what the scheduler does with jobs whose pods form gangs: in an order, whole gangs where gang.Place puts them;
-// one that does not fit lets others pass, and from a minute on the first of those that wait has devices kept for it while
-// their owners end. Nothing that runs is stopped.
+// one that does not fit lets others pass, and once the first of those that wait was passed over it has devices kept for it
+// while their owners end. Nothing that runs is stopped.
 type tandemGangs struct {
 	*gangBook
 	order func(a, b *gangJob) int
@@ -139,7 +139,9 @@ type tandemGangs struct {
 	// draining is the job for which devices are kept, and held their places.
 	draining *gangJob
 	held     []vgpu.Assignment
-	ends     map[vgpu.UID]int64
+	// started and ends are when the pods did and when they declare to; short is since when a job waits for room.
+	started, ends map[vgpu.UID]int64
+	short         map[int]float64
 	// refused has the version of the ledgers on which a job was refused: it is not asked again on the same.
 	refused map[int]int
 	version int
@@ -161,19 +163,36 @@ func (t *tandemGangs) round(c *gangCluster) error {
 			first = j
 		}
 	}
-	if first == nil || t.drainAfter == 0 || t.draining != nil || c.now-first.arrive < t.drainAfter {
+	if first == nil || t.drainAfter == 0 || t.draining != nil || c.now-t.short[first.id] < t.drainAfter {
 		return nil
+	}
+	over, err := t.passedOver(c, first)
+	if err != nil || !over {
+		return err
 	}
 	return t.drain(c, first)
 }
 
+// passedOver reports whether the room that a job waits for has changed hands since it began to wait.
+func (t *tandemGangs) passedOver(c *gangCluster, j *gangJob) (bool, error) {
+	plan, err := gang.Place(&t.cluster, t.group(j, 0, t.end(c, j)), gang.Config{})
+	if err != nil || plan.Refused == nil {
+		return false, err
+	}
+	since := int64(t.short[j.id])
+	return plan.Refused.PassedOver(since, func(uid vgpu.UID, _ string) int64 { return t.started[uid] }), nil
+}
+
 // try starts a job if it fits.
 func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) {
+	if _, waits := t.short[j.id]; !waits {
+		t.short[j.id] = c.now
+	}
 	if at, asked := t.refused[j.id]; c.idle() < j.workers || asked && at == t.version {
 		return false, nil
 	}
 	g := t.group(j, 0, t.end(c, j))
-	plan, err := gang.Place(&t.cluster, g, gang.Config{})
+	plan, err := gang.Place(&t.cluster, g, gang.Config{Brief: true})
 	if err != nil {
 		return false, err
 	}
@@ -190,7 +209,7 @@ func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) 
 	}
 	t.version++
 	for _, a := range plan.Places {
-		t.ends[a.UID] = t.end(c, j)
+		t.started[a.UID], t.ends[a.UID] = int64(c.now), t.end(c, j)
 	}
 	c.start(j, nodes)
 	return true, nil
