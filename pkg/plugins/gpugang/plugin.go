@@ -95,6 +95,9 @@ type Options struct {
 // NewFactory returns the factory of the plugin for a scheduler whose GPUShare is what shares returns.
 func NewFactory(shares func() Shares) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		if _, err := legal(args); err != nil {
+			return nil, err // before the API server is asked for anything
+		}
 		set, err := podgroup.Watch(ctx, handle)
 		if err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
@@ -108,8 +111,8 @@ func NewFactory(shares func() Shares) frameworkruntime.PluginFactory {
 	}
 }
 
-// New returns the plugin. Deadlines, drains and retries need Run.
-func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Options) (*Plugin, error) {
+// legal returns the arguments, or what is wrong with them.
+func legal(object runtime.Object) (*config.GPUGangArgs, error) {
 	args, ok := object.(*config.GPUGangArgs)
 	if !ok {
 		return nil, fmt.Errorf("start plugin %s: arguments of type %T, want GPUGangArgs", Name, object)
@@ -117,6 +120,15 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	path := field.NewPath("pluginConfig").Key(Name).Child("args")
 	if errs := config.ValidateGPUGangArgs(args, path); len(errs) > 0 {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, errs.ToAggregate())
+	}
+	return args, nil
+}
+
+// New returns the plugin. Deadlines, drains and retries need Run.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Options) (*Plugin, error) {
+	args, err := legal(object)
+	if err != nil {
+		return nil, err
 	}
 	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, now: o.Now, metrics: newMetrics()}
 	if p.now == nil {
