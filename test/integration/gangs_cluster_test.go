@@ -1,0 +1,270 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controller/job"
+	"k8s.io/kubernetes/pkg/controller/scheduling/podgroupprotection"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+)
+
+// The cluster of the tests: two racks of two nodes with four GPUs each, 16 in all.
+const (
+	rackLabel   = "example.com/rack"
+	gangNodes   = 4
+	gpusPerNode = 4
+	clusterGPUs = gangNodes * gpusPerNode
+)
+
+// xk8sCRD is the PodGroup of the scheduler plugins, relative to the root of the repository.
+const xk8sCRD = "test/testdata/podgroups.scheduling.x-k8s.io.yaml"
+
+// gangCluster is a control plane with deploy/ applied, nodes, and the scheduler as a process.
+type gangCluster struct {
+	gangMode
+	plane   *sandbox.ControlPlane
+	admin   kubernetes.Interface
+	objects dynamic.Interface
+	history *gangHistory
+	gpus    []*v1alpha1.GPUNode
+
+	binary    string
+	scheduler *sandbox.Process
+	starts    int
+	// namespace of the test that runs.
+	namespace string
+	tests     int
+}
+
+func startGangCluster(t *testing.T, mode gangMode, binary string) *gangCluster {
+	t.Helper()
+	c := &gangCluster{gangMode: mode, plane: sandbox.StartForTest(t, mode.api), binary: binary}
+	c.admin = clientFor(t, c.plane.Admin())
+	objects, err := dynamic.NewForConfig(c.plane.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.objects = objects
+	c.install(t)
+	for i := range gangNodes {
+		g := gpuNode(fmt.Sprintf("n%d", i), gpusPerNode)
+		createNode(t, c.plane.Admin(), g)
+		c.label(t, g.Name, fmt.Sprintf("r%d", i/2))
+		c.gpus = append(c.gpus, g)
+	}
+	c.startControllers(t)
+	c.history = watchGangs(t, c.admin)
+	c.startScheduler(t)
+	return c
+}
+
+// install applies deploy/, without what would run in pods, and the CRDs of the mode.
+func (c *gangCluster) install(t *testing.T) {
+	t.Helper()
+	root, err := sandbox.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifests bytes.Buffer
+	for _, r := range built.Resources() {
+		if r.GetKind() != "Deployment" && r.GetKind() != "DaemonSet" {
+			fmt.Fprintf(&manifests, "---\n%s\n", r.MustYaml())
+		}
+	}
+	for _, file := range c.crds {
+		raw, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&manifests, "---\n%s\n", raw)
+	}
+	c.plane.ApplyForTest(t.Context(), t, manifests.String())
+}
+
+// label gives a node the labels of a kubelet and of its rack.
+func (c *gangCluster) label(t *testing.T, node, rack string) {
+	t.Helper()
+	n, err := c.admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Labels = map[string]string{v1.LabelHostname: node, v1.LabelTopologyZone: "z", rackLabel: rack}
+	if _, err := c.admin.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startControllers runs, in this process, those of Kubernetes' controllers that the tests lean on: Jobs make their pods, and
+// a PodGroup of Kubernetes goes once its pods have.
+func (c *gangCluster) startControllers(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	factory := informers.NewSharedInformerFactory(c.admin, 0)
+	scheduling := factory.Scheduling().V1beta1()
+	pods := factory.Core().V1().Pods()
+	jobs, err := job.NewController(ctx, c.admin, pods, factory.Batch().V1().Jobs(), scheduling.Workloads(), scheduling.PodGroups())
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := []func(context.Context, int){jobs.Run}
+	if c.source == podgroup.Native {
+		protection, err := podgroupprotection.NewPodGroupProtectionController(klog.FromContext(ctx), scheduling.PodGroups(), pods, c.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running = append(running, protection.Run)
+	}
+	factory.Start(ctx.Done())
+	done := make(chan struct{}, len(running))
+	for _, run := range running {
+		go func() { run(ctx, 2); done <- struct{}{} }()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range running {
+			<-done
+		}
+		factory.Shutdown()
+	})
+}
+
+// startScheduler starts the scheduler with the configuration of deploy/ under its account. It elects no leader: a scheduler
+// that was killed would be waited for. Changes are to the arguments of GPUGang.
+func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[string]any)) {
+	t.Helper()
+	kubeconfig, err := c.plane.ServiceAccount(t.Context(), "tandem-system", "tandem-scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := sandbox.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, "deploy", "scheduler", "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := map[string]any{}
+	if err := kyaml.Unmarshal(raw, &config); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes {
+		change(gangArguments(t, config))
+	}
+	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig, "qps": 1000, "burst": 2000}
+	config["podInitialBackoffSeconds"], config["podMaxBackoffSeconds"] = 1, 2
+	if raw, err = kyaml.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	c.starts++
+	path := filepath.Join(c.plane.Dir(), fmt.Sprintf("scheduler-%d.yaml", c.starts))
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(c.binary, "--config="+path, "--secure-port=0", "--leader-elect=false", "--v=2")
+	if c.scheduler, err = c.plane.Processes().Start(fmt.Sprintf("scheduler-%d", c.starts), cmd); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gangArguments returns the arguments of GPUGang in a configuration.
+func gangArguments(t *testing.T, config map[string]any) map[string]any {
+	t.Helper()
+	profile := config["profiles"].([]any)[0].(map[string]any)
+	for _, entry := range profile["pluginConfig"].([]any) {
+		if plugin := entry.(map[string]any); plugin["name"] == gpugang.Name {
+			return plugin["args"].(map[string]any)
+		}
+	}
+	t.Fatal("the configuration of deploy/ has no arguments of GPUGang")
+	panic("unreachable")
+}
+
+// play runs a test in a namespace of its own and removes what it left.
+func (c *gangCluster) play(t *testing.T, name string, test func(*testing.T, *gangCluster)) {
+	t.Run(name, func(t *testing.T) {
+		c.tests++
+		c.namespace = fmt.Sprintf("team-%d", c.tests)
+		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+		if _, err := c.admin.CoreV1().Namespaces().Create(life(t), namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("the scheduler said:\n%s", c.scheduler.Tail(60))
+			}
+			c.clear(t)
+		})
+		test(t, c)
+	})
+}
+
+// clear removes the pods of the test, and what would make them again.
+func (c *gangCluster) clear(t *testing.T) {
+	t.Helper()
+	everything := metav1.ListOptions{}
+	if err := c.admin.BatchV1().Jobs(c.namespace).DeleteCollection(life(t), metav1.DeleteOptions{}, everything); err != nil {
+		t.Fatal(err)
+	}
+	c.deletePods(t, "")
+	if resource, ok := c.podGroups(); ok {
+		if err := c.objects.Resource(resource).Namespace(c.namespace).
+			DeleteCollection(life(t), metav1.DeleteOptions{}, everything); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-c.scheduler.Done():
+		t.Errorf("the scheduler ended: %v", c.scheduler.Err())
+	default:
+	}
+}
+
+// documents decodes a file of manifests.
+func documents(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
+	var all []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, object)
+	}
+}
