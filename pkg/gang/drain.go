@@ -130,14 +130,15 @@ func (v *view) in(cells []int32) *drained {
 func (v *view) onCells(cells []int32) *drained {
 	l := &v.task.load
 	x := v.before.trial()
-	x.fill(cells, l)
+	classes := v.before.scarcest(cells, l)
+	x.fill(cells, classes, l)
 	y := v.later.trial()
 	y.repeat(x)
 	rest := load{counts: slices.Clone(l.counts)}
 	for k := range rest.counts {
 		rest.counts[k] -= y.placed[k]
 	}
-	if y.fill(v.parts(cells), &rest); int64(y.all) < members(l) {
+	if y.fill(v.parts(cells), classes, &rest); int64(y.all) < members(l) {
 		return nil
 	}
 	var reasons []*division

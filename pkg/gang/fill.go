@@ -55,10 +55,9 @@ func (x *trial) peek(i int32) *vgpu.Node {
 // fill puts the load on the cells in their order, class by class: each cell takes as many as it can. It reports whether
 // all have a place.
 //
-// Greedy for unlike members: the classes for which the least room is to spare come first, then the larger, and none
-// moves once it is placed. See docs/decisions/0014 for what that misses.
-func (x *trial) fill(order []int32, l *load) bool {
-	for _, k := range x.chart.scarcest(order, l) {
+// Greedy for unlike members: none moves once it is placed. See docs/decisions/0014 for what that misses.
+func (x *trial) fill(order []int32, classes []int, l *load) bool {
+	for _, k := range classes {
 		left := l.counts[k]
 		for _, i := range order {
 			if left == 0 {
@@ -79,24 +78,28 @@ func members(l *load) (all int64) {
 	return all
 }
 
+// bySize orders the classes of a load by what their members ask for, the largest first, then by rank.
+func (t *chart) bySize(l *load) []int {
+	order := make([]int, len(l.counts))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.weight(b), t.weight(a)) })
+	return order
+}
+
 // scarcest orders the classes of a load by the part of the room for them that they need, the largest first, then by
 // size, then by rank.
 func (t *chart) scarcest(cells []int32, l *load) []int {
-	order, part := make([]int, len(l.counts)), make([]float64, len(l.counts))
-	if len(order) == 1 {
-		return order
-	}
-	for k := range order {
-		order[k] = k
+	order, part := t.bySize(l), make([]float64, len(l.counts))
+	for k := range part {
 		sum := 0
 		for _, i := range cells {
 			sum += min(int(t.caps[k][i]), l.counts[k])
 		}
 		part[k] = float64(l.counts[k]) / float64(max(1, sum))
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(part[b], part[a]), cmp.Compare(t.weight(b), t.weight(a)))
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(part[b], part[a]) })
 	return order
 }
 

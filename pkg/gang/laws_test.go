@@ -177,7 +177,7 @@ func onlyWhere(places []vgpu.Assignment) []string {
 }
 
 // TestMixedProperty: for unlike members, where taking them one by one, the largest first, each to the first node with
-// room, finds a place for all, Place does so too, unless it says that its search was cut.
+// room, finds a place for all, Place does so too but for one in a hundred, and never says that it is impossible.
 func TestMixedProperty(t *testing.T) {
 	missed, found := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -194,7 +194,7 @@ func TestMixedProperty(t *testing.T) {
 			t.Fatalf("declared impossible, and fits one by one: %v", plan.Refused)
 		}
 	})
-	if found < 20 || missed*50 > found {
+	if found < 5 || missed > 1+found/100 {
 		t.Errorf("missed %d of %d places that exist", missed, found)
 	}
 }

@@ -155,7 +155,11 @@ func (q *task) try(list []*domain) *found {
 			break
 		}
 		stats.Tried++
-		if x, all := q.place(d.cells); all {
+		x, all := q.place(d.cells)
+		if !all && len(q.load.counts) > 1 {
+			x, all = q.again(d.cells)
+		}
+		if all {
 			next := &found{trial: x, task: q, spreads: x.spreads(q.reasons), takes: d.takes, at: d.at}
 			if best == nil || next.beats(best) {
 				best = next
@@ -175,7 +179,14 @@ func (q *task) place(cells []int32) (x *trial, all bool) {
 	if q.byPolicy {
 		return x, x.scatter(order, used, &q.load)
 	}
-	return x, x.fill(order, &q.load)
+	return x, x.fill(order, q.chart.scarcest(order, &q.load), &q.load)
+}
+
+// again tries the load in a domain in another order: the largest members first, on the cells by name. It finds a place for
+// some unlike members for whom place does not.
+func (q *task) again(cells []int32) (x *trial, all bool) {
+	x = q.chart.trial()
+	return x, x.fill(cells, q.chart.bySize(&q.load), &q.load)
 }
 
 // beats orders answers of one level: the fewest domains, then the least that is left, then the policy, then the name.
