@@ -97,6 +97,24 @@ func manyPoints(n int) map[string]any {
 	return map[string]any{"throughputs": list}
 }
 
+// spread returns a spec with slowdowns at levels, in turn.
+func spread(pairs ...any) map[string]any {
+	var list []any
+	for i := 0; i < len(pairs); i += 2 {
+		list = append(list, map[string]any{"topologyKey": pairs[i], "slowdown": pairs[i+1]})
+	}
+	return map[string]any{"spread": list}
+}
+
+// manySpreads returns n slowdowns at different levels.
+func manySpreads(n int) map[string]any {
+	var pairs []any
+	for i := range n {
+		pairs = append(pairs, fmt.Sprint("level", i), "1.1")
+	}
+	return spread(pairs...)
+}
+
 func TestWorkloadProfileSchema(t *testing.T) {
 	use := func(pairs ...any) map[string]any {
 		u := map[string]any{"model": "A100"}
@@ -170,6 +188,21 @@ func TestWorkloadProfileSchema(t *testing.T) {
 		{name: "a negative latency", spec: point(50, "latency", "-40ms"), want: "spec.throughputs[0].latency"},
 		{name: "no latency at all", spec: point(50, "latency", "0s"), want: "latency must be from 1us to 1h"},
 		{name: "too long a latency", spec: point(50, "latency", "60m1s"), want: "latency must be from 1us to 1h"},
+		{name: "slowdowns at three levels", spec: spread("kubernetes.io/hostname", "1.02", "nvlink", "1", "topology.kubernetes.io/zone", "10.000")},
+		{name: "no slowdown, as a number", spec: spread("rack", int64(1))},
+		{name: "the largest slowdown, as a number", spec: spread("rack", int64(10))},
+		{name: "as many levels as can be", spec: manySpreads(8)},
+		{name: "too many levels", spec: manySpreads(9), want: "spec.spread: Too many"},
+		{name: "two slowdowns at one level", spec: spread("rack", "1.1", "rack", "1.2"), want: "spec.spread[1]: Duplicate value"},
+		{name: "a slowdown at no level", spec: map[string]any{"spread": []any{map[string]any{"slowdown": "1.1"}}}, want: "spec.spread[0].topologyKey: Required value"},
+		{name: "a level without a slowdown", spec: map[string]any{"spread": []any{map[string]any{"topologyKey": "rack"}}}, want: "spec.spread[0].slowdown: Required value"},
+		{name: "faster apart", spec: spread("rack", "0.999"), want: "spec.spread[0].slowdown"},
+		{name: "too slow", spec: spread("rack", "10.001"), want: "spec.spread[0].slowdown"},
+		{name: "too many decimals", spec: spread("rack", "1.0001"), want: "spec.spread[0].slowdown"},
+		{name: "a slowdown in percent", spec: spread("rack", "2%"), want: "spec.spread[0].slowdown"},
+		{name: "a slowdown of 0", spec: spread("rack", int64(0)), want: "slowdown must be a decimal from 1 to 10"},
+		{name: "a slowdown of 11", spec: spread("rack", int64(11)), want: "slowdown must be a decimal from 1 to 10"},
+		{name: "a slowdown without quotes", spec: spread("rack", 1.02), want: "spec.spread[0].slowdown"},
 		{name: "an unknown field", spec: map[string]any{"utilisation": int64(3)}, want: `unknown field "spec.utilisation"`},
 	}
 	all := profiles(t, cluster.Admin())
@@ -197,6 +230,23 @@ func TestClassesOfTheSchema(t *testing.T) {
 		_, err := all.Create(t.Context(), object, dryRun)
 		if _, unknown := interference.ClassByName(class); (err == nil) != (unknown == nil) {
 			t.Errorf("class %s: the schema says %v, core %v", class, err, unknown)
+		}
+	}
+}
+
+// The schema and the arguments of the scheduler agree on what a level of a topology is.
+func TestLevelsOfTheSchema(t *testing.T) {
+	all := profiles(t, cluster.Admin())
+	for _, key := range []string{
+		"nvlink", "rack", "R", "a-b_c.d", "kubernetes.io/hostname", "example.com/Row-1", "a/b", strings.Repeat("a", 63), strings.Repeat("a", 253) + "/" + strings.Repeat("b", 63),
+		"", " ", "a b", "/", "/rack", "example.com/", "a/b/c", "-rack", "rack-", "Example.com/row", "example..com/row", "exa_mple.com/row", "räck",
+		strings.Repeat("a", 64), "a/" + strings.Repeat("b", 64), strings.Repeat("a", 254) + "/b", "rack\n",
+	} {
+		object := asObject(t, workload("levels", false))
+		object.Object["spec"] = spread(key, "1.1")
+		_, err := all.Create(t.Context(), object, dryRun)
+		if (err == nil) != config.IsLevel(key) {
+			t.Errorf("level %q: the schema says %v, the arguments %v", key, err, config.IsLevel(key))
 		}
 	}
 }
