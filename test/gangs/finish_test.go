@@ -1,0 +1,194 @@
+package gangs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Spans of the end of a history.
+const (
+	// lastRun is how long pods run then.
+	lastRun = 20 * time.Second
+	// turn is what one gang or pod may take then: to run, to end, and to be tried again after failures and bans.
+	turn = lastRun + grace + 65*time.Second
+	// look is the time between two looks.
+	look = 5 * time.Second
+)
+
+// finish brings a history to its end: faults end, nodes and devices are well, all members are there and run for a short time.
+// All that fits must have run within a bounded time, and when all pods are gone nothing may be left of them.
+func (w *world) finish() {
+	w.quiet()
+	w.rest(pause)
+	limit := turn * time.Duration(len(w.teams)+2)
+	var left []string
+	for passed := time.Duration(0); passed < limit && w.violation == ""; passed += look {
+		if left = w.stuck(); len(left) == 0 {
+			break
+		}
+		w.rest(look)
+	}
+	if len(left) > 0 {
+		w.fail("starved: after %v without faults and with pods that run for %v these still wait: %s", limit, lastRun, strings.Join(left, ", "))
+	}
+	if w.violation == "" {
+		w.clear()
+	}
+}
+
+// quiet ends all faults and brings all members.
+func (w *world) quiet() {
+	w.api.say("> the end: all is well, pods run for %v", lastRun)
+	w.api.heal()
+	w.api.mu.Lock()
+	w.api.running = lastRun
+	w.api.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
+		w.must(w.node(step{name: name}))
+	}
+	for _, pod := range w.pods() {
+		if pod.Spec.NodeName != "" {
+			time.AfterFunc(lastRun, func() { w.api.end(pod.Name, pod.UID, "ended") })
+		}
+	}
+	for _, t := range w.sorted() {
+		if t.arrived == 0 {
+			continue // deleted
+		}
+		if !t.grouped {
+			w.must(w.group(t))
+		}
+		w.must(w.arrive(step{name: t.name, options: map[string]string{"count": fmt.Sprint(t.members)}}))
+	}
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		w.fail("play the end: %v", err)
+	}
+}
+
+// stuck names what waits although it fits into the cluster by itself, with as many members there as must run.
+func (w *world) stuck() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []string
+	for _, t := range w.sorted() {
+		pending := 0
+		for i := range t.members {
+			if pod := w.api.pod(t.member(i)); pod != nil && pod.Spec.NodeName == "" {
+				pending++
+			}
+		}
+		if c := w.count(t); pending > 0 && c.exists >= t.min && !t.malformed() && w.fits(t) {
+			names = append(names, fmt.Sprintf("%s (%d of %d pending, %d must run)", t.name, pending, c.exists, t.min))
+		}
+	}
+	return names
+}
+
+// fits reports whether as many members of a gang as must run fit into one domain of its required levels, all else being gone.
+// It may miss a fit, of gangs with a launcher.
+func (w *world) fits(t *team) bool {
+	room := map[string]int{}
+	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
+		h := w.hosts[name]
+		if !slices.Contains(t.required, "nvlink") {
+			room[h.domainFor(t.required)] += h.takes(t, h.gpus)
+		} else if h.island > 0 {
+			room[h.domainFor(t.required)] = max(room[h.domainFor(t.required)], h.takes(t, min(h.island, h.gpus)))
+		}
+	}
+	for _, n := range room {
+		if n >= t.min {
+			return true
+		}
+	}
+	return false
+}
+
+// domainFor names the domain of required levels that a host is in.
+func (h *host) domainFor(required []string) string {
+	name := ""
+	for _, level := range required {
+		switch level {
+		case rackLabel:
+			name += "/" + h.rack
+		default:
+			name += "/" + h.name
+		}
+	}
+	return name
+}
+
+// takes returns how many members a host takes with some of its GPUs.
+func (h *host) takes(t *team, gpus int) int {
+	n := t.members
+	switch {
+	case t.slots >= slotsPerGPU:
+		n = gpus / (t.slots / slotsPerGPU)
+	case t.slots > 0:
+		n = gpus * (slotsPerGPU / t.slots)
+	}
+	if t.cpus > 0 {
+		n = min(n, h.cpus/t.cpus)
+	}
+	return n
+}
+
+// clear removes all pods, and checks that nothing is kept for any.
+func (w *world) clear() {
+	for _, t := range w.sorted() {
+		w.must(w.deleteGang(step{name: t.name}))
+	}
+	w.rest(grace + lateBy)
+	if left := w.pods(); len(left) > 0 {
+		w.fail("pod %s does not end", left[0].Name)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.uids)) {
+		if h, kept := w.sched.share.Held(vgpu.UID(uid)); kept {
+			w.fail("room is held on %s for pod %s, which is gone", h.Node, uid)
+		}
+		if a, kept := w.sched.share.Assigned(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}); kept {
+			w.fail("room is reserved on %s for pod %s, which is gone", a.Node, uid)
+		}
+	}
+	w.probe()
+}
+
+// probe has one pod scheduled, after which the plugin's ledgers hold that pod and nothing else.
+func (w *world) probe() {
+	if len(w.hosts) == 0 {
+		return
+	}
+	w.must(w.pod(step{name: "probe", options: map[string]string{"slots": "1", "runs": "1h"}}))
+	w.rest(2 * time.Second)
+	if pod := w.api.pod("probe"); pod == nil || pod.Spec.NodeName == "" {
+		w.fail("a pod of one slot finds no room in an empty cluster")
+		return
+	}
+	w.must(w.pod(step{name: "second-probe", options: map[string]string{"slots": "1", "runs": "1h"}}))
+	w.rest(2 * time.Second)
+	for _, n := range w.sched.share.Published() {
+		if n.Ledger == nil {
+			continue
+		}
+		for _, h := range n.Ledger.Holds() {
+			w.fail("the ledger of node %s holds room for pod %s, which is gone", n.Name, h.UID)
+		}
+		for _, a := range n.Ledger.Assignments() {
+			if !strings.Contains(string(a.UID), "probe") {
+				w.fail("the ledger of node %s has pod %s, which is gone", n.Name, a.UID)
+			}
+		}
+	}
+}

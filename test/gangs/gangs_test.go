@@ -1,0 +1,133 @@
+package gangs
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+var (
+	histories = flag.Int("histories", 100, "how many random histories each test plays")
+	seed      = flag.Uint64("seed", 1, "the seed of the first history")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The runtime starts its goroutine for signals with the first scheduler that listens to one: not inside of a bubble.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
+	// The default handlers sleep under a lock, which stops the clock of a bubble.
+	utilruntime.ErrorHandlers = nil
+	klog.SetLogger(logr.Discard())
+	debug.SetGCPercent(400) // histories make much garbage and keep little
+	os.Exit(m.Run())
+}
+
+// outcome plays a history in a bubble.
+func outcome(t *testing.T, k kit, history []step) (violation string, log []string) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+		defer cancel()
+		violation, log = play(ctx, k, history)
+	})
+	return violation, log
+}
+
+// TestHistories plays random histories pod by pod: gangs by label and by the PodGroup of the scheduler plugins.
+func TestHistories(t *testing.T) { playMany(t, production(false)) }
+
+// TestNativeHistories plays random histories with the PodGroup of Kubernetes, whose members the scheduler tries in one cycle,
+// among gangs by label.
+func TestNativeHistories(t *testing.T) {
+	withNativeGroups(t)
+	playMany(t, production(true))
+}
+
+func withNativeGroups(t *testing.T) {
+	t.Helper()
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
+}
+
+// playMany plays random histories on all cores, until one fails.
+func playMany(t *testing.T, k kit) {
+	var next atomic.Int64
+	var failed atomic.Bool
+	workers := runtime.GOMAXPROCS(0)
+	for worker := range workers {
+		t.Run(fmt.Sprint(worker), func(t *testing.T) {
+			t.Parallel()
+			for i := next.Add(1) - 1; i < int64(*histories) && !failed.Load(); i = next.Add(1) - 1 {
+				number := *seed + uint64(i)
+				if violation, _ := outcome(t, k, write(number, k.native)); violation != "" {
+					failed.Store(true)
+					report(t, k, number, violation)
+				}
+			}
+		})
+	}
+}
+
+// report prints a failed history as short as it can be made.
+func report(t *testing.T, k kit, number uint64, violation string) {
+	t.Helper()
+	t.Logf("history of seed %d: %s; making it shorter", number, violation)
+	history := shrink(write(number, k.native), func(shorter []step) bool {
+		again, _ := outcome(t, k, shorter)
+		return again != ""
+	})
+	short, log := outcome(t, k, history)
+	t.Errorf("history of seed %d: %s\n\nshortest history that fails, native=%v:\n%s\nfails with %q, like this:\n%s\n(again: go test ./test/gangs -run '%s' -seed=%d -histories=1)",
+		number, violation, k.native, script(history), short, strings.Join(log, "\n"), strings.Split(t.Name(), "/")[0], number)
+}
+
+// TestScripts plays the histories of testdata, in both modes unless the file's name begins with pods- or native-.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no histories in testdata: %v", err)
+	}
+	for _, native := range []bool{false, true} {
+		t.Run(fmt.Sprintf("native=%v", native), func(t *testing.T) {
+			if native {
+				withNativeGroups(t)
+			}
+			for _, file := range files {
+				if name := filepath.Base(file); native && strings.HasPrefix(name, "pods-") || !native && strings.HasPrefix(name, "native-") {
+					continue
+				}
+				playFile(t, production(native), file)
+			}
+		})
+	}
+}
+
+func playFile(t *testing.T, k kit, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	history, err := parse(string(text))
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if violation, log := outcome(t, k, history); violation != "" {
+		t.Errorf("%s: %s\n%s", file, violation, strings.Join(log, "\n"))
+	}
+}

@@ -1,0 +1,169 @@
+package gangs
+
+import (
+	"context"
+	"fmt"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugins' arguments
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+)
+
+// Spans of the plugins' arguments: shorter than usual ones, since every second of them is played.
+const (
+	placementDeadline = 60 * time.Second
+	drainAfter        = 20 * time.Second
+	drainTimeout      = 5 * time.Minute
+	bindTimeout       = 10 * time.Second
+)
+
+// forEver is after how long the scheduler tries pods again that nothing woke: a lost wake-up is not to be made good.
+const forEver = 1000 * time.Hour
+
+// kit is a scheduler with its plugins.
+type kit struct {
+	// native: the scheduler and the API know the PodGroup of Kubernetes. The feature gate is set by the test.
+	native bool
+	// gangs is the plugin for gangs, "" for none.
+	gangs string
+	// make returns a plugin that is not production's.
+	make frameworkruntime.PluginFactory
+}
+
+// production returns the kit with the plugins of production.
+func production(native bool) kit { return kit{native: native, gangs: gpugang.Name} }
+
+// scheduling is a scheduler that runs.
+type scheduling struct {
+	scheduler *scheduler.Scheduler
+	share     *gpushare.Plugin
+	gang      *gpugang.Plugin
+	stop      func()
+}
+
+// startScheduling runs the real scheduler against the API server until stop.
+func startScheduling(ctx context.Context, a *api, k kit) (*scheduling, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	client := clientset{a.core, a}
+	informers := scheduler.NewInformerFactory(client, 0, nil)
+	recorders := func(string) events.EventRecorderLogger { return newRecorder(a) }
+	r := &scheduling{}
+	s, err := scheduler.New(ctx, client, informers, nil, recorders,
+		scheduler.WithPodMaxInUnschedulablePodsDuration(forEver), scheduler.WithProfiles(k.profile()), scheduler.WithFrameworkOutOfTreeRegistry(r.plugins(a, k)))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	r.scheduler = s
+	s.NextEntity = a.watched(ctx, s.NextEntity)
+	informers.Start(ctx.Done())
+	informers.WaitForCacheSync(ctx.Done())
+	if err := s.WaitForHandlersSync(ctx); err != nil {
+		cancel()
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	r.stop = func() {
+		cancel()
+		<-done
+		informers.Shutdown()
+		synctest.Wait()
+	}
+	return r, nil
+}
+
+// plugins makes the plugins as their factories do, with clients in memory.
+func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
+	registry := frameworkruntime.Registry{
+		gpushare.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			p, err := gpushare.NewWithClient(ctx, args, h, a.dynamic)
+			r.share = p
+			return p, err
+		},
+		gpugang.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			set, err := podgroup.New(ctx, podgroup.Options{
+				Pods: h.SharedInformerFactory().Core().V1().Pods().Informer(), Dynamic: a.dynamic,
+				Served: podgroup.Served{Native: k.native, XK8s: true},
+			})
+			if err != nil {
+				return nil, err
+			}
+			p, err := gpugang.New(ctx, args, h, gpugang.Options{Gangs: set, Shares: func() gpugang.Shares { return r.share }})
+			if err != nil {
+				return nil, err
+			}
+			r.gang = p
+			go p.Run(ctx)
+			return p, nil
+		},
+	}
+	if k.make != nil {
+		registry[k.gangs] = k.make
+	}
+	return registry
+}
+
+// profile is the stock profile with the plugins, set as deploy/ sets them.
+func (k kit) profile() schedulerconfig.KubeSchedulerProfile {
+	defaults, err := latest.Default()
+	if err != nil {
+		panic(fmt.Sprintf("read the default configuration: %v", err))
+	}
+	p := defaults.Profiles[0]
+	share := schedulerconfig.Plugin{Name: gpushare.Name}
+	p.Plugins.PostFilter.Enabled = append([]schedulerconfig.Plugin{share}, p.Plugins.PostFilter.Enabled...)
+	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{share}, p.Plugins.Bind.Enabled...)
+	multi := &p.Plugins.MultiPoint
+	if k.gangs != "" {
+		multi.Enabled = append(multi.Enabled, schedulerconfig.Plugin{Name: k.gangs})
+	}
+	if k.gangs == gpugang.Name {
+		p.Plugins.PostFilter.Enabled = append(p.Plugins.PostFilter.Enabled[:1:1],
+			append([]schedulerconfig.Plugin{{Name: gpugang.Name}}, p.Plugins.PostFilter.Enabled[1:]...)...)
+	}
+	multi.Enabled = append(multi.Enabled, schedulerconfig.Plugin{Name: gpushare.Name, Weight: 2000})
+	for _, pc := range p.PluginConfig {
+		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
+			fit.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
+		}
+	}
+	p.PluginConfig = append(p.PluginConfig,
+		schedulerconfig.PluginConfig{Name: gpushare.Name, Args: shareArgs()}, schedulerconfig.PluginConfig{Name: gpugang.Name, Args: gangArgs()})
+	return p
+}
+
+func shareArgs() *config.GPUShareArgs {
+	return &config.GPUShareArgs{
+		Policy: "tandem", BindTimeout: metav1.Duration{Duration: bindTimeout},
+		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningDisabled, MaxProfiles: 10000},
+		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
+	}
+}
+
+func gangArgs() *config.GPUGangArgs {
+	return &config.GPUGangArgs{
+		PlacementDeadline: metav1.Duration{Duration: placementDeadline}, DrainAfter: metav1.Duration{Duration: drainAfter},
+		DrainTimeout: metav1.Duration{Duration: drainTimeout},
+		Drain:        config.DrainEnabled, MaxDomains: 32, PreferredTopology: []string{"kubernetes.io/hostname"},
+	}
+}

@@ -1,0 +1,133 @@
+package gangs
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// team is a gang of the history, or a single pod.
+type team struct {
+	name string
+	// source is "label", "xk8s" or "native"; "" for a single pod.
+	source       string
+	members, min int
+	slots, cpus  int
+	priority     int
+	required     []string
+	preferred    []string
+	runs, ends   time.Duration
+	created      time.Time
+	arrived      int
+	launcher     bool
+	uneven       bool
+	incarnations int
+	grouped      bool
+	health       health
+}
+
+// malformed reports whether nobody can place the gang: its members are unlike, or its wishes contradict each other.
+func (t *team) malformed() bool {
+	return t.uneven || slices.ContainsFunc(t.preferred, func(level string) bool { return slices.Contains(t.required, level) })
+}
+
+// member returns the name of a member.
+func (t *team) member(i int) string {
+	if t.source == "" {
+		return t.name
+	}
+	return fmt.Sprintf("%s-%d", t.name, i)
+}
+
+// pod returns a new pod.
+func (t *team) pod(i int) *v1.Pod {
+	t.incarnations++
+	limits := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(int64(t.cpus), resource.DecimalSI)}
+	if t.slots > 0 && (i > 0 || !t.launcher) {
+		limits[v1alpha1.ResourceVGPU] = *resource.NewQuantity(int64(t.slots), resource.DecimalSI)
+	}
+	name := t.member(i)
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(name + "#" + strconv.Itoa(t.incarnations)), CreationTimestamp: moment(),
+			Labels: map[string]string{}, Annotations: map[string]string{},
+		},
+		Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{{
+			Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits, Requests: limits},
+		}}},
+	}
+	priority := int32(t.priority)
+	if t.uneven && i == 0 {
+		priority++
+	}
+	p.Spec.Priority = &priority
+	if t.runs > 0 {
+		p.Annotations[runsAnnotation] = t.runs.String()
+	}
+	if t.ends > 0 {
+		seconds := int64(t.ends / time.Second)
+		p.Spec.ActiveDeadlineSeconds = &seconds
+		p.Annotations[runsAnnotation] = t.ends.String()
+	}
+	t.join(p)
+	return p
+}
+
+// join makes the pod a member of the gang.
+func (t *team) join(p *v1.Pod) {
+	switch t.source {
+	case "label":
+		p.Labels[v1alpha1.LabelGang] = t.name
+		p.Annotations[v1alpha1.AnnotationMinMembers] = strconv.Itoa(t.min)
+	case "xk8s":
+		p.Labels[xk8sLabel] = t.name
+	case "native":
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &t.name}
+	}
+	if t.source == "label" {
+		t.wish(&p.ObjectMeta)
+	}
+}
+
+func (t *team) wish(m *metav1.ObjectMeta) {
+	if len(t.required) > 0 {
+		metav1.SetMetaDataAnnotation(m, v1alpha1.AnnotationRequiredTopology, strings.Join(t.required, ","))
+	}
+	if len(t.preferred) > 0 {
+		metav1.SetMetaDataAnnotation(m, v1alpha1.AnnotationPreferredTopology, strings.Join(t.preferred, ","))
+	}
+}
+
+// nativeGroup returns the gang's PodGroup of scheduling.k8s.io.
+func (t *team) nativeGroup() *schedulingv1beta1.PodGroup {
+	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.name, CreationTimestamp: moment()}}
+	priority := int32(t.priority)
+	g.Spec.Priority = &priority
+	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(t.min)}
+	t.wish(&g.ObjectMeta)
+	return g
+}
+
+// xk8sGroup returns the gang's PodGroup of scheduling.x-k8s.io.
+func (t *team) xk8sGroup() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(t.min)}}}
+	u.SetGroupVersionKind(xk8sGroups.GroupVersion().WithKind("PodGroup"))
+	u.SetNamespace(namespace)
+	u.SetName(t.name)
+	u.SetCreationTimestamp(moment())
+	m := metav1.ObjectMeta{}
+	t.wish(&m)
+	u.SetAnnotations(m.Annotations)
+	return u
+}
