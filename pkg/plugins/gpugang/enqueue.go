@@ -33,8 +33,8 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	defer p.state.mu.Unlock()
 	g := p.state.group(ref)
 	if pg, err = p.afterStart(g, pg, err); errors.As(err, &problem) && problem.Waits {
-		g.lacks(problem.Message, p.now())
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, problem.Message)
+		g.lacks(about(ref, problem.Message), p.now())
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, g.incomplete)
 	}
 	if g.refusal == nil || pg == nil || !g.told[uidOf(pod)] || leads(pg, pod) {
 		return nil
@@ -98,15 +98,29 @@ func (p *Plugin) changed(ref podgroup.Ref) {
 		p.settle(g, pg)
 	}
 	if errors.As(err, &problem) {
-		if g != nil && !problem.Waits {
-			p.cancel(g, problem.Message)
-		}
+		p.impede(p.state.group(ref), problem)
 		return
 	}
 	if g == nil || !g.planned() {
 		p.wakeWaiting(pg, g)
 	}
 }
+
+// impede notes that a gang cannot be placed now: members that must run are missing, or something is wrong with it. PreEnqueue
+// does not see the gangs that the scheduler's own plugin gates. The caller holds the mutex.
+func (p *Plugin) impede(g *group, problem *podgroup.Problem) {
+	g.short = zero
+	p.endDrain(g)
+	switch {
+	case !problem.Waits:
+		p.cancel(g, problem.Message)
+	case !g.started:
+		g.lacks(about(g.Ref, problem.Message), p.now())
+	}
+}
+
+// about names the gang that a message is about.
+func about(ref podgroup.Ref, message string) string { return "gang " + ref.String() + ": " + message }
 
 // wakeWaiting has the leader of a gang tried, or all its members where they were not refused yet. The caller holds the mutex.
 func (p *Plugin) wakeWaiting(pg *podgroup.Gang, g *group) {

@@ -121,7 +121,7 @@ func (p *Plugin) place(ctx context.Context, c cycle, ref podgroup.Ref, tried boo
 	defer p.state.mu.Unlock()
 	g := p.state.group(ref)
 	if gang, err = p.afterStart(g, gang, err); err != nil {
-		return nil, err.Error()
+		return nil, about(ref, err.Error())
 	}
 	g.incomplete = ""
 	if at, ok := p.standing(g, c.pod); ok {

@@ -142,8 +142,6 @@ func (p *Plugin) look(pg *podgroup.Gang, problem error) bool {
 		return true
 	}
 	if problem != nil {
-		g.short = zero
-		p.endDrain(g)
 		p.tellMissing(g, pg)
 		return false
 	}
