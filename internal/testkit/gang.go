@@ -22,8 +22,8 @@ type gangLine struct {
 	members int
 }
 
-// gangKey reads one argument of a gang, and whether it is one.
-func (l *line) gangKey(key string, values []string) (known bool, err error) {
+// gangKey reads one argument of a gang.
+func (l *line) gangKey(key string, values []string) (err error) {
 	number := func() (n int) {
 		n, err = strconv.Atoi(values[0])
 		return n
@@ -46,9 +46,9 @@ func (l *line) gangKey(key string, values []string) (known bool, err error) {
 	case "members":
 		g.members = number()
 	default:
-		return false, nil
+		err = fmt.Errorf("unknown argument %q", key)
 	}
-	return true, err
+	return err
 }
 
 // lose reads "rack:20", in thousandths.
@@ -151,8 +151,9 @@ func (l *line) roles() ([]*line, error) {
 	if strings.TrimSpace(l.input) == "" {
 		return []*line{l}, nil
 	}
-	var roles []*line
-	for _, text := range strings.Split(strings.TrimSpace(l.input), "\n") {
+	lines := strings.Split(strings.TrimSpace(l.input), "\n")
+	roles := make([]*line, 0, len(lines))
+	for _, text := range lines {
 		_, args, err := datadriven.ParseLine("member " + text)
 		if err != nil {
 			return nil, err

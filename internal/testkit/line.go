@@ -92,10 +92,7 @@ func (l *line) key(key string, values []string) (err error) {
 	case "memory-limit":
 		l.request.MemoryLimit, err = ParseBytes(values[0])
 	default:
-		known := false
-		if known, err = l.gangKey(key, values); !known {
-			err = fmt.Errorf("unknown argument %q", key)
-		}
+		return l.gangKey(key, values)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -19,6 +20,8 @@ type chart struct {
 	slots []int64
 	// cost, where it is not nil, orders what is equal otherwise: the least first. It takes the place of tightness.
 	cost func(cells []int32, l *load) int64
+	// scores are the policy's of the first member of the crew, by cell, as far as they were asked for.
+	scores map[int32]int64
 	// byKey are the divisions by level, made when they are asked for.
 	byKey map[string]*division
 }
@@ -30,7 +33,7 @@ func newChart(f *ground, islands bool) *chart {
 
 // chartOf measures what each cell takes.
 func chartOf(f *ground, cells []cell, whole int) *chart {
-	t := &chart{ground: f, cells: cells, whole: whole, byKey: map[string]*division{}}
+	t := &chart{ground: f, cells: cells, whole: whole, byKey: map[string]*division{}, scores: map[int32]int64{}}
 	for k := range f.crew.classes {
 		t.caps = append(t.caps, t.measure(&f.crew.classes[k]))
 	}
@@ -173,4 +176,19 @@ func (v *division) whole() (domain int32, one bool) {
 		return -1, false
 	}
 	return v.opened[0], true
+}
+
+// maxScores bounds the cells of a chart that are compared by the policy where all else is equal; further ones are equal
+// then. Larger compares more, at some two microseconds each.
+const maxScores = 256
+
+// score returns the policy's score of a cell for the first member of the crew, 0 beyond maxScores.
+func (t *chart) score(i int32) int64 {
+	s, known := t.scores[i]
+	if !known && len(t.scores) < maxScores {
+		k := &t.cells[i]
+		s = placement.Score(k.restrict(t.ground.nodes[k.node]), t.ground.crew.classes[0].request, t.ground.policy)
+		t.scores[i] = s
+	}
+	return s
 }

@@ -130,11 +130,11 @@ func dense(number []int64) []int64 {
 
 // gather makes a domain of the cells with equal numbers, which are dense; those below 0 are left out.
 func gather(number []int64) []domain {
-	count, sizes := int64(0), []int32(nil)
+	count := int64(0)
 	for _, d := range number {
 		count = max(count, d+1)
 	}
-	sizes = make([]int32, count)
+	sizes := make([]int32, count)
 	all := int32(0)
 	for _, d := range number {
 		if d >= 0 {

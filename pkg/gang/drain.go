@@ -141,7 +141,7 @@ func (v *view) onCells(cells []int32) *drained {
 	if y.fill(v.parts(cells), classes, &rest); int64(y.all) < members(l) {
 		return nil
 	}
-	var reasons []*division
+	reasons := make([]*division, 0, len(v.task.reasons))
 	for _, of := range v.task.reasons {
 		reasons = append(reasons, v.later.division(of.key))
 	}

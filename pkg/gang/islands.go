@@ -22,7 +22,7 @@ func islandsOf(n *vgpu.Node) [][]int {
 	if m == 0 {
 		return [][]int{{}}
 	}
-	var islands [][]int
+	islands := make([][]int, 0, 1)
 	seen := make([]bool, m)
 	for first := range m {
 		if seen[first] {

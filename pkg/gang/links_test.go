@@ -200,7 +200,7 @@ func TestLargeSplit(t *testing.T) {
 	for i := range 16 {
 		d := testkit.A100.Device("n1", i)
 		for j := range i {
-			if i/2 == j/2 {
+			if i%8 == j%8 {
 				d.Links = append(d.Links, vgpu.Link{Peer: testkit.DeviceID("n1", j), Class: vgpu.LinkPIX})
 			}
 		}
@@ -213,14 +213,18 @@ func TestLargeSplit(t *testing.T) {
 	c := &gang.Cluster{Nodes: []*vgpu.Node{n}}
 	plan := mustPlace(t, c, roomless(company(8, 20, nil, nil)), gang.Config{})
 	for i := range plan.Places {
-		if d := plan.Places[i].Containers[0].Devices; n.Index(d[0])/2 != n.Index(d[1])/2 {
+		if d := plan.Places[i].Containers[0].Devices; n.Index(d[0])%8 != n.Index(d[1])%8 {
 			t.Errorf("member %d has %v, which no switch joins", i, d)
 		}
+	}
+	plan = mustPlace(t, c, roomless(company(1, 160, nil, nil)), gang.Config{})
+	if d := plan.Places[0].Containers[0].Devices; !slices.IsSorted(d) || len(d) != 16 {
+		t.Errorf("devices %v are not sorted", d)
 	}
 	plan = mustPlace(t, c, roomless(company(16, 10, nil, nil)), gang.Config{})
 	for i := 0; i < 16; i += 2 {
 		a, b := n.Index(plan.Places[i].Containers[0].Devices[0]), n.Index(plan.Places[i+1].Containers[0].Devices[0])
-		if a/2 != b/2 {
+		if a%8 != b%8 {
 			t.Errorf("ranks %d and %d are on g%d and g%d, which no switch joins", i, i+1, a, b)
 		}
 	}

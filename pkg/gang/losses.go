@@ -88,8 +88,3 @@ func (s *search) compute(places []vgpu.Assignment) int64 {
 	}
 	return sum
 }
-
-// labels returns the preferred levels that nodes have.
-func (r reasons) labels() []string {
-	return slices.DeleteFunc(slices.Clone(r.preferred), func(key string) bool { return key == NVLink })
-}

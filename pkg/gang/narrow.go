@@ -105,7 +105,7 @@ func (k *picking) pick(p *pile) {
 }
 
 // last returns the pile that ends the search: of those that take all that is needed the one that opens the fewest domains
-// of the later levels, then the tightest, then the first by name.
+// of the later levels; see compare for equals.
 func (k *picking) last() *pile {
 	var best *pile
 	least := make([]int, 0, len(k.later))
@@ -123,11 +123,25 @@ func (k *picking) last() *pile {
 		if best == nil || order <= 0 {
 			p.loose = k.loose(p, part)
 		}
-		if best == nil || order < 0 || order == 0 && cmp.Or(cmp.Compare(p.loose, best.loose), cmp.Compare(p.domain, best.domain)) < 0 {
+		if best == nil || order < 0 || order == 0 && k.compare(p, best) < 0 {
 			best, least = p, append(least[:0], opens...)
 		}
 	}
 	return best
+}
+
+// compare orders piles that end the search and open as many domains: the tighter first, then the one that the policy
+// prefers for the first member where it is one cell, then by name.
+func (k *picking) compare(a, b *pile) int {
+	if order := cmp.Compare(a.loose, b.loose); order != 0 {
+		return order
+	}
+	if k.chart.cost == nil && len(a.cells) == 1 && len(b.cells) == 1 {
+		if order := cmp.Compare(k.chart.score(b.cells[0]), k.chart.score(a.cells[0])); order != 0 {
+			return order
+		}
+	}
+	return cmp.Compare(a.domain, b.domain)
 }
 
 // loose is how well a pile fits what is needed of it, the less the better: its room, or what its part costs.

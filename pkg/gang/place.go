@@ -69,13 +69,14 @@ func (s *search) best() []vgpu.Assignment {
 	all := len(s.g.Members)
 	r := s.reasons()
 	a := s.trade(r, all)
-	if n := 0; a == nil {
-		if n = s.most(s.need, all-1); n > 0 {
-			a = s.trade(r, n)
-		}
-	}
 	if a == nil {
-		return nil
+		n := s.most(s.need, all-1)
+		if n == 0 {
+			return nil
+		}
+		if a = s.trade(r, n); a == nil {
+			return nil
+		}
 	}
 	return a.places
 }
