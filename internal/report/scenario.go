@@ -155,8 +155,9 @@ func (s Scenario) writeGangs(w io.Writer) error {
 }
 
 func (g *Gangs) row() []string {
-	var row []string
-	for _, n := range []int{g.Arrived, g.Finished, g.Running, g.Waiting, g.Dropped, g.Drained} {
+	counts := []int{g.Arrived, g.Finished, g.Running, g.Waiting, g.Dropped, g.Drained}
+	row := make([]string, 0, len(counts)+4+len(g.Spread))
+	for _, n := range counts {
 		row = append(row, strconv.Itoa(n))
 	}
 	row = append(row, strconv.FormatFloat(g.Attempts, 'f', 1, 64))

@@ -101,7 +101,7 @@ func (r *reader) known(nodes []*vgpu.Node) []string {
 
 // levels reads an ordered list of levels, each once and known.
 func (r *reader) levels(path string, list []scalar, known []string) []string {
-	var all []string
+	all := make([]string, 0, len(list))
 	for i, s := range list {
 		if !contains(known, string(s)) {
 			r.wrong(at(path, i), quote(s), "a label of the nodes, or nvlink: "+strings.Join(known, ", "))

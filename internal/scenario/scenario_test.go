@@ -20,7 +20,7 @@ import (
 //	change    the input is lines "- old" and "+ new": the last good scenario with the old text replaced, read
 //	play      the last good scenario: a line per run and one per verdict
 //	jobs      seed=7 n=3: the first jobs of the workload
-//	labels    labels and links of the nodes
+//	labels    of the nodes, and their links
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		s := &script{t: t}

@@ -186,7 +186,7 @@ func (h *History) prepare(g *group, m *measure) {
 	if g.want.MinCount == 0 {
 		g.want.MinCount = len(g.jobs)
 	}
-	var least []vgpu.MilliGPU
+	least := make([]vgpu.MilliGPU, 0, len(g.jobs))
 	for rank, job := range g.jobs {
 		g.want.Members[rank].Rank = rank
 		least = append(least, m.least(&h.setup.Jobs[job].Request))

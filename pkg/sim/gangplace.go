@@ -24,7 +24,7 @@ func (e *engine) tryGroup(g *group) (bool, error) {
 		return false, nil
 	}
 	e.release(g)
-	var nodes []int
+	nodes := make([]int, 0, len(g.jobs))
 	for i, job := range g.jobs {
 		if plan.Places[i].Node == "" {
 			e.leaveOut(job)

@@ -31,7 +31,7 @@ func levelsOf(nodes []*vgpu.Node, labels map[string]map[string]string) []gang.Le
 		v, _ := value(n, Hostname)
 		values[Hostname][v] = true
 	}
-	var levels []gang.Level
+	levels := make([]gang.Level, 0, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		l := gang.Level{Key: key, Names: slices.Sorted(maps.Keys(values[key])), Domain: make([]int32, 0, len(nodes))}
 		for _, n := range nodes {
@@ -58,7 +58,7 @@ func levelOf(levels []gang.Level, key string, nodes int) gang.Level {
 // spread counts the domains of each level on which some nodes are, given by their place in the cluster. A node without the
 // label is a domain of its own.
 func spread(levels []gang.Level, nodes []int) []gang.Spread {
-	var all []gang.Spread
+	all := make([]gang.Spread, 0, len(levels))
 	for i := range levels {
 		domains := map[int32]bool{}
 		for _, n := range nodes {
