@@ -72,5 +72,17 @@ func (w *crew) wants() func(vgpu.UID) bool {
 	return func(uid vgpu.UID) bool { return uids[uid] }
 }
 
+// others returns what tells pods of others from those of the gang.
+func (w *crew) others() func(vgpu.UID) bool {
+	own := make(map[vgpu.UID]bool, len(w.g.Placed)+len(w.g.Members))
+	for i := range w.g.Placed {
+		own[w.g.Placed[i].UID] = true
+	}
+	for i := range w.g.Members {
+		own[w.g.Members[i].Request.UID] = true
+	}
+	return func(uid vgpu.UID) bool { return !own[uid] }
+}
+
 // slots returns the slots that a member of the class takes at least: 0 where it asks for no GPU.
 func (k *class) slots() int64 { return int64(k.request.PeakSlots()) }

@@ -89,9 +89,12 @@ func (s *search) unhosted(f *ground) *ground {
 
 // emptiest returns the ground with nothing on it but the members with a place, all devices healthy, all hosts free.
 func (s *search) emptiest() *ground {
-	others := newWait(s.ground).others
+	others := s.crew.others()
 	return s.unhosted(s.ground.on(func(_ int, n *vgpu.Node) *vgpu.Node {
-		return n.Without(func(h *vgpu.Hold, _ bool) bool { return others(h.UID) }).Healed()
+		if taken, _ := n.Taken(); taken > 0 || n.Held() {
+			n = n.Without(func(h *vgpu.Hold, _ bool) bool { return others(h.UID) })
+		}
+		return n.Healed()
 	}))
 }
 

@@ -23,14 +23,7 @@ type wait struct {
 const unknownEnd = math.MaxInt64
 
 func newWait(f *ground) *wait {
-	own := map[vgpu.UID]bool{}
-	for i := range f.crew.g.Placed {
-		own[f.crew.g.Placed[i].UID] = true
-	}
-	for i := range f.crew.g.Members {
-		own[f.crew.g.Members[i].Request.UID] = true
-	}
-	w := &wait{now: f, others: func(uid vgpu.UID) bool { return !own[uid] }, known: true}
+	w := &wait{now: f, others: f.crew.others(), known: true}
 	for _, n := range f.nodes {
 		n.Each(func(a *vgpu.Assignment) {
 			w.known = w.known && (!w.leaves(a) || w.end(a) < unknownEnd)

@@ -185,8 +185,11 @@ func (n *Node) Only(keep func(device int) bool) *Node {
 	return c
 }
 
-// Healed returns a clone of which all devices are healthy.
+// Healed returns a clone of which all devices are healthy, the node itself where they are.
 func (n *Node) Healed() *Node {
+	if !slices.ContainsFunc(n.devices, func(d Device) bool { return !d.Healthy }) {
+		return n
+	}
 	c := n.Clone()
 	c.devices = slices.Clone(n.devices)
 	for i := range c.devices {
@@ -199,11 +202,10 @@ func (n *Node) Healed() *Node {
 // Without returns a clone without the assignments and the holds that leave says. It is asked about each of them, and
 // modifies none.
 func (n *Node) Without(leaves func(h *Hold, held bool) bool) *Node {
-	c := n.Clone()
-	c.pods = slices.DeleteFunc(c.pods, func(e entry) bool { return leaves(&e.Hold, false) })
-	c.holds = slices.DeleteFunc(c.holds, func(e entry) bool { return leaves(&e.Hold, true) })
-	clear(c.used)
-	c.taken = 0
+	c := *n
+	c.parent, c.taken = nil, 0
+	c.used, c.keeps = make([]Use, len(n.devices)), make([][]keep, len(n.devices))
+	c.pods, c.holds = stay(n.pods, false, leaves), stay(n.holds, true, leaves)
 	for i := range c.pods {
 		for _, u := range c.pods[i].uses {
 			c.used[u.device] = c.used[u.device].Plus(u.use)
@@ -213,7 +215,18 @@ func (n *Node) Without(leaves func(h *Hold, held bool) bool) *Node {
 	for i := range c.keeps {
 		c.keeps[i] = c.keepsOf(i)
 	}
-	return c
+	return &c
+}
+
+// stay returns the entries that do not leave, in a slice of their own.
+func stay(list []entry, held bool, leaves func(h *Hold, held bool) bool) []entry {
+	var left []entry
+	for i := range list {
+		if !leaves(&list[i].Hold, held) {
+			left = append(left, list[i])
+		}
+	}
+	return left
 }
 
 // Clone returns a copy that belongs to no cluster. Assignments are shared, since nobody modifies them.

@@ -295,3 +295,55 @@ func TestOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestWithout: pods and holds that leave are gone from a clone, of which the ledger adds up; the node is as before.
+func TestWithout(t *testing.T) {
+	n := testkit.Node(t, "n1", testkit.A100, 2)
+	for i, pod := range []string{"a", "b"} {
+		if err := n.Add(testkit.Assignment(t, n, i, pod, 4)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, pod := range []string{"c", "d"} {
+		if err := n.Hold(vgpu.Hold{Assignment: testkit.Assignment(t, n, i, pod, 3)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := n.Without(func(h *vgpu.Hold, held bool) bool { return h.UID == "a" && !held || h.UID == "d" && held })
+	for _, ledger := range []*vgpu.Node{left, n} {
+		if err := ledger.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	free := func(n *vgpu.Node) []vgpu.Slots {
+		return []vgpu.Slots{n.FreeFor(0, &vgpu.Request{}).Slots, n.FreeFor(1, &vgpu.Request{}).Slots}
+	}
+	if diff := cmp.Diff([]vgpu.Slots{7, 6}, free(left)); diff != "" {
+		t.Errorf("free once they have left (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]vgpu.Slots{3, 3}, free(n)); diff != "" {
+		t.Errorf("free of the node (-want +got):\n%s", diff)
+	}
+	if left.Remove("b"); len(n.Assignments()) != 2 {
+		t.Errorf("the node has %v", n.Assignments())
+	}
+}
+
+// TestHealed: all devices of the clone take shares; a node whose devices do is its own.
+func TestHealed(t *testing.T) {
+	devices := testkit.A100.Devices("n1", 2)
+	devices[1].Healthy = false
+	n, err := vgpu.NewNode("n1", devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free := n.Healed().FreeFor(1, &vgpu.Request{}).Slots; free != 10 {
+		t.Errorf("the healed device has %d slots free", free)
+	}
+	if free := n.FreeFor(1, &vgpu.Request{}).Slots; free != 0 {
+		t.Errorf("the sick device has %d slots free", free)
+	}
+	if healed := n.Healed(); healed.Healed() != healed {
+		t.Error("a healthy node is copied")
+	}
+}
