@@ -55,6 +55,10 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 }
 
 // Permit lets a member wait until as many as must run are at their places, and then lets all go at once.
+//
+// After a group cycle nobody waits: it succeeded with as many members as must run, and all of them follow in the same
+// goroutine, to places where they have been reserved on trial. Waiting would cost a request for each, since the framework
+// writes the node of every pod that waits into its status.
 func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
@@ -70,7 +74,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	if pg == nil {
 		return fwk.NewStatus(fwk.Unschedulable, "the gang is gone"), 0
 	}
-	if p.boundOf(g, pg)+len(g.reserved) < pg.MinCount {
+	if !g.grouped && p.boundOf(g, pg)+len(g.reserved) < pg.MinCount {
 		return fwk.NewStatus(fwk.Wait), p.args.PlacementDeadline.Duration
 	}
 	p.letGo(g, pg)
@@ -89,6 +93,9 @@ func (p *Plugin) letGo(g *group, pg *podgroup.Gang) {
 	if !g.arrived.IsZero() {
 		p.metrics.waited.Observe(p.now().Sub(g.arrived).Seconds())
 		g.arrived = zero
+	}
+	if g.grouped {
+		return // the condition of the PodGroup says it
 	}
 	p.say(g, pg, v1.EventTypeNormal, "GangPlaced", "all that must run have a place: "+spreadOf(g))
 }

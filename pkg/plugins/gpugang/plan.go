@@ -22,6 +22,10 @@ const malformed gang.Reason = "Malformed"
 // plan makes a plan for the members that have no place, keeps their room and returns the place of the cycle's pod, or why it
 // has none. The caller holds the mutex.
 func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group) (*place, string) {
+	if left := g.retry.Sub(p.now()); left > 0 {
+		// The queue's own backoff is none where nothing else is to be tried, and two gangs could have each other tried for ever.
+		return nil, fmt.Sprintf("gang %s is planned again in %v: its last plan came to nothing", g.Ref, left.Round(time.Second))
+	}
 	p.metrics.attempts.Inc()
 	if _, had := g.places[uidOf(c.pod)]; had {
 		p.lose(g, c.pod)

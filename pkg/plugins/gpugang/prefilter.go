@@ -123,7 +123,7 @@ func (p *Plugin) place(ctx context.Context, c cycle, ref podgroup.Ref, tried boo
 	if gang, err = p.afterStart(g, gang, err); err != nil {
 		return nil, about(ref, err.Error())
 	}
-	g.incomplete = ""
+	g.incomplete, g.grouped = "", c.grouped()
 	if at, ok := p.standing(g, c.pod); ok {
 		return at, ""
 	}

@@ -62,6 +62,8 @@ type group struct {
 	// row.
 	dry      time.Time
 	dryTimes int
+	// grouped: the scheduler tried all members in one cycle, the last time.
+	grouped bool
 	// priority of the members.
 	priority int32
 	// incomplete is since when and why members are missing.
