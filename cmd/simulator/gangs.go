@@ -133,8 +133,9 @@ func parseLoads(list string) ([]float64, error) {
 	if list == "" {
 		return nil, nil
 	}
-	var all []float64
-	for _, part := range strings.Split(list, ",") {
+	parts := strings.Split(list, ",")
+	all := make([]float64, 0, len(parts))
+	for _, part := range parts {
 		l, err := strconv.ParseFloat(part, 64)
 		switch {
 		case err != nil || !(l > 0 && l <= experiment.MaxGangLoad):

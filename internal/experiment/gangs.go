@@ -124,7 +124,7 @@ func (g *Gangs) prepare() ([]gangBatch, *report.Training, error) {
 		return nil, nil, err
 	}
 	out := &report.Training{Kind: g.Kind, Nodes: g.Nodes, GPUs: g.GPUs, Seeds: g.Seeds}
-	var batches []gangBatch
+	batches := make([]gangBatch, 0, len(g.Workloads))
 	var pool []gangJob
 	for _, w := range g.Workloads {
 		jobs, err := g.jobs(apps, w)
@@ -173,7 +173,7 @@ func (g *Gangs) jobs(apps map[string]*gangApp, w *traces.Trace) ([]gangJob, erro
 	if w.Format != traces.PolluxWorkload {
 		return nil, fmt.Errorf("%v: want %s", w, traces.PolluxWorkload)
 	}
-	var all []gangJob
+	all := make([]gangJob, 0, len(w.Jobs))
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
 		app, measured := apps[j.App]

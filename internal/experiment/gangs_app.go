@@ -90,8 +90,8 @@ func (a *gangApp) legal(batch int64, workers int) error {
 		return fmt.Errorf("batch_size %d of %d workers, legal for %s is %d to %d", batch, workers, a.name, least, largest)
 	}
 	samples, extra := a.split(batch, workers)
-	if real := samples * (extra + 1) * int64(workers); real < least {
-		return fmt.Errorf("%d workers make a batch of %d, the least for %s is %d", workers, real, a.name, least)
+	if total := samples * (extra + 1) * int64(workers); total < least {
+		return fmt.Errorf("%d workers make a batch of %d, the least for %s is %d", workers, total, a.name, least)
 	}
 	return nil
 }
@@ -100,9 +100,9 @@ func (a *gangApp) legal(batch int64, workers int) error {
 // its batch is: larger batches advance by the gain of the gradient's noise in each epoch. The batch is legal.
 func (a *gangApp) work(batch int64, workers int) float64 {
 	samples, extra := a.split(batch, workers)
-	real := samples * (extra + 1) * int64(workers)
-	scale := float64(real) / float64(a.batches[0])
-	low, high := a.nearest(real)
+	total := samples * (extra + 1) * int64(workers)
+	scale := float64(total) / float64(a.batches[0])
+	low, high := a.nearest(total)
 	count := math.MaxInt
 	for _, list := range a.epochs {
 		count = min(count, len(list))
@@ -113,7 +113,7 @@ func (a *gangApp) work(batch int64, workers int) float64 {
 		for _, list := range a.epochs {
 			after = min(after, list[e].Progress)
 		}
-		noise := between(&a.epochs[low][e], &a.epochs[high][e], float64(real-low), float64(high-low))
+		noise := between(&a.epochs[low][e], &a.epochs[high][e], float64(total-low), float64(high-low))
 		steps += (after - before) / noise.Gain(scale)
 		before = after
 	}

@@ -81,14 +81,14 @@ func (b *gangBook) sync(c *gangCluster) {
 }
 
 // group is a job as the scheduler sees it. Ends is as in vgpu.Request.
-func (b *gangBook) group(j *gangJob, priority int32, ends int64) *gang.Group {
+func (b *gangBook) group(j *gangJob, ends int64) *gang.Group {
 	g := &gang.Group{Name: fmt.Sprintf("default/job-%04d", j.id), MinCount: j.workers, Wishes: together}
 	if b.losses != nil {
 		g.Losses = b.losses(j)
 	}
 	for rank := range j.workers {
 		g.Members = append(g.Members, gang.Member{Rank: rank, Request: vgpu.Request{
-			UID: vgpu.UID(fmt.Sprintf("%04d-%04d", j.id, rank)), Pod: fmt.Sprintf("%s-%d", g.Name, rank), Priority: priority, Ends: ends,
+			UID: vgpu.UID(fmt.Sprintf("%04d-%04d", j.id, rank)), Pod: fmt.Sprintf("%s-%d", g.Name, rank), Ends: ends,
 			Containers: []vgpu.ContainerRequest{{Name: "main", Slots: slotsOfGPU}},
 		}})
 	}
@@ -114,7 +114,7 @@ func (b *gangBook) add(j *gangJob, places []vgpu.Assignment) ([]int, error) {
 
 // place books a job for which there are enough free GPUs.
 func (b *gangBook) place(_ *gangCluster, j *gangJob) ([]int, error) {
-	plan, err := gang.Place(&b.cluster, b.group(j, 0, 0), gang.Config{})
+	plan, err := gang.Place(&b.cluster, b.group(j, 0), gang.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (t *tandemGangs) round(c *gangCluster) error {
 
 // passedOver reports whether the room that a job waits for has changed hands since it began to wait.
 func (t *tandemGangs) passedOver(c *gangCluster, j *gangJob) (bool, error) {
-	plan, err := gang.Place(&t.cluster, t.group(j, 0, t.end(c, j)), gang.Config{})
+	plan, err := gang.Place(&t.cluster, t.group(j, t.end(c, j)), gang.Config{})
 	if err != nil || plan.Refused == nil {
 		return false, err
 	}
@@ -191,7 +191,7 @@ func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) 
 	if at, asked := t.refused[j.id]; c.idle() < j.workers || asked && at == t.version {
 		return false, nil
 	}
-	g := t.group(j, 0, t.end(c, j))
+	g := t.group(j, t.end(c, j))
 	plan, err := gang.Place(&t.cluster, g, gang.Config{Brief: true})
 	if err != nil {
 		return false, err
@@ -226,7 +226,7 @@ func (t *tandemGangs) end(c *gangCluster, j *gangJob) int64 {
 // drain keeps devices for a job.
 func (t *tandemGangs) drain(c *gangCluster, j *gangJob) error {
 	t.cluster.Ends = func(uid vgpu.UID, _ string) int64 { return t.ends[uid] }
-	plan, err := gang.Drain(&t.cluster, t.group(j, 0, t.end(c, j)), gang.Config{})
+	plan, err := gang.Drain(&t.cluster, t.group(j, t.end(c, j)), gang.Config{})
 	if err != nil || plan.Refused != nil {
 		return err
 	}
