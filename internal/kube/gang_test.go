@@ -179,14 +179,14 @@ func TestRankOf(t *testing.T) {
 			member("w-1", ""), member("w-01", ""), member("w-001", ""), member("w-1-a", ""), member("w-02", ""),
 		}},
 		{"indexed Job: the random end of the name says nothing", []*v1.Pod{
-			member("job-0-zzzzz", "job", index, "0"), member("job-2-yyyyy", "job", index, "2"), member("job-10-aaaaa", "job", index, "10"),
+			member("job-zzzzz", "job", index, "0"), member("job-yyyyy", "job", index, "2"), member("job-aaaaa", "job", index, "10"),
 		}},
 		{"an MPI launcher, made by a Job, comes before its workers", []*v1.Pod{
 			member("mpi-launcher-x7k2p", "mpi-launcher", role, "launcher"),
 			member("mpi-worker-0", "mpi", replica, "0", role, "worker"), member("mpi-worker-1", "mpi", replica, "1", role, "worker"),
 		}},
 		{"a PyTorchJob's master comes before the worker of its index", []*v1.Pod{
-			member("pt-master-0", "pt", replica, "0", kind, "Master"),
+			member("pt-zmaster-0", "pt", replica, "0", kind, "Master"),
 			member("pt-worker-0", "pt", replica, "0", kind, "Worker"), member("pt-worker-1", "pt", replica, "1", kind, "Worker"),
 		}},
 		{"a Ray head comes first", []*v1.Pod{
@@ -197,14 +197,17 @@ func TestRankOf(t *testing.T) {
 			member("set-a-0-0-x", "set-a-0", job, "1", index, "0"), member("set-a-1-0-x", "set-a-1", job, "2", index, "0"),
 		}},
 		{"the groups of a LeaderWorkerSet stay together, whatever the StatefulSets number", []*v1.Pod{
-			member("lws-0", "lws", group, "0", worker, "0", pod, "0"), member("lws-0-1", "lws-0", group, "0", worker, "1", pod, "1"),
+			member("lws-0", "lws", group, "0", worker, "0", pod, "0"), member("lws-0-1", "lws-0", group, "0", worker, "1", pod, "9"), member("lws-0-2", "lws-0", group, "0", worker, "2", pod, "5"),
 			member("lws-1", "lws", group, "1", worker, "0", pod, "1"), member("lws-1-1", "lws-1", group, "1", worker, "1", pod, "1"),
 		}},
 		{"two controllers with numbers of their own", []*v1.Pod{
 			member("ps-0", "ps", pod, "0"), member("ps-1", "ps", pod, "1"), member("w-0", "w", pod, "0"), member("w-1", "w", pod, "1"),
 		}},
+		{"two indexed Jobs", []*v1.Pod{
+			member("ps-x", "ps", index, "0"), member("ps-a", "ps", index, "1"), member("w-x", "w", index, "0"), member("w-a", "w", index, "1"),
+		}},
 		{"numbers that are none count as missing", []*v1.Pod{
-			member("a", "", index, "-1"), member("b", "", index, "x"), member("c", "", index, "99999999999"), member("z", "", index, "0"),
+			member("a", "", index, "x"), member("b", "", index, "-5"), member("c", "", index, "99999999999"), member("z", "", index, "0"),
 		}},
 	}
 	for _, test := range tests {

@@ -33,6 +33,7 @@ func TestOnChange(t *testing.T) {
 	step("the same again", func() { w.put(t, a, a.DeepCopy()) })
 	step("its status changes", func() { w.put(t, with(a, func(p *v1.Pod) { p.Status.Phase = v1.PodRunning })) })
 	step("it is bound", func() { w.put(t, with(a, func(p *v1.Pod) { p.Spec.NodeName = "n" })) }, g, "1 of [a]")
+	step("it is not, after all", func() { w.put(t, a) }, g, "1 of [a]")
 	step("an annotation changes", func() { w.put(t, labelled("a", "g", "2")) }, g, "2 of [a], waits: 1 of 2 members exist")
 	step("a label changes", func() { w.put(t, labelled("a", "g", "2", "label x", "y")) }, g, "2 of [a], waits: 1 of 2 members exist")
 	step("it goes to another gang", func() { w.put(t, labelled("a", "h", "1")) },
@@ -43,6 +44,7 @@ func TestOnChange(t *testing.T) {
 	step("it gets a gate", func() {
 		w.put(t, with(a, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }))
 	}, g, "1 of [a]")
+	w.put(t, a)
 	step("it is made anew", func() { w.put(t, with(a, func(p *v1.Pod) { p.UID = "other" })) }, g, "1 of [a]")
 	step("it begins to leave", func() {
 		w.put(t, with(a, func(p *v1.Pod) { p.UID, p.DeletionTimestamp = "other", new(metav1.Unix(1, 0)) }))
@@ -92,6 +94,10 @@ func TestSee(t *testing.T) {
 	if !slices.Equal(heard, []Ref{ref}) {
 		t.Errorf("its event told %v", heard)
 	}
+	heard = nil
+	if w.put(t, b.DeepCopy()); len(heard) > 0 {
+		t.Errorf("an event of no change told %v", heard)
+	}
 	// Made anew under the same name, and in another gang.
 	c := labelled("b", "h", "1")
 	c.UID = "other"
@@ -104,6 +110,16 @@ func TestSee(t *testing.T) {
 	w.podChanged(c)
 	if !slices.Equal(heard, []Ref{ref, {Label, "ns", "h"}}) {
 		t.Errorf("its event told %v", heard)
+	}
+	// Its status has changed before its first event comes.
+	e := labelled("e", "e", "1")
+	must(t, w.pods.Add(e))
+	w.See(e)
+	must(t, w.pods.Update(with(e, func(p *v1.Pod) { p.Status.Phase = v1.PodPending })))
+	heard = nil
+	w.podChanged(e)
+	if !slices.Equal(heard, []Ref{{Label, "ns", "e"}}) {
+		t.Errorf("its event after a change of status told %v", heard)
 	}
 	// Gone before its event came.
 	d := labelled("d", "g", "2")
@@ -141,12 +157,17 @@ func (h *history) change(t *rapid.T) {
 	}
 	p := h.draw(t)
 	before, exists, _ := h.pods.Get(p)
-	switch op := rapid.SampledFrom([]string{"set", "set", "delete", "lose", "end"}).Draw(t, "op"); {
+	switch op := rapid.SampledFrom([]string{"set", "set", "touch", "delete", "lose", "end"}).Draw(t, "op"); {
+	case op == "touch" && exists:
+		p = before.(*v1.Pod).DeepCopy()
+		p.Status.Message = fmt.Sprint(h.uids)
+		_ = h.pods.Update(p)
+		h.events = append(h.events, func() { h.podChanged(p) })
 	case op == "end" && exists:
 		p = before.(*v1.Pod).DeepCopy()
 		p.Status.Phase = v1.PodSucceeded
 		fallthrough
-	case op == "set" || op == "end":
+	case op == "set" || op == "touch" || op == "end":
 		if exists && rapid.Bool().Draw(t, "same pod") {
 			p.UID = before.(*v1.Pod).UID
 		}
