@@ -270,13 +270,13 @@ func (w *world) checkLedger(name string) {
 	}
 }
 
-// checkTopology checks that the bound members of a gang are in one domain of each required level.
+// checkTopology checks that the bound members of a gang that are not ending are in one domain of each required level.
 func (w *world) checkTopology(t *team) {
 	for _, level := range t.required {
 		domains := map[string]bool{}
 		for i := range t.members {
 			pod := w.api.pod(t.member(i))
-			if pod == nil || pod.Spec.NodeName == "" || level == v1alpha1.TopologyNVLink && !kube.WantsVGPU(pod) {
+			if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || level == v1alpha1.TopologyNVLink && !kube.WantsVGPU(pod) {
 				continue
 			}
 			domains[w.domain(level, pod)] = true

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -25,6 +26,7 @@ import (
 
 var (
 	histories = flag.Int("histories", 100, "how many random histories each test plays")
+	shrinks   = flag.Duration("shrink", 2*time.Minute, "how long a history that failed is played again and again to make it shorter")
 	seed      = flag.Uint64("seed", 1, "the seed of the first history")
 )
 
@@ -74,9 +76,9 @@ func playMany(t *testing.T, k kit) {
 			t.Parallel()
 			for i := next.Add(1) - 1; i < int64(*histories) && !failed.Load(); i = next.Add(1) - 1 {
 				number := *seed + uint64(i)
-				if violation, _ := outcome(t, k, write(number, k.native)); violation != "" {
+				if violation, log := outcome(t, k, write(number, k.native)); violation != "" {
 					failed.Store(true)
-					report(t, k, number, violation)
+					report(t, k, number, violation, log)
 				}
 			}
 		})
@@ -84,14 +86,17 @@ func playMany(t *testing.T, k kit) {
 }
 
 // report prints a failed history as short as it can be made.
-func report(t *testing.T, k kit, number uint64, violation string) {
+func report(t *testing.T, k kit, number uint64, violation string, log []string) {
 	t.Helper()
 	t.Logf("history of seed %d: %s; making it shorter", number, violation)
+	short := violation
 	history := shrink(write(number, k.native), func(shorter []step) bool {
-		again, _ := outcome(t, k, shorter)
+		again, what := outcome(t, k, shorter)
+		if again != "" {
+			short, log = again, what
+		}
 		return again != ""
 	})
-	short, log := outcome(t, k, history)
 	t.Errorf("history of seed %d: %s\n\nshortest history that fails, native=%v:\n%s\nfails with %q, like this:\n%s\n(again: go test ./test/gangs -run '%s' -seed=%d -histories=1)",
 		number, violation, k.native, script(history), short, strings.Join(log, "\n"), strings.Split(t.Name(), "/")[0], number)
 }

@@ -5,14 +5,11 @@ import (
 	"time"
 )
 
-// longestShrink bounds how long a history is played again and again to make it shorter.
-const longestShrink = 2 * time.Minute
-
 // shrink returns a shorter history that still fails, as often as it is played twice: the order of goroutines is not fixed.
 func shrink(history []step, fails func([]step) bool) []step {
 	begin := time.Now()
 	for size := len(history) / 2; size > 0; size /= 2 {
-		for from := 0; from+size <= len(history) && time.Since(begin) < longestShrink; {
+		for from := 0; from+size <= len(history) && time.Since(begin) < *shrinks; {
 			shorter := slices.Delete(slices.Clone(history), from, from+size)
 			if fails(shorter) || fails(shorter) {
 				history = shorter
