@@ -48,8 +48,7 @@ type picking struct {
 	later []*division
 	load  *load
 	piles []pile
-	// used marks the domains of later levels that are used.
-	// Opens marks more for a while, which kept does not.
+	// used marks the domains of later levels that are used; opens marks more of them for a while, which kept does not.
 	used, kept [][]bool
 	counts     []int
 	need       int64

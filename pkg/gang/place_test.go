@@ -246,55 +246,55 @@ func TestChoices(t *testing.T) {
 		name, drawing string
 		group         *gang.Group
 		change        func(*gang.Cluster, *gang.Group)
-		// want is the node of each member, with "!" for a refusal.
+		// want is the node of each member, "!" for a refusal.
 		want string
 	}{
 		// Both nodes take two halves and have nothing left then. packed leaves nothing of two devices on n2, on n1 a half
 		// and then nothing of one.
-		{"the policy decides between equals", "n1: g0 A100\nn2: g0 A100 [a:5] | g1 A100 [b:5]", company(2, 5, nil, []string{"rack"}), nil, "n2 n2"},
+		{"the policy decides between equals", "n1: g0 A100\nn2: g0 A100 [a:5] | g1 A100 [b:5]", company(2, 5, nil, []string{"rack"}), nil, "n2/n2"},
 		{"else the name", "n1: g0 A100\nn2: g0 A100", company(1, 5, nil, nil), nil, "n1"},
 		{"without a label there is no domain", "n0: g0 A100\nn1: g0 A100", company(1, 10, []string{"rack"}, nil), nil, "n1"},
 		// Only n1 admits the second, which is the smaller.
 		{"the scarcest first", "n1: g0 A100\nn2: g0 A100", company(2, 10, nil, nil), func(c *gang.Cluster, g *gang.Group) {
 			g.Members[1].Request.Containers[0].Slots, g.Members[1].Kind = 5, 1
 			c.Admits = func(kind, node int) int { return []int{9, 9 * (1 - node)}[kind] }
-		}, "n2 n1"},
+		}, "n2/n1"},
 		// Twice 6 on n1 and n2, by the part of the room that they need, leave no whole device.
 		{"then the largest first", "n1: g0 A100\nn2: g0 A100\nn3: g0 A100 [a:4]", company(3, 6, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[0].Request.Containers[0].Slots = 10
-		}, "n1 n2 n3"},
+		}, "n1/n2/n3"},
 		{"who asks for no GPU needs none", "n1 cpu=1: g0 A100 [a:10]\nn2: g0 A100 [b:10]", company(1, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[0].Request.Containers, g.Members[0].Request.Host.MilliCPU = nil, 1000
 		}, "n1"},
 		{"kinds are admitted by themselves", "n1: g0 A100 | g1 A100\nn2: g0 A100 | g1 A100", company(2, 10, nil, nil), func(c *gang.Cluster, g *gang.Group) {
 			g.Members[1].Kind = 1
 			c.Admits = func(kind, node int) int { return []int{1 - node, node}[kind] }
-		}, "n1 n2"},
+		}, "n1/n2"},
 		{"models are", "n1: g0 A100 | g1 H100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[1].Request.Variants = []vgpu.Variant{{Model: "H100"}}
 			g.Members[0].Request.Variants = []vgpu.Variant{{Model: "A100"}}
-		}, "n1 n1"},
+		}, "n1/n1"},
 		{"hosts are", "n1 cpu=3: g0 A100 | g1 A100\nn2 cpu=1: g0 A100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[0].Request.Host.MilliCPU, g.Members[1].Request.Host.MilliCPU = 1000, 3000
-		}, "n2 n1"},
+		}, "n2/n1"},
 		{"hosts fill up", "n1 cpu=3: g0 A100 | g1 A100\nn2 cpu=2: g0 A100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[0].Request.Host.MilliCPU, g.Members[1].Request.Host.MilliCPU = 2000, 2000
-		}, "n1 n2"},
-		{"an island where one takes all", "n1: g0 A100 | g1 A100\nn2: g0 A100 | g1 A100\nlinks n2: g0-g1 NV1", company(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n2 n2"},
-		{"else what the next level says", "n1: g0 A100 | g1 A100\nn2: g0 A100\nn3: g0 A100 | g1 A100 [a:10]\nlinks n3: g0-g1 NV1", company(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n1 n1"},
+		}, "n1/n2"},
+		{"an island where one takes all", "n1: g0 A100 | g1 A100\nn2: g0 A100 | g1 A100\nlinks n2: g0-g1 NV1", company(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n2/n2"},
+		{"else what the next level says", "n1: g0 A100 | g1 A100\nn2: g0 A100\nn3: g0 A100 | g1 A100 [a:10]\nlinks n3: g0-g1 NV1", company(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n1/n1"},
 		// Where only islands cost nothing, nodes still count: one takes both, and the policy would rather fill two.
 		{"islands that cost nothing", "n1: g0 A100 [a:7]\nn2: g0 A100 [b:7]\nn3: g0 A100", company(2, 3, nil, []string{gang.NVLink}), func(_ *gang.Cluster, g *gang.Group) {
 			g.Losses = []gang.Loss{{Level: gang.NVLink}}
-		}, "n3 n3"},
+		}, "n3/n3"},
 		{"a rank decides who goes without", "n1: g0 A100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.MinCount, g.Members[0].Rank = 1, 5
-		}, " n1"},
+		}, "/n1"},
 		{"of unlike members too", "n1: g0 A100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.MinCount, g.Members[1].Request.Containers[0].Slots = 1, 5
-		}, "n1 "},
+		}, "n1/"},
 		{"one more than is needed", "n1: g0 A100 | g1 A100 | g2 A100", company(5, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.MinCount = 1
-		}, "n1 n1 n1  "},
+		}, "n1/n1/n1//"},
 		{"refused", "n1: g0 A100", company(2, 10, nil, nil), nil, "!"},
 	}
 	for _, tc := range tests {
@@ -311,7 +311,7 @@ func TestChoices(t *testing.T) {
 			if plan.Refused != nil {
 				nodes = []string{"!"}
 			}
-			if got := strings.Join(nodes, " "); got != tc.want {
+			if got := strings.Join(nodes, "/"); got != tc.want {
 				t.Errorf("placed on %q, want %q", got, tc.want)
 			}
 		})

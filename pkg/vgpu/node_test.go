@@ -277,6 +277,9 @@ func TestOnly(t *testing.T) {
 	if err := n.Add(testkit.Assignment(t, n, 0, "a", 4)); err != nil {
 		t.Fatal(err)
 	}
+	if sick := n.Only(func(i int) bool { return i > 0 }).Only(func(i int) bool { return i < 2 }); sick.FreeFor(0, &vgpu.Request{}).Slots != 0 {
+		t.Error("a sick device takes something")
+	}
 	only := n.Only(func(i int) bool { return i == 1 })
 	for i, want := range []vgpu.Slots{0, 10, 0} {
 		if got := only.FreeFor(i, &vgpu.Request{}).Slots; got != want {
