@@ -3,7 +3,8 @@
 // It is a discrete-event simulator: time jumps from event to event, the clock is the caller's data. Where a pod goes is
 // decided by package placement alone, by the functions that the scheduler's plugin calls: among the nodes whose host has
 // the CPU and memory and whose devices fit, the one with the highest score, the first by name among equals. The same
-// setup gives the same history, whatever the order in which the nodes are given.
+// setup gives the same history, whatever the order in which the nodes are given. Where a gang goes, and for which room it
+// waits, package gang decides in the same way.
 //
 // The package draws no random numbers and reads no files; who makes the jobs does that. It models neither preemption nor
 // interference between neighbours: a pod that is placed runs for its duration.
@@ -11,7 +12,8 @@
 // The words it adds to the glossary:
 //
 //   - job: one pod of a workload, with the time at which it arrives and how long it runs;
-//   - instant: all that happens at one time. Pods end first, then those that wait are tried, then pods arrive, in the
-//     order of the jobs;
+//   - instant: all that happens at one time. Pods end first, then those that wait are tried, then room is kept for the gang
+//     whose turn it is, then pods and gangs arrive, in the order of the jobs;
+//   - drain: room that is kept for one gang while its present owners end;
 //   - arrived, allocated: the compute that the pods so far asked for · that running pods hold.
 package sim
