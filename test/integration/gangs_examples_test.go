@@ -22,7 +22,7 @@ import (
 
 // together bounds the time from the first bind of a gang to that of its last member. It covers a machine that does other
 // things; on an idle one it is some tens of milliseconds.
-const together = 10 * time.Second
+const together = 30 * time.Second
 
 // exampleGangs are the gangs of examples/gangs, by name, with their members: all of them are needed.
 var exampleGangs = map[string]int{"bert": 4, "lammps": 4, "resnet": 4, "llama": 4}

@@ -32,17 +32,14 @@ type testGang struct {
 	required, preferred string
 }
 
-// gangPatience is how long a test waits for what it expects; most comes within a second on an idle machine.
-const gangPatience = 2 * time.Minute
-
 // life is a context that lasts while a test cleans up.
 func life(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
-// gangPoll is poll with the patience of gangs.
+// gangPoll is poll that also serves while a test cleans up.
 func gangPoll(t *testing.T, what string, ask func() (bool, string)) {
 	t.Helper()
 	state := ""
-	err := wait.PollUntilContextTimeout(life(t), 100*time.Millisecond, gangPatience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(life(t), 100*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		var ok bool
 		ok, state = ask()
 		return ok, nil

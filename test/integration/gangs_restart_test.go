@@ -90,7 +90,7 @@ func (c *gangCluster) cordon(t *testing.T, closed bool) {
 // awaitFirstBind returns as soon as the watch sees a member bound.
 func (c *gangCluster) awaitFirstBind(t *testing.T, gang string) {
 	t.Helper()
-	deadline, tick := time.After(gangPatience), time.NewTicker(time.Millisecond)
+	deadline, tick := time.After(patience), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for c.history.most(c.namespace, gang) == 0 {
 		select {
@@ -117,7 +117,7 @@ func servedLater(t *testing.T, c *gangCluster) {
 		if err := c.scheduler.Err(); err != nil {
 			t.Fatalf("the scheduler ended: %v", err)
 		}
-	case <-time.After(gangPatience):
+	case <-time.After(patience):
 		t.Fatal("the scheduler goes on as if no PodGroup were served")
 	}
 	c.source = podgroup.XK8s

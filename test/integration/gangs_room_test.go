@@ -13,8 +13,9 @@ import (
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 )
 
-// atOnce bounds the time until a gang that can never run says so.
-const atOnce = 10 * time.Second
+// atOnce bounds the time until a gang that can never run says so, on a machine that does other things; on an idle one it is
+// below a second.
+const atOnce = 30 * time.Second
 
 // on has a pod run on a node.
 func on(node string) func(*v1.Pod) {
