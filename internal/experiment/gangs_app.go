@@ -20,7 +20,7 @@ type gangApp struct {
 	steps stepTable
 	// epochs by batch size.
 	epochs map[int64][]traces.Epoch
-	// batches that have epochs, in order; least and largest bound what the batch of a job may be.
+	// batches that have epochs, in order: the first and the last bound what the batch of a job may be.
 	batches []int64
 }
 
@@ -53,12 +53,9 @@ func gangApps(measured []*traces.Trace, kind string) (map[string]*gangApp, error
 	}
 	apps := map[string]*gangApp{}
 	for name := range steps {
-		a := &gangApp{name: name, steps: newStepTable(steps[name]), epochs: epochs[name], batches: slices.Sorted(maps.Keys(epochs[name]))}
+		a := newGangApp(name, steps[name], epochs[name])
 		if a.steps.most == 0 || len(a.batches) == 0 {
 			return nil, fmt.Errorf("application %s on %s: no measured placements, or no epochs of any batch size", name, kind)
-		}
-		if m, bounded := mostSamples[name]; bounded {
-			a.steps.most = min(a.steps.most, m)
 		}
 		apps[name] = a
 	}
@@ -66,6 +63,14 @@ func gangApps(measured []*traces.Trace, kind string) (map[string]*gangApp, error
 		return nil, fmt.Errorf("no step times on nodes of kind %q", kind)
 	}
 	return apps, nil
+}
+
+func newGangApp(name string, steps []traces.Step, epochs map[int64][]traces.Epoch) *gangApp {
+	a := &gangApp{name: name, steps: newStepTable(steps), epochs: epochs, batches: slices.Sorted(maps.Keys(epochs))}
+	if m, bounded := mostSamples[name]; bounded {
+		a.steps.most = min(a.steps.most, m)
+	}
+	return a
 }
 
 // split returns how a batch is divided: each of the workers does so many samples at once, and exchanges gradients after

@@ -245,6 +245,22 @@ func TestMostSamples(t *testing.T) {
 	}
 }
 
+// TestSingleWorkers: beyond the least batch a single worker exchanges gradients with itself at least once, even where all of
+// the batch would go at once.
+func TestSingleWorkers(t *testing.T) {
+	apps, err := gangApps([]*traces.Trace{
+		stepsOf(t, "oak-t4.csv", "1 16 1.5 0", "1 8 1 0"), epochsOf(t, "oak-validation-8.csv", "10 1 3"), epochsOf(t, "oak-validation-64.csv", "10 1 3"),
+	}, "t4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range [][4]int64{{12, 1, 6, 1}, {8, 1, 8, 0}, {24, 2, 12, 0}} {
+		if samples, extra := apps["oak"].split(tc[0], int(tc[1])); samples != tc[2] || extra != tc[3] {
+			t.Errorf("%d over %d workers are %d samples and %d times more, want %d and %d", tc[0], tc[1], samples, extra, tc[2], tc[3])
+		}
+	}
+}
+
 // jobsFile is a workload: "name,arrival,application,workers,batch".
 func jobsFile(t testing.TB, lines ...string) *traces.Trace {
 	t.Helper()

@@ -51,6 +51,7 @@ func inOrder(as tandemGangs, losses func(j *gangJob) []gang.Loss) func(g *Gangs,
 		t.losses = losses
 		t.ends, t.started = map[vgpu.UID]int64{}, map[vgpu.UID]int64{}
 		t.short, t.refused = map[int]float64{}, map[int]int{}
+		t.cluster.Ends = func(uid vgpu.UID, _ string) int64 { return t.ends[uid] }
 		return &t, nil
 	}
 }

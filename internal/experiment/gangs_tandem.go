@@ -133,8 +133,8 @@ const drainAfter = 60
 type tandemGangs struct {
 	*gangBook
 	order func(a, b *gangJob) int
-	// drainAfter is for how many seconds a job waits until devices are kept for it, 0 for ever; declares by what factor more time than expected the pods declare as theirs
-	// (activeDeadlineSeconds), 0 for none.
+	// drainAfter is for how many seconds a job waits before devices are kept for it, 0 for ever. Declares is by what factor
+	// more time than expected the pods declare as theirs (activeDeadlineSeconds), 0 for none.
 	drainAfter, declares float64
 	// draining is the job for which devices are kept, and held their places.
 	draining *gangJob
@@ -225,7 +225,6 @@ func (t *tandemGangs) end(c *gangCluster, j *gangJob) int64 {
 
 // drain keeps devices for a job.
 func (t *tandemGangs) drain(c *gangCluster, j *gangJob) error {
-	t.cluster.Ends = func(uid vgpu.UID, _ string) int64 { return t.ends[uid] }
 	plan, err := gang.Drain(&t.cluster, t.group(j, t.end(c, j)), gang.Config{})
 	if err != nil || plan.Refused != nil {
 		return err
