@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // Bounds of PlacementDeadline. Below a second a busy API server would break up gangs that it is binding; the framework
@@ -33,10 +31,8 @@ const MaxLevels = 8
 // LegalLevel says in words what a level of a topology is.
 const LegalLevel = "must be the key of a node label, or nvlink for the GPUs of one node that NVLink joins"
 
-// IsLevel reports whether a level of a topology is legal: the key of a node label, or nvlink.
-func IsLevel(key string) bool {
-	return key == v1alpha1.TopologyNVLink || len(validation.IsQualifiedName(key)) == 0
-}
+// IsLevel reports whether a level of a topology is legal: the key of a node label, or nvlink, which has the form of one.
+func IsLevel(key string) bool { return len(validation.IsQualifiedName(key)) == 0 }
 
 // ValidateGPUGangArgs returns what is illegal in args, with the legal values.
 func ValidateGPUGangArgs(args *GPUGangArgs, path *field.Path) field.ErrorList {
