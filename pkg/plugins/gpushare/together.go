@@ -62,7 +62,11 @@ func (p *Plugin) Request(pod *v1.Pod) (vgpu.Request, error) {
 	if err != nil || !kube.WantsVGPU(pod) {
 		return r, err
 	}
-	know, offers := p.state.ruling().know, p.state.offered()
+	rule, offers := p.state.ruling(), p.state.offered()
+	know := rule.know
+	if rule.among == nil {
+		know = p.state.learner.Snapshot() // rules do not follow it while neighbours make no difference
+	}
 	if err := p.state.complete(pod, &r, know, offers); err != nil {
 		return r, err
 	}

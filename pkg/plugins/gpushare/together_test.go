@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -73,5 +74,28 @@ func TestLossesFollowTheProfile(t *testing.T) {
 	d.plugin.forgetProfile(t.Context(), before)
 	if got := lost(); got != -1 {
 		t.Errorf("the profile is gone, and %d thousandths are lost", got)
+	}
+}
+
+// A pod that wants a rate has the same share as a member of a gang as it has alone, also where no rule follows the profiles.
+func TestRequestIsThatOfASinglePod(t *testing.T) {
+	for _, model := range []string{"default", harmless} {
+		d := newDesk(t, gpuNode("n1", 1))
+		d.plugin.crowding.model.Name = model
+		profile := spreading("near", "1")
+		profile.Spec.Throughputs = []v1alpha1.ProfileThroughput{{Model: "A100", SharePercent: 100, Rate: new(resource.MustParse("20"))}}
+		d.plugin.readProfile(t.Context(), nil, profile, false)
+		d.later += newsPause
+		p := with(tenant("a", "near", 1), func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationRate] = "10" })
+		if _, err := d.plugin.Ledgers(t.Context(), p, d.nodes, false); err != nil {
+			t.Fatal(err)
+		}
+		together, err := d.plugin.Request(p)
+		if err != nil || len(together.Variants) != 1 {
+			t.Errorf("model %s: %+v, %v; want one variant", model, together, err)
+		}
+		if diff := cmp.Diff(*requestOf(d.preFilter(p)), together); diff != "" {
+			t.Errorf("model %s: alone (-) and together (+):\n%s", model, diff)
+		}
 	}
 }
