@@ -37,6 +37,7 @@ race: ## run the tests with the race detector; it compiles everything once more
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \
 		./pkg/gang/... ./pkg/traffic/... ./internal/deviceplugin
+	go test -timeout 120m -run Histories ./test/gangs -histories=10000
 
 faults: ## 200 random sequences of faults on nodes (minutes); as root full disks too
 	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null

@@ -84,6 +84,9 @@ func startScheduling(ctx context.Context, a *api, k kit) (*scheduling, error) {
 	r.stop = func() {
 		cancel()
 		<-done
+		for _, p := range s.Profiles { // those do not wait for the context
+			p.IterateOverWaitingPods(func(w fwk.WaitingPod) { w.Reject("", "the scheduler ended") })
+		}
 		informers.Shutdown()
 		synctest.Wait()
 	}

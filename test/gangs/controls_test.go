@@ -1,0 +1,104 @@
+package gangs
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// naive lets members wait in Permit until as many are reserved as must run, and plans nothing: what gang plugins did before
+// they planned.
+type naive struct {
+	handle fwk.Handle
+	// refuses: it lets nothing start at all.
+	refuses bool
+}
+
+const naiveName = "Naive"
+
+// naiveKit returns the scheduler with the wrong plugin.
+func naiveKit(refuses bool) kit {
+	return kit{gangs: naiveName, make: func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		return &naive{handle: h, refuses: refuses}, nil
+	}}
+}
+
+// Name returns the plugin's name.
+func (n *naive) Name() string { return naiveName }
+
+// Permit waits for the other members.
+func (n *naive) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
+	least, err := strconv.Atoi(pod.Annotations[v1alpha1.AnnotationMinMembers])
+	if err != nil {
+		return nil, 0
+	}
+	if n.refuses {
+		return fwk.NewStatus(fwk.Unschedulable, "never"), 0
+	}
+	var siblings []fwk.WaitingPod
+	n.handle.IterateOverWaitingPods(func(w fwk.WaitingPod) {
+		if w.GetPod().Labels[v1alpha1.LabelGang] == pod.Labels[v1alpha1.LabelGang] {
+			siblings = append(siblings, w)
+		}
+	})
+	if len(siblings)+1 < least {
+		return fwk.NewStatus(fwk.Wait), 10 * time.Minute
+	}
+	for _, w := range siblings {
+		w.Allow(naiveName)
+	}
+	return nil, 0
+}
+
+// TestChecksCanFail plays histories with schedulers that do it wrong, and wants each claim to be found broken.
+func TestChecksCanFail(t *testing.T) {
+	tests := []struct {
+		name, want, history string
+		kit                 kit
+	}{
+		{
+			name: "without a plugin for gangs a gang is torn", want: "is torn", kit: kit{},
+			history: "node n1 gpus=2\ngang g1 source=label members=4 slots=10",
+		},
+		{
+			name: "members that wait without a plan are spread over racks", want: "2 domains", kit: naiveKit(false),
+			history: "node n1 gpus=1 rack=r1\nnode n2 gpus=1 rack=r2\ngang g1 source=label members=2 slots=10 required=rack",
+		},
+		{
+			name: "members that wait without a plan hold halves", want: "room for a half", kit: naiveKit(false),
+			history: "node n1 gpus=4\ngang g1 source=label members=6 slots=10",
+		},
+		{
+			name: "a bind that fails for ever leaves a part beyond the deadline", want: "longer than its deadline", kit: naiveKit(false),
+			history: "node n1 gpus=4\nfault g1-1 kind=refuse count=-1\ngang g1 source=label members=2 slots=10\nclock for=70s\nclock for=30s",
+		},
+		{
+			name: "a gang that nobody starts starves", want: "starved", kit: naiveKit(true),
+			history: "node n1 gpus=4\ngang g1 source=label members=2 slots=10",
+		},
+		{
+			name: "members of unlike priority are bound", want: "malformed", kit: naiveKit(false),
+			history: "node n1 gpus=4\ngang g1 source=label members=2 slots=10 uneven=1",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			history, err := parse(test.history)
+			if err != nil {
+				t.Fatal(err)
+			}
+			violation, log := outcome(t, test.kit, history)
+			if !strings.Contains(violation, test.want) {
+				t.Errorf("found %q, want %q\n%s", violation, test.want, strings.Join(log, "\n"))
+			}
+		})
+	}
+}
