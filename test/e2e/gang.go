@@ -93,23 +93,9 @@ const (
 // refuseBind has the API server refuse the Binding of a pod that does not exist yet, until letBind or the test's end.
 func (n *Tenant) refuseBind(name string) {
 	n.t.Helper()
-	object, forbidden := metav1.ObjectMeta{Name: bindPolicy}, metav1.StatusReasonForbidden
+	object := metav1.ObjectMeta{Name: bindPolicy}
 	registration := n.client.AdmissionregistrationV1()
-	_, err := registration.ValidatingAdmissionPolicies().Create(n.t.Context(), &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: object,
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
-				},
-			}}},
-			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("request.namespace != %q || request.name != %q", n.namespace, name),
-				Message:    refusal, Reason: &forbidden,
-			}},
-		},
-	}, metav1.CreateOptions{})
+	_, err := registration.ValidatingAdmissionPolicies().Create(n.t.Context(), refuses(n.namespace, name), metav1.CreateOptions{})
 	n.must(err)
 	n.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -134,6 +120,26 @@ func (n *Tenant) refuseBind(name string) {
 		}
 		return nil
 	})
+}
+
+// refuses is the policy against the Binding of one pod.
+func refuses(namespace, name string) *admissionv1.ValidatingAdmissionPolicy {
+	forbidden := metav1.StatusReasonForbidden
+	return &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: bindPolicy},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{
+				Expression: fmt.Sprintf("request.namespace != %q || request.name != %q", namespace, name),
+				Message:    refusal, Reason: &forbidden,
+			}},
+		},
+	}
 }
 
 // letBind ends what refuseBind began.
