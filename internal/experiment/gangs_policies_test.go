@@ -137,6 +137,11 @@ func TestGangPolicies(t *testing.T) {
 			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000", "1140 b=0000", "1260 e=0", "1380"},
 		},
 		{
+			"devices are kept for the first of two", "tandem", 1, 4,
+			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 122 4 4", "elm 181 1 4"},
+			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000", "1140 b=0000", "1260 e=0000", "1380 f=0", "1500"},
+		},
+		{
 			"others pass for ever", "tandem-undrained", 1, 4,
 			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 181 1 4"},
 			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000 e=0", "360 d=000", "1140 b=0000", "1260"},

@@ -249,12 +249,22 @@ func TestGangsCompare(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tandem (-want +got):\n%s", diff)
 	}
-	if got.MeanHours.SD != 0 || row(stockGangs).Gain != (report.Spread{Mean: 1}) || row(stockGangs).GainUnstuck != (report.Spread{Mean: 1}) {
+	if got.MeanHours.SD != 0 || row(stockGangs).Restarts.Mean != 0 || row(stockGangs).Gain != (report.Spread{Mean: 1}) || row(stockGangs).GainUnstuck != (report.Spread{Mean: 1}) {
 		t.Errorf("tandem %+v, kubernetes %+v", got, row(stockGangs))
 	}
 	g.Policies = []string{"tandem"}
 	if out, err = g.Run(); err != nil || len(out.Results) != 1 || !cmp.Equal(out.Results[0], got) {
 		t.Errorf("without kubernetes %+v, %v; want %+v", out, err, got)
+	}
+}
+
+// TestGangGains: of two columns with one seed, the second job of the first is stuck by default: 6 ÷ 3 and 4 ÷ 2 hours are gained,
+// without the stuck one 2 ÷ 2 and 4 ÷ 2.
+func TestGangGains(t *testing.T) {
+	base := []gangResult{{jcts: []float64{2, 10}, stuck: map[int]bool{1: true}}, {jcts: []float64{4, 4}}}
+	got := gangsComparedTo(base, "some", []gangResult{{jcts: []float64{2, 4}, restarts: 3}, {jcts: []float64{1, 3}}}, 2)
+	if got.Gain.Mean != 2 || got.GainUnstuck.Mean != 1.5 || got.Restarts.Mean != 1.5 || got.MeanHours.Mean != 2.5 || got.Hours[1].Mean != 2 {
+		t.Errorf("%+v", got)
 	}
 }
 
