@@ -19,7 +19,7 @@ type Training struct {
 	// LeftOut counts the jobs of applications that were not measured on the nodes.
 	LeftOut int `json:"left_out"`
 	// Seeds of what is drawn, a run of each column each.
-	Seeds   []int64       `json:"seeds"`
+	Seeds   []int64          `json:"seeds"`
 	Results []TrainingResult `json:"results"`
 }
 

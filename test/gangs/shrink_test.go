@@ -11,7 +11,11 @@ func shrink(history []step, fails func([]step) bool) []step {
 	for size := len(history) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(history) && time.Since(begin) < *shrinks; {
 			shorter := slices.Delete(slices.Clone(history), from, from+size)
-			if fails(shorter) || fails(shorter) {
+			failed := fails(shorter)
+			if !failed {
+				failed = fails(shorter)
+			}
+			if failed {
 				history = shorter
 				continue
 			}

@@ -19,7 +19,9 @@ import (
 
 // team is a gang of the history, or a single pod.
 type team struct {
-	name string
+	// versions of its PodGroup so far.
+	versions int
+	name     string
 	// source is "label", "xk8s" or "native"; "" for a single pod.
 	source       string
 	members, min int
@@ -111,7 +113,10 @@ func (t *team) wish(m *metav1.ObjectMeta) {
 
 // nativeGroup returns the gang's PodGroup of scheduling.k8s.io.
 func (t *team) nativeGroup() *schedulingv1beta1.PodGroup {
-	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.name, CreationTimestamp: moment()}}
+	t.versions++ // the scheduler takes an update of the same version for none
+	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: t.name, CreationTimestamp: moment(), ResourceVersion: strconv.Itoa(t.versions),
+	}}
 	priority := int32(t.priority)
 	g.Spec.Priority = &priority
 	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(t.min)}

@@ -151,6 +151,11 @@ func (p *Plugin) prune(g *group, pg *podgroup.Gang) {
 			p.drop(g, uid)
 		}
 	}
+	for uid := range g.repairs {
+		if !exists[string(uid)] {
+			delete(g.repairs, uid)
+		}
+	}
 	for uid := range g.bound {
 		if !exists[string(uid)] {
 			delete(g.bound, uid)

@@ -31,7 +31,6 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
-	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
@@ -407,20 +406,4 @@ func pod(name string, slots int) *v1.Pod {
 			}},
 		},
 	}
-}
-
-// devicesOf returns the devices of a bound pod.
-func devicesOf(t *testing.T, p *v1.Pod) []string {
-	t.Helper()
-	a, err := kube.AssignmentOf(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ids []string
-	for _, c := range a.Containers {
-		for _, id := range c.Devices {
-			ids = append(ids, string(id))
-		}
-	}
-	return ids
 }

@@ -51,6 +51,10 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return
 	}
 	delete(g.reserved, uidOf(pod))
+	r := g.repairs[uidOf(pod)]
+	r.failures++
+	r.at = p.now().Add(backoff(r.failures))
+	g.repairs[uidOf(pod)] = r
 	p.metrics.repairs.WithLabelValues(repairKept).Inc()
 }
 
@@ -112,6 +116,7 @@ func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ st
 	g := p.state.group(ref)
 	g.bound[uidOf(pod)] = true
 	delete(g.reserved, uidOf(pod))
+	delete(g.repairs, uidOf(pod))
 	p.settle(g, pg)
 }
 

@@ -3,6 +3,8 @@ package gpugang
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -124,6 +126,10 @@ func (p *Plugin) place(ctx context.Context, c cycle, ref podgroup.Ref, tried boo
 		return nil, about(ref, err.Error())
 	}
 	g.incomplete, g.grouped = "", c.grouped()
+	if left := g.repairs[uidOf(c.pod)].at.Sub(p.now()); left > 0 {
+		// The scheduler's own backoff is none where nothing else is to be tried.
+		return nil, fmt.Sprintf("gang %s: the place of the pod is kept, and it is tried again in %v", ref, left.Round(time.Second))
+	}
 	if at, ok := p.standing(g, c.pod); ok {
 		return at, ""
 	}

@@ -113,7 +113,7 @@ func scheduledAt(pod *v1.Pod) time.Time {
 // waitedBefore reports whether a member waits that was made before a time. Both are in whole seconds.
 func waitedBefore(pg *podgroup.Gang, at time.Time) bool {
 	for _, m := range pg.Members {
-		if m.Spec.NodeName == "" && m.DeletionTimestamp == nil && !m.CreationTimestamp.Time.After(at) {
+		if m.Spec.NodeName == "" && m.DeletionTimestamp == nil && !m.CreationTimestamp.After(at) {
 			return true
 		}
 	}

@@ -148,11 +148,23 @@ func (p *Plugin) look(pg *podgroup.Gang, problem error) bool {
 	if p.state.drain == g.Ref && now.Sub(g.drained) > p.args.DrainTimeout.Duration {
 		p.dryUp(g, now)
 	}
+	p.repair(g, pg, now)
 	if p.due(g, now) {
 		g.retry = zero
 		p.wakeWaiting(pg, g)
 	}
 	return false
+}
+
+// repair has the members tried again whose pause after a failure is over. The caller holds the mutex.
+func (p *Plugin) repair(g *group, pg *podgroup.Gang, now time.Time) {
+	for _, m := range pg.Members {
+		if r := g.repairs[uidOf(m)]; !r.at.IsZero() && !now.Before(r.at) {
+			r.at = zero
+			g.repairs[uidOf(m)] = r
+			p.wake(m)
+		}
+	}
 }
 
 // due reports whether a gang is to be tried again without anything having changed: after a failure, and when the time has

@@ -33,6 +33,8 @@ type group struct {
 	// leaving are members of a plan that was cancelled, with their nodes. Until the scheduler's snapshot does not have them
 	// there any more, nodes would refuse members because of their own siblings, or of themselves.
 	leaving map[vgpu.UID]string
+	// repairs are the members that failed after they were let go.
+	repairs map[vgpu.UID]repair
 	// bound are the members whose Binding succeeded, before the informer tells.
 	bound map[vgpu.UID]bool
 	// letGo is when the members were let go, zero before that; started: the gang had its least number of members bound.
@@ -80,6 +82,12 @@ type place struct {
 	within map[string]string
 }
 
+// repair is how often a member failed after it was let go, and when it is tried again; zero once it may be.
+type repair struct {
+	failures int
+	at       time.Time
+}
+
 // limit is how many members a node takes at most, until when: so many were accepted when it refused one more.
 type limit struct {
 	most  int
@@ -105,7 +113,7 @@ func (s *state) group(ref podgroup.Ref) *group {
 	if g == nil {
 		g = &group{Ref: ref}
 		g.forget()
-		g.leaving = map[vgpu.UID]string{}
+		g.leaving, g.repairs = map[vgpu.UID]string{}, map[vgpu.UID]repair{}
 		g.bound, g.capped = map[vgpu.UID]bool{}, map[string]limit{}
 		s.gangs[ref] = g
 	}
