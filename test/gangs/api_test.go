@@ -38,6 +38,9 @@ type podClient struct {
 	api *api
 }
 
+// connected is how long a connection lasts on which no answer comes.
+const connected = time.Minute
+
 // Bind is pods/binding, with the fault that is due.
 func (c podClient) Bind(ctx context.Context, b *v1.Binding, o metav1.CreateOptions) error {
 	switch kind := c.api.strike(bindFault, b.Name); kind {
@@ -56,8 +59,12 @@ func (c podClient) Bind(ctx context.Context, b *v1.Binding, o metav1.CreateOptio
 		c.api.later(lateBy, func() { _ = c.PodInterface.Bind(context.WithoutCancel(ctx), b, o) })
 		return apierrors.NewTimeoutError("the answer is lost, and the bind still to come", 1)
 	case "hang":
-		<-ctx.Done()
-		return ctx.Err()
+		select { // the scheduler's own binder, which binds pods without vGPUs, waits for as long as the connection is there
+		case <-time.After(connected):
+			return apierrors.NewInternalError(context.DeadlineExceeded)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	case "slow":
 		select {
 		case <-time.After(slowness):

@@ -121,7 +121,7 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 // checkMalformed checks that no member is bound of a gang that nobody can place, while the members that make it so exist.
 func (w *world) checkMalformed(t *team) {
 	first := w.api.pod(t.member(0))
-	if c := w.count(t); t.malformed() && c.bound == 1 && c.exists >= t.min && first != nil && first.DeletionTimestamp == nil {
+	if c := w.count(t); t.malformed() && c.bound == 1 && c.exists >= max(2, t.min) && first != nil && first.DeletionTimestamp == nil {
 		w.fail("gang %s is malformed, and a member is bound", t.name)
 	}
 }
@@ -144,13 +144,17 @@ func (w *world) notice() {
 	}
 }
 
-// outside notes that somebody else than the scheduler removes a pod: a gang that is not whole yet cannot become so.
+// outside notes that somebody else than the scheduler removes a pod: a gang that is not whole yet cannot become so. The others
+// may be let go before the scheduler hears of it.
 func (w *world) outside(pod, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.teamOf(pod); t != nil && !t.health.started {
-		if c := w.count(t); c.bound > 0 || c.binding > 0 {
+		switch c := w.count(t); {
+		case c.bound > 0 || c.binding > 0:
 			t.health.exempt = pod + " " + what
+		default:
+			t.health.excuse(pod + " " + what)
 		}
 	}
 }
@@ -277,6 +281,9 @@ func (w *world) checkTopology(t *team) {
 		for i := range t.members {
 			pod := w.api.pod(t.member(i))
 			if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || level == v1alpha1.TopologyNVLink && !kube.WantsVGPU(pod) {
+				continue
+			}
+			if h := w.hosts[pod.Spec.NodeName]; h != nil && h.wasLost { // nobody knew where it was, and its siblings may have gone elsewhere
 				continue
 			}
 			domains[w.domain(level, pod)] = true

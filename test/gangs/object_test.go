@@ -32,6 +32,8 @@ var (
 
 // host is a node of the history.
 type host struct {
+	// wasLost: it was lost at some time, whether or not it is there again.
+	wasLost    bool
 	name, rack string
 	gpus       int
 	// island is how many GPUs NVLink joins, 0 for none.

@@ -139,6 +139,8 @@ func (k kit) profile() schedulerconfig.KubeSchedulerProfile {
 		multi.Enabled = append(multi.Enabled, schedulerconfig.Plugin{Name: k.gangs})
 	}
 	if k.gangs == gpugang.Name {
+		p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: gpugang.Name}}, p.Plugins.Bind.Enabled...)
+		p.Plugins.Permit.Disabled = append(p.Plugins.Permit.Disabled, schedulerconfig.Plugin{Name: "GangScheduling"})
 		p.Plugins.PodGroupPostFilter.Enabled = append([]schedulerconfig.Plugin{{Name: gpugang.Name}}, p.Plugins.PodGroupPostFilter.Enabled...)
 		p.Plugins.PostFilter.Enabled = append(p.Plugins.PostFilter.Enabled[:1:1],
 			append([]schedulerconfig.Plugin{{Name: gpugang.Name}}, p.Plugins.PostFilter.Enabled[1:]...)...)

@@ -41,7 +41,13 @@ type team struct {
 
 // malformed reports whether nobody can place the gang: its members are unlike, or its wishes contradict each other.
 func (t *team) malformed() bool {
-	return t.uneven || slices.ContainsFunc(t.preferred, func(level string) bool { return slices.Contains(t.required, level) })
+	return t.uneven || slices.ContainsFunc(t.preferred, t.addsNothing)
+}
+
+// addsNothing reports whether a preferred level contradicts the required ones: one of them is as close, or closer.
+func (t *team) addsNothing(level string) bool {
+	return slices.Contains(t.required, level) || slices.Contains(t.required, v1alpha1.TopologyNVLink) ||
+		slices.Contains(t.required, v1.LabelHostname) && level != v1alpha1.TopologyNVLink
 }
 
 // member returns the name of a member.

@@ -84,7 +84,7 @@ func (w *world) lose(s step) error {
 	h := w.hosts[s.name]
 	gone := h == nil || h.lost
 	if !gone {
-		h.lost = true
+		h.lost, h.wasLost = true, true
 	}
 	w.mu.Unlock()
 	if gone {

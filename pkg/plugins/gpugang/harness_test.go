@@ -214,7 +214,7 @@ func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
 		schedulerconfig.Plugin{Name: Name}, schedulerconfig.Plugin{Name: gpushare.Name, Weight: 10000})
 	first := []schedulerconfig.Plugin{{Name: gpushare.Name}, {Name: Name}}
 	p.Plugins.PostFilter.Enabled = append(first, p.Plugins.PostFilter.Enabled...)
-	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: gpushare.Name}}, p.Plugins.Bind.Enabled...)
+	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: Name}, {Name: gpushare.Name}}, p.Plugins.Bind.Enabled...)
 	shareArgs := &config.GPUShareArgs{
 		Policy: "packed", BindTimeout: metav1.Duration{Duration: time.Second},
 		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},

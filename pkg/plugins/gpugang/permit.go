@@ -40,6 +40,7 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return
 	}
 	defer p.flush(ctx)
+	pg, _ := p.gangs.Gang(ref)
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.gangs[ref]
@@ -51,6 +52,10 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return
 	}
 	delete(g.reserved, uidOf(pod))
+	if len(g.reserved) == 0 && (pg == nil || p.boundOf(g, pg) == 0) {
+		p.cancel(g, "no member could be bound") // it starts over as a whole
+		return
+	}
 	r := g.repairs[uidOf(pod)]
 	r.failures++
 	r.at = p.now().Add(backoff(r.failures))
@@ -60,9 +65,8 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 
 // Permit lets a member wait until as many as must run are at their places, and then lets all go at once.
 //
-// After a group cycle nobody waits: it succeeded with as many members as must run, and all of them follow in the same
-// goroutine, to places where they have been reserved on trial. Waiting would cost a request for each, since the framework
-// writes the node of every pod that waits into its status.
+// After a group cycle nobody waits here but in Bind: all members follow in the same goroutine, to places where they have been
+// reserved on trial, and the framework writes the node of every pod that waits in Permit into its status, a request each.
 func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
@@ -78,7 +82,10 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	if pg == nil {
 		return fwk.NewStatus(fwk.Unschedulable, "the gang is gone"), 0
 	}
-	if !g.grouped && p.boundOf(g, pg)+len(g.reserved) < pg.MinCount {
+	if p.boundOf(g, pg)+len(g.reserved) < pg.MinCount {
+		if g.grouped {
+			return nil, 0
+		}
 		return fwk.NewStatus(fwk.Wait), p.args.PlacementDeadline.Duration
 	}
 	p.letGo(g, pg)
@@ -89,6 +96,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 func (p *Plugin) letGo(g *group, pg *podgroup.Gang) {
 	g.letGo = p.now()
 	g.failures = 0
+	g.open()
 	for uid := range g.reserved {
 		if waiting := p.handle.GetWaitingPod(uidForFramework(uid)); waiting != nil {
 			waiting.Allow(Name)
@@ -102,6 +110,40 @@ func (p *Plugin) letGo(g *group, pg *podgroup.Gang) {
 		return // the condition of the PodGroup says it
 	}
 	p.say(g, pg, v1.EventTypeNormal, "GangPlaced", "all that must run have a place: "+spreadOf(g))
+}
+
+// open lets members go on that wait in Bind. The caller holds the mutex.
+func (g *group) open() {
+	select {
+	case <-g.gate:
+	default:
+		close(g.gate)
+	}
+}
+
+// Bind binds nobody: it lets a member wait until its gang is let go, and leaves the rest to GPUShare and DefaultBinder, which
+// the profile lists after it.
+func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	ref, ok := p.gangs.Of(pod)
+	if !ok {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	p.state.mu.Lock()
+	gate := p.state.group(ref).gate
+	p.state.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, p.args.PlacementDeadline.Duration)
+	defer cancel()
+	select {
+	case <-gate:
+	case <-ctx.Done():
+		return fwk.NewStatus(fwk.Unschedulable, "the siblings of the pod did not come in time")
+	}
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	if g := p.state.group(ref); g.letGo.IsZero() || !g.reserved[uidOf(pod)] {
+		return fwk.NewStatus(fwk.Unschedulable, "the plan of the gang was given up meanwhile")
+	}
+	return fwk.NewStatus(fwk.Skip)
 }
 
 // PostBind notes that a member is bound.

@@ -159,6 +159,7 @@ func (p *Plugin) cancel(g *group, why string) {
 		}
 		p.drop(g, uid)
 	}
+	g.open()
 	g.forget()
 	g.failures++
 	g.retry = p.now().Add(backoff(g.failures))

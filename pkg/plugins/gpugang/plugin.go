@@ -23,19 +23,21 @@ const Name = "GPUGang"
 
 // Shares knows who holds which device, and keeps room: the plugin GPUShare.
 type Shares interface {
-	// Ledgers returns the ledger of each node, nil for those that take no vGPU pods unless hosts asks for them as well. The
-	// error says in words what is not known yet.
-	Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, hosts bool) ([]*vgpu.Node, error)
+	// Ledgers returns the ledger of each node, nil for those without devices unless also asks for them. The error says in words
+	// what is not known yet.
+	Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error)
 	// Policy is what places are ranked by.
 	Policy() placement.Policy
 	// Request returns what a pod asks for; the error says in words why no node can take it.
 	Request(pod *v1.Pod) (vgpu.Request, error)
 	// Losses returns what a gang of the pod's workload loses when it is spread, each level once; nil where nobody knows.
 	Losses(pod *v1.Pod) []gang.Loss
-	// Hold keeps room for a pod, in place of an earlier hold of the pod, Release ends that, Held tells of it.
+	// Hold keeps room for a pod, in place of an earlier hold of the pod, Release ends that, Held tells of it, and Stands whether
+	// the pod could have its room on the node now.
 	Hold(h vgpu.Hold) error
 	Release(uid vgpu.UID) bool
 	Held(uid vgpu.UID) (vgpu.Hold, bool)
+	Stands(uid vgpu.UID, node fwk.NodeInfo) bool
 	// Assigned returns the devices that a pod was given, and whether it was given any.
 	Assigned(pod *v1.Pod) (vgpu.Assignment, bool)
 }
@@ -76,6 +78,7 @@ var (
 	_ fwk.PodGroupPostFilterPlugin = (*Plugin)(nil)
 	_ fwk.ReservePlugin            = (*Plugin)(nil)
 	_ fwk.PermitPlugin             = (*Plugin)(nil)
+	_ fwk.BindPlugin               = (*Plugin)(nil)
 	_ fwk.PostBindPlugin           = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions        = (*Plugin)(nil)
 	_ fwk.SignPlugin               = (*Plugin)(nil)

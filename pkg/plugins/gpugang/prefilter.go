@@ -170,15 +170,12 @@ func (p *Plugin) standing(g *group, pod *v1.Pod) (*place, bool) {
 	if !ok {
 		return nil, false
 	}
-	if len(at.Containers) > 0 {
-		if h, held := p.shares().Held(uidOf(pod)); !held || h.Node != at.Node {
-			return nil, false
-		}
+	if !at.pinned {
+		return &at, true
 	}
-	if at.pinned {
-		if _, err := p.handle.SnapshotSharedLister().NodeInfos().Get(at.Node); err != nil {
-			return nil, false
-		}
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(at.Node)
+	if err != nil || !p.shares().Stands(uidOf(pod), info) {
+		return nil, false
 	}
 	return &at, true
 }

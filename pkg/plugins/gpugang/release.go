@@ -77,7 +77,7 @@ func (p *Plugin) adoptHalf(pg *podgroup.Gang, g *group) {
 	bound, reserved := p.boundOf(g, pg), len(g.reserved)
 	if bound == 0 {
 		if reserved == 0 && !g.planned() {
-			g.letGo, g.started = zero, false // all that ran are gone: the gang starts anew
+			g.letGo, g.started, g.gate = zero, false, make(chan struct{}) // all that ran are gone: the gang starts anew
 		}
 		return
 	}
@@ -86,6 +86,7 @@ func (p *Plugin) adoptHalf(pg *podgroup.Gang, g *group) {
 	}
 	since := firstBound(pg)
 	g.letGo = since
+	g.open()
 	g.started = !waitedBefore(pg, since) || since.Add(p.args.PlacementDeadline.Duration).Before(p.state.since)
 }
 

@@ -40,6 +40,8 @@ type group struct {
 	// letGo is when the members were let go, zero before that; started: the gang had its least number of members bound.
 	letGo   time.Time
 	started bool
+	// gate is closed when the members are let go, and when their plan is cancelled.
+	gate chan struct{}
 
 	// refusal is why the gang has no plan, "" for no reason yet, with the numbers where core gave it.
 	refusal *refused
@@ -123,7 +125,7 @@ func (s *state) group(ref podgroup.Ref) *group {
 // forget drops the plan, without its holds.
 func (g *group) forget() {
 	g.places, g.reserved, g.told = map[vgpu.UID]place{}, map[vgpu.UID]bool{}, map[vgpu.UID]bool{}
-	g.made, g.letGo = zero, zero
+	g.made, g.letGo, g.gate = zero, zero, make(chan struct{})
 }
 
 // planned reports whether the gang has a plan.

@@ -69,8 +69,7 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
 	}
 	g.priority = priorityOf(c.pod)
-	hosts := slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return !kube.WantsVGPU(m) })
-	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, hosts)
+	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, alsoFor(pg, g))
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +89,22 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	return t, nil
 }
 
+// alsoFor tells which nodes matter to a gang although they have no devices: those where members are, which the others come
+// near, and all of them for a gang with members that ask for no vGPU.
+func alsoFor(pg *podgroup.Gang, g *group) func(node string) bool {
+	if slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return !kube.WantsVGPU(m) }) {
+		return func(string) bool { return true }
+	}
+	near := map[string]bool{}
+	for _, m := range pg.Members {
+		near[m.Spec.NodeName] = true
+	}
+	for _, at := range g.places {
+		near[at.Node] = true
+	}
+	return func(node string) bool { return near[node] }
+}
+
 // wishes returns how close the members come: as the gang says, else as the arguments do.
 func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 	w := gang.Wishes{Required: pg.Required, Preferred: pg.Preferred}
@@ -103,7 +118,9 @@ func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group) (*admission, error) {
 	admits := &admission{most: p.limits(g)}
 	for i, pod := range pg.Members {
-		if pod.DeletionTimestamp != nil {
+		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place in the
+		// ledgers must not be placed again.
+		if pod = p.seen(uidOf(pod), klog.KObj(pod).String()); pod == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if at, ok := p.placed(g, pod); ok {

@@ -83,7 +83,11 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 	if replay != nil && replay.Node == n.name && ledger.Add(*replay) == nil {
 		return *replay, ""
 	}
-	if h, held := s.holds[r.UID]; held && h.Node == n.name && n.healthy(&h.Assignment) && ledger.Add(h.Assignment) == nil {
+	if h, held := s.holds[r.UID]; held && h.Node == n.name {
+		// Other devices would not do: those of a gang are chosen together.
+		if !n.healthy(&h.Assignment) || ledger.Add(h.Assignment) != nil {
+			return vgpu.Assignment{}, "the room that was kept for the pod is taken or sick"
+		}
 		return h.Assignment, ""
 	}
 	a, refusal := placement.Assign(ledger, r, s.ruling().Policy)

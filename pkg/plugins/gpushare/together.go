@@ -15,12 +15,12 @@ import (
 )
 
 // Ledgers brings what is known of the nodes up to date and returns the ledger of each, with the holds and the room of the
-// host, for plugins that place several pods at once. It is nil for nodes that take no vGPU pods, unless hosts asks for
-// those too: they have no devices then. Callers do not modify it. The pod is one of those that are placed; the error says
-// what is not read yet, in words for its owner.
+// host, for plugins that place several pods at once. The devices of a node that takes no vGPU pods now take nothing. A
+// node without devices is nil, unless also asks for it. Callers do not modify a ledger. The pod is one of those that are
+// placed; the error says what is not read yet, in words for its owner.
 //
 // It is called by the scheduling cycle only.
-func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, hosts bool) ([]*vgpu.Node, error) {
+func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error) {
 	p.learn()
 	if why := p.unread(); why != "" {
 		return nil, errors.New(why)
@@ -31,11 +31,12 @@ func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo,
 	ledgers := make([]*vgpu.Node, len(nodes))
 	for i, info := range nodes {
 		o := p.state.occupancyOf(info)
-		if o.problem == "" && o.stray == 0 {
+		switch {
+		case o.problem == "" && o.stray == 0:
 			ledgers[i] = o.ledger
-			continue
-		}
-		if hosts {
+		case o.ledger != nil:
+			ledgers[i] = o.ledger.Only(func(int) bool { return false })
+		case also(info.Node().Name):
 			ledgers[i] = bareHost(info)
 		}
 	}
@@ -96,6 +97,19 @@ func (p *Plugin) Held(uid vgpu.UID) (vgpu.Hold, bool) {
 	defer p.state.mu.RUnlock()
 	h, ok := p.state.holds[uid]
 	return h, ok
+}
+
+// Stands reports whether room is held for a pod on the node, and the pod could have it now: pods of a higher priority pass
+// over holds, and devices turn sick.
+func (p *Plugin) Stands(uid vgpu.UID, info fwk.NodeInfo) bool {
+	p.state.mu.RLock()
+	defer p.state.mu.RUnlock()
+	n, h := p.state.nodes[info.Node().Name], p.state.holds[uid]
+	if n == nil || n.empty == nil || h.Node != n.name || !n.healthy(&h.Assignment) {
+		return false
+	}
+	ledger, why := p.state.everything(n, info, uid)
+	return why == "" && ledger.Add(h.Assignment) == nil
 }
 
 // Assigned returns the devices of a pod: its reservation, else its annotation, and whether it has any.

@@ -50,7 +50,7 @@ func TestLossesFollowTheProfile(t *testing.T) {
 	d.plugin.crowding.model = interference.Model{Name: harmless}
 	p := tenant("a", "near", 10)
 	lost := func() int {
-		if _, err := d.plugin.Ledgers(t.Context(), p, d.nodes, false); err != nil {
+		if _, err := d.plugin.Ledgers(t.Context(), p, d.nodes, func(string) bool { return false }); err != nil {
 			t.Fatal(err)
 		}
 		sum := -1
@@ -87,7 +87,7 @@ func TestRequestIsThatOfASinglePod(t *testing.T) {
 		d.plugin.readProfile(t.Context(), nil, profile, false)
 		d.later += newsPause
 		p := with(tenant("a", "near", 1), func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationRate] = "10" })
-		if _, err := d.plugin.Ledgers(t.Context(), p, d.nodes, false); err != nil {
+		if _, err := d.plugin.Ledgers(t.Context(), p, d.nodes, func(string) bool { return false }); err != nil {
 			t.Fatal(err)
 		}
 		together, err := d.plugin.Request(p)
