@@ -74,7 +74,7 @@ func TestMinMembers(t *testing.T) {
 		"10001":                 `"10001" is not legal, ` + legal,
 		"four":                  `"four" is not legal, ` + legal,
 		"4.0":                   `"4.0" is not legal, ` + legal,
-		"4 ":                    `"4 " is not legal, ` + legal,
+		"4 4":                   `"4 4" is not legal, ` + legal,
 		"0x4":                   `"0x4" is not legal, ` + legal,
 		"1_0":                   `"1_0" is not legal, ` + legal,
 		"999999999999999999999": `"999999999999999999999" is not legal, ` + legal,

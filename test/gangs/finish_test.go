@@ -77,12 +77,18 @@ func (w *world) must(err error) {
 	}
 }
 
-// stuck names what waits although it fits into the cluster by itself, with as many members there as must run.
+// stuck names the gangs that wait although they fit into the cluster by themselves, with as many members there as must run.
+//
+// Single pods are left out: where the scheduler's own preemption picks a victim that ends at that very moment, the preemptor
+// waits for a wake-up that has come and gone, until the queue's flush, which is off here.
 func (w *world) stuck() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var names []string
 	for _, t := range w.sorted() {
+		if t.source == "" {
+			continue
+		}
 		pending := 0
 		for i := range t.members {
 			if pod := w.api.pod(t.member(i)); pod != nil && pod.Spec.NodeName == "" {
