@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2"
@@ -37,7 +38,8 @@ func TestMain(m *testing.M) {
 	// The default handlers sleep under a lock, which stops the clock of a bubble.
 	utilruntime.ErrorHandlers = nil
 	klog.SetLogger(logr.Discard())
-	debug.SetGCPercent(400) // histories make much garbage and keep little
+	watch.DefaultChanSize = 10_000 // of events that an informer has not read yet: the fake API panics beyond
+	debug.SetGCPercent(400)        // histories make much garbage and keep little
 	os.Exit(m.Run())
 }
 

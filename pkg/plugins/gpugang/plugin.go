@@ -3,6 +3,7 @@ package gpugang
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,6 +39,8 @@ type Shares interface {
 	Release(uid vgpu.UID) bool
 	Held(uid vgpu.UID) (vgpu.Hold, bool)
 	Stands(uid vgpu.UID, node fwk.NodeInfo) bool
+	// Plans tells which pods are members of gangs: what is kept for them is their holds.
+	Plans(member func(pod *v1.Pod) bool)
 	// Assigned returns the devices that a pod was given, and whether it was given any.
 	Assigned(pod *v1.Pod) (vgpu.Assignment, bool)
 }
@@ -64,6 +67,7 @@ type Plugin struct {
 	gangs  Gangs
 	state  *state
 	woken  wakes
+	claim  sync.Once
 	// atlas is guarded by the mutex of the state.
 	atlas   atlas
 	metrics *metricSet

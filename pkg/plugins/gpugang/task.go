@@ -68,6 +68,7 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	if p.shares == nil || p.shares() == nil {
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
 	}
+	p.claim.Do(func() { p.shares().Plans(p.isMember) })
 	g.priority = priorityOf(c.pod)
 	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, alsoFor(pg, g))
 	if err != nil {
@@ -87,6 +88,11 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	admits.nodes = t.infos
 	t.cluster.Admits, t.cluster.Ends = admits.count, p.endOf
 	return t, nil
+}
+
+func (p *Plugin) isMember(pod *v1.Pod) bool {
+	_, ok := p.gangs.Of(pod)
+	return ok
 }
 
 // alsoFor tells which nodes matter to a gang although they have no devices: those where members are, which the others come

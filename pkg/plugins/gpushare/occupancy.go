@@ -279,7 +279,7 @@ func (b *builder) addNominated() {
 	slices.SortFunc(b.nominated, func(x, y *v1.Pod) int { return cmp.Compare(x.UID, y.UID) })
 	for _, pod := range b.nominated {
 		_, unresolved := b.node.unresolved[uidOf(pod)]
-		if unresolved || b.node.held[uidOf(pod)] {
+		if unresolved || b.node.held[uidOf(pod)] || b.state.plannedElsewhere(pod) {
 			continue
 		}
 		r, err := readRequest(pod)

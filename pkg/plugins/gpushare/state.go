@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -41,6 +42,8 @@ type state struct {
 	unresolved map[vgpu.UID][]string
 	// offers is what the nodes have of each shape; nil after a change, and replaced, never changed.
 	offers []vgpu.Offer
+	// planned tells of pods that another plugin plans, nil for none.
+	planned atomic.Pointer[func(*v1.Pod) bool]
 	// ranking is what PreFilter remembers between cycles. Its mutex comes before mu.
 	ranking ranking
 	// why the GPUNodes are not read yet, "" once they are.

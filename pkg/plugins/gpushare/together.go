@@ -91,6 +91,15 @@ func (p *Plugin) Losses(pod *v1.Pod) []gang.Loss {
 	return nil
 }
 
+// Plans tells of the pods that another plugin plans. What is kept for them is their holds: a node that the framework nominated
+// for such a pod, while it waited for its siblings, means nothing once the hold is gone.
+func (p *Plugin) Plans(member func(pod *v1.Pod) bool) { p.state.planned.Store(&member) }
+
+func (s *state) plannedElsewhere(pod *v1.Pod) bool {
+	member := s.planned.Load()
+	return member != nil && (*member)(pod)
+}
+
 // Held returns the hold of a pod, and whether there is one.
 func (p *Plugin) Held(uid vgpu.UID) (vgpu.Hold, bool) {
 	p.state.mu.RLock()
