@@ -133,12 +133,12 @@ func TestSchedulerConfiguration(t *testing.T) {
 			t.Errorf("weight of GPUShare is %d, the others add up to %d", ours, others)
 		}
 	})
-	t.Run("GPUShare binds first, DefaultBinder the others", func(t *testing.T) {
+	t.Run("GPUGang has members wait, GPUShare binds, DefaultBinder the others", func(t *testing.T) {
 		var got []string
 		for _, plugin := range plugins.Bind.Enabled {
 			got = append(got, plugin.Name)
 		}
-		if diff := cmp.Diff([]string{gpushare.Name, names.DefaultBinder}, got); diff != "" {
+		if diff := cmp.Diff([]string{gpugang.Name, gpushare.Name, names.DefaultBinder}, got); diff != "" {
 			t.Errorf("bind plugins (-want +got):\n%s", diff)
 		}
 	})

@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -29,10 +30,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugin's arguments, for the scheduler's configuration
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -77,7 +80,7 @@ func newRig(t *testing.T, nodes []*vgpu.Node, set func(*config.GPUShareArgs)) *r
 		scheduler.WithKubeConfig(&rest.Config{Host: serveGPUNodes(t, nodes), QPS: -1}),
 		scheduler.WithProfiles(c.Profiles...), scheduler.WithPercentageOfNodesToScore(c.PercentageOfNodesToScore),
 		scheduler.WithParallelism(c.Parallelism),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{gpushare.Name: gpushare.New}))
+		scheduler.WithFrameworkOutOfTreeRegistry(registry()))
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -100,6 +103,19 @@ func newRig(t *testing.T, nodes []*vgpu.Node, set func(*config.GPUShareArgs)) *r
 	})
 	r.awaitGPUNodes()
 	return r
+}
+
+// registry returns the plugins of production. No API has PodGroups.
+func registry() frameworkruntime.Registry {
+	shares := &gpushare.Factory{}
+	gangs := func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		set, err := podgroup.New(ctx, podgroup.Options{Pods: h.SharedInformerFactory().Core().V1().Pods().Informer()})
+		if err != nil {
+			return nil, err
+		}
+		return gpugang.New(ctx, args, h, gpugang.Options{Shares: func() gpugang.Shares { return shares.Plugin() }, Gangs: set})
+	}
+	return frameworkruntime.Registry{gpushare.Name: shares.New, gpugang.Name: gangs}
 }
 
 // awaitGPUNodes asks for more than any node has until the refusal shows that the plugin has read the GPUNodes.

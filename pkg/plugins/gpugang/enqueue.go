@@ -161,6 +161,10 @@ func (p *Plugin) prune(g *group, pg *podgroup.Gang) {
 			delete(g.bound, uid)
 		}
 	}
+	if !g.letGo.IsZero() && g.planned() && len(g.reserved) == 0 && p.boundOf(g, pg) == 0 {
+		g.letGo, g.started = zero, false
+		p.cancel(g, "those that ran have ended") // the others start anew, as a whole
+	}
 	if g.letGo.IsZero() && g.planned() && len(g.places)+p.boundOf(g, pg) < pg.MinCount {
 		p.cancel(g, "a member is gone, and those that are left are too few")
 	}

@@ -191,6 +191,12 @@ func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 	} else if g.short.IsZero() {
 		g.short = p.now()
 	}
+	g.uncap = zero
+	for _, l := range g.capped {
+		if g.uncap.IsZero() || l.until.Before(g.uncap) {
+			g.uncap = l.until
+		}
+	}
 	message += p.drainFor(g, t, r)
 	return p.refuse(g, pod, refused{kind: r.Reason, message: message, host: r.Host})
 }

@@ -173,6 +173,10 @@ func (p *Plugin) due(g *group, now time.Time) bool {
 	if !g.retry.IsZero() {
 		return !now.Before(g.retry)
 	}
+	if !g.uncap.IsZero() && !now.Before(g.uncap) {
+		g.uncap = zero
+		return true
+	}
 	if g.short.IsZero() || p.args.Drain == config.DrainDisabled || p.state.drain == g.Ref || p.state.head(now) != g {
 		return false
 	}

@@ -47,8 +47,10 @@ type group struct {
 	refusal *refused
 	// told are the members that were refused since the last time that the kind of refusal changed.
 	told map[vgpu.UID]bool
-	// capped are nodes that other plugins refused for a planned member.
+	// capped are nodes that other plugins refused for a planned member, and uncap when the gang is tried again without the
+	// first of these limits; zero where they do not matter.
 	capped map[string]limit
+	uncap  time.Time
 	// arrived is when the gang was tried first, and short since when it waits for room, zero where it does not.
 	arrived, short time.Time
 	// retry is when the leader is tried again, zero for when something changes; failures counts plans that came to nothing in
