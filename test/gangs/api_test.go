@@ -56,7 +56,10 @@ func (c podClient) Bind(ctx context.Context, b *v1.Binding, o metav1.CreateOptio
 		}
 		return apierrors.NewTimeoutError("the answer is lost", 1)
 	case "late":
-		c.api.later(lateBy, func() { _ = c.PodInterface.Bind(context.WithoutCancel(ctx), b, o) })
+		c.api.later(lateBy, func() {
+			c.api.belated(b.UID)
+			_ = c.PodInterface.Bind(context.WithoutCancel(ctx), b, o)
+		})
 		return apierrors.NewTimeoutError("the answer is lost, and the bind still to come", 1)
 	case "hang":
 		select { // the scheduler's own binder, which binds pods without vGPUs, waits for as long as the connection is there

@@ -118,12 +118,17 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 	w.judge(t, false)
 }
 
-// checkMalformed checks that no member is bound of a gang that nobody can place, while the members that make it so exist.
+// checkMalformed checks that no member is bound of a gang that nobody can place, while the members that make it so exist, and
+// did so before.
 func (w *world) checkMalformed(t *team) {
-	first := w.api.pod(t.member(0))
-	if c := w.count(t); t.malformed() && c.bound == 1 && c.exists >= max(2, t.min) && first != nil && first.DeletionTimestamp == nil {
+	if c := w.count(t); c.bound == 1 && t.spoiled && w.isSpoiled(t, c) {
 		w.fail("gang %s is malformed, and a member is bound", t.name)
 	}
+}
+
+func (w *world) isSpoiled(t *team, c count) bool {
+	first := w.api.pod(t.member(0))
+	return t.malformed() && c.exists >= max(2, t.min) && first != nil && first.DeletionTimestamp == nil
 }
 
 func preempted(pod *v1.Pod) bool {
@@ -169,6 +174,7 @@ func (w *world) checkSettled() {
 	}
 	for _, t := range w.sorted() {
 		w.judge(t, true)
+		t.spoiled = w.isSpoiled(t, w.count(t))
 	}
 }
 
@@ -283,7 +289,8 @@ func (w *world) checkTopology(t *team) {
 			if pod == nil || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || level == v1alpha1.TopologyNVLink && !kube.WantsVGPU(pod) {
 				continue
 			}
-			if h := w.hosts[pod.Spec.NodeName]; h != nil && h.wasLost { // nobody knew where it was, and its siblings may have gone elsewhere
+			// Nobody knew where it was, and its siblings may have gone elsewhere.
+			if h := w.hosts[pod.Spec.NodeName]; h != nil && h.wasLost || w.api.isLate(pod.UID) {
 				continue
 			}
 			domains[w.domain(level, pod)] = true

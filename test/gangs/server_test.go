@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -48,6 +49,8 @@ type api struct {
 	log []string
 	// hit are the pods that a fault struck.
 	hit map[string]bool
+	// late are the pods that may have been bound after the scheduler had given up.
+	late map[types.UID]bool
 	// spins is what the scheduler tries without end, "" for nothing.
 	spins string
 	// running is how long pods run that are bound from now on, 0 for what they say themselves.
@@ -62,7 +65,7 @@ type effect struct {
 
 func newAPI() *api {
 	//nolint:staticcheck // the other constructor tracks who owns which field, which takes seconds
-	a := &api{core: fake.NewSimpleClientset(), begin: time.Now(), hit: map[string]bool{}}
+	a := &api{core: fake.NewSimpleClientset(), begin: time.Now(), hit: map[string]bool{}, late: map[types.UID]bool{}}
 	drop := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil }
 	a.core.PrependReactor("*", "events", drop)
 	a.core.PrependReactor("create", "pods", a.bind)
@@ -97,6 +100,19 @@ func (a *api) wasHit() map[string]bool {
 	hit := a.hit
 	a.hit = map[string]bool{}
 	return hit
+}
+
+// belated notes that a pod is about to be bound by a request that the scheduler may have given up.
+func (a *api) belated(uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.late[uid] = true
+}
+
+func (a *api) isLate(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.late[uid]
 }
 
 // later has something happen after a while, or with settle.

@@ -37,6 +37,8 @@ type team struct {
 	incarnations int
 	grouped      bool
 	health       health
+	// spoiled: the scheduler has had the time to see that nobody can place it.
+	spoiled bool
 }
 
 // malformed reports whether nobody can place the gang: its members are unlike, or its wishes contradict each other.

@@ -44,7 +44,7 @@ func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
 		p.dryUp(g, now)
 		return ""
 	}
-	p.state.drain, g.until, g.drained = g.Ref, plan.Until, now
+	p.state.drain, g.until, g.drained, g.keptFor = g.Ref, plan.Until, now, t.lacking()
 	for i, a := range plan.Places {
 		if a.Node == "" || len(a.Containers) == 0 {
 			continue
@@ -96,8 +96,11 @@ func (p *Plugin) dryUp(g *group, now time.Time) {
 const maxDoublings = 10
 
 // keeps reports whether the drain of a gang still holds: its nodes are there with healthy devices, and its members are those
-// that it is for. The caller holds the mutex.
+// that it is for, and as many. The caller holds the mutex.
 func (p *Plugin) keeps(g *group, t *task) bool {
+	if g.keptFor != t.lacking() {
+		return false
+	}
 	wanted := map[vgpu.UID]bool{}
 	for i := range t.group.Members {
 		wanted[t.group.Members[i].Request.UID] = true
@@ -136,7 +139,7 @@ func (p *Plugin) endDrain(g *group) {
 			p.shares().Release(g.kept[i].UID)
 		}
 	}
-	g.kept, g.until, p.state.drain = nil, 0, podgroup.Ref{}
+	g.kept, g.keptFor, g.until, p.state.drain = nil, 0, 0, podgroup.Ref{}
 	p.stirAll()
 }
 

@@ -37,12 +37,10 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 		return nil, "gang " + g.String() + " is planned anew when the members of its last plan are taken back"
 	}
 	p.adoptHalf(pg, g)
-	t, err := p.task(ctx, c, pg, g)
-	if err != nil {
-		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})
+	t, plan, err := p.solve(ctx, c, pg, g, false)
+	if err == nil && plan.Refused != nil && len(t.doubtful) > 0 {
+		t, plan, err = p.solve(ctx, c, pg, g, true)
 	}
-	t.config.Brief = p.explained(g)
-	plan, err := gang.Place(t.cluster, t.group, t.config)
 	if err != nil {
 		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})
 	}
@@ -60,7 +58,7 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	}
 	at, ok := g.places[uidOf(c.pod)]
 	if !ok {
-		return nil, surplus(g, t.placed()+len(g.places), "")
+		return nil, surplus(g, t.placed()+given(&plan), "")
 	}
 	klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", g.String(), "members", len(g.places), "spread", plan.Spread,
 		"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
@@ -68,6 +66,31 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 		p.wake(slices.DeleteFunc(slices.Clone(t.pods), func(pod *v1.Pod) bool { return pod.UID == c.pod.UID })...)
 	}
 	return &at, ""
+}
+
+// solve plans a gang, its members in doubt where they may be, or anew. The caller holds the mutex.
+func (p *Plugin) solve(ctx context.Context, c cycle, pg *podgroup.Gang, g *group, anew bool) (*task, gang.Plan, error) {
+	t, err := p.task(ctx, c, pg, g, anew)
+	if err != nil {
+		return nil, gang.Plan{}, err
+	}
+	t.config.Brief = p.explained(g)
+	if len(t.pods) == 0 && len(t.doubtful) > 0 && t.lacking() == 0 {
+		return t, gang.Plan{}, nil
+	}
+	plan, err := gang.Place(t.cluster, t.group, t.config)
+	return t, plan, err
+}
+
+// given counts the members that a plan has a place for.
+func given(plan *gang.Plan) int {
+	count := 0
+	for i := range plan.Places {
+		if plan.Places[i].Node != "" {
+			count++
+		}
+	}
+	return count
 }
 
 // surplus says that a gang may run without a member.
@@ -106,8 +129,7 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 	if !g.planned() {
 		g.made = p.now()
 	}
-	for i, a := range plan.Places {
-		pod := t.pods[i]
+	for _, a := range slices.Concat(plan.Places, t.doubtful) {
 		if a.Node == "" {
 			continue
 		}
@@ -117,7 +139,7 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 				return err
 			}
 		}
-		g.places[uidOf(pod)] = at
+		g.places[a.UID] = at
 	}
 	g.refusal, g.short, g.retry, g.dry, g.dryTimes = nil, zero, zero, zero, 0
 	g.told = map[vgpu.UID]bool{}

@@ -41,8 +41,10 @@ type Shares interface {
 	Stands(uid vgpu.UID, node fwk.NodeInfo) bool
 	// Plans tells which pods are members of gangs: what is kept for them is their holds.
 	Plans(member func(pod *v1.Pod) bool)
-	// Assigned returns the devices that a pod was given, and whether it was given any.
+	// Assigned returns the devices that a pod was given, and whether it was given any; Unresolved those that it may have been
+	// given: nobody else gets them, and the pod gets no others on that node.
 	Assigned(pod *v1.Pod) (vgpu.Assignment, bool)
+	Unresolved(uid vgpu.UID) (vgpu.Assignment, bool)
 }
 
 // Gangs knows which pods form a gang: a *podgroup.Set.

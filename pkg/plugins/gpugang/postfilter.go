@@ -29,7 +29,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	defer p.state.mu.Unlock()
 	at := placeOf(cs)
 	if at == nil {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+		return nowhere(), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	}
 	g := p.state.group(ref)
 	why := "no node that the gang may use takes the pod"
@@ -46,7 +46,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		g.failures++
 		g.retry = p.now().Add(backoff(g.failures))
 	}
-	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	return nowhere(), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 }
 
 // PodGroupPostFilter says why a gang has no plan, for the condition of its PodGroup, and ends a plan that other plugins

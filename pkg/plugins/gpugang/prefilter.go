@@ -80,6 +80,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	if !at.pinned {
 		return nil, nil
 	}
+	p.denominate(at.Node)
 	return &fwk.PreFilterResult{NodeNames: sets.New(at.Node)}, nil
 }
 

@@ -107,6 +107,7 @@ func (p *Plugin) Tick(ctx context.Context) {
 		if p.look(pg, err) {
 			halves = append(halves, pg)
 		}
+		p.denominateMembers(pg)
 	}
 	p.flush(ctx)
 	for _, pg := range halves {

@@ -59,9 +59,10 @@ type group struct {
 	failures int
 	// looked is when it was last decided whether room is kept for the gang.
 	looked time.Time
-	// kept is the room that the drain keeps for the members, since when, and until when the present owners end, 0 for nobody
-	// knows.
+	// kept is the room that the drain keeps for so many members that must run, since when, and until when the present owners end,
+	// 0 for nobody knows.
 	kept    []vgpu.Hold
+	keptFor int
 	drained time.Time
 	until   int64
 	// dry is until when no room is kept for the gang: its last drain came to nothing, as drains of it did so many times in a

@@ -27,6 +27,8 @@ type task struct {
 	config  gang.Config
 	// pods are the members that want a place, in the order of group.Members.
 	pods []*v1.Pod
+	// doubtful are the members of whose bind nobody told whether it happened. They are planned where that would have put them.
+	doubtful []vgpu.Assignment
 	// infos are the nodes of the cluster, in the same order.
 	infos []fwk.NodeInfo
 }
@@ -47,6 +49,9 @@ func (t *task) ledger(name string) *vgpu.Node {
 // placed counts the members that have a place already.
 func (t *task) placed() int { return len(t.group.Placed) }
 
+// lacking counts the members that must run and have no place.
+func (t *task) lacking() int { return max(0, t.group.MinCount-t.placed()) }
+
 // within returns the labels that keep a member in the required domains of a node.
 func (t *task) within(node string) map[string]string {
 	at, found := t.find(node)
@@ -62,9 +67,9 @@ func (t *task) within(node string) map[string]string {
 	return labels
 }
 
-// task collects what a plan depends on. The error says in words what is wrong with the gang, or not known yet. The caller
-// holds the mutex.
-func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group) (*task, error) {
+// task collects what a plan depends on. Anew says that members in doubt are planned anew. The error says in words what is wrong
+// with the gang, or not known yet. The caller holds the mutex.
+func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group, anew bool) (*task, error) {
 	if p.shares == nil || p.shares() == nil {
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
 	}
@@ -79,12 +84,12 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 		config: gang.Config{Policy: p.shares().Policy(), MaxDomains: int(p.args.MaxDomains)},
 	}
 	t.group.Wishes, t.group.Losses = p.wishes(pg), p.losses(pg)
-	var admits *admission
-	if admits, err = p.members(t, pg, g); err != nil {
-		return nil, err
-	}
 	p.atlas.refresh(c.nodes)
 	t.cluster, t.infos = p.atlas.cluster(c.nodes, ledgers, t.group.Wishes)
+	var admits *admission
+	if admits, err = p.members(t, pg, g, anew); err != nil {
+		return nil, err
+	}
 	admits.nodes = t.infos
 	t.cluster.Admits, t.cluster.Ends = admits.count, p.endOf
 	return t, nil
@@ -121,12 +126,12 @@ func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 }
 
 // members sorts the members into those that have a place and those that want one.
-func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group) (*admission, error) {
+func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admission, error) {
 	admits := &admission{most: p.limits(g)}
 	for i, pod := range pg.Members {
 		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place in the
 		// ledgers must not be placed again.
-		if pod = p.seen(uidOf(pod), klog.KObj(pod).String()); pod == nil || pod.DeletionTimestamp != nil {
+		if pod = p.seen(uidOf(pod), pathOf(pod)); pod == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if at, ok := p.placed(g, pod); ok {
@@ -134,6 +139,11 @@ func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group) (*admission, erro
 			continue
 		}
 		if !waits(pod) {
+			continue
+		}
+		if at, doubtful := p.doubtful(t, g, pod); doubtful && !anew {
+			t.group.Placed = append(t.group.Placed, at)
+			t.doubtful = append(t.doubtful, at)
 			continue
 		}
 		r, err := p.shares().Request(pod)
@@ -158,7 +168,15 @@ func (p *Plugin) placed(g *group, pod *v1.Pod) (vgpu.Assignment, bool) {
 	if node == "" {
 		return vgpu.Assignment{}, false
 	}
-	return vgpu.Assignment{UID: uidOf(pod), Pod: klog.KObj(pod).String(), Node: node}, true
+	return vgpu.Assignment{UID: uidOf(pod), Pod: pathOf(pod), Node: node}, true
+}
+
+// doubtful returns where a member may be bound already, and whether it can be tried there: it would be there with these devices
+// or not at all.
+func (p *Plugin) doubtful(t *task, g *group, pod *v1.Pod) (vgpu.Assignment, bool) {
+	at, ok := p.shares().Unresolved(uidOf(pod))
+	_, capped := g.capped[at.Node]
+	return at, ok && !capped && healthy(t.ledger(at.Node), &at)
 }
 
 // limits returns how many members the nodes take that other plugins refused lately for a planned one.
@@ -217,7 +235,9 @@ func priorityOf(pod *v1.Pod) int32 { return corev1helpers.PodPriority(pod) }
 
 func uidForFramework(uid vgpu.UID) types.UID { return types.UID(uid) }
 
-// cut splits "namespace/name".
+// pathOf returns "namespace/name", and cut splits it.
+func pathOf(pod *v1.Pod) string { return klog.KObj(pod).String() }
+
 func cut(path string) (namespace, name string, ok bool) { return strings.Cut(path, "/") }
 
 // maxNamed bounds how many pods a message names: events hold 1,024 characters in all.

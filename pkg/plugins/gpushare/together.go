@@ -3,6 +3,8 @@ package gpushare
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -33,7 +35,7 @@ func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo,
 		o := p.state.occupancyOf(info)
 		switch {
 		case o.problem == "" && o.stray == 0:
-			ledgers[i] = o.ledger
+			ledgers[i] = p.state.withDoubts(o.ledger)
 		case o.ledger != nil:
 			ledgers[i] = o.ledger.Only(func(int) bool { return false })
 		case also(info.Node().Name):
@@ -41,6 +43,39 @@ func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo,
 		}
 	}
 	return ledgers, nil
+}
+
+// withDoubts returns the ledger with the room of unresolved binds in nobody's name: no pod may have it but the one that may be
+// there already, and that one as it is, which a plan for several pods could not tell.
+func (s *state) withDoubts(ledger *vgpu.Node) *vgpu.Node {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := s.nodes[ledger.Name()]
+	if n == nil || len(n.unresolved) == 0 {
+		return ledger
+	}
+	out := ledger.Without(func(h *vgpu.Hold, held bool) bool {
+		_, doubtful := n.unresolved[h.UID]
+		return held && doubtful
+	})
+	for _, uid := range slices.Sorted(maps.Keys(n.unresolved)) {
+		h := vgpu.Hold{Assignment: n.unresolved[uid].Assignment, Priority: unresolvedPriority}
+		h.UID += "?"
+		_ = out.Hold(h) // what cannot be held is a stray, which the caller has looked at
+	}
+	return out
+}
+
+// Unresolved returns the devices that a pod may have: those of a bind of which the API server did not tell whether it happened,
+// on the first such node by name.
+func (p *Plugin) Unresolved(uid vgpu.UID) (vgpu.Assignment, bool) {
+	p.state.mu.RLock()
+	defer p.state.mu.RUnlock()
+	names := p.state.unresolved[uid]
+	if len(names) == 0 {
+		return vgpu.Assignment{}, false
+	}
+	return p.state.nodes[slices.Min(names)].unresolved[uid].Assignment, true
 }
 
 // bareHost returns a node without devices, for pods that ask for none.

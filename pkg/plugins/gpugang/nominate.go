@@ -1,0 +1,48 @@
+package gpugang
+
+import (
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+)
+
+// The framework nominates a member for its node while it waits in Permit, by a request of its own. The answer to that may come
+// after the plan is cancelled, and the framework would count the member on a node where it has no place any more: the CPU that
+// its siblings or other pods were to have there would look taken. A nomination of a member means nothing without its place.
+
+// denominate ends the nominations for a node of members that have no place there. The caller holds no lock: the queue's is
+// taken, under which PreEnqueue takes that of the state.
+func (p *Plugin) denominate(node string) {
+	for _, info := range p.handle.NominatedPodsForNode(node) {
+		pod := p.seen(uidOf(info.GetPod()), pathOf(info.GetPod())) // the queue may know no more than its name
+		if pod == nil {
+			continue
+		}
+		if ref, member := p.gangs.Of(pod); member && !p.hasPlace(ref, pod, node) {
+			p.handle.DeleteNominatedPodIfExists(pod)
+		}
+	}
+}
+
+// hasPlace reports whether a member has a place on a node. The caller does not hold the mutex.
+func (p *Plugin) hasPlace(ref podgroup.Ref, pod *v1.Pod, node string) bool {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	g := p.state.gangs[ref]
+	return g != nil && g.places[uidOf(pod)].Node == node
+}
+
+// denominateMembers ends what is left of earlier plans of a gang, for the pods that belong to none. The caller holds no lock.
+func (p *Plugin) denominateMembers(pg *podgroup.Gang) {
+	for _, m := range pg.Members {
+		if node := m.Status.NominatedNodeName; node != "" && m.Spec.NodeName == "" && !p.hasPlace(pg.Ref, m, node) {
+			p.handle.DeleteNominatedPodIfExists(m)
+		}
+	}
+}
+
+// nowhere is the result of PostFilter for a member without a place: what the API says of its node ends too.
+func nowhere() *fwk.PostFilterResult {
+	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride}}
+}
