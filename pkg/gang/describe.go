@@ -39,6 +39,9 @@ func (r *Refusal) Words(name func([]Leaver) string) string {
 		text += "; members that have a place are on several domains of " + r.Level + " or on a node without it"
 	case NeverFits:
 		text += "; " + r.where(r.Nearest) + fmt.Sprintf(" takes at most %d even when all its devices are free and healthy", r.Best)
+		if r.Placed > 0 {
+			text += fmt.Sprintf(" but for the %d members that have a place", r.Placed)
+		}
 	default:
 		text += "; " + r.where(r.Nearest) + fmt.Sprintf(" takes %d", r.Best) + r.why(name)
 	}

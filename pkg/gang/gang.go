@@ -143,8 +143,8 @@ const (
 type Refusal struct {
 	Reason Reason
 	Helps  vgpu.Help
-	// Want is the number of members that must get a place, of the Of that want one.
-	Want, Of int
+	// Want is the number of members that must get a place, of the Of that want one, beside the Placed that have one.
+	Want, Of, Placed int
 	// Share says in words what the members ask for, those that are alike together: "8 × 1 GPU", "1 × 10 slots of A100".
 	Share string
 	// Level is the tightest required level, "" for the whole cluster.

@@ -10,7 +10,7 @@ import (
 
 // refuse says why there is no place for as many members as must get one.
 func (s *search) refuse() *Refusal {
-	r := &Refusal{Want: s.need, Of: len(s.g.Members), Share: s.share(), Level: s.tightest(), Cut: s.ground.stats.Cut}
+	r := &Refusal{Want: s.need, Of: len(s.g.Members), Placed: len(s.g.Placed), Share: s.share(), Level: s.tightest(), Cut: s.ground.stats.Cut}
 	t := s.ground.chart(slices.Contains(s.g.Wishes.Required, NVLink))
 	for _, key := range s.g.Wishes.Required {
 		if !s.exists(key) {

@@ -267,9 +267,22 @@ func (w *world) restart() error {
 	w.mu.Lock()
 	for _, t := range w.teams {
 		t.health.excuse("the scheduler restarted")
+		if w.allBound(t) {
+			t.health.exempt = "a member is gone, and the scheduler that knew whether it had run"
+		}
 	}
 	w.mu.Unlock()
 	return w.start()
+}
+
+// allBound reports whether all members that there are are bound.
+func (w *world) allBound(t *team) bool {
+	for i := range t.members {
+		if pod := w.api.pod(t.member(i)); pod != nil && pod.Spec.NodeName == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // levels returns the keys of levels by their short names.

@@ -1,12 +1,16 @@
 package gpugang
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // admission says which nodes take which members by all that is not devices and room of the host, as far as a look tells: the
@@ -22,18 +26,20 @@ type admission struct {
 type kind struct {
 	pod      *v1.Pod
 	affinity nodeaffinity.RequiredNodeAffinity
+	// but are the nodes where the pod may have devices, which it would get again.
+	but []vgpu.Assignment
 	// known is the answer per node, plus one; 0 where nobody asked.
 	known []int32
 }
 
-// kind returns the number of the kind of a pod.
-func (a *admission) kind(pod *v1.Pod) int {
+// kind returns the number of the kind of a pod, which takes none of the nodes where it may have devices.
+func (a *admission) kind(pod *v1.Pod, maybe []vgpu.Assignment) int {
 	for i := range a.kinds {
-		if alike(a.kinds[i].pod, pod) {
+		if len(maybe) == 0 && len(a.kinds[i].but) == 0 && alike(a.kinds[i].pod, pod) {
 			return i
 		}
 	}
-	a.kinds = append(a.kinds, kind{pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(pod)})
+	a.kinds = append(a.kinds, kind{pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(pod), but: maybe})
 	return len(a.kinds) - 1
 }
 
@@ -66,7 +72,7 @@ func (a *admission) count(number, node int) int {
 func (a *admission) look(k *kind, info fwk.NodeInfo) int {
 	node := info.Node()
 	most, capped := a.most[node.Name]
-	if capped && most == 0 {
+	if capped && most == 0 || slices.ContainsFunc(k.but, func(a vgpu.Assignment) bool { return a.Node == node.Name }) {
 		return 0
 	}
 	unschedulable := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}

@@ -19,6 +19,9 @@ func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
 	}
 	now := p.now()
 	g.looked = now
+	if p.state.drain == g.Ref && !p.keeps(g, t) {
+		p.endDrain(g)
+	}
 	if now.Sub(g.short) < p.args.DrainAfter.Duration {
 		return ""
 	}
@@ -28,14 +31,14 @@ func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
 	case head != g:
 		return "; gang " + head.String() + " waits before it"
 	}
-	if p.state.drain == g.Ref && p.keeps(g, t) {
+	if p.state.drain == g.Ref {
 		if why := p.inVain(g, t); why != "" {
 			p.dryUp(g, now)
 			return "; " + why
 		}
 		return drains(g, now)
 	}
-	if p.state.drain != g.Ref && !r.PassedOver(g.short.Unix(), p.startOf) {
+	if !r.PassedOver(g.short.Unix(), p.startOf) {
 		return "" // ordinary turnover may still make the room
 	}
 	p.endDrain(p.state.gangs[p.state.drain])

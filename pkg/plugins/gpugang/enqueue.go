@@ -27,11 +27,11 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if ref.Source == podgroup.Native {
 		return nil
 	}
-	pg, err := p.gangs.Gang(ref)
 	var problem *podgroup.Problem
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.group(ref)
+	pg, err := p.gangs.Gang(ref)
 	if pg, err = p.afterStart(g, pg, err); errors.As(err, &problem) && problem.Waits {
 		g.lacks(about(ref, problem.Message), p.now())
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, g.incomplete)
@@ -62,19 +62,23 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// afterPodLeft has a gang tried again when a pod left: one that used GPUs, or any where hosts are what is short.
+// afterPodLeft has a gang tried again when a pod left: one that used GPUs, or any where hosts are what is short. Members that
+// pause are tried when their time has come: to the scheduler's queue, a bind that fails is a pod that left.
 func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
-	left, ok := old.(*v1.Pod)
-	if !ok || kube.WantsVGPU(left) {
-		return fwk.Queue, nil
-	}
 	ref, member := p.gangs.Of(pod)
 	if !member {
 		return fwk.QueueSkip, nil
 	}
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
-	if g := p.state.gangs[ref]; g == nil || g.refusal == nil || g.refusal.host {
+	g := p.state.gangs[ref]
+	if g == nil {
+		return fwk.Queue, nil
+	}
+	if now := p.now(); g.repairs[uidOf(pod)].at.After(now) || g.retry.After(now) {
+		return fwk.QueueSkip, nil
+	}
+	if left, ok := old.(*v1.Pod); !ok || kube.WantsVGPU(left) || g.refusal == nil || g.refusal.host {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
@@ -84,11 +88,11 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 // leader, or members that may go, are tried again.
 func (p *Plugin) changed(ref podgroup.Ref) {
 	defer p.flush(context.Background())
-	pg, err := p.gangs.Gang(ref)
-	var problem *podgroup.Problem
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.gangs[ref]
+	pg, err := p.gangs.Gang(ref)
+	var problem *podgroup.Problem
 	if pg == nil || len(pg.Members) == 0 {
 		p.end(g)
 		return
@@ -96,6 +100,9 @@ func (p *Plugin) changed(ref podgroup.Ref) {
 	if g != nil {
 		p.prune(g, pg)
 		p.settle(g, pg)
+	}
+	if g != nil && p.state.drain == ref && p.lacking(g, pg) != g.keptFor {
+		p.endDrain(g)
 	}
 	if errors.As(err, &problem) {
 		p.impede(p.state.group(ref), problem)

@@ -26,7 +26,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	defer p.state.mu.Unlock()
 	g := p.state.group(ref)
 	if _, planned := g.places[uidOf(pod)]; !planned {
-		return fwk.NewStatus(fwk.Unschedulable, "the plan of the gang was given up meanwhile")
+		return givenUp()
 	}
 	g.reserved[uidOf(pod)] = true
 	return nil
@@ -40,13 +40,13 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return
 	}
 	defer p.flush(ctx)
-	pg, _ := p.gangs.Gang(ref)
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.gangs[ref]
 	if g == nil || !g.reserved[uidOf(pod)] {
 		return
 	}
+	pg, _ := p.gangs.Gang(ref)
 	if g.letGo.IsZero() {
 		p.cancel(g, "member "+pod.Name+" could not be reserved, or its siblings did not come in time")
 		return
@@ -72,13 +72,13 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	if !ok {
 		return nil, 0
 	}
-	pg, _ := p.gangs.Gang(ref)
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.group(ref)
 	if !g.letGo.IsZero() {
 		return nil, 0
 	}
+	pg, _ := p.gangs.Gang(ref)
 	if pg == nil {
 		return fwk.NewStatus(fwk.Unschedulable, "the gang is gone"), 0
 	}
@@ -129,8 +129,12 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 		return fwk.NewStatus(fwk.Skip)
 	}
 	p.state.mu.Lock()
-	gate := p.state.group(ref).gate
+	g := p.state.group(ref)
+	gate, reserved := g.gate, g.reserved[uidOf(pod)]
 	p.state.mu.Unlock()
+	if !reserved { // the gate is that of another plan
+		return givenUp()
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.args.PlacementDeadline.Duration)
 	defer cancel()
 	select {
@@ -141,9 +145,13 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	if g := p.state.group(ref); g.letGo.IsZero() || !g.reserved[uidOf(pod)] {
-		return fwk.NewStatus(fwk.Unschedulable, "the plan of the gang was given up meanwhile")
+		return givenUp()
 	}
 	return fwk.NewStatus(fwk.Skip)
+}
+
+func givenUp() *fwk.Status {
+	return fwk.NewStatus(fwk.Unschedulable, "the plan of the gang was given up meanwhile")
 }
 
 // PostBind notes that a member is bound.
@@ -152,13 +160,13 @@ func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ st
 	if !ok {
 		return
 	}
-	pg, _ := p.gangs.Gang(ref)
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.group(ref)
 	g.bound[uidOf(pod)] = true
 	delete(g.reserved, uidOf(pod))
 	delete(g.repairs, uidOf(pod))
+	pg, _ := p.gangs.Gang(ref)
 	p.settle(g, pg)
 }
 
@@ -167,6 +175,11 @@ func (p *Plugin) settle(g *group, pg *podgroup.Gang) {
 	if pg != nil && p.boundOf(g, pg) >= pg.MinCount {
 		g.started = true
 	}
+}
+
+// lacking counts the members that must run and have no place. The caller holds the mutex.
+func (p *Plugin) lacking(g *group, pg *podgroup.Gang) int {
+	return max(0, pg.MinCount-p.boundOf(g, pg)-len(g.places))
 }
 
 // boundOf counts the members that are bound, as the API or the own Bindings tell, and are not being deleted. The caller holds

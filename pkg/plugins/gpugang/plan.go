@@ -58,7 +58,7 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	}
 	at, ok := g.places[uidOf(c.pod)]
 	if !ok {
-		return nil, surplus(g, t.placed()+given(&plan), "")
+		return nil, surplus(g, t.placed()+len(t.chosen(&plan))-len(t.doubtful), "")
 	}
 	klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", g.String(), "members", len(g.places), "spread", plan.Spread,
 		"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
@@ -74,23 +74,12 @@ func (p *Plugin) solve(ctx context.Context, c cycle, pg *podgroup.Gang, g *group
 	if err != nil {
 		return nil, gang.Plan{}, err
 	}
-	t.config.Brief = p.explained(g)
+	t.config.Brief = p.explained(g, t)
 	if len(t.pods) == 0 && len(t.doubtful) > 0 && t.lacking() == 0 {
 		return t, gang.Plan{}, nil
 	}
 	plan, err := gang.Place(t.cluster, t.group, t.config)
 	return t, plan, err
-}
-
-// given counts the members that a plan has a place for.
-func given(plan *gang.Plan) int {
-	count := 0
-	for i := range plan.Places {
-		if plan.Places[i].Node != "" {
-			count++
-		}
-	}
-	return count
 }
 
 // surplus says that a gang may run without a member.
@@ -106,10 +95,10 @@ func surplus(g *group, placed int, why string) string {
 // takes longer than finding that there is no room, and a hundred gangs may wait.
 const explainAgain = 30 * time.Second
 
-// explained reports whether it is enough to know that a gang has no room: why was found a moment ago, and it is not its turn to
-// have room kept. The caller holds the mutex.
-func (p *Plugin) explained(g *group) bool {
-	return g.refusal.ofRoom() && !g.short.IsZero() && p.now().Sub(g.refusal.at) < explainAgain && p.state.head(p.now()) != g
+// explained reports whether it is enough to know that a gang has no room: why was found a moment ago for as many members, and it
+// is not its turn to have room kept. The caller holds the mutex.
+func (p *Plugin) explained(g *group, t *task) bool {
+	return g.refusal.ofRoom() && g.refusal.lacking == t.lacking() && !g.short.IsZero() && p.now().Sub(g.refusal.at) < explainAgain && p.state.head(p.now()) != g
 }
 
 // stillThere reports whether the snapshot of this cycle has members of a cancelled plan at their places. The caller holds the
@@ -129,17 +118,14 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 	if !g.planned() {
 		g.made = p.now()
 	}
-	for _, a := range slices.Concat(plan.Places, t.doubtful) {
-		if a.Node == "" {
-			continue
-		}
-		at := place{Assignment: a, pinned: len(a.Containers) > 0, within: t.within(a.Node)}
+	for _, at := range t.chosen(plan) {
+		at.pinned, at.within = len(at.Containers) > 0, t.within(at.Node)
 		if at.pinned {
-			if err := p.shares().Hold(vgpu.Hold{Assignment: a, Priority: g.priority}); err != nil {
+			if err := p.shares().Hold(vgpu.Hold{Assignment: at.Assignment, Priority: g.priority}); err != nil {
 				return err
 			}
 		}
-		g.places[a.UID] = at
+		g.places[at.UID] = at
 	}
 	g.refusal, g.short, g.retry, g.dry, g.dryTimes = nil, zero, zero, zero, 0
 	g.told = map[vgpu.UID]bool{}
@@ -220,7 +206,7 @@ func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 		}
 	}
 	message += p.drainFor(g, t, r)
-	return p.refuse(g, pod, refused{kind: r.Reason, message: message, host: r.Host})
+	return p.refuse(g, pod, refused{kind: r.Reason, message: message, host: r.Host, lacking: t.lacking()})
 }
 
 // leavers names the pods that a gang waits for, by their gangs where they have one, with their priority.

@@ -42,9 +42,11 @@ type Shares interface {
 	// Plans tells which pods are members of gangs: what is kept for them is their holds.
 	Plans(member func(pod *v1.Pod) bool)
 	// Assigned returns the devices that a pod was given, and whether it was given any; Unresolved those that it may have been
-	// given: nobody else gets them, and the pod gets no others on that node.
+	// given: nobody else gets them, and the pod gets no others on those nodes.
 	Assigned(pod *v1.Pod) (vgpu.Assignment, bool)
-	Unresolved(uid vgpu.UID) (vgpu.Assignment, bool)
+	Unresolved(uid vgpu.UID) []vgpu.Assignment
+	// Doubts counts the pods that may have been given devices. Room is given up when it falls.
+	Doubts() int
 }
 
 // Gangs knows which pods form a gang: a *podgroup.Set.
@@ -69,6 +71,8 @@ type Plugin struct {
 	gangs  Gangs
 	state  *state
 	woken  wakes
+	// doubts is what Doubts of shares said at the last step.
+	doubts int
 	claim  sync.Once
 	// atlas is guarded by the mutex of the state.
 	atlas   atlas

@@ -119,10 +119,10 @@ func (c *cycle) give(at *place) {
 
 // place returns the place of the cycle's pod, or why it has none. tried: the cycle has tried a plan for the gang before.
 func (p *Plugin) place(ctx context.Context, c cycle, ref podgroup.Ref, tried bool) (*place, string) {
-	gang, err := p.gangs.Gang(ref)
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.group(ref)
+	gang, err := p.gangs.Gang(ref)
 	if gang, err = p.afterStart(g, gang, err); err != nil {
 		return nil, about(ref, err.Error())
 	}

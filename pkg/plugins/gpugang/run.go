@@ -97,14 +97,14 @@ func (p *Plugin) Run(ctx context.Context) {
 // Tick is one step of Run: plans whose members did not come in time are ended, gangs that stayed half-bound are released,
 // those whose turn it is are tried again.
 func (p *Plugin) Tick(ctx context.Context) {
+	p.lookAtDoubts()
 	var halves []*podgroup.Gang
 	for _, ref := range p.state.refs() {
-		pg, err := p.gangs.Gang(ref)
-		if pg == nil || len(pg.Members) == 0 {
-			p.changed(ref)
+		pg, half := p.look(ref)
+		if pg == nil {
 			continue
 		}
-		if p.look(pg, err) {
+		if half {
 			halves = append(halves, pg)
 		}
 		p.denominateMembers(pg)
@@ -113,6 +113,20 @@ func (p *Plugin) Tick(ctx context.Context) {
 	for _, pg := range halves {
 		p.release(ctx, pg)
 	}
+}
+
+// lookAtDoubts has the gangs tried that wait for room when room of binds was given up that did not happen.
+func (p *Plugin) lookAtDoubts() {
+	if p.shares == nil || p.shares() == nil {
+		return // a profile without GPUShare
+	}
+	now := p.shares().Doubts()
+	if now < p.doubts {
+		p.state.mu.Lock()
+		p.stirAll()
+		p.state.mu.Unlock()
+	}
+	p.doubts = now
 }
 
 // refs returns the gangs that are remembered, in a fixed order.
@@ -129,22 +143,28 @@ func (s *state) refs() []podgroup.Ref {
 	return refs
 }
 
-// look does what is due for one gang, and reports whether it stayed half-bound for too long.
-func (p *Plugin) look(pg *podgroup.Gang, problem error) bool {
+// look does what is due for one gang, and reports whether it stayed half-bound for too long. It returns the gang, nil where no
+// member exists.
+func (p *Plugin) look(ref podgroup.Ref) (pg *podgroup.Gang, half bool) {
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
-	g, now, patience := p.state.group(pg.Ref), p.now(), p.args.PlacementDeadline.Duration
+	pg, problem := p.gangs.Gang(ref)
+	if pg == nil || len(pg.Members) == 0 {
+		p.end(p.state.gangs[ref])
+		return nil, false
+	}
+	g, now, patience := p.state.group(ref), p.now(), p.args.PlacementDeadline.Duration
 	p.prune(g, pg)
 	p.settle(g, pg)
 	switch {
 	case g.letGo.IsZero() && g.planned() && now.Sub(g.made) > patience:
 		p.cancel(g, "its members did not come within "+patience.String())
 	case !g.letGo.IsZero() && !g.started && now.Sub(g.letGo) > patience:
-		return true
+		return pg, true
 	}
 	if problem != nil {
 		p.tellMissing(g, pg)
-		return false
+		return pg, false
 	}
 	if p.state.drain == g.Ref && now.Sub(g.drained) > p.args.DrainTimeout.Duration {
 		p.dryUp(g, now)
@@ -154,7 +174,7 @@ func (p *Plugin) look(pg *podgroup.Gang, problem error) bool {
 		g.retry = zero
 		p.wakeWaiting(pg, g)
 	}
-	return false
+	return pg, false
 }
 
 // repair has the members tried again whose pause after a failure is over. The caller holds the mutex.

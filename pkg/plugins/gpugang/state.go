@@ -85,6 +85,8 @@ type place struct {
 	pinned bool
 	// within are the labels that its node must have: the required domains of the gang.
 	within map[string]string
+	// host is what the member takes of the node beside devices.
+	host vgpu.Room
 }
 
 // repair is how often a member failed after it was let go, and when it is tried again; zero once it may be.
@@ -104,6 +106,8 @@ type refused struct {
 	kind    gang.Reason
 	message string
 	host    bool
+	// lacking are the members that must run and had no place.
+	lacking int
 	// at is when that was found.
 	at time.Time
 }

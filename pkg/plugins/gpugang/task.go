@@ -28,7 +28,7 @@ type task struct {
 	// pods are the members that want a place, in the order of group.Members.
 	pods []*v1.Pod
 	// doubtful are the members of whose bind nobody told whether it happened. They are planned where that would have put them.
-	doubtful []vgpu.Assignment
+	doubtful []place
 	// infos are the nodes of the cluster, in the same order.
 	infos []fwk.NodeInfo
 }
@@ -51,6 +51,17 @@ func (t *task) placed() int { return len(t.group.Placed) }
 
 // lacking counts the members that must run and have no place.
 func (t *task) lacking() int { return max(0, t.group.MinCount-t.placed()) }
+
+// chosen returns the places that a plan has for members, those in doubt included.
+func (t *task) chosen(plan *gang.Plan) []place {
+	places := slices.Clone(t.doubtful)
+	for i, a := range plan.Places {
+		if a.Node != "" {
+			places = append(places, place{Assignment: a, host: t.group.Members[i].Request.Host})
+		}
+	}
+	return places
+}
 
 // within returns the labels that keep a member in the required domains of a node.
 func (t *task) within(node string) map[string]string {
@@ -90,6 +101,7 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group,
 	if admits, err = p.members(t, pg, g, anew); err != nil {
 		return nil, err
 	}
+	p.setAside(t)
 	admits.nodes = t.infos
 	t.cluster.Admits, t.cluster.Ends = admits.count, p.endOf
 	return t, nil
@@ -141,16 +153,17 @@ func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admi
 		if !waits(pod) {
 			continue
 		}
-		if at, doubtful := p.doubtful(t, g, pod); doubtful && !anew {
-			t.group.Placed = append(t.group.Placed, at)
-			t.doubtful = append(t.doubtful, at)
-			continue
-		}
 		r, err := p.shares().Request(pod)
 		if err != nil {
 			return nil, fmt.Errorf("member %s: %w", klog.KObj(pod), err)
 		}
-		t.group.Members = append(t.group.Members, gang.Member{Request: r, Rank: pg.Ranks[i], Kind: admits.kind(pod)})
+		maybe := p.shares().Unresolved(uidOf(pod))
+		if at := p.tryable(t, g, maybe); at != nil && !anew {
+			t.group.Placed = append(t.group.Placed, *at)
+			t.doubtful = append(t.doubtful, place{Assignment: *at, host: r.Host})
+			continue
+		}
+		t.group.Members = append(t.group.Members, gang.Member{Request: r, Rank: pg.Ranks[i], Kind: admits.kind(pod, maybe)})
 		t.pods = append(t.pods, pod)
 	}
 	return admits, nil
@@ -171,12 +184,35 @@ func (p *Plugin) placed(g *group, pod *v1.Pod) (vgpu.Assignment, bool) {
 	return vgpu.Assignment{UID: uidOf(pod), Pod: pathOf(pod), Node: node}, true
 }
 
-// doubtful returns where a member may be bound already, and whether it can be tried there: it would be there with these devices
-// or not at all.
-func (p *Plugin) doubtful(t *task, g *group, pod *v1.Pod) (vgpu.Assignment, bool) {
-	at, ok := p.shares().Unresolved(uidOf(pod))
-	_, capped := g.capped[at.Node]
-	return at, ok && !capped && healthy(t.ledger(at.Node), &at)
+// setAside takes from the hosts what planned members will use that are not there yet: holds keep devices only. The caller holds
+// the mutex.
+func (p *Plugin) setAside(t *task) {
+	rooms := map[string]vgpu.Room{}
+	for _, g := range p.state.gangs {
+		for uid, at := range g.places {
+			if !g.reserved[uid] && !g.bound[uid] {
+				rooms[at.Node] = rooms[at.Node].Plus(at.host)
+			}
+		}
+	}
+	for name, room := range rooms {
+		if at, found := t.find(name); found {
+			n := t.cluster.Nodes[at].Clone()
+			n.SetRoom(n.Room().Minus(room))
+			t.cluster.Nodes[at] = n
+		}
+	}
+}
+
+// tryable returns the first of the places that a member may have where it can be tried again, nil for none: it would get these
+// devices or none.
+func (p *Plugin) tryable(t *task, g *group, maybe []vgpu.Assignment) *vgpu.Assignment {
+	for i := range maybe {
+		if _, capped := g.capped[maybe[i].Node]; !capped && healthy(t.ledger(maybe[i].Node), &maybe[i]) {
+			return &maybe[i]
+		}
+	}
+	return nil
 }
 
 // limits returns how many members the nodes take that other plugins refused lately for a planned one.

@@ -46,7 +46,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeNa
 	}}
 	err = b.run(ctx)
 	if errors.Is(err, errUnknown) {
-		p.state.suspend(a)
+		p.state.suspend(a, p.now())
 		p.lookAgain(pod)
 	}
 	p.metrics.bound(err)

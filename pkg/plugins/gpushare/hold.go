@@ -3,6 +3,7 @@ package gpushare
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -66,18 +67,20 @@ type unresolved struct {
 	// landed: the informer shows the pod on the node. The room is kept until the scheduler's snapshot shows it as well:
 	// the pod was forgotten there, and the two learn of it by themselves, in any order.
 	landed bool
+	// since is when the scheduler gave the bind up.
+	since time.Time
 }
 
 // suspend keeps the room of an assignment whose bind may or may not have happened, until the scheduler's snapshot shows
-// the pod, or the informer shows it elsewhere or gone.
-func (s *state) suspend(a vgpu.Assignment) {
+// the pod, or the informer shows it elsewhere or gone, or the bind cannot happen any more.
+func (s *state) suspend(a vgpu.Assignment, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.node(a.Node)
 	if _, known := n.unresolved[a.UID]; !known {
 		s.unresolved[a.UID] = append(s.unresolved[a.UID], a.Node)
 	}
-	n.unresolved[a.UID] = unresolved{Assignment: a}
+	n.unresolved[a.UID] = unresolved{Assignment: a, since: now}
 	n.epoch++
 }
 

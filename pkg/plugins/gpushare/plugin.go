@@ -154,6 +154,7 @@ func NewWithClient(ctx context.Context, object runtime.Object, handle fwk.Handle
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
 	go p.pending.run(ctx, p.outdated)
+	go p.settleDoubts(ctx)
 	return p, nil
 }
 

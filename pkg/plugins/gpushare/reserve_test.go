@@ -2,6 +2,7 @@ package gpushare
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -139,7 +140,7 @@ func TestUnresolvedBindKeepsItsRoom(t *testing.T) {
 	cs := d.preFilter(p)
 	expect(t, "the first time", d.reserve(cs, p, "n1"), "n1/GPU-n1-1")
 	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
-	d.plugin.state.suspend(a)
+	d.plugin.state.suspend(a, time.Now())
 	d.unreserve(cs, p, "n1")
 
 	other := with(pod("other", 5), func(p *v1.Pod) { p.Spec.Priority = new(int32(2000000000)) })
@@ -164,10 +165,10 @@ func TestLateBindKeepsItsRoomUntilTheSnapshotShowsIt(t *testing.T) {
 	cs := d.preFilter(p)
 	d.reserve(cs, p, "n1")
 	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
-	d.plugin.state.suspend(a)
+	d.plugin.state.suspend(a, time.Now())
 	d.unreserve(cs, p, "n1")
 	elsewhere := share(p, "n2", "GPU-n2-0", 6)
-	d.plugin.state.suspend(elsewhere)
+	d.plugin.state.suspend(elsewhere, time.Now())
 
 	other := pod("other", 5)
 	const full = "largest free share is 4 of 10 slots"
@@ -191,7 +192,7 @@ func TestAssumedRetryDoesNotResolveABind(t *testing.T) {
 	cs := d.preFilter(p)
 	d.reserve(cs, p, "n1")
 	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
-	d.plugin.state.suspend(a)
+	d.plugin.state.suspend(a, time.Now())
 	assumed := d.assume(p, "n1")
 	d.preFilter(pod("b", 1))
 	d.remove(assumed, "n1")

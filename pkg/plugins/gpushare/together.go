@@ -66,16 +66,16 @@ func (s *state) withDoubts(ledger *vgpu.Node) *vgpu.Node {
 	return out
 }
 
-// Unresolved returns the devices that a pod may have: those of a bind of which the API server did not tell whether it happened,
-// on the first such node by name.
-func (p *Plugin) Unresolved(uid vgpu.UID) (vgpu.Assignment, bool) {
+// Unresolved returns the devices that a pod may have, by node: those of binds of which the API server did not tell whether they
+// happened. At most one did.
+func (p *Plugin) Unresolved(uid vgpu.UID) []vgpu.Assignment {
 	p.state.mu.RLock()
 	defer p.state.mu.RUnlock()
-	names := p.state.unresolved[uid]
-	if len(names) == 0 {
-		return vgpu.Assignment{}, false
+	var all []vgpu.Assignment
+	for _, name := range slices.Sorted(slices.Values(p.state.unresolved[uid])) {
+		all = append(all, p.state.nodes[name].unresolved[uid].Assignment)
 	}
-	return p.state.nodes[slices.Min(names)].unresolved[uid].Assignment, true
+	return all
 }
 
 // bareHost returns a node without devices, for pods that ask for none.

@@ -1,0 +1,96 @@
+package gpushare
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// doubtFor is how long an unresolved bind keeps its room where the pod is not bound: twice the time that an API server
+	// works on a request, a minute by default (--request-timeout). A bind that it has begun cannot happen after that. Longer
+	// keeps the room of binds that failed from others; shorter may give it away before a bind that did not.
+	doubtFor = 2 * time.Minute
+	// doubtStep is the time between two looks.
+	doubtStep = 10 * time.Second
+)
+
+// Doubts counts the pods of which the API server did not tell whether they are bound. Room is given up when it falls.
+func (p *Plugin) Doubts() int {
+	p.state.mu.RLock()
+	defer p.state.mu.RUnlock()
+	return int(p.state.unknown())
+}
+
+// settleDoubts asks for the pods of unresolved binds that are old, until ctx ends. Else the room of a bind that never happened
+// would be kept for as long as its pod finds no other: two gangs could each keep what the other needs.
+func (p *Plugin) settleDoubts(ctx context.Context) {
+	tick := time.NewTicker(doubtStep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, u := range p.state.doubtsBefore(p.now().Add(-doubtFor)) {
+			p.settleDoubt(ctx, u)
+		}
+	}
+}
+
+// settleDoubt asks for the pod of an old unresolved bind, and ends its room unless the pod is bound to it.
+func (p *Plugin) settleDoubt(ctx context.Context, u unresolved) {
+	namespace, name, _ := strings.Cut(u.Pod, "/")
+	ctx, cancel := context.WithTimeout(ctx, p.bindTimeout)
+	defer cancel()
+	pod, err := p.handle.ClientSet().CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && uidOf(pod) != u.UID:
+		p.state.gone(u.UID)
+	case err != nil:
+		return // it is asked again
+	case pod.Spec.NodeName != "":
+		p.state.landed(u.UID, pod.Spec.NodeName)
+		return
+	default:
+		p.state.dispel(u)
+	}
+	klog.FromContext(ctx).V(2).Info("A bind of unknown outcome did not happen", "pod", klog.KRef(namespace, name), "node", u.Node)
+	p.pending.activate()
+}
+
+// doubtsBefore returns the unresolved binds that were given up before a time, by node and pod.
+func (s *state) doubtsBefore(at time.Time) []unresolved {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var old []unresolved
+	for uid, nodes := range s.unresolved {
+		for _, name := range nodes {
+			if u := s.nodes[name].unresolved[uid]; !u.landed && u.since.Before(at) {
+				old = append(old, u)
+			}
+		}
+	}
+	slices.SortFunc(old, func(a, b unresolved) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.UID, b.UID)) })
+	return old
+}
+
+// dispel ends the room of an unresolved bind that did not happen, unless more is known of it by now.
+func (s *state) dispel(u unresolved) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes[u.Node]
+	if n == nil {
+		return
+	}
+	if now, ok := n.unresolved[u.UID]; ok && !now.landed && now.since.Equal(u.since) {
+		s.resolve(u.UID, u.Node)
+	}
+}
