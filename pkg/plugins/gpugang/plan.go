@@ -95,10 +95,13 @@ func surplus(g *group, placed int, why string) string {
 // takes longer than finding that there is no room, and a hundred gangs may wait.
 const explainAgain = 30 * time.Second
 
-// explained reports whether it is enough to know that a gang has no room: why was found a moment ago for as many members, and it
-// is not its turn to have room kept. The caller holds the mutex.
+// explained reports whether it is enough to know that a gang has no room: why was found a moment ago for as many members, and no
+// room is kept for it, nor is it its turn. The caller holds the mutex.
 func (p *Plugin) explained(g *group, t *task) bool {
-	return g.refusal.ofRoom() && g.refusal.lacking == t.lacking() && !g.short.IsZero() && p.now().Sub(g.refusal.at) < explainAgain && p.state.head(p.now()) != g
+	if !g.refusal.ofRoom() || g.refusal.lacking != t.lacking() || p.now().Sub(g.refusal.at) >= explainAgain {
+		return false
+	}
+	return !g.short.IsZero() && p.state.drain != g.Ref && p.state.head(p.now()) != g
 }
 
 // stillThere reports whether the snapshot of this cycle has members of a cancelled plan at their places. The caller holds the

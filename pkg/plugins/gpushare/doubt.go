@@ -39,9 +39,13 @@ func (p *Plugin) settleDoubts(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, u := range p.state.doubtsBefore(p.now().Add(-doubtFor)) {
-			p.settleDoubt(ctx, u)
-		}
+		p.settleOld(ctx)
+	}
+}
+
+func (p *Plugin) settleOld(ctx context.Context) {
+	for _, u := range p.state.doubtsBefore(p.now().Add(-doubtFor)) {
+		p.settleDoubt(ctx, u)
 	}
 }
 

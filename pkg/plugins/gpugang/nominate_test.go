@@ -1,0 +1,170 @@
+package gpugang
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// nominate does what the framework does for a pod that waits in Permit.
+func (c *cluster) nominate(p *v1.Pod, node string) {
+	c.t.Helper()
+	info, err := framework.NewPodInfo(p)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.plugin.handle.AddNominatedPod(klog.Background(), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
+}
+
+func (c *cluster) nominated(node string) map[string]bool {
+	names := map[string]bool{}
+	for _, info := range c.plugin.handle.NominatedPodsForNode(node) {
+		names[info.GetPod().Name] = true
+	}
+	return names
+}
+
+// incomplete creates the members of a gang but one: they wait, and nobody tries them.
+func (c *cluster) incomplete(name string, count int) []*v1.Pod {
+	c.t.Helper()
+	pods := members(name, count, count, 10)[:count-1]
+	c.create(pods...)
+	c.await("the members are known", func() bool { return c.plugin.seen(uidOf(pods[count-2]), "default/"+pods[count-2].Name) != nil })
+	return pods
+}
+
+// A nomination of a member without a place there ends when a sibling is about to be tried there. Others stay.
+func TestNominationsEndWithThePlan(t *testing.T) {
+	c := newCluster(t, 2, 2)
+	pods := c.incomplete("train", 4)
+	single := pod("single", 30) // never fits
+	c.create(single)
+	c.awaitMessage("single", "0/2")
+	for _, p := range []*v1.Pod{pods[0], pods[1], single} {
+		c.nominate(p, "n1")
+	}
+	c.plugin.state.mu.Lock()
+	ref, _ := c.plugin.gangs.Of(pods[0])
+	g := c.plugin.state.group(ref)
+	g.places[uidOf(pods[0])] = place{Assignment: vgpu.Assignment{Node: "n1"}}
+	c.plugin.state.mu.Unlock()
+	c.plugin.denominate("n1")
+	if got := c.nominated("n1"); !got["train-0"] || got["train-1"] || !got["single"] || len(got) != 2 {
+		t.Errorf("nominated are %v, want the member with the place and the pod of no gang", got)
+	}
+}
+
+// What the API says of a member's node is no place: it ends without the member being tried.
+func TestNominationsInTheAPIEnd(t *testing.T) {
+	c := newCluster(t, 2)
+	p := c.incomplete("train", 3)[0].DeepCopy()
+	p.Status.NominatedNodeName = "n1"
+	if _, err := c.client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.await("the informer shows the nomination", func() bool { return c.plugin.seen(uidOf(p), "default/"+p.Name).Status.NominatedNodeName != "" })
+	c.nominate(p, "n1")
+	c.await("the nomination is gone", func() bool { return len(c.nominated("n1")) == 0 })
+}
+
+func TestRefusedMemberHasNoNominatedNode(t *testing.T) {
+	c := newCluster(t, 2)
+	pods := members("train", 3, 3, 10)
+	for _, p := range pods {
+		p.Status.NominatedNodeName = "n1"
+	}
+	c.create(pods...)
+	c.awaitMessage("train", "needs 3")
+	c.await("the nominated node is cleared", func() bool {
+		for _, p := range c.pods() {
+			if message(&p) != "" && p.Status.NominatedNodeName != "" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A member whose plan was given up before its bind began does not wait for the gate of the next plan.
+func TestBindAfterThePlanWasGivenUp(t *testing.T) {
+	c := newCluster(t, 2)
+	p := c.incomplete("train", 3)[0]
+	over, cancel := context.WithCancel(t.Context())
+	cancel() // else a member that waits would wait for the placement deadline
+	if status := c.plugin.Bind(over, framework.NewCycleState(), p, "n1"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "given up") {
+		t.Errorf("Bind = %v, want that the plan was given up", status)
+	}
+	if status := c.plugin.Bind(t.Context(), framework.NewCycleState(), pod("single", 1), "n1"); !status.IsSkip() {
+		t.Errorf("Bind of a pod of no gang = %v, want Skip", status)
+	}
+}
+
+// To the queue a bind that fails is a pod that left. Members that pause are not tried for that.
+func TestMembersThatPauseStayOut(t *testing.T) {
+	c := newCluster(t, 2)
+	member := c.incomplete("train", 3)[0]
+	ref, _ := c.plugin.gangs.Of(member)
+	gpu, plain := pod("left", 5), pod("plain", 0)
+	soon := c.clock.now().Add(time.Hour)
+	tests := []struct {
+		name  string
+		set   func(g *group)
+		left  *v1.Pod
+		queue bool
+	}{
+		{"nothing is known", func(*group) {}, gpu, true},
+		{"the member pauses", func(g *group) { g.repairs[uidOf(member)] = repair{failures: 1, at: soon} }, gpu, false},
+		{"another member pauses", func(g *group) { g.repairs["other"] = repair{failures: 1, at: soon} }, gpu, true},
+		{"its pause is over", func(g *group) { g.repairs[uidOf(member)] = repair{failures: 1, at: soon.Add(-2 * time.Hour)} }, gpu, true},
+		{"the gang pauses", func(g *group) { g.retry = soon }, gpu, false},
+		{"hosts are short", func(g *group) { g.refusal = &refused{host: true} }, plain, true},
+		{"devices are short", func(g *group) { g.refusal = &refused{} }, plain, false},
+		{"devices are short, and some are left", func(g *group) { g.refusal = &refused{} }, gpu, true},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			c.plugin.state.mu.Lock()
+			delete(c.plugin.state.gangs, ref)
+			tc.set(c.plugin.state.group(ref))
+			c.plugin.state.mu.Unlock()
+			hint, err := c.plugin.afterPodLeft(klog.Background(), member, tc.left, nil)
+			if err != nil || (hint == fwk.Queue) != tc.queue {
+				t.Errorf("afterPodLeft = %v, %v, want Queue: %v", hint, err, tc.queue)
+			}
+		})
+	}
+	if hint, err := c.plugin.afterPodLeft(klog.Background(), pod("single", 5), gpu, nil); hint != fwk.QueueSkip || err != nil {
+		t.Errorf("afterPodLeft for a pod of no gang = %v, %v, want QueueSkip", hint, err)
+	}
+}
+
+// A member whose bind is in doubt is planned where it may be, and elsewhere only where the gang has no place else.
+func TestDoubtfulMembersArePlannedWhereTheyMayBe(t *testing.T) {
+	c := newCluster(t, 1, 1)
+	c.refuseBinds(func(string) error { return errors.New("no answer") })
+	c.create(members("train", 2, 2, 10)...)
+	c.await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
+	want := map[string]string{}
+	for _, p := range c.pods() {
+		for _, a := range c.plugin.shares().Unresolved(uidOf(&p)) {
+			want[p.Name] = a.Node
+		}
+	}
+	c.refuseBinds(nil)
+	got := c.awaitBound("train", 2)
+	for name, node := range want {
+		if got[name] != node {
+			t.Errorf("%s may have been bound to %s, and is on %s", name, node, got[name])
+		}
+	}
+}
