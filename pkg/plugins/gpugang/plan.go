@@ -122,8 +122,8 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 		g.made = p.now()
 	}
 	for _, at := range t.chosen(plan) {
-		at.pinned, at.within = len(at.Containers) > 0, t.within(at.Node)
-		if at.pinned {
+		at.pinned, at.within = at.held() || g.failures > 0, t.within(at.Node)
+		if at.held() {
 			if err := p.shares().Hold(vgpu.Hold{Assignment: at.Assignment, Priority: g.priority}); err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func (p *Plugin) lose(g *group, pod *v1.Pod) {
 
 // drop forgets one place, with its hold. The caller holds the mutex.
 func (p *Plugin) drop(g *group, uid vgpu.UID) {
-	if at, ok := g.places[uid]; ok && at.pinned {
+	if at, ok := g.places[uid]; ok && at.held() {
 		p.shares().Release(uid)
 	}
 	delete(g.places, uid)

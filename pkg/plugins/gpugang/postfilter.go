@@ -10,9 +10,14 @@ import (
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 )
 
-// capFor is how long a gang has no more members on a node than were accepted when another plugin refused one more. Longer
-// keeps it from a node that has room again, shorter has the same plan refused again and again.
+// capFor is how long a gang has no more members on a node than were accepted when another plugin refused one more, from when it
+// may be planned again. Longer keeps it from a node that has room again, shorter has the same plan refused again and again.
 const capFor = 30 * time.Second
+
+// cap has the gang put so many members on a node at most, for a while. The caller holds the mutex, and has the gang pause.
+func (g *group) cap(node string, most int, now time.Time) {
+	g.capped[node] = limit{most: most, until: now.Add(backoff(g.failures + 1)).Add(capFor)}
+}
 
 // shareName is the plugin that the plans are made by.
 const shareName = "GPUShare"
@@ -36,7 +41,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	if status := statuses.Get(at.Node); at.pinned {
 		why = "the plan of the gang has node " + at.Node + " for the pod, which refuses it: " + status.Message()
 		if status.Plugin() != shareName { // what GPUShare refuses, the next plan knows
-			g.capped[at.Node] = limit{most: g.reservedOn(at.Node), until: p.now().Add(capFor)}
+			g.cap(at.Node, g.reservedOn(at.Node), p.now())
 		}
 	}
 	if g.letGo.IsZero() {
@@ -62,7 +67,7 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	case g.planned() && g.letGo.IsZero():
 		for node, most := range trialOf(state).refused() {
-			g.capped[node] = limit{most: most, until: p.now().Add(capFor)}
+			g.cap(node, most, p.now())
 		}
 		p.cancel(g, "other plugins refuse the planned nodes")
 	case g.refusal != nil:

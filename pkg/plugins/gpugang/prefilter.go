@@ -175,7 +175,7 @@ func (p *Plugin) standing(g *group, pod *v1.Pod) (*place, bool) {
 		return &at, true
 	}
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(at.Node)
-	if err != nil || !p.shares().Stands(uidOf(pod), info) {
+	if err != nil || at.held() && !p.shares().Stands(uidOf(pod), info) {
 		return nil, false
 	}
 	return &at, true

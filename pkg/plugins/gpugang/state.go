@@ -81,13 +81,17 @@ type group struct {
 // place is where a member goes.
 type place struct {
 	vgpu.Assignment
-	// pinned: the member goes to this node and no other. A member without vGPUs is held to the required domains only.
+	// pinned: the member goes to this node and no other. A member without vGPUs is held to the required domains only, until a
+	// plan came to nothing: it may have taken the CPU that its siblings were to have.
 	pinned bool
 	// within are the labels that its node must have: the required domains of the gang.
 	within map[string]string
 	// host is what the member takes of the node beside devices.
 	host vgpu.Room
 }
+
+// held reports whether devices are held for the member.
+func (p *place) held() bool { return len(p.Containers) > 0 }
 
 // repair is how often a member failed after it was let go, and when it is tried again; zero once it may be.
 type repair struct {

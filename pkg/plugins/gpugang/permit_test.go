@@ -1,0 +1,95 @@
+package gpugang
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// reservedGang writes down a plan for members that wait, of which some are reserved.
+func (c *cluster) reservedGang(pods []*v1.Pod, reserved int, letGo time.Time) *group {
+	c.t.Helper()
+	c.plugin.state.mu.Lock()
+	defer c.plugin.state.mu.Unlock()
+	ref, _ := c.plugin.gangs.Of(pods[0])
+	g := c.plugin.state.group(ref)
+	g.forget()
+	g.made, g.letGo = c.clock.now(), letGo
+	for i, p := range pods {
+		g.places[uidOf(p)] = place{Assignment: vgpu.Assignment{UID: uidOf(p), Node: "n1"}, pinned: true}
+		if i < reserved {
+			g.reserved[uidOf(p)] = true
+		}
+	}
+	return g
+}
+
+// What fails for one member before the members are let go ends the plan of all, and after that keeps the member's place.
+func TestUnreserve(t *testing.T) {
+	tests := []struct {
+		name                     string
+		letGo, bound, unreserved bool
+		places, repairs          int
+	}{
+		{name: "before the members are let go"},
+		{name: "after that", letGo: true, bound: true, places: 2, repairs: 1},
+		{name: "after that, another is on its way", letGo: true, places: 2, repairs: 1},
+		{name: "a member that was not reserved", unreserved: true, places: 2},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCluster(t, 2)
+			pods := c.incomplete("train", 3)
+			at, reserved := time.Time{}, 2
+			if tc.letGo {
+				at = c.clock.now()
+			}
+			if tc.bound || tc.unreserved {
+				reserved = 1
+			}
+			g := c.reservedGang(pods, reserved, at)
+			failing := pods[0]
+			if tc.unreserved {
+				failing = pods[1]
+			}
+			c.plugin.state.mu.Lock()
+			g.bound[uidOf(pods[1])] = tc.bound
+			c.plugin.state.mu.Unlock()
+			c.plugin.Unreserve(t.Context(), framework.NewCycleState(), failing, "n1")
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			if len(g.places) != tc.places || len(g.repairs) != tc.repairs {
+				t.Errorf("%d places and %d repairs are left, want %d and %d", len(g.places), len(g.repairs), tc.places, tc.repairs)
+			}
+			if pauses := !g.repairs[uidOf(failing)].at.IsZero(); pauses != (tc.repairs > 0) {
+				t.Errorf("the member pauses: %v, want %v", pauses, tc.repairs > 0)
+			}
+		})
+	}
+}
+
+// Where no member of those that were let go is bound or on its way, the gang starts over as a whole.
+func TestUnreserveOfTheLast(t *testing.T) {
+	c := newCluster(t, 2)
+	pods := c.incomplete("train", 3)
+	g := c.reservedGang(pods, 1, c.clock.now())
+	c.plugin.state.mu.Lock()
+	delete(g.reserved, uidOf(pods[1]))
+	gate := g.gate
+	c.plugin.state.mu.Unlock()
+	c.plugin.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "n1")
+	c.plugin.state.mu.Lock()
+	defer c.plugin.state.mu.Unlock()
+	if g.planned() || !g.letGo.IsZero() || !g.retry.After(c.clock.now()) {
+		t.Errorf("planned %v, let go %v, tried again %v, want a gang without a plan that pauses", g.planned(), g.letGo, g.retry)
+	}
+	select {
+	case <-gate:
+	default:
+		t.Error("members that wait in Bind are not let go on")
+	}
+}
