@@ -1,10 +1,15 @@
 package gpugang
 
 import (
+	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -91,5 +96,65 @@ func TestUnreserveOfTheLast(t *testing.T) {
 	case <-gate:
 	default:
 		t.Error("members that wait in Bind are not let go on")
+	}
+}
+
+// awaited tells when somebody is about to wait for its end.
+type awaited struct {
+	context.Context
+	once sync.Once
+	by   chan struct{}
+}
+
+// Done is the context's.
+func (a *awaited) Done() <-chan struct{} {
+	a.once.Do(func() { close(a.by) })
+	return a.Context.Done()
+}
+
+// Members of a native gang wait in Bind: those whose plan ends there are not bound, those that are let go are.
+func TestBindWaitsForTheGate(t *testing.T) {
+	c := newCluster(t, 2)
+	for _, end := range []string{"cancelled", "let go"} {
+		t.Run(end, func(t *testing.T) {
+			pods := c.incomplete(strings.ReplaceAll(end, " ", "-"), 3)
+			g := c.reservedGang(pods, 2, time.Time{})
+			result := make(chan *fwk.Status)
+			ctx := &awaited{Context: t.Context(), by: make(chan struct{})}
+			go func() { result <- c.plugin.Bind(ctx, framework.NewCycleState(), pods[0], "n1") }()
+			<-ctx.by // it knows the gate
+			c.plugin.state.mu.Lock()
+			if end == "cancelled" {
+				c.plugin.cancel(g, "a test says so")
+			} else {
+				pg, _ := c.plugin.gangs.Gang(g.Ref)
+				c.plugin.letGo(g, pg)
+			}
+			c.plugin.state.mu.Unlock()
+			if status := <-result; status.IsSkip() != (end == "let go") {
+				t.Errorf("Bind = %v of a gang that was %s", status, end)
+			}
+		})
+	}
+}
+
+// A Binding that succeeded counts before the informer shows it.
+func TestPostBindCounts(t *testing.T) {
+	c := newCluster(t, 2)
+	pods := c.incomplete("train", 3)
+	g := c.reservedGang(pods, 2, c.clock.now())
+	c.plugin.PostBind(t.Context(), framework.NewCycleState(), pods[0], "n1")
+	c.plugin.state.mu.Lock()
+	defer c.plugin.state.mu.Unlock()
+	pg, _ := c.plugin.gangs.Gang(g.Ref)
+	if bound := c.plugin.boundOf(g, pg); bound != 1 || g.reserved[uidOf(pods[0])] || !g.reserved[uidOf(pods[1])] || g.started {
+		t.Errorf("%d are bound, %v are on their way, started %v, want 1, the other, and false", bound, g.reserved, g.started)
+	}
+	// One that is being deleted does not count.
+	leaving := *pg
+	leaving.Members = []*v1.Pod{pods[0].DeepCopy()}
+	leaving.Members[0].DeletionTimestamp = &metav1.Time{Time: c.clock.now()}
+	if bound := c.plugin.boundOf(g, &leaving); bound != 0 {
+		t.Errorf("%d are bound, and the only one is being deleted", bound)
 	}
 }
