@@ -115,6 +115,10 @@ func TestMemberReturns(t *testing.T) {
 	before := c.awaitBound("train", 4)
 	c.deletePod("train-2")
 	c.clock.pass(10 * time.Minute)
+	c.plugin.Tick(t.Context())
+	if got := c.bound("train"); len(got) != 3 {
+		t.Fatalf("bound are %v, want the three siblings of the member that is gone", got)
+	}
 	again := requireLevel(members("train", 4, 4, 10), rack)[2]
 	again.UID = "uid-again"
 	c.create(again)

@@ -130,7 +130,9 @@ func (c *cluster) bind(action clienttesting.Action) (bool, runtime.Object, error
 		pod.Annotations = map[string]string{}
 	}
 	maps.Copy(pod.Annotations, b.Annotations)
-	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.clock.now())}}
+	now := metav1.NewTime(c.clock.now())
+	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: now}}
+	pod.Status.StartTime = &now
 	return true, b, c.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace)
 }
 

@@ -12,6 +12,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -156,5 +158,77 @@ func TestPostBindCounts(t *testing.T) {
 	leaving.Members[0].DeletionTimestamp = &metav1.Time{Time: c.clock.now()}
 	if bound := c.plugin.boundOf(g, &leaving); bound != 0 {
 		t.Errorf("%d are bound, and the only one is being deleted", bound)
+	}
+}
+
+func TestReserveWithoutAPlan(t *testing.T) {
+	c := newCluster(t, 2)
+	p := c.incomplete("train", 3)[0]
+	if status := c.plugin.Reserve(t.Context(), framework.NewCycleState(), p, "n1"); status.Code() != fwk.Unschedulable {
+		t.Errorf("Reserve = %v of a member without a place, want Unschedulable", status)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	node := framework.NewNodeInfo()
+	node.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{rack: "r1"}}})
+	tests := []struct {
+		name string
+		at   *place
+		want fwk.Code
+	}{
+		{"a pod of no gang", nil, fwk.Success},
+		{"the planned node", &place{Assignment: vgpu.Assignment{Node: "n1"}, pinned: true}, fwk.Success},
+		{"another node", &place{Assignment: vgpu.Assignment{Node: "n2"}, pinned: true}, fwk.UnschedulableAndUnresolvable},
+		{"another node, not pinned", &place{Assignment: vgpu.Assignment{Node: "n2"}}, fwk.Success},
+		{"in the required domain", &place{within: map[string]string{rack: "r1"}}, fwk.Success},
+		{"outside of it", &place{within: map[string]string{rack: "r2"}}, fwk.UnschedulableAndUnresolvable},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			cs := framework.NewCycleState()
+			if tc.at != nil {
+				cs.Write(placeKey, tc.at)
+			}
+			if status := (&Plugin{}).Filter(t.Context(), cs, pod("a", 1), node); status.Code() != tc.want {
+				t.Errorf("Filter = %v, want code %v", status, tc.want)
+			}
+		})
+	}
+}
+
+// A member that another plugin refuses after its siblings were let go pauses with its gang, and loses its place alone.
+func TestRefusedAfterTheOthersWereLetGo(t *testing.T) {
+	c := newCluster(t, 2)
+	pods := c.incomplete("train", 3)
+	g := c.reservedGang(pods, 1, c.clock.now())
+	cs := framework.NewCycleState()
+	cs.Write(placeKey, &place{Assignment: vgpu.Assignment{Node: "n1"}, pinned: true})
+	_, status := c.plugin.PostFilter(t.Context(), cs, pods[1], framework.NewDefaultNodeToStatus())
+	c.plugin.state.mu.Lock()
+	defer c.plugin.state.mu.Unlock()
+	if _, capped := g.capped["n1"]; !capped || !g.retry.After(c.clock.now()) || len(g.places) != 1 || status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("PostFilter = %v, capped %v, tried again %v, %d places, want a cap, a pause and the sibling's place", status, g.capped, g.retry, len(g.places))
+	}
+	if until := g.capped["n1"].until; !until.After(g.retry.Add(capFor / 2)) {
+		t.Errorf("the cap ends at %v, the pause at %v: the same plan would be made", until, g.retry)
+	}
+}
+
+// Room that is given up is for the gangs that wait for room.
+func TestEndOfADrainStirsTheOthers(t *testing.T) {
+	c := newCluster(t, 2)
+	c.plugin.state.mu.Lock()
+	defer c.plugin.state.mu.Unlock()
+	s := c.plugin.state
+	ref := func(name string) podgroup.Ref {
+		return podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: name}
+	}
+	draining, waiting, hopeless := s.group(ref("draining")), s.group(ref("waiting")), s.group(ref("hopeless"))
+	waiting.refusal, hopeless.refusal = &refused{kind: gang.NoRoom}, &refused{kind: gang.NeverFits}
+	s.drain = draining.Ref
+	c.plugin.endDrain(draining)
+	if waiting.retry.IsZero() || !hopeless.retry.IsZero() || s.drain != (podgroup.Ref{}) {
+		t.Errorf("tried again: %v, and %v that never fits; draining %v", waiting.retry, hopeless.retry, s.drain)
 	}
 }
