@@ -275,7 +275,7 @@ func (w *world) restart() error {
 	return w.start()
 }
 
-// allBound reports whether all members that there are are bound.
+// allBound reports whether no member waits.
 func (w *world) allBound(t *team) bool {
 	for i := range t.members {
 		if pod := w.api.pod(t.member(i)); pod != nil && pod.Spec.NodeName == "" {

@@ -71,8 +71,12 @@ func (s *state) withDoubts(ledger *vgpu.Node) *vgpu.Node {
 func (p *Plugin) Unresolved(uid vgpu.UID) []vgpu.Assignment {
 	p.state.mu.RLock()
 	defer p.state.mu.RUnlock()
-	var all []vgpu.Assignment
-	for _, name := range slices.Sorted(slices.Values(p.state.unresolved[uid])) {
+	names := slices.Sorted(slices.Values(p.state.unresolved[uid]))
+	if len(names) == 0 {
+		return nil
+	}
+	all := make([]vgpu.Assignment, 0, len(names))
+	for _, name := range names {
 		all = append(all, p.state.nodes[name].unresolved[uid].Assignment)
 	}
 	return all
