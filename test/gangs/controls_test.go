@@ -86,7 +86,7 @@ func TestChecksCanFail(t *testing.T) {
 		},
 		{
 			name: "members of unlike priority are bound", want: "malformed", kit: naiveKit(false),
-			history: "node n1 gpus=4\ngang g1 source=label members=2 slots=10 uneven=1",
+			history: "gang g1 source=label members=2 slots=10 uneven=1\nnode n1 gpus=4",
 		},
 	}
 	for _, test := range tests {
