@@ -86,7 +86,7 @@ func TestChecksCanFail(t *testing.T) {
 		},
 		{
 			name: "members of unlike priority are bound", want: "malformed", kit: naiveKit(false),
-			history: "gang g1 source=label members=2 slots=10 uneven=1\nnode n1 gpus=4",
+			history: "node n1 gpus=1\npod p1 slots=10 runs=5s\ngang g1 source=label members=2 slots=5 uneven=1\nclock for=10s",
 		},
 	}
 	for _, test := range tests {
