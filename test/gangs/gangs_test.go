@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -68,8 +69,16 @@ func withNativeGroups(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
 }
 
+// perProcess is how many histories one process plays. More take more memory: the registry of metrics that the components of
+// Kubernetes share keeps all that was ever registered, and with it the schedulers and their clients.
+const perProcess = 200
+
 // playMany plays random histories on all cores, until one fails.
 func playMany(t *testing.T, k kit) {
+	if *histories > perProcess {
+		playElsewhere(t)
+		return
+	}
 	var next atomic.Int64
 	var failed atomic.Bool
 	workers := runtime.GOMAXPROCS(0)
@@ -81,6 +90,32 @@ func playMany(t *testing.T, k kit) {
 				if violation, log := outcome(t, k, write(number, k.native)); violation != "" {
 					failed.Store(true)
 					report(t, k, number, violation, log)
+				}
+			}
+		})
+	}
+}
+
+// playElsewhere plays random histories in processes of their own, one for each core at a time, until one fails.
+func playElsewhere(t *testing.T) {
+	var next atomic.Int64
+	var failed atomic.Bool
+	for worker := range runtime.GOMAXPROCS(0) {
+		t.Run(fmt.Sprint(worker), func(t *testing.T) {
+			t.Parallel()
+			for !failed.Load() {
+				from := next.Add(perProcess) - perProcess
+				if from >= int64(*histories) {
+					return
+				}
+				count := min(perProcess, int64(*histories)-from)
+				//nolint:gosec // the same program again
+				again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.Split(t.Name(), "/")[0]+"$", "-test.timeout=30m",
+					fmt.Sprint("-seed=", *seed+uint64(from)), fmt.Sprint("-histories=", count), fmt.Sprint("-shrink=", *shrinks))
+				again.Env = append(os.Environ(), "GOMAXPROCS=1")
+				if out, err := again.CombinedOutput(); err != nil {
+					failed.Store(true)
+					t.Errorf("histories of seeds %d and %d more: %v\n%s", *seed+uint64(from), count-1, err, out)
 				}
 			}
 		})

@@ -104,10 +104,14 @@ func (p *Plugin) keeps(g *group, t *task) bool {
 	if g.keptFor != t.lacking() {
 		return false
 	}
+	wanted := map[vgpu.UID]bool{} // GPUShare drops the hold of a pod that is gone when it hears of it, which may be later
+	for i := range t.group.Members {
+		wanted[t.group.Members[i].Request.UID] = true
+	}
 	for i := range g.kept {
 		h := &g.kept[i]
-		if _, held := p.shares().Held(h.UID); !held || !healthy(t.ledger(h.Node), &h.Assignment) {
-			return false // GPUShare drops the holds of pods that are gone
+		if _, held := p.shares().Held(h.UID); !held || !wanted[h.UID] || !healthy(t.ledger(h.Node), &h.Assignment) {
+			return false
 		}
 	}
 	return len(g.kept) > 0
