@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -231,4 +232,26 @@ func TestEndOfADrainStirsTheOthers(t *testing.T) {
 	if waiting.retry.IsZero() || !hopeless.retry.IsZero() || s.drain != (podgroup.Ref{}) {
 		t.Errorf("tried again: %v, and %v that never fits; draining %v", waiting.retry, hopeless.retry, s.drain)
 	}
+}
+
+// A plan leaves to the members of other plans the CPU that they will use and do not use yet.
+func TestPlansLeaveHostsToEachOther(t *testing.T) {
+	c := newCluster(t, 4)
+	others := c.incomplete("others", 3)
+	g := c.reservedGang(others, 1, c.clock.now()) // the first is in the snapshot, the second is not
+	c.plugin.state.mu.Lock()
+	for uid, at := range g.places {
+		at.host = vgpu.Room{MilliCPU: 31000}
+		g.places[uid] = at
+	}
+	c.plugin.state.mu.Unlock()
+	asking := func(name, cpu string) *v1.Pod {
+		p := members(name, 1, 1, 10)[0]
+		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse(cpu)
+		return p
+	}
+	c.create(asking("large", "34"))
+	c.awaitMessage("large", "the hosts lack CPU")
+	c.create(asking("small", "32"))
+	c.awaitBound("small", 1)
 }

@@ -28,22 +28,9 @@ func (p *Plugin) Doubts() int {
 	return int(p.state.unknown())
 }
 
-// settleDoubts asks for the pods of unresolved binds that are old, until ctx ends. Else the room of a bind that never happened
-// would be kept for as long as its pod finds no other: two gangs could each keep what the other needs.
+// settleDoubts asks for the pods of unresolved binds that are old. Else the room of a bind that never happened would be kept for
+// as long as its pod finds no other: two gangs could each keep what the other needs.
 func (p *Plugin) settleDoubts(ctx context.Context) {
-	tick := time.NewTicker(doubtStep)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		p.settleOld(ctx)
-	}
-}
-
-func (p *Plugin) settleOld(ctx context.Context) {
 	for _, u := range p.state.doubtsBefore(p.now().Add(-doubtFor)) {
 		p.settleDoubt(ctx, u)
 	}

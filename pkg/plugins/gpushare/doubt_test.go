@@ -65,7 +65,7 @@ func TestOldDoubtsEnd(t *testing.T) {
 			if tc.again {
 				d.plugin.state.suspend(a, d.plugin.now())
 			}
-			d.plugin.settleOld(t.Context())
+			d.plugin.settleDoubts(t.Context())
 			want := ""
 			if tc.kept {
 				want = "largest free share is 4 of 10 slots"

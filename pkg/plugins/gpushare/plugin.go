@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -154,7 +155,7 @@ func NewWithClient(ctx context.Context, object runtime.Object, handle fwk.Handle
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
 	go p.pending.run(ctx, p.outdated)
-	go p.settleDoubts(ctx)
+	go wait.UntilWithContext(ctx, p.settleDoubts, doubtStep)
 	return p, nil
 }
 
