@@ -32,6 +32,9 @@ func Drain(c *Cluster, g *Group, cfg Config) (Plan, error) {
 	s := newSearch(c, g, cfg, &plan.Stats)
 	d := s.drain()
 	if d == nil {
+		d = s.free()
+	}
+	if d == nil {
 		plan.Refused = s.refuse()
 		return plan, nil
 	}
@@ -63,6 +66,15 @@ func (s *search) drain() *drained {
 	}
 	r.preferred = slices.DeleteFunc(slices.Clone(r.preferred), func(key string) bool { return key == NVLink })
 	return s.drainOn(w, false, r)
+}
+
+// free returns room that is free now, nil where there is none: Place tries orders of unlike members that drain does not.
+func (s *search) free() *drained {
+	a := s.answer(reasons{nodes: true}, s.need)
+	if a == nil {
+		return nil
+	}
+	return &drained{places: a.places}
 }
 
 // drainOn is drain on islands or on nodes.
@@ -114,23 +126,28 @@ func (v *view) best(list []*domain, now *ground) *drained {
 }
 
 // in returns what to wait for in a domain: on as few cells as the load takes, or on all of them where that fails, as it
-// may for unlike members.
+// may for unlike members, for whom another order is tried as well: see task.again.
 func (v *view) in(cells []int32) *drained {
+	l := &v.task.load
 	order, used := cells, len(cells)
 	if len(v.task.reasons) > 0 {
-		order, used = v.task.chart.sequence(cells, v.task.reasons, &v.task.load)
+		order, used = v.task.chart.sequence(cells, v.task.reasons, l)
 	}
-	if d := v.onCells(order[:used]); d != nil || used == len(order) {
-		return d
+	d := v.onCells(order[:used], v.before.scarcest(order[:used], l))
+	if d == nil && used < len(order) {
+		d = v.onCells(order, v.before.scarcest(order, l))
 	}
-	return v.onCells(order)
+	if d == nil && len(l.counts) > 1 {
+		d = v.onCells(cells, v.before.bySize(l))
+	}
+	return d
 }
 
-// onCells puts the members where there is room now as far as it goes, then where there is room the soonest.
-func (v *view) onCells(cells []int32) *drained {
+// onCells puts the members, class by class, where there is room now as far as it goes, then where there is room the
+// soonest.
+func (v *view) onCells(cells []int32, classes []int) *drained {
 	l := &v.task.load
 	x := v.before.trial()
-	classes := v.before.scarcest(cells, l)
 	x.fill(cells, classes, l)
 	y := v.later.trial()
 	y.repeat(x)
