@@ -97,7 +97,7 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group,
 	t.group.Wishes, t.group.Losses = p.wishes(pg), p.losses(pg)
 	p.atlas.refresh(c.nodes)
 	t.cluster, t.infos = p.atlas.cluster(c.nodes, ledgers, t.group.Wishes)
-	var admits *admission
+	var admits *admittance
 	if admits, err = p.members(t, pg, g, anew); err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 }
 
 // members sorts the members into those that have a place and those that want one.
-func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admission, error) {
-	admits := &admission{most: p.limits(g)}
+func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admittance, error) {
+	admits := &admittance{most: p.limits(g)}
 	for i, pod := range pg.Members {
 		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place in the
 		// ledgers must not be placed again.
