@@ -19,6 +19,9 @@ import (
 //  3. the domain that has the least room left beside the gang;
 //  4. the policy's scores, added up; then names.
 //
+// The devices of a member that one NVLink island cannot take may be on any: which of the nodes has them on fewer islands
+// does not count then.
+//
 // Levels at which a spread costs nothing (Losses) are no reason to prefer a place. Where no reason is left the members go
 // where the policy puts single pods. See trade for levels at which it costs little.
 func Place(c *Cluster, g *Group, cfg Config) (Plan, error) {

@@ -60,7 +60,8 @@ func TestScore(t *testing.T) {
 }
 
 // TestAllocations: the questions that are asked of every node of a large cluster cost little memory: Fit and a score that is
-// remembered none, Score one piece of it, for the view of the node that a policy's function gets.
+// remembered none, Score one piece of it, for the view of the node that a policy's function gets. What random gives several
+// containers is not remembered.
 func TestAllocations(t *testing.T) {
 	for _, name := range placement.Policies() {
 		p := policyBy(t, name, fives, 0)
@@ -69,13 +70,17 @@ func TestAllocations(t *testing.T) {
 			n, held, r := busyNode(t, 0), busyNode(t, 3), requestOf(slots...)
 			at, scores := k.State(n), k.For(r)
 			scores.Of(n, at, r)
+			again := 0.0
+			if name == "random" && len(slots) > 1 {
+				again = 1
+			}
 			for what, test := range map[string]struct {
 				most float64
 				ask  func()
 			}{
 				"Fit":            {0, func() { placement.Fit(n, r) }},
 				"Score":          {1, func() { placement.Score(n, r, p) }},
-				"Scores.Of":      {0, func() { scores.Of(n, at, r) }},
+				"Scores.Of":      {again, func() { scores.Of(n, at, r) }},
 				"Fit with holds": {0, func() { placement.Fit(held, r) }},
 			} {
 				if got := testing.AllocsPerRun(20, test.ask); got > test.most {

@@ -151,6 +151,8 @@ type Scores struct {
 	ranking *Ranking
 	era     int
 	known   []int64 // by state of the era, unscored where it is not known
+	// chance: which devices the pod would get is chance, and the score depends on it. Nothing is remembered.
+	chance bool
 }
 
 // unscored stands where there is no score yet: scores are −1 or more.
@@ -164,7 +166,8 @@ func (k *Ranking) For(r *vgpu.Request) *Scores {
 		if len(k.kinds) >= k.bounds.kinds {
 			k.kinds = map[string]*Scores{}
 		}
-		s = &Scores{ranking: k}
+		p := &k.policy
+		s = &Scores{ranking: k, chance: p.chance && (p.among != nil || len(r.Containers) > 1)}
 		k.kinds[key] = s
 	}
 	return s
@@ -173,7 +176,7 @@ func (k *Ranking) For(r *vgpu.Request) *Scores {
 // Of returns the score of the request on a node that is in the state: Score, −1 where it does not fit.
 func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	k := s.ranking
-	if at.era != k.era {
+	if at.era != k.era || s.chance {
 		return k.policy.lucky(scoreOn(n, r, &k.policy), n, r)
 	}
 	if s.era != k.era { // the memory started anew between two nodes of one pod
