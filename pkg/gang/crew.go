@@ -86,3 +86,7 @@ func (w *crew) others() func(vgpu.UID) bool {
 
 // slots returns the slots that a member of the class takes at least: 0 where it asks for no GPU.
 func (k *class) slots() int64 { return int64(k.request.PeakSlots()) }
+
+// Alike reports whether all members that want a place ask for the same and are admitted by the same nodes. For such members of
+// one container each, and where nobody was promised a slowdown, Place finds places whenever there are any.
+func (g *Group) Alike() bool { return len(crewOf(g).classes) <= 1 }
