@@ -1,0 +1,138 @@
+package preemption
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// sets looks for the cheapest whole devices of one shape to clear, depth first, the cheapest first.
+type sets struct {
+	h *hunt
+	// list has the devices that some have to leave.
+	list []clearing
+	// over counts the steps beyond the bound.
+	over int
+}
+
+// clearing is a device and what it costs to clear it alone.
+type clearing struct {
+	device int
+	lone   Cost
+}
+
+// solve looks for a share of whole devices like the first of a shape, device i.
+func (s *sets) solve(i int, share *vgpu.Share) {
+	at := &s.h.site
+	need := share.Devices
+	s.list, s.over = s.list[:0], 0
+	for j := i; j < len(at.shapes); j++ {
+		if at.shapes[j] != at.shapes[i] || at.sick[j] {
+			continue
+		}
+		lacks := at.lacksOn(j, share.Use())
+		lacks[3], lacks[4] = 0, 0
+		if lacks.met() {
+			need--
+		} else if cost, may := s.clear(j, lacks); may {
+			s.list = append(s.list, clearing{j, cost})
+		}
+	}
+	if need > len(s.list) {
+		return
+	}
+	slices.SortStableFunc(s.list, func(a, b clearing) int { return cmp.Or(a.lone.Compare(b.lone), cmp.Compare(a.device, b.device)) })
+	s.search(0, need)
+}
+
+// clear returns what it costs that all leave a device, and whether they may and that gives back what is lacking.
+func (s *sets) clear(device int, lacks amount) (cost Cost, may bool) {
+	for _, t := range s.h.site.takes {
+		if t.device == device {
+			lacks = lacks.minus(amountOf(t.use, vgpu.Room{}))
+		}
+	}
+	if !lacks.met() {
+		return cost, false
+	}
+	m := s.h.picked.mark()
+	may = s.leave(device)
+	cost = s.h.picked.cost
+	s.h.picked.undo(m)
+	return cost, may && (s.h.best == nil || cost.Compare(s.h.best.cost) <= 0)
+}
+
+// leave makes all go that are on a device, and reports whether they may.
+func (s *sets) leave(device int) bool {
+	for _, t := range s.h.site.takes {
+		if t.device == device && !s.h.picked.add(t.pod) {
+			return false
+		}
+	}
+	return true
+}
+
+// cleared reports whether all that are on a device go.
+func (s *sets) cleared(device int) bool {
+	for _, t := range s.h.site.takes {
+		if t.device == device && !s.h.picked.gone[t.pod] {
+			return false
+		}
+	}
+	return true
+}
+
+// search clears so many more of the devices from at on. Those that are clear, since pods with shares of several devices
+// went, are taken as they are.
+func (s *sets) search(at, need int) {
+	clear := 0
+	for k := at; k < len(s.list); k++ {
+		if s.cleared(s.list[k].device) {
+			clear++
+		}
+	}
+	if need <= clear {
+		s.host()
+		return
+	}
+	for at < len(s.list) && s.cleared(s.list[at].device) {
+		at, need, clear = at+1, need-1, clear-1
+	}
+	if need > len(s.list)-at || s.h.hopeless() || !s.step() {
+		return
+	}
+	if last := s.list[at+need-clear-1].lone; s.h.best != nil && last.Compare(s.h.best.cost) > 0 {
+		return
+	}
+	m := s.h.picked.mark()
+	if s.leave(s.list[at].device) {
+		s.search(at+1, need-1)
+	}
+	s.h.picked.undo(m)
+	s.search(at+1, need)
+}
+
+// step counts a step, and reports whether the search may go on: up to the bound, and then as far as to a first set.
+func (s *sets) step() bool {
+	if s.h.step() {
+		return true
+	}
+	s.over++
+	return s.h.best == nil && s.over <= len(s.list)
+}
+
+// host makes room on the host for what is cleared.
+func (s *sets) host() {
+	lacks := s.h.site.lacks
+	for _, p := range s.h.site.pods {
+		if s.h.picked.gone[p] {
+			lacks = lacks.minus(amountOf(vgpu.Use{}, s.h.q.who.Pods[p].Host))
+		}
+	}
+	if lacks.met() {
+		s.h.offer()
+	} else if !s.h.hopeless() {
+		s.h.onHost(lacks)
+	}
+}
