@@ -52,10 +52,15 @@ type answer struct {
 
 // answer returns the cheapest units, nil where none make room under the terms.
 func (q *question) answer() *answer {
-	if len(q.g.Members) == 1 && len(q.g.Placed) == 0 && len(q.g.Wishes.Required) == 0 {
+	if q.single() {
 		return q.pod()
 	}
 	return q.group()
+}
+
+// single reports whether the preemptor is a pod.
+func (q *question) single() bool {
+	return len(q.g.Members) == 1 && len(q.g.Placed) == 0 && len(q.g.Wishes.Required) == 0
 }
 
 // validate returns an error for input that contradicts itself.
@@ -126,8 +131,3 @@ func (p *Pod) validate(who *Candidates) error {
 
 // group answers for a gang.
 func (q *question) group() *answer { return nil }
-
-// refuse says why no units make room.
-func (q *question) refuse() *Refusal {
-	return &Refusal{Reason: NeverHelps, Text: "nobody can be evicted whose room helps", Cut: q.stats.Cut}
-}
