@@ -73,7 +73,7 @@ func (h *hunt) nodes() []door {
 			list = append(list, door{int32(i), least})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b door) int { return a.least.Compare(b.least) })
+	slices.SortFunc(list, func(a, b door) int { return cmp.Or(a.least.Compare(b.least), cmp.Compare(a.node, b.node)) })
 	return list
 }
 

@@ -28,8 +28,9 @@ type question struct {
 	// placed lists the candidates node by node: those of node i are placed[from[i]:from[i+1]]. See on.
 	placed, from []int32
 	sorted       []bool
-	// whole is the cost of evicting each gang and nobody else, as far as it is known.
-	whole []Cost
+	// whole is the cost of evicting each gang and nobody else, as far as it is known: scratch adds it up.
+	whole   []Cost
+	scratch *choice
 }
 
 // terms say what keeps pods from being evicted beside their priority.
@@ -60,7 +61,7 @@ func newQuestion(c *gang.Cluster, g *gang.Group, who *Candidates, cfg Config) *q
 // under returns the question under other terms, with statistics of its own.
 func (q *question) under(t terms) *question {
 	o := *q
-	o.terms, o.stats = t, &Stats{}
+	o.terms, o.stats, o.scratch = t, &Stats{}, nil
 	o.muster()
 	return &o
 }

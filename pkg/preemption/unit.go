@@ -160,9 +160,12 @@ func (q *question) lone(p int32) Cost {
 // ending returns what it costs that a gang goes and nobody else.
 func (q *question) ending(g int) Cost {
 	if q.whole[g].Victims == 0 {
-		s := newChoice(q)
-		s.end(g)
-		q.whole[g] = s.cost
+		if q.scratch == nil {
+			q.scratch = newChoice(q)
+		}
+		q.scratch.end(g)
+		q.whole[g] = q.scratch.cost
+		q.scratch.undo(mark{})
 	}
 	return q.whole[g]
 }
