@@ -78,7 +78,7 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 	if now := p.now(); g.repairs[uidOf(pod)].at.After(now) || g.retry.After(now) {
 		return fwk.QueueSkip, nil
 	}
-	if left, ok := old.(*v1.Pod); !ok || kube.WantsVGPU(left) || g.refusal == nil || g.refusal.host {
+	if left, ok := old.(*v1.Pod); !ok || kube.WantsVGPU(left) || g.refusal == nil || g.refusal.host || g.room != nil {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
@@ -104,6 +104,9 @@ func (p *Plugin) changed(ref podgroup.Ref) {
 	if g != nil && p.state.drain == ref && p.lacking(g, pg) != g.keptFor {
 		p.endDrain(g)
 	}
+	if g != nil && p.changedUnder(g, pg) {
+		p.endRoom(g)
+	}
 	if errors.As(err, &problem) {
 		p.impede(p.state.group(ref), problem)
 		return
@@ -118,6 +121,9 @@ func (p *Plugin) changed(ref podgroup.Ref) {
 func (p *Plugin) impede(g *group, problem *podgroup.Problem) {
 	g.short = zero
 	p.endDrain(g)
+	if !problem.Waits || !g.started { // what is left of a gang that runs is made room for all the same
+		p.endRoom(g)
+	}
 	switch {
 	case !problem.Waits:
 		p.cancel(g, problem.Message)
@@ -186,6 +192,7 @@ func (p *Plugin) end(g *group) {
 		p.drop(g, uid)
 	}
 	p.endDrain(g)
+	p.endRoom(g)
 	delete(p.state.gangs, g.Ref)
 }
 

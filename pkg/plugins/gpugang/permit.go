@@ -95,7 +95,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 // letGo allows all members that wait. The caller holds the mutex.
 func (p *Plugin) letGo(g *group, pg *podgroup.Gang) {
 	g.letGo = p.now()
-	g.failures = 0
+	g.failures, g.voids, g.preempted = 0, 0, false
 	g.open()
 	for uid := range g.reserved {
 		if waiting := p.handle.GetWaitingPod(uidForFramework(uid)); waiting != nil {
