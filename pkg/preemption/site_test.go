@@ -18,8 +18,13 @@ func pick[T any](t *rapid.T, label string, values ...T) T {
 	return rapid.SampledFrom(values).Draw(t, label)
 }
 
+// number draws a number from low to high, each as likely; rapid's ranges prefer small ones.
 func number(t *rapid.T, label string, low, high int) int {
-	return rapid.IntRange(low, high).Draw(t, label)
+	values := make([]int, 0, high-low+1)
+	for v := low; v <= high; v++ {
+		values = append(values, v)
+	}
+	return pick(t, label, values...)
 }
 
 func oneIn(t *rapid.T, label string, n int) bool { return number(t, label, 1, n) == n }
@@ -55,9 +60,16 @@ func randomSite(t *rapid.T, of size, gangs bool) *site {
 		s.Admits = func(_, node int) int { return s.admits[node] }
 	}
 	s.cfg = randomConfig(t)
-	priority := int32(number(t, "priority of the preemptor", 0, 3))
-	if s.want = randomPod(t, priority); gangs {
-		s.want = randomGang(t, priority, of.members)
+	priority := int32(pick(t, "priority of the preemptor", 0, 1, 2, 2, 3, 3, 3))
+	for range 5 {
+		if s.want = randomPod(t, priority); gangs {
+			s.want = randomGang(t, priority, of.members)
+		}
+		if s.fits(t, nil) || oneIn(t, "too large", 8) {
+			break
+		}
+	}
+	if gangs {
 		s.placeSome(t)
 	}
 	for range number(t, "budgets", 0, 2) {
@@ -178,7 +190,7 @@ func (s *site) populate(t *rapid.T, most int) {
 		s.who.Gangs = append(s.who.Gangs, preemption.Gang{Name: fmt.Sprint("team/gang-", g)})
 	}
 	shared := []int32{int32(number(t, "priority of gang 0", 0, 3)), int32(number(t, "priority of gang 1", 0, 3))}
-	for i := range number(t, "pods", 0, most) {
+	for i := range number(t, "pods", most/3, most) {
 		p := s.randomCandidate(t, fmt.Sprint("team/old-", i))
 		if gangs > 0 && rapid.Bool().Draw(t, "in a gang") {
 			p.Gang = number(t, "gang", 0, gangs-1)
@@ -228,8 +240,11 @@ func (s *site) settle(t *rapid.T, p *preemption.Pod) bool {
 	if oneIn(t, "without devices", 8) {
 		return true
 	}
-	r := randomRequest(t, p.Name, 2)
-	a, ok := testkit.RandomAssignment(t, s.cluster.Node(p.Node), r)
+	n := s.cluster.Node(p.Node)
+	a, ok := s.rest(n, number(t, "device", 0, 3), p.Name)
+	if !ok || rapid.Bool().Draw(t, "of any size") {
+		a, ok = testkit.RandomAssignment(t, n, randomRequest(t, p.Name, 2))
+	}
 	if !ok {
 		return false
 	}
@@ -240,25 +255,32 @@ func (s *site) settle(t *rapid.T, p *preemption.Pod) bool {
 	return s.cluster.Add(a) == nil
 }
 
-// fill takes what is left of most devices, by pods that stay.
+// rest returns an assignment of all slots that a device has left, false where there are none.
+func (s *site) rest(n *vgpu.Node, i int, pod string) (a vgpu.Assignment, some bool) {
+	if i >= len(n.Devices()) {
+		return a, false
+	}
+	d := &n.Devices()[i]
+	left := d.Slots - n.Used(i).Slots
+	share, refusal := (&vgpu.ContainerRequest{Name: "main", Slots: left, Memory: 1}).On(d, 0, 0)
+	if left == 0 || refusal != nil {
+		return a, false
+	}
+	return vgpu.Assignment{UID: vgpu.UID(pod), Pod: pod, Node: n.Name(), Containers: []vgpu.ContainerAssignment{
+		{Name: "main", Devices: []vgpu.DeviceID{d.ID}, Share: share},
+	}}, true
+}
+
+// fill takes what is left of half of the devices, by pods that stay.
 func (s *site) fill(t *rapid.T, priority int32) {
 	for _, n := range s.Nodes {
 		for i := range n.Devices() {
-			d := &n.Devices()[i]
-			left := d.Slots - n.Used(i).Slots
-			if left == 0 || !oneIn(t, "filled", 2) {
+			a, some := s.rest(n, i, fmt.Sprint("team/stays-", n.Name(), "-", i))
+			if !some || rapid.Bool().Draw(t, "left free") {
 				continue
 			}
-			name := fmt.Sprint("team/stays-", n.Name(), "-", i)
-			share, refusal := (&vgpu.ContainerRequest{Name: "main", Slots: left, Memory: 1}).On(d, 0, 0)
-			if refusal != nil {
-				t.Fatal(refusal)
-			}
-			a := vgpu.Assignment{UID: vgpu.UID(name), Pod: name, Node: n.Name(), Containers: []vgpu.ContainerAssignment{
-				{Name: "main", Devices: []vgpu.DeviceID{d.ID}, Share: share},
-			}}
 			if s.cluster.Add(a) == nil && rapid.Bool().Draw(t, "listed") {
-				s.who.Pods = append(s.who.Pods, preemption.Pod{UID: a.UID, Name: name, Node: n.Name(), Priority: priority, Gang: -1})
+				s.who.Pods = append(s.who.Pods, preemption.Pod{UID: a.UID, Name: a.Pod, Node: n.Name(), Priority: priority, Gang: -1})
 			}
 		}
 	}

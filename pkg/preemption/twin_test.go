@@ -197,7 +197,7 @@ func TestGangTwinProperty(t *testing.T) {
 func TestTwinMeetsAllProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, rapid.Bool().Draw(t, "gang")), met) })
-	if met["asked"] >= 1000 {
+	if t.Logf("%v", met); met["asked"] >= 1000 {
 		met.require(t, 5, "nobody", "Single", "Surplus", "Whole", "several", "violation", "NeverHelps", "Guarded", "Budgeted")
 	}
 }

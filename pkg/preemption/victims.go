@@ -128,6 +128,3 @@ func (p *Pod) validate(who *Candidates) error {
 	}
 	return nil
 }
-
-// group answers for a gang.
-func (q *question) group() *answer { return nil }
