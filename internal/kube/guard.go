@@ -72,15 +72,29 @@ func isMirror(pod *v1.Pod) bool {
 
 // tooYoung reports whether a pod has run for less than the minimum of its priority class. One that nobody saw start has not run.
 func (g *Guards) tooYoung(pod *v1.Pod, now time.Time) bool {
-	least, named := g.byClass[pod.Spec.PriorityClassName]
-	if !named {
-		least = g.minimum
-	}
+	least := g.least(pod)
 	if least <= 0 {
 		return false
 	}
 	start, started := startOf(pod)
 	return !started || elapsed(start, now) < least
+}
+
+// OldEnough returns when a pod has run for the minimum of its priority class, zero where nobody saw it start.
+func (g *Guards) OldEnough(pod *v1.Pod) time.Time {
+	start, started := startOf(pod)
+	if !started {
+		return time.Time{}
+	}
+	return start.Add(g.least(pod))
+}
+
+// least returns how long a pod runs at least.
+func (g *Guards) least(pod *v1.Pod) time.Duration {
+	if least, named := g.byClass[pod.Spec.PriorityClassName]; named {
+		return least
+	}
+	return g.minimum
 }
 
 // Overdue reports whether a pod is being deleted and should have been gone by now: its node does not answer, or a finalizer

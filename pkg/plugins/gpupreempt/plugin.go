@@ -7,13 +7,19 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -41,6 +47,12 @@ type Gangs interface {
 	Of(pod *v1.Pod) (podgroup.Ref, bool)
 	// Gang returns what the API says of a gang. The error is a *podgroup.Problem.
 	Gang(ref podgroup.Ref) (*podgroup.Gang, error)
+	// Least returns how many members of a gang stay unless all go: more than it has where it goes whole or not at all.
+	Least(ref podgroup.Ref) int
+	// Withdraw takes back the plan of a gang that has not been let go and that the pod is a member of, and reports whether it is:
+	// nobody needs to evict it then.
+	Withdraw(pod *v1.Pod) bool
+	Rooms
 }
 
 // Plugin is GPUPreempt.
@@ -50,12 +62,22 @@ type Plugin struct {
 	shares func() Shares
 	gangs  func() Gangs
 	now    func() time.Time
+	// core finds the victims: preemption.Victims.
+	core    func(*gang.Cluster, *gang.Group, *preemption.Candidates, preemption.Config) (preemption.Plan, error)
+	guards  *kube.Guards
+	budgets policylisters.PodDisruptionBudgetLister
+	// plain is the in-tree plugin, for pods that ask for no vGPU.
+	plain   *defaultpreemption.DefaultPreemption
+	state   *state
+	metrics *metricSet
 }
 
 var (
 	_ fwk.PreEnqueuePlugin  = (*Plugin)(nil)
 	_ fwk.PostFilterPlugin  = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+
+	_ fwk.PodGroupPostFilterPlugin = (*Plugin)(nil)
 )
 
 // Options is what the plugin stands on.
@@ -95,33 +117,51 @@ func legal(object runtime.Object) (*config.GPUPreemptArgs, error) {
 }
 
 // New returns the plugin. Deadlines and retries need Run.
-func New(_ context.Context, object runtime.Object, handle fwk.Handle, o Options) (*Plugin, error) {
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Options) (*Plugin, error) {
 	args, err := legal(object)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, now: o.Now}
+	p := &Plugin{
+		handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, now: o.Now, core: preemption.Victims,
+		budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+		state:   newState(int(args.EvictionsPerMinute)), metrics: newMetrics(),
+	}
 	if p.now == nil {
 		p.now = time.Now
 	}
+	if p.guards, err = kube.NewGuards(args); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+	}
+	if p.plain, err = p.newPlain(ctx); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+	}
+	if err := p.watch(ctx); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+	}
+	p.metrics.register(ctx, p)
 	return p, nil
 }
 
 // Name returns Name.
 func (p *Plugin) Name() string { return Name }
 
-// Run looks at deadlines and retries until ctx ends.
-func (p *Plugin) Run(context.Context) {}
+// sharesOrNil returns GPUShare, nil where the profile has none.
+func (p *Plugin) sharesOrNil() Shares {
+	if p.shares == nil {
+		return nil
+	}
+	return p.shares()
+}
 
-// PreEnqueue keeps a preemptor out of the queue while its victims are being evicted.
-func (p *Plugin) PreEnqueue(context.Context, *v1.Pod) *fwk.Status { return nil }
-
-// EventsToRegister names the events after which a preemptor is tried again.
-func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) { return nil, nil }
-
-// PostFilter makes room for a pod.
-func (p *Plugin) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	return nil, fwk.NewStatus(fwk.Unschedulable)
+// gangsOrNil returns GPUGang, nil where the profile has none: pods belong to no gang then.
+func (p *Plugin) gangsOrNil() Gangs {
+	if p.gangs == nil {
+		return nil
+	}
+	return p.gangs()
 }
 
 func uidOf(pod *v1.Pod) vgpu.UID { return vgpu.UID(pod.UID) }
+
+func uidForFramework(uid vgpu.UID) types.UID { return types.UID(uid) }
