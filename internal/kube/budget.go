@@ -19,17 +19,28 @@ type budgets struct {
 	sorted []*policyv1.PodDisruptionBudget
 	// selectors are theirs, in the same order.
 	selectors []labels.Selector
-	// byLabel are the budgets of which each pod has a certain label, others those of each namespace without such a label.
-	byLabel map[wantedLabel][]int
-	others  map[string][]int
+	// namespaces finds them by what pods have.
+	namespaces map[string]*namespaceBudgets
+	// found has room for what of returns, for all pods in one piece.
+	found []int
 }
 
-// wantedLabel is a label that the pods of a budget have for certain.
-type wantedLabel struct{ namespace, key, value string }
+// namespaceBudgets are the budgets of one namespace. Those of which each pod has a certain label are found by it, so that a
+// namespace may have many; others are the rest.
+type namespaceBudgets struct {
+	byKey  []keyBudgets
+	others []int
+}
+
+// keyBudgets are the budgets whose pods have a label with a certain key, by its value.
+type keyBudgets struct {
+	key     string
+	byValue map[string][]int
+}
 
 // newBudgets sorts budgets. One whose selector is malformed matches no pod, as Kubernetes has it.
 func newBudgets(list []*policyv1.PodDisruptionBudget) *budgets {
-	b := &budgets{sorted: slices.Clone(list), byLabel: map[wantedLabel][]int{}, others: map[string][]int{}}
+	b := &budgets{sorted: slices.Clone(list), namespaces: map[string]*namespaceBudgets{}}
 	slices.SortFunc(b.sorted, func(x, y *policyv1.PodDisruptionBudget) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
@@ -40,14 +51,28 @@ func newBudgets(list []*policyv1.PodDisruptionBudget) *budgets {
 			selector = labels.Nothing()
 		}
 		b.selectors[i] = selector
-		if key, value, ok := certainLabel(selector); ok {
-			at := wantedLabel{budget.Namespace, key, value}
-			b.byLabel[at] = append(b.byLabel[at], i)
-		} else {
-			b.others[budget.Namespace] = append(b.others[budget.Namespace], i)
+		in := b.namespaces[budget.Namespace]
+		if in == nil {
+			in = &namespaceBudgets{}
+			b.namespaces[budget.Namespace] = in
 		}
+		in.add(i, selector)
 	}
 	return b
+}
+
+func (in *namespaceBudgets) add(i int, selector labels.Selector) {
+	key, value, ok := certainLabel(selector)
+	if !ok {
+		in.others = append(in.others, i)
+		return
+	}
+	at := slices.IndexFunc(in.byKey, func(k keyBudgets) bool { return k.key == key })
+	if at < 0 {
+		at = len(in.byKey)
+		in.byKey = append(in.byKey, keyBudgets{key, map[string][]int{}})
+	}
+	in.byKey[at].byValue[value] = append(in.byKey[at].byValue[value], i)
 }
 
 // certainLabel returns a label that all pods have that a selector matches, and whether there is one.
@@ -70,23 +95,33 @@ func certainLabel(s labels.Selector) (key, value string, ok bool) {
 // what the Eviction API takes it for. The stock scheduler's preemption takes an empty selector, and pods without labels, for no
 // match. A pod that the budget has as disrupted already was counted when that was noted.
 func (b *budgets) of(pod *v1.Pod) []int {
-	var found []int
-	add := func(candidates []int) {
-		for _, i := range candidates {
-			_, counted := b.sorted[i].Status.DisruptedPods[pod.Name]
-			if !counted && b.selectors[i].Matches(labels.Set(pod.Labels)) {
-				found = append(found, i)
-			}
+	in := b.namespaces[pod.Namespace]
+	if in == nil {
+		return nil
+	}
+	before := len(b.found)
+	b.match(in.others, pod)
+	for i := range in.byKey {
+		if value, ok := pod.Labels[in.byKey[i].key]; ok {
+			b.match(in.byKey[i].byValue[value], pod)
 		}
 	}
-	if len(b.byLabel) > 0 {
-		for key, value := range pod.Labels {
-			add(b.byLabel[wantedLabel{pod.Namespace, key, value}])
+	if len(b.found) == before {
+		return nil
+	}
+	of := slices.Clip(b.found[before:])
+	slices.Sort(of)
+	return of
+}
+
+// match finds those of some budgets that an eviction of the pod takes from.
+func (b *budgets) match(some []int, pod *v1.Pod) {
+	for _, i := range some {
+		_, counted := b.sorted[i].Status.DisruptedPods[pod.Name]
+		if !counted && b.selectors[i].Matches(labels.Set(pod.Labels)) {
+			b.found = append(b.found, i)
 		}
 	}
-	add(b.others[pod.Namespace])
-	slices.Sort(found)
-	return found
 }
 
 // allowances returns the budgets for core, in the order of the indices that of returns.
