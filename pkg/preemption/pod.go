@@ -3,6 +3,7 @@ package preemption
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -21,6 +22,9 @@ type hunt struct {
 	// the promises of those who stay would break.
 	left   int
 	broken bool
+	// probing says that only one container is asked for, to see whether the node is worth a search: worth, where it is.
+	probing, worth bool
+	names          []string
 }
 
 // find is the best units so far, on one node.
@@ -152,24 +156,35 @@ func (h *hunt) visit(node int) {
 	case 0:
 		h.onHost(h.site.lacks)
 	case 1:
-		h.onDevices()
+		h.onDevices(0)
 	default:
-		h.broken = true
+		h.broken = h.best == nil || h.probe()
 	}
 	if h.broken {
 		h.cover.try()
 	}
 }
 
-// onDevices looks at each device, or at the sets of whole devices of each shape.
-func (h *hunt) onDevices() {
+// probe reports whether the containers may have room for no more than the best costs so far: each of them by itself.
+func (h *hunt) probe() bool {
+	h.probing, h.worth = true, true
+	for c := 0; c < len(h.r.Containers) && h.worth; c++ {
+		h.worth, h.left = false, h.q.cfg.MaxSteps
+		h.onDevices(c)
+	}
+	h.probing, h.left = false, h.q.cfg.MaxSteps
+	return h.worth
+}
+
+// onDevices looks at each device, or at the sets of whole devices of each shape, for a container.
+func (h *hunt) onDevices(c int) {
 	n := h.site.n
 	var share vgpu.Share
 	legal := false
 	for i := range n.Devices() {
 		first := !slices.Contains(h.site.shapes[:i], n.Shape(i))
 		if first || n.Shape(i) != n.Shape(i-1) {
-			share, legal = h.r.ShareOn(0, &n.Devices()[i])
+			share, legal = h.r.ShareOn(c, &n.Devices()[i])
 		}
 		switch {
 		case !legal:
@@ -212,41 +227,51 @@ func (h *hunt) onHost(lacks amount) {
 // step counts one set of units that is looked at, and reports whether the node has steps left.
 func (h *hunt) step() bool {
 	h.q.stats.Steps++
-	h.left--
-	h.q.stats.Cut = h.q.stats.Cut || h.left < 0
+	if h.left--; h.left < 0 {
+		h.worth = true
+		h.q.stats.Cut = h.q.stats.Cut || !h.probing
+	}
 	return h.left >= 0
 }
 
 // hopeless reports whether what is picked costs as much as the best already, so that with anybody more it costs more.
-func (h *hunt) hopeless() bool { return h.best != nil && h.picked.cost.Compare(h.best.cost) >= 0 }
+func (h *hunt) hopeless() bool {
+	return h.probing && h.worth || h.best != nil && h.picked.cost.Compare(h.best.cost) >= 0
+}
 
 // offer compares what is picked, which gives back enough, with the best so far.
 func (h *hunt) offer() {
-	var units []Unit
-	tie := false
-	if h.best != nil {
-		order := h.picked.cost.Compare(h.best.cost)
-		if order == 0 {
-			units = h.picked.units()
-			order = compareUnits(units, h.best.units)
-		}
-		if order > 0 {
-			return
-		}
-		tie = order == 0
+	order := h.order()
+	switch {
+	case order > 0:
+		return
+	case h.probing:
+		h.worth = true
+		return
 	}
 	f := h.settle()
 	if f == nil {
 		h.broken = true
 		return
 	}
-	if tie && f.compare(h.best) >= 0 {
+	if order == 0 && f.compare(h.best) >= 0 {
 		return
 	}
-	if f.units = units; units == nil {
-		f.units = h.picked.units()
-	}
+	f.units = h.picked.units()
 	h.best = f
+}
+
+// order compares what is picked with the best so far: by cost, then by the names of the units. It is cheaper than nothing.
+func (h *hunt) order() int {
+	if h.best == nil {
+		return -1
+	}
+	order := h.picked.cost.Compare(h.best.cost)
+	if order == 0 {
+		h.names = h.picked.names(h.names[:0])
+		order = slices.CompareFunc(h.names, h.best.units, func(name string, u Unit) int { return strings.Compare(name, u.Name) })
+	}
+	return order
 }
 
 // settle places the pod on the node once what is picked is gone, with as few pods to wait for as any of them can be left

@@ -12,6 +12,8 @@ type sets struct {
 	h *hunt
 	// list has the devices that some have to leave.
 	list []clearing
+	// own[at] lists what the devices from at on cost by themselves, the least first: pods of no gang that are on no other.
+	own [][]int64
 	// over counts the steps beyond the bound.
 	over int
 }
@@ -20,6 +22,8 @@ type sets struct {
 type clearing struct {
 	device int
 	lone   Cost
+	// own is the work that is lost with its own pods: those that go for no other device.
+	own int64
 }
 
 // solve looks for a share of whole devices like the first of a shape, device i.
@@ -36,14 +40,55 @@ func (s *sets) solve(i int, share *vgpu.Share) {
 		if lacks.met() {
 			need--
 		} else if cost, may := s.clear(j, lacks); may {
-			s.list = append(s.list, clearing{j, cost})
+			s.list = append(s.list, clearing{j, cost, s.ownOf(j)})
 		}
 	}
 	if need > len(s.list) {
 		return
 	}
 	slices.SortStableFunc(s.list, func(a, b clearing) int { return cmp.Or(a.lone.Compare(b.lone), cmp.Compare(a.device, b.device)) })
+	s.rank()
 	s.search(0, need)
+}
+
+// ownOf adds up the work that is lost with pods of no gang that are on one device only.
+func (s *sets) ownOf(device int) (lost int64) {
+	for _, t := range s.h.site.takes {
+		if p := &s.h.q.who.Pods[t.pod]; t.device == device && t.only && p.Gang < 0 {
+			lost += p.Lost
+		}
+	}
+	return lost
+}
+
+// rank fills in own.
+func (s *sets) rank() {
+	for len(s.own) <= len(s.list) {
+		s.own = append(s.own, nil)
+	}
+	s.own[len(s.list)] = s.own[len(s.list)][:0]
+	for at := len(s.list) - 1; at >= 0; at-- {
+		lost := s.list[at].own
+		k, _ := slices.BinarySearch(s.own[at+1], lost)
+		s.own[at] = append(append(append(s.own[at][:0], s.own[at+1][:k]...), lost), s.own[at+1][k:]...)
+	}
+}
+
+// dearer reports whether so many more devices from at on cost more than the best: one of them costs as much as the last of
+// the cheapest alone, and they lose at least what they have for themselves.
+func (s *sets) dearer(at, more int) bool {
+	best := s.h.best
+	if best == nil {
+		return false
+	}
+	if last := s.list[at+more-1].lone; last.Compare(best.cost) > 0 {
+		return true
+	}
+	least := s.h.picked.cost
+	for _, lost := range s.own[at][:more] {
+		least.Lost += lost
+	}
+	return least.Victims > 0 && least.Compare(best.cost) > 0
 }
 
 // clear returns what it costs that all leave a device, and whether they may and that gives back what is lacking.
@@ -99,10 +144,7 @@ func (s *sets) search(at, need int) {
 	for at < len(s.list) && s.cleared(s.list[at].device) {
 		at, need, clear = at+1, need-1, clear-1
 	}
-	if need > len(s.list)-at || s.h.hopeless() || !s.step() {
-		return
-	}
-	if last := s.list[at+need-clear-1].lone; s.h.best != nil && last.Compare(s.h.best.cost) > 0 {
+	if need > len(s.list)-at || s.h.hopeless() || s.dearer(at, need-clear) || !s.step() {
 		return
 	}
 	m := s.h.picked.mark()

@@ -25,11 +25,12 @@ type site struct {
 	uses  []vgpu.PodUse
 }
 
-// take is what a pod takes of a device.
+// take is what a pod takes of a device. only says that it takes nothing of others.
 type take struct {
 	device int
 	pod    int32
 	use    vgpu.Use
+	only   bool
 }
 
 // look fills in the site.
@@ -43,13 +44,16 @@ func (s *site) look(h *hunt, node int) {
 		for next < len(s.uses) && s.uses[next].UID < uid {
 			next++
 		}
-		for ; next < len(s.uses) && s.uses[next].UID == uid; next++ {
-			if h.q.may[p] {
-				s.takes = append(s.takes, take{s.uses[next].Device, p, s.uses[next].Use})
-			}
+		first := next
+		for next < len(s.uses) && s.uses[next].UID == uid {
+			next++
 		}
-		if h.q.may[p] {
-			s.pods = append(s.pods, p)
+		if !h.q.may[p] {
+			continue
+		}
+		s.pods = append(s.pods, p)
+		for _, u := range s.uses[first:next] {
+			s.takes = append(s.takes, take{u.Device, p, u.Use, next == first+1})
 		}
 	}
 	s.measure(h.r)

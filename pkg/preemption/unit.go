@@ -133,6 +133,21 @@ func (s *choice) units() []Unit {
 	return units
 }
 
+// names appends the names of the units to a list, sorted.
+func (s *choice) names(list []string) []string {
+	for at, p := range s.trail {
+		v := &s.q.who.Pods[p]
+		switch g := v.Gang; {
+		case g < 0 || s.ended[g] < 0:
+			list = append(list, v.Name)
+		case s.ended[g] == int32(at):
+			list = append(list, s.q.who.Gangs[g].Name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 func wide(list []int32) []int {
 	pods := make([]int, 0, len(list))
 	for _, p := range list {
