@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -129,14 +130,18 @@ type course struct {
 	// had ended for the scheduler: with a phase that is final, or gone.
 	told                  int
 	bound, leaving, ended map[string]int
-	// last is each pod as it was seen last.
+	// due is when the grace of a pod ends, as was said first; last is each pod as it was seen last.
+	due  map[string]time.Time
 	last map[string]*v1.Pod
 }
 
 // watchCourse begins to watch; the watch ends with the test.
 func (n *Tenant) watchCourse() *course {
 	n.t.Helper()
-	c := &course{n: n, bound: map[string]int{}, leaving: map[string]int{}, ended: map[string]int{}, last: map[string]*v1.Pod{}}
+	c := &course{
+		n: n, bound: map[string]int{}, leaving: map[string]int{}, ended: map[string]int{},
+		due: map[string]time.Time{}, last: map[string]*v1.Pod{},
+	}
 	w, err := n.client.CoreV1().Pods(n.namespace).Watch(n.t.Context(), metav1.ListOptions{})
 	n.must(err)
 	n.t.Cleanup(w.Stop)
@@ -155,6 +160,9 @@ func (c *course) note(pod *v1.Pod, gone bool) {
 	defer c.mu.Unlock()
 	c.told++
 	c.last[pod.Name] = pod
+	if pod.DeletionTimestamp != nil && c.leaving[pod.Name] == 0 {
+		c.due[pod.Name] = pod.DeletionTimestamp.Time
+	}
 	final := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 	for _, fact := range []struct {
 		holds bool
@@ -168,11 +176,11 @@ func (c *course) note(pod *v1.Pod, gone bool) {
 	}
 }
 
-// seen returns a pod as it was seen last.
-func (c *course) seen(name string) *v1.Pod {
+// seen returns a pod as it was seen last, and when its grace ends.
+func (c *course) seen(name string) (*v1.Pod, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.last[name]
+	return c.last[name], c.due[name]
 }
 
 // evicted returns the names of the pods that were deleted so far.
