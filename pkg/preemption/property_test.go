@@ -151,6 +151,9 @@ func (s *site) book(t *rapid.T, c *gang.Cluster, places []vgpu.Assignment) strin
 	nodes := make([]*vgpu.Node, len(c.Nodes))
 	for i, n := range c.Nodes {
 		nodes[i] = n.Clone()
+		for m := range g.Members {
+			nodes[i].Release(g.Members[m].Request.UID)
+		}
 	}
 	for i := range places {
 		m, a := &g.Members[i], &places[i]
@@ -184,10 +187,11 @@ func (s *site) bookOn(t *rapid.T, n *vgpu.Node, r *vgpu.Request, a *vgpu.Assignm
 	if len(r.Containers) == 0 {
 		return ""
 	}
-	if len(s.want.Members) == 1 {
-		if refusal := s.cfg.Policy.Fit(n, r); refusal != nil {
-			return refusal.String()
-		}
+	on := func(i int) bool {
+		return slices.ContainsFunc(a.Containers, func(c vgpu.ContainerAssignment) bool { return slices.Contains(c.Devices, n.Devices()[i].ID) })
+	}
+	if refusal := s.cfg.Policy.Fit(n.Only(on), r); refusal != nil {
+		return refusal.String()
 	}
 	for c := range a.Containers {
 		for _, id := range a.Containers[c].Devices {

@@ -37,13 +37,15 @@ type site struct {
 	who    preemption.Candidates
 	cfg    preemption.Config
 	admits []int
+	// guards says that some pods have one.
+	guards bool
 }
 
 // size bounds what is drawn.
 type size struct{ nodes, devices, pods, members int }
 
 // small sizes are those that the twin takes.
-var small = size{nodes: 4, devices: 4, pods: 9, members: 4}
+var small = size{nodes: 4, devices: 4, pods: 11, members: 4}
 
 // randomSite draws a cluster with candidates of all kinds, most of its room taken, and a preemptor: a gang, or a pod.
 func randomSite(t *rapid.T, of size, gangs bool) *site {
@@ -60,7 +62,7 @@ func randomSite(t *rapid.T, of size, gangs bool) *site {
 		s.Admits = func(_, node int) int { return s.admits[node] }
 	}
 	s.cfg = randomConfig(t)
-	priority := int32(pick(t, "priority of the preemptor", 0, 1, 2, 2, 3, 3, 3))
+	priority := int32(pick(t, "priority of the preemptor", 0, 1, 2, 2, 2, 3, 3, 3, 3, 3))
 	for range 5 {
 		if s.want = randomPod(t, priority); gangs {
 			s.want = randomGang(t, priority, of.members)
@@ -72,6 +74,7 @@ func randomSite(t *rapid.T, of size, gangs bool) *site {
 	if gangs {
 		s.placeSome(t)
 	}
+	s.holdOwn(t)
 	for range number(t, "budgets", 0, 2) {
 		s.who.Budgets = append(s.who.Budgets, preemption.Budget{
 			Name: fmt.Sprint("team/budget-", len(s.who.Budgets)), Allowed: number(t, "allowed", 0, 2),
@@ -183,9 +186,23 @@ func (s *site) placeSome(t *rapid.T) {
 	}
 }
 
+// holdOwn holds room for some members of the preemptor, wherever they would fit an empty device.
+func (s *site) holdOwn(t *rapid.T) {
+	for i := range s.want.Members {
+		r := &s.want.Members[i].Request
+		if len(r.Containers) == 0 || !oneIn(t, "own hold", 8) {
+			continue
+		}
+		if a, ok := testkit.RandomAssignment(t, pick(t, "node", s.Nodes...), r); ok {
+			_ = s.cluster.Hold(vgpu.Hold{Assignment: a, Priority: r.Priority}) // what is too large stays out
+		}
+	}
+}
+
 // populate draws pods with places, most of them candidates, and holds.
 func (s *site) populate(t *rapid.T, most int) {
 	gangs := number(t, "gangs", 0, 2)
+	s.guards = oneIn(t, "guards", 3)
 	for g := range gangs {
 		s.who.Gangs = append(s.who.Gangs, preemption.Gang{Name: fmt.Sprint("team/gang-", g)})
 	}
@@ -201,7 +218,11 @@ func (s *site) populate(t *rapid.T, most int) {
 				p.Guard = ""
 			}
 		}
-		if !s.settle(t, &p) {
+		tries := 1
+		for ; tries < 5 && !s.settle(t, &p); tries++ {
+			p.Node = pick(t, "another node", s.Nodes...).Name()
+		}
+		if tries == 5 {
 			continue
 		}
 		if p.Gang >= 0 || !oneIn(t, "unlisted", 10) {
@@ -223,12 +244,14 @@ func (s *site) randomCandidate(t *rapid.T, name string) preemption.Pod {
 	p := preemption.Pod{
 		UID: vgpu.UID(name), Name: name, Node: pick(t, "node", s.Nodes...).Name(), Gang: -1,
 		Priority: int32(pick(t, "priority", 0, 0, 0, 1, 1, 2, 3)), Serving: oneIn(t, "serving", 4),
-		Lost: pick[int64](t, "lost", 0, 100, 100, 200, 300), Leaving: oneIn(t, "leaving", 8),
-		Guard: pick(t, "guard", "", "", "", "", "", "", preemption.Protected, preemption.TooYoung, preemption.Foreign),
-		Host:  vgpu.Room{MilliCPU: pick[int64](t, "its cores", 0, 1000, 2000, 4000)},
+		Lost: pick[int64](t, "lost", 0, 100, 100, 200, 300), Leaving: oneIn(t, "leaving", 10),
+		Host: vgpu.Room{MilliCPU: pick[int64](t, "its cores", 0, 1000, 2000, 4000)},
+	}
+	if s.guards && oneIn(t, "guarded", 3) {
+		p.Guard = pick(t, "guard", preemption.Protected, preemption.TooYoung, preemption.Foreign)
 	}
 	for b := range s.who.Budgets {
-		if oneIn(t, "under a budget", 3) {
+		if oneIn(t, "under a budget", 2) {
 			p.Budgets = append(p.Budgets, b)
 		}
 	}
@@ -237,7 +260,10 @@ func (s *site) randomCandidate(t *rapid.T, name string) preemption.Pod {
 
 // settle books a pod on its node, and reports whether it is there: some have no devices, and some room is only held.
 func (s *site) settle(t *rapid.T, p *preemption.Pod) bool {
-	if oneIn(t, "without devices", 8) {
+	if oneIn(t, "elsewhere", 20) {
+		p.Node = "elsewhere" // which is none of the cluster's
+	}
+	if p.Node == "elsewhere" || oneIn(t, "without devices", 8) {
 		return true
 	}
 	n := s.cluster.Node(p.Node)
@@ -248,9 +274,14 @@ func (s *site) settle(t *rapid.T, p *preemption.Pod) bool {
 	if !ok {
 		return false
 	}
-	if oneIn(t, "held", 10) {
-		_ = s.cluster.Hold(vgpu.Hold{Assignment: a, Priority: p.Priority}) // what is too large stays out
-		return false
+	h := vgpu.Hold{Assignment: a, Priority: int32(number(t, "priority of a hold", 0, 3))}
+	switch number(t, "held", 0, 14) {
+	case 0: // room for a pod that is not there yet
+		h.UID += "-to-come"
+		_ = s.cluster.Hold(h) // what is too large stays out
+	case 1: // a hold that the pod has beside its place goes with it
+		_ = s.cluster.Hold(h)
+		return s.cluster.Add(a) == nil || !s.cluster.Release(a.UID)
 	}
 	return s.cluster.Add(a) == nil
 }
@@ -298,7 +329,7 @@ func (s *site) without(pods []int) *gang.Cluster {
 	c.Nodes = slices.Clone(s.Nodes)
 	for i, n := range c.Nodes {
 		if room, touched := rooms[n.Name()]; touched {
-			c.Nodes[i] = n.Without(func(h *vgpu.Hold, held bool) bool { return !held && gone[h.UID] })
+			c.Nodes[i] = n.Without(func(h *vgpu.Hold, _ bool) bool { return gone[h.UID] })
 			c.Nodes[i].SetRoom(n.Room().Plus(room))
 		}
 	}
