@@ -113,3 +113,27 @@ func TestOverdue(t *testing.T) {
 		t.Error("a pod that nobody deletes is overdue")
 	}
 }
+
+// A pod is too young until it is old enough.
+func TestOldEnough(t *testing.T) {
+	g := guards(t, config.GPUPreemptArgs{
+		MinimumRuntime:  metav1.Duration{Duration: time.Hour},
+		MinimumRuntimes: []config.ClassRuntime{{PriorityClassName: "training", Runtime: &metav1.Duration{Duration: 2 * time.Hour}}},
+	})
+	for p, want := range map[*v1.Pod]time.Time{
+		ran(time.Minute):                          noon.Add(59 * time.Minute),
+		inClass(ran(time.Minute), "training"):     noon.Add(119 * time.Minute),
+		scheduled(3*time.Hour, v1.ConditionTrue):  noon.Add(-2 * time.Hour),
+		scheduled(3*time.Hour, v1.ConditionFalse): {},
+		inClass(pod("3"), "training"):             {},
+		inClass(ran(-time.Hour), "another"):       noon.Add(2 * time.Hour),
+	} {
+		got := g.OldEnough(p)
+		if !got.Equal(want) {
+			t.Errorf("started %v, class %q: old enough at %v, want %v", p.Status.StartTime, p.Spec.PriorityClassName, got, want)
+		}
+		if !want.IsZero() && (g.Of(p, got.Add(-1)) != preemption.TooYoung || g.Of(p, got) != "") {
+			t.Errorf("started %v, class %q: guards %q before and %q at %v", p.Status.StartTime, p.Spec.PriorityClassName, g.Of(p, got.Add(-1)), g.Of(p, got), got)
+		}
+	}
+}
