@@ -103,11 +103,8 @@ func (v *cover) search(at int, lacks, rest amount) {
 	case v.h.hopeless() || !v.step():
 		return
 	}
-	for at < len(v.items) && v.h.picked.gone[v.items[at].pod] {
-		at++
-	}
-	if at == len(v.items) {
-		return
+	for v.h.picked.gone[v.items[at].pod] {
+		at++ // what is left suffices for what is lacking, so there is somebody
 	}
 	it := &v.items[at]
 	if without := rest.minus(it.gives); lacks.within(&without) {
