@@ -135,6 +135,9 @@ func (a *author) addGang() {
 	if uneven {
 		options = append(options, "uneven=1")
 	}
+	if a.chance(30) {
+		options = append(options, "again=1")
+	}
 	a.write("gang", name, options...)
 }
 
