@@ -187,7 +187,7 @@ func (e *engine) rejoin() {
 	e.back = e.back[:0]
 }
 
-// keep keeps the places of a nomination, and what is free now of the CPU and memory that its pods ask for.
+// keep keeps the places of a nomination, and the CPU and memory that its pods ask for.
 func (e *engine) keep(n *nomination) error {
 	for i, job := range e.unit(n.job) {
 		a, r := n.places[i], e.request(job)
@@ -202,17 +202,21 @@ func (e *engine) keep(n *nomination) error {
 			}
 			n.holds = append(n.holds, hold)
 		}
-		room := least(r.Host, node.Room())
-		node.SetRoom(node.Room().Minus(room))
-		n.rooms = append(n.rooms, keptRoom{a.Node, room})
+		n.rooms = append(n.rooms, keptRoom{a.Node, r.Host})
+		n.rooms[len(n.rooms)-1].take(e.cluster)
 		e.changed(node)
 	}
 	return nil
 }
 
-// least returns the lesser amounts of two.
-func least(a, b vgpu.Room) vgpu.Room {
-	return vgpu.Room{MilliCPU: min(a.MilliCPU, b.MilliCPU), Memory: min(a.Memory, b.Memory)}
+// take keeps the room. Less than nothing is left where others are to give some of it back.
+func (k *keptRoom) take(c *vgpu.Cluster) {
+	owe(c.Node(k.node), k.room)
+}
+
+// owe takes room off a node, also more than is left.
+func owe(n *vgpu.Node, r vgpu.Room) {
+	n.SetRoom(vgpu.Room{MilliCPU: n.Room().MilliCPU - r.MilliCPU, Memory: n.Room().Memory - r.Memory})
 }
 
 // letNominationGo ends what a nomination keeps.
@@ -258,11 +262,17 @@ func (e *engine) settle() (bool, error) {
 	return some, nil
 }
 
-// takes reports whether the places of a nomination are free for it. Containers that share a device are looked at one by one
-// where holds are concerned.
+// takes reports whether the places of a nomination are free for it: CPU and memory that are kept for others are, since these
+// wait for pods that are still there. Containers that share a device are looked at one by one where holds are concerned.
 func (e *engine) takes(n *nomination) bool {
 	fits := true
 	rooms := map[string]vgpu.Room{}
+	owed := map[string]vgpu.Room{}
+	for _, other := range e.nominations {
+		for _, kept := range other.rooms {
+			owed[kept.node] = owed[kept.node].Plus(kept.room)
+		}
+	}
 	e.cluster.WhatIf(func() {
 		for i, job := range e.unit(n.job) {
 			a, r := n.places[i], e.request(job)
@@ -271,7 +281,7 @@ func (e *engine) takes(n *nomination) bool {
 			}
 			node := e.cluster.Node(a.Node)
 			rooms[a.Node] = rooms[a.Node].Plus(r.Host)
-			fits = fits && rooms[a.Node].Within(node.Room()) && free(node, &r, &a) && (len(a.Containers) == 0 || node.Add(a) == nil)
+			fits = fits && rooms[a.Node].Within(node.Room().Plus(owed[a.Node])) && free(node, &r, &a) && (len(a.Containers) == 0 || node.Add(a) == nil)
 		}
 	})
 	return fits

@@ -187,9 +187,8 @@ func (p *replay) nominate(job int) error {
 	n := p.history.nominations[p.made]
 	p.made++
 	p.kept[job] = n
-	for _, kept := range n.rooms {
-		node := p.cluster.Node(kept.node)
-		node.SetRoom(node.Room().Minus(kept.room))
+	for i := range n.rooms {
+		n.rooms[i].take(p.cluster)
 	}
 	return p.hold(n.holds)
 }

@@ -179,7 +179,7 @@ func (s *stripped) reprieve(i int, r *vgpu.Request, p placement.Policy) (bool, e
 			return false, err
 		}
 	}
-	if pod.Host.Within(room) && s.takes(r, p) {
+	if s.takes(r, p) {
 		return true, nil
 	}
 	s.Remove(pod.UID)

@@ -20,6 +20,9 @@ func (h *History) MapAt(at time.Duration) (vgpu.Map, error) {
 	}
 	m := vgpu.MapOf(p.cluster.Nodes())
 	m.AtSeconds = at.Seconds()
+	for i := range m.Nodes { // room that is kept and not free yet is no debt
+		m.Nodes[i].FreeMilliCPU, m.Nodes[i].FreeMemory = max(0, m.Nodes[i].FreeMilliCPU), max(0, m.Nodes[i].FreeMemory)
+	}
 	for _, job := range p.waiting {
 		pending, err := p.pending(job, at)
 		if err != nil {

@@ -121,7 +121,7 @@ func enter(c *vgpu.Cluster, a *vgpu.Assignment, r *vgpu.Request) error {
 			return err
 		}
 	}
-	n.SetRoom(n.Room().Minus(r.Host))
+	owe(n, r.Host)
 	return nil
 }
 

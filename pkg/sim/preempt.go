@@ -99,7 +99,7 @@ type nomination struct {
 	job        int
 	places     []vgpu.Assignment
 	holds      []vgpu.Hold
-	// rooms of hosts that are kept: what was free of what the pods ask for.
+	// rooms of hosts that are kept.
 	rooms []keptRoom
 	// waits are the jobs that are still to leave.
 	waits []int
