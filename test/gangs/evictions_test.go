@@ -93,8 +93,7 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	}
 	w.tally.evictions++
 	if w.torn[t.name] == nil {
-		c := w.count(t)
-		w.torn[t.name] = &tear{before: c.bound - c.ending, least: t.min}
+		w.torn[t.name] = &tear{before: w.running(t), least: t.min}
 	}
 	w.torn[t.name].evicted++
 	p := w.preemptorOf(pod)
@@ -114,9 +113,28 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 		c.last = now
 	}
 	c.victims[pod.Name], c.cleared = pod.UID, time.Time{}
+	if w.api.refusedLately() {
+		c.excuse("an eviction was refused")
+	}
+	w.yields(p, c)
 	if c.batches > mostBatches && c.excused == "" {
 		w.fail("others are evicted for %s again and again, although nothing came between", p.name)
 	}
+}
+
+// running counts the members that run and do not end, where nodes are there.
+func (w *world) running(t *team) int {
+	count := 0
+	for i := range t.members {
+		pod := w.api.pod(t.member(i))
+		if pod == nil || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if h := w.hosts[pod.Spec.NodeName]; h != nil && !h.lost {
+			count++
+		}
+	}
+	return count
 }
 
 // remake has a member made again that was preempted.
@@ -140,6 +158,20 @@ func (w *world) overtaken(pod *v1.Pod) {
 	for name, c := range w.claims {
 		if p := w.teams[name]; corev1helpers.PodPriority(pod) > int32(p.priority) {
 			c.excuse(pod.Name + " came before it")
+		}
+	}
+}
+
+// yields excuses a preemptor while room is kept for others of a higher priority, which may be its own.
+func (w *world) yields(p *team, c *claim) {
+	for _, o := range w.teams {
+		for i := range o.members {
+			if o.priority <= p.priority || c.excused != "" {
+				break
+			}
+			if pod := w.api.pod(o.member(i)); pod != nil && pod.Spec.NodeName == "" && w.stateOf(pod) != idle {
+				c.excuse("room is kept for " + pod.Name)
+			}
 		}
 	}
 }
@@ -169,6 +201,12 @@ func (w *world) intervene(s step) {
 
 // checkEvictions checks what preemptions did. The caller holds the mutex.
 func (w *world) checkEvictions() {
+	if w.api.refusedLately() {
+		clear(w.torn)
+		for _, c := range w.claims {
+			c.excuse("an eviction was refused")
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.torn)) {
 		tear := w.torn[name]
 		if left := tear.before - tear.evicted; w.teams[name].source != "" && left > 0 && left < tear.least {
@@ -194,7 +232,7 @@ func (w *world) checkClaim(p *team, c *claim) {
 		delete(w.claims, p.name)
 		return
 	}
-	if c.excused != "" {
+	if w.yields(p, c); c.excused != "" {
 		return
 	}
 	w.checkRush(p)

@@ -135,7 +135,8 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 		}
 		g.places[at.UID] = at
 	}
-	g.refusal, g.short, g.retry, g.dry, g.dryTimes, g.unhelped = nil, zero, zero, zero, 0, ""
+	g.refusal, g.short, g.retry, g.dry, g.dryTimes = nil, zero, zero, zero, 0
+	g.unhelped, g.asked = "", 0
 	g.told = map[vgpu.UID]bool{}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -150,12 +151,17 @@ func (p *Plugin) Nominate(ctx context.Context, w *podgroup.Want) {
 	}
 }
 
-// moment is the least pause between two preemptions that are sought for a gang. Longer makes room later where a change lets it
-// be made, shorter takes the time of the scheduler for gangs that nobody can make room for.
-const moment = 5 * time.Second
+// moment is the least pause between two preemptions that are sought for a gang in vain, doubled up to mostMoments times. Longer
+// makes room later where a change lets it be made, shorter takes the time of the scheduler for gangs that nobody can make room
+// for: a hundred may wait.
+const (
+	moment      = 5 * time.Second
+	mostMoments = 4
+)
 
 // GiveUp ends the room that is kept for a gang, if any: nobody is evicted for it now. Room is sought again after a pause, when
-// the gang is tried; with a pause of 0 a moment later at the earliest, and only where something changed.
+// the gang is tried; with a pause of 0 a moment later at the earliest, and only where something changed. A moment is 5 seconds,
+// and twice as long each time until the gang gets a plan, up to 80.
 func (p *Plugin) GiveUp(ref podgroup.Ref, why string, pause time.Duration) {
 	defer p.flush(context.Background())
 	p.state.mu.Lock()
@@ -166,7 +172,8 @@ func (p *Plugin) GiveUp(ref podgroup.Ref, why string, pause time.Duration) {
 	}
 	p.endRoom(g)
 	g.unhelped = why
-	g.ask, g.askAgain = p.now().Add(max(pause, moment)), pause > 0
+	g.ask, g.askAgain = p.now().Add(max(pause, moment<<min(g.asked, mostMoments))), pause > 0
+	g.asked++
 }
 
 // endRoom gives up the room that preemption makes for a gang. The caller holds the mutex.
@@ -219,42 +226,52 @@ func (p *Plugin) roomState(g *group, t *task) (ready bool, void string) {
 			return false, "a device on node " + at.Node + " is gone or sick"
 		}
 	}
-	if r.free(t, g.priority) {
+	leaving := p.leaving(r)
+	switch {
+	case r.free(t, g.priority, nil):
 		return true, ""
-	}
-	if p.leave(r) {
+	case len(leaving) > 0 && r.free(t, g.priority, leaving):
 		return false, ""
 	}
-	return false, "the victims are gone, and others have the room"
+	return false, "others have the room"
 }
 
-// leave reports whether any of the victims is still on its node. The caller is a scheduling cycle.
-func (p *Plugin) leave(r *room) bool {
-	nodes := p.handle.SnapshotSharedLister().NodeInfos()
-	for uid, v := range r.victims {
-		info, err := nodes.Get(v.node)
-		if err == nil && slices.ContainsFunc(info.GetPods(), func(pod fwk.PodInfo) bool { return uidOf(pod.GetPod()) == uid }) {
-			return true
+// leaving returns the pods that are about to leave the nodes of a room: the victims, and all that are being deleted. The caller is
+// a scheduling cycle.
+func (p *Plugin) leaving(r *room) map[vgpu.UID]bool {
+	all := map[vgpu.UID]bool{}
+	nodes, seen := p.handle.SnapshotSharedLister().NodeInfos(), map[string]bool{}
+	for _, at := range r.places {
+		info, err := nodes.Get(at.Node)
+		if err != nil || seen[at.Node] {
+			continue
+		}
+		seen[at.Node] = true
+		for _, there := range info.GetPods() {
+			pod := there.GetPod()
+			if _, victim := r.victims[uidOf(pod)]; victim || pod.DeletionTimestamp != nil && !kube.Overdue(pod, p.now()) {
+				all[uidOf(pod)] = true
+			}
 		}
 	}
-	return false
+	return all
 }
 
-// free reports whether all members could have their places now, beside what is kept for others of their priority or a higher
-// one.
-func (r *room) free(t *task, priority int32) bool {
+// free reports whether all members could have their places, beside what is kept for others of a higher priority: now, or once some
+// pods are gone, whose hosts have room enough then. What is kept for others of their own priority is no obstacle: it does not need
+// this room, although those who leave it may still be where the members go.
+func (r *room) free(t *task, priority int32, gone map[vgpu.UID]bool) bool {
 	nodes := map[string]*vgpu.Node{}
 	for _, uid := range slices.Sorted(maps.Keys(r.places)) {
 		at := r.places[uid]
 		n := nodes[at.Node]
 		if n == nil {
-			n = t.ledger(at.Node)
-			if n = r.without(n, priority); n == nil {
+			if n = r.ground(t.ledger(at.Node), priority, gone); n == nil {
 				return false
 			}
 			nodes[at.Node] = n
 		}
-		if !at.host.Within(n.Room()) || at.held() && n.Add(at.Assignment) != nil {
+		if gone == nil && !at.host.Within(n.Room()) || at.held() && n.Add(at.Assignment) != nil {
 			return false
 		}
 		n.SetRoom(n.Room().Minus(at.host))
@@ -262,20 +279,17 @@ func (r *room) free(t *task, priority int32) bool {
 	return true
 }
 
-// without returns a clone of a node on which the holds of others that count have what they hold; nil where they cannot.
-func (r *room) without(n *vgpu.Node, priority int32) *vgpu.Node {
-	if n == nil {
-		return nil
-	}
-	clone := n.Clone()
-	for _, h := range n.Holds() {
-		_, own := r.places[h.UID]
-		clone.Release(h.UID)
-		if !own && h.Priority >= priority && clone.Add(h.Assignment) != nil {
+// ground returns a node without some pods, on which others of a higher priority have what is held for them; nil where that does
+// not add up.
+func (r *room) ground(n *vgpu.Node, priority int32, gone map[vgpu.UID]bool) *vgpu.Node {
+	holds := n.Holds()
+	n = n.Without(func(h *vgpu.Hold, held bool) bool { return held || gone[h.UID] })
+	for i := range holds {
+		if h := &holds[i]; h.Priority > priority && n.Add(h.Assignment) != nil {
 			return nil
 		}
 	}
-	return clone
+	return n
 }
 
 // lookAtRoom is a step of Run for the room of a gang: it is given up when its time is over or a hold of it is gone, and the

@@ -71,13 +71,13 @@ type group struct {
 	dryTimes int
 	// room is what preemption makes for the gang, nil for none; preempted: the plan has it. unhelped is why nobody was evicted,
 	// and ask when the gang may be preempted for again: it is tried then where askAgain says so. voids counts the preemptions in
-	// a row that came to nothing.
-	room      *room
-	preempted bool
-	unhelped  string
-	ask       time.Time
-	askAgain  bool
-	voids     int
+	// a row that came to nothing, asked those that were sought in vain.
+	room         *room
+	preempted    bool
+	unhelped     string
+	ask          time.Time
+	askAgain     bool
+	voids, asked int
 	// grouped: the scheduler tried all members in one cycle, the last time.
 	grouped bool
 	// priority of the members.
