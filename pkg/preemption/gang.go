@@ -176,7 +176,7 @@ func (f *field) key(i int) (key string, named bool) {
 
 // visit looks for the cheapest pods in one region.
 func (f *field) visit(r *region) {
-	if f.compare(r) {
+	if f.exact && f.room(r, r.pods) == nil || f.compare(r) {
 		return
 	}
 	f.q.stats.Cut = true

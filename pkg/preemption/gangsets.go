@@ -80,6 +80,9 @@ func (f *field) widen(r *region, s *set) marks {
 // list returns the sets of a region's pods that cost no more than the best so far. It reports false where there are more than
 // may be looked at.
 func (f *field) list(r *region) (sets []*set, all bool) {
+	if f.independent(r) > maxIndependent {
+		return nil, false
+	}
 	kept := make([]bool, len(f.q.who.Pods))
 	most := min(f.left, f.listed)
 	var decide func(at int) bool
@@ -109,6 +112,22 @@ func (f *field) list(r *region) (sets []*set, all bool) {
 	all = decide(0)
 	f.listed -= len(sets)
 	return sets, all
+}
+
+// maxIndependent is the number of pods and gangs in a region beyond which its sets are not listed: there would be more than
+// MaxSteps of them, unless nearly all cost more than what is known already. Larger finds more of these cases.
+const maxIndependent = 24
+
+// independent counts what can go or stay by itself in a region: pods of no gang, and gangs.
+func (f *field) independent(r *region) (count int) {
+	seen := map[int]bool{}
+	for _, p := range r.pods {
+		if g := f.q.who.Pods[p].Gang; g < 0 || !seen[g] {
+			seen[g] = true
+			count++
+		}
+	}
+	return count
 }
 
 // set returns what is picked.

@@ -15,12 +15,17 @@ func (f *field) cheapest(r *region) []int32 {
 	order := slices.Clone(r.pods)
 	f.dearest(order)
 	slices.Reverse(order)
-	first := func(count int) []int32 { return f.closure(order[:count]) }
-	enough := sort.Search(len(order), func(count int) bool { return f.room(r, first(count)) != nil })
-	places := f.room(r, first(enough))
+	places := f.room(r, f.closure(order))
 	if places == nil {
 		return nil
 	}
+	enough := sort.Search(len(order), func(count int) bool {
+		found := f.room(r, f.closure(order[:count]))
+		if found != nil {
+			places = found
+		}
+		return found != nil
+	})
 	used := map[string]bool{}
 	for i := range places {
 		used[places[i].Node] = true
