@@ -93,23 +93,31 @@ func (v *cover) solve(lacks amount) {
 	v.search(0, lacks, v.rest)
 }
 
-// search decides about the items from at on.
+// search decides about the items from at on after somebody went. Where enough went and it does not help, since a promise would
+// break, more go.
 func (v *cover) search(at int, lacks, rest amount) {
-	switch {
-	case lacks.met():
+	if lacks.met() && v.h.offer() {
 		v.found = true
-		v.h.offer()
-		return
-	case v.h.hopeless() || !v.step():
 		return
 	}
-	for v.h.picked.gone[v.items[at].pod] {
-		at++ // what is left suffices for what is lacking, so there is somebody
+	v.decide(at, lacks, rest)
+}
+
+// decide is search where those that go are known not to be enough.
+func (v *cover) decide(at int, lacks, rest amount) {
+	if v.h.hopeless() || !v.step() {
+		return
+	}
+	for at < len(v.items) && v.h.picked.gone[v.items[at].pod] {
+		at++
+	}
+	if at == len(v.items) {
+		return
 	}
 	it := &v.items[at]
 	if without := rest.minus(it.gives); lacks.within(&without) {
 		it.kept = true
-		v.search(at+1, lacks, without)
+		v.decide(at+1, lacks, without)
 		it.kept = false
 	}
 	m := v.h.picked.mark()

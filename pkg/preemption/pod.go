@@ -18,10 +18,8 @@ type hunt struct {
 	site   site
 	sets   sets
 	best   *find
-	// left is the number of steps that are left for the node. broken says that a set gave back enough of the devices, and
-	// the promises of those who stay would break.
-	left   int
-	broken bool
+	// left is the number of steps that are left for the node.
+	left int
 	// probing says that only one container is asked for, to see whether the node is worth a search: worth, where it is.
 	probing, worth bool
 	names          []string
@@ -151,17 +149,16 @@ func lacksOf(room, asks vgpu.Room) (lacks amount) {
 // visit looks for the cheapest pods on one node.
 func (h *hunt) visit(node int) {
 	h.site.look(h, node)
-	h.left, h.broken = h.q.cfg.MaxSteps, false
+	h.left = h.q.cfg.MaxSteps
 	switch len(h.r.Containers) {
 	case 0:
 		h.onHost(h.site.lacks)
 	case 1:
 		h.onDevices(0)
 	default:
-		h.broken = h.best == nil || h.probe()
-	}
-	if h.broken {
-		h.cover.try()
+		if h.best == nil || h.probe() {
+			h.cover.try()
+		}
 	}
 }
 
@@ -239,26 +236,26 @@ func (h *hunt) hopeless() bool {
 	return h.probing && h.worth || h.best != nil && h.picked.cost.Compare(h.best.cost) >= 0
 }
 
-// offer compares what is picked, which gives back enough, with the best so far.
-func (h *hunt) offer() {
+// offer compares what is picked, which gives back enough, with the best so far. It reports false where the pod does not fit all
+// the same, since a promise would break.
+func (h *hunt) offer() bool {
 	order := h.order()
 	switch {
 	case order > 0:
-		return
+		return true
 	case h.probing:
 		h.worth = true
-		return
+		return true
 	}
 	f := h.settle()
 	if f == nil {
-		h.broken = true
-		return
+		return false
 	}
-	if order == 0 && f.compare(h.best) >= 0 {
-		return
+	if order < 0 || f.compare(h.best) < 0 {
+		f.units = h.picked.units()
+		h.best = f
 	}
-	f.units = h.picked.units()
-	h.best = f
+	return true
 }
 
 // order compares what is picked with the best so far: by cost, then by the names of the units. It is cheaper than nothing.

@@ -1,7 +1,7 @@
 package preemption
 
-// try looks for the cheapest pods of a node by placing the preemptor where they are gone: for several containers, and where
-// promises count, room is not the sum of what each gives back.
+// try looks for the cheapest pods of a node by placing the preemptor where they are gone: for several containers room is not the
+// sum of what each gives back.
 func (v *cover) try() {
 	v.clear()
 	for _, p := range v.h.site.pods {
@@ -28,11 +28,11 @@ func (v *cover) reach(at int) {
 		v.h.offer()
 		return
 	}
-	v.decide(at)
+	v.choose(at)
 }
 
-// decide is reach where those that go are known not to be enough.
-func (v *cover) decide(at int) {
+// choose is reach where those that go are known not to be enough.
+func (v *cover) choose(at int) {
 	if v.h.hopeless() || !v.step() {
 		return
 	}
@@ -45,7 +45,7 @@ func (v *cover) decide(at int) {
 	it := &v.items[at]
 	it.kept = true
 	if v.fits(at + 1) {
-		v.decide(at + 1)
+		v.choose(at + 1)
 	}
 	it.kept = false
 	m := v.h.picked.mark()
