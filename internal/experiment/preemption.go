@@ -164,6 +164,10 @@ func measurePreemption(setup *sim.Setup, h *sim.History, high int32) preempted {
 	out.others = mean.Seconds()
 	for i := range h.Preemptions {
 		x := &h.Preemptions[i]
+		if x.Victims() == 0 { // it waits for those that leave already
+			continue
+		}
+		out.preemptions++
 		out.evicted += float64(x.Victims())
 		out.fallen += float64(len(x.Fallen))
 		out.lost += float64(x.Lost) / 1000 / 3600
@@ -172,7 +176,6 @@ func measurePreemption(setup *sim.Setup, h *sim.History, high int32) preempted {
 			out.cut++
 		}
 	}
-	out.preemptions = float64(len(h.Preemptions))
 	out.perPreemption = out.evicted / math.Max(1, out.preemptions)
 	return out
 }

@@ -26,7 +26,7 @@ type decision struct {
 
 // decide returns who is evicted for a job, or a gang; nil where nobody is.
 func (e *engine) decide(job int) (*decision, error) {
-	c := e.crowd()
+	c := e.crowd(e.rank(job))
 	if e.setup.Preemption.Policy == PreemptInTree {
 		return e.decideInTree(job, c)
 	}
@@ -62,12 +62,16 @@ func (c *crowd) jobsOf(pods []int) []int {
 	return jobs
 }
 
-// crowd returns the pods that have places now, but for those that are there from the start.
-func (e *engine) crowd() *crowd {
+// crowd returns the pods that have places now, but for those that are there from the start, and single pods that stay since
+// they are of no lower priority.
+func (e *engine) crowd(below int32) *crowd {
 	c := &crowd{}
 	gangs, budgets := map[*group]int{}, map[*Budget]int{}
 	for _, job := range e.live {
 		o, j := &e.history.Outcomes[job], &e.setup.Jobs[job]
+		if j.Request.Priority >= below && j.Gang == nil && !e.leaving[job] {
+			continue
+		}
 		p := preemption.Pod{
 			UID: o.UID, Name: o.Pod, Node: o.Assignment.Node, Host: j.Request.Host, Priority: j.Request.Priority,
 			Lost: e.wouldLose(job), Leaving: e.leaving[job], Gang: -1,
