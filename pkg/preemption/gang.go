@@ -27,7 +27,9 @@ type field struct {
 	gone     []bool
 	// left is how many more sets are looked at, listed how many more are listed.
 	left, listed int
-	best         *answer
+	// best so far, in a region.
+	best *answer
+	in   *region
 }
 
 // group answers for a gang. A gang goes to the domain of the required levels where the cheapest units make room. Where a domain
@@ -39,17 +41,25 @@ func (q *question) group() *answer {
 		return f.settle(&answer{units: []Unit{}}, places)
 	}
 	regions := f.regions()
+	q.stats.Places = len(regions)
+	if f.exact {
+		regions = slices.DeleteFunc(regions, func(r *region) bool { return f.room(r, r.pods) == nil })
+	}
 	if len(regions) > 1 {
 		f.rank(regions)
 	}
 	for _, r := range regions {
-		q.stats.Places++
 		f.visit(r)
 	}
 	if f.best == nil {
 		return nil
 	}
-	return f.settle(f.best, f.room(nil, f.pods(f.best.units)))
+	gone := f.pods(f.best.units)
+	places := f.room(nil, gone)
+	if places == nil {
+		places = f.room(f.in, gone) // gang.Place tries MaxDomains of them only
+	}
+	return f.settle(f.best, places)
 }
 
 // listsPerStep is how many sets are listed for each that may be looked at: listing one takes a microsecond, looking at one some
@@ -176,7 +186,7 @@ func (f *field) key(i int) (key string, named bool) {
 
 // visit looks for the cheapest pods in one region.
 func (f *field) visit(r *region) {
-	if f.exact && f.room(r, r.pods) == nil || f.compare(r) {
+	if f.compare(r) {
 		return
 	}
 	f.q.stats.Cut = true
@@ -191,7 +201,7 @@ func (f *field) visit(r *region) {
 		pods = f.cheapest(r)
 	}
 	if pods != nil {
-		f.reprieve(pods)
+		f.reprieve(r, pods)
 	}
 }
 
@@ -250,15 +260,31 @@ func (f *field) cluster(nodes []int32) *gang.Cluster {
 		c.Nodes = append(c.Nodes, n)
 	}
 	for l := range c.Levels {
-		c.Levels[l].Domain = make([]int32, 0, len(nodes))
-		for _, i := range nodes {
-			c.Levels[l].Domain = append(c.Levels[l].Domain, f.levels[l].Domain[i])
-		}
+		c.Levels[l] = part(&f.levels[l], nodes)
 	}
 	if q.c.Admits != nil {
 		c.Admits = func(kind, node int) int { return q.c.Admits(kind, int(nodes[node])) }
 	}
 	return c
+}
+
+// part is a level of some of the nodes, with the domains that these are in.
+func part(l *gang.Level, nodes []int32) gang.Level {
+	of := gang.Level{Key: l.Key, Domain: make([]int32, 0, len(nodes))}
+	number := make(map[int32]int32, len(nodes))
+	for _, i := range nodes {
+		d := l.Domain[i]
+		if d >= 0 {
+			at, known := number[d]
+			if !known {
+				at = int32(len(of.Names))
+				number[d], of.Names = at, append(of.Names, l.Names[d])
+			}
+			d = at
+		}
+		of.Domain = append(of.Domain, d)
+	}
+	return of
 }
 
 // pods lists those of units.
@@ -273,8 +299,8 @@ func (f *field) pods(units []Unit) []int32 {
 }
 
 // offer compares units that make room with the best so far.
-func (f *field) offer(cost Cost, units []Unit) {
+func (f *field) offer(r *region, cost Cost, units []Unit) {
 	if f.best == nil || cmp.Or(cost.Compare(f.best.cost), compareUnits(units, f.best.units)) < 0 {
-		f.best = &answer{cost: cost, units: units}
+		f.best, f.in = &answer{cost: cost, units: units}, r
 	}
 }

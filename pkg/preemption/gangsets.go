@@ -51,7 +51,7 @@ func (f *field) compare(r *region) bool {
 			return false
 		}
 		if f.room(r, s.gone) != nil {
-			f.offer(s.cost, s.units)
+			f.offer(r, s.cost, s.units)
 			break
 		}
 		if f.exact {

@@ -58,8 +58,8 @@ func (f *field) closure(pods []int32) []int32 {
 	return gone
 }
 
-// reprieve spares what can stay of pods that make room, the dearest first, and offers the rest.
-func (f *field) reprieve(pods []int32) {
+// reprieve spares what can stay of pods that make room in a region, the dearest first, and offers the rest.
+func (f *field) reprieve(r *region, pods []int32) {
 	pods = slices.Clone(pods)
 	f.dearest(pods)
 	gone := f.closure(pods)
@@ -71,10 +71,10 @@ func (f *field) reprieve(pods []int32) {
 			at++
 		}
 	}
-	for at := 0; at < len(f.units(pods)); {
+	for at := 0; !f.exact && at < len(f.units(pods)); {
 		unit := f.units(pods)[at].Pods
 		rest := slices.DeleteFunc(slices.Clone(pods), func(p int32) bool { return slices.Contains(unit, int(p)) })
-		if f.exact || f.room(nil, f.closure(rest)) == nil {
+		if f.room(nil, f.closure(rest)) == nil {
 			at++
 		} else {
 			pods, at = rest, 0
@@ -83,7 +83,7 @@ func (f *field) reprieve(pods []int32) {
 	s := f.picked
 	m := s.mark()
 	if s.all(pods) {
-		f.offer(s.cost, s.units())
+		f.offer(r, s.cost, s.units())
 	}
 	s.undo(m)
 }
