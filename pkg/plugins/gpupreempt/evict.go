@@ -3,6 +3,7 @@ package gpupreempt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,15 +57,6 @@ type eviction struct {
 	done   func()
 }
 
-// victims counts those that are evicted.
-func (e *eviction) victims() int {
-	count := 0
-	for _, u := range e.plan.Evict {
-		count += len(u.Pods)
-	}
-	return count
-}
-
 // evict carries a plan out, beside the scheduling cycle. No unit of a plan could stay, so the first failure ends it: those that
 // were not evicted by then stay.
 func (p *Plugin) evict(ctx context.Context, e eviction) {
@@ -84,24 +76,56 @@ func (p *Plugin) evict(ctx context.Context, e eviction) {
 	}()
 }
 
-// evictAll evicts the victims one after the other: where the API server refuses one, few have gone in vain.
+// careful is how many victims are evicted before the others go at once: where the API server refuses them, few have gone in vain.
+// More are slower, for large gangs.
+const careful = 8
+
+// evictAll evicts the units of a plan.
 func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
-	for i := range e.plan.Evict {
-		u := &e.plan.Evict[i]
-		for _, at := range u.Pods {
-			if ctx.Err() != nil {
-				return fmt.Errorf("evict pod %s: the preemptor is gone", klog.KObj(e.pods[at]))
-			}
-			inMemory, err := p.evictPod(ctx, e.pods[at], e.reason(u))
-			if err != nil {
-				return fmt.Errorf("evict pod %s: %w", klog.KObj(e.pods[at]), err)
-			}
-			if inMemory {
-				p.state.withdrew(e.key, uidOf(e.pods[at]), p.now())
-			}
-			p.metrics.victims.WithLabelValues(kindName(u.Kind)).Inc()
+	units, gone := e.plan.Evict, 0
+	for len(units) > 0 && gone < careful {
+		if err := p.evictUnit(ctx, e, &units[0]); err != nil {
+			return err
 		}
+		gone += len(units[0].Pods)
+		units = units[1:]
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(units))
+	p.handle.Parallelizer().Until(context.WithoutCancel(ctx), len(units), func(i int) {
+		if errs[i] = p.evictUnit(ctx, e, &units[i]); errs[i] != nil {
+			cancel()
+		}
+	}, Name)
+	return errors.Join(errs...)
+}
+
+// evictUnit evicts the pods of a unit: once the first has gone, all of them, since a gang of which some are gone is lost.
+func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("evict %s: it need not go any more", u.Name)
+	}
+	if err := p.evictOne(ctx, e, u, u.Pods[0]); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	rest := u.Pods[1:]
+	errs := make([]error, len(rest))
+	p.handle.Parallelizer().Until(ctx, len(rest), func(i int) { errs[i] = p.evictOne(ctx, e, u, rest[i]) }, Name)
+	return errors.Join(errs...)
+}
+
+// evictOne evicts one pod of a plan.
+func (p *Plugin) evictOne(ctx context.Context, e *eviction, u *preemption.Unit, at int) error {
+	inMemory, err := p.evictPod(ctx, e.pods[at], e.reason(u))
+	if err != nil {
+		return fmt.Errorf("evict pod %s: %w", klog.KObj(e.pods[at]), err)
+	}
+	if inMemory {
+		p.state.withdrew(e.key, uidOf(e.pods[at]), p.now())
+	}
+	p.metrics.victims.WithLabelValues(kindName(u.Kind)).Inc()
 	return nil
 }
 

@@ -2,7 +2,6 @@ package gpupreempt
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +22,7 @@ func short(text string) string {
 
 // refused explains why nobody is evicted for a pod, and has it tried again when that may have changed.
 func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) attempt {
-	a := attempt{resultNeverHelps, p.whyNot(r, q.from), nominate("")}
+	a := attempt{resultNeverHelps, r.Text, nominate("")}
 	switch {
 	case filtered != "":
 		a.result = resultFiltered
@@ -50,50 +49,6 @@ func (p *Plugin) oldEnough(q *question, r *preemption.Refusal) time.Time {
 		}
 	}
 	return first
-}
-
-// whyNot says why nobody is evicted: "would fit by evicting …; not done because …".
-func (p *Plugin) whyNot(r *preemption.Refusal, who *preemption.Candidates) string {
-	if len(r.Would) == 0 {
-		return r.Text
-	}
-	names := make([]string, 0, len(r.Would))
-	for i := range r.Would {
-		names = append(names, r.Would[i].Name)
-	}
-	text := "would fit by evicting " + few(names) + "; not done because "
-	if r.Reason == preemption.Budgeted {
-		return text + "that violates " + few(r.Budgets)
-	}
-	return text + guardsOf(r, who)
-}
-
-// guardsOf says who is guarded, and why.
-func guardsOf(r *preemption.Refusal, who *preemption.Candidates) string {
-	var texts []string
-	for _, g := range []struct {
-		guard preemption.Guard
-		text  string
-	}{
-		{preemption.Protected, "protected"},
-		{preemption.TooYoung, "not running for the minimum runtime yet"},
-		{preemption.Foreign, "not the scheduler's to evict"},
-	} {
-		var names []string
-		for _, i := range r.Guards {
-			if who.Pods[i].Guard == g.guard {
-				names = append(names, who.Pods[i].Name)
-			}
-		}
-		switch slices.Sort(names); len(names) {
-		case 0:
-		case 1:
-			texts = append(texts, names[0]+" is "+g.text)
-		default:
-			texts = append(texts, few(names)+" are "+g.text)
-		}
-	}
-	return strings.Join(texts, ", ")
 }
 
 // maxNamed bounds how many pods a message names.

@@ -260,7 +260,7 @@ func (p *Plugin) refusedGang(a *act) gangAttempt {
 	case preemption.Budgeted:
 		result, pause = resultBudgeted, failurePause
 	}
-	return p.withoutRoom(a.Want, result, p.whyNot(r, a.from), pause)
+	return p.withoutRoom(a.Want, result, r.Text, pause)
 }
 
 func (p *Plugin) filteredGang(a *act, why string) gangAttempt {

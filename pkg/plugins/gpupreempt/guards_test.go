@@ -72,7 +72,7 @@ func TestBudgetForbidsAll(t *testing.T) {
 		c.start()
 		c.createBound(pod("low", 10, 0))
 		c.create(pod("high", 10, 100))
-		c.awaitMessage("high", "would fit by evicting default/low; not done because that violates default/pdb-low")
+		c.awaitMessage("high", "would fit by evicting default/low; not done because budget default/pdb-low allows 0 of the 1 evictions")
 		expect(t, "victims", nil, c.victims())
 		b.Status.DisruptionsAllowed = 1
 		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
@@ -111,7 +111,7 @@ func TestMinimumRuntime(t *testing.T) {
 	low.Spec.PriorityClassName = "gone"
 	c.createBound(low)
 	c.create(pod("high", 10, 100))
-	c.awaitMessage("high", "not done because default/low is not running for the minimum runtime yet")
+	c.awaitMessage("high", "not done because default/low has run for less than its minimum")
 	c.clock.pass(9 * time.Minute)
 	c.plugin.Tick(t.Context())
 	expect(t, "victims", nil, c.victims())

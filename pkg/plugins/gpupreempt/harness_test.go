@@ -345,7 +345,7 @@ func (c *cluster) createNode(name, inRack string, devices int) {
 	}
 }
 
-// removeNode takes a node and its GPUs away, and the pods that were on it.
+// removeNode takes a node and its GPUs away. The pods that were on it exist on, as they do for minutes.
 func (c *cluster) removeNode(name string) {
 	c.t.Helper()
 	if err := c.client.CoreV1().Nodes().Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -353,11 +353,6 @@ func (c *cluster) removeNode(name string) {
 	}
 	if err := c.dynamic.Resource(v1alpha1.GPUNodes).Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		c.t.Fatal(err)
-	}
-	for _, p := range c.pods() {
-		if p.Spec.NodeName == name {
-			c.leave(p.Name)
-		}
 	}
 }
 

@@ -99,11 +99,32 @@ func TestRoomIsKeptWhileAVictimLeaves(t *testing.T) {
 	c.create(pod("rush-0", 10, 50), pod("rush-1", 10, 0))
 	c.awaitMessage("rush-0", "free share is 0")
 	c.clock.pass(29 * time.Second) // of 30
+	expect(t, "pending", 1.0, c.count("pending", ""))
 	c.leave("low")
 	expect(t, "who has the room", map[string]string{"high": "n1"}, c.awaitBound("high", 1))
 	expect(t, "victims", []string{"low"}, c.victims())
 	expect(t, "the rush", map[string]string{}, c.bound("rush"))
 	c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+	expect(t, "pending", 0.0, c.count("pending", ""))
+	expect(t, "plans", 1.0, c.count("attempts_total", resultEvicting))
+	expect(t, "victims", 1.0, c.count("victims_total", "single"))
+	if lost := c.count("lost_gpu_seconds_total", ""); lost < 0 || lost > 60 {
+		t.Errorf("%v seconds of a GPU are lost", lost)
+	}
+}
+
+// The work that is lost is that of the whole GPU since the pod started.
+func TestLostWork(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.createBound(pod("low", 5, 0))
+	c.clock.pass(time.Hour)
+	c.create(pod("high", 10, 100))
+	c.awaitVictims(1)
+	c.await("it is counted", func() bool { return c.count("lost_gpu_seconds_total", "") > 0 })
+	if lost := c.count("lost_gpu_seconds_total", ""); lost < 1800 || lost > 1860 {
+		t.Errorf("%v seconds of a GPU are lost of half a GPU in an hour", lost)
+	}
 }
 
 // Pods that are being deleted already are waited for, and nobody is evicted in their place.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -70,6 +71,9 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 	if why := p.eligible(pod); why != "" {
 		return attempt{resultIneligible, why, nominate("")}
 	}
+	if !p.anybody(pod, statuses) {
+		return attempt{resultNeverHelps, "no pod has a lower priority or leaves where that could help", nominate("")}
+	}
 	q, err := p.question(ctx, pod, statuses)
 	if err != nil {
 		return attempt{resultFailed, err.Error(), nominate("")}
@@ -83,6 +87,32 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 		return p.refused(q, plan.Refused, why)
 	}
 	return p.carryOut(ctx, q, plan)
+}
+
+// anybody reports whether a pod of a lower priority, or one that leaves, is on a node where that could help. Thousands may wait in
+// a cluster that is full of their own priority: they are refused by this look.
+func (p *Plugin) anybody(pod *v1.Pod, statuses fwk.NodeToStatusReader) bool {
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return true // which question tells
+	}
+	priority := corev1helpers.PodPriority(pod)
+	for _, node := range nodes {
+		if goes(node, priority) && statuses.Get(node.Node().Name).Code() == fwk.Unschedulable {
+			return true
+		}
+	}
+	return false
+}
+
+// goes reports whether any pod of a node is below a priority or leaves.
+func goes(node fwk.NodeInfo, priority int32) bool {
+	for _, info := range node.GetPods() {
+		if pod := info.GetPod(); pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) < priority {
+			return true
+		}
+	}
+	return false
 }
 
 // choose returns the plan for a pod, or its refusal, and why other plugins refuse the pod on nodes where room could be made.
