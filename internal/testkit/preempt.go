@@ -38,7 +38,7 @@ func (s *Script) candidate(words []string, stay map[string]bool) (err error) {
 	if len(words) == 0 {
 		return nil
 	}
-	if words[0] == "budget" || words[0] == "gang" {
+	if len(words) == 3 && (words[0] == "budget" || words[0] == "gang") {
 		_, value, _ := strings.Cut(words[2], "=")
 		n, err := strconv.Atoi(value)
 		if words[0] == "budget" {
@@ -90,14 +90,24 @@ func (s *Script) trait(p *preemption.Pod, w string, stay map[string]bool) (err e
 	case "cpu":
 		p.Host.MilliCPU, err = parseCPU(value)
 	case "budget":
-		p.Budgets = append(p.Budgets, slices.IndexFunc(s.victims.Budgets, func(b preemption.Budget) bool { return b.Name == value }))
+		at := slices.IndexFunc(s.victims.Budgets, func(b preemption.Budget) bool { return b.Name == value })
+		p.Budgets = append(p.Budgets, at)
+		err = known(at, w)
 	case "gang":
 		p.Gang = slices.IndexFunc(s.victims.Gangs, func(g preemption.Gang) bool { return g.Name == value })
+		err = known(p.Gang, w)
 	case "node":
 	default:
 		err = fmt.Errorf("unknown word %q", w)
 	}
 	return err
+}
+
+func known(at int, w string) error {
+	if at < 0 {
+		return fmt.Errorf("no line before says what %s is", w)
+	}
+	return nil
 }
 
 // preempt says who makes room for a pod or a gang. It changes nothing.

@@ -68,8 +68,8 @@ const listsPerStep = 16
 
 func newField(q *question) *field {
 	f := &field{q: q, picked: newChoice(q), gone: make([]bool, len(q.who.Pods)), left: q.cfg.MaxSteps, listed: listsPerStep * q.cfg.MaxSteps}
-	alike := false
-	f.classes, alike = q.g.Classes()
+	classes, alike := q.g.Classes()
+	f.classes = classes
 	f.exact = alike && len(q.g.Members[0].Request.Containers) <= 1 && q.g.Members[0].Request.MaxSlowdown == 0
 	f.unhold()
 	for i := range q.c.Levels {

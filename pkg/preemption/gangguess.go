@@ -100,7 +100,7 @@ func (g *guess) class(r *region, k int) bool {
 		if best == nil {
 			return false
 		}
-		for _, i := range g.take(k, best, member) {
+		for _, i := range g.take(best, member) {
 			if now[i] != nil && g.f.regionOf[i] == r.number {
 				now[i] = g.ask(k, i)
 			}
@@ -132,7 +132,7 @@ func (g *guess) pick(k int, list []int32, now map[int32]*spot) (best *spot) {
 }
 
 // take picks a spot for a member, and returns the nodes that are not what they were.
-func (g *guess) take(k int, s *spot, member int) []int32 {
+func (g *guess) take(s *spot, member int) []int32 {
 	m := g.picked.mark()
 	g.picked.all(s.pods)
 	touched := []int32{s.node}

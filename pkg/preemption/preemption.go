@@ -70,6 +70,7 @@ type Candidates struct {
 // Kind of a unit.
 type Kind int
 
+// Kinds of units.
 const (
 	// Single is a pod of no gang.
 	Single Kind = iota
@@ -147,6 +148,7 @@ type Stats struct {
 // Reason names why there is no plan.
 type Reason string
 
+// Reasons of refusals.
 const (
 	// NeverHelps: the preemptor has no room even without all pods of a lower priority.
 	NeverHelps Reason = "NeverHelps"

@@ -280,7 +280,7 @@ func (s *site) tell(plan *preemption.Plan) []string {
 		where = append(where, line)
 	}
 	slices.Sort(where)
-	lines := append(where, fmt.Sprintf("%+v %v", plan.Cost, plan.Stats.Cut), fmt.Sprint("waits for ", pods(plan.Waits)))
+	lines := append(slices.Clone(where), fmt.Sprintf("%+v %v", plan.Cost, plan.Stats.Cut), fmt.Sprint("waits for ", pods(plan.Waits)))
 	for _, u := range plan.Evict {
 		lines = append(lines, fmt.Sprint(u.Kind, u.Name, pods(u.Pods)))
 	}
