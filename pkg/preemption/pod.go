@@ -241,7 +241,7 @@ func (h *hunt) hopeless() bool {
 func (h *hunt) offer() bool {
 	order := h.order()
 	switch {
-	case order > 0:
+	case order > 0 || order == 0 && h.best.node == h.site.node:
 		return true
 	case h.probing:
 		h.worth = true

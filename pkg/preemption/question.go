@@ -157,7 +157,7 @@ func (q *question) muster() {
 	priority := q.g.Members[0].Request.Priority
 	for i := range q.who.Pods {
 		p := &q.who.Pods[i]
-		q.may[i] = p.Priority < priority && !p.Leaving && !(q.terms.guards && p.Guard != "") && !own[p.UID]
+		q.may[i] = p.Priority < priority && !p.Leaving && (p.Guard == "" || !q.terms.guards) && !own[p.UID]
 		if p.Gang >= 0 && !p.Leaving {
 			k := &q.gangs[p.Gang]
 			k.running = append(k.running, int32(i))
@@ -187,7 +187,7 @@ func (q *question) own() map[vgpu.UID]bool {
 	return own
 }
 
-// waits returns the pods that leave a node.
+// leaving returns the pods that leave a node.
 func (q *question) leaving(node int) (list []int32) {
 	if q.nodes[node] == q.c.Nodes[node] {
 		return nil

@@ -128,31 +128,36 @@ func (s *sets) cleared(device int) bool {
 	return true
 }
 
-// search clears so many more of the devices from at on. Those that are clear, since pods with shares of several devices
+// search clears so many more of the devices from at on. Those that are empty, since pods with shares of several devices
 // went, are taken as they are.
 func (s *sets) search(at, need int) {
-	clear := 0
-	for k := at; k < len(s.list); k++ {
-		if s.cleared(s.list[k].device) {
-			clear++
-		}
-	}
-	if need <= clear {
+	empty := s.empty(at, len(s.list))
+	if need <= empty {
 		s.host()
 		return
 	}
 	for at < len(s.list) && s.cleared(s.list[at].device) {
-		at, need, clear = at+1, need-1, clear-1
+		at, need, empty = at+1, need-1, empty-1
 	}
-	if need > len(s.list)-at || s.h.hopeless() || s.dearer(at, need-clear) || !s.step() {
+	if need > len(s.list)-at || s.h.hopeless() || s.dearer(at, need-empty) || !s.step() {
 		return
 	}
-	m := s.h.picked.mark()
-	if s.leave(s.list[at].device) {
+	m, passed := s.h.picked.mark(), s.empty(0, at)
+	if s.leave(s.list[at].device) && s.empty(0, at) == passed { // else one that was passed over is empty: that set is another branch
 		s.search(at+1, need-1)
 	}
 	s.h.picked.undo(m)
 	s.search(at+1, need)
+}
+
+// empty counts the devices of a part of the list that all leave.
+func (s *sets) empty(from, to int) (count int) {
+	for k := from; k < to; k++ {
+		if s.cleared(s.list[k].device) {
+			count++
+		}
+	}
+	return count
 }
 
 // step counts a step, and reports whether the search may go on: up to the bound, and then as far as to a first set.

@@ -106,7 +106,7 @@ func (s *choice) undo(m mark) {
 		}
 		switch g := v.Gang; {
 		case g < 0:
-		case s.ended[g] < 0 || s.ended[g] > int32(at):
+		case s.ended[g] < 0:
 			s.picked[g]--
 		case s.ended[g] == int32(at):
 			s.ended[g] = -1

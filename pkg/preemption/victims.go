@@ -66,33 +66,33 @@ func (q *question) single() bool {
 // validate returns an error for input that contradicts itself.
 func validate(c *gang.Cluster, want *gang.Group, who *Candidates, cfg Config) error {
 	if cfg.MaxSteps < 0 {
-		return fmt.Errorf("MaxSteps is %d", cfg.MaxSteps)
+		return fmt.Errorf("the most steps are %d", cfg.MaxSteps)
 	}
 	if err := gang.Validate(c, want, cfg.Config); err != nil {
 		return err
 	}
 	for i := range who.Budgets {
 		if b := &who.Budgets[i]; b.Allowed < 0 {
-			return fmt.Errorf("Budgets[%d].Allowed of %s is %d", i, b.Name, b.Allowed)
+			return fmt.Errorf("budget %d %s allows %d evictions", i, b.Name, b.Allowed)
 		}
 	}
 	for i := range who.Gangs {
 		if g := &who.Gangs[i]; g.MinCount < 0 {
-			return fmt.Errorf("Gangs[%d].MinCount of %s is %d", i, g.Name, g.MinCount)
+			return fmt.Errorf("gang %d %s has the min count %d", i, g.Name, g.MinCount)
 		}
 	}
 	seen := make(map[vgpu.UID]bool, len(who.Pods))
 	for i := range who.Pods {
 		p := &who.Pods[i]
 		if err := cmp.Or(p.validate(who), doubt(seen[p.UID])); err != nil {
-			return fmt.Errorf("Pods[%d] %s: %w", i, p.Name, err)
+			return fmt.Errorf("candidate %d %s: %w", i, p.Name, err)
 		}
 		seen[p.UID] = true
 	}
 	return nil
 }
 
-var errTwice = errors.New("UID appears twice")
+var errTwice = errors.New("its UID appears twice")
 
 func doubt(seen bool) error {
 	if seen {
@@ -108,22 +108,22 @@ const maxLost = 1 << 45
 func (p *Pod) validate(who *Candidates) error {
 	switch {
 	case p.UID == "":
-		return errors.New("UID is empty")
+		return errors.New("no UID")
 	case p.Name == "":
-		return errors.New("Name is empty")
+		return errors.New("no name")
 	case p.Host.MilliCPU < 0 || p.Host.Memory < 0:
-		return fmt.Errorf("Host is %v", p.Host)
+		return fmt.Errorf("its part of the host is %v", p.Host)
 	case p.Lost < 0 || p.Lost > maxLost:
-		return fmt.Errorf("Lost is %d, legal is 0 to %d", p.Lost, int64(maxLost))
+		return fmt.Errorf("the work lost is %d, legal is 0 to %d", p.Lost, int64(maxLost))
 	case p.Gang < -1 || p.Gang >= len(who.Gangs):
-		return fmt.Errorf("Gang is %d of %d", p.Gang, len(who.Gangs))
+		return fmt.Errorf("its gang is %d of %d", p.Gang, len(who.Gangs))
 	}
 	for i, b := range p.Budgets {
 		if b < 0 || b >= len(who.Budgets) {
-			return fmt.Errorf("Budgets[%d] is %d of %d", i, b, len(who.Budgets))
+			return fmt.Errorf("its budget is %d of %d", b, len(who.Budgets))
 		}
 		if slices.Contains(p.Budgets[:i], b) {
-			return fmt.Errorf("Budgets lists %d twice", b)
+			return fmt.Errorf("budget %d is listed twice", b)
 		}
 	}
 	return nil

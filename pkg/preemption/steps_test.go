@@ -1,0 +1,128 @@
+package preemption_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// row is nodes that are drawn, with a candidate for each pod.
+type row struct {
+	tb   testing.TB
+	c    *vgpu.Cluster
+	who  preemption.Candidates
+	slot []vgpu.Slots
+	cfg  preemption.Config
+}
+
+func newRow(tb testing.TB, drawing string, slots ...vgpu.Slots) *row {
+	tb.Helper()
+	c, err := testkit.Parse(drawing)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := &row{tb: tb, c: c, slot: slots}
+	for _, n := range c.Nodes() {
+		n.Each(func(a *vgpu.Assignment) {
+			r.who.Pods = append(r.who.Pods, preemption.Pod{UID: a.UID, Name: a.Pod, Node: n.Name(), Gang: -1})
+		})
+	}
+	return r
+}
+
+// lose says what is lost with the pods, in the order of nodes and UIDs.
+func (r *row) lose(lost func(i int) int64) *row {
+	for i := range r.who.Pods {
+		r.who.Pods[i].Lost = lost(i)
+	}
+	return r
+}
+
+func (r *row) plan() preemption.Plan {
+	r.tb.Helper()
+	q := testkit.Request("new", r.slot...)
+	q.Priority = 5
+	want := &gang.Group{Name: "new", Members: []gang.Member{{Request: *q}}, MinCount: 1}
+	plan, err := preemption.Victims(&gang.Cluster{Nodes: r.c.Nodes()}, want, &r.who, r.cfg)
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	return plan
+}
+
+// times repeats a part of a drawing, with its number for "%d".
+func times(n int, part string) (drawing string) {
+	for i := range n {
+		drawing += fmt.Sprintf(part, i)
+	}
+	return drawing
+}
+
+// TestCutKeepsTheDearest: a search that may look at one set only keeps who is dear, of equal ones who is last by name.
+func TestCutKeepsTheDearest(t *testing.T) {
+	for _, c := range []struct {
+		name, drawing string
+		lost          []int64
+		slots         vgpu.Slots
+		want          []string
+	}{
+		// Five of two slots, two of which go: the three dearest are kept first.
+		{"the cheapest go", "n1: g0 A100 [a:2 b:2 c:2 d:2 e:2]", []int64{30, 10, 50, 20, 40}, 4, []string{"b", "d"}},
+		{"the first go", "n1: g0 A100 [a:2 b:2 c:2 d:2 e:2]", []int64{10, 10, 10, 10, 10}, 4, []string{"a", "b"}},
+		// Of three devices the two cheapest are cleared.
+		{"the cheapest devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{30, 10, 20}, 20, []string{"b", "c"}},
+		{"the first devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{10, 10, 10}, 20, []string{"a", "b"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRow(t, c.drawing, c.slots).lose(func(i int) int64 { return c.lost[i] })
+			r.cfg.MaxSteps = 1
+			plan := r.plan()
+			if diff := cmp.Diff(c.want, names(plan.Evict)); diff != "" {
+				t.Errorf("evicts (-want +got):\n%s", diff)
+			}
+			r.cfg.MaxSteps = 0
+			if plan = r.plan(); plan.Stats.Cut {
+				t.Errorf("a small search is cut: %+v", plan.Stats)
+			}
+		})
+	}
+}
+
+// TestSteps: what a search need not look at it does not look at. The bounds are what was measured: less is welcome.
+func TestSteps(t *testing.T) {
+	rising := func(i int) int64 { return 100 + int64(i) }
+	for _, c := range []struct {
+		name          string
+		row           *row
+		places, steps int
+	}{
+		{"a gang on one device", newRow(t, "n1: g0 A100 ["+times(10, "m%d:1 ")+"]", 5).inGang(10), 1, 6},
+		{"ten on one device", newRow(t, "n1: g0 A100 ["+times(10, "m%d:1 ")+"]", 5).lose(rising), 1, 461},
+		{"eight of sixteen devices", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:10] | ")+"g16 A100 sick", 80).lose(rising), 1, 16},
+		{"eight of sixteen devices of a gang", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:10] | ")+"g16 A100 sick", 80).inGang(12), 1, 2001},
+		{"eight of sixteen devices with two pods", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:5 q%[1]d:5] | ")+"g16 A100 sick", 80).lose(rising), 1, 16},
+		{"the cheapest node", newRow(t, times(50, "n%[1]d: g0 A100 [p%[1]d:10]\n"), 10).lose(rising), 1, 1},
+		{"two containers on fifty nodes", newRow(t, times(50, "n%[1]d: g0 A100 [p%[1]d:5 q%[1]d:5] | g1 A100 [r%[1]d:10]\n"), 6, 5).lose(rising), 35, 269},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if plan := c.row.plan(); plan.Refused != nil || plan.Stats.Places > c.places || plan.Stats.Steps > c.steps {
+				t.Errorf("looked at %+v, refused %v; the bounds are %d places and %d steps", plan.Stats, plan.Refused, c.places, c.steps)
+			}
+		})
+	}
+}
+
+// inGang puts all pods into one gang.
+func (r *row) inGang(least int) *row {
+	r.who.Gangs = []preemption.Gang{{Name: "job", MinCount: least}}
+	for i := range r.who.Pods {
+		r.who.Pods[i].Gang = 0
+	}
+	return r
+}
