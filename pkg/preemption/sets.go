@@ -43,9 +43,6 @@ func (s *sets) solve(i int, share *vgpu.Share) {
 			s.list = append(s.list, clearing{j, cost, s.ownOf(j)})
 		}
 	}
-	if need > len(s.list) {
-		return
-	}
 	slices.SortStableFunc(s.list, func(a, b clearing) int { return cmp.Or(a.lone.Compare(b.lone), cmp.Compare(a.device, b.device)) })
 	s.rank()
 	s.search(0, need)

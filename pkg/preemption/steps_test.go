@@ -118,6 +118,26 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestCutEnds: a search ends soon after its bound, once it has a first set.
+func TestCutEnds(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		row         *row
+		most, steps int
+	}{
+		{"ten on one device", newRow(t, "n1: g0 A100 ["+times(10, "m%d:1 ")+"]", 5), 20, 20 + 11},
+		{"no set yet", newRow(t, "n1: g0 A100 ["+times(10, "m%d:1 ")+"]", 5), 2, 2 + 13},
+		{"sixteen devices", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:10] | ")+"g16 A100 sick", 80).inGang(12), 100, 100 + 17},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.row.lose(func(i int) int64 { return 100 + int64(i) }).cfg.MaxSteps = c.most
+			if plan := c.row.plan(); plan.Refused != nil || !plan.Stats.Cut || plan.Stats.Steps > c.steps {
+				t.Errorf("looked at %+v, refused %v; the bound is %d steps", plan.Stats, plan.Refused, c.steps)
+			}
+		})
+	}
+}
+
 // inGang puts all pods into one gang.
 func (r *row) inGang(least int) *row {
 	r.who.Gangs = []preemption.Gang{{Name: "job", MinCount: least}}
