@@ -27,6 +27,8 @@ type field struct {
 	gone     []bool
 	// left is how many more sets are looked at, listed how many more are listed.
 	left, listed int
+	// ranked says that guesses have been made.
+	ranked bool
 	// best so far, in a region.
 	best *answer
 	in   *region
@@ -193,7 +195,7 @@ func (f *field) visit(r *region) {
 	if f.best != nil && (r.guess == nil || r.cost.Compare(f.best.cost) >= 0) {
 		return
 	}
-	if r.guess == nil {
+	if !f.ranked {
 		f.rank([]*region{r})
 	}
 	pods := r.guess
@@ -236,6 +238,7 @@ func (f *field) room(r *region, gone []int32) []vgpu.Assignment {
 	if err != nil {
 		panic(err) // Victims has validated it
 	}
+	q.stats.Cut = q.stats.Cut || plan.Places == nil && plan.Stats.Cut
 	for _, p := range gone {
 		f.gone[p] = false
 	}

@@ -63,6 +63,7 @@ func newGuess(f *field) *guess {
 // rank guesses who goes in each region, and orders the regions by what that costs.
 func (f *field) rank(regions []*region) {
 	g := newGuess(f)
+	f.ranked = true
 	for _, r := range regions {
 		if g.run(r) {
 			r.guess, r.cost = slices.Clone(g.picked.trail), g.picked.cost
@@ -118,17 +119,37 @@ func (g *guess) pick(k int, list []int32, now map[int32]*spot) (best *spot) {
 	kind := g.f.q.g.Members[g.f.classes[k][0]].Kind
 	var least Cost
 	for _, i := range list {
-		s := now[i]
-		if s == nil || g.q.c.Admits != nil && g.q.c.Admits(kind, int(i)) <= g.admitted[[2]int32{int32(kind), i}] {
+		if g.q.c.Admits != nil && g.q.c.Admits(kind, int(i)) <= g.admitted[[2]int32{int32(kind), i}] {
 			continue
 		}
-		m := g.picked.mark()
-		if g.picked.all(s.pods) && (best == nil || g.picked.cost.Compare(least) < 0) {
-			best, least = s, g.picked.cost
+		cost, may := g.price(now[i])
+		if !may && now[i] != nil { // who would go may not go beside those that are picked: others may
+			now[i] = g.ask(k, i)
+			cost, may = g.price(now[i])
 		}
-		g.picked.undo(m)
+		if may && (best == nil || cost.Compare(least) < 0) {
+			best, least = now[i], cost
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	if again := g.ask(k, best.node); again != nil {
+		return again // those who are picked make others cheaper
 	}
 	return best
+}
+
+// price returns what it costs in all to pick a spot, and whether that may be.
+func (g *guess) price(s *spot) (cost Cost, may bool) {
+	if s == nil {
+		return cost, false
+	}
+	m := g.picked.mark()
+	may = g.picked.all(s.pods)
+	cost = g.picked.cost
+	g.picked.undo(m)
+	return cost, may
 }
 
 // take picks a spot for a member, and returns the nodes that are not what they were.
