@@ -63,19 +63,26 @@ func urgentExample(t *testing.T, c *gangCluster) {
 		t.Errorf("%d pods were evicted, %d of them members of the gang; four GPUs were needed, and two members are surplus", len(gone), members)
 	}
 	c.awaitSaid(t, "Preempted by pod "+c.namespace+"/urgent")
-	c.notFailed(t, "sweep", 16)
+	c.notFailed(t, "sweep", gone)
 }
 
-// notFailed waits until a Job has made its evicted pods anew, which it does not count as failures.
-func (c *gangCluster) notFailed(t *testing.T, name string, pods int32) {
+// notFailed waits until a Job has counted the pods that were evicted, and fails the test where they count as failures. Their
+// objects go once they are counted.
+func (c *gangCluster) notFailed(t *testing.T, name string, evicted []v1.Pod) {
 	t.Helper()
-	gangPoll(t, "Job "+name+" has all its pods again", func() (bool, string) {
-		job, err := c.admin.BatchV1().Jobs(c.namespace).Get(life(t), name, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		return job.Status.Active == pods && job.Status.Failed == 0, fmt.Sprintf("%+v", job.Status)
+	gangPoll(t, "the evicted pods are gone", func() (bool, string) {
+		left := slices.DeleteFunc(c.pods(t), func(p v1.Pod) bool {
+			return !slices.ContainsFunc(evicted, func(gone v1.Pod) bool { return gone.UID == p.UID })
+		})
+		return len(left) == 0, fmt.Sprintf("%d are left", len(left))
 	})
+	job, err := c.admin.BatchV1().Jobs(c.namespace).Get(life(t), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job.Status.Failed != 0 {
+		t.Errorf("Job %s counts %d failures", name, job.Status.Failed)
+	}
 }
 
 // applyPreemption creates the objects of an example with every unknown field an error, and returns them. Of the cluster it
