@@ -226,7 +226,7 @@ func TestThousandCandidates(t *testing.T) {
 }
 
 // assignmentOf returns the annotation of a pod that has one whole device.
-func assignmentOf(t *testing.T, p *v1.Pod, node, device int) string {
+func assignmentOf(t testing.TB, p *v1.Pod, node, device int) string {
 	t.Helper()
 	text, err := kube.EncodeAssignment(vgpu.Assignment{
 		UID: uidOf(p), Pod: pathOf(p), Node: fmt.Sprintf("n%d", node), Containers: []vgpu.ContainerAssignment{{

@@ -50,7 +50,7 @@ const rack = "topology.kubernetes.io/rack"
 // cluster is an API in memory with a scheduler that runs GPUShare, GPUGang and GPUPreempt in the profile "default-scheduler".
 // Pods that are deleted stay for as long as the test wants: see leave.
 type cluster struct {
-	t        *testing.T
+	t        testing.TB
 	client   *fake.Clientset
 	dynamic  dynamic.Interface
 	args     config.GPUPreemptArgs
@@ -87,13 +87,13 @@ func (c *clock) pass(d time.Duration) {
 
 // newCluster returns a cluster with nodes n1, n2, … of as many devices as given, of 10 slots and 40 GiB each, and a scheduler.
 // Nodes 1 and 2 are in rack r1, 3 and 4 in r2, and so on.
-func newCluster(t *testing.T, devices ...int) *cluster {
+func newCluster(t testing.TB, devices ...int) *cluster {
 	c := prepareCluster(t, devices...)
 	c.start()
 	return c
 }
 
-func prepareCluster(t *testing.T, devices ...int) *cluster {
+func prepareCluster(t testing.TB, devices ...int) *cluster {
 	client := fake.NewClientset()
 	c := &cluster{t: t, client: client, args: config.GPUPreemptArgs{
 		Mode: config.PreemptionEnabled, EvictionsPerMinute: 1000, PodDisruptionBudgets: config.BudgetsPreferred, MaxSteps: 4096,

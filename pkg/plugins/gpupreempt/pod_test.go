@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kube"
 )
 
-func devicesOf(t *testing.T, p *v1.Pod) string {
+func devicesOf(t testing.TB, p *v1.Pod) string {
 	t.Helper()
 	a, err := kube.AssignmentOf(p)
 	if err != nil {
