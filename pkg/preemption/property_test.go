@@ -15,7 +15,7 @@ import (
 )
 
 // large sizes are beyond any search of all sets.
-var large = size{nodes: 8, devices: 8, pods: 40, members: 8}
+var large = size{nodes: 8, devices: 8, pods: 30, members: 8, full: true}
 
 func mustPlan(t *rapid.T, s *site) preemption.Plan {
 	plan, err := preemption.Victims(&s.Cluster, s.want, &s.who, s.cfg)

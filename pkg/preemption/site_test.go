@@ -42,7 +42,11 @@ type site struct {
 }
 
 // size bounds what is drawn.
-type size struct{ nodes, devices, pods, members int }
+type size struct {
+	nodes, devices, pods, members int
+	// full says that hardly any device has room.
+	full bool
+}
 
 // small sizes are those that the twin takes.
 var small = size{nodes: 4, devices: 4, pods: 11, members: 4}
@@ -63,6 +67,10 @@ func randomSite(t *rapid.T, of size, gangs bool) *site {
 	}
 	s.cfg = randomConfig(t)
 	priority := int32(pick(t, "priority of the preemptor", 0, 1, 2, 2, 2, 3, 3, 3, 3, 3))
+	if of.full {
+		priority = 3
+		s.cfg.MaxSteps = pick(t, "steps", 0, 8, 64)
+	}
 	for range 5 {
 		if s.want = randomPod(t, priority); gangs {
 			s.want = randomGang(t, priority, of.members)
@@ -81,7 +89,7 @@ func randomSite(t *rapid.T, of size, gangs bool) *site {
 		})
 	}
 	s.populate(t, of.pods)
-	s.fill(t, priority)
+	s.fill(t, priority, of.full)
 	return s
 }
 
@@ -302,16 +310,22 @@ func (s *site) rest(n *vgpu.Node, i int, pod string) (a vgpu.Assignment, some bo
 	}}, true
 }
 
-// fill takes what is left of half of the devices, by pods that stay.
-func (s *site) fill(t *rapid.T, priority int32) {
+// fill takes what is left of half of the devices, by pods that stay; of a full cluster of most, by pods of all kinds.
+func (s *site) fill(t *rapid.T, priority int32, full bool) {
 	for _, n := range s.Nodes {
 		for i := range n.Devices() {
-			a, some := s.rest(n, i, fmt.Sprint("team/stays-", n.Name(), "-", i))
-			if !some || rapid.Bool().Draw(t, "left free") {
+			name := fmt.Sprint("team/fills-", n.Name(), "-", i)
+			a, some := s.rest(n, i, name)
+			if !some || !full && rapid.Bool().Draw(t, "left free") || full && oneIn(t, "left free", 10) {
 				continue
 			}
-			if s.cluster.Add(a) == nil && rapid.Bool().Draw(t, "listed") {
-				s.who.Pods = append(s.who.Pods, preemption.Pod{UID: a.UID, Name: a.Pod, Node: n.Name(), Priority: priority, Gang: -1})
+			p := preemption.Pod{UID: a.UID, Name: name, Node: n.Name(), Priority: priority, Gang: -1}
+			if full && !oneIn(t, "stays", 10) {
+				p = s.randomCandidate(t, name)
+				p.Node = n.Name()
+			}
+			if s.cluster.Add(a) == nil && rapid.Bool().Draw(t, "listed") || full {
+				s.who.Pods = append(s.who.Pods, p)
 			}
 		}
 	}
