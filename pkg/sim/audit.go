@@ -91,11 +91,11 @@ func (p *replay) fitsWithout(x *Preemption, gone []int) (bool, error) {
 		nodes[i].SetRoom(n.Room().Plus(room))
 	}
 	if g := p.history.groupOf[x.Job]; g != nil {
-		plan, err := gang.Place(&gang.Cluster{Nodes: nodes, Levels: g.levels}, g.at(&p.history.setup, x.At), gang.Config{
+		plan, err := gang.Place(&gang.Cluster{Nodes: nodes, Levels: g.levels}, g.at(&p.history.setup, p.history.nominations[p.made].at), gang.Config{
 			MaxDomains: p.history.setup.Gangs.MaxDomains, Brief: true,
 		})
 		return plan.Places != nil, err
 	}
-	r := p.history.setup.requestAt(x.Job, x.At)
+	r := p.history.setup.requestAt(x.Job, p.history.nominations[p.made].at)
 	return slices.ContainsFunc(nodes, func(n *vgpu.Node) bool { return r.Host.Within(n.Room()) && placement.Fit(n, &r) == nil }), nil
 }

@@ -25,7 +25,9 @@ func (e *engine) decideInTree(job int, c *crowd) (*decision, error) {
 	}
 	least := 1
 	if g := e.history.groupOf[job]; g != nil {
-		least = g.want.MinCount
+		if least = g.want.MinCount; len(g.want.Wishes.Required) > 0 {
+			return nil, nil
+		}
 	}
 	for _, member := range e.unit(job) {
 		place, err := t.place(member)

@@ -92,7 +92,7 @@ func newEngine(s Setup) (*engine, error) {
 	for i := range s.Jobs {
 		r := &s.Jobs[i].Request
 		e.since[i] = s.Jobs[i].Arrive
-		h.Outcomes[i] = Outcome{UID: r.UID, Pod: r.Pod, Arrived: s.Jobs[i].Arrive, Asked: e.measure.asked(r)}
+		h.Outcomes[i] = Outcome{UID: r.UID, Pod: r.Pod, Priority: r.Priority, Arrived: s.Jobs[i].Arrive, Asked: e.measure.asked(r)}
 		if g := h.groupOf[i]; g == nil || g.jobs[0] == i {
 			e.arrivals = append(e.arrivals, i)
 		}

@@ -66,8 +66,11 @@ func (e *engine) violations(units [][]int) int {
 
 // execute evicts, and keeps the room for the preemptor until all have left. It reports whether the preemptor has its place.
 func (e *engine) execute(d *decision) (bool, error) {
+	if len(d.Waits) == 0 && d.Victims() == 0 { // a gang of unlike members whose places Place did not find
+		return true, e.begin(d.Job, d.places)
+	}
 	e.history.Preemptions = append(e.history.Preemptions, d.Preemption)
-	n := &nomination{preemption: len(e.history.Preemptions) - 1, job: d.Job, places: d.places}
+	n := &nomination{preemption: len(e.history.Preemptions) - 1, job: d.Job, at: d.At - e.kept[d.Job], places: d.places}
 	if g := e.history.groupOf[d.Job]; g != nil && e.drain != nil && e.drain.group == g {
 		e.letGo()
 	}
@@ -84,7 +87,7 @@ func (e *engine) execute(d *decision) (bool, error) {
 	for _, victim := range n.waits[len(d.Waits):] {
 		e.evict(victim)
 	}
-	if len(n.waits) == 0 || e.setup.Preemption.Grace == 0 && len(d.Waits) == 0 {
+	if e.setup.Preemption.Grace == 0 && len(d.Waits) == 0 {
 		return true, e.atOnce(n)
 	}
 	e.nominations = append(e.nominations, n)
@@ -262,8 +265,9 @@ func (e *engine) settle() (bool, error) {
 	return some, nil
 }
 
-// takes reports whether the places of a nomination are free for it: CPU and memory that are kept for others are, since these
-// wait for pods that are still there. Containers that share a device are looked at one by one where holds are concerned.
+// takes reports whether the places of a nomination are free for it. Room that is kept for others is, unless their priority is
+// higher: those that were there before it left it these places, those that came later had to, and both may wait for pods that
+// are still there. Containers that share a device are looked at one by one where holds are concerned.
 func (e *engine) takes(n *nomination) bool {
 	fits := true
 	rooms := map[string]vgpu.Room{}
@@ -281,6 +285,7 @@ func (e *engine) takes(n *nomination) bool {
 			}
 			node := e.cluster.Node(a.Node)
 			rooms[a.Node] = rooms[a.Node].Plus(r.Host)
+			r.Priority = max(r.Priority, r.Priority+1) // what is kept for the same priority does not count
 			fits = fits && rooms[a.Node].Within(node.Room().Plus(owed[a.Node])) && free(node, &r, &a) && (len(a.Containers) == 0 || node.Add(a) == nil)
 		}
 	})

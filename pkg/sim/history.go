@@ -69,6 +69,8 @@ type Outcome struct {
 	// Pod is "namespace/name", for people.
 	Pod   string
 	State State
+	// Priority of its request.
+	Priority int32
 	// Arrived is when the pod came, Started when it was placed last, Ended when it is over. Started and Ended are 0 where State
 	// says that they never happen. Waited is how long it waited for places, all times together that came to an end.
 	Arrived, Started, Ended, Waited time.Duration
@@ -155,6 +157,7 @@ func (p *replay) step() error {
 		return p.nominate(e.job)
 	case letsGo:
 		p.kept[e.job].free(p.cluster)
+		delete(p.kept, e.job)
 	case drains:
 		p.drains++
 		return p.hold(p.history.drains[p.drains-1])

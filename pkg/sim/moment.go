@@ -46,6 +46,10 @@ func (p *replay) pending(job int, at time.Duration) (vgpu.MapPending, error) {
 			out.Slots += p.history.setup.Jobs[member].Request.PeakSlots()
 		}
 	}
+	if p.kept[job] != nil {
+		out.Reason = "room is kept for it until those are gone who are evicted for it"
+		return out, nil
+	}
 	if head := p.waiting[0]; p.history.setup.Queue == FIFO && head != job {
 		out.Reason = "it waits its turn behind " + p.title(head)
 		return out, nil

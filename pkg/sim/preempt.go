@@ -16,7 +16,8 @@ const (
 	// PreemptNobody says that all wait for others to end.
 	PreemptNobody PreemptionPolicy = iota
 	// PreemptInTree says that whom the stock scheduler would evict goes: see InTree. It knows no gangs: those that it leaves
-	// with too few members go whole, and the members of a gang get room one after the other, all of them or nobody is evicted.
+	// with too few members go whole. The members of a gang get room one after the other, enough of them or nobody is evicted, and
+	// nobody is for a gang that requires a level.
 	PreemptInTree
 	// PreemptTandem says that package preemption decides.
 	PreemptTandem
@@ -97,8 +98,10 @@ func (p *Preemption) Victims() int {
 type nomination struct {
 	preemption int // in History.Preemptions
 	job        int
-	places     []vgpu.Assignment
-	holds      []vgpu.Hold
+	// at is when the preemptor would have started if it had done all of its work at once: its end counts from there.
+	at     time.Duration
+	places []vgpu.Assignment
+	holds  []vgpu.Hold
 	// rooms of hosts that are kept.
 	rooms []keptRoom
 	// waits are the jobs that are still to leave.
