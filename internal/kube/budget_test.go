@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,7 +133,11 @@ func TestBudgetsProperty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		before := slices.Clone(list)
 		b := newBudgets(list)
+		if !slices.Equal(before, list) {
+			t.Fatal("the budgets that were handed in are in another order")
+		}
 		var want []int
 		for i := range b.sorted {
 			if violating, _ := upstream.FilterVictimsWithPDBViolation([]upstream.Victim{victim}, b.sorted[i:i+1]); len(violating) > 0 {
