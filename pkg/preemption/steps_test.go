@@ -18,7 +18,10 @@ type row struct {
 	c    *vgpu.Cluster
 	who  preemption.Candidates
 	slot []vgpu.Slots
-	cfg  preemption.Config
+	// memory that the first container asks for, and cores of the host.
+	memory vgpu.Bytes
+	cores  int64
+	cfg    preemption.Config
 }
 
 func newRow(tb testing.TB, drawing string, slots ...vgpu.Slots) *row {
@@ -47,7 +50,7 @@ func (r *row) lose(lost func(i int) int64) *row {
 func (r *row) plan() preemption.Plan {
 	r.tb.Helper()
 	q := testkit.Request("new", r.slot...)
-	q.Priority = 5
+	q.Priority, q.Containers[0].Memory, q.Host.MilliCPU = 5, r.memory, r.cores*1000
 	want := &gang.Group{Name: "new", Members: []gang.Member{{Request: *q}}, MinCount: 1}
 	plan, err := preemption.Victims(&gang.Cluster{Nodes: r.c.Nodes()}, want, &r.who, r.cfg)
 	if err != nil {
@@ -104,6 +107,11 @@ func TestSteps(t *testing.T) {
 	}{
 		{"a gang on one device", newRow(t, "n1: g0 A100 ["+times(10, "m%d:1 ")+"]", 5).inGang(10), 1, 6},
 		{"ten on one device", newRow(t, "n1: g0 A100 ["+times(10, "m%d:1 ")+"]", 5).lose(rising), 1, 461},
+		{"slots", newRow(t, "n1: g0 A100 ["+times(10, "m%d:1/1Gi ")+"]", 5).asks(vgpu.GiB, 0).lose(rising), 1, 461},
+		{"memory", newRow(t, "n1: g0 A100 ["+times(5, "m%d:1/8Gi ")+"]", 1).asks(20*vgpu.GiB, 0).lose(rising), 1, 19},
+		{"contexts", newRow(t, "model P slots=10 memory=40Gi contexts=3\nn1: g0 P [m0:1 m1:1 m2:1]", 1).lose(rising), 1, 3},
+		{"cores", newRow(t, "n1 cpu=1 memory=64Gi: g0 A100 ["+times(10, "m%d:1 ")+"]", 1).asks(0, 6).lose(rising), 1, 461},
+		{"devices and cores", newRow(t, "n1 cpu=1 memory=64Gi: "+times(8, "g%[1]d A100 [p%[1]d:10] | ")+"g8 A100 sick", 40).asks(0, 7).lose(rising), 1, 755},
 		{"eight of sixteen devices", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:10] | ")+"g16 A100 sick", 80).lose(rising), 1, 16},
 		{"eight of sixteen devices of a gang", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:10] | ")+"g16 A100 sick", 80).inGang(12), 1, 2001},
 		{"eight of sixteen devices with two pods", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:5 q%[1]d:5] | ")+"g16 A100 sick", 80).lose(rising), 1, 16},
@@ -136,6 +144,15 @@ func TestCutEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asks says what is asked for beside slots: memory of the device, and cores of the host, of which each pod has one.
+func (r *row) asks(memory vgpu.Bytes, cores int64) *row {
+	r.memory, r.cores = memory, cores
+	for i := range r.who.Pods {
+		r.who.Pods[i].Host.MilliCPU = 1000
+	}
+	return r
 }
 
 // inGang puts all pods into one gang.
