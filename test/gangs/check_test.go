@@ -147,6 +147,9 @@ func (w *world) notice() {
 	for pod := range w.api.wasHit() {
 		if t := w.teamOf(pod); t != nil {
 			t.health.excuse("a bind failed")
+			if c := w.claims[t.name]; c != nil {
+				c.excuse("a bind failed")
+			}
 		}
 	}
 }

@@ -14,10 +14,7 @@ import (
 // drainFor has room kept for a gang that waits for room and whose turn it is, and returns what to add to its refusal. Only one
 // gang drains at a time: two could each keep what the other needs. The caller holds the mutex.
 func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
-	if g.room != nil {
-		return "; room is made for it: " + plural(len(g.room.victims), "pod") + " of lower priority leave"
-	}
-	if g.short.IsZero() || p.args.Drain == config.DrainDisabled {
+	if g.room != nil || g.short.IsZero() || p.args.Drain == config.DrainDisabled {
 		return ""
 	}
 	now := p.now()

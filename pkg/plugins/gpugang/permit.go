@@ -95,7 +95,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 // letGo allows all members that wait. The caller holds the mutex.
 func (p *Plugin) letGo(g *group, pg *podgroup.Gang) {
 	g.letGo = p.now()
-	g.failures, g.voids, g.preempted = 0, 0, false
+	g.failures = 0
 	g.open()
 	for uid := range g.reserved {
 		if waiting := p.handle.GetWaitingPod(uidForFramework(uid)); waiting != nil {
@@ -173,7 +173,7 @@ func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ st
 // settle notes that a gang has started, once as many as must run are bound. The caller holds the mutex.
 func (p *Plugin) settle(g *group, pg *podgroup.Gang) {
 	if pg != nil && p.boundOf(g, pg) >= pg.MinCount {
-		g.started = true
+		g.started, g.preempted, g.voids = true, false, 0
 	}
 }
 

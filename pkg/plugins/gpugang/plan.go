@@ -50,10 +50,10 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	}
 	if plan.Refused != nil && t.config.Brief {
 		g.told[uidOf(c.pod)] = true
-		return nil, g.refusal.message
+		return nil, g.refusal.message + g.roomMade()
 	}
 	if plan.Refused != nil {
-		return nil, p.wait(c.pod, g, t, plan.Refused)
+		return nil, p.wait(c.pod, g, t, plan.Refused) + g.roomMade()
 	}
 	if err := p.keep(g, t, &plan); err != nil {
 		p.cancel(g, err.Error())

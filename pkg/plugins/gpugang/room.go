@@ -85,6 +85,14 @@ func (p *Plugin) Keep(w *podgroup.Want, places []vgpu.Assignment, victims []*v1.
 	return nil
 }
 
+// roomMade says that room is made for a gang, "" where it is not. The caller holds the mutex.
+func (g *group) roomMade() string {
+	if g.room == nil {
+		return ""
+	}
+	return "; room is made for it: " + plural(len(g.room.victims), "pod") + " of a lower priority leave"
+}
+
 // graceOf returns how long a pod may take to end.
 func graceOf(pod *v1.Pod) time.Duration {
 	seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
