@@ -39,7 +39,7 @@ type cover struct {
 	items []item
 	// slot of each candidate: its place in items, and one more.
 	slot []int32
-	// rest is what all items give that are neither kept nor gone.
+	// rest is what all items give together.
 	rest amount
 	// over counts the steps beyond the bound, found says that a set was seen.
 	over  int
@@ -50,7 +50,6 @@ type cover struct {
 type item struct {
 	pod   int32
 	gives amount
-	kept  bool
 	lone  Cost
 }
 
@@ -116,31 +115,29 @@ func (v *cover) decide(at int, lacks, rest amount) {
 	}
 	it := &v.items[at]
 	if without := rest.minus(it.gives); lacks.within(&without) {
-		it.kept = true
 		v.decide(at+1, lacks, without)
-		it.kept = false
 	}
 	m := v.h.picked.mark()
-	if v.h.picked.add(it.pod) && v.count(m, &lacks, &rest) {
+	if v.h.picked.add(it.pod) {
+		v.count(m, at, &lacks, &rest)
 		v.search(at+1, lacks, rest)
 	}
 	v.h.picked.undo(m)
 }
 
-// count takes what came since a mark off what is lacking and what is left to decide. It reports false where an item went
-// that is kept: that set is another branch.
-func (v *cover) count(m mark, lacks, rest *amount) bool {
+// count takes what came since a mark off what is lacking, and off what is left to decide from an item on: a gang takes those with
+// it that were kept.
+func (v *cover) count(m mark, from int, lacks, rest *amount) {
 	for _, p := range v.h.picked.trail[m.trail:] {
-		if v.slot[p] == 0 {
+		at := int(v.slot[p]) - 1
+		if at < 0 {
 			continue
 		}
-		it := &v.items[v.slot[p]-1]
-		if it.kept {
-			return false
+		*lacks = lacks.minus(v.items[at].gives)
+		if at >= from {
+			*rest = rest.minus(v.items[at].gives)
 		}
-		*lacks, *rest = lacks.minus(it.gives), rest.minus(it.gives)
 	}
-	return true
 }
 
 // step counts a step, and reports whether the search may go on: up to the bound, and then until it has found a first set,

@@ -42,14 +42,11 @@ func (v *cover) choose(at int) {
 	if at == len(v.items) {
 		return
 	}
-	it := &v.items[at]
-	it.kept = true
 	if v.fits(at + 1) {
 		v.choose(at + 1)
 	}
-	it.kept = false
 	m := v.h.picked.mark()
-	if v.h.picked.add(it.pod) && v.count(m, &amount{}, &amount{}) {
+	if v.h.picked.add(v.items[at].pod) {
 		v.reach(at + 1)
 	}
 	v.h.picked.undo(m)
