@@ -102,7 +102,7 @@ func (x *pending) waiting(left int, now time.Time) string {
 	for i := range x.victims {
 		names = append(names, x.victims[i].name)
 	}
-	text := fmt.Sprintf("%s of %d are yet to leave node %s (%s)", plural(left, "pod"), len(x.victims), x.place.Node, few(names))
+	text := fmt.Sprintf("%d of %s (%s) yet to leave node %s", left, plural(len(x.victims), "pod"), few(names), x.place.Node)
 	if until := x.deadline.Sub(now); until > 0 {
 		text += fmt.Sprintf(", within %v", until.Round(time.Second))
 	}

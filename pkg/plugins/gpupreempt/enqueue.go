@@ -2,15 +2,12 @@ package gpupreempt
 
 import (
 	"context"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // PreEnqueue keeps a preemptor out of the queue while its victims are being evicted: it would be tried in vain. Once they are
@@ -35,13 +32,13 @@ func (p *Plugin) watch(ctx context.Context) error {
 	options := cache.HandlerOptions{Logger: &logger}
 	factory := p.handle.SharedInformerFactory()
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(old, now any) { p.podChanged(ctx, old, now) },
+		UpdateFunc: p.podChanged,
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
 			if pod, ok := object.(*v1.Pod); ok {
-				p.podGone(ctx, pod)
+				p.podGone(pod)
 			}
 		},
 	}, options)
@@ -62,36 +59,24 @@ func (p *Plugin) watch(ctx context.Context) error {
 }
 
 // podChanged takes over that a pod changed: a preemptor is bound, or a watch that broke shows another pod of the name.
-func (p *Plugin) podChanged(ctx context.Context, old, now any) {
+func (p *Plugin) podChanged(old, now any) {
 	before, okBefore := old.(*v1.Pod)
 	pod, ok := now.(*v1.Pod)
 	switch {
 	case !ok || !okBefore:
 	case before.UID != pod.UID:
-		p.podGone(ctx, before)
+		p.podGone(before)
 	case before.Spec.NodeName == "" && pod.Spec.NodeName != "":
 		p.over(pod, false)
 	}
 }
 
 // podGone takes over that a pod is gone: a preemptor, whose victims that were not evicted yet stay, or a victim.
-func (p *Plugin) podGone(ctx context.Context, pod *v1.Pod) {
+func (p *Plugin) podGone(pod *v1.Pod) {
 	p.over(pod, true)
-	p.activate(ctx, p.state.freed(uidOf(pod), p.exists, p.now())...)
-}
-
-// freed takes over that a victim is gone, and returns the preemptors that wait for nobody any more.
-func (s *state) freed(uid vgpu.UID, exists func(*victim) bool, now time.Time) []*v1.Pod {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.leaving, uid)
-	var pods []*v1.Pod
-	for _, x := range s.pendings {
-		if x.waitsFor(uid) && x.left(exists, now) == 0 {
-			pods = append(pods, x.pod)
-		}
-	}
-	return pods
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	delete(p.state.leaving, uidOf(pod))
 }
 
 // budgeted returns the pods that wait for a PodDisruptionBudget, and forgets them.

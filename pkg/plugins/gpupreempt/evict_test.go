@@ -50,9 +50,10 @@ func singles(count int) (units []preemption.Unit) {
 	return units
 }
 
-func refuseAll(except ...string) func(string) error {
+// refuse answers the deletion of some pods.
+func refuse(names ...string) func(string) error {
 	return func(name string) error {
-		if slices.Contains(except, name) {
+		if !slices.Contains(names, name) {
 			return nil
 		}
 		return apierrors.NewForbidden(v1.Resource("pods"), name, errors.New("not you"))
@@ -74,12 +75,12 @@ func TestEvictsAllOfALargePlan(t *testing.T) {
 	}
 }
 
-// One failure ends a plan: those that were not evicted stay.
+// One failure ends a plan: those that were not evicted stay, also where many are evicted at once.
 func TestFailureEndsAPlan(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	c.many(40)
-	c.refuseDeletes(refuseAll("p-00", "p-01"))
+	c.refuseDeletes(refuse("p-02"))
 	if err := c.evicts(singles(40)...); err == nil || !strings.Contains(err.Error(), "evict pod default/p-02: ") {
 		t.Errorf("the error is %v", err)
 	}
@@ -91,22 +92,56 @@ func TestFailureEndsAPlan(t *testing.T) {
 	}
 }
 
+func TestFailureEndsALargePlan(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(300)
+	c.refuseDeletes(refuse("p-10"))
+	if err := c.evicts(singles(300)...); err == nil {
+		t.Error("no error")
+	}
+	if n := len(c.victims()); n < 8 || n > 290 {
+		t.Errorf("%d of 300 pods are evicted", n)
+	}
+}
+
 // A gang of which the first pod went goes as a whole; one of which the first pod stays is left alone, as is what comes after.
 func TestGangsAreNotTorn(t *testing.T) {
 	t.Parallel()
 	whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{1, 2, 3, 4}}
-	for name, x := range map[string]struct{ goes, want []string }{
-		"the first stays":   {[]string{"p-00", "p-02", "p-03", "p-04"}, []string{"p-00"}},
-		"another one stays": {[]string{"p-00", "p-01", "p-03", "p-04"}, []string{"p-00", "p-01", "p-03", "p-04"}},
+	for name, x := range map[string]struct {
+		stays string
+		want  []string
+	}{
+		"the first stays":   {"p-01", []string{"p-00"}},
+		"another one stays": {"p-02", []string{"p-00", "p-01", "p-03", "p-04"}},
 	} {
 		c := newCluster(t, 1)
 		c.many(6)
-		c.refuseDeletes(refuseAll(x.goes...))
+		c.refuseDeletes(refuse(x.stays))
 		if err := c.evicts(singles(1)[0], whole, preemption.Unit{Name: "default/p-05", Pods: []int{5}}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		expect(t, name+": victims", x.want, c.victims())
 	}
+}
+
+// Nor is a gang torn whose preemptor goes in the middle; what comes after it stays.
+func TestGangsAreNotTornByTheirPreemptor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(5)
+	c.refuseDeletes(func(string) error {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		c.plugin.state.running["high"].cancel()
+		return nil
+	})
+	whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{0, 1, 2, 3}}
+	if err := c.evicts(whole, preemption.Unit{Name: "default/p-04", Pods: []int{4}}); err == nil {
+		t.Error("no error")
+	}
+	expect(t, "victims", []string{"p-00", "p-01", "p-02", "p-03"}, c.victims())
 }
 
 // What may be over in a moment is tried again.
@@ -133,8 +168,14 @@ func TestOnlyTheVictimIsEvicted(t *testing.T) {
 	c.many(2)
 	old := pod("p-00", 0, 0)
 	old.UID = types.UID("uid-of-the-one-before")
+	marked := old.DeepCopy()
+	marked.Status.Conditions = []v1.PodCondition{{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: "Preempted",
+	}}
+	leaving := pod("p-01", 0, 0)
+	c.refuseDeletes(func(name string) error { return apierrors.NewNotFound(v1.Resource("pods"), name) })
 	why := cause{preemptor: &preemptor{name: "pod default/high", object: old}, text: "Preempted"}
-	for _, victim := range []*v1.Pod{old, pod("gone", 0, 0)} {
+	for _, victim := range []*v1.Pod{old, marked, leaving, pod("gone", 0, 0)} {
 		if inMemory, err := c.plugin.evictPod(t.Context(), victim, why); err != nil || inMemory {
 			t.Errorf("%s: in memory %v, %v", victim.Name, inMemory, err)
 		}
@@ -189,6 +230,22 @@ func TestPauses(t *testing.T) {
 	for times, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: longestPause, 100: longestPause} {
 		expect(t, fmt.Sprint(times), want, pauseAfter(times))
 	}
+}
+
+// Each miss doubles the pause, after which the pod is tried again; a pod that is placed starts anew.
+func TestMisses(t *testing.T) {
+	t.Parallel()
+	s, p, now := newState(1), pod("p", 1, 0), time.Unix(1e9, 0)
+	for _, want := range []time.Duration{1, 2, 4} {
+		s.missed(p, now)
+		expect(t, "pause", now.Add(want*time.Second), s.misses["uid-p"].until)
+		expect(t, "tried again", now.Add(want*time.Second), s.retries["uid-p"].at)
+	}
+	s.allowance.ask(preempts("another", 0), 1, now)
+	s.allowance.ask(preempts("uid-p", 0), 1, now)
+	expect(t, "claims", 1, len(s.allowance.claims))
+	s.forget("uid-p")
+	expect(t, "left", []int{0, 0, 0}, []int{len(s.misses), len(s.retries), len(s.allowance.claims)})
 }
 
 func TestShort(t *testing.T) {

@@ -356,6 +356,29 @@ func (c *cluster) removeNode(name string) {
 	}
 }
 
+// makeSick has the devices of a node report a fault.
+func (c *cluster) makeSick(node string) {
+	c.t.Helper()
+	client := c.dynamic.Resource(v1alpha1.GPUNodes)
+	u, err := client.Get(c.t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	devices, _, err := unstructured.NestedSlice(u.Object, "status", "devices")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, d := range devices {
+		d.(map[string]any)["health"] = string(v1alpha1.Unhealthy)
+	}
+	if err := unstructured.SetNestedSlice(u.Object, devices, "status", "devices"); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := client.Update(c.t.Context(), u, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // changeNode updates a node.
 func (c *cluster) changeNode(name string, change func(*v1.Node)) {
 	c.t.Helper()

@@ -95,11 +95,14 @@ func TestRoomIsKeptWhileAVictimLeaves(t *testing.T) {
 	c.createBound(pod("low", 10, 0))
 	c.create(pod("high", 10, 100))
 	c.awaitVictims(1)
-	c.awaitMessage("high", "1 pod of 1 are yet to leave node n1 (default/low), within ")
+	c.awaitMessage("high", "1 of 1 pod (default/low) yet to leave node n1, within ")
 	c.create(pod("rush-0", 10, 50), pod("rush-1", 10, 0))
 	c.awaitMessage("rush-0", "free share is 0")
 	c.clock.pass(29 * time.Second) // of 30
 	expect(t, "pending", 1.0, c.count("pending", ""))
+	if h, held := c.plugin.shares().Held("uid-high"); !held || h.Node != "n1" || h.Priority != 100 {
+		t.Errorf("room is held: %v, on %s for priority %d", held, h.Node, h.Priority)
+	}
 	c.leave("low")
 	expect(t, "who has the room", map[string]string{"high": "n1"}, c.awaitBound("high", 1))
 	expect(t, "victims", []string{"low"}, c.victims())
@@ -242,6 +245,24 @@ func TestPassesOverRoomOfALowerPriority(t *testing.T) {
 	expect(t, "the other", map[string]string{"higher": "n1"}, c.bound("high"))
 }
 
+// Room that is made on another node is no concern of a pod of a higher priority.
+func TestLeavesOtherPreemptionsAlone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 1)
+	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
+	c.create(pod("high", 10, 100))
+	expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
+	c.awaitMessage("high", "yet to leave")
+	higher := pod("other", 10, 200)
+	higher.Spec.NodeSelector = map[string]string{v1.LabelHostname: c.pod("low-1").Spec.NodeName}
+	c.create(higher)
+	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
+	c.awaitMessage("other", "yet to leave")
+	if n := len(c.plugin.state.all()); n != 2 {
+		t.Errorf("%d preemptions are pending", n)
+	}
+}
+
 // Room that comes elsewhere, or on another device of the node, is taken: nobody has to wait for a victim.
 func TestTakesOtherRoom(t *testing.T) {
 	t.Parallel()
@@ -274,6 +295,9 @@ func TestEvictionFails(t *testing.T) {
 	c.create(pod("high", 20, 100))
 	c.awaitMessage("high", "the last one came to nothing")
 	expect(t, "victims", nil, c.victims())
+	if h, held := c.plugin.shares().Held("uid-high"); held {
+		t.Errorf("room is held on %s", h.Node)
+	}
 	c.refuseDeletes(nil)
 	for len(c.victims()) < 2 {
 		c.clock.pass(time.Minute)
@@ -282,5 +306,23 @@ func TestEvictionFails(t *testing.T) {
 		})
 	}
 	c.leave("low-0", "low-1")
+	c.awaitBound("high", 1)
+}
+
+// Where the pod does not fit although its victims are gone, since a device is sick now, another node is tried after a pause.
+func TestMissed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 1)
+	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
+	c.create(pod("high", 10, 100))
+	expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
+	c.awaitMessage("high", "yet to leave")
+	c.makeSick(c.pod("low-0").Spec.NodeName)
+	c.leave("low-0")
+	c.awaitMessage("high", "all victims have left node n")
+	expect(t, "victims", []string{"low-0"}, c.victims())
+	c.clock.pass(2 * time.Second)
+	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
+	c.leave("low-1")
 	c.awaitBound("high", 1)
 }
