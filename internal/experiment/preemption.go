@@ -188,7 +188,7 @@ type waiter struct {
 }
 
 func unitsOf(setup *sim.Setup, h *sim.History) []waiter {
-	var all []waiter
+	all := make([]waiter, 0, len(h.Outcomes))
 	for i := range h.Outcomes {
 		if setup.Jobs[i].Gang == nil {
 			o := &h.Outcomes[i]
@@ -233,8 +233,9 @@ func ParsePreemptionPolicies(list string) ([]string, error) {
 	if list == All {
 		return sim.PreemptionPolicies(), nil
 	}
-	var all []string
-	for name := range strings.SplitSeq(list, ",") {
+	names := strings.Split(list, ",")
+	all := make([]string, 0, len(names))
+	for _, name := range names {
 		if _, err := sim.PreemptionByName(name); err != nil {
 			return nil, err
 		}

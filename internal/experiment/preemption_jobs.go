@@ -89,8 +89,8 @@ func (p *Preemption) setup(pool []traces.Job, load float64, seed int64) (*sim.Se
 
 // nodes draws the nodes of a run.
 func (p *Preemption) nodes(draw *rand.Rand) ([]*vgpu.Node, error) {
+	hosts := make([]*vgpu.Node, 0, p.Nodes)
 	if p.Hosts == nil {
-		hosts := make([]*vgpu.Node, 0, p.Nodes)
 		for i := range p.Nodes {
 			h := traces.Host{Name: fmt.Sprintf("n%03d", i), Devices: p.GPUs, Model: "GPU", Room: plenty}
 			n, err := h.Node(traces.SlotsPerDevice)
@@ -101,7 +101,6 @@ func (p *Preemption) nodes(draw *rand.Rand) ([]*vgpu.Node, error) {
 		}
 		return hosts, nil
 	}
-	var hosts []*vgpu.Node
 	for _, i := range draw.Perm(len(p.Hosts.Hosts))[:p.Nodes] {
 		n, err := p.Hosts.Hosts[i].Node(traces.SlotsPerDevice)
 		if err != nil {
