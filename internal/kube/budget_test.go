@@ -43,6 +43,7 @@ func TestBudgets(t *testing.T) {
 	b := newBudgets([]*policyv1.PodDisruptionBudget{
 		budget("ns", "two", 2, matches("app", metav1.LabelSelectorOpIn, "a", "b")),
 		budget("ns", "negative", -1, matchLabels("app", "a", "tier", "web")),
+		budget("ns", "tiers", 4, matchLabels("tier", "web")),
 		budget("other", "a", 5, matchLabels("app", "a")),
 		counted,
 		budget("ns", "all", 0, &metav1.LabelSelector{}),
@@ -53,7 +54,8 @@ func TestBudgets(t *testing.T) {
 	})
 	want := []preemption.Budget{
 		{Name: "ns/all", Allowed: 0}, {Name: "ns/broken", Allowed: 0}, {Name: "ns/counted", Allowed: 1}, {Name: "ns/missing", Allowed: 3},
-		{Name: "ns/negative", Allowed: 0}, {Name: "ns/none", Allowed: 0}, {Name: "ns/one", Allowed: 1}, {Name: "ns/two", Allowed: 2}, {Name: "other/a", Allowed: 5},
+		{Name: "ns/negative", Allowed: 0}, {Name: "ns/none", Allowed: 0}, {Name: "ns/one", Allowed: 1},
+		{Name: "ns/tiers", Allowed: 4}, {Name: "ns/two", Allowed: 2}, {Name: "other/a", Allowed: 5},
 	}
 	if diff := cmp.Diff(want, b.allowances()); diff != "" {
 		t.Fatalf("budgets (-want +got):\n%s", diff)
@@ -65,7 +67,9 @@ func TestBudgets(t *testing.T) {
 	}{
 		{"ns", "p", map[string]string{"app": "a"}, []string{"ns/all", "ns/one", "ns/two"}},
 		{"ns", "q", map[string]string{"app": "a"}, []string{"ns/all", "ns/counted", "ns/one", "ns/two"}},
-		{"ns", "p", map[string]string{"app": "a", "tier": "web"}, []string{"ns/all", "ns/negative", "ns/one", "ns/two"}},
+		{"ns", "p", map[string]string{"app": "a", "tier": "web"}, []string{"ns/all", "ns/negative", "ns/one", "ns/tiers", "ns/two"}},
+		{"ns", "p", map[string]string{"tier": "web"}, []string{"ns/all", "ns/missing", "ns/tiers"}},
+		{"ns", "p", map[string]string{"app": "b", "tier": "a"}, []string{"ns/all", "ns/two"}},
 		{"ns", "p", map[string]string{"app": "b"}, []string{"ns/all", "ns/two"}},
 		{"ns", "p", nil, []string{"ns/all", "ns/missing"}},
 		{"other", "p", map[string]string{"app": "a"}, []string{"other/a"}},
@@ -79,6 +83,16 @@ func TestBudgets(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s/%s %v (-want +got):\n%s", test.namespace, test.name, test.labels, diff)
 		}
+	}
+}
+
+// What one pod counts against is its own: it may be added to.
+func TestBudgetsAreApart(t *testing.T) {
+	b := newBudgets([]*policyv1.PodDisruptionBudget{budget("ns", "a", 0, &metav1.LabelSelector{})})
+	first := b.of(pod("1"))
+	second := b.of(pod("2"))
+	if added := append(first, 7); len(added) != 2 || !slices.Equal(second, []int{0}) {
+		t.Errorf("what was added to one pod's %v is another's: %v", added, second)
 	}
 }
 
