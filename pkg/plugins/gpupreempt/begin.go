@@ -134,7 +134,7 @@ func (p *Plugin) failed(ctx context.Context, x *pending) {
 }
 
 // end gives up the room of a preemption that came to nothing and has the pod tried again, at once, for the room that there is;
-// and where it missed, for another preemption after a pause.
+// and where it missed, for another preemption after a pause. The try ends what the pod is nominated for.
 func (p *Plugin) end(ctx context.Context, x *pending, missed bool) {
 	uid := uidOf(x.pod)
 	p.state.mu.Lock()
@@ -151,7 +151,6 @@ func (p *Plugin) end(ctx context.Context, x *pending, missed bool) {
 	}
 	p.state.mu.Unlock()
 	p.sharesOrNil().Release(uid)
-	p.handle.DeleteNominatedPodIfExists(x.pod)
 	p.activate(ctx, x.pod)
 }
 

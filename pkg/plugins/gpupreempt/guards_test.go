@@ -43,6 +43,19 @@ func (c *cluster) budget(app string, allowed int32) *policyv1.PodDisruptionBudge
 	return b
 }
 
+// awaitRetry waits until it is noted when a pod is tried again without an event, and returns that.
+func (c *cluster) awaitRetry(name string) again {
+	c.t.Helper()
+	var r again
+	c.await("pod "+name+" is to be tried again", func() bool {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		r = c.plugin.state.retries[vgpu.UID("uid-"+name)]
+		return r.pod != nil
+	})
+	return r
+}
+
 // A budget is kept where another pod can go, though that one is worth more.
 func TestBudgetIsPreferred(t *testing.T) {
 	t.Parallel()
@@ -74,12 +87,47 @@ func TestBudgetForbidsAll(t *testing.T) {
 		c.create(pod("high", 10, 100))
 		c.awaitMessage("high", "would fit by evicting default/low; not done because budget default/pdb-low allows 0 of the 1 evictions")
 		expect(t, "victims", nil, c.victims())
+		if r := c.awaitRetry("high"); !r.budgets || !r.at.IsZero() {
+			t.Errorf("tried again at %v, or when a budget changes: %v", r.at, r.budgets)
+		}
 		b.Status.DisruptionsAllowed = 1
 		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 	})
+}
+
+// A pod that waits for a budget is tried again once it allows more, and not when it allows less.
+func TestBudgetChangeIsHeard(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1)
+	b := c.budget("low", 2)
+	c.start()
+	stuck := pod("stuck", 10, 100)
+	c.plugin.tryAgain(stuck, again{budgets: true})
+	for _, x := range []struct {
+		allowed int32
+		waits   bool
+	}{{1, true}, {2, false}} {
+		b.Status.DisruptionsAllowed = x.allowed
+		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the budget is known", func() bool {
+			now, err := c.plugin.budgets.PodDisruptionBudgets("default").Get(b.Name)
+			return err == nil && now.Status.DisruptionsAllowed == x.allowed
+		})
+		if !x.waits {
+			c.await("it is tried", func() bool {
+				c.plugin.state.mu.Lock()
+				defer c.plugin.state.mu.Unlock()
+				return len(c.plugin.state.retries) == 0
+			})
+		} else if c.awaitRetry("stuck").pod == nil {
+			t.Error("it is tried although the budget allows less")
+		}
+	}
 }
 
 // Protected pods stay, and the pod that needs their room is told.
@@ -112,6 +160,7 @@ func TestMinimumRuntime(t *testing.T) {
 	c.createBound(low)
 	c.create(pod("high", 10, 100))
 	c.awaitMessage("high", "not done because default/low has run for less than its minimum")
+	expect(t, "tried again", c.pod("low").Status.StartTime.Add(10*time.Minute).Unix(), c.awaitRetry("high").at.Unix())
 	c.clock.pass(9 * time.Minute)
 	c.plugin.Tick(t.Context())
 	expect(t, "victims", nil, c.victims())
@@ -162,6 +211,9 @@ func TestEvictionsPerMinute(t *testing.T) {
 	got := c.awaitMessage("high-1", "evicts 1 pods in a minute at most, its turn comes in ")
 	if !strings.Contains(got, "would fit on node n") {
 		t.Errorf("the message is %q", got)
+	}
+	if left := c.awaitRetry("high-1").at.Sub(c.clock.now()); left <= 50*time.Second || left > time.Minute {
+		t.Errorf("tried again in %v", left)
 	}
 	c.clock.pass(50 * time.Second)
 	c.plugin.Tick(t.Context())

@@ -1,6 +1,7 @@
 package gpupreempt
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -166,4 +167,22 @@ func TestReprieveKeepsGuards(t *testing.T) {
 	c.create(onPort(pod("high", 10, 100), 80))
 	c.awaitMessage("high", "other plugins refuse the nodes where room could be made: node(s) didn't have free ports")
 	expect(t, "victims", nil, c.victims())
+}
+
+// A budget that must be kept keeps a pod with its port; where another node has a cheaper one, that goes.
+func TestReprieveKeepsBudgets(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1, 1, 1)
+	c.args.PodDisruptionBudgets = config.BudgetsRequired
+	c.budget("port-0", 0)
+	c.start()
+	for i, priority := range []int32{0, 7, 5} { // on n1, n2 and n3
+		p := onPort(pod(fmt.Sprintf("port-%d", i), 0, priority), 80)
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: fmt.Sprintf("n%d", i+1)}
+		c.createBound(p)
+	}
+	c.create(onPort(pod("high", 10, 100), 80))
+	expect(t, "victims", []string{"port-2"}, c.awaitVictims(1))
+	c.leave("port-2")
+	c.awaitBound("high", 1)
 }

@@ -147,6 +147,22 @@ func TestWaitsForPodsThatLeave(t *testing.T) {
 	expect(t, "deleted", []string{"low"}, c.victims())
 }
 
+// A pod that leaves makes room whatever its priority.
+func TestWaitsForEqualsThatLeave(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.createBound(pod("first", 10, 100))
+	if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.create(pod("second", 10, 100))
+	c.awaitMessage("second", "waits for default/first to leave")
+	c.create(pod("third", 10, 99))
+	c.awaitMessage("third", "GPU")
+	c.leave("first")
+	c.awaitBound("second", 1)
+}
+
 // A victim that stays beyond its grace period, on a node that does not answer, is given up: another one goes elsewhere.
 func TestOverdueVictim(t *testing.T) {
 	t.Parallel()
@@ -180,6 +196,25 @@ func TestPreemptorGone(t *testing.T) {
 	if n := len(c.plugin.state.all()); n != 0 {
 		t.Errorf("%d preemptions are pending", n)
 	}
+}
+
+// So is that of one that is to go as soon as somebody lets it.
+func TestPreemptorLeaves(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.createBound(pod("low", 10, 0))
+	c.create(pod("high", 10, 100))
+	c.awaitVictims(1)
+	c.awaitMessage("high", "yet to leave")
+	p := c.pod("high")
+	p.Finalizers, p.DeletionTimestamp = []string{"example.com/wait"}, &metav1.Time{Time: c.clock.now()}
+	if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.await("its room is free", func() bool {
+		_, held := c.plugin.shares().Held("uid-high")
+		return !held && len(c.plugin.state.all()) == 0
+	})
 }
 
 // A node that is lost while its victim leaves, or that takes the preemptor no more, is given up.
