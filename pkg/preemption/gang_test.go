@@ -108,6 +108,8 @@ func TestGangSteps(t *testing.T) {
 		"a host of ten": {10, 4, []string{"host"}, 0, 0 + 1 + 2 + 3, 72, false},
 		"larger":        {10, 5, []string{"host"}, 0, 0, 11, false},
 		"a rack of ten": {10, 6, []string{"rack"}, 0, 0 + 1 + 2 + 3 + 10 + 11, 154, false},
+		// The steps end at the second of the hosts.
+		"few steps on hosts": {10, 4, []string{"host"}, 20, 0 + 1 + 2 + 3, 35, true},
 		// Of the racks only the one where the cheapest are to be expected is looked at.
 		"few steps in racks": {10, 6, []string{"rack"}, 1, 0 + 1 + 2 + 3 + 10 + 11, 23, true},
 	} {
@@ -121,5 +123,50 @@ func TestGangSteps(t *testing.T) {
 				t.Errorf("lost %d by %v, want %d; %+v, at most %d steps, cut %v", plan.Cost.Lost, names(plan.Evict), ask.lost, plan.Stats, ask.steps, ask.cut)
 			}
 		})
+	}
+}
+
+// TestGangSets: who goes only with others is no set by itself.
+func TestGangSets(t *testing.T) {
+	c, who := crowd(t, 3)
+	who.Gangs = []preemption.Gang{{Name: "one", MinCount: 6}, {Name: "two", MinCount: 6}}
+	for i := range who.Pods {
+		who.Pods[i].Gang = i / 6
+	}
+	plan, err := preemption.Victims(c, crew(7), who, preemption.Config{MaxSteps: 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Stats.Cut || len(plan.Evict) != 2 || plan.Cost.Broken != 2 {
+		t.Errorf("evicts %v, %+v", plan.Evict, plan.Stats)
+	}
+}
+
+// TestGangIsland: the cheapest room for one member after the other is on two islands, and the gang needs one.
+func TestGangIsland(t *testing.T) {
+	devices := testkit.A100.Devices("n1", 4)
+	for _, d := range []int{1, 3} {
+		devices[d].Links = []vgpu.Link{{Peer: devices[d-1].ID, Class: vgpu.LinkNVLink, Lanes: 12}}
+	}
+	n, err := vgpu.NewNode("n1", devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := &preemption.Candidates{}
+	for d, lost := range []int64{1, 30, 2, 40} {
+		name := fmt.Sprint("old-", d)
+		if err := n.Add(testkit.Assignment(t, n, d, name, 10)); err != nil {
+			t.Fatal(err)
+		}
+		who.Pods = append(who.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: "n1", Gang: -1, Lost: lost})
+	}
+	for _, steps := range []int{0, 1} {
+		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, crew(2, gang.NVLink), who, preemption.Config{MaxSteps: steps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.Cost.Lost != 31 || plan.Stats.Cut != (steps == 1) {
+			t.Errorf("with %d steps: evicts %v, %+v", steps, names(plan.Evict), plan.Stats)
+		}
 	}
 }
