@@ -44,7 +44,8 @@ The policies are
 
 The table has, for each load and policy, the wait of high jobs (median and 99th percentile) and the mean wait of the others, the
 preemptions of a run, victims of each, pods that fell with their gang, the GPU-hours of work that was undone, that ÷ the same of
-default (the mean of the seeds' ratios), and the victims beyond what budgets allow. Each preemption is looked at again, without
+default (the mean of the seeds' ratios), the lost work ÷ what default would have undone for the same jobs at the same moments (same),
+and the victims beyond what budgets allow. Each preemption is looked at again, without
 the code that decided it: void are those that made no room, needless the victims that could have stayed, unlawful those of no
 lower priority. Cut are the searches that a bound ended, never placed the jobs that had no place in the end.`,
 		Example: `  simulator preemption --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --sample 40

@@ -51,7 +51,7 @@ type Preemption struct {
 // preempted is what came of one run.
 type preempted struct {
 	p50, p99, preemptions, perPreemption, lost, violations, fallen, evicted float64
-	others                                                                  float64
+	others, both, inTree                                                    float64
 	audit                                                                   sim.Audit
 	cut                                                                     int
 	left                                                                    int
@@ -171,6 +171,10 @@ func measurePreemption(setup *sim.Setup, h *sim.History, high int32) preempted {
 		out.evicted += float64(x.Victims())
 		out.fallen += float64(len(x.Fallen))
 		out.lost += float64(x.Lost) / 1000 / 3600
+		if x.InTreeLost >= 0 {
+			out.both += float64(x.Lost)
+			out.inTree += float64(x.InTreeLost)
+		}
 		out.violations += float64(x.Violations)
 		if x.Cut {
 			out.cut++
@@ -219,6 +223,7 @@ func preemptionResult(policy string, load float64, runs, base []preempted) repor
 	out.Fallen = of(func(i int) float64 { return runs[i].fallen })
 	out.LostHours = of(func(i int) float64 { return runs[i].lost })
 	out.LostRatio = of(func(i int) float64 { return runs[i].lost / math.Max(base[i].lost, 1e-9) })
+	out.SameRatio = of(func(i int) float64 { return runs[i].both / math.Max(runs[i].inTree, 1) })
 	out.Violations = of(func(i int) float64 { return runs[i].violations })
 	for i := range runs {
 		a := &runs[i].audit

@@ -54,7 +54,7 @@ func (p *Preemption) setup(pool []traces.Job, load float64, seed int64) (*sim.Se
 	if err != nil {
 		return nil, err
 	}
-	s := &sim.Setup{Nodes: nodes, Queue: sim.Skip, Seed: seed, Preemption: sim.PreemptionConfig{Grace: p.Grace}}
+	s := &sim.Setup{Nodes: nodes, Queue: sim.Skip, Seed: seed, Preemption: sim.PreemptionConfig{Grace: p.Grace, Compare: true}}
 	if s.Policy, err = placement.ByName("tandem"); err != nil {
 		return nil, err
 	}

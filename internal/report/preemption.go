@@ -34,6 +34,9 @@ type PreemptionResult struct {
 	// LostHours is the GPU time of work that was undone, LostRatio the part of what the in-tree plugin undoes with the same seed.
 	LostHours Spread `json:"lost_gpu_hours"`
 	LostRatio Spread `json:"lost_ratio"`
+	// SameRatio is the part of what the in-tree plugin would have undone on the same cluster for the same jobs, over the decisions
+	// for which it would have evicted somebody.
+	SameRatio Spread `json:"lost_ratio_same_decisions"`
 	// Violations of budgets, victims beyond what they allow.
 	Violations Spread `json:"budget_violations"`
 	// Void, Needless and Unlawful as in sim.Audit, Cut the preemptions whose search a bound ended, NeverPlaced the jobs that had
@@ -49,7 +52,7 @@ type PreemptionResult struct {
 func (p Preemption) Table(w io.Writer) error {
 	t := Table{Columns: []Column{
 		{Head: "load"}, {Head: "policy", Text: true}, {Head: "high p50 s"}, {Head: "high p99 s"}, {Head: "others mean s"},
-		{Head: "preemptions"}, {Head: "victims each"}, {Head: "fallen"}, {Head: "GPU-h lost"}, {Head: "÷ default"}, {Head: "violations"},
+		{Head: "preemptions"}, {Head: "victims each"}, {Head: "fallen"}, {Head: "GPU-h lost"}, {Head: "÷ default"}, {Head: "same"}, {Head: "violations"},
 		{Head: "void"}, {Head: "needless"}, {Head: "unlawful"}, {Head: "cut"}, {Head: "never placed"},
 	}}
 	brief := func(s Spread) string { return fmt.Sprintf("%.1f ± %.1f", s.Mean, s.SD) }
@@ -57,7 +60,7 @@ func (p Preemption) Table(w io.Writer) error {
 		r := &p.Results[i]
 		t.Rows = append(t.Rows, []string{
 			strconv.FormatFloat(r.Load, 'g', -1, 64), r.Policy, brief(r.WaitP50), brief(r.WaitP99), brief(r.WaitOthers),
-			brief(r.Preemptions), r.Victims.String(), brief(r.Fallen), brief(r.LostHours), r.LostRatio.String(), brief(r.Violations),
+			brief(r.Preemptions), r.Victims.String(), brief(r.Fallen), brief(r.LostHours), r.LostRatio.String(), r.SameRatio.String(), brief(r.Violations),
 			strconv.Itoa(r.Void), strconv.Itoa(r.Needless), strconv.Itoa(r.Unlawful), strconv.Itoa(r.Cut), strconv.Itoa(r.NeverPlaced),
 		})
 	}

@@ -21,17 +21,29 @@ func (e *engine) preempt(job int) (bool, error) {
 	if err != nil || d == nil {
 		return false, err
 	}
-	d.Job, d.At = job, e.sample.At
-	for _, unit := range d.Evicted {
-		for _, victim := range unit {
-			d.Lost += e.wouldLose(victim)
+	d.Job, d.At, d.Lost, d.Violations = job, e.sample.At, e.wouldLoseAll(d), e.violations(d.Evicted)
+	if e.setup.Preemption.Compare {
+		other, err := e.decideInTree(job, e.crowd(e.rank(job)))
+		if err != nil {
+			return false, err
+		}
+		d.InTreeLost = -1
+		if other != nil && other.Victims() > 0 {
+			d.InTreeLost = e.wouldLoseAll(other)
 		}
 	}
-	for _, victim := range d.Fallen {
-		d.Lost += e.wouldLose(victim)
-	}
-	d.Violations = e.violations(d.Evicted)
 	return e.execute(d)
+}
+
+// wouldLoseAll returns the work that a decision undoes.
+func (e *engine) wouldLoseAll(d *decision) int64 {
+	lost := int64(0)
+	for _, unit := range append(slices.Clone(d.Evicted), d.Fallen) {
+		for _, victim := range unit {
+			lost += e.wouldLose(victim)
+		}
+	}
+	return lost
 }
 
 // mayPreempt reports whether others may go for a job: somebody is of a lower priority, and nobody leaves for it yet.

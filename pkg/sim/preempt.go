@@ -54,6 +54,8 @@ type PreemptionConfig struct {
 	// KeepBudgets and MaxSteps as in preemption.Config; the in-tree plugin knows neither.
 	KeepBudgets bool
 	MaxSteps    int
+	// Compare notes with each preemption what PreemptInTree would have undone: see Preemption.InTreeLost.
+	Compare bool
 }
 
 // Budget bounds how many pods are without a place at once: a PodDisruptionBudget with maxUnavailable. Its pods are those whose
@@ -83,6 +85,9 @@ type Preemption struct {
 	Lost int64
 	// Cut says that a bound ended the search for cheaper victims.
 	Cut bool
+	// InTreeLost is the work that PreemptInTree would have undone on the same cluster for the same preemptor, −1 where it would
+	// have evicted nobody, or only waited; 0 without PreemptionConfig.Compare.
+	InTreeLost int64
 }
 
 // Victims counts the pods that go, those of Fallen included.
