@@ -160,13 +160,22 @@ func TestGangIsland(t *testing.T) {
 		}
 		who.Pods = append(who.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: "n1", Gang: -1, Lost: lost})
 	}
-	for _, steps := range []int{0, 1} {
-		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, crew(2, gang.NVLink), who, preemption.Config{MaxSteps: steps})
+	who.Budgets = []preemption.Budget{{Name: "web", Allowed: 1}}
+	for _, ask := range []struct {
+		steps int
+		keep  bool
+		lost  int64
+	}{{0, false, 31}, {1, false, 31}, {0, true, 42}, {1, true, 42}} {
+		if ask.keep { // one of the cheaper island
+			who.Pods[0].Budgets, who.Pods[1].Budgets = []int{0}, []int{0}
+		}
+		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, crew(2, gang.NVLink), who,
+			preemption.Config{MaxSteps: ask.steps, KeepBudgets: ask.keep})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.Cost.Lost != 31 || plan.Stats.Cut != (steps == 1) {
-			t.Errorf("with %d steps: evicts %v, %+v", steps, names(plan.Evict), plan.Stats)
+		if plan.Cost.Lost != ask.lost || plan.Stats.Cut != (ask.steps == 1) {
+			t.Errorf("%+v: evicts %v, %+v, %+v", ask, names(plan.Evict), plan.Stats, plan.Refused)
 		}
 	}
 }
