@@ -126,6 +126,9 @@ func (p *Plugin) place(ctx context.Context, c cycle, ref podgroup.Ref, tried boo
 	if at, why, trial := g.onTrial(c.pod); trial {
 		return at, why
 	}
+	if p.isDoomed(g) {
+		return nil, about(ref, "its members are being evicted, and it starts anew when they are gone")
+	}
 	gang, err := p.gangs.Gang(ref)
 	if gang, err = p.afterStart(g, gang, err); err != nil {
 		return nil, about(ref, err.Error())

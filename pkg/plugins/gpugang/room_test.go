@@ -360,3 +360,28 @@ func TestWithdraw(t *testing.T) {
 		t.Error("a member that has no place is to be evicted")
 	}
 }
+
+// While all members that have a place are being evicted no other gets one, until they are ending, and where nobody evicts them
+// for a while only.
+func TestDoom(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(c *cluster)
+	}{
+		{"the eviction begins", func(c *cluster) { c.deletePod("ran-0"); c.deletePod("ran-1") }},
+		{"the eviction does not begin", func(c *cluster) { c.clock.pass(31 * time.Second) }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCluster(t, 4)
+			ran := members("ran", 3, 1, 10)
+			c.create(ran[:2]...)
+			c.awaitBound("ran", 2)
+			c.plugin.Doom(ran[:2])
+			c.create(ran[2])
+			c.awaitMessage("ran-2", "are being evicted")
+			test.do(c)
+			c.await("the other member is bound", func() bool { return c.bound("ran-2")["ran-2"] != "" })
+		})
+	}
+}

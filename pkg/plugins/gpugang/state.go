@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -78,6 +80,9 @@ type group struct {
 	ask          time.Time
 	askAgain     bool
 	voids, asked int
+	// doomed are members that are about to be evicted with all others that have a place, unless that has not begun by a time.
+	doomed      []*v1.Pod
+	doomedUntil time.Time
 	// grouped: the scheduler tried all members in one cycle, the last time.
 	grouped bool
 	// priority of the members.

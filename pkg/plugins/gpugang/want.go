@@ -3,6 +3,7 @@ package gpugang
 import (
 	"context"
 	"math"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -93,6 +94,44 @@ func (p *Plugin) Least(ref podgroup.Ref) int {
 		return onlyWhole
 	}
 	return pg.MinCount + len(g.reserved)
+}
+
+// beginning is how long evictions may take to begin. Longer delays the members of a gang that is not evicted after all, shorter
+// may have one placed whose siblings are about to go.
+const beginning = 30 * time.Second
+
+// Doom has none of the other members of a gang placed while these are being evicted, who are all that have a place: it would be
+// left with few members, or with one. It ends when all of them are ending, and where an eviction does not begin in 30 seconds.
+func (p *Plugin) Doom(victims []*v1.Pod) {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	for _, pod := range victims {
+		if ref, member := p.gangs.Of(pod); member {
+			g := p.state.group(ref)
+			g.doomed, g.doomedUntil = victims, p.now().Add(beginning)
+			return
+		}
+	}
+}
+
+// isDoomed reports whether members of a gang are about to be evicted with all others that have a place. The caller holds the
+// mutex.
+func (p *Plugin) isDoomed(g *group) bool {
+	if len(g.doomed) == 0 {
+		return false
+	}
+	for _, pod := range g.doomed {
+		seen := p.seen(uidOf(pod), pathOf(pod))
+		there := seen != nil && (seen.Spec.NodeName != "" || g.bound[uidOf(pod)] || g.reserved[uidOf(pod)])
+		if there && seen.DeletionTimestamp == nil && p.now().Before(g.doomedUntil) {
+			if g.uncap.IsZero() {
+				g.uncap = g.doomedUntil // the gang is tried then, unless it is before that
+			}
+			return true
+		}
+	}
+	g.doomed = nil
+	return false
 }
 
 // Withdraw takes back a member that is not bound, in memory, where that takes no eviction: the plan of a gang that was not let go

@@ -62,6 +62,7 @@ type eviction struct {
 func (p *Plugin) evict(ctx context.Context, e eviction) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.state.starts(&e, cancel, p.now())
+	p.doom(&e)
 	go func() {
 		defer cancel()
 		err := p.evictAll(ctx, &e)

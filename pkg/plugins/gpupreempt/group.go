@@ -33,6 +33,8 @@ type Rooms interface {
 	// GiveUp ends the room of a gang. It is sought again after a pause, when the gang is tried; with a pause of 0 a moment later,
 	// and only where something changed.
 	GiveUp(ref podgroup.Ref, why string, pause time.Duration)
+	// Doom has none of the other members of a gang placed while these are being evicted, who are all that have a place.
+	Doom(victims []*v1.Pod)
 }
 
 // Pauses before room is sought again for a gang.
@@ -265,6 +267,21 @@ func (p *Plugin) refusedGang(a *act) gangAttempt {
 
 func (p *Plugin) filteredGang(a *act, why string) gangAttempt {
 	return p.withoutRoom(a.Want, resultFiltered, "other plugins refuse the nodes where room could be made: "+why, filterPause)
+}
+
+// doom tells of the gangs that go whole.
+func (p *Plugin) doom(e *eviction) {
+	gangs := p.gangsOrNil()
+	for _, u := range e.plan.Evict {
+		if u.Kind != preemption.Whole || gangs == nil {
+			continue
+		}
+		victims := make([]*v1.Pod, len(u.Pods))
+		for i, at := range u.Pods {
+			victims[i] = e.pods[at]
+		}
+		gangs.Doom(victims)
+	}
 }
 
 // stop ends the evictions for a preemptor that are under way.
