@@ -173,7 +173,12 @@ func TestOnlyTheVictimIsEvicted(t *testing.T) {
 		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: "Preempted",
 	}}
 	leaving := pod("p-01", 0, 0)
-	c.refuseDeletes(func(name string) error { return apierrors.NewNotFound(v1.Resource("pods"), name) })
+	c.refuseDeletes(func(name string) error {
+		if name == leaving.Name {
+			return apierrors.NewNotFound(v1.Resource("pods"), name)
+		}
+		return nil
+	})
 	why := cause{preemptor: &preemptor{name: "pod default/high", object: old}, text: "Preempted"}
 	for _, victim := range []*v1.Pod{old, marked, leaving, pod("gone", 0, 0)} {
 		if inMemory, err := c.plugin.evictPod(t.Context(), victim, why); err != nil || inMemory {

@@ -73,9 +73,12 @@ func (p *Plugin) mayEvict(node fwk.NodeInfo, victim stock.Victim, preemptor *v1.
 	if corev1helpers.PodPriority(preemptor) >= systemCritical {
 		return true
 	}
-	now := p.now()
 	for _, info := range victim.Pods() {
-		if p.guards.Of(info.GetPod(), now) != "" || !p.dispensable(node, info.GetPod(), corev1helpers.PodPriority(preemptor)) {
+		pod := info.GetPod()
+		if pod.DeletionTimestamp != nil {
+			continue // it goes whatever the answer; the in-tree plugin waits for it
+		}
+		if p.guards.Of(pod, p.now()) != "" || !p.dispensable(node, pod, corev1helpers.PodPriority(preemptor)) {
 			return false
 		}
 	}

@@ -86,6 +86,29 @@ func TestPlainPodAndGangs(t *testing.T) {
 	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 }
 
+// While a member that its gang can do without leaves, nobody else is evicted for a pod without vGPUs.
+func TestPlainPodWaitsForItsVictim(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 1, 1, 0)
+	gang := members("gang", 3, 2, 10)
+	for _, m := range gang {
+		cpu(m, "60")
+	}
+	c.create(gang...)
+	c.awaitBound("gang", 3)
+	c.createBound(cpu(pod("low", 0, 1), "60"))
+	c.create(cpu(pod("high", 0, 100), "60"))
+	victims := c.awaitVictims(1)
+	if victims[0] == "low" {
+		t.Fatalf("%v are evicted, a member of the gang has a lower priority", victims)
+	}
+	c.changeNode("n4", func(n *v1.Node) { n.Labels["touched"] = "yes" }) // which has the pod tried again
+	c.awaitMessage("high", "terminating pod on the nominated node")
+	c.leave(victims...)
+	c.awaitBound("high", 1)
+	expect(t, "victims", victims, c.victims())
+}
+
 func TestPlainPodInADryRun(t *testing.T) {
 	t.Parallel()
 	c := prepareCluster(t, 1)
