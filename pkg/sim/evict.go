@@ -46,9 +46,9 @@ func (e *engine) wouldLoseAll(d *decision) int64 {
 	return lost
 }
 
-// mayPreempt reports whether others may go for a job: somebody is of a lower priority, and nobody leaves for it yet.
+// mayPreempt reports whether others may go for a job: somebody is of a lower priority.
 func (e *engine) mayPreempt(job int) bool {
-	if e.setup.Preemption.Policy == PreemptNobody || e.nominated(job) {
+	if e.setup.Preemption.Policy == PreemptNobody {
 		return false
 	}
 	return slices.ContainsFunc(e.live, func(other int) bool { return e.rank(other) < e.rank(job) })
