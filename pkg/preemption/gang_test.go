@@ -97,25 +97,38 @@ func TestGangSteps(t *testing.T) {
 		lost  int64
 		steps int
 		cut   bool
+		// two says that a node takes two members at most, by their CPU or by other conditions.
+		two string
 	}{
 		// The 4,096 sets of twelve pods are listed; that of those which fail few are looked at is since their subsets do as well.
-		"all sets of three nodes": {3, 4, nil, 0, 0 + 1 + 2 + 3, 50, false},
+		"all sets of three nodes": {3, 4, nil, 0, 0 + 1 + 2 + 3, 50, false, ""},
 		// Sixteen pods have 65,536 sets: the four with the least work go one by one, each is tried to be spared.
-		"four of four nodes": {4, 4, nil, 0, 0 + 1 + 2 + 3, 8, true},
-		"few steps":          {3, 4, nil, 1, 0 + 1 + 2 + 3, 8, true},
-		"thirty of ten":      {10, 30, nil, 0, 10*4*(0+1+2+3+4+5+6) + 7*6 + 70 + 71, 34, true},
+		"four of four nodes":     {4, 4, nil, 0, 0 + 1 + 2 + 3, 8, true, ""},
+		"two on a node by CPU":   {4, 4, nil, 0, 0 + 1 + 10 + 11, 8, true, "CPU"},
+		"two on a node by rules": {4, 4, nil, 0, 0 + 1 + 10 + 11, 8, true, "rules"},
+		"few steps":              {3, 4, nil, 1, 0 + 1 + 2 + 3, 8, true, ""},
+		"thirty of ten":          {10, 30, nil, 0, 10*4*(0+1+2+3+4+5+6) + 7*6 + 70 + 71, 34, true, ""},
 		// Each host has sixteen sets.
-		"a host of ten": {10, 4, []string{"host"}, 0, 0 + 1 + 2 + 3, 72, false},
-		"larger":        {10, 5, []string{"host"}, 0, 0, 11, false},
-		"a rack of ten": {10, 6, []string{"rack"}, 0, 0 + 1 + 2 + 3 + 10 + 11, 154, false},
+		"a host of ten": {10, 4, []string{"host"}, 0, 0 + 1 + 2 + 3, 72, false, ""},
+		"larger":        {10, 5, []string{"host"}, 0, 0, 11, false, ""},
+		"a rack of ten": {10, 6, []string{"rack"}, 0, 0 + 1 + 2 + 3 + 10 + 11, 154, false, ""},
 		// The steps end at the second of the hosts.
-		"few steps on hosts": {10, 4, []string{"host"}, 20, 0 + 1 + 2 + 3, 35, true},
+		"few steps on hosts": {10, 4, []string{"host"}, 20, 0 + 1 + 2 + 3, 35, true, ""},
 		// Of the racks only the one where the cheapest are to be expected is looked at.
-		"few steps in racks": {10, 6, []string{"rack"}, 1, 0 + 1 + 2 + 3 + 10 + 11, 23, true},
+		"few steps in racks": {10, 6, []string{"rack"}, 1, 0 + 1 + 2 + 3 + 10 + 11, 23, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, who := crowd(t, ask.nodes)
-			plan, err := preemption.Victims(c, crew(ask.members, ask.required...), who, preemption.Config{MaxSteps: ask.maxSteps})
+			g := crew(ask.members, ask.required...)
+			switch ask.two {
+			case "CPU":
+				for i := range g.Members {
+					g.Members[i].Request.Host.MilliCPU = 500
+				}
+			case "rules":
+				c.Admits = func(int, int) int { return 2 }
+			}
+			plan, err := preemption.Victims(c, g, who, preemption.Config{MaxSteps: ask.maxSteps})
 			if err != nil {
 				t.Fatal(err)
 			}
