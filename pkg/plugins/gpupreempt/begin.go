@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -71,29 +72,62 @@ func (s *state) passedOver(q *question, plan *preemption.Plan) []*pending {
 	return all
 }
 
-// stillPending answers for a pod with a preemption, and reports whether it has one: it waits for its victims, or the preemption
-// came to nothing.
-func (p *Plugin) stillPending(pod *v1.Pod, statuses fwk.NodeToStatusReader) (attempt, bool) {
+// stillPending answers for a pod with a preemption, and reports whether it has one: it waits for its victims, or for others that
+// leave the node and took its room before, or the preemption came to nothing.
+func (p *Plugin) stillPending(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (attempt, bool) {
 	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
 	uid, now := uidOf(pod), p.now()
-	x := p.state.pendings[uid]
+	x, running := p.state.pendings[uid], p.state.running[string(uid)] != nil
 	if x == nil {
+		p.state.mu.Unlock()
 		return attempt{}, false
 	}
-	nodes := p.handle.SnapshotSharedLister().NodeInfos()
-	left := x.left(func(v *victim) bool {
-		info, err := nodes.Get(x.place.Node)
-		return err == nil && find(info, uidForFramework(v.uid)) != nil
-	}, now)
-	if left > 0 || p.state.running[string(uid)] != nil {
+	node, err := p.handle.SnapshotSharedLister().NodeInfos().Get(x.place.Node)
+	left := x.left(func(v *victim) bool { return err == nil && find(node, uidForFramework(v.uid)) != nil }, now)
+	p.state.mu.Unlock()
+	if left == 0 && !running && err == nil {
+		left = p.waitForOthers(ctx, cs, x, node)
+	}
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	if left > 0 || running {
 		return attempt{result: resultPending, text: x.waiting(left, now)}, true
 	}
-	delete(p.state.pendings, uid)
-	p.sharesOrNil().Release(uid)
-	p.state.missed(pod, now)
+	if p.state.pendings[uid] == x {
+		delete(p.state.pendings, uid)
+		p.sharesOrNil().Release(uid)
+		p.state.missed(pod, now)
+	}
 	text := fmt.Sprintf("all victims have left node %s, and the pod does not fit there: %s", x.place.Node, statuses.Get(x.place.Node).Message())
 	return attempt{resultMissed, text, nominate("")}, true
+}
+
+// waitForOthers has a preemption wait for the other pods that leave its node, where the pod fits once they are gone, and returns
+// how many they are: another preemptor may have come first to the room, while its own victims leave.
+func (p *Plugin) waitForOthers(ctx context.Context, cs fwk.CycleState, x *pending, node fwk.NodeInfo) int {
+	now, without, state := p.now(), node.Snapshot(), cs.Clone()
+	var others []victim
+	var deadline time.Time
+	for _, info := range node.GetPods() {
+		other := info.GetPod()
+		if !p.state.leaves(uidOf(other), now) && (other.DeletionTimestamp == nil || kube.Overdue(other, now)) {
+			continue
+		}
+		if without.RemovePod(klog.FromContext(ctx), other) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx, state, x.pod, info, without).IsSuccess() {
+			return 0
+		}
+		others = append(others, victim{uid: uidOf(other), name: pathOf(other)})
+		if by := goneBy(other, now); by.After(deadline) {
+			deadline = by
+		}
+	}
+	if len(others) == 0 || !p.handle.RunFilterPluginsWithNominatedPods(ctx, state, x.pod, without).IsSuccess() {
+		return 0
+	}
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	x.victims, x.deadline, x.cleared = others, deadline, time.Time{}
+	return len(others)
 }
 
 // waiting says what a preemptor waits for.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -99,13 +100,20 @@ func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
 			cancel()
 		}
 	}, Name)
-	return errors.Join(errs...)
+	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, errSpared) })
+	if err := errors.Join(failures...); err != nil || len(failures) == len(errs) {
+		return err
+	}
+	return errSpared
 }
+
+// errSpared says that an eviction was ended before it came to a unit.
+var errSpared = errors.New("nobody else need go any more")
 
 // evictUnit evicts the pods of a unit: once the first has gone, all of them, since a gang of which some are gone is lost.
 func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("evict %s: it need not go any more", u.Name)
+		return errSpared
 	}
 	if err := p.evictOne(ctx, e, u, u.Pods[0]); err != nil {
 		return err

@@ -109,7 +109,7 @@ func TestCandidates(t *testing.T) {
 	c := newCluster(t, 8)
 	gang := members("gang", 2, 1, 10)
 	c.createBound(pod("below", 10, 1), pod("equal", 10, 5), pod("chosen", 10, 5), pod("overdue", 10, 1), pod("leaving", 10, 9))
-	*gang[1].Spec.Priority = 9
+	*gang[0].Spec.Priority, *gang[1].Spec.Priority = 9, 9 // a gang is listed whatever its priority
 	c.create(gang...)
 	c.awaitBound("gang", 2)
 	for _, name := range []string{"overdue", "leaving"} {

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -17,6 +18,7 @@ import (
 	stock "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
@@ -78,7 +80,8 @@ func (p *Plugin) mayEvict(node fwk.NodeInfo, victim stock.Victim, preemptor *v1.
 		if pod.DeletionTimestamp != nil {
 			continue // it goes whatever the answer; the in-tree plugin waits for it
 		}
-		if p.guards.Of(pod, p.now()) != "" || !p.dispensable(node, pod, corev1helpers.PodPriority(preemptor)) {
+		priority := corev1helpers.PodPriority(preemptor)
+		if p.guards.Of(pod, p.now()) != "" || !p.dispensable(node, pod, priority) || p.budgetForbids(node, pod, priority) {
 			return false
 		}
 	}
@@ -105,6 +108,35 @@ func (p *Plugin) dispensable(node fwk.NodeInfo, pod *v1.Pod, priority int32) boo
 	}
 	pg, _ := gangs.Gang(ref)
 	return pg != nil && p.running(pg)-here >= gangs.Least(ref)
+}
+
+// budgetForbids reports whether budgets must be kept and one of the pod's could be violated by what is chosen of this node: it
+// allows fewer evictions than it has pods below a priority there.
+func (p *Plugin) budgetForbids(node fwk.NodeInfo, pod *v1.Pod, priority int32) bool {
+	if p.args.PodDisruptionBudgets != config.BudgetsRequired {
+		return false
+	}
+	budgets, err := p.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
+	if err != nil {
+		return true
+	}
+	for _, b := range budgets {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		here := int32(0)
+		for _, info := range node.GetPods() {
+			other := info.GetPod()
+			if other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && corev1helpers.PodPriority(other) < priority && selector.Matches(labels.Set(other.Labels)) {
+				here++
+			}
+		}
+		if here > b.Status.DisruptionsAllowed {
+			return true
+		}
+	}
+	return false
 }
 
 // running counts the members of a gang that are bound and do not leave.

@@ -109,6 +109,27 @@ func TestPlainPodWaitsForItsVictim(t *testing.T) {
 	expect(t, "victims", victims, c.victims())
 }
 
+// Budgets that must be kept are kept for pods without vGPUs too.
+func TestPlainPodAndBudgets(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1, 1)
+	c.args.PodDisruptionBudgets = config.BudgetsRequired
+	c.budget("kept", 1)
+	c.start()
+	for i, app := range []string{"kept", "kept", "free"} { // two on n1, of which one may go, and one on n2
+		p := labelled(cpu(pod(fmt.Sprintf("low-%d", i), 0, int32(i)), []string{"30", "30", "60"}[i]), "app", app)
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: []string{"n1", "n1", "n2"}[i]}
+		c.createBound(p)
+	}
+	c.create(cpu(pod("high", 0, 100), "60"))
+	expect(t, "victims", []string{"low-2"}, c.awaitVictims(1))
+	c.create(cpu(pod("next", 0, 100), "30"))
+	c.awaitMessage("next", "preemption: ")
+	expect(t, "victims", []string{"low-2"}, c.victims())
+	c.leave("low-1")
+	c.awaitBound("next", 1)
+}
+
 func TestPlainPodInADryRun(t *testing.T) {
 	t.Parallel()
 	c := prepareCluster(t, 1)
@@ -199,13 +220,25 @@ func TestReprieveKeepsBudgets(t *testing.T) {
 	c.args.PodDisruptionBudgets = config.BudgetsRequired
 	c.budget("port-0", 0)
 	c.start()
-	for i, priority := range []int32{0, 7, 5} { // on n1, n2 and n3
+	for i, priority := range []int32{0, 5, 7} { // on n1, n2 and n3
 		p := onPort(pod(fmt.Sprintf("port-%d", i), 0, priority), 80)
 		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: fmt.Sprintf("n%d", i+1)}
 		c.createBound(p)
 	}
 	c.create(onPort(pod("high", 10, 100), 80))
-	expect(t, "victims", []string{"port-2"}, c.awaitVictims(1))
-	c.leave("port-2")
+	expect(t, "victims", []string{"port-1"}, c.awaitVictims(1))
+	c.leave("port-1")
 	c.awaitBound("high", 1)
+}
+
+func TestReprieveKeepsTheOnlyBudget(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1)
+	c.args.PodDisruptionBudgets = config.BudgetsRequired
+	c.budget("port", 0)
+	c.start()
+	c.createBound(onPort(pod("port", 0, 0), 80))
+	c.create(onPort(pod("high", 10, 100), 80))
+	c.awaitMessage("high", "other plugins refuse the nodes where room could be made")
+	expect(t, "victims", nil, c.victims())
 }

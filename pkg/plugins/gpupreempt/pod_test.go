@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 func devicesOf(t testing.TB, p *v1.Pod) string {
@@ -258,6 +259,27 @@ func TestTwoPreemptors(t *testing.T) {
 	c.leave("low-0", "low-1")
 	c.awaitBound("high", 2)
 	expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
+}
+
+// A preemptor whose room was taken by another one, whose own victims leave still, waits for those and evicts nobody else.
+func TestWaitsForAnotherPreemptorsVictims(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 1)
+	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
+	c.create(pod("high", 10, 100))
+	expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
+	c.awaitMessage("high", "1 of 1 pod (default/low-0)")
+	n1 := c.pod("low-0").Spec.NodeName
+	taken := pod("taken", 10, 100) // as if it had come first to the room, and leaves itself
+	c.place(taken, n1, map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, taken, int(n1[1]-'0'), 0)})
+	taken.DeletionTimestamp = &metav1.Time{Time: c.clock.now().Add(20 * time.Second)}
+	taken.Finalizers = []string{"example.com/kubelet"}
+	c.create(taken)
+	c.leave("low-0")
+	c.awaitMessage("high", "1 of 1 pod (default/taken)")
+	c.leave("taken")
+	expect(t, "place", map[string]string{"high": n1}, c.awaitBound("high", 1))
+	expect(t, "victims", []string{"low-0"}, c.victims())
 }
 
 // A pod of a higher priority takes the room that is made for another one, which is told.

@@ -65,7 +65,7 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 	}
 	pod = latest
 	p.state.noRetry(uidOf(pod))
-	if a, waits := p.stillPending(pod, statuses); waits {
+	if a, waits := p.stillPending(ctx, cs, pod, statuses); waits {
 		return a
 	}
 	if why := p.eligible(pod); why != "" {

@@ -77,10 +77,10 @@ func (p *Plugin) look(ctx context.Context, x *pending) {
 	if left == 0 && x.cleared.IsZero() {
 		x.cleared = now
 	}
-	cleared := x.cleared
+	cleared, deadline := x.cleared, x.deadline
 	p.state.mu.Unlock()
 	switch {
-	case left > 0 && now.After(x.deadline), left == 0 && now.Sub(cleared) > settling:
+	case left > 0 && now.After(deadline), left == 0 && now.Sub(cleared) > settling:
 		p.end(ctx, x, true)
 	case left == 0:
 		p.activate(ctx, x.pod)
