@@ -114,7 +114,9 @@ func TestRoomGoesToTheGang(t *testing.T) {
 	if got := c.keptFor("large"); !slices.Equal(got, []string{"n2", "n3"}) {
 		t.Fatalf("room is kept on %v", got)
 	}
-	c.create(pod("rush", 10))
+	rush := important(pod("rush", 10))
+	*rush[0].Spec.Priority = 9
+	c.create(rush...)
 	c.awaitMessage("rush", "free share is 0")
 	c.deletePod(c.on("n2"))
 	c.awaitMessage("large-0", "room is made for it: 2 pods")
