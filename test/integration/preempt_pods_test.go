@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
@@ -137,11 +136,11 @@ func (c *gangCluster) finish(t *testing.T, pods ...string) {
 	t.Helper()
 	for _, name := range pods {
 		c.deletePod(t, name)
-		gangPoll(t, "pod "+name+" is gone", func() (bool, string) {
-			_, err := c.admin.CoreV1().Pods(c.namespace).Get(life(t), name, metav1.GetOptions{})
-			return apierrors.IsNotFound(err), ""
-		})
 	}
+	gangPoll(t, fmt.Sprintf("pods %v are gone", pods), func() (bool, string) {
+		left := slices.DeleteFunc(names(c.pods(t)), func(name string) bool { return !slices.Contains(pods, name) })
+		return len(left) == 0, fmt.Sprintf("%v are left", left)
+	})
 }
 
 // awaitRefused waits until the scheduler has refused a pod with all texts.

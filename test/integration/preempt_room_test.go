@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -52,6 +53,26 @@ func eightTogether(t *testing.T, c *gangCluster) {
 	}
 	c.onlyThese(t)
 	checkLedger(t, c.boundPods(t), c.gpus)
+}
+
+// Two nodes are full of pods of one slot each. Of the one where the pods count less, all go; of the other none does.
+func slotBySlot(t *testing.T, c *gangCluster) {
+	c.restart(t, func(args map[string]any) { args["evictionsPerMinute"] = 0 })
+	for node, class := range map[string]string{"n1": mid, "n2": low} {
+		c.createSingles(t, node, 80, 1, func(p *v1.Pod) {
+			p.Spec = patientPod(p.Name, class, node, 1).Spec
+		})
+	}
+	c.submit(t, patientPod("large", high, "", 80))
+	victims := c.awaitLeaving(t, 80)
+	for i := range victims {
+		if victims[i].Spec.NodeName != "n2" {
+			t.Fatalf("pod %s of node %s leaves", victims[i].Name, victims[i].Spec.NodeName)
+		}
+	}
+	c.finish(t, names(victims)...)
+	c.awaitPlace(t, "large")
+	c.onlyThese(t)
 }
 
 // The event of a victim and that of the preemptor name each other.

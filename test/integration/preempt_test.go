@@ -28,6 +28,7 @@ func TestPreemption(t *testing.T) {
 	}{
 		{"the victims are those of one GPU", oneGPU},
 		{"eight GPUs are freed where they are together", eightTogether},
+		{"a node is freed slot by slot", slotBySlot},
 		{"victims are told for whom", toldForWhom},
 		{"another plan spares the budget", sparesBudget},
 		{"a budget that forbids all is the last resort", lastResort},
@@ -36,6 +37,7 @@ func TestPreemption(t *testing.T) {
 		{"two preemptors do not share a victim", twoPreemptors},
 		{"a higher priority takes the room of a preemptor", outranked},
 		{"the room is let go when the preemptor is deleted", preemptorDeleted},
+		{"who leaves anyway is waited for", leavesAnyway},
 		{"the scheduler is killed while the victim leaves", restartedScheduler},
 		{"the node is lost while the victim leaves", lostNode},
 		{"a victim that stays is not waited for for ever", staysOn},

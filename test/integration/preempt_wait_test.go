@@ -13,12 +13,14 @@ import (
 // rushing is how many pods of a lower priority come while the victims leave.
 const rushing = 300
 
-// The two pods of one GPU leave, one after the other, while 300 pods of a lower priority want any part of it: none gets one.
+// The two pods of one GPU leave, one after the other, while 300 pods of a lower priority want any part of it: none gets one. The
+// other GPU has four slots free, which are not kept from them.
 func rush(t *testing.T, c *gangCluster) {
-	c.settle(t, "stays", top, "n0", 10)
+	c.settle(t, "stays", top, "n0", 6)
 	c.settle(t, "old", low, "n0", 5, 5)
 	c.submit(t, patientPod("urgent", high, "n0", 10))
 	c.awaitLeaving(t, 2)
+	c.settle(t, "beside", low, "n0", 4)
 	for i := range rushing {
 		c.submit(t, patientPod(fmt.Sprintf("rush-%d", i), []string{low, mid}[i%2], "n0", 1+i%5))
 	}
@@ -30,7 +32,7 @@ func rush(t *testing.T, c *gangCluster) {
 	c.awaitPlace(t, "urgent")
 	c.probe(t, "probe-1", mid, "n0", 1)
 	for _, p := range c.pods(t) {
-		if p.Spec.NodeName != "" && p.Name != "urgent" && p.Name != "stays-0" {
+		if p.Spec.NodeName != "" && !slices.Contains([]string{"urgent", "stays-0", "beside-0"}, p.Name) {
 			t.Errorf("pod %s took the room that was made for another", p.Name)
 		}
 	}
@@ -83,6 +85,22 @@ func preemptorDeleted(t *testing.T, c *gangCluster) {
 	c.finish(t, "urgent")
 	c.finish(t, "old-0")
 	c.awaitPlace(t, "waits")
+	c.onlyThese(t)
+}
+
+// Somebody else has asked one of the two pods to leave: it is waited for, and the other one stays.
+func leavesAnyway(t *testing.T, c *gangCluster) {
+	c.fill(t, "old", low, "n0")
+	if err := c.admin.CoreV1().Pods(c.namespace).Delete(life(t), "old-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.submit(t, patientPod("urgent", high, "n0", 10))
+	c.awaitRefused(t, "urgent", "evicts nobody, waits for "+c.namespace+"/old-0")
+	c.probe(t, "late", low, "n0", 10)
+	c.onlyThese(t, "old-0")
+	c.finish(t, "old-0")
+	c.awaitPlace(t, "urgent")
+	c.waits(t, "late")
 	c.onlyThese(t)
 }
 
