@@ -85,7 +85,7 @@ func (s *sets) dearer(at, more int) bool {
 	for _, lost := range s.own[at][:more] {
 		least.Lost += lost
 	}
-	return least.Victims > 0 && least.Compare(best.cost) > 0
+	return least.Compare(best.cost) > 0
 }
 
 // clear returns what it costs that all leave a device, and whether they may and that gives back what is lacking.

@@ -68,9 +68,7 @@ func (s *site) measure(r *vgpu.Request) {
 		taken := s.n.Used(i).Plus(s.n.KeptFrom(i, r))
 		left.Slots -= taken.Slots
 		left.Memory -= taken.Memory
-		if left.Contexts != vgpu.UnlimitedContexts {
-			left.Contexts -= taken.Contexts
-		}
+		left.Contexts -= taken.Contexts // of unlimited ones more are left than anybody asks for
 		s.lefts, s.shapes = append(s.lefts, left), append(s.shapes, s.n.Shape(i))
 		s.sick = append(s.sick, !devices[i].Healthy)
 	}
@@ -82,10 +80,7 @@ func (s *site) measure(r *vgpu.Request) {
 func (s *site) lacksOn(i int, use vgpu.Use) amount {
 	left := &s.lefts[i]
 	lacks := s.lacks
-	lacks[0], lacks[1] = int64(use.Slots-left.Slots), int64(use.Memory-left.Memory)
-	if left.Contexts != vgpu.UnlimitedContexts {
-		lacks[2] = int64(use.Contexts - left.Contexts)
-	}
+	lacks[0], lacks[1], lacks[2] = int64(use.Slots-left.Slots), int64(use.Memory-left.Memory), int64(use.Contexts-left.Contexts)
 	return lacks
 }
 

@@ -80,6 +80,8 @@ func TestCutKeepsTheDearest(t *testing.T) {
 		{"the first go", "n1: g0 A100 [a:2 b:2 c:2 d:2 e:2]", []int64{10, 10, 10, 10, 10}, 4, []string{"a", "b"}},
 		// Of three devices the two cheapest are cleared.
 		{"the cheapest devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{30, 10, 20}, 20, []string{"b", "c"}},
+		// p is the cheapest, and once w has gone for the second device its two are enough.
+		{"nobody goes in vain", "n1: g0 A100 [p:10] | g1 A100 [w:10] | g2 A100 [w:10]", []int64{1, 10}, 20, []string{"w"}},
 		{"the first devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{10, 10, 10}, 20, []string{"a", "b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -116,6 +118,7 @@ func TestSteps(t *testing.T) {
 		{"eight of sixteen devices of a gang", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:10] | ")+"g16 A100 sick", 80).inGang(12), 1, 2001},
 		{"eight of sixteen devices with two pods", newRow(t, "n1: "+times(16, "g%[1]d A100 [p%[1]d:5 q%[1]d:5] | ")+"g16 A100 sick", 80).lose(rising), 1, 16},
 		{"the cheapest node", newRow(t, times(50, "n%[1]d: g0 A100 [p%[1]d:10]\n"), 10).lose(rising), 1, 1},
+		{"two containers on one node", newRow(t, "n1: g0 A100 ["+times(5, "p%d:2 ")+"] | g1 A100 ["+times(5, "q%d:2 ")+"]", 5, 6).lose(rising), 1, 263},
 		{"two containers on fifty nodes", newRow(t, times(50, "n%[1]d: g0 A100 [p%[1]d:5 q%[1]d:5] | g1 A100 [r%[1]d:10]\n"), 6, 5).lose(rising), 35, 269},
 	} {
 		t.Run(c.name, func(t *testing.T) {
