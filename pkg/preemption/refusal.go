@@ -136,12 +136,11 @@ const apart = "more would have to go than may, since a gang stays with its least
 func (q *question) nearest(c *gang.Cluster) string {
 	m := &q.g.Members[0]
 	var misses []vgpu.Refusal
-	poor, shut := 0, 0
+	poor := 0
 	for i, n := range c.Nodes {
 		lacks := lacksOf(n.Room(), m.Request.Host)
 		switch refusal := q.cfg.Policy.Fit(n, &m.Request); {
 		case c.Admits != nil && c.Admits(m.Kind, i) < 1:
-			shut++
 		case refusal != nil:
 			misses = append(misses, *refusal)
 		case !lacks.met():
@@ -151,10 +150,12 @@ func (q *question) nearest(c *gang.Cluster) string {
 		}
 	}
 	switch miss, some := placement.Nearest(misses); {
-	case poor > 0:
+	case poor == 1:
+		return "1 node has the devices and lacks CPU or memory"
+	case poor > 1:
 		return fmt.Sprintf("%d nodes have the devices and lack CPU or memory", poor)
 	case some:
 		return miss.String()
 	}
-	return fmt.Sprintf("%d nodes do not admit it", shut)
+	return "no node admits it by its other conditions"
 }
