@@ -183,14 +183,14 @@ func (c tally) require(t *testing.T, least int, kinds ...string) {
 func TestPodTwinProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, false), met) })
-	met.require(t, 1, "nobody", "Single", "NeverHelps", "Guarded")
+	met.require(t, 1, "nobody", "Single", "NeverHelps")
 }
 
 // TestGangTwinProperty is TestPodTwinProperty for gangs, which fit where gang.Place says so.
 func TestGangTwinProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, true), met) })
-	met.require(t, 1, "nobody", "Single", "NeverHelps", "Guarded")
+	met.require(t, 1, "nobody", "Single", "NeverHelps")
 }
 
 // TestTwinMeetsAllProperty: among what is drawn are all kinds of units and refusals.
