@@ -108,7 +108,7 @@ func TestCutLaw(t *testing.T) {
 		}
 	})
 	if met["asked"] >= 1000 {
-		met.require(t, 1, "cut", "dearer")
+		met.require(t, 1, "cut")
 	}
 }
 
