@@ -115,7 +115,8 @@ func TestRoomGoesToTheGang(t *testing.T) {
 		t.Fatalf("room is kept on %v", got)
 	}
 	rush := important(pod("rush", 10))
-	*rush[0].Spec.Priority = 9
+	*rush[0].Spec.Priority, rush[0].Spec.PreemptionPolicy = 9, new(v1.PreemptionPolicy)
+	*rush[0].Spec.PreemptionPolicy = v1.PreemptNever
 	c.create(rush...)
 	c.awaitMessage("rush", "free share is 0")
 	c.deletePod(c.on("n2"))
