@@ -166,3 +166,16 @@ func (r *row) inGang(least int) *row {
 	}
 	return r
 }
+
+// TestCrowdedHost: a host that is beyond its room takes a pod that asks for nothing of it; for one core it has to give back what
+// it is beyond as well.
+func TestCrowdedHost(t *testing.T) {
+	for cores, want := range [][]string{{}, {"a", "b"}} {
+		r := newRow(t, "n1: g0 A100 [a:4 b:2]", 2).asks(0, int64(cores))
+		r.c.Nodes()[0].SetRoom(vgpu.Room{MilliCPU: -1000, Memory: -1})
+		plan := r.plan()
+		if diff := cmp.Diff(want, names(plan.Evict)); diff != "" || plan.Refused != nil {
+			t.Errorf("%d cores: refused %v, evicts (-want +got):\n%s", cores, plan.Refused, diff)
+		}
+	}
+}
