@@ -124,10 +124,12 @@ func TestPlainPodAndBudgets(t *testing.T) {
 	c.create(cpu(pod("high", 0, 100), "60"))
 	expect(t, "victims", []string{"low-2"}, c.awaitVictims(1))
 	c.create(cpu(pod("next", 0, 100), "30"))
-	c.awaitMessage("next", "preemption: ")
+	c.awaitMessage("next", "No preemption victims found")
 	expect(t, "victims", []string{"low-2"}, c.victims())
 	c.leave("low-1")
 	c.awaitBound("next", 1)
+	c.create(cpu(pod("last", 0, 100), "30")) // of the one that is left, one may go
+	expect(t, "victims", []string{"low-0", "low-2"}, c.awaitVictims(2))
 }
 
 func TestPlainPodInADryRun(t *testing.T) {

@@ -318,6 +318,7 @@ func TestLeavesOtherPreemptionsAlone(t *testing.T) {
 	if n := len(c.plugin.state.all()); n != 2 {
 		t.Errorf("%d preemptions are pending", n)
 	}
+	expect(t, "those that were begun anew", 0.0, c.count("attempts_total", resultWaiting))
 }
 
 // Room that comes elsewhere, or on another device of the node, is taken: nobody has to wait for a victim.
