@@ -40,7 +40,7 @@ func TestPreemption(t *testing.T) {
 		{"who leaves anyway is waited for", leavesAnyway},
 		{"the scheduler is killed while the victim leaves", restartedScheduler},
 		{"the node is lost while the victim leaves", lostNode},
-		{"a victim that stays is not waited for for ever", staysOn},
+		{"a victim that never ends is given up", staysOn},
 		{"preemptionPolicy Never", neverPreempts},
 		{"what would not fit evicts nobody", neverInVain},
 		{"a dry run evicts nobody", dryRun},
