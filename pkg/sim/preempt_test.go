@@ -94,6 +94,7 @@ func TestEvictionsProperty(t *testing.T) {
 				t.Fatalf("job %d waited for %v, not %v", i, waited[i], h.Outcomes[i].Wait())
 			}
 		}
+		checkGangWaits(t, &s, h)
 		checkSamples(t, h)
 		checkHosts(t, &s, all, h)
 		checkDecisions(t, &s, h, seen)
@@ -107,6 +108,32 @@ func TestEvictionsProperty(t *testing.T) {
 		t.Error("nobody is evicted in any history")
 	}
 	t.Logf("evicted: %v", seen)
+}
+
+// checkGangWaits adds up how long each gang waited, and counts the members that run: enough of them, whenever it starts.
+func checkGangWaits(t *rapid.T, s *sim.Setup, h *sim.History) {
+	for i := range h.Gangs {
+		g := &h.Gangs[i]
+		since, waits, waited, started := g.Arrived, true, time.Duration(0), 0
+		for _, e := range h.Events() {
+			switch {
+			case !slices.Contains(g.Members, e.Job):
+			case e.What == "returns":
+				since, waits, started = e.At, true, 0
+			case e.What == "starts":
+				if started++; waits {
+					waited, waits = waited+e.At-since, false
+				}
+			}
+		}
+		least := s.Jobs[g.Members[0]].Gang.MinCount
+		if least == 0 {
+			least = len(g.Members)
+		}
+		if g.State.Placed() && (g.Wait() != waited || started < least) {
+			t.Fatalf("gang %s waited for %v and started with %d of %d: %+v", g.Name, waited, started, least, g)
+		}
+	}
 }
 
 // checkStays adds up the work of a job over the times that it had a place. A gang keeps what its members saved when they went.
