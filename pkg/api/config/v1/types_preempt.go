@@ -43,8 +43,8 @@ type GPUPreemptArgs struct {
 	Protected ProtectedPods `json:"protected,omitzero"`
 
 	// PodDisruptionBudgets says what a budget that allows no more disruptions means: "Preferred" violates it where nothing else
-	// makes room, as the stock scheduler does, "Required" never violates it for a pod with vGPUs. For those without, the stock
-	// scheduler's plugin decides in either case. Default: Preferred.
+	// makes room, as the stock scheduler does, "Required" never violates it. For pods without vGPUs it means that of a node none of
+	// a budget's pods go where there are more of them, below the priority, than it allows. Default: Preferred.
 	//
 	// +optional
 	PodDisruptionBudgets *string `json:"podDisruptionBudgets,omitempty"`
