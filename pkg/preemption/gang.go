@@ -27,6 +27,8 @@ type field struct {
 	gone     []bool
 	// left is how many more sets are looked at, listed how many more are listed.
 	left, listed int
+	// asks is how many reprieves of a region are tried.
+	asks int
 	// ranked says that guesses have been made.
 	ranked bool
 	// best so far, in a region.
@@ -70,6 +72,7 @@ const listsPerStep = 16
 
 func newField(q *question) *field {
 	f := &field{q: q, picked: newChoice(q), gone: make([]bool, len(q.who.Pods)), left: q.cfg.MaxSteps, listed: listsPerStep * q.cfg.MaxSteps}
+	f.asks = maxSpared / len(q.g.Members)
 	classes, alike := q.g.Classes()
 	f.classes = classes
 	f.exact = alike && len(q.g.Members[0].Request.Containers) <= 1 && q.g.Members[0].Request.MaxSlowdown == 0

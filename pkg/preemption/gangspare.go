@@ -58,12 +58,21 @@ func (f *field) closure(pods []int32) []int32 {
 	return gone
 }
 
+// maxSpared bounds the reprieves for one region, in members that are placed to see whether all fit without a pod: 512 victims
+// for a gang of 512 are all asked about, which takes a second and a half. Beyond it some may go that could stay.
+const maxSpared = 1 << 18
+
 // reprieve spares what can stay of pods that make room in a region, the dearest first, and offers the rest.
 func (f *field) reprieve(r *region, pods []int32) {
 	pods = slices.Clone(pods)
 	f.dearest(pods)
 	gone := f.closure(pods)
+	asks := f.asks
 	for at := 0; at < len(pods); {
+		if asks--; asks < 0 {
+			f.q.stats.Cut = true
+			break
+		}
 		rest := slices.Delete(slices.Clone(pods), at, at+1)
 		if less := f.closure(rest); len(less) == len(gone) || f.room(nil, less) != nil {
 			pods, gone = rest, less
@@ -72,6 +81,10 @@ func (f *field) reprieve(r *region, pods []int32) {
 		}
 	}
 	for at := 0; !f.exact && at < len(f.units(pods)); {
+		if asks--; asks < 0 {
+			f.q.stats.Cut = true
+			break
+		}
 		unit := f.units(pods)[at].Pods
 		rest := slices.DeleteFunc(slices.Clone(pods), func(p int32) bool { return slices.Contains(unit, int(p)) })
 		if f.room(nil, f.closure(rest)) == nil {
