@@ -93,7 +93,7 @@ func TestCandidateMistakes(t *testing.T) {
 		"a colour=red":       `error: "a colour=red": unknown word "colour=red"`,
 		"a lost=all":         `error: "a lost=all": strconv.ParseInt: parsing "all": invalid syntax`,
 		"web node=n1 cpu=4Q": `error: "web node=n1 cpu=4Q": read CPU "4Q": strconv.ParseInt: parsing "4Q": invalid syntax`,
-		"a\n\na stays":       "0 pods, 0 gangs, 0 budgets",
+		"\na stays":          "0 pods, 0 gangs, 0 budgets",
 	} {
 		c, err := Parse("n1: g0 A100 [a:5]")
 		if err != nil {

@@ -106,7 +106,7 @@ func (p *Plugin) stillPending(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 // how many they are: another preemptor may have come first to the room, while its own victims leave.
 func (p *Plugin) waitForOthers(ctx context.Context, cs fwk.CycleState, x *pending, node fwk.NodeInfo) int {
 	now, without, state := p.now(), node.Snapshot(), cs.Clone()
-	var others []victim
+	others := make([]victim, 0, len(node.GetPods()))
 	var deadline time.Time
 	for _, info := range node.GetPods() {
 		other := info.GetPod()

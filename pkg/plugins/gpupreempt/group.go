@@ -61,8 +61,9 @@ type act struct {
 
 // gone returns who leaves by the plan.
 func (a *act) gone() []*v1.Pod {
-	var all []*v1.Pod
-	for _, i := range leaving(&a.plan) {
+	gone := leaving(&a.plan)
+	all := make([]*v1.Pod, 0, len(gone))
+	for _, i := range gone {
 		all = append(all, a.pods[i])
 	}
 	return all
@@ -128,14 +129,14 @@ func (p *Plugin) search(ctx context.Context, a *act, fits rehearsal) gangAttempt
 		a.plan, err = p.core(a.Cluster, a.Group, a.from, p.config(a.Config))
 		switch {
 		case err != nil:
-			klog.FromContext(ctx).Error(err, "Looking for pods to evict failed", "gang", a.Ref.String())
+			klog.FromContext(ctx).Error(err, "Looking for pods to evict failed", "gang", a.String())
 			return p.withoutRoom(a.Want, resultFailed, err.Error(), failurePause)
 		case a.plan.Refused != nil && filtered == "":
 			return p.refusedGang(a)
 		case a.plan.Refused != nil:
 			return p.filteredGang(a, filtered)
 		case p.dryRun():
-			klog.FromContext(ctx).Info("Dry run of a preemption", "gang", a.Ref.String(), "plan", a.plan.Words(a.from))
+			klog.FromContext(ctx).Info("Dry run of a preemption", "gang", a.String(), "plan", a.plan.Words(a.from))
 			return p.withoutRoom(a.Want, resultDryRun, "(dry run) it "+a.plan.Words(a.from), 0)
 		}
 		who := a.preemptor()
@@ -187,7 +188,7 @@ func (p *Plugin) evictFor(ctx context.Context, a *act, who preemptor) gangAttemp
 			a.where(), words, p.args.EvictionsPerMinute, wait.Round(time.Second))
 		return p.withoutRoom(a.Want, resultDeferred, text, wait)
 	}
-	klog.FromContext(ctx).V(2).Info("Preemption", "gang", a.Ref.String(), "plan", words, "places", a.plan.Stats.Places,
+	klog.FromContext(ctx).V(2).Info("Preemption", "gang", a.String(), "plan", words, "places", a.plan.Stats.Places,
 		"steps", a.plan.Stats.Steps, "cut", a.plan.Stats.Cut)
 	out := gangAttempt{attempt: attempt{result: resultWaiting, text: "on " + a.where() + " it " + words}, places: map[vgpu.UID]string{}}
 	for i := range a.plan.Places {
@@ -222,7 +223,7 @@ func (a *act) where() string {
 // preemptor returns the gang as a preemptor.
 func (a *act) preemptor() preemptor {
 	who := preemptor{
-		key: "gang " + string(a.Source) + "/" + a.Ref.String(), name: "gang " + a.Ref.String(), pods: a.Pods, object: runtime.Object(a.Pods[0]),
+		key: "gang " + string(a.Source) + "/" + a.String(), name: "gang " + a.String(), pods: a.Pods, object: runtime.Object(a.Pods[0]),
 		priority: priorityOf(a.Want), needs: "needs places for " + plural(max(1, a.Group.MinCount-len(a.Group.Placed)), "member"),
 	}
 	if a.Object != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -187,8 +186,9 @@ func (q *question) unitsOf(number int, list []int) []preemption.Unit {
 		x, y := &q.from.Pods[a], &q.from.Pods[b]
 		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.Lost, y.Lost), strings.Compare(x.Name, y.Name))
 	})
-	var units []preemption.Unit
-	for _, i := range list[:min(surplus, len(list))] {
+	list = list[:min(surplus, len(list))]
+	units := make([]preemption.Unit, 0, len(list))
+	for _, i := range list {
 		units = append(units, preemption.Unit{Kind: preemption.Surplus, Name: q.from.Pods[i].Name, Pods: []int{i}})
 	}
 	return units
@@ -226,15 +226,4 @@ func (q *question) addTo(cost *preemption.Cost, c *preemption.Pod, used []int) {
 			cost.Violations++
 		}
 	}
-}
-
-// victimsOf returns the pods that a plan evicts.
-func victimsOf(plan *preemption.Plan, pods []*v1.Pod) []*v1.Pod {
-	var all []*v1.Pod
-	for _, u := range plan.Evict {
-		for _, i := range u.Pods {
-			all = append(all, pods[i])
-		}
-	}
-	return all
 }

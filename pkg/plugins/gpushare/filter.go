@@ -23,7 +23,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, node fw
 	if o.problem != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, o.problem)
 	}
-	if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil && !(refusal.Reason != vgpu.PromiseBroken && keptFree(o.ledger, r.UID)) {
+	if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil && (refusal.Reason == vgpu.PromiseBroken || !keptFree(o.ledger, r.UID)) {
 		return fwk.NewStatus(codeOf(refusal), reasonOf(refusal))
 	}
 	if o.stray > 0 && o.freeSlots(r) < r.PeakSlots() {
