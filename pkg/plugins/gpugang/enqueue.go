@@ -63,7 +63,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 }
 
 // afterPodLeft has a gang tried again when a pod left: one that used GPUs, or any where hosts are what is short. Members that
-// pause are tried when their time has come: to the scheduler's queue, a bind that fails is a pod that left.
+// pause are tried when their time has come: to the scheduler's queue, a bind that fails is a pod that left. A gang of which
+// something is missing or wrong is tried when that changes.
 func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
 	ref, member := p.gangs.Of(pod)
 	if !member {
@@ -74,6 +75,10 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 	g := p.state.gangs[ref]
 	if g == nil {
 		return fwk.Queue, nil
+	}
+	var problem *podgroup.Problem
+	if _, err := p.gangs.Gang(ref); errors.As(err, &problem) {
+		return fwk.QueueSkip, nil // see changed
 	}
 	if now := p.now(); g.repairs[uidOf(pod)].at.After(now) || g.retry.After(now) {
 		return fwk.QueueSkip, nil

@@ -99,7 +99,7 @@ func (c *cluster) removeNode(name string) {
 	}
 }
 
-// makeSick has the devices of a node report a fault.
+// makeSick has the devices of a node report a fault, and waits until GPUShare goes by it.
 func (c *cluster) makeSick(node string) {
 	c.t.Helper()
 	client := c.dynamic.Resource(v1alpha1.GPUNodes)
@@ -120,6 +120,14 @@ func (c *cluster) makeSick(node string) {
 	if _, err := client.Update(c.t.Context(), u, metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
+	tries := 0
+	c.await("GPUShare knows that node "+node+" is sick", func() bool {
+		tries++
+		c.create(pod(fmt.Sprint("illegal-", tries), 990, -1)) // its cycle brings what is known up to date
+		nodes := c.plugin.shares().(*gpushare.Plugin).Published()
+		at := slices.IndexFunc(nodes, func(n gpushare.Node) bool { return n.Name == node })
+		return at >= 0 && nodes[at].Ledger != nil && !nodes[at].Ledger.Devices()[0].Healthy
+	})
 }
 
 // changeNode updates a node.
