@@ -68,13 +68,16 @@ func (s *search) drain() *drained {
 	return s.drainOn(w, false, r)
 }
 
-// free returns room that is free now, nil where there is none: Place tries orders of unlike members that drain does not.
+// free returns room that is free now, nil where Place finds none: it tries orders of unlike members that drain does not.
 func (s *search) free() *drained {
-	a := s.answer(reasons{nodes: true}, s.need)
-	if a == nil {
+	places := s.best()
+	if places == nil {
 		return nil
 	}
-	return &drained{places: a.places}
+	for _, i := range s.crew.order[s.need:] {
+		places[i] = vgpu.Assignment{UID: places[i].UID, Pod: places[i].Pod}
+	}
+	return &drained{places: places}
 }
 
 // drainOn is drain on islands or on nodes.
