@@ -8,9 +8,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// mostTries is how often the scheduler may try one pod or group at one instant: once for each of the others that end then, say.
-// More than that has no end.
-const mostTries = 200
+// mostTries is how often the scheduler may try pods at one instant. More than that has no end.
+const mostTries = 500
 
 // next is how a scheduler takes what to try next.
 type next = func(klog.Logger) (framework.QueuedEntityInfo, error)
@@ -19,20 +18,15 @@ type next = func(klog.Logger) (framework.QueuedEntityInfo, error)
 // goes on.
 func (a *api) watched(ctx context.Context, take next) next {
 	var at time.Time
-	tries := map[string]int{}
+	tries := 0
 	return func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		entity, err := take(logger)
-		if entity == nil {
-			return entity, err
-		}
 		if now := time.Now(); now != at {
-			at = now
-			clear(tries)
+			at, tries = now, 0
 		}
-		name := entity.GetNamespace() + "/" + entity.GetName()
-		if tries[name]++; tries[name] > mostTries {
+		if tries++; tries > mostTries && entity != nil {
 			a.mu.Lock()
-			a.spins = name
+			a.spins = entity.GetNamespace() + "/" + entity.GetName()
 			a.mu.Unlock()
 			select {
 			case <-ctx.Done():

@@ -57,7 +57,6 @@ type cluster struct {
 	refuse func(pod string) error
 
 	plugin *Plugin
-	shares *gpushare.Plugin
 	stop   func()
 }
 
@@ -184,7 +183,7 @@ func (c *cluster) start() {
 		cancel()
 		c.t.Fatal(err)
 	}
-	c.plugin, c.shares = <-built, shares
+	c.plugin = <-built
 	broadcaster.StartRecordingToSink(ctx.Done())
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())

@@ -18,6 +18,6 @@ func init() {
 }
 
 func addKnownTypes(s *runtime.Scheme) error {
-	s.AddKnownTypes(schedulerv1.SchemeGroupVersion, &GPUShareArgs{}, &GPUGangArgs{}, &GPUPreemptArgs{})
+	s.AddKnownTypes(schedulerv1.SchemeGroupVersion, &GPUShareArgs{}, &GPUGangArgs{})
 	return nil
 }
