@@ -2,17 +2,17 @@
 # Measures speed and holds it against test/benchmark/ranges.yaml: the cost of one pod in the plugin, and the throughput
 # beside the stock scheduler; and against test/faults/ranges.yaml what the agent costs its node. The machine should do
 # nothing else meanwhile. Everything printed stays in bin/bench.
-#   SHORT=1    only clusters of 500 nodes; those of 5,000 are not checked then
-#   ROUNDS=3   how often pods without GPUs are measured; the medians count. Ours and stock differ by less there than two
-#              runs of the same scheduler do
+#   SHORT=1    only clusters of 500 nodes; the others are not checked then
+#   ROUNDS=3   how often pods without GPUs, and preemptors, are measured; the medians count. Ours and stock differ by less
+#              there than two runs of the same scheduler do
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$PWD/bin/bench
 rm -rf "$out"
 mkdir -p "$out/perf" "$out/logs"
 
-echo "cost of one pod, and of one gang"
-go test -run '^$' -bench . ./pkg/placement ./pkg/plugins/gpushare ./pkg/gang | tee "$out/cost.txt"
+echo "cost of one pod, of one gang, and of the search for victims"
+go test -run '^$' -bench . ./pkg/placement ./pkg/plugins/gpushare ./pkg/gang ./pkg/preemption | tee "$out/cost.txt"
 
 echo "cost of the agent: memory and processor time for 80 pods, registration of 800 slots"
 go test -run '^$' -bench Agent -benchtime 1x ./test/faults | tee "$out/agent.txt"
@@ -38,7 +38,7 @@ measure() {
 }
 measure AgainstStock 1
 for ((round = 2; round <= ${ROUNDS:-3}; round++)); do
-  measure AgainstStock/Plain "$round"
+  measure 'AgainstStock/(Plain|Preempt)' "$round"
 done
 
 go run ./test/benchmark/check -go-bench "$out/cost.txt" -scheduler-perf "$out/perf" -workloads "$only"

@@ -65,6 +65,8 @@ func legal(args runtime.Object) bool {
 		return len(config.ValidateGPUShareArgs(args, placement.Policies(), nil)) == 0
 	case *config.GPUGangArgs:
 		return len(config.ValidateGPUGangArgs(args, nil)) == 0
+	case *config.GPUPreemptArgs:
+		return len(config.ValidateGPUPreemptArgs(args, nil)) == 0
 	}
 	return true
 }

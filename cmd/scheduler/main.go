@@ -16,6 +16,7 @@ import (
 
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // arguments of the plugins
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -26,13 +27,25 @@ func main() {
 
 func command(groups *podGroups) *cobra.Command {
 	shares := &gpushare.Factory{}
-	gangs := gpugang.NewFactory(func() gpugang.Shares {
+	gangs := &gpugang.Factory{Shares: func() gpugang.Shares {
 		if p := shares.Plugin(); p != nil {
 			return p
 		}
 		return nil
+	}}
+	preempt := gpupreempt.NewFactory(func() gpupreempt.Shares {
+		if p := shares.Plugin(); p != nil {
+			return p
+		}
+		return nil
+	}, func() gpupreempt.Gangs {
+		if p := gangs.Plugin(); p != nil {
+			return p
+		}
+		return nil
 	})
-	c := app.NewSchedulerCommand(app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs))
+	c := app.NewSchedulerCommand(
+		app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs.New), app.WithPlugin(gpupreempt.Name, preempt))
 	c.Use = "tandem-scheduler"
 	groups.wrap(c)
 	return c

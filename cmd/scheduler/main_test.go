@@ -88,6 +88,9 @@ func TestBadConfiguration(t *testing.T) {
 	gang := func(args string) string {
 		return strings.ReplaceAll(profile("  pluginConfig: [{name: GPUGang, args: "+args+"}]\n"), "[{name: GPUShare}]", "[{name: GPUGang}, {name: GPUShare}]")
 	}
+	preempt := func(args string) string {
+		return strings.ReplaceAll(profile("  pluginConfig: [{name: GPUPreempt, args: "+args+"}]\n"), "[{name: GPUShare}]", "[{name: GPUPreempt}, {name: GPUShare}]")
+	}
 	tests := []struct {
 		name   string
 		config string
@@ -104,6 +107,20 @@ func TestBadConfiguration(t *testing.T) {
 			`pluginConfig[GPUGang].args.maxDomains: Invalid value: 0: must be from 1 to 1000`,
 			`pluginConfig[GPUGang].args.preferredTopology[1]: Invalid value: "rack=3": must be the key of a node label, or nvlink`,
 			`pluginConfig[GPUGang].args.preferredTopology[2]: Duplicate value: "nvlink"`,
+		}, false},
+		{"unknown field of the arguments of preemption", preempt("{dryRun: true}"), []string{"profiles[0].pluginConfig[0]", "plugin GPUPreempt", `unknown field "dryRun"`}, false},
+		{"all arguments of preemption are wrong", preempt("{mode: Never, evictionsPerMinute: -1, minimumRuntime: -1s, minimumRuntimes: [{priorityClassName: a}, {priorityClassName: a, runtime: 721h}], " +
+			"protected: {namespaces: [Team], labelSelector: {}}, podDisruptionBudgets: Never, maxSteps: 0}"), []string{
+			`pluginConfig[GPUPreempt].args.mode: Unsupported value: "Never": supported values: "Disabled", "DryRun", "Enabled"`,
+			`pluginConfig[GPUPreempt].args.evictionsPerMinute: Invalid value: -1: must be from 1 to 100000, or 0 for no bound`,
+			`pluginConfig[GPUPreempt].args.minimumRuntime: Invalid value: "-1s": must be from 0s to 720h`,
+			`pluginConfig[GPUPreempt].args.minimumRuntimes[0].runtime: Required value: must be from 0s to 720h`,
+			`pluginConfig[GPUPreempt].args.minimumRuntimes[1].priorityClassName: Duplicate value: "a"`,
+			`pluginConfig[GPUPreempt].args.minimumRuntimes[1].runtime: Invalid value: "721h0m0s": must be from 0s to 720h`,
+			`pluginConfig[GPUPreempt].args.protected.namespaces[0]: Invalid value: "Team"`,
+			`pluginConfig[GPUPreempt].args.protected.labelSelector: Invalid value: "{}": must have a label or an expression`,
+			`pluginConfig[GPUPreempt].args.podDisruptionBudgets: Unsupported value: "Never": supported values: "Preferred", "Required"`,
+			`pluginConfig[GPUPreempt].args.maxSteps: Invalid value: 0: must be from 1 to 1000000`,
 		}, false},
 		{"unknown field of the arguments", args("{polcy: spread}"),
 			[]string{"profiles[0].pluginConfig[0]", "plugin GPUShare", `unknown field "polcy"`}, false},

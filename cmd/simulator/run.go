@@ -30,6 +30,12 @@ Where the workload has gangs a second table follows, of gangs in place of jobs:
   attempts                              how often a place was looked for, on average
   mean racks, mean hostnames, …         on how many domains of each label of the nodes a gang is, on average
 
+Where pods may be evicted a third one follows, with a row for each priority:
+  preemptions, victims                  how often others were evicted to make room · how many pods
+  GPU-h lost                            GPU time of the work that was undone by that
+  violations                            victims beyond what budgets allow
+  placed, mean wait, p99 wait, max wait of the jobs of the priority
+
 Below stands which assertions hold. The command ends with 1 when one does not, with 2 when the scenario has an error.`,
 		Example: `  simulator run examples/mixed.yaml
   simulator run examples/mixed.yaml -o json

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -40,6 +41,9 @@ func reportRun(r *scenario.Run) report.RunResult {
 	if len(h.Gangs) > 0 {
 		out.Gangs = reportGangs(h)
 	}
+	if h.Preempts() {
+		out.Preemption = reportEvictions(h)
+	}
 	if d, ok := h.Makespan(); ok {
 		seconds := report.Round(d.Seconds())
 		out.MakespanSeconds = &seconds
@@ -70,6 +74,31 @@ func reportGangs(h *sim.History) *report.Gangs {
 	out.WaitSeconds, out.Attempts = quantiles(waits), report.Round(float64(attempts)/float64(len(h.Gangs)))
 	for l, level := range h.Levels() {
 		out.Spread = append(out.Spread, spreadOver(h, l, level))
+	}
+	return out
+}
+
+// reportEvictions sums up who was evicted, and how long the placed jobs of each priority waited.
+func reportEvictions(h *sim.History) *report.Evictions {
+	out := &report.Evictions{Waits: []report.PriorityWait{}}
+	lost := int64(0)
+	for i := range h.Preemptions {
+		p := &h.Preemptions[i]
+		lost += p.Lost
+		out.Victims, out.Violations = out.Victims+p.Victims(), out.Violations+p.Violations
+		if p.Victims() > 0 {
+			out.Preemptions++
+		}
+	}
+	out.LostHours = report.Round(float64(lost) / 3_600_000)
+	waits := map[int32][]time.Duration{}
+	for i := range h.Outcomes {
+		if o := &h.Outcomes[i]; o.State.Placed() {
+			waits[o.Priority] = append(waits[o.Priority], o.Wait())
+		}
+	}
+	for _, p := range slices.Backward(slices.Sorted(maps.Keys(waits))) {
+		out.Waits = append(out.Waits, report.PriorityWait{Priority: p, Jobs: len(waits[p]), Quantiles: *quantiles(waits[p])})
 	}
 	return out
 }

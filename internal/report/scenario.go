@@ -30,6 +30,8 @@ type RunResult struct {
 	JCTSeconds *Quantiles `json:"jct_seconds"`
 	// Gangs is what became of the gangs, nil when there are none.
 	Gangs *Gangs `json:"gangs,omitempty"`
+	// Preemption is what evictions came to, nil where nobody may be evicted.
+	Preemption *Evictions `json:"preemption,omitempty"`
 	// MakespanSeconds is from the first arrival to the last end; nil when no job finished.
 	MakespanSeconds *float64 `json:"makespan_seconds"`
 }
@@ -122,6 +124,9 @@ func (s Scenario) Table(w io.Writer) error {
 		return err
 	}
 	if err := s.writeGangs(w); err != nil {
+		return err
+	}
+	if err := s.writeEvictions(w); err != nil {
 		return err
 	}
 	return s.writeChecks(w)

@@ -16,6 +16,8 @@ type Assertion struct {
 	Metric string
 	// Level that a metric of spread is about, "" for the others.
 	Level string
+	// Priority of the pods that a metric of pods is about, nil for all.
+	Priority *int32
 	// Policy, "" for every one.
 	Policy string
 	// From and To bound the window, both included.
@@ -48,6 +50,9 @@ func (a *Assertion) String() string {
 	if a.Level != "" {
 		s += " over " + a.Level
 	}
+	if a.Priority != nil {
+		s += fmt.Sprintf(" of priority %d", *a.Priority)
+	}
 	if a.Policy != "" {
 		s += " of " + a.Policy
 	}
@@ -79,6 +84,7 @@ func (r *reader) assertions(files []assertionFile, policies, levels []string) []
 			r.wrong(path+".policy", quote(f.Policy), "one of the scenario's policies: "+strings.Join(policies, ", "))
 		}
 		a.Level = r.levelOf(path, f, levels)
+		a.Priority = r.priorityOf(path, f)
 		r.window(path, f, &a)
 		if f.Min != "" {
 			a.Min = r.decimal(path+".min", f.Min, -1e12, 1e12)
@@ -106,6 +112,18 @@ func (r *reader) levelOf(path string, f *assertionFile, levels []string) string 
 		r.wrong(path+".level", quote(f.Level), "nothing, since only "+gangSpread+" is about a level")
 	}
 	return string(f.Level)
+}
+
+// priorityOf reads the priority of the pods that an assertion is about.
+func (r *reader) priorityOf(path string, f *assertionFile) *int32 {
+	if f.Priority == "" {
+		return nil
+	}
+	if !contains(ofPods, string(f.Metric)) {
+		r.wrong(path+".priority", quote(f.Priority), "nothing, since only "+strings.Join(ofPods, ", ")+" are about pods of a priority")
+	}
+	p := int32(r.whole(path+".priority", f.Priority, -maxPriority, maxPriority))
+	return &p
 }
 
 // window reads from and to.
@@ -187,12 +205,13 @@ func measure(a *Assertion, h *sim.History) (values []float64, empty string) {
 type span struct {
 	from, to   time.Duration
 	first, end int
-	// level of the assertion.
-	level string
+	// level and priority of the assertion.
+	level    string
+	priority *int32
 }
 
 func windowOf(a *Assertion, h *sim.History) (span, string) {
-	w := span{end: len(h.Samples), level: a.Level}
+	w := span{end: len(h.Samples), level: a.Level, priority: a.Priority}
 	_, w.to = h.Span()
 	for _, b := range []Bound{a.From, a.To} {
 		if b.Arrived > 0 {

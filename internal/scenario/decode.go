@@ -57,7 +57,7 @@ func yamlError(name string, data []byte, err error) error {
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // embedded takes the names of embedded structs out of the path of a field.
-var embedded = strings.NewReplacer("workFile.", "", "askFile.", "")
+var embedded = strings.NewReplacer("workFile.", "", "askFile.", "", "standingFile.", "")
 
 // typeError says which field is a list where an object is wanted, and the like.
 func typeError(name string, err error) error {

@@ -17,6 +17,7 @@ type file struct {
 	Seeds       scalar          `json:"seeds"`
 	Typical     *typicalFile    `json:"typical"`
 	Gangs       *gangsFile      `json:"gangs"`
+	Preemption  *preemptionFile `json:"preemption"`
 	Assertions  []assertionFile `json:"assertions"`
 }
 
@@ -91,11 +92,26 @@ type gangsFile struct {
 	Preferred    []scalar `json:"preferred"`
 }
 
+// preemptionFile is who is evicted for pods and gangs that find no room.
+type preemptionFile struct {
+	Policy      scalar `json:"policy"`
+	Grace       scalar `json:"grace"`
+	KeepBudgets scalar `json:"keep_budgets"`
+}
+
+// standingFile is what a job is worth to others, and to itself, when it comes to evictions.
+type standingFile struct {
+	Priority       scalar `json:"priority"`
+	Checkpoint     scalar `json:"checkpoint"`
+	MaxUnavailable scalar `json:"max_unavailable"`
+}
+
 type jobFile struct {
 	Name        scalar `json:"name"`
 	Arrive      scalar `json:"arrive"`
 	Duration    scalar `json:"duration"`
 	DeclaresEnd scalar `json:"declares_end"`
+	standingFile
 	workFile
 }
 
@@ -106,6 +122,7 @@ type generatorFile struct {
 	Duration *durationFile `json:"duration"`
 
 	DeclaresEnd scalar `json:"declares_end"`
+	standingFile
 }
 
 type arrivalsFile struct {
@@ -172,13 +189,14 @@ type typicalKind struct {
 }
 
 type assertionFile struct {
-	Metric scalar `json:"metric"`
-	Level  scalar `json:"level"`
-	Policy scalar `json:"policy"`
-	From   scalar `json:"from"`
-	To     scalar `json:"to"`
-	Min    scalar `json:"min"`
-	Max    scalar `json:"max"`
+	Metric   scalar `json:"metric"`
+	Level    scalar `json:"level"`
+	Priority scalar `json:"priority"`
+	Policy   scalar `json:"policy"`
+	From     scalar `json:"from"`
+	To       scalar `json:"to"`
+	Min      scalar `json:"min"`
+	Max      scalar `json:"max"`
 }
 
 // scalar is the text of a string, a number or a bool; "" where nothing stands. What is none of them is kept as JSON, for

@@ -21,6 +21,7 @@ type generator struct {
 	// duration draws how long a job runs.
 	duration func(*rand.Rand) time.Duration
 	declares bool
+	standing standing
 }
 
 // shape is what some of the jobs ask for. Weights of a list add up: upTo is the sum with this one.
@@ -48,7 +49,7 @@ func (g *generator) jobs(seed int64) ([]sim.Job, error) {
 		draw := random.Int64N(g.shapes[len(g.shapes)-1].upTo)
 		k := slices.IndexFunc(g.shapes, func(s shape) bool { return draw < s.upTo })
 		name := fmt.Sprintf("%s/%0*d", g.name, len(fmt.Sprint(g.count)), i+1)
-		jobs = append(jobs, g.shapes[k].jobs(name, at, g.duration(random), g.declares)...)
+		jobs = append(jobs, g.standing.give(g.shapes[k].jobs(name, at, g.duration(random), g.declares))...)
 	}
 	return jobs, nil
 }
@@ -74,6 +75,7 @@ func (r *reader) generator(path string, f *generatorFile, a *asker, taken map[sc
 	}
 	g.duration = r.durations(path+".duration", f.Duration)
 	g.declares = r.declares(path, f.DeclaresEnd, f.Duration != nil)
+	g.standing = r.standing(path, &f.standingFile, g.name)
 	return g
 }
 

@@ -17,6 +17,7 @@ type metric struct {
 // metrics by name.
 var metrics = []metric{
 	{"allocated_percent", sampled((*sim.History).AllocatedPercent)},
+	{"budget_violations", ofPreemptions(func(p *sim.Preemption) float64 { return float64(p.Violations) })},
 	{"dropped_pods", dropped},
 	{"finished_gangs", func(h *sim.History, w span) []float64 {
 		if w.first >= w.end {
@@ -42,6 +43,7 @@ var metrics = []metric{
 		i := slices.IndexFunc(g.Spread, func(s gang.Spread) bool { return s.Key == w.level })
 		return float64(g.Spread[i].Domains)
 	})},
+	{"gpu_hours_lost", ofPreemptions(func(p *sim.Preemption) float64 { return float64(p.Lost) / 3_600_000 })},
 	{"makespan_seconds", func(h *sim.History, w span) []float64 {
 		d, ok := h.Makespan()
 		return seconds(d, ok && len(ended(h, w)) > 0)
@@ -50,9 +52,11 @@ var metrics = []metric{
 	{"mean_gang_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(gangWaits(h, w))) }},
 	{"mean_jct_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(ended(h, w))) }},
 	{"mean_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(started(h, w))) }},
+	{"needless_victims", needless},
 	{"p99_gang_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(gangWaits(h, w), .99)) }},
 	{"p99_jct_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(ended(h, w), .99)) }},
 	{"p99_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(started(h, w), .99)) }},
+	{"preemptions", ofPreemptions(func(*sim.Preemption) float64 { return 1 })},
 	{"running_pods", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.Running) })},
 	{"utilisation_percent", func(h *sim.History, w span) []float64 {
 		part, ok := h.Utilisation(w.from, w.to)
@@ -61,6 +65,7 @@ var metrics = []metric{
 		}
 		return []float64{100 * part}
 	}},
+	{"victims", ofPreemptions(func(p *sim.Preemption) float64 { return float64(p.Victims()) })},
 	{"waiting_gangs", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.WaitingGangs) })},
 	{"waiting_pods", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.Waiting) })},
 }
@@ -68,7 +73,8 @@ var metrics = []metric{
 // Metrics returns the names of what assertions may be about, sorted. Those in percent of the cluster and pods now
 // (allocated, fragmentation, running, waiting) are asserted of each moment of the window at which something happens;
 // waits are those of pods that started in the window, completion times (jct) those of pods that ended in it. Attempts and
-// spread are asserted of each gang that started in the window; waits of gangs count those too that wait at its end.
+// spread are asserted of each gang that started in the window; waits of gangs count those too that wait at its end. Victims,
+// lost work and violations are those of the preemptions in the window; needless victims those of the whole run.
 func Metrics() []string {
 	names := make([]string, 0, len(metrics))
 	for i := range metrics {
@@ -83,6 +89,37 @@ func metricByName(name string) *metric {
 
 // has reports whether a time is in the window.
 func (w span) has(at time.Duration) bool { return w.from <= at && at <= w.to }
+
+// ofPods are the metrics that may be about pods of one priority.
+var ofPods = []string{"finished_pods", "mean_jct_seconds", "mean_wait_seconds", "p99_jct_seconds", "p99_wait_seconds"}
+
+// counts reports whether a pod is of the priority that the assertion is about.
+func (w span) counts(o *sim.Outcome) bool { return w.priority == nil || *w.priority == o.Priority }
+
+// ofPreemptions returns a sum over the preemptions in the window, of those that evict.
+func ofPreemptions(of func(*sim.Preemption) float64) func(*sim.History, span) []float64 {
+	return func(h *sim.History, w span) []float64 {
+		if w.first >= w.end {
+			return nil
+		}
+		sum := 0.0
+		for i := range h.Preemptions {
+			if p := &h.Preemptions[i]; p.Victims() > 0 && w.has(p.At) {
+				sum += of(p)
+			}
+		}
+		return []float64{sum}
+	}
+}
+
+// needless counts the victims that could have stayed, and the preemptions that made no room; nothing where nobody was evicted.
+func needless(h *sim.History, _ span) []float64 {
+	a, err := h.Audit()
+	if err != nil || a.Victims == 0 {
+		return nil
+	}
+	return []float64{float64(a.Needless + a.Void)}
+}
 
 func sampled(of func(*sim.History, *sim.Sample) float64) func(*sim.History, span) []float64 {
 	return func(h *sim.History, w span) []float64 {
@@ -144,7 +181,7 @@ func gangWaits(h *sim.History, w span) []time.Duration {
 func started(h *sim.History, w span) []time.Duration {
 	var all []time.Duration
 	for i := range h.Outcomes {
-		if o := &h.Outcomes[i]; o.State.Placed() && w.has(o.Started) {
+		if o := &h.Outcomes[i]; o.State.Placed() && w.has(o.Started) && w.counts(o) {
 			all = append(all, o.Wait())
 		}
 	}
@@ -155,7 +192,7 @@ func started(h *sim.History, w span) []time.Duration {
 func ended(h *sim.History, w span) []time.Duration {
 	var all []time.Duration
 	for i := range h.Outcomes {
-		if o := &h.Outcomes[i]; o.State == sim.Finished && w.has(o.Ended) {
+		if o := &h.Outcomes[i]; o.State == sim.Finished && w.has(o.Ended) && w.counts(o) {
 			all = append(all, o.JCT())
 		}
 	}

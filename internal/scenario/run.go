@@ -65,7 +65,7 @@ func (s *Scenario) play(run *Run) error {
 	if err != nil {
 		return err
 	}
-	setup := sim.Setup{Nodes: s.Nodes, Jobs: jobs, Queue: s.Queue, Seed: run.Seed, Labels: s.Labels, Gangs: s.Gangs}
+	setup := sim.Setup{Nodes: s.Nodes, Jobs: jobs, Queue: s.Queue, Seed: run.Seed, Labels: s.Labels, Gangs: s.Gangs, Preemption: s.Preemption}
 	if setup.Policy, err = placement.ByName(run.Policy); err != nil {
 		return err
 	}

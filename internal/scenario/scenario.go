@@ -25,6 +25,8 @@ type Scenario struct {
 	// Labels of the nodes, by the name of the node, then by key.
 	Labels map[string]map[string]string
 	Gangs  sim.GangConfig
+	// Preemption says who is evicted for pods and gangs that find no room.
+	Preemption sim.PreemptionConfig
 	// Assertions say what is expected.
 	Assertions []Assertion
 
@@ -52,6 +54,7 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	s.Policies = r.policies(f.Policies)
 	s.Queue = r.queue(f.Queue)
 	s.Seeds = r.seeds(f.Seeds)
+	s.Preemption = r.preemption(f.Preemption, s.Queue)
 	if s.Nodes = r.cluster(&f.Cluster); r.err == nil {
 		s.Labels = r.nodeLabels
 		var usual []string

@@ -122,6 +122,12 @@ func (s *script) jobs(d *datadriven.TestData) string {
 		if j.DeclaresEnd {
 			b.WriteString(", says when it ends")
 		}
+		if j.Request.Priority != 0 || j.Checkpoint != 0 || j.Budget != nil {
+			fmt.Fprintf(&b, ", priority %d, checkpoints every %v", j.Request.Priority, j.Checkpoint)
+		}
+		if j.Budget != nil {
+			fmt.Fprintf(&b, ", budget %s of %d", j.Budget.Name, j.Budget.MaxUnavailable)
+		}
 		if g := j.Gang; g != nil {
 			fmt.Fprintf(&b, ", gang %s of at least %d in one of %q, if it can be in one of %q", g.Name, g.MinCount, g.Wishes.Required, g.Wishes.Preferred)
 		}

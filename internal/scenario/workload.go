@@ -58,7 +58,8 @@ func (r *reader) listed(files []jobFile, a *asker) listed {
 			duration = r.duration(path+".duration", f.Duration, time.Millisecond)
 		}
 		declares := r.declares(path, f.DeclaresEnd, f.Duration != "")
-		if list = append(list, w.jobs("jobs/"+name, arrive, duration, declares)...); len(list) > maxJobs {
+		s := r.standing(path, &f.standingFile, "jobs/"+name)
+		if list = append(list, s.give(w.jobs("jobs/"+name, arrive, duration, declares))...); len(list) > maxJobs {
 			r.wrong("workload.jobs", fmt.Sprintf("%d pods", len(list)), fmt.Sprintf("at most %d", maxJobs))
 			return nil
 		}

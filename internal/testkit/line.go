@@ -22,10 +22,11 @@ type line struct {
 	gang    gangLine
 	seed    int64
 	why     bool
+	keep    bool
 	input   string
 }
 
-// parseArgs reads the arguments: words without a value are the pod, its containers and "why".
+// parseArgs reads the arguments: words without a value are the pod, its containers, "why" and "keep-budgets".
 func parseArgs(args []datadriven.CmdArg) (*line, error) {
 	l := &line{}
 	for _, a := range args {
@@ -35,6 +36,8 @@ func parseArgs(args []datadriven.CmdArg) (*line, error) {
 			err = l.key(a.Key, a.Vals)
 		case a.Key == "why":
 			l.why = true
+		case a.Key == "keep-budgets":
+			l.keep = true
 		case l.request.Pod == "":
 			l.request.Pod, l.request.UID = a.Key, vgpu.UID(a.Key)
 		default:

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -36,6 +37,9 @@ import (
 //	                               required=, preferred=, losses=(rack:20) in thousandths, min=, domains=, placed=(PODS)
 //	drain NAME                     says what room a gang waits for; as gang
 //	ends                           the input says when pods end: "a=100 b=200"
+//	candidates                     the input says what the eviction of pods costs: "job-* priority=10 gang=job"; see Script.candidates
+//	preempt NAME CONTAINERS…       says who makes room for a pod, or with members= for a gang, as gang; with "keep-budgets" no
+//	                               budget is violated
 //	whatif                         the input is commands, a line each, undone at the end; "{" and "}" lines nest
 type Script struct {
 	cluster *vgpu.Cluster
@@ -45,6 +49,8 @@ type Script struct {
 	// levels of nodes and ends of pods, for gangs.
 	levels []gang.Level
 	ends   map[string]int64
+	// victims are the candidates of preemptions, nil before anything is said of them.
+	victims *preemption.Candidates
 }
 
 // Run runs the scripts below a directory, each as a test of its own.
@@ -67,6 +73,7 @@ func (s *Script) Command(name string, args []datadriven.CmdArg, input string) st
 		"cluster": s.draws, "draw": s.draw, "place": s.place, "fit": s.fit, "legal": s.legal, "add": s.add, "hold": s.hold,
 		"mix": s.usual, "remove": s.remove, "release": s.release, "free": s.free, "sick": s.sick, "heal": s.heal, "whatif": s.whatIf,
 		"levels": s.labels, "gang": s.placeGang, "drain": s.drainFor, "ends": s.endings,
+		"candidates": s.candidates, "preempt": s.preempt,
 	}
 	run := commands[name]
 	if run == nil {
@@ -89,7 +96,7 @@ func (s *Script) draws(l *line) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.cluster, s.asked, s.levels, s.ends = c, nil, nil, nil
+	s.cluster, s.asked, s.levels, s.ends, s.victims = c, nil, nil, nil, nil
 	return s.draw(l)
 }
 

@@ -82,6 +82,30 @@ error: sick makes another cluster, which no what-if undoes
 	}
 }
 
+// TestCandidateMistakes: a mistake about candidates is told.
+func TestCandidateMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"b":                  `error: "b": no such pod`,
+		"gang job":           `error: "gang job": no such pod`,
+		"gang job min=x":     `error: "gang job min=x": strconv.Atoi: parsing "x": invalid syntax`,
+		"a gang=job":         `error: "a gang=job": no line before says what gang=job is`,
+		"a budget=web":       `error: "a budget=web": no line before says what budget=web is`,
+		"a colour=red":       `error: "a colour=red": unknown word "colour=red"`,
+		"a lost=all":         `error: "a lost=all": strconv.ParseInt: parsing "all": invalid syntax`,
+		"web node=n1 cpu=4Q": `error: "web node=n1 cpu=4Q": read CPU "4Q": strconv.ParseInt: parsing "4Q": invalid syntax`,
+		"\na stays":          "0 pods, 0 gangs, 0 budgets",
+	} {
+		c, err := Parse("n1: g0 A100 [a:5]")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Script{cluster: c}
+		if got := s.Command("candidates", nil, text); got != want+"\n" {
+			t.Errorf("%q says %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestDrawProperty: a drawing of shares reads back as the same drawing.
 func TestDrawProperty(t *testing.T) {
 	models := ""

@@ -86,3 +86,17 @@ func (w *crew) others() func(vgpu.UID) bool {
 
 // slots returns the slots that a member of the class takes at least: 0 where it asks for no GPU.
 func (k *class) slots() int64 { return int64(k.request.PeakSlots()) }
+
+// Classes returns the members that must get a place, those with the lowest ranks, as indices of Members: those that ask for
+// the same and are admitted by the same nodes together. The classes are in the order of ranks. Alike says that all members
+// that want a place are of one class: if they have one container each, and nobody was promised a slowdown, Place finds places
+// whenever there are any.
+func (g *Group) Classes() (least [][]int, alike bool) {
+	w := crewOf(g)
+	for k, n := range w.first(min(max(1, g.MinCount-len(g.Placed)), len(g.Members))) {
+		if n > 0 {
+			least = append(least, w.classes[k].members[:n])
+		}
+	}
+	return least, len(w.classes) <= 1
+}

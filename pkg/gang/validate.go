@@ -9,6 +9,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
+// Validate returns the error that Place and Drain return for input that contradicts itself, nil for none.
+func Validate(c *Cluster, g *Group, cfg Config) error { return validate(c, g, cfg) }
+
 // validate returns an error for input that contradicts itself.
 func validate(c *Cluster, g *Group, cfg Config) error {
 	if cfg.MaxDomains < 0 {

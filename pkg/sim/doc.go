@@ -6,14 +6,16 @@
 // setup gives the same history, whatever the order in which the nodes are given. Where a gang goes, and for which room it
 // waits, package gang decides in the same way.
 //
-// The package draws no random numbers and reads no files; who makes the jobs does that. It models neither preemption nor
-// interference between neighbours: a pod that is placed runs for its duration.
+// The package draws no random numbers and reads no files; who makes the jobs does that. It models no interference between
+// neighbours: a pod that is placed does the work of its duration, unless it is evicted for one of a higher priority. Whom that
+// takes, package preemption decides, or a model of the stock scheduler's plugin.
 //
 // The words it adds to the glossary:
 //
 //   - job: one pod of a workload, with the time at which it arrives and how long it runs;
-//   - instant: all that happens at one time. Pods end first, then those that wait are tried, then room is kept for the gang
-//     whose turn it is, then pods and gangs arrive, in the order of the jobs;
+//   - instant: all that happens at one time. Pods end, or leave, first; those start for whom they left; then those that wait are
+//     tried, then room is kept for the gang whose turn it is, then pods and gangs arrive, in the order of the jobs;
 //   - drain: room that is kept for one gang while its present owners end;
+//   - nomination: room that is kept for a pod or a gang while those leave who are evicted for it;
 //   - arrived, allocated: the compute that the pods so far asked for · that running pods hold.
 package sim

@@ -33,7 +33,7 @@ type drain struct {
 func (e *engine) head() *group {
 	var first *group
 	for _, g := range e.late {
-		if g.short == never || g.wet > e.sample.At || e.setup.Queue == FIFO && g.jobs[0] != e.waiting[0] {
+		if g.short == never || g.wet > e.sample.At || e.nominated(g.jobs[0]) || e.setup.Queue == FIFO && g.jobs[0] != e.waiting[0] {
 			continue
 		}
 		if first == nil || e.priority(g) > e.priority(first) || e.priority(g) == e.priority(first) && g.short < first.short {
@@ -43,7 +43,7 @@ func (e *engine) head() *group {
 	return first
 }
 
-func (e *engine) priority(g *group) int32 { return e.setup.Jobs[g.jobs[0]].Request.Priority }
+func (e *engine) priority(g *group) int32 { return e.rank(g.jobs[0]) }
 
 // drainDue returns when a drain may begin or ends next, if it is after now.
 func (e *engine) drainDue() (time.Duration, bool) {
@@ -104,7 +104,7 @@ func (e *engine) after(d time.Duration) time.Duration {
 func (e *engine) passedOver(g *group) (bool, error) {
 	c := g.on(e.cluster)
 	c.Ends = e.endOf
-	plan, err := gang.Place(c, g.at(e.setup, e.sample.At), e.gangConfig(false))
+	plan, err := gang.Place(c, g.at(e.setup, e.sample.At-e.kept[g.jobs[0]]), e.gangConfig(false))
 	if err != nil || plan.Refused == nil {
 		return false, err
 	}
@@ -115,7 +115,7 @@ func (e *engine) passedOver(g *group) (bool, error) {
 func (e *engine) beginDrain(g *group) (bool, error) {
 	c := g.on(e.cluster)
 	c.Ends = e.endOf
-	plan, err := gang.Drain(c, g.at(e.setup, e.sample.At), e.gangConfig(false))
+	plan, err := gang.Drain(c, g.at(e.setup, e.sample.At-e.kept[g.jobs[0]]), e.gangConfig(false))
 	if err != nil || plan.Places == nil {
 		return false, err
 	}
@@ -138,7 +138,7 @@ func (e *engine) beginDrain(g *group) (bool, error) {
 	o := &e.history.Gangs[g.number]
 	o.Drains, o.DrainedAt = o.Drains+1, e.sample.At
 	e.history.drains = append(e.history.drains, d.holds)
-	e.history.log = append(e.history.log, entry{g.jobs[0], drains, e.sample.At})
+	e.log(g.jobs[0], drains)
 	return true, nil
 }
 
@@ -212,7 +212,7 @@ func (e *engine) timeout() bool {
 func (e *engine) letGo() {
 	g := e.drain.group
 	e.release(g)
-	e.history.log = append(e.history.log, entry{g.jobs[0], givesUp, e.sample.At})
+	e.log(g.jobs[0], givesUp)
 }
 
 // release lets go of the room that is kept for a gang, if it is.
@@ -243,6 +243,6 @@ func (e *engine) passes(job int) bool {
 	case e.drain.group == e.history.groupOf[job]:
 		return true
 	}
-	r := e.setup.requestAt(job, e.sample.At)
+	r := e.request(job)
 	return 0 < r.Ends && r.Ends <= e.drain.until
 }

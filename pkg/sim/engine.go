@@ -41,8 +41,9 @@ type engine struct {
 	states   []placement.State  // per node, for the ranking
 	history  *History
 	arrivals []int       // jobs in the order of arrival that are still to come; of a gang the first member
-	running  []departure // pods that will end, the first to end last
-	waiting  []int       // jobs in the order of arrival; of a gang the first member
+	running  []departure // pods that will end, or leave, the first last
+	live     []int       // jobs that have places, in no order that matters
+	waiting  []int       // jobs by priority, then in the order in which they came; of a gang the first member
 	late     []*group    // the gangs among those that wait
 	drain    *drain      // nil where no room is kept
 	kinds    []int       // per job, equal for requests that are alike, and for gangs that are
@@ -50,6 +51,14 @@ type engine struct {
 	sample   Sample      // the present
 	jobOf    map[vgpu.UID]int
 	self     [1]int // what unit returns for a single pod
+
+	kept    []time.Duration // per job, the work that it need not do again
+	since   []time.Duration // per job, when it began to wait
+	leaving map[int]bool    // jobs that were evicted, and still have their places
+	back    []int           // those that come back to the queue next
+	freed   bool            // whether an evicted pod has left since those that wait were tried
+	// nominations in the order of their decisions.
+	nominations []*nomination
 }
 
 // departure is the end of a running pod.
@@ -71,6 +80,7 @@ func newEngine(s Setup) (*engine, error) {
 	e := &engine{setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(h)}
 	h.Capacity = Capacity(c.Nodes())
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
+	e.kept, e.since, e.leaving = make([]time.Duration, len(s.Jobs)), make([]time.Duration, len(s.Jobs)), map[int]bool{}
 	e.states, e.places = make([]placement.State, len(c.Nodes())), make(map[*vgpu.Node]int, len(c.Nodes()))
 	for i, n := range c.Nodes() {
 		e.places[n] = i
@@ -81,7 +91,8 @@ func newEngine(s Setup) (*engine, error) {
 	}
 	for i := range s.Jobs {
 		r := &s.Jobs[i].Request
-		h.Outcomes[i] = Outcome{UID: r.UID, Pod: r.Pod, Arrived: s.Jobs[i].Arrive, Asked: e.measure.asked(r)}
+		e.since[i] = s.Jobs[i].Arrive
+		h.Outcomes[i] = Outcome{UID: r.UID, Pod: r.Pod, Priority: r.Priority, Arrived: s.Jobs[i].Arrive, Asked: e.measure.asked(r)}
 		if g := h.groupOf[i]; g == nil || g.jobs[0] == i {
 			e.arrivals = append(e.arrivals, i)
 		}
@@ -151,12 +162,23 @@ func (e *engine) next() (time.Duration, bool) {
 	return at, more
 }
 
-// instant plays all that happens at one time: ends, then those that wait, then the drain that is due, then arrivals.
+// log notes what happens to a job now.
+func (e *engine) log(job int, w what) {
+	e.history.log = append(e.history.log, entry{job, w, e.sample.At})
+}
+
+// instant plays all that happens at one time: ends, then those for whom others have left, then those that wait, then the
+// drain that is due, then arrivals.
 func (e *engine) instant(at time.Duration) error {
 	e.sample.At = at
 	ended := e.endDue(at)
+	e.rejoin()
+	settled, err := e.settle()
+	if err != nil {
+		return err
+	}
 	freed := e.timeout()
-	if ended || freed {
+	if ended || freed || settled {
 		if err := e.retry(); err != nil {
 			return err
 		}
@@ -222,21 +244,33 @@ func (e *engine) endDue(at time.Duration) bool {
 	for len(e.running) > 0 && e.running[len(e.running)-1].at == at {
 		job := e.running[len(e.running)-1].job
 		e.running = e.running[:len(e.running)-1]
-		o, r := &e.history.Outcomes[job], &e.setup.Jobs[job].Request
-		n := e.cluster.Node(o.Assignment.Node)
-		before := allocatedOn(n)
-		leave(e.cluster, o, r)
-		o.State = Finished
+		ended = true
+		if e.leaving[job] {
+			e.leave(job)
+			continue
+		}
+		e.vacate(job)
+		e.history.Outcomes[job].State = Finished
 		if g := e.history.groupOf[job]; g != nil {
 			e.history.Gangs[g.number].State = Finished
 		}
-		e.sample.Allocated -= before - allocatedOn(n)
-		e.sample.Running--
-		e.changed(n)
-		e.history.log = append(e.history.log, entry{job, ends, at})
-		ended = true
+		e.log(job, ends)
 	}
 	return ended
+}
+
+// vacate takes a pod off its node.
+func (e *engine) vacate(job int) {
+	o, r := &e.history.Outcomes[job], &e.setup.Jobs[job].Request
+	n := e.cluster.Node(o.Assignment.Node)
+	before := allocatedOn(n)
+	leave(e.cluster, &o.Assignment, r)
+	e.sample.Allocated -= before - allocatedOn(n)
+	e.sample.Running--
+	e.changed(n)
+	i := slices.Index(e.live, job)
+	e.live[i] = e.live[len(e.live)-1]
+	e.live = e.live[:len(e.live)-1]
 }
 
 // arrive tries a pod, or a gang, for the first time.
@@ -247,9 +281,9 @@ func (e *engine) arrive(job int) error {
 			return err
 		}
 	}
-	if e.setup.Queue == FIFO && len(e.waiting) > 0 {
+	if e.setup.Queue == FIFO && len(e.waiting) > 0 && e.rank(e.waiting[0]) >= e.rank(job) {
 		e.wait(job)
-		e.history.log = append(e.history.log, entry{job, queued, e.sample.At})
+		e.log(job, queued)
 		return nil
 	}
 	placed, err := e.try(job)
@@ -261,7 +295,18 @@ func (e *engine) arrive(job int) error {
 	default:
 		e.wait(job)
 	}
-	e.history.log = append(e.history.log, entry{job, refused, e.sample.At})
+	e.log(job, refused)
+	if placed, err = e.preempt(job); err != nil {
+		return err
+	}
+	if placed {
+		e.waiting = slices.DeleteFunc(e.waiting, func(other int) bool { return other == job })
+		e.served(job)
+	}
+	e.rejoin()
+	if e.freed {
+		return e.retry()
+	}
 	return nil
 }
 
@@ -275,8 +320,13 @@ func (e *engine) drop(job int) {
 	}
 }
 
+// wait puts a job behind all that wait and are of no lower priority.
 func (e *engine) wait(job int) {
-	e.waiting = append(e.waiting, job)
+	i := len(e.waiting)
+	for i > 0 && e.rank(e.waiting[i-1]) < e.rank(job) {
+		i--
+	}
+	e.waiting = slices.Insert(e.waiting, i, job)
 	e.sample.Waiting += len(e.unit(job))
 	if g := e.history.groupOf[job]; g != nil {
 		e.late = append(e.late, g)
@@ -291,36 +341,35 @@ func (e *engine) served(job int) {
 	}
 }
 
-// retry tries those that wait, after others have ended. The start of a gang for which room was kept lets go of that room, so
-// all are tried again then.
+// retry tries those that wait, after others have ended. The start of a gang for which room was kept lets go of that room, and
+// those who are evicted leave some, so all are tried again then.
 func (e *engine) retry() error {
 	for again := true; again; {
 		var err error
 		if again, err = e.pass(); err != nil {
 			return err
 		}
+		e.rejoin()
 	}
 	return nil
 }
 
-// pass tries those that wait until room that was kept is let go, and reports whether it was.
+// pass tries those that wait until there is more room than before, and reports whether there is.
 func (e *engine) pass() (again bool, err error) {
-	hopeless := map[int]bool{} // kinds of requests that did not fit: what is placed since makes no room
+	full, helpless := map[int]bool{}, map[int]bool{} // kinds of requests that have no room, and no victims: see serve
 	still, drain := e.waiting[:0], e.drain
+	e.freed = false
 	for i, job := range e.waiting {
-		placed := false
-		if !hopeless[e.kinds[job]] || e.passes(job) {
-			if placed, err = e.try(job); err != nil {
-				return false, err
-			}
+		placed, err := e.serve(job, full, helpless)
+		if err != nil {
+			return false, err
 		}
 		if placed {
 			e.served(job)
 		} else {
-			hopeless[e.kinds[job]] = true
 			still = append(still, job)
 		}
-		again = drain != nil && e.drain == nil
+		again = drain != nil && e.drain == nil || e.freed
 		if again || !placed && e.setup.Queue == FIFO {
 			still = append(still, e.waiting[i+1:]...)
 			break
@@ -328,4 +377,23 @@ func (e *engine) pass() (again bool, err error) {
 	}
 	e.waiting = still
 	return again, nil
+}
+
+// serve places a job that waits, or a gang, and has others evicted for it where it finds no room. What is placed makes no
+// room, so kinds that found none, or no victims, are not tried again.
+func (e *engine) serve(job int, full, helpless map[int]bool) (placed bool, err error) {
+	kind := e.kinds[job]
+	if !full[kind] || e.passes(job) {
+		if placed, err = e.try(job); placed || err != nil {
+			return placed, err
+		}
+		full[kind] = true
+	}
+	if helpless[kind] || e.nominated(job) {
+		return false, nil
+	}
+	before := len(e.history.Preemptions)
+	placed, err = e.preempt(job)
+	helpless[kind] = len(e.history.Preemptions) == before
+	return placed, err
 }

@@ -11,7 +11,7 @@ type Event struct {
 
 // Events returns all that happened, in order.
 func (h *History) Events() []Event {
-	words := map[what]string{starts: "starts", ends: "ends", refused: "refused", queued: "queued", drains: "drains", givesUp: "gives up", leftOut: "left out"}
+	words := map[what]string{starts: "starts", ends: "ends", refused: "refused", queued: "queued", drains: "drains", givesUp: "gives up", leftOut: "left out", preempts: "preempts", evicts: "evicted", leaves: "leaves", returns: "returns", letsGo: "lets go"}
 	var all []Event
 	for _, e := range h.log {
 		all = append(all, Event{e.at, e.job, words[e.what]})

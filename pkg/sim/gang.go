@@ -43,8 +43,10 @@ type GangOutcome struct {
 	// Members are the gang's jobs, by rank.
 	Members []int
 	State   State
-	// Arrived, Started and Ended as in Outcome.
-	Arrived, Started, Ended time.Duration
+	// Arrived, Started, Ended and Waited as in Outcome.
+	Arrived, Started, Ended, Waited time.Duration
+	// Evictions counts how often the gang was evicted whole.
+	Evictions int
 	// Attempts counts how often a place was looked for.
 	Attempts int
 	// Drains counts how often room began to be kept for the gang, the last time at DrainedAt.
@@ -55,8 +57,8 @@ type GangOutcome struct {
 	Spread []gang.Spread
 }
 
-// Wait returns how long the gang waited for its places. It means something for placed gangs only.
-func (o *GangOutcome) Wait() time.Duration { return o.Started - o.Arrived }
+// Wait returns how long the gang waited for its places, all times together. It means something for placed gangs only.
+func (o *GangOutcome) Wait() time.Duration { return o.Waited }
 
 // never is later than all that happens.
 const never = time.Duration(math.MaxInt64)
@@ -76,6 +78,10 @@ type group struct {
 	// nothing dry times.
 	due, wet time.Duration
 	dry      int
+	// since is when it began to wait.
+	since time.Duration
+	// broken says that it was evicted whole, and that members of it are still there.
+	broken bool
 }
 
 // at returns what the gang asks for if it starts at a time.
@@ -148,6 +154,8 @@ func (j *Job) like(first *Job) error {
 		return fmt.Errorf("runs for %v, the first member of its gang for %v", j.Duration, first.Duration)
 	case j.DeclaresEnd != first.DeclaresEnd:
 		return errors.New("declares its end and the first member of its gang does not, or the other way round")
+	case j.Checkpoint != first.Checkpoint:
+		return fmt.Errorf("saves its work every %v, the first member of its gang every %v", j.Checkpoint, first.Checkpoint)
 	case j.Request.Priority != first.Request.Priority:
 		return fmt.Errorf("has the priority %d, the first member of its gang %d", j.Request.Priority, first.Request.Priority)
 	}
@@ -200,6 +208,6 @@ func (h *History) prepare(g *group, m *measure) {
 			g.levels = append(g.levels, levelOf(h.levels, key, len(m.nodes)))
 		}
 	}
-	g.short, g.due = never, never
+	g.short, g.due, g.since = never, never, first.Arrive
 	h.Gangs = append(h.Gangs, GangOutcome{Name: spec.Name, Members: g.jobs, Arrived: first.Arrive})
 }

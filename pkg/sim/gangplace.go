@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // tryGroup places a gang, and reports whether it started.
@@ -23,23 +24,30 @@ func (e *engine) tryGroup(g *group) (bool, error) {
 		}
 		return false, nil
 	}
+	return true, e.begin(g.jobs[0], plan.Places)
+}
+
+// beginGroup starts a gang at its places.
+func (e *engine) beginGroup(g *group, places []vgpu.Assignment) error {
+	o := &e.history.Gangs[g.number]
 	e.release(g)
 	nodes := make([]int, 0, len(g.jobs))
 	for i, job := range g.jobs {
-		if plan.Places[i].Node == "" {
+		if places[i].Node == "" {
 			e.leaveOut(job)
 			continue
 		}
-		if err := e.start(job, plan.Places[i]); err != nil {
-			return false, fmt.Errorf("place gang %s: %w", g.gang.Name, err)
+		if err := e.start(job, places[i]); err != nil {
+			return fmt.Errorf("place gang %s: %w", g.gang.Name, err)
 		}
-		nodes = append(nodes, e.places[e.cluster.Node(plan.Places[i].Node)])
+		nodes = append(nodes, e.places[e.cluster.Node(places[i].Node)])
 	}
 	o.State, o.Started, o.Spread = Running, e.sample.At, spread(e.history.levels, nodes)
+	o.Waited += e.sample.At - g.since
 	if duration := e.setup.Jobs[g.jobs[0]].Duration; duration > 0 {
-		o.Ended = o.Started + duration
+		o.Ended = o.Started + duration - e.kept[g.jobs[0]]
 	}
-	return true, nil
+	return nil
 }
 
 // plan looks for the places of a gang, unless less is free in the whole cluster than it asks for.
@@ -47,7 +55,7 @@ func (e *engine) plan(g *group) (gang.Plan, error) {
 	if e.sample.Allocated > e.history.Capacity-g.least {
 		return gang.Plan{}, nil
 	}
-	return gang.Place(g.on(e.cluster), g.at(e.setup, e.sample.At), e.gangConfig(true))
+	return gang.Place(g.on(e.cluster), g.at(e.setup, e.sample.At-e.kept[g.jobs[0]]), e.gangConfig(true))
 }
 
 func (e *engine) gangConfig(brief bool) gang.Config {
@@ -58,5 +66,5 @@ func (e *engine) gangConfig(brief bool) gang.Config {
 func (e *engine) leaveOut(job int) {
 	e.history.Outcomes[job].State = Dropped
 	e.sample.Dropped++
-	e.history.log = append(e.history.log, entry{job, leftOut, e.sample.At})
+	e.log(job, leftOut)
 }

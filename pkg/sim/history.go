@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -16,6 +17,8 @@ type History struct {
 	Outcomes []Outcome
 	// Gangs in the order of their first members.
 	Gangs []GangOutcome
+	// Preemptions in the order in which they were decided.
+	Preemptions []Preemption
 	// Samples of the cluster by time: one after each arrival of a pod or a gang, and one for each instant at which pods end
 	// or a drain begins, once those that wait were tried.
 	Samples []Sample
@@ -25,7 +28,10 @@ type History struct {
 	groups  []*group
 	groupOf []*group // per job, nil for single pods
 	levels  []gang.Level
-	drains  [][]vgpu.Hold // in the order of the log
+	drains  [][]vgpu.Hold     // in the order of the log
+	starts  []vgpu.Assignment // in the order of the log
+	// nominations of Preemptions.
+	nominations []*nomination
 	// initial is what is allocated before the first job.
 	initial vgpu.MilliGPU
 }
@@ -36,11 +42,11 @@ type State int
 const (
 	// Waiting says that it waits, and nothing is to come that could make room.
 	Waiting State = iota
-	// Dropped says that it did not fit when it arrived, or that its gang started without it, and is gone.
+	// Dropped says that it did not fit when it arrived, or that its gang started or runs on without it, and is gone.
 	Dropped
 	// Running says that it was placed and never ends.
 	Running
-	// Finished says that it was placed and ran for its duration.
+	// Finished says that it was placed and did the work of its duration.
 	Finished
 )
 
@@ -63,9 +69,15 @@ type Outcome struct {
 	// Pod is "namespace/name", for people.
 	Pod   string
 	State State
-	// Arrived is when the pod came, Started when it was placed, Ended when it is over. Started and Ended are 0 where State
-	// says that they never happen.
-	Arrived, Started, Ended time.Duration
+	// Priority of its request.
+	Priority int32
+	// Arrived is when the pod came, Started when it was placed last, Ended when it is over. Started and Ended are 0 where State
+	// says that they never happen. Waited is how long it waited for places, all times together that came to an end.
+	Arrived, Started, Ended, Waited time.Duration
+	// Evictions counts how often it was evicted, and Lost is the work that was undone by that, in thousandths of a GPU times
+	// seconds.
+	Evictions int
+	Lost      int64
 	// Asked is the compute that the pod asks for: on the first shape of device, by model, slots and memory, on which its
 	// request is legal. Allocated is what it got.
 	Asked, Allocated vgpu.MilliGPU
@@ -73,8 +85,8 @@ type Outcome struct {
 	Assignment vgpu.Assignment
 }
 
-// Wait returns how long the pod waited for its place. It means something for placed pods only.
-func (o *Outcome) Wait() time.Duration { return o.Started - o.Arrived }
+// Wait returns how long the pod waited for its places, all times together. It means something for placed pods only.
+func (o *Outcome) Wait() time.Duration { return o.Waited }
 
 // JCT returns the job's completion time: from its arrival to its end. It means something for finished pods only.
 func (o *Outcome) JCT() time.Duration { return o.Ended - o.Arrived }
@@ -106,34 +118,46 @@ type replay struct {
 	history *History
 	cluster *vgpu.Cluster
 	next    int
-	drains  int   // so far
-	waiting []int // in the order of arrival; of a gang the first member
+	drains  int                     // so far
+	starts  int                     // so far
+	made    int                     // preemptions so far
+	waiting []int                   // in the order in which they are tried; of a gang the first member
+	places  map[int]vgpu.Assignment // of the jobs that have one
+	kept    map[int]*nomination     // by job
 }
 
 func (h *History) replay() (*replay, error) {
 	c, err := h.start()
-	return &replay{history: h, cluster: c}, err
+	return &replay{history: h, cluster: c, places: map[int]vgpu.Assignment{}, kept: map[int]*nomination{}}, err
 }
 
 // step plays the next entry of the log.
 func (p *replay) step() error {
 	e := &p.history.log[p.next]
 	p.next++
-	o, r := &p.history.Outcomes[e.job], &p.history.setup.Jobs[e.job].Request
+	r := &p.history.setup.Jobs[e.job].Request
 	switch e.what {
 	case starts:
 		p.served(e.job)
-		p.cluster.Release(o.UID)
-		return enter(p.cluster, o, r)
+		p.cluster.Release(r.UID)
+		return p.enter(e.job, r)
 	case leftOut:
 		p.served(e.job)
-		p.cluster.Release(o.UID)
-	case ends:
-		leave(p.cluster, o, r)
+		p.cluster.Release(r.UID)
+	case ends, leaves:
+		a := p.places[e.job]
+		leave(p.cluster, &a, r)
 	case refused, queued:
 		if !p.dropped(e.job) {
-			p.waiting = append(p.waiting, e.job)
+			p.wait(e.job)
 		}
+	case returns:
+		p.wait(e.job)
+	case preempts:
+		return p.nominate(e.job)
+	case letsGo:
+		p.kept[e.job].free(p.cluster)
+		delete(p.kept, e.job)
 	case drains:
 		p.drains++
 		return p.hold(p.history.drains[p.drains-1])
@@ -151,6 +175,35 @@ func (p *replay) dropped(job int) bool {
 		return p.history.Gangs[g.number].State == Dropped
 	}
 	return p.history.Outcomes[job].State == Dropped
+}
+
+// enter gives a job its next place.
+func (p *replay) enter(job int, r *vgpu.Request) error {
+	a := p.history.starts[p.starts]
+	p.starts++
+	p.places[job] = a
+	return enter(p.cluster, &a, r)
+}
+
+// nominate keeps the room that is kept for a job by the next preemption.
+func (p *replay) nominate(job int) error {
+	n := p.history.nominations[p.made]
+	p.made++
+	p.kept[job] = n
+	for i := range n.rooms {
+		n.rooms[i].take(p.cluster)
+	}
+	return p.hold(n.holds)
+}
+
+// wait puts a job, or a gang, among those that wait.
+func (p *replay) wait(job int) {
+	rank := func(job int) int32 { return p.history.setup.Jobs[job].Request.Priority }
+	i := len(p.waiting)
+	for i > 0 && rank(p.waiting[i-1]) < rank(job) {
+		i--
+	}
+	p.waiting = slices.Insert(p.waiting, i, job)
 }
 
 func (p *replay) hold(holds []vgpu.Hold) error {

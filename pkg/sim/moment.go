@@ -20,6 +20,9 @@ func (h *History) MapAt(at time.Duration) (vgpu.Map, error) {
 	}
 	m := vgpu.MapOf(p.cluster.Nodes())
 	m.AtSeconds = at.Seconds()
+	for i := range m.Nodes { // room that is kept and not free yet is no debt
+		m.Nodes[i].FreeMilliCPU, m.Nodes[i].FreeMemory = max(0, m.Nodes[i].FreeMilliCPU), max(0, m.Nodes[i].FreeMemory)
+	}
 	for _, job := range p.waiting {
 		pending, err := p.pending(job, at)
 		if err != nil {
@@ -42,6 +45,10 @@ func (p *replay) pending(job int, at time.Duration) (vgpu.MapPending, error) {
 		for _, member := range g.jobs {
 			out.Slots += p.history.setup.Jobs[member].Request.PeakSlots()
 		}
+	}
+	if p.kept[job] != nil {
+		out.Reason = "room is kept for it until those are gone who are evicted for it"
+		return out, nil
 	}
 	if head := p.waiting[0]; p.history.setup.Queue == FIFO && head != job {
 		out.Reason = "it waits its turn behind " + p.title(head)

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -17,7 +16,7 @@ func (e *engine) try(job int) (bool, error) {
 	if g := e.history.groupOf[job]; g != nil {
 		return e.tryGroup(g)
 	}
-	r := e.setup.requestAt(job, e.sample.At)
+	r := e.request(job)
 	n := e.choose(&r)
 	if n == nil {
 		return false, nil
@@ -26,7 +25,23 @@ func (e *engine) try(job int) (bool, error) {
 	if refusal != nil {
 		return false, fmt.Errorf("place pod %s: node %s has a score and refuses: %v", r.Pod, n.Name(), *refusal)
 	}
-	return true, e.start(job, a)
+	return true, e.begin(job, []vgpu.Assignment{a})
+}
+
+// request returns what a pod asks for if it starts now.
+func (e *engine) request(job int) vgpu.Request {
+	return e.setup.requestAt(job, e.sample.At-e.kept[job])
+}
+
+// begin starts a job, or a gang, at its places.
+func (e *engine) begin(job int, places []vgpu.Assignment) error {
+	if i := slices.IndexFunc(e.nominations, func(n *nomination) bool { return n.job == job }); i >= 0 {
+		e.letNominationGo(e.nominations[i])
+	}
+	if g := e.history.groupOf[job]; g != nil {
+		return e.beginGroup(g, places)
+	}
+	return e.start(job, places[0])
 }
 
 // start begins a pod at its place.
@@ -34,33 +49,32 @@ func (e *engine) start(job int, a vgpu.Assignment) error {
 	r, n := &e.setup.Jobs[job].Request, e.cluster.Node(a.Node)
 	o := &e.history.Outcomes[job]
 	o.State, o.Started, o.Assignment = Running, e.sample.At, a
+	o.Waited += e.sample.At - e.since[job]
 	before := allocatedOn(n)
-	if err := enter(e.cluster, o, r); err != nil {
+	if err := enter(e.cluster, &a, r); err != nil {
 		return fmt.Errorf("place pod %s: %w", r.Pod, err)
 	}
 	o.Allocated = allocatedOn(n) - before
 	e.sample.Allocated += o.Allocated
 	e.changed(n)
 	e.sample.Running++
-	e.history.log = append(e.history.log, entry{job, starts, e.sample.At})
+	e.live = append(e.live, job)
+	e.log(job, starts)
+	e.history.starts = append(e.history.starts, a)
 	return e.schedule(job)
 }
 
 // schedule notes when a pod that starts now ends.
 func (e *engine) schedule(job int) error {
-	duration := e.setup.Jobs[job].Duration
-	if duration == 0 {
+	duration := e.setup.Jobs[job].Duration - e.kept[job]
+	if e.setup.Jobs[job].Duration == 0 {
 		return nil
 	}
 	if e.sample.At > math.MaxInt64-duration {
 		return fmt.Errorf("pod %s would end after the latest time, %v", e.setup.Jobs[job].Request.Pod, time.Duration(math.MaxInt64))
 	}
-	d := departure{e.sample.At + duration, job}
-	e.history.Outcomes[job].Ended = d.at
-	i, _ := slices.BinarySearchFunc(e.running, d, func(have, want departure) int {
-		return cmp.Or(cmp.Compare(want.at, have.at), cmp.Compare(want.job, have.job))
-	})
-	e.running = slices.Insert(e.running, i, d)
+	e.history.Outcomes[job].Ended = e.sample.At + duration
+	e.due(departure{e.sample.At + duration, job})
 	return nil
 }
 
@@ -100,21 +114,21 @@ func (e *engine) changed(n *vgpu.Node) {
 }
 
 // enter books a pod on its node: the devices in the ledger, CPU and memory off the room of the host.
-func enter(c *vgpu.Cluster, o *Outcome, r *vgpu.Request) error {
-	n := c.Node(o.Assignment.Node)
-	if len(o.Assignment.Containers) > 0 {
-		if err := n.Add(o.Assignment); err != nil {
+func enter(c *vgpu.Cluster, a *vgpu.Assignment, r *vgpu.Request) error {
+	n := c.Node(a.Node)
+	if len(a.Containers) > 0 {
+		if err := n.Add(*a); err != nil {
 			return err
 		}
 	}
-	n.SetRoom(n.Room().Minus(r.Host))
+	owe(n, r.Host)
 	return nil
 }
 
 // leave undoes enter.
-func leave(c *vgpu.Cluster, o *Outcome, r *vgpu.Request) {
-	n := c.Node(o.Assignment.Node)
-	n.Remove(o.UID)
+func leave(c *vgpu.Cluster, a *vgpu.Assignment, r *vgpu.Request) {
+	n := c.Node(a.Node)
+	n.Remove(a.UID)
 	n.SetRoom(n.Room().Plus(r.Host))
 }
 
@@ -224,11 +238,16 @@ type entry struct {
 type what uint8
 
 const (
-	starts  what = iota
-	ends         // it ran for its duration
-	refused      // on arrival it fits nowhere; of a gang the first member stands for all
-	queued       // on arrival others wait before it; of a gang the first member stands for all
-	drains       // room begins to be kept for the gang of which it is the first member
-	givesUp      // that room is let go before the gang starts
-	leftOut      // its gang starts without it
+	starts   what = iota
+	ends          // it ran for its duration
+	refused       // on arrival it fits nowhere; of a gang the first member stands for all
+	queued        // on arrival others wait before it; of a gang the first member stands for all
+	drains        // room begins to be kept for the gang of which it is the first member
+	givesUp       // that room is let go before the gang starts
+	leftOut       // its gang starts without it
+	preempts      // others are evicted for it, or for the gang of which it is the first member
+	evicts        // it is evicted, and still there
+	leaves        // it is gone after that
+	returns       // it waits again, or the gang of which it is the first member
+	letsGo        // the room that others leave for it is no longer kept
 )

@@ -219,7 +219,7 @@ func text(t *rapid.T, m vgpu.Map) string {
 	return string(out)
 }
 
-// TestFIFOProperty: in a FIFO no pod starts before one that came earlier.
+// TestFIFOProperty: in a FIFO no pod starts before one that came earlier and is of no lower priority.
 func TestFIFOProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomSetup(t, sim.FIFO)
@@ -231,6 +231,7 @@ func TestFIFOProperty(t *testing.T) {
 				if a.State == sim.Dropped {
 					continue // its gang started without it
 				}
+				earlier = earlier && s.Jobs[i].Request.Priority >= s.Jobs[k].Request.Priority
 				if earlier && b.State.Placed() && (!a.State.Placed() || b.Started < a.Started) {
 					t.Fatalf("job %d overtook job %d: %+v %+v", k, i, b, a)
 				}

@@ -23,10 +23,11 @@ import (
 //	                             "label n1 rack=r1" labels a node
 //	jobs                         the input lists them: "a 5 at=1m for=10m cpu=4 memory=8Gi models=A100,T4"; slots of one
 //	                             container after the name, none for a pod without GPUs; "ends" for one that declares its
-//	                             end; "priority=5"; "gang=g" for a member of a gang, of which the first may say min=2 required=rack
-//	                             preferred=rack,nvlink
+//	                             end; "priority=5"; "saves=30m" for checkpoints; "budget=b" of which one pod may be missing; "gang=g"
+//	                             for a member of a gang, of which the first may say min=2 required=rack preferred=rack,nvlink
 //	run queue=fifo policy=spread mix=(3,3,20) drain=1m timeout=1h    plays the jobs; the mix is slots of usual requests;
-//	                             gangs have room kept after the time of drain, as long as timeout
+//	                             gangs have room kept after the time of drain, as long as timeout; preempt=tandem grace=30s
+//	                             has others evicted, and tells of each preemption
 //	map at=5m                    the picture of a moment, as JSON
 //	waiting at=5m                who waits and why, and for whom room is kept, of that picture
 //	at percent=80                what is allocated and lost when so much has arrived
@@ -57,6 +58,7 @@ type story struct {
 	t       *testing.T
 	setup   sim.Setup
 	gangs   map[string]*sim.Gang
+	budgets map[string]*sim.Budget
 	history *sim.History
 }
 
@@ -102,7 +104,7 @@ func (s *story) cluster(d *datadriven.TestData) (string, error) {
 var plenty = vgpu.Room{MilliCPU: 1 << 40, Memory: 1 << 50}
 
 func (s *story) list(d *datadriven.TestData) (string, error) {
-	s.setup.Jobs, s.gangs = nil, map[string]*sim.Gang{}
+	s.setup.Jobs, s.gangs, s.budgets = nil, map[string]*sim.Gang{}, map[string]*sim.Budget{}
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
 		words := strings.Fields(line)
 		job := sim.Job{Request: vgpu.Request{UID: vgpu.UID(words[0]), Pod: words[0]}}
@@ -128,6 +130,13 @@ func (s *story) word(job *sim.Job, w string) (err error) {
 		job.Gang = s.gangs[value]
 	case key == "priority":
 		job.Request.Priority = int32(whole(s.t, value))
+	case key == "saves":
+		job.Checkpoint, err = time.ParseDuration(value)
+	case key == "budget":
+		if s.budgets[value] == nil {
+			s.budgets[value] = &sim.Budget{Name: value, MaxUnavailable: 1}
+		}
+		job.Budget = s.budgets[value]
 	case key == "min":
 		job.Gang.MinCount = whole(s.t, value)
 	case key == "required":
@@ -167,7 +176,7 @@ func whole(t *testing.T, w string) int {
 
 func (s *story) run(d *datadriven.TestData) (string, error) {
 	queue, policy := "drop", "packed"
-	s.setup.Gangs = sim.GangConfig{}
+	s.setup.Gangs, s.setup.Preemption = sim.GangConfig{}, sim.PreemptionConfig{}
 	var mix []string
 	for _, a := range d.CmdArgs {
 		switch a.Key {
@@ -189,6 +198,18 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 				return "", err
 			}
 			s.setup.Gangs.DrainTimeout = timeout
+		case "preempt":
+			policy, err := sim.PreemptionByName(a.Vals[0])
+			if err != nil {
+				return "", err
+			}
+			s.setup.Preemption.Policy = policy
+		case "grace":
+			grace, err := time.ParseDuration(a.Vals[0])
+			if err != nil {
+				return "", err
+			}
+			s.setup.Preemption.Grace = grace
 		}
 	}
 	var err error
@@ -229,17 +250,19 @@ func (s *story) tell() (string, error) {
 		o := &s.history.Outcomes[e.Job]
 		name, state, why := o.Pod, o.State, fmt.Stringer(refusals[e.Job])
 		i := slices.IndexFunc(s.history.Gangs, func(g sim.GangOutcome) bool { return g.Members[0] == e.Job })
-		if i >= 0 && e.What != "starts" && e.What != "ends" && e.What != "left out" {
+		if i >= 0 && e.What != "starts" && e.What != "ends" && e.What != "left out" && e.What != "evicted" && e.What != "leaves" {
 			name, state, why = "gang "+s.history.Gangs[i].Name, s.history.Gangs[i].State, gangs[i]
 		}
 		text := map[string]string{
-			"starts": "→ " + place(o), "ends": "ends", "queued": "waits behind others", "drains": "has room kept", "left out": "is left out", "gives up": "has no room kept any more",
+			"starts": "→ " + s.next(e), "ends": "ends", "preempts": "has others evicted", "evicted": "is evicted", "leaves": "is gone",
+			"returns": "waits again", "lets go": "has its room, or gives it up", "queued": "waits behind others", "drains": "has room kept", "left out": "is left out", "gives up": "has no room kept any more",
 		}[e.What]
 		if e.What == "refused" {
 			text = map[bool]string{true: "is dropped: ", false: "waits: "}[state == sim.Dropped] + why.String()
 		}
 		fmt.Fprintf(&b, "%v %s %s\n", e.At, name, text)
 	}
+	s.decisions(&b)
 	for _, g := range s.history.Gangs {
 		fmt.Fprintf(&b, "gang %s: %v, %d attempts", g.Name, g.State, g.Attempts)
 		if g.State.Placed() {
@@ -251,6 +274,37 @@ func (s *story) tell() (string, error) {
 	fmt.Fprintf(&b, "end: %d running, %d waiting, %d dropped; %v arrived, %v allocated, %v lost of %v\n", last.Running,
 		last.Waiting, last.Dropped, last.Arrived, last.Allocated, last.Fragmentation, s.history.Capacity)
 	return b.String(), nil
+}
+
+// next returns where a job goes: of one that starts more than once the last place is known only.
+func (s *story) next(e sim.Event) string {
+	if o := &s.history.Outcomes[e.Job]; o.Started == e.At {
+		return place(o)
+	}
+	return "(later elsewhere)"
+}
+
+// decisions tells of each preemption, and what an audit says of all.
+func (s *story) decisions(b *strings.Builder) {
+	names := func(jobs []int) []string {
+		all := make([]string, 0, len(jobs))
+		for _, job := range jobs {
+			all = append(all, s.history.Outcomes[job].Pod)
+		}
+		return all
+	}
+	for i := range s.history.Preemptions {
+		p := &s.history.Preemptions[i]
+		fmt.Fprintf(b, "%v for %s:", p.At, s.history.Outcomes[p.Job].Pod)
+		for _, unit := range p.Evicted {
+			fmt.Fprintf(b, " %v", names(unit))
+		}
+		fmt.Fprintf(b, ", fall %v, waits for %v, %d violations, lost %d\n", names(p.Fallen), names(p.Waits), p.Violations, p.Lost)
+	}
+	if s.history.Preempts() {
+		audit, err := s.history.Audit()
+		fmt.Fprintf(b, "audit: %+v %v\n", audit, err)
+	}
 }
 
 func place(o *sim.Outcome) string {

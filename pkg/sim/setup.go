@@ -24,17 +24,23 @@ type Job struct {
 	// gone in time.
 	DeclaresEnd bool
 	// Gang that the pod is a member of, nil for a single pod. Members of one gang arrive together, and are alike in Duration,
-	// DeclaresEnd and priority.
+	// DeclaresEnd, Checkpoint and priority.
 	Gang *Gang
+	// Checkpoint is after how much work, each time, the job saves what it did, so that it goes on from there when it is evicted;
+	// 0: never, and it begins anew.
+	Checkpoint time.Duration
+	// Budget that the pod counts against when it is evicted, nil for none.
+	Budget *Budget
 }
 
-// Queue says what becomes of a pod that does not fit. Whatever the queue, pods are tried in the order of their arrival.
+// Queue says what becomes of a pod that does not fit. Whatever the queue, pods of a higher priority are tried first, those of
+// one priority in the order in which they came or came back.
 type Queue int
 
 const (
 	// Drop says that the pod is gone, and not tried again.
 	Drop Queue = iota
-	// FIFO says that the pod waits, and that those that arrive later wait behind it.
+	// FIFO says that the pod waits, and that those that come later wait behind it, unless their priority is higher.
 	FIFO
 	// Skip says that the pod waits, and is tried again whenever others end; those that fit overtake it.
 	Skip
@@ -80,6 +86,8 @@ type Setup struct {
 	// Hostname has its name there.
 	Labels map[string]map[string]string
 	Gangs  GangConfig
+	// Preemption says who is evicted for pods and gangs that find no room.
+	Preemption PreemptionConfig
 	// Seed is for the policies that draw.
 	Seed int64
 	// Progress is told how many of the jobs have arrived, about a hundred times in a run; nil for nobody.
@@ -115,6 +123,9 @@ func (s *Setup) validate() error {
 		}
 		seen[uid] = i
 	}
+	if err := s.validatePreemption(); err != nil {
+		return err
+	}
 	return s.validateGangs()
 }
 
@@ -126,6 +137,8 @@ func (j *Job) validate() error {
 		return fmt.Errorf("runs for %v, legal is 0s (for ever) to %v", j.Duration, latest)
 	case j.DeclaresEnd && j.Duration == 0:
 		return errors.New("declares its end and stays for ever")
+	case j.Checkpoint < 0 || j.Checkpoint > latest:
+		return fmt.Errorf("saves its work every %v, legal is 0s (never) to %v", j.Checkpoint, latest)
 	case j.Request.Host.MilliCPU < 0 || j.Request.Host.Memory < 0:
 		return fmt.Errorf("asks its host for %v, legal is 0 or more", j.Request.Host)
 	case j.Request.UID == "":

@@ -69,6 +69,9 @@ func (h *History) Span() (from, to time.Duration) {
 	return h.Samples[0].At, h.Samples[len(h.Samples)-1].At
 }
 
+// Preempts reports whether pods may be evicted in the run.
+func (h *History) Preempts() bool { return h.setup.Preemption.Policy != PreemptNobody }
+
 // Levels returns the keys of the levels of the cluster, sorted: those of GangOutcome.Spread.
 func (h *History) Levels() []string {
 	keys := make([]string, 0, len(h.levels))

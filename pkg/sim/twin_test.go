@@ -33,7 +33,7 @@ func brief(h *sim.History) []fate {
 func twin(t *rapid.T, s sim.Setup) []fate {
 	w := &world{
 		t: t, s: s, policy: s.Policy.With(s.Mix, s.Seed), fates: make([]fate, len(s.Jobs)), gone: map[int]bool{},
-		gangs: map[*sim.Gang]*turn{},
+		here: map[int]bool{}, gangs: map[*sim.Gang]*turn{},
 	}
 	for i := range s.Jobs {
 		if own := s.Jobs[i].Gang; own != nil && w.gangs[own] == nil {
@@ -60,6 +60,7 @@ type world struct {
 	policy placement.Policy
 	fates  []fate
 	gone   map[int]bool
+	here   map[int]bool // jobs that have arrived; of a gang the first member
 	gangs  map[*sim.Gang]*turn
 	// kept is the gang that room is kept for since a time, with the holds.
 	kept  *sim.Gang
@@ -91,22 +92,38 @@ func (w *world) someEnd(now time.Duration) bool {
 	return false
 }
 
-// earlier tries those that arrived before now, in the order of their arrival, until room that was kept is let go: then it
-// returns true.
+// earlier tries those that have arrived, those of the highest priority first, then in the order of their arrival, until room
+// that was kept is let go: then it returns true.
 func (w *world) earlier(now time.Duration) bool {
 	kept := w.kept
-	for at := time.Duration(0); at < now; at += time.Second {
-		for i := range w.s.Jobs {
-			if w.s.Jobs[i].Arrive != at {
-				continue
-			}
-			w.try(i, now)
-			if kept != nil && w.kept == nil {
-				return true
-			}
+	var all []int
+	for i := range w.s.Jobs {
+		if w.here[i] {
+			all = append(all, i)
+		}
+	}
+	slices.SortFunc(all, func(a, b int) int {
+		if w.precedes(a, b) {
+			return -1
+		}
+		return 1
+	})
+	for _, i := range all {
+		w.try(i, now)
+		if kept != nil && w.kept == nil {
+			return true
 		}
 	}
 	return false
+}
+
+// precedes reports whether job a is tried before job b.
+func (w *world) precedes(a, b int) bool {
+	x, y := &w.s.Jobs[a], &w.s.Jobs[b]
+	if x.Request.Priority != y.Request.Priority {
+		return x.Request.Priority > y.Request.Priority
+	}
+	return x.Arrive < y.Arrive || x.Arrive == y.Arrive && a < b
 }
 
 // arrivals tries those that arrive now.
@@ -115,6 +132,7 @@ func (w *world) arrivals(now time.Duration) {
 		if w.s.Jobs[i].Arrive != now || w.first(i) != i {
 			continue
 		}
+		w.here[i] = true
 		if !w.try(i, now) && w.s.Queue == sim.Drop {
 			for k := range w.s.Jobs {
 				w.gone[k] = w.gone[k] || w.first(k) == i
@@ -145,12 +163,11 @@ func (w *world) try(i int, now time.Duration) bool {
 	return w.place(i, now)
 }
 
-// somebodyBefore reports whether a pod, or a gang, that arrived before job i waits.
+// somebodyBefore reports whether a pod, or a gang, waits that is tried before job i.
 func (w *world) somebodyBefore(i int) bool {
 	for k := range w.s.Jobs {
 		f := w.first(k)
-		before := w.s.Jobs[f].Arrive < w.s.Jobs[i].Arrive || w.s.Jobs[f].Arrive == w.s.Jobs[i].Arrive && f < i
-		if before && !w.fates[k].Placed && !w.gone[k] {
+		if w.here[f] && f != i && w.precedes(f, i) && !w.fates[k].Placed && !w.gone[k] {
 			return true
 		}
 	}

@@ -46,6 +46,23 @@ func (n *Node) Residents(i int, list []Resident) []Resident {
 	return list
 }
 
+// PodUse is what an assignment takes of one device of its node.
+type PodUse struct {
+	UID    UID
+	Device int
+	Use    Use
+}
+
+// Uses appends what each assignment takes of each of its devices to a list, by UID, then by device.
+func (n *Node) Uses(list []PodUse) []PodUse {
+	for i := range n.pods {
+		for _, u := range n.pods[i].uses {
+			list = append(list, PodUse{n.pods[i].UID, u.device, u.use})
+		}
+	}
+	return list
+}
+
 // computeOn returns the compute limit of a pod on a device: that of its containers that run together, or of the largest
 // init container where that is more.
 func (a *Assignment) computeOn(id DeviceID) MilliGPU {

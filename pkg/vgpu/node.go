@@ -131,17 +131,22 @@ func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
 // own pod, not for one that ends by the time until which the room is occupied, and not beside an assignment of the same
 // pod on this node. Amounts are never below zero.
 func (n *Node) FreeFor(i int, r *Request) Use {
-	taken := n.used[i]
-	for k := range n.keeps[i] {
-		if n.keeps[i][k].countsFor(r) {
-			taken = taken.Plus(n.keeps[i][k].use)
-		}
-	}
-	free := n.offers[i].Minus(taken)
+	free := n.offers[i].Minus(n.used[i].Plus(n.KeptFrom(i, r)))
 	if n.offers[i].Contexts == UnlimitedContexts {
 		free.Contexts = UnlimitedContexts
 	}
 	return free
+}
+
+// KeptFrom returns what holds keep of device i from a pod: those that count for it, see FreeFor.
+func (n *Node) KeptFrom(i int, r *Request) Use {
+	var kept Use
+	for k := range n.keeps[i] {
+		if n.keeps[i][k].countsFor(r) {
+			kept = kept.Plus(n.keeps[i][k].use)
+		}
+	}
+	return kept
 }
 
 // offer notes what healthy devices have: FreeFor is asked for every device of a cluster, and devices are large.

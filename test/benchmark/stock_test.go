@@ -15,8 +15,10 @@ import (
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 		err = os.Setenv("PATH", filepath.Dir(tools["etcd"])+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
 	if err == nil {
-		perf.PluginNames = append(perf.PluginNames, gpushare.Name, gpugang.Name)
+		perf.PluginNames = append(perf.PluginNames, gpushare.Name, gpugang.Name, gpupreempt.Name)
 		err = perf.InitTests()
 	}
 	if err != nil {
@@ -41,13 +43,18 @@ func TestMain(m *testing.M) {
 // folder -data-items-dir; -perf-scheduling-label-filter=short chooses the small workloads.
 func BenchmarkAgainstStock(b *testing.B) {
 	p := &plugins{}
-	registry := frameworkruntime.Registry{gpushare.Name: p.newGPUShare, gpugang.Name: gpugang.NewFactory(p.shares)}
+	registry := frameworkruntime.Registry{
+		gpushare.Name: p.newGPUShare, gpugang.Name: p.newGPUGang, gpupreempt.Name: p.newGPUPreempt,
+	}
 	perf.RunBenchmarkPerfScheduling(b, "workloads.yaml", "stock", registry,
 		perf.WithPrepareFn(recordGangs), perf.WithNodeUpdateFn(addGPUNodes))
 }
 
 // plugins are those of the scheduler that runs now.
-type plugins struct{ share *gpushare.Plugin }
+type plugins struct {
+	share *gpushare.Plugin
+	gang  *gpugang.Plugin
+}
 
 // newGPUShare makes the plugin once the API server serves GPUNodes: scheduler_perf starts both together.
 func (p *plugins) newGPUShare(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -62,5 +69,24 @@ func (p *plugins) newGPUShare(ctx context.Context, args runtime.Object, handle f
 	return plugin, nil
 }
 
-// shares is what GPUGang of the same scheduler stands on.
-func (p *plugins) shares() gpugang.Shares { return p.share }
+func (p *plugins) newGPUGang(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	plugin, err := gpugang.NewFactory(p.shares)(ctx, args, handle)
+	if err != nil {
+		return nil, err
+	}
+	p.gang = plugin.(*gpugang.Plugin)
+	return plugin, nil
+}
+
+// newGPUPreempt makes the plugin without the bound of evictions in a minute: the stock scheduler has none, and speed is what is
+// compared.
+func (p *plugins) newGPUPreempt(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	unbound := args.(*config.GPUPreemptArgs).DeepCopy()
+	unbound.EvictionsPerMinute = 0
+	return gpupreempt.NewFactory(p.preemptShares, p.gangs)(ctx, unbound, handle)
+}
+
+// What the plugins of the same scheduler stand on.
+func (p *plugins) shares() gpugang.Shares           { return p.share }
+func (p *plugins) preemptShares() gpupreempt.Shares { return p.share }
+func (p *plugins) gangs() gpupreempt.Gangs          { return p.gang }

@@ -26,6 +26,7 @@ import (
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -59,8 +60,11 @@ func TestMain(m *testing.M) {
 // plugins are those of the scheduler.
 func plugins() []app.Option {
 	shares := &gpushare.Factory{}
-	gangs := gpugang.NewFactory(func() gpugang.Shares { return shares.Plugin() })
-	return []app.Option{app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs)}
+	gangs := &gpugang.Factory{Shares: func() gpugang.Shares { return shares.Plugin() }}
+	preempt := gpupreempt.NewFactory(func() gpupreempt.Shares { return shares.Plugin() }, func() gpupreempt.Gangs { return gangs.Plugin() })
+	return []app.Option{
+		app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs.New), app.WithPlugin(gpupreempt.Name, preempt),
+	}
 }
 
 func run(m *testing.M) (int, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -27,6 +28,7 @@ import (
 	configv1 "github.com/tandem-gpu/tandem/pkg/api/config/v1"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -91,14 +93,24 @@ func TestSchedulerConfiguration(t *testing.T) {
 			t.Errorf("percentageOfNodesToScore is %v, want the default", *got)
 		}
 	})
-	t.Run("our plugins come before preemption", func(t *testing.T) {
-		want := []string{gpushare.Name, gpugang.Name, names.DefaultPreemption}
-		if diff := cmp.Diff(want, order(plugins.PostFilter, want...)); diff != "" || plugins.PostFilter.Enabled[0].Name != gpushare.Name {
-			t.Errorf("postFilter plugins (-want +got):\n%s", diff)
+	t.Run("preemption comes after a second try, and before the end of a gang's", func(t *testing.T) {
+		for point, test := range map[string]struct {
+			set  schedulerconfig.PluginSet
+			want []string
+		}{
+			"postFilter":         {plugins.PostFilter, []string{gpushare.Name, gpupreempt.Name, gpugang.Name, names.DynamicResources}},
+			"podGroupPostFilter": {plugins.PodGroupPostFilter, []string{gpupreempt.Name, gpugang.Name, names.DynamicResources}},
+		} {
+			var got []string
+			for _, plugin := range test.set.Enabled {
+				got = append(got, plugin.Name)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s plugins (-want +got):\n%s", point, diff)
+			}
 		}
-		want = []string{gpugang.Name, names.DefaultPreemption}
-		if diff := cmp.Diff(want, order(plugins.PodGroupPostFilter, want...)); diff != "" {
-			t.Errorf("podGroupPostFilter plugins (-want +got):\n%s", diff)
+		if !enables(plugins.PreEnqueue, gpupreempt.Name) || enables(plugins.PreEnqueue, names.DefaultPreemption) {
+			t.Errorf("preEnqueue plugins %v", plugins.PreEnqueue.Enabled)
 		}
 	})
 	t.Run("GPUGang plans before GPUShare looks", func(t *testing.T) {
@@ -177,14 +189,26 @@ func TestSchedulerConfiguration(t *testing.T) {
 		}
 		defaults := &configv1.GPUGangArgs{}
 		configv1.SetDefaults_GPUGangArgs(defaults)
-		gang := &config.GPUGangArgs{}
-		if err := scheme.Scheme.Convert(defaults, gang, nil); err != nil {
-			t.Fatal(err)
-		}
-		if got := arguments[*config.GPUGangArgs](t, c, gpugang.Name); !cmp.Equal(gang, got) {
-			t.Errorf("GPUGangArgs differ from the defaults (-want +got):\n%s", cmp.Diff(gang, got))
-		}
+		wantDefaults(t, defaults, arguments[*config.GPUGangArgs](t, c, gpugang.Name))
+		preempt := &configv1.GPUPreemptArgs{}
+		configv1.SetDefaults_GPUPreemptArgs(preempt)
+		wantDefaults(t, preempt, arguments[*config.GPUPreemptArgs](t, c, gpupreempt.Name))
 	})
+}
+
+// wantDefaults compares arguments with the defaults in their versioned form.
+func wantDefaults[T any, P interface {
+	*T
+	runtime.Object
+}](t *testing.T, defaults runtime.Object, got P) {
+	t.Helper()
+	want := P(new(T))
+	if err := scheme.Scheme.Convert(defaults, want, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !cmp.Equal(want, got) {
+		t.Errorf("%T differ from the defaults (-want +got):\n%s", got, cmp.Diff(want, got))
+	}
 }
 
 // order returns the plugins of a set that are among the given ones, in the order of the set.

@@ -36,6 +36,7 @@ import (
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugin's arguments, for the scheduler's configuration
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -108,14 +109,21 @@ func newRig(t *testing.T, nodes []*vgpu.Node, set func(*config.GPUShareArgs)) *r
 // registry returns the plugins of production. No API has PodGroups.
 func registry() frameworkruntime.Registry {
 	shares := &gpushare.Factory{}
+	var gang *gpugang.Plugin
 	gangs := func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		set, err := podgroup.New(ctx, podgroup.Options{Pods: h.SharedInformerFactory().Core().V1().Pods().Informer()})
 		if err != nil {
 			return nil, err
 		}
-		return gpugang.New(ctx, args, h, gpugang.Options{Shares: func() gpugang.Shares { return shares.Plugin() }, Gangs: set})
+		gang, err = gpugang.New(ctx, args, h, gpugang.Options{Shares: func() gpugang.Shares { return shares.Plugin() }, Gangs: set})
+		return gang, err
 	}
-	return frameworkruntime.Registry{gpushare.Name: shares.New, gpugang.Name: gangs}
+	preempt := func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		return gpupreempt.New(ctx, args, h, gpupreempt.Options{
+			Shares: func() gpupreempt.Shares { return shares.Plugin() }, Gangs: func() gpupreempt.Gangs { return gang },
+		})
+	}
+	return frameworkruntime.Registry{gpushare.Name: shares.New, gpugang.Name: gangs, gpupreempt.Name: preempt}
 }
 
 // awaitGPUNodes asks for more than any node has until the refusal shows that the plugin has read the GPUNodes.

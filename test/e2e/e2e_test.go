@@ -29,6 +29,8 @@ func TestEndToEnd(t *testing.T) {
 		{"a-member-of-a-gang-starts-without-its-siblings", gangStraggler},
 		{"a-member-whose-bind-fails-is-bound-where-its-place-was-kept", gangRepaired},
 		{"a-gang-that-stays-half-bound-is-released-whole", gangReleased},
+		{"a-preemptor-runs-on-the-share-that-its-victim-leaves", preemption},
+		{"surplus-goes-before-a-gang-and-a-gang-as-a-whole", gangPreemption},
 		{"a-lost-gpu-takes-no-pods-until-it-is-back", lostGPU},
 		{"an-xid-takes-the-slots-of-its-gpu-alone-until-the-reset", xid},
 		{"a-fault-of-mps-is-found-and-cured", fault},

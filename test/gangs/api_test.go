@@ -41,6 +41,17 @@ type podClient struct {
 // connected is how long a connection lasts on which no answer comes.
 const connected = time.Minute
 
+// Delete removes a pod, unless a fault is due.
+func (c podClient) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	switch c.api.strike(deleteFault, name) {
+	case "":
+		return c.PodInterface.Delete(ctx, name, o)
+	case "error":
+		return apierrors.NewInternalError(context.DeadlineExceeded)
+	}
+	return apierrors.NewForbidden(v1.Resource("pods"), name, nil)
+}
+
 // Bind is pods/binding, with the fault that is due.
 func (c podClient) Bind(ctx context.Context, b *v1.Binding, o metav1.CreateOptions) error {
 	switch kind := c.api.strike(bindFault, b.Name); kind {

@@ -108,8 +108,10 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 	}
 	if preempted(pod) {
 		t.health.exempt = "a member was preempted"
+		w.evicted(t, pod, what)
 	}
 	if what == "bound" {
+		w.overtaken(pod)
 		w.checkLedger(pod.Spec.NodeName)
 		w.checkTopology(t)
 		w.checkMalformed(t)
@@ -145,6 +147,9 @@ func (w *world) notice() {
 	for pod := range w.api.wasHit() {
 		if t := w.teamOf(pod); t != nil {
 			t.health.excuse("a bind failed")
+			if c := w.claims[t.name]; c != nil {
+				c.excuse("a bind failed")
+			}
 		}
 	}
 }
@@ -172,6 +177,7 @@ func (w *world) checkSettled() {
 	if w.api.spins != "" {
 		w.fail("the scheduler spins: it tries %s again and again without time passing", w.api.spins)
 	}
+	w.checkEvictions()
 	for _, t := range w.sorted() {
 		w.judge(t, true)
 		t.spoiled = w.isSpoiled(t, w.count(t))

@@ -26,7 +26,7 @@ const naiveName = "Naive"
 
 // naiveKit returns the scheduler with the wrong plugin.
 func naiveKit(refuses bool) kit {
-	return kit{gangs: naiveName, make: func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	return kit{gangs: naiveName, stock: true, make: func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		return &naive{handle: h, refuses: refuses}, nil
 	}}
 }

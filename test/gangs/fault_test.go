@@ -7,8 +7,9 @@ import (
 
 // What may be made to fail.
 const (
-	bindFault  = "bind"
-	evictFault = "evict"
+	bindFault   = "bind"
+	evictFault  = "evict"
+	deleteFault = "delete"
 )
 
 // kinds of faults of binds: four have no effect, two of them in a way that the client can tell; two have one although the
@@ -18,6 +19,8 @@ var kinds = []string{"refuse", "conflict", "error", "hang", "lost", "late", "slo
 const (
 	// lateBy is how long after its failure a bind takes effect that comes late.
 	lateBy = 7 * time.Second
+	// retried is how long requests are tried again that fail.
+	retried = 20 * time.Second
 	// slowness of a bind is less than what the client waits for one.
 	slowness = 1500 * time.Millisecond
 )
@@ -49,6 +52,13 @@ func (a *api) heal() {
 	a.faults = nil
 }
 
+// refusedLately reports whether a request to remove a pod met a fault a moment ago: it may have been tried again since.
+func (a *api) refusedLately() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.refused.IsZero() && time.Since(a.refused) < retried
+}
+
 // strike returns the fault that a request meets, "" for none, and excuses the pod's gang.
 func (a *api) strike(what, pod string) string {
 	a.mu.Lock()
@@ -58,6 +68,9 @@ func (a *api) strike(what, pod string) string {
 			f.left--
 			a.sayLocked("fault %s %s of %s", f.kind, what, pod)
 			a.struck(pod)
+			if what == deleteFault {
+				a.refused = time.Now()
+			}
 			return f.kind
 		}
 	}

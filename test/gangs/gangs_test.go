@@ -82,6 +82,7 @@ func playMany(t *testing.T, k kit) {
 	var next atomic.Int64
 	var failed atomic.Bool
 	workers := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { checkTallies(t) })
 	for worker := range workers {
 		t.Run(fmt.Sprint(worker), func(t *testing.T) {
 			t.Parallel()

@@ -33,6 +33,7 @@ var themes = [][]string{
 	{"ungroup", "regroup", "regroup", "clock", "delete"},
 	{"fault", "restart", "lose", "node", "delete", "recreate", "clock", "clock", "evictfault", "heal", "sick", "well"},
 	{"pod", "pod", "pod", "pod", "clock", "clock", "delete"},
+	{"gang", "gang", "pod", "clock", "clock", "clock", "evictfault", "restart", "delete"},
 }
 
 // write returns the history of a seed.
@@ -95,7 +96,7 @@ func (a *author) add(verb string) {
 	case "fault":
 		a.write("fault", a.target(), "kind="+a.one(kinds...), "count="+a.one("1", "1", "2", "5", "-1"))
 	case "evictfault":
-		a.write("fault", a.target(), "kind=refuse", "what=evict", "count="+a.one("1", "3"))
+		a.write("fault", a.target(), "kind="+a.one("refuse", "error"), "what="+a.one(evictFault, deleteFault), "count="+a.one("1", "3"))
 	case "delete":
 		a.write("delete", a.somePod())
 	case "arrive":
@@ -134,6 +135,9 @@ func (a *author) addGang() {
 	}
 	if uneven {
 		options = append(options, "uneven=1")
+	}
+	if a.chance(30) {
+		options = append(options, "again=1")
 	}
 	a.write("gang", name, options...)
 }

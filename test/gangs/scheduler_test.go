@@ -3,6 +3,7 @@ package gangs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing/synctest"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugins' arguments
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -40,6 +42,8 @@ type kit struct {
 	native bool
 	// gangs is the plugin for gangs, "" for none.
 	gangs string
+	// stock: preemption is the scheduler's own.
+	stock bool
 	// make returns a plugin that is not production's.
 	make frameworkruntime.PluginFactory
 }
@@ -52,6 +56,7 @@ type scheduling struct {
 	scheduler *scheduler.Scheduler
 	share     *gpushare.Plugin
 	gang      *gpugang.Plugin
+	preempt   *gpupreempt.Plugin
 	stop      func()
 }
 
@@ -118,6 +123,25 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 			return p, nil
 		},
 	}
+	if !k.stock {
+		registry[gpupreempt.Name] = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			p, err := gpupreempt.New(ctx, args, h, gpupreempt.Options{
+				Shares: func() gpupreempt.Shares { return r.share },
+				Gangs: func() gpupreempt.Gangs {
+					if r.gang == nil {
+						return nil
+					}
+					return r.gang
+				},
+			})
+			if err != nil {
+				return nil, err
+			}
+			r.preempt = p
+			go p.Run(ctx)
+			return p, nil
+		}
+	}
 	if k.make != nil {
 		registry[k.gangs] = k.make
 	}
@@ -131,25 +155,32 @@ func (k kit) profile() schedulerconfig.KubeSchedulerProfile {
 		panic(fmt.Sprintf("read the default configuration: %v", err))
 	}
 	p := defaults.Profiles[0]
-	share := schedulerconfig.Plugin{Name: gpushare.Name}
-	p.Plugins.PostFilter.Enabled = append([]schedulerconfig.Plugin{share}, p.Plugins.PostFilter.Enabled...)
-	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{share}, p.Plugins.Bind.Enabled...)
 	multi := &p.Plugins.MultiPoint
+	after := []schedulerconfig.Plugin{{Name: gpushare.Name}}
+	p.Plugins.Bind.Enabled = append(slices.Clone(after), p.Plugins.Bind.Enabled...)
+	if !k.stock {
+		after = append(after, schedulerconfig.Plugin{Name: gpupreempt.Name})
+		multi.Enabled = append(slices.DeleteFunc(multi.Enabled, func(s schedulerconfig.Plugin) bool { return s.Name == "DefaultPreemption" }),
+			schedulerconfig.Plugin{Name: gpupreempt.Name})
+	}
 	if k.gangs != "" {
 		multi.Enabled = append(multi.Enabled, schedulerconfig.Plugin{Name: k.gangs})
 	}
 	if k.gangs == gpugang.Name {
+		after = append(after, schedulerconfig.Plugin{Name: gpugang.Name})
 		p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: gpugang.Name}}, p.Plugins.Bind.Enabled...)
 		p.Plugins.Permit.Disabled = append(p.Plugins.Permit.Disabled, schedulerconfig.Plugin{Name: "GangScheduling"})
-		p.Plugins.PodGroupPostFilter.Enabled = append([]schedulerconfig.Plugin{{Name: gpugang.Name}}, p.Plugins.PodGroupPostFilter.Enabled...)
-		p.Plugins.PostFilter.Enabled = append(p.Plugins.PostFilter.Enabled[:1:1],
-			append([]schedulerconfig.Plugin{{Name: gpugang.Name}}, p.Plugins.PostFilter.Enabled[1:]...)...)
+		p.Plugins.PodGroupPostFilter.Enabled = append(slices.Clone(after[1:]), p.Plugins.PodGroupPostFilter.Enabled...)
 	}
+	p.Plugins.PostFilter.Enabled = append(after, p.Plugins.PostFilter.Enabled...)
 	multi.Enabled = append(multi.Enabled, schedulerconfig.Plugin{Name: gpushare.Name, Weight: 2000})
 	for _, pc := range p.PluginConfig {
 		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
 			fit.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
 		}
+	}
+	if !k.stock {
+		p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: gpupreempt.Name, Args: preemptArgs()})
 	}
 	p.PluginConfig = append(p.PluginConfig,
 		schedulerconfig.PluginConfig{Name: gpushare.Name, Args: shareArgs()}, schedulerconfig.PluginConfig{Name: gpugang.Name, Args: gangArgs()})
@@ -163,6 +194,13 @@ func shareArgs() *config.GPUShareArgs {
 		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningDisabled, MaxProfiles: 10000},
 		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
 		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
+	}
+}
+
+func preemptArgs() *config.GPUPreemptArgs {
+	return &config.GPUPreemptArgs{
+		Mode: config.PreemptionEnabled, PodDisruptionBudgets: config.BudgetsPreferred, MaxSteps: 4096,
+		MinimumRuntime: metav1.Duration{}, Protected: config.ProtectedPods{Namespaces: []string{metav1.NamespaceSystem}},
 	}
 }
 

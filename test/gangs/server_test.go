@@ -53,6 +53,8 @@ type api struct {
 	late map[types.UID]bool
 	// spins is what the scheduler tries without end, "" for nothing.
 	spins string
+	// refused is when the last request to remove a pod met a fault.
+	refused time.Time
 	// running is how long pods run that are bound from now on, 0 for what they say themselves.
 	running time.Duration
 }
@@ -202,6 +204,9 @@ func (a *api) remove(action clienttesting.Action) (bool, runtime.Object, error) 
 	pod := a.pod(del.Name)
 	if pod == nil {
 		return true, nil, apierrors.NewNotFound(v1.Resource("pods"), del.Name)
+	}
+	if p := del.DeleteOptions.Preconditions; p != nil && p.UID != nil && *p.UID != pod.UID {
+		return true, nil, apierrors.NewConflict(v1.Resource("pods"), del.Name, nil)
 	}
 	seconds := del.DeleteOptions.GracePeriodSeconds
 	if now := seconds != nil && *seconds == 0; now || pod.Spec.NodeName == "" {

@@ -8,8 +8,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// mostTries is how often the scheduler may try pods at one instant. More than that has no end.
-const mostTries = 500
+// mostTries is how often the scheduler may try one pod or group at one instant: once for each of the others that end then, say.
+// More than that has no end.
+const mostTries = 200
 
 // next is how a scheduler takes what to try next.
 type next = func(klog.Logger) (framework.QueuedEntityInfo, error)
@@ -18,15 +19,20 @@ type next = func(klog.Logger) (framework.QueuedEntityInfo, error)
 // goes on.
 func (a *api) watched(ctx context.Context, take next) next {
 	var at time.Time
-	tries := 0
+	tries := map[string]int{}
 	return func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		entity, err := take(logger)
-		if now := time.Now(); now != at {
-			at, tries = now, 0
+		if entity == nil {
+			return entity, err
 		}
-		if tries++; tries > mostTries && entity != nil {
+		if now := time.Now(); now != at {
+			at = now
+			clear(tries)
+		}
+		name := entity.GetNamespace() + "/" + entity.GetName()
+		if tries[name]++; tries[name] > mostTries {
 			a.mu.Lock()
-			a.spins = entity.GetNamespace() + "/" + entity.GetName()
+			a.spins = name
 			a.mu.Unlock()
 			select {
 			case <-ctx.Done():

@@ -34,6 +34,8 @@ type team struct {
 	arrived      int
 	launcher     bool
 	uneven       bool
+	// again: members that were preempted are made again, as a Job does.
+	again        bool
 	incarnations int
 	grouped      bool
 	health       health

@@ -27,7 +27,7 @@ func init() { //nolint:gochecknoinits // parse reads the table, and the table's 
 		"unready": func(w *world, s step) error { return w.attend(s, true) },
 		"ready":   func(w *world, s step) error { return w.attend(s, false) },
 		// gang NAME source=label members=4 min=3 slots=5 cpus=0 priority=0 required=rack preferred=hostname runs=30s ends=30s
-		// later=1 launcher=1 uneven=1: all members but the later ones arrive.
+		// later=1 launcher=1 uneven=1 again=1: all members but the later ones arrive.
 		"gang": (*world).gang,
 		// pod NAME slots=5 cpus=0 priority=0 runs=30s ends=30s
 		"pod": (*world).pod,
@@ -126,7 +126,8 @@ func (w *world) gang(s step) error {
 	t := &team{
 		name: s.name, source: s.options["source"], members: s.number("members", 1), slots: s.number("slots", 0), cpus: s.number("cpus", 0),
 		priority: s.number("priority", 0), required: levels(s.list("required")), preferred: levels(s.list("preferred")),
-		runs: s.span("runs"), ends: s.span("ends"), launcher: s.number("launcher", 0) > 0, uneven: s.number("uneven", 0) > 0, created: time.Now(),
+		runs: s.span("runs"), ends: s.span("ends"), launcher: s.number("launcher", 0) > 0, uneven: s.number("uneven", 0) > 0, again: s.number("again", 0) > 0,
+		created: time.Now(),
 	}
 	t.min = s.number("min", t.members)
 	w.mu.Lock()

@@ -29,6 +29,11 @@ type world struct {
 	teams map[string]*team
 	// uids of all pods that there ever were.
 	uids map[string]bool
+	// claims are the preemptors that others were evicted for, by name, until they run; torn are the gangs that evictions took
+	// members from at this instant.
+	claims map[string]*claim
+	torn   map[string]*tear
+	tally  tally
 	// violation is the first claim that did not hold, "" for none.
 	violation string
 }
@@ -36,7 +41,11 @@ type world struct {
 // play plays a history in a bubble of its own and returns the claim that did not hold, "" for none, with what happened.
 // It must be called inside of synctest.Test.
 func play(ctx context.Context, k kit, history []step) (violation string, log []string) {
-	w := &world{ctx: ctx, kit: k, api: newAPI(), hosts: map[string]*host{}, teams: map[string]*team{}, uids: map[string]bool{}}
+	w := &world{
+		ctx: ctx, kit: k, api: newAPI(), hosts: map[string]*host{}, teams: map[string]*team{}, uids: map[string]bool{},
+		claims: map[string]*claim{}, torn: map[string]*tear{},
+	}
+	defer func() { tallies.add(&w.tally) }()
 	w.api.changed = w.podChanged
 	w.api.lost = func(node string) bool {
 		w.mu.Lock()
@@ -50,6 +59,7 @@ func play(ctx context.Context, k kit, history []step) (violation string, log []s
 	defer func() { w.sched.stop() }()
 	for _, s := range history {
 		w.api.say("> %s", s)
+		w.intervene(s)
 		if err := verbs[s.verb](w, s); err != nil {
 			return fmt.Sprintf("play %s: %v", s, err), w.api.log
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 )
 
 // The cluster of the tests: two racks of two nodes with four GPUs each, 16 in all.
@@ -53,13 +55,21 @@ type gangCluster struct {
 
 	binary    string
 	scheduler *sandbox.Process
-	starts    int
+	// preempt changes the arguments of GPUPreempt of the schedulers that are started; nil for none.
+	preempt func(args map[string]any)
+	starts  int
 	// namespace of the test that runs.
 	namespace string
 	tests     int
 }
 
 func startGangCluster(t *testing.T, mode gangMode, binary string) *gangCluster {
+	t.Helper()
+	return startCluster(t, mode, binary, slices.Repeat([]int{gpusPerNode}, gangNodes)...)
+}
+
+// startCluster returns a cluster with nodes n0, n1, … of so many GPUs each, two to a rack.
+func startCluster(t *testing.T, mode gangMode, binary string, gpus ...int) *gangCluster {
 	t.Helper()
 	c := &gangCluster{gangMode: mode, plane: sandbox.StartForTest(t, mode.api), binary: binary}
 	c.admin = clientFor(t, c.plane.Admin())
@@ -69,8 +79,8 @@ func startGangCluster(t *testing.T, mode gangMode, binary string) *gangCluster {
 	}
 	c.objects = objects
 	c.install(t)
-	for i := range gangNodes {
-		g := gpuNode(fmt.Sprintf("n%d", i), gpusPerNode)
+	for i, count := range gpus {
+		g := gpuNode(fmt.Sprintf("n%d", i), count)
 		createNode(t, c.plane.Admin(), g)
 		c.label(t, g.Name, fmt.Sprintf("r%d", i/2))
 		c.gpus = append(c.gpus, g)
@@ -159,7 +169,7 @@ func (c *gangCluster) startControllers(t *testing.T) {
 // that was killed would be waited for. Changes are to the arguments of GPUGang.
 func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[string]any)) {
 	t.Helper()
-	kubeconfig, err := c.plane.ServiceAccount(t.Context(), "tandem-system", "tandem-scheduler")
+	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +186,10 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 		t.Fatal(err)
 	}
 	for _, change := range changes {
-		change(gangArguments(t, config))
+		change(arguments(t, config, gpugang.Name))
+	}
+	if c.preempt != nil {
+		c.preempt(arguments(t, config, gpupreempt.Name))
 	}
 	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig, "qps": 1000, "burst": 2000}
 	config["podInitialBackoffSeconds"], config["podMaxBackoffSeconds"] = 1, 2
@@ -194,16 +207,16 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 	}
 }
 
-// gangArguments returns the arguments of GPUGang in a configuration.
-func gangArguments(t *testing.T, config map[string]any) map[string]any {
+// arguments returns the arguments of a plugin in a configuration.
+func arguments(t *testing.T, config map[string]any, name string) map[string]any {
 	t.Helper()
 	profile := config["profiles"].([]any)[0].(map[string]any)
 	for _, entry := range profile["pluginConfig"].([]any) {
-		if plugin := entry.(map[string]any); plugin["name"] == gpugang.Name {
+		if plugin := entry.(map[string]any); plugin["name"] == name {
 			return plugin["args"].(map[string]any)
 		}
 	}
-	t.Fatal("the configuration of deploy/ has no arguments of GPUGang")
+	t.Fatalf("the configuration of deploy/ has no arguments of %s", name)
 	panic("unreachable")
 }
 

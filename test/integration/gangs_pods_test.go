@@ -30,6 +30,8 @@ type testGang struct {
 	members, min, slots int
 	// required and preferred levels, "" for none.
 	required, preferred string
+	// class is the PriorityClass of the members, "" for none.
+	class string
 }
 
 // life is a context that lasts while a test cleans up.
@@ -86,6 +88,9 @@ func (c *gangCluster) createPodGroup(t *testing.T, g testGang) {
 		if g.required != "" {
 			spec["schedulingConstraints"] = map[string]any{"topology": []any{map[string]any{"key": g.required}}}
 		}
+		if g.class != "" {
+			spec["priorityClassName"] = g.class
+		}
 		object.Object["spec"] = spec
 	} else {
 		object.Object["spec"] = map[string]any{"minMember": int64(g.min)}
@@ -121,6 +126,7 @@ func (c *gangCluster) createMembers(t *testing.T, g testGang, from, to int) {
 // member returns a pod that declares its gang in the way of the mode alone.
 func (c *gangCluster) member(g testGang, i int) *v1.Pod {
 	p := vgpuPod(g.name+"-"+strconv.Itoa(i), g.slots)
+	p.Spec.PriorityClassName = g.class
 	switch c.source {
 	case podgroup.Native:
 		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &g.name}

@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/learning"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
+	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
@@ -31,6 +32,10 @@ func sections() []metrics.Section {
 		Title:    "Gangs",
 		Text:     "What the scheduler does with gangs, beside its other metrics.",
 		Families: gpugang.Families(),
+	}, metrics.Section{
+		Title:    "Preemption",
+		Text:     "What the scheduler evicts for pods and gangs of a higher priority, beside its other metrics.",
+		Families: gpupreempt.Families(),
 	}, metrics.Section{
 		Title:    "Learning",
 		Text:     "What the scheduler learns of workloads, beside its other metrics.",

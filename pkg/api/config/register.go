@@ -12,7 +12,7 @@ var AddToScheme = schedulerconfig.AddToScheme
 // builds a second scheme from it for defaults and conversion.
 func init() {
 	schedulerconfig.SchemeBuilder.Register(func(s *runtime.Scheme) error {
-		s.AddKnownTypes(schedulerconfig.SchemeGroupVersion, &GPUShareArgs{}, &GPUGangArgs{})
+		s.AddKnownTypes(schedulerconfig.SchemeGroupVersion, &GPUShareArgs{}, &GPUGangArgs{}, &GPUPreemptArgs{})
 		return nil
 	})
 }

@@ -148,3 +148,59 @@ const (
 	// DrainDisabled keeps nothing: a large gang may wait for as long as small pods arrive.
 	DrainDisabled = "Disabled"
 )
+
+// GPUPreemptArgs are the arguments of the plugin GPUPreempt. The fields are described in package v1.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+type GPUPreemptArgs struct {
+	metav1.TypeMeta
+
+	// Mode is PreemptionEnabled, PreemptionDryRun or PreemptionDisabled.
+	Mode string
+	// EvictionsPerMinute bounds the evictions, 0 for no bound.
+	EvictionsPerMinute int32
+	// MinimumRuntime of pods whose priority class is not in MinimumRuntimes.
+	MinimumRuntime metav1.Duration
+	// MinimumRuntimes by priority class.
+	MinimumRuntimes []ClassRuntime
+	// Protected pods are never evicted.
+	Protected ProtectedPods
+	// PodDisruptionBudgets is BudgetsPreferred or BudgetsRequired.
+	PodDisruptionBudgets string
+	// MaxSteps bounds the sets of victims that are looked at for one node or domain.
+	MaxSteps int32
+}
+
+// ClassRuntime is how long the pods of a priority class run before they may be evicted.
+type ClassRuntime struct {
+	// PriorityClassName of the pods.
+	PriorityClassName string
+	// Runtime that they have for certain; nil is illegal.
+	Runtime *metav1.Duration
+}
+
+// ProtectedPods are never evicted.
+type ProtectedPods struct {
+	// Namespaces of which no pod is evicted.
+	Namespaces []string
+	// LabelSelector of pods that are not evicted, nil for none.
+	LabelSelector *metav1.LabelSelector
+}
+
+// Values of GPUPreemptArgs.Mode.
+const (
+	// PreemptionEnabled evicts pods for those of a higher priority.
+	PreemptionEnabled = "Enabled"
+	// PreemptionDryRun says who would be evicted, and evicts nobody.
+	PreemptionDryRun = "DryRun"
+	// PreemptionDisabled looks for nobody.
+	PreemptionDisabled = "Disabled"
+)
+
+// Values of GPUPreemptArgs.PodDisruptionBudgets.
+const (
+	// BudgetsPreferred violates a budget as the last resort, as the stock scheduler does.
+	BudgetsPreferred = "Preferred"
+	// BudgetsRequired violates no budget.
+	BudgetsRequired = "Required"
+)

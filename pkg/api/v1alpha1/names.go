@@ -48,6 +48,11 @@ const (
 	// AnnotationReportedRate is the rate that the pod reaches now, a decimal in a unit of its own that does not change.
 	// The workload writes it itself.
 	AnnotationReportedRate = Domain + "/reported-rate"
+
+	// AnnotationCheckpointTime is when the work of the pod was last saved, a time such as 2026-01-31T12:00:00Z (RFC 3339). The
+	// workload writes it itself. Of pods that may be evicted, those that lose the least since then go first. Default: the start of
+	// the pod.
+	AnnotationCheckpointTime = Domain + "/checkpoint-time"
 )
 
 // What users set on the members of a gang. A gang that a PodGroup declares needs neither the label nor the number.

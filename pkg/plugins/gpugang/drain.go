@@ -14,7 +14,7 @@ import (
 // drainFor has room kept for a gang that waits for room and whose turn it is, and returns what to add to its refusal. Only one
 // gang drains at a time: two could each keep what the other needs. The caller holds the mutex.
 func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
-	if g.short.IsZero() || p.args.Drain == config.DrainDisabled {
+	if g.room != nil || g.short.IsZero() || p.args.Drain == config.DrainDisabled {
 		return ""
 	}
 	now := p.now()
@@ -86,13 +86,14 @@ func free(n *vgpu.Node, h *vgpu.Hold) bool {
 // long. The caller holds the mutex.
 func (p *Plugin) dryUp(g *group, now time.Time) {
 	p.endDrain(g)
-	pause := max(step, p.args.DrainAfter.Duration)
-	for range min(g.dryTimes, maxDoublings) {
-		pause *= 2
-	}
+	g.dry = now.Add(p.again(g.dryTimes))
 	g.dryTimes++
-	g.dry = now.Add(pause)
 	p.stirAll()
+}
+
+// again returns the pause after so many drains, or preemptions, that came to nothing and one more.
+func (p *Plugin) again(times int) time.Duration {
+	return max(step, p.args.DrainAfter.Duration) << min(times, maxDoublings)
 }
 
 // maxDoublings bounds the pause between drains of one gang that come to nothing: 2¹⁰ times the first, 17 hours of a minute.

@@ -63,7 +63,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 }
 
 // afterPodLeft has a gang tried again when a pod left: one that used GPUs, or any where hosts are what is short. Members that
-// pause are tried when their time has come: to the scheduler's queue, a bind that fails is a pod that left.
+// pause are tried when their time has come: to the scheduler's queue, a bind that fails is a pod that left. A gang of which
+// something is missing or wrong is tried when that changes.
 func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
 	ref, member := p.gangs.Of(pod)
 	if !member {
@@ -75,10 +76,14 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 	if g == nil {
 		return fwk.Queue, nil
 	}
+	var problem *podgroup.Problem
+	if _, err := p.gangs.Gang(ref); errors.As(err, &problem) {
+		return fwk.QueueSkip, nil // see changed
+	}
 	if now := p.now(); g.repairs[uidOf(pod)].at.After(now) || g.retry.After(now) {
 		return fwk.QueueSkip, nil
 	}
-	if left, ok := old.(*v1.Pod); !ok || kube.WantsVGPU(left) || g.refusal == nil || g.refusal.host {
+	if left, ok := old.(*v1.Pod); !ok || kube.WantsVGPU(left) || g.refusal == nil || g.refusal.host || g.room != nil {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
@@ -104,6 +109,9 @@ func (p *Plugin) changed(ref podgroup.Ref) {
 	if g != nil && p.state.drain == ref && p.lacking(g, pg) != g.keptFor {
 		p.endDrain(g)
 	}
+	if g != nil && p.changedUnder(g, pg) {
+		p.endRoom(g)
+	}
 	if errors.As(err, &problem) {
 		p.impede(p.state.group(ref), problem)
 		return
@@ -118,6 +126,9 @@ func (p *Plugin) changed(ref podgroup.Ref) {
 func (p *Plugin) impede(g *group, problem *podgroup.Problem) {
 	g.short = zero
 	p.endDrain(g)
+	if !problem.Waits || !g.started { // what is left of a gang that runs is made room for all the same
+		p.endRoom(g)
+	}
 	switch {
 	case !problem.Waits:
 		p.cancel(g, problem.Message)
@@ -186,6 +197,7 @@ func (p *Plugin) end(g *group) {
 		p.drop(g, uid)
 	}
 	p.endDrain(g)
+	p.endRoom(g)
 	delete(p.state.gangs, g.Ref)
 }
 

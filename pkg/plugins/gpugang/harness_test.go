@@ -57,6 +57,7 @@ type cluster struct {
 	refuse func(pod string) error
 
 	plugin *Plugin
+	shares *gpushare.Plugin
 	stop   func()
 }
 
@@ -183,7 +184,7 @@ func (c *cluster) start() {
 		cancel()
 		c.t.Fatal(err)
 	}
-	c.plugin = <-built
+	c.plugin, c.shares = <-built, shares
 	broadcaster.StartRecordingToSink(ctx.Done())
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())

@@ -2,9 +2,11 @@ package gpugang
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // The framework nominates a member for its node while it waits in Permit, by a request of its own. The answer to that may come
@@ -25,12 +27,12 @@ func (p *Plugin) denominate(node string) {
 	}
 }
 
-// hasPlace reports whether a member has a place on a node. The caller does not hold the mutex.
+// hasPlace reports whether a member has a place on a node, or room is made for it there. The caller does not hold the mutex.
 func (p *Plugin) hasPlace(ref podgroup.Ref, pod *v1.Pod, node string) bool {
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.gangs[ref]
-	return g != nil && g.places[uidOf(pod)].Node == node
+	return g != nil && (g.places[uidOf(pod)].Node == node || g.room != nil && g.room.places[uidOf(pod)].Node == node)
 }
 
 // denominateMembers ends what is left of earlier plans of a gang, for the pods that belong to none. The caller holds no lock.
@@ -40,6 +42,53 @@ func (p *Plugin) denominateMembers(pg *podgroup.Gang) {
 			p.handle.DeleteNominatedPodIfExists(m)
 		}
 	}
+}
+
+// nomination is a node that a member may be nominated for.
+type nomination struct {
+	uid       vgpu.UID
+	pod, node string
+}
+
+// stale notes that a member may have lost its place, for the next flush.
+func (p *Plugin) stale(uid vgpu.UID, at place) {
+	p.woken.mu.Lock()
+	defer p.woken.mu.Unlock()
+	p.woken.stale = append(p.woken.stale, nomination{uid, at.Pod, at.Node})
+}
+
+// denominateMember ends the nomination of a member for a node where it has no place. The caller holds no lock.
+func (p *Plugin) denominateMember(n nomination) {
+	pod := p.seen(n.uid, n.pod)
+	if pod == nil {
+		return
+	}
+	if ref, member := p.gangs.Of(pod); member && !p.hasPlace(ref, pod, n.node) {
+		p.handle.DeleteNominatedPodIfExists(pod)
+	}
+}
+
+// expected is the result of PostFilter for a member without a place: the node where room is made for it, or nowhere. The caller
+// holds the mutex.
+func (g *group) expected(pod *v1.Pod) *fwk.PostFilterResult {
+	if g.room == nil {
+		return nowhere()
+	}
+	return &fwk.PostFilterResult{NominatingInfo: g.room.nominates(pod)}
+}
+
+// nominates says where room is made for a pod.
+func (r *room) nominates(pod *v1.Pod) *fwk.NominatingInfo {
+	return &fwk.NominatingInfo{NominatedNodeName: r.places[uidOf(pod)].Node, NominatingMode: fwk.ModeOverride}
+}
+
+// expectations is the result of PodGroupPostFilter for a gang that room is made for. The caller holds the mutex.
+func (g *group) expectations(info fwk.PodGroupInfo) *fwk.PodGroupPostFilterResult {
+	infos := map[types.NamespacedName]*fwk.NominatingInfo{}
+	for _, pod := range info.GetUnscheduledPods() {
+		infos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = g.room.nominates(pod)
+	}
+	return &fwk.PodGroupPostFilterResult{NominatingInfos: infos}
 }
 
 // nowhere is the result of PostFilter for a member without a place: what the API says of its node ends too.

@@ -173,7 +173,7 @@ func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ st
 // settle notes that a gang has started, once as many as must run are bound. The caller holds the mutex.
 func (p *Plugin) settle(g *group, pg *podgroup.Gang) {
 	if pg != nil && p.boundOf(g, pg) >= pg.MinCount {
-		g.started = true
+		g.started, g.preempted, g.voids = true, false, 0
 	}
 }
 

@@ -45,12 +45,15 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})
 	}
 	p.metrics.planned(&plan)
+	if plan.Refused != nil {
+		p.afterRefusal(c, pg, g, t, &plan)
+	}
 	if plan.Refused != nil && t.config.Brief {
 		g.told[uidOf(c.pod)] = true
-		return nil, g.refusal.message
+		return nil, g.refusal.message + g.roomMade()
 	}
 	if plan.Refused != nil {
-		return nil, p.wait(c.pod, g, t, plan.Refused)
+		return nil, p.wait(c.pod, g, t, plan.Refused) + g.roomMade()
 	}
 	if err := p.keep(g, t, &plan); err != nil {
 		p.cancel(g, err.Error())
@@ -121,6 +124,8 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 	if !g.planned() {
 		g.made = p.now()
 	}
+	defer p.endRoom(g)
+	g.preempted = g.room != nil
 	for _, at := range t.chosen(plan) {
 		at.pinned, at.within = at.held() || g.failures > 0, t.within(at.Node)
 		if at.held() {
@@ -131,6 +136,7 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 		g.places[at.UID] = at
 	}
 	g.refusal, g.short, g.retry, g.dry, g.dryTimes = nil, zero, zero, zero, 0
+	g.unhelped, g.asked = "", 0
 	g.told = map[vgpu.UID]bool{}
 	return nil
 }
@@ -174,6 +180,10 @@ func (p *Plugin) cancel(g *group, why string) {
 	g.forget()
 	g.failures++
 	g.retry = p.now().Add(backoff(g.failures))
+	if g.preempted { // the room that others were evicted for came to nothing
+		g.ask, g.preempted = p.now().Add(p.again(g.voids)), false
+		g.voids++
+	}
 	p.metrics.cancelled.Inc()
 	p.stir(g.Ref)
 }

@@ -32,11 +32,10 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	defer p.flush(ctx)
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
-	at := placeOf(cs)
+	at, g := placeOf(cs), p.state.group(ref)
 	if at == nil {
-		return nowhere(), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+		return g.expected(pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	}
-	g := p.state.group(ref)
 	why := "no node that the gang may use takes the pod"
 	if status := statuses.Get(at.Node); at.pinned {
 		why = "the plan of the gang has node " + at.Node + " for the pod, which refuses it: " + status.Message()
@@ -55,7 +54,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 }
 
 // PodGroupPostFilter says why a gang has no plan, for the condition of its PodGroup, and ends a plan that other plugins
-// refused. It makes no room.
+// refused. It makes no room, and succeeds where that is being made.
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	defer p.flush(ctx)
 	p.state.mu.Lock()
@@ -70,6 +69,8 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 			g.cap(node, most, p.now())
 		}
 		p.cancel(g, "other plugins refuse the planned nodes")
+	case g.room != nil && g.refusal != nil:
+		return g.expectations(info), fwk.NewStatus(fwk.Success, g.refusal.message)
 	case g.refusal != nil:
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, g.refusal.message)
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Keys of the plugin's data in the CycleState of a pod, and in that of a group cycle.
+// Keys of the plugin's data in the CycleState of a pod, and in that of a group cycle, which has the latter two.
 const (
 	placeKey fwk.StateKey = Name + "/place"
 	trialKey fwk.StateKey = Name + "/trial"
+	wantKey  fwk.StateKey = Name + "/want"
 )
 
 // Clone returns the same place: nobody changes it.
@@ -122,6 +123,12 @@ func (p *Plugin) place(ctx context.Context, c cycle, ref podgroup.Ref, tried boo
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	g := p.state.group(ref)
+	if at, why, trial := g.onTrial(c.pod); trial {
+		return at, why
+	}
+	if p.isDoomed(g) {
+		return nil, about(ref, "its members are being evicted, and it starts anew when they are gone")
+	}
 	gang, err := p.gangs.Gang(ref)
 	if gang, err = p.afterStart(g, gang, err); err != nil {
 		return nil, about(ref, err.Error())

@@ -39,6 +39,8 @@ func backoff(failures int) time.Duration {
 type wakes struct {
 	mu   sync.Mutex
 	pods map[string]*v1.Pod
+	// stale are nominations that may mean nothing any more, which takes the same lock to find out.
+	stale []nomination
 }
 
 // wake notes members to be tried again, at the next flush.
@@ -56,9 +58,12 @@ func (p *Plugin) wake(pods ...*v1.Pod) {
 // flush has the members that were noted tried again. The caller holds no mutex of the plugin, and is not PreEnqueue.
 func (p *Plugin) flush(ctx context.Context) {
 	p.woken.mu.Lock()
-	pods := p.woken.pods
-	p.woken.pods = nil
+	pods, stale := p.woken.pods, p.woken.stale
+	p.woken.pods, p.woken.stale = nil, nil
 	p.woken.mu.Unlock()
+	for _, n := range stale {
+		p.denominateMember(n)
+	}
 	if len(pods) > 0 {
 		p.handle.Activate(klog.FromContext(ctx), pods)
 	}
@@ -156,6 +161,7 @@ func (p *Plugin) look(ref podgroup.Ref) (pg *podgroup.Gang, half bool) {
 	g, now, patience := p.state.group(ref), p.now(), p.args.PlacementDeadline.Duration
 	p.prune(g, pg)
 	p.settle(g, pg)
+	p.lookAtRoom(g, pg, now)
 	switch {
 	case g.letGo.IsZero() && g.planned() && now.Sub(g.made) > patience:
 		p.cancel(g, "its members did not come within "+patience.String())
@@ -197,6 +203,10 @@ func (p *Plugin) due(g *group, now time.Time) bool {
 	if !g.uncap.IsZero() && !now.Before(g.uncap) {
 		g.uncap = zero
 		return true
+	}
+	if g.askAgain && !now.Before(g.ask) {
+		g.askAgain = false
+		return !g.planned()
 	}
 	if g.short.IsZero() || p.args.Drain == config.DrainDisabled || p.state.drain == g.Ref || p.state.head(now) != g {
 		return false

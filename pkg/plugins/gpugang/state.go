@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -69,6 +71,18 @@ type group struct {
 	// row.
 	dry      time.Time
 	dryTimes int
+	// room is what preemption makes for the gang, nil for none; preempted: the plan has it. unhelped is why nobody was evicted,
+	// and ask when the gang may be preempted for again: it is tried then where askAgain says so. voids counts the preemptions in
+	// a row that came to nothing, asked those that were sought in vain.
+	room         *room
+	preempted    bool
+	unhelped     string
+	ask          time.Time
+	askAgain     bool
+	voids, asked int
+	// doomed are members that are about to be evicted with all others that have a place, unless that has not begun by a time.
+	doomed      []*v1.Pod
+	doomedUntil time.Time
 	// grouped: the scheduler tried all members in one cycle, the last time.
 	grouped bool
 	// priority of the members.
@@ -148,11 +162,12 @@ func first(a, b *group) int {
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Source, b.Source))
 }
 
-// head returns the gang whose turn it is to have room kept, nil for none. The caller holds the mutex.
+// head returns the gang whose turn it is to have room kept, nil for none: gangs that preemption makes room for have theirs. The
+// caller holds the mutex.
 func (s *state) head(now time.Time) *group {
 	var waiting []*group
 	for _, g := range s.gangs {
-		if !g.short.IsZero() && !now.Before(g.dry) {
+		if !g.short.IsZero() && !now.Before(g.dry) && g.room == nil {
 			waiting = append(waiting, g)
 		}
 	}

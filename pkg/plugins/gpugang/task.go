@@ -50,7 +50,9 @@ func (t *task) ledger(name string) *vgpu.Node {
 func (t *task) placed() int { return len(t.group.Placed) }
 
 // lacking counts the members that must run and have no place.
-func (t *task) lacking() int { return max(0, t.group.MinCount-t.placed()) }
+func (t *task) lacking() int { return lackingOf(t.group) }
+
+func lackingOf(g *gang.Group) int { return max(0, g.MinCount-len(g.Placed)) }
 
 // chosen returns the places that a plan has for members, those in doubt included.
 func (t *task) chosen(plan *gang.Plan) []place {
@@ -97,11 +99,11 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group,
 	t.group.Wishes, t.group.Losses = p.wishes(pg), p.losses(pg)
 	p.atlas.refresh(c.nodes)
 	t.cluster, t.infos = p.atlas.cluster(c.nodes, ledgers, t.group.Wishes)
-	var admits *admission
+	var admits *admittance
 	if admits, err = p.members(t, pg, g, anew); err != nil {
 		return nil, err
 	}
-	p.setAside(t)
+	p.setAside(t, g)
 	admits.nodes = t.infos
 	t.cluster.Admits, t.cluster.Ends = admits.count, p.endOf
 	return t, nil
@@ -138,8 +140,8 @@ func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 }
 
 // members sorts the members into those that have a place and those that want one.
-func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admission, error) {
-	admits := &admission{most: p.limits(g)}
+func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admittance, error) {
+	admits := &admittance{most: p.limits(g)}
 	for i, pod := range pg.Members {
 		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place in the
 		// ledgers must not be placed again.
@@ -184,15 +186,21 @@ func (p *Plugin) placed(g *group, pod *v1.Pod) (vgpu.Assignment, bool) {
 	return vgpu.Assignment{UID: uidOf(pod), Pod: pathOf(pod), Node: node}, true
 }
 
-// setAside takes from the hosts what planned members will use that are not there yet: holds keep devices only. The caller holds
-// the mutex.
-func (p *Plugin) setAside(t *task) {
+// setAside takes from the hosts what planned members will use that are not there yet, and those of other gangs for which
+// preemption makes room, unless their priority is lower: holds keep devices only. The caller holds the mutex.
+func (p *Plugin) setAside(t *task, self *group) {
 	rooms := map[string]vgpu.Room{}
 	for _, g := range p.state.gangs {
 		for uid, at := range g.places {
 			if !g.reserved[uid] && !g.bound[uid] {
 				rooms[at.Node] = rooms[at.Node].Plus(at.host)
 			}
+		}
+		if g.room == nil || g == self || g.priority < self.priority {
+			continue
+		}
+		for _, at := range g.room.places {
+			rooms[at.Node] = rooms[at.Node].Plus(at.host)
 		}
 	}
 	for name, room := range rooms {

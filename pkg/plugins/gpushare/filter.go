@@ -23,13 +23,27 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, node fw
 	if o.problem != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, o.problem)
 	}
-	if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil {
+	if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil && (refusal.Reason == vgpu.PromiseBroken || !keptFree(o.ledger, r.UID)) {
 		return fwk.NewStatus(codeOf(refusal), reasonOf(refusal))
 	}
 	if o.stray > 0 && o.freeSlots(r) < r.PeakSlots() {
 		return fwk.NewStatus(fwk.Unschedulable, "pods without an assignment hold the node's slots")
 	}
 	return nil
+}
+
+// keptFree reports whether room is held for a pod on the node and is free, unless pods of a higher priority take it. What is held
+// for others of its own priority is no obstacle: it does not need that room, although those who leave it may still be there.
+func keptFree(ledger *vgpu.Node, uid vgpu.UID) bool {
+	kept := false
+	ledger.EachHold(func(h *vgpu.Hold) {
+		if h.UID == uid && !passedOver(ledger, h) {
+			n := ledger.Clone()
+			n.Remove(uid)
+			kept = n.Add(h.Assignment) == nil
+		}
+	})
+	return kept
 }
 
 // codeOf tells in-tree preemption whether evictions could help.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,7 +26,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %s: %w", r.Pod, err))
 	}
-	a, why := p.state.reserve(info, r, choiceOf(cs))
+	a, why := p.state.reserve(info, r, bond{replay: choiceOf(cs), planned: p.state.plannedElsewhere(pod)})
 	if why != "" {
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}
@@ -38,8 +39,16 @@ func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nod
 	p.state.unreserve(uidOf(pod), nodeName)
 }
 
+// bond is what a choice of devices is bound to.
+type bond struct {
+	// replay is the choice to be repeated, nil for none.
+	replay *vgpu.Assignment
+	// planned: another plugin planned the pod, so that the devices that are held for it are the only ones.
+	planned bool
+}
+
 // reserve chooses devices for the request and reserves them, or says why it cannot.
-func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, replay *vgpu.Assignment) (vgpu.Assignment, string) {
+func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b bond) (vgpu.Assignment, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := info.Node().Name
@@ -57,11 +66,11 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, replay *vgpu.Assignm
 	if why != "" {
 		return vgpu.Assignment{}, why
 	}
-	a, why := s.choose(n, ledger, r, replay)
+	a, why := s.choose(n, ledger, r, b)
 	if why != "" {
 		return vgpu.Assignment{}, why
 	}
-	if slowdown, predicted := s.ruling().slowdown(ledger, r.UID); predicted && replay == nil {
+	if slowdown, predicted := s.ruling().slowdown(ledger, r.UID); predicted && b.replay == nil {
 		s.metrics.predicted.Observe(slowdown)
 	}
 	s.reservations[r.UID] = a
@@ -72,7 +81,7 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, replay *vgpu.Assignm
 
 // choose returns the assignment that must be repeated, or the one that room is held for, or a new one, and books it in the
 // ledger.
-func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu.Assignment) (vgpu.Assignment, string) {
+func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, b bond) (vgpu.Assignment, string) {
 	if u, ok := n.unresolved[r.UID]; ok {
 		// An earlier bind with these devices may still happen: another choice on this node would be a second one.
 		if err := ledger.Add(u.Assignment); err != nil {
@@ -80,15 +89,16 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 		}
 		return u.Assignment, ""
 	}
-	if replay != nil && replay.Node == n.name && ledger.Add(*replay) == nil {
-		return *replay, ""
+	if b.replay != nil && b.replay.Node == n.name && ledger.Add(*b.replay) == nil {
+		return *b.replay, ""
 	}
 	if h, held := s.holds[r.UID]; held && h.Node == n.name {
-		// Other devices would not do: those of a gang are chosen together.
-		if !n.healthy(&h.Assignment) || ledger.Add(h.Assignment) != nil {
+		if n.healthy(&h.Assignment) && !passedOver(ledger, &h) && ledger.Add(h.Assignment) == nil {
+			return h.Assignment, ""
+		}
+		if b.planned { // other devices would not do: those of a gang are chosen together
 			return vgpu.Assignment{}, "the room that was kept for the pod is taken or sick"
 		}
-		return h.Assignment, ""
 	}
 	a, refusal := placement.Assign(ledger, r, s.ruling().Policy)
 	if refusal != nil {
@@ -98,6 +108,27 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, replay *vgpu
 		return vgpu.Assignment{}, err.Error()
 	}
 	return a, ""
+}
+
+// passedOver reports whether room that is held for a pod is held for pods of a higher priority as well, who take it: Add alone
+// does not ask.
+func passedOver(ledger *vgpu.Node, h *vgpu.Hold) bool {
+	if h.Priority == math.MaxInt32 {
+		return false
+	}
+	above := vgpu.Request{UID: h.UID, Priority: h.Priority + 1}
+	for i := range ledger.Devices() {
+		var peak vgpu.Peak
+		for k := range h.Containers {
+			if c := &h.Containers[k]; slices.Contains(c.Devices, ledger.Devices()[i].ID) {
+				peak.Add(c.Kind, c.Share.Use())
+			}
+		}
+		if !peak.Use().Within(ledger.FreeFor(i, &above)) {
+			return true
+		}
+	}
+	return false
 }
 
 // healthy reports whether all devices of an assignment are there and healthy. The caller holds a lock.

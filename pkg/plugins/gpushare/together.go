@@ -157,7 +157,7 @@ func (p *Plugin) Stands(uid vgpu.UID, info fwk.NodeInfo) bool {
 		return false
 	}
 	ledger, why := p.state.everything(n, info, uid)
-	return why == "" && ledger.Add(h.Assignment) == nil
+	return why == "" && !passedOver(ledger, &h) && ledger.Add(h.Assignment) == nil
 }
 
 // Assigned returns the devices of a pod: its reservation, else its annotation, and whether it has any.

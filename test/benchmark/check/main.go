@@ -23,7 +23,9 @@ func main() {
 		os.Exit(1)
 	}
 	other := func(r benchmark.Ratio) bool { return *workloads != "" && !strings.HasSuffix(r.Ours, "/"+*workloads) }
-	r.Ratios, r.Gangs = slices.DeleteFunc(r.Ratios, other), slices.DeleteFunc(r.Gangs, other)
+	for _, list := range []*[]benchmark.Ratio{&r.Ratios, &r.Gangs, &r.Preemptions} {
+		*list = slices.DeleteFunc(*list, other)
+	}
 	broken, err := check(r, *output, *perf)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,25 +55,43 @@ func check(ranges benchmark.Ranges, output, perf string) ([]string, error) {
 		fmt.Println(table)
 		broken = append(broken, out...)
 	}
-	if perf != "" {
-		pods, err := benchmark.Pods("test/benchmark/workloads.yaml")
-		if err != nil {
-			return nil, err
-		}
-		rates, err := benchmark.PodsPerSecond(perf, pods)
-		if err != nil {
-			return nil, err
-		}
-		table, out := benchmark.CompareRatios(ranges.Ratios, rates)
-		fmt.Println(table)
-		broken = append(broken, out...)
-		gangs, err := benchmark.GangsPerSecond(perf)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Println("gangs per second of algorithm time")
-		table, out = benchmark.CompareRatios(ranges.Gangs, gangs)
-		fmt.Println(table)
+	if perf == "" {
+		return broken, nil
+	}
+	out, err := compare(ranges, perf)
+	return append(broken, out...), err
+}
+
+// compare prints the tables of what scheduler_perf measured and returns what is out of range.
+func compare(ranges benchmark.Ranges, perf string) ([]string, error) {
+	pods, err := benchmark.Pods("test/benchmark/workloads.yaml")
+	if err != nil {
+		return nil, err
+	}
+	all, err := benchmark.PodsPerSecond(perf, pods)
+	if err != nil {
+		return nil, err
+	}
+	most, err := benchmark.MostPodsPerSecond(perf, pods)
+	if err != nil {
+		return nil, err
+	}
+	gangs, err := benchmark.GangsPerSecond(perf)
+	if err != nil {
+		return nil, err
+	}
+	var broken []string
+	for _, part := range []struct {
+		title     string
+		ratios    []benchmark.Ratio
+		perSecond map[string]float64
+	}{
+		{"pods per second", ranges.Ratios, all},
+		{"with preemption: pods per second until 95 % had their nodes", ranges.Preemptions, most},
+		{"gangs per second of algorithm time", ranges.Gangs, gangs},
+	} {
+		table, out := benchmark.CompareRatios(part.ratios, part.perSecond)
+		fmt.Printf("%s\n%s\n", part.title, table)
 		broken = append(broken, out...)
 	}
 	return broken, nil

@@ -18,6 +18,6 @@ func init() {
 }
 
 func addKnownTypes(s *runtime.Scheme) error {
-	s.AddKnownTypes(schedulerv1.SchemeGroupVersion, &GPUShareArgs{}, &GPUGangArgs{})
+	s.AddKnownTypes(schedulerv1.SchemeGroupVersion, &GPUShareArgs{}, &GPUGangArgs{}, &GPUPreemptArgs{})
 	return nil
 }

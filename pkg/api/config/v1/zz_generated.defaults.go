@@ -14,12 +14,17 @@ import (
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&GPUGangArgs{}, func(obj interface{}) { SetObjectDefaults_GPUGangArgs(obj.(*GPUGangArgs)) })
+	scheme.AddTypeDefaultingFunc(&GPUPreemptArgs{}, func(obj interface{}) { SetObjectDefaults_GPUPreemptArgs(obj.(*GPUPreemptArgs)) })
 	scheme.AddTypeDefaultingFunc(&GPUShareArgs{}, func(obj interface{}) { SetObjectDefaults_GPUShareArgs(obj.(*GPUShareArgs)) })
 	return nil
 }
 
 func SetObjectDefaults_GPUGangArgs(in *GPUGangArgs) {
 	SetDefaults_GPUGangArgs(in)
+}
+
+func SetObjectDefaults_GPUPreemptArgs(in *GPUPreemptArgs) {
+	SetDefaults_GPUPreemptArgs(in)
 }
 
 func SetObjectDefaults_GPUShareArgs(in *GPUShareArgs) {

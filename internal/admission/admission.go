@@ -1,0 +1,56 @@
+// Package admission tells which nodes take a pod by all that is not devices, room of the host or other pods: selectors,
+// affinity to nodes, taints, cordons.
+//
+// It is a look beforehand that keeps hopeless nodes out of a search. The scheduler's in-tree plugins decide.
+package admission
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+// Demand is what a pod demands of its node.
+type Demand struct {
+	pod      *v1.Pod
+	affinity nodeaffinity.RequiredNodeAffinity
+}
+
+// Of returns the demand of a pod. It keeps the pod.
+func Of(pod *v1.Pod) Demand {
+	return Demand{pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(pod)}
+}
+
+// Alike reports whether the same nodes take both pods.
+func Alike(a, b *v1.Pod) bool {
+	return equality.Semantic.DeepEqual(a.Spec.NodeSelector, b.Spec.NodeSelector) &&
+		equality.Semantic.DeepEqual(nodeAffinity(a), nodeAffinity(b)) &&
+		equality.Semantic.DeepEqual(a.Spec.Tolerations, b.Spec.Tolerations)
+}
+
+func nodeAffinity(pod *v1.Pod) *v1.NodeAffinity {
+	if pod.Spec.Affinity == nil {
+		return nil
+	}
+	return pod.Spec.Affinity.NodeAffinity
+}
+
+// MetBy reports whether the node may take the pod. An affinity that cannot be read is met by no node.
+func (d *Demand) MetBy(node *v1.Node) bool {
+	tolerations := d.pod.Spec.Tolerations
+	unschedulable := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
+	if node.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &unschedulable, true) {
+		return false
+	}
+	if _, refused := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, tolerations, keepsOut, true); refused {
+		return false
+	}
+	matches, err := d.affinity.Match(node)
+	return err == nil && matches
+}
+
+func keepsOut(t *v1.Taint) bool {
+	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+}

@@ -1,0 +1,91 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/test/fakegpu"
+)
+
+// A pod that is preempted and does not heed SIGTERM works on while its grace lasts, loses its GPU work the margin before
+// the kill, and wedges nobody: its neighbour's process and MPS server go on, and the preemptor connects. Its grace is 5
+// seconds, the margin 3.
+func TestPreemptedPodEndsBeforeItsKill(t *testing.T) {
+	if os.Getenv(overFakes) == "" {
+		rerunOverFakes(t)
+		return
+	}
+	const grace = 5
+	b, state, gpus := newFakeBench(t)
+	b.run()
+	device := gpus[0].UUID
+	neighbour := &tenantTruth{name: "neighbour", slots: 4, memory: 1 << 30, sm: 20, bandwidth: 10, arguments: []string{"--in-flight"}}
+	victim := &tenantTruth{name: "victim", slots: 6, memory: 1 << 30, sm: 30, bandwidth: 10, arguments: []string{"--in-flight", "--ignore-term"}}
+	b.startTenant(neighbour, device, 0)
+	b.startTenant(victim, device, 1)
+	server := fakegpu.ReadUsage(state, device).Server.PID
+
+	// What a preemption writes first is a condition, which alone takes nothing from the pod.
+	b.kubelet.change(string(victim.pod.UID), func(p *v1.Pod) {
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
+	})
+	told := time.Now()
+	b.delete(victim.pod, grace)
+	if err := victim.program.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(grace*time.Second, func() { _ = victim.program.Process.Kill() }) // as the kubelet does
+	defer kill.Stop()
+	const terminated = 3 // the program's exit status
+	var exit *exec.ExitError
+	if err := victim.program.Wait(); !errors.As(err, &exit) || exit.ExitCode() != terminated {
+		t.Fatalf("the victim's program: %v, want that its work was terminated", err)
+	}
+	if took := time.Since(told); took < grace*time.Second-defaultMargin || took >= grace*time.Second {
+		t.Errorf("the victim's work ended %v after its deletion; it has %d s, and %v of them are the margin", took, grace, defaultMargin)
+	}
+	b.kubelet.remove(string(victim.pod.UID))
+
+	preemptor := &tenantTruth{name: "preemptor", slots: 6, memory: 1 << 30, sm: 30, bandwidth: 10}
+	b.startTenant(preemptor, device, 2)
+	use := fakegpu.ReadUsage(state, device)
+	pids := make([]int, 0, len(use.Clients))
+	for _, c := range use.Clients {
+		pids = append(pids, c.PID)
+	}
+	want := []int{neighbour.program.Process.Pid, preemptor.program.Process.Pid}
+	slices.Sort(pids)
+	slices.Sort(want)
+	if use.Server.PID != server || !slices.Equal(pids, want) {
+		t.Errorf("server %d serves %v, want server %d and neighbour and preemptor, %v", use.Server.PID, pids, server, want)
+	}
+	b.awaitMetric(`tandem_agent_clients_ended_total{cause="termination"}`, "1")
+
+	// A kill that nobody foresees wedges the server: what was seen above is no property of the stand-in.
+	if err := neighbour.program.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = neighbour.program.Wait() // it was killed
+	eventually(t, "the daemon to notice", func() error {
+		if u := fakegpu.ReadUsage(state, device); len(u.Clients) != 1 {
+			return fmt.Errorf("clients %+v", u.Clients)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	pipe := filepath.Join(b.dir, "mps", device, "pipe")
+	if _, err := fakegpu.Dial(ctx, pipe, fakegpu.ClientLoad{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a newcomer after the kill: %v, want that it waits", err)
+	}
+}

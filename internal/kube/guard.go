@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+)
+
+// overdueAfter is how long a pod that is being deleted may outlive the end of its grace period. The kubelet kills at that end
+// and then still unmounts volumes; one that is later does not answer. Larger waits longer for room that does not come, smaller
+// evicts more where a node is busy.
+const overdueAfter = 30 * time.Second
+
+// Guards say which pods are not evicted, whatever the priority of the preemptor.
+type Guards struct {
+	namespaces map[string]bool
+	selector   labels.Selector
+	minimum    time.Duration
+	byClass    map[string]time.Duration
+}
+
+// NewGuards returns the guards of legal arguments. The error says that a label selector is none.
+func NewGuards(args *config.GPUPreemptArgs) (*Guards, error) {
+	g := &Guards{
+		namespaces: map[string]bool{}, selector: labels.Nothing(),
+		minimum: args.MinimumRuntime.Duration, byClass: map[string]time.Duration{},
+	}
+	for _, name := range args.Protected.Namespaces {
+		g.namespaces[name] = true
+	}
+	if s := args.Protected.LabelSelector; s != nil {
+		var err error
+		if g.selector, err = metav1.LabelSelectorAsSelector(s); err != nil {
+			return nil, fmt.Errorf("read selector of protected pods: %w", err)
+		}
+	}
+	for _, class := range args.MinimumRuntimes {
+		if class.Runtime != nil {
+			g.byClass[class.PriorityClassName] = class.Runtime.Duration
+		}
+	}
+	return g, nil
+}
+
+// Of returns what keeps a pod from being evicted, the most lasting reason first, "" for nothing.
+//
+// Mirror pods are foreign: they stand for a static pod that its kubelet runs from a file, and go on when they are deleted. Pods
+// of DaemonSets are not: as with the stock scheduler their priority tells whether they may be evicted. Their controller makes
+// them anew for the same node, where they wait for room behind the preemptor.
+func (g *Guards) Of(pod *v1.Pod, now time.Time) preemption.Guard {
+	switch {
+	case isMirror(pod):
+		return preemption.Foreign
+	case g.namespaces[pod.Namespace] || g.selector.Matches(labels.Set(pod.Labels)):
+		return preemption.Protected
+	case g.tooYoung(pod, now):
+		return preemption.TooYoung
+	}
+	return ""
+}
+
+func isMirror(pod *v1.Pod) bool {
+	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+// tooYoung reports whether a pod has run for less than the minimum of its priority class. One that nobody saw start has not run.
+func (g *Guards) tooYoung(pod *v1.Pod, now time.Time) bool {
+	least := g.least(pod)
+	if least <= 0 {
+		return false
+	}
+	start, started := startOf(pod)
+	return !started || elapsed(start, now) < least
+}
+
+// OldEnough returns when a pod has run for the minimum of its priority class, zero where nobody saw it start.
+func (g *Guards) OldEnough(pod *v1.Pod) time.Time {
+	start, started := startOf(pod)
+	if !started {
+		return time.Time{}
+	}
+	return start.Add(g.least(pod))
+}
+
+// least returns how long a pod runs at least.
+func (g *Guards) least(pod *v1.Pod) time.Duration {
+	if least, named := g.byClass[pod.Spec.PriorityClassName]; named {
+		return least
+	}
+	return g.minimum
+}
+
+// Overdue reports whether a pod is being deleted and should have been gone by now: its node does not answer, or a finalizer
+// keeps it. Nobody can tell whether its room comes.
+func Overdue(pod *v1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && elapsed(pod.DeletionTimestamp.Time, now) > overdueAfter
+}

@@ -1,0 +1,390 @@
+package gpugang
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// crowded returns a cluster of nodes with one GPU each, on each of which is a pod small-I, and gang "large" of the priority 10
+// that waits for two.
+func crowded(t *testing.T, nodes int) *cluster {
+	t.Helper()
+	c := newCluster(t, slices.Repeat([]int{1}, nodes)...)
+	for i := range nodes {
+		c.create(pod("small-"+string(rune('0'+i)), 10))
+	}
+	c.awaitBound("small", nodes)
+	c.create(important(members("large", 2, 2, 10)...)...)
+	c.awaitMessage("large-0", "needs 2")
+	c.awaitMessage("large-1", "needs 2")
+	return c
+}
+
+// wanted returns what gang "large" wants.
+func (c *cluster) wanted() *podgroup.Want {
+	c.t.Helper()
+	pg, err := c.plugin.gangs.Gang(largeRef)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	w := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: largeRef.String(), MinCount: pg.MinCount}, Pods: pg.Members}
+	for i, m := range pg.Members {
+		r, err := c.plugin.shares().Request(m)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		w.Group.Members = append(w.Group.Members, gang.Member{Request: r, Rank: i})
+	}
+	return w
+}
+
+var largeRef = podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "large"}
+
+// keep has room kept for gang "large" on nodes, whose pods leave for it. It returns how often it was told that the room ended.
+func (c *cluster) keep(nodes ...string) *int {
+	c.t.Helper()
+	w, ended := c.wanted(), new(int)
+	places := make([]vgpu.Assignment, len(w.Group.Members))
+	var victims []*v1.Pod
+	for i, node := range nodes {
+		a, refusal := placement.Assign(c.emptyNode(node), &w.Group.Members[i].Request, placement.Policy{})
+		if refusal != nil {
+			c.t.Fatal(refusal)
+		}
+		places[i] = a
+		name := c.on(node)
+		for _, p := range c.pods() {
+			if p.Name == name {
+				victims = append(victims, &p)
+			}
+		}
+	}
+	if err := c.plugin.Keep(w, places, victims, func() { *ended++ }); err != nil {
+		c.t.Fatal(err)
+	}
+	return ended
+}
+
+func (c *cluster) emptyNode(name string) *vgpu.Node {
+	c.t.Helper()
+	for _, p := range c.shares.Published() {
+		if p.Name == name {
+			return p.Ledger.Without(func(*vgpu.Hold, bool) bool { return true })
+		}
+	}
+	c.t.Fatalf("nothing is known of node %s", name)
+	return nil
+}
+
+// keptFor returns the nodes where room is held for pods whose names begin with a prefix.
+func (c *cluster) keptFor(prefix string) []string {
+	c.t.Helper()
+	var nodes []string
+	for _, p := range c.pods() {
+		if h, held := c.plugin.shares().Held(uidOf(&p)); held && strings.HasPrefix(p.Name, prefix) {
+			nodes = append(nodes, h.Node)
+		}
+	}
+	return nodes
+}
+
+// hasRoom reports whether preemption makes room for gang "large".
+func (c *cluster) hasRoom() bool {
+	c.plugin.state.mu.Lock()
+	defer c.plugin.state.mu.Unlock()
+	g := c.plugin.state.gangs[largeRef]
+	return g != nil && g.room != nil
+}
+
+// The room of the victims goes to the gang, although others of a lower priority ask for it first and it comes node by node.
+func TestRoomGoesToTheGang(t *testing.T) {
+	c := crowded(t, 3)
+	ended := c.keep("n2", "n3")
+	if got := c.keptFor("large"); !slices.Equal(got, []string{"n2", "n3"}) {
+		t.Fatalf("room is kept on %v", got)
+	}
+	rush := important(pod("rush", 10))
+	*rush[0].Spec.Priority, rush[0].Spec.PreemptionPolicy = 9, new(v1.PreemptionPolicy)
+	*rush[0].Spec.PreemptionPolicy = v1.PreemptNever
+	c.create(rush...)
+	c.awaitMessage("rush", "free share is 0")
+	c.deletePod(c.on("n2"))
+	c.awaitMessage("large-0", "room is made for it: 2 pods")
+	c.checkWhole("large", 2)
+	if *ended != 0 {
+		t.Error("the room ended with the first victim")
+	}
+	c.deletePod(c.on("n3"))
+	nodes := c.awaitBound("large", 2)
+	if nodes["large-0"] == "n1" || nodes["large-1"] == "n1" || len(c.bound("rush")) != 0 {
+		t.Errorf("the gang is on %v, the others on %v", nodes, c.bound("rush"))
+	}
+	c.await("the room has ended", func() bool { return !c.hasRoom() })
+	if *ended != 1 {
+		t.Errorf("the room ended %d times", *ended)
+	}
+}
+
+// The members are nominated for the nodes where room is made, and for none when it ends.
+func TestRoomNominates(t *testing.T) {
+	c := crowded(t, 2)
+	c.keep("n1", "n2")
+	c.plugin.Nominate(t.Context(), c.wanted())
+	nominated := func(node string) bool { return len(c.plugin.handle.NominatedPodsForNode(node)) == 1 }
+	if !nominated("n1") || !nominated("n2") {
+		t.Error("a member is not nominated")
+	}
+	c.clock.pass(time.Second)
+	c.plugin.Tick(t.Context())
+	if !nominated("n1") || !nominated("n2") {
+		t.Error("the nominations are gone although the room is kept")
+	}
+	c.plugin.GiveUp(largeRef, "for a test", 0)
+	if nominated("n1") || nominated("n2") {
+		t.Error("the nominations stay although the room is given up")
+	}
+}
+
+// Room ends when the gang it is kept for changes, is gone, when a device is lost, and when the victims stay for too long.
+func TestRoomEnds(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(c *cluster)
+		// dry: the gang waits longer before room is made for it again.
+		dry bool
+	}{
+		{name: "a member is gone", do: func(c *cluster) { c.deletePod("large-1") }},
+		{name: "the gang is gone", do: func(c *cluster) { c.deletePod("large-0"); c.deletePod("large-1") }},
+		{name: "a member comes that must run", do: func(c *cluster) {
+			for _, p := range c.pods() {
+				if strings.HasPrefix(p.Name, "large") {
+					p.Annotations = members("large", 2, 3, 10)[0].Annotations
+					c.update(&p)
+				}
+			}
+			c.create(important(members("large", 3, 3, 10)[2:]...)...)
+		}},
+		{name: "the members contradict each other", do: func(c *cluster) {
+			p := important(members("large", 3, 2, 5)...)[2]
+			*p.Spec.Priority = 11
+			c.create(p)
+		}},
+		{name: "it is given up", do: func(c *cluster) { c.plugin.GiveUp(largeRef, "for a test", 0) }},
+		{name: "a device is sick", do: func(c *cluster) { c.makeSick("n2"); c.plugin.wake(c.leader()); c.plugin.flush(c.t.Context()) }, dry: true},
+		{name: "the victims stay", do: func(c *cluster) { c.clock.pass(6 * time.Minute) }, dry: true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := crowded(t, 2)
+			ended := c.keep("n1", "n2")
+			test.do(c)
+			c.await("no room is kept", func() bool { return !c.hasRoom() && len(c.keptFor("large")) == 0 })
+			if *ended != 1 {
+				t.Errorf("it was told %d times that the room ended", *ended)
+			}
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			if g := c.plugin.state.gangs[largeRef]; test.dry != (g != nil && g.voids > 0) {
+				t.Errorf("that the room came to nothing is noted: %v", !test.dry)
+			}
+		})
+	}
+}
+
+// leader returns the first member of gang "large".
+func (c *cluster) leader() *v1.Pod {
+	c.t.Helper()
+	pg, _ := c.plugin.gangs.Gang(largeRef)
+	if pg == nil {
+		c.t.Fatal("there is no gang")
+	}
+	return pg.Members[0]
+}
+
+func (c *cluster) update(p *v1.Pod) {
+	c.t.Helper()
+	if _, err := c.client.CoreV1().Pods(p.Namespace).Update(c.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Room that others of a higher priority take ends, though the victims have not left yet.
+func TestRoomYieldsToHigherPriority(t *testing.T) {
+	c := crowded(t, 2)
+	c.keep("n1", "n2")
+	taken, refusal := placement.Assign(c.emptyNode("n1"), &vgpu.Request{
+		UID: "uid-higher", Pod: "default/higher", Containers: c.wanted().Group.Members[0].Request.Containers,
+	}, placement.Policy{})
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if err := c.plugin.shares().Hold(vgpu.Hold{Assignment: taken, Priority: 11}); err != nil {
+		t.Fatal(err)
+	}
+	c.plugin.wake(c.leader())
+	c.plugin.flush(t.Context())
+	c.await("no room is kept", func() bool { return !c.hasRoom() })
+}
+
+// A gang that room is made for neither drains nor keeps others from draining.
+func TestRoomIsNoDrain(t *testing.T) {
+	c := crowded(t, 3)
+	c.keep("n1", "n2")
+	c.clock.pass(10 * time.Second)
+	c.create(members("other", 2, 2, 10)...)
+	c.awaitMessage("other", "needs 2")
+	c.plugin.state.mu.Lock()
+	defer c.plugin.state.mu.Unlock()
+	if head := c.plugin.state.head(c.clock.now()); head == nil || head.Name != "other" {
+		t.Errorf("it is the turn of %v", head)
+	}
+}
+
+// Room is sought again after a pause only, twice as long each time, and the gang is tried then if the pause was given.
+func TestAskedAgain(t *testing.T) {
+	c := crowded(t, 1)
+	p := c.plugin
+	due := func() bool {
+		p.state.mu.Lock()
+		defer p.state.mu.Unlock()
+		g := p.state.gangs[largeRef]
+		g.retry = zero
+		return p.due(g, c.clock.now())
+	}
+	p.args.Drain = "Disabled"
+	asks := func() time.Duration {
+		p.state.mu.Lock()
+		defer p.state.mu.Unlock()
+		return p.state.gangs[largeRef].ask.Sub(c.clock.now()).Round(time.Second)
+	}
+	for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 80 * time.Second} {
+		if p.GiveUp(largeRef, "for a test", 0); asks() != want {
+			t.Errorf("asked again after %v, want %v", asks(), want)
+		}
+	}
+	c.clock.pass(2 * time.Minute)
+	if due() {
+		t.Error("the gang is tried again although nothing changed")
+	}
+	p.GiveUp(largeRef, "for a test", 3*time.Minute)
+	if asks() != 3*time.Minute || due() {
+		t.Errorf("asked again after %v", asks())
+	}
+	p.state.mu.Lock()
+	p.state.gangs[largeRef].ask = c.clock.now()
+	p.state.mu.Unlock()
+	if !due() || due() {
+		t.Error("the gang is not tried once when the pause is over")
+	}
+}
+
+// Least counts on members that are bound only, and wants gangs whole of which it does not know better.
+func TestLeast(t *testing.T) {
+	c := newCluster(t, 4)
+	c.create(members("ran", 3, 2, 10)...)
+	c.awaitBound("ran", 3)
+	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
+	set := func(reserved int, letGo time.Time) {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		g := c.plugin.state.group(ref)
+		g.reserved, g.letGo = map[vgpu.UID]bool{}, letGo
+		for i := range reserved {
+			g.reserved[vgpu.UID(rune('a'+i))] = true
+		}
+	}
+	c.await("all are bound", func() bool { return c.plugin.Least(ref) == 2 })
+	set(1, c.clock.now())
+	if got := c.plugin.Least(ref); got != 3 {
+		t.Errorf("with a member that is being bound %d must stay", got)
+	}
+	set(1, zero)
+	if got := c.plugin.Least(ref); got != onlyWhole {
+		t.Errorf("of a gang that was not let go %d must stay", got)
+	}
+	set(0, zero)
+	if got := c.plugin.Least(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gone"}); got != onlyWhole {
+		t.Errorf("of a gang that nobody knows %d must stay", got)
+	}
+	unlike := members("ran", 4, 2, 10)[3]
+	unlike.Annotations[v1alpha1.AnnotationMinMembers] = "3"
+	c.create(unlike)
+	c.await("the gang is malformed", func() bool { return c.plugin.Least(ref) == onlyWhole })
+}
+
+// Members that were not let go are taken back together, and those that are bound or about to be are not.
+func TestWithdraw(t *testing.T) {
+	c := crowded(t, 1)
+	ran, large := members("ran", 1, 1, 0)[0], c.leader()
+	c.create(ran)
+	c.awaitBound("ran", 1)
+	set := func(reserved bool, letGo time.Time) {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		g := c.plugin.state.group(largeRef)
+		g.letGo, g.reserved = letGo, map[vgpu.UID]bool{}
+		if reserved {
+			g.reserved[uidOf(large)] = true
+			g.places[uidOf(large)] = place{Assignment: vgpu.Assignment{UID: uidOf(large), Node: "n1"}}
+		}
+	}
+	for _, p := range []*v1.Pod{ran, pod("small-0", 10), pod("gone", 5)} {
+		if c.plugin.Withdraw(p) {
+			t.Errorf("pod %s was taken back", p.Name)
+		}
+	}
+	set(true, c.clock.now())
+	if c.plugin.Withdraw(large) {
+		t.Error("a member was taken back that is being bound")
+	}
+	set(true, zero)
+	if !c.plugin.Withdraw(large) {
+		t.Error("a member that was not let go was not taken back")
+	}
+	c.plugin.state.mu.Lock()
+	planned := c.plugin.state.group(largeRef).planned()
+	c.plugin.state.mu.Unlock()
+	if planned {
+		t.Error("the plan stands of which a member was taken back")
+	}
+	set(false, zero)
+	if !c.plugin.Withdraw(large) {
+		t.Error("a member that has no place is to be evicted")
+	}
+}
+
+// While all members that have a place are being evicted no other gets one, until they are ending, and where nobody evicts them
+// for a while only.
+func TestDoom(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(c *cluster)
+	}{
+		{"the eviction begins", func(c *cluster) { c.deletePod("ran-0"); c.deletePod("ran-1") }},
+		{"the eviction does not begin", func(c *cluster) { c.clock.pass(31 * time.Second) }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCluster(t, 4)
+			ran := members("ran", 3, 1, 10)
+			c.create(ran[:2]...)
+			c.awaitBound("ran", 2)
+			c.plugin.Doom(ran[:2])
+			c.create(ran[2])
+			c.awaitMessage("ran-2", "are being evicted")
+			test.do(c)
+			c.await("the other member is bound", func() bool { return c.bound("ran-2")["ran-2"] != "" })
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package gpupreempt
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func preempts(name string, priority int32) *preemptor {
+	return &preemptor{key: name, priority: priority}
+}
+
+// Six a minute: one comes back every ten seconds.
+func TestAllowance(t *testing.T) {
+	type step struct {
+		after    time.Duration // the step before
+		who      string
+		priority int32
+		count    int
+		want     time.Duration
+	}
+	s := time.Second
+	for name, steps := range map[string][]step{
+		"as many at once as in a minute": {{0, "a", 0, 6, 0}, {0, "b", 0, 1, 10 * s}, {9 * s, "b", 0, 1, s}, {s, "b", 0, 1, 0}},
+		"fills evenly":                   {{0, "a", 0, 6, 0}, {35 * s, "b", 0, 3, 0}, {0, "c", 0, 1, 5 * s}},
+		"does not overflow":              {{time.Hour, "a", 0, 6, 0}, {time.Hour, "b", 0, 6, 0}, {0, "c", 0, 1, 10 * s}},
+		"more than it holds":             {{0, "a", 0, 1, 0}, {0, "b", 0, 7, 10 * s}, {10 * s, "b", 0, 7, 0}, {0, "c", 0, 1, 20 * s}},
+		"the one that waits longer comes first": {
+			{0, "a", 0, 6, 0}, {0, "b", 0, 2, 20 * s}, {10 * s, "c", 0, 1, 20 * s}, {10 * s, "c", 0, 1, 10 * s},
+			{0, "b", 0, 2, 0}, {0, "c", 0, 1, 10 * s},
+		},
+		"a higher priority comes first": {
+			{0, "a", 0, 6, 0}, {0, "b", 0, 2, 20 * s}, {10 * s, "c", 1, 1, 0}, {0, "b", 0, 2, 20 * s},
+		},
+		"a large plan is not passed over for ever": {
+			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {30 * s, "c", 0, 1, 40 * s}, {30 * s, "b", 0, 6, 0},
+		},
+		"a claim that is not pursued ends": {
+			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {60*s + claimPatience, "c", 0, 1, 10 * s}, {s, "c", 0, 1, 0},
+		},
+		"nobody costs nothing": {{0, "a", 0, 6, 0}, {0, "b", 0, 0, 0}},
+		"who needs less asks anew": {
+			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {0, "b", 0, 0, 0}, {10 * s, "c", 0, 1, 0},
+		},
+	} {
+		a, now := newAllowance(6), time.Unix(1e9, 0)
+		for i, x := range steps {
+			now = now.Add(x.after)
+			if got, _ := a.ask(preempts(x.who, x.priority), x.count, now); got != x.want {
+				t.Errorf("%s: step %d: %s waits %v, want %v", name, i, x.who, got, x.want)
+			}
+		}
+	}
+}
+
+func TestNoAllowance(t *testing.T) {
+	a := newAllowance(0)
+	for range 3 {
+		if wait, _ := a.ask(preempts("a", 0), 1e6, time.Unix(1e9, 0)); wait != 0 {
+			t.Errorf("without a bound a preemptor waits %v", wait)
+		}
+	}
+}
+
+// Deferrals are counted once.
+func TestDeferralIsNewOnce(t *testing.T) {
+	a, now := newAllowance(1), time.Unix(1e9, 0)
+	for i, want := range []bool{false, true, false} {
+		if _, isNew := a.ask(preempts(fmt.Sprint(min(i, 1)), 0), 1, now); isNew != want {
+			t.Errorf("ask %d is new: %v", i, isNew)
+		}
+	}
+}
+
+// Whoever comes when it was told to, and alone, need not wait again; and no minute sees more than twice the bound, unless a plan
+// is larger than the bucket.
+func TestAllowanceKeepsItsWord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 70).Draw(t, "size")
+		a, now := newAllowance(size), time.Unix(1e9, 0)
+		type spent struct {
+			at    time.Time
+			count int
+		}
+		var history []spent
+		for i := range rapid.IntRange(1, 40).Draw(t, "asks") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 30_000).Draw(t, "pause")) * time.Millisecond)
+			count := rapid.IntRange(1, size).Draw(t, "count")
+			who := preempts(fmt.Sprint(i), 0)
+			wait, _ := a.ask(who, count, now)
+			if wait > 0 {
+				now = now.Add(wait)
+				if again, _ := a.ask(who, count, now); again != 0 {
+					t.Fatalf("%d of %d: told to wait %v, then %v more", count, size, wait, again)
+				}
+			}
+			history = append(history, spent{now, count})
+		}
+		for i := range history {
+			sum := 0
+			for _, h := range history[i:] {
+				if h.at.Sub(history[i].at) < time.Minute {
+					sum += h.count
+				}
+			}
+			if sum > 2*size {
+				t.Fatalf("%d evictions in a minute, the bound is %d", sum, size)
+			}
+		}
+	})
+}

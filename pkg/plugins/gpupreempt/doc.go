@@ -1,0 +1,14 @@
+// Package gpupreempt evicts pods for pods and gangs of a higher priority that find no room: the scheduler plugin GPUPreempt.
+//
+// It converts between the scheduler framework and core: PostFilter asks package preemption who makes room, has the framework's
+// filters agree that the preemptor fits without them, keeps the room by a hold and evicts. Which devices are free is told by
+// the plugin GPUShare, which pods form a gang by the plugin GPUGang. Pods that ask for no vGPU are left to the in-tree plugin,
+// under the same guards.
+//
+// The words it adds to the glossary:
+//
+//   - pending preemption: room that is kept for a preemptor while its victims leave. It ends when the preemptor is bound or
+//     gone, and when it came to nothing: the node is lost, a victim stays beyond its grace period, or the preemptor does not
+//     fit although the victims are gone;
+//   - allowance: how many pods may be evicted now, by the bound of evictions in a minute.
+package gpupreempt

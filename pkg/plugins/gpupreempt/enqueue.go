@@ -1,0 +1,94 @@
+package gpupreempt
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// PreEnqueue keeps a preemptor out of the queue while its victims are being evicted: it would be tried in vain. Once they are
+// asked to leave it is tried like any other pod, since room may come elsewhere.
+func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	if p.evicting(string(pod.UID)) {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pods that make room for the pod are being evicted")
+	}
+	return p.plain.PreEnqueue(ctx, pod)
+}
+
+// EventsToRegister names the events after which a pod is asked about again that PreEnqueue kept out. What else ends the wait of
+// a preemptor activates it: its evictions are through or failed, its victims are gone, its pause or that of its victims is over,
+// a PodDisruptionBudget allows more.
+func (p *Plugin) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return p.plain.EventsToRegister(ctx)
+}
+
+// watch follows the pods and the PodDisruptionBudgets until ctx ends.
+func (p *Plugin) watch(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	options := cache.HandlerOptions{Logger: &logger}
+	factory := p.handle.SharedInformerFactory()
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: p.podChanged,
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			if pod, ok := object.(*v1.Pod); ok {
+				p.podGone(pod)
+			}
+		},
+	}, options)
+	if err != nil {
+		return err
+	}
+	_, err = factory.Policy().V1().PodDisruptionBudgets().Informer().AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, now any) {
+			before, okBefore := old.(*policyv1.PodDisruptionBudget)
+			budget, ok := now.(*policyv1.PodDisruptionBudget)
+			if ok && okBefore && budget.Status.DisruptionsAllowed > before.Status.DisruptionsAllowed {
+				p.activate(ctx, p.state.budgeted()...)
+			}
+		},
+		DeleteFunc: func(any) { p.activate(ctx, p.state.budgeted()...) },
+	}, options)
+	return err
+}
+
+// podChanged takes over that a pod changed: a preemptor is bound, or a watch that broke shows another pod of the name.
+func (p *Plugin) podChanged(old, now any) {
+	before, okBefore := old.(*v1.Pod)
+	pod, ok := now.(*v1.Pod)
+	switch {
+	case !ok || !okBefore:
+	case before.UID != pod.UID:
+		p.podGone(before)
+	case before.Spec.NodeName == "" && pod.Spec.NodeName != "":
+		p.over(pod, false)
+	}
+}
+
+// podGone takes over that a pod is gone: a preemptor, whose victims that were not evicted yet stay, or a victim.
+func (p *Plugin) podGone(pod *v1.Pod) {
+	p.over(pod, true)
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	delete(p.state.leaving, uidOf(pod))
+}
+
+// budgeted returns the pods that wait for a PodDisruptionBudget, and forgets them.
+func (s *state) budgeted() []*v1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var pods []*v1.Pod
+	for uid, r := range s.retries {
+		if r.budgets {
+			pods = append(pods, r.pod)
+			delete(s.retries, uid)
+		}
+	}
+	return pods
+}

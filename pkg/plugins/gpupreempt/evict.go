@@ -1,0 +1,250 @@
+package gpupreempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// evictTimeout bounds the eviction of one pod with all its retries. Longer keeps a preemptor out of the queue that could be
+// tried elsewhere while the API server does not answer.
+const evictTimeout = 15 * time.Second
+
+// evictRetry is the pauses between tries of one request: 50 ms, 200 ms, 800 ms, 3.2 s.
+var evictRetry = wait.Backoff{Steps: 5, Duration: 50 * time.Millisecond, Factor: 4, Jitter: 0.1}
+
+// preemptor is who others are evicted for: a pod or a gang.
+type preemptor struct {
+	// key is unique among pods and gangs.
+	key string
+	// name is "pod namespace/name" or "gang namespace/name".
+	name string
+	// pods are tried again when an eviction fails.
+	pods []*v1.Pod
+	// object is what events of the victims relate to.
+	object   runtime.Object
+	priority int32
+	// needs says what it needs: "needs 2 whole GPUs".
+	needs string
+}
+
+// eviction is a plan to be carried out.
+type eviction struct {
+	preemptor
+	// node is where the preemptor goes, "" for several.
+	node string
+	plan *preemption.Plan
+	// from is what the units of the plan index, and pods are its pods.
+	from *preemption.Candidates
+	pods []*v1.Pod
+	// failed is called when a victim could not be evicted, in place of the others that were left, and done when all are.
+	failed func(error)
+	done   func()
+}
+
+// evict carries a plan out, beside the scheduling cycle. No unit of a plan could stay, so the first failure ends it: those that
+// were not evicted by then stay.
+func (p *Plugin) evict(ctx context.Context, e eviction) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.state.starts(&e, cancel, p.now())
+	p.doom(&e)
+	go func() {
+		defer cancel()
+		err := p.evictAll(ctx, &e)
+		p.state.finished(&e, err != nil)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Preemption ended early", "preemptor", e.name)
+			e.failed(err)
+			return
+		}
+		p.metrics.lost.Add(float64(e.plan.Cost.Lost) / float64(vgpu.WholeGPU))
+		e.done()
+	}()
+}
+
+// careful is how many victims are evicted before the others go at once: where the API server refuses them, few have gone in vain.
+// More are slower, for large gangs.
+const careful = 8
+
+// evictAll evicts the units of a plan.
+func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
+	units, gone := e.plan.Evict, 0
+	for len(units) > 0 && gone < careful {
+		if err := p.evictUnit(ctx, e, &units[0]); err != nil {
+			return err
+		}
+		gone += len(units[0].Pods)
+		units = units[1:]
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(units))
+	p.handle.Parallelizer().Until(context.WithoutCancel(ctx), len(units), func(i int) {
+		if errs[i] = p.evictUnit(ctx, e, &units[i]); errs[i] != nil {
+			cancel()
+		}
+	}, Name)
+	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, errSpared) })
+	if err := errors.Join(failures...); err != nil || len(failures) == len(errs) {
+		return err
+	}
+	return errSpared
+}
+
+// errSpared says that an eviction was ended before it came to a unit.
+var errSpared = errors.New("nobody else need go any more")
+
+// evictUnit evicts the pods of a unit: once the first has gone, all of them, since a gang of which some are gone is lost.
+func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit) error {
+	if ctx.Err() != nil {
+		return errSpared
+	}
+	if err := p.evictOne(ctx, e, u, u.Pods[0]); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	rest := u.Pods[1:]
+	errs := make([]error, len(rest))
+	p.handle.Parallelizer().Until(ctx, len(rest), func(i int) { errs[i] = p.evictOne(ctx, e, u, rest[i]) }, Name)
+	return errors.Join(errs...)
+}
+
+// evictOne evicts one pod of a plan.
+func (p *Plugin) evictOne(ctx context.Context, e *eviction, u *preemption.Unit, at int) error {
+	inMemory, err := p.evictPod(ctx, e.pods[at], e.reason(u))
+	if err != nil {
+		return fmt.Errorf("evict pod %s: %w", klog.KObj(e.pods[at]), err)
+	}
+	if inMemory {
+		p.state.withdrew(e.key, uidOf(e.pods[at]), p.now())
+	}
+	p.metrics.victims.WithLabelValues(kindName(u.Kind)).Inc()
+	return nil
+}
+
+// reason says for whom and why a unit goes.
+func (e *eviction) reason(u *preemption.Unit) cause {
+	text := fmt.Sprintf("Preempted by %s (priority %d)", e.name, e.priority)
+	if e.node != "" {
+		text += " on node " + e.node
+	}
+	if e.needs != "" {
+		text += ", which " + e.needs
+	}
+	switch u.Kind {
+	case preemption.Surplus:
+		text += "; its gang runs on without it"
+	case preemption.Whole:
+		text += "; all of gang " + u.Name + " go"
+	}
+	return cause{preemptor: &e.preemptor, text: text}
+}
+
+// cause is for whom a pod is evicted, in words for its event.
+type cause struct {
+	*preemptor
+	text string
+}
+
+// evictPod evicts one pod, and reports whether that needed no request: it was not bound yet and goes back to the queue. A pod
+// that is gone already is no failure.
+func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMemory bool, err error) {
+	logger := klog.FromContext(ctx)
+	if p.withdraw(victim) {
+		p.tell(victim, why, " (before it was bound)")
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+	defer cancel()
+	if err := p.mark(ctx, victim, why); err != nil {
+		return false, goneIsFine(err)
+	}
+	uid := victim.UID
+	err = retry.OnError(evictRetry, transient, func() error {
+		return p.handle.ClientSet().CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &uid},
+		})
+	})
+	if err != nil {
+		return false, goneIsFine(err)
+	}
+	logger.V(2).Info("Preempted a pod", "pod", klog.KObj(victim), "preemptor", why.name, "node", victim.Spec.NodeName)
+	p.tell(victim, why, "")
+	return false, nil
+}
+
+// withdraw takes back a pod that is not bound yet, which then waits for another place, and reports whether it could.
+func (p *Plugin) withdraw(victim *v1.Pod) bool {
+	if gangs := p.gangsOrNil(); gangs != nil && gangs.Withdraw(victim) {
+		return true
+	}
+	if waiting := p.handle.GetWaitingPod(victim.UID); waiting != nil {
+		return waiting.Preempt(Name, "preempted")
+	}
+	if binding := p.handle.GetPodInPreBind(victim.UID); binding != nil {
+		return binding.CancelPod("preempted by " + Name)
+	}
+	return false
+}
+
+// mark adds the condition DisruptionTarget, by which the owners of pods tell preemption from failure.
+func (p *Plugin) mark(ctx context.Context, victim *v1.Pod, why cause) error {
+	condition := &v1.PodCondition{
+		Type:               v1.DisruptionTarget,
+		ObservedGeneration: apipod.CalculatePodConditionObservedGeneration(&victim.Status, victim.Generation, v1.DisruptionTarget),
+		Status:             v1.ConditionTrue,
+		Reason:             v1.PodReasonPreemptionByScheduler,
+		Message:            why.text,
+	}
+	status := victim.Status.DeepCopy()
+	if !apipod.UpdatePodCondition(status, condition) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": victim.UID}, // another pod of the name is left alone
+		"status":   map[string]any{"conditions": []*v1.PodCondition{condition}},
+	})
+	if err != nil {
+		return err
+	}
+	return retry.OnError(evictRetry, transient, func() error {
+		_, err := p.handle.ClientSet().CoreV1().Pods(victim.Namespace).Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		return err
+	})
+}
+
+// goneIsFine drops the errors which say that the pod is gone, or that another one has its name.
+func goneIsFine(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func transient(err error) bool {
+	return apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// tell writes the event of a victim.
+func (p *Plugin) tell(victim *v1.Pod, why cause, how string) {
+	if recorder := p.handle.EventRecorder(); recorder != nil {
+		recorder.Eventf(victim, why.object, v1.EventTypeNormal, "Preempted", "Preempting", "%s", short(why.text+how))
+	}
+}

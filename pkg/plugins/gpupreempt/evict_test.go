@@ -1,0 +1,262 @@
+package gpupreempt
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+)
+
+// evicts carries a plan out for a preemptor "high" that needs nothing, and returns what came of it.
+func (c *cluster) evicts(units ...preemption.Unit) error {
+	c.t.Helper()
+	var pods []*v1.Pod
+	for _, p := range c.pods() {
+		pods = append(pods, &p)
+	}
+	told := make(chan error, 1)
+	c.plugin.evict(c.t.Context(), eviction{
+		preemptor: preemptor{key: "high", name: "pod default/high", priority: 100, object: pod("high", 1, 100)},
+		plan:      &preemption.Plan{Evict: units}, pods: pods,
+		failed: func(err error) { told <- err }, done: func() { told <- nil },
+	})
+	return <-told
+}
+
+// many creates pods p-00, p-01, … that are bound.
+func (c *cluster) many(count int) {
+	for i := range count {
+		p := pod(fmt.Sprintf("p-%02d", i), 0, 0)
+		c.place(p, "n1", nil)
+		c.create(p)
+	}
+}
+
+func singles(count int) (units []preemption.Unit) {
+	for i := range count {
+		units = append(units, preemption.Unit{Kind: preemption.Single, Name: fmt.Sprintf("default/p-%02d", i), Pods: []int{i}})
+	}
+	return units
+}
+
+// refuse answers the deletion of some pods.
+func refuse(names ...string) func(string) error {
+	return func(name string) error {
+		if !slices.Contains(names, name) {
+			return nil
+		}
+		return apierrors.NewForbidden(v1.Resource("pods"), name, errors.New("not you"))
+	}
+}
+
+func TestEvictsAllOfALargePlan(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(40)
+	if err := c.evicts(singles(40)...); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.victims()); n != 40 {
+		t.Errorf("%d of 40 pods are evicted", n)
+	}
+	if c.plugin.evicting("high") {
+		t.Error("the eviction is under way for ever")
+	}
+}
+
+// One failure ends a plan: those that were not evicted stay, also where many are evicted at once.
+func TestFailureEndsAPlan(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(40)
+	c.refuseDeletes(refuse("p-02"))
+	if err := c.evicts(singles(40)...); err == nil || !strings.Contains(err.Error(), "evict pod default/p-02: ") {
+		t.Errorf("the error is %v", err)
+	}
+	expect(t, "victims", []string{"p-00", "p-01"}, c.victims())
+	for _, p := range c.pods() {
+		if c.plugin.state.leaves(uidOf(&p), c.clock.now()) {
+			t.Errorf("%s counts as leaving", p.Name)
+		}
+	}
+}
+
+func TestFailureEndsALargePlan(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(300)
+	c.refuseDeletes(refuse("p-10"))
+	if err := c.evicts(singles(300)...); err == nil {
+		t.Error("no error")
+	}
+	if n := len(c.victims()); n < 8 || n > 290 {
+		t.Errorf("%d of 300 pods are evicted", n)
+	}
+}
+
+// A gang of which the first pod went goes as a whole; one of which the first pod stays is left alone, as is what comes after.
+func TestGangsAreNotTorn(t *testing.T) {
+	t.Parallel()
+	whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{1, 2, 3, 4}}
+	for name, x := range map[string]struct {
+		stays string
+		want  []string
+	}{
+		"the first stays":   {"p-01", []string{"p-00"}},
+		"another one stays": {"p-02", []string{"p-00", "p-01", "p-03", "p-04"}},
+	} {
+		c := newCluster(t, 1)
+		c.many(6)
+		c.refuseDeletes(refuse(x.stays))
+		if err := c.evicts(singles(1)[0], whole, preemption.Unit{Name: "default/p-05", Pods: []int{5}}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		expect(t, name+": victims", x.want, c.victims())
+	}
+}
+
+// Nor is a gang torn whose preemptor goes in the middle; what comes after it stays.
+func TestGangsAreNotTornByTheirPreemptor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(5)
+	c.refuseDeletes(func(string) error {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		c.plugin.state.running["high"].cancel()
+		return nil
+	})
+	whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{0, 1, 2, 3}}
+	if err := c.evicts(whole, preemption.Unit{Name: "default/p-04", Pods: []int{4}}); err == nil {
+		t.Error("no error")
+	}
+	expect(t, "victims", []string{"p-00", "p-01", "p-02", "p-03"}, c.victims())
+}
+
+// What may be over in a moment is tried again.
+func TestEvictionIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(1)
+	var asked atomic.Int32
+	c.refuseDeletes(func(string) error {
+		if asked.Add(1) < 3 {
+			return apierrors.NewServiceUnavailable("busy")
+		}
+		return nil
+	})
+	if err := c.evicts(singles(1)...); err != nil || asked.Load() != 3 {
+		t.Errorf("asked %d times: %v", asked.Load(), err)
+	}
+}
+
+// Another pod of the victim's name, and one that is gone, are left alone, and are no failure.
+func TestOnlyTheVictimIsEvicted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(2)
+	old := pod("p-00", 0, 0)
+	old.UID = types.UID("uid-of-the-one-before")
+	marked := old.DeepCopy()
+	marked.Status.Conditions = []v1.PodCondition{{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: "Preempted",
+	}}
+	leaving := pod("p-01", 0, 0)
+	c.refuseDeletes(func(name string) error {
+		if name == leaving.Name {
+			return apierrors.NewNotFound(v1.Resource("pods"), name)
+		}
+		return nil
+	})
+	why := cause{preemptor: &preemptor{name: "pod default/high", object: old}, text: "Preempted"}
+	for _, victim := range []*v1.Pod{old, marked, leaving, pod("gone", 0, 0)} {
+		if inMemory, err := c.plugin.evictPod(t.Context(), victim, why); err != nil || inMemory {
+			t.Errorf("%s: in memory %v, %v", victim.Name, inMemory, err)
+		}
+	}
+	expect(t, "victims", nil, c.victims())
+	for _, x := range c.pod("p-00").Status.Conditions {
+		if x.Type == v1.DisruptionTarget {
+			t.Error("another pod is marked")
+		}
+	}
+}
+
+// A preemptor that goes while its victims are evicted spares those that are left.
+func TestPreemptorGoesMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+	gone := make(chan struct{})
+	c.refuseDeletes(func(string) error { // the first deletion takes until the preemptor is gone
+		if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
+			return nil //nolint:nilerr // it is gone already
+		}
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline) && len(c.plugin.state.all()) > 0; {
+			runtime.Gosched()
+		}
+		close(gone)
+		return nil
+	})
+	c.create(pod("high", 20, 100))
+	<-gone
+	c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
+	if n := len(c.victims()); n != 1 {
+		t.Errorf("%d pods are evicted", n)
+	}
+}
+
+// What kubelets do not end in time is not counted on.
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	p := pod("p", 0, 0)
+	expect(t, "default", now.Add(30*time.Second+slack), goneBy(p, now))
+	seconds := int64(300)
+	p.Spec.TerminationGracePeriodSeconds = &seconds
+	expect(t, "five minutes", now.Add(300*time.Second+slack), goneBy(p, now))
+	p.DeletionTimestamp = &metav1.Time{Time: now.Add(7 * time.Second)}
+	expect(t, "leaves already", now.Add(7*time.Second+slack), goneBy(p, now))
+}
+
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	for times, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: longestPause, 100: longestPause} {
+		expect(t, fmt.Sprint(times), want, pauseAfter(times))
+	}
+}
+
+// Each miss doubles the pause, after which the pod is tried again; a pod that is placed starts anew.
+func TestMisses(t *testing.T) {
+	t.Parallel()
+	s, p, now := newState(1), pod("p", 1, 0), time.Unix(1e9, 0)
+	for _, want := range []time.Duration{1, 2, 4} {
+		s.missed(p, now)
+		expect(t, "pause", now.Add(want*time.Second), s.misses["uid-p"].until)
+		expect(t, "tried again", now.Add(want*time.Second), s.retries["uid-p"].at)
+	}
+	s.allowance.ask(preempts("another", 0), 1, now)
+	s.allowance.ask(preempts("uid-p", 0), 1, now)
+	expect(t, "claims", 1, len(s.allowance.claims))
+	s.forget("uid-p")
+	expect(t, "left", []int{0, 0, 0}, []int{len(s.misses), len(s.retries), len(s.allowance.claims)})
+}
+
+func TestShort(t *testing.T) {
+	t.Parallel()
+	expect(t, "percent", "50 percent are taken", short("50% are taken"))
+	if got := short(strings.Repeat("é", 1000)); len(got) > maxText || !strings.HasSuffix(got, "é…") {
+		t.Errorf("%d bytes: …%s", len(got), got[len(got)-10:])
+	}
+}

@@ -1,0 +1,71 @@
+package gpupreempt
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+)
+
+// maxText bounds what is said of a preemption: events hold 1,024 characters in all, beside what the other plugins say.
+const maxText = 600
+
+// short cuts a text that is too long for an event. The scheduler formats its messages once more: they have no percent signs.
+func short(text string) string {
+	text = strings.ReplaceAll(text, "%", " percent")
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText-len("…")], "") + "…"
+}
+
+// refused explains why nobody is evicted for a pod, and has it tried again when that may have changed.
+func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) attempt {
+	a := attempt{resultNeverHelps, r.Text, nominate("")}
+	switch {
+	case filtered != "":
+		a.result = resultFiltered
+		a.text = "other plugins refuse the nodes where room could be made: " + filtered
+	case r.Reason == preemption.Guarded:
+		a.result = resultGuarded
+		p.tryAgain(q.pod, again{at: p.oldEnough(q, r)})
+	case r.Reason == preemption.Budgeted:
+		a.result = resultBudgeted
+		p.tryAgain(q.pod, again{budgets: true})
+	}
+	return a
+}
+
+// oldEnough returns when the first of the pods that a refusal is about have run for long enough to be evicted, zero for never.
+func (p *Plugin) oldEnough(q *question, r *preemption.Refusal) time.Time {
+	var first time.Time
+	for _, i := range r.Guards {
+		if q.from.Pods[i].Guard != preemption.TooYoung {
+			continue
+		}
+		if at := p.guards.OldEnough(q.pods[i]); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// maxNamed bounds how many pods a message names.
+const maxNamed = 4
+
+// few joins names, and counts those beyond the first.
+func few(names []string) string {
+	if len(names) <= maxNamed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+}
+
+// plural returns "1 pod", "2 pods".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,177 @@
+package gpupreempt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// team returns pods NAME-0, NAME-1, … of a gang, each with so many slots.
+func team(name string, count, least, slots int, priority int32) []*v1.Pod {
+	pods := make([]*v1.Pod, 0, count)
+	for i := range count {
+		p := pod(fmt.Sprintf("%s-%d", name, i), slots, priority)
+		p.Labels = map[string]string{v1alpha1.LabelGang: name}
+		p.Annotations = map[string]string{v1alpha1.AnnotationMinMembers: fmt.Sprint(least)}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// A gang takes surplus members before gangs, all members or none, and keeps the room until it is whole.
+func TestGangPreempts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4)
+	c.create(team("surplus", 3, 1, 10, 0)...)
+	c.awaitBound("surplus", 3)
+	c.createBound(pod("single", 10, 0))
+	c.create(team("high", 2, 2, 10, 100)...)
+	victims := c.awaitVictims(2)
+	if slices.Contains(victims, "single") || len(victims) != 2 {
+		t.Fatalf("victims are %v", victims)
+	}
+	if text := c.awaitMessage("high", "preemption: "); !strings.Contains(text, "surplus of default/surplus") {
+		t.Errorf("the message is %q", text)
+	}
+	c.leave(victims[0])
+	c.create(pod("rush", 10, 50))
+	c.awaitMessage("rush", "preemption: ")
+	c.leave(victims[1])
+	c.awaitBound("high", 2)
+	if len(c.bound("surplus")) != 1 {
+		t.Errorf("of the surplus gang %v run", c.bound("surplus"))
+	}
+}
+
+// A gang that would not fit without its victims, since another plugin refuses a member, evicts nobody there: it goes elsewhere, or
+// says why not.
+func TestGangAsksOtherPlugins(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 1, 1)
+	for i := range 3 {
+		p := pod(fmt.Sprintf("low-%d", i), 10, int32(i))
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: fmt.Sprintf("n%d", i+1)}
+		c.createBound(p)
+	}
+	blocker := onPort(pod("port", 0, 200), 80)
+	blocker.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
+	c.createBound(blocker)
+	high := team("high", 2, 2, 10, 100)
+	for _, p := range high {
+		onPort(p, 80)
+	}
+	c.create(high...)
+	expect(t, "victims", []string{"low-1", "low-2"}, c.awaitVictims(2))
+	c.leave("low-1", "low-2")
+	c.awaitBound("high", 2)
+	other := team("other", 2, 2, 10, 150)
+	for _, p := range other {
+		onPort(p, 80)
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
+	}
+	c.createNode("n4", "r2", 1)
+	c.create(other[0], other[1])
+	c.awaitMessage("other", "preemption: ")
+	expect(t, "victims", []string{"low-1", "low-2"}, c.victims())
+}
+
+// What keeps a gang from evicting is told, and nobody goes.
+func TestGangIsGuarded(t *testing.T) {
+	tests := []struct {
+		name, want string
+		prepare    func(c *cluster, high []*v1.Pod)
+	}{
+		{"dry run", "(dry run)", func(c *cluster, _ []*v1.Pod) { c.args.Mode = config.PreemptionDryRun }},
+		{"policy", "Never", func(_ *cluster, high []*v1.Pod) {
+			never := v1.PreemptNever
+			for _, p := range high {
+				p.Spec.PreemptionPolicy = &never
+			}
+		}},
+		{"minimum runtime", "default/low", func(c *cluster, _ []*v1.Pod) { c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour} }},
+		{"equal priority", "preemption: ", func(_ *cluster, high []*v1.Pod) {
+			for _, p := range high {
+				*p.Spec.Priority = 0
+			}
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := prepareCluster(t, 2)
+			high := team("high", 2, 2, 10, 100)
+			test.prepare(c, high)
+			c.start()
+			c.createBound(pod("low", 10, 0))
+			c.create(high...)
+			c.awaitMessage("high", test.want)
+			expect(t, "victims", nil, c.victims())
+			for _, p := range high {
+				if _, held := c.plugin.sharesOrNil().Held(uidOf(p)); held {
+					t.Errorf("room is kept for %s", p.Name)
+				}
+			}
+		})
+	}
+}
+
+// Once its victims are old enough the gang evicts them, without anything else having happened.
+func TestGangWaitsForMinimumRuntime(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1)
+	c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
+	c.start()
+	c.createBound(pod("low", 10, 0))
+	c.create(team("high", 1, 1, 10, 100)...)
+	c.awaitMessage("high", "minimum")
+	c.clock.pass(61 * time.Minute)
+	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+	c.leave("low")
+	c.awaitBound("high", 1)
+}
+
+// A gang waits for its turn where the scheduler evicts few pods in a minute.
+func TestGangWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1, 2)
+	c.args.EvictionsPerMinute = 2
+	c.start()
+	c.createBound(pod("low-1", 10, 0), pod("low-2", 10, 0), pod("low-3", 10, 0))
+	c.create(pod("first", 10, 200))
+	c.awaitVictims(1)
+	c.create(team("high", 2, 2, 10, 100)...)
+	c.awaitMessage("high", "evicts 2 pods in a minute at most")
+	if got := len(c.victims()); got != 1 {
+		t.Errorf("%d pods were evicted", got)
+	}
+	c.clock.pass(2 * time.Minute)
+	c.awaitVictims(3)
+}
+
+// Where an eviction fails, the room is given up and sought again.
+func TestGangTriesAgainAfterFailure(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.createBound(pod("low", 10, 0))
+	c.refuseDeletes(func(string) error { return apierrors.NewForbidden(v1.Resource("pods"), "low", nil) })
+	high := team("high", 1, 1, 10, 100)
+	c.create(high...)
+	c.awaitMessage("high", "preemption: ")
+	c.await("the room is given up", func() bool {
+		_, held := c.plugin.sharesOrNil().Held(uidOf(high[0]))
+		return !held
+	})
+	expect(t, "victims", nil, c.victims())
+	c.refuseDeletes(nil)
+	c.clock.pass(time.Minute)
+	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+}

@@ -1,0 +1,293 @@
+package gpupreempt
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// in puts a pod into another namespace.
+func in(namespace string, p *v1.Pod) *v1.Pod {
+	p.Namespace = namespace
+	return p
+}
+
+func labelled(p *v1.Pod, key, value string) *v1.Pod {
+	p.Labels[key] = value
+	return p
+}
+
+// budget creates a PodDisruptionBudget for the pods of an app.
+func (c *cluster) budget(app string, allowed int32) *policyv1.PodDisruptionBudget {
+	c.t.Helper()
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pdb-" + app, UID: types.UID("uid-pdb-" + app)},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}
+	b, err := c.client.PolicyV1().PodDisruptionBudgets("default").Create(c.t.Context(), b, metav1.CreateOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+// awaitRetry waits until it is noted when a pod is tried again without an event, and returns that.
+func (c *cluster) awaitRetry(name string) again {
+	c.t.Helper()
+	var r again
+	c.await("pod "+name+" is to be tried again", func() bool {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		r = c.plugin.state.retries[vgpu.UID("uid-"+name)]
+		return r.pod != nil
+	})
+	return r
+}
+
+// A budget is kept where another pod can go, though that one is worth more.
+func TestBudgetIsPreferred(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1, 1)
+	c.budget("low", 0)
+	c.start()
+	c.createBound(pod("low", 10, 0), pod("more", 10, 50))
+	c.create(pod("high", 10, 100))
+	expect(t, "victims", []string{"more"}, c.awaitVictims(1))
+}
+
+// Where a budget forbids all, it is violated as the last resort, or not at all: then the pod waits until it allows more.
+func TestBudgetForbidsAll(t *testing.T) {
+	t.Parallel()
+	t.Run("Preferred", func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		c.budget("low", 0)
+		c.start()
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+	})
+	t.Run("Required", func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		c.args.PodDisruptionBudgets = config.BudgetsRequired
+		b := c.budget("low", 0)
+		c.start()
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		c.awaitMessage("high", "would fit by evicting default/low; not done because budget default/pdb-low allows 0 of the 1 evictions")
+		expect(t, "victims", nil, c.victims())
+		if r := c.awaitRetry("high"); !r.budgets || !r.at.IsZero() {
+			t.Errorf("tried again at %v, or when a budget changes: %v", r.at, r.budgets)
+		}
+		b.Status.DisruptionsAllowed = 1
+		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+	})
+}
+
+// A pod that waits for a budget is tried again once it allows more, and not when it allows less.
+func TestBudgetChangeIsHeard(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1)
+	b := c.budget("low", 2)
+	c.start()
+	stuck := pod("stuck", 10, 100)
+	c.plugin.tryAgain(stuck, again{budgets: true})
+	for _, x := range []struct {
+		allowed int32
+		waits   bool
+	}{{1, true}, {2, false}} {
+		b.Status.DisruptionsAllowed = x.allowed
+		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the budget is known", func() bool {
+			now, err := c.plugin.budgets.PodDisruptionBudgets("default").Get(b.Name)
+			return err == nil && now.Status.DisruptionsAllowed == x.allowed
+		})
+		if !x.waits {
+			c.await("it is tried", func() bool {
+				c.plugin.state.mu.Lock()
+				defer c.plugin.state.mu.Unlock()
+				return len(c.plugin.state.retries) == 0
+			})
+		} else if c.awaitRetry("stuck").pod == nil {
+			t.Error("it is tried although the budget allows less")
+		}
+	}
+}
+
+// Protected pods stay, and the pod that needs their room is told.
+func TestProtectedPodsStay(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 2)
+	c.args.Protected.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "yes"}}
+	c.start()
+	c.create(in(metav1.NamespaceSystem, pod("system", 10, 0)))
+	c.awaitBound("system", 1)
+	c.createBound(labelled(pod("kept", 10, 0), "keep", "yes"))
+	c.create(pod("high", 20, 100))
+	got := c.awaitMessage("high", "would fit by evicting")
+	if want := "not done because default/kept, kube-system/system are protected"; !strings.Contains(got, want) {
+		t.Errorf("the message is %q, want %q in it", got, want)
+	}
+	expect(t, "victims", nil, c.victims())
+}
+
+// Pods run for the minimum of their priority class, and then go, without anything else having happened. A class that does not
+// exist any more is a name like any other.
+func TestMinimumRuntime(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1)
+	c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
+	c.args.MinimumRuntimes = []config.ClassRuntime{{PriorityClassName: "gone", Runtime: &metav1.Duration{Duration: 10 * time.Minute}}}
+	c.start()
+	low := pod("low", 10, 0)
+	low.Spec.PriorityClassName = "gone"
+	c.createBound(low)
+	c.create(pod("high", 10, 100))
+	c.awaitMessage("high", "not done because default/low has run for less than its minimum")
+	expect(t, "tried again", c.pod("low").Status.StartTime.Add(10*time.Minute).Unix(), c.awaitRetry("high").at.Unix())
+	c.clock.pass(9 * time.Minute)
+	c.plugin.Tick(t.Context())
+	expect(t, "victims", nil, c.victims())
+	c.clock.pass(time.Minute)
+	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+}
+
+// A pod without a priority has priority 0: it is evicted for others, and evicts those below.
+func TestPriorityAbsent(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	none := pod("none", 10, 0)
+	none.Spec.Priority, none.Spec.PriorityClassName = nil, "gone"
+	c.createBound(pod("below", 10, -1))
+	c.create(none)
+	expect(t, "victims", []string{"below"}, c.awaitVictims(1))
+	c.leave("below")
+	c.awaitBound("none", 1)
+	c.create(pod("equal", 10, 0))
+	c.awaitMessage("equal", "preemption: ")
+	expect(t, "victims", []string{"below"}, c.victims())
+	c.create(pod("above", 10, 1))
+	expect(t, "victims", []string{"below", "none"}, c.awaitVictims(2))
+}
+
+func TestPreemptionPolicyNever(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.createBound(pod("low", 10, 0))
+	high := pod("high", 10, 100)
+	never := v1.PreemptNever
+	high.Spec.PreemptionPolicy = &never
+	c.create(high)
+	c.awaitMessage("high", "preemptionPolicy is Never")
+	expect(t, "victims", nil, c.victims())
+}
+
+// One eviction in a minute: the second preemptor waits for its turn, is told when that is, and then has it.
+func TestEvictionsPerMinute(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1, 1)
+	c.args.EvictionsPerMinute = 1
+	c.start()
+	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+	c.create(pod("high-0", 10, 100))
+	c.awaitVictims(1)
+	c.create(pod("high-1", 10, 100))
+	got := c.awaitMessage("high-1", "evicts 1 pods in a minute at most, its turn comes in ")
+	if !strings.Contains(got, "would fit on node n") {
+		t.Errorf("the message is %q", got)
+	}
+	if left := c.awaitRetry("high-1").at.Sub(c.clock.now()); left <= 50*time.Second || left > time.Minute {
+		t.Errorf("tried again in %v", left)
+	}
+	c.clock.pass(50 * time.Second)
+	c.plugin.Tick(t.Context())
+	if n := len(c.victims()); n != 1 {
+		t.Fatalf("%d pods are evicted within a minute", n)
+	}
+	c.clock.pass(10 * time.Second)
+	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
+}
+
+// Nobody is evicted in a dry run, and no room is kept.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1)
+	c.args.Mode = config.PreemptionDryRun
+	c.start()
+	c.createBound(pod("low", 10, 0))
+	c.create(pod("high", 10, 100))
+	c.awaitMessage("high", "(dry run) on node n1 it evicts 1 pod: default/low")
+	expect(t, "victims", nil, c.victims())
+	c.leave("high")
+	c.leave("low")
+	c.create(pod("next", 10, 0))
+	c.awaitBound("next", 1)
+}
+
+func TestDisabled(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1)
+	c.args.Mode = config.PreemptionDisabled
+	c.start()
+	c.createBound(pod("low", 10, 0))
+	c.create(pod("high", 10, 100))
+	if got := c.awaitMessage("high", "nearest GPU"); strings.Contains(got, "preemption") {
+		t.Errorf("the message is %q", got)
+	}
+	expect(t, "victims", nil, c.victims())
+}
+
+// Of a thousand pods the one goes that costs the least.
+func TestThousandCandidates(t *testing.T) {
+	t.Parallel()
+	devices := make([]int, 125)
+	for i := range devices {
+		devices[i] = 8
+	}
+	c := prepareCluster(t, devices...)
+	for i := range 1000 {
+		p := pod(fmt.Sprintf("low-%04d", i), 10, 10)
+		if i == 617 {
+			*p.Spec.Priority = 9
+		}
+		node, device := i/8+1, i%8
+		c.place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, p, node, device)})
+		c.create(p)
+	}
+	c.start()
+	c.create(pod("high", 10, 100))
+	expect(t, "victims", []string{"low-0617"}, c.awaitVictims(1))
+	c.leave("low-0617")
+	expect(t, "place", map[string]string{"high": "n78"}, c.awaitBound("high", 1))
+}
+
+// assignmentOf returns the annotation of a pod that has one whole device.
+func assignmentOf(t testing.TB, p *v1.Pod, node, device int) string {
+	t.Helper()
+	text, err := kube.EncodeAssignment(vgpu.Assignment{
+		UID: uidOf(p), Pod: pathOf(p), Node: fmt.Sprintf("n%d", node), Containers: []vgpu.ContainerAssignment{{
+			Name: "main", Devices: []vgpu.DeviceID{vgpu.DeviceID(fmt.Sprintf("GPU-n%d-%d", node, device))},
+			Share: vgpu.Share{Devices: 1, Slots: 10, Memory: 40 << 30, ComputeLimit: vgpu.WholeGPU, MemoryLimit: 40 << 30},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,84 @@
+package gpupreempt
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/component-base/metrics"
+
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+)
+
+// What is served is what the table, and so the reference page, says.
+func TestMetricsAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	m := newMetrics()
+	r := metrics.NewKubeRegistry()
+	r.MustRegister(m.all()...)
+	r.CustomMustRegister(newGauges(&Plugin{state: newState(0)}))
+	m.attempt(resultEvicting)
+	m.victims.WithLabelValues(kindName(preemption.Single)).Inc()
+	served := map[string]string{}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		var labels []string
+		for _, l := range f.Metric[0].Label {
+			labels = append(labels, l.GetName())
+		}
+		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + strings.Join(labels, ",") + " " + f.GetHelp()
+	}
+	want := map[string]string{}
+	for _, f := range Families() {
+		want[f.Name] = string(f.Type) + " " + strings.Join(f.Labels, ",") + " [ALPHA] " + f.Help
+	}
+	if diff := cmp.Diff(want, served); diff != "" {
+		t.Errorf("metrics (-table +served):\n%s", diff)
+	}
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+// The results and kinds that are counted are those that the table names.
+func TestMetricsNameTheirLabels(t *testing.T) {
+	t.Parallel()
+	for _, result := range []string{
+		resultEvicting, resultWaiting, resultPending, resultMissed, resultDeferred, resultDryRun, resultIneligible,
+		resultNeverHelps, resultGuarded, resultBudgeted, resultFiltered, resultFailed,
+	} {
+		if !strings.Contains(family("attempts_total").Help, result) {
+			t.Errorf("the table does not name the result %s", result)
+		}
+	}
+	for _, kind := range []preemption.Kind{preemption.Single, preemption.Surplus, preemption.Whole} {
+		if !strings.Contains(family("victims_total").Help, kindName(kind)) {
+			t.Errorf("the table does not name the kind %s", kindName(kind))
+		}
+	}
+}
+
+// count returns the value of a counter or of a gauge with a label's value, "" for none.
+func (c *cluster) count(name, label string) float64 {
+	c.t.Helper()
+	r := metrics.NewKubeRegistry()
+	r.MustRegister(c.plugin.metrics.all()...)
+	r.CustomMustRegister(newGauges(c.plugin))
+	families, err := r.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == prefix+name && (label == "" || m.Label[0].GetValue() == label) {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,198 @@
+package gpupreempt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	stock "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+)
+
+// Candidates of the in-tree plugin, as its defaults have them: that part of the nodes, and at least so many.
+const (
+	candidatesPercent = 10
+	candidatesLeast   = 100
+)
+
+// systemCritical is the priority from which pods are parts of the cluster itself. The in-tree plugin wants them to evict
+// anybody below, so guards do not hold against them.
+const systemCritical = 2_000_000_000
+
+// newPlain returns the in-tree plugin, with the guards and the evictions of this one.
+func (p *Plugin) newPlain(ctx context.Context) (*defaultpreemption.DefaultPreemption, error) {
+	args := &schedulerconfig.DefaultPreemptionArgs{MinCandidateNodesPercentage: candidatesPercent, MinCandidateNodesAbsolute: candidatesLeast}
+	in, err := defaultpreemption.New(ctx, args, p.handle, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
+	if err != nil {
+		return nil, err
+	}
+	in.IsEligiblePod = p.mayEvict
+	in.Executor.PreemptPod = p.evictPlain
+	return in, nil
+}
+
+// forPlain makes room for a pod that asks for no vGPU.
+func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.dryRun() {
+		return nil, fwk.NewStatus(fwk.Unschedulable, short("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
+	}
+	who := preemptor{key: string(pod.UID), priority: corev1helpers.PodPriority(pod)}
+	if wait := p.unpaid(&who); wait > 0 {
+		p.tryAgain(pod, again{at: p.now().Add(wait)})
+		return nil, fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("preemption: the scheduler evicts %d pods in a minute at most, the next in %v",
+			p.args.EvictionsPerMinute, wait.Round(time.Second)))
+	}
+	return p.plain.PostFilter(ctx, cs, pod, statuses)
+}
+
+// unpaid returns how long it takes until somebody may be evicted for a pod. Who it is, and how many, is not known yet: they are
+// counted when they go, and what they exceed the allowance by is waited for after them.
+func (p *Plugin) unpaid(who *preemptor) time.Duration {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	if p.state.allowance.size == 0 {
+		return 0
+	}
+	return p.state.allowance.wait(who.key, claim{count: 1, priority: who.priority, since: p.now()}, p.now())
+}
+
+// mayEvict reports whether the guards let a pod go for one that asks for no vGPU. Of a gang members go only as long as enough
+// run on whatever is chosen of this node: the in-tree plugin knows no gangs.
+func (p *Plugin) mayEvict(node fwk.NodeInfo, victim stock.Victim, preemptor *v1.Pod) bool {
+	if corev1helpers.PodPriority(preemptor) >= systemCritical {
+		return true
+	}
+	for _, info := range victim.Pods() {
+		pod := info.GetPod()
+		if pod.DeletionTimestamp != nil {
+			continue // it goes whatever the answer; the in-tree plugin waits for it
+		}
+		priority := corev1helpers.PodPriority(preemptor)
+		if p.guards.Of(pod, p.now()) != "" || !p.dispensable(node, pod, priority) || p.budgetForbids(node, pod, priority) {
+			return false
+		}
+	}
+	return true
+}
+
+// dispensable reports whether a pod belongs to no gang, or its gang can do without all of its members on the node that are below
+// a priority.
+func (p *Plugin) dispensable(node fwk.NodeInfo, pod *v1.Pod, priority int32) bool {
+	gangs := p.gangsOrNil()
+	if gangs == nil {
+		return true
+	}
+	ref, member := gangs.Of(pod)
+	if !member {
+		return true
+	}
+	here := 0
+	for _, info := range node.GetPods() {
+		other := info.GetPod()
+		if r, ok := gangs.Of(other); ok && r == ref && other.DeletionTimestamp == nil && corev1helpers.PodPriority(other) < priority {
+			here++
+		}
+	}
+	pg, _ := gangs.Gang(ref)
+	return pg != nil && p.running(pg)-here >= gangs.Least(ref)
+}
+
+// budgetForbids reports whether budgets must be kept and one of the pod's could be violated by what is chosen of this node: it
+// allows fewer evictions than it has pods below a priority there.
+func (p *Plugin) budgetForbids(node fwk.NodeInfo, pod *v1.Pod, priority int32) bool {
+	if p.args.PodDisruptionBudgets != config.BudgetsRequired {
+		return false
+	}
+	budgets, err := p.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
+	if err != nil {
+		return true
+	}
+	for _, b := range budgets {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		here := int32(0)
+		for _, info := range node.GetPods() {
+			other := info.GetPod()
+			if other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && corev1helpers.PodPriority(other) < priority && selector.Matches(labels.Set(other.Labels)) {
+				here++
+			}
+		}
+		if here > b.Status.DisruptionsAllowed {
+			return true
+		}
+	}
+	return false
+}
+
+// running counts the members of a gang that are bound and do not leave.
+func (p *Plugin) running(pg *podgroup.Gang) int {
+	count := 0
+	for _, m := range pg.Members {
+		if m.Spec.NodeName != "" && m.DeletionTimestamp == nil && !p.state.leaves(uidOf(m), p.now()) {
+			count++
+		}
+	}
+	return count
+}
+
+// evictPlain evicts a pod for one that asks for no vGPU, in place of the in-tree way: with the same words and the same care.
+func (p *Plugin) evictPlain(ctx context.Context, at stock.Candidate, who stock.ExecutorPreemptor, victim *v1.Pod, _ string) (bool, error) {
+	x := preemptor{
+		name: fmt.Sprintf("pod %s/%s", who.GetNamespace(), who.GetName()), object: who.Obj(), priority: who.Priority(),
+	}
+	if pod, single := who.Pods()[who.GetName()]; single {
+		x.object = pod
+	}
+	p.state.mu.Lock()
+	p.state.allowance.spend(1, p.now())
+	p.state.mu.Unlock()
+	inMemory, err := p.evictPod(ctx, victim, cause{preemptor: &x, text: fmt.Sprintf("Preempted by %s (priority %d) on node %s", x.name, x.priority, at.Name())})
+	if err == nil {
+		p.metrics.victims.WithLabelValues(kindName(preemption.Single)).Inc()
+	}
+	return inMemory, err
+}
+
+// dryRunPlain says whom the in-tree plugin would evict.
+func (p *Plugin) dryRunPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) string {
+	if ok, why := p.plain.PodEligibleToPreemptOthers(ctx, pod, statuses.Get(pod.Status.NominatedNodeName)); !ok {
+		return "(dry run) " + why
+	}
+	nodes, err := statuses.NodesForStatusCode(p.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+	if err != nil || len(nodes) == 0 {
+		return "(dry run) no node where evictions help"
+	}
+	var budgets []*policyv1.PodDisruptionBudget
+	if budgets, err = p.budgets.List(labels.Everything()); err != nil {
+		return "(dry run) " + err.Error()
+	}
+	offset, count := p.plain.GetOffsetAndNumCandidates(int32(len(nodes)))
+	candidates, _, err := p.plain.Evaluator.DryRunPreemption(ctx, cs, pod, nodes, budgets, offset, count)
+	best := p.plain.Evaluator.SelectCandidate(ctx, candidates)
+	if best == nil {
+		if err != nil {
+			return "(dry run) " + err.Error()
+		}
+		return "(dry run) no node where evictions help"
+	}
+	names := make([]string, 0, len(best.Victims().Pods))
+	for _, v := range best.Victims().Pods {
+		names = append(names, pathOf(v))
+	}
+	return fmt.Sprintf("(dry run) on node %s it evicts %s: %s", best.Name(), plural(len(names), "pod"), few(names))
+}

@@ -1,0 +1,72 @@
+package gpupreempt
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// PodGroupPostFilter makes room for a PodGroup of Kubernetes that was refused, as PostFilter does for other gangs. Whether its
+// members fit once the victims are gone is told by the scheduler's own algorithm for groups.
+func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	gangs := p.gangsOrNil()
+	if p.args.Mode == config.PreemptionDisabled || gangs == nil || info.GetCompositePodGroup() != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	ref := podgroup.Ref{Source: podgroup.Native, Namespace: info.GetNamespace(), Name: info.GetName()}
+	w, why := gangs.Want(state, ref)
+	if w == nil && why == "" {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	if w == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, short("preemption: "+why))
+	}
+	a := p.makeRoom(ctx, w, func(ctx context.Context, a *act) (int, string) { return p.perform(ctx, a, schedule) })
+	if a.code() != fwk.Success {
+		return nil, fwk.NewStatus(fwk.Unschedulable, short("preemption: "+a.text))
+	}
+	return nominations(w, a.places), fwk.NewStatus(fwk.Success, short("preemption: "+a.text))
+}
+
+// nominations has the framework note the nodes that members wait for.
+func nominations(w *podgroup.Want, places map[vgpu.UID]string) *fwk.PodGroupPostFilterResult {
+	infos := map[types.NamespacedName]*fwk.NominatingInfo{}
+	for _, pod := range w.Pods {
+		infos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nominate(places[uidOf(pod)]).NominatingInfo
+	}
+	return &fwk.PodGroupPostFilterResult{NominatingInfos: infos}
+}
+
+// perform has the scheduler try the members of a PodGroup on a copy of the snapshot without those who leave.
+func (p *Plugin) perform(ctx context.Context, a *act, schedule fwk.PodGroupSchedulingFunc) (stuck int, why string) {
+	stuck = -1
+	err := p.onCopy(ctx, a.gone(), func(fwk.MutableSnapshotSharedLister) error {
+		tried, status := schedule(ctx)
+		if status.IsSuccess() {
+			return nil
+		}
+		why = "the members do not fit together: " + status.Message()
+		through := map[vgpu.UID]bool{}
+		if tried != nil {
+			for _, at := range tried.ProposedAssignments {
+				through[uidOf(at.GetPod())] = at.GetNodeName() != ""
+			}
+		}
+		for i := range a.plan.Places {
+			if a.plan.Places[i].Node != "" && !through[uidOf(a.Pods[i])] {
+				stuck = i
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return -1, err.Error()
+	}
+	return stuck, why
+}

@@ -1,0 +1,189 @@
+package gpupreempt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// PostFilter makes room for a pod that was refused everywhere: the cheapest pods of a lower priority are evicted without which
+// it fits, and their room is kept for it. A pod that asks for no vGPU is left to the in-tree plugin, a member of a gang is
+// answered for its whole gang.
+func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.args.Mode == config.PreemptionDisabled {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	if gangs := p.gangsOrNil(); gangs != nil {
+		if ref, member := gangs.Of(pod); member {
+			return p.forGang(ctx, cs, pod, ref)
+		}
+	}
+	if !kube.WantsVGPU(pod) {
+		return p.forPlain(ctx, cs, pod, statuses)
+	}
+	began := time.Now()
+	a := p.forPod(ctx, cs, pod, statuses)
+	p.metrics.attempt(a.result)
+	p.metrics.evaluation.Observe(time.Since(began).Seconds())
+	if a.text == "" {
+		return a.nomination, fwk.NewStatus(a.code())
+	}
+	return a.nomination, fwk.NewStatus(a.code(), short("preemption: "+a.text))
+}
+
+// attempt is what came of one PostFilter.
+type attempt struct {
+	result string
+	text   string
+	// nomination is what becomes of the node that the pod is nominated for, nil for no change.
+	nomination *fwk.PostFilterResult
+}
+
+// code tells the framework whether the pod got a node to wait for.
+func (a *attempt) code() fwk.Code {
+	if a.result == resultEvicting || a.result == resultWaiting {
+		return fwk.Success
+	}
+	return fwk.Unschedulable
+}
+
+// forPod makes room for a pod that asks for vGPUs and belongs to no gang.
+func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) attempt {
+	latest := p.seen(pod)
+	if latest == nil || latest.DeletionTimestamp != nil {
+		return attempt{result: resultIneligible}
+	}
+	pod = latest
+	p.state.noRetry(uidOf(pod))
+	if a, waits := p.stillPending(ctx, cs, pod, statuses); waits {
+		return a
+	}
+	if why := p.eligible(pod); why != "" {
+		return attempt{resultIneligible, why, nominate("")}
+	}
+	if !p.anybody(pod, statuses) {
+		return attempt{resultNeverHelps, "no pod has a lower priority or leaves where that could help", nominate("")}
+	}
+	q, err := p.question(ctx, pod, statuses)
+	if err != nil {
+		return attempt{resultFailed, err.Error(), nominate("")}
+	}
+	plan, why, err := p.choose(ctx, cs, q, statuses)
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Looking for pods to evict failed", "pod", klog.KObj(pod))
+		return attempt{resultFailed, err.Error(), nominate("")}
+	case plan.Refused != nil:
+		return p.refused(q, plan.Refused, why)
+	}
+	return p.carryOut(ctx, q, plan)
+}
+
+// anybody reports whether a pod of a lower priority, or one that leaves, is on a node where that could help. Thousands may wait in
+// a cluster that is full of their own priority: they are refused by this look.
+func (p *Plugin) anybody(pod *v1.Pod, statuses fwk.NodeToStatusReader) bool {
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return true // which question tells
+	}
+	priority := corev1helpers.PodPriority(pod)
+	for _, node := range nodes {
+		if goes(node, priority) && statuses.Get(node.Node().Name).Code() == fwk.Unschedulable {
+			return true
+		}
+	}
+	return false
+}
+
+// goes reports whether any pod of a node is below a priority or leaves.
+func goes(node fwk.NodeInfo, priority int32) bool {
+	for _, info := range node.GetPods() {
+		if pod := info.GetPod(); pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) < priority {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the plan for a pod, or its refusal, and why other plugins refuse the pod on nodes where room could be made.
+func (p *Plugin) choose(ctx context.Context, cs fwk.CycleState, q *question, statuses fwk.NodeToStatusReader) (*preemption.Plan, string, error) {
+	plan, vain, why, err := p.solve(ctx, cs, q)
+	if err != nil || plan.Refused == nil {
+		return &plan, "", err
+	}
+	if spared := p.reprieve(ctx, cs, q, q.inTheWay(vain, statuses)); spared != nil {
+		return spared, "", nil
+	}
+	return &plan, why, nil
+}
+
+// carryOut keeps the room of a plan and has its victims evicted, unless only a report is wanted or the allowance is used up.
+func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Plan) attempt {
+	place := plan.Places[0]
+	words := plan.Words(q.from)
+	if p.dryRun() {
+		klog.FromContext(ctx).Info("Dry run of a preemption", "pod", klog.KObj(q.pod), "node", place.Node, "plan", words)
+		return attempt{resultDryRun, fmt.Sprintf("(dry run) on node %s it %s", place.Node, words), nominate("")}
+	}
+	who := q.preemptor()
+	if wait := p.afford(who, plan.Cost.Victims); wait > 0 {
+		p.tryAgain(q.pod, again{at: p.now().Add(wait)})
+		return attempt{resultDeferred, fmt.Sprintf("would fit on node %s: %s; not done because the scheduler evicts %d pods in a minute at most, its turn comes in %v",
+			place.Node, words, p.args.EvictionsPerMinute, wait.Round(time.Second)), nominate("")}
+	}
+	if err := p.begin(ctx, q, plan, who); err != nil {
+		return attempt{resultFailed, err.Error(), nominate("")}
+	}
+	klog.FromContext(ctx).V(2).Info("Preemption", "pod", klog.KObj(q.pod), "node", place.Node, "plan", words, "places", plan.Stats.Places,
+		"steps", plan.Stats.Steps, "cut", plan.Stats.Cut)
+	result := resultEvicting
+	if len(plan.Evict) == 0 {
+		result = resultWaiting
+	}
+	return attempt{result, fmt.Sprintf("on node %s it %s", place.Node, words), nominate(place.Node)}
+}
+
+// preemptor returns the pod as a preemptor.
+func (q *question) preemptor() preemptor {
+	slots := vgpu.Slots(0)
+	for _, c := range q.group.Members[0].Request.Containers {
+		slots += c.Slots
+	}
+	return preemptor{
+		key: string(q.pod.UID), name: "pod " + pathOf(q.pod), pods: []*v1.Pod{q.pod}, object: q.pod, priority: q.priority,
+		needs: fmt.Sprintf("needs %d vGPU slots", slots),
+	}
+}
+
+// eligible says why no pod is evicted for a pod, "" where some may be.
+func (p *Plugin) eligible(pod *v1.Pod) string {
+	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
+		return "none, its preemptionPolicy is Never"
+	}
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	m, missed := p.state.misses[uidOf(pod)]
+	if left := m.until.Sub(p.now()); missed && left > 0 {
+		p.state.retries[uidOf(pod)] = again{pod: pod, at: m.until}
+		return fmt.Sprintf("the last one came to nothing, the next is tried in %v", left.Round(time.Second))
+	}
+	return ""
+}
+
+// dryRun reports whether nobody is evicted.
+func (p *Plugin) dryRun() bool { return p.args.Mode == config.PreemptionDryRun }
+
+// nominate has the framework note the node that a pod waits for, "" for none.
+func nominate(node string) *fwk.PostFilterResult {
+	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride}}
+}

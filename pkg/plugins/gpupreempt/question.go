@@ -1,0 +1,148 @@
+package gpupreempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/admission"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// question is what core is asked for one pod.
+type question struct {
+	pod      *v1.Pod
+	priority int32
+	cluster  *gang.Cluster
+	group    *gang.Group
+	config   preemption.Config
+	// infos are the nodes of the cluster, in the same order.
+	infos []fwk.NodeInfo
+	// from are the candidates, and pods are its pods.
+	from *preemption.Candidates
+	pods []*v1.Pod
+	// open are the nodes that may be chosen: the preemptor was refused there for what evictions may help.
+	open []bool
+}
+
+var errNoShares = errors.New("the scheduler's profile enables GPUPreempt without GPUShare, which knows the GPUs: enable both")
+
+// question collects what a plan for a pod depends on. The error says in words why nobody is asked.
+func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*question, error) {
+	shares := p.sharesOrNil()
+	if shares == nil {
+		return nil, errNoShares
+	}
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	ledgers, err := shares.Ledgers(ctx, pod, nodes, func(string) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	want, err := shares.Request(pod)
+	if err != nil {
+		return nil, err
+	}
+	q := &question{
+		pod: pod, priority: want.Priority,
+		group:  &gang.Group{Name: want.Pod, MinCount: 1, Members: []gang.Member{{Request: want}}},
+		config: p.config(gang.Config{Policy: shares.Policy()}),
+	}
+	q.setNodes(nodes, ledgers)
+	q.setAside(p.handle)
+	if q.from, q.pods, err = p.candidates(nodes, ledgers, q.priority); err != nil {
+		return nil, err
+	}
+	q.admit(statuses)
+	return q, nil
+}
+
+// config returns what core goes by.
+func (p *Plugin) config(place gang.Config) preemption.Config {
+	return preemption.Config{
+		Config: place, MaxSteps: int(p.args.MaxSteps), KeepBudgets: p.args.PodDisruptionBudgets == config.BudgetsRequired,
+	}
+}
+
+// setNodes makes the cluster of the nodes that have a ledger, by name.
+func (q *question) setNodes(infos []fwk.NodeInfo, ledgers []*vgpu.Node) {
+	order := make([]int, 0, len(infos))
+	for i := range infos {
+		if ledgers[i] != nil {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(ledgers[a].Name(), ledgers[b].Name()) })
+	q.cluster = &gang.Cluster{Nodes: make([]*vgpu.Node, len(order))}
+	q.infos = make([]fwk.NodeInfo, len(order))
+	for at, i := range order {
+		q.cluster.Nodes[at], q.infos[at] = ledgers[i], infos[i]
+	}
+}
+
+// setAside takes from the hosts what pods of the same or a higher priority will use that are nominated for them and not there
+// yet: holds keep devices only.
+func (q *question) setAside(nominator fwk.PodNominator) {
+	for i, n := range q.cluster.Nodes {
+		room, aside := n.Room(), false
+		for _, info := range nominator.NominatedPodsForNode(n.Name()) {
+			other := info.GetPod()
+			if other.UID != q.pod.UID && corev1helpers.PodPriority(other) >= q.priority {
+				r := resource.PodRequests(other, resource.PodResourcesOptions{})
+				room = room.Minus(vgpu.Room{MilliCPU: r.Cpu().MilliValue(), Memory: vgpu.Bytes(r.Memory().Value())})
+				aside = true
+			}
+		}
+		if aside {
+			q.cluster.Nodes[i] = n.Clone()
+			q.cluster.Nodes[i].SetRoom(room)
+		}
+	}
+}
+
+// admit opens the nodes where evictions may help: some plugin refused the pod there for a reason that they may end, and
+// nothing else keeps it out as far as a look tells.
+func (q *question) admit(statuses fwk.NodeToStatusReader) {
+	demand := admission.Of(q.pod)
+	q.open = make([]bool, len(q.infos))
+	for i, info := range q.infos {
+		node := info.Node()
+		q.open[i] = statuses.Get(node.Name).Code() == fwk.Unschedulable && demand.MetBy(node)
+	}
+	q.cluster.Admits = func(_, node int) int {
+		if q.open[node] {
+			return 1
+		}
+		return 0
+	}
+}
+
+// find returns the place of a node in the cluster, −1 for none.
+func (q *question) find(name string) int {
+	at, found := slices.BinarySearchFunc(q.cluster.Nodes, name, func(n *vgpu.Node, name string) int { return strings.Compare(n.Name(), name) })
+	if !found {
+		return -1
+	}
+	return at
+}
+
+// leaving returns who leaves by a plan: those that it evicts, and those that it waits for.
+func leaving(plan *preemption.Plan) []int {
+	all := slices.Clone(plan.Waits)
+	for _, u := range plan.Evict {
+		all = append(all, u.Pods...)
+	}
+	return all
+}

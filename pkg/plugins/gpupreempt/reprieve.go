@@ -1,0 +1,229 @@
+package gpupreempt
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// maxReprieved bounds the nodes that are looked at in full where room alone does not do. More find cheaper victims, and take as
+// many runs of the filters as there are pods on them.
+const maxReprieved = 8
+
+// reprieve returns the cheapest plan for one of the nodes where something else than room is in the pod's way, such as a host
+// port or an anti-affinity of a pod of a lower priority: all units leave that may, then as many are spared as the framework's
+// filters allow, those that would cost the most first. nil where that helps nowhere.
+//
+// Greedy: none of the units could stay, but fewer or cheaper ones may do.
+func (p *Plugin) reprieve(ctx context.Context, cs fwk.CycleState, q *question, nodes []int) *preemption.Plan {
+	var best *preemption.Plan
+	for _, at := range nodes[:min(maxReprieved, len(nodes))] {
+		plan := p.reprieveOn(ctx, cs, q, at)
+		if plan != nil && (best == nil || plan.Cost.Compare(best.Cost) < 0) {
+			best = plan
+		}
+	}
+	return best
+}
+
+// inTheWay returns the nodes to look at in full: those where a plan was in vain, then those that something else than GPUs and
+// room of the host refused.
+func (q *question) inTheWay(vain []int, statuses fwk.NodeToStatusReader) []int {
+	nodes := slices.Clone(vain)
+	for i := range q.open {
+		by := statuses.Get(q.infos[i].Node().Name).Plugin()
+		if q.open[i] && by != shareName && by != fitName {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
+
+// Plugins that refuse for want of room.
+const (
+	shareName = "GPUShare"
+	fitName   = "NodeResourcesFit"
+)
+
+func (p *Plugin) reprieveOn(ctx context.Context, cs fwk.CycleState, q *question, at int) *preemption.Plan {
+	t := newTrial(p.handle, q, cs, at)
+	units, waits := q.unitsOn(q.infos[at].Node().Name)
+	gone := slices.Clone(waits)
+	for _, u := range units {
+		gone = append(gone, u.Pods...)
+	}
+	for _, i := range gone {
+		if t.remove(ctx, i) != nil {
+			return nil
+		}
+	}
+	if len(units) == 0 || !t.fits(ctx).IsSuccess() {
+		return nil
+	}
+	slices.SortFunc(units, func(a, b preemption.Unit) int {
+		return cmp.Or(q.costOf([]preemption.Unit{b}).Compare(q.costOf([]preemption.Unit{a})), strings.Compare(a.Name, b.Name))
+	})
+	var evict []preemption.Unit
+	for _, u := range units {
+		spared, err := t.spare(ctx, u)
+		if err != nil {
+			return nil
+		}
+		if !spared {
+			evict = append(evict, u)
+		}
+	}
+	slices.SortFunc(evict, func(a, b preemption.Unit) int { return strings.Compare(a.Name, b.Name) })
+	return q.planFor(at, evict, waits)
+}
+
+// spare puts a unit back and reports whether the preemptor fits all the same; else the unit is gone again.
+func (t *trial) spare(ctx context.Context, u preemption.Unit) (bool, error) {
+	for _, i := range u.Pods {
+		if err := t.restore(ctx, i); err != nil {
+			return false, err
+		}
+	}
+	if t.fits(ctx).IsSuccess() {
+		return true, nil
+	}
+	for _, i := range u.Pods {
+		if err := t.remove(ctx, i); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// restore puts a candidate back that was removed.
+func (t *trial) restore(ctx context.Context, i int) error {
+	pod := t.q.pods[i]
+	on, err := t.handle.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName)
+	if err != nil {
+		return nil //nolint:nilerr // nothing was removed there
+	}
+	info := find(on, pod.UID)
+	if info == nil {
+		return nil
+	}
+	if pod.Spec.NodeName == t.node.Node().Name {
+		on = t.node
+	}
+	return t.add(ctx, info, on)
+}
+
+// planFor returns the plan that evicts units for the preemptor on a node, nil where it has no devices there or budgets forbid it.
+func (q *question) planFor(at int, evict []preemption.Unit, waits []int) *preemption.Plan {
+	plan := &preemption.Plan{Evict: evict, Waits: waits, Cost: q.costOf(evict)}
+	if q.config.KeepBudgets && plan.Cost.Violations > 0 {
+		return nil
+	}
+	gone := map[vgpu.UID]bool{}
+	for _, i := range leaving(plan) {
+		gone[q.from.Pods[i].UID] = true
+	}
+	ledger := q.cluster.Nodes[at].Without(func(h *vgpu.Hold, held bool) bool { return !held && gone[h.UID] })
+	place, refusal := placement.Assign(ledger, &q.group.Members[0].Request, q.config.Policy)
+	if refusal != nil {
+		return nil
+	}
+	plan.Places = []vgpu.Assignment{place}
+	return plan
+}
+
+// unitsOn returns what may be evicted of the pods of a node, and who leaves it already.
+func (q *question) unitsOn(node string) (units []preemption.Unit, waits []int) {
+	members := map[int][]int{} // by gang
+	for i := range q.from.Pods {
+		c := &q.from.Pods[i]
+		switch {
+		case c.Node != node:
+		case c.Leaving:
+			waits = append(waits, i)
+		case !q.mayGo(c):
+		case c.Gang < 0:
+			units = append(units, preemption.Unit{Kind: preemption.Single, Name: c.Name, Pods: []int{i}})
+		default:
+			members[c.Gang] = append(members[c.Gang], i)
+		}
+	}
+	for number := range q.from.Gangs {
+		if list := members[number]; len(list) > 0 {
+			units = append(units, q.unitsOf(number, list)...)
+		}
+	}
+	return units, waits
+}
+
+// mayGo reports whether a pod may be evicted.
+func (q *question) mayGo(c *preemption.Pod) bool {
+	return !c.Leaving && c.Guard == "" && c.Priority < q.priority
+}
+
+// unitsOf returns the units of a gang of which some members that may go are on a node: one by one as long as enough run on, else
+// the whole gang, else as many as it can do without.
+func (q *question) unitsOf(number int, list []int) []preemption.Unit {
+	var all []int
+	whole := true
+	for i := range q.from.Pods {
+		if c := &q.from.Pods[i]; c.Gang == number && !c.Leaving {
+			all = append(all, i)
+			whole = whole && q.mayGo(c)
+		}
+	}
+	surplus := max(0, len(all)-q.from.Gangs[number].MinCount)
+	if len(list) > surplus && whole {
+		return []preemption.Unit{{Kind: preemption.Whole, Name: q.from.Gangs[number].Name, Pods: all}}
+	}
+	slices.SortFunc(list, func(a, b int) int {
+		x, y := &q.from.Pods[a], &q.from.Pods[b]
+		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.Lost, y.Lost), strings.Compare(x.Name, y.Name))
+	})
+	list = list[:min(surplus, len(list))]
+	units := make([]preemption.Unit, 0, len(list))
+	for _, i := range list {
+		units = append(units, preemption.Unit{Kind: preemption.Surplus, Name: q.from.Pods[i].Name, Pods: []int{i}})
+	}
+	return units
+}
+
+// costOf adds up what units cost.
+func (q *question) costOf(units []preemption.Unit) preemption.Cost {
+	cost := preemption.Cost{}
+	used := make([]int, len(q.from.Budgets))
+	for _, u := range units {
+		cost.Beyond = cost.Beyond || u.Kind != preemption.Surplus
+		if u.Kind == preemption.Whole {
+			cost.Broken++
+		}
+		for _, i := range u.Pods {
+			q.addTo(&cost, &q.from.Pods[i], used)
+		}
+	}
+	return cost
+}
+
+// addTo adds one victim to a cost. used counts the victims by budget.
+func (q *question) addTo(cost *preemption.Cost, c *preemption.Pod, used []int) {
+	if cost.Victims == 0 || c.Priority > cost.Priority {
+		cost.Priority, cost.ServesHighest = c.Priority, false
+	}
+	cost.ServesHighest = cost.ServesHighest || c.Serving && c.Priority == cost.Priority
+	if c.Serving {
+		cost.Serving++
+	}
+	cost.Lost += c.Lost
+	cost.Victims++
+	for _, b := range c.Budgets {
+		if used[b]++; used[b] > q.from.Budgets[b].Allowed {
+			cost.Violations++
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package preemption_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestFewStepsProperty: a search that may look at one set only still finds who makes room for a gang, or says that it was cut; who
+// goes is needed and makes room, and nearly always the cheapest.
+func TestFewStepsProperty(t *testing.T) {
+	asked, dearer, missed := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := randomSite(t, small, true)
+		s.cfg.MaxSteps = 1
+		plan, want := mustPlan(t, s), s.cheapest(t, false, s.cfg.KeepBudgets)
+		if plan.Places == nil {
+			if want != nil && !plan.Refused.Cut {
+				t.Fatalf("refused %+v, the twin evicts %v", *plan.Refused, names(want.units))
+			}
+			if want != nil {
+				missed++
+			}
+			return
+		}
+		s.legal(t, &plan)
+		s.minimal(t, &plan)
+		s.effective(t, &plan)
+		same := want != nil && slices.Equal(names(plan.Evict), names(want.units))
+		if !same && (want == nil || !plan.Stats.Cut) {
+			t.Fatalf("evicts %v, the twin %v, not cut", names(plan.Evict), want)
+		}
+		if len(want.units) > 0 {
+			asked++
+		}
+		if plan.Cost != want.cost {
+			dearer++
+		}
+	})
+	if asked < 10 || dearer > 1+asked/20 || missed > 1+asked/100 {
+		t.Errorf("of %d answers %d are dearer than needed, %d are missed", asked, dearer, missed)
+	}
+}

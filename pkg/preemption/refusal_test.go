@@ -1,0 +1,102 @@
+package preemption_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// asked returns why a pod with so many devices, and a gang of as many members, have no room on one node of three devices with the pods c, b
+// and a, in this order.
+func asked(t *testing.T, devices int, keep bool, change func(*preemption.Candidates)) []*preemption.Refusal {
+	t.Helper()
+	n, who := testkit.Node(t, "n1", testkit.A100, 3), &preemption.Candidates{}
+	for d, name := range []string{"c", "b", "a"} {
+		if err := n.Add(testkit.Assignment(t, n, d, name, 10)); err != nil {
+			t.Fatal(err)
+		}
+		who.Pods = append(who.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: "n1", Gang: -1})
+	}
+	change(who)
+	r := testkit.Request("new", vgpu.Slots(10*devices))
+	r.Priority = 5
+	pod := &gang.Group{Name: "new", MinCount: 1, Members: []gang.Member{{Request: *r}}}
+	var list []*preemption.Refusal
+	for _, g := range []*gang.Group{pod, crew(devices)} {
+		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, g, who, preemption.Config{KeepBudgets: keep})
+		if err != nil || plan.Refused == nil {
+			t.Fatal(err, plan.Evict)
+		}
+		list = append(list, plan.Refused)
+	}
+	return list
+}
+
+// TestRefusedByGuards: all who are guarded are named, guard by guard, in the same order each time.
+func TestRefusedByGuards(t *testing.T) {
+	for range 10 {
+		for _, r := range asked(t, 3, false, func(who *preemption.Candidates) {
+			who.Pods[0].Guard, who.Pods[1].Guard, who.Pods[2].Guard = preemption.TooYoung, preemption.Protected, preemption.Foreign
+		}) {
+			want := "would fit by evicting a, b, c; not done because a is not the scheduler's to evict, " +
+				"b is protected by its namespace or its labels, c has run for less than its minimum"
+			if diff := cmp.Diff(want, r.Text); diff != "" || !cmp.Equal(r.Guards, []int{0, 1, 2}) || r.Reason != preemption.Guarded {
+				t.Fatalf("%s, guards %v (-want +got):\n%s", r.Reason, r.Guards, diff)
+			}
+		}
+	}
+}
+
+// TestRefusedByBudgets: the budgets that would be violated are named, those that would be used up are not.
+func TestRefusedByBudgets(t *testing.T) {
+	for _, r := range asked(t, 3, true, func(who *preemption.Candidates) {
+		who.Budgets = []preemption.Budget{{Name: "z", Allowed: 1}, {Name: "y", Allowed: 0}, {Name: "x", Allowed: 1}}
+		who.Pods[0].Budgets, who.Pods[1].Budgets, who.Pods[2].Budgets = []int{0}, []int{0, 1}, []int{1, 2}
+	}) {
+		want := "would fit by evicting a, b, c; not done because budget y allows 0 of the 2 evictions, budget z allows 1 of the 2 evictions"
+		if diff := cmp.Diff(want, r.Text); diff != "" || !cmp.Equal(r.Budgets, []string{"y", "z"}) || r.Reason != preemption.Budgeted {
+			t.Errorf("%s, budgets %v (-want +got):\n%s", r.Reason, r.Budgets, diff)
+		}
+	}
+}
+
+// TestRefusedByGangs: where pods of a lower priority would do, and their gang may not lose as many, the text says so.
+func TestRefusedByGangs(t *testing.T) {
+	for _, r := range asked(t, 2, false, func(who *preemption.Candidates) {
+		who.Gangs = []preemption.Gang{{Name: "job", MinCount: 2}}
+		for i := range who.Pods {
+			who.Pods[i].Gang = 0
+		}
+		who.Pods[0].Priority = 7
+	}) {
+		if r.Reason != preemption.NeverHelps || !strings.Contains(r.Text, "more would have to go than may") || r.Would != nil || r.Guards != nil {
+			t.Errorf("refused %+v", *r)
+		}
+	}
+}
+
+// TestRefusedByNodes: a pod that no node admits has no room, whoever goes.
+func TestRefusedByNodes(t *testing.T) {
+	c, who := crowd(t, 2)
+	for admitted, want := range map[int]string{
+		0: "nobody of a priority below 5 makes room: no node admits it by its other conditions",
+		1: "nobody of a priority below 5 makes room: number of A100 devices on n00 is 4; container c0 asks for 5 whole devices",
+	} {
+		g := crew(1)
+		g.Members[0].Request.Containers[0].Slots = 50
+		c.Admits = func(int, int) int { return admitted }
+		plan, err := preemption.Victims(c, g, who, preemption.Config{})
+		if err != nil || plan.Refused == nil {
+			t.Fatal(err, plan.Evict)
+		}
+		if diff := cmp.Diff(want, plan.Refused.Text); diff != "" {
+			t.Errorf("admitted %d (-want +got):\n%s", admitted, diff)
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package preemption_test
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+)
+
+// choice is one set of units, as the twin looks at it.
+type choice struct {
+	units []preemption.Unit
+	cost  preemption.Cost
+}
+
+func (c *choice) pods() (all []int) {
+	for i := range c.units {
+		all = append(all, c.units[i].Pods...)
+	}
+	return all
+}
+
+func names(units []preemption.Unit) []string {
+	list := make([]string, 0, len(units))
+	for i := range units {
+		list = append(list, units[i].Name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// may reports whether a pod is a victim by itself: of a lower priority, not leaving, and unguarded unless guards are lifted.
+func (s *site) may(i int, lifted bool) bool {
+	p := &s.who.Pods[i]
+	return p.Priority < s.want.Members[0].Request.Priority && !p.Leaving && (lifted || p.Guard == "")
+}
+
+// running lists the members of a gang that do not leave.
+func (s *site) running(g int) (list []int) {
+	for i := range s.who.Pods {
+		if s.who.Pods[i].Gang == g && !s.who.Pods[i].Leaving {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// choices lists all legal sets of units, the cheapest first.
+func (s *site) choices(lifted bool) []choice {
+	all := []choice{{}}
+	add := func(options [][]preemption.Unit) {
+		var next []choice
+		for _, c := range all {
+			for _, units := range options {
+				next = append(next, choice{units: slices.Concat(c.units, units)})
+			}
+		}
+		all = next
+	}
+	for i := range s.who.Pods {
+		if s.who.Pods[i].Gang < 0 && s.may(i, lifted) {
+			add([][]preemption.Unit{nil, {{Kind: preemption.Single, Name: s.who.Pods[i].Name, Pods: []int{i}}}})
+		}
+	}
+	for g := range s.who.Gangs {
+		add(s.ofGang(g, lifted))
+	}
+	for i := range all {
+		all[i].cost = s.cost(all[i].units)
+	}
+	slices.SortFunc(all, func(a, b choice) int {
+		return cmp.Or(dearer(a.cost, b.cost), slices.Compare(names(a.units), names(b.units)))
+	})
+	return all
+}
+
+// ofGang lists what may go of a gang: some of its surplus, or all of it.
+func (s *site) ofGang(g int, lifted bool) [][]preemption.Unit {
+	running := s.running(g)
+	surplus := len(running) - s.who.Gangs[g].MinCount
+	options, whole := [][]preemption.Unit{nil}, len(running) > 0
+	for _, i := range running {
+		if !s.may(i, lifted) {
+			whole = false
+			continue
+		}
+		for _, units := range options {
+			if len(units) < surplus {
+				options = append(options, append(slices.Clone(units), preemption.Unit{Kind: preemption.Surplus, Name: s.who.Pods[i].Name, Pods: []int{i}}))
+			}
+		}
+	}
+	if whole {
+		options = append(options, []preemption.Unit{{Kind: preemption.Whole, Name: s.who.Gangs[g].Name, Pods: running}})
+	}
+	return options
+}
+
+// cost adds up what Cost says.
+func (s *site) cost(units []preemption.Unit) preemption.Cost {
+	var c preemption.Cost
+	counts := make([]int, len(s.who.Budgets))
+	highest := int32(math.MinInt32)
+	for i := range units {
+		c.Beyond = c.Beyond || units[i].Kind != preemption.Surplus
+		if units[i].Kind == preemption.Whole {
+			c.Broken++
+		}
+		for _, v := range units[i].Pods {
+			p := &s.who.Pods[v]
+			c.Victims++
+			c.Lost += p.Lost
+			for _, b := range p.Budgets {
+				counts[b]++
+			}
+			if p.Serving {
+				c.Serving++
+			}
+			if p.Priority > highest {
+				highest, c.ServesHighest = p.Priority, false
+			}
+			c.ServesHighest = c.ServesHighest || p.Priority == highest && p.Serving
+		}
+	}
+	if c.Victims > 0 {
+		c.Priority = highest
+	}
+	for b, n := range counts {
+		c.Violations += max(0, n-s.who.Budgets[b].Allowed)
+	}
+	return c
+}
+
+// dearer compares costs as the order of their fields says; nobody is cheaper than anybody.
+func dearer(a, b preemption.Cost) int {
+	truth := map[bool]int{true: 1}
+	return cmp.Or(
+		cmp.Compare(a.Violations, b.Violations),
+		cmp.Compare(min(1, a.Victims), min(1, b.Victims)),
+		cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(truth[a.ServesHighest], truth[b.ServesHighest]),
+		cmp.Compare(a.Serving, b.Serving),
+		cmp.Compare(truth[a.Beyond], truth[b.Beyond]),
+		cmp.Compare(a.Broken, b.Broken),
+		cmp.Compare(a.Lost, b.Lost),
+		cmp.Compare(a.Victims, b.Victims),
+	)
+}
+
+// cheapest returns the first of the sets that makes room, nil where none does.
+func (s *site) cheapest(t *rapid.T, lifted, keep bool) *choice {
+	all := s.choices(lifted)
+	for i := range all {
+		if keep && all[i].cost.Violations > 0 {
+			break
+		}
+		if s.fits(t, all[i].pods()) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// tally counts what a property has met, so that one that meets nothing of a kind fails.
+type tally map[string]int
+
+func (c tally) require(t *testing.T, least int, kinds ...string) {
+	t.Helper()
+	for _, k := range kinds {
+		if c[k] < least && !t.Failed() {
+			t.Errorf("met %q %d times of %v, want at least %d", k, c[k], map[string]int(c), least)
+		}
+	}
+}
+
+// TestPodTwinProperty: for a pod, the plan is the cheapest set of units that makes room, of all that there are, or it is
+// refused for the reason that they give.
+func TestPodTwinProperty(t *testing.T) {
+	met := tally{}
+	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, false), met) })
+	met.require(t, 1, "nobody", "Single", "NeverHelps")
+}
+
+// TestGangTwinProperty is TestPodTwinProperty for gangs, which fit where gang.Place says so.
+func TestGangTwinProperty(t *testing.T) {
+	met := tally{}
+	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, true), met) })
+	met.require(t, 1, "nobody", "Single", "NeverHelps")
+}
+
+// TestTwinMeetsAllProperty: among what is drawn are all kinds of units and refusals.
+func TestTwinMeetsAllProperty(t *testing.T) {
+	met := tally{}
+	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, rapid.Bool().Draw(t, "gang")), met) })
+	if t.Logf("%v", met); met["asked"] >= 1000 {
+		met.require(t, 5, "nobody", "Single", "Surplus", "Whole", "several", "violation", "NeverHelps", "Guarded", "Budgeted")
+	}
+}
+
+// twin holds a plan to what a search of all sets finds.
+func twin(t *rapid.T, s *site, met tally) {
+	met["asked"]++
+	plan := mustPlan(t, s)
+	want := s.cheapest(t, false, s.cfg.KeepBudgets)
+	if want == nil {
+		s.refused(t, &plan, met)
+		return
+	}
+	if plan.Refused != nil {
+		t.Fatalf("refused %+v, the twin evicts %v", *plan.Refused, names(want.units))
+	}
+	if plan.Stats.Cut {
+		t.Fatalf("the search of a small cluster was cut: %+v", plan.Stats)
+	}
+	if got := names(plan.Evict); !slices.Equal(got, names(want.units)) || plan.Cost != want.cost {
+		t.Fatalf("evicts %v at %+v, the twin %v at %+v", got, plan.Cost, names(want.units), want.cost)
+	}
+	met.note(&plan)
+}
+
+func (c tally) note(plan *preemption.Plan) {
+	if len(plan.Evict) == 0 {
+		c["nobody"]++
+	}
+	if len(plan.Evict) > 1 {
+		c["several"]++
+	}
+	if plan.Cost.Violations > 0 {
+		c["violation"]++
+	}
+	for i := range plan.Evict {
+		c[[]string{"Single", "Surplus", "Whole"}[plan.Evict[i].Kind]]++
+	}
+}
+
+// refused holds a refusal to what a search of all sets finds with guards lifted and budgets violated.
+func (s *site) refused(t *rapid.T, plan *preemption.Plan, met tally) {
+	if plan.Refused == nil {
+		t.Fatalf("evicts %v, the twin finds nobody", names(plan.Evict))
+	}
+	reason, would := preemption.NeverHelps, s.cheapest(t, false, false)
+	if would != nil {
+		reason = preemption.Budgeted
+	} else if would = s.cheapest(t, true, false); would != nil {
+		reason = preemption.Guarded
+	}
+	r := plan.Refused
+	met[string(r.Reason)]++
+	if r.Reason != reason {
+		t.Fatalf("refused for %s (%s), the twin says %s", r.Reason, r.Text, reason)
+	}
+	if would == nil {
+		would = &choice{}
+	}
+	if !slices.Equal(names(r.Would), names(would.units)) {
+		t.Fatalf("refused for %s, would evict %v, the twin %v", reason, names(r.Would), names(would.units))
+	}
+	var guards []int
+	for _, i := range would.pods() {
+		if s.who.Pods[i].Guard != "" {
+			guards = append(guards, i)
+		}
+	}
+	slices.Sort(guards)
+	if !slices.Equal(guards, r.Guards) || strings.TrimSpace(r.Text) == "" || (reason == preemption.Budgeted) != (len(r.Budgets) > 0) {
+		t.Fatalf("refusal %+v, the twin has the guards %v", *r, guards)
+	}
+}

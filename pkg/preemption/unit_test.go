@@ -1,0 +1,164 @@
+package preemption
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// randomCrowd draws candidates without a cluster, in gangs of all kinds and under budgets.
+func randomCrowd(t *rapid.T) *question {
+	number := func(label string, low, high int) int { return rapid.IntRange(low, high).Draw(t, label) }
+	who := &Candidates{}
+	for g := range number("gangs", 0, 3) {
+		who.Gangs = append(who.Gangs, Gang{Name: fmt.Sprint("gang-", g), MinCount: number("min", 0, 4)})
+	}
+	for b := range number("budgets", 0, 2) {
+		who.Budgets = append(who.Budgets, Budget{Name: fmt.Sprint("budget-", b), Allowed: number("allowed", 0, 2)})
+	}
+	for i := range number("pods", 1, 12) {
+		p := Pod{
+			UID: vgpu.UID(fmt.Sprint(i)), Name: fmt.Sprint("pod-", i), Gang: number("gang", -1, len(who.Gangs)-1),
+			Priority: int32(number("priority", -3, 3)), Serving: rapid.Bool().Draw(t, "serving"), Lost: int64(number("lost", 0, 9)),
+			Leaving: number("leaving", 0, 9) == 0,
+		}
+		if number("guard", 0, 9) == 0 {
+			p.Guard = Foreign
+		}
+		for b := range who.Budgets {
+			if rapid.Bool().Draw(t, "under a budget") {
+				p.Budgets = append(p.Budgets, b)
+			}
+		}
+		who.Pods = append(who.Pods, p)
+	}
+	want := &gang.Group{Members: []gang.Member{{Request: vgpu.Request{UID: "new", Priority: 3}}}}
+	return newQuestion(&gang.Cluster{}, want, who, Config{KeepBudgets: rapid.Bool().Draw(t, "keep budgets")})
+}
+
+// adding returns who may be added to a choice.
+func adding(q *question) (list []int32) {
+	for p, may := range q.may {
+		if may {
+			list = append(list, int32(p))
+		}
+	}
+	return list
+}
+
+// TestChoiceUndoProperty: whatever is added to a choice, undoing it leaves no trace; the cost is that of the units, whatever the
+// order; it only grows; and what one pod costs alone is what lone says.
+func TestChoiceUndoProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := randomCrowd(t)
+		list := adding(q)
+		if len(list) == 0 {
+			return
+		}
+		s := newChoice(q)
+		var marks []mark
+		var dumps []string
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			if len(marks) > 0 && rapid.Bool().Draw(t, "undo") {
+				at := rapid.IntRange(0, len(marks)-1).Draw(t, "to")
+				s.undo(marks[at])
+				if diff := cmp.Diff(dumps[at], s.dump()); diff != "" {
+					t.Fatalf("undo left a trace (-before +after):\n%s", diff)
+				}
+				marks, dumps = marks[:at], dumps[:at]
+				continue
+			}
+			m, before := s.mark(), s.cost
+			marks, dumps = append(marks, m), append(dumps, s.dump())
+			p := rapid.SampledFrom(list).Draw(t, "pod")
+			if !s.add(p) {
+				s.undo(m)
+				marks, dumps = marks[:len(marks)-1], dumps[:len(dumps)-1]
+				continue
+			}
+			if len(s.trail) > m.trail && s.cost.Compare(before) <= 0 {
+				t.Fatalf("%+v is not dearer than %+v", s.cost, before)
+			}
+			if m.trail == 0 && s.cost != q.lone(p) {
+				t.Fatalf("alone %+v, lone says %+v", s.cost, q.lone(p))
+			}
+			s.recount(t)
+		}
+	})
+}
+
+func (s *choice) dump() string {
+	return fmt.Sprintf("%+v %v %v %v %v %v", s.cost, s.gone, s.trail, s.picked, s.ended, s.counted)
+}
+
+// recount adds the units up from scratch, which the other order of adding gives as well.
+func (s *choice) recount(t *rapid.T) {
+	units := s.units()
+	var cost Cost
+	counts := make([]int, len(s.q.who.Budgets))
+	var pods []int32
+	for _, u := range units {
+		cost.Beyond = cost.Beyond || u.Kind != Surplus
+		if u.Kind == Whole {
+			cost.Broken++
+		}
+		for _, p := range u.Pods {
+			pods = append(pods, int32(p))
+			cost.take(&s.q.who.Pods[p])
+			for _, b := range s.q.who.Pods[p].Budgets {
+				if counts[b]++; counts[b] > s.q.who.Budgets[b].Allowed {
+					cost.Violations++
+				}
+			}
+		}
+	}
+	if cost != s.cost {
+		t.Fatalf("units %+v cost %+v, noted %+v", units, cost, s.cost)
+	}
+	if names := s.names(nil); !slices.EqualFunc(names, units, func(name string, u Unit) bool { return name == u.Name }) {
+		t.Fatalf("names %v of units %+v", names, units)
+	}
+	slices.Reverse(pods)
+	other := newChoice(s.q)
+	if !other.all(pods) {
+		t.Fatalf("%+v may go in one order only", units)
+	}
+	if diff := cmp.Diff(units, other.units()); diff != "" || other.cost != s.cost {
+		t.Fatalf("another order gives other units at %+v (-want +got):\n%s", other.cost, diff)
+	}
+}
+
+// TestCostOrder: the fields count in their order, and more of each is dearer.
+func TestCostOrder(t *testing.T) {
+	ascending := []Cost{
+		{},
+		{Victims: 1, Priority: -5},
+		{Victims: 2, Priority: -5},
+		{Victims: 1, Priority: -5, Lost: 1},
+		{Victims: 1, Priority: -5, Broken: 1},
+		{Victims: 1, Priority: -5, Beyond: true},
+		{Victims: 1, Priority: -5, Serving: 1},
+		{Victims: 1, Priority: -5, ServesHighest: true},
+		{Victims: 1, Priority: -4},
+		{Victims: 1, Violations: 1, Priority: -5},
+	}
+	for i := range ascending {
+		for j := range ascending {
+			want := 0
+			if i < j {
+				want = -1
+			} else if i > j {
+				want = 1
+			}
+			if got := ascending[i].Compare(ascending[j]); got != want {
+				t.Errorf("%+v against %+v: %d, want %d", ascending[i], ascending[j], got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package preemption
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Words says in plain words what a plan does, for events: "evicts 2 pods: team/a-0, team/b-1 (surplus of team/b)"; "evicts
+// nobody, waits for team/c to leave". The candidates are those that the plan was made for. Of a refused plan it is the text of
+// the refusal.
+func (p *Plan) Words(who *Candidates) string {
+	switch {
+	case p.Refused != nil:
+		return p.Refused.Text
+	case len(p.Evict) == 0 && len(p.Waits) == 0:
+		return "evicts nobody: there is room"
+	}
+	text := "evicts nobody"
+	if len(p.Evict) > 0 {
+		text = "evicts " + count(p.Cost.Victims) + ": " + list(p.Evict, who)
+	}
+	if len(p.Waits) > 0 {
+		names := make([]string, 0, len(p.Waits))
+		for _, i := range p.Waits {
+			names = append(names, who.Pods[i].Name)
+		}
+		text += ", waits for " + few(names) + " to leave"
+	}
+	return text
+}
+
+// count writes a number of pods.
+func count(pods int) string {
+	if pods == 1 {
+		return "1 pod"
+	}
+	return strconv.Itoa(pods) + " pods"
+}
+
+// most is the number of names that a text lists. More make events longer than people read.
+const most = 8
+
+// few lists the first of the names.
+func few(names []string) string {
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return text
+}
+
+// list names units: "team/a-0, team/b-1 (surplus of team/b), team/c (gang of 4)".
+func list(units []Unit, who *Candidates) string {
+	names := make([]string, 0, len(units))
+	for i := range units {
+		names = append(names, units[i].words(who))
+	}
+	return few(names)
+}
+
+func (u *Unit) words(who *Candidates) string {
+	switch u.Kind {
+	case Surplus:
+		return u.Name + " (surplus of " + who.Gangs[who.Pods[u.Pods[0]].Gang].Name + ")"
+	case Whole:
+		return fmt.Sprintf("%s (gang of %d)", u.Name, len(u.Pods))
+	}
+	return u.Name
+}

@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// crowd is the pods that have places, as the preemption policies see them.
+type crowd struct {
+	preemption.Candidates
+	// jobs of Candidates.Pods, and started when each got its place.
+	jobs    []int
+	started []int64
+	groups  []*group // of Candidates.Gangs
+}
+
+// decision is who goes for whom.
+type decision struct {
+	Preemption
+	places []vgpu.Assignment
+	broken []*group // gangs that are evicted whole
+}
+
+// decide returns who is evicted for a job, or a gang; nil where nobody is.
+func (e *engine) decide(job int) (*decision, error) {
+	c := e.crowd(e.rank(job))
+	if e.setup.Preemption.Policy == PreemptInTree {
+		return e.decideInTree(job, c)
+	}
+	cluster, want := &gang.Cluster{Nodes: e.cluster.Nodes()}, &gang.Group{MinCount: 1}
+	if g := e.history.groupOf[job]; g != nil {
+		cluster, want = g.on(e.cluster), g.at(e.setup, e.sample.At-e.kept[job])
+	} else {
+		r := e.request(job)
+		want.Name, want.Members = r.Pod, []gang.Member{{Request: r}}
+	}
+	plan, err := preemption.Victims(cluster, want, &c.Candidates, preemption.Config{
+		Config: e.gangConfig(true), KeepBudgets: e.setup.Preemption.KeepBudgets, MaxSteps: e.setup.Preemption.MaxSteps,
+	})
+	if err != nil || plan.Places == nil {
+		return nil, err
+	}
+	d := &decision{places: plan.Places, Preemption: Preemption{Cut: plan.Stats.Cut}}
+	for _, unit := range plan.Evict {
+		d.Evicted = append(d.Evicted, c.jobsOf(unit.Pods))
+		if unit.Kind == preemption.Whole {
+			d.broken = append(d.broken, c.groups[c.Pods[unit.Pods[0]].Gang])
+		}
+	}
+	d.Waits = c.jobsOf(plan.Waits)
+	return d, nil
+}
+
+func (c *crowd) jobsOf(pods []int) []int {
+	jobs := make([]int, 0, len(pods))
+	for _, i := range pods {
+		jobs = append(jobs, c.jobs[i])
+	}
+	return jobs
+}
+
+// crowd returns the pods that have places now, but for those that are there from the start, and single pods that stay since
+// they are of no lower priority.
+func (e *engine) crowd(below int32) *crowd {
+	c := &crowd{}
+	gangs, budgets := map[*group]int{}, map[*Budget]int{}
+	for _, job := range e.live {
+		o, j := &e.history.Outcomes[job], &e.setup.Jobs[job]
+		if j.Request.Priority >= below && j.Gang == nil && !e.leaving[job] {
+			continue
+		}
+		p := preemption.Pod{
+			UID: o.UID, Name: o.Pod, Node: o.Assignment.Node, Host: j.Request.Host, Priority: j.Request.Priority,
+			Lost: e.wouldLose(job), Leaving: e.leaving[job], Gang: -1,
+		}
+		if g := e.history.groupOf[job]; g != nil {
+			if _, known := gangs[g]; !known {
+				gangs[g] = len(c.Gangs)
+				c.Gangs, c.groups = append(c.Gangs, preemption.Gang{Name: g.gang.Name, MinCount: g.want.MinCount}), append(c.groups, g)
+			}
+			p.Gang = gangs[g]
+		}
+		if b := j.Budget; b != nil {
+			if _, known := budgets[b]; !known {
+				budgets[b] = len(c.Budgets)
+				c.Budgets = append(c.Budgets, preemption.Budget{Name: b.Name, Allowed: e.allowed(b)})
+			}
+			p.Budgets = []int{budgets[b]}
+		}
+		c.Pods, c.jobs, c.started = append(c.Pods, p), append(c.jobs, job), append(c.started, int64(o.Started))
+	}
+	return c
+}
+
+// allowed returns how many pods of a budget may be evicted now.
+func (e *engine) allowed(b *Budget) int {
+	missing := 0
+	for _, first := range e.waiting {
+		for _, job := range e.unit(first) {
+			if e.setup.Jobs[job].Budget == b {
+				missing++
+			}
+		}
+	}
+	for _, job := range e.live {
+		if e.leaving[job] && e.setup.Jobs[job].Budget == b {
+			missing++
+		}
+	}
+	return max(0, b.MaxUnavailable-missing)
+}
+
+// worked returns the work of a placed job that counts, as time on its devices: what it kept, and what it did since.
+func (e *engine) worked(job int) time.Duration {
+	return e.kept[job] + e.sample.At - e.history.Outcomes[job].Started
+}
+
+// saved returns how much of a job's work is left if it is evicted now.
+func (e *engine) saved(job int) time.Duration {
+	if every := e.setup.Jobs[job].Checkpoint; every > 0 {
+		return e.worked(job) / every * every
+	}
+	return 0
+}
+
+// wouldLose returns the work that is undone if a job is evicted now, in thousandths of a GPU times seconds.
+func (e *engine) wouldLose(job int) int64 {
+	undone := e.worked(job) - e.saved(job)
+	return int64(e.history.Outcomes[job].Allocated) * int64(undone/time.Millisecond) / 1000
+}

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// inTree makes one decision by the rules of the stock scheduler.
+type inTree struct {
+	*engine
+	crowd *crowd
+	nodes []*vgpu.Node // without those who go, with the members that have found a place
+	made  *decision
+}
+
+// decideInTree is decide by the rules of the stock scheduler. The members of a gang get their places one after the other.
+func (e *engine) decideInTree(job int, c *crowd) (*decision, error) {
+	t := &inTree{engine: e, crowd: c, made: &decision{}}
+	for _, n := range e.cluster.Nodes() {
+		t.nodes = append(t.nodes, n.Clone())
+	}
+	least := 1
+	if g := e.history.groupOf[job]; g != nil {
+		if least = g.want.MinCount; len(g.want.Wishes.Required) > 0 {
+			return nil, nil
+		}
+	}
+	for _, member := range e.unit(job) {
+		place, err := t.place(member)
+		if err != nil {
+			return nil, err
+		}
+		if place.Node != "" {
+			least--
+		}
+		t.made.places = append(t.made.places, place)
+	}
+	if least > 0 {
+		return nil, nil
+	}
+	t.fall()
+	return t.made, nil
+}
+
+// place finds the place of one pod: as it is, else where others are evicted. Node is "" where there is none.
+func (t *inTree) place(job int) (vgpu.Assignment, error) {
+	r := t.request(job)
+	n := t.best(&r)
+	if n == nil {
+		m := InTree{Policy: t.policy, Started: t.crowd.started}
+		out, err := m.Victims(t.nodes, &r, &t.crowd.Candidates)
+		if err != nil || out.Node == "" {
+			return vgpu.Assignment{}, err
+		}
+		i, _ := slices.BinarySearchFunc(t.nodes, out.Node, func(n *vgpu.Node, name string) int { return cmp.Compare(n.Name(), name) })
+		n = t.nodes[i]
+		t.take(n, out.Pods)
+	}
+	a, refusal := placement.Assign(n, &r, t.policy)
+	if refusal != nil {
+		return a, fmt.Errorf("make room for pod %s: node %s refuses without the pods that go: %v", r.Pod, n.Name(), *refusal)
+	}
+	n.SetRoom(n.Room().Minus(r.Host))
+	if len(a.Containers) == 0 {
+		return a, nil
+	}
+	return a, n.Add(a)
+}
+
+// best returns the node with the highest score of those that have room, the first by name among equals; nil for none.
+func (t *inTree) best(r *vgpu.Request) *vgpu.Node {
+	var best *vgpu.Node
+	top := int64(-1)
+	for _, n := range t.nodes {
+		if !r.Host.Within(n.Room()) || t.policy.Fit(n, r) != nil {
+			continue
+		}
+		if s := placement.Score(n, r, t.policy); s > top {
+			best, top = n, s
+		}
+	}
+	return best
+}
+
+// take takes pods off a node, and notes that they go, or that they leave already.
+func (t *inTree) take(n *vgpu.Node, pods []int) {
+	c := t.crowd
+	for _, i := range pods {
+		n.Remove(c.Pods[i].UID)
+		n.SetRoom(n.Room().Plus(c.Pods[i].Host))
+		if c.Pods[i].Leaving {
+			t.made.Waits = append(t.made.Waits, c.jobs[i])
+		} else {
+			t.made.Evicted = append(t.made.Evicted, []int{c.jobs[i]})
+		}
+	}
+	for _, i := range slices.Backward(slices.Sorted(slices.Values(pods))) {
+		c.Pods, c.jobs, c.started = slices.Delete(c.Pods, i, i+1), slices.Delete(c.jobs, i, i+1), slices.Delete(c.started, i, i+1)
+	}
+}
+
+// fall notes the gangs that are left with too few members, whose other members go with them.
+func (t *inTree) fall() {
+	gone := map[int]bool{}
+	for _, unit := range t.made.Evicted {
+		gone[unit[0]] = true
+	}
+	seen := map[*group]bool{}
+	for _, unit := range t.made.Evicted {
+		g := t.history.groupOf[unit[0]]
+		if g == nil || seen[g] {
+			continue
+		}
+		seen[g] = true
+		var rest []int
+		for _, job := range g.jobs {
+			if slices.Contains(t.live, job) && !t.leaving[job] && !gone[job] {
+				rest = append(rest, job)
+			}
+		}
+		if len(rest) < g.want.MinCount {
+			t.made.Fallen, t.made.broken = append(t.made.Fallen, rest...), append(t.made.broken, g)
+		}
+	}
+}

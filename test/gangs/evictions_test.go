@@ -1,0 +1,315 @@
+package gangs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+const (
+	// remade is how long after its end a pod is made again that was preempted.
+	remade = time.Second
+	// inTime is how long a preemptor may take to run once its victims are gone: some steps of the plugins.
+	inTime = 15 * time.Second
+	// mostBatches is how often others may be evicted for a preemptor that nothing came between.
+	mostBatches = 1
+)
+
+// claim is what was evicted for one preemptor that does not run yet.
+type claim struct {
+	// victims by name.
+	victims map[string]types.UID
+	// batches counts the instants of evictions, and last is the last of them.
+	batches int
+	last    time.Time
+	// cleared is when the last of the victims was gone, zero before that.
+	cleared time.Time
+	// excused says what came between, "" for nothing.
+	excused string
+}
+
+// tear is what an instant of evictions does to a gang.
+type tear struct {
+	// before are the members that ran before it, without those that were ending, of the least that must run.
+	before, least, evicted int
+}
+
+// tally counts evictions, and the preemptors that ran after them without anything coming between.
+type tally struct{ evictions, served int }
+
+// tallies adds up the tallies of all histories.
+var tallies sharedTally
+
+type sharedTally struct {
+	mu sync.Mutex
+	tally
+}
+
+func (s *sharedTally) add(t *tally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.evictions += t.evictions
+	s.served += t.served
+}
+
+// preemptorOf returns who a pod was preempted for, as the plugin says it, nil for nobody that is known.
+func (w *world) preemptorOf(pod *v1.Pod) *team {
+	for _, c := range pod.Status.Conditions {
+		if c.Type != v1.DisruptionTarget {
+			continue
+		}
+		for _, what := range []string{"Preempted by pod ", "Preempted by gang "} {
+			if rest, ok := strings.CutPrefix(c.Message, what+namespace+"/"); ok {
+				name, _, _ := strings.Cut(rest, " ")
+				return w.teams[name]
+			}
+		}
+	}
+	return nil
+}
+
+// evicted takes in that a pod that was preempted begins to end, or is gone. The caller holds the mutex.
+func (w *world) evicted(t *team, pod *v1.Pod, what string) {
+	if what == "gone" {
+		if pod.Spec.NodeName == "" && w.stateOf(pod) == idle {
+			w.fail("pod %s was deleted by a preemption although it had no place", pod.Name)
+		}
+		w.remake(t, pod)
+		return
+	}
+	if what != "ending" {
+		return
+	}
+	w.tally.evictions++
+	if w.torn[t.name] == nil {
+		w.torn[t.name] = &tear{before: w.running(t), least: t.min}
+	}
+	w.torn[t.name].evicted++
+	p := w.preemptorOf(pod)
+	if p == nil {
+		return
+	}
+	if lower, higher := corev1helpers.PodPriority(pod), int32(p.priority); lower >= higher {
+		w.fail("pod %s of priority %d was preempted for %s of priority %d", pod.Name, lower, p.name, higher)
+	}
+	c := w.claims[p.name]
+	if c == nil {
+		c = &claim{victims: map[string]types.UID{}}
+		w.claims[p.name] = c
+	}
+	if now := time.Now(); c.last != now {
+		c.batches++
+		c.last = now
+	}
+	c.victims[pod.Name], c.cleared = pod.UID, time.Time{}
+	if w.api.refusedLately() {
+		c.excuse("an eviction was refused")
+	}
+	w.yields(p, c)
+	if c.batches > mostBatches && c.excused == "" {
+		w.fail("others are evicted for %s again and again, although nothing came between", p.name)
+	}
+}
+
+// running counts the members that run and do not end, where nodes are there.
+func (w *world) running(t *team) int {
+	count := 0
+	for i := range t.members {
+		pod := w.api.pod(t.member(i))
+		if pod == nil || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if h := w.hosts[pod.Spec.NodeName]; h != nil && !h.lost {
+			count++
+		}
+	}
+	return count
+}
+
+// remake has a member made again that was preempted.
+func (w *world) remake(t *team, pod *v1.Pod) {
+	if !t.again {
+		return
+	}
+	for i := range t.arrived {
+		if t.member(i) == pod.Name {
+			time.AfterFunc(remade, func() {
+				if w.ctx.Err() == nil && i < t.arrived {
+					w.must(w.create(t, i))
+				}
+			})
+		}
+	}
+}
+
+// overtaken excuses the preemptors that a pod of a higher priority is bound before. The caller holds the mutex.
+func (w *world) overtaken(pod *v1.Pod) {
+	for name, c := range w.claims {
+		if p := w.teams[name]; corev1helpers.PodPriority(pod) > int32(p.priority) {
+			c.excuse(pod.Name + " came before it")
+		}
+	}
+}
+
+// yields excuses a preemptor while room is kept for others of a higher priority, which may be its own.
+func (w *world) yields(p *team, c *claim) {
+	for _, o := range w.teams {
+		for i := range o.members {
+			if o.priority <= p.priority || c.excused != "" {
+				break
+			}
+			if pod := w.api.pod(o.member(i)); pod != nil && pod.Spec.NodeName == "" && w.stateOf(pod) != idle {
+				c.excuse("room is kept for " + pod.Name)
+			}
+		}
+	}
+}
+
+func (c *claim) excuse(why string) {
+	if c.excused == "" {
+		c.excused = why
+	}
+}
+
+// intervene excuses the preemptors that a step may keep from running.
+func (w *world) intervene(s step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, c := range w.claims {
+		p := w.teams[name]
+		switch s.verb {
+		case "restart", "lose", "sick", "unready", "fault":
+			c.excuse(s.String())
+		case "ungroup", "regroup", "arrive", "recreate", "deletegang", "delete":
+			if s.name == name || w.teamOf(s.name) == p {
+				c.excuse(s.String())
+			}
+		}
+	}
+}
+
+// checkEvictions checks what preemptions did. The caller holds the mutex.
+func (w *world) checkEvictions() {
+	if w.api.refusedLately() {
+		clear(w.torn)
+		for _, c := range w.claims {
+			c.excuse("an eviction was refused")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.torn)) {
+		tear := w.torn[name]
+		if left := tear.before - tear.evicted; w.teams[name].source != "" && left > 0 && left < tear.least {
+			w.fail("preemption leaves gang %s %d members of %d that must run: %d were evicted", name, left, tear.least, tear.evicted)
+		}
+	}
+	clear(w.torn)
+	for _, name := range slices.Sorted(maps.Keys(w.claims)) {
+		w.checkClaim(w.teams[name], w.claims[name])
+	}
+}
+
+// checkClaim checks that a preemptor gets the room of its victims.
+func (w *world) checkClaim(p *team, c *claim) {
+	switch n := w.count(p); {
+	case n.bound-n.ending >= p.min:
+		if c.excused == "" {
+			w.tally.served++
+		}
+		delete(w.claims, p.name)
+		return
+	case n.exists < p.min:
+		delete(w.claims, p.name)
+		return
+	}
+	if w.yields(p, c); c.excused != "" {
+		return
+	}
+	w.checkRush(p)
+	for name, uid := range c.victims {
+		if pod := w.api.pod(name); pod != nil && pod.UID == uid {
+			return
+		}
+	}
+	if c.cleared.IsZero() {
+		c.cleared = time.Now()
+	}
+	if since := time.Since(c.cleared); since > inTime {
+		w.fail("eviction in vain: %s does not run %v after its last victim was gone (%v)", p.name, since, slices.Sorted(maps.Keys(c.victims)))
+	}
+}
+
+// checkRush checks that no pods of a lower priority have taken the room that is kept for a preemptor.
+func (w *world) checkRush(p *team) {
+	ledgers := map[string]*vgpu.Node{}
+	for i := range p.members {
+		pod := w.api.pod(p.member(i))
+		if pod == nil {
+			continue
+		}
+		h, held := w.sched.share.Held(vgpu.UID(pod.UID))
+		if !held {
+			continue
+		}
+		if ledgers[h.Node] == nil {
+			ledgers[h.Node] = w.staying(h.Node, int32(p.priority))
+		}
+		if n := ledgers[h.Node]; n != nil && n.Add(h.Assignment) != nil {
+			w.fail("pods of a lower priority have the room on node %s that is kept for %s", h.Node, pod.Name)
+		}
+	}
+}
+
+// staying returns the ledger of a node with the pods of a lower priority that do not end, nil where it cannot be told.
+func (w *world) staying(name string, priority int32) *vgpu.Node {
+	h := w.hosts[name]
+	if h == nil || h.lost {
+		return nil
+	}
+	devices, err := kube.Devices(h.gpuNode())
+	if err != nil {
+		return nil
+	}
+	n, err := vgpu.NewNode(name, devices)
+	if err != nil {
+		return nil
+	}
+	for _, pod := range w.pods() {
+		if pod.Spec.NodeName != name || pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) >= priority {
+			continue
+		}
+		if a, err := kube.AssignmentOf(pod); err == nil {
+			_ = n.Add(a) // checkLedger says what is wrong
+		}
+	}
+	return n
+}
+
+// String says what was counted.
+func (t *tally) String() string {
+	return fmt.Sprintf("%d pods were preempted, %d preemptors ran with nothing coming between", t.evictions, t.served)
+}
+
+// enough histories have evictions in them.
+const enough = 50
+
+// checkTallies fails where the histories had no evictions: what is claimed of them would say nothing.
+func checkTallies(t *testing.T) {
+	t.Helper()
+	tallies.mu.Lock()
+	defer tallies.mu.Unlock()
+	t.Log(tallies.String())
+	if *histories >= enough && !t.Failed() && (tallies.evictions == 0 || tallies.served == 0) {
+		t.Errorf("%d histories: %v", *histories, &tallies.tally)
+	}
+}

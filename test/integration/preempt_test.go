@@ -1,0 +1,84 @@
+package integration
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Priority classes of the tests, the first to go first.
+const (
+	low  = "test-low"
+	mid  = "test-mid"
+	high = "test-high"
+	top  = "test-top"
+	// modest is high without the right to evict.
+	modest = "test-modest"
+)
+
+// TestPreemption runs the scheduler as it is built and configured for clusters, under the rights of its account, on nodes of
+// 2, 8, 8 and 4 GPUs. No kubelet runs: a victim is asked to leave and stays until its test ends it.
+func TestPreemption(t *testing.T) {
+	c := startPreemptionCluster(t, gangModes()[0], buildScheduler(t))
+	for _, test := range []struct {
+		name string
+		play func(*testing.T, *gangCluster)
+	}{
+		{"the victims are those of one GPU", oneGPU},
+		{"eight GPUs are freed where they are together", eightTogether},
+		{"a node is freed slot by slot", slotBySlot},
+		{"victims are told for whom", toldForWhom},
+		{"another plan spares the budget", sparesBudget},
+		{"a budget that forbids all is the last resort", lastResort},
+		{"required budgets are never violated", requiredBudget},
+		{"a rush of lower priority does not take the room", rush},
+		{"two preemptors do not share a victim", twoPreemptors},
+		{"a higher priority takes the room of a preemptor", outranked},
+		{"the room is let go when the preemptor is deleted", preemptorDeleted},
+		{"who leaves anyway is waited for", leavesAnyway},
+		{"the scheduler is killed while the victim leaves", restartedScheduler},
+		{"the node is lost while the victim leaves", lostNode},
+		{"a victim that never ends is given up", staysOn},
+		{"preemptionPolicy Never", neverPreempts},
+		{"what would not fit evicts nobody", neverInVain},
+		{"a dry run evicts nobody", dryRun},
+		{"evictions in a minute are bounded", bounded},
+		{"more victims than the bound allows at once", beyondBound},
+		{"pods without vGPUs", withoutVGPUs},
+	} {
+		c.play(t, test.name, test.play)
+	}
+}
+
+// TestGangPreemption is TestPreemption for gangs, once for every way in which they can be declared.
+func TestGangPreemption(t *testing.T) {
+	binary := buildScheduler(t)
+	for _, mode := range gangModes() {
+		t.Run(mode.name, func(t *testing.T) {
+			c := startPreemptionCluster(t, mode, binary)
+			c.play(t, "a gang goes whole for a gang", gangForGang)
+			c.play(t, "surplus goes before a gang dies", surplusFirst)
+			c.play(t, "a gang of a higher priority stays", gangStays)
+			c.play(t, "the gang is deleted while its victims leave", gangDeleted)
+		})
+	}
+}
+
+// startPreemptionCluster returns a cluster of 22 GPUs with the priority classes.
+func startPreemptionCluster(t *testing.T, mode gangMode, binary string) *gangCluster {
+	t.Helper()
+	c := startCluster(t, mode, binary, 2, 8, 8, 4)
+	for name, value := range map[string]int32{low: 10, mid: 100, high: 1000, modest: 1000, top: 2000} {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+		if name == modest {
+			never := v1.PreemptNever
+			class.PreemptionPolicy = &never
+		}
+		if _, err := c.admin.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
