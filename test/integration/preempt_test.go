@@ -47,6 +47,9 @@ func TestPreemption(t *testing.T) {
 		{"evictions in a minute are bounded", bounded},
 		{"more victims than the bound allows at once", beyondBound},
 		{"pods without vGPUs", withoutVGPUs},
+		{"a class that does not exist", classUnknown},
+		{"a class that is deleted", classDeleted},
+		{"a minimum for a class that does not exist", minimumOfNoClass},
 	} {
 		c.play(t, test.name, test.play)
 	}
