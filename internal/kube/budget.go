@@ -89,13 +89,13 @@ func certainLabel(s labels.Selector) (key, value string, ok bool) {
 	return "", "", false
 }
 
-// of returns the budgets that an eviction of the pod takes from, ascending; nil for none.
+// of returns the budgets that an eviction of a pod of the namespace takes from, ascending; nil for none.
 //
 // A budget counts for the pods of its namespace that its selector matches, all of them if it is empty, none if it is missing:
 // what the Eviction API takes it for. The stock scheduler's preemption takes an empty selector, and pods without labels, for no
 // match. A pod that the budget has as disrupted already was counted when that was noted.
-func (b *budgets) of(pod *v1.Pod) []int {
-	in := b.namespaces[pod.Namespace]
+func (b *budgets) of(namespace string, pod *v1.Pod) []int {
+	in := b.namespaces[namespace]
 	if in == nil {
 		return nil
 	}

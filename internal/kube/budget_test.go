@@ -77,7 +77,7 @@ func TestBudgets(t *testing.T) {
 	} {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: test.namespace, Name: test.name, Labels: test.labels}}
 		var got []string
-		for _, i := range b.of(p) {
+		for _, i := range b.of(p.Namespace, p) {
 			got = append(got, want[i].Name)
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
@@ -91,7 +91,7 @@ func TestBudgetsAreApart(t *testing.T) {
 	b := newBudgets([]*policyv1.PodDisruptionBudget{budget("ns", "a", 0, &metav1.LabelSelector{})})
 	var all [][]int
 	for range 5 {
-		all = append(all, b.of(pod("1")))
+		all = append(all, b.of("ns", pod("1")))
 	}
 	for i := range all {
 		all[i] = append(all[i], 7)
@@ -165,11 +165,11 @@ func TestBudgetsProperty(t *testing.T) {
 				want = append(want, i)
 			}
 		}
-		if diff := cmp.Diff(want, b.of(p)); diff != "" {
+		if diff := cmp.Diff(want, b.of(p.Namespace, p)); diff != "" {
 			t.Fatalf("budgets of %v (-want +got):\n%s", p.Labels, diff)
 		}
 		shuffled := newBudgets(rapid.Permutation(list).Draw(t, "shuffled"))
-		if diff := cmp.Diff(b.of(p), shuffled.of(p)); diff != "" {
+		if diff := cmp.Diff(b.of(p.Namespace, p), shuffled.of(p.Namespace, p)); diff != "" {
 			t.Fatalf("another order of the budgets (-before +after):\n%s", diff)
 		}
 		if diff := cmp.Diff(b.allowances(), shuffled.allowances()); diff != "" {

@@ -1,69 +1,62 @@
 package kube
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // Placed is a pod with a place.
 type Placed struct {
-	Pod *v1.Pod
-	// Host is what it takes of its host.
-	Host vgpu.Room
+	*Traits
 	// Share is what it takes of GPUs, over all devices.
 	Share vgpu.MilliGPU
+	// Gang is its gang as an index of preemption.Candidates.Gangs, which the caller sets, −1 for none.
+	Gang int
+	// Chosen says that it leaves although nobody has deleted it yet.
+	Chosen bool
 }
 
 // Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods that are being deleted
 // leave; callers do not hand in those that are Overdue.
-//
-// Which pods form gangs is known to the caller: gang returns the index of a pod's gang in preemption.Candidates.Gangs, which the
-// caller sets, and −1 for a pod of no gang. A nil gang is one that knows of none.
-func (g *Guards) Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, gang func(*v1.Pod) int, now time.Time) *preemption.Candidates {
+func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Time) *preemption.Candidates {
 	b := newBudgets(pdbs)
 	c := &preemption.Candidates{Pods: make([]preemption.Pod, len(pods)), Budgets: b.allowances()}
 	for i := range pods {
-		pod := pods[i].Pod
-		c.Pods[i] = preemption.Pod{
-			UID: vgpu.UID(pod.UID), Name: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName, Host: pods[i].Host,
-			Serving: serves(pod), Lost: LostWork(pod, pods[i].Share, now), Budgets: b.of(pod),
-			Guard: g.Of(pod, now), Leaving: pod.DeletionTimestamp != nil, Gang: -1,
-		}
-		if pod.Spec.Priority != nil {
-			c.Pods[i].Priority = *pod.Spec.Priority
-		}
-		if gang != nil {
-			c.Pods[i].Gang = gang(pod)
-		}
+		at := &pods[i]
+		c.Pods[i] = at.at(now, at.Share)
+		c.Pods[i].Gang = at.Gang
+		c.Pods[i].Leaving = at.Leaving() || at.Chosen
+		c.Pods[i].Budgets = b.of(at.namespace, at.Pod)
 	}
 	return c
 }
 
-// serves reports whether a pod promises an answer within a time.
-func serves(pod *v1.Pod) bool {
-	_, ok := pod.Annotations[v1alpha1.AnnotationMaxLatency]
-	return ok
+// Shares tell what pods take of the devices of the node that was Read last. Its memory is used again for the next.
+type Shares struct {
+	node *vgpu.Node
+	uses []vgpu.PodUse
 }
 
-// SharesOf returns what each pod takes of the devices of nodes: of each device its slots' part, rounded down to thousandths.
-// Nodes without a ledger are nil.
-func SharesOf(nodes []*vgpu.Node) map[vgpu.UID]vgpu.MilliGPU {
-	shares := map[vgpu.UID]vgpu.MilliGPU{}
-	var uses []vgpu.PodUse
-	for _, n := range nodes {
-		if n == nil {
-			continue
-		}
-		uses = n.Uses(uses[:0])
-		for _, u := range uses {
-			shares[u.UID] += vgpu.MilliGPU(u.Use.Slots) * vgpu.WholeGPU / vgpu.MilliGPU(n.Devices()[u.Device].Slots)
-		}
+// Read takes in a node; nil is one without devices.
+func (s *Shares) Read(n *vgpu.Node) {
+	s.node, s.uses = n, s.uses[:0]
+	if n != nil {
+		s.uses = n.Uses(s.uses)
 	}
-	return shares
+}
+
+// Of returns what a pod takes, over all devices: of each its slots' part, rounded down to thousandths.
+func (s *Shares) Of(uid vgpu.UID) (share vgpu.MilliGPU) {
+	at, _ := slices.BinarySearchFunc(s.uses, uid, func(u vgpu.PodUse, uid vgpu.UID) int { return cmp.Compare(u.UID, uid) })
+	for ; at < len(s.uses) && s.uses[at].UID == uid; at++ {
+		u := &s.uses[at]
+		share += vgpu.MilliGPU(u.Use.Slots) * vgpu.WholeGPU / vgpu.MilliGPU(s.node.Devices()[u.Device].Slots)
+	}
+	return share
 }

@@ -18,6 +18,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
+// placed returns a pod of no gang that takes nothing of its host.
+func (g *Guards) placed(pod *v1.Pod, share vgpu.MilliGPU) Placed {
+	t := g.TraitsOf(pod, vgpu.Room{})
+	return Placed{Traits: &t, Share: share, Gang: -1}
+}
+
 func TestCandidates(t *testing.T) {
 	named := func(p *v1.Pod, name, node string, priority int32) *v1.Pod {
 		p.Name, p.UID, p.Spec.NodeName = name, types.UID("u-"+name), node
@@ -32,12 +38,17 @@ func TestCandidates(t *testing.T) {
 	leaving.DeletionTimestamp = &metav1.Time{Time: noon.Add(time.Second)}
 	young := named(ran(time.Second), "young", "n1", 0)
 	g := guards(t, config.GPUPreemptArgs{MinimumRuntime: metav1.Duration{Duration: time.Minute}})
-	gangs := map[string]int{"train": 1, "leaving": 1, "serve": -1, "young": 0}
-
-	got := g.Candidates(
-		[]Placed{{train, vgpu.Room{MilliCPU: 500, Memory: 7}, 300}, {serve, vgpu.Room{}, 1000}, {leaving, vgpu.Room{MilliCPU: 1}, 2000}, {Pod: young}},
-		[]*policyv1.PodDisruptionBudget{budget("ns", "b", 2, matchLabels("app", "train")), budget("ns", "a", 0, matchLabels("app", "serve"))},
-		func(p *v1.Pod) int { return gangs[p.Name] }, noon,
+	chosen := named(ran(time.Hour), "chosen", "n3", 9)
+	traits := func(p *v1.Pod, cpu int64, memory vgpu.Bytes) *Traits {
+		t := g.TraitsOf(p, vgpu.Room{MilliCPU: cpu, Memory: memory})
+		return &t
+	}
+	got := Candidates(
+		[]Placed{
+			{Traits: traits(train, 500, 7), Share: 300, Gang: 1}, {Traits: traits(serve, 0, 0), Share: 1000, Gang: -1},
+			{Traits: traits(leaving, 1, 0), Share: 2000, Gang: 1}, {Traits: traits(young, 0, 0)}, {Traits: traits(chosen, 0, 0), Gang: -1, Chosen: true},
+		},
+		[]*policyv1.PodDisruptionBudget{budget("ns", "b", 2, matchLabels("app", "train")), budget("ns", "a", 0, matchLabels("app", "serve"))}, noon,
 	)
 	want := &preemption.Candidates{
 		Pods: []preemption.Pod{
@@ -45,16 +56,17 @@ func TestCandidates(t *testing.T) {
 			{UID: "u-serve", Name: "ns/serve", Node: "n2", Priority: 5, Serving: true, Lost: 1000 * 60, Gang: -1},
 			{UID: "u-leaving", Name: "ns/leaving", Node: "n1", Host: vgpu.Room{MilliCPU: 1}, Lost: 2000 * 60, Budgets: []int{1}, Leaving: true, Gang: 1},
 			{UID: "u-young", Name: "ns/young", Node: "n1", Guard: preemption.TooYoung},
+			{UID: "u-chosen", Name: "ns/chosen", Node: "n3", Priority: 9, Gang: -1, Leaving: true},
 		},
 		Budgets: []preemption.Budget{{Name: "ns/a", Allowed: 0}, {Name: "ns/b", Allowed: 2}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
-	if got := g.Candidates([]Placed{{Pod: train}}, nil, nil, noon); got.Pods[0].Gang != -1 || len(got.Budgets) > 0 {
-		t.Errorf("without gangs and budgets: %+v", got)
+	if got := Candidates([]Placed{g.placed(train, 0)}, nil, noon); len(got.Pods[0].Budgets) > 0 || len(got.Budgets) > 0 {
+		t.Errorf("without budgets: %+v", got)
 	}
-	if got := g.Candidates(nil, nil, nil, noon); len(got.Pods) > 0 {
+	if got := Candidates(nil, nil, noon); len(got.Pods) > 0 {
 		t.Errorf("without pods: %+v", got)
 	}
 }
@@ -70,22 +82,22 @@ func TestCandidatesProperty(t *testing.T) {
 			p := ran(time.Duration(rapid.Int64Range(0, 2e13).Draw(t, "ran")))
 			p.Namespace, p.Name = rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), fmt.Sprint("p", i)
 			p.Labels = rapid.MapOfN(rapid.SampledFrom([]string{"a", "b"}), rapid.SampledFrom([]string{"x", "y"}), 0, 2).Draw(t, "labels")
-			pods = append(pods, Placed{Pod: p, Share: vgpu.MilliGPU(rapid.Int64Range(0, 8000).Draw(t, "share"))})
+			pods = append(pods, g.placed(p, vgpu.MilliGPU(rapid.Int64Range(0, 8000).Draw(t, "share"))))
 		}
 		budgets := drawBudgets(t)
-		all := g.Candidates(pods, budgets, nil, noon)
-		if diff := cmp.Diff(all, g.Candidates(pods, rapid.Permutation(budgets).Draw(t, "budgets"), nil, noon)); diff != "" {
+		all := Candidates(pods, budgets, noon)
+		if diff := cmp.Diff(all, Candidates(pods, rapid.Permutation(budgets).Draw(t, "budgets"), noon)); diff != "" {
 			t.Fatalf("another order of the budgets (-before +after):\n%s", diff)
 		}
 		for i := range pods {
-			if diff := cmp.Diff(all.Pods[i:i+1], g.Candidates(pods[i:i+1], budgets, nil, noon).Pods); diff != "" {
+			if diff := cmp.Diff(all.Pods[i:i+1], Candidates(pods[i:i+1], budgets, noon).Pods); diff != "" {
 				t.Fatalf("pod %d alone (-among others +alone):\n%s", i, diff)
 			}
 		}
 	})
 }
 
-func TestSharesOf(t *testing.T) {
+func TestShares(t *testing.T) {
 	node := func(name string, slots vgpu.Slots) *vgpu.Node {
 		n, err := vgpu.NewNode(name, []vgpu.Device{
 			{ID: "g0", Model: "A", Slots: slots, Memory: 1000, Healthy: true}, {ID: "g1", Model: "A", Slots: slots, Memory: 1000, Healthy: true},
@@ -115,12 +127,21 @@ func TestSharesOf(t *testing.T) {
 		Share: vgpu.Share{Devices: 1, Slots: 4, Memory: 1, ComputeLimit: 1000, MemoryLimit: 1000},
 	})
 	// 3 of 7 slots are 428.57 thousandths, 4 of 7 are 571.43.
-	want := map[vgpu.UID]vgpu.MilliGPU{"a": 300, "b": 1200, "c": 428, "d": 571}
-	if diff := cmp.Diff(want, SharesOf([]*vgpu.Node{ten, nil, seven})); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
-	}
-	if got := SharesOf(nil); len(got) > 0 {
-		t.Errorf("no nodes: %v", got)
+	var shares Shares
+	for _, test := range []struct {
+		node *vgpu.Node
+		want map[vgpu.UID]vgpu.MilliGPU
+	}{
+		{ten, map[vgpu.UID]vgpu.MilliGPU{"a": 300, "aa": 0, "b": 1200, "c": 0}},
+		{nil, map[vgpu.UID]vgpu.MilliGPU{"a": 0, "b": 0}},
+		{seven, map[vgpu.UID]vgpu.MilliGPU{"b": 0, "c": 428, "d": 571, "e": 0}},
+	} {
+		shares.Read(test.node)
+		for uid, want := range test.want {
+			if got := shares.Of(uid); got != want {
+				t.Errorf("pod %s of node %v takes %d, want %d", uid, test.node, got, want)
+			}
+		}
 	}
 }
 
@@ -144,11 +165,11 @@ func BenchmarkCandidates(b *testing.B) {
 		if i%4 == 0 {
 			saved(p, noon.Add(-time.Minute).Format(time.RFC3339))
 		}
-		list = append(list, Placed{Pod: p, Share: 300})
+		list = append(list, g.placed(p, 300))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if c := g.Candidates(list, budgets, func(*v1.Pod) int { return -1 }, noon); len(c.Pods) != pods {
+		if c := Candidates(list, budgets, noon); len(c.Pods) != pods {
 			b.Fatal(len(c.Pods))
 		}
 	}

@@ -43,20 +43,47 @@ func isStrict(raw string) bool {
 	return raw[len(raw)-1] == 'Z' || zone[:2] < "24" && zone[3:] < "60"
 }
 
+// run is the time that a pod works.
+type run struct {
+	// start is when it started, where started says that somebody saw it; saved is when its work was last saved, zero for never.
+	start, saved time.Time
+	started      bool
+}
+
+func runOf(pod *v1.Pod) run {
+	r := run{}
+	r.start, r.started = startOf(pod)
+	if at, ok, err := CheckpointTime(pod); ok && err == nil {
+		r.saved = at
+	}
+	return r
+}
+
 // LostWork returns the work that is lost if a pod with a share of GPUs ends now: the share times the whole seconds since the
 // pod started, or since its last checkpoint. A checkpoint that is malformed, before the start or in the future is none. A pod
 // that nobody saw start has lost nothing.
 //
 // Example: 1500 thousandths of a GPU, saved 10 minutes ago, are 900,000.
 func LostWork(pod *v1.Pod, share vgpu.MilliGPU, now time.Time) int64 {
-	since, started := startOf(pod)
-	if !started {
+	r := runOf(pod)
+	return r.lost(share, now)
+}
+
+// lost is LostWork of the pod.
+func (r *run) lost(share vgpu.MilliGPU, now time.Time) int64 {
+	if !r.started {
 		return 0
 	}
-	if at, ok, err := CheckpointTime(pod); ok && err == nil && at.After(since) && !at.After(now) {
-		since = at
+	since := r.start
+	if r.saved.After(since) && !r.saved.After(now) {
+		since = r.saved
 	}
 	return int64(share) * int64(min(elapsed(since, now), maxRun)/time.Second)
+}
+
+// shorter reports whether the pod has run for less than a time. One that nobody saw start has not run.
+func (r *run) shorter(least time.Duration, now time.Time) bool {
+	return least > 0 && (!r.started || elapsed(r.start, now) < least)
 }
 
 // startOf returns when a pod started: as its node says, else when it got the node. False where nobody says.

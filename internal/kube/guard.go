@@ -54,13 +54,23 @@ func NewGuards(args *config.GPUPreemptArgs) (*Guards, error) {
 // of DaemonSets are not: as with the stock scheduler their priority tells whether they may be evicted. Their controller makes
 // them anew for the same node, where they wait for room behind the preemptor.
 func (g *Guards) Of(pod *v1.Pod, now time.Time) preemption.Guard {
+	if lasting := g.lasting(pod); lasting != "" {
+		return lasting
+	}
+	r := run{}
+	if r.start, r.started = startOf(pod); r.shorter(g.least(pod), now) {
+		return preemption.TooYoung
+	}
+	return ""
+}
+
+// lasting returns what keeps a pod from being evicted however long it runs.
+func (g *Guards) lasting(pod *v1.Pod) preemption.Guard {
 	switch {
 	case isMirror(pod):
 		return preemption.Foreign
 	case g.namespaces[pod.Namespace] || g.selector.Matches(labels.Set(pod.Labels)):
 		return preemption.Protected
-	case g.tooYoung(pod, now):
-		return preemption.TooYoung
 	}
 	return ""
 }
@@ -68,16 +78,6 @@ func (g *Guards) Of(pod *v1.Pod, now time.Time) preemption.Guard {
 func isMirror(pod *v1.Pod) bool {
 	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
 	return mirror
-}
-
-// tooYoung reports whether a pod has run for less than the minimum of its priority class. One that nobody saw start has not run.
-func (g *Guards) tooYoung(pod *v1.Pod, now time.Time) bool {
-	least := g.least(pod)
-	if least <= 0 {
-		return false
-	}
-	start, started := startOf(pod)
-	return !started || elapsed(start, now) < least
 }
 
 // OldEnough returns when a pod has run for the minimum of its priority class, zero where nobody saw it start.

@@ -2,10 +2,11 @@ package gpupreempt
 
 import (
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -16,46 +17,101 @@ import (
 )
 
 // candidates returns the pods of the nodes as possible victims of a preemptor with a priority, and the pods in the same order.
-// Shares are read from the ledgers. Pods that stay anyway are not listed: those of the priority or a higher one, unless they
-// are members of gangs or leave, and those that should be gone and are not.
-func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, priority int32) (*preemption.Candidates, []*v1.Pod, error) {
+// Shares are read from the ledgers. Pods that stay anyway are not listed: those of the priority or a higher one and those of
+// nodes that are out of the question, unless they are members of gangs; and those that should be gone and are not.
+//
+// A node is out of the question that has no ledger, or whose ledger is not open; a nil open is one for which all are.
+func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []bool, priority int32) (*preemption.Candidates, []*v1.Pod, error) {
 	budgets, err := p.budgets.List(labels.Everything())
 	if err != nil {
 		return nil, nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
 	}
-	shares := kube.SharesOf(ledgers)
-	r := roster{gangs: p.gangsOrNil(), number: map[podgroup.Ref]int{}}
-	var placed []kube.Placed
-	var pods []*v1.Pod
-	now := p.now()
-	for _, info := range nodes {
-		for _, at := range info.GetPods() {
-			pod := at.GetPod()
-			if pod.Spec.NodeName == "" || p.stays(pod, priority, &r) {
-				continue
-			}
-			host := at.CalculateResource().Resource
-			placed = append(placed, kube.Placed{
-				Pod: pod, Share: shares[uidOf(pod)],
-				Host: vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())},
-			})
-			pods = append(pods, pod)
+	c := p.collect(nodes, priority)
+	at := make(map[string]int, len(ledgers))
+	for i, n := range ledgers {
+		if n != nil {
+			at[n.Name()] = i
 		}
 	}
-	c := p.guards.Candidates(placed, budgets, r.of, now)
-	c.Gangs = r.list
-	for i := range c.Pods {
-		c.Pods[i].Leaving = c.Pods[i].Leaving || p.state.leaves(c.Pods[i].UID, now)
+	p.notes.mu.Lock()
+	defer p.notes.mu.Unlock()
+	for _, info := range nodes {
+		i, there := at[info.Node().Name]
+		var ledger *vgpu.Node
+		if there {
+			ledger = ledgers[i]
+		}
+		c.shares.Read(ledger)
+		c.near = there && (open == nil || open[i])
+		for k, list := 0, p.notes.on(p, info); k < len(list); k++ {
+			c.add(&list[k])
+		}
 	}
-	return c, pods, nil
+	p.notes.keep(nodes, c.now)
+	return c.finish(budgets)
 }
 
-// stays reports whether a pod need not be listed.
-func (p *Plugin) stays(pod *v1.Pod, priority int32, r *roster) bool {
-	if pod.DeletionTimestamp != nil {
-		return kube.Overdue(pod, p.now())
+// collection lists candidates.
+type collection struct {
+	priority int32
+	now      time.Time
+	// chosen are the pods that were chosen as victims and leave.
+	chosen map[vgpu.UID]bool
+	roster roster
+	// shares are those of the node that is being looked at, near whether its pods may make room.
+	shares kube.Shares
+	near   bool
+	placed []kube.Placed
+	pods   []*v1.Pod
+}
+
+// collect begins a collection from some nodes.
+func (p *Plugin) collect(nodes []fwk.NodeInfo, priority int32) *collection {
+	count := 0
+	for _, info := range nodes {
+		count += len(info.GetPods())
 	}
-	return corev1helpers.PodPriority(pod) >= priority && r.of(pod) < 0 && !p.state.leaves(uidOf(pod), p.now())
+	now := p.now()
+	return &collection{
+		priority: priority, now: now, chosen: p.state.chosen(now), roster: roster{gangs: p.gangsOrNil(), number: map[podgroup.Ref]int{}},
+		placed: make([]kube.Placed, 0, count), pods: make([]*v1.Pod, 0, count),
+	}
+}
+
+// add lists a pod unless it stays anyway.
+func (c *collection) add(n *note) {
+	if !n.Placed() || !c.near && n.gang == nil {
+		return
+	}
+	chosen := len(c.chosen) > 0 && c.chosen[n.UID()]
+	switch {
+	case n.Leaving() && kube.Overdue(n.Pod, c.now):
+		return
+	case !n.Leaving() && !chosen && n.gang == nil && n.Priority() >= c.priority:
+		return
+	}
+	c.placed = append(c.placed, kube.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.roster.of(n.gang), Chosen: chosen})
+	c.pods = append(c.pods, n.Pod)
+}
+
+// finish returns what was listed.
+func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemption.Candidates, []*v1.Pod, error) {
+	from := kube.Candidates(c.placed, budgets, c.now)
+	from.Gangs = c.roster.list
+	return from, c.pods, nil
+}
+
+// chosen returns the pods that were chosen as victims and go, or went, in time.
+func (s *state) chosen(now time.Time) map[vgpu.UID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[vgpu.UID]bool, len(s.leaving))
+	for uid, by := range s.leaving {
+		if !now.After(by) {
+			all[uid] = true
+		}
+	}
+	return all
 }
 
 // roster numbers the gangs of pods.
@@ -65,20 +121,16 @@ type roster struct {
 	list   []preemption.Gang
 }
 
-// of returns the number of a pod's gang, −1 for none.
-func (r *roster) of(pod *v1.Pod) int {
-	if r.gangs == nil {
+// of returns the number of a gang, −1 for none.
+func (r *roster) of(ref *podgroup.Ref) int {
+	if ref == nil {
 		return -1
 	}
-	ref, member := r.gangs.Of(pod)
-	if !member {
-		return -1
-	}
-	number, known := r.number[ref]
+	number, known := r.number[*ref]
 	if !known {
 		number = len(r.list)
-		r.number[ref] = number
-		r.list = append(r.list, preemption.Gang{Name: ref.String(), MinCount: r.gangs.Least(ref)})
+		r.number[*ref] = number
+		r.list = append(r.list, preemption.Gang{Name: ref.String(), MinCount: r.gangs.Least(*ref)})
 	}
 	return number
 }

@@ -35,6 +35,8 @@ type Rooms interface {
 	GiveUp(ref podgroup.Ref, why string, pause time.Duration)
 	// Doom has none of the other members of a gang placed while these are being evicted, who are all that have a place.
 	Doom(victims []*v1.Pod)
+	// RunsOn reports whether as many members of a gang as must run are bound and neither end nor leave.
+	RunsOn(ref podgroup.Ref, leaves func(vgpu.UID) bool) bool
 }
 
 // Pauses before room is sought again for a gang.
@@ -109,7 +111,7 @@ func (p *Plugin) tryForGang(ctx context.Context, w *podgroup.Want, fits rehearsa
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	a := &act{Want: w}
 	if err == nil {
-		a.from, a.pods, err = p.candidates(nodes, w.Cluster.Nodes, priorityOf(w))
+		a.from, a.pods, err = p.candidates(nodes, w.Cluster.Nodes, nil, priorityOf(w))
 	}
 	if err != nil {
 		return p.withoutRoom(w, resultFailed, err.Error(), failurePause)
@@ -268,6 +270,17 @@ func (p *Plugin) refusedGang(a *act) gangAttempt {
 
 func (p *Plugin) filteredGang(a *act, why string) gangAttempt {
 	return p.withoutRoom(a.Want, resultFiltered, "other plugins refuse the nodes where room could be made: "+why, filterPause)
+}
+
+// isSurplus reports whether the gang of a pod runs on without it and all others that leave. Members may have ended since that was
+// decided; one that ends this very moment is not known to.
+func (p *Plugin) isSurplus(pod *v1.Pod) bool {
+	gangs := p.gangsOrNil()
+	if gangs == nil {
+		return true
+	}
+	ref, member := gangs.Of(pod)
+	return !member || gangs.RunsOn(ref, func(uid vgpu.UID) bool { return p.state.leaves(uid, p.now()) })
 }
 
 // doom tells of the gangs that go whole.

@@ -124,7 +124,7 @@ func TestCandidates(t *testing.T) {
 	now := c.clock.now()
 	c.plugin.state.leaving["uid-chosen"] = now.Add(time.Second)
 	c.plugin.state.leaving["uid-equal"] = now.Add(-time.Second) // it should be gone and is not
-	from, pods, err := c.plugin.candidates(c.nodes(), nil, 5)
+	from, pods, err := c.candidates(5)
 	if err != nil {
 		t.Fatal(err)
 	}

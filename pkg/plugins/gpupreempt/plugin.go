@@ -43,7 +43,7 @@ type Shares interface {
 
 // Gangs knows which pods form a gang: the plugin GPUGang.
 type Gangs interface {
-	// Of returns the gang that a pod names, and whether it names one.
+	// Of returns the gang that a pod names, and whether it names one: always the same for one object of the pod.
 	Of(pod *v1.Pod) (podgroup.Ref, bool)
 	// Gang returns what the API says of a gang. The error is a *podgroup.Problem.
 	Gang(ref podgroup.Ref) (*podgroup.Gang, error)
@@ -69,6 +69,7 @@ type Plugin struct {
 	// plain is the in-tree plugin, for pods that ask for no vGPU.
 	plain   *defaultpreemption.DefaultPreemption
 	state   *state
+	notes   notes
 	metrics *metricSet
 }
 
@@ -125,7 +126,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	p := &Plugin{
 		handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, now: o.Now, core: preemption.Victims,
 		budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
-		state:   newState(int(args.EvictionsPerMinute)), metrics: newMetrics(),
+		state:   newState(int(args.EvictionsPerMinute)), metrics: newMetrics(), notes: notes{byNode: map[string][]note{}},
 	}
 	if p.now == nil {
 		p.now = time.Now

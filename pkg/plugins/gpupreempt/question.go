@@ -62,10 +62,10 @@ func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToS
 	}
 	q.setNodes(nodes, ledgers)
 	q.setAside(p.handle)
-	if q.from, q.pods, err = p.candidates(nodes, ledgers, q.priority); err != nil {
+	q.admit(statuses)
+	if q.from, q.pods, err = p.candidates(nodes, q.cluster.Nodes, q.open, q.priority); err != nil {
 		return nil, err
 	}
-	q.admit(statuses)
 	return q, nil
 }
 

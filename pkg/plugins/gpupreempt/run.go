@@ -42,6 +42,7 @@ func (p *Plugin) Tick(ctx context.Context) {
 	}
 	p.activate(ctx, p.state.due(p.now())...)
 	p.state.prune(p.now())
+	p.notes.expire(p.now())
 }
 
 // all returns the preemptions, in a fixed order.

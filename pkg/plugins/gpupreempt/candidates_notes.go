@@ -1,0 +1,93 @@
+package gpupreempt
+
+import (
+	"sync"
+	"time"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// notes remember what the pods of nodes say of themselves. Most are the same from one preemptor to the next, and reading
+// 40,000 of them anew takes the larger part of an attempt.
+//
+// A note holds for one object of a pod, by its address: what changes about a pod comes as another object. A generation of the
+// node would not do, since the scheduler goes back to earlier ones in a group's cycle.
+type notes struct {
+	mu sync.Mutex
+	// byNode has them in the order in which the scheduler lists the pods of the node.
+	byNode map[string][]note
+	// asked is when they were asked for last.
+	asked time.Time
+}
+
+// noteAge is how long notes are kept that nobody asks for. Longer remembers for preemptors that are rarer, and keeps the objects
+// of pods that are gone in memory meanwhile.
+const noteAge = 5 * time.Minute
+
+// note is what one pod says.
+type note struct {
+	kube.Traits
+	// gang is the one that it names, nil for none.
+	gang *podgroup.Ref
+}
+
+// note takes down what a pod says.
+func (p *Plugin) note(at fwk.PodInfo) note {
+	host := at.CalculateResource().Resource
+	pod := at.GetPod()
+	n := note{Traits: p.guards.TraitsOf(pod, vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())})}
+	if gangs := p.gangsOrNil(); gangs != nil {
+		if ref, member := gangs.Of(pod); member {
+			n.gang = &ref
+		}
+	}
+	return n
+}
+
+// on returns the notes on the pods of a node, in the node's order, until it is called for the node again. The caller holds mu.
+func (k *notes) on(p *Plugin, info fwk.NodeInfo) []note {
+	name, pods := info.Node().Name, info.GetPods()
+	list, known := k.byNode[name]
+	if !known || len(list) != len(pods) {
+		was := list
+		list = make([]note, len(pods))
+		copy(list, was)
+		k.byNode[name] = list
+	}
+	for i, at := range pods {
+		if list[i].Pod != at.GetPod() {
+			list[i] = p.note(at)
+		}
+	}
+	return list
+}
+
+// keep drops the notes on all nodes but these, and takes the rest to be asked for now. The caller holds mu.
+func (k *notes) keep(nodes []fwk.NodeInfo, now time.Time) {
+	k.asked = now
+	if len(k.byNode) <= len(nodes) {
+		return
+	}
+	there := make(map[string]bool, len(nodes))
+	for _, info := range nodes {
+		there[info.Node().Name] = true
+	}
+	for name := range k.byNode {
+		if !there[name] {
+			delete(k.byNode, name)
+		}
+	}
+}
+
+// expire drops notes that nobody has asked for in noteAge.
+func (k *notes) expire(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now.Sub(k.asked) > noteAge {
+		clear(k.byNode)
+	}
+}

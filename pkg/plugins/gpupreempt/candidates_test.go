@@ -1,0 +1,334 @@
+package gpupreempt
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// candidates returns those for a preemptor with a priority, on all nodes with GPUs.
+func (c *cluster) candidates(priority int32) (*preemption.Candidates, []*v1.Pod, error) {
+	c.t.Helper()
+	nodes := c.nodes()
+	ledgers, err := c.plugin.sharesOrNil().Ledgers(c.t.Context(), pod("any", 10, 0), nodes, func(string) bool { return false })
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.plugin.candidates(nodes, ledgers, nil, priority)
+}
+
+// byLabel knows gangs by their label. Two members of each stay.
+type byLabel struct{ Gangs }
+
+func (byLabel) Of(pod *v1.Pod) (podgroup.Ref, bool) {
+	name := kube.GangsOf(pod).Label
+	return podgroup.Ref{Source: podgroup.Label, Namespace: pod.Namespace, Name: name}, name != ""
+}
+
+func (byLabel) Least(podgroup.Ref) int { return 2 }
+
+// census is a plugin without a scheduler, on nodes that the test fills.
+type census struct {
+	plugin  *Plugin
+	budgets cache.Indexer
+	now     time.Time
+	nodes   []fwk.NodeInfo
+	ledgers []*vgpu.Node
+	named   int
+}
+
+func newCensus(t testing.TB) *census {
+	guards, err := kube.NewGuards(&config.GPUPreemptArgs{
+		MinimumRuntime: metav1.Duration{Duration: time.Hour},
+		Protected:      config.ProtectedPods{Namespaces: []string{"system"}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &census{now: time.Unix(1_800_000_000, 0), budgets: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+	s.plugin = &Plugin{
+		guards: guards, budgets: policylisters.NewPodDisruptionBudgetLister(s.budgets), state: newState(0),
+		gangs: func() Gangs { return byLabel{} }, now: func() time.Time { return s.now }, notes: notes{byNode: map[string][]note{}},
+	}
+	return s
+}
+
+// addNode adds a node of two devices, without a ledger if it is bare.
+func (s *census) addNode(t testing.TB, bare bool) {
+	s.named++
+	name := fmt.Sprintf("n%d", s.named)
+	info := framework.NewNodeInfo()
+	info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	s.nodes = append(s.nodes, info)
+	if bare {
+		s.ledgers = append(s.ledgers, nil)
+	} else {
+		s.ledgers = append(s.ledgers, testkit.Node(t, name, testkit.A100, 2))
+	}
+}
+
+// place gives a pod the node at an index, and slots of its first device where it has those and they are free.
+func (s *census) place(t testing.TB, p *v1.Pod, at int, slots vgpu.Slots) {
+	p.Spec.NodeName = s.nodes[at].Node().Name
+	s.nodes[at].AddPodInfo(info(t, p))
+	if n := s.ledgers[at]; n != nil && slots > 0 && n.FreeFor(0, &vgpu.Request{}).Slots >= slots {
+		a := testkit.Assignment(t, n, 0, string(p.UID), slots)
+		if err := n.Add(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func info(t testing.TB, p *v1.Pod) fwk.PodInfo {
+	i, err := framework.NewPodInfo(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// Of nodes that are out of the question only members of gangs are listed, with what they take.
+func TestCandidatesOfNodes(t *testing.T) {
+	t.Parallel()
+	s := newCensus(t)
+	for at := range 3 {
+		s.addNode(t, at == 2)
+		p, member := pod(fmt.Sprintf("p%d", at), 0, 1), pod(fmt.Sprintf("m%d", at), 0, 9)
+		member.Labels = map[string]string{v1alpha1.LabelGang: "gang"}
+		start := metav1.NewTime(s.now.Add(-time.Minute))
+		member.Status.StartTime = &start
+		s.place(t, p, at, 3)
+		s.place(t, member, at, 5)
+	}
+	for _, test := range []struct {
+		open []bool
+		want map[string]int64
+	}{
+		{nil, map[string]int64{"default/p0": 0, "default/m0": 30_000, "default/p1": 0, "default/m1": 30_000, "default/m2": 0}},
+		{[]bool{true, true, true}, map[string]int64{"default/p0": 0, "default/m0": 30_000, "default/p1": 0, "default/m1": 30_000, "default/m2": 0}},
+		{[]bool{false, true, false}, map[string]int64{"default/m0": 30_000, "default/p1": 0, "default/m1": 30_000, "default/m2": 0}},
+	} {
+		from, pods, err := s.plugin.candidates(s.nodes, s.ledgers, test.open, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int64{}
+		for i, c := range from.Pods {
+			got[c.Name] = c.Lost
+			if uidOf(pods[i]) != c.UID || (c.Gang == 0) != (pods[i].Labels[v1alpha1.LabelGang] != "") {
+				t.Errorf("open %v: candidate %d is %+v, its pod %s", test.open, i, c, pods[i].Name)
+			}
+		}
+		expect(t, fmt.Sprint("open ", test.open), test.want, got)
+		expect(t, "gangs", []preemption.Gang{{Name: "default/gang", MinCount: 2}}, from.Gangs)
+	}
+}
+
+// Whatever happens to pods, nodes, budgets and the clock between two looks: what is remembered is what a plugin sees that looks
+// for the first time.
+func TestNotesProperty(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		s := newCensus(t)
+		s.addNode(t, false)
+		for range rapid.IntRange(1, 25).Draw(r, "steps") {
+			for range rapid.IntRange(0, 3).Draw(r, "changes") {
+				s.change(t, r)
+			}
+			s.compare(r)
+		}
+	})
+}
+
+// compare holds what the plugin lists against what one without notes does, and against what is known of each pod.
+func (s *census) compare(r *rapid.T) {
+	priority := rapid.Int32Range(0, 3).Draw(r, "priority")
+	var open []bool
+	if rapid.Bool().Draw(r, "some closed") {
+		open = rapid.SliceOfN(rapid.Bool(), len(s.nodes), len(s.nodes)).Draw(r, "open")
+	}
+	from, pods, err := s.plugin.candidates(s.nodes, s.ledgers, open, priority)
+	if err != nil {
+		r.Fatal(err)
+	}
+	first := &Plugin{
+		guards: s.plugin.guards, budgets: s.plugin.budgets, state: s.plugin.state, gangs: s.plugin.gangs, now: s.plugin.now,
+		notes: notes{byNode: map[string][]note{}},
+	}
+	fresh, same, err := first.candidates(s.nodes, s.ledgers, open, priority)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if diff := cmp.Diff(fresh, from); diff != "" {
+		r.Fatalf("at first sight and remembered (-fresh +remembered):\n%s", diff)
+	}
+	if !slices.Equal(pods, same) {
+		r.Fatal("the pods are other objects than those of the nodes")
+	}
+	for i, c := range from.Pods {
+		if guard := s.plugin.guards.Of(pods[i], s.now); guard != c.Guard {
+			r.Fatalf("pod %s has the guard %q, want %q", c.Name, c.Guard, guard)
+		}
+	}
+	names := map[string]bool{}
+	for _, n := range s.nodes {
+		names[n.Node().Name] = true
+	}
+	for name, list := range s.plugin.notes.byNode {
+		if !names[name] || len(list) != len(s.info(name).GetPods()) {
+			r.Fatalf("%d notes of node %s are kept", len(list), name)
+		}
+	}
+}
+
+func (s *census) info(name string) fwk.NodeInfo {
+	return s.nodes[slices.IndexFunc(s.nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == name })]
+}
+
+// change does one thing that happens in clusters.
+func (s *census) change(t testing.TB, r *rapid.T) {
+	at := rapid.IntRange(0, len(s.nodes)-1).Draw(r, "node")
+	switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "new", "new", "gone", "clock", "budget", "victim", "node", "lost", "order", "expire"}).Draw(r, "change") {
+	case "pod":
+		s.update(t, r, at)
+	case "new":
+		s.named++
+		s.place(t, drawPod(r, s.now, fmt.Sprintf("p%d", s.named)), at, vgpu.Slots(rapid.IntRange(0, 4).Draw(r, "slots")))
+	case "gone":
+		s.remove(t, r, at)
+	case "clock":
+		s.now = s.now.Add(time.Duration(rapid.Int64Range(1, 3e12).Draw(r, "passes")))
+	case "budget":
+		s.budget(t, r)
+	case "victim":
+		if pods := s.nodes[at].GetPods(); len(pods) > 0 {
+			s.plugin.state.leaving[uidOf(pods[0].GetPod())] = s.now.Add(time.Duration(rapid.Int64Range(-1, 1e12).Draw(r, "until")))
+		}
+	case "node":
+		s.addNode(t, rapid.Bool().Draw(r, "bare"))
+	case "lost":
+		if len(s.nodes) > 1 {
+			s.nodes, s.ledgers = slices.Delete(s.nodes, at, at+1), slices.Delete(s.ledgers, at, at+1)
+		}
+	case "order":
+		s.nodes[0], s.nodes[at] = s.nodes[at], s.nodes[0]
+		s.ledgers[0], s.ledgers[at] = s.ledgers[at], s.ledgers[0]
+	case "expire":
+		s.plugin.notes.expire(s.now)
+	}
+}
+
+// update replaces a pod of a node by one that differs: as the scheduler's cache does, and as a snapshot may.
+func (s *census) update(t testing.TB, r *rapid.T, at int) {
+	pods := s.nodes[at].GetPods()
+	if len(pods) == 0 {
+		return
+	}
+	old := rapid.SampledFrom(pods).Draw(r, "pod")
+	p := old.GetPod().DeepCopy()
+	drawn := drawPod(r, s.now, p.Name)
+	p.Labels, p.Annotations, p.Status, p.DeletionTimestamp = drawn.Labels, drawn.Annotations, drawn.Status, drawn.DeletionTimestamp
+	if rapid.Bool().Draw(r, "in place") {
+		if err := old.(*framework.PodInfo).Update(p); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err := s.nodes[at].RemovePod(klog.FromContext(context.Background()), old.GetPod()); err != nil {
+		t.Fatal(err)
+	}
+	s.nodes[at].AddPodInfo(info(t, p))
+}
+
+func (s *census) remove(t testing.TB, r *rapid.T, at int) {
+	pods := s.nodes[at].GetPods()
+	if len(pods) == 0 {
+		return
+	}
+	p := rapid.SampledFrom(pods).Draw(r, "pod").GetPod()
+	if err := s.nodes[at].RemovePod(klog.FromContext(context.Background()), p); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.ledgers[at]; n != nil {
+		n.Remove(uidOf(p))
+	}
+}
+
+func (s *census) budget(t testing.TB, r *rapid.T) {
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: rapid.SampledFrom([]string{"a", "b"}).Draw(r, "budget")},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": rapid.SampledFrom([]string{"x", "y"}).Draw(r, "app")}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: rapid.Int32Range(0, 2).Draw(r, "allowed")},
+	}
+	var err error
+	if rapid.Bool().Draw(r, "goes") {
+		err = s.budgets.Delete(b)
+	} else {
+		err = s.budgets.Add(b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drawPod returns a pod as it may be at a time.
+func drawPod(r *rapid.T, now time.Time, name string) *v1.Pod {
+	p := pod(name, 0, rapid.Int32Range(0, 3).Draw(r, "pod's priority"))
+	p.UID = types.UID("uid-" + name)
+	p.Namespace = rapid.SampledFrom([]string{"default", "default", "system"}).Draw(r, "namespace")
+	p.Labels = rapid.SampledFrom([]map[string]string{nil, {"app": "x"}, {"app": "y"}, {"tier": "gold"}, {v1alpha1.LabelGang: "g", "app": "x"}, {v1alpha1.LabelGang: "h"}}).Draw(r, "labels")
+	p.Annotations = maps.Clone(rapid.SampledFrom([]map[string]string{
+		nil, {v1alpha1.AnnotationMaxLatency: "40ms"}, {v1.MirrorPodAnnotationKey: "x"}, {},
+	}).Draw(r, "annotations"))
+	ago := func(label string) time.Time {
+		return now.Add(-time.Duration(rapid.Int64Range(-1e12, 1e13).Draw(r, label)))
+	}
+	if p.Annotations != nil && rapid.Bool().Draw(r, "saves") {
+		p.Annotations[v1alpha1.AnnotationCheckpointTime] = ago("saved").UTC().Format(time.RFC3339Nano)
+	}
+	if rapid.Bool().Draw(r, "started") {
+		p.Status.StartTime = &metav1.Time{Time: ago("start")}
+	}
+	if rapid.IntRange(0, 3).Draw(r, "deleted") == 0 {
+		p.DeletionTimestamp = &metav1.Time{Time: now.Add(time.Duration(rapid.Int64Range(-6e10, 6e10).Draw(r, "gone by")))}
+	}
+	return p
+}
+
+// Notes that nobody asks for are dropped, and not before.
+func TestNotesExpire(t *testing.T) {
+	t.Parallel()
+	s := newCensus(t)
+	s.addNode(t, false)
+	s.place(t, pod("a", 0, 0), 0, 1)
+	if _, _, err := s.plugin.candidates(s.nodes, s.ledgers, nil, 5); err != nil {
+		t.Fatal(err)
+	}
+	s.plugin.notes.expire(s.now.Add(noteAge))
+	expect(t, "notes in time", 1, len(s.plugin.notes.byNode["n1"]))
+	s.plugin.notes.expire(s.now.Add(noteAge + 1))
+	expect(t, "notes later", 0, len(s.plugin.notes.byNode))
+}
