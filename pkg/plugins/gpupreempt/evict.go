@@ -62,12 +62,12 @@ type eviction struct {
 // were not evicted by then stay.
 func (p *Plugin) evict(ctx context.Context, e eviction) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p.state.starts(&e, cancel, p.now())
+	run := p.state.starts(&e, cancel, p.now())
 	p.doom(&e)
 	go func() {
 		defer cancel()
 		err := p.evictAll(ctx, &e)
-		p.state.finished(&e, err != nil)
+		p.state.finished(&e, run, err != nil)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Preemption ended early", "preemptor", e.name)
 			e.failed(err)
@@ -237,7 +237,12 @@ func goneIsFine(err error) error {
 	return err
 }
 
+// transient reports whether a request may succeed if it is sent again: the API server is busy, or did not answer. Both requests
+// may be sent twice.
 func transient(err error) bool {
+	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	}
 	return apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }

@@ -1,12 +1,18 @@
 package gpupreempt
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,6 +165,67 @@ func TestEvictionIsTriedAgain(t *testing.T) {
 	if err := c.evicts(singles(1)...); err != nil || asked.Load() != 3 {
 		t.Errorf("asked %d times: %v", asked.Load(), err)
 	}
+}
+
+// So is what the API server does not answer, which may be restarting: a gang is not torn by it.
+func TestEvictionOutlivesConnections(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(4)
+	var asked atomic.Int32
+	c.refuseDeletes(func(name string) error {
+		if name != "p-00" && asked.Add(1) <= 4 {
+			return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		}
+		return nil
+	})
+	if err := c.evicts(preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{0, 1, 2, 3}}); err != nil {
+		t.Error(err)
+	}
+	expect(t, "victims", []string{"p-00", "p-01", "p-02", "p-03"}, c.victims())
+}
+
+func TestTransient(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		err  error
+		want bool
+	}{
+		{apierrors.NewServiceUnavailable("busy"), true},
+		{apierrors.NewTooManyRequests("busy", 1), true},
+		{fmt.Errorf("patch: %w", apierrors.NewInternalError(errors.New("etcd"))), true},
+		{io.ErrUnexpectedEOF, true},
+		{&url.Error{Op: "Delete", Err: syscall.ECONNRESET}, true},
+		{&url.Error{Op: "Delete", Err: context.Canceled}, false},
+		{&url.Error{Op: "Delete", Err: context.DeadlineExceeded}, false},
+		{apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("not you")), false},
+		{apierrors.NewNotFound(v1.Resource("pods"), "p"), false},
+	} {
+		if got := transient(x.err); got != x.want {
+			t.Errorf("%v: %v", x.err, got)
+		}
+	}
+}
+
+// A gang that comes again under its name has others evicted while an eviction for the one before is not over yet: each ends its
+// own.
+func TestEvictionsOverlap(t *testing.T) {
+	t.Parallel()
+	s, now := newState(0), time.Unix(1e9, 0)
+	of := func(victim string) *eviction {
+		return &eviction{
+			preemptor: preemptor{key: "gang label/team/a"}, pods: []*v1.Pod{pod(victim, 1, 0)},
+			plan: &preemption.Plan{Evict: []preemption.Unit{{Pods: []int{0}}}},
+		}
+	}
+	before, after := of("a"), of("b")
+	first := s.starts(before, func() {}, now)
+	second := s.starts(after, func() {}, now)
+	s.finished(before, first, true)
+	expect(t, "leaving once the first failed", []bool{false, true}, []bool{s.leaves("uid-a", now), s.leaves("uid-b", now)})
+	expect(t, "the second is under way", true, s.running[after.key] == second)
+	s.finished(after, second, true)
+	expect(t, "left", []int{0, 0}, []int{len(s.running), len(s.leaving)})
 }
 
 // Another pod of the victim's name, and one that is gone, are left alone, and are no failure.

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -251,6 +252,32 @@ func TestDisabled(t *testing.T) {
 		t.Errorf("the message is %q", got)
 	}
 	expect(t, "victims", nil, c.victims())
+}
+
+// Where nobody is evicted, what another mode left of a nomination ends: it would keep CPU and memory of the node from others.
+func TestOldNominationsEnd(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{config.PreemptionDisabled, config.PreemptionDryRun} {
+		for name, slots := range map[string]int{"a pod with vGPUs": 10, "a pod without": 0} {
+			c := prepareCluster(t, 1)
+			c.args.Mode = mode
+			c.start()
+			low := pod("low", 10, 0)
+			needsHost(low, "60")
+			c.createBound(low)
+			high := pod("high", slots, 100)
+			needsHost(high, "60")
+			high.Status.NominatedNodeName = "n1"
+			c.create(high)
+			c.await(fmt.Sprintf("%s: the nomination of %s ends", mode, name), func() bool { return c.pod("high").Status.NominatedNodeName == "" })
+		}
+	}
+}
+
+// needsHost has a pod ask for CPU.
+func needsHost(p *v1.Pod, cpu string) {
+	r := p.Spec.Containers[0].Resources
+	r.Requests[v1.ResourceCPU], r.Limits[v1.ResourceCPU] = resource.MustParse(cpu), resource.MustParse(cpu)
 }
 
 // Of a thousand pods the one goes that costs the least.

@@ -146,9 +146,9 @@ func TestPreEnqueue(t *testing.T) {
 	high := pod("high", 10, 100)
 	e := &eviction{preemptor: preemptor{key: string(high.UID)}, plan: &preemption.Plan{}}
 	expect(t, "before", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
-	c.plugin.state.starts(e, func() {}, time.Now())
+	run := c.plugin.state.starts(e, func() {}, time.Now())
 	expect(t, "meanwhile", fwk.UnschedulableAndUnresolvable, c.plugin.PreEnqueue(t.Context(), high).Code())
-	c.plugin.state.finished(e, false)
+	c.plugin.state.finished(e, run, false)
 	expect(t, "after", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
 }
 

@@ -47,7 +47,7 @@ func (p *Plugin) newPlain(ctx context.Context) (*defaultpreemption.DefaultPreemp
 // forPlain makes room for a pod that asks for no vGPU.
 func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.dryRun() {
-		return nil, fwk.NewStatus(fwk.Unschedulable, short("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
+		return nominate(""), fwk.NewStatus(fwk.Unschedulable, short("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
 	}
 	who := preemptor{key: string(pod.UID), priority: corev1helpers.PodPriority(pod)}
 	if wait := p.unpaid(&who); wait > 0 {

@@ -45,7 +45,10 @@ func TestEvictsOnTheRightDevice(t *testing.T) {
 	c.leave("a")
 	c.createBound(pod("c", 10, 2), pod("d", 10, 1))
 	device := c.devices("d")
-	c.create(pod("high", 10, 100))
+	high := pod("high", 10, 100)
+	high.Spec.InitContainers = []v1.Container{*high.Spec.Containers[0].DeepCopy()} // which has them before
+	high.Spec.InitContainers[0].Name = "init"
+	c.create(high)
 	expect(t, "victims", []string{"d"}, c.awaitVictims(1))
 	c.await("the victim is marked", func() bool {
 		for _, x := range c.pod("d").Status.Conditions {
@@ -67,7 +70,7 @@ func TestEvictsOnTheRightDevice(t *testing.T) {
 	expect(t, "nominated node", "n1", c.pod("high").Status.NominatedNodeName)
 	c.leave("d")
 	c.awaitBound("high", 1)
-	expect(t, "device", device, c.devices("high"))
+	expect(t, "devices", device+"+"+device, c.devices("high"))
 	expect(t, "victims", []string{"d"}, c.victims())
 }
 

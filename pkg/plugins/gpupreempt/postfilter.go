@@ -13,7 +13,6 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // PostFilter makes room for a pod that was refused everywhere: the cheapest pods of a lower priority are evicted without which
@@ -21,7 +20,7 @@ import (
 // answered for its whole gang.
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.args.Mode == config.PreemptionDisabled {
-		return nil, fwk.NewStatus(fwk.Unschedulable)
+		return nominate(""), fwk.NewStatus(fwk.Unschedulable) // another mode may have left a nomination
 	}
 	if gangs := p.gangsOrNil(); gangs != nil {
 		if ref, member := gangs.Of(pod); member {
@@ -155,13 +154,9 @@ func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Pla
 
 // preemptor returns the pod as a preemptor.
 func (q *question) preemptor() preemptor {
-	slots := vgpu.Slots(0)
-	for _, c := range q.group.Members[0].Request.Containers {
-		slots += c.Slots
-	}
 	return preemptor{
 		key: string(q.pod.UID), name: "pod " + pathOf(q.pod), pods: []*v1.Pod{q.pod}, object: q.pod, priority: q.priority,
-		needs: fmt.Sprintf("needs %d vGPU slots", slots),
+		needs: fmt.Sprintf("needs %d vGPU slots", q.group.Members[0].Request.PeakSlots()),
 	}
 }
 

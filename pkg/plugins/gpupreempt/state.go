@@ -44,8 +44,9 @@ func newState(perMinute int) *state {
 	}
 }
 
-// starts notes that an eviction is under way.
-func (s *state) starts(e *eviction, cancel context.CancelFunc, now time.Time) {
+// starts notes that an eviction is under way. It takes the place of one for the same preemptor that was cancelled and is not
+// over yet: a gang may come again under its name.
+func (s *state) starts(e *eviction, cancel context.CancelFunc, now time.Time) *evicting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	run := &evicting{cancel: cancel}
@@ -57,14 +58,16 @@ func (s *state) starts(e *eviction, cancel context.CancelFunc, now time.Time) {
 		}
 	}
 	s.running[e.key] = run
+	return run
 }
 
 // finished notes that an eviction is over. After a failure nobody counts as leaving but those of whom the API says so.
-func (s *state) finished(e *eviction, failed bool) {
+func (s *state) finished(e *eviction, run *evicting, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	run := s.running[e.key]
-	delete(s.running, e.key)
+	if s.running[e.key] == run {
+		delete(s.running, e.key)
+	}
 	for _, uid := range run.victims {
 		if failed {
 			delete(s.leaving, uid)
