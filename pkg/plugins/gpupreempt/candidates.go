@@ -48,7 +48,9 @@ func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []b
 		}
 	}
 	p.notes.keep(nodes, c.now)
-	return c.finish(budgets)
+	from, pods := c.finish(budgets)
+	p.state.charge(from.Budgets, budgets)
+	return from, pods, nil
 }
 
 // collection lists candidates.
@@ -95,10 +97,10 @@ func (c *collection) add(n *note) {
 }
 
 // finish returns what was listed.
-func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemption.Candidates, []*v1.Pod, error) {
+func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemption.Candidates, []*v1.Pod) {
 	from := kube.Candidates(c.placed, budgets, c.now)
 	from.Gangs = c.roster.list
-	return from, c.pods, nil
+	return from, c.pods
 }
 
 // chosen returns the pods that were chosen as victims and go, or went, in time.

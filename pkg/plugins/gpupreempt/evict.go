@@ -62,7 +62,9 @@ type eviction struct {
 // were not evicted by then stay.
 func (p *Plugin) evict(ctx context.Context, e eviction) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stamps := p.stamps(&e)
 	run := p.state.starts(&e, cancel, p.now())
+	p.state.charged(stamps)
 	p.doom(&e)
 	go func() {
 		defer cancel()

@@ -3,6 +3,7 @@ package gpupreempt
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -139,6 +140,7 @@ func (s *state) prune(now time.Time) {
 			delete(s.leaving, uid)
 		}
 	}
+	maps.DeleteFunc(s.charges, func(uid vgpu.UID, _ []stamp) bool { return s.leaving[uid].IsZero() })
 }
 
 // noRetry forgets that a pod is to be tried again: it is being tried.

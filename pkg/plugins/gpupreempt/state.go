@@ -24,6 +24,8 @@ type state struct {
 	running map[string]*evicting
 	// leaving are the pods that were chosen as victims, with the time by which they are gone, until they are.
 	leaving map[vgpu.UID]time.Time
+	// charges are the budgets of those, as they were then. A pod that leaves no more has none that count.
+	charges map[vgpu.UID][]stamp
 	// misses are the preemptors whose preemptions came to nothing.
 	misses map[vgpu.UID]miss
 	// retries are the preemptors that are tried again without an event of the cluster.
@@ -40,7 +42,7 @@ type evicting struct {
 func newState(perMinute int) *state {
 	return &state{
 		pendings: map[vgpu.UID]*pending{}, running: map[string]*evicting{}, leaving: map[vgpu.UID]time.Time{},
-		misses: map[vgpu.UID]miss{}, retries: map[vgpu.UID]again{}, allowance: newAllowance(perMinute),
+		charges: map[vgpu.UID][]stamp{}, misses: map[vgpu.UID]miss{}, retries: map[vgpu.UID]again{}, allowance: newAllowance(perMinute),
 	}
 }
 

@@ -1,0 +1,64 @@
+package gpupreempt
+
+import (
+	"testing"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// A budget that must be kept is kept by preemptors that come one right after the other: before its controller has counted the
+// victims of the first.
+func TestBudgetIsChargedAtOnce(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1, 1)
+	c.args.PodDisruptionBudgets = config.BudgetsRequired
+	b := c.budget("low", 1)
+	c.start()
+	c.createBound(labelled(pod("low-0", 10, 0), "app", "low"), labelled(pod("low-1", 10, 0), "app", "low"))
+	c.create(pod("high-0", 10, 100))
+	first := c.awaitVictims(1)
+	c.create(pod("high-1", 10, 100))
+	c.awaitMessage("high-1", "budget default/pdb-low allows 0 of the 1 evictions")
+	expect(t, "victims", first, c.victims())
+	b.ResourceVersion = "2" // it has counted the victim, and allows another one
+	if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.await("the budget is read", func() bool {
+		all, err := c.plugin.budgets.List(labels.Everything())
+		return err == nil && len(all) == 1 && all[0].ResourceVersion == "2"
+	})
+	c.leave(first...)
+	c.awaitBound("high-0", 1)
+	c.awaitVictims(2)
+}
+
+// What is charged to a budget ends with the version of it, and with the victim.
+func TestCharges(t *testing.T) {
+	t.Parallel()
+	s, now := newState(0), time.Unix(1e9, 0)
+	budget := func(name, version string) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: "u", ResourceVersion: version}}
+	}
+	s.leaving["a"], s.leaving["b"], s.leaving["c"] = now, now, now.Add(time.Second)
+	s.charged(map[vgpu.UID][]stamp{"a": {{"team/x", "u/1"}}, "b": {{"team/x", "u/1"}, {"team/y", "u/1"}}, "c": {{"team/y", "u/1"}}, "gone": {{"team/x", "u/1"}}})
+	allowed := func(x, y string) []int {
+		left := []preemption.Budget{{Name: "team/x", Allowed: 5}, {Name: "team/y", Allowed: 1}, {Name: "team/z", Allowed: 1}}
+		s.charge(left, []*policyv1.PodDisruptionBudget{budget("z", "1"), budget("y", y), budget("x", x)})
+		return []int{left[0].Allowed, left[1].Allowed, left[2].Allowed}
+	}
+	expect(t, "as they were", []int{3, 0, 1}, allowed("1", "1"))
+	expect(t, "one has changed", []int{5, 0, 1}, allowed("2", "1"))
+	delete(s.leaving, "b")
+	expect(t, "one victim is gone", []int{4, 0, 1}, allowed("1", "1"))
+	s.prune(now.Add(2 * time.Second))
+	expect(t, "all are gone", []int{5, 1, 1}, allowed("1", "1"))
+	expect(t, "left", 0, len(s.charges))
+}
