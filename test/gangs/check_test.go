@@ -106,6 +106,7 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 	if t == nil {
 		return
 	}
+	w.noticeEnd(t, pod, what)
 	if preempted(pod) {
 		t.health.exempt = "a member was preempted"
 		w.evicted(t, pod, what)
@@ -117,7 +118,18 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 		w.checkMalformed(t)
 	}
 	w.notice()
+	if c := w.claims[t.name]; c != nil && what == "bound" {
+		w.served(t, c)
+	}
 	w.judge(t, false)
+}
+
+// noticeEnd takes in that a member that ran begins to end, or ends at once, without having been preempted.
+func (w *world) noticeEnd(t *team, pod *v1.Pod, what string) {
+	begins := what == "ending" || what == "gone" && pod.DeletionTimestamp == nil
+	if h := w.hosts[pod.Spec.NodeName]; begins && h != nil && !h.lost && !preempted(pod) {
+		t.ended.add(time.Now())
+	}
 }
 
 // checkMalformed checks that no member is bound of a gang that nobody can place, while the members that make it so exist, and

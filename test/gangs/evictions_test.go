@@ -45,6 +45,24 @@ type tear struct {
 	before, least, evicted int
 }
 
+// ends are the members of a gang that ended, or began to, at one instant without having been preempted. They count as running at
+// it: nobody may have heard yet, and evictions are decided and begin at one instant here.
+type ends struct {
+	at    time.Time
+	count int
+}
+
+// endsAt counts the members that ended at an instant.
+func (e *ends) endsAt(now time.Time) int {
+	if e.at != now {
+		return 0
+	}
+	return e.count
+}
+
+// add takes in that a member ended now.
+func (e *ends) add(now time.Time) { e.at, e.count = now, e.endsAt(now)+1 }
+
 // tally counts evictions, and the preemptors that ran after them without anything coming between.
 type tally struct{ evictions, served int }
 
@@ -93,7 +111,7 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	}
 	w.tally.evictions++
 	if w.torn[t.name] == nil {
-		w.torn[t.name] = &tear{before: w.running(t), least: t.min}
+		w.torn[t.name] = &tear{before: w.running(t) + t.ended.endsAt(time.Now()), least: t.min}
 	}
 	w.torn[t.name].evicted++
 	p := w.preemptorOf(pod)
@@ -221,14 +239,10 @@ func (w *world) checkEvictions() {
 
 // checkClaim checks that a preemptor gets the room of its victims.
 func (w *world) checkClaim(p *team, c *claim) {
-	switch n := w.count(p); {
-	case n.bound-n.ending >= p.min:
-		if c.excused == "" {
-			w.tally.served++
-		}
-		delete(w.claims, p.name)
+	if w.served(p, c) {
 		return
-	case n.exists < p.min:
+	}
+	if w.count(p).exists < p.min {
 		delete(w.claims, p.name)
 		return
 	}
@@ -247,6 +261,19 @@ func (w *world) checkClaim(p *team, c *claim) {
 	if since := time.Since(c.cleared); since > inTime {
 		w.fail("eviction in vain: %s does not run %v after its last victim was gone (%v)", p.name, since, slices.Sorted(maps.Keys(c.victims)))
 	}
+}
+
+// served ends the claim of a preemptor that runs, and reports whether it does. What it does later is another story.
+func (w *world) served(p *team, c *claim) bool {
+	n := w.count(p)
+	if n.bound-n.ending < p.min {
+		return false
+	}
+	if c.excused == "" {
+		w.tally.served++
+	}
+	delete(w.claims, p.name)
+	return true
 }
 
 // checkRush checks that no pods of a lower priority have taken the room that is kept for a preemptor.

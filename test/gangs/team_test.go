@@ -39,6 +39,7 @@ type team struct {
 	incarnations int
 	grouped      bool
 	health       health
+	ended        ends
 	// spoiled: the scheduler has had the time to see that nobody can place it.
 	spoiled bool
 }

@@ -187,9 +187,15 @@ func (p *Plugin) lacking(g *group, pg *podgroup.Gang) int {
 func (p *Plugin) boundOf(g *group, pg *podgroup.Gang) int {
 	count := 0
 	for _, m := range pg.Members {
-		if m.DeletionTimestamp == nil && (m.Spec.NodeName != "" || g.bound[uidOf(m)]) {
+		if p.isOn(g, m) {
 			count++
 		}
 	}
 	return count
+}
+
+// isOn reports whether a member is bound, as the API or the own Bindings of a gang tell, which may be nil, and is not being
+// deleted. The caller holds the mutex.
+func (p *Plugin) isOn(g *group, m *v1.Pod) bool {
+	return m.DeletionTimestamp == nil && (m.Spec.NodeName != "" || g != nil && g.bound[uidOf(m)])
 }

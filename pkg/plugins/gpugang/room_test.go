@@ -323,6 +323,63 @@ func TestLeast(t *testing.T) {
 	c.await("the gang is malformed", func() bool { return c.plugin.Least(ref) == onlyWhole })
 }
 
+// A gang whose wishes contradict each other goes whole, although its least number is known.
+func TestLeastOfMalformed(t *testing.T) {
+	c := newCluster(t, 4)
+	c.create(members("ran", 3, 2, 10)...)
+	c.awaitBound("ran", 3)
+	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
+	for _, p := range c.pods() {
+		p.Annotations[v1alpha1.AnnotationRequiredTopology] = v1.LabelHostname
+		p.Annotations[v1alpha1.AnnotationPreferredTopology] = v1.LabelHostname
+		c.update(&p)
+	}
+	c.await("all members are seen to have the same wishes", func() bool {
+		pg, err := c.plugin.gangs.Gang(ref)
+		return pg != nil && pg.MinCount == 2 && err != nil
+	})
+	if got := c.plugin.Least(ref); got != onlyWhole {
+		t.Errorf("%d must stay", got)
+	}
+}
+
+// A gang is torn where fewer of its members are bound and stay than must run, and some do.
+func TestTorn(t *testing.T) {
+	c := newCluster(t, 4)
+	ran := members("ran", 3, 2, 10)
+	c.create(ran...)
+	c.awaitBound("ran", 3)
+	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
+	leaving := map[vgpu.UID]bool{}
+	torn := func() bool { return c.plugin.Torn(ref, func(uid vgpu.UID) bool { return leaving[uid] }) }
+	c.await("all are seen to be bound", func() bool {
+		pg, _ := c.plugin.gangs.Gang(ref)
+		return pg != nil && !slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return m.Spec.NodeName == "" })
+	})
+	for i, want := range []bool{false, true, false} { // two, one, and none stay
+		if leaving[uidOf(ran[i])] = true; torn() != want {
+			t.Errorf("a gang of three of which %d leave is torn: %v", i+1, !want)
+		}
+	}
+	delete(leaving, uidOf(ran[0]))
+	delete(leaving, uidOf(ran[1]))
+	late := members("ran", 4, 2, 80)[3] // fits nowhere
+	c.create(late)
+	c.deletePod("ran-1")
+	c.await("one of the gang stays", torn)
+	c.plugin.state.mu.Lock()
+	c.plugin.state.group(ref).bound[uidOf(late)] = true
+	c.plugin.state.mu.Unlock()
+	if torn() {
+		t.Error("a member whose Binding succeeded does not count")
+	}
+	c.create(members("ran", 5, 3, 10)[4])
+	c.await("nobody knows how many must run", torn)
+	if ref.Name = "gone"; torn() {
+		t.Error("a gang that is gone is torn")
+	}
+}
+
 // Members that were not let go are taken back together, and those that are bound or about to be are not.
 func TestWithdraw(t *testing.T) {
 	c := crowded(t, 1)

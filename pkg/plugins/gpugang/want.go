@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // want is what a gang was refused in a cycle.
@@ -94,6 +95,24 @@ func (p *Plugin) Least(ref podgroup.Ref) int {
 		return onlyWhole
 	}
 	return pg.MinCount + len(g.reserved)
+}
+
+// Torn reports whether some members of a gang stay bound, and fewer than must run, once those are gone that end, or that leave as
+// others tell. Where nobody knows how many must run, all must leave.
+func (p *Plugin) Torn(ref podgroup.Ref, leaves func(vgpu.UID) bool) bool {
+	pg, _ := p.gangs.Gang(ref)
+	if pg == nil {
+		return false
+	}
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	stay := 0
+	for _, m := range pg.Members {
+		if p.isOn(p.state.gangs[ref], m) && !leaves(uidOf(m)) {
+			stay++
+		}
+	}
+	return stay > 0 && (pg.MinCount == 0 || stay < pg.MinCount)
 }
 
 // beginning is how long evictions may take to begin. Longer delays the members of a gang that is not evicted after all, shorter

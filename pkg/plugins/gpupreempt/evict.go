@@ -117,6 +117,9 @@ func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit)
 	if ctx.Err() != nil {
 		return errSpared
 	}
+	if first := e.pods[u.Pods[0]]; u.Kind == preemption.Surplus && !p.isSurplus(first) {
+		return fmt.Errorf("evict pod %s: its gang does not run on without it any more", klog.KObj(first))
+	}
 	if err := p.evictOne(ctx, e, u, u.Pods[0]); err != nil {
 		return err
 	}

@@ -35,8 +35,8 @@ type Rooms interface {
 	GiveUp(ref podgroup.Ref, why string, pause time.Duration)
 	// Doom has none of the other members of a gang placed while these are being evicted, who are all that have a place.
 	Doom(victims []*v1.Pod)
-	// RunsOn reports whether as many members of a gang as must run are bound and neither end nor leave.
-	RunsOn(ref podgroup.Ref, leaves func(vgpu.UID) bool) bool
+	// Torn reports whether some members of a gang stay bound, and fewer than must run, once those are gone that end or leave.
+	Torn(ref podgroup.Ref, leaves func(vgpu.UID) bool) bool
 }
 
 // Pauses before room is sought again for a gang.
@@ -272,15 +272,15 @@ func (p *Plugin) filteredGang(a *act, why string) gangAttempt {
 	return p.withoutRoom(a.Want, resultFiltered, "other plugins refuse the nodes where room could be made: "+why, filterPause)
 }
 
-// isSurplus reports whether the gang of a pod runs on without it and all others that leave. Members may have ended since that was
-// decided; one that ends this very moment is not known to.
+// isSurplus reports whether the gang of a pod does without it: it runs on without all that leave, or all of it leave. Members may
+// have ended since that was decided; one that ends this very moment is not known to.
 func (p *Plugin) isSurplus(pod *v1.Pod) bool {
 	gangs := p.gangsOrNil()
 	if gangs == nil {
 		return true
 	}
 	ref, member := gangs.Of(pod)
-	return !member || gangs.RunsOn(ref, func(uid vgpu.UID) bool { return p.state.leaves(uid, p.now()) })
+	return !member || !gangs.Torn(ref, func(uid vgpu.UID) bool { return p.state.leaves(uid, p.now()) })
 }
 
 // doom tells of the gangs that go whole.

@@ -11,8 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
 // team returns pods NAME-0, NAME-1, … of a gang, each with so many slots.
@@ -174,4 +176,34 @@ func TestGangTriesAgainAfterFailure(t *testing.T) {
 	c.refuseDeletes(nil)
 	c.clock.pass(time.Minute)
 	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+}
+
+// A member stays that was chosen as surplus and is none any more, as does all that comes after it. Where its gang goes anyway, so
+// does the member.
+func TestSurplusIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 5)
+	c.create(team("gang", 4, 2, 10, 0)...)
+	c.createBound(pod("other", 10, 0))
+	c.awaitBound("gang", 4)
+	surplus := func(at int) preemption.Unit {
+		return preemption.Unit{Kind: preemption.Surplus, Name: fmt.Sprintf("default/gang-%d", at), Pods: []int{at}}
+	}
+	if err := c.evicts(surplus(3)); err != nil {
+		t.Fatal(err)
+	}
+	c.leave("gang-2")
+	c.await("it is known that another member has ended", func() bool {
+		pg, _ := c.plugin.gangsOrNil().Gang(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gang"})
+		return pg != nil && len(pg.Members) == 3
+	})
+	err := c.evicts(surplus(0), preemption.Unit{Name: "default/other", Pods: []int{3}})
+	if err == nil || !strings.Contains(err.Error(), "default/gang-0: its gang does not run on without it") {
+		t.Errorf("the error is %v", err)
+	}
+	expect(t, "victims", []string{"gang-3"}, c.victims())
+	if err := c.evicts(surplus(0), surplus(1)); err != nil {
+		t.Error(err)
+	}
+	expect(t, "victims", []string{"gang-0", "gang-1", "gang-3"}, c.victims())
 }
