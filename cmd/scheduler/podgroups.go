@@ -58,11 +58,14 @@ func (p *podGroups) wrap(c *cobra.Command) {
 	}
 }
 
-// start sets the gate and starts to look for what is absent.
+// start checks the profiles, sets the gate and starts to look for what is absent.
 func (p *podGroups) start(c *cobra.Command) error {
 	connection, ok := connectionOf(c)
 	if !ok {
 		return nil // the scheduler says what is wrong with its configuration, and needs no API server for that
+	}
+	if err := checkProfiles(c); err != nil {
+		return err
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(connection)
 	if err != nil {

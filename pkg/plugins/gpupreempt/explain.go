@@ -20,9 +20,25 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:maxText-len("…")], "") + "…"
 }
 
+// wordsOf says what a plan does, and where the search for it was cut.
+func wordsOf(plan *preemption.Plan, from *preemption.Candidates) string {
+	if plan.Stats.Cut && len(plan.Evict) > 0 {
+		return plan.Words(from) + " (the search was cut: others might cost less)"
+	}
+	return plan.Words(from)
+}
+
+// textOf says why nobody is evicted, and where the search was cut.
+func textOf(r *preemption.Refusal) string {
+	if r.Cut {
+		return r.Text + " (the search was cut: there might be room that was not found)"
+	}
+	return r.Text
+}
+
 // refused explains why nobody is evicted for a pod, and has it tried again when that may have changed.
 func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) attempt {
-	a := attempt{resultNeverHelps, r.Text, nominate("")}
+	a := attempt{resultNeverHelps, textOf(r), nominate("")}
 	switch {
 	case filtered != "":
 		a.result = resultFiltered

@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -278,6 +279,26 @@ func TestOldNominationsEnd(t *testing.T) {
 func needsHost(p *v1.Pod, cpu string) {
 	r := p.Spec.Containers[0].Resources
 	r.Requests[v1.ResourceCPU], r.Limits[v1.ResourceCPU] = resource.MustParse(cpu), resource.MustParse(cpu)
+}
+
+// A search that was cut is told, with a plan and without one.
+func TestCutSearchIsTold(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 1)
+	c.args.Mode, c.args.MaxSteps = config.PreemptionDryRun, 1
+	c.start()
+	for i := range 5 {
+		c.createBound(pod(fmt.Sprint("low-", i), 2, 0))
+	}
+	c.create(pod("high", 4, 100))
+	c.awaitMessage("high", "(the search was cut: others might cost less)")
+	for text, r := range map[string]preemption.Refusal{
+		"no": {Text: "no"}, "no (the search was cut: there might be room that was not found)": {Text: "no", Cut: true},
+	} {
+		expect(t, "refusal", text, textOf(&r))
+	}
+	plan := preemption.Plan{Stats: preemption.Stats{Cut: true}}
+	expect(t, "nobody goes", "evicts nobody: there is room", wordsOf(&plan, nil))
 }
 
 // Of a thousand pods the one goes that costs the least.

@@ -129,7 +129,7 @@ func (p *Plugin) choose(ctx context.Context, cs fwk.CycleState, q *question, sta
 // carryOut keeps the room of a plan and has its victims evicted, unless only a report is wanted or the allowance is used up.
 func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Plan) attempt {
 	place := plan.Places[0]
-	words := plan.Words(q.from)
+	words := wordsOf(plan, q.from)
 	if p.dryRun() {
 		klog.FromContext(ctx).Info("Dry run of a preemption", "pod", klog.KObj(q.pod), "node", place.Node, "plan", words)
 		return attempt{resultDryRun, fmt.Sprintf("(dry run) on node %s it %s", place.Node, words), nominate("")}
