@@ -138,8 +138,8 @@ func (p *Plugin) search(ctx context.Context, a *act, fits rehearsal) gangAttempt
 		case a.plan.Refused != nil:
 			return p.filteredGang(a, filtered)
 		case p.dryRun():
-			klog.FromContext(ctx).Info("Dry run of a preemption", "gang", a.String(), "plan", a.plan.Words(a.from))
-			return p.withoutRoom(a.Want, resultDryRun, "(dry run) it "+a.plan.Words(a.from), 0)
+			klog.FromContext(ctx).Info("Dry run of a preemption", "gang", a.String(), "plan", wordsOf(&a.plan, a.from))
+			return p.withoutRoom(a.Want, resultDryRun, "(dry run) it "+wordsOf(&a.plan, a.from), 0)
 		}
 		who := a.preemptor()
 		if err := p.gangsOrNil().Keep(a.Want, a.plan.Places, a.gone(), func() { p.state.stop(who.key) }); err != nil {
@@ -184,7 +184,7 @@ func (a *act) avoid(stuck int) {
 
 // evictFor has the victims of a plan evicted for a gang, unless the allowance is used up.
 func (p *Plugin) evictFor(ctx context.Context, a *act, who preemptor) gangAttempt {
-	words := a.plan.Words(a.from)
+	words := wordsOf(&a.plan, a.from)
 	if wait := p.afford(who, a.plan.Cost.Victims); wait > 0 {
 		text := fmt.Sprintf("would fit on %s: %s; not done because the scheduler evicts %d pods in a minute at most, its turn comes in %v",
 			a.where(), words, p.args.EvictionsPerMinute, wait.Round(time.Second))
@@ -265,7 +265,7 @@ func (p *Plugin) refusedGang(a *act) gangAttempt {
 	case preemption.Budgeted:
 		result, pause = resultBudgeted, failurePause
 	}
-	return p.withoutRoom(a.Want, result, r.Text, pause)
+	return p.withoutRoom(a.Want, result, textOf(r), pause)
 }
 
 func (p *Plugin) filteredGang(a *act, why string) gangAttempt {
