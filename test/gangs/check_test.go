@@ -127,8 +127,13 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 // noticeEnd takes in that a member that ran begins to end, or ends at once, without having been preempted.
 func (w *world) noticeEnd(t *team, pod *v1.Pod, what string) {
 	begins := what == "ending" || what == "gone" && pod.DeletionTimestamp == nil
-	if h := w.hosts[pod.Spec.NodeName]; begins && h != nil && !h.lost && !preempted(pod) {
-		t.ended.add(time.Now())
+	h := w.hosts[pod.Spec.NodeName]
+	if !begins || h == nil || h.lost || preempted(pod) {
+		return
+	}
+	t.ended.add(time.Now())
+	if c := w.claims[t.name]; c != nil {
+		c.excuse(memberEnded)
 	}
 }
 

@@ -39,6 +39,9 @@ type claim struct {
 	excused string
 }
 
+// memberEnded excuses a preemptor: more of its members lack a place than others were evicted for.
+const memberEnded = "a member of it ended"
+
 // tear is what an instant of evictions does to a gang.
 type tear struct {
 	// before are the members that ran before it, without those that were ending, of the least that must run.
@@ -133,6 +136,9 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	c.victims[pod.Name], c.cleared = pod.UID, time.Time{}
 	if w.api.refusedLately() {
 		c.excuse("an eviction was refused")
+	}
+	if p.ended.endsAt(time.Now()) > 0 {
+		c.excuse(memberEnded)
 	}
 	w.yields(p, c)
 	if c.batches > mostBatches && c.excused == "" {

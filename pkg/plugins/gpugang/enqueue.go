@@ -64,7 +64,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 
 // afterPodLeft has a gang tried again when a pod left: one that used GPUs, or any where hosts are what is short. Members that
 // pause are tried when their time has come: to the scheduler's queue, a bind that fails is a pod that left. A gang of which
-// something is missing or wrong is tried when that changes.
+// something is missing or wrong is tried when that changes; what is left of one that has started runs.
 func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
 	ref, member := p.gangs.Of(pod)
 	if !member {
@@ -76,8 +76,8 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 	if g == nil {
 		return fwk.Queue, nil
 	}
-	var problem *podgroup.Problem
-	if _, err := p.gangs.Gang(ref); errors.As(err, &problem) {
+	pg, err := p.gangs.Gang(ref)
+	if _, err = p.afterStart(g, pg, err); err != nil {
 		return fwk.QueueSkip, nil // see changed
 	}
 	if now := p.now(); g.repairs[uidOf(pod)].at.After(now) || g.retry.After(now) {

@@ -112,8 +112,11 @@ func TestBindAfterThePlanWasGivenUp(t *testing.T) {
 // To the queue a bind that fails is a pod that left. Members that pause are not tried for that.
 func TestMembersThatPauseStayOut(t *testing.T) {
 	c := newCluster(t, 2)
-	member := c.incomplete("train", 3)[0]
-	ref, _ := c.plugin.gangs.Of(member)
+	train := members("train", 3, 3, 10)
+	c.create(train...)
+	c.awaitMessage("train", "needs 3")
+	some := c.incomplete("some", 3)
+	member := train[0]
 	gpu, plain := pod("left", 5), pod("plain", 0)
 	soon := c.clock.now().Add(time.Hour)
 	tests := []struct {
@@ -131,18 +134,24 @@ func TestMembersThatPauseStayOut(t *testing.T) {
 		{"devices are short", func(g *group) { g.refusal = &refused{} }, plain, false},
 		{"devices are short, and some are left", func(g *group) { g.refusal = &refused{} }, gpu, true},
 	}
-	for _, tc := range tests {
-		t.Run(tc.name, func(t *testing.T) {
-			c.plugin.state.mu.Lock()
-			delete(c.plugin.state.gangs, ref)
-			tc.set(c.plugin.state.group(ref))
-			c.plugin.state.mu.Unlock()
-			hint, err := c.plugin.afterPodLeft(klog.Background(), member, tc.left, nil)
-			if err != nil || (hint == fwk.Queue) != tc.queue {
-				t.Errorf("afterPodLeft = %v, %v, want Queue: %v", hint, err, tc.queue)
-			}
-		})
+	queues := func(t *testing.T, of *v1.Pod, set func(*group), left *v1.Pod, want bool) {
+		t.Helper()
+		ref, _ := c.plugin.gangs.Of(of)
+		c.plugin.state.mu.Lock()
+		delete(c.plugin.state.gangs, ref)
+		set(c.plugin.state.group(ref))
+		c.plugin.state.mu.Unlock()
+		if hint, err := c.plugin.afterPodLeft(klog.Background(), of, left, nil); err != nil || (hint == fwk.Queue) != want {
+			t.Errorf("afterPodLeft = %v, %v, want Queue: %v", hint, err, want)
+		}
 	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) { queues(t, member, tc.set, tc.left, tc.queue) })
+	}
+	t.Run("a member is missing", func(t *testing.T) { queues(t, some[0], func(*group) {}, gpu, false) })
+	t.Run("a member is missing of a gang that has started", func(t *testing.T) {
+		queues(t, some[0], func(g *group) { g.started, g.letGo, g.bound[uidOf(some[1])] = true, soon, true }, gpu, true)
+	})
 	if hint, err := c.plugin.afterPodLeft(klog.Background(), pod("single", 5), gpu, nil); hint != fwk.QueueSkip || err != nil {
 		t.Errorf("afterPodLeft for a pod of no gang = %v, %v, want QueueSkip", hint, err)
 	}

@@ -177,9 +177,16 @@ func (p *Plugin) settle(g *group, pg *podgroup.Gang) {
 	}
 }
 
-// lacking counts the members that must run and have no place. The caller holds the mutex.
+// lacking counts the members that must run and have no place, as the informer's store tells: plans go by that, and the gang's copy
+// of a member may be behind it. The caller holds the mutex.
 func (p *Plugin) lacking(g *group, pg *podgroup.Gang) int {
-	return max(0, pg.MinCount-p.boundOf(g, pg)-len(g.places))
+	bound := 0
+	for _, m := range pg.Members {
+		if m = p.seen(uidOf(m), pathOf(m)); m != nil && p.isOn(g, m) {
+			bound++
+		}
+	}
+	return max(0, pg.MinCount-bound-len(g.places))
 }
 
 // boundOf counts the members that are bound, as the API or the own Bindings tell, and are not being deleted. The caller holds

@@ -34,8 +34,6 @@ type room struct {
 	ended func()
 	// trial: whoever asks for a place is given that of the room, to see whether it fits.
 	trial bool
-	// told: the leader was woken after the last victim had gone.
-	told bool
 }
 
 // victim is a pod that leaves for a gang.
@@ -300,8 +298,8 @@ func (r *room) ground(n *vgpu.Node, priority int32, gone map[vgpu.UID]bool) *vgp
 	return n
 }
 
-// lookAtRoom is a step of Run for the room of a gang: it is given up when its time is over or a hold of it is gone, and the
-// leader is tried when all victims are gone. The caller holds the mutex.
+// lookAtRoom is a step of Run for the room of a gang: it is given up when its time is over or its gang changed, and the leader
+// is tried once all victims are gone. The caller holds the mutex.
 func (p *Plugin) lookAtRoom(g *group, pg *podgroup.Gang, now time.Time) {
 	r := g.room
 	if r == nil {
@@ -321,10 +319,9 @@ func (p *Plugin) lookAtRoom(g *group, pg *podgroup.Gang, now time.Time) {
 			return
 		}
 	}
-	if !r.told {
-		r.told = true
-		p.wakeWaiting(pg, g)
-	}
+	// Again at each step: the scheduler may still have had victims in its snapshot when it tried the gang, and others that leave
+	// the room. Its own pause between two tries of a group grows with the root of its size, to minutes.
+	p.wakeWaiting(pg, g)
 }
 
 // changedUnder reports whether a gang has other members than those that room is kept for. The caller holds the mutex.

@@ -1,6 +1,7 @@
 package gpugang
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -235,6 +237,59 @@ func TestRoomYieldsToHigherPriority(t *testing.T) {
 	c.plugin.wake(c.leader())
 	c.plugin.flush(t.Context())
 	c.await("no room is kept", func() bool { return !c.hasRoom() })
+}
+
+// A gang whose victims are gone is tried at each step until it has their room: the scheduler may not have seen yet that they are, and
+// others may still leave it.
+func TestRoomIsTriedUntilItIsFree(t *testing.T) {
+	c := crowded(t, 2)
+	c.keep("n1", "n2")
+	p := c.plugin
+	p.state.mu.Lock()
+	room := p.state.gangs[largeRef].room
+	for uid, v := range room.victims {
+		room.victims[uid] = victim{"default/gone", v.node} // to the informer, while the scheduler has them on their nodes
+	}
+	p.state.mu.Unlock()
+	for step := range 3 {
+		before := c.attempts()
+		c.clock.pass(time.Second)
+		p.Tick(t.Context())
+		c.await(fmt.Sprintf("the gang is tried at step %d", step), func() bool { return c.attempts() > before })
+	}
+}
+
+// attempts returns how often the scheduler tried to plan a gang.
+func (c *cluster) attempts() float64 {
+	c.t.Helper()
+	value, err := testutil.GetCounterMetricValue(c.plugin.metrics.attempts)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return value
+}
+
+// Room is kept for as many members as the informer's store says, although the gang's copy of a member is behind it.
+func TestLackingGoesByTheStore(t *testing.T) {
+	c := newCluster(t, 2)
+	c.create(members("ran", 2, 2, 10)...)
+	c.awaitBound("ran", 2)
+	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
+	lacking := func(pg *podgroup.Gang) int {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		return c.plugin.lacking(c.plugin.state.group(ref), pg)
+	}
+	var before *podgroup.Gang
+	c.await("both are seen to be bound", func() bool {
+		before, _ = c.plugin.gangs.Gang(ref)
+		return before != nil && lacking(before) == 0
+	})
+	c.deletePod("ran-1")
+	c.await("the store has one member less", func() bool { return c.plugin.seen("uid-ran-1", "default/ran-1") == nil })
+	if got := lacking(before); got != 1 {
+		t.Errorf("%d members lack a place, want 1", got)
+	}
 }
 
 // A gang that room is made for neither drains nor keeps others from draining.

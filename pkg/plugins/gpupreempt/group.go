@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -59,6 +60,8 @@ type act struct {
 	from *preemption.Candidates
 	pods []*v1.Pod
 	plan preemption.Plan
+	// over: the room that was kept last is kept no more.
+	over *atomic.Bool
 }
 
 // gone returns who leaves by the plan.
@@ -142,7 +145,10 @@ func (p *Plugin) search(ctx context.Context, a *act, fits rehearsal) gangAttempt
 			return p.withoutRoom(a.Want, resultDryRun, "(dry run) it "+wordsOf(&a.plan, a.from), 0)
 		}
 		who := a.preemptor()
-		if err := p.gangsOrNil().Keep(a.Want, a.plan.Places, a.gone(), func() { p.state.stop(who.key) }); err != nil {
+		over := new(atomic.Bool)
+		a.over = over
+		ended := func() { over.Store(true); p.state.stop(who.key) }
+		if err := p.gangsOrNil().Keep(a.Want, a.plan.Places, a.gone(), ended); err != nil {
 			return p.withoutRoom(a.Want, resultFailed, err.Error(), failurePause)
 		}
 		stuck := -1
@@ -202,8 +208,12 @@ func (p *Plugin) evictFor(ctx context.Context, a *act, who preemptor) gangAttemp
 	out.result = resultEvicting
 	p.evict(ctx, eviction{
 		preemptor: who, plan: &a.plan, from: a.from, pods: a.pods,
-		failed: func(err error) { p.gangsOrNil().GiveUp(a.Ref, "an eviction failed: "+err.Error(), failurePause) },
-		done:   func() {},
+		failed: func(err error) {
+			if !a.over.Load() { // else the gang may have other room by now, and nothing failed but what was stopped for that
+				p.gangsOrNil().GiveUp(a.Ref, "an eviction failed: "+err.Error(), failurePause)
+			}
+		},
+		done: func() {},
 	})
 	return out
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // team returns pods NAME-0, NAME-1, … of a gang, each with so many slots.
@@ -176,6 +178,43 @@ func TestGangTriesAgainAfterFailure(t *testing.T) {
 	c.refuseDeletes(nil)
 	c.clock.pass(time.Minute)
 	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+}
+
+// An eviction that was stopped, since its room ended, does not end the room that the gang has got since.
+func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	low := pod("low", 10, 0)
+	c.createBound(low)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	c.refuseDeletes(func(string) error {
+		close(begun)
+		<-goOn
+		return apierrors.NewForbidden(v1.Resource("pods"), "low", nil)
+	})
+	c.create(team("high", 1, 1, 10, 100)...)
+	<-begun
+	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "high"}
+	gangs, shares := c.plugin.gangsOrNil(), c.plugin.sharesOrNil()
+	pg, err := gangs.Gang(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := shares.Request(pg.Members[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := shares.Held(request.UID)
+	gangs.GiveUp(ref, "for a test", 0)
+	again := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: ref.String(), MinCount: 1, Members: []gang.Member{{Request: request}}}, Pods: pg.Members}
+	if err := gangs.Keep(again, []vgpu.Assignment{first.Assignment}, []*v1.Pod{low}, func() { t.Error("the later room ended") }); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	c.await("the eviction is over", func() bool { return !c.plugin.evicting("gang " + string(ref.Source) + "/" + ref.String()) })
+	if _, held := shares.Held(request.UID); !held {
+		t.Error("nothing is held for the member")
+	}
 }
 
 // A member stays that was chosen as surplus and is none any more, as does all that comes after it. Where its gang goes anyway, so
