@@ -75,13 +75,16 @@ func TestCandidates(t *testing.T) {
 // Each pod is what it would be alone, whatever the order of the pods and budgets.
 func TestCandidatesProperty(t *testing.T) {
 	g := guards(t, config.GPUPreemptArgs{
-		MinimumRuntime: metav1.Duration{Duration: time.Hour}, Protected: config.ProtectedPods{LabelSelector: matchLabels("a", "y")},
+		MinimumRuntime:  metav1.Duration{Duration: time.Hour},
+		MinimumRuntimes: []config.ClassRuntime{{PriorityClassName: "batch", Runtime: &metav1.Duration{Duration: 3 * time.Hour}}},
+		Protected:       config.ProtectedPods{LabelSelector: matchLabels("a", "y")},
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		var pods []Placed
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 			p := ran(time.Duration(rapid.Int64Range(0, 2e13).Draw(t, "ran")))
 			p.Namespace, p.Name = rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), fmt.Sprint("p", i)
+			p.Spec.PriorityClassName = rapid.SampledFrom([]string{"", "batch"}).Draw(t, "class")
 			p.Labels = rapid.MapOfN(rapid.SampledFrom([]string{"a", "b"}), rapid.SampledFrom([]string{"x", "y"}), 0, 2).Draw(t, "labels")
 			pods = append(pods, g.placed(p, vgpu.MilliGPU(rapid.Int64Range(0, 8000).Draw(t, "share"))))
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	policylisters "k8s.io/client-go/listers/policy/v1"
@@ -25,6 +26,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -122,6 +125,7 @@ func TestCandidatesOfNodes(t *testing.T) {
 		member.Status.StartTime = &start
 		s.place(t, p, at, 3)
 		s.place(t, member, at, 5)
+		s.nodes[at].AddPodInfo(info(t, pod(fmt.Sprintf("nominated%d", at), 0, 1))) // it has no node yet
 	}
 	for _, test := range []struct {
 		open []bool
@@ -331,4 +335,86 @@ func TestNotesExpire(t *testing.T) {
 	expect(t, "notes in time", 1, len(s.plugin.notes.byNode["n1"]))
 	s.plugin.notes.expire(s.now.Add(noteAge + 1))
 	expect(t, "notes later", 0, len(s.plugin.notes.byNode))
+}
+
+// calm is a handle whose filters let all pods pass, with pods that are nominated for n1.
+type calm struct {
+	fwk.Handle
+	named
+}
+
+func (c calm) NominatedPodsForNode(node string) []fwk.PodInfo {
+	return c.named.NominatedPodsForNode(node)
+}
+
+func (calm) RunFilterPluginsWithNominatedPods(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+func (calm) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+// Where pods that are nominated for a host need its room, the cheapest pods there make none: others go, or nobody. Each node has
+// 3 CPUs left and a pod with one on its only device; the preemptor needs 2, and the pod of n1 is the cheaper one.
+func TestRoomOfNominated(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name     string
+		cpu      string
+		priority int32
+		node     string
+		searches int
+	}{
+		{"room for both", "2", 5, "n1", 1},
+		{"room for one", "2001m", 5, "n2", 2},
+		{"room for one, the nominated is of a lower priority", "3", 4, "n1", 1},
+		{"room for one, the nominated is of a higher priority", "3", 6, "n2", 2},
+	} {
+		s := newCensus(t)
+		for at, priority := range []int32{1, 2} {
+			s.addNode(t, false)
+			s.ledgers[at] = testkit.Node(t, s.nodes[at].Node().Name, testkit.A100, 1)
+			s.ledgers[at].SetRoom(vgpu.Room{MilliCPU: 3000})
+			low := pod(fmt.Sprintf("low%d", at), 0, priority)
+			low.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
+			start := metav1.NewTime(s.now.Add(-2 * time.Hour))
+			low.Status.StartTime = &start
+			s.place(t, low, at, 10)
+		}
+		other := pod("other", 0, test.priority)
+		other.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(test.cpu)}
+		s.plugin.handle = calm{named: named{pods: []fwk.PodInfo{info(t, other)}}}
+		searches := 0
+		s.plugin.core = func(c *gang.Cluster, g *gang.Group, from *preemption.Candidates, cfg preemption.Config) (preemption.Plan, error) {
+			searches++
+			return preemption.Victims(c, g, from, cfg)
+		}
+		plan, _, why, err := s.plugin.solve(t.Context(), framework.NewCycleState(), s.question(t, 5, vgpu.Room{MilliCPU: 2000}))
+		if err != nil || plan.Refused != nil {
+			t.Fatalf("%s: %v, %+v, %s", test.name, err, plan.Refused, why)
+		}
+		expect(t, test.name+": node", test.node, plan.Places[0].Node)
+		expect(t, test.name+": searches", test.searches, searches)
+	}
+}
+
+// question asks for one device for a pod of a priority that needs so much of a host.
+func (s *census) question(t testing.TB, priority int32, host vgpu.Room) *question {
+	want := testkit.Request("default/high", 10)
+	want.Priority, want.Host = priority, host
+	policy, err := placement.ByName("packed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &question{
+		pod: pod("high", 10, priority), priority: priority, group: &gang.Group{Name: want.Pod, MinCount: 1, Members: []gang.Member{{Request: *want}}},
+		config: preemption.Config{Config: gang.Config{Policy: policy}},
+	}
+	q.setNodes(s.nodes, s.ledgers)
+	if q.from, q.pods, err = s.plugin.candidates(s.nodes, s.ledgers, nil, priority); err != nil {
+		t.Fatal(err)
+	}
+	q.open = make([]bool, len(q.infos))
+	return q
 }

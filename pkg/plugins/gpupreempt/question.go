@@ -33,6 +33,8 @@ type question struct {
 	pods []*v1.Pod
 	// open are the nodes that may be chosen: the preemptor was refused there for what evictions may help.
 	open []bool
+	// aside says that setAside was done.
+	aside bool
 }
 
 var errNoShares = errors.New("the scheduler's profile enables GPUPreempt without GPUShare, which knows the GPUs: enable both")
@@ -61,7 +63,6 @@ func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToS
 		config: p.config(gang.Config{Policy: shares.Policy()}),
 	}
 	q.setNodes(nodes, ledgers)
-	q.setAside(p.handle)
 	q.admit(statuses)
 	if q.from, q.pods, err = p.candidates(nodes, q.cluster.Nodes, q.open, q.priority); err != nil {
 		return nil, err
@@ -95,21 +96,47 @@ func (q *question) setNodes(infos []fwk.NodeInfo, ledgers []*vgpu.Node) {
 // setAside takes from the hosts what pods of the same or a higher priority will use that are nominated for them and not there
 // yet: holds keep devices only.
 func (q *question) setAside(nominator fwk.PodNominator) {
+	q.aside = true
 	for i, n := range q.cluster.Nodes {
-		room, aside := n.Room(), false
-		for _, info := range nominator.NominatedPodsForNode(n.Name()) {
-			other := info.GetPod()
-			if other.UID != q.pod.UID && corev1helpers.PodPriority(other) >= q.priority {
-				r := resource.PodRequests(other, resource.PodResourcesOptions{})
-				room = room.Minus(vgpu.Room{MilliCPU: r.Cpu().MilliValue(), Memory: vgpu.Bytes(r.Memory().Value())})
-				aside = true
-			}
-		}
-		if aside {
+		if room, less := q.roomBeside(nominator, n); less {
 			q.cluster.Nodes[i] = n.Clone()
 			q.cluster.Nodes[i].SetRoom(room)
 		}
 	}
+}
+
+// roomBeside returns what a host has left beside the pods that are nominated for it, and whether there are any.
+func (q *question) roomBeside(nominator fwk.PodNominator, n *vgpu.Node) (room vgpu.Room, less bool) {
+	room = n.Room()
+	for _, info := range nominator.NominatedPodsForNode(n.Name()) {
+		other := info.GetPod()
+		if other.UID != q.pod.UID && corev1helpers.PodPriority(other) >= q.priority {
+			r := resource.PodRequests(other, resource.PodResourcesOptions{})
+			room = room.Minus(vgpu.Room{MilliCPU: r.Cpu().MilliValue(), Memory: vgpu.Bytes(r.Memory().Value())})
+			less = true
+		}
+	}
+	return room, less
+}
+
+// crowded sets aside what nominated pods will use if a plan takes it, and reports whether it did. Who is nominated for each of
+// the nodes takes long to ask, and mostly the host of the plan has room for all: then no other plan is cheaper with less room.
+func (q *question) crowded(nominator fwk.PodNominator, at int, plan *preemption.Plan) bool {
+	if q.aside {
+		return false
+	}
+	n := q.cluster.Nodes[at]
+	room, less := q.roomBeside(nominator, n)
+	for _, i := range leaving(plan) {
+		if c := &q.from.Pods[i]; c.Node == n.Name() {
+			room = room.Plus(c.Host)
+		}
+	}
+	if !less || q.group.Members[0].Request.Host.Within(room) {
+		return false
+	}
+	q.setAside(nominator)
+	return true
 }
 
 // admit opens the nodes where evictions may help: some plugin refused the pod there for a reason that they may end, and

@@ -23,6 +23,9 @@ func (p *Plugin) solve(ctx context.Context, cs fwk.CycleState, q *question) (pla
 			return plan, vain, why, err
 		}
 		at := q.find(plan.Places[0].Node)
+		if q.crowded(p.handle, at, &plan) {
+			continue
+		}
 		status := p.verify(ctx, cs, q, at, leaving(&plan))
 		if status.IsSuccess() {
 			return plan, vain, "", nil
