@@ -26,6 +26,10 @@ func (p *Plugin) begin(ctx context.Context, q *question, plan *preemption.Plan, 
 	p.state.pendings[uidOf(q.pod)] = x
 	passed := p.state.passedOver(q, plan)
 	p.state.mu.Unlock()
+	if pod := p.seen(q.pod); pod == nil || pod.DeletionTimestamp != nil { // podGone may have come before there was a preemption
+		p.over(q.pod, true)
+		return fmt.Errorf("make room for pod %s: it is gone", pathOf(q.pod))
+	}
 	for _, other := range passed {
 		p.end(ctx, other, false)
 	}

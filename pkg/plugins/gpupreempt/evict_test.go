@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
@@ -282,6 +283,33 @@ func TestPreemptorGoesMeanwhile(t *testing.T) {
 	if n := len(c.victims()); n != 1 {
 		t.Errorf("%d pods are evicted", n)
 	}
+}
+
+// A preemptor that goes while it is found out who makes room has nobody evicted.
+func TestPreemptorGoesBefore(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+	high := pod("high", 20, 100)
+	asked := make(chan struct{})
+	c.plugin.core = func(cluster *gang.Cluster, want *gang.Group, who *preemption.Candidates, cfg preemption.Config) (preemption.Plan, error) {
+		defer close(asked)
+		if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
+			return preemption.Plan{}, err
+		}
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline) && c.plugin.seen(high) != nil; {
+			runtime.Gosched()
+		}
+		return preemption.Victims(cluster, want, who, cfg)
+	}
+	c.create(high)
+	<-asked
+	c.createBound(pod("next", 0, 0)) // which is tried when the attempt is over
+	expect(t, "pending", 0, len(c.plugin.state.all()))
+	c.await("nothing is under way", func() bool { return !c.plugin.evicting("uid-high") })
+	expect(t, "victims", nil, c.victims())
+	_, held := c.plugin.shares().Held("uid-high")
+	expect(t, "held", false, held)
 }
 
 // What kubelets do not end in time is not counted on.
