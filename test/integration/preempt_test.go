@@ -21,7 +21,7 @@ const (
 // TestPreemption runs the scheduler as it is built and configured for clusters, under the rights of its account, on nodes of
 // 2, 8, 8 and 4 GPUs. No kubelet runs: a victim is asked to leave and stays until its test ends it.
 func TestPreemption(t *testing.T) {
-	c := startPreemptionCluster(t, gangModes()[0], buildScheduler(t))
+	c := startPreemptionCluster(t, gangModes()[0], buildScheduler(t), 2, 8, 8, 4)
 	for _, test := range []struct {
 		name string
 		play func(*testing.T, *gangCluster)
@@ -60,7 +60,7 @@ func TestGangPreemption(t *testing.T) {
 	binary := buildScheduler(t)
 	for _, mode := range gangModes() {
 		t.Run(mode.name, func(t *testing.T) {
-			c := startPreemptionCluster(t, mode, binary)
+			c := startPreemptionCluster(t, mode, binary, 2, 8, 8, 4)
 			c.play(t, "a gang goes whole for a gang", gangForGang)
 			c.play(t, "surplus goes before a gang dies", surplusFirst)
 			c.play(t, "a gang of a higher priority stays", gangStays)
@@ -69,10 +69,10 @@ func TestGangPreemption(t *testing.T) {
 	}
 }
 
-// startPreemptionCluster returns a cluster of 22 GPUs with the priority classes.
-func startPreemptionCluster(t *testing.T, mode gangMode, binary string) *gangCluster {
+// startPreemptionCluster returns a cluster of nodes with so many GPUs each, and with the priority classes.
+func startPreemptionCluster(t *testing.T, mode gangMode, binary string, gpus ...int) *gangCluster {
 	t.Helper()
-	c := startCluster(t, mode, binary, 2, 8, 8, 4)
+	c := startCluster(t, mode, binary, gpus...)
 	for name, value := range map[string]int32{low: 10, mid: 100, high: 1000, modest: 1000, top: 2000} {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
 		if name == modest {

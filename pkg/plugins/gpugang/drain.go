@@ -61,6 +61,13 @@ func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
 	return drains(g, now)
 }
 
+// Drains reports whether room is kept for a gang while its present owners end.
+func (p *Plugin) Drains(ref podgroup.Ref) bool {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	return p.state.drain == ref
+}
+
 // inVain says why a drain is given up before its timeout, "" where it is not: its devices are free and the gang does not fit
 // all the same, for want of CPU or memory.
 func (p *Plugin) inVain(g *group, t *task) string {

@@ -120,10 +120,10 @@ func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit)
 	if first := e.pods[u.Pods[0]]; u.Kind == preemption.Surplus && !p.isSurplus(first) {
 		return fmt.Errorf("evict pod %s: its gang does not run on without it any more", klog.KObj(first))
 	}
+	ctx = context.WithoutCancel(ctx) // a request that is cut off may have been carried out, and its pod would not be told
 	if err := p.evictOne(ctx, e, u, u.Pods[0]); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
 	rest := u.Pods[1:]
 	errs := make([]error, len(rest))
 	p.handle.Parallelizer().Until(ctx, len(rest), func(i int) { errs[i] = p.evictOne(ctx, e, u, rest[i]) }, Name)

@@ -5,6 +5,10 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
@@ -34,6 +38,25 @@ func textOf(r *preemption.Refusal) string {
 		return r.Text + " (the search was cut: there might be room that was not found)"
 	}
 	return r.Text
+}
+
+// would puts what a plan does, in the words of Plan.Words, in the conditional.
+func would(words string) string {
+	return strings.Replace(strings.Replace(words, "evicts ", "would evict ", 1), ", waits for ", ", would wait for ", 1)
+}
+
+// tellGroup writes an event of a PodGroup of Kubernetes about what came of an attempt: the scheduler tells its members only why each
+// was refused by itself.
+func (p *Plugin) tellGroup(w *podgroup.Want, a *attempt) {
+	recorder := p.handle.EventRecorder()
+	if recorder == nil || w.Object == nil {
+		return
+	}
+	kind, reason := v1.EventTypeWarning, "NotPreempting"
+	if a.code() == fwk.Success {
+		kind, reason = v1.EventTypeNormal, "Preempting"
+	}
+	recorder.Eventf(w.Object, nil, kind, reason, "Scheduling", "%s", short("preemption: "+a.text))
 }
 
 // refused explains why nobody is evicted for a pod, and has it tried again when that may have changed.

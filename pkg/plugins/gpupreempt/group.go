@@ -29,6 +29,8 @@ type Rooms interface {
 	Keep(w *podgroup.Want, places []vgpu.Assignment, victims []*v1.Pod, ended func()) error
 	// Try has the members given the places that are kept for them while fits runs, and reports what that does.
 	Try(ref podgroup.Ref, fits func() bool) bool
+	// Drains reports whether room is kept for a gang while its present owners end, which Keep would put an end to.
+	Drains(ref podgroup.Ref) bool
 	// Nominate tells the framework where the members will be.
 	Nominate(ctx context.Context, w *podgroup.Want)
 	// GiveUp ends the room of a gang. It is sought again after a pause, when the gang is tried; with a pause of 0 a moment later,
@@ -140,9 +142,8 @@ func (p *Plugin) search(ctx context.Context, a *act, fits rehearsal) gangAttempt
 			return p.refusedGang(a)
 		case a.plan.Refused != nil:
 			return p.filteredGang(a, filtered)
-		case p.dryRun():
-			klog.FromContext(ctx).Info("Dry run of a preemption", "gang", a.String(), "plan", wordsOf(&a.plan, a.from))
-			return p.withoutRoom(a.Want, resultDryRun, "(dry run) it "+wordsOf(&a.plan, a.from), 0)
+		case p.dryRun() && p.gangsOrNil().Drains(a.Ref):
+			return p.reportGang(ctx, a, "; other plugins were not asked, since room is kept for the gang")
 		}
 		who := a.preemptor()
 		over := new(atomic.Bool)
@@ -188,8 +189,11 @@ func (a *act) avoid(stuck int) {
 	a.Want = &w
 }
 
-// evictFor has the victims of a plan evicted for a gang, unless the allowance is used up.
+// evictFor has the victims of a plan evicted for a gang, unless only a report is wanted or the allowance is used up.
 func (p *Plugin) evictFor(ctx context.Context, a *act, who preemptor) gangAttempt {
+	if p.dryRun() {
+		return p.reportGang(ctx, a, "")
+	}
 	words := wordsOf(&a.plan, a.from)
 	if wait := p.afford(who, a.plan.Cost.Victims); wait > 0 {
 		text := fmt.Sprintf("would fit on %s: %s; not done because the scheduler evicts %d pods in a minute at most, its turn comes in %v",
@@ -216,6 +220,13 @@ func (p *Plugin) evictFor(ctx context.Context, a *act, who preemptor) gangAttemp
 		done: func() {},
 	})
 	return out
+}
+
+// reportGang says what a plan would do, and does not do it.
+func (p *Plugin) reportGang(ctx context.Context, a *act, but string) gangAttempt {
+	words := wordsOf(&a.plan, a.from)
+	klog.FromContext(ctx).Info("Dry run of a preemption", "gang", a.String(), "plan", words)
+	return p.withoutRoom(a.Want, resultDryRun, "(dry run) on "+a.where()+" it "+would(words)+but, 0)
 }
 
 // where names the nodes of a plan.

@@ -234,7 +234,7 @@ func TestDryRun(t *testing.T) {
 	c.start()
 	c.createBound(pod("low", 10, 0))
 	c.create(pod("high", 10, 100))
-	c.awaitMessage("high", "(dry run) on node n1 it evicts 1 pod: default/low")
+	c.awaitMessage("high", "(dry run) on node n1 it would evict 1 pod: default/low")
 	expect(t, "victims", nil, c.victims())
 	c.leave("high")
 	c.leave("low")

@@ -194,5 +194,5 @@ func (p *Plugin) dryRunPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod
 	for _, v := range best.Victims().Pods {
 		names = append(names, pathOf(v))
 	}
-	return fmt.Sprintf("(dry run) on node %s it evicts %s: %s", best.Name(), plural(len(names), "pod"), few(names))
+	return fmt.Sprintf("(dry run) on node %s it would evict %s: %s", best.Name(), plural(len(names), "pod"), few(names))
 }

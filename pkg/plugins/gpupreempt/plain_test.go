@@ -139,7 +139,7 @@ func TestPlainPodInADryRun(t *testing.T) {
 	c.start()
 	c.createBound(cpu(pod("low", 0, 0), "60"))
 	c.create(cpu(pod("high", 0, 100), "60"))
-	c.awaitMessage("high", "(dry run) on node n1 it evicts 1 pod: default/low")
+	c.awaitMessage("high", "(dry run) on node n1 it would evict 1 pod: default/low")
 	c.create(cpu(pod("equal", 0, 0), "60"))
 	c.awaitMessage("equal", "(dry run) no node where evictions help")
 	expect(t, "victims", nil, c.victims())

@@ -27,6 +27,7 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 		return nil, fwk.NewStatus(fwk.Unschedulable, short("preemption: "+why))
 	}
 	a := p.makeRoom(ctx, w, func(ctx context.Context, a *act) (int, string) { return p.perform(ctx, a, schedule) })
+	p.tellGroup(w, &a.attempt)
 	if a.code() != fwk.Success {
 		return nil, fwk.NewStatus(fwk.Unschedulable, short("preemption: "+a.text))
 	}

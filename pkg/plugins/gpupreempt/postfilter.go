@@ -67,6 +67,9 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 	if a, waits := p.stillPending(ctx, cs, pod, statuses); waits {
 		return a
 	}
+	if p.illegal(pod) {
+		return attempt{result: resultIneligible, nomination: nominate("")}
+	}
 	if why := p.eligible(pod); why != "" {
 		return attempt{resultIneligible, why, nominate("")}
 	}
@@ -86,6 +89,16 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 		return p.refused(q, plan.Refused, why)
 	}
 	return p.carryOut(ctx, q, plan)
+}
+
+// illegal reports whether no node can take a pod whoever leaves. GPUShare has said what is wrong with its request.
+func (p *Plugin) illegal(pod *v1.Pod) bool {
+	shares := p.sharesOrNil()
+	if shares == nil {
+		return false // which question tells
+	}
+	_, err := shares.Request(pod)
+	return err != nil
 }
 
 // anybody reports whether a pod of a lower priority, or one that leaves, is on a node where that could help. Thousands may wait in
@@ -132,7 +145,7 @@ func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Pla
 	words := wordsOf(plan, q.from)
 	if p.dryRun() {
 		klog.FromContext(ctx).Info("Dry run of a preemption", "pod", klog.KObj(q.pod), "node", place.Node, "plan", words)
-		return attempt{resultDryRun, fmt.Sprintf("(dry run) on node %s it %s", place.Node, words), nominate("")}
+		return attempt{resultDryRun, fmt.Sprintf("(dry run) on node %s it %s", place.Node, would(words)), nominate("")}
 	}
 	who := q.preemptor()
 	if wait := p.afford(who, plan.Cost.Victims); wait > 0 {

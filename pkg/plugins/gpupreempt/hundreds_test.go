@@ -1,0 +1,189 @@
+package gpupreempt
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// crowd returns a cluster of three nodes with so many pods of one slot each, of which those of n2 count the least, and these. It
+// has no scheduler.
+func crowd(t *testing.T, perNode int) (c *cluster, lowest []string) {
+	c = prepareCluster(t, perNode/10, perNode/10, perNode/10)
+	for _, node := range []string{"n1", "n2", "n3"} {
+		c.changeNode(node, func(n *v1.Node) { n.Status.Allocatable[v1.ResourcePods] = resource.MustParse("1000") })
+	}
+	for i := range 3 * perNode {
+		node, slot := i/perNode+1, i%perNode
+		p := pod(fmt.Sprintf("low-%04d", i), 1, 10)
+		if node == 2 {
+			*p.Spec.Priority = 9
+			lowest = append(lowest, p.Name)
+		}
+		c.place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: slotOf(t, p, node, slot/10)})
+		if err := c.client.Tracker().Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, lowest
+}
+
+// slotOf returns the annotation of a pod that has one of ten slots of a device.
+func slotOf(t *testing.T, p *v1.Pod, node, device int) string {
+	t.Helper()
+	text, err := kube.EncodeAssignment(vgpu.Assignment{
+		UID: uidOf(p), Pod: pathOf(p), Node: fmt.Sprintf("n%d", node), Containers: []vgpu.ContainerAssignment{{
+			Name: "main", Devices: []vgpu.DeviceID{vgpu.DeviceID(fmt.Sprintf("GPU-n%d-%d", node, device))},
+			Share: vgpu.Share{Devices: 1, Slots: 1, Memory: 4 << 30, ComputeLimit: vgpu.WholeGPU / 10, MemoryLimit: 4 << 30},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// paced answers deletions as fn does, once the scheduler knows that the pod is marked: the watch of the API in memory has room for
+// a hundred changes.
+func (c *cluster) paced(fn func(pod string) error) func(pod string) error {
+	return func(name string) error {
+		pods := c.plugin.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods("default")
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+			if p, err := pods.Get(name); err != nil || len(p.Status.Conditions) > 1 {
+				break
+			}
+		}
+		return fn(name)
+	}
+}
+
+// leaveInTurn is leave, as fast as the scheduler follows.
+func (c *cluster) leaveInTurn(names ...string) {
+	c.t.Helper()
+	pods := c.plugin.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods("default")
+	for some := range slices.Chunk(names, 50) {
+		c.leave(some...)
+		c.await("the scheduler knows that they are gone", func() bool {
+			_, err := pods.Get(some[len(some)-1])
+			return err != nil
+		})
+	}
+}
+
+// says waits until a pod is refused with a text, which fits an event. Unlike awaitMessage it does not list all pods.
+func (c *cluster) says(name, text string) {
+	c.t.Helper()
+	said := ""
+	c.await("pod "+name+" is refused because of "+text, func() bool {
+		said = message(c.pod(name))
+		return strings.Contains(said, text)
+	})
+	if len(said) > 1024 {
+		c.t.Errorf("the message has %d bytes, an event holds 1024", len(said))
+	}
+}
+
+// asked counts what the API was asked to change of the pods of a crowd.
+func (c *cluster) asked() map[string]int {
+	count := map[string]int{}
+	for _, a := range c.client.Actions() {
+		name := ""
+		switch x := a.(type) {
+		case clienttesting.PatchAction:
+			name = x.GetName()
+		case clienttesting.DeleteAction:
+			name = x.GetName()
+		}
+		if a.GetResource() == podResource && strings.HasPrefix(name, "low-") {
+			count[strings.TrimSuffix(a.GetVerb()+" "+a.GetSubresource(), " ")]++
+		}
+	}
+	return count
+}
+
+// told counts the events of victims.
+func (c *cluster) told() (events, pods int) {
+	c.t.Helper()
+	list, err := c.client.EventsV1().Events("default").List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	of := map[string]bool{}
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Reason == "Preempted" {
+			events++
+			if e.Series != nil {
+				events += int(e.Series.Count) - 1
+			}
+			of[e.Regarding.Name] = true
+		}
+	}
+	return events, len(of)
+}
+
+// Of 1,200 candidates the 400 go that cost the least, with one condition, one deletion and one event each.
+func TestHundredsOfVictims(t *testing.T) {
+	t.Parallel()
+	const perNode = 400
+	c, lowest := crowd(t, perNode)
+	c.refuseDeletes(c.paced(refuse()))
+	c.start()
+	c.create(pod("high", perNode, 100))
+	expect(t, "victims", lowest, c.awaitVictims(perNode))
+	c.await("all victims are told", func() bool { events, _ := c.told(); return events >= perNode })
+	events, pods := c.told()
+	expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
+	c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
+	expect(t, "requests", map[string]int{"patch status": perNode, "delete": perNode}, c.asked())
+	expect(t, "victims counted", float64(perNode), c.count("victims_total", "single"))
+	c.says("high", "yet to leave")
+	c.leaveInTurn(lowest...)
+	expect(t, "place", map[string]string{"high": "n2"}, c.awaitBound("high", 1))
+	expect(t, "victims", lowest, c.victims())
+}
+
+// One of 150 evictions fails in the middle: those that were not told stay, and count as candidates. The next try evicts those
+// alone, and nobody else.
+func TestFailureAmongHundreds(t *testing.T) {
+	t.Parallel()
+	const perNode = 150
+	c, lowest := crowd(t, perNode)
+	c.refuseDeletes(c.paced(refuse("low-0203")))
+	c.start()
+	c.create(pod("high", perNode, 100))
+	c.says("high", "the last one came to nothing")
+	first := c.victims()
+	if len(first) < careful || len(first) > perNode-50 || slices.Contains(first, "low-0203") {
+		t.Errorf("%d pods were evicted before the failure ended it", len(first))
+	}
+	if _, held := c.plugin.shares().Held("uid-high"); held || len(c.plugin.state.all()) > 0 {
+		t.Error("room is kept")
+	}
+	now := c.clock.now()
+	for _, p := range c.pods() {
+		if c.plugin.state.leaves(uidOf(&p), now) {
+			t.Errorf("%s counts as leaving", p.Name)
+		}
+	}
+	c.refuseDeletes(c.paced(refuse()))
+	c.clock.pass(2 * time.Second)
+	expect(t, "victims", lowest, c.awaitVictims(perNode))
+	c.leaveInTurn(lowest...)
+	expect(t, "place", map[string]string{"high": "n2"}, c.awaitBound("high", 1))
+	expect(t, "victims", lowest, c.victims())
+	events, pods := c.told()
+	expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
+	expect(t, "deletions but those of the test", perNode+1, c.asked()["delete"]-perNode)
+}

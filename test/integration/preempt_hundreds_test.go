@@ -1,0 +1,126 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestPreemptionOfHundreds has 1,040 pods of one slot on 13 nodes of eight GPUs, and a gang that needs four whole nodes.
+func TestPreemptionOfHundreds(t *testing.T) {
+	gpus := make([]int, 13)
+	for i := range gpus {
+		gpus[i] = 8
+	}
+	c := startPreemptionCluster(t, gangModes()[0], buildScheduler(t), gpus...)
+	c.play(t, "one eviction in the middle fails", hundreds)
+}
+
+// cheap are the nodes whose pods count the least.
+var cheap = map[string]bool{"n2": true, "n5": true, "n7": true, "n11": true}
+
+// The 320 pods of four nodes must go, one of which the API server keeps: the gang stays out, and so do those of the 320 that were
+// not asked to leave by then. Once it is let go the rest follow, each told once, and nobody else.
+func hundreds(t *testing.T, c *gangCluster) {
+	c.restart(t, func(args map[string]any) { args["evictionsPerMinute"] = 0 })
+	for _, g := range c.gpus {
+		class := mid
+		if cheap[g.Name] {
+			class = low
+		}
+		c.createSingles(t, g.Name, 80, 1, func(p *v1.Pod) { p.Spec = patientPod(p.Name, class, g.Name, 1).Spec })
+	}
+	free := c.keep(t, "n2-40")
+	c.create(t, testGang{name: "urgent", members: 4, min: 4, slots: 80, class: high})
+	c.awaitSaid(t, "an eviction failed", "n2-40")
+	first := c.leaving(t)
+	if len(first) == 0 || len(first) > 300 {
+		t.Errorf("%d pods leave after an eviction failed", len(first))
+	}
+	if bound := c.history.most(c.namespace, "urgent"); bound != 0 {
+		t.Errorf("%d members are bound", bound)
+	}
+	free()
+	victims := c.awaitLeaving(t, 320)
+	for i := range victims {
+		if !cheap[victims[i].Spec.NodeName] {
+			t.Errorf("pod %s leaves, on node %s", victims[i].Name, victims[i].Spec.NodeName)
+		}
+	}
+	told := map[string]int32{}
+	gangPoll(t, "all victims are told", func() (bool, string) {
+		told = c.told(t)
+		return len(told) >= len(victims), fmt.Sprintf("%d of %d are", len(told), len(victims))
+	})
+	for pod, times := range told {
+		if times != 1 {
+			t.Errorf("pod %s is told %d times", pod, times)
+		}
+	}
+	c.finish(t, names(victims)...)
+	c.awaitGang(t, "urgent", 4)
+	c.onlyThese(t)
+	checkLedger(t, c.boundPods(t), c.gpus)
+}
+
+// told returns how often pods were told by an event that they are evicted.
+func (c *gangCluster) told(t *testing.T) map[string]int32 {
+	t.Helper()
+	events, err := c.admin.EventsV1().Events(c.namespace).List(life(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]int32{}
+	for _, e := range events.Items {
+		if strings.HasPrefix(e.Note, "Preempted by") {
+			told[e.Regarding.Name]++
+			if e.Series != nil {
+				told[e.Regarding.Name] += e.Series.Count - 1
+			}
+		}
+	}
+	return told
+}
+
+// keep has the API server refuse the deletion of a pod until what is returned is called.
+func (c *gangCluster) keep(t *testing.T, pod string) (free func()) {
+	t.Helper()
+	api := c.admin.AdmissionregistrationV1()
+	fail := admissionv1.Fail
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "keep"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: &fail,
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Delete},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		}}}},
+		Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("oldObject.metadata.name != '%s'", pod), Message: "it is kept"}},
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "keep"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: "keep", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}}
+	if _, err := api.ValidatingAdmissionPolicies().Create(life(t), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.ValidatingAdmissionPolicyBindings().Create(life(t), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	gangPoll(t, "the policy is in force", func() (bool, string) {
+		err := c.admin.CoreV1().Pods(c.namespace).Delete(life(t), pod, dry)
+		return err != nil, "a dry run of the deletion succeeds"
+	})
+	free = func() {
+		if err := api.ValidatingAdmissionPolicyBindings().Delete(life(t), "keep", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		if err := api.ValidatingAdmissionPolicies().Delete(life(t), "keep", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { _ = api.ValidatingAdmissionPolicyBindings().Delete(life(t), "keep", metav1.DeleteOptions{}) })
+	return free
+}
