@@ -44,12 +44,23 @@ const memberEnded = "a member of it ended"
 
 // tear is what an instant of evictions does to a gang.
 type tear struct {
-	// before are the members that ran before it, without those that were ending, of the least that must run.
-	before, least, evicted int
+	// before are the members that ran before it, without those that were ending, of the least that must run; ended are others that
+	// ended at this instant before it.
+	before, ended, least, evicted int
 }
 
-// ends are the members of a gang that ended, or began to, at one instant without having been preempted. They count as running at
-// it: nobody may have heard yet, and evictions are decided and begin at one instant here.
+// torn reports whether the evictions leave some members and fewer than must run, however many of those that ended were taken to run.
+func (t *tear) torn() bool {
+	for ended := range t.ended + 1 {
+		if left := t.before + ended - t.evicted; left <= 0 || left >= t.least {
+			return false
+		}
+	}
+	return true
+}
+
+// ends are the members of a gang that ended, or began to, at one instant without having been preempted. Nobody may have heard yet,
+// and evictions are decided and begin at one instant here.
 type ends struct {
 	at    time.Time
 	count int
@@ -114,7 +125,7 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	}
 	w.tally.evictions++
 	if w.torn[t.name] == nil {
-		w.torn[t.name] = &tear{before: w.running(t) + t.ended.endsAt(time.Now()), least: t.min}
+		w.torn[t.name] = &tear{before: w.running(t), ended: t.ended.endsAt(time.Now()), least: t.min}
 	}
 	w.torn[t.name].evicted++
 	p := w.preemptorOf(pod)
@@ -233,8 +244,8 @@ func (w *world) checkEvictions() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.torn)) {
 		tear := w.torn[name]
-		if left := tear.before - tear.evicted; w.teams[name].source != "" && left > 0 && left < tear.least {
-			w.fail("preemption leaves gang %s %d members of %d that must run: %d were evicted", name, left, tear.least, tear.evicted)
+		if w.teams[name].source != "" && tear.torn() {
+			w.fail("preemption leaves gang %s %d members of %d that must run: %d were evicted", name, tear.before-tear.evicted, tear.least, tear.evicted)
 		}
 	}
 	clear(w.torn)
