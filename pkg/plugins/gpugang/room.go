@@ -178,8 +178,12 @@ func (p *Plugin) GiveUp(ref podgroup.Ref, why string, pause time.Duration) {
 	}
 	p.endRoom(g)
 	g.unhelped = why
-	g.ask, g.askAgain = p.now().Add(max(pause, moment<<min(g.asked, mostMoments))), pause > 0
-	g.asked++
+	g.askAgain = pause > 0
+	if !g.askAgain {
+		pause = moment << min(g.asked, mostMoments)
+		g.asked++
+	}
+	g.ask = p.now().Add(pause)
 }
 
 // endRoom gives up the room that preemption makes for a gang. The caller holds the mutex.

@@ -47,7 +47,8 @@ const (
 	// filterPause follows refusals by other plugins. Longer makes room later once those are out of the way, shorter looks for
 	// room again and again that cannot be used.
 	filterPause = 30 * time.Second
-	// failurePause follows evictions that failed, and budgets that are in the way.
+	// failurePause follows evictions that failed, and budgets that are in the way. It is the least where victims are to run for
+	// longer, which may be many, one a second.
 	failurePause = 15 * time.Second
 )
 
@@ -281,7 +282,7 @@ func (p *Plugin) refusedGang(a *act) gangAttempt {
 	case preemption.Guarded:
 		result = resultGuarded
 		if at := p.oldEnough(&question{from: a.from, pods: a.pods}, r); !at.IsZero() {
-			pause = max(time.Second, at.Sub(p.now()))
+			pause = max(failurePause, at.Sub(p.now()))
 		}
 	case preemption.Budgeted:
 		result, pause = resultBudgeted, failurePause
