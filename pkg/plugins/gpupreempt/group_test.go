@@ -157,7 +157,7 @@ func TestGangWaitsForItsTurn(t *testing.T) {
 	if got := len(c.victims()); got != 1 {
 		t.Errorf("%d pods were evicted", got)
 	}
-	c.clock.pass(2 * time.Minute)
+	c.clock.pass(40 * time.Second) // its turn comes in 30 at most; after 60 the first victim would be overdue
 	c.awaitVictims(3)
 }
 
