@@ -180,6 +180,34 @@ func TestGangTriesAgainAfterFailure(t *testing.T) {
 	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 }
 
+// dooms notes the names of the gangs' members that are doomed.
+type dooms struct {
+	Gangs
+	names [][]string
+}
+
+func (d *dooms) Doom(victims []*v1.Pod) {
+	var names []string
+	for _, pod := range victims {
+		names = append(names, pod.Name)
+	}
+	d.names = append(d.names, names)
+}
+
+// The other members of a gang are kept from places while all that have one are evicted; those of a gang that loses surplus are not.
+func TestGangsThatGoWholeAreDoomed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	d := &dooms{Gangs: c.plugin.gangsOrNil()}
+	c.plugin.gangs = func() Gangs { return d }
+	c.many(4)
+	whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{1, 2}}
+	if err := c.evicts(singles(1)[0], whole, preemption.Unit{Kind: preemption.Surplus, Name: "default/p-03", Pods: []int{3}}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "doomed", [][]string{{"p-01", "p-02"}}, d.names)
+}
+
 // An eviction that was stopped, since its room ended, does not end the room that the gang has got since.
 func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 	t.Parallel()
