@@ -27,11 +27,11 @@ func WantedLatency(pod *v1.Pod, r *vgpu.Request) (placement.Wanted, bool, error)
 		return placement.Wanted{}, false, nil
 	}
 	w, err := wantedOf(pod, r, v1alpha1.AnnotationMaxLatency, "WorkloadProfile that tells what a latency takes")
-	latency, unread := time.ParseDuration(raw)
+	latency, legal := latencyOf(raw)
 	switch _, both := pod.Annotations[v1alpha1.AnnotationRate]; {
 	case both:
 		return w, true, malformed(v1alpha1.AnnotationMaxLatency, raw, "it stands beside "+v1alpha1.AnnotationRate+", a pod has one of both")
-	case unread != nil || !latencyForm.MatchString(raw) || latency < minLatency || latency > maxLatency:
+	case !legal:
 		return w, true, malformed(v1alpha1.AnnotationMaxLatency, raw, legalLatency)
 	case err != nil:
 		return w, true, err
@@ -39,6 +39,12 @@ func WantedLatency(pod *v1.Pod, r *vgpu.Request) (placement.Wanted, bool, error)
 	// Rates of points are rounded down: without the millionth a share that just keeps the latency would miss it.
 	w.Rate = latencyRate(latency) - latencyRate(latency)/1_000_000
 	return w, true, nil
+}
+
+// latencyOf reads a latency, and reports whether it is legal. The admission policy of deploy/ has the same form.
+func latencyOf(raw string) (time.Duration, bool) {
+	latency, err := time.ParseDuration(raw)
+	return latency, err == nil && latencyForm.MatchString(raw) && latency >= minLatency && latency <= maxLatency
 }
 
 // LatencyError says at the pod's annotation why no GPU model keeps the latency that it accepts.

@@ -63,8 +63,12 @@ func (t *Traits) at(now time.Time, share vgpu.MilliGPU) preemption.Pod {
 	return p
 }
 
-// serves reports whether a pod promises an answer within a time.
+// serves reports whether a pod promises an answer within a time. One whose latency cannot be read promises nothing: the admission
+// policy of deploy/ keeps such values out.
 func serves(pod *v1.Pod) bool {
-	_, ok := pod.Annotations[v1alpha1.AnnotationMaxLatency]
+	raw, ok := pod.Annotations[v1alpha1.AnnotationMaxLatency]
+	if ok {
+		_, ok = latencyOf(raw)
+	}
 	return ok
 }

@@ -45,6 +45,7 @@ func gangForGang(t *testing.T, c *gangCluster) {
 		t.Fatalf("members %v and %v leave, want all of one gang", left, right)
 	}
 	c.awaitSaid(t, "Preempted by gang "+c.namespace+"/urgent (priority 1000)")
+	c.awaitSaid(t, "preemption: on node "+node+" it evicts 8 pods: ") // of a PodGroup of Kubernetes it is an event of its own
 	for i := range 20 {
 		c.submit(t, patientPod(fmt.Sprintf("rush-%d", i), low, "", 10))
 	}
