@@ -3,6 +3,7 @@ package gpupreempt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (p *Plugin) begin(ctx context.Context, q *question, plan *preemption.Plan, 
 	}
 	p.evict(ctx, eviction{
 		preemptor: who, node: x.place.Node, plan: plan, from: q.from, pods: q.pods,
-		failed: func(error) { p.failed(ctx, x) },
+		failed: func(error) { p.end(ctx, x, true) },
 		done:   func() { p.activate(ctx, q.pod) }, // PreEnqueue may have kept it out
 	})
 	return nil
@@ -147,28 +148,27 @@ func (x *pending) waiting(left int, now time.Time) string {
 	return text
 }
 
-// failed ends a preemption of which a victim could not be evicted, and those that wait for a victim that stays.
-func (p *Plugin) failed(ctx context.Context, x *pending) {
-	p.end(ctx, x, true)
-	pods := p.handle.SharedInformerFactory().Core().V1().Pods().Lister()
+// endHopeless ends the preemptions that wait for one of some pods which were to be evicted, for another preemptor, and stay.
+func (p *Plugin) endHopeless(ctx context.Context, spared []vgpu.UID) {
 	p.state.mu.Lock()
 	var hopeless []*pending
-	for _, other := range p.state.pendings {
-		for i := range other.victims {
-			v := &other.victims[i]
-			namespace, name, _ := strings.Cut(v.name, "/")
-			pod, err := pods.Pods(namespace).Get(name)
-			_, chosen := p.state.leaving[v.uid]
-			if err == nil && uidOf(pod) == v.uid && pod.DeletionTimestamp == nil && !chosen && x.waitsFor(v.uid) {
-				hopeless = append(hopeless, other)
-				break
-			}
+	for _, x := range p.state.pendings {
+		if slices.ContainsFunc(x.victims, func(v victim) bool { return slices.Contains(spared, v.uid) && p.stays(&v) }) {
+			hopeless = append(hopeless, x)
 		}
 	}
 	p.state.mu.Unlock()
-	for _, other := range hopeless {
-		p.end(ctx, other, false)
+	for _, x := range hopeless {
+		p.end(ctx, x, false)
 	}
+}
+
+// stays reports whether a victim is there, and nobody has it leave. The caller holds the mutex.
+func (p *Plugin) stays(v *victim) bool {
+	namespace, name, _ := strings.Cut(v.name, "/")
+	pod, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(namespace).Get(name)
+	_, chosen := p.state.leaving[v.uid]
+	return err == nil && uidOf(pod) == v.uid && pod.DeletionTimestamp == nil && !chosen
 }
 
 // end gives up the room of a preemption that came to nothing and has the pod tried again, at once, for the room that there is;

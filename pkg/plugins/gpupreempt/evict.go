@@ -73,6 +73,7 @@ func (p *Plugin) evict(ctx context.Context, e eviction) {
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Preemption ended early", "preemptor", e.name)
 			e.failed(err)
+			p.endHopeless(ctx, run.victims)
 			return
 		}
 		p.metrics.lost.Add(float64(e.plan.Cost.Lost) / float64(vgpu.WholeGPU))

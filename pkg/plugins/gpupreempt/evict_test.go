@@ -23,6 +23,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // evicts carries a plan out for a preemptor "high" that needs nothing, and returns what came of it.
@@ -110,6 +111,36 @@ func TestFailureEndsALargePlan(t *testing.T) {
 	if n := len(c.victims()); n < 8 || n > 290 {
 		t.Errorf("%d of 300 pods are evicted", n)
 	}
+}
+
+// Whoever waits for a pod that is spared is tried again, whether a pod or a gang had it evicted; who waits for one that went
+// waits on.
+func TestNobodyWaitsForTheSpared(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.many(3)
+	c.refuseDeletes(refuse("p-01"))
+	c.plugin.state.mu.Lock()
+	for waiter, awaited := range map[string]string{"waits-went": "p-00", "waits-refused": "p-01", "waits-spared": "p-02"} {
+		p := pod(waiter, 10, 0)
+		p.Spec.SchedulerName = "another" // nobody else touches it
+		c.create(p)
+		c.plugin.state.pendings[uidOf(p)] = &pending{
+			pod: p, place: vgpu.Assignment{Node: "n1"}, deadline: c.clock.now().Add(time.Hour),
+			victims: []victim{{uid: vgpu.UID("uid-" + awaited), name: "default/" + awaited}},
+		}
+	}
+	c.await("the pods are read", func() bool {
+		return c.plugin.seen(pod("waits-spared", 0, 0)) != nil && c.plugin.seen(pod("p-02", 0, 0)) != nil
+	})
+	c.plugin.state.mu.Unlock()
+	if c.evicts(singles(3)...) == nil {
+		t.Error("no error")
+	}
+	c.await("one waits on", func() bool {
+		all := c.plugin.state.all()
+		return len(all) == 1 && all[0].pod.Name == "waits-went"
+	})
 }
 
 // A gang of which the first pod went goes as a whole; one of which the first pod stays is left alone, as is what comes after.

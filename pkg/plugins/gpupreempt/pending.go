@@ -1,7 +1,6 @@
 package gpupreempt
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -42,11 +41,6 @@ func (x *pending) withdrew(uid vgpu.UID, now time.Time) {
 // forgetting is how long the scheduler may take to forget a pod that was taken back. Longer delays preemptors that find no room
 // although nobody leaves any more, shorter has one give up room that is about to be free.
 const forgetting = 5 * time.Second
-
-// waitsFor reports whether the preemptor waits for a pod.
-func (x *pending) waitsFor(uid vgpu.UID) bool {
-	return slices.ContainsFunc(x.victims, func(v victim) bool { return v.uid == uid })
-}
 
 // left counts the victims that are still there, as exists tells.
 func (x *pending) left(exists func(v *victim) bool, now time.Time) int {
