@@ -180,6 +180,36 @@ func TestGangTriesAgainAfterFailure(t *testing.T) {
 	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 }
 
+// A node that refused a member gets as many like it as it took in the next plan, and others as before.
+func TestGangAvoidsWhatRefusedIt(t *testing.T) {
+	t.Parallel()
+	cluster := &gang.Cluster{}
+	for _, name := range []string{"n1", "n2"} {
+		n, err := vgpu.NewNode(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster.Nodes = append(cluster.Nodes, n)
+	}
+	group := &gang.Group{Members: []gang.Member{{Kind: 0}, {Kind: 0}, {Kind: 1}, {Kind: 0}, {Kind: 0}}}
+	places := make([]vgpu.Assignment, len(group.Members))
+	for i, node := range []string{"n1", "n2", "n1", "n1", "n1"} {
+		places[i].Node = node
+	}
+	a := &act{Want: &podgroup.Want{Cluster: cluster, Group: group}, plan: preemption.Plan{Places: places}}
+	before := a.Want
+	a.avoid(4)
+	admits := func() []int {
+		return []int{a.Cluster.Admits(0, 0), a.Cluster.Admits(1, 0), a.Cluster.Admits(0, 1), a.Cluster.Admits(1, 1)}
+	}
+	expect(t, "kinds on nodes", []int{2, 5, 5, 5}, admits()) // members 0 and 3 are on n1, all others anywhere
+	a.avoid(1)
+	expect(t, "kinds on nodes after another refusal", []int{2, 5, 0, 5}, admits())
+	if before.Cluster.Admits != nil {
+		t.Error("the question of the cycle has changed")
+	}
+}
+
 // dooms notes the names of the gangs' members that are doomed.
 type dooms struct {
 	Gangs
