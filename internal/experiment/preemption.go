@@ -16,9 +16,9 @@ import (
 
 // Bounds of Preemption. Above them a run takes minutes.
 const (
-	MaxPreemptionNodes = 1000
+	MaxPreemptionNodes = 5000
 	MaxPreemptionLoad  = 10
-	MaxPreemptionJobs  = 20000
+	MaxPreemptionJobs  = 200000
 )
 
 // Preemption plays jobs of two priorities and more on a cluster that is too small for them, and compares what policies of

@@ -58,8 +58,7 @@ func (p *Preemption) setup(pool []traces.Job, load float64, seed int64) (*sim.Se
 	if s.Policy, err = placement.ByName("tandem"); err != nil {
 		return nil, err
 	}
-	first := draw.IntN(max(1, len(pool)-p.Jobs+1))
-	window := slices.Clone(pool[first:min(len(pool), first+p.Jobs)])
+	window := p.window(pool, draw)
 	p.stretch(window, float64(sim.Capacity(nodes)), load)
 	var budget *sim.Budget
 	shared := 0
@@ -85,6 +84,27 @@ func (p *Preemption) setup(pool []traces.Job, load float64, seed int64) (*sim.Se
 	// Models, or as many GPUs, that no node of the sample has.
 	s.Jobs = slices.DeleteFunc(s.Jobs, func(j sim.Job) bool { return j.Gang == nil && sim.Explain(nodes, &j.Request) != nil })
 	return s, nil
+}
+
+// window returns the jobs of a run: so many that follow each other, from one that the seed draws. Where the trace has fewer,
+// it is played again from its start, an hour after its last arrival, as often as is needed.
+func (p *Preemption) window(pool []traces.Job, draw *rand.Rand) []traces.Job {
+	const pause = time.Hour
+	period := pool[len(pool)-1].Arrive - pool[0].Arrive + pause
+	first := draw.IntN(len(pool))
+	if p.Jobs <= len(pool) {
+		first = draw.IntN(len(pool) - p.Jobs + 1)
+	}
+	window := make([]traces.Job, p.Jobs)
+	for i := range window {
+		round := (first + i) / len(pool)
+		window[i] = pool[(first+i)%len(pool)]
+		window[i].Arrive += time.Duration(round) * period
+		if round > 0 {
+			window[i].Name = fmt.Sprintf("%s-%d", window[i].Name, round)
+		}
+	}
+	return window
 }
 
 // nodes draws the nodes of a run.

@@ -35,7 +35,10 @@ func Victims(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Conf
 	a := q.answer()
 	plan := Plan{Stats: *q.stats}
 	if a == nil {
-		plan.Refused = q.refuse()
+		plan.Refused = &Refusal{Cut: q.stats.Cut}
+		if !cfg.Unexplained {
+			plan.Refused = q.refuse()
+		}
 		return plan, nil
 	}
 	plan.Cost, plan.Evict, plan.Waits, plan.Places = a.cost, a.units, a.waits, a.places

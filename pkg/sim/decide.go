@@ -11,6 +11,7 @@ import (
 // crowd is the pods that have places, as the preemption policies see them.
 type crowd struct {
 	preemption.Candidates
+	nodes []*vgpu.Node // where evictions may help, by name
 	// jobs of Candidates.Pods, and started when each got its place.
 	jobs    []int
 	started []int64
@@ -24,13 +25,12 @@ type decision struct {
 	broken []*group // gangs that are evicted whole
 }
 
-// decide returns who is evicted for a job, or a gang; nil where nobody is.
-func (e *engine) decide(job int) (*decision, error) {
-	c := e.crowd(e.rank(job))
+// decide returns who is evicted for a job, or a gang; nil where nobody is. The crowd is that of its rank.
+func (e *engine) decide(job int, c *crowd) (*decision, error) {
 	if e.setup.Preemption.Policy == PreemptInTree {
 		return e.decideInTree(job, c)
 	}
-	cluster, want := &gang.Cluster{Nodes: e.cluster.Nodes()}, &gang.Group{MinCount: 1}
+	cluster, want := &gang.Cluster{Nodes: c.nodes}, &gang.Group{MinCount: 1}
 	if g := e.history.groupOf[job]; g != nil {
 		cluster, want = g.on(e.cluster), g.at(e.setup, e.sample.At-e.kept[job])
 	} else {
@@ -39,6 +39,7 @@ func (e *engine) decide(job int) (*decision, error) {
 	}
 	plan, err := preemption.Victims(cluster, want, &c.Candidates, preemption.Config{
 		Config: e.gangConfig(true), KeepBudgets: e.setup.Preemption.KeepBudgets, MaxSteps: e.setup.Preemption.MaxSteps,
+		Unexplained: true,
 	})
 	if err != nil || plan.Places == nil {
 		return nil, err
@@ -62,14 +63,35 @@ func (c *crowd) jobsOf(pods []int) []int {
 	return jobs
 }
 
-// crowd returns the pods that have places now, but for those that are there from the start, and single pods that stay since
-// they are of no lower priority.
-func (e *engine) crowd(below int32) *crowd {
-	c := &crowd{}
-	gangs, budgets := map[*group]int{}, map[*Budget]int{}
+// mayHelp returns the nodes on which evictions may help a job. Whether they do on one node is a matter of that node alone: where
+// they helped a single pod nowhere, only nodes that changed since can help others of its kind.
+func (e *engine) mayHelp(job int) []*vgpu.Node {
+	nodes := e.cluster.Nodes()
+	since, tried := e.helpless[e.kinds[job]]
+	if !tried || e.history.groupOf[job] != nil {
+		return nodes
+	}
+	var changed []*vgpu.Node
+	for i, n := range nodes {
+		if e.lastly[i] > since {
+			changed = append(changed, n)
+		}
+	}
+	return changed
+}
+
+// crowd returns the pods that have places on some nodes now, and gangs with members there and elsewhere. It leaves out those
+// that are there from the start, and single pods that stay since they are of no lower priority.
+func (e *engine) crowd(below int32, nodes []*vgpu.Node) *crowd {
+	c, all := &crowd{nodes: nodes}, len(nodes) == len(e.cluster.Nodes())
+	on := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		on[n.Name()] = true
+	}
+	gangs, budgets, missing := map[*group]int{}, map[*Budget]int{}, e.missing()
 	for _, job := range e.live {
 		o, j := &e.history.Outcomes[job], &e.setup.Jobs[job]
-		if j.Request.Priority >= below && j.Gang == nil && !e.leaving[job] {
+		if j.Gang == nil && (j.Request.Priority >= below && !e.leaving[job] || !all && !on[o.Assignment.Node]) {
 			continue
 		}
 		p := preemption.Pod{
@@ -86,7 +108,7 @@ func (e *engine) crowd(below int32) *crowd {
 		if b := j.Budget; b != nil {
 			if _, known := budgets[b]; !known {
 				budgets[b] = len(c.Budgets)
-				c.Budgets = append(c.Budgets, preemption.Budget{Name: b.Name, Allowed: e.allowed(b)})
+				c.Budgets = append(c.Budgets, preemption.Budget{Name: b.Name, Allowed: max(0, b.MaxUnavailable-missing[b])})
 			}
 			p.Budgets = []int{budgets[b]}
 		}
@@ -95,22 +117,22 @@ func (e *engine) crowd(below int32) *crowd {
 	return c
 }
 
-// allowed returns how many pods of a budget may be evicted now.
-func (e *engine) allowed(b *Budget) int {
-	missing := 0
+// missing counts the pods of each budget that wait or leave.
+func (e *engine) missing() map[*Budget]int {
+	count := map[*Budget]int{}
 	for _, first := range e.waiting {
 		for _, job := range e.unit(first) {
-			if e.setup.Jobs[job].Budget == b {
-				missing++
+			if b := e.setup.Jobs[job].Budget; b != nil {
+				count[b]++
 			}
 		}
 	}
-	for _, job := range e.live {
-		if e.leaving[job] && e.setup.Jobs[job].Budget == b {
-			missing++
+	for job := range e.leaving {
+		if b := e.setup.Jobs[job].Budget; b != nil {
+			count[b]++
 		}
 	}
-	return max(0, b.MaxUnavailable-missing)
+	return count
 }
 
 // worked returns the work of a placed job that counts, as time on its devices: what it kept, and what it did since.

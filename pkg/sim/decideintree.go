@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -13,16 +14,13 @@ import (
 type inTree struct {
 	*engine
 	crowd *crowd
-	nodes []*vgpu.Node // without those who go, with the members that have found a place
+	nodes []*vgpu.Node // without those who go, with the members that have found a place; those of the cluster until they differ
 	made  *decision
 }
 
 // decideInTree is decide by the rules of the stock scheduler. The members of a gang get their places one after the other.
 func (e *engine) decideInTree(job int, c *crowd) (*decision, error) {
-	t := &inTree{engine: e, crowd: c, made: &decision{}}
-	for _, n := range e.cluster.Nodes() {
-		t.nodes = append(t.nodes, n.Clone())
-	}
+	t := &inTree{engine: e, crowd: c, made: &decision{}, nodes: slices.Clone(c.nodes)}
 	least := 1
 	if g := e.history.groupOf[job]; g != nil {
 		if least = g.want.MinCount; len(g.want.Wishes.Required) > 0 {
@@ -49,17 +47,18 @@ func (e *engine) decideInTree(job int, c *crowd) (*decision, error) {
 // place finds the place of one pod: as it is, else where others are evicted. Node is "" where there is none.
 func (t *inTree) place(job int) (vgpu.Assignment, error) {
 	r := t.request(job)
-	n := t.best(&r)
-	if n == nil {
-		m := InTree{Policy: t.policy, Started: t.crowd.started}
-		out, err := m.Victims(t.nodes, &r, &t.crowd.Candidates)
-		if err != nil || out.Node == "" {
+	at, out := t.best(&r), Eviction{}
+	if at < 0 {
+		m := InTree{Policy: t.policy, Started: t.crowd.started, Draw: t.draw(job)}
+		var err error
+		if out, err = m.Victims(t.nodes, &r, &t.crowd.Candidates); err != nil || out.Node == "" {
 			return vgpu.Assignment{}, err
 		}
-		i, _ := slices.BinarySearchFunc(t.nodes, out.Node, func(n *vgpu.Node, name string) int { return cmp.Compare(n.Name(), name) })
-		n = t.nodes[i]
-		t.take(n, out.Pods)
+		at, _ = slices.BinarySearchFunc(t.nodes, out.Node, func(n *vgpu.Node, name string) int { return cmp.Compare(n.Name(), name) })
 	}
+	n := t.nodes[at].Clone()
+	t.nodes[at] = n
+	t.take(n, out.Pods)
 	a, refusal := placement.Assign(n, &r, t.policy)
 	if refusal != nil {
 		return a, fmt.Errorf("make room for pod %s: node %s refuses without the pods that go: %v", r.Pod, n.Name(), *refusal)
@@ -71,16 +70,20 @@ func (t *inTree) place(job int) (vgpu.Assignment, error) {
 	return a, n.Add(a)
 }
 
-// best returns the node with the highest score of those that have room, the first by name among equals; nil for none.
-func (t *inTree) best(r *vgpu.Request) *vgpu.Node {
-	var best *vgpu.Node
-	top := int64(-1)
-	for _, n := range t.nodes {
+// draw returns what the order of nodes is drawn by for a job: the seed, anew for each decision and each member of a gang.
+func (t *inTree) draw(job int) *rand.Rand {
+	return rand.New(rand.NewPCG(uint64(t.setup.Seed), uint64(len(t.history.Preemptions))<<32|uint64(job)))
+}
+
+// best returns the node with the highest score of those that have room, the first by name among equals; −1 for none.
+func (t *inTree) best(r *vgpu.Request) int {
+	best, top := -1, int64(-1)
+	for i, n := range t.nodes {
 		if !r.Host.Within(n.Room()) || t.policy.Fit(n, r) != nil {
 			continue
 		}
 		if s := placement.Score(n, r, t.policy); s > top {
-			best, top = n, s
+			best, top = i, s
 		}
 	}
 	return best

@@ -59,6 +59,10 @@ type engine struct {
 	freed   bool            // whether an evicted pod has left since those that wait were tried
 	// nominations in the order of their decisions.
 	nominations []*nomination
+
+	changes  int         // of nodes so far
+	lastly   []int       // per node, the number of its last change
+	helpless map[int]int // by kind, for which of single pods nobody could be evicted after so many changes
 }
 
 // departure is the end of a running pod.
@@ -81,6 +85,7 @@ func newEngine(s Setup) (*engine, error) {
 	h.Capacity = Capacity(c.Nodes())
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
 	e.kept, e.since, e.leaving = make([]time.Duration, len(s.Jobs)), make([]time.Duration, len(s.Jobs)), map[int]bool{}
+	e.lastly, e.helpless = make([]int, len(c.Nodes())), map[int]int{}
 	e.states, e.places = make([]placement.State, len(c.Nodes())), make(map[*vgpu.Node]int, len(c.Nodes()))
 	for i, n := range c.Nodes() {
 		e.places[n] = i

@@ -17,13 +17,26 @@ func (e *engine) preempt(job int) (bool, error) {
 	if !e.mayPreempt(job) {
 		return false, nil
 	}
-	d, err := e.decide(job)
-	if err != nil || d == nil {
+	nodes := e.mayHelp(job)
+	if len(nodes) == 0 {
+		return false, nil
+	}
+	c := e.crowd(e.rank(job), nodes)
+	d, err := e.decide(job, c)
+	if err != nil {
 		return false, err
 	}
+	if d == nil {
+		e.helpless[e.kinds[job]] = e.changes
+		return false, nil
+	}
+	delete(e.helpless, e.kinds[job])
 	d.Job, d.At, d.Lost, d.Violations = job, e.sample.At, e.wouldLoseAll(d), e.violations(d.Evicted)
 	if e.setup.Preemption.Compare {
-		other, err := e.decideInTree(job, e.crowd(e.rank(job)))
+		other, err := d, error(nil)
+		if e.setup.Preemption.Policy != PreemptInTree {
+			other, err = e.decideInTree(job, c)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -69,9 +82,9 @@ func (e *engine) violations(units [][]int) int {
 			}
 		}
 	}
-	sum := 0
+	sum, missing := 0, e.missing()
 	for b, count := range victims {
-		sum += max(0, count-e.allowed(b))
+		sum += max(0, count-max(0, b.MaxUnavailable-missing[b]))
 	}
 	return sum
 }
@@ -123,6 +136,7 @@ func (e *engine) evict(job int) {
 	o.Lost += e.wouldLose(job)
 	e.kept[job] = e.saved(job)
 	e.leaving[job] = true
+	e.changed(e.cluster.Node(o.Assignment.Node))
 	e.undue(job)
 	o.Ended = e.after(e.setup.Preemption.Grace)
 	e.due(departure{o.Ended, job})

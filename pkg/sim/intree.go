@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -11,13 +12,24 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// InTree is a model of DefaultPreemption, the plugin of the stock scheduler, for one pod. It looks at each node by itself
-// (minCandidateNodesPercentage 100), knows no gangs, no guards and no work that is lost, and takes a pod that is leaving for
-// one that may be evicted.
+// The defaults of the plugin's arguments: it stops looking once it has found candidates on as many nodes as
+// minCandidateNodesPercentage of those that evictions may help on, and on minCandidateNodesAbsolute at least.
+const (
+	MinCandidateNodesPercentage = 10
+	MinCandidateNodesAbsolute   = 100
+)
+
+// InTree is a model of DefaultPreemption, the plugin of the stock scheduler, for one pod. It looks at each node by itself,
+// and at no more nodes than its arguments say, which have their defaults; it knows no gangs, no guards and no work that is
+// lost, and takes a pod that is leaving for one that may be evicted.
 // See https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/ and framework/preemption.
 type InTree struct {
 	// Policy says what fits.
 	Policy placement.Policy
+	// Draw picks the order in which nodes are looked at, anew for each pod, as the plugin goes by the order of a map; nil for the
+	// order that they are given in. It makes a difference only where evictions may help on more than MinCandidateNodesAbsolute
+	// nodes.
+	Draw *rand.Rand
 	// Started is when each of the candidates' pods started, in any unit: the earlier, the more important among equals.
 	Started []int64
 }
@@ -44,7 +56,8 @@ func (m *InTree) Victims(nodes []*vgpu.Node, r *vgpu.Request, c *preemption.Cand
 			lower[c.Pods[i].Node] = append(lower[c.Pods[i].Node], i)
 		}
 	}
-	best := Eviction{}
+	nodes = m.mayHelp(nodes, r)
+	best, found, lawful := Eviction{}, 0, false
 	for _, n := range nodes {
 		if len(lower[n.Name()]) == 0 {
 			continue
@@ -53,11 +66,35 @@ func (m *InTree) Victims(nodes []*vgpu.Node, r *vgpu.Request, c *preemption.Cand
 		if err != nil {
 			return Eviction{}, fmt.Errorf("model eviction for pod %s on node %s: %w", r.Pod, n.Name(), err)
 		}
-		if e.Node != "" && (best.Node == "" || m.compare(c, &e, &best) < 0) {
+		if e.Node == "" {
+			continue
+		}
+		if best.Node == "" || m.compare(c, &e, &best) < 0 {
 			best = e
+		}
+		found, lawful = found+1, lawful || e.Violations == 0
+		if lawful && found >= enough(len(nodes)) {
+			break
 		}
 	}
 	return best, nil
+}
+
+// mayHelp returns the nodes that refuse a pod for want of room, and not of devices, in the order in which they are looked at.
+func (m *InTree) mayHelp(nodes []*vgpu.Node, r *vgpu.Request) []*vgpu.Node {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *vgpu.Node) bool {
+		refusal := m.Policy.Fit(n, r)
+		return refusal != nil && refusal.Helps != vgpu.EvictionHelps
+	})
+	if m.Draw != nil {
+		m.Draw.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	}
+	return nodes
+}
+
+// enough returns how many candidates end the search, one of them without a violation.
+func enough(nodes int) int {
+	return min(nodes, max(nodes*MinCandidateNodesPercentage/100, MinCandidateNodesAbsolute))
 }
 
 // onNode removes all pods of a lower priority and reprieves those without whose room the pod fits: first the ones that

@@ -111,6 +111,8 @@ func (e *engine) changed(n *vgpu.Node) {
 	i := e.places[n]
 	e.states[i] = e.ranking.State(n)
 	e.measure.changed(i)
+	e.changes++
+	e.lastly[i] = e.changes
 }
 
 // enter books a pod on its node: the devices in the ledger, CPU and memory off the room of the host.

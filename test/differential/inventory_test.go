@@ -63,6 +63,28 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 	return c
 }
 
+// newWideCrowd has so many nodes of one GPU with a pod each, which differ in when they started.
+func newWideCrowd(t *testing.T, nodes int) *crowd {
+	t.Helper()
+	c := &crowd{random: rand.New(rand.NewPCG(1, 2))}
+	all := make([]*vgpu.Node, 0, nodes)
+	for i := range nodes {
+		all = append(all, newNode(t, fmt.Sprintf("n%d", i), 16, 1, vgpu.Device{Model: "A100", Slots: 10, Memory: 40 * vgpu.GiB}))
+	}
+	var err error
+	if c.cluster, err = vgpu.NewCluster(all...); err != nil {
+		t.Fatal(err)
+	}
+	c.allow()
+	for i, n := range c.cluster.Nodes() {
+		c.run(t, n, &vgpu.Request{UID: vgpu.UID(fmt.Sprintf("p%04d", i)), Pod: fmt.Sprintf("default/p%04d", i), Containers: whole})
+	}
+	return c
+}
+
+// whole is what a pod with a GPU of ten slots asks for.
+var whole = []vgpu.ContainerRequest{{Name: "main", Slots: 10}}
+
 // allow makes the budgets: one for each app, and one that crosses them.
 func (c *crowd) allow() {
 	budget := func(name, label, value string, allowed int) {
@@ -93,22 +115,28 @@ func (c *crowd) enter(t *testing.T) bool {
 	if n == nil {
 		return false
 	}
+	c.run(t, n, r)
+	return true
+}
+
+// run places a pod on a node that has room.
+func (c *crowd) run(t *testing.T, n *vgpu.Node, r *vgpu.Request) {
+	t.Helper()
 	bound := preemption.Pod{UID: r.UID, Name: r.Pod, Node: n.Name(), Host: r.Host, Priority: r.Priority, Gang: -1, Leaving: c.random.IntN(20) == 0}
-	p := pod(&j)
-	p.Spec.NodeName, p.Spec.Priority = n.Name(), &r.Priority
+	p := pod(&sim.Job{Request: *r})
+	p.Spec.NodeName, p.Spec.Priority = n.Name(), &bound.Priority
 	if len(r.Containers) > 0 {
 		c.book(t, n, r, p)
 	}
 	n.SetRoom(n.Room().Minus(r.Host))
 	c.label(p, &bound)
-	started := metav1.Unix(int64(1_000_000+c.random.IntN(1_000)*1_000+i), 0) // no two at the same time
+	started := metav1.Unix(int64(1_000_000+c.random.IntN(1_000)*1_000+len(c.pods)), 0) // no two at the same time
 	p.Status.Phase, p.Status.StartTime = v1.PodRunning, &started
 	if bound.Leaving {
 		p.DeletionTimestamp = &started
 	}
 	c.pods, c.candidates.Pods = append(c.pods, p), append(c.candidates.Pods, bound)
 	c.started = append(c.started, started.Unix())
-	return true
 }
 
 // anyWith returns a node that has room for a pod, any of them; nil for none.

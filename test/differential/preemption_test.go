@@ -2,12 +2,17 @@ package differential
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
 
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -36,7 +41,7 @@ func TestInTreePreemption(t *testing.T) {
 			if !ok || c.evicting == preemptions {
 				break
 			}
-			c.count(t, fmt.Sprintf("seed %d, pod %d", seed, i), choiceOfModel(t, crowd, &r), choiceOfPlugin(s, p))
+			c.count(t, fmt.Sprintf("seed %d, pod %d", seed, i), choiceOfModel(t, crowd, &r, nil), choiceOfPlugin(s, p))
 		}
 	}
 	t.Logf("%d of %d preemptions with victims are the same (%.1f %%); %d victims, %d preemptions of several, %d with violations; "+
@@ -47,6 +52,37 @@ func TestInTreePreemption(t *testing.T) {
 	}
 	if c.several < preemptions/4 || c.violating < preemptions/20 || c.idle < preemptions/20 {
 		t.Errorf("the clusters are not what this test is about: %+v", c)
+	}
+}
+
+// TestInTreeStopsEarly: in a cluster of more nodes than the plugin cares to look at, chance has a say in its choices, as in those
+// of the model. Of 160 nodes 100 are looked at, so the best is found in 5 of 8 decisions, the second best in about 15 of 64.
+func TestInTreeStopsEarly(t *testing.T) {
+	const asked, drawn, apart = 400, 2000, .12 // four deviations of the larger share
+	crowd := newWideCrowd(t, 160)
+	s := newStock(t, crowd)
+	s.awaitShares()
+	r := vgpu.Request{UID: "preemptor", Pod: "default/preemptor", Priority: 1, Containers: whole}
+	p := pod(&sim.Job{Request: r})
+	p.Spec.Priority, p.Spec.PreemptionPolicy = &r.Priority, ptr.To(v1.PreemptLowerPriority)
+	plugin, model := map[string]float64{}, map[string]float64{}
+	for range asked {
+		plugin[choiceOfPlugin(s, p).String()] += 1. / asked
+	}
+	draw := rand.New(rand.NewPCG(1, 1))
+	for range drawn {
+		model[choiceOfModel(t, crowd, &r, draw).String()] += 1. / drawn
+	}
+	for choice := range plugin {
+		if math.Abs(plugin[choice]-model[choice]) > apart {
+			t.Errorf("the plugin has %s in %.3f of its decisions, the model in %.3f", choice, plugin[choice], model[choice])
+		}
+	}
+	shares := slices.Sorted(maps.Values(model))
+	slices.Reverse(shares)
+	t.Logf("%d choices of the plugin, %d of the model, whose shares are %.3f", len(plugin), len(model), shares)
+	if len(shares) < 2 || math.Abs(shares[0]-5./8) > apart || math.Abs(shares[1]-15./64) > apart {
+		t.Errorf("the shares of the model are %.3f, want about 0.625, 0.234", shares)
 	}
 }
 
@@ -87,9 +123,9 @@ func (c *tally) count(t *testing.T, where string, model, plugin choice) {
 	}
 }
 
-func choiceOfModel(t *testing.T, c *crowd, r *vgpu.Request) choice {
+func choiceOfModel(t *testing.T, c *crowd, r *vgpu.Request, draw *rand.Rand) choice {
 	t.Helper()
-	e, err := (&sim.InTree{Started: c.started}).Victims(c.cluster.Nodes(), r, &c.candidates)
+	e, err := (&sim.InTree{Started: c.started, Draw: draw}).Victims(c.cluster.Nodes(), r, &c.candidates)
 	if err != nil {
 		t.Fatal(err)
 	}

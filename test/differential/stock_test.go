@@ -99,6 +99,7 @@ func newStock(t *testing.T, c *crowd) *stock {
 	s.scheduler, err = scheduler.New(ctx, client, s.informers, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithKubeConfig(&rest.Config{Host: serveGPUNodes(t, c.cluster.Nodes()), QPS: -1}),
 		scheduler.WithProfiles(stockProfile(t)),
+		scheduler.WithParallelism(1), // else it is chance which nodes are looked at last
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
 			gpushare.Name: shares.New,
 			"NotedPreemption": func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
@@ -117,7 +118,7 @@ func newStock(t *testing.T, c *crowd) *stock {
 	return s
 }
 
-// stockProfile is the default one, with GPUShare, and with a DefaultPreemption that looks at all nodes.
+// stockProfile is the default one, with GPUShare.
 func stockProfile(t *testing.T) schedulerconfig.KubeSchedulerProfile {
 	t.Helper()
 	defaults, err := latest.Default()
@@ -140,7 +141,6 @@ func stockProfile(t *testing.T) schedulerconfig.KubeSchedulerProfile {
 	for i := range p.PluginConfig {
 		switch args := p.PluginConfig[i].Args.(type) {
 		case *schedulerconfig.DefaultPreemptionArgs:
-			args.MinCandidateNodesPercentage = 100
 			p.PluginConfig[i].Name = "NotedPreemption"
 		case *schedulerconfig.NodeResourcesFitArgs:
 			args.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
