@@ -331,9 +331,11 @@ func TestNotesExpire(t *testing.T) {
 	if _, _, err := s.plugin.candidates(s.nodes, s.ledgers, nil, 5); err != nil {
 		t.Fatal(err)
 	}
-	s.plugin.notes.expire(s.now.Add(noteAge))
+	s.now = s.now.Add(noteAge)
+	s.plugin.Tick(t.Context())
 	expect(t, "notes in time", 1, len(s.plugin.notes.byNode["n1"]))
-	s.plugin.notes.expire(s.now.Add(noteAge + 1))
+	s.now = s.now.Add(1)
+	s.plugin.Tick(t.Context())
 	expect(t, "notes later", 0, len(s.plugin.notes.byNode))
 }
 
