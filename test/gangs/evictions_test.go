@@ -125,7 +125,7 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	}
 	w.tally.evictions++
 	if w.torn[t.name] == nil {
-		w.torn[t.name] = &tear{before: w.running(t), ended: t.ended.endsAt(time.Now()), least: t.min}
+		w.torn[t.name] = &tear{before: w.running(t), ended: t.ended.endsAt(time.Now()), least: t.leastAt(time.Now())}
 	}
 	w.torn[t.name].evicted++
 	p := w.preemptorOf(pod)

@@ -40,8 +40,23 @@ type team struct {
 	grouped      bool
 	health       health
 	ended        ends
+	before       least
 	// spoiled: the scheduler has had the time to see that nobody can place it.
 	spoiled bool
+}
+
+// least is how many members had to run, of a gang whose number changed at an instant.
+type least struct {
+	at    time.Time
+	count int
+}
+
+// leastAt returns how many members must run at an instant: the lowest of its numbers, since nobody may have heard of the last.
+func (t *team) leastAt(now time.Time) int {
+	if t.before.at != now {
+		return t.min
+	}
+	return min(t.min, t.before.count)
 }
 
 // malformed reports whether nobody can place the gang: its members are unlike, or its wishes contradict each other.

@@ -246,6 +246,7 @@ func (w *world) regroup(s step) error {
 	}
 	w.outside(t.member(0), "has another PodGroup")
 	w.mu.Lock()
+	t.before = least{at: time.Now(), count: t.leastAt(time.Now())}
 	t.min = min(t.members, s.number("min", t.min))
 	w.mu.Unlock()
 	return w.group(t)
