@@ -1,12 +1,16 @@
 package experiment
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/report"
 	"github.com/tandem-gpu/tandem/internal/traces"
@@ -49,6 +53,33 @@ func TestPreemptionStretch(t *testing.T) {
 	for i, want := range []time.Duration{0, 2500 * time.Millisecond, 10 * time.Second} {
 		if window[i].Arrive != want || window[i].Duration != 10*time.Second {
 			t.Errorf("job %d arrives at %v for %v, want %v", i, window[i].Arrive, window[i].Duration, want)
+		}
+	}
+}
+
+// TestPreemptionWindow: jobs follow each other in the trace, which is played again from its start where it has too few. A job
+// that comes again has a name of its own, and all arrive in order.
+func TestPreemptionWindow(t *testing.T) {
+	var pool []traces.Job
+	for i := range 5 {
+		pool = append(pool, traces.Job{Name: fmt.Sprint(i), Arrive: time.Duration(10+i) * time.Minute})
+	}
+	for _, tc := range []struct {
+		jobs int
+		want string // for the seed: names and minutes
+	}{
+		{2, "2@12 3@13"},
+		{5, "0@10 1@11 2@12 3@13 4@14"},
+		{7, "2@12 3@13 4@14 0-1@74 1-1@75 2-1@76 3-1@77"},
+		{11, "2@12 3@13 4@14 0-1@74 1-1@75 2-1@76 3-1@77 4-1@78 0-2@138 1-2@139 2-2@140"},
+	} {
+		p := Preemption{Jobs: tc.jobs}
+		var got []string
+		for _, j := range p.window(pool, rand.New(rand.NewPCG(2, 7))) {
+			got = append(got, fmt.Sprintf("%s@%.0f", j.Name, j.Arrive.Minutes()))
+		}
+		if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%d jobs (-want +got):\n%s", tc.jobs, diff)
 		}
 	}
 }

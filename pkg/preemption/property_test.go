@@ -51,6 +51,26 @@ func TestPlanProperty(t *testing.T) {
 	met.require(t, 1, "nobody", "Single", "several")
 }
 
+// TestUnexplainedProperty: a refusal that need not be explained is the same refusal, without its reason.
+func TestUnexplainedProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := randomSite(t, small, rapid.Bool().Draw(t, "gang"))
+		want := mustPlan(t, s)
+		s.cfg.Unexplained = true
+		got := mustPlan(t, s)
+		if r := got.Refused; r != nil && (r.Reason != "" || r.Text != "" || r.Would != nil) {
+			t.Fatalf("explained: %+v", *r)
+		}
+		if (want.Refused == nil) != (got.Refused == nil) {
+			t.Fatalf("refused %v, explained %v", got.Refused, want.Refused)
+		}
+		want.Refused, got.Refused = nil, nil
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("(-explained +not):\n%s", diff)
+		}
+	})
+}
+
 // legal holds the units to who may go, and the cost to what they cost.
 func (s *site) legal(t *rapid.T, plan *preemption.Plan) {
 	all := choice{units: plan.Evict}

@@ -18,3 +18,21 @@ func (h *History) Events() []Event {
 	}
 	return all
 }
+
+// RunForgetful is Run without the memory of pods that nobody could be evicted for.
+func RunForgetful(s Setup) (*History, error) {
+	e, err := newEngine(s)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		at, more := e.next()
+		if !more {
+			return e.history, nil
+		}
+		clear(e.helpless)
+		if err := e.instant(at); err != nil {
+			return nil, err
+		}
+	}
+}

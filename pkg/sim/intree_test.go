@@ -1,7 +1,9 @@
 package sim_test
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -202,6 +204,88 @@ func TestInTree(t *testing.T) {
 				t.Errorf("the cluster changed (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestInTreeStopsEarly: once it has found candidates on 100 nodes, or on a tenth of them, one of which violates nothing, it looks
+// no further. Each node has a pod that started later than those before it, so the last to be looked at is chosen.
+func TestInTreeStopsEarly(t *testing.T) {
+	for _, tc := range []struct {
+		name                        string
+		nodes, violating, foreigner int
+		want                        string
+	}{
+		{name: "all of few", nodes: 99, want: "n0098"},
+		{name: "a hundred", nodes: 101, want: "n0099"},
+		{name: "a tenth", nodes: 1200, want: "n0119"},
+		{name: "nodes without victims do not count", nodes: 1200, foreigner: 30, want: "n0149"},
+		{name: "up to the first that violates nothing", nodes: 300, violating: 150, want: "n0150"},
+		{name: "all where all violate", nodes: 300, violating: 300, want: "n0299"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var drawing strings.Builder
+			var pods []runner
+			for i := range tc.nodes {
+				fmt.Fprintf(&drawing, "n%04d: g0 A100 [p%d:10]\n", i, i)
+				p := runner{name: fmt.Sprintf("p%d", i), started: int64(i)}
+				if i < tc.violating {
+					p.budgets = []int{0}
+				}
+				if i < tc.foreigner {
+					p.priority = 100
+				}
+				pods = append(pods, p)
+			}
+			cluster, err := testkit.Parse(drawing.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := inTreeCase{pods: pods, allowed: []int{0}}
+			c, model := own.candidates(cluster)
+			r := testkit.Request("new", 10)
+			r.Priority = 100
+			got, err := model.Victims(cluster.Nodes(), r, c)
+			if err != nil || got.Node != tc.want {
+				t.Errorf("node %q, %v, want %s", got.Node, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestInTreeDraws: the order of the nodes is drawn, and the same draw gives the same order.
+func TestInTreeDraws(t *testing.T) {
+	var drawing strings.Builder
+	var pods []runner
+	for i := range 200 {
+		fmt.Fprintf(&drawing, "n%03d: g0 A100 [p%d:10]\n", i, i)
+		pods = append(pods, runner{name: fmt.Sprintf("p%d", i), started: int64(i)})
+	}
+	cluster, err := testkit.Parse(drawing.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, model := (&inTreeCase{pods: pods}).candidates(cluster)
+	r := testkit.Request("new", 10)
+	r.Priority = 1
+	choose := func(seed uint64) string {
+		model.Draw = rand.New(rand.NewPCG(seed, 0))
+		e, err := model.Victims(cluster.Nodes(), r, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Node
+	}
+	times := map[string]int{}
+	for seed := range uint64(300) {
+		node := choose(seed)
+		times[node]++
+		if again := choose(seed); again != node {
+			t.Errorf("seed %d: %s, then %s", seed, node, again)
+		}
+	}
+	// Half of the nodes are looked at: the best is among them in every second draw.
+	if best := times["n199"]; best < 110 || best > 190 || len(times) < 4 {
+		t.Errorf("300 draws choose %v, want n199 in about 150 of them", times)
 	}
 }
 

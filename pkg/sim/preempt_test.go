@@ -291,6 +291,22 @@ func TestOrderOfNodesWithEvictionsProperty(t *testing.T) {
 	})
 }
 
+// TestHelplessProperty: a pod that nobody could be evicted for is asked for again only where something changed, which changes
+// no decision.
+func TestHelplessProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := randomEvictions(t, sim.PreemptInTree, sim.PreemptTandem)
+		got := play(t, s)
+		want, err := sim.RunForgetful(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.Events(), got.Events()); diff != "" {
+			t.Fatalf("what happens (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestNobodyIsEvictedProperty: with one priority for all, and with the policy none, the history is the same whatever the policy.
 func TestNobodyIsEvictedProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
