@@ -40,7 +40,8 @@ func TestAllowance(t *testing.T) {
 		"a claim that is not pursued ends": {
 			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {60*s + claimPatience, "c", 0, 1, 10 * s}, {s, "c", 0, 1, 0},
 		},
-		"nobody costs nothing": {{0, "a", 0, 6, 0}, {0, "b", 0, 0, 0}},
+		"nobody costs nothing":            {{0, "a", 0, 6, 0}, {0, "b", 0, 0, 0}},
+		"who needs nobody waits for none": {{0, "a", 0, 6, 0}, {0, "b", 5, 6, 60 * s}, {0, "c", 0, 0, 0}},
 		"who needs less asks anew": {
 			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {0, "b", 0, 0, 0}, {10 * s, "c", 0, 1, 0},
 		},

@@ -170,6 +170,20 @@ func TestMinimumRuntime(t *testing.T) {
 	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 }
 
+// A pod that needs several gone is tried again when the first of them has run for long enough.
+func TestTriedWhenTheFirstIsOldEnough(t *testing.T) {
+	t.Parallel()
+	c := prepareCluster(t, 2)
+	c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
+	c.start()
+	c.createBound(pod("low-0", 10, 0))
+	c.clock.pass(10 * time.Minute)
+	c.createBound(pod("low-1", 10, 0))
+	c.create(pod("high", 20, 100))
+	c.awaitMessage("high", "default/low-0, default/low-1 have run for less than their minimum")
+	expect(t, "tried again", c.pod("low-0").Status.StartTime.Add(time.Hour).Unix(), c.awaitRetry("high").at.Unix())
+}
+
 // A pod without a priority has priority 0: it is evicted for others, and evicts those below.
 func TestPriorityAbsent(t *testing.T) {
 	t.Parallel()
@@ -224,6 +238,7 @@ func TestEvictionsPerMinute(t *testing.T) {
 	}
 	c.clock.pass(10 * time.Second)
 	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
+	expect(t, "plans that had to wait", 1.0, c.count("evictions_deferred_total", ""))
 }
 
 // Nobody is evicted in a dry run, and no room is kept.

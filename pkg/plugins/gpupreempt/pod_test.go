@@ -146,6 +146,7 @@ func TestWaitsForPodsThatLeave(t *testing.T) {
 	c.create(pod("high", 10, 100))
 	c.awaitMessage("high", "waits for default/low to leave")
 	expect(t, "nominated node", on, c.pod("high").Status.NominatedNodeName)
+	expect(t, "attempts", []float64{1, 0}, []float64{c.count("attempts_total", resultWaiting), c.count("attempts_total", resultEvicting)})
 	c.leave("low")
 	expect(t, "place", map[string]string{"high": on}, c.awaitBound("high", 1))
 	expect(t, "deleted", []string{"low"}, c.victims())
@@ -376,9 +377,13 @@ func TestMissed(t *testing.T) {
 	c.create(pod("high", 10, 100))
 	expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
 	c.awaitMessage("high", "yet to leave")
-	c.makeSick(c.pod("low-0").Spec.NodeName)
+	lost := c.pod("low-0").Spec.NodeName
+	c.makeSick(lost)
 	c.leave("low-0")
 	c.awaitMessage("high", "all victims have left node n")
+	if h, held := c.plugin.shares().Held("uid-high"); held && h.Node == lost {
+		t.Errorf("room is kept on %s, where the pod does not fit", h.Node)
+	}
 	expect(t, "victims", []string{"low-0"}, c.victims())
 	c.clock.pass(2 * time.Second)
 	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
