@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -70,9 +69,9 @@ func (t *inTree) place(job int) (vgpu.Assignment, error) {
 	return a, n.Add(a)
 }
 
-// draw returns what the order of nodes is drawn by for a job: the seed, anew for each decision and each member of a gang.
-func (t *inTree) draw(job int) *rand.Rand {
-	return rand.New(rand.NewPCG(uint64(t.setup.Seed), uint64(len(t.history.Preemptions))<<32|uint64(job)))
+// draw returns what the order of nodes is drawn from for a job: the seed, anew for each decision and each member of a gang.
+func (t *inTree) draw(job int) uint64 {
+	return uint64(t.setup.Seed)<<48 ^ uint64(len(t.history.Preemptions)+1)<<24 ^ uint64(job)
 }
 
 // best returns the node with the highest score of those that have room, the first by name among equals; −1 for none.

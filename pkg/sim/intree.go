@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -26,10 +25,10 @@ const (
 type InTree struct {
 	// Policy says what fits.
 	Policy placement.Policy
-	// Draw picks the order in which nodes are looked at, anew for each pod, as the plugin goes by the order of a map; nil for the
-	// order that they are given in. It makes a difference only where evictions may help on more than MinCandidateNodesAbsolute
-	// nodes.
-	Draw *rand.Rand
+	// Draw is what the order of the nodes that are looked at is drawn from: the same draw gives the same order, 0 the one that
+	// they are given in. The plugin goes by the order of a map. It makes a difference only where evictions may help on more than
+	// MinCandidateNodesAbsolute nodes.
+	Draw uint64
 	// Started is when each of the candidates' pods started, in any unit: the earlier, the more important among equals.
 	Started []int64
 }
@@ -86,10 +85,21 @@ func (m *InTree) mayHelp(nodes []*vgpu.Node, r *vgpu.Request) []*vgpu.Node {
 		refusal := m.Policy.Fit(n, r)
 		return refusal != nil && refusal.Helps != vgpu.EvictionHelps
 	})
-	if m.Draw != nil {
-		m.Draw.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	if m.Draw != 0 {
+		shuffle(nodes, m.Draw)
 	}
 	return nodes
+}
+
+// shuffle brings nodes into an order that is drawn. (The numbers are those of SplitMix64.)
+func shuffle(nodes []*vgpu.Node, draw uint64) {
+	for i := len(nodes) - 1; i > 0; i-- {
+		draw += 0x9e3779b97f4a7c15
+		z := (draw ^ draw>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		j := int((z ^ z>>31) % uint64(i+1))
+		nodes[i], nodes[j] = nodes[j], nodes[i]
+	}
 }
 
 // enough returns how many candidates end the search, one of them without a violation.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +40,7 @@ func TestInTreePreemption(t *testing.T) {
 			if !ok || c.evicting == preemptions {
 				break
 			}
-			c.count(t, fmt.Sprintf("seed %d, pod %d", seed, i), choiceOfModel(t, crowd, &r, nil), choiceOfPlugin(s, p))
+			c.count(t, fmt.Sprintf("seed %d, pod %d", seed, i), choiceOfModel(t, crowd, &r, 0), choiceOfPlugin(s, p))
 		}
 	}
 	t.Logf("%d of %d preemptions with victims are the same (%.1f %%); %d victims, %d preemptions of several, %d with violations; "+
@@ -69,8 +68,7 @@ func TestInTreeStopsEarly(t *testing.T) {
 	for range asked {
 		plugin[choiceOfPlugin(s, p).String()] += 1. / asked
 	}
-	draw := rand.New(rand.NewPCG(1, 1))
-	for range drawn {
+	for draw := uint64(1); draw <= drawn; draw++ {
 		model[choiceOfModel(t, crowd, &r, draw).String()] += 1. / drawn
 	}
 	for choice := range plugin {
@@ -123,7 +121,7 @@ func (c *tally) count(t *testing.T, where string, model, plugin choice) {
 	}
 }
 
-func choiceOfModel(t *testing.T, c *crowd, r *vgpu.Request, draw *rand.Rand) choice {
+func choiceOfModel(t *testing.T, c *crowd, r *vgpu.Request, draw uint64) choice {
 	t.Helper()
 	e, err := (&sim.InTree{Started: c.started, Draw: draw}).Victims(c.cluster.Nodes(), r, &c.candidates)
 	if err != nil {
