@@ -28,9 +28,10 @@ func preemptionCommand() *cobra.Command {
 		Long: `Compares who is evicted for urgent jobs, and what that costs the others.
 
 PODS.csv is a trace of openb (Alibaba 2023), of Philly (in the form of Pollux), or of DLRM serving (Alibaba 2025); docs/experiments.md
-says where they are. A run plays jobs that follow each other in the trace, from one that the seed draws. Durations are cut at
---longest, and the arrivals stretched until the jobs ask for --load times the cluster while they arrive. Jobs without GPUs or
-without an end are left out. A job of several GPUs is one pod where a node has as many GPUs, else a gang of pods that are alike.
+says where they are. A run plays jobs that follow each other in the trace, from one that the seed draws; a trace that has fewer is
+played again from its start. Durations are cut at --longest, and the arrivals stretched until the jobs ask for --load times the
+cluster while they arrive. Jobs without GPUs or without an end are left out. A job of several GPUs is one pod where a node has as
+many GPUs, else a gang of pods that are alike.
 
 Pods of openb have the priority of their class of service: Guaranteed above LS above Burstable above BE; the first two are high.
 Of the other traces a part that --high gives is high, drawn by the seed. One in five of the other jobs is in a budget: ten jobs
@@ -38,8 +39,9 @@ share one that lets one pod be missing. An evicted job waits again, and starts a
 
 The policies are
   none      nobody is evicted
-  default   the rules of the stock scheduler's DefaultPreemption, for each pod by itself; gangs that it leaves with too few
-            members go whole, and the members of a gang get their room one after the other
+  default   the rules of the stock scheduler's DefaultPreemption, for each pod by itself: it looks at nodes in an order that the
+            seed draws until 100 of them, or a tenth, have victims. Gangs that it leaves with too few members go whole, and the
+            members of a gang get their room one after the other
   tandem    package preemption: the cheapest units that make room
 
 The table has, for each load and policy, the wait of high jobs (median and 99th percentile) and the mean wait of the others, the
@@ -50,7 +52,7 @@ the code that decided it: void are those that made no room, needless the victims
 lower priority. Cut are the searches that a bound ended, never placed the jobs that had no place in the end.`,
 		Example: `  simulator preemption --pods openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv --sample 40
   simulator preemption --pods philly.csv --sample 16 --gpus 8 --load 0.8,1.2 -o json
-  simulator preemption --pods disaggregated_DLRM_trace.csv --checkpoint 30m`,
+  simulator preemption --pods disaggregated_DLRM_trace.csv --sample 923 --jobs 60000 --load 1.2 --checkpoint 30m`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := given.parse(&preemption); err != nil {

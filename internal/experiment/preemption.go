@@ -30,7 +30,8 @@ type Preemption struct {
 	Hosts *traces.Trace
 	Nodes int
 	GPUs  int
-	// Jobs of a run: so many that follow each other in the trace, from one that the seed draws.
+	// Jobs of a run: so many that follow each other in the trace, from one that the seed draws. A trace that has fewer is played
+	// again from its start, an hour after its last arrival, as often as is needed.
 	Jobs int
 	// Loads, above 0: the arrivals are stretched until the jobs ask for so many times the compute of the cluster while they
 	// arrive.
@@ -81,7 +82,7 @@ func (p *Preemption) Run() (*report.Preemption, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &report.Preemption{Trace: string(p.Trace.Format), Nodes: p.Nodes, Jobs: min(p.Jobs, len(pool)), LeftOut: len(p.Trace.Jobs) - len(pool), Seeds: p.Seeds}
+	out := &report.Preemption{Trace: string(p.Trace.Format), Nodes: p.Nodes, Jobs: p.Jobs, LeftOut: len(p.Trace.Jobs) - len(pool), Seeds: p.Seeds}
 	for l, load := range p.Loads {
 		of := func(policy int) []preempted { return runs[policy*each+l*len(p.Seeds) : policy*each+(l+1)*len(p.Seeds)] }
 		for _, name := range p.Policies {

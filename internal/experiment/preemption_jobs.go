@@ -91,10 +91,11 @@ func (p *Preemption) setup(pool []traces.Job, load float64, seed int64) (*sim.Se
 func (p *Preemption) window(pool []traces.Job, draw *rand.Rand) []traces.Job {
 	const pause = time.Hour
 	period := pool[len(pool)-1].Arrive - pool[0].Arrive + pause
-	first := draw.IntN(len(pool))
+	starts := len(pool) // that the seed picks one of
 	if p.Jobs <= len(pool) {
-		first = draw.IntN(len(pool) - p.Jobs + 1)
+		starts = len(pool) - p.Jobs + 1
 	}
+	first := draw.IntN(starts)
 	window := make([]traces.Job, p.Jobs)
 	for i := range window {
 		round := (first + i) / len(pool)
