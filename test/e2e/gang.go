@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // bindings is when the pods of a namespace got their nodes, as a watch tells.
@@ -220,4 +223,15 @@ func withArgs(raw []byte, plugin string, args map[string]any) ([]byte, error) {
 		profile["pluginConfig"] = others
 	}
 	return yaml.Marshal(config)
+}
+
+// gangSize is the number of members of each gang here; all must run.
+const gangSize = 4
+
+// member returns a pod of a gang by its label.
+func member(gang, name string, c v1.Container) *v1.Pod {
+	pod := newPod(name, c)
+	pod.Labels = map[string]string{v1alpha1.LabelGang: gang}
+	pod.Annotations[v1alpha1.AnnotationMinMembers] = strconv.Itoa(gangSize)
+	return pod
 }

@@ -3,31 +3,15 @@ package e2e
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-const (
-	// gangSize is the number of members of each gang here; all must run.
-	gangSize = 4
-	// bindWithin is the time from the last member's creation within which all must be bound.
-	bindWithin = time.Second
-)
-
-// member returns a pod of a gang by its label.
-func member(gang, name string, c v1.Container) *v1.Pod {
-	pod := newPod(name, c)
-	pod.Labels = map[string]string{v1alpha1.LabelGang: gang}
-	pod.Annotations[v1alpha1.AnnotationMinMembers] = strconv.Itoa(gangSize)
-	return pod
-}
+// bindWithin is the time from the last member's creation within which all must be bound.
+const bindWithin = time.Second
 
 // names of the members of a gang, in the order of their ranks.
 func memberNames(gang string) []string {

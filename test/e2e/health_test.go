@@ -2,14 +2,11 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -17,7 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
@@ -61,29 +57,6 @@ func (n *Tenant) reset(uuid string) {
 	}); err != nil {
 		n.t.Error(err)
 	}
-}
-
-// healthySlots returns nil when the kubelet counts exactly these slots as healthy, by device.
-func (n *Tenant) healthySlots(want map[string]int) error {
-	raw, err := os.ReadFile(filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint"))
-	if err != nil {
-		return err
-	}
-	var checkpoint struct {
-		Data struct{ RegisteredDevices map[string][]string }
-	}
-	if err := json.Unmarshal(raw, &checkpoint); err != nil {
-		return err
-	}
-	have := map[string]int{}
-	for _, id := range checkpoint.Data.RegisteredDevices[v1alpha1.ResourceVGPU] {
-		device, _, _ := strings.Cut(id, v1alpha1.SlotSeparator)
-		have[device]++
-	}
-	if !maps.Equal(have, want) {
-		return fmt.Errorf("the kubelet counts the slots %v, want %v", have, want)
-	}
-	return nil
 }
 
 // fault: a client breaks the server of its GPU, and one that does not notice keeps it from recovering by itself.

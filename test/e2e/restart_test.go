@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,19 +86,6 @@ func (n *Tenant) restart(o outage) {
 	n.delete("old-1")
 	n.checkShares(n.running("too-much")[0])
 	n.noDrift()
-}
-
-// containers returns the identity of every container of running pods.
-func (n *Tenant) containers(names ...string) map[string]string {
-	n.t.Helper()
-	all := map[string]string{}
-	for _, pod := range n.running(names...) {
-		n.checkShares(pod)
-		for _, s := range pod.Status.ContainerStatuses {
-			all[pod.Name] = fmt.Sprintf("%s, %d restarts, since %s", s.ContainerID, s.RestartCount, s.State.Running.StartedAt)
-		}
-	}
-	return all
 }
 
 // lostGPU: all slots of a device that falls off the bus go, its pods stay, and the slots come back with it.

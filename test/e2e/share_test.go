@@ -115,16 +115,6 @@ func (n *Tenant) together(prefix string, size int, reverse bool) []*v1.Pod {
 	return pods
 }
 
-// device returns the one device of a pod of one container.
-func (n *Tenant) device(pod *v1.Pod) string {
-	n.t.Helper()
-	containers := n.assignment(pod).Containers
-	if len(containers) != 1 || len(containers[0].Devices) != 1 {
-		n.t.Fatalf("pod %s has assignment %+v, want one container on one device", pod.Name, containers)
-	}
-	return containers[0].Devices[0]
-}
-
 // noDrift fails the test unless the agent reports that every container runs as assigned.
 func (n *Tenant) noDrift() {
 	n.t.Helper()

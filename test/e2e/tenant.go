@@ -2,8 +2,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // patience bounds every wait of a test for one thing to happen.
@@ -229,4 +235,50 @@ func (n *Tenant) neverStarted(name string) {
 			n.t.Errorf("container %s of pod %s was started: %+v", s.Name, name, s)
 		}
 	}
+}
+
+// healthySlots returns nil when the kubelet counts exactly these slots as healthy, by device.
+func (n *Tenant) healthySlots(want map[string]int) error {
+	raw, err := os.ReadFile(filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint"))
+	if err != nil {
+		return err
+	}
+	var checkpoint struct {
+		Data struct{ RegisteredDevices map[string][]string }
+	}
+	if err := json.Unmarshal(raw, &checkpoint); err != nil {
+		return err
+	}
+	have := map[string]int{}
+	for _, id := range checkpoint.Data.RegisteredDevices[v1alpha1.ResourceVGPU] {
+		device, _, _ := strings.Cut(id, v1alpha1.SlotSeparator)
+		have[device]++
+	}
+	if !maps.Equal(have, want) {
+		return fmt.Errorf("the kubelet counts the slots %v, want %v", have, want)
+	}
+	return nil
+}
+
+// containers returns the identity of every container of running pods.
+func (n *Tenant) containers(names ...string) map[string]string {
+	n.t.Helper()
+	all := map[string]string{}
+	for _, pod := range n.running(names...) {
+		n.checkShares(pod)
+		for _, s := range pod.Status.ContainerStatuses {
+			all[pod.Name] = fmt.Sprintf("%s, %d restarts, since %s", s.ContainerID, s.RestartCount, s.State.Running.StartedAt)
+		}
+	}
+	return all
+}
+
+// device returns the one device of a pod of one container.
+func (n *Tenant) device(pod *v1.Pod) string {
+	n.t.Helper()
+	containers := n.assignment(pod).Containers
+	if len(containers) != 1 || len(containers[0].Devices) != 1 {
+		n.t.Fatalf("pod %s has assignment %+v, want one container on one device", pod.Name, containers)
+	}
+	return containers[0].Devices[0]
 }
