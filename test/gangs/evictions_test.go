@@ -177,10 +177,10 @@ func (w *world) remake(t *team, pod *v1.Pod) {
 	if !t.again {
 		return
 	}
-	for i := range t.arrived {
+	for i := range int(t.arrived.Load()) {
 		if t.member(i) == pod.Name {
 			time.AfterFunc(remade, func() {
-				if w.ctx.Err() == nil && i < t.arrived {
+				if w.ctx.Err() == nil && i < int(t.arrived.Load()) {
 					w.must(w.create(t, i))
 				}
 			})

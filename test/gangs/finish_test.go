@@ -61,7 +61,7 @@ func (w *world) quiet() {
 		}
 	}
 	for _, t := range w.sorted() {
-		if t.arrived == 0 {
+		if t.arrived.Load() == 0 {
 			continue // deleted
 		}
 		if !t.grouped {

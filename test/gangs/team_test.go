@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ type team struct {
 	preferred    []string
 	runs, ends   time.Duration
 	created      time.Time
-	arrived      int
+	arrived      atomic.Int32 // also read when a member is to be made again
 	launcher     bool
 	uneven       bool
 	// again: members that were preempted are made again, as a Job does.

@@ -136,7 +136,7 @@ func (w *world) gang(s step) error {
 	if err := w.group(t); err != nil {
 		return err
 	}
-	t.arrived = t.members - s.number("later", 0)
+	t.arrived.Store(int32(t.members - s.number("later", 0)))
 	return w.recreate(s)
 }
 
@@ -150,7 +150,7 @@ func (w *world) pod(s step) error {
 
 func (w *world) arrive(s step) error {
 	if t := w.teams[s.name]; t != nil {
-		t.arrived = min(t.members, t.arrived+s.number("count", 1))
+		t.arrived.Store(min(int32(t.members), t.arrived.Load()+int32(s.number("count", 1))))
 	}
 	return w.recreate(s)
 }
@@ -160,7 +160,7 @@ func (w *world) recreate(s step) error {
 	if t == nil {
 		return nil
 	}
-	for i := range t.arrived {
+	for i := range int(t.arrived.Load()) {
 		if err := w.create(t, i); err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (w *world) deleteGang(s step) error {
 	for i := range t.members {
 		w.removePod(t.member(i), false)
 	}
-	t.arrived = 0
+	t.arrived.Store(0)
 	return w.ungroup(s)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -136,6 +137,9 @@ func (w *world) create(t *team, i int) error {
 	w.uids[string(pod.UID)] = true
 	w.mu.Unlock()
 	_, err := w.api.core.CoreV1().Pods(namespace).Create(w.ctx, pod, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // made again at the same instant
+		return nil
+	}
 	return err
 }
 
