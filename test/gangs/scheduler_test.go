@@ -74,6 +74,12 @@ func startScheduling(ctx context.Context, a *api, k kit) (*scheduling, error) {
 		return nil, err
 	}
 	r.scheduler = s
+	if r.gang != nil { // once all plugins know each other
+		go r.gang.Run(ctx)
+	}
+	if r.preempt != nil {
+		go r.preempt.Run(ctx)
+	}
 	s.NextEntity = a.watched(ctx, s.NextEntity)
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
@@ -119,7 +125,6 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 				return nil, err
 			}
 			r.gang = p
-			go p.Run(ctx)
 			return p, nil
 		},
 	}
@@ -138,7 +143,6 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 				return nil, err
 			}
 			r.preempt = p
-			go p.Run(ctx)
 			return p, nil
 		}
 	}

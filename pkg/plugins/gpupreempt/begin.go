@@ -37,7 +37,7 @@ func (p *Plugin) begin(ctx context.Context, q *question, plan *preemption.Plan, 
 	if len(plan.Evict) == 0 {
 		return nil
 	}
-	p.evict(ctx, eviction{
+	p.evict(ctx, &eviction{
 		preemptor: who, node: x.place.Node, plan: plan, from: q.from, pods: q.pods,
 		failed: func(error) { p.end(ctx, x, true) },
 		done:   func() { p.activate(ctx, q.pod) }, // PreEnqueue may have kept it out

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -56,20 +57,22 @@ type eviction struct {
 	// failed is called when a victim could not be evicted, in place of the others that were left, and done when all are.
 	failed func(error)
 	done   func()
+	// told are the UIDs of the pods that go: the API server has taken their deletion.
+	told sync.Map
 }
 
 // evict carries a plan out, beside the scheduling cycle. No unit of a plan could stay, so the first failure ends it: those that
 // were not evicted by then stay.
-func (p *Plugin) evict(ctx context.Context, e eviction) {
+func (p *Plugin) evict(ctx context.Context, e *eviction) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stamps := p.stamps(&e)
-	run := p.state.starts(&e, cancel, p.now())
+	stamps := p.stamps(e)
+	run := p.state.starts(e, cancel, p.now())
 	p.state.charged(stamps)
-	p.doom(&e)
+	p.doom(e)
 	go func() {
 		defer cancel()
-		err := p.evictAll(ctx, &e)
-		p.state.finished(&e, run, err != nil)
+		err := p.evictAll(ctx, e)
+		p.state.finished(e, run, err != nil)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Preemption ended early", "preemptor", e.name)
 			e.failed(err)
@@ -139,6 +142,8 @@ func (p *Plugin) evictOne(ctx context.Context, e *eviction, u *preemption.Unit, 
 	}
 	if inMemory {
 		p.state.withdrew(e.key, uidOf(e.pods[at]), p.now())
+	} else {
+		e.told.Store(uidOf(e.pods[at]), true)
 	}
 	p.metrics.victims.WithLabelValues(kindName(u.Kind)).Inc()
 	return nil

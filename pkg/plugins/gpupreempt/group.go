@@ -211,7 +211,7 @@ func (p *Plugin) evictFor(ctx context.Context, a *act, who preemptor) gangAttemp
 		return out
 	}
 	out.result = resultEvicting
-	p.evict(ctx, eviction{
+	p.evict(ctx, &eviction{
 		preemptor: who, plan: &a.plan, from: a.from, pods: a.pods,
 		failed: func(err error) {
 			if !a.over.Load() { // else the gang may have other room by now, and nothing failed but what was stopped for that

@@ -63,7 +63,8 @@ func (s *state) starts(e *eviction, cancel context.CancelFunc, now time.Time) *e
 	return run
 }
 
-// finished notes that an eviction is over. After a failure nobody counts as leaving but those of whom the API says so.
+// finished notes that an eviction is over. After a failure nobody counts as leaving but those that were told to go, and those of
+// whom the API says so.
 func (s *state) finished(e *eviction, run *evicting, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *state) finished(e *eviction, run *evicting, failed bool) {
 		delete(s.running, e.key)
 	}
 	for _, uid := range run.victims {
-		if failed {
+		if _, told := e.told.Load(uid); failed && !told {
 			delete(s.leaving, uid)
 		}
 	}
