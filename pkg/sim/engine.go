@@ -315,16 +315,6 @@ func (e *engine) arrive(job int) error {
 	return nil
 }
 
-func (e *engine) drop(job int) {
-	for _, member := range e.unit(job) {
-		e.history.Outcomes[member].State = Dropped
-		e.sample.Dropped++
-	}
-	if g := e.history.groupOf[job]; g != nil {
-		e.history.Gangs[g.number].State = Dropped
-	}
-}
-
 // wait puts a job behind all that wait and are of no lower priority.
 func (e *engine) wait(job int) {
 	i := len(e.waiting)

@@ -106,6 +106,17 @@ func (e *engine) choose(r *vgpu.Request) *vgpu.Node {
 	return best
 }
 
+// drop notes that a job, or a gang, found no room and does not wait.
+func (e *engine) drop(job int) {
+	for _, member := range e.unit(job) {
+		e.history.Outcomes[member].State = Dropped
+		e.sample.Dropped++
+	}
+	if g := e.history.groupOf[job]; g != nil {
+		e.history.Gangs[g.number].State = Dropped
+	}
+}
+
 // changed notes that pods came to or left a node.
 func (e *engine) changed(n *vgpu.Node) {
 	i := e.places[n]

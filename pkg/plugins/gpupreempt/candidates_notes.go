@@ -66,7 +66,7 @@ func (k *notes) on(p *Plugin, info fwk.NodeInfo) []note {
 	return list
 }
 
-// keep drops the notes on all nodes but these, and takes the rest to be asked for now. The caller holds mu.
+// keep drops the notes on all nodes but these, and notes when the rest was asked for. The caller holds mu.
 func (k *notes) keep(nodes []fwk.NodeInfo, now time.Time) {
 	k.asked = now
 	if len(k.byNode) <= len(nodes) {
