@@ -57,11 +57,9 @@ func TestGangPreempts(t *testing.T) {
 	}
 }
 
-// A gang that would not fit without its victims, since another plugin refuses a member, evicts nobody there: it goes elsewhere, or
-// says why not.
-func TestGangAsksOtherPlugins(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1, 1, 1)
+// blockedGang fills three nodes, of which another plugin refuses the first to a gang of two that comes then.
+func (c *cluster) blockedGang() (high []*v1.Pod) {
+	c.t.Helper()
 	for i := range 3 {
 		p := pod(fmt.Sprintf("low-%d", i), 10, int32(i))
 		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: fmt.Sprintf("n%d", i+1)}
@@ -70,11 +68,20 @@ func TestGangAsksOtherPlugins(t *testing.T) {
 	blocker := onPort(pod("port", 0, 200), 80)
 	blocker.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
 	c.createBound(blocker)
-	high := team("high", 2, 2, 10, 100)
+	high = team("high", 2, 2, 10, 100)
 	for _, p := range high {
 		onPort(p, 80)
 	}
 	c.create(high...)
+	return high
+}
+
+// A gang that would not fit without its victims, since another plugin refuses a member, evicts nobody there: it goes elsewhere, or
+// says why not.
+func TestGangAsksOtherPlugins(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 1, 1)
+	c.blockedGang()
 	expect(t, "victims", []string{"low-1", "low-2"}, c.awaitVictims(2))
 	c.leave("low-1", "low-2")
 	c.awaitBound("high", 2)

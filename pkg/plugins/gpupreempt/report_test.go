@@ -18,19 +18,7 @@ func TestDryRunOfAGangAsksOtherPlugins(t *testing.T) {
 	c := prepareCluster(t, 1, 1, 1)
 	c.args.Mode = config.PreemptionDryRun
 	c.start()
-	for i := range 3 {
-		p := pod(fmt.Sprintf("low-%d", i), 10, int32(i))
-		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: fmt.Sprintf("n%d", i+1)}
-		c.createBound(p)
-	}
-	blocker := onPort(pod("port", 0, 200), 80)
-	blocker.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
-	c.createBound(blocker)
-	high := team("high", 2, 2, 10, 100)
-	for _, p := range high {
-		onPort(p, 80)
-	}
-	c.create(high...)
+	high := c.blockedGang()
 	c.awaitMessage("high", "(dry run) on 2 nodes it would evict 2 pods: default/low-1, default/low-2")
 	expect(t, "victims", nil, c.victims())
 	for _, p := range high {
