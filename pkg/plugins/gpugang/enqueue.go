@@ -116,7 +116,7 @@ func (p *Plugin) changed(ref podgroup.Ref) {
 		p.impede(p.state.group(ref), problem)
 		return
 	}
-	if g == nil || !g.planned() {
+	if g == nil || !g.planned() && !g.retry.After(p.now()) { // a gang that pauses is tried when its time has come
 		p.wakeWaiting(pg, g)
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -30,6 +29,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/tandem-gpu/tandem/test/fakeapi"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -46,7 +47,7 @@ const rack = "topology.kubernetes.io/rack"
 // cluster is an API in memory with a scheduler that runs GPUShare and GPUGang in the profile "default-scheduler".
 type cluster struct {
 	t       *testing.T
-	client  *fake.Clientset
+	client  *fakeapi.Clientset
 	dynamic dynamic.Interface
 	args    config.GPUGangArgs
 	// moved is what the plugin's clock is ahead of the real one.
@@ -87,7 +88,7 @@ func newCluster(t *testing.T, devices ...int) *cluster {
 }
 
 func prepareCluster(t *testing.T, devices ...int) *cluster {
-	client := fake.NewClientset()
+	client := fakeapi.NewClientset()
 	c := &cluster{t: t, client: client, args: config.GPUGangArgs{
 		PlacementDeadline: metav1.Duration{Duration: 5 * time.Minute}, DrainAfter: metav1.Duration{Duration: time.Minute},
 		Drain: config.DrainEnabled, DrainTimeout: metav1.Duration{Duration: time.Hour}, MaxDomains: 32, PreferredTopology: []string{v1.LabelHostname, rack},

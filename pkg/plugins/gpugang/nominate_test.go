@@ -3,6 +3,8 @@ package gpugang
 import (
 	"context"
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,14 +41,36 @@ func (c *cluster) incomplete(name string, count int) []*v1.Pod {
 	c.t.Helper()
 	pods := members(name, count, count, 10)[:count-1]
 	c.create(pods...)
-	c.await("the members are known", func() bool { return c.plugin.seen(uidOf(pods[count-2]), "default/"+pods[count-2].Name) != nil })
+	c.awaitMembers(pods)
 	return pods
+}
+
+// gated creates all members of a gang, and nobody tries them: what a test writes down for them stands.
+func (c *cluster) gated(name string, count, least int) []*v1.Pod {
+	c.t.Helper()
+	pods := members(name, count, least, 10)
+	for _, p := range pods {
+		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/test"}}
+	}
+	c.create(pods...)
+	c.awaitMembers(pods)
+	return pods
+}
+
+// awaitMembers waits until the plugin knows the members of a gang.
+func (c *cluster) awaitMembers(pods []*v1.Pod) {
+	c.t.Helper()
+	ref, _ := c.plugin.gangs.Of(pods[0])
+	c.await("the members are known", func() bool {
+		pg, _ := c.plugin.gangs.Gang(ref)
+		return pg != nil && len(pg.Members) == len(pods)
+	})
 }
 
 // A nomination of a member without a place there ends when a sibling is about to be tried there. Others stay.
 func TestNominationsEndWithThePlan(t *testing.T) {
 	c := newCluster(t, 2, 2)
-	pods := c.incomplete("train", 4)
+	pods := c.gated("train", 4, 1)
 	single := pod("single", 30) // never fits
 	c.create(single)
 	c.awaitMessage("single", "0/2")
@@ -112,9 +136,7 @@ func TestBindAfterThePlanWasGivenUp(t *testing.T) {
 // To the queue a bind that fails is a pod that left. Members that pause are not tried for that.
 func TestMembersThatPauseStayOut(t *testing.T) {
 	c := newCluster(t, 2)
-	train := members("train", 3, 3, 10)
-	c.create(train...)
-	c.awaitMessage("train", "needs 3")
+	train := c.gated("train", 3, 3)
 	some := c.incomplete("some", 3)
 	member := train[0]
 	gpu, plain := pod("left", 5), pod("plain", 0)
@@ -157,6 +179,29 @@ func TestMembersThatPauseStayOut(t *testing.T) {
 	}
 }
 
+// A gang that pauses after a plan that came to nothing is not tried because something about it changed.
+func TestChangesDoNotEndThePause(t *testing.T) {
+	c := newCluster(t, 2)
+	train := members("train", 3, 3, 10)
+	c.create(train...)
+	for _, p := range train {
+		c.awaitMessage(p.Name, "needs 3")
+	}
+	ref, _ := c.plugin.gangs.Of(train[0])
+	c.plugin.state.mu.Lock()
+	c.plugin.state.gangs[ref].retry = c.clock.now().Add(time.Hour)
+	c.plugin.state.mu.Unlock()
+	c.plugin.changed(ref)
+	later := pod("single", 30) // never fits
+	c.create(later)
+	c.awaitMessage("single", "0/1")
+	for _, p := range c.pods() {
+		if strings.Contains(message(&p), "planned again") {
+			t.Errorf("%s was tried: %s", p.Name, message(&p))
+		}
+	}
+}
+
 // A member whose bind is in doubt is planned where it may be, and elsewhere only where the gang has no place else.
 func TestDoubtfulMembersArePlannedWhereTheyMayBe(t *testing.T) {
 	c := newCluster(t, 1, 1)
@@ -176,4 +221,30 @@ func TestDoubtfulMembersArePlannedWhereTheyMayBe(t *testing.T) {
 			t.Errorf("%s may have been bound to %s, and is on %s", name, node, got[name])
 		}
 	}
+}
+
+var inPause = regexp.MustCompile(`planned again in \d+h`)
+
+// The member that has the gang planned where binds in doubt may have put it has the others tried, too.
+func TestDoubtfulMembersAreTriedTogether(t *testing.T) {
+	c := newCluster(t, 1, 1)
+	c.refuseBinds(func(string) error { return errors.New("no answer") })
+	train := members("train", 2, 2, 10)
+	c.create(train...)
+	c.await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
+	c.refuseBinds(nil)
+	ref, _ := c.plugin.gangs.Of(train[0])
+	pause := func(until time.Time) {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		g := c.plugin.state.gangs[ref]
+		g.retry, g.repairs = until, map[vgpu.UID]repair{}
+	}
+	pause(c.clock.now().Add(1000 * time.Hour))
+	c.await("both are refused for the pause", func() bool {
+		return !slices.ContainsFunc(c.pods(), func(p v1.Pod) bool { return !inPause.MatchString(message(&p)) })
+	})
+	pause(time.Time{}) // it is over, and no step of Run has seen that
+	c.plugin.handle.Activate(klog.Background(), map[string]*v1.Pod{"default/train-1": train[1]})
+	c.awaitBound("train", 2)
 }

@@ -63,6 +63,9 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	p.metrics.repairs.WithLabelValues(repairKept).Inc()
 }
 
+// grace is what members wait in Permit beyond the placement deadline: the plan is cancelled within it, which says why.
+const grace = 5 * step
+
 // Permit lets a member wait until as many as must run are at their places, and then lets all go at once.
 //
 // After a group cycle nobody waits here but in Bind: all members follow in the same goroutine, to places where they have been
@@ -86,7 +89,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 		if g.grouped {
 			return nil, 0
 		}
-		return fwk.NewStatus(fwk.Wait), p.args.PlacementDeadline.Duration
+		return fwk.NewStatus(fwk.Wait), p.args.PlacementDeadline.Duration + grace
 	}
 	p.letGo(g, pg)
 	return nil, 0

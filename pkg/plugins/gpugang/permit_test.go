@@ -2,6 +2,8 @@ package gpugang
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +20,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// reservedGang writes down a plan for members that wait, of which some are reserved.
+// reservedGang writes down a plan for gated members, all of their gang, of which the first ones are reserved.
 func (c *cluster) reservedGang(pods []*v1.Pod, reserved int, letGo time.Time) *group {
 	c.t.Helper()
 	c.plugin.state.mu.Lock()
@@ -44,14 +46,14 @@ func TestUnreserve(t *testing.T) {
 		places, repairs          int
 	}{
 		{name: "before the members are let go"},
-		{name: "after that", letGo: true, bound: true, places: 2, repairs: 1},
-		{name: "after that, another is on its way", letGo: true, places: 2, repairs: 1},
-		{name: "a member that was not reserved", unreserved: true, places: 2},
+		{name: "after that", letGo: true, bound: true, places: 3, repairs: 1},
+		{name: "after that, another is on its way", letGo: true, places: 3, repairs: 1},
+		{name: "a member that was not reserved", unreserved: true, places: 3},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCluster(t, 2)
-			pods := c.incomplete("train", 3)
+			pods := c.gated("train", 3, 3)
 			at, reserved := time.Time{}, 2
 			if tc.letGo {
 				at = c.clock.now()
@@ -83,10 +85,9 @@ func TestUnreserve(t *testing.T) {
 // Where no member of those that were let go is bound or on its way, the gang starts over as a whole.
 func TestUnreserveOfTheLast(t *testing.T) {
 	c := newCluster(t, 2)
-	pods := c.incomplete("train", 3)
+	pods := c.gated("train", 3, 3)
 	g := c.reservedGang(pods, 1, c.clock.now())
 	c.plugin.state.mu.Lock()
-	delete(g.reserved, uidOf(pods[1]))
 	gate := g.gate
 	c.plugin.state.mu.Unlock()
 	c.plugin.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "n1")
@@ -99,6 +100,34 @@ func TestUnreserveOfTheLast(t *testing.T) {
 	case <-gate:
 	default:
 		t.Error("members that wait in Bind are not let go on")
+	}
+}
+
+// Members wait longer than the placement deadline, so that the plan is cancelled first, which says why.
+func TestPermitOutlastsTheDeadline(t *testing.T) {
+	c := newCluster(t, 2)
+	pods := c.gated("train", 3, 3)
+	c.reservedGang(pods, 1, time.Time{})
+	status, wait := c.plugin.Permit(t.Context(), framework.NewCycleState(), pods[0], "n1")
+	if least := c.args.PlacementDeadline.Duration + 2*step; !status.IsWait() || wait < least {
+		t.Errorf("Permit = %v for %v, want Wait for %v at least: deadlines are looked at every %v", status, wait, least, step)
+	}
+}
+
+// What members that come back from Permit are told differs each time: the change of their condition brings back what the queue lost.
+func TestRejectionsDiffer(t *testing.T) {
+	c := newCluster(t, 2)
+	pods := c.gated("train", 3, 3)
+	told := map[string]bool{}
+	for plans := 1; plans <= 3; plans++ {
+		g := c.reservedGang(pods, 2, time.Time{})
+		c.plugin.state.mu.Lock()
+		told[g.rejection("a test says so")] = true
+		c.plugin.cancel(g, "a test says so")
+		c.plugin.state.mu.Unlock()
+		if len(told) != plans {
+			t.Errorf("after %d plans members were told %v", plans, slices.Sorted(maps.Keys(told)))
+		}
 	}
 }
 
@@ -120,12 +149,16 @@ func TestBindWaitsForTheGate(t *testing.T) {
 	c := newCluster(t, 2)
 	for _, end := range []string{"cancelled", "let go"} {
 		t.Run(end, func(t *testing.T) {
-			pods := c.incomplete(strings.ReplaceAll(end, " ", "-"), 3)
+			pods := c.gated(strings.ReplaceAll(end, " ", "-"), 3, 3)
 			g := c.reservedGang(pods, 2, time.Time{})
-			result := make(chan *fwk.Status)
+			result := make(chan *fwk.Status, 1)
 			ctx := &awaited{Context: t.Context(), by: make(chan struct{})}
 			go func() { result <- c.plugin.Bind(ctx, framework.NewCycleState(), pods[0], "n1") }()
-			<-ctx.by // it knows the gate
+			select {
+			case <-ctx.by: // it knows the gate
+			case status := <-result:
+				t.Fatalf("Bind = %v, and did not wait", status)
+			}
 			c.plugin.state.mu.Lock()
 			if end == "cancelled" {
 				c.plugin.cancel(g, "a test says so")
@@ -144,7 +177,7 @@ func TestBindWaitsForTheGate(t *testing.T) {
 // A Binding that succeeded counts before the informer shows it.
 func TestPostBindCounts(t *testing.T) {
 	c := newCluster(t, 2)
-	pods := c.incomplete("train", 3)
+	pods := c.gated("train", 3, 3)
 	g := c.reservedGang(pods, 2, c.clock.now())
 	c.plugin.PostBind(t.Context(), framework.NewCycleState(), pods[0], "n1")
 	c.plugin.state.mu.Lock()
@@ -201,15 +234,15 @@ func TestFilter(t *testing.T) {
 // A member that another plugin refuses after its siblings were let go pauses with its gang, and loses its place alone.
 func TestRefusedAfterTheOthersWereLetGo(t *testing.T) {
 	c := newCluster(t, 2)
-	pods := c.incomplete("train", 3)
+	pods := c.gated("train", 3, 3)
 	g := c.reservedGang(pods, 1, c.clock.now())
 	cs := framework.NewCycleState()
 	cs.Write(placeKey, &place{Assignment: vgpu.Assignment{Node: "n1"}, pinned: true})
 	_, status := c.plugin.PostFilter(t.Context(), cs, pods[1], framework.NewDefaultNodeToStatus())
 	c.plugin.state.mu.Lock()
 	defer c.plugin.state.mu.Unlock()
-	if _, capped := g.capped["n1"]; !capped || !g.retry.After(c.clock.now()) || len(g.places) != 1 || status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("PostFilter = %v, capped %v, tried again %v, %d places, want a cap, a pause and the sibling's place", status, g.capped, g.retry, len(g.places))
+	if _, capped := g.capped["n1"]; !capped || !g.retry.After(c.clock.now()) || len(g.places) != 2 || status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("PostFilter = %v, capped %v, tried again %v, %d places, want a cap, a pause and the siblings' places", status, g.capped, g.retry, len(g.places))
 	}
 	if until := g.capped["n1"].until; !until.After(g.retry.Add(capFor / 2)) {
 		t.Errorf("the cap ends at %v, the pause at %v: the same plan would be made", until, g.retry)
@@ -237,7 +270,7 @@ func TestEndOfADrainStirsTheOthers(t *testing.T) {
 // A plan leaves to the members of other plans the CPU that they will use and do not use yet.
 func TestPlansLeaveHostsToEachOther(t *testing.T) {
 	c := newCluster(t, 4)
-	others := c.incomplete("others", 3)
+	others := c.gated("others", 2, 2)
 	g := c.reservedGang(others, 1, c.clock.now()) // the first is in the snapshot, the second is not
 	c.plugin.state.mu.Lock()
 	for uid, at := range g.places {

@@ -66,7 +66,7 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", g.String(), "members", len(g.places), "spread", plan.Spread,
 		"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
 	if !c.grouped() {
-		p.wake(slices.DeleteFunc(slices.Clone(t.pods), func(pod *v1.Pod) bool { return pod.UID == c.pod.UID })...)
+		p.wake(slices.DeleteFunc(slices.Concat(t.pods, t.unsure), func(pod *v1.Pod) bool { return pod.UID == c.pod.UID })...)
 	}
 	return &at, ""
 }
@@ -172,7 +172,7 @@ func (p *Plugin) cancel(g *group, why string) {
 			g.leaving[uid] = at.Node
 		}
 		if waiting := p.handle.GetWaitingPod(uidForFramework(uid)); waiting != nil {
-			waiting.Reject(Name, "gang "+g.String()+": "+why)
+			waiting.Reject(Name, g.rejection(why))
 		}
 		p.drop(g, uid)
 	}
@@ -186,6 +186,17 @@ func (p *Plugin) cancel(g *group, why string) {
 	}
 	p.metrics.cancelled.Inc()
 	p.stir(g.Ref)
+}
+
+// rejection says why members that wait at their places are sent away, in words that differ from those of the last time: the
+// scheduler's queue of Kubernetes 1.37 now and then loses a pod that comes back from Permit (kubernetes#139186), and what brings
+// it back is that its condition changes.
+func (g *group) rejection(why string) string {
+	text := "gang " + g.String() + ": " + why
+	if g.failures > 0 {
+		text += fmt.Sprintf(" (%d plans in a row came to nothing)", g.failures+1)
+	}
+	return text
 }
 
 // refuse notes why a gang has no plan, for its other members, and returns it. The caller holds the mutex.

@@ -27,8 +27,10 @@ type task struct {
 	config  gang.Config
 	// pods are the members that want a place, in the order of group.Members.
 	pods []*v1.Pod
-	// doubtful are the members of whose bind nobody told whether it happened. They are planned where that would have put them.
+	// doubtful are the places of members of whose bind nobody told whether it happened: where that would have put them. unsure are
+	// these members.
 	doubtful []place
+	unsure   []*v1.Pod
 	// infos are the nodes of the cluster, in the same order.
 	infos []fwk.NodeInfo
 }
@@ -162,7 +164,7 @@ func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admi
 		maybe := p.shares().Unresolved(uidOf(pod))
 		if at := p.tryable(t, g, maybe); at != nil && !anew {
 			t.group.Placed = append(t.group.Placed, *at)
-			t.doubtful = append(t.doubtful, place{Assignment: *at, host: r.Host})
+			t.doubtful, t.unsure = append(t.doubtful, place{Assignment: *at, host: r.Host}), append(t.unsure, pod)
 			continue
 		}
 		t.group.Members = append(t.group.Members, gang.Member{Request: r, Rank: pg.Ranks[i], Kind: admits.kind(pod, maybe)})

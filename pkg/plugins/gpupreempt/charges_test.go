@@ -27,13 +27,13 @@ func TestBudgetIsChargedAtOnce(t *testing.T) {
 	c.create(pod("high-1", 10, 100))
 	c.awaitMessage("high-1", "budget default/pdb-low allows 0 of the 1 evictions")
 	expect(t, "victims", first, c.victims())
-	b.ResourceVersion = "2" // it has counted the victim, and allows another one
+	b.Status.ObservedGeneration = 1 // it has counted the victim, and allows another one
 	if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.await("the budget is read", func() bool {
 		all, err := c.plugin.budgets.List(labels.Everything())
-		return err == nil && len(all) == 1 && all[0].ResourceVersion == "2"
+		return err == nil && len(all) == 1 && all[0].Status.ObservedGeneration == 1
 	})
 	c.leave(first...)
 	c.awaitBound("high-0", 1)

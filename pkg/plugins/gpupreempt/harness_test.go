@@ -18,13 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/tandem-gpu/tandem/test/fakeapi"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -43,7 +44,7 @@ const rack = "topology.kubernetes.io/rack"
 // Pods that are deleted stay for as long as the test wants: see leave.
 type cluster struct {
 	t        testing.TB
-	client   *fake.Clientset
+	client   *fakeapi.Clientset
 	dynamic  dynamic.Interface
 	args     config.GPUPreemptArgs
 	gangArgs config.GPUGangArgs
@@ -86,7 +87,7 @@ func newCluster(t testing.TB, devices ...int) *cluster {
 }
 
 func prepareCluster(t testing.TB, devices ...int) *cluster {
-	client := fake.NewClientset()
+	client := fakeapi.NewClientset()
 	c := &cluster{t: t, client: client, args: config.GPUPreemptArgs{
 		Mode: config.PreemptionEnabled, EvictionsPerMinute: 1000, PodDisruptionBudgets: config.BudgetsPreferred, MaxSteps: 4096,
 		Protected: config.ProtectedPods{Namespaces: []string{metav1.NamespaceSystem}},

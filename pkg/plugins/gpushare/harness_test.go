@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -28,6 +27,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/tandem-gpu/tandem/test/fakeapi"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -58,7 +59,7 @@ type cluster struct {
 
 // newCluster returns a cluster in memory with the given GPUNodes and a Node for each, and a running scheduler.
 func newCluster(t *testing.T, gpuNodes ...*v1alpha1.GPUNode) *cluster {
-	client := fake.NewClientset()
+	client := fakeapi.NewClientset()
 	client.PrependReactor("create", "pods", bindReactor(client))
 	kinds := map[string]string{"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList"}
 	c := &cluster{t: t, client: client, dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(
@@ -73,7 +74,9 @@ func newCluster(t *testing.T, gpuNodes ...*v1alpha1.GPUNode) *cluster {
 
 // bindReactor does what the API server does with a Binding: node and annotations in one step, with the UID as a
 // precondition.
-func bindReactor(client *fake.Clientset) clienttesting.ReactionFunc {
+func bindReactor(client interface {
+	Tracker() clienttesting.ObjectTracker
+}) clienttesting.ReactionFunc {
 	return func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "binding" {
 			return false, nil, nil

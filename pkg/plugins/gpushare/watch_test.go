@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tandem-gpu/tandem/test/fakeapi"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -20,7 +21,7 @@ import (
 
 // The CRD may be installed after the scheduler: it starts, says what is missing, and goes on when it is there.
 func TestCRDAbsentAtStart(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeapi.NewClientset()
 	client.PrependReactor("create", "pods", bindReactor(client))
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
 		"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
@@ -82,7 +83,7 @@ func TestNewValidatesItsArguments(t *testing.T) {
 
 // Without the WorkloadProfiles the scheduler works, and takes them in when they can be read.
 func TestProfilesAbsentAtStart(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeapi.NewClientset()
 	client.PrependReactor("create", "pods", bindReactor(client))
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
 		"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",

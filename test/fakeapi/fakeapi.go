@@ -1,0 +1,129 @@
+// Package fakeapi is client-go's clientset in memory with three things that an API server does and schedulers depend on.
+//
+// Every change of an object gives it a new resourceVersion: the scheduler's queue takes an update without one for none, and a pod
+// that it lost would never come back. What changes nothing is no change, and tells no watcher. And what a watcher gets belongs to
+// the watcher: client-go's fake hands out its own objects where they are older than the watch, and informers trim theirs.
+package fakeapi
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Clientset is a clientset in memory.
+type Clientset struct {
+	*fake.Clientset
+	tracker *tracker
+}
+
+// NewClientset returns a clientset without objects.
+func NewClientset() *Clientset {
+	c := &Clientset{Clientset: fake.NewClientset()}
+	c.tracker = &tracker{ObjectTracker: c.Clientset.Tracker()}
+	c.PrependReactor("*", "*", clienttesting.ObjectReaction(c.tracker))
+	c.PrependWatchReactor("*", c.watch)
+	return c
+}
+
+// Tracker returns the objects. Reactors change them there, and not in those of the clientset within.
+func (c *Clientset) Tracker() clienttesting.ObjectTracker { return c.tracker }
+
+func (c *Clientset) watch(action clienttesting.Action) (bool, watch.Interface, error) {
+	var options metav1.ListOptions
+	if w, ok := action.(clienttesting.WatchActionImpl); ok {
+		options = w.ListOptions
+	}
+	w, err := c.tracker.Watch(action.GetResource(), action.GetNamespace(), options)
+	if err != nil {
+		return true, nil, err
+	}
+	return true, watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		e.Object = e.Object.DeepCopyObject()
+		return e, true
+	}), nil
+}
+
+// tracker gives objects their resourceVersions.
+type tracker struct {
+	clienttesting.ObjectTracker
+	last atomic.Int64
+}
+
+// Add adds an object, not a list.
+func (t *tracker) Add(object runtime.Object) error {
+	object = object.DeepCopyObject()
+	if err := t.stamp(object); err != nil {
+		return err
+	}
+	return t.ObjectTracker.Add(object)
+}
+
+// Create adds an object to a namespace.
+func (t *tracker) Create(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.CreateOptions) error {
+	object = object.DeepCopyObject()
+	if err := t.stamp(object); err != nil {
+		return err
+	}
+	return t.ObjectTracker.Create(gvr, object, namespace, options...)
+}
+
+// Update puts an object in the place of the one with its name.
+func (t *tracker) Update(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.UpdateOptions) error {
+	if t.same(gvr, object, namespace) {
+		return nil
+	}
+	object = object.DeepCopyObject()
+	if err := t.stamp(object); err != nil {
+		return err
+	}
+	return t.ObjectTracker.Update(gvr, object, namespace, options...)
+}
+
+// Patch puts a patched object, which is then the answer to the client, in the place of the one with its name.
+func (t *tracker) Patch(gvr schema.GroupVersionResource, object runtime.Object, namespace string, options ...metav1.PatchOptions) error {
+	if t.same(gvr, object, namespace) {
+		return nil
+	}
+	if err := t.stamp(object); err != nil {
+		return err
+	}
+	return t.ObjectTracker.Patch(gvr, object, namespace, options...)
+}
+
+// stamp gives an object the next resourceVersion.
+func (t *tracker) stamp(object runtime.Object) error {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	m.SetResourceVersion(strconv.FormatInt(t.last.Add(1), 10))
+	return nil
+}
+
+// same reports whether an object is there as it is given, but for its resourceVersion.
+func (t *tracker) same(gvr schema.GroupVersionResource, object runtime.Object, namespace string) bool {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return false
+	}
+	old, err := t.Get(gvr, namespace, m.GetName())
+	if err != nil {
+		return false
+	}
+	was, err := meta.Accessor(old)
+	if err != nil {
+		return false
+	}
+	was.SetResourceVersion(m.GetResourceVersion()) // of a copy
+	was.SetManagedFields(m.GetManagedFields())     // which have a time
+	return equality.Semantic.DeepEqual(old, object)
+}
