@@ -140,16 +140,18 @@ func (p *Plugin) impede(g *group, problem *podgroup.Problem) {
 // about names the gang that a message is about.
 func about(ref podgroup.Ref, message string) string { return "gang " + ref.String() + ": " + message }
 
-// wakeWaiting has the leader of a gang tried, or all its members where they were not refused yet. The caller holds the mutex.
+// wakeWaiting has the members of a gang tried. Of one that was refused those are the leader, and the members that do not know it
+// yet. The caller holds the mutex.
 func (p *Plugin) wakeWaiting(pg *podgroup.Gang, g *group) {
+	leader := true
 	for _, m := range pg.Members {
 		if !waits(m) {
 			continue
 		}
-		p.wake(m)
-		if g != nil && g.refusal != nil {
-			return
+		if leader || g == nil || g.refusal == nil || !g.told[uidOf(m)] {
+			p.wake(m)
 		}
+		leader = false
 	}
 }
 

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -163,6 +167,24 @@ func TestOtherPluginRefusesThePlan(t *testing.T) {
 	nodes := c.awaitBound("train", 2)
 	if nodes["train-0"] == nodes["train-1"] {
 		t.Errorf("both hold the port of one host: %v", nodes)
+	}
+}
+
+// What is not read yet when the scheduler starts is no refusal: every member is told the true one when it is read.
+func TestMembersAreToldWhenAllIsRead(t *testing.T) {
+	c := prepareCluster(t, 2)
+	var readable atomic.Bool
+	c.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("list", "gpunodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !readable.Load(), nil, errors.New("not now")
+	})
+	c.start()
+	c.create(members("train", 3, 3, 10)...)
+	for i := range 3 {
+		c.awaitMessage(fmt.Sprint("train-", i), "not now")
+	}
+	readable.Store(true)
+	for i := range 3 {
+		c.awaitMessage(fmt.Sprint("train-", i), "needs 3")
 	}
 }
 

@@ -3,6 +3,7 @@ package gpugang
 import (
 	"context"
 	"errors"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -179,26 +181,62 @@ func TestMembersThatPauseStayOut(t *testing.T) {
 	}
 }
 
-// A gang that pauses after a plan that came to nothing is not tried because something about it changed.
-func TestChangesDoNotEndThePause(t *testing.T) {
-	c := newCluster(t, 2)
-	train := members("train", 3, 3, 10)
-	c.create(train...)
-	for _, p := range train {
-		c.awaitMessage(p.Name, "needs 3")
+// known is a Gangs that knows one gang.
+type known struct {
+	Gangs
+	gang *podgroup.Gang
+}
+
+func (k *known) Gang(podgroup.Ref) (*podgroup.Gang, error) { return k.gang, nil }
+
+// activator is a Handle that notes which pods are to be tried.
+type activator struct {
+	fwk.Handle
+	names []string
+}
+
+func (a *activator) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	a.names = append(a.names, slices.Sorted(maps.Keys(pods))...)
+}
+
+// When something about a gang changes its members are tried: not in a pause, and of a refused gang those that have to be.
+func TestWhoIsTriedAfterAChange(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	all := []string{"default/train-0", "default/train-1", "default/train-2"}
+	tests := []struct {
+		name string
+		set  func(g *group)
+		want []string
+	}{
+		{"nothing is known", func(*group) {}, all},
+		{"it pauses", func(g *group) { g.retry = now.Add(time.Second) }, nil},
+		{"its pause is over", func(g *group) { g.retry = now }, all},
+		{"it was refused, and all know", func(g *group) {
+			g.refusal, g.told = &refused{}, map[vgpu.UID]bool{"uid-train-0": true, "uid-train-1": true, "uid-train-2": true}
+		}, all[:1]},
+		{"it was refused, and one does not know", func(g *group) {
+			g.refusal, g.told = &refused{}, map[vgpu.UID]bool{"uid-train-0": true, "uid-train-1": true}
+		}, []string{all[0], all[2]}},
+		{"it has a plan", func(g *group) {
+			for _, uid := range []vgpu.UID{"uid-train-0", "uid-train-1", "uid-train-2"} {
+				g.places[uid] = place{}
+			}
+		}, nil},
 	}
-	ref, _ := c.plugin.gangs.Of(train[0])
-	c.plugin.state.mu.Lock()
-	c.plugin.state.gangs[ref].retry = c.clock.now().Add(time.Hour)
-	c.plugin.state.mu.Unlock()
-	c.plugin.changed(ref)
-	later := pod("single", 30) // never fits
-	c.create(later)
-	c.awaitMessage("single", "0/1")
-	for _, p := range c.pods() {
-		if strings.Contains(message(&p), "planned again") {
-			t.Errorf("%s was tried: %s", p.Name, message(&p))
-		}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "train"}
+			a := &activator{}
+			p := &Plugin{
+				handle: a, state: newState(now), now: func() time.Time { return now },
+				gangs: &known{gang: &podgroup.Gang{Ref: ref, MinCount: 3, Members: members("train", 3, 3, 10)}},
+			}
+			tc.set(p.state.group(ref))
+			p.changed(ref)
+			if !slices.Equal(a.names, tc.want) {
+				t.Errorf("tried are %v, want %v", a.names, tc.want)
+			}
+		})
 	}
 }
 
@@ -223,6 +261,13 @@ func TestDoubtfulMembersArePlannedWhereTheyMayBe(t *testing.T) {
 	}
 }
 
+// activate has the scheduler try pods.
+func (c *cluster) activate(pods ...*v1.Pod) {
+	for _, p := range pods {
+		c.plugin.handle.Activate(klog.Background(), map[string]*v1.Pod{pathOf(p): p})
+	}
+}
+
 var inPause = regexp.MustCompile(`planned again in \d+h`)
 
 // The member that has the gang planned where binds in doubt may have put it has the others tried, too.
@@ -242,9 +287,10 @@ func TestDoubtfulMembersAreTriedTogether(t *testing.T) {
 	}
 	pause(c.clock.now().Add(1000 * time.Hour))
 	c.await("both are refused for the pause", func() bool {
+		c.activate(train...)
 		return !slices.ContainsFunc(c.pods(), func(p v1.Pod) bool { return !inPause.MatchString(message(&p)) })
 	})
 	pause(time.Time{}) // it is over, and no step of Run has seen that
-	c.plugin.handle.Activate(klog.Background(), map[string]*v1.Pod{"default/train-1": train[1]})
+	c.activate(train[1])
 	c.awaitBound("train", 2)
 }

@@ -2,6 +2,7 @@ package gpugang
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,6 +41,9 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	t, plan, err := p.solve(ctx, c, pg, g, false)
 	if err == nil && plan.Refused != nil && len(t.doubtful) > 0 {
 		t, plan, err = p.solve(ctx, c, pg, g, true)
+	}
+	if errors.As(err, new(unread)) {
+		return nil, err.Error() // the gang is not refused: all members are tried when it is read
 	}
 	if err != nil {
 		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})

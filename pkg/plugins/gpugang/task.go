@@ -82,8 +82,11 @@ func (t *task) within(node string) map[string]string {
 	return labels
 }
 
+// unread says what of the cluster is not read yet.
+type unread struct{ error }
+
 // task collects what a plan depends on. Anew says that members in doubt are planned anew. The error says in words what is wrong
-// with the gang, or not known yet. The caller holds the mutex.
+// with the gang; it is an unread where something is not known yet. The caller holds the mutex.
 func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group, anew bool) (*task, error) {
 	if p.shares == nil || p.shares() == nil {
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
@@ -92,7 +95,7 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group,
 	g.priority = priorityOf(c.pod)
 	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, alsoFor(pg, g))
 	if err != nil {
-		return nil, err
+		return nil, unread{err}
 	}
 	t := &task{
 		group:  &gang.Group{Name: g.String(), MinCount: pg.MinCount},
