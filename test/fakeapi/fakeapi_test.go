@@ -23,13 +23,11 @@ func TestWatchersGetCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	for e := range w.ResultChan() {
-		if e.Type != watch.Added {
-			t.Fatalf("the first event is %s, want the pod that is there", e.Type)
-		}
-		e.Object.(*v1.Pod).Labels = map[string]string{"changed": "by the watcher"}
-		break
+	e := <-w.ResultChan()
+	if e.Type != watch.Added {
+		t.Fatalf("the first event is %s, want the pod that is there", e.Type)
 	}
+	e.Object.(*v1.Pod).Labels = map[string]string{"changed": "by the watcher"}
 	if got, err := pods.Get(t.Context(), "a", metav1.GetOptions{}); err != nil || len(got.Labels) != 0 {
 		t.Errorf("the pod has labels %v, %v", got.Labels, err)
 	}
