@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -128,6 +129,45 @@ func TestRejectionsDiffer(t *testing.T) {
 		if len(told) != plans {
 			t.Errorf("after %d plans members were told %v", plans, slices.Sorted(maps.Keys(told)))
 		}
+	}
+}
+
+// lobby is a Handle of pods that wait in Permit, which notes those that are sent back.
+type lobby struct {
+	fwk.Handle
+	sentBack []types.UID
+}
+
+type guest struct {
+	fwk.WaitingPod
+	uid types.UID
+	at  *lobby
+}
+
+func (l *lobby) GetWaitingPod(uid types.UID) fwk.WaitingPod {
+	if uid == "uid-train-2" {
+		return nil
+	}
+	return &guest{uid: uid, at: l}
+}
+
+func (g *guest) Reject(string, string) bool {
+	g.at.sentBack = append(g.at.sentBack, g.uid)
+	return true
+}
+
+// A member that waits for nothing is sent back: its plan was given up before the framework knew that it waits.
+func TestMembersDoNotWaitForNothing(t *testing.T) {
+	l := &lobby{}
+	p := &Plugin{handle: l, state: newState(time.Unix(1e9, 0))}
+	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "train"}
+	g := p.state.group(ref)
+	pods := members("train", 4, 4, 10)
+	g.reserved[uidOf(pods[0])] = true
+	pods[3].Spec.NodeName = "n1"
+	p.sendBack(g, &podgroup.Gang{Ref: ref, Members: pods})
+	if want := []types.UID{"uid-train-1"}; !slices.Equal(l.sentBack, want) {
+		t.Errorf("sent back are %v, want %v: the one that waits and is not reserved", l.sentBack, want)
 	}
 }
 

@@ -161,6 +161,7 @@ func (p *Plugin) look(ref podgroup.Ref) (pg *podgroup.Gang, half bool) {
 	g, now, patience := p.state.group(ref), p.now(), p.args.PlacementDeadline.Duration
 	p.prune(g, pg)
 	p.settle(g, pg)
+	p.sendBack(g, pg)
 	p.lookAtRoom(g, pg, now)
 	switch {
 	case g.letGo.IsZero() && g.planned() && now.Sub(g.made) > patience:
@@ -181,6 +182,19 @@ func (p *Plugin) look(ref podgroup.Ref) (pg *podgroup.Gang, half bool) {
 		p.wakeWaiting(pg, g)
 	}
 	return pg, false
+}
+
+// sendBack ends the waiting of members in Permit whose plan was given up before the framework knew that they wait: cancel could
+// not reach them. The caller holds the mutex.
+func (p *Plugin) sendBack(g *group, pg *podgroup.Gang) {
+	for _, m := range pg.Members {
+		if !waits(m) || g.reserved[uidOf(m)] {
+			continue
+		}
+		if waiting := p.handle.GetWaitingPod(m.UID); waiting != nil {
+			waiting.Reject(Name, g.rejection("its plan was given up meanwhile"))
+		}
+	}
 }
 
 // repair has the members tried again whose pause after a failure is over. The caller holds the mutex.
