@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -31,6 +32,7 @@ func preemption(n *Tenant) {
 	n.create(stubbornPod("victim", 6, grace))
 	victim := n.running("victim")[0]
 	n.works(victim)
+	n.hasRunFor(elder, 2*time.Second) // lost work counts in whole seconds
 	device := n.device(victim)
 	if n.device(neighbour) != device || n.device(elder) == device {
 		n.t.Fatalf("victim on %s, neighbour on %s, elder on %s", device, n.device(neighbour), n.device(elder))
@@ -73,6 +75,17 @@ func preemption(n *Tenant) {
 	n.serves(device, process)
 	n.must(connects(n.t.Context(), device))
 	n.noDrift()
+}
+
+// hasRunFor waits until a pod has run for a time.
+func (n *Tenant) hasRunFor(pod *v1.Pod, least time.Duration) {
+	n.t.Helper()
+	n.await("pod "+pod.Name+" having run for "+least.String(), func(context.Context) error {
+		if ran := time.Since(pod.Status.StartTime.Time); ran < least {
+			return fmt.Errorf("it has run for %v", ran)
+		}
+		return nil
+	})
 }
 
 // workWhile waits until a pod runs, and fails the test where the program of a countingPod did nothing between two looks on
