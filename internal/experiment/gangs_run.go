@@ -119,6 +119,10 @@ type gangRun struct {
 	held, trained float64
 }
 
+// gangRounding is the part of a job's work that sums of its steps are wrong by at most: one with less left is done, and does not
+// wait for a place to do nothing at.
+const gangRounding = 1e-9
+
 // mostGangRounds bounds a run: policies that leave work undone for so long leave it for ever.
 const mostGangRounds = 200_000
 
@@ -159,7 +163,7 @@ func (r *gangRun) advance() (ended int) {
 		s.service += had * (late + train)
 		r.held += had * (late + train)
 		r.trained += had * train
-		if late+train < r.interval || s.steps <= 0 {
+		if s.steps <= gangRounding*s.work {
 			s.steps, s.completed = 0, r.cluster.now-r.interval+late+train
 			r.cluster.stop(s.gangJob)
 			ended++

@@ -182,6 +182,25 @@ func TestGangRounds(t *testing.T) {
 	}
 }
 
+// TestGangIsDoneButForRounding: three times .1 s of .3 s leave 3e-17 s, and a job that had its GPU for .1 + .9 s has not had more.
+func TestGangIsDoneButForRounding(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		work, interval, delay float64
+		rounds                int
+	}{{.3, .1, 0, 3}, {.3, .1, .1, 4}, {1, .7, .1, 2}, {1.3, .7, .1, 2}, {1.3 + 1e-6, .7, .1, 3}} {
+		job := gangJob{app: t4Apps(t)["oak"], workers: 1, nodes: []int{0}}
+		r := &gangRun{interval: tc.interval, cluster: gangCluster{free: []int{0}}, states: []gangState{{gangJob: &job, work: tc.work, steps: tc.work, step: 1, delay: tc.delay}}}
+		rounds := 1
+		for r.advance() == 0 && rounds < 9 {
+			rounds++
+		}
+		if got, want := r.states[0].completed, tc.delay+tc.work; rounds != tc.rounds || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%+v: done after %d intervals at %v s, want %v s", tc, rounds, got, want)
+		}
+	}
+}
+
 func TestGangsAreTheSameEveryTime(t *testing.T) {
 	text := func(processors int) string {
 		before := runtime.GOMAXPROCS(processors)
