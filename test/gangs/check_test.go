@@ -112,6 +112,9 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 		w.evicted(t, pod, what)
 	}
 	if what == "bound" {
+		if tear := w.torn[t.name]; tear != nil {
+			tear.before++
+		}
 		w.overtaken(pod)
 		w.checkLedger(pod.Spec.NodeName)
 		w.checkTopology(t)

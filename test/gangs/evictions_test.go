@@ -44,15 +44,15 @@ const memberEnded = "a member of it ended"
 
 // tear is what an instant of evictions does to a gang.
 type tear struct {
-	// before are the members that ran before it, without those that were ending, of the least that must run; ended are others that
-	// ended at this instant before it.
-	before, ended, least, evicted int
+	// before are the members that ran before it, without those that were ending, and those bound at this instant since, of the least
+	// that must run. Of unsure ones nobody may have heard yet: they ended at this instant before it, or their node came or went.
+	before, unsure, least, evicted int
 }
 
-// torn reports whether the evictions leave some members and fewer than must run, however many of those that ended were taken to run.
+// torn reports whether the evictions leave some members and fewer than must run, however many of the unsure ones were taken to run.
 func (t *tear) torn() bool {
-	for ended := range t.ended + 1 {
-		if left := t.before + ended - t.evicted; left <= 0 || left >= t.least {
+	for more := range t.unsure + 1 {
+		if left := t.before + more - t.evicted; left <= 0 || left >= t.least {
 			return false
 		}
 	}
@@ -125,7 +125,9 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	}
 	w.tally.evictions++
 	if w.torn[t.name] == nil {
-		w.torn[t.name] = &tear{before: w.running(t), ended: t.ended.endsAt(time.Now()), least: t.leastAt(time.Now())}
+		now := time.Now()
+		running, unsure := w.running(t, now)
+		w.torn[t.name] = &tear{before: running, unsure: unsure + t.ended.endsAt(now), least: t.leastAt(now)}
 	}
 	w.torn[t.name].evicted++
 	p := w.preemptorOf(pod)
@@ -157,19 +159,23 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	}
 }
 
-// running counts the members that run and do not end, where nodes are there.
-func (w *world) running(t *team) int {
-	count := 0
+// running counts the members that run and do not end, where nodes are there, and apart from them those on nodes that came or went
+// at this instant.
+func (w *world) running(t *team, now time.Time) (running, unsure int) {
 	for i := range t.members {
 		pod := w.api.pod(t.member(i))
 		if pod == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if h := w.hosts[pod.Spec.NodeName]; h != nil && !h.lost {
-			count++
+		switch h := w.hosts[pod.Spec.NodeName]; {
+		case h == nil:
+		case h.turned.Equal(now):
+			unsure++
+		case !h.lost:
+			running++
 		}
 	}
-	return count
+	return running, unsure
 }
 
 // remake has a member made again that was preempted.

@@ -3,6 +3,7 @@ package gangs
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -43,6 +44,8 @@ type host struct {
 	// lost: the node is gone; unready: its agent does not answer; sick are its devices that are.
 	lost, unready bool
 	sick          map[int]bool
+	// turned is when it came or went last.
+	turned time.Time
 }
 
 func (h *host) node() *v1.Node {

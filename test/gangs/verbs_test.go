@@ -59,6 +59,9 @@ func (w *world) node(s step) error {
 		h = &host{name: s.name, gpus: s.number("gpus", 1), island: s.number("island", 0), rack: s.options["rack"], cpus: s.number("cpus", 64)}
 		w.hosts[s.name] = h
 	}
+	if !known {
+		h.turned = time.Now()
+	}
 	h.lost, h.unready, h.sick = false, false, map[int]bool{}
 	w.mu.Unlock()
 	if known {
@@ -84,7 +87,7 @@ func (w *world) lose(s step) error {
 	h := w.hosts[s.name]
 	gone := h == nil || h.lost
 	if !gone {
-		h.lost, h.wasLost = true, true
+		h.lost, h.wasLost, h.turned = true, true, time.Now()
 	}
 	w.mu.Unlock()
 	if gone {
