@@ -147,6 +147,9 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 		c.last = now
 	}
 	c.victims[pod.Name], c.cleared = pod.UID, time.Time{}
+	if last := w.arrivals[pod.Spec.NodeName]; last.at.Equal(time.Now()) && last.priority > int32(p.priority) {
+		c.excuse(last.name + " came before it, after this was decided")
+	}
 	if w.api.refusedLately() {
 		c.excuse("an eviction was refused")
 	}
@@ -194,8 +197,19 @@ func (w *world) remake(t *team, pod *v1.Pod) {
 	}
 }
 
+// arrival is the pod of the highest priority that was bound to a node at one instant.
+type arrival struct {
+	at       time.Time
+	priority int32
+	name     string
+}
+
 // overtaken excuses the preemptors that a pod of a higher priority is bound before. The caller holds the mutex.
 func (w *world) overtaken(pod *v1.Pod) {
+	now, priority := time.Now(), corev1helpers.PodPriority(pod)
+	if last := w.arrivals[pod.Spec.NodeName]; !last.at.Equal(now) || last.priority < priority {
+		w.arrivals[pod.Spec.NodeName] = arrival{at: now, priority: priority, name: pod.Name}
+	}
 	for name, c := range w.claims {
 		if p := w.teams[name]; corev1helpers.PodPriority(pod) > int32(p.priority) {
 			c.excuse(pod.Name + " came before it")

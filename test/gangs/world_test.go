@@ -35,6 +35,8 @@ type world struct {
 	claims map[string]*claim
 	torn   map[string]*tear
 	tally  tally
+	// arrivals are the last pods that were bound, by node.
+	arrivals map[string]arrival
 	// violation is the first claim that did not hold, "" for none.
 	violation string
 }
@@ -44,7 +46,7 @@ type world struct {
 func play(ctx context.Context, k kit, history []step) (violation string, log []string) {
 	w := &world{
 		ctx: ctx, kit: k, api: newAPI(), hosts: map[string]*host{}, teams: map[string]*team{}, uids: map[string]bool{},
-		claims: map[string]*claim{}, torn: map[string]*tear{},
+		claims: map[string]*claim{}, torn: map[string]*tear{}, arrivals: map[string]arrival{},
 	}
 	defer func() { tallies.add(&w.tally) }()
 	w.api.changed = w.podChanged
