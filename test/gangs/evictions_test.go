@@ -147,18 +147,29 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 		c.last = now
 	}
 	c.victims[pod.Name], c.cleared = pod.UID, time.Time{}
-	if last := w.arrivals[pod.Spec.NodeName]; last.at.Equal(time.Now()) && last.priority > int32(p.priority) {
-		c.excuse(last.name + " came before it, after this was decided")
+	w.meanwhile(p, c, pod.Spec.NodeName)
+	w.yields(p, c)
+	if c.batches > mostBatches && c.excused == "" {
+		w.fail("others are evicted for %s again and again, although nothing came between", p.name)
+	}
+}
+
+// meanwhile excuses a preemptor for what happened at the instant of an eviction on a node, which may have come after the decision.
+func (w *world) meanwhile(p *team, c *claim, node string) {
+	now := time.Now()
+	for _, s := range w.steps {
+		if w.stepped.Equal(now) {
+			w.disturb(p, c, s)
+		}
+	}
+	if last := w.arrivals[node]; last.at.Equal(now) && last.priority > int32(p.priority) {
+		c.excuse(last.name + " came before it")
 	}
 	if w.api.refusedLately() {
 		c.excuse("an eviction was refused")
 	}
-	if p.ended.endsAt(time.Now()) > 0 {
+	if p.ended.endsAt(now) > 0 {
 		c.excuse(memberEnded)
-	}
-	w.yields(p, c)
-	if c.batches > mostBatches && c.excused == "" {
-		w.fail("others are evicted for %s again and again, although nothing came between", p.name)
 	}
 }
 
@@ -237,19 +248,27 @@ func (c *claim) excuse(why string) {
 	}
 }
 
-// intervene excuses the preemptors that a step may keep from running.
+// intervene excuses the preemptors that a step may keep from running, those too that others are evicted for at its instant.
 func (w *world) intervene(s step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if now := time.Now(); !w.stepped.Equal(now) {
+		w.stepped, w.steps = now, nil
+	}
+	w.steps = append(w.steps, s)
 	for name, c := range w.claims {
-		p := w.teams[name]
-		switch s.verb {
-		case "restart", "lose", "sick", "unready", "fault":
+		w.disturb(w.teams[name], c, s)
+	}
+}
+
+// disturb excuses a preemptor that a step may keep from running.
+func (w *world) disturb(p *team, c *claim, s step) {
+	switch s.verb {
+	case "restart", "lose", "sick", "unready", "fault":
+		c.excuse(s.String())
+	case "ungroup", "regroup", "arrive", "recreate", "deletegang", "delete":
+		if s.name == p.name || w.teamOf(s.name) == p {
 			c.excuse(s.String())
-		case "ungroup", "regroup", "arrive", "recreate", "deletegang", "delete":
-			if s.name == name || w.teamOf(s.name) == p {
-				c.excuse(s.String())
-			}
 		}
 	}
 }

@@ -35,6 +35,9 @@ type world struct {
 	claims map[string]*claim
 	torn   map[string]*tear
 	tally  tally
+	// steps are those that were played at the instant stepped.
+	stepped time.Time
+	steps   []step
 	// arrivals are the last pods that were bound, by node.
 	arrivals map[string]arrival
 	// violation is the first claim that did not hold, "" for none.

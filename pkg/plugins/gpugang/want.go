@@ -2,6 +2,7 @@ package gpugang
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -13,8 +14,11 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// want is what a gang was refused in a cycle.
-type want struct{ podgroup.Want }
+// want is what a gang was refused in a cycle; grouped: of all its members.
+type want struct {
+	podgroup.Want
+	grouped bool
+}
 
 // Clone returns the same: nobody changes it.
 func (w *want) Clone() fwk.StateData { return w }
@@ -35,7 +39,7 @@ func (p *Plugin) afterRefusal(c cycle, pg *podgroup.Gang, g *group, t *task, pla
 	if plan.Refused.Reason != gang.NoRoom || t.lacking() == 0 {
 		return
 	}
-	w := &want{podgroup.Want{Gang: pg, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods}}
+	w := &want{Want: podgroup.Want{Gang: pg, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods}, grouped: c.grouped()}
 	w.Config.Brief = false
 	if c.grouped() {
 		c.cs.GetPodGroupSchedulingCycle().Write(wantKey, w)
@@ -61,8 +65,30 @@ func (p *Plugin) Want(cycle podgroup.Cycle, ref podgroup.Ref) (*podgroup.Want, s
 	case p.now().Before(g.ask):
 		g.askAgain = true // what changed since may help
 		return nil, g.unhelped
+	case w.grouped:
+		return p.unlessPaused(w, g)
 	}
 	return &w.Want, ""
+}
+
+// unlessPaused returns a gang that the scheduler tries in one cycle where as many members as must run can be tried now. Others
+// pause after their binds failed, and the cycle would fail for them whatever room there is. The caller holds the mutex.
+func (p *Plugin) unlessPaused(w *want, g *group) (*podgroup.Want, string) {
+	var last *v1.Pod
+	var longest time.Duration
+	able := p.boundOf(g, w.Gang)
+	for _, m := range w.Pods {
+		left := g.repairs[uidOf(m)].at.Sub(p.now())
+		if left <= 0 {
+			able++
+		} else if left > longest {
+			last, longest = m, left
+		}
+	}
+	if last == nil || able >= w.MinCount {
+		return &w.Want, ""
+	}
+	return nil, fmt.Sprintf("none before member %s is tried again in %v, since its last bind failed", last.Name, longest.Round(time.Second))
 }
 
 // Of returns the gang that a pod names, and whether it names one.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -44,6 +45,37 @@ func TestLeast(t *testing.T) {
 	unlike.Annotations[v1alpha1.AnnotationMinMembers] = "3"
 	c.create(unlike)
 	c.await("the gang is malformed", func() bool { return c.plugin.Least(ref) == onlyWhole })
+}
+
+// No room is made for a gang that the scheduler tries in one cycle while too few of its members can be tried, and made for one
+// whose members are tried one by one: they wait for each other.
+func TestWantOfPausedMembers(t *testing.T) {
+	c := newCluster(t, 4)
+	c.create(members("ran", 3, 2, 10)...)
+	c.awaitBound("ran", 3)
+	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "waits"}
+	pods := members("waits", 3, 2, 10)
+	for _, tc := range []struct {
+		grouped bool
+		paused  int
+		want    string
+	}{
+		{true, 0, ""}, {true, 1, ""}, {true, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
+		{false, 2, ""},
+	} {
+		cs := framework.NewCycleState()
+		cs.Write(wantKey, &want{Want: podgroup.Want{Gang: &podgroup.Gang{Ref: ref, MinCount: 2}, Pods: pods}, grouped: tc.grouped})
+		c.plugin.state.mu.Lock()
+		g := c.plugin.state.group(ref)
+		clear(g.repairs)
+		for i := range tc.paused {
+			g.repairs[uidOf(pods[i])] = repair{failures: 1, at: c.clock.now().Add(time.Duration(8+i) * time.Second)}
+		}
+		c.plugin.state.mu.Unlock()
+		if w, why := c.plugin.Want(cs, ref); why != tc.want || (w != nil) != (tc.want == "") {
+			t.Errorf("%+v: wants %v, %q", tc, w != nil, why)
+		}
+	}
 }
 
 // A gang whose wishes contradict each other goes whole, although its least number is known.

@@ -32,14 +32,14 @@ func (p *Plugin) begin(ctx context.Context, q *question, plan *preemption.Plan, 
 		return fmt.Errorf("make room for pod %s: it is gone", pathOf(q.pod))
 	}
 	for _, other := range passed {
-		p.end(ctx, other, false)
+		p.end(ctx, other, "")
 	}
 	if len(plan.Evict) == 0 {
 		return nil
 	}
 	p.evict(ctx, &eviction{
 		preemptor: who, node: x.place.Node, plan: plan, from: q.from, pods: q.pods,
-		failed: func(error) { p.end(ctx, x, true) },
+		failed: func(err error) { p.end(ctx, x, err.Error()) },
 		done:   func() { p.activate(ctx, q.pod) }, // PreEnqueue may have kept it out
 	})
 	return nil
@@ -93,6 +93,10 @@ func (p *Plugin) stillPending(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 	if left == 0 && !running && err == nil {
 		left = p.waitForOthers(ctx, cs, x, node)
 	}
+	text := fmt.Sprintf("all victims have left node %s, and the pod does not fit there: %s", x.place.Node, statuses.Get(x.place.Node).Message())
+	if err != nil {
+		text = x.nodeLost()
+	}
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	if left > 0 || running {
@@ -101,9 +105,8 @@ func (p *Plugin) stillPending(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 	if p.state.pendings[uid] == x {
 		delete(p.state.pendings, uid)
 		p.sharesOrNil().Release(uid)
-		p.state.missed(pod, now)
+		p.state.missed(pod, now, text)
 	}
-	text := fmt.Sprintf("all victims have left node %s, and the pod does not fit there: %s", x.place.Node, statuses.Get(x.place.Node).Message())
 	return attempt{resultMissed, text, nominate("")}, true
 }
 
@@ -159,7 +162,7 @@ func (p *Plugin) endHopeless(ctx context.Context, spared []vgpu.UID) {
 	}
 	p.state.mu.Unlock()
 	for _, x := range hopeless {
-		p.end(ctx, x, false)
+		p.end(ctx, x, "")
 	}
 }
 
@@ -172,8 +175,8 @@ func (p *Plugin) stays(v *victim) bool {
 }
 
 // end gives up the room of a preemption that came to nothing and has the pod tried again, at once, for the room that there is;
-// and where it missed, for another preemption after a pause. The try ends what the pod is nominated for.
-func (p *Plugin) end(ctx context.Context, x *pending, missed bool) {
+// and where it missed, as why says if not "", for another preemption after a pause. The try ends what the pod is nominated for.
+func (p *Plugin) end(ctx context.Context, x *pending, why string) {
 	uid := uidOf(x.pod)
 	p.state.mu.Lock()
 	if p.state.pendings[uid] != x {
@@ -184,8 +187,8 @@ func (p *Plugin) end(ctx context.Context, x *pending, missed bool) {
 	if run := p.state.running[string(uid)]; run != nil {
 		run.cancel()
 	}
-	if missed {
-		p.state.missed(x.pod, p.now())
+	if why != "" {
+		p.state.missed(x.pod, p.now(), why)
 	}
 	p.state.mu.Unlock()
 	p.sharesOrNil().Release(uid)

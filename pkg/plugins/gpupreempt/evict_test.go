@@ -371,7 +371,7 @@ func TestMisses(t *testing.T) {
 	t.Parallel()
 	s, p, now := newState(1), pod("p", 1, 0), time.Unix(1e9, 0)
 	for _, want := range []time.Duration{1, 2, 4} {
-		s.missed(p, now)
+		s.missed(p, now, "sick")
 		expect(t, "pause", now.Add(want*time.Second), s.misses["uid-p"].until)
 		expect(t, "tried again", now.Add(want*time.Second), s.retries["uid-p"].at)
 	}

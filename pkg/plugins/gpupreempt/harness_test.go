@@ -33,6 +33,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // patience bounds every wait of these tests. It is long, since the machines that run them are slow; nothing sleeps.
@@ -208,6 +209,13 @@ func (c *cluster) awaitVictims(count int) []string {
 	c.t.Helper()
 	c.await(fmt.Sprintf("%d pods are evicted", count), func() bool { return len(c.victims()) >= count })
 	return c.victims()
+}
+
+// miss returns what is known of the preemptions for a pod that came to nothing.
+func (c *cluster) miss(name string) miss {
+	c.plugin.state.mu.Lock()
+	defer c.plugin.state.mu.Unlock()
+	return c.plugin.state.misses[vgpu.UID("uid-"+name)]
 }
 
 // leave has pods gone, at the end of their grace period or before.

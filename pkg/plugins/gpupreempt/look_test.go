@@ -184,6 +184,7 @@ func TestUnusedRoomIsGivenUp(t *testing.T) {
 	if len(c.plugin.state.all()) != 0 {
 		t.Error("the room is kept for ever")
 	}
+	expect(t, "why", "all victims have left node n1, and the pod was not placed within 1m0s", c.miss("stuck").why)
 }
 
 // A victim that was taken back in memory counts until the scheduler has forgotten it, whatever becomes of its pod.

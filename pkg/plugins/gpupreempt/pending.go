@@ -57,9 +57,15 @@ func (x *pending) left(exists func(v *victim) bool, now time.Time) int {
 	return count
 }
 
-// miss is how often in a row the preemptions for a pod came to nothing, and when the next may be tried.
+// nodeLost says that the preemption came to nothing for its node.
+func (x *pending) nodeLost() string {
+	return "node " + x.place.Node + " is gone or takes the pod no more"
+}
+
+// miss is how often in a row the preemptions for a pod came to nothing, why the last one did, and when the next may be tried.
 type miss struct {
 	times int
+	why   string
 	until time.Time
 }
 
@@ -88,9 +94,10 @@ type again struct {
 }
 
 // missed notes that a preemption came to nothing. The caller holds the mutex.
-func (s *state) missed(pod *v1.Pod, now time.Time) {
+func (s *state) missed(pod *v1.Pod, now time.Time, why string) {
 	m := s.misses[uidOf(pod)]
 	m.times++
+	m.why = why
 	m.until = now.Add(pauseAfter(m.times))
 	s.misses[uidOf(pod)] = m
 	s.retries[uidOf(pod)] = again{pod: pod, at: m.until}

@@ -179,6 +179,7 @@ func TestOverdueVictim(t *testing.T) {
 	c.clock.pass(2 * time.Minute)
 	c.awaitVictims(2)
 	expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
+	expect(t, "why", "1 of 1 pod did not leave node "+c.pod(first).Spec.NodeName+" in time", c.miss("high").why)
 	second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
 	node := c.pod(second).Spec.NodeName
 	c.leave(second)
@@ -242,6 +243,7 @@ func TestNodeLost(t *testing.T) {
 			lose(c, c.pod(first).Spec.NodeName)
 			c.clock.pass(5 * time.Second) // the pause
 			c.awaitVictims(2)
+			expect(t, "why", "node "+c.pod(first).Spec.NodeName+" is gone or takes the pod no more", c.miss("high").why)
 			second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
 			node := c.pod(second).Spec.NodeName
 			c.leave(second)
@@ -354,6 +356,7 @@ func TestEvictionFails(t *testing.T) {
 	c.refuseDeletes(func(string) error { return apierrors.NewForbidden(v1.Resource("pods"), "", errors.New("not you")) })
 	c.create(pod("high", 20, 100))
 	c.awaitMessage("high", "the last one came to nothing")
+	c.awaitMessage("high", "is forbidden: not you")
 	expect(t, "victims", nil, c.victims())
 	if h, held := c.plugin.shares().Held("uid-high"); held {
 		t.Errorf("room is held on %s", h.Node)
@@ -380,11 +383,8 @@ func TestMissed(t *testing.T) {
 	lost := c.pod("low-0").Spec.NodeName
 	c.makeSick(lost)
 	c.leave("low-0")
-	c.await("the miss is known, of which one message tells and the next try has another", func() bool {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		return c.plugin.state.misses["uid-high"].times == 1
-	})
+	c.await("the preemption came to nothing", func() bool { return c.miss("high").times == 1 })
+	expect(t, "why", "all victims have left node "+lost+", and the pod does not fit there: no healthy GPU could take the share, others are sick", c.miss("high").why)
 	if h, held := c.plugin.shares().Held("uid-high"); held && h.Node == lost {
 		t.Errorf("room is kept on %s, where the pod does not fit", h.Node)
 	}

@@ -183,7 +183,7 @@ func (p *Plugin) eligible(pod *v1.Pod) string {
 	m, missed := p.state.misses[uidOf(pod)]
 	if left := m.until.Sub(p.now()); missed && left > 0 {
 		p.state.retries[uidOf(pod)] = again{pod: pod, at: m.until}
-		return fmt.Sprintf("the last one came to nothing, the next is tried in %v", left.Round(time.Second))
+		return fmt.Sprintf("the last one came to nothing, the next is tried in %v: %s", left.Round(time.Second), m.why)
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package gpupreempt
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -69,7 +70,7 @@ func (p *Plugin) look(ctx context.Context, x *pending) {
 		p.over(x.pod, false)
 		return
 	case !p.nodeStands(x):
-		p.end(ctx, x, true)
+		p.end(ctx, x, x.nodeLost())
 		return
 	case p.evicting(string(pod.UID)):
 		return
@@ -82,8 +83,10 @@ func (p *Plugin) look(ctx context.Context, x *pending) {
 	cleared, deadline := x.cleared, x.deadline
 	p.state.mu.Unlock()
 	switch {
-	case left > 0 && now.After(deadline), left == 0 && now.Sub(cleared) > settling:
-		p.end(ctx, x, true)
+	case left > 0 && now.After(deadline):
+		p.end(ctx, x, fmt.Sprintf("%d of %s did not leave node %s in time", left, plural(len(x.victims), "pod"), x.place.Node))
+	case left == 0 && now.Sub(cleared) > settling:
+		p.end(ctx, x, fmt.Sprintf("all victims have left node %s, and the pod was not placed within %v", x.place.Node, settling))
 	case left == 0:
 		p.activate(ctx, x.pod)
 	}
