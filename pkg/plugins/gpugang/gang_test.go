@@ -14,6 +14,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -117,6 +118,11 @@ func TestMemberReturns(t *testing.T) {
 	c := newCluster(t, 2, 2, 2, 2)
 	c.create(requireLevel(members("train", 4, 4, 10), rack)...)
 	before := c.awaitBound("train", 4)
+	c.await("the gang is known to have started", func() bool {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		return c.plugin.state.group(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "train"}).started
+	})
 	c.deletePod("train-2")
 	c.clock.pass(10 * time.Minute)
 	c.plugin.Tick(t.Context())

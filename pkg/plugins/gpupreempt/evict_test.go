@@ -336,7 +336,9 @@ func TestPreemptorGoesBefore(t *testing.T) {
 		}
 		return preemption.Victims(cluster, want, who, cfg)
 	}
-	c.create(high)
+	if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), high, metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err) // the fake reads what it has created, which may be gone by then
+	}
 	<-asked
 	c.createBound(pod("next", 0, 0)) // which is tried when the attempt is over
 	expect(t, "pending", 0, len(c.plugin.state.all()))
