@@ -55,19 +55,29 @@ func TestWantOfPausedMembers(t *testing.T) {
 	c.awaitBound("ran", 3)
 	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "waits"}
 	pods := members("waits", 3, 2, 10)
+	bound := c.pods()
 	for _, tc := range []struct {
-		grouped bool
-		paused  int
-		want    string
+		grouped              bool
+		min, running, paused int
+		want                 string
 	}{
-		{true, 0, ""}, {true, 1, ""}, {true, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
-		{false, 2, ""},
+		{true, 2, 0, 0, ""}, {true, 2, 0, 1, ""},
+		{true, 2, 0, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
+		{true, 2, 1, 2, ""}, {true, 4, 2, 1, ""},
+		{true, 4, 2, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
+		{true, 9, 0, 0, ""}, // whatever it waits for, it is no pause
+		{false, 2, 0, 2, ""},
 	} {
 		cs := framework.NewCycleState()
-		cs.Write(wantKey, &want{Want: podgroup.Want{Gang: &podgroup.Gang{Ref: ref, MinCount: 2}, Pods: pods}, grouped: tc.grouped})
+		gang := &podgroup.Gang{Ref: ref, MinCount: tc.min}
+		for i := range tc.running {
+			gang.Members = append(gang.Members, &bound[i])
+		}
+		cs.Write(wantKey, &want{Want: podgroup.Want{Gang: gang, Pods: pods}, grouped: tc.grouped})
 		c.plugin.state.mu.Lock()
 		g := c.plugin.state.group(ref)
 		clear(g.repairs)
+		g.repairs[uidOf(pods[2])] = repair{failures: 1, at: c.clock.now().Add(-time.Second)} // over
 		for i := range tc.paused {
 			g.repairs[uidOf(pods[i])] = repair{failures: 1, at: c.clock.now().Add(time.Duration(8+i) * time.Second)}
 		}
