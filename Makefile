@@ -13,26 +13,37 @@ export TANDEM_DATA := $(or $(TANDEM_DATA),$(wildcard $(CURDIR)/../shared/data))
 
 # Twice as many packages at once as there are cores: tests of processes mostly wait.
 TEST_FLAGS ?= -shuffle=on -p $$((2 * $$(nproc)))
+# What the tests are run of, for example PACKAGES="./pkg/gang ./test/gangs".
+PACKAGES ?= ./...
+# go test, with progress, and the lines of failing tests only; arguments: flags of the runner, flags of go test
+RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(PACKAGES)' $(1) -- $(2) $(TEST_FLAGS)
 COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build test race properties faults lint demo sim e2e bench verify generate image clean
+.PHONY: help build test race stress properties faults lint demo sim e2e bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 build: ## build the binaries into bin/
 	@mkdir -p bin
-	go build -o bin/ ./cmd/...
+	go build -ldflags "$$(hack/version.sh ldflags)" -o bin/ ./cmd/...
 
-test: ## run the tests; the first run builds etcd and kube-apiserver
+test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
+	@$(call RUN_TESTS,,-timeout=1h)
+
+race: tested-with ## run the tests with the race detector; it compiles everything once more
+	@$(call RUN_TESTS,,-race -timeout=1h)
+
+ROUNDS ?= 3
+LOAD ?= 3 # busy loops a core: with the tests themselves four times as much to do as there are cores
+stress: tested-with ## ROUNDS=3 runs of the tests beside busy loops, and a table of what failed; PACKAGES as for test
+	@$(call RUN_TESTS,-rounds=$(ROUNDS) -load=$(LOAD),-count=1 -timeout=4h)
+
+.PHONY: tested-with
+tested-with: # builds what the tests start
 	@echo "test: looking for etcd and kube-apiserver, which the tests start; then compiling the tests (minutes, the first time)"
 	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
-	go test -timeout 20m $(TEST_FLAGS) ./...
-
-race: ## run the tests with the race detector; it compiles everything once more
-	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
-	go test -race -timeout 30m $(TEST_FLAGS) ./...
 
 HISTORIES ?= 10000 # of gangs, of either kind: 7 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each
@@ -40,8 +51,7 @@ properties: ## run the property tests with 10,000 cases each
 		./pkg/gang/... ./pkg/preemption/... ./pkg/traffic/... ./internal/deviceplugin
 	go test -timeout 120m -run Histories ./test/gangs -histories=$(HISTORIES)
 
-faults: ## 200 random sequences of faults on nodes (minutes); as root full disks too
-	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
+faults: tested-with ## 200 random sequences of faults on nodes (minutes); as root full disks too
 	go test -count=1 -timeout 60m -run TestRandomSequences -v ./test/faults -sequences=200 -together=16
 
 lint: ## go vet, gofmt and golangci-lint
@@ -49,15 +59,15 @@ lint: ## go vet, gofmt and golangci-lint
 	go vet ./...
 	$(call TOOLS,golangci-lint); golangci-lint run ./...
 
-demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up
+demo: ## a whole cluster on this machine, without GPUs; KEEP=1 leaves it up, KUBERNETES=1.35.4 has that API server
 	@echo "demo: compiling (minutes, the first time)"
-	go run ./test/demo $(if $(KEEP),--keep)
+	go run ./test/demo $(if $(KUBERNETES),--kubernetes=$(KUBERNETES)) $(if $(KEEP),--keep)
 
 sim: ## play the example scenarios with the scheduler's decisions (seconds)
 	@for s in examples/*.yaml; do go run ./cmd/simulator run $$s && echo || exit; done
 
-e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer
-	hack/e2e.sh
+e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer, KUBELET=1.35.4 has that kubelet, KUBERNETES API server, POD_SOURCE=apiserver no Pods API
+	TANDEM_KUBELET=$(KUBELET) TANDEM_KUBERNETES=$(KUBERNETES) TANDEM_POD_SOURCE=$(POD_SOURCE) hack/e2e.sh
 
 bench: ## speed, beside the stock scheduler, against the allowed ranges
 	hack/bench.sh

@@ -41,4 +41,7 @@ for ((round = 2; round <= ${ROUNDS:-3}; round++)); do
   measure 'AgainstStock/(Plain|Preempt)' "$round"
 done
 
+echo "what the limits of the deployed scheduler cost: 2,000 pods with them and without, in turns"
+go run ./test/benchmark/limits | tee "$out/limits.txt"
+
 go run ./test/benchmark/check -go-bench "$out/cost.txt" -scheduler-perf "$out/perf" -workloads "$only"

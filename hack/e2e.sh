@@ -2,6 +2,8 @@
 # The end-to-end tests: a real kubelet, containerd and runc on this machine, Tandem's production binaries, made-up GPUs.
 #
 #   make e2e                               all scenarios; SOAK=1 repeats the one about swapped slots 200 times
+#   make e2e KUBELET=1.35.4                with that kubelet; KUBERNETES=… with that API server and controller manager
+#   make e2e POD_SOURCE=apiserver          with a kubelet that does not serve the Pods API, as all before 1.37
 #   hack/e2e.sh -run 'TestEndToEnd/lost'   with flags of go test
 #
 # Needs root: containers, mounts and network namespaces are made. On Debian and its relatives it installs what is

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Generates deep copies, defaults, conversions, the CRDs and the reference of the metrics. `make verify` fails if the
-# result differs from the commit.
+# Generates deep copies, defaults, conversions, the CRDs, and docs/reference: the arguments, the objects and the metrics.
+# `make verify` fails if the result differs from the commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bin=$(go run ./internal/sandbox/tools controller-gen deepcopy-gen defaulter-gen conversion-gen)
+docs=$(go run ./internal/sandbox/tools crd-ref-docs)
 
 # The generators put a licence text at the top of each file; LICENSE says it once for all.
 header=$(mktemp)
@@ -23,3 +24,11 @@ page=$(mktemp)
 trap 'rm -f "$header" "$page"' EXIT
 go run ./internal/metrics/reference >"$page"
 cat "$page" >docs/reference/metrics.md
+
+reference() { # package, page
+  "$docs/crd-ref-docs" --log-level=ERROR --config=hack/reference/config.yaml --templates-dir=hack/reference \
+    --source-path="$1" --renderer=markdown --output-path="$page"
+  cat "$page" >"docs/reference/$2"
+}
+reference ./pkg/api/config/v1 arguments.md
+reference ./pkg/api/v1alpha1 objects.md

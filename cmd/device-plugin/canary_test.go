@@ -65,7 +65,7 @@ func (s *served) pipe() string         { return filepath.Join(s.dir, "mps", s.uu
 
 func (s *served) client(load fakegpu.ClientLoad) *fakegpu.Client {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, s.pipe(), load)
 	if err != nil {

@@ -18,10 +18,12 @@ import (
 	"k8s.io/component-base/cli"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/deviceplugin"
 	"github.com/tandem-gpu/tandem/internal/mps"
 	"github.com/tandem-gpu/tandem/internal/nvml"
+	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -36,6 +38,7 @@ func command() *cobra.Command {
 	logging := logsapi.NewLoggingConfiguration()
 	c := &cobra.Command{
 		Use: "tandem-device-plugin", Short: "Offers the slots of this node's GPUs to the kubelet", Args: cobra.NoArgs, SilenceUsage: true,
+		Version: version.Get().String(),
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
 				return err
@@ -56,18 +59,22 @@ func command() *cobra.Command {
 	c.Flags().StringVar(&share.Dir, "mps-dir", "/run/tandem/mps", "folder for the pipes and logs of MPS, one folder per GPU")
 	c.Flags().StringVar(&share.SharedMemory, "mps-shm-dir", "", "folder of the host that the MPS daemons see as /dev/shm; containers with a share get it as theirs; without it they keep their own")
 	options.AddFlags(c.Flags())
-	c.AddCommand(canaryCommand(), mpsHostCommand())
+	c.AddCommand(canaryCommand(), mpsHostCommand(), shmCommand())
 	logsapi.AddFlags(logging, c.Flags())
 	return c
 }
 
 func run(ctx context.Context, options deviceplugin.Options, kubeconfig string) error {
+	klog.FromContext(ctx).Info("Starting Tandem's node agent", "version", version.Get().String())
 	rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
 	}
 	client, err := dynamic.NewForConfig(rest)
 	if err != nil {
+		return err
+	}
+	if options.Pods, err = deviceplugin.NewPodAPI(rest); err != nil {
 		return err
 	}
 	options.GPUNodes = client.Resource(v1alpha1.GPUNodes)

@@ -243,7 +243,7 @@ func readyReason(ctx context.Context, client dynamic.Interface) (string, error) 
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, holds func() error) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute) // only a hang takes so long
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var last error

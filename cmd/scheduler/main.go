@@ -5,6 +5,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -21,11 +22,15 @@ import (
 )
 
 func main() {
-	groups := newPodGroups()
-	os.Exit(groups.exitCode(cli.Run(command(groups))))
+	if err := serveVersion(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	gates := newGates()
+	os.Exit(gates.exitCode(cli.Run(command(gates, newCaches(gates.end)))))
 }
 
-func command(groups *podGroups) *cobra.Command {
+func command(gates *gates, caches *caches) *cobra.Command {
 	shares := &gpushare.Factory{}
 	gangs := &gpugang.Factory{Shares: func() gpugang.Shares {
 		if p := shares.Plugin(); p != nil {
@@ -45,8 +50,9 @@ func command(groups *podGroups) *cobra.Command {
 		return nil
 	})
 	c := app.NewSchedulerCommand(
-		app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs.New), app.WithPlugin(gpupreempt.Name, preempt))
+		app.WithPlugin(gpushare.Name, caches.with(shares.New)), app.WithPlugin(gpugang.Name, caches.with(gangs.New)),
+		app.WithPlugin(gpupreempt.Name, caches.with(preempt)))
 	c.Use = "tandem-scheduler"
-	groups.wrap(c)
+	gates.wrap(c)
 	return c
 }

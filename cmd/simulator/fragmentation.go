@@ -68,7 +68,7 @@ Both are in percent of all GPUs.`,
 	flags.StringVar(&seeds, "seeds", "42-51", "`seeds` that the orders are drawn with, a run each: single ones and ranges, separated by commas")
 	flags.Float64Var(&filling.Inflate, "inflate", 1.3, "repeat the pods until they ask for so many `times` all GPUs, 0.01 to 10")
 	flags.BoolVar(&noTiming, "no-timing", false, "leave out how long runs took, so that equal runs print equal bytes")
-	flags.StringVar(&plot, "plot", "", "`folder` to draw into: allocation.svg, fragmentation.svg")
+	flags.StringVar(&plot, "plot", "", "`folder` to draw into: allocation, fragmentation, each as .svg and .png")
 	form.addFlag(c)
 	return c
 }

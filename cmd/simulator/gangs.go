@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/experiment"
 	"github.com/tandem-gpu/tandem/internal/scenario"
+	"github.com/tandem-gpu/tandem/internal/traces"
 )
 
 // gangsFlags are what gangs takes as text.
@@ -45,17 +47,21 @@ The policies are
   gang              whole jobs, first come first served, others pass; workers where kubernetes would put them
   dragon            the phases of DRAGON: whole jobs on few nodes, and none passes the first after half a minute
   tiresias          least attained service in two queues, jobs are stopped for others and go on later
-  tandem            the scheduler: whole jobs close together, others pass; devices are kept for the first one once it has
-                    waited for a minute and all that is in its way came later
+  tandem            the scheduler: whole jobs close together, others pass; devices are kept for one that has waited for a day
+                    where all pods in its way declare an end, and end within a fourth of its wait
   tandem-profiled   the same, and the scheduler is told what each job loses on several nodes
   tandem-anywhere   the same, and it is told that no job loses anything
   tandem-undrained  tandem, no devices are kept (drain: Disabled)
+  tandem-drained    tandem, devices are kept for a job once it has waited for a minute and all that is in its way came
+                    later, whoever that is and however long it takes (drain: Enabled)
   tandem-deadlines  tandem, pods declare an end after twice the expected time
+  tandem-deadlines-drained  tandem-drained, pods declare an end after twice the expected time
   tandem-shortest   the least expected GPU time first, no devices are kept
   tandem-tiresias   the order of tiresias, the places of tandem
   tandem-service    jobs that had 16 GPU-hours have a lower priority from then on, and are stopped for others
   tandem-size       jobs with more than 16 GPUs have a lower priority, and are stopped for others
   tandem-priority   three priorities by expected GPU-hours, bounds at 4 and 16; lower ones are stopped for others
+The bounds of the last three are for 64 GPUs, and grow with the cluster.
 The expected time is that on as few nodes as possible. The policies from tandem-shortest on place as the scheduler does, in
 an order that it does not have by itself; the last four stop whole jobs, which go on later with the work that they did.
 
@@ -70,6 +76,7 @@ were stuck with a part of their workers, and the part of the held GPU time in wh
 			if err := given.parse(&gangs); err != nil {
 				return err
 			}
+			nameRepeats(c.ErrOrStderr(), gangs.Measured)
 			bar := progress(c)
 			gangs.Progress = bar.Step
 			results, err := gangs.Run()
@@ -83,6 +90,15 @@ were stuck with a part of their workers, and the part of the held GPU time in wh
 	given.flags(c, &gangs)
 	form.addFlag(c)
 	return c
+}
+
+// nameRepeats says which files measured steps several times.
+func nameRepeats(w io.Writer, measured []*traces.Trace) {
+	for _, t := range measured {
+		if t.Repeated > 0 {
+			fmt.Fprintf(w, "%s: rows that measure a step again: %d; the mean of its times counts\n", t.File, t.Repeated)
+		}
+	}
 }
 
 func (f *gangsFlags) flags(c *cobra.Command, gangs *experiment.Gangs) {

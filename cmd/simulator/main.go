@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tandem-gpu/tandem/internal/report"
+	"github.com/tandem-gpu/tandem/internal/version"
 )
 
 // Exit codes.
@@ -63,7 +64,7 @@ begin with are in examples/; docs/guides/simulator.md says what can stand in one
   simulator map examples/mixed.yaml --at 30m         who holds which GPU after half an hour
   simulator fragmentation --nodes nodes.csv --pods pods.csv
                                                      fill a cluster from a trace, compare all policies`,
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.ArbitraryArgs,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.ArbitraryArgs, Version: version.Get().String(),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("unknown command %q, known are %s", args[0], strings.Join(names(c), ", "))

@@ -178,8 +178,8 @@ func TestPlots(t *testing.T) {
 		args  []string
 		files []string
 	}{
-		"fragmentation": {fragmentation("--seeds", "1"), []string{"allocation.svg", "fragmentation.svg"}},
-		"run":           {[]string{"run", "testdata/scenario.yaml"}, []string{"allocation.svg", "fragmentation.svg", "utilisation.svg", "jct_cdf.svg"}},
+		"fragmentation": {fragmentation("--seeds", "1"), []string{"allocation", "fragmentation"}},
+		"run":           {[]string{"run", "testdata/scenario.yaml"}, []string{"utilisation", "fragmentation", "wait_cdf", "jct_cdf"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -190,8 +190,8 @@ func TestPlots(t *testing.T) {
 			told := ""
 			for _, f := range tc.files {
 				path := filepath.Join(dir, f)
-				told += "wrote " + path + "\n"
-				if err := wellFormed(path, "tandem", "packed"); err != nil {
+				told += "wrote " + path + ".svg\nwrote " + path + ".png\n"
+				if err := wellFormed(path+".svg", "tandem", "packed"); err != nil {
 					t.Error(err)
 				}
 			}

@@ -35,6 +35,7 @@ with what the scheduler would say of them. The JSON has the same.`,
 				return err
 			}
 			bar := progress(c)
+			bar.Parts = scenario.Hundredths
 			result, err := s.Play(bar.Step)
 			bar.Close()
 			if err != nil {

@@ -50,7 +50,7 @@ Below stands which assertions hold. The command ends with 1 when one does not, w
 		},
 	}
 	form.addFlag(c)
-	c.Flags().StringVar(&plot, "plot", "", "`folder` to draw into: allocation.svg, fragmentation.svg, utilisation.svg, jct_cdf.svg")
+	c.Flags().StringVar(&plot, "plot", "", "`folder` to draw into: utilisation, fragmentation, wait_cdf, jct_cdf, where there are some gang_wait_cdf and lost, and allocation where no job ends; each as .svg and .png")
 	return c
 }
 
@@ -60,6 +60,7 @@ func play(c *cobra.Command, s *scenario.Scenario, form *output, plot string) err
 		return err
 	}
 	bar := progress(c)
+	bar.Parts = scenario.Hundredths
 	result, err := s.Play(bar.Step)
 	bar.Close()
 	if err != nil {

@@ -38,17 +38,30 @@ func nodeAffinity(pod *v1.Pod) *v1.NodeAffinity {
 }
 
 // MetBy reports whether the node may take the pod. An affinity that cannot be read is met by no node.
-func (d *Demand) MetBy(node *v1.Node) bool {
+func (d *Demand) MetBy(node *v1.Node) bool { return d.Bar(node) == "" }
+
+// What Bar says, as the in-tree plugins do. An untolerated taint is named beside.
+const (
+	unschedulable = "node(s) were unschedulable"
+	untolerated   = "node(s) had untolerated taint"
+	unmatched     = "node(s) didn't match Pod's node affinity/selector"
+)
+
+// Bar returns why the node does not take the pod, in the words of the scheduler's events, "" where it may take it. A node that is
+// refused for several reasons has the one that the in-tree plugins give first.
+func (d *Demand) Bar(node *v1.Node) string {
 	tolerations := d.pod.Spec.Tolerations
-	unschedulable := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
-	if node.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &unschedulable, true) {
-		return false
+	cordon := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
+	if node.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &cordon, true) {
+		return unschedulable
 	}
-	if _, refused := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, tolerations, keepsOut, true); refused {
-		return false
+	if t, refused := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, tolerations, keepsOut, true); refused {
+		return untolerated + " {" + t.Key + ": " + t.Value + "}"
 	}
-	matches, err := d.affinity.Match(node)
-	return err == nil && matches
+	if matches, err := d.affinity.Match(node); err != nil || !matches {
+		return unmatched
+	}
+	return ""
 }
 
 func keepsOut(t *v1.Taint) bool {

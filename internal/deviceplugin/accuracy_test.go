@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -146,7 +145,7 @@ func newFakeBench(t *testing.T) (b *bench, state string, gpus []fakegpu.Device) 
 	t.Cleanup(func() {
 		_ = b.stop()
 		for _, d := range node.Devices {
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 			if err := backend.Stop(ctx, d.UUID); err != nil {
 				t.Error(err)
 			}

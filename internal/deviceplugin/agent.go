@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +42,9 @@ type Options struct {
 	// HostRoot is where the agent sees the root folder of the host, for what it reads of the driver.
 	HostRoot    string
 	HTTPAddress string
+	// SharedMemory is where the agent sees the folder that tenants have as /dev/shm, to remove what they leave there; ""
+	// removes nothing.
+	SharedMemory string
 
 	Driver  Driver
 	Sharing Sharing
@@ -50,6 +52,8 @@ type Options struct {
 	OpenDriver func() (Driver, error)
 	// GPUNodes writes the inventory; nil writes none.
 	GPUNodes dynamic.ResourceInterface
+	// Pods reads the pods of the node from the API server where the kubelet does not serve the Pods API; nil reads none.
+	Pods PodAPI
 	// Self asks the API server who the agent is (SelfReviews), for the owner of its GPUNode; nil asks nobody.
 	Self dynamic.ResourceInterface
 }
@@ -95,6 +99,7 @@ type timing struct {
 	rescan, announce, reopen, driver        time.Duration
 	sweep, grace, sharingWait               time.Duration
 	telemetry, reports                      time.Duration
+	patience, silence, again, watch         time.Duration
 }
 
 func timingOf(c Config) timing {
@@ -104,6 +109,7 @@ func timingOf(c Config) timing {
 		rescan: rescanEvery, announce: c.Telemetry.publishInterval(), reopen: minReopen, driver: driverTimeout,
 		sweep: sweepEvery, grace: sweepGrace, sharingWait: sharingWait,
 		telemetry: c.Telemetry.interval(), reports: c.Telemetry.interval(),
+		patience: patience, silence: kubeletSilence, again: lookAgain, watch: watchGrace,
 	}
 }
 
@@ -142,11 +148,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
-	web := &http.Server{
-		Handler:           handler(a.pulse, a.ready, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{})),
-		ReadHeaderTimeout: 10 * time.Second,
-	}
-	go func() { _ = web.Serve(listener) }() // ends with Close below
+	web := newWeb(a.pulse, a.ready, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
+	go func() { _ = web.Serve(&crowd{Listener: listener, most: webConnections}) }() // ends with Close below
 	defer func() { _ = web.Close() }()
 	address := listener.Addr().String()
 
@@ -265,15 +268,21 @@ func (a *Agent) assemble(specs *cdi.Store, r *records) error {
 		return err
 	}
 	a.closers = append(a.closers, pods.Close, places.Close)
-	reader := podReader{client: podsapi.NewPodsClient(pods)}
-	a.podWatch = newPodWatch(reader.client, a.metrics.WatchBroke, a.pulse.of("pods"))
+	client := podsapi.NewPodsClient(pods)
+	a.podWatch = newPodWatch(client, a.metrics.WatchBroke, a.pulse.of("pods"))
+	a.podWatch.server = podServer{api: a.options.Pods, node: a.options.NodeName}
+	a.podWatch.choice = newPodChoice(client, a.options.PodsAPISocket, a.options.Pods != nil, a.metrics.SetPodSource)
+	a.podWatch.again, a.podWatch.choice.silence = a.timing.again, a.timing.silence
+	reader := podReader{client: client, choice: a.podWatch.choice, watch: a.podWatch}
+	patient := reader
+	patient.patience = a.timing.patience
 	a.attribution = newAttribution(a.proc)
 	placer := placeReader{client: podresources.NewPodResourcesListerClient(places)}
 	a.binder = &binder{
 		node:        a.options.NodeName,
 		inventory:   a.inventory,
-		resolver:    newResolver(a.options.DevicePluginDir, reader.patient(), placer, r, a.kubeletUnreadable),
-		pods:        reader.patient(),
+		resolver:    newResolver(a.options.DevicePluginDir, patient, placer, r, a.kubeletUnreadable),
+		pods:        patient,
 		renderer:    renderer{devRoot: a.options.DevRoot, sharing: a.options.Sharing},
 		libraries:   a.libraries,
 		specs:       specs,
@@ -295,13 +304,20 @@ func (a *Agent) kubeletUnreadable() { a.metrics.CheckpointUnreadable("kubelet") 
 
 // loops returns everything that turns until the context ends. None waits for another.
 func (a *Agent) loops(server *grpc.Server) []func(context.Context) {
-	r := &registrar{folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.of("registration")}
+	r := &registrar{
+		folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.of("registration"),
+		watch: a.timing.watch,
+	}
 	list := []func(context.Context){r.run, a.keeper.run, a.sweeper().run}
 	if a.options.GPUNodes != nil {
 		list = append(list, a.publisher().run)
 	}
 	if a.exclusive != nil {
 		list = append(list, a.keepExclusive)
+	}
+	if dir := a.options.SharedMemory; dir != "" {
+		c := &cleaner{dir: dir, pods: a.podWatch, metrics: a.metrics, beat: a.pulse.of("shared memory")}
+		list = append(list, c.run)
 	}
 	return slices.Concat(list, a.telemetry(), a.terminator())
 }
@@ -319,12 +335,16 @@ func (a *Agent) status() (v1alpha1.GPUNodeStatus, signals) {
 	devices, devicesChanged := a.inventory.snapshot()
 	watched, watchChanged := a.plugin.watched()
 	s := gpuNodeStatus(devices, a.driver)
+	view, viewChanged := a.podWatch.viewed()
 	condition := readyCondition(v1alpha1.ReadyServing, "the kubelet watches the slots")
-	if !watched {
+	switch {
+	case !watched:
 		condition = readyCondition(v1alpha1.ReadyNotRegistered, "the kubelet does not watch the slots: it is restarting, or refuses the agent")
+	case view.problem != "":
+		condition = readyCondition(v1alpha1.ReadyPodsUnknown, limit("no container with vGPUs can start: "+view.problem, 1024))
 	}
-	s.Conditions = append(s.Conditions, condition, healthyCondition(devices), monitoredCondition(devices))
-	return s, signals{devicesChanged, watchChanged, noted}
+	s.Conditions = append(s.Conditions, condition, healthyCondition(devices), monitoredCondition(devices), podsCondition(view))
+	return s, signals{devicesChanged, watchChanged, noted, viewChanged}
 }
 
 // goodbyeTimeout bounds what a stopping agent waits for the API server. It is part of the pod's grace period.
@@ -361,6 +381,9 @@ func (a *Agent) ready() error {
 	}
 	if watched, _ := a.plugin.watched(); !watched {
 		return errors.New("not registered: the kubelet does not watch the slots")
+	}
+	if view, _ := a.podWatch.viewed(); view.problem != "" {
+		return errors.New(view.problem)
 	}
 	return nil
 }

@@ -16,5 +16,6 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.StateDir, "state-dir", "/var/lib/tandem", "folder for the agent's own checkpoint")
 	s.StringVar(&o.DevRoot, "dev-root", "/", "folder that has dev/nvidia* of the host in it")
 	s.StringVar(&o.HostRoot, "host-root", "/", "where this process sees the root folder of the host; the driver (driver.root) is looked for below it")
+	s.StringVar(&o.SharedMemory, "shm-sweep-dir", "", "where this process sees the folder of --mps-shm-dir; what tenants that are gone left there is removed; without it nothing is")
 	s.StringVar(&o.HTTPAddress, "http-address", ":9410", "address of /healthz, /readyz and /metrics")
 }

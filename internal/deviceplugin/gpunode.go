@@ -93,7 +93,7 @@ type publisher struct {
 }
 
 // signals are channels that are closed when something changed; nil ones never are.
-type signals [3]<-chan struct{}
+type signals [4]<-chan struct{}
 
 const (
 	// resync is how often the written status is compared with what should be there.
@@ -144,6 +144,8 @@ func (p *publisher) pause(ctx context.Context, d time.Duration, changed signals)
 		case <-changed[1]:
 			return true
 		case <-changed[2]:
+			return true
+		case <-changed[3]:
 			return true
 		case <-beat.C:
 			p.beat()
@@ -269,6 +271,17 @@ func monitoredCondition(devices []device) metav1.Condition {
 		c.Status = metav1.ConditionUnknown
 	}
 	return c
+}
+
+// podsCondition says who tells the agent of the node's pods.
+func podsCondition(view podView) metav1.Condition {
+	switch {
+	case view.problem != "":
+		return claim(v1alpha1.ConditionPodsKnown, false, v1alpha1.PodsUnknown, limit(view.problem, 1024))
+	case view.server:
+		return claim(v1alpha1.ConditionPodsKnown, true, v1alpha1.PodsFromServer, "the agent reads the pods of this node from the API server, since the kubelet does not serve the Pods API")
+	}
+	return claim(v1alpha1.ConditionPodsKnown, true, v1alpha1.PodsFromKubelet, "the agent reads the pods of this node from the kubelet")
 }
 
 func claim(kind string, holds bool, reason, message string) metav1.Condition {

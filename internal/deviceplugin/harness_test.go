@@ -61,6 +61,11 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return newBenchWith(t, &kubelet{})
+}
+
+func newBenchWith(t *testing.T, k *kubelet) *bench {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "tdm") // short: the path of a socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +82,7 @@ func newBench(t *testing.T) *bench {
 			health: 10 * time.Millisecond, canary: 50 * time.Millisecond, probe: time.Second, hold: 20 * time.Millisecond, drainAfter: 50 * time.Millisecond,
 			rescan: 50 * time.Millisecond, announce: time.Millisecond, reopen: 10 * time.Millisecond, driver: 10 * time.Second,
 			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: 5 * time.Second, telemetry: 10 * time.Millisecond,
-			reports: 100 * time.Millisecond,
+			reports: 100 * time.Millisecond, patience: patience, silence: 10 * time.Millisecond, again: 10 * time.Millisecond, watch: tooLong,
 		},
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {
@@ -91,7 +96,7 @@ func newBench(t *testing.T) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.kubelet = newKubelet(t, dir)
+	b.kubelet = k.in(t, dir)
 	return b
 }
 

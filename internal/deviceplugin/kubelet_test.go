@@ -33,6 +33,8 @@ type kubelet struct {
 	dir     string
 	servers []*grpc.Server
 	podsAPI *fakepods.Server
+	// old: the kubelet does not serve the Pods API.
+	old bool
 
 	mu            sync.Mutex
 	pods          map[string]*v1.Pod
@@ -44,9 +46,10 @@ type kubelet struct {
 	options       *pluginapi.DevicePluginOptions
 }
 
-func newKubelet(t *testing.T, dir string) *kubelet {
+// in starts the kubelet in a folder.
+func (k *kubelet) in(t *testing.T, dir string) *kubelet {
 	t.Helper()
-	k := &kubelet{t: t, dir: dir, pods: map[string]*v1.Pod{}}
+	k.t, k.dir, k.pods = t, dir, map[string]*v1.Pod{}
 	k.podsAPI = fakepods.New(k)
 	k.start()
 	t.Cleanup(k.stop)
@@ -68,7 +71,9 @@ func (k *kubelet) start() {
 	for _, path := range stale {
 		_ = os.Remove(path)
 	}
-	k.serve(k.podsSocket(), func(s *grpc.Server) { podsapi.RegisterPodsServer(s, k.podsAPI) })
+	if !k.old {
+		k.serve(k.podsSocket(), func(s *grpc.Server) { podsapi.RegisterPodsServer(s, k.podsAPI) })
+	}
 	k.serve(k.placesSocket(), func(s *grpc.Server) { podresources.RegisterPodResourcesListerServer(s, k) })
 	k.serve(filepath.Join(k.pluginDir(), kubeletSocket), func(s *grpc.Server) { pluginapi.RegisterRegistrationServer(s, k) })
 }
@@ -247,10 +252,13 @@ func (k *kubelet) registered() int {
 	return len(k.registrations)
 }
 
+// tooLong is what only a hang reaches, on whatever machine.
+const tooLong = 5 * time.Minute
+
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, holds func() error) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(tooLong)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var last error

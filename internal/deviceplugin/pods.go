@@ -39,15 +39,15 @@ func dialKubelet(socket string) (*grpc.ClientConn, error) {
 // second. The kubelet tries again after a failure, but shows it in the pod's events.
 const patience = 5 * time.Second
 
-// podReader reads the node's pods from the kubelet's Pods API.
+// podReader reads the node's pods from the kubelet's Pods API, or from the API server where the kubelet does not serve it.
 type podReader struct {
 	client podsapi.PodsClient
-	// patience is how long calls wait for the socket; at 0 they fail at once where it is absent.
+	// choice is between the kubelet and the API server, of which watch knows the pods.
+	choice *podChoice
+	watch  *podWatch
+	// patience is how long calls wait for who tells the pods; at 0 they fail at once where the kubelet's socket is absent.
 	patience time.Duration
 }
-
-// patient returns the reader that waits for the socket.
-func (r podReader) patient() podReader { return podReader{client: r.client, patience: patience} }
 
 // await bounds a call by the patience, if there is any.
 func await(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc, grpc.CallOption) {
@@ -58,8 +58,11 @@ func await(ctx context.Context, patience time.Duration) (context.Context, contex
 	return ctx, cancel, grpc.WaitForReady(true)
 }
 
-// get returns the pod with the UID, nil where the node has none.
-func (r podReader) get(ctx context.Context, uid string) (*v1.Pod, error) {
+// get returns the pod with the UID, nil where the node has none. In doubt a pod is asked for that is known.
+func (r podReader) get(ctx context.Context, uid string, doubt bool) (*v1.Pod, error) {
+	if r.choice.asksServer() {
+		return r.fromServer(ctx, uid, doubt)
+	}
 	ctx, cancel, option := await(ctx, r.patience)
 	defer cancel()
 	answer, err := r.client.GetPod(ctx, &podsapi.GetPodRequest{PodUID: uid}, option)
@@ -72,8 +75,11 @@ func (r podReader) get(ctx context.Context, uid string) (*v1.Pod, error) {
 	return decodePod(answer.Pod)
 }
 
-// list returns all pods of the node.
+// list returns all pods of the node, or those that ask for vGPUs.
 func (r podReader) list(ctx context.Context) ([]*v1.Pod, error) {
+	if r.choice.asksServer() {
+		return r.allFromServer(ctx)
+	}
 	ctx, cancel, option := await(ctx, r.patience)
 	defer cancel()
 	answer, err := r.client.ListPods(ctx, &podsapi.ListPodsRequest{}, option)
@@ -89,6 +95,15 @@ func (r podReader) list(ctx context.Context) ([]*v1.Pod, error) {
 		pods = append(pods, pod)
 	}
 	return pods, nil
+}
+
+// glance returns the pods as list does, without a question to the API server.
+func (r podReader) glance(ctx context.Context) ([]*v1.Pod, error) {
+	if r.choice.asksServer() {
+		told, _ := r.watch.last()
+		return told, nil
+	}
+	return r.list(ctx)
 }
 
 func decodePod(raw []byte) (*v1.Pod, error) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -24,25 +25,39 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// podWatch knows the pods of the node that ask for vGPUs, as the kubelet tells them. Sweeper, telemetry and terminator
-// share it, so that nobody lists all pods again and again.
+// podWatch knows the pods of the node that ask for vGPUs, as the kubelet tells them, or the API server where the kubelet
+// does not. Sweeper, telemetry and terminator share it, so that nobody lists all pods again and again.
 //
 // The kubelet tells changes of a pod's status, every change of a pod that is being deleted, and as DELETED that the last
 // container of a pod has ended, which may be long before the pod is gone. It tells nothing of annotations. So the watch
 // is opened anew from time to time, which gives all pods as they are.
 type podWatch struct {
 	client podsapi.PodsClient
+	// choice is between the kubelet and the server.
+	choice *podChoice
+	server podServer
 	broke  func()
 	beat   func()
-	// renew is how long one watch lasts, poll how often pods are listed where the kubelet has no watch, and retry the
-	// first wait after a failure.
-	renew, poll, retry time.Duration
+	// renew is how long one watch of the kubelet lasts, poll how often pods are listed where the kubelet has no watch, retry
+	// the first wait after a failure, and again the time between two looks at a kubelet that does not serve the Pods API.
+	renew, poll, retry, again time.Duration
 
 	mu   sync.Mutex
 	pods map[types.UID]*tenant
-	// synced: pods is what the kubelet last told, and nothing has been missed since.
-	synced  bool
-	changed chan struct{}
+	// synced: pods is what was last told, and nothing has been missed since; once: something was told ever.
+	synced, once bool
+	changed      chan struct{}
+	// lost is since when nothing is told, and view what is to be said of that.
+	lost time.Time
+	view podView
+	seen chan struct{}
+}
+
+// podView is what is to be said of the source of the pods.
+type podView struct {
+	server bool
+	// problem says why the pods are not known, "" where they are or may be again in a moment.
+	problem string
 }
 
 // tenant is a pod that asks for vGPUs. Nobody may change it.
@@ -64,17 +79,19 @@ const (
 	// minWatchWait and maxWatchWait bound the wait after a watch that failed. Meanwhile pods terminate unseen.
 	minWatchWait = 100 * time.Millisecond
 	maxWatchWait = 2 * time.Second
+	// lossGrace is how long the pods may be unknown before that is a problem of the node: a kubelet restarts in less.
+	lossGrace = 15 * time.Second
 )
 
 func newPodWatch(client podsapi.PodsClient, broke, beat func()) *podWatch {
 	return &podWatch{
-		client: client, broke: broke, beat: beat, renew: renewWatch, poll: pollPods, retry: minWatchWait,
-		pods: map[types.UID]*tenant{}, changed: make(chan struct{}),
+		client: client, broke: broke, beat: beat, renew: renewWatch, poll: pollPods, retry: minWatchWait, again: lookAgain,
+		pods: map[types.UID]*tenant{}, changed: make(chan struct{}), lost: time.Now(), seen: make(chan struct{}),
 	}
 }
 
-// errPodsUnknown is what follows from a kubelet that does not tell its pods.
-var errPodsUnknown = errors.New("the kubelet has not told its pods")
+// errPodsUnknown is what follows from a source that does not tell the pods.
+var errPodsUnknown = errors.New("the pods of the node are not known")
 
 // snapshot returns the pods by UID and a channel that is closed at the next change. With the error that the pods are not
 // known it returns those that were known last. The map is the caller's, the pods are not.
@@ -83,22 +100,50 @@ func (w *podWatch) snapshot() (map[types.UID]*tenant, <-chan struct{}, error) {
 	defer w.mu.Unlock()
 	var err error
 	if !w.synced {
-		err = errPodsUnknown
+		err = w.choice.errUntold()
 	}
 	return maps.Clone(w.pods), w.changed, err
 }
 
+// last returns the pods as they were last told, in order, and whether they were ever.
+func (w *podWatch) last() ([]*v1.Pod, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tenants := byName(w.pods)
+	pods := make([]*v1.Pod, len(tenants))
+	for i, t := range tenants {
+		pods[i] = t.pod
+	}
+	return pods, w.once
+}
+
+// viewed returns what is to be said of the source of the pods, with a channel that is closed when that changes.
+func (w *podWatch) viewed() (podView, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.view, w.seen
+}
+
+// look brings the view up to date. The caller holds the lock.
+func (w *podWatch) look(problem string) {
+	now := podView{server: w.choice.asksServer(), problem: problem}
+	if now != w.view {
+		w.view = now
+		close(w.seen)
+		w.seen = make(chan struct{})
+	}
+}
+
 // run follows the pods until ctx ends.
 func (w *podWatch) run(ctx context.Context) {
+	w.mu.Lock()
+	w.look("")
+	w.mu.Unlock()
 	wait := w.retry
 	for ctx.Err() == nil {
 		w.beat()
-		err := w.follow(ctx)
-		if status.Code(err) == codes.Unimplemented {
-			if err = w.list(ctx); err == nil {
-				pause(ctx, w.poll)
-			}
-		}
+		w.choice.look(ctx)
+		err := w.turn(ctx)
 		if err == nil {
 			wait = w.retry
 			continue
@@ -106,14 +151,28 @@ func (w *podWatch) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.lose()
-		klog.FromContext(ctx).V(2).Info("Lost sight of the pods", "why", podsAPIError(err).Error(), "retryIn", wait)
+		w.choice.failed(ctx, err, time.Now())
+		w.lose(ctx, err)
 		pause(ctx, wait)
 		wait = min(2*wait, max(maxWatchWait, w.retry))
 	}
 }
 
-// follow watches for a while. It returns nil when that is over.
+// turn follows the source of now for a while. It returns nil when that is over.
+func (w *podWatch) turn(ctx context.Context) error {
+	if w.choice.asksServer() {
+		return w.followServer(ctx)
+	}
+	err := w.follow(ctx)
+	if status.Code(err) == codes.Unimplemented {
+		if err = w.list(ctx); err == nil {
+			pause(ctx, w.poll)
+		}
+	}
+	return err
+}
+
+// follow watches the kubelet for a while. It returns nil when that is over.
 func (w *podWatch) follow(ctx context.Context) error {
 	// Not a deadline: the server would be told it and could end the watch first, which looks like a failure.
 	bounded, cancel := context.WithCancel(ctx)
@@ -190,17 +249,39 @@ func (w *podWatch) replace(pods map[types.UID]*tenant) {
 	for uid, t := range pods {
 		t.leave(w.pods[uid], false, now)
 	}
-	w.pods, w.synced = pods, true
+	w.pods, w.synced, w.once = pods, true, true
+	w.choice.worked()
+	w.look("")
 	w.tell()
 }
 
-// lose notes that changes may be missed from now on.
-func (w *podWatch) lose() {
+// lose notes that changes may be missed from now on, and why.
+func (w *podWatch) lose(ctx context.Context, err error) {
+	if isRPC(err) {
+		err = podsAPIError(err)
+	}
 	w.broke()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.synced = false
+	now := time.Now()
+	if w.synced {
+		w.synced, w.lost = false, now
+	}
+	level := 2
+	if apierrors.IsForbidden(err) || now.Sub(w.lost) >= lossGrace {
+		if w.view.problem == "" {
+			level = 0
+		}
+		w.look(err.Error())
+	}
+	klog.FromContext(ctx).V(level).Info("Lost sight of the pods", "why", err.Error())
 	w.tell()
+}
+
+// isRPC reports whether an error is an answer of the kubelet's, or the lack of one.
+func isRPC(err error) bool {
+	_, ok := status.FromError(err)
+	return ok
 }
 
 // tell wakes those who follow the pods. The caller holds the lock.
@@ -225,7 +306,7 @@ func keep(pods map[types.UID]*tenant, pod *v1.Pod) bool {
 func essential(pod *v1.Pod) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: map[string]string{},
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: map[string]string{}, CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec: v1.PodSpec{

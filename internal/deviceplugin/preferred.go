@@ -112,7 +112,7 @@ func awaiting(pods []*v1.Pod, held []holding, slots int) *vgpu.ContainerAssignme
 func (p *plugin) hint(ctx context.Context, slots int) *vgpu.ContainerAssignment {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()
-	pods, err := p.pods.list(ctx)
+	pods, err := p.pods.glance(ctx)
 	if err != nil {
 		return nil
 	}

@@ -2,7 +2,6 @@ package deviceplugin
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -44,25 +43,4 @@ func (p *pulse) stuck(now time.Time) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// handler serves /healthz, /readyz and /metrics.
-func handler(p *pulse, ready func() error, metrics http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if stuck := p.stuck(time.Now()); len(stuck) > 0 {
-			http.Error(w, fmt.Sprint(stuck), http.StatusInternalServerError)
-			return
-		}
-		_, _ = fmt.Fprintln(w, "ok")
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = fmt.Fprintln(w, "ok")
-	})
-	mux.Handle("GET /metrics", metrics)
-	return mux
 }

@@ -42,6 +42,8 @@ type registrar struct {
 	// last is the kubelet's socket that the agent registered with, at the time since.
 	last  socketID
 	since time.Time
+	// watch is how long the kubelet may take to watch after that; see watchGrace.
+	watch time.Duration
 }
 
 const (
@@ -156,7 +158,7 @@ func (r *registrar) step(ctx context.Context) error {
 		return fmt.Errorf("find the kubelet: %w", err)
 	}
 	watched, _ := r.plugin.watched()
-	if now == r.last && (watched || time.Since(r.since) < watchGrace) {
+	if now == r.last && (watched || time.Since(r.since) < r.watch) {
 		return nil
 	}
 	if err := r.listen(); err != nil {

@@ -43,7 +43,7 @@ func TestAttemptsAtADeadKubeletKeepTheirDistance(t *testing.T) {
 	defer server.Stop()
 	r := &registrar{
 		folder: folder, server: server, plugin: &plugin{moved: make(chan struct{})}, metrics: m,
-		beat: func() { attempts <- time.Now() },
+		beat: func() { attempts <- time.Now() }, watch: watchGrace,
 	}
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))))
 	ended := make(chan struct{})

@@ -3,6 +3,7 @@ package deviceplugin
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -62,23 +63,21 @@ func (r *resolver) resolve(ctx context.Context, ids []string) (resolved, error) 
 
 // alive picks the one pod that still runs. The kubelet forgets the slots of a pod that ended only when it allocates
 // again, so its checkpoint may name an old holder beside the new one.
+//
+// The API server may know of the end of a pod after the kubelet, and may be away for a moment: there the question is
+// asked again for a while.
 func (r *resolver) alive(ctx context.Context, byPod map[string]*resolved, ids []string) (resolved, error) {
-	var found []resolved
-	for _, uid := range sortedKeys(byPod) {
-		p := byPod[uid]
-		if len(p.starting) == 0 {
-			continue
+	found, err := r.running(ctx, byPod, false)
+	for until := time.Now().Add(r.pods.patience); r.pods.choice.asksServer() && (err != nil || len(found) != 1) && len(byPod) > 0; {
+		if ctx.Err() != nil || !time.Now().Before(until) {
+			break
 		}
-		pod, err := r.pods.get(ctx, uid)
-		if err != nil {
-			return resolved{}, err
-		}
-		if pod != nil && !over(pod) {
-			p.pod = pod
-			found = append(found, *p)
-		}
+		pause(ctx, serverPoll)
+		found, err = r.running(ctx, byPod, true)
 	}
 	switch {
+	case err != nil:
+		return resolved{}, err
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
@@ -89,6 +88,29 @@ func (r *resolver) alive(ctx context.Context, byPod map[string]*resolved, ids []
 			slotSet(ids), sortedKeys(byPod)[0])
 	}
 	return resolved{}, refuse(reasonNoHolder, "slots %v: the kubelet's checkpoint names no container that holds them", slotSet(ids))
+}
+
+// serverPoll is the time between two questions about the same slots to the API server.
+const serverPoll = 200 * time.Millisecond
+
+// running returns those of the pods that run and of which a container holds exactly the slots in question.
+func (r *resolver) running(ctx context.Context, byPod map[string]*resolved, doubt bool) ([]resolved, error) {
+	var found []resolved
+	for _, uid := range sortedKeys(byPod) {
+		p := byPod[uid]
+		if len(p.starting) == 0 {
+			continue
+		}
+		pod, err := r.pods.get(ctx, uid, doubt)
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil && !over(pod) {
+			p.pod = pod
+			found = append(found, *p)
+		}
+	}
+	return found, nil
 }
 
 // resolveByPlace works without the kubelet's checkpoint: pod-resources names the pod, the agent's own checkpoint the

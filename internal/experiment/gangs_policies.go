@@ -28,11 +28,13 @@ var gangPolicies = []struct {
 	{tiresiasGangs, false, func(*Gangs, *rand.Rand) (gangPolicy, error) {
 		return &preemptive{order: newTiresias().order, place: emptiestFirst}, nil
 	}},
-	{"tandem", false, inOrder(tandemGangs{order: byArrival, drainAfter: drainAfter}, nil)},
-	{"tandem-profiled", false, inOrder(tandemGangs{order: byArrival, drainAfter: drainAfter}, measuredLoss)},
-	{"tandem-anywhere", false, inOrder(tandemGangs{order: byArrival, drainAfter: drainAfter}, noLoss)},
+	{"tandem", false, inOrder(tandemGangs{order: byArrival, drains: gang.BoundedDrains}, nil)},
+	{"tandem-profiled", false, inOrder(tandemGangs{order: byArrival, drains: gang.BoundedDrains}, measuredLoss)},
+	{"tandem-anywhere", false, inOrder(tandemGangs{order: byArrival, drains: gang.BoundedDrains}, noLoss)},
 	{"tandem-undrained", false, inOrder(tandemGangs{order: byArrival}, nil)},
-	{"tandem-deadlines", false, inOrder(tandemGangs{order: byArrival, drainAfter: drainAfter, declares: 2}, nil)},
+	{"tandem-drained", false, inOrder(tandemGangs{order: byArrival, drains: gang.AllDrains}, nil)},
+	{"tandem-deadlines", false, inOrder(tandemGangs{order: byArrival, drains: gang.BoundedDrains, declares: 2}, nil)},
+	{"tandem-deadlines-drained", false, inOrder(tandemGangs{order: byArrival, drains: gang.AllDrains, declares: 2}, nil)},
 	{"tandem-shortest", false, inOrder(tandemGangs{order: byExpected}, nil)},
 	{"tandem-tiresias", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, newTiresias().order) }},
 	{"tandem-service", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(byService)) }},
@@ -50,7 +52,7 @@ func inOrder(as tandemGangs, losses func(j *gangJob) []gang.Loss) func(g *Gangs,
 		}
 		t.losses = losses
 		t.ends, t.started = map[vgpu.UID]int64{}, map[vgpu.UID]int64{}
-		t.short, t.refused = map[int]float64{}, map[int]int{}
+		t.short, t.look, t.refused = map[int]float64{}, map[int]float64{}, map[int]int{}
 		t.cluster.Ends = func(uid vgpu.UID, _ string) int64 { return t.ends[uid] }
 		return &t, nil
 	}

@@ -132,12 +132,12 @@ func TestGangPolicies(t *testing.T) {
 			[]string{"60 a=000 b=11112 c=222", "180"},
 		},
 		{
-			"others pass until the room of the first has changed hands", "tandem", 1, 4,
+			"others pass until the room of the first has changed hands", "tandem-drained", 1, 4,
 			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 181 1 4"},
 			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000", "1140 b=0000", "1260 e=0", "1380"},
 		},
 		{
-			"devices are kept for the first of two", "tandem", 1, 4,
+			"devices are kept for the first of two", "tandem-drained", 1, 4,
 			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 122 4 4", "elm 181 1 4"},
 			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000", "1140 b=0000", "1260 e=0000", "1380 f=0", "1500"},
 		},
@@ -147,12 +147,17 @@ func TestGangPolicies(t *testing.T) {
 			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000 e=0", "360 d=000", "1140 b=0000", "1260"},
 		},
 		{
-			"who ends before the devices are free passes", "tandem-deadlines", 1, 4,
+			"who ends before the devices are free passes", "tandem-deadlines-drained", 1, 4,
 			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 181 1 4"},
 			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000 e=0", "360 d=000", "1140 b=0000", "1260"},
 		},
 		{
-			"who was there when the first began to wait does not pass it over", "tandem", 1, 4,
+			"others pass: nothing is kept for hours, nor where nobody declares an end", "tandem", 1, 4,
+			[]string{"elm 0 3 4", "elm 1 4 4", "elm 61 1 4", "ash 121 3 4", "elm 181 1 4"},
+			[]string{"60 a=000", "120 a=000 c=0", "180 c=0 d=000", "240 d=000 e=0", "360 d=000", "1140 b=0000", "1260"},
+		},
+		{
+			"who was there when the first began to wait does not pass it over", "tandem-drained", 1, 4,
 			[]string{"ash 0 2 4", "elm 1 4 4", "elm 2 1 4", "elm 61 1 4", "elm 121 1 4", "elm 122 1 4"},
 			[]string{"60 a=00 c=0", "120 a=00 c=0 d=0", "180 a=00 d=0 e=0", "240 a=00 e=0 f=0", "300 a=00 f=0", "360 a=00", "1020 b=0000", "1140"},
 		},
@@ -172,7 +177,7 @@ func TestGangPolicies(t *testing.T) {
 			[]string{"60 a=00001111222233334", "120 b=0000 c=1", "240 a=00001111222233334", "1140"},
 		},
 		{
-			"who runs goes on before others of its priority", "tandem-size", 1, 4,
+			"who runs goes on before others of its priority", "tandem-service", 1, 4,
 			[]string{"elm 0 3 4", "elm 1 4 4", "ash 2 1 4"},
 			[]string{"60 a=000 c=0", "180 c=0", "1020 b=0000", "1140"},
 		},
@@ -248,9 +253,12 @@ func TestHoursClass(t *testing.T) {
 		}
 	}
 	for workers, want := range map[int]int{1: 0, 16: 0, 17: 1, 48: 1} {
-		if got := bySize(&gangJob{workers: workers}); got != want {
+		if got := bySize(&gangCluster{perNode: 4, free: make([]int, 16)}, &gangJob{workers: workers}); got != want {
 			t.Errorf("%d workers are of class %d, want %d", workers, got, want)
 		}
+	}
+	if half := bySize(&gangCluster{perNode: 4, free: make([]int, 8)}, &gangJob{workers: 9}); half != 1 {
+		t.Errorf("9 workers on 32 GPUs are of class %d, want 1", half)
 	}
 }
 

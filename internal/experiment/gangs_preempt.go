@@ -91,11 +91,11 @@ func emptiestFirst(c *gangCluster, j *gangJob) ([]int, error) {
 
 // inClasses orders jobs by class, the least first, then those that run, then by arrival. So a job stops only for one of a
 // lesser class.
-func inClasses(class func(j *gangJob) int) func(c *gangCluster) []*gangJob {
+func inClasses(class func(c *gangCluster, j *gangJob) int) func(c *gangCluster) []*gangJob {
 	return func(c *gangCluster) []*gangJob {
 		list := slices.Clone(c.jobs)
 		slices.SortStableFunc(list, func(a, b *gangJob) int {
-			return cmp.Or(cmp.Compare(class(a), class(b)), compareBool(a.waits(), b.waits()), byArrival(a, b))
+			return cmp.Or(cmp.Compare(class(c, a), class(c, b)), compareBool(a.waits(), b.waits()), byArrival(a, b))
 		})
 		return list
 	}
@@ -111,12 +111,17 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// byService makes two classes of the GPU time that a job had, with the bound of Tiresias.
-func byService(j *gangJob) int { return hoursClass(j.service, tiresiasQueue/3600) }
+// scale returns how many times as large as the cluster of Pollux, for which the bounds of classes are, a cluster is.
+func (c *gangCluster) scale() float64 { return float64(len(c.free)*c.perNode) / 64 }
 
-// bySize puts jobs with more than 16 GPUs, a quarter of the cluster of Pollux, behind the others.
-func bySize(j *gangJob) int {
-	if j.workers > 16 {
+// byService makes two classes of the GPU time that a job had, with the bound of Tiresias.
+func byService(c *gangCluster, j *gangJob) int {
+	return hoursClass(j.service/c.scale(), tiresiasQueue/3600)
+}
+
+// bySize puts jobs with more than a quarter of the cluster behind the others: 16 GPUs of that of Pollux.
+func bySize(c *gangCluster, j *gangJob) int {
+	if float64(j.workers) > 16*c.scale() {
 		return 1
 	}
 	return 0
@@ -124,7 +129,9 @@ func bySize(j *gangJob) int {
 
 // byHours makes three classes of the GPU-hours that a job is expected to take, with bounds at 4 and 16, of which the latter
 // is that of Tiresias.
-func byHours(j *gangJob) int { return hoursClass(j.expected*float64(j.workers), 4, 16) }
+func byHours(c *gangCluster, j *gangJob) int {
+	return hoursClass(j.expected*float64(j.workers)/c.scale(), 4, 16)
+}
 
 // hoursClass returns how many of the bounds, in GPU-hours, an amount in GPU-seconds reaches.
 func hoursClass(amount float64, bounds ...float64) int {

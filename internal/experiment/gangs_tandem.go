@@ -124,24 +124,33 @@ func (b *gangBook) place(_ *gangCluster, j *gangJob) ([]int, error) {
 	return b.add(j, plan.Places)
 }
 
-// drainAfter is the default of GPUGangArgs, in seconds.
-const drainAfter = 60
+// Defaults of GPUGangArgs, in seconds.
+const (
+	drainAfter      = 24 * 3600
+	eagerDrainAfter = 60 // with drain: Enabled
+	drainTimeout    = 24 * 3600
+)
+
+// lookAgain is the pause of the scheduler between two looks whether devices are kept for a job: shorter than a round.
+const lookAgain = 15
 
 // tandemGangs is what the scheduler does with jobs whose pods form gangs: in an order, whole gangs where gang.Place puts them;
-// one that does not fit lets others pass, and once the first of those that wait was passed over it has devices kept for it
-// while their owners end. Nothing that runs is stopped.
+// one that does not fit lets others pass, and devices are kept for one at a time while their owners end, where gang.Keep says
+// so. Nothing that runs is stopped.
 type tandemGangs struct {
 	*gangBook
-	order func(a, b *gangJob) int
-	// drainAfter is for how many seconds a job waits before devices are kept for it, 0 for ever. Declares is by what factor
-	// more time than expected the pods declare as theirs (activeDeadlineSeconds), 0 for none.
-	drainAfter, declares float64
-	// draining is the job for which devices are kept, and held their places.
+	order  func(a, b *gangJob) int
+	drains gang.Drains
+	// declares is by what factor more time than expected the pods declare as theirs (activeDeadlineSeconds), 0 for none.
+	declares float64
+	// draining is the job for which devices are kept since a time, and held their places.
 	draining *gangJob
+	since    float64
 	held     []vgpu.Assignment
-	// started and ends are when the pods did and when they declare to; short is since when a job waits for room.
+	// started and ends are when the pods did and when they declare to; short is since when a job waits for room, and look when
+	// it is looked next whether devices are kept for it.
 	started, ends map[vgpu.UID]int64
-	short         map[int]float64
+	short, look   map[int]float64
 	// refused has the version of the ledgers on which a job was refused: it is not asked again on the same.
 	refused map[int]int
 	version int
@@ -153,40 +162,36 @@ func (t *tandemGangs) round(c *gangCluster) error {
 	if len(t.assigned) != before || t.declares > 0 {
 		t.version++
 	}
-	var first *gangJob
+	if t.draining != nil && c.now-t.since > drainTimeout {
+		t.look[t.draining.id] = c.now + eagerDrainAfter
+		t.release()
+		t.version++
+	}
+	var left []*gangJob
 	for _, j := range waiting(c, t.order) {
 		started, err := t.try(c, j)
 		if err != nil {
 			return err
 		}
-		if !started && first == nil {
-			first = j
+		if !started {
+			left = append(left, j)
 		}
 	}
-	if first == nil || t.drainAfter == 0 || t.draining != nil || c.now-t.short[first.id] < t.drainAfter {
-		return nil
+	for _, j := range left {
+		if t.draining != nil || t.drains == gang.NoDrains {
+			return nil
+		}
+		if err := t.drain(c, j); err != nil {
+			return err
+		}
 	}
-	over, err := t.passedOver(c, first)
-	if err != nil || !over {
-		return err
-	}
-	return t.drain(c, first)
-}
-
-// passedOver reports whether the room that a job waits for has changed hands since it began to wait.
-func (t *tandemGangs) passedOver(c *gangCluster, j *gangJob) (bool, error) {
-	plan, err := gang.Place(&t.cluster, t.group(j, t.end(c, j)), gang.Config{})
-	if err != nil || plan.Refused == nil {
-		return false, err
-	}
-	since := int64(t.short[j.id])
-	return plan.Refused.PassedOver(since, func(uid vgpu.UID, _ string) int64 { return t.started[uid] }), nil
+	return nil
 }
 
 // try starts a job if it fits.
 func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) {
 	if _, waits := t.short[j.id]; !waits {
-		t.short[j.id] = c.now
+		t.short[j.id], t.look[j.id] = c.now, c.now+t.drainAfter()
 	}
 	if at, asked := t.refused[j.id]; c.idle() < j.workers || asked && at == t.version {
 		return false, nil
@@ -215,6 +220,14 @@ func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) 
 	return true, nil
 }
 
+// drainAfter is for how long a job waits before devices are kept for it.
+func (t *tandemGangs) drainAfter() float64 {
+	if t.drains == gang.AllDrains {
+		return eagerDrainAfter
+	}
+	return drainAfter
+}
+
 // end is the time at which a job that starts now declares to end, 0 where it declares none.
 func (t *tandemGangs) end(c *gangCluster, j *gangJob) int64 {
 	if t.declares == 0 {
@@ -223,18 +236,29 @@ func (t *tandemGangs) end(c *gangCluster, j *gangJob) int64 {
 	return int64(c.now + t.declares*j.expected)
 }
 
-// drain keeps devices for a job.
+// drain keeps devices for a job, if the time has come for it.
 func (t *tandemGangs) drain(c *gangCluster, j *gangJob) error {
-	plan, err := gang.Drain(&t.cluster, t.group(j, t.end(c, j)), gang.Config{})
-	if err != nil || plan.Refused != nil {
+	if c.now < t.look[j.id] {
+		return nil
+	}
+	turn := gang.Turn{
+		Drains: t.drains, Since: int64(t.short[j.id]), Now: int64(c.now),
+		Started: func(uid vgpu.UID, _ string) int64 { return t.started[uid] },
+	}
+	plan, err := gang.Keep(&t.cluster, t.group(j, t.end(c, j)), gang.Config{}, turn)
+	if err != nil {
 		return err
+	}
+	if plan.Places == nil {
+		t.look[j.id] = c.now + max(lookAgain, float64(turn.Pause()))
+		return nil
 	}
 	for _, a := range plan.Places {
 		if err := t.cluster.Nodes[t.byName[a.Node]].Hold(vgpu.Hold{Assignment: a, Until: plan.Until}); err != nil {
 			return err
 		}
 	}
-	t.draining, t.held = j, plan.Places
+	t.draining, t.since, t.held = j, c.now, plan.Places
 	t.version++
 	return nil
 }

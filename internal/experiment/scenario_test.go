@@ -91,7 +91,7 @@ workload:
   - {name: last, arrive: 30s, duration: 1s, cpu: 1}
 policies: [packed]
 queue: skip
-gangs: {drain_after: 2s}
+gangs: {drain: enabled, drain_after: 2s}
 `)
 	got := Report(r).Results[0]
 	want := &report.Gangs{
@@ -112,17 +112,29 @@ func TestScenarioFigures(t *testing.T) {
 	figures := Figures(play(t, drawn))
 	points := map[string][]plots.Point{}
 	for _, f := range figures {
+		if f.Of == "" {
+			t.Errorf("%s does not say which scenario it is of", f.File)
+		}
+		if f.File == "lost" {
+			if len(f.Series) > 0 {
+				t.Errorf("%s has the series %v, and nobody is evicted", f.File, f.Series)
+			}
+			continue
+		}
 		if len(f.Series) != 1 || f.Series[0].Name != "packed" {
 			t.Fatalf("%s has the series %v", f.File, f.Series)
 		}
 		points[f.File] = f.Series[0].Points
 	}
+	if _, ok := points["allocation"]; ok {
+		t.Error("jobs end, and what was allocated is drawn over what arrived")
+	}
 	// Two of three jobs end, after 10 s and 13 s.
 	want := []plots.Point{{}, {X: 10, Y: 100. / 3}, {X: 13, Y: 200. / 3}}
-	if diff := cmp.Diff(want, points["jct_cdf.svg"]); diff != "" {
+	if diff := cmp.Diff(want, points["jct_cdf"]); diff != "" {
 		t.Errorf("completion times (-want +got):\n%s", diff)
 	}
-	used := points["utilisation.svg"]
+	used := points["utilisation"]
 	for _, tc := range []struct {
 		at time.Duration
 		y  float64
@@ -131,12 +143,14 @@ func TestScenarioFigures(t *testing.T) {
 			t.Errorf("utilisation at %v is %v, want %v", tc.at, got, tc.y)
 		}
 	}
-	// In all 200 % arrive: a alone at 50 %, then b waits, and in the end c runs alone.
-	for _, file := range []string{"allocation.svg", "fragmentation.svg"} {
-		last := points[file][len(points[file])-1]
-		if last.X != 200 || last.Y != 50 {
-			t.Errorf("%s ends at %v, want 50 at 200", file, last)
-		}
+	// While a has half of the GPU, the other half is of no use to pods that want a whole one.
+	idle := points["fragmentation"]
+	if at1, at11 := idle[1*timeSteps/20], idle[11*timeSteps/20]; at1.Y != 50 || at11.Y != 0 {
+		t.Errorf("fragmentation after 1 s is %v and after 11 s %v, want 50 and 0", at1, at11)
+	}
+	// b waits for a, from 2 s to 10 s.
+	if diff := cmp.Diff([]plots.Point{{Y: 200. / 3}, {X: 8, Y: 100}}, points["wait_cdf"]); diff != "" {
+		t.Errorf("waits (-want +got):\n%s", diff)
 	}
 }
 
@@ -157,9 +171,13 @@ queue: drop
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
+	points := map[string]int{}
 	for _, f := range Figures(r) {
-		if n := len(f.Series[0].Points); f.File == "jct_cdf.svg" && n > 0 {
-			t.Errorf("%s has %d points, want none", f.File, n)
+		for _, s := range f.Series {
+			points[f.File] += len(s.Points)
 		}
+	}
+	if points["jct_cdf"] > 0 || points["allocation"] == 0 {
+		t.Errorf("the figures have %v points, want allocation and no jct_cdf", points)
 	}
 }

@@ -23,7 +23,7 @@ type Placed struct {
 }
 
 // Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods that are being deleted
-// leave; callers do not hand in those that are Overdue.
+// leave; callers do not hand in those that Linger.
 func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Time) *preemption.Candidates {
 	b := newBudgets(pdbs)
 	c := &preemption.Candidates{Pods: make([]preemption.Pod, len(pods)), Budgets: b.allowances()}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -16,7 +17,7 @@ const legalCheckpoint = "it must be a time with date and zone as in RFC 3339, fo
 // has the same form.
 const maxCheckpoint = len("2026-01-31T12:00:00.123456789+01:00")
 
-// maxRun bounds the time of which a pod's work can be lost. It keeps the sum over a cluster within 64 bits.
+// maxRun bounds the time of which a pod's work can be lost. It keeps the product with a share within 64 bits.
 const maxRun = 10 * 365 * 24 * time.Hour
 
 // CheckpointTime returns when the work of a pod was last saved, and false where the pod does not say. The error is a
@@ -78,7 +79,7 @@ func (r *run) lost(share vgpu.MilliGPU, now time.Time) int64 {
 	if r.saved.After(since) && !r.saved.After(now) {
 		since = r.saved
 	}
-	return int64(share) * int64(min(elapsed(since, now), maxRun)/time.Second)
+	return min(int64(share)*int64(min(elapsed(since, now), maxRun)/time.Second), preemption.MaxLost)
 }
 
 // shorter reports whether the pod has run for less than a time. One that nobody saw start has not run.

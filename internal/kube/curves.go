@@ -60,7 +60,7 @@ func (w *Workload) readPoints(list []v1alpha1.ProfileThroughput) points {
 				at.Rate = placement.Rate(rate)
 				all.rates = append(all.rates, at)
 			} else {
-				w.malformed(path+".rate", t.Rate, "it must be a decimal above 0, at most 1T, with up to six decimals")
+				w.malformed(path+".rate", shownQuantity(*t.Rate), "it must be a decimal above 0, at most 1T, with up to six decimals")
 			}
 		}
 		if t.Latency != nil {

@@ -92,7 +92,7 @@ func resourceError(pod *v1.Pod, r vgpu.Refusal, resource v1.ResourceName, legal 
 		return e
 	}
 	if q, ok := c.Resources.Limits[resource]; ok {
-		e.Value = shown(q.String())
+		e.Value = shownQuantity(q)
 	}
 	return e
 }

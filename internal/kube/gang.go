@@ -13,8 +13,12 @@ import (
 // LabelPodGroup is the label of a pod that names its PodGroup of scheduling.x-k8s.io.
 const LabelPodGroup = "scheduling.x-k8s.io/pod-group"
 
-// FieldPodGroup is the field of a pod that names its PodGroup of scheduling.k8s.io.
-const FieldPodGroup = "spec.schedulingGroup.podGroupName"
+// FieldSchedulingGroup is the field of a pod that says which group of scheduling.k8s.io it is in, and FieldPodGroup the one of its
+// members that names a PodGroup.
+const (
+	FieldSchedulingGroup = "spec.schedulingGroup"
+	FieldPodGroup        = FieldSchedulingGroup + ".podGroupName"
+)
 
 // MaxMinMembers bounds the number of members that a gang may need.
 const MaxMinMembers = 10_000
@@ -24,8 +28,10 @@ const legalMinMembers = "it must be a whole number from 1 to 10000, the least nu
 // GangNames are the names of gangs that a pod gives itself, by source; "" where it names none. Whether a source counts is
 // for the caller to say.
 type GangNames struct {
-	// Native is the PodGroup of scheduling.k8s.io.
-	Native string
+	// Native is the PodGroup of scheduling.k8s.io. Grouped: the pod is in a group of that API, which is not understood where it
+	// names no PodGroup: later versions may have groups of other kinds.
+	Native  string
+	Grouped bool
 	// XK8s is the PodGroup of scheduling.x-k8s.io.
 	XK8s string
 	// Label is tandem-gpu.io/gang.
@@ -35,8 +41,11 @@ type GangNames struct {
 // GangsOf returns the gangs that a pod names.
 func GangsOf(pod *v1.Pod) GangNames {
 	n := GangNames{XK8s: pod.Labels[LabelPodGroup], Label: pod.Labels[v1alpha1.LabelGang]}
-	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		n.Native = *g.PodGroupName
+	if g := pod.Spec.SchedulingGroup; g != nil {
+		n.Grouped = true
+		if g.PodGroupName != nil {
+			n.Native = *g.PodGroupName
+		}
 	}
 	return n
 }
@@ -60,6 +69,16 @@ func NamelessGang() *FieldError {
 		Field: labelPath(v1alpha1.LabelGang),
 		Legal: fmt.Sprintf("it names no gang; the annotations %s, %s and %s are for the members of a gang: name it by the label, or remove them",
 			v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology),
+	}
+}
+
+// UnknownGroup is what is wrong with a pod whose group of scheduling.k8s.io names no PodGroup.
+func UnknownGroup() *FieldError {
+	return &FieldError{
+		Field: FieldSchedulingGroup,
+		Legal: "it names no PodGroup, and this scheduler understands no other group: the pod is in a group, so it is not scheduled alone; " +
+			"name a PodGroup by podGroupName, or leave the field out",
+		MustReplace: true,
 	}
 }
 

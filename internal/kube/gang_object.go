@@ -16,8 +16,10 @@ import (
 
 // PodGroups of both API groups that declare gangs.
 var (
-	// NativePodGroups are those of Kubernetes.
+	// NativePodGroups are those of Kubernetes in the version that the scheduler's queue knows, and StablePodGroups in the one
+	// that Kubernetes 1.38 serves: the same object, as far as a gang goes.
 	NativePodGroups = schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups")
+	StablePodGroups = schema.GroupVersionResource{Group: NativePodGroups.Group, Version: "v1", Resource: NativePodGroups.Resource}
 	// XK8sPodGroups are those of the scheduler plugins.
 	XK8sPodGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
 )
@@ -63,11 +65,18 @@ func ReadPodGroup(u *unstructured.Unstructured) (PodGroup, error) {
 	return g, nil
 }
 
-// readNative reads a PodGroup of Kubernetes. With the basic policy any number of its members may run.
+// readNative reads a PodGroup of Kubernetes, in any version. With the basic policy any number of its members may run. A group that
+// is part of a CompositePodGroup is refused: nothing here sees to it that its siblings run too.
 func readNative(u *unstructured.Unstructured, g *PodGroup) error {
 	var object schedulingv1beta1.PodGroup
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
 		return err
+	}
+	if parent := object.Spec.ParentCompositePodGroupName; parent != nil {
+		return &FieldError{
+			Field: "spec.parentCompositePodGroupName", Value: shown(*parent), Object: true,
+			Legal: "CompositePodGroups are not supported yet, and its members are not scheduled without the groups beside it: make the PodGroup anew without a parent",
+		}
 	}
 	policy := &object.Spec.SchedulingPolicy
 	switch {

@@ -29,12 +29,12 @@ func TestGangsOf(t *testing.T) {
 		t.Errorf("a pod that names none names %+v", got)
 	}
 	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
-	if got := GangsOf(pod); got != (GangNames{}) {
+	if got := GangsOf(pod); got != (GangNames{Grouped: true}) {
 		t.Errorf("a pod with an empty scheduling group names %+v", got)
 	}
 	pod.Spec.SchedulingGroup.PodGroupName = new("n")
 	pod.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "x", "tandem-gpu.io/gang": "l"}
-	if got := GangsOf(pod); got != (GangNames{Native: "n", XK8s: "x", Label: "l"}) {
+	if got := GangsOf(pod); got != (GangNames{Native: "n", Grouped: true, XK8s: "x", Label: "l"}) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -12,24 +12,21 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
-// overdueAfter is how long a pod that is being deleted may outlive the end of its grace period. The kubelet kills at that end
-// and then still unmounts volumes; one that is later does not answer. Larger waits longer for room that does not come, smaller
-// evicts more where a node is busy.
-const overdueAfter = 30 * time.Second
-
 // Guards say which pods are not evicted, whatever the priority of the preemptor.
 type Guards struct {
 	namespaces map[string]bool
 	selector   labels.Selector
 	minimum    time.Duration
 	byClass    map[string]time.Duration
+	// grace is the longest that a victim is given, 0 for what it asks for.
+	grace time.Duration
 }
 
 // NewGuards returns the guards of legal arguments. The error says that a label selector is none.
 func NewGuards(args *config.GPUPreemptArgs) (*Guards, error) {
 	g := &Guards{
 		namespaces: map[string]bool{}, selector: labels.Nothing(),
-		minimum: args.MinimumRuntime.Duration, byClass: map[string]time.Duration{},
+		minimum: args.MinimumRuntime.Duration, byClass: map[string]time.Duration{}, grace: args.MaximumGracePeriod.Duration,
 	}
 	for _, name := range args.Protected.Namespaces {
 		g.namespaces[name] = true
@@ -95,10 +92,4 @@ func (g *Guards) least(pod *v1.Pod) time.Duration {
 		return least
 	}
 	return g.minimum
-}
-
-// Overdue reports whether a pod is being deleted and should have been gone by now: its node does not answer, or a finalizer
-// keeps it. Nobody can tell whether its room comes.
-func Overdue(pod *v1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && elapsed(pod.DeletionTimestamp.Time, now) > overdueAfter
 }

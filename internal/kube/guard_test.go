@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 func guards(t testing.TB, args config.GPUPreemptArgs) *Guards {
@@ -101,16 +103,49 @@ func TestGuardsBySelector(t *testing.T) {
 	}
 }
 
-func TestOverdue(t *testing.T) {
-	for after, want := range map[time.Duration]bool{-time.Minute: false, 0: false, 30 * time.Second: false, 30*time.Second + 1: true, time.Hour: true} {
+func TestLingers(t *testing.T) {
+	for after, want := range map[time.Duration]bool{
+		-math.MaxInt64: true, -10*time.Minute - 1: true, -10 * time.Minute: false, -time.Minute: false, 0: false,
+		30 * time.Second: false, 30*time.Second + 1: true, time.Hour: true,
+	} {
 		p := pod("3")
 		p.DeletionTimestamp = &metav1.Time{Time: noon.Add(-after)}
-		if got := Overdue(p, noon); got != want {
+		if got := Lingers(p, noon); got != want {
 			t.Errorf("%v after the end of its grace period: %v", after, got)
 		}
 	}
-	if Overdue(ran(time.Hour), noon) {
-		t.Error("a pod that nobody deletes is overdue")
+	if Lingers(ran(time.Hour), noon) {
+		t.Error("a pod that nobody deletes lingers")
+	}
+}
+
+func TestGracePeriod(t *testing.T) {
+	const most = math.MaxInt64 / int64(time.Second)
+	cut := guards(t, config.GPUPreemptArgs{MaximumGracePeriod: metav1.Duration{Duration: time.Minute}})
+	free := guards(t, config.GPUPreemptArgs{})
+	p := pod("3")
+	for _, c := range []struct {
+		seconds *int64
+		want    time.Duration
+		cut     bool
+	}{
+		{nil, 30 * time.Second, false}, {new(int64(0)), 0, false}, {new(int64(-5)), 0, false}, {new(int64(60)), time.Minute, false},
+		{new(int64(61)), 61 * time.Second, true}, {new(most), time.Duration(most) * time.Second, true},
+		{new(most + 1), math.MaxInt64, true}, {new(int64(math.MaxInt64)), math.MaxInt64, true},
+	} {
+		p.Spec.TerminationGracePeriodSeconds = c.seconds
+		if got, short := free.GracePeriod(p); got != c.want || short {
+			t.Errorf("%v: %v, cut %v, want %v", c.seconds, got, short, c.want)
+		}
+		if got, short := cut.GracePeriod(p); got != min(c.want, time.Minute) || short != c.cut {
+			t.Errorf("%v, at most a minute: %v, cut %v", c.seconds, got, short)
+		}
+		if slow := free.TraitsOf(p, vgpu.Room{}).as.Slow; slow != (c.want > LeavingWithin) {
+			t.Errorf("%v: slow %v", c.seconds, slow)
+		}
+		if cut.TraitsOf(p, vgpu.Room{}).as.Slow {
+			t.Errorf("%v, at most a minute: slow", c.seconds)
+		}
 	}
 }
 

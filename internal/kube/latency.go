@@ -59,7 +59,7 @@ func LatencyError(pod *v1.Pod, u *placement.Unreachable) *FieldError {
 	return annotationError(pod, v1alpha1.AnnotationMaxLatency, legal)
 }
 
-// devicesOf writes a share for people, without a percent sign: the scheduler takes the texts of events for formats.
+// devicesOf writes a share for people.
 func devicesOf(share vgpu.MilliGPU, model string) string {
 	switch {
 	case share == vgpu.WholeGPU:

@@ -17,9 +17,6 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// maxScale bounds the power of ten of a quantity.
-const maxScale = 30
-
 // Bounds of what was learned of a workload, as in the schema: logarithms, and parts.
 const (
 	maxLog  = 4
@@ -75,7 +72,7 @@ func (w *Workload) readLearned(path string, l *v1alpha1.LearnedUse) {
 	if q := l.SoloRate; q != nil && !q.IsZero() {
 		rate, ok := config.Millionths(*q, config.MaxRate)
 		if !ok {
-			w.malformed(path+".soloRate", q, "it must be a decimal from 0 to 1T, with up to six decimals")
+			w.malformed(path+".soloRate", shownQuantity(*q), "it must be a decimal from 0 to 1T, with up to six decimals")
 		} else {
 			out.SoloRate, out.SoloShare = placement.Rate(rate), w.soloShare(path, l.SoloSharePercent)
 		}
@@ -119,15 +116,9 @@ func (w *Workload) memory(path string, q *resource.Quantity, least int64) (vgpu.
 	if q.IsZero() && least == 0 {
 		return 0, true
 	}
-	// A quantity with an exponent of nine digits takes minutes to compare.
-	exact := q.DeepCopy()
-	scale := exact.AsDec().Scale()
-	bytes, ok := int64(0), false
-	if scale > -maxScale && scale < maxScale {
-		bytes, ok = whole(*q, maxMemory)
-	}
+	bytes, ok := whole(*q, maxMemory)
 	if !ok {
-		w.malformed(path, q, fmt.Sprintf("it must be a whole number of bytes from %d to 1Pi", least))
+		w.malformed(path, shownQuantity(*q), fmt.Sprintf("it must be a whole number of bytes from %d to 1Pi", least))
 		return 0, false
 	}
 	return vgpu.Bytes(bytes), true

@@ -145,18 +145,9 @@ func limit(path string, c *v1.Container, name v1.ResourceName, most int64, legal
 	}
 	value, ok := whole(q, most)
 	if !ok {
-		return 0, &FieldError{Field: limitPath(path, name), Value: shown(q.String()), Legal: legal, MustReplace: true}
+		return 0, &FieldError{Field: limitPath(path, name), Value: shownQuantity(q), Legal: legal, MustReplace: true}
 	}
 	return value, nil
-}
-
-// whole returns the value of a quantity that is a whole number from 1 to most.
-func whole(q resource.Quantity, most int64) (int64, bool) {
-	if q.Sign() <= 0 || q.CmpInt64(most) > 0 {
-		return 0, false
-	}
-	value := q.Value() // rounds up, so a fraction shows as a difference
-	return value, q.CmpInt64(value) == 0
 }
 
 func computeLimit(pod *v1.Pod) (vgpu.MilliGPU, error) {

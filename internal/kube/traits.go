@@ -35,6 +35,8 @@ func (g *Guards) TraitsOf(pod *v1.Pod, host vgpu.Room) Traits {
 		},
 		namespace: unique.Make(pod.Namespace).Value(), run: runOf(pod), least: g.least(pod),
 	}
+	grace, _ := g.GracePeriod(pod)
+	t.as.Slow = grace > LeavingWithin
 	if pod.Spec.Priority != nil {
 		t.as.Priority = *pod.Spec.Priority
 	}

@@ -21,6 +21,7 @@ type place struct {
 
 // device is what a node published of one.
 type device struct {
+	node  string
 	id    vgpu.DeviceID
 	model string
 	// memory of the device; soft says that nothing enforces caps.
@@ -123,7 +124,7 @@ func (l *Learner) keep(node string, kept map[vgpu.DeviceID]bool) {
 func (l *Learner) read(at place, g *v1alpha1.GPUDevice, now time.Time) {
 	d := l.devices[at]
 	if d == nil {
-		d = &device{id: at.id}
+		d = &device{node: at.node, id: at.id}
 		l.devices[at] = d
 	}
 	l.advance(d, now)

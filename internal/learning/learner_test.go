@@ -183,7 +183,13 @@ func TestIntervalsThatTeachNothing(t *testing.T) {
 	c := &job{name: "c-0", cap: 1000, rate: 3, hidden: fakegpu.Hidden{SM: .2, Bandwidth: .1, Sensitivity: .5, Pressure: .2}}
 	for reason, prepare := range map[string]func(*world){
 		dropUnknownPod: func(w *world) { w.place(0, a, b); w.learner.PodGone(w.gpus[0].running[0].pod.UID) },
-		dropCrowded:    func(w *world) { w.place(0, a, b, a, b, c, c) },
+		dropOtherNode: func(w *world) {
+			w.place(0, a, b)
+			elsewhere := w.gpus[0].running[0].pod.DeepCopy()
+			elsewhere.Spec.NodeName = "n2"
+			w.learner.Pod(elsewhere)
+		},
+		dropCrowded: func(w *world) { w.place(0, a, b, a, b, c, c) },
 		dropNoRate: func(w *world) {
 			silent := *a
 			silent.rate = 0

@@ -19,6 +19,7 @@ const (
 	dropCrowded    = "crowded"
 	dropForeign    = "foreign-programs"
 	dropUnknownPod = "unknown-pod"
+	dropOtherNode  = "other-node"
 	dropRefused    = "refused"
 	dropRestored   = "restored"
 	dropUnwritable = "unwritable"
@@ -27,7 +28,7 @@ const (
 
 // reasons are all of them, sorted.
 var reasons = []string{
-	dropAbsurd, dropCrowded, dropFar, dropForeign, dropFull, dropNoRate, dropRefused, dropRestored, dropSeveral,
+	dropAbsurd, dropCrowded, dropFar, dropForeign, dropFull, dropNoRate, dropOtherNode, dropRefused, dropRestored, dropSeveral,
 	dropUnknownPod, dropUnwritable, dropZero,
 }
 
@@ -67,8 +68,8 @@ var (
 	dropped = metrics.Family{Name: prefix + "dropped_total", Type: metrics.Counter, Labels: []string{"reason"}, Unit: "values", Range: fromZero,
 		Help: "Values, intervals and profiles that taught nothing, by reason: absurd (no use or rate can be that), zero (a rate), " +
 			"far (from what the workload reported before), no-rate, several-devices (the rate is not of one device), crowded (too many " +
-			"neighbours to tell whose pressure it was), foreign-programs (that belong to no pod hold memory), unknown-pod, refused, " +
-			"restored (a status that is out of range), unwritable (no WorkloadProfile can hold the workload), full (all profiles are of " +
+			"neighbours to tell whose pressure it was), foreign-programs (that belong to no pod hold memory), unknown-pod, other-node " +
+			"(a node told of a pod that is not bound to it), refused, restored (a status that is out of range), unwritable (no WorkloadProfile can hold the workload), full (all profiles are of " +
 			"workloads that were observed lately)."}
 	restarts = metrics.Family{Name: prefix + "restarts_total", Type: metrics.Counter, Unit: "workloads", Range: fromZero,
 		Help: "Workloads that were learned anew since they report in another unit."}

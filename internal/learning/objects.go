@@ -14,7 +14,9 @@ import (
 // pod is a pod that wants vGPUs.
 type pod struct {
 	workload *workload
-	shares   []share
+	// node that it is bound to, "" before.
+	node   string
+	shares []share
 }
 
 // share is what a pod may use of one device.
@@ -43,14 +45,14 @@ func (l *Learner) Pod(p *v1.Pod) {
 	}
 	before := l.pods[p.UID]
 	if before != nil && before.workload == w {
-		before.shares = shares
+		before.node, before.shares = p.Spec.NodeName, shares
 		return
 	}
 	if before != nil {
 		before.workload.pods--
 	}
 	w.pods++
-	l.pods[p.UID] = &pod{w, shares}
+	l.pods[p.UID] = &pod{w, p.Spec.NodeName, shares}
 	l.podsChanged = true
 }
 

@@ -32,11 +32,11 @@ type member struct {
 
 // teach learns from the window of a device.
 func (l *Learner) teach(d *device, now time.Time) {
-	members, ok := l.membersOf(d, now)
+	members, why := l.membersOf(d, now)
 	w := &d.window
 	switch {
-	case !ok:
-		l.counts.drop(dropUnknownPod)
+	case why != "":
+		l.counts.drop(why)
 	case w.foreign:
 		l.counts.drop(dropForeign)
 	case len(members) == 1:
@@ -54,18 +54,26 @@ func (l *Learner) teach(d *device, now time.Time) {
 	}
 }
 
-// membersOf returns the pods that were at work, and false where one of them is unknown.
-func (l *Learner) membersOf(d *device, now time.Time) ([]member, bool) {
-	members := make([]member, 0, len(d.tenants))
+// membersOf returns the pods that were at work, or why nothing is to be learned of them: one of them is unknown, or is not
+// on the node. A node says nothing of the pods of others, so that an agent that lies spoils no more than what runs there.
+func (l *Learner) membersOf(d *device, now time.Time) (members []member, dropped string) {
 	for i := range d.tenants {
-		t, sm := &d.tenants[i], d.window.sm[i].value(d.window.counted)
-		if t.measured && sm < idleSM {
+		if t := &d.tenants[i]; !d.idles(i) {
+			switch p := l.pods[t.uid]; {
+			case p == nil:
+				return nil, dropUnknownPod
+			case p.node != d.node:
+				return nil, dropOtherNode
+			}
+		}
+	}
+	members = make([]member, 0, len(d.tenants))
+	for i := range d.tenants {
+		if d.idles(i) {
 			continue
 		}
+		t, sm := &d.tenants[i], d.window.sm[i].value(d.window.counted)
 		p := l.pods[t.uid]
-		if p == nil {
-			return nil, false
-		}
 		part := p.part(d.id)
 		if d.soft {
 			part = vgpu.WholeGPU
@@ -83,7 +91,12 @@ func (l *Learner) membersOf(d *device, now time.Time) ([]member, bool) {
 		m.bandwidth = m.profile.Under(part).Bandwidth
 		members = append(members, m)
 	}
-	return members, true
+	return members, ""
+}
+
+// idles reports whether a tenant was measured to do nothing in the window.
+func (d *device) idles(tenant int) bool {
+	return d.tenants[tenant].measured && d.window.sm[tenant].value(d.window.counted) < idleSM
 }
 
 // alone learns what a pod does without neighbours.

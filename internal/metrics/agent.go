@@ -1,12 +1,12 @@
 package metrics
 
 import (
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tandem-gpu/tandem/internal/version"
 )
 
 // Slot states of Agent.SetSlots.
@@ -22,6 +22,12 @@ const (
 	CauseTermination = "termination"
 	// CauseDrain: the device of the clients is sick.
 	CauseDrain = "drain"
+)
+
+// Sources of Agent.SetPodSource.
+const (
+	PodsFromKubelet = "kubelet"
+	PodsFromServer  = "apiserver"
 )
 
 // healthStates are the states that SetHealth knows.
@@ -41,6 +47,9 @@ type Agent struct {
 	checkpoints   *prometheus.CounterVec
 	published     *prometheus.CounterVec
 	watchErrors   *prometheus.CounterVec
+	podSource     *prometheus.GaugeVec
+	shm           *prometheus.GaugeVec
+	shmSwept      *prometheus.CounterVec
 	ended         *prometheus.CounterVec
 	endErrors     *prometheus.CounterVec
 	sampleErrors  *prometheus.CounterVec
@@ -70,6 +79,9 @@ func NewAgent(r prometheus.Registerer) (*Agent, error) {
 		checkpoints:   s.counter("tandem_agent_checkpoint_errors_total"),
 		published:     s.counter("tandem_agent_gpunode_writes_total"),
 		watchErrors:   s.counter("tandem_agent_pod_watch_errors_total"),
+		podSource:     s.gauge("tandem_agent_pod_source"),
+		shm:           s.gauge("tandem_agent_shared_memory_bytes"),
+		shmSwept:      s.counter("tandem_agent_shared_memory_swept_bytes_total"),
 		ended:         s.counter("tandem_agent_clients_ended_total"),
 		endErrors:     s.counter("tandem_agent_termination_errors_total"),
 		sampleErrors:  s.counter("tandem_agent_sample_errors_total"),
@@ -81,7 +93,7 @@ func NewAgent(r prometheus.Registerer) (*Agent, error) {
 		recycles:      s.counter("tandem_device_recycles_total"),
 		xids:          s.counter("tandem_device_xid_errors_total"),
 	}
-	setBuild(s.gauge("tandem_agent_build_info"))
+	s.gauge(version.Metric).WithLabelValues(version.Get().Values()...).Set(1)
 	a.begin()
 	for _, c := range s.built {
 		if err := r.Register(c); err != nil {
@@ -100,6 +112,9 @@ func (a *Agent) begin() {
 		g.WithLabelValues()
 	}
 	a.prestart.WithLabelValues()
+	a.SetPodSource("")
+	a.SharedMemory(0, 0, 0)
+	a.SharedMemorySwept(0)
 	for _, cause := range []string{CauseTermination, CauseDrain} {
 		a.ended.WithLabelValues(cause)
 	}
@@ -152,6 +167,28 @@ func (a *Agent) Published(err error) {
 	}
 	a.published.WithLabelValues(result).Inc()
 }
+
+// SetPodSource tells which source the pods of the node are read from.
+func (a *Agent) SetPodSource(source string) {
+	for _, s := range []string{PodsFromKubelet, PodsFromServer} {
+		value := 0.
+		if s == source {
+			value = 1
+		}
+		a.podSource.WithLabelValues(s).Set(value)
+	}
+}
+
+// SharedMemory reports how much of the memory that tenants share with MPS is used and free, and how much of the used is old
+// and of files of which the agent may not know whether somebody uses them.
+func (a *Agent) SharedMemory(used, free, unjudged int64) {
+	a.shm.WithLabelValues("used").Set(float64(used))
+	a.shm.WithLabelValues("free").Set(float64(free))
+	a.shm.WithLabelValues("unjudged").Set(float64(unjudged))
+}
+
+// SharedMemorySwept counts bytes of files that were removed there.
+func (a *Agent) SharedMemorySwept(bytes int64) { a.shmSwept.WithLabelValues().Add(float64(bytes)) }
 
 // WatchBroke counts a watch of the pods that failed or broke.
 func (a *Agent) WatchBroke() { a.watchErrors.WithLabelValues().Inc() }
@@ -213,18 +250,4 @@ func truth(yes bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// setBuild says which program runs.
-func setBuild(g *prometheus.GaugeVec) {
-	version, revision := "unknown", "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = s.Value
-			}
-		}
-	}
-	g.WithLabelValues(version, revision, runtime.Version()).Set(1)
 }

@@ -1,6 +1,10 @@
 package metrics
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tandem-gpu/tandem/internal/version"
+)
 
 // Units and ranges.
 const (
@@ -35,8 +39,6 @@ var agentTable = []Family{
 		Help: "Containers that the kubelet asked slots for."},
 	{Name: "tandem_agent_assignment_drift", Type: Gauge, Unit: "containers", Range: "0; more is a fault",
 		Help: "Containers whose devices or limits differ from their pod's assignment. Must be 0."},
-	{Name: "tandem_agent_build_info", Type: Gauge, Labels: []string{"version", "revision", "go"}, Unit: none, Range: one,
-		Help: "1, with the version of the running agent as labels."},
 	{Name: "tandem_agent_cdi_specs", Type: Gauge, Unit: "files", Range: fromZero,
 		Help: "CDI specs on the node that the agent wrote."},
 	{Name: "tandem_agent_checkpoint_errors_total", Type: Counter, Labels: []string{"owner"}, Unit: "reads", Range: fromZero,
@@ -47,8 +49,10 @@ var agentTable = []Family{
 		Help: "Devices of the node, by health."},
 	{Name: "tandem_agent_gpunode_writes_total", Type: Counter, Labels: []string{"result"}, Unit: "writes", Range: fromZero,
 		Help: "Writes of the GPUNode status, by result."},
+	{Name: "tandem_agent_pod_source", Type: Gauge, Labels: []string{"source"}, Unit: none, Range: zeroOrOne,
+		Help: "1 for the source from which the agent reads the pods of its node: kubelet (the Pods API), or apiserver where the kubelet does not serve that; 0 for the other."},
 	{Name: "tandem_agent_pod_watch_errors_total", Type: Counter, Unit: "watches", Range: fromZero,
-		Help: "Watches of the kubelet's Pods API that failed or broke. They are opened again."},
+		Help: "Watches of the node's pods that failed or broke. They are opened again."},
 	{Name: "tandem_agent_prestart_duration_seconds", Type: Histogram, Unit: seconds, Range: fromZero,
 		Help:    "Time from the kubelet's call to the written CDI specs, or to the refusal.",
 		Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}},
@@ -67,10 +71,16 @@ var agentTable = []Family{
 		Help: "Registrations with the kubelet that succeeded."},
 	{Name: "tandem_agent_sample_errors_total", Type: Counter, Labels: []string{"device"}, Unit: "samples", Range: fromZero,
 		Help: "Times that the driver did not tell the use of a device. What it would have told is absent meanwhile."},
+	{Name: "tandem_agent_shared_memory_bytes", Type: Gauge, Labels: []string{"state"}, Unit: bytes, Range: fromZero,
+		Help: "Memory that the tenants of the node share with MPS (their /dev/shm), by state: used, free, and of the used what is unjudged: old, and of other users, so that the agent may not know whether somebody uses it. 0 where the agent does not sweep it."},
+	{Name: "tandem_agent_shared_memory_swept_bytes_total", Type: Counter, Unit: bytes, Range: fromZero,
+		Help: "Bytes of files that tenants left in shared memory and that the agent removed."},
 	{Name: "tandem_agent_slots", Type: Gauge, Labels: []string{"device", "state"}, Unit: "slots", Range: fromZero,
 		Help: "Slots of a device, by state: held by containers, free or unhealthy."},
 	{Name: "tandem_agent_termination_errors_total", Type: Counter, Unit: "attempts", Range: fromZero,
 		Help: "Attempts to end the clients of terminating pods that MPS refused or did not answer."},
+	{Name: version.Metric, Type: Gauge, Labels: version.MetricLabels(), Unit: none, Range: one,
+		Help: version.MetricHelp},
 }
 
 // deviceTable are the metrics that are told as they happen.

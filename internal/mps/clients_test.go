@@ -18,7 +18,7 @@ import (
 // client connects as a program of its own.
 func (n *node) client(pid int) *fakegpu.Client {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(n.t.Context(), tooLong)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, n.control().pipe, fakegpu.ClientLoad{PID: pid, InFlight: true})
 	if err != nil {
@@ -51,7 +51,7 @@ func ended(c *fakegpu.Client) error {
 	select {
 	case <-c.Done():
 		return c.Err()
-	case <-time.After(time.Minute):
+	case <-time.After(tooLong):
 		return errors.New("it goes on")
 	}
 }
@@ -171,7 +171,7 @@ func TestProbeOfAServerThatStarts(t *testing.T) {
 		d := n.look()
 		return len(d.Servers) == 1 && d.Servers[0].State == Initializing
 	})
-	err := n.probe(n.withCanary("echo x > "+n.dir+"/here; exec sleep 600", time.Minute), "here")
+	err := n.probe(n.withCanary("echo x > "+n.dir+"/here; exec sleep 600", tooLong), "here")
 	if err == nil || errors.Is(err, ErrProbeTimeout) || errors.Is(err, ErrFault) {
 		t.Errorf("Probe: %v, want neither a wedge nor a fault", err)
 	}
@@ -199,7 +199,7 @@ func TestReadOnlyPipeDirectoryServesClients(t *testing.T) {
 	if err := syscall.Mount("", seen, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, seen, fakegpu.ClientLoad{PID: 70})
 	if err != nil {

@@ -123,7 +123,7 @@ func ask(t *testing.T, socket, request string) started {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetDeadline(time.Now().Add(tooLong))
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}

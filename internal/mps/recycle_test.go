@@ -93,7 +93,7 @@ func TestRecycleKillsServersThatStayAfterTheirDaemon(t *testing.T) {
 	n := newNode(t)
 	old, server := n.ensure(), n.server()
 	n.stop(server)
-	if now := n.recycle(n.with(3 * time.Second)); now == old || isMPS(server) {
+	if now := n.recycle(n.with(20 * time.Second)); now == old || isMPS(server) {
 		t.Errorf("daemon %d (was %d), server %d alive: %t", now, old, server, isMPS(server))
 	}
 }
@@ -122,7 +122,7 @@ func TestRecycleFindsADaemonWithoutARecord(t *testing.T) {
 	if err := os.Truncate(n.pipe(pidName), 0); err != nil {
 		t.Fatal(err)
 	}
-	if now := n.recycle(n.with(3 * time.Second)); now == old || isMPS(old) {
+	if now := n.recycle(n.with(20 * time.Second)); now == old || isMPS(old) {
 		t.Errorf("daemon %d was not replaced: now %d", old, now)
 	}
 }

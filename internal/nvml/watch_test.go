@@ -119,7 +119,7 @@ func TestStorm(t *testing.T) {
 		}
 		return xidEvent(s.Devices[0], 31, wholeDevice, wholeDevice), nvml.SUCCESS
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	reports, errors := 0, 0
 	err := mustOpen(t, s).Watch(ctx, func(e Event) {
@@ -261,7 +261,7 @@ func TestWatchEndsWhenTheLibraryIsOpenedAgain(t *testing.T) {
 		if !errors.Is(err, errReopened) {
 			t.Errorf("Watch ended with %v", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("Watch goes on with stale handles")
 	}
 	if n := len(set.FreeCalls()); n != 0 {
@@ -291,7 +291,7 @@ func TestReportMayAsk(t *testing.T) {
 		if err != nil || health.Message != "true" {
 			t.Errorf("%v, alone in the library: %s", err, health.Message)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("stuck")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
@@ -27,8 +28,10 @@ type Point struct{ X, Y float64 }
 
 // Figure is a drawing of several series over common axes.
 type Figure struct {
-	// File is the name that Write gives it.
-	File  string
+	// File is the name that Write gives it, without the ending.
+	File string
+	// Of is what the figure is of, for example the name of a scenario. It stands before the title; "" leaves it out.
+	Of    string
 	Title string
 	// X and Y are the titles of the axes, with their units.
 	X, Y   string
@@ -38,6 +41,9 @@ type Figure struct {
 	// Top is where the vertical axis ends; 0 leaves it to the values. It always begins at 0.
 	Top float64
 }
+
+// headroom is the vertical axis ÷ the highest value: with 1 lines run along the upper edge.
+const headroom = 1.05
 
 // Sizes of a drawing.
 const (
@@ -61,10 +67,31 @@ func (f Figure) SVG(w io.Writer) error {
 	return err
 }
 
+// resolution of a PNG in dots per inch. More is finer than a slide shows and makes larger files.
+const resolution = 160
+
+// PNG writes the figure as a picture of 1440 × 800 dots. The error is that of SVG.
+func (f Figure) PNG(w io.Writer) error {
+	canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(resolution))
+	if err := f.draw(draw.New(canvas)); err != nil {
+		return fmt.Errorf("draw %s: %w", f.File, err)
+	}
+	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
+	return err
+}
+
+// heading is the title with what the figure is of.
+func (f Figure) heading() string {
+	if f.Of == "" {
+		return f.Title
+	}
+	return f.Of + ": " + f.Title
+}
+
 // draw puts the axes and the lines on the left, the legend on the right.
 func (f Figure) draw(all draw.Canvas) error {
 	p, legend := plot.New(), plot.NewLegend()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.heading(), f.X, f.Y
 	p.Title.Padding = vg.Points(8)
 	sans(p, &legend)
 	grid := plotter.NewGrid()
@@ -74,7 +101,7 @@ func (f Figure) draw(all draw.Canvas) error {
 		return err
 	}
 	p.X.Min, p.Y.Min = min(p.X.Min, 0), 0
-	if f.Top > 0 {
+	if p.Y.Max *= headroom; f.Top > 0 {
 		p.Y.Max = f.Top
 	}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
@@ -127,31 +154,39 @@ func (f Figure) line(k int) (*plotter.Line, error) {
 	return line, nil
 }
 
-// Write draws figures into a directory, which it makes where it is missing, and returns the paths of the files. A figure
-// without values is left out.
+// formats are the endings of the files, each with what writes it.
+var formats = []struct {
+	ending string
+	write  func(Figure, io.Writer) error
+}{{".svg", Figure.SVG}, {".png", Figure.PNG}}
+
+// Write draws figures into a directory, which it makes where it is missing, each as SVG and as PNG, and returns the paths of
+// the files. A figure without values is left out.
 func Write(dir string, figures ...Figure) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write plots: %w", err)
 	}
-	all := make([]string, 0, len(figures))
+	all := make([]string, 0, len(formats)*len(figures))
 	for _, f := range figures {
-		path := filepath.Join(dir, f.File)
-		err := f.write(path)
-		if errors.Is(err, ErrEmpty) {
-			continue
+		for _, format := range formats {
+			path := filepath.Join(dir, f.File+format.ending)
+			err := f.write(path, format.write)
+			if errors.Is(err, ErrEmpty) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("write plots: %w", err)
+			}
+			all = append(all, path)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("write plots: %w", err)
-		}
-		all = append(all, path)
 	}
 	return all, nil
 }
 
 // write makes the file whole: what cannot be drawn leaves no half of it.
-func (f Figure) write(path string) error {
+func (f Figure) write(path string, as func(Figure, io.Writer) error) error {
 	var b bytes.Buffer
-	if err := f.SVG(&b); err != nil {
+	if err := as(f, &b); err != nil {
 		return err
 	}
 	return os.WriteFile(path, b.Bytes(), 0o644)

@@ -3,7 +3,7 @@ package plots
 // Allocation is the allocation curve: what part of the GPUs is given away while more and more of them are asked for.
 func Allocation(series []Series) Figure {
 	return Figure{
-		File: "allocation.svg", Title: "GPUs allocated as requests arrive",
+		File: "allocation", Title: "GPUs allocated as requests arrive",
 		X: "GPUs asked for so far (% of all GPUs)", Y: "GPUs allocated (% of all GPUs)", Series: series, Top: 100,
 	}
 }
@@ -11,7 +11,7 @@ func Allocation(series []Series) Figure {
 // Fragmentation is the idle part of the GPUs that the usual requests cannot use, over the same arrivals.
 func Fragmentation(series []Series) Figure {
 	return Figure{
-		File: "fragmentation.svg", Title: "Idle GPUs that the usual pods cannot use",
+		File: "fragmentation", Title: "Idle GPUs that the usual pods cannot use",
 		X: "GPUs asked for so far (% of all GPUs)", Y: "fragmentation (% of all GPUs)", Series: series,
 	}
 }
@@ -20,8 +20,45 @@ func Fragmentation(series []Series) Figure {
 func Utilisation(series []Series) Figure {
 	series, unit := inUnit(series)
 	return Figure{
-		File: "utilisation.svg", Title: "GPUs allocated over time",
+		File: "utilisation", Title: "GPUs allocated over time",
 		X: "time (" + unit + ")", Y: "GPUs allocated (% of all GPUs)", Series: series, Steps: true, Top: 100,
+	}
+}
+
+// FragmentationOverTime is the idle part of the GPUs that the usual requests cannot use, where jobs come and go. X of the
+// series is in seconds.
+func FragmentationOverTime(series []Series) Figure {
+	series, unit := inUnit(series)
+	return Figure{
+		File: "fragmentation", Title: "Idle GPUs that the usual pods cannot use",
+		X: "time (" + unit + ")", Y: "fragmentation (% of all GPUs)", Series: series, Steps: true,
+	}
+}
+
+// Wait is the distribution of the time that placed jobs waited. X of the series is in seconds.
+func Wait(series []Series) Figure {
+	series, unit := inUnit(series)
+	return Figure{
+		File: "wait_cdf", Title: "Time from arrival to start",
+		X: "wait (" + unit + ")", Y: "jobs that waited at most so long (%)", Series: series, Steps: true, Top: 100,
+	}
+}
+
+// GangWait is the distribution of the time that placed gangs waited. X of the series is in seconds.
+func GangWait(series []Series) Figure {
+	series, unit := inUnit(series)
+	return Figure{
+		File: "gang_wait_cdf", Title: "Time from arrival to start of gangs",
+		X: "wait (" + unit + ")", Y: "gangs that waited at most so long (%)", Series: series, Steps: true, Top: 100,
+	}
+}
+
+// Lost is the work that evictions have undone so far, over time. X of the series is in seconds.
+func Lost(series []Series) Figure {
+	series, unit := inUnit(series)
+	return Figure{
+		File: "lost", Title: "Work undone by evictions so far",
+		X: "time (" + unit + ")", Y: "work lost (GPU-hours)", Series: series, Steps: true,
 	}
 }
 
@@ -29,7 +66,7 @@ func Utilisation(series []Series) Figure {
 func Completion(series []Series) Figure {
 	series, unit := inUnit(series)
 	return Figure{
-		File: "jct_cdf.svg", Title: "Time from arrival to end (job completion time)",
+		File: "jct_cdf", Title: "Time from arrival to end (job completion time)",
 		X: "job completion time (" + unit + ")", Y: "jobs that took at most so long (%)", Series: series, Steps: true, Top: 100,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"image/png"
 	"io"
 	"math"
 	"os"
@@ -102,6 +103,10 @@ func TestFigures(t *testing.T) {
 		{plots.Allocation(series), []string{"GPUs allocated as requests arrive", "GPUs asked for so far (% of all GPUs)", "GPUs allocated (% of all GPUs)"}},
 		{plots.Fragmentation(series), []string{"Idle GPUs that the usual pods cannot use", "GPUs asked for so far (% of all GPUs)", "fragmentation (% of all GPUs)"}},
 		{plots.Utilisation(series), []string{"GPUs allocated over time", "time (s)", "GPUs allocated (% of all GPUs)"}},
+		{plots.FragmentationOverTime(series), []string{"Idle GPUs that the usual pods cannot use", "time (s)", "fragmentation (% of all GPUs)"}},
+		{plots.Wait(series), []string{"Time from arrival to start", "wait (s)", "jobs that waited at most so long (%)"}},
+		{plots.GangWait(series), []string{"Time from arrival to start of gangs", "wait (s)", "gangs that waited at most so long (%)"}},
+		{plots.Lost(series), []string{"Work undone by evictions so far", "time (s)", "work lost (GPU-hours)"}},
 		{plots.Completion(series), []string{"Time from arrival to end (job completion time)", "job completion time (s)", "jobs that took at most so long (%)"}},
 	}
 	for _, tc := range tests {
@@ -216,21 +221,38 @@ func TestCumulativeOfMany(t *testing.T) {
 	}
 }
 
+// TestHeading: a figure says what it is of.
+func TestHeading(t *testing.T) {
+	f := plots.Lost(lines("tandem"))
+	f.Of = "night-shift"
+	if texts := read(t, svg(t, f)).texts; !slices.Contains(texts, "night-shift: Work undone by evictions so far") {
+		t.Errorf("no title with the scenario's name in %q", texts)
+	}
+}
+
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plots")
 	paths, err := plots.Write(dir, plots.Allocation(lines("fgd")), plots.Completion(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{filepath.Join(dir, "allocation.svg")} // nothing completed, so no figure of it
+	// Nothing completed, so no figure of it.
+	want := []string{filepath.Join(dir, "allocation.svg"), filepath.Join(dir, "allocation.png")}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)
 	}
-	if _, err := os.Stat(want[0]); err != nil {
-		t.Error(err)
+	if b, err := os.ReadFile(want[0]); err != nil || !bytes.Contains(b, []byte("<svg")) {
+		t.Errorf("%s is no SVG: %v", want[0], err)
+	}
+	b, err := os.ReadFile(want[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if picture, err := png.Decode(bytes.NewReader(b)); err != nil || picture.Bounds().Dx() != 1440 || picture.Bounds().Dy() != 800 {
+		t.Errorf("%s is no picture of 1440 × 800: %v", want[1], err)
 	}
 	bad := plots.Allocation([]plots.Series{{Name: "fgd", Points: []plots.Point{{Y: math.NaN()}}}})
-	if _, err := plots.Write(dir, bad); err == nil || !strings.Contains(err.Error(), "draw allocation.svg: series fgd") {
+	if _, err := plots.Write(dir, bad); err == nil || !strings.Contains(err.Error(), "draw allocation: series fgd") {
 		t.Errorf("error %v, want one that names the figure and the series", err)
 	}
 	file := filepath.Join(dir, "allocation.svg")

@@ -18,12 +18,19 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 			out.Created = at
 		}
 	}
-	if g.ref.Name == "" {
+	switch {
+	case g.ref.Name == "" && g.ref.Source == Native:
+		return out, &Problem{Message: kube.UnknownGroup().Error()}
+	case g.ref.Name == "":
 		return out, &Problem{Message: kube.NamelessGang().Error()}
 	}
 	var declared *kube.PodGroup
 	if g.ref.Source != Label {
-		found, problem := s.groups[g.ref.Source].find(g.ref)
+		groups := s.groups[g.ref.Source]
+		if groups == nil {
+			return out, &Problem{Message: g.ref.unserved(), Waits: true}
+		}
+		found, problem := groups.find(g.ref)
 		if found == nil {
 			return out, problem
 		}

@@ -231,7 +231,7 @@ func (h *history) changeGroup(t *rapid.T) {
 // the members that the pods say, and has told every gang since it changed last.
 func TestSetProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		served := Served{Native: rapid.Bool().Draw(t, "native"), XK8s: rapid.Bool().Draw(t, "x-k8s")}
+		served := Served{Native: rapid.SampledFrom([]string{"", "v1beta1", "v1"}).Draw(t, "native"), XK8s: rapid.Bool().Draw(t, "x-k8s")}
 		h := &history{world: newWorld(served), heard: map[Ref]string{}}
 		h.OnChange(func(ref Ref) { h.heard[ref] = h.detail(ref) })
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {

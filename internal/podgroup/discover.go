@@ -2,46 +2,50 @@ package podgroup
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/served"
 )
 
 // Served says which PodGroups an API server has.
 type Served struct {
-	// Native: those of scheduling.k8s.io/v1beta1.
-	Native bool
+	// Native is the version of scheduling.k8s.io whose PodGroups are read, "" for none.
+	Native string
 	// XK8s: those of scheduling.x-k8s.io/v1alpha1.
 	XK8s bool
 }
 
-// Discover asks an API server which PodGroups it has.
-func Discover(ctx context.Context, client discovery.DiscoveryInterface) (Served, error) {
-	var s Served
-	var err error
-	if s.Native, err = serves(ctx, client, kube.NativePodGroups); err != nil {
-		return Served{}, err
-	}
-	if s.XK8s, err = serves(ctx, client, kube.XK8sPodGroups); err != nil {
-		return Served{}, err
-	}
-	return s, nil
+// Resources are those that ServedOf looks at.
+func Resources() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{kube.NativePodGroups, kube.StablePodGroups, kube.XK8sPodGroups}
 }
 
-func serves(ctx context.Context, client discovery.DiscoveryInterface, gvr schema.GroupVersionResource) (bool, error) {
-	version := gvr.GroupVersion().String()
-	list, err := discovery.ToDiscoveryInterfaceWithContext(client).ServerResourcesForGroupVersionWithContext(ctx, version)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+// ServedOf returns which PodGroups are read of an API server that has these resources. Of Kubernetes' own the version comes
+// first that the scheduler's queue knows.
+func ServedOf(set served.Set) Served {
+	s := Served{XK8s: set[kube.XK8sPodGroups]}
+	switch {
+	case set[kube.NativePodGroups]:
+		s.Native = kube.NativePodGroups.Version
+	case set[kube.StablePodGroups]:
+		s.Native = kube.StablePodGroups.Version
 	}
+	return s
+}
+
+// Discover asks an API server which PodGroups it has.
+func Discover(ctx context.Context, client discovery.DiscoveryInterface) (Served, error) {
+	set, err := served.Ask(ctx, client, Resources()...)
 	if err != nil {
-		return false, fmt.Errorf("discover %s of %s: %w", gvr.Resource, version, err)
+		return Served{}, err
 	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource }), nil
+	return ServedOf(set), nil
+}
+
+// native returns the resource of Kubernetes' PodGroups in the version that is served.
+func (s Served) native() schema.GroupVersionResource {
+	return kube.NativePodGroups.GroupResource().WithVersion(s.Native)
 }

@@ -2,5 +2,5 @@
 //
 // A gang comes from one of three sources: the PodGroup of Kubernetes (scheduling.k8s.io, spec.schedulingGroup of the pod),
 // the PodGroup of the scheduler plugins (scheduling.x-k8s.io, a label of the pod), or a label and an annotation of the pods
-// alone. Which of the APIs there are is found out at start. It decides nothing about where a gang goes, and writes nothing.
+// alone. Which of the APIs there are, and in which version, is found out at start. It decides nothing about where a gang goes, and writes nothing.
 package podgroup

@@ -16,8 +16,8 @@ type Source string
 
 // Sources, in the order in which a pod that names several is taken.
 const (
-	// Native is PodGroup of scheduling.k8s.io: the scheduler's queue knows these gangs itself and tries their members in
-	// one cycle.
+	// Native is PodGroup of scheduling.k8s.io: where Queues says so the scheduler's queue knows these gangs itself and tries
+	// their members in one cycle.
 	Native Source = "scheduling.k8s.io"
 	// XK8s is PodGroup of scheduling.x-k8s.io.
 	XK8s Source = "scheduling.x-k8s.io"

@@ -128,6 +128,12 @@ func (r Ref) missing() string {
 	return text
 }
 
+// unserved says that the PodGroups of a gang are of an API that the API server does not have, and what to do.
+func (r Ref) unserved() string {
+	return fmt.Sprintf("%s names PodGroup %s, and the API server serves no PodGroups of %s that this scheduler reads, neither in %s nor in %s: "+
+		"serve them, or leave the field out", r.Source.field(), r.Name, r.Source, kube.NativePodGroups.Version, kube.StablePodGroups.Version)
+}
+
 // explain keeps why the PodGroups cannot be read, for those who wait for them.
 func (g *groups) explain(err error) {
 	why := err.Error()

@@ -8,12 +8,15 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 )
@@ -27,6 +30,8 @@ type Options struct {
 	Pods cache.SharedIndexInformer
 	// Served says which PodGroups are read.
 	Served Served
+	// Queued: the scheduler's queue knows the PodGroups of Kubernetes itself, and tries their members in one cycle.
+	Queued bool
 	// Dynamic reads the PodGroups; not used where none are served.
 	Dynamic dynamic.Interface
 }
@@ -34,6 +39,7 @@ type Options struct {
 // Set knows the gangs of a cluster. It is safe for use by several goroutines.
 type Set struct {
 	served Served
+	queued bool
 	pods   cache.Store
 	// groups hold the PodGroups, by source.
 	groups map[Source]*groups
@@ -66,14 +72,34 @@ func Watch(ctx context.Context, handle fwk.Handle) (*Set, error) {
 		return nil, fmt.Errorf("watch gangs: %w", err)
 	}
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	return New(ctx, Options{Pods: pods, Served: served, Dynamic: client})
+	queued := utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload)
+	return New(ctx, Options{Pods: pods, Served: served, Queued: queued, Dynamic: client})
 }
 
-// New returns a Set that follows pods and PodGroups until ctx ends. It waits for nothing: see Synced.
+// nameGroup is what the scheduler keeps of a pod: no managedFields, as upstream, and a group of scheduling.k8s.io that names no
+// PodGroup with the empty name. The scheduler of Kubernetes 1.37 ends with a panic at a pod of such a group; with the empty name,
+// which no PodGroup has, it waits for ever for the PodGroup.
+func nameGroup(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	if pod, ok := object.(*v1.Pod); ok && pod.Spec.SchedulingGroup != nil && pod.Spec.SchedulingGroup.PodGroupName == nil {
+		pod.Spec.SchedulingGroup.PodGroupName = new(string)
+	}
+	return object, nil
+}
+
+// New returns a Set that follows pods and PodGroups until ctx ends. It waits for nothing: see Synced. The informer of pods must not
+// have been started where the scheduler's queue knows PodGroups.
 func New(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{
-		served: o.Served, pods: o.Pods.GetStore(),
+		served: o.Served, queued: o.Queued, pods: o.Pods.GetStore(),
 		groups: map[Source]*groups{}, known: map[string]*member{}, gangs: map[Ref]*gang{},
+	}
+	if o.Queued {
+		if err := o.Pods.SetTransform(nameGroup); err != nil {
+			return nil, fmt.Errorf("watch pods: %w", err)
+		}
 	}
 	logger := klog.FromContext(ctx)
 	registration, err := o.Pods.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
@@ -85,8 +111,8 @@ func New(ctx context.Context, o Options) (*Set, error) {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	s.synced = append(s.synced, registration.HasSynced)
-	if o.Served.Native {
-		err = s.watchGroups(ctx, Native, o.Dynamic, kube.NativePodGroups)
+	if o.Served.Native != "" {
+		err = s.watchGroups(ctx, Native, o.Dynamic, o.Served.native())
 	}
 	if o.Served.XK8s && err == nil {
 		err = s.watchGroups(ctx, XK8s, o.Dynamic, kube.XK8sPodGroups)
@@ -104,6 +130,10 @@ func New(ctx context.Context, o Options) (*Set, error) {
 
 // Served returns which PodGroups the set reads.
 func (s *Set) Served() Served { return s.served }
+
+// Queues reports whether the scheduler's queue knows the gangs of a source itself: it keeps their members out until enough of them
+// exist, and tries all in one cycle.
+func (s *Set) Queues(source Source) bool { return source == Native && s.queued }
 
 // Synced reports whether all pods and PodGroups were read that existed when the set was made. Until then Gang returns a
 // Problem that Waits; when it becomes true the listeners of OnChange hear of every gang.
@@ -144,16 +174,19 @@ func (s *Set) tellAll() {
 
 // Of returns the gang that a pod is in, by the pod's own fields: that of the first source that is served and that the pod
 // names. A pod that speaks of a gang and names none is in the gang with the empty name of its namespace, which Gang
-// refuses.
+// refuses. So is one in a group of Kubernetes that is not understood; one whose PodGroup is of an API that is not served is in a
+// gang that Gang refuses, unless it names another: what is in a group is not scheduled alone.
 func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
 	names := kube.GangsOf(pod)
 	switch {
-	case s.served.Native && names.Native != "":
+	case names.Grouped && names.Native == "", s.served.Native != "" && names.Native != "":
 		return Ref{Native, pod.Namespace, names.Native}, true
 	case s.served.XK8s && names.XK8s != "":
 		return Ref{XK8s, pod.Namespace, names.XK8s}, true
 	case names.Label != "" || kube.SpeaksOfGang(pod):
 		return Ref{Label, pod.Namespace, names.Label}, true
+	case names.Grouped:
+		return Ref{Native, pod.Namespace, names.Native}, true
 	}
 	return Ref{}, false
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // both serves all PodGroups.
-var both = Served{Native: true, XK8s: true}
+var both = Served{Native: "v1beta1", XK8s: true}
 
 // world is a Set over stores that the test writes.
 type world struct {
@@ -35,10 +35,10 @@ func newWorld(served Served) *world {
 	}
 	w.Set = &Set{
 		served: served, pods: w.pods, known: map[string]*member{}, gangs: map[Ref]*gang{},
-		groups: map[Source]*groups{
-			Native: {resource: kube.NativePodGroups, store: w.native},
-			XK8s:   {resource: kube.XK8sPodGroups, store: w.xk8s},
-		},
+		groups: map[Source]*groups{XK8s: {resource: kube.XK8sPodGroups, store: w.xk8s}},
+	}
+	if served.Native != "" {
+		w.groups[Native] = &groups{resource: served.native(), store: w.native}
 	}
 	return w
 }
@@ -205,6 +205,11 @@ func TestOf(t *testing.T) {
 		{"all sources", both, named, Ref{Native, "ns", "a"}},
 		{"Kubernetes' own is not served", Served{XK8s: true}, named, Ref{XK8s, "ns", "b"}},
 		{"no PodGroups are served", Served{}, named, Ref{Label, "ns", "c"}},
+		{"Kubernetes' own in v1", Served{Native: "v1"}, named, Ref{Native, "ns", "a"}},
+		{"Kubernetes' own alone, which is not served", Served{XK8s: true}, inGroup("p", "a"), Ref{Native, "ns", "a"}},
+		{"a group of Kubernetes that is not understood", Served{}, ofUnknownGroup("p"), Ref{Native, "ns", ""}},
+		{"a group of Kubernetes that is not understood, and other gangs", both, ofUnknownGroup("p", groupLabel, "b", gangLabel, "c"), Ref{Native, "ns", ""}},
+		{"a group of Kubernetes without a name", both, inGroup("p", ""), Ref{Native, "ns", ""}},
 		{"a label without PodGroups", Served{}, pod("p", groupLabel, "b"), Ref{}},
 		{"an empty label of the scheduler plugins", both, pod("p", groupLabel, ""), Ref{}},
 		{"an empty label of ours", both, pod("p", gangLabel, ""), Ref{Label, "ns", ""}},
@@ -218,6 +223,51 @@ func TestOf(t *testing.T) {
 				t.Errorf("%+v, %v; want %+v", got, ok, test.want)
 			}
 		})
+	}
+}
+
+// ofUnknownGroup returns a pod in a group of a kind that is not known.
+func ofUnknownGroup(name string, pairs ...string) *v1.Pod {
+	p := pod(name, pairs...)
+	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
+	return p
+}
+
+// What the scheduler's cache keeps of a pod in a group that is not understood has a name, without which that scheduler ends with a
+// panic.
+func TestNameGroup(t *testing.T) {
+	p := ofUnknownGroup("p")
+	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	kept, err := nameGroup(p)
+	if err != nil || kept != p || p.Spec.SchedulingGroup.PodGroupName == nil || *p.Spec.SchedulingGroup.PodGroupName != "" || p.ManagedFields != nil {
+		t.Errorf("%v, %+v", err, p)
+	}
+	named, _ := nameGroup(inGroup("p", "a"))
+	if got := kube.GangsOf(named.(*v1.Pod)); got.Native != "a" {
+		t.Errorf("the group's name became %q", got.Native)
+	}
+	if got, err := nameGroup(cache.DeletedFinalStateUnknown{Key: "ns/p"}); err != nil || got != any(cache.DeletedFinalStateUnknown{Key: "ns/p"}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A pod whose group cannot be read is in a gang that says why, so that it is never scheduled alone.
+func TestGroupsThatAreNotUnderstood(t *testing.T) {
+	w := newWorld(Served{XK8s: true})
+	w.put(t, ofUnknownGroup("a"), inGroup("b", "g"))
+	const unknown = "spec.schedulingGroup: it names no PodGroup, and this scheduler understands no other group: the pod is in a group, so it is not " +
+		"scheduled alone; name a PodGroup by podGroupName, or leave the field out; the field is immutable: the pod must be replaced"
+	const unserved = "spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups of scheduling.k8s.io that this " +
+		"scheduler reads, neither in v1beta1 nor in v1: serve them, or leave the field out"
+	for _, test := range []struct {
+		name, want string
+		waits      bool
+	}{{"", unknown, false}, {"g", unserved, true}} {
+		gang, err := w.Gang(Ref{Native, "ns", test.name})
+		var problem *Problem
+		if !errors.As(err, &problem) || problem.Message != test.want || problem.Waits != test.waits || gang == nil || len(gang.Members) != 1 {
+			t.Errorf("gang %q: %v\n%+v", test.name, err, gang)
+		}
 	}
 }
 
@@ -268,6 +318,10 @@ func TestGang(t *testing.T) {
 			`0 of [a b], wrong: the members differ in metadata.annotations[tandem-gpu.io/required-topology]: "zone" of pod a, none of pod b; it must be the same for all members of a gang`},
 		{"PodGroup of Kubernetes", []any{inGroup("a", "g"), inGroup("b", "g", minMembers, "9"), nativeGang("g", 2)}, n, "2 of [a b]"},
 		{"basic policy", []any{inGroup("a", "g"), podGroup(Native, "g", map[string]any{"schedulingPolicy": map[string]any{"basic": map[string]any{}}}, nil)}, n, "1 of [a]"},
+		{"part of a composite group", []any{inGroup("a", "g"), podGroup(Native, "g", map[string]any{
+			"parentCompositePodGroupName": "c", "schedulingPolicy": map[string]any{"basic": map[string]any{}},
+		}, nil)}, n, "0 of [a], wrong: PodGroup ns/g: spec.parentCompositePodGroupName: \"c\" is not legal, CompositePodGroups are not supported yet, " +
+			"and its members are not scheduled without the groups beside it: make the PodGroup anew without a parent; correct it and the pods are tried again"},
 		{"no policy", []any{inGroup("a", "g"), podGroup(Native, "g", map[string]any{}, nil)}, n,
 			"0 of [a], wrong: PodGroup ns/g: spec.schedulingPolicy: it must be gang or basic; correct it and the pods are tried again"},
 		{"a number that is none", []any{inGroup("a", "g"), nativeGang("g", 0)}, n,

@@ -17,8 +17,10 @@ type Progress struct {
 	Terminal bool
 	// Now is the clock.
 	Now func() time.Time
-	// What the steps are: "runs".
+	// What is counted: "runs".
 	What string
+	// Parts is the number of steps that make one of What; 0 is taken for 1.
+	Parts int
 
 	mu    sync.Mutex
 	began time.Time
@@ -59,12 +61,20 @@ func (p *Progress) Step(done, total int) {
 	}
 	p.last = now
 	if !p.Terminal {
-		fmt.Fprintf(p.Out, "%d of %d %s done after %v\n", done, total, p.What, now.Sub(p.began).Round(time.Second))
+		fmt.Fprintf(p.Out, "%s %s done after %v\n", p.count(done, total, " of "), p.What, now.Sub(p.began).Round(time.Second))
 		return
 	}
 	filled := barWidth * done / max(total, 1)
-	fmt.Fprintf(p.Out, "\r%s%s %d/%d %s", strings.Repeat("█", filled), strings.Repeat("░", barWidth-filled), done, total, p.What)
+	fmt.Fprintf(p.Out, "\r%s%s %s %s", strings.Repeat("█", filled), strings.Repeat("░", barWidth-filled), p.count(done, total, "/"), p.What)
 	p.drawn = true
+}
+
+// count writes how many are done of how many, the former with a decimal where one of them has several steps.
+func (p *Progress) count(done, total int, of string) string {
+	if p.Parts <= 1 {
+		return fmt.Sprint(done, of, total)
+	}
+	return fmt.Sprintf("%.1f%s%d", float64(done)/float64(p.Parts), of, total/p.Parts)
 }
 
 // Close wipes the bar from the terminal.

@@ -146,3 +146,18 @@ func TestProgressInALog(t *testing.T) {
 	}
 	(&report.Progress{}).Step(1, 2) // nowhere to tell it
 }
+
+// TestProgressOfParts: what has several steps is counted with a decimal.
+func TestProgressOfParts(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1000, 0)
+	p := report.Progress{Out: &out, Now: func() time.Time { return now }, What: "runs", Parts: 100}
+	for _, done := range []int{0, 40, 240} {
+		p.Step(done, 300)
+		now = now.Add(5 * time.Second)
+	}
+	want := "0.4 of 3 runs done after 5s\n2.4 of 3 runs done after 10s\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}

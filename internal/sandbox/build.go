@@ -24,6 +24,7 @@ type builder struct {
 	mod      module
 	packages map[string]string // by program
 	progress io.Writer
+	prepare  func(ctx context.Context) error // what the module needs before a build; nil for nothing
 }
 
 func newBuilder(ctx context.Context, name, dir, cache string) (*builder, error) {
@@ -33,11 +34,16 @@ func newBuilder(ctx context.Context, name, dir, cache string) (*builder, error) 
 		return nil, err
 	}
 	out := filepath.Join(cache, "tools", name+"-"+key)
-	packages := map[string]string{}
+	return &builder{name: name, dir: dir, out: out, mod: mod, packages: packages(), progress: os.Stderr}, nil
+}
+
+// packages returns the package of each program.
+func packages() map[string]string {
+	all := map[string]string{}
 	for program, t := range catalogue() {
-		packages[program] = t.pkg
+		all[program] = t.pkg
 	}
-	return &builder{name: name, dir: dir, out: out, mod: mod, packages: packages, progress: os.Stderr}, nil
+	return all
 }
 
 // ensure builds those of the programs that are missing.
@@ -58,6 +64,11 @@ func (b *builder) ensure(ctx context.Context, names []string) error {
 		return nil
 	}
 	b.say("building %s into %s; the first time takes %s, later nothing", strings.Join(missing, ", "), b.out, b.mod.firstTime)
+	if b.prepare != nil {
+		if err := b.prepare(ctx); err != nil {
+			return err
+		}
+	}
 	for i, name := range missing {
 		if err := b.build(ctx, name, fmt.Sprintf("%d/%d", i+1, len(missing))); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ type Options struct {
 	EnableServiceAccountAdmission bool
 	// ControllerManager starts kube-controller-manager too.
 	ControllerManager bool
+	// Kubernetes is the version of the API server and the controller manager, for example "1.35.4"; empty means that of the
+	// environment variable TANDEM_KUBERNETES, and where that is empty that of tools/controlplane. See At.
+	Kubernetes string
 	// APIServerArgs are appended to the API server's command line.
 	APIServerArgs []string
 }
@@ -61,9 +65,10 @@ const (
 // Start builds what is missing (see Tools), starts the control plane and returns when it is ready. Cancelling ctx
 // ends only Start; Stop ends the control plane, and so does the end of this process.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
-	names := []string{"etcd", "kube-apiserver"}
+	options.Kubernetes = cmp.Or(options.Kubernetes, os.Getenv("TANDEM_KUBERNETES"))
+	names := []string{"etcd", At("kube-apiserver", options.Kubernetes)}
 	if options.ControllerManager {
-		names = append(names, "kube-controller-manager")
+		names = append(names, At("kube-controller-manager", options.Kubernetes))
 	}
 	tools, err := Tools(ctx, names...)
 	if err != nil {
@@ -116,7 +121,7 @@ func (c *ControlPlane) run(ctx context.Context, tools map[string]string) error {
 	if err != nil {
 		return err
 	}
-	apiserver, err := c.processes.Start("kube-apiserver", c.apiserver(tools["kube-apiserver"], ports[0], etcdURL))
+	apiserver, err := c.processes.Start("kube-apiserver", c.apiserver(tools[At("kube-apiserver", c.options.Kubernetes)], ports[0], etcdURL))
 	if err != nil {
 		return err
 	}
@@ -126,7 +131,7 @@ func (c *ControlPlane) run(ctx context.Context, tools map[string]string) error {
 	if !c.options.ControllerManager {
 		return nil
 	}
-	return c.startControllerManager(tools["kube-controller-manager"], ports[3])
+	return c.startControllerManager(tools[At("kube-controller-manager", c.options.Kubernetes)], ports[3])
 }
 
 // Stop ends the processes and removes the temporary directory. It may be called again.

@@ -17,7 +17,7 @@ import (
 )
 
 // kubernetesVersion is what the binaries of tools/controlplane say they are. It must agree with that module's go.mod.
-const kubernetesVersion = "v1.37.1"
+const kubernetesVersion = "v1.37.2"
 
 // tool is a program that is built from one of the modules under tools/.
 type tool struct{ module, pkg string }
@@ -31,16 +31,21 @@ type module struct {
 }
 
 func modules() map[string]module {
-	const version = "k8s.io/component-base/version."
 	return map[string]module{
 		"controlplane": {
-			args: []string{"-ldflags=-X " + version + "gitVersion=" + kubernetesVersion +
-				" -X " + version + "gitMajor=1 -X " + version + "gitMinor=37"},
+			args:      []string{stamp(kubernetesVersion, "37")},
 			firstTime: "5 to 10 minutes on two cores",
 		},
 		"containerd": {args: []string{"-tags=no_btrfs,no_zfs"}, firstTime: "about 2 minutes on two cores"},
 		"dev":        {firstTime: "about 3 minutes on two cores"},
+		"docs":       {firstTime: "about a minute on two cores"},
 	}
+}
+
+// stamp returns the argument of `go build` that has a program of Kubernetes say which version it is.
+func stamp(version, minor string) string {
+	const at = "k8s.io/component-base/version."
+	return "-ldflags=-X " + at + "gitVersion=" + version + " -X " + at + "gitMajor=1 -X " + at + "gitMinor=" + minor
 }
 
 func catalogue() map[string]tool {
@@ -58,6 +63,7 @@ func catalogue() map[string]tool {
 		"deepcopy-gen":            {"dev", "k8s.io/code-generator/cmd/deepcopy-gen"},
 		"defaulter-gen":           {"dev", "k8s.io/code-generator/cmd/defaulter-gen"},
 		"conversion-gen":          {"dev", "k8s.io/code-generator/cmd/conversion-gen"},
+		"crd-ref-docs":            {"docs", "github.com/elastic/crd-ref-docs"},
 		"kustomize":               {"dev", "sigs.k8s.io/kustomize/kustomize/v5"},
 	}
 }
@@ -66,6 +72,9 @@ func catalogue() map[string]tool {
 // ${TANDEM_CACHE}/tools/<module>-<key>/, by default in tandem/ under the user's cache directory; the key covers the
 // module's files, the Go version and the build flags. A file lock keeps processes that build at once from doing the
 // work twice. Progress goes to stderr; nothing is printed when nothing is missing.
+//
+// A program of Kubernetes may be named in another version, as kube-apiserver@1.35.4 (see At): it is built from a module that
+// is generated beside it in the cache.
 func Tools(ctx context.Context, names ...string) (map[string]string, error) {
 	root, err := Root()
 	if err != nil {
@@ -75,28 +84,48 @@ func Tools(ctx context.Context, names ...string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	byModule := map[string][]string{}
+	paths, builders, programs := map[string]string{}, map[string]*builder{}, map[string][]string{}
 	for _, name := range names {
-		t, ok := catalogue()[name]
-		if !ok {
-			return nil, fmt.Errorf("find tool %q: unknown; the tools are %s", name, strings.Join(slices.Sorted(maps.Keys(catalogue())), ", "))
-		}
-		byModule[t.module] = append(byModule[t.module], name)
-	}
-	paths := map[string]string{}
-	for _, mod := range slices.Sorted(maps.Keys(byModule)) {
-		b, err := newBuilder(ctx, mod, filepath.Join(root, "tools", mod), cache)
+		program, _, _ := strings.Cut(name, "@")
+		b, err := builderOf(ctx, name, root, cache)
 		if err != nil {
 			return nil, err
 		}
-		if err := b.ensure(ctx, byModule[mod]); err != nil {
-			return nil, err
+		builders[b.out] = b
+		if !slices.Contains(programs[b.out], program) {
+			programs[b.out] = append(programs[b.out], program)
 		}
-		for _, name := range byModule[mod] {
-			paths[name] = filepath.Join(b.out, name)
+		paths[name] = filepath.Join(b.out, program)
+	}
+	for _, out := range slices.Sorted(maps.Keys(builders)) {
+		if err := builders[out].ensure(ctx, programs[out]); err != nil {
+			return nil, err
 		}
 	}
 	return paths, nil
+}
+
+// builderOf returns what builds a program that is named with or without a version.
+func builderOf(ctx context.Context, name, root, cache string) (*builder, error) {
+	program, version, versioned := strings.Cut(name, "@")
+	t, ok := catalogue()[program]
+	if !ok {
+		return nil, fmt.Errorf("find tool %q: unknown; the tools are %s", program, strings.Join(slices.Sorted(maps.Keys(catalogue())), ", "))
+	}
+	if !versioned {
+		return newBuilder(ctx, t.module, filepath.Join(root, "tools", t.module), cache)
+	}
+	if !strings.HasPrefix(t.pkg, "k8s.io/kubernetes/") {
+		return nil, fmt.Errorf("find tool %q: only programs of Kubernetes can be had in another version", name)
+	}
+	r, own, err := parseRelease(version)
+	if err != nil {
+		return nil, fmt.Errorf("find tool %q: %w", name, err)
+	}
+	if own {
+		return newBuilder(ctx, t.module, filepath.Join(root, "tools", t.module), cache)
+	}
+	return r.builder(ctx, cache)
 }
 
 // Root returns the root directory of the repository: the nearest directory upwards of the working directory whose

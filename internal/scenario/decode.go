@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 )
 
 // maxBytes bounds a scenario. Larger ones are traces, which have readers of their own.
@@ -21,11 +20,11 @@ func decode(name string, data []byte) (*file, error) {
 	if len(data) > maxBytes {
 		return nil, &Error{File: name, Found: fmt.Sprintf("%d bytes", len(data)), Want: fmt.Sprintf("at most %d", maxBytes)}
 	}
-	raw, err := yaml.YAMLToJSONStrict(data)
+	raw, err := toJSON(name, data)
 	if err != nil {
-		return nil, yamlError(name, data, err)
+		return nil, err
 	}
-	if string(raw) == "null" {
+	if raw == nil || string(raw) == "null" {
 		return nil, &Error{File: name, Found: "nothing", Want: "a scenario with the fields " + fieldsOf(reflect.TypeFor[file]())}
 	}
 	f := &file{}
@@ -37,21 +36,6 @@ func decode(name string, data []byte) (*file, error) {
 		return nil, strictError(name, strict[0])
 	}
 	return f, nil
-}
-
-// endless matches what YAML takes for a number and JSON does not.
-var endless = regexp.MustCompile(`(?i)[-+]?\.(nan|inf)\b`)
-
-// yamlError says what the reader of YAML says, and in which line a number is none.
-func yamlError(name string, data []byte, err error) error {
-	if strings.Contains(err.Error(), "unsupported value") {
-		for i, line := range strings.Split(string(data), "\n") {
-			if found := endless.FindString(line); found != "" {
-				return &Error{File: name, Found: fmt.Sprintf("%s in line %d", found, i+1), Want: "a finite number"}
-			}
-		}
-	}
-	return &Error{File: name, Found: "no YAML (" + oneLine(err.Error()) + ")", Want: "a scenario in YAML"}
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -86,6 +86,7 @@ type memberFile struct {
 
 // gangsFile is how gangs are placed.
 type gangsFile struct {
+	Drain        scalar   `json:"drain"`
 	DrainAfter   scalar   `json:"drain_after"`
 	DrainTimeout scalar   `json:"drain_timeout"`
 	MaxDomains   scalar   `json:"max_domains"`

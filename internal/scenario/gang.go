@@ -17,15 +17,29 @@ const (
 	maxDomains = 1000
 	// maxWishes bounds the levels of one list.
 	maxWishes = 8
-	// drainAfter is how long a gang waits before room is kept for it where the scenario does not say, as in GPUGangArgs.
-	drainAfter    = time.Minute
-	maxDrainAfter = 24 * time.Hour
+	// drainAfter is how long a gang waits before room is kept for it where the scenario does not say, as in GPUGangArgs, and
+	// eagerDrainAfter where drains are enabled.
+	drainAfter      = 24 * time.Hour
+	eagerDrainAfter = time.Minute
+	maxDrainAfter   = 24 * time.Hour
 	// drainTimeout is how long room is kept for a gang at most where the scenario does not say, as in GPUGangArgs.
 	drainTimeout    = 24 * time.Hour
 	maxDrainTimeout = 720 * time.Hour
-	// never is what stands for drain_after where no room is kept.
-	never = "never"
 )
+
+// drainsWord is a word for when room is kept, with the least wait before that where the scenario does not say.
+type drainsWord struct {
+	word   scalar
+	drains gang.Drains
+	after  time.Duration
+}
+
+// drains are the words, as in GPUGangArgs; the first stands where the scenario has none.
+var drains = []drainsWord{
+	{"bounded", gang.BoundedDrains, drainAfter},
+	{"enabled", gang.AllDrains, eagerDrainAfter},
+	{"disabled", gang.NoDrains, drainAfter},
+}
 
 // preferred are the levels that gangs prefer that name none, as in GPUGangArgs: those of them that nodes have.
 var preferred = []string{sim.Hostname, "topology.kubernetes.io/zone"}
@@ -135,10 +149,16 @@ func (r *reader) gangs(f *gangsFile, known []string) (sim.GangConfig, []string) 
 	if f == nil {
 		f = &gangsFile{}
 	}
-	c := sim.GangConfig{Drains: f.DrainAfter != never, DrainTimeout: drainTimeout}
-	if c.Drains {
-		c.DrainAfter = r.drainTime("gangs.drain_after", f.DrainAfter, drainAfter, [2]time.Duration{0, maxDrainAfter})
+	at := 0
+	if f.Drain != "" {
+		at = slices.IndexFunc(drains, func(d drainsWord) bool { return d.word == f.Drain })
 	}
+	if at < 0 {
+		r.wrong("gangs.drain", quote(f.Drain), "bounded, enabled or disabled")
+		at = 0
+	}
+	c := sim.GangConfig{Drains: drains[at].drains}
+	c.DrainAfter = r.drainTime("gangs.drain_after", f.DrainAfter, drains[at].after, [2]time.Duration{0, maxDrainAfter})
 	c.DrainTimeout = r.drainTime("gangs.drain_timeout", f.DrainTimeout, drainTimeout, [2]time.Duration{time.Minute, maxDrainTimeout})
 	c.MaxDomains = int(r.wholeOr(0, "gangs.max_domains", f.MaxDomains, 1, maxDomains))
 	if f.Preferred != nil {
@@ -157,11 +177,7 @@ func (r *reader) drainTime(path string, s scalar, otherwise time.Duration, withi
 	}
 	d, err := time.ParseDuration(string(s))
 	if err != nil || d < within[0] || d > within[1] || d%time.Millisecond != 0 {
-		want := fmt.Sprintf("a time such as 1m30s from %v to %v in whole milliseconds", within[0], within[1])
-		if path == "gangs.drain_after" {
-			want += ", or " + never
-		}
-		r.wrong(path, quote(s), want)
+		r.wrong(path, quote(s), fmt.Sprintf("a time such as 1m30s from %v to %v in whole milliseconds", within[0], within[1]))
 	}
 	return d
 }

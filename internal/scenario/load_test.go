@@ -33,7 +33,7 @@ func underLoad(t *testing.T, percent int, drains bool) time.Duration {
 	change("[tandem, packed]", "[packed]")
 	change("seeds: 42-46", "seeds: 42-44")
 	if !drains {
-		change("drain_after: 1m", "drain_after: never")
+		change("{drain: enabled", "{drain: disabled")
 	}
 	s, err := scenario.Parse("example.yaml", []byte(text))
 	if err != nil {

@@ -94,7 +94,7 @@ func (r *reader) start(path string, s scalar) time.Duration {
 // What quantities may look like: those of Kubernetes without signs and exponents.
 var (
 	cpuForm    = regexp.MustCompile(`^([0-9]{1,9}(\.[0-9]{1,3})?|[0-9]{1,12}m)$`)
-	memoryForm = regexp.MustCompile(`^[0-9]{1,16}(\.[0-9]{1,3})?([kMGT]|[KMGT]i)?$`)
+	memoryForm = regexp.MustCompile(`^([0-9]{1,16}(\.[0-9]{1,3})?([kMGT]|[KMGT]i)|0)$`)
 )
 
 // cpu reads thousandths of cores from a quantity such as 4 or 500m.
@@ -110,14 +110,14 @@ func (r *reader) cpu(path string, s scalar) int64 {
 	return q.MilliValue()
 }
 
-// memory reads bytes from a quantity such as 16Gi.
+// memory reads bytes from a quantity such as 16Gi. It wants a unit: people who write 16 do not mean 16 bytes.
 func (r *reader) memory(path string, s scalar) vgpu.Bytes {
 	if s == "" {
 		return 0
 	}
 	q, err := resource.ParseQuantity(string(s))
 	if err != nil || !memoryForm.MatchString(string(s)) || q.Value() > int64(maxMemory) {
-		r.wrong(path, quote(s), "bytes such as 16Gi from 0 to 1Pi")
+		r.wrong(path, quote(s), "bytes with a unit, such as 16Gi or 512Mi, from 0 to 1Pi")
 		return 0
 	}
 	return vgpu.Bytes(q.Value())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
@@ -35,14 +36,30 @@ func (r *Result) Passed() bool {
 	return true
 }
 
+// Hundredths is how many steps of progress make one run.
+const Hundredths = 100
+
 // Play plays every policy with every seed, as many at once as Go uses processors; the result does not depend on that.
-// Progress is told how many runs are done, by several goroutines; nil for nobody.
+// Play calls progress, from several goroutines, with the number of steps that are done: Hundredths for each run. A nil
+// progress is not called.
 func (s *Scenario) Play(progress func(done, total int)) (*Result, error) {
 	r := &Result{Name: s.Name, Runs: make([]Run, len(s.Policies)*len(s.Seeds))}
-	err := Each(len(r.Runs), progress, func(i int) error {
+	var steps atomic.Int64
+	err := Each(len(r.Runs), nil, func(i int) error {
 		run := &r.Runs[i]
 		run.Policy, run.Seed = s.Policies[i/len(s.Seeds)], s.Seeds[i%len(s.Seeds)]
-		if err := s.play(run); err != nil {
+		before := 0
+		reach := func(step int) {
+			if progress != nil && step > before {
+				progress(int(steps.Add(int64(step-before))), len(r.Runs)*Hundredths)
+				before = step
+			}
+		}
+		// What the last arrivals wait for comes after them: the run itself is the last step.
+		arrived := func(done, total int) { reach((Hundredths - 1) * done / max(total, 1)) }
+		err := s.play(run, arrived)
+		reach(Hundredths)
+		if err != nil {
 			return fmt.Errorf("play scenario %s by policy %s with seed %d: %w", s.Name, run.Policy, run.Seed, err)
 		}
 		return nil
@@ -60,12 +77,13 @@ func (s *Scenario) Play(progress func(done, total int)) (*Result, error) {
 	return r, nil
 }
 
-func (s *Scenario) play(run *Run) error {
+func (s *Scenario) play(run *Run, arrived func(done, total int)) error {
 	jobs, err := s.Jobs(run.Seed)
 	if err != nil {
 		return err
 	}
-	setup := sim.Setup{Nodes: s.Nodes, Jobs: jobs, Queue: s.Queue, Seed: run.Seed, Labels: s.Labels, Gangs: s.Gangs, Preemption: s.Preemption}
+	setup := sim.Setup{Nodes: s.Nodes, Jobs: jobs, Queue: s.Queue, Seed: run.Seed, Labels: s.Labels, Gangs: s.Gangs, Preemption: s.Preemption,
+		Progress: arrived}
 	if setup.Policy, err = placement.ByName(run.Policy); err != nil {
 		return err
 	}

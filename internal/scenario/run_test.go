@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -39,13 +40,19 @@ func TestPlayIsTheSameOnAnyNumberOfProcessors(t *testing.T) {
 	for _, processors := range []int{1, 8, 8} {
 		func() {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
-			var steps atomic.Int64
-			r, err := s.Play(func(_, total int) { steps.Add(int64(total)) })
+			var told sync.Map // by the number of steps
+			r, err := s.Play(func(done, total int) { told.Store(done, total) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := int64(len(r.Runs) * len(r.Runs)); steps.Load() != want {
-				t.Errorf("progress adds up to %d, want %d", steps.Load(), want)
+			all := len(r.Runs) * scenario.Hundredths
+			if total, _ := told.Load(all); total != all {
+				t.Errorf("progress ends with %v of %v steps, want %d", all, total, all)
+			}
+			steps := 0
+			told.Range(func(_, _ any) bool { steps++; return true })
+			if steps < 5*len(r.Runs) {
+				t.Errorf("progress is told %d times in %d runs, want it while a run goes on", steps, len(r.Runs))
 			}
 			var b strings.Builder
 			for i := range r.Runs {

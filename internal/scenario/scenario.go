@@ -118,7 +118,7 @@ func (r *reader) seeds(s scalar) []int64 {
 	}
 	seeds, err := ParseSeeds(text)
 	if err != nil {
-		r.wrong("seeds", quote(s), `whole numbers from 0, each once, as "42-51" or [1, 2, 3]; at most `+fmt.Sprint(maxSeeds))
+		r.wrong("seeds", quote(scalar(strings.ReplaceAll(string(s), `"`, ""))), `whole numbers from 0, each once, as "42-51" or [1, 2, 3]; at most `+fmt.Sprint(maxSeeds))
 	}
 	return seeds
 }

@@ -117,7 +117,27 @@ func (s *Script) together() *gang.Cluster {
 	if s.ends != nil {
 		c.Ends = func(_ vgpu.UID, pod string) int64 { return s.ends[pod] }
 	}
+	if s.asked != nil {
+		c.Host = func(uid vgpu.UID, _ string) vgpu.Room { return s.asked[uid] }
+		c.Hosts = func(node int) vgpu.Room { return s.capacity(c.Nodes[node]) }
+	}
+	if s.avoided != nil {
+		c.Avoids = func(node string) bool { return slices.Contains(s.avoided, node) }
+	}
 	return c
+}
+
+// capacity is the room of a host beside what its pods with devices ask of it.
+func (s *Script) capacity(n *vgpu.Node) vgpu.Room {
+	room := n.Room()
+	n.Each(func(a *vgpu.Assignment) { room = room.Plus(s.asked[a.UID]) })
+	return room
+}
+
+// avoid reads the nodes whose pods are not waited for: "n1 n2".
+func (s *Script) avoid(l *line) (string, error) {
+	s.avoided = strings.Fields(l.input)
+	return fmt.Sprintf("%d nodes\n", len(s.avoided)), nil
 }
 
 // group reads the members, a line for those that are alike: "worker 10 members=4 cpu=2", named after the gang, the role
@@ -216,6 +236,9 @@ func (s *Script) drainFor(l *line) (string, error) {
 	}
 	out := drawPlan(&plan)
 	if plan.Places != nil {
+		for _, leaver := range plan.Leavers {
+			out += "after " + leaver.Pod + "\n"
+		}
 		out += fmt.Sprintf("until %d\n", plan.Until)
 	}
 	return out, nil

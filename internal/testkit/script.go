@@ -37,6 +37,7 @@ import (
 //	                               required=, preferred=, losses=(rack:20) in thousandths, min=, domains=, placed=(PODS)
 //	drain NAME                     says what room a gang waits for; as gang
 //	ends                           the input says when pods end: "a=100 b=200"
+//	avoid                          the input lists nodes whose pods are not waited for
 //	candidates                     the input says what the eviction of pods costs: "job-* priority=10 gang=job"; see Script.candidates
 //	preempt NAME CONTAINERS…       says who makes room for a pod, or with members= for a gang, as gang; with "keep-budgets" no
 //	                               budget is violated
@@ -49,6 +50,8 @@ type Script struct {
 	// levels of nodes and ends of pods, for gangs.
 	levels []gang.Level
 	ends   map[string]int64
+	// avoided are nodes whose pods are not waited for.
+	avoided []string
 	// victims are the candidates of preemptions, nil before anything is said of them.
 	victims *preemption.Candidates
 }
@@ -72,7 +75,7 @@ func (s *Script) Command(name string, args []datadriven.CmdArg, input string) st
 	commands := map[string]func(*line) (string, error){
 		"cluster": s.draws, "draw": s.draw, "place": s.place, "fit": s.fit, "legal": s.legal, "add": s.add, "hold": s.hold,
 		"mix": s.usual, "remove": s.remove, "release": s.release, "free": s.free, "sick": s.sick, "heal": s.heal, "whatif": s.whatIf,
-		"levels": s.labels, "gang": s.placeGang, "drain": s.drainFor, "ends": s.endings,
+		"levels": s.labels, "gang": s.placeGang, "drain": s.drainFor, "ends": s.endings, "avoid": s.avoid,
 		"candidates": s.candidates, "preempt": s.preempt,
 	}
 	run := commands[name]
@@ -96,7 +99,7 @@ func (s *Script) draws(l *line) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.cluster, s.asked, s.levels, s.ends, s.victims = c, nil, nil, nil, nil
+	s.cluster, s.asked, s.levels, s.ends, s.avoided, s.victims = c, nil, nil, nil, nil, nil
 	return s.draw(l)
 }
 

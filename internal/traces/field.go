@@ -59,9 +59,13 @@ func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// whole reads a whole number.
+// whole reads a whole number, also one that a program wrote as a decimal: 20.0.
 func (t *table) whole(column string, least, most int64) int64 {
-	v, err := strconv.ParseInt(t.field(column), 10, 64)
+	text := t.field(column)
+	if digits, zeros, decimal := strings.Cut(text, "."); decimal && zeros != "" && strings.Trim(zeros, "0") == "" {
+		text = digits
+	}
+	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < least || v > most {
 		t.fail(column, fmt.Sprintf("a whole number from %d to %d", least, most))
 		return least

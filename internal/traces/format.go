@@ -29,7 +29,8 @@ const (
 	PhillyTrace Format = "philly-jobs"
 	// PolluxWorkload has jobs: name, time (seconds), application, num_replicas. Optional: batch_size.
 	PolluxWorkload Format = "pollux-jobs"
-	// PolluxPlacementTimes has measured steps: placement, local_bsz, step_time (seconds). Optional: sync_time (seconds).
+	// PolluxPlacementTimes has measured steps: placement, local_bsz, step_time (seconds). Optional: sync_time (seconds). A
+	// step may be measured several times, here and in PolluxScalingTimes: the mean counts.
 	PolluxPlacementTimes Format = "pollux-placements"
 	// PolluxScalingTimes has measured steps: num_nodes, num_replicas, local_bsz, step_time (seconds). Optional: sync_time
 	// (seconds).
@@ -53,6 +54,8 @@ type Trace struct {
 	Rates  []Rate
 	Steps  []Step
 	Epochs []Epoch
+	// Repeated counts the rows that measure a step of Steps again.
+	Repeated int
 	// CoRuns, Solos and Networks are what was measured of workloads. A file of GavelPairs has Rates and CoRuns.
 	CoRuns   []CoRun
 	Solos    []Solo
@@ -70,7 +73,7 @@ func (t *Trace) String() string {
 		noun string
 	}{
 		{len(t.Hosts), "node"}, {len(t.Jobs), "job"}, {len(t.Rates), "throughput"}, {len(t.Steps), "measured step"},
-		{len(t.Epochs), "epoch"},
+		{t.Repeated, "repeated measurement"}, {len(t.Epochs), "epoch"},
 		{len(t.CoRuns), "co-run"}, {len(t.Solos), "solo profile"}, {len(t.Networks), "network"},
 		{len(t.Servings), "served variant"}, {len(t.Deployed), "instance"},
 	} {
@@ -105,8 +108,8 @@ var clusterSchemas = []schema{
 	{format: GavelPairs, needs: []string{"gpu", "job_a", "job_b", "iso_a", "iso_b"}, row: gavelPair},
 	{format: PhillyTrace, needs: []string{"timestamp", "duration", "num_gpus"}, row: phillyJob, end: phillyOrigin},
 	{format: PolluxWorkload, needs: []string{"name", "time", "application", "num_replicas"}, row: polluxJob},
-	{format: PolluxPlacementTimes, needs: []string{"placement", "local_bsz", "step_time"}, row: polluxStep},
-	{format: PolluxScalingTimes, needs: []string{"num_nodes", "num_replicas", "local_bsz", "step_time"}, row: polluxScaling},
+	{format: PolluxPlacementTimes, needs: []string{"placement", "local_bsz", "step_time"}, row: polluxStep, end: meanSteps},
+	{format: PolluxScalingTimes, needs: []string{"num_nodes", "num_replicas", "local_bsz", "step_time"}, row: polluxScaling, end: meanSteps},
 	{format: PolluxValidation, needs: []string{"progress", "grad_sqr", "grad_var"}, row: polluxEpoch},
 	{format: MuriTrace, needs: []string{"job_id", "num_gpu", "submit_time", "duration", "iterations", "model_name"}, row: muriJob},
 	{

@@ -3,6 +3,7 @@ package traces
 import (
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,9 +21,12 @@ type Step struct {
 	Nodes, Workers int
 	// Batch is the samples of a step of each worker.
 	Batch int64
-	// Time of a step, Sync the part of it that synchronises the workers; the latter is 0 when not given.
+	// Time of a step, Sync the part of it that synchronises the workers; the latter is 0 when not given. Each is the mean
+	// where the file has the step several times.
 	Time time.Duration
 	Sync time.Duration
+	// Repeats is how many further rows have the step.
+	Repeats int
 }
 
 // PolluxJobs reads a workload of Pollux (OSDI'21) or Sia (SOSP'23), whose columns PolluxWorkload names. The App is the
@@ -120,9 +124,8 @@ func polluxStep(t *table, all *Trace) {
 		s.Workers += int(digit - '0')
 	}
 	s.Nodes = len(s.Placement)
-	t.unique("placement", fmt.Sprint(s.Placement, " ", s.Batch), "placement with this local_bsz")
 	t.stepTimes(&s)
-	all.Steps = append(all.Steps, s)
+	t.addStep(all, &s)
 }
 
 func polluxScaling(t *table, all *Trace) {
@@ -131,9 +134,35 @@ func polluxScaling(t *table, all *Trace) {
 	if s.Workers < s.Nodes {
 		t.fail("num_replicas", fmt.Sprintf("a whole number from num_nodes (%d) on", s.Nodes))
 	}
-	t.unique("num_nodes", fmt.Sprint(s.Nodes, " ", s.Workers, " ", s.Batch), "num_nodes with this num_replicas and local_bsz")
 	t.stepTimes(&s)
-	all.Steps = append(all.Steps, s)
+	t.addStep(all, &s)
+}
+
+// addStep adds a step, or its times to those of the same one of an earlier row. Until the end they are sums.
+func (t *table) addStep(all *Trace, s *Step) {
+	key := fmt.Sprint(s.Placement, " ", s.Nodes, " ", s.Workers, " ", s.Batch)
+	at, known := t.seen[key]
+	if !known {
+		t.seen[key] = len(all.Steps)
+		all.Steps = append(all.Steps, *s)
+		return
+	}
+	first := &all.Steps[at]
+	if s.Time > math.MaxInt64-first.Time || s.Sync > math.MaxInt64-first.Sync {
+		t.fail("step_time", "a time that adds up with those of the rows before to less than 292 years")
+		return
+	}
+	first.Time, first.Sync, first.Repeats = first.Time+s.Time, first.Sync+s.Sync, first.Repeats+1
+	all.Repeated++
+}
+
+// meanSteps makes means of the sums of steps that were measured several times.
+func meanSteps(_ *table, all *Trace) {
+	for i := range all.Steps {
+		s := &all.Steps[i]
+		n := time.Duration(s.Repeats + 1)
+		s.Time, s.Sync = s.Time/n, s.Sync/n
+	}
 }
 
 // stepTimes reads how long a step took, and how much of it the workers spent on each other.

@@ -14,7 +14,7 @@ func TestCounterOfManyPods(t *testing.T) {
 		if i%4 == 0 {
 			slots = 2
 		}
-		c.Observe(Kind{Slots: slots}, 7)
+		c.Observe("team", Kind{Slots: slots}, 7)
 	}
 	m, err := c.Mix(7)
 	if err != nil {
@@ -25,24 +25,56 @@ func TestCounterOfManyPods(t *testing.T) {
 	}
 }
 
-// A tenant who asks for something else each time.
+// A tenant who asks for something else each time fills its own part of the memory, and four fill all of it.
 func TestCounterOfManyKinds(t *testing.T) {
 	var c Counter
-	for i := range int64(3 * maxKnown) {
-		c.Observe(Kind{MilliCPU: i, Slots: 1}, 0)
+	flood := func(owner string) {
+		for i := range int64(maxOwned + 1000) {
+			c.Observe(owner, Kind{MilliCPU: i, Slots: 1}, 0)
+		}
 	}
-	if len(c.arrived) != maxKnown {
-		t.Errorf("the counter knows %d kinds, want %d", len(c.arrived), maxKnown)
+	flood("a")
+	if c.known != maxOwned || len(c.arrived["a"]) != maxOwned {
+		t.Errorf("the counter knows %d kinds, %d of the owner, want %d", c.known, len(c.arrived["a"]), maxOwned)
+	}
+	c.Observe("victim", Kind{Slots: 2}, 0)
+	if len(c.arrived["victim"]) != 1 {
+		t.Error("one owner keeps the kinds of another out")
+	}
+	flood("b")
+	flood("c")
+	flood("d")
+	if c.known != maxKnown {
+		t.Errorf("the counter knows %d kinds, want %d", c.known, maxKnown)
 	}
 	m, err := c.Mix(0)
 	if err != nil || len(m.Kinds()) != MaxKinds {
 		t.Fatalf("a mix of %d kinds, %v", len(m.Kinds()), err)
 	}
-	if _, err := c.Mix(halves * StepsPerHalfLife); err != nil || len(c.arrived) != 0 {
-		t.Errorf("%d kinds are known after %d half-lives, %v", len(c.arrived), halves, err)
+	if _, err := c.Mix(halves * StepsPerHalfLife); err != nil || len(c.arrived) != 0 || c.known != 0 {
+		t.Errorf("%d kinds of %d owners are known after %d half-lives, %v", c.known, len(c.arrived), halves, err)
 	}
-	c.Observe(Kind{MilliCPU: 1 << 30, Slots: 1}, halves*StepsPerHalfLife)
-	if len(c.arrived) != 1 {
+	c.Observe("a", Kind{MilliCPU: 1 << 30, Slots: 1}, halves*StepsPerHalfLife)
+	if c.known != 1 {
 		t.Error("a new kind is not counted although the others are forgotten")
+	}
+}
+
+// The bound holds for weights that overflow when they are multiplied.
+func TestCounterBoundsManyPods(t *testing.T) {
+	var c Counter
+	for range 300_000 {
+		c.Observe("loud", Kind{Slots: 1}, 7)
+		c.Observe("loud", Kind{Slots: 2}, 7)
+	}
+	for range 200_000 {
+		c.Observe("calm", Kind{Slots: 3}, 7)
+	}
+	m, err := c.Mix(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := m.Kinds(); len(k) != 3 || k[0].Slots != 3 || k[1].Weight != k[2].Weight || k[1].Weight != k[0].Weight/2 {
+		t.Errorf("kinds %v, want one of 3 slots and two that weigh half of it each", k)
 	}
 }

@@ -17,52 +17,142 @@ const halves = 20
 // a Mix is the same on every machine.
 var steps = [StepsPerHalfLife]int64{1048576, 961548, 881744, 808563, 741455, 679917, 623487, 571740}
 
-// maxKnown bounds the kinds that a Counter knows at a time, so that pods that all differ do not fill the memory.
-const maxKnown = 4 * MaxKinds
+// maxOwned bounds the kinds that a Counter knows at a time of one owner, and maxKnown those of all, so that pods that all
+// differ do not fill the memory: one owner of such pods keeps nobody else's kinds out, four do.
+const (
+	maxOwned = 4 * MaxKinds
+	maxKnown = 4 * maxOwned
+)
 
-// Counter learns a Mix from the pods that arrive. The order in which it sees them does not matter, unless they are of
-// more than 16,384 kinds: those that would be more are not counted until others are forgotten. The zero value is empty. It
-// is not safe for concurrent use.
+// leastBound is what an owner may weigh however little all others weigh together: as much as 64 pods of now. A larger one
+// bounds an owner less in small clusters. A smaller one lets an owner of a few pods count for more beside one of many.
+const leastBound = 64 << 20
+
+// Counter learns a Mix from the pods that arrive. Each pod has an owner, its namespace, and no owner weighs more than all
+// others together: whoever creates and deletes pods without end does not decide what is usual for everybody. The order in
+// which it sees the pods does not matter, unless they are of more than 16,384 kinds of one owner or 65,536 of all: those
+// that would be more are not counted until others are forgotten. The zero value is empty. It is not safe for concurrent use.
 type Counter struct {
-	// arrived counts pods by kind, without weight, and the step of their arrival.
-	arrived map[Kind]map[int64]int64
+	// arrived counts pods by owner, kind, without weight, and the step of their arrival.
+	arrived map[string]map[Kind]map[int64]int64
+	// known is the number of kinds of all owners.
+	known int
 }
 
-// Observe counts a pod of a kind, whose Weight is ignored, that arrived in a step: time divided by an eighth of the
-// half-life.
-func (c *Counter) Observe(k Kind, step int64) {
+// Observe counts a pod of an owner and of a kind, whose Weight is ignored, that arrived in a step: time divided by an
+// eighth of the half-life.
+func (c *Counter) Observe(owner string, k Kind, step int64) {
 	k.Weight = 0
-	if c.arrived == nil {
-		c.arrived = map[Kind]map[int64]int64{}
-	}
-	if c.arrived[k] == nil {
-		if len(c.arrived) >= maxKnown {
+	kinds := c.arrived[owner]
+	if kinds[k] == nil {
+		if c.known >= maxKnown || len(kinds) >= maxOwned {
 			return
 		}
-		c.arrived[k] = map[int64]int64{}
+		if c.arrived == nil {
+			c.arrived = map[string]map[Kind]map[int64]int64{}
+		}
+		if kinds == nil {
+			kinds = map[Kind]map[int64]int64{}
+			c.arrived[owner] = kinds
+		}
+		kinds[k] = map[int64]int64{}
+		c.known++
 	}
-	c.arrived[k][step]++
+	kinds[k][step]++
 }
 
 // Mix returns the mix of the pods as seen from a step, and forgets those that do not count any more. Pods of later steps
 // count like those of the present. Beyond MaxKinds it leaves out the rarest.
 func (c *Counter) Mix(now int64) (*Mix, error) {
-	var kinds []Kind
-	for k, counts := range c.arrived {
-		maps.DeleteFunc(counts, func(step, _ int64) bool { return now-step >= halves*StepsPerHalfLife })
-		for step, n := range counts {
-			age := max(0, now-step)
-			k.Weight += n * (steps[age%StepsPerHalfLife] >> (age / StepsPerHalfLife))
-		}
-		if k.Weight > 0 {
-			kinds = append(kinds, k)
+	c.forget(now)
+	sum := map[Kind]int64{}
+	for _, kinds := range c.bounded(now) {
+		for _, k := range kinds {
+			weight := k.Weight
+			k.Weight = 0
+			sum[k] += weight
 		}
 	}
-	maps.DeleteFunc(c.arrived, func(_ Kind, counts map[int64]int64) bool { return len(counts) == 0 })
+	kinds := make([]Kind, 0, len(sum))
+	for k, weight := range sum {
+		k.Weight = weight
+		kinds = append(kinds, k)
+	}
 	slices.SortFunc(kinds, func(a, b Kind) int { return cmp.Or(cmp.Compare(b.Weight, a.Weight), a.compare(&b)) })
 	kinds = kinds[:min(len(kinds), MaxKinds)]
 	lighten(kinds)
 	return NewMix(kinds)
+}
+
+// forget drops the pods that do not count any more.
+func (c *Counter) forget(now int64) {
+	for owner, kinds := range c.arrived {
+		for k, counts := range kinds {
+			maps.DeleteFunc(counts, func(step, _ int64) bool { return now-step >= halves*StepsPerHalfLife })
+			if len(counts) == 0 {
+				delete(kinds, k)
+				c.known--
+			}
+		}
+		if len(kinds) == 0 {
+			delete(c.arrived, owner)
+		}
+	}
+}
+
+// bounded returns the kinds of each owner with their weights, those of the heaviest owner lessened in proportion where it
+// weighs more than all others together. Pods without GPUs are bounded by nobody here: they have no part in the bound.
+// Example: of owners that weigh 900 and 100 pods, the pods of the first count a ninth each.
+func (c *Counter) bounded(now int64) [][]Kind {
+	owners := make([][]Kind, 0, len(c.arrived))
+	weights := make([]int64, 0, len(c.arrived))
+	total := int64(0)
+	for _, known := range c.arrived {
+		kinds, weight := weigh(known, now)
+		owners, weights = append(owners, kinds), append(weights, weight)
+		total += weight
+	}
+	for i, weight := range weights {
+		// One owner at most weighs more than half of all.
+		if others := total - weight; others > 0 {
+			lessen(owners[i], weight, max(leastBound, others))
+		}
+	}
+	return owners
+}
+
+// weigh returns the kinds with their weights and the sum of those that ask for GPUs.
+func weigh(known map[Kind]map[int64]int64, now int64) (kinds []Kind, sum int64) {
+	for k, counts := range known {
+		for step, n := range counts {
+			age := max(0, now-step)
+			k.Weight += n * (steps[age%StepsPerHalfLife] >> (age / StepsPerHalfLife))
+		}
+		if k.Weight == 0 {
+			continue
+		}
+		kinds = append(kinds, k)
+		if k.Slots > 0 {
+			sum += k.Weight
+		}
+	}
+	return kinds, sum
+}
+
+// lessen multiplies the weights of kinds that ask for GPUs, which add up to a sum, by bound/sum where the sum is larger. No
+// kind vanishes.
+func lessen(kinds []Kind, sum, bound int64) {
+	if sum <= bound {
+		return
+	}
+	for sum >= 1<<31 { // so that the products stay within 63 bits; 31 bits are exact enough
+		sum, bound = sum/2, bound/2
+	}
+	for i := range kinds {
+		if k := &kinds[i]; k.Slots > 0 {
+			k.Weight = max(1, k.Weight/sum*bound+k.Weight%sum*bound/sum)
+		}
+	}
 }
 
 // lighten halves the weights until they add up to what a Mix may weigh: with more than some ten thousand pods.

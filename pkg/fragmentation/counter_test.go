@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
@@ -43,7 +44,7 @@ func TestCounter(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var c fragmentation.Counter
 			k := fragmentation.Kind{MilliCPU: 1000, Memory: vgpu.GiB, Slots: 3, Models: "A100|T4", Weight: 77}
-			c.Observe(k, tc.step)
+			c.Observe("team", k, tc.step)
 			k.Weight = tc.want
 			if diff := cmp.Diff([]fragmentation.Kind{k}, learned(t, &c, now).Kinds()); diff != "" {
 				t.Errorf("kinds (-want +got):\n%s", diff)
@@ -56,7 +57,7 @@ func TestCounter(t *testing.T) {
 func TestCounterSteps(t *testing.T) {
 	for age := range int64(3 * fragmentation.StepsPerHalfLife) {
 		var c fragmentation.Counter
-		c.Observe(fragmentation.Kind{Slots: 1}, 0)
+		c.Observe("team", fragmentation.Kind{Slots: 1}, 0)
 		got := float64(learned(t, &c, age).Weight())
 		if want := math.Exp2(20 - float64(age)/fragmentation.StepsPerHalfLife); math.Abs(got-want) > 1.5 {
 			t.Errorf("a pod of age %d counts %v, want %v", age, got, want)
@@ -71,8 +72,8 @@ func TestCounterForgets(t *testing.T) {
 	if m := learned(t, &c, 0); len(m.Kinds()) != 0 || m.Weight() != 0 {
 		t.Errorf("an empty counter knows %v", m.Kinds())
 	}
-	c.Observe(fragmentation.Kind{Slots: 1}, 0)
-	c.Observe(fragmentation.Kind{Slots: 1}, 1)
+	c.Observe("team", fragmentation.Kind{Slots: 1}, 0)
+	c.Observe("team", fragmentation.Kind{Slots: 1}, 1)
 	if m := learned(t, &c, end-1); m.Weight() != 2 { // 571740 and 623487, halved 19 times
 		t.Errorf("weight %d before the end, want 2", m.Weight())
 	}
@@ -91,23 +92,24 @@ func TestCounterForgets(t *testing.T) {
 // frequent in the mix as they came.
 func TestCounterProperty(t *testing.T) {
 	type pod struct {
-		kind fragmentation.Kind
-		step int64
+		owner string
+		kind  fragmentation.Kind
+		step  int64
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		kinds := []fragmentation.Kind{testkit.RandomKind(t), testkit.RandomKind(t), testkit.RandomKind(t)}
 		var pods []pod
 		for range rapid.IntRange(1, 12).Draw(t, "pods") {
-			pods = append(pods, pod{rapid.SampledFrom(kinds).Draw(t, "kind"), rapid.Int64Range(0, 200).Draw(t, "step")})
+			pods = append(pods, pod{rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "owner"), rapid.SampledFrom(kinds).Draw(t, "kind"), rapid.Int64Range(0, 200).Draw(t, "step")})
 		}
 		var c, other, twice fragmentation.Counter
 		for _, p := range pods {
-			c.Observe(p.kind, p.step)
-			twice.Observe(p.kind, p.step)
-			twice.Observe(p.kind, p.step)
+			c.Observe(p.owner, p.kind, p.step)
+			twice.Observe(p.owner, p.kind, p.step)
+			twice.Observe(p.owner, p.kind, p.step)
 		}
 		for _, p := range rapid.Permutation(pods).Draw(t, "order") {
-			other.Observe(p.kind, p.step)
+			other.Observe(p.owner, p.kind, p.step)
 			learned(t, &other, rapid.Int64Range(0, 200).Draw(t, "asked before"))
 		}
 		now := rapid.Int64Range(200, 240).Draw(t, "now")
@@ -123,4 +125,45 @@ func TestCounterProperty(t *testing.T) {
 			t.Fatalf("weight %d, a half-life later %d", m.Weight(), later.Weight())
 		}
 	})
+}
+
+// TestCounterBoundsOwners: a pod of now weighs one.
+func TestCounterBoundsOwners(t *testing.T) {
+	type pods struct {
+		owner string
+		slots vgpu.Slots
+		count int
+	}
+	tests := []struct {
+		name string
+		came []pods
+		want map[vgpu.Slots]float64
+	}{
+		{"one owner is its own measure", []pods{{"a", 1, 900}, {"a", 2, 100}}, map[vgpu.Slots]float64{1: 900, 2: 100}},
+		{"half of all is no more than the others", []pods{{"a", 1, 500}, {"b", 2, 300}, {"c", 3, 200}}, map[vgpu.Slots]float64{1: 500, 2: 300, 3: 200}},
+		{"the example of bounded", []pods{{"a", 1, 900}, {"b", 2, 100}}, map[vgpu.Slots]float64{1: 100, 2: 100}},
+		{"in proportion, and its part of a kind that others have too",
+			[]pods{{"a", 1, 600}, {"a", 2, 300}, {"b", 2, 100}}, map[vgpu.Slots]float64{1: 200. / 3, 2: 100. + 100./3}},
+		{"an owner of one pod does not count for half", []pods{{"a", 1, 1000}, {"b", 2, 1}}, map[vgpu.Slots]float64{1: 64, 2: 1}},
+		{"pods without GPUs neither bound nor are bounded",
+			[]pods{{"a", 1, 900}, {"b", 2, 100}, {"b", 0, 5000}, {"a", 0, 7000}}, map[vgpu.Slots]float64{0: 12000, 1: 100, 2: 100}},
+		{"and are no company", []pods{{"a", 1, 900}, {"b", 0, 5000}}, map[vgpu.Slots]float64{0: 5000, 1: 900}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var c fragmentation.Counter
+			for _, p := range tc.came {
+				for range p.count {
+					c.Observe(p.owner, fragmentation.Kind{Slots: p.slots}, 0)
+				}
+			}
+			got := map[vgpu.Slots]float64{}
+			for _, k := range learned(t, &c, 0).Kinds() {
+				got[k.Slots] = float64(k.Weight) / (1 << 20)
+			}
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateApprox(0, 1e-5)); diff != "" {
+				t.Errorf("weights by slots (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -108,14 +108,21 @@ func wholeLike(n *vgpu.Node, free []vgpu.Use, i int) int64 {
 	return count
 }
 
+// ample is more room than any host has, in thousandths of a core and in MiB: a billion cores, an exbibyte. It keeps products with
+// the size of a request, 128,000 thousandths of a GPU at most, within 64 bits.
+const ample = 1 << 40
+
+// bounded returns room that products can be made of. A host whose pods ask for more than it has, has none.
+func bounded(room int64) int64 { return min(max(0, room), ample) }
+
 // fed returns how much of the usable milli-GPU the host's CPU and memory suffice for, were it filled with requests of the
 // kind, of a size in milli-GPU.
 func (k *Kind) fed(usable, size int64, room vgpu.Room) int64 {
 	if k.MilliCPU > 0 {
-		usable = min(usable, room.MilliCPU*size/k.MilliCPU)
+		usable = min(usable, bounded(room.MilliCPU)*size/k.MilliCPU)
 	}
 	if k.Memory > 0 {
-		usable = min(usable, int64(room.Memory/vgpu.MiB)*size/max(1, int64(k.Memory/vgpu.MiB)))
+		usable = min(usable, bounded(int64(room.Memory/vgpu.MiB))*size/max(1, int64(k.Memory/vgpu.MiB)))
 	}
 	return usable
 }

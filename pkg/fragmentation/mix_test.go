@@ -132,6 +132,32 @@ func TestTypical(t *testing.T) {
 	}
 }
 
+func TestDemanding(t *testing.T) {
+	const tail = "slots=3 weight=97\nslots=80 weight=3" // the first has 291 of 531 slots: 54.8 %
+	tests := []struct {
+		name, mix      string
+		percent, slots int64
+		want           int
+	}{
+		{"the example of Demanding", tail, 95, 90, 2},
+		{"the typical ones ask for enough", tail, 95, 54, 1},
+		{"just not enough", tail, 95, 55, 2},
+		{"exactly enough", "slots=9 weight=95\nslots=19 weight=5", 95, 90, 1}, // 855 of 950
+		{"demand is no matter", tail, 95, 0, 1},
+		{"of many rare ones all count", "slots=1 weight=95\nslots=30 weight=3\nslots=40 weight=1\nslots=50 weight=1", 95, 90, 4},
+		{"pods without GPUs ask for nothing", "slots=0 weight=96\nslots=1 weight=4", 95, 90, 2},
+		{"nobody asks for GPUs", "slots=0 cpu=1 weight=96\nslots=0 cpu=2 weight=4", 95, 90, 1},
+		{"no kinds", "", 95, 90, 0},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := mixOf(t, tc.mix).Demanding(tc.percent, tc.slots).Kinds(); len(got) != tc.want {
+				t.Errorf("%d kinds count, want %d: %v", len(got), tc.want, got)
+			}
+		})
+	}
+}
+
 // TestWithoutMemory: the two kinds of 5 slots differ in memory only, so they become the most frequent one.
 func TestWithoutMemory(t *testing.T) {
 	m := mixOf(t, "slots=2 cpu=1 memory=9Gi weight=4\nslots=5 memory=1Gi weight=3\nslots=5 memory=2Gi weight=3\nslots=5 models=T4 weight=1")

@@ -92,14 +92,25 @@ func times(free, use vgpu.Use) int {
 
 // hosts returns how many members of a class the host of a node takes by CPU, memory and the nodes that admit them.
 func (f *ground) hosts(k *class, node int) int {
-	if f.unhosted {
+	if f.hosting == notAtAll {
 		return enough
 	}
 	most := timesRoom(f.nodes[node].Room(), k.request.Host)
-	if f.c.Admits != nil {
+	if f.hosting == ifEmpty && f.bar(k.kind, node) != "" {
+		return 0
+	}
+	if f.hosting == asTheyAre && f.c.Admits != nil {
 		most = min(most, max(0, f.c.Admits(k.kind, node)))
 	}
 	return most
+}
+
+// bar returns why a node takes no member of a kind, whoever ends.
+func (f *ground) bar(kind, node int) string {
+	if f.c.Bars == nil {
+		return ""
+	}
+	return f.c.Bars(kind, node)
 }
 
 // timesRoom returns how often a part of a host fits into the room that is left.

@@ -42,6 +42,9 @@ func (r *Refusal) Words(name func([]Leaver) string) string {
 		if r.Placed > 0 {
 			text += fmt.Sprintf(" but for the %d members that have a place", r.Placed)
 		}
+		if r.Hosts != nil {
+			text += "; hosts keep members out: " + r.Hosts.String()
+		}
 	default:
 		text += "; " + r.where(r.Nearest) + fmt.Sprintf(" takes %d", r.Best) + r.why(name)
 	}
@@ -54,8 +57,8 @@ func (r *Refusal) Words(name func([]Leaver) string) string {
 // why says what else there is to say where there is no room.
 func (r *Refusal) why(name func([]Leaver) string) string {
 	text := ""
-	if r.Host {
-		text += "; the devices are free, the hosts lack CPU, memory or other conditions"
+	if r.Hosts != nil {
+		text += "; the devices are free, hosts keep members out: " + r.Hosts.String()
 	} else if r.Member != nil {
 		text += " (" + r.Member.String() + ")"
 	}

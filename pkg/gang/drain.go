@@ -17,7 +17,8 @@ import (
 // the devices that are free the earliest where the ends of all pods are known (Cluster.Ends), else those with the fewest
 // slots that others have.
 //
-// What leaving pods give back of their hosts is not known: a host that pods leave is taken to have room enough.
+// A host that pods leave has what they give back of it (Cluster.Host), beside what is free; a pod may be waited for on behalf
+// of its host alone. Pods of nodes that are avoided stay.
 //
 // It changes nothing. It is refused where Place would be even on the emptied cluster, and where the room is on sick
 // devices, held with a higher priority, or with pods that never end. The error is broken input.
@@ -38,7 +39,7 @@ func Drain(c *Cluster, g *Group, cfg Config) (Plan, error) {
 		plan.Refused = s.refuse()
 		return plan, nil
 	}
-	plan.Places, plan.Spread = d.places, s.spread(d.places)
+	plan.Places, plan.Spread, plan.Leavers = d.places, s.spread(d.places), d.leavers
 	if d.until < unknownEnd {
 		plan.Until = d.until
 	}

@@ -106,12 +106,15 @@ func (t *chart) scarcest(cells []int32, l *load) []int {
 // allowed returns how many more of a class the host of a node takes.
 func (x *trial) allowed(k int, node int32) int {
 	f := x.chart.ground
-	if f.unhosted {
+	if f.hosting == notAtAll {
 		return enough
 	}
 	c := &f.crew.classes[k]
 	most := timesRoom(x.peek(node).Room(), c.request.Host)
-	if f.c.Admits != nil {
+	if f.hosting == ifEmpty && f.bar(c.kind, int(node)) != "" {
+		return 0
+	}
+	if f.hosting == asTheyAre && f.c.Admits != nil {
 		most = min(most, f.c.Admits(c.kind, int(node))-x.admitted[[2]int{c.kind, int(node)}])
 	}
 	return max(0, most)

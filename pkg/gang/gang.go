@@ -19,6 +19,18 @@ type Cluster struct {
 	// Admits returns how many members of a kind a node may take by all that is not devices and room of the host (selectors,
 	// taints, the number of pods that it runs); nil for any number. The node is an index of Nodes.
 	Admits func(kind, node int) int
+	// Bars returns why a node takes no member of a kind, whoever ends on it ("node(s) had untolerated taint {dedicated:
+	// infra}"), "" where it may take some; nil for "" on all nodes. Admits is 0 wherever it says why. Only Drain and refusals
+	// ask it, and Hosts.
+	Bars func(kind, node int) string
+	// Hosts returns what the host of a node has for pods while none is there; nil for room enough.
+	Hosts func(node int) vgpu.Room
+	// Host returns what the host of a pod ("namespace/name") has back when the pod ends; nil for nothing. Only Drain and
+	// refusals ask it.
+	Host func(uid vgpu.UID, pod string) vgpu.Room
+	// Avoids reports whether the pods of a node are not to be waited for, although they end; nil for no node. Only Drain and
+	// refusals ask it.
+	Avoids func(node string) bool
 	// Ends returns the Unix time in seconds at which a pod ("namespace/name") on a node ends at the latest, 0 where nobody
 	// knows, Never where it does not end by itself; nil for nobody knows. Only Drain and refusals ask it.
 	Ends func(uid vgpu.UID, pod string) int64
@@ -101,7 +113,9 @@ type Plan struct {
 	Spread []Spread
 	// Until is, of a plan by Drain, the Unix time in seconds by which all that holds its devices has ended; 0 where nobody
 	// knows.
-	Until   int64
+	Until int64
+	// Leavers are, of a plan by Drain, the pods that end before the places are free.
+	Leavers []Leaver
 	Refused *Refusal
 	Stats   Stats
 }
@@ -130,8 +144,8 @@ type Reason string
 const (
 	// NoLevel: no node has the label of a required level.
 	NoLevel Reason = "NoLevel"
-	// NeverFits: no domain would take the gang if all its devices were healthy and free. It is larger than the cluster, or
-	// than a domain, or illegal on its devices.
+	// NeverFits: no domain would take the gang if all its devices were healthy and free and its hosts empty. It is larger than
+	// the cluster, or than a domain, illegal on its devices, asks for more CPU or memory than hosts have, or nodes are barred.
 	NeverFits Reason = "NeverFits"
 	// NoRoom: a domain would take the gang, and others hold its room, or its devices are sick.
 	NoRoom Reason = "NoRoom"
@@ -159,8 +173,8 @@ type Refusal struct {
 	// Member is why the first member without a place has none in the nearest domain: the nearest miss of its nodes. nil
 	// where devices are not the reason.
 	Member *vgpu.Refusal
-	// Host says that CPU, memory or other conditions of the hosts leave too few nodes, not devices.
-	Host bool
+	// Hosts says why the hosts leave too few nodes although the devices are there; nil where devices are the reason.
+	Hosts *Hosts
 	// Known lists, for NoLevel, the levels that nodes have (of Cluster.Levels).
 	Known []string
 	// Cut says that the search was cut: there may be a place that was not seen.

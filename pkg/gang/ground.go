@@ -15,13 +15,24 @@ type ground struct {
 	nodes  []*vgpu.Node
 	policy placement.Policy
 	// most is the number of domains of one level that are tried.
-	most int
-	// free says that CPU, memory and Cluster.Admits do not count.
-	unhosted bool
-	stats    *Stats
+	most    int
+	hosting hosting
+	stats   *Stats
 
 	byNode, byIsland *chart
 }
+
+// hosting is what counts of hosts.
+type hosting uint8
+
+const (
+	// asTheyAre: the room that hosts have, and Cluster.Admits.
+	asTheyAre hosting = iota
+	// ifEmpty: the room that hosts have in the ledgers, and Cluster.Bars, which does not change when pods end.
+	ifEmpty
+	// notAtAll: CPU, memory, Cluster.Admits and Cluster.Bars do not count.
+	notAtAll
+)
 
 // newGround looks at the nodes as the members see them: their own holds are gone.
 func newGround(c *Cluster, w *crew, cfg Config, stats *Stats) *ground {

@@ -65,6 +65,32 @@ func TestNeverFitsLaw(t *testing.T) {
 	})
 }
 
+// TestHostsLaw: a gang of members that are alike, of one container, never fits just where it does not fit on the emptied,
+// healthy cluster whose hosts have what they have without pods, on the nodes that are not barred.
+func TestHostsLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, g, cfg := randomSite(t, 4, 3), randomGroup(t, 1, 1), randomConfig(t)
+		rooms, bars := make([]vgpu.Room, len(s.Nodes)), make([]string, len(s.Nodes))
+		empty := s.emptied(t)
+		for i := range s.Nodes {
+			rooms[i] = s.Nodes[i].Room().Plus(vgpu.Room{MilliCPU: int64(number(t, "cores more", 0, 4)) * 1000})
+			bars[i] = pick(t, "bar", "", "", "node(s) were unschedulable")
+			empty.Nodes[i].SetRoom(rooms[i])
+		}
+		s.Hosts = func(node int) vgpu.Room { return rooms[node] }
+		s.Bars = func(_, node int) string { return bars[node] }
+		s.Admits = func(_, node int) int { return map[bool]int{true: pick(t, "admitted", 0, 2, 100)}[bars[node] == ""] }
+		empty.Admits = func(_, node int) int { return map[bool]int{true: 100}[bars[node] == ""] }
+		plan, free := mustPlace(t, &s.Cluster, g, cfg), mustPlace(t, &empty.Cluster, g, cfg)
+		if plan.Refused == nil || plan.Refused.Reason == gang.NoLevel {
+			return
+		}
+		if never := plan.Refused.Reason == gang.NeverFits; never != (free.Places == nil) {
+			t.Fatalf("refused for %v, on the emptied cluster %v", plan.Refused, free)
+		}
+	})
+}
+
 // TestFarNodeLaw: another node, far from all others, makes no gang that has a place worse in its spread.
 func TestFarNodeLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -26,11 +26,14 @@ func (w *wait) leave(d *drained) {
 }
 
 // makeRoom notes the pods that leave a node: of each device that has too little free for the members on it those that end
-// first, then those with the fewest slots, until there is enough.
+// first, then those with the fewest slots, until there is enough; then, where the host has too little, others in this order.
 func (w *wait) makeRoom(n *vgpu.Node, places []*vgpu.Assignment, d *drained) {
 	want := make([]vgpu.Use, len(n.Devices()))
 	for _, a := range places {
 		for _, i := range devicesOf(n, a) {
+			if want[i] == (vgpu.Use{}) {
+				want[i] = n.KeptFrom(i, w.asks[a.UID]) // which stays kept for others
+			}
 			want[i] = want[i].Plus(useOn(a, n.Devices()[i].ID))
 		}
 	}
@@ -53,6 +56,30 @@ func (w *wait) makeRoom(n *vgpu.Node, places []*vgpu.Assignment, d *drained) {
 			}
 			gone[a.UID] = true
 			free = free.Plus(useOn(a, n.Devices()[i].ID))
+			d.add(a, n, w.end(a))
+		}
+	}
+	w.makeHostRoom(n, places, owners, gone, d)
+}
+
+// makeHostRoom notes the pods that leave a node, beside those that are gone, until its host has room for the members.
+func (w *wait) makeHostRoom(n *vgpu.Node, places, owners []*vgpu.Assignment, gone map[vgpu.UID]bool, d *drained) {
+	want, room := vgpu.Room{}, n.Room()
+	for _, a := range places {
+		want = want.Plus(w.asks[a.UID].Host)
+	}
+	for _, a := range owners {
+		if gone[a.UID] {
+			room = room.Plus(w.host(a))
+		}
+	}
+	for _, a := range owners {
+		if want.Within(room) {
+			return
+		}
+		if gives := w.host(a); !gone[a.UID] && gives != (vgpu.Room{}) {
+			gone[a.UID] = true
+			room = room.Plus(gives)
 			d.add(a, n, w.end(a))
 		}
 	}

@@ -134,10 +134,51 @@ func TestRefusal(t *testing.T) {
 			for i := range g.Members {
 				g.Members[i].Request.Host.MilliCPU = 2000
 			}
-		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Host: true}},
+		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Hosts: &gang.Hosts{
+			Lacks: []gang.Lack{{Why: "Insufficient cpu", Nodes: 2}}, Want: vgpu.Room{MilliCPU: 2000}, Most: vgpu.Room{MilliCPU: 3000},
+		}}},
+		{"no room on any host, whoever ends", "n1 cpu=3: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, g *gang.Group) {
+			c.Hosts = func(node int) vgpu.Room { return vgpu.Room{MilliCPU: 3000 - int64(node)*1000} }
+			for i := range g.Members {
+				g.Members[i].Request.Host.MilliCPU = 2000
+			}
+		}, gang.Refusal{Reason: gang.NeverFits, Nearest: "r1", Best: 1, Hosts: &gang.Hosts{
+			Lacks: []gang.Lack{{Why: "Insufficient cpu", Nodes: 1}}, Want: vgpu.Room{MilliCPU: 2000}, Most: vgpu.Room{MilliCPU: 3000}, Empty: true,
+		}}},
+		{"room on a host once others end", "n1 cpu=3: g0 A100 | g1 A100\nn2: g0 A100 [a:1]\n", func(c *gang.Cluster, g *gang.Group) {
+			c.Hosts = func(int) vgpu.Room { return vgpu.Room{MilliCPU: 4000} }
+			for i := range g.Members {
+				g.Members[i].Request.Host.MilliCPU = 2000
+			}
+		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Hosts: &gang.Hosts{
+			Lacks: []gang.Lack{{Why: "Insufficient cpu", Nodes: 1}}, Want: vgpu.Room{MilliCPU: 2000}, Most: vgpu.Room{MilliCPU: 3000},
+		}}},
+		{"too little memory", "n1 cpu=9 memory=3G: g0 A100 | g1 A100\nn2: g0 A100\n", func(_ *gang.Cluster, g *gang.Group) {
+			for i := range g.Members {
+				g.Members[i].Request.Host = vgpu.Room{MilliCPU: 1000, Memory: 2 * vgpu.GiB}
+			}
+		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Hosts: &gang.Hosts{
+			Lacks: []gang.Lack{{Why: "Insufficient cpu", Nodes: 1}, {Why: "Insufficient memory", Nodes: 1}},
+			Want:  vgpu.Room{MilliCPU: 1000, Memory: 2 * vgpu.GiB}, Most: vgpu.Room{MilliCPU: 9000, Memory: 3 * vgpu.GiB},
+		}}},
+		{"barred", "n1: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, _ *gang.Group) {
+			c.Admits = func(int, int) int { return 0 }
+			c.Bars = func(int, int) string { return "node(s) had untolerated taint {gpu: a100}" }
+		}, gang.Refusal{Reason: gang.NeverFits, Nearest: "r1", Hosts: &gang.Hosts{
+			Lacks: []gang.Lack{{Why: "node(s) had untolerated taint {gpu: a100}", Nodes: 2}}, Empty: true,
+		}}},
+		{"barred, and others are in the way", "n1: g0 A100 | g1 A100\nn2: g0 A100 [a:10] | g1 A100\n", func(c *gang.Cluster, _ *gang.Group) {
+			c.Admits = func(_, node int) int { return 9 * node }
+			c.Bars = func(_, node int) string { return []string{"node(s) were unschedulable", ""}[node] }
+		}, gang.Refusal{
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r2", Best: 1, After: "r2", Leavers: []gang.Leaver{{UID: "a", Pod: "a"}},
+			Hosts: &gang.Hosts{Lacks: []gang.Lack{{Why: "node(s) were unschedulable", Nodes: 1}}},
+		}},
 		{"not admitted", "n1: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, _ *gang.Group) {
 			c.Admits = func(int, int) int { return 1 }
-		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Host: true}},
+		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Hosts: &gang.Hosts{
+			Lacks: []gang.Lack{{Why: "node(s) take no more pods now", Nodes: 1}},
+		}}},
 		{"held with the same priority", "n1: g0 A100 (x:10@0) | g1 A100\nn2: g0 A100\n", nil, gang.Refusal{
 			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1,
 		}},
@@ -164,7 +205,7 @@ func TestRefusal(t *testing.T) {
 				tc.want.Of = 2
 			}
 			tc.want.Level = "rack"
-			if devices := got.Member != nil; devices == (tc.want.Host || tc.want.Reason == gang.NeverFits) {
+			if devices := got.Member != nil; devices == (tc.want.Hosts != nil || tc.want.Reason == gang.NeverFits) {
 				t.Errorf("the nearest miss of the devices is %v", got.Member)
 			}
 			got.Member = nil

@@ -160,8 +160,8 @@ func permuted[T any](t *rapid.T, list []T) []T {
 	return rapid.Permutation(list).Draw(t, "order")
 }
 
-// TestDrainProperty: room to wait for is legal on the ledgers without the pods that leave, respects the holds of others,
-// and is refused only where Place would be for good, or for sick devices and holds.
+// TestDrainProperty: room to wait for is there once the pods that it waits for are gone, and no others, in the ledgers and on the
+// hosts; it respects the holds of others, waits for nobody on a node that is avoided, and for nobody who stays for ever.
 func TestDrainProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, g, cfg := drawn(t)
@@ -172,6 +172,18 @@ func TestDrainProperty(t *testing.T) {
 			}
 			s.Ends = func(_ vgpu.UID, pod string) int64 { return ends[pod] }
 		}
+		hosts := map[vgpu.UID]vgpu.Room{}
+		for _, n := range s.Nodes {
+			n.Each(func(a *vgpu.Assignment) {
+				hosts[a.UID] = vgpu.Room{MilliCPU: int64(number(t, "cores of a pod", 0, 3)) * 1000}
+			})
+			if len(ends) > 0 && rapid.Bool().Draw(t, "one stays") {
+				n.Each(func(a *vgpu.Assignment) { ends[a.Pod] = pick(t, "stays", ends[a.Pod], gang.Never) })
+			}
+		}
+		s.Host = func(uid vgpu.UID, _ string) vgpu.Room { return hosts[uid] }
+		avoided := pick(t, "avoided", "", s.Nodes[0].Name())
+		s.Avoids = func(node string) bool { return node == avoided }
 		before := s.dump()
 		plan, err := gang.Drain(&s.Cluster, g, cfg)
 		if err != nil {
@@ -186,19 +198,27 @@ func TestDrainProperty(t *testing.T) {
 			}
 			return
 		}
-		s.leave(g)
+		for _, l := range plan.Leavers {
+			if ends[l.Pod] == gang.Never {
+				t.Fatalf("it waits for %s, which stays", l.Pod)
+			}
+			s.leave(t, l.UID, hosts[l.UID], avoided)
+		}
 		check(t, s, g, &plan)
 	})
 }
 
-// leave removes all pods of others; their hosts have room for all then.
-func (s *site) leave(g *gang.Group) {
+// leave removes a pod, which gives back its part of the host.
+func (s *site) leave(t *rapid.T, uid vgpu.UID, host vgpu.Room, avoided string) {
 	for _, n := range s.Nodes {
 		for _, a := range n.Assignments() {
-			if !slices.ContainsFunc(g.Placed, func(p vgpu.Assignment) bool { return p.UID == a.UID }) {
-				s.cluster.Remove(a.UID)
-				n.SetRoom(vgpu.Room{MilliCPU: 1 << 40, Memory: 1 << 50})
+			if a.UID == uid && n.Name() == avoided {
+				t.Fatalf("it waits for %s on the node that is avoided", uid)
+			}
+			if a.UID == uid {
+				n.SetRoom(n.Room().Plus(host))
 			}
 		}
 	}
+	s.cluster.Remove(uid)
 }

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -24,21 +25,26 @@ func (s *search) refuse() *Refusal {
 	}
 	if s.never() {
 		r.Reason = NeverFits
-		s.nearest(r, s.emptiest())
+		f := s.emptiest()
+		s.nearest(r, f)
 		r.Member = nil
+		if s.possible(s.unhosted(f)) {
+			r.Hosts = s.hosts(f)
+		}
 		return r
 	}
 	r.Reason = NoRoom
 	s.nearest(r, s.ground)
 	if s.possible(s.unhosted(s.ground)) {
-		r.Host, r.Member, r.Helps = true, nil, vgpu.EvictionHelps
-		return r
+		r.Hosts, r.Member = s.hosts(s.ground), nil
 	}
 	if d := s.drain(); d != nil {
 		r.Helps, r.After, r.Leavers = vgpu.EvictionHelps, d.name, d.leavers
 		return r
 	}
-	r.Helps = s.helps()
+	if r.Helps = vgpu.EvictionHelps; r.Hosts == nil {
+		r.Helps = s.helps()
+	}
 	return r
 }
 
@@ -83,19 +89,29 @@ func (s *search) tightest() string {
 // unhosted returns the ground as if the hosts had room for everything.
 func (s *search) unhosted(f *ground) *ground {
 	other := f.on(func(_ int, n *vgpu.Node) *vgpu.Node { return n })
-	other.unhosted = true
+	other.hosting = notAtAll
 	return other
 }
 
-// emptiest returns the ground with nothing on it but the members with a place, all devices healthy, all hosts free.
+// emptiest returns the ground with nothing on it but the members with a place, all devices healthy, all hosts empty.
 func (s *search) emptiest() *ground {
-	others := s.crew.others()
-	return s.unhosted(s.ground.on(func(_ int, n *vgpu.Node) *vgpu.Node {
+	others, c := s.crew.others(), s.ground.c
+	f := s.ground.on(func(i int, n *vgpu.Node) *vgpu.Node {
+		empty := n.Healed()
 		if taken, _ := n.Taken(); taken > 0 || n.Held() {
-			n = n.Without(func(h *vgpu.Hold, _ bool) bool { return others(h.UID) })
+			empty = empty.Without(func(h *vgpu.Hold, _ bool) bool { return others(h.UID) })
+		} else if empty == n {
+			empty = n.Clone()
 		}
-		return n.Healed()
-	}))
+		room := vgpu.Room{MilliCPU: math.MaxInt64, Memory: math.MaxInt64}
+		if c.Hosts != nil {
+			room = c.Hosts(i)
+		}
+		empty.SetRoom(room)
+		return empty
+	})
+	f.hosting = ifEmpty
+	return f
 }
 
 // task asks where the members that must get a place fit on a ground.

@@ -17,13 +17,19 @@ type wait struct {
 	// long is how long each device of each node is waited for, in seconds or slots: 0 for free ones. A device that shares
 	// a pod with others is waited for as long as they are.
 	long [][]int64
+	// asks is what each member asks for.
+	asks map[vgpu.UID]*vgpu.Request
 }
 
 // unknownEnd is the end of a pod that nobody knows: later than any.
 const unknownEnd = math.MaxInt64
 
 func newWait(f *ground) *wait {
-	w := &wait{now: f, others: f.crew.others(), known: true}
+	w := &wait{now: f, others: f.crew.others(), known: true, asks: make(map[vgpu.UID]*vgpu.Request, len(f.crew.g.Members))}
+	for i := range f.crew.g.Members {
+		r := &f.crew.g.Members[i].Request
+		w.asks[r.UID] = r
+	}
 	for _, n := range f.nodes {
 		n.Each(func(a *vgpu.Assignment) {
 			w.known = w.known && (!w.leaves(a) || w.end(a) < unknownEnd)
@@ -46,9 +52,18 @@ func (w *wait) end(a *vgpu.Assignment) int64 {
 	return unknownEnd
 }
 
-// leaves reports whether a pod is one of others that ends some time.
+// leaves reports whether a pod is one of others that ends some time, on a node that is not avoided.
 func (w *wait) leaves(a *vgpu.Assignment) bool {
-	return w.others(a.UID) && (w.now.c.Ends == nil || w.now.c.Ends(a.UID, a.Pod) != Never)
+	c := w.now.c
+	return w.others(a.UID) && (c.Ends == nil || c.Ends(a.UID, a.Pod) != Never) && (c.Avoids == nil || !c.Avoids(a.Node))
+}
+
+// host returns what a pod gives back of its host.
+func (w *wait) host(a *vgpu.Assignment) vgpu.Room {
+	if w.now.c.Host == nil {
+		return vgpu.Room{}
+	}
+	return w.now.c.Host(a.UID, a.Pod)
 }
 
 // measure returns how long each device of a node is waited for.
@@ -97,17 +112,21 @@ func devicesOf(n *vgpu.Node, a *vgpu.Assignment) []int {
 	return slices.Compact(list)
 }
 
-// emptied returns the ground once all pods that leave are gone. Hosts that they leave have room for anything, since nobody
-// knows what they ask of them.
+// emptied returns the ground once all pods that leave are gone. Hosts have back what these ask of them; pods that stay, those
+// without devices among them, keep theirs.
 func (w *wait) emptied() *ground {
 	return w.now.on(func(_ int, n *vgpu.Node) *vgpu.Node {
-		leave := false
-		n.Each(func(a *vgpu.Assignment) { leave = leave || w.leaves(a) })
+		leave, room := false, n.Room()
+		n.Each(func(a *vgpu.Assignment) {
+			if w.leaves(a) {
+				leave, room = true, room.Plus(w.host(a))
+			}
+		})
 		if !leave {
 			return n
 		}
 		n = n.Without(func(h *vgpu.Hold, held bool) bool { return !held && w.leaves(&h.Assignment) })
-		n.SetRoom(vgpu.Room{MilliCPU: 1 << 50, Memory: 1 << 60})
+		n.SetRoom(room)
 		return n
 	})
 }

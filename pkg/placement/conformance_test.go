@@ -177,10 +177,18 @@ var preferences = []struct {
 		want:    by("n2/g0", "packed n1/g0", "spread n1/g0"),
 	},
 	{
-		// Now they are 5 of 100 and do not count.
-		name:    "requests that are just not typical",
+		// Now they are 5 of 100 and do not count for fgd. They are 400 of 1,350 slots, so they do for tandem.
+		name:    "requests that are rare and ask for much",
 		cluster: "n1: " + eight + "\nn2: g0 A100",
 		mix:     "slots=10 weight=95\nslots=80 weight=5",
+		request: testkit.Request("new", 10),
+		want:    by("n2/g0", "packed n1/g0", "spread n1/g0", "fgd n1/g0"),
+	},
+	{
+		// One of 100, with 80 of 1,070 slots: it counts for neither.
+		name:    "requests that are rare and ask for little in all",
+		cluster: "n1: " + eight + "\nn2: g0 A100",
+		mix:     "slots=10 weight=99\nslots=80 weight=1",
 		request: testkit.Request("new", 10),
 		want:    by("n2/g0", "packed n1/g0", "spread n1/g0", "fgd n1/g0", "tandem n1/g0"),
 	},

@@ -45,7 +45,7 @@ var twins = map[string]func(before, after moment, r *vgpu.Request, mix *fragment
 		return percent * int64(100/(1+math.Exp(-d/1000)))
 	},
 	"tandem": func(before, after moment, _ *vgpu.Request, mix *fragmentation.Mix) int64 {
-		typical := mix.Typical(95)
+		typical := mix.Demanding(95, 90)
 		was, is := lossOf(typical, before), lossOf(typical, after)
 		fifths, step := 5*(was.Lost-is.Lost)+was.Starved-is.Starved, 5*40*typical.Weight()
 		steps := int64(0)

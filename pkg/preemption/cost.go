@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // Compare orders costs by their fields, from the first to the last: −1 where c is cheaper. Nobody is cheaper than anybody,
 // whatever the priority.
 func (c Cost) Compare(o Cost) int {
 	return cmp.Or(
+		cmp.Compare(c.Slow, o.Slow),
 		cmp.Compare(c.Violations, o.Violations),
 		cmp.Compare(min(1, c.Victims), min(1, o.Victims)),
 		cmp.Compare(c.Priority, o.Priority),
@@ -42,7 +45,10 @@ func (c *Cost) take(p *Pod) {
 	if p.Serving {
 		c.Serving++
 	}
-	c.Lost += p.Lost
+	if p.Slow {
+		c.Slow++
+	}
+	c.Lost = vgpu.Sum(c.Lost, p.Lost)
 	c.Victims++
 }
 

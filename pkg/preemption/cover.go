@@ -14,7 +14,7 @@ type amount [5]int64
 
 func (a amount) minus(o amount) amount {
 	for i := range a {
-		a[i] -= o[i]
+		a[i] = vgpu.Difference(a[i], o[i])
 	}
 	return a
 }
@@ -68,7 +68,7 @@ func (v *cover) offer(p int32, gives amount) {
 	}
 	v.items = append(v.items, item{pod: p, gives: gives, lone: v.h.q.lone(p)})
 	for i := range v.rest {
-		v.rest[i] += gives[i]
+		v.rest[i] = vgpu.Sum(v.rest[i], gives[i])
 	}
 }
 

@@ -63,6 +63,11 @@ func (q *question) group() *answer {
 	if places == nil {
 		places = f.room(f.in, gone) // gang.Place tries MaxDomains of them only
 	}
+	if places == nil {
+		// gang.Place is greedy: it may miss with all units gone what it found with some of them. Nobody is evicted for that.
+		q.stats.Cut = true
+		return nil
+	}
 	return f.settle(f.best, places)
 }
 

@@ -138,10 +138,10 @@ func fitsOne(n *vgpu.Node, r *vgpu.Request) bool {
 // lacksOf returns what a host lacks of what a pod asks of it. Of what it does not ask for nothing is lacking.
 func lacksOf(room, asks vgpu.Room) (lacks amount) {
 	if asks.MilliCPU > 0 {
-		lacks[3] = asks.MilliCPU - room.MilliCPU
+		lacks[3] = vgpu.Difference(asks.MilliCPU, room.MilliCPU)
 	}
 	if asks.Memory > 0 {
-		lacks[4] = int64(asks.Memory - room.Memory)
+		lacks[4] = int64(vgpu.Difference(asks.Memory, room.Memory))
 	}
 	return lacks
 }

@@ -31,6 +31,8 @@ type Pod struct {
 	Priority int32
 	// Serving: it promises an answer within a time. Of pods of one priority these are the last to go.
 	Serving bool
+	// Slow: it takes longer to end than a preemptor should wait. Its room is the last resort, whatever its priority.
+	Slow bool
 	// Lost is the work that is lost with it, in thousandths of a GPU times seconds: since it started, or since its last
 	// checkpoint. From 0.
 	Lost int64
@@ -92,6 +94,8 @@ type Unit struct {
 // Cost of a set of units. Sets are ordered by the fields from the first to the last, the smaller the better; by the names of
 // the units at last. No field grows when a set gets smaller.
 type Cost struct {
+	// Slow counts the victims that are slow to end.
+	Slow int
 	// Violations adds up, over the budgets, the victims beyond what each allows.
 	Violations int
 	// Priority is the highest of a victim's, ServesHighest whether one of those is serving.

@@ -52,7 +52,7 @@ func (s *sets) solve(i int, share *vgpu.Share) {
 func (s *sets) ownOf(device int) (lost int64) {
 	for _, t := range s.h.site.takes {
 		if p := &s.h.q.who.Pods[t.pod]; t.device == device && t.only && p.Gang < 0 {
-			lost += p.Lost
+			lost = vgpu.Sum(lost, p.Lost)
 		}
 	}
 	return lost
@@ -83,7 +83,7 @@ func (s *sets) dearer(at, more int) bool {
 	}
 	least := s.h.picked.cost
 	for _, lost := range s.own[at][:more] {
-		least.Lost += lost
+		least.Lost = vgpu.Sum(least.Lost, lost)
 	}
 	return least.Compare(best.cost) > 0
 }

@@ -251,7 +251,7 @@ func (s *site) populate(t *rapid.T, most int) {
 func (s *site) randomCandidate(t *rapid.T, name string) preemption.Pod {
 	p := preemption.Pod{
 		UID: vgpu.UID(name), Name: name, Node: pick(t, "node", s.Nodes...).Name(), Gang: -1,
-		Priority: int32(pick(t, "priority", 0, 0, 0, 1, 1, 2, 3)), Serving: oneIn(t, "serving", 4),
+		Priority: int32(pick(t, "priority", 0, 0, 0, 1, 1, 2, 3)), Serving: oneIn(t, "serving", 4), Slow: oneIn(t, "slow", 6),
 		Lost: pick[int64](t, "lost", 0, 100, 100, 200, 300), Leaving: oneIn(t, "leaving", 10),
 		Host: vgpu.Room{MilliCPU: pick[int64](t, "its cores", 0, 1000, 2000, 4000)},
 	}

@@ -121,6 +121,9 @@ func (s *site) cost(units []preemption.Unit) preemption.Cost {
 			if p.Serving {
 				c.Serving++
 			}
+			if p.Slow {
+				c.Slow++
+			}
 			if p.Priority > highest {
 				highest, c.ServesHighest = p.Priority, false
 			}
@@ -140,6 +143,7 @@ func (s *site) cost(units []preemption.Unit) preemption.Cost {
 func dearer(a, b preemption.Cost) int {
 	truth := map[bool]int{true: 1}
 	return cmp.Or(
+		cmp.Compare(a.Slow, b.Slow),
 		cmp.Compare(a.Violations, b.Violations),
 		cmp.Compare(min(1, a.Victims), min(1, b.Victims)),
 		cmp.Compare(a.Priority, b.Priority),
@@ -157,7 +161,7 @@ func (s *site) cheapest(t *rapid.T, lifted, keep bool) *choice {
 	all := s.choices(lifted)
 	for i := range all {
 		if keep && all[i].cost.Violations > 0 {
-			break
+			continue
 		}
 		if s.fits(t, all[i].pods()) {
 			return &all[i]

@@ -25,7 +25,7 @@ func randomCrowd(t *rapid.T) *question {
 	for i := range number("pods", 1, 12) {
 		p := Pod{
 			UID: vgpu.UID(fmt.Sprint(i)), Name: fmt.Sprint("pod-", i), Gang: number("gang", -1, len(who.Gangs)-1),
-			Priority: int32(number("priority", -3, 3)), Serving: rapid.Bool().Draw(t, "serving"), Lost: int64(number("lost", 0, 9)),
+			Priority: int32(number("priority", -3, 3)), Serving: rapid.Bool().Draw(t, "serving"), Slow: rapid.Bool().Draw(t, "slow"), Lost: int64(number("lost", 0, 9)),
 			Leaving: number("leaving", 0, 9) == 0,
 		}
 		if number("guard", 0, 9) == 0 {
@@ -147,6 +147,7 @@ func TestCostOrder(t *testing.T) {
 		{Victims: 1, Priority: -5, ServesHighest: true},
 		{Victims: 1, Priority: -4},
 		{Victims: 1, Violations: 1, Priority: -5},
+		{Victims: 1, Slow: 1, Priority: -5},
 	}
 	for i := range ascending {
 		for j := range ascending {

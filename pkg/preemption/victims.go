@@ -104,8 +104,9 @@ func doubt(seen bool) error {
 	return nil
 }
 
-// maxLost bounds the work that is lost with one pod, so that sums stay within 64 bits: 35 billion seconds of a GPU.
-const maxLost = 1 << 45
+// MaxLost bounds the work that is lost with one pod: 35 billion seconds of a GPU, in thousandths of a GPU times seconds. Sums of
+// it stay within 64 bits for a quarter of a million pods, and saturate beyond.
+const MaxLost = 1 << 45
 
 // validate checks one candidate.
 func (p *Pod) validate(who *Candidates) error {
@@ -116,8 +117,8 @@ func (p *Pod) validate(who *Candidates) error {
 		return errors.New("no name")
 	case p.Host.MilliCPU < 0 || p.Host.Memory < 0:
 		return fmt.Errorf("its part of the host is %v", p.Host)
-	case p.Lost < 0 || p.Lost > maxLost:
-		return fmt.Errorf("the work lost is %d, legal is 0 to %d", p.Lost, int64(maxLost))
+	case p.Lost < 0 || p.Lost > MaxLost:
+		return fmt.Errorf("the work lost is %d, legal is 0 to %d", p.Lost, int64(MaxLost))
 	case p.Gang < -1 || p.Gang >= len(who.Gangs):
 		return fmt.Errorf("its gang is %d of %d", p.Gang, len(who.Gangs))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -69,6 +70,33 @@ func TestVictimsRefusesBrokenInput(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestAmountsSaturate: pods whose amounts add up to more than 64 bits hide nobody. The host owes more than c gives back, and each
+// of the others gives back enough: the one that loses less goes.
+func TestAmountsSaturate(t *testing.T) {
+	n := testkit.Node(t, "n1", testkit.A100, 1)
+	n.SetRoom(vgpu.Room{MilliCPU: -1 << 60, Memory: -1 << 60})
+	want := testkit.Request("new", 5)
+	want.Priority, want.Host = 9, vgpu.Room{MilliCPU: 1000, Memory: vgpu.GiB}
+	all := vgpu.Room{MilliCPU: 1 << 62, Memory: 1 << 62}
+	who := &preemption.Candidates{Pods: []preemption.Pod{
+		{UID: "a", Name: "a", Node: "n1", Host: all, Lost: preemption.MaxLost, Gang: -1},
+		{UID: "b", Name: "b", Node: "n1", Host: all, Lost: preemption.MaxLost - 1, Gang: -1},
+		{UID: "c", Name: "c", Node: "n1", Host: vgpu.Room{MilliCPU: 2000, Memory: 2 * vgpu.GiB}, Gang: -1},
+	}}
+	policy, err := placement.ByName("packed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}},
+		&gang.Group{Name: "new", Members: []gang.Member{{Request: *want}}, MinCount: 1}, who, preemption.Config{Config: gang.Config{Policy: policy}})
+	if err != nil || plan.Refused != nil {
+		t.Fatalf("error %v, refused %+v", err, plan.Refused)
+	}
+	if diff := cmp.Diff([]preemption.Unit{{Name: "b", Pods: []int{1}}}, plan.Evict); diff != "" {
+		t.Errorf("victims (-want +got):\n%s", diff)
 	}
 }
 

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -10,8 +12,10 @@ import (
 
 const (
 	// step is the shortest time after which it is looked again whether a gang is to have room kept, where DrainAfter is
-	// shorter. Less finds the moment more exactly, and explains more refusals, which takes longer than all else.
+	// shorter. Less finds the moment more exactly, and searches more often, which takes longer than all else.
 	step = time.Second
+	// longestPause is that time where DrainAfter is longer, as in the scheduler.
+	longestPause = time.Minute
 	// maxDoublings bounds the pause between drains that came to nothing: 2¹⁰ times the first one.
 	maxDoublings = 10
 	// longestDrain bounds DrainAfter and DrainTimeout, 52 days: doubled maxDoublings times they are within a time.Duration.
@@ -21,6 +25,7 @@ const (
 // drain is the room that is kept for a gang while its present owners end.
 type drain struct {
 	group *group
+	gang.Kept
 	holds []vgpu.Hold
 	// until is when the last owner ends, in Unix seconds; 0 where nobody knows.
 	until int64
@@ -28,19 +33,20 @@ type drain struct {
 	ends time.Duration
 }
 
-// head returns the gang whose turn it is to have room kept: of those that were refused, and whose last drain did not just
-// come to nothing, that of the highest priority, then the one that was refused first. nil for none.
-func (e *engine) head() *group {
-	var first *group
+// turns returns the gangs that were refused, in the order in which they have room kept: those of the highest priority first,
+// then those that were refused first.
+func (e *engine) turns() []*group {
+	all := make([]*group, 0, len(e.late))
 	for _, g := range e.late {
-		if g.short == never || g.wet > e.sample.At || e.nominated(g.jobs[0]) || e.setup.Queue == FIFO && g.jobs[0] != e.waiting[0] {
+		if g.short == never || e.nominated(g.jobs[0]) || e.setup.Queue == FIFO && g.jobs[0] != e.waiting[0] {
 			continue
 		}
-		if first == nil || e.priority(g) > e.priority(first) || e.priority(g) == e.priority(first) && g.short < first.short {
-			first = g
-		}
+		all = append(all, g)
 	}
-	return first
+	slices.SortStableFunc(all, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(e.priority(b), e.priority(a)), cmp.Compare(a.short, b.short))
+	})
+	return all
 }
 
 func (e *engine) priority(g *group) int32 { return e.rank(g.jobs[0]) }
@@ -48,12 +54,12 @@ func (e *engine) priority(g *group) int32 { return e.rank(g.jobs[0]) }
 // drainDue returns when a drain may begin or ends next, if it is after now.
 func (e *engine) drainDue() (time.Duration, bool) {
 	at := never
-	if !e.setup.Gangs.Drains {
+	if e.setup.Gangs.Drains == gang.NoDrains {
 		return at, false
 	}
 	for _, g := range e.late {
-		if due := max(g.due, g.wet); due > e.sample.At {
-			at = min(at, due)
+		if g.due > e.sample.At {
+			at = min(at, g.due)
 		}
 	}
 	if e.drain != nil {
@@ -62,35 +68,37 @@ func (e *engine) drainDue() (time.Duration, bool) {
 	return at, at < never
 }
 
-// drainNext keeps room for the gang whose turn it is. It reports whether room begins to be kept, and whether other room that
-// was kept is let go.
+// drainNext keeps room for the first gang in turn for which the time has come. A drain goes on unless there is one of a higher
+// priority. It reports whether room begins to be kept, and whether other room that was kept is let go.
 func (e *engine) drainNext() (began, freed bool, err error) {
-	for e.setup.Gangs.Drains {
-		g := e.head()
-		if g == nil || g.due > e.sample.At || e.drain != nil && e.drain.group == g {
-			return began, freed, nil
+	if e.setup.Gangs.Drains == gang.NoDrains {
+		return false, false, nil
+	}
+	for _, g := range e.turns() {
+		if e.drain != nil && e.priority(g) <= e.priority(e.drain.group) {
+			break
 		}
-		over, err := e.passedOver(g)
+		if g.due > e.sample.At {
+			continue
+		}
+		plan, err := e.roomFor(g)
 		if err != nil {
-			return began, freed, err
+			return false, false, err
 		}
-		if !over {
-			g.due = e.after(e.pause())
-			return began, freed, nil
+		if plan.Places == nil {
+			continue
 		}
 		if e.drain != nil {
 			freed = true
 			e.letGo()
 		}
-		if began, err = e.beginDrain(g); began || err != nil {
-			return began, freed, err
-		}
-		e.dryUp(g)
+		return true, freed, e.beginDrain(g, &plan)
 	}
-	return began, freed, nil
+	return false, false, nil
 }
 
-func (e *engine) pause() time.Duration { return max(step, e.setup.Gangs.DrainAfter) }
+// pause is that between two looks, and after the first drain that came to nothing.
+func (e *engine) pause() time.Duration { return max(step, min(e.setup.Gangs.DrainAfter, longestPause)) }
 
 // after returns the time that is so much later than now, never beyond what a time can be.
 func (e *engine) after(d time.Duration) time.Duration {
@@ -100,26 +108,26 @@ func (e *engine) after(d time.Duration) time.Duration {
 	return e.sample.At + d
 }
 
-// passedOver reports whether the room that a gang waits for has changed hands since it began to wait.
-func (e *engine) passedOver(g *group) (bool, error) {
+// roomFor returns the room to keep for a gang, without places where the time has not come: it is looked again later then.
+func (e *engine) roomFor(g *group) (gang.Plan, error) {
 	c := g.on(e.cluster)
-	c.Ends = e.endOf
-	plan, err := gang.Place(c, g.at(e.setup, e.sample.At-e.kept[g.jobs[0]]), e.gangConfig(false))
-	if err != nil || plan.Refused == nil {
-		return false, err
+	c.Ends, c.Avoids = e.endOf, func(node string) bool { return g.failed[node] }
+	turn := gang.Turn{Drains: e.setup.Gangs.Drains, Since: unix(g.short), Now: unix(e.sample.At), Started: e.startOf}
+	want := g.at(e.setup, e.sample.At-e.kept[g.jobs[0]])
+	plan, err := gang.Keep(c, want, e.gangConfig(false), turn)
+	if plan.Refused != nil && len(g.failed) > 0 {
+		clear(g.failed) // nothing else is left
+		plan, err = gang.Keep(c, want, e.gangConfig(false), turn)
 	}
-	return plan.Refused.PassedOver(unix(g.short), e.startOf), nil
+	if err == nil && plan.Places == nil {
+		g.due = e.after(max(e.pause(), time.Duration(turn.Pause())*time.Second))
+	}
+	return plan, err
 }
 
-// beginDrain keeps room for a gang, and reports whether there is some to wait for.
-func (e *engine) beginDrain(g *group) (bool, error) {
-	c := g.on(e.cluster)
-	c.Ends = e.endOf
-	plan, err := gang.Drain(c, g.at(e.setup, e.sample.At-e.kept[g.jobs[0]]), e.gangConfig(false))
-	if err != nil || plan.Places == nil {
-		return false, err
-	}
-	d := &drain{group: g, until: plan.Until, ends: never}
+// beginDrain keeps room for a gang.
+func (e *engine) beginDrain(g *group, plan *gang.Plan) error {
+	d := &drain{group: g, Kept: gang.Kept{Places: plan.Places, Leavers: plan.Leavers}, until: plan.Until, ends: never}
 	if timeout := e.setup.Gangs.DrainTimeout; timeout > 0 {
 		d.ends = e.after(timeout)
 	}
@@ -129,7 +137,7 @@ func (e *engine) beginDrain(g *group) (bool, error) {
 		}
 		hold := vgpu.Hold{Assignment: place, Priority: e.priority(g), Until: plan.Until}
 		if err := e.cluster.Hold(hold); err != nil {
-			return false, fmt.Errorf("drain room for gang %s: %w", g.gang.Name, err)
+			return fmt.Errorf("drain room for gang %s: %w", g.gang.Name, err)
 		}
 		d.holds = append(d.holds, hold)
 	}
@@ -139,13 +147,13 @@ func (e *engine) beginDrain(g *group) (bool, error) {
 	o.Drains, o.DrainedAt = o.Drains+1, e.sample.At
 	e.history.drains = append(e.history.drains, d.holds)
 	e.log(g.jobs[0], drains)
-	return true, nil
+	return nil
 }
 
 // endOf returns the Unix time at which a pod ends, 0 where it does not say. It is rounded down: what is let in until then
 // is gone by then.
 func (e *engine) endOf(uid vgpu.UID, _ string) int64 {
-	job, known := e.find(uid)
+	job, known := e.history.find(uid)
 	switch {
 	case !known || e.setup.Jobs[job].Duration == 0:
 		return gang.Never
@@ -157,46 +165,47 @@ func (e *engine) endOf(uid vgpu.UID, _ string) int64 {
 
 // startOf returns the Unix time at which a pod got its place, before all of a run for those that are there from the start.
 func (e *engine) startOf(uid vgpu.UID, _ string) int64 {
-	if job, known := e.find(uid); known {
+	if job, known := e.history.find(uid); known {
 		return unix(e.history.Outcomes[job].Started)
 	}
 	return -1
 }
 
 // find returns the job with a UID.
-func (e *engine) find(uid vgpu.UID) (job int, known bool) {
-	if e.jobOf == nil {
-		e.jobOf = make(map[vgpu.UID]int, len(e.setup.Jobs))
-		for i := range e.setup.Jobs {
-			e.jobOf[e.setup.Jobs[i].Request.UID] = i
+func (h *History) find(uid vgpu.UID) (job int, known bool) {
+	if h.jobOf == nil {
+		h.jobOf = make(map[vgpu.UID]int, len(h.setup.Jobs))
+		for i := range h.setup.Jobs {
+			h.jobOf[h.setup.Jobs[i].Request.UID] = i
 		}
 	}
-	job, known = e.jobOf[uid]
+	job, known = h.jobOf[uid]
 	return job, known
 }
 
-// idle reports whether all room that is kept is free for the gang.
-func (e *engine) idle() bool {
-	nodes := map[string]*vgpu.Node{}
-	for i := range e.drain.holds {
-		h := &e.drain.holds[i]
-		if nodes[h.Node] == nil {
-			nodes[h.Node] = e.cluster.Node(h.Node).Clone()
-		}
-		if nodes[h.Node].Add(h.Assignment) != nil {
-			return false
-		}
+// lookAtDrain ends the drain of a gang that has no place although the room that was kept for it is free.
+func (e *engine) lookAtDrain(g *group) {
+	if e.drain == nil || e.drain.group != g {
+		return
 	}
-	return true
+	want := g.at(e.setup, e.sample.At-e.kept[g.jobs[0]])
+	if taken, short := e.drain.Stand(g.on(e.cluster), want.Members); len(taken) == 0 {
+		if len(short) == 0 {
+			short = e.drain.Nodes()
+		}
+		e.dryUp(short)
+	}
 }
 
-// dryUp ends the drain of a gang that came to nothing, where there is one, and puts its turn off.
-func (e *engine) dryUp(g *group) {
-	if e.drain != nil && e.drain.group == g {
-		e.letGo()
-	}
-	g.wet = e.after(e.pause() << min(g.dry, maxDoublings))
+// dryUp ends the drain, which came to nothing on some nodes, and puts the turn of its gang off.
+func (e *engine) dryUp(nodes []string) {
+	g := e.drain.group
+	e.letGo()
+	g.due = e.after(e.pause() << min(g.dry, maxDoublings))
 	g.dry++
+	for _, name := range nodes {
+		g.failed[name] = true
+	}
 }
 
 // timeout gives up a drain that has taken too long, and reports whether there is one.
@@ -204,7 +213,8 @@ func (e *engine) timeout() bool {
 	if e.drain == nil || e.drain.ends > e.sample.At {
 		return false
 	}
-	e.dryUp(e.drain.group)
+	taken, _ := e.drain.Stand(e.drain.group.on(e.cluster), nil)
+	e.dryUp(taken)
 	return true
 }
 

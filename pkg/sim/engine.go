@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -34,7 +35,8 @@ type engine struct {
 	setup    *Setup
 	cluster  *vgpu.Cluster
 	measure  *measure
-	learner  *learner // nil where the usual requests are given
+	learner  *fragmentation.Learner // nil where the usual requests are given
+	usual    *fragmentation.Mix     // the usual requests that decisions go by
 	policy   placement.Policy
 	ranking  *placement.Ranking
 	places   map[*vgpu.Node]int // of the nodes in the cluster's list
@@ -49,8 +51,7 @@ type engine struct {
 	kinds    []int       // per job, equal for requests that are alike, and for gangs that are
 	came     int         // jobs so far
 	sample   Sample      // the present
-	jobOf    map[vgpu.UID]int
-	self     [1]int // what unit returns for a single pod
+	self     [1]int      // what unit returns for a single pod
 
 	kept    []time.Duration // per job, the work that it need not do again
 	since   []time.Duration // per job, when it began to wait
@@ -91,9 +92,7 @@ func newEngine(s Setup) (*engine, error) {
 		e.places[n] = i
 	}
 	e.measure = newMeasure(c)
-	if err := e.expect(); err != nil {
-		return nil, err
-	}
+	e.expect()
 	for i := range s.Jobs {
 		r := &s.Jobs[i].Request
 		e.since[i] = s.Jobs[i].Arrive
@@ -108,22 +107,22 @@ func newEngine(s Setup) (*engine, error) {
 	return e, nil
 }
 
-// expect sets the usual requests: those of the setup, else none yet.
-func (e *engine) expect() error {
+// halfLife is the time after which a pod that arrived counts half among the usual ones: the default of the scheduler.
+const halfLife = 24 * time.Hour
+
+// expect sets the usual requests: those of the setup, else those of the pods that arrived, none yet.
+func (e *engine) expect() {
 	all := e.setup.Mix
 	if all == nil {
-		e.learner = &learner{}
-		var err error
-		if all, err = fragmentation.NewMix(nil); err != nil {
-			return err
-		}
+		e.learner = fragmentation.NewLearner(int64(halfLife / time.Second))
+		all = e.learner.Usual(0)
 	}
 	e.use(all)
-	return nil
 }
 
 // use makes all decisions and measurements go by the usual requests, from now on.
 func (e *engine) use(all *fragmentation.Mix) {
+	e.usual = all
 	e.policy = e.setup.Policy.With(all, e.setup.Seed)
 	e.ranking = placement.NewRanking(e.policy)
 	clear(e.states)
@@ -131,15 +130,16 @@ func (e *engine) use(all *fragmentation.Mix) {
 }
 
 // learn notes a pod that arrives.
-func (e *engine) learn(r *vgpu.Request) error {
+func (e *engine) learn(r *vgpu.Request) {
 	if e.learner == nil {
-		return nil
+		return
 	}
-	all, err := e.learner.observe(r, e.sample.At)
-	if err == nil && all != nil {
+	now := int64(e.sample.At / time.Second)
+	namespace := r.Pod[:max(0, strings.IndexByte(r.Pod, '/'))]
+	e.learner.Observe(namespace, fragmentation.KindOf(r), now)
+	if all := e.learner.Usual(now); all != e.usual {
 		e.use(all)
 	}
-	return err
 }
 
 // unit returns the jobs that are placed together with a job that arrives: itself, or the members of its gang. It is good
@@ -282,9 +282,7 @@ func (e *engine) vacate(job int) {
 func (e *engine) arrive(job int) error {
 	for _, member := range e.unit(job) {
 		e.sample.Arrived += e.history.Outcomes[member].Asked
-		if err := e.learn(&e.setup.Jobs[member].Request); err != nil {
-			return err
-		}
+		e.learn(&e.setup.Jobs[member].Request)
 	}
 	if e.setup.Queue == FIFO && len(e.waiting) > 0 && e.rank(e.waiting[0]) >= e.rank(job) {
 		e.wait(job)

@@ -197,7 +197,8 @@ func (e *engine) regroup(g *group) {
 		e.kept[job] = e.kept[g.jobs[0]]
 	}
 	g.broken, g.since = false, e.sample.At
-	g.short, g.due, g.wet, g.dry = never, never, 0, 0
+	g.short, g.due, g.dry = never, never, 0
+	clear(g.failed)
 	o := &e.history.Gangs[g.number]
 	o.State, o.Started, o.Ended, o.Spread = Waiting, 0, 0, nil
 	e.comeBack(g.jobs[0])
@@ -245,7 +246,7 @@ func (k *keptRoom) take(c *vgpu.Cluster) {
 
 // owe takes room off a node, also more than is left.
 func owe(n *vgpu.Node, r vgpu.Room) {
-	n.SetRoom(vgpu.Room{MilliCPU: n.Room().MilliCPU - r.MilliCPU, Memory: n.Room().Memory - r.Memory})
+	n.SetRoom(n.Room().Less(r))
 }
 
 // letNominationGo ends what a nomination keeps.

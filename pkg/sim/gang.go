@@ -28,12 +28,12 @@ type Gang struct {
 type GangConfig struct {
 	// MaxDomains as in gang.Config.
 	MaxDomains int
-	// Drains lets one gang at a time have room kept while its present owners end: the one of the highest priority, then the
-	// one that has waited longest, once it was refused DrainAfter ago and the room has changed hands since
-	// (gang.Refusal.PassedOver). A drain ends after DrainTimeout (0 for never), and where the room is free and the gang does
-	// not fit all the same. Then, and where there is no room to wait for, the turn of the gang comes again after DrainAfter,
-	// each time after twice as long, and it is that of others meanwhile.
-	Drains                   bool
+	// Drains says when room is kept for a gang while its present owners end: for one gang at a time, the one of the highest
+	// priority of those for which the time has come, then the one that has waited longest, at the earliest DrainAfter after
+	// it was refused. A drain goes on unless the time comes for a gang of a higher priority. It ends after DrainTimeout (0 for
+	// never), and where the room is free and the gang does not fit all the same. Then the turn of the gang comes again after
+	// DrainAfter, each time after twice as long, and other nodes are kept, as long as there are any.
+	Drains                   gang.Drains
 	DrainAfter, DrainTimeout time.Duration
 }
 
@@ -65,19 +65,21 @@ const never = time.Duration(math.MaxInt64)
 
 // group is a gang in a run.
 type group struct {
-	number int // in History.Gangs
-	gang   *Gang
-	jobs   []int
-	want   gang.Group
-	levels []gang.Level
+	history *History
+	number  int // in History.Gangs
+	gang    *Gang
+	jobs    []int
+	want    gang.Group
+	levels  []gang.Level
 	// least is the compute that the members that must run ask for wherever they go.
 	least vgpu.MilliGPU
 	// short is when the gang was refused first, never where it was not.
 	short time.Duration
-	// due is when it is looked next whether room is to be kept for it. It is not its turn before wet, since that came to
-	// nothing dry times.
-	due, wet time.Duration
-	dry      int
+	// due is when it is looked next whether room is to be kept for it. That came to nothing dry times in a row, on the nodes
+	// that failed.
+	due    time.Duration
+	dry    int
+	failed map[string]bool
 	// since is when it began to wait.
 	since time.Duration
 	// broken says that it was evicted whole, and that members of it are still there.
@@ -96,7 +98,17 @@ func (g *group) at(s *Setup, at time.Duration) *gang.Group {
 
 // on returns the cluster as the gang sees it.
 func (g *group) on(c *vgpu.Cluster) *gang.Cluster {
-	return &gang.Cluster{Nodes: c.Nodes(), Levels: g.levels}
+	h := g.history
+	return &gang.Cluster{
+		Nodes: c.Nodes(), Levels: g.levels,
+		Hosts: func(node int) vgpu.Room { return h.rooms[node] },
+		Host: func(uid vgpu.UID, _ string) vgpu.Room {
+			if job, known := h.find(uid); known {
+				return h.setup.Jobs[job].Request.Host
+			}
+			return vgpu.Room{}
+		},
+	}
 }
 
 // requestAt returns what a pod asks for if it starts at a time: with its end where it declares one.
@@ -165,6 +177,9 @@ func (j *Job) like(first *Job) error {
 // assemble notes the gangs among the jobs, in the order of their first members.
 func (h *History) assemble(c *vgpu.Cluster) {
 	h.groupOf = make([]*group, len(h.setup.Jobs))
+	for _, n := range c.Nodes() {
+		h.rooms = append(h.rooms, n.Room())
+	}
 	known := map[*Gang]*group{}
 	h.levels = levelsOf(c.Nodes(), h.setup.Labels)
 	for i := range h.setup.Jobs {
@@ -174,7 +189,7 @@ func (h *History) assemble(c *vgpu.Cluster) {
 		}
 		g := known[spec]
 		if g == nil {
-			g = &group{number: len(h.groups), gang: spec}
+			g = &group{history: h, number: len(h.groups), gang: spec, failed: map[string]bool{}}
 			h.groups, known[spec] = append(h.groups, g), g
 		}
 		g.jobs, h.groupOf[i] = append(g.jobs, i), g

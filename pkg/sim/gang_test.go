@@ -34,7 +34,7 @@ func randomGangs(t *rapid.T, s *sim.Setup) {
 		s.Labels[n.Name()] = own
 	}
 	s.Gangs = sim.GangConfig{
-		Drains: rapid.Bool().Draw(t, "drains"), DrainAfter: time.Duration(rapid.IntRange(0, 3).Draw(t, "drain after")) * time.Second,
+		Drains: rapid.SampledFrom([]gang.Drains{gang.NoDrains, gang.BoundedDrains, gang.AllDrains}).Draw(t, "drains"), DrainAfter: time.Duration(rapid.IntRange(0, 3).Draw(t, "drain after")) * time.Second,
 		DrainTimeout: time.Duration(rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "drain timeout")) * time.Second,
 	}
 	for g := range rapid.IntRange(0, 3).Draw(t, "gangs") {
@@ -157,17 +157,17 @@ func checkMoments(t *rapid.T, s *sim.Setup, h *sim.History) {
 		keeps := map[string]bool{}
 		for _, n := range m.Nodes {
 			for _, d := range n.Devices {
-				for gang := range keptOn(t, s, h, &d, sample.At) {
-					keeps[gang] = true
+				for name := range keptOn(t, s, h, &d, sample.At) {
+					keeps[name] = true
 				}
 			}
 		}
-		if len(keeps) > 1 || len(keeps) > 0 && !s.Gangs.Drains {
+		if len(keeps) > 1 || len(keeps) > 0 && s.Gangs.Drains == gang.NoDrains {
 			t.Fatalf("at %v room is kept for %v", sample.At, keeps)
 		}
-		for gang := range keeps {
-			if !slices.ContainsFunc(m.Pending, func(p vgpu.MapPending) bool { return p.Pod == gang && p.Members > 0 }) {
-				t.Fatalf("at %v room is kept for gang %s, which does not wait: %+v", sample.At, gang, m.Pending)
+		for name := range keeps {
+			if !slices.ContainsFunc(m.Pending, func(p vgpu.MapPending) bool { return p.Pod == name && p.Members > 0 }) {
+				t.Fatalf("at %v room is kept for gang %s, which does not wait: %+v", sample.At, name, m.Pending)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func TestDrainsEndProperty(t *testing.T) {
 				Request: share(fmt.Sprintf("g%d", i), 10), Arrive: 5 * time.Second, Duration: 10 * time.Second, Gang: g,
 			})
 		}
-		s.Queue, s.Gangs = sim.Skip, sim.GangConfig{Drains: true, DrainAfter: time.Duration(rapid.IntRange(0, 3).Draw(t, "drain after")) * time.Second}
+		s.Queue, s.Gangs = sim.Skip, sim.GangConfig{Drains: gang.AllDrains, DrainAfter: time.Duration(rapid.IntRange(0, 3).Draw(t, "drain after")) * time.Second}
 		s.Policy, _ = placement.ByName(rapid.SampledFrom([]string{"packed", "spread"}).Draw(t, "policy"))
 		h := play(t, s)
 		o := &h.Gangs[0]

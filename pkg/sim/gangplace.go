@@ -19,9 +19,7 @@ func (e *engine) tryGroup(g *group) (bool, error) {
 		if g.short == never {
 			g.short, g.due = e.sample.At, e.after(e.setup.Gangs.DrainAfter)
 		}
-		if e.drain != nil && e.drain.group == g && e.idle() {
-			e.dryUp(g)
-		}
+		e.lookAtDrain(g)
 		return false, nil
 	}
 	return true, e.begin(g.jobs[0], plan.Places)

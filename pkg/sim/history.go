@@ -32,6 +32,9 @@ type History struct {
 	starts  []vgpu.Assignment // in the order of the log
 	// nominations of Preemptions.
 	nominations []*nomination
+	// rooms of the hosts before the first job, and the jobs by UID, which find fills.
+	rooms []vgpu.Room
+	jobOf map[vgpu.UID]int
 	// initial is what is allocated before the first job.
 	initial vgpu.MilliGPU
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -26,7 +27,8 @@ import (
 //	                             end; "priority=5"; "saves=30m" for checkpoints; "budget=b" of which one pod may be missing; "gang=g"
 //	                             for a member of a gang, of which the first may say min=2 required=rack preferred=rack,nvlink
 //	run queue=fifo policy=spread mix=(3,3,20) drain=1m timeout=1h    plays the jobs; the mix is slots of usual requests;
-//	                             gangs have room kept after the time of drain, as long as timeout; preempt=tandem grace=30s
+//	                             gangs have room kept after the time of drain, or with bounded=1m where ends are known and soon,
+//	                             as long as timeout; preempt=tandem grace=30s
 //	                             has others evicted, and tells of each preemption
 //	map at=5m                    the picture of a moment, as JSON
 //	waiting at=5m                who waits and why, and for whom room is kept, of that picture
@@ -191,7 +193,13 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			s.setup.Gangs.Drains, s.setup.Gangs.DrainAfter = true, after
+			s.setup.Gangs.Drains, s.setup.Gangs.DrainAfter = gang.AllDrains, after
+		case "bounded":
+			after, err := time.ParseDuration(a.Vals[0])
+			if err != nil {
+				return "", err
+			}
+			s.setup.Gangs.Drains, s.setup.Gangs.DrainAfter = gang.BoundedDrains, after
 		case "timeout":
 			timeout, err := time.ParseDuration(a.Vals[0])
 			if err != nil {

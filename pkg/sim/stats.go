@@ -160,31 +160,36 @@ func (h *History) Makespan() (time.Duration, bool) {
 // empty window or a cluster without devices. Before the first sample the cluster is as it was given, after the last one it
 // stays as it is.
 func (h *History) Utilisation(from, to time.Duration) (float64, bool) {
+	return h.over(from, to, h.initial, func(s *Sample) vgpu.MilliGPU { return s.Allocated })
+}
+
+// Fragmented returns the part of the capacity that is idle and of no use to the usual requests, as Utilisation does what is
+// allocated. Before the first sample it is none, since nothing was asked for.
+func (h *History) Fragmented(from, to time.Duration) (float64, bool) {
+	return h.over(from, to, 0, func(s *Sample) vgpu.MilliGPU { return s.Fragmentation })
+}
+
+// over returns the mean of a figure of the samples between two times, as a part of the capacity. The figure is initial
+// before the first sample.
+func (h *History) over(from, to time.Duration, initial vgpu.MilliGPU, of func(*Sample) vgpu.MilliGPU) (float64, bool) {
 	if from >= to || h.Capacity == 0 || len(h.Samples) == 0 {
 		return 0, false
 	}
 	first, _ := slices.BinarySearchFunc(h.Samples, from, func(s Sample, t time.Duration) int {
 		return cmp.Compare(s.At, t)
 	})
+	level := initial
+	if first > 0 {
+		level = of(&h.Samples[first-1])
+	}
 	sum, at := 0.0, from
-	level := h.before(first)
-	for _, s := range h.Samples[first:] {
-		if s.At >= to {
-			break
-		}
+	for i := first; i < len(h.Samples) && h.Samples[i].At < to; i++ {
+		s := &h.Samples[i]
 		sum += float64(level) * float64(s.At-at)
-		at, level = s.At, s.Allocated
+		at, level = s.At, of(s)
 	}
 	sum += float64(level) * float64(to-at)
 	return sum / (float64(h.Capacity) * float64(to-from)), true
-}
-
-// before returns what is allocated just before sample i.
-func (h *History) before(i int) vgpu.MilliGPU {
-	if i == 0 {
-		return h.initial
-	}
-	return h.Samples[i-1].Allocated
 }
 
 // Thin returns at most n samples, n ≥ 2, evenly taken with the first and the last: for plots.

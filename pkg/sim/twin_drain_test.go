@@ -9,113 +9,131 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// unused reports whether nobody is on the devices that are kept.
-func (w *world) unused(now time.Duration) bool {
-	nodes := w.present(now)
-	for _, hold := range w.holds {
-		for _, n := range nodes {
-			if n.Name() == hold.Node && n.Add(hold.Assignment) != nil {
-				return false
-			}
-		}
-	}
-	return true
+// stand says on which nodes the room that is kept is not free, and on which of the others the hosts have too little.
+func (w *world) stand(now time.Duration) (taken, short []string) {
+	first := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Gang == w.kept })
+	c, g, _ := w.wanted(first, now)
+	k := gang.Kept{Places: w.places, Leavers: w.leavers}
+	return k.Stand(c, g.Members)
 }
 
-// dryUp puts the turn of a gang off, and ends its drain.
-func (w *world) dryUp(own *sim.Gang, now time.Duration) {
-	if w.kept == own {
-		w.kept, w.holds = nil, nil
+// lookAtDrain ends the drain of a gang whose room is free, and which has no place all the same.
+func (w *world) lookAtDrain(own *sim.Gang, now time.Duration) {
+	if w.kept != own {
+		return
 	}
-	turn := w.gangs[own]
-	turn.dryUntil = now + max(time.Second, w.s.Gangs.DrainAfter)*time.Duration(int(1)<<min(10, turn.timesDry))
+	taken, short := w.stand(now)
+	if len(taken) > 0 {
+		return
+	}
+	for _, a := range w.places {
+		if len(short) == 0 && a.Node != "" {
+			w.gangs[own].failed[a.Node] = true
+		}
+	}
+	w.dryUp(short, now)
+}
+
+// dryUp puts the turn of a gang off, and ends its drain, which failed on some nodes.
+func (w *world) dryUp(nodes []string, now time.Duration) {
+	turn := w.gangs[w.kept]
+	w.kept, w.holds = nil, nil
+	turn.look = now + max(time.Second, min(time.Minute, w.s.Gangs.DrainAfter))*time.Duration(int(1)<<min(10, turn.timesDry))
 	turn.timesDry++
-}
-
-// head returns the first member of the gang whose turn it is, of the highest priority, then refused first; −1 for none.
-func (w *world) head(now time.Duration) int {
-	best := -1
-	for at := time.Duration(0); at <= now; at += time.Second {
-		for i := range w.s.Jobs {
-			own := w.s.Jobs[i].Gang
-			if own == nil || w.first(i) != i || w.s.Jobs[i].Arrive != at || w.started(own) || w.gone[i] {
-				continue
-			}
-			turn := w.gangs[own]
-			if !turn.refused || turn.dryUntil > now || w.s.Queue == sim.FIFO && w.somebodyBefore(i) {
-				continue
-			}
-			p := w.s.Jobs[i].Request.Priority
-			if best < 0 || p > w.s.Jobs[best].Request.Priority ||
-				p == w.s.Jobs[best].Request.Priority && turn.short < w.gangs[w.s.Jobs[best].Gang].short {
-				best = i
-			}
-		}
+	for _, n := range nodes {
+		turn.failed[n] = true
 	}
-	return best
 }
 
-// drains keeps room for the gang whose turn it is.
-func (w *world) drains(now time.Duration) {
-	freed := false
-	for w.s.Gangs.Drains {
-		i := w.head(now)
-		if i < 0 || w.gangs[w.s.Jobs[i].Gang].look > now || w.kept == w.s.Jobs[i].Gang {
-			break
-		}
+// turns returns the first members of the gangs that were refused, in the order in which they have room kept.
+func (w *world) turns(now time.Duration) []int {
+	var all []int
+	for i := range w.s.Jobs {
 		own := w.s.Jobs[i].Gang
-		if !w.passedOver(i, now) {
-			w.gangs[own].look = now + max(time.Second, w.s.Gangs.DrainAfter)
-			break
+		if own == nil || w.first(i) != i || w.s.Jobs[i].Arrive > now || w.started(own) || w.gone[i] || !w.gangs[own].refused {
+			continue
 		}
-		freed = freed || w.kept != nil
-		w.kept, w.holds = nil, nil
-		if w.keep(i, now) {
-			break
+		if w.s.Queue != sim.FIFO || !w.somebodyBefore(i) {
+			all = append(all, i)
 		}
-		w.dryUp(own, now)
 	}
-	if freed {
-		w.again(now)
-		w.drains(now)
+	slices.SortStableFunc(all, func(a, b int) int { return int(w.s.Jobs[a].Arrive - w.s.Jobs[b].Arrive) })
+	slices.SortStableFunc(all, func(a, b int) int {
+		return int(w.gangs[w.s.Jobs[a].Gang].short - w.gangs[w.s.Jobs[b].Gang].short)
+	})
+	slices.SortStableFunc(all, func(a, b int) int { return int(w.priority(b) - w.priority(a)) })
+	return all
+}
+
+func (w *world) priority(i int) int32 { return w.s.Jobs[i].Request.Priority }
+
+// drains keeps room for the first gang in turn for which the time has come.
+func (w *world) drains(now time.Duration) {
+	if w.s.Gangs.Drains == gang.NoDrains {
+		return
+	}
+	for _, i := range w.turns(now) {
+		own := w.s.Jobs[i].Gang
+		if w.kept != nil {
+			other := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Gang == w.kept })
+			if w.priority(i) <= w.priority(other) {
+				return
+			}
+		}
+		if w.gangs[own].look > now {
+			continue
+		}
+		freed := w.kept != nil
+		if !w.keep(i, now) {
+			continue
+		}
+		if freed {
+			w.again(now)
+			w.drains(now)
+		}
+		return
 	}
 }
 
-// passedOver reports whether none of those in the way of a gang was there when it was refused first.
-func (w *world) passedOver(first int, now time.Duration) bool {
-	c, g, _ := w.wanted(first, now)
-	plan, err := gang.Place(c, g, gang.Config{Policy: w.policy})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if plan.Refused == nil {
-		return false
-	}
-	short := w.gangs[w.s.Jobs[first].Gang].short
-	for _, l := range plan.Refused.Leavers {
-		i := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Request.UID == l.UID })
-		if i < 0 || w.fates[i].Started <= short {
-			return false
-		}
-	}
-	return len(plan.Refused.Leavers) > 0
-}
-
-// keep keeps room for a gang, and reports whether there is some.
+// keep keeps room for a gang, and reports whether the time has come for it.
 func (w *world) keep(first int, now time.Duration) bool {
+	own := w.s.Jobs[first].Gang
 	c, g, _ := w.wanted(first, now)
-	plan, err := gang.Drain(c, g, gang.Config{Policy: w.policy})
-	if err != nil {
-		w.t.Fatal(err)
+	turn := w.gangs[own]
+	c.Avoids = func(node string) bool { return turn.failed[node] }
+	seconds := func(d time.Duration) int64 { return 1 + int64(d/time.Second) }
+	started := func(uid vgpu.UID, _ string) int64 {
+		i := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Request.UID == uid })
+		if i < 0 {
+			return -1
+		}
+		return seconds(w.fates[i].Started)
+	}
+	decide := func() gang.Plan {
+		plan, err := gang.Keep(c, g, gang.Config{Policy: w.policy}, gang.Turn{
+			Drains: w.s.Gangs.Drains, Since: seconds(turn.short), Now: seconds(now), Started: started,
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return plan
+	}
+	plan := decide()
+	if plan.Refused != nil {
+		turn.failed = map[string]bool{}
+		plan = decide()
 	}
 	if plan.Places == nil {
+		waited := time.Duration((seconds(now) - seconds(turn.short)) / 16 * int64(time.Second))
+		turn.look = now + max(time.Second, min(time.Minute, w.s.Gangs.DrainAfter), waited)
 		return false
 	}
+	w.holds, w.places, w.leavers = nil, plan.Places, plan.Leavers
 	for _, a := range plan.Places {
 		if len(a.Containers) > 0 {
-			w.holds = append(w.holds, vgpu.Hold{Assignment: a, Priority: w.s.Jobs[first].Request.Priority, Until: plan.Until})
+			w.holds = append(w.holds, vgpu.Hold{Assignment: a, Priority: w.priority(first), Until: plan.Until})
 		}
 	}
-	w.kept, w.since = w.s.Jobs[first].Gang, now
+	w.kept, w.since = own, now
 	return true
 }

@@ -37,13 +37,14 @@ func twin(t *rapid.T, s sim.Setup) []fate {
 	}
 	for i := range s.Jobs {
 		if own := s.Jobs[i].Gang; own != nil && w.gangs[own] == nil {
-			w.gangs[own] = &turn{}
+			w.gangs[own] = &turn{failed: map[string]bool{}}
 		}
 	}
 	for now := time.Duration(0); now <= 100*time.Second; now += time.Second {
 		late := w.kept != nil && w.s.Gangs.DrainTimeout > 0 && now >= w.since+w.s.Gangs.DrainTimeout
 		if late {
-			w.dryUp(w.kept, now)
+			taken, _ := w.stand(now)
+			w.dryUp(taken, now)
 		}
 		if late || w.someEnd(now) { // those that wait are tried after an end only, or when room is let go: nothing else makes room
 			w.again(now)
@@ -62,18 +63,20 @@ type world struct {
 	gone   map[int]bool
 	here   map[int]bool // jobs that have arrived; of a gang the first member
 	gangs  map[*sim.Gang]*turn
-	// kept is the gang that room is kept for since a time, with the holds.
-	kept  *sim.Gang
-	since time.Duration
-	holds []vgpu.Hold
+	// kept is the gang that room is kept for since a time, with the holds, the places and the pods that it waits for.
+	kept    *sim.Gang
+	since   time.Duration
+	holds   []vgpu.Hold
+	places  []vgpu.Assignment
+	leavers []gang.Leaver
 }
 
 // turn is when it is a gang's turn to have room kept.
 type turn struct {
 	refused     bool
 	short, look time.Duration
-	dryUntil    time.Duration
 	timesDry    int
+	failed      map[string]bool
 }
 
 // again tries those that wait until no room is let go any more.
@@ -244,6 +247,16 @@ func (w *world) wanted(first int, now time.Duration) (*gang.Cluster, *gang.Group
 		}
 		return gang.Never
 	}}
+	c.Host = func(uid vgpu.UID, _ string) vgpu.Room {
+		for i := range w.s.Jobs {
+			if w.s.Jobs[i].Request.UID == uid {
+				return w.s.Jobs[i].Request.Host
+			}
+		}
+		return vgpu.Room{}
+	}
+	empty := byName(slices.Clone(w.s.Nodes))
+	c.Hosts = func(node int) vgpu.Room { return empty[node].Room() }
 	g := &gang.Group{Name: own.Name, MinCount: own.MinCount, Wishes: own.Wishes}
 	var jobs []int
 	for i := range w.s.Jobs {
@@ -285,9 +298,7 @@ func (w *world) placeGang(first int, now time.Duration) bool {
 		if turn := w.gangs[own]; !turn.refused {
 			turn.refused, turn.short, turn.look = true, now, now+w.s.Gangs.DrainAfter
 		}
-		if w.kept == own && w.unused(now) {
-			w.dryUp(own, now)
-		}
+		w.lookAtDrain(own, now)
 		return false
 	}
 	if w.kept == own {

@@ -1,6 +1,9 @@
 package vgpu
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
 // MilliGPU is compute in thousandths of one device.
 type MilliGPU int64
@@ -31,6 +34,31 @@ func ComputeOf(k, n Slots) MilliGPU {
 func MemoryOf(total Bytes, k, n Slots) Bytes {
 	whole, rest := int64(total)/int64(n), int64(total)%int64(n)
 	return Bytes(whole*int64(k) + rest*int64(k)/int64(n))
+}
+
+// Sum returns a + b; where that is beyond 64 bits, the largest or least number of the type. Example: the sum of two amounts of
+// 2⁶³ − 1 is 2⁶³ − 1, and not −2.
+func Sum[T ~int64](a, b T) T {
+	switch s := a + b; {
+	case a > 0 && b > 0 && s < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && s >= 0:
+		return math.MinInt64
+	default:
+		return s
+	}
+}
+
+// Difference returns a − b; where that is beyond 64 bits, the largest or least number of the type.
+func Difference[T ~int64](a, b T) T {
+	switch d := a - b; {
+	case a >= 0 && b < 0 && d < 0:
+		return math.MaxInt64
+	case a < 0 && b > 0 && d >= 0:
+		return math.MinInt64
+	default:
+		return d
+	}
 }
 
 // Units of memory.

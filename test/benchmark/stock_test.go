@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// BenchmarkAgainstStock schedules the workloads with the stock profile and with that of deploy/. The results go to the
+// BenchmarkAgainstStock schedules the workloads with the stock profile and with that of deploy/, with its limits of requests. The results go to the
 // folder -data-items-dir; -perf-scheduling-label-filter=short chooses the small workloads.
 func BenchmarkAgainstStock(b *testing.B) {
 	p := &plugins{}
@@ -59,6 +59,10 @@ type plugins struct {
 // newGPUShare makes the plugin once the API server serves GPUNodes: scheduler_perf starts both together.
 func (p *plugins) newGPUShare(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if err := installCRD(ctx, handle.KubeConfig()); err != nil {
+		return nil, err
+	}
+	handle, err := asDeployed(handle)
+	if err != nil {
 		return nil, err
 	}
 	plugin, err := gpushare.New(ctx, args, handle)
@@ -81,6 +85,10 @@ func (p *plugins) newGPUGang(ctx context.Context, args runtime.Object, handle fw
 // newGPUPreempt makes the plugin without the bound of evictions in a minute: the stock scheduler has none, and speed is what is
 // compared.
 func (p *plugins) newGPUPreempt(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	handle, err := asDeployed(handle)
+	if err != nil {
+		return nil, err
+	}
 	unbound := args.(*config.GPUPreemptArgs).DeepCopy()
 	unbound.EvictionsPerMinute = 0
 	return gpupreempt.NewFactory(p.preemptShares, p.gangs)(ctx, unbound, handle)

@@ -21,20 +21,20 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
-// built is where the programs lie.
-type built struct{ root, scheduler, agent, fakes string }
+// built is where the programs lie, and which version of Kubernetes the control plane has, "" for that of tools/controlplane.
+type built struct{ root, scheduler, agent, fakes, kubernetes string }
 
 // build builds what the demo runs: the control plane once, the rest where it changed.
-func build(ctx context.Context, out *terminal) (built, error) {
+func build(ctx context.Context, out *terminal, kubernetes string) (built, error) {
 	root, err := sandbox.Root()
 	if err != nil {
 		return built{}, err
 	}
-	if _, err := sandbox.Tools(ctx, "etcd", "kube-apiserver"); err != nil {
+	if _, err := sandbox.Tools(ctx, "etcd", sandbox.At("kube-apiserver", kubernetes)); err != nil {
 		return built{}, err
 	}
 	bin := filepath.Join(root, "bin")
-	b := built{root, filepath.Join(bin, "scheduler"), filepath.Join(bin, "device-plugin"), filepath.Join(bin, "fakegpu")}
+	b := built{root, filepath.Join(bin, "scheduler"), filepath.Join(bin, "device-plugin"), filepath.Join(bin, "fakegpu"), kubernetes}
 	out.say("building the scheduler, the agent and a fake NVIDIA driver")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin+string(filepath.Separator), "./cmd/scheduler", "./cmd/device-plugin")
 	cmd.Dir = root
@@ -71,6 +71,7 @@ func startCluster(ctx context.Context, out *terminal, b built) (*cluster, error)
 func (c *cluster) start(ctx context.Context, out *terminal) (err error) {
 	c.plane, err = sandbox.Start(ctx, sandbox.Options{
 		Authorization: "Node,RBAC",
+		Kubernetes:    c.kubernetes,
 		APIServerArgs: []string{"--enable-admission-plugins=NodeRestriction"},
 	})
 	if err != nil {
@@ -83,7 +84,11 @@ func (c *cluster) start(ctx context.Context, out *terminal) (err error) {
 	if c.admin, err = kubernetes.NewForConfig(c.plane.Admin()); err != nil {
 		return err
 	}
-	out.say("control plane is ready: etcd and kube-apiserver, with RBAC")
+	version, err := c.admin.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("ask the API server for its version: %w", err)
+	}
+	out.say("control plane is ready: etcd and kube-apiserver %s, with RBAC", version.GitVersion)
 	if err := c.install(ctx); err != nil {
 		return err
 	}
@@ -159,11 +164,10 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("configure scheduler: %w", err)
 	}
-	var config map[string]any
-	if err := yaml.Unmarshal(raw, &config); err != nil {
-		return fmt.Errorf("configure scheduler: %w", err)
+	config, err := sandbox.SchedulerConfig(raw, kubeconfig)
+	if err != nil {
+		return err
 	}
-	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig}
 	if raw, err = yaml.Marshal(config); err != nil {
 		return fmt.Errorf("configure scheduler: %w", err)
 	}

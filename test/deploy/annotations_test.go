@@ -51,15 +51,11 @@ func TestInjectingAnnotationsOnExistingPods(t *testing.T) {
 }
 
 // A pod that got such an annotation before the policy was there must stay usable: the kubelet writes its status, and the
-// annotation can be removed. A Binding stands for the time before: its annotations pass no policy on pods.
+// annotation can be removed.
 func TestOldAnnotationsStay(t *testing.T) {
-	c := client(t.Context(), t, admin)
-	p := create(t.Context(), t, c, pod("old"))
-	b := binding(p, "")
-	b.Annotations = map[string]string{"cdi.k8s.io/x": "old"}
-	if err := c.CoreV1().Pods(team).Bind(t.Context(), b, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p := pod("old")
+	p.Annotations = map[string]string{"cdi.k8s.io/x": "old"}
+	p = createOld(t, p, "tandem-pods-annotations")
 	for _, step := range []struct {
 		name string
 		who  account

@@ -2,7 +2,7 @@ package deploy
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +101,9 @@ func asksFor(name corev1.ResourceName) func(*corev1.Pod) {
 			r.Limits = corev1.ResourceList{}
 		}
 		r.Limits[name] = resource.MustParse("1")
+		if name == v1alpha1.ResourceMemory {
+			r.Limits[name] = resource.MustParse("1Gi")
+		}
 	}
 }
 
@@ -115,10 +118,10 @@ var closedPaths = []string{
 	"/var/lib", "/var/lib/kubelet", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pods", "/var/lib/tandem",
 }
 
-// openPaths look alike, and are no business of Tandem's.
-var openPaths = []string{
-	"/data", "/data/dev", "/devices", "/dev-data", "/developer/nvidia0", "/process", "/system", "/runs", "/var/runs", "/var/log", "/var/lib/data",
-	"/var/lib/kubelet-data", "/var/lib/tandem2", "/etc/ssl", "/etc/cdi.d", "/tmp/nvidia-mps2", "/tmp/work", "/home/jane", "data",
+// otherPaths look harmless: a tenant may have put a link there.
+var otherPaths = []string{
+	"/data", "/data/dev", "/devices", "/dev-data", "/developer/nvidia0", "/process", "/var/log", "/var/lib/data", "/var/lib/kubelet-data",
+	"/etc/ssl", "/tmp/work", "/home/jane", "data", "/data/link/dev",
 }
 
 // attacks is every row of the table in docs/guides/security.md that a user writes into a pod of its own.
@@ -127,8 +130,8 @@ func attacks() []attack {
 	add := func(policy, name string, change func(*corev1.Pod), want ...string) {
 		list = append(list, attack{name: name, change: change, policy: policy, want: want})
 	}
-	for _, path := range closedPaths {
-		add(byHost, "host path "+path, hostPath(path), "spec.volumes[1].hostPath.path "+path+":", "choose a path outside of", hostAccess)
+	for _, path := range slices.Concat(closedPaths, otherPaths) {
+		add(byHost, "host path "+path, hostPath(path), "spec.volumes[1].hostPath.path "+path+":", "use a PersistentVolumeClaim", hostAccess)
 	}
 	add(byHost, "host path that no container mounts", func(p *corev1.Pod) {
 		hostPath("/dev")(p)
@@ -147,6 +150,8 @@ func attacks() []attack {
 	add(byHost, "privileged container without vGPUs", asSecond(privileged), "spec.containers[1].securityContext.privileged:")
 	for _, name := range []corev1.Capability{
 		"ALL", "all", "SYS_ADMIN", "CAP_SYS_ADMIN", "sys_admin", "Cap_Sys_Admin", "SYS_PTRACE", "SYS_RAWIO", "SYS_MODULE", "DAC_READ_SEARCH", "BPF",
+		"SYS_ADMIN ", " SYS_ADMIN", "SYS_CAP_ADMIN", "CAP_CAP_SYS_ADMIN", "PERFMON", "CHECKPOINT_RESTORE", "SYSLOG", "MAC_ADMIN", "NET_RAW ",
+		"cap_all", "LINUX_IMMUTABLE", "NO_SUCH",
 	} {
 		add(byHost, "capability "+string(name), capability("NET_ADMIN", name),
 			"spec.containers[0].securityContext.capabilities.add "+string(name)+":", "remove it", hostAccess)
@@ -161,16 +166,21 @@ func attacks() []attack {
 	for _, path := range []string{
 		"/tmp/nvidia-mps", "/tmp/nvidia-mps/", "/tmp//nvidia-mps", "/tmp/nvidia-mps/control", "tmp/nvidia-mps", "/tmp/./nvidia-mps",
 		"/tmp/x/../nvidia-mps", "/..", "/var/run/nvidia-container-devices/all", "/run/nvidia-container-devices",
+		"/tmp/nvidia-mps/.", "/proc/self/root/tmp/nvidia-mps", "nvidia-mps",
 	} {
 		add(byPods, "mount at "+path, mountAt(path), "spec.containers[0].volumeMounts[0].mountPath "+path+":", "choose another mountPath")
 	}
 	add(byPods, "mount in an init container", asInit(mountAt("/tmp/nvidia-mps")), "spec.initContainers[0].volumeMounts[0].mountPath")
-	for _, name := range []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"} {
+	for _, name := range []corev1.ResourceName{
+		"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi", "aws.amazon.com/neuron",
+		"example.com/nvidia.com", "smarter-devices/nvidia0", "deviceclass.resource.kubernetes.io/gpu.nvidia.com", "tandem-gpu.io/vgpus",
+		"volcano.sh/vgpu-number",
+	} {
 		add(byPods, "resource "+string(name), asksFor(name), "spec.containers[0].resources.limits "+string(name)+":", "remove this resource")
 	}
 	add(byPods, "resource of another container", asSecond(asksFor("nvidia.com/gpu")), "spec.containers[1].resources.limits nvidia.com/gpu:")
 	add(byPods, "resource of an init container", asInit(asksFor("nvidia.com/gpu")), "spec.initContainers[0].resources.limits nvidia.com/gpu:")
-	return list
+	return append(list, confinementAttacks()...)
 }
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -230,7 +240,7 @@ func TestHarmlessPodsAreAccepted(t *testing.T) {
 		},
 		"mount above the pipe directory":  mountAt("/tmp"),
 		"mount beside the pipe directory": mountAt("/tmp/nvidia-mps-logs"),
-		"mount at the root":               mountAt("/nvidia-mps"),
+		"mount with a like name":          mountAt("/data/nvidia-mps2"),
 		"capabilities of networks":        capability("NET_ADMIN", "IPC_LOCK", "SYS_NICE", "SYS_RESOURCE"),
 		"not privileged": func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
@@ -241,10 +251,8 @@ func TestHarmlessPodsAreAccepted(t *testing.T) {
 				annotation(key)(p)
 			}
 		},
-		"resources of others": asksFor("example.com/nvidia.com"),
-	}
-	for _, path := range openPaths {
-		tests["host path "+path] = hostPath(path)
+		"a network card":                 asksFor("rdma/hca_shared_devices_a"),
+		"capabilities in other spelling": capability("CAP_NET_ADMIN", "net_raw", "cap_ipc_lock"),
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -262,14 +270,14 @@ func TestLargePodsAreAccepted(t *testing.T) {
 	p := pod("large")
 	for i := range 100 {
 		v := corev1.Volume{Name: fmt.Sprint("v", i)}
-		v.HostPath = &corev1.HostPathVolumeSource{Path: "/data/" + strings.Repeat("a/", 40) + fmt.Sprint(i)}
+		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "data"}}
 		p.Spec.Volumes = append(p.Spec.Volumes, v)
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, fmt.Sprint("example.com/", i), "x")
 	}
-	for i := range 50 {
+	for i := range 24 {
 		c := container(fmt.Sprint("c", i), v1alpha1.ResourceVGPU, "1")
 		c.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "SYS_NICE", "IPC_LOCK"}}}
-		for j := range 40 {
+		for j := range 20 {
 			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", j), Value: "x"})
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: fmt.Sprint("v", j), MountPath: fmt.Sprint("/mnt/", j)})
 		}

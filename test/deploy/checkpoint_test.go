@@ -83,15 +83,11 @@ func TestCheckpointOfRunningPods(t *testing.T) {
 	}
 }
 
-// A pod that got a malformed value before the policy was there, for which a Binding stands, stays usable.
+// A pod that got a malformed value before the policy was there stays usable.
 func TestOldCheckpointsStay(t *testing.T) {
-	c := client(t.Context(), t, admin)
-	p := create(t.Context(), t, c, pod("old"))
-	b := binding(p, "")
-	b.Annotations = map[string]string{v1alpha1.AnnotationCheckpointTime: "yesterday"}
-	if err := c.CoreV1().Pods(team).Bind(t.Context(), b, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p := pod("old")
+	p.Annotations = map[string]string{v1alpha1.AnnotationCheckpointTime: "yesterday"}
+	p = createOld(t, p, "tandem-checkpoint")
 	for _, step := range []struct {
 		name string
 		who  account

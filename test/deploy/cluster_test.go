@@ -37,8 +37,8 @@ const (
 	systemNamespace = "tandem-system"
 	// team is the namespace of the users.
 	team = "team"
-	// timeout of everything that is polled for.
-	timeout      = 60 * time.Second
+	// timeout of everything that is polled for. Only a hang reaches it.
+	timeout      = 5 * time.Minute
 	pollInterval = 100 * time.Millisecond
 )
 
@@ -103,7 +103,7 @@ func install(ctx context.Context) error {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"),
-				corev1.ResourcePods: resource.MustParse("100"),
+				corev1.ResourcePods: resource.MustParse("100"), v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 			}},
 		}
 		node, err := admin.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
@@ -169,13 +169,16 @@ func makeUsers(ctx context.Context, admin kubernetes.Interface) error {
 // awaitPolicies waits until the API server enforces the policies on pods: it compiles them some time after they were
 // applied, and one may come later than another.
 func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
-	forged, leading, open := pod("canary"), pod("canary"), pod("canary")
-	forged.Annotations = map[string]string{v1alpha1.AnnotationAssignment: "{}"}
-	leading.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
-	privileged(open)
-	for policy, canary := range map[string]*corev1.Pod{
-		"ValidatingAdmissionPolicy 'tandem-assignment-pods'": forged, byPods: leading, byHost: open,
+	says := func(key, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{key: value} }
+	}
+	for policy, change := range map[string]func(*corev1.Pod){
+		byPodPolicy: says(v1alpha1.AnnotationAssignment, "{}"), byAnnotations: annotation("cdi.k8s.io/x"), byPods: envs("NVIDIA_VISIBLE_DEVICES"),
+		byHost: privileged, byKeys: says(v1alpha1.Domain+"/foo", ""), bySlowdown: says(v1alpha1.AnnotationMaxSlowdown, "1"),
+		byCheckpoint: says(v1alpha1.AnnotationCheckpointTime, "soon"), byLatency: says(v1alpha1.AnnotationMaxLatency, "soon"),
 	} {
+		canary := pod("canary")
+		change(canary)
 		err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 			_, err := admin.CoreV1().Pods(team).Create(ctx, canary, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err != nil && strings.Contains(err.Error(), policy), nil

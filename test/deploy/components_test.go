@@ -4,12 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -19,6 +21,12 @@ import (
 
 // overlay renders deploy/ with a component, as the overlay of an administrator does.
 func overlay(t *testing.T, component string) []runtime.Object {
+	t.Helper()
+	return decode(t, build(t, "components: [DEPLOY/components/"+component+"]\n"))
+}
+
+// build renders an overlay of deploy/ with these lines in its kustomization, in which DEPLOY stands for that folder.
+func build(t *testing.T, lines string) []byte {
 	t.Helper()
 	root, err := sandbox.Root()
 	if err != nil {
@@ -32,7 +40,7 @@ func overlay(t *testing.T, component string) []runtime.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kustomization := "resources: [" + deploy + "]\ncomponents: [" + filepath.Join(deploy, "components", component) + "]\n"
+	kustomization := strings.ReplaceAll("resources: [DEPLOY]\n"+lines, "DEPLOY", deploy)
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +48,35 @@ func overlay(t *testing.T, component string) []runtime.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decode(t, raw)
+	return raw
+}
+
+// The component that lets agents read pods from the API server adds that permission and nothing else.
+func TestPodsFromAPIServerComponent(t *testing.T) {
+	plain, changed := manifests(t), overlay(t, "pods-from-apiserver")
+	if len(changed) != len(plain)+2 {
+		t.Fatalf("%d objects became %d, want 2 more", len(plain), len(changed))
+	}
+	var rules []rbacv1.PolicyRule
+	var subjects []rbacv1.Subject
+	for _, o := range changed {
+		switch o := o.(type) {
+		case *rbacv1.ClusterRole:
+			if o.Name == "tandem-agent-pods" {
+				rules = o.Rules
+			}
+		case *rbacv1.ClusterRoleBinding:
+			if o.Name == "tandem-agent-pods" && o.RoleRef.Name == o.Name {
+				subjects = o.Subjects
+			}
+		}
+	}
+	if diff := cmp.Diff([]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}}}, rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Name: "tandem-agent", Namespace: "tandem-system"}}, subjects); diff != "" {
+		t.Errorf("subjects (-want +got):\n%s", diff)
+	}
 }
 
 // A component changes what it says and nothing else, and the API server takes the result.
@@ -64,7 +100,10 @@ func TestComponents(t *testing.T) {
 		sets   []string
 		change func(*corev1.Container, *corev1.PodSpec)
 	}{
-		"gpu-admin":     {[]string{"tandem-agent"}, gpuAdmin},
+		"gpu-admin": {[]string{"tandem-agent"}, gpuAdmin},
+		"shm-sweep": {[]string{"tandem-agent"}, func(c *corev1.Container, _ *corev1.PodSpec) {
+			c.SecurityContext.Capabilities.Add = []corev1.Capability{"DAC_OVERRIDE", "LEASE"}
+		}},
 		"device-mounts": {[]string{"tandem-agent", "tandem-mps"}, deviceMounts},
 	}
 	// The order of a list that is merged by name is kustomize's.

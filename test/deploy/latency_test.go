@@ -67,15 +67,11 @@ func TestLatencyOfRunningPods(t *testing.T) {
 	}
 }
 
-// A pod that got a malformed value before the policy was there, for which a Binding stands, stays usable.
+// A pod that got a malformed value before the policy was there stays usable.
 func TestOldLatenciesStay(t *testing.T) {
-	c := client(t.Context(), t, admin)
-	p := create(t.Context(), t, c, pod("old-latency"))
-	b := binding(p, "")
-	b.Annotations = map[string]string{v1alpha1.AnnotationMaxLatency: "soon"}
-	if err := c.CoreV1().Pods(team).Bind(t.Context(), b, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	p := pod("old-latency")
+	p.Annotations = map[string]string{v1alpha1.AnnotationMaxLatency: "soon"}
+	p = createOld(t, p, "tandem-latency")
 	if err := patch(types.MergePatchType, `{"metadata":{"annotations":{"a":"b"}}}`)(t.Context(), client(t.Context(), t, jane), p); err != nil {
 		t.Error(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 )
 
 // manifests decodes the built-in objects of deploy/ strictly: a misspelt field fails.
@@ -146,6 +147,34 @@ func TestAgentReachesMPS(t *testing.T) {
 	}
 	if len(hostMounts(mps)) != 2 {
 		t.Errorf("MPS has the folders %v of the host, want its own and shared memory", hostMounts(mps))
+	}
+}
+
+// Before the daemons start, a container that ends mounts the shared memory with a size; it alone is privileged, and what
+// it mounts reaches both pods.
+func TestSharedMemoryIsMountedWithASize(t *testing.T) {
+	specs := podSpecs(t)
+	agent, mps := specs["tandem-agent"], specs["tandem-mps"]
+	if len(agent.InitContainers) != 0 || len(mps.InitContainers) != 1 {
+		t.Fatalf("%d and %d containers run before", len(agent.InitContainers), len(mps.InitContainers))
+	}
+	mounter := mps.InitContainers[0]
+	if diff := cmp.Diff([]string{"mount-shm", "--dir=/host/dev/shm/tandem", "--size=10%"}, mounter.Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	want := []corev1.VolumeMount{{Name: "host-shm", MountPath: "/host/dev/shm", MountPropagation: ptr.To(corev1.MountPropagationBidirectional)}}
+	if diff := cmp.Diff(want, mounter.VolumeMounts); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+	for _, spec := range []corev1.PodSpec{agent, mps} {
+		c := spec.Containers[0]
+		if p := c.SecurityContext.Privileged; p != nil && *p {
+			t.Errorf("%s is privileged", c.Name)
+		}
+		at := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/dev/shm" })
+		if p := c.VolumeMounts[at].MountPropagation; p == nil || *p != corev1.MountPropagationHostToContainer {
+			t.Errorf("%s does not see a tmpfs that is mounted after it has started", c.Name)
+		}
 	}
 }
 

@@ -52,6 +52,38 @@ func create(ctx context.Context, t *testing.T, c kubernetes.Interface, p *corev1
 	return created
 }
 
+// createOld stores a pod as if a policy that refuses it had not been there yet, and binds it to n1.
+func createOld(t *testing.T, p *corev1.Pod, policy string) *corev1.Pod {
+	t.Helper()
+	c := client(t.Context(), t, admin)
+	bindings := c.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	bound, err := bindings.Get(t.Context(), policy, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(ctx context.Context) (bool, error) {
+		_, err := c.CoreV1().Pods(p.Namespace).Create(ctx, p, dryRun)
+		return err != nil, nil
+	}
+	if err := bindings.Delete(t.Context(), policy, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, policy+" is gone", func(ctx context.Context) (bool, error) {
+		is, err := refused(ctx)
+		return !is, err
+	})
+	stored := create(t.Context(), t, c, p)
+	bound.ObjectMeta = metav1.ObjectMeta{Name: bound.Name, Labels: bound.Labels}
+	if _, err := bindings.Create(t.Context(), bound, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, policy+" is back", refused)
+	if err := client(t.Context(), t, scheduler).CoreV1().Pods(p.Namespace).Bind(t.Context(), binding(stored, ""), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return get(t.Context(), t, stored)
+}
+
 // binding returns a Binding of the pod to n1 that brings an assignment; "" for none.
 func binding(p *corev1.Pod, assignment string) *corev1.Binding {
 	b := &corev1.Binding{

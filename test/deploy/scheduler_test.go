@@ -22,6 +22,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -49,7 +50,13 @@ func schedulerFlags(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	raw = append(raw, "\nclientConnection: {kubeconfig: "+kubeconfig+"}\n"...)
+	config, err := sandbox.SchedulerConfig(raw, kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = yaml.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +98,11 @@ func TestSchedulerConfiguration(t *testing.T) {
 	t.Run("pods without vGPUs are sampled as in the stock profile", func(t *testing.T) {
 		if got := p.PercentageOfNodesToScore(); got != nil && *got != 0 {
 			t.Errorf("percentageOfNodesToScore is %v, want the default", *got)
+		}
+	})
+	t.Run("the scheduler does not wait for limits of its own", func(t *testing.T) {
+		if got := c.ClientConnection; got.QPS != 1000 || got.Burst != 2000 {
+			t.Errorf("clientConnection allows %v requests a second and %d at once, want 1000 and 2000", got.QPS, got.Burst)
 		}
 	})
 	t.Run("preemption comes after a second try, and before the end of a gang's", func(t *testing.T) {

@@ -42,8 +42,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// patience bounds the wait for one pod. It is long, since the machines that run this are slow.
-const patience = 60 * time.Second
+// patience bounds the wait for one pod. Only a hang reaches it, however slow the machine.
+const patience = 5 * time.Minute
 
 // rig is a running scheduler.
 type rig struct {
@@ -261,6 +261,8 @@ func node(n *vgpu.Node) *v1.Node {
 		v1.ResourceCPU:    *resource.NewMilliQuantity(n.Room().MilliCPU, resource.DecimalSI),
 		v1.ResourceMemory: *resource.NewQuantity(int64(n.Room().Memory), resource.BinarySI),
 		v1.ResourcePods:   *resource.NewQuantity(100_000, resource.DecimalSI),
+
+		v1alpha1.ResourceVGPU: *resource.NewQuantity(100_000, resource.DecimalSI),
 	}
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name(), Labels: map[string]string{v1.LabelHostname: n.Name()}},

@@ -7,14 +7,47 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
-// Programs of the cluster, from the modules under tools/.
+// Versions of Kubernetes that the tests run with, "" for that of tools/controlplane: of the kubelet, and of the API server and
+// the controller manager.
+var (
+	kubeletVersion    = os.Getenv("TANDEM_KUBELET")
+	kubernetesVersion = os.Getenv("TANDEM_KUBERNETES")
+)
+
+// podSource is "apiserver" for a kubelet whose Pods API is turned off.
+var podSource = os.Getenv("TANDEM_POD_SOURCE")
+
+// podsFromServer reports whether the kubelet serves no Pods API, so that the agent has to ask the API server.
+func podsFromServer() bool {
+	older := false
+	if kubeletVersion != "" {
+		v, err := version.ParseGeneric(kubeletVersion)
+		older = err == nil && v.LessThan(version.MustParseGeneric("1.37.0"))
+	}
+	return older || podSource == "apiserver"
+}
+
+// noPodsAPI turns the kubelet's Pods API off where it is on by default.
+func noPodsAPI() string {
+	if podSource == "apiserver" && kubeletVersion == "" {
+		return "featureGates: {PodsAPI: false}\n"
+	}
+	return ""
+}
+
+// kubelet is the kubelet's name among the tools.
+func kubelet() string { return sandbox.At("kubelet", kubeletVersion) }
+
+// Programs of the cluster, from the modules under tools/ where no other version is asked for.
 func clusterPrograms() []string {
 	return []string{
-		"etcd", "kube-apiserver", "kube-controller-manager", "kubelet",
+		"etcd", sandbox.At("kube-apiserver", kubernetesVersion), sandbox.At("kube-controller-manager", kubernetesVersion), kubelet(),
 		"containerd", "containerd-shim-runc-v2", "ctr",
 	}
 }

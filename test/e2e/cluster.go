@@ -51,7 +51,7 @@ func Start(t *testing.T) *Cluster {
 			c.plane.Stop()
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	for _, step := range []struct {
 		what string
@@ -80,6 +80,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Dir:               c.layout.controlPlane(),
 		Authorization:     "Node,RBAC",
 		ControllerManager: true,
+		Kubernetes:        kubernetesVersion,
 		APIServerArgs:     []string{"--enable-admission-plugins=NodeRestriction"},
 	})
 	if err != nil {
@@ -103,7 +104,14 @@ func (c *Cluster) applyDeploy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("run kustomize: %w", err)
 	}
-	return c.apply(ctx, func(kind string) bool { return kind != "Deployment" && kind != "DaemonSet" })
+	if err := c.apply(ctx, func(kind string) bool { return kind != "Deployment" && kind != "DaemonSet" }); err != nil || !podsFromServer() {
+		return err
+	}
+	rbac, err := os.ReadFile(filepath.Join(root, "deploy", "components", "pods-from-apiserver", "rbac.yaml"))
+	if err != nil {
+		return err
+	}
+	return c.plane.Apply(ctx, rbac)
 }
 
 // apply applies the objects of deploy/ of the chosen kinds.

@@ -16,6 +16,7 @@ func TestEndToEnd(t *testing.T) {
 		{"pods-survive-a-restart-of-the-kubelet", restartOfKubelet},
 		{"pods-survive-a-crash-of-the-agent", crashOfAgent},
 		{"pods-survive-an-upgrade-of-the-agent", upgradeOfAgent},
+		{"an-agent-that-crashes-again-and-again-costs-a-pod-a-pause", crashLoop},
 		{"pods-survive-a-crash-of-the-scheduler", crashOfScheduler},
 		{"a-forged-assignment-is-denied", forgedDenied},
 		{"without-policies-the-bind-overwrites-a-forged-assignment", forgedOverwritten},

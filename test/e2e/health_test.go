@@ -17,9 +17,6 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
-// sickWithin is how soon after an XID error the kubelet must know.
-const sickWithin = 10 * time.Second
-
 // xid: an error that asks for a reset takes all slots of its GPU and no other, and they come back after the reset.
 func xid(n *Tenant) {
 	broken := uuid(0)
@@ -32,7 +29,7 @@ func xid(n *Tenant) {
 	}))
 	struck := time.Now()
 	n.t.Cleanup(func() { n.reset(broken) })
-	ctx, cancel := context.WithTimeout(n.t.Context(), sickWithin)
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
 	n.must(poll(ctx, "the loss of the slots", func(context.Context) error {
 		return n.healthySlots(map[string]int{uuid(1): slotsPerGPU})

@@ -70,7 +70,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	quoted := "'" + strings.Join(cniDirs(), "', '") + "'"
 	values := map[string]string{"ROOT": c.layout.root, "CNI": quoted}
 	for name, content := range map[string]string{
-		"containerd.toml": containerdConfig, "cni/10-e2e.conflist": cniConfig, "kubelet.yaml": kubeletConfig,
+		"containerd.toml": containerdConfig, "cni/10-e2e.conflist": cniConfig, "kubelet.yaml": kubeletConfig + noPodsAPI(),
 	} {
 		path := c.layout.path(name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -116,7 +116,7 @@ func (c *Cluster) startContainerd(ctx context.Context) error {
 
 func (c *Cluster) startKubelet() error {
 	var err error
-	c.kubelet, err = c.plane.Processes().Start("kubelet", exec.Command(c.tools["kubelet"],
+	c.kubelet, err = c.plane.Processes().Start("kubelet", exec.Command(c.tools[kubelet()],
 		"--config="+c.layout.path("kubelet.yaml"),
 		"--kubeconfig="+c.kubeletKubeconfig,
 		"--hostname-override="+nodeName,

@@ -58,7 +58,26 @@ func (c *Cluster) startTandem(ctx context.Context) error {
 	if err := c.startScheduler(); err != nil {
 		return err
 	}
-	return c.awaitSlots(ctx)
+	if err := c.awaitSlots(ctx); err != nil {
+		return err
+	}
+	return poll(ctx, "the source of pods", c.podsFromWhere)
+}
+
+// podsFromWhere returns nil when the agent reads the pods of its node from where this kubelet lets it, and knows them.
+func (c *Cluster) podsFromWhere(ctx context.Context) error {
+	want := v1alpha1.PodsFromKubelet
+	if podsFromServer() {
+		want = v1alpha1.PodsFromServer
+	}
+	node, err := c.gpuNode(ctx)
+	if err != nil {
+		return err
+	}
+	if known := meta.FindStatusCondition(node.Status.Conditions, v1alpha1.ConditionPodsKnown); known == nil || known.Reason != want {
+		return fmt.Errorf("the GPUNode's condition %s is %+v, want %s", v1alpha1.ConditionPodsKnown, known, want)
+	}
+	return c.gpuNodeReady(ctx, true)
 }
 
 // uuid of the node's device with the index.
@@ -85,12 +104,11 @@ func (c *Cluster) prepareScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config := map[string]any{}
-	if err := yaml.Unmarshal([]byte(raw), &config); err != nil {
-		return fmt.Errorf("read scheduler configuration: %w", err)
-	}
 	// In a pod the account's token is found by itself.
-	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig}
+	config, err := sandbox.SchedulerConfig([]byte(raw), kubeconfig)
+	if err != nil {
+		return err
+	}
 	out, err := yaml.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("write scheduler configuration: %w", err)

@@ -23,8 +23,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// patience bounds every wait of a test for one thing to happen.
-const patience = time.Minute
+// patience bounds every wait of a test for one thing to happen. Only a hang reaches it.
+const patience = 5 * time.Minute
 
 // Tenant is an ordinary user with the cluster's role "edit" in a namespace of one test.
 type Tenant struct {

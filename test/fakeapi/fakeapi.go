@@ -1,12 +1,14 @@
-// Package fakeapi is client-go's clientset in memory with three things that an API server does and schedulers depend on.
+// Package fakeapi is client-go's clientset in memory with four things that an API server does and schedulers depend on.
 //
 // Every change of an object gives it a new resourceVersion: the scheduler's queue takes an update without one for none, and a pod
-// that it lost would never come back. What changes nothing is no change, and tells no watcher. And what a watcher gets belongs to
-// the watcher: client-go's fake hands out its own objects where they are older than the watch, and informers trim theirs.
+// that it lost would never come back. What changes nothing is no change, and tells no watcher. What a watcher gets belongs to
+// the watcher: client-go's fake hands out its own objects where they are older than the watch, and informers trim theirs. And a
+// watcher may be slow: client-go's fake panics when one is a hundred events behind.
 package fakeapi
 
 import (
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,7 +30,7 @@ type Clientset struct {
 // NewClientset returns a clientset without objects.
 func NewClientset() *Clientset {
 	c := &Clientset{Clientset: fake.NewClientset()}
-	c.tracker = &tracker{ObjectTracker: c.Clientset.Tracker()}
+	c.tracker = &tracker{ObjectTracker: c.Clientset.Tracker(), feeds: map[*feed]bool{}}
 	c.PrependReactor("*", "*", clienttesting.ObjectReaction(c.tracker))
 	c.PrependWatchReactor("*", c.watch)
 	return c
@@ -46,16 +48,16 @@ func (c *Clientset) watch(action clienttesting.Action) (bool, watch.Interface, e
 	if err != nil {
 		return true, nil, err
 	}
-	return true, watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		e.Object = e.Object.DeepCopyObject()
-		return e, true
-	}), nil
+	return true, c.tracker.follow(w), nil
 }
 
-// tracker gives objects their resourceVersions.
+// tracker gives objects their resourceVersions, and watchers their time.
 type tracker struct {
 	clienttesting.ObjectTracker
 	last atomic.Int64
+
+	mu    sync.Mutex
+	feeds map[*feed]bool
 }
 
 // Add adds an object, not a list.
@@ -64,6 +66,7 @@ func (t *tracker) Add(object runtime.Object) error {
 	if err := t.stamp(object); err != nil {
 		return err
 	}
+	defer t.settle()
 	return t.ObjectTracker.Add(object)
 }
 
@@ -73,6 +76,7 @@ func (t *tracker) Create(gvr schema.GroupVersionResource, object runtime.Object,
 	if err := t.stamp(object); err != nil {
 		return err
 	}
+	defer t.settle()
 	return t.ObjectTracker.Create(gvr, object, namespace, options...)
 }
 
@@ -85,6 +89,7 @@ func (t *tracker) Update(gvr schema.GroupVersionResource, object runtime.Object,
 	if err := t.stamp(object); err != nil {
 		return err
 	}
+	defer t.settle()
 	return t.ObjectTracker.Update(gvr, object, namespace, options...)
 }
 
@@ -96,7 +101,14 @@ func (t *tracker) Patch(gvr schema.GroupVersionResource, object runtime.Object, 
 	if err := t.stamp(object); err != nil {
 		return err
 	}
+	defer t.settle()
 	return t.ObjectTracker.Patch(gvr, object, namespace, options...)
+}
+
+// Delete removes an object.
+func (t *tracker) Delete(gvr schema.GroupVersionResource, namespace, name string, options ...metav1.DeleteOptions) error {
+	defer t.settle()
+	return t.ObjectTracker.Delete(gvr, namespace, name, options...)
 }
 
 // stamp gives an object the next resourceVersion.

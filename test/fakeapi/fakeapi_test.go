@@ -1,6 +1,7 @@
 package fakeapi
 
 import (
+	"fmt"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -98,7 +99,43 @@ func TestChangesHaveVersions(t *testing.T) {
 			}
 		})
 	}
-	if left := len(w.ResultChan()); left != 0 {
-		t.Errorf("watchers are told of %d changes more", left)
+	last := pod()
+	last.Name = "last"
+	if _, err := pods.Create(t.Context(), last, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if told := (<-w.ResultChan()).Object.(*v1.Pod); told.Name != "last" {
+		t.Errorf("watchers are told of one change more, of pod %s to version %s", told.Name, told.ResourceVersion)
+	}
+}
+
+// A watcher that is far behind gets all events in their order, and one that has ended holds nobody up.
+func TestWatchersMayBeSlow(t *testing.T) {
+	c := NewClientset()
+	pods := c.CoreV1().Pods("default")
+	slow, err := pods.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Stop()
+	ended, err := pods.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 300
+	for i := range many {
+		p := pod()
+		p.Name = fmt.Sprint("pod-", i)
+		if _, err := pods.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if i == many/2 {
+			ended.Stop()
+		}
+	}
+	for i := range many {
+		if got, want := (<-slow.ResultChan()).Object.(*v1.Pod).Name, fmt.Sprint("pod-", i); got != want {
+			t.Fatalf("event %d is of pod %s", i, got)
+		}
 	}
 }

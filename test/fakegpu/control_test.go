@@ -82,7 +82,7 @@ func TestDaemonEndsWithItsDirectory(t *testing.T) {
 	if err := os.RemoveAll(c.dir); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); running(string(raw)); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); running(string(raw)); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("daemon %s outlives its directory", raw)
 		}
@@ -129,7 +129,7 @@ func TestControlProgram(t *testing.T) {
 	c.expect("get_server_status 1", "Server not found: 1", 0)
 	c.expect("quit", "", 0)
 	c.expect("get_server_list", "Cannot find MPS control daemon process", 1)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		left, err := filepath.Glob(c.dir + "/pipe/*")
 		if err == nil && len(left) == 1 && filepath.Base(left[0]) == "control_lock" {
 			return

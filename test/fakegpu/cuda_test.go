@@ -77,7 +77,7 @@ func (p *program) expect(calls ...string) {
 			if got != want {
 				p.t.Errorf("%s gives %q, want %q", call, got, want)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			p.t.Fatalf("%s does not return", call)
 		}
 	}

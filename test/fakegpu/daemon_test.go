@@ -42,10 +42,13 @@ func (g *gpu) order(change func(*fakegpu.Device)) {
 	}
 }
 
+// patience is what only a hang reaches, on whatever machine.
+const patience = 5 * time.Minute
+
 // dial connects a client, which must work.
 func (g *gpu) dial(load fakegpu.ClientLoad) *fakegpu.Client {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, g.pipe(), load)
 	if err != nil {
@@ -58,7 +61,7 @@ func (g *gpu) dial(load fakegpu.ClientLoad) *fakegpu.Client {
 // refused connects a client, which must fail.
 func (g *gpu) refused(load fakegpu.ClientLoad, want error) {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(g.t.Context(), patience)
 	defer cancel()
 	c, err := fakegpu.Dial(ctx, g.pipe(), load)
 	if err == nil {
@@ -69,7 +72,7 @@ func (g *gpu) refused(load fakegpu.ClientLoad, want error) {
 	}
 }
 
-// blocks says whether a new client gets no answer. A client that is answered at all is answered in a few milliseconds.
+// blocks says whether a new client gets no answer for a while. One that must get an answer is dialled instead: it may take its time.
 func (g *gpu) blocks() bool {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), 500*time.Millisecond)
@@ -124,9 +127,9 @@ func (g *gpu) restart() {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }
@@ -136,7 +139,7 @@ func ended(t *testing.T, c *fakegpu.Client, want error) {
 	t.Helper()
 	select {
 	case <-c.Done():
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("the client goes on, want %v", want)
 	}
 	if err := c.Err(); !errors.Is(err, want) {
@@ -176,9 +179,7 @@ func TestTerminatedClientHarmsNobody(t *testing.T) {
 		t.Errorf("clients %q, want 71", got)
 	}
 	victim.Abandon()
-	if g.blocks() {
-		t.Error("the server is wedged by a client that was terminated before")
-	}
+	g.dial(fakegpu.ClientLoad{}).Close()
 	if err := other.Load(fakegpu.ClientLoad{Memory: 1 << 30}); err != nil {
 		t.Errorf("the neighbour: %v", err)
 	}
@@ -189,13 +190,9 @@ func TestKillWithWorkInFlightWedges(t *testing.T) {
 	g := newGPU(t)
 	neighbour := g.dial(fakegpu.ClientLoad{PID: 71, Memory: 1 << 30})
 	g.dial(fakegpu.ClientLoad{PID: 72}).Abandon()
-	if g.blocks() {
-		t.Fatal("wedged by a client without work in flight")
-	}
+	g.dial(fakegpu.ClientLoad{}).Close()
 	g.dial(fakegpu.ClientLoad{PID: 73, InFlight: true}).Close()
-	if g.blocks() {
-		t.Fatal("wedged by a client that ended in order")
-	}
+	g.dial(fakegpu.ClientLoad{}).Close()
 	g.dial(fakegpu.ClientLoad{PID: 74, InFlight: true}).Abandon()
 	eventually(t, "the daemon has noticed", func() bool { return g.clients() == "71" })
 	for range 2 {
@@ -211,9 +208,7 @@ func TestKillWithWorkInFlightWedges(t *testing.T) {
 	}
 	g.restart()
 	ended(t, neighbour, fakegpu.ErrGone)
-	if g.blocks() {
-		t.Error("the new daemon is wedged")
-	}
+	g.dial(fakegpu.ClientLoad{}).Close()
 }
 
 func TestBlockedClientIsLetGoWithItsServer(t *testing.T) {
@@ -234,9 +229,7 @@ func TestBlockedClientIsLetGoWithItsServer(t *testing.T) {
 	if err := <-blocked; !errors.Is(err, fakegpu.ErrGone) {
 		t.Errorf("the blocked client ended with %v, want %v", err, fakegpu.ErrGone)
 	}
-	if g.blocks() {
-		t.Error("the new server is wedged")
-	}
+	g.dial(fakegpu.ClientLoad{}).Close()
 }
 
 func TestFaultBreaksAllUntilTheLastHasGone(t *testing.T) {

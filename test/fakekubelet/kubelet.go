@@ -39,6 +39,8 @@ type Config struct {
 	// Controller takes the not-ready taint from the new node, in place of the node controller: a kubelet may not under
 	// NodeRestriction. Nil means Client.
 	Controller kubernetes.Interface
+	// NoPodsAPI leaves the Pods API out, as kubelets before 1.37 do.
+	NoPodsAPI bool
 	// Labels of the node.
 	Labels map[string]string
 	// Resources of the node beside those of plugins; empty: 64 CPUs, 512Gi, 110 pods.
@@ -174,7 +176,11 @@ func (k *Kubelet) serve(ctx context.Context) (stop func(), err error) {
 	pods := grpc.NewServer()
 	podsv1alpha1.RegisterPodsServer(pods, k.podsAPI)
 	stop = func() { resources.Stop(); pods.Stop() }
-	for path, server := range map[string]*grpc.Server{k.paths.PodResources: resources, k.paths.PodsAPI: pods} {
+	servers := map[string]*grpc.Server{k.paths.PodResources: resources}
+	if !k.config.NoPodsAPI {
+		servers[k.paths.PodsAPI] = pods
+	}
+	for path, server := range servers {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			stop()
 			return nil, err

@@ -92,7 +92,7 @@ func (k *Kubelet) updateStatus(ctx context.Context) error {
 		maps.Copy(capacity, total)
 		maps.Copy(allocatable, healthy)
 		node.Status.Capacity, node.Status.Allocatable = capacity, allocatable
-		node.Status.NodeInfo.KubeletVersion = "v1.37.1-fake"
+		node.Status.NodeInfo.KubeletVersion = "v1.37.2-fake"
 		node.Status.Conditions = []v1.NodeCondition{{
 			Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "a stand-in without a container runtime",
 			LastHeartbeatTime: metav1.Now(), LastTransitionTime: readySince(node),

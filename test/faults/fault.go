@@ -223,8 +223,8 @@ func (n *Node) killDaemon(uuid string) error {
 
 func agentBack(_ context.Context, n *Node, _ string) error { return n.StartAgent() }
 
-// secondAgentTimeout is how long a second agent may take to find the first.
-const secondAgentTimeout = 30 * time.Second
+// secondAgentTimeout is how long a second agent may take to find the first. Only one that runs on reaches it.
+const secondAgentTimeout = 5 * time.Minute
 
 // secondAgent starts a second agent, which must end by itself and say why.
 func secondAgent(ctx context.Context, n *Node, _ string, _ int) error {

@@ -36,7 +36,7 @@ func (n *Node) StartKubelet(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), klog.Background()))
 	k := &kubelet{
-		Kubelet: fakekubelet.New(fakekubelet.Config{Node: n.name, Dir: n.path("k"), Client: n.world.client}),
+		Kubelet: fakekubelet.New(fakekubelet.Config{Node: n.name, Dir: n.path("k"), Client: n.world.client, NoPodsAPI: n.spec.NoPodsAPI}),
 		stop:    cancel, ended: make(chan error, 1),
 	}
 	go func() { k.ended <- k.Run(ctx) }()

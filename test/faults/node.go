@@ -28,6 +28,8 @@ type Spec struct {
 	SmallDisk bool
 	// Mute starts nothing that plays the kubelet.
 	Mute bool
+	// NoPodsAPI: the kubelet serves no pods, so that the agent reads them from the API server.
+	NoPodsAPI bool
 }
 
 // quick is a configuration for tests that wait for the agent: the shortest intervals that it allows, or nearly.

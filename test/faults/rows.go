@@ -87,7 +87,7 @@ func mpsRows() []Row {
 			Operator: says("MPSWedged") + ", `tandem_device_recycles_total`", measure: sickness("MPS server wedged by a kill at work", "MPSWedged"),
 		},
 		{
-			Name: "Pod hangs at its end with work in flight", How: "deletionTimestamp, from the kubelet's Pods API", Pods: "it: its GPU work ends `termination.margin` before the SIGKILL; neighbours: nothing",
+			Name: "Pod hangs at its end with work in flight", How: "deletionTimestamp, from the kubelet's Pods API or the API server", Pods: "it: its GPU work ends `termination.margin` before the SIGKILL; neighbours: nothing",
 			Operator: "`tandem_agent_clients_ended_total{cause=\"termination\"}`, log at V(2)", Figures: "not measured here: test/e2e checks it in containers",
 		},
 		{

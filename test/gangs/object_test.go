@@ -52,6 +52,7 @@ func (h *host) node() *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: map[string]string{v1.LabelHostname: h.name, rackLabel: h.rack}}}
 	n.Status.Allocatable = v1.ResourceList{
 		v1.ResourceCPU: *resource.NewQuantity(int64(h.cpus), resource.DecimalSI), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("500"),
+		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	}
 	n.Status.Capacity = n.Status.Allocatable
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}

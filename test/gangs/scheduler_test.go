@@ -51,6 +51,14 @@ type kit struct {
 // production returns the kit with the plugins of production.
 func production(native bool) kit { return kit{native: native, gangs: gpugang.Name} }
 
+// nativeVersion is the version of Kubernetes' PodGroup that is served, "" for none.
+func (k kit) nativeVersion() string {
+	if k.native {
+		return nativeGroups.Version
+	}
+	return ""
+}
+
 // scheduling is a scheduler that runs.
 type scheduling struct {
 	scheduler *scheduler.Scheduler
@@ -115,7 +123,7 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 		gpugang.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			set, err := podgroup.New(ctx, podgroup.Options{
 				Pods: h.SharedInformerFactory().Core().V1().Pods().Informer(), Dynamic: a.dynamic,
-				Served: podgroup.Served{Native: k.native, XK8s: true},
+				Served: podgroup.Served{Native: k.nativeVersion(), XK8s: true}, Queued: k.native,
 			})
 			if err != nil {
 				return nil, err

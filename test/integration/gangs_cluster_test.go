@@ -51,6 +51,7 @@ type gangCluster struct {
 	admin   kubernetes.Interface
 	objects dynamic.Interface
 	history *gangHistory
+	proxy   *stableProxy // by which the scheduler reaches the API server; nil for none
 	gpus    []*v1alpha1.GPUNode
 
 	binary    string
@@ -87,6 +88,9 @@ func startCluster(t *testing.T, mode gangMode, binary string, gpus ...int) *gang
 	}
 	c.startControllers(t)
 	c.history = watchGangs(t, c.admin)
+	if mode.stable {
+		c.proxy = newStableProxy(t, c.plane.Admin())
+	}
 	c.startScheduler(t)
 	return c
 }
@@ -173,6 +177,9 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 	if err != nil {
 		t.Fatal(err)
 	}
+	if c.proxy != nil {
+		kubeconfig = c.proxy.through(t, kubeconfig)
+	}
 	root, err := sandbox.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -181,8 +188,8 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := map[string]any{}
-	if err := kyaml.Unmarshal(raw, &config); err != nil {
+	config, err := sandbox.SchedulerConfig(raw, kubeconfig)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, change := range changes {
@@ -191,7 +198,6 @@ func (c *gangCluster) startScheduler(t *testing.T, changes ...func(gang map[stri
 	if c.preempt != nil {
 		c.preempt(arguments(t, config, gpupreempt.Name))
 	}
-	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig, "qps": 1000, "burst": 2000}
 	config["podInitialBackoffSeconds"], config["podMaxBackoffSeconds"] = 1, 2
 	if raw, err = kyaml.Marshal(config); err != nil {
 		t.Fatal(err)

@@ -51,6 +51,17 @@ func gangPoll(t *testing.T, what string, ask func() (bool, string)) {
 	}
 }
 
+// poll is gangPoll that tells at its end what was said. To ask for that each time would take longer than what is waited for.
+func (c *gangCluster) poll(t *testing.T, what string, ask func() (bool, string)) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Log(c.said(t))
+		}
+	}()
+	gangPoll(t, what, ask)
+}
+
 // podGroups returns the resource that declares gangs, where one does.
 func (c *gangCluster) podGroups() (schema.GroupVersionResource, bool) {
 	switch c.source {
@@ -213,9 +224,9 @@ func placed(nodes []string) int {
 func (c *gangCluster) awaitGang(t *testing.T, gang string, count int) []string {
 	t.Helper()
 	var nodes []string
-	gangPoll(t, fmt.Sprintf("%d members of gang %s are bound", count, gang), func() (bool, string) {
+	c.poll(t, fmt.Sprintf("%d members of gang %s are bound", count, gang), func() (bool, string) {
 		nodes = c.nodesOf(t, gang)
-		return placed(nodes) >= count, fmt.Sprintf("%d of %d are; %s", placed(nodes), len(nodes), c.said(t))
+		return placed(nodes) >= count, fmt.Sprintf("%d of %d are", placed(nodes), len(nodes))
 	})
 	return nodes
 }
@@ -223,11 +234,11 @@ func (c *gangCluster) awaitGang(t *testing.T, gang string, count int) []string {
 // awaitSaid waits until one event of the namespace, or one condition of a pod, holds all texts.
 func (c *gangCluster) awaitSaid(t *testing.T, texts ...string) {
 	t.Helper()
-	gangPoll(t, fmt.Sprintf("somebody says %q", texts), func() (bool, string) {
+	c.poll(t, fmt.Sprintf("somebody says %q", texts), func() (bool, string) {
 		notes := c.notes(t)
 		return slices.ContainsFunc(notes, func(note string) bool {
 			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(note, text) })
-		}), c.said(t)
+		}), ""
 	})
 }
 
@@ -265,15 +276,24 @@ func (c *gangCluster) said(t *testing.T) string {
 func (c *gangCluster) deletePods(t *testing.T, gang string) {
 	t.Helper()
 	gangPoll(t, "the pods of gang "+gang+" are gone", func() (bool, string) {
-		pods := c.pods(t)
-		if gang != "" {
-			pods = c.members(t, gang)
+		if gang == "" {
+			c.deleteAllPods(t)
+			return len(c.pods(t)) == 0, ""
 		}
+		pods := c.members(t, gang)
 		for i := range pods {
 			c.deletePod(t, pods[i].Name)
 		}
 		return len(pods) == 0, fmt.Sprintf("%d are left", len(pods))
 	})
+}
+
+func (c *gangCluster) deleteAllPods(t *testing.T) {
+	t.Helper()
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+	if err := c.admin.CoreV1().Pods(c.namespace).DeleteCollection(life(t), now, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (c *gangCluster) deletePod(t *testing.T, name string) {

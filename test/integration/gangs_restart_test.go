@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,9 +18,9 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 
-// The scheduler is killed after the first bind of a gang: the next one binds the others.
+// The scheduler is killed after the first binds of a gang: the next one binds the others.
 func killedScheduler(t *testing.T, c *gangCluster) {
-	g := c.cutInTwo(t)
+	g := c.cutInTwo(t, "cut")
 	begin := time.Now()
 	c.startScheduler(t)
 	c.awaitGang(t, g.name, g.members)
@@ -26,13 +28,11 @@ func killedScheduler(t *testing.T, c *gangCluster) {
 	checkLedger(t, c.pods(t), c.gpus)
 }
 
-// The scheduler is killed after the first bind of a gang, and no node takes the others any more: when the deadline has passed,
+// The scheduler is killed after the first binds of a gang, and no node takes the others any more: when the deadline has passed,
 // those that were bound are evicted.
 func releasedHalf(t *testing.T, c *gangCluster) {
-	g := c.cutInTwo(t)
-	c.cordon(t, true)
-	c.startScheduler(t, func(gang map[string]any) { gang["placementDeadline"] = "10s" })
-	gangPoll(t, "the bound members are evicted", func() (bool, string) {
+	g, deadline := c.adoptedHalf(t)
+	c.poll(t, "the bound members are evicted", func() (bool, string) {
 		bound, evicted := 0, 0
 		for _, p := range c.members(t, g.name) {
 			if p.Spec.NodeName == "" {
@@ -45,35 +45,112 @@ func releasedHalf(t *testing.T, c *gangCluster) {
 				evicted++
 			}
 		}
-		return bound > 0 && bound == evicted, fmt.Sprintf("%d of %d are; %s", evicted, bound, c.said(t))
+		return bound > 0 && bound == evicted, fmt.Sprintf("%d of %d are", evicted, bound)
 	})
-	c.awaitSaid(t, g.name, "evicted", "10s")
+	c.awaitSaid(t, g.name, "evicted", deadline)
+	c.scheduler.Stop(0)
 	c.deletePods(t, g.name)
 	c.cordon(t, false)
+	c.startScheduler(t) // with its own deadline again, which no machine is too slow for
 	c.createMembers(t, g, 0, g.members)
 	c.awaitGang(t, g.name, g.members)
-	c.scheduler.Stop(0)
-	c.startScheduler(t)
 }
 
-// cutInTwo returns a gang of which some members are bound and some are not, with the scheduler killed.
-func (c *gangCluster) cutInTwo(t *testing.T) testGang {
+// adoptedHalf returns a gang that is cut in two, with all nodes closed, and the deadline of the scheduler that runs now. A
+// scheduler that starts when the deadline has passed takes such a gang to have run, and evicts nobody: on a slow machine it
+// takes a longer deadline, so another gang is cut then.
+func (c *gangCluster) adoptedHalf(t *testing.T) (g testGang, deadline string) {
 	t.Helper()
-	for round := range 10 {
-		g := testGang{name: fmt.Sprintf("cut-%d", round), members: 60, min: 60, slots: 1}
-		c.create(t, g)
-		c.awaitFirstBind(t, g.name)
-		c.scheduler.Stop(0)
-		bound := placed(c.nodesOf(t, g.name))
-		if bound < g.members {
-			t.Logf("killed with %d of %d members bound", bound, g.members)
-			return g
+	for attempt := range 6 {
+		g := c.cutInTwo(t, fmt.Sprintf("cut%d", attempt))
+		begin := c.firstBound(t, g.name)
+		c.cordon(t, true)
+		limit := 10 * time.Second << attempt
+		c.startScheduler(t, func(gang map[string]any) { gang["placementDeadline"] = limit.String() })
+		if time.Since(begin) < limit {
+			return g, limit.String()
 		}
+		c.scheduler.Stop(0)
 		c.deletePods(t, g.name)
+		c.cordon(t, false)
 		c.startScheduler(t)
 	}
-	t.Fatal("the scheduler was never killed between two binds of a gang")
-	panic("unreachable")
+	t.Fatal("the scheduler takes more than five minutes to start again")
+	return testGang{}, ""
+}
+
+// firstBound returns when the first member of a gang was bound, in whole seconds.
+func (c *gangCluster) firstBound(t *testing.T, gang string) time.Time {
+	t.Helper()
+	first := time.Now()
+	for _, p := range c.members(t, gang) {
+		for _, condition := range p.Status.Conditions {
+			if at := condition.LastTransitionTime.Time; condition.Type == v1.PodScheduled && condition.Status == v1.ConditionTrue && at.Before(first) {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+// cutInTwo returns a gang of which some members are bound and some are not, with the scheduler killed: the API server refused to
+// bind the others, and does so no more.
+func (c *gangCluster) cutInTwo(t *testing.T, name string) testGang {
+	t.Helper()
+	g := testGang{name: name, members: 60, min: 60, slots: 1}
+	accept := c.refuseBinds(t, name)
+	c.create(t, g)
+	c.awaitGang(t, g.name, 1)
+	c.scheduler.Stop(0)
+	if bound := placed(c.nodesOf(t, g.name)); bound > 30 {
+		t.Fatalf("%d of %d members are bound, and 30 could be", bound, g.members)
+	}
+	accept()
+	return g
+}
+
+// refuseBinds has the API server refuse to bind the members of a gang from 30 on, until the function is called that it returns.
+func (c *gangCluster) refuseBinds(t *testing.T, gang string) (accept func()) {
+	t.Helper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "test-refuses-binds"}}
+	policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
+		},
+	}}}
+	policy.Spec.Validations = []admissionv1.Validation{{Expression: fmt.Sprintf("!request.name.matches('^%s-[3-5][0-9]$')", gang), Message: "refused by a test"}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
+	binding.Spec.PolicyName = policy.Name
+	binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
+	policies, bindings := c.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	if _, err := policies.Create(life(t), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bindings.Create(life(t), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitBinds(t, gang+"-59", false)
+	return func() {
+		if err := bindings.Delete(life(t), binding.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := policies.Delete(life(t), policy.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitBinds(t, gang+"-59", true)
+	}
+}
+
+// awaitBinds waits until the API server accepts binds of a pod, or refuses them by a policy. No such pod exists yet, or it exists
+// and the bind is a trial.
+func (c *gangCluster) awaitBinds(t *testing.T, pod string, accepted bool) {
+	t.Helper()
+	b := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod}, Target: v1.ObjectReference{Kind: "Node", Name: c.gpus[0].Name}}
+	gangPoll(t, fmt.Sprintf("binds are accepted: %v", accepted), func() (bool, string) {
+		err := c.admin.CoreV1().Pods(c.namespace).Bind(life(t), b, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return (err == nil || !strings.Contains(err.Error(), "refused by a test")) == accepted, fmt.Sprint(err)
+	})
 }
 
 // cordon keeps new pods from all nodes, or lets them in again.
@@ -83,20 +160,6 @@ func (c *gangCluster) cordon(t *testing.T, closed bool) {
 		patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, closed)
 		if _, err := c.admin.CoreV1().Nodes().Patch(life(t), g.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// awaitFirstBind returns as soon as the watch sees a member bound.
-func (c *gangCluster) awaitFirstBind(t *testing.T, gang string) {
-	t.Helper()
-	deadline, tick := time.After(patience), time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for c.history.most(c.namespace, gang) == 0 {
-		select {
-		case <-deadline:
-			t.Fatalf("no member of gang %s was bound; %s", gang, c.said(t))
-		case <-tick.C:
 		}
 	}
 }

@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
@@ -17,23 +19,32 @@ type gangMode struct {
 	// api are the options of the API server that it needs, and crds what is installed beside deploy/.
 	api  sandbox.Options
 	crds []string
+	// stable: the scheduler reaches the API server by a proxy that shows Kubernetes' PodGroup in v1 alone.
+	stable bool
 }
 
+// authorization is that of a cluster, so that the scheduler has the rights of its account alone.
+const authorization = "Node,RBAC"
+
 func gangModes() []gangMode {
-	const authorization = "Node,RBAC"
 	return []gangMode{
 		{name: "no PodGroup is served", source: podgroup.Label, api: sandbox.Options{Authorization: authorization}},
 		{
 			name: "PodGroup of the scheduler plugins", source: podgroup.XK8s, api: sandbox.Options{Authorization: authorization},
 			crds: []string{xk8sCRD},
 		},
-		{
-			name: "PodGroup of Kubernetes", source: podgroup.Native, api: sandbox.Options{
-				Authorization: authorization,
-				// The second gate is for spec.schedulingConstraints alone.
-				FeatureGates:  map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true},
-				RuntimeConfig: map[string]string{"scheduling.k8s.io/v1beta1": "true"},
-			},
+		nativeMode(),
+	}
+}
+
+// nativeMode is that of Kubernetes' own PodGroup.
+func nativeMode() gangMode {
+	return gangMode{
+		name: "PodGroup of Kubernetes", source: podgroup.Native, api: sandbox.Options{
+			Authorization: authorization,
+			// The second gate is for spec.schedulingConstraints alone.
+			FeatureGates:  map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true},
+			RuntimeConfig: map[string]string{"scheduling.k8s.io/v1beta1": "true"},
 		},
 	}
 }
@@ -41,10 +52,11 @@ func gangModes() []gangMode {
 // TestGangs runs the scheduler as it is built and configured for clusters, under the rights of its account, once for every
 // way in which gangs can be declared.
 func TestGangs(t *testing.T) {
-	binary := buildScheduler(t)
+	t.Parallel()
 	for _, mode := range gangModes() {
 		t.Run(mode.name, func(t *testing.T) {
-			c := startGangCluster(t, mode, binary)
+			t.Parallel()
+			c := startGangCluster(t, mode, buildScheduler(t))
 			c.play(t, "the examples run", examplesRun)
 			c.play(t, "a gang that does not fit waits whole", waitsWhole)
 			c.play(t, "a gang beyond the cluster is refused at once", neverFits)
@@ -53,7 +65,7 @@ func TestGangs(t *testing.T) {
 			c.play(t, "members arrive late", lateMembers)
 			c.play(t, "members of unlike priority", unlikePriorities)
 			c.play(t, "a hundred and fifty members", manyMembers)
-			c.play(t, "the scheduler is killed while it binds", killedScheduler)
+			c.play(t, "the scheduler is killed between two binds", killedScheduler)
 			c.play(t, "a gang that stays half-bound is released", releasedHalf)
 			if mode.source != podgroup.Label {
 				c.play(t, "the PodGroup is deleted while its gang waits", deletedPodGroup)
@@ -65,18 +77,29 @@ func TestGangs(t *testing.T) {
 	}
 }
 
-// buildScheduler builds the command, so that its own main decides what it starts with.
+// buildScheduler returns the command, which is built once for all tests, so that its own main decides what it starts with.
 func buildScheduler(t *testing.T) string {
 	t.Helper()
-	root, err := sandbox.Root()
+	binary, err := schedulerBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(t.TempDir(), "scheduler")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/scheduler")
-	cmd.Dir = root
-	if output, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the scheduler: %v\n%s", err, output)
-	}
 	return binary
 }
+
+// built is a directory that ends with the tests.
+var built string
+
+var schedulerBinary = sync.OnceValues(func() (string, error) {
+	root, err := sandbox.Root()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(built, "scheduler")
+	cmd := exec.Command("go", "build", "-o", binary, "./cmd/scheduler")
+	cmd.Dir = root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the scheduler: %w\n%s", err, output)
+	}
+	return binary, nil
+})

@@ -27,6 +27,7 @@ import (
 
 // TestPreemptionExamples applies examples/preemption to a cluster of 16 GPUs that its batch fills, and then its urgent job.
 func TestPreemptionExamples(t *testing.T) {
+	t.Parallel()
 	c := startGangCluster(t, gangModes()[0], buildScheduler(t))
 	c.play(t, "others make room for the urgent job", urgentExample)
 }

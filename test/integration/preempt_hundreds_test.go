@@ -12,6 +12,7 @@ import (
 
 // TestPreemptionOfHundreds has 1,040 pods of one slot on 13 nodes of eight GPUs, and a gang that needs four whole nodes.
 func TestPreemptionOfHundreds(t *testing.T) {
+	t.Parallel()
 	gpus := make([]int, 13)
 	for i := range gpus {
 		gpus[i] = 8

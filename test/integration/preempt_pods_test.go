@@ -72,9 +72,9 @@ type place struct {
 func (c *gangCluster) awaitPlace(t *testing.T, name string) place {
 	t.Helper()
 	var p *v1.Pod
-	gangPoll(t, "pod "+name+" is bound", func() (bool, string) {
+	c.poll(t, "pod "+name+" is bound", func() (bool, string) {
 		p = c.pod(t, name)
-		return p.Spec.NodeName != "", c.said(t)
+		return p.Spec.NodeName != "", ""
 	})
 	return placeOf(t, p)
 }
@@ -106,9 +106,9 @@ func (c *gangCluster) leaving(t *testing.T) []v1.Pod {
 func (c *gangCluster) awaitLeaving(t *testing.T, count int) []v1.Pod {
 	t.Helper()
 	var pods []v1.Pod
-	gangPoll(t, fmt.Sprintf("%d pods leave", count), func() (bool, string) {
+	c.poll(t, fmt.Sprintf("%d pods leave", count), func() (bool, string) {
 		pods = c.leaving(t)
-		return len(pods) >= count, fmt.Sprintf("%v do; %s", names(pods), c.said(t))
+		return len(pods) >= count, fmt.Sprintf("%v do", names(pods))
 	})
 	if len(pods) > count {
 		t.Fatalf("pods %v leave, want %d", names(pods), count)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -54,15 +55,23 @@ func bounded(t *testing.T, c *gangCluster) {
 	for i := range 3 {
 		c.submit(t, patientPod(fmt.Sprintf("urgent-%d", i), high, "n3", 10))
 	}
-	gangPoll(t, "one preemptor waits for its turn", func() (bool, string) {
-		return slices.ContainsFunc(c.pods(t), func(p v1.Pod) bool {
-			return contains(refusal(&p), "evicts 2 pods in a minute at most", "would fit on node n3")
-		}), c.said(t)
-	})
-	if pods := c.leaving(t); len(pods) != 2 {
-		t.Errorf("pods %v leave, want two", names(pods))
+	c.awaitSaid(t, "evicts 2 pods in a minute at most", "would fit on node n3")
+	var at []time.Time
+	for _, p := range c.awaitLeaving(t, 3) {
+		at = append(at, askedAt(&p))
 	}
-	c.awaitLeaving(t, 3)
+	slices.SortFunc(at, time.Time.Compare)
+	if between := at[2].Sub(at[0]); between < turn {
+		t.Errorf("the third pod was asked to leave %v after the first, want %v at least", between, turn)
+	}
+}
+
+// turn is how long it takes until one more pod may be evicted of two in a minute, less a second that the API server rounds off.
+const turn = 29 * time.Second
+
+// askedAt returns when a pod was asked to leave.
+func askedAt(p *v1.Pod) time.Time {
+	return p.DeletionTimestamp.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
 }
 
 // A pod of four GPUs needs four victims, two are allowed in a minute, and one has been evicted: it waits until nobody was for
@@ -71,13 +80,17 @@ func beyondBound(t *testing.T, c *gangCluster) {
 	c.restart(t, func(args map[string]any) { args["evictionsPerMinute"] = 2 })
 	c.fill(t, "old", low, "n3")
 	c.submit(t, patientPod("small", mid, "n3", 10))
-	first := names(c.awaitLeaving(t, 1))
-	c.finish(t, first...)
+	first := c.awaitLeaving(t, 1)[0]
+	c.finish(t, first.Name)
 	c.awaitPlace(t, "small")
 	c.submit(t, patientPod("urgent", high, "n3", 40))
-	c.awaitRefused(t, "urgent", "evicts 2 pods in a minute at most", "would fit on node n3")
-	c.onlyThese(t)
+	c.awaitSaid(t, "evicts 2 pods in a minute at most", "would fit on node n3")
 	victims := c.awaitLeaving(t, 4)
+	for i := range victims {
+		if after := askedAt(&victims[i]).Sub(askedAt(&first)); after < turn {
+			t.Errorf("pod %s was asked to leave %v after the first one, want %v at least", victims[i].Name, after, turn)
+		}
+	}
 	c.finish(t, names(victims)...)
 	c.awaitPlace(t, "urgent")
 	c.onlyThese(t)

@@ -21,6 +21,7 @@ const (
 // TestPreemption runs the scheduler as it is built and configured for clusters, under the rights of its account, on nodes of
 // 2, 8, 8 and 4 GPUs. No kubelet runs: a victim is asked to leave and stays until its test ends it.
 func TestPreemption(t *testing.T) {
+	t.Parallel()
 	c := startPreemptionCluster(t, gangModes()[0], buildScheduler(t), 2, 8, 8, 4)
 	for _, test := range []struct {
 		name string
@@ -40,12 +41,9 @@ func TestPreemption(t *testing.T) {
 		{"who leaves anyway is waited for", leavesAnyway},
 		{"the scheduler is killed while the victim leaves", restartedScheduler},
 		{"the node is lost while the victim leaves", lostNode},
-		{"a victim that never ends is given up", staysOn},
 		{"preemptionPolicy Never", neverPreempts},
 		{"what would not fit evicts nobody", neverInVain},
 		{"a dry run evicts nobody", dryRun},
-		{"evictions in a minute are bounded", bounded},
-		{"more victims than the bound allows at once", beyondBound},
 		{"pods without vGPUs", withoutVGPUs},
 		{"a class that does not exist", classUnknown},
 		{"a class that is deleted", classDeleted},
@@ -55,12 +53,23 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
+// TestPreemptionInTime has the plays in which the scheduler waits for half a minute, on a cluster of their own: no other play waits
+// for them.
+func TestPreemptionInTime(t *testing.T) {
+	t.Parallel()
+	c := startPreemptionCluster(t, gangModes()[0], buildScheduler(t), 2, 8, 8, 4)
+	c.play(t, "a victim that never ends is given up", staysOn)
+	c.play(t, "evictions in a minute are bounded", bounded)
+	c.play(t, "more victims than the bound allows at once", beyondBound)
+}
+
 // TestGangPreemption is TestPreemption for gangs, once for every way in which they can be declared.
 func TestGangPreemption(t *testing.T) {
-	binary := buildScheduler(t)
+	t.Parallel()
 	for _, mode := range gangModes() {
 		t.Run(mode.name, func(t *testing.T) {
-			c := startPreemptionCluster(t, mode, binary, 2, 8, 8, 4)
+			t.Parallel()
+			c := startPreemptionCluster(t, mode, buildScheduler(t), 2, 8, 8, 4)
 			c.play(t, "a gang goes whole for a gang", gangForGang)
 			c.play(t, "surplus goes before a gang dies", surplusFirst)
 			c.play(t, "a gang of a higher priority stays", gangStays)

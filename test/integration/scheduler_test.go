@@ -121,6 +121,7 @@ func createNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	}
 	n.Status.Capacity = v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("1000"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("500"),
+		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	}
 	n.Status.Allocatable = n.Status.Capacity
 	if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {

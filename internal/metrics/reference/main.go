@@ -26,7 +26,7 @@ func main() {
 func sections() []metrics.Section {
 	return append(metrics.Sections(), metrics.Section{
 		Title:    "Scheduler",
-		Text:     "Served by the scheduler at `/metrics`, with the metrics of kube-scheduler.",
+		Text:     "Served by the scheduler at `/metrics`, with the metrics of kube-scheduler and `tandem_build_info`, as the agent has it.",
 		Families: gpushare.Families(),
 	}, metrics.Section{
 		Title:    "Gangs",

@@ -3,6 +3,8 @@
 //
 //	PATH="$(go run ./internal/sandbox/tools kustomize golangci-lint):$PATH"
 //
+// A program of Kubernetes may be named in a version: kubelet@1.35.4.
+//
 // Progress goes to stderr. See sandbox.Tools for the names and the cache.
 package main
 

@@ -131,7 +131,7 @@ type GPUGangArgs struct {
 	PlacementDeadline metav1.Duration
 	// DrainAfter is how long a gang waits before room is drained for it.
 	DrainAfter metav1.Duration
-	// Drain is DrainEnabled or DrainDisabled.
+	// Drain is DrainBounded, DrainEnabled or DrainDisabled.
 	Drain string
 	// DrainTimeout ends a drain that does not come to its end.
 	DrainTimeout metav1.Duration
@@ -143,7 +143,9 @@ type GPUGangArgs struct {
 
 // Values of GPUGangArgs.Drain.
 const (
-	// DrainEnabled keeps room that comes free for a gang that waited long.
+	// DrainBounded keeps room where it is known when it is free, and where that is soon.
+	DrainBounded = "Bounded"
+	// DrainEnabled keeps room that comes free for a gang that was passed over, for as long as it takes.
 	DrainEnabled = "Enabled"
 	// DrainDisabled keeps nothing: a large gang may wait for as long as small pods arrive.
 	DrainDisabled = "Disabled"
@@ -161,6 +163,8 @@ type GPUPreemptArgs struct {
 	EvictionsPerMinute int32
 	// MinimumRuntime of pods whose priority class is not in MinimumRuntimes.
 	MinimumRuntime metav1.Duration
+	// MaximumGracePeriod of victims, 0 for what they ask for.
+	MaximumGracePeriod metav1.Duration
 	// MinimumRuntimes by priority class.
 	MinimumRuntimes []ClassRuntime
 	// Protected pods are never evicted.

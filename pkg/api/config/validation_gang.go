@@ -43,7 +43,7 @@ func ValidateGPUGangArgs(args *GPUGangArgs, path *field.Path) field.ErrorList {
 	if d := args.DrainAfter.Duration; d < 0 || d > maxDrainAfter {
 		errs = append(errs, field.Invalid(path.Child("drainAfter"), d.String(), "must be from 0s to 24h"))
 	}
-	if legal := []string{DrainDisabled, DrainEnabled}; !slices.Contains(legal, args.Drain) {
+	if legal := []string{DrainBounded, DrainDisabled, DrainEnabled}; !slices.Contains(legal, args.Drain) {
 		errs = append(errs, field.NotSupported(path.Child("drain"), args.Drain, legal))
 	}
 	if d := args.DrainTimeout.Duration; d < minDrainTimeout || d > maxDrainTimeout {

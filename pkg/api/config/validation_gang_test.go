@@ -33,7 +33,7 @@ func TestValidateGPUGangArgs(t *testing.T) {
 			want: []string{
 				`args.placementDeadline: Invalid value: "999.999999ms": must be from 1s to 15m`,
 				`args.drainAfter: Invalid value: "-1ns": must be from 0s to 24h`,
-				`args.drain: Unsupported value: "": supported values: "Disabled", "Enabled"`,
+				`args.drain: Unsupported value: "": supported values: "Bounded", "Disabled", "Enabled"`,
 				`args.maxDomains: Invalid value: 0: must be from 1 to 1000`,
 				`args.preferredTopology[0]: Invalid value: "": must be the key of a node label, or nvlink for the GPUs of one node that NVLink joins`,
 			},
@@ -43,7 +43,7 @@ func TestValidateGPUGangArgs(t *testing.T) {
 			want: []string{
 				`args.placementDeadline: Invalid value: "15m0.000000001s": must be from 1s to 15m`,
 				`args.drainAfter: Invalid value: "24h0m0.000000001s": must be from 0s to 24h`,
-				`args.drain: Unsupported value: "enabled": supported values: "Disabled", "Enabled"`,
+				`args.drain: Unsupported value: "enabled": supported values: "Bounded", "Disabled", "Enabled"`,
 				`args.maxDomains: Invalid value: 1001: must be from 1 to 1000`,
 				`args.preferredTopology: Too many: 9: must have at most 8 items`,
 				`args.preferredTopology[8]: Duplicate value: "a"`,

@@ -23,6 +23,7 @@ const (
 
 const (
 	legalRuntime  = "must be from 0s to 720h"
+	legalGrace    = "must be from 1s to 720h in whole seconds, or 0s for what each pod asks for"
 	legalSelector = "must have a label or an expression: a selector without any matches all pods. Set mode to Disabled to evict none"
 )
 
@@ -37,6 +38,9 @@ func ValidateGPUPreemptArgs(args *GPUPreemptArgs, path *field.Path) field.ErrorL
 	}
 	if d := args.MinimumRuntime.Duration; d < 0 || d > maxRuntime {
 		errs = append(errs, field.Invalid(path.Child("minimumRuntime"), d.String(), legalRuntime))
+	}
+	if d := args.MaximumGracePeriod.Duration; d < 0 || d > maxRuntime || d%time.Second != 0 {
+		errs = append(errs, field.Invalid(path.Child("maximumGracePeriod"), d.String(), legalGrace))
 	}
 	errs = append(errs, validateRuntimes(args.MinimumRuntimes, path.Child("minimumRuntimes"))...)
 	errs = append(errs, validateProtected(&args.Protected, path.Child("protected"))...)

@@ -76,7 +76,8 @@ func TestValidateGPUPreemptArgs(t *testing.T) {
 			*a = GPUPreemptArgs{
 				Mode: PreemptionDryRun, EvictionsPerMinute: 100_000, MinimumRuntime: metav1.Duration{Duration: 720 * time.Hour},
 				MinimumRuntimes: manyRuntimes(256), PodDisruptionBudgets: BudgetsRequired, MaxSteps: 1_000_000,
-				Protected: ProtectedPods{Namespaces: many(1000), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": ""}}},
+				MaximumGracePeriod: metav1.Duration{Duration: 720 * time.Hour},
+				Protected:          ProtectedPods{Namespaces: many(1000), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": ""}}},
 			}
 		}},
 		{name: "disabled", change: func(a *GPUPreemptArgs) { a.Mode = PreemptionDisabled }},

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -67,9 +69,7 @@ func validateTypical(list []TypicalRequest, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("weight"), r.Weight, "must be from 1 to 1000000"))
 		}
 		for k, model := range r.Models {
-			if model == "" {
-				errs = append(errs, field.Required(at.Child("models").Index(k), "a product name as in GPUNode"))
-			}
+			errs = append(errs, validateModel(model, at.Child("models").Index(k))...)
 			if slices.Contains(r.Models[:k], model) {
 				errs = append(errs, field.Duplicate(at.Child("models").Index(k), model))
 			}
@@ -85,9 +85,7 @@ func validateCosts(costs []ModelCost, path *field.Path) field.ErrorList {
 	}
 	for i := range costs {
 		c, at := &costs[i], path.Index(i)
-		if c.Model == "" {
-			errs = append(errs, field.Required(at.Child("model"), "a product name as in GPUNode"))
-		}
+		errs = append(errs, validateModel(c.Model, at.Child("model"))...)
 		if slices.ContainsFunc(costs[:i], func(o ModelCost) bool { return o.Model == c.Model }) {
 			errs = append(errs, field.Duplicate(at.Child("model"), c.Model))
 		}
@@ -152,4 +150,19 @@ func validateCurves(points []Throughput, path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// maxModelName is the length of a model in a GPUNode.
+const maxModelName = 63
+
+// validateModel refuses a name that no GPUNode can have.
+func validateModel(model string, path *field.Path) field.ErrorList {
+	switch {
+	case model == "":
+		return field.ErrorList{field.Required(path, "a product name as in GPUNode")}
+	case len(model) > maxModelName || strings.ContainsFunc(model, unicode.IsSpace):
+		return field.ErrorList{field.Invalid(path, model,
+			"no GPUNode has such a model: must be a product name with dashes for blanks, of at most 63 bytes, for example NVIDIA-A100-SXM4-40GB")}
+	}
+	return nil
 }

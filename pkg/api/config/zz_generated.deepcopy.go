@@ -85,6 +85,7 @@ func (in *GPUPreemptArgs) DeepCopyInto(out *GPUPreemptArgs) {
 	*out = *in
 	out.TypeMeta = in.TypeMeta
 	out.MinimumRuntime = in.MinimumRuntime
+	out.MaximumGracePeriod = in.MaximumGracePeriod
 	if in.MinimumRuntimes != nil {
 		in, out := &in.MinimumRuntimes, &out.MinimumRuntimes
 		*out = make([]ClassRuntime, len(*in))

@@ -66,7 +66,8 @@ type GPUNodeStatus struct {
 	DriverVersion string `json:"driverVersion,omitempty"`
 
 	// Conditions: Ready says whether the agent serves the node's devices, DevicesHealthy whether all of them take work,
-	// Monitored whether all of them are watched as far as that is possible.
+	// Monitored whether all of them are watched as far as that is possible, PodsKnown from whom the agent knows the pods of
+	// the node.
 	//
 	// +optional
 	// +listType=map
@@ -84,6 +85,8 @@ const (
 	// ConditionMonitored says whether somebody would notice a device that answers its driver and serves no program. A
 	// device that is not monitored takes work all the same.
 	ConditionMonitored = "Monitored"
+	// ConditionPodsKnown says whether the agent knows the pods of its node, and from whom.
+	ConditionPodsKnown = "PodsKnown"
 )
 
 // Reasons of ConditionReady.
@@ -94,6 +97,9 @@ const (
 	ReadyNotRegistered = "NotRegistered"
 	// ReadyStopping: the agent was told to stop.
 	ReadyStopping = "AgentStopping"
+	// ReadyPodsUnknown: neither the kubelet nor the API server tells the agent the pods of the node, so that no container
+	// with vGPUs can start.
+	ReadyPodsUnknown = "PodsUnknown"
 	// ReadyNoDriver: the node has no NVIDIA driver, or it does not answer. The agent waits for it.
 	ReadyNoDriver = "NoDriver"
 )
@@ -122,6 +128,16 @@ const (
 	MonitoredNoEvents = "NoXIDEvents"
 )
 
+// Reasons of ConditionPodsKnown.
+const (
+	// PodsFromKubelet: by the kubelet's Pods API.
+	PodsFromKubelet = "FromKubelet"
+	// PodsFromServer: by the API server, since the kubelet does not serve the Pods API.
+	PodsFromServer = "FromAPIServer"
+	// PodsUnknown: neither tells them.
+	PodsUnknown = "PodsUnknown"
+)
+
 // DeviceHealth says whether a device takes work.
 //
 // +kubebuilder:validation:Enum=Healthy;Unhealthy
@@ -129,7 +145,9 @@ type DeviceHealth string
 
 // Values of DeviceHealth.
 const (
-	Healthy   DeviceHealth = "Healthy"
+	// Healthy devices take new work.
+	Healthy DeviceHealth = "Healthy"
+	// Unhealthy devices take none. What runs there goes on if it can.
 	Unhealthy DeviceHealth = "Unhealthy"
 )
 

@@ -52,6 +52,11 @@ func (a *admittance) count(number, node int) int {
 	return int(k.known[node]) - 1
 }
 
+// bar returns why a node takes no member of a kind before the node or the pod changes, "" where it may take some.
+func (a *admittance) bar(number, node int) string {
+	return a.kinds[number].demand.Bar(a.nodes[node].Node())
+}
+
 func (a *admittance) look(k *kind, info fwk.NodeInfo) int {
 	node := info.Node()
 	most, capped := a.most[node.Name]

@@ -3,6 +3,7 @@ package gpugang
 import (
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
@@ -11,43 +12,82 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// drainFor has room kept for a gang that waits for room and whose turn it is, and returns what to add to its refusal. Only one
-// gang drains at a time: two could each keep what the other needs. The caller holds the mutex.
-func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
+// drainFor has room kept for a gang that waits for room, when its turn and the time have come, and returns what to add to its
+// refusal. Only one gang drains at a time: two could each keep what the other needs. The caller holds the mutex.
+func (p *Plugin) drainFor(g *group, t *task) string {
 	if g.room != nil || g.short.IsZero() || p.args.Drain == config.DrainDisabled {
 		return ""
 	}
 	now := p.now()
-	g.looked = now
 	if p.state.drain == g.Ref && !p.keeps(g, t) {
 		p.endDrain(g)
 	}
-	if now.Sub(g.short) < p.args.DrainAfter.Duration {
-		return ""
-	}
-	switch head := p.state.head(now); {
-	case head == nil: // the last drain of this gang came to nothing
-		return ""
-	case head != g:
-		return "; gang " + head.String() + " waits before it"
-	}
 	if p.state.drain == g.Ref {
-		if why := p.inVain(g, t); why != "" {
-			p.dryUp(g, now)
+		if why := p.inVain(g, t, now); why != "" {
 			return "; " + why
 		}
 		return drains(g, now)
 	}
-	if !r.PassedOver(g.short.Unix(), p.startOf) {
-		return "" // ordinary turnover may still make the room
+	if first := p.before(g, now); first != nil {
+		return "; gang " + first.String() + " waits before it"
+	}
+	if now.Before(g.look) {
+		return g.later
+	}
+	g.woken = zero
+	plan, err := p.roomToKeep(g, t, now)
+	if err != nil || plan.Places == nil {
+		g.later = p.notYet(g, &plan, now)
+		return g.later
 	}
 	p.endDrain(p.state.gangs[p.state.drain])
-	plan, err := gang.Drain(t.cluster, t.group, t.config)
-	if err != nil || plan.Refused != nil {
-		p.dryUp(g, now)
-		return ""
+	p.beginDrain(g, t, &plan, now)
+	return drains(g, now)
+}
+
+// before returns the gang that has room kept, or whose turn it is, before another, nil for none. The caller holds the mutex.
+func (p *Plugin) before(g *group, now time.Time) *group {
+	if other := p.state.gangs[p.state.drain]; other != nil && g.priority <= other.priority {
+		return other
 	}
+	if head := p.state.head(now); head != g && !now.Before(g.look) {
+		return head
+	}
+	return nil
+}
+
+// roomToKeep returns the room to keep for a gang, without places where the time has not come: it is looked again later then. The
+// caller holds the mutex.
+func (p *Plugin) roomToKeep(g *group, t *task, now time.Time) (gang.Plan, error) {
+	cluster := *t.cluster
+	cluster.Avoids = func(node string) bool { return g.failed[node] }
+	turn := gang.Turn{Drains: p.drainsOf(), Since: g.short.Unix(), Now: now.Unix(), Started: p.startOf}
+	plan, err := gang.Keep(&cluster, t.group, t.config, turn)
+	if plan.Refused != nil && len(g.failed) > 0 {
+		clear(g.failed) // nothing else is left
+		plan, err = gang.Keep(&cluster, t.group, t.config, turn)
+	}
+	if plan.Places == nil {
+		g.look = now.Add(max(lookAgain, time.Duration(turn.Pause())*time.Second))
+	}
+	return plan, err
+}
+
+// drainsOf returns what the arguments say of drains.
+func (p *Plugin) drainsOf() gang.Drains {
+	switch p.args.Drain {
+	case config.DrainEnabled:
+		return gang.AllDrains
+	case config.DrainBounded:
+		return gang.BoundedDrains
+	}
+	return gang.NoDrains
+}
+
+// beginDrain keeps the room of a plan for a gang. The caller holds the mutex.
+func (p *Plugin) beginDrain(g *group, t *task, plan *gang.Plan, now time.Time) {
 	p.state.drain, g.until, g.drained, g.keptFor = g.Ref, plan.Until, now, t.lacking()
+	g.drain = gang.Kept{Places: plan.Places, Leavers: plan.Leavers}
 	for i, a := range plan.Places {
 		if a.Node == "" || len(a.Containers) == 0 {
 			continue
@@ -58,7 +98,18 @@ func (p *Plugin) drainFor(g *group, t *task, r *gang.Refusal) string {
 		}
 	}
 	p.metrics.drains.Inc()
-	return drains(g, now)
+}
+
+// notYet says why no room is kept for a gang that could have some, "" for what needs no words.
+func (p *Plugin) notYet(g *group, plan *gang.Plan, now time.Time) string {
+	switch {
+	case p.args.Drain != config.DrainBounded:
+		return ""
+	case plan.Until > 0:
+		return "; no room is kept for it yet: the last of the pods to wait for ends within " + duration.HumanDuration(time.Unix(plan.Until, 0).Sub(now)) +
+			", and the gang has waited for " + duration.HumanDuration(now.Sub(g.short))
+	}
+	return "; no room is kept for it: pods in its way do not say when they end (activeDeadlineSeconds)"
 }
 
 // Drains reports whether room is kept for a gang while its present owners end.
@@ -68,39 +119,48 @@ func (p *Plugin) Drains(ref podgroup.Ref) bool {
 	return p.state.drain == ref
 }
 
-// inVain says why a drain is given up before its timeout, "" where it is not: its devices are free and the gang does not fit
-// all the same, for want of CPU or memory.
-func (p *Plugin) inVain(g *group, t *task) string {
-	for i := range g.kept {
-		if !free(t.ledger(g.kept[i].Node), &g.kept[i]) {
-			return ""
+// inVain ends a drain before its timeout, and says why, "" where it goes on: its devices are free, the pods that it waited for
+// are gone, and the gang does not fit all the same. The caller holds the mutex.
+func (p *Plugin) inVain(g *group, t *task, now time.Time) string {
+	taken, short := g.drain.Stand(t.cluster, t.group.Members)
+	if len(taken) > 0 {
+		return ""
+	}
+	why, nodes := "its nodes lack something else", g.drain.Nodes()
+	if len(short) > 0 {
+		why, nodes = few(short)+" lack CPU or memory for it", short
+	}
+	p.dryUp(g, now, nodes)
+	return "the room that was kept for it is free, and " + why
+}
+
+// outOfTime ends a drain that has taken too long: the nodes failed on which pods go on that it waited for. The caller holds the
+// mutex.
+func (p *Plugin) outOfTime(g *group, now time.Time) {
+	var nodes []string
+	for _, l := range g.drain.Leavers {
+		if pod := p.seen(l.UID, l.Pod); pod != nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+			nodes = append(nodes, pod.Spec.NodeName)
 		}
 	}
-	return "the room that was kept for it is free, and its nodes lack something else"
+	p.dryUp(g, now, nodes)
 }
 
-// free reports whether the devices of a hold have its room free for its pod.
-func free(n *vgpu.Node, h *vgpu.Hold) bool {
-	if n == nil {
-		return false
-	}
-	fits := n.Clone()
-	fits.Release(h.UID)
-	return fits.Add(h.Assignment) == nil
-}
-
-// dryUp ends the drain of a gang that came to nothing, and lets the next one drain: the gang itself waits, each time twice as
-// long. The caller holds the mutex.
-func (p *Plugin) dryUp(g *group, now time.Time) {
+// dryUp ends the drain of a gang that came to nothing on some nodes, and lets the next one drain: the gang itself waits, each time
+// twice as long. The caller holds the mutex.
+func (p *Plugin) dryUp(g *group, now time.Time, nodes []string) {
 	p.endDrain(g)
-	g.dry = now.Add(p.again(g.dryTimes))
+	g.look = now.Add(p.again(g.dryTimes))
 	g.dryTimes++
+	for _, name := range nodes {
+		g.failed[name] = true
+	}
 	p.stirAll()
 }
 
 // again returns the pause after so many drains, or preemptions, that came to nothing and one more.
 func (p *Plugin) again(times int) time.Duration {
-	return max(step, p.args.DrainAfter.Duration) << min(times, maxDoublings)
+	return max(step, min(p.args.DrainAfter.Duration, longestPause)) << min(times, maxDoublings)
 }
 
 // maxDoublings bounds the pause between drains of one gang that come to nothing: 2¹⁰ times the first, 17 hours of a minute.
@@ -150,7 +210,7 @@ func (p *Plugin) endDrain(g *group) {
 			p.shares().Release(g.kept[i].UID)
 		}
 	}
-	g.kept, g.keptFor, g.until, p.state.drain = nil, 0, 0, podgroup.Ref{}
+	g.kept, g.drain, g.keptFor, g.until, p.state.drain = nil, gang.Kept{}, 0, 0, podgroup.Ref{}
 	p.stirAll()
 }
 

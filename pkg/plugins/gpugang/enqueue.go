@@ -11,11 +11,12 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 )
 
 // PreEnqueue keeps members out of the queue until as many exist as must run, and those of a gang that was refused while its
-// leader is tried on their behalf. Gangs of the native PodGroup are gated by the scheduler's own plugin, as a whole.
+// leader is tried on their behalf. Gangs that the scheduler's queue knows are gated by the scheduler's own plugin, as a whole.
 //
 // What is wrong with a gang is no reason to stay out: PreFilter says it in the pod's event.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
@@ -24,7 +25,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		return nil
 	}
 	p.gangs.See(pod)
-	if ref.Source == podgroup.Native {
+	if p.gangs.Queues(ref.Source) {
 		return nil
 	}
 	var problem *podgroup.Problem
@@ -34,7 +35,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	pg, err := p.gangs.Gang(ref)
 	if pg, err = p.afterStart(g, pg, err); errors.As(err, &problem) && problem.Waits {
 		g.lacks(about(ref, problem.Message), p.now())
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, g.incomplete)
+		return verdict.New(fwk.UnschedulableAndUnresolvable, g.incomplete)
 	}
 	if g.refusal == nil || pg == nil || !g.told[uidOf(pod)] || leads(pg, pod) {
 		return nil
@@ -42,7 +43,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if _, planned := g.places[uidOf(pod)]; planned {
 		return nil
 	}
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, g.refusal.message)
+	return verdict.New(fwk.UnschedulableAndUnresolvable, g.refusal.message)
 }
 
 // lacks notes that a gang waits for members or for its PodGroup. The caller holds the mutex.
@@ -113,7 +114,9 @@ func (p *Plugin) changed(ref podgroup.Ref) {
 		p.endRoom(g)
 	}
 	if errors.As(err, &problem) {
-		p.impede(p.state.group(ref), problem)
+		g = p.state.group(ref)
+		p.impede(g, problem)
+		p.correct(g, pg, problem)
 		return
 	}
 	if g == nil || !g.planned() && !g.retry.After(p.now()) { // a gang that pauses is tried when its time has come
@@ -130,10 +133,26 @@ func (p *Plugin) impede(g *group, problem *podgroup.Problem) {
 		p.endRoom(g)
 	}
 	switch {
+	case !problem.Waits && g.Name == "" && p.gangs.Queues(g.Source): // its pods never come out of the scheduler's queue
+		g.lacks(problem.Message, p.now())
 	case !problem.Waits:
 		p.cancel(g, problem.Message)
 	case !g.started:
 		g.lacks(about(g.Ref, problem.Message), p.now())
+	}
+}
+
+// correct has the members tried that PreEnqueue kept out because others were missing, once something else is wrong with the
+// gang: their messages would say for ever that members are missing. PreFilter says what is wrong. The caller holds the mutex.
+func (p *Plugin) correct(g *group, pg *podgroup.Gang, problem *podgroup.Problem) {
+	if problem.Waits || g.incomplete == "" || p.gangs.Queues(g.Source) {
+		return
+	}
+	g.incomplete = ""
+	for _, m := range pg.Members {
+		if waits(m) {
+			p.wake(m)
+		}
 	}
 }
 

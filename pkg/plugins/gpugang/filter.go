@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/verdict"
 )
 
 // Filter refuses all nodes but the one that the plan has for the member, for a member without vGPUs those outside of the
@@ -16,13 +18,13 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	}
 	if at.pinned {
 		if info.Node().Name != at.Node {
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the plan of the gang has another node for the pod")
+			return verdict.New(fwk.UnschedulableAndUnresolvable, "the plan of the gang has another node for the pod")
 		}
 		return nil
 	}
 	for key, value := range at.within {
 		if info.Node().Labels[key] != value {
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is in another "+key)
+			return verdict.New(fwk.UnschedulableAndUnresolvable, "the gang is in another "+key)
 		}
 	}
 	return nil

@@ -278,6 +278,24 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A member that waits for others is told what is wrong once a sibling comes that is unlike it.
+func TestUnlikeSiblingIsToldToAll(t *testing.T) {
+	c := newCluster(t, 2)
+	first, second := members("odd", 2, 2, 10)[0], members("odd", 2, 3, 10)[1]
+	c.create(first)
+	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "odd"}
+	c.await("the first member waits for another", func() bool {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		g := c.plugin.state.gangs[ref]
+		return g != nil && strings.Contains(g.incomplete, "1 of 2 members exist")
+	})
+	c.create(second)
+	for _, name := range []string{first.Name, second.Name} {
+		c.awaitMessage(name, v1alpha1.AnnotationMinMembers)
+	}
+}
+
 func TestRestartWithHalfBound(t *testing.T) {
 	c := newCluster(t, 1, 1)
 	c.refuseBinds(func(pod string) error {

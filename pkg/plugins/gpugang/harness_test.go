@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,11 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -39,8 +42,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
-// patience bounds every wait of these tests. It is long, since the machines that run them are slow; nothing sleeps.
-const patience = 60 * time.Second
+// patience bounds every wait of these tests. Only a hang reaches it, however slow the machine.
+const patience = 5 * time.Minute
 
 const rack = "topology.kubernetes.io/rack"
 
@@ -56,6 +59,10 @@ type cluster struct {
 	mu sync.Mutex
 	// refuse answers a Binding with an error, where it returns one.
 	refuse func(pod string) error
+	// evictions counts those that were asked for.
+	evictions atomic.Int64
+	// refuseEviction answers every eviction, where it is not nil.
+	refuseEviction error
 
 	plugin *Plugin
 	shares *gpushare.Plugin
@@ -144,6 +151,12 @@ func (c *cluster) evict(action clienttesting.Action) (bool, runtime.Object, erro
 		return false, nil, nil
 	}
 	name := action.(clienttesting.CreateAction).GetObject().(metav1.Object).GetName()
+	c.evictions.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refuseEviction != nil {
+		return true, nil, c.refuseEviction
+	}
 	return true, nil, c.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), action.GetNamespace(), name)
 }
 
@@ -169,7 +182,9 @@ func (c *cluster) start() {
 			return shares, err
 		},
 		Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-			set, err := podgroup.New(ctx, podgroup.Options{Pods: h.SharedInformerFactory().Core().V1().Pods().Informer()})
+			set, err := podgroup.New(ctx, podgroup.Options{
+				Pods: h.SharedInformerFactory().Core().V1().Pods().Informer(), Queued: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -241,6 +256,7 @@ func (c *cluster) createNode(name, inRack string, devices int) {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, rack: inRack}}}
 	n.Status.Allocatable = v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("110"),
+		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	}
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	if _, err := c.client.CoreV1().Nodes().Create(c.t.Context(), n, metav1.CreateOptions{}); err != nil {

@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 )
 
 // Reserve notes that a member is at its place. In a group cycle it notes that for the cycle only: it is undone and done again.
@@ -83,13 +84,13 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	}
 	pg, _ := p.gangs.Gang(ref)
 	if pg == nil {
-		return fwk.NewStatus(fwk.Unschedulable, "the gang is gone"), 0
+		return verdict.New(fwk.Unschedulable, "the gang is gone"), 0
 	}
 	if p.boundOf(g, pg)+len(g.reserved) < pg.MinCount {
 		if g.grouped {
 			return nil, 0
 		}
-		return fwk.NewStatus(fwk.Wait), p.args.PlacementDeadline.Duration + grace
+		return verdict.New(fwk.Wait), p.args.PlacementDeadline.Duration + grace
 	}
 	p.letGo(g, pg)
 	return nil, 0
@@ -129,7 +130,7 @@ func (g *group) open() {
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
-		return fwk.NewStatus(fwk.Skip)
+		return verdict.New(fwk.Skip)
 	}
 	p.state.mu.Lock()
 	g := p.state.group(ref)
@@ -143,18 +144,18 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	select {
 	case <-gate:
 	case <-ctx.Done():
-		return fwk.NewStatus(fwk.Unschedulable, "the siblings of the pod did not come in time")
+		return verdict.New(fwk.Unschedulable, "the siblings of the pod did not come in time")
 	}
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	if g := p.state.group(ref); g.letGo.IsZero() || !g.reserved[uidOf(pod)] {
 		return givenUp()
 	}
-	return fwk.NewStatus(fwk.Skip)
+	return verdict.New(fwk.Skip)
 }
 
 func givenUp() *fwk.Status {
-	return fwk.NewStatus(fwk.Unschedulable, "the plan of the gang was given up meanwhile")
+	return verdict.New(fwk.Unschedulable, "the plan of the gang was given up meanwhile")
 }
 
 // PostBind notes that a member is bound.

@@ -324,7 +324,7 @@ func TestPlansLeaveHostsToEachOther(t *testing.T) {
 		return p
 	}
 	c.create(asking("large", "34"))
-	c.awaitMessage("large", "the hosts lack CPU")
+	c.awaitMessage("large", "Insufficient cpu")
 	c.create(asking("small", "32"))
 	c.awaitBound("small", 1)
 }

@@ -139,7 +139,8 @@ func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
 		}
 		g.places[at.UID] = at
 	}
-	g.refusal, g.short, g.retry, g.dry, g.dryTimes = nil, zero, zero, zero, 0
+	g.refusal, g.short, g.retry, g.look, g.dryTimes = nil, zero, zero, zero, 0
+	clear(g.failed)
 	g.unhelped, g.asked = "", 0
 	g.told = map[vgpu.UID]bool{}
 	return nil
@@ -226,6 +227,7 @@ func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 		p.endDrain(g)
 	} else if g.short.IsZero() {
 		g.short = p.now()
+		g.look, g.later = g.short.Add(p.args.DrainAfter.Duration), ""
 	}
 	g.uncap = zero
 	for _, l := range g.capped {
@@ -233,8 +235,8 @@ func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 			g.uncap = l.until
 		}
 	}
-	message += p.drainFor(g, t, r)
-	return p.refuse(g, pod, refused{kind: r.Reason, message: message, host: r.Host, lacking: t.lacking()})
+	message += p.drainFor(g, t)
+	return p.refuse(g, pod, refused{kind: r.Reason, message: message, host: r.Hosts != nil && r.Reason == gang.NoRoom, lacking: t.lacking()})
 }
 
 // leavers names the pods that a gang waits for, by their gangs where they have one, with their priority.

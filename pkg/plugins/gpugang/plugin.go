@@ -59,6 +59,8 @@ type Gangs interface {
 	See(pod *v1.Pod)
 	// OnChange has a function called whenever a gang or its members changed.
 	OnChange(told func(podgroup.Ref))
+	// Queues reports whether the scheduler's queue knows the gangs of a source itself.
+	Queues(source podgroup.Source) bool
 	// Synced reports whether all that exists is known.
 	Synced() bool
 }

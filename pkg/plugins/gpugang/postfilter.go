@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 )
 
 // capFor is how long a gang has no more members on a node than were accepted when another plugin refused one more, from when it
@@ -27,18 +28,18 @@ const shareName = "GPUShare"
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
-		return nil, fwk.NewStatus(fwk.Unschedulable)
+		return nil, verdict.New(fwk.Unschedulable)
 	}
 	defer p.flush(ctx)
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	at, g := placeOf(cs), p.state.group(ref)
 	if at == nil {
-		return g.expected(pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+		return g.expected(pod), verdict.New(fwk.UnschedulableAndUnresolvable)
 	}
 	why := "no node that the gang may use takes the pod"
 	if status := statuses.Get(at.Node); at.pinned {
-		why = "the plan of the gang has node " + at.Node + " for the pod, which refuses it: " + status.Message()
+		why = "the plan of the gang has node " + at.Node + " for the pod, which refuses it: " + verdict.Text(status)
 		if status.Plugin() != shareName { // what GPUShare refuses, the next plan knows
 			g.cap(at.Node, g.reservedOn(at.Node), p.now())
 		}
@@ -50,7 +51,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		g.failures++
 		g.retry = p.now().Add(backoff(g.failures))
 	}
-	return nowhere(), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	return nowhere(), verdict.New(fwk.UnschedulableAndUnresolvable, why)
 }
 
 // PodGroupPostFilter says why a gang has no plan, for the condition of its PodGroup, and ends a plan that other plugins
@@ -63,18 +64,18 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 	g := p.state.gangs[ref]
 	switch {
 	case g == nil:
-		return nil, fwk.NewStatus(fwk.Unschedulable)
+		return nil, verdict.New(fwk.Unschedulable)
 	case g.planned() && g.letGo.IsZero():
 		for node, most := range trialOf(state).refused() {
 			g.cap(node, most, p.now())
 		}
 		p.cancel(g, "other plugins refuse the planned nodes")
 	case g.room != nil && g.refusal != nil:
-		return g.expectations(info), fwk.NewStatus(fwk.Success, g.refusal.message)
+		return g.expectations(info), verdict.New(fwk.Success, g.refusal.message)
 	case g.refusal != nil:
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, g.refusal.message)
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, g.refusal.message)
 	}
-	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	return nil, verdict.New(fwk.UnschedulableAndUnresolvable)
 }
 
 // reservedOn counts the members that are reserved on a node. The caller holds the mutex.

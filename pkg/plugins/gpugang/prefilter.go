@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -66,7 +67,7 @@ func (t *trial) refused() map[string]int {
 func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
-		return nil, fwk.NewStatus(fwk.Skip)
+		return nil, verdict.New(fwk.Skip)
 	}
 	p.gangs.See(pod)
 	defer p.flush(ctx)
@@ -74,7 +75,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	tried := c.attempted()
 	at, why := p.place(ctx, c, ref, tried)
 	if why != "" {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, why)
 	}
 	c.give(at)
 	cs.Write(placeKey, at)

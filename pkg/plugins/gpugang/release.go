@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -61,12 +62,19 @@ func (p *Plugin) isBound(ref podgroup.Ref, pod *v1.Pod) bool {
 	return g != nil && g.bound[uidOf(pod)]
 }
 
+// evict evicts a member as far as its budgets allow. The API server asks them first, and takes the eviction off what they allow; then
+// it marks the pod and deletes it. Where the mark is refused, since the pod's annotations are too long for any update, what is left
+// is to delete the pod.
 func (p *Plugin) evict(ctx context.Context, pod *v1.Pod) error {
 	uid := pod.UID
-	return p.handle.ClientSet().PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	err := p.handle.ClientSet().PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: &options,
 	})
+	if kube.IsTooLong(err) { // the budgets agreed, and the pod can never be marked
+		return p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	}
+	return err
 }
 
 // adoptHalf takes over a gang that is half-bound by another scheduler's doing: this one was restarted in between. A member

@@ -259,7 +259,7 @@ func (p *Plugin) leaving(r *room) map[vgpu.UID]bool {
 		seen[at.Node] = true
 		for _, there := range info.GetPods() {
 			pod := there.GetPod()
-			if _, victim := r.victims[uidOf(pod)]; victim || pod.DeletionTimestamp != nil && !kube.Overdue(pod, p.now()) {
+			if _, victim := r.victims[uidOf(pod)]; victim || pod.DeletionTimestamp != nil && !kube.Lingers(pod, p.now()) {
 				all[uidOf(pod)] = true
 			}
 		}

@@ -280,9 +280,14 @@ func TestLackingGoesByTheStore(t *testing.T) {
 		return c.plugin.lacking(c.plugin.state.group(ref), pg)
 	}
 	var before *podgroup.Gang
-	c.await("both are seen to be bound", func() bool {
+	placed := func() int {
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		return len(c.plugin.state.group(ref).places)
+	}
+	c.await("both are seen to be bound, and neither has a place from its plan any more", func() bool {
 		before, _ = c.plugin.gangs.Gang(ref)
-		return before != nil && lacking(before) == 0
+		return before != nil && lacking(before) == 0 && placed() == 0
 	})
 	c.deletePod("ran-1")
 	c.await("the store has one member less", func() bool { return c.plugin.seen("uid-ran-1", "default/ran-1") == nil })
@@ -300,6 +305,9 @@ func TestRoomIsNoDrain(t *testing.T) {
 	c.awaitMessage("other", "needs 2")
 	c.plugin.state.mu.Lock()
 	defer c.plugin.state.mu.Unlock()
+	for _, g := range c.plugin.state.gangs {
+		g.look = c.clock.now()
+	}
 	if head := c.plugin.state.head(c.clock.now()); head == nil || head.Name != "other" {
 		t.Errorf("it is the turn of %v", head)
 	}

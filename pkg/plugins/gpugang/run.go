@@ -174,7 +174,7 @@ func (p *Plugin) look(ref podgroup.Ref) (pg *podgroup.Gang, half bool) {
 		return pg, false
 	}
 	if p.state.drain == g.Ref && now.Sub(g.drained) > p.args.DrainTimeout.Duration {
-		p.dryUp(g, now)
+		p.outOfTime(g, now)
 	}
 	p.repair(g, pg, now)
 	if p.due(g, now) {
@@ -222,13 +222,21 @@ func (p *Plugin) due(g *group, now time.Time) bool {
 		g.askAgain = false
 		return !g.planned()
 	}
-	if g.short.IsZero() || p.args.Drain == config.DrainDisabled || p.state.drain == g.Ref || p.state.head(now) != g {
+	if p.args.Drain == config.DrainDisabled || p.state.head(now) != g {
 		return false
 	}
-	turn := g.short.Add(p.args.DrainAfter.Duration)
-	return !now.Before(turn) && (g.looked.Before(turn) || now.Sub(g.looked) >= lookAgain)
+	if g.woken.IsZero() {
+		g.woken = now
+	} else if now.Sub(g.woken) >= lookAgain { // it cannot be tried: others have their turn
+		g.look, g.woken = now.Add(max(lookAgain, now.Sub(g.short)/passes)), zero
+		return false
+	}
+	return true
 }
 
-// lookAgain is the pause between two looks whether room should be kept for a gang. Shorter lets drains begin sooner, and costs
-// a plan each.
-const lookAgain = 15 * time.Second
+// lookAgain is the shortest pause between two looks whether room should be kept for a gang. Shorter lets drains begin sooner, and
+// costs a plan each. passes is how many more gangs have a turn, for each time that one that cannot be tried has waited.
+const (
+	lookAgain = 15 * time.Second
+	passes    = 16
+)

@@ -5,13 +5,15 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/verdict"
 )
 
 // SignPod adds nothing to the signature of pods that belong to no gang, so that the framework may schedule equal ones in
 // batches, and refuses to sign members: each has a place of its own.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if _, ok := p.gangs.Of(pod); ok {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "members of gangs are placed together")
+		return nil, verdict.New(fwk.Unschedulable, "members of gangs are placed together")
 	}
 	return nil, nil
 }

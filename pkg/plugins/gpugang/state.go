@@ -59,18 +59,20 @@ type group struct {
 	// a row.
 	retry    time.Time
 	failures int
-	// looked is when it was last decided whether room is kept for the gang.
-	looked time.Time
+	// look is when it is looked next whether room is kept for the gang, and later what was found the last time. woken is since
+	// when it is tried for that.
+	look, woken time.Time
+	later       string
 	// kept is the room that the drain keeps for so many members that must run, since when, and until when the present owners end,
-	// 0 for nobody knows.
+	// 0 for nobody knows; drain has the places of all members.
 	kept    []vgpu.Hold
+	drain   gang.Kept
 	keptFor int
 	drained time.Time
 	until   int64
-	// dry is until when no room is kept for the gang: its last drain came to nothing, as drains of it did so many times in a
-	// row.
-	dry      time.Time
+	// dryTimes is how many drains in a row came to nothing, and failed on which nodes.
 	dryTimes int
+	failed   map[string]bool
 	// room is what preemption makes for the gang, nil for none; preempted: the plan has it. unhelped is why nobody was evicted,
 	// and ask when the gang may be preempted for again: it is tried then where askAgain says so. voids counts the preemptions in
 	// a row that came to nothing, asked those that were sought in vain.
@@ -141,7 +143,7 @@ func (s *state) group(ref podgroup.Ref) *group {
 		g = &group{Ref: ref}
 		g.forget()
 		g.leaving, g.repairs = map[vgpu.UID]string{}, map[vgpu.UID]repair{}
-		g.bound, g.capped = map[vgpu.UID]bool{}, map[string]limit{}
+		g.bound, g.capped, g.failed = map[vgpu.UID]bool{}, map[string]limit{}, map[string]bool{}
 		s.gangs[ref] = g
 	}
 	return g
@@ -162,14 +164,16 @@ func first(a, b *group) int {
 		cmp.Compare(a.Name, b.Name), cmp.Compare(a.Source, b.Source))
 }
 
-// head returns the gang whose turn it is to have room kept, nil for none: gangs that preemption makes room for have theirs. The
-// caller holds the mutex.
+// head returns the gang for which it is looked next whether room is kept, nil for none: gangs that preemption makes room for have
+// theirs, and while a gang drains only one of a higher priority takes its turn. The caller holds the mutex.
 func (s *state) head(now time.Time) *group {
-	var waiting []*group
+	waiting := make([]*group, 0, len(s.gangs))
+	draining := s.gangs[s.drain]
 	for _, g := range s.gangs {
-		if !g.short.IsZero() && !now.Before(g.dry) && g.room == nil {
-			waiting = append(waiting, g)
+		if g.short.IsZero() || now.Before(g.look) || g.room != nil || draining != nil && g.priority <= draining.priority {
+			continue
 		}
+		waiting = append(waiting, g)
 	}
 	if len(waiting) == 0 {
 		return nil

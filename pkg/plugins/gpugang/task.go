@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -110,7 +111,8 @@ func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group,
 	}
 	p.setAside(t, g)
 	admits.nodes = t.infos
-	t.cluster.Admits, t.cluster.Ends = admits.count, p.endOf
+	t.cluster.Admits, t.cluster.Bars = admits.count, admits.bar
+	t.cluster.Ends, t.cluster.Host, t.cluster.Hosts = p.endOf, p.hostOf, t.hostAt
 	return t, nil
 }
 
@@ -254,6 +256,22 @@ func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 		return gang.Never
 	}
 	return 0
+}
+
+// hostOf returns what a pod asks of its host, nothing where nobody knows.
+func (p *Plugin) hostOf(uid vgpu.UID, pod string) vgpu.Room {
+	seen := p.seen(uid, pod)
+	if seen == nil {
+		return vgpu.Room{}
+	}
+	r := resource.PodRequests(seen, resource.PodResourcesOptions{})
+	return vgpu.Room{MilliCPU: r.Cpu().MilliValue(), Memory: vgpu.Bytes(r.Memory().Value())}
+}
+
+// hostAt returns what the host of a node has for pods, whoever is there.
+func (t *task) hostAt(node int) vgpu.Room {
+	has := t.infos[node].GetAllocatable()
+	return vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
 }
 
 // startOf returns the Unix time at which a pod got its node, 0 for nobody knows.

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -19,7 +20,7 @@ import (
 // begin keeps the room of a plan for the preemptor, and has the victims evicted.
 func (p *Plugin) begin(ctx context.Context, q *question, plan *preemption.Plan, who preemptor) error {
 	x := &pending{pod: q.pod, place: plan.Places[0], priority: q.priority}
-	x.victims, x.deadline = q.victims(plan, p.now())
+	x.victims, x.deadline = p.victims(q, plan)
 	if err := p.sharesOrNil().Hold(vgpu.Hold{Assignment: x.place, Priority: q.priority}); err != nil {
 		return err
 	}
@@ -47,13 +48,14 @@ func (p *Plugin) begin(ctx context.Context, q *question, plan *preemption.Plan, 
 
 // victims returns who leaves the node of a plan, and when the last of them is gone at the latest. Members of gangs that leave
 // other nodes matter to nobody.
-func (q *question) victims(plan *preemption.Plan, now time.Time) ([]victim, time.Time) {
+func (p *Plugin) victims(q *question, plan *preemption.Plan) ([]victim, time.Time) {
 	var list []victim
+	now := p.now()
 	deadline := now
 	for _, i := range leaving(plan) {
 		if pod := q.pods[i]; pod.Spec.NodeName == plan.Places[0].Node {
 			list = append(list, victim{uid: uidOf(pod), name: pathOf(pod)})
-			if by := goneBy(pod, now); by.After(deadline) {
+			if by := p.goneBy(pod, now); by.After(deadline) {
 				deadline = by
 			}
 		}
@@ -93,7 +95,7 @@ func (p *Plugin) stillPending(ctx context.Context, cs fwk.CycleState, pod *v1.Po
 	if left == 0 && !running && err == nil {
 		left = p.waitForOthers(ctx, cs, x, node)
 	}
-	text := fmt.Sprintf("all victims have left node %s, and the pod does not fit there: %s", x.place.Node, statuses.Get(x.place.Node).Message())
+	text := fmt.Sprintf("all victims have left node %s, and the pod does not fit there: %s", x.place.Node, verdict.Text(statuses.Get(x.place.Node)))
 	if err != nil {
 		text = x.nodeLost()
 	}
@@ -118,14 +120,15 @@ func (p *Plugin) waitForOthers(ctx context.Context, cs fwk.CycleState, x *pendin
 	var deadline time.Time
 	for _, info := range node.GetPods() {
 		other := info.GetPod()
-		if !p.state.leaves(uidOf(other), now) && (other.DeletionTimestamp == nil || kube.Overdue(other, now)) {
+		chosen := p.state.leaves(uidOf(other), now) && !p.isSlow(other)
+		if !chosen && (other.DeletionTimestamp == nil || kube.Lingers(other, now)) {
 			continue
 		}
 		if without.RemovePod(klog.FromContext(ctx), other) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx, state, x.pod, info, without).IsSuccess() {
 			return 0
 		}
 		others = append(others, victim{uid: uidOf(other), name: pathOf(other)})
-		if by := goneBy(other, now); by.After(deadline) {
+		if by := p.goneBy(other, now); by.After(deadline) {
 			deadline = by
 		}
 	}

@@ -57,7 +57,7 @@ func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []b
 type collection struct {
 	priority int32
 	now      time.Time
-	// chosen are the pods that were chosen as victims and leave.
+	// chosen are the pods that were chosen as victims and leave, and says of each whether its room is waited for.
 	chosen map[vgpu.UID]bool
 	roster roster
 	// shares are those of the node that is being looked at, near whether its pods may make room.
@@ -85,9 +85,12 @@ func (c *collection) add(n *note) {
 	if !n.Placed() || !c.near && n.gang == nil {
 		return
 	}
-	chosen := len(c.chosen) > 0 && c.chosen[n.UID()]
+	chosen, goes := false, false
+	if len(c.chosen) > 0 {
+		chosen, goes = c.chosen[n.UID()]
+	}
 	switch {
-	case n.Leaving() && kube.Overdue(n.Pod, c.now):
+	case n.Leaving() && kube.Lingers(n.Pod, c.now), goes && !chosen:
 		return
 	case !n.Leaving() && !chosen && n.gang == nil && n.Priority() >= c.priority:
 		return
@@ -103,14 +106,15 @@ func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemptio
 	return from, c.pods
 }
 
-// chosen returns the pods that were chosen as victims and go, or went, in time.
+// chosen returns the pods that were chosen as victims and go, or went, in time, and whether that is so soon that their room is
+// waited for.
 func (s *state) chosen(now time.Time) map[vgpu.UID]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make(map[vgpu.UID]bool, len(s.leaving))
 	for uid, by := range s.leaving {
 		if !now.After(by) {
-			all[uid] = true
+			all[uid] = by.Sub(now) <= kube.LeavingWithin+slack
 		}
 	}
 	return all

@@ -37,15 +37,20 @@ type note struct {
 
 // note takes down what a pod says.
 func (p *Plugin) note(at fwk.PodInfo) note {
-	host := at.CalculateResource().Resource
 	pod := at.GetPod()
-	n := note{Traits: p.guards.TraitsOf(pod, vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())})}
+	n := note{Traits: p.guards.TraitsOf(pod, hostOf(at))}
 	if gangs := p.gangsOrNil(); gangs != nil {
 		if ref, member := gangs.Of(pod); member {
 			n.gang = &ref
 		}
 	}
 	return n
+}
+
+// hostOf returns what a pod of a node gives back of its host.
+func hostOf(at fwk.PodInfo) vgpu.Room {
+	host := at.CalculateResource().Resource
+	return kube.BoundedHost(vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())})
 }
 
 // on returns the notes on the pods of a node, in the node's order, until it is called for the node again. The caller holds mu.

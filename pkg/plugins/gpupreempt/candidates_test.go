@@ -258,6 +258,9 @@ func TestRoomOfNominated(t *testing.T) {
 		s := newCensus(t)
 		for at, priority := range []int32{1, 2} {
 			s.addNode(t, false)
+			s.nodes[at].SetNode(&v1.Node{
+				ObjectMeta: s.nodes[at].Node().ObjectMeta, Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}},
+			})
 			s.ledgers[at] = testkit.Node(t, s.nodes[at].Node().Name, testkit.A100, 1)
 			s.ledgers[at].SetRoom(vgpu.Room{MilliCPU: 3000})
 			low := pod(fmt.Sprintf("low%d", at), 0, priority)

@@ -8,13 +8,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/verdict"
 )
 
 // PreEnqueue keeps a preemptor out of the queue while its victims are being evicted: it would be tried in vain. Once they are
 // asked to leave it is tried like any other pod, since room may come elsewhere.
 func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	if p.evicting(string(pod.UID)) {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pods that make room for the pod are being evicted")
+		return verdict.New(fwk.UnschedulableAndUnresolvable, "the pods that make room for the pod are being evicted")
 	}
 	return p.plain.PreEnqueue(ctx, pod)
 }

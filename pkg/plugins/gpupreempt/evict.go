@@ -23,8 +23,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// evictTimeout bounds the eviction of one pod with all its retries. Longer keeps a preemptor out of the queue that could be
-// tried elsewhere while the API server does not answer.
+// evictTimeout bounds each of the two requests that evict a pod, with all its retries. Longer keeps a preemptor out of the queue
+// that could be tried elsewhere while the API server does not answer. It begins when the request may be sent: what a request waits
+// for the limit of this scheduler's requests says nothing of the API server.
 const evictTimeout = 15 * time.Second
 
 // evictRetry is the pauses between tries of one request: 50 ms, 200 ms, 800 ms, 3.2 s.
@@ -66,7 +67,7 @@ type eviction struct {
 func (p *Plugin) evict(ctx context.Context, e *eviction) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stamps := p.stamps(e)
-	run := p.state.starts(e, cancel, p.now())
+	run := p.state.starts(e, cancel, p.endOf)
 	p.state.charged(stamps)
 	p.doom(e)
 	go func() {
@@ -181,16 +182,14 @@ func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMem
 		p.tell(victim, why, " (before it was bound)")
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
-	defer cancel()
-	if err := p.mark(ctx, victim, why); err != nil {
+	if err := p.mark(ctx, victim, why); apierrors.IsInvalid(err) {
+		// No update of the pod is legal any more, which is its own doing: it goes without the condition.
+		logger.Error(err, "Marking a victim failed, it is evicted all the same", "pod", klog.KObj(victim))
+	} else if err != nil {
 		return false, goneIsFine(err)
 	}
-	uid := victim.UID
-	err = retry.OnError(evictRetry, transient, func() error {
-		return p.handle.ClientSet().CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &uid},
-		})
+	err = p.send(ctx, func(ctx context.Context) error {
+		return p.requests.CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, p.deletion(victim))
 	})
 	if err != nil {
 		return false, goneIsFine(err)
@@ -198,6 +197,27 @@ func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMem
 	logger.V(2).Info("Preempted a pod", "pod", klog.KObj(victim), "preemptor", why.name, "node", victim.Spec.NodeName)
 	p.tell(victim, why, "")
 	return false, nil
+}
+
+// deletion returns how a victim is deleted: it and no other of its name, with its own grace period unless that is above the longest.
+func (p *Plugin) deletion(victim *v1.Pod) metav1.DeleteOptions {
+	uid := victim.UID
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	if grace, cut := p.guards.GracePeriod(victim); cut {
+		seconds := int64(grace / time.Second)
+		options.GracePeriodSeconds = &seconds
+	}
+	return options
+}
+
+// send sends a request when it is its turn, and again while the API server is busy.
+func (p *Plugin) send(ctx context.Context, request func(context.Context) error) error {
+	if err := p.requests.Turn(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+	defer cancel()
+	return retry.OnError(evictRetry, transient, func() error { return request(ctx) })
 }
 
 // withdraw takes back a pod that is not bound yet, which then waits for another place, and reports whether it could.
@@ -234,8 +254,8 @@ func (p *Plugin) mark(ctx context.Context, victim *v1.Pod, why cause) error {
 	if err != nil {
 		return err
 	}
-	return retry.OnError(evictRetry, transient, func() error {
-		_, err := p.handle.ClientSet().CoreV1().Pods(victim.Namespace).Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return p.send(ctx, func(ctx context.Context) error {
+		_, err := p.requests.CoreV1().Pods(victim.Namespace).Patch(ctx, victim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		return err
 	})
 }

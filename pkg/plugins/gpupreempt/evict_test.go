@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -21,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -254,8 +257,8 @@ func TestEvictionsOverlap(t *testing.T) {
 		}
 	}
 	before, after := of("a"), of("b")
-	first := s.starts(before, func() {}, now)
-	second := s.starts(after, func() {}, now)
+	first := s.starts(before, func() {}, func(*v1.Pod) time.Time { return now })
+	second := s.starts(after, func() {}, func(*v1.Pod) time.Time { return now })
 	s.finished(before, first, true)
 	expect(t, "leaving once the first failed", []bool{false, true}, []bool{s.leaves("uid-a", now), s.leaves("uid-b", now)})
 	expect(t, "the second is under way", true, s.running[after.key] == second)
@@ -352,13 +355,22 @@ func TestPreemptorGoesBefore(t *testing.T) {
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
+	guards, err := kube.NewGuards(&config.GPUPreemptArgs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := &Plugin{guards: guards, now: func() time.Time { return now }}
 	p := pod("p", 0, 0)
-	expect(t, "default", now.Add(30*time.Second+slack), goneBy(p, now))
+	expect(t, "default", now.Add(30*time.Second+slack), plugin.goneBy(p, now))
 	seconds := int64(300)
 	p.Spec.TerminationGracePeriodSeconds = &seconds
-	expect(t, "five minutes", now.Add(300*time.Second+slack), goneBy(p, now))
+	expect(t, "five minutes", now.Add(300*time.Second+slack), plugin.goneBy(p, now))
+	for _, seconds = range []int64{601, 315_360_000, 9_223_372_036, 9_223_372_037, math.MaxInt64} {
+		expect(t, fmt.Sprint(seconds), now.Add(kube.LeavingWithin+slack), plugin.goneBy(p, now))
+		expect(t, "slow", true, plugin.isSlow(p))
+	}
 	p.DeletionTimestamp = &metav1.Time{Time: now.Add(7 * time.Second)}
-	expect(t, "leaves already", now.Add(7*time.Second+slack), goneBy(p, now))
+	expect(t, "leaves already", now.Add(7*time.Second+slack), plugin.goneBy(p, now))
 }
 
 func TestPauses(t *testing.T) {
@@ -386,7 +398,6 @@ func TestMisses(t *testing.T) {
 
 func TestShort(t *testing.T) {
 	t.Parallel()
-	expect(t, "percent", "50 percent are taken", short("50% are taken"))
 	if got := short(strings.Repeat("é", 1000)); len(got) > maxText || !strings.HasSuffix(got, "é…") {
 		t.Errorf("%d bytes: …%s", len(got), got[len(got)-10:])
 	}

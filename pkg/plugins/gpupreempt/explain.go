@@ -15,9 +15,8 @@ import (
 // maxText bounds what is said of a preemption: events hold 1,024 characters in all, beside what the other plugins say.
 const maxText = 600
 
-// short cuts a text that is too long for an event. The scheduler formats its messages once more: they have no percent signs.
+// short cuts a text that is too long for an event.
 func short(text string) string {
-	text = strings.ReplaceAll(text, "%", " percent")
 	if len(text) <= maxText {
 		return text
 	}

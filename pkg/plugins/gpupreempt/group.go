@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -81,17 +82,17 @@ func (a *act) gone() []*v1.Pod {
 func (p *Plugin) forGang(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, ref podgroup.Ref) (*fwk.PostFilterResult, *fwk.Status) {
 	w, why := p.gangsOrNil().Want(cs, ref)
 	if w == nil && why == "" {
-		return nil, fwk.NewStatus(fwk.Unschedulable)
+		return nil, verdict.New(fwk.Unschedulable)
 	}
 	if w == nil {
-		return nominate(""), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, short("preemption: "+why))
+		return nominate(""), verdict.New(fwk.UnschedulableAndUnresolvable, short("preemption: "+why))
 	}
 	a := p.makeRoom(ctx, w, p.onStage)
 	if a.code() != fwk.Success {
-		return nominate(""), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, short("preemption: "+a.text))
+		return nominate(""), verdict.New(fwk.UnschedulableAndUnresolvable, short("preemption: "+a.text))
 	}
 	p.gangsOrNil().Nominate(ctx, w)
-	return nominate(a.places[uidOf(pod)]), fwk.NewStatus(fwk.Success, short("preemption: "+a.text))
+	return nominate(a.places[uidOf(pod)]), verdict.New(fwk.Success, short("preemption: "+a.text))
 }
 
 // gangAttempt is what came of one try to make room for a gang.

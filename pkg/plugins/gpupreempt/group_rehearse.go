@@ -9,6 +9,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/verdict"
 )
 
 // prefilters runs the PreFilter plugins of a profile. The framework's handle does, and does not say so.
@@ -27,7 +29,7 @@ func (p *Plugin) onStage(ctx context.Context, a *act) (stuck int, why string) {
 				continue
 			}
 			if status := s.enter(ctx, a.Pods[i], a.plan.Places[i].Node); !status.IsSuccess() {
-				stuck, why = i, fmt.Sprintf("pod %s on node %s: %s", klog.KObj(a.Pods[i]), a.plan.Places[i].Node, status.Message())
+				stuck, why = i, fmt.Sprintf("pod %s on node %s: %s", klog.KObj(a.Pods[i]), a.plan.Places[i].Node, verdict.Text(status))
 				return nil
 			}
 		}
@@ -74,18 +76,18 @@ func (s *stage) enter(ctx context.Context, pod *v1.Pod, node string) *fwk.Status
 	state.SetPlacementCycleState(s.cycle)
 	runner, ok := s.handle.(prefilters)
 	if !ok {
-		return fwk.NewStatus(fwk.Error, "the framework's handle runs no PreFilter plugins")
+		return verdict.New(fwk.Error, "the framework's handle runs no PreFilter plugins")
 	}
 	result, status, _ := runner.RunPreFilterPlugins(ctx, state, pod)
 	if !status.IsSuccess() {
 		return status
 	}
 	if !result.AllNodes() && !result.NodeNames.Has(node) {
-		return fwk.NewStatus(fwk.Unschedulable, "PreFilter plugins leave it other nodes")
+		return verdict.New(fwk.Unschedulable, "PreFilter plugins leave it other nodes")
 	}
 	info, err := s.snapshot.NodeInfos().Get(node)
 	if err != nil {
-		return fwk.AsStatus(err)
+		return verdict.Failed(err)
 	}
 	if status := s.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, info); !status.IsSuccess() {
 		return status
@@ -102,7 +104,7 @@ func (s *stage) stay(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nod
 		err = s.snapshot.AddPod(info, node)
 	}
 	if err != nil {
-		return fwk.AsStatus(err)
+		return verdict.Failed(err)
 	}
 	s.undo = append(s.undo, func() { s.handle.RunReservePluginsUnreserve(ctx, state, there, node) })
 	return s.handle.RunReservePluginsReserve(ctx, state, there, node)

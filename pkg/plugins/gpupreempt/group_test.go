@@ -85,13 +85,10 @@ func TestGangAsksOtherPlugins(t *testing.T) {
 	expect(t, "victims", []string{"low-1", "low-2"}, c.awaitVictims(2))
 	c.leave("low-1", "low-2")
 	c.awaitBound("high", 2)
-	other := team("other", 2, 2, 10, 150)
-	for _, p := range other {
-		onPort(p, 80)
-		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
-	}
+	other := onPort(team("other", 1, 1, 10, 150)[0], 80)
+	other.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
 	c.createNode("n4", "r2", 1)
-	c.create(other[0], other[1])
+	c.create(other)
 	c.awaitMessage("other", "preemption: ")
 	expect(t, "victims", []string{"low-1", "low-2"}, c.victims())
 }

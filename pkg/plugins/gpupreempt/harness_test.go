@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
@@ -36,8 +38,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// patience bounds every wait of these tests. It is long, since the machines that run them are slow; nothing sleeps.
-const patience = 60 * time.Second
+// patience bounds every wait of these tests. Only a hang reaches it, however slow the machine.
+const patience = 5 * time.Minute
 
 const rack = "topology.kubernetes.io/rack"
 
@@ -53,6 +55,8 @@ type cluster struct {
 	clock clock
 
 	mu sync.Mutex
+	// full are the pods of which the API server refuses any patch, since their annotations are too long.
+	full map[string]bool
 	// refuse answers the deletion of a pod with an error, where it returns one.
 	refuse func(pod string) error
 	// evicted are the pods that somebody but the test deleted, in that order.
@@ -162,11 +166,17 @@ func (c *cluster) delete(action clienttesting.Action) (bool, runtime.Object, err
 			return true, nil, err
 		}
 	}
-	c.evicted = append(c.evicted, pod.Name)
+	if pod.DeletionTimestamp == nil { // the stock scheduler asks again where it has not seen yet that the pod leaves
+		c.evicted = append(c.evicted, pod.Name)
+	}
 	if pod.Spec.NodeName == "" {
 		return false, nil, nil
 	}
-	at := metav1.NewTime(c.clock.now().Add(grace(pod)))
+	grace := kube.GracePeriod(pod)
+	if now := d.DeleteOptions.GracePeriodSeconds; now != nil {
+		grace = time.Duration(*now) * time.Second
+	}
+	at := metav1.NewTime(c.clock.now().Add(grace))
 	if pod.DeletionTimestamp == nil {
 		pod.DeletionTimestamp = &at
 	}
@@ -183,6 +193,10 @@ func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, erro
 	}
 	if err := json.Unmarshal(a.GetPatch(), &named); err != nil {
 		return true, nil, err
+	}
+	if c.full[a.GetName()] {
+		errs := field.ErrorList{field.TooLong(field.NewPath("metadata", "annotations"), "", 256<<10)}
+		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, a.GetName(), errs)
 	}
 	if uid := object.(*v1.Pod).UID; named.Metadata.UID != "" && named.Metadata.UID != uid {
 		return true, nil, apierrors.NewConflict(v1.Resource("pods"), a.GetName(), fmt.Errorf("the UID is %s", uid))

@@ -122,8 +122,10 @@ func TestCandidates(t *testing.T) {
 	}
 	c.refresh()
 	now := c.clock.now()
+	c.plugin.state.mu.Lock()
 	c.plugin.state.leaving["uid-chosen"] = now.Add(time.Second)
 	c.plugin.state.leaving["uid-equal"] = now.Add(-time.Second) // it should be gone and is not
+	c.plugin.state.mu.Unlock()
 	from, pods, err := c.candidates(5)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +148,7 @@ func TestPreEnqueue(t *testing.T) {
 	high := pod("high", 10, 100)
 	e := &eviction{preemptor: preemptor{key: string(high.UID)}, plan: &preemption.Plan{}}
 	expect(t, "before", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
-	run := c.plugin.state.starts(e, func() {}, time.Now())
+	run := c.plugin.state.starts(e, func() {}, c.plugin.endOf)
 	expect(t, "meanwhile", fwk.UnschedulableAndUnresolvable, c.plugin.PreEnqueue(t.Context(), high).Code())
 	c.plugin.state.finished(e, run, false)
 	expect(t, "after", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())

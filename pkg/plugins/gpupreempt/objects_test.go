@@ -62,6 +62,7 @@ func (c *cluster) createNode(name, inRack string, devices int) {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, rack: inRack}}}
 	n.Status.Allocatable = v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("110"),
+		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	}
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	if _, err := c.client.CoreV1().Nodes().Create(c.t.Context(), n, metav1.CreateOptions{}); err != nil {
@@ -262,6 +263,22 @@ func (c *cluster) awaitEvent(pod, reason string) *eventsv1.Event {
 		return found != nil
 	})
 	return found
+}
+
+// notes returns the texts of the events about a pod.
+func (c *cluster) notes(pod string) []string {
+	c.t.Helper()
+	list, err := c.client.EventsV1().Events("default").List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var notes []string
+	for i := range list.Items {
+		if list.Items[i].Regarding.Name == pod {
+			notes = append(notes, list.Items[i].Note)
+		}
+	}
+	return notes
 }
 
 // members returns pods NAME-0, NAME-1, … of a gang, each with so many slots.

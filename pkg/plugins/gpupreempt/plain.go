@@ -18,6 +18,7 @@ import (
 	stock "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
@@ -47,12 +48,12 @@ func (p *Plugin) newPlain(ctx context.Context) (*defaultpreemption.DefaultPreemp
 // forPlain makes room for a pod that asks for no vGPU.
 func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.dryRun() {
-		return nominate(""), fwk.NewStatus(fwk.Unschedulable, short("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
+		return nominate(""), verdict.New(fwk.Unschedulable, short("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
 	}
 	who := preemptor{key: string(pod.UID), priority: corev1helpers.PodPriority(pod)}
 	if wait := p.unpaid(&who); wait > 0 {
 		p.tryAgain(pod, again{at: p.now().Add(wait)})
-		return nil, fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("preemption: the scheduler evicts %d pods in a minute at most, the next in %v",
+		return nil, verdict.New(fwk.Unschedulable, fmt.Sprintf("preemption: the scheduler evicts %d pods in a minute at most, the next in %v",
 			p.args.EvictionsPerMinute, wait.Round(time.Second)))
 	}
 	return p.plain.PostFilter(ctx, cs, pod, statuses)

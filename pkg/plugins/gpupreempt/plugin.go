@@ -16,6 +16,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -58,10 +59,12 @@ type Gangs interface {
 // Plugin is GPUPreempt.
 type Plugin struct {
 	handle fwk.Handle
-	args   *config.GPUPreemptArgs
-	shares func() Shares
-	gangs  func() Gangs
-	now    func() time.Time
+	// requests is for evictions.
+	requests *throttle.Client
+	args     *config.GPUPreemptArgs
+	shares   func() Shares
+	gangs    func() Gangs
+	now      func() time.Time
 	// core finds the victims: preemption.Victims.
 	core    func(*gang.Cluster, *gang.Group, *preemption.Candidates, preemption.Config) (preemption.Plan, error)
 	guards  *kube.Guards
@@ -130,6 +133,9 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	}
 	if p.now == nil {
 		p.now = time.Now
+	}
+	if p.requests, err = throttle.New(handle.KubeConfig(), handle.ClientSet()); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
 	if p.guards, err = kube.NewGuards(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)

@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -16,22 +17,22 @@ import (
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	gangs := p.gangsOrNil()
 	if p.args.Mode == config.PreemptionDisabled || gangs == nil || info.GetCompositePodGroup() != nil {
-		return nil, fwk.NewStatus(fwk.Unschedulable)
+		return nil, verdict.New(fwk.Unschedulable)
 	}
 	ref := podgroup.Ref{Source: podgroup.Native, Namespace: info.GetNamespace(), Name: info.GetName()}
 	w, why := gangs.Want(state, ref)
 	if w == nil && why == "" {
-		return nil, fwk.NewStatus(fwk.Unschedulable)
+		return nil, verdict.New(fwk.Unschedulable)
 	}
 	if w == nil {
-		return nil, fwk.NewStatus(fwk.Unschedulable, short("preemption: "+why))
+		return nil, verdict.New(fwk.Unschedulable, short("preemption: "+why))
 	}
 	a := p.makeRoom(ctx, w, func(ctx context.Context, a *act) (int, string) { return p.perform(ctx, a, schedule) })
 	p.tellGroup(w, &a.attempt)
 	if a.code() != fwk.Success {
-		return nil, fwk.NewStatus(fwk.Unschedulable, short("preemption: "+a.text))
+		return nil, verdict.New(fwk.Unschedulable, short("preemption: "+a.text))
 	}
-	return nominations(w, a.places), fwk.NewStatus(fwk.Success, short("preemption: "+a.text))
+	return nominations(w, a.places), verdict.New(fwk.Success, short("preemption: "+a.text))
 }
 
 // nominations has the framework note the nodes that members wait for.
@@ -51,7 +52,7 @@ func (p *Plugin) perform(ctx context.Context, a *act, schedule fwk.PodGroupSched
 		if status.IsSuccess() {
 			return nil
 		}
-		why = "the members do not fit together: " + status.Message()
+		why = "the members do not fit together: " + verdict.Text(status)
 		through := map[vgpu.UID]bool{}
 		if tried != nil {
 			for _, at := range tried.ProposedAssignments {

@@ -3,6 +3,7 @@ package gpupreempt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
@@ -20,7 +22,7 @@ import (
 // answered for its whole gang.
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.args.Mode == config.PreemptionDisabled {
-		return nominate(""), fwk.NewStatus(fwk.Unschedulable) // another mode may have left a nomination
+		return nominate(""), verdict.New(fwk.Unschedulable) // another mode may have left a nomination
 	}
 	if gangs := p.gangsOrNil(); gangs != nil {
 		if ref, member := gangs.Of(pod); member {
@@ -35,9 +37,9 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	p.metrics.attempt(a.result)
 	p.metrics.evaluation.Observe(time.Since(began).Seconds())
 	if a.text == "" {
-		return a.nomination, fwk.NewStatus(a.code())
+		return a.nomination, verdict.New(a.code())
 	}
-	return a.nomination, fwk.NewStatus(a.code(), short("preemption: "+a.text))
+	return a.nomination, verdict.New(a.code(), short("preemption: "+a.text))
 }
 
 // attempt is what came of one PostFilter.
@@ -73,6 +75,9 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 	if why := p.eligible(pod); why != "" {
 		return attempt{resultIneligible, why, nominate("")}
 	}
+	if !p.mayHelp(statuses) {
+		return attempt{result: resultNeverHelps, nomination: nominate("")}
+	}
 	if !p.anybody(pod, statuses) {
 		return attempt{resultNeverHelps, "no pod has a lower priority or leaves where that could help", nominate("")}
 	}
@@ -99,6 +104,16 @@ func (p *Plugin) illegal(pod *v1.Pod) bool {
 	}
 	_, err := shares.Request(pod)
 	return err != nil
+}
+
+// mayHelp reports whether evictions may help on any node. Where they do not, the pod asks for what no node has, and the other plugins
+// have said so: there is nothing to say of preemption.
+func (p *Plugin) mayHelp(statuses fwk.NodeToStatusReader) bool {
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return true // which question tells
+	}
+	return slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool { return statuses.Get(n.Node().Name).Code() == fwk.Unschedulable })
 }
 
 // anybody reports whether a pod of a lower priority, or one that leaves, is on a node where that could help. Thousands may wait in

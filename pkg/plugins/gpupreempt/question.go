@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/admission"
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
@@ -90,7 +90,26 @@ func (q *question) setNodes(infos []fwk.NodeInfo, ledgers []*vgpu.Node) {
 	q.infos = make([]fwk.NodeInfo, len(order))
 	for at, i := range order {
 		q.cluster.Nodes[at], q.infos[at] = ledgers[i], infos[i]
+		if room, owes := owed(infos[i]); owes {
+			q.cluster.Nodes[at] = ledgers[i].Clone()
+			q.cluster.Nodes[at].SetRoom(room)
+		}
 	}
+}
+
+// owed returns the room of a host whose pods ask for more than it has, which is below zero, and whether they do: its ledger says
+// then that there is none. A pod that names its node itself may ask for any amount; nobody fits there until it has left.
+func owed(info fwk.NodeInfo) (room vgpu.Room, owes bool) {
+	has, used := info.GetAllocatable(), info.GetRequested()
+	room = vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
+	counted := vgpu.Room{MilliCPU: used.GetMilliCPU(), Memory: vgpu.Bytes(used.GetMemory())}
+	if kube.BoundedHost(counted).Within(room) {
+		return room, false
+	}
+	for _, pod := range info.GetPods() {
+		room = room.Less(hostOf(pod))
+	}
+	return room, true
 }
 
 // setAside takes from the hosts what pods of the same or a higher priority will use that are nominated for them and not there
@@ -111,8 +130,8 @@ func (q *question) roomBeside(nominator fwk.PodNominator, n *vgpu.Node) (room vg
 	for _, info := range nominator.NominatedPodsForNode(n.Name()) {
 		other := info.GetPod()
 		if other.UID != q.pod.UID && corev1helpers.PodPriority(other) >= q.priority {
-			r := resource.PodRequests(other, resource.PodResourcesOptions{})
-			room = room.Minus(vgpu.Room{MilliCPU: r.Cpu().MilliValue(), Memory: vgpu.Bytes(r.Memory().Value())})
+			host, _ := kube.Host(other) // the most where it is absurd
+			room = room.Less(host)
 			less = true
 		}
 	}

@@ -219,7 +219,10 @@ func (q *question) addTo(cost *preemption.Cost, c *preemption.Pod, used []int) {
 	if c.Serving {
 		cost.Serving++
 	}
-	cost.Lost += c.Lost
+	if c.Slow {
+		cost.Slow++
+	}
+	cost.Lost = vgpu.Sum(cost.Lost, c.Lost)
 	cost.Victims++
 	for _, b := range c.Budgets {
 		if used[b]++; used[b] > q.from.Budgets[b].Allowed {

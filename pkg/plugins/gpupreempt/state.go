@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -48,7 +49,7 @@ func newState(perMinute int) *state {
 
 // starts notes that an eviction is under way. It takes the place of one for the same preemptor that was cancelled and is not
 // over yet: a gang may come again under its name.
-func (s *state) starts(e *eviction, cancel context.CancelFunc, now time.Time) *evicting {
+func (s *state) starts(e *eviction, cancel context.CancelFunc, by func(*v1.Pod) time.Time) *evicting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	run := &evicting{cancel: cancel}
@@ -56,7 +57,7 @@ func (s *state) starts(e *eviction, cancel context.CancelFunc, now time.Time) *e
 		for _, at := range u.Pods {
 			uid := uidOf(e.pods[at])
 			run.victims = append(run.victims, uid)
-			s.leaving[uid] = now.Add(grace(e.pods[at])).Add(slack)
+			s.leaving[uid] = by(e.pods[at])
 		}
 	}
 	s.running[e.key] = run
@@ -103,19 +104,26 @@ func (p *Plugin) evicting(key string) bool {
 	return p.state.running[key] != nil
 }
 
-// grace is how long a pod may take to end.
-func grace(pod *v1.Pod) time.Duration {
-	seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
-	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		seconds = *s
-	}
-	return time.Duration(seconds) * time.Second
+// isSlow reports whether a pod takes longer to end, when it is evicted, than its room is waited for.
+func (p *Plugin) isSlow(pod *v1.Pod) bool {
+	grace, _ := p.guards.GracePeriod(pod)
+	return grace > kube.LeavingWithin
 }
 
-// goneBy returns when a pod that leaves is gone at the latest.
-func goneBy(pod *v1.Pod, now time.Time) time.Time {
+// endOf returns when a pod that is evicted now is gone at the latest.
+func (p *Plugin) endOf(pod *v1.Pod) time.Time {
+	grace, _ := p.guards.GracePeriod(pod)
+	return p.now().Add(grace).Add(slack)
+}
+
+// goneBy returns how long the room of a pod that leaves is waited for: until it is gone, but no longer than that of any.
+func (p *Plugin) goneBy(pod *v1.Pod, now time.Time) time.Time {
+	by, most := p.endOf(pod), now.Add(kube.LeavingWithin).Add(slack)
 	if pod.DeletionTimestamp != nil {
-		return pod.DeletionTimestamp.Add(slack)
+		by = pod.DeletionTimestamp.Add(slack)
 	}
-	return now.Add(grace(pod)).Add(slack)
+	if by.After(most) {
+		return most
+	}
+	return by
 }

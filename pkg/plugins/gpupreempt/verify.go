@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
@@ -30,7 +31,7 @@ func (p *Plugin) solve(ctx context.Context, cs fwk.CycleState, q *question) (pla
 		if status.IsSuccess() {
 			return plan, vain, "", nil
 		}
-		why = status.Message()
+		why = verdict.Text(status)
 		vain = append(vain, at)
 		q.open[at] = false
 	}
@@ -42,7 +43,7 @@ func (p *Plugin) verify(ctx context.Context, cs fwk.CycleState, q *question, at 
 	t := newTrial(p.handle, q, cs, at)
 	for _, i := range gone {
 		if err := t.remove(ctx, i); err != nil {
-			return fwk.AsStatus(err)
+			return verdict.Failed(err)
 		}
 	}
 	return t.fits(ctx)

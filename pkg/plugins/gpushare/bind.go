@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -23,20 +24,24 @@ import (
 // An error of the API server does not tell whether the pod was bound: after each it reads the pod. The same node and
 // assignment is success; a pod that is bound otherwise, being deleted or gone is failure; a pod that is not bound is
 // tried again until bindTimeout. When that ends while an attempt may still take effect, the devices stay held.
+//
+// The time starts when the first attempt may be sent: what a bind waits for the limit of this scheduler's requests is no failure,
+// and says nothing of the API server.
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if !kube.WantsVGPU(pod) {
-		return fwk.NewStatus(fwk.Skip)
+		return verdict.New(fwk.Skip)
 	}
 	a, ok := p.state.reservation(uidOf(pod), nodeName)
 	if !ok {
-		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: it has no reservation there", klog.KObj(pod), nodeName))
+		return verdict.Failed(fmt.Errorf("bind pod %s to node %s: it has no reservation there", klog.KObj(pod), nodeName))
 	}
 	raw, err := kube.EncodeAssignment(a)
-	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), nodeName, err))
+	if err == nil {
+		err = kube.CheckAnnotations(p.latest(pod), len(raw)) // they may have grown since PreFilter
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.bindTimeout)
-	defer cancel()
+	if err != nil {
+		return verdict.Failed(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), nodeName, err))
+	}
 	b := binder{plugin: p, raw: raw, binding: &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
@@ -51,9 +56,17 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeNa
 	}
 	p.metrics.bound(err)
 	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), nodeName, err))
+		return verdict.Failed(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), nodeName, err))
 	}
 	return nil
+}
+
+// latest returns a pod as the informer has it, or as it was given where the informer has no such pod.
+func (p *Plugin) latest(pod *v1.Pod) *v1.Pod {
+	if seen, err := p.state.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && seen.UID == pod.UID {
+		return seen
+	}
+	return pod
 }
 
 // lookAgain closes the gap between the last look at the pod and suspend: what the informer showed in between would be
@@ -91,6 +104,11 @@ type binder struct {
 
 // run binds, and returns nil only when the pod is bound with this node and assignment.
 func (b *binder) run(ctx context.Context) error {
+	if err := b.plugin.requests.Turn(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout)
+	defer cancel()
 	waits := wait.Backoff{Duration: firstWait, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: longestWait}
 	for {
 		err := b.post(ctx)
@@ -109,6 +127,9 @@ func (b *binder) run(ctx context.Context) error {
 			return b.outOfTime(err)
 		case <-time.After(max(firstWait, waits.Step())):
 		}
+		if b.plugin.requests.Turn(ctx) != nil {
+			return b.outOfTime(err)
+		}
 	}
 }
 
@@ -119,14 +140,14 @@ func (b *binder) outOfTime(err error) error {
 	return err
 }
 
-// post sends the Binding once.
+// post sends the Binding once. With the gate SchedulerAsyncAPICalls the framework sends it, through its own client: an attempt
+// that waits there for its limit cannot be told from one that was sent.
 func (b *binder) post(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout/attemptsPerTimeout)
 	defer cancel()
-	h := b.plugin.handle
-	cacher := h.APICacher()
+	cacher := b.plugin.handle.APICacher()
 	if cacher == nil {
-		return h.ClientSet().CoreV1().Pods(b.binding.Namespace).Bind(ctx, b.binding, metav1.CreateOptions{})
+		return b.plugin.requests.CoreV1().Pods(b.binding.Namespace).Bind(ctx, b.binding, metav1.CreateOptions{})
 	}
 	finish, err := cacher.BindPod(b.binding)
 	if err != nil {
@@ -137,9 +158,12 @@ func (b *binder) post(ctx context.Context) error {
 
 // look reads the pod after a failed attempt, and reports whether that settles the bind, with the result.
 func (b *binder) look(ctx context.Context, failed error) (bool, error) {
+	if b.plugin.requests.Turn(ctx) != nil {
+		return false, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout/attemptsPerTimeout)
 	defer cancel()
-	pod, err := b.plugin.handle.ClientSet().CoreV1().Pods(b.binding.Namespace).Get(ctx, b.binding.Name, metav1.GetOptions{})
+	pod, err := b.plugin.requests.CoreV1().Pods(b.binding.Namespace).Get(ctx, b.binding.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, fmt.Errorf("the pod is gone: %w", failed)

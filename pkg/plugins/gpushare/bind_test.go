@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/flowcontrol"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -27,6 +30,9 @@ type lyingAPI struct {
 	brokenReads int
 	posts       int
 }
+
+// bindTimeout of these tests passes by a bubble's clock.
+const bindTimeout = 30 * time.Second
 
 type answer struct {
 	done bool
@@ -107,36 +113,38 @@ func TestBindBelievesThePodNotTheError(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			p := pod("a", 6)
-			inAPI := p.DeepCopy()
-			if c.change != nil {
-				c.change(inAPI)
-			}
-			api := newLyingAPI(t, inAPI, c.answer...)
-			api.brokenReads = c.broken
-			d := newDesk(t, gpuNode("n1", 1))
-			d.plugin.handle.(*snapshot).client = api
-			d.plugin.bindTimeout = 400 * time.Millisecond
-			if err := d.indexer.Add(p); err != nil {
-				t.Fatal(err)
-			}
+			synctest.Test(t, func(t *testing.T) { // Bind's timeout and pauses pass by the bubble's clock
+				p := pod("a", 6)
+				inAPI := p.DeepCopy()
+				if c.change != nil {
+					c.change(inAPI)
+				}
+				api := newLyingAPI(t, inAPI, c.answer...)
+				api.brokenReads = c.broken
+				d := newDesk(t, gpuNode("n1", 1))
+				d.plugin.requests = throttle.Unlimited(api)
+				d.plugin.bindTimeout = bindTimeout
+				if err := d.indexer.Add(p); err != nil {
+					t.Fatal(err)
+				}
 
-			cs := d.preFilter(p)
-			d.reserve(cs, p, "n1")
-			status := d.plugin.Bind(t.Context(), cs, p, "n1")
-			if (c.want == "") != status.IsSuccess() || !strings.Contains(status.Message(), c.want) {
-				t.Errorf("Bind = %v, want %q", status, c.want)
-			}
-			if c.posts != 0 && api.posts != c.posts {
-				t.Errorf("Bind sent %d bindings, want %d", api.posts, c.posts)
-			}
-			if !status.IsSuccess() {
-				d.unreserve(cs, p, "n1") // as the framework does
-			}
-			kept := d.plugin.state.kept()
-			if held := kept["unresolved"] == 1; held != c.held {
-				t.Errorf("devices kept: %v, want unresolved: %v", kept, c.held)
-			}
+				cs := d.preFilter(p)
+				d.reserve(cs, p, "n1")
+				status := d.plugin.Bind(t.Context(), cs, p, "n1")
+				if (c.want == "") != status.IsSuccess() || !strings.Contains(status.Message(), c.want) {
+					t.Errorf("Bind = %v, want %q", status, c.want)
+				}
+				if c.posts != 0 && api.posts != c.posts {
+					t.Errorf("Bind sent %d bindings, want %d", api.posts, c.posts)
+				}
+				if !status.IsSuccess() {
+					d.unreserve(cs, p, "n1") // as the framework does
+				}
+				kept := d.plugin.state.kept()
+				if held := kept["unresolved"] == 1; held != c.held {
+					t.Errorf("devices kept: %v, want unresolved: %v", kept, c.held)
+				}
+			})
 		})
 	}
 }
@@ -172,7 +180,7 @@ func TestBindGoesThroughTheAPICacher(t *testing.T) {
 	api := newLyingAPI(t, p, answer{false, internal}, answer{true, nil})
 	through := &cacher{client: api}
 	d := newDesk(t, gpuNode("n1", 1))
-	d.plugin.handle.(*snapshot).client, d.plugin.handle.(*snapshot).cacher = api, through
+	d.plugin.requests, d.plugin.handle.(*snapshot).cacher = throttle.Unlimited(api), through
 	d.plugin.bindTimeout = patience
 	cs := d.preFilter(p)
 	d.reserve(cs, p, "n1")
@@ -181,34 +189,85 @@ func TestBindGoesThroughTheAPICacher(t *testing.T) {
 	}
 }
 
+// A bind that waits for the limit of the scheduler's requests takes as long as that takes: it is not in doubt, and its bindTimeout
+// has not begun. The API server answers at once.
+func TestBindWaitsForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, gpuNode("n1", 1))
+		d.plugin.bindTimeout = time.Second
+		first, second := pod("first", 4), pod("second", 4)
+		api := newLyingAPI(t, first, answer{true, nil})
+		if err := api.Tracker().Add(second); err != nil {
+			t.Fatal(err)
+		}
+		d.plugin.requests = throttle.Limited(api, flowcontrol.NewTokenBucketRateLimiter(0.1, 1)) // one in ten seconds
+		start := time.Now()
+		for _, p := range []*v1.Pod{first, second} {
+			cs := d.preFilter(p)
+			d.reserve(cs, p, "n1")
+			if status := d.plugin.Bind(t.Context(), cs, p, "n1"); !status.IsSuccess() {
+				t.Errorf("Bind of %s after %v = %v, want success", p.Name, time.Since(start), status)
+			}
+		}
+		if got := time.Since(start).Round(time.Millisecond); got != 10*time.Second {
+			t.Errorf("two binds took %v, want 10 s", got)
+		}
+	})
+}
+
+// A bind whose turn does not come was not sent, and so is not in doubt.
+func TestBindThatIsNotSent(t *testing.T) {
+	d := newDesk(t, gpuNode("n1", 1))
+	d.plugin.bindTimeout = patience
+	p := pod("a", 4)
+	api := newLyingAPI(t, p, answer{true, nil})
+	limit := flowcontrol.NewTokenBucketRateLimiter(1e-6, 1)
+	limit.Accept() // the only one for days
+	d.plugin.requests = throttle.Limited(api, limit)
+	cs := d.preFilter(p)
+	d.reserve(cs, p, "n1")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the limiter sees at once that it would not come
+	defer cancel()
+	status := d.plugin.Bind(ctx, cs, p, "n1")
+	if status.IsSuccess() || !strings.Contains(status.Message(), "was not sent") || api.posts != 0 {
+		t.Errorf("Bind = %v after %d requests, want an error which says that nothing was sent", status, api.posts)
+	}
+	d.unreserve(cs, p, "n1")
+	if got := d.plugin.Doubts(); got != 0 {
+		t.Errorf("%d binds are in doubt, want none", got)
+	}
+}
+
 // What the informer showed between Bind's last look at the pod and the room kept for it is not lost.
 func TestUnknownBindLooksAtTheInformerAgain(t *testing.T) {
 	for name, want := range map[string]int64{"landed": 0, "gone": 0, "waiting": 1} {
 		t.Run(name, func(t *testing.T) {
-			p := pod("a", 6)
-			d := newDesk(t, gpuNode("n1", 1))
-			d.plugin.handle.(*snapshot).client = newLyingAPI(t, p.DeepCopy(), answer{false, internal})
-			d.plugin.bindTimeout = 200 * time.Millisecond
-			cs := d.preFilter(p)
-			d.reserve(cs, p, "n1")
-			a, _ := d.plugin.state.reservation(uidOf(p), "n1")
-			seen := map[string]*v1.Pod{"landed": bound(t, p, a), "waiting": p}[name]
-			if seen != nil {
-				if err := d.indexer.Add(seen); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				p := pod("a", 6)
+				d := newDesk(t, gpuNode("n1", 1))
+				d.plugin.requests = throttle.Unlimited(newLyingAPI(t, p.DeepCopy(), answer{false, internal}))
+				d.plugin.bindTimeout = bindTimeout
+				cs := d.preFilter(p)
+				d.reserve(cs, p, "n1")
+				a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+				seen := map[string]*v1.Pod{"landed": bound(t, p, a), "waiting": p}[name]
+				if seen != nil {
+					if err := d.indexer.Add(seen); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			if status := d.plugin.Bind(t.Context(), cs, p, "n1"); status.IsSuccess() {
-				t.Fatal("Bind succeeded")
-			}
-			d.unreserve(cs, p, "n1")
-			if name == "landed" {
-				d.add(seen, "n1")
-			}
-			d.preFilter(pod("other", 1))
-			if got := d.plugin.state.kept()["unresolved"]; got != want {
-				t.Errorf("%d unresolved binds keep room, want %d", got, want)
-			}
+				if status := d.plugin.Bind(t.Context(), cs, p, "n1"); status.IsSuccess() {
+					t.Fatal("Bind succeeded")
+				}
+				d.unreserve(cs, p, "n1")
+				if name == "landed" {
+					d.add(seen, "n1")
+				}
+				d.preFilter(pod("other", 1))
+				if got := d.plugin.state.kept()["unresolved"]; got != want {
+					t.Errorf("%d unresolved binds keep room, want %d", got, want)
+				}
+			})
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -42,12 +41,10 @@ type snapshot struct {
 	fwk.SharedLister
 	fwk.NodeInfoLister
 	desk   *desk
-	client kubernetes.Interface
 	cacher fwk.APICacher
 }
 
-func (s *snapshot) ClientSet() kubernetes.Interface { return s.client }
-func (s *snapshot) APICacher() fwk.APICacher        { return s.cacher }
+func (s *snapshot) APICacher() fwk.APICacher { return s.cacher }
 
 func (s *snapshot) SnapshotSharedLister() fwk.SharedLister { return s }
 func (s *snapshot) NodeInfos() fwk.NodeInfoLister          { return s }
@@ -77,7 +74,7 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 		handle: &snapshot{desk: d}, policy: policy, metrics: m, learn: func() {},
 		state:    newState(pods, m, learning.New(learning.Options{Model: model, MaxProfiles: 100})),
 		crowding: crowding{model: model, weights: placement.EvenWeights}, scarcity: scarcity{percent: 10},
-		pending: newPending(nil, pods),
+		pending: newPending(nil, pods), answered: [2]firstAnswer{newAnswer(), newAnswer()},
 	}
 	d.plugin.now = func() time.Time { return time.Now().Add(d.later) }
 	d.plugin.profiled.Store(true)
@@ -87,7 +84,9 @@ func newDesk(t testing.TB, gpuNodes ...*v1alpha1.GPUNode) *desk {
 		d.setGPUNode(g)
 		info := framework.NewNodeInfo()
 		info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.Name, Labels: map[string]string{"name": g.Name}}, Status: v1.NodeStatus{
-			Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("64"), v1.ResourcePods: resource.MustParse("110")},
+			Allocatable: v1.ResourceList{
+				v1.ResourceCPU: resource.MustParse("64"), v1.ResourcePods: resource.MustParse("110"), v1alpha1.ResourceVGPU: resource.MustParse("1000"),
+			},
 		}})
 		d.nodes = append(d.nodes, info)
 		d.byName[g.Name] = info

@@ -39,9 +39,12 @@ func (p *Plugin) settleDoubts(ctx context.Context) {
 // settleDoubt asks for the pod of an old unresolved bind, and ends its room unless the pod is bound to it.
 func (p *Plugin) settleDoubt(ctx context.Context, u unresolved) {
 	namespace, name, _ := strings.Cut(u.Pod, "/")
+	if p.requests.Turn(ctx) != nil {
+		return // the scheduler ends
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.bindTimeout)
 	defer cancel()
-	pod, err := p.handle.ClientSet().CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	pod, err := p.requests.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && uidOf(pod) != u.UID:
 		p.state.gone(u.UID)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tandem-gpu/tandem/internal/throttle"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -56,7 +57,7 @@ func TestOldDoubtsEnd(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
-			d.plugin.handle.(*snapshot).client, d.plugin.bindTimeout = tc.client, patience
+			d.plugin.requests, d.plugin.bindTimeout = throttle.Unlimited(tc.client), patience
 			a := d.doubt(p, "n1")
 			if got := d.plugin.Doubts(); got != 1 {
 				t.Fatalf("%d pods are in doubt, want 1", got)

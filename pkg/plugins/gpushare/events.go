@@ -12,7 +12,7 @@ import (
 )
 
 // EventsToRegister names the events after which a pod that this plugin refused is tried again: a vGPU pod leaves its
-// node, the pod's own annotations or its profile are corrected, a node appears. Changes of GPUNodes, of WorkloadProfiles and
+// node, the pod's own annotations or its profile are corrected, a node appears, a node's kubelet offers more slots. Changes of GPUNodes, of WorkloadProfiles and
 // of what others promised are no events of the framework: they activate the pending pods that they may help, once the
 // plugin has read them (see pending).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
@@ -20,6 +20,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: afterPodLeft},
 		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: afterCorrection},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, QueueingHintFn: afterOffer},
 	}, nil
 }
 
@@ -28,6 +29,19 @@ func afterPodLeft(_ klog.Logger, _ *v1.Pod, old, _ any) (fwk.QueueingHint, error
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
+}
+
+func afterOffer(_ klog.Logger, _ *v1.Pod, old, updated any) (fwk.QueueingHint, error) {
+	before, okBefore := old.(*v1.Node)
+	now, okNow := updated.(*v1.Node)
+	if !okBefore || !okNow {
+		return fwk.Queue, nil
+	}
+	a, b := before.Status.Allocatable[v1alpha1.ResourceVGPU], now.Status.Allocatable[v1alpha1.ResourceVGPU]
+	if b.Cmp(a) > 0 {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
 }
 
 // corrections are the annotations that say what a pod asks for.
@@ -51,6 +65,9 @@ func afterCorrection(_ klog.Logger, pod *v1.Pod, old, updated any) (fwk.Queueing
 		if a != b || hadIt != hasIt {
 			return fwk.Queue, nil
 		}
+	}
+	if kube.AnnotationBytes(now) < kube.AnnotationBytes(before) {
+		return fwk.Queue, nil // they may have left no room for an assignment
 	}
 	if before.Labels[v1alpha1.LabelProfile] != now.Labels[v1alpha1.LabelProfile] {
 		return fwk.Queue, nil

@@ -14,6 +14,8 @@ const prefix = "tandem_scheduler_"
 func Families() []tandem.Family { return slices.Clone(families) }
 
 var families = []tandem.Family{
+	{Name: prefix + "admission_failures_total", Type: tandem.Counter, Unit: "pods", Range: "0 or more",
+		Help: "vGPU pods that this scheduler bound and that the kubelet of their node refused: they have failed for good."},
 	{Name: prefix + "allocated_ratio", Type: tandem.Gauge, Unit: "ratio", Range: "0 to 1",
 		Help: "Part of the compute of healthy GPUs that is assigned to pods. Nodes that take no vGPU pods do not count. " +
 			"Absent while no healthy GPU is known."},
@@ -32,6 +34,8 @@ var families = []tandem.Family{
 		Help: "Nodes with a GPUNode by state: ready, refused."},
 	{Name: prefix + "occupancy_rebuilds_total", Type: tandem.Counter, Unit: "computations", Range: "0 or more",
 		Help: "Times that the use of a node's GPUs was computed anew."},
+	{Name: prefix + "paused_nodes", Type: tandem.Gauge, Unit: "nodes", Range: "0 or more",
+		Help: "Nodes that take no vGPU pods for a while, since their kubelet refused one."},
 	{Name: prefix + "predicted_slowdown_ratio", Type: tandem.Histogram, Unit: "ratio", Range: "1 or more",
 		Buckets: []float64{1, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 2, 3},
 		Help: "Slowdown that was predicted for a pod beside its neighbours when its GPUs were chosen: time beside them by time alone. " +

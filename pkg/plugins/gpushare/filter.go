@@ -7,29 +7,38 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // Filter refuses nodes whose devices have no room for the pod. It reads the occupancy that PreFilter brought up to date,
 // and computes its own where the NodeInfo is another one: the dry run of preemption, nominated pods.
 //
-// The framework counts equal reasons, so a reason names neither node nor device; PostFilter names the nearest miss.
-func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+// The framework counts equal reasons and puts the number before each, so a reason names neither node nor device and begins with a
+// word; PostFilter names the nearest miss.
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	r := requestOf(cs)
 	if r == nil {
 		return nil
 	}
 	o := p.state.occupancyOf(node)
-	if o.problem != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, o.problem)
+	if o.problem != "" && (o.problem != tried || !p.plannedOn(pod, r.UID, node.Node().Name)) {
+		return verdict.New(fwk.UnschedulableAndUnresolvable, o.problem)
 	}
 	if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil && (refusal.Reason == vgpu.PromiseBroken || !keptFree(o.ledger, r.UID)) {
-		return fwk.NewStatus(codeOf(refusal), reasonOf(refusal))
+		return verdict.New(codeOf(refusal), reasonOf(refusal))
 	}
 	if o.stray > 0 && o.freeSlots(r) < r.PeakSlots() {
-		return fwk.NewStatus(fwk.Unschedulable, "pods without an assignment hold the node's slots")
+		return verdict.New(fwk.Unschedulable, "pods without an assignment hold the node's slots")
 	}
 	return nil
+}
+
+// plannedOn reports whether another plugin planned a pod on the node and keeps its room there: the members of a gang are tried
+// together on a node whose kubelet refused a pod before.
+func (p *Plugin) plannedOn(pod *v1.Pod, uid vgpu.UID, node string) bool {
+	h, held := p.Held(uid)
+	return held && h.Node == node && p.state.plannedElsewhere(pod)
 }
 
 // keptFree reports whether room is held for a pod on the node and is free, unless pods of a higher priority take it. What is held
@@ -63,7 +72,7 @@ func reasonOf(r *vgpu.Refusal) string {
 	case vgpu.NoAllowedModel:
 		text = "the node has no GPU of a model that the pod may use"
 	case vgpu.IllegalSlots:
-		text = fmt.Sprintf("%d vGPU slots are neither a part of one GPU nor whole GPUs of %d slots", r.Want, r.Of)
+		text = fmt.Sprintf("the GPUs have %d slots each, and %d are neither a part of one nor whole ones", r.Of, r.Want)
 	case vgpu.MemoryAboveDevice:
 		text = "the GPUs have less memory than asked for"
 	case vgpu.ComputeLimitBelowRequest, vgpu.MemoryLimitBelowRequest:
@@ -75,7 +84,7 @@ func reasonOf(r *vgpu.Refusal) string {
 	case vgpu.NoShareFits:
 		text = shareReason(r)
 	case vgpu.NoWholeDevices:
-		text = fmt.Sprintf("%d of %d GPUs are wholly free", r.Best, r.Of)
+		text = fmt.Sprintf("wholly free are %d of %d GPUs", r.Best, r.Of)
 	case vgpu.PromiseBroken:
 		text = "a max-slowdown would break on the GPUs that have room"
 	case vgpu.NoTogether:

@@ -39,8 +39,8 @@ import (
 
 const gib = 1 << 30
 
-// patience bounds every wait of these tests. It is long, since the machines that run them are slow; nothing sleeps.
-const patience = 60 * time.Second
+// patience bounds every wait of these tests. Only a hang reaches it, however slow the machine.
+const patience = 5 * time.Minute
 
 // cluster is an API, real or in memory, with a scheduler that runs the plugin in the profile "default-scheduler".
 type cluster struct {
@@ -156,16 +156,9 @@ func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: Name, Weight: 10000})
 	p.Plugins.PostFilter.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.PostFilter.Enabled...)
 	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.Bind.Enabled...)
-	timeout := c.bindTimeout
-	if timeout == 0 {
-		timeout = 30 * time.Second
-	}
-	args := &config.GPUShareArgs{
-		Policy: "packed", BindTimeout: metav1.Duration{Duration: timeout},
-		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
-		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
-		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
-		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
+	args := arguments()
+	if c.bindTimeout != 0 {
+		args.BindTimeout.Duration = c.bindTimeout
 	}
 	if c.configure != nil {
 		c.configure(args)
@@ -179,11 +172,23 @@ func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
 	return p
 }
 
+// arguments are the plugin's usual ones.
+func arguments() *config.GPUShareArgs {
+	return &config.GPUShareArgs{
+		Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
+		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
+		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
+	}
+}
+
 func (c *cluster) createNode(name string) {
 	c.t.Helper()
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	n.Status.Allocatable = v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("10000"), v1.ResourceMemory: resource.MustParse("1Ti"), v1.ResourcePods: resource.MustParse("5000"),
+		v1alpha1.ResourceVGPU: resource.MustParse("1000"),
 	}
 	n.Status.Capacity = n.Status.Allocatable
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
@@ -259,6 +264,17 @@ func (c *cluster) await(name, what string, wanted func(*v1.Pod) bool) *v1.Pod {
 		c.t.Fatalf("pod %s: waiting until %s: %v; it is on node %q, %s", name, what, err, pod.Spec.NodeName, message(pod))
 	}
 	return pod
+}
+
+// eventually polls until the answer is yes, and fails with the state.
+func (c *cluster) eventually(ask func() bool, state func() string) {
+	c.t.Helper()
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return ask(), nil
+	})
+	if err != nil {
+		c.t.Fatalf("%v: %s", err, state())
+	}
 }
 
 // awaitBound returns the node and devices of the pod, "n1/GPU-n1-0".

@@ -21,14 +21,15 @@ const (
 
 // metricSet counts what the plugin did. Before it is registered, it counts nothing.
 type metricSet struct {
-	refusals  *metrics.CounterVec
-	binds     *metrics.CounterVec
-	retries   *metrics.Counter
-	confirmed *metrics.Counter
-	rebuilds  *metrics.Counter
-	misses    *metrics.Counter
-	rules     *metrics.CounterVec
-	predicted *metrics.Histogram
+	admissions *metrics.Counter
+	refusals   *metrics.CounterVec
+	binds      *metrics.CounterVec
+	retries    *metrics.Counter
+	confirmed  *metrics.Counter
+	rebuilds   *metrics.Counter
+	misses     *metrics.Counter
+	rules      *metrics.CounterVec
+	predicted  *metrics.Histogram
 }
 
 func newMetrics() *metricSet {
@@ -42,13 +43,14 @@ func newMetrics() *metricSet {
 	}
 	slowdown := family("predicted_slowdown_ratio")
 	return &metricSet{
-		refusals:  vector("refusals_total"),
-		binds:     vector("binds_total"),
-		retries:   counter("bind_errors_total"),
-		confirmed: counter("binds_confirmed_total"),
-		rebuilds:  counter("occupancy_rebuilds_total"),
-		misses:    counter("shortlist_misses_total"),
-		rules:     vector("rule_changes_total"),
+		admissions: counter("admission_failures_total"),
+		refusals:   vector("refusals_total"),
+		binds:      vector("binds_total"),
+		retries:    counter("bind_errors_total"),
+		confirmed:  counter("binds_confirmed_total"),
+		rebuilds:   counter("occupancy_rebuilds_total"),
+		misses:     counter("shortlist_misses_total"),
+		rules:      vector("rule_changes_total"),
 		predicted: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name: slowdown.Name, Help: slowdown.Help, Buckets: slowdown.Buckets, StabilityLevel: metrics.ALPHA,
 		}),
@@ -57,7 +59,7 @@ func newMetrics() *metricSet {
 
 // all returns what is registered, without the gauges.
 func (m *metricSet) all() []metrics.Registerable {
-	return []metrics.Registerable{m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses, m.rules, m.predicted}
+	return []metrics.Registerable{m.admissions, m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses, m.rules, m.predicted}
 }
 
 // register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
@@ -97,6 +99,7 @@ type gauges struct {
 	fragmented   *metrics.Desc
 	usual        *metrics.Desc
 	scarce       *metrics.Desc
+	paused       *metrics.Desc
 }
 
 func newGauges(p *Plugin) *gauges {
@@ -107,7 +110,7 @@ func newGauges(p *Plugin) *gauges {
 	return &gauges{
 		plugin: p, slots: desc("slots"), reservations: desc("reservations"), nodes: desc("nodes"),
 		allocated: desc("allocated_ratio"), fragmented: desc("fragmentation_ratio"), usual: desc("usual_requests"),
-		scarce: desc("scarce"),
+		scarce: desc("scarce"), paused: desc("paused_nodes"),
 	}
 }
 
@@ -120,6 +123,7 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.fragmented
 	ch <- g.usual
 	ch <- g.scarce
+	ch <- g.paused
 }
 
 // CollectWithStability adds up the published nodes.
@@ -147,6 +151,7 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	send(g.reservations, g.plugin.state.kept())
 	one := func(d *metrics.Desc, value float64) { ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, value) }
 	one(g.usual, float64(len(typical.Kinds())))
+	one(g.paused, float64(g.plugin.state.pauses()))
 	one(g.scarce, map[bool]float64{true: 1}[rule.scarce])
 	if sum.healthy > 0 {
 		one(g.allocated, sum.assigned/sum.healthy)

@@ -1,8 +1,7 @@
 package gpushare
 
 import (
-	"math/rand/v2"
-	"slices"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -43,130 +43,19 @@ const one = 1 << 20
 func TestArrivalsCountByTheirAge(t *testing.T) {
 	day := 24 * time.Hour
 	a := daily(newTicking())
-	a.observe(slots(1), noon.Add(-20*day)) // forgotten
-	a.observe(slots(2), noon.Add(-2*day))
-	a.observe(slots(3), noon.Add(-day))
-	a.observe(slots(3), noon.Add(-3*time.Hour)) // an eighth of a day: a step
-	a.observe(slots(4), noon)
-	a.observe(slots(5), noon.Add(time.Hour)) // a server's clock is ahead: now
-	a.observe(slots(5), noon)
+	a.observe("team", slots(1), noon.Add(-20*day)) // forgotten
+	a.observe("team", slots(2), noon.Add(-2*day))
+	a.observe("team", slots(3), noon.Add(-day))
+	a.observe("team", slots(3), noon.Add(-3*time.Hour)) // an eighth of a day: a step
+	a.observe("team", slots(4), noon)
+	a.observe("team", slots(5), noon.Add(time.Hour)) // a server's clock is ahead: now
+	a.observe("team", slots(5), noon)
 	// 3 counts a half and 2^(-1/8) = 0.917.
 	want := []fragmentation.Kind{
 		weighing(slots(5), 2*one), weighing(slots(3), one/2+961548), weighing(slots(4), one), weighing(slots(2), one/4),
 	}
 	if diff := cmp.Diff(want, a.usual().Kinds()); diff != "" {
 		t.Errorf("mix (-want +got):\n%s", diff)
-	}
-}
-
-// The pods without vGPUs are one kind, however many there are: at most as heavy as the others.
-func TestMixOfArrivals(t *testing.T) {
-	tests := []struct {
-		name string
-		pods map[fragmentation.Kind]int
-		want []fragmentation.Kind
-	}{
-		{"nothing came yet", nil, nil},
-		{"pods with vGPUs count each for itself",
-			map[fragmentation.Kind]int{slots(1): 90, slots(2): 6, slots(3): 4},
-			[]fragmentation.Kind{weighing(slots(1), 90*one), weighing(slots(2), 6*one), weighing(slots(3), 4*one)}},
-		{"pods without vGPUs are one kind",
-			map[fragmentation.Kind]int{slots(1): 10, {}: 5},
-			[]fragmentation.Kind{weighing(slots(1), 10*one), weighing(slots(0), 5*one)}},
-		{"they do not outweigh the others",
-			map[fragmentation.Kind]int{slots(1): 6, slots(10): 4, {}: 1000},
-			[]fragmentation.Kind{weighing(slots(0), 10*one), weighing(slots(1), 6*one), weighing(slots(10), 4*one)}},
-		{"they alone keep room for nothing", map[fragmentation.Kind]int{{}: 1000}, nil},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			a := daily(newTicking())
-			for k, count := range test.pods {
-				for range count {
-					a.observe(k, noon)
-				}
-			}
-			if diff := cmp.Diff(test.want, a.usual().Kinds(), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("mix (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// The same pods give the same mix in any order: as they come one by one, as the informer replays them after a restart,
-// newest or oldest first.
-func TestMixDoesNotDependOnTheOrder(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	type arrival struct {
-		kind    fragmentation.Kind
-		created time.Time
-	}
-	all := make([]arrival, 2000)
-	for i := range all {
-		k := fragmentation.Kind{MilliCPU: random.Int64N(8) * 1000, Slots: vgpu.Slots(random.Int64N(11))}
-		all[i] = arrival{k, noon.Add(-time.Duration(random.Int64N(int64(20 * 24 * time.Hour))))}
-	}
-	mix := func() []fragmentation.Kind {
-		a := daily(newTicking())
-		for _, x := range all {
-			a.observe(x.kind, x.created)
-		}
-		return a.usual().Kinds()
-	}
-	slices.SortFunc(all, func(x, y arrival) int { return x.created.Compare(y.created) })
-	want := mix()
-	if len(want) < 50 {
-		t.Fatalf("the mix has %d kinds", len(want))
-	}
-	slices.Reverse(all)
-	if diff := cmp.Diff(want, mix()); diff != "" {
-		t.Errorf("newest first (-want +got):\n%s", diff)
-	}
-	for range 10 {
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		if diff := cmp.Diff(want, mix()); diff != "" {
-			t.Fatalf("shuffled (-want +got):\n%s", diff)
-		}
-	}
-}
-
-// A new mix costs a scoring of all nodes: it comes when an eighth is new, or a minute after the last.
-func TestMixIsRenewedNowAndThen(t *testing.T) {
-	c := newTicking()
-	a := daily(c)
-	seen := a.usual()
-	renewed := func() bool {
-		before := seen
-		seen = a.usual()
-		return seen != before
-	}
-	a.observe(slots(1), noon)
-	if !renewed() || len(seen.Kinds()) != 1 {
-		t.Fatalf("after the first pod the mix is %v", seen.Kinds())
-	}
-	for range 79 {
-		a.observe(slots(2), noon)
-	}
-	if !renewed() { // 80 pods
-		t.Error("79 pods after one are not material")
-	}
-	for range 9 {
-		a.observe(slots(3), noon)
-	}
-	if renewed() {
-		t.Error("9 of 80 pods are material")
-	}
-	a.observe(slots(3), noon)
-	if !renewed() { // 90 pods
-		t.Error("10 of 80 pods are not material")
-	}
-	c.Time = c.Add(mixPause)
-	if renewed() {
-		t.Error("a minute without a pod is a change")
-	}
-	a.observe(slots(4), c.Time)
-	if !renewed() { // 91 pods
-		t.Error("a pod does not count after a minute")
 	}
 }
 
@@ -188,7 +77,7 @@ func TestGivenMix(t *testing.T) {
 type event struct{ before, after *v1.Pod }
 
 func (d *desk) tell(events ...event) {
-	handler := d.plugin.podEvents()
+	handler := d.plugin.podEvents(d.t.Context())
 	for _, e := range events {
 		switch {
 		case e.before == nil:
@@ -277,21 +166,47 @@ func TestEachPodCountsOnce(t *testing.T) {
 func TestRestartKeepsTheMix(t *testing.T) {
 	c := newCluster(t, gpuNode("n1", 2))
 	created := metav1.Now()
-	check := func(when string) {
+	await := func(when string) {
 		t.Helper()
-		kinds := c.plugin.arrivals.usual().Kinds()
-		if len(kinds) != 2 || kinds[0].Slots != 3 || kinds[1].Slots != 4 || kinds[0].Weight != 2*kinds[1].Weight {
-			t.Errorf("%s the mix is %v, want two pods of 3 slots and one of 4", when, kinds)
+		var kinds []fragmentation.Kind
+		mixed := func() bool { // the plugin's informer shows a pod when it likes, before the pod is bound or after
+			kinds = c.plugin.arrivals.usual().Kinds()
+			return len(kinds) == 2 && kinds[0].Slots == 3 && kinds[1].Slots == 4 && kinds[0].Weight == 2*kinds[1].Weight
 		}
+		c.eventually(mixed, func() string {
+			return fmt.Sprintf("%s the mix is %v, want two pods of 3 slots and one of 4", when, kinds)
+		})
 	}
 	for name, k := range map[string]int{"a": 3, "b": 3, "c": 4} {
 		c.createPod(with(pod(name, k), func(p *v1.Pod) { p.CreationTimestamp = created }))
 		c.awaitBound(name)
 	}
-	check("after three pods")
+	await("after three pods")
 	c.stop()
 	c.start()
 	c.createPod(pod("asker", 1)) // without a time: of the year 1, and so forgotten
 	c.awaitBound("asker")
-	check("after a restart")
+	await("after a restart")
+}
+
+// A tenant who creates and deletes pods again and again counts for no more than all others together.
+func TestPodsThatComeAndGoBoundTheMix(t *testing.T) {
+	d := newDesk(t)
+	d.plugin.arrivals = daily(newTicking())
+	in := func(namespace, name string, k int) *v1.Pod {
+		return with(asking(pod(name, k), "1"), func(p *v1.Pod) { p.Namespace, p.UID = namespace, types.UID(namespace+name) })
+	}
+	for i := range 80 {
+		d.tell(event{nil, in("team", fmt.Sprint("pod-", i), 3)})
+	}
+	for i := range 5000 {
+		loud := in("loud", fmt.Sprint("pod-", i), 10)
+		d.tell(event{nil, loud}, event{loud, nil})
+	}
+	want := []fragmentation.Kind{
+		weighing(fragmentation.Kind{MilliCPU: 1000, Slots: 3}, 80*one), weighing(fragmentation.Kind{MilliCPU: 1000, Slots: 10}, 80*one),
+	}
+	if diff := cmp.Diff(want, d.plugin.arrivals.usual().Kinds(), cmpopts.EquateApprox(1e-6, 0)); diff != "" {
+		t.Errorf("mix (-want +got):\n%s", diff)
+	}
 }

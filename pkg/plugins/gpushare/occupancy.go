@@ -26,6 +26,8 @@ type occupancy struct {
 
 	// problem says why the node takes no pods, "" for none.
 	problem string
+	// offered are the slots that the kubelet offers.
+	offered int64
 	// ledger holds the assignments of the node's pods, and the holds. It is nil where the GPUNode has no devices.
 	ledger *vgpu.Node
 	// healthy devices, the idle ones of them, which no pod uses, and the pods that promise or were promised a max-slowdown.
@@ -60,8 +62,9 @@ var withoutGPUs = occupancy{problem: noGPUs}
 func (s *state) build(n *node, info fwk.NodeInfo) *occupancy {
 	o := &occupancy{
 		generation: info.GetGeneration(), epoch: n.epoch, pods: len(info.GetPods()),
-		problem: n.problem, read: map[*v1.Pod]reading{}, owners: map[*v1.Pod]bool{},
+		offered: offeredBy(info), read: map[*v1.Pod]reading{}, owners: map[*v1.Pod]bool{},
 	}
+	o.problem = n.problemWith(o.offered)
 	if n.empty == nil {
 		return o
 	}
@@ -102,7 +105,7 @@ func (o *occupancy) count() {
 // how pods without vGPUs come and go: thousands of them for each change of a device.
 func (n *node) withRoom(info fwk.NodeInfo) *occupancy {
 	before := n.cached.Load()
-	if before == nil || !before.settled || before.epoch != n.epoch || !before.ownedBy(info.GetPods()) {
+	if before == nil || !before.settled || before.epoch != n.epoch || before.offered != offeredBy(info) || !before.ownedBy(info.GetPods()) {
 		return nil
 	}
 	o := *before
@@ -112,6 +115,36 @@ func (n *node) withRoom(info fwk.NodeInfo) *occupancy {
 		o.ledger.SetRoom(room)
 	}
 	return &o
+}
+
+// offeredBy returns the slots that a node's kubelet offers: those on GPUs that the agent told it are healthy, and none while the
+// agent is not registered.
+func offeredBy(info fwk.NodeInfo) int64 {
+	return info.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU]
+}
+
+// problemWith says why the node takes no pods while its kubelet offers so many slots, "" where it does. A kubelet that offers fewer
+// than the healthy GPUs have would refuse pods, which fail for good: the scheduler's picture of the node is older than the
+// kubelet's, or the other way round. The slots of a sick GPU do not count, in either.
+func (n *node) problemWith(offered int64) string {
+	switch {
+	case n.problem != "":
+		return n.problem
+	case n.empty != nil && offered < n.healthySlots():
+		return tooFewOffered
+	}
+	return n.pause.problem()
+}
+
+// healthySlots counts the slots of the node's healthy devices.
+func (n *node) healthySlots() int64 {
+	sum := int64(0)
+	for i := range n.empty.Devices() {
+		if d := &n.empty.Devices()[i]; d.Healthy {
+			sum += int64(d.Slots)
+		}
+	}
+	return sum
 }
 
 // ownedBy reports whether the pods that ask for vGPUs are those that the occupancy was built from.
@@ -128,11 +161,11 @@ func (o *occupancy) ownedBy(pods []fwk.PodInfo) bool {
 	return count == len(o.owners)
 }
 
-// roomOf returns the CPU and memory that further pods may take of a node.
+// roomOf returns the CPU and memory that further pods may take of a node: none where its pods ask for more than can be counted.
 func roomOf(info fwk.NodeInfo) vgpu.Room {
 	has, used := info.GetAllocatable(), info.GetRequested()
 	room := vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
-	return room.Minus(vgpu.Room{MilliCPU: used.GetMilliCPU(), Memory: vgpu.Bytes(used.GetMemory())})
+	return room.Minus(kube.BoundedHost(vgpu.Room{MilliCPU: used.GetMilliCPU(), Memory: vgpu.Bytes(used.GetMemory())}))
 }
 
 // builder computes one occupancy.

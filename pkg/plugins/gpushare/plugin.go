@@ -17,6 +17,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/learning"
+	"github.com/tandem-gpu/tandem/internal/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -28,7 +29,9 @@ const Name = "GPUShare"
 
 // Plugin is GPUShare.
 type Plugin struct {
-	handle      fwk.Handle
+	handle fwk.Handle
+	// requests is for binds and for questions what became of them.
+	requests    *throttle.Client
 	bindTimeout time.Duration
 	// policy and seed become a rule with what usual returns: the mix of the arguments, or that of the arrivals.
 	policy   placement.Policy
@@ -43,17 +46,24 @@ type Plugin struct {
 	now      func() time.Time
 	// learn starts the learner, once: the scheduler that schedules is the one that learns.
 	learn func()
+	// leads: this scheduler schedules, and does not wait for its turn behind another.
+	leads atomic.Bool
 	// profiled: the WorkloadProfiles are read, or cannot be.
 	profiled atomic.Bool
+	// answered are told when the GPUNodes, and when the WorkloadProfiles, are read or cannot be.
+	answered [2]firstAnswer
 	pending  *pending
 	// scoresAll: nodes are scored for pods without vGPUs too.
 	scoresAll bool
 	state     *state
-	misses    misses
-	metrics   *metricSet
+	// misses are the pods whose last shortlist was refused, absurd those that PreEnqueue has told what is wrong, until they are
+	// bound or gone.
+	misses, absurd podSet
+	metrics        *metricSet
 }
 
 var (
+	_ fwk.PreEnqueuePlugin  = (*Plugin)(nil)
 	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
 	_ fwk.FilterPlugin      = (*Plugin)(nil)
 	_ fwk.PostFilterPlugin  = (*Plugin)(nil)
@@ -98,8 +108,9 @@ func (f *Factory) Plugin() *Plugin {
 	return f.plugin
 }
 
-// New returns the plugin and starts to watch GPUNodes, WorkloadProfiles and pods until ctx ends. It waits for nothing: until
-// the first two are read, pods that ask for vGPUs are refused with the reason.
+// New returns the plugin and starts to watch GPUNodes, WorkloadProfiles and pods until ctx ends. It returns when the first two are
+// read, when the API server says that they cannot be, or after firstRead: pods that ask for vGPUs are refused from then on with the
+// reason, until both are read.
 func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if handle.KubeConfig() == nil {
 		return nil, fmt.Errorf("start plugin %s: the scheduler has no kubeconfig to watch GPUNodes with", Name)
@@ -108,11 +119,25 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	if err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
-	return NewWithClient(ctx, args, handle, client)
+	requests, err := throttle.New(handle.KubeConfig(), handle.ClientSet())
+	if err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+	}
+	return newPlugin(ctx, args, handle, client, requests)
 }
 
-// NewWithClient is New with the client for GPUNodes and WorkloadProfiles.
-func NewWithClient(ctx context.Context, object runtime.Object, handle fwk.Handle, client dynamic.Interface) (*Plugin, error) {
+// NewWithClient is New with the client for GPUNodes and WorkloadProfiles. Binds go through the client of the handle.
+func NewWithClient(ctx context.Context, args runtime.Object, handle fwk.Handle, client dynamic.Interface) (*Plugin, error) {
+	var requests *throttle.Client
+	if handle != nil {
+		requests = throttle.Unlimited(handle.ClientSet())
+	}
+	return newPlugin(ctx, args, handle, client, requests)
+}
+
+func newPlugin(
+	ctx context.Context, object runtime.Object, handle fwk.Handle, client dynamic.Interface, requests *throttle.Client,
+) (*Plugin, error) {
 	args, ok := object.(*config.GPUShareArgs)
 	if !ok {
 		return nil, fmt.Errorf("start plugin %s: arguments of type %T, want GPUShareArgs", Name, object)
@@ -128,10 +153,10 @@ func NewWithClient(ctx context.Context, object runtime.Object, handle fwk.Handle
 	pods := handle.SharedInformerFactory().Core().V1().Pods()
 	m := newMetrics()
 	p := &Plugin{
-		handle: handle, policy: policy, seed: args.Seed, bindTimeout: args.BindTimeout.Duration,
+		handle: handle, requests: requests, policy: policy, seed: args.Seed, bindTimeout: args.BindTimeout.Duration,
 		scoresAll: args.PodsWithoutGPUs == config.ScorePods, now: time.Now,
 		scarcity: scarcity{percent: int64(args.ScarceBelowPercent)},
-		pending:  newPending(handle, pods.Lister()), metrics: m,
+		pending:  newPending(handle, pods.Lister()), metrics: m, answered: [2]firstAnswer{newAnswer(), newAnswer()},
 	}
 	if p.crowding, err = givenCrowding(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %s: %w", Name, path.Child("interference", "model"), err)
@@ -140,7 +165,10 @@ func NewWithClient(ctx context.Context, object runtime.Object, handle fwk.Handle
 		Model: p.crowding.model, MaxProfiles: int(args.Interference.MaxProfiles), Client: client,
 		Frozen: args.Interference.Learning == config.LearningDisabled,
 	})
-	p.learn = sync.OnceFunc(func() { go learner.Run(ctx) })
+	p.learn = sync.OnceFunc(func() {
+		p.leads.Store(true)
+		go learner.Run(ctx)
+	})
 	p.state = newState(pods.Lister(), m, learner)
 	p.state.prices = givenPrices(args)
 	if err := p.expect(args); err != nil {
@@ -154,8 +182,10 @@ func NewWithClient(ctx context.Context, object runtime.Object, handle fwk.Handle
 	if err := p.watch(ctx, pods.Informer(), client); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
+	p.awaitAnswers(ctx)
 	go p.pending.run(ctx, p.outdated)
 	go wait.UntilWithContext(ctx, p.settleDoubts, doubtStep)
+	go wait.UntilWithContext(ctx, p.endPauses, pauseStep)
 	return p, nil
 }
 
@@ -171,6 +201,40 @@ func (p *Plugin) watch(ctx context.Context, pods cache.SharedIndexInformer, clie
 		return fmt.Errorf("watch WorkloadProfiles: %w", err)
 	}
 	return nil
+}
+
+// firstRead bounds how long the scheduler's start waits for an API server that does not answer. Shorter lets the first pods of a
+// scheduler that was started anew meet a warning that means nothing; longer keeps pods without vGPUs waiting.
+const firstRead = 15 * time.Second
+
+// firstAnswer is done once it was told.
+type firstAnswer struct {
+	done <-chan struct{}
+	tell func()
+}
+
+func newAnswer() firstAnswer {
+	done := make(chan struct{})
+	return firstAnswer{done: done, tell: sync.OnceFunc(func() { close(done) })}
+}
+
+// Whose answer it is.
+const (
+	aboutGPUNodes = iota
+	aboutProfiles
+)
+
+// awaitAnswers waits until it is known whether what the plugin goes by can be read, and is.
+func (p *Plugin) awaitAnswers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, firstRead)
+	defer cancel()
+	for i := range p.answered {
+		select {
+		case <-p.answered[i].done:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // expect sets the usual requests: those of the arguments, else those that will be learned.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -17,9 +18,9 @@ import (
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.missed(cs, pod) {
 		p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the best nodes by GPU are refused for other reasons; all nodes are tried next")
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, "the best nodes by GPU are refused for other reasons; all nodes are tried next")
 	}
-	nothing := fwk.NewStatus(fwk.Unschedulable)
+	nothing := verdict.New(fwk.Unschedulable)
 	r := requestOf(cs)
 	if r == nil {
 		p.pending.note(pod, nil)
@@ -49,5 +50,5 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		return nil, nothing
 	}
 	p.metrics.refused(string(nearest.Reason))
-	return nil, fwk.NewStatus(fwk.Unschedulable, "nearest GPU: "+nearest.String())
+	return nil, verdict.New(fwk.Unschedulable, "nearest GPU: "+nearest.String())
 }

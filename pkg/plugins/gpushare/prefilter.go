@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -26,23 +27,23 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	r, err := readRequest(pod)
 	if err != nil {
 		p.metrics.refused("Malformed")
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	if why := p.unread(); why != "" {
 		p.metrics.refused("Unread")
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, why)
 	}
 	if err := p.begin(ctx, pod, &r, nodes); err != nil {
 		p.metrics.refused("Rate")
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	if refusal := vgpu.LegalAnywhere(p.state.offered(), &r); refusal != nil {
 		p.metrics.refused(string(refusal.Reason))
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, explainIllegal(pod, *refusal))
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, explainIllegal(pod, *refusal))
 	}
 	if err := tooLittle(pod, &r, p.state.ruling().know, p.state.offered()); err != nil {
 		p.metrics.refused("Memory")
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	cs.Write(requestKey, &request{r})
 	return &fwk.PreFilterResult{NodeNames: p.shortlist(cs, pod, &r, nodes)}, nil
@@ -52,14 +53,14 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 // refuses none.
 func (p *Plugin) rankHosts(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.scoresAll || p.unread() != "" {
-		return nil, fwk.NewStatus(fwk.Skip)
+		return nil, verdict.New(fwk.Skip)
 	}
 	r, err := readRequest(pod)
 	if err != nil {
-		return nil, fwk.NewStatus(fwk.Skip)
+		return nil, verdict.New(fwk.Skip)
 	}
 	if err := p.begin(ctx, pod, &r, nodes); err != nil {
-		return nil, fwk.NewStatus(fwk.Skip)
+		return nil, verdict.New(fwk.Skip)
 	}
 	cs.Write(hostKey, &request{r})
 	return &fwk.PreFilterResult{NodeNames: p.shortlist(cs, pod, &r, nodes)}, nil

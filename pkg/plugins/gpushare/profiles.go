@@ -38,7 +38,7 @@ func (p *Plugin) watchProfiles(ctx context.Context, client dynamic.Interface) er
 	}
 	go informer.RunWithContext(ctx)
 	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		if told(ctx, registration) {
 			p.profilesRead()
 		}
 	}()
@@ -48,6 +48,7 @@ func (p *Plugin) watchProfiles(ctx context.Context, client dynamic.Interface) er
 // profilesRead lets pods be scheduled.
 func (p *Plugin) profilesRead() {
 	if !p.profiled.Swap(true) {
+		p.answered[aboutProfiles].tell()
 		p.pending.activate()
 	}
 }

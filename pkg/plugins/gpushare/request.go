@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/resource"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -16,8 +15,13 @@ import (
 // readRequest returns what a pod asks for, of devices and of its host.
 func readRequest(pod *v1.Pod) (vgpu.Request, error) {
 	r, err := kube.Request(pod)
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
-	r.Host = vgpu.Room{MilliCPU: requests.Cpu().MilliValue(), Memory: vgpu.Bytes(requests.Memory().Value())}
+	var absurd error
+	if r.Host, absurd = kube.Host(pod); err == nil {
+		err = absurd
+	}
+	if err == nil && len(r.Containers) > 0 {
+		err = kube.CheckAnnotations(pod, kube.LargestAssignment(&r))
+	}
 	if deadline := pod.Spec.ActiveDeadlineSeconds; deadline != nil {
 		r.Ends = time.Now().Unix() + *deadline
 	}
@@ -34,13 +38,7 @@ func (p *Plugin) arrived(pod *v1.Pod) {
 	if err != nil {
 		return
 	}
-	k := fragmentation.KindOf(&r)
-	if k.Slots == 0 {
-		k = fragmentation.Kind{Weight: 1} // what is free is lost to it whatever its CPU
-	}
-	if countable(k) {
-		p.arrivals.observe(k, pod.CreationTimestamp.Time)
-	}
+	p.arrivals.observe(pod.Namespace, fragmentation.KindOf(&r), pod.CreationTimestamp.Time)
 }
 
 func comesWithNode(pod *v1.Pod) bool {

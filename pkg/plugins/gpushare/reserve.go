@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -24,11 +25,11 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	}
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("reserve devices for pod %s: %w", r.Pod, err))
+		return verdict.Failed(fmt.Errorf("reserve devices for pod %s: %w", r.Pod, err))
 	}
 	a, why := p.state.reserve(info, r, bond{replay: choiceOf(cs), planned: p.state.plannedElsewhere(pod)})
 	if why != "" {
-		return fwk.NewStatus(fwk.Unschedulable, why)
+		return verdict.New(fwk.Unschedulable, why)
 	}
 	cs.Write(choiceKey, &choice{a})
 	return nil
@@ -62,7 +63,7 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b bond) (vgpu.Assign
 		}
 		s.drop(r.UID)
 	}
-	ledger, why := s.everything(n, info, r.UID)
+	ledger, why := s.everything(n, info, r.UID, b.planned)
 	if why != "" {
 		return vgpu.Assignment{}, why
 	}
@@ -76,6 +77,7 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b bond) (vgpu.Assign
 	s.reservations[r.UID] = a
 	n.reserved[r.UID] = true
 	n.epoch++
+	n.try(r.UID)
 	return a, ""
 }
 
@@ -145,10 +147,11 @@ func (n *node) healthy(a *vgpu.Assignment) bool {
 
 // everything returns a ledger of the node with the reservations of all pods but the one, whether or not the NodeInfo has
 // those pods yet. Filter must not count the others, since preemption removes pods from NodeInfos to see what is free
-// then; Reserve must, since nothing comes after it.
-func (s *state) everything(n *node, info fwk.NodeInfo, self vgpu.UID) (*vgpu.Node, string) {
+// then; Reserve must, since nothing comes after it. Members of a gang that another plugin planned are tried together on a node
+// whose kubelet refused a pod before.
+func (s *state) everything(n *node, info fwk.NodeInfo, self vgpu.UID, planned bool) (*vgpu.Node, string) {
 	o := s.of(n, info)
-	if o.problem != "" {
+	if o.problem != "" && (o.problem != tried || !planned || !n.held[self]) {
 		return nil, o.problem
 	}
 	ledger := o.ledger.Clone()
@@ -171,6 +174,7 @@ func (s *state) unreserve(uid vgpu.UID, nodeName string) {
 	defer s.mu.Unlock()
 	if a, ok := s.reservations[uid]; ok && a.Node == nodeName {
 		s.drop(uid)
+		s.nodes[nodeName].pause.without(uid)
 	}
 }
 

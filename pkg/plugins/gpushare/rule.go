@@ -42,7 +42,7 @@ const typicalPercent = 95
 // workloads (BenchmarkKnownPods), a quarter of that where nothing is known.
 const (
 	// rulePause is the longest time that something learned stays out of the rule while pods are scheduled.
-	rulePause = mixPause
+	rulePause = fragmentation.Pause * time.Second
 	// newsPause is that for a declaration, and ownPause for the pods of the profile that was declared: one that is created
 	// right after it is placed by it. Tenants declare what they like as often as they like; with shorter pauses they could
 	// keep the scheduler busy.

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/verdict"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -16,7 +17,7 @@ import (
 // PreScore skips Score for pods that nodes are not scored for.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if scoredOf(cs) == nil {
-		return fwk.NewStatus(fwk.Skip)
+		return verdict.New(fwk.Skip)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package gpushare
 
 import (
 	"slices"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -144,31 +143,4 @@ func (p *Plugin) missed(cs fwk.CycleState, pod *v1.Pod) bool {
 	p.misses.add(uidOf(pod))
 	p.metrics.misses.Inc()
 	return true
-}
-
-// misses names the pods whose last shortlist was refused, until they are bound or gone.
-type misses struct {
-	mu   sync.Mutex
-	pods sets.Set[vgpu.UID]
-}
-
-func (m *misses) add(uid vgpu.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.pods == nil {
-		m.pods = sets.Set[vgpu.UID]{}
-	}
-	m.pods.Insert(uid)
-}
-
-func (m *misses) has(uid vgpu.UID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.pods.Has(uid)
-}
-
-func (m *misses) remove(uid vgpu.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.pods.Delete(uid)
 }

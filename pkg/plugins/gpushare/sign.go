@@ -7,13 +7,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/verdict"
 )
 
 // SignPod adds nothing to the signature of pods that nodes are not scored for, so that the framework may schedule equal
 // ones in batches, and refuses to sign the others: every placement changes the scores of the next.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if p.scoresAll || kube.WantsVGPU(pod) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "pods that nodes are scored for by their GPUs are scheduled one by one")
+		return nil, verdict.New(fwk.Unschedulable, "pods that nodes are scored for by their GPUs are scheduled one by one")
 	}
 	return nil, nil
 }

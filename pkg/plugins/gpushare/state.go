@@ -66,6 +66,8 @@ type node struct {
 	// unresolved holds assignments whose bind may or may not have happened, by pod. They keep their room from everybody,
 	// and a pod that comes back to the node gets the same one again.
 	unresolved map[vgpu.UID]unresolved
+	// pause keeps pods away while the kubelet of the node refuses them, nil for none.
+	pause *pause
 
 	// cached is the occupancy of the last PreFilter. It is immutable, and what other threads read.
 	cached atomic.Pointer[occupancy]

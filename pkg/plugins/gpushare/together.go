@@ -156,7 +156,7 @@ func (p *Plugin) Stands(uid vgpu.UID, info fwk.NodeInfo) bool {
 	if n == nil || n.empty == nil || h.Node != n.name || !n.healthy(&h.Assignment) {
 		return false
 	}
-	ledger, why := p.state.everything(n, info, uid)
+	ledger, why := p.state.everything(n, info, uid, true)
 	return why == "" && !passedOver(ledger, &h) && ledger.Add(h.Assignment) == nil
 }
 

@@ -24,11 +24,11 @@ import (
 // watchPods settles pods once the informer shows their assignment or their end, keeps the list of pending pods, counts each
 // pod once for the mix, and tells the learner of them.
 func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInformer) error {
-	_, err := informer.AddEventHandlerWithOptions(p.podEvents(), handlerOptions(ctx))
+	_, err := informer.AddEventHandlerWithOptions(p.podEvents(ctx), handlerOptions(ctx))
 	return err
 }
 
-func (p *Plugin) podEvents() cache.ResourceEventHandler {
+func (p *Plugin) podEvents(ctx context.Context) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if pod, ok := object.(*v1.Pod); ok {
@@ -58,6 +58,7 @@ func (p *Plugin) podEvents() cache.ResourceEventHandler {
 			}
 			if pod, ok := object.(*v1.Pod); ok {
 				p.gone(pod)
+				p.left(ctx, pod)
 			}
 		},
 	}
@@ -66,6 +67,7 @@ func (p *Plugin) podEvents() cache.ResourceEventHandler {
 func (p *Plugin) seen(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
 		p.misses.remove(uidOf(pod))
+		p.absurd.remove(uidOf(pod))
 	}
 	if !kube.WantsVGPU(pod) {
 		return
@@ -76,6 +78,9 @@ func (p *Plugin) seen(pod *v1.Pod) {
 		return
 	}
 	p.pending.remove(pod)
+	if taken(pod) {
+		p.triedOn(pod.Spec.NodeName, pod, true)
+	}
 	if _, ok := pod.Annotations[v1alpha1.AnnotationAssignment]; ok {
 		p.state.landed(uidOf(pod), pod.Spec.NodeName)
 	}
@@ -83,6 +88,7 @@ func (p *Plugin) seen(pod *v1.Pod) {
 
 func (p *Plugin) gone(pod *v1.Pod) {
 	p.misses.remove(uidOf(pod))
+	p.absurd.remove(uidOf(pod))
 	if kube.WantsVGPU(pod) {
 		p.state.learner.PodGone(pod.UID)
 		p.pending.remove(pod)
@@ -115,12 +121,23 @@ func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface) er
 	}
 	go informer.RunWithContext(ctx)
 	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		if told(ctx, registration) {
 			p.state.setUnread("")
+			p.answered[aboutGPUNodes].tell()
 			p.pending.activate()
 		}
 	}()
 	return nil
+}
+
+// told waits until a handler was told of all that there is, and reports whether it was before ctx ended.
+func told(ctx context.Context, registration cache.ResourceEventHandlerRegistration) bool {
+	select {
+	case <-registration.HasSyncedChecker().Done():
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func handlerOptions(ctx context.Context) cache.HandlerOptions {
@@ -130,6 +147,7 @@ func handlerOptions(ctx context.Context) cache.HandlerOptions {
 
 func (p *Plugin) explainUnread(ctx context.Context, r *cache.Reflector, err error) {
 	p.noteUnread(err)
+	p.answered[aboutGPUNodes].tell()
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 }
 

@@ -1,17 +1,27 @@
 package gpushare
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 
@@ -45,6 +55,97 @@ func TestCRDAbsentAtStart(t *testing.T) {
 	c.applyGPUNode(gpuNode("n1", 1))
 	if got := c.awaitBound("a"); got != "n1/GPU-n1-0" {
 		t.Errorf("a is on %s", got)
+	}
+}
+
+// starting is the part of a framework handle that the plugin's start uses.
+type starting struct {
+	fwk.Handle
+	client  kubernetes.Interface
+	factory informers.SharedInformerFactory
+}
+
+func (s *starting) ClientSet() kubernetes.Interface                        { return s.client }
+func (s *starting) SharedInformerFactory() informers.SharedInformerFactory { return s.factory }
+func (s *starting) Activate(klog.Logger, map[string]*v1.Pod)               {}
+
+// silent is a client whose lists are answered once it is released.
+type silent struct {
+	dynamic.Interface
+	release <-chan struct{}
+}
+
+func (s *silent) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return &silentResource{s.Interface.Resource(r), s.release}
+}
+
+// IsWatchListSemanticsUnSupported says that there are no lists by watches, as the client in memory does.
+func (s *silent) IsWatchListSemanticsUnSupported() bool { return true }
+
+type silentResource struct {
+	dynamic.NamespaceableResourceInterface
+	release <-chan struct{}
+}
+
+func (s *silentResource) Namespace(string) dynamic.ResourceInterface { return s }
+
+func (s *silentResource) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	select {
+	case <-s.release:
+		return s.NamespaceableResourceInterface.List(ctx, o)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// The start waits for the first answers of the API server, so that no pod meets a warning which means nothing; an answer that
+// something cannot be read is one. A server that does not answer is waited for, for a while.
+func TestStartWaitsForTheFirstAnswers(t *testing.T) {
+	notFound := apierrors.NewNotFound(v1alpha1.WorkloadProfiles.GroupResource(), "")
+	cases := []struct {
+		name   string
+		answer bool
+		err    error // of the question for WorkloadProfiles
+		want   string
+	}{
+		{name: "read", answer: true},
+		{name: "no WorkloadProfiles", answer: true, err: notFound},
+		{name: "no answer", want: "the GPUNodes are not read yet"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
+					"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
+				}))
+				release, made := make(chan struct{}), make(chan *Plugin, 1)
+				objects.PrependReactor("list", "workloadprofiles", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return c.err != nil, nil, c.err
+				})
+				client := fake.NewClientset()
+				handle := &starting{client: client, factory: informers.NewSharedInformerFactory(client, 0)}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() {
+					p, err := NewWithClient(ctx, arguments(), handle, &silent{objects, release})
+					if err != nil {
+						t.Error(err)
+					}
+					made <- p
+				}()
+				synctest.Wait()
+				select {
+				case <-made:
+					t.Fatal("the start did not wait for the first answers")
+				default:
+				}
+				if c.answer {
+					close(release)
+				}
+				p := <-made
+				expect(t, "what is not read", p.unread(), c.want)
+			})
+		})
 	}
 }
 

@@ -38,8 +38,8 @@ func gpuGangArgs(t *testing.T, c *schedulerconfig.KubeSchedulerConfiguration) *c
 func TestDecodeGang(t *testing.T) {
 	with := func(change func(*config.GPUGangArgs)) config.GPUGangArgs {
 		args := config.GPUGangArgs{
-			PlacementDeadline: metav1.Duration{Duration: 5 * time.Minute}, DrainAfter: metav1.Duration{Duration: time.Minute},
-			DrainTimeout: metav1.Duration{Duration: 24 * time.Hour}, Drain: "Enabled", MaxDomains: 32, PreferredTopology: []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
+			PlacementDeadline: metav1.Duration{Duration: 5 * time.Minute}, DrainAfter: metav1.Duration{Duration: 24 * time.Hour},
+			DrainTimeout: metav1.Duration{Duration: 24 * time.Hour}, Drain: "Bounded", MaxDomains: 32, PreferredTopology: []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
 		}
 		change(&args)
 		return args
@@ -50,6 +50,9 @@ func TestDecodeGang(t *testing.T) {
 	}{
 		{name: "no arguments: defaults", want: with(func(*config.GPUGangArgs) {})},
 		{name: "one field set", args: "{maxDomains: 7}", want: with(func(a *config.GPUGangArgs) { a.MaxDomains = 7 })},
+		{name: "drains begin soon where they are enabled", args: "{drain: Enabled}", want: with(func(a *config.GPUGangArgs) {
+			a.Drain, a.DrainAfter = "Enabled", metav1.Duration{Duration: time.Minute}
+		})},
 		{
 			name: "all fields set, with the type written out",
 			args: "{apiVersion: kubescheduler.config.k8s.io/v1, kind: GPUGangArgs, placementDeadline: 7s, drainAfter: 1h, drainTimeout: 2h, drain: Disabled, " +

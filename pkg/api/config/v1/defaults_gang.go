@@ -13,11 +13,13 @@ import (
 const (
 	// DefaultPlacementDeadline outlives an outage of the API server; a longer one keeps the room of a gang that cannot start.
 	DefaultPlacementDeadline = 5 * time.Minute
-	// DefaultDrainAfter lets ordinary turnover make the room first. Shorter starts large gangs sooner and leaves more devices
-	// idle while they drain.
-	DefaultDrainAfter = time.Minute
-	// DefaultDrain bounds how long a large gang waits.
-	DefaultDrain = config.DrainEnabled
+	// DefaultDrainAfter lets ordinary turnover make the room first: where jobs run for hours, a gang that has devices kept for it
+	// costs the others more than it gains. Shorter starts large gangs sooner.
+	DefaultDrainAfter = 24 * time.Hour
+	// DefaultEagerDrainAfter is that where drains are Enabled: whoever enables them wants large gangs to start soon.
+	DefaultEagerDrainAfter = time.Minute
+	// DefaultDrain bounds how long a large gang waits among pods that say when they end, and costs hardly anything.
+	DefaultDrain = config.DrainBounded
 	// DefaultDrainTimeout is longer than most pods run. With a shorter one a gang may lose the room that it waited for; with a
 	// longer one pods that never end waste it.
 	DefaultDrainTimeout = 24 * time.Hour
@@ -35,11 +37,14 @@ func SetDefaults_GPUGangArgs(args *GPUGangArgs) {
 	if args.PlacementDeadline == nil {
 		args.PlacementDeadline = &metav1.Duration{Duration: DefaultPlacementDeadline}
 	}
-	if args.DrainAfter == nil {
-		args.DrainAfter = &metav1.Duration{Duration: DefaultDrainAfter}
-	}
 	if args.Drain == nil {
 		args.Drain = new(DefaultDrain)
+	}
+	if args.DrainAfter == nil {
+		args.DrainAfter = &metav1.Duration{Duration: DefaultDrainAfter}
+		if *args.Drain == config.DrainEnabled {
+			args.DrainAfter.Duration = DefaultEagerDrainAfter
+		}
 	}
 	if args.DrainTimeout == nil {
 		args.DrainTimeout = &metav1.Duration{Duration: DefaultDrainTimeout}

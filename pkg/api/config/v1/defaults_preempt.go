@@ -17,6 +17,8 @@ const (
 	DefaultEvictionsPerMinute int32 = 60
 	// DefaultMinimumRuntime is what the stock scheduler knows.
 	DefaultMinimumRuntime time.Duration = 0
+	// DefaultMaximumGracePeriod cuts nobody short who saves work.
+	DefaultMaximumGracePeriod time.Duration = 0
 	// DefaultPodDisruptionBudgets is what the stock scheduler does.
 	DefaultPodDisruptionBudgets = config.BudgetsPreferred
 	// DefaultMaxSteps is that of package preemption.
@@ -38,6 +40,9 @@ func SetDefaults_GPUPreemptArgs(args *GPUPreemptArgs) {
 	}
 	if args.MinimumRuntime == nil {
 		args.MinimumRuntime = &metav1.Duration{Duration: DefaultMinimumRuntime}
+	}
+	if args.MaximumGracePeriod == nil {
+		args.MaximumGracePeriod = &metav1.Duration{Duration: DefaultMaximumGracePeriod}
 	}
 	if args.Protected.Namespaces == nil {
 		args.Protected.Namespaces = DefaultProtectedNamespaces()

@@ -8,6 +8,7 @@ import (
 // GPUShareArgs are the arguments of the plugin GPUShare, which places single pods on shares of GPUs.
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 type GPUShareArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -91,9 +92,9 @@ type GPUShareArgs struct {
 
 // InterferenceArgs say how the harm is predicted that the tenants of a device do to each other.
 type InterferenceArgs struct {
-	// Model that predicts the slowdown of each tenant: "default" is the linear hinge with what was learned of the workloads,
-	// "none" predicts no harm, "constant" the same for all; "util-sum", "hinge", "linear-hinge" and "rank1" are there to
-	// compare with. Default: default.
+	// Model that predicts the slowdown of each tenant. "default" multiplies what a workload suffers by what its neighbours
+	// press, both from their profiles and corrected by the co-runs that were observed. "none" predicts no harm, "constant"
+	// the same for all; "util-sum", "hinge", "linear-hinge" and "rank1" are there to compare with. Default: default.
 	//
 	// +optional
 	Model *string `json:"model,omitempty"`

@@ -7,6 +7,7 @@ import (
 // GPUGangArgs are the arguments of the plugin GPUGang, which places all pods of a group or none.
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 type GPUGangArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -17,13 +18,15 @@ type GPUGangArgs struct {
 	PlacementDeadline *metav1.Duration `json:"placementDeadline,omitempty"`
 
 	// DrainAfter is how long a gang waits for room before devices are kept for it as their present owners end: from 0s to
-	// 24h. Default: 1m.
+	// 24h. Default: 24h, and 1m where drain is Enabled.
 	//
 	// +optional
 	DrainAfter *metav1.Duration `json:"drainAfter,omitempty"`
 
-	// Drain says whether devices are kept for a gang that waited long: "Enabled" or "Disabled". Without it a large gang may
-	// wait for as long as small pods arrive. Default: Enabled.
+	// Drain says whether devices are kept for a gang that waited long. "Bounded": where all pods that it would wait for say when
+	// they end (activeDeadlineSeconds), and the last of them ends within a fourth of the time that the gang has waited.
+	// "Enabled": wherever the gang was passed over, whoever is in its way and however long that takes; large gangs start sooner,
+	// and all others later. "Disabled": never; a large gang may wait for as long as small pods arrive. Default: Bounded.
 	//
 	// +optional
 	Drain *string `json:"drain,omitempty"`

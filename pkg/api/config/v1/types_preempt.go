@@ -7,6 +7,7 @@ import (
 // GPUPreemptArgs are the arguments of the plugin GPUPreempt, which evicts pods for pods and gangs of a higher priority.
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 type GPUPreemptArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -36,6 +37,12 @@ type GPUPreemptArgs struct {
 	// +listType=map
 	// +listMapKey=priorityClassName
 	MinimumRuntimes []ClassRuntime `json:"minimumRuntimes,omitempty"`
+
+	// MaximumGracePeriod is the longest that a victim is given to end, from 1s to 720h in whole seconds, whatever its
+	// terminationGracePeriodSeconds says. 0s gives it what it asks for. Default: 0s.
+	//
+	// +optional
+	MaximumGracePeriod *metav1.Duration `json:"maximumGracePeriod,omitempty"`
 
 	// Protected pods are never evicted, whatever the priority of the preemptor.
 	//

@@ -241,6 +241,9 @@ func autoConvert_v1_GPUPreemptArgs_To_config_GPUPreemptArgs(in *GPUPreemptArgs, 
 		return err
 	}
 	out.MinimumRuntimes = *(*[]config.ClassRuntime)(unsafe.Pointer(&in.MinimumRuntimes))
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.MaximumGracePeriod, &out.MaximumGracePeriod, s); err != nil {
+		return err
+	}
 	if err := Convert_v1_ProtectedPods_To_config_ProtectedPods(&in.Protected, &out.Protected, s); err != nil {
 		return err
 	}
@@ -266,6 +269,9 @@ func autoConvert_config_GPUPreemptArgs_To_v1_GPUPreemptArgs(in *config.GPUPreemp
 		return err
 	}
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.MinimumRuntime, &out.MinimumRuntime, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.MaximumGracePeriod, &out.MaximumGracePeriod, s); err != nil {
 		return err
 	}
 	out.MinimumRuntimes = *(*[]ClassRuntime)(unsafe.Pointer(&in.MinimumRuntimes))

@@ -143,6 +143,11 @@ func (in *GPUPreemptArgs) DeepCopyInto(out *GPUPreemptArgs) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.MaximumGracePeriod != nil {
+		in, out := &in.MaximumGracePeriod, &out.MaximumGracePeriod
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	in.Protected.DeepCopyInto(&out.Protected)
 	if in.PodDisruptionBudgets != nil {
 		in, out := &in.PodDisruptionBudgets, &out.PodDisruptionBudgets

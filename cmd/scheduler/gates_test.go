@@ -12,12 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 
-	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/served"
 )
 
 // newGate returns a gate with the features of native PodGroups as in Kubernetes, as flags set them.
@@ -27,10 +30,12 @@ func newGate(t *testing.T, flags string) featuregate.MutableVersionedFeatureGate
 	beta := featuregate.VersionedSpecs{{Version: version.MustParse("1.37"), PreRelease: featuregate.Beta}}
 	alpha := featuregate.VersionedSpecs{{Version: version.MustParse("1.37"), PreRelease: featuregate.Alpha}}
 	must(t, gate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
-		features.GenericWorkload: beta, features.TopologyAwareWorkloadScheduling: alpha,
+		features.GenericWorkload: beta, features.TopologyAwareWorkloadScheduling: alpha, features.CompositePodGroup: alpha,
+		features.DRADeviceTaintRules: {{Version: version.MustParse("1.37"), Default: true, PreRelease: featuregate.GA}},
 	}))
 	must(t, gate.AddDependencies(map[featuregate.Feature][]featuregate.Feature{
 		features.TopologyAwareWorkloadScheduling: {features.GenericWorkload},
+		features.CompositePodGroup:               {features.GenericWorkload, features.TopologyAwareWorkloadScheduling},
 	}))
 	must(t, gate.Set(flags))
 	return gate
@@ -43,46 +48,88 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestSetGate(t *testing.T) {
+func TestSetGates(t *testing.T) {
+	const groups, composites, taints = features.GenericWorkload, features.CompositePodGroup, features.DRADeviceTaintRules
+	beta, taintRules := kube.NativePodGroups, schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"}
 	tests := []struct {
-		// flags as set, and what they give the gate.
-		flags, given string
-		served       podgroup.Served
-		want         bool
-		err          string
+		// flags as set, and what they give the gates.
+		flags string
+		given map[featuregate.Feature]string
+		has   served.Set
+		// want are the gates that are on.
+		want []featuregate.Feature
+		err  string
 	}{
-		{served: podgroup.Served{}, want: false},
-		{served: podgroup.Served{XK8s: true}, want: false},
-		{served: podgroup.Served{Native: true}, want: true},
-		{flags: "GenericWorkload=true", given: "true", served: podgroup.Served{Native: true}, want: true},
-		{flags: "GenericWorkload=false", given: "false", served: podgroup.Served{Native: true}, want: false},
-		{flags: "GenericWorkload=false", given: "false", served: podgroup.Served{}, want: false},
+		{has: served.Set{}},
+		{has: served.Set{kube.XK8sPodGroups: true}},
+		{has: served.Set{kube.StablePodGroups: true, taintRules: true}, want: []featuregate.Feature{taints}},
+		{has: served.Set{beta: true}, want: []featuregate.Feature{groups}},
+		{has: served.Set{beta: true, kube.StablePodGroups: true, taintRules: true}, want: []featuregate.Feature{groups, taints}},
+		{flags: "GenericWorkload=false", given: map[featuregate.Feature]string{groups: "false"}, has: served.Set{beta: true}},
+		{flags: "GenericWorkload=false", given: map[featuregate.Feature]string{groups: "false"}, has: served.Set{}},
 		{
-			flags: "GenericWorkload=true", given: "true", served: podgroup.Served{XK8s: true}, want: true,
+			flags: "GenericWorkload=true", given: map[featuregate.Feature]string{groups: "true"}, has: served.Set{kube.XK8sPodGroups: true, taintRules: true},
+			want: []featuregate.Feature{groups, taints},
 			err: "--feature-gates: GenericWorkload=true: the API server does not serve podgroups of scheduling.k8s.io/v1beta1, and the scheduler would wait for them for ever: " +
 				"start kube-apiserver with --feature-gates=GenericWorkload=true --runtime-config=scheduling.k8s.io/v1beta1=true, or leave the gate out: the scheduler sets it by what is served",
 		},
-		{flags: "AllBeta=true", served: podgroup.Served{}, want: false},
-		{flags: "AllBeta=true,AllAlpha=true", served: podgroup.Served{Native: true}, want: true},
 		{
-			flags: "AllBeta=true,AllAlpha=true", served: podgroup.Served{}, want: true,
-			err: "set feature gate GenericWorkload=false, as podgroups of scheduling.k8s.io/v1beta1 are not served: " +
+			flags: "DRADeviceTaintRules=true", given: map[featuregate.Feature]string{taints: "true"}, has: served.Set{}, want: []featuregate.Feature{taints},
+			err: "--feature-gates: DRADeviceTaintRules=true: the API server does not serve devicetaintrules of resource.k8s.io/v1, and the scheduler would wait for them for ever: " +
+				"it is served from Kubernetes 1.37 on, or leave the gate out: the scheduler sets it by what is served",
+		},
+		{flags: "DRADeviceTaintRules=false", given: map[featuregate.Feature]string{taints: "false"}, has: served.Set{taintRules: true}},
+		{flags: "AllBeta=true", has: served.Set{}},
+		{flags: "AllBeta=true,AllAlpha=true", has: served.Set{beta: true}, want: []featuregate.Feature{groups}},
+		{
+			flags: "AllBeta=true,AllAlpha=true", has: served.Set{}, want: []featuregate.Feature{groups, composites, taints},
+			err: "set feature gates map[CompositePodGroup:false DRADeviceTaintRules:false GenericWorkload:false], as the API server serves what they read, or does not: " +
 				"TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
 		},
 	}
 	for _, test := range tests {
-		t.Run(fmt.Sprintf("%s/%+v", test.flags, test.served), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%+v", test.flags, test.has), func(t *testing.T) {
 			gate, said := newGate(t, test.flags), ""
-			if err := setGate(gate, test.given, test.served); err != nil {
+			if err := setGates(gate, func(f featuregate.Feature) string { return test.given[f] }, test.has); err != nil {
 				said = err.Error()
 			}
 			if diff := cmp.Diff(test.err, said); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
 			}
-			if got := gate.Enabled(features.GenericWorkload); got != test.want {
-				t.Errorf("the gate is %v", got)
+			var on []featuregate.Feature
+			for _, f := range []featuregate.Feature{groups, composites, taints} {
+				if gate.Enabled(f) {
+					on = append(on, f)
+				}
+			}
+			if diff := cmp.Diff(test.want, on); diff != "" {
+				t.Errorf("gates that are on (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The scheduler of Kubernetes has these gates, and those that are switched off by what is served can be.
+func TestGatesExist(t *testing.T) {
+	known := utilfeature.DefaultMutableFeatureGate.GetAll()
+	for _, o := range optional() {
+		if spec, ok := known[o.gate]; !ok || spec.LockToDefault {
+			t.Errorf("gate %s: known %v, locked %v", o.gate, ok, spec.LockToDefault)
+		}
+	}
+}
+
+func TestCheckRequired(t *testing.T) {
+	has := served.Set{}
+	for _, r := range required() {
+		has[r] = true
+	}
+	must(t, checkRequired(has))
+	has[required()[1]] = false
+	const want = "the API server does not serve resourceclaims of resource.k8s.io/v1, and this scheduler, which is built on Kubernetes 1.37, would wait for them for ever: " +
+		"it needs an API server of Kubernetes 1.34 or later that serves resource.k8s.io/v1"
+	if err := checkRequired(has); err == nil || err.Error() != want {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -101,11 +148,11 @@ func TestGiven(t *testing.T) {
 		c, gates := &cobra.Command{}, map[string][]string{}
 		c.Flags().Var(cliflag.NewColonSeparatedMultimapStringStringAllowDefaultEmptyKey(&gates), "feature-gates", "")
 		must(t, c.ParseFlags(test.flags))
-		if got := given(c); got != test.want {
+		if got := given(c, features.GenericWorkload); got != test.want {
 			t.Errorf("%q give %q, want %q", test.flags, got, test.want)
 		}
 	}
-	if command(newPodGroups()).Flags().Lookup("feature-gates").Value.Type() != "colonSeparatedMultimapStringString" {
+	if command(newGates(), newCaches(nil)).Flags().Lookup("feature-gates").Value.Type() != "colonSeparatedMultimapStringString" {
 		t.Error("the scheduler reads the flag in another way")
 	}
 }
@@ -139,7 +186,7 @@ func TestConnectionOf(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
-			c := command(newPodGroups())
+			c := command(newGates(), newCaches(nil))
 			must(t, c.ParseFlags(test.flags))
 			connection, ok := connectionOf(c)
 			switch {
@@ -155,7 +202,7 @@ func TestConnectionOf(t *testing.T) {
 }
 
 // profile has the plugins that the gate does not decide about.
-const profile = "profiles:\n- schedulerName: tandem-scheduler\n  plugins: {multiPoint: {enabled: [{name: GPUShare}]}}\n"
+const profile = "profiles:\n- schedulerName: tandem-scheduler\n  plugins: {multiPoint: {enabled: [{name: GPUShare, weight: 2000}]}}\n"
 
 // The scheduler writes its configuration with the plugin of native gangs exactly if the gate is on.
 func TestGateFollowsTheAPIServer(t *testing.T) {
@@ -170,6 +217,7 @@ func TestGateFollowsTheAPIServer(t *testing.T) {
 		{name: "neither is served"},
 		{name: "that of the scheduler plugins is served", served: []string{xk8s}},
 		{name: "that of Kubernetes is served", served: []string{native}, want: true},
+		{name: "that of Kubernetes 1.38 is served", served: []string{stable}},
 		{name: "both are served", served: []string{native, xk8s}, want: true},
 		{name: "served and given on", served: []string{native}, flags: []string{"--feature-gates=GenericWorkload=true"}, want: true},
 		{name: "served and given off", served: []string{native}, flags: []string{"--feature-gates=GenericWorkload=false"}},
@@ -202,14 +250,14 @@ func TestGateFollowsTheAPIServer(t *testing.T) {
 
 // A server that does not answer is asked for a bounded time; then the scheduler fails with the reason.
 func TestNoAPIServer(t *testing.T) {
-	groups := newPodGroups()
-	groups.gate = newGate(t, "")
+	gates := newGates()
+	gates.gate = newGate(t, "")
 	tries := 0
-	groups.patience = podgroup.Patience{Within: 50 * time.Millisecond, First: time.Millisecond, Most: time.Millisecond, Note: func(error, time.Duration) { tries++ }}
-	c := command(groups)
+	gates.patience = served.Patience{Within: 50 * time.Millisecond, First: time.Millisecond, Most: time.Millisecond, Note: func(error, time.Duration) { tries++ }}
+	c := command(gates, newCaches(nil))
 	must(t, c.ParseFlags([]string{"--master=http://127.0.0.1:1"}))
-	err := groups.start(c)
-	if err == nil || !strings.HasPrefix(err.Error(), "find out which PodGroups are served: ask the API server ") || !strings.Contains(err.Error(), "connection refused") {
+	err := gates.start(c)
+	if err == nil || !strings.HasPrefix(err.Error(), "find out what the API server serves: ask the API server ") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("error %v", err)
 	}
 	if tries < 2 {
@@ -217,26 +265,60 @@ func TestNoAPIServer(t *testing.T) {
 	}
 }
 
-// A scheduler that runs when an API appears ends with success, so that it is started anew.
+// A scheduler that runs when an API appears, or goes, ends with success, so that it is started anew.
 func TestRestart(t *testing.T) {
-	for _, test := range []struct{ appears, leaderElection string }{{native, "false"}, {xk8s, "false"}, {native, "true"}} {
-		t.Run(test.appears+"/leader election "+test.leaderElection, func(t *testing.T) {
+	for _, test := range []struct {
+		name, before, after string
+		leaderElection      string
+	}{
+		{name: "Kubernetes' own PodGroup appears", after: native},
+		{name: "Kubernetes' own PodGroup appears in v1", after: stable},
+		{name: "the scheduler plugins' PodGroup appears", after: xk8s},
+		{name: "DeviceTaintRule appears", after: rules},
+		{name: "Kubernetes' own PodGroup goes", before: native},
+		{name: "Kubernetes' own PodGroup appears with leader election", after: native, leaderElection: "true"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			server := newAPIServer(t)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if test.before != "" {
+				server.served.Store(test.before, true)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			var output bytes.Buffer
-			cmd := scheduler(ctx, t, server.URL, profile, "--leader-elect="+test.leaderElection)
+			cmd := scheduler(ctx, t, server.URL, profile, "--leader-elect="+orFalse(test.leaderElection))
 			cmd.Env = append(cmd.Env, asksEvery+"=50ms")
 			cmd.Stdout, cmd.Stderr = &output, &output
 			must(t, cmd.Start())
 			for before := server.asked.Load(); server.asked.Load() < before+20 && ctx.Err() == nil; {
 				time.Sleep(10 * time.Millisecond)
 			}
-			server.served.Store(test.appears, true)
+			if test.before != "" {
+				server.served.Delete(test.before)
+			} else {
+				server.served.Store(test.after, true)
+			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("the scheduler ended with %v:\n%s", err, &output)
 			}
 		})
+	}
+}
+
+// orFalse returns the value of a flag, false where it has none.
+func orFalse(value string) string {
+	if value == "" {
+		return "false"
+	}
+	return value
+}
+
+// An API server of before Kubernetes 1.34 lacks what the scheduler cannot do without: it says so at once.
+func TestTooOldAnAPIServer(t *testing.T) {
+	output, err := run(t, newBareAPIServer(t).URL, profile)
+	const want = "the API server does not serve deviceclasses of resource.k8s.io/v1"
+	if err == nil || !strings.Contains(output, want) {
+		t.Errorf("%v, want %q:\n%s", err, want, output)
 	}
 }

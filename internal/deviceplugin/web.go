@@ -1,0 +1,102 @@
+package deviceplugin
+
+import (
+	"container/list"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// The bounds of the HTTP server: everybody who reaches the node's network can connect to it.
+const (
+	// webRead is the time for a whole request, which is a few lines; a client that trickles it is cut off.
+	webRead = 5 * time.Second
+	// webWrite is the time for reading a request, gathering the metrics and sending them to a client that reads slowly. It is
+	// above the ten seconds that Prometheus waits by default.
+	webWrite = 30 * time.Second
+	// webIdle is how long a connection without a request is kept, longer than Prometheus' default minute between scrapes.
+	webIdle = 2 * time.Minute
+	// webHeader bounds the header of a request in bytes.
+	webHeader = 16 << 10
+	// webConnections bounds the connections, and so the memory and the descriptors that they take. The kubelet's probes and
+	// a few scrapers need some. Beyond it the oldest connection gives way, so that nobody keeps the probes out by holding
+	// connections.
+	webConnections = 64
+)
+
+// newWeb returns the server of /healthz, /readyz and /metrics.
+func newWeb(p *pulse, ready func() error, metrics http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler(p, ready, metrics),
+		ReadHeaderTimeout: webRead, ReadTimeout: webRead, WriteTimeout: webWrite, IdleTimeout: webIdle,
+		MaxHeaderBytes: webHeader,
+	}
+}
+
+// handler serves /healthz, /readyz and /metrics.
+func handler(p *pulse, ready func() error, metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if stuck := p.stuck(time.Now()); len(stuck) > 0 {
+			http.Error(w, fmt.Sprint(stuck), http.StatusInternalServerError)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", metrics)
+	return mux
+}
+
+// crowd is a listener that has at most so many connections open: one more closes the oldest.
+type crowd struct {
+	net.Listener
+
+	most int
+
+	mu   sync.Mutex
+	open list.List // of net.Conn, the oldest first
+}
+
+// Accept returns the next connection.
+func (c *crowd) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	guest := &guest{Conn: conn, of: c, place: c.open.PushBack(conn)}
+	var oldest net.Conn
+	if c.open.Len() > c.most {
+		oldest, _ = c.open.Remove(c.open.Front()).(net.Conn)
+	}
+	c.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close() // its guest is closed by the server, which finds it so
+	}
+	return guest, nil
+}
+
+// guest is a connection of a crowd.
+type guest struct {
+	net.Conn
+
+	of    *crowd
+	place *list.Element
+}
+
+// Close makes room for another connection.
+func (g *guest) Close() error {
+	g.of.mu.Lock()
+	g.of.open.Remove(g.place) // which does nothing where the element is gone
+	g.of.mu.Unlock()
+	return g.Conn.Close()
+}

@@ -1,0 +1,161 @@
+package deviceplugin
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener in memory, for a bubble of synctest.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+// A client that is slow in any way is cut off in time.
+func TestSlowClientsAreCutOff(t *testing.T) {
+	const request = "GET /healthz HTTP/1.1\r\nHost: n1\r\n"
+	endless := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := io.WriteString(w, strings.Repeat("tandem ", 1000)); err != nil {
+				return
+			}
+		}
+	})
+	for name, test := range map[string]struct {
+		// play is what the client does before it waits for the server's end of the connection.
+		play func(t *testing.T, c net.Conn)
+		want time.Duration
+	}{
+		"says nothing": {func(*testing.T, net.Conn) {}, webRead},
+		"trickles its header": {func(t *testing.T, c net.Conn) {
+			send(t, c, request)
+			go func() {
+				for range 600 {
+					time.Sleep(time.Second)
+					if _, err := io.WriteString(c, "X-Slow: 1\r\n"); err != nil {
+						return
+					}
+				}
+			}()
+		}, webRead},
+		"owes its body": {func(t *testing.T, c net.Conn) {
+			send(t, c, request+"Content-Length: 1000\r\n\r\n")
+			answered(t, c)
+		}, webRead},
+		"keeps its connection": {func(t *testing.T, c net.Conn) {
+			send(t, c, request+"\r\n")
+			answered(t, c)
+		}, webIdle},
+		"does not read": {func(t *testing.T, c net.Conn) {
+			send(t, c, "GET /metrics HTTP/1.1\r\nHost: n1\r\n\r\n")
+			time.Sleep(webWrite + time.Millisecond)
+		}, webWrite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := newPipes()
+				web := newWeb(newPulse(), func() error { return nil }, endless)
+				go func() { _ = web.Serve(listener) }()
+				c := listener.dial()
+				began := time.Now()
+				test.play(t, c)
+				if n, err := io.CopyN(io.Discard, c, 1<<20); !errors.Is(err, io.EOF) {
+					t.Errorf("after %d bytes the connection is still there: %v", n, err)
+				}
+				if took := time.Since(began); took < test.want || took > test.want+time.Second {
+					t.Errorf("the server ended the connection after %v, want %v", took, test.want)
+				}
+				_ = c.Close()
+				_ = web.Close()
+				time.Sleep(time.Minute) // until all that the client began has ended
+			})
+		})
+	}
+}
+
+func send(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answered reads one answer of the server.
+func answered(t *testing.T, c net.Conn) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s, %v", response.Status, err)
+	}
+}
+
+// However many connections are held open, a probe is answered: the oldest connections give way, and those are as many as
+// are too many.
+func TestHeldConnectionsGiveWay(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	const more = 3
+	held := make([]net.Conn, webConnections+more)
+	for i := range held {
+		c, err := net.Dial("tcp", b.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		// An answer shows that the server has the connection; what follows it keeps the connection busy.
+		send(t, c, "GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n")
+		answered(t, c)
+		held[i] = c
+	}
+	for i, c := range held[:more] {
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Errorf("connection %d is not closed: %v", i, err)
+		}
+	}
+	for i, c := range held[more:] {
+		send(t, c, "GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n")
+		answered(t, c)
+		if i == 0 {
+			send(t, c, "GET /healthz HTTP/1.1\r\nX-Slow")
+		}
+	}
+	probe, err := http.Get("http://" + b.address + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Body.Close()
+	if probe.StatusCode != http.StatusOK {
+		t.Error(probe.Status)
+	}
+}

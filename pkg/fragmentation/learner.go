@@ -1,0 +1,79 @@
+package fragmentation
+
+import "fmt"
+
+const (
+	// Pause is the longest time, in seconds, that an arrival stays out of the usual requests while pods are placed. Every
+	// new mix has all nodes scored anew, which takes some milliseconds at 5,000 nodes.
+	Pause = 60
+	// materialPart makes arrivals count at once when they are this part of the pods that were counted before: an eighth. A
+	// larger number follows a cluster that starts to fill more closely, for more scoring.
+	materialPart = 8
+)
+
+// Learner learns the usual requests from the pods that arrive. Scheduler and simulator ask the same one. Times are seconds
+// since any fixed moment. It is not safe for concurrent use.
+type Learner struct {
+	step    int64 // seconds
+	counter Counter
+	// mix was made last, at made, of used pods. fresh is the number of pods that came since.
+	mix         *Mix
+	made        int64
+	used, fresh int64
+}
+
+// NewLearner returns a Learner for which a pod counts half after halfLife seconds. The half-life has StepsPerHalfLife
+// seconds at least; a shorter one is taken for that.
+func NewLearner(halfLife int64) *Learner {
+	return &Learner{step: max(1, halfLife/StepsPerHalfLife)}
+}
+
+// Observe counts a pod of an owner, its namespace, that asks for a kind and was created at a time. What it counts depends
+// on that time, so pods that are there when a scheduler starts count as if it had seen them come. Pods without GPUs are of
+// one kind, whatever CPU they want: all free GPU is lost to each of them. A pod that no Mix may have does not count.
+func (l *Learner) Observe(owner string, k Kind, created int64) {
+	k.Weight = 1
+	if k.Slots == 0 {
+		k = Kind{Weight: 1}
+	}
+	if k.validate() != nil {
+		return
+	}
+	l.counter.Observe(owner, k, created/l.step)
+	l.fresh++
+}
+
+// Usual returns the mix at a time. It is a new one when an eighth of the pods is new, or when there are new ones and the
+// last mix is Pause old; otherwise it is the same as before.
+func (l *Learner) Usual(now int64) *Mix {
+	if l.mix != nil && (l.fresh == 0 || l.fresh*materialPart < l.used && now-l.made < Pause) {
+		return l.mix
+	}
+	all, err := l.counter.Mix(now / l.step)
+	if err != nil {
+		panic(fmt.Sprintf("make the mix of countable requests: %v", err))
+	}
+	l.mix, l.made, l.used, l.fresh = all.balanced(), now, l.used+l.fresh, 0
+	return l.mix
+}
+
+// balanced returns the mix with the pods without GPUs weighing at most as much as all others: where nearly all pods need no
+// GPU, nodes would hardly differ by the rest.
+func (m *Mix) balanced() *Mix {
+	kinds, without := make([]Kind, 0, len(m.kinds)), Kind{}
+	for _, k := range m.kinds {
+		if k.Slots == 0 {
+			without.Weight += k.Weight
+		} else {
+			kinds = append(kinds, k)
+		}
+	}
+	if without.Weight = min(without.Weight, m.weight-without.Weight); without.Weight > 0 {
+		kinds = append(kinds, without)
+	}
+	out, err := NewMix(kinds)
+	if err != nil {
+		panic(fmt.Sprintf("balance a mix of %d kinds: %v", len(kinds), err)) // fewer kinds of less weight are legal
+	}
+	return out
+}

@@ -1,0 +1,50 @@
+package gpugang
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// A half-bound member that the API server can mark no more is deleted, which it says once the budgets agreed. One that a budget
+// keeps, or a policy, stays.
+func TestReleaseOfWhatCannotBeMarked(t *testing.T) {
+	kind := schema.GroupKind{Kind: "Pod"}
+	for name, test := range map[string]struct {
+		refusal error
+		left    int
+	}{
+		"too long": {apierrors.NewInvalid(kind, "p", field.ErrorList{field.TooLong(field.NewPath("metadata", "annotations"), "", 256<<10)}), 0},
+		"budget":   {apierrors.NewTooManyRequests("the budget allows none", 1), 1},
+		"policy":   {apierrors.NewInvalid(kind, "p", nil), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 1, 1)
+			c.refuseBinds(func(pod string) error {
+				if pod == "train-1" {
+					return apierrors.NewForbidden(v1.Resource("pods/binding"), pod, errors.New("by a test"))
+				}
+				return nil
+			})
+			c.create(members("train", 2, 2, 10)...)
+			c.awaitBound("train", 1)
+			c.mu.Lock()
+			c.refuseEviction = test.refusal
+			c.mu.Unlock()
+			c.clock.pass(6 * time.Minute)
+			if test.left == 0 {
+				c.awaitBound("train", 0)
+				return
+			}
+			c.await("the member is asked to go", func() bool { return c.evictions.Load() > 1 })
+			if got := len(c.bound("train")); got != test.left {
+				t.Errorf("%d members are bound, want %d", got, test.left)
+			}
+		})
+	}
+}

@@ -1,0 +1,27 @@
+package gpushare
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/verdict"
+)
+
+// PreEnqueue keeps pods out of the queue that ask for an amount of anything which no host could offer, and says so in an event of
+// the pod, once. Other plugins would add such amounts up and compare them at every try, which takes seconds where the amount has
+// millions of digits. The pod must be replaced: resources are immutable.
+func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	err := kube.CheckAmounts(pod)
+	if err == nil {
+		return nil
+	}
+	if recorder := p.handle.EventRecorder(); recorder != nil && p.absurd.add(uidOf(pod)) {
+		p.metrics.refused("Malformed")
+		recorder.WithLogger(klog.FromContext(ctx)).Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", err.Error())
+	}
+	return verdict.New(fwk.UnschedulableAndUnresolvable, err.Error())
+}

@@ -1,0 +1,86 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// Two nodes of one GPU. The kubelet of the one refuses a pod, and that of the other loses its agent.
+func refusedByAKubelet(t *testing.T) {
+	plane := sandbox.StartForTest(t, sandbox.Options{})
+	if err := plane.InstallCRDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admin := clientFor(t, plane.Admin())
+	for _, name := range []string{"a", "b"} {
+		createNode(t, plane.Admin(), gpuNode(name, 1))
+	}
+	startScheduler(t, plane.Admin())
+
+	createPod(t, admin, "first", 2)
+	bad := nodeOf(t, admin, "first")
+	good := map[string]string{"a": "b", "b": "a"}[bad]
+	refusePod(t, admin, "first")
+	awaitEvent(t, admin, "first", fmt.Sprintf("node %s gets no vGPU pods for 30s, since its kubelet refused this one", bad))
+	for i := range 3 {
+		name := fmt.Sprintf("next-%d", i)
+		createPod(t, admin, name, 1)
+		awaitOn(t, admin, name, good)
+	}
+
+	offer(t, admin, good, "0")
+	createPod(t, admin, "late", 1)
+	awaitEvent(t, admin, "late", "offers fewer vGPU slots than its healthy GPUs have")
+	offer(t, admin, good, "10")
+	awaitOn(t, admin, "late", good)
+}
+
+// nodeOf waits until a pod is bound and returns its node.
+func nodeOf(t *testing.T, client kubernetes.Interface, name string) string {
+	t.Helper()
+	node := ""
+	poll(t, name+" is bound", func(ctx context.Context) (bool, string) {
+		p, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		node = p.Spec.NodeName
+		return node != "", "it has no node"
+	})
+	return node
+}
+
+// refusePod does what a kubelet does with a pod that it cannot give devices to.
+func refusePod(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	p, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Status.Phase, p.Status.Reason, p.Status.Message = v1.PodFailed, "UnexpectedAdmissionError", "Allocate failed due to no healthy devices present"
+	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// offer sets how many slots the kubelet of a node offers.
+func offer(t *testing.T, client kubernetes.Interface, node, slots string) {
+	t.Helper()
+	n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Allocatable[v1alpha1.ResourceVGPU] = resource.MustParse(slots)
+	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
