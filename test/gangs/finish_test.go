@@ -67,8 +67,19 @@ func (w *world) quiet() {
 		if !t.grouped {
 			w.must(w.group(t))
 		}
-		w.must(w.arrive(step{name: t.name, options: map[string]string{"count": fmt.Sprint(t.members)}}))
+		arrive := step{verb: "arrive", name: t.name, options: map[string]string{"count": fmt.Sprint(t.members)}}
+		if w.lacks(t) {
+			w.intervene(arrive) // the gang may need more places than others were evicted for
+		}
+		w.must(w.arrive(arrive))
 	}
+}
+
+// lacks reports whether members of a gang are not there.
+func (w *world) lacks(t *team) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count(t).exists < t.members
 }
 
 func (w *world) must(err error) {
