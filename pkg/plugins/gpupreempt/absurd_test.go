@@ -3,6 +3,7 @@ package gpupreempt
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,16 +28,18 @@ func TestAbsurdNeighbour(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, 1, 1)
-			c.createBound(asks(pod("low-0", 10, 1), "1Gi"), asks(pod("low-1", 10, 2), "1Gi"))
-			absurd := asks(pod("absurd", 0, 0), amount)
-			absurd.Spec.NodeName = c.pod("low-0").Spec.NodeName
-			c.create(absurd)
-			c.create(asks(pod("high-0", 10, 100), "1Gi"))
-			c.create(asks(pod("high-1", 10, 99), "1Gi"))
-			expect(t, "victims", []string{"absurd", "low-0", "low-1"}, c.awaitVictims(3))
-			c.leave("absurd", "low-0", "low-1")
-			c.awaitBound("high", 2)
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1, 1)
+				c.createBound(asks(pod("low-0", 10, 1), "1Gi"), asks(pod("low-1", 10, 2), "1Gi"))
+				absurd := asks(pod("absurd", 0, 0), amount)
+				absurd.Spec.NodeName = c.pod("low-0").Spec.NodeName
+				c.create(absurd)
+				c.create(asks(pod("high-0", 10, 100), "1Gi"))
+				c.create(asks(pod("high-1", 10, 99), "1Gi"))
+				expect(t, "victims", []string{"absurd", "low-0", "low-1"}, c.awaitVictims(3))
+				c.leave("absurd", "low-0", "low-1")
+				c.awaitBound("high", 2)
+			})
 		})
 	}
 }
@@ -44,25 +47,29 @@ func TestAbsurdNeighbour(t *testing.T) {
 // A victim that the API server takes no update of is evicted without its mark.
 func TestFullVictim(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1)
-	c.full = map[string]bool{"low": true}
-	c.start()
-	c.createBound(pod("low", 10, 0))
-	c.create(pod("high", 10, 100))
-	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
-	expect(t, "conditions of the victim", 1, len(c.pod("low").Status.Conditions)) // PodScheduled
-	c.leave("low")
-	c.awaitBound("high", 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		c.full = map[string]bool{"low": true}
+		c.start()
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		expect(t, "conditions of the victim", 1, len(c.pod("low").Status.Conditions)) // PodScheduled
+		c.leave("low")
+		c.awaitBound("high", 1)
+	})
 }
 
 // Of a request that no node could ever meet nothing is said of preemption, whoever could go.
 func TestNothingIsSaidOfTheImpossible(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("low", 10, 0))
-	c.create(asks(pod("high", 5, 100), "2Ti"))
-	text := c.awaitMessage("high", "Insufficient memory")
-	if strings.Contains(text, "preemption:") {
-		t.Errorf("the message is %q", text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("low", 10, 0))
+		c.create(asks(pod("high", 5, 100), "2Ti"))
+		text := c.awaitMessage("high", "Insufficient memory")
+		if strings.Contains(text, "preemption:") {
+			t.Errorf("the message is %q", text)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package gpupreempt
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -17,27 +18,29 @@ import (
 // victims of the first.
 func TestBudgetIsChargedAtOnce(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1, 1)
-	c.args.PodDisruptionBudgets = config.BudgetsRequired
-	b := c.budget("low", 1)
-	c.start()
-	c.createBound(labelled(pod("low-0", 10, 0), "app", "low"), labelled(pod("low-1", 10, 0), "app", "low"))
-	c.create(pod("high-0", 10, 100))
-	first := c.awaitVictims(1)
-	c.create(pod("high-1", 10, 100))
-	c.awaitMessage("high-1", "budget default/pdb-low allows 0 of the 1 evictions")
-	expect(t, "victims", first, c.victims())
-	b.Status.ObservedGeneration = 1 // it has counted the victim, and allows another one
-	if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.await("the budget is read", func() bool {
-		all, err := c.plugin.budgets.List(labels.Everything())
-		return err == nil && len(all) == 1 && all[0].Status.ObservedGeneration == 1
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 1)
+		c.args.PodDisruptionBudgets = config.BudgetsRequired
+		b := c.budget("low", 1)
+		c.start()
+		c.createBound(labelled(pod("low-0", 10, 0), "app", "low"), labelled(pod("low-1", 10, 0), "app", "low"))
+		c.create(pod("high-0", 10, 100))
+		first := c.awaitVictims(1)
+		c.create(pod("high-1", 10, 100))
+		c.awaitMessage("high-1", "budget default/pdb-low allows 0 of the 1 evictions")
+		expect(t, "victims", first, c.victims())
+		b.Status.ObservedGeneration = 1 // it has counted the victim, and allows another one
+		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the budget is read", func() bool {
+			all, err := c.plugin.budgets.List(labels.Everything())
+			return err == nil && len(all) == 1 && all[0].Status.ObservedGeneration == 1
+		})
+		c.leave(first...)
+		c.awaitBound("high-0", 1)
+		c.awaitVictims(2)
 	})
-	c.leave(first...)
-	c.awaitBound("high-0", 1)
-	c.awaitVictims(2)
 }
 
 // What is charged to a budget ends with the version of it, and with the victim.

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -73,154 +74,170 @@ func refuse(names ...string) func(string) error {
 
 func TestEvictsAllOfALargePlan(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.many(40)
-	if err := c.evicts(singles(40)...); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(c.victims()); n != 40 {
-		t.Errorf("%d of 40 pods are evicted", n)
-	}
-	if c.plugin.evicting("high") {
-		t.Error("the eviction is under way for ever")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.many(40)
+		if err := c.evicts(singles(40)...); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(c.victims()); n != 40 {
+			t.Errorf("%d of 40 pods are evicted", n)
+		}
+		if c.plugin.evicting("high") {
+			t.Error("the eviction is under way for ever")
+		}
+	})
 }
 
 // One failure ends a plan: those that were not evicted stay, also where many are evicted at once. Those that were told go on leaving.
 func TestFailureEndsAPlan(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.many(40)
-	c.refuseDeletes(refuse("p-02"))
-	if err := c.evicts(singles(40)...); err == nil || !strings.Contains(err.Error(), "evict pod default/p-02: ") {
-		t.Errorf("the error is %v", err)
-	}
-	expect(t, "victims", []string{"p-00", "p-01"}, c.victims())
-	for _, p := range c.pods() {
-		told := p.Name == "p-00" || p.Name == "p-01"
-		if leaves := c.plugin.state.leaves(uidOf(&p), c.clock.now()); leaves != told {
-			t.Errorf("%s counts as leaving: %v", p.Name, leaves)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.many(40)
+		c.refuseDeletes(refuse("p-02"))
+		if err := c.evicts(singles(40)...); err == nil || !strings.Contains(err.Error(), "evict pod default/p-02: ") {
+			t.Errorf("the error is %v", err)
 		}
-	}
+		expect(t, "victims", []string{"p-00", "p-01"}, c.victims())
+		for _, p := range c.pods() {
+			told := p.Name == "p-00" || p.Name == "p-01"
+			if leaves := c.plugin.state.leaves(uidOf(&p), c.clock.now()); leaves != told {
+				t.Errorf("%s counts as leaving: %v", p.Name, leaves)
+			}
+		}
+	})
 }
 
 func TestFailureEndsALargePlan(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.many(300)
-	c.refuseDeletes(refuse("p-10"))
-	if err := c.evicts(singles(300)...); err == nil {
-		t.Error("no error")
-	}
-	if n := len(c.victims()); n < 8 || n > 290 {
-		t.Errorf("%d of 300 pods are evicted", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.many(300)
+		c.refuseDeletes(refuse("p-10"))
+		if err := c.evicts(singles(300)...); err == nil {
+			t.Error("no error")
+		}
+		if n := len(c.victims()); n < 8 || n > 290 {
+			t.Errorf("%d of 300 pods are evicted", n)
+		}
+	})
 }
 
 // Whoever waits for a pod that is spared is tried again, whether a pod or a gang had it evicted; who waits for one that went
 // waits on.
 func TestNobodyWaitsForTheSpared(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.many(3)
-	c.refuseDeletes(refuse("p-01"))
-	c.plugin.state.mu.Lock()
-	for waiter, awaited := range map[string]string{"waits-went": "p-00", "waits-refused": "p-01", "waits-spared": "p-02"} {
-		p := pod(waiter, 10, 0)
-		p.Spec.SchedulerName = "another" // nobody else touches it
-		c.create(p)
-		c.plugin.state.pendings[uidOf(p)] = &pending{
-			pod: p, place: vgpu.Assignment{Node: "n1"}, deadline: c.clock.now().Add(time.Hour),
-			victims: []victim{{uid: vgpu.UID("uid-" + awaited), name: "default/" + awaited}},
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.many(3)
+		c.refuseDeletes(refuse("p-01"))
+		c.plugin.state.mu.Lock()
+		for waiter, awaited := range map[string]string{"waits-went": "p-00", "waits-refused": "p-01", "waits-spared": "p-02"} {
+			p := pod(waiter, 10, 0)
+			p.Spec.SchedulerName = "another" // nobody else touches it
+			c.create(p)
+			c.plugin.state.pendings[uidOf(p)] = &pending{
+				pod: p, place: vgpu.Assignment{Node: "n1"}, deadline: c.clock.now().Add(time.Hour),
+				victims: []victim{{uid: vgpu.UID("uid-" + awaited), name: "default/" + awaited}},
+			}
 		}
-	}
-	c.await("the pods are read", func() bool {
-		return !slices.ContainsFunc([]string{"waits-went", "waits-refused", "waits-spared", "p-00", "p-01", "p-02"}, func(name string) bool {
-			return c.plugin.seen(pod(name, 0, 0)) == nil
+		c.await("the pods are read", func() bool {
+			return !slices.ContainsFunc([]string{"waits-went", "waits-refused", "waits-spared", "p-00", "p-01", "p-02"}, func(name string) bool {
+				return c.plugin.seen(pod(name, 0, 0)) == nil
+			})
 		})
-	})
-	c.plugin.state.mu.Unlock()
-	if c.evicts(singles(3)...) == nil {
-		t.Error("no error")
-	}
-	c.await("one waits on", func() bool {
-		all := c.plugin.state.all()
-		return len(all) == 1 && all[0].pod.Name == "waits-went"
+		c.plugin.state.mu.Unlock()
+		if c.evicts(singles(3)...) == nil {
+			t.Error("no error")
+		}
+		c.await("one waits on", func() bool {
+			all := c.plugin.state.all()
+			return len(all) == 1 && all[0].pod.Name == "waits-went"
+		})
 	})
 }
 
 // A gang of which the first pod went goes as a whole; one of which the first pod stays is left alone, as is what comes after.
 func TestGangsAreNotTorn(t *testing.T) {
 	t.Parallel()
-	whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{1, 2, 3, 4}}
-	for name, x := range map[string]struct {
-		stays string
-		want  []string
-	}{
-		"the first stays":   {"p-01", []string{"p-00"}},
-		"another one stays": {"p-02", []string{"p-00", "p-01", "p-03", "p-04"}},
-	} {
-		c := newCluster(t, 1)
-		c.many(6)
-		c.refuseDeletes(refuse(x.stays))
-		if err := c.evicts(singles(1)[0], whole, preemption.Unit{Name: "default/p-05", Pods: []int{5}}); err == nil {
-			t.Errorf("%s: no error", name)
+	synctest.Test(t, func(t *testing.T) {
+		whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{1, 2, 3, 4}}
+		for name, x := range map[string]struct {
+			stays string
+			want  []string
+		}{
+			"the first stays":   {"p-01", []string{"p-00"}},
+			"another one stays": {"p-02", []string{"p-00", "p-01", "p-03", "p-04"}},
+		} {
+			c := newCluster(t, 1)
+			c.many(6)
+			c.refuseDeletes(refuse(x.stays))
+			if err := c.evicts(singles(1)[0], whole, preemption.Unit{Name: "default/p-05", Pods: []int{5}}); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+			expect(t, name+": victims", x.want, c.victims())
 		}
-		expect(t, name+": victims", x.want, c.victims())
-	}
+	})
 }
 
 // Nor is a gang torn whose preemptor goes in the middle; what comes after it stays.
 func TestGangsAreNotTornByTheirPreemptor(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.many(5)
-	c.refuseDeletes(func(string) error {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		c.plugin.state.running["high"].cancel()
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.many(5)
+		c.refuseDeletes(func(string) error {
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			c.plugin.state.running["high"].cancel()
+			return nil
+		})
+		whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{0, 1, 2, 3}}
+		if err := c.evicts(whole, preemption.Unit{Name: "default/p-04", Pods: []int{4}}); err == nil {
+			t.Error("no error")
+		}
+		expect(t, "victims", []string{"p-00", "p-01", "p-02", "p-03"}, c.victims())
 	})
-	whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{0, 1, 2, 3}}
-	if err := c.evicts(whole, preemption.Unit{Name: "default/p-04", Pods: []int{4}}); err == nil {
-		t.Error("no error")
-	}
-	expect(t, "victims", []string{"p-00", "p-01", "p-02", "p-03"}, c.victims())
 }
 
 // What may be over in a moment is tried again.
 func TestEvictionIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.many(1)
-	var asked atomic.Int32
-	c.refuseDeletes(func(string) error {
-		if asked.Add(1) < 3 {
-			return apierrors.NewServiceUnavailable("busy")
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.many(1)
+		var asked atomic.Int32
+		c.refuseDeletes(func(string) error {
+			if asked.Add(1) < 3 {
+				return apierrors.NewServiceUnavailable("busy")
+			}
+			return nil
+		})
+		if err := c.evicts(singles(1)...); err != nil || asked.Load() != 3 {
+			t.Errorf("asked %d times: %v", asked.Load(), err)
 		}
-		return nil
 	})
-	if err := c.evicts(singles(1)...); err != nil || asked.Load() != 3 {
-		t.Errorf("asked %d times: %v", asked.Load(), err)
-	}
 }
 
 // So is what the API server does not answer, which may be restarting: a gang is not torn by it.
 func TestEvictionOutlivesConnections(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.many(4)
-	var asked atomic.Int32
-	c.refuseDeletes(func(name string) error {
-		if name != "p-00" && asked.Add(1) <= 4 {
-			return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.many(4)
+		var asked atomic.Int32
+		c.refuseDeletes(func(name string) error {
+			if name != "p-00" && asked.Add(1) <= 4 {
+				return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+			}
+			return nil
+		})
+		if err := c.evicts(preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{0, 1, 2, 3}}); err != nil {
+			t.Error(err)
 		}
-		return nil
+		expect(t, "victims", []string{"p-00", "p-01", "p-02", "p-03"}, c.victims())
 	})
-	if err := c.evicts(preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{0, 1, 2, 3}}); err != nil {
-		t.Error(err)
-	}
-	expect(t, "victims", []string{"p-00", "p-01", "p-02", "p-03"}, c.victims())
 }
 
 func TestTransient(t *testing.T) {
@@ -269,86 +286,92 @@ func TestEvictionsOverlap(t *testing.T) {
 // Another pod of the victim's name, and one that is gone, are left alone, and are no failure.
 func TestOnlyTheVictimIsEvicted(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.many(2)
-	old := pod("p-00", 0, 0)
-	old.UID = types.UID("uid-of-the-one-before")
-	marked := old.DeepCopy()
-	marked.Status.Conditions = []v1.PodCondition{{
-		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: "Preempted",
-	}}
-	leaving := pod("p-01", 0, 0)
-	c.refuseDeletes(func(name string) error {
-		if name == leaving.Name {
-			return apierrors.NewNotFound(v1.Resource("pods"), name)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.many(2)
+		old := pod("p-00", 0, 0)
+		old.UID = types.UID("uid-of-the-one-before")
+		marked := old.DeepCopy()
+		marked.Status.Conditions = []v1.PodCondition{{
+			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: "Preempted",
+		}}
+		leaving := pod("p-01", 0, 0)
+		c.refuseDeletes(func(name string) error {
+			if name == leaving.Name {
+				return apierrors.NewNotFound(v1.Resource("pods"), name)
+			}
+			return nil
+		})
+		why := cause{preemptor: &preemptor{name: "pod default/high", object: old}, text: "Preempted"}
+		for _, victim := range []*v1.Pod{old, marked, leaving, pod("gone", 0, 0)} {
+			if inMemory, err := c.plugin.evictPod(t.Context(), victim, why); err != nil || inMemory {
+				t.Errorf("%s: in memory %v, %v", victim.Name, inMemory, err)
+			}
 		}
-		return nil
+		expect(t, "victims", nil, c.victims())
+		for _, x := range c.pod("p-00").Status.Conditions {
+			if x.Type == v1.DisruptionTarget {
+				t.Error("another pod is marked")
+			}
+		}
 	})
-	why := cause{preemptor: &preemptor{name: "pod default/high", object: old}, text: "Preempted"}
-	for _, victim := range []*v1.Pod{old, marked, leaving, pod("gone", 0, 0)} {
-		if inMemory, err := c.plugin.evictPod(t.Context(), victim, why); err != nil || inMemory {
-			t.Errorf("%s: in memory %v, %v", victim.Name, inMemory, err)
-		}
-	}
-	expect(t, "victims", nil, c.victims())
-	for _, x := range c.pod("p-00").Status.Conditions {
-		if x.Type == v1.DisruptionTarget {
-			t.Error("another pod is marked")
-		}
-	}
 }
 
 // A preemptor that goes while its victims are evicted spares those that are left.
 func TestPreemptorGoesMeanwhile(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2)
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-	gone := make(chan struct{})
-	c.refuseDeletes(func(string) error { // the first deletion takes until the preemptor is gone
-		if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
-			return nil //nolint:nilerr // it is gone already
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+		gone := make(chan struct{})
+		c.refuseDeletes(func(string) error { // the first deletion takes until the preemptor is gone
+			if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
+				return nil //nolint:nilerr // it is gone already
+			}
+			for len(c.plugin.state.all()) > 0 {
+				runtime.Gosched()
+			}
+			close(gone)
+			return nil
+		})
+		c.create(pod("high", 20, 100))
+		<-gone
+		c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
+		if n := len(c.victims()); n != 1 {
+			t.Errorf("%d pods are evicted", n)
 		}
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline) && len(c.plugin.state.all()) > 0; {
-			runtime.Gosched()
-		}
-		close(gone)
-		return nil
 	})
-	c.create(pod("high", 20, 100))
-	<-gone
-	c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
-	if n := len(c.victims()); n != 1 {
-		t.Errorf("%d pods are evicted", n)
-	}
 }
 
 // A preemptor that goes while it is found out who makes room has nobody evicted.
 func TestPreemptorGoesBefore(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2)
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-	high := pod("high", 20, 100)
-	asked := make(chan struct{})
-	c.plugin.core = func(cluster *gang.Cluster, want *gang.Group, who *preemption.Candidates, cfg preemption.Config) (preemption.Plan, error) {
-		defer close(asked)
-		if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
-			return preemption.Plan{}, err
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+		high := pod("high", 20, 100)
+		asked := make(chan struct{})
+		c.plugin.core = func(cluster *gang.Cluster, want *gang.Group, who *preemption.Candidates, cfg preemption.Config) (preemption.Plan, error) {
+			defer close(asked)
+			if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
+				return preemption.Plan{}, err
+			}
+			for c.plugin.seen(high) != nil {
+				runtime.Gosched()
+			}
+			return preemption.Victims(cluster, want, who, cfg)
 		}
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline) && c.plugin.seen(high) != nil; {
-			runtime.Gosched()
+		if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), high, metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err) // the fake reads what it has created, which may be gone by then
 		}
-		return preemption.Victims(cluster, want, who, cfg)
-	}
-	if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), high, metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err) // the fake reads what it has created, which may be gone by then
-	}
-	<-asked
-	c.createBound(pod("next", 0, 0)) // which is tried when the attempt is over
-	expect(t, "pending", 0, len(c.plugin.state.all()))
-	c.await("nothing is under way", func() bool { return !c.plugin.evicting("uid-high") })
-	expect(t, "victims", nil, c.victims())
-	_, held := c.plugin.shares().Held("uid-high")
-	expect(t, "held", false, held)
+		<-asked
+		c.createBound(pod("next", 0, 0)) // which is tried when the attempt is over
+		expect(t, "pending", 0, len(c.plugin.state.all()))
+		c.await("nothing is under way", func() bool { return !c.plugin.evicting("uid-high") })
+		expect(t, "victims", nil, c.victims())
+		_, held := c.plugin.shares().Held("uid-high")
+		expect(t, "held", false, held)
+	})
 }
 
 // What kubelets do not end in time is not counted on.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -34,27 +35,29 @@ func team(name string, count, least, slots int, priority int32) []*v1.Pod {
 // A gang takes surplus members before gangs, all members or none, and keeps the room until it is whole.
 func TestGangPreempts(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 4)
-	c.create(team("surplus", 3, 1, 10, 0)...)
-	c.awaitBound("surplus", 3)
-	c.createBound(pod("single", 10, 0))
-	c.create(team("high", 2, 2, 10, 100)...)
-	victims := c.awaitVictims(2)
-	if slices.Contains(victims, "single") || len(victims) != 2 {
-		t.Fatalf("victims are %v", victims)
-	}
-	c.await("the gang is told who goes, or that they leave already", func() bool {
-		text := message(c.pod("high-0"))
-		return strings.Contains(text, "surplus of default/surplus") || strings.Contains(text, "room is made for it: ")
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		c.create(team("surplus", 3, 1, 10, 0)...)
+		c.awaitBound("surplus", 3)
+		c.createBound(pod("single", 10, 0))
+		c.create(team("high", 2, 2, 10, 100)...)
+		victims := c.awaitVictims(2)
+		if slices.Contains(victims, "single") || len(victims) != 2 {
+			t.Fatalf("victims are %v", victims)
+		}
+		c.await("the gang is told who goes, or that they leave already", func() bool {
+			text := message(c.pod("high-0"))
+			return strings.Contains(text, "surplus of default/surplus") || strings.Contains(text, "room is made for it: ")
+		})
+		c.leave(victims[0])
+		c.create(pod("rush", 10, 50))
+		c.awaitMessage("rush", "preemption: ")
+		c.leave(victims[1])
+		c.awaitBound("high", 2)
+		if len(c.bound("surplus")) != 1 {
+			t.Errorf("of the surplus gang %v run", c.bound("surplus"))
+		}
 	})
-	c.leave(victims[0])
-	c.create(pod("rush", 10, 50))
-	c.awaitMessage("rush", "preemption: ")
-	c.leave(victims[1])
-	c.awaitBound("high", 2)
-	if len(c.bound("surplus")) != 1 {
-		t.Errorf("of the surplus gang %v run", c.bound("surplus"))
-	}
 }
 
 // blockedGang fills three nodes, of which another plugin refuses the first to a gang of two that comes then.
@@ -80,17 +83,19 @@ func (c *cluster) blockedGang() (high []*v1.Pod) {
 // says why not.
 func TestGangAsksOtherPlugins(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, 1, 1)
-	c.blockedGang()
-	expect(t, "victims", []string{"low-1", "low-2"}, c.awaitVictims(2))
-	c.leave("low-1", "low-2")
-	c.awaitBound("high", 2)
-	other := onPort(team("other", 1, 1, 10, 150)[0], 80)
-	other.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
-	c.createNode("n4", "r2", 1)
-	c.create(other)
-	c.awaitMessage("other", "preemption: ")
-	expect(t, "victims", []string{"low-1", "low-2"}, c.victims())
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1, 1)
+		c.blockedGang()
+		expect(t, "victims", []string{"low-1", "low-2"}, c.awaitVictims(2))
+		c.leave("low-1", "low-2")
+		c.awaitBound("high", 2)
+		other := onPort(team("other", 1, 1, 10, 150)[0], 80)
+		other.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
+		c.createNode("n4", "r2", 1)
+		c.create(other)
+		c.awaitMessage("other", "preemption: ")
+		expect(t, "victims", []string{"low-1", "low-2"}, c.victims())
+	})
 }
 
 // What keeps a gang from evicting is told, and nobody goes.
@@ -116,19 +121,21 @@ func TestGangIsGuarded(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := prepareCluster(t, 2)
-			high := team("high", 2, 2, 10, 100)
-			test.prepare(c, high)
-			c.start()
-			c.createBound(pod("low", 10, 0))
-			c.create(high...)
-			c.awaitMessage("high", test.want)
-			expect(t, "victims", nil, c.victims())
-			for _, p := range high {
-				if _, held := c.plugin.sharesOrNil().Held(uidOf(p)); held {
-					t.Errorf("room is kept for %s", p.Name)
+			synctest.Test(t, func(t *testing.T) {
+				c := prepareCluster(t, 2)
+				high := team("high", 2, 2, 10, 100)
+				test.prepare(c, high)
+				c.start()
+				c.createBound(pod("low", 10, 0))
+				c.create(high...)
+				c.awaitMessage("high", test.want)
+				expect(t, "victims", nil, c.victims())
+				for _, p := range high {
+					if _, held := c.plugin.sharesOrNil().Held(uidOf(p)); held {
+						t.Errorf("room is kept for %s", p.Name)
+					}
 				}
-			}
+			})
 		})
 	}
 }
@@ -136,53 +143,59 @@ func TestGangIsGuarded(t *testing.T) {
 // Once its victims are old enough the gang evicts them, without anything else having happened.
 func TestGangWaitsForMinimumRuntime(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1)
-	c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
-	c.start()
-	c.createBound(pod("low", 10, 0))
-	c.create(team("high", 1, 1, 10, 100)...)
-	c.awaitMessage("high", "minimum")
-	c.clock.pass(61 * time.Minute)
-	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
-	c.leave("low")
-	c.awaitBound("high", 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
+		c.start()
+		c.createBound(pod("low", 10, 0))
+		c.create(team("high", 1, 1, 10, 100)...)
+		c.awaitMessage("high", "minimum")
+		c.clock.pass(61 * time.Minute)
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		c.leave("low")
+		c.awaitBound("high", 1)
+	})
 }
 
 // A gang waits for its turn where the scheduler evicts few pods in a minute.
 func TestGangWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1, 2)
-	c.args.EvictionsPerMinute = 2
-	c.start()
-	c.createBound(pod("low-1", 10, 0), pod("low-2", 10, 0), pod("low-3", 10, 0))
-	c.create(pod("first", 10, 200))
-	c.awaitVictims(1)
-	c.create(team("high", 2, 2, 10, 100)...)
-	c.awaitMessage("high", "evicts 2 pods in a minute at most")
-	if got := len(c.victims()); got != 1 {
-		t.Errorf("%d pods were evicted", got)
-	}
-	c.clock.pass(40 * time.Second) // its turn comes in 30 at most; after 60 the first victim would be overdue
-	c.awaitVictims(3)
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 2)
+		c.args.EvictionsPerMinute = 2
+		c.start()
+		c.createBound(pod("low-1", 10, 0), pod("low-2", 10, 0), pod("low-3", 10, 0))
+		c.create(pod("first", 10, 200))
+		c.awaitVictims(1)
+		c.create(team("high", 2, 2, 10, 100)...)
+		c.awaitMessage("high", "evicts 2 pods in a minute at most")
+		if got := len(c.victims()); got != 1 {
+			t.Errorf("%d pods were evicted", got)
+		}
+		c.clock.pass(40 * time.Second) // its turn comes in 30 at most; after 60 the first victim would be overdue
+		c.awaitVictims(3)
+	})
 }
 
 // Where an eviction fails, the room is given up and sought again.
 func TestGangTriesAgainAfterFailure(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("low", 10, 0))
-	c.refuseDeletes(func(string) error { return apierrors.NewForbidden(v1.Resource("pods"), "low", nil) })
-	high := team("high", 1, 1, 10, 100)
-	c.create(high...)
-	c.awaitMessage("high", "preemption: ")
-	c.await("the room is given up", func() bool {
-		_, held := c.plugin.sharesOrNil().Held(uidOf(high[0]))
-		return !held
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("low", 10, 0))
+		c.refuseDeletes(func(string) error { return apierrors.NewForbidden(v1.Resource("pods"), "low", nil) })
+		high := team("high", 1, 1, 10, 100)
+		c.create(high...)
+		c.awaitMessage("high", "preemption: ")
+		c.await("the room is given up", func() bool {
+			_, held := c.plugin.sharesOrNil().Held(uidOf(high[0]))
+			return !held
+		})
+		expect(t, "victims", nil, c.victims())
+		c.refuseDeletes(nil)
+		c.clock.pass(time.Minute)
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 	})
-	expect(t, "victims", nil, c.victims())
-	c.refuseDeletes(nil)
-	c.clock.pass(time.Minute)
-	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 }
 
 // A node that refused a member gets as many like it as it took in the next plan, and others as before.
@@ -232,80 +245,86 @@ func (d *dooms) Doom(victims []*v1.Pod) {
 // The other members of a gang are kept from places while all that have one are evicted; those of a gang that loses surplus are not.
 func TestGangsThatGoWholeAreDoomed(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	d := &dooms{Gangs: c.plugin.gangsOrNil()}
-	c.plugin.gangs = func() Gangs { return d }
-	c.many(4)
-	whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{1, 2}}
-	if err := c.evicts(singles(1)[0], whole, preemption.Unit{Kind: preemption.Surplus, Name: "default/p-03", Pods: []int{3}}); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, "doomed", [][]string{{"p-01", "p-02"}}, d.names)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		d := &dooms{Gangs: c.plugin.gangsOrNil()}
+		c.plugin.gangs = func() Gangs { return d }
+		c.many(4)
+		whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{1, 2}}
+		if err := c.evicts(singles(1)[0], whole, preemption.Unit{Kind: preemption.Surplus, Name: "default/p-03", Pods: []int{3}}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "doomed", [][]string{{"p-01", "p-02"}}, d.names)
+	})
 }
 
 // An eviction that was stopped, since its room ended, does not end the room that the gang has got since.
 func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	low := pod("low", 10, 0)
-	c.createBound(low)
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	c.refuseDeletes(func(string) error {
-		close(begun)
-		<-goOn
-		return apierrors.NewForbidden(v1.Resource("pods"), "low", nil)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		low := pod("low", 10, 0)
+		c.createBound(low)
+		begun, goOn := make(chan struct{}), make(chan struct{})
+		c.refuseDeletes(func(string) error {
+			close(begun)
+			<-goOn
+			return apierrors.NewForbidden(v1.Resource("pods"), "low", nil)
+		})
+		c.create(team("high", 1, 1, 10, 100)...)
+		<-begun
+		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "high"}
+		gangs, shares := c.plugin.gangsOrNil(), c.plugin.sharesOrNil()
+		pg, err := gangs.Gang(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := shares.Request(pg.Members[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _ := shares.Held(request.UID)
+		gangs.GiveUp(ref, "for a test", 0)
+		again := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: ref.String(), MinCount: 1, Members: []gang.Member{{Request: request}}}, Pods: pg.Members}
+		if err := gangs.Keep(again, []vgpu.Assignment{first.Assignment}, []*v1.Pod{low}, func() { t.Error("the later room ended") }); err != nil {
+			t.Fatal(err)
+		}
+		close(goOn)
+		c.await("the eviction is over", func() bool { return !c.plugin.evicting("gang " + string(ref.Source) + "/" + ref.String()) })
+		if _, held := shares.Held(request.UID); !held {
+			t.Error("nothing is held for the member")
+		}
 	})
-	c.create(team("high", 1, 1, 10, 100)...)
-	<-begun
-	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "high"}
-	gangs, shares := c.plugin.gangsOrNil(), c.plugin.sharesOrNil()
-	pg, err := gangs.Gang(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := shares.Request(pg.Members[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, _ := shares.Held(request.UID)
-	gangs.GiveUp(ref, "for a test", 0)
-	again := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: ref.String(), MinCount: 1, Members: []gang.Member{{Request: request}}}, Pods: pg.Members}
-	if err := gangs.Keep(again, []vgpu.Assignment{first.Assignment}, []*v1.Pod{low}, func() { t.Error("the later room ended") }); err != nil {
-		t.Fatal(err)
-	}
-	close(goOn)
-	c.await("the eviction is over", func() bool { return !c.plugin.evicting("gang " + string(ref.Source) + "/" + ref.String()) })
-	if _, held := shares.Held(request.UID); !held {
-		t.Error("nothing is held for the member")
-	}
 }
 
 // A member stays that was chosen as surplus and is none any more, as does all that comes after it. Where its gang goes anyway, so
 // does the member.
 func TestSurplusIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 5)
-	c.create(team("gang", 4, 2, 10, 0)...)
-	c.createBound(pod("other", 10, 0))
-	c.awaitBound("gang", 4)
-	surplus := func(at int) preemption.Unit {
-		return preemption.Unit{Kind: preemption.Surplus, Name: fmt.Sprintf("default/gang-%d", at), Pods: []int{at}}
-	}
-	if err := c.evicts(surplus(3)); err != nil {
-		t.Fatal(err)
-	}
-	c.leave("gang-2")
-	c.await("it is known that another member has ended", func() bool {
-		pg, _ := c.plugin.gangsOrNil().Gang(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gang"})
-		return pg != nil && len(pg.Members) == 3
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 5)
+		c.create(team("gang", 4, 2, 10, 0)...)
+		c.createBound(pod("other", 10, 0))
+		c.awaitBound("gang", 4)
+		surplus := func(at int) preemption.Unit {
+			return preemption.Unit{Kind: preemption.Surplus, Name: fmt.Sprintf("default/gang-%d", at), Pods: []int{at}}
+		}
+		if err := c.evicts(surplus(3)); err != nil {
+			t.Fatal(err)
+		}
+		c.leave("gang-2")
+		c.await("it is known that another member has ended", func() bool {
+			pg, _ := c.plugin.gangsOrNil().Gang(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gang"})
+			return pg != nil && len(pg.Members) == 3
+		})
+		err := c.evicts(surplus(0), preemption.Unit{Name: "default/other", Pods: []int{3}})
+		if err == nil || !strings.Contains(err.Error(), "default/gang-0: its gang does not run on without it") {
+			t.Errorf("the error is %v", err)
+		}
+		expect(t, "victims", []string{"gang-3"}, c.victims())
+		if err := c.evicts(surplus(0), surplus(1)); err != nil {
+			t.Error(err)
+		}
+		expect(t, "victims", []string{"gang-0", "gang-1", "gang-3"}, c.victims())
 	})
-	err := c.evicts(surplus(0), preemption.Unit{Name: "default/other", Pods: []int{3}})
-	if err == nil || !strings.Contains(err.Error(), "default/gang-0: its gang does not run on without it") {
-		t.Errorf("the error is %v", err)
-	}
-	expect(t, "victims", []string{"gang-3"}, c.victims())
-	if err := c.evicts(surplus(0), surplus(1)); err != nil {
-		t.Error(err)
-	}
-	expect(t, "victims", []string{"gang-0", "gang-1", "gang-3"}, c.victims())
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -61,233 +62,259 @@ func (c *cluster) awaitRetry(name string) again {
 // A budget is kept where another pod can go, though that one is worth more.
 func TestBudgetIsPreferred(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1, 1)
-	c.budget("low", 0)
-	c.start()
-	c.createBound(pod("low", 10, 0), pod("more", 10, 50))
-	c.create(pod("high", 10, 100))
-	expect(t, "victims", []string{"more"}, c.awaitVictims(1))
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 1)
+		c.budget("low", 0)
+		c.start()
+		c.createBound(pod("low", 10, 0), pod("more", 10, 50))
+		c.create(pod("high", 10, 100))
+		expect(t, "victims", []string{"more"}, c.awaitVictims(1))
+	})
 }
 
 // Where a budget forbids all, it is violated as the last resort, or not at all: then the pod waits until it allows more.
 func TestBudgetForbidsAll(t *testing.T) {
 	t.Parallel()
 	t.Run("Preferred", func(t *testing.T) {
-		c := prepareCluster(t, 1)
-		c.budget("low", 0)
-		c.start()
-		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
-		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		synctest.Test(t, func(t *testing.T) {
+			c := prepareCluster(t, 1)
+			c.budget("low", 0)
+			c.start()
+			c.createBound(pod("low", 10, 0))
+			c.create(pod("high", 10, 100))
+			expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		})
 	})
 	t.Run("Required", func(t *testing.T) {
-		c := prepareCluster(t, 1)
-		c.args.PodDisruptionBudgets = config.BudgetsRequired
-		b := c.budget("low", 0)
-		c.start()
-		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
-		c.awaitMessage("high", "would fit by evicting default/low; not done because budget default/pdb-low allows 0 of the 1 evictions")
-		expect(t, "victims", nil, c.victims())
-		if r := c.awaitRetry("high"); !r.budgets || !r.at.IsZero() {
-			t.Errorf("tried again at %v, or when a budget changes: %v", r.at, r.budgets)
-		}
-		b.Status.DisruptionsAllowed = 1
-		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		synctest.Test(t, func(t *testing.T) {
+			c := prepareCluster(t, 1)
+			c.args.PodDisruptionBudgets = config.BudgetsRequired
+			b := c.budget("low", 0)
+			c.start()
+			c.createBound(pod("low", 10, 0))
+			c.create(pod("high", 10, 100))
+			c.awaitMessage("high", "would fit by evicting default/low; not done because budget default/pdb-low allows 0 of the 1 evictions")
+			expect(t, "victims", nil, c.victims())
+			if r := c.awaitRetry("high"); !r.budgets || !r.at.IsZero() {
+				t.Errorf("tried again at %v, or when a budget changes: %v", r.at, r.budgets)
+			}
+			b.Status.DisruptionsAllowed = 1
+			if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		})
 	})
 }
 
 // A pod that waits for a budget is tried again once it allows more, and not when it allows less.
 func TestBudgetChangeIsHeard(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1)
-	b := c.budget("low", 2)
-	c.start()
-	stuck := pod("stuck", 10, 100)
-	c.plugin.tryAgain(stuck, again{budgets: true})
-	for _, x := range []struct {
-		allowed int32
-		waits   bool
-	}{{1, true}, {2, false}} {
-		b.Status.DisruptionsAllowed = x.allowed
-		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		c.await("the budget is known", func() bool {
-			now, err := c.plugin.budgets.PodDisruptionBudgets("default").Get(b.Name)
-			return err == nil && now.Status.DisruptionsAllowed == x.allowed
-		})
-		if !x.waits {
-			c.await("it is tried", func() bool {
-				c.plugin.state.mu.Lock()
-				defer c.plugin.state.mu.Unlock()
-				return len(c.plugin.state.retries) == 0
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		b := c.budget("low", 2)
+		c.start()
+		stuck := pod("stuck", 10, 100)
+		c.plugin.tryAgain(stuck, again{budgets: true})
+		for _, x := range []struct {
+			allowed int32
+			waits   bool
+		}{{1, true}, {2, false}} {
+			b.Status.DisruptionsAllowed = x.allowed
+			if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			c.await("the budget is known", func() bool {
+				now, err := c.plugin.budgets.PodDisruptionBudgets("default").Get(b.Name)
+				return err == nil && now.Status.DisruptionsAllowed == x.allowed
 			})
-		} else if c.awaitRetry("stuck").pod == nil {
-			t.Error("it is tried although the budget allows less")
+			if !x.waits {
+				c.await("it is tried", func() bool {
+					c.plugin.state.mu.Lock()
+					defer c.plugin.state.mu.Unlock()
+					return len(c.plugin.state.retries) == 0
+				})
+			} else if c.awaitRetry("stuck").pod == nil {
+				t.Error("it is tried although the budget allows less")
+			}
 		}
-	}
+	})
 }
 
 // Protected pods stay, and the pod that needs their room is told.
 func TestProtectedPodsStay(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 2)
-	c.args.Protected.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "yes"}}
-	c.start()
-	c.create(in(metav1.NamespaceSystem, pod("system", 10, 0)))
-	c.awaitBound("system", 1)
-	c.createBound(labelled(pod("kept", 10, 0), "keep", "yes"))
-	c.create(pod("high", 20, 100))
-	got := c.awaitMessage("high", "would fit by evicting")
-	if want := "not done because default/kept, kube-system/system are protected"; !strings.Contains(got, want) {
-		t.Errorf("the message is %q, want %q in it", got, want)
-	}
-	expect(t, "victims", nil, c.victims())
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 2)
+		c.args.Protected.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "yes"}}
+		c.start()
+		c.create(in(metav1.NamespaceSystem, pod("system", 10, 0)))
+		c.awaitBound("system", 1)
+		c.createBound(labelled(pod("kept", 10, 0), "keep", "yes"))
+		c.create(pod("high", 20, 100))
+		got := c.awaitMessage("high", "would fit by evicting")
+		if want := "not done because default/kept, kube-system/system are protected"; !strings.Contains(got, want) {
+			t.Errorf("the message is %q, want %q in it", got, want)
+		}
+		expect(t, "victims", nil, c.victims())
+	})
 }
 
 // Pods run for the minimum of their priority class, and then go, without anything else having happened. A class that does not
 // exist any more is a name like any other.
 func TestMinimumRuntime(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1)
-	c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
-	c.args.MinimumRuntimes = []config.ClassRuntime{{PriorityClassName: "gone", Runtime: &metav1.Duration{Duration: 10 * time.Minute}}}
-	c.start()
-	low := pod("low", 10, 0)
-	low.Spec.PriorityClassName = "gone"
-	c.createBound(low)
-	c.create(pod("high", 10, 100))
-	c.awaitMessage("high", "not done because default/low has run for less than its minimum")
-	expect(t, "tried again", c.pod("low").Status.StartTime.Add(10*time.Minute).Unix(), c.awaitRetry("high").at.Unix())
-	c.clock.pass(9 * time.Minute)
-	c.plugin.Tick(t.Context())
-	expect(t, "victims", nil, c.victims())
-	c.clock.pass(time.Minute)
-	expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
+		c.args.MinimumRuntimes = []config.ClassRuntime{{PriorityClassName: "gone", Runtime: &metav1.Duration{Duration: 10 * time.Minute}}}
+		c.start()
+		low := pod("low", 10, 0)
+		low.Spec.PriorityClassName = "gone"
+		c.createBound(low)
+		c.create(pod("high", 10, 100))
+		c.awaitMessage("high", "not done because default/low has run for less than its minimum")
+		expect(t, "tried again", c.pod("low").Status.StartTime.Add(10*time.Minute).Unix(), c.awaitRetry("high").at.Unix())
+		c.clock.pass(9 * time.Minute)
+		c.plugin.Tick(t.Context())
+		expect(t, "victims", nil, c.victims())
+		c.clock.pass(time.Minute)
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+	})
 }
 
 // A pod that needs several gone is tried again when the first of them has run for long enough.
 func TestTriedWhenTheFirstIsOldEnough(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 2)
-	c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
-	c.start()
-	c.createBound(pod("low-0", 10, 0))
-	c.clock.pass(10 * time.Minute)
-	c.createBound(pod("low-1", 10, 0))
-	c.create(pod("high", 20, 100))
-	c.awaitMessage("high", "default/low-0, default/low-1 have run for less than their minimum")
-	expect(t, "tried again", c.pod("low-0").Status.StartTime.Add(time.Hour).Unix(), c.awaitRetry("high").at.Unix())
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 2)
+		c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
+		c.start()
+		c.createBound(pod("low-0", 10, 0))
+		c.clock.pass(10 * time.Minute)
+		c.createBound(pod("low-1", 10, 0))
+		c.create(pod("high", 20, 100))
+		c.awaitMessage("high", "default/low-0, default/low-1 have run for less than their minimum")
+		expect(t, "tried again", c.pod("low-0").Status.StartTime.Add(time.Hour).Unix(), c.awaitRetry("high").at.Unix())
+	})
 }
 
 // A pod without a priority has priority 0: it is evicted for others, and evicts those below.
 func TestPriorityAbsent(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	none := pod("none", 10, 0)
-	none.Spec.Priority, none.Spec.PriorityClassName = nil, "gone"
-	c.createBound(pod("below", 10, -1))
-	c.create(none)
-	expect(t, "victims", []string{"below"}, c.awaitVictims(1))
-	c.leave("below")
-	c.awaitBound("none", 1)
-	c.create(pod("equal", 10, 0))
-	c.awaitMessage("equal", "preemption: ")
-	expect(t, "victims", []string{"below"}, c.victims())
-	c.create(pod("above", 10, 1))
-	expect(t, "victims", []string{"below", "none"}, c.awaitVictims(2))
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		none := pod("none", 10, 0)
+		none.Spec.Priority, none.Spec.PriorityClassName = nil, "gone"
+		c.createBound(pod("below", 10, -1))
+		c.create(none)
+		expect(t, "victims", []string{"below"}, c.awaitVictims(1))
+		c.leave("below")
+		c.awaitBound("none", 1)
+		c.create(pod("equal", 10, 0))
+		c.awaitMessage("equal", "preemption: ")
+		expect(t, "victims", []string{"below"}, c.victims())
+		c.create(pod("above", 10, 1))
+		expect(t, "victims", []string{"below", "none"}, c.awaitVictims(2))
+	})
 }
 
 func TestPreemptionPolicyNever(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("low", 10, 0))
-	high := pod("high", 10, 100)
-	never := v1.PreemptNever
-	high.Spec.PreemptionPolicy = &never
-	c.create(high)
-	c.awaitMessage("high", "preemptionPolicy is Never")
-	expect(t, "victims", nil, c.victims())
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("low", 10, 0))
+		high := pod("high", 10, 100)
+		never := v1.PreemptNever
+		high.Spec.PreemptionPolicy = &never
+		c.create(high)
+		c.awaitMessage("high", "preemptionPolicy is Never")
+		expect(t, "victims", nil, c.victims())
+	})
 }
 
 // One eviction in a minute: the second preemptor waits for its turn, is told when that is, and then has it.
 func TestEvictionsPerMinute(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1, 1)
-	c.args.EvictionsPerMinute = 1
-	c.start()
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-	c.create(pod("high-0", 10, 100))
-	c.awaitVictims(1)
-	c.create(pod("high-1", 10, 100))
-	got := c.awaitMessage("high-1", "evicts 1 pods in a minute at most, its turn comes in ")
-	if !strings.Contains(got, "would fit on node n") {
-		t.Errorf("the message is %q", got)
-	}
-	if left := c.awaitRetry("high-1").at.Sub(c.clock.now()); left <= 50*time.Second || left > time.Minute {
-		t.Errorf("tried again in %v", left)
-	}
-	c.clock.pass(50 * time.Second)
-	c.plugin.Tick(t.Context())
-	if n := len(c.victims()); n != 1 {
-		t.Fatalf("%d pods are evicted within a minute", n)
-	}
-	c.clock.pass(10 * time.Second)
-	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-	expect(t, "plans that had to wait", 1.0, c.count("evictions_deferred_total", ""))
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 1)
+		c.args.EvictionsPerMinute = 1
+		c.start()
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+		c.create(pod("high-0", 10, 100))
+		c.awaitVictims(1)
+		c.create(pod("high-1", 10, 100))
+		got := c.awaitMessage("high-1", "evicts 1 pods in a minute at most, its turn comes in ")
+		if !strings.Contains(got, "would fit on node n") {
+			t.Errorf("the message is %q", got)
+		}
+		if left := c.awaitRetry("high-1").at.Sub(c.clock.now()); left <= 50*time.Second || left > time.Minute {
+			t.Errorf("tried again in %v", left)
+		}
+		c.clock.pass(50 * time.Second)
+		c.plugin.Tick(t.Context())
+		if n := len(c.victims()); n != 1 {
+			t.Fatalf("%d pods are evicted within a minute", n)
+		}
+		c.clock.pass(10 * time.Second)
+		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
+		expect(t, "plans that had to wait", 1.0, c.count("evictions_deferred_total", ""))
+	})
 }
 
 // Nobody is evicted in a dry run, and no room is kept.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1)
-	c.args.Mode = config.PreemptionDryRun
-	c.start()
-	c.createBound(pod("low", 10, 0))
-	c.create(pod("high", 10, 100))
-	c.awaitMessage("high", "(dry run) on node n1 it would evict 1 pod: default/low")
-	expect(t, "victims", nil, c.victims())
-	c.leave("high")
-	c.leave("low")
-	c.create(pod("next", 10, 0))
-	c.awaitBound("next", 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		c.args.Mode = config.PreemptionDryRun
+		c.start()
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		c.awaitMessage("high", "(dry run) on node n1 it would evict 1 pod: default/low")
+		expect(t, "victims", nil, c.victims())
+		c.leave("high")
+		c.leave("low")
+		c.create(pod("next", 10, 0))
+		c.awaitBound("next", 1)
+	})
 }
 
 func TestDisabled(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1)
-	c.args.Mode = config.PreemptionDisabled
-	c.start()
-	c.createBound(pod("low", 10, 0))
-	c.create(pod("high", 10, 100))
-	if got := c.awaitMessage("high", "nearest GPU"); strings.Contains(got, "preemption") {
-		t.Errorf("the message is %q", got)
-	}
-	expect(t, "victims", nil, c.victims())
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		c.args.Mode = config.PreemptionDisabled
+		c.start()
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		if got := c.awaitMessage("high", "nearest GPU"); strings.Contains(got, "preemption") {
+			t.Errorf("the message is %q", got)
+		}
+		expect(t, "victims", nil, c.victims())
+	})
 }
 
 // Where nobody is evicted, what another mode left of a nomination ends: it would keep CPU and memory of the node from others.
 func TestOldNominationsEnd(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{config.PreemptionDisabled, config.PreemptionDryRun} {
-		for name, slots := range map[string]int{"a pod with vGPUs": 10, "a pod without": 0} {
-			c := prepareCluster(t, 1)
-			c.args.Mode = mode
-			c.start()
-			low := pod("low", 10, 0)
-			needsHost(low, "60")
-			c.createBound(low)
-			high := pod("high", slots, 100)
-			needsHost(high, "60")
-			high.Status.NominatedNodeName = "n1"
-			c.create(high)
-			c.await(fmt.Sprintf("%s: the nomination of %s ends", mode, name), func() bool { return c.pod("high").Status.NominatedNodeName == "" })
+	synctest.Test(t, func(t *testing.T) {
+		for _, mode := range []string{config.PreemptionDisabled, config.PreemptionDryRun} {
+			for name, slots := range map[string]int{"a pod with vGPUs": 10, "a pod without": 0} {
+				c := prepareCluster(t, 1)
+				c.args.Mode = mode
+				c.start()
+				low := pod("low", 10, 0)
+				needsHost(low, "60")
+				c.createBound(low)
+				high := pod("high", slots, 100)
+				needsHost(high, "60")
+				high.Status.NominatedNodeName = "n1"
+				c.create(high)
+				c.await(fmt.Sprintf("%s: the nomination of %s ends", mode, name), func() bool { return c.pod("high").Status.NominatedNodeName == "" })
+			}
 		}
-	}
+	})
 }
 
 // needsHost has a pod ask for CPU.
@@ -299,45 +326,49 @@ func needsHost(p *v1.Pod, cpu string) {
 // A search that was cut is told, with a plan and without one.
 func TestCutSearchIsTold(t *testing.T) {
 	t.Parallel()
-	c := prepareCluster(t, 1)
-	c.args.Mode, c.args.MaxSteps = config.PreemptionDryRun, 1
-	c.start()
-	for i := range 5 {
-		c.createBound(pod(fmt.Sprint("low-", i), 2, 0))
-	}
-	c.create(pod("high", 4, 100))
-	c.awaitMessage("high", "(the search was cut: others might cost less)")
-	for text, r := range map[string]preemption.Refusal{
-		"no": {Text: "no"}, "no (the search was cut: there might be room that was not found)": {Text: "no", Cut: true},
-	} {
-		expect(t, "refusal", text, textOf(&r))
-	}
-	plan := preemption.Plan{Stats: preemption.Stats{Cut: true}}
-	expect(t, "nobody goes", "evicts nobody: there is room", wordsOf(&plan, nil))
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1)
+		c.args.Mode, c.args.MaxSteps = config.PreemptionDryRun, 1
+		c.start()
+		for i := range 5 {
+			c.createBound(pod(fmt.Sprint("low-", i), 2, 0))
+		}
+		c.create(pod("high", 4, 100))
+		c.awaitMessage("high", "(the search was cut: others might cost less)")
+		for text, r := range map[string]preemption.Refusal{
+			"no": {Text: "no"}, "no (the search was cut: there might be room that was not found)": {Text: "no", Cut: true},
+		} {
+			expect(t, "refusal", text, textOf(&r))
+		}
+		plan := preemption.Plan{Stats: preemption.Stats{Cut: true}}
+		expect(t, "nobody goes", "evicts nobody: there is room", wordsOf(&plan, nil))
+	})
 }
 
 // Of a thousand pods the one goes that costs the least.
 func TestThousandCandidates(t *testing.T) {
 	t.Parallel()
-	devices := make([]int, 125)
-	for i := range devices {
-		devices[i] = 8
-	}
-	c := prepareCluster(t, devices...)
-	for i := range 1000 {
-		p := pod(fmt.Sprintf("low-%04d", i), 10, 10)
-		if i == 617 {
-			*p.Spec.Priority = 9
+	synctest.Test(t, func(t *testing.T) {
+		devices := make([]int, 125)
+		for i := range devices {
+			devices[i] = 8
 		}
-		node, device := i/8+1, i%8
-		c.place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, p, node, device)})
-		c.create(p)
-	}
-	c.start()
-	c.create(pod("high", 10, 100))
-	expect(t, "victims", []string{"low-0617"}, c.awaitVictims(1))
-	c.leave("low-0617")
-	expect(t, "place", map[string]string{"high": "n78"}, c.awaitBound("high", 1))
+		c := prepareCluster(t, devices...)
+		for i := range 1000 {
+			p := pod(fmt.Sprintf("low-%04d", i), 10, 10)
+			if i == 617 {
+				*p.Spec.Priority = 9
+			}
+			node, device := i/8+1, i%8
+			c.place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, p, node, device)})
+			c.create(p)
+		}
+		c.start()
+		c.create(pod("high", 10, 100))
+		expect(t, "victims", []string{"low-0617"}, c.awaitVictims(1))
+		c.leave("low-0617")
+		expect(t, "place", map[string]string{"high": "n78"}, c.awaitBound("high", 1))
+	})
 }
 
 // assignmentOf returns the annotation of a pod that has one whole device.

@@ -38,9 +38,6 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// patience bounds every wait of these tests. Only a hang reaches it, however slow the machine.
-const patience = 5 * time.Minute
-
 const rack = "topology.kubernetes.io/rack"
 
 // cluster is an API in memory with a scheduler that runs GPUShare, GPUGang and GPUPreempt in the profile "default-scheduler".
@@ -297,7 +294,11 @@ func (c *cluster) start() {
 	c.stop = func() {
 		cancel()
 		<-done
+		for _, p := range s.Profiles { // those do not wait for the context
+			p.IterateOverWaitingPods(func(w fwk.WaitingPod) { w.Reject("", "the scheduler ended") })
+		}
 		broadcaster.Shutdown()
+		informers.Shutdown()
 	}
 	c.t.Cleanup(func() { c.stop() })
 }

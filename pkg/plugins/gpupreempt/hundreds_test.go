@@ -2,10 +2,10 @@ package gpupreempt
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -53,33 +53,6 @@ func slotOf(t *testing.T, p *v1.Pod, node, device int) string {
 		t.Fatal(err)
 	}
 	return text
-}
-
-// paced answers deletions as fn does, once the scheduler knows that the pod is marked: the watch of the API in memory has room for
-// a hundred changes.
-func (c *cluster) paced(fn func(pod string) error) func(pod string) error {
-	return func(name string) error {
-		pods := c.plugin.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods("default")
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
-			if p, err := pods.Get(name); err != nil || len(p.Status.Conditions) > 1 {
-				break
-			}
-		}
-		return fn(name)
-	}
-}
-
-// leaveInTurn is leave, as fast as the scheduler follows.
-func (c *cluster) leaveInTurn(names ...string) {
-	c.t.Helper()
-	pods := c.plugin.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods("default")
-	for some := range slices.Chunk(names, 50) {
-		c.leave(some...)
-		c.await("the scheduler knows that they are gone", func() bool {
-			_, err := pods.Get(some[len(some)-1])
-			return err != nil
-		})
-	}
 }
 
 // says waits until a pod is refused with a text, which fits an event. Unlike awaitMessage it does not list all pods.
@@ -136,54 +109,58 @@ func (c *cluster) told() (events, pods int) {
 // Of 1,200 candidates the 400 go that cost the least, with one condition, one deletion and one event each.
 func TestHundredsOfVictims(t *testing.T) {
 	t.Parallel()
-	const perNode = 400
-	c, lowest := crowd(t, perNode)
-	c.refuseDeletes(c.paced(refuse()))
-	c.start()
-	c.create(pod("high", perNode, 100))
-	expect(t, "victims", lowest, c.awaitVictims(perNode))
-	c.await("all victims are told", func() bool { events, _ := c.told(); return events >= perNode })
-	events, pods := c.told()
-	expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
-	c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
-	expect(t, "requests", map[string]int{"patch status": perNode, "delete": perNode}, c.asked())
-	expect(t, "victims counted", float64(perNode), c.count("victims_total", "single"))
-	c.says("high", "yet to leave")
-	c.leaveInTurn(lowest...)
-	expect(t, "place", map[string]string{"high": "n2"}, c.awaitBound("high", 1))
-	expect(t, "victims", lowest, c.victims())
+	synctest.Test(t, func(t *testing.T) {
+		const perNode = 400
+		c, lowest := crowd(t, perNode)
+		c.refuseDeletes(refuse())
+		c.start()
+		c.create(pod("high", perNode, 100))
+		expect(t, "victims", lowest, c.awaitVictims(perNode))
+		c.await("all victims are told", func() bool { events, _ := c.told(); return events >= perNode })
+		events, pods := c.told()
+		expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
+		c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
+		expect(t, "requests", map[string]int{"patch status": perNode, "delete": perNode}, c.asked())
+		expect(t, "victims counted", float64(perNode), c.count("victims_total", "single"))
+		c.says("high", "yet to leave")
+		c.leave(lowest...)
+		expect(t, "place", map[string]string{"high": "n2"}, c.awaitBound("high", 1))
+		expect(t, "victims", lowest, c.victims())
+	})
 }
 
 // One of 150 evictions fails in the middle: those that were not told stay, and count as candidates. The next try evicts those
 // alone, and nobody else.
 func TestFailureAmongHundreds(t *testing.T) {
 	t.Parallel()
-	const perNode = 150
-	c, lowest := crowd(t, perNode)
-	c.refuseDeletes(c.paced(refuse("low-0203")))
-	c.start()
-	c.create(pod("high", perNode, 100))
-	c.says("high", "the last one came to nothing")
-	first := c.victims()
-	if len(first) < careful || len(first) > perNode-50 || slices.Contains(first, "low-0203") {
-		t.Errorf("%d pods were evicted before the failure ended it", len(first))
-	}
-	if _, held := c.plugin.shares().Held("uid-high"); held || len(c.plugin.state.all()) > 0 {
-		t.Error("room is kept")
-	}
-	now := c.clock.now()
-	for _, p := range c.pods() {
-		if leaves := c.plugin.state.leaves(uidOf(&p), now); leaves != slices.Contains(first, p.Name) {
-			t.Errorf("%s counts as leaving: %v", p.Name, leaves)
+	synctest.Test(t, func(t *testing.T) {
+		const perNode = 150
+		c, lowest := crowd(t, perNode)
+		c.refuseDeletes(refuse("low-0203"))
+		c.start()
+		c.create(pod("high", perNode, 100))
+		c.says("high", "the last one came to nothing")
+		first := c.victims()
+		if len(first) < careful || len(first) > perNode-50 || slices.Contains(first, "low-0203") {
+			t.Errorf("%d pods were evicted before the failure ended it", len(first))
 		}
-	}
-	c.refuseDeletes(c.paced(refuse()))
-	c.clock.pass(2 * time.Second)
-	expect(t, "victims", lowest, c.awaitVictims(perNode))
-	c.leaveInTurn(lowest...)
-	expect(t, "place", map[string]string{"high": "n2"}, c.awaitBound("high", 1))
-	expect(t, "victims", lowest, c.victims())
-	events, pods := c.told()
-	expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
-	expect(t, "deletions but those of the test", perNode+1, c.asked()["delete"]-perNode)
+		if _, held := c.plugin.shares().Held("uid-high"); held || len(c.plugin.state.all()) > 0 {
+			t.Error("room is kept")
+		}
+		now := c.clock.now()
+		for _, p := range c.pods() {
+			if leaves := c.plugin.state.leaves(uidOf(&p), now); leaves != slices.Contains(first, p.Name) {
+				t.Errorf("%s counts as leaving: %v", p.Name, leaves)
+			}
+		}
+		c.refuseDeletes(refuse())
+		c.clock.pass(2 * time.Second)
+		expect(t, "victims", lowest, c.awaitVictims(perNode))
+		c.leave(lowest...)
+		expect(t, "place", map[string]string{"high": "n2"}, c.awaitBound("high", 1))
+		expect(t, "victims", lowest, c.victims())
+		events, pods := c.told()
+		expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
+		expect(t, "deletions but those of the test", perNode+1, c.asked()["delete"]-perNode)
+	})
 }

@@ -2,6 +2,7 @@ package gpupreempt
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -106,87 +107,95 @@ func TestSetAside(t *testing.T) {
 // Pods are listed that may go, that are members of gangs or that leave; those count as leaving that were chosen as victims.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8)
-	gang := members("gang", 2, 1, 10)
-	c.createBound(pod("below", 10, 1), pod("equal", 10, 5), pod("chosen", 10, 5), pod("overdue", 10, 1), pod("leaving", 10, 9))
-	*gang[0].Spec.Priority, *gang[1].Spec.Priority = 9, 9 // a gang is listed whatever its priority
-	c.create(gang...)
-	c.awaitBound("gang", 2)
-	for _, name := range []string{"overdue", "leaving"} {
-		if err := c.client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 8)
+		gang := members("gang", 2, 1, 10)
+		c.createBound(pod("below", 10, 1), pod("equal", 10, 5), pod("chosen", 10, 5), pod("overdue", 10, 1), pod("leaving", 10, 9))
+		*gang[0].Spec.Priority, *gang[1].Spec.Priority = 9, 9 // a gang is listed whatever its priority
+		c.create(gang...)
+		c.awaitBound("gang", 2)
+		for _, name := range []string{"overdue", "leaving"} {
+			if err := c.client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if name == "overdue" {
+				c.clock.pass(2 * time.Minute)
+			}
+		}
+		c.refresh()
+		now := c.clock.now()
+		c.plugin.state.mu.Lock()
+		c.plugin.state.leaving["uid-chosen"] = now.Add(time.Second)
+		c.plugin.state.leaving["uid-equal"] = now.Add(-time.Second) // it should be gone and is not
+		c.plugin.state.mu.Unlock()
+		from, pods, err := c.candidates(5)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "overdue" {
-			c.clock.pass(2 * time.Minute)
+		got := map[string]bool{}
+		for i := range from.Pods {
+			if from.Pods[i].UID != uidOf(pods[i]) || pods[i].Namespace+"/"+pods[i].Name != from.Pods[i].Name {
+				t.Errorf("candidate %d is %s, its pod %s", i, from.Pods[i].Name, pods[i].Name)
+			}
+			got[pods[i].Name] = from.Pods[i].Leaving
 		}
-	}
-	c.refresh()
-	now := c.clock.now()
-	c.plugin.state.mu.Lock()
-	c.plugin.state.leaving["uid-chosen"] = now.Add(time.Second)
-	c.plugin.state.leaving["uid-equal"] = now.Add(-time.Second) // it should be gone and is not
-	c.plugin.state.mu.Unlock()
-	from, pods, err := c.candidates(5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]bool{}
-	for i := range from.Pods {
-		if from.Pods[i].UID != uidOf(pods[i]) || pods[i].Namespace+"/"+pods[i].Name != from.Pods[i].Name {
-			t.Errorf("candidate %d is %s, its pod %s", i, from.Pods[i].Name, pods[i].Name)
-		}
-		got[pods[i].Name] = from.Pods[i].Leaving
-	}
-	expect(t, "leaving", map[string]bool{"below": false, "chosen": true, "leaving": true, "gang-0": false, "gang-1": false}, got)
-	expect(t, "gangs", []preemption.Gang{{Name: "default/gang", MinCount: 1}}, from.Gangs)
+		expect(t, "leaving", map[string]bool{"below": false, "chosen": true, "leaving": true, "gang-0": false, "gang-1": false}, got)
+		expect(t, "gangs", []preemption.Gang{{Name: "default/gang", MinCount: 1}}, from.Gangs)
+	})
 }
 
 // A preemptor is not tried while its victims are being evicted.
 func TestPreEnqueue(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	high := pod("high", 10, 100)
-	e := &eviction{preemptor: preemptor{key: string(high.UID)}, plan: &preemption.Plan{}}
-	expect(t, "before", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
-	run := c.plugin.state.starts(e, func() {}, c.plugin.endOf)
-	expect(t, "meanwhile", fwk.UnschedulableAndUnresolvable, c.plugin.PreEnqueue(t.Context(), high).Code())
-	c.plugin.state.finished(e, run, false)
-	expect(t, "after", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		high := pod("high", 10, 100)
+		e := &eviction{preemptor: preemptor{key: string(high.UID)}, plan: &preemption.Plan{}}
+		expect(t, "before", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
+		run := c.plugin.state.starts(e, func() {}, c.plugin.endOf)
+		expect(t, "meanwhile", fwk.UnschedulableAndUnresolvable, c.plugin.PreEnqueue(t.Context(), high).Code())
+		c.plugin.state.finished(e, run, false)
+		expect(t, "after", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
+	})
 }
 
 // Where nobody is below, core is not asked.
 func TestNobodyBelow(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("equal-0", 10, 100))
-	c.create(pod("equal-1", 10, 100))
-	c.awaitMessage("equal-1", "no pod has a lower priority or leaves where that could help")
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("equal-0", 10, 100))
+		c.create(pod("equal-1", 10, 100))
+		c.awaitMessage("equal-1", "no pod has a lower priority or leaves where that could help")
+	})
 }
 
 // Room is not kept for ever for a pod that does not come to use it.
 func TestUnusedRoomIsGivenUp(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	stuck := pod("stuck", 10, 100)
-	stuck.Spec.SchedulerName = "another"
-	c.create(stuck)
-	c.await("the pod is known", func() bool { return c.plugin.seen(stuck) != nil })
-	x := &pending{pod: stuck, place: vgpu.Assignment{UID: uidOf(stuck), Node: "n1"}, deadline: c.clock.now().Add(time.Hour)}
-	c.plugin.state.mu.Lock()
-	c.plugin.state.pendings[uidOf(stuck)] = x
-	c.plugin.state.mu.Unlock()
-	c.plugin.Tick(t.Context())
-	c.clock.pass(settling - time.Second)
-	c.plugin.Tick(t.Context())
-	if len(c.plugin.state.all()) != 1 {
-		t.Fatal("the room is given up too soon")
-	}
-	c.clock.pass(2 * time.Second)
-	c.plugin.Tick(t.Context())
-	if len(c.plugin.state.all()) != 0 {
-		t.Error("the room is kept for ever")
-	}
-	expect(t, "why", "all victims have left node n1, and the pod was not placed within 1m0s", c.miss("stuck").why)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		stuck := pod("stuck", 10, 100)
+		stuck.Spec.SchedulerName = "another"
+		c.create(stuck)
+		c.await("the pod is known", func() bool { return c.plugin.seen(stuck) != nil })
+		x := &pending{pod: stuck, place: vgpu.Assignment{UID: uidOf(stuck), Node: "n1"}, deadline: c.clock.now().Add(time.Hour)}
+		c.plugin.state.mu.Lock()
+		c.plugin.state.pendings[uidOf(stuck)] = x
+		c.plugin.state.mu.Unlock()
+		c.plugin.Tick(t.Context())
+		c.clock.pass(settling - time.Second)
+		c.plugin.Tick(t.Context())
+		if len(c.plugin.state.all()) != 1 {
+			t.Fatal("the room is given up too soon")
+		}
+		c.clock.pass(2 * time.Second)
+		c.plugin.Tick(t.Context())
+		if len(c.plugin.state.all()) != 0 {
+			t.Error("the room is kept for ever")
+		}
+		expect(t, "why", "all victims have left node n1, and the pod was not placed within 1m0s", c.miss("stuck").why)
+	})
 }
 
 // A victim that was taken back in memory counts until the scheduler has forgotten it, whatever becomes of its pod.
@@ -204,16 +213,18 @@ func TestWithdrawnVictims(t *testing.T) {
 // The members of a gang that leave other nodes are not waited for.
 func TestOnlyTheNodeIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, 1)
-	c.create(members("gang", 2, 2, 10)...)
-	c.awaitBound("gang", 2)
-	c.create(pod("high", 10, 100))
-	expect(t, "victims", []string{"gang-0", "gang-1"}, c.awaitVictims(2))
-	c.awaitMessage("high", "1 of 1 pod (default/gang-")
-	for _, name := range c.victims() {
-		if c.pod(name).Spec.NodeName == c.pod("high").Status.NominatedNodeName {
-			c.leave(name)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.create(members("gang", 2, 2, 10)...)
+		c.awaitBound("gang", 2)
+		c.create(pod("high", 10, 100))
+		expect(t, "victims", []string{"gang-0", "gang-1"}, c.awaitVictims(2))
+		c.awaitMessage("high", "1 of 1 pod (default/gang-")
+		for _, name := range c.victims() {
+			if c.pod(name).Spec.NodeName == c.pod("high").Status.NominatedNodeName {
+				c.leave(name)
+			}
 		}
-	}
-	c.awaitBound("high", 1)
+		c.awaitBound("high", 1)
+	})
 }

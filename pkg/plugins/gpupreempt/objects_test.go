@@ -1,10 +1,10 @@
 package gpupreempt
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -24,6 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/test/bubble"
 )
 
 // profile is the stock profile with the plugins, set as deploy/ sets them.
@@ -183,19 +183,28 @@ func (c *cluster) createBound(pods ...*v1.Pod) {
 	}
 }
 
-// await polls until what is wanted is true.
+// await waits until what is wanted is true and all that runs has come to rest.
 func (c *cluster) await(what string, wanted func() bool) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return wanted(), nil
-	})
-	if err != nil {
-		var all strings.Builder
-		for _, p := range c.pods() {
-			fmt.Fprintf(&all, "%s on %q: %s\n", p.Name, p.Spec.NodeName, message(&p))
-		}
-		c.t.Fatalf("waiting until %s: %v; evicted are %v\n%s", what, err, c.victims(), all.String())
+	if c.awaited(wanted) {
+		return
 	}
+	var all strings.Builder
+	for _, p := range c.pods() {
+		fmt.Fprintf(&all, "%s on %q: %s\n", p.Name, p.Spec.NodeName, message(&p))
+	}
+	c.t.Fatalf("waiting until %s for %v; evicted are %v\n%s", what, bubble.Patience, c.victims(), all.String())
+}
+
+// awaited is bubble.Await for tests, and waits by the real clock in benchmarks.
+func (c *cluster) awaited(wanted func() bool) bool {
+	if _, measured := c.t.(*testing.B); !measured {
+		return bubble.Await(wanted)
+	}
+	for !wanted() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return true
 }
 
 // bound returns the nodes of the bound pods whose names begin with a prefix, by pod.

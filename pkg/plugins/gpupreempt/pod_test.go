@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,184 +41,202 @@ func expect[T any](t *testing.T, what string, want, got T) {
 // The pod of the lowest priority goes, on the device that it has; its event says for whom and why, its condition what it was.
 func TestEvictsOnTheRightDevice(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2, 1)
-	c.createBound(pod("a", 20, 3), pod("b", 10, 5))
-	c.leave("a")
-	c.createBound(pod("c", 10, 2), pod("d", 10, 1))
-	device := c.devices("d")
-	high := pod("high", 10, 100)
-	high.Spec.InitContainers = []v1.Container{*high.Spec.Containers[0].DeepCopy()} // which has them before
-	high.Spec.InitContainers[0].Name = "init"
-	c.create(high)
-	expect(t, "victims", []string{"d"}, c.awaitVictims(1))
-	c.await("the victim is marked", func() bool {
-		for _, x := range c.pod("d").Status.Conditions {
-			if x.Type == v1.DisruptionTarget {
-				return x.Status == v1.ConditionTrue && x.Reason == v1.PodReasonPreemptionByScheduler
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 1)
+		c.createBound(pod("a", 20, 3), pod("b", 10, 5))
+		c.leave("a")
+		c.createBound(pod("c", 10, 2), pod("d", 10, 1))
+		device := c.devices("d")
+		high := pod("high", 10, 100)
+		high.Spec.InitContainers = []v1.Container{*high.Spec.Containers[0].DeepCopy()} // which has them before
+		high.Spec.InitContainers[0].Name = "init"
+		c.create(high)
+		expect(t, "victims", []string{"d"}, c.awaitVictims(1))
+		c.await("the victim is marked", func() bool {
+			for _, x := range c.pod("d").Status.Conditions {
+				if x.Type == v1.DisruptionTarget {
+					return x.Status == v1.ConditionTrue && x.Reason == v1.PodReasonPreemptionByScheduler
+				}
+			}
+			return false
+		})
+		e := c.awaitEvent("d", "Preempted")
+		for _, want := range []string{"Preempted by pod default/high (priority 100)", "on node n1", "needs 10 vGPU slots"} {
+			if !strings.Contains(e.Note, want) {
+				t.Errorf("the event of the victim is %q, want %q in it", e.Note, want)
 			}
 		}
-		return false
-	})
-	e := c.awaitEvent("d", "Preempted")
-	for _, want := range []string{"Preempted by pod default/high (priority 100)", "on node n1", "needs 10 vGPU slots"} {
-		if !strings.Contains(e.Note, want) {
-			t.Errorf("the event of the victim is %q, want %q in it", e.Note, want)
+		if e.Related == nil || e.Related.Name != "high" {
+			t.Errorf("the event of the victim relates to %v", e.Related)
 		}
-	}
-	if e.Related == nil || e.Related.Name != "high" {
-		t.Errorf("the event of the victim relates to %v", e.Related)
-	}
-	expect(t, "nominated node", "n1", c.pod("high").Status.NominatedNodeName)
-	c.leave("d")
-	c.awaitBound("high", 1)
-	expect(t, "devices", device+"+"+device, c.devices("high"))
-	expect(t, "victims", []string{"d"}, c.victims())
+		expect(t, "nominated node", "n1", c.pod("high").Status.NominatedNodeName)
+		c.leave("d")
+		c.awaitBound("high", 1)
+		expect(t, "devices", device+"+"+device, c.devices("high"))
+		expect(t, "victims", []string{"d"}, c.victims())
+	})
 }
 
 // Eight devices of one node are freed, where most are free already, and not eight here and there.
 func TestFreesANodeForEightDevices(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, 8)
-	c.createBound(pod("half-0", 40, 0), pod("half-1", 40, 0), pod("part-0", 70, 0), pod("one", 10, 0))
-	c.create(pod("eight", 80, 10))
-	victims := c.awaitVictims(2)
-	nodes := map[string]bool{}
-	for _, v := range victims {
-		nodes[c.pod(v).Spec.NodeName] = true
-	}
-	if len(victims) != 2 || len(nodes) != 1 {
-		t.Errorf("%v are evicted on %v", victims, nodes)
-	}
-	c.leave(victims...)
-	c.awaitBound("eight", 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 8, 8)
+		c.createBound(pod("half-0", 40, 0), pod("half-1", 40, 0), pod("part-0", 70, 0), pod("one", 10, 0))
+		c.create(pod("eight", 80, 10))
+		victims := c.awaitVictims(2)
+		nodes := map[string]bool{}
+		for _, v := range victims {
+			nodes[c.pod(v).Spec.NodeName] = true
+		}
+		if len(victims) != 2 || len(nodes) != 1 {
+			t.Errorf("%v are evicted on %v", victims, nodes)
+		}
+		c.leave(victims...)
+		c.awaitBound("eight", 1)
+	})
 }
 
 // While a victim uses its grace period up, its room is kept, and nobody else is evicted.
 func TestRoomIsKeptWhileAVictimLeaves(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("low", 10, 0))
-	c.create(pod("high", 10, 100))
-	c.awaitVictims(1)
-	c.awaitMessage("high", "1 of 1 pod (default/low) yet to leave node n1, within ")
-	c.create(pod("rush-0", 10, 50), pod("rush-1", 10, 0))
-	c.awaitMessage("rush-0", "free share is 0")
-	c.clock.pass(29 * time.Second) // of 30
-	expect(t, "pending", 1.0, c.count("pending", ""))
-	if h, held := c.plugin.shares().Held("uid-high"); !held || h.Node != "n1" || h.Priority != 100 {
-		t.Errorf("room is held: %v, on %s for priority %d", held, h.Node, h.Priority)
-	}
-	c.leave("low")
-	expect(t, "who has the room", map[string]string{"high": "n1"}, c.awaitBound("high", 1))
-	expect(t, "victims", []string{"low"}, c.victims())
-	expect(t, "the rush", map[string]string{}, c.bound("rush"))
-	c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
-	expect(t, "pending", 0.0, c.count("pending", ""))
-	expect(t, "plans", 1.0, c.count("attempts_total", resultEvicting))
-	expect(t, "victims", 1.0, c.count("victims_total", "single"))
-	if lost := c.count("lost_gpu_seconds_total", ""); lost < 0 || lost > 60 {
-		t.Errorf("%v seconds of a GPU are lost", lost)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		c.awaitVictims(1)
+		c.awaitMessage("high", "1 of 1 pod (default/low) yet to leave node n1, within ")
+		c.create(pod("rush-0", 10, 50), pod("rush-1", 10, 0))
+		c.awaitMessage("rush-0", "free share is 0")
+		c.clock.pass(29 * time.Second) // of 30
+		expect(t, "pending", 1.0, c.count("pending", ""))
+		if h, held := c.plugin.shares().Held("uid-high"); !held || h.Node != "n1" || h.Priority != 100 {
+			t.Errorf("room is held: %v, on %s for priority %d", held, h.Node, h.Priority)
+		}
+		c.leave("low")
+		expect(t, "who has the room", map[string]string{"high": "n1"}, c.awaitBound("high", 1))
+		expect(t, "victims", []string{"low"}, c.victims())
+		expect(t, "the rush", map[string]string{}, c.bound("rush"))
+		c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+		expect(t, "pending", 0.0, c.count("pending", ""))
+		expect(t, "plans", 1.0, c.count("attempts_total", resultEvicting))
+		expect(t, "victims", 1.0, c.count("victims_total", "single"))
+		if lost := c.count("lost_gpu_seconds_total", ""); lost < 0 || lost > 60 {
+			t.Errorf("%v seconds of a GPU are lost", lost)
+		}
+	})
 }
 
 // The work that is lost is that of the whole GPU since the pod started.
 func TestLostWork(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("low", 5, 0))
-	c.clock.pass(time.Hour)
-	c.create(pod("high", 10, 100))
-	c.awaitVictims(1)
-	c.await("it is counted", func() bool { return c.count("lost_gpu_seconds_total", "") > 0 })
-	if lost := c.count("lost_gpu_seconds_total", ""); lost < 1800 || lost > 1860 {
-		t.Errorf("%v seconds of a GPU are lost of half a GPU in an hour", lost)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("low", 5, 0))
+		c.clock.pass(time.Hour)
+		c.create(pod("high", 10, 100))
+		c.awaitVictims(1)
+		c.await("it is counted", func() bool { return c.count("lost_gpu_seconds_total", "") > 0 })
+		if lost := c.count("lost_gpu_seconds_total", ""); lost < 1800 || lost > 1860 {
+			t.Errorf("%v seconds of a GPU are lost of half a GPU in an hour", lost)
+		}
+	})
 }
 
 // Pods that are being deleted already are waited for, and nobody is evicted in their place.
 func TestWaitsForPodsThatLeave(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, 1)
-	c.createBound(pod("low", 10, 0), pod("other", 10, 0))
-	if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "low", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	on := c.pod("low").Spec.NodeName
-	c.create(pod("high", 10, 100))
-	c.awaitMessage("high", "waits for default/low to leave")
-	expect(t, "nominated node", on, c.pod("high").Status.NominatedNodeName)
-	expect(t, "attempts", []float64{1, 0}, []float64{c.count("attempts_total", resultWaiting), c.count("attempts_total", resultEvicting)})
-	c.leave("low")
-	expect(t, "place", map[string]string{"high": on}, c.awaitBound("high", 1))
-	expect(t, "deleted", []string{"low"}, c.victims())
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.createBound(pod("low", 10, 0), pod("other", 10, 0))
+		if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "low", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		on := c.pod("low").Spec.NodeName
+		c.create(pod("high", 10, 100))
+		c.awaitMessage("high", "waits for default/low to leave")
+		expect(t, "nominated node", on, c.pod("high").Status.NominatedNodeName)
+		expect(t, "attempts", []float64{1, 0}, []float64{c.count("attempts_total", resultWaiting), c.count("attempts_total", resultEvicting)})
+		c.leave("low")
+		expect(t, "place", map[string]string{"high": on}, c.awaitBound("high", 1))
+		expect(t, "deleted", []string{"low"}, c.victims())
+	})
 }
 
 // A pod that leaves makes room whatever its priority.
 func TestWaitsForEqualsThatLeave(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("first", 10, 100))
-	if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.create(pod("second", 10, 100))
-	c.awaitMessage("second", "waits for default/first to leave")
-	c.create(pod("third", 10, 99))
-	c.awaitMessage("third", "GPU")
-	c.leave("first")
-	c.awaitBound("second", 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("first", 10, 100))
+		if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.create(pod("second", 10, 100))
+		c.awaitMessage("second", "waits for default/first to leave")
+		c.create(pod("third", 10, 99))
+		c.awaitMessage("third", "GPU")
+		c.leave("first")
+		c.awaitBound("second", 1)
+	})
 }
 
 // A victim that stays beyond its grace period, on a node that does not answer, is given up: another one goes elsewhere.
 func TestOverdueVictim(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, 1)
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-	c.create(pod("high", 10, 100))
-	first := c.awaitVictims(1)[0]
-	c.awaitMessage("high", "yet to leave")
-	c.clock.pass(2 * time.Minute)
-	c.awaitVictims(2)
-	expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
-	expect(t, "why", "1 of 1 pod did not leave node "+c.pod(first).Spec.NodeName+" in time", c.miss("high").why)
-	second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
-	node := c.pod(second).Spec.NodeName
-	c.leave(second)
-	expect(t, "place", map[string]string{"high": node}, c.awaitBound("high", 1))
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+		c.create(pod("high", 10, 100))
+		first := c.awaitVictims(1)[0]
+		c.awaitMessage("high", "yet to leave")
+		c.clock.pass(2 * time.Minute)
+		c.awaitVictims(2)
+		expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
+		expect(t, "why", "1 of 1 pod did not leave node "+c.pod(first).Spec.NodeName+" in time", c.miss("high").why)
+		second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
+		node := c.pod(second).Spec.NodeName
+		c.leave(second)
+		expect(t, "place", map[string]string{"high": node}, c.awaitBound("high", 1))
+	})
 }
 
 // The room of a preemptor that is gone is free for others.
 func TestPreemptorGone(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("low", 10, 0))
-	c.create(pod("high", 10, 100))
-	c.awaitVictims(1)
-	c.awaitMessage("high", "yet to leave")
-	c.create(pod("next", 10, 1))
-	c.awaitMessage("next", "free share is 0")
-	c.leave("high")
-	c.leave("low")
-	c.awaitBound("next", 1)
-	c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		c.awaitVictims(1)
+		c.awaitMessage("high", "yet to leave")
+		c.create(pod("next", 10, 1))
+		c.awaitMessage("next", "free share is 0")
+		c.leave("high")
+		c.leave("low")
+		c.awaitBound("next", 1)
+		c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+	})
 }
 
 // So is that of one that is to go as soon as somebody lets it.
 func TestPreemptorLeaves(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("low", 10, 0))
-	c.create(pod("high", 10, 100))
-	c.awaitVictims(1)
-	c.awaitMessage("high", "yet to leave")
-	p := c.pod("high")
-	p.Finalizers, p.DeletionTimestamp = []string{"example.com/wait"}, &metav1.Time{Time: c.clock.now()}
-	if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.await("its room is free", func() bool {
-		_, held := c.plugin.shares().Held("uid-high")
-		return !held && len(c.plugin.state.all()) == 0
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		c.awaitVictims(1)
+		c.awaitMessage("high", "yet to leave")
+		p := c.pod("high")
+		p.Finalizers, p.DeletionTimestamp = []string{"example.com/wait"}, &metav1.Time{Time: c.clock.now()}
+		if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.await("its room is free", func() bool {
+			_, held := c.plugin.shares().Held("uid-high")
+			return !held && len(c.plugin.state.all()) == 0
+		})
 	})
 }
 
@@ -235,19 +254,21 @@ func TestNodeLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, 1, 1)
-			c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-			c.create(pod("high", 10, 100))
-			first := c.awaitVictims(1)[0]
-			c.awaitMessage("high", "yet to leave")
-			lose(c, c.pod(first).Spec.NodeName)
-			c.clock.pass(5 * time.Second) // the pause
-			c.awaitVictims(2)
-			expect(t, "why", "node "+c.pod(first).Spec.NodeName+" is gone or takes the pod no more", c.miss("high").why)
-			second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
-			node := c.pod(second).Spec.NodeName
-			c.leave(second)
-			expect(t, "place", map[string]string{"high": node}, c.awaitBound("high", 1))
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1, 1)
+				c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+				c.create(pod("high", 10, 100))
+				first := c.awaitVictims(1)[0]
+				c.awaitMessage("high", "yet to leave")
+				lose(c, c.pod(first).Spec.NodeName)
+				c.clock.pass(5 * time.Second) // the pause
+				c.awaitVictims(2)
+				expect(t, "why", "node "+c.pod(first).Spec.NodeName+" is gone or takes the pod no more", c.miss("high").why)
+				second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
+				node := c.pod(second).Spec.NodeName
+				c.leave(second)
+				expect(t, "place", map[string]string{"high": node}, c.awaitBound("high", 1))
+			})
 		})
 	}
 }
@@ -255,74 +276,82 @@ func TestNodeLost(t *testing.T) {
 // Two preemptors that want the same room get one each: the second does not count on what the first made free.
 func TestTwoPreemptors(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, 1)
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-	c.create(pod("high-0", 10, 100), pod("high-1", 10, 100), pod("high-2", 10, 100))
-	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-	c.await("two have a node", func() bool { return len(c.plugin.state.all()) == 2 })
-	c.leave("low-0", "low-1")
-	c.awaitBound("high", 2)
-	expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+		c.create(pod("high-0", 10, 100), pod("high-1", 10, 100), pod("high-2", 10, 100))
+		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
+		c.await("two have a node", func() bool { return len(c.plugin.state.all()) == 2 })
+		c.leave("low-0", "low-1")
+		c.awaitBound("high", 2)
+		expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
+	})
 }
 
 // A preemptor whose room was taken by another one, whose own victims leave still, waits for those and evicts nobody else.
 func TestWaitsForAnotherPreemptorsVictims(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, 1)
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-	c.create(pod("high", 10, 100))
-	expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-	c.awaitMessage("high", "1 of 1 pod (default/low-0)")
-	n1 := c.pod("low-0").Spec.NodeName
-	taken := pod("taken", 10, 100) // as if it had come first to the room, and leaves itself
-	c.place(taken, n1, map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, taken, int(n1[1]-'0'), 0)})
-	taken.DeletionTimestamp = &metav1.Time{Time: c.clock.now().Add(20 * time.Second)}
-	taken.Finalizers = []string{"example.com/kubelet"}
-	c.create(taken)
-	c.leave("low-0")
-	c.awaitMessage("high", "1 of 1 pod (default/taken)")
-	c.leave("taken")
-	expect(t, "place", map[string]string{"high": n1}, c.awaitBound("high", 1))
-	expect(t, "victims", []string{"low-0"}, c.victims())
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
+		c.create(pod("high", 10, 100))
+		expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
+		c.awaitMessage("high", "1 of 1 pod (default/low-0)")
+		n1 := c.pod("low-0").Spec.NodeName
+		taken := pod("taken", 10, 100) // as if it had come first to the room, and leaves itself
+		c.place(taken, n1, map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, taken, int(n1[1]-'0'), 0)})
+		taken.DeletionTimestamp = &metav1.Time{Time: c.clock.now().Add(20 * time.Second)}
+		taken.Finalizers = []string{"example.com/kubelet"}
+		c.create(taken)
+		c.leave("low-0")
+		c.awaitMessage("high", "1 of 1 pod (default/taken)")
+		c.leave("taken")
+		expect(t, "place", map[string]string{"high": n1}, c.awaitBound("high", 1))
+		expect(t, "victims", []string{"low-0"}, c.victims())
+	})
 }
 
 // A pod of a higher priority takes the room that is made for another one, which is told.
 func TestPassesOverRoomOfALowerPriority(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	c.createBound(pod("low", 10, 0))
-	c.create(pod("high", 10, 100))
-	c.awaitVictims(1)
-	c.awaitMessage("high", "yet to leave")
-	c.create(pod("higher", 10, 200))
-	c.awaitMessage("higher", "waits for default/low to leave")
-	c.await("the other is pending no more", func() bool {
-		all := c.plugin.state.all()
-		return len(all) == 1 && all[0].pod.Name == "higher"
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.createBound(pod("low", 10, 0))
+		c.create(pod("high", 10, 100))
+		c.awaitVictims(1)
+		c.awaitMessage("high", "yet to leave")
+		c.create(pod("higher", 10, 200))
+		c.awaitMessage("higher", "waits for default/low to leave")
+		c.await("the other is pending no more", func() bool {
+			all := c.plugin.state.all()
+			return len(all) == 1 && all[0].pod.Name == "higher"
+		})
+		c.leave("low")
+		c.awaitBound("higher", 1)
+		expect(t, "victims", []string{"low"}, c.victims())
+		expect(t, "the other", map[string]string{"higher": "n1"}, c.bound("high"))
 	})
-	c.leave("low")
-	c.awaitBound("higher", 1)
-	expect(t, "victims", []string{"low"}, c.victims())
-	expect(t, "the other", map[string]string{"higher": "n1"}, c.bound("high"))
 }
 
 // Room that is made on another node is no concern of a pod of a higher priority.
 func TestLeavesOtherPreemptionsAlone(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, 1)
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-	c.create(pod("high", 10, 100))
-	expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-	c.awaitMessage("high", "yet to leave")
-	higher := pod("other", 10, 200)
-	higher.Spec.NodeSelector = map[string]string{v1.LabelHostname: c.pod("low-1").Spec.NodeName}
-	c.create(higher)
-	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-	c.awaitMessage("other", "yet to leave")
-	if n := len(c.plugin.state.all()); n != 2 {
-		t.Errorf("%d preemptions are pending", n)
-	}
-	expect(t, "those that were begun anew", 0.0, c.count("attempts_total", resultWaiting))
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
+		c.create(pod("high", 10, 100))
+		expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
+		c.awaitMessage("high", "yet to leave")
+		higher := pod("other", 10, 200)
+		higher.Spec.NodeSelector = map[string]string{v1.LabelHostname: c.pod("low-1").Spec.NodeName}
+		c.create(higher)
+		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
+		c.awaitMessage("other", "yet to leave")
+		if n := len(c.plugin.state.all()); n != 2 {
+			t.Errorf("%d preemptions are pending", n)
+		}
+		expect(t, "those that were begun anew", 0.0, c.count("attempts_total", resultWaiting))
+	})
 }
 
 // Room that comes elsewhere, or on another device of the node, is taken: nobody has to wait for a victim.
@@ -331,19 +360,21 @@ func TestTakesOtherRoom(t *testing.T) {
 	for name, nodes := range map[string][]int{"elsewhere": {1, 1}, "on the node": {2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, nodes...)
-			c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-			c.create(pod("high", 10, 100))
-			expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-			c.awaitMessage("high", "yet to leave")
-			device := c.devices("low-1")
-			c.leave("low-1")
-			c.awaitBound("high", 1)
-			expect(t, "device", device, c.devices("high"))
-			c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
-			c.create(pod("next", 10, 0))
-			c.leave("low-0")
-			c.awaitBound("next", 1)
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, nodes...)
+				c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
+				c.create(pod("high", 10, 100))
+				expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
+				c.awaitMessage("high", "yet to leave")
+				device := c.devices("low-1")
+				c.leave("low-1")
+				c.awaitBound("high", 1)
+				expect(t, "device", device, c.devices("high"))
+				c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+				c.create(pod("next", 10, 0))
+				c.leave("low-0")
+				c.awaitBound("next", 1)
+			})
 		})
 	}
 }
@@ -351,45 +382,49 @@ func TestTakesOtherRoom(t *testing.T) {
 // Where a victim cannot be evicted, the others stay, and the preemptor is tried again.
 func TestEvictionFails(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2)
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-	c.refuseDeletes(func(string) error { return apierrors.NewForbidden(v1.Resource("pods"), "", errors.New("not you")) })
-	c.create(pod("high", 20, 100))
-	c.awaitMessage("high", "the last one came to nothing")
-	c.awaitMessage("high", "is forbidden: not you")
-	expect(t, "victims", nil, c.victims())
-	if h, held := c.plugin.shares().Held("uid-high"); held {
-		t.Errorf("room is held on %s", h.Node)
-	}
-	c.refuseDeletes(nil)
-	for len(c.victims()) < 2 {
-		c.clock.pass(time.Minute)
-		c.await("it is tried again", func() bool {
-			return len(c.victims()) == 2 || strings.Contains(message(c.pod("high")), "came to nothing")
-		})
-	}
-	c.leave("low-0", "low-1")
-	c.awaitBound("high", 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
+		c.refuseDeletes(func(string) error { return apierrors.NewForbidden(v1.Resource("pods"), "", errors.New("not you")) })
+		c.create(pod("high", 20, 100))
+		c.awaitMessage("high", "the last one came to nothing")
+		c.awaitMessage("high", "is forbidden: not you")
+		expect(t, "victims", nil, c.victims())
+		if h, held := c.plugin.shares().Held("uid-high"); held {
+			t.Errorf("room is held on %s", h.Node)
+		}
+		c.refuseDeletes(nil)
+		for len(c.victims()) < 2 {
+			c.clock.pass(time.Minute)
+			c.await("it is tried again", func() bool {
+				return len(c.victims()) == 2 || strings.Contains(message(c.pod("high")), "came to nothing")
+			})
+		}
+		c.leave("low-0", "low-1")
+		c.awaitBound("high", 1)
+	})
 }
 
 // Where the pod does not fit although its victims are gone, since a device is sick now, another node is tried after a pause.
 func TestMissed(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, 1)
-	c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-	c.create(pod("high", 10, 100))
-	expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-	c.awaitMessage("high", "yet to leave")
-	lost := c.pod("low-0").Spec.NodeName
-	c.makeSick(lost)
-	c.leave("low-0")
-	c.await("the preemption came to nothing", func() bool { return c.miss("high").times == 1 })
-	expect(t, "why", "all victims have left node "+lost+", and the pod does not fit there: no healthy GPU could take the share, others are sick", c.miss("high").why)
-	if h, held := c.plugin.shares().Held("uid-high"); held && h.Node == lost {
-		t.Errorf("room is kept on %s, where the pod does not fit", h.Node)
-	}
-	c.clock.pass(2 * time.Second)
-	expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-	c.leave("low-1")
-	c.awaitBound("high", 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
+		c.create(pod("high", 10, 100))
+		expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
+		c.awaitMessage("high", "yet to leave")
+		lost := c.pod("low-0").Spec.NodeName
+		c.makeSick(lost)
+		c.leave("low-0")
+		c.await("the preemption came to nothing", func() bool { return c.miss("high").times == 1 })
+		expect(t, "why", "all victims have left node "+lost+", and the pod does not fit there: no healthy GPU could take the share, others are sick", c.miss("high").why)
+		if h, held := c.plugin.shares().Held("uid-high"); held && h.Node == lost {
+			t.Errorf("room is kept on %s, where the pod does not fit", h.Node)
+		}
+		c.clock.pass(2 * time.Second)
+		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
+		c.leave("low-1")
+		c.awaitBound("high", 1)
+	})
 }
