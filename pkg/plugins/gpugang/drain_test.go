@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,49 +65,55 @@ func (c *cluster) on(node string) string {
 
 // Pods that end before the drain does use the room meanwhile, and only they.
 func TestBackfill(t *testing.T) {
-	c := drained(t, 2, within(pod("passing", 10), time.Hour))
-	c.create(within(pod("long", 10), 2*time.Hour))
-	c.awaitMessage("long", "free share is 0")
-	c.create(within(pod("short", 10), time.Minute))
-	if got := c.awaitBound("short", 1); got["short"] != "n2" {
-		t.Errorf("the pod that ends in time is on %v", got)
-	}
-	if got := c.bound("long"); len(got) != 0 {
-		t.Errorf("the pod that ends too late is on %v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := drained(t, 2, within(pod("passing", 10), time.Hour))
+		c.create(within(pod("long", 10), 2*time.Hour))
+		c.awaitMessage("long", "free share is 0")
+		c.create(within(pod("short", 10), time.Minute))
+		if got := c.awaitBound("short", 1); got["short"] != "n2" {
+			t.Errorf("the pod that ends in time is on %v", got)
+		}
+		if got := c.bound("long"); len(got) != 0 {
+			t.Errorf("the pod that ends too late is on %v", got)
+		}
+	})
 }
 
 // A gang of a higher priority takes the turn: what was kept for the other is given up when room is kept for it.
 func TestDrainsTakeTurns(t *testing.T) {
-	c := drained(t, 2, pod("passing", 10))
-	c.create(important(requireLevel(members("first", 2, 2, 10), rack)...)...)
-	c.awaitMessage("first", "needs 2")
-	c.clock.pass(2 * time.Second)
-	c.create(important(pod("again", 10))...) // what is kept for a lower priority is nothing to it
-	c.awaitBound("again", 1)
-	c.deletePod("passing")
-	c.clock.pass(2 * time.Minute)
-	c.awaitMessage("first", "room for it is kept on 2 nodes")
-	for _, p := range c.pods() {
-		if _, held := c.plugin.shares().Held(uidOf(&p)); held != strings.HasPrefix(p.Name, "first") {
-			t.Errorf("room is kept for %s: %v", p.Name, held)
+	synctest.Test(t, func(t *testing.T) {
+		c := drained(t, 2, pod("passing", 10))
+		c.create(important(requireLevel(members("first", 2, 2, 10), rack)...)...)
+		c.awaitMessage("first", "needs 2")
+		c.clock.pass(2 * time.Second)
+		c.create(important(pod("again", 10))...) // what is kept for a lower priority is nothing to it
+		c.awaitBound("again", 1)
+		c.deletePod("passing")
+		c.clock.pass(2 * time.Minute)
+		c.awaitMessage("first", "room for it is kept on 2 nodes")
+		for _, p := range c.pods() {
+			if _, held := c.plugin.shares().Held(uidOf(&p)); held != strings.HasPrefix(p.Name, "first") {
+				t.Errorf("room is kept for %s: %v", p.Name, held)
+			}
 		}
-	}
-	c.awaitMessage("large", "gang default/first waits before it")
+		c.awaitMessage("large", "gang default/first waits before it")
+	})
 }
 
 // Where a device that is kept turns sick, other room is kept.
 func TestDrainLeavesSickDevices(t *testing.T) {
-	c := drained(t, 4, pod("passing", 10))
-	c.makeSick("n2")
-	c.clock.pass(time.Minute)
-	c.await("no room is kept on n2", func() bool {
-		for _, p := range c.pods() {
-			if h, held := c.plugin.shares().Held(uidOf(&p)); held && h.Node == "n2" {
-				return false
+	synctest.Test(t, func(t *testing.T) {
+		c := drained(t, 4, pod("passing", 10))
+		c.makeSick("n2")
+		c.clock.pass(time.Minute)
+		c.await("no room is kept on n2", func() bool {
+			for _, p := range c.pods() {
+				if h, held := c.plugin.shares().Held(uidOf(&p)); held && h.Node == "n2" {
+					return false
+				}
 			}
-		}
-		return true
+			return true
+		})
 	})
 }
 

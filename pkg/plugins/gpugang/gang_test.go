@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,179 +20,199 @@ import (
 )
 
 func TestGangStartsTogether(t *testing.T) {
-	c := newCluster(t, 2, 2, 2, 2)
-	pods := members("train", 4, 4, 10)
-	c.create(pods[:3]...)
-	c.create(pod("other", 5))
-	c.awaitBound("other", 1) // the scheduler has been at work, and the gang lacks a member
-	if got := c.bound("train"); len(got) != 0 {
-		t.Fatalf("three of four members exist, and %v are bound", got)
-	}
-	c.create(pods[3])
-	nodes := c.awaitBound("train", 4)
-	racks := map[string]bool{}
-	for _, n := range nodes {
-		racks[rackOf(n)] = true
-	}
-	if len(racks) != 1 {
-		t.Errorf("the members are on %v, more than one rack", nodes)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 2, 2, 2)
+		pods := members("train", 4, 4, 10)
+		c.create(pods[:3]...)
+		c.create(pod("other", 5))
+		c.awaitBound("other", 1) // the scheduler has been at work, and the gang lacks a member
+		if got := c.bound("train"); len(got) != 0 {
+			t.Fatalf("three of four members exist, and %v are bound", got)
+		}
+		c.create(pods[3])
+		nodes := c.awaitBound("train", 4)
+		racks := map[string]bool{}
+		for _, n := range nodes {
+			racks[rackOf(n)] = true
+		}
+		if len(racks) != 1 {
+			t.Errorf("the members are on %v, more than one rack", nodes)
+		}
+	})
 }
 
 func TestGangOfFractionsShares(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	c.create(members("notebook", 4, 4, 5)...)
-	nodes := c.awaitBound("notebook", 4)
-	if nodes["notebook-0"] != nodes["notebook-1"] || nodes["notebook-2"] != nodes["notebook-3"] {
-		t.Errorf("neighbours by rank are apart: %v", nodes)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.create(members("notebook", 4, 4, 5)...)
+		nodes := c.awaitBound("notebook", 4)
+		if nodes["notebook-0"] != nodes["notebook-1"] || nodes["notebook-2"] != nodes["notebook-3"] {
+			t.Errorf("neighbours by rank are apart: %v", nodes)
+		}
+	})
 }
 
 // Two gangs that need more than half of the cluster each: one runs, the other waits whole, and runs when the first ends.
 func TestTwoLargeGangs(t *testing.T) {
-	c := newCluster(t, 2, 2)
-	a, b := members("a", 3, 3, 10), members("b", 3, 3, 10)
-	for i := range a {
-		c.create(a[i], b[i])
-	}
-	c.await("one gang is bound", func() bool { return len(c.bound("a-")) == 3 || len(c.bound("b-")) == 3 })
-	first, second := "a-", "b-"
-	if len(c.bound("b-")) == 3 {
-		first, second = "b-", "a-"
-	}
-	text := c.awaitMessage(second, "needs 3")
-	if len(c.bound(second)) != 0 {
-		t.Fatalf("both gangs have members bound: %v %v", c.bound("a-"), c.bound("b-"))
-	}
-	if !strings.Contains(text, "gang default/"+second[:1]+" needs 3") {
-		t.Errorf("the message does not name the gang and what it needs: %s", text)
-	}
-	for name := range c.bound(first) {
-		c.deletePod(name)
-	}
-	c.awaitBound(second, 3)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 2)
+		a, b := members("a", 3, 3, 10), members("b", 3, 3, 10)
+		for i := range a {
+			c.create(a[i], b[i])
+		}
+		c.await("one gang is bound", func() bool { return len(c.bound("a-")) == 3 || len(c.bound("b-")) == 3 })
+		first, second := "a-", "b-"
+		if len(c.bound("b-")) == 3 {
+			first, second = "b-", "a-"
+		}
+		text := c.awaitMessage(second, "needs 3")
+		if len(c.bound(second)) != 0 {
+			t.Fatalf("both gangs have members bound: %v %v", c.bound("a-"), c.bound("b-"))
+		}
+		if !strings.Contains(text, "gang default/"+second[:1]+" needs 3") {
+			t.Errorf("the message does not name the gang and what it needs: %s", text)
+		}
+		for name := range c.bound(first) {
+			c.deletePod(name)
+		}
+		c.awaitBound(second, 3)
+	})
 }
 
 func TestFailedBindIsRepaired(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	denied := true
-	c.refuseBinds(func(pod string) error {
-		if pod == "train-1" && denied {
-			return errors.New("no answer")
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		denied := true
+		c.refuseBinds(func(pod string) error {
+			if pod == "train-1" && denied {
+				return errors.New("no answer")
+			}
+			return nil
+		})
+		c.create(members("train", 2, 2, 10)...)
+		c.awaitBound("train", 1)
+		// The place of the other is kept: this pod would fit there.
+		c.create(pod("greedy", 10))
+		c.awaitMessage("greedy", "free share is 0")
+		c.refuseBinds(nil)
+		nodes := c.awaitBound("train", 2)
+		if nodes["train-0"] == nodes["train-1"] {
+			t.Errorf("two whole GPUs of one-GPU nodes: %v", nodes)
 		}
-		return nil
+		if len(c.bound("greedy")) != 0 {
+			t.Error("the place of the member whose bind failed was given away")
+		}
 	})
-	c.create(members("train", 2, 2, 10)...)
-	c.awaitBound("train", 1)
-	// The place of the other is kept: this pod would fit there.
-	c.create(pod("greedy", 10))
-	c.awaitMessage("greedy", "free share is 0")
-	c.refuseBinds(nil)
-	nodes := c.awaitBound("train", 2)
-	if nodes["train-0"] == nodes["train-1"] {
-		t.Errorf("two whole GPUs of one-GPU nodes: %v", nodes)
-	}
-	if len(c.bound("greedy")) != 0 {
-		t.Error("the place of the member whose bind failed was given away")
-	}
 }
 
 func TestHalfBoundGangIsReleased(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	c.refuseBinds(func(pod string) error {
-		if pod == "train-1" {
-			return apierrors.NewForbidden(v1.Resource("pods/binding"), pod, errors.New("by a test"))
-		}
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.refuseBinds(func(pod string) error {
+			if pod == "train-1" {
+				return apierrors.NewForbidden(v1.Resource("pods/binding"), pod, errors.New("by a test"))
+			}
+			return nil
+		})
+		c.create(members("train", 2, 2, 10)...)
+		c.awaitBound("train", 1)
+		c.clock.pass(6 * time.Minute)
+		c.awaitBound("train", 0)
+		c.create(pod("other", 10), pod("another", 10))
+		c.awaitBound("other", 1)
+		c.awaitBound("another", 1)
 	})
-	c.create(members("train", 2, 2, 10)...)
-	c.awaitBound("train", 1)
-	c.clock.pass(6 * time.Minute)
-	c.awaitBound("train", 0)
-	c.create(pod("other", 10), pod("another", 10))
-	c.awaitBound("other", 1)
-	c.awaitBound("another", 1)
 }
 
 // A member that is made anew while its siblings run comes back near them, and nothing is evicted when the deadline passes.
 func TestMemberReturns(t *testing.T) {
-	c := newCluster(t, 2, 2, 2, 2)
-	c.create(requireLevel(members("train", 4, 4, 10), rack)...)
-	before := c.awaitBound("train", 4)
-	c.await("the gang is known to have started", func() bool {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		return c.plugin.state.group(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "train"}).started
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 2, 2, 2)
+		c.create(requireLevel(members("train", 4, 4, 10), rack)...)
+		before := c.awaitBound("train", 4)
+		c.await("the gang is known to have started", func() bool {
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			return c.plugin.state.group(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "train"}).started
+		})
+		c.deletePod("train-2")
+		c.clock.pass(10 * time.Minute)
+		c.plugin.Tick(t.Context())
+		if got := c.bound("train"); len(got) != 3 {
+			t.Fatalf("bound are %v, want the three siblings of the member that is gone", got)
+		}
+		again := requireLevel(members("train", 4, 4, 10), rack)[2]
+		again.UID = "uid-again"
+		c.create(again)
+		after := c.awaitBound("train", 4)
+		if before["train-2"] != after["train-2"] {
+			t.Errorf("the member was on %s and is on %s, the siblings on %v", before["train-2"], after["train-2"], after)
+		}
 	})
-	c.deletePod("train-2")
-	c.clock.pass(10 * time.Minute)
-	c.plugin.Tick(t.Context())
-	if got := c.bound("train"); len(got) != 3 {
-		t.Fatalf("bound are %v, want the three siblings of the member that is gone", got)
-	}
-	again := requireLevel(members("train", 4, 4, 10), rack)[2]
-	again.UID = "uid-again"
-	c.create(again)
-	after := c.awaitBound("train", 4)
-	if before["train-2"] != after["train-2"] {
-		t.Errorf("the member was on %s and is on %s, the siblings on %v", before["train-2"], after["train-2"], after)
-	}
 }
 
 func TestNodeLostUnderGang(t *testing.T) {
-	c := newCluster(t, 2, 2, 2, 2)
-	c.create(requireLevel(members("train", 2, 2, 20), rack)...)
-	nodes := c.awaitBound("train", 2)
-	c.removeNode(nodes["train-1"])
-	again := requireLevel(members("train", 2, 2, 20), rack)[1]
-	again.UID = "uid-again"
-	c.create(again)
-	// The rack of the sibling has no other node: the member waits, and the sibling runs on.
-	c.awaitMessage("train-1", "gang default/train")
-	c.checkWhole("train-0", 1)
-	if got := c.bound("train"); len(got) != 1 || got["train-0"] != nodes["train-0"] {
-		t.Errorf("the sibling was on %s, bound are %v", nodes["train-0"], got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 2, 2, 2)
+		c.create(requireLevel(members("train", 2, 2, 20), rack)...)
+		nodes := c.awaitBound("train", 2)
+		c.removeNode(nodes["train-1"])
+		again := requireLevel(members("train", 2, 2, 20), rack)[1]
+		again.UID = "uid-again"
+		c.create(again)
+		// The rack of the sibling has no other node: the member waits, and the sibling runs on.
+		c.awaitMessage("train-1", "gang default/train")
+		c.checkWhole("train-0", 1)
+		if got := c.bound("train"); len(got) != 1 || got["train-0"] != nodes["train-0"] {
+			t.Errorf("the sibling was on %s, bound are %v", nodes["train-0"], got)
+		}
+	})
 }
 
 func TestMembersBeyondTheLeast(t *testing.T) {
-	c := newCluster(t, 2, 1)
-	c.create(members("elastic", 5, 2, 10)...)
-	c.awaitBound("elastic", 3)
-	c.awaitMessage("elastic", "none for this pod")
-	c.createNode("n3", "r2", 2)
-	c.awaitBound("elastic", 5)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 1)
+		c.create(members("elastic", 5, 2, 10)...)
+		c.awaitBound("elastic", 3)
+		c.awaitMessage("elastic", "none for this pod")
+		c.createNode("n3", "r2", 2)
+		c.awaitBound("elastic", 5)
+	})
 }
 
 func TestOtherPluginRefusesThePlan(t *testing.T) {
-	c := newCluster(t, 2, 2)
-	pods := members("train", 2, 2, 10)
-	for _, p := range pods {
-		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}} // one to a node
-	}
-	c.create(pods...)
-	nodes := c.awaitBound("train", 2)
-	if nodes["train-0"] == nodes["train-1"] {
-		t.Errorf("both hold the port of one host: %v", nodes)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 2)
+		pods := members("train", 2, 2, 10)
+		for _, p := range pods {
+			p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}} // one to a node
+		}
+		c.create(pods...)
+		nodes := c.awaitBound("train", 2)
+		if nodes["train-0"] == nodes["train-1"] {
+			t.Errorf("both hold the port of one host: %v", nodes)
+		}
+	})
 }
 
 // What is not read yet when the scheduler starts is no refusal: every member is told the true one when it is read.
 func TestMembersAreToldWhenAllIsRead(t *testing.T) {
-	c := prepareCluster(t, 2)
-	var readable atomic.Bool
-	c.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("list", "gpunodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return !readable.Load(), nil, errors.New("not now")
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 2)
+		var readable atomic.Bool
+		c.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("list", "gpunodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !readable.Load(), nil, errors.New("not now")
+		})
+		c.start()
+		c.create(members("train", 3, 3, 10)...)
+		for i := range 3 {
+			c.awaitMessage(fmt.Sprint("train-", i), "not now")
+		}
+		readable.Store(true)
+		for i := range 3 {
+			c.awaitMessage(fmt.Sprint("train-", i), "needs 3")
+		}
 	})
-	c.start()
-	c.create(members("train", 3, 3, 10)...)
-	for i := range 3 {
-		c.awaitMessage(fmt.Sprint("train-", i), "not now")
-	}
-	readable.Store(true)
-	for i := range 3 {
-		c.awaitMessage(fmt.Sprint("train-", i), "needs 3")
-	}
 }
 
 // ending has a pod run once.
@@ -201,46 +222,48 @@ func ending(p *v1.Pod) *v1.Pod {
 }
 
 func TestDrainForALargeGang(t *testing.T) {
-	c := newCluster(t, 1, 1, 1, 1)
-	for i := range 4 {
-		c.create(pod(fmt.Sprintf("small-%d", i), 10))
-	}
-	c.awaitBound("small", 4)
-	c.clock.pass(2 * time.Second)
-	c.create(requireLevel(members("large", 2, 2, 10), rack)...)
-	c.awaitMessage("large", "needs 2")
-	c.clock.pass(2 * time.Minute)
-	// small-0 makes room for one that comes later. When small-1 ends too, only that one is in the way: the gang was passed over.
-	first, second := c.bound("small-0")["small-0"], ""
-	for name, node := range c.bound("small") {
-		if rackOf(node) == rackOf(first) && node != first {
-			second = name
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1, 1, 1)
+		for i := range 4 {
+			c.create(pod(fmt.Sprintf("small-%d", i), 10))
 		}
-	}
-	c.deletePod("small-0")
-	c.create(ending(pod("passing", 10)))
-	c.awaitBound("passing", 1)
-	if text := c.awaitMessage("large", "needs 2"); strings.Contains(text, "is kept") {
-		t.Fatalf("room is kept before the gang was passed over: %s", text)
-	}
-	c.deletePod(second)
-	text := c.awaitMessage("large", "room for it is kept on 2 nodes")
-	if !strings.Contains(text, "after default/passing (priority 0) ends") {
-		t.Errorf("the message does not say whom the gang waits for: %s", text)
-	}
-	// Pods that come later find no room where it is kept, and go elsewhere.
-	c.create(pod("later", 10))
-	c.awaitMessage("later", "free share is 0")
-	for name, node := range c.bound("small") {
-		if rackOf(node) != rackOf(first) {
-			c.deletePod(name)
-			break
+		c.awaitBound("small", 4)
+		c.clock.pass(2 * time.Second)
+		c.create(requireLevel(members("large", 2, 2, 10), rack)...)
+		c.awaitMessage("large", "needs 2")
+		c.clock.pass(2 * time.Minute)
+		// small-0 makes room for one that comes later. When small-1 ends too, only that one is in the way: the gang was passed over.
+		first, second := c.bound("small-0")["small-0"], ""
+		for name, node := range c.bound("small") {
+			if rackOf(node) == rackOf(first) && node != first {
+				second = name
+			}
 		}
-	}
-	c.awaitBound("later", 1)
-	c.checkWhole("large", 2)
-	c.deletePod("passing")
-	c.awaitBound("large", 2)
+		c.deletePod("small-0")
+		c.create(ending(pod("passing", 10)))
+		c.awaitBound("passing", 1)
+		if text := c.awaitMessage("large", "needs 2"); strings.Contains(text, "is kept") {
+			t.Fatalf("room is kept before the gang was passed over: %s", text)
+		}
+		c.deletePod(second)
+		text := c.awaitMessage("large", "room for it is kept on 2 nodes")
+		if !strings.Contains(text, "after default/passing (priority 0) ends") {
+			t.Errorf("the message does not say whom the gang waits for: %s", text)
+		}
+		// Pods that come later find no room where it is kept, and go elsewhere.
+		c.create(pod("later", 10))
+		c.awaitMessage("later", "free share is 0")
+		for name, node := range c.bound("small") {
+			if rackOf(node) != rackOf(first) {
+				c.deletePod(name)
+				break
+			}
+		}
+		c.awaitBound("later", 1)
+		c.checkWhole("large", 2)
+		c.deletePod("passing")
+		c.awaitBound("large", 2)
+	})
 }
 
 func rackOf(node string) string {
@@ -263,72 +286,79 @@ func TestRefusals(t *testing.T) {
 			}
 		}, v1alpha1.AnnotationMinMembers},
 	}
-	c := newCluster(t, 2, 2)
-	for i, test := range tests {
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			name := fmt.Sprintf("bad%d", i)
-			pods := members(name, 2, 2, 10)
-			test.change(pods)
-			c.create(pods...)
-			c.awaitMessage(name, test.want)
-			if got := c.bound(name); len(got) != 0 {
-				t.Errorf("bound are %v", got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2, 2)
+				pods := members("bad", 2, 2, 10)
+				test.change(pods)
+				c.create(pods...)
+				c.awaitMessage("bad", test.want)
+				if got := c.bound("bad"); len(got) != 0 {
+					t.Errorf("bound are %v", got)
+				}
+			})
 		})
 	}
 }
 
 // A member that waits for others is told what is wrong once a sibling comes that is unlike it.
 func TestUnlikeSiblingIsToldToAll(t *testing.T) {
-	c := newCluster(t, 2)
-	first, second := members("odd", 2, 2, 10)[0], members("odd", 2, 3, 10)[1]
-	c.create(first)
-	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "odd"}
-	c.await("the first member waits for another", func() bool {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		g := c.plugin.state.gangs[ref]
-		return g != nil && strings.Contains(g.incomplete, "1 of 2 members exist")
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		first, second := members("odd", 2, 2, 10)[0], members("odd", 2, 3, 10)[1]
+		c.create(first)
+		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "odd"}
+		c.await("the first member waits for another", func() bool {
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			g := c.plugin.state.gangs[ref]
+			return g != nil && strings.Contains(g.incomplete, "1 of 2 members exist")
+		})
+		c.create(second)
+		for _, name := range []string{first.Name, second.Name} {
+			c.awaitMessage(name, v1alpha1.AnnotationMinMembers)
+		}
 	})
-	c.create(second)
-	for _, name := range []string{first.Name, second.Name} {
-		c.awaitMessage(name, v1alpha1.AnnotationMinMembers)
-	}
 }
 
 func TestRestartWithHalfBound(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	c.refuseBinds(func(pod string) error {
-		if pod == "train-1" {
-			return errors.New("no answer")
-		}
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.refuseBinds(func(pod string) error {
+			if pod == "train-1" {
+				return errors.New("no answer")
+			}
+			return nil
+		})
+		c.create(members("train", 2, 2, 10)...)
+		c.awaitBound("train", 1)
+		c.stop()
+		c.refuseBinds(nil)
+		c.start()
+		c.awaitBound("train", 2)
 	})
-	c.create(members("train", 2, 2, 10)...)
-	c.awaitBound("train", 1)
-	c.stop()
-	c.refuseBinds(nil)
-	c.start()
-	c.awaitBound("train", 2)
 }
 
 // A drain for a gang whose room does not come free ends after its timeout: others get what was kept.
 func TestDrainEnds(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	c.create(pod("small-0", 10), pod("small-1", 10))
-	c.awaitBound("small", 2)
-	c.clock.pass(2 * time.Second)
-	c.create(members("large", 2, 2, 10)...)
-	c.awaitMessage("large", "needs 2")
-	c.clock.pass(2 * time.Minute)
-	c.deletePod("small-0")
-	c.create(pod("passing", 10))
-	c.awaitBound("passing", 1)
-	c.deletePod("small-1")
-	c.awaitMessage("large", "room for it is kept on 2 nodes")
-	c.create(pod("later", 10))
-	c.awaitMessage("later", "free share is 0")
-	c.clock.pass(time.Hour)
-	c.awaitBound("later", 1)
-	c.checkWhole("large", 2)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.create(pod("small-0", 10), pod("small-1", 10))
+		c.awaitBound("small", 2)
+		c.clock.pass(2 * time.Second)
+		c.create(members("large", 2, 2, 10)...)
+		c.awaitMessage("large", "needs 2")
+		c.clock.pass(2 * time.Minute)
+		c.deletePod("small-0")
+		c.create(pod("passing", 10))
+		c.awaitBound("passing", 1)
+		c.deletePod("small-1")
+		c.awaitMessage("large", "room for it is kept on 2 nodes")
+		c.create(pod("later", 10))
+		c.awaitMessage("later", "free share is 0")
+		c.clock.pass(time.Hour)
+		c.awaitBound("later", 1)
+		c.checkWhole("large", 2)
+	})
 }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -33,6 +32,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
+	"github.com/tandem-gpu/tandem/test/bubble"
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
@@ -41,9 +41,6 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
-
-// patience bounds every wait of these tests. Only a hang reaches it, however slow the machine.
-const patience = 5 * time.Minute
 
 const rack = "topology.kubernetes.io/rack"
 
@@ -217,7 +214,11 @@ func (c *cluster) start() {
 	c.stop = func() {
 		cancel()
 		<-done
+		for _, p := range s.Profiles { // those do not wait for the context
+			p.IterateOverWaitingPods(func(w fwk.WaitingPod) { w.Reject("", "the scheduler ended") })
+		}
 		broadcaster.Shutdown()
+		informers.Shutdown()
 	}
 	c.t.Cleanup(func() { c.stop() })
 }
@@ -327,19 +328,17 @@ func (c *cluster) deletePod(name string) {
 	}
 }
 
-// await polls until what is wanted is true.
+// await waits until what is wanted is true and all that runs has come to rest.
 func (c *cluster) await(what string, wanted func() bool) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return wanted(), nil
-	})
-	if err != nil {
-		var all strings.Builder
-		for _, p := range c.pods() {
-			fmt.Fprintf(&all, "%s on %q: %s\n", p.Name, p.Spec.NodeName, message(&p))
-		}
-		c.t.Fatalf("waiting until %s: %v\n%s", what, err, all.String())
+	if bubble.Await(wanted) {
+		return
 	}
+	var all strings.Builder
+	for _, p := range c.pods() {
+		fmt.Fprintf(&all, "%s on %q: %s\n", p.Name, p.Spec.NodeName, message(&p))
+	}
+	c.t.Fatalf("waiting until %s for %v:\n%s", what, bubble.Patience, all.String())
 }
 
 // bound returns the nodes of the bound pods whose names begin with a prefix, by pod.

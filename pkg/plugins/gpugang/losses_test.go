@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -82,31 +83,35 @@ func TestGangGoesAsFarApartAsItsProfileAllows(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := newCluster(t, 4, 4, 4, 4)
-			c.takeHalf("n1", "n3")
-			profile := ""
-			if test.slowdowns != nil {
-				profile = "train"
-				c.declareSpread(profile, test.slowdowns)
-			}
-			c.create(profiled(profile, members("gang", 4, 4, 10)...)...)
-			if got := on(c.awaitBound("gang", 4)); got != test.want {
-				t.Errorf("the gang is on %s, want %s", got, test.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 4, 4, 4, 4)
+				c.takeHalf("n1", "n3")
+				profile := ""
+				if test.slowdowns != nil {
+					profile = "train"
+					c.declareSpread(profile, test.slowdowns)
+				}
+				c.create(profiled(profile, members("gang", 4, 4, 10)...)...)
+				if got := on(c.awaitBound("gang", 4)); got != test.want {
+					t.Errorf("the gang is on %s, want %s", got, test.want)
+				}
+			})
 		})
 	}
 	t.Run("single pods", func(t *testing.T) {
-		c := newCluster(t, 4, 4, 4, 4)
-		c.takeHalf("n1", "n3")
-		c.declareSpread("train", map[string]string{v1.LabelHostname: "1"})
-		for i := range 4 {
-			name := fmt.Sprint("single-", i)
-			c.create(profiled("train", pod(name, 10))...)
-			c.awaitBound(name, 1)
-		}
-		if got := on(c.bound("single")); got != asSingles {
-			t.Errorf("single pods are on %s, want %s", got, asSingles)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 4, 4, 4, 4)
+			c.takeHalf("n1", "n3")
+			c.declareSpread("train", map[string]string{v1.LabelHostname: "1"})
+			for i := range 4 {
+				name := fmt.Sprint("single-", i)
+				c.create(profiled("train", pod(name, 10))...)
+				c.awaitBound(name, 1)
+			}
+			if got := on(c.bound("single")); got != asSingles {
+				t.Errorf("single pods are on %s, want %s", got, asSingles)
+			}
+		})
 	})
 }
 
@@ -123,17 +128,19 @@ func (c *cluster) takeHalf(nodes ...string) {
 
 // A gang whose workers lose nothing on several nodes and whose servers lose much stays together.
 func TestLargestLossOfTheRolesCounts(t *testing.T) {
-	c := newCluster(t, 4, 4, 4, 4)
-	c.takeHalf("n1", "n3")
-	c.declareSpread("worker", map[string]string{v1.LabelHostname: "1", rack: "1"})
-	c.declareSpread("server", map[string]string{v1.LabelHostname: "2"})
-	pods := members("gang", 4, 4, 10)
-	profiled("worker", pods[:3]...)
-	profiled("server", pods[3])
-	c.create(pods...)
-	if got := on(c.awaitBound("gang", 4)); got != "n2:4" {
-		t.Errorf("the gang is on %s, want n2:4", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4, 4, 4, 4)
+		c.takeHalf("n1", "n3")
+		c.declareSpread("worker", map[string]string{v1.LabelHostname: "1", rack: "1"})
+		c.declareSpread("server", map[string]string{v1.LabelHostname: "2"})
+		pods := members("gang", 4, 4, 10)
+		profiled("worker", pods[:3]...)
+		profiled("server", pods[3])
+		c.create(pods...)
+		if got := on(c.awaitBound("gang", 4)); got != "n2:4" {
+			t.Errorf("the gang is on %s, want n2:4", got)
+		}
+	})
 }
 
 // telling is a Shares that only tells losses, by the name of the pod.

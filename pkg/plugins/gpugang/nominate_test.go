@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -71,114 +72,124 @@ func (c *cluster) awaitMembers(pods []*v1.Pod) {
 
 // A nomination of a member without a place there ends when a sibling is about to be tried there. Others stay.
 func TestNominationsEndWithThePlan(t *testing.T) {
-	c := newCluster(t, 2, 2)
-	pods := c.gated("train", 4, 1)
-	single := pod("single", 30) // never fits
-	c.create(single)
-	c.awaitMessage("single", "0/2")
-	for _, p := range []*v1.Pod{pods[0], pods[1], single} {
-		c.nominate(p, "n1")
-	}
-	c.plugin.state.mu.Lock()
-	ref, _ := c.plugin.gangs.Of(pods[0])
-	g := c.plugin.state.group(ref)
-	g.places[uidOf(pods[0])] = place{Assignment: vgpu.Assignment{Node: "n1"}}
-	c.plugin.state.mu.Unlock()
-	c.plugin.denominate("n1")
-	if got := c.nominated("n1"); !got["train-0"] || got["train-1"] || !got["single"] || len(got) != 2 {
-		t.Errorf("nominated are %v, want the member with the place and the pod of no gang", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, 2)
+		pods := c.gated("train", 4, 1)
+		single := pod("single", 30) // never fits
+		c.create(single)
+		c.awaitMessage("single", "0/2")
+		for _, p := range []*v1.Pod{pods[0], pods[1], single} {
+			c.nominate(p, "n1")
+		}
+		c.plugin.state.mu.Lock()
+		ref, _ := c.plugin.gangs.Of(pods[0])
+		g := c.plugin.state.group(ref)
+		g.places[uidOf(pods[0])] = place{Assignment: vgpu.Assignment{Node: "n1"}}
+		c.plugin.state.mu.Unlock()
+		c.plugin.denominate("n1")
+		if got := c.nominated("n1"); !got["train-0"] || got["train-1"] || !got["single"] || len(got) != 2 {
+			t.Errorf("nominated are %v, want the member with the place and the pod of no gang", got)
+		}
+	})
 }
 
 // What the API says of a member's node is no place: it ends without the member being tried.
 func TestNominationsInTheAPIEnd(t *testing.T) {
-	c := newCluster(t, 2)
-	p := c.incomplete("train", 3)[0].DeepCopy()
-	p.Status.NominatedNodeName = "n1"
-	if _, err := c.client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.await("the informer shows the nomination", func() bool { return c.plugin.seen(uidOf(p), "default/"+p.Name).Status.NominatedNodeName != "" })
-	c.nominate(p, "n1")
-	c.await("the nomination is gone", func() bool { return len(c.nominated("n1")) == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		p := c.incomplete("train", 3)[0].DeepCopy()
+		p.Status.NominatedNodeName = "n1"
+		if _, err := c.client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the informer shows the nomination", func() bool { return c.plugin.seen(uidOf(p), "default/"+p.Name).Status.NominatedNodeName != "" })
+		c.nominate(p, "n1")
+		c.await("the nomination is gone", func() bool { return len(c.nominated("n1")) == 0 })
+	})
 }
 
 func TestRefusedMemberHasNoNominatedNode(t *testing.T) {
-	c := newCluster(t, 2)
-	pods := members("train", 3, 3, 10)
-	for _, p := range pods {
-		p.Status.NominatedNodeName = "n1"
-	}
-	c.create(pods...)
-	c.awaitMessage("train", "needs 3")
-	c.await("the nominated node is cleared", func() bool {
-		for _, p := range c.pods() {
-			if message(&p) != "" && p.Status.NominatedNodeName != "" {
-				return false
-			}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		pods := members("train", 3, 3, 10)
+		for _, p := range pods {
+			p.Status.NominatedNodeName = "n1"
 		}
-		return true
+		c.create(pods...)
+		c.awaitMessage("train", "needs 3")
+		c.await("the nominated node is cleared", func() bool {
+			for _, p := range c.pods() {
+				if message(&p) != "" && p.Status.NominatedNodeName != "" {
+					return false
+				}
+			}
+			return true
+		})
 	})
 }
 
 // A member whose plan was given up before its bind began does not wait for the gate of the next plan.
 func TestBindAfterThePlanWasGivenUp(t *testing.T) {
-	c := newCluster(t, 2)
-	p := c.incomplete("train", 3)[0]
-	over, cancel := context.WithCancel(t.Context())
-	cancel() // else a member that waits would wait for the placement deadline
-	if status := c.plugin.Bind(over, framework.NewCycleState(), p, "n1"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "given up") {
-		t.Errorf("Bind = %v, want that the plan was given up", status)
-	}
-	if status := c.plugin.Bind(t.Context(), framework.NewCycleState(), pod("single", 1), "n1"); !status.IsSkip() {
-		t.Errorf("Bind of a pod of no gang = %v, want Skip", status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		p := c.incomplete("train", 3)[0]
+		over, cancel := context.WithCancel(t.Context())
+		cancel() // else a member that waits would wait for the placement deadline
+		if status := c.plugin.Bind(over, framework.NewCycleState(), p, "n1"); status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "given up") {
+			t.Errorf("Bind = %v, want that the plan was given up", status)
+		}
+		if status := c.plugin.Bind(t.Context(), framework.NewCycleState(), pod("single", 1), "n1"); !status.IsSkip() {
+			t.Errorf("Bind of a pod of no gang = %v, want Skip", status)
+		}
+	})
 }
 
 // To the queue a bind that fails is a pod that left. Members that pause are not tried for that.
 func TestMembersThatPauseStayOut(t *testing.T) {
-	c := newCluster(t, 2)
-	train := c.gated("train", 3, 3)
-	some := c.incomplete("some", 3)
-	member := train[0]
-	gpu, plain := pod("left", 5), pod("plain", 0)
-	soon := c.clock.now().Add(time.Hour)
-	tests := []struct {
-		name  string
-		set   func(g *group)
-		left  *v1.Pod
-		queue bool
-	}{
-		{"nothing is known", func(*group) {}, gpu, true},
-		{"the member pauses", func(g *group) { g.repairs[uidOf(member)] = repair{failures: 1, at: soon} }, gpu, false},
-		{"another member pauses", func(g *group) { g.repairs["other"] = repair{failures: 1, at: soon} }, gpu, true},
-		{"its pause is over", func(g *group) { g.repairs[uidOf(member)] = repair{failures: 1, at: soon.Add(-2 * time.Hour)} }, gpu, true},
-		{"the gang pauses", func(g *group) { g.retry = soon }, gpu, false},
-		{"hosts are short", func(g *group) { g.refusal = &refused{host: true} }, plain, true},
-		{"devices are short", func(g *group) { g.refusal = &refused{} }, plain, false},
-		{"devices are short, and some are left", func(g *group) { g.refusal = &refused{} }, gpu, true},
-	}
-	queues := func(t *testing.T, of *v1.Pod, set func(*group), left *v1.Pod, want bool) {
-		t.Helper()
-		ref, _ := c.plugin.gangs.Of(of)
-		c.plugin.state.mu.Lock()
-		delete(c.plugin.state.gangs, ref)
-		set(c.plugin.state.group(ref))
-		c.plugin.state.mu.Unlock()
-		if hint, err := c.plugin.afterPodLeft(klog.Background(), of, left, nil); err != nil || (hint == fwk.Queue) != want {
-			t.Errorf("afterPodLeft = %v, %v, want Queue: %v", hint, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		train := c.gated("train", 3, 3)
+		some := c.incomplete("some", 3)
+		member := train[0]
+		gpu, plain := pod("left", 5), pod("plain", 0)
+		soon := c.clock.now().Add(time.Hour)
+		tests := []struct {
+			name  string
+			set   func(g *group)
+			left  *v1.Pod
+			queue bool
+		}{
+			{"nothing is known", func(*group) {}, gpu, true},
+			{"the member pauses", func(g *group) { g.repairs[uidOf(member)] = repair{failures: 1, at: soon} }, gpu, false},
+			{"another member pauses", func(g *group) { g.repairs["other"] = repair{failures: 1, at: soon} }, gpu, true},
+			{"its pause is over", func(g *group) { g.repairs[uidOf(member)] = repair{failures: 1, at: soon.Add(-2 * time.Hour)} }, gpu, true},
+			{"the gang pauses", func(g *group) { g.retry = soon }, gpu, false},
+			{"hosts are short", func(g *group) { g.refusal = &refused{host: true} }, plain, true},
+			{"devices are short", func(g *group) { g.refusal = &refused{} }, plain, false},
+			{"devices are short, and some are left", func(g *group) { g.refusal = &refused{} }, gpu, true},
 		}
-	}
-	for _, tc := range tests {
-		t.Run(tc.name, func(t *testing.T) { queues(t, member, tc.set, tc.left, tc.queue) })
-	}
-	t.Run("a member is missing", func(t *testing.T) { queues(t, some[0], func(*group) {}, gpu, false) })
-	t.Run("a member is missing of a gang that has started", func(t *testing.T) {
-		queues(t, some[0], func(g *group) { g.started, g.letGo, g.bound[uidOf(some[1])] = true, soon, true }, gpu, true)
+		queues := func(name string, of *v1.Pod, set func(*group), left *v1.Pod, want bool) {
+			t.Helper()
+			ref, _ := c.plugin.gangs.Of(of)
+			c.plugin.state.mu.Lock()
+			delete(c.plugin.state.gangs, ref)
+			set(c.plugin.state.group(ref))
+			c.plugin.state.mu.Unlock()
+			if hint, err := c.plugin.afterPodLeft(klog.Background(), of, left, nil); err != nil || (hint == fwk.Queue) != want {
+				t.Errorf("%s: afterPodLeft = %v, %v, want Queue: %v", name, hint, err, want)
+			}
+		}
+		for _, tc := range tests {
+			queues(tc.name, member, tc.set, tc.left, tc.queue)
+		}
+		queues("a member is missing", some[0], func(*group) {}, gpu, false)
+		queues("a member is missing of a gang that has started", some[0], func(g *group) {
+			g.started, g.letGo, g.bound[uidOf(some[1])] = true, soon, true
+		}, gpu, true)
+		if hint, err := c.plugin.afterPodLeft(klog.Background(), pod("single", 5), gpu, nil); hint != fwk.QueueSkip || err != nil {
+			t.Errorf("afterPodLeft for a pod of no gang = %v, %v, want QueueSkip", hint, err)
+		}
 	})
-	if hint, err := c.plugin.afterPodLeft(klog.Background(), pod("single", 5), gpu, nil); hint != fwk.QueueSkip || err != nil {
-		t.Errorf("afterPodLeft for a pod of no gang = %v, %v, want QueueSkip", hint, err)
-	}
 }
 
 // known is a Gangs that knows one gang.
@@ -242,23 +253,25 @@ func TestWhoIsTriedAfterAChange(t *testing.T) {
 
 // A member whose bind is in doubt is planned where it may be, and elsewhere only where the gang has no place else.
 func TestDoubtfulMembersArePlannedWhereTheyMayBe(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	c.refuseBinds(func(string) error { return errors.New("no answer") })
-	c.create(members("train", 2, 2, 10)...)
-	c.await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
-	want := map[string]string{}
-	for _, p := range c.pods() {
-		for _, a := range c.plugin.shares().Unresolved(uidOf(&p)) {
-			want[p.Name] = a.Node
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.refuseBinds(func(string) error { return errors.New("no answer") })
+		c.create(members("train", 2, 2, 10)...)
+		c.await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
+		want := map[string]string{}
+		for _, p := range c.pods() {
+			for _, a := range c.plugin.shares().Unresolved(uidOf(&p)) {
+				want[p.Name] = a.Node
+			}
 		}
-	}
-	c.refuseBinds(nil)
-	got := c.awaitBound("train", 2)
-	for name, node := range want {
-		if got[name] != node {
-			t.Errorf("%s may have been bound to %s, and is on %s", name, node, got[name])
+		c.refuseBinds(nil)
+		got := c.awaitBound("train", 2)
+		for name, node := range want {
+			if got[name] != node {
+				t.Errorf("%s may have been bound to %s, and is on %s", name, node, got[name])
+			}
 		}
-	}
+	})
 }
 
 // activate has the scheduler try pods.
@@ -272,25 +285,27 @@ var inPause = regexp.MustCompile(`planned again in \d+h`)
 
 // The member that has the gang planned where binds in doubt may have put it has the others tried, too.
 func TestDoubtfulMembersAreTriedTogether(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	c.refuseBinds(func(string) error { return errors.New("no answer") })
-	train := members("train", 2, 2, 10)
-	c.create(train...)
-	c.await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
-	c.refuseBinds(nil)
-	ref, _ := c.plugin.gangs.Of(train[0])
-	pause := func(until time.Time) {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		g := c.plugin.state.gangs[ref]
-		g.retry, g.repairs = until, map[vgpu.UID]repair{}
-	}
-	pause(c.clock.now().Add(1000 * time.Hour))
-	c.await("both are refused for the pause", func() bool {
-		c.activate(train...)
-		return !slices.ContainsFunc(c.pods(), func(p v1.Pod) bool { return !inPause.MatchString(message(&p)) })
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.refuseBinds(func(string) error { return errors.New("no answer") })
+		train := members("train", 2, 2, 10)
+		c.create(train...)
+		c.await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
+		c.refuseBinds(nil)
+		ref, _ := c.plugin.gangs.Of(train[0])
+		pause := func(until time.Time) {
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			g := c.plugin.state.gangs[ref]
+			g.retry, g.repairs = until, map[vgpu.UID]repair{}
+		}
+		pause(c.clock.now().Add(1000 * time.Hour))
+		c.await("both are refused for the pause", func() bool {
+			c.activate(train...)
+			return !slices.ContainsFunc(c.pods(), func(p v1.Pod) bool { return !inPause.MatchString(message(&p)) })
+		})
+		pause(time.Time{}) // it is over, and no step of Run has seen that
+		c.activate(train[1])
+		c.awaitBound("train", 2)
 	})
-	pause(time.Time{}) // it is over, and no step of Run has seen that
-	c.activate(train[1])
-	c.awaitBound("train", 2)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -53,83 +53,91 @@ func TestUnreserve(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			c := newCluster(t, 2)
-			pods := c.gated("train", 3, 3)
-			at, reserved := time.Time{}, 2
-			if tc.letGo {
-				at = c.clock.now()
-			}
-			if tc.bound || tc.unreserved {
-				reserved = 1
-			}
-			g := c.reservedGang(pods, reserved, at)
-			failing := pods[0]
-			if tc.unreserved {
-				failing = pods[1]
-			}
-			c.plugin.state.mu.Lock()
-			g.bound[uidOf(pods[1])] = tc.bound
-			c.plugin.state.mu.Unlock()
-			c.plugin.Unreserve(t.Context(), framework.NewCycleState(), failing, "n1")
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			if len(g.places) != tc.places || len(g.repairs) != tc.repairs {
-				t.Errorf("%d places and %d repairs are left, want %d and %d", len(g.places), len(g.repairs), tc.places, tc.repairs)
-			}
-			if pauses := !g.repairs[uidOf(failing)].at.IsZero(); pauses != (tc.repairs > 0) {
-				t.Errorf("the member pauses: %v, want %v", pauses, tc.repairs > 0)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2)
+				pods := c.gated("train", 3, 3)
+				at, reserved := time.Time{}, 2
+				if tc.letGo {
+					at = c.clock.now()
+				}
+				if tc.bound || tc.unreserved {
+					reserved = 1
+				}
+				g := c.reservedGang(pods, reserved, at)
+				failing := pods[0]
+				if tc.unreserved {
+					failing = pods[1]
+				}
+				c.plugin.state.mu.Lock()
+				g.bound[uidOf(pods[1])] = tc.bound
+				c.plugin.state.mu.Unlock()
+				c.plugin.Unreserve(t.Context(), framework.NewCycleState(), failing, "n1")
+				c.plugin.state.mu.Lock()
+				defer c.plugin.state.mu.Unlock()
+				if len(g.places) != tc.places || len(g.repairs) != tc.repairs {
+					t.Errorf("%d places and %d repairs are left, want %d and %d", len(g.places), len(g.repairs), tc.places, tc.repairs)
+				}
+				if pauses := !g.repairs[uidOf(failing)].at.IsZero(); pauses != (tc.repairs > 0) {
+					t.Errorf("the member pauses: %v, want %v", pauses, tc.repairs > 0)
+				}
+			})
 		})
 	}
 }
 
 // Where no member of those that were let go is bound or on its way, the gang starts over as a whole.
 func TestUnreserveOfTheLast(t *testing.T) {
-	c := newCluster(t, 2)
-	pods := c.gated("train", 3, 3)
-	g := c.reservedGang(pods, 1, c.clock.now())
-	c.plugin.state.mu.Lock()
-	gate := g.gate
-	c.plugin.state.mu.Unlock()
-	c.plugin.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "n1")
-	c.plugin.state.mu.Lock()
-	defer c.plugin.state.mu.Unlock()
-	if g.planned() || !g.letGo.IsZero() || !g.retry.After(c.clock.now()) {
-		t.Errorf("planned %v, let go %v, tried again %v, want a gang without a plan that pauses", g.planned(), g.letGo, g.retry)
-	}
-	select {
-	case <-gate:
-	default:
-		t.Error("members that wait in Bind are not let go on")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		pods := c.gated("train", 3, 3)
+		g := c.reservedGang(pods, 1, c.clock.now())
+		c.plugin.state.mu.Lock()
+		gate := g.gate
+		c.plugin.state.mu.Unlock()
+		c.plugin.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "n1")
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		if g.planned() || !g.letGo.IsZero() || !g.retry.After(c.clock.now()) {
+			t.Errorf("planned %v, let go %v, tried again %v, want a gang without a plan that pauses", g.planned(), g.letGo, g.retry)
+		}
+		select {
+		case <-gate:
+		default:
+			t.Error("members that wait in Bind are not let go on")
+		}
+	})
 }
 
 // Members wait longer than the placement deadline, so that the plan is cancelled first, which says why.
 func TestPermitOutlastsTheDeadline(t *testing.T) {
-	c := newCluster(t, 2)
-	pods := c.gated("train", 3, 3)
-	c.reservedGang(pods, 1, time.Time{})
-	status, wait := c.plugin.Permit(t.Context(), framework.NewCycleState(), pods[0], "n1")
-	if least := c.args.PlacementDeadline.Duration + 2*step; !status.IsWait() || wait < least {
-		t.Errorf("Permit = %v for %v, want Wait for %v at least: deadlines are looked at every %v", status, wait, least, step)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		pods := c.gated("train", 3, 3)
+		c.reservedGang(pods, 1, time.Time{})
+		status, wait := c.plugin.Permit(t.Context(), framework.NewCycleState(), pods[0], "n1")
+		if least := c.args.PlacementDeadline.Duration + 2*step; !status.IsWait() || wait < least {
+			t.Errorf("Permit = %v for %v, want Wait for %v at least: deadlines are looked at every %v", status, wait, least, step)
+		}
+	})
 }
 
 // What members that come back from Permit are told differs each time: the change of their condition brings back what the queue lost.
 func TestRejectionsDiffer(t *testing.T) {
-	c := newCluster(t, 2)
-	pods := c.gated("train", 3, 3)
-	told := map[string]bool{}
-	for plans := 1; plans <= 3; plans++ {
-		g := c.reservedGang(pods, 2, time.Time{})
-		c.plugin.state.mu.Lock()
-		told[g.rejection("a test says so")] = true
-		c.plugin.cancel(g, "a test says so")
-		c.plugin.state.mu.Unlock()
-		if len(told) != plans {
-			t.Errorf("after %d plans members were told %v", plans, slices.Sorted(maps.Keys(told)))
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		pods := c.gated("train", 3, 3)
+		told := map[string]bool{}
+		for plans := 1; plans <= 3; plans++ {
+			g := c.reservedGang(pods, 2, time.Time{})
+			c.plugin.state.mu.Lock()
+			told[g.rejection("a test says so")] = true
+			c.plugin.cancel(g, "a test says so")
+			c.plugin.state.mu.Unlock()
+			if len(told) != plans {
+				t.Errorf("after %d plans members were told %v", plans, slices.Sorted(maps.Keys(told)))
+			}
 		}
-	}
+	})
 }
 
 // lobby is a Handle of pods that wait in Permit, which notes those that are sent back.
@@ -186,61 +194,67 @@ func (a *awaited) Done() <-chan struct{} {
 
 // Members of a native gang wait in Bind: those whose plan ends there are not bound, those that are let go are.
 func TestBindWaitsForTheGate(t *testing.T) {
-	c := newCluster(t, 2)
 	for _, end := range []string{"cancelled", "let go"} {
 		t.Run(end, func(t *testing.T) {
-			pods := c.gated(strings.ReplaceAll(end, " ", "-"), 3, 3)
-			g := c.reservedGang(pods, 2, time.Time{})
-			result := make(chan *fwk.Status, 1)
-			ctx := &awaited{Context: t.Context(), by: make(chan struct{})}
-			go func() { result <- c.plugin.Bind(ctx, framework.NewCycleState(), pods[0], "n1") }()
-			select {
-			case <-ctx.by: // it knows the gate
-			case status := <-result:
-				t.Fatalf("Bind = %v, and did not wait", status)
-			}
-			c.plugin.state.mu.Lock()
-			if end == "cancelled" {
-				c.plugin.cancel(g, "a test says so")
-			} else {
-				pg, _ := c.plugin.gangs.Gang(g.Ref)
-				c.plugin.letGo(g, pg)
-			}
-			c.plugin.state.mu.Unlock()
-			if status := <-result; status.IsSkip() != (end == "let go") {
-				t.Errorf("Bind = %v of a gang that was %s", status, end)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2)
+				pods := c.gated("train", 3, 3)
+				g := c.reservedGang(pods, 2, time.Time{})
+				result := make(chan *fwk.Status, 1)
+				ctx := &awaited{Context: t.Context(), by: make(chan struct{})}
+				go func() { result <- c.plugin.Bind(ctx, framework.NewCycleState(), pods[0], "n1") }()
+				select {
+				case <-ctx.by: // it knows the gate
+				case status := <-result:
+					t.Fatalf("Bind = %v, and did not wait", status)
+				}
+				c.plugin.state.mu.Lock()
+				if end == "cancelled" {
+					c.plugin.cancel(g, "a test says so")
+				} else {
+					pg, _ := c.plugin.gangs.Gang(g.Ref)
+					c.plugin.letGo(g, pg)
+				}
+				c.plugin.state.mu.Unlock()
+				if status := <-result; status.IsSkip() != (end == "let go") {
+					t.Errorf("Bind = %v of a gang that was %s", status, end)
+				}
+			})
 		})
 	}
 }
 
 // A Binding that succeeded counts before the informer shows it.
 func TestPostBindCounts(t *testing.T) {
-	c := newCluster(t, 2)
-	pods := c.gated("train", 3, 3)
-	g := c.reservedGang(pods, 2, c.clock.now())
-	c.plugin.PostBind(t.Context(), framework.NewCycleState(), pods[0], "n1")
-	c.plugin.state.mu.Lock()
-	defer c.plugin.state.mu.Unlock()
-	pg, _ := c.plugin.gangs.Gang(g.Ref)
-	if bound := c.plugin.boundOf(g, pg); bound != 1 || g.reserved[uidOf(pods[0])] || !g.reserved[uidOf(pods[1])] || g.started {
-		t.Errorf("%d are bound, %v are on their way, started %v, want 1, the other, and false", bound, g.reserved, g.started)
-	}
-	// One that is being deleted does not count.
-	leaving := *pg
-	leaving.Members = []*v1.Pod{pods[0].DeepCopy()}
-	leaving.Members[0].DeletionTimestamp = &metav1.Time{Time: c.clock.now()}
-	if bound := c.plugin.boundOf(g, &leaving); bound != 0 {
-		t.Errorf("%d are bound, and the only one is being deleted", bound)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		pods := c.gated("train", 3, 3)
+		g := c.reservedGang(pods, 2, c.clock.now())
+		c.plugin.PostBind(t.Context(), framework.NewCycleState(), pods[0], "n1")
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		pg, _ := c.plugin.gangs.Gang(g.Ref)
+		if bound := c.plugin.boundOf(g, pg); bound != 1 || g.reserved[uidOf(pods[0])] || !g.reserved[uidOf(pods[1])] || g.started {
+			t.Errorf("%d are bound, %v are on their way, started %v, want 1, the other, and false", bound, g.reserved, g.started)
+		}
+		// One that is being deleted does not count.
+		leaving := *pg
+		leaving.Members = []*v1.Pod{pods[0].DeepCopy()}
+		leaving.Members[0].DeletionTimestamp = &metav1.Time{Time: c.clock.now()}
+		if bound := c.plugin.boundOf(g, &leaving); bound != 0 {
+			t.Errorf("%d are bound, and the only one is being deleted", bound)
+		}
+	})
 }
 
 func TestReserveWithoutAPlan(t *testing.T) {
-	c := newCluster(t, 2)
-	p := c.incomplete("train", 3)[0]
-	if status := c.plugin.Reserve(t.Context(), framework.NewCycleState(), p, "n1"); status.Code() != fwk.Unschedulable {
-		t.Errorf("Reserve = %v of a member without a place, want Unschedulable", status)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		p := c.incomplete("train", 3)[0]
+		if status := c.plugin.Reserve(t.Context(), framework.NewCycleState(), p, "n1"); status.Code() != fwk.Unschedulable {
+			t.Errorf("Reserve = %v of a member without a place, want Unschedulable", status)
+		}
+	})
 }
 
 func TestFilter(t *testing.T) {
@@ -273,58 +287,64 @@ func TestFilter(t *testing.T) {
 
 // A member that another plugin refuses after its siblings were let go pauses with its gang, and loses its place alone.
 func TestRefusedAfterTheOthersWereLetGo(t *testing.T) {
-	c := newCluster(t, 2)
-	pods := c.gated("train", 3, 3)
-	g := c.reservedGang(pods, 1, c.clock.now())
-	cs := framework.NewCycleState()
-	cs.Write(placeKey, &place{Assignment: vgpu.Assignment{Node: "n1"}, pinned: true})
-	_, status := c.plugin.PostFilter(t.Context(), cs, pods[1], framework.NewDefaultNodeToStatus())
-	c.plugin.state.mu.Lock()
-	defer c.plugin.state.mu.Unlock()
-	if _, capped := g.capped["n1"]; !capped || !g.retry.After(c.clock.now()) || len(g.places) != 2 || status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("PostFilter = %v, capped %v, tried again %v, %d places, want a cap, a pause and the siblings' places", status, g.capped, g.retry, len(g.places))
-	}
-	if until := g.capped["n1"].until; !until.After(g.retry.Add(capFor / 2)) {
-		t.Errorf("the cap ends at %v, the pause at %v: the same plan would be made", until, g.retry)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		pods := c.gated("train", 3, 3)
+		g := c.reservedGang(pods, 1, c.clock.now())
+		cs := framework.NewCycleState()
+		cs.Write(placeKey, &place{Assignment: vgpu.Assignment{Node: "n1"}, pinned: true})
+		_, status := c.plugin.PostFilter(t.Context(), cs, pods[1], framework.NewDefaultNodeToStatus())
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		if _, capped := g.capped["n1"]; !capped || !g.retry.After(c.clock.now()) || len(g.places) != 2 || status.Code() != fwk.UnschedulableAndUnresolvable {
+			t.Errorf("PostFilter = %v, capped %v, tried again %v, %d places, want a cap, a pause and the siblings' places", status, g.capped, g.retry, len(g.places))
+		}
+		if until := g.capped["n1"].until; !until.After(g.retry.Add(capFor / 2)) {
+			t.Errorf("the cap ends at %v, the pause at %v: the same plan would be made", until, g.retry)
+		}
+	})
 }
 
 // Room that is given up is for the gangs that wait for room.
 func TestEndOfADrainStirsTheOthers(t *testing.T) {
-	c := newCluster(t, 2)
-	c.plugin.state.mu.Lock()
-	defer c.plugin.state.mu.Unlock()
-	s := c.plugin.state
-	ref := func(name string) podgroup.Ref {
-		return podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: name}
-	}
-	draining, waiting, hopeless := s.group(ref("draining")), s.group(ref("waiting")), s.group(ref("hopeless"))
-	waiting.refusal, hopeless.refusal = &refused{kind: gang.NoRoom}, &refused{kind: gang.NeverFits}
-	s.drain = draining.Ref
-	c.plugin.endDrain(draining)
-	if waiting.retry.IsZero() || !hopeless.retry.IsZero() || s.drain != (podgroup.Ref{}) {
-		t.Errorf("tried again: %v, and %v that never fits; draining %v", waiting.retry, hopeless.retry, s.drain)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		s := c.plugin.state
+		ref := func(name string) podgroup.Ref {
+			return podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: name}
+		}
+		draining, waiting, hopeless := s.group(ref("draining")), s.group(ref("waiting")), s.group(ref("hopeless"))
+		waiting.refusal, hopeless.refusal = &refused{kind: gang.NoRoom}, &refused{kind: gang.NeverFits}
+		s.drain = draining.Ref
+		c.plugin.endDrain(draining)
+		if waiting.retry.IsZero() || !hopeless.retry.IsZero() || s.drain != (podgroup.Ref{}) {
+			t.Errorf("tried again: %v, and %v that never fits; draining %v", waiting.retry, hopeless.retry, s.drain)
+		}
+	})
 }
 
 // A plan leaves to the members of other plans the CPU that they will use and do not use yet.
 func TestPlansLeaveHostsToEachOther(t *testing.T) {
-	c := newCluster(t, 4)
-	others := c.gated("others", 2, 2)
-	g := c.reservedGang(others, 1, c.clock.now()) // the first is in the snapshot, the second is not
-	c.plugin.state.mu.Lock()
-	for uid, at := range g.places {
-		at.host = vgpu.Room{MilliCPU: 31000}
-		g.places[uid] = at
-	}
-	c.plugin.state.mu.Unlock()
-	asking := func(name, cpu string) *v1.Pod {
-		p := members(name, 1, 1, 10)[0]
-		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse(cpu)
-		return p
-	}
-	c.create(asking("large", "34"))
-	c.awaitMessage("large", "Insufficient cpu")
-	c.create(asking("small", "32"))
-	c.awaitBound("small", 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		others := c.gated("others", 2, 2)
+		g := c.reservedGang(others, 1, c.clock.now()) // the first is in the snapshot, the second is not
+		c.plugin.state.mu.Lock()
+		for uid, at := range g.places {
+			at.host = vgpu.Room{MilliCPU: 31000}
+			g.places[uid] = at
+		}
+		c.plugin.state.mu.Unlock()
+		asking := func(name, cpu string) *v1.Pod {
+			p := members(name, 1, 1, 10)[0]
+			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse(cpu)
+			return p
+		}
+		c.create(asking("large", "34"))
+		c.awaitMessage("large", "Insufficient cpu")
+		c.create(asking("small", "32"))
+		c.awaitBound("small", 1)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -110,51 +111,55 @@ func (c *cluster) hasRoom() bool {
 
 // The room of the victims goes to the gang, although others of a lower priority ask for it first and it comes node by node.
 func TestRoomGoesToTheGang(t *testing.T) {
-	c := crowded(t, 3)
-	ended := c.keep("n2", "n3")
-	if got := c.keptFor("large"); !slices.Equal(got, []string{"n2", "n3"}) {
-		t.Fatalf("room is kept on %v", got)
-	}
-	rush := important(pod("rush", 10))
-	*rush[0].Spec.Priority, rush[0].Spec.PreemptionPolicy = 9, new(v1.PreemptionPolicy)
-	*rush[0].Spec.PreemptionPolicy = v1.PreemptNever
-	c.create(rush...)
-	c.awaitMessage("rush", "free share is 0")
-	c.deletePod(c.on("n2"))
-	c.awaitMessage("large-0", "room is made for it: 2 pods")
-	c.checkWhole("large", 2)
-	if *ended != 0 {
-		t.Error("the room ended with the first victim")
-	}
-	c.deletePod(c.on("n3"))
-	nodes := c.awaitBound("large", 2)
-	if nodes["large-0"] == "n1" || nodes["large-1"] == "n1" || len(c.bound("rush")) != 0 {
-		t.Errorf("the gang is on %v, the others on %v", nodes, c.bound("rush"))
-	}
-	c.await("the room has ended", func() bool { return !c.hasRoom() })
-	if *ended != 1 {
-		t.Errorf("the room ended %d times", *ended)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := crowded(t, 3)
+		ended := c.keep("n2", "n3")
+		if got := c.keptFor("large"); !slices.Equal(got, []string{"n2", "n3"}) {
+			t.Fatalf("room is kept on %v", got)
+		}
+		rush := important(pod("rush", 10))
+		*rush[0].Spec.Priority, rush[0].Spec.PreemptionPolicy = 9, new(v1.PreemptionPolicy)
+		*rush[0].Spec.PreemptionPolicy = v1.PreemptNever
+		c.create(rush...)
+		c.awaitMessage("rush", "free share is 0")
+		c.deletePod(c.on("n2"))
+		c.awaitMessage("large-0", "room is made for it: 2 pods")
+		c.checkWhole("large", 2)
+		if *ended != 0 {
+			t.Error("the room ended with the first victim")
+		}
+		c.deletePod(c.on("n3"))
+		nodes := c.awaitBound("large", 2)
+		if nodes["large-0"] == "n1" || nodes["large-1"] == "n1" || len(c.bound("rush")) != 0 {
+			t.Errorf("the gang is on %v, the others on %v", nodes, c.bound("rush"))
+		}
+		c.await("the room has ended", func() bool { return !c.hasRoom() })
+		if *ended != 1 {
+			t.Errorf("the room ended %d times", *ended)
+		}
+	})
 }
 
 // The members are nominated for the nodes where room is made, and for none when it ends.
 func TestRoomNominates(t *testing.T) {
-	c := crowded(t, 2)
-	c.keep("n1", "n2")
-	c.plugin.Nominate(t.Context(), c.wanted())
-	nominated := func(node string) bool { return len(c.plugin.handle.NominatedPodsForNode(node)) == 1 }
-	if !nominated("n1") || !nominated("n2") {
-		t.Error("a member is not nominated")
-	}
-	c.clock.pass(time.Second)
-	c.plugin.Tick(t.Context())
-	if !nominated("n1") || !nominated("n2") {
-		t.Error("the nominations are gone although the room is kept")
-	}
-	c.plugin.GiveUp(largeRef, "for a test", 0)
-	if nominated("n1") || nominated("n2") {
-		t.Error("the nominations stay although the room is given up")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := crowded(t, 2)
+		c.keep("n1", "n2")
+		c.plugin.Nominate(t.Context(), c.wanted())
+		nominated := func(node string) bool { return len(c.plugin.handle.NominatedPodsForNode(node)) == 1 }
+		if !nominated("n1") || !nominated("n2") {
+			t.Error("a member is not nominated")
+		}
+		c.clock.pass(time.Second)
+		c.plugin.Tick(t.Context())
+		if !nominated("n1") || !nominated("n2") {
+			t.Error("the nominations are gone although the room is kept")
+		}
+		c.plugin.GiveUp(largeRef, "for a test", 0)
+		if nominated("n1") || nominated("n2") {
+			t.Error("the nominations stay although the room is given up")
+		}
+	})
 }
 
 // Room ends when the gang it is kept for changes, is gone, when a device is lost, and when the victims stay for too long.
@@ -187,18 +192,20 @@ func TestRoomEnds(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := crowded(t, 2)
-			ended := c.keep("n1", "n2")
-			test.do(c)
-			c.await("no room is kept", func() bool { return !c.hasRoom() && len(c.keptFor("large")) == 0 })
-			if *ended != 1 {
-				t.Errorf("it was told %d times that the room ended", *ended)
-			}
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			if g := c.plugin.state.gangs[largeRef]; test.dry != (g != nil && g.voids > 0) {
-				t.Errorf("that the room came to nothing is noted: %v", !test.dry)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c := crowded(t, 2)
+				ended := c.keep("n1", "n2")
+				test.do(c)
+				c.await("no room is kept", func() bool { return !c.hasRoom() && len(c.keptFor("large")) == 0 })
+				if *ended != 1 {
+					t.Errorf("it was told %d times that the room ended", *ended)
+				}
+				c.plugin.state.mu.Lock()
+				defer c.plugin.state.mu.Unlock()
+				if g := c.plugin.state.gangs[largeRef]; test.dry != (g != nil && g.voids > 0) {
+					t.Errorf("that the room came to nothing is noted: %v", !test.dry)
+				}
+			})
 		})
 	}
 }
@@ -222,40 +229,44 @@ func (c *cluster) update(p *v1.Pod) {
 
 // Room that others of a higher priority take ends, though the victims have not left yet.
 func TestRoomYieldsToHigherPriority(t *testing.T) {
-	c := crowded(t, 2)
-	c.keep("n1", "n2")
-	taken, refusal := placement.Assign(c.emptyNode("n1"), &vgpu.Request{
-		UID: "uid-higher", Pod: "default/higher", Containers: c.wanted().Group.Members[0].Request.Containers,
-	}, placement.Policy{})
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
-	if err := c.plugin.shares().Hold(vgpu.Hold{Assignment: taken, Priority: 11}); err != nil {
-		t.Fatal(err)
-	}
-	c.plugin.wake(c.leader())
-	c.plugin.flush(t.Context())
-	c.await("no room is kept", func() bool { return !c.hasRoom() })
+	synctest.Test(t, func(t *testing.T) {
+		c := crowded(t, 2)
+		c.keep("n1", "n2")
+		taken, refusal := placement.Assign(c.emptyNode("n1"), &vgpu.Request{
+			UID: "uid-higher", Pod: "default/higher", Containers: c.wanted().Group.Members[0].Request.Containers,
+		}, placement.Policy{})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		if err := c.plugin.shares().Hold(vgpu.Hold{Assignment: taken, Priority: 11}); err != nil {
+			t.Fatal(err)
+		}
+		c.plugin.wake(c.leader())
+		c.plugin.flush(t.Context())
+		c.await("no room is kept", func() bool { return !c.hasRoom() })
+	})
 }
 
 // A gang whose victims are gone is tried at each step until it has their room: the scheduler may not have seen yet that they are, and
 // others may still leave it.
 func TestRoomIsTriedUntilItIsFree(t *testing.T) {
-	c := crowded(t, 2)
-	c.keep("n1", "n2")
-	p := c.plugin
-	p.state.mu.Lock()
-	room := p.state.gangs[largeRef].room
-	for uid, v := range room.victims {
-		room.victims[uid] = victim{"default/gone", v.node} // to the informer, while the scheduler has them on their nodes
-	}
-	p.state.mu.Unlock()
-	for step := range 3 {
-		before := c.attempts()
-		c.clock.pass(time.Second)
-		p.Tick(t.Context())
-		c.await(fmt.Sprintf("the gang is tried at step %d", step), func() bool { return c.attempts() > before })
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := crowded(t, 2)
+		c.keep("n1", "n2")
+		p := c.plugin
+		p.state.mu.Lock()
+		room := p.state.gangs[largeRef].room
+		for uid, v := range room.victims {
+			room.victims[uid] = victim{"default/gone", v.node} // to the informer, while the scheduler has them on their nodes
+		}
+		p.state.mu.Unlock()
+		for step := range 3 {
+			before := c.attempts()
+			c.clock.pass(time.Second)
+			p.Tick(t.Context())
+			c.await(fmt.Sprintf("the gang is tried at step %d", step), func() bool { return c.attempts() > before })
+		}
+	})
 }
 
 // attempts returns how often the scheduler tried to plan a gang.
@@ -270,85 +281,91 @@ func (c *cluster) attempts() float64 {
 
 // Room is kept for as many members as the informer's store says, although the gang's copy of a member is behind it.
 func TestLackingGoesByTheStore(t *testing.T) {
-	c := newCluster(t, 2)
-	c.create(members("ran", 2, 2, 10)...)
-	c.awaitBound("ran", 2)
-	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
-	lacking := func(pg *podgroup.Gang) int {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		return c.plugin.lacking(c.plugin.state.group(ref), pg)
-	}
-	var before *podgroup.Gang
-	placed := func() int {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		return len(c.plugin.state.group(ref).places)
-	}
-	c.await("both are seen to be bound, and neither has a place from its plan any more", func() bool {
-		before, _ = c.plugin.gangs.Gang(ref)
-		return before != nil && lacking(before) == 0 && placed() == 0
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		c.create(members("ran", 2, 2, 10)...)
+		c.awaitBound("ran", 2)
+		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
+		lacking := func(pg *podgroup.Gang) int {
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			return c.plugin.lacking(c.plugin.state.group(ref), pg)
+		}
+		var before *podgroup.Gang
+		placed := func() int {
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			return len(c.plugin.state.group(ref).places)
+		}
+		c.await("both are seen to be bound, and neither has a place from its plan any more", func() bool {
+			before, _ = c.plugin.gangs.Gang(ref)
+			return before != nil && lacking(before) == 0 && placed() == 0
+		})
+		c.deletePod("ran-1")
+		c.await("the store has one member less", func() bool { return c.plugin.seen("uid-ran-1", "default/ran-1") == nil })
+		if got := lacking(before); got != 1 {
+			t.Errorf("%d members lack a place, want 1", got)
+		}
 	})
-	c.deletePod("ran-1")
-	c.await("the store has one member less", func() bool { return c.plugin.seen("uid-ran-1", "default/ran-1") == nil })
-	if got := lacking(before); got != 1 {
-		t.Errorf("%d members lack a place, want 1", got)
-	}
 }
 
 // A gang that room is made for neither drains nor keeps others from draining.
 func TestRoomIsNoDrain(t *testing.T) {
-	c := crowded(t, 3)
-	c.keep("n1", "n2")
-	c.clock.pass(10 * time.Second)
-	c.create(members("other", 2, 2, 10)...)
-	c.awaitMessage("other", "needs 2")
-	c.plugin.state.mu.Lock()
-	defer c.plugin.state.mu.Unlock()
-	for _, g := range c.plugin.state.gangs {
-		g.look = c.clock.now()
-	}
-	if head := c.plugin.state.head(c.clock.now()); head == nil || head.Name != "other" {
-		t.Errorf("it is the turn of %v", head)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := crowded(t, 3)
+		c.keep("n1", "n2")
+		c.clock.pass(10 * time.Second)
+		c.create(members("other", 2, 2, 10)...)
+		c.awaitMessage("other", "needs 2")
+		c.plugin.state.mu.Lock()
+		defer c.plugin.state.mu.Unlock()
+		for _, g := range c.plugin.state.gangs {
+			g.look = c.clock.now()
+		}
+		if head := c.plugin.state.head(c.clock.now()); head == nil || head.Name != "other" {
+			t.Errorf("it is the turn of %v", head)
+		}
+	})
 }
 
 // Room is sought again after a pause only, twice as long each time, and the gang is tried then if the pause was given.
 func TestAskedAgain(t *testing.T) {
-	c := crowded(t, 1)
-	p := c.plugin
-	due := func() bool {
-		p.state.mu.Lock()
-		defer p.state.mu.Unlock()
-		g := p.state.gangs[largeRef]
-		g.retry = zero
-		return p.due(g, c.clock.now())
-	}
-	p.args.Drain = "Disabled"
-	asks := func() time.Duration {
-		p.state.mu.Lock()
-		defer p.state.mu.Unlock()
-		return p.state.gangs[largeRef].ask.Sub(c.clock.now()).Round(time.Second)
-	}
-	for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 80 * time.Second} {
-		if p.GiveUp(largeRef, "for a test", 0); asks() != want {
-			t.Errorf("asked again after %v, want %v", asks(), want)
+	synctest.Test(t, func(t *testing.T) {
+		c := crowded(t, 1)
+		p := c.plugin
+		due := func() bool {
+			p.state.mu.Lock()
+			defer p.state.mu.Unlock()
+			g := p.state.gangs[largeRef]
+			g.retry = zero
+			return p.due(g, c.clock.now())
 		}
-	}
-	c.clock.pass(2 * time.Minute)
-	if due() {
-		t.Error("the gang is tried again although nothing changed")
-	}
-	for _, turn := range []time.Duration{7 * time.Second, 3 * time.Minute} { // its turn to evict: later, it may be another's
-		p.GiveUp(largeRef, "for a test", turn)
-		if asks() != turn || due() {
-			t.Errorf("asked again after %v, want %v", asks(), turn)
+		p.args.Drain = "Disabled"
+		asks := func() time.Duration {
+			p.state.mu.Lock()
+			defer p.state.mu.Unlock()
+			return p.state.gangs[largeRef].ask.Sub(c.clock.now()).Round(time.Second)
 		}
-	}
-	p.state.mu.Lock()
-	p.state.gangs[largeRef].ask = c.clock.now()
-	p.state.mu.Unlock()
-	if !due() || due() {
-		t.Error("the gang is not tried once when the pause is over")
-	}
+		for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 80 * time.Second} {
+			if p.GiveUp(largeRef, "for a test", 0); asks() != want {
+				t.Errorf("asked again after %v, want %v", asks(), want)
+			}
+		}
+		c.clock.pass(2 * time.Minute)
+		if due() {
+			t.Error("the gang is tried again although nothing changed")
+		}
+		for _, turn := range []time.Duration{7 * time.Second, 3 * time.Minute} { // its turn to evict: later, it may be another's
+			p.GiveUp(largeRef, "for a test", turn)
+			if asks() != turn || due() {
+				t.Errorf("asked again after %v, want %v", asks(), turn)
+			}
+		}
+		p.state.mu.Lock()
+		p.state.gangs[largeRef].ask = c.clock.now()
+		p.state.mu.Unlock()
+		if !due() || due() {
+			t.Error("the gang is not tried once when the pause is over")
+		}
+	})
 }

@@ -3,6 +3,7 @@ package gpugang
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -54,74 +55,82 @@ func (c *cluster) holding(prefix string) bool {
 
 // A gang that waits for a pod that never ends has no turn: another that waits behind it has room kept.
 func TestHopelessGangStopsNoDrain(t *testing.T) {
-	c := newCluster(t, 1, 1, 1, 1)
-	serves := in("r1", pod("serves", 10))[0]
-	serves.Spec.RestartPolicy = v1.RestartPolicyAlways
-	c.create(serves, in("r1", pod("beside", 10))[0], in("r2", pod("first", 10))[0], in("r2", pod("second", 10))[0])
-	c.awaitBound("", 4)
-	c.clock.pass(2 * time.Second)
-	c.create(requireLevel(in("r1", members("hopeless", 2, 2, 10)...), rack)...)
-	c.awaitMessage("hopeless", "needs 2")
-	c.clock.pass(2 * time.Second)
-	c.create(requireLevel(in("r2", members("large", 2, 2, 10)...), rack)...)
-	c.awaitMessage("large", "needs 2")
-	c.clock.pass(2 * time.Minute)
-	c.deletePod("first")
-	c.create(in("r2", pod("passing", 10))[0])
-	c.awaitBound("passing", 1)
-	c.deletePod("second")
-	c.awaitMessage("large", "room for it is kept on 2 nodes")
-	if c.holding("hopeless") {
-		t.Error("room is kept for the gang that waits for a pod that never ends")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1, 1, 1)
+		serves := in("r1", pod("serves", 10))[0]
+		serves.Spec.RestartPolicy = v1.RestartPolicyAlways
+		c.create(serves, in("r1", pod("beside", 10))[0], in("r2", pod("first", 10))[0], in("r2", pod("second", 10))[0])
+		c.awaitBound("", 4)
+		c.clock.pass(2 * time.Second)
+		c.create(requireLevel(in("r1", members("hopeless", 2, 2, 10)...), rack)...)
+		c.awaitMessage("hopeless", "needs 2")
+		c.clock.pass(2 * time.Second)
+		c.create(requireLevel(in("r2", members("large", 2, 2, 10)...), rack)...)
+		c.awaitMessage("large", "needs 2")
+		c.clock.pass(2 * time.Minute)
+		c.deletePod("first")
+		c.create(in("r2", pod("passing", 10))[0])
+		c.awaitBound("passing", 1)
+		c.deletePod("second")
+		c.awaitMessage("large", "room for it is kept on 2 nodes")
+		if c.holding("hopeless") {
+			t.Error("room is kept for the gang that waits for a pod that never ends")
+		}
+	})
 }
 
 // A gang that no host is large enough for is told so, with the numbers, and nothing is kept for it.
 func TestTooLargeForAnyHost(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	c.create(pod("small-1", 10), pod("small-2", 10))
-	c.awaitBound("small", 2)
-	c.create(asking("100", members("large", 2, 2, 10))...)
-	c.awaitMessage("large", "takes at most 0 even when all its devices are free and healthy; hosts keep members out: "+
-		"2 Insufficient cpu (64000m CPU in an empty host at most, each member asks for 100000m)")
-	c.clock.pass(10 * time.Minute)
-	c.deletePod("small-1")
-	c.create(pod("small-3", 10))
-	c.awaitBound("small-3", 1)
-	if c.holding("large") {
-		t.Error("room is kept for a gang that fits nowhere")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.create(pod("small-1", 10), pod("small-2", 10))
+		c.awaitBound("small", 2)
+		c.create(asking("100", members("large", 2, 2, 10))...)
+		c.awaitMessage("large", "takes at most 0 even when all its devices are free and healthy; hosts keep members out: "+
+			"2 Insufficient cpu (64000m CPU in an empty host at most, each member asks for 100000m)")
+		c.clock.pass(10 * time.Minute)
+		c.deletePod("small-1")
+		c.create(pod("small-3", 10))
+		c.awaitBound("small-3", 1)
+		if c.holding("large") {
+			t.Error("room is kept for a gang that fits nowhere")
+		}
+	})
 }
 
 // What keeps a gang from nodes beside their devices is named, as for single pods.
 func TestBarredNodesAreNamed(t *testing.T) {
-	c := newCluster(t, 1, 1)
-	c.create(in("r7", members("elsewhere", 2, 2, 10)...)...)
-	c.awaitMessage("elsewhere", "hosts keep members out: 2 node(s) didn't match Pod's node affinity/selector")
-	c.taint(v1.Taint{Key: "dedicated", Value: "infra", Effect: v1.TaintEffectNoSchedule})
-	c.create(members("large", 2, 2, 10)...)
-	c.awaitMessage("large", "hosts keep members out: 2 node(s) had untolerated taint {dedicated: infra}")
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1)
+		c.create(in("r7", members("elsewhere", 2, 2, 10)...)...)
+		c.awaitMessage("elsewhere", "hosts keep members out: 2 node(s) didn't match Pod's node affinity/selector")
+		c.taint(v1.Taint{Key: "dedicated", Value: "infra", Effect: v1.TaintEffectNoSchedule})
+		c.create(members("large", 2, 2, 10)...)
+		c.awaitMessage("large", "hosts keep members out: 2 node(s) had untolerated taint {dedicated: infra}")
+	})
 }
 
 // Bounded drains keep room only where all pods to wait for say when they end, and soon; else the gang is told what is missing.
 func TestBoundedDrains(t *testing.T) {
-	c := prepareCluster(t, 1, 1)
-	c.args.Drain = config.DrainBounded
-	c.start()
-	c.create(within(pod("first", 10), 20*time.Minute), ending(pod("second", 10)))
-	c.awaitBound("", 2)
-	c.create(requireLevel(members("large", 2, 2, 10), rack)...)
-	c.awaitMessage("large", "needs 2")
-	c.clock.pass(2 * time.Minute)
-	c.awaitMessage("large", "no room is kept for it: pods in its way do not say when they end")
-	c.deletePod("second")
-	c.create(within(pod("third", 10), 30*time.Minute))
-	c.awaitBound("third", 1)
-	c.clock.pass(2 * time.Minute)
-	c.awaitMessage("large", "no room is kept for it yet: the last of the pods to wait for ends within 2")
-	if c.holding("large") {
-		t.Error("room is kept although the last pod ends late")
-	}
-	c.clock.pass(24 * time.Minute)
-	c.awaitMessage("large", "room for it is kept on 2 nodes as pods end there")
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 1)
+		c.args.Drain = config.DrainBounded
+		c.start()
+		c.create(within(pod("first", 10), 20*time.Minute), ending(pod("second", 10)))
+		c.awaitBound("", 2)
+		c.create(requireLevel(members("large", 2, 2, 10), rack)...)
+		c.awaitMessage("large", "needs 2")
+		c.clock.pass(2 * time.Minute)
+		c.awaitMessage("large", "no room is kept for it: pods in its way do not say when they end")
+		c.deletePod("second")
+		c.create(within(pod("third", 10), 30*time.Minute))
+		c.awaitBound("third", 1)
+		c.clock.pass(2 * time.Minute)
+		c.awaitMessage("large", "no room is kept for it yet: the last of the pods to wait for ends within 2")
+		if c.holding("large") {
+			t.Error("room is kept although the last pod ends late")
+		}
+		c.clock.pass(24 * time.Minute)
+		c.awaitMessage("large", "room for it is kept on 2 nodes as pods end there")
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,20 +20,22 @@ func TestGroupsThatAreNotUnderstood(t *testing.T) {
 	for _, queued := range []bool{false, true} {
 		t.Run(fmt.Sprintf("GenericWorkload=%v", queued), func(t *testing.T) {
 			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, queued)
-			c := newCluster(t, 4)
-			odd, named := pod("odd", 10), pod("named", 10)
-			odd.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
-			named.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
-			c.create(odd, named, pod("other", 10))
-			c.awaitBound("other", 1)
-			c.clock.pass(quiet + time.Second)
-			c.awaitTold("odd", "spec.schedulingGroup: it names no PodGroup, and this scheduler understands no other group: the pod is in a group, so it is not scheduled alone")
-			c.awaitTold("named", "spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups of scheduling.k8s.io that this scheduler reads")
-			c.create(pod("last", 10)) // goes through the queue after them
-			c.awaitBound("last", 1)
-			if bound := c.bound(""); len(bound) != 2 {
-				t.Errorf("bound: %v", bound)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 4)
+				odd, named := pod("odd", 10), pod("named", 10)
+				odd.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
+				named.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
+				c.create(odd, named, pod("other", 10))
+				c.awaitBound("other", 1)
+				c.clock.pass(quiet + time.Second)
+				c.awaitTold("odd", "spec.schedulingGroup: it names no PodGroup, and this scheduler understands no other group: the pod is in a group, so it is not scheduled alone")
+				c.awaitTold("named", "spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups of scheduling.k8s.io that this scheduler reads")
+				c.create(pod("last", 10)) // goes through the queue after them
+				c.awaitBound("last", 1)
+				if bound := c.bound(""); len(bound) != 2 {
+					t.Errorf("bound: %v", bound)
+				}
+			})
 		})
 	}
 }

@@ -3,6 +3,7 @@ package gpugang
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,175 +16,185 @@ import (
 
 // Least counts on members that are bound only, and wants gangs whole of which it does not know better.
 func TestLeast(t *testing.T) {
-	c := newCluster(t, 4)
-	c.create(members("ran", 3, 2, 10)...)
-	c.awaitBound("ran", 3)
-	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
-	set := func(reserved int, letGo time.Time) {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		g := c.plugin.state.group(ref)
-		g.reserved, g.letGo = map[vgpu.UID]bool{}, letGo
-		for i := range reserved {
-			g.reserved[vgpu.UID(rune('a'+i))] = true
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		c.create(members("ran", 3, 2, 10)...)
+		c.awaitBound("ran", 3)
+		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
+		set := func(reserved int, letGo time.Time) {
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			g := c.plugin.state.group(ref)
+			g.reserved, g.letGo = map[vgpu.UID]bool{}, letGo
+			for i := range reserved {
+				g.reserved[vgpu.UID(rune('a'+i))] = true
+			}
 		}
-	}
-	c.await("all are bound", func() bool { return c.plugin.Least(ref) == 2 })
-	set(1, c.clock.now())
-	if got := c.plugin.Least(ref); got != 3 {
-		t.Errorf("with a member that is being bound %d must stay", got)
-	}
-	set(1, zero)
-	if got := c.plugin.Least(ref); got != onlyWhole {
-		t.Errorf("of a gang that was not let go %d must stay", got)
-	}
-	set(0, zero)
-	if got := c.plugin.Least(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gone"}); got != onlyWhole {
-		t.Errorf("of a gang that nobody knows %d must stay", got)
-	}
-	unlike := members("ran", 4, 2, 10)[3]
-	unlike.Annotations[v1alpha1.AnnotationMinMembers] = "3"
-	c.create(unlike)
-	c.await("the gang is malformed", func() bool { return c.plugin.Least(ref) == onlyWhole })
+		c.await("all are bound", func() bool { return c.plugin.Least(ref) == 2 })
+		set(1, c.clock.now())
+		if got := c.plugin.Least(ref); got != 3 {
+			t.Errorf("with a member that is being bound %d must stay", got)
+		}
+		set(1, zero)
+		if got := c.plugin.Least(ref); got != onlyWhole {
+			t.Errorf("of a gang that was not let go %d must stay", got)
+		}
+		set(0, zero)
+		if got := c.plugin.Least(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gone"}); got != onlyWhole {
+			t.Errorf("of a gang that nobody knows %d must stay", got)
+		}
+		unlike := members("ran", 4, 2, 10)[3]
+		unlike.Annotations[v1alpha1.AnnotationMinMembers] = "3"
+		c.create(unlike)
+		c.await("the gang is malformed", func() bool { return c.plugin.Least(ref) == onlyWhole })
+	})
 }
 
 // No room is made for a gang that the scheduler tries in one cycle while too few of its members can be tried, and made for one
 // whose members are tried one by one: they wait for each other.
 func TestWantOfPausedMembers(t *testing.T) {
-	c := newCluster(t, 4)
-	c.create(members("ran", 3, 2, 10)...)
-	c.awaitBound("ran", 3)
-	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "waits"}
-	pods := members("waits", 3, 2, 10)
-	bound := c.pods()
-	for _, tc := range []struct {
-		grouped              bool
-		min, running, paused int
-		want                 string
-	}{
-		{true, 2, 0, 0, ""}, {true, 2, 0, 1, ""},
-		{true, 2, 0, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
-		{true, 2, 1, 2, ""}, {true, 4, 2, 1, ""},
-		{true, 4, 2, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
-		{true, 9, 0, 0, ""}, // whatever it waits for, it is no pause
-		{false, 2, 0, 2, ""},
-	} {
-		cs := framework.NewCycleState()
-		gang := &podgroup.Gang{Ref: ref, MinCount: tc.min}
-		for i := range tc.running {
-			gang.Members = append(gang.Members, &bound[i])
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		c.create(members("ran", 3, 2, 10)...)
+		c.awaitBound("ran", 3)
+		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "waits"}
+		pods := members("waits", 3, 2, 10)
+		bound := c.pods()
+		for _, tc := range []struct {
+			grouped              bool
+			min, running, paused int
+			want                 string
+		}{
+			{true, 2, 0, 0, ""}, {true, 2, 0, 1, ""},
+			{true, 2, 0, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
+			{true, 2, 1, 2, ""}, {true, 4, 2, 1, ""},
+			{true, 4, 2, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
+			{true, 9, 0, 0, ""}, // whatever it waits for, it is no pause
+			{false, 2, 0, 2, ""},
+		} {
+			cs := framework.NewCycleState()
+			gang := &podgroup.Gang{Ref: ref, MinCount: tc.min}
+			for i := range tc.running {
+				gang.Members = append(gang.Members, &bound[i])
+			}
+			cs.Write(wantKey, &want{Want: podgroup.Want{Gang: gang, Pods: pods}, grouped: tc.grouped})
+			c.plugin.state.mu.Lock()
+			g := c.plugin.state.group(ref)
+			clear(g.repairs)
+			g.repairs[uidOf(pods[2])] = repair{failures: 1, at: c.clock.now().Add(-time.Second)} // over
+			for i := range tc.paused {
+				g.repairs[uidOf(pods[i])] = repair{failures: 1, at: c.clock.now().Add(time.Duration(8+i) * time.Second)}
+			}
+			c.plugin.state.mu.Unlock()
+			if w, why := c.plugin.Want(cs, ref); why != tc.want || (w != nil) != (tc.want == "") {
+				t.Errorf("%+v: wants %v, %q", tc, w != nil, why)
+			}
 		}
-		cs.Write(wantKey, &want{Want: podgroup.Want{Gang: gang, Pods: pods}, grouped: tc.grouped})
-		c.plugin.state.mu.Lock()
-		g := c.plugin.state.group(ref)
-		clear(g.repairs)
-		g.repairs[uidOf(pods[2])] = repair{failures: 1, at: c.clock.now().Add(-time.Second)} // over
-		for i := range tc.paused {
-			g.repairs[uidOf(pods[i])] = repair{failures: 1, at: c.clock.now().Add(time.Duration(8+i) * time.Second)}
-		}
-		c.plugin.state.mu.Unlock()
-		if w, why := c.plugin.Want(cs, ref); why != tc.want || (w != nil) != (tc.want == "") {
-			t.Errorf("%+v: wants %v, %q", tc, w != nil, why)
-		}
-	}
+	})
 }
 
 // A gang whose wishes contradict each other goes whole, although its least number is known.
 func TestLeastOfMalformed(t *testing.T) {
-	c := newCluster(t, 4)
-	c.create(members("ran", 3, 2, 10)...)
-	c.awaitBound("ran", 3)
-	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
-	for _, p := range c.pods() {
-		p.Annotations[v1alpha1.AnnotationRequiredTopology] = v1.LabelHostname
-		p.Annotations[v1alpha1.AnnotationPreferredTopology] = v1.LabelHostname
-		c.update(&p)
-	}
-	c.await("all members are seen to have the same wishes", func() bool {
-		pg, err := c.plugin.gangs.Gang(ref)
-		return pg != nil && pg.MinCount == 2 && err != nil
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		c.create(members("ran", 3, 2, 10)...)
+		c.awaitBound("ran", 3)
+		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
+		for _, p := range c.pods() {
+			p.Annotations[v1alpha1.AnnotationRequiredTopology] = v1.LabelHostname
+			p.Annotations[v1alpha1.AnnotationPreferredTopology] = v1.LabelHostname
+			c.update(&p)
+		}
+		c.await("all members are seen to have the same wishes", func() bool {
+			pg, err := c.plugin.gangs.Gang(ref)
+			return pg != nil && pg.MinCount == 2 && err != nil
+		})
+		if got := c.plugin.Least(ref); got != onlyWhole {
+			t.Errorf("%d must stay", got)
+		}
 	})
-	if got := c.plugin.Least(ref); got != onlyWhole {
-		t.Errorf("%d must stay", got)
-	}
 }
 
 // A gang is torn where fewer of its members are bound and stay than must run, and some do.
 func TestTorn(t *testing.T) {
-	c := newCluster(t, 4)
-	ran := members("ran", 3, 2, 10)
-	c.create(ran...)
-	c.awaitBound("ran", 3)
-	ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
-	leaving := map[vgpu.UID]bool{}
-	torn := func() bool { return c.plugin.Torn(ref, func(uid vgpu.UID) bool { return leaving[uid] }) }
-	c.await("all are seen to be bound", func() bool {
-		pg, _ := c.plugin.gangs.Gang(ref)
-		return pg != nil && !slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return m.Spec.NodeName == "" })
-	})
-	for i, want := range []bool{false, true, false} { // two, one, and none stay
-		if leaving[uidOf(ran[i])] = true; torn() != want {
-			t.Errorf("a gang of three of which %d leave is torn: %v", i+1, !want)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		ran := members("ran", 3, 2, 10)
+		c.create(ran...)
+		c.awaitBound("ran", 3)
+		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
+		leaving := map[vgpu.UID]bool{}
+		torn := func() bool { return c.plugin.Torn(ref, func(uid vgpu.UID) bool { return leaving[uid] }) }
+		c.await("all are seen to be bound", func() bool {
+			pg, _ := c.plugin.gangs.Gang(ref)
+			return pg != nil && !slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return m.Spec.NodeName == "" })
+		})
+		for i, want := range []bool{false, true, false} { // two, one, and none stay
+			if leaving[uidOf(ran[i])] = true; torn() != want {
+				t.Errorf("a gang of three of which %d leave is torn: %v", i+1, !want)
+			}
 		}
-	}
-	delete(leaving, uidOf(ran[0]))
-	delete(leaving, uidOf(ran[1]))
-	late := members("ran", 4, 2, 80)[3] // fits nowhere
-	c.create(late)
-	c.deletePod("ran-1")
-	c.await("one of the gang stays", torn)
-	c.plugin.state.mu.Lock()
-	c.plugin.state.group(ref).bound[uidOf(late)] = true
-	c.plugin.state.mu.Unlock()
-	if torn() {
-		t.Error("a member whose Binding succeeded does not count")
-	}
-	c.create(members("ran", 5, 3, 10)[4])
-	c.await("nobody knows how many must run", torn)
-	if ref.Name = "gone"; torn() {
-		t.Error("a gang that is gone is torn")
-	}
+		delete(leaving, uidOf(ran[0]))
+		delete(leaving, uidOf(ran[1]))
+		late := members("ran", 4, 2, 80)[3] // fits nowhere
+		c.create(late)
+		c.deletePod("ran-1")
+		c.await("one of the gang stays", torn)
+		c.plugin.state.mu.Lock()
+		c.plugin.state.group(ref).bound[uidOf(late)] = true
+		c.plugin.state.mu.Unlock()
+		if torn() {
+			t.Error("a member whose Binding succeeded does not count")
+		}
+		c.create(members("ran", 5, 3, 10)[4])
+		c.await("nobody knows how many must run", torn)
+		if ref.Name = "gone"; torn() {
+			t.Error("a gang that is gone is torn")
+		}
+	})
 }
 
 // Members that were not let go are taken back together, and those that are bound or about to be are not.
 func TestWithdraw(t *testing.T) {
-	c := crowded(t, 1)
-	ran, large := members("ran", 1, 1, 0)[0], c.leader()
-	c.create(ran)
-	c.awaitBound("ran", 1)
-	set := func(reserved bool, letGo time.Time) {
+	synctest.Test(t, func(t *testing.T) {
+		c := crowded(t, 1)
+		ran, large := members("ran", 1, 1, 0)[0], c.leader()
+		c.create(ran)
+		c.awaitBound("ran", 1)
+		set := func(reserved bool, letGo time.Time) {
+			c.plugin.state.mu.Lock()
+			defer c.plugin.state.mu.Unlock()
+			g := c.plugin.state.group(largeRef)
+			g.letGo, g.reserved = letGo, map[vgpu.UID]bool{}
+			if reserved {
+				g.reserved[uidOf(large)] = true
+				g.places[uidOf(large)] = place{Assignment: vgpu.Assignment{UID: uidOf(large), Node: "n1"}}
+			}
+		}
+		for _, p := range []*v1.Pod{ran, pod("small-0", 10), pod("gone", 5)} {
+			if c.plugin.Withdraw(p) {
+				t.Errorf("pod %s was taken back", p.Name)
+			}
+		}
+		set(true, c.clock.now())
+		if c.plugin.Withdraw(large) {
+			t.Error("a member was taken back that is being bound")
+		}
+		set(true, zero)
+		if !c.plugin.Withdraw(large) {
+			t.Error("a member that was not let go was not taken back")
+		}
 		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		g := c.plugin.state.group(largeRef)
-		g.letGo, g.reserved = letGo, map[vgpu.UID]bool{}
-		if reserved {
-			g.reserved[uidOf(large)] = true
-			g.places[uidOf(large)] = place{Assignment: vgpu.Assignment{UID: uidOf(large), Node: "n1"}}
+		planned := c.plugin.state.group(largeRef).planned()
+		c.plugin.state.mu.Unlock()
+		if planned {
+			t.Error("the plan stands of which a member was taken back")
 		}
-	}
-	for _, p := range []*v1.Pod{ran, pod("small-0", 10), pod("gone", 5)} {
-		if c.plugin.Withdraw(p) {
-			t.Errorf("pod %s was taken back", p.Name)
+		set(false, zero)
+		if !c.plugin.Withdraw(large) {
+			t.Error("a member that has no place is to be evicted")
 		}
-	}
-	set(true, c.clock.now())
-	if c.plugin.Withdraw(large) {
-		t.Error("a member was taken back that is being bound")
-	}
-	set(true, zero)
-	if !c.plugin.Withdraw(large) {
-		t.Error("a member that was not let go was not taken back")
-	}
-	c.plugin.state.mu.Lock()
-	planned := c.plugin.state.group(largeRef).planned()
-	c.plugin.state.mu.Unlock()
-	if planned {
-		t.Error("the plan stands of which a member was taken back")
-	}
-	set(false, zero)
-	if !c.plugin.Withdraw(large) {
-		t.Error("a member that has no place is to be evicted")
-	}
+	})
 }
 
 // While all members that have a place are being evicted no other gets one, until they are ending, and where nobody evicts them
@@ -198,15 +209,17 @@ func TestDoom(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := newCluster(t, 4)
-			ran := members("ran", 3, 1, 10)
-			c.create(ran[:2]...)
-			c.awaitBound("ran", 2)
-			c.plugin.Doom(ran[:2])
-			c.create(ran[2])
-			c.awaitMessage("ran-2", "are being evicted")
-			test.do(c)
-			c.await("the other member is bound", func() bool { return c.bound("ran-2")["ran-2"] != "" })
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 4)
+				ran := members("ran", 3, 1, 10)
+				c.create(ran[:2]...)
+				c.awaitBound("ran", 2)
+				c.plugin.Doom(ran[:2])
+				c.create(ran[2])
+				c.awaitMessage("ran-2", "are being evicted")
+				test.do(c)
+				c.await("the other member is bound", func() bool { return c.bound("ran-2")["ran-2"] != "" })
+			})
 		})
 	}
 }
