@@ -7,6 +7,7 @@ godebug default=go1.26
 require (
 	github.com/NVIDIA/go-nvml v0.13.4-0
 	github.com/NVIDIA/nvidia-container-toolkit v1.19.0
+	github.com/agnivade/levenshtein v1.2.1
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/google/go-cmp v0.7.0

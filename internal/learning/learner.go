@@ -210,6 +210,14 @@ func (n *names) number(name string) (interference.Workload, bool) {
 	return w, ok
 }
 
+func (n *names) each(do func(name string, w interference.Workload)) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for name, w := range n.numbers {
+		do(name, w)
+	}
+}
+
 func (n *names) set(name string, w interference.Workload) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

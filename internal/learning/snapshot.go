@@ -2,6 +2,7 @@ package learning
 
 import (
 	"maps"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -132,6 +133,17 @@ func (s *Snapshot) Workload(w interference.Workload) *kube.Workload {
 		return v.workload
 	}
 	return nil
+}
+
+// Profiles returns the names of the WorkloadProfiles of a namespace, in no order.
+func (s *Snapshot) Profiles(namespace string) []string {
+	var all []string
+	s.numbers.each(func(path string, w interference.Workload) {
+		if in, name, _ := strings.Cut(path, "/"); in == namespace && s.Workload(w) != nil {
+			all = append(all, name)
+		}
+	})
+	return all
 }
 
 // show makes a snapshot where anything has changed. The caller holds the lock.

@@ -103,6 +103,15 @@ func (p *Throughput) validate(prices map[string]int64) error {
 	return nil
 }
 
+// Knows reports whether a workload has throughputs, on any model.
+func (t *Rates) Knows(profile string) bool {
+	if t == nil {
+		return false
+	}
+	_, known := slices.BinarySearch(t.profiles, profile)
+	return known
+}
+
 // Share returns the least share of a model on which a workload reaches a rate above 0, and false where no point promises
 // it. Example: with 40 at 500 and 60 at 1000, a rate of 50 takes 750, a rate of 20 takes 250.
 func (t *Rates) Share(profile, model string, want Rate) (vgpu.MilliGPU, bool) {

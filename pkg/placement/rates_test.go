@@ -69,6 +69,9 @@ func TestRatesShare(t *testing.T) {
 	if _, ok := (*placement.Rates)(nil).Share("bert", "T4", 1); ok {
 		t.Error("nil knows a workload")
 	}
+	if (*placement.Rates)(nil).Knows("bert") || rates.Knows("none") || !rates.Knows("bert") || !rates.Knows("net") {
+		t.Error("known are not just bert and net")
+	}
 }
 
 // TestRatesShareProperty: on any curve the share is the least on which the curve reaches the rate.

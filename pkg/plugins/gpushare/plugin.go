@@ -48,8 +48,8 @@ type Plugin struct {
 	learn func()
 	// leads: this scheduler schedules, and does not wait for its turn behind another.
 	leads atomic.Bool
-	// profiled: the WorkloadProfiles are read, or cannot be.
-	profiled atomic.Bool
+	// profiled: the WorkloadProfiles are read, or cannot be; profilesKnown: they are read.
+	profiled, profilesKnown atomic.Bool
 	// answered are told when the GPUNodes, and when the WorkloadProfiles, are read or cannot be.
 	answered [2]firstAnswer
 	pending  *pending
@@ -59,7 +59,9 @@ type Plugin struct {
 	// misses are the pods whose last shortlist was refused, absurd those that PreEnqueue has told what is wrong, until they are
 	// bound or gone.
 	misses, absurd podSet
-	metrics        *metricSet
+	// missing are the pods whose WorkloadProfile may not exist.
+	missing missing
+	metrics *metricSet
 }
 
 var (
@@ -186,6 +188,7 @@ func newPlugin(
 	go p.pending.run(ctx, p.outdated)
 	go wait.UntilWithContext(ctx, p.settleDoubts, doubtStep)
 	go wait.UntilWithContext(ctx, p.endPauses, pauseStep)
+	go wait.UntilWithContext(ctx, p.tellMissing, missingStep)
 	return p, nil
 }
 

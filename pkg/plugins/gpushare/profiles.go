@@ -39,6 +39,7 @@ func (p *Plugin) watchProfiles(ctx context.Context, client dynamic.Interface) er
 	go informer.RunWithContext(ctx)
 	go func() {
 		if told(ctx, registration) {
+			p.profilesKnown.Store(true)
 			p.profilesRead()
 		}
 	}()

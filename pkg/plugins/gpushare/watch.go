@@ -89,6 +89,7 @@ func (p *Plugin) seen(pod *v1.Pod) {
 func (p *Plugin) gone(pod *v1.Pod) {
 	p.misses.remove(uidOf(pod))
 	p.absurd.remove(uidOf(pod))
+	p.missing.remove(uidOf(pod))
 	if kube.WantsVGPU(pod) {
 		p.state.learner.PodGone(pod.UID)
 		p.pending.remove(pod)

@@ -1,0 +1,40 @@
+// Package spelling finds the legal name that was probably meant by one that is not legal. It corrects nothing: people do, who
+// read the name in a message.
+package spelling
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// Nearest returns the legal name that takes the fewest letters to change, add or remove, and false where none is near: with more
+// than a third of the letters wrong it is another word, not a misspelt one. Case does not matter, nor which of "-", "_", "." and
+// blank stands between words. Of names that are equally near the first by the alphabet is meant. Example: of "max-slowdown" and
+// "max-latency" the nearest to "Max_Slowdwn" is the first, with one letter to add.
+//
+// It takes time in proportion to the letters of the legal names that are about as long as what was written, times its own.
+func Nearest(written string, legal []string) (string, bool) {
+	want := folded(written)
+	nearest, least := "", 0
+	for _, name := range legal {
+		allowed := max(1, max(len(want), len(name))/3)
+		if max(len(want)-len(name), len(name)-len(want)) > allowed {
+			continue
+		}
+		distance := levenshtein.ComputeDistance(want, folded(name))
+		if distance > allowed {
+			continue
+		}
+		if nearest == "" || cmp.Or(cmp.Compare(distance, least), cmp.Compare(name, nearest)) < 0 {
+			nearest, least = name, distance
+		}
+	}
+	return nearest, nearest != ""
+}
+
+// separators are written one for the other.
+var separators = strings.NewReplacer("_", "-", ".", "-", " ", "-")
+
+func folded(name string) string { return separators.Replace(strings.ToLower(name)) }

@@ -1,0 +1,129 @@
+package gpushare
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/learning"
+	"github.com/tandem-gpu/tandem/internal/spelling"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+const (
+	// missingGrace is how long a pod may be older than the WorkloadProfile that it names. Shorter warns of profiles that are created
+	// in the same breath, and may be read later; longer tells the user when nobody looks any more.
+	missingGrace = 5 * time.Second
+	// missingStep is the time between two looks at the pods whose grace has passed.
+	missingStep = time.Second
+	// mostCompared bounds the names that are compared with a missing one, the first by the alphabet: 1,000 take 4 ms. Tenants may
+	// have as many profiles and pods as they like.
+	mostCompared = 1000
+)
+
+// missing knows the pods that name a WorkloadProfile and have not been found to have one, until they are gone. The zero value is
+// empty.
+type missing struct {
+	mu   sync.Mutex
+	pods map[vgpu.UID]*naming
+}
+
+// naming is a pod that names a profile, since when, and whether its owner was told that there is none.
+type naming struct {
+	pod   *v1.Pod
+	since time.Time
+	told  bool
+}
+
+// note takes in a pod that is to be placed. A pod that names another profile than before begins anew.
+func (m *missing) note(pod *v1.Pod, now time.Time) {
+	name := pod.Labels[v1alpha1.LabelProfile]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.pods[uidOf(pod)]
+	switch {
+	case name == "":
+		delete(m.pods, uidOf(pod))
+	case known == nil || known.pod.Labels[v1alpha1.LabelProfile] != name:
+		if m.pods == nil {
+			m.pods = map[vgpu.UID]*naming{}
+		}
+		m.pods[uidOf(pod)] = &naming{pod: pod, since: now}
+	}
+}
+
+func (m *missing) remove(uid vgpu.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+}
+
+// due returns the pods to tell, each once, and forgets those that are settled.
+func (m *missing) due(now time.Time, settled func(*v1.Pod) bool) []*v1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var pods []*v1.Pod
+	for uid, known := range m.pods {
+		switch {
+		case known.told || now.Sub(known.since) < missingGrace:
+		case settled(known.pod):
+			delete(m.pods, uid)
+		default:
+			known.told = true
+			pods = append(pods, known.pod)
+		}
+	}
+	return pods
+}
+
+// tellMissing tells the owners of pods which name a WorkloadProfile that does not exist, once for each pod and name. It waits until
+// the profiles are read, and leaves it to the scheduler that schedules.
+func (p *Plugin) tellMissing(ctx context.Context) {
+	if !p.profilesKnown.Load() || !p.leads.Load() {
+		return
+	}
+	know := p.state.learner.Snapshot()
+	for _, pod := range p.missing.due(p.now(), func(pod *v1.Pod) bool { return p.hasProfile(pod, know) || !p.exists(pod) }) {
+		if recorder := p.handle.EventRecorder(); recorder != nil {
+			recorder.WithLogger(klog.FromContext(ctx)).Eventf(pod, nil, v1.EventTypeWarning, "WorkloadProfileNotFound", "Scheduling", "%s",
+				explainMissing(pod, know.Profiles(pod.Namespace)))
+		}
+	}
+}
+
+// exists reports whether the informer shows a pod: one that was gone before it was noted would be kept for ever.
+func (p *Plugin) exists(pod *v1.Pod) bool {
+	seen, err := p.state.pods.Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && seen.UID == pod.UID
+}
+
+// hasProfile reports whether anybody declared what the profile that a pod names stands for: a WorkloadProfile of its namespace, or
+// the throughputs of the arguments.
+func (p *Plugin) hasProfile(pod *v1.Pod, know *learning.Snapshot) bool {
+	return know.Workload(know.Number(pod)) != nil || p.state.rates.Knows(pod.Labels[v1alpha1.LabelProfile])
+}
+
+// explainMissing says that the profile that a pod names does not exist, what becomes of the pod without it, and which of those that
+// exist was probably meant.
+func explainMissing(pod *v1.Pod, exist []string) string {
+	name := pod.Labels[v1alpha1.LabelProfile]
+	text := fmt.Sprintf("metadata.labels[%s]: the WorkloadProfile %s/%s does not exist", v1alpha1.LabelProfile, pod.Namespace, name)
+	slices.Sort(exist)
+	if nearest, near := spelling.Nearest(name, exist[:min(len(exist), mostCompared)]); near {
+		text += fmt.Sprintf(", the nearest that does is %s", nearest)
+	}
+	for _, wanted := range []string{v1alpha1.AnnotationRate, v1alpha1.AnnotationMaxLatency} {
+		if _, ok := pod.Annotations[wanted]; ok {
+			return text + fmt.Sprintf(": the pod waits, since the scheduler looks up there which share keeps its %s; "+
+				"correct the label, or create the WorkloadProfile", wanted)
+		}
+	}
+	return text + ": the scheduler places the pod as one of an unknown workload, which is taken to use all SMs that it may, and " +
+		"forgets what it learns of it when it restarts; correct the label, or create the WorkloadProfile"
+}
