@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -240,6 +241,17 @@ func shapes() []shape {
 				p.Labels[key] = ""
 			}
 			return creates(p)
+		}},
+		{"bare keys of a Deployment", 50_000, func(n int) *sent {
+			p := withContainers(n, nil)
+			p.Spec.Containers[n-1] = container("last", vgpu...)
+			for _, key := range []string{"max-slowdown", "vgpu", "workload-profile"} {
+				metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, "")
+				metav1.SetMetaDataLabel(&p.ObjectMeta, key, "")
+			}
+			d := &appsv1.Deployment{}
+			d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+			return send(d, nil, appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", "")
 		}},
 		{"containers", 50_000, func(n int) *sent { return creates(withContainers(n, nil, vgpu...)) }},
 		{"containers without vGPUs", 50_000, func(n int) *sent { return creates(withContainers(n, nil)) }},

@@ -98,8 +98,26 @@ func TestOldKeysStay(t *testing.T) {
 	wantRefusal(t, patch(types.MergePatchType, `{"metadata":{"annotations":{"tandem-gpu.io/bar":"b"}}}`)(t.Context(), c, p), byKeys, "tandem-gpu.io/bar")
 }
 
-// The policy knows exactly the keys of pods that Tandem has, by the constants whose names start with Annotation and Label.
+// The policy knows exactly the keys of pods that Tandem has.
 func TestPolicyKnowsAllKeys(t *testing.T) {
+	declared := declaredKeys(t)
+	for _, policy := range allPolicies(t) {
+		for _, v := range policy.Spec.Variables {
+			kind := map[string]string{"annotations": "Annotation", "labels": "Label"}[v.Name]
+			if policy.Name != "tandem-keys" || kind == "" {
+				continue
+			}
+			if diff := cmp.Diff(declared[kind], listed(v.Expression)); diff != "" {
+				t.Errorf("keys of kind %s, names.go (-), the policy (+):\n%s", kind, diff)
+			}
+		}
+	}
+}
+
+// declaredKeys returns the keys of pods without the domain, sorted, by the constants of names.go whose names start with Annotation,
+// Label and Resource.
+func declaredKeys(t *testing.T) map[string][]string {
+	t.Helper()
 	root, err := sandbox.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -118,32 +136,28 @@ func TestPolicyKnowsAllKeys(t *testing.T) {
 		if !ok {
 			return true
 		}
-		for _, kind := range []string{"Annotation", "Label"} {
+		for _, kind := range []string{"Annotation", "Label", "Resource"} {
 			if name, err := strconv.Unquote(sum.Y.(*ast.BasicLit).Value); err == nil && strings.HasPrefix(spec.Names[0].Name, kind) {
 				declared[kind] = append(declared[kind], strings.TrimPrefix(name, "/"))
 			}
 		}
 		return true
 	})
-	if len(declared["Annotation"]) < 10 || len(declared["Label"]) < 2 {
+	if len(declared["Annotation"]) < 10 || len(declared["Label"]) < 2 || len(declared["Resource"]) != 2 {
 		t.Fatalf("names.go declares %v only", declared)
 	}
-	for _, policy := range allPolicies(t) {
-		for _, v := range policy.Spec.Variables {
-			kind := map[string]string{"annotations": "Annotation", "labels": "Label"}[v.Name]
-			if policy.Name != "tandem-keys" || kind == "" {
-				continue
-			}
-			ofPods := v.Expression[strings.LastIndex(v.Expression, "["):]
-			var known []string
-			for name := range strings.SplitSeq(strings.Trim(ofPods, "[]"), ",") {
-				known = append(known, strings.Trim(strings.TrimSpace(name), "'"))
-			}
-			slices.Sort(known)
-			slices.Sort(declared[kind])
-			if diff := cmp.Diff(declared[kind], known); diff != "" {
-				t.Errorf("keys of kind %s, names.go (-), the policy (+):\n%s", kind, diff)
-			}
-		}
+	for _, names := range declared {
+		slices.Sort(names)
 	}
+	return declared
+}
+
+// listed returns the names of the last list of an expression, sorted.
+func listed(expression string) []string {
+	var known []string
+	for name := range strings.SplitSeq(strings.Trim(expression[strings.LastIndex(expression, "["):], "[]"), ",") {
+		known = append(known, strings.Trim(strings.TrimSpace(name), "'"))
+	}
+	slices.Sort(known)
+	return known
 }

@@ -15,20 +15,29 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Every policy of deploy/ is bound, denies, and fails closed.
+// Every policy of deploy/ is bound, denies, and fails closed, but the one that only warns: it fails open.
 func TestPoliciesFailClosed(t *testing.T) {
+	warns := []string{"tandem-bare-keys"}
 	var policies, bound []string
 	for _, object := range manifests(t) {
 		switch o := object.(type) {
 		case *admissionv1.ValidatingAdmissionPolicy:
 			policies = append(policies, o.Name)
-			if o.Spec.FailurePolicy == nil || *o.Spec.FailurePolicy != admissionv1.Fail {
-				t.Errorf("%s: failurePolicy %v", o.Name, o.Spec.FailurePolicy)
+			want := admissionv1.Fail
+			if slices.Contains(warns, o.Name) {
+				want = admissionv1.Ignore
+			}
+			if o.Spec.FailurePolicy == nil || *o.Spec.FailurePolicy != want {
+				t.Errorf("%s: failurePolicy %v, want %s", o.Name, o.Spec.FailurePolicy, want)
 			}
 		case *admissionv1.ValidatingAdmissionPolicyBinding:
 			bound = append(bound, o.Spec.PolicyName)
-			if !slices.Equal(o.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
-				t.Errorf("%s: validationActions %v", o.Name, o.Spec.ValidationActions)
+			want := []admissionv1.ValidationAction{admissionv1.Deny}
+			if slices.Contains(warns, o.Spec.PolicyName) {
+				want = []admissionv1.ValidationAction{admissionv1.Warn}
+			}
+			if !slices.Equal(o.Spec.ValidationActions, want) {
+				t.Errorf("%s: validationActions %v, want %v", o.Name, o.Spec.ValidationActions, want)
 			}
 		}
 	}
