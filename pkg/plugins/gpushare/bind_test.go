@@ -19,6 +19,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/bubble"
 )
 
 // lyingAPI is an API in memory that answers the n-th bind as told, and every bind after the last as the last.
@@ -181,7 +182,7 @@ func TestBindGoesThroughTheAPICacher(t *testing.T) {
 	through := &cacher{client: api}
 	d := newDesk(t, gpuNode("n1", 1))
 	d.plugin.requests, d.plugin.handle.(*snapshot).cacher = throttle.Unlimited(api), through
-	d.plugin.bindTimeout = patience
+	d.plugin.bindTimeout = bubble.Patience
 	cs := d.preFilter(p)
 	d.reserve(cs, p, "n1")
 	if status := d.plugin.Bind(t.Context(), cs, p, "n1"); !status.IsSuccess() || through.calls != 2 {
@@ -218,7 +219,7 @@ func TestBindWaitsForItsTurn(t *testing.T) {
 // A bind whose turn does not come was not sent, and so is not in doubt.
 func TestBindThatIsNotSent(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
-	d.plugin.bindTimeout = patience
+	d.plugin.bindTimeout = bubble.Patience
 	p := pod("a", 4)
 	api := newLyingAPI(t, p, answer{true, nil})
 	limit := flowcontrol.NewTokenBucketRateLimiter(1e-6, 1)

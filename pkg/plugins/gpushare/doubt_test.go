@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/throttle"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/bubble"
 )
 
 // doubt has the bind of a pod to a node end without an answer.
@@ -57,7 +58,7 @@ func TestOldDoubtsEnd(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
-			d.plugin.requests, d.plugin.bindTimeout = throttle.Unlimited(tc.client), patience
+			d.plugin.requests, d.plugin.bindTimeout = throttle.Unlimited(tc.client), bubble.Patience
 			a := d.doubt(p, "n1")
 			if got := d.plugin.Doubts(); got != 1 {
 				t.Fatalf("%d pods are in doubt, want 1", got)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
@@ -28,6 +27,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
+	"github.com/tandem-gpu/tandem/test/bubble"
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
@@ -38,9 +38,6 @@ import (
 )
 
 const gib = 1 << 30
-
-// patience bounds every wait of these tests. Only a hang reaches it, however slow the machine.
-const patience = 5 * time.Minute
 
 // cluster is an API, real or in memory, with a scheduler that runs the plugin in the profile "default-scheduler".
 type cluster struct {
@@ -142,6 +139,7 @@ func (c *cluster) start() {
 		cancel()
 		<-done
 		broadcaster.Shutdown()
+		informers.Shutdown()
 	}
 	c.t.Cleanup(func() { c.stop() })
 }
@@ -251,29 +249,25 @@ func (c *cluster) deletePod(name string) {
 
 func isBound(p *v1.Pod) bool { return p.Spec.NodeName != "" }
 
-// await polls until the pod is as wanted, and returns it.
+// await waits until the pod is as wanted and all that runs has come to rest, and returns it.
 func (c *cluster) await(name, what string, wanted func(*v1.Pod) bool) *v1.Pod {
 	c.t.Helper()
 	var pod *v1.Pod
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	if !bubble.Await(func() bool {
 		var err error
-		pod, err = c.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-		return err == nil && wanted(pod), nil
-	})
-	if err != nil {
-		c.t.Fatalf("pod %s: waiting until %s: %v; it is on node %q, %s", name, what, err, pod.Spec.NodeName, message(pod))
+		pod, err = c.client.CoreV1().Pods("default").Get(c.t.Context(), name, metav1.GetOptions{})
+		return err == nil && wanted(pod)
+	}) {
+		c.t.Fatalf("pod %s: waiting until %s for %v; it is on node %q, %s", name, what, bubble.Patience, pod.Spec.NodeName, message(pod))
 	}
 	return pod
 }
 
-// eventually polls until the answer is yes, and fails with the state.
+// eventually waits until the answer is yes, and fails with the state.
 func (c *cluster) eventually(ask func() bool, state func() string) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return ask(), nil
-	})
-	if err != nil {
-		c.t.Fatalf("%v: %s", err, state())
+	if !bubble.Await(ask) {
+		c.t.Fatalf("still after %v: %s", bubble.Patience, state())
 	}
 }
 

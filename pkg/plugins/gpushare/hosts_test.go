@@ -3,6 +3,7 @@ package gpushare
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -152,24 +153,26 @@ func TestShortlistOfPodsWithoutVGPUs(t *testing.T) {
 
 // Pods without vGPUs through the whole scheduler: the cores of the free device are kept for the usual request.
 func TestPodsWithoutVGPUsArePlacedByGPUs(t *testing.T) {
-	c := newCluster(t, gpuNode("n1", 1), gpuNode("n2", 1))
-	c.stop()
-	c.configure = func(args *config.GPUShareArgs) {
-		args.Policy, args.PodsWithoutGPUs = "fgd", config.ScorePods
-		args.TypicalRequests = []config.TypicalRequest{{CPU: resource.MustParse("9000"), VGPU: 5, Weight: 1}} // of 10,000
-	}
-	c.start()
-	c.createPod(pod("whole", 10))
-	taken := c.awaitBound("whole")
-	for i := range 4 {
-		name := fmt.Sprintf("plain-%d", i)
-		c.createPod(asking(pod(name, 0), "1500"))
-		p := c.await(name, "it is bound", isBound)
-		expect(t, "node of "+name, p.Spec.NodeName, taken[:2])
-		if len(p.Annotations) != 0 {
-			t.Errorf("pod %s carries %v", name, p.Annotations)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 1), gpuNode("n2", 1))
+		c.stop()
+		c.configure = func(args *config.GPUShareArgs) {
+			args.Policy, args.PodsWithoutGPUs = "fgd", config.ScorePods
+			args.TypicalRequests = []config.TypicalRequest{{CPU: resource.MustParse("9000"), VGPU: 5, Weight: 1}} // of 10,000
 		}
-	}
+		c.start()
+		c.createPod(pod("whole", 10))
+		taken := c.awaitBound("whole")
+		for i := range 4 {
+			name := fmt.Sprintf("plain-%d", i)
+			c.createPod(asking(pod(name, 0), "1500"))
+			p := c.await(name, "it is bound", isBound)
+			expect(t, "node of "+name, p.Spec.NodeName, taken[:2])
+			if len(p.Annotations) != 0 {
+				t.Errorf("pod %s carries %v", name, p.Annotations)
+			}
+		}
+	})
 }
 
 // A usual request needs 8 cores beside its 5 slots. n2 has 4 cores left, so that its free slots are lost whatever comes:

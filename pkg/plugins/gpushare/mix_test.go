@@ -3,6 +3,7 @@ package gpushare
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -164,29 +165,31 @@ func TestEachPodCountsOnce(t *testing.T) {
 
 // What a real informer tells, and tells again to a scheduler that starts anew.
 func TestRestartKeepsTheMix(t *testing.T) {
-	c := newCluster(t, gpuNode("n1", 2))
-	created := metav1.Now()
-	await := func(when string) {
-		t.Helper()
-		var kinds []fragmentation.Kind
-		mixed := func() bool { // the plugin's informer shows a pod when it likes, before the pod is bound or after
-			kinds = c.plugin.arrivals.usual().Kinds()
-			return len(kinds) == 2 && kinds[0].Slots == 3 && kinds[1].Slots == 4 && kinds[0].Weight == 2*kinds[1].Weight
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 2))
+		created := metav1.Now()
+		await := func(when string) {
+			t.Helper()
+			var kinds []fragmentation.Kind
+			mixed := func() bool { // the plugin's informer shows a pod when it likes, before the pod is bound or after
+				kinds = c.plugin.arrivals.usual().Kinds()
+				return len(kinds) == 2 && kinds[0].Slots == 3 && kinds[1].Slots == 4 && kinds[0].Weight == 2*kinds[1].Weight
+			}
+			c.eventually(mixed, func() string {
+				return fmt.Sprintf("%s the mix is %v, want two pods of 3 slots and one of 4", when, kinds)
+			})
 		}
-		c.eventually(mixed, func() string {
-			return fmt.Sprintf("%s the mix is %v, want two pods of 3 slots and one of 4", when, kinds)
-		})
-	}
-	for name, k := range map[string]int{"a": 3, "b": 3, "c": 4} {
-		c.createPod(with(pod(name, k), func(p *v1.Pod) { p.CreationTimestamp = created }))
-		c.awaitBound(name)
-	}
-	await("after three pods")
-	c.stop()
-	c.start()
-	c.createPod(pod("asker", 1)) // without a time: of the year 1, and so forgotten
-	c.awaitBound("asker")
-	await("after a restart")
+		for name, k := range map[string]int{"a": 3, "b": 3, "c": 4} {
+			c.createPod(with(pod(name, k), func(p *v1.Pod) { p.CreationTimestamp = created }))
+			c.awaitBound(name)
+		}
+		await("after three pods")
+		c.stop()
+		c.start()
+		c.createPod(pod("asker", 1)) // without a time: of the year 1, and so forgotten
+		c.awaitBound("asker")
+		await("after a restart")
+	})
 }
 
 // A tenant who creates and deletes pods again and again counts for no more than all others together.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -282,19 +283,21 @@ func (a *activations) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 // All nodes of the shortlist are tainted, which a look does not see: the pod still gets a node, soon, and nobody is
 // preempted for it.
 func TestPodIsPlacedAfterARefusedShortlist(t *testing.T) {
-	var gpuNodes []*v1alpha1.GPUNode
-	for i := range shortlistSize + 3 {
-		gpuNodes = append(gpuNodes, gpuNode(fmt.Sprintf("node-%03d", i), 1))
-	}
-	c := newCluster(t, gpuNodes...)
-	// The scheduler that is asked starts with the taints: one at work hears of a taint later than of the pod, at times.
-	c.stop()
-	for i := range shortlistSize {
-		c.taint(fmt.Sprintf("node-%03d", i))
-	}
-	c.start()
-	c.createPod(pod("new", 3))
-	expect(t, "place", c.awaitBound("new"), "node-100/GPU-node-100-0")
+	synctest.Test(t, func(t *testing.T) {
+		var gpuNodes []*v1alpha1.GPUNode
+		for i := range shortlistSize + 3 {
+			gpuNodes = append(gpuNodes, gpuNode(fmt.Sprintf("node-%03d", i), 1))
+		}
+		c := newCluster(t, gpuNodes...)
+		// The scheduler that is asked starts with the taints: one at work hears of a taint later than of the pod, at times.
+		c.stop()
+		for i := range shortlistSize {
+			c.taint(fmt.Sprintf("node-%03d", i))
+		}
+		c.start()
+		c.createPod(pod("new", 3))
+		expect(t, "place", c.awaitBound("new"), "node-100/GPU-node-100-0")
+	})
 }
 
 // The informer shows binds at any time. A node of which it does so in the middle of a cycle, once the occupancies are up to

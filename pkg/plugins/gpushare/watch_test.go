@@ -31,31 +31,33 @@ import (
 
 // The CRD may be installed after the scheduler: it starts, says what is missing, and goes on when it is there.
 func TestCRDAbsentAtStart(t *testing.T) {
-	client := fakeapi.NewClientset()
-	client.PrependReactor("create", "pods", bindReactor(client))
-	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
-		"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
-	}))
-	var installed atomic.Bool
-	absent := func(clienttesting.Action) (bool, runtime.Object, error) {
-		if installed.Load() {
-			return false, nil, nil
+	synctest.Test(t, func(t *testing.T) {
+		client := fakeapi.NewClientset()
+		client.PrependReactor("create", "pods", bindReactor(client))
+		objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
+			"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
+		}))
+		var installed atomic.Bool
+		absent := func(clienttesting.Action) (bool, runtime.Object, error) {
+			if installed.Load() {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewGenericServerResponse(404, "list", v1alpha1.GPUNodes.GroupResource(), "", "the server could not find the requested resource", 0, true)
 		}
-		return true, nil, apierrors.NewGenericServerResponse(404, "list", v1alpha1.GPUNodes.GroupResource(), "", "the server could not find the requested resource", 0, true)
-	}
-	objects.PrependReactor("list", "*", absent)
-	c := &cluster{t: t, client: client, dynamic: objects}
-	c.createNode("n1")
-	c.start()
-	c.createPod(pod("a", 3))
-	c.createPod(pod("plain", 0))
-	c.await("plain", "it is bound", isBound)
-	c.awaitPending("a", "GPUNodes")
-	installed.Store(true)
-	c.applyGPUNode(gpuNode("n1", 1))
-	if got := c.awaitBound("a"); got != "n1/GPU-n1-0" {
-		t.Errorf("a is on %s", got)
-	}
+		objects.PrependReactor("list", "*", absent)
+		c := &cluster{t: t, client: client, dynamic: objects}
+		c.createNode("n1")
+		c.start()
+		c.createPod(pod("a", 3))
+		c.createPod(pod("plain", 0))
+		c.await("plain", "it is bound", isBound)
+		c.awaitPending("a", "GPUNodes")
+		installed.Store(true)
+		c.applyGPUNode(gpuNode("n1", 1))
+		if got := c.awaitBound("a"); got != "n1/GPU-n1-0" {
+			t.Errorf("a is on %s", got)
+		}
+	})
 }
 
 // starting is the part of a framework handle that the plugin's start uses.
@@ -184,32 +186,34 @@ func TestNewValidatesItsArguments(t *testing.T) {
 
 // Without the WorkloadProfiles the scheduler works, and takes them in when they can be read.
 func TestProfilesAbsentAtStart(t *testing.T) {
-	client := fakeapi.NewClientset()
-	client.PrependReactor("create", "pods", bindReactor(client))
-	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
-		"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
-	}))
-	var installed atomic.Bool
-	objects.PrependReactor("list", "workloadprofiles", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return !installed.Load(), nil, apierrors.NewNotFound(v1alpha1.WorkloadProfiles.GroupResource(), "")
+	synctest.Test(t, func(t *testing.T) {
+		client := fakeapi.NewClientset()
+		client.PrependReactor("create", "pods", bindReactor(client))
+		objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
+			"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
+		}))
+		var installed atomic.Bool
+		objects.PrependReactor("list", "workloadprofiles", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !installed.Load(), nil, apierrors.NewNotFound(v1alpha1.WorkloadProfiles.GroupResource(), "")
+		})
+		c := &cluster{t: t, client: client, dynamic: objects}
+		c.createNode("n1")
+		c.applyGPUNode(gpuNode("n1", 1))
+		c.start()
+		c.createPod(tolerating("1.2", tenant("a", "light", 3)))
+		c.awaitBound("a")
+		c.createPod(tenant("b", "light", 3))
+		c.awaitPending("b", "the pod would slow down default/a")
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(declared("light", 10, 5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{Object: object}
+		u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
+		if _, err := objects.Resource(v1alpha1.WorkloadProfiles).Namespace("default").Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		installed.Store(true)
+		c.awaitBound("b")
 	})
-	c := &cluster{t: t, client: client, dynamic: objects}
-	c.createNode("n1")
-	c.applyGPUNode(gpuNode("n1", 1))
-	c.start()
-	c.createPod(tolerating("1.2", tenant("a", "light", 3)))
-	c.awaitBound("a")
-	c.createPod(tenant("b", "light", 3))
-	c.awaitPending("b", "the pod would slow down default/a")
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(declared("light", 10, 5))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{Object: object}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
-	if _, err := objects.Resource(v1alpha1.WorkloadProfiles).Namespace("default").Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	installed.Store(true)
-	c.awaitBound("b")
 }
