@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,26 +156,28 @@ func TestWhoTellsOfMissingProfiles(t *testing.T) {
 
 // The event reaches the API server, one for a pod that is tried many times.
 func TestEventOfMissingProfile(t *testing.T) {
-	c := newCluster(t, gpuNode("n1", 1))
-	c.createPod(tenant("typo", "bert-servng", 13))
-	reasons := func() (reasons []string) {
-		list, err := c.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range list.Items {
-			if e := &list.Items[i]; e.Regarding.Name == "typo" && e.Reason == "WorkloadProfileNotFound" {
-				reasons = append(reasons, e.Note)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, gpuNode("n1", 1))
+		c.createPod(tenant("typo", "bert-servng", 13))
+		reasons := func() (reasons []string) {
+			list, err := c.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
 			}
+			for i := range list.Items {
+				if e := &list.Items[i]; e.Regarding.Name == "typo" && e.Reason == "WorkloadProfileNotFound" {
+					reasons = append(reasons, e.Note)
+				}
+			}
+			return reasons
 		}
-		return reasons
-	}
-	c.awaitPending("typo", "13")
-	c.await("typo", "told", func(*v1.Pod) bool { return len(reasons()) > 0 })
-	c.createNode("n2") // has pods of this plugin tried again
-	c.createPod(tenant("other", "bert-servng", 10))
-	c.awaitBound("other")
-	if got := reasons(); len(got) != 1 || !strings.Contains(got[0], "default/bert-servng does not exist: the scheduler places the pod as one") {
-		t.Errorf("the events are %q", got)
-	}
+		c.awaitPending("typo", "13")
+		c.await("typo", "told", func(*v1.Pod) bool { return len(reasons()) > 0 })
+		c.createNode("n2") // has pods of this plugin tried again
+		c.createPod(tenant("other", "bert-servng", 10))
+		c.awaitBound("other")
+		if got := reasons(); len(got) != 1 || !strings.Contains(got[0], "default/bert-servng does not exist: the scheduler places the pod as one") {
+			t.Errorf("the events are %q", got)
+		}
+	})
 }
