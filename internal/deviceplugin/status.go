@@ -1,0 +1,85 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+func (a *Agent) publisher() *publisher {
+	return &publisher{
+		client: a.options.GPUNodes, self: a.options.Self, node: a.options.NodeName, status: a.status,
+		done: a.metrics.Published, beat: a.pulse.of("gpunode"),
+	}
+}
+
+// status is what the GPUNode says now, and what tells that it may have changed.
+func (a *Agent) status() (v1alpha1.GPUNodeStatus, signals) {
+	noted := a.inventory.notes()
+	devices, devicesChanged := a.inventory.snapshot()
+	watched, watchChanged := a.plugin.watched()
+	s := gpuNodeStatus(devices, a.driver)
+	view, viewChanged := a.podWatch.viewed()
+	condition := readyCondition(v1alpha1.ReadyServing, "the kubelet watches the slots")
+	switch {
+	case !watched:
+		condition = readyCondition(v1alpha1.ReadyNotRegistered, "the kubelet does not watch the slots: it is restarting, or refuses the agent")
+	case view.problem != "":
+		condition = readyCondition(v1alpha1.ReadyPodsUnknown, limit("no container with vGPUs can start: "+view.problem, 1024))
+	}
+	s.Conditions = append(s.Conditions, condition, healthyCondition(devices), monitoredCondition(devices), podsCondition(view))
+	return s, signals{devicesChanged, watchChanged, noted, viewChanged}
+}
+
+// goodbyeTimeout bounds what a stopping agent waits for the API server. It is part of the pod's grace period.
+const goodbyeTimeout = 5 * time.Second
+
+// sayGoodbye marks the node not ready before its slots vanish, so that nothing is placed there meanwhile: the kubelet
+// rejects pods for good while it has no slots.
+func (a *Agent) sayGoodbye(ctx context.Context) {
+	if a.options.GPUNodes == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTimeout)
+	defer cancel()
+	s := v1alpha1.GPUNodeStatus{}
+	if a.inventory != nil {
+		devices, _ := a.inventory.snapshot()
+		s = gpuNodeStatus(devices, a.driver)
+	}
+	s.Conditions = append(s.Conditions, readyCondition(v1alpha1.ReadyStopping, "the agent was told to stop"))
+	p := a.publisher()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return p.publish(ctx, s) })
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot mark the GPUNode not ready")
+	}
+}
+
+// ready is nil when the kubelet watches the slots.
+func (a *Agent) ready() error {
+	a.mu.Lock()
+	idle := a.idle
+	a.mu.Unlock()
+	if idle != nil {
+		return idle
+	}
+	if watched, _ := a.plugin.watched(); !watched {
+		return errors.New("not registered: the kubelet does not watch the slots")
+	}
+	if view, _ := a.podWatch.viewed(); view.problem != "" {
+		return errors.New(view.problem)
+	}
+	return nil
+}
+
+// idles records why no device is served, nil where the kubelet is.
+func (a *Agent) idles(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.idle = why
+}
