@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,7 +24,6 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
-	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -314,63 +312,6 @@ func TestOnlyTheVictimIsEvicted(t *testing.T) {
 				t.Error("another pod is marked")
 			}
 		}
-	})
-}
-
-// A preemptor that goes while its victims are evicted spares those that are left.
-func TestPreemptorGoesMeanwhile(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 2)
-		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-		gone := make(chan struct{})
-		c.refuseDeletes(func(string) error { // the first deletion takes until the preemptor is gone
-			if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
-				return nil //nolint:nilerr // it is gone already
-			}
-			for len(c.plugin.state.all()) > 0 {
-				runtime.Gosched()
-			}
-			close(gone)
-			return nil
-		})
-		c.create(pod("high", 20, 100))
-		<-gone
-		c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
-		if n := len(c.victims()); n != 1 {
-			t.Errorf("%d pods are evicted", n)
-		}
-	})
-}
-
-// A preemptor that goes while it is found out who makes room has nobody evicted.
-func TestPreemptorGoesBefore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 2)
-		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-		high := pod("high", 20, 100)
-		asked := make(chan struct{})
-		c.plugin.core = func(cluster *gang.Cluster, want *gang.Group, who *preemption.Candidates, cfg preemption.Config) (preemption.Plan, error) {
-			defer close(asked)
-			if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
-				return preemption.Plan{}, err
-			}
-			for c.plugin.seen(high) != nil {
-				runtime.Gosched()
-			}
-			return preemption.Victims(cluster, want, who, cfg)
-		}
-		if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), high, metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Fatal(err) // the fake reads what it has created, which may be gone by then
-		}
-		<-asked
-		c.createBound(pod("next", 0, 0)) // which is tried when the attempt is over
-		expect(t, "pending", 0, len(c.plugin.state.all()))
-		c.await("nothing is under way", func() bool { return !c.plugin.evicting("uid-high") })
-		expect(t, "victims", nil, c.victims())
-		_, held := c.plugin.shares().Held("uid-high")
-		expect(t, "held", false, held)
 	})
 }
 

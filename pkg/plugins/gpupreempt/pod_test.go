@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 func devicesOf(t testing.TB, p *v1.Pod) string {
@@ -201,45 +200,6 @@ func TestOverdueVictim(t *testing.T) {
 	})
 }
 
-// The room of a preemptor that is gone is free for others.
-func TestPreemptorGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1)
-		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
-		c.awaitVictims(1)
-		c.awaitMessage("high", "yet to leave")
-		c.create(pod("next", 10, 1))
-		c.awaitMessage("next", "free share is 0")
-		c.leave("high")
-		c.leave("low")
-		c.awaitBound("next", 1)
-		c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
-	})
-}
-
-// So is that of one that is to go as soon as somebody lets it.
-func TestPreemptorLeaves(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1)
-		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
-		c.awaitVictims(1)
-		c.awaitMessage("high", "yet to leave")
-		p := c.pod("high")
-		p.Finalizers, p.DeletionTimestamp = []string{"example.com/wait"}, &metav1.Time{Time: c.clock.now()}
-		if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		c.await("its room is free", func() bool {
-			_, held := c.plugin.shares().Held("uid-high")
-			return !held && len(c.plugin.state.all()) == 0
-		})
-	})
-}
-
 // A node that is lost while its victim leaves, or that takes the preemptor no more, is given up.
 func TestNodeLost(t *testing.T) {
 	t.Parallel()
@@ -271,87 +231,6 @@ func TestNodeLost(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Two preemptors that want the same room get one each: the second does not count on what the first made free.
-func TestTwoPreemptors(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, 1)
-		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-		c.create(pod("high-0", 10, 100), pod("high-1", 10, 100), pod("high-2", 10, 100))
-		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-		c.await("two have a node", func() bool { return len(c.plugin.state.all()) == 2 })
-		c.leave("low-0", "low-1")
-		c.awaitBound("high", 2)
-		expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
-	})
-}
-
-// A preemptor whose room was taken by another one, whose own victims leave still, waits for those and evicts nobody else.
-func TestWaitsForAnotherPreemptorsVictims(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, 1)
-		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-		c.create(pod("high", 10, 100))
-		expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-		c.awaitMessage("high", "1 of 1 pod (default/low-0)")
-		n1 := c.pod("low-0").Spec.NodeName
-		taken := pod("taken", 10, 100) // as if it had come first to the room, and leaves itself
-		c.place(taken, n1, map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, taken, int(n1[1]-'0'), 0)})
-		taken.DeletionTimestamp = &metav1.Time{Time: c.clock.now().Add(20 * time.Second)}
-		taken.Finalizers = []string{"example.com/kubelet"}
-		c.create(taken)
-		c.leave("low-0")
-		c.awaitMessage("high", "1 of 1 pod (default/taken)")
-		c.leave("taken")
-		expect(t, "place", map[string]string{"high": n1}, c.awaitBound("high", 1))
-		expect(t, "victims", []string{"low-0"}, c.victims())
-	})
-}
-
-// A pod of a higher priority takes the room that is made for another one, which is told.
-func TestPassesOverRoomOfALowerPriority(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1)
-		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
-		c.awaitVictims(1)
-		c.awaitMessage("high", "yet to leave")
-		c.create(pod("higher", 10, 200))
-		c.awaitMessage("higher", "waits for default/low to leave")
-		c.await("the other is pending no more", func() bool {
-			all := c.plugin.state.all()
-			return len(all) == 1 && all[0].pod.Name == "higher"
-		})
-		c.leave("low")
-		c.awaitBound("higher", 1)
-		expect(t, "victims", []string{"low"}, c.victims())
-		expect(t, "the other", map[string]string{"higher": "n1"}, c.bound("high"))
-	})
-}
-
-// Room that is made on another node is no concern of a pod of a higher priority.
-func TestLeavesOtherPreemptionsAlone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, 1)
-		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-		c.create(pod("high", 10, 100))
-		expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-		c.awaitMessage("high", "yet to leave")
-		higher := pod("other", 10, 200)
-		higher.Spec.NodeSelector = map[string]string{v1.LabelHostname: c.pod("low-1").Spec.NodeName}
-		c.create(higher)
-		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-		c.awaitMessage("other", "yet to leave")
-		if n := len(c.plugin.state.all()); n != 2 {
-			t.Errorf("%d preemptions are pending", n)
-		}
-		expect(t, "those that were begun anew", 0.0, c.count("attempts_total", resultWaiting))
-	})
 }
 
 // Room that comes elsewhere, or on another device of the node, is taken: nobody has to wait for a victim.
