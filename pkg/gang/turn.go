@@ -38,8 +38,8 @@ type Turn struct {
 	Drains Drains
 	// Since is when the gang began to wait, and Now the present, both in Unix seconds.
 	Since, Now int64
-	// Started tells when a pod got its place, in Unix seconds: a pod of the second Since was there before the gang. 0 is taken
-	// for now.
+	// Started tells when a pod got its place, in Unix seconds: a pod of the second Since was there before the gang. 0 says that
+	// this is not known, and the pod counts as one that came after the gang.
 	Started func(uid vgpu.UID, pod string) int64
 }
 
