@@ -132,15 +132,21 @@ func (q *question) never() string {
 // apart says that units are the reason.
 const apart = "more would have to go than may, since a gang stays with its least number of members or goes as a whole"
 
-// nearest returns why a pod has no room on the nodes of a cluster: the nearest miss.
+// nearest returns why a pod has no room on the nodes of a cluster: the nearest miss. Where that could never take the pod, and nodes
+// could which do not admit it, those are named.
 func (q *question) nearest(c *gang.Cluster) string {
 	m := &q.g.Members[0]
-	var misses []vgpu.Refusal
-	poor := 0
+	var misses, barred []vgpu.Refusal
+	poor, closed := 0, 0
 	for i, n := range c.Nodes {
 		lacks := lacksOf(n.Room(), m.Request.Host)
 		switch refusal := q.cfg.Policy.Fit(n, &m.Request); {
 		case c.Admits != nil && c.Admits(m.Kind, i) < 1:
+			if refusal == nil || refusal.Helps != vgpu.NothingHelps {
+				closed++
+			} else {
+				barred = append(barred, *refusal)
+			}
 		case refusal != nil:
 			misses = append(misses, *refusal)
 		case !lacks.met():
@@ -149,11 +155,17 @@ func (q *question) nearest(c *gang.Cluster) string {
 			return apart
 		}
 	}
-	switch miss, some := placement.Nearest(misses); {
+	miss, some := placement.Nearest(misses)
+	switch {
 	case poor == 1:
 		return "1 node has the devices and lacks CPU or memory"
 	case poor > 1:
 		return fmt.Sprintf("%d nodes have the devices and lack CPU or memory", poor)
+	case closed > 0 && (!some || miss.Helps == vgpu.NothingHelps):
+		return "no node with devices for it admits it by its other conditions"
+	case some && miss.Helps == vgpu.NothingHelps:
+		miss, _ = placement.Nearest(append(barred, miss))
+		return miss.String()
 	case some:
 		return miss.String()
 	}

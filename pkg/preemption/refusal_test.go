@@ -100,3 +100,28 @@ func TestRefusedByNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedByNodesThatCould: where the nodes that admit a pod could never take it, those that could and do not admit it are the
+// reason, full or free.
+func TestRefusedByNodesThatCould(t *testing.T) {
+	c, who := crowd(t, 2)
+	c.Nodes[1] = testkit.Node(t, "n01", testkit.T4, 4)
+	c.Nodes[1].SetRoom(vgpu.Room{MilliCPU: 1000})
+	who.Pods = who.Pods[:4]
+	c.Admits = func(_, node int) int { return node }
+	for slots, want := range map[vgpu.Slots]string{
+		10: "no node with devices for it admits it by its other conditions",
+		50: "number of A100 devices on n00 is 4; container c0 asks for 5 whole devices",
+		13: "container c0 asks for 13 slots, which is neither a part of one device nor whole devices; nearest legal values: 10 and 20",
+	} {
+		g := crew(1)
+		g.Members[0].Request.Containers[0].Slots = slots
+		plan, err := preemption.Victims(c, g, who, preemption.Config{})
+		if err != nil || plan.Refused == nil {
+			t.Fatal(err, plan.Evict)
+		}
+		if diff := cmp.Diff("nobody of a priority below 5 makes room: "+want, plan.Refused.Text); diff != "" {
+			t.Errorf("%d slots (-want +got):\n%s", slots, diff)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package gpugang
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,8 +10,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/bubble"
 )
 
 // in has pods go to one rack only.
@@ -107,6 +111,44 @@ func TestBarredNodesAreNamed(t *testing.T) {
 		c.taint(v1.Taint{Key: "dedicated", Value: "infra", Effect: v1.TaintEffectNoSchedule})
 		c.create(members("large", 2, 2, 10)...)
 		c.awaitMessage("large", "hosts keep members out: 2 node(s) had untolerated taint {dedicated: infra}")
+	})
+}
+
+// Sizes that are legal on GPUs of cordoned nodes alone are legal for gangs too, whether those GPUs are free or not.
+func TestGangForCordonedNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 1, 2)
+		patch := []byte(`[{"op":"replace","path":"/status/devices/0/slots","value":4},{"op":"replace","path":"/status/devices/0/model","value":"T4"},
+			{"op":"replace","path":"/status/devices/1/slots","value":4},{"op":"replace","path":"/status/devices/1/model","value":"T4"}]`)
+		if _, err := c.dynamic.Resource(v1alpha1.GPUNodes).Patch(t.Context(), "n3", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.start()
+		c.create(pod("busy", 10))
+		c.awaitBound("busy", 1)
+		cordon := func(closed bool) {
+			body := []byte(fmt.Sprintf(`{"spec":{"unschedulable":%v}}`, closed))
+			for _, name := range []string{"n1", "n2"} {
+				if _, err := c.client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, body, metav1.PatchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		cordon(true)
+		bubble.Rest() // the scheduler has seen it
+		c.create(members("large", 2, 2, 10)...)
+		if got := c.awaitMessage("large", "hosts keep members out: 2 node(s) were unschedulable"); strings.Contains(got, "legal") {
+			t.Errorf("the message is %q", got)
+		}
+		c.create(requireLevel(members("near", 2, 2, 10), rack)...)
+		if got := c.awaitMessage("near", "hosts keep members out: 2 node(s) were unschedulable"); strings.Contains(got, "legal") {
+			t.Errorf("the message is %q", got)
+		}
+		for _, p := range append(members("large", 2, 2, 10), pod("busy", 10)) {
+			c.deletePod(p.Name)
+		}
+		cordon(false)
+		c.awaitBound("near", 2)
 	})
 }
 

@@ -8,9 +8,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/bubble"
 )
 
 // A dry run asks other plugins too, and keeps no room: what it says is what would be done.
@@ -82,6 +86,38 @@ func TestIllegalRequest(t *testing.T) {
 			}
 		}
 		expect(t, "attempts", 3.0, c.count("attempts_total", resultIneligible))
+	})
+}
+
+// A pod whose request is legal on GPUs of cordoned nodes alone is told that, and of no other sizes. Preemption has nothing to say
+// unless it is asked, as for a node that lacks CPU.
+func TestRequestForCordonedNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 1)
+		patch := []byte(`[{"op":"replace","path":"/status/devices/0/slots","value":4},{"op":"replace","path":"/status/devices/0/model","value":"T4"}]`)
+		if _, err := c.dynamic.Resource(v1alpha1.GPUNodes).Patch(t.Context(), "n2", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.start()
+		busy := pod("busy", 4, 0) // fits on n2 alone
+		busy.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("64")
+		busy.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n2"}
+		c.createBound(pod("low", 10, 0), busy)
+		c.changeNode("n1", func(n *v1.Node) { n.Spec.Unschedulable = true })
+		bubble.Rest() // the scheduler has seen it
+		high, asking := pod("high", 10, 100), pod("lacks-cpu", 10, 100)
+		asking.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1")
+		c.create(high, asking)
+		const closed = "nearest GPU: only 1 node has GPUs for such a request, and it does not take the pod: 1 node(s) were unschedulable"
+		if got := c.awaitMessage("high", closed); strings.Contains(got, "preemption") {
+			t.Errorf("the message is %q", got)
+		}
+		const asked = "preemption: nobody of a priority below 100 makes room: no node with devices for it admits it by its other conditions"
+		if got := c.awaitMessage("lacks-cpu", asked); strings.Contains(got, "legal") {
+			t.Errorf("the message is %q", got)
+		}
+		expect(t, "evicted", 0, len(c.victims()))
 	})
 }
 

@@ -1,7 +1,12 @@
 package gpushare
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -14,7 +19,8 @@ import (
 
 // PostFilter makes no room. After a shortlist that others refused it ends the chain of PostFilter plugins and has the pod
 // tried again with all nodes; so the profile lists it before DefaultPreemption. Else it adds the nearest miss to the
-// pod's event, with node and device, once per attempt and only where this plugin refused the node.
+// pod's event, with node and device, once per attempt and only where this plugin refused the node. Where those nodes could never
+// take the pod it names what closes the others instead, such as a cordon: what is illegal on some GPUs may be legal on theirs.
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.missed(cs, pod) {
 		p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
@@ -49,6 +55,45 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	if !ok {
 		return nil, nothing
 	}
+	if nearest.Helps == vgpu.NothingHelps {
+		closed, others := p.closed(r, nodes, statuses)
+		if closed != "" {
+			p.metrics.refused("Closed")
+			return nil, verdict.New(fwk.Unschedulable, "nearest GPU: "+closed)
+		}
+		nearest, _ = placement.Nearest(append(others, nearest))
+	}
 	p.metrics.refused(string(nearest.Reason))
 	return nil, verdict.New(fwk.Unschedulable, "nearest GPU: "+nearest.String())
+}
+
+// closed says which nodes do not take a pod although their devices could, now or when others leave, and why, in the words of the
+// events: "only 2 nodes have GPUs for such a request, and they do not take the pod: 2 node(s) were unschedulable". "" for none. Beside that
+// it returns the refusals of the other nodes that are closed: they could never take the pod either.
+func (p *Plugin) closed(r *vgpu.Request, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (string, []vgpu.Refusal) {
+	counts, total := map[string]int{}, 0
+	var others []vgpu.Refusal
+	for _, node := range nodes {
+		status, o := statuses.Get(node.Node().Name), p.state.occupancyOf(node)
+		if o.ledger == nil || status.Plugin() == Name && o.problem == "" {
+			continue
+		}
+		if refusal := p.state.ruling().Fit(o.ledger, r); refusal != nil && refusal.Helps == vgpu.NothingHelps {
+			others = append(others, *refusal)
+			continue
+		}
+		counts[cmp.Or(verdict.Text(status), "node(s) were not looked at")]++
+		total++
+	}
+	if total == 0 {
+		return "", others
+	}
+	parts := make([]string, 0, len(counts))
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[why], why))
+	}
+	if total == 1 {
+		return "only 1 node has GPUs for such a request, and it does not take the pod: " + parts[0], nil
+	}
+	return fmt.Sprintf("only %d nodes have GPUs for such a request, and they do not take the pod: %s", total, strings.Join(parts, ", ")), nil
 }
