@@ -106,6 +106,7 @@ func (w *Workload) On(model string) Use {
 	if d := w.declaredOn(model); d != nil {
 		u.Profile, u.Known = d.profile, d.known
 	}
+	said := u.Known.SM || u.Known.Bandwidth || w.guess != nil
 	u.Learned = w.learnedOn(model)
 	if u.Learned != nil {
 		u.merge(u.Learned)
@@ -114,7 +115,15 @@ func (w *Workload) On(model string) Use {
 		u.Profile.Step, u.Known.Step = w.points.step(model)
 	}
 	u.fill(w.mostSeen(), w.guess)
+	u.Profile.Declared = said && !w.observed()
 	return u
+}
+
+// observed reports whether the whole use was observed on some GPU model, and often enough to overrule what is declared there.
+func (w *Workload) observed() bool {
+	return slices.ContainsFunc(w.learned, func(l Learned) bool {
+		return l.Known.SM && l.Known.Bandwidth && l.SoloObservations >= sureObservations
+	})
 }
 
 func (w *Workload) declaredOn(model string) *use {

@@ -47,6 +47,8 @@ func TestOn(t *testing.T) {
 	if err != nil || estimate.Profile.Guessed {
 		t.Fatalf("%+v, %v, want a network within the measured range", estimate, err)
 	}
+	graphed := estimate.Profile
+	graphed.Declared = true
 	full := declared("A100", 80, 40, "8Gi")
 	full.PCIeUtilizationPercent, full.Step, full.Class = new(int32(5)), &metav1.Duration{Duration: 40 * time.Millisecond}, "training"
 	both := Known{SM: true, Bandwidth: true, Memory: true}
@@ -59,10 +61,10 @@ func TestOn(t *testing.T) {
 		{"nothing is known", profileOf(usesOf()), interference.Unknown(), Known{}},
 		{
 			"declared", profileOf(usesOf(declared("*", 1, 1, "1Gi"), full)),
-			interference.Profile{SM: .8, Bandwidth: .4, PCIe: .05, Memory: 8 * gi, Step: .04, Class: interference.ClassTraining},
+			interference.Profile{SM: .8, Bandwidth: .4, PCIe: .05, Memory: 8 * gi, Step: .04, Class: interference.ClassTraining, Declared: true},
 			Known{SM: true, Bandwidth: true, PCIe: true, Memory: true, Step: true, Class: true},
 		},
-		{"declared for any model", profileOf(usesOf(declared("T4", 1, 1, "1Gi"), declared("*", 80, 40, "8Gi"))), interference.Profile{SM: .8, Bandwidth: .4, Memory: 8 * gi}, both},
+		{"declared for any model", profileOf(usesOf(declared("T4", 1, 1, "1Gi"), declared("*", 80, 40, "8Gi"))), interference.Profile{SM: .8, Bandwidth: .4, Memory: 8 * gi, Declared: true}, both},
 		{
 			"an entry of the model hides that of any, field by field missing or not",
 			profileOf(usesOf(v1alpha1.DeclaredUse{Model: "A100", Memory: new(resource.MustParse("8Gi"))}, declared("*", 80, 40, "9Gi"))),
@@ -78,17 +80,17 @@ func TestOn(t *testing.T) {
 		{
 			"learned elsewhere comes before the graph",
 			profileOf(v1alpha1.WorkloadProfileSpec{Graph: graph}, learned("T4", 3, 80, 40, "8Gi")),
-			interference.Profile{SM: .8, Bandwidth: .4, Memory: 8 * gi, Class: estimate.Profile.Class, Guessed: true}, Known{},
+			interference.Profile{SM: .8, Bandwidth: .4, Memory: 8 * gi, Class: estimate.Profile.Class, Guessed: true, Declared: true}, Known{},
 		},
 		{
 			"half learned, half from a graph within the measured range",
 			profileOf(v1alpha1.WorkloadProfileSpec{Graph: graph}, v1alpha1.LearnedUse{Model: "A100", SMUtilizationPercent: new(int32(80)), SoloObservations: 3}),
-			interference.Profile{SM: .8, Bandwidth: estimate.Profile.Bandwidth, Memory: estimate.Profile.Memory, Class: estimate.Profile.Class}, Known{SM: true},
+			interference.Profile{SM: .8, Bandwidth: estimate.Profile.Bandwidth, Memory: estimate.Profile.Memory, Class: estimate.Profile.Class, Declared: true}, Known{SM: true},
 		},
-		{"from the graph", profileOf(v1alpha1.WorkloadProfileSpec{Graph: graph}), estimate.Profile, Known{}},
+		{"from the graph", profileOf(v1alpha1.WorkloadProfileSpec{Graph: graph}), graphed, Known{}},
 		{
 			"the larger memory counts", profileOf(usesOf(declared("A100", 80, 40, "8Gi")), learned("A100", 1, 80, 40, "9Gi")),
-			interference.Profile{SM: .8, Bandwidth: .4, Memory: 9 * gi}, both,
+			interference.Profile{SM: .8, Bandwidth: .4, Memory: 9 * gi, Declared: true}, both,
 		},
 		{
 			"the larger memory counts, also the declared one", profileOf(usesOf(declared("A100", 80, 40, "8Gi")), learned("A100", 100, 80, 40, "7Gi")),
@@ -96,7 +98,7 @@ func TestOn(t *testing.T) {
 		},
 		{
 			"nine observations do not overrule", profileOf(usesOf(declared("A100", 100, 100, "8Gi")), learned("A100", 9, 0, 0, "8Gi")),
-			interference.Profile{SM: 1, Bandwidth: 1, Memory: 8 * gi}, both,
+			interference.Profile{SM: 1, Bandwidth: 1, Memory: 8 * gi, Declared: true}, both,
 		},
 		{
 			"nor do 25 percent", profileOf(usesOf(declared("A100", 30, 70, "8Gi")), learned("A100", 100, 55, 45, "8Gi")),

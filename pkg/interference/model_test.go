@@ -162,6 +162,33 @@ func TestBelieved(t *testing.T) {
 	}
 }
 
+func TestDoubted(t *testing.T) {
+	declared := interference.Profile{SM: .1, Bandwidth: .3, Declared: true}
+	tests := []struct {
+		name          string
+		part          vgpu.MilliGPU
+		change        func(*interference.Tenant)
+		sm, bandwidth float64
+	}{
+		{"half of what is not known would use", 1000, func(*interference.Tenant) {}, .5, .3},
+		{"under its cap", 400, func(on *interference.Tenant) { on.Bandwidth = 0 }, .2, .25 * math.Sqrt(.4)},
+		{"observed", 1000, func(on *interference.Tenant) { on.Declared = false }, .1, .3},
+		{"its harm is half known", 1000, func(on *interference.Tenant) { on.SurePressure = .5 }, .25, .3},
+		{"its harm is known", 1000, func(on *interference.Tenant) { on.SurePressure = 1 }, .1, .3},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			on := declared.On(test.part)
+			test.change(&on)
+			want := on
+			want.SM, want.Bandwidth = test.sm, test.bandwidth
+			if got := on.Doubted(); math.Abs(got.SM-want.SM) > 1e-9 || math.Abs(got.Bandwidth-want.Bandwidth) > 1e-9 {
+				t.Errorf("got %v and %v, want %v and %v", got.SM, got.Bandwidth, want.SM, want.Bandwidth)
+			}
+		})
+	}
+}
+
 func TestTable(t *testing.T) {
 	var known interference.Table
 	known.Set(1, 2, .8)

@@ -24,6 +24,8 @@ type Profile struct {
 	Class Class
 	// Guessed says that nobody measured or declared the use: it is a guess, and predictions from it are less sure.
 	Guessed bool
+	// Declared says that a user declared the use, or a part of it, and that nobody observed it.
+	Declared bool
 }
 
 // maxStep bounds Profile.Step: a day, in seconds.

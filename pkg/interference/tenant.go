@@ -20,6 +20,8 @@ type Tenant struct {
 	Brisk float64
 	// Guessed says that its use is a guess.
 	Guessed bool
+	// Declared says that its use is what a user says, and that nobody observed it.
+	Declared bool
 	Traits
 	// Pairs is what is known of it beside single others, nil for nothing.
 	Pairs *Pairs
@@ -52,6 +54,24 @@ func (t Tenant) Believed() Tenant {
 	return t
 }
 
+// leastDeclared is the part of what a workload may use that it is taken to use at least while its use is only declared. More
+// keeps honest light workloads with a high compute limit from promises, less lets a workload that declares nothing evade them.
+const leastDeclared = .5
+
+// Doubted returns the tenant as the promises of its neighbours count it: where its use is only declared, it uses at least half of
+// what a workload of which nothing is known would use under its cap, which is enforced. The floor goes as observed co-runs tell how
+// much it harms its neighbours.
+func (t Tenant) Doubted() Tenant {
+	if !t.Declared {
+		return t
+	}
+	unknown := Unknown()
+	under := unknown.On(vgpu.MilliGPU(math.Round(t.Cap * float64(vgpu.WholeGPU))))
+	part := leastDeclared * (1 - t.SurePressure)
+	t.SM, t.Bandwidth = max(t.SM, part*under.SM), max(t.Bandwidth, part*under.Bandwidth)
+	return t
+}
+
 // usualStep is taken for the time of a step where nobody knows it, in seconds: between the requests of inference, some
 // milliseconds, and the steps of training, some hundred. Shorter expects more harm among capped tenants.
 const usualStep = .02
@@ -68,7 +88,7 @@ func (p *Profile) On(part vgpu.MilliGPU) Tenant {
 	}
 	return Tenant{
 		SM: under.SM, Bandwidth: under.Bandwidth, Cap: float64(part) / float64(vgpu.WholeGPU),
-		Brisk: Brisk(step / speed), Guessed: p.Guessed,
+		Brisk: Brisk(step / speed), Guessed: p.Guessed, Declared: p.Declared,
 	}
 }
 

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -144,27 +145,62 @@ func (n *Neighbours) tenant(w uint32, model string, part vgpu.MilliGPU) interfer
 }
 
 // broken returns the tenant whose promise breaks the most when all are together, −1 for none, with its slowdown in
-// thousandths. Where a profile among them is a guess, the slowdown is taken a standard error worse.
+// thousandths. Where a profile among them is a guess, the slowdown is taken a standard error worse, and the neighbours of a
+// promise are Doubted.
 func (c *crowd) broken(among *Neighbours) (at int, slowdown int64) {
 	at = -1
 	if c.count < 2 || !c.promised() {
 		return at, 0
 	}
-	guessed := false
-	for i := range c.tenants() {
-		guessed = guessed || c.tenants()[i].Guessed
+	guessed, declared := false, false
+	for _, t := range c.tenants() {
+		guessed, declared = guessed || t.Guessed, declared || t.Declared
 	}
+	speeds := c.speeds(among, c.count)
 	worst := int64(0)
-	for i, speed := range c.speeds(among, c.count) {
+	for i := range speeds {
 		limit := c.residents()[i].MaxSlowdown
 		if limit == 0 {
 			continue
+		}
+		speed := speeds[i]
+		if declared {
+			speed = c.besideDoubted(among, i)
 		}
 		if s := thousandths(speed, guessed); s > limit && s*vgpu.NoSlowdown/limit > worst {
 			at, slowdown, worst = i, s, s*vgpu.NoSlowdown/limit
 		}
 	}
 	return at, slowdown
+}
+
+// besideDoubted predicts for tenant i beside the others as a promise counts them.
+func (c *crowd) besideDoubted(among *Neighbours, i int) interference.Prediction {
+	doubted := crowd{count: c.count, on: c.on}
+	if c.many != nil {
+		doubted.many = &throng{on: slices.Clone(c.many.on), out: make([]interference.Prediction, len(c.many.out))}
+	}
+	on := doubted.tenants()
+	for k := range on {
+		if k != i {
+			on[k] = on[k].Doubted()
+		}
+	}
+	return doubted.speeds(among, doubted.count)[i]
+}
+
+// onlyDeclared names the neighbours of tenant at, "" for the pod that comes, whose use is only declared and counts for more.
+func (c *crowd) onlyDeclared(at int) []string {
+	var names []string
+	for k, t := range c.tenants() {
+		if d := t.Doubted(); k != at && (d.SM != t.SM || d.Bandwidth != t.Bandwidth) {
+			names = append(names, c.residents()[k].Pod)
+			if k == c.count-1 {
+				names[len(names)-1] = ""
+			}
+		}
+	}
+	return names
 }
 
 func (c *crowd) promised() bool {
@@ -237,6 +273,7 @@ func (n *Neighbours) refusePromise(node *vgpu.Node, i int, r *vgpu.Request, comp
 	for k := range others {
 		f.Beside = append(f.Beside, others[k].Pod)
 	}
+	f.Declared = c.onlyDeclared(at)
 	return f
 }
 

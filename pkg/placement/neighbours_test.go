@@ -25,7 +25,8 @@ func model(t testing.TB, name string, coefficients ...float64) interference.Mode
 	return m
 }
 
-// workloads by number: 1 uses the whole device, 2 half of it, 3 a tenth; others are guesses that use it wholly.
+// workloads by number: 1 uses the whole device, 2 half of it, 3 a tenth, 4 declares that it uses nothing; others are guesses that
+// use it wholly.
 func workloads(w interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant {
 	t := interference.Tenant{Workload: w, Cap: float64(part) / 1000}
 	switch w {
@@ -35,6 +36,8 @@ func workloads(w interference.Workload, _ string, part vgpu.MilliGPU) interferen
 		t.SM = .5
 	case 3:
 		t.SM = .1
+	case 4:
+		t.Declared = true
 	default:
 		t.SM, t.Guessed = 1, true
 	}
@@ -107,6 +110,22 @@ func TestPromises(t *testing.T) {
 		// The guess is a standard error worse: 1 + 1 is 1 over: .8, 1.25, times 1.11.
 		name: "a guess is taken as worse", pods: []string{"a 0 4 1 1300"}, request: pod(4, vgpu.Tenancy{Workload: 9}),
 		why: "on n1/g0 the pod would slow down a, for which 1.388 is then predicted and whose max-slowdown is 1.3",
+	}, {
+		// Half of what .4 of the device allow: 1 + .2 is .2 over: .96, 1.042.
+		name: "who declares to use nothing is not believed", pods: []string{"a 0 4 1 1030"}, request: pod(4, vgpu.Tenancy{Workload: 4}),
+		why: "on n1/g0 the pod would slow down a, for which 1.042 is then predicted and whose max-slowdown is 1.03 " +
+			"(the use of the pod is declared and not observed yet: at least half of what the compute limit allows counts)",
+	}, {
+		name: "nor is a resident", pods: []string{"a 0 4 4 0"}, request: pod(4, vgpu.Tenancy{Workload: 1, MaxSlowdown: 1030}),
+		why: "on n1/g0 a slowdown of 1.042 is predicted for the pod beside a; its max-slowdown is 1.03 " +
+			"(the use of a is declared and not observed yet: at least half of what the compute limit allows counts)",
+	}, {
+		name: "a low compute limit makes room beside a promise", pods: []string{"a 0 4 1 1030"}, request: pod(1, vgpu.Tenancy{Workload: 4}),
+		// Half of what .1 of the device allows: .05 over: .99, 1.01.
+		device: "d0",
+	}, {
+		name: "for its own promise it is", pods: []string{"a 0 4 1 0"}, request: pod(4, vgpu.Tenancy{Workload: 4, MaxSlowdown: 1000}),
+		device: "d0",
 	}, {
 		name: "no neighbours, no promise to break", request: pod(4, vgpu.Tenancy{Workload: 9, MaxSlowdown: 1000}), device: "d0",
 	}, {

@@ -80,12 +80,22 @@ func (r *Refusal) modelSentence() string {
 // promiseSentence names whose promise and beside whom: "on n1/g0 a slowdown of 1.31 is predicted for pod a/infer beside
 // b/train, which tolerates 1.15".
 func (r *Refusal) promiseSentence() string {
-	if r.Promised == "" {
-		return fmt.Sprintf("on %s/%s a slowdown of %s is predicted for the pod beside %s; its max-slowdown is %s",
-			r.Node, r.Device, ratio(r.Best), few(r.Beside), ratio(r.Want))
+	said := fmt.Sprintf("on %s/%s a slowdown of %s is predicted for the pod beside %s; its max-slowdown is %s",
+		r.Node, r.Device, ratio(r.Best), few(r.Beside), ratio(r.Want))
+	if r.Promised != "" {
+		said = fmt.Sprintf("on %s/%s the pod would slow down %s, for which %s is then predicted and whose max-slowdown is %s",
+			r.Node, r.Device, r.Promised, ratio(r.Best), ratio(r.Want))
 	}
-	return fmt.Sprintf("on %s/%s the pod would slow down %s, for which %s is then predicted and whose max-slowdown is %s",
-		r.Node, r.Device, r.Promised, ratio(r.Best), ratio(r.Want))
+	if len(r.Declared) == 0 {
+		return said
+	}
+	names := make([]string, len(r.Declared))
+	for i, name := range r.Declared {
+		if names[i] = name; name == "" {
+			names[i] = "the pod"
+		}
+	}
+	return said + fmt.Sprintf(" (the use of %s is declared and not observed yet: at least half of what the compute limit allows counts)", few(names))
 }
 
 // ratio writes thousandths: "1.15", "2".

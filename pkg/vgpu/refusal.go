@@ -82,6 +82,8 @@ type Refusal struct {
 	// the pods on the device, by name.
 	Promised string
 	Beside   []string
+	// Declared are the pods, "" for the one that is refused, of which a declared use counts for more than it says.
+	Declared []string
 	// Cut says that the search reached its limit: there may be a fit that was not seen.
 	Cut bool
 }

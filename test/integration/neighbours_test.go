@@ -61,12 +61,16 @@ func promisesAmongNeighbours(t *testing.T) {
 	// The resident's promise: the newcomer has none.
 	createTenant(t, admin, "second-trainer", "heavy", "")
 	awaitEvent(t, admin, "second-trainer", "on a/g0 the pod would slow down default/server")
-	createTenant(t, admin, "bystander", "light", "")
+	// One that is only said to be light counts as half of what its compute limit allows.
+	createTenant(t, admin, "bursting", "light", "")
+	awaitEvent(t, admin, "bursting", "(the use of the pod is declared and not observed yet: at least half of what the compute limit allows counts)")
+	deletePod(t, admin, "bursting")
+	createLimited(t, admin, "bystander", "light", "", "40")
 	awaitOn(t, admin, "bystander", "a")
 	deletePod(t, admin, "bystander")
 
 	// A malformed promise is refused with the field and the legal values; corrected, it is tried again.
-	createTenant(t, admin, "malformed", "light", "0.9")
+	createLimited(t, admin, "malformed", "light", "0.9", "40")
 	awaitEvent(t, admin, "malformed", `metadata.annotations[tandem-gpu.io/max-slowdown]: "0.9" is not legal, it must be a decimal from 1 to 10`)
 	patch := []byte(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1.9"}}}`, v1alpha1.AnnotationMaxSlowdown))
 	if _, err := admin.CoreV1().Pods("default").Patch(t.Context(), "malformed", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -76,7 +80,7 @@ func promisesAmongNeighbours(t *testing.T) {
 	deletePod(t, admin, "malformed")
 
 	// A profile that is created later changes the decision: nobody knew that the work is light.
-	createTenant(t, admin, "newcomer", "undeclared", "")
+	createLimited(t, admin, "newcomer", "undeclared", "", "40")
 	awaitEvent(t, admin, "newcomer", "on a/g0 the pod would slow down default/server")
 	createProfile(t, profiles, "undeclared", 10, 5)
 	awaitOn(t, admin, "newcomer", "a")
@@ -106,9 +110,15 @@ func createProfile(t *testing.T, client dynamic.Interface, name string, sm, band
 // a slowdown ("" for any).
 func createTenant(t *testing.T, client kubernetes.Interface, name, workload, slowdown string) {
 	t.Helper()
+	createLimited(t, client, name, workload, slowdown, "100")
+}
+
+// createLimited creates one that may use so many percent of the SMs.
+func createLimited(t *testing.T, client kubernetes.Interface, name, workload, slowdown, compute string) {
+	t.Helper()
 	limits := v1.ResourceList{v1alpha1.ResourceVGPU: resource.MustParse("4")}
 	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationComputeLimit: "100"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationComputeLimit: compute}},
 		Spec: v1.PodSpec{Containers: []v1.Container{{
 			Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits},
 		}}},
