@@ -37,20 +37,12 @@ func FragmentationOverTime(series []Series) Figure {
 
 // Wait is the distribution of the time that placed jobs waited. X of the series is in seconds.
 func Wait(series []Series) Figure {
-	series, unit := inUnit(series)
-	return Figure{
-		File: "wait_cdf", Title: "Time from arrival to start",
-		X: "wait (" + unit + ")", Y: "jobs that waited at most so long (%)", Series: series, Steps: true, Top: 100,
-	}
+	return distribution(series, Figure{File: "wait_cdf", Title: "Time from arrival to start", X: "wait", Y: "jobs that waited at most so long (%)"})
 }
 
 // GangWait is the distribution of the time that placed gangs waited. X of the series is in seconds.
 func GangWait(series []Series) Figure {
-	series, unit := inUnit(series)
-	return Figure{
-		File: "gang_wait_cdf", Title: "Time from arrival to start of gangs",
-		X: "wait (" + unit + ")", Y: "gangs that waited at most so long (%)", Series: series, Steps: true, Top: 100,
-	}
+	return distribution(series, Figure{File: "gang_wait_cdf", Title: "Time from arrival to start of gangs", X: "wait", Y: "gangs that waited at most so long (%)"})
 }
 
 // Lost is the work that evictions have undone so far, over time. X of the series is in seconds.
@@ -64,11 +56,14 @@ func Lost(series []Series) Figure {
 
 // Completion is the distribution of the time from a job's arrival to its end. X of the series is in seconds.
 func Completion(series []Series) Figure {
+	return distribution(series, Figure{File: "jct_cdf", Title: "Time from arrival to end (job completion time)", X: "job completion time", Y: "jobs that took at most so long (%)"})
+}
+
+// distribution is a figure of what part of all took at most so long. X of the series is in seconds, and f.X lacks its unit.
+func distribution(series []Series, f Figure) Figure {
 	series, unit := inUnit(series)
-	return Figure{
-		File: "jct_cdf", Title: "Time from arrival to end (job completion time)",
-		X: "job completion time (" + unit + ")", Y: "jobs that took at most so long (%)", Series: series, Steps: true, Top: 100,
-	}
+	f.X, f.Series, f.Steps, f.Top = f.X+" ("+unit+")", series, true, 100
+	return f
 }
 
 // maxPoints bounds the points of a distribution: more are finer than a screen, and make files of megabytes.
