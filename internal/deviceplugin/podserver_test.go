@@ -110,20 +110,7 @@ func newOldBench(t *testing.T) (*bench, *podsAtServer) {
 // awaitKnown waits until the agent was told exactly these pods.
 func (b *bench) awaitKnown(a *Agent, names ...string) {
 	b.t.Helper()
-	eventually(b.t, "pods", func() error {
-		pods, _, err := a.podWatch.snapshot()
-		if err != nil {
-			return err
-		}
-		var have []string
-		for _, p := range byName(pods) {
-			have = append(have, p.pod.Name)
-		}
-		if fmt.Sprint(have) != fmt.Sprint(names) {
-			return fmt.Errorf("have %v, want %v", have, names)
-		}
-		return nil
-	})
+	awaitPods(b.t, a.podWatch, names)
 }
 
 // With a kubelet that does not serve the Pods API, all goes on by the API server, and the agent says so.

@@ -57,9 +57,14 @@ func (w *watchBench) start() {
 
 // await waits until exactly these pods are known.
 func (w *watchBench) await(names ...string) map[types.UID]*tenant {
-	w.t.Helper()
+	return awaitPods(w.t, w.podWatch, names)
+}
+
+// awaitPods waits until exactly these pods are known, and returns them.
+func awaitPods(t *testing.T, w *podWatch, names []string) map[types.UID]*tenant {
+	t.Helper()
 	var pods map[types.UID]*tenant
-	eventually(w.t, "pods", func() error {
+	eventually(t, "pods", func() error {
 		var err error
 		if pods, _, err = w.snapshot(); err != nil {
 			return err
