@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/fakeapi"
 )
 
 // The framework takes the answers of plugins for formats. Whatever a user or the API server wrote, the events have it as it was:
@@ -31,7 +32,7 @@ func TestEventsHaveWhatUsersWrote(t *testing.T) {
 			"single": `"200%" is not legal`, "gang-0": `"50%s" is not legal`, "high": "100% of %d are used",
 		} {
 			c.await("an event of pod "+name+" has "+want, func() bool {
-				for _, note := range c.notes(name) {
+				for _, note := range fakeapi.Notes(t, c.client, name) {
 					if strings.Contains(note, "%!") {
 						t.Fatalf("an event of pod %s: %q", name, note)
 					}

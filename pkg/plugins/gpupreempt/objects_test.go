@@ -274,22 +274,6 @@ func (c *cluster) awaitEvent(pod, reason string) *eventsv1.Event {
 	return found
 }
 
-// notes returns the texts of the events about a pod.
-func (c *cluster) notes(pod string) []string {
-	c.t.Helper()
-	list, err := c.client.EventsV1().Events("default").List(c.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var notes []string
-	for i := range list.Items {
-		if list.Items[i].Regarding.Name == pod {
-			notes = append(notes, list.Items[i].Note)
-		}
-	}
-	return notes
-}
-
 // members returns pods NAME-0, NAME-1, … of a gang, each with so many slots.
 func members(name string, count, least, slots int) []*v1.Pod {
 	pods := make([]*v1.Pod, 0, count)

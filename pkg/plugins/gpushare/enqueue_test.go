@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/fakeapi"
 )
 
 // A pod that asks for an amount of millions of digits is not tried, so that nothing adds it up, and is told why in one event,
@@ -27,7 +28,7 @@ func TestAbsurdAmountsAreNotTried(t *testing.T) {
 			}))
 			note := ""
 			c.await(name, "told", func(*v1.Pod) bool {
-				notes := c.notes(name)
+				notes := fakeapi.Notes(t, c.client, name)
 				note = strings.Join(notes, "")
 				return len(notes) > 0
 			})
@@ -43,29 +44,13 @@ func TestAbsurdAmountsAreNotTried(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(p.Status.Conditions) > 0 || len(c.notes(name)) != 1 {
-				t.Errorf("pod %s was tried: %v, events %q", name, p.Status.Conditions, c.notes(name))
+			if len(p.Status.Conditions) > 0 || len(fakeapi.Notes(t, c.client, name)) != 1 {
+				t.Errorf("pod %s was tried: %v, events %q", name, p.Status.Conditions, fakeapi.Notes(t, c.client, name))
 			}
 		}
 		c.deletePod("slots")
 		c.await("other", "there when the one that is gone is forgotten", func(*v1.Pod) bool { return !c.plugin.absurd.has("uid-slots") })
 	})
-}
-
-// notes returns the texts of the events about a pod.
-func (c *cluster) notes(name string) []string {
-	c.t.Helper()
-	list, err := c.client.EventsV1().Events("default").List(c.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var notes []string
-	for i := range list.Items {
-		if list.Items[i].Regarding.Name == name {
-			notes = append(notes, list.Items[i].Note)
-		}
-	}
-	return notes
 }
 
 // A pod whose annotations leave no room for its assignment is refused with the numbers, and tried again when they are shorter.
