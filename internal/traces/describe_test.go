@@ -82,6 +82,9 @@ func describeJob(j *Job) string {
 	add("workers=%v", j.Workers)
 	add("devices=%v", j.Devices)
 	add("compute=%v", j.Compute)
+	if j.DeviceMemory > 0 {
+		add("memory=%v", j.DeviceMemory)
+	}
 	add("host=%v", j.Host)
 	add("models=%v", j.Models)
 	add("steps=%v", j.Steps)

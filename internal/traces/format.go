@@ -10,8 +10,13 @@ import (
 // Format names what a trace has.
 type Format string
 
-// Formats, with the columns that each needs. Further columns are ignored, but for the optional ones that are named here.
+// Formats, with the columns that each needs. Further columns are ignored, but for the optional ones that are named here; JobList
+// has no others.
 const (
+	// JobList has jobs or pods of a user's own cluster: name, submitted (seconds or a time), gpus. Optional: namespace,
+	// duration_seconds, members, cpus, memory_gib, gpu_memory_gib, gpu_models, priority. docs/guides/traces.md says what they
+	// mean.
+	JobList Format = "jobs"
 	// OpenbNodeList has nodes: sn, cpu_milli, memory_mib, gpu, model.
 	OpenbNodeList Format = "openb-nodes"
 	// OpenbPodList has pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli. Optional: gpu_spec, qos, creation_time,
@@ -94,6 +99,8 @@ type schema struct {
 	end func(*table, *Trace)
 	// trailing allows rows to end in a comma that the header does not have.
 	trailing bool
+	// only lists the columns that a header may have; nil for any.
+	only []string
 }
 
 // schemas lists the formats that Detect knows. No header has the columns of two of them by chance.
@@ -101,6 +108,7 @@ var schemas = slices.Concat(clusterSchemas, pairSchemas, servingSchemas)
 
 // clusterSchemas lists the formats of clusters and their jobs.
 var clusterSchemas = []schema{
+	{format: JobList, needs: jobListNeeds, only: jobListColumns, row: listedJob, end: jobListOrigin},
 	{format: OpenbNodeList, needs: []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, row: openbNode, end: openbCapacity},
 	{format: OpenbPodList, needs: []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, row: openbPod},
 	{format: GavelTrace, needs: []string{"job_type", "scale_factor", "total_steps", "arrival_s"}, row: gavelJob},
@@ -179,11 +187,14 @@ func Read(r io.Reader, file string) (*Trace, error) {
 		return nil, err
 	}
 	s, unknown := detect(t.header)
+	if unknown != nil && likeJobList(t.header) {
+		return readTable(t, JobList)
+	}
 	if unknown != nil {
 		unknown.File, unknown.Line = file, t.head
 		return nil, unknown
 	}
-	return t.trace(s)
+	return readTable(t, s.format)
 }
 
 // readAs reads a trace of one format.
@@ -192,15 +203,23 @@ func readAs(r io.Reader, file string, format Format) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readTable(t, format)
+}
+
+// readTable reads a table as one format.
+func readTable(t *table, format Format) (*Trace, error) {
 	for i := range schemas {
 		if s := &schemas[i]; s.format == format {
+			if err := t.only(s.only); err != nil {
+				return nil, err
+			}
 			if err := t.needs(s.needs); err != nil {
 				return nil, err
 			}
 			return t.trace(s)
 		}
 	}
-	return nil, fmt.Errorf("read %s: unknown format %q", file, format)
+	return nil, fmt.Errorf("read %s: unknown format %q", t.file, format)
 }
 
 // trace reads all rows.

@@ -50,6 +50,8 @@ type Job struct {
 	Workers int
 	Devices int
 	Compute vgpu.MilliGPU
+	// DeviceMemory is what each worker asks for of its devices together; 0 for memory in proportion.
+	DeviceMemory vgpu.Bytes
 	// Host is the CPU and memory of each worker.
 	Host vgpu.Room
 	// Models lists the GPU models that it may use, sorted; empty for any.
@@ -82,7 +84,7 @@ func (j *Job) Request(uid vgpu.UID) (vgpu.Request, error) {
 	}
 	if j.Devices > 0 {
 		slots := vgpu.Slots(j.Devices) * vgpu.Slots(j.Compute)
-		r.Containers = []vgpu.ContainerRequest{{Name: "main", Slots: slots}}
+		r.Containers = []vgpu.ContainerRequest{{Name: "main", Slots: slots, Memory: j.DeviceMemory}}
 		for _, m := range j.Models {
 			r.Variants = append(r.Variants, vgpu.Variant{Model: m})
 		}
@@ -104,6 +106,8 @@ func (j *Job) check() error {
 		return fmt.Errorf("compute of %d on each device, want 1 to %d", j.Compute, vgpu.WholeGPU)
 	case j.Devices > 1 && j.Compute != vgpu.WholeGPU:
 		return fmt.Errorf("compute of %d on each of %d devices, want %d", j.Compute, j.Devices, vgpu.WholeGPU)
+	case j.DeviceMemory < 0 || j.Devices == 0 && j.DeviceMemory > 0:
+		return fmt.Errorf("device memory of %v on %d devices, want no negative amount, and none without devices", j.DeviceMemory, j.Devices)
 	case j.Host.MilliCPU < 0 || j.Host.Memory < 0:
 		return fmt.Errorf("a host room of %v, want no negative amount", j.Host)
 	case len(j.Models) > vgpu.MaxVariants:
@@ -123,8 +127,8 @@ var memories = map[string]vgpu.Bytes{
 	"k80": 12 * vgpu.GiB, "p100": 16 * vgpu.GiB, "v100": 16 * vgpu.GiB,
 }
 
-// DeviceMemory returns the memory of a GPU model: 16 GiB where the trace hides the model (openb's G2 and G3). No trace
-// says how much of it a pod needs, so shares take it in proportion and it never decides.
+// DeviceMemory returns the memory of a GPU model: 16 GiB where the trace hides the model (openb's G2 and G3). No public
+// trace says how much of it a pod needs, so shares take it in proportion and it never decides.
 func DeviceMemory(model string) vgpu.Bytes {
 	if m, ok := memories[model]; ok {
 		return m

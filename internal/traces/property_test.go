@@ -44,6 +44,11 @@ var (
 
 // fields says how to draw each column of a format. What must be unique, and what hangs together, is seen to by tables.
 var fields = map[Format]map[string]*rapid.Generator[string]{
+	JobList: {
+		"name": nil, "submitted": decimals(1e6), "gpus": rapid.SampledFrom([]string{"0.25", "1", "8"}), "namespace": words,
+		"duration_seconds": decimals(1e6), "members": amount(1, 64), "cpus": decimals(64), "memory_gib": decimals(512),
+		"gpu_memory_gib": decimals(64), "gpu_models": rapid.SampledFrom([]string{"", "T4", "T4|A100"}), "priority": amount(-10, 1000),
+	},
 	OpenbNodeList: {
 		"sn": nil, "cpu_milli": amount(1, 1e6), "memory_mib": amount(1, 1e6), "gpu": amount(1, 64), "model": words,
 	},
@@ -187,7 +192,11 @@ func TestPropertyColumns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shuffled := rapid.Permutation(append([]string{"extra", "tenant", ""}, d.columns...)).Draw(t, "columns")
+		further := []string{"extra", "tenant", ""}
+		if d.format == JobList {
+			further = nil // it has no others
+		}
+		shuffled := rapid.Permutation(append(further, d.columns...)).Draw(t, "columns")
 		got, err := Read(bytes.NewReader(d.csv(t, shuffled)), "t.csv")
 		if err != nil {
 			t.Fatal(err)
@@ -201,7 +210,7 @@ func TestPropertyColumns(t *testing.T) {
 // TestPropertyBrokenField: a number that is none, in any row and column, is named with its line and column.
 func TestPropertyBrokenField(t *testing.T) {
 	text := []string{"sn", "model", "name", "gpu_spec", "qos", "job_type", "gpu", "job", "cluster", "application", "job_id",
-		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b", "status", "model1", "model2", "dataset", "dataset1", "dataset2", "bench", "Activation Function", "Model"}
+		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b", "status", "model1", "model2", "dataset", "dataset1", "dataset2", "bench", "Activation Function", "Model", "namespace", "gpu_models"}
 	rapid.Check(t, func(t *rapid.T) {
 		d := tables(t)
 		i := rapid.IntRange(0, len(d.rows)-1).Draw(t, "row")
@@ -210,8 +219,8 @@ func TestPropertyBrokenField(t *testing.T) {
 		if slices.Contains(text, column) && (column != "gpu" || d.format != OpenbNodeList) {
 			bad = []string{" x", "x ", "\x00", "a\x7f", "\xff", strings.Repeat("x", 254)}
 		}
-		if d.format == MuxServeLatencies {
-			bad = slices.DeleteFunc(bad, func(s string) bool { return s == "-1" }) // does not fit
+		if d.format == MuxServeLatencies || column == "priority" && d.format == JobList {
+			bad = slices.DeleteFunc(bad, func(s string) bool { return s == "-1" }) // does not fit, and a low priority
 		}
 		d.rows[i][column] = rapid.SampledFrom(bad).Draw(t, "bad")
 		_, err := readAs(bytes.NewReader(d.csv(t, d.columns)), "t.csv", d.format)

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"github.com/tandem-gpu/tandem/internal/spelling"
 )
 
 // Bounds of a file. The published traces have at most 82,247 rows of less than 300 bytes.
@@ -73,6 +76,21 @@ func (t *table) needs(columns []string) error {
 				Legal: "the columns " + strings.Join(columns, ", "),
 			}
 		}
+	}
+	return nil
+}
+
+// only returns an error if the header has a column beside those listed; nil lists all.
+func (t *table) only(columns []string) error {
+	for _, name := range t.header {
+		if columns == nil || slices.Contains(columns, name) {
+			continue
+		}
+		legal := "the columns " + strings.Join(columns, ", ")
+		if nearest, near := spelling.Nearest(name, columns); near {
+			legal = nearest + ", which is the nearest of " + legal
+		}
+		return &Error{File: t.file, Line: t.head, Column: clip(name), Value: "a column that is not known", Legal: legal}
 	}
 	return nil
 }
