@@ -30,6 +30,7 @@ build: ## build the binaries into bin/
 	go build -ldflags "$$(hack/version.sh ldflags)" -o bin/ ./cmd/...
 
 test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
+	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./...) # a module of its own
 	@$(call RUN_TESTS,,-timeout=1h)
 
 race: tested-with ## run the tests with the race detector; it compiles everything once more

@@ -1,10 +1,11 @@
 // Command image packs a binary and the shared libraries that it needs into an OCI image archive, without a
 // container engine and without a base image.
 //
-//	go run . --binary bin/tandem-device-plugin --name tandem-device-plugin:dev --output device-plugin.tar
+//	go run . --binary bin/tandem-device-plugin --name tandem-device-plugin:dev --version v0.3.1 --output device-plugin.tar
 //
-// The image holds the binary under /usr/bin, the libraries that `ldd` names at their paths, and an empty /tmp. Files
-// have no times and fixed owners, so the same input gives the same digest.
+// The image holds the binary under /usr/bin, the libraries that `ldd` names at their paths, and an empty /tmp. Its labels
+// name the version and the commit of the binary. Files have no times and fixed owners, so the same input gives the same
+// digest.
 package main
 
 import (
@@ -29,27 +30,43 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
+// The labels that OCI's image specification has for a build.
+const (
+	labelVersion  = "org.opencontainers.image.version"
+	labelRevision = "org.opencontainers.image.revision"
+)
+
+// image is what to pack.
+type image struct {
+	binary, tag, output string
+	version             string // of the binary
+	revision            string // the commit that it was built from; "" outside of a clone
+}
+
 func main() {
-	binary := flag.String("binary", "", "the program to pack")
-	tag := flag.String("name", "", "name:tag of the image")
-	output := flag.String("output", "", "the archive to write (docker-archive format: `ctr images import`, `docker load`)")
+	var i image
+	flag.StringVar(&i.binary, "binary", "", "the program to pack")
+	flag.StringVar(&i.tag, "name", "", "name:tag of the image")
+	flag.StringVar(&i.output, "output", "", "the archive to write (docker-archive format: `ctr images import`, `docker load`)")
+	flag.StringVar(&i.version, "version", "", "the version of the program, for the label "+labelVersion)
+	flag.StringVar(&i.revision, "revision", "", "the commit of the program, for the label "+labelRevision+"; without it there is no such label")
 	flag.Parse()
-	if err := pack(*binary, *tag, *output); err != nil {
+	if err := i.pack(); err != nil {
 		fmt.Fprintln(os.Stderr, "pack image:", err)
 		os.Exit(1)
 	}
 }
 
-func pack(binary, tag, output string) error {
-	if binary == "" || tag == "" || output == "" {
-		return errors.New("--binary, --name and --output are required")
+func (i image) pack() error {
+	if i.binary == "" || i.tag == "" || i.output == "" || i.version == "" {
+		return errors.New("--binary, --name, --version and --output are required")
 	}
-	ref, err := name.NewTag(tag)
+	ref, err := name.NewTag(i.tag)
 	if err != nil {
 		return err
 	}
-	inImage := "usr/bin/" + filepath.Base(binary)
-	layer, err := filesLayer(binary, inImage)
+	inImage := "usr/bin/" + filepath.Base(i.binary)
+	layer, err := filesLayer(i.binary, inImage)
 	if err != nil {
 		return err
 	}
@@ -65,10 +82,20 @@ func pack(binary, tag, output string) error {
 	config.OS, config.Architecture = "linux", runtime.GOARCH
 	config.Config.Entrypoint = []string{"/" + inImage}
 	config.Config.Env = []string{"PATH=/usr/bin:/bin"}
+	config.Config.Labels = i.labels()
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return err
 	}
-	return tarball.WriteToFile(output, ref, img)
+	return tarball.WriteToFile(i.output, ref, img)
+}
+
+// labels say which build the image holds, whatever its tag is.
+func (i image) labels() map[string]string {
+	labels := map[string]string{labelVersion: i.version}
+	if i.revision != "" {
+		labels[labelRevision] = i.revision
+	}
+	return labels
 }
 
 // filesLayer is a layer with the binary at inImage, its libraries, and the directories above them.

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// packed packs the program of this test and returns the archive's path.
+func (i image) packed(t *testing.T) string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.binary, i.tag, i.output = program, "tandem-test:dev", filepath.Join(t.TempDir(), "image.tar")
+	if err := i.pack(); err != nil {
+		t.Fatal(err)
+	}
+	return i.output
+}
+
+// An image says which build it holds, by the keys that OCI's image specification has for it.
+func TestLabels(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		of   image
+		want map[string]string
+	}{
+		{"in a clone", image{version: "v0.3.1", revision: "5c7d74f"}, map[string]string{
+			"org.opencontainers.image.version": "v0.3.1", "org.opencontainers.image.revision": "5c7d74f",
+		}},
+		{"outside of a clone", image{version: "unknown"}, map[string]string{"org.opencontainers.image.version": "unknown"}},
+	} {
+		img, err := tarball.ImageFromPath(c.of.packed(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := config.Config.Labels; !maps.Equal(got, c.want) {
+			t.Errorf("%s: the labels are %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// The same input gives the same archive, and another version another one.
+func TestArchivesAreReproducible(t *testing.T) {
+	read := func(i image) []byte {
+		content, err := os.ReadFile(i.packed(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	first := read(image{version: "v1"})
+	if !bytes.Equal(first, read(image{version: "v1"})) {
+		t.Error("two archives of the same input differ")
+	}
+	if bytes.Equal(first, read(image{version: "v2"})) {
+		t.Error("archives of two versions are the same")
+	}
+}
+
+// What cannot be told apart later is refused: an image without a version.
+func TestRequired(t *testing.T) {
+	if err := (image{binary: os.Args[0], tag: "a:b", output: filepath.Join(t.TempDir(), "image.tar")}).pack(); err == nil {
+		t.Error("an image without a version was packed")
+	}
+}
