@@ -34,6 +34,8 @@ type Cluster struct {
 	containerd, kubelet, scheduler, mpsHost, agent *sandbox.Process
 	kubeletKubeconfig                              string
 	schedulerArgs, agentArgs                       []string
+	// left is when a pod that is gone last wrote to shared memory; zero until one has.
+	left time.Time
 }
 
 // Start starts everything and returns when the node advertises its slots. All of it ends with the test.

@@ -10,7 +10,7 @@
 // # How a run is kept apart from the machine
 //
 // The test binary starts itself again in mount, PID and network namespaces of its own (namespace.go). In there the
-// kubelet, containerd and the agent find their usual folders empty (/var/lib/kubelet, /run, /var/log), and no port
+// kubelet, containerd and the agent find their usual folders empty (/var/lib/kubelet, /run, /dev/shm, /var/log), and no port
 // meets another. When the run ends, however it ends, the kernel kills every process of the PID namespace, containers
 // too, and takes mounts and network interfaces with it. What remains are the folder tandem-e2e under the temporary
 // directory and the control groups named tandem-e2e; a run removes both at its start and at its end. After a failed

@@ -12,6 +12,7 @@ func TestEndToEnd(t *testing.T) {
 		run  func(*Tenant)
 	}{
 		{"init-and-app-containers-each-get-their-own-share", shares},
+		{"what-a-pod-leaves-in-shared-memory-is-bounded", leavesMemory},
 		{"two-pods-bound-together-keep-their-devices", swap},
 		{"pods-survive-a-restart-of-the-kubelet", restartOfKubelet},
 		{"pods-survive-a-crash-of-the-agent", crashOfAgent},
@@ -39,6 +40,7 @@ func TestEndToEnd(t *testing.T) {
 		{"eight-pods-work-through-crash-and-upgrade-of-the-agent", upgradeUnderLoad},
 		{"init-containers-survive-a-restart-of-the-kubelet", kubeletRestartInit},
 		{"a-pod-that-hangs-at-its-end-wedges-nobody", eviction},
+		{"what-was-left-in-shared-memory-is-removed", memoryRemoved},
 	} {
 		if !t.Run(s.name, func(t *testing.T) { s.run(c.Tenant(t, s.name)) }) && c.broken() {
 			t.Fatal("the cluster is broken: the other scenarios would say nothing")

@@ -25,6 +25,7 @@ type given struct {
 	env     map[string]string
 	devices map[string]string // path to number
 	mounts  map[string]string // mount point to what is mounted there, inside of its file system
+	memory  int64             // size of the file system at /dev/shm, in bytes
 }
 
 // given waits until the container has told what it was given. The words come from inside of the container, not from
@@ -71,6 +72,13 @@ func parseGiven(log string) (given, error) {
 			g.mounts[point] = root
 			continue
 		}
+		if memory, ok := strings.CutPrefix(text, "memory "); ok {
+			var err error
+			if g.memory, err = bytesOf(memory); err != nil {
+				return given{}, err
+			}
+			continue
+		}
 		name, value, _ := strings.Cut(text, "=")
 		g.env[name] = value
 	}
@@ -96,7 +104,24 @@ func (n *Tenant) checkShares(pod *v1.Pod) {
 		if diff := cmp.Diff(limits(c), got.limits()); diff != "" {
 			n.t.Errorf("pod %s, container %s: environment (-want +got):\n%s", pod.Name, c.Name, diff)
 		}
+		if sharesMemory(c) != (got.memory == sharedMemorySize) {
+			n.t.Errorf("pod %s, container %s: %d bytes of shared memory; the clients of MPS have %d, and nobody else has", pod.Name, c.Name, got.memory, int64(sharedMemorySize))
+		}
 	}
+}
+
+// sharesMemory reports whether a container with the assignment is a client of MPS, which shares memory with its server.
+func sharesMemory(c v1alpha1.ContainerAssignment) bool {
+	return len(c.Devices) == 1 && c.Slots < slotsPerGPU
+}
+
+// bytesOf reads a number of blocks and the size of one.
+func bytesOf(text string) (int64, error) {
+	var blocks, size int64
+	if _, err := fmt.Sscanf(text, "%d %d", &blocks, &size); err != nil {
+		return 0, fmt.Errorf("read size of a file system, %q: %w", text, err)
+	}
+	return blocks * size, nil
 }
 
 // limits returns the environment that a container with the assignment must have. Where the pipe directory lies is the
@@ -104,7 +129,7 @@ func (n *Tenant) checkShares(pod *v1.Pod) {
 func limits(c v1alpha1.ContainerAssignment) map[string]string {
 	visible := strings.Join(c.Devices, ",")
 	env := map[string]string{"NVIDIA_VISIBLE_DEVICES": visible, "CUDA_VISIBLE_DEVICES": visible}
-	if len(c.Devices) == 1 && c.Slots < slotsPerGPU {
+	if sharesMemory(c) {
 		env["CUDA_MPS_PIPE_DIRECTORY"] = visible
 		env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = fmt.Sprint(c.ComputeLimitPercent)
 		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("%s=%dM", visible, c.MemoryLimitBytes>>20)

@@ -40,7 +40,7 @@ func writeImages(l layout) error {
 		return fmt.Errorf("write image: %w", err)
 	}
 	files := []file{{name: "bin/busybox", content: busybox}, {name: "bin/tenant", content: tenant}}
-	for _, applet := range []string{"sh", "env", "grep", "sort", "stat", "sleep", "true"} {
+	for _, applet := range []string{"sh", "env", "grep", "sort", "stat", "sleep", "true", "dd"} {
 		files = append(files, file{name: path.Join("bin", applet), link: "busybox"})
 	}
 	if err := writeImage(l.image("busybox"), busyboxImage, files, "/bin/sh"); err != nil {

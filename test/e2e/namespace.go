@@ -163,6 +163,7 @@ func mountAll(l layout) error {
 		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE}, // nothing that is mounted here gets out
 		{"proc", "/proc", "proc", 0},
 		{"tmpfs", "/run", "tmpfs", 0},
+		{"tmpfs", "/dev/shm", "tmpfs", 0},
 		{l.kubelet(), kubeletDir, "", unix.MS_BIND},
 		{l.logs(), "/var/log", "", unix.MS_BIND},
 	}

@@ -201,10 +201,10 @@ func (n *Tenant) createSizes(prefix string, sizes ...int) []string {
 func TestParseGiven(t *testing.T) {
 	const line = "2026-01-01T00:00:00Z stdout F "
 	log := strings.Join([]string{
-		line + "CUDA_VISIBLE_DEVICES=GPU-1", line + "device /dev/nvidia0 1:3", line + "told", line + "X=later", "",
+		line + "CUDA_VISIBLE_DEVICES=GPU-1", line + "device /dev/nvidia0 1:3", line + "memory 24576 4096", line + "told", line + "X=later", "",
 	}, "\n")
 	g, err := parseGiven(log)
-	if err != nil || g.env["CUDA_VISIBLE_DEVICES"] != "GPU-1" || g.devices["/dev/nvidia0"] != "1:3" || len(g.env) != 1 {
+	if err != nil || g.env["CUDA_VISIBLE_DEVICES"] != "GPU-1" || g.devices["/dev/nvidia0"] != "1:3" || g.memory != 96<<20 || len(g.env) != 1 {
 		t.Errorf("parsed %+v, %v", g, err)
 	}
 	if _, err := parseGiven(line + "A=b\n"); err == nil {

@@ -36,6 +36,9 @@ const (
 	// mpsHostSocket and mpsDir are where deploy/ has them; the run has a /run of its own.
 	mpsHostSocket = "/run/tandem/mps/host.sock"
 	mpsDir        = "/run/tandem/mps"
+	// sharedMemoryDir is where deploy/ has it too. Its size is none that a container has otherwise.
+	sharedMemoryDir  = "/dev/shm/tandem"
+	sharedMemorySize = 96 << 20
 )
 
 // startTandem starts the production binaries and waits until the node advertises all slots.
@@ -135,6 +138,7 @@ func (c *Cluster) prepareAgent(ctx context.Context) error {
 	c.agentArgs = []string{
 		"--config=" + path, "--kubeconfig=" + kubeconfig, "--node-name=" + nodeName,
 		"--dev-root=" + c.layout.devRoot(), "--state-dir=" + c.layout.path("agent"), "--http-address=" + agentAddress,
+		"--mps-shm-dir=" + sharedMemoryDir, "--shm-sweep-dir=" + sharedMemoryDir,
 	}
 	return os.WriteFile(path, config, 0o600)
 }
@@ -161,7 +165,12 @@ func (c *Cluster) startMPSHost(ctx context.Context) error {
 	if err := os.MkdirAll(mpsDir, 0o755); err != nil { // the kubelet makes a pod's host folders
 		return fmt.Errorf("start MPS host: %w", err)
 	}
-	cmd := exec.Command(c.layout.bin("tandem-device-plugin"), "mps-host", "--socket="+mpsHostSocket)
+	// As the init container of that pod does.
+	mount := exec.CommandContext(ctx, c.layout.bin("tandem-device-plugin"), "mount-shm", "--dir="+sharedMemoryDir, fmt.Sprintf("--size=%d", sharedMemorySize))
+	if out, err := mount.CombinedOutput(); err != nil {
+		return fmt.Errorf("mount shared memory: %w: %s", err, out)
+	}
+	cmd := exec.Command(c.layout.bin("tandem-device-plugin"), "mps-host", "--socket="+mpsHostSocket, "--shm-dir="+sharedMemoryDir)
 	cmd.Env = c.withFakes()
 	var err error
 	if c.mpsHost, err = c.plane.Processes().Start("tandem-mps-host", cmd); err != nil {

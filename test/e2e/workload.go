@@ -14,6 +14,7 @@ import (
 // tell makes a container write what it was given to its log.
 const tell = `env | grep -E '^(NVIDIA|CUDA)_' | sort
 for d in /dev/nvidia*; do stat -c 'device %n %t:%T' "$d"; done
+stat -f -c 'memory %b %S' /dev/shm
 while read -r _ _ _ root point _; do echo "mount $point $root"; done < /proc/self/mountinfo
 echo told
 `
