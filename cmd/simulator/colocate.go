@@ -37,7 +37,7 @@ The policies are
   horus-2, horus-3  at most two or three jobs where Horus' cost is least
   least-loaded-3    at most three jobs on the GPU with the fewest, then the least used
   lucid             two jobs whose sizes add up to at most 2; knows the measured speeds
-  linear-hinge-0.8  where linear-hinge expects the least harm, and a speed of 0.8 or more for each
+  linear-hinge-0.8  of the first 40 jobs the one with the least harm that linear-hinge expects, speeds of 0.8 or more
   oracle            of the first 40 jobs the one with the least harm, speeds of 0.8 or more; knows the measured speeds
   tandem            knows the profiles, and learns from the co-runs that it makes
   tandem-book       the same with what the scheduler learns with, which knows less of pairs

@@ -23,9 +23,6 @@ const leastSpeed = .8
 // an idle device.
 type leastHarm struct {
 	unlearning
-	// window is how many waiting jobs are looked at. With firstOnly those after the first that may start are not.
-	window    int
-	firstOnly bool
 	// speeds writes how fast the jobs of a device are believed to be.
 	speeds func(on []sharedJob, out []float64) []float64
 	// fits says whether the memory is believed to suffice.
@@ -50,7 +47,7 @@ func (p *leastHarm) choose(v *sharingView) (place, device int, ok bool) {
 		return 0, 0, false
 	}
 	clear(p.tried)
-	for i := range v.queue[:min(p.window, len(v.queue))] {
+	for i := range v.queue[:min(sharingWindow, len(v.queue))] {
 		if p.tried[v.queue[i].config] {
 			continue // as good as the one before
 		}
@@ -63,9 +60,6 @@ func (p *leastHarm) choose(v *sharingView) (place, device int, ok bool) {
 			if cmp.Or(cmp.Compare(c.harm, best.harm), cmp.Compare(c.tenants, best.tenants)) < 0 {
 				best = c
 			}
-		}
-		if p.firstOnly && best.harm < math.Inf(1) {
-			break
 		}
 	}
 	return best.place, best.device, best.harm < math.Inf(1)
@@ -92,7 +86,7 @@ func (p *leastHarm) harm(job *sharedJob, on []sharedJob) float64 {
 func oracle(t *sharingTable) sharingPolicy {
 	var together []sharedJob
 	return &leastHarm{
-		window: sharingWindow, tried: map[int]bool{}, speeds: t.speeds,
+		tried: map[int]bool{}, speeds: t.speeds,
 		fits: func(job *sharedJob, on []sharedJob) bool {
 			together = append(append(together[:0], on...), *job)
 			return t.memory(together) <= sharedMemory
@@ -100,7 +94,7 @@ func oracle(t *sharingTable) sharingPolicy {
 	}
 }
 
-// predicted goes by a model as it is shipped, and takes the jobs in their order.
+// predicted goes by a model as it is shipped, and chooses among as many jobs as the others.
 func predicted(model string) (sharingPolicy, error) {
 	m, err := interference.ByName(model)
 	if err != nil {
@@ -109,8 +103,8 @@ func predicted(model string) (sharingPolicy, error) {
 	var tenants []interference.Tenant
 	var predictions []interference.Prediction
 	return &leastHarm{
-		window: math.MaxInt, firstOnly: true, tried: map[int]bool{},
-		fits: func(job *sharedJob, on []sharedJob) bool { return fitsBeside(job, on, 0) },
+		tried: map[int]bool{},
+		fits:  func(job *sharedJob, on []sharedJob) bool { return fitsBeside(job, on, 0) },
 		speeds: func(on []sharedJob, out []float64) []float64 {
 			tenants, out = tenants[:0], out[:0]
 			for i := range on {

@@ -118,8 +118,8 @@ func TestHorusCost(t *testing.T) {
 	}
 }
 
-// TestOracleWindow: the 41st job is not looked at; the linear hinge takes the first that may start.
-func TestOracleWindow(t *testing.T) {
+// TestWindow: the 41st job is not looked at, the 40th is, by the oracle and by a model that predicts.
+func TestWindow(t *testing.T) {
 	table := oaks()
 	queue := make([]int, 0, 41)
 	for range 40 {
@@ -136,8 +136,11 @@ func TestOracleWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if place, _, ok := p.choose(viewOf(table, []int{1, 0}, []int{1})); place != 0 || !ok {
-		t.Errorf("linear hinge: job %d, %v, want the first", place, ok)
+	if place, _, ok := p.choose(v); place != 0 || !ok {
+		t.Errorf("linear hinge: job %d, %v, want the first of the window", place, ok)
+	}
+	if place, _, _ := p.choose(viewOf(table, append(queue[:39:39], 0), []int{1})); place != 39 {
+		t.Errorf("linear hinge: job %d, want the last of the window", place)
 	}
 	if _, err := predicted("tetris"); err == nil {
 		t.Error("predicts by an unknown model")
