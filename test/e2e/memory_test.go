@@ -68,7 +68,8 @@ func memoryRemoved(n *Tenant) {
 		return nil
 	}))
 	const kept = 1 << 20
-	n.create(writer("lives", fmt.Sprintf("dd if=/dev/zero of=/dev/shm/kept bs=%d count=1", kept)))
+	write := fmt.Sprintf("dd if=/dev/zero of=/dev/shm/kept bs=%d count=1", kept)
+	n.create(writer("lives", "until "+write+"; do sleep 1; done")) // it may be full still
 	n.checkShares(n.running("lives")[0])
 	n.await("the removal of what the pod has left", func(context.Context) error {
 		_, err := os.Stat(inSharedMemory("left"))
