@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/bubble"
 )
 
 // t4s returns a GPUNode with devices of 4 slots.
@@ -42,6 +43,7 @@ func TestClosedNodesAreNamed(t *testing.T) {
 			c.cordon(name, true)
 		}
 		c.taint("n3")
+		bubble.Rest() // the scheduler has seen it
 		c.createPod(pod("large", 10))
 		got := c.awaitPending("large", "nearest GPU: only 3 nodes have GPUs for such a request, and they do not take the pod: "+
 			"1 node(s) had untolerated taint(s), 2 node(s) were unschedulable")
