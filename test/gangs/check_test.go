@@ -135,6 +135,9 @@ func (w *world) noticeEnd(t *team, pod *v1.Pod, what string) {
 		return
 	}
 	t.ended.add(time.Now())
+	if tear := w.torn[t.name]; tear != nil && tear.at.Equal(time.Now()) {
+		tear.ended++
+	}
 	if c := w.claims[t.name]; c != nil {
 		c.excuse(memberEnded)
 	}

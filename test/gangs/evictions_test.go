@@ -44,14 +44,18 @@ const memberEnded = "a member of it ended"
 
 // tear is what an instant of evictions does to a gang.
 type tear struct {
+	at time.Time
 	// before are the members that ran before it, without those that were ending, and those bound at this instant since, of the least
 	// that must run. Of unsure ones nobody may have heard yet: they ended at this instant before it, or their node came or went.
 	before, unsure, least, evicted int
+	// ended counts the members that ended by themselves at this instant after the first eviction: they were not evicted any more.
+	ended int
 }
 
-// torn reports whether the evictions leave some members and fewer than must run, however many of the unsure ones were taken to run.
+// torn reports whether the evictions leave some members and fewer than must run, however many of the unsure ones were taken to run,
+// and however many that ended by themselves were to be evicted.
 func (t *tear) torn() bool {
-	for more := range t.unsure + 1 {
+	for more := -t.ended; more <= t.unsure; more++ {
 		if left := t.before + more - t.evicted; left <= 0 || left >= t.least {
 			return false
 		}
@@ -127,7 +131,7 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	if w.torn[t.name] == nil {
 		now := time.Now()
 		running, unsure := w.running(t, now)
-		w.torn[t.name] = &tear{before: running, unsure: unsure + t.ended.endsAt(now), least: t.leastAt(now)}
+		w.torn[t.name] = &tear{at: now, before: running, unsure: unsure + t.ended.endsAt(now), least: t.leastAt(now)}
 	}
 	w.torn[t.name].evicted++
 	p := w.preemptorOf(pod)

@@ -84,8 +84,7 @@ func newFaultyServer(t *testing.T, upstream *rest.Config) *faultyServer {
 	f.server = httptest.NewServer(f)
 	t.Cleanup(func() {
 		f.pending.Wait()
-		f.server.CloseClientConnections()
-		f.server.Close()
+		closeServer(f.server)
 	})
 	return f
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -60,11 +61,26 @@ func newStableProxy(t *testing.T, config *rest.Config) *stableProxy {
 		}
 		forward.ServeHTTP(w, r)
 	}))
-	t.Cleanup(func() {
-		p.CloseClientConnections()
-		p.Close()
-	})
+	t.Cleanup(func() { closeServer(p.Server) })
 	return p
+}
+
+// closeServer closes a server whose clients may still run: one that watches comes back at once after its connection is closed, and
+// Close by itself would wait for it for ever.
+func closeServer(server *httptest.Server) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		server.Close()
+	}()
+	for {
+		server.CloseClientConnections()
+		select {
+		case <-closed:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // ofGroups reports whether a path is one of PodGroups in v1.
