@@ -79,25 +79,34 @@ func TestBackfill(t *testing.T) {
 	})
 }
 
-// A gang of a higher priority takes the turn: what was kept for the other is given up when room is kept for it.
+// A gang of a higher priority takes the turn: what was kept for the other is given up when room is kept for it. The other says so
+// even where the reason why it waits was found a moment before.
 func TestDrainsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := drained(t, 2, pod("passing", 10))
-		c.create(important(requireLevel(members("first", 2, 2, 10), rack)...)...)
-		c.awaitMessage("first", "needs 2")
-		c.clock.pass(2 * time.Second)
-		c.create(important(pod("again", 10))...) // what is kept for a lower priority is nothing to it
-		c.awaitBound("again", 1)
-		c.deletePod("passing")
-		c.clock.pass(2 * time.Minute)
-		c.awaitMessage("first", "room for it is kept on 2 nodes")
-		for _, p := range c.pods() {
-			if _, held := c.plugin.shares().Held(uidOf(&p)); held != strings.HasPrefix(p.Name, "first") {
-				t.Errorf("room is kept for %s: %v", p.Name, held)
-			}
-		}
-		c.awaitMessage("large", "gang default/first waits before it")
-	})
+	for name, left := range map[string]time.Duration{"the reason is sought again": 0, "the reason is repeated": explainAgain / 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := drained(t, 2, pod("passing", 10))
+				c.create(important(requireLevel(members("first", 2, 2, 10), rack)...)...)
+				c.awaitMessage("first", "needs 2")
+				c.clock.pass(2 * time.Second)
+				c.create(important(pod("again", 10))...) // what is kept for a lower priority is nothing to it
+				c.awaitBound("again", 1)
+				c.clock.pass(c.args.DrainAfter.Duration - left)
+				c.deletePod("passing")
+				if left > 0 { // the turn of the gang of a higher priority has not come
+					c.awaitMessage("large", "takes 2 after default/again (priority 10) ends; room for it is kept")
+				}
+				c.clock.pass(left)
+				c.awaitMessage("first", "room for it is kept on 2 nodes")
+				for _, p := range c.pods() {
+					if _, held := c.plugin.shares().Held(uidOf(&p)); held != strings.HasPrefix(p.Name, "first") {
+						t.Errorf("room is kept for %s: %v", p.Name, held)
+					}
+				}
+				c.awaitMessage("large", "gang default/first waits before it")
+			})
+		})
+	}
 }
 
 // Where a device that is kept turns sick, other room is kept.

@@ -43,7 +43,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if _, planned := g.places[uidOf(pod)]; planned {
 		return nil
 	}
-	return verdict.New(fwk.UnschedulableAndUnresolvable, g.refusal.message)
+	return verdict.New(fwk.UnschedulableAndUnresolvable, g.refusal.words())
 }
 
 // lacks notes that a gang waits for members or for its PodGroup. The caller holds the mutex.
@@ -221,6 +221,9 @@ func (p *Plugin) end(g *group) {
 	p.endRoom(g)
 	delete(p.state.gangs, g.Ref)
 }
+
+// words says why the gang has no plan, and whose turn it is.
+func (r *refused) words() string { return r.message + r.turn }
 
 // kinds of refusals that free room may end.
 func (r *refused) ofRoom() bool { return r != nil && r.kind == gang.NoRoom }

@@ -54,7 +54,8 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	}
 	if plan.Refused != nil && t.config.Brief {
 		g.told[uidOf(c.pod)] = true
-		return nil, g.refusal.message + g.roomMade()
+		g.refusal.turn = p.drainFor(g, t)
+		return nil, g.refusal.words() + g.roomMade()
 	}
 	if plan.Refused != nil {
 		return nil, p.wait(c.pod, g, t, plan.Refused) + g.roomMade()
@@ -213,7 +214,7 @@ func (p *Plugin) refuse(g *group, pod *v1.Pod, r refused) string {
 	r.at = p.now()
 	g.refusal = &r
 	g.told[uidOf(pod)] = true
-	return r.message
+	return r.words()
 }
 
 // wait notes that a gang has no place now, and has room kept for it when it is its turn. The caller holds the mutex.
@@ -235,8 +236,8 @@ func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 			g.uncap = l.until
 		}
 	}
-	message += p.drainFor(g, t)
-	return p.refuse(g, pod, refused{kind: r.Reason, message: message, host: r.Hosts != nil && r.Reason == gang.NoRoom, lacking: t.lacking()})
+	return p.refuse(g, pod, refused{kind: r.Reason, message: message, turn: p.drainFor(g, t),
+		host: r.Hosts != nil && r.Reason == gang.NoRoom, lacking: t.lacking()})
 }
 
 // leavers names the pods that a gang waits for, by their gangs where they have one, with their priority.

@@ -71,9 +71,9 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 		}
 		p.cancel(g, "other plugins refuse the planned nodes")
 	case g.room != nil && g.refusal != nil:
-		return g.expectations(info), verdict.New(fwk.Success, g.refusal.message)
+		return g.expectations(info), verdict.New(fwk.Success, g.refusal.words())
 	case g.refusal != nil:
-		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, g.refusal.message)
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, g.refusal.words())
 	}
 	return nil, verdict.New(fwk.UnschedulableAndUnresolvable)
 }

@@ -145,7 +145,7 @@ func (p *Plugin) place(ctx context.Context, c cycle, ref podgroup.Ref, tried boo
 	if tried || !c.grouped() && g.refusal != nil && !leads(gang, c.pod) && !g.planned() {
 		if g.refusal != nil {
 			g.told[uidOf(c.pod)] = true
-			return nil, g.refusal.message
+			return nil, g.refusal.words()
 		}
 	}
 	return p.plan(ctx, c, gang, g)

@@ -125,7 +125,9 @@ type limit struct {
 type refused struct {
 	kind    gang.Reason
 	message string
-	host    bool
+	// turn follows the message: which room is kept for the gang, or which gang waits before it. It changes while the reason stays.
+	turn string
+	host bool
 	// lacking are the members that must run and had no place.
 	lacking int
 	// at is when that was found.
