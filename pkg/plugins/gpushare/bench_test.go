@@ -315,7 +315,7 @@ func unchangedNodesCostNoAllocation(t *testing.T, policy string) {
 		return least
 	}
 	few, many := allocations(200), allocations(1000)
-	if few < 1 || many > few+2 {
+	if few < 1 || many-few > 800*.01 { // one for each node would be 800; what the pools drop is a few
 		t.Errorf("a cycle allocates %v times with 200 nodes and %v times with 1000", few, many)
 	}
 	t.Logf("a cycle allocates %v times with 200 nodes and %v times with 1000", few, many)
