@@ -17,6 +17,9 @@ var openbPolicy = flag.String("openb", "tandem", "the policy by which TestOpenb 
 // TestOpenb: on the openb trace, 10,866 pods in the order of one seed for 1,213 nodes, the scheduler allocates what the
 // simulator says, within 0.1 point.
 func TestOpenb(t *testing.T) {
+	if underRace {
+		t.Skip("it takes 15 minutes under the race detector, and TestPlacements runs the same goroutines there")
+	}
 	data := os.Getenv("TANDEM_DATA")
 	if data == "" || *openbPolicy == "" {
 		t.Skip("TANDEM_DATA names no folder with the openb trace, or -openb no policy")
