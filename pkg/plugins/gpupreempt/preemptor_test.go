@@ -159,7 +159,7 @@ func TestPassesOverRoomOfALowerPriority(t *testing.T) {
 		c.awaitVictims(1)
 		c.awaitMessage("high", "yet to leave")
 		c.create(pod("higher", 10, 200))
-		c.awaitMessage("higher", "waits for default/low to leave")
+		c.awaitMessage("higher", "to leave")
 		c.await("the other is pending no more", func() bool {
 			all := c.plugin.state.all()
 			return len(all) == 1 && all[0].pod.Name == "higher"
