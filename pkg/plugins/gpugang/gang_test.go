@@ -23,14 +23,14 @@ func TestGangStartsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2, 2, 2, 2)
 		pods := members("train", 4, 4, 10)
-		c.create(pods[:3]...)
-		c.create(pod("other", 5))
-		c.awaitBound("other", 1) // the scheduler has been at work, and the gang lacks a member
-		if got := c.bound("train"); len(got) != 0 {
+		c.Create(pods[:3]...)
+		c.Create(pod("other", 5))
+		c.AwaitBound("other", 1) // the scheduler has been at work, and the gang lacks a member
+		if got := c.Bound("train"); len(got) != 0 {
 			t.Fatalf("three of four members exist, and %v are bound", got)
 		}
-		c.create(pods[3])
-		nodes := c.awaitBound("train", 4)
+		c.Create(pods[3])
+		nodes := c.AwaitBound("train", 4)
 		racks := map[string]bool{}
 		for _, n := range nodes {
 			racks[rackOf(n)] = true
@@ -44,8 +44,8 @@ func TestGangStartsTogether(t *testing.T) {
 func TestGangOfFractionsShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.create(members("notebook", 4, 4, 5)...)
-		nodes := c.awaitBound("notebook", 4)
+		c.Create(members("notebook", 4, 4, 5)...)
+		nodes := c.AwaitBound("notebook", 4)
 		if nodes["notebook-0"] != nodes["notebook-1"] || nodes["notebook-2"] != nodes["notebook-3"] {
 			t.Errorf("neighbours by rank are apart: %v", nodes)
 		}
@@ -58,24 +58,24 @@ func TestTwoLargeGangs(t *testing.T) {
 		c := newCluster(t, 2, 2)
 		a, b := members("a", 3, 3, 10), members("b", 3, 3, 10)
 		for i := range a {
-			c.create(a[i], b[i])
+			c.Create(a[i], b[i])
 		}
-		c.await("one gang is bound", func() bool { return len(c.bound("a-")) == 3 || len(c.bound("b-")) == 3 })
+		c.Await("one gang is bound", func() bool { return len(c.Bound("a-")) == 3 || len(c.Bound("b-")) == 3 })
 		first, second := "a-", "b-"
-		if len(c.bound("b-")) == 3 {
+		if len(c.Bound("b-")) == 3 {
 			first, second = "b-", "a-"
 		}
-		text := c.awaitMessage(second, "needs 3")
-		if len(c.bound(second)) != 0 {
-			t.Fatalf("both gangs have members bound: %v %v", c.bound("a-"), c.bound("b-"))
+		text := c.AwaitMessage(second, "needs 3")
+		if len(c.Bound(second)) != 0 {
+			t.Fatalf("both gangs have members bound: %v %v", c.Bound("a-"), c.Bound("b-"))
 		}
 		if !strings.Contains(text, "gang default/"+second[:1]+" needs 3") {
 			t.Errorf("the message does not name the gang and what it needs: %s", text)
 		}
-		for name := range c.bound(first) {
-			c.deletePod(name)
+		for name := range c.Bound(first) {
+			c.Remove(name)
 		}
-		c.awaitBound(second, 3)
+		c.AwaitBound(second, 3)
 	})
 }
 
@@ -83,23 +83,23 @@ func TestFailedBindIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		denied := true
-		c.refuseBinds(func(pod string) error {
+		c.RefuseBinds(func(pod string) error {
 			if pod == "train-1" && denied {
 				return errors.New("no answer")
 			}
 			return nil
 		})
-		c.create(members("train", 2, 2, 10)...)
-		c.awaitBound("train", 1)
+		c.Create(members("train", 2, 2, 10)...)
+		c.AwaitBound("train", 1)
 		// The place of the other is kept: this pod would fit there.
-		c.create(pod("greedy", 10))
-		c.awaitMessage("greedy", "free share is 0")
-		c.refuseBinds(nil)
-		nodes := c.awaitBound("train", 2)
+		c.Create(pod("greedy", 10))
+		c.AwaitMessage("greedy", "free share is 0")
+		c.RefuseBinds(nil)
+		nodes := c.AwaitBound("train", 2)
 		if nodes["train-0"] == nodes["train-1"] {
 			t.Errorf("two whole GPUs of one-GPU nodes: %v", nodes)
 		}
-		if len(c.bound("greedy")) != 0 {
+		if len(c.Bound("greedy")) != 0 {
 			t.Error("the place of the member whose bind failed was given away")
 		}
 	})
@@ -108,19 +108,19 @@ func TestFailedBindIsRepaired(t *testing.T) {
 func TestHalfBoundGangIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.refuseBinds(func(pod string) error {
+		c.RefuseBinds(func(pod string) error {
 			if pod == "train-1" {
 				return apierrors.NewForbidden(v1.Resource("pods/binding"), pod, errors.New("by a test"))
 			}
 			return nil
 		})
-		c.create(members("train", 2, 2, 10)...)
-		c.awaitBound("train", 1)
-		c.clock.pass(6 * time.Minute)
-		c.awaitBound("train", 0)
-		c.create(pod("other", 10), pod("another", 10))
-		c.awaitBound("other", 1)
-		c.awaitBound("another", 1)
+		c.Create(members("train", 2, 2, 10)...)
+		c.AwaitBound("train", 1)
+		c.Clock.Pass(6 * time.Minute)
+		c.AwaitBound("train", 0)
+		c.Create(pod("other", 10), pod("another", 10))
+		c.AwaitBound("other", 1)
+		c.AwaitBound("another", 1)
 	})
 }
 
@@ -128,23 +128,23 @@ func TestHalfBoundGangIsReleased(t *testing.T) {
 func TestMemberReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2, 2, 2, 2)
-		c.create(requireLevel(members("train", 4, 4, 10), rack)...)
-		before := c.awaitBound("train", 4)
-		c.await("the gang is known to have started", func() bool {
+		c.Create(requireLevel(members("train", 4, 4, 10), rack)...)
+		before := c.AwaitBound("train", 4)
+		c.Await("the gang is known to have started", func() bool {
 			c.plugin.state.mu.Lock()
 			defer c.plugin.state.mu.Unlock()
 			return c.plugin.state.group(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "train"}).started
 		})
-		c.deletePod("train-2")
-		c.clock.pass(10 * time.Minute)
+		c.Remove("train-2")
+		c.Clock.Pass(10 * time.Minute)
 		c.plugin.Tick(t.Context())
-		if got := c.bound("train"); len(got) != 3 {
+		if got := c.Bound("train"); len(got) != 3 {
 			t.Fatalf("bound are %v, want the three siblings of the member that is gone", got)
 		}
 		again := requireLevel(members("train", 4, 4, 10), rack)[2]
 		again.UID = "uid-again"
-		c.create(again)
-		after := c.awaitBound("train", 4)
+		c.Create(again)
+		after := c.AwaitBound("train", 4)
 		if before["train-2"] != after["train-2"] {
 			t.Errorf("the member was on %s and is on %s, the siblings on %v", before["train-2"], after["train-2"], after)
 		}
@@ -154,16 +154,16 @@ func TestMemberReturns(t *testing.T) {
 func TestNodeLostUnderGang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2, 2, 2, 2)
-		c.create(requireLevel(members("train", 2, 2, 20), rack)...)
-		nodes := c.awaitBound("train", 2)
-		c.removeNode(nodes["train-1"])
+		c.Create(requireLevel(members("train", 2, 2, 20), rack)...)
+		nodes := c.AwaitBound("train", 2)
+		c.loseNode(nodes["train-1"])
 		again := requireLevel(members("train", 2, 2, 20), rack)[1]
 		again.UID = "uid-again"
-		c.create(again)
+		c.Create(again)
 		// The rack of the sibling has no other node: the member waits, and the sibling runs on.
-		c.awaitMessage("train-1", "gang default/train")
+		c.AwaitMessage("train-1", "gang default/train")
 		c.checkWhole("train-0", 1)
-		if got := c.bound("train"); len(got) != 1 || got["train-0"] != nodes["train-0"] {
+		if got := c.Bound("train"); len(got) != 1 || got["train-0"] != nodes["train-0"] {
 			t.Errorf("the sibling was on %s, bound are %v", nodes["train-0"], got)
 		}
 	})
@@ -172,11 +172,11 @@ func TestNodeLostUnderGang(t *testing.T) {
 func TestMembersBeyondTheLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2, 1)
-		c.create(members("elastic", 5, 2, 10)...)
-		c.awaitBound("elastic", 3)
-		c.awaitMessage("elastic", "none for this pod")
-		c.createNode("n3", "r2", 2)
-		c.awaitBound("elastic", 5)
+		c.Create(members("elastic", 5, 2, 10)...)
+		c.AwaitBound("elastic", 3)
+		c.AwaitMessage("elastic", "none for this pod")
+		c.CreateNode("n3", "r2", 2)
+		c.AwaitBound("elastic", 5)
 	})
 }
 
@@ -187,8 +187,8 @@ func TestOtherPluginRefusesThePlan(t *testing.T) {
 		for _, p := range pods {
 			p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}} // one to a node
 		}
-		c.create(pods...)
-		nodes := c.awaitBound("train", 2)
+		c.Create(pods...)
+		nodes := c.AwaitBound("train", 2)
 		if nodes["train-0"] == nodes["train-1"] {
 			t.Errorf("both hold the port of one host: %v", nodes)
 		}
@@ -200,17 +200,17 @@ func TestMembersAreToldWhenAllIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 2)
 		var readable atomic.Bool
-		c.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("list", "gpunodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("list", "gpunodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return !readable.Load(), nil, errors.New("not now")
 		})
 		c.start()
-		c.create(members("train", 3, 3, 10)...)
+		c.Create(members("train", 3, 3, 10)...)
 		for i := range 3 {
-			c.awaitMessage(fmt.Sprint("train-", i), "not now")
+			c.AwaitMessage(fmt.Sprint("train-", i), "not now")
 		}
 		readable.Store(true)
 		for i := range 3 {
-			c.awaitMessage(fmt.Sprint("train-", i), "needs 3")
+			c.AwaitMessage(fmt.Sprint("train-", i), "needs 3")
 		}
 	})
 }
@@ -225,44 +225,44 @@ func TestDrainForALargeGang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1, 1, 1)
 		for i := range 4 {
-			c.create(pod(fmt.Sprintf("small-%d", i), 10))
+			c.Create(pod(fmt.Sprintf("small-%d", i), 10))
 		}
-		c.awaitBound("small", 4)
-		c.clock.pass(2 * time.Second)
-		c.create(requireLevel(members("large", 2, 2, 10), rack)...)
-		c.awaitMessage("large", "needs 2")
-		c.clock.pass(2 * time.Minute)
+		c.AwaitBound("small", 4)
+		c.Clock.Pass(2 * time.Second)
+		c.Create(requireLevel(members("large", 2, 2, 10), rack)...)
+		c.AwaitMessage("large", "needs 2")
+		c.Clock.Pass(2 * time.Minute)
 		// small-0 makes room for one that comes later. When small-1 ends too, only that one is in the way: the gang was passed over.
-		first, second := c.bound("small-0")["small-0"], ""
-		for name, node := range c.bound("small") {
+		first, second := c.Bound("small-0")["small-0"], ""
+		for name, node := range c.Bound("small") {
 			if rackOf(node) == rackOf(first) && node != first {
 				second = name
 			}
 		}
-		c.deletePod("small-0")
-		c.create(ending(pod("passing", 10)))
-		c.awaitBound("passing", 1)
-		if text := c.awaitMessage("large", "needs 2"); strings.Contains(text, "is kept") {
+		c.Remove("small-0")
+		c.Create(ending(pod("passing", 10)))
+		c.AwaitBound("passing", 1)
+		if text := c.AwaitMessage("large", "needs 2"); strings.Contains(text, "is kept") {
 			t.Fatalf("room is kept before the gang was passed over: %s", text)
 		}
-		c.deletePod(second)
-		text := c.awaitMessage("large", "room for it is kept on 2 nodes")
+		c.Remove(second)
+		text := c.AwaitMessage("large", "room for it is kept on 2 nodes")
 		if !strings.Contains(text, "after default/passing (priority 0) ends") {
 			t.Errorf("the message does not say whom the gang waits for: %s", text)
 		}
 		// Pods that come later find no room where it is kept, and go elsewhere.
-		c.create(pod("later", 10))
-		c.awaitMessage("later", "free share is 0")
-		for name, node := range c.bound("small") {
+		c.Create(pod("later", 10))
+		c.AwaitMessage("later", "free share is 0")
+		for name, node := range c.Bound("small") {
 			if rackOf(node) != rackOf(first) {
-				c.deletePod(name)
+				c.Remove(name)
 				break
 			}
 		}
-		c.awaitBound("later", 1)
+		c.AwaitBound("later", 1)
 		c.checkWhole("large", 2)
-		c.deletePod("passing")
-		c.awaitBound("large", 2)
+		c.Remove("passing")
+		c.AwaitBound("large", 2)
 	})
 }
 
@@ -292,9 +292,9 @@ func TestRefusals(t *testing.T) {
 				c := newCluster(t, 2, 2)
 				pods := members("bad", 2, 2, 10)
 				test.change(pods)
-				c.create(pods...)
-				c.awaitMessage("bad", test.want)
-				if got := c.bound("bad"); len(got) != 0 {
+				c.Create(pods...)
+				c.AwaitMessage("bad", test.want)
+				if got := c.Bound("bad"); len(got) != 0 {
 					t.Errorf("bound are %v", got)
 				}
 			})
@@ -307,17 +307,17 @@ func TestUnlikeSiblingIsToldToAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		first, second := members("odd", 2, 2, 10)[0], members("odd", 2, 3, 10)[1]
-		c.create(first)
+		c.Create(first)
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "odd"}
-		c.await("the first member waits for another", func() bool {
+		c.Await("the first member waits for another", func() bool {
 			c.plugin.state.mu.Lock()
 			defer c.plugin.state.mu.Unlock()
 			g := c.plugin.state.gangs[ref]
 			return g != nil && strings.Contains(g.incomplete, "1 of 2 members exist")
 		})
-		c.create(second)
+		c.Create(second)
 		for _, name := range []string{first.Name, second.Name} {
-			c.awaitMessage(name, v1alpha1.AnnotationMinMembers)
+			c.AwaitMessage(name, v1alpha1.AnnotationMinMembers)
 		}
 	})
 }
@@ -325,18 +325,18 @@ func TestUnlikeSiblingIsToldToAll(t *testing.T) {
 func TestRestartWithHalfBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.refuseBinds(func(pod string) error {
+		c.RefuseBinds(func(pod string) error {
 			if pod == "train-1" {
 				return errors.New("no answer")
 			}
 			return nil
 		})
-		c.create(members("train", 2, 2, 10)...)
-		c.awaitBound("train", 1)
+		c.Create(members("train", 2, 2, 10)...)
+		c.AwaitBound("train", 1)
 		c.stop()
-		c.refuseBinds(nil)
+		c.RefuseBinds(nil)
 		c.start()
-		c.awaitBound("train", 2)
+		c.AwaitBound("train", 2)
 	})
 }
 
@@ -344,21 +344,21 @@ func TestRestartWithHalfBound(t *testing.T) {
 func TestDrainEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.create(pod("small-0", 10), pod("small-1", 10))
-		c.awaitBound("small", 2)
-		c.clock.pass(2 * time.Second)
-		c.create(members("large", 2, 2, 10)...)
-		c.awaitMessage("large", "needs 2")
-		c.clock.pass(2 * time.Minute)
-		c.deletePod("small-0")
-		c.create(pod("passing", 10))
-		c.awaitBound("passing", 1)
-		c.deletePod("small-1")
-		c.awaitMessage("large", "room for it is kept on 2 nodes")
-		c.create(pod("later", 10))
-		c.awaitMessage("later", "free share is 0")
-		c.clock.pass(time.Hour)
-		c.awaitBound("later", 1)
+		c.Create(pod("small-0", 10), pod("small-1", 10))
+		c.AwaitBound("small", 2)
+		c.Clock.Pass(2 * time.Second)
+		c.Create(members("large", 2, 2, 10)...)
+		c.AwaitMessage("large", "needs 2")
+		c.Clock.Pass(2 * time.Minute)
+		c.Remove("small-0")
+		c.Create(pod("passing", 10))
+		c.AwaitBound("passing", 1)
+		c.Remove("small-1")
+		c.AwaitMessage("large", "room for it is kept on 2 nodes")
+		c.Create(pod("later", 10))
+		c.AwaitMessage("later", "free share is 0")
+		c.Clock.Pass(time.Hour)
+		c.AwaitBound("later", 1)
 		c.checkWhole("large", 2)
 	})
 }

@@ -22,22 +22,22 @@ import (
 
 // declareSpread creates a WorkloadProfile with slowdowns by level, and waits until the scheduler has read it.
 func (c *cluster) declareSpread(name string, slowdowns map[string]string) {
-	c.t.Helper()
+	c.T.Helper()
 	p := &v1alpha1.WorkloadProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	for key, slowdown := range slowdowns {
 		p.Spec.Spread = append(p.Spec.Spread, v1alpha1.ProfileSpread{TopologyKey: key, Slowdown: intstr.FromString(slowdown)})
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	u := &unstructured.Unstructured{Object: object}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
-	if _, err := c.dynamic.Resource(v1alpha1.WorkloadProfiles).Namespace("default").Create(c.t.Context(), u, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
+	if _, err := c.Dynamic.Resource(v1alpha1.WorkloadProfiles).Namespace("default").Create(c.T.Context(), u, metav1.CreateOptions{}); err != nil {
+		c.T.Fatal(err)
 	}
 	asks := profiled(name, pod("asks", 10))[0]
-	c.await("the profile "+name+" is read", func() bool { return len(c.plugin.shares().Losses(asks)) == len(slowdowns) })
+	c.Await("the profile "+name+" is read", func() bool { return len(c.plugin.shares().Losses(asks)) == len(slowdowns) })
 }
 
 // profiled gives pods a label profile, unless it is "".
@@ -91,8 +91,8 @@ func TestGangGoesAsFarApartAsItsProfileAllows(t *testing.T) {
 					profile = "train"
 					c.declareSpread(profile, test.slowdowns)
 				}
-				c.create(profiled(profile, members("gang", 4, 4, 10)...)...)
-				if got := on(c.awaitBound("gang", 4)); got != test.want {
+				c.Create(profiled(profile, members("gang", 4, 4, 10)...)...)
+				if got := on(c.AwaitBound("gang", 4)); got != test.want {
 					t.Errorf("the gang is on %s, want %s", got, test.want)
 				}
 			})
@@ -105,10 +105,10 @@ func TestGangGoesAsFarApartAsItsProfileAllows(t *testing.T) {
 			c.declareSpread("train", map[string]string{v1.LabelHostname: "1"})
 			for i := range 4 {
 				name := fmt.Sprint("single-", i)
-				c.create(profiled("train", pod(name, 10))...)
-				c.awaitBound(name, 1)
+				c.Create(profiled("train", pod(name, 10))...)
+				c.AwaitBound(name, 1)
 			}
-			if got := on(c.bound("single")); got != asSingles {
+			if got := on(c.Bound("single")); got != asSingles {
 				t.Errorf("single pods are on %s, want %s", got, asSingles)
 			}
 		})
@@ -117,13 +117,13 @@ func TestGangGoesAsFarApartAsItsProfileAllows(t *testing.T) {
 
 // takeHalf fills two GPUs of each node.
 func (c *cluster) takeHalf(nodes ...string) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, n := range nodes {
 		taken := pod("taken-"+n, 20)
 		taken.Spec.NodeSelector = map[string]string{v1.LabelHostname: n}
-		c.create(taken)
+		c.Create(taken)
 	}
-	c.awaitBound("taken", len(nodes))
+	c.AwaitBound("taken", len(nodes))
 }
 
 // A gang whose workers lose nothing on several nodes and whose servers lose much stays together.
@@ -136,8 +136,8 @@ func TestLargestLossOfTheRolesCounts(t *testing.T) {
 		pods := members("gang", 4, 4, 10)
 		profiled("worker", pods[:3]...)
 		profiled("server", pods[3])
-		c.create(pods...)
-		if got := on(c.awaitBound("gang", 4)); got != "n2:4" {
+		c.Create(pods...)
+		if got := on(c.AwaitBound("gang", 4)); got != "n2:4" {
 			t.Errorf("the gang is on %s, want n2:4", got)
 		}
 	})

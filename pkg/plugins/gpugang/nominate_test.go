@@ -19,14 +19,15 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // nominate does what the framework does for a pod that waits in Permit.
 func (c *cluster) nominate(p *v1.Pod, node string) {
-	c.t.Helper()
+	c.T.Helper()
 	info, err := framework.NewPodInfo(p)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	c.plugin.handle.AddNominatedPod(klog.Background(), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
 }
@@ -41,30 +42,30 @@ func (c *cluster) nominated(node string) map[string]bool {
 
 // incomplete creates the members of a gang but one: they wait, and nobody tries them.
 func (c *cluster) incomplete(name string, count int) []*v1.Pod {
-	c.t.Helper()
+	c.T.Helper()
 	pods := members(name, count, count, 10)[:count-1]
-	c.create(pods...)
+	c.Create(pods...)
 	c.awaitMembers(pods)
 	return pods
 }
 
 // gated creates all members of a gang, and nobody tries them: what a test writes down for them stands.
 func (c *cluster) gated(name string, count, least int) []*v1.Pod {
-	c.t.Helper()
+	c.T.Helper()
 	pods := members(name, count, least, 10)
 	for _, p := range pods {
 		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/test"}}
 	}
-	c.create(pods...)
+	c.Create(pods...)
 	c.awaitMembers(pods)
 	return pods
 }
 
 // awaitMembers waits until the plugin knows the members of a gang.
 func (c *cluster) awaitMembers(pods []*v1.Pod) {
-	c.t.Helper()
+	c.T.Helper()
 	ref, _ := c.plugin.gangs.Of(pods[0])
-	c.await("the members are known", func() bool {
+	c.Await("the members are known", func() bool {
 		pg, _ := c.plugin.gangs.Gang(ref)
 		return pg != nil && len(pg.Members) == len(pods)
 	})
@@ -76,8 +77,8 @@ func TestNominationsEndWithThePlan(t *testing.T) {
 		c := newCluster(t, 2, 2)
 		pods := c.gated("train", 4, 1)
 		single := pod("single", 30) // never fits
-		c.create(single)
-		c.awaitMessage("single", "0/2")
+		c.Create(single)
+		c.AwaitMessage("single", "0/2")
 		for _, p := range []*v1.Pod{pods[0], pods[1], single} {
 			c.nominate(p, "n1")
 		}
@@ -99,12 +100,12 @@ func TestNominationsInTheAPIEnd(t *testing.T) {
 		c := newCluster(t, 2)
 		p := c.incomplete("train", 3)[0].DeepCopy()
 		p.Status.NominatedNodeName = "n1"
-		if _, err := c.client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.await("the informer shows the nomination", func() bool { return c.plugin.seen(uidOf(p), "default/"+p.Name).Status.NominatedNodeName != "" })
+		c.Await("the informer shows the nomination", func() bool { return c.plugin.seen(uidOf(p), "default/"+p.Name).Status.NominatedNodeName != "" })
 		c.nominate(p, "n1")
-		c.await("the nomination is gone", func() bool { return len(c.nominated("n1")) == 0 })
+		c.Await("the nomination is gone", func() bool { return len(c.nominated("n1")) == 0 })
 	})
 }
 
@@ -115,11 +116,11 @@ func TestRefusedMemberHasNoNominatedNode(t *testing.T) {
 		for _, p := range pods {
 			p.Status.NominatedNodeName = "n1"
 		}
-		c.create(pods...)
-		c.awaitMessage("train", "needs 3")
-		c.await("the nominated node is cleared", func() bool {
-			for _, p := range c.pods() {
-				if message(&p) != "" && p.Status.NominatedNodeName != "" {
+		c.Create(pods...)
+		c.AwaitMessage("train", "needs 3")
+		c.Await("the nominated node is cleared", func() bool {
+			for _, p := range c.Pods() {
+				if fakecluster.Message(&p) != "" && p.Status.NominatedNodeName != "" {
 					return false
 				}
 			}
@@ -152,7 +153,7 @@ func TestMembersThatPauseStayOut(t *testing.T) {
 		some := c.incomplete("some", 3)
 		member := train[0]
 		gpu, plain := pod("left", 5), pod("plain", 0)
-		soon := c.clock.now().Add(time.Hour)
+		soon := c.Clock.Now().Add(time.Hour)
 		tests := []struct {
 			name  string
 			set   func(g *group)
@@ -255,17 +256,17 @@ func TestWhoIsTriedAfterAChange(t *testing.T) {
 func TestDoubtfulMembersArePlannedWhereTheyMayBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.refuseBinds(func(string) error { return errors.New("no answer") })
-		c.create(members("train", 2, 2, 10)...)
-		c.await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
+		c.RefuseBinds(func(string) error { return errors.New("no answer") })
+		c.Create(members("train", 2, 2, 10)...)
+		c.Await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
 		want := map[string]string{}
-		for _, p := range c.pods() {
+		for _, p := range c.Pods() {
 			for _, a := range c.plugin.shares().Unresolved(uidOf(&p)) {
 				want[p.Name] = a.Node
 			}
 		}
-		c.refuseBinds(nil)
-		got := c.awaitBound("train", 2)
+		c.RefuseBinds(nil)
+		got := c.AwaitBound("train", 2)
 		for name, node := range want {
 			if got[name] != node {
 				t.Errorf("%s may have been bound to %s, and is on %s", name, node, got[name])
@@ -287,11 +288,11 @@ var inPause = regexp.MustCompile(`planned again in \d+h`)
 func TestDoubtfulMembersAreTriedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.refuseBinds(func(string) error { return errors.New("no answer") })
+		c.RefuseBinds(func(string) error { return errors.New("no answer") })
 		train := members("train", 2, 2, 10)
-		c.create(train...)
-		c.await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
-		c.refuseBinds(nil)
+		c.Create(train...)
+		c.Await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
+		c.RefuseBinds(nil)
 		ref, _ := c.plugin.gangs.Of(train[0])
 		pause := func(until time.Time) {
 			c.plugin.state.mu.Lock()
@@ -299,13 +300,13 @@ func TestDoubtfulMembersAreTriedTogether(t *testing.T) {
 			g := c.plugin.state.gangs[ref]
 			g.retry, g.repairs = until, map[vgpu.UID]repair{}
 		}
-		pause(c.clock.now().Add(1000 * time.Hour))
-		c.await("both are refused for the pause", func() bool {
+		pause(c.Clock.Now().Add(1000 * time.Hour))
+		c.Await("both are refused for the pause", func() bool {
 			c.activate(train...)
-			return !slices.ContainsFunc(c.pods(), func(p v1.Pod) bool { return !inPause.MatchString(message(&p)) })
+			return !slices.ContainsFunc(c.Pods(), func(p v1.Pod) bool { return !inPause.MatchString(fakecluster.Message(&p)) })
 		})
 		pause(time.Time{}) // it is over, and no step of Run has seen that
 		c.activate(train[1])
-		c.awaitBound("train", 2)
+		c.AwaitBound("train", 2)
 	})
 }

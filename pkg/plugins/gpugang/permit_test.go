@@ -23,13 +23,13 @@ import (
 
 // reservedGang writes down a plan for gated members, all of their gang, of which the first ones are reserved.
 func (c *cluster) reservedGang(pods []*v1.Pod, reserved int, letGo time.Time) *group {
-	c.t.Helper()
+	c.T.Helper()
 	c.plugin.state.mu.Lock()
 	defer c.plugin.state.mu.Unlock()
 	ref, _ := c.plugin.gangs.Of(pods[0])
 	g := c.plugin.state.group(ref)
 	g.forget()
-	g.made, g.letGo = c.clock.now(), letGo
+	g.made, g.letGo = c.Clock.Now(), letGo
 	for i, p := range pods {
 		g.places[uidOf(p)] = place{Assignment: vgpu.Assignment{UID: uidOf(p), Node: "n1"}, pinned: true}
 		if i < reserved {
@@ -58,7 +58,7 @@ func TestUnreserve(t *testing.T) {
 				pods := c.gated("train", 3, 3)
 				at, reserved := time.Time{}, 2
 				if tc.letGo {
-					at = c.clock.now()
+					at = c.Clock.Now()
 				}
 				if tc.bound || tc.unreserved {
 					reserved = 1
@@ -90,14 +90,14 @@ func TestUnreserveOfTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		pods := c.gated("train", 3, 3)
-		g := c.reservedGang(pods, 1, c.clock.now())
+		g := c.reservedGang(pods, 1, c.Clock.Now())
 		c.plugin.state.mu.Lock()
 		gate := g.gate
 		c.plugin.state.mu.Unlock()
 		c.plugin.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "n1")
 		c.plugin.state.mu.Lock()
 		defer c.plugin.state.mu.Unlock()
-		if g.planned() || !g.letGo.IsZero() || !g.retry.After(c.clock.now()) {
+		if g.planned() || !g.letGo.IsZero() || !g.retry.After(c.Clock.Now()) {
 			t.Errorf("planned %v, let go %v, tried again %v, want a gang without a plan that pauses", g.planned(), g.letGo, g.retry)
 		}
 		select {
@@ -229,7 +229,7 @@ func TestPostBindCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		pods := c.gated("train", 3, 3)
-		g := c.reservedGang(pods, 2, c.clock.now())
+		g := c.reservedGang(pods, 2, c.Clock.Now())
 		c.plugin.PostBind(t.Context(), framework.NewCycleState(), pods[0], "n1")
 		c.plugin.state.mu.Lock()
 		defer c.plugin.state.mu.Unlock()
@@ -240,7 +240,7 @@ func TestPostBindCounts(t *testing.T) {
 		// One that is being deleted does not count.
 		leaving := *pg
 		leaving.Members = []*v1.Pod{pods[0].DeepCopy()}
-		leaving.Members[0].DeletionTimestamp = &metav1.Time{Time: c.clock.now()}
+		leaving.Members[0].DeletionTimestamp = &metav1.Time{Time: c.Clock.Now()}
 		if bound := c.plugin.boundOf(g, &leaving); bound != 0 {
 			t.Errorf("%d are bound, and the only one is being deleted", bound)
 		}
@@ -290,13 +290,13 @@ func TestRefusedAfterTheOthersWereLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		pods := c.gated("train", 3, 3)
-		g := c.reservedGang(pods, 1, c.clock.now())
+		g := c.reservedGang(pods, 1, c.Clock.Now())
 		cs := framework.NewCycleState()
 		cs.Write(placeKey, &place{Assignment: vgpu.Assignment{Node: "n1"}, pinned: true})
 		_, status := c.plugin.PostFilter(t.Context(), cs, pods[1], framework.NewDefaultNodeToStatus())
 		c.plugin.state.mu.Lock()
 		defer c.plugin.state.mu.Unlock()
-		if _, capped := g.capped["n1"]; !capped || !g.retry.After(c.clock.now()) || len(g.places) != 2 || status.Code() != fwk.UnschedulableAndUnresolvable {
+		if _, capped := g.capped["n1"]; !capped || !g.retry.After(c.Clock.Now()) || len(g.places) != 2 || status.Code() != fwk.UnschedulableAndUnresolvable {
 			t.Errorf("PostFilter = %v, capped %v, tried again %v, %d places, want a cap, a pause and the siblings' places", status, g.capped, g.retry, len(g.places))
 		}
 		if until := g.capped["n1"].until; !until.After(g.retry.Add(capFor / 2)) {
@@ -330,7 +330,7 @@ func TestPlansLeaveHostsToEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 4)
 		others := c.gated("others", 2, 2)
-		g := c.reservedGang(others, 1, c.clock.now()) // the first is in the snapshot, the second is not
+		g := c.reservedGang(others, 1, c.Clock.Now()) // the first is in the snapshot, the second is not
 		c.plugin.state.mu.Lock()
 		for uid, at := range g.places {
 			at.host = vgpu.Room{MilliCPU: 31000}
@@ -342,9 +342,9 @@ func TestPlansLeaveHostsToEachOther(t *testing.T) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse(cpu)
 			return p
 		}
-		c.create(asking("large", "34"))
-		c.awaitMessage("large", "Insufficient cpu")
-		c.create(asking("small", "32"))
-		c.awaitBound("small", 1)
+		c.Create(asking("large", "34"))
+		c.AwaitMessage("large", "Insufficient cpu")
+		c.Create(asking("small", "32"))
+		c.AwaitBound("small", 1)
 	})
 }

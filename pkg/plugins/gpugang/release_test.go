@@ -27,24 +27,24 @@ func TestReleaseOfWhatCannotBeMarked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 1, 1)
-				c.refuseBinds(func(pod string) error {
+				c.RefuseBinds(func(pod string) error {
 					if pod == "train-1" {
 						return apierrors.NewForbidden(v1.Resource("pods/binding"), pod, errors.New("by a test"))
 					}
 					return nil
 				})
-				c.create(members("train", 2, 2, 10)...)
-				c.awaitBound("train", 1)
+				c.Create(members("train", 2, 2, 10)...)
+				c.AwaitBound("train", 1)
 				c.mu.Lock()
 				c.refuseEviction = test.refusal
 				c.mu.Unlock()
-				c.clock.pass(6 * time.Minute)
+				c.Clock.Pass(6 * time.Minute)
 				if test.left == 0 {
-					c.awaitBound("train", 0)
+					c.AwaitBound("train", 0)
 					return
 				}
-				c.await("the member is asked to go", func() bool { return c.evictions.Load() > 1 })
-				if got := len(c.bound("train")); got != test.left {
+				c.Await("the member is asked to go", func() bool { return c.evictions.Load() > 1 })
+				if got := len(c.Bound("train")); got != test.left {
 					t.Errorf("%d members are bound, want %d", got, test.left)
 				}
 			})

@@ -24,27 +24,27 @@ func crowded(t *testing.T, nodes int) *cluster {
 	t.Helper()
 	c := newCluster(t, slices.Repeat([]int{1}, nodes)...)
 	for i := range nodes {
-		c.create(pod("small-"+string(rune('0'+i)), 10))
+		c.Create(pod("small-"+string(rune('0'+i)), 10))
 	}
-	c.awaitBound("small", nodes)
-	c.create(important(members("large", 2, 2, 10)...)...)
-	c.awaitMessage("large-0", "needs 2")
-	c.awaitMessage("large-1", "needs 2")
+	c.AwaitBound("small", nodes)
+	c.Create(important(members("large", 2, 2, 10)...)...)
+	c.AwaitMessage("large-0", "needs 2")
+	c.AwaitMessage("large-1", "needs 2")
 	return c
 }
 
 // wanted returns what gang "large" wants.
 func (c *cluster) wanted() *podgroup.Want {
-	c.t.Helper()
+	c.T.Helper()
 	pg, err := c.plugin.gangs.Gang(largeRef)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	w := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: largeRef.String(), MinCount: pg.MinCount}, Pods: pg.Members}
 	for i, m := range pg.Members {
 		r, err := c.plugin.shares().Request(m)
 		if err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 		w.Group.Members = append(w.Group.Members, gang.Member{Request: r, Rank: i})
 	}
@@ -55,45 +55,45 @@ var largeRef = podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: 
 
 // keep has room kept for gang "large" on nodes, whose pods leave for it. It returns how often it was told that the room ended.
 func (c *cluster) keep(nodes ...string) *int {
-	c.t.Helper()
+	c.T.Helper()
 	w, ended := c.wanted(), new(int)
 	places := make([]vgpu.Assignment, len(w.Group.Members))
 	var victims []*v1.Pod
 	for i, node := range nodes {
 		a, refusal := placement.Assign(c.emptyNode(node), &w.Group.Members[i].Request, placement.Policy{})
 		if refusal != nil {
-			c.t.Fatal(refusal)
+			c.T.Fatal(refusal)
 		}
 		places[i] = a
 		name := c.on(node)
-		for _, p := range c.pods() {
+		for _, p := range c.Pods() {
 			if p.Name == name {
 				victims = append(victims, &p)
 			}
 		}
 	}
 	if err := c.plugin.Keep(w, places, victims, func() { *ended++ }); err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	return ended
 }
 
 func (c *cluster) emptyNode(name string) *vgpu.Node {
-	c.t.Helper()
+	c.T.Helper()
 	for _, p := range c.shares.Published() {
 		if p.Name == name {
 			return p.Ledger.Without(func(*vgpu.Hold, bool) bool { return true })
 		}
 	}
-	c.t.Fatalf("nothing is known of node %s", name)
+	c.T.Fatalf("nothing is known of node %s", name)
 	return nil
 }
 
 // keptFor returns the nodes where room is held for pods whose names begin with a prefix.
 func (c *cluster) keptFor(prefix string) []string {
-	c.t.Helper()
+	c.T.Helper()
 	var nodes []string
-	for _, p := range c.pods() {
+	for _, p := range c.Pods() {
 		if h, held := c.plugin.shares().Held(uidOf(&p)); held && strings.HasPrefix(p.Name, prefix) {
 			nodes = append(nodes, h.Node)
 		}
@@ -120,20 +120,20 @@ func TestRoomGoesToTheGang(t *testing.T) {
 		rush := important(pod("rush", 10))
 		*rush[0].Spec.Priority, rush[0].Spec.PreemptionPolicy = 9, new(v1.PreemptionPolicy)
 		*rush[0].Spec.PreemptionPolicy = v1.PreemptNever
-		c.create(rush...)
-		c.awaitMessage("rush", "free share is 0")
-		c.deletePod(c.on("n2"))
-		c.awaitMessage("large-0", "room is made for it: 2 pods")
+		c.Create(rush...)
+		c.AwaitMessage("rush", "free share is 0")
+		c.Remove(c.on("n2"))
+		c.AwaitMessage("large-0", "room is made for it: 2 pods")
 		c.checkWhole("large", 2)
 		if *ended != 0 {
 			t.Error("the room ended with the first victim")
 		}
-		c.deletePod(c.on("n3"))
-		nodes := c.awaitBound("large", 2)
-		if nodes["large-0"] == "n1" || nodes["large-1"] == "n1" || len(c.bound("rush")) != 0 {
-			t.Errorf("the gang is on %v, the others on %v", nodes, c.bound("rush"))
+		c.Remove(c.on("n3"))
+		nodes := c.AwaitBound("large", 2)
+		if nodes["large-0"] == "n1" || nodes["large-1"] == "n1" || len(c.Bound("rush")) != 0 {
+			t.Errorf("the gang is on %v, the others on %v", nodes, c.Bound("rush"))
 		}
-		c.await("the room has ended", func() bool { return !c.hasRoom() })
+		c.Await("the room has ended", func() bool { return !c.hasRoom() })
 		if *ended != 1 {
 			t.Errorf("the room ended %d times", *ended)
 		}
@@ -150,7 +150,7 @@ func TestRoomNominates(t *testing.T) {
 		if !nominated("n1") || !nominated("n2") {
 			t.Error("a member is not nominated")
 		}
-		c.clock.pass(time.Second)
+		c.Clock.Pass(time.Second)
 		c.plugin.Tick(t.Context())
 		if !nominated("n1") || !nominated("n2") {
 			t.Error("the nominations are gone although the room is kept")
@@ -170,25 +170,25 @@ func TestRoomEnds(t *testing.T) {
 		// dry: the gang waits longer before room is made for it again.
 		dry bool
 	}{
-		{name: "a member is gone", do: func(c *cluster) { c.deletePod("large-1") }},
-		{name: "the gang is gone", do: func(c *cluster) { c.deletePod("large-0"); c.deletePod("large-1") }},
+		{name: "a member is gone", do: func(c *cluster) { c.Remove("large-1") }},
+		{name: "the gang is gone", do: func(c *cluster) { c.Remove("large-0"); c.Remove("large-1") }},
 		{name: "a member comes that must run", do: func(c *cluster) {
-			for _, p := range c.pods() {
+			for _, p := range c.Pods() {
 				if strings.HasPrefix(p.Name, "large") {
 					p.Annotations = members("large", 2, 3, 10)[0].Annotations
 					c.update(&p)
 				}
 			}
-			c.create(important(members("large", 3, 3, 10)[2:]...)...)
+			c.Create(important(members("large", 3, 3, 10)[2:]...)...)
 		}},
 		{name: "the members contradict each other", do: func(c *cluster) {
 			p := important(members("large", 3, 2, 5)...)[2]
 			*p.Spec.Priority = 11
-			c.create(p)
+			c.Create(p)
 		}},
 		{name: "it is given up", do: func(c *cluster) { c.plugin.GiveUp(largeRef, "for a test", 0) }},
-		{name: "a device is sick", do: func(c *cluster) { c.makeSick("n2"); c.plugin.wake(c.leader()); c.plugin.flush(c.t.Context()) }, dry: true},
-		{name: "the victims stay", do: func(c *cluster) { c.clock.pass(6 * time.Minute) }, dry: true},
+		{name: "a device is sick", do: func(c *cluster) { c.MakeSick("n2"); c.plugin.wake(c.leader()); c.plugin.flush(c.T.Context()) }, dry: true},
+		{name: "the victims stay", do: func(c *cluster) { c.Clock.Pass(6 * time.Minute) }, dry: true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestRoomEnds(t *testing.T) {
 				c := crowded(t, 2)
 				ended := c.keep("n1", "n2")
 				test.do(c)
-				c.await("no room is kept", func() bool { return !c.hasRoom() && len(c.keptFor("large")) == 0 })
+				c.Await("no room is kept", func() bool { return !c.hasRoom() && len(c.keptFor("large")) == 0 })
 				if *ended != 1 {
 					t.Errorf("it was told %d times that the room ended", *ended)
 				}
@@ -212,18 +212,18 @@ func TestRoomEnds(t *testing.T) {
 
 // leader returns the first member of gang "large".
 func (c *cluster) leader() *v1.Pod {
-	c.t.Helper()
+	c.T.Helper()
 	pg, _ := c.plugin.gangs.Gang(largeRef)
 	if pg == nil {
-		c.t.Fatal("there is no gang")
+		c.T.Fatal("there is no gang")
 	}
 	return pg.Members[0]
 }
 
 func (c *cluster) update(p *v1.Pod) {
-	c.t.Helper()
-	if _, err := c.client.CoreV1().Pods(p.Namespace).Update(c.t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		c.t.Fatal(err)
+	c.T.Helper()
+	if _, err := c.Client.CoreV1().Pods(p.Namespace).Update(c.T.Context(), p, metav1.UpdateOptions{}); err != nil {
+		c.T.Fatal(err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestRoomYieldsToHigherPriority(t *testing.T) {
 		}
 		c.plugin.wake(c.leader())
 		c.plugin.flush(t.Context())
-		c.await("no room is kept", func() bool { return !c.hasRoom() })
+		c.Await("no room is kept", func() bool { return !c.hasRoom() })
 	})
 }
 
@@ -262,19 +262,19 @@ func TestRoomIsTriedUntilItIsFree(t *testing.T) {
 		p.state.mu.Unlock()
 		for step := range 3 {
 			before := c.attempts()
-			c.clock.pass(time.Second)
+			c.Clock.Pass(time.Second)
 			p.Tick(t.Context())
-			c.await(fmt.Sprintf("the gang is tried at step %d", step), func() bool { return c.attempts() > before })
+			c.Await(fmt.Sprintf("the gang is tried at step %d", step), func() bool { return c.attempts() > before })
 		}
 	})
 }
 
 // attempts returns how often the scheduler tried to plan a gang.
 func (c *cluster) attempts() float64 {
-	c.t.Helper()
+	c.T.Helper()
 	value, err := testutil.GetCounterMetricValue(c.plugin.metrics.attempts)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	return value
 }
@@ -283,8 +283,8 @@ func (c *cluster) attempts() float64 {
 func TestLackingGoesByTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
-		c.create(members("ran", 2, 2, 10)...)
-		c.awaitBound("ran", 2)
+		c.Create(members("ran", 2, 2, 10)...)
+		c.AwaitBound("ran", 2)
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
 		lacking := func(pg *podgroup.Gang) int {
 			c.plugin.state.mu.Lock()
@@ -297,12 +297,12 @@ func TestLackingGoesByTheStore(t *testing.T) {
 			defer c.plugin.state.mu.Unlock()
 			return len(c.plugin.state.group(ref).places)
 		}
-		c.await("both are seen to be bound, and neither has a place from its plan any more", func() bool {
+		c.Await("both are seen to be bound, and neither has a place from its plan any more", func() bool {
 			before, _ = c.plugin.gangs.Gang(ref)
 			return before != nil && lacking(before) == 0 && placed() == 0
 		})
-		c.deletePod("ran-1")
-		c.await("the store has one member less", func() bool { return c.plugin.seen("uid-ran-1", "default/ran-1") == nil })
+		c.Remove("ran-1")
+		c.Await("the store has one member less", func() bool { return c.plugin.seen("uid-ran-1", "default/ran-1") == nil })
 		if got := lacking(before); got != 1 {
 			t.Errorf("%d members lack a place, want 1", got)
 		}
@@ -314,15 +314,15 @@ func TestRoomIsNoDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowded(t, 3)
 		c.keep("n1", "n2")
-		c.clock.pass(10 * time.Second)
-		c.create(members("other", 2, 2, 10)...)
-		c.awaitMessage("other", "needs 2")
+		c.Clock.Pass(10 * time.Second)
+		c.Create(members("other", 2, 2, 10)...)
+		c.AwaitMessage("other", "needs 2")
 		c.plugin.state.mu.Lock()
 		defer c.plugin.state.mu.Unlock()
 		for _, g := range c.plugin.state.gangs {
-			g.look = c.clock.now()
+			g.look = c.Clock.Now()
 		}
-		if head := c.plugin.state.head(c.clock.now()); head == nil || head.Name != "other" {
+		if head := c.plugin.state.head(c.Clock.Now()); head == nil || head.Name != "other" {
 			t.Errorf("it is the turn of %v", head)
 		}
 	})
@@ -338,20 +338,20 @@ func TestAskedAgain(t *testing.T) {
 			defer p.state.mu.Unlock()
 			g := p.state.gangs[largeRef]
 			g.retry = zero
-			return p.due(g, c.clock.now())
+			return p.due(g, c.Clock.Now())
 		}
 		p.args.Drain = "Disabled"
 		asks := func() time.Duration {
 			p.state.mu.Lock()
 			defer p.state.mu.Unlock()
-			return p.state.gangs[largeRef].ask.Sub(c.clock.now()).Round(time.Second)
+			return p.state.gangs[largeRef].ask.Sub(c.Clock.Now()).Round(time.Second)
 		}
 		for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 80 * time.Second} {
 			if p.GiveUp(largeRef, "for a test", 0); asks() != want {
 				t.Errorf("asked again after %v, want %v", asks(), want)
 			}
 		}
-		c.clock.pass(2 * time.Minute)
+		c.Clock.Pass(2 * time.Minute)
 		if due() {
 			t.Error("the gang is tried again although nothing changed")
 		}
@@ -362,7 +362,7 @@ func TestAskedAgain(t *testing.T) {
 			}
 		}
 		p.state.mu.Lock()
-		p.state.gangs[largeRef].ask = c.clock.now()
+		p.state.gangs[largeRef].ask = c.Clock.Now()
 		p.state.mu.Unlock()
 		if !due() || due() {
 			t.Error("the gang is not tried once when the pause is over")

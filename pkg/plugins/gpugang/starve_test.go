@@ -34,22 +34,22 @@ func asking(cpu string, pods []*v1.Pod) []*v1.Pod {
 
 // taint gives all nodes a taint.
 func (c *cluster) taint(t v1.Taint) {
-	c.t.Helper()
-	nodes, err := c.client.CoreV1().Nodes().List(c.t.Context(), metav1.ListOptions{})
+	c.T.Helper()
+	nodes, err := c.Client.CoreV1().Nodes().List(c.T.Context(), metav1.ListOptions{})
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	for i := range nodes.Items {
 		nodes.Items[i].Spec.Taints = []v1.Taint{t}
-		if _, err := c.client.CoreV1().Nodes().Update(c.t.Context(), &nodes.Items[i], metav1.UpdateOptions{}); err != nil {
-			c.t.Fatal(err)
+		if _, err := c.Client.CoreV1().Nodes().Update(c.T.Context(), &nodes.Items[i], metav1.UpdateOptions{}); err != nil {
+			c.T.Fatal(err)
 		}
 	}
 }
 
 // holding reports for the pods of which gangs room is kept.
 func (c *cluster) holding(prefix string) bool {
-	for _, p := range c.pods() {
+	for _, p := range c.Pods() {
 		if _, held := c.plugin.shares().Held(uidOf(&p)); held && strings.HasPrefix(p.Name, prefix) {
 			return true
 		}
@@ -63,20 +63,20 @@ func TestHopelessGangStopsNoDrain(t *testing.T) {
 		c := newCluster(t, 1, 1, 1, 1)
 		serves := in("r1", pod("serves", 10))[0]
 		serves.Spec.RestartPolicy = v1.RestartPolicyAlways
-		c.create(serves, in("r1", pod("beside", 10))[0], in("r2", pod("first", 10))[0], in("r2", pod("second", 10))[0])
-		c.awaitBound("", 4)
-		c.clock.pass(2 * time.Second)
-		c.create(requireLevel(in("r1", members("hopeless", 2, 2, 10)...), rack)...)
-		c.awaitMessage("hopeless", "needs 2")
-		c.clock.pass(2 * time.Second)
-		c.create(requireLevel(in("r2", members("large", 2, 2, 10)...), rack)...)
-		c.awaitMessage("large", "needs 2")
-		c.clock.pass(2 * time.Minute)
-		c.deletePod("first")
-		c.create(in("r2", pod("passing", 10))[0])
-		c.awaitBound("passing", 1)
-		c.deletePod("second")
-		c.awaitMessage("large", "room for it is kept on 2 nodes")
+		c.Create(serves, in("r1", pod("beside", 10))[0], in("r2", pod("first", 10))[0], in("r2", pod("second", 10))[0])
+		c.AwaitBound("", 4)
+		c.Clock.Pass(2 * time.Second)
+		c.Create(requireLevel(in("r1", members("hopeless", 2, 2, 10)...), rack)...)
+		c.AwaitMessage("hopeless", "needs 2")
+		c.Clock.Pass(2 * time.Second)
+		c.Create(requireLevel(in("r2", members("large", 2, 2, 10)...), rack)...)
+		c.AwaitMessage("large", "needs 2")
+		c.Clock.Pass(2 * time.Minute)
+		c.Remove("first")
+		c.Create(in("r2", pod("passing", 10))[0])
+		c.AwaitBound("passing", 1)
+		c.Remove("second")
+		c.AwaitMessage("large", "room for it is kept on 2 nodes")
 		if c.holding("hopeless") {
 			t.Error("room is kept for the gang that waits for a pod that never ends")
 		}
@@ -87,15 +87,15 @@ func TestHopelessGangStopsNoDrain(t *testing.T) {
 func TestTooLargeForAnyHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.create(pod("small-1", 10), pod("small-2", 10))
-		c.awaitBound("small", 2)
-		c.create(asking("100", members("large", 2, 2, 10))...)
-		c.awaitMessage("large", "takes at most 0 even when all its devices are free and healthy; hosts keep members out: "+
+		c.Create(pod("small-1", 10), pod("small-2", 10))
+		c.AwaitBound("small", 2)
+		c.Create(asking("100", members("large", 2, 2, 10))...)
+		c.AwaitMessage("large", "takes at most 0 even when all its devices are free and healthy; hosts keep members out: "+
 			"2 Insufficient cpu (64000m CPU in an empty host at most, each member asks for 100000m)")
-		c.clock.pass(10 * time.Minute)
-		c.deletePod("small-1")
-		c.create(pod("small-3", 10))
-		c.awaitBound("small-3", 1)
+		c.Clock.Pass(10 * time.Minute)
+		c.Remove("small-1")
+		c.Create(pod("small-3", 10))
+		c.AwaitBound("small-3", 1)
 		if c.holding("large") {
 			t.Error("room is kept for a gang that fits nowhere")
 		}
@@ -106,11 +106,11 @@ func TestTooLargeForAnyHost(t *testing.T) {
 func TestBarredNodesAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.create(in("r7", members("elsewhere", 2, 2, 10)...)...)
-		c.awaitMessage("elsewhere", "hosts keep members out: 2 node(s) didn't match Pod's node affinity/selector")
+		c.Create(in("r7", members("elsewhere", 2, 2, 10)...)...)
+		c.AwaitMessage("elsewhere", "hosts keep members out: 2 node(s) didn't match Pod's node affinity/selector")
 		c.taint(v1.Taint{Key: "dedicated", Value: "infra", Effect: v1.TaintEffectNoSchedule})
-		c.create(members("large", 2, 2, 10)...)
-		c.awaitMessage("large", "hosts keep members out: 2 node(s) had untolerated taint {dedicated: infra}")
+		c.Create(members("large", 2, 2, 10)...)
+		c.AwaitMessage("large", "hosts keep members out: 2 node(s) had untolerated taint {dedicated: infra}")
 	})
 }
 
@@ -120,35 +120,35 @@ func TestGangForCordonedNodes(t *testing.T) {
 		c := prepareCluster(t, 1, 1, 2)
 		patch := []byte(`[{"op":"replace","path":"/status/devices/0/slots","value":4},{"op":"replace","path":"/status/devices/0/model","value":"T4"},
 			{"op":"replace","path":"/status/devices/1/slots","value":4},{"op":"replace","path":"/status/devices/1/model","value":"T4"}]`)
-		if _, err := c.dynamic.Resource(v1alpha1.GPUNodes).Patch(t.Context(), "n3", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := c.Dynamic.Resource(v1alpha1.GPUNodes).Patch(t.Context(), "n3", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		c.start()
-		c.create(pod("busy", 10))
-		c.awaitBound("busy", 1)
+		c.Create(pod("busy", 10))
+		c.AwaitBound("busy", 1)
 		cordon := func(closed bool) {
 			body := []byte(fmt.Sprintf(`{"spec":{"unschedulable":%v}}`, closed))
 			for _, name := range []string{"n1", "n2"} {
-				if _, err := c.client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, body, metav1.PatchOptions{}); err != nil {
+				if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, body, metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		cordon(true)
 		bubble.Rest() // the scheduler has seen it
-		c.create(members("large", 2, 2, 10)...)
-		if got := c.awaitMessage("large", "hosts keep members out: 2 node(s) were unschedulable"); strings.Contains(got, "legal") {
+		c.Create(members("large", 2, 2, 10)...)
+		if got := c.AwaitMessage("large", "hosts keep members out: 2 node(s) were unschedulable"); strings.Contains(got, "legal") {
 			t.Errorf("the message is %q", got)
 		}
-		c.create(requireLevel(members("near", 2, 2, 10), rack)...)
-		if got := c.awaitMessage("near", "hosts keep members out: 2 node(s) were unschedulable"); strings.Contains(got, "legal") {
+		c.Create(requireLevel(members("near", 2, 2, 10), rack)...)
+		if got := c.AwaitMessage("near", "hosts keep members out: 2 node(s) were unschedulable"); strings.Contains(got, "legal") {
 			t.Errorf("the message is %q", got)
 		}
 		for _, p := range append(members("large", 2, 2, 10), pod("busy", 10)) {
-			c.deletePod(p.Name)
+			c.Remove(p.Name)
 		}
 		cordon(false)
-		c.awaitBound("near", 2)
+		c.AwaitBound("near", 2)
 	})
 }
 
@@ -158,21 +158,21 @@ func TestBoundedDrains(t *testing.T) {
 		c := prepareCluster(t, 1, 1)
 		c.args.Drain = config.DrainBounded
 		c.start()
-		c.create(within(pod("first", 10), 20*time.Minute), ending(pod("second", 10)))
-		c.awaitBound("", 2)
-		c.create(requireLevel(members("large", 2, 2, 10), rack)...)
-		c.awaitMessage("large", "needs 2")
-		c.clock.pass(2 * time.Minute)
-		c.awaitMessage("large", "no room is kept for it: pods in its way do not say when they end")
-		c.deletePod("second")
-		c.create(within(pod("third", 10), 30*time.Minute))
-		c.awaitBound("third", 1)
-		c.clock.pass(2 * time.Minute)
-		c.awaitMessage("large", "no room is kept for it yet: the last of the pods to wait for ends within 2")
+		c.Create(within(pod("first", 10), 20*time.Minute), ending(pod("second", 10)))
+		c.AwaitBound("", 2)
+		c.Create(requireLevel(members("large", 2, 2, 10), rack)...)
+		c.AwaitMessage("large", "needs 2")
+		c.Clock.Pass(2 * time.Minute)
+		c.AwaitMessage("large", "no room is kept for it: pods in its way do not say when they end")
+		c.Remove("second")
+		c.Create(within(pod("third", 10), 30*time.Minute))
+		c.AwaitBound("third", 1)
+		c.Clock.Pass(2 * time.Minute)
+		c.AwaitMessage("large", "no room is kept for it yet: the last of the pods to wait for ends within 2")
 		if c.holding("large") {
 			t.Error("room is kept although the last pod ends late")
 		}
-		c.clock.pass(24 * time.Minute)
-		c.awaitMessage("large", "room for it is kept on 2 nodes as pods end there")
+		c.Clock.Pass(24 * time.Minute)
+		c.AwaitMessage("large", "room for it is kept on 2 nodes as pods end there")
 	})
 }

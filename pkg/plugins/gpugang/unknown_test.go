@@ -12,6 +12,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // A pod in a group that the scheduler does not understand, or whose PodGroup it cannot read, is not scheduled alone, whether the
@@ -25,14 +27,14 @@ func TestGroupsThatAreNotUnderstood(t *testing.T) {
 				odd, named := pod("odd", 10), pod("named", 10)
 				odd.Spec.SchedulingGroup = &v1.PodSchedulingGroup{}
 				named.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
-				c.create(odd, named, pod("other", 10))
-				c.awaitBound("other", 1)
-				c.clock.pass(quiet + time.Second)
+				c.Create(odd, named, pod("other", 10))
+				c.AwaitBound("other", 1)
+				c.Clock.Pass(quiet + time.Second)
 				c.awaitTold("odd", "spec.schedulingGroup: it names no PodGroup, and this scheduler understands no other group: the pod is in a group, so it is not scheduled alone")
 				c.awaitTold("named", "spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups of scheduling.k8s.io that this scheduler reads")
-				c.create(pod("last", 10)) // goes through the queue after them
-				c.awaitBound("last", 1)
-				if bound := c.bound(""); len(bound) != 2 {
+				c.Create(pod("last", 10)) // goes through the queue after them
+				c.AwaitBound("last", 1)
+				if bound := c.Bound(""); len(bound) != 2 {
 					t.Errorf("bound: %v", bound)
 				}
 			})
@@ -42,9 +44,9 @@ func TestGroupsThatAreNotUnderstood(t *testing.T) {
 
 // awaitTold waits until a pod is told something, by its condition or by an event.
 func (c *cluster) awaitTold(name, text string) {
-	c.t.Helper()
-	c.await("pod "+name+" is told: "+text, func() bool {
-		events, err := c.client.EventsV1().Events(metav1.NamespaceAll).List(c.t.Context(), metav1.ListOptions{})
+	c.T.Helper()
+	c.Await("pod "+name+" is told: "+text, func() bool {
+		events, err := c.Client.EventsV1().Events(metav1.NamespaceAll).List(c.T.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false
 		}
@@ -53,8 +55,8 @@ func (c *cluster) awaitTold(name, text string) {
 				return true
 			}
 		}
-		for _, p := range c.pods() {
-			if p.Name == name && strings.Contains(message(&p), text) {
+		for _, p := range c.Pods() {
+			if p.Name == name && strings.Contains(fakecluster.Message(&p), text) {
 				return true
 			}
 		}

@@ -18,8 +18,8 @@ import (
 func TestLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 4)
-		c.create(members("ran", 3, 2, 10)...)
-		c.awaitBound("ran", 3)
+		c.Create(members("ran", 3, 2, 10)...)
+		c.AwaitBound("ran", 3)
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
 		set := func(reserved int, letGo time.Time) {
 			c.plugin.state.mu.Lock()
@@ -30,8 +30,8 @@ func TestLeast(t *testing.T) {
 				g.reserved[vgpu.UID(rune('a'+i))] = true
 			}
 		}
-		c.await("all are bound", func() bool { return c.plugin.Least(ref) == 2 })
-		set(1, c.clock.now())
+		c.Await("all are bound", func() bool { return c.plugin.Least(ref) == 2 })
+		set(1, c.Clock.Now())
 		if got := c.plugin.Least(ref); got != 3 {
 			t.Errorf("with a member that is being bound %d must stay", got)
 		}
@@ -45,8 +45,8 @@ func TestLeast(t *testing.T) {
 		}
 		unlike := members("ran", 4, 2, 10)[3]
 		unlike.Annotations[v1alpha1.AnnotationMinMembers] = "3"
-		c.create(unlike)
-		c.await("the gang is malformed", func() bool { return c.plugin.Least(ref) == onlyWhole })
+		c.Create(unlike)
+		c.Await("the gang is malformed", func() bool { return c.plugin.Least(ref) == onlyWhole })
 	})
 }
 
@@ -55,11 +55,11 @@ func TestLeast(t *testing.T) {
 func TestWantOfPausedMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 4)
-		c.create(members("ran", 3, 2, 10)...)
-		c.awaitBound("ran", 3)
+		c.Create(members("ran", 3, 2, 10)...)
+		c.AwaitBound("ran", 3)
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "waits"}
 		pods := members("waits", 3, 2, 10)
-		bound := c.pods()
+		bound := c.Pods()
 		for _, tc := range []struct {
 			grouped              bool
 			min, running, paused int
@@ -81,9 +81,9 @@ func TestWantOfPausedMembers(t *testing.T) {
 			c.plugin.state.mu.Lock()
 			g := c.plugin.state.group(ref)
 			clear(g.repairs)
-			g.repairs[uidOf(pods[2])] = repair{failures: 1, at: c.clock.now().Add(-time.Second)} // over
+			g.repairs[uidOf(pods[2])] = repair{failures: 1, at: c.Clock.Now().Add(-time.Second)} // over
 			for i := range tc.paused {
-				g.repairs[uidOf(pods[i])] = repair{failures: 1, at: c.clock.now().Add(time.Duration(8+i) * time.Second)}
+				g.repairs[uidOf(pods[i])] = repair{failures: 1, at: c.Clock.Now().Add(time.Duration(8+i) * time.Second)}
 			}
 			c.plugin.state.mu.Unlock()
 			if w, why := c.plugin.Want(cs, ref); why != tc.want || (w != nil) != (tc.want == "") {
@@ -97,15 +97,15 @@ func TestWantOfPausedMembers(t *testing.T) {
 func TestLeastOfMalformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 4)
-		c.create(members("ran", 3, 2, 10)...)
-		c.awaitBound("ran", 3)
+		c.Create(members("ran", 3, 2, 10)...)
+		c.AwaitBound("ran", 3)
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
-		for _, p := range c.pods() {
+		for _, p := range c.Pods() {
 			p.Annotations[v1alpha1.AnnotationRequiredTopology] = v1.LabelHostname
 			p.Annotations[v1alpha1.AnnotationPreferredTopology] = v1.LabelHostname
 			c.update(&p)
 		}
-		c.await("all members are seen to have the same wishes", func() bool {
+		c.Await("all members are seen to have the same wishes", func() bool {
 			pg, err := c.plugin.gangs.Gang(ref)
 			return pg != nil && pg.MinCount == 2 && err != nil
 		})
@@ -120,12 +120,12 @@ func TestTorn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 4)
 		ran := members("ran", 3, 2, 10)
-		c.create(ran...)
-		c.awaitBound("ran", 3)
+		c.Create(ran...)
+		c.AwaitBound("ran", 3)
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
 		leaving := map[vgpu.UID]bool{}
 		torn := func() bool { return c.plugin.Torn(ref, func(uid vgpu.UID) bool { return leaving[uid] }) }
-		c.await("all are seen to be bound", func() bool {
+		c.Await("all are seen to be bound", func() bool {
 			pg, _ := c.plugin.gangs.Gang(ref)
 			return pg != nil && !slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return m.Spec.NodeName == "" })
 		})
@@ -137,17 +137,17 @@ func TestTorn(t *testing.T) {
 		delete(leaving, uidOf(ran[0]))
 		delete(leaving, uidOf(ran[1]))
 		late := members("ran", 4, 2, 80)[3] // fits nowhere
-		c.create(late)
-		c.deletePod("ran-1")
-		c.await("one of the gang stays", torn)
+		c.Create(late)
+		c.Remove("ran-1")
+		c.Await("one of the gang stays", torn)
 		c.plugin.state.mu.Lock()
 		c.plugin.state.group(ref).bound[uidOf(late)] = true
 		c.plugin.state.mu.Unlock()
 		if torn() {
 			t.Error("a member whose Binding succeeded does not count")
 		}
-		c.create(members("ran", 5, 3, 10)[4])
-		c.await("nobody knows how many must run", torn)
+		c.Create(members("ran", 5, 3, 10)[4])
+		c.Await("nobody knows how many must run", torn)
 		if ref.Name = "gone"; torn() {
 			t.Error("a gang that is gone is torn")
 		}
@@ -159,8 +159,8 @@ func TestWithdraw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowded(t, 1)
 		ran, large := members("ran", 1, 1, 0)[0], c.leader()
-		c.create(ran)
-		c.awaitBound("ran", 1)
+		c.Create(ran)
+		c.AwaitBound("ran", 1)
 		set := func(reserved bool, letGo time.Time) {
 			c.plugin.state.mu.Lock()
 			defer c.plugin.state.mu.Unlock()
@@ -176,7 +176,7 @@ func TestWithdraw(t *testing.T) {
 				t.Errorf("pod %s was taken back", p.Name)
 			}
 		}
-		set(true, c.clock.now())
+		set(true, c.Clock.Now())
 		if c.plugin.Withdraw(large) {
 			t.Error("a member was taken back that is being bound")
 		}
@@ -204,21 +204,21 @@ func TestDoom(t *testing.T) {
 		name string
 		do   func(c *cluster)
 	}{
-		{"the eviction begins", func(c *cluster) { c.deletePod("ran-0"); c.deletePod("ran-1") }},
-		{"the eviction does not begin", func(c *cluster) { c.clock.pass(31 * time.Second) }},
+		{"the eviction begins", func(c *cluster) { c.Remove("ran-0"); c.Remove("ran-1") }},
+		{"the eviction does not begin", func(c *cluster) { c.Clock.Pass(31 * time.Second) }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 4)
 				ran := members("ran", 3, 1, 10)
-				c.create(ran[:2]...)
-				c.awaitBound("ran", 2)
+				c.Create(ran[:2]...)
+				c.AwaitBound("ran", 2)
 				c.plugin.Doom(ran[:2])
-				c.create(ran[2])
-				c.awaitMessage("ran-2", "are being evicted")
+				c.Create(ran[2])
+				c.AwaitMessage("ran-2", "are being evicted")
 				test.do(c)
-				c.await("the other member is bound", func() bool { return c.bound("ran-2")["ran-2"] != "" })
+				c.Await("the other member is bound", func() bool { return c.Bound("ran-2")["ran-2"] != "" })
 			})
 		})
 	}

@@ -32,13 +32,13 @@ func TestAbsurdNeighbour(t *testing.T) {
 				c := newCluster(t, 1, 1)
 				c.createBound(asks(pod("low-0", 10, 1), "1Gi"), asks(pod("low-1", 10, 2), "1Gi"))
 				absurd := asks(pod("absurd", 0, 0), amount)
-				absurd.Spec.NodeName = c.pod("low-0").Spec.NodeName
-				c.create(absurd)
-				c.create(asks(pod("high-0", 10, 100), "1Gi"))
-				c.create(asks(pod("high-1", 10, 99), "1Gi"))
+				absurd.Spec.NodeName = c.Pod("low-0").Spec.NodeName
+				c.Create(absurd)
+				c.Create(asks(pod("high-0", 10, 100), "1Gi"))
+				c.Create(asks(pod("high-1", 10, 99), "1Gi"))
 				expect(t, "victims", []string{"absurd", "low-0", "low-1"}, c.awaitVictims(3))
-				c.leave("absurd", "low-0", "low-1")
-				c.awaitBound("high", 2)
+				c.Remove("absurd", "low-0", "low-1")
+				c.AwaitBound("high", 2)
 			})
 		})
 	}
@@ -52,11 +52,11 @@ func TestFullVictim(t *testing.T) {
 		c.full = map[string]bool{"low": true}
 		c.start()
 		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
-		expect(t, "conditions of the victim", 1, len(c.pod("low").Status.Conditions)) // PodScheduled
-		c.leave("low")
-		c.awaitBound("high", 1)
+		expect(t, "conditions of the victim", 1, len(c.Pod("low").Status.Conditions)) // PodScheduled
+		c.Remove("low")
+		c.AwaitBound("high", 1)
 	})
 }
 
@@ -66,8 +66,8 @@ func TestNothingIsSaidOfTheImpossible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("low", 10, 0))
-		c.create(asks(pod("high", 5, 100), "2Ti"))
-		text := c.awaitMessage("high", "Insufficient memory")
+		c.Create(asks(pod("high", 5, 100), "2Ti"))
+		text := c.AwaitMessage("high", "Insufficient memory")
 		if strings.Contains(text, "preemption:") {
 			t.Errorf("the message is %q", text)
 		}

@@ -14,16 +14,17 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // evaluated returns how many attempts were evaluated, and the seconds that they took.
 func (c *cluster) evaluated() (count uint64, seconds float64) {
-	c.t.Helper()
+	c.T.Helper()
 	r := metrics.NewKubeRegistry()
 	r.MustRegister(c.plugin.metrics.all()...)
 	families, err := r.Gather()
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	for _, f := range families {
 		if f.GetName() == prefix+"evaluation_seconds" && len(f.Metric) > 0 {
@@ -40,8 +41,8 @@ func full(t testing.TB, nodes int) *cluster {
 	for i := range 8 * nodes {
 		p := pod(fmt.Sprintf("low-%05d", i), 10, 10)
 		node, device := i/8+1, i%8
-		c.place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, p, node, device)})
-		if err := c.client.Tracker().Add(p); err != nil {
+		c.Place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, p, node, device)})
+		if err := c.Client.Tracker().Add(p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,9 +72,9 @@ func BenchmarkPostFilter(b *testing.B) {
 			before, spent := c.evaluated()
 			for i := range b.N {
 				p := pod(fmt.Sprintf("new-%s-%d-%d", x.name, b.N, i), x.slots, x.priority)
-				c.create(p)
-				c.await("it is tried", func() bool { return strings.Contains(message(c.pod(p.Name)), x.says) })
-				if err := c.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", p.Name); err != nil {
+				c.Create(p)
+				c.Await("it is tried", func() bool { return strings.Contains(fakecluster.Message(c.Pod(p.Name)), x.says) })
+				if err := c.Client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", p.Name); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -98,9 +99,9 @@ func spent(tb testing.TB) time.Duration {
 func BenchmarkLook(b *testing.B) {
 	c := full(b, 5000)
 	first := pod("first", 80, 100)
-	c.create(first)
-	c.await("the scheduler has seen all pods", func() bool { return strings.Contains(message(c.pod("first")), "(dry run)") })
-	if err := c.client.Tracker().Delete(podResource, "default", "first"); err != nil {
+	c.Create(first)
+	c.Await("the scheduler has seen all pods", func() bool { return strings.Contains(fakecluster.Message(c.Pod("first")), "(dry run)") })
+	if err := c.Client.Tracker().Delete(fakecluster.PodResource, "default", "first"); err != nil {
 		b.Fatal(err)
 	}
 	f := c.plugin.handle.(framework.Framework)
@@ -112,8 +113,8 @@ func BenchmarkLook(b *testing.B) {
 	}{{"one-device", 10}, {"eight-devices", 80}} {
 		high := pod("high-"+x.name, x.slots, 100)
 		high.Spec.SchedulerName = "another"
-		c.create(high)
-		c.await("the pod is known", func() bool { return c.plugin.seen(high) != nil })
+		c.Create(high)
+		c.Await("the pod is known", func() bool { return c.plugin.seen(high) != nil })
 		cs := framework.NewCycleState()
 		if _, status, _ := f.RunPreFilterPlugins(b.Context(), cs, high); !status.IsSuccess() {
 			b.Fatal(status)

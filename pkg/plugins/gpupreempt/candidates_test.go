@@ -30,11 +30,11 @@ import (
 
 // candidates returns those for a preemptor with a priority, on all nodes with GPUs.
 func (c *cluster) candidates(priority int32) (*preemption.Candidates, []*v1.Pod, error) {
-	c.t.Helper()
+	c.T.Helper()
 	nodes := c.nodes()
-	ledgers, err := c.plugin.sharesOrNil().Ledgers(c.t.Context(), pod("any", 10, 0), nodes, func(string) bool { return false })
+	ledgers, err := c.plugin.sharesOrNil().Ledgers(c.T.Context(), pod("any", 10, 0), nodes, func(string) bool { return false })
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	return c.plugin.candidates(nodes, ledgers, nil, priority)
 }

@@ -24,21 +24,21 @@ func TestBudgetIsChargedAtOnce(t *testing.T) {
 		b := c.budget("low", 1)
 		c.start()
 		c.createBound(labelled(pod("low-0", 10, 0), "app", "low"), labelled(pod("low-1", 10, 0), "app", "low"))
-		c.create(pod("high-0", 10, 100))
+		c.Create(pod("high-0", 10, 100))
 		first := c.awaitVictims(1)
-		c.create(pod("high-1", 10, 100))
-		c.awaitMessage("high-1", "budget default/pdb-low allows 0 of the 1 evictions")
+		c.Create(pod("high-1", 10, 100))
+		c.AwaitMessage("high-1", "budget default/pdb-low allows 0 of the 1 evictions")
 		expect(t, "victims", first, c.victims())
 		b.Status.ObservedGeneration = 1 // it has counted the victim, and allows another one
-		if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+		if _, err := c.Client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.await("the budget is read", func() bool {
+		c.Await("the budget is read", func() bool {
 			all, err := c.plugin.budgets.List(labels.Everything())
 			return err == nil && len(all) == 1 && all[0].Status.ObservedGeneration == 1
 		})
-		c.leave(first...)
-		c.awaitBound("high-0", 1)
+		c.Remove(first...)
+		c.AwaitBound("high-0", 1)
 		c.awaitVictims(2)
 	})
 }

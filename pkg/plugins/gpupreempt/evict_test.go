@@ -30,13 +30,13 @@ import (
 
 // evicts carries a plan out for a preemptor "high" that needs nothing, and returns what came of it.
 func (c *cluster) evicts(units ...preemption.Unit) error {
-	c.t.Helper()
+	c.T.Helper()
 	var pods []*v1.Pod
-	for _, p := range c.pods() {
+	for _, p := range c.Pods() {
 		pods = append(pods, &p)
 	}
 	told := make(chan error, 1)
-	c.plugin.evict(c.t.Context(), &eviction{
+	c.plugin.evict(c.T.Context(), &eviction{
 		preemptor: preemptor{key: "high", name: "pod default/high", priority: 100, object: pod("high", 1, 100)},
 		plan:      &preemption.Plan{Evict: units}, pods: pods,
 		failed: func(err error) { told <- err }, done: func() { told <- nil },
@@ -48,8 +48,8 @@ func (c *cluster) evicts(units ...preemption.Unit) error {
 func (c *cluster) many(count int) {
 	for i := range count {
 		p := pod(fmt.Sprintf("p-%02d", i), 0, 0)
-		c.place(p, "n1", nil)
-		c.create(p)
+		c.Place(p, "n1", nil)
+		c.Create(p)
 	}
 }
 
@@ -98,9 +98,9 @@ func TestFailureEndsAPlan(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		expect(t, "victims", []string{"p-00", "p-01"}, c.victims())
-		for _, p := range c.pods() {
+		for _, p := range c.Pods() {
 			told := p.Name == "p-00" || p.Name == "p-01"
-			if leaves := c.plugin.state.leaves(uidOf(&p), c.clock.now()); leaves != told {
+			if leaves := c.plugin.state.leaves(uidOf(&p), c.Clock.Now()); leaves != told {
 				t.Errorf("%s counts as leaving: %v", p.Name, leaves)
 			}
 		}
@@ -134,13 +134,13 @@ func TestNobodyWaitsForTheSpared(t *testing.T) {
 		for waiter, awaited := range map[string]string{"waits-went": "p-00", "waits-refused": "p-01", "waits-spared": "p-02"} {
 			p := pod(waiter, 10, 0)
 			p.Spec.SchedulerName = "another" // nobody else touches it
-			c.create(p)
+			c.Create(p)
 			c.plugin.state.pendings[uidOf(p)] = &pending{
-				pod: p, place: vgpu.Assignment{Node: "n1"}, deadline: c.clock.now().Add(time.Hour),
+				pod: p, place: vgpu.Assignment{Node: "n1"}, deadline: c.Clock.Now().Add(time.Hour),
 				victims: []victim{{uid: vgpu.UID("uid-" + awaited), name: "default/" + awaited}},
 			}
 		}
-		c.await("the pods are read", func() bool {
+		c.Await("the pods are read", func() bool {
 			return !slices.ContainsFunc([]string{"waits-went", "waits-refused", "waits-spared", "p-00", "p-01", "p-02"}, func(name string) bool {
 				return c.plugin.seen(pod(name, 0, 0)) == nil
 			})
@@ -149,7 +149,7 @@ func TestNobodyWaitsForTheSpared(t *testing.T) {
 		if c.evicts(singles(3)...) == nil {
 			t.Error("no error")
 		}
-		c.await("one waits on", func() bool {
+		c.Await("one waits on", func() bool {
 			all := c.plugin.state.all()
 			return len(all) == 1 && all[0].pod.Name == "waits-went"
 		})
@@ -307,7 +307,7 @@ func TestOnlyTheVictimIsEvicted(t *testing.T) {
 			}
 		}
 		expect(t, "victims", nil, c.victims())
-		for _, x := range c.pod("p-00").Status.Conditions {
+		for _, x := range c.Pod("p-00").Status.Conditions {
 			if x.Type == v1.DisruptionTarget {
 				t.Error("another pod is marked")
 			}

@@ -27,12 +27,12 @@ func TestEventsHaveWhatUsersWrote(t *testing.T) {
 		c.refuseDeletes(func(string) error {
 			return apierrors.NewForbidden(v1.Resource("pods"), "low", errors.New("100% of %d are used"))
 		})
-		c.create(single, gang, pod("high", 10, 100))
+		c.Create(single, gang, pod("high", 10, 100))
 		for name, want := range map[string]string{
 			"single": `"200%" is not legal`, "gang-0": `"50%s" is not legal`, "high": "100% of %d are used",
 		} {
-			c.await("an event of pod "+name+" has "+want, func() bool {
-				for _, note := range fakeapi.Notes(t, c.client, name) {
+			c.Await("an event of pod "+name+" has "+want, func() bool {
+				for _, note := range fakeapi.Notes(t, c.Client, name) {
 					if strings.Contains(note, "%!") {
 						t.Fatalf("an event of pod %s: %q", name, note)
 					}

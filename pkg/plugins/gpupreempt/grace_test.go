@@ -24,14 +24,14 @@ func TestEndlessLeaverIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(taking(tenYears, pod("endless", 10, 0)), pod("low", 10, 5))
-		if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "endless", metav1.DeleteOptions{}); err != nil {
+		if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), "endless", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"endless", "low"}, c.awaitVictims(2)) // the first by the test
-		node := c.pod("low").Spec.NodeName
-		c.leave("low")
-		expect(t, "place", map[string]string{"high": node}, c.awaitBound("high", 1))
+		node := c.Pod("low").Spec.NodeName
+		c.Remove("low")
+		expect(t, "place", map[string]string{"high": node}, c.AwaitBound("high", 1))
 	})
 }
 
@@ -43,15 +43,15 @@ func TestSlowVictimsAreTheLastResort(t *testing.T) {
 		for _, seconds := range []int64{601, 9_223_372_037, math.MaxInt64} {
 			c := newCluster(t, 1, 1)
 			c.createBound(taking(seconds, pod("slow", 10, 0)), taking(600, pod("low", 10, 5)))
-			c.create(pod("high-0", 10, 100))
+			c.Create(pod("high-0", 10, 100))
 			expect(t, "victims", []string{"low"}, c.awaitVictims(1))
-			c.leave("low")
-			c.awaitBound("high-0", 1)
-			c.create(pod("high-1", 10, 100))
+			c.Remove("low")
+			c.AwaitBound("high-0", 1)
+			c.Create(pod("high-1", 10, 100))
 			expect(t, "victims", []string{"low", "slow"}, c.awaitVictims(2))
-			c.awaitMessage("high-1", "1 of 1 pod (default/slow) yet to leave")
-			c.clock.pass(11 * time.Minute)
-			c.awaitMessage("high-1", "did not leave node")
+			c.AwaitMessage("high-1", "1 of 1 pod (default/slow) yet to leave")
+			c.Clock.Pass(11 * time.Minute)
+			c.AwaitMessage("high-1", "did not leave node")
 			expect(t, "victims", []string{"low", "slow"}, c.victims())
 			c.stop()
 		}
@@ -66,12 +66,12 @@ func TestMaximumGracePeriod(t *testing.T) {
 		c.args.MaximumGracePeriod = metav1.Duration{Duration: time.Minute}
 		c.start()
 		c.createBound(taking(tenYears, pod("slow", 10, 0)), taking(5, pod("low", 10, 1)))
-		c.create(pod("high-0", 10, 100))
+		c.Create(pod("high-0", 10, 100))
 		expect(t, "first victim", []string{"slow"}, c.awaitVictims(1))
-		c.create(pod("high-1", 10, 100))
+		c.Create(pod("high-1", 10, 100))
 		c.awaitVictims(2)
 		for name, most := range map[string]time.Duration{"slow": time.Minute, "low": 5 * time.Second} {
-			if end := c.pod(name).DeletionTimestamp; end == nil || end.Sub(c.clock.now()) > most {
+			if end := c.Pod(name).DeletionTimestamp; end == nil || end.Sub(c.Clock.Now()) > most {
 				t.Errorf("pod %s ends at %v, want within %v", name, end, most)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // team returns pods NAME-0, NAME-1, … of a gang, each with so many slots.
@@ -37,32 +38,32 @@ func TestGangPreempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 4)
-		c.create(team("surplus", 3, 1, 10, 0)...)
-		c.awaitBound("surplus", 3)
+		c.Create(team("surplus", 3, 1, 10, 0)...)
+		c.AwaitBound("surplus", 3)
 		c.createBound(pod("single", 10, 0))
-		c.create(team("high", 2, 2, 10, 100)...)
+		c.Create(team("high", 2, 2, 10, 100)...)
 		victims := c.awaitVictims(2)
 		if slices.Contains(victims, "single") || len(victims) != 2 {
 			t.Fatalf("victims are %v", victims)
 		}
-		c.await("the gang is told who goes, or that they leave already", func() bool {
-			text := message(c.pod("high-0"))
+		c.Await("the gang is told who goes, or that they leave already", func() bool {
+			text := fakecluster.Message(c.Pod("high-0"))
 			return strings.Contains(text, "surplus of default/surplus") || strings.Contains(text, "room is made for it: ")
 		})
-		c.leave(victims[0])
-		c.create(pod("rush", 10, 50))
-		c.awaitMessage("rush", "preemption: ")
-		c.leave(victims[1])
-		c.awaitBound("high", 2)
-		if len(c.bound("surplus")) != 1 {
-			t.Errorf("of the surplus gang %v run", c.bound("surplus"))
+		c.Remove(victims[0])
+		c.Create(pod("rush", 10, 50))
+		c.AwaitMessage("rush", "preemption: ")
+		c.Remove(victims[1])
+		c.AwaitBound("high", 2)
+		if len(c.Bound("surplus")) != 1 {
+			t.Errorf("of the surplus gang %v run", c.Bound("surplus"))
 		}
 	})
 }
 
 // blockedGang fills three nodes, of which another plugin refuses the first to a gang of two that comes then.
 func (c *cluster) blockedGang() (high []*v1.Pod) {
-	c.t.Helper()
+	c.T.Helper()
 	for i := range 3 {
 		p := pod(fmt.Sprintf("low-%d", i), 10, int32(i))
 		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: fmt.Sprintf("n%d", i+1)}
@@ -75,7 +76,7 @@ func (c *cluster) blockedGang() (high []*v1.Pod) {
 	for _, p := range high {
 		onPort(p, 80)
 	}
-	c.create(high...)
+	c.Create(high...)
 	return high
 }
 
@@ -87,13 +88,13 @@ func TestGangAsksOtherPlugins(t *testing.T) {
 		c := newCluster(t, 1, 1, 1)
 		c.blockedGang()
 		expect(t, "victims", []string{"low-1", "low-2"}, c.awaitVictims(2))
-		c.leave("low-1", "low-2")
-		c.awaitBound("high", 2)
+		c.Remove("low-1", "low-2")
+		c.AwaitBound("high", 2)
 		other := onPort(team("other", 1, 1, 10, 150)[0], 80)
 		other.Spec.NodeSelector = map[string]string{v1.LabelHostname: "n1"}
-		c.createNode("n4", "r2", 1)
-		c.create(other)
-		c.awaitMessage("other", "preemption: ")
+		c.CreateNode("n4", "r2", 1)
+		c.Create(other)
+		c.AwaitMessage("other", "preemption: ")
 		expect(t, "victims", []string{"low-1", "low-2"}, c.victims())
 	})
 }
@@ -127,8 +128,8 @@ func TestGangIsGuarded(t *testing.T) {
 				test.prepare(c, high)
 				c.start()
 				c.createBound(pod("low", 10, 0))
-				c.create(high...)
-				c.awaitMessage("high", test.want)
+				c.Create(high...)
+				c.AwaitMessage("high", test.want)
 				expect(t, "victims", nil, c.victims())
 				for _, p := range high {
 					if _, held := c.plugin.sharesOrNil().Held(uidOf(p)); held {
@@ -148,12 +149,12 @@ func TestGangWaitsForMinimumRuntime(t *testing.T) {
 		c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
 		c.start()
 		c.createBound(pod("low", 10, 0))
-		c.create(team("high", 1, 1, 10, 100)...)
-		c.awaitMessage("high", "minimum")
-		c.clock.pass(61 * time.Minute)
+		c.Create(team("high", 1, 1, 10, 100)...)
+		c.AwaitMessage("high", "minimum")
+		c.Clock.Pass(61 * time.Minute)
 		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
-		c.leave("low")
-		c.awaitBound("high", 1)
+		c.Remove("low")
+		c.AwaitBound("high", 1)
 	})
 }
 
@@ -165,14 +166,14 @@ func TestGangWaitsForItsTurn(t *testing.T) {
 		c.args.EvictionsPerMinute = 2
 		c.start()
 		c.createBound(pod("low-1", 10, 0), pod("low-2", 10, 0), pod("low-3", 10, 0))
-		c.create(pod("first", 10, 200))
+		c.Create(pod("first", 10, 200))
 		c.awaitVictims(1)
-		c.create(team("high", 2, 2, 10, 100)...)
-		c.awaitMessage("high", "evicts 2 pods in a minute at most")
+		c.Create(team("high", 2, 2, 10, 100)...)
+		c.AwaitMessage("high", "evicts 2 pods in a minute at most")
 		if got := len(c.victims()); got != 1 {
 			t.Errorf("%d pods were evicted", got)
 		}
-		c.clock.pass(40 * time.Second) // its turn comes in 30 at most; after 60 the first victim would be overdue
+		c.Clock.Pass(40 * time.Second) // its turn comes in 30 at most; after 60 the first victim would be overdue
 		c.awaitVictims(3)
 	})
 }
@@ -185,15 +186,15 @@ func TestGangTriesAgainAfterFailure(t *testing.T) {
 		c.createBound(pod("low", 10, 0))
 		c.refuseDeletes(func(string) error { return apierrors.NewForbidden(v1.Resource("pods"), "low", nil) })
 		high := team("high", 1, 1, 10, 100)
-		c.create(high...)
-		c.awaitMessage("high", "preemption: ")
-		c.await("the room is given up", func() bool {
+		c.Create(high...)
+		c.AwaitMessage("high", "preemption: ")
+		c.Await("the room is given up", func() bool {
 			_, held := c.plugin.sharesOrNil().Held(uidOf(high[0]))
 			return !held
 		})
 		expect(t, "victims", nil, c.victims())
 		c.refuseDeletes(nil)
-		c.clock.pass(time.Minute)
+		c.Clock.Pass(time.Minute)
 		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 	})
 }
@@ -271,7 +272,7 @@ func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 			<-goOn
 			return apierrors.NewForbidden(v1.Resource("pods"), "low", nil)
 		})
-		c.create(team("high", 1, 1, 10, 100)...)
+		c.Create(team("high", 1, 1, 10, 100)...)
 		<-begun
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "high"}
 		gangs, shares := c.plugin.gangsOrNil(), c.plugin.sharesOrNil()
@@ -290,7 +291,7 @@ func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		close(goOn)
-		c.await("the eviction is over", func() bool { return !c.plugin.evicting("gang " + string(ref.Source) + "/" + ref.String()) })
+		c.Await("the eviction is over", func() bool { return !c.plugin.evicting("gang " + string(ref.Source) + "/" + ref.String()) })
 		if _, held := shares.Held(request.UID); !held {
 			t.Error("nothing is held for the member")
 		}
@@ -303,17 +304,17 @@ func TestSurplusIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 5)
-		c.create(team("gang", 4, 2, 10, 0)...)
+		c.Create(team("gang", 4, 2, 10, 0)...)
 		c.createBound(pod("other", 10, 0))
-		c.awaitBound("gang", 4)
+		c.AwaitBound("gang", 4)
 		surplus := func(at int) preemption.Unit {
 			return preemption.Unit{Kind: preemption.Surplus, Name: fmt.Sprintf("default/gang-%d", at), Pods: []int{at}}
 		}
 		if err := c.evicts(surplus(3)); err != nil {
 			t.Fatal(err)
 		}
-		c.leave("gang-2")
-		c.await("it is known that another member has ended", func() bool {
+		c.Remove("gang-2")
+		c.Await("it is known that another member has ended", func() bool {
 			pg, _ := c.plugin.gangsOrNil().Gang(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gang"})
 			return pg != nil && len(pg.Members) == 3
 		})

@@ -33,24 +33,24 @@ func labelled(p *v1.Pod, key, value string) *v1.Pod {
 
 // budget creates a PodDisruptionBudget for the pods of an app.
 func (c *cluster) budget(app string, allowed int32) *policyv1.PodDisruptionBudget {
-	c.t.Helper()
+	c.T.Helper()
 	b := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pdb-" + app, UID: types.UID("uid-pdb-" + app)},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
 	}
-	b, err := c.client.PolicyV1().PodDisruptionBudgets("default").Create(c.t.Context(), b, metav1.CreateOptions{})
+	b, err := c.Client.PolicyV1().PodDisruptionBudgets("default").Create(c.T.Context(), b, metav1.CreateOptions{})
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	return b
 }
 
 // awaitRetry waits until it is noted when a pod is tried again without an event, and returns that.
 func (c *cluster) awaitRetry(name string) again {
-	c.t.Helper()
+	c.T.Helper()
 	var r again
-	c.await("pod "+name+" is to be tried again", func() bool {
+	c.Await("pod "+name+" is to be tried again", func() bool {
 		c.plugin.state.mu.Lock()
 		defer c.plugin.state.mu.Unlock()
 		r = c.plugin.state.retries[vgpu.UID("uid-"+name)]
@@ -67,7 +67,7 @@ func TestBudgetIsPreferred(t *testing.T) {
 		c.budget("low", 0)
 		c.start()
 		c.createBound(pod("low", 10, 0), pod("more", 10, 50))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"more"}, c.awaitVictims(1))
 	})
 }
@@ -81,7 +81,7 @@ func TestBudgetForbidsAll(t *testing.T) {
 			c.budget("low", 0)
 			c.start()
 			c.createBound(pod("low", 10, 0))
-			c.create(pod("high", 10, 100))
+			c.Create(pod("high", 10, 100))
 			expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 		})
 	})
@@ -92,14 +92,14 @@ func TestBudgetForbidsAll(t *testing.T) {
 			b := c.budget("low", 0)
 			c.start()
 			c.createBound(pod("low", 10, 0))
-			c.create(pod("high", 10, 100))
-			c.awaitMessage("high", "would fit by evicting default/low; not done because budget default/pdb-low allows 0 of the 1 evictions")
+			c.Create(pod("high", 10, 100))
+			c.AwaitMessage("high", "would fit by evicting default/low; not done because budget default/pdb-low allows 0 of the 1 evictions")
 			expect(t, "victims", nil, c.victims())
 			if r := c.awaitRetry("high"); !r.budgets || !r.at.IsZero() {
 				t.Errorf("tried again at %v, or when a budget changes: %v", r.at, r.budgets)
 			}
 			b.Status.DisruptionsAllowed = 1
-			if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+			if _, err := c.Client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			expect(t, "victims", []string{"low"}, c.awaitVictims(1))
@@ -121,15 +121,15 @@ func TestBudgetChangeIsHeard(t *testing.T) {
 			waits   bool
 		}{{1, true}, {2, false}} {
 			b.Status.DisruptionsAllowed = x.allowed
-			if _, err := c.client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
+			if _, err := c.Client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			c.await("the budget is known", func() bool {
+			c.Await("the budget is known", func() bool {
 				now, err := c.plugin.budgets.PodDisruptionBudgets("default").Get(b.Name)
 				return err == nil && now.Status.DisruptionsAllowed == x.allowed
 			})
 			if !x.waits {
-				c.await("it is tried", func() bool {
+				c.Await("it is tried", func() bool {
 					c.plugin.state.mu.Lock()
 					defer c.plugin.state.mu.Unlock()
 					return len(c.plugin.state.retries) == 0
@@ -148,11 +148,11 @@ func TestProtectedPodsStay(t *testing.T) {
 		c := prepareCluster(t, 2)
 		c.args.Protected.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "yes"}}
 		c.start()
-		c.create(in(metav1.NamespaceSystem, pod("system", 10, 0)))
-		c.awaitBound("system", 1)
+		c.Create(in(metav1.NamespaceSystem, pod("system", 10, 0)))
+		c.AwaitBound("system", 1)
 		c.createBound(labelled(pod("kept", 10, 0), "keep", "yes"))
-		c.create(pod("high", 20, 100))
-		got := c.awaitMessage("high", "would fit by evicting")
+		c.Create(pod("high", 20, 100))
+		got := c.AwaitMessage("high", "would fit by evicting")
 		if want := "not done because default/kept, kube-system/system are protected"; !strings.Contains(got, want) {
 			t.Errorf("the message is %q, want %q in it", got, want)
 		}
@@ -172,13 +172,13 @@ func TestMinimumRuntime(t *testing.T) {
 		low := pod("low", 10, 0)
 		low.Spec.PriorityClassName = "gone"
 		c.createBound(low)
-		c.create(pod("high", 10, 100))
-		c.awaitMessage("high", "not done because default/low has run for less than its minimum")
-		expect(t, "tried again", c.pod("low").Status.StartTime.Add(10*time.Minute).Unix(), c.awaitRetry("high").at.Unix())
-		c.clock.pass(9 * time.Minute)
+		c.Create(pod("high", 10, 100))
+		c.AwaitMessage("high", "not done because default/low has run for less than its minimum")
+		expect(t, "tried again", c.Pod("low").Status.StartTime.Add(10*time.Minute).Unix(), c.awaitRetry("high").at.Unix())
+		c.Clock.Pass(9 * time.Minute)
 		c.plugin.Tick(t.Context())
 		expect(t, "victims", nil, c.victims())
-		c.clock.pass(time.Minute)
+		c.Clock.Pass(time.Minute)
 		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 	})
 }
@@ -191,11 +191,11 @@ func TestTriedWhenTheFirstIsOldEnough(t *testing.T) {
 		c.args.MinimumRuntime = metav1.Duration{Duration: time.Hour}
 		c.start()
 		c.createBound(pod("low-0", 10, 0))
-		c.clock.pass(10 * time.Minute)
+		c.Clock.Pass(10 * time.Minute)
 		c.createBound(pod("low-1", 10, 0))
-		c.create(pod("high", 20, 100))
-		c.awaitMessage("high", "default/low-0, default/low-1 have run for less than their minimum")
-		expect(t, "tried again", c.pod("low-0").Status.StartTime.Add(time.Hour).Unix(), c.awaitRetry("high").at.Unix())
+		c.Create(pod("high", 20, 100))
+		c.AwaitMessage("high", "default/low-0, default/low-1 have run for less than their minimum")
+		expect(t, "tried again", c.Pod("low-0").Status.StartTime.Add(time.Hour).Unix(), c.awaitRetry("high").at.Unix())
 	})
 }
 
@@ -207,14 +207,14 @@ func TestPriorityAbsent(t *testing.T) {
 		none := pod("none", 10, 0)
 		none.Spec.Priority, none.Spec.PriorityClassName = nil, "gone"
 		c.createBound(pod("below", 10, -1))
-		c.create(none)
+		c.Create(none)
 		expect(t, "victims", []string{"below"}, c.awaitVictims(1))
-		c.leave("below")
-		c.awaitBound("none", 1)
-		c.create(pod("equal", 10, 0))
-		c.awaitMessage("equal", "preemption: ")
+		c.Remove("below")
+		c.AwaitBound("none", 1)
+		c.Create(pod("equal", 10, 0))
+		c.AwaitMessage("equal", "preemption: ")
 		expect(t, "victims", []string{"below"}, c.victims())
-		c.create(pod("above", 10, 1))
+		c.Create(pod("above", 10, 1))
 		expect(t, "victims", []string{"below", "none"}, c.awaitVictims(2))
 	})
 }
@@ -227,8 +227,8 @@ func TestPreemptionPolicyNever(t *testing.T) {
 		high := pod("high", 10, 100)
 		never := v1.PreemptNever
 		high.Spec.PreemptionPolicy = &never
-		c.create(high)
-		c.awaitMessage("high", "preemptionPolicy is Never")
+		c.Create(high)
+		c.AwaitMessage("high", "preemptionPolicy is Never")
 		expect(t, "victims", nil, c.victims())
 	})
 }
@@ -241,22 +241,22 @@ func TestEvictionsPerMinute(t *testing.T) {
 		c.args.EvictionsPerMinute = 1
 		c.start()
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-		c.create(pod("high-0", 10, 100))
+		c.Create(pod("high-0", 10, 100))
 		c.awaitVictims(1)
-		c.create(pod("high-1", 10, 100))
-		got := c.awaitMessage("high-1", "evicts 1 pods in a minute at most, its turn comes in ")
+		c.Create(pod("high-1", 10, 100))
+		got := c.AwaitMessage("high-1", "evicts 1 pods in a minute at most, its turn comes in ")
 		if !strings.Contains(got, "would fit on node n") {
 			t.Errorf("the message is %q", got)
 		}
-		if left := c.awaitRetry("high-1").at.Sub(c.clock.now()); left <= 50*time.Second || left > time.Minute {
+		if left := c.awaitRetry("high-1").at.Sub(c.Clock.Now()); left <= 50*time.Second || left > time.Minute {
 			t.Errorf("tried again in %v", left)
 		}
-		c.clock.pass(50 * time.Second)
+		c.Clock.Pass(50 * time.Second)
 		c.plugin.Tick(t.Context())
 		if n := len(c.victims()); n != 1 {
 			t.Fatalf("%d pods are evicted within a minute", n)
 		}
-		c.clock.pass(10 * time.Second)
+		c.Clock.Pass(10 * time.Second)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
 		expect(t, "plans that had to wait", 1.0, c.count("evictions_deferred_total", ""))
 	})
@@ -270,13 +270,13 @@ func TestDryRun(t *testing.T) {
 		c.args.Mode = config.PreemptionDryRun
 		c.start()
 		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
-		c.awaitMessage("high", "(dry run) on node n1 it would evict 1 pod: default/low")
+		c.Create(pod("high", 10, 100))
+		c.AwaitMessage("high", "(dry run) on node n1 it would evict 1 pod: default/low")
 		expect(t, "victims", nil, c.victims())
-		c.leave("high")
-		c.leave("low")
-		c.create(pod("next", 10, 0))
-		c.awaitBound("next", 1)
+		c.Remove("high")
+		c.Remove("low")
+		c.Create(pod("next", 10, 0))
+		c.AwaitBound("next", 1)
 	})
 }
 
@@ -287,8 +287,8 @@ func TestDisabled(t *testing.T) {
 		c.args.Mode = config.PreemptionDisabled
 		c.start()
 		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
-		if got := c.awaitMessage("high", "nearest GPU"); strings.Contains(got, "preemption") {
+		c.Create(pod("high", 10, 100))
+		if got := c.AwaitMessage("high", "nearest GPU"); strings.Contains(got, "preemption") {
 			t.Errorf("the message is %q", got)
 		}
 		expect(t, "victims", nil, c.victims())
@@ -310,8 +310,8 @@ func TestOldNominationsEnd(t *testing.T) {
 				high := pod("high", slots, 100)
 				needsHost(high, "60")
 				high.Status.NominatedNodeName = "n1"
-				c.create(high)
-				c.await(fmt.Sprintf("%s: the nomination of %s ends", mode, name), func() bool { return c.pod("high").Status.NominatedNodeName == "" })
+				c.Create(high)
+				c.Await(fmt.Sprintf("%s: the nomination of %s ends", mode, name), func() bool { return c.Pod("high").Status.NominatedNodeName == "" })
 			}
 		}
 	})
@@ -333,8 +333,8 @@ func TestCutSearchIsTold(t *testing.T) {
 		for i := range 5 {
 			c.createBound(pod(fmt.Sprint("low-", i), 2, 0))
 		}
-		c.create(pod("high", 4, 100))
-		c.awaitMessage("high", "(the search was cut: others might cost less)")
+		c.Create(pod("high", 4, 100))
+		c.AwaitMessage("high", "(the search was cut: others might cost less)")
 		for text, r := range map[string]preemption.Refusal{
 			"no": {Text: "no"}, "no (the search was cut: there might be room that was not found)": {Text: "no", Cut: true},
 		} {
@@ -360,14 +360,14 @@ func TestThousandCandidates(t *testing.T) {
 				*p.Spec.Priority = 9
 			}
 			node, device := i/8+1, i%8
-			c.place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, p, node, device)})
-			c.create(p)
+			c.Place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, p, node, device)})
+			c.Create(p)
 		}
 		c.start()
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"low-0617"}, c.awaitVictims(1))
-		c.leave("low-0617")
-		expect(t, "place", map[string]string{"high": "n78"}, c.awaitBound("high", 1))
+		c.Remove("low-0617")
+		expect(t, "place", map[string]string{"high": "n78"}, c.AwaitBound("high", 1))
 	})
 }
 

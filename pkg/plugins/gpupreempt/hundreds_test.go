@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // crowd returns a cluster of three nodes with so many pods of one slot each, of which those of n2 count the least, and these. It
@@ -32,8 +33,8 @@ func crowd(t *testing.T, perNode int) (c *cluster, lowest []string) {
 			*p.Spec.Priority = 9
 			lowest = append(lowest, p.Name)
 		}
-		c.place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: slotOf(t, p, node, slot/10)})
-		if err := c.client.Tracker().Add(p); err != nil {
+		c.Place(p, fmt.Sprintf("n%d", node), map[string]string{v1alpha1.AnnotationAssignment: slotOf(t, p, node, slot/10)})
+		if err := c.Client.Tracker().Add(p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,21 +58,21 @@ func slotOf(t *testing.T, p *v1.Pod, node, device int) string {
 
 // says waits until a pod is refused with a text, which fits an event. Unlike awaitMessage it does not list all pods.
 func (c *cluster) says(name, text string) {
-	c.t.Helper()
+	c.T.Helper()
 	said := ""
-	c.await("pod "+name+" is refused because of "+text, func() bool {
-		said = message(c.pod(name))
+	c.Await("pod "+name+" is refused because of "+text, func() bool {
+		said = fakecluster.Message(c.Pod(name))
 		return strings.Contains(said, text)
 	})
 	if len(said) > 1024 {
-		c.t.Errorf("the message has %d bytes, an event holds 1024", len(said))
+		c.T.Errorf("the message has %d bytes, an event holds 1024", len(said))
 	}
 }
 
 // asked counts what the API was asked to change of the pods of a crowd.
 func (c *cluster) asked() map[string]int {
 	count := map[string]int{}
-	for _, a := range c.client.Actions() {
+	for _, a := range c.Client.Actions() {
 		name := ""
 		switch x := a.(type) {
 		case clienttesting.PatchAction:
@@ -79,7 +80,7 @@ func (c *cluster) asked() map[string]int {
 		case clienttesting.DeleteAction:
 			name = x.GetName()
 		}
-		if a.GetResource() == podResource && strings.HasPrefix(name, "low-") {
+		if a.GetResource() == fakecluster.PodResource && strings.HasPrefix(name, "low-") {
 			count[strings.TrimSuffix(a.GetVerb()+" "+a.GetSubresource(), " ")]++
 		}
 	}
@@ -88,10 +89,10 @@ func (c *cluster) asked() map[string]int {
 
 // told counts the events of victims.
 func (c *cluster) told() (events, pods int) {
-	c.t.Helper()
-	list, err := c.client.EventsV1().Events("default").List(c.t.Context(), metav1.ListOptions{})
+	c.T.Helper()
+	list, err := c.Client.EventsV1().Events("default").List(c.T.Context(), metav1.ListOptions{})
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	of := map[string]bool{}
 	for i := range list.Items {
@@ -114,17 +115,17 @@ func TestHundredsOfVictims(t *testing.T) {
 		c, lowest := crowd(t, perNode)
 		c.refuseDeletes(refuse())
 		c.start()
-		c.create(pod("high", perNode, 100))
+		c.Create(pod("high", perNode, 100))
 		expect(t, "victims", lowest, c.awaitVictims(perNode))
-		c.await("all victims are told", func() bool { events, _ := c.told(); return events >= perNode })
+		c.Await("all victims are told", func() bool { events, _ := c.told(); return events >= perNode })
 		events, pods := c.told()
 		expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
-		c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
+		c.Await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
 		expect(t, "requests", map[string]int{"patch status": perNode, "delete": perNode}, c.asked())
 		expect(t, "victims counted", float64(perNode), c.count("victims_total", "single"))
 		c.says("high", "yet to leave")
-		c.leave(lowest...)
-		expect(t, "place", map[string]string{"high": "n2"}, c.awaitBound("high", 1))
+		c.Remove(lowest...)
+		expect(t, "place", map[string]string{"high": "n2"}, c.AwaitBound("high", 1))
 		expect(t, "victims", lowest, c.victims())
 	})
 }
@@ -138,7 +139,7 @@ func TestFailureAmongHundreds(t *testing.T) {
 		c, lowest := crowd(t, perNode)
 		c.refuseDeletes(refuse("low-0203"))
 		c.start()
-		c.create(pod("high", perNode, 100))
+		c.Create(pod("high", perNode, 100))
 		c.says("high", "the last one came to nothing")
 		first := c.victims()
 		if len(first) < careful || len(first) > perNode-50 || slices.Contains(first, "low-0203") {
@@ -147,17 +148,17 @@ func TestFailureAmongHundreds(t *testing.T) {
 		if _, held := c.plugin.shares().Held("uid-high"); held || len(c.plugin.state.all()) > 0 {
 			t.Error("room is kept")
 		}
-		now := c.clock.now()
-		for _, p := range c.pods() {
+		now := c.Clock.Now()
+		for _, p := range c.Pods() {
 			if leaves := c.plugin.state.leaves(uidOf(&p), now); leaves != slices.Contains(first, p.Name) {
 				t.Errorf("%s counts as leaving: %v", p.Name, leaves)
 			}
 		}
 		c.refuseDeletes(refuse())
-		c.clock.pass(2 * time.Second)
+		c.Clock.Pass(2 * time.Second)
 		expect(t, "victims", lowest, c.awaitVictims(perNode))
-		c.leave(lowest...)
-		expect(t, "place", map[string]string{"high": "n2"}, c.awaitBound("high", 1))
+		c.Remove(lowest...)
+		expect(t, "place", map[string]string{"high": "n2"}, c.AwaitBound("high", 1))
 		expect(t, "victims", lowest, c.victims())
 		events, pods := c.told()
 		expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})

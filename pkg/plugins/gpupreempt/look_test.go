@@ -18,20 +18,20 @@ import (
 
 // nodes returns the snapshot of a scheduler that has nothing to do.
 func (c *cluster) nodes() []fwk.NodeInfo {
-	c.t.Helper()
+	c.T.Helper()
 	list, err := c.plugin.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	return list
 }
 
 // refresh has the scheduler take a snapshot of the cluster as it is.
 func (c *cluster) refresh() {
-	c.t.Helper()
-	c.create(pod("refresher", 80, -1000))
-	c.awaitMessage("refresher", "GPU")
-	c.leave("refresher")
+	c.T.Helper()
+	c.Create(pod("refresher", 80, -1000))
+	c.AwaitMessage("refresher", "GPU")
+	c.Remove("refresher")
 }
 
 // Only nodes come into question that evictions may help and that admit the pod otherwise.
@@ -112,18 +112,18 @@ func TestCandidates(t *testing.T) {
 		gang := members("gang", 2, 1, 10)
 		c.createBound(pod("below", 10, 1), pod("equal", 10, 5), pod("chosen", 10, 5), pod("overdue", 10, 1), pod("leaving", 10, 9))
 		*gang[0].Spec.Priority, *gang[1].Spec.Priority = 9, 9 // a gang is listed whatever its priority
-		c.create(gang...)
-		c.awaitBound("gang", 2)
+		c.Create(gang...)
+		c.AwaitBound("gang", 2)
 		for _, name := range []string{"overdue", "leaving"} {
-			if err := c.client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if name == "overdue" {
-				c.clock.pass(2 * time.Minute)
+				c.Clock.Pass(2 * time.Minute)
 			}
 		}
 		c.refresh()
-		now := c.clock.now()
+		now := c.Clock.Now()
 		c.plugin.state.mu.Lock()
 		c.plugin.state.leaving["uid-chosen"] = now.Add(time.Second)
 		c.plugin.state.leaving["uid-equal"] = now.Add(-time.Second) // it should be gone and is not
@@ -165,8 +165,8 @@ func TestNobodyBelow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("equal-0", 10, 100))
-		c.create(pod("equal-1", 10, 100))
-		c.awaitMessage("equal-1", "no pod has a lower priority or leaves where that could help")
+		c.Create(pod("equal-1", 10, 100))
+		c.AwaitMessage("equal-1", "no pod has a lower priority or leaves where that could help")
 	})
 }
 
@@ -177,19 +177,19 @@ func TestUnusedRoomIsGivenUp(t *testing.T) {
 		c := newCluster(t, 1)
 		stuck := pod("stuck", 10, 100)
 		stuck.Spec.SchedulerName = "another"
-		c.create(stuck)
-		c.await("the pod is known", func() bool { return c.plugin.seen(stuck) != nil })
-		x := &pending{pod: stuck, place: vgpu.Assignment{UID: uidOf(stuck), Node: "n1"}, deadline: c.clock.now().Add(time.Hour)}
+		c.Create(stuck)
+		c.Await("the pod is known", func() bool { return c.plugin.seen(stuck) != nil })
+		x := &pending{pod: stuck, place: vgpu.Assignment{UID: uidOf(stuck), Node: "n1"}, deadline: c.Clock.Now().Add(time.Hour)}
 		c.plugin.state.mu.Lock()
 		c.plugin.state.pendings[uidOf(stuck)] = x
 		c.plugin.state.mu.Unlock()
 		c.plugin.Tick(t.Context())
-		c.clock.pass(settling - time.Second)
+		c.Clock.Pass(settling - time.Second)
 		c.plugin.Tick(t.Context())
 		if len(c.plugin.state.all()) != 1 {
 			t.Fatal("the room is given up too soon")
 		}
-		c.clock.pass(2 * time.Second)
+		c.Clock.Pass(2 * time.Second)
 		c.plugin.Tick(t.Context())
 		if len(c.plugin.state.all()) != 0 {
 			t.Error("the room is kept for ever")
@@ -215,16 +215,16 @@ func TestOnlyTheNodeIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
-		c.create(members("gang", 2, 2, 10)...)
-		c.awaitBound("gang", 2)
-		c.create(pod("high", 10, 100))
+		c.Create(members("gang", 2, 2, 10)...)
+		c.AwaitBound("gang", 2)
+		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"gang-0", "gang-1"}, c.awaitVictims(2))
-		c.awaitMessage("high", "1 of 1 pod (default/gang-")
+		c.AwaitMessage("high", "1 of 1 pod (default/gang-")
 		for _, name := range c.victims() {
-			if c.pod(name).Spec.NodeName == c.pod("high").Status.NominatedNodeName {
-				c.leave(name)
+			if c.Pod(name).Spec.NodeName == c.Pod("high").Status.NominatedNodeName {
+				c.Remove(name)
 			}
 		}
-		c.awaitBound("high", 1)
+		c.AwaitBound("high", 1)
 	})
 }

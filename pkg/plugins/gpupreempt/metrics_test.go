@@ -64,13 +64,13 @@ func TestMetricsNameTheirLabels(t *testing.T) {
 
 // count returns the value of a counter or of a gauge with a label's value, "" for none.
 func (c *cluster) count(name, label string) float64 {
-	c.t.Helper()
+	c.T.Helper()
 	r := metrics.NewKubeRegistry()
 	r.MustRegister(c.plugin.metrics.all()...)
 	r.CustomMustRegister(newGauges(c.plugin))
 	families, err := r.Gather()
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	sum := 0.0
 	for _, f := range families {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // cpu has a pod ask for cores of its host.
@@ -31,10 +32,10 @@ func TestEvictsForTheHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		c.createBound(cpu(pod("gpu", 10, 0), "1"), cpu(pod("large", 0, 0), "40"), cpu(pod("small", 0, 0), "20"))
-		c.create(cpu(pod("high", 10, 100), "20"))
+		c.Create(cpu(pod("high", 10, 100), "20"))
 		victims := c.awaitVictims(1)
-		c.leave(victims...)
-		c.awaitBound("high", 1)
+		c.Remove(victims...)
+		c.AwaitBound("high", 1)
 		if len(victims) != 1 || victims[0] == "gpu" {
 			t.Errorf("%v are evicted", victims)
 		}
@@ -47,14 +48,14 @@ func TestPlainPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(cpu(pod("low", 0, 0), "60"))
-		c.create(cpu(pod("high", 0, 100), "60"))
+		c.Create(cpu(pod("high", 0, 100), "60"))
 		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 		e := c.awaitEvent("low", "Preempted")
 		if want := "Preempted by pod default/high (priority 100) on node n1"; !strings.Contains(e.Note, want) {
 			t.Errorf("the event of the victim is %q, want %q in it", e.Note, want)
 		}
-		c.leave("low")
-		c.awaitBound("high", 1)
+		c.Remove("low")
+		c.AwaitBound("high", 1)
 	})
 }
 
@@ -66,10 +67,10 @@ func TestPlainPodAndGuards(t *testing.T) {
 		c.args.Protected.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "yes"}}
 		c.start()
 		c.createBound(labelled(cpu(pod("kept", 10, 0), "60"), "keep", "yes"))
-		c.create(cpu(pod("high", 0, 100), "60"))
-		c.awaitMessage("high", "preemption: ")
+		c.Create(cpu(pod("high", 0, 100), "60"))
+		c.AwaitMessage("high", "preemption: ")
 		expect(t, "victims", nil, c.victims())
-		c.create(cpu(pod("critical", 0, systemCritical), "60"))
+		c.Create(cpu(pod("critical", 0, systemCritical), "60"))
 		expect(t, "victims", []string{"kept"}, c.awaitVictims(1))
 	})
 }
@@ -83,14 +84,14 @@ func TestPlainPodAndGangs(t *testing.T) {
 		for _, m := range gang {
 			cpu(m, "20")
 		}
-		c.create(gang...)
-		c.awaitBound("gang", 3)
-		c.create(cpu(pod("one", 0, 100), "20")) // of three here it would be one, but which of them is the in-tree plugin's choice
-		c.awaitMessage("one", "preemption: ")
+		c.Create(gang...)
+		c.AwaitBound("gang", 3)
+		c.Create(cpu(pod("one", 0, 100), "20")) // of three here it would be one, but which of them is the in-tree plugin's choice
+		c.AwaitMessage("one", "preemption: ")
 		expect(t, "victims", nil, c.victims())
-		c.leave("gang-2", "one")
+		c.Remove("gang-2", "one")
 		c.createBound(cpu(pod("low", 0, 0), "20"))
-		c.create(cpu(pod("two", 0, 100), "20"))
+		c.Create(cpu(pod("two", 0, 100), "20"))
 		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
 	})
 }
@@ -104,10 +105,10 @@ func TestPlainPodWaitsForItsVictim(t *testing.T) {
 		for _, m := range gang {
 			cpu(m, "60")
 		}
-		c.create(gang...)
-		c.awaitBound("gang", 3)
+		c.Create(gang...)
+		c.AwaitBound("gang", 3)
 		c.createBound(cpu(pod("low", 0, 1), "60"))
-		c.create(cpu(pod("high", 0, 100), "60"))
+		c.Create(cpu(pod("high", 0, 100), "60"))
 		victims := c.awaitVictims(1)
 		if victims[0] == "low" {
 			t.Fatalf("%v are evicted, a member of the gang has a lower priority", victims)
@@ -115,14 +116,14 @@ func TestPlainPodWaitsForItsVictim(t *testing.T) {
 		// Touched nodes have it tried again, unless it came back to the queue before the eviction was sent: then it waits for the end
 		// of a pod alone.
 		touches := 0
-		c.await("high is tried again or was not to be", func() bool {
+		c.Await("high is tried again or was not to be", func() bool {
 			touches++
 			c.changeNode("n4", func(n *v1.Node) { n.Labels["touched"] = fmt.Sprint(touches) })
-			return touches == 50 || strings.Contains(message(c.pod("high")), "terminating pod on the nominated node")
+			return touches == 50 || strings.Contains(fakecluster.Message(c.Pod("high")), "terminating pod on the nominated node")
 		})
 		expect(t, "victims", victims, c.victims())
-		c.leave(victims...)
-		c.awaitBound("high", 1)
+		c.Remove(victims...)
+		c.AwaitBound("high", 1)
 		expect(t, "victims", victims, c.victims())
 	})
 }
@@ -140,14 +141,14 @@ func TestPlainPodAndBudgets(t *testing.T) {
 			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: []string{"n1", "n1", "n2"}[i]}
 			c.createBound(p)
 		}
-		c.create(cpu(pod("high", 0, 100), "60"))
+		c.Create(cpu(pod("high", 0, 100), "60"))
 		expect(t, "victims", []string{"low-2"}, c.awaitVictims(1))
-		c.create(cpu(pod("next", 0, 100), "30"))
-		c.awaitMessage("next", "No preemption victims found")
+		c.Create(cpu(pod("next", 0, 100), "30"))
+		c.AwaitMessage("next", "No preemption victims found")
 		expect(t, "victims", []string{"low-2"}, c.victims())
-		c.leave("low-1")
-		c.awaitBound("next", 1)
-		c.create(cpu(pod("last", 0, 100), "30")) // of the one that is left, one may go
+		c.Remove("low-1")
+		c.AwaitBound("next", 1)
+		c.Create(cpu(pod("last", 0, 100), "30")) // of the one that is left, one may go
 		expect(t, "victims", []string{"low-0", "low-2"}, c.awaitVictims(2))
 	})
 }
@@ -159,12 +160,12 @@ func TestPlainPodInADryRun(t *testing.T) {
 		c.args.Mode = config.PreemptionDryRun
 		c.start()
 		c.createBound(cpu(pod("low", 0, 0), "60"))
-		c.create(cpu(pod("high", 0, 100), "60"))
-		c.awaitMessage("high", "(dry run) on node n1 it would evict 1 pod: default/low")
-		c.create(cpu(pod("equal", 0, 0), "60"))
-		c.awaitMessage("equal", "(dry run) no node where evictions help")
+		c.Create(cpu(pod("high", 0, 100), "60"))
+		c.AwaitMessage("high", "(dry run) on node n1 it would evict 1 pod: default/low")
+		c.Create(cpu(pod("equal", 0, 0), "60"))
+		c.AwaitMessage("equal", "(dry run) no node where evictions help")
 		expect(t, "victims", nil, c.victims())
-		expect(t, "nominated node", "", c.pod("high").Status.NominatedNodeName)
+		expect(t, "nominated node", "", c.Pod("high").Status.NominatedNodeName)
 	})
 }
 
@@ -176,11 +177,11 @@ func TestPlainPodAndAllowance(t *testing.T) {
 		c.args.EvictionsPerMinute = 1
 		c.start()
 		c.createBound(cpu(pod("low-0", 0, 0), "60"), cpu(pod("low-1", 10, 0), "60"))
-		c.create(cpu(pod("high-0", 0, 100), "60"))
+		c.Create(cpu(pod("high-0", 0, 100), "60"))
 		c.awaitVictims(1)
-		c.create(cpu(pod("high-1", 0, 100), "60"))
-		c.awaitMessage("high-1", "evicts 1 pods in a minute at most, the next in ")
-		c.clock.pass(step * 60)
+		c.Create(cpu(pod("high-1", 0, 100), "60"))
+		c.AwaitMessage("high-1", "evicts 1 pods in a minute at most, the next in ")
+		c.Clock.Pass(step * 60)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
 	})
 }
@@ -191,19 +192,19 @@ func TestOtherPluginsAreAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(pod("cheap", 10, 0))
-		c.create(onPort(pod("port", 0, 200), 80))
-		c.awaitBound("port", 1)
-		if c.pod("port").Spec.NodeName != c.pod("cheap").Spec.NodeName {
-			c.leave("port")
+		c.Create(onPort(pod("port", 0, 200), 80))
+		c.AwaitBound("port", 1)
+		if c.Pod("port").Spec.NodeName != c.Pod("cheap").Spec.NodeName {
+			c.Remove("port")
 			other := pod("port-2", 0, 200)
-			other.Spec.NodeSelector = map[string]string{v1.LabelHostname: c.pod("cheap").Spec.NodeName}
+			other.Spec.NodeSelector = map[string]string{v1.LabelHostname: c.Pod("cheap").Spec.NodeName}
 			c.createBound(onPort(other, 80))
 		}
 		c.createBound(pod("dear", 10, 50))
-		c.create(onPort(pod("high", 10, 100), 80))
+		c.Create(onPort(pod("high", 10, 100), 80))
 		expect(t, "victims", []string{"dear"}, c.awaitVictims(1))
-		c.leave("dear")
-		c.awaitBound("high", 1)
+		c.Remove("dear")
+		c.AwaitBound("high", 1)
 	})
 }
 
@@ -213,10 +214,10 @@ func TestReprieve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		c.createBound(onPort(pod("port", 0, 0), 80), pod("other", 10, 0), pod("third", 0, 0))
-		c.create(onPort(pod("high", 10, 100), 80))
+		c.Create(onPort(pod("high", 10, 100), 80))
 		expect(t, "victims", []string{"port"}, c.awaitVictims(1))
-		c.leave("port")
-		c.awaitBound("high", 1)
+		c.Remove("port")
+		c.AwaitBound("high", 1)
 	})
 }
 
@@ -226,10 +227,10 @@ func TestReprieveKeepsWhoMayStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		c.createBound(onPort(pod("port", 0, 5), 80), pod("cheap", 10, 1), pod("dear", 10, 2), pod("third", 0, 0))
-		c.create(onPort(pod("high", 10, 100), 80))
+		c.Create(onPort(pod("high", 10, 100), 80))
 		expect(t, "victims", []string{"cheap", "port"}, c.awaitVictims(2))
-		c.leave("port", "cheap")
-		c.awaitBound("high", 1)
+		c.Remove("port", "cheap")
+		c.AwaitBound("high", 1)
 	})
 }
 
@@ -238,11 +239,11 @@ func TestReprieveKeepsGuards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
-		c.create(in(metav1.NamespaceSystem, onPort(pod("port", 0, 0), 80)))
-		c.awaitBound("port", 1)
+		c.Create(in(metav1.NamespaceSystem, onPort(pod("port", 0, 0), 80)))
+		c.AwaitBound("port", 1)
 		c.createBound(pod("low", 10, 0))
-		c.create(onPort(pod("high", 10, 100), 80))
-		c.awaitMessage("high", "other plugins refuse the nodes where room could be made: node(s) didn't have free ports")
+		c.Create(onPort(pod("high", 10, 100), 80))
+		c.AwaitMessage("high", "other plugins refuse the nodes where room could be made: node(s) didn't have free ports")
 		expect(t, "victims", nil, c.victims())
 	})
 }
@@ -260,10 +261,10 @@ func TestReprieveKeepsBudgets(t *testing.T) {
 			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: fmt.Sprintf("n%d", i+1)}
 			c.createBound(p)
 		}
-		c.create(onPort(pod("high", 10, 100), 80))
+		c.Create(onPort(pod("high", 10, 100), 80))
 		expect(t, "victims", []string{"port-1"}, c.awaitVictims(1))
-		c.leave("port-1")
-		c.awaitBound("high", 1)
+		c.Remove("port-1")
+		c.AwaitBound("high", 1)
 	})
 }
 
@@ -275,8 +276,8 @@ func TestReprieveKeepsTheOnlyBudget(t *testing.T) {
 		c.budget("port", 0)
 		c.start()
 		c.createBound(onPort(pod("port", 0, 0), 80))
-		c.create(onPort(pod("high", 10, 100), 80))
-		c.awaitMessage("high", "other plugins refuse the nodes where room could be made")
+		c.Create(onPort(pod("high", 10, 100), 80))
+		c.AwaitMessage("high", "other plugins refuse the nodes where room could be made")
 		expect(t, "victims", nil, c.victims())
 	})
 }

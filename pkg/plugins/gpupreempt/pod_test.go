@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 func devicesOf(t testing.TB, p *v1.Pod) string {
@@ -43,16 +44,16 @@ func TestEvictsOnTheRightDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2, 1)
 		c.createBound(pod("a", 20, 3), pod("b", 10, 5))
-		c.leave("a")
+		c.Remove("a")
 		c.createBound(pod("c", 10, 2), pod("d", 10, 1))
 		device := c.devices("d")
 		high := pod("high", 10, 100)
 		high.Spec.InitContainers = []v1.Container{*high.Spec.Containers[0].DeepCopy()} // which has them before
 		high.Spec.InitContainers[0].Name = "init"
-		c.create(high)
+		c.Create(high)
 		expect(t, "victims", []string{"d"}, c.awaitVictims(1))
-		c.await("the victim is marked", func() bool {
-			for _, x := range c.pod("d").Status.Conditions {
+		c.Await("the victim is marked", func() bool {
+			for _, x := range c.Pod("d").Status.Conditions {
 				if x.Type == v1.DisruptionTarget {
 					return x.Status == v1.ConditionTrue && x.Reason == v1.PodReasonPreemptionByScheduler
 				}
@@ -68,9 +69,9 @@ func TestEvictsOnTheRightDevice(t *testing.T) {
 		if e.Related == nil || e.Related.Name != "high" {
 			t.Errorf("the event of the victim relates to %v", e.Related)
 		}
-		expect(t, "nominated node", "n1", c.pod("high").Status.NominatedNodeName)
-		c.leave("d")
-		c.awaitBound("high", 1)
+		expect(t, "nominated node", "n1", c.Pod("high").Status.NominatedNodeName)
+		c.Remove("d")
+		c.AwaitBound("high", 1)
 		expect(t, "devices", device+"+"+device, c.devices("high"))
 		expect(t, "victims", []string{"d"}, c.victims())
 	})
@@ -82,17 +83,17 @@ func TestFreesANodeForEightDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 8, 8)
 		c.createBound(pod("half-0", 40, 0), pod("half-1", 40, 0), pod("part-0", 70, 0), pod("one", 10, 0))
-		c.create(pod("eight", 80, 10))
+		c.Create(pod("eight", 80, 10))
 		victims := c.awaitVictims(2)
 		nodes := map[string]bool{}
 		for _, v := range victims {
-			nodes[c.pod(v).Spec.NodeName] = true
+			nodes[c.Pod(v).Spec.NodeName] = true
 		}
 		if len(victims) != 2 || len(nodes) != 1 {
 			t.Errorf("%v are evicted on %v", victims, nodes)
 		}
-		c.leave(victims...)
-		c.awaitBound("eight", 1)
+		c.Remove(victims...)
+		c.AwaitBound("eight", 1)
 	})
 }
 
@@ -102,21 +103,21 @@ func TestRoomIsKeptWhileAVictimLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		c.awaitVictims(1)
-		c.awaitMessage("high", "1 of 1 pod (default/low) yet to leave node n1, within ")
-		c.create(pod("rush-0", 10, 50), pod("rush-1", 10, 0))
-		c.awaitMessage("rush-0", "free share is 0")
-		c.clock.pass(29 * time.Second) // of 30
+		c.AwaitMessage("high", "1 of 1 pod (default/low) yet to leave node n1, within ")
+		c.Create(pod("rush-0", 10, 50), pod("rush-1", 10, 0))
+		c.AwaitMessage("rush-0", "free share is 0")
+		c.Clock.Pass(29 * time.Second) // of 30
 		expect(t, "pending", 1.0, c.count("pending", ""))
 		if h, held := c.plugin.shares().Held("uid-high"); !held || h.Node != "n1" || h.Priority != 100 {
 			t.Errorf("room is held: %v, on %s for priority %d", held, h.Node, h.Priority)
 		}
-		c.leave("low")
-		expect(t, "who has the room", map[string]string{"high": "n1"}, c.awaitBound("high", 1))
+		c.Remove("low")
+		expect(t, "who has the room", map[string]string{"high": "n1"}, c.AwaitBound("high", 1))
 		expect(t, "victims", []string{"low"}, c.victims())
-		expect(t, "the rush", map[string]string{}, c.bound("rush"))
-		c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+		expect(t, "the rush", map[string]string{}, c.Bound("rush"))
+		c.Await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
 		expect(t, "pending", 0.0, c.count("pending", ""))
 		expect(t, "plans", 1.0, c.count("attempts_total", resultEvicting))
 		expect(t, "victims", 1.0, c.count("victims_total", "single"))
@@ -132,10 +133,10 @@ func TestLostWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("low", 5, 0))
-		c.clock.pass(time.Hour)
-		c.create(pod("high", 10, 100))
+		c.Clock.Pass(time.Hour)
+		c.Create(pod("high", 10, 100))
 		c.awaitVictims(1)
-		c.await("it is counted", func() bool { return c.count("lost_gpu_seconds_total", "") > 0 })
+		c.Await("it is counted", func() bool { return c.count("lost_gpu_seconds_total", "") > 0 })
 		if lost := c.count("lost_gpu_seconds_total", ""); lost < 1800 || lost > 1860 {
 			t.Errorf("%v seconds of a GPU are lost of half a GPU in an hour", lost)
 		}
@@ -148,16 +149,16 @@ func TestWaitsForPodsThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(pod("low", 10, 0), pod("other", 10, 0))
-		if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "low", metav1.DeleteOptions{}); err != nil {
+		if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), "low", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		on := c.pod("low").Spec.NodeName
-		c.create(pod("high", 10, 100))
-		c.awaitMessage("high", "waits for default/low to leave")
-		expect(t, "nominated node", on, c.pod("high").Status.NominatedNodeName)
+		on := c.Pod("low").Spec.NodeName
+		c.Create(pod("high", 10, 100))
+		c.AwaitMessage("high", "waits for default/low to leave")
+		expect(t, "nominated node", on, c.Pod("high").Status.NominatedNodeName)
 		expect(t, "attempts", []float64{1, 0}, []float64{c.count("attempts_total", resultWaiting), c.count("attempts_total", resultEvicting)})
-		c.leave("low")
-		expect(t, "place", map[string]string{"high": on}, c.awaitBound("high", 1))
+		c.Remove("low")
+		expect(t, "place", map[string]string{"high": on}, c.AwaitBound("high", 1))
 		expect(t, "deleted", []string{"low"}, c.victims())
 	})
 }
@@ -168,15 +169,15 @@ func TestWaitsForEqualsThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("first", 10, 100))
-		if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		if err := c.Client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.create(pod("second", 10, 100))
-		c.awaitMessage("second", "waits for default/first to leave")
-		c.create(pod("third", 10, 99))
-		c.awaitMessage("third", "GPU")
-		c.leave("first")
-		c.awaitBound("second", 1)
+		c.Create(pod("second", 10, 100))
+		c.AwaitMessage("second", "waits for default/first to leave")
+		c.Create(pod("third", 10, 99))
+		c.AwaitMessage("third", "GPU")
+		c.Remove("first")
+		c.AwaitBound("second", 1)
 	})
 }
 
@@ -186,17 +187,17 @@ func TestOverdueVictim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		first := c.awaitVictims(1)[0]
-		c.awaitMessage("high", "yet to leave")
-		c.clock.pass(2 * time.Minute)
+		c.AwaitMessage("high", "yet to leave")
+		c.Clock.Pass(2 * time.Minute)
 		c.awaitVictims(2)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
-		expect(t, "why", "1 of 1 pod did not leave node "+c.pod(first).Spec.NodeName+" in time", c.miss("high").why)
+		expect(t, "why", "1 of 1 pod did not leave node "+c.Pod(first).Spec.NodeName+" in time", c.miss("high").why)
 		second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
-		node := c.pod(second).Spec.NodeName
-		c.leave(second)
-		expect(t, "place", map[string]string{"high": node}, c.awaitBound("high", 1))
+		node := c.Pod(second).Spec.NodeName
+		c.Remove(second)
+		expect(t, "place", map[string]string{"high": node}, c.AwaitBound("high", 1))
 	})
 }
 
@@ -204,7 +205,7 @@ func TestOverdueVictim(t *testing.T) {
 func TestNodeLost(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(c *cluster, node string){
-		"gone":     func(c *cluster, node string) { c.removeNode(node) },
+		"gone":     func(c *cluster, node string) { c.RemoveNode(node) },
 		"cordoned": func(c *cluster, node string) { c.changeNode(node, func(n *v1.Node) { n.Spec.Unschedulable = true }) },
 		"tainted": func(c *cluster, node string) {
 			c.changeNode(node, func(n *v1.Node) {
@@ -217,17 +218,17 @@ func TestNodeLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 1, 1)
 				c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-				c.create(pod("high", 10, 100))
+				c.Create(pod("high", 10, 100))
 				first := c.awaitVictims(1)[0]
-				c.awaitMessage("high", "yet to leave")
-				lose(c, c.pod(first).Spec.NodeName)
-				c.clock.pass(5 * time.Second) // the pause
+				c.AwaitMessage("high", "yet to leave")
+				lose(c, c.Pod(first).Spec.NodeName)
+				c.Clock.Pass(5 * time.Second) // the pause
 				c.awaitVictims(2)
-				expect(t, "why", "node "+c.pod(first).Spec.NodeName+" is gone or takes the pod no more", c.miss("high").why)
+				expect(t, "why", "node "+c.Pod(first).Spec.NodeName+" is gone or takes the pod no more", c.miss("high").why)
 				second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
-				node := c.pod(second).Spec.NodeName
-				c.leave(second)
-				expect(t, "place", map[string]string{"high": node}, c.awaitBound("high", 1))
+				node := c.Pod(second).Spec.NodeName
+				c.Remove(second)
+				expect(t, "place", map[string]string{"high": node}, c.AwaitBound("high", 1))
 			})
 		})
 	}
@@ -242,17 +243,17 @@ func TestTakesOtherRoom(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, nodes...)
 				c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-				c.create(pod("high", 10, 100))
+				c.Create(pod("high", 10, 100))
 				expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-				c.awaitMessage("high", "yet to leave")
+				c.AwaitMessage("high", "yet to leave")
 				device := c.devices("low-1")
-				c.leave("low-1")
-				c.awaitBound("high", 1)
+				c.Remove("low-1")
+				c.AwaitBound("high", 1)
 				expect(t, "device", device, c.devices("high"))
-				c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
-				c.create(pod("next", 10, 0))
-				c.leave("low-0")
-				c.awaitBound("next", 1)
+				c.Await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+				c.Create(pod("next", 10, 0))
+				c.Remove("low-0")
+				c.AwaitBound("next", 1)
 			})
 		})
 	}
@@ -265,22 +266,22 @@ func TestEvictionFails(t *testing.T) {
 		c := newCluster(t, 2)
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
 		c.refuseDeletes(func(string) error { return apierrors.NewForbidden(v1.Resource("pods"), "", errors.New("not you")) })
-		c.create(pod("high", 20, 100))
-		c.awaitMessage("high", "the last one came to nothing")
-		c.awaitMessage("high", "is forbidden: not you")
+		c.Create(pod("high", 20, 100))
+		c.AwaitMessage("high", "the last one came to nothing")
+		c.AwaitMessage("high", "is forbidden: not you")
 		expect(t, "victims", nil, c.victims())
 		if h, held := c.plugin.shares().Held("uid-high"); held {
 			t.Errorf("room is held on %s", h.Node)
 		}
 		c.refuseDeletes(nil)
 		for len(c.victims()) < 2 {
-			c.clock.pass(time.Minute)
-			c.await("it is tried again", func() bool {
-				return len(c.victims()) == 2 || strings.Contains(message(c.pod("high")), "came to nothing")
+			c.Clock.Pass(time.Minute)
+			c.Await("it is tried again", func() bool {
+				return len(c.victims()) == 2 || strings.Contains(fakecluster.Message(c.Pod("high")), "came to nothing")
 			})
 		}
-		c.leave("low-0", "low-1")
-		c.awaitBound("high", 1)
+		c.Remove("low-0", "low-1")
+		c.AwaitBound("high", 1)
 	})
 }
 
@@ -290,20 +291,20 @@ func TestMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-		c.awaitMessage("high", "yet to leave")
-		lost := c.pod("low-0").Spec.NodeName
-		c.makeSick(lost)
-		c.leave("low-0")
-		c.await("the preemption came to nothing", func() bool { return c.miss("high").times == 1 })
+		c.AwaitMessage("high", "yet to leave")
+		lost := c.Pod("low-0").Spec.NodeName
+		c.makeKnownSick(lost)
+		c.Remove("low-0")
+		c.Await("the preemption came to nothing", func() bool { return c.miss("high").times == 1 })
 		expect(t, "why", "all victims have left node "+lost+", and the pod does not fit there: no healthy GPU could take the share, others are sick", c.miss("high").why)
 		if h, held := c.plugin.shares().Held("uid-high"); held && h.Node == lost {
 			t.Errorf("room is kept on %s, where the pod does not fit", h.Node)
 		}
-		c.clock.pass(2 * time.Second)
+		c.Clock.Pass(2 * time.Second)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-		c.leave("low-1")
-		c.awaitBound("high", 1)
+		c.Remove("low-1")
+		c.AwaitBound("high", 1)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // A preemptor that goes while its victims are evicted spares those that are left.
@@ -23,7 +24,7 @@ func TestPreemptorGoesMeanwhile(t *testing.T) {
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
 		gone := make(chan struct{})
 		c.refuseDeletes(func(string) error { // the first deletion takes until the preemptor is gone
-			if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
+			if err := c.Client.Tracker().Delete(fakecluster.PodResource, "default", "high"); err != nil {
 				return nil //nolint:nilerr // it is gone already
 			}
 			for len(c.plugin.state.all()) > 0 {
@@ -32,9 +33,9 @@ func TestPreemptorGoesMeanwhile(t *testing.T) {
 			close(gone)
 			return nil
 		})
-		c.create(pod("high", 20, 100))
+		c.Create(pod("high", 20, 100))
 		<-gone
-		c.await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
+		c.Await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
 		if n := len(c.victims()); n != 1 {
 			t.Errorf("%d pods are evicted", n)
 		}
@@ -51,7 +52,7 @@ func TestPreemptorGoesBefore(t *testing.T) {
 		asked := make(chan struct{})
 		c.plugin.core = func(cluster *gang.Cluster, want *gang.Group, who *preemption.Candidates, cfg preemption.Config) (preemption.Plan, error) {
 			defer close(asked)
-			if err := c.client.Tracker().Delete(podResource, "default", "high"); err != nil {
+			if err := c.Client.Tracker().Delete(fakecluster.PodResource, "default", "high"); err != nil {
 				return preemption.Plan{}, err
 			}
 			for c.plugin.seen(high) != nil {
@@ -59,13 +60,13 @@ func TestPreemptorGoesBefore(t *testing.T) {
 			}
 			return preemption.Victims(cluster, want, who, cfg)
 		}
-		if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), high, metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if _, err := c.Client.CoreV1().Pods("default").Create(t.Context(), high, metav1.CreateOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err) // the fake reads what it has created, which may be gone by then
 		}
 		<-asked
 		c.createBound(pod("next", 0, 0)) // which is tried when the attempt is over
 		expect(t, "pending", 0, len(c.plugin.state.all()))
-		c.await("nothing is under way", func() bool { return !c.plugin.evicting("uid-high") })
+		c.Await("nothing is under way", func() bool { return !c.plugin.evicting("uid-high") })
 		expect(t, "victims", nil, c.victims())
 		_, held := c.plugin.shares().Held("uid-high")
 		expect(t, "held", false, held)
@@ -78,15 +79,15 @@ func TestPreemptorGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		c.awaitVictims(1)
-		c.awaitMessage("high", "yet to leave")
-		c.create(pod("next", 10, 1))
-		c.awaitMessage("next", "free share is 0")
-		c.leave("high")
-		c.leave("low")
-		c.awaitBound("next", 1)
-		c.await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+		c.AwaitMessage("high", "yet to leave")
+		c.Create(pod("next", 10, 1))
+		c.AwaitMessage("next", "free share is 0")
+		c.Remove("high")
+		c.Remove("low")
+		c.AwaitBound("next", 1)
+		c.Await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
 	})
 }
 
@@ -96,15 +97,15 @@ func TestPreemptorLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		c.awaitVictims(1)
-		c.awaitMessage("high", "yet to leave")
-		p := c.pod("high")
-		p.Finalizers, p.DeletionTimestamp = []string{"example.com/wait"}, &metav1.Time{Time: c.clock.now()}
-		if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		c.AwaitMessage("high", "yet to leave")
+		p := c.Pod("high")
+		p.Finalizers, p.DeletionTimestamp = []string{"example.com/wait"}, &metav1.Time{Time: c.Clock.Now()}
+		if _, err := c.Client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.await("its room is free", func() bool {
+		c.Await("its room is free", func() bool {
 			_, held := c.plugin.shares().Held("uid-high")
 			return !held && len(c.plugin.state.all()) == 0
 		})
@@ -117,11 +118,11 @@ func TestTwoPreemptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
-		c.create(pod("high-0", 10, 100), pod("high-1", 10, 100), pod("high-2", 10, 100))
+		c.Create(pod("high-0", 10, 100), pod("high-1", 10, 100), pod("high-2", 10, 100))
 		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-		c.await("two have a node", func() bool { return len(c.plugin.state.all()) == 2 })
-		c.leave("low-0", "low-1")
-		c.awaitBound("high", 2)
+		c.Await("two have a node", func() bool { return len(c.plugin.state.all()) == 2 })
+		c.Remove("low-0", "low-1")
+		c.AwaitBound("high", 2)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
 	})
 }
@@ -132,19 +133,19 @@ func TestWaitsForAnotherPreemptorsVictims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-		c.awaitMessage("high", "1 of 1 pod (default/low-0)")
-		n1 := c.pod("low-0").Spec.NodeName
+		c.AwaitMessage("high", "1 of 1 pod (default/low-0)")
+		n1 := c.Pod("low-0").Spec.NodeName
 		taken := pod("taken", 10, 100) // as if it had come first to the room, and leaves itself
-		c.place(taken, n1, map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, taken, int(n1[1]-'0'), 0)})
-		taken.DeletionTimestamp = &metav1.Time{Time: c.clock.now().Add(20 * time.Second)}
+		c.Place(taken, n1, map[string]string{v1alpha1.AnnotationAssignment: assignmentOf(t, taken, int(n1[1]-'0'), 0)})
+		taken.DeletionTimestamp = &metav1.Time{Time: c.Clock.Now().Add(20 * time.Second)}
 		taken.Finalizers = []string{"example.com/kubelet"}
-		c.create(taken)
-		c.leave("low-0")
-		c.awaitMessage("high", "1 of 1 pod (default/taken)")
-		c.leave("taken")
-		expect(t, "place", map[string]string{"high": n1}, c.awaitBound("high", 1))
+		c.Create(taken)
+		c.Remove("low-0")
+		c.AwaitMessage("high", "1 of 1 pod (default/taken)")
+		c.Remove("taken")
+		expect(t, "place", map[string]string{"high": n1}, c.AwaitBound("high", 1))
 		expect(t, "victims", []string{"low-0"}, c.victims())
 	})
 }
@@ -155,19 +156,19 @@ func TestPassesOverRoomOfALowerPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		c.createBound(pod("low", 10, 0))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		c.awaitVictims(1)
-		c.awaitMessage("high", "yet to leave")
-		c.create(pod("higher", 10, 200))
-		c.awaitMessage("higher", "to leave")
-		c.await("the other is pending no more", func() bool {
+		c.AwaitMessage("high", "yet to leave")
+		c.Create(pod("higher", 10, 200))
+		c.AwaitMessage("higher", "to leave")
+		c.Await("the other is pending no more", func() bool {
 			all := c.plugin.state.all()
 			return len(all) == 1 && all[0].pod.Name == "higher"
 		})
-		c.leave("low")
-		c.awaitBound("higher", 1)
+		c.Remove("low")
+		c.AwaitBound("higher", 1)
 		expect(t, "victims", []string{"low"}, c.victims())
-		expect(t, "the other", map[string]string{"higher": "n1"}, c.bound("high"))
+		expect(t, "the other", map[string]string{"higher": "n1"}, c.Bound("high"))
 	})
 }
 
@@ -177,14 +178,14 @@ func TestLeavesOtherPreemptionsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 1))
-		c.create(pod("high", 10, 100))
+		c.Create(pod("high", 10, 100))
 		expect(t, "victims", []string{"low-0"}, c.awaitVictims(1))
-		c.awaitMessage("high", "yet to leave")
+		c.AwaitMessage("high", "yet to leave")
 		higher := pod("other", 10, 200)
-		higher.Spec.NodeSelector = map[string]string{v1.LabelHostname: c.pod("low-1").Spec.NodeName}
-		c.create(higher)
+		higher.Spec.NodeSelector = map[string]string{v1.LabelHostname: c.Pod("low-1").Spec.NodeName}
+		c.Create(higher)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-		c.awaitMessage("other", "yet to leave")
+		c.AwaitMessage("other", "yet to leave")
 		if n := len(c.plugin.state.all()); n != 2 {
 			t.Errorf("%d preemptions are pending", n)
 		}

@@ -25,7 +25,7 @@ func TestDryRunOfAGangAsksOtherPlugins(t *testing.T) {
 		c.args.Mode = config.PreemptionDryRun
 		c.start()
 		high := c.blockedGang()
-		c.awaitMessage("high", "(dry run) on 2 nodes it would evict 2 pods: default/low-1, default/low-2")
+		c.AwaitMessage("high", "(dry run) on 2 nodes it would evict 2 pods: default/low-1, default/low-2")
 		expect(t, "victims", nil, c.victims())
 		for _, p := range high {
 			if h, held := c.plugin.sharesOrNil().Held(uidOf(p)); held {
@@ -44,17 +44,17 @@ func TestDryRunLetsADrainGoOn(t *testing.T) {
 		c.start()
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
 		high := team("high", 2, 2, 10, 100)
-		c.create(high...)
-		c.awaitMessage("high", "(dry run) on 2 nodes it would evict 2 pods: default/low-0, default/low-1")
+		c.Create(high...)
+		c.AwaitMessage("high", "(dry run) on 2 nodes it would evict 2 pods: default/low-0, default/low-1")
 		for i := range 2 { // others pass it over
-			c.clock.pass(10 * time.Second)
-			c.leave(fmt.Sprintf("low-%d", i))
+			c.Clock.Pass(10 * time.Second)
+			c.Remove(fmt.Sprintf("low-%d", i))
 			c.createBound(pod(fmt.Sprintf("late-%d", i), 10, 0))
 		}
-		c.clock.pass(2 * time.Minute)
-		c.await("room is kept for the gang", func() bool { return c.held(high...) == 2 })
-		c.clock.pass(2 * time.Minute)
-		c.awaitMessage("high", "it would evict 2 pods: default/late-0, default/late-1; other plugins were not asked, since room is kept for the gang")
+		c.Clock.Pass(2 * time.Minute)
+		c.Await("room is kept for the gang", func() bool { return c.held(high...) == 2 })
+		c.Clock.Pass(2 * time.Minute)
+		c.AwaitMessage("high", "it would evict 2 pods: default/late-0, default/late-1; other plugins were not asked, since room is kept for the gang")
 		expect(t, "members for which room is kept", 2, c.held(high...))
 	})
 }
@@ -79,9 +79,9 @@ func TestIllegalRequest(t *testing.T) {
 		latency, memory := pod("latency", 10, 100), pod("memory", 10, 100)
 		latency.Annotations = map[string]string{v1alpha1.AnnotationMaxLatency: "soon"}
 		memory.Annotations = map[string]string{v1alpha1.AnnotationMemoryLimit: "all"}
-		c.create(pod("slots", 15, 100), latency, memory)
+		c.Create(pod("slots", 15, 100), latency, memory)
 		for name, says := range map[string]string{"slots": "15", "latency": "soon", "memory": "all"} {
-			if got := c.awaitMessage(name, says); strings.Contains(got, "preemption") {
+			if got := c.AwaitMessage(name, says); strings.Contains(got, "preemption") {
 				t.Errorf("%s: the message is %q", name, got)
 			}
 		}
@@ -96,7 +96,7 @@ func TestRequestForCordonedNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1, 1)
 		patch := []byte(`[{"op":"replace","path":"/status/devices/0/slots","value":4},{"op":"replace","path":"/status/devices/0/model","value":"T4"}]`)
-		if _, err := c.dynamic.Resource(v1alpha1.GPUNodes).Patch(t.Context(), "n2", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := c.Dynamic.Resource(v1alpha1.GPUNodes).Patch(t.Context(), "n2", types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		c.start()
@@ -108,13 +108,13 @@ func TestRequestForCordonedNodes(t *testing.T) {
 		bubble.Rest() // the scheduler has seen it
 		high, asking := pod("high", 10, 100), pod("lacks-cpu", 10, 100)
 		asking.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1")
-		c.create(high, asking)
+		c.Create(high, asking)
 		const closed = "nearest GPU: only 1 node has GPUs for such a request, and it does not take the pod: 1 node(s) were unschedulable"
-		if got := c.awaitMessage("high", closed); strings.Contains(got, "preemption") {
+		if got := c.AwaitMessage("high", closed); strings.Contains(got, "preemption") {
 			t.Errorf("the message is %q", got)
 		}
 		const asked = "preemption: nobody of a priority below 100 makes room: no node with devices for it admits it by its other conditions"
-		if got := c.awaitMessage("lacks-cpu", asked); strings.Contains(got, "legal") {
+		if got := c.AwaitMessage("lacks-cpu", asked); strings.Contains(got, "legal") {
 			t.Errorf("the message is %q", got)
 		}
 		expect(t, "evicted", 0, len(c.victims()))

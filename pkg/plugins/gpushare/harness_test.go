@@ -2,7 +2,7 @@ package gpushare
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -11,30 +11,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/tandem-gpu/tandem/test/bubble"
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
-	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 const gib = 1 << 30
@@ -58,9 +51,7 @@ type cluster struct {
 func newCluster(t *testing.T, gpuNodes ...*v1alpha1.GPUNode) *cluster {
 	client := fakeapi.NewClientset()
 	client.PrependReactor("create", "pods", bindReactor(client))
-	kinds := map[string]string{"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList"}
-	c := &cluster{t: t, client: client, dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(
-		runtime.NewScheme(), listKinds(kinds))}
+	c := &cluster{t: t, client: client, dynamic: fakecluster.NewDynamic()}
 	for _, g := range gpuNodes {
 		c.createNode(g.Name)
 		c.applyGPUNode(g)
@@ -79,78 +70,33 @@ func bindReactor(client interface {
 			return false, nil, nil
 		}
 		b := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
-		object, err := client.Tracker().Get(v1.SchemeGroupVersion.WithResource("pods"), action.GetNamespace(), b.Name)
-		if err != nil {
-			return true, nil, err
-		}
-		pod := object.(*v1.Pod).DeepCopy()
-		if pod.UID != b.UID || pod.Spec.NodeName != "" {
-			err := fmt.Errorf("pod has UID %s and is on node %q", pod.UID, pod.Spec.NodeName)
-			return true, nil, apierrors.NewConflict(v1.Resource("pods/binding"), b.Name, err)
-		}
-		pod.Spec.NodeName = b.Target.Name
-		if pod.Annotations == nil {
-			pod.Annotations = map[string]string{}
-		}
-		for k, v := range b.Annotations {
-			pod.Annotations[k] = v
-		}
-		return true, b, client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace)
+		return true, b, fakecluster.Bind(client.Tracker(), action.GetNamespace(), b, func(pod *v1.Pod) {
+			pod.Spec.NodeName = b.Target.Name
+			if pod.Annotations == nil {
+				pod.Annotations = map[string]string{}
+			}
+			maps.Copy(pod.Annotations, b.Annotations)
+		})
 	}
 }
 
 // start runs a scheduler until stop or the end of the test.
 func (c *cluster) start() {
 	c.t.Helper()
-	ctx, cancel := context.WithCancel(c.t.Context())
 	client := c.client
 	if c.schedulerClient != nil {
 		client = c.schedulerClient
 	}
-	informers := scheduler.NewInformerFactory(client, 0, nil)
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	built := make(chan *Plugin, 1)
-	registry := frameworkruntime.Registry{Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		p, err := NewWithClient(ctx, args, h, c.dynamic)
-		built <- p
-		return p, err
+	registry := frameworkruntime.Registry{Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (_ fwk.Plugin, err error) {
+		c.plugin, err = NewWithClient(ctx, args, h, c.dynamic)
+		return c.plugin, err
 	}}
-	s, err := scheduler.New(ctx, client, informers, nil, profile.NewRecorderFactory(broadcaster),
-		scheduler.WithProfiles(c.profile()), scheduler.WithFrameworkOutOfTreeRegistry(registry),
-		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
-	if err != nil {
-		cancel()
-		c.t.Fatal(err)
-	}
-	c.plugin = <-built
-	broadcaster.StartRecordingToSink(ctx.Done())
-	informers.Start(ctx.Done())
-	informers.WaitForCacheSync(ctx.Done())
-	if err := s.WaitForHandlersSync(ctx); err != nil {
-		cancel()
-		c.t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-	c.stop = func() {
-		cancel()
-		<-done
-		broadcaster.Shutdown()
-		informers.Shutdown()
-	}
-	c.t.Cleanup(func() { c.stop() })
+	c.stop = fakecluster.Start(c.t, client, c.profile(), registry)
 }
 
 // profile is the stock profile with the plugin, set as deploy/ sets it.
 func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
-	defaults, err := latest.Default()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	p := defaults.Profiles[0]
+	p := fakecluster.Profile(c.t)
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedulerconfig.Plugin{Name: Name, Weight: 10000})
 	p.Plugins.PostFilter.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.PostFilter.Enabled...)
 	p.Plugins.Bind.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.Bind.Enabled...)
@@ -162,23 +108,12 @@ func (c *cluster) profile() schedulerconfig.KubeSchedulerProfile {
 		c.configure(args)
 	}
 	p.PluginConfig = append(p.PluginConfig, schedulerconfig.PluginConfig{Name: Name, Args: args})
-	for _, pc := range p.PluginConfig {
-		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
-			fit.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
-		}
-	}
 	return p
 }
 
 // arguments are the plugin's usual ones.
 func arguments() *config.GPUShareArgs {
-	return &config.GPUShareArgs{
-		Policy: "packed", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
-		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
-		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
-		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
-		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
-	}
+	return fakecluster.ShareArgs(30 * time.Second)
 }
 
 func (c *cluster) createNode(name string) {
@@ -212,12 +147,10 @@ func (c *cluster) taint(name string) {
 // applyGPUNode creates the GPUNode, or replaces its status.
 func (c *cluster) applyGPUNode(g *v1alpha1.GPUNode) {
 	c.t.Helper()
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
+	u, err := fakecluster.Unstructured(g)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	u := &unstructured.Unstructured{Object: object}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
 	client := c.dynamic.Resource(v1alpha1.GPUNodes)
 	current, err := client.Get(c.t.Context(), g.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -258,7 +191,7 @@ func (c *cluster) await(name, what string, wanted func(*v1.Pod) bool) *v1.Pod {
 		pod, err = c.client.CoreV1().Pods("default").Get(c.t.Context(), name, metav1.GetOptions{})
 		return err == nil && wanted(pod)
 	}) {
-		c.t.Fatalf("pod %s: waiting until %s for %v; it is on node %q, %s", name, what, bubble.Patience, pod.Spec.NodeName, message(pod))
+		c.t.Fatalf("pod %s: waiting until %s for %v; it is on node %q, %s", name, what, bubble.Patience, pod.Spec.NodeName, fakecluster.Message(pod))
 	}
 	return pod
 }
@@ -284,11 +217,11 @@ func (c *cluster) awaitBound(name string) string {
 
 func (c *cluster) awaitPending(name, reason string) string {
 	c.t.Helper()
-	pod := c.await(name, "it is pending because of "+reason, func(p *v1.Pod) bool { return strings.Contains(message(p), reason) })
+	pod := c.await(name, "it is pending because of "+reason, func(p *v1.Pod) bool { return strings.Contains(fakecluster.Message(p), reason) })
 	if pod.Spec.NodeName != "" {
 		c.t.Fatalf("pod %s is on node %s", name, pod.Spec.NodeName)
 	}
-	return message(pod)
+	return fakecluster.Message(pod)
 }
 
 func where(a vgpu.Assignment) string {
@@ -299,15 +232,6 @@ func where(a vgpu.Assignment) string {
 		}
 	}
 	return a.Node + "/" + strings.Join(ids, "+")
-}
-
-func message(p *v1.Pod) string {
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodScheduled {
-			return c.Message
-		}
-	}
-	return ""
 }
 
 // checkLedger adds all assignments of bound pods up, and fails where a device holds more than it has.
@@ -346,47 +270,11 @@ func (c *cluster) checkLedger(gpuNodes ...*v1alpha1.GPUNode) map[string]vgpu.Slo
 	return used
 }
 
-// gpuNode returns a ready GPUNode with count devices of 10 slots and 40 GiB, named GPU-<node>-<index>.
-func gpuNode(name string, count int) *v1alpha1.GPUNode {
-	g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	g.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving", LastTransitionTime: metav1.Unix(0, 0),
-	}}
-	for i := range count {
-		g.Status.Devices = append(g.Status.Devices, v1alpha1.GPUDevice{
-			ID: fmt.Sprintf("GPU-%s-%d", name, i), Index: int32(i), Model: "A100", Memory: resource.MustParse("40Gi"), Slots: 10,
-			ComputeCapability: "8.0", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
-		})
-	}
-	return g
-}
-
-// pod returns a pod in namespace default with one container that asks for slots; 0 for none.
-func pod(name string, slots int) *v1.Pod {
-	limits := v1.ResourceList{}
-	if slots != 0 {
-		limits[v1alpha1.ResourceVGPU] = *resource.NewQuantity(int64(slots), resource.DecimalSI)
-	}
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: v1.PodSpec{
-			SchedulerName: v1.DefaultSchedulerName,
-			Containers: []v1.Container{{
-				Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits, Requests: limits},
-			}},
-		},
-	}
-}
-
 func with(p *v1.Pod, change func(*v1.Pod)) *v1.Pod {
 	change(p)
 	return p
 }
 
-func listKinds(kinds map[string]string) map[schema.GroupVersionResource]string {
-	out := map[schema.GroupVersionResource]string{}
-	for resource, kind := range kinds {
-		out[v1alpha1.GroupVersion.WithResource(resource)] = kind
-	}
-	return out
-}
+func gpuNode(name string, devices int) *v1alpha1.GPUNode { return fakecluster.GPUNode(name, devices) }
+
+func pod(name string, slots int) *v1.Pod { return fakecluster.Pod(name, slots) }

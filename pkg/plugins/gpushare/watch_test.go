@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // The CRD may be installed after the scheduler: it starts, says what is missing, and goes on when it is there.
@@ -34,9 +34,7 @@ func TestCRDAbsentAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fakeapi.NewClientset()
 		client.PrependReactor("create", "pods", bindReactor(client))
-		objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
-			"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
-		}))
+		objects := fakecluster.NewDynamic()
 		var installed atomic.Bool
 		absent := func(clienttesting.Action) (bool, runtime.Object, error) {
 			if installed.Load() {
@@ -117,9 +115,7 @@ func TestStartWaitsForTheFirstAnswers(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
-					"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
-				}))
+				objects := fakecluster.NewDynamic()
 				release, made := make(chan struct{}), make(chan *Plugin, 1)
 				objects.PrependReactor("list", "workloadprofiles", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return c.err != nil, nil, c.err
@@ -189,9 +185,7 @@ func TestProfilesAbsentAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fakeapi.NewClientset()
 		client.PrependReactor("create", "pods", bindReactor(client))
-		objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(map[string]string{
-			"gpunodes": "GPUNodeList", "workloadprofiles": "WorkloadProfileList",
-		}))
+		objects := fakecluster.NewDynamic()
 		var installed atomic.Bool
 		objects.PrependReactor("list", "workloadprofiles", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return !installed.Load(), nil, apierrors.NewNotFound(v1alpha1.WorkloadProfiles.GroupResource(), "")

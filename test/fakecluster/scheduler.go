@@ -1,0 +1,100 @@
+package fakecluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/tandem-gpu/tandem/pkg/api/config"
+	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // which the defaults of profiles are made with
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// Profile returns the stock profile "default-scheduler", in which vGPUs are no concern of NodeResourcesFit.
+func Profile(t testing.TB) schedulerconfig.KubeSchedulerProfile {
+	defaults, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := defaults.Profiles[0]
+	for _, pc := range p.PluginConfig {
+		if fit, ok := pc.Args.(*schedulerconfig.NodeResourcesFitArgs); ok {
+			fit.IgnoredResources = []string{v1alpha1.ResourceVGPU, v1alpha1.ResourceMemory}
+		}
+	}
+	return p
+}
+
+// ShareArgs returns the usual arguments of GPUShare, with policy packed.
+func ShareArgs(bindTimeout time.Duration) *config.GPUShareArgs {
+	return &config.GPUShareArgs{
+		Policy: "packed", BindTimeout: metav1.Duration{Duration: bindTimeout},
+		PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
+		Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
+		Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
+		Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
+	}
+}
+
+// GangArgs returns the usual arguments of GPUGang, with all drains.
+func GangArgs() config.GPUGangArgs {
+	return config.GPUGangArgs{
+		PlacementDeadline: metav1.Duration{Duration: 5 * time.Minute}, DrainAfter: metav1.Duration{Duration: time.Minute},
+		Drain: config.DrainEnabled, DrainTimeout: metav1.Duration{Duration: time.Hour}, MaxDomains: 32, PreferredTopology: []string{v1.LabelHostname, Rack},
+	}
+}
+
+// Start runs a scheduler with plugins until stop or the end of the test, and beside it what the plugins run, each in a goroutine of its
+// own, once the informers have synced.
+func Start(t testing.TB, client kubernetes.Interface, p schedulerconfig.KubeSchedulerProfile, plugins frameworkruntime.Registry,
+	beside ...func(context.Context)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	informers := scheduler.NewInformerFactory(client, 0, nil)
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	s, err := scheduler.New(ctx, client, informers, nil, profile.NewRecorderFactory(broadcaster),
+		scheduler.WithProfiles(p), scheduler.WithFrameworkOutOfTreeRegistry(plugins),
+		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
+	if err == nil {
+		err = broadcaster.StartRecordingToSinkWithContext(ctx)
+	}
+	if err == nil {
+		informers.Start(ctx.Done())
+		informers.WaitForCacheSync(ctx.Done())
+		err = s.WaitForHandlersSync(ctx)
+	}
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	for _, run := range beside {
+		go run(ctx)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+		for _, p := range s.Profiles { // those do not wait for the context
+			p.IterateOverWaitingPods(func(w fwk.WaitingPod) { w.Reject("", "the scheduler ended") })
+		}
+		broadcaster.Shutdown()
+		informers.Shutdown()
+	}
+	t.Cleanup(stop)
+	return stop
+}
