@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // tell writes a line for each thing that happened.
@@ -97,14 +98,19 @@ func place(o *sim.Outcome) string {
 	return strings.Join(devices, " ")
 }
 
-func (s *story) drawMap(d *datadriven.TestData) (string, error) {
+// mapAt returns the cluster at the moment that a command names.
+func (s *story) mapAt(d *datadriven.TestData) (vgpu.Map, error) {
 	var at string
 	d.ScanArgs(s.t, "at", &at)
 	moment, err := time.ParseDuration(at)
 	if err != nil {
-		return "", err
+		return vgpu.Map{}, err
 	}
-	m, err := s.history.MapAt(moment)
+	return s.history.MapAt(moment)
+}
+
+func (s *story) drawMap(d *datadriven.TestData) (string, error) {
+	m, err := s.mapAt(d)
 	if err != nil {
 		return "", err
 	}
@@ -113,13 +119,7 @@ func (s *story) drawMap(d *datadriven.TestData) (string, error) {
 }
 
 func (s *story) waiting(d *datadriven.TestData) (string, error) {
-	var at string
-	d.ScanArgs(s.t, "at", &at)
-	moment, err := time.ParseDuration(at)
-	if err != nil {
-		return "", err
-	}
-	m, err := s.history.MapAt(moment)
+	m, err := s.mapAt(d)
 	if err != nil {
 		return "", err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 const (
@@ -49,7 +50,7 @@ func ambiguousBinds(t *testing.T) {
 	admin := clientFor(t, plane.Admin())
 	nodes := make([]*v1alpha1.GPUNode, 14)
 	for i := range nodes {
-		nodes[i] = gpuNode(fmt.Sprintf("n%02d", i), 8)
+		nodes[i] = fakecluster.GPUNode(fmt.Sprintf("n%02d", i), 8)
 		createNode(t, plane.Admin(), nodes[i])
 	}
 	history := watchBinds(t, admin)

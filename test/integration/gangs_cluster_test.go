@@ -31,6 +31,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // The cluster of the tests: two racks of two nodes with four GPUs each, 16 in all.
@@ -81,7 +82,7 @@ func startCluster(t *testing.T, mode gangMode, binary string, gpus ...int) *gang
 	c.objects = objects
 	c.install(t)
 	for i, count := range gpus {
-		g := gpuNode(fmt.Sprintf("n%d", i), count)
+		g := fakecluster.GPUNode(fmt.Sprintf("n%d", i), count)
 		createNode(t, c.plane.Admin(), g)
 		c.label(t, g.Name, fmt.Sprintf("r%d", i/2))
 		c.gpus = append(c.gpus, g)

@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // Two GPUs, workloads that fill one (heavy) and that hardly use it (light), and pods that tolerate a slowdown of 1.15.
@@ -34,7 +35,7 @@ func promisesAmongNeighbours(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	createNode(t, plane.Admin(), gpuNode("a", 1))
+	createNode(t, plane.Admin(), fakecluster.GPUNode("a", 1))
 	createProfile(t, profiles, "heavy", 100, 60)
 	createProfile(t, profiles, "light", 10, 5)
 	startScheduler(t, plane.Admin())

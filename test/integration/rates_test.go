@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // Two models: an A100 of 10 slots, on which bert reaches 300 for 3 an hour, and a T4 of 4 slots, on which it reaches 100
@@ -27,7 +28,7 @@ func ratesOnUnlikeGPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := clientFor(t, plane.Admin())
-	nodes := []*v1alpha1.GPUNode{gpuNode("big", 1), gpuNode("small", 1)}
+	nodes := []*v1alpha1.GPUNode{fakecluster.GPUNode("big", 1), fakecluster.GPUNode("small", 1)}
 	nodes[1].Status.Devices[0].Model, nodes[1].Status.Devices[0].Slots = "T4", 4
 	nodes[1].Status.Devices[0].Memory = resource.MustParse("16Gi")
 	for _, n := range nodes {

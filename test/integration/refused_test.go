@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // Two nodes of one GPU. The kubelet of the one refuses a pod, and that of the other loses its agent.
@@ -22,7 +23,7 @@ func refusedByAKubelet(t *testing.T) {
 	}
 	admin := clientFor(t, plane.Admin())
 	for _, name := range []string{"a", "b"} {
-		createNode(t, plane.Admin(), gpuNode(name, 1))
+		createNode(t, plane.Admin(), fakecluster.GPUNode(name, 1))
 	}
 	startScheduler(t, plane.Admin())
 

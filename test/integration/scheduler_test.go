@@ -2,15 +2,12 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -28,6 +25,7 @@ import (
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugin's arguments, for the scheduler's configuration
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // startScheduler runs the stock scheduler with the plugin until the test ends. Changes are to the plugin's arguments.
@@ -136,12 +134,10 @@ func createGPUNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
+	u, err := fakecluster.Unstructured(g)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &unstructured.Unstructured{Object: object}
-	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
 	created, err := client.Resource(v1alpha1.GPUNodes).Create(t.Context(), u.DeepCopy(), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -150,21 +146,6 @@ func createGPUNode(t *testing.T, api *rest.Config, g *v1alpha1.GPUNode) {
 	if _, err := client.Resource(v1alpha1.GPUNodes).UpdateStatus(t.Context(), u, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// gpuNode returns a ready GPUNode with devices of 10 slots and 40 GiB.
-func gpuNode(name string, devices int) *v1alpha1.GPUNode {
-	g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	g.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving", LastTransitionTime: metav1.Unix(0, 0),
-	}}
-	for i := range devices {
-		g.Status.Devices = append(g.Status.Devices, v1alpha1.GPUDevice{
-			ID: fmt.Sprintf("GPU-%s-%d", name, i), Index: int32(i), Model: "A100", Memory: resource.MustParse("40Gi"), Slots: 10,
-			ComputeCapability: "8.0", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
-		})
-	}
-	return g
 }
 
 func createPod(t *testing.T, client kubernetes.Interface, name string, slots int) {
