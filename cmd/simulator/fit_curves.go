@@ -1,12 +1,9 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/internal/experiment"
-	"github.com/tandem-gpu/tandem/internal/traces"
 )
 
 func fitCurvesCommand() *cobra.Command {
@@ -32,17 +29,11 @@ could follow, where it was measured.`,
       --curves mig_slice_step_time.csv --curves llama_mps_profile_a100.csv -o json`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if len(paths) == 0 {
-				return fmt.Errorf("flag --curves is missing: it names a CSV file, and may be given several times")
+			files, err := curveFiles(paths)
+			if err != nil {
+				return err
 			}
-			var fit experiment.CurveFit
-			for _, path := range paths {
-				t, err := measured("--curves", path, func(t *traces.Trace) int { return len(t.Solos) }, "solo profiles")
-				if err != nil {
-					return err
-				}
-				fit.Traces = append(fit.Traces, t)
-			}
+			fit := experiment.CurveFit{Traces: files}
 			result, err := fit.Run()
 			if err != nil {
 				return err
@@ -50,8 +41,7 @@ could follow, where it was measured.`,
 			return form.write(c.OutOrStdout(), result)
 		},
 	}
-	c.Flags().StringArrayVar(&paths, "curves", nil,
-		"CSV `file` with workloads alone on parts of a device; give it once for each file (required)")
+	addCurves(c, &paths)
 	form.addFlags(c)
 	return c
 }

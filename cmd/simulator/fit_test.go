@@ -38,8 +38,8 @@ BERT,SQuAD,32,0,84.9,100,60,20162
 ResNet18,CIFAR-10,64,0,900,50,15,2308
 `
 
-// curveFiles are the small tables under testdata, as flags.
-func curveFiles() []string {
+// testCurves are the small tables under testdata, as flags.
+func testCurves() []string {
 	var flags []string
 	for _, name := range []string{"igniter", "parva", "miso", "muxserve"} {
 		flags = append(flags, "--curves", "testdata/fit_"+name+".csv")
@@ -88,7 +88,7 @@ func TestFitFeatures(t *testing.T) {
 }
 
 func TestFitCurves(t *testing.T) {
-	args := append([]string{"fit", "curves"}, curveFiles()...)
+	args := append([]string{"fit", "curves"}, testCurves()...)
 	golden(t, "fit_curves.txt", succeed(t, args...))
 	golden(t, "fit_curves.json", succeed(t, append(args, "-o", "json")...))
 	golden(t, "fit_curves.go.txt", succeed(t, append(args, "-o", "go")...))
@@ -99,7 +99,7 @@ func TestFitBadInput(t *testing.T) {
 	broken := file(t, "broken.csv", strings.Replace(read(t, few), "ReLU,10,", "ReLU,-10,", 1))
 	features := []string{"fit", "features", "--features", networks(t, 150)}
 	with := func(base []string, more ...string) []string { return append(base[:len(base):len(base)], more...) }
-	curves := append([]string{"fit", "curves"}, curveFiles()...)
+	curves := append([]string{"fit", "curves"}, testCurves()...)
 	for _, tc := range []struct {
 		name string
 		args []string

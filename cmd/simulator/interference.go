@@ -18,8 +18,8 @@ import (
 
 // predictedFlags are what interference takes as text.
 type predictedFlags struct {
-	pairs, profiles                                          []string
-	set, holdOut, observe, observed, models, seeds, slowdown string
+	pairs, profiles                                                        []string
+	set, holdOut, observe, observed, models, seeds, slowdown, coefficients string
 }
 
 func interferenceCommand() *cobra.Command {
@@ -46,6 +46,7 @@ each named family of workloads is held out in turn: coefficients are fitted to t
 it are predicted. A family is a model in all sizes (ResNet), in Gavel a job in all batch sizes (ResNet-18). With --observe
 the models first see so many co-runs of each workload of the predicted pairs, drawn by each seed from these pairs; what
 they saw is not scored. A co-run that one workload draws is one of its partner too, so on average they see more (shown).
+With --coefficients shipped nothing is fitted: what is held out says only which pairs are scored, and whose co-runs are seen.
 With --observed held-out they see co-runs only of the workloads that are held out; with history all pairs without the
 family too, as a cluster does that meets a new one.
 
@@ -69,6 +70,7 @@ is that of another configuration.`,
 	flags.StringVar(&given.holdOut, "hold-out", "", "`families` to hold out in turn, separated by commas, or all")
 	flags.StringVar(&given.observe, "observe", "0", "`numbers` of co-runs of each workload that the models see first, separated by commas")
 	flags.StringVar(&given.observed, "observed", string(experiment.ObservedAll), "`whose` co-runs are seen: all, held-out or history")
+	flags.StringVar(&given.coefficients, "coefficients", "", "`which` coefficients: shipped, or fitted to the pairs without the family that is held out (default fitted with --hold-out, else shipped)")
 	flags.StringVar(&given.models, "model", experiment.All, "`names` of models separated by commas, or all: "+strings.Join(interference.Models(), ", "))
 	flags.StringVar(&given.seeds, "seeds", "1-10", "`seeds` that the co-runs are drawn with: single ones and ranges, separated by commas")
 	flags.StringVar(&given.slowdown, "max-slowdown", "1.25", "`promise` by which pairs are admitted: time together ÷ alone, from 1 to 100")
@@ -95,6 +97,9 @@ func (f *predictedFlags) parse() (p *experiment.Predicting, err error) {
 	}
 	if p.Observed, err = parseObserved(f.observed, f.holdOut != ""); err != nil {
 		return nil, fmt.Errorf("flag --observed: %w", err)
+	}
+	if p.Shipped, err = parseCoefficients(f.coefficients, f.holdOut != ""); err != nil {
+		return nil, fmt.Errorf("flag --coefficients: %w", err)
 	}
 	if p.Models, err = experiment.ParsePredictingModels(f.models); err != nil {
 		return nil, fmt.Errorf("flag --model: %w", err)
@@ -187,4 +192,19 @@ func parseSlowdown(text string) (float64, error) {
 		return 0, fmt.Errorf("%q is no number from 1 (no slowdown at all) to %d", text, maxPromise)
 	}
 	return v, nil
+}
+
+// parseCoefficients reads whether models keep the coefficients that they are shipped with.
+func parseCoefficients(s string, heldOut bool) (shipped bool, err error) {
+	switch {
+	case s == "":
+		return !heldOut, nil
+	case s == "shipped":
+		return true, nil
+	case s == "fitted" && heldOut:
+		return false, nil
+	case s == "fitted":
+		return false, errors.New("nothing is fitted without --hold-out: the coefficients are shipped")
+	}
+	return false, fmt.Errorf("unknown coefficients %q, known are shipped and fitted", s)
 }

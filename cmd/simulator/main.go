@@ -74,7 +74,7 @@ begin with are in examples/; docs/guides/simulator.md says what can stand in one
 	}
 	c.CompletionOptions.HiddenDefaultCmd = true
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fmt.Errorf("%w; see %s --help", err, c.CommandPath()) })
-	c.AddCommand(runCommand(), mapCommand(), fragmentationCommand(), ratesCommand(), rightsizeCommand(), interferenceCommand(), fitCommand(), colocateCommand(), gangsCommand(), preemptionCommand(), weightsCommand())
+	c.AddCommand(runCommand(), mapCommand(), fragmentationCommand(), ratesCommand(), rightsizeCommand(), interferenceCommand(), fitCommand(), scoreCommand(), colocateCommand(), gangsCommand(), preemptionCommand(), weightsCommand())
 	return c
 }
 

@@ -13,7 +13,7 @@ import (
 //
 // With HoldOut the named families are held out one after the other: a model is fitted to the pairs without the family and
 // scored on those with it. Without, the coefficients are those that the models are shipped with, nothing is fitted, and
-// all pairs are scored. In both, so many co-runs of each workload of these pairs are shown to the models first; such a pair is not
+// all pairs are scored; Shipped keeps these coefficients with HoldOut too. In both, so many co-runs of each workload of these pairs are shown to the models first; such a pair is not
 // scored, for any of the models.
 type Predicting struct {
 	Sets []PairSet
@@ -24,6 +24,8 @@ type Predicting struct {
 	Observed Observed
 	// Models by name.
 	Models []string
+	// Shipped has models keep the coefficients that they are shipped with, whatever is held out.
+	Shipped bool
 	// Seeds that the co-runs to show are drawn with. Where none are shown the first one will do.
 	Seeds []int64
 	// MaxSlowdown is the promise by which pairs are admitted, from 1.
@@ -86,7 +88,7 @@ func (p *Predicting) Run() (*report.Interference, error) {
 			}
 		}
 	}
-	err := scenario.Each(len(runs), p.Progress, func(i int) error { return runs[i].play(p.fit) })
+	err := scenario.Each(len(runs), p.Progress, func(i int) error { return runs[i].play(p) })
 	if err != nil {
 		return nil, fmt.Errorf("compare predictions: %w", err)
 	}
@@ -109,8 +111,12 @@ func (p *Predicting) runs(set *PairSet, folds []fold, model string, shown int) [
 }
 
 // play fits the model, shows it its co-runs, and predicts the others.
-func (r *predictedRun) play(fit fitting) error {
-	m, err := fit(r.model, r.set, r.fold.seen)
+func (r *predictedRun) play(p *Predicting) error {
+	seen := r.fold.seen
+	if p.Shipped {
+		seen = nil
+	}
+	m, err := p.fit(r.model, r.set, seen)
 	if err != nil {
 		return fmt.Errorf("%s: fit %s%s: %w", r.set.Name(), r.model, r.fold.without(), err)
 	}
