@@ -15,8 +15,10 @@ export TANDEM_DATA := $(or $(TANDEM_DATA),$(wildcard $(CURDIR)/../shared/data))
 TEST_FLAGS ?= -shuffle=on -p $$((2 * $$(nproc)))
 # What the tests are run of, for example PACKAGES="./pkg/gang ./test/gangs".
 PACKAGES ?= ./...
+# Those that take minutes begin first: at the end nothing would run beside them.
+LONGEST := ./test/integration ./test/deploy ./test/differential ./test/gangs ./test/faults
 # go test, with progress, and the lines of failing tests only; arguments: flags of the runner, flags of go test
-RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(PACKAGES)' $(1) -- $(2) $(TEST_FLAGS)
+RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(if $(filter ./...,$(PACKAGES)),$(LONGEST)) $(PACKAGES)' $(1) -- $(2) $(TEST_FLAGS)
 COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
