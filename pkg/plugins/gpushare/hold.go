@@ -102,15 +102,17 @@ func (s *state) landed(uid vgpu.UID, nodeName string) {
 	}
 }
 
-// gone forgets all that was kept for a pod that does not exist any more.
-func (s *state) gone(uid vgpu.UID) {
+// gone forgets all that was kept for a pod that does not exist any more, and reports whether a node was on trial with it that it
+// never came to.
+func (s *state) gone(uid vgpu.UID) (onTrial bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(uid)
+	onTrial = s.abandon(uid)
 	s.letGo(uid)
 	for _, name := range slices.Clone(s.unresolved[uid]) {
 		s.resolve(uid, name)
 	}
+	return onTrial
 }
 
 // resolve ends the room that an unresolved bind keeps on a node. The caller holds the write lock.

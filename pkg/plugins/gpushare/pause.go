@@ -108,11 +108,13 @@ func (n *node) try(uid vgpu.UID) {
 	n.epoch++
 }
 
-// without ends the trial of a pod that does not go to the node after all.
-func (p *pause) without(uid vgpu.UID) {
-	if p != nil {
-		p.trial.Delete(uid)
+// without ends the trial of a pod that does not go to the node after all, and reports whether there was one.
+func (p *pause) without(uid vgpu.UID) bool {
+	if p == nil || !p.trial.Has(uid) {
+		return false
 	}
+	p.trial.Delete(uid)
+	return true
 }
 
 // tried ends the trial of a pod on a node: its kubelet took the pod, which ends all doubts about the node, or nobody knows. It

@@ -224,6 +224,14 @@ func TestTrialWithoutAnAnswer(t *testing.T) {
 		d.unreserve(cs, p, "n1")
 		expect(t, "after its bind failed", d.answer("d"), "")
 
+		p = pod("unbound and deleted", 1)
+		cs = d.preFilter(p)
+		d.reserve(cs, p, "n1")
+		expect(t, "while a pod waits for its bind", d.answer("f"), tried)
+		d.tell(event{p, nil})
+		d.unreserve(cs, p, "n1")
+		expect(t, "after it was deleted before its bind", d.answer("g"), "")
+
 		again := d.place(pod("again", 1))
 		d.end(again, v1.PodFailed, "UnexpectedAdmissionError")
 		d.wait(2*firstNodePause - time.Second)

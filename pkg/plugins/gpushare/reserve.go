@@ -61,7 +61,7 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b bond) (vgpu.Assign
 		if old.Node == name {
 			return old, ""
 		}
-		s.drop(r.UID)
+		s.abandon(r.UID)
 	}
 	ledger, why := s.everything(n, info, r.UID, b.planned)
 	if why != "" {
@@ -173,9 +173,18 @@ func (s *state) unreserve(uid vgpu.UID, nodeName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a, ok := s.reservations[uid]; ok && a.Node == nodeName {
-		s.drop(uid)
-		s.nodes[nodeName].pause.without(uid)
+		s.abandon(uid)
 	}
+}
+
+// abandon drops the reservation of a pod that does not go to its node after all, and reports whether the node was on trial with it.
+// The caller holds the write lock.
+func (s *state) abandon(uid vgpu.UID) (onTrial bool) {
+	if a, ok := s.reservations[uid]; ok && s.nodes[a.Node] != nil {
+		onTrial = s.nodes[a.Node].pause.without(uid)
+	}
+	s.drop(uid)
+	return onTrial
 }
 
 // drop removes the reservation of a pod. The caller holds the write lock.

@@ -93,7 +93,9 @@ func (p *Plugin) gone(pod *v1.Pod) {
 	if kube.WantsVGPU(pod) {
 		p.state.learner.PodGone(pod.UID)
 		p.pending.remove(pod)
-		p.state.gone(uidOf(pod))
+		if p.state.gone(uidOf(pod)) {
+			p.pending.activate() // its node takes the next one
+		}
 	}
 }
 
