@@ -9,8 +9,11 @@ type Room struct {
 	Memory   Bytes
 }
 
-// Within reports whether no amount is above o's.
-func (r Room) Within(o Room) bool { return r.MilliCPU <= o.MilliCPU && r.Memory <= o.Memory }
+// Within reports whether no amount is above o's. What is not asked for is not compared, as the scheduler's own plugin does: a host
+// may owe what nobody wants of it.
+func (r Room) Within(o Room) bool {
+	return (r.MilliCPU <= 0 || r.MilliCPU <= o.MilliCPU) && (r.Memory <= 0 || r.Memory <= o.Memory)
+}
 
 // Plus returns the sum. Amounts saturate: what pods ask for is what their owners wrote, whatever it adds up to.
 func (r Room) Plus(o Room) Room { return Room{Sum(r.MilliCPU, o.MilliCPU), Sum(r.Memory, o.Memory)} }

@@ -1,10 +1,13 @@
 package gpugang
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -13,8 +16,9 @@ import (
 )
 
 // drainFor has room kept for a gang that waits for room, when its turn and the time have come, and returns what to add to its
-// refusal. Only one gang drains at a time: two could each keep what the other needs. The caller holds the mutex.
-func (p *Plugin) drainFor(g *group, t *task) string {
+// refusal. after are the pods after whose ends it would have a place. Only one gang drains at a time: two could each keep what the
+// other needs. The caller holds the mutex.
+func (p *Plugin) drainFor(ctx context.Context, g *group, t *task, after []gang.Leaver) string {
 	if g.room != nil || g.short.IsZero() || p.args.Drain == config.DrainDisabled {
 		return ""
 	}
@@ -36,8 +40,11 @@ func (p *Plugin) drainFor(g *group, t *task) string {
 	}
 	g.woken = zero
 	plan, err := p.roomToKeep(g, t, now)
-	if err != nil || plan.Places == nil {
-		g.later = p.notYet(g, &plan, now)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot seek room to keep for a gang", "gang", g.String())
+	}
+	if plan.Places == nil {
+		g.later = p.notYet(g, &plan, after, now)
 		return g.later
 	}
 	p.endDrain(p.state.gangs[p.state.drain])
@@ -100,16 +107,20 @@ func (p *Plugin) beginDrain(g *group, t *task, plan *gang.Plan, now time.Time) {
 	p.metrics.drains.Inc()
 }
 
-// notYet says why no room is kept for a gang that could have some, "" for what needs no words.
-func (p *Plugin) notYet(g *group, plan *gang.Plan, now time.Time) string {
+// notYet says why no room is kept for a gang that would have a place after the ends of some pods, "" for what needs no words: where
+// nobody's end helps the refusal says why.
+func (p *Plugin) notYet(g *group, plan *gang.Plan, after []gang.Leaver, now time.Time) string {
+	undeclared := func(l gang.Leaver) bool { return p.endOf(l.UID, l.Pod) == 0 }
 	switch {
 	case p.args.Drain != config.DrainBounded:
 		return ""
 	case plan.Until > 0:
 		return "; no room is kept for it yet: the last of the pods to wait for ends within " + duration.HumanDuration(time.Unix(plan.Until, 0).Sub(now)) +
 			", and the gang has waited for " + duration.HumanDuration(now.Sub(g.short))
+	case slices.ContainsFunc(after, undeclared):
+		return "; no room is kept for it: pods in its way do not say when they end (activeDeadlineSeconds)"
 	}
-	return "; no room is kept for it: pods in its way do not say when they end (activeDeadlineSeconds)"
+	return ""
 }
 
 // Drains reports whether room is kept for a gang while its present owners end.

@@ -54,11 +54,11 @@ func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group)
 	}
 	if plan.Refused != nil && t.config.Brief {
 		g.told[uidOf(c.pod)] = true
-		g.refusal.turn = p.drainFor(g, t)
+		g.refusal.turn = p.drainFor(ctx, g, t, nil)
 		return nil, g.refusal.words() + g.roomMade()
 	}
 	if plan.Refused != nil {
-		return nil, p.wait(c.pod, g, t, plan.Refused) + g.roomMade()
+		return nil, p.wait(ctx, c.pod, g, t, plan.Refused) + g.roomMade()
 	}
 	if err := p.keep(g, t, &plan); err != nil {
 		p.cancel(g, err.Error())
@@ -218,7 +218,7 @@ func (p *Plugin) refuse(g *group, pod *v1.Pod, r refused) string {
 }
 
 // wait notes that a gang has no place now, and has room kept for it when it is its turn. The caller holds the mutex.
-func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
+func (p *Plugin) wait(ctx context.Context, pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 	if t.placed() >= t.group.MinCount { // those that are more than the least wait by themselves
 		return surplus(g, t.placed(), r.Words(p.leavers))
 	}
@@ -236,7 +236,7 @@ func (p *Plugin) wait(pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
 			g.uncap = l.until
 		}
 	}
-	return p.refuse(g, pod, refused{kind: r.Reason, message: message, turn: p.drainFor(g, t),
+	return p.refuse(g, pod, refused{kind: r.Reason, message: message, turn: p.drainFor(ctx, g, t, r.Leavers),
 		host: r.Hosts != nil && r.Reason == gang.NoRoom, lacking: t.lacking()})
 }
 

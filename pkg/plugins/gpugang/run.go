@@ -222,7 +222,7 @@ func (p *Plugin) due(g *group, now time.Time) bool {
 		g.askAgain = false
 		return !g.planned()
 	}
-	if p.args.Drain == config.DrainDisabled || p.state.head(now) != g {
+	if p.args.Drain == config.DrainDisabled || !g.seeksRoom(now) || p.state.head(now) != g {
 		return false
 	}
 	if g.woken.IsZero() {

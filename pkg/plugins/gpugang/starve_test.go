@@ -152,6 +152,25 @@ func TestGangForCordonedNodes(t *testing.T) {
 	})
 }
 
+// Where nobody's end would help a gang, it is not told that pods do not say when they end.
+func TestBoundedDrainsAreNotToBlame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 1)
+		c.args.Drain = config.DrainBounded
+		c.start()
+		c.MakeSick("n2")
+		c.Create(within(pod("first", 10), 20*time.Minute))
+		c.AwaitBound("first", 1)
+		c.Create(requireLevel(members("large", 2, 2, 10), rack)...)
+		c.AwaitMessage("large", "needs 2")
+		c.Clock.Pass(2 * time.Minute)
+		time.Sleep(2 * time.Minute) // it is looked again
+		if text := c.AwaitMessage("large", "needs 2"); strings.Contains(text, "no room is kept") {
+			t.Errorf("the message is %q", text)
+		}
+	})
+}
+
 // Bounded drains keep room only where all pods to wait for say when they end, and soon; else the gang is told what is missing.
 func TestBoundedDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package gpugang
 
 import (
 	"cmp"
-	"slices"
 	"sync"
 	"time"
 
@@ -169,16 +168,20 @@ func first(a, b *group) int {
 // head returns the gang for which it is looked next whether room is kept, nil for none: gangs that preemption makes room for have
 // theirs, and while a gang drains only one of a higher priority takes its turn. The caller holds the mutex.
 func (s *state) head(now time.Time) *group {
-	waiting := make([]*group, 0, len(s.gangs))
+	var head *group
 	draining := s.gangs[s.drain]
 	for _, g := range s.gangs {
-		if g.short.IsZero() || now.Before(g.look) || g.room != nil || draining != nil && g.priority <= draining.priority {
+		if !g.seeksRoom(now) || draining != nil && g.priority <= draining.priority {
 			continue
 		}
-		waiting = append(waiting, g)
+		if head == nil || first(g, head) < 0 {
+			head = g
+		}
 	}
-	if len(waiting) == 0 {
-		return nil
-	}
-	return slices.MinFunc(waiting, first)
+	return head
+}
+
+// seeksRoom reports whether it may be looked now whether room is kept for the gang.
+func (g *group) seeksRoom(now time.Time) bool {
+	return !g.short.IsZero() && !now.Before(g.look) && g.room == nil
 }
