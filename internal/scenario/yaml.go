@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes of YAML bounds what aliases can blow a small file up to.
+// maxYAMLNodes bounds what aliases can blow a small file up to.
 const maxYAMLNodes = 1 << 20
 
 // toJSON turns one YAML document into JSON, with the text of each scalar as it stands there. YAML 1.1 reads n, off or yes as
@@ -75,6 +75,10 @@ func (w *yamlWriter) object(n *yaml.Node) error {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode {
 			return &Error{File: w.file, Found: fmt.Sprintf("a key that is no name in line %d", key.Line), Want: "names as keys"}
+		}
+		if key.Tag == "!!merge" {
+			return &Error{File: w.file, Found: fmt.Sprintf("the merge key << in line %d", key.Line),
+				Want: "its fields written out; an alias may stand for a whole value"}
 		}
 		if line := first[key.Value]; line > 0 {
 			return &Error{File: w.file, Found: fmt.Sprintf("key %s in line %d and again in line %d", strconv.Quote(key.Value), line, key.Line),
