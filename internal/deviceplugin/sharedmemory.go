@@ -29,6 +29,8 @@ type cleaner struct {
 	beat    func()
 	// alone is since when no tenant lives; zero while one does.
 	alone time.Time
+	// cut is that the last round did not see all of the folder.
+	cut bool
 }
 
 func (c *cleaner) run(ctx context.Context) {
@@ -55,13 +57,17 @@ func (c *cleaner) clean(ctx context.Context, now time.Time) error {
 	case c.alone.IsZero():
 		c.alone = now
 	}
-	swept, err := mps.SweepSharedMemory(c.dir, before.Add(-cleanMargin), !c.alone.IsZero() && now.Sub(c.alone) >= cleanMargin)
+	swept, err := mps.SweepSharedMemory(ctx, c.dir, before.Add(-cleanMargin), !c.alone.IsZero() && now.Sub(c.alone) >= cleanMargin)
 	if err != nil {
 		return err
 	}
 	if swept.Files > 0 {
 		klog.FromContext(ctx).Info("Removed what tenants that are gone left in shared memory", "files", swept.Files, "bytes", swept.Bytes, "folder", c.dir)
 	}
+	if swept.Cut && !c.cut {
+		klog.FromContext(ctx).Info("Left a part of the shared memory as it is: it has more entries than one round looks at. The next round begins anew", "entries", mps.MaxSweptEntries, "folder", c.dir)
+	}
+	c.cut = swept.Cut
 	usage, err := mps.SharedMemoryUsage(c.dir)
 	if err != nil {
 		return err

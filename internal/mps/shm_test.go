@@ -4,12 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -92,99 +88,5 @@ func TestTmpfsOptions(t *testing.T) {
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("size %q: %q, %v, want %q", size, got, err, want)
 		}
-	}
-}
-
-// names returns what is left.
-func names(t *testing.T, dir string) []string {
-	t.Helper()
-	var left []string
-	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if path != dir {
-			left = append(left, path[len(dir)+1:])
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(left)
-	return left
-}
-
-// A sweep removes what nobody has open or mapped and what was last changed before a time, and nothing else.
-func TestSweepOfSharedMemory(t *testing.T) {
-	dir, outside := tmpfs(t, "16Mi"), t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	for _, name := range []string{"left", "open-to-read", "open-to-write", "mapped", "d/left", "d/e/left", "f/open"} {
-		if err := os.MkdirAll(filepath.Dir(at(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := fill(t, at(name), 8192); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := fill(t, filepath.Join(outside, "host"), 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Symlink(outside, at("away")), os.Symlink(filepath.Join(outside, "host"), at("link"))); err != nil {
-		t.Fatal(err)
-	}
-	hold := func(name string, flag int) *os.File {
-		file, err := os.OpenFile(at(name), flag, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = file.Close() })
-		return file
-	}
-	hold("open-to-read", os.O_RDONLY)
-	hold("open-to-write", os.O_RDWR)
-	hold("f/open", os.O_RDONLY)
-	file := hold("mapped", os.O_RDWR)
-	memory, err := syscall.Mmap(int(file.Fd()), 0, 4096, syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = syscall.Munmap(memory) }()
-	_ = file.Close()
-
-	everything := names(t, dir)
-	if swept, err := SweepSharedMemory(dir, time.Now().Add(-time.Minute), false); err != nil || swept != (Swept{}) {
-		t.Errorf("swept %+v, %v, want nothing: all is younger", swept, err)
-	}
-	if diff := cmp.Diff(everything, names(t, dir)); diff != "" {
-		t.Errorf("young files (-want +got):\n%s", diff)
-	}
-	// The links are not judged: no lease is given on them, and this user may have made them.
-	swept, err := SweepSharedMemory(dir, time.Now().Add(time.Minute), true)
-	if want := (Swept{Files: 5, Bytes: 3 * 8192, UnjudgedFiles: 2}); err != nil || swept != want {
-		t.Errorf("swept %+v, %v, want %+v", swept, err, want)
-	}
-	want := []string{"away", "f", "f/open", "link", "mapped", "open-to-read", "open-to-write"}
-	if diff := cmp.Diff(want, names(t, dir)); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
-	if _, err := os.Stat(filepath.Join(outside, "host")); err != nil {
-		t.Errorf("the sweep left the folder: %v", err)
-	}
-}
-
-// What the sweep may not know of other users' files it leaves, until no tenant lives.
-func TestSweepOfOthersFiles(t *testing.T) {
-	dir := tmpfs(t, "16Mi")
-	sub := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(sub, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(sub, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
-	later := time.Now().Add(time.Minute)
-	if swept, err := SweepSharedMemory(dir, later, false); err != nil || swept != (Swept{UnjudgedFiles: 1}) {
-		t.Errorf("swept %+v, %v, want one that is not judged", swept, err)
-	}
-	if swept, err := SweepSharedMemory(dir, later, true); err != nil || swept != (Swept{Files: 1}) {
-		t.Errorf("swept %+v, %v, want one that is removed", swept, err)
 	}
 }

@@ -1,16 +1,23 @@
 package mps
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// MaxSweptEntries is how many files and folders one sweep looks at: as many as the tmpfs may hold, so that a sweep sees
+	// all of it, and still ends where tenants add and move files as fast as it looks. Larger takes longer in that case alone.
+	MaxSweptEntries = tmpfsInodes
+	// heldFolders is how many folders, one below the other, the sweep keeps open. Programs make their files at the top of
+	// /dev/shm or one or two folders below it. Larger costs descriptors, as many as a tenant likes up to this number.
+	heldFolders = 32
 )
 
 // Swept is what a sweep of the shared memory removed, and what it had to leave although it is old enough.
@@ -21,6 +28,8 @@ type Swept struct {
 	// UnjudgedFiles are those of which this process may not know whether somebody uses them, and their bytes.
 	UnjudgedFiles int
 	UnjudgedBytes int64
+	// Cut says that there was more than MaxSweptEntries, so that the sweep did not see all.
+	Cut bool
 }
 
 // SweepSharedMemory removes from a folder that tenants write to what was last changed before a time and what no process has
@@ -29,110 +38,201 @@ type Swept struct {
 // takes CAP_LEASE, and CAP_DAC_OVERRIDE to open them. Alone says that no tenant lives: then nobody can use the files of
 // other users than this process's.
 //
-// The folder may change meanwhile in any way: no link in it leads the sweep out of it.
-func SweepSharedMemory(dir string, before time.Time, alone bool) (Swept, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return Swept{}, fmt.Errorf("sweep shared memory: %w", err)
-	}
-	defer func() { _ = root.Close() }() // it was only read
-	s := shmSweep{root: root, before: before, alone: alone}
-	err = fs.WalkDir(root.FS(), ".", s.visit)
-	// The deepest first: a folder is empty once what was in it is gone.
-	for _, folder := range slices.Backward(s.folders) {
-		if root.Remove(folder) == nil {
-			s.swept.Files++
-		}
-	}
-	if err != nil {
-		return s.swept, fmt.Errorf("sweep shared memory: %w", err)
-	}
-	return s.swept, nil
+// The folder may change meanwhile in any way: nothing in it leads the sweep out of it. The time that a sweep takes grows
+// with the number of entries, up to MaxSweptEntries, and not with their depth. It ends early when ctx does, with its error.
+func SweepSharedMemory(ctx context.Context, dir string, before time.Time, alone bool) (Swept, error) {
+	s := shmSweep{before: before, alone: alone, most: MaxSweptEntries, unlink: unix.Unlinkat}
+	err := s.run(ctx, dir)
+	return s.swept, err
 }
 
+// A shmSweep goes through the folders by the kernel's handles of them and by single names, never by a path: the cost of a
+// path grows with its length, and a tenant can put a link into it.
 type shmSweep struct {
-	root    *os.Root
-	before  time.Time
-	alone   bool
-	swept   Swept
-	folders []string
+	before time.Time
+	alone  bool
+	most   int
+	unlink func(dir int, name string, flags int) error
+
+	// at is the folder that the sweep is in, last, below those that it came through.
+	at     []shmFolder
+	looked int
+	swept  Swept
 }
 
-// visit looks at one entry. What has vanished or cannot be read is passed over.
-func (s *shmSweep) visit(name string, entry fs.DirEntry, err error) error {
-	if err != nil {
-		if entry != nil && entry.IsDir() && name != "." {
-			return fs.SkipDir
-		}
-		return err
-	}
-	info, err := entry.Info()
-	if err != nil || name == "." {
-		return nil //nolint:nilerr // it has vanished
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !s.old(stat) {
-		return nil
-	}
-	if entry.IsDir() {
-		s.folders = append(s.folders, name)
-		return nil
-	}
-	free, known := s.unused(name, info)
-	switch {
-	case !known && s.alone && int(stat.Uid) != os.Geteuid():
-		s.remove(name, info, stat)
-	case !known:
-		s.swept.UnjudgedFiles++
-		s.swept.UnjudgedBytes += bytesOf(stat)
-	case free:
-		s.remove(name, info, stat)
-	}
-	return nil
+type shmFolder struct {
+	name string
+	id   fileID
+	old  bool
+	// dir is nil in the folders between the first heldFolders and the last one.
+	dir *os.File
+	// below are the folders in it that the sweep has not entered yet.
+	below []shmFolder
 }
+
+// fileID tells a file from all others that exist.
+type fileID struct{ device, inode uint64 }
+
+func idOf(stat *unix.Stat_t) fileID { return fileID{device: stat.Dev, inode: stat.Ino} }
+
+func bytesOf(stat *unix.Stat_t) int64 { return stat.Blocks * 512 }
 
 // old reports whether nothing of the entry was changed since.
-func (s *shmSweep) old(stat *syscall.Stat_t) bool {
+func (s *shmSweep) old(stat *unix.Stat_t) bool {
 	return time.Unix(stat.Ctim.Unix()).Before(s.before) && time.Unix(stat.Mtim.Unix()).Before(s.before)
 }
 
-func bytesOf(stat *syscall.Stat_t) int64 { return stat.Blocks * 512 }
-
-// unused reports whether nobody has the file open, as far as this process may know.
-func (s *shmSweep) unused(name string, info fs.FileInfo) (free, known bool) {
-	if !info.Mode().IsRegular() {
-		return false, false // the kernel leases regular files only
-	}
-	file, err := s.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func (s *shmSweep) run(ctx context.Context, dir string) error {
+	top, err := os.Open(dir)
 	if err != nil {
-		return false, false
+		return fmt.Errorf("sweep shared memory: %w", err)
 	}
-	defer func() { _ = file.Close() }() // with it the lease ends
-	if now, err := file.Stat(); err != nil || !os.SameFile(now, info) {
-		return false, true // another file has the name: it is looked at the next time
+	s.at = []shmFolder{{dir: top}}
+	defer func() {
+		for _, folder := range s.at {
+			_ = folder.dir.Close() // it was only read
+		}
+	}()
+	s.look(ctx, &s.at[0])
+	for ctx.Err() == nil {
+		here := &s.at[len(s.at)-1]
+		switch n := len(here.below); {
+		case n > 0 && !s.swept.Cut:
+			next := here.below[n-1]
+			here.below = here.below[:n-1]
+			s.enter(ctx, here, next)
+		case len(s.at) > 1:
+			s.leave()
+		default:
+			return nil
+		}
 	}
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return false, false
-	}
-	if e := raw.Control(func(fd uintptr) { _, err = unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_WRLCK) }); e != nil {
-		return false, false
-	}
-	switch {
-	case err == nil:
-		return true, true
-	case errors.Is(err, unix.EAGAIN):
-		return false, true
-	}
-	return false, false
+	return fmt.Errorf("sweep shared memory: %w", ctx.Err())
 }
 
-// remove takes the name away, unless another file has it by now.
-func (s *shmSweep) remove(name string, info fs.FileInfo, stat *syscall.Stat_t) {
-	now, err := s.root.Lstat(path.Clean(name))
-	if err != nil || !os.SameFile(now, info) || s.root.Remove(name) != nil {
+// look judges the files of a folder, and notes the folders in it. What has vanished or cannot be read is passed over.
+func (s *shmSweep) look(ctx context.Context, folder *shmFolder) {
+	names, _ := folder.dir.Readdirnames(s.most - s.looked + 1)
+	slices.Sort(names)
+	dir := int(folder.dir.Fd())
+	for _, name := range names {
+		if s.swept.Cut = s.looked == s.most; s.swept.Cut || ctx.Err() != nil {
+			return
+		}
+		s.looked++
+		var stat unix.Stat_t
+		switch err := unix.Fstatat(dir, name, &stat, unix.AT_SYMLINK_NOFOLLOW); {
+		case err != nil:
+		case stat.Mode&unix.S_IFMT == unix.S_IFDIR:
+			folder.below = append(folder.below, shmFolder{name: name, id: idOf(&stat), old: s.old(&stat)})
+		case s.old(&stat):
+			s.judge(dir, name, &stat)
+		}
+	}
+}
+
+// enter goes one folder down.
+func (s *shmSweep) enter(ctx context.Context, here *shmFolder, next shmFolder) {
+	next.dir = openFolder(here.dir, next.name, next.id)
+	if next.dir == nil {
+		s.removeFolder(here.dir, next) // one that cannot be read may be empty
 		return
 	}
-	s.swept.Files++
-	s.swept.Bytes += bytesOf(stat)
+	s.look(ctx, &next)
+	if len(s.at) > heldFolders {
+		_ = here.dir.Close()
+		here.dir = nil
+	}
+	s.at = append(s.at, next)
+}
+
+// leave goes one folder up, and removes the one below it if it is empty by now. Above a folder that somebody moved
+// meanwhile there may be any other, even one outside: the sweep then goes on in the lowest of the first heldFolders.
+func (s *shmSweep) leave() {
+	last := len(s.at) - 1
+	left := s.at[last]
+	s.at = s.at[:last]
+	up := &s.at[last-1]
+	if up.dir == nil {
+		up.dir = openFolder(left.dir, "..", up.id)
+	}
+	_ = left.dir.Close()
+	if up.dir != nil {
+		s.removeFolder(up.dir, left)
+		return
+	}
+	s.at = s.at[:heldFolders]
+}
+
+// openFolder opens the folder of a name if it is the one that is meant, and else returns nil.
+func openFolder(from *os.File, name string, id fileID) *os.File {
+	fd, err := unix.Openat(int(from.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil || idOf(&stat) != id {
+		_ = dir.Close()
+		return nil
+	}
+	return dir
+}
+
+// judge removes a file that nobody has open, as far as this process may know. It removes the name before it closes the
+// descriptor, with which the lease ends. Whoever opens the file in between waits until then, or is refused.
+func (s *shmSweep) judge(dir int, name string, seen *unix.Stat_t) {
+	if fd, err := openRegular(dir, name, seen); err == nil {
+		defer func() { _ = unix.Close(fd) }()
+		var now unix.Stat_t
+		if unix.Fstat(fd, &now) != nil || idOf(&now) != idOf(seen) {
+			return // another file has the name: it is looked at the next time
+		}
+		switch _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); {
+		case err == nil:
+			s.removeFile(dir, name, seen)
+			return
+		case errors.Is(err, unix.EAGAIN):
+			return // somebody has it open
+		}
+	}
+	if s.alone && int(seen.Uid) != os.Geteuid() {
+		s.removeFile(dir, name, seen)
+		return
+	}
+	s.swept.UnjudgedFiles++
+	s.swept.UnjudgedBytes += bytesOf(seen)
+}
+
+// openRegular opens a file of the kind that the kernel leases.
+func openRegular(dir int, name string, seen *unix.Stat_t) (int, error) {
+	if seen.Mode&unix.S_IFMT != unix.S_IFREG {
+		return -1, unix.EINVAL
+	}
+	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+}
+
+// removeFile takes the name away, unless another file has it by now or the file was changed.
+func (s *shmSweep) removeFile(dir int, name string, seen *unix.Stat_t) {
+	var now unix.Stat_t
+	if unix.Fstatat(dir, name, &now, unix.AT_SYMLINK_NOFOLLOW) != nil || idOf(&now) != idOf(seen) || !s.old(&now) {
+		return
+	}
+	if s.unlink(dir, name, 0) == nil {
+		s.swept.Files++
+		s.swept.Bytes += bytesOf(&now)
+	}
+}
+
+// removeFolder takes the name of a folder away, which the kernel allows only if it is empty. The folder's age is that from
+// before the sweep removed what was in it.
+func (s *shmSweep) removeFolder(parent *os.File, folder shmFolder) {
+	var now unix.Stat_t
+	dir := int(parent.Fd())
+	if !folder.old || unix.Fstatat(dir, folder.name, &now, unix.AT_SYMLINK_NOFOLLOW) != nil || idOf(&now) != folder.id {
+		return
+	}
+	if s.unlink(dir, folder.name, unix.AT_REMOVEDIR) == nil {
+		s.swept.Files++
+	}
 }
