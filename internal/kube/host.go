@@ -17,7 +17,14 @@ import (
 // sums over thousands of pods stay within 64 bits.
 var MaxHost = vgpu.Room{MilliCPU: 1 << 50, Memory: maxMemory}
 
-const legalAmount = "it must be from 0 to 1Pi"
+const (
+	legalAmount = "it must be from 0 to 1Pi"
+	legalCPU    = "it must be from 0 to 1T"
+	// maxCPU is the most CPUs that an amount may name, and maxParts bounds the containers whose amounts are added up: the sums of
+	// what is legal stay far within 64 bits.
+	maxCPU   = 1e12
+	maxParts = 4000
+)
 
 // Host returns what a pod asks of its host. The error is a *FieldError that names the first quantity that no host could offer,
 // whatever resource it is of: the pod is then taken to ask for MaxHost. Such quantities are not calculated with.
@@ -32,21 +39,25 @@ func Host(pod *v1.Pod) (vgpu.Room, error) {
 	}, nil
 }
 
-// BoundedHost returns what the scheduler counted for a pod, from 0 to MaxHost. It counts without a bound, so that a negative
-// amount is one beyond 64 bits.
-func BoundedHost(counted vgpu.Room) vgpu.Room {
-	if counted.MilliCPU < 0 || counted.MilliCPU > MaxHost.MilliCPU {
-		counted.MilliCPU = MaxHost.MilliCPU
+// BoundedHost returns what a pod that is on a node asks of its host, by what the scheduler counted for it: MaxHost where that does
+// not tell. The scheduler counts the lower 64 bits of a sum, so that 2^64+1 bytes are one byte there and 2^64-32Gi make a node's
+// total smaller: no total says whether that happened, only the amounts of each pod do.
+func BoundedHost(pod *v1.Pod, counted vgpu.Room) vgpu.Room {
+	if len(pod.Spec.InitContainers)+len(pod.Spec.Containers) > maxParts || hasAbsurdAmounts(pod) {
+		return MaxHost
 	}
-	if counted.Memory < 0 || counted.Memory > MaxHost.Memory {
-		counted.Memory = MaxHost.Memory
+	return vgpu.Room{
+		MilliCPU: min(max(counted.MilliCPU, 0), MaxHost.MilliCPU),
+		Memory:   min(max(counted.Memory, 0), MaxHost.Memory),
 	}
-	return counted
 }
 
 // CheckAmounts returns a *FieldError that names the first quantity of a pod which no host could offer, whatever resource it is of.
 // It calculates with none of them.
 func CheckAmounts(pod *v1.Pod) error {
+	if !hasAbsurdAmounts(pod) {
+		return nil
+	}
 	for _, list := range []struct {
 		name       string
 		containers []v1.Container
@@ -73,13 +84,29 @@ func CheckAmounts(pod *v1.Pod) error {
 	return absurdIn("spec.overhead", pod.Spec.Overhead)
 }
 
+// hasAbsurdAmounts reports whether a pod has a quantity that no host could offer. It is asked for all pods of a node whenever one
+// of them comes or goes.
+func hasAbsurdAmounts(pod *v1.Pod) bool {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if hasAbsurd(list[i].Resources.Limits) || hasAbsurd(list[i].Resources.Requests) {
+				return true
+			}
+		}
+	}
+	if r := pod.Spec.Resources; r != nil && (hasAbsurd(r.Limits) || hasAbsurd(r.Requests)) {
+		return true
+	}
+	return hasAbsurd(pod.Spec.Overhead)
+}
+
 // absurdIn returns the first quantity of a list, by the resource's name, that no host could offer, or nil.
 func absurdIn(path string, list v1.ResourceList) error {
 	if !hasAbsurd(list) {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
-		if q := list[name]; !isOffered(q) {
+		if q := list[name]; !isOffered(name, q) {
 			return &FieldError{Field: fmt.Sprintf("%s[%s]", path, name), Value: shownQuantity(q), Legal: legalOf(name), MustReplace: true}
 		}
 	}
@@ -88,6 +115,8 @@ func absurdIn(path string, list v1.ResourceList) error {
 
 func legalOf(name v1.ResourceName) string {
 	switch name {
+	case v1.ResourceCPU:
+		return legalCPU
 	case v1alpha1.ResourceVGPU:
 		return legalVGPU
 	case v1alpha1.ResourceMemory:
@@ -97,8 +126,8 @@ func legalOf(name v1.ResourceName) string {
 }
 
 func hasAbsurd(list v1.ResourceList) bool {
-	for _, q := range list {
-		if !isOffered(q) {
+	for name, q := range list {
+		if !isOffered(name, q) {
 			return true
 		}
 	}
@@ -106,6 +135,15 @@ func hasAbsurd(list v1.ResourceList) bool {
 }
 
 // isOffered reports whether some host might offer as much of a resource.
-func isOffered(q resource.Quantity) bool {
-	return isPlain(q) && q.Sign() >= 0 && q.CmpInt64(maxMemory) <= 0
+func isOffered(name v1.ResourceName, q resource.Quantity) bool {
+	most := int64(maxMemory)
+	if name == v1.ResourceCPU {
+		most = maxCPU
+	}
+	if q.Sign() > 0 {
+		if whole, fits := q.AsInt64(); fits { // nearly all of them; it allocates nothing
+			return whole <= most
+		}
+	}
+	return isPlain(q) && q.Sign() >= 0 && q.CmpInt64(most) <= 0
 }

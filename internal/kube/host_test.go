@@ -27,9 +27,13 @@ func TestHost(t *testing.T) {
 			second: asks("1", "9223372036854775808"), want: MaxHost,
 			refused: `spec.containers[1].resources.requests[memory]: "9223372036854775808" is not legal, it must be from 0 to 1Pi; the field is immutable: the pod must be replaced`,
 		},
+		"more CPUs than a trillion": {
+			first: asks("1000000000001", "1"), want: MaxHost,
+			refused: `spec.containers[0].resources.requests[cpu]: "1000000000001" is not legal, it must be from 0 to 1T; the field is immutable: the pod must be replaced`,
+		},
 		"negative": {
 			overhead: asks("-1", "0"), want: MaxHost,
-			refused: `spec.overhead[cpu]: "-1" is not legal, it must be from 0 to 1Pi; the field is immutable: the pod must be replaced`,
+			refused: `spec.overhead[cpu]: "-1" is not legal, it must be from 0 to 1T; the field is immutable: the pod must be replaced`,
 		},
 	} {
 		p := pod("", "")
@@ -45,17 +49,51 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// What the scheduler counted for a pod holds where its amounts are such that 64 bits hold their sum.
 func TestBoundedHost(t *testing.T) {
 	some := vgpu.Room{MilliCPU: 1500, Memory: vgpu.GiB}
-	for counted, want := range map[vgpu.Room]vgpu.Room{
-		{}:                                   {},
-		some:                                 some,
-		{MilliCPU: math.MinInt64, Memory: 1}: {MilliCPU: MaxHost.MilliCPU, Memory: 1},
-		{MilliCPU: 1, Memory: -1}:            {MilliCPU: 1, Memory: MaxHost.Memory},
-		{MilliCPU: math.MaxInt64, Memory: math.MaxInt64}: MaxHost,
+	for name, c := range map[string]struct {
+		memory        string
+		containers    int
+		counted, want vgpu.Room
+	}{
+		"nothing":              {memory: "0", containers: 1},
+		"what was counted":     {memory: "1Gi", containers: 1, counted: some, want: some},
+		"many containers":      {memory: "1Pi", containers: 4000, counted: vgpu.Room{MilliCPU: 1, Memory: 1 << 62}, want: vgpu.Room{MilliCPU: 1, Memory: MaxHost.Memory}},
+		"too many":             {memory: "1Pi", containers: 16384, counted: some, want: MaxHost},
+		"2^63, which is below": {memory: "9223372036854775808", containers: 1, counted: vgpu.Room{Memory: math.MinInt64}, want: MaxHost},
+		"2^64+1, which is one": {memory: "18446744073709551617", containers: 1, counted: vgpu.Room{Memory: 1}, want: MaxHost},
+		"2^64-32Gi":            {memory: "18446744039349813248", containers: 1, counted: vgpu.Room{Memory: -32 * vgpu.GiB}, want: MaxHost},
+		"a negative amount":    {memory: "-1", containers: 1, counted: some, want: MaxHost},
+		"a huge exponent":      {memory: "1e3000000", containers: 1, want: MaxHost},
+		"a huge zero":          {memory: "0e2000000000", containers: 1, want: MaxHost},
 	} {
-		if got := BoundedHost(counted); got != want {
-			t.Errorf("%v is bounded to %v, want %v", counted, got, want)
+		p := &v1.Pod{}
+		for range c.containers {
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Resources: v1.ResourceRequirements{
+				Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(c.memory)},
+			}})
 		}
+		if got := BoundedHost(p, c.counted); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A look at the amounts of a pod costs no allocation where they are whole.
+func TestLookAtAmountsCostsNoAllocation(t *testing.T) {
+	p := pod("", "")
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi"), v1.ResourceEphemeralStorage: resource.MustParse("1k"),
+	}
+	if got := testing.AllocsPerRun(100, func() { BoundedHost(p, vgpu.Room{}) }); got != 0 {
+		t.Errorf("%v allocations, want none", got)
+	}
+}
+
+// The sums of what is legal are far within 64 bits, whatever the resource.
+func TestSumsOfLegalAmountsFit(t *testing.T) {
+	if maxParts > math.MaxInt64/2/int64(maxMemory) || maxParts > math.MaxInt64/2/(1000*maxCPU) {
+		t.Errorf("%d parts of %d bytes or %d CPUs go beyond 64 bits", maxParts, maxMemory, int64(maxCPU))
 	}
 }

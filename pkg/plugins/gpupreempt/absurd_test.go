@@ -24,7 +24,8 @@ func asks(p *v1.Pod, memory string) *v1.Pod {
 func TestAbsurdNeighbour(t *testing.T) {
 	t.Parallel()
 	for name, amount := range map[string]string{
-		"2^63": "9223372036854775808", "2^63 - 1": "9223372036854775807", "more than all hosts": "1Pi",
+		"2^63": "9223372036854775808", "2^64 + 1, which counts as one": "18446744073709551617",
+		"2^64 - 32Gi, which counts as less than nothing": "18446744039349813248", "2^63 - 1": "9223372036854775807", "more than all hosts": "1Pi",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

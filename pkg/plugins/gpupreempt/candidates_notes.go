@@ -50,7 +50,7 @@ func (p *Plugin) note(at fwk.PodInfo) note {
 // hostOf returns what a pod of a node gives back of its host.
 func hostOf(at fwk.PodInfo) vgpu.Room {
 	host := at.CalculateResource().Resource
-	return kube.BoundedHost(vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())})
+	return kube.BoundedHost(at.GetPod(), vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())})
 }
 
 // on returns the notes on the pods of a node, in the node's order, until it is called for the node again. The caller holds mu.

@@ -90,26 +90,26 @@ func (q *question) setNodes(infos []fwk.NodeInfo, ledgers []*vgpu.Node) {
 	q.infos = make([]fwk.NodeInfo, len(order))
 	for at, i := range order {
 		q.cluster.Nodes[at], q.infos[at] = ledgers[i], infos[i]
-		if room, owes := owed(infos[i]); owes {
+		if room, owes := owed(infos[i], ledgers[i].Room()); owes {
 			q.cluster.Nodes[at] = ledgers[i].Clone()
 			q.cluster.Nodes[at].SetRoom(room)
 		}
 	}
 }
 
-// owed returns the room of a host whose pods ask for more than it has, which is below zero, and whether they do: its ledger says
-// then that there is none. A pod that names its node itself may ask for any amount; nobody fits there until it has left.
-func owed(info fwk.NodeInfo) (room vgpu.Room, owes bool) {
-	has, used := info.GetAllocatable(), info.GetRequested()
-	room = vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
-	counted := vgpu.Room{MilliCPU: used.GetMilliCPU(), Memory: vgpu.Bytes(used.GetMemory())}
-	if kube.BoundedHost(counted).Within(room) {
-		return room, false
+// owed returns the room of a host whose pods ask for more than it has, which is below zero, and whether they do. Its ledger says then
+// that none is left, as it does where they ask for just what it has: only there are they added up. A pod that names its node itself
+// may ask for any amount; nobody fits there until it has left.
+func owed(info fwk.NodeInfo, left vgpu.Room) (room vgpu.Room, owes bool) {
+	if left.MilliCPU > 0 && left.Memory > 0 {
+		return left, false
 	}
+	has := info.GetAllocatable()
+	room = vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
 	for _, pod := range info.GetPods() {
 		room = room.Less(hostOf(pod))
 	}
-	return room, true
+	return room, room.MilliCPU < 0 || room.Memory < 0
 }
 
 // setAside takes from the hosts what pods of the same or a higher priority will use that are nominated for them and not there

@@ -71,6 +71,42 @@ func TestRoomIsWhatPodsLeave(t *testing.T) {
 	}
 }
 
+// A pod that names the node itself, and of whose amount 64 bits hold a part, gives nobody room: neither where the node's total wraps
+// to a small one, nor where the amount itself does.
+func TestAbsurdAmountsLeaveNoRoom(t *testing.T) {
+	for name, c := range map[string]struct{ cpu, memory string }{
+		"2^64 - 32Gi bytes":           {"1", "18446744039349813248"},
+		"2^64 + 1 bytes":              {"1", "18446744073709551617"},
+		"2^63 bytes":                  {"1", "9223372036854775808"},
+		"2^64 + 1 thousandths of CPU": {"18446744073709551617m", "1Gi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, gpuNode("n1", 2))
+			d.withMemory("n1", "100Gi")
+			d.on("n1", "gpu", 3, "1", "40Gi")
+			absurd := d.on("n1", "absurd", 0, c.cpu, c.memory)
+			for what, room := range map[string]func() vgpu.Room{
+				"built anew": func() vgpu.Room {
+					return d.plugin.state.build(d.plugin.state.nodes["n1"], d.byName["n1"]).ledger.Room()
+				},
+				"kept": func() vgpu.Room {
+					d.preFilter(pod("asker", 1))
+					return d.plugin.state.nodes["n1"].cached.Load().ledger.Room()
+				},
+			} {
+				if got := room(); got != (vgpu.Room{}) {
+					t.Errorf("%s: the room is %v, want none", what, got)
+				}
+			}
+			d.remove(absurd, "n1")
+			d.preFilter(pod("asker", 1))
+			if got, want := d.plugin.state.nodes["n1"].cached.Load().ledger.Room(), (vgpu.Room{MilliCPU: 63000, Memory: 60 * gib}); got != want {
+				t.Errorf("the room is %v once it is gone, want %v", got, want)
+			}
+		})
+	}
+}
+
 // The coming and going of pods without vGPUs costs no new ledger, and everything else does.
 func TestOnlyTheRoomIsNew(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 2), gpuNode("n2", 2))
