@@ -216,6 +216,9 @@ func absurdRequests(t *testing.T, c kubernetes.Interface) {
 	list := func(name corev1.ResourceName, amount string) corev1.ResourceList {
 		return corev1.ResourceList{name: resource.MustParse(amount)}
 	}
+	both := func(name corev1.ResourceName, amount string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: list(name, amount), Limits: list(name, amount)}
+	}
 	for name, test := range map[string]struct {
 		change func(*corev1.PodSpec)
 		want   string // "" where it is legal
@@ -223,18 +226,32 @@ func absurdRequests(t *testing.T, c kubernetes.Interface) {
 		"2^63 bytes":        {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("memory", "9223372036854775808") }, "spec.containers[0].resources.requests.memory"},
 		"8Ei":               {func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits = list("memory", "8Ei") }, "spec.containers[0].resources.limits.memory"},
 		"a huge exponent":   {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("cpu", "1e3000000") }, "spec.containers[0].resources.requests.cpu 1e3000000"},
-		"many digits":       {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("cpu", strings.Repeat("9", 1000)) }, "requests.cpu 999999999999999999999999…"},
+		"many digits":       {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("cpu", strings.Repeat("9", 1000)) }, "requests.cpu of 1000 characters"},
 		"CPU in thousands":  {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("cpu", "11k") }, "requests.cpu 11k"},
 		"storage":           {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("ephemeral-storage", "2Pi") }, "requests.ephemeral-storage"},
 		"an init container": {func(s *corev1.PodSpec) { s.InitContainers = []corev1.Container{container("init", "memory", "65Ti")} }, "spec.initContainers[0].resources.limits.memory"},
 		"the whole pod":     {func(s *corev1.PodSpec) { s.Resources = &corev1.ResourceRequirements{Requests: list("memory", "1Ei")} }, "spec.resources.requests.memory"},
+		"another resource":  {func(s *corev1.PodSpec) { s.Containers[0].Resources = both("example.com/x", "1e3000000") }, "spec.containers[0].resources.limits.example.com/x 1e3000000"},
+		"2^63 of another":   {func(s *corev1.PodSpec) { s.Containers[0].Resources = both("example.com/x", "9223372036854775808") }, "requests.example.com/x"},
+		"hugepages": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources = both("hugepages-2Mi", "1e3000000")
+			s.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1")
+		}, "spec.containers[0].resources.limits.hugepages-2Mi"},
+		"a resource of many digits": {func(s *corev1.PodSpec) { s.Containers[0].Resources = both("example.com/x", strings.Repeat("9", 1000)) }, "limits.example.com/x of 1000 characters"},
+		"too many resources": {func(s *corev1.PodSpec) {
+			s.Containers = withContainers(20, func(_ int, c *corev1.Container) { c.Resources = others(26, "1") }).Spec.Containers
+		}, "512 requests and limits in all"},
 		"large and legal": {func(s *corev1.PodSpec) {
 			s.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1920"), "memory": resource.MustParse("24Ti"), "ephemeral-storage": resource.MustParse("200Ti")}
 		}, ""},
 		"small":       {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("cpu", "100m") }, ""},
 		"fractions":   {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("memory", "1.5Gi") }, ""},
 		"an exponent": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("memory", "1e9") }, ""},
-		"others":      {func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits = list("example.com/x", "1e18") }, ""},
+		"others":      {func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits = list("example.com/x", "1P") }, ""},
+		"huge pages": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources = both("hugepages-2Mi", "2Gi")
+			s.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1")
+		}, ""},
 	} {
 		for _, node := range []string{"", "n1"} {
 			p := plainPod()
