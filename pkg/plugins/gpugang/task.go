@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -258,14 +257,17 @@ func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 	return 0
 }
 
-// hostOf returns what a pod asks of its host, nothing where nobody knows.
+// hostOf returns what a host has back when a pod ends: nothing where nobody knows, or where the pod asks for what no host has.
 func (p *Plugin) hostOf(uid vgpu.UID, pod string) vgpu.Room {
 	seen := p.seen(uid, pod)
 	if seen == nil {
 		return vgpu.Room{}
 	}
-	r := resource.PodRequests(seen, resource.PodResourcesOptions{})
-	return vgpu.Room{MilliCPU: r.Cpu().MilliValue(), Memory: vgpu.Bytes(r.Memory().Value())}
+	host, err := kube.Host(seen)
+	if err != nil {
+		return vgpu.Room{}
+	}
+	return host
 }
 
 // hostAt returns what the host of a node has for pods, whoever is there.
