@@ -119,13 +119,21 @@ func newDemand(pod *v1.Pod, host vgpu.Room) demand {
 	}
 }
 
+// countedRoom returns what NodeResourcesFit takes to be left of a host. It may have wrapped, see roomOf.
+func countedRoom(info fwk.NodeInfo) vgpu.Room {
+	has, used := info.GetAllocatable(), info.GetRequested()
+	return vgpu.Room{
+		MilliCPU: has.GetMilliCPU() - used.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory() - used.GetMemory()),
+	}
+}
+
 func (d *demand) couldBeMet(info fwk.NodeInfo) bool {
 	switch {
 	case info.Node().Spec.Unschedulable && !d.toleratesCordoned:
 		return false
 	case len(info.GetPods()) >= info.GetAllocatable().GetAllowedPodNumber():
 		return false
-	case !d.host.Within(roomOf(info)):
+	case !d.host.Within(countedRoom(info)):
 		return false
 	case d.anyNode:
 		return true
