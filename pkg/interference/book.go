@@ -37,11 +37,12 @@ type Book struct {
 	gpus []GPU
 	// levels are the mean sensitivities by GPU model.
 	levels map[GPU]float64
-	// scatters are the variances of what traits leave of pairs, where they were estimated.
+	// scatters are the variances of what traits leave of pairs, by GPU model, where they were estimated.
 	scatters map[GPU]float64
-	// votes and rests are used again by press and by pair.
+	// votes, rests and ridge are used again.
 	votes []vote
 	rests []pair
+	ridge ridge
 }
 
 type entryKey struct {
@@ -140,8 +141,8 @@ func (b *Book) Restore(w Workload, gpu GPU, t Traits) error {
 	e.traits = t
 	left := func(variance, sure float64) float64 { return variance * max(leastDoubt, 1-sure) }
 	e.prior = &prior{
-		sensitivity: belief{t.Sensitivity, left(varianceOfSensitivity, t.SureSensitivity)},
-		pressure:    belief{t.Pressure, left(varianceOfPressure, t.SurePressure)},
+		sensitivity: belief{t.Sensitivity, left(e.unsureTrait(), t.SureSensitivity)},
+		pressure:    belief{t.Pressure, left(e.unsureTrait(), t.SurePressure)},
 		offset:      belief{t.Offset, left(varianceOfOffset, t.SureOffset)},
 	}
 	return nil
@@ -160,7 +161,7 @@ func (b *Book) Restart(w Workload, gpu GPU) {
 	e.rows, e.pairs, e.open = nil, nil, false
 	e.traits = Traits{Pressure: e.traits.Pressure, SurePressure: e.traits.SurePressure}
 	if e.prior != nil {
-		e.prior.sensitivity, e.prior.offset = belief{b.levels[gpu], varianceOfSensitivity}, belief{0, varianceOfOffset}
+		e.prior.sensitivity, e.prior.offset = belief{b.levels[gpu], e.unsureTrait()}, belief{0, varianceOfOffset}
 	}
 }
 

@@ -137,7 +137,7 @@ func TestOrderAndNumbersHardlyMatter(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			b.Settle(30)
+			b.Settle(100)
 			for _, p := range all {
 				on := []interference.Tenant{b.Tenant(number(p[0]), 1, 1000), b.Tenant(number(p[1]), 1, 1000)}
 				speeds = append(speeds, m.Predict(on, nil)[0].Speed)
