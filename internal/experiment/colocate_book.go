@@ -45,7 +45,7 @@ func newBookLearner(t *sharingTable, m interference.Model) (*bookLearner, error)
 // refresh takes over what the book has learned.
 func (l *bookLearner) refresh() {
 	for i := range l.tenants {
-		l.tenants[i] = l.book.Tenant(workloadOf(i), bookGPU, vgpu.WholeGPU).Believed()
+		l.tenants[i] = l.book.Tenant(workloadOf(i), bookGPU, vgpu.WholeGPU)
 	}
 	clear(l.pairs)
 }

@@ -10,10 +10,12 @@ import (
 const (
 	// keptSpeed is what every tenant of a device has to keep, so many doubts below what is expected. A larger speed shares
 	// less and slows down less; more doubts are more careful only with pairs that were not yet seen, and so bound the worst
-	// slowdown. Chosen on Lucid's pairs with seeds 1 to 10, where no job takes 1.8 times as long as alone; with .61 and 2.4,
-	// .6 and 2.8, or .58 and 2.8 some job does.
-	keptSpeed = .62
-	doubts    = 2.4
+	// slowdown. Chosen on Lucid's pairs with seeds 401 to 408.
+	keptSpeed = .6
+	doubts    = 2.2
+	// keptUnmet is what has to be kept where three share a device of whom two have never been together: the losses of pairs
+	// multiply, and a bad pair that is met beside a third is worse than one that is met alone.
+	keptUnmet = .62
 	// keptMemory is what stays free of the memory of a shared device. Less ran out of memory once in some thousand starts,
 	// since some pairs hold up to 2 GiB more than their profiles say.
 	keptMemory = 1536 * vgpu.MiB
@@ -30,6 +32,8 @@ type tandem struct {
 	first, passed int
 	// known lists the tenants of each device whose speeds are learned.
 	known [][]int
+	// met lists the pairs of configurations that were together.
+	met map[[2]int]bool
 	// present is how many jobs of each configuration run or wait.
 	present       []float64
 	together      []sharedJob
@@ -37,7 +41,7 @@ type tandem struct {
 }
 
 func newTandem(t *sharingTable, learner *bookLearner) *tandem {
-	return &tandem{learner: learner, present: make([]float64, len(t.configs))}
+	return &tandem{learner: learner, met: map[[2]int]bool{}, present: make([]float64, len(t.configs))}
 }
 
 func (p *tandem) choose(v *sharingView) (place, device int, ok bool) {
@@ -116,17 +120,33 @@ func (p *tandem) harm(job *sharedJob, on []sharedJob) float64 {
 	}
 	p.together = append(append(p.together[:0], on...), *job)
 	p.before, p.after = p.learner.expect(on, p.before), p.learner.expect(p.together, p.after)
+	least := keptSpeed
+	if len(p.together) > 2 && !p.allMet(p.together) {
+		least = keptUnmet
+	}
 	lost := 1.0
 	for _, e := range p.before {
 		lost += e.speed
 	}
 	for _, e := range p.after {
-		if e.speed*math.Exp(-doubts*e.doubt) < keptSpeed {
+		if e.speed*math.Exp(-doubts*e.doubt) < least {
 			return math.Inf(1)
 		}
 		lost -= e.speed
 	}
 	return lost
+}
+
+// allMet says whether each two of the tenants have been together before.
+func (p *tandem) allMet(tenants []sharedJob) bool {
+	for i := range tenants {
+		for k := range tenants[:i] {
+			if !p.met[[2]int{tenants[i].config, tenants[k].config}] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // observe learns from each neighbourhood once: its speeds do not change.
@@ -135,6 +155,13 @@ func (p *tandem) observe(v *sharingView, device int, speeds []float64, _ float64
 	ids := make([]int, 0, mostSharing)
 	for i := range on {
 		ids = append(ids, on[i].id)
+	}
+	for i := range on {
+		for k := range on {
+			if i != k {
+				p.met[[2]int{on[i].config, on[k].config}] = true
+			}
+		}
 	}
 	if p.known == nil {
 		p.known = make([][]int, len(v.devices))

@@ -37,9 +37,12 @@ func (p *packed) unpack() pair {
 	return pair{p.beside, float64(p.rest) / restSteps, float64(p.doubt) / doubtSteps}
 }
 
-// mostRest bounds what is left, so that nobody talks one neighbour away: a factor of 1.35, which is three standard errors.
+// widenings is how often the scatters of pairs that are far off are taken larger before the rests are believed.
+const widenings = 4
+
+// mostRest bounds what is left, so that nobody talks one neighbour away: a factor of 1.65, which is five standard errors.
 // Larger believes what one workload says of one neighbour, smaller forgets pairs that are truly far from what traits explain.
-const mostRest = .3
+const mostRest = .5
 
 // of returns the rest and the doubt about it that is left beside a workload: 0 and 1 where the two were not observed.
 func (p *Pairs) of(w Workload) (rest, doubt float64) {
@@ -64,6 +67,10 @@ func (p *Pairs) of(w Workload) (rest, doubt float64) {
 func (b *Book) pair(e *entry) (squares, count float64) {
 	g, before := &b.ridge, b.beliefs(e)
 	g.open(b, e)
+	for range widenings {
+		g.weigh(&e.traits, true)
+		g.widen()
+	}
 	g.weigh(&e.traits, true)
 	g.doubts(math.Exp(e.traits.Sensitivity), &before)
 	e.traits.SureOffset, e.traits.SureSensitivity = sure(g.offset, e.unsureOffset()), sure(g.sensitivity, e.unsureTrait())
@@ -76,7 +83,9 @@ func (b *Book) pair(e *entry) (squares, count float64) {
 			_, mine := b.load(e, r, w)
 			rest, variance, doubt := g.pair(&e.traits, w, mine/r.times(w))
 			b.rests = append(b.rests, pair{w, bound(rest, mostRest), doubt})
-			squares, count = squares+min(rest*rest, farthestRest)+variance, count+1
+			weight := 1 / (e.erratic * e.erratic)
+			squares += weight * (min(rest*rest, farthestRest) + variance) / g.wide[slices.Index(g.names, w)]
+			count += weight
 		}
 	}
 	e.pairs = nil

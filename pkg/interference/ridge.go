@@ -1,6 +1,9 @@
 package interference
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // ridge is what the rows of one workload tell together, by ridge regression towards what the traits of all neighbours let
 // expect: with the logarithm of the speed of row r
@@ -14,8 +17,12 @@ type ridge struct {
 	n       int
 	rows    [maxRows]*row
 	scatter float64
-	load    [maxRows]float64 // what the neighbours press with, at sensitivity 0
-	left    [maxRows]float64 // what the traits leave of the speeds
+	// names are the neighbours in the rows, each once, and wide by how much the scatter of the pair with each is taken larger.
+	names []Workload
+	wide  []float64
+	next  [maxRows * MaxBeside]float64 // what wide becomes
+	load  [maxRows]float64             // what the neighbours press with, at sensitivity 0
+	left  [maxRows]float64             // what the traits leave of the speeds
 	// factor is the lower triangle of the Cholesky factor of the covariance of the rows.
 	factor [maxRows][maxRows]float64
 	// The inverse covariance times ones, times the slopes of the sensitivity, and times what is left.
@@ -27,13 +34,34 @@ type ridge struct {
 // open takes in the rows of an entry.
 func (g *ridge) open(b *Book, e *entry) {
 	g.n, g.scatter = 0, b.scatter(e.key.gpu)
+	g.names, g.wide = g.names[:0], g.wide[:0]
 	for i := range e.rows {
-		if r := &e.rows[i]; r.count > 0 {
-			g.rows[g.n] = r
-			g.load[g.n], _ = b.load(e, r, 0)
-			g.n++
+		r := &e.rows[i]
+		if r.count == 0 {
+			continue
+		}
+		g.rows[g.n] = r
+		g.load[g.n], _ = b.load(e, r, 0)
+		g.n++
+		for _, w := range r.beside[:r.neighbours()] {
+			if !slices.Contains(g.names, w) {
+				g.names, g.wide = append(g.names, w), append(g.wide, 1)
+			}
 		}
 	}
+}
+
+// widen takes the scatter of each pair larger that is far off, in proportion: few pairs are far, and what is seen of one again
+// and again is true of it and no noise.
+func (g *ridge) widen() {
+	for i, w := range g.names {
+		rest := 0.
+		for k := range g.n {
+			rest += g.scatter * g.wide[i] * g.rows[k].times(w) * g.weighed[k]
+		}
+		g.next[i] = farther(rest, g.scatter)
+	}
+	copy(g.wide, g.next[:len(g.wide)])
 }
 
 // step moves the traits of the entry to where the rows and what was believed before agree best: one step of Gauss and
@@ -87,14 +115,14 @@ func (g *ridge) doubts(force float64, before *prior) {
 func (g *ridge) decompose(tied bool) {
 	for i := range g.n {
 		for j := range i + 1 {
-			v := g.scatter * g.rows[i].common(g.rows[j])
-			if !tied && i != j {
-				v = 0
-			}
-			if !tied {
-				v *= typical
-			}
-			if i == j {
+			v := 0.
+			if tied {
+				v = g.scatter * g.common(g.rows[i], g.rows[j])
+				if i == j {
+					v += g.rows[i].noise()
+				}
+			} else if i == j {
+				v = g.scatter * typical * g.rows[i].common(g.rows[j])
 				v += g.rows[i].noise()
 				v *= farther(g.left[i], v)
 			}
@@ -136,14 +164,15 @@ func (g *ridge) solve(x *[maxRows]float64) {
 func (g *ridge) pair(t *Traits, w Workload, load float64) (rest, variance, doubt float64) {
 	var times [maxRows]float64
 	ones, slope := 0., 0.
+	wide := g.wide[slices.Index(g.names, w)]
 	for k := range g.n {
-		times[k] = g.scatter * g.rows[k].times(w)
+		times[k] = g.scatter * wide * g.rows[k].times(w)
 		rest += times[k] * g.weighed[k]
 		ones += times[k] * g.ones[k]
 		slope += times[k] * g.slopes[k]
 	}
 	g.half(&times)
-	own := g.scatter
+	own := g.scatter * wide
 	for k := range g.n {
 		own -= times[k] * times[k]
 	}
@@ -155,6 +184,20 @@ func (g *ridge) pair(t *Traits, w Workload, load float64) (rest, variance, doubt
 // due returns the variance that is due to so many times the offset and the sensitivity.
 func (g *ridge) due(offset, sensitivity float64) float64 {
 	return g.offset*offset*offset + 2*g.both*offset*sensitivity + g.sensitivity*sensitivity*sensitivity
+}
+
+// common returns how many neighbours two rows have in common, each as often as it is in both and as wide as its pair is.
+func (g *ridge) common(r, q *row) float64 {
+	n := 0.
+	for _, w := range r.beside {
+		if w == 0 {
+			break
+		}
+		if t := q.times(w); t > 0 {
+			n += g.wide[slices.Index(g.names, w)] * t
+		}
+	}
+	return n
 }
 
 // common returns how many neighbours two rows have in common, each as often as it is in both.
