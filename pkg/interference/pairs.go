@@ -88,8 +88,8 @@ func (b *Book) pair(e *entry) (squares, count float64) {
 			count += weight
 		}
 	}
-	e.pairs = nil
-	if len(b.rests) > 0 {
+	b.keep(e)
+	if e.pairs = nil; len(b.rests) > 0 {
 		list := make([]packed, len(b.rests))
 		for i := range list {
 			list[i] = b.rests[i].pack()
@@ -98,6 +98,24 @@ func (b *Book) pair(e *entry) (squares, count float64) {
 		e.pairs = &Pairs{list}
 	}
 	return squares, count
+}
+
+// maxPairs is how many pairs of a workload are remembered, of whom rows tell or told.
+const maxPairs = 64
+
+// keep adds to the rests what was known of pairs of which no row tells any more.
+func (b *Book) keep(e *entry) {
+	if e.pairs == nil {
+		return
+	}
+	rows := len(b.rests)
+	for i := range e.pairs.list {
+		old := e.pairs.list[i].unpack()
+		if len(b.rests) < maxPairs && b.known[entryKey{e.key.gpu, old.beside}] != nil &&
+			!slices.ContainsFunc(b.rests[:rows], func(p pair) bool { return p.beside == old.beside }) {
+			b.rests = append(b.rests, old)
+		}
+	}
 }
 
 // neighbours returns their number.
