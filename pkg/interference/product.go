@@ -48,7 +48,7 @@ const (
 	varianceOfPair = .01
 	// typical is the part of the pairs' scatter by which traits are fitted. Pairs have heavy tails: with all of it, every
 	// row is believed as little as the worst. Larger learns traits later, smaller takes one pair for what is usual.
-	typical = .5
+	typical = .3
 	// varianceOfSpeed is what nothing explains and no observation removes; varianceOfNoise that of one observation, and
 	// varianceOfSum that for each neighbour beyond the first, since losses do not add up exactly.
 	varianceOfSpeed = .0006
