@@ -216,6 +216,7 @@ func (c *cluster) leader() *v1.Pod {
 	pg, _ := c.plugin.gangs.Gang(largeRef)
 	if pg == nil {
 		c.T.Fatal("there is no gang")
+		return nil
 	}
 	return pg.Members[0]
 }

@@ -29,8 +29,6 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
-const rack = "topology.kubernetes.io/rack"
-
 // cluster is a cluster in memory with a scheduler that runs GPUShare, GPUGang and GPUPreempt in the profile "default-scheduler".
 // Pods that are deleted stay for as long as the test wants: see Remove.
 type cluster struct {
