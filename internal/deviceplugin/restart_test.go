@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,9 @@ func TestKubeletRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
+	for i := range 3 {
+		// The kubelet has the slots before the agent has its answer, which the agent must have before the kubelet stops.
+		b.awaitMetric("tandem_agent_registrations_total", strconv.Itoa(i+1))
 		b.kubelet.stop()
 		start := time.Now()
 		b.kubelet.start()
