@@ -188,7 +188,7 @@ func TestPairLearner(t *testing.T) {
 	if want := -.1 * .005 / (.01 + .0004); math.Abs(l.suffers[1].mean-want) > 1e-12 || math.Abs(l.suffers[1].variance-.0025*(1-.01/.0104)) > 1e-12 {
 		t.Errorf("suffers %+v, want a mean of %v", l.suffers[1], want)
 	}
-	// Nobody is expected to be faster than alone.
+	// The policy never expects a job to run faster beside others than alone.
 	l.suffers[1].mean = 1
 	if got := l.expect(jobsOf(table, 1, 0), nil)[0].speed; got != 1 || l.speed(1, 0) != 1 {
 		t.Errorf("speeds %v and %v, want 1", got, l.speed(1, 0))

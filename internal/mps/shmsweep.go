@@ -146,8 +146,8 @@ func (s *shmSweep) enter(ctx context.Context, here *shmFolder, next shmFolder) {
 	s.at = append(s.at, next)
 }
 
-// leave goes one folder up, and removes the one below it if it is empty by now. Above a folder that somebody moved
-// meanwhile there may be any other, even one outside: the sweep then goes on in the lowest of the first heldFolders.
+// leave goes one folder up, and removes the folder that it came from if that is empty. A tenant may have moved that folder, so
+// that ".." is another one, even one outside of the tmpfs. Then the sweep goes on in the lowest of the first heldFolders.
 func (s *shmSweep) leave() {
 	last := len(s.at) - 1
 	left := s.at[last]

@@ -196,7 +196,7 @@ func (c *Cluster) Await(what string, wanted func() bool) {
 	c.T.Helper()
 	if _, measured := c.T.(*testing.B); measured {
 		for !wanted() {
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // benchmarks poll; no verdict depends on it
 		}
 		return
 	}

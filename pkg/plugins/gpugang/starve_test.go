@@ -164,7 +164,7 @@ func TestBoundedDrainsAreNotToBlame(t *testing.T) {
 		c.Create(requireLevel(members("large", 2, 2, 10), rack)...)
 		c.AwaitMessage("large", "needs 2")
 		c.Clock.Pass(2 * time.Minute)
-		time.Sleep(2 * time.Minute) // it is looked again
+		time.Sleep(2 * time.Minute) // on the bubble's clock: the plugin looks for room again meanwhile
 		if text := c.AwaitMessage("large", "needs 2"); strings.Contains(text, "no room is kept") {
 			t.Errorf("the message is %q", text)
 		}
