@@ -55,7 +55,9 @@ type cluster struct {
 	admin *kubernetes.Clientset
 	user  *kubernetes.Clientset
 	nodes []*node
-	end   context.CancelFunc
+	// running is the scheduler.
+	running *sandbox.Process
+	end     context.CancelFunc
 }
 
 func startCluster(ctx context.Context, out *terminal, b built) (*cluster, error) {
@@ -179,7 +181,7 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.plane.Processes().Start("scheduler", exec.Command(c.scheduler,
+	c.running, err = c.plane.Processes().Start("scheduler", exec.Command(c.scheduler,
 		"--config="+path, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0])))
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,45 +13,52 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kube"
 )
 
-// submitAll creates the pods as the user and waits until each runs or has failed.
+// submitAll creates the pods as the user, each when the one before it runs or has failed. Together they would reach the
+// scheduler in an order that depends on the speed of the machine, and not in every order they all fit.
 func (c *cluster) submitAll(ctx context.Context, out *terminal, all []workload) error {
-	out.say("jane submits %d pods", len(all))
-	waiting := map[string]workload{}
+	out.say("jane submits %d pods, one after the other", len(all))
 	for _, w := range all {
 		if _, err := c.user.CoreV1().Pods(namespace).Create(ctx, w.pod(), metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create pod %s: %w", w.name, err)
 		}
-		waiting[w.name] = w
+		if err := c.awaitPod(ctx, out, w); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// awaitPod waits until a pod runs or has failed.
+func (c *cluster) awaitPod(ctx context.Context, out *terminal, w workload) error {
 	err := poll(ctx, func() error {
-		pods, err := c.user.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err := c.schedulerRuns(); err != nil {
+			return err
+		}
+		pod, err := c.user.CoreV1().Pods(namespace).Get(ctx, w.name, metav1.GetOptions{})
 		if err != nil {
 			return fatal{err}
 		}
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			w, waits := waiting[pod.Name]
-			if !waits || (pod.Status.Phase != v1.PodRunning && pod.Status.Phase != v1.PodFailed) {
-				continue
-			}
-			delete(waiting, pod.Name)
-			out.say("  %-13s %-7s on %-7s %s", pod.Name, strings.ToLower(string(pod.Status.Phase)), pod.Spec.NodeName, w.why)
+		if pod.Status.Phase != v1.PodRunning && pod.Status.Phase != v1.PodFailed {
+			return fmt.Errorf("it is %s", strings.ToLower(string(pod.Status.Phase)))
 		}
-		if len(waiting) > 0 {
-			return errors.New("not all run")
-		}
+		out.say("  %-13s %-7s on %-7s %s", pod.Name, strings.ToLower(string(pod.Status.Phase)), pod.Spec.NodeName, w.why)
 		return nil
 	})
 	if err == nil {
 		return nil
 	}
-	reasons := make([]string, 0, len(waiting))
-	for name := range waiting {
-		words, _ := c.reason(context.WithoutCancel(ctx), name)
-		reasons = append(reasons, fmt.Sprintf("pod %s does not run: %s", name, words))
+	why, _ := c.reason(context.WithoutCancel(ctx), w.name)
+	return fmt.Errorf("wait for pod %s: %w; its last warning: %q", w.name, err, why)
+}
+
+// schedulerRuns returns an error that ends polling once the scheduler has ended: nothing starts it anew here.
+func (c *cluster) schedulerRuns() error {
+	select {
+	case <-c.running.Done():
+		return fatal{errors.Join(errors.New("the scheduler ended"), c.running.Err())}
+	default:
+		return nil
 	}
-	slices.Sort(reasons)
-	return fmt.Errorf("wait for pods: %w\n%s", err, strings.Join(reasons, "\n"))
 }
 
 // answered is a refusal with the words of the answer.
@@ -99,6 +105,9 @@ func (c *cluster) submitOneRefused(ctx context.Context, a *answered) error {
 		return nil
 	case err != nil && !apierrors.IsAlreadyExists(err):
 		return fatal{err}
+	}
+	if err := c.schedulerRuns(); err != nil {
+		return err
 	}
 	a.message, err = c.reason(ctx, a.name)
 	if err == nil && a.message == "" {

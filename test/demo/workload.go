@@ -56,8 +56,8 @@ type ask struct {
 
 func alone(slots int64) []ask { return []ask{{name: "main", slots: slots}} }
 
-// workloads run all at once on two nodes of two A100 with 10 slots each and two nodes of two T4 with 4 slots each,
-// wherever the scheduler puts them: the largest come first, and what is left is never too scattered for the next.
+// workloads all run on two nodes of two A100 with 10 slots each and two nodes of two T4 with 4 slots each, if they come
+// in this order: the largest come first, so that what is left is never too scattered for the next.
 func workloads() []workload {
 	return []workload{
 		{name: "train-vision", kind: training, gpu: "a100", containers: alone(20), why: "20 slots: two whole A100 with NVLink"},
