@@ -39,8 +39,7 @@ The policies are
   lucid             two jobs whose sizes add up to at most 2; knows the measured speeds
   linear-hinge-0.8  of the first 40 jobs the one with the least harm that linear-hinge expects, speeds of 0.8 or more
   oracle            of the first 40 jobs the one with the least harm, speeds of 0.8 or more; knows the measured speeds
-  tandem            knows the profiles, and learns from the co-runs that it makes
-  tandem-book       the same with what the scheduler learns with, which knows less of pairs
+  tandem            knows the profiles, and learns from the co-runs that it makes as the scheduler does
   tandem-measured   the same where all pairs were measured before
 
 Makespan and utilization (SM time, at most 1 per GPU) are ratios to fifo with the same seed. The slowdown of a job is the

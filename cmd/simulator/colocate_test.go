@@ -21,7 +21,7 @@ func TestColocate(t *testing.T) {
 	golden(t, "colocate.txt", succeed(t, colocating("--policy", "fifo,horus-2,horus-3,least-loaded-3,lucid,oracle")...))
 	golden(t, "colocate.json", succeed(t, colocating("--policy", "lucid,oracle", "--configurations", "5", "-o", "json")...))
 	out := succeed(t, colocating("-o", "json")...)
-	for _, policy := range []string{"fifo", "horus-2", "horus-3", "least-loaded-3", "lucid", "linear-hinge-0.8", "oracle", "tandem", "tandem-book", "tandem-measured"} {
+	for _, policy := range []string{"fifo", "horus-2", "horus-3", "least-loaded-3", "lucid", "linear-hinge-0.8", "oracle", "tandem", "tandem-measured"} {
 		if !strings.Contains(out, fmt.Sprintf("\"policy\": %q", policy)) {
 			t.Errorf("no row of %s", policy)
 		}

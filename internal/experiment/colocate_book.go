@@ -7,10 +7,19 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// bookLearner is what the scheduler learns with, interference.Book, in place of pairLearner.
+// expectation is how fast a tenant is expected to be. The doubt is the standard error of its logarithm.
+type expectation struct{ speed, doubt float64 }
+
+// settling is after how many seconds a learner goes over all that it knows, as the scheduler's does.
+const settling = 600.
+
+// bookLearner learns with what the scheduler learns with, interference.Book, as the scheduler does: from each co-run, and
+// every ten minutes from all together. It believes of a job's sensitivity what the scheduler does.
 type bookLearner struct {
-	model   interference.Model
-	book    *interference.Book
+	model interference.Model
+	book  *interference.Book
+	// settled is when it last went over all.
+	settled float64
 	tenants []interference.Tenant
 	// pairs remembers speeds of pairs until the next co-run.
 	pairs     map[[2]int]float64
@@ -64,7 +73,7 @@ func (l *bookLearner) speed(of, beside int) float64 {
 	return l.pairs[pair]
 }
 
-func (l *bookLearner) learn(on []sharedJob, speeds []float64) {
+func (l *bookLearner) learn(on []sharedJob, speeds []float64, now float64) {
 	for at := range on {
 		o := interference.Observation{GPU: bookGPU, Of: bookRunner(&on[at]), Speed: speeds[at]}
 		for k := range on {
@@ -76,8 +85,14 @@ func (l *bookLearner) learn(on []sharedJob, speeds []float64) {
 			panic("learn from a co-run: " + err.Error()) // measured speeds and configurations are legal
 		}
 	}
+	if now >= l.settled+settling {
+		l.book.Settle(1)
+		l.settled = now
+	}
 	l.refresh()
 }
+
+func workloadOf(config int) interference.Workload { return interference.Workload(config + 1) }
 
 func bookRunner(j *sharedJob) interference.Runner {
 	return interference.Runner{Workload: workloadOf(j.config), Cap: vgpu.WholeGPU}

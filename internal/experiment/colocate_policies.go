@@ -34,13 +34,6 @@ var sharingPolicies = []struct {
 		if err != nil {
 			return nil, err
 		}
-		return newTandem(t, newPairLearner(t, m)), nil
-	}},
-	{"tandem-book", func(t *sharingTable) (sharingPolicy, error) {
-		m, err := interference.ByName("default")
-		if err != nil {
-			return nil, err
-		}
 		l, err := newBookLearner(t, m)
 		return newTandem(t, l), err
 	}},
@@ -49,7 +42,8 @@ var sharingPolicies = []struct {
 		if err != nil {
 			return nil, err
 		}
-		return newTandem(t, newPairLearner(t, m)), nil
+		l, err := newBookLearner(t, m)
+		return newTandem(t, l), err
 	}},
 }
 

@@ -100,7 +100,7 @@ func TestSharingWithoutMemory(t *testing.T) {
 	if diff := cmp.Diff([]float64{3, 60, 1, 1, 1}, got); diff != "" {
 		t.Errorf("failures, end and slowdowns (-want +got):\n%s", diff)
 	}
-	for _, policy := range []string{"oracle", "tandem", "tandem-book", "tandem-measured"} {
+	for _, policy := range []string{"oracle", "tandem", "tandem-measured"} {
 		if r := shareDevices(t, table, policy, 1, []int{0, 0, 0}, 10, 20, 30); r.oom != 0 || r.view.now != 60 {
 			t.Errorf("%s: %d failed, end at %v", policy, r.oom, r.view.now)
 		}

@@ -9,11 +9,14 @@ import (
 
 const (
 	// keptSpeed is what every tenant of a device has to keep, so many doubts below what is expected. A larger speed shares
-	// less and slows down less; more doubts are more careful only with pairs that were not yet seen, and so bound the worst
-	// slowdown. Chosen on Lucid's pairs with seeds 1 to 50: from .6 to .65, with 2
-	// to 2.5 doubts, the makespan is shorter than without prediction and no job takes 1.8 times as long as alone.
-	keptSpeed = .62
+	// less and slows down less; more doubts are more careful only with pairs that were not yet seen.
+	keptSpeed = .58
 	doubts    = 2.2
+	// keptUnmet is what has to be kept where two have never been together, keptUnmetOfThree where they meet beside a third: a
+	// bad pair stays together until one of the two ends, and beside a third it loses what it loses to that one too. Larger
+	// bounds the slowest job, and shares less until pairs are known. All four were chosen on Lucid's pairs with seeds 1 to 60.
+	keptUnmet        = .6
+	keptUnmetOfThree = .65
 	// keptMemory is what stays free of the memory of a shared device. Less ran out of memory once in some thousand starts,
 	// since some pairs hold up to 2 GiB more than their profiles say.
 	keptMemory = 1536 * vgpu.MiB
@@ -25,29 +28,21 @@ const (
 // co-runs as they happen. Of equal choices it takes the first job, then the first device. A job that as many later ones
 // have passed as are looked at is the only one that may start.
 type tandem struct {
-	learner sharingLearner
+	learner *bookLearner
 	// first is the first job of the queue, and passed how many others started since it is.
 	first, passed int
 	// known lists the tenants of each device whose speeds are learned.
 	known [][]int
+	// met lists the pairs of configurations that were together.
+	met map[[2]int]bool
 	// present is how many jobs of each configuration run or wait.
 	present       []float64
 	together      []sharedJob
 	before, after []expectation
 }
 
-// sharingLearner expects how fast configurations are beside each other, and learns from how fast they were.
-type sharingLearner interface {
-	// expect writes how fast each tenant of a device is.
-	expect(on []sharedJob, out []expectation) []expectation
-	// speed returns how fast a configuration is beside one other.
-	speed(of, beside int) float64
-	// learn takes in how fast the tenants of a device were.
-	learn(on []sharedJob, speeds []float64)
-}
-
-func newTandem(t *sharingTable, learner sharingLearner) *tandem {
-	return &tandem{learner: learner, present: make([]float64, len(t.configs))}
+func newTandem(t *sharingTable, learner *bookLearner) *tandem {
+	return &tandem{learner: learner, met: map[[2]int]bool{}, present: make([]float64, len(t.configs))}
 }
 
 func (p *tandem) choose(v *sharingView) (place, device int, ok bool) {
@@ -126,17 +121,37 @@ func (p *tandem) harm(job *sharedJob, on []sharedJob) float64 {
 	}
 	p.together = append(append(p.together[:0], on...), *job)
 	p.before, p.after = p.learner.expect(on, p.before), p.learner.expect(p.together, p.after)
+	least := keptSpeed
+	switch {
+	case p.allMet(p.together):
+	case len(p.together) > 2:
+		least = keptUnmetOfThree
+	default:
+		least = keptUnmet
+	}
 	lost := 1.0
 	for _, e := range p.before {
 		lost += e.speed
 	}
 	for _, e := range p.after {
-		if e.speed*math.Exp(-doubts*e.doubt) < keptSpeed {
+		if e.speed*math.Exp(-doubts*e.doubt) < least {
 			return math.Inf(1)
 		}
 		lost -= e.speed
 	}
 	return lost
+}
+
+// allMet says whether each two of the tenants have been together before.
+func (p *tandem) allMet(tenants []sharedJob) bool {
+	for i := range tenants {
+		for k := range tenants[:i] {
+			if !p.met[[2]int{tenants[i].config, tenants[k].config}] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // observe learns from each neighbourhood once: its speeds do not change.
@@ -146,11 +161,18 @@ func (p *tandem) observe(v *sharingView, device int, speeds []float64, _ float64
 	for i := range on {
 		ids = append(ids, on[i].id)
 	}
+	for i := range on {
+		for k := range on {
+			if i != k {
+				p.met[[2]int{on[i].config, on[k].config}] = true
+			}
+		}
+	}
 	if p.known == nil {
 		p.known = make([][]int, len(v.devices))
 	}
 	if len(on) > 1 && !slices.Equal(ids, p.known[device]) {
-		p.learner.learn(on, speeds)
+		p.learner.learn(on, speeds, v.now)
 	}
 	p.known[device] = ids
 }

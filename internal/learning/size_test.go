@@ -48,7 +48,7 @@ func crowd(tb testing.TB, workloads int) *Learner {
 		l.Profile(profileOf(tb, keyOf(i), a100))
 	}
 	l.Snapshot()
-	for round := range 18 {
+	for round := range 36 {
 		for i := range workloads {
 			a, b := interference.Workload(1+i), interference.Workload(1+(i+1+7*round)%workloads)
 			if err := l.book.Observe(interference.Observation{
@@ -72,10 +72,10 @@ func crowd(tb testing.TB, workloads int) *Learner {
 	return l
 }
 
-// All that is kept of 10,000 workloads takes 20 MiB at most: names, estimates, book and snapshot. It is measured with 2,000
+// All that is kept of 10,000 workloads takes 24 MiB at most: names, estimates, book and snapshot. It is measured with 2,000
 // workloads, since it grows in proportion.
 func TestWorkloadsAreSmall(t *testing.T) {
-	const workloads, most = 2000, 20 << 20 / 10_000
+	const workloads, most = 2000, 24 << 20 / 10_000
 	var before, after runtime.MemStats
 	crowd(t, 100)
 	runtime.GC()

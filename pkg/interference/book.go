@@ -37,11 +37,12 @@ type Book struct {
 	gpus []GPU
 	// levels are the mean sensitivities by GPU model.
 	levels map[GPU]float64
-	// scatters are the variances of what traits leave of pairs, where they were estimated.
+	// scatters are the variances of what traits leave of pairs, by GPU model, where they were estimated.
 	scatters map[GPU]float64
-	// votes and rests are used again by press and by pair.
+	// votes, rests and ridge are used again.
 	votes []vote
 	rests []pair
+	ridge ridge
 }
 
 type entryKey struct {
@@ -66,6 +67,8 @@ type entry struct {
 	rows    []row
 	seen    []seen // rows of others that it is a neighbour in, the latest last
 	pairs   *Pairs
+	// sights are of pairs of which no row tells any more, the oldest first.
+	sights []sight
 	// erratic is how many times the variance of its rows is what it should be, at least 1.
 	erratic float64
 	// stood is the workload as a tenant under the cap that was asked for last.
@@ -140,8 +143,8 @@ func (b *Book) Restore(w Workload, gpu GPU, t Traits) error {
 	e.traits = t
 	left := func(variance, sure float64) float64 { return variance * max(leastDoubt, 1-sure) }
 	e.prior = &prior{
-		sensitivity: belief{t.Sensitivity, left(varianceOfSensitivity, t.SureSensitivity)},
-		pressure:    belief{t.Pressure, left(varianceOfPressure, t.SurePressure)},
+		sensitivity: belief{t.Sensitivity, left(e.unsureTrait(), t.SureSensitivity)},
+		pressure:    belief{t.Pressure, left(e.unsureTrait(), t.SurePressure)},
 		offset:      belief{t.Offset, left(varianceOfOffset, t.SureOffset)},
 	}
 	return nil
@@ -157,10 +160,10 @@ func (b *Book) Restart(w Workload, gpu GPU) {
 	for i := range e.rows {
 		b.unsee(e, i)
 	}
-	e.rows, e.pairs, e.open = nil, nil, false
+	e.rows, e.pairs, e.sights, e.open = nil, nil, nil, false
 	e.traits = Traits{Pressure: e.traits.Pressure, SurePressure: e.traits.SurePressure}
 	if e.prior != nil {
-		e.prior.sensitivity, e.prior.offset = belief{b.levels[gpu], varianceOfSensitivity}, belief{0, varianceOfOffset}
+		e.prior.sensitivity, e.prior.offset = belief{b.levels[gpu], e.unsureTrait()}, belief{0, varianceOfOffset}
 	}
 }
 
@@ -174,6 +177,11 @@ func (b *Book) Rebase(r Runner, gpu GPU, factor float64) {
 	for i := range e.rows {
 		if row := &e.rows[i]; row.count > 0 && row.self() == r.Cap {
 			row.log += float32(math.Log(factor))
+		}
+	}
+	for i := range e.sights {
+		if s := &e.sights[i]; s.self == percentOf(r.Cap) {
+			s.log += float32(math.Log(factor))
 		}
 	}
 }

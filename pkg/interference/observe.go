@@ -119,6 +119,7 @@ func (b *Book) note(o *Observation) {
 		at = len(e.rows) - 1
 	} else {
 		at = e.weakest()
+		b.part(e, at)
 		b.unsee(e, at)
 		e.rows[at] = next
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // Pairs is what is left of the speeds of one workload beside single others when its traits and theirs have explained what
@@ -37,16 +39,12 @@ func (p *packed) unpack() pair {
 	return pair{p.beside, float64(p.rest) / restSteps, float64(p.doubt) / doubtSteps}
 }
 
-const (
-	// varianceOfRest is that of what is left of a pair, before any co-run: on Lucid, pairs differ by about 6 % from what
-	// traits explain. Larger believes single observations, smaller forgets what was seen of this very pair. Where pairs turn
-	// out to differ by less, down to leastVarianceOfRest, that counts: steadyRows is how many rows the shipped value weighs.
-	varianceOfRest      = .0036
-	leastVarianceOfRest = .0001
-	steadyRows          = 20
-	// mostRest bounds what is left, so that nobody talks one neighbour away: three standard errors.
-	mostRest = .18
-)
+// widenings is how often the scatters of pairs that are far off are taken larger before the rests are believed.
+const widenings = 4
+
+// mostRest bounds what is left, so that nobody talks one neighbour away: a factor of 1.65, which is five standard errors.
+// Larger believes what one workload says of one neighbour, smaller forgets pairs that are truly far from what traits explain.
+const mostRest = .5
 
 // of returns the rest and the doubt about it that is left beside a workload: 0 and 1 where the two were not observed.
 func (p *Pairs) of(w Workload) (rest, doubt float64) {
@@ -65,74 +63,118 @@ func (p *Pairs) of(w Workload) (rest, doubt float64) {
 	return 0, 1
 }
 
-// pair finds what is left of the rows of an entry that have one neighbour. What is left beside several is nobody's own: most
-// of it is that losses do not add up exactly as the model says.
-func (b *Book) pair(e *entry) {
+// pair finds what is left of the rows of an entry beside each of its neighbours, and how sure its traits are: for both,
+// pairs may differ by all of their scatter. It returns the sum of the squares of the rests, as far as they are known, and
+// their number; those of a workload that contradicts itself count less.
+func (b *Book) pair(e *entry) (squares, count float64) {
+	g, before := &b.ridge, b.beliefs(e)
+	g.open(b, e)
+	for range widenings {
+		g.weigh(&e.traits, true)
+		g.widen()
+	}
+	g.weigh(&e.traits, true)
+	g.doubts(math.Exp(e.traits.Sensitivity), &before)
+	e.traits.SureOffset, e.traits.SureSensitivity = sure(g.offset, e.unsureOffset()), sure(g.sensitivity, e.unsureTrait())
 	b.rests = b.rests[:0]
-	for i := range e.rows {
-		if r := &e.rows[i]; r.count > 0 && r.neighbours() == 1 {
-			b.follow(e, r)
-		}
-	}
-	if len(b.rests) == 0 {
-		e.pairs = nil
-		return
-	}
-	list := make([]packed, len(b.rests))
-	for i := range list {
-		list[i] = b.rests[i].pack()
-	}
-	slices.SortFunc(list, func(x, y packed) int { return cmp.Compare(x.beside, y.beside) })
-	e.pairs = &Pairs{list}
-}
-
-// left returns what the traits leave of the logarithm of a row's speed.
-func (b *Book) left(e *entry, r *row) float64 {
-	all, _ := b.load(e, r, 0)
-	return float64(r.log) - (e.traits.Offset - math.Exp(e.traits.Sensitivity)*all)
-}
-
-// scatter estimates by how much pairs differ on a GPU model from what traits explain, from the rows with one neighbour.
-func (b *Book) scatter(keys []entryKey) {
-	// The traits were fitted to the rows, which takes some of what is left from them: two of ten rows or so.
-	const fitted = 1.25
-	sum, n := varianceOfRest*steadyRows, float64(steadyRows)
-	for _, key := range keys {
-		e := b.known[key]
-		for i := range e.rows {
-			r := &e.rows[i]
-			if r.count == 0 || r.neighbours() != 1 || e.erratic > 1 {
+	for _, r := range g.rows[:g.n] {
+		for _, w := range r.beside[:r.neighbours()] {
+			if slices.ContainsFunc(b.rests, func(p pair) bool { return p.beside == w }) {
 				continue
 			}
-			left := b.left(e, r)
-			sum += min(fitted*left*left, 4*varianceOfRest) - varianceOfPair*lasting/float64(r.count)
-			n++
+			_, mine := b.load(e, r, w)
+			rest, variance, doubt := g.pair(&e.traits, w, mine/r.times(w))
+			b.rests = append(b.rests, pair{w, bound(rest, mostRest), doubt})
+			weight := 1 / (e.erratic * e.erratic)
+			squares += weight * (min(rest*rest, farthestRest) + variance) / g.wide[slices.Index(g.names, w)]
+			count += weight
 		}
 	}
-	b.scatters[keys[0].gpu] = min(varianceOfRest, max(leastVarianceOfRest, sum/n))
+	b.keep(e)
+	if e.pairs = nil; len(b.rests) > 0 {
+		list := make([]packed, len(b.rests))
+		for i := range list {
+			list[i] = b.rests[i].pack()
+		}
+		slices.SortFunc(list, func(x, y packed) int { return cmp.Compare(x.beside, y.beside) })
+		e.pairs = &Pairs{list}
+	}
+	return squares, count
 }
 
-// scattered returns by how much pairs differ on a GPU model.
-func (b *Book) scattered(gpu GPU) float64 {
-	if v, ok := b.scatters[gpu]; ok {
-		return v
-	}
-	return varianceOfRest
+// maxSights is how many pairs of a workload are remembered of which no row tells any more. More costs 20 bytes each.
+const maxSights = 16
+
+// sight is how fast a workload was beside another one alone, as far as rows told that are gone.
+type sight struct {
+	beside Workload
+	log    float32
+	// doubt is the part that was left of it. The caps are those of the workload and of the other one.
+	doubt     uint8
+	self, cap uint8 // percent
 }
 
-// follow moves the rest of the only neighbour of a row towards what is left of it, as far as it is more likely to be the
-// pair's than noise: a step of a Kalman filter. A workload under several caps has several rows beside the same neighbour.
-func (b *Book) follow(e *entry, r *row) {
-	i := slices.IndexFunc(b.rests, func(p pair) bool { return p.beside == r.beside[0] })
-	if i < 0 {
-		i = len(b.rests)
-		b.rests = append(b.rests, pair{r.beside[0], 0, 1})
+// sightDoubt is a doubt of 1 in a sight.
+const sightDoubt = math.MaxUint8
+
+// percentOf returns a cap as a sight keeps it, at least 1 % of the SMs.
+func percentOf(part vgpu.MilliGPU) uint8 {
+	return uint8((part*100 + vgpu.WholeGPU - 1) / vgpu.WholeGPU)
+}
+
+// partOf returns the cap of a row that so many percent are.
+func partOf(percent uint8) uint16 { return uint16(vgpu.MilliGPU(percent) * vgpu.WholeGPU / 100) }
+
+// part remembers what a row told that makes room for another, of the neighbours of which no other row tells: a bad pair is
+// avoided, and so its row is the first to go. The speed is remembered and not the rest, which would be one of traits that move.
+func (b *Book) part(e *entry, at int) {
+	old := &e.rows[at]
+	for i, w := range old.beside[:old.neighbours()] {
+		if slices.Contains(old.beside[:i], w) || e.others(at, w) {
+			continue
+		}
+		rest, doubt := e.pairs.of(w)
+		if rest == 0 && doubt == 1 {
+			continue // not worked out yet
+		}
+		s := sight{beside: w, doubt: uint8(math.Ceil(doubt * sightDoubt)), self: percentOf(old.self()), cap: percentOf(vgpu.MilliGPU(old.caps[i]))}
+		s.log = float32(b.alone(e, &s) + rest)
+		e.sights = slices.DeleteFunc(e.sights, func(s sight) bool { return s.beside == w })
+		if len(e.sights) >= maxSights {
+			e.sights = slices.Delete(e.sights, 0, 1)
+		}
+		e.sights = append(e.sights, s)
 	}
-	p := &b.rests[i]
-	variance := b.scattered(e.key.gpu) * p.doubt
-	gain := variance / (variance + varianceOfPair*lasting/float64(r.count))
-	p.rest = bound(p.rest+gain*(b.left(e, r)-p.rest), mostRest)
-	p.doubt *= 1 - gain
+}
+
+// others says whether a row other than this one tells of a neighbour.
+func (e *entry) others(at int, w Workload) bool {
+	for i := range e.rows {
+		if i != at && e.rows[i].count > 0 && e.rows[i].times(w) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// alone returns what traits let expect of a workload beside the other one of a pair, as a logarithm.
+func (b *Book) alone(e *entry, s *sight) float64 {
+	r := row{beside: [MaxBeside]Workload{s.beside}}
+	r.caps[0], r.caps[MaxBeside] = partOf(s.cap), partOf(s.self)
+	load, _ := b.load(e, &r, 0)
+	return e.traits.Offset - math.Exp(e.traits.Sensitivity)*load
+}
+
+// keep adds what was known of pairs of which no row tells any more.
+func (b *Book) keep(e *entry) {
+	rows := len(b.rests)
+	for i := range e.sights {
+		s := &e.sights[i]
+		told := slices.ContainsFunc(b.rests[:rows], func(p pair) bool { return p.beside == s.beside })
+		if !told && b.known[entryKey{e.key.gpu, s.beside}] != nil {
+			b.rests = append(b.rests, pair{s.beside, bound(float64(s.log)-b.alone(e, s), mostRest), float64(s.doubt) / sightDoubt})
+		}
+	}
 }
 
 // neighbours returns their number.

@@ -32,19 +32,36 @@ var rank1 = Model{
 // table knows measured pairs, and is the default model for those that were not measured.
 var table = Model{Name: "table", Coefficients: product.Coefficients, learns: true, form: byProduct}
 
-// Variances before any co-run: of what the model leaves unexplained of one pair, and of the traits of a workload over
-// all workloads, in logarithms; the level is the mean sensitivity on a GPU model, which moves little: where it is free, it
-// follows the few pairs that suffer most, and new families are predicted worse. They were chosen on Lucid and Gavel, where
-// half and twice of each changed the errors after two and four co-runs by less than .002.
+// Variances before any co-run, in logarithms: of the traits of a workload over all workloads, and of what the model leaves
+// of one pair. They were chosen on Lucid and Gavel, and on seeds 1 to 10 of docs/experiments/colocation.md; by how much
+// pairs differ on a GPU model is then learned, from there. The level is the mean sensitivity on a GPU model,
+// which moves little: where it is free, it follows the few pairs that suffer most, and new families are predicted worse.
 const (
-	varianceOfPair        = .0025
-	varianceOfOffset      = .0025
-	varianceOfSensitivity = .25
-	varianceOfPressure    = .25
-	varianceOfLevel       = .01
+	varianceOfOffset = .0025
+	varianceOfLevel  = .01
+	// varianceOfTrait is that of sensitivity and of pressure where the profile is known; where it is a guess, guessFactor
+	// times as much. Smaller starts with fewer doubts, but where profiles are wrong it takes most rows for surprises: with
+	// half of it, what is learned then depends on the order in which the workloads are gone over.
+	varianceOfTrait = .15
+	// varianceOfPair is the doubt about a pair that nobody has seen: most are closer to what traits explain, and few are
+	// far. Smaller tries more pairs that turn out badly, larger shares less until pairs are known.
+	varianceOfPair = .01
+	// typical is the part of the pairs' scatter by which traits are fitted. Pairs have heavy tails: with all of it, every
+	// row is believed as little as the worst. Larger learns traits later, smaller takes one pair for what is usual.
+	typical = .3
+	// varianceOfSpeed is what nothing explains and no observation removes; varianceOfNoise that of one observation, and
+	// varianceOfSum that for each neighbour beyond the first, since losses do not add up exactly.
+	varianceOfSpeed = .0006
+	varianceOfNoise = .0004
+	varianceOfSum   = .0025
 )
 
-// guessFactor is by how much the error of an expected loss grows where a profile is a guess.
+// unproven is how much of what a workload was seen to lose less than its profile says is doubted beside a neighbour that it was
+// not seen with, as a standard error: a workload that hardly suffers beside seven neighbours may want what the eighth wants. Less
+// tries more pairs that turn out badly; more shares little until pairs are known.
+const unproven = 1.
+
+// guessFactor is by how much the variance of traits, and so that of an expected loss, grows where a profile is a guess.
 const guessFactor = 2
 
 // presses is what all tenants together press with.
@@ -71,43 +88,63 @@ func (p *presses) loss(c []float64, t *Tenant, crowded float64) float64 {
 
 func predictProduct(c []float64, on []Tenant, out []Prediction) {
 	crowded := total(on).crowded()
-	var all presses
-	var few [16]presses // of the first tenants, so that they are worked out once
+	var all, plain presses // plain is by the profiles alone
+	var few [16]presses    // of the first tenants, so that they are worked out once
 	for i := range on {
 		p := pressOf(&on[i])
-		if all.plus(p, 1); i < len(few) {
+		if i < len(few) {
 			few[i] = p
 		}
+		all.plus(p, 1)
+		plain.plus(p, 1/p.one)
 	}
 	for i := range on {
 		t := &on[i]
-		others, pressure, rest, pair := all, 0., 0., 0.
+		var own presses
 		if i < len(few) {
-			others.plus(few[i], -1)
+			own = few[i]
 		} else {
-			others.plus(pressOf(t), -1)
+			own = pressOf(t)
 		}
+		others, plainly, pressure, rest, pair := all, plain, 0., 0., 0.
+		others.plus(own, -1)
+		plainly.plus(own, -1/own.one)
 		for j := range on {
 			if j != i {
 				left, doubt := t.Pairs.of(on[j].Workload)
-				pressure, rest, pair = pressure+1-on[j].SurePressure, rest+left, pair+doubt
+				pressure, rest, pair = pressure+1-on[j].SurePressure, rest+left, pair+doubt*alike(on, i, j)
 			}
 		}
 		loss, n := others.loss(c, t, crowded)*math.Exp(t.Sensitivity), float64(len(on)-1)
+		easier := plainly.loss(c, t, crowded)*math.Exp(t.Level) - loss
 		out[i].Speed = math.Exp(t.Offset - loss + rest)
-		out[i].Error = math.Sqrt(varianceOfPair*lasting + varianceOfRest*pair + pair/n*doubtOf(on, t, loss, pressure/n))
+		out[i].Error = math.Sqrt(varianceOfSpeed + varianceOfPair*pair + pair/n*doubtOf(on, t, loss, easier, pressure/n))
 	}
 }
 
-// doubtOf returns the variance of the logarithm of a speed that is due to the doubt about offset, sensitivity and pressure.
-// A pair that was observed has the less of it: whatever they are, together they make what was seen.
-func doubtOf(on []Tenant, t *Tenant, loss, pressure float64) float64 {
-	of := loss * loss * (varianceOfSensitivity*(1-t.SureSensitivity) + varianceOfPressure*pressure)
-	for i := range on {
-		if on[i].Guessed {
-			of *= guessFactor * guessFactor
-			break
+// alike returns how many of the neighbours of a tenant are of the workload of one of them: their errors are the same error.
+func alike(on []Tenant, of, j int) float64 {
+	n := 0.
+	for k := range on {
+		if k != of && (k == j || on[k].Workload == on[j].Workload && on[k].Workload != 0) {
+			n++
 		}
 	}
-	return varianceOfOffset*(1-t.SureOffset) + of
+	return n
+}
+
+// doubtOf returns the variance of the logarithm of a speed that is due to the doubt about offset, sensitivity and pressure; easier
+// is by how much less the tenant loses than by the profiles alone. A pair that was observed has the less of it: whatever they
+// are, together they make what was seen.
+func doubtOf(on []Tenant, t *Tenant, loss, easier, pressure float64) float64 {
+	offset, of := varianceOfOffset*(1-t.SureOffset), loss*loss*varianceOfTrait*(1-t.SureSensitivity+pressure)
+	for i := range on {
+		if on[i].Guessed {
+			return offset + guessFactor*of
+		}
+	}
+	if easier > 0 {
+		of += unproven * easier * easier
+	}
+	return offset + of
 }

@@ -13,8 +13,6 @@ const (
 	farOff = 1.5
 	// varianceOfOpenOffset is the doubt about a speed alone that nobody measured: a factor of e up or down.
 	varianceOfOpenOffset = 1.
-	// lasting is the part of a pair's variance that more observations of the same neighbourhood do not remove.
-	lasting = .2
 	// steps of Newton's method for one workload before its neighbours' turn.
 	innerSteps = 2
 )
@@ -25,19 +23,14 @@ func (b *Book) Settle(rounds int) {
 	keys := slices.SortedFunc(maps.Keys(b.known), func(x, y entryKey) int {
 		return cmp.Or(cmp.Compare(x.gpu, y.gpu), cmp.Compare(x.workload, y.workload))
 	})
-	for round := range rounds {
+	for range rounds {
 		for from := 0; from < len(keys); {
 			to := from
 			for ; to < len(keys) && keys[to].gpu == keys[from].gpu; to++ {
 				b.settle(keys[to].gpu, keys[to].workload)
 			}
 			b.shift(keys[from:to])
-			if round == rounds-1 {
-				b.scatter(keys[from:to])
-				for _, key := range keys[from:to] {
-					b.pair(b.known[key])
-				}
-			}
+			b.pairAll(keys[from:to])
 			from = to
 		}
 	}
@@ -47,6 +40,7 @@ func (b *Book) Settle(rounds int) {
 // its level to their mean. One by one they would get there slowly: each is held back by its neighbours.
 func (b *Book) shift(keys []entryKey) {
 	gpu, up, down, n, sum := keys[0].gpu, 0., 1/varianceOfLevel, 0., 0.
+	scatter := b.scatter(gpu)
 	for _, key := range keys {
 		e := b.known[key]
 		for i := range e.rows {
@@ -54,7 +48,7 @@ func (b *Book) shift(keys []entryKey) {
 				all, _ := b.load(e, r, 0)
 				load := math.Exp(e.traits.Sensitivity) * all
 				rest := float64(r.log) - (e.traits.Offset - load)
-				weight := r.weight(rest)
+				weight := r.weight(rest, scatter)
 				up, down = up-weight*load*rest, down+weight*load*load
 			}
 		}
@@ -68,7 +62,9 @@ func (b *Book) shift(keys []entryKey) {
 			n, sum = n+1, sum+e.traits.Sensitivity
 		}
 	}
-	b.levels[gpu] = sum / varianceOfSensitivity / (n/varianceOfSensitivity + 1/varianceOfLevel)
+	// Each counts as if its profile were a guess: workloads of one family are alike, and are no more than one of them.
+	const each = guessFactor * varianceOfTrait
+	b.levels[gpu] = sum / (n + each/varianceOfLevel)
 }
 
 // settle finds the traits of one workload, with those of all others as they are.
@@ -79,17 +75,14 @@ func (b *Book) settle(gpu GPU, w Workload) {
 	}
 	b.sweep(e)
 	before := b.beliefs(e)
-	var loads [maxRows]float64
-	for i := range e.rows {
-		if e.rows[i].count > 0 {
-			loads[i], _ = b.load(e, &e.rows[i], 0)
-		}
-	}
+	g := &b.ridge
+	g.open(b, e)
 	b.count(e)
 	for range innerSteps {
-		e.suffer(&before, &loads)
+		g.step(e, &before)
 		b.press(e, &before)
 	}
+	e.judge(g)
 }
 
 // sweep empties the rows with a neighbour that is no longer known: without it they explain nothing.
@@ -108,8 +101,8 @@ func (b *Book) sweep(e *entry) {
 // beliefs returns what is believed of the traits of an entry before any row.
 func (b *Book) beliefs(e *entry) prior {
 	p := prior{
-		sensitivity: belief{b.levels[e.key.gpu], varianceOfSensitivity},
-		pressure:    belief{0, varianceOfPressure},
+		sensitivity: belief{b.levels[e.key.gpu], e.unsureTrait()},
+		pressure:    belief{0, e.unsureTrait()},
 		offset:      belief{0, varianceOfOffset},
 	}
 	if e.prior != nil {
@@ -121,49 +114,23 @@ func (b *Book) beliefs(e *entry) prior {
 	return p
 }
 
-// suffer finds offset and sensitivity from the rows of the workload itself.
-//
-// With expected logarithm a − s·L, where L is what its neighbours press with and s = e^sensitivity, the slopes are 1 and
-// −s·L; a row with the variance v has the weight 1/v.
-func (e *entry) suffer(before *prior, loads *[maxRows]float64) {
-	t := &e.traits
-	aa, as, ss := 1/before.offset.variance, 0., 1/before.sensitivity.variance
-	ya, ys := aa*before.offset.mean, ss*before.sensitivity.mean
-	for i := range e.rows {
-		r := &e.rows[i]
-		if r.count == 0 {
-			continue
-		}
-		load := math.Exp(t.Sensitivity) * loads[i]
-		rest := float64(r.log) - (t.Offset - load)
-		weight := r.weight(rest)
-		target := rest + t.Offset - load*t.Sensitivity
-		aa, as, ss = aa+weight, as-weight*load, ss+weight*load*load
-		ya, ys = ya+weight*target, ys-weight*load*target
-	}
-	offset := varianceOfOffset
+// unsureOffset is the variance of the speed alone before any row.
+func (e *entry) unsureOffset() float64 {
 	if e.open {
-		offset = varianceOfOpenOffset
+		return varianceOfOpenOffset
 	}
-	det := aa*ss - as*as
-	t.Offset = bound((ss*ya-as*ys)/det, 4*math.Sqrt(offset))
-	t.Sensitivity = bound((aa*ys-as*ya)/det, mostTrait)
-	t.SureOffset = sure(ss/det, offset)
-	t.SureSensitivity = sure(aa/det, varianceOfSensitivity)
-	e.judge(loads)
+	return varianceOfOffset
 }
 
 // judge finds how erratic a workload is: whoever contradicts itself, as one that invents its reports does, is believed the
 // less about its neighbours.
-func (e *entry) judge(loads *[maxRows]float64) {
-	sum, n, force := 0., 0., math.Exp(e.traits.Sensitivity)
-	for i := range e.rows {
-		if r := &e.rows[i]; r.count > 0 {
-			rest := float64(r.log) - (e.traits.Offset - force*loads[i])
-			sum, n = sum+rest*rest/r.variance(), n+1
-		}
+func (e *entry) judge(g *ridge) {
+	sum, force := 0., math.Exp(e.traits.Sensitivity)
+	for k, r := range g.rows[:g.n] {
+		rest := float64(r.log) - (e.traits.Offset - force*g.load[k])
+		sum += rest * rest / r.variance(g.scatter)
 	}
-	e.erratic = max(1, sum/max(1, n)/surprising)
+	e.erratic = max(1, sum/max(1, float64(g.n))/surprising)
 }
 
 // surprising is how many times as far as the model's error a workload's speeds may be off before it is believed less, as a
@@ -184,23 +151,25 @@ type vote struct {
 
 // press finds the pressure from the rows of its neighbours.
 func (b *Book) press(e *entry, before *prior) {
-	t, force := &e.traits, math.Exp(e.traits.Pressure)
+	t, force, scatter := &e.traits, math.Exp(e.traits.Pressure), b.scatter(e.key.gpu)
 	for i := range b.votes {
 		v := &b.votes[i]
 		v.mine = v.unit * force
 		v.rest = float64(v.row.log) - (v.offset - v.others - v.mine)
-		v.weight = v.row.weight(v.rest) / v.erratic
+		v.weight = v.row.weight(v.rest, scatter) / v.erratic
 	}
 	b.temper()
 	pp := 1 / before.pressure.variance
-	yp := pp * before.pressure.mean
+	yp, known := pp*before.pressure.mean, pp
 	for i := range b.votes {
 		v := &b.votes[i]
 		pp += v.weight * v.mine * v.mine
+		typically := v.row.variance(scatter)
+		known += v.weight * v.mine * v.mine * typically / (typically + (1-typical)*scatter*v.row.common(v.row))
 		yp -= v.weight * v.mine * (v.rest - v.mine*t.Pressure)
 	}
 	t.Pressure = bound(yp/pp, mostTrait)
-	t.SurePressure = sure(1/pp, varianceOfPressure)
+	t.SurePressure = sure(1/known, e.unsureTrait())
 }
 
 // count collects the votes about a workload.
@@ -292,16 +261,11 @@ func (b *Book) load(e *entry, r *row, one Workload) (all, mine float64) {
 	return every.loss(c, &self, crowded), mine
 }
 
-// weight is one over the variance of a row that is so far from what is expected.
-func (r *row) weight(rest float64) float64 {
-	v := r.variance()
-	if far := math.Abs(rest) / (farOff * math.Sqrt(v)); far > 1 {
-		v *= far
-	}
-	return 1 / v
+// weight is one over the variance of a row that is so far from what is expected, by itself.
+func (r *row) weight(rest, scatter float64) float64 {
+	v := r.variance(scatter)
+	return 1 / (v * farther(rest, v))
 }
-
-func (r *row) variance() float64 { return varianceOfPair * (lasting + (1-lasting)/float64(r.count)) }
 
 func bound(v, by float64) float64 { return min(by, max(-by, v)) }
 

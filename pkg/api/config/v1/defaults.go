@@ -25,7 +25,7 @@ const (
 	DefaultInterferenceModel = "default"
 	// DefaultLearning observes: without it only declared profiles count.
 	DefaultLearning = config.LearningEnabled
-	// DefaultMaxProfiles keeps what is learned below 20 MiB in memory.
+	// DefaultMaxProfiles keeps what is learned below 24 MiB in memory.
 	DefaultMaxProfiles int32 = 10_000
 	// DefaultWeight counts a thousandth of a device alike, whatever it was lost by.
 	DefaultWeight int32 = 100
