@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/report"
 	"github.com/tandem-gpu/tandem/internal/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/racedetector"
 )
 
 // sharing compares all policies on trees.
@@ -130,6 +131,9 @@ func lucidPairs(t testing.TB) *PairSet {
 // to the oracle, is done later by at most 2 %, slows no job down by more than 1.8 and runs out of memory never; and at 2,500 jobs it
 // reaches what Horus reports against fifo: 61.5 % more utilisation and a makespan that is shorter by 33.6 %.
 func TestLucidColocation(t *testing.T) {
+	if racedetector.On {
+		t.Skip("it takes 3 minutes under the race detector, and TestPropertySharing plays the same policies there")
+	}
 	c := &Colocation{
 		Pairs: lucidPairs(t), GPUs: 16, Policies: []string{"least-loaded-3", "oracle", "tandem"},
 		Seeds: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20},

@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/experiment"
 	"github.com/tandem-gpu/tandem/internal/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
+	"github.com/tandem-gpu/tandem/test/racedetector"
 )
 
 var openbPolicy = flag.String("openb", "tandem", "the policy by which TestOpenb fills the openb cluster, in under a minute; -openb= skips it")
@@ -17,7 +18,7 @@ var openbPolicy = flag.String("openb", "tandem", "the policy by which TestOpenb 
 // TestOpenb: on the openb trace, 10,866 pods in the order of one seed for 1,213 nodes, the scheduler allocates what the
 // simulator says, within 0.1 point.
 func TestOpenb(t *testing.T) {
-	if underRace {
+	if racedetector.On {
 		t.Skip("it takes 15 minutes under the race detector, and TestPlacements runs the same goroutines there")
 	}
 	data := os.Getenv("TANDEM_DATA")
