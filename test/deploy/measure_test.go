@@ -41,21 +41,33 @@ func TestTimesOfPolicies(t *testing.T) {
 	for _, policy := range allPolicies(t) {
 		policies[policy] = compile(t, policy, "1.37")
 	}
-	table := []string{"| request | number | without policies | with all | the dearest policy |", "|---|---|---|---|---|"}
+	// The policies by themselves come first: a server goes on with requests that nobody waits for any more.
+	var rows []measured
 	for _, shape := range shapes() {
 		for _, n := range dearest(t, policies, shape) {
 			s := shape.of(n)
-			p, ok := s.GetObject().(*corev1.Pod)
-			if !ok || s.GetOldObject() != nil {
-				continue
+			if p, ok := s.GetObject().(*corev1.Pod); ok && s.GetOldObject() == nil {
+				name, alone := slowest(t, policies, s)
+				rows = append(rows, measured{shape.name, n, p, name, alone})
 			}
-			name, alone := slowest(t, policies, s)
-			row := fmt.Sprintf("| %s | %d | %v | %v | %s, %v |", shape.name, n, took(t, without, p), took(t, with, p), name, alone)
-			t.Log(row)
-			table = append(table, row)
 		}
 	}
+	table := []string{"| request | number | without policies | with all | the dearest policy |", "|---|---|---|---|---|"}
+	for _, r := range rows {
+		row := fmt.Sprintf("| %s | %d | %s | %s | %s, %v |", r.shape, r.n, took(t, without, r.pod), took(t, with, r.pod), r.policy, r.alone)
+		t.Log(row)
+		table = append(table, row)
+	}
 	t.Log("\n" + strings.Join(table, "\n"))
+}
+
+// measured is what the dearest policy takes for a request by itself.
+type measured struct {
+	shape  string
+	n      int
+	pod    *corev1.Pod
+	policy string
+	alone  time.Duration
 }
 
 // dearest returns the size at which the policies cost the most together, and a larger one that they refuse for its length.
@@ -91,14 +103,22 @@ func slowest(t *testing.T, policies map[*admissionv1.ValidatingAdmissionPolicy]c
 	return name, most
 }
 
-// took returns the least time of four creations.
-func took(t *testing.T, c kubernetes.Interface, p *corev1.Pod) time.Duration {
+// patience is how long an answer is awaited.
+const patience = 10 * time.Second
+
+// took returns the least time of four creations, or that there was no answer, of one.
+func took(t *testing.T, c kubernetes.Interface, p *corev1.Pod) string {
 	t.Helper()
-	return least(4, func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	create := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		_, _ = c.CoreV1().Pods(team).Create(ctx, p, dryRun) // refused, most of them: it is the time that is looked at
-	})
+	}
+	first := least(1, create)
+	if first >= patience {
+		return fmt.Sprintf("more than %v", patience)
+	}
+	return min(first, least(3, create)).String()
 }
 
 // least returns the least time of several runs, which other work on the machine disturbs the least.
