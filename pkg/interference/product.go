@@ -56,9 +56,9 @@ const (
 	varianceOfSum   = .0025
 )
 
-// unproven is how much of what a workload was seen to lose less than its profile says is doubted beside a neighbour that it was
-// not seen with, as a standard error: a workload that hardly suffers beside seven neighbours may want what the eighth wants. Less
-// tries more pairs that turn out badly; more shares little until pairs are known.
+// unproven is the part that counts as a variance, of the square of what a workload was seen to lose less than its profile says,
+// beside a neighbour that it was not seen with: a workload that hardly suffers beside seven neighbours may want what the eighth
+// wants. Less tries more pairs that turn out badly, more shares little until pairs are known.
 const unproven = 1.
 
 // guessFactor is by how much the variance of traits, and so that of an expected loss, grows where a profile is a guess.
