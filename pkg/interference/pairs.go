@@ -42,8 +42,9 @@ func (p *packed) unpack() pair {
 // widenings is how often the scatters of pairs that are far off are taken larger before the rests are believed.
 const widenings = 4
 
-// mostRest bounds what is left, so that nobody talks one neighbour away: a factor of 1.65, which is five standard errors.
-// Larger believes what one workload says of one neighbour, smaller forgets pairs that are truly far from what traits explain.
+// mostRest bounds the rest of a pair, as a logarithm: a factor of 1.65, which is five standard errors. Without a bound a workload
+// could report speeds that keep one neighbour away. Larger believes more of what one workload says of one neighbour; smaller
+// forgets pairs that are truly far from what traits explain.
 const mostRest = .5
 
 // of returns the rest and the doubt about it that is left beside a workload: 0 and 1 where the two were not observed.

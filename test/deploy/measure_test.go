@@ -41,7 +41,8 @@ func TestTimesOfPolicies(t *testing.T) {
 	for _, policy := range allPolicies(t) {
 		policies[policy] = compile(t, policy, "1.37")
 	}
-	// The policies by themselves come first: a server goes on with requests that nobody waits for any more.
+	// The policies by themselves are measured first. Later the servers disturb them: a server goes on with a request after its
+	// client has stopped to wait.
 	var rows []measured
 	for _, shape := range shapes() {
 		for _, n := range dearest(t, policies, shape) {
