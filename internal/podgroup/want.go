@@ -1,6 +1,8 @@
 package podgroup
 
 import (
+	"errors"
+
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -16,7 +18,12 @@ type Want struct {
 	Config  core.Config
 	// Pods are the members that want a place, in the order of Group.Members.
 	Pods []*v1.Pod
+	// Unbound is how many of the members that must run were not bound when Group was made.
+	Unbound int
 }
+
+// ErrChanged says that a gang is not any more as it was when it was refused.
+var ErrChanged = errors.New("its members changed meanwhile")
 
 // Cycle is what plugins leave for each other in a scheduling cycle: the CycleState of a pod, or that of a group cycle.
 type Cycle interface {

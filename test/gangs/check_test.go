@@ -16,7 +16,8 @@ import (
 // plugin.
 const slack = grace + 10*time.Second
 
-// heldOver is how long room may still be kept for a gang whose members are gone: some steps of the plugin.
+// heldOver is how long room may still be kept for fewer members than must run after members ended: some steps of the plugin. Room
+// that was kept in place of one that ended is too little when the others end.
 const heldOver = 3 * time.Second
 
 // health is what is known of a gang's life. It ends when none of its members is bound or about to be.
@@ -266,7 +267,8 @@ func (w *world) judgeHalves(t *team, c count) {
 	if h.parts.IsZero() {
 		h.parts = time.Now()
 	}
-	if gone := c.exists < t.min; gone && time.Since(h.parts) < heldOver {
+	ended := c.exists < t.min || time.Since(t.ended.at) < heldOver
+	if ended && time.Since(h.parts) < heldOver {
 		return
 	}
 	if h.excused == "" && h.exempt == "" {

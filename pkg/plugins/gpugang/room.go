@@ -43,7 +43,8 @@ type victim struct{ pod, node string }
 // none. The room is kept until the gang has a plan, and ends before that when the gang is gone, cannot be placed or has other
 // members, when a device or node of it is lost, when the room is not free although all victims are gone, and when the victims
 // have had their grace period and the placement deadline has passed beside. Ended is called when it ends, with the plugin's
-// lock held. The error says why nothing is kept.
+// lock held. The error says why nothing is kept; it is podgroup.ErrChanged where members ended or were bound since the cycle looked
+// at them: the room would be for too few, or for too many.
 //
 // It is called by the scheduling cycle that refused the gang.
 func (p *Plugin) Keep(w *podgroup.Want, places []vgpu.Assignment, victims []*v1.Pod, ended func()) error {
@@ -58,7 +59,10 @@ func (p *Plugin) Keep(w *podgroup.Want, places []vgpu.Assignment, victims []*v1.
 	if pg == nil {
 		return fmt.Errorf("keep room for gang %s: it is gone", w.Ref)
 	}
-	r := &room{places: map[vgpu.UID]place{}, victims: map[vgpu.UID]victim{}, lacking: lackingOf(w.Group), unbound: p.lacking(g, pg), ended: ended}
+	if p.lacking(g, pg) != w.Unbound {
+		return fmt.Errorf("keep room for gang %s: %w", w.Ref, podgroup.ErrChanged)
+	}
+	r := &room{places: map[vgpu.UID]place{}, victims: map[vgpu.UID]victim{}, lacking: lackingOf(w.Group), unbound: w.Unbound, ended: ended}
 	g.room = r
 	for i, a := range places {
 		if a.Node == "" {

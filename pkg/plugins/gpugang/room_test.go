@@ -1,6 +1,7 @@
 package gpugang
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func (c *cluster) wanted() *podgroup.Want {
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	w := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: largeRef.String(), MinCount: pg.MinCount}, Pods: pg.Members}
+	w := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: largeRef.String(), MinCount: pg.MinCount}, Pods: pg.Members, Unbound: pg.MinCount}
 	for i, m := range pg.Members {
 		r, err := c.plugin.shares().Request(m)
 		if err != nil {
@@ -306,6 +307,26 @@ func TestLackingGoesByTheStore(t *testing.T) {
 		c.Await("the store has one member less", func() bool { return c.plugin.seen("uid-ran-1", "default/ran-1") == nil })
 		if got := lacking(before); got != 1 {
 			t.Errorf("%d members lack a place, want 1", got)
+		}
+	})
+}
+
+// No room is kept for the number of members that lacked a place when the cycle began: another one has ended since.
+func TestNoRoomForTooFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := crowded(t, 3)
+		w := c.wanted()
+		w.Unbound--
+		place, refusal := placement.Assign(c.emptyNode("n1"), &w.Group.Members[0].Request, placement.Policy{})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		err := c.plugin.Keep(w, []vgpu.Assignment{place, {}}, nil, func() { t.Error("room ended that was never kept") })
+		if !errors.Is(err, podgroup.ErrChanged) {
+			t.Errorf("Keep returned %v, want that the members changed", err)
+		}
+		if kept := c.keptFor("large"); len(kept) > 0 || c.hasRoom() {
+			t.Errorf("room is kept on %v", kept)
 		}
 	})
 }

@@ -31,6 +31,8 @@ type task struct {
 	// these members.
 	doubtful []place
 	unsure   []*v1.Pod
+	// bound is how many members are bound and not being deleted.
+	bound int
 	// infos are the nodes of the cluster, in the same order.
 	infos []fwk.NodeInfo
 }
@@ -153,6 +155,9 @@ func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admi
 		// ledgers must not be placed again.
 		if pod = p.seen(uidOf(pod), pathOf(pod)); pod == nil || pod.DeletionTimestamp != nil {
 			continue
+		}
+		if p.isOn(g, pod) {
+			t.bound++
 		}
 		if at, ok := p.placed(g, pod); ok {
 			t.group.Placed = append(t.group.Placed, at)

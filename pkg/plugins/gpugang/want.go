@@ -39,7 +39,9 @@ func (p *Plugin) afterRefusal(c cycle, pg *podgroup.Gang, g *group, t *task, pla
 	if plan.Refused.Reason != gang.NoRoom || t.lacking() == 0 {
 		return
 	}
-	w := &want{Want: podgroup.Want{Gang: pg, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods}, grouped: c.grouped()}
+	w := &want{grouped: c.grouped(), Want: podgroup.Want{
+		Gang: pg, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods, Unbound: max(0, pg.MinCount-t.bound),
+	}}
 	w.Config.Brief = false
 	if c.grouped() {
 		c.cs.GetPodGroupSchedulingCycle().Write(wantKey, w)

@@ -2,6 +2,7 @@ package gpupreempt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,7 +152,10 @@ func (p *Plugin) search(ctx context.Context, a *act, fits rehearsal) gangAttempt
 		over := new(atomic.Bool)
 		a.over = over
 		ended := func() { over.Store(true); p.state.stop(who.key) }
-		if err := p.gangsOrNil().Keep(a.Want, a.plan.Places, a.gone(), ended); err != nil {
+		switch err := p.gangsOrNil().Keep(a.Want, a.plan.Places, a.gone(), ended); {
+		case errors.Is(err, podgroup.ErrChanged):
+			return p.withoutRoom(a.Want, resultFailed, err.Error(), 0) // it is tried again for what changed
+		case err != nil:
 			return p.withoutRoom(a.Want, resultFailed, err.Error(), failurePause)
 		}
 		stuck := -1

@@ -61,6 +61,25 @@ func TestGangPreempts(t *testing.T) {
 	})
 }
 
+// A gang of which one member was replaced makes room for that one.
+func TestGangPreemptsForOneMember(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		high := team("high", 2, 2, 10, 100)
+		c.Create(high...)
+		c.AwaitBound("high", 2)
+		c.Remove("high-1")
+		c.createBound(pod("low", 10, 0))
+		replaced := high[1].DeepCopy()
+		replaced.UID, replaced.Spec.NodeName = "uid-again", ""
+		c.Create(replaced)
+		expect(t, "victims", []string{"low"}, c.awaitVictims(1))
+		c.Remove("low")
+		c.AwaitBound("high", 2)
+	})
+}
+
 // blockedGang fills three nodes, of which another plugin refuses the first to a gang of two that comes then.
 func (c *cluster) blockedGang() (high []*v1.Pod) {
 	c.T.Helper()
@@ -286,7 +305,8 @@ func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 		}
 		first, _ := shares.Held(request.UID)
 		gangs.GiveUp(ref, "for a test", 0)
-		again := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: ref.String(), MinCount: 1, Members: []gang.Member{{Request: request}}}, Pods: pg.Members}
+		group := &gang.Group{Name: ref.String(), MinCount: 1, Members: []gang.Member{{Request: request}}}
+		again := &podgroup.Want{Gang: pg, Group: group, Pods: pg.Members, Unbound: 1}
 		if err := gangs.Keep(again, []vgpu.Assignment{first.Assignment}, []*v1.Pod{low}, func() { t.Error("the later room ended") }); err != nil {
 			t.Fatal(err)
 		}
