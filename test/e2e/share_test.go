@@ -67,8 +67,9 @@ func (n *Tenant) rounds(kind string, count, size int) int {
 }
 
 // misalign leaves 5 slots of the first device and 4 of the second to the scheduler, and none of the second to the
-// kubelet. A squatter, bound past the scheduler, holds the first device's slots; so the kubelet gives the second's to a
-// pod on the first device, and keeps doing so when the squatter is gone.
+// kubelet. A squatter, bound past the scheduler, holds the first device's slots; so the kubelet gives five of the second's to a
+// pod on the first device. When the squatter is gone, a pod on the second device takes the other five, where the kubelet asked
+// after the agent had heard of it: else it may be given any, and is made again.
 func (n *Tenant) misalign() {
 	n.t.Helper()
 	n.withoutPolicies()
@@ -76,14 +77,19 @@ func (n *Tenant) misalign() {
 	squatter.Spec.NodeName = nodeName
 	n.create(squatter)
 	n.event("squatter", "assigned")
-	for _, size := range []int{5, 6} {
-		name := fmt.Sprintf("filler-%d", size)
-		n.create(newPod(name, share("main", size)))
-		n.checkShares(n.running(name)[0])
-		if size == 5 {
-			n.delete("squatter")
+	n.create(newPod("filler-5", share("main", 5)))
+	n.checkShares(n.running("filler-5")[0])
+	n.delete("squatter")
+	for range 10 {
+		n.create(newPod("filler-6", share("main", 6)))
+		pod := n.running("filler-6")[0]
+		n.checkShares(pod)
+		if n.slots(pod, "main")[n.device(pod)] == 5 {
+			return
 		}
+		n.delete("filler-6")
 	}
+	n.t.Fatal("the kubelet never gave filler-6 all slots that were free of its device")
 }
 
 // together has two pods bound at once that do not fit on one device, and checks what they were given.
