@@ -43,8 +43,9 @@ const (
 	// times as much. Smaller starts with fewer doubts, but where profiles are wrong it takes most rows for surprises: with
 	// half of it, what is learned then depends on the order in which the workloads are gone over.
 	varianceOfTrait = .15
-	// varianceOfPair is the doubt about a pair that nobody has seen. Most pairs are closer to what traits explain, and a few
-	// are much farther away. Smaller tries more pairs that turn out badly; larger shares less until pairs are known.
+	// varianceOfPair is the variance that is assumed for a pair before its first observation. The real deviation from the
+	// estimate by traits is smaller for most pairs, and much larger for a few. With a smaller value the scheduler tries more
+	// pairs that turn out badly. With a larger value it shares fewer GPUs until pairs have been observed.
 	varianceOfPair = .01
 	// typical is the part of the pairs' scatter by which traits are fitted. Pairs have heavy tails: with all of it, every
 	// row is believed as little as the worst. Larger learns traits later, smaller takes one pair for what is usual.
