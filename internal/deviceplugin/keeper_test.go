@@ -98,7 +98,8 @@ func TestXIDIsOverWhenTheDriverIsContent(t *testing.T) {
 	}
 }
 
-// A storm costs one update of the kubelet and one write of the GPUNode, and the device heals afterwards.
+// A storm costs a few updates of the kubelet and writes of the GPUNode, and the device heals afterwards. On a busy machine the storm
+// pauses for longer than the hold time of the tests: the device then takes work in between, and falls ill once more.
 func TestXIDStorm(t *testing.T) {
 	b := newBench(t)
 	client := b.api()
@@ -113,8 +114,13 @@ func TestXIDStorm(t *testing.T) {
 	}
 	t.Logf("%d errors in %v", storm, time.Since(start))
 	b.kubelet.awaitSlots(20, 0)
-	if n := b.kubelet.updates - updates; n > 4 { // sick, recovering, healthy, and what coincided
-		t.Errorf("%d updates of the kubelet", n)
+	times := 1 // that it fell ill: MPS is replaced each time
+	b.mps.change(func() { times = max(times, b.mps.recycled[g1]) })
+	if times > 10 { // the hold doubles each time: ten times take 20 s
+		t.Errorf("the device was tried again %d times", times)
+	}
+	if n := b.kubelet.updates - updates; n > 4*times { // sick, recovering, healthy, and what coincided
+		t.Errorf("%d updates of the kubelet in %d recoveries", n, times)
 	}
 	writes := 0
 	for _, action := range client.Actions() {
@@ -122,8 +128,8 @@ func TestXIDStorm(t *testing.T) {
 			writes++
 		}
 	}
-	if writes > 6 {
-		t.Errorf("%d writes of the GPUNode", writes)
+	if writes > 6*times {
+		t.Errorf("%d writes of the GPUNode in %d recoveries", writes, times)
 	}
 }
 
@@ -201,6 +207,7 @@ func TestDaemonThatHangsIsReplaced(t *testing.T) {
 		b.mps.down[g1], b.mps.lasting[g1] = fmt.Errorf("get_server_list: %w", errNoAnswer), errors.New("process 7 does not end")
 	})
 	b.awaitReason(g1, reasonMPSNotAnswering)
+	b.kubelet.awaitSlots(10, 10) // it may hear of that after the API server
 	b.mps.change(func() { delete(b.mps.lasting, g1) })
 	b.kubelet.awaitSlots(20, 0)
 	b.mps.change(func() {
