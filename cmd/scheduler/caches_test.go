@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	fakedynamic "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
@@ -77,6 +78,9 @@ func newRefusing(err error) *refusing {
 // The scheduler ends when the API server has refused a resource for the bound, with its name and the reason; it waits on where the
 // API server does not answer or allows it in time.
 func TestCaches(t *testing.T) {
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil // the default ones sleep until a moment after their last error, which is that of another bubble
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 	resource := schema.GroupResource{Group: "resource.k8s.io", Resource: "devicetaintrules"}
 	const ends = "the scheduler waited 2m0s for devicetaintrules of resource.k8s.io/v1: "
 	tests := []struct {
