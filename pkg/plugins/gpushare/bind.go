@@ -50,9 +50,12 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeNa
 		Target: v1.ObjectReference{Kind: "Node", Name: nodeName},
 	}}
 	err = b.run(ctx)
-	if errors.Is(err, errUnknown) {
+	switch {
+	case errors.Is(err, errUnknown):
 		p.state.suspend(a, p.now())
 		p.lookAgain(pod)
+	case err == nil:
+		p.endIfShown(pod)
 	}
 	p.metrics.bound(err)
 	if err != nil {
@@ -67,6 +70,14 @@ func (p *Plugin) latest(pod *v1.Pod) *v1.Pod {
 		return seen
 	}
 	return pod
+}
+
+// endIfShown ends the reservation of a bound pod that the informer shows already. An earlier bind of the pod, of unknown outcome, may
+// have taken effect after this scheduling cycle began: the informer told of it before Reserve, and tells no more.
+func (p *Plugin) endIfShown(pod *v1.Pod) {
+	if seen := p.latest(pod); seen.Spec.NodeName != "" {
+		p.state.landed(uidOf(pod), seen.Spec.NodeName)
+	}
 }
 
 // lookAgain closes the gap between the last look at the pod and suspend: what the informer showed in between would be

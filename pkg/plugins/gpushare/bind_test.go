@@ -272,3 +272,27 @@ func TestUnknownBindLooksAtTheInformerAgain(t *testing.T) {
 		})
 	}
 }
+
+// A bind of unknown outcome takes effect, and the informer tells of it, before the next cycle of the pod reserves. That cycle finds the
+// pod bound as it wants it; nothing stays reserved.
+func TestBindThatTheInformerShowedBeforeReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pod("a", 6)
+		d := newDesk(t, gpuNode("n1", 1))
+		api := newLyingAPI(t, p.DeepCopy(), answer{true, timedOut})
+		d.plugin.requests = throttle.Unlimited(api)
+		d.plugin.bindTimeout = bindTimeout
+		cs := d.preFilter(p)
+		d.reserve(cs, p, "n1")
+		a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+		if err := d.indexer.Add(bound(t, p, a)); err != nil {
+			t.Fatal(err)
+		}
+		if status := d.plugin.Bind(t.Context(), cs, p, "n1"); !status.IsSuccess() {
+			t.Fatalf("Bind = %v, want success", status)
+		}
+		if got := d.plugin.state.kept()["reserved"]; got != 0 {
+			t.Errorf("%d pods are reserved, want none", got)
+		}
+	})
+}
