@@ -79,7 +79,9 @@ func newRefusing(err error) *refusing {
 // API server does not answer or allows it in time.
 func TestCaches(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil // the default ones sleep until a moment after their last error, which is that of another bubble
+	// The default handlers compare the clock with the time of their last error. Each bubble has a clock of its own, so they would
+	// sleep for as long as the bubble before had lasted.
+	utilruntime.ErrorHandlers = nil
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 	resource := schema.GroupResource{Group: "resource.k8s.io", Resource: "devicetaintrules"}
 	const ends = "the scheduler waited 2m0s for devicetaintrules of resource.k8s.io/v1: "

@@ -114,9 +114,9 @@ func TestXIDStorm(t *testing.T) {
 	}
 	t.Logf("%d errors in %v", storm, time.Since(start))
 	b.kubelet.awaitSlots(20, 0)
-	times := 1 // that it fell ill: MPS is replaced each time
+	times := 1 // how often the device fell ill: each time MPS is replaced
 	b.mps.change(func() { times = max(times, b.mps.recycled[g1]) })
-	if times > 10 { // the hold doubles each time: ten times take 20 s
+	if times > 10 { // the hold time doubles with each: ten recoveries take 20 s
 		t.Errorf("the device was tried again %d times", times)
 	}
 	if n := b.kubelet.updates - updates; n > 4*times { // sick, recovering, healthy, and what coincided
@@ -207,7 +207,7 @@ func TestDaemonThatHangsIsReplaced(t *testing.T) {
 		b.mps.down[g1], b.mps.lasting[g1] = fmt.Errorf("get_server_list: %w", errNoAnswer), errors.New("process 7 does not end")
 	})
 	b.awaitReason(g1, reasonMPSNotAnswering)
-	b.kubelet.awaitSlots(10, 10) // it may hear of that after the API server
+	b.kubelet.awaitSlots(10, 10) // the kubelet may hear of the sickness later than the API server
 	b.mps.change(func() { delete(b.mps.lasting, g1) })
 	b.kubelet.awaitSlots(20, 0)
 	b.mps.change(func() {

@@ -146,7 +146,7 @@ func TestALaggingWatchMisleadsNobody(t *testing.T) {
 	start := func(t *testing.T) (*bench, *podsAtServer) {
 		b, s := newOldBench(t)
 		b.timing.patience = 300 * time.Millisecond
-		b.timing.grace = time.Hour // the watch lags for longer than the grace of the other tests
+		b.timing.grace = time.Hour // the sweep must not take the pod for gone while the watch lags
 		return b, s
 	}
 	t.Run("a pod that it has not told", func(t *testing.T) {

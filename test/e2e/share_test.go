@@ -68,8 +68,8 @@ func (n *Tenant) rounds(kind string, count, size int) int {
 
 // misalign leaves 5 slots of the first device and 4 of the second to the scheduler, and none of the second to the
 // kubelet. A squatter, bound past the scheduler, holds the first device's slots; so the kubelet gives five of the second's to a
-// pod on the first device. When the squatter is gone, a pod on the second device takes the other five, where the kubelet asked
-// after the agent had heard of it: else it may be given any, and is made again.
+// pod on the first device. When the squatter is gone, a pod on the second device takes the other five. That needs the agent's hint:
+// if the kubelet asks before the agent knows the pod, the kubelet may choose other slots, and the test creates the pod again.
 func (n *Tenant) misalign() {
 	n.t.Helper()
 	n.withoutPolicies()

@@ -72,8 +72,9 @@ func (p *Plugin) latest(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// endIfShown ends the reservation of a bound pod that the informer shows already. An earlier bind of the pod, of unknown outcome, may
-// have taken effect after this scheduling cycle began: the informer told of it before Reserve, and tells no more.
+// endIfShown ends the reservation of a bound pod if the informer shows the pod as bound already. This happens after an earlier bind of
+// unknown outcome. That bind took effect during this scheduling cycle, and the informer reported it before Reserve made the
+// reservation. The informer does not report it again, so nothing else would end the reservation.
 func (p *Plugin) endIfShown(pod *v1.Pod) {
 	if seen := p.latest(pod); seen.Spec.NodeName != "" {
 		p.state.landed(uidOf(pod), seen.Spec.NodeName)

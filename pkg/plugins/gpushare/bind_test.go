@@ -273,8 +273,7 @@ func TestUnknownBindLooksAtTheInformerAgain(t *testing.T) {
 	}
 }
 
-// A bind of unknown outcome takes effect, and the informer tells of it, before the next cycle of the pod reserves. That cycle finds the
-// pod bound as it wants it; nothing stays reserved.
+// The informer shows the pod as bound before Bind has its answer. Bind succeeds, and nothing stays reserved.
 func TestBindThatTheInformerShowedBeforeReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pod("a", 6)
