@@ -17,8 +17,9 @@ var core = map[string][]string{
 	"preemption":    {"vgpu", "placement", "gang"},
 	"elastic":       {"vgpu", "gang"},
 	"traffic":       {"vgpu", "interference"},
+	"reservation":   {"vgpu", "gang"},
 	"sim": {
-		"vgpu", "fragmentation", "interference", "placement", "gang", "preemption", "elastic", "traffic",
+		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "traffic",
 	},
 }
 
@@ -27,7 +28,7 @@ var coreStd = []string{"cmp", "errors", "fmt", "iter", "maps", "math", "slices",
 
 // timeValues lists the core packages that may use values of package time, and clock what they may not use of it.
 var (
-	timeValues = []string{"elastic", "traffic", "sim"}
+	timeValues = []string{"elastic", "reservation", "traffic", "sim"}
 	clock      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
 )
 

@@ -1,0 +1,125 @@
+package reservation
+
+import (
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Effect is something to do. Effects are carried out in order.
+type Effect interface{ effect() }
+
+type (
+	// Give answers Tried: the member goes there.
+	Give struct{ Place Place }
+	// Refuse answers an event with a plain no. Why is a message; where it is that of the gang's refusal, Turn follows it.
+	Refuse struct {
+		Why  string
+		Turn Turn
+		// Victims counts the pods that are evicted for the gang.
+		Victims int
+	}
+	// Plan answers Tried: look for a plan for the gang, of this version.
+	Plan struct{ Version Version }
+	// SeekRoom asks for room that can be kept for a gang while pods end, on other nodes than those in Avoid where possible.
+	SeekRoom struct {
+		Avoid map[string]bool
+		// Since is when the gang began to wait.
+		Since time.Time
+	}
+	// Wait answers Permitted: the member waits for others. Briefly says that it does so in Bind.
+	Wait struct{ Briefly bool }
+	// Hold keeps devices for a member, in place of an earlier hold.
+	Hold struct{ Hold vgpu.Hold }
+	// Release ends the hold of a member.
+	Release struct{ UID vgpu.UID }
+	// Open opens the gate of a plan: the members are bound, or the plan has ended.
+	Open struct{ Gate Gate }
+	// Allow ends the waiting of a member in Permit with a yes.
+	Allow struct{ UID vgpu.UID }
+	// Reject ends it with a no.
+	Reject struct {
+		UID vgpu.UID
+		Why string
+	}
+	// Activate has pods of a gang tried again.
+	Activate struct {
+		Ref  Ref
+		UIDs []vgpu.UID
+	}
+	// Denominate ends the nomination of a member for a node where it has no place any more.
+	Denominate struct {
+		UID       vgpu.UID
+		Pod, Node string
+	}
+	// Evict evicts the bound members of a gang of which too few were bound in time. Released answers it.
+	Evict struct {
+		Ref  Ref
+		UIDs []vgpu.UID
+	}
+	// RoomEnded says that no room is kept any more for a gang for which pods are evicted.
+	RoomEnded struct{ Ref Ref }
+	// Missing has members told that others are missing.
+	Missing struct {
+		Ref  Ref
+		UIDs []vgpu.UID
+		Why  string
+	}
+	// Start tells that all members that must run have a place, Waited after they were tried first. Nodes are those of the
+	// members that have one in the plan, one entry a member.
+	Start struct {
+		Ref    Ref
+		Known  bool
+		Waited time.Duration
+		Nodes  []string
+	}
+	// Count adds one to a counter; Reason is that of refusals.
+	Count struct {
+		What   Counter
+		Reason gang.Reason
+	}
+)
+
+// Counter names what is counted.
+type Counter uint8
+
+// What is counted.
+const (
+	// Attempts are plans that are sought.
+	Attempts Counter = iota
+	// Cancelled are plans that ended.
+	Cancelled
+	// Reservations are rooms that are kept while pods end.
+	Reservations
+	// Refusals are refusals for another reason than before.
+	Refusals
+	// Releases are gangs whose members were evicted since too few were bound.
+	Releases
+	// RepairsKept and RepairsMoved are members that failed while they were being bound: their place is kept, or lost.
+	RepairsKept
+	RepairsMoved
+)
+
+// String returns the name of the counter.
+func (c Counter) String() string {
+	return [...]string{"attempts", "cancelled", "reservations", "refusals", "releases", "repairs kept", "repairs moved"}[c]
+}
+
+func (Give) effect()       {}
+func (Refuse) effect()     {}
+func (Plan) effect()       {}
+func (SeekRoom) effect()   {}
+func (Wait) effect()       {}
+func (Hold) effect()       {}
+func (Release) effect()    {}
+func (Open) effect()       {}
+func (Allow) effect()      {}
+func (Reject) effect()     {}
+func (Activate) effect()   {}
+func (Denominate) effect() {}
+func (Evict) effect()      {}
+func (RoomEnded) effect()  {}
+func (Missing) effect()    {}
+func (Start) effect()      {}
+func (Count) effect()      {}

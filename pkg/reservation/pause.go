@@ -1,0 +1,101 @@
+package reservation
+
+import "time"
+
+// pauses are when a gang is tried again, and what failed before.
+type pauses struct {
+	// retry is when the gang is tried again, zero for when something changes. failures counts plans in a row that came to
+	// nothing.
+	retry    time.Time
+	failures int
+	// limits are nodes that other plugins refused for a planned member, and unlimit when the gang is tried again without the
+	// first of them, zero for never.
+	limits  map[string]Limit
+	unlimit time.Time
+	// dry counts the rooms in a row that were kept in vain while pods ended, and failed are their nodes.
+	dry    int
+	failed map[string]bool
+	// ask is when pods may be evicted for the gang again, unhelped why none were the last time; the gang is tried at ask
+	// where askAgain says so. voids counts in a row the evictions that came to nothing, asked those that were sought in vain.
+	ask          time.Time
+	askAgain     bool
+	unhelped     string
+	voids, asked int
+}
+
+func newPauses() pauses { return pauses{limits: map[string]Limit{}, failed: map[string]bool{}} }
+
+// Limit is how many members a node takes at most, until when: so many were accepted when it refused one more.
+type Limit struct {
+	Most  int
+	Until time.Time
+}
+
+// The pauses before a plan is made anew after one came to nothing, from the first to the longest. Longer has a gang wait
+// although it would fit now, shorter has the scheduler make plans in vain.
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+)
+
+// backoff returns the pause after so many failures in a row: 1s, 2s, 4s, … at most a minute.
+func backoff(failures int) time.Duration {
+	pause := firstPause
+	for range failures - 1 {
+		if pause *= 2; pause >= longestPause {
+			return longestPause
+		}
+	}
+	return pause
+}
+
+// maxDoublings bounds the pause after rooms of a gang that came to nothing: 2¹⁰ times the first, 17 hours of a minute.
+const maxDoublings = 10
+
+// again returns the pause after one room that came to nothing, and so many others in a row before it.
+func (s *State) again(times int) time.Duration {
+	return max(firstPause, min(s.cfg.After, longestPause)) << min(times, maxDoublings)
+}
+
+// limitFor is how long a gang has no more members on a node than were accepted when another plugin refused one more, from when
+// the gang may be planned again. Longer keeps it from a node that has room again, shorter has the same plan refused again.
+const limitFor = 30 * time.Second
+
+// limit bounds the members on a node for a while. The caller has the gang pause.
+func (g *group) limit(node string, most int, now time.Time) {
+	g.limits[node] = Limit{Most: most, Until: now.Add(backoff(g.failures + 1)).Add(limitFor)}
+}
+
+// fail counts a plan that came to nothing, and has the gang pause.
+func (g *group) fail(now time.Time) {
+	g.failures++
+	g.retry = now.Add(backoff(g.failures))
+}
+
+// failMember counts a bind that failed, and has the member pause.
+func (g *group) failMember(m *move, e *Unreserved) {
+	r := g.repairs[e.UID]
+	r.Failures++
+	r.At = m.now.Add(backoff(r.Failures))
+	g.repairs[e.UID] = r
+	m.do(Count{What: RepairsKept})
+}
+
+// The least pause between two times that pods to evict are sought for a gang in vain, and how often it is doubled. Longer makes
+// room later where a change lets it be made, shorter takes the time of the scheduler for gangs that no eviction helps: a hundred
+// may wait.
+const (
+	askPause     = 5 * time.Second
+	askDoublings = 4
+)
+
+// lookPause is the shortest pause between two looks whether room is kept for a gang. Shorter keeps room sooner, and costs a plan
+// each. passes is how many more gangs have a turn for each time that one which cannot be tried has waited.
+const (
+	lookPause = 15 * time.Second
+	passes    = 16
+)
+
+// evictionsBegin is how long evictions may take to begin. Longer delays the members of a gang that is not evicted after all,
+// shorter may have a member placed whose siblings are about to be evicted.
+const evictionsBegin = 30 * time.Second
