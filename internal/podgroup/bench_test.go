@@ -10,7 +10,7 @@ import (
 // BenchmarkGang measures one change of a member and one look at its gang after it, for 2,000 members.
 func BenchmarkGang(b *testing.B) {
 	const members = 2000
-	w, ref := newWorld(both), Ref{XK8s, "ns", "g"}
+	w, ref := newWorld(both), Ref{Source: XK8s, Namespace: "ns", Name: "g"}
 	w.put(b, xk8sGang("g", members))
 	pods := make([]*v1.Pod, members)
 	for i := range pods {

@@ -28,7 +28,7 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 	if g.ref.Source != Label {
 		groups := s.groups[g.ref.Source]
 		if groups == nil {
-			return out, &Problem{Message: g.ref.unserved(), Waits: true}
+			return out, &Problem{Message: unserved(g.ref), Waits: true}
 		}
 		found, problem := groups.find(g.ref)
 		if found == nil {

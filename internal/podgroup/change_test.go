@@ -75,7 +75,7 @@ func TestOnChange(t *testing.T) {
 }
 
 func TestSee(t *testing.T) {
-	w, ref := newWorld(both), Ref{Label, "ns", "g"}
+	w, ref := newWorld(both), Ref{Source: Label, Namespace: "ns", Name: "g"}
 	var heard []Ref
 	w.OnChange(func(ref Ref) { heard = append(heard, ref) })
 	a, b := labelled("a", "g", "2"), labelled("b", "g", "2")
@@ -104,11 +104,11 @@ func TestSee(t *testing.T) {
 	must(t, w.pods.Update(c))
 	heard = nil
 	w.See(c)
-	if got := said(w, ref) + "; " + said(w, Ref{Label, "ns", "h"}); got != "2 of [a], waits: 1 of 2 members exist; 1 of [b]" || len(heard) != 0 {
+	if got := said(w, ref) + "; " + said(w, Ref{Source: Label, Namespace: "ns", Name: "h"}); got != "2 of [a], waits: 1 of 2 members exist; 1 of [b]" || len(heard) != 0 {
 		t.Errorf("seen anew: %s, told %v", got, heard)
 	}
 	w.podChanged(c)
-	if !slices.Equal(heard, []Ref{ref, {Label, "ns", "h"}}) {
+	if !slices.Equal(heard, []Ref{ref, {Source: Label, Namespace: "ns", Name: "h"}}) {
 		t.Errorf("its event told %v", heard)
 	}
 	// Its status has changed before its first event comes.
@@ -118,7 +118,7 @@ func TestSee(t *testing.T) {
 	must(t, w.pods.Update(with(e, func(p *v1.Pod) { p.Status.Phase = v1.PodPending })))
 	heard = nil
 	w.podChanged(e)
-	if !slices.Equal(heard, []Ref{{Label, "ns", "e"}}) {
+	if !slices.Equal(heard, []Ref{{Source: Label, Namespace: "ns", Name: "e"}}) {
 		t.Errorf("its event after a change of status told %v", heard)
 	}
 	// Gone before its event came.
@@ -290,7 +290,7 @@ func (h *history) check(t *rapid.T) {
 	}
 	for _, name := range append(slices.Clone(gangNames), "") {
 		for _, source := range []Source{Native, XK8s, Label} {
-			ref := Ref{source, "ns", name}
+			ref := Ref{Source: source, Namespace: "ns", Name: name}
 			if a, b := h.detail(ref), fresh.detail(ref); a != b {
 				t.Fatalf("%s %s: %s; heard for the first time: %s", source, ref, a, b)
 			}

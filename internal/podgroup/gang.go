@@ -1,18 +1,21 @@
 package podgroup
 
 import (
-	"cmp"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// Source says where a gang is declared.
-type Source string
+type (
+	// Ref names a gang.
+	Ref = reservation.Ref
+	// Source says where a gang is declared.
+	Source = reservation.Source
+)
 
 // Sources, in the order in which a pod that names several is taken.
 const (
@@ -25,23 +28,8 @@ const (
 	Label Source = "label"
 )
 
-// Ref names a gang.
-type Ref struct {
-	Source    Source
-	Namespace string
-	Name      string
-}
-
-// String returns "namespace/name".
-func (r Ref) String() string { return r.Namespace + "/" + r.Name }
-
-// Compare orders refs.
-func (r Ref) Compare(o Ref) int {
-	return cmp.Or(strings.Compare(string(r.Source), string(o.Source)), strings.Compare(r.Namespace, o.Namespace), strings.Compare(r.Name, o.Name))
-}
-
-// field returns the field of a pod that names its gang.
-func (s Source) field() string {
+// fieldOf returns the field of a pod that names its gang.
+func fieldOf(s Source) string {
 	switch s {
 	case Native:
 		return kube.FieldPodGroup

@@ -87,7 +87,7 @@ func (s *Set) groupChanged(source Source, old, object any) {
 	if err != nil {
 		return // no object has no name
 	}
-	ref := Ref{source, key.Namespace, key.Name}
+	ref := Ref{Source: source, Namespace: key.Namespace, Name: key.Name}
 	s.mu.Lock()
 	g := s.gangs[ref]
 	if g != nil {
@@ -112,7 +112,7 @@ func (g *groups) find(ref Ref) (*declared, *Problem) {
 	d, isGroup := object.(*declared)
 	switch {
 	case err != nil || !ok || !isGroup:
-		return nil, &Problem{Message: ref.missing(), Waits: true}
+		return nil, &Problem{Message: missing(ref), Waits: true}
 	case d.problem != "":
 		return d, &Problem{Message: d.problem}
 	}
@@ -120,7 +120,7 @@ func (g *groups) find(ref Ref) (*declared, *Problem) {
 }
 
 // missing says that the PodGroup of a gang does not exist, and what to do.
-func (r Ref) missing() string {
+func missing(r Ref) string {
 	text := fmt.Sprintf("PodGroup %s of %s does not exist: create it", r, r.Source)
 	if r.Source == XK8s {
 		text += ", or remove the label " + kube.LabelPodGroup + " from the pods"
@@ -129,9 +129,9 @@ func (r Ref) missing() string {
 }
 
 // unserved says that the PodGroups of a gang are of an API that the API server does not have, and what to do.
-func (r Ref) unserved() string {
+func unserved(r Ref) string {
 	return fmt.Sprintf("%s names PodGroup %s, and the API server serves no PodGroups of %s that this scheduler reads, neither in %s nor in %s: "+
-		"serve them, or leave the field out", r.Source.field(), r.Name, r.Source, kube.NativePodGroups.Version, kube.StablePodGroups.Version)
+		"serve them, or leave the field out", fieldOf(r.Source), r.Name, r.Source, kube.NativePodGroups.Version, kube.StablePodGroups.Version)
 }
 
 // explain keeps why the PodGroups cannot be read, for those who wait for them.

@@ -106,7 +106,7 @@ func (s *Set) conflict(pod *v1.Pod, ref Ref) string {
 	}{{XK8s, names.XK8s, s.served.XK8s}, {Label, names.Label, true}} {
 		if other.served && other.name != "" && other.name != ref.Name {
 			return fmt.Sprintf("pod %s names two gangs, %s by %s and %s by %s: name one, or both alike",
-				pod.Name, ref.Name, ref.Source.field(), other.name, other.source.field())
+				pod.Name, ref.Name, fieldOf(ref.Source), other.name, fieldOf(other.source))
 		}
 	}
 	return ""

@@ -180,13 +180,13 @@ func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
 	names := kube.GangsOf(pod)
 	switch {
 	case names.Grouped && names.Native == "", s.served.Native != "" && names.Native != "":
-		return Ref{Native, pod.Namespace, names.Native}, true
+		return Ref{Source: Native, Namespace: pod.Namespace, Name: names.Native}, true
 	case s.served.XK8s && names.XK8s != "":
-		return Ref{XK8s, pod.Namespace, names.XK8s}, true
+		return Ref{Source: XK8s, Namespace: pod.Namespace, Name: names.XK8s}, true
 	case names.Label != "" || kube.SpeaksOfGang(pod):
-		return Ref{Label, pod.Namespace, names.Label}, true
+		return Ref{Source: Label, Namespace: pod.Namespace, Name: names.Label}, true
 	case names.Grouped:
-		return Ref{Native, pod.Namespace, names.Native}, true
+		return Ref{Source: Native, Namespace: pod.Namespace, Name: names.Native}, true
 	}
 	return Ref{}, false
 }

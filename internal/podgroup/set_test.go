@@ -31,19 +31,19 @@ func TestOf(t *testing.T) {
 		want   Ref
 	}{
 		{"no gang", both, pod("p", "label app", "x"), Ref{}},
-		{"all sources", both, named, Ref{Native, "ns", "a"}},
-		{"Kubernetes' own is not served", Served{XK8s: true}, named, Ref{XK8s, "ns", "b"}},
-		{"no PodGroups are served", Served{}, named, Ref{Label, "ns", "c"}},
-		{"Kubernetes' own in v1", Served{Native: "v1"}, named, Ref{Native, "ns", "a"}},
-		{"Kubernetes' own alone, which is not served", Served{XK8s: true}, inGroup("p", "a"), Ref{Native, "ns", "a"}},
-		{"a group of Kubernetes that is not understood", Served{}, ofUnknownGroup("p"), Ref{Native, "ns", ""}},
-		{"a group of Kubernetes that is not understood, and other gangs", both, ofUnknownGroup("p", groupLabel, "b", gangLabel, "c"), Ref{Native, "ns", ""}},
-		{"a group of Kubernetes without a name", both, inGroup("p", ""), Ref{Native, "ns", ""}},
+		{"all sources", both, named, Ref{Source: Native, Namespace: "ns", Name: "a"}},
+		{"Kubernetes' own is not served", Served{XK8s: true}, named, Ref{Source: XK8s, Namespace: "ns", Name: "b"}},
+		{"no PodGroups are served", Served{}, named, Ref{Source: Label, Namespace: "ns", Name: "c"}},
+		{"Kubernetes' own in v1", Served{Native: "v1"}, named, Ref{Source: Native, Namespace: "ns", Name: "a"}},
+		{"Kubernetes' own alone, which is not served", Served{XK8s: true}, inGroup("p", "a"), Ref{Source: Native, Namespace: "ns", Name: "a"}},
+		{"a group of Kubernetes that is not understood", Served{}, ofUnknownGroup("p"), Ref{Source: Native, Namespace: "ns", Name: ""}},
+		{"a group of Kubernetes that is not understood, and other gangs", both, ofUnknownGroup("p", groupLabel, "b", gangLabel, "c"), Ref{Source: Native, Namespace: "ns", Name: ""}},
+		{"a group of Kubernetes without a name", both, inGroup("p", ""), Ref{Source: Native, Namespace: "ns", Name: ""}},
 		{"a label without PodGroups", Served{}, pod("p", groupLabel, "b"), Ref{}},
 		{"an empty label of the scheduler plugins", both, pod("p", groupLabel, ""), Ref{}},
-		{"an empty label of ours", both, pod("p", gangLabel, ""), Ref{Label, "ns", ""}},
-		{"an annotation of gangs alone", both, pod("p", required, "nvlink"), Ref{Label, "ns", ""}},
-		{"an annotation of gangs and a PodGroup", both, pod("p", required, "nvlink", groupLabel, "b"), Ref{XK8s, "ns", "b"}},
+		{"an empty label of ours", both, pod("p", gangLabel, ""), Ref{Source: Label, Namespace: "ns", Name: ""}},
+		{"an annotation of gangs alone", both, pod("p", required, "nvlink"), Ref{Source: Label, Namespace: "ns", Name: ""}},
+		{"an annotation of gangs and a PodGroup", both, pod("p", required, "nvlink", groupLabel, "b"), Ref{Source: XK8s, Namespace: "ns", Name: "b"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestGroupsThatAreNotUnderstood(t *testing.T) {
 		name, want string
 		waits      bool
 	}{{"", unknown, false}, {"g", unserved, true}} {
-		gang, err := w.Gang(Ref{Native, "ns", test.name})
+		gang, err := w.Gang(Ref{Source: Native, Namespace: "ns", Name: test.name})
 		var problem *Problem
 		if !errors.As(err, &problem) || problem.Message != test.want || problem.Waits != test.waits || gang == nil || len(gang.Members) != 1 {
 			t.Errorf("gang %q: %v\n%+v", test.name, err, gang)
@@ -101,7 +101,7 @@ func TestGroupsThatAreNotUnderstood(t *testing.T) {
 }
 
 func TestGang(t *testing.T) {
-	l, n, x := Ref{Label, "ns", "g"}, Ref{Native, "ns", "g"}, Ref{XK8s, "ns", "g"}
+	l, n, x := Ref{Source: Label, Namespace: "ns", Name: "g"}, Ref{Source: Native, Namespace: "ns", Name: "g"}, Ref{Source: XK8s, Namespace: "ns", Name: "g"}
 	bound := func(p *v1.Pod) *v1.Pod { return with(p, func(p *v1.Pod) { p.Spec.NodeName = "n1" }) }
 	leaving := func(p *v1.Pod) *v1.Pod {
 		return with(p, func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Unix(1, 0)) })
@@ -134,7 +134,7 @@ func TestGang(t *testing.T) {
 			"it must be a whole number from 1 to 10000, the least number of members that may run" + again},
 		{"wrong levels", []any{labelled("a", "g", "1", required, "nvlink", preferred, "rack")}, l, "1 of [a], wrong: pod a: " +
 			`metadata.annotations[tandem-gpu.io/preferred-topology]: "rack" is not legal, it must not list rack: nvlink is required, and nothing is closer` + again},
-		{"no name", []any{pod("a", minMembers, "2"), pod("b", gangLabel, "")}, Ref{Label, "ns", ""}, "0 of [a b], wrong: " + kube.NamelessGang().Error()},
+		{"no name", []any{pod("a", minMembers, "2"), pod("b", gangLabel, "")}, Ref{Source: Label, Namespace: "ns", Name: ""}, "0 of [a b], wrong: " + kube.NamelessGang().Error()},
 		{"unlike numbers", []any{labelled("a", "g", "2"), labelled("b", "g", "2"), labelled("c", "g", "3")}, l,
 			`0 of [a b c], wrong: the members differ in metadata.annotations[tandem-gpu.io/min-members]: "2" of pod a, "3" of pod c; it must be the same for all members of a gang`},
 		{"unlike priority", []any{labelled("a", "g", "2"), with(labelled("b", "g", "2"), func(p *v1.Pod) { p.Spec.Priority = new(int32(7)) })}, l,
@@ -209,7 +209,7 @@ func TestGang(t *testing.T) {
 func TestConflictWithWhatIsNotServed(t *testing.T) {
 	w := newWorld(Served{})
 	w.put(t, inGroup("a", "x", groupLabel, "y", gangLabel, "g", minMembers, "1"))
-	if got := said(w, Ref{Label, "ns", "g"}); got != "1 of [a]" {
+	if got := said(w, Ref{Source: Label, Namespace: "ns", Name: "g"}); got != "1 of [a]" {
 		t.Error(got)
 	}
 }
@@ -220,11 +220,11 @@ func TestObjectAndCreated(t *testing.T) {
 	}
 	w := newWorld(both)
 	w.put(t, at(labelled("a", "g", "1"), 300), at(labelled("b", "g", "1"), 100), at(labelled("c", "g", "1"), 200), at(inGroup("d", "g"), 50), nativeGang("g", 1))
-	byLabel, err := w.Gang(Ref{Label, "ns", "g"})
+	byLabel, err := w.Gang(Ref{Source: Label, Namespace: "ns", Name: "g"})
 	if err != nil || !byLabel.Created.Equal(time.Unix(100, 0)) || byLabel.Object != nil {
 		t.Errorf("gang by label: %+v, %v", byLabel, err)
 	}
-	byGroup, err := w.Gang(Ref{Native, "ns", "g"})
+	byGroup, err := w.Gang(Ref{Source: Native, Namespace: "ns", Name: "g"})
 	if err != nil || !byGroup.Created.Equal(time.Unix(1000, 0)) {
 		t.Errorf("gang with a PodGroup: %+v, %v", byGroup, err)
 	}
@@ -236,7 +236,7 @@ func TestObjectAndCreated(t *testing.T) {
 
 // What Gang returned once does not change under its caller.
 func TestGangIsNotChanged(t *testing.T) {
-	w, ref := newWorld(both), Ref{Label, "ns", "g"}
+	w, ref := newWorld(both), Ref{Source: Label, Namespace: "ns", Name: "g"}
 	w.put(t, labelled("b", "g", "1"), labelled("d", "g", "1"))
 	before, _ := w.Gang(ref)
 	if again, _ := w.Gang(ref); again != before {

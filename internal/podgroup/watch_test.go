@@ -87,7 +87,7 @@ func eventually(t *testing.T, s *Set, ref Ref, want string) {
 func TestNew(t *testing.T) {
 	c := newCluster(inGroup("a", "g"), pod("b", groupLabel, "g"), nativeGang("g", 1), xk8sGang("g", 1))
 	s := c.start(t, both)
-	n, x, l := Ref{Native, "ns", "g"}, Ref{XK8s, "ns", "g"}, Ref{Label, "ns", "g"}
+	n, x, l := Ref{Source: Native, Namespace: "ns", Name: "g"}, Ref{Source: XK8s, Namespace: "ns", Name: "g"}, Ref{Source: Label, Namespace: "ns", Name: "g"}
 	eventually(t, s, n, "1 of [a]")
 	eventually(t, s, x, "1 of [b]")
 	if !s.Synced() || s.Served() != both {
@@ -139,7 +139,7 @@ func TestNotRead(t *testing.T) {
 		return false, nil, nil
 	})
 	s := c.start(t, Served{XK8s: true})
-	x, l := Ref{XK8s, "ns", "g"}, Ref{Label, "ns", "h"}
+	x, l := Ref{Source: XK8s, Namespace: "ns", Name: "g"}, Ref{Source: Label, Namespace: "ns", Name: "h"}
 	eventually(t, s, x, "0 of [a], waits: the PodGroups of scheduling.x-k8s.io are not read yet: ")
 	if got := said(&world{Set: s}, x); !strings.Contains(got, "podgroups.scheduling.x-k8s.io is forbidden: no role") {
 		t.Errorf("the reason is missing: %s", got)
@@ -198,11 +198,11 @@ func TestWatch(t *testing.T) {
 	s, err := Watch(ctx, &handle{config: &rest.Config{Host: server.URL}, factory: c.factory})
 	must(t, err)
 	c.factory.Start(ctx.Done())
-	eventually(t, s, Ref{XK8s, "ns", "g"}, "1 of [b]")
+	eventually(t, s, Ref{Source: XK8s, Namespace: "ns", Name: "g"}, "1 of [b]")
 	if s.Served() != (Served{XK8s: true}) {
 		t.Errorf("served: %+v", s.Served())
 	}
-	eventually(t, s, Ref{Native, "ns", "g"}, "0 of [a], waits: spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups")
+	eventually(t, s, Ref{Source: Native, Namespace: "ns", Name: "g"}, "0 of [a], waits: spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups")
 	_, err = Watch(ctx, &handle{factory: c.factory})
 	if err == nil || !strings.Contains(err.Error(), "the scheduler has no kubeconfig") {
 		t.Errorf("without a connection: %v", err)

@@ -78,7 +78,7 @@ func TestBackfill(t *testing.T) {
 // A gang of a higher priority takes the turn: what was kept for the other is given up when room is kept for it. The other says so
 // even where the reason why it waits was found a moment before.
 func TestDrainsTakeTurns(t *testing.T) {
-	for name, left := range map[string]time.Duration{"the reason is sought again": 0, "the reason is repeated": explainAgain / 2} {
+	for name, left := range map[string]time.Duration{"the reason is sought again": 0, "the reason is repeated": 30 * time.Second / 2} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := drained(t, 2, pod("passing", 10))

@@ -16,13 +16,13 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	if at == nil {
 		return nil
 	}
-	if at.pinned {
+	if at.Pinned {
 		if info.Node().Name != at.Node {
 			return verdict.New(fwk.UnschedulableAndUnresolvable, "the plan of the gang has another node for the pod")
 		}
 		return nil
 	}
-	for key, value := range at.within {
+	for key, value := range at.Within {
 		if info.Node().Labels[key] != value {
 			return verdict.New(fwk.UnschedulableAndUnresolvable, "the gang is in another "+key)
 		}

@@ -15,8 +15,8 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
 func TestGangStartsTogether(t *testing.T) {
@@ -131,9 +131,8 @@ func TestMemberReturns(t *testing.T) {
 		c.Create(requireLevel(members("train", 4, 4, 10), rack)...)
 		before := c.AwaitBound("train", 4)
 		c.Await("the gang is known to have started", func() bool {
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			return c.plugin.state.group(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "train"}).started
+			phase, _ := c.phase("train")
+			return phase == reservation.Running
 		})
 		c.Remove("train-2")
 		c.Clock.Pass(10 * time.Minute)
@@ -308,12 +307,9 @@ func TestUnlikeSiblingIsToldToAll(t *testing.T) {
 		c := newCluster(t, 2)
 		first, second := members("odd", 2, 2, 10)[0], members("odd", 2, 3, 10)[1]
 		c.Create(first)
-		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "odd"}
 		c.Await("the first member waits for another", func() bool {
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			g := c.plugin.state.gangs[ref]
-			return g != nil && strings.Contains(g.incomplete, "1 of 2 members exist")
+			_, need := c.phase("odd")
+			return need == reservation.Incomplete
 		})
 		c.Create(second)
 		for _, name := range []string{first.Name, second.Name} {

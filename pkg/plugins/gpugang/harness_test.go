@@ -22,6 +22,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
@@ -116,6 +118,41 @@ func (c *cluster) loseNode(name string) {
 			c.Remove(p.Name)
 		}
 	}
+}
+
+// phase returns what a gang by label is in.
+func (c *cluster) phase(name string) (phase reservation.Phase, need reservation.Need) {
+	c.plugin.read(func(s *reservation.State) {
+		phase, need = s.Phase(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: name})
+	})
+	return phase, need
+}
+
+// step has the machine take an event of a gang.
+func (c *cluster) step(ref podgroup.Ref, build func(f reservation.Facts) reservation.Event) answer {
+	return c.plugin.with(func(*reservation.State) reservation.Event { return build(c.plugin.facts(ref)) })
+}
+
+// planned writes down a plan on node n1 for members that the scheduler does not try, all of their gang, and has the first ones
+// reserved. Each takes so much of the host.
+func (c *cluster) planned(pods []*v1.Pod, reserved int, host vgpu.Room) podgroup.Ref {
+	c.T.Helper()
+	ref, _ := c.plugin.gangs.Of(pods[0])
+	asked := c.step(ref, func(f reservation.Facts) reservation.Event {
+		return reservation.Tried{Gang: f, UID: uidOf(pods[0]), Pod: pathOf(pods[0])}
+	})
+	if asked.plan == nil {
+		c.T.Fatalf("no plan is asked for: %s", words(asked.refuse))
+	}
+	found := reservation.PlanFound{UID: uidOf(pods[0]), Version: asked.plan.Version}
+	for _, p := range pods {
+		found.Places = append(found.Places, reservation.Place{Assignment: vgpu.Assignment{UID: uidOf(p), Pod: pathOf(p), Node: "n1"}, Host: host})
+	}
+	c.step(ref, func(f reservation.Facts) reservation.Event { found.Gang = f; return found })
+	for _, p := range pods[:reserved] {
+		c.step(ref, func(reservation.Facts) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(p)} })
+	}
+	return ref
 }
 
 // checkWhole fails where a gang has some of its members bound and fewer than must run.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
 // Results of a repair.
@@ -122,29 +123,29 @@ func (c *gauges) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.gangs 
 
 // CollectWithStability counts.
 func (c *gauges) CollectWithStability(ch chan<- metrics.Metric) {
-	for state, count := range c.plugin.state.count() {
+	var counts map[string]int
+	c.plugin.read(func(s *reservation.State) { counts = s.Counts() })
+	for state, count := range counts {
 		ch <- metrics.NewLazyConstMetric(c.gangs, metrics.GaugeValue, float64(count), state)
 	}
 }
 
-// count returns the number of gangs in each state.
-func (s *state) count() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	counts := map[string]int{"incomplete": 0, "refused": 0, "draining": 0, "planned": 0, "binding": 0}
-	for ref, g := range s.gangs {
-		switch {
-		case s.drain == ref:
-			counts["draining"]++
-		case g.planned() && !g.letGo.IsZero():
-			counts["binding"]++
-		case g.planned():
-			counts["planned"]++
-		case g.refusal != nil:
-			counts["refused"]++
-		case g.incomplete != "":
-			counts["incomplete"]++
-		}
+// count counts what the machine did.
+func (m *metricSet) count(e *reservation.Count) {
+	switch e.What {
+	case reservation.Attempts:
+		m.attempts.Inc()
+	case reservation.Cancelled:
+		m.cancelled.Inc()
+	case reservation.Reservations:
+		m.drains.Inc()
+	case reservation.Refusals:
+		m.refusals.WithLabelValues(string(e.Reason)).Inc()
+	case reservation.Releases:
+		m.released.Inc()
+	case reservation.RepairsKept:
+		m.repairs.WithLabelValues(repairKept).Inc()
+	case reservation.RepairsMoved:
+		m.repairs.WithLabelValues(repairMoved).Inc()
 	}
-	return counts
 }

@@ -6,6 +6,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -28,11 +29,9 @@ func (p *Plugin) denominate(node string) {
 }
 
 // hasPlace reports whether a member has a place on a node, or room is made for it there. The caller does not hold the mutex.
-func (p *Plugin) hasPlace(ref podgroup.Ref, pod *v1.Pod, node string) bool {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	g := p.state.gangs[ref]
-	return g != nil && (g.places[uidOf(pod)].Node == node || g.room != nil && g.room.places[uidOf(pod)].Node == node)
+func (p *Plugin) hasPlace(ref podgroup.Ref, pod *v1.Pod, node string) (has bool) {
+	p.read(func(s *reservation.State) { has = s.Expected(ref, uidOf(pod), node) })
+	return has
 }
 
 // denominateMembers ends what is left of earlier plans of a gang, for the pods that belong to none. The caller holds no lock.
@@ -50,13 +49,6 @@ type nomination struct {
 	pod, node string
 }
 
-// stale notes that a member may have lost its place, for the next flush.
-func (p *Plugin) stale(uid vgpu.UID, at place) {
-	p.woken.mu.Lock()
-	defer p.woken.mu.Unlock()
-	p.woken.stale = append(p.woken.stale, nomination{uid, at.Pod, at.Node})
-}
-
 // denominateMember ends the nomination of a member for a node where it has no place. The caller holds no lock.
 func (p *Plugin) denominateMember(n nomination) {
 	pod := p.seen(n.uid, n.pod)
@@ -68,25 +60,27 @@ func (p *Plugin) denominateMember(n nomination) {
 	}
 }
 
-// expected is the result of PostFilter for a member without a place: the node where room is made for it, or nowhere. The caller
-// holds the mutex.
-func (g *group) expected(pod *v1.Pod) *fwk.PostFilterResult {
-	if g.room == nil {
-		return nowhere()
-	}
-	return &fwk.PostFilterResult{NominatingInfo: g.room.nominates(pod)}
+// expected is the result of PostFilter for a member without a place: the node where room is made for it, or nowhere.
+func (p *Plugin) expected(ref podgroup.Ref, pod *v1.Pod) *fwk.PostFilterResult {
+	result := nowhere()
+	p.read(func(s *reservation.State) {
+		if made := s.MadeRoom(ref); made != nil {
+			result.NominatingInfo = nominates(made, pod)
+		}
+	})
+	return result
 }
 
 // nominates says where room is made for a pod.
-func (r *room) nominates(pod *v1.Pod) *fwk.NominatingInfo {
-	return &fwk.NominatingInfo{NominatedNodeName: r.places[uidOf(pod)].Node, NominatingMode: fwk.ModeOverride}
+func nominates(made *reservation.Made, pod *v1.Pod) *fwk.NominatingInfo {
+	return &fwk.NominatingInfo{NominatedNodeName: made.Places[uidOf(pod)].Node, NominatingMode: fwk.ModeOverride}
 }
 
-// expectations is the result of PodGroupPostFilter for a gang that room is made for. The caller holds the mutex.
-func (g *group) expectations(info fwk.PodGroupInfo) *fwk.PodGroupPostFilterResult {
+// expectations is the result of PodGroupPostFilter for a gang that room is made for.
+func expectations(made *reservation.Made, info fwk.PodGroupInfo) *fwk.PodGroupPostFilterResult {
 	infos := map[types.NamespacedName]*fwk.NominatingInfo{}
 	for _, pod := range info.GetUnscheduledPods() {
-		infos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = g.room.nominates(pod)
+		infos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nominates(made, pod)
 	}
 	return &fwk.PodGroupPostFilterResult{NominatingInfos: infos}
 }

@@ -3,86 +3,44 @@ package gpugang
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// malformed is the kind of refusals that only a change of the gang's objects helps.
-const malformed gang.Reason = "Malformed"
-
-// plan makes a plan for the members that have no place, keeps their room and returns the place of the cycle's pod, or why it
-// has none. The caller holds the mutex.
-func (p *Plugin) plan(ctx context.Context, c cycle, pg *podgroup.Gang, g *group) (*place, string) {
-	if left := g.retry.Sub(p.now()); left > 0 {
-		// The queue's own backoff is none where nothing else is to be tried, and two gangs could have each other tried for ever.
-		return nil, fmt.Sprintf("gang %s is planned again in %v: its last plan came to nothing", g.Ref, left.Round(time.Second))
-	}
-	p.metrics.attempts.Inc()
-	if _, had := g.places[uidOf(c.pod)]; had {
-		p.lose(g, c.pod)
-	}
-	if g.arrived.IsZero() {
-		g.arrived = p.now()
-	}
-	if p.stillThere(g) {
-		return nil, "gang " + g.String() + " is planned anew when the members of its last plan are taken back"
-	}
-	p.adoptHalf(pg, g)
-	t, plan, err := p.solve(ctx, c, pg, g, false)
+// plan seeks places for the members of a gang that have none, and returns that of the cycle's pod, or why it has none.
+func (p *Plugin) plan(ctx context.Context, c *cycle, ref podgroup.Ref, version reservation.Version) (*reservation.Place, string) {
+	t, plan, err := p.solve(ctx, c, ref, false)
 	if err == nil && plan.Refused != nil && len(t.doubtful) > 0 {
-		t, plan, err = p.solve(ctx, c, pg, g, true)
+		t, plan, err = p.solve(ctx, c, ref, true)
 	}
 	if errors.As(err, new(unread)) {
 		return nil, err.Error() // the gang is not refused: all members are tried when it is read
 	}
 	if err != nil {
-		return nil, p.refuse(g, c.pod, refused{kind: malformed, message: err.Error()})
+		return p.refuse(c, ref, &reservation.PlanRefused{Version: version, Refusal: reservation.Refusal{Reason: reservation.Malformed, Message: err.Error()}})
 	}
 	p.metrics.planned(&plan)
 	if plan.Refused != nil {
-		p.afterRefusal(c, pg, g, t, &plan)
+		return p.refused(ctx, c, t, &plan, version)
 	}
-	if plan.Refused != nil && t.config.Brief {
-		g.told[uidOf(c.pod)] = true
-		g.refusal.turn = p.drainFor(ctx, g, t, nil)
-		return nil, g.refusal.words() + g.roomMade()
-	}
-	if plan.Refused != nil {
-		return nil, p.wait(ctx, c.pod, g, t, plan.Refused) + g.roomMade()
-	}
-	if err := p.keep(g, t, &plan); err != nil {
-		p.cancel(g, err.Error())
-		return nil, p.refuse(g, c.pod, refused{kind: gang.NoRoom, message: err.Error()})
-	}
-	at, ok := g.places[uidOf(c.pod)]
-	if !ok {
-		return nil, surplus(g, t.placed()+len(t.chosen(&plan))-len(t.doubtful), "")
-	}
-	klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", g.String(), "members", len(g.places), "spread", plan.Spread,
-		"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
-	if !c.grouped() {
-		p.wake(slices.DeleteFunc(slices.Concat(t.pods, t.unsure), func(pod *v1.Pod) bool { return pod.UID == c.pod.UID })...)
-	}
-	return &at, ""
+	return p.found(ctx, c, t, &plan, version)
 }
 
-// solve plans a gang, its members in doubt where they may be, or anew. The caller holds the mutex.
-func (p *Plugin) solve(ctx context.Context, c cycle, pg *podgroup.Gang, g *group, anew bool) (*task, gang.Plan, error) {
-	t, err := p.task(ctx, c, pg, g, anew)
+// solve plans a gang, its members in doubt where they may be, or anew.
+func (p *Plugin) solve(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (*task, gang.Plan, error) {
+	t, err := p.ask(ctx, c, ref, anew)
 	if err != nil {
 		return nil, gang.Plan{}, err
 	}
-	t.config.Brief = p.explained(g, t)
 	if len(t.pods) == 0 && len(t.doubtful) > 0 && t.lacking() == 0 {
 		return t, gang.Plan{}, nil
 	}
@@ -90,170 +48,136 @@ func (p *Plugin) solve(ctx context.Context, c cycle, pg *podgroup.Gang, g *group
 	return t, plan, err
 }
 
-// surplus says that a gang may run without a member.
-func surplus(g *group, placed int, why string) string {
-	text := fmt.Sprintf("gang %s has places for %d members, enough to run, and none for this pod", g.Ref, placed)
-	if why != "" {
-		text += ": it " + why
+// ask collects what a plan depends on.
+func (p *Plugin) ask(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (*task, error) {
+	p.machine.mu.Lock()
+	defer p.machine.mu.Unlock()
+	pg, _ := p.gangs.Gang(ref)
+	if pg == nil {
+		return nil, unread{errors.New("gang " + ref.String() + " is gone")}
 	}
-	return text
+	left := *pg
+	left.MinCount = p.machine.state.AfterStart(p.facts(ref)).MinCount
+	t, err := p.task(ctx, c, &left, anew)
+	if err == nil {
+		t.config.Brief = p.machine.state.Explained(ref, t.lacking(), p.now())
+	}
+	return t, err
 }
 
-// explainAgain is how long the reason why a gang waits for room is repeated before it is sought anew. Finding the nearest miss
-// takes longer than finding that there is no room, and a hundred gangs may wait.
-const explainAgain = 30 * time.Second
-
-// explained reports whether it is enough to know that a gang has no room: why was found a moment ago for as many members, and no
-// room is kept for it, nor is it its turn. The caller holds the mutex.
-func (p *Plugin) explained(g *group, t *task) bool {
-	if !g.refusal.ofRoom() || g.refusal.lacking != t.lacking() || p.now().Sub(g.refusal.at) >= explainAgain {
-		return false
+// found has the places of a plan kept.
+func (p *Plugin) found(ctx context.Context, c *cycle, t *task, plan *gang.Plan, version reservation.Version) (*reservation.Place, string) {
+	e := reservation.PlanFound{UID: uidOf(c.pod), Version: version, Places: t.chosen(plan)}
+	e.Have = t.placed() + len(e.Places) - len(t.doubtful)
+	for _, pod := range slices.Concat(t.pods, t.unsure) {
+		if pod.UID != c.pod.UID {
+			e.Others = append(e.Others, uidOf(pod))
+		}
 	}
-	return !g.short.IsZero() && p.state.drain != g.Ref && p.state.head(p.now()) != g
+	p.machine.mu.Lock()
+	defer p.machine.mu.Unlock()
+	e.Gang = p.facts(t.gang.Ref)
+	a := p.settled(t.gang.Ref, e.UID, e)
+	if a.place != nil {
+		klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", t.gang.String(), "members", len(e.Places), "spread", plan.Spread,
+			"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
+	}
+	return a.place, words(a.refuse)
 }
 
-// stillThere reports whether the snapshot of this cycle has members of a cancelled plan at their places. The caller holds the
-// mutex.
-func (p *Plugin) stillThere(g *group) bool {
-	nodes := p.handle.SnapshotSharedLister().NodeInfos()
-	maps.DeleteFunc(g.leaving, func(uid vgpu.UID, name string) bool {
-		info, err := nodes.Get(name)
-		return err != nil || !slices.ContainsFunc(info.GetPods(), func(pod fwk.PodInfo) bool { return uidOf(pod.GetPod()) == uid })
+// refused has the members of a gang without a plan take the room that evictions made for it once that is free. Otherwise it notes the
+// refusal, and has room kept for the gang while pods end where it is its turn.
+func (p *Plugin) refused(ctx context.Context, c *cycle, t *task, plan *gang.Plan, version reservation.Version) (*reservation.Place, string) {
+	ref := t.gang.Ref
+	e := &reservation.PlanRefused{Version: version, Brief: t.config.Brief}
+	ready := false
+	var places []vgpu.Assignment
+	p.read(func(s *reservation.State) {
+		if ready, e.Void, e.Kept = p.standing(s, t, ref); ready {
+			places = s.MadeRoom(ref).PlacesOf(t.group.Members)
+		}
 	})
-	return len(g.leaving) > 0
+	if ready {
+		plan.Refused, plan.Places = nil, places
+		return p.found(ctx, c, t, plan, version)
+	}
+	r := plan.Refused
+	p.writeWant(c, t, r)
+	e.Refusal = reservation.Refusal{Reason: r.Reason, Host: r.Hosts != nil && r.Reason == gang.NoRoom, Lacking: t.lacking()}
+	if !e.Brief {
+		e.Refusal.Message = "gang " + ref.String() + " " + r.Words(p.blockers)
+	}
+	if !e.Brief && t.placed() >= t.group.MinCount {
+		e.Surplus = reservation.Surplus(ref, t.placed(), r.Words(p.blockers))
+	}
+	a := p.note(c, ref, e)
+	if a.seek != nil {
+		a = p.seekRoom(ctx, c, t, a.seek, r.Leavers)
+	}
+	return a.place, words(a.refuse)
 }
 
-// keep writes a plan down and has its room kept. The caller holds the mutex.
-func (p *Plugin) keep(g *group, t *task, plan *gang.Plan) error {
-	p.endDrain(g)
-	if !g.planned() {
-		g.made = p.now()
-	}
-	defer p.endRoom(g)
-	g.preempted = g.room != nil
-	for _, at := range t.chosen(plan) {
-		at.pinned, at.within = at.held() || g.failures > 0, t.within(at.Node)
-		if at.held() {
-			if err := p.shares().Hold(vgpu.Hold{Assignment: at.Assignment, Priority: g.priority}); err != nil {
-				return err
-			}
-		}
-		g.places[at.UID] = at
-	}
-	g.refusal, g.short, g.retry, g.look, g.dryTimes = nil, zero, zero, zero, 0
-	clear(g.failed)
-	g.unhelped, g.asked = "", 0
-	g.told = map[vgpu.UID]bool{}
-	return nil
+// refuse notes why a gang has no plan.
+func (p *Plugin) refuse(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) (*reservation.Place, string) {
+	a := p.note(c, ref, e)
+	return a.place, words(a.refuse)
 }
 
-// lose drops the place of a pod whose room is lost: with the whole plan before the members are let go, alone after that.
-// The caller holds the mutex.
-func (p *Plugin) lose(g *group, pod *v1.Pod) {
-	if g.letGo.IsZero() {
-		p.cancel(g, "the room of pod "+klog.KObj(pod).String()+" is lost: its node or its devices are gone")
-		return
-	}
-	p.drop(g, uidOf(pod))
-	p.metrics.repairs.WithLabelValues(repairMoved).Inc()
+func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) answer {
+	return p.with(func(*reservation.State) reservation.Event {
+		e.Gang, e.UID = p.facts(ref), uidOf(c.pod)
+		return *e
+	})
 }
 
-// drop forgets one place, with its hold. The caller holds the mutex.
-func (p *Plugin) drop(g *group, uid vgpu.UID) {
-	if at, ok := g.places[uid]; ok && at.held() {
-		p.shares().Release(uid)
+// seekRoom looks for room that can be kept for a gang while pods end, where the time for that has come. after are the pods after
+// whose ends the gang would have a place.
+func (p *Plugin) seekRoom(ctx context.Context, c *cycle, t *task, seek *reservation.SeekRoom, after []gang.Leaver) answer {
+	now := p.now()
+	e := reservation.RoomSought{Ref: t.gang.Ref, UID: uidOf(c.pod)}
+	cluster := *t.cluster
+	cluster.Avoids = func(node string) bool { return seek.Avoid[node] }
+	turn := gang.Turn{Drains: drainsOf(p.args.Drain), Since: seek.Since.Unix(), Now: now.Unix(), Started: p.startOf}
+	plan, err := gang.Keep(&cluster, t.group, t.config, turn)
+	if plan.Refused != nil && len(seek.Avoid) > 0 {
+		e.Anywhere = true
+		plan, err = gang.Keep(t.cluster, t.group, t.config, turn)
 	}
-	delete(g.places, uid)
-	delete(g.reserved, uid)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot seek room to keep for a gang", "gang", t.gang.String())
+	}
+	if plan.Places == nil {
+		e.Later = p.notYet(&plan, after, seek.Since, now)
+	} else {
+		e.Found, e.Holds = &plan, t.holds(&plan)
+	}
+	p.machine.mu.Lock()
+	defer p.machine.mu.Unlock()
+	return p.settled(t.gang.Ref, e.UID, e)
 }
 
-// cancel ends a plan before its members are let go: all holds are released, members that wait in Permit are rejected, and the
-// leader is tried again later. The caller holds the mutex.
-func (p *Plugin) cancel(g *group, why string) {
-	if !g.planned() {
-		return
-	}
-	for uid, at := range g.places {
-		if g.reserved[uid] {
-			g.leaving[uid] = at.Node
-		}
-		if waiting := p.handle.GetWaitingPod(uidForFramework(uid)); waiting != nil {
-			waiting.Reject(Name, g.rejection(why))
-		}
-		p.drop(g, uid)
-	}
-	g.open()
-	g.forget()
-	g.failures++
-	g.retry = p.now().Add(backoff(g.failures))
-	if g.preempted { // the room that others were evicted for came to nothing
-		g.ask, g.preempted = p.now().Add(p.again(g.voids)), false
-		g.voids++
-	}
-	p.metrics.cancelled.Inc()
-	p.stir(g.Ref)
-}
-
-// rejection says why members that wait at their places are sent away, in words that differ from those of the last time: the
-// scheduler's queue of Kubernetes 1.37 now and then loses a pod that comes back from Permit (kubernetes#139186), and what brings
-// it back is that its condition changes.
-func (g *group) rejection(why string) string {
-	text := "gang " + g.String() + ": " + why
-	if g.failures > 0 {
-		text += fmt.Sprintf(" (%d plans in a row came to nothing)", g.failures+1)
-	}
-	return text
-}
-
-// refuse notes why a gang has no plan, for its other members, and returns it. The caller holds the mutex.
-func (p *Plugin) refuse(g *group, pod *v1.Pod, r refused) string {
-	if g.refusal == nil || g.refusal.kind != r.kind {
-		g.told = map[vgpu.UID]bool{}
-		p.metrics.refusals.WithLabelValues(string(r.kind)).Inc()
-	}
-	r.at = p.now()
-	g.refusal = &r
-	g.told[uidOf(pod)] = true
-	return r.words()
-}
-
-// wait notes that a gang has no place now, and has room kept for it when it is its turn. The caller holds the mutex.
-func (p *Plugin) wait(ctx context.Context, pod *v1.Pod, g *group, t *task, r *gang.Refusal) string {
-	if t.placed() >= t.group.MinCount { // those that are more than the least wait by themselves
-		return surplus(g, t.placed(), r.Words(p.leavers))
-	}
-	message := "gang " + g.String() + " " + r.Words(p.leavers)
-	if r.Reason != gang.NoRoom {
-		g.short = zero
-		p.endDrain(g)
-	} else if g.short.IsZero() {
-		g.short = p.now()
-		g.look, g.later = g.short.Add(p.args.DrainAfter.Duration), ""
-	}
-	g.uncap = zero
-	for _, l := range g.capped {
-		if g.uncap.IsZero() || l.until.Before(g.uncap) {
-			g.uncap = l.until
+// holds returns what keeps the devices of a plan until its pods have ended.
+func (t *task) holds(plan *gang.Plan) (holds []vgpu.Hold) {
+	for i, a := range plan.Places {
+		if a.Node != "" && len(a.Containers) > 0 {
+			holds = append(holds, vgpu.Hold{Assignment: a, Priority: priorityOf(t.pods[i]), Until: plan.Until})
 		}
 	}
-	return p.refuse(g, pod, refused{kind: r.Reason, message: message, turn: p.drainFor(ctx, g, t, r.Leavers),
-		host: r.Hosts != nil && r.Reason == gang.NoRoom, lacking: t.lacking()})
+	return holds
 }
 
-// leavers names the pods that a gang waits for, by their gangs where they have one, with their priority.
-func (p *Plugin) leavers(pods []gang.Leaver) string {
-	names := make([]string, 0, len(pods))
-	for _, l := range pods {
-		name := l.Pod
-		if pod := p.seen(l.UID, l.Pod); pod != nil {
-			if ref, member := p.gangs.Of(pod); member {
-				name = ref.String()
-			}
-			name = fmt.Sprintf("%s (priority %d)", name, priorityOf(pod))
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+// notYet says why no room is kept for a gang that would have a place after the ends of some pods, "" for what needs no words: where
+// the end of no pod helps the refusal says why.
+func (p *Plugin) notYet(plan *gang.Plan, after []gang.Leaver, since, now time.Time) string {
+	undeclared := func(l gang.Leaver) bool { return p.endOf(l.UID, l.Pod) == 0 }
+	switch {
+	case p.args.Drain != config.DrainBounded:
+		return ""
+	case plan.Until > 0:
+		return "; no room is kept for it yet: the last of the pods to wait for ends within " + duration.HumanDuration(time.Unix(plan.Until, 0).Sub(now)) +
+			", and the gang has waited for " + duration.HumanDuration(now.Sub(since))
+	case slices.ContainsFunc(after, undeclared):
+		return "; no room is kept for it: pods in its way do not say when they end (activeDeadlineSeconds)"
 	}
-	return few(names)
+	return ""
 }

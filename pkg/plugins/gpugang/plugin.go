@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -67,16 +68,16 @@ type Gangs interface {
 
 // Plugin is GPUGang.
 type Plugin struct {
-	handle fwk.Handle
-	args   *config.GPUGangArgs
-	shares func() Shares
-	gangs  Gangs
-	state  *state
-	woken  wakes
+	handle  fwk.Handle
+	args    *config.GPUGangArgs
+	shares  func() Shares
+	gangs   Gangs
+	machine machine
+	woken   wakes
 	// doubts is what Doubts of shares said at the last step.
 	doubts int
 	claim  sync.Once
-	// atlas is guarded by the mutex of the state.
+	// atlas is for the scheduling cycle alone.
 	atlas   atlas
 	metrics *metricSet
 	now     func() time.Time
@@ -149,7 +150,10 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	if p.now == nil {
 		p.now = time.Now
 	}
-	p.state = newState(p.now())
+	p.machine = newMachine(reservation.Config{
+		Deadline: args.PlacementDeadline.Duration, Drains: drainsOf(args.Drain), After: args.DrainAfter.Duration,
+		Timeout: args.DrainTimeout.Duration, Began: p.now(),
+	})
 	p.metrics.register(ctx, p)
 	p.gangs.OnChange(p.changed)
 	return p, nil
@@ -157,5 +161,16 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 
 // Name returns Name.
 func (p *Plugin) Name() string { return Name }
+
+// drainsOf returns what the arguments say of room that is kept while pods end.
+func drainsOf(mode string) gang.Drains {
+	switch mode {
+	case config.DrainEnabled:
+		return gang.AllDrains
+	case config.DrainBounded:
+		return gang.BoundedDrains
+	}
+	return gang.NoDrains
+}
 
 func uidOf(pod *v1.Pod) vgpu.UID { return vgpu.UID(pod.UID) }

@@ -2,9 +2,7 @@ package gpugang
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/internal/verdict"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -22,8 +21,11 @@ const (
 	wantKey  fwk.StateKey = Name + "/want"
 )
 
-// Clone returns the same place: nobody changes it.
-func (p *place) Clone() fwk.StateData { return p }
+// given is the place that a cycle gave a member.
+type given struct{ reservation.Place }
+
+// Clone returns the same place: it is never changed.
+func (g *given) Clone() fwk.StateData { return g }
 
 // trial is what happened in a group cycle so far: the nodes that members were given, and those at which they got through.
 type trial struct{ given, reserved map[vgpu.UID]string }
@@ -71,15 +73,14 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	p.gangs.See(pod)
 	defer p.flush(ctx)
-	c := cycle{cs: cs, pod: pod, nodes: nodes}
-	tried := c.attempted()
-	at, why := p.place(ctx, c, ref, tried)
+	c := &cycle{cs: cs, pod: pod, nodes: nodes}
+	at, why := p.place(ctx, c, ref)
 	if why != "" {
 		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, why)
 	}
 	c.give(at)
-	cs.Write(placeKey, at)
-	if !at.pinned {
+	cs.Write(placeKey, &given{*at})
+	if !at.Pinned {
 		return nil, nil
 	}
 	p.denominate(at.Node)
@@ -113,103 +114,58 @@ func (c *cycle) attempted() bool {
 }
 
 // give notes the node that a member is given in a group cycle.
-func (c *cycle) give(at *place) {
-	if c.grouped() && at.pinned {
+func (c *cycle) give(at *reservation.Place) {
+	if c.grouped() && at.Pinned {
 		trialOf(c.cs.GetPodGroupSchedulingCycle()).given[uidOf(c.pod)] = at.Node
 	}
 }
 
-// place returns the place of the cycle's pod, or why it has none. tried: the cycle has tried a plan for the gang before.
-func (p *Plugin) place(ctx context.Context, c cycle, ref podgroup.Ref, tried bool) (*place, string) {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	g := p.state.group(ref)
-	if at, why, trial := g.onTrial(c.pod); trial {
-		return at, why
-	}
-	if p.isDoomed(g) {
-		return nil, about(ref, "its members are being evicted, and it starts anew when they are gone")
-	}
-	gang, err := p.gangs.Gang(ref)
-	if gang, err = p.afterStart(g, gang, err); err != nil {
-		return nil, about(ref, err.Error())
-	}
-	g.incomplete, g.grouped = "", c.grouped()
-	if left := g.repairs[uidOf(c.pod)].at.Sub(p.now()); left > 0 {
-		// The scheduler's own backoff is none where nothing else is to be tried.
-		return nil, fmt.Sprintf("gang %s: the place of the pod is kept, and it is tried again in %v", ref, left.Round(time.Second))
-	}
-	if at, ok := p.standing(g, c.pod); ok {
-		return at, ""
-	}
-	if tried || !c.grouped() && g.refusal != nil && !leads(gang, c.pod) && !g.planned() {
-		if g.refusal != nil {
-			g.told[uidOf(c.pod)] = true
-			return nil, g.refusal.words()
+// place returns the place of the cycle's pod, or why it has none.
+func (p *Plugin) place(ctx context.Context, c *cycle, ref podgroup.Ref) (*reservation.Place, string) {
+	again := c.attempted()
+	a := p.with(func(s *reservation.State) reservation.Event {
+		return reservation.Tried{
+			Gang: p.facts(ref), UID: uidOf(c.pod), Pod: pathOf(c.pod), Priority: priorityOf(c.pod), Grouped: c.grouped(), Again: again,
+			Stands: p.stands(s, ref, c.pod), Still: p.stillThere(s.Leaving(ref)),
 		}
+	})
+	if a.plan != nil {
+		return p.plan(ctx, c, ref, a.plan.Version)
 	}
-	return p.plan(ctx, c, gang, g)
+	return a.place, words(a.refuse)
 }
 
-// afterStart returns a gang that has started and of which members have ended or are gone with as many members as must run as
-// there are: what is left runs, and a member that comes back joins it. Other gangs and problems are returned as they are. The
-// caller holds the mutex.
-func (p *Plugin) afterStart(g *group, pg *podgroup.Gang, err error) (*podgroup.Gang, error) {
-	var problem *podgroup.Problem
-	if pg == nil || !errors.As(err, &problem) || !problem.Waits || pg.MinCount == 0 {
-		return pg, err
-	}
-	p.adoptHalf(pg, g)
-	if !g.started || p.boundOf(g, pg) == 0 {
-		return pg, err
-	}
-	left := *pg
-	left.MinCount = 0
-	for _, m := range pg.Members {
-		if m.DeletionTimestamp == nil {
-			left.MinCount++
-		}
-	}
-	return &left, nil
-}
-
-// standing returns the place of a pod in the plan, and whether it has one that holds: the room is kept, and the node there.
-func (p *Plugin) standing(g *group, pod *v1.Pod) (*place, bool) {
-	at, ok := g.places[uidOf(pod)]
-	if !ok {
-		return nil, false
-	}
-	if !at.pinned {
-		return &at, true
+// stands reports whether the place of a member holds: the room is kept, and the node there.
+func (p *Plugin) stands(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) bool {
+	at, ok := s.Place(ref, uidOf(pod))
+	if !ok || !at.Pinned {
+		return ok
 	}
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(at.Node)
-	if err != nil || at.held() && !p.shares().Stands(uidOf(pod), info) {
-		return nil, false
+	return err == nil && (!at.Held() || p.shares().Stands(uidOf(pod), info))
+}
+
+// stillThere returns those of some pods that the snapshot of this cycle has on their nodes.
+func (p *Plugin) stillThere(leaving map[vgpu.UID]string) (still []vgpu.UID) {
+	nodes := p.handle.SnapshotSharedLister().NodeInfos()
+	for uid, name := range leaving {
+		info, err := nodes.Get(name)
+		if err == nil && slices.ContainsFunc(info.GetPods(), func(pod fwk.PodInfo) bool { return uidOf(pod.GetPod()) == uid }) {
+			still = append(still, uid)
+		}
 	}
-	return &at, true
+	return still
 }
 
 // placeOf returns what PreFilter found, nil for pods of no gang.
-func placeOf(cs fwk.CycleState) *place {
+func placeOf(cs fwk.CycleState) *reservation.Place {
 	data, err := cs.Read(placeKey)
 	if err != nil {
 		return nil
 	}
-	at, _ := data.(*place)
-	return at
-}
-
-// leads reports whether the pod is tried on behalf of its gang: the first by rank that may be scheduled.
-func leads(g *podgroup.Gang, pod *v1.Pod) bool {
-	for _, m := range g.Members {
-		if waits(m) {
-			return m.UID == pod.UID
-		}
+	at, ok := data.(*given)
+	if !ok {
+		return nil
 	}
-	return true
-}
-
-// waits reports whether a pod wants a place and may be given one.
-func waits(pod *v1.Pod) bool {
-	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0
+	return &at.Place
 }

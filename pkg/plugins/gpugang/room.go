@@ -2,9 +2,8 @@ package gpugang
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,85 +13,59 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
-	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// room is what preemption makes for a gang. It is kept for the members while the victims leave, and the gang neither drains nor
-// is preempted for again meanwhile.
-type room struct {
-	// places of the members.
-	places map[vgpu.UID]place
-	// victims are the pods that leave, with their nodes.
-	victims map[vgpu.UID]victim
-	// lacking are the members that had to find a place: those of the task, and those that were not bound, which may differ while
-	// it is not known whether a bind happened.
-	lacking, unbound int
-	// until is when the victims must be gone.
-	until time.Time
-	// ended is called when the room ends.
-	ended func()
-	// trial: whoever asks for a place is given that of the room, to see whether it fits.
-	trial bool
-}
-
-// victim is a pod that leaves for a gang.
-type victim struct{ pod, node string }
-
 // Keep has room kept for a gang for which others are evicted: the places of its members, in the order of Group.Members, "" for
-// none. The room is kept until the gang has a plan, and ends before that when the gang is gone, cannot be placed or has other
-// members, when a device or node of it is lost, when the room is not free although all victims are gone, and when the victims
-// have had their grace period and the placement deadline has passed beside. Ended is called when it ends, with the plugin's
-// lock held. The error says why nothing is kept; it is podgroup.ErrChanged where members ended or were bound since the cycle looked
-// at them: the room would be for too few, or for too many.
+// none. Reservation.RoomMade says how long. Ended is called when it ends, with the lock of the machine held. The error says why
+// nothing is kept; it is podgroup.ErrChanged where members ended or were bound since the cycle looked at them.
 //
 // It is called by the scheduling cycle that refused the gang.
 func (p *Plugin) Keep(w *podgroup.Want, places []vgpu.Assignment, victims []*v1.Pod, ended func()) error {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	g := p.state.gangs[w.Ref]
-	if g == nil || g.planned() || g.room != nil {
-		return fmt.Errorf("keep room for gang %s: it changed meanwhile", w.Ref)
+	made := reservation.Made{
+		Places: map[vgpu.UID]reservation.Place{}, Victims: map[vgpu.UID]reservation.Victim{},
+		Lacking: lackingOf(w.Group), Unbound: w.Unbound,
 	}
-	p.endDrain(g)
-	pg, _ := p.gangs.Gang(w.Ref)
-	if pg == nil {
-		return fmt.Errorf("keep room for gang %s: it is gone", w.Ref)
-	}
-	if p.lacking(g, pg) != w.Unbound {
-		return fmt.Errorf("keep room for gang %s: %w", w.Ref, podgroup.ErrChanged)
-	}
-	r := &room{places: map[vgpu.UID]place{}, victims: map[vgpu.UID]victim{}, lacking: lackingOf(w.Group), unbound: w.Unbound, ended: ended}
-	g.room = r
 	for i, a := range places {
-		if a.Node == "" {
-			continue
-		}
-		at := place{Assignment: a, host: w.Group.Members[i].Request.Host, pinned: true}
-		r.places[at.UID] = at
-		if !at.held() {
-			continue
-		}
-		if err := p.shares().Hold(vgpu.Hold{Assignment: a, Priority: g.priority}); err != nil {
-			p.endRoom(g)
-			return fmt.Errorf("keep room for gang %s: %w", w.Ref, err)
+		if a.Node != "" {
+			made.Places[a.UID] = reservation.Place{Assignment: a, Host: w.Group.Members[i].Request.Host, Pinned: true}
 		}
 	}
 	longest := time.Duration(0)
 	for _, pod := range victims {
-		r.victims[uidOf(pod)] = victim{pathOf(pod), pod.Spec.NodeName}
+		made.Victims[uidOf(pod)] = reservation.Victim{Pod: pathOf(pod), Node: pod.Spec.NodeName}
 		longest = max(longest, graceOf(pod))
 	}
-	r.until = p.now().Add(longest).Add(p.args.PlacementDeadline.Duration)
-	return nil
+	made.Until = p.now().Add(longest).Add(p.args.PlacementDeadline.Duration)
+	return p.keep(w, made, ended)
 }
 
-// roomMade says that room is made for a gang, "" where it is not. The caller holds the mutex.
-func (g *group) roomMade() string {
-	if g.room == nil {
-		return ""
+func (p *Plugin) keep(w *podgroup.Want, made reservation.Made, ended func()) error {
+	p.machine.mu.Lock()
+	defer p.machine.mu.Unlock()
+	pg, err := p.gangs.Gang(w.Ref)
+	if pg == nil {
+		return fmt.Errorf("keep room for gang %s: it is gone", w.Ref)
 	}
-	return "; room is made for it: " + plural(len(g.room.victims), "pod") + " of a lower priority leave"
+	before := p.machine.ended[w.Ref]
+	p.machine.ended[w.Ref] = ended
+	a := p.settled(w.Ref, "", reservation.RoomMade{Gang: p.fresh(w.Ref, pg, err), Room: made})
+	switch {
+	case a.refuse != nil && before != nil:
+		p.machine.ended[w.Ref] = before
+	case a.refuse != nil:
+		delete(p.machine.ended, w.Ref)
+	}
+	switch {
+	case len(a.unheld) > 0:
+		return fmt.Errorf("keep room for gang %s: %w", w.Ref, a.unheld[0].err)
+	case a.refuse != nil && a.refuse.Why == reservation.MembersChanged:
+		return fmt.Errorf("keep room for gang %s: %w", w.Ref, podgroup.ErrChanged)
+	case a.refuse != nil:
+		return fmt.Errorf("keep room for gang %s: %w", w.Ref, errors.New(a.refuse.Why))
+	}
+	return nil
 }
 
 // graceOf returns how long a pod may take to end.
@@ -109,50 +82,34 @@ func graceOf(pod *v1.Pod) time.Duration {
 //
 // It is called by the scheduling cycle that refused the gang.
 func (p *Plugin) Try(ref podgroup.Ref, fits func() bool) bool {
-	if !p.setTrial(ref, true) {
+	kept := false
+	try := func(on bool) {
+		p.with(func(s *reservation.State) reservation.Event {
+			kept = s.MadeRoom(ref) != nil
+			return reservation.RoomTried{Ref: ref, On: on}
+		})
+	}
+	try(true)
+	if !kept {
 		return false
 	}
-	defer p.setTrial(ref, false)
+	defer try(false)
 	return fits()
 }
 
-func (p *Plugin) setTrial(ref podgroup.Ref, on bool) bool {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	g := p.state.gangs[ref]
-	if g == nil || g.room == nil {
-		return false
-	}
-	g.room.trial = on
-	return true
-}
-
-// onTrial returns the place of a pod in a room that is being tried, or why it has none, and whether there is such a room. The
-// caller holds the mutex.
-func (g *group) onTrial(pod *v1.Pod) (at *place, why string, trial bool) {
-	if g.room == nil || !g.room.trial {
-		return nil, "", false
-	}
-	kept, ok := g.room.places[uidOf(pod)]
-	if !ok {
-		return nil, "no room is made for the pod: its gang may run without it", true
-	}
-	return &kept, "", true
-}
-
-// Nominate tells the framework where the members will be for which room is kept, so that nobody of a lower priority takes the
-// CPU and memory that the victims leave there.
+// Nominate tells the framework where the members will be for which room is kept, so that no pod of a lower priority takes the CPU and
+// memory that the victims leave there.
 //
 // It is called by the scheduling cycle that refused the gang.
 func (p *Plugin) Nominate(ctx context.Context, w *podgroup.Want) {
-	p.state.mu.Lock()
 	nodes := map[vgpu.UID]string{}
-	if g := p.state.gangs[w.Ref]; g != nil && g.room != nil {
-		for uid, at := range g.room.places {
-			nodes[uid] = at.Node
+	p.read(func(s *reservation.State) {
+		if made := s.MadeRoom(w.Ref); made != nil {
+			for uid, at := range made.Places {
+				nodes[uid] = at.Node
+			}
 		}
-	}
-	p.state.mu.Unlock()
+	})
 	for _, pod := range w.Pods {
 		info, err := framework.NewPodInfo(pod)
 		if node := nodes[uidOf(pod)]; node != "" && err == nil {
@@ -161,101 +118,31 @@ func (p *Plugin) Nominate(ctx context.Context, w *podgroup.Want) {
 	}
 }
 
-// moment is the least pause between two preemptions that are sought for a gang in vain, doubled up to mostMoments times. Longer
-// makes room later where a change lets it be made, shorter takes the time of the scheduler for gangs that nobody can make room
-// for: a hundred may wait.
-const (
-	moment      = 5 * time.Second
-	mostMoments = 4
-)
-
-// GiveUp ends the room that is kept for a gang, if any: nobody is evicted for it now. Room is sought again after a pause, when
-// the gang is tried; with a pause of 0 a moment later at the earliest, and only where something changed. A moment is 5 seconds,
-// and twice as long each time until the gang gets a plan, up to 80.
+// GiveUp ends the room that is kept for a gang, if any: no pod is evicted for it now. Room is sought again after a pause, when the
+// gang is tried; with a pause of 0 after 5 seconds, doubled each time until the gang gets a plan, up to 80, and only where something
+// changed.
 func (p *Plugin) GiveUp(ref podgroup.Ref, why string, pause time.Duration) {
-	defer p.flush(context.Background())
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	g := p.state.gangs[ref]
-	if g == nil {
-		return
-	}
-	p.endRoom(g)
-	g.unhelped = why
-	g.askAgain = pause > 0
-	if !g.askAgain {
-		pause = moment << min(g.asked, mostMoments)
-		g.asked++
-	}
-	g.ask = p.now().Add(pause)
+	p.with(func(*reservation.State) reservation.Event {
+		return reservation.RoomGivenUp{Ref: ref, Why: why, Pause: pause}
+	})
+	p.flush(context.Background())
 }
 
-// endRoom gives up the room that preemption makes for a gang. The caller holds the mutex.
-func (p *Plugin) endRoom(g *group) {
-	if g == nil || g.room == nil {
-		return
-	}
-	r := g.room
-	g.room = nil
-	r.ended()
-	released := false
-	for uid, at := range r.places {
-		if _, planned := g.places[uid]; !planned && at.held() {
-			released = p.shares().Release(uid) || released
-		}
-		p.stale(uid, at)
-	}
-	if released {
-		p.stirAll()
-	}
-}
-
-// voidRoom gives up the room of a gang that came to nothing. The next preemption waits, each time twice as long. The caller
-// holds the mutex.
-func (p *Plugin) voidRoom(g *group, why string) {
-	p.endRoom(g)
-	g.unhelped = "the room that was made for it came to nothing: " + why
-	g.ask, g.askAgain = p.now().Add(p.again(g.voids)), true
-	g.voids++
-}
-
-// roomState says what is to be done with the room of a gang: it is free and the members may have it, or it is void for a reason,
-// or else it is still waited for. The caller holds the mutex.
-func (p *Plugin) roomState(g *group, t *task) (ready bool, void string) {
-	r := g.room
-	if r.lacking != t.lacking() {
-		return false, "its members changed"
-	}
-	wanted := map[vgpu.UID]bool{}
-	for i := range t.group.Members {
-		wanted[t.group.Members[i].Request.UID] = true
-	}
-	for uid, at := range r.places {
-		switch n := t.ledger(at.Node); {
-		case !wanted[uid]:
-			return false, "its members changed"
-		case n == nil:
-			return false, "node " + at.Node + " is gone"
-		case !healthy(n, &at.Assignment):
-			return false, "a device on node " + at.Node + " is gone or sick"
-		}
-	}
-	leaving := p.leaving(r)
-	switch {
-	case r.free(t, g.priority, nil):
-		return true, ""
-	case len(leaving) > 0 && r.free(t, g.priority, leaving):
-		return false, ""
-	}
-	return false, "others have the room"
+// Drains reports whether room is kept for a gang while its present owners end.
+func (p *Plugin) Drains(ref podgroup.Ref) (drains bool) {
+	p.read(func(s *reservation.State) {
+		_, need := s.Phase(ref)
+		drains = need == reservation.Reserving
+	})
+	return drains
 }
 
 // leaving returns the pods that are about to leave the nodes of a room: the victims, and all that are being deleted. The caller is
 // a scheduling cycle.
-func (p *Plugin) leaving(r *room) map[vgpu.UID]bool {
+func (p *Plugin) leaving(made *reservation.Made) map[vgpu.UID]bool {
 	all := map[vgpu.UID]bool{}
 	nodes, seen := p.handle.SnapshotSharedLister().NodeInfos(), map[string]bool{}
-	for _, at := range r.places {
+	for _, at := range made.Places {
 		info, err := nodes.Get(at.Node)
 		if err != nil || seen[at.Node] {
 			continue
@@ -263,7 +150,7 @@ func (p *Plugin) leaving(r *room) map[vgpu.UID]bool {
 		seen[at.Node] = true
 		for _, there := range info.GetPods() {
 			pod := there.GetPod()
-			if _, victim := r.victims[uidOf(pod)]; victim || pod.DeletionTimestamp != nil && !kube.Lingers(pod, p.now()) {
+			if _, victim := made.Victims[uidOf(pod)]; victim || pod.DeletionTimestamp != nil && !kube.Lingers(pod, p.now()) {
 				all[uidOf(pod)] = true
 			}
 		}
@@ -271,91 +158,25 @@ func (p *Plugin) leaving(r *room) map[vgpu.UID]bool {
 	return all
 }
 
-// free reports whether all members could have their places, beside what is kept for others of a higher priority: now, or once some
-// pods are gone, whose hosts have room enough then. What is kept for others of their own priority is no obstacle: it does not need
-// this room, although those who leave it may still be where the members go.
-func (r *room) free(t *task, priority int32, gone map[vgpu.UID]bool) bool {
-	nodes := map[string]*vgpu.Node{}
-	for _, uid := range slices.Sorted(maps.Keys(r.places)) {
-		at := r.places[uid]
-		n := nodes[at.Node]
-		if n == nil {
-			if n = r.ground(t.ledger(at.Node), priority, gone); n == nil {
-				return false
-			}
-			nodes[at.Node] = n
-		}
-		if gone == nil && !at.host.Within(n.Room()) || at.held() && n.Add(at.Assignment) != nil {
-			return false
-		}
-		n.SetRoom(n.Room().Minus(at.host))
+// standing says how the room that is made for a gang stands, and how the room that is kept for it while pods end does.
+func (p *Plugin) standing(s *reservation.State, t *task, ref podgroup.Ref) (ready bool, void string, kept reservation.KeptRoom) {
+	wanted := map[vgpu.UID]bool{}
+	for i := range t.group.Members {
+		wanted[t.group.Members[i].Request.UID] = true
 	}
-	return true
-}
-
-// ground returns a node without some pods, on which others of a higher priority have what is held for them; nil where that does
-// not add up.
-func (r *room) ground(n *vgpu.Node, priority int32, gone map[vgpu.UID]bool) *vgpu.Node {
-	holds := n.Holds()
-	n = n.Without(func(h *vgpu.Hold, held bool) bool { return held || gone[h.UID] })
+	if made := s.MadeRoom(ref); made != nil {
+		ready, void = made.Stand(t.lacking(), wanted, s.Priority(ref), p.leaving(made), t.ledger)
+	}
+	room, holds := s.Reservation(ref)
+	if room == nil {
+		return ready, void, kept
+	}
+	kept.Stands = len(holds) > 0
 	for i := range holds {
-		if h := &holds[i]; h.Priority > priority && n.Add(h.Assignment) != nil {
-			return nil
-		}
+		h := &holds[i] // GPUShare drops the hold of a pod that is gone when it hears of it, which may be later
+		_, held := p.shares().Held(h.UID)
+		kept.Stands = kept.Stands && held && wanted[h.UID] && reservation.Healthy(t.ledger(h.Node), &h.Assignment)
 	}
-	return n
-}
-
-// lookAtRoom is a step of Run for the room of a gang: it is given up when its time is over or its gang changed, and the leader
-// is tried once all victims are gone. The caller holds the mutex.
-func (p *Plugin) lookAtRoom(g *group, pg *podgroup.Gang, now time.Time) {
-	r := g.room
-	if r == nil {
-		return
-	}
-	if now.After(r.until) {
-		p.voidRoom(g, "pods that were evicted for it have not ended in time")
-		return
-	}
-	if p.changedUnder(g, pg) {
-		p.endRoom(g)
-		p.wakeWaiting(pg, g)
-		return
-	}
-	for uid, v := range r.victims {
-		if p.seen(uid, v.pod) != nil {
-			return
-		}
-	}
-	// Again at each step: the scheduler may still have had victims in its snapshot when it tried the gang, and others that leave
-	// the room. Its own pause between two tries of a group grows with the root of its size, to minutes.
-	p.wakeWaiting(pg, g)
-}
-
-// changedUnder reports whether a gang has other members than those that room is kept for. The caller holds the mutex.
-func (p *Plugin) changedUnder(g *group, pg *podgroup.Gang) bool {
-	if g.room == nil {
-		return false
-	}
-	waiting := map[vgpu.UID]bool{}
-	for _, m := range pg.Members {
-		if waits(m) {
-			waiting[uidOf(m)] = true
-		}
-	}
-	for uid := range g.room.places {
-		if !waiting[uid] {
-			return true
-		}
-	}
-	return p.lacking(g, pg) != g.room.unbound
-}
-
-// placesOf returns the places of the members of a group, "" for those that have none.
-func (r *room) placesOf(group *gang.Group) []vgpu.Assignment {
-	places := make([]vgpu.Assignment, len(group.Members))
-	for i := range group.Members {
-		places[i] = r.places[group.Members[i].Request.UID].Assignment
-	}
-	return places
+	kept.Taken, kept.Short = room.Stand(t.cluster, t.group.Members)
+	return ready, void, kept
 }

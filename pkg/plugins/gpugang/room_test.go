@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -104,10 +105,8 @@ func (c *cluster) keptFor(prefix string) []string {
 
 // hasRoom reports whether preemption makes room for gang "large".
 func (c *cluster) hasRoom() bool {
-	c.plugin.state.mu.Lock()
-	defer c.plugin.state.mu.Unlock()
-	g := c.plugin.state.gangs[largeRef]
-	return g != nil && g.room != nil
+	_, need := c.phase("large")
+	return need == reservation.Preempting
 }
 
 // The room of the victims goes to the gang, although others of a lower priority ask for it first and it comes node by node.
@@ -188,7 +187,7 @@ func TestRoomEnds(t *testing.T) {
 			c.Create(p)
 		}},
 		{name: "it is given up", do: func(c *cluster) { c.plugin.GiveUp(largeRef, "for a test", 0) }},
-		{name: "a device is sick", do: func(c *cluster) { c.MakeSick("n2"); c.plugin.wake(c.leader()); c.plugin.flush(c.T.Context()) }, dry: true},
+		{name: "a device is sick", do: func(c *cluster) { c.MakeSick("n2"); c.plugin.woken.add(c.leader()); c.plugin.flush(c.T.Context()) }, dry: true},
 		{name: "the victims stay", do: func(c *cluster) { c.Clock.Pass(6 * time.Minute) }, dry: true},
 	}
 	for _, test := range tests {
@@ -201,10 +200,9 @@ func TestRoomEnds(t *testing.T) {
 				if *ended != 1 {
 					t.Errorf("it was told %d times that the room ended", *ended)
 				}
-				c.plugin.state.mu.Lock()
-				defer c.plugin.state.mu.Unlock()
-				if g := c.plugin.state.gangs[largeRef]; test.dry != (g != nil && g.voids > 0) {
-					t.Errorf("that the room came to nothing is noted: %v", !test.dry)
+				asked := c.step(largeRef, func(reservation.Facts) reservation.Event { return reservation.RoomWanted{Ref: largeRef} })
+				if dry := asked.refuse != nil && strings.Contains(asked.refuse.Why, "came to nothing"); dry != test.dry {
+					t.Errorf("that the room came to nothing is noted: %v", dry)
 				}
 			})
 		})
@@ -243,7 +241,7 @@ func TestRoomYieldsToHigherPriority(t *testing.T) {
 		if err := c.plugin.shares().Hold(vgpu.Hold{Assignment: taken, Priority: 11}); err != nil {
 			t.Fatal(err)
 		}
-		c.plugin.wake(c.leader())
+		c.plugin.woken.add(c.leader())
 		c.plugin.flush(t.Context())
 		c.Await("no room is kept", func() bool { return !c.hasRoom() })
 	})
@@ -256,12 +254,12 @@ func TestRoomIsTriedUntilItIsFree(t *testing.T) {
 		c := crowded(t, 2)
 		c.keep("n1", "n2")
 		p := c.plugin
-		p.state.mu.Lock()
-		room := p.state.gangs[largeRef].room
-		for uid, v := range room.victims {
-			room.victims[uid] = victim{"default/gone", v.node} // to the informer, while the scheduler has them on their nodes
-		}
-		p.state.mu.Unlock()
+		p.read(func(s *reservation.State) {
+			victims := s.MadeRoom(largeRef).Victims
+			for uid, v := range victims {
+				victims[uid] = reservation.Victim{Pod: "default/gone", Node: v.Node} // to the informer, while the scheduler has them on their nodes
+			}
+		})
 		for step := range 3 {
 			before := c.attempts()
 			c.Clock.Pass(time.Second)
@@ -288,16 +286,17 @@ func TestLackingGoesByTheStore(t *testing.T) {
 		c.Create(members("ran", 2, 2, 10)...)
 		c.AwaitBound("ran", 2)
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
-		lacking := func(pg *podgroup.Gang) int {
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			return c.plugin.lacking(c.plugin.state.group(ref), pg)
+		lacking := func(pg *podgroup.Gang) (lacking int) {
+			c.plugin.read(func(s *reservation.State) {
+				f := c.plugin.fresh(ref, pg, nil)
+				lacking = f.MinCount - s.Bound(&f)
+			})
+			return lacking
 		}
 		var before *podgroup.Gang
-		placed := func() int {
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			return len(c.plugin.state.group(ref).places)
+		placed := func() (count int) {
+			c.plugin.read(func(s *reservation.State) { s.Planned(ref, func(reservation.Place) { count++ }) })
+			return count
 		}
 		c.Await("both are seen to be bound, and neither has a place from its plan any more", func() bool {
 			before, _ = c.plugin.gangs.Gang(ref)
@@ -332,62 +331,4 @@ func TestNoRoomForTooFew(t *testing.T) {
 }
 
 // A gang that room is made for neither drains nor keeps others from draining.
-func TestRoomIsNoDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := crowded(t, 3)
-		c.keep("n1", "n2")
-		c.Clock.Pass(10 * time.Second)
-		c.Create(members("other", 2, 2, 10)...)
-		c.AwaitMessage("other", "needs 2")
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		for _, g := range c.plugin.state.gangs {
-			g.look = c.Clock.Now()
-		}
-		if head := c.plugin.state.head(c.Clock.Now()); head == nil || head.Name != "other" {
-			t.Errorf("it is the turn of %v", head)
-		}
-	})
-}
-
 // Room is sought again after a pause only, twice as long each time, and the gang is tried then if the pause was given.
-func TestAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := crowded(t, 1)
-		p := c.plugin
-		due := func() bool {
-			p.state.mu.Lock()
-			defer p.state.mu.Unlock()
-			g := p.state.gangs[largeRef]
-			g.retry = zero
-			return p.due(g, c.Clock.Now())
-		}
-		p.args.Drain = "Disabled"
-		asks := func() time.Duration {
-			p.state.mu.Lock()
-			defer p.state.mu.Unlock()
-			return p.state.gangs[largeRef].ask.Sub(c.Clock.Now()).Round(time.Second)
-		}
-		for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 80 * time.Second} {
-			if p.GiveUp(largeRef, "for a test", 0); asks() != want {
-				t.Errorf("asked again after %v, want %v", asks(), want)
-			}
-		}
-		c.Clock.Pass(2 * time.Minute)
-		if due() {
-			t.Error("the gang is tried again although nothing changed")
-		}
-		for _, turn := range []time.Duration{7 * time.Second, 3 * time.Minute} { // its turn to evict: later, it may be another's
-			p.GiveUp(largeRef, "for a test", turn)
-			if asks() != turn || due() {
-				t.Errorf("asked again after %v, want %v", asks(), turn)
-			}
-		}
-		p.state.mu.Lock()
-		p.state.gangs[largeRef].ask = c.Clock.Now()
-		p.state.mu.Unlock()
-		if !due() || due() {
-			t.Error("the gang is not tried once when the pause is over")
-		}
-	})
-}

@@ -2,90 +2,25 @@ package gpugang
 
 import (
 	"context"
-	"slices"
-	"strings"
-	"sync"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
-	"github.com/tandem-gpu/tandem/pkg/api/config"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// step is the time between two looks at deadlines, drains and retries. Shorter is more exact and costs a walk over the gangs.
+// step is the time between two looks at deadlines, reservations and retries. Shorter is more exact and costs a walk over the gangs.
 const step = time.Second
 
-// Retries of plans that came to nothing, from the first to the longest pause.
-const (
-	firstPause   = time.Second
-	longestPause = time.Minute
-)
-
-// backoff returns the pause after so many failures in a row: 1s, 2s, 4s, … at most a minute.
-func backoff(failures int) time.Duration {
-	pause := firstPause
-	for range failures - 1 {
-		if pause *= 2; pause >= longestPause {
-			return longestPause
-		}
-	}
-	return pause
-}
-
-// wakes are the members that are to be tried again. Activating them takes the lock of the scheduler's queue, under which
-// PreEnqueue asks for that of the plugin's state: so it waits until that is free.
-type wakes struct {
-	mu   sync.Mutex
-	pods map[string]*v1.Pod
-	// stale are nominations that may mean nothing any more, which takes the same lock to find out.
-	stale []nomination
-}
-
-// wake notes members to be tried again, at the next flush.
-func (p *Plugin) wake(pods ...*v1.Pod) {
-	p.woken.mu.Lock()
-	defer p.woken.mu.Unlock()
-	for _, pod := range pods {
-		if p.woken.pods == nil {
-			p.woken.pods = map[string]*v1.Pod{}
-		}
-		p.woken.pods[klog.KObj(pod).String()] = pod
-	}
-}
-
-// flush has the members that were noted tried again. The caller holds no mutex of the plugin, and is not PreEnqueue.
-func (p *Plugin) flush(ctx context.Context) {
-	p.woken.mu.Lock()
-	pods, stale := p.woken.pods, p.woken.stale
-	p.woken.pods, p.woken.stale = nil, nil
-	p.woken.mu.Unlock()
-	for _, n := range stale {
-		p.denominateMember(n)
-	}
-	if len(pods) > 0 {
-		p.handle.Activate(klog.FromContext(ctx), pods)
-	}
-}
-
-// stir notes that a gang is to be tried at the next step. stirAll has all tried that wait for room: some was given up. The
-// caller holds the mutex.
-func (p *Plugin) stir(ref podgroup.Ref) {
-	if g := p.state.gangs[ref]; g != nil && g.retry.IsZero() {
-		g.retry = p.now()
-	}
-}
-
-func (p *Plugin) stirAll() {
-	for _, g := range p.state.gangs {
-		if g.refusal.ofRoom() && g.retry.IsZero() {
-			g.retry = p.now()
-		}
-	}
-}
-
-// Run looks at deadlines, drains and retries until ctx ends.
+// Run looks at deadlines, reservations and retries until ctx ends.
 func (p *Plugin) Run(ctx context.Context) {
 	tick := time.NewTicker(step)
 	defer tick.Stop()
@@ -99,24 +34,23 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// Tick is one step of Run: plans whose members did not come in time are ended, gangs that stayed half-bound are released,
-// those whose turn it is are tried again.
+// Tick is one step of Run: plans whose members did not come in time are ended, gangs of which too few members were bound are
+// released, those whose turn it is are tried again.
 func (p *Plugin) Tick(ctx context.Context) {
 	p.lookAtDoubts()
-	var halves []*podgroup.Gang
-	for _, ref := range p.state.refs() {
-		pg, half := p.look(ref)
-		if pg == nil {
-			continue
+	var refs []podgroup.Ref
+	p.read(func(s *reservation.State) { refs = s.Refs() })
+	var evictions []reservation.Evict
+	for _, ref := range refs {
+		a := p.with(func(s *reservation.State) reservation.Event { return p.ticked(s, ref) })
+		evictions = append(evictions, a.evict...)
+		if pg, _ := p.gangs.Gang(ref); pg != nil {
+			p.denominateMembers(pg)
 		}
-		if half {
-			halves = append(halves, pg)
-		}
-		p.denominateMembers(pg)
 	}
 	p.flush(ctx)
-	for _, pg := range halves {
-		p.release(ctx, pg)
+	for i := range evictions {
+		p.release(ctx, &evictions[i])
 	}
 }
 
@@ -127,116 +61,86 @@ func (p *Plugin) lookAtDoubts() {
 	}
 	now := p.shares().Doubts()
 	if now < p.doubts {
-		p.state.mu.Lock()
-		p.stirAll()
-		p.state.mu.Unlock()
+		p.with(func(*reservation.State) reservation.Event { return reservation.DoubtsEnded{} })
 	}
 	p.doubts = now
 }
 
-// refs returns the gangs that are remembered, in a fixed order.
-func (s *state) refs() []podgroup.Ref {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	refs := make([]podgroup.Ref, 0, len(s.gangs))
-	for ref := range s.gangs {
-		refs = append(refs, ref)
+// ticked says what a step of Run finds of a gang.
+func (p *Plugin) ticked(s *reservation.State, ref podgroup.Ref) reservation.Event {
+	e := reservation.Ticked{Gang: p.facts(ref)}
+	for i := range e.Gang.Members {
+		if uid := e.Gang.Members[i].UID; e.Gang.Members[i].Node == "" && p.handle.GetWaitingPod(uidForFramework(uid)) != nil {
+			e.InPermit = append(e.InPermit, uid)
+		}
 	}
-	slices.SortFunc(refs, func(a, b podgroup.Ref) int {
-		return strings.Compare(string(a.Source)+"/"+a.String(), string(b.Source)+"/"+b.String())
-	})
-	return refs
+	if made := s.MadeRoom(ref); made != nil {
+		for uid, v := range made.Victims {
+			e.VictimsLeft = e.VictimsLeft || p.seen(uid, v.Pod) != nil
+		}
+	}
+	if kept, _ := s.Reservation(ref); kept != nil {
+		for _, l := range kept.Leavers {
+			if pod := p.seen(l.UID, l.Pod); pod != nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+				e.Blocked = append(e.Blocked, pod.Spec.NodeName)
+			}
+		}
+	}
+	return e
 }
 
-// look does what is due for one gang, and reports whether it stayed half-bound for too long. It returns the gang, nil where no
-// member exists.
-func (p *Plugin) look(ref podgroup.Ref) (pg *podgroup.Gang, half bool) {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	pg, problem := p.gangs.Gang(ref)
-	if pg == nil || len(pg.Members) == 0 {
-		p.end(p.state.gangs[ref])
-		return nil, false
+// release evicts the bound members of a gang of which too few were bound in time, so that it starts whole or not at all. An
+// eviction that the API refuses, for a PodDisruptionBudget say, is tried again at the next step.
+func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
+	pg, _ := p.gangs.Gang(e.Ref)
+	if pg == nil {
+		return
 	}
-	g, now, patience := p.state.group(ref), p.now(), p.args.PlacementDeadline.Duration
-	p.prune(g, pg)
-	p.settle(g, pg)
-	p.sendBack(g, pg)
-	p.lookAtRoom(g, pg, now)
-	switch {
-	case g.letGo.IsZero() && g.planned() && now.Sub(g.made) > patience:
-		p.cancel(g, "its members did not come within "+patience.String())
-	case !g.letGo.IsZero() && !g.started && now.Sub(g.letGo) > patience:
-		return pg, true
-	}
-	if problem != nil {
-		p.tellMissing(g, pg)
-		return pg, false
-	}
-	if p.state.drain == g.Ref && now.Sub(g.drained) > p.args.DrainTimeout.Duration {
-		p.outOfTime(g, now)
-	}
-	p.repair(g, pg, now)
-	if p.due(g, now) {
-		g.retry = zero
-		p.wakeWaiting(pg, g)
-	}
-	return pg, false
-}
-
-// sendBack ends the waiting of members in Permit whose plan was given up before the framework knew that they wait: cancel could
-// not reach them. The caller holds the mutex.
-func (p *Plugin) sendBack(g *group, pg *podgroup.Gang) {
-	for _, m := range pg.Members {
-		if !waits(m) || g.reserved[uidOf(m)] {
+	left := 0
+	for _, m := range p.pods(e.Ref, e.UIDs) {
+		if m.DeletionTimestamp != nil {
 			continue
 		}
-		if waiting := p.handle.GetWaitingPod(m.UID); waiting != nil {
-			waiting.Reject(Name, g.rejection("its plan was given up meanwhile"))
+		p.event(m, v1.EventTypeWarning, "GangReleased", fmt.Sprintf(
+			"gang %s had fewer than %d of its members bound after %v: its bound members are evicted", e.Ref, pg.MinCount, p.args.PlacementDeadline.Duration))
+		if err := p.evict(ctx, m); err != nil && !apierrors.IsNotFound(err) {
+			klog.FromContext(ctx).Error(err, "Evicting a member of a half-bound gang failed", "pod", klog.KObj(m), "gang", e.Ref.String())
+			left++
 		}
 	}
+	p.with(func(*reservation.State) reservation.Event {
+		return reservation.Released{Gang: p.facts(e.Ref), Left: left}
+	})
 }
 
-// repair has the members tried again whose pause after a failure is over. The caller holds the mutex.
-func (p *Plugin) repair(g *group, pg *podgroup.Gang, now time.Time) {
-	for _, m := range pg.Members {
-		if r := g.repairs[uidOf(m)]; !r.at.IsZero() && !now.Before(r.at) {
-			r.at = zero
-			g.repairs[uidOf(m)] = r
-			p.wake(m)
-		}
+// evict evicts a member as far as its budgets allow. The API server asks them first, and takes the eviction off what they allow; then
+// it marks the pod and deletes it. Where the mark is refused, since the pod's annotations are too long for any update, what is left
+// is to delete the pod.
+func (p *Plugin) evict(ctx context.Context, pod *v1.Pod) error {
+	uid := pod.UID
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	err := p.handle.ClientSet().PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: &options,
+	})
+	if kube.IsTooLong(err) { // the budgets agreed, and the pod can never be marked
+		return p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	}
+	return err
+}
+
+// event tells the people who look at an object.
+func (p *Plugin) event(about runtime.Object, kind, reason, message string) {
+	if recorder := p.handle.EventRecorder(); recorder != nil {
+		recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", message)
 	}
 }
 
-// due reports whether a gang is to be tried again without anything having changed: after a failure, and when the time has
-// come to keep room for it.
-func (p *Plugin) due(g *group, now time.Time) bool {
-	if !g.retry.IsZero() {
-		return !now.Before(g.retry)
+// say writes an event about a gang: on its PodGroup, else on its first member.
+func (p *Plugin) say(pg *podgroup.Gang, reason, message string) {
+	switch {
+	case pg.Object != nil:
+		p.event(pg.Object, v1.EventTypeNormal, reason, message)
+	case len(pg.Members) > 0:
+		p.event(pg.Members[0], v1.EventTypeNormal, reason, "gang "+pg.String()+": "+message)
 	}
-	if !g.uncap.IsZero() && !now.Before(g.uncap) {
-		g.uncap = zero
-		return true
-	}
-	if g.askAgain && !now.Before(g.ask) {
-		g.askAgain = false
-		return !g.planned()
-	}
-	if p.args.Drain == config.DrainDisabled || !g.seeksRoom(now) || p.state.head(now) != g {
-		return false
-	}
-	if g.woken.IsZero() {
-		g.woken = now
-	} else if now.Sub(g.woken) >= lookAgain { // it cannot be tried: others have their turn
-		g.look, g.woken = now.Add(max(lookAgain, now.Sub(g.short)/passes)), zero
-		return false
-	}
-	return true
 }
-
-// lookAgain is the shortest pause between two looks whether room should be kept for a gang. Shorter lets drains begin sooner, and
-// costs a plan each. passes is how many more gangs have a turn, for each time that one that cannot be tried has waited.
-const (
-	lookAgain = 15 * time.Second
-	passes    = 16
-)

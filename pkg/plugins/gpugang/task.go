@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,11 +16,13 @@ import (
 	"github.com/tandem-gpu/tandem/internal/kube"
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // task is what core is asked for one gang.
 type task struct {
+	gang    *podgroup.Gang
 	cluster *gang.Cluster
 	group   *gang.Group
 	config  gang.Config
@@ -29,7 +30,7 @@ type task struct {
 	pods []*v1.Pod
 	// doubtful are the places of members of whose bind nobody told whether it happened: where that would have put them. unsure are
 	// these members.
-	doubtful []place
+	doubtful []reservation.Place
 	unsure   []*v1.Pod
 	// bound is how many members are bound and not being deleted.
 	bound int
@@ -59,12 +60,15 @@ func (t *task) lacking() int { return lackingOf(t.group) }
 func lackingOf(g *gang.Group) int { return max(0, g.MinCount-len(g.Placed)) }
 
 // chosen returns the places that a plan has for members, those in doubt included.
-func (t *task) chosen(plan *gang.Plan) []place {
+func (t *task) chosen(plan *gang.Plan) []reservation.Place {
 	places := slices.Clone(t.doubtful)
 	for i, a := range plan.Places {
 		if a.Node != "" {
-			places = append(places, place{Assignment: a, host: t.group.Members[i].Request.Host})
+			places = append(places, reservation.Place{Assignment: a, Host: t.group.Members[i].Request.Host})
 		}
+	}
+	for i := range places {
+		places[i].Within = t.within(places[i].Node)
 	}
 	return places
 }
@@ -88,29 +92,29 @@ func (t *task) within(node string) map[string]string {
 type unread struct{ error }
 
 // task collects what a plan depends on. Anew says that members in doubt are planned anew. The error says in words what is wrong
-// with the gang; it is an unread where something is not known yet. The caller holds the mutex.
-func (p *Plugin) task(ctx context.Context, c cycle, pg *podgroup.Gang, g *group, anew bool) (*task, error) {
+// with the gang; it is an unread where something is not known yet. The caller holds the lock of the machine.
+func (p *Plugin) task(ctx context.Context, c *cycle, pg *podgroup.Gang, anew bool) (*task, error) {
 	if p.shares == nil || p.shares() == nil {
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
 	}
 	p.claim.Do(func() { p.shares().Plans(p.isMember) })
-	g.priority = priorityOf(c.pod)
-	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, alsoFor(pg, g))
+	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, alsoFor(p.machine.state, pg))
 	if err != nil {
 		return nil, unread{err}
 	}
 	t := &task{
-		group:  &gang.Group{Name: g.String(), MinCount: pg.MinCount},
+		gang:   pg,
+		group:  &gang.Group{Name: pg.String(), MinCount: pg.MinCount},
 		config: gang.Config{Policy: p.shares().Policy(), MaxDomains: int(p.args.MaxDomains)},
 	}
 	t.group.Wishes, t.group.Losses = p.wishes(pg), p.losses(pg)
 	p.atlas.refresh(c.nodes)
 	t.cluster, t.infos = p.atlas.cluster(c.nodes, ledgers, t.group.Wishes)
 	var admits *admittance
-	if admits, err = p.members(t, pg, g, anew); err != nil {
+	if admits, err = p.members(t, pg, anew); err != nil {
 		return nil, err
 	}
-	p.setAside(t, g)
+	t.setAside(p.machine.state.Beside(pg.Ref))
 	admits.nodes = t.infos
 	t.cluster.Admits, t.cluster.Bars = admits.count, admits.bar
 	t.cluster.Ends, t.cluster.Host, t.cluster.Hosts = p.endOf, p.hostOf, t.hostAt
@@ -124,7 +128,7 @@ func (p *Plugin) isMember(pod *v1.Pod) bool {
 
 // alsoFor tells which nodes matter to a gang although they have no devices: those where members are, which the others come
 // near, and all of them for a gang with members that ask for no vGPU.
-func alsoFor(pg *podgroup.Gang, g *group) func(node string) bool {
+func alsoFor(s *reservation.State, pg *podgroup.Gang) func(node string) bool {
 	if slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return !kube.WantsVGPU(m) }) {
 		return func(string) bool { return true }
 	}
@@ -132,9 +136,7 @@ func alsoFor(pg *podgroup.Gang, g *group) func(node string) bool {
 	for _, m := range pg.Members {
 		near[m.Spec.NodeName] = true
 	}
-	for _, at := range g.places {
-		near[at.Node] = true
-	}
+	s.Planned(pg.Ref, func(at reservation.Place) { near[at.Node] = true })
 	return func(node string) bool { return near[node] }
 }
 
@@ -148,22 +150,24 @@ func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 }
 
 // members sorts the members into those that have a place and those that want one.
-func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admittance, error) {
-	admits := &admittance{most: p.limits(g)}
+func (p *Plugin) members(t *task, pg *podgroup.Gang, anew bool) (*admittance, error) {
+	s := p.machine.state
+	admits := &admittance{most: s.Limits(pg.Ref)}
 	for i, pod := range pg.Members {
 		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place in the
 		// ledgers must not be placed again.
 		if pod = p.seen(uidOf(pod), pathOf(pod)); pod == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if p.isOn(g, pod) {
+		m := memberOf(pod)
+		if s.OnNode(pg.Ref, &m) {
 			t.bound++
 		}
-		if at, ok := p.placed(g, pod); ok {
+		if at, ok := p.placed(s, pg.Ref, pod); ok {
 			t.group.Placed = append(t.group.Placed, at)
 			continue
 		}
-		if !waits(pod) {
+		if !m.Waits() {
 			continue
 		}
 		r, err := p.shares().Request(pod)
@@ -171,9 +175,9 @@ func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admi
 			return nil, fmt.Errorf("member %s: %w", klog.KObj(pod), err)
 		}
 		maybe := p.shares().Unresolved(uidOf(pod))
-		if at := p.tryable(t, g, maybe); at != nil && !anew {
+		if at := t.tryable(admits.most, maybe); at != nil && !anew {
 			t.group.Placed = append(t.group.Placed, *at)
-			t.doubtful, t.unsure = append(t.doubtful, place{Assignment: *at, host: r.Host}), append(t.unsure, pod)
+			t.doubtful, t.unsure = append(t.doubtful, reservation.Place{Assignment: *at, Host: r.Host}), append(t.unsure, pod)
 			continue
 		}
 		t.group.Members = append(t.group.Members, gang.Member{Request: r, Rank: pg.Ranks[i], Kind: admits.kind(pod, maybe)})
@@ -183,8 +187,8 @@ func (p *Plugin) members(t *task, pg *podgroup.Gang, g *group, anew bool) (*admi
 }
 
 // placed returns where a member is or will be: bound, reserved or planned.
-func (p *Plugin) placed(g *group, pod *v1.Pod) (vgpu.Assignment, bool) {
-	if at, ok := g.places[uidOf(pod)]; ok {
+func (p *Plugin) placed(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) (vgpu.Assignment, bool) {
+	if at, ok := s.Place(ref, uidOf(pod)); ok {
 		return at.Assignment, true
 	}
 	node := pod.Spec.NodeName
@@ -197,23 +201,8 @@ func (p *Plugin) placed(g *group, pod *v1.Pod) (vgpu.Assignment, bool) {
 	return vgpu.Assignment{UID: uidOf(pod), Pod: pathOf(pod), Node: node}, true
 }
 
-// setAside takes from the hosts what planned members will use that are not there yet, and those of other gangs for which
-// preemption makes room, unless their priority is lower: holds keep devices only. The caller holds the mutex.
-func (p *Plugin) setAside(t *task, self *group) {
-	rooms := map[string]vgpu.Room{}
-	for _, g := range p.state.gangs {
-		for uid, at := range g.places {
-			if !g.reserved[uid] && !g.bound[uid] {
-				rooms[at.Node] = rooms[at.Node].Plus(at.host)
-			}
-		}
-		if g.room == nil || g == self || g.priority < self.priority {
-			continue
-		}
-		for _, at := range g.room.places {
-			rooms[at.Node] = rooms[at.Node].Plus(at.host)
-		}
-	}
+// setAside takes from the hosts what others will use that are not there yet: holds keep devices only.
+func (t *task) setAside(rooms map[string]vgpu.Room) {
 	for name, room := range rooms {
 		if at, found := t.find(name); found {
 			n := t.cluster.Nodes[at].Clone()
@@ -225,26 +214,13 @@ func (p *Plugin) setAside(t *task, self *group) {
 
 // tryable returns the first of the places that a member may have where it can be tried again, nil for none: it would get these
 // devices or none.
-func (p *Plugin) tryable(t *task, g *group, maybe []vgpu.Assignment) *vgpu.Assignment {
+func (t *task) tryable(limits map[string]int, maybe []vgpu.Assignment) *vgpu.Assignment {
 	for i := range maybe {
-		if _, capped := g.capped[maybe[i].Node]; !capped && healthy(t.ledger(maybe[i].Node), &maybe[i]) {
+		if _, limited := limits[maybe[i].Node]; !limited && reservation.Healthy(t.ledger(maybe[i].Node), &maybe[i]) {
 			return &maybe[i]
 		}
 	}
 	return nil
-}
-
-// limits returns how many members the nodes take that other plugins refused lately for a planned one.
-func (p *Plugin) limits(g *group) map[string]int {
-	most := map[string]int{}
-	for name, l := range g.capped {
-		if p.now().Before(l.until) {
-			most[name] = l.most
-		} else {
-			delete(g.capped, name)
-		}
-	}
-	return most
 }
 
 // endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that is restarted whenever it ends, 0 for
@@ -303,8 +279,6 @@ func (p *Plugin) seen(uid vgpu.UID, pod string) *v1.Pod {
 	return seen
 }
 
-var zero time.Time
-
 func priorityOf(pod *v1.Pod) int32 { return corev1helpers.PodPriority(pod) }
 
 func uidForFramework(uid vgpu.UID) types.UID { return types.UID(uid) }
@@ -313,14 +287,3 @@ func uidForFramework(uid vgpu.UID) types.UID { return types.UID(uid) }
 func pathOf(pod *v1.Pod) string { return klog.KObj(pod).String() }
 
 func cut(path string) (namespace, name string, ok bool) { return strings.Cut(path, "/") }
-
-// maxNamed bounds how many pods a message names: events hold 1,024 characters in all.
-const maxNamed = 3
-
-// few joins names, and counts those beyond the first.
-func few(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
-}

@@ -29,7 +29,7 @@ func TestGroupsThatAreNotUnderstood(t *testing.T) {
 				named.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
 				c.Create(odd, named, pod("other", 10))
 				c.AwaitBound("other", 1)
-				c.Clock.Pass(quiet + time.Second)
+				c.Clock.Pass(10*time.Second + time.Second)
 				c.awaitTold("odd", "spec.schedulingGroup: it names no PodGroup, and this scheduler understands no other group: the pod is in a group, so it is not scheduled alone")
 				c.awaitTold("named", "spec.schedulingGroup.podGroupName names PodGroup g, and the API server serves no PodGroups of scheduling.k8s.io that this scheduler reads")
 				c.Create(pod("last", 10)) // goes through the queue after them

@@ -3,7 +3,6 @@ package gpugang
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -20,27 +20,16 @@ type want struct {
 	grouped bool
 }
 
-// Clone returns the same: nobody changes it.
+// Clone returns the same: it is never changed.
 func (w *want) Clone() fwk.StateData { return w }
 
-// afterRefusal has a gang that was refused take the room that preemption made for it once that is free, and notes else what it
-// wants, for preemption. The caller holds the mutex.
-func (p *Plugin) afterRefusal(c cycle, pg *podgroup.Gang, g *group, t *task, plan *gang.Plan) {
-	if g.room != nil {
-		ready, void := p.roomState(g, t)
-		if ready {
-			plan.Refused, plan.Places = nil, g.room.placesOf(t.group)
-			return
-		}
-		if void != "" {
-			p.voidRoom(g, void)
-		}
-	}
-	if plan.Refused.Reason != gang.NoRoom || t.lacking() == 0 {
+// writeWant notes what a gang that was refused for want of room asked for, for preemption.
+func (p *Plugin) writeWant(c *cycle, t *task, refusal *gang.Refusal) {
+	if refusal.Reason != gang.NoRoom || t.lacking() == 0 {
 		return
 	}
 	w := &want{grouped: c.grouped(), Want: podgroup.Want{
-		Gang: pg, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods, Unbound: max(0, pg.MinCount-t.bound),
+		Gang: t.gang, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods, Unbound: max(0, t.gang.MinCount-t.bound),
 	}}
 	w.Config.Brief = false
 	if c.grouped() {
@@ -58,29 +47,29 @@ func (p *Plugin) Want(cycle podgroup.Cycle, ref podgroup.Ref) (*podgroup.Want, s
 	if err != nil || !ok || w.Ref != ref {
 		return nil, ""
 	}
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	g := p.state.gangs[ref]
-	switch {
-	case g == nil || g.planned() || g.room != nil:
+	p.machine.mu.Lock()
+	defer p.machine.mu.Unlock()
+	if !p.machine.state.Wants(ref) {
 		return nil, ""
-	case p.now().Before(g.ask):
-		g.askAgain = true // what changed since may help
-		return nil, g.unhelped
-	case w.grouped:
-		return p.unlessPaused(w, g)
+	}
+	if a := p.step(reservation.RoomWanted{Ref: ref}); a.refuse != nil {
+		return nil, a.refuse.Why
+	}
+	if w.grouped {
+		return p.unlessPaused(w)
 	}
 	return &w.Want, ""
 }
 
 // unlessPaused returns a gang that the scheduler tries in one cycle where as many members as must run can be tried now. Others
-// pause after their binds failed, and the cycle would fail for them whatever room there is. The caller holds the mutex.
-func (p *Plugin) unlessPaused(w *want, g *group) (*podgroup.Want, string) {
+// pause after their binds failed, and the cycle would fail for them whatever room there is.
+func (p *Plugin) unlessPaused(w *want) (*podgroup.Want, string) {
 	var last *v1.Pod
 	var longest time.Duration
-	able := p.boundOf(g, w.Gang)
+	f := p.factsOf(w.Ref, w.Gang, nil)
+	able := p.machine.state.Bound(&f)
 	for _, m := range w.Pods {
-		left := g.repairs[uidOf(m)].at.Sub(p.now())
+		left, _ := p.machine.state.RetriedIn(w.Ref, uidOf(m), p.now())
 		if left <= 0 {
 			able++
 		} else if left > longest {
@@ -99,106 +88,53 @@ func (p *Plugin) Of(pod *v1.Pod) (podgroup.Ref, bool) { return p.gangs.Of(pod) }
 // Gang returns what the API says of a gang. The error is a *podgroup.Problem.
 func (p *Plugin) Gang(ref podgroup.Ref) (*podgroup.Gang, error) { return p.gangs.Gang(ref) }
 
-// onlyWhole is more members than a gang has: none of them may go without the others.
-const onlyWhole = math.MaxInt32
-
-// Least returns how many of the members with a place must stay unless all of them go. Members that are being bound are not
-// counted on. A gang that has not been let go, one whose least number is not known and one that is malformed goes whole or not
-// at all.
-func (p *Plugin) Least(ref podgroup.Ref) int {
-	pg, err := p.gangs.Gang(ref)
-	if pg == nil || pg.MinCount == 0 {
-		return onlyWhole
-	}
-	if problem, ok := err.(*podgroup.Problem); ok && !problem.Waits { //nolint:errorlint // Gang returns it as it is
-		return onlyWhole
-	}
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	g := p.state.gangs[ref]
-	switch {
-	case g == nil || len(g.reserved) == 0:
-		return pg.MinCount
-	case g.letGo.IsZero():
-		return onlyWhole
-	}
-	return pg.MinCount + len(g.reserved)
+// Least is that of the machine.
+func (p *Plugin) Least(ref podgroup.Ref) (least int) {
+	p.read(func(s *reservation.State) {
+		f := p.facts(ref)
+		least = s.Least(&f)
+	})
+	return least
 }
 
-// Torn reports whether some members of a gang stay bound, and fewer than must run, once those are gone that end, or that leave as
-// others tell. Where nobody knows how many must run, all must leave.
-func (p *Plugin) Torn(ref podgroup.Ref, leaves func(vgpu.UID) bool) bool {
-	pg, _ := p.gangs.Gang(ref)
-	if pg == nil {
-		return false
-	}
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	stay := 0
-	for _, m := range pg.Members {
-		if p.isOn(p.state.gangs[ref], m) && !leaves(uidOf(m)) {
-			stay++
-		}
-	}
-	return stay > 0 && (pg.MinCount == 0 || stay < pg.MinCount)
+// Torn is that of the machine.
+func (p *Plugin) Torn(ref podgroup.Ref, leaves func(vgpu.UID) bool) (torn bool) {
+	p.read(func(s *reservation.State) {
+		f := p.facts(ref)
+		torn = s.Torn(&f, leaves)
+	})
+	return torn
 }
 
-// beginning is how long evictions may take to begin. Longer delays the members of a gang that is not evicted after all, shorter
-// may have one placed whose siblings are about to go.
-const beginning = 30 * time.Second
-
-// Doom has none of the other members of a gang placed while these are being evicted, who are all that have a place: it would be
-// left with few members, or with one. It ends when all of them are ending, and where an eviction does not begin in 30 seconds.
+// Doom has none of the other members of a gang placed while these are being evicted, who are all that have a place: see
+// reservation.Vacated. It ends when all of them are ending, and where an eviction does not begin in 30 seconds.
 func (p *Plugin) Doom(victims []*v1.Pod) {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
+	uids := make([]vgpu.UID, 0, len(victims))
+	for _, pod := range victims {
+		uids = append(uids, uidOf(pod))
+	}
 	for _, pod := range victims {
 		if ref, member := p.gangs.Of(pod); member {
-			g := p.state.group(ref)
-			g.doomed, g.doomedUntil = victims, p.now().Add(beginning)
+			p.with(func(*reservation.State) reservation.Event { return reservation.Vacated{Ref: ref, Members: uids} })
 			return
 		}
 	}
 }
 
-// isDoomed reports whether members of a gang are about to be evicted with all others that have a place. The caller holds the
-// mutex.
-func (p *Plugin) isDoomed(g *group) bool {
-	if len(g.doomed) == 0 {
-		return false
-	}
-	for _, pod := range g.doomed {
-		seen := p.seen(uidOf(pod), pathOf(pod))
-		there := seen != nil && (seen.Spec.NodeName != "" || g.bound[uidOf(pod)] || g.reserved[uidOf(pod)])
-		if there && seen.DeletionTimestamp == nil && p.now().Before(g.doomedUntil) {
-			if g.uncap.IsZero() {
-				g.uncap = g.doomedUntil // the gang is tried then, unless it is before that
-			}
-			return true
-		}
-	}
-	g.doomed = nil
-	return false
-}
-
-// Withdraw takes back a member that is not bound, in memory, where that takes no eviction: the plan of a gang that was not let go
-// is given up, with all its members, and a member that lost its place already stays where it is. It reports whether there is
-// nothing to evict.
-func (p *Plugin) Withdraw(pod *v1.Pod) bool {
+// Withdraw takes back a member that is not bound, in memory, where that takes no eviction: the plan of a gang whose members may not
+// be bound yet is given up, with all its members, and a member that lost its place already stays where it is. It reports whether
+// there is nothing to evict.
+func (p *Plugin) Withdraw(pod *v1.Pod) (withdrawn bool) {
 	ref, member := p.gangs.Of(pod)
 	seen := p.seen(uidOf(pod), pathOf(pod))
 	if !member || seen == nil || seen.Spec.NodeName != "" {
 		return false
 	}
-	defer p.flush(context.Background())
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	g := p.state.gangs[ref]
-	if g == nil || g.bound[uidOf(pod)] || g.reserved[uidOf(pod)] && !g.letGo.IsZero() {
-		return false
+	p.machine.mu.Lock()
+	if withdrawn = p.machine.state.Withdrawable(ref, uidOf(pod)); withdrawn {
+		p.step(reservation.Withdrawn{Gang: p.facts(ref), UID: uidOf(pod)})
 	}
-	if g.reserved[uidOf(pod)] {
-		p.cancel(g, "its room goes to pods of a higher priority")
-	}
-	return true
+	p.machine.mu.Unlock()
+	p.flush(context.Background())
+	return withdrawn
 }

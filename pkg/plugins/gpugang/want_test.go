@@ -11,45 +11,11 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // Least counts on members that are bound only, and wants gangs whole of which it does not know better.
-func TestLeast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 4)
-		c.Create(members("ran", 3, 2, 10)...)
-		c.AwaitBound("ran", 3)
-		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
-		set := func(reserved int, letGo time.Time) {
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			g := c.plugin.state.group(ref)
-			g.reserved, g.letGo = map[vgpu.UID]bool{}, letGo
-			for i := range reserved {
-				g.reserved[vgpu.UID(rune('a'+i))] = true
-			}
-		}
-		c.Await("all are bound", func() bool { return c.plugin.Least(ref) == 2 })
-		set(1, c.Clock.Now())
-		if got := c.plugin.Least(ref); got != 3 {
-			t.Errorf("with a member that is being bound %d must stay", got)
-		}
-		set(1, zero)
-		if got := c.plugin.Least(ref); got != onlyWhole {
-			t.Errorf("of a gang that was not let go %d must stay", got)
-		}
-		set(0, zero)
-		if got := c.plugin.Least(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gone"}); got != onlyWhole {
-			t.Errorf("of a gang that nobody knows %d must stay", got)
-		}
-		unlike := members("ran", 4, 2, 10)[3]
-		unlike.Annotations[v1alpha1.AnnotationMinMembers] = "3"
-		c.Create(unlike)
-		c.Await("the gang is malformed", func() bool { return c.plugin.Least(ref) == onlyWhole })
-	})
-}
-
 // No room is made for a gang that the scheduler tries in one cycle while too few of its members can be tried, and made for one
 // whose members are tried one by one: they wait for each other.
 func TestWantOfPausedMembers(t *testing.T) {
@@ -66,9 +32,9 @@ func TestWantOfPausedMembers(t *testing.T) {
 			want                 string
 		}{
 			{true, 2, 0, 0, ""}, {true, 2, 0, 1, ""},
-			{true, 2, 0, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
+			{true, 2, 0, 2, "none before member waits-0 is tried again in 1s, since its last bind failed"},
 			{true, 2, 1, 2, ""}, {true, 4, 2, 1, ""},
-			{true, 4, 2, 2, "none before member waits-1 is tried again in 9s, since its last bind failed"},
+			{true, 4, 2, 2, "none before member waits-0 is tried again in 1s, since its last bind failed"},
 			{true, 9, 0, 0, ""}, // whatever it waits for, it is no pause
 			{false, 2, 0, 2, ""},
 		} {
@@ -78,19 +44,41 @@ func TestWantOfPausedMembers(t *testing.T) {
 				gang.Members = append(gang.Members, &bound[i])
 			}
 			cs.Write(wantKey, &want{Want: podgroup.Want{Gang: gang, Pods: pods}, grouped: tc.grouped})
-			c.plugin.state.mu.Lock()
-			g := c.plugin.state.group(ref)
-			clear(g.repairs)
-			g.repairs[uidOf(pods[2])] = repair{failures: 1, at: c.Clock.Now().Add(-time.Second)} // over
-			for i := range tc.paused {
-				g.repairs[uidOf(pods[i])] = repair{failures: 1, at: c.Clock.Now().Add(time.Duration(8+i) * time.Second)}
-			}
-			c.plugin.state.mu.Unlock()
+			c.failed(ref, pods, tc.paused)
 			if w, why := c.plugin.Want(cs, ref); why != tc.want || (w != nil) != (tc.want == "") {
 				t.Errorf("%+v: wants %v, %q", tc, w != nil, why)
 			}
 		}
 	})
+}
+
+// failed has the binds of the first members of a gang fail a moment ago, and the gang lose its plan.
+func (c *cluster) failed(ref podgroup.Ref, pods []*v1.Pod, count int) {
+	c.T.Helper()
+	f := reservation.Facts{Ref: ref}
+	take := func(e reservation.Event) answer {
+		return c.plugin.with(func(*reservation.State) reservation.Event { return e })
+	}
+	take(reservation.Changed{Gang: f}) // it is forgotten
+	f.MinCount = len(pods)
+	for _, p := range pods {
+		f.Members = append(f.Members, memberOf(p))
+	}
+	asked := take(reservation.Tried{Gang: f, UID: uidOf(pods[0])})
+	found := reservation.PlanFound{Gang: f, UID: uidOf(pods[0]), Version: asked.plan.Version}
+	for _, p := range pods {
+		found.Places = append(found.Places, reservation.Place{Assignment: vgpu.Assignment{UID: uidOf(p), Pod: pathOf(p), Node: "n1"}})
+	}
+	take(found)
+	for _, p := range pods {
+		take(reservation.Reserved{Ref: ref, UID: uidOf(p)})
+	}
+	take(reservation.Permitted{Gang: f, UID: uidOf(pods[0])})
+	for _, p := range pods[:count] {
+		take(reservation.Unreserved{Gang: f, UID: uidOf(p), Pod: pathOf(p)})
+	}
+	f.Problem = &reservation.Problem{Message: "a test says so"}
+	take(reservation.Changed{Gang: f})
 }
 
 // A gang whose wishes contradict each other goes whole, although its least number is known.
@@ -109,7 +97,7 @@ func TestLeastOfMalformed(t *testing.T) {
 			pg, err := c.plugin.gangs.Gang(ref)
 			return pg != nil && pg.MinCount == 2 && err != nil
 		})
-		if got := c.plugin.Least(ref); got != onlyWhole {
+		if got := c.plugin.Least(ref); got != reservation.OnlyWhole {
 			t.Errorf("%d must stay", got)
 		}
 	})
@@ -140,9 +128,7 @@ func TestTorn(t *testing.T) {
 		c.Create(late)
 		c.Remove("ran-1")
 		c.Await("one of the gang stays", torn)
-		c.plugin.state.mu.Lock()
-		c.plugin.state.group(ref).bound[uidOf(late)] = true
-		c.plugin.state.mu.Unlock()
+		c.plugin.PostBind(t.Context(), nil, late, "n1")
 		if torn() {
 			t.Error("a member whose Binding succeeded does not count")
 		}
@@ -161,38 +147,27 @@ func TestWithdraw(t *testing.T) {
 		ran, large := members("ran", 1, 1, 0)[0], c.leader()
 		c.Create(ran)
 		c.AwaitBound("ran", 1)
-		set := func(reserved bool, letGo time.Time) {
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			g := c.plugin.state.group(largeRef)
-			g.letGo, g.reserved = letGo, map[vgpu.UID]bool{}
-			if reserved {
-				g.reserved[uidOf(large)] = true
-				g.places[uidOf(large)] = place{Assignment: vgpu.Assignment{UID: uidOf(large), Node: "n1"}}
-			}
-		}
 		for _, p := range []*v1.Pod{ran, pod("small-0", 10), pod("gone", 5)} {
 			if c.plugin.Withdraw(p) {
 				t.Errorf("pod %s was taken back", p.Name)
 			}
 		}
-		set(true, c.Clock.Now())
-		if c.plugin.Withdraw(large) {
-			t.Error("a member was taken back that is being bound")
-		}
-		set(true, zero)
-		if !c.plugin.Withdraw(large) {
-			t.Error("a member that was not let go was not taken back")
-		}
-		c.plugin.state.mu.Lock()
-		planned := c.plugin.state.group(largeRef).planned()
-		c.plugin.state.mu.Unlock()
-		if planned {
-			t.Error("the plan stands of which a member was taken back")
-		}
-		set(false, zero)
 		if !c.plugin.Withdraw(large) {
 			t.Error("a member that has no place is to be evicted")
+		}
+		waiting := c.gated("waiting", 2, 2)
+		c.planned(waiting, 2, vgpu.Room{})
+		if !c.plugin.Withdraw(waiting[0]) {
+			t.Error("a member that may not be bound yet was not taken back")
+		}
+		if phase, _ := c.phase("waiting"); phase != reservation.Unplaced {
+			t.Errorf("the gang of which a member was taken back is %v", phase)
+		}
+		binding := c.gated("binding", 2, 2)
+		c.planned(binding, 2, vgpu.Room{})
+		c.plugin.Permit(t.Context(), framework.NewCycleState(), binding[0], "n1")
+		if c.plugin.Withdraw(binding[0]) {
+			t.Error("a member was taken back that is being bound")
 		}
 	})
 }

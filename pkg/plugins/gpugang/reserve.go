@@ -1,0 +1,43 @@
+package gpugang
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/verdict"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
+)
+
+// Reserve notes that a member is at its place. In a group cycle it notes that for the cycle only: it is undone and done again.
+func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	ref, ok := p.gangs.Of(pod)
+	if !ok {
+		return nil
+	}
+	if cs.IsPodGroupSchedulingCycle() {
+		if t := trialOf(cs.GetPodGroupSchedulingCycle()); t != nil {
+			t.reserved[uidOf(pod)] = node
+		}
+		return nil
+	}
+	a := p.with(func(*reservation.State) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(pod)} })
+	if a.refuse != nil {
+		return verdict.New(fwk.Unschedulable, a.refuse.Why)
+	}
+	return nil
+}
+
+// Unreserve ends the plan when a member fails before the members may be bound: all or none. After that it keeps the place, and the
+// member comes back to it.
+func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, _ string) {
+	ref, ok := p.gangs.Of(pod)
+	if !ok || cs.IsPodGroupSchedulingCycle() {
+		return
+	}
+	p.with(func(*reservation.State) reservation.Event {
+		return reservation.Unreserved{Gang: p.facts(ref), UID: uidOf(pod), Pod: pathOf(pod)}
+	})
+	p.flush(ctx)
+}
