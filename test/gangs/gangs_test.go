@@ -88,7 +88,9 @@ func playMany(t *testing.T, k kit) {
 			t.Parallel()
 			for i := next.Add(1) - 1; i < int64(*histories) && !failed.Load(); i = next.Add(1) - 1 {
 				number := *seed + uint64(i)
-				if violation, log := outcome(t, k, write(number, k.native)); violation != "" {
+				violation, log := outcome(t, k, write(number, k.native))
+				keepRecord(t, number, log)
+				if violation != "" {
 					failed.Store(true)
 					report(t, k, number, violation, log)
 				}
@@ -112,7 +114,7 @@ func playElsewhere(t *testing.T) {
 				count := min(perProcess, int64(*histories)-from)
 				//nolint:gosec // the same program again
 				again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.Split(t.Name(), "/")[0]+"$", "-test.timeout=30m",
-					fmt.Sprint("-seed=", *seed+uint64(from)), fmt.Sprint("-histories=", count), fmt.Sprint("-shrink=", *shrinks))
+					fmt.Sprint("-seed=", *seed+uint64(from)), fmt.Sprint("-histories=", count), fmt.Sprint("-shrink=", *shrinks), "-record="+*record)
 				again.Env = append(os.Environ(), "GOMAXPROCS=1")
 				if out, err := again.CombinedOutput(); err != nil {
 					failed.Store(true)
