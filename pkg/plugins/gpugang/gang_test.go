@@ -3,6 +3,7 @@ package gpugang
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 func TestGangStartsTogether(t *testing.T) {
@@ -356,5 +359,36 @@ func TestDrainEnds(t *testing.T) {
 		c.Clock.Pass(time.Hour)
 		c.AwaitBound("later", 1)
 		c.checkWhole("large", 2)
+	})
+}
+
+// Others take devices between the plan and the hold: the whole gang is refused and planned again, and nothing stays held.
+func TestDevicesThatCannotBeHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := prepareCluster(t, 1, 1)
+		var taken atomic.Bool
+		taken.Store(true)
+		c.refuseHold = func(h vgpu.Hold) error {
+			if h.Pod == "default/train-1" && taken.Load() {
+				return errors.New("others took its devices")
+			}
+			return nil
+		}
+		c.start()
+		c.Create(members("train", 2, 2, 10)...)
+		c.Await("a member is told", func() bool {
+			return slices.ContainsFunc(c.Pods(), func(p v1.Pod) bool {
+				if strings.Contains(fakecluster.Message(&p), reservation.GivenUp) {
+					t.Errorf("pod %s was given the place of a plan that had ended", p.Name)
+				}
+				return strings.Contains(fakecluster.Message(&p), "others took its devices")
+			})
+		})
+		if held := c.keptFor("train"); len(held) > 0 {
+			t.Errorf("devices are held on %v for a gang without a plan", held)
+		}
+		taken.Store(false)
+		c.Clock.Pass(2 * time.Minute)
+		c.AwaitBound("train", 2)
 	})
 }

@@ -41,6 +41,9 @@ type cluster struct {
 	// refuseEviction answers every eviction, where it is not nil.
 	refuseEviction error
 
+	// refuseHold answers each hold, where it is not nil.
+	refuseHold func(vgpu.Hold) error
+
 	plugin *Plugin
 	shares *gpushare.Plugin
 	stop   func()
@@ -89,11 +92,27 @@ func (c *cluster) start() {
 			if err != nil {
 				return nil, err
 			}
-			c.plugin, err = New(ctx, args, h, Options{Shares: func() Shares { return c.shares }, Gangs: set, Now: c.Clock.Now})
+			c.plugin, err = New(ctx, args, h, Options{Shares: func() Shares { return &refusingShares{Shares: c.shares, c: c} }, Gangs: set, Now: c.Clock.Now})
 			return c.plugin, err
 		},
 	}
 	c.stop = fakecluster.Start(c.T, c.Client, c.profile(), registry, func(ctx context.Context) { c.plugin.Run(ctx) })
+}
+
+// refusingShares is GPUShare where holds may fail.
+type refusingShares struct {
+	Shares
+	c *cluster
+}
+
+// Hold keeps room for a pod.
+func (s *refusingShares) Hold(h vgpu.Hold) error {
+	if s.c.refuseHold != nil {
+		if err := s.c.refuseHold(h); err != nil {
+			return err
+		}
+	}
+	return s.Shares.Hold(h)
 }
 
 // profile is the stock profile with the plugins, set as deploy/ sets them.
