@@ -113,7 +113,7 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 		w.evicted(t, pod, what)
 	}
 	if what == "bound" {
-		if tear := w.torn[t.name]; tear != nil {
+		if tear := w.tearAt(t, time.Now()); tear != nil {
 			tear.before++
 		}
 		w.overtaken(pod)
@@ -136,7 +136,7 @@ func (w *world) noticeEnd(t *team, pod *v1.Pod, what string) {
 		return
 	}
 	t.ended.add(time.Now())
-	if tear := w.torn[t.name]; tear != nil && tear.at.Equal(time.Now()) {
+	if tear := w.tearAt(t, time.Now()); tear != nil {
 		tear.ended++
 	}
 	if c := w.claims[t.name]; c != nil {

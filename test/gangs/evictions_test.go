@@ -128,12 +128,12 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 		return
 	}
 	w.tally.evictions++
-	if w.torn[t.name] == nil {
-		now := time.Now()
+	now := time.Now()
+	if w.tearAt(t, now) == nil {
 		running, unsure := w.running(t, now)
-		w.torn[t.name] = &tear{at: now, before: running, unsure: unsure + t.ended.endsAt(now), least: t.leastAt(now)}
+		w.torn[t.name] = append(w.torn[t.name], &tear{at: now, before: running, unsure: unsure + t.ended.endsAt(now), least: t.leastAt(now)})
 	}
-	w.torn[t.name].evicted++
+	w.tearAt(t, now).evicted++
 	p := w.preemptorOf(pod)
 	if p == nil {
 		return
@@ -146,7 +146,7 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 		c = &claim{victims: map[string]types.UID{}}
 		w.claims[p.name] = c
 	}
-	if now := time.Now(); c.last != now {
+	if c.last != now {
 		c.batches++
 		c.last = now
 	}
@@ -156,6 +156,16 @@ func (w *world) evicted(t *team, pod *v1.Pod, what string) {
 	if c.batches > mostBatches && c.excused == "" {
 		w.fail("others are evicted for %s again and again, although nothing came between", p.name)
 	}
+}
+
+// tearAt returns what the evictions of an instant do to a gang so far, nil for nothing.
+func (w *world) tearAt(t *team, now time.Time) *tear {
+	for _, tear := range w.torn[t.name] {
+		if tear.at.Equal(now) {
+			return tear
+		}
+	}
+	return nil
 }
 
 // meanwhile excuses a preemptor for what happened at the instant of an eviction on a node, which may have come after the decision.
@@ -286,8 +296,10 @@ func (w *world) checkEvictions() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.torn)) {
-		tear := w.torn[name]
-		if w.teams[name].source != "" && tear.torn() {
+		for _, tear := range w.torn[name] {
+			if w.teams[name].source == "" || !tear.torn() {
+				continue
+			}
 			w.fail("preemption leaves gang %s %d members of %d that must run: %d were evicted", name, tear.before-tear.evicted, tear.least, tear.evicted)
 		}
 	}

@@ -30,10 +30,10 @@ type world struct {
 	teams map[string]*team
 	// uids of all pods that there ever were.
 	uids map[string]bool
-	// claims are the preemptors that others were evicted for, by name, until they run; torn are the gangs that evictions took
-	// members from at this instant.
+	// claims are the preemptors that others were evicted for, by name, until they run; torn is what evictions did to gangs since
+	// the last check, one entry an instant, the oldest first.
 	claims map[string]*claim
-	torn   map[string]*tear
+	torn   map[string][]*tear
 	tally  tally
 	// steps are those that were played at the instant stepped.
 	stepped time.Time
@@ -49,7 +49,7 @@ type world struct {
 func play(ctx context.Context, k kit, history []step) (violation string, log []string) {
 	w := &world{
 		ctx: ctx, kit: k, api: newAPI(), hosts: map[string]*host{}, teams: map[string]*team{}, uids: map[string]bool{},
-		claims: map[string]*claim{}, torn: map[string]*tear{}, arrivals: map[string]arrival{},
+		claims: map[string]*claim{}, torn: map[string][]*tear{}, arrivals: map[string]arrival{},
 	}
 	defer func() { tallies.add(&w.tally) }()
 	w.api.changed = w.podChanged
