@@ -290,14 +290,14 @@ func (w *world) disturb(p *team, c *claim, s step) {
 // checkEvictions checks what preemptions did. The caller holds the mutex.
 func (w *world) checkEvictions() {
 	if w.api.refusedLately() {
-		clear(w.torn)
 		for _, c := range w.claims {
 			c.excuse("an eviction was refused")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.torn)) {
 		for _, tear := range w.torn[name] {
-			if w.teams[name].source == "" || !tear.torn() {
+			// The rest of a decision comes later where one of its evictions was refused.
+			if w.teams[name].source == "" || !tear.torn() || w.api.refusedAt(tear.at) {
 				continue
 			}
 			w.fail("preemption leaves gang %s %d members of %d that must run: %d were evicted", name, tear.before-tear.evicted, tear.least, tear.evicted)

@@ -1,6 +1,7 @@
 package gangs
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,10 +54,13 @@ func (a *api) heal() {
 }
 
 // refusedLately reports whether a request to remove a pod met a fault a moment ago: it may have been tried again since.
-func (a *api) refusedLately() bool {
+func (a *api) refusedLately() bool { return a.refusedAt(time.Now()) }
+
+// refusedAt reports whether a request to remove a pod met a fault at an instant, or a moment before it.
+func (a *api) refusedAt(at time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.refused.IsZero() && time.Since(a.refused) < retried
+	return slices.ContainsFunc(a.refusals, func(r time.Time) bool { return !r.After(at) && at.Sub(r) < retried })
 }
 
 // strike returns the fault that a request meets, "" for none, and excuses the pod's gang.
@@ -69,7 +73,7 @@ func (a *api) strike(what, pod string) string {
 			a.sayLocked("fault %s %s of %s", f.kind, what, pod)
 			a.struck(pod)
 			if what == deleteFault {
-				a.refused = time.Now()
+				a.refusals = append(a.refusals, time.Now())
 			}
 			return f.kind
 		}

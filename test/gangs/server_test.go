@@ -53,8 +53,8 @@ type api struct {
 	late map[types.UID]bool
 	// spins is what the scheduler tries without end, "" for nothing.
 	spins string
-	// refused is when the last request to remove a pod met a fault.
-	refused time.Time
+	// refusals are when requests to remove a pod met a fault.
+	refusals []time.Time
 	// running is how long pods run that are bound from now on, 0 for what they say themselves.
 	running time.Duration
 }

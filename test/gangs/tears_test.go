@@ -16,7 +16,8 @@ import (
 func TestEachInstantOfEvictionsIsJudgedAlone(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// instants are what happens, one after the other: e evicts a member, d ends one by itself, b binds one more.
+		// instants are what happens, one after the other: e evicts a member, d ends one by itself, b binds one more, and r is an
+		// eviction that the API server refuses.
 		instants []string
 		want     string
 	}{
@@ -27,6 +28,8 @@ func TestEachInstantOfEvictionsIsJudgedAlone(t *testing.T) {
 		{name: "the second instant leaves too few", instants: []string{"e", "ee"}, want: "leaves gang g 2 members of 3"},
 		{name: "the first instant leaves too few and the second takes the rest", instants: []string{"eee", "ee"}, want: "leaves gang g 2 members of 3"},
 		{name: "a member that is bound later does not mend the first instant", instants: []string{"eee", "b"}, want: "leaves gang g 2 members of 3"},
+		{name: "an eviction that was refused comes later", instants: []string{"eeer", "ee"}},
+		{name: "a refusal long before is no excuse", instants: []string{"r", "", "", "", "", "", "", "", "", "", "", "eee"}, want: "leaves gang g 2 members of 3"},
 		{name: "a member that is bound at the same instant counts", instants: []string{"eeeb"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -45,7 +48,7 @@ func TestEachInstantOfEvictionsIsJudgedAlone(t *testing.T) {
 					for _, what := range instant {
 						w.suffer(t, g, what, &next)
 					}
-					time.Sleep(time.Second)
+					time.Sleep(3 * time.Second)
 				}
 				w.checkEvictions()
 				if (c.want == "") != (w.violation == "") || !strings.Contains(w.violation, c.want) {
@@ -67,11 +70,15 @@ func (w *world) addRunning(t *testing.T, name string) {
 // suffer has the next member evicted or ended, or one more bound.
 func (w *world) suffer(t *testing.T, g *team, what rune, next *int) {
 	t.Helper()
-	if what == 'b' {
+	switch what {
+	case 'b':
 		w.addRunning(t, g.member(5))
 		if tear := w.tearAt(g, time.Now()); tear != nil {
 			tear.before++
 		}
+		return
+	case 'r':
+		w.api.refusals = append(w.api.refusals, time.Now())
 		return
 	}
 	pod := w.api.pod(g.member(*next)).DeepCopy()
