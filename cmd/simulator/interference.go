@@ -31,10 +31,11 @@ func interferenceCommand() *cobra.Command {
 		Long: `Compares how well models predict the speed of two workloads that share a GPU.
 
 PAIRS.csv has workloads that were measured alone and side by side, in the layout of Lucid (Hu et al., ASPLOS 2023), Gavel
-(Narayanan et al., OSDI 2020) or iGniter (Xu et al., TPDS 2023), which its columns tell; PROFILES.csv has what each of them
-uses of a GPU that it has alone, in the layout of Lucid's or iGniter's profiles. docs/experiments.md says where the data
-are. Several files are taken together, and sorted by layout and GPU model. Without profiles a model knows no more of a
-workload than the scheduler does of one that nobody has described.
+(Narayanan et al., OSDI 2020), iGniter (Xu et al., TPDS 2023) or the GPU suite of this project, which its columns tell;
+PROFILES.csv has what each of them uses of a GPU that it has alone, in the layout of the profiles of Lucid, iGniter or the
+suite. docs/experiments.md says where the data are. Several files are taken together, and sorted by layout and GPU model,
+those of the suite also by how the GPU was shared. Without profiles a model knows no more of a workload than the scheduler
+does of one that nobody has described.
 
 For both workloads of each pair the speed is predicted: the throughput together ÷ alone. The table has the mean absolute
 error, by how much of the variance is explained (R²), and how far a promise is kept when a pair is admitted if both

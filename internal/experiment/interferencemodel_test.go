@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,5 +169,56 @@ func TestTenantsOfTraining(t *testing.T) {
 	}
 	if got := m.(*booked).tenants(&set.Pairs[0])[0]; !got.Guessed || got.Cap != 1 {
 		t.Errorf("without a profile: %+v", got)
+	}
+}
+
+// TestTenantsOfTheSuite: the GPU suite's profiles are found by the sharing and by the cap of each side, and the use of the SMs
+// tells the class.
+func TestTenantsOfTheSuite(t *testing.T) {
+	read := func(text string) *traces.Trace {
+		tr, err := traces.Read(strings.NewReader(text), "t.csv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tr
+	}
+	profiles := read(`gpu,sharing,model,percent,rate,gpu_util,gmem_util,gmem
+h100,mps,decode,40,50,60,20,1024
+h100,mps,decode,60,80,65,30,1024
+h100,mps,compute,40,10,99,2,512
+h100,time-slicing,decode,100,100,69,40,1024
+h100,time-slicing,compute,100,25,99,5,512
+`)
+	all := sets(t, []*traces.Trace{profiles}, read(`gpu,sharing,model1,percent1,rate1,solo_rate1,model2,percent2,rate2,solo_rate2
+h100,time-slicing,decode,100,60,100,compute,100,10,25
+h100,mps,compute,40,9,10,decode,60,60,80
+h100,mps,decode,40,45,50,decode,60,72,80
+`))
+	type side struct {
+		Speed float64
+		Line  int // of its profile
+	}
+	got := map[string][][2]side{}
+	for i := range all {
+		for _, c := range all[i].Pairs {
+			a, b := &c.Sides[0], &c.Sides[1]
+			got[all[i].Name()] = append(got[all[i].Name()], [2]side{{a.Speed, a.Solo.Line}, {b.Speed, b.Solo.Line}})
+		}
+	}
+	want := map[string][][2]side{
+		"tandem-pairs on h100 mps":          {{{.9, 4}, {.75, 3}}, {{.9, 2}, {.9, 3}}},
+		"tandem-pairs on h100 time-slicing": {{{.6, 5}, {.4, 6}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("profiles (-want +got):\n%s", diff)
+	}
+	for i := range profiles.Solos {
+		s, class := &profiles.Solos[i], interference.ClassLight
+		if s.Workload == "compute" {
+			class = interference.ClassTraining
+		}
+		if got := soloClass(traces.TandemPairs, s); got != class {
+			t.Errorf("%s on %v of %s is %v, want %v", s.Workload, s.Share, s.GPU, got, class)
+		}
 	}
 }

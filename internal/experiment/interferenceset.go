@@ -56,6 +56,7 @@ func (s *PairSet) counted(named bool) report.InterferencePairs {
 // soloLayouts says in which layout the solo profiles of a layout of pairs come.
 var soloLayouts = map[traces.Format]traces.Format{
 	traces.LucidPairs: traces.LucidSingles, traces.IgniterPairs: traces.IgniterCurves,
+	traces.TandemPairs: traces.TandemSingles,
 }
 
 // wrongFamilies lists families by layout whose measurements are wrong: the solo speed of VGG in Lucid's files is that of

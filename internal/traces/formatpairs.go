@@ -15,6 +15,13 @@ const (
 	// IgniterCurves has solo profiles by cap of the SMs: model, batch, mps_pct, latency_ms, throughput_img_s. Optional:
 	// l2_util_pct, dram_util_pct (percent).
 	IgniterCurves Format = "igniter-curves"
+	// TandemPairs has co-runs that the project's own GPU suite (test/gpu) measured: gpu, sharing (time-slicing or mps, say), and
+	// for each of 1 and 2 model, percent (of the SMs, 100 without a cap), rate and solo_rate (units per second, together and
+	// alone under the same percent and sharing).
+	TandemPairs Format = "tandem-pairs"
+	// TandemSingles has solo profiles by cap of the SMs from the same suite: gpu, sharing, model, percent, rate (units per
+	// second), gpu_util, gmem_util (percent), gmem (MiB).
+	TandemSingles Format = "tandem-singles"
 	// GPUMemNetFeatures has networks with what training them uses: Depth, Activation Function, Total Activations, Total
 	// Parameters, Batch Size, Batch Normalization Layers, Dropout Layers, Max GPU Memory (MiB), Avg GPUTL (percent), Avg
 	// GRACT, Avg SMACT, Avg SMOCC, Avg FP32A (parts from 0 to 1).
@@ -46,6 +53,16 @@ var pairSchemas = []schema{
 		},
 	},
 	{format: IgniterCurves, row: igniterCurve, needs: []string{"model", "batch", "mps_pct", "latency_ms", "throughput_img_s"}},
+	{
+		format: TandemPairs, row: tandemPair,
+		needs: []string{
+			"gpu", "sharing", "model1", "percent1", "rate1", "solo_rate1", "model2", "percent2", "rate2", "solo_rate2",
+		},
+	},
+	{
+		format: TandemSingles, row: tandemSingle,
+		needs: []string{"gpu", "sharing", "model", "percent", "rate", "gpu_util", "gmem_util", "gmem"},
+	},
 	{
 		format: GPUMemNetFeatures, row: gpuMemNetSample,
 		needs: []string{

@@ -233,6 +233,8 @@ func FuzzLucidPairs(f *testing.F)       { fuzz(f, LucidPairs) }
 func FuzzLucidSingles(f *testing.F)     { fuzz(f, LucidSingles) }
 func FuzzIgniterPairs(f *testing.F)     { fuzz(f, IgniterPairs) }
 func FuzzIgniterCurves(f *testing.F)    { fuzz(f, IgniterCurves) }
+func FuzzTandemPairs(f *testing.F)      { fuzz(f, TandemPairs) }
+func FuzzTandemSingles(f *testing.F)    { fuzz(f, TandemSingles) }
 func FuzzGPUMemNet(f *testing.F)        { fuzz(f, GPUMemNetFeatures) }
 func FuzzGlet(f *testing.F)             { fuzz(f, GletUtilisation) }
 func FuzzMISO(f *testing.F)             { fuzz(f, MISOSlices) }

@@ -109,6 +109,15 @@ var fields = map[Format]map[string]*rapid.Generator[string]{
 		"model": nil, "batch": amount(1, 32), "mps_pct": amount(1, 100), "latency_ms": above(100), "throughput_img_s": above(1000),
 		"l2_util_pct": decimals(100), "dram_util_pct": decimals(100),
 	},
+	TandemPairs: {
+		"gpu": words, "sharing": words,
+		"model1": words, "percent1": amount(1, 100), "rate1": rapid.Just("40"), "solo_rate1": rapid.Just("50"),
+		"model2": words, "percent2": amount(1, 100), "rate2": rapid.Just("2.5"), "solo_rate2": rapid.Just("2.0"),
+	},
+	TandemSingles: {
+		"gpu": words, "sharing": words, "model": nil, "percent": amount(1, 100), "rate": above(1000),
+		"gpu_util": decimals(100), "gmem_util": decimals(100), "gmem": decimals(80_000),
+	},
 	GPUMemNetFeatures: {
 		"Depth": amount(1, 12), "Activation Function": words, "Total Activations": amount(1, 1e6), "Total Parameters": amount(1, 1e9),
 		"Batch Size": amount(1, 1024), "Batch Normalization Layers": amount(0, 12), "Dropout Layers": amount(0, 12),
@@ -210,7 +219,7 @@ func TestPropertyColumns(t *testing.T) {
 // TestPropertyBrokenField: a number that is none, in any row and column, is named with its line and column.
 func TestPropertyBrokenField(t *testing.T) {
 	text := []string{"sn", "model", "name", "gpu_spec", "qos", "job_type", "gpu", "job", "cluster", "application", "job_id",
-		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b", "status", "model1", "model2", "dataset", "dataset1", "dataset2", "bench", "Activation Function", "Model", "namespace", "gpu_models"}
+		"model_name", "instance_sn", "app_name", "role", "file", "job_a", "job_b", "status", "model1", "model2", "dataset", "dataset1", "dataset2", "bench", "Activation Function", "Model", "namespace", "gpu_models", "sharing"}
 	rapid.Check(t, func(t *rapid.T) {
 		d := tables(t)
 		i := rapid.IntRange(0, len(d.rows)-1).Draw(t, "row")
