@@ -14,6 +14,8 @@ type Model struct {
 	Memory, Reserved uint64
 	// Major and Minor are the compute capability.
 	Major, Minor int
+	// SMs is the number of streaming multiprocessors.
+	SMs int
 	// Fabric joins the devices of one node by NVLink.
 	Fabric Fabric
 	// Lanes is the number of NVLinks of a device that is joined to NVSwitches.
@@ -37,10 +39,10 @@ const mib = 1 << 20
 
 // models by the name that people use.
 var models = map[string]Model{
-	"A100": {Name: "NVIDIA A100-SXM4-40GB", Memory: 40960 * mib, Reserved: 620 * mib, Major: 8, Fabric: SwitchFabric, Lanes: 12},
-	"H100": {Name: "NVIDIA H100 80GB HBM3", Memory: 81559 * mib, Reserved: 551 * mib, Major: 9, Fabric: SwitchFabric, Lanes: 18},
-	"T4":   {Name: "Tesla T4", Memory: 15360 * mib, Reserved: 393 * mib, Major: 7, Minor: 5},
-	"V100": {Name: "Tesla V100-SXM2-16GB", Memory: 16384 * mib, Reserved: 240 * mib, Major: 7, Fabric: CubeMesh},
+	"A100": {Name: "NVIDIA A100-SXM4-40GB", Memory: 40960 * mib, Reserved: 620 * mib, Major: 8, SMs: 108, Fabric: SwitchFabric, Lanes: 12},
+	"H100": {Name: "NVIDIA H100 80GB HBM3", Memory: 81559 * mib, Reserved: 480 * mib, Major: 9, SMs: 132, Fabric: SwitchFabric, Lanes: 18},
+	"T4":   {Name: "Tesla T4", Memory: 15360 * mib, Reserved: 393 * mib, Major: 7, Minor: 5, SMs: 40},
+	"V100": {Name: "Tesla V100-SXM2-16GB", Memory: 16384 * mib, Reserved: 240 * mib, Major: 7, SMs: 80, Fabric: CubeMesh},
 }
 
 // Names lists the profiles.
@@ -75,7 +77,7 @@ func Node(name, profile string, count int) (State, error) {
 func (m Model) device(node string, index int) Device {
 	numa := index / 4
 	return Device{
-		UUID: UUID(node, index), Name: m.Name, Memory: m.Memory, Reserved: m.Reserved, Major: m.Major, Minor: m.Minor,
+		UUID: UUID(node, index), Name: m.Name, Memory: m.Memory, Reserved: m.Reserved, Major: m.Major, Minor: m.Minor, SMs: m.SMs,
 		MinorNumber: index,
 		PCIBusID:    fmt.Sprintf("%08X:%02X:00.0", index/31, 7+8*(index%31)),
 		PCIPath: [4]string{

@@ -43,6 +43,8 @@ type Device struct {
 	// Major and Minor are the compute capability.
 	Major int `json:"major"`
 	Minor int `json:"minor"`
+	// SMs is the number of streaming multiprocessors, 0 for one that nobody asks.
+	SMs int `json:"sms,omitempty"`
 	// MinorNumber is the N of /dev/nvidiaN.
 	MinorNumber int    `json:"minorNumber"`
 	PCIBusID    string `json:"pciBusID"`

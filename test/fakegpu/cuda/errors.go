@@ -12,7 +12,7 @@ const (
 	errNoDevice            C.int = 100
 	errInvalidDevice       C.int = 101
 	errInvalidContext      C.int = 201
-	errLaunchFailed        C.int = 719
+	errIllegalAddress      C.int = 700
 	errMPSConnectionFailed C.int = 805
 	errMPSRPCFailure       C.int = 806
 	errMPSServerNotReady   C.int = 807
@@ -33,7 +33,7 @@ var descriptions = map[C.int]description{
 	errNoDevice:            describe("CUDA_ERROR_NO_DEVICE", "no device is detected"),
 	errInvalidDevice:       describe("CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"),
 	errInvalidContext:      describe("CUDA_ERROR_INVALID_CONTEXT", "invalid device context"),
-	errLaunchFailed:        describe("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
+	errIllegalAddress:      describe("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
 	errMPSConnectionFailed: describe("CUDA_ERROR_MPS_CONNECTION_FAILED", "the MPS client could not connect"),
 	errMPSRPCFailure:       describe("CUDA_ERROR_MPS_RPC_FAILURE", "a call between the MPS client and the server failed"),
 	errMPSServerNotReady:   describe("CUDA_ERROR_MPS_SERVER_NOT_READY", "the MPS server takes no new client now"),

@@ -2,14 +2,15 @@
 //
 //	go build -buildmode=c-shared -o libcuda.so.1 ./test/fakegpu/cuda
 //
-// It exports the few calls of the CUDA driver API that a smallest program makes: context, allocation, memset,
-// synchronise. With a daemon in CUDA_MPS_PIPE_DIRECTORY the program is its client from cuInit on, and blocks there if
+// It exports the few calls of the CUDA driver API that the agent's canary and the GPU suite (test/gpu) make: context,
+// allocation, memset, copies, kernels, synchronise. It knows kernels by their names alone and runs none: one called fault is a
+// write where nobody may write, and of one called where it tells which SMs its blocks would have run on. With a daemon in CUDA_MPS_PIPE_DIRECTORY the program is its client from cuInit on, and blocks there if
 // the server is wedged; between cuMemsetD8 and cuCtxSynchronize it has work in flight. Without one it takes the device
 // of the state file as the compute mode allows. CUDA_VISIBLE_DEVICES holds numbers or UUIDs.
 //
 // Read in the CUDA driver API's documentation: signatures, numbers and names of errors, and that errors of a broken
-// context stay. Assumed: which error a broken client sees (LAUNCH_FAILED after a fault, MPS_RPC_FAILURE when the server
-// has gone). No memory exists behind the pointers.
+// context stay. Seen on an H100 with driver 580.159: after a fault all clients see the error of the one that made it
+// (ILLEGAL_ADDRESS here), and MPS_RPC_FAILURE when the server has gone. No memory exists behind the pointers.
 package main
 
 /*
@@ -50,12 +51,18 @@ type program struct {
 	retained map[int]int
 	// allocated are the sizes by address.
 	allocated map[C.u64]uint64
-	next      C.u64
-	handles   map[int]unsafe.Pointer
+	// kernels are the names of functions by their handles; spread are the addresses that hold the numbers of SMs.
+	kernels map[unsafe.Pointer]string
+	spread  map[C.u64]bool
+	// faulted: a kernel of this process wrote where it may not, without MPS.
+	faulted bool
+	next    C.u64
+	handles map[int]unsafe.Pointer
 }
 
 var self = program{
 	retained: map[int]int{}, allocated: map[C.u64]uint64{}, next: 0x7f00_0000_0000, handles: map[int]unsafe.Pointer{},
+	kernels: map[unsafe.Pointer]string{}, spread: map[C.u64]bool{},
 }
 
 // getenv reads the C environment: a Go runtime inside of a library does not see what its host set later.
@@ -131,6 +138,9 @@ func (p *program) connect() C.int {
 	if percent, ok := getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"); ok {
 		p.load.Percent, _ = strconv.ParseFloat(percent, 64)
 	}
+	if limit, ok := getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"); ok {
+		p.load.MemoryLimit = p.limitOf(limit)
+	}
 	client, err := fakegpu.Dial(context.Background(), pipe, p.load)
 	switch {
 	case err == nil:
@@ -148,6 +158,9 @@ func (p *program) connect() C.int {
 
 // broken returns the error that stays once the context is lost.
 func (p *program) broken() C.int {
+	if p.faulted {
+		return errIllegalAddress
+	}
 	if p.client == nil {
 		return success
 	}
@@ -158,7 +171,7 @@ func (p *program) broken() C.int {
 	case errors.Is(err, fakegpu.ErrTerminated):
 		return errMPSClientTerminated
 	case errors.Is(err, fakegpu.ErrFault):
-		return errLaunchFailed
+		return errIllegalAddress
 	}
 	return errMPSRPCFailure
 }

@@ -80,17 +80,23 @@ func (d *daemon) serveClient(conn net.Conn, reader *bufio.Reader, load string) {
 
 // peer returns the PID of the process at the other end, as this process's PID namespace numbers it.
 func peer(conn net.Conn) int {
+	_, pid := credentials(conn)
+	return pid
+}
+
+// credentials returns the user and the PID at the other end; user -1 is nobody.
+func credentials(conn net.Conn) (uid, pid int) {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
-		return 0
+		return -1, 0
 	}
-	pid := 0
+	uid = -1
 	_ = raw.Control(func(fd uintptr) {
 		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
-			pid = int(cred.Pid)
+			uid, pid = int(cred.Uid), int(cred.Pid)
 		}
 	})
-	return pid
+	return uid, pid
 }
 
 // connect waits until the client is taken. It is not when it is refused, or goes before.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,31 @@ func (d *daemon) command(conn net.Conn, words []string) {
 		return
 	}
 	defer d.mu.Unlock()
+	if len(words) > 0 && !strings.HasPrefix(words[0], "get_") && !privileged(conn) {
+		refuse(conn, words[0])
+		return
+	}
 	d.answer(conn, words)
+}
+
+// privileged says whether the other side is root or the user who started the daemon.
+func privileged(conn net.Conn) bool {
+	uid, _ := credentials(conn)
+	return uid == 0 || uid == os.Geteuid()
+}
+
+// refuse answers a command that changes something, of a user who may not. Seen on an H100 with driver 580.159: everybody may ask,
+// and nobody but root and the daemon's user may end a client, also one of their own.
+func refuse(conn net.Conn, command string) {
+	if command == "quit" {
+		fmt.Fprintln(conn, "Not enough privilege to execute quit command")
+		return
+	}
+	uid, _ := credentials(conn)
+	fmt.Fprintf(conn, "Insufficient privileges for UID %d. Control deamon settings can only be modified by the user who started it or by the root user.\n", uid)
+	if command == "terminate_client" {
+		fmt.Fprintln(conn, "800")
+	}
 }
 
 // hang says nothing until the other side gives up.
