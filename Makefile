@@ -22,7 +22,7 @@ RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(if $
 COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build test race stress properties faults lint demo sim e2e bench verify generate image clean
+.PHONY: help build test race stress properties faults lint demo sim e2e gpu-test gpu-folder bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -71,6 +71,12 @@ sim: ## play the example scenarios with the scheduler's decisions (seconds)
 
 e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer, KUBELET=1.35.4 has that kubelet, KUBERNETES API server, POD_SOURCE=apiserver no Pods API
 	TANDEM_KUBELET=$(KUBELET) TANDEM_KUBERNETES=$(KUBERNETES) TANDEM_POD_SOURCE=$(POD_SOURCE) hack/e2e.sh
+
+gpu-test: ## measure MPS and the agent on this machine's NVIDIA GPU, in runs of 9 minutes (OUT=bin/gpu/report.json); gpu-folder packs it for another machine
+	hack/gpu-test.sh run
+
+gpu-folder: ## pack the GPU suite into bin/gpu-test, for a Linux machine with a GPU and without Go
+	hack/gpu-test.sh pack
 
 bench: ## speed, beside the stock scheduler, against the allowed ranges
 	hack/bench.sh

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -187,7 +186,7 @@ func (a *api) put(path string, o *unstructured.Unstructured) {
 	if a.objects[path] == nil {
 		kind = "ADDED"
 		if o.GetUID() == "" {
-			o.SetUID(types.UID(uuid.NewUUID()))
+			o.SetUID(uuid.NewUUID())
 		}
 	}
 	a.objects[path] = o

@@ -7,7 +7,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/mps"
 	"github.com/tandem-gpu/tandem/internal/nvml"
 	"github.com/tandem-gpu/tandem/test/gpu/record"
 )
@@ -46,17 +46,19 @@ func main() {
 type part struct {
 	name, what string
 	run        func(*suite) error
+	// mps says that nothing of it can be measured without MPS.
+	mps bool
 }
 
 func parts() []part {
 	return []part{
-		{"nvml", "our NVML code: devices, samples, processes, XID errors", (*suite).nvml},
-		{"sm", "percentage of the SMs", (*suite).sm},
-		{"memory", "limit of device memory", (*suite).memory},
-		{"control", "daemons, canary, clients that are killed, faults, escapes", (*suite).control},
-		{"agent", "the real agent: registration, a container's environment, cost, restart", (*suite).agentPart},
-		{"isolation", "slowdown of two and three tenants", (*suite).isolation},
-		{"models", "models in PyTorch, alone and in pairs", (*suite).modelsPart},
+		{"nvml", "our NVML code: devices, samples, processes, XID errors", (*suite).nvml, false},
+		{"sm", "percentage of the SMs", (*suite).sm, true},
+		{"memory", "limit of device memory", (*suite).memory, true},
+		{"control", "daemons, canary, clients that are killed, faults, escapes", (*suite).control, true},
+		{"agent", "the real agent: registration, a container's environment, cost, restart", (*suite).agentPart, true},
+		{"isolation", "slowdown of two and three tenants", (*suite).isolation, false},
+		{"models", "models in PyTorch, alone and in pairs", (*suite).modelsPart, false},
 	}
 }
 
@@ -70,7 +72,7 @@ func command() *cobra.Command {
 }
 
 func runCommand() *cobra.Command {
-	var names []string
+	names := make([]string, 0, len(parts()))
 	for _, p := range parts() {
 		names = append(names, p.name)
 	}
@@ -135,6 +137,9 @@ func (s *suite) run(names []string) (err error) {
 			continue
 		}
 		fmt.Fprintf(s.out, "\n== %s: %s (%s)\n", p.name, p.what, time.Now().Format(time.TimeOnly))
+		if p.mps && s.leftOut(p.name) {
+			continue
+		}
 		if err := p.run(s); err != nil {
 			fmt.Fprintf(s.out, "gpu-test: part %s: %v\n", p.name, err)
 			failures = append(failures, fmt.Errorf("part %s: %w", p.name, err))
@@ -153,7 +158,7 @@ func (s *suite) describe() error {
 	if err != nil {
 		return err
 	}
-	defer library.Close()
+	defer func() { _ = library.Close() }()
 	devices, err := library.Devices()
 	if err != nil {
 		return err
@@ -184,9 +189,7 @@ func (s *suite) describe() error {
 	}
 	m.SMs = w.ready.SMs
 	w.quit()
-	if m.MPS = "available"; !found(controlProgram) {
-		m.MPS = controlProgram + " is not in PATH"
-	}
+	m.MPS = s.tryMPS()
 	torch, err := exec.Command("python3", "-c", "import torch; assert torch.cuda.is_available(); print(torch.__version__)").Output()
 	if err == nil {
 		m.Torch = strings.TrimSpace(string(torch))
@@ -195,14 +198,31 @@ func (s *suite) describe() error {
 	return s.report.Save()
 }
 
-func found(program string) bool {
-	_, err := exec.LookPath(program)
-	return err == nil
+const available = "available"
+
+// tryMPS says whether MPS serves a client here, or why not.
+func (s *suite) tryMPS() string {
+	if _, err := exec.LookPath(controlProgram); err != nil {
+		return controlProgram + " is not in PATH"
+	}
+	defer s.clean()
+	d, err := s.newDaemon(mps.DeviceSpec{}, true)
+	if err != nil {
+		return "no daemon: " + err.Error()
+	}
+	if w, err := s.start("", d.env(50, "")...); err != nil {
+		return "no client: " + failed(w.ready, err)
+	}
+	return available
 }
 
-// bound is the context of one step.
-func (s *suite) bound(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.ctx, d)
+// leftOut says so where MPS does not serve.
+func (s *suite) leftOut(what string) bool {
+	if s.report.Machine.MPS == available {
+		return false
+	}
+	fmt.Fprintf(s.out, "gpu-test: %s is left out: MPS is not available: %s\n", what, s.report.Machine.MPS)
+	return true
 }
 
 func tableCommand() *cobra.Command {

@@ -44,7 +44,7 @@ func percentsOf(phase string, members int) []int {
 
 // coRuns finds the co-runs of a report, in the order of their names.
 func coRuns(r *record.Report) []coRun {
-	var all []coRun
+	all := make([]coRun, 0, len(r.Figures))
 	for _, name := range slices.Sorted(maps.Keys(r.Figures)) {
 		words := strings.Split(name, "/")
 		if len(words) != 4 || words[0] != "isolation" && words[0] != "models" || words[2] == "alone" {

@@ -31,7 +31,8 @@ typedef struct {
 	int (*cuCtxSynchronize)(void);
 	int (*cuModuleLoadData)(void **, const void *);
 	int (*cuModuleGetFunction)(void **, void *, const char *);
-	int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+	int (*cuLaunchKernel)(void *, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *, void **,
+		void **);
 	int (*cuMemAlloc_v2)(ptr *, size_t);
 	int (*cuMemFree_v2)(ptr);
 	int (*cuMemGetInfo_v2)(size_t *, size_t *);
@@ -102,7 +103,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%d)", e.Call, e.Nam
 
 // GPU is the first device that the process sees, with a context on it.
 type GPU struct {
-	api     C.api
+	api     *C.api
 	device  C.int
 	context unsafe.Pointer
 	// Name of the product, UUID with the prefix "GPU-", or "MIG-" where NVML says so.
@@ -125,19 +126,19 @@ func Open() (*GPU, error) {
 	if library == nil {
 		return nil, fmt.Errorf("load libcuda.so.1: %s", C.GoString(C.dlerror()))
 	}
-	g := &GPU{}
-	if missing := C.load(library, &g.api); missing != nil {
+	g := &GPU{api: new(C.api)}
+	if missing := C.load(library, g.api); missing != nil {
 		return nil, fmt.Errorf("load libcuda.so.1: it lacks %s", C.GoString(missing))
 	}
 	return g, g.open()
 }
 
 func (g *GPU) open() error {
-	if err := g.check("cuInit", C.init(&g.api)); err != nil {
+	if err := g.check("cuInit", C.init(g.api)); err != nil {
 		return err
 	}
 	var n, value C.int
-	if err := g.check("cuDeviceGetCount", C.count(&g.api, &n)); err != nil {
+	if err := g.check("cuDeviceGetCount", C.count(g.api, &n)); err != nil {
 		return err
 	}
 	if n < 1 {
@@ -149,13 +150,13 @@ func (g *GPU) open() error {
 		call string
 		code func() C.int
 	}{
-		{"cuDeviceGet", func() C.int { return C.device(&g.api, &g.device) }},
-		{"cuDeviceGetName", func() C.int { return C.name(&g.api, &text[0], C.int(len(text)), g.device) }},
-		{"cuDeviceGetUuid", func() C.int { return C.get_uuid(&g.api, &id, g.device) }},
-		{"cuDriverGetVersion", func() C.int { return C.version(&g.api, &n) }},
-		{"cuDevicePrimaryCtxRetain", func() C.int { return C.retain(&g.api, &g.context, g.device) }},
-		{"cuCtxSetCurrent", func() C.int { return C.current(&g.api, g.context) }},
-		{"cuDeviceGetAttribute", func() C.int { return C.attribute(&g.api, &value, attributeSMs, g.device) }},
+		{"cuDeviceGet", func() C.int { return C.device(g.api, &g.device) }},
+		{"cuDeviceGetName", func() C.int { return C.name(g.api, &text[0], C.int(len(text)), g.device) }},
+		{"cuDeviceGetUuid", func() C.int { return C.get_uuid(g.api, &id, g.device) }},
+		{"cuDriverGetVersion", func() C.int { return C.version(g.api, &n) }},
+		{"cuDevicePrimaryCtxRetain", func() C.int { return C.retain(g.api, &g.context, g.device) }},
+		{"cuCtxSetCurrent", func() C.int { return C.current(g.api, g.context) }},
+		{"cuDeviceGetAttribute", func() C.int { return C.attribute(g.api, &value, attributeSMs, g.device) }},
 	} {
 		if err := g.check(step.call, step.code()); err != nil {
 			return err
@@ -172,11 +173,11 @@ func (g *GPU) check(call string, code C.int) error {
 	if code == 0 {
 		return nil
 	}
-	return &Error{Call: call, Code: int(code), Name: C.GoString(C.error_name(&g.api, code))}
+	return &Error{Call: call, Code: int(code), Name: C.GoString(C.error_name(g.api, code))}
 }
 
 // Close gives the context back.
-func (g *GPU) Close() error { return g.check("cuDevicePrimaryCtxRelease", C.release(&g.api, g.device)) }
+func (g *GPU) Close() error { return g.check("cuDevicePrimaryCtxRelease", C.release(g.api, g.device)) }
 
 // Kernel is a function of a module.
 type Kernel struct{ function unsafe.Pointer }
@@ -186,14 +187,14 @@ func (g *GPU) Load(ptx string, names ...string) (map[string]Kernel, error) {
 	text := C.CString(ptx)
 	defer C.free(unsafe.Pointer(text))
 	var module unsafe.Pointer
-	if err := g.check("cuModuleLoadData", C.module(&g.api, &module, text)); err != nil {
+	if err := g.check("cuModuleLoadData", C.module(g.api, &module, text)); err != nil {
 		return nil, err
 	}
 	kernels := map[string]Kernel{}
 	for _, name := range names {
 		s := C.CString(name)
 		var f unsafe.Pointer
-		code := C.function(&g.api, &f, module, s)
+		code := C.function(g.api, &f, module, s)
 		C.free(unsafe.Pointer(s))
 		if err := g.check("cuModuleGetFunction "+name, code); err != nil {
 			return nil, err
@@ -209,41 +210,41 @@ type Address uint64
 // Launch gives the device a kernel of so many blocks and threads. All kernels take two addresses, or other numbers of 64 bits,
 // and one number of 32. It does not wait.
 func (g *GPU) Launch(k Kernel, blocks, threads int, x, y Address, n int) error {
-	return g.check("cuLaunchKernel", C.launch(&g.api, k.function, C.uint(blocks), C.uint(threads), C.ptr(x), C.ptr(y), C.uint(n)))
+	return g.check("cuLaunchKernel", C.launch(g.api, k.function, C.uint(blocks), C.uint(threads), C.ptr(x), C.ptr(y), C.uint(n)))
 }
 
 // Wait waits for all work of this process.
-func (g *GPU) Wait() error { return g.check("cuCtxSynchronize", C.synchronize(&g.api)) }
+func (g *GPU) Wait() error { return g.check("cuCtxSynchronize", C.synchronize(g.api)) }
 
 // Allocate takes memory of the device.
 func (g *GPU) Allocate(bytes int) (Address, error) {
 	var p C.ptr
-	err := g.check("cuMemAlloc", C.allocate(&g.api, &p, C.size_t(bytes)))
+	err := g.check("cuMemAlloc", C.allocate(g.api, &p, C.size_t(bytes)))
 	return Address(p), err
 }
 
 // Free gives memory back.
-func (g *GPU) Free(p Address) error { return g.check("cuMemFree", C.release_memory(&g.api, C.ptr(p))) }
+func (g *GPU) Free(p Address) error { return g.check("cuMemFree", C.release_memory(g.api, C.ptr(p))) }
 
 // Fill sets bytes of the device's memory.
 func (g *GPU) Fill(p Address, value byte, bytes int) error {
-	return g.check("cuMemsetD8", C.set(&g.api, C.ptr(p), C.uchar(value), C.size_t(bytes)))
+	return g.check("cuMemsetD8", C.set(g.api, C.ptr(p), C.uchar(value), C.size_t(bytes)))
 }
 
 // Memory returns what cuMemGetInfo tells, and cuDeviceTotalMem, in bytes.
 func (g *GPU) Memory() (free, total, device uint64, err error) {
 	var f, t, d C.size_t
-	if err := g.check("cuMemGetInfo", C.info(&g.api, &f, &t)); err != nil {
+	if err := g.check("cuMemGetInfo", C.info(g.api, &f, &t)); err != nil {
 		return 0, 0, 0, err
 	}
-	err = g.check("cuDeviceTotalMem", C.total(&g.api, &d, g.device))
+	err = g.check("cuDeviceTotalMem", C.total(g.api, &d, g.device))
 	return uint64(f), uint64(t), uint64(d), err
 }
 
 // Pin takes memory of the host that the device can read and write at full speed.
 func (g *GPU) Pin(bytes int) ([]byte, error) {
 	var p unsafe.Pointer
-	if err := g.check("cuMemHostAlloc", C.pin(&g.api, &p, C.size_t(bytes))); err != nil {
+	if err := g.check("cuMemHostAlloc", C.pin(g.api, &p, C.size_t(bytes))); err != nil {
 		return nil, err
 	}
 	return unsafe.Slice((*byte)(p), bytes), nil
@@ -251,10 +252,10 @@ func (g *GPU) Pin(bytes int) ([]byte, error) {
 
 // ToDevice and ToHost begin a copy to and from pinned memory. They do not wait.
 func (g *GPU) ToDevice(to Address, from []byte) error {
-	return g.check("cuMemcpyHtoDAsync", C.to_device(&g.api, C.ptr(to), unsafe.Pointer(&from[0]), C.size_t(len(from))))
+	return g.check("cuMemcpyHtoDAsync", C.to_device(g.api, C.ptr(to), unsafe.Pointer(&from[0]), C.size_t(len(from))))
 }
 
 // ToHost is ToDevice's way back.
 func (g *GPU) ToHost(to []byte, from Address) error {
-	return g.check("cuMemcpyDtoHAsync", C.to_host(&g.api, unsafe.Pointer(&to[0]), C.ptr(from), C.size_t(len(to))))
+	return g.check("cuMemcpyDtoHAsync", C.to_host(g.api, unsafe.Pointer(&to[0]), C.ptr(from), C.size_t(len(to))))
 }
