@@ -102,9 +102,17 @@ func TestCUDAProgramIsAClient(t *testing.T) {
 		"release 0", "release 0: 201 CUDA_ERROR_INVALID_CONTEXT")
 	eventually(t, "the client said good-bye", func() bool { return g.clients() == "" })
 	p.expect("unknown: -1 - without text", "retain 0", "alloc 1048576", "memset")
-	// It dies between memset and synchronise.
+	neighbour := startProgram(t, path, mps...)
+	neighbour.expect("init", "retain 0")
+	// It dies between memset and synchronise, which is a fault of all.
 	p.kill()
-	eventually(t, "the daemon has noticed", func() bool { return g.clients() == "" })
+	neighbour.eventually("sync", "700 CUDA_ERROR_ILLEGAL_ADDRESS")
+	startProgram(t, path, mps...).expect("init: 807 CUDA_ERROR_MPS_SERVER_NOT_READY")
+	neighbour.kill()
+	eventually(t, "the server is active again", func() bool { return g.status() == "ACTIVE" })
+	startProgram(t, path, mps...).expect("init", "retain 0")
+
+	g.order(func(d *fakegpu.Device) { d.MPS.Wedge = true })
 	blocked := startProgram(t, path, mps...)
 	fmt.Fprintln(blocked.in, "init")
 	select {
@@ -129,8 +137,8 @@ func TestCUDAErrorsOfMPS(t *testing.T) {
 	terminated.eventually("sync", "810 CUDA_ERROR_MPS_CLIENT_TERMINATED")
 	broken.expect("sync")
 	g.order(func(d *fakegpu.Device) { d.MPS.Fault = true })
-	broken.eventually("sync", "719 CUDA_ERROR_LAUNCH_FAILED")
-	broken.expect("alloc 1: 719 CUDA_ERROR_LAUNCH_FAILED")
+	broken.eventually("sync", "700 CUDA_ERROR_ILLEGAL_ADDRESS")
+	broken.expect("alloc 1: 700 CUDA_ERROR_ILLEGAL_ADDRESS")
 	startProgram(t, path, mps...).expect("init: 807 CUDA_ERROR_MPS_SERVER_NOT_READY")
 	terminated.kill()
 	broken.kill()

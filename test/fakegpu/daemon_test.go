@@ -185,19 +185,56 @@ func TestTerminatedClientHarmsNobody(t *testing.T) {
 	}
 }
 
-// The wedge: clients that are there go on, commands show nothing, and newcomers wait until there is a new server.
-func TestKillWithWorkInFlightWedges(t *testing.T) {
+// A kill in flight is a fault of all: neighbours are broken and newcomers refused until the old ones have gone, and then
+// the same server serves. Other ends harm nobody.
+func TestKillWithWorkInFlightIsAFaultOfAll(t *testing.T) {
 	g := newGPU(t)
 	neighbour := g.dial(fakegpu.ClientLoad{PID: 71, Memory: 1 << 30})
 	g.dial(fakegpu.ClientLoad{PID: 72}).Abandon()
 	g.dial(fakegpu.ClientLoad{}).Close()
 	g.dial(fakegpu.ClientLoad{PID: 73, InFlight: true}).Close()
 	g.dial(fakegpu.ClientLoad{}).Close()
+	if err := neighbour.Load(fakegpu.ClientLoad{Memory: 2 << 30}); err != nil {
+		t.Errorf("the neighbour of those who harm nobody: %v", err)
+	}
+	idle := g.dial(fakegpu.ClientLoad{PID: 75})
+	server := g.server()
 	g.dial(fakegpu.ClientLoad{PID: 74, InFlight: true}).Abandon()
-	eventually(t, "the daemon has noticed", func() bool { return g.clients() == "71" })
+	for _, last := range []*fakegpu.Client{neighbour, idle} {
+		ended(t, last, fakegpu.ErrFault)
+		if got := g.status(); got != "FAULT" {
+			t.Errorf("status %s, want FAULT", got)
+		}
+		g.refused(fakegpu.ClientLoad{}, fakegpu.ErrFault)
+		last.Abandon()
+	}
+	eventually(t, "the server is active again", func() bool { return g.status() == "ACTIVE" })
+	g.dial(fakegpu.ClientLoad{}).Close()
+	if got := g.server(); got != server {
+		t.Errorf("server %s, was %s", got, server)
+	}
+}
+
+// A client that nobody is beside has nobody to break.
+func TestKillWithWorkInFlightAlone(t *testing.T) {
+	g := newGPU(t)
+	c := g.dial(fakegpu.ClientLoad{InFlight: true})
+	c.Abandon()
+	eventually(t, "the daemon has noticed", func() bool { return g.clients() == "" })
+	if next := g.dial(fakegpu.ClientLoad{}); next.Server() != c.Server() {
+		t.Error("the server was replaced")
+	}
+}
+
+// The wedge comes by order: clients that are there go on, commands show nothing, and newcomers wait until there is a new
+// server.
+func TestWedge(t *testing.T) {
+	g := newGPU(t)
+	neighbour := g.dial(fakegpu.ClientLoad{PID: 71, Memory: 1 << 30})
+	g.order(func(d *fakegpu.Device) { d.MPS.Wedge = true })
 	for range 2 {
 		if !g.blocks() {
-			t.Fatal("a client with work in flight was killed, and newcomers are served")
+			t.Fatal("newcomers to a wedged server are served")
 		}
 	}
 	if got := g.status(); got != "ACTIVE" {
@@ -213,8 +250,11 @@ func TestKillWithWorkInFlightWedges(t *testing.T) {
 
 func TestBlockedClientIsLetGoWithItsServer(t *testing.T) {
 	g := newGPU(t)
-	g.dial(fakegpu.ClientLoad{InFlight: true}).Abandon()
-	eventually(t, "the daemon has noticed", func() bool { return g.clients() == "" })
+	g.dial(fakegpu.ClientLoad{}).Close()
+	g.order(func(d *fakegpu.Device) { d.MPS.Wedge = true })
+	if got := g.status(); got != "ACTIVE" { // and the server has the order
+		t.Errorf("status %s, want ACTIVE", got)
+	}
 	blocked := make(chan error)
 	go func() {
 		_, err := fakegpu.Dial(t.Context(), g.pipe(), fakegpu.ClientLoad{})

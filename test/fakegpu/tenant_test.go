@@ -118,12 +118,19 @@ func TestTenantSaysWhatHappensToIt(t *testing.T) {
 	}
 	eventually(t, "the server is active again", func() bool { return g.status() == "ACTIVE" })
 
-	// SIGKILL with work in flight is the wedge; it blocks the next.
-	killed := startTenant(t, env, "--in-flight")
-	killed.says("connected server=" + g.server())
+	// SIGKILL with work in flight is a fault of the neighbours too.
+	killed, beside := startTenant(t, env, "--in-flight"), startTenant(t, env)
+	for _, n := range []*tenant{killed, beside} {
+		n.says("connected server=" + g.server())
+	}
 	killed.signal(syscall.SIGKILL)
 	killed.ends(-1)
-	eventually(t, "the daemon has noticed", func() bool { return g.clients() == "" })
+	beside.ends(4)
+	beside.says("fault")
+	eventually(t, "the server is active again", func() bool { return g.clients() == "" && g.status() == "ACTIVE" })
+
+	// A server that is wedged blocks the next.
+	g.order(func(d *fakegpu.Device) { d.MPS.Wedge = true })
 	blocked := startTenant(t, env)
 	blocked.says("blocked")
 	blocked.signal(syscall.SIGTERM)

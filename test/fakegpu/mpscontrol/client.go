@@ -246,15 +246,18 @@ func (d *daemon) free(c *client) (uint64, bool) {
 	return room, true
 }
 
-// leave forgets a client. One that goes without a word while its work is on the GPU wedges the server.
+// leave forgets a client. One that goes without a word while its work is on the GPU is a fatal fault of its server, as
+// was seen on an H100 with driver 580.159.
 func (d *daemon) leave(c *client, clean bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := c.server
 	s.clients = slices.DeleteFunc(s.clients, func(o *client) bool { return o == c })
 	if !clean && c.load.InFlight && !c.terminated && !c.broken {
-		s.wedged = true
 		d.log.print("Client %d of server %d has gone with work in flight", c.pid, s.pid())
+		if slices.Contains(d.servers, s) { // one that has ended has taken its clients with it
+			d.fault(s, false)
+		}
 	}
 	d.recover(s)
 	if s.closing && len(s.clients) == 0 {

@@ -10,8 +10,14 @@
 // Read in NVIDIA's MPS documentation and in the manual page: the commands and what they mean, also that quit waits for
 // the clients without -t; one server per user, and that a client of another user waits for the server to be empty; that
 // FAULT breaks every client of the server and lasts until the last of them has gone; that limits hold for servers and
-// clients to come, and that a client's environment only lowers them; the number of contexts. Read in reports of users: the
-// wedge after a client was killed with work in flight, and that commands show nothing of it.
+// clients to come, and that a client's environment only lowers them; the number of contexts. Read in reports of users, and
+// not seen: the wedge after a client was killed with work in flight, and that commands show nothing of it. The state file
+// orders it; no client causes it here.
+//
+// Seen on an H100 with driver 580.159 (docs/experiments/gpu.md): a client that is killed with a queue of work on the GPU
+// is a fatal fault of its server, which says FAULT, breaks the neighbours, refuses newcomers until the last of them has
+// gone and then serves again by itself; a client whose work terminate_client ended before harms nobody, nor does one
+// that is idle. There the killed client always had a neighbour: that a server without one serves on is assumed.
 //
 // Assumed: texts that are not documented (error messages, how a limit is shown), on which callers must not depend; that
 // a terminated client is off the client list at once; that clients which a wedge blocks get an error when the server
