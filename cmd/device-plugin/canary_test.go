@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,14 +102,10 @@ func TestCanaryDoesItsWorkAndLeaves(t *testing.T) {
 
 func TestCanaryFindsAWedge(t *testing.T) {
 	s := newServed(t, 2*time.Second)
-	neighbour, victim := s.client(fakegpu.ClientLoad{PID: 80}), s.client(fakegpu.ClientLoad{PID: 70, InFlight: true})
-	victim.Abandon()
-	eventually(t, "the daemon has noticed", func() error {
-		if pids := s.clients(); !slices.Equal(pids, []int{80}) {
-			return errors.New("clients are left")
-		}
-		return nil
-	})
+	neighbour := s.client(fakegpu.ClientLoad{PID: 80})
+	if err := fakegpu.Update(s.state, func(state *fakegpu.State) { state.Devices[0].MPS.Wedge = true }); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.mps.Ready(t.Context(), s.uuid); err != nil {
 		t.Errorf("Ready: %v, want that the control plane notices nothing", err)
 	}

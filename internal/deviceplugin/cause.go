@@ -51,7 +51,7 @@ func (c condition) mpsCause(r rules, now time.Duration) *Sickness {
 	case c.down && now-c.absent >= absentFor:
 		return &Sickness{reasonMPSNotRunning, "the MPS control daemon does not run and cannot be started: " + c.said + "; the agent goes on trying"}
 	case c.canary == canaryWedged:
-		return &Sickness{reasonMPSWedged, "new MPS clients wait for ever, which happens when a client is killed at work: " + c.tried + "; " + remedy}
+		return &Sickness{reasonMPSWedged, "new MPS clients wait for ever, which users report after a client was killed at work: " + c.tried + "; " + remedy}
 	case c.canary == canaryFault:
 		return &Sickness{reasonMPSFault, "MPS refuses new clients: " + c.tried + "; " + remedy}
 	}

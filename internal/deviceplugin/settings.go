@@ -63,7 +63,7 @@ const (
 // TerminationConfig says how the GPU work of terminating pods is ended.
 type TerminationConfig struct {
 	// Margin is how long before the kubelet's SIGKILL the clients of a terminating pod are ended, "3s" unless set.
-	// Shorter risks that the kill comes first and wedges the server; longer takes time from the pod's grace period.
+	// Shorter risks that the kill comes first and breaks the server for all; longer takes time from the pod's grace period.
 	Margin Duration `json:"margin,omitempty"`
 }
 

@@ -12,7 +12,8 @@ import (
 )
 
 // terminator ends the GPU work of terminating pods before the kubelet kills their processes: a client of MPS that is
-// killed with work in flight can block every later client of the device.
+// killed with a queue of work is a fatal fault of its server, which breaks every program of the device (seen on an H100
+// with driver 580.159), or blocks every later one (reported by users, not seen).
 //
 // It waits until shortly before the kill, since programs use their grace to save what they have. A pod terminates when it
 // is deleted or when the kubelet ends it by itself (eviction, shutdown of the node, deadline of the pod): the kubelet

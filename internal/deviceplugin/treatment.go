@@ -47,7 +47,7 @@ func (c condition) inDevice() bool {
 }
 
 // probeDue reports whether the canary should be tried at this look. A client that left may have been killed at work,
-// so then it is tried sooner.
+// which breaks the server, so then it is tried sooner.
 func (c condition) probeDue(r rules, clientLeft bool, now time.Duration) bool {
 	switch {
 	case !r.shared || c.inDevice():

@@ -90,13 +90,29 @@ func TestEndClientsEndsThoseAndNoOthers(t *testing.T) {
 	}
 }
 
-// A kill without that is what the rest is for: newcomers wait for ever while all looks well.
-func TestOnlyRecycleHelpsAWedge(t *testing.T) {
+// A kill without that is a fault of all.
+func TestKillAtWorkIsAFault(t *testing.T) {
 	n := newNode(t)
 	n.ensure()
 	neighbour, victim := n.client(80), n.client(70)
 	victim.Abandon()
-	eventually(t, "the daemon has noticed", func() bool { return slices.Equal(n.clients(), []int{80}) })
+	if err := ended(neighbour); !errors.Is(err, fakegpu.ErrFault) {
+		t.Errorf("neighbour: %v, want %v", err, fakegpu.ErrFault)
+	}
+	if err := n.mps.Ready(t.Context(), n.uuid); !errors.Is(err, ErrFault) {
+		t.Errorf("Ready: %v, want %v", err, ErrFault)
+	}
+	neighbour.Close()
+	eventually(t, "the server has recovered", func() bool { return n.mps.Ready(t.Context(), n.uuid) == nil })
+	n.client(90)
+}
+
+// The wedge is what users report, and comes by order: newcomers wait for ever while all looks well.
+func TestOnlyRecycleHelpsAWedge(t *testing.T) {
+	n := newNode(t)
+	n.ensure()
+	neighbour := n.client(80)
+	n.order(func(m *fakegpu.MPS) { m.Wedge = true })
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := fakegpu.Dial(ctx, n.control().pipe, fakegpu.ClientLoad{PID: 90}); !errors.Is(err, context.DeadlineExceeded) {

@@ -39,7 +39,7 @@ func TestEndToEnd(t *testing.T) {
 		{"a-wedge-of-mps-is-found-and-cured", wedge},
 		{"eight-pods-work-through-crash-and-upgrade-of-the-agent", upgradeUnderLoad},
 		{"init-containers-survive-a-restart-of-the-kubelet", kubeletRestartInit},
-		{"a-pod-that-hangs-at-its-end-wedges-nobody", eviction},
+		{"a-pod-that-hangs-at-its-end-harms-nobody", eviction},
 		{"what-was-left-in-shared-memory-is-removed", memoryRemoved},
 	} {
 		if !t.Run(s.name, func(t *testing.T) { s.run(c.Tenant(t, s.name)) }) && c.broken() {

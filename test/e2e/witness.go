@@ -159,6 +159,29 @@ func (n *Tenant) wedged(uuid string) {
 	}
 }
 
+// broken waits until the device's server refuses new clients for a fault.
+func (n *Tenant) broken(uuid string) {
+	n.t.Helper()
+	n.await("the fault of device "+uuid, func(ctx context.Context) error {
+		if err := connects(ctx, uuid); !errors.Is(err, fakegpu.ErrFault) {
+			return fmt.Errorf("a new client: %v, want %w", err, fakegpu.ErrFault)
+		}
+		return nil
+	})
+}
+
+// met waits until the pod's program has said a word, in whichever of its lives.
+func (n *Tenant) met(pod *v1.Pod, word string) {
+	n.t.Helper()
+	n.await("word "+word+" of pod "+pod.Name, func(context.Context) error {
+		said, err := story(pod)
+		if err == nil && !slices.Contains(said, word) {
+			err = fmt.Errorf("it said %q", said)
+		}
+		return err
+	})
+}
+
 // sick waits until the GPUNode says that the device takes no work for the reason, or recovers from it already, and
 // returns the message. A server without clients is replaced at once.
 func (n *Tenant) sick(uuid, reason string) string {

@@ -77,8 +77,12 @@ func mpsRows() []Row {
 			Operator: says("MPSFault") + ", `tandem_device_recycles_total`", measure: faultOfAClient,
 		},
 		{
-			Name: "MPS server wedged (client killed at work)", How: "the canary does not get through; tried sooner when a client has left", Pods: "running ones go on until the drain; new ones wait in their first CUDA call, then get an error and restart",
-			Operator: says("MPSWedged") + ", `tandem_device_recycles_total`", measure: sickness("MPS server wedged by a kill at work", "MPSWedged"),
+			Name: "Client killed at work", How: "as a fault, or by the canary, which is tried sooner when a client has left", Pods: broken,
+			Operator: says("MPSFault") + ", `tandem_device_recycles_total`", measure: clientKilled,
+		},
+		{
+			Name: "MPS server wedged (reported by users)", How: "the canary does not get through; tried sooner when a client has left", Pods: "running ones go on until the drain; new ones wait in their first CUDA call, then get an error and restart",
+			Operator: says("MPSWedged") + ", `tandem_device_recycles_total`", measure: sickness("MPS server wedged", "MPSWedged"),
 		},
 		{
 			Name: "Pod hangs at its end with work in flight", How: "deletionTimestamp, from the kubelet's Pods API or the API server", Pods: "it: its GPU work ends `termination.margin` before the SIGKILL; neighbours: nothing",

@@ -16,21 +16,36 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
-// faultOfAClient: one client breaks the server, and another does not notice, so that the server cannot recover alone.
+// faultOfAClient: one client breaks the server.
 func faultOfAClient(ctx context.Context, n *Node) (Times, error) {
-	uuid := n.uuids[0]
-	deaf, err := fakegpu.Dial(ctx, n.pipe(uuid), fakegpu.ClientLoad{PID: 1 << 22})
-	if err != nil {
-		return Times{}, err
-	}
-	defer deaf.Close()
-	guilty, err := fakegpu.Dial(ctx, n.pipe(uuid), fakegpu.ClientLoad{PID: 1<<22 + 1})
+	guilty, err := fakegpu.Dial(ctx, n.pipe(n.uuids[0]), fakegpu.ClientLoad{PID: 1<<22 + 1})
 	if err != nil {
 		return Times{}, err
 	}
 	defer guilty.Close()
+	return brokenServer(ctx, n, guilty.Fault)
+}
+
+// clientKilled: the program of a pod is killed at work.
+func clientKilled(ctx context.Context, n *Node) (Times, error) {
+	return brokenServer(ctx, n, func() error {
+		if !n.tenants.kill(n.uuids[0]) {
+			return errors.New("kill a client: nobody works on the device")
+		}
+		return nil
+	})
+}
+
+// brokenServer measures what breaks the server while a client is there that does not notice, so that the server cannot
+// recover alone.
+func brokenServer(ctx context.Context, n *Node, strike func() error) (Times, error) {
+	deaf, err := fakegpu.Dial(ctx, n.pipe(n.uuids[0]), fakegpu.ClientLoad{PID: 1 << 22})
+	if err != nil {
+		return Times{}, err
+	}
+	defer deaf.Close()
 	begin := time.Now()
-	if err := guilty.Fault(); err != nil {
+	if err := strike(); err != nil {
 		return Times{}, err
 	}
 	var t Times
