@@ -37,7 +37,8 @@ type tenantTruth struct {
 }
 
 // Three pods share a GPU under MPS. What the agent tells of each and of the device is within 5 % of what their programs
-// use: where the driver tells of each client, and where it tells of the server alone as far as that can be known.
+// use: where the driver tells of each client, as some are said to do, and where it tells of the server alone, as far as
+// that can be known.
 //
 // The programs are processes of their own, clients of a daemon, and seen through NVML's binary interface; their cgroups
 // are files that the test writes.
@@ -47,6 +48,7 @@ func TestUseAgreesWithTheTruth(t *testing.T) {
 		return
 	}
 	b, state, gpus := newFakeBench(t)
+	clientSamples(t, state, true)
 	b.run()
 	id := gpus[0].UUID
 	pods := []*tenantTruth{
@@ -77,9 +79,7 @@ func TestUseAgreesWithTheTruth(t *testing.T) {
 	b.agrees("power", device("power_watts"), 250)
 
 	// Where the driver tells of the server alone, the sum is right and divided by the limits: 40, 30 and 20 of 90.
-	if err := fakegpu.Update(state, func(s *fakegpu.State) { s.ServerSamplesOnly = true }); err != nil {
-		t.Fatal(err)
-	}
+	clientSamples(t, state, false)
 	for _, p := range pods {
 		part := float64(p.slots) / 9
 		b.agrees("SM of "+p.name, measuredMetric("sm_utilization_ratio", p.name, "main", id, "apportioned"), part*float64(total.sm)/100)
@@ -89,6 +89,14 @@ func TestUseAgreesWithTheTruth(t *testing.T) {
 	b.endTenant(pods[0])
 	b.agrees("contexts after an end", device("contexts"), 2)
 	b.agrees("memory after an end", podMetric("memory_used_bytes", "train", "main", id), 0)
+}
+
+// clientSamples says whether the driver names the clients of MPS in its utilisation samples, or their server alone.
+func clientSamples(t *testing.T, state string, named bool) {
+	t.Helper()
+	if err := fakegpu.Update(state, func(s *fakegpu.State) { s.ClientSamples = named }); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // rerunOverFakes runs the test once more over the fakes: the loader reads the library path when a program starts.

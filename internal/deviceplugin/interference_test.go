@@ -22,7 +22,8 @@ func TestInterferenceShowsInTheGPUNode(t *testing.T) {
 		rerunOverFakes(t)
 		return
 	}
-	b, _, gpus := newFakeBench(t)
+	b, state, gpus := newFakeBench(t)
+	clientSamples(t, state, true) // the server's samples would not show how much of them is whose
 	b.api()
 	b.timing.reports = time.Second
 	b.dial = func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -34,11 +34,11 @@ func TestSampleOverTheABI(t *testing.T) {
 		d.CorrectedECC, d.UncorrectedECC = 9, 2
 	})
 	want := Sample{
-		MemoryUsed: 4 << 30, SM: 0.4, MemoryBandwidth: 0.1, Temperature: 63, Power: 250.5, Throttle: []string{"sw_thermal_slowdown"},
+		MemoryUsed: 4<<30 + fakegpu.ServerMemory, SM: 0.4, MemoryBandwidth: 0.1, Temperature: 63, Power: 250.5, Throttle: []string{"sw_thermal_slowdown"},
 		ECCCorrected: 9, ECCUncorrected: 2,
 		Processes: []Process{
-			{PID: 1001, Memory: 3 << 30, SM: 0.4, MemoryBandwidth: 0.1, Measured: true}, {PID: 1002, Memory: 1 << 30},
-			{PID: os.Getpid(), Memory: 4 << 30, Server: true},
+			{PID: 1001, Memory: 3 << 30}, {PID: 1002, Memory: 1 << 30},
+			{PID: os.Getpid(), Memory: fakegpu.ServerMemory, SM: 0.4, MemoryBandwidth: 0.1, Measured: true, Server: true},
 		},
 	}
 	byPID := cmpopts.SortSlices(func(a, b Process) bool { return a.PID < b.PID })
@@ -51,12 +51,12 @@ func TestSampleOverTheABI(t *testing.T) {
 	if diff := cmp.Diff(Sample{Processes: []Process{}}, mustSample(t, l, s.Devices[0].UUID)); diff != "" {
 		t.Error(diff)
 	}
-	// Drivers that tell only what the server does.
-	update(t, path, func(s *fakegpu.State) { s.ServerSamplesOnly = true })
-	want.Processes[0].SM, want.Processes[0].MemoryBandwidth, want.Processes[0].Measured = 0, 0, false
-	want.Processes[2].SM, want.Processes[2].MemoryBandwidth, want.Processes[2].Measured = 0.4, 0.1, true
+	// Drivers that tell what each client does.
+	update(t, path, func(s *fakegpu.State) { s.ClientSamples = true })
+	want.Processes[0].SM, want.Processes[0].MemoryBandwidth, want.Processes[0].Measured = 0.4, 0.1, true
+	want.Processes[2].SM, want.Processes[2].MemoryBandwidth, want.Processes[2].Measured = 0, 0, false
 	if diff := cmp.Diff(want, mustSample(t, l, uuid), byPID, approximately()); diff != "" {
-		t.Error("server only:", diff)
+		t.Error("each client:", diff)
 	}
 	update(t, path, func(s *fakegpu.State) { s.Devices[1].Lost = true })
 	if _, err := l.Sample(uuid); err == nil {
@@ -66,6 +66,7 @@ func TestSampleOverTheABI(t *testing.T) {
 
 func TestMoreProcessesThanTheBufferHolds(t *testing.T) {
 	l, s, path := openFake(t, "T4", 1)
+	update(t, path, func(s *fakegpu.State) { s.ClientSamples = true }) // else the server stands for all of them
 	const many = 60
 	clients := make([]fakegpu.ClientUsage, 0, many)
 	for i := range many {
@@ -113,7 +114,7 @@ func TestMIGOverTheABI(t *testing.T) {
 	}
 	serve(t, path, "MIG-a", fakegpu.ClientUsage{PID: 1001, Memory: 3 << 30, SM: 40})
 	got := mustSample(t, l, "MIG-a")
-	if got.MemoryUsed != 3<<30 || got.Temperature != 50 || len(got.Processes) != 2 {
+	if got.MemoryUsed != 3<<30+fakegpu.ServerMemory || got.Temperature != 50 || len(got.Processes) != 2 {
 		t.Errorf("sample of an instance: %+v", got)
 	}
 	if got := mustSample(t, l, "MIG-b"); got.MemoryUsed != 0 || len(got.Processes) != 0 {

@@ -104,7 +104,7 @@ func TestControlProgram(t *testing.T) {
 	c.expect("", "An instance of this daemon is already running", 1, "-d")
 	c.expect("", "usage: nvidia-cuda-mps-control [-d | -f] [-multiuser-server]", 1, "--help")
 	c.expect("get_server_list", "", 0)
-	c.expect("dance", "Unrecognized command: dance", 0)
+	c.expect("dance", `Unknown command "dance"`, 0)
 
 	// A server keeps the defaults of its start; new defaults are for the next.
 	c.expect("set_default_active_thread_percentage 30\nset_default_device_pinned_mem_limit 0 900M\nstart_server -uid 0", "", 0)

@@ -117,6 +117,9 @@ func TestPressureHarmsTheOthersAloneProperty(t *testing.T) {
 // The fake driver shows what is left of the use, and tells each client its progress.
 func TestNVMLShowsWhatInterferenceLeaves(t *testing.T) {
 	g := newGPU(t)
+	if err := fakegpu.Update(g.state, func(s *fakegpu.State) { s.ClientSamples = true }); err != nil {
+		t.Fatal(err)
+	}
 	h := handle(t, open(t), 0)
 	victim := g.dial(fakegpu.ClientLoad{PID: 70, SM: 40, Bandwidth: 30, Sensitivity: 1, Pressure: 0.1})
 	checkUtilization(t, h, 40, 30)

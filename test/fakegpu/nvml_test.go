@@ -30,23 +30,33 @@ func TestNVMLFollowsTheClients(t *testing.T) {
 
 	compute, ret := h.GetComputeRunningProcesses()
 	want(t, "GetComputeRunningProcesses", ret, nvml.SUCCESS)
-	process := func(pid int, gib uint64) nvml.ProcessInfo {
-		return nvml.ProcessInfo{Pid: uint32(pid), UsedGpuMemory: gib << 30, GpuInstanceId: none, ComputeInstanceId: none}
+	process := func(pid int, memory uint64) nvml.ProcessInfo {
+		return nvml.ProcessInfo{Pid: uint32(pid), UsedGpuMemory: memory, GpuInstanceId: none, ComputeInstanceId: none}
 	}
-	if diff := cmp.Diff([]nvml.ProcessInfo{process(9, 1), process(c.Server(), 4)}, compute); diff != "" {
+	if diff := cmp.Diff([]nvml.ProcessInfo{process(9, 1<<30), process(c.Server(), fakegpu.ServerMemory)}, compute); diff != "" {
 		t.Error("compute:", diff)
 	}
 	clients, ret := h.GetMPSComputeRunningProcesses()
 	want(t, "GetMPSComputeRunningProcesses", ret, nvml.SUCCESS)
-	if diff := cmp.Diff([]nvml.ProcessInfo{process(70, 3), process(71, 1), process(72, 0)}, clients); diff != "" {
+	if diff := cmp.Diff([]nvml.ProcessInfo{process(70, 3<<30), process(71, 1<<30), process(72, 0)}, clients); diff != "" {
 		t.Error("MPS:", diff)
 	}
 	memory, ret := h.GetMemoryInfo_v2()
 	want(t, "GetMemoryInfo_v2", ret, nvml.SUCCESS)
-	if memory.Used != 5<<30 || memory.Free != memory.Total-memory.Reserved-5<<30 {
-		t.Errorf("memory %+v, want 5 GiB used", memory)
+	const used = 5<<30 + fakegpu.ServerMemory
+	if memory.Used != used || memory.Free != memory.Total-memory.Reserved-used {
+		t.Errorf("memory %+v, want 5 GiB and the server's used", memory)
 	}
 	checkUtilization(t, h, 70, 25)
+	clientSamples := func(named bool) {
+		t.Helper()
+		if err := fakegpu.Update(g.state, func(s *fakegpu.State) { s.ClientSamples = named }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := uint32(c.Server())
+	checkSamples(t, h, map[uint32][2]uint32{9: {10, 0}, server: {60, 25}})
+	clientSamples(true)
 	checkSamples(t, h, map[uint32][2]uint32{9: {10, 0}, 70: {35, 20}, 71: {25, 5}})
 
 	// More than there is: each gets its part. 10 + 35 + 55 = 100 is all, 10 + 35 + 155 = 200 is twice.
@@ -57,10 +67,8 @@ func TestNVMLFollowsTheClients(t *testing.T) {
 	checkUtilization(t, h, 100, 20)
 	checkSamples(t, h, map[uint32][2]uint32{9: {5, 0}, 70: {17, 20}, 71: {50, 0}, 73: {27, 0}})
 
-	if err := fakegpu.Update(g.state, func(s *fakegpu.State) { s.ServerSamplesOnly = true }); err != nil {
-		t.Fatal(err)
-	}
-	checkSamples(t, h, map[uint32][2]uint32{9: {5, 0}, uint32(c.Server()): {95, 20}})
+	clientSamples(false)
+	checkSamples(t, h, map[uint32][2]uint32{9: {5, 0}, server: {95, 20}})
 	g.expect("terminate_client "+g.server()+" 70", "", 0)
 	checkUtilization(t, h, 100, 0)
 }
@@ -263,8 +271,8 @@ func TestMIGHandles(t *testing.T) {
 	}
 	memory, ret := m.GetMemoryInfo()
 	want(t, "GetMemoryInfo", ret, nvml.SUCCESS)
-	if memory.Used != 1<<30 || memory.Total != 4864<<20 {
-		t.Errorf("memory %+v, want 1 GiB of 4864 MiB used", memory)
+	if memory.Used != 1<<30+fakegpu.ServerMemory || memory.Total != 4864<<20 {
+		t.Errorf("memory %+v, want 1 GiB and the server's of 4864 MiB used", memory)
 	}
 	g.order(func(d *fakegpu.Device) { d.MIG.Instances[1].MPS.Fault = true })
 	if got := g.status(); got != "FAULT" {

@@ -23,9 +23,9 @@ type State struct {
 	Devices []Device `json:"devices"`
 	// Events are only ever appended: a waiter sees those that were appended after it made its event set.
 	Events []Event `json:"events,omitempty"`
-	// ServerSamplesOnly makes NVML name the MPS server in its utilisation samples and not the clients. Drivers are said
-	// to differ in this; nobody compared.
-	ServerSamplesOnly bool `json:"serverSamplesOnly,omitempty"`
+	// ClientSamples makes NVML name the clients of MPS in its utilisation samples, as some drivers are said to do. Without
+	// it the samples name the MPS server for all of them, as seen on an H100 with driver 580.159.
+	ClientSamples bool `json:"clientSamples,omitempty"`
 	// Interference slows tenants of one device down that are sensitive to each other. The zero value has no noise.
 	Interference Interference `json:"interference,omitzero"`
 }

@@ -125,10 +125,16 @@ func visible(all []fakegpu.Device, list string, restricted bool) []fakegpu.Devic
 	return chosen
 }
 
+// defaultPipe is where CUDA looks for a daemon without being told.
+const defaultPipe = "/tmp/nvidia-mps"
+
 // connect makes this process a client of MPS if there is a daemon. It can block for ever.
 func (p *program) connect() C.int {
 	pipe, _ := getenv("CUDA_MPS_PIPE_DIRECTORY")
-	if pipe == "" || p.client != nil {
+	if pipe == "" {
+		pipe = defaultPipe
+	}
+	if p.client != nil {
 		return success
 	}
 	if _, err := os.Stat(fakegpu.SocketPath(pipe)); err != nil {

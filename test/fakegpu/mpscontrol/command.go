@@ -77,7 +77,7 @@ func (d *daemon) answer(out io.Writer, words []string) {
 		run(out, words[1:])
 		return
 	}
-	fmt.Fprintf(out, "Unrecognized command: %s\n", words[0])
+	fmt.Fprintf(out, "Unknown command \"%s\"\n", words[0])
 }
 
 func (d *daemon) serverList(out io.Writer, _ []string) {

@@ -56,8 +56,12 @@ func limit(out io.Writer, args []string, at int) (uint64, bool) {
 	return 0, false
 }
 
-// show writes a limit as drivers do: whole GiB from 1 GiB on, rounded down.
+// show writes a limit as drivers do: whole GiB from 1 GiB on, rounded down, and an empty line for none.
 func show(out io.Writer, n uint64) {
+	if n == 0 {
+		fmt.Fprintln(out)
+		return
+	}
 	if n >= 1024*mib {
 		fmt.Fprintf(out, "%dG\n", n/(1024*mib))
 		return

@@ -63,17 +63,20 @@ func one(t target) (u users) {
 		return u
 	}
 	u.server = &process{pid: said.Server.PID, gi: gi, ci: ci}
+	if len(said.Clients) > 0 {
+		u.server.memory = fakegpu.ServerMemory
+	}
 	for i, c := range said.Clients {
 		p := process{c.PID, c.Memory, fakegpu.Slowed(c.SM, speeds[i]), fakegpu.Slowed(c.Bandwidth, speeds[i]), gi, ci}
 		u.clients = append(u.clients, p)
-		u.server.memory += p.memory
 		u.server.sm += p.sm
 		u.server.bw += p.bw
 	}
 	return u
 }
 
-// compute is NVML's list of compute processes: under MPS it shows the server.
+// compute is NVML's list of compute processes: under MPS it shows the server, with the memory that it has itself and with
+// the utilisation of its clients.
 func (u users) compute() []process {
 	if u.server == nil {
 		return u.alone
@@ -84,17 +87,19 @@ func (u users) compute() []process {
 // mps is NVML's list of MPS clients.
 func (u users) mps() []process { return u.clients }
 
-// active are the processes that utilisation samples name.
-func (u users) active(serverOnly bool) []process {
-	if serverOnly {
-		return u.compute()
+// active are the processes that utilisation samples name: the MPS server for its clients, as seen on an H100 with driver
+// 580.159, or the clients themselves.
+func (u users) active(clients bool) []process {
+	if clients {
+		return append(slices.Clone(u.alone), u.clients...)
 	}
-	return append(slices.Clone(u.alone), u.clients...)
+	return u.compute()
 }
 
 // usedBy returns the memory that processes hold.
 func usedBy(t target) (used uint64) {
-	for _, p := range usersOf(t).compute() {
+	u := usersOf(t)
+	for _, p := range append(u.compute(), u.clients...) {
 		used += p.memory
 	}
 	return used
@@ -198,7 +203,7 @@ func nvmlDeviceGetProcessUtilization(device unsafe.Pointer, samples *C.fake_samp
 			return errNotSupported
 		}
 		now := C.u64(time.Now().UnixMicro())
-		all := samplesOf(usersOf(target{s, d, nil}).active(s.ServerSamplesOnly), now)
+		all := samplesOf(usersOf(target{s, d, nil}).active(s.ClientSamples), now)
 		if len(all) == 0 || now <= since {
 			return errNotFound
 		}
