@@ -16,7 +16,7 @@
 // daemons for the agent (docs/decisions/0007).
 //
 // What is known of MPS here was read in NVIDIA's MPS documentation ("Tools and Interface Reference", "Environment
-// Variables", "Troubleshooting"), the manual page nvidia-cuda-mps-control(1) and reports of users, and was tried on an H100
+// Variables", "Troubleshooting"), the manual page nvidia-cuda-mps-control(1) and reports of users, and was tried on H100s
 // with driver 580.159 (test/gpu, docs/experiments/gpu.md): start, adoption, defaults, limits by UUID, read-only pipe
 // directories, clients in PID namespaces and of other users, terminate_client, faults, and killed clients, servers and
 // daemons. The wedge was not seen there: a client that is killed with a queue of work is a fault. Other drivers may differ.

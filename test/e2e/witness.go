@@ -164,7 +164,7 @@ func (n *Tenant) broken(uuid string) {
 	n.t.Helper()
 	n.await("the fault of device "+uuid, func(ctx context.Context) error {
 		if err := connects(ctx, uuid); !errors.Is(err, fakegpu.ErrFault) {
-			return fmt.Errorf("a new client: %v, want %w", err, fakegpu.ErrFault)
+			return fmt.Errorf("a new client is answered %q, want %w", fmt.Sprint(err), fakegpu.ErrFault)
 		}
 		return nil
 	})
