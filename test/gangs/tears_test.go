@@ -48,7 +48,7 @@ func TestEachInstantOfEvictionsIsJudgedAlone(t *testing.T) {
 					for _, what := range instant {
 						w.suffer(t, g, what, &next)
 					}
-					time.Sleep(3 * time.Second)
+					time.Sleep(3 * time.Second) // of the bubble: the next instant
 				}
 				w.checkEvictions()
 				if (c.want == "") != (w.violation == "") || !strings.Contains(w.violation, c.want) {

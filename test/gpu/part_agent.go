@@ -147,7 +147,7 @@ func until(limit time.Duration, f func() error) error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // a step of polling
 	}
 }
 
