@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-gpu/tandem/internal/cuda"
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/cuda"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 )
 
 // canaryCommand is the client that the agent tries each device's MPS server with. The agent starts it with the

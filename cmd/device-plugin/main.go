@@ -20,9 +20,9 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-gpu/tandem/internal/deviceplugin"
-	"github.com/tandem-gpu/tandem/internal/mps"
-	"github.com/tandem-gpu/tandem/internal/nvml"
+	"github.com/tandem-gpu/tandem/internal/agent/deviceplugin"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )

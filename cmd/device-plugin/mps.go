@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 )
 
 // mpsHostCommand keeps the MPS daemons in a pod of their own, where an upgrade of the agent does not end them.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 )
 
 // shmCommand mounts the memory that tenants share with their MPS servers. It needs to mount on the host, which neither the

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakekubelet"
 )

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -21,7 +21,7 @@ func savedAt(raw string, subresources ...string) request {
 	return patch(types.MergePatchType, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationCheckpointTime, raw), subresources...)
 }
 
-// What internal/kube reads is what the policy admits.
+// What internal/cluster/kube reads is what the policy admits.
 func TestCheckpointTimes(t *testing.T) {
 	c := client(t.Context(), t, jane)
 	p := create(t.Context(), t, c, pod("trains"))

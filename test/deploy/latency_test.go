@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -20,7 +20,7 @@ func promises(raw string, subresources ...string) request {
 	return patch(types.MergePatchType, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationMaxLatency, raw), subresources...)
 }
 
-// What internal/kube reads is what the policy admits.
+// What internal/cluster/kube reads is what the policy admits.
 func TestLatencies(t *testing.T) {
 	c := client(t.Context(), t, jane)
 	p := create(t.Context(), t, c, pod("serves"))

@@ -23,7 +23,7 @@ type Fault struct {
 	lift func(ctx context.Context, n *Node, uuid string) error
 }
 
-// XID numbers by what they ask for (internal/nvml's classes).
+// XID numbers by what they ask for (internal/agent/nvml's classes).
 var (
 	applicationXIDs = []uint64{13, 31, 43, 45}
 	containedXIDs   = []uint64{94, 32, 109, 126}

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tandem-gpu/tandem/internal/cdi"
+	"github.com/tandem-gpu/tandem/internal/agent/cdi"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 	"github.com/tandem-gpu/tandem/test/fakekubelet"

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugins' arguments
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 

@@ -24,8 +24,8 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
-	"github.com/tandem-gpu/tandem/internal/nvml"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/test/gpu/record"
 )
 

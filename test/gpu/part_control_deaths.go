@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 	"github.com/tandem-gpu/tandem/test/gpu/load"
 	"github.com/tandem-gpu/tandem/test/gpu/record"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 )
 
 // escapes tries what a tenant could do to be rid of its limits.

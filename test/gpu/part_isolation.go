@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
-	"github.com/tandem-gpu/tandem/internal/nvml"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/test/gpu/load"
 	"github.com/tandem-gpu/tandem/test/gpu/record"
 )

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
-	"github.com/tandem-gpu/tandem/internal/nvml"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/test/gpu/load"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/mps"
+	"github.com/tandem-gpu/tandem/internal/agent/mps"
 	"github.com/tandem-gpu/tandem/test/gpu/load"
 )
 

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 )
 
 // Three of four members must run and two are there: none is bound before the third comes, and the fourth joins them.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 

@@ -3,7 +3,7 @@ package integration
 import (
 	"testing"
 
-	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tandem-gpu/tandem/internal/learning"
+	"github.com/tandem-gpu/tandem/internal/cluster/learning"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"

@@ -3,7 +3,7 @@ package gpugang
 import (
 	"slices"
 
-	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 )
 

@@ -11,8 +11,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/kube"
-	"github.com/tandem-gpu/tandem/internal/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/verdict"
+	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 )
 
 // SignPod adds nothing to the signature of pods that belong to no gang, so that the framework may schedule equal ones in

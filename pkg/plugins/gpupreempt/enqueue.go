@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/verdict"
+	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 )
 
 // PreEnqueue keeps a preemptor out of the queue while its victims are being evicted: it would be tried in vain. Once they are

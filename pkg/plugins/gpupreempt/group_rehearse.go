@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/verdict"
+	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 )
 
 // prefilters runs the PreFilter plugins of a profile. The framework's handle does, and does not say so.

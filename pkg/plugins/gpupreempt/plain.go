@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	stock "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
-	"github.com/tandem-gpu/tandem/internal/podgroup"
-	"github.com/tandem-gpu/tandem/internal/verdict"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )

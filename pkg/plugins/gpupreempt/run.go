@@ -11,7 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-gpu/tandem/internal/admission"
+	"github.com/tandem-gpu/tandem/internal/cluster/admission"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 

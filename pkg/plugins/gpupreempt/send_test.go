@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/tandem-gpu/tandem/internal/throttle"
+	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 )
 
 // A request of an eviction has all its time, however long it waited for the limit of the scheduler's requests.

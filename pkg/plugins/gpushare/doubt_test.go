@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/tandem-gpu/tandem/internal/throttle"
+	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/bubble"
 )

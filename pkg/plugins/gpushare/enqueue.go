@@ -7,8 +7,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/kube"
-	"github.com/tandem-gpu/tandem/internal/verdict"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 )
 
 // PreEnqueue keeps pods out of the queue that ask for an amount of anything which no host could offer, and says so in an event of

@@ -23,7 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/bubble"
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 
-	"github.com/tandem-gpu/tandem/internal/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"

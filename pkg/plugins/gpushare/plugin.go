@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/learning"
-	"github.com/tandem-gpu/tandem/internal/throttle"
+	"github.com/tandem-gpu/tandem/internal/cluster/learning"
+	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/placement"

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tandem-gpu/tandem/internal/deviceplugin"
+	"github.com/tandem-gpu/tandem/internal/agent/deviceplugin"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 

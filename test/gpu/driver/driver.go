@@ -3,7 +3,7 @@
 //
 // It opens libcuda.so.1, which comes with NVIDIA's driver, when it is asked to, so neither CUDA's headers nor its compiler
 // are needed. It knows one device, the first that the process sees, and one stream. Signatures and numbers are those of
-// the CUDA driver API's documentation. The agent does not use it: what the agent needs of CUDA is in internal/cuda.
+// the CUDA driver API's documentation. The agent does not use it: what the agent needs of CUDA is in internal/agent/cuda.
 package driver
 
 /*

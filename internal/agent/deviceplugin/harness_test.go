@@ -1,0 +1,301 @@
+package deviceplugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/tandem-gpu/tandem/internal/agent/cdi"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+const (
+	testNode = "n1"
+	gib      = int64(1) << 30
+	g0, g1   = "GPU-00000000-0000-0000-0000-000000000000", "GPU-11111111-1111-1111-1111-111111111111"
+)
+
+// bench is one node: a scripted kubelet, a driver with two A100s, and agents.
+type bench struct {
+	t       *testing.T
+	dir     string
+	kubelet *kubelet
+	driver  *driver
+	mps     *mpsFake
+	gpu     dynamic.ResourceInterface
+	config  Config
+	timing  timing
+	// open, where it is set, is how the agent gets its driver.
+	open func() (Driver, error)
+	// options, where it is set, changes the options of the agents.
+	options func(*Options)
+	// dial, where it is set, connects to pods that report their rates.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// hostRoot has the driver in it where a test installs one.
+	hostRoot string
+
+	address string
+	stop    func() error
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	return newBenchWith(t, &kubelet{})
+}
+
+func newBenchWith(t *testing.T, k *kubelet) *bench {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tdm") // short: the path of a socket has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b := &bench{
+		t: t, dir: dir,
+		driver: &driver{
+			sick: map[string]error{}, wants: map[string]recovery{}, hangs: map[string]chan struct{}{}, exclusive: map[string]bool{},
+			gpus: []GPU{gpu(g1, 1, 3), gpu(g0, 0, 5)},
+		},
+		mps: newMPSFake(),
+		timing: timing{
+			health: 10 * time.Millisecond, canary: 50 * time.Millisecond, probe: time.Second, hold: 20 * time.Millisecond, drainAfter: 50 * time.Millisecond,
+			rescan: 50 * time.Millisecond, announce: time.Millisecond, reopen: 10 * time.Millisecond, driver: 10 * time.Second,
+			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: 5 * time.Second, telemetry: 10 * time.Millisecond,
+			reports: 100 * time.Millisecond, patience: patience, silence: 10 * time.Millisecond, again: 10 * time.Millisecond, watch: tooLong,
+		},
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "dev", "uvm"), filepath.Join(dir, "dev", "nvidia-uvm")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nvidia5", "nvidia3", "nvidiactl", "uvm"} {
+		if err := os.WriteFile(filepath.Join(dir, "dev", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.kubelet = k.in(t, dir)
+	return b
+}
+
+func gpu(id string, index, minor int) GPU {
+	return GPU{
+		ID: id, Index: index, Minor: minor, Model: "NVIDIA A100-SXM4-40GB", Memory: 40 * gib, ComputeMajor: 8,
+		PCIBusID: fmt.Sprintf("00000000:0%d:00.0", index+7), NUMANode: index, Contexts: 48,
+	}
+}
+
+func (b *bench) agent() *Agent {
+	b.t.Helper()
+	o := Options{
+		NodeName: testNode, Config: b.config,
+		DevicePluginDir: b.kubelet.pluginDir(), PodResourcesSocket: b.kubelet.placesSocket(), PodsAPISocket: b.kubelet.podsSocket(),
+		CDIDir: b.cdiDir(), StateDir: b.stateDir(), DevRoot: b.dir, HostRoot: b.hostRoot, HTTPAddress: "127.0.0.1:0",
+		Driver: b.driver, Sharing: b.mps, GPUNodes: b.gpu,
+	}
+	if b.open != nil {
+		o.Driver, o.OpenDriver = nil, b.open
+	}
+	if b.options != nil {
+		b.options(&o)
+	}
+	a, err := New(o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	a.timing, a.dial, a.proc = b.timing, b.dial, filepath.Join(b.dir, "proc")
+	return a
+}
+
+func (b *bench) cdiDir() string   { return filepath.Join(b.dir, "cdi") }
+func (b *bench) stateDir() string { return filepath.Join(b.dir, "state") }
+
+// run starts an agent and waits until the kubelet sees its slots. The function ends it and returns Run's error.
+func (b *bench) run() *Agent {
+	b.t.Helper()
+	a := b.launch()
+	eventually(b.t, "registration", a.ready)
+	b.kubelet.awaitSlots(20, 0)
+	return a
+}
+
+func (b *bench) launch() *Agent {
+	b.t.Helper()
+	a := b.agent()
+	logger := ktesting.NewLogger(b.t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
+	ended := make(chan error, 1)
+	started := make(chan struct{})
+	var once, first sync.Once
+	a.serving = func(address string) { first.Do(func() { b.address = address; close(started) }) }
+	go func() { ended <- a.Run(ctx) }()
+	var err error
+	b.stop = func() error {
+		once.Do(func() {
+			cancel()
+			err = <-ended
+		})
+		return err
+	}
+	b.t.Cleanup(func() { _ = b.stop() })
+	select {
+	case <-started:
+	case err := <-ended:
+		b.t.Fatalf("agent ended: %v", err)
+	}
+	return a
+}
+
+// get fetches a page of the agent.
+func (b *bench) get(path string) (int, string) {
+	b.t.Helper()
+	r, err := http.Get("http://" + b.address + path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r.StatusCode, string(body)
+}
+
+// metric returns the value of a metric as the page writes it, "" where it is absent.
+func (b *bench) metric(name string) string {
+	b.t.Helper()
+	_, page := b.get("/metrics")
+	for line := range strings.Lines(page) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func (b *bench) awaitMetric(name, want string) {
+	b.t.Helper()
+	eventually(b.t, name, func() error {
+		if have := b.metric(name); have != want {
+			return fmt.Errorf("is %q, want %q", have, want)
+		}
+		return nil
+	})
+}
+
+// spec returns what the runtime finds under the name of a container.
+func (b *bench) spec(pod *v1.Pod, container string) (cdi.Spec, error) {
+	b.t.Helper()
+	store, err := cdi.Open(b.cdiDir())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return store.Read(b.kubelet.cdiName(pod, container))
+}
+
+// absent is nil where err says that a spec is not there.
+func absent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("the spec is there: %w", cmp.Or(err, errors.New("readable")))
+}
+
+// visible returns the devices that a container was given, by its environment.
+func (b *bench) visible(pod *v1.Pod, container string) string {
+	b.t.Helper()
+	s, err := b.spec(pod, container)
+	if err != nil {
+		b.t.Fatalf("pod %s, container %s: %v", pod.Name, container, err)
+	}
+	for _, e := range s.Edits.Env {
+		if v, ok := strings.CutPrefix(e, "NVIDIA_VISIBLE_DEVICES="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// want is one container of a test pod.
+type want struct {
+	name    string
+	kind    vgpu.ContainerKind
+	devices []string
+	// slots on each device; memory follows from them.
+	slots int
+	// asked is what the container asks for where its share has more, 0 elsewhere.
+	asked int
+}
+
+// placed returns a pod as the scheduler leaves it: bound, with an assignment.
+func placed(t *testing.T, name string, containers ...want) *v1.Pod {
+	t.Helper()
+	pod := unplaced(name, containers...)
+	a := vgpu.Assignment{UID: vgpu.UID(pod.UID), Pod: pod.Namespace + "/" + pod.Name, Node: testNode}
+	for _, c := range containers {
+		ids := make([]vgpu.DeviceID, len(c.devices))
+		for i, id := range c.devices {
+			ids[i] = vgpu.DeviceID(id)
+		}
+		memory := vgpu.Bytes(4 * gib * int64(c.slots))
+		a.Containers = append(a.Containers, vgpu.ContainerAssignment{Name: c.name, Kind: c.kind, Devices: ids, Asked: vgpu.Slots(c.asked), Share: vgpu.Share{
+			Devices: len(ids), Slots: vgpu.Slots(c.slots), Memory: memory, MemoryLimit: memory, ComputeLimit: vgpu.MilliGPU(100 * c.slots),
+		}})
+	}
+	raw, err := kube.EncodeAssignment(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Annotations = map[string]string{v1alpha1.AnnotationAssignment: raw}
+	return pod
+}
+
+// unplaced returns a bound pod without an assignment.
+func unplaced(name string, containers ...want) *v1.Pod {
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       v1.PodSpec{NodeName: testNode, SchedulerName: v1alpha1.SchedulerName},
+	}
+	always := v1.ContainerRestartPolicyAlways
+	for _, c := range containers {
+		asked := cmp.Or(c.asked, c.slots*max(1, len(c.devices)))
+		container := v1.Container{Name: c.name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{
+			v1alpha1.ResourceVGPU: *resource.NewQuantity(int64(asked), resource.DecimalSI),
+		}}}
+		switch c.kind {
+		case vgpu.App:
+			pod.Spec.Containers = append(pod.Spec.Containers, container)
+			continue
+		case vgpu.Sidecar:
+			container.RestartPolicy = &always
+		}
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+	}
+	return pod
+}
+
+func app(device string, slots int) want {
+	return want{name: "main", kind: vgpu.App, devices: []string{device}, slots: slots}
+}

@@ -1,0 +1,144 @@
+package deviceplugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-gpu/tandem/internal/agent/cdi"
+	"github.com/tandem-gpu/tandem/internal/metrics"
+)
+
+// hintTimeout bounds what a hint may cost: the kubelet admits one pod at a time and waits for it.
+const hintTimeout = 500 * time.Millisecond
+
+// plugin serves the kubelet's device plugin calls.
+type plugin struct {
+	pluginapi.UnimplementedDevicePluginServer
+
+	inventory  *inventory
+	binder     *binder
+	pods       podReader
+	checkpoint string
+	records    *records
+	metrics    *metrics.Agent
+	// stopping is closed when the agent ends: the kubelet's watches end with it.
+	stopping <-chan struct{}
+
+	mu       sync.Mutex
+	watchers int
+	moved    chan struct{}
+}
+
+func pluginOptions() *pluginapi.DevicePluginOptions {
+	return &pluginapi.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true}
+}
+
+// GetDevicePluginOptions asks the kubelet to call PreStartContainer and GetPreferredAllocation.
+func (p *plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+	return pluginOptions(), nil
+}
+
+// ListAndWatch sends all slots, and again whenever the health of a device changes.
+func (p *plugin) ListAndWatch(_ *pluginapi.Empty, stream pluginapi.DevicePlugin_ListAndWatchServer) error {
+	p.watching(1)
+	defer p.watching(-1)
+	for {
+		devices, changed := p.inventory.snapshot()
+		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: advertised(devices)}); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return nil
+		case <-p.stopping:
+			return status.Error(codes.Unavailable, "the agent stops")
+		}
+	}
+}
+
+func (p *plugin) watching(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watchers += n
+	p.metrics.SetWatched(p.watchers > 0)
+	close(p.moved)
+	p.moved = make(chan struct{})
+}
+
+// watched reports whether the kubelet watches the slots, with a channel that is closed when that may have changed.
+func (p *plugin) watched() (bool, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.watchers > 0, p.moved
+}
+
+// GetPreferredAllocation steers the kubelet towards the slots of the assigned device. It never fails: a hint is not
+// worth a rejected pod.
+func (p *plugin) GetPreferredAllocation(ctx context.Context, r *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
+	out := &pluginapi.PreferredAllocationResponse{}
+	for _, c := range r.ContainerRequests {
+		ids := preferred(c, p.hint(ctx, int(c.AllocationSize)))
+		out.ContainerResponses = append(out.ContainerResponses, &pluginapi.ContainerPreferredAllocationResponse{DeviceIDs: ids})
+	}
+	return out, nil
+}
+
+// Allocate answers with a fresh CDI name for each container and nothing else. The kubelet keeps the answer for the
+// life of the pod, which ties the name to pod and container; what the name means is written before the start.
+func (p *plugin) Allocate(ctx context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
+	out := &pluginapi.AllocateResponse{}
+	names := map[string][]string{}
+	for _, c := range r.ContainerRequests {
+		if err := p.known(c.DevicesIds); err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		name, err := cdi.NewName()
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		names[name] = c.DevicesIds
+		out.ContainerResponses = append(out.ContainerResponses, &pluginapi.ContainerAllocateResponse{
+			CdiDevices: []*pluginapi.CDIDevice{{Name: cdi.Qualified(name)}},
+		})
+	}
+	if err := p.records.allocated(names, time.Now()); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	for name, ids := range names {
+		p.metrics.Allocated()
+		klog.FromContext(ctx).V(2).Info("Allocated", "cdiName", name, "slots", slotSet(ids))
+	}
+	return out, nil
+}
+
+// known refuses slots that the node does not have.
+func (p *plugin) known(ids []string) error {
+	devices, _ := p.inventory.snapshot()
+	for _, id := range ids {
+		name, slot, ok := parseSlotID(id)
+		if d := find(devices, name); !ok || d == nil || slot >= d.Slots {
+			return fmt.Errorf("allocate %s: the node has no such slot", id)
+		}
+	}
+	return nil
+}
+
+// PreStartContainer lets a container start that has a valid assignment, and writes what its CDI name means.
+func (p *plugin) PreStartContainer(ctx context.Context, r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+	start := time.Now()
+	err := p.binder.bind(ctx, r.DevicesIds)
+	p.metrics.PreStarted(time.Since(start), reasonOf(err))
+	if err != nil {
+		klog.FromContext(ctx).Info("Container may not start", "reason", reasonOf(err), "why", err.Error(), "slots", slotSet(r.DevicesIds))
+		return nil, answer(err)
+	}
+	return &pluginapi.PreStartContainerResponse{}, nil
+}

@@ -1,0 +1,326 @@
+package reported
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+)
+
+// Rate is what a pod reported last.
+type Rate struct {
+	// Value in the unit of the pod, from 0 to MaxValue.
+	Value float64
+	// From and At are the time that the rate is about. They are the same for a gauge. A value in an annotation stands for
+	// the time since it was first seen, at most the last AnnotationAge.
+	From, At time.Time
+}
+
+const (
+	// MaxValue is the largest rate that is believed.
+	MaxValue = 1e12
+	// AnnotationAge is how far back a value in an annotation is taken to speak of. Shorter takes an old value for news
+	// after a change of neighbours, longer leaves a pod that repeats itself without a rate for as long.
+	AnnotationAge = 2 * time.Minute
+
+	// staleAfter is after how many intervals without a successful scrape a rate is forgotten. One more round that fails
+	// is tolerated by each more.
+	staleAfter = 3
+	// atOnce is how many pods are asked at the same time. More ends a round sooner in which many do not answer, and takes
+	// more memory: an answer and its relevant lines, two mebibytes at most each.
+	atOnce = 8
+	// maxRound is how many pods are asked in one round; those that fail wait for the next. With atOnce and timeout it
+	// bounds a round to 64 s.
+	maxRound = 256
+	// maxPause is the longest time until a pod that fails is asked again.
+	maxPause = 5 * time.Minute
+)
+
+// Options are the circumstances of a Reader.
+type Options struct {
+	// Interval between two calls of Read.
+	Interval time.Duration
+	// AnnotationsOnly makes it connect to no pod.
+	AnnotationsOnly bool
+	// Scraped is told the result of each scrape: ResultSuccess or another; Dropped why a value was not taken. Both may be
+	// called from several goroutines.
+	Scraped, Dropped func(word string)
+	// Dial connects to an address; nil is a net.Dialer. Clock tells the time; nil is time.Now.
+	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
+	Clock func() time.Time
+}
+
+// Reader knows the rates that pods report. Its methods may be called at the same time.
+type Reader struct {
+	options Options
+	client  *http.Client
+
+	mu   sync.Mutex
+	pods map[types.UID]*source
+}
+
+// source is one pod that reports.
+type source struct {
+	// rate counts where known.
+	rate  Rate
+	known bool
+	// annotation is the value as it was written, since when it was first seen.
+	annotation string
+	since      time.Time
+
+	// metric is what was read last; another one starts anew.
+	metric kube.RateMetric
+	last   *baseline
+	// failures in a row, and when the pod is asked next.
+	failures int
+	next     time.Time
+	// told are the words that were logged of this pod.
+	told map[string]bool
+}
+
+// New returns a Reader of no pods. It starts nothing.
+func New(o Options) *Reader {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: timeout}).DialContext
+	}
+	return &Reader{options: o, client: newClient(o.Dial), pods: map[types.UID]*source{}}
+}
+
+// Rate returns what a pod reported last, and false where it has reported nothing or not for long.
+func (r *Reader) Rate(uid types.UID) (Rate, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.pods[uid]
+	if s == nil || !s.known || r.options.Clock().Sub(s.rate.At) > staleAfter*r.options.Interval {
+		return Rate{}, false
+	}
+	return s.rate, true
+}
+
+// Read takes in what the pods report now, and forgets all others. It returns when the last of them has answered or has
+// not within its time.
+func (r *Reader) Read(ctx context.Context, pods []*v1.Pod) {
+	r.forget(pods)
+	var due []task
+	for _, pod := range pods {
+		if t, ok := r.look(ctx, pod); ok {
+			due = append(due, t)
+		}
+	}
+	// Those that answer come first: no pod is late because others hang.
+	slices.SortFunc(due, func(a, b task) int {
+		return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(a.pod.UID, b.pod.UID))
+	})
+	var busy sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for _, t := range due[:min(len(due), maxRound)] {
+		free <- struct{}{}
+		busy.Go(func() {
+			defer func() { <-free }()
+			r.scrape(ctx, t)
+		})
+	}
+	busy.Wait()
+}
+
+// task is one scrape.
+type task struct {
+	pod      *v1.Pod
+	metric   kube.RateMetric
+	failures int
+}
+
+func (r *Reader) forget(pods []*v1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	there := make(map[types.UID]bool, len(pods))
+	for _, pod := range pods {
+		there[pod.UID] = true
+	}
+	for uid := range r.pods {
+		if !there[uid] {
+			delete(r.pods, uid)
+		}
+	}
+}
+
+// look takes in what the annotations of a pod say, and returns the scrape that they ask for, if it is due. A metric goes
+// before a value: it is what the pod is known to do, and not what it last said.
+func (r *Reader) look(ctx context.Context, pod *v1.Pod) (task, bool) {
+	metric, wanted, err := kube.RateMetricOf(pod)
+	if err == nil && wanted && !r.options.AnnotationsOnly {
+		return r.due(pod, metric)
+	}
+	if err != nil {
+		r.refuse(ctx, pod, dropMalformed, err)
+	}
+	value, said, err := kube.ReportedRate(pod)
+	if err != nil {
+		r.refuse(ctx, pod, dropMalformed, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !said || err != nil {
+		if s := r.pods[pod.UID]; s != nil {
+			s.known, s.metric = false, kube.RateMetric{}
+		}
+		return task{}, false
+	}
+	s, now := r.of(pod.UID), r.options.Clock()
+	if written := pod.Annotations[annotation]; !s.known || s.metric != (kube.RateMetric{}) || written != s.annotation {
+		s.annotation, s.since, s.metric = written, now, kube.RateMetric{}
+	}
+	from := s.since
+	if earliest := now.Add(-AnnotationAge); from.Before(earliest) {
+		from = earliest
+	}
+	s.rate, s.known = Rate{Value: float64(value) / perUnit, From: from, At: now}, true
+	return task{}, false
+}
+
+// due returns the scrape of a pod, false where it is not to be asked now. An ended pod's address may be another's
+// already, and one that ends has nothing to say.
+func (r *Reader) due(pod *v1.Pod, metric kube.RateMetric) (task, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.of(pod.UID)
+	if s.metric != metric {
+		s.metric, s.last, s.known, s.failures, s.next = metric, nil, false, 0, time.Time{}
+	}
+	if pod.Status.Phase != v1.PodRunning || pod.DeletionTimestamp != nil || pod.Status.PodIP == "" {
+		return task{}, false
+	}
+	return task{pod, metric, s.failures}, !r.options.Clock().Before(s.next)
+}
+
+// of returns what is known of a pod. The caller holds the lock.
+func (r *Reader) of(uid types.UID) *source {
+	if r.pods[uid] == nil {
+		r.pods[uid] = &source{told: map[string]bool{}}
+	}
+	return r.pods[uid]
+}
+
+// scrape asks a pod and takes in what it says.
+func (r *Reader) scrape(ctx context.Context, t task) {
+	found, err := r.ask(ctx, t)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = r.take(t, found)
+	}
+	var f *failure
+	if !errors.As(err, &f) {
+		r.options.Scraped(ResultSuccess)
+		return
+	}
+	r.options.Scraped(f.result)
+	if f.dropped != "" {
+		r.options.Dropped(f.dropped)
+	}
+	r.fail(t.pod.UID)
+	r.tell(ctx, t.pod, cmp.Or(f.dropped, f.result), f)
+}
+
+// take keeps the rate that follows from a scrape; the first of a counter gives none.
+func (r *Reader) take(t task, now *reading) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.pods[t.pod.UID]
+	if s == nil {
+		return nil // gone meanwhile
+	}
+	rate, told := Rate{Value: now.sum, From: now.at, At: now.at}, true
+	if now.counter {
+		before := s.last
+		s.last = now.baseline(restarts(t.pod))
+		if before.stale(now.at, staleAfter*r.options.Interval) {
+			before = nil
+		}
+		rate, told = before.until(s.last)
+	}
+	if told {
+		if word := absurd(rate.Value); word != "" {
+			return dropped(word, rate.Value)
+		}
+		s.rate, s.known = rate, true
+	}
+	s.failures, s.next = 0, time.Time{}
+	return nil
+}
+
+// fail has a pod asked again later, each time twice as late.
+func (r *Reader) fail(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.pods[uid]
+	if s == nil {
+		return
+	}
+	pause := maxPause
+	if shift := s.failures; shift < 16 {
+		pause = min(maxPause, r.options.Interval<<shift)
+	}
+	s.failures++
+	// Half an interval less: rounds are an interval apart, and not to the microsecond.
+	s.next = r.options.Clock().Add(pause - r.options.Interval/2)
+}
+
+// refuse counts and tells an annotation that says nothing, once for each pod.
+func (r *Reader) refuse(ctx context.Context, pod *v1.Pod, word string, err error) {
+	if r.tell(ctx, pod, word, err) {
+		r.options.Dropped(word)
+	}
+}
+
+// tell logs what is wrong with the reports of a pod, each kind once: what a pod does may not fill the log.
+func (r *Reader) tell(ctx context.Context, pod *v1.Pod, word string, err error) bool {
+	r.mu.Lock()
+	s := r.of(pod.UID)
+	first := !s.told[word]
+	s.told[word] = true
+	r.mu.Unlock()
+	if first {
+		klog.FromContext(ctx).Info("Cannot read the rate that a pod reports", "pod", klog.KObj(pod), "why", err.Error())
+	}
+	return first
+}
+
+// absurd returns a word for a value that no rate has, "" for others.
+func absurd(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return dropNaN
+	case math.IsInf(v, 0):
+		return dropInfinite
+	case v < 0:
+		return dropNegative
+	case v > MaxValue:
+		return dropHuge
+	}
+	return ""
+}
+
+// restarts counts those of the pod's containers: behind one a counter is another, even where it is already larger.
+func restarts(pod *v1.Pod) int {
+	n := 0
+	for i := range pod.Status.ContainerStatuses {
+		n += int(pod.Status.ContainerStatuses[i].RestartCount)
+	}
+	return n
+}

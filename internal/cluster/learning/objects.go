@@ -1,0 +1,177 @@
+package learning
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// pod is a pod that wants vGPUs.
+type pod struct {
+	workload *workload
+	// node that it is bound to, "" before.
+	node   string
+	shares []share
+}
+
+// share is what a pod may use of one device.
+type share struct {
+	device vgpu.DeviceID
+	part   vgpu.MilliGPU
+}
+
+// Pod takes in a pod that was added or changed. Pods without vGPUs are passed over; those that have ended are gone.
+func (l *Learner) Pod(p *v1.Pod) {
+	if !kube.WantsVGPU(p) {
+		return
+	}
+	if p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
+		l.PodGone(p.UID)
+		return
+	}
+	key := kube.WorkloadOf(p)
+	name := key.ProfileName()
+	shares := sharesOf(p)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.named(key.Namespace, name)
+	if w.profile == nil && key.Profile == "" {
+		w.key = &key
+	}
+	before := l.pods[p.UID]
+	if before != nil && before.workload == w {
+		before.node, before.shares = p.Spec.NodeName, shares
+		return
+	}
+	if before != nil {
+		before.workload.pods--
+	}
+	w.pods++
+	l.pods[p.UID] = &pod{w, p.Spec.NodeName, shares}
+	l.podsChanged = true
+}
+
+// PodGone takes in that a pod is gone or has ended.
+func (l *Learner) PodGone(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pods[uid]
+	if p == nil {
+		return
+	}
+	p.workload.pods--
+	delete(l.pods, uid)
+	l.podsChanged = true
+}
+
+// sharesOf returns what the containers of a pod together may use of each device, nil where it is not assigned or its
+// assignment is broken. Init containers have ended when the others work.
+func sharesOf(p *v1.Pod) []share {
+	assignment, err := kube.AssignmentOf(p)
+	if err != nil {
+		return nil
+	}
+	var all []share
+	for i := range assignment.Containers {
+		c := &assignment.Containers[i]
+		if c.Kind == vgpu.Init {
+			continue
+		}
+		for _, id := range c.Devices {
+			at := slices.IndexFunc(all, func(s share) bool { return s.device == id })
+			if at < 0 {
+				all, at = append(all, share{device: id}), len(all)
+			}
+			all[at].part = min(vgpu.WholeGPU, all[at].part+c.Share.ComputeLimit)
+		}
+	}
+	return all
+}
+
+// part returns what the pod may use of a device: all of it where nobody knows.
+func (p *pod) part(id vgpu.DeviceID) vgpu.MilliGPU {
+	for _, s := range p.shares {
+		if s.device == id && s.part > 0 {
+			return s.part
+		}
+	}
+	return vgpu.WholeGPU
+}
+
+// Profile takes in a WorkloadProfile that was added or changed. What was learned before this process started is taken over
+// the first time; later this process knows better.
+func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
+	read := kube.ReadProfile(p)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.named(p.Namespace, p.Name)
+	made := p.Labels[v1alpha1.LabelLearned] == "true"
+	if made && !w.made {
+		l.made++
+	} else if !made && w.made {
+		l.made--
+	}
+	first := w.profile == nil
+	w.made, w.profile, w.key = made, declaredOf(p, read), nil
+	if first && !w.wrote {
+		l.restore(w, read.Learned())
+	}
+	l.dirty[w.number] = true
+	l.stale.Store(true)
+}
+
+// declaredOf returns what a WorkloadProfile declares, without what was learned. Of those without a spec, which are most that
+// the scheduler makes, it is one for all.
+func declaredOf(p *v1alpha1.WorkloadProfile, read *kube.Workload) *kube.Workload {
+	if s := &p.Spec; len(s.Uses) == 0 && len(s.Throughputs) == 0 && len(s.Spread) == 0 && s.Graph == nil {
+		return nothing
+	}
+	return read.With(nil)
+}
+
+// nothing is what a workload without a WorkloadProfile declares.
+var nothing = &kube.Workload{}
+
+// ProfileGone takes in that a WorkloadProfile was deleted: what was learned of the workload is forgotten with it.
+func (l *Learner) ProfileGone(namespace, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.named(namespace, name)
+	if w.made {
+		l.made--
+	}
+	w.profile, w.made = nil, false
+	l.forget(w)
+	l.stale.Store(true)
+}
+
+// restore takes over what was learned before.
+func (l *Learner) restore(w *workload, before []kube.Learned) {
+	w.written = nil
+	for i := range before {
+		b := &before[i]
+		r := w.on(b.Model, l.gpu(b.Model))
+		w.written = append(w.written, briefly(r.gpu, b))
+		r.restore(b)
+		if i == 0 || r.seen > w.seen {
+			w.seen = r.seen
+		}
+		t := b.Traits
+		if b.SoloRate == 0 {
+			// The offset is relative to a guess that nobody wrote down.
+			t.Offset, t.SureOffset = 0, 0
+		}
+		if t.CoRuns > 0 || t.SurePressure > 0 {
+			if err := l.book.Restore(w.number, r.gpu, t); err != nil {
+				l.counts.drop(dropRestored)
+				continue
+			}
+			l.observed = true
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package podgroup
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// build makes a Gang of the members, and says what is wrong with it. The mutex is held.
+func (s *Set) build(g *gang) (*Gang, *Problem) {
+	out := &Gang{Ref: g.ref, Members: make([]*v1.Pod, len(g.members)), Ranks: make([]int, len(g.members))}
+	for i, m := range g.members {
+		out.Members[i], out.Ranks[i] = m.pod, i
+		if at := m.pod.CreationTimestamp.Time; i == 0 || at.Before(out.Created) {
+			out.Created = at
+		}
+	}
+	switch {
+	case g.ref.Name == "" && g.ref.Source == Native:
+		return out, &Problem{Message: kube.UnknownGroup().Error()}
+	case g.ref.Name == "":
+		return out, &Problem{Message: kube.NamelessGang().Error()}
+	}
+	var declared *kube.PodGroup
+	if g.ref.Source != Label {
+		groups := s.groups[g.ref.Source]
+		if groups == nil {
+			return out, &Problem{Message: unserved(g.ref), Waits: true}
+		}
+		found, problem := groups.find(g.ref)
+		if found == nil {
+			return out, problem
+		}
+		declared = &found.PodGroup
+		out.Object, out.Created = &declared.Object, declared.Created
+		if problem != nil {
+			return out, problem
+		}
+	}
+	return out, out.declare(living(g.members), declared)
+}
+
+// living returns the members that are not being deleted, all where all are.
+func living(members []*member) []*member {
+	var out []*member
+	for _, m := range members {
+		if m.pod.DeletionTimestamp == nil {
+			out = append(out, m)
+		}
+	}
+	if len(out) == 0 {
+		return members
+	}
+	return out
+}
+
+// declare sets what the members and their PodGroup declare, nil for gangs without one, and says what is wrong with it.
+func (g *Gang) declare(members []*member, group *kube.PodGroup) *Problem {
+	if why := unlike(members, group); why != "" {
+		return &Problem{Message: why}
+	}
+	first := members[0].pod
+	annotations, required, where := first.Annotations, []string(nil), "pod "+first.Name
+	var err error
+	if group == nil {
+		g.MinCount, err = kube.MinMembers(first)
+	} else {
+		g.MinCount, required = group.MinCount, group.Required
+		annotations, where = declaredTopology(first, group), fmt.Sprintf("pod %s and its PodGroup", first.Name)
+	}
+	if err == nil {
+		g.Required, g.Preferred, err = kube.Topology(annotations, required...)
+	}
+	if err != nil {
+		return &Problem{Message: where + ": " + err.Error()}
+	}
+	alive := 0
+	for _, m := range members {
+		if m.pod.DeletionTimestamp == nil {
+			alive++
+		}
+	}
+	if alive < g.MinCount {
+		return &Problem{Message: fmt.Sprintf("%d of %d members exist", alive, g.MinCount), Waits: true}
+	}
+	return nil
+}
+
+// topologies are the annotations that a PodGroup may carry for its pods.
+var topologies = []string{v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology}
+
+// declaredTopology returns the annotations of topology that count: of each that of the PodGroup, else that of the pods.
+func declaredTopology(pod *v1.Pod, group *kube.PodGroup) map[string]string {
+	out := map[string]string{}
+	for _, key := range topologies {
+		if value, ok := group.Annotations[key]; ok {
+			out[key] = value
+		} else if value, ok := pod.Annotations[key]; ok {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// unlike says which members differ that must not, or which of them names two gangs; "" for none.
+func unlike(members []*member, group *kube.PodGroup) string {
+	var besides []string
+	if group != nil {
+		besides = append(besides, v1alpha1.AnnotationMinMembers)
+		for key := range group.Annotations {
+			besides = append(besides, key)
+		}
+	}
+	first := members[0]
+	for _, m := range members {
+		if m.conflict != "" {
+			return m.conflict
+		}
+		if m.likeness == first.likeness {
+			continue
+		}
+		if field, value, other := first.likeness.Difference(m.likeness, besides...); field != "" {
+			return fmt.Sprintf("the members differ in %s: %s of pod %s, %s of pod %s; it must be the same for all members of a gang",
+				field, value, first.pod.Name, other, m.pod.Name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,51 @@
+package podgroup
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/served"
+)
+
+// Served says which PodGroups an API server has.
+type Served struct {
+	// Native is the version of scheduling.k8s.io whose PodGroups are read, "" for none.
+	Native string
+	// XK8s: those of scheduling.x-k8s.io/v1alpha1.
+	XK8s bool
+}
+
+// Resources are those that ServedOf looks at.
+func Resources() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{kube.NativePodGroups, kube.StablePodGroups, kube.XK8sPodGroups}
+}
+
+// ServedOf returns which PodGroups are read of an API server that has these resources. Of Kubernetes' own the version comes
+// first that the scheduler's queue knows.
+func ServedOf(set served.Set) Served {
+	s := Served{XK8s: set[kube.XK8sPodGroups]}
+	switch {
+	case set[kube.NativePodGroups]:
+		s.Native = kube.NativePodGroups.Version
+	case set[kube.StablePodGroups]:
+		s.Native = kube.StablePodGroups.Version
+	}
+	return s
+}
+
+// Discover asks an API server which PodGroups it has.
+func Discover(ctx context.Context, client discovery.DiscoveryInterface) (Served, error) {
+	set, err := served.Ask(ctx, client, Resources()...)
+	if err != nil {
+		return Served{}, err
+	}
+	return ServedOf(set), nil
+}
+
+// native returns the resource of Kubernetes' PodGroups in the version that is served.
+func (s Served) native() schema.GroupVersionResource {
+	return kube.NativePodGroups.GroupResource().WithVersion(s.Native)
+}

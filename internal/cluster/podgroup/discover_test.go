@@ -1,0 +1,34 @@
+package podgroup
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/served"
+)
+
+func TestServedOf(t *testing.T) {
+	beta, stable, xk8s := kube.NativePodGroups, kube.StablePodGroups, kube.XK8sPodGroups
+	for _, test := range []struct {
+		name string
+		has  served.Set
+		want Served
+	}{
+		{"nothing", served.Set{}, Served{}},
+		{"Kubernetes 1.37", served.Set{beta: true}, Served{Native: "v1beta1"}},
+		{"Kubernetes 1.38", served.Set{stable: true}, Served{Native: "v1"}},
+		{"Kubernetes 1.38 with the older version on", served.Set{beta: true, stable: true}, Served{Native: "v1beta1"}},
+		{"the scheduler plugins'", served.Set{xk8s: true}, Served{XK8s: true}},
+		{"all", served.Set{beta: true, stable: true, xk8s: true}, both},
+	} {
+		if got := ServedOf(test.has); got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+		for resource := range test.has {
+			if !slices.Contains(Resources(), resource) {
+				t.Errorf("nobody asks for %v", resource)
+			}
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package podgroup
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
+)
+
+type (
+	// Ref names a gang.
+	Ref = reservation.Ref
+	// Source says where a gang is declared.
+	Source = reservation.Source
+)
+
+// Sources, in the order in which a pod that names several is taken.
+const (
+	// Native is PodGroup of scheduling.k8s.io: where Queues says so the scheduler's queue knows these gangs itself and tries
+	// their members in one cycle.
+	Native Source = "scheduling.k8s.io"
+	// XK8s is PodGroup of scheduling.x-k8s.io.
+	XK8s Source = "scheduling.x-k8s.io"
+	// Label is tandem-gpu.io/gang with tandem-gpu.io/min-members.
+	Label Source = "label"
+)
+
+// fieldOf returns the field of a pod that names its gang.
+func fieldOf(s Source) string {
+	switch s {
+	case Native:
+		return kube.FieldPodGroup
+	case XK8s:
+		return "the label " + kube.LabelPodGroup
+	}
+	return "the label " + v1alpha1.LabelGang
+}
+
+// Less reports whether a pod comes before another in the order of a gang's members.
+func Less(a, b *v1.Pod) bool { return kube.RankOf(a).Compare(kube.RankOf(b)) < 0 }
+
+// Gang is what the API says of a gang now. Callers do not modify it.
+type Gang struct {
+	Ref
+	// MinCount is the least number of members that may run, 1 or more.
+	MinCount int
+	// Required and Preferred are levels, as in gang.Wishes.
+	Required, Preferred []string
+	// Members are the pods that exist and have not ended, by rank: what Less orders. Those that are being deleted are
+	// among them.
+	Members []*v1.Pod
+	// Ranks of the members.
+	Ranks []int
+	// Object that events are about beside the pods; nil where there is none, for gangs by label.
+	Object *v1.ObjectReference
+	// Created is when the PodGroup was made, for gangs by label the oldest member.
+	Created time.Time
+}

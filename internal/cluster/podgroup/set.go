@@ -1,0 +1,230 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+)
+
+// discoveryTimeout bounds a question to the API server which PodGroups it has.
+const discoveryTimeout = 10 * time.Second
+
+// Options are what a Set reads from.
+type Options struct {
+	// Pods is the informer of all pods that have not ended. Somebody else runs it.
+	Pods cache.SharedIndexInformer
+	// Served says which PodGroups are read.
+	Served Served
+	// Queued: the scheduler's queue knows the PodGroups of Kubernetes itself, and tries their members in one cycle.
+	Queued bool
+	// Dynamic reads the PodGroups; not used where none are served.
+	Dynamic dynamic.Interface
+}
+
+// Set knows the gangs of a cluster. It is safe for use by several goroutines.
+type Set struct {
+	served Served
+	queued bool
+	pods   cache.Store
+	// groups hold the PodGroups, by source.
+	groups map[Source]*groups
+	synced []cache.InformerSynced
+
+	mu sync.Mutex
+	// known are the pods that name a gang, by "namespace/name".
+	known     map[string]*member
+	gangs     map[Ref]*gang
+	listeners []func(Ref)
+}
+
+// Watch returns a Set of what a scheduler sees, of the PodGroups that its API server has now. See New.
+func Watch(ctx context.Context, handle fwk.Handle) (*Set, error) {
+	if handle.KubeConfig() == nil {
+		return nil, fmt.Errorf("watch gangs: the scheduler has no kubeconfig to watch PodGroups with")
+	}
+	short := rest.CopyConfig(handle.KubeConfig())
+	short.Timeout = discoveryTimeout
+	asked, err := discovery.NewDiscoveryClientForConfig(short)
+	if err != nil {
+		return nil, fmt.Errorf("watch gangs: %w", err)
+	}
+	served, err := Discover(ctx, asked)
+	if err != nil {
+		return nil, fmt.Errorf("watch gangs: %w", err)
+	}
+	client, err := dynamic.NewForConfig(handle.KubeConfig())
+	if err != nil {
+		return nil, fmt.Errorf("watch gangs: %w", err)
+	}
+	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
+	queued := utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload)
+	return New(ctx, Options{Pods: pods, Served: served, Queued: queued, Dynamic: client})
+}
+
+// nameGroup is what the scheduler keeps of a pod: no managedFields, as upstream, and a group of scheduling.k8s.io that names no
+// PodGroup with the empty name. The scheduler of Kubernetes 1.37 ends with a panic at a pod of such a group; with the empty name,
+// which no PodGroup has, it waits for ever for the PodGroup.
+func nameGroup(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	if pod, ok := object.(*v1.Pod); ok && pod.Spec.SchedulingGroup != nil && pod.Spec.SchedulingGroup.PodGroupName == nil {
+		pod.Spec.SchedulingGroup.PodGroupName = new(string)
+	}
+	return object, nil
+}
+
+// New returns a Set that follows pods and PodGroups until ctx ends. It waits for nothing: see Synced. The informer of pods must not
+// have been started where the scheduler's queue knows PodGroups.
+func New(ctx context.Context, o Options) (*Set, error) {
+	s := &Set{
+		served: o.Served, queued: o.Queued, pods: o.Pods.GetStore(),
+		groups: map[Source]*groups{}, known: map[string]*member{}, gangs: map[Ref]*gang{},
+	}
+	if o.Queued {
+		if err := o.Pods.SetTransform(nameGroup); err != nil {
+			return nil, fmt.Errorf("watch pods: %w", err)
+		}
+	}
+	logger := klog.FromContext(ctx)
+	registration, err := o.Pods.AddEventHandlerWithOptions(cache.ResourceEventHandlerFuncs{
+		AddFunc:    s.podChanged,
+		UpdateFunc: func(_, pod any) { s.podChanged(pod) },
+		DeleteFunc: s.podChanged,
+	}, cache.HandlerOptions{Logger: &logger})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	s.synced = append(s.synced, registration.HasSynced)
+	if o.Served.Native != "" {
+		err = s.watchGroups(ctx, Native, o.Dynamic, o.Served.native())
+	}
+	if o.Served.XK8s && err == nil {
+		err = s.watchGroups(ctx, XK8s, o.Dynamic, kube.XK8sPodGroups)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch PodGroups: %w", err)
+	}
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), s.Synced) {
+			s.tellAll()
+		}
+	}()
+	return s, nil
+}
+
+// Served returns which PodGroups the set reads.
+func (s *Set) Served() Served { return s.served }
+
+// Queues reports whether the scheduler's queue knows the gangs of a source itself: it keeps their members out until enough of them
+// exist, and tries all in one cycle.
+func (s *Set) Queues(source Source) bool { return source == Native && s.queued }
+
+// Synced reports whether all pods and PodGroups were read that existed when the set was made. Until then Gang returns a
+// Problem that Waits; when it becomes true the listeners of OnChange hear of every gang.
+func (s *Set) Synced() bool {
+	return !slices.ContainsFunc(s.synced, func(synced cache.InformerSynced) bool { return !synced() })
+}
+
+// OnChange calls a function with each gang of which a member came, went or changed, a bind included, or whose PodGroup came,
+// went or changed. The set knows the change by then. Changes of nothing but a pod's status, its end excepted, are not told.
+// The calls come from the goroutines of informers, several at a time.
+func (s *Set) OnChange(listener func(Ref)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, listener)
+}
+
+func (s *Set) tell(refs []Ref) {
+	s.mu.Lock()
+	listeners := slices.Clip(s.listeners)
+	s.mu.Unlock()
+	for _, ref := range refs {
+		for _, listener := range listeners {
+			listener(ref)
+		}
+	}
+}
+
+func (s *Set) tellAll() {
+	s.mu.Lock()
+	refs := make([]Ref, 0, len(s.gangs))
+	for ref := range s.gangs {
+		refs = append(refs, ref)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(refs, Ref.Compare)
+	s.tell(refs)
+}
+
+// Of returns the gang that a pod is in, by the pod's own fields: that of the first source that is served and that the pod
+// names. A pod that speaks of a gang and names none is in the gang with the empty name of its namespace, which Gang
+// refuses. So is one in a group of Kubernetes that is not understood; one whose PodGroup is of an API that is not served is in a
+// gang that Gang refuses, unless it names another: what is in a group is not scheduled alone.
+func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
+	names := kube.GangsOf(pod)
+	switch {
+	case names.Grouped && names.Native == "", s.served.Native != "" && names.Native != "":
+		return Ref{Source: Native, Namespace: pod.Namespace, Name: names.Native}, true
+	case s.served.XK8s && names.XK8s != "":
+		return Ref{Source: XK8s, Namespace: pod.Namespace, Name: names.XK8s}, true
+	case names.Label != "" || kube.SpeaksOfGang(pod):
+		return Ref{Source: Label, Namespace: pod.Namespace, Name: names.Label}, true
+	case names.Grouped:
+		return Ref{Source: Native, Namespace: pod.Namespace, Name: names.Native}, true
+	}
+	return Ref{}, false
+}
+
+// See takes in a pod that the informer's store has and whose event may still be on its way, as PreEnqueue does: Gang counts
+// it from now on. It calls no listener: its event does.
+func (s *Set) See(pod *v1.Pod) {
+	key := pod.Namespace + "/" + pod.Name
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.known[key]; m != nil && m.pod.UID == pod.UID {
+		return
+	}
+	if now := s.stored(key); now != nil {
+		refs := s.follow(key, now)
+		now.untold = union(now.untold, refs)
+	}
+}
+
+// Gang returns what the API says of a gang now. The error is a *Problem. The gang is not nil wherever a member exists, also
+// beside a Problem: with the members, and with MinCount 0 where that is not known.
+func (s *Set) Gang(ref Ref) (*Gang, error) {
+	unread := s.unread(ref.Source)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.gangs[ref]
+	if g == nil {
+		return nil, &Problem{Message: "no member exists", Waits: true}
+	}
+	if !g.built {
+		g.gang, g.problem = s.build(g)
+		g.built = true
+	}
+	switch {
+	case unread != "":
+		return g.gang, &Problem{Message: unread, Waits: true}
+	case g.problem != nil:
+		return g.gang, g.problem
+	}
+	return g.gang, nil
+}
