@@ -15,6 +15,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // arguments of the plugins
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
@@ -32,25 +33,21 @@ func main() {
 
 func command(gates *gates, caches *caches) *cobra.Command {
 	shares := &gpushare.Factory{}
-	gangs := &gpugang.Factory{Shares: func() gpugang.Shares {
+	room := machine.New(func() machine.Shares { return shares.Plugin() })
+	gangs := gpugang.NewFactory(func() gpugang.Shares {
 		if p := shares.Plugin(); p != nil {
 			return p
 		}
 		return nil
-	}}
+	}, room)
 	preempt := gpupreempt.NewFactory(func() gpupreempt.Shares {
 		if p := shares.Plugin(); p != nil {
 			return p
 		}
 		return nil
-	}, func() gpupreempt.Gangs {
-		if p := gangs.Plugin(); p != nil {
-			return p
-		}
-		return nil
-	})
+	}, room)
 	c := app.NewSchedulerCommand(
-		app.WithPlugin(gpushare.Name, caches.with(shares.New)), app.WithPlugin(gpugang.Name, caches.with(gangs.New)),
+		app.WithPlugin(gpushare.Name, caches.with(shares.New)), app.WithPlugin(gpugang.Name, caches.with(dumping(room, os.Stdout, gangs))),
 		app.WithPlugin(gpupreempt.Name, caches.with(preempt)))
 	c.Use = "tandem-scheduler"
 	gates.wrap(c)

@@ -58,8 +58,20 @@ type (
 		Ref  Ref
 		UIDs []vgpu.UID
 	}
-	// RoomEnded says that no room is kept any more for a gang for which pods are evicted.
-	RoomEnded struct{ Ref Ref }
+	// StillLeaving answers PodRefused: room is kept for the pod, and pods in it have not left yet.
+	StillLeaving struct{ Why string }
+	// CameToNothing answers PodRefused: the room that was kept for the pod is given up.
+	CameToNothing struct{ Why string }
+	// SeekOthers asks which other pods leave a node: once they are gone, the pod may fit.
+	SeekOthers struct{ Node string }
+	// Defer says that the evictions have to wait for the turn of the preemptor: the allowance is used up.
+	Defer struct{ Wait time.Duration }
+	// BeginEvictions has the victims evicted that the event names. EvictionsEnded answers it.
+	BeginEvictions struct{ Number Evictions }
+	// StopEvictions has no further pods evicted.
+	StopEvictions struct{ Number Evictions }
+	// ActivatePods has pods tried again that belong to no gang.
+	ActivatePods struct{ Pods []PodRef }
 	// Missing has members told that others are missing.
 	Missing struct {
 		Ref  Ref
@@ -99,27 +111,35 @@ const (
 	// RepairsKept and RepairsMoved are members that failed while they were being bound: their place is kept, or lost.
 	RepairsKept
 	RepairsMoved
+	// Deferrals are preemptors that wait for the allowance.
+	Deferrals
 )
 
 // String returns the name of the counter.
 func (c Counter) String() string {
-	return [...]string{"attempts", "cancelled", "reservations", "refusals", "releases", "repairs kept", "repairs moved"}[c]
+	return [...]string{"attempts", "cancelled", "reservations", "refusals", "releases", "repairs kept", "repairs moved", "deferrals"}[c]
 }
 
-func (Give) effect()       {}
-func (Refuse) effect()     {}
-func (Plan) effect()       {}
-func (SeekRoom) effect()   {}
-func (Wait) effect()       {}
-func (Hold) effect()       {}
-func (Release) effect()    {}
-func (Open) effect()       {}
-func (Allow) effect()      {}
-func (Reject) effect()     {}
-func (Activate) effect()   {}
-func (Denominate) effect() {}
-func (Evict) effect()      {}
-func (RoomEnded) effect()  {}
-func (Missing) effect()    {}
-func (Start) effect()      {}
-func (Count) effect()      {}
+func (Give) effect()           {}
+func (Refuse) effect()         {}
+func (Plan) effect()           {}
+func (SeekRoom) effect()       {}
+func (Wait) effect()           {}
+func (Hold) effect()           {}
+func (Release) effect()        {}
+func (Open) effect()           {}
+func (Allow) effect()          {}
+func (Reject) effect()         {}
+func (Activate) effect()       {}
+func (Denominate) effect()     {}
+func (Evict) effect()          {}
+func (Missing) effect()        {}
+func (Start) effect()          {}
+func (Count) effect()          {}
+func (StillLeaving) effect()   {}
+func (CameToNothing) effect()  {}
+func (SeekOthers) effect()     {}
+func (Defer) effect()          {}
+func (BeginEvictions) effect() {}
+func (StopEvictions) effect()  {}
+func (ActivatePods) effect()   {}

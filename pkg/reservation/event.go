@@ -110,7 +110,8 @@ type (
 	}
 	// RoomWanted means that preemption asks whether it may look for victims for a gang again. Refuse says that it is too early.
 	RoomWanted struct{ Ref Ref }
-	// RoomMade means that pods are evicted for a gang. Refuse says that the gang has changed.
+	// RoomMade means that pods are to be evicted for a gang. Refuse says that the gang has changed. Room.Until is when the grace
+	// periods of the victims are over; they are waited for until the placement deadline has passed beside.
 	RoomMade struct {
 		Gang     Facts
 		Room     Made
@@ -138,6 +139,83 @@ type (
 		Gang Facts
 		UID  vgpu.UID
 	}
+	// PodRefused means that no node takes a pod that belongs to no gang. The answer is StillLeaving, CameToNothing or SeekOthers, none
+	// where no room is kept for the pod.
+	PodRefused struct {
+		PodRef
+		// NodeKnown: the node of the pod's room is in the scheduler's snapshot. There are the victims that are on it.
+		NodeKnown bool
+		There     []vgpu.UID
+	}
+	// OthersSought answers SeekOthers: after Others have left, by Until at the latest, the pod fits. Why says why it does not now.
+	OthersSought struct {
+		UID    vgpu.UID
+		Others []PodRef
+		Until  time.Time
+		Why    string
+	}
+	// PodRoomWanted means that preemption asks whether it may look for victims for a pod again. Refuse says that it is too early.
+	PodRoomWanted struct{ PodRef }
+	// PodRoomMade means that pods are to be evicted for a pod. The answer is BeginEvictions, or Defer. Until is when the last of
+	// the room's victims is gone at the latest. Passed are pods whose room is taken: see State.PassedOver.
+	PodRoomMade struct {
+		PodRef
+		Room   PodRoom
+		Until  time.Time
+		Evict  []Chosen
+		Passed []vgpu.UID
+	}
+	// PodHoldFailed means that the devices of a pod's room could not be held.
+	PodHoldFailed struct{ UID vgpu.UID }
+	// PodRetried means that a pod is to be tried again: at a time, or when a PodDisruptionBudget allows more.
+	PodRetried struct {
+		PodRef
+		At        time.Time
+		OnBudgets bool
+	}
+	// PodEnded means that a pod is bound, or gone.
+	PodEnded struct {
+		UID  vgpu.UID
+		Gone bool
+	}
+	// PodTicked means that a second has passed for the room of a pod.
+	PodTicked struct {
+		UID vgpu.UID
+		// NodeStands: the node of the room is there, and may take the pod. There are the victims that exist.
+		NodeStands bool
+		There      []vgpu.UID
+	}
+	// EvictionsWanted means that the room that is made for a gang needs evictions. The answer is BeginEvictions, or Defer.
+	EvictionsWanted struct {
+		Ref      Ref
+		Priority int32
+		Evict    []Chosen
+	}
+	// EvictionsEnded answers BeginEvictions: all of Evict were evicted, or Why says what failed. Asked are those that the API server
+	// was asked to evict, and Stay those that exist and are not being deleted.
+	EvictionsEnded struct {
+		Preemptor Preemptor
+		// Pod is the preemptor where it is a pod.
+		Pod    PodRef
+		Number Evictions
+		Evict  []vgpu.UID
+		Asked  []vgpu.UID
+		Stay   []vgpu.UID
+		Why    string
+	}
+	// VictimWithdrawn means that a victim lost its place before it was bound.
+	VictimWithdrawn struct {
+		Preemptor Preemptor
+		UID       vgpu.UID
+	}
+	// PlainEvicted means that a pod was evicted for one that asks for no vGPU.
+	PlainEvicted struct{}
+	// VictimGone means that a pod is gone.
+	VictimGone struct{ UID vgpu.UID }
+	// BudgetsEased means that a PodDisruptionBudget allows more.
+	BudgetsEased struct{}
+	// SecondPassed means that a second has passed for all pods.
+	SecondPassed struct{}
 	// DoubtsEnded means that devices came free that had been kept for binds of which nobody knew whether they happened.
 	DoubtsEnded struct{}
 	// Ticked means that a second has passed for a gang.
@@ -165,25 +243,40 @@ type KeptRoom struct {
 	Taken, Short []string
 }
 
-func (Changed) event()      {}
-func (Enqueued) event()     {}
-func (Tried) event()        {}
-func (PlanFound) event()    {}
-func (PlanRefused) event()  {}
-func (RoomSought) event()   {}
-func (HoldFailed) event()   {}
-func (Reserved) event()     {}
-func (Permitted) event()    {}
-func (Unreserved) event()   {}
-func (Bound) event()        {}
-func (NodeRefused) event()  {}
-func (GroupRefused) event() {}
-func (RoomWanted) event()   {}
-func (RoomMade) event()     {}
-func (RoomTried) event()    {}
-func (RoomGivenUp) event()  {}
-func (Vacated) event()      {}
-func (Withdrawn) event()    {}
-func (DoubtsEnded) event()  {}
-func (Ticked) event()       {}
-func (Released) event()     {}
+func (Changed) event()         {}
+func (Enqueued) event()        {}
+func (Tried) event()           {}
+func (PlanFound) event()       {}
+func (PlanRefused) event()     {}
+func (RoomSought) event()      {}
+func (HoldFailed) event()      {}
+func (Reserved) event()        {}
+func (Permitted) event()       {}
+func (Unreserved) event()      {}
+func (Bound) event()           {}
+func (NodeRefused) event()     {}
+func (GroupRefused) event()    {}
+func (RoomWanted) event()      {}
+func (RoomMade) event()        {}
+func (RoomTried) event()       {}
+func (RoomGivenUp) event()     {}
+func (Vacated) event()         {}
+func (Withdrawn) event()       {}
+func (DoubtsEnded) event()     {}
+func (Ticked) event()          {}
+func (Released) event()        {}
+func (PodRefused) event()      {}
+func (OthersSought) event()    {}
+func (PodRoomWanted) event()   {}
+func (PodRoomMade) event()     {}
+func (PodHoldFailed) event()   {}
+func (PodRetried) event()      {}
+func (PodEnded) event()        {}
+func (PodTicked) event()       {}
+func (EvictionsWanted) event() {}
+func (EvictionsEnded) event()  {}
+func (VictimWithdrawn) event() {}
+func (VictimGone) event()      {}
+func (BudgetsEased) event()    {}
+func (SecondPassed) event()    {}
+func (PlainEvicted) event()    {}

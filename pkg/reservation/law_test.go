@@ -12,13 +12,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestHistories plays random events, likely ones and unlikely ones, on two gangs, and holds the machine to its laws after each:
-// what is held is what it remembers to hold; gates are opened when their plan ends; members may be bound only when all that must
-// run are there; and one gang at most has room kept while pods end.
+// TestHistories plays random events, likely ones and unlikely ones, on two gangs and two preemptors. After each it holds the machine to
+// its laws: the held devices are those that it remembers to hold; a gate is opened when its plan ends; members may be bound only when
+// all that must run are there; at most one gang has room kept while pods end; evictions that stop, or end, have begun.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{world: newWorld(t, rapid.SampledFrom([]gang.Drains{gang.NoDrains, gang.AllDrains}).Draw(t, "drains")), rapid: t}
-		h.held, h.closed = map[vgpu.UID]bool{}, map[Gate]bool{}
+		h.held, h.closed, h.running = map[vgpu.UID]bool{}, map[Gate]bool{}, map[Evictions]evictions{}
 		h.declareAll()
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			h.once()
@@ -33,6 +33,8 @@ type history struct {
 	held  map[vgpu.UID]bool
 	// closed are the gates that some plan has and that are not opened.
 	closed map[Gate]bool
+	// running are the evictions that have begun and are not over.
+	running map[Evictions]evictions
 }
 
 var gangsOf = map[string][]string{"big": {"a", "b", "c"}, "small": {"x", "y"}}
@@ -50,14 +52,22 @@ func (h *history) declareAll() {
 
 // once has one thing happen.
 func (h *history) once() {
+	e, at := h.draw()
+	h.check(e, h.state.Step(e, at))
+}
+
+// draw lets time pass and draws an event.
+func (h *history) draw() (Event, time.Time) {
 	name := rapid.SampledFrom([]string{"big", "small"}).Draw(h.rapid, "gang")
 	if rapid.IntRange(0, 5).Draw(h.rapid, "change") == 0 {
 		h.change(name)
 	}
 	h.now = h.now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 1, 5, 61, 400, 4000}).Draw(h.rapid, "seconds")) * time.Second)
 	uid := vgpu.UID(rapid.SampledFrom(gangsOf[name]).Draw(h.rapid, "member"))
-	e := h.random(h.facts(name), uid)
-	h.check(e, h.state.Step(e, h.now))
+	if rapid.IntRange(0, 2).Draw(h.rapid, "of a pod") == 0 {
+		return h.randomOfPod(name), h.now
+	}
+	return h.random(h.facts(name), uid), h.now
 }
 
 // change changes what the API knows of a gang.
@@ -191,6 +201,8 @@ func (h *history) check(e Event, effects []Effect) {
 	h.checkGates(e)
 	h.checkHolds(e)
 	h.checkPhases(e)
+	h.checkEvictions(e, effects)
+	h.checkPods(e)
 }
 
 func (h *history) checkGates(e Event) {
@@ -224,7 +236,16 @@ func (h *history) checkHolds(e Event) {
 			}
 		}
 	}
+	for uid, p := range h.state.pods {
+		if p.room() != nil {
+			want[uid] = true
+		}
+	}
 	for uid := range h.held {
+		if slices.Contains(preemptors, uid) {
+			h.checkPodHold(e, uid, want[uid])
+			continue
+		}
 		name := h.of[uid]
 		at := slices.IndexFunc(h.gangs[name].Members, func(m Member) bool { return m.UID == uid })
 		if !want[uid] && at >= 0 && h.gangs[name].Members[at].Node == "" {

@@ -10,7 +10,7 @@ import (
 // phasesPage returns docs/gang-phases.md.
 func phasesPage(seen map[transition]bool) string {
 	var b strings.Builder
-	b.WriteString(`# The phases of a gang
+	b.WriteString(`# The phases of gangs and preemptors
 
 The scheduler tries the members of a gang one after the other, and room comes free piece by piece. Package
 [reservation](../pkg/reservation/doc.go) remembers meanwhile which room is kept for whom. It changes what it remembers only in
@@ -18,7 +18,7 @@ The scheduler tries the members of a gang one after the other, and room comes fr
 ` + "`pkg/reservation/testdata`" + `, each of which tells a short story with its effects:
 ` + "`go test ./pkg/reservation -run TestScenarios -update`" + ` writes it.
 
-What a gang is in has two parts.
+What a gang is in has two parts. A single pod for which pods are evicted has phases of its own: see the end.
 
 ## The phase: members that have a place
 
@@ -45,6 +45,18 @@ What a gang is in has two parts.
 
 `)
 	names = []string{Satisfied.String(), Incomplete.String(), Refused.String(), Reserving.String(), Preempting.String()}
+	transitionsTable(&b, seen, names)
+	b.WriteString(`
+## Single pods for which pods are evicted
+
+| phase | what it means |
+|---|---|
+| Roomless | No room is kept for the pod. Where its last preemption came to nothing, the pod pauses. |
+| Leaving | Room is kept for the pod, and victims are still there. |
+| Cleared | Room is kept for the pod, and all victims have left. The scheduler has a minute to place the pod. |
+
+`)
+	names = []string{Roomless.String(), Leaving.String(), Cleared.String()}
 	transitionsTable(&b, seen, names)
 	return b.String()
 }

@@ -1,6 +1,8 @@
 package reservation
 
-import "time"
+import (
+	"time"
+)
 
 // pauses are when a gang is tried again, and what failed before.
 type pauses struct {
@@ -39,11 +41,14 @@ const (
 )
 
 // backoff returns the pause after so many failures in a row: 1s, 2s, 4s, … at most a minute.
-func backoff(failures int) time.Duration {
-	pause := firstPause
+func backoff(failures int) time.Duration { return doubled(firstPause, longestPause, failures) }
+
+// doubled returns the pause after so many failures in a row: the first one, doubled with each failure, and never above the longest.
+func doubled(first, longest time.Duration, failures int) time.Duration {
+	pause := first
 	for range failures - 1 {
-		if pause *= 2; pause >= longestPause {
-			return longestPause
+		if pause *= 2; pause >= longest {
+			return longest
 		}
 	}
 	return pause

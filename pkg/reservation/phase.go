@@ -137,6 +137,8 @@ type (
 	preempting struct {
 		refused
 		Made
+		// evictions make the room, 0 for none.
+		evictions Evictions
 		// trial: each member is given its place in the room, to see whether it fits.
 		trial bool
 	}

@@ -1,6 +1,8 @@
 package reservation
 
 import (
+	"time"
+
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -28,7 +30,9 @@ func (m *move) roomMade(e *RoomMade) {
 		return
 	}
 	m.endReservation(g)
-	g.need = &preempting{refused: *g.refused(), Made: e.Room}
+	room := e.Room
+	room.Until = room.Until.Add(m.cfg.Deadline)
+	g.need = &preempting{refused: *g.refused(), Made: room}
 	for _, uid := range sorted(e.Room.Places) {
 		if at := e.Room.Places[uid]; at.Held() {
 			m.do(Hold{Hold: vgpu.Hold{Assignment: at.Assignment, Priority: g.priority}})
@@ -48,13 +52,15 @@ func (m *move) roomTried(e *RoomTried) {
 
 // roomGivenUp ends the room that evictions make for a gang, if any.
 func (m *move) roomGivenUp(e *RoomGivenUp) {
-	g := m.gangs[e.Ref]
-	if g == nil {
-		return
+	if g := m.gangs[e.Ref]; g != nil {
+		m.giveUp(g, e.Why, e.Pause)
 	}
+}
+
+// giveUp ends the room that evictions make for a gang, and says when evictions may be sought for it again.
+func (m *move) giveUp(g *group, why string, pause time.Duration) {
 	m.endRoom(g)
-	g.unhelped, g.askAgain = e.Why, e.Pause > 0
-	pause := e.Pause
+	g.unhelped, g.askAgain = why, pause > 0
 	if !g.askAgain {
 		pause = askPause << min(g.asked, askDoublings)
 		g.asked++
@@ -70,7 +76,7 @@ func (m *move) endRoom(g *group) {
 	}
 	left := r.refused
 	g.need = &left
-	m.do(RoomEnded{Ref: g.Ref})
+	m.stopEvictions(GangPreemptor(g.Ref))
 	released := false
 	for _, uid := range sorted(r.Places) {
 		at := r.Places[uid]

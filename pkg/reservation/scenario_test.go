@@ -28,6 +28,9 @@ type world struct {
 	now   time.Time
 	gangs map[string]*Facts
 	of    map[vgpu.UID]string
+	// begun are the evictions that began last, by preemptor, with their victims.
+	begun map[string]BeginEvictions
+	evict map[Evictions][]Chosen
 	// asked is the version of the last Plan of a gang.
 	asked map[string]Version
 	// seen are the transitions so far, with the command that made them.
@@ -46,7 +49,8 @@ type transition struct{ from, to, by string }
 func newWorld(t fails, drains gang.Drains) *world {
 	begin := time.Unix(1_000_000, 0).UTC()
 	w := &world{t: t, now: begin, gangs: map[string]*Facts{}, of: map[vgpu.UID]string{}, asked: map[string]Version{}, seen: map[transition]bool{}}
-	w.state = New(Config{Deadline: 5 * time.Minute, Drains: drains, After: time.Minute, Timeout: time.Hour, Began: begin})
+	w.begun, w.evict = map[string]BeginEvictions{}, map[Evictions][]Chosen{}
+	w.state = New(Config{Deadline: 5 * time.Minute, Drains: drains, After: time.Minute, Timeout: time.Hour, Began: begin, EvictionsPerMinute: 6})
 	return w
 }
 
@@ -88,6 +92,10 @@ func (w *world) run(d *datadriven.TestData) string {
 		return ""
 	case "least":
 		return w.least(d.CmdArgs[0].Key)
+	case "show-pod":
+		return w.showPod(vgpu.UID(d.CmdArgs[0].Key))
+	case "victims":
+		return w.showVictims()
 	}
 	return w.step(d.Cmd, w.event(d))
 }
@@ -106,8 +114,11 @@ func (w *world) step(by string, e Event) string {
 	before := w.phases()
 	var out strings.Builder
 	for _, effect := range w.state.Step(e, w.now) {
-		if p, ok := effect.(Plan); ok {
-			w.asked[w.of[e.(Tried).UID]] = p.Version
+		switch effect := effect.(type) {
+		case Plan:
+			w.asked[w.of[e.(Tried).UID]] = effect.Version
+		case BeginEvictions:
+			w.begins(e, effect)
 		}
 		fmt.Fprintln(&out, w.describe(effect))
 	}
@@ -116,8 +127,11 @@ func (w *world) step(by string, e Event) string {
 		if before[name] == after[name] {
 			continue
 		}
-		fmt.Fprintf(&out, "%s: %s, %s\n", name, after[name][0], after[name][1])
+		fmt.Fprintln(&out, strings.TrimSuffix(fmt.Sprintf("%s: %s, %s", name, after[name][0], after[name][1]), ", "))
 		start := [2]string{Unplaced.String(), Satisfied.String()} // of a gang of which nothing was remembered
+		if after[name][1] == "" {
+			start = [2]string{Roomless.String()}
+		}
 		for i := range 2 {
 			was := cmp.Or(before[name][i], start[i])
 			if was != after[name][i] {
@@ -128,6 +142,9 @@ func (w *world) step(by string, e Event) string {
 	for name := range before {
 		if _, ok := after[name]; !ok {
 			fmt.Fprintf(&out, "%s is forgotten\n", name)
+			if was := before[name][0]; before[name][1] == "" && was != Roomless.String() {
+				w.seen[transition{was, Roomless.String(), by}] = true
+			}
 		}
 	}
 	return out.String()
@@ -139,6 +156,10 @@ func (w *world) phases() map[string][2]string {
 	for _, ref := range w.state.Refs() {
 		p, n := w.state.Phase(ref)
 		all[titleOf(ref)] = [2]string{p.String(), n.String()}
+	}
+	for uid := range w.state.pods {
+		p, _ := w.state.PodRoom(uid)
+		all["pod "+string(uid)] = [2]string{p.String()}
 	}
 	return all
 }
@@ -318,6 +339,9 @@ func (w *world) event(d *datadriven.TestData) Event {
 	if e := gangEvent(a, d.Cmd, f); e != nil {
 		return e
 	}
+	if e := podEvent(a, d.Cmd, uid); e != nil {
+		return e
+	}
 	w.t.Fatalf("there is no command %q", d.Cmd)
 	return nil
 }
@@ -394,7 +418,7 @@ func gangEvent(a *args, cmd string, f Facts) Event {
 		return RoomWanted{Ref: f.Ref}
 	case "make-room":
 		made := Made{Places: map[vgpu.UID]Place{}, Victims: map[vgpu.UID]Victim{}, Lacking: a.count("lacking"), Unbound: a.count("lacking"),
-			Until: a.w.now.Add(6 * time.Minute)}
+			Until: a.w.now.Add(time.Minute)}
 		for _, p := range a.places() {
 			p.Pinned = true
 			made.Places[p.UID] = p
@@ -456,8 +480,6 @@ func describeTold(effect Effect) string {
 		return fmt.Sprintf("denominate %s from %s", e.UID, e.Node)
 	case Evict:
 		return fmt.Sprintf("evict %v", e.UIDs)
-	case RoomEnded:
-		return "the room has ended"
 	case Missing:
 		return fmt.Sprintf("tell %v: %s", e.UIDs, e.Why)
 	case Start:
@@ -465,7 +487,7 @@ func describeTold(effect Effect) string {
 	case Count:
 		return strings.TrimRight(fmt.Sprintf("count %v %s", e.What, e.Reason), " ")
 	}
-	return fmt.Sprintf("%T", effect)
+	return describePod(effect)
 }
 
 func describeTurn(e *Refuse) string {

@@ -19,9 +19,11 @@ type Config struct {
 	After, Timeout time.Duration
 	// Began is when the scheduler began: what happened before was seen by another one.
 	Began time.Time
+	// EvictionsPerMinute bounds the pods that are evicted for preemptors, 0 for no bound.
+	EvictionsPerMinute int
 }
 
-// State is what is remembered of gangs between scheduling cycles. What the API knows comes with each event.
+// State is what is remembered of gangs and of preemptions between scheduling cycles. What the API knows comes with each event.
 type State struct {
 	cfg   Config
 	gangs map[Ref]*group
@@ -31,6 +33,7 @@ type State struct {
 	// gates and versions count those that were given out.
 	gates    Gate
 	versions Version
+	preemptions
 }
 
 // Version numbers the states of a gang: what a plan depends on has not changed while it stays the same.
@@ -77,7 +80,9 @@ type vacating struct {
 }
 
 // New returns a State that remembers nothing.
-func New(cfg Config) *State { return &State{cfg: cfg, gangs: map[Ref]*group{}} }
+func New(cfg Config) *State {
+	return &State{cfg: cfg, gangs: map[Ref]*group{}, preemptions: newPreemptions(cfg.EvictionsPerMinute)}
+}
 
 // Step takes one event and returns what to do.
 func (s *State) Step(e Event, now time.Time) []Effect {
@@ -128,6 +133,8 @@ func (m *move) take(e Event) {
 		m.ticked(&e)
 	default:
 		m.takeOfMember(e)
+		m.takeOfPod(e)
+		m.takeOfEvictions(e)
 	}
 }
 
@@ -152,6 +159,48 @@ func (m *move) takeOfMember(e Event) {
 		m.withdrawn(&e)
 	case Released:
 		m.released(&e)
+	}
+}
+
+// takeOfPod takes an event about a single pod for which pods are evicted, or are to be.
+func (m *move) takeOfPod(e Event) {
+	switch e := e.(type) {
+	case PodRefused:
+		m.podRefused(&e)
+	case OthersSought:
+		m.othersSought(&e)
+	case PodRoomWanted:
+		m.podRoomWanted(&e)
+	case PodRoomMade:
+		m.podRoomMade(&e)
+	case PodHoldFailed:
+		m.podHoldFailed(&e)
+	case PodRetried:
+		m.podRetried(&e)
+	case PodEnded:
+		m.podEnded(&e)
+	case PodTicked:
+		m.podTicked(&e)
+	}
+}
+
+// takeOfEvictions takes an event about evictions and their victims.
+func (m *move) takeOfEvictions(e Event) {
+	switch e := e.(type) {
+	case EvictionsWanted:
+		m.evictionsWanted(&e)
+	case EvictionsEnded:
+		m.evictionsEnded(&e)
+	case VictimWithdrawn:
+		m.victimWithdrawn(&e)
+	case PlainEvicted:
+		m.allowance.spend(1, m.now)
+	case VictimGone:
+		m.victimGone(&e)
+	case BudgetsEased:
+		m.budgetsEased()
+	case SecondPassed:
+		m.secondPassed()
 	}
 }
 
@@ -282,3 +331,9 @@ func (g *group) seeksRoom(now time.Time) bool {
 
 // sorted returns the keys of a map in order.
 func sorted[V any](m map[vgpu.UID]V) []vgpu.UID { return slices.Sorted(maps.Keys(m)) }
+
+// Configure changes what the state goes by. It is called before the first event.
+func (s *State) Configure(change func(*Config)) {
+	change(&s.cfg)
+	s.allowance = newAllowance(s.cfg.EvictionsPerMinute)
+}

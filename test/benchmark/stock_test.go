@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
@@ -53,7 +55,17 @@ func BenchmarkAgainstStock(b *testing.B) {
 // plugins are those of the scheduler that runs now.
 type plugins struct {
 	share *gpushare.Plugin
-	gang  *gpugang.Plugin
+	// room is that of the scheduler with these informers.
+	room      *machine.Machine
+	informers informers.SharedInformerFactory
+}
+
+// roomOf returns what is remembered of reservations by the scheduler of a handle. Its plugins are made in no fixed order.
+func (p *plugins) roomOf(handle fwk.Handle) *machine.Machine {
+	if factory := handle.SharedInformerFactory(); p.informers != factory {
+		p.informers, p.room = factory, machine.New(func() machine.Shares { return p.share })
+	}
+	return p.room
 }
 
 // newGPUShare makes the plugin once the API server serves GPUNodes: scheduler_perf starts both together.
@@ -74,12 +86,7 @@ func (p *plugins) newGPUShare(ctx context.Context, args runtime.Object, handle f
 }
 
 func (p *plugins) newGPUGang(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	plugin, err := gpugang.NewFactory(p.shares)(ctx, args, handle)
-	if err != nil {
-		return nil, err
-	}
-	p.gang = plugin.(*gpugang.Plugin)
-	return plugin, nil
+	return gpugang.NewFactory(p.shares, p.roomOf(handle))(ctx, args, handle)
 }
 
 // newGPUPreempt makes the plugin without the bound of evictions in a minute: the stock scheduler has none, and speed is what is
@@ -91,10 +98,9 @@ func (p *plugins) newGPUPreempt(ctx context.Context, args runtime.Object, handle
 	}
 	unbound := args.(*config.GPUPreemptArgs).DeepCopy()
 	unbound.EvictionsPerMinute = 0
-	return gpupreempt.NewFactory(p.preemptShares, p.gangs)(ctx, unbound, handle)
+	return gpupreempt.NewFactory(p.preemptShares, p.roomOf(handle))(ctx, unbound, handle)
 }
 
 // What the plugins of the same scheduler stand on.
 func (p *plugins) shares() gpugang.Shares           { return p.share }
 func (p *plugins) preemptShares() gpupreempt.Shares { return p.share }
-func (p *plugins) gangs() gpupreempt.Gangs          { return p.gang }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
@@ -60,10 +61,11 @@ func TestMain(m *testing.M) {
 // plugins are those of the scheduler.
 func plugins() []app.Option {
 	shares := &gpushare.Factory{}
-	gangs := &gpugang.Factory{Shares: func() gpugang.Shares { return shares.Plugin() }}
-	preempt := gpupreempt.NewFactory(func() gpupreempt.Shares { return shares.Plugin() }, func() gpupreempt.Gangs { return gangs.Plugin() })
+	room := machine.New(func() machine.Shares { return shares.Plugin() })
+	gangs := gpugang.NewFactory(func() gpugang.Shares { return shares.Plugin() }, room)
+	preempt := gpupreempt.NewFactory(func() gpupreempt.Shares { return shares.Plugin() }, room)
 	return []app.Option{
-		app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs.New), app.WithPlugin(gpupreempt.Name, preempt),
+		app.WithPlugin(gpushare.Name, shares.New), app.WithPlugin(gpugang.Name, gangs), app.WithPlugin(gpupreempt.Name, preempt),
 	}
 }
 

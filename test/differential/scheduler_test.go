@@ -32,6 +32,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugin's arguments, for the scheduler's configuration
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -109,19 +110,16 @@ func newRig(t *testing.T, nodes []*vgpu.Node, set func(*config.GPUShareArgs)) *r
 // registry returns the plugins of production. No API has PodGroups.
 func registry() frameworkruntime.Registry {
 	shares := &gpushare.Factory{}
-	var gang *gpugang.Plugin
+	room := machine.New(func() machine.Shares { return shares.Plugin() })
 	gangs := func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		set, err := podgroup.New(ctx, podgroup.Options{Pods: h.SharedInformerFactory().Core().V1().Pods().Informer()})
 		if err != nil {
 			return nil, err
 		}
-		gang, err = gpugang.New(ctx, args, h, gpugang.Options{Shares: func() gpugang.Shares { return shares.Plugin() }, Gangs: set})
-		return gang, err
+		return gpugang.New(ctx, args, h, gpugang.Options{Shares: func() gpugang.Shares { return shares.Plugin() }, Gangs: set, Machine: room})
 	}
 	preempt := func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		return gpupreempt.New(ctx, args, h, gpupreempt.Options{
-			Shares: func() gpupreempt.Shares { return shares.Plugin() }, Gangs: func() gpupreempt.Gangs { return gang },
-		})
+		return gpupreempt.New(ctx, args, h, gpupreempt.Options{Shares: func() gpupreempt.Shares { return shares.Plugin() }, Machine: room})
 	}
 	return frameworkruntime.Registry{gpushare.Name: shares.New, gpugang.Name: gangs, gpupreempt.Name: preempt}
 }

@@ -17,6 +17,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // the plugins' arguments
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -114,6 +115,7 @@ func startScheduling(ctx context.Context, a *api, k kit) (*scheduling, error) {
 
 // plugins makes the plugins as their factories do, with clients in memory.
 func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
+	room := machine.New(func() machine.Shares { return r.share })
 	registry := frameworkruntime.Registry{
 		gpushare.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			p, err := gpushare.NewWithClient(ctx, args, h, a.dynamic)
@@ -128,7 +130,7 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 			if err != nil {
 				return nil, err
 			}
-			p, err := gpugang.New(ctx, args, h, gpugang.Options{Gangs: set, Shares: func() gpugang.Shares { return r.share }})
+			p, err := gpugang.New(ctx, args, h, gpugang.Options{Gangs: set, Shares: func() gpugang.Shares { return r.share }, Machine: room})
 			if err != nil {
 				return nil, err
 			}
@@ -138,15 +140,7 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 	}
 	if !k.stock {
 		registry[gpupreempt.Name] = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-			p, err := gpupreempt.New(ctx, args, h, gpupreempt.Options{
-				Shares: func() gpupreempt.Shares { return r.share },
-				Gangs: func() gpupreempt.Gangs {
-					if r.gang == nil {
-						return nil
-					}
-					return r.gang
-				},
-			})
+			p, err := gpupreempt.New(ctx, args, h, gpupreempt.Options{Shares: func() gpupreempt.Shares { return r.share }, Machine: room})
 			if err != nil {
 				return nil, err
 			}

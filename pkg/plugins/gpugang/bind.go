@@ -6,10 +6,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // Bind binds no pod: it lets a member wait until all of its gang may be bound, and leaves the rest to GPUShare and DefaultBinder,
@@ -19,7 +18,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	if !ok {
 		return verdict.New(fwk.Skip)
 	}
-	gate, reserved := p.gateOf(ref, uidOf(pod))
+	gate, reserved := p.machine.Gate(ref, uidOf(pod))
 	if !reserved { // the gate is that of another plan
 		return verdict.New(fwk.Unschedulable, reservation.GivenUp)
 	}
@@ -33,28 +32,17 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	case <-ctx.Done():
 		return verdict.New(fwk.Unschedulable, "the siblings of the pod did not come in time")
 	}
-	if gate, reserved := p.gateOf(ref, uidOf(pod)); gate != nil || !reserved {
+	if gate, reserved := p.machine.Gate(ref, uidOf(pod)); gate != nil || !reserved {
 		return verdict.New(fwk.Unschedulable, reservation.GivenUp)
 	}
 	return verdict.New(fwk.Skip)
 }
 
-// gateOf returns what a member waits for, nil for nothing, and whether it is reserved.
-func (p *Plugin) gateOf(ref podgroup.Ref, uid vgpu.UID) (gate chan struct{}, reserved bool) {
-	p.read(func(s *reservation.State) {
-		number, is := s.Gate(ref, uid)
-		if reserved = is; number != 0 && reserved {
-			gate = p.machine.gate(number)
-		}
-	})
-	return gate, reserved
-}
-
 // PostBind notes that a member is bound.
 func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if ref, ok := p.gangs.Of(pod); ok {
-		p.with(func(*reservation.State) reservation.Event {
-			return reservation.Bound{Gang: p.facts(ref), UID: uidOf(pod)}
+		p.machine.Step(func(l machine.Locked) reservation.Event {
+			return reservation.Bound{Gang: l.Facts(ref), UID: uidOf(pod)}
 		})
 	}
 }

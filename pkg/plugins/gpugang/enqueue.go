@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
@@ -26,11 +27,11 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if p.gangs.Queues(ref.Source) {
 		return nil
 	}
-	a := p.with(func(*reservation.State) reservation.Event {
-		return reservation.Enqueued{Gang: p.facts(ref), UID: uidOf(pod)}
+	a := p.machine.Step(func(l machine.Locked) reservation.Event {
+		return reservation.Enqueued{Gang: l.Facts(ref), UID: uidOf(pod)}
 	})
-	if a.refuse != nil {
-		return verdict.New(fwk.UnschedulableAndUnresolvable, words(a.refuse))
+	if a.Refuse != nil {
+		return verdict.New(fwk.UnschedulableAndUnresolvable, words(a.Refuse))
 	}
 	return nil
 }
@@ -55,8 +56,8 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 	}
 	left, ok := old.(*v1.Pod)
 	hint := fwk.QueueSkip
-	p.read(func(s *reservation.State) {
-		if s.Retries(p.facts(ref), uidOf(pod), ok && !kube.WantsVGPU(left), p.now()) {
+	p.machine.Lock(func(l machine.Locked) {
+		if l.State.Retries(l.Facts(ref), uidOf(pod), ok && !kube.WantsVGPU(left), p.now()) {
 			hint = fwk.Queue
 		}
 	})
@@ -65,6 +66,6 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 
 // changed takes over that a gang, its object or its members changed.
 func (p *Plugin) changed(ref podgroup.Ref) {
-	p.with(func(*reservation.State) reservation.Event { return reservation.Changed{Gang: p.facts(ref)} })
-	p.flush(context.Background())
+	p.machine.Step(func(l machine.Locked) reservation.Event { return reservation.Changed{Gang: l.Facts(ref)} })
+	p.machine.Flush(context.Background())
 }

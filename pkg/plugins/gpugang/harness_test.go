@@ -13,12 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
@@ -92,7 +94,8 @@ func (c *cluster) start() {
 			if err != nil {
 				return nil, err
 			}
-			c.plugin, err = New(ctx, args, h, Options{Shares: func() Shares { return &refusingShares{Shares: c.shares, c: c} }, Gangs: set, Now: c.Clock.Now})
+			m := machine.New(func() machine.Shares { return &refusingShares{Plugin: c.shares, c: c} })
+			c.plugin, err = New(ctx, args, h, Options{Shares: func() Shares { return c.shares }, Gangs: set, Machine: m, Now: c.Clock.Now})
 			return c.plugin, err
 		},
 	}
@@ -101,7 +104,7 @@ func (c *cluster) start() {
 
 // refusingShares is GPUShare where holds may fail.
 type refusingShares struct {
-	Shares
+	*gpushare.Plugin
 	c *cluster
 }
 
@@ -112,7 +115,7 @@ func (s *refusingShares) Hold(h vgpu.Hold) error {
 			return err
 		}
 	}
-	return s.Shares.Hold(h)
+	return s.Plugin.Hold(h)
 }
 
 // profile is the stock profile with the plugins, set as deploy/ sets them.
@@ -141,15 +144,15 @@ func (c *cluster) loseNode(name string) {
 
 // phase returns what a gang by label is in.
 func (c *cluster) phase(name string) (phase reservation.Phase, need reservation.Need) {
-	c.plugin.read(func(s *reservation.State) {
-		phase, need = s.Phase(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: name})
+	c.plugin.machine.Lock(func(l machine.Locked) {
+		phase, need = l.State.Phase(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: name})
 	})
 	return phase, need
 }
 
 // step has the machine take an event of a gang.
-func (c *cluster) step(ref podgroup.Ref, build func(f reservation.Facts) reservation.Event) answer {
-	return c.plugin.with(func(*reservation.State) reservation.Event { return build(c.plugin.facts(ref)) })
+func (c *cluster) step(ref podgroup.Ref, build func(f reservation.Facts) reservation.Event) machine.Answer {
+	return c.plugin.machine.Step(func(l machine.Locked) reservation.Event { return build(l.Facts(ref)) })
 }
 
 // planned writes down a plan on node n1 for members that the scheduler does not try, all of their gang, and has the first ones
@@ -160,10 +163,10 @@ func (c *cluster) planned(pods []*v1.Pod, reserved int, host vgpu.Room) podgroup
 	asked := c.step(ref, func(f reservation.Facts) reservation.Event {
 		return reservation.Tried{Gang: f, UID: uidOf(pods[0]), Pod: pathOf(pods[0])}
 	})
-	if asked.plan == nil {
-		c.T.Fatalf("no plan is asked for: %s", words(asked.refuse))
+	if asked.Plan == nil {
+		c.T.Fatalf("no plan is asked for: %s", words(asked.Refuse))
 	}
-	found := reservation.PlanFound{UID: uidOf(pods[0]), Version: asked.plan.Version}
+	found := reservation.PlanFound{UID: uidOf(pods[0]), Version: asked.Plan.Version}
 	for _, p := range pods {
 		found.Places = append(found.Places, reservation.Place{Assignment: vgpu.Assignment{UID: uidOf(p), Pod: pathOf(p), Node: "n1"}, Host: host})
 	}
@@ -172,6 +175,32 @@ func (c *cluster) planned(pods []*v1.Pod, reserved int, host vgpu.Room) podgroup
 		c.step(ref, func(reservation.Facts) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(p)} })
 	}
 	return ref
+}
+
+// giveUp ends the room that evictions make for a gang.
+func (c *cluster) giveUp(ref podgroup.Ref) {
+	c.T.Helper()
+	c.step(ref, func(reservation.Facts) reservation.Event { return reservation.RoomGivenUp{Ref: ref, Why: "for a test"} })
+	c.plugin.machine.Flush(c.T.Context())
+}
+
+// withdraw takes a member back that is not bound.
+func (c *cluster) withdraw(p *v1.Pod) {
+	c.T.Helper()
+	ref, _ := c.plugin.gangs.Of(p)
+	c.step(ref, func(f reservation.Facts) reservation.Event { return reservation.Withdrawn{Gang: f, UID: uidOf(p)} })
+	c.plugin.machine.Flush(c.T.Context())
+}
+
+// try has the scheduler try a gang, by its first member.
+func (c *cluster) try(ref podgroup.Ref) {
+	c.T.Helper()
+	pg, _ := c.plugin.gangs.Gang(ref)
+	if pg == nil {
+		c.T.Fatal("there is no gang")
+		return
+	}
+	c.plugin.handle.Activate(klog.FromContext(c.T.Context()), map[string]*v1.Pod{pathOf(pg.Members[0]): pg.Members[0]})
 }
 
 // checkWhole fails where a gang has some of its members bound and fewer than must run.

@@ -32,7 +32,7 @@ func TestAbsurdPodsGiveNothingBack(t *testing.T) {
 					v1.ResourceCPU: resource.MustParse(x.cpu), v1.ResourceMemory: resource.MustParse(x.memory),
 				}
 				c.Create(p)
-				c.Await("the pod is seen", func() bool { return c.plugin.seen(uidOf(p), pathOf(p)) != nil })
+				c.Await("the pod is seen", func() bool { return c.plugin.machine.Seen(uidOf(p), pathOf(p)) != nil })
 				if got := c.plugin.hostOf(uidOf(p), pathOf(p)); got != x.want {
 					t.Errorf("%v comes back, want %v", got, x.want)
 				}

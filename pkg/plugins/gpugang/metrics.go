@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
@@ -124,14 +125,14 @@ func (c *gauges) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.gangs 
 // CollectWithStability counts.
 func (c *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	var counts map[string]int
-	c.plugin.read(func(s *reservation.State) { counts = s.Counts() })
+	c.plugin.machine.Lock(func(l machine.Locked) { counts = l.State.Counts() })
 	for state, count := range counts {
 		ch <- metrics.NewLazyConstMetric(c.gangs, metrics.GaugeValue, float64(count), state)
 	}
 }
 
-// count counts what the machine did.
-func (m *metricSet) count(e *reservation.Count) {
+// Count counts what the machine did.
+func (m *metricSet) Count(e *reservation.Count) {
 	switch e.What {
 	case reservation.Attempts:
 		m.attempts.Inc()

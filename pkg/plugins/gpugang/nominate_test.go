@@ -94,7 +94,7 @@ func TestNominationsInTheAPIEnd(t *testing.T) {
 		if _, err := c.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.Await("the informer shows the nomination", func() bool { return c.plugin.seen(uidOf(p), "default/"+p.Name).Status.NominatedNodeName != "" })
+		c.Await("the informer shows the nomination", func() bool { return c.plugin.machine.Seen(uidOf(p), "default/"+p.Name).Status.NominatedNodeName != "" })
 		c.nominate(p, "n1")
 		c.Await("the nomination is gone", func() bool { return len(c.nominated("n1")) == 0 })
 	})

@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
@@ -23,13 +24,13 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	if !ok {
 		return nil, 0
 	}
-	a := p.with(func(*reservation.State) reservation.Event {
-		return reservation.Permitted{Gang: p.facts(ref), UID: uidOf(pod)}
+	a := p.machine.Step(func(l machine.Locked) reservation.Event {
+		return reservation.Permitted{Gang: l.Facts(ref), UID: uidOf(pod)}
 	})
 	switch {
-	case a.refuse != nil:
-		return verdict.New(fwk.Unschedulable, a.refuse.Why), 0
-	case a.wait == nil || a.wait.Briefly:
+	case a.Refuse != nil:
+		return verdict.New(fwk.Unschedulable, a.Refuse.Why), 0
+	case a.Wait == nil || a.Wait.Briefly:
 		return nil, 0
 	}
 	return verdict.New(fwk.Wait), p.args.PlacementDeadline.Duration + grace

@@ -65,7 +65,7 @@ func TestBindWaitsForTheGate(t *testing.T) {
 					t.Fatalf("Bind = %v, and did not wait", status)
 				}
 				if end == "cancelled" {
-					c.plugin.Withdraw(pods[0])
+					c.withdraw(pods[0])
 				} else {
 					c.step(ref, func(reservation.Facts) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(pods[2])} })
 					c.plugin.Permit(t.Context(), framework.NewCycleState(), pods[2], "n1")

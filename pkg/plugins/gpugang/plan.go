@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -49,19 +50,18 @@ func (p *Plugin) solve(ctx context.Context, c *cycle, ref podgroup.Ref, anew boo
 }
 
 // ask collects what a plan depends on.
-func (p *Plugin) ask(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (*task, error) {
-	p.machine.mu.Lock()
-	defer p.machine.mu.Unlock()
+func (p *Plugin) ask(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (t *task, err error) {
 	pg, _ := p.gangs.Gang(ref)
 	if pg == nil {
 		return nil, unread{errors.New("gang " + ref.String() + " is gone")}
 	}
 	left := *pg
-	left.MinCount = p.machine.state.AfterStart(p.facts(ref)).MinCount
-	t, err := p.task(ctx, c, &left, anew)
-	if err == nil {
-		t.config.Brief = p.machine.state.Explained(ref, t.lacking(), p.now())
-	}
+	p.machine.Lock(func(l machine.Locked) {
+		left.MinCount = l.State.AfterStart(l.Facts(ref)).MinCount
+		if t, err = p.task(ctx, l, c, &left, anew); err == nil {
+			t.config.Brief = l.State.Explained(ref, t.lacking(), p.now())
+		}
+	})
 	return t, err
 }
 
@@ -74,15 +74,16 @@ func (p *Plugin) found(ctx context.Context, c *cycle, t *task, plan *gang.Plan, 
 			e.Others = append(e.Others, uidOf(pod))
 		}
 	}
-	p.machine.mu.Lock()
-	defer p.machine.mu.Unlock()
-	e.Gang = p.facts(t.gang.Ref)
-	a := p.settled(t.gang.Ref, e.UID, e)
-	if a.place != nil {
+	var a machine.Answer
+	p.machine.Lock(func(l machine.Locked) {
+		e.Gang = l.Facts(t.gang.Ref)
+		a = l.Settle(t.gang.Ref, e.UID, e)
+	})
+	if a.Place != nil {
 		klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", t.gang.String(), "members", len(e.Places), "spread", plan.Spread,
 			"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
 	}
-	return a.place, words(a.refuse)
+	return a.Place, words(a.Refuse)
 }
 
 // refused has the members of a gang without a plan take the room that evictions made for it once that is free. Otherwise it notes the
@@ -92,9 +93,9 @@ func (p *Plugin) refused(ctx context.Context, c *cycle, t *task, plan *gang.Plan
 	e := &reservation.PlanRefused{Version: version, Brief: t.config.Brief}
 	ready := false
 	var places []vgpu.Assignment
-	p.read(func(s *reservation.State) {
-		if ready, e.Void, e.Kept = p.standing(s, t, ref); ready {
-			places = s.MadeRoom(ref).PlacesOf(t.group.Members)
+	p.machine.Lock(func(l machine.Locked) {
+		if ready, e.Void, e.Kept = p.standing(l.State, t, ref); ready {
+			places = l.State.MadeRoom(ref).PlacesOf(t.group.Members)
 		}
 	})
 	if ready {
@@ -102,7 +103,7 @@ func (p *Plugin) refused(ctx context.Context, c *cycle, t *task, plan *gang.Plan
 		return p.found(ctx, c, t, plan, version)
 	}
 	r := plan.Refused
-	p.writeWant(c, t, r)
+	c.leave(t, r)
 	e.Refusal = reservation.Refusal{Reason: r.Reason, Host: r.Hosts != nil && r.Reason == gang.NoRoom, Lacking: t.lacking()}
 	if !e.Brief {
 		e.Refusal.Message = "gang " + ref.String() + " " + r.Words(p.blockers)
@@ -111,28 +112,28 @@ func (p *Plugin) refused(ctx context.Context, c *cycle, t *task, plan *gang.Plan
 		e.Surplus = reservation.Surplus(ref, t.placed(), r.Words(p.blockers))
 	}
 	a := p.note(c, ref, e)
-	if a.seek != nil {
-		a = p.seekRoom(ctx, c, t, a.seek, r.Leavers)
+	if a.Seek != nil {
+		a = p.seekRoom(ctx, c, t, a.Seek, r.Leavers)
 	}
-	return a.place, words(a.refuse)
+	return a.Place, words(a.Refuse)
 }
 
 // refuse notes why a gang has no plan.
 func (p *Plugin) refuse(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) (*reservation.Place, string) {
 	a := p.note(c, ref, e)
-	return a.place, words(a.refuse)
+	return a.Place, words(a.Refuse)
 }
 
-func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) answer {
-	return p.with(func(*reservation.State) reservation.Event {
-		e.Gang, e.UID = p.facts(ref), uidOf(c.pod)
+func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) machine.Answer {
+	return p.machine.Step(func(l machine.Locked) reservation.Event {
+		e.Gang, e.UID = l.Facts(ref), uidOf(c.pod)
 		return *e
 	})
 }
 
 // seekRoom looks for room that can be kept for a gang while pods end, where the time for that has come. after are the pods after
 // whose ends the gang would have a place.
-func (p *Plugin) seekRoom(ctx context.Context, c *cycle, t *task, seek *reservation.SeekRoom, after []gang.Leaver) answer {
+func (p *Plugin) seekRoom(ctx context.Context, c *cycle, t *task, seek *reservation.SeekRoom, after []gang.Leaver) (a machine.Answer) {
 	now := p.now()
 	e := reservation.RoomSought{Ref: t.gang.Ref, UID: uidOf(c.pod)}
 	cluster := *t.cluster
@@ -151,9 +152,8 @@ func (p *Plugin) seekRoom(ctx context.Context, c *cycle, t *task, seek *reservat
 	} else {
 		e.Found, e.Holds = &plan, t.holds(&plan)
 	}
-	p.machine.mu.Lock()
-	defer p.machine.mu.Unlock()
-	return p.settled(t.gang.Ref, e.UID, e)
+	p.machine.Lock(func(l machine.Locked) { a = l.Settle(t.gang.Ref, e.UID, e) })
+	return a
 }
 
 // holds returns what keeps the devices of a plan until its pods have ended.

@@ -13,6 +13,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -34,10 +35,7 @@ type Shares interface {
 	Request(pod *v1.Pod) (vgpu.Request, error)
 	// Losses returns what a gang of the pod's workload loses when it is spread, each level once; nil where nobody knows.
 	Losses(pod *v1.Pod) []gang.Loss
-	// Hold keeps room for a pod, in place of an earlier hold of the pod, Release ends that, Held tells of it, and Stands whether
-	// the pod could have its room on the node now.
-	Hold(h vgpu.Hold) error
-	Release(uid vgpu.UID) bool
+	// Held returns the room that is kept for a pod, and Stands whether the pod could have it on the node now.
 	Held(uid vgpu.UID) (vgpu.Hold, bool)
 	Stands(uid vgpu.UID, node fwk.NodeInfo) bool
 	// Plans tells which pods are members of gangs: what is kept for them is their holds.
@@ -72,8 +70,7 @@ type Plugin struct {
 	args    *config.GPUGangArgs
 	shares  func() Shares
 	gangs   Gangs
-	machine machine
-	woken   wakes
+	machine *machine.Machine
 	// doubts is what Doubts of shares said at the last step.
 	doubts int
 	claim  sync.Once
@@ -104,12 +101,14 @@ type Options struct {
 	Shares func() Shares
 	// Gangs tells which pods form a gang.
 	Gangs Gangs
+	// Machine keeps what is remembered of gangs.
+	Machine *machine.Machine
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
 
 // NewFactory returns the factory of the plugin for a scheduler whose GPUShare is what shares returns.
-func NewFactory(shares func() Shares) frameworkruntime.PluginFactory {
+func NewFactory(shares func() Shares, m *machine.Machine) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if _, err := legal(args); err != nil {
 			return nil, err // before the API server is asked for anything
@@ -118,7 +117,7 @@ func NewFactory(shares func() Shares) frameworkruntime.PluginFactory {
 		if err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
-		p, err := New(ctx, args, handle, Options{Shares: shares, Gangs: set})
+		p, err := New(ctx, args, handle, Options{Shares: shares, Gangs: set, Machine: m})
 		if err != nil {
 			return nil, err
 		}
@@ -146,14 +145,14 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, now: o.Now, metrics: newMetrics()}
+	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, machine: o.Machine, now: o.Now, metrics: newMetrics()}
 	if p.now == nil {
 		p.now = time.Now
 	}
-	p.machine = newMachine(reservation.Config{
-		Deadline: args.PlacementDeadline.Duration, Drains: drainsOf(args.Drain), After: args.DrainAfter.Duration,
-		Timeout: args.DrainTimeout.Duration, Began: p.now(),
-	})
+	p.machine.Join(machine.Joined{Handle: handle, Now: o.Now, Metrics: p.metrics, Gangs: o.Gangs, Started: p.started, Configure: func(c *reservation.Config) {
+		c.Deadline, c.Drains, c.After = args.PlacementDeadline.Duration, drainsOf(args.Drain), args.DrainAfter.Duration
+		c.Timeout, c.Began = args.DrainTimeout.Duration, p.now()
+	}})
 	p.metrics.register(ctx, p)
 	p.gangs.OnChange(p.changed)
 	return p, nil

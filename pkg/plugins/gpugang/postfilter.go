@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
@@ -21,7 +22,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	if !ok {
 		return nil, verdict.New(fwk.Unschedulable)
 	}
-	defer p.flush(ctx)
+	defer p.machine.Flush(ctx)
 	at := placeOf(cs)
 	if at == nil {
 		return p.expected(ref, pod), verdict.New(fwk.UnschedulableAndUnresolvable)
@@ -32,8 +33,8 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		e.Why = "the gang's plan places this pod on node " + at.Node + ", which refuses it: " + verdict.Text(status)
 		e.Limited = status.Plugin() != shareName // what GPUShare refuses, the next plan knows
 	}
-	p.with(func(*reservation.State) reservation.Event {
-		e.Gang = p.facts(ref)
+	p.machine.Step(func(l machine.Locked) reservation.Event {
+		e.Gang = l.Facts(ref)
 		return e
 	})
 	return nowhere(), verdict.New(fwk.UnschedulableAndUnresolvable, e.Why)
@@ -42,19 +43,20 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 // PodGroupPostFilter says why a gang has no plan, for the condition of its PodGroup, and ends a plan that other plugins
 // refused. It makes no room, and succeeds where that is being made.
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
-	defer p.flush(ctx)
+	defer p.machine.Flush(ctx)
 	ref := podgroup.Ref{Source: podgroup.Native, Namespace: info.GetNamespace(), Name: info.GetName()}
-	p.machine.mu.Lock()
-	defer p.machine.mu.Unlock()
-	s := p.machine.state
-	refusal, refused := s.Refusal(ref)
-	switch phase, need := s.Phase(ref); {
-	case phase == reservation.Planned:
-		p.step(reservation.GroupRefused{Gang: p.facts(ref), Nodes: trialOf(state).refused()})
-	case need == reservation.Preempting:
-		return expectations(s.MadeRoom(ref), info), verdict.New(fwk.Success, words(&refusal))
-	case refused:
-		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, words(&refusal))
-	}
-	return nil, verdict.New(fwk.UnschedulableAndUnresolvable)
+	var result *fwk.PodGroupPostFilterResult
+	status := verdict.New(fwk.UnschedulableAndUnresolvable)
+	p.machine.Lock(func(l machine.Locked) {
+		refusal, refused := l.State.Refusal(ref)
+		switch phase, need := l.State.Phase(ref); {
+		case phase == reservation.Planned:
+			l.Step(reservation.GroupRefused{Gang: l.Facts(ref), Nodes: trialOf(state).refused()})
+		case need == reservation.Preempting:
+			result, status = expectations(l.State.MadeRoom(ref), info), verdict.New(fwk.Success, words(&refusal))
+		case refused:
+			status = verdict.New(fwk.UnschedulableAndUnresolvable, words(&refusal))
+		}
+	})
+	return result, status
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -18,7 +20,6 @@ import (
 const (
 	placeKey fwk.StateKey = Name + "/place"
 	trialKey fwk.StateKey = Name + "/trial"
-	wantKey  fwk.StateKey = Name + "/want"
 )
 
 // given is the place that a cycle gave a member.
@@ -72,7 +73,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return nil, verdict.New(fwk.Skip)
 	}
 	p.gangs.See(pod)
-	defer p.flush(ctx)
+	defer p.machine.Flush(ctx)
 	c := &cycle{cs: cs, pod: pod, nodes: nodes}
 	at, why := p.place(ctx, c, ref)
 	if why != "" {
@@ -120,19 +121,36 @@ func (c *cycle) give(at *reservation.Place) {
 	}
 }
 
+// leave leaves what a gang asked for that was refused for want of room, for preemption.
+func (c *cycle) leave(t *task, refusal *gang.Refusal) {
+	if refusal.Reason != gang.NoRoom || t.lacking() == 0 {
+		return
+	}
+	r := &podgroup.RoomRequest{
+		Gang: t.gang, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods, Unbound: max(0, t.gang.MinCount-t.bound),
+		Grouped: c.grouped(),
+	}
+	r.Config.Brief = false
+	if c.grouped() {
+		r.Leave(c.cs.GetPodGroupSchedulingCycle())
+	} else {
+		r.Leave(c.cs)
+	}
+}
+
 // place returns the place of the cycle's pod, or why it has none.
 func (p *Plugin) place(ctx context.Context, c *cycle, ref podgroup.Ref) (*reservation.Place, string) {
 	again := c.attempted()
-	a := p.with(func(s *reservation.State) reservation.Event {
+	a := p.machine.Step(func(l machine.Locked) reservation.Event {
 		return reservation.Tried{
-			Gang: p.facts(ref), UID: uidOf(c.pod), Pod: pathOf(c.pod), Priority: priorityOf(c.pod), Grouped: c.grouped(), Again: again,
-			Stands: p.stands(s, ref, c.pod), Still: p.stillThere(s.Leaving(ref)),
+			Gang: l.Facts(ref), UID: uidOf(c.pod), Pod: pathOf(c.pod), Priority: priorityOf(c.pod), Grouped: c.grouped(), Again: again,
+			Stands: p.stands(l.State, ref, c.pod), Still: p.stillThere(l.State.Leaving(ref)),
 		}
 	})
-	if a.plan != nil {
-		return p.plan(ctx, c, ref, a.plan.Version)
+	if a.Plan != nil {
+		return p.plan(ctx, c, ref, a.Plan.Version)
 	}
-	return a.place, words(a.refuse)
+	return a.Place, words(a.Refuse)
 }
 
 // stands reports whether the place of a member holds: the room is kept, and the node there.

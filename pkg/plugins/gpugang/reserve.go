@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
@@ -22,9 +23,9 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 		}
 		return nil
 	}
-	a := p.with(func(*reservation.State) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(pod)} })
-	if a.refuse != nil {
-		return verdict.New(fwk.Unschedulable, a.refuse.Why)
+	a := p.machine.Step(func(machine.Locked) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(pod)} })
+	if a.Refuse != nil {
+		return verdict.New(fwk.Unschedulable, a.Refuse.Why)
 	}
 	return nil
 }
@@ -36,8 +37,8 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	if !ok || cs.IsPodGroupSchedulingCycle() {
 		return
 	}
-	p.with(func(*reservation.State) reservation.Event {
-		return reservation.Unreserved{Gang: p.facts(ref), UID: uidOf(pod), Pod: pathOf(pod)}
+	p.machine.Step(func(l machine.Locked) reservation.Event {
+		return reservation.Unreserved{Gang: l.Facts(ref), UID: uidOf(pod), Pod: pathOf(pod)}
 	})
-	p.flush(ctx)
+	p.machine.Flush(ctx)
 }

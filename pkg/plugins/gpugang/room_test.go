@@ -1,7 +1,6 @@
 package gpugang
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -36,13 +36,13 @@ func crowded(t *testing.T, nodes int) *cluster {
 }
 
 // wanted returns what gang "large" wants.
-func (c *cluster) wanted() *podgroup.Want {
+func (c *cluster) wanted() *podgroup.RoomRequest {
 	c.T.Helper()
 	pg, err := c.plugin.gangs.Gang(largeRef)
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	w := &podgroup.Want{Gang: pg, Group: &gang.Group{Name: largeRef.String(), MinCount: pg.MinCount}, Pods: pg.Members, Unbound: pg.MinCount}
+	w := &podgroup.RoomRequest{Gang: pg, Group: &gang.Group{Name: largeRef.String(), MinCount: pg.MinCount}, Pods: pg.Members, Unbound: pg.MinCount}
 	for i, m := range pg.Members {
 		r, err := c.plugin.shares().Request(m)
 		if err != nil {
@@ -55,29 +55,30 @@ func (c *cluster) wanted() *podgroup.Want {
 
 var largeRef = podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "large"}
 
-// keep has room kept for gang "large" on nodes, whose pods leave for it. It returns how often it was told that the room ended.
-func (c *cluster) keep(nodes ...string) *int {
+// keep has room kept for gang "large" on nodes, whose pods leave for it.
+func (c *cluster) keep(nodes ...string) {
 	c.T.Helper()
-	w, ended := c.wanted(), new(int)
-	places := make([]vgpu.Assignment, len(w.Group.Members))
-	var victims []*v1.Pod
+	w := c.wanted()
+	made := reservation.Made{
+		Places: map[vgpu.UID]reservation.Place{}, Victims: map[vgpu.UID]reservation.Victim{}, Lacking: w.MinCount, Unbound: w.Unbound,
+		Until: c.Clock.Now().Add(30 * time.Second),
+	}
 	for i, node := range nodes {
 		a, refusal := placement.Assign(c.emptyNode(node), &w.Group.Members[i].Request, placement.Policy{})
 		if refusal != nil {
 			c.T.Fatal(refusal)
 		}
-		places[i] = a
+		made.Places[a.UID] = reservation.Place{Assignment: a, Host: w.Group.Members[i].Request.Host, Pinned: true}
 		name := c.on(node)
 		for _, p := range c.Pods() {
 			if p.Name == name {
-				victims = append(victims, &p)
+				made.Victims[uidOf(&p)] = reservation.Victim{Pod: pathOf(&p), Node: p.Spec.NodeName}
 			}
 		}
 	}
-	if err := c.plugin.Keep(w, places, victims, func() { *ended++ }); err != nil {
-		c.T.Fatal(err)
+	if a := c.step(largeRef, func(f reservation.Facts) reservation.Event { return reservation.RoomMade{Gang: f, Room: made} }); a.Refuse != nil {
+		c.T.Fatal(a.Refuse.Why)
 	}
-	return ended
 }
 
 func (c *cluster) emptyNode(name string) *vgpu.Node {
@@ -113,7 +114,7 @@ func (c *cluster) hasRoom() bool {
 func TestRoomGoesToTheGang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowded(t, 3)
-		ended := c.keep("n2", "n3")
+		c.keep("n2", "n3")
 		if got := c.keptFor("large"); !slices.Equal(got, []string{"n2", "n3"}) {
 			t.Fatalf("room is kept on %v", got)
 		}
@@ -125,7 +126,7 @@ func TestRoomGoesToTheGang(t *testing.T) {
 		c.Remove(c.on("n2"))
 		c.AwaitMessage("large-0", "room is made for it: 2 pods")
 		c.checkWhole("large", 2)
-		if *ended != 0 {
+		if !c.hasRoom() {
 			t.Error("the room ended with the first victim")
 		}
 		c.Remove(c.on("n3"))
@@ -134,9 +135,6 @@ func TestRoomGoesToTheGang(t *testing.T) {
 			t.Errorf("the gang is on %v, the others on %v", nodes, c.Bound("rush"))
 		}
 		c.Await("the room has ended", func() bool { return !c.hasRoom() })
-		if *ended != 1 {
-			t.Errorf("the room ended %d times", *ended)
-		}
 	})
 }
 
@@ -145,7 +143,7 @@ func TestRoomNominates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowded(t, 2)
 		c.keep("n1", "n2")
-		c.plugin.Nominate(t.Context(), c.wanted())
+		c.plugin.machine.Expect(t.Context(), largeRef, c.wanted().Pods)
 		nominated := func(node string) bool { return len(c.plugin.handle.NominatedPodsForNode(node)) == 1 }
 		if !nominated("n1") || !nominated("n2") {
 			t.Error("a member is not nominated")
@@ -155,7 +153,7 @@ func TestRoomNominates(t *testing.T) {
 		if !nominated("n1") || !nominated("n2") {
 			t.Error("the nominations are gone although the room is kept")
 		}
-		c.plugin.GiveUp(largeRef, "for a test", 0)
+		c.giveUp(largeRef)
 		if nominated("n1") || nominated("n2") {
 			t.Error("the nominations stay although the room is given up")
 		}
@@ -186,38 +184,24 @@ func TestRoomEnds(t *testing.T) {
 			*p.Spec.Priority = 11
 			c.Create(p)
 		}},
-		{name: "it is given up", do: func(c *cluster) { c.plugin.GiveUp(largeRef, "for a test", 0) }},
-		{name: "a device is sick", do: func(c *cluster) { c.MakeSick("n2"); c.plugin.woken.add(c.leader()); c.plugin.flush(c.T.Context()) }, dry: true},
+		{name: "it is given up", do: func(c *cluster) { c.giveUp(largeRef) }},
+		{name: "a device is sick", do: func(c *cluster) { c.MakeSick("n2"); c.try(largeRef) }, dry: true},
 		{name: "the victims stay", do: func(c *cluster) { c.Clock.Pass(6 * time.Minute) }, dry: true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := crowded(t, 2)
-				ended := c.keep("n1", "n2")
+				c.keep("n1", "n2")
 				test.do(c)
 				c.Await("no room is kept", func() bool { return !c.hasRoom() && len(c.keptFor("large")) == 0 })
-				if *ended != 1 {
-					t.Errorf("it was told %d times that the room ended", *ended)
-				}
 				asked := c.step(largeRef, func(reservation.Facts) reservation.Event { return reservation.RoomWanted{Ref: largeRef} })
-				if dry := asked.refuse != nil && strings.Contains(asked.refuse.Why, "came to nothing"); dry != test.dry {
+				if dry := asked.Refuse != nil && strings.Contains(asked.Refuse.Why, "came to nothing"); dry != test.dry {
 					t.Errorf("that the room came to nothing is noted: %v", dry)
 				}
 			})
 		})
 	}
-}
-
-// leader returns the first member of gang "large".
-func (c *cluster) leader() *v1.Pod {
-	c.T.Helper()
-	pg, _ := c.plugin.gangs.Gang(largeRef)
-	if pg == nil {
-		c.T.Fatal("there is no gang")
-		return nil
-	}
-	return pg.Members[0]
 }
 
 func (c *cluster) update(p *v1.Pod) {
@@ -238,11 +222,10 @@ func TestRoomYieldsToHigherPriority(t *testing.T) {
 		if refusal != nil {
 			t.Fatal(refusal)
 		}
-		if err := c.plugin.shares().Hold(vgpu.Hold{Assignment: taken, Priority: 11}); err != nil {
+		if err := c.shares.Hold(vgpu.Hold{Assignment: taken, Priority: 11}); err != nil {
 			t.Fatal(err)
 		}
-		c.plugin.woken.add(c.leader())
-		c.plugin.flush(t.Context())
+		c.try(largeRef)
 		c.Await("no room is kept", func() bool { return !c.hasRoom() })
 	})
 }
@@ -254,8 +237,8 @@ func TestRoomIsTriedUntilItIsFree(t *testing.T) {
 		c := crowded(t, 2)
 		c.keep("n1", "n2")
 		p := c.plugin
-		p.read(func(s *reservation.State) {
-			victims := s.MadeRoom(largeRef).Victims
+		p.machine.Lock(func(l machine.Locked) {
+			victims := l.State.MadeRoom(largeRef).Victims
 			for uid, v := range victims {
 				victims[uid] = reservation.Victim{Pod: "default/gone", Node: v.Node} // to the informer, while the scheduler has them on their nodes
 			}
@@ -287,15 +270,15 @@ func TestLackingGoesByTheStore(t *testing.T) {
 		c.AwaitBound("ran", 2)
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "ran"}
 		lacking := func(pg *podgroup.Gang) (lacking int) {
-			c.plugin.read(func(s *reservation.State) {
-				f := c.plugin.fresh(ref, pg, nil)
-				lacking = f.MinCount - s.Bound(&f)
+			c.plugin.machine.Lock(func(l machine.Locked) {
+				f := l.Latest(ref, pg, nil)
+				lacking = f.MinCount - l.State.Bound(&f)
 			})
 			return lacking
 		}
 		var before *podgroup.Gang
 		placed := func() (count int) {
-			c.plugin.read(func(s *reservation.State) { s.Planned(ref, func(reservation.Place) { count++ }) })
+			c.plugin.machine.Lock(func(l machine.Locked) { l.State.Planned(ref, func(reservation.Place) { count++ }) })
 			return count
 		}
 		c.Await("both are seen to be bound, and neither has a place from its plan any more", func() bool {
@@ -303,32 +286,9 @@ func TestLackingGoesByTheStore(t *testing.T) {
 			return before != nil && lacking(before) == 0 && placed() == 0
 		})
 		c.Remove("ran-1")
-		c.Await("the store has one member less", func() bool { return c.plugin.seen("uid-ran-1", "default/ran-1") == nil })
+		c.Await("the store has one member less", func() bool { return c.plugin.machine.Seen("uid-ran-1", "default/ran-1") == nil })
 		if got := lacking(before); got != 1 {
 			t.Errorf("%d members lack a place, want 1", got)
 		}
 	})
 }
-
-// No room is kept for the number of members that lacked a place when the cycle began: another one has ended since.
-func TestNoRoomForTooFew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := crowded(t, 3)
-		w := c.wanted()
-		w.Unbound--
-		place, refusal := placement.Assign(c.emptyNode("n1"), &w.Group.Members[0].Request, placement.Policy{})
-		if refusal != nil {
-			t.Fatal(refusal)
-		}
-		err := c.plugin.Keep(w, []vgpu.Assignment{place, {}}, nil, func() { t.Error("room ended that was never kept") })
-		if !errors.Is(err, podgroup.ErrChanged) {
-			t.Errorf("Keep returned %v, want that the members changed", err)
-		}
-		if kept := c.keptFor("large"); len(kept) > 0 || c.hasRoom() {
-			t.Errorf("room is kept on %v", kept)
-		}
-	})
-}
-
-// A gang that room is made for neither drains nor keeps others from draining.
-// Room is sought again after a pause only, twice as long each time, and the gang is tried then if the pause was given.

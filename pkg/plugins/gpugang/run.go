@@ -3,6 +3,8 @@ package gpugang
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,10 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
@@ -39,16 +43,16 @@ func (p *Plugin) Run(ctx context.Context) {
 func (p *Plugin) Tick(ctx context.Context) {
 	p.lookAtDoubts()
 	var refs []podgroup.Ref
-	p.read(func(s *reservation.State) { refs = s.Refs() })
+	p.machine.Lock(func(l machine.Locked) { refs = l.State.Refs() })
 	var evictions []reservation.Evict
 	for _, ref := range refs {
-		a := p.with(func(s *reservation.State) reservation.Event { return p.ticked(s, ref) })
-		evictions = append(evictions, a.evict...)
+		a := p.machine.Step(func(l machine.Locked) reservation.Event { return p.ticked(l, ref) })
+		evictions = append(evictions, a.Evict...)
 		if pg, _ := p.gangs.Gang(ref); pg != nil {
 			p.denominateMembers(pg)
 		}
 	}
-	p.flush(ctx)
+	p.machine.Flush(ctx)
 	for i := range evictions {
 		p.release(ctx, &evictions[i])
 	}
@@ -61,27 +65,27 @@ func (p *Plugin) lookAtDoubts() {
 	}
 	now := p.shares().Doubts()
 	if now < p.doubts {
-		p.with(func(*reservation.State) reservation.Event { return reservation.DoubtsEnded{} })
+		p.machine.Step(func(machine.Locked) reservation.Event { return reservation.DoubtsEnded{} })
 	}
 	p.doubts = now
 }
 
 // ticked says what a step of Run finds of a gang.
-func (p *Plugin) ticked(s *reservation.State, ref podgroup.Ref) reservation.Event {
-	e := reservation.Ticked{Gang: p.facts(ref)}
+func (p *Plugin) ticked(l machine.Locked, ref podgroup.Ref) reservation.Event {
+	e := reservation.Ticked{Gang: l.Facts(ref)}
 	for i := range e.Gang.Members {
-		if uid := e.Gang.Members[i].UID; e.Gang.Members[i].Node == "" && p.handle.GetWaitingPod(uidForFramework(uid)) != nil {
+		if uid := e.Gang.Members[i].UID; e.Gang.Members[i].Node == "" && p.handle.GetWaitingPod(types.UID(uid)) != nil {
 			e.InPermit = append(e.InPermit, uid)
 		}
 	}
-	if made := s.MadeRoom(ref); made != nil {
+	if made := l.State.MadeRoom(ref); made != nil {
 		for uid, v := range made.Victims {
-			e.VictimsLeft = e.VictimsLeft || p.seen(uid, v.Pod) != nil
+			e.VictimsLeft = e.VictimsLeft || p.machine.Seen(uid, v.Pod) != nil
 		}
 	}
-	if kept, _ := s.Reservation(ref); kept != nil {
-		for _, l := range kept.Leavers {
-			if pod := p.seen(l.UID, l.Pod); pod != nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+	if kept, _ := l.State.Reservation(ref); kept != nil {
+		for _, leaver := range kept.Leavers {
+			if pod := p.machine.Seen(leaver.UID, leaver.Pod); pod != nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
 				e.Blocked = append(e.Blocked, pod.Spec.NodeName)
 			}
 		}
@@ -97,7 +101,7 @@ func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
 		return
 	}
 	left := 0
-	for _, m := range p.pods(e.Ref, e.UIDs) {
+	for _, m := range p.machine.Pods(e.Ref, e.UIDs) {
 		if m.DeletionTimestamp != nil {
 			continue
 		}
@@ -108,8 +112,8 @@ func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
 			left++
 		}
 	}
-	p.with(func(*reservation.State) reservation.Event {
-		return reservation.Released{Gang: p.facts(e.Ref), Left: left}
+	p.machine.Step(func(l machine.Locked) reservation.Event {
+		return reservation.Released{Gang: l.Facts(e.Ref), Left: left}
 	})
 }
 
@@ -143,4 +147,21 @@ func (p *Plugin) say(pg *podgroup.Gang, reason, message string) {
 	case len(pg.Members) > 0:
 		p.event(pg.Members[0], v1.EventTypeNormal, reason, "gang "+pg.String()+": "+message)
 	}
+}
+
+// started tells that all members that must run have a place.
+func (p *Plugin) started(e *reservation.Start) {
+	if e.Known {
+		p.metrics.waited.Observe(e.Waited.Seconds())
+	}
+	pg, _ := p.gangs.Gang(e.Ref)
+	if pg == nil || p.gangs.Queues(e.Ref.Source) {
+		return // the condition of a PodGroup that the queue knows says it
+	}
+	nodes := map[string]bool{}
+	for _, node := range e.Nodes {
+		nodes[node] = true
+	}
+	names := slices.Sorted(maps.Keys(nodes))
+	p.say(pg, "GangPlaced", "all that must run have a place: "+plural(len(e.Nodes), "member")+" on "+plural(len(names), "node")+": "+few(names))
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -93,12 +93,12 @@ type unread struct{ error }
 
 // task collects what a plan depends on. Anew says that members in doubt are planned anew. The error says in words what is wrong
 // with the gang; it is an unread where something is not known yet. The caller holds the lock of the machine.
-func (p *Plugin) task(ctx context.Context, c *cycle, pg *podgroup.Gang, anew bool) (*task, error) {
+func (p *Plugin) task(ctx context.Context, l machine.Locked, c *cycle, pg *podgroup.Gang, anew bool) (*task, error) {
 	if p.shares == nil || p.shares() == nil {
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
 	}
 	p.claim.Do(func() { p.shares().Plans(p.isMember) })
-	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, alsoFor(p.machine.state, pg))
+	ledgers, err := p.shares().Ledgers(ctx, c.pod, c.nodes, alsoFor(l.State, pg))
 	if err != nil {
 		return nil, unread{err}
 	}
@@ -111,10 +111,10 @@ func (p *Plugin) task(ctx context.Context, c *cycle, pg *podgroup.Gang, anew boo
 	p.atlas.refresh(c.nodes)
 	t.cluster, t.infos = p.atlas.cluster(c.nodes, ledgers, t.group.Wishes)
 	var admits *admittance
-	if admits, err = p.members(t, pg, anew); err != nil {
+	if admits, err = p.members(l, t, pg, anew); err != nil {
 		return nil, err
 	}
-	t.setAside(p.machine.state.Beside(pg.Ref))
+	t.setAside(l.State.Beside(pg.Ref))
 	admits.nodes = t.infos
 	t.cluster.Admits, t.cluster.Bars = admits.count, admits.bar
 	t.cluster.Ends, t.cluster.Host, t.cluster.Hosts = p.endOf, p.hostOf, t.hostAt
@@ -150,16 +150,16 @@ func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 }
 
 // members sorts the members into those that have a place and those that want one.
-func (p *Plugin) members(t *task, pg *podgroup.Gang, anew bool) (*admittance, error) {
-	s := p.machine.state
+func (p *Plugin) members(l machine.Locked, t *task, pg *podgroup.Gang, anew bool) (*admittance, error) {
+	s := l.State
 	admits := &admittance{most: s.Limits(pg.Ref)}
 	for i, pod := range pg.Members {
 		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place in the
 		// ledgers must not be placed again.
-		if pod = p.seen(uidOf(pod), pathOf(pod)); pod == nil || pod.DeletionTimestamp != nil {
+		if pod = p.machine.Seen(uidOf(pod), pathOf(pod)); pod == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
-		m := memberOf(pod)
+		m := machine.MemberOf(pod)
 		if s.OnNode(pg.Ref, &m) {
 			t.bound++
 		}
@@ -226,7 +226,7 @@ func (t *task) tryable(limits map[string]int, maybe []vgpu.Assignment) *vgpu.Ass
 // endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that is restarted whenever it ends, 0 for
 // nobody knows.
 func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
-	seen := p.seen(uid, pod)
+	seen := p.machine.Seen(uid, pod)
 	switch {
 	case seen == nil:
 		return 0
@@ -240,7 +240,7 @@ func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 
 // hostOf returns what a host has back when a pod ends: nothing where nobody knows, or where the pod asks for what no host has.
 func (p *Plugin) hostOf(uid vgpu.UID, pod string) vgpu.Room {
-	seen := p.seen(uid, pod)
+	seen := p.machine.Seen(uid, pod)
 	if seen == nil {
 		return vgpu.Room{}
 	}
@@ -259,31 +259,17 @@ func (t *task) hostAt(node int) vgpu.Room {
 
 // startOf returns the Unix time at which a pod got its node, 0 for nobody knows.
 func (p *Plugin) startOf(uid vgpu.UID, pod string) int64 {
-	seen := p.seen(uid, pod)
+	seen := p.machine.Seen(uid, pod)
 	if seen == nil {
 		return 0
 	}
-	if at := scheduledAt(seen); !at.IsZero() {
+	if at := machine.ScheduledAt(seen); !at.IsZero() {
 		return at.Unix()
 	}
 	return 0
 }
 
-// seen returns a pod as the informer has it, nil where it has none of that UID.
-func (p *Plugin) seen(uid vgpu.UID, pod string) *v1.Pod {
-	namespace, name, _ := cut(pod)
-	seen, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(namespace).Get(name)
-	if err != nil || uidOf(seen) != uid {
-		return nil
-	}
-	return seen
-}
-
 func priorityOf(pod *v1.Pod) int32 { return corev1helpers.PodPriority(pod) }
 
-func uidForFramework(uid vgpu.UID) types.UID { return types.UID(uid) }
-
-// pathOf returns "namespace/name", and cut splits it.
+// pathOf returns "namespace/name".
 func pathOf(pod *v1.Pod) string { return klog.KObj(pod).String() }
-
-func cut(path string) (namespace, name string, ok bool) { return strings.Cut(path, "/") }

@@ -52,7 +52,7 @@ func (p *Plugin) blockers(pods []gang.Leaver) string {
 	names := make([]string, 0, len(pods))
 	for _, l := range pods {
 		name := l.Pod
-		if pod := p.seen(l.UID, l.Pod); pod != nil {
+		if pod := p.machine.Seen(l.UID, l.Pod); pod != nil {
 			if ref, member := p.gangs.Of(pod); member {
 				name = ref.String()
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -49,7 +50,7 @@ func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []b
 	}
 	p.notes.keep(nodes, c.now)
 	from, pods := c.finish(budgets)
-	p.state.charge(from.Budgets, budgets)
+	p.charge(from.Budgets, budgets)
 	return from, pods, nil
 }
 
@@ -75,7 +76,7 @@ func (p *Plugin) collect(nodes []fwk.NodeInfo, priority int32) *collection {
 	}
 	now := p.now()
 	return &collection{
-		priority: priority, now: now, chosen: p.state.chosen(now), roster: roster{gangs: p.gangsOrNil(), number: map[podgroup.Ref]int{}},
+		priority: priority, now: now, chosen: p.victimsAt(now), roster: roster{least: p.least, number: map[podgroup.Ref]int{}},
 		placed: make([]kube.Placed, 0, count), pods: make([]*v1.Pod, 0, count),
 	}
 }
@@ -106,23 +107,21 @@ func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemptio
 	return from, c.pods
 }
 
-// chosen returns the pods that were chosen as victims and go, or went, in time, and whether that is so soon that their room is
+// victimsAt returns the pods that were chosen as victims and go, or went, in time, and whether that is so soon that their room is
 // waited for.
-func (s *state) chosen(now time.Time) map[vgpu.UID]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make(map[vgpu.UID]bool, len(s.leaving))
-	for uid, by := range s.leaving {
-		if !now.After(by) {
-			all[uid] = by.Sub(now) <= kube.LeavingWithin+slack
-		}
+func (p *Plugin) victimsAt(now time.Time) map[vgpu.UID]bool {
+	var victims map[vgpu.UID]time.Time
+	p.machine.Lock(func(l machine.Locked) { victims = l.State.Victims(now) })
+	all := make(map[vgpu.UID]bool, len(victims))
+	for uid, by := range victims {
+		all[uid] = by.Sub(now) <= kube.LeavingWithin+slack
 	}
 	return all
 }
 
 // roster numbers the gangs of pods.
 type roster struct {
-	gangs  Gangs
+	least  func(podgroup.Ref) int
 	number map[podgroup.Ref]int
 	list   []preemption.Gang
 }
@@ -136,7 +135,7 @@ func (r *roster) of(ref *podgroup.Ref) int {
 	if !known {
 		number = len(r.list)
 		r.number[*ref] = number
-		r.list = append(r.list, preemption.Gang{Name: ref.String(), MinCount: r.gangs.Least(*ref)})
+		r.list = append(r.list, preemption.Gang{Name: ref.String(), MinCount: r.least(*ref)})
 	}
 	return number
 }

@@ -39,10 +39,8 @@ type note struct {
 func (p *Plugin) note(at fwk.PodInfo) note {
 	pod := at.GetPod()
 	n := note{Traits: p.guards.TraitsOf(pod, hostOf(at))}
-	if gangs := p.gangsOrNil(); gangs != nil {
-		if ref, member := gangs.Of(pod); member {
-			n.gang = &ref
-		}
+	if ref, isMember := p.machine.GangOf(pod); isMember {
+		n.gang = &ref
 	}
 	return n
 }

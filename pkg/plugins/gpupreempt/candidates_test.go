@@ -19,12 +19,14 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -39,15 +41,20 @@ func (c *cluster) candidates(priority int32) (*preemption.Candidates, []*v1.Pod,
 	return c.plugin.candidates(nodes, ledgers, nil, priority)
 }
 
-// byLabel knows gangs by their label. Two members of each stay.
-type byLabel struct{ Gangs }
+// byLabel knows gangs by their label.
+type byLabel struct{ machine.Gangs }
 
 func (byLabel) Of(pod *v1.Pod) (podgroup.Ref, bool) {
 	name := kube.GangsOf(pod).Label
 	return podgroup.Ref{Source: podgroup.Label, Namespace: pod.Namespace, Name: name}, name != ""
 }
 
-func (byLabel) Least(podgroup.Ref) int { return 2 }
+// Gang returns a gang of which two members stay.
+func (byLabel) Gang(ref podgroup.Ref) (*podgroup.Gang, error) {
+	return &podgroup.Gang{Ref: ref, MinCount: 2}, nil
+}
+
+func (byLabel) Queues(podgroup.Source) bool { return false }
 
 // census is a plugin without a scheduler, on nodes that the test fills.
 type census struct {
@@ -69,10 +76,17 @@ func newCensus(t testing.TB) *census {
 	}
 	s := &census{now: time.Unix(1_800_000_000, 0), budgets: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
 	s.plugin = &Plugin{
-		guards: guards, budgets: policylisters.NewPodDisruptionBudgetLister(s.budgets), state: newState(0),
-		gangs: func() Gangs { return byLabel{} }, now: func() time.Time { return s.now }, notes: notes{byNode: map[string][]note{}},
+		guards: guards, budgets: policylisters.NewPodDisruptionBudgetLister(s.budgets), now: func() time.Time { return s.now }, notes: notes{byNode: map[string][]note{}},
 	}
+	s.plugin.machine = newMachine(s.plugin.now)
 	return s
+}
+
+// chooses notes that a pod was chosen as a victim.
+func (s *census) chooses(uid vgpu.UID, until time.Time) {
+	s.plugin.machine.Step(func(machine.Locked) reservation.Event {
+		return reservation.PodRoomMade{PodRef: reservation.PodRef{UID: "uid-preemptor"}, Evict: []reservation.Chosen{{UID: uid, Until: until}}}
+	})
 }
 
 // addNode adds a node of two devices, without a ledger if it is bare.
@@ -175,7 +189,7 @@ func (s *census) compare(r *rapid.T) {
 		r.Fatal(err)
 	}
 	first := &Plugin{
-		guards: s.plugin.guards, budgets: s.plugin.budgets, state: s.plugin.state, gangs: s.plugin.gangs, now: s.plugin.now,
+		guards: s.plugin.guards, budgets: s.plugin.budgets, machine: s.plugin.machine, now: s.plugin.now,
 		notes: notes{byNode: map[string][]note{}},
 	}
 	fresh, same, err := first.candidates(s.nodes, s.ledgers, open, priority)
@@ -304,4 +318,17 @@ func (s *census) question(t testing.TB, priority int32, host vgpu.Room) *questio
 	}
 	q.open = make([]bool, len(q.infos))
 	return q
+}
+
+// holdsAll holds whatever it is asked for.
+type holdsAll struct{}
+
+func (holdsAll) Hold(vgpu.Hold) error  { return nil }
+func (holdsAll) Release(vgpu.UID) bool { return true }
+
+// newMachine returns a machine whose devices can always be held, by a clock.
+func newMachine(now func() time.Time) *machine.Machine {
+	m := machine.New(func() machine.Shares { return holdsAll{} })
+	m.Join(machine.Joined{Now: now, Gangs: byLabel{}, Metrics: newMetrics(), Configure: func(*reservation.Config) {}})
+	return m
 }

@@ -42,7 +42,7 @@ func (s *census) change(t testing.TB, r *rapid.T) {
 		s.budget(t, r)
 	case "victim":
 		if pods := s.nodes[at].GetPods(); len(pods) > 0 {
-			s.plugin.state.leaving[uidOf(pods[0].GetPod())] = s.now.Add(time.Duration(rapid.Int64Range(-1, 1e12).Draw(r, "until")))
+			s.chooses(uidOf(pods[0].GetPod()), s.now.Add(time.Duration(rapid.Int64Range(-1, 1e12).Draw(r, "until"))))
 		}
 	case "node":
 		s.addNode(t, rapid.Bool().Draw(r, "bare"))

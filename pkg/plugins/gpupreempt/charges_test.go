@@ -9,9 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
 // A budget that must be kept is kept by preemptors that come one right after the other: before its controller has counted the
@@ -46,22 +47,27 @@ func TestBudgetIsChargedAtOnce(t *testing.T) {
 // What is charged to a budget ends with the version of it, and with the victim.
 func TestCharges(t *testing.T) {
 	t.Parallel()
-	s, now := newState(0), time.Unix(1e9, 0)
+	now := time.Unix(1e9, 0)
+	p := &Plugin{machine: newMachine(func() time.Time { return now })}
+	take := func(e reservation.Event) { p.machine.Step(func(machine.Locked) reservation.Event { return e }) }
 	budget := func(name, version string) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: "u", ResourceVersion: version}}
 	}
-	s.leaving["a"], s.leaving["b"], s.leaving["c"] = now, now, now.Add(time.Second)
-	s.charged(map[vgpu.UID][]stamp{"a": {{"team/x", "u/1"}}, "b": {{"team/x", "u/1"}, {"team/y", "u/1"}}, "c": {{"team/y", "u/1"}}, "gone": {{"team/x", "u/1"}}})
+	x, y := reservation.Stamp{Name: "team/x", Version: "u/1"}, reservation.Stamp{Name: "team/y", Version: "u/1"}
+	take(reservation.PodRoomMade{PodRef: reservation.PodRef{UID: "high"}, Evict: []reservation.Chosen{
+		{UID: "a", Until: now, Budgets: []reservation.Stamp{x}}, {UID: "b", Until: now, Budgets: []reservation.Stamp{x, y}},
+		{UID: "c", Until: now.Add(time.Second), Budgets: []reservation.Stamp{y}},
+	}})
 	allowed := func(x, y string) []int {
 		left := []preemption.Budget{{Name: "team/x", Allowed: 5}, {Name: "team/y", Allowed: 1}, {Name: "team/z", Allowed: 1}}
-		s.charge(left, []*policyv1.PodDisruptionBudget{budget("z", "1"), budget("y", y), budget("x", x)})
+		p.charge(left, []*policyv1.PodDisruptionBudget{budget("z", "1"), budget("y", y), budget("x", x)})
 		return []int{left[0].Allowed, left[1].Allowed, left[2].Allowed}
 	}
 	expect(t, "as they were", []int{3, 0, 1}, allowed("1", "1"))
 	expect(t, "one has changed", []int{5, 0, 1}, allowed("2", "1"))
-	delete(s.leaving, "b")
+	take(reservation.VictimGone{UID: "b"})
 	expect(t, "one victim is gone", []int{4, 0, 1}, allowed("1", "1"))
-	s.prune(now.Add(2 * time.Second))
+	now = now.Add(2 * time.Second)
+	take(reservation.SecondPassed{})
 	expect(t, "all are gone", []int{5, 1, 1}, allowed("1", "1"))
-	expect(t, "left", 0, len(s.charges))
 }

@@ -1,9 +1,9 @@
 // Package gpupreempt evicts pods for pods and gangs of a higher priority that find no room: the scheduler plugin GPUPreempt.
 //
-// It converts between the scheduler framework and core: PostFilter asks package preemption who makes room, has the framework's
-// filters agree that the preemptor fits without them, keeps the room by a hold and evicts. Which devices are free is told by
-// the plugin GPUShare, which pods form a gang by the plugin GPUGang. Pods that ask for no vGPU are left to the in-tree plugin,
-// under the same guards.
+// It converts between the scheduler framework and core: PostFilter asks package preemption which pods make room, has the framework's
+// filters agree that the preemptor fits without them, tells package reservation, and evicts. How long the room is kept, when a
+// preemptor is tried again and how many pods may be evicted now is decided by package reservation. Which devices are free is told
+// by the plugin GPUShare. Pods that ask for no vGPU are left to the in-tree plugin, under the same guards.
 //
 // The words it adds to the glossary:
 //

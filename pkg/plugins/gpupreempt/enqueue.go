@@ -10,12 +10,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
 // PreEnqueue keeps a preemptor out of the queue while its victims are being evicted: it would be tried in vain. Once they are
 // asked to leave it is tried like any other pod, since room may come elsewhere.
 func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
-	if p.evicting(string(pod.UID)) {
+	if p.isEvicting(pod) {
 		return verdict.New(fwk.UnschedulableAndUnresolvable, "the pods that make room for the pod are being evicted")
 	}
 	return p.plain.PreEnqueue(ctx, pod)
@@ -52,10 +54,10 @@ func (p *Plugin) watch(ctx context.Context) error {
 			before, okBefore := old.(*policyv1.PodDisruptionBudget)
 			budget, ok := now.(*policyv1.PodDisruptionBudget)
 			if ok && okBefore && budget.Status.DisruptionsAllowed > before.Status.DisruptionsAllowed {
-				p.activate(ctx, p.state.budgeted()...)
+				p.eased(ctx)
 			}
 		},
-		DeleteFunc: func(any) { p.activate(ctx, p.state.budgeted()...) },
+		DeleteFunc: func(any) { p.eased(ctx) },
 	}, options)
 	return err
 }
@@ -69,28 +71,24 @@ func (p *Plugin) podChanged(old, now any) {
 	case before.UID != pod.UID:
 		p.podGone(before)
 	case before.Spec.NodeName == "" && pod.Spec.NodeName != "":
-		p.over(pod, false)
+		p.ended(pod, false)
 	}
 }
 
 // podGone takes over that a pod is gone: a preemptor, whose victims that were not evicted yet stay, or a victim.
 func (p *Plugin) podGone(pod *v1.Pod) {
-	p.over(pod, true)
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	delete(p.state.leaving, uidOf(pod))
+	p.ended(pod, true)
+	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.VictimGone{UID: uidOf(pod)} })
 }
 
-// budgeted returns the pods that wait for a PodDisruptionBudget, and forgets them.
-func (s *state) budgeted() []*v1.Pod {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var pods []*v1.Pod
-	for uid, r := range s.retries {
-		if r.budgets {
-			pods = append(pods, r.pod)
-			delete(s.retries, uid)
-		}
-	}
-	return pods
+// isEvicting reports whether the victims of a preemptor are being evicted.
+func (p *Plugin) isEvicting(pod *v1.Pod) (is bool) {
+	p.machine.Lock(func(l machine.Locked) { is = l.State.Evicts(reservation.PodPreemptor(uidOf(pod))) })
+	return is
+}
+
+// eased has the pods tried again that wait for a PodDisruptionBudget.
+func (p *Plugin) eased(ctx context.Context) {
+	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.BudgetsEased{} })
+	p.machine.Flush(ctx)
 }

@@ -19,7 +19,9 @@ import (
 	"k8s.io/klog/v2"
 	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
 
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -33,12 +35,11 @@ var evictRetry = wait.Backoff{Steps: 5, Duration: 50 * time.Millisecond, Factor:
 
 // preemptor is who others are evicted for: a pod or a gang.
 type preemptor struct {
-	// key is unique among pods and gangs.
-	key string
+	// id names it to the machine, and pod is it where it is a pod.
+	id  reservation.Preemptor
+	pod reservation.PodRef
 	// name is "pod namespace/name" or "gang namespace/name".
 	name string
-	// pods are tried again when an eviction fails.
-	pods []*v1.Pod
 	// object is what events of the victims relate to.
 	object   runtime.Object
 	priority int32
@@ -55,34 +56,62 @@ type eviction struct {
 	// from is what the units of the plan index, and pods are its pods.
 	from *preemption.Candidates
 	pods []*v1.Pod
-	// failed is called when a victim could not be evicted, in place of the others that were left, and done when all are.
-	failed func(error)
-	done   func()
-	// told are the UIDs of the pods that go: the API server has taken their deletion.
-	told sync.Map
+	// asked are the UIDs of the pods that go: the API server has taken their deletion.
+	asked sync.Map
+	// number is what the machine calls it. ctx ends when no further pods are to be evicted, forget when that is known no more.
+	number reservation.Evictions
+	ctx    context.Context //nolint:containedctx // it is that of the evictions, which outlive the cycle
+	forget func()
 }
 
-// evict carries a plan out, beside the scheduling cycle. No unit of a plan could stay, so the first failure ends it: those that
-// were not evicted by then stay.
-func (p *Plugin) evict(ctx context.Context, e *eviction) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stamps := p.stamps(e)
-	run := p.state.starts(e, cancel, p.endOf)
-	p.state.charged(stamps)
-	p.doom(e)
-	go func() {
-		defer cancel()
-		err := p.evictAll(ctx, e)
-		p.state.finished(e, run, err != nil)
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Preemption ended early", "preemptor", e.name)
-			e.failed(err)
-			p.endHopeless(ctx, run.victims)
-			return
-		}
+// begin notes that the machine has the victims evicted; nil says that there are none.
+func (e *eviction) begin(ctx context.Context, l machine.Locked, a *reservation.BeginEvictions) {
+	if a != nil {
+		e.number = a.Number
+		e.ctx, e.forget = l.Evictions(context.WithoutCancel(ctx), a.Number)
+	}
+}
+
+// evict carries a plan out, beside the scheduling cycle.
+func (p *Plugin) evict(e *eviction) { go func() { _ = p.evictVictims(e) }() } // the machine hears of the error
+
+// evictVictims carries a plan out. No unit of a plan could stay, so the first failure ends it: those that were not evicted by then stay.
+func (p *Plugin) evictVictims(e *eviction) error {
+	if e.ctx.Err() == nil {
+		p.blockPlacement(e)
+	}
+	err := p.evictAll(e.ctx, e)
+	e.forget()
+	if err != nil {
+		klog.FromContext(e.ctx).Error(err, "Preemption ended early", "preemptor", e.name)
+	} else {
 		p.metrics.lost.Add(float64(e.plan.Cost.Lost) / float64(vgpu.WholeGPU))
-		e.done()
-	}()
+	}
+	over := e.over(p, err)
+	p.machine.Step(func(machine.Locked) reservation.Event { return over })
+	p.machine.Flush(e.ctx)
+	return err
+}
+
+// over says how evictions ended.
+func (e *eviction) over(p *Plugin, err error) reservation.EvictionsEnded {
+	over := reservation.EvictionsEnded{Preemptor: e.id, Pod: e.pod, Number: e.number}
+	if err != nil {
+		over.Why = err.Error()
+	}
+	for _, u := range e.plan.Evict {
+		for _, at := range u.Pods {
+			uid := uidOf(e.pods[at])
+			over.Evict = append(over.Evict, uid)
+			if _, asked := e.asked.Load(uid); asked {
+				over.Asked = append(over.Asked, uid)
+			}
+			if pod := p.seen(e.pods[at]); pod != nil && pod.DeletionTimestamp == nil {
+				over.Stay = append(over.Stay, uid)
+			}
+		}
+	}
+	return over
 }
 
 // careful is how many victims are evicted before the others go at once: where the API server refuses them, few have gone in vain.
@@ -142,9 +171,10 @@ func (p *Plugin) evictOne(ctx context.Context, e *eviction, u *preemption.Unit, 
 		return fmt.Errorf("evict pod %s: %w", klog.KObj(e.pods[at]), err)
 	}
 	if inMemory {
-		p.state.withdrew(e.key, uidOf(e.pods[at]), p.now())
+		withdrawn := reservation.VictimWithdrawn{Preemptor: e.id, UID: uidOf(e.pods[at])}
+		p.machine.Step(func(machine.Locked) reservation.Event { return withdrawn })
 	} else {
-		e.told.Store(uidOf(e.pods[at]), true)
+		e.asked.Store(uidOf(e.pods[at]), true)
 	}
 	p.metrics.victims.WithLabelValues(kindName(u.Kind)).Inc()
 	return nil
@@ -178,7 +208,7 @@ type cause struct {
 // that is gone already is no failure.
 func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMemory bool, err error) {
 	logger := klog.FromContext(ctx)
-	if p.withdraw(victim) {
+	if p.withdraw(ctx, victim) {
 		p.tell(victim, why, " (before it was bound)")
 		return true, nil
 	}
@@ -221,8 +251,8 @@ func (p *Plugin) send(ctx context.Context, request func(context.Context) error) 
 }
 
 // withdraw takes back a pod that is not bound yet, which then waits for another place, and reports whether it could.
-func (p *Plugin) withdraw(victim *v1.Pod) bool {
-	if gangs := p.gangsOrNil(); gangs != nil && gangs.Withdraw(victim) {
+func (p *Plugin) withdraw(ctx context.Context, victim *v1.Pod) bool {
+	if p.withdrawMember(ctx, victim) {
 		return true
 	}
 	if waiting := p.handle.GetWaitingPod(victim.UID); waiting != nil {

@@ -23,8 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -35,13 +37,16 @@ func (c *cluster) evicts(units ...preemption.Unit) error {
 	for _, p := range c.Pods() {
 		pods = append(pods, &p)
 	}
-	told := make(chan error, 1)
-	c.plugin.evict(c.T.Context(), &eviction{
-		preemptor: preemptor{key: "high", name: "pod default/high", priority: 100, object: pod("high", 1, 100)},
-		plan:      &preemption.Plan{Evict: units}, pods: pods,
-		failed: func(err error) { told <- err }, done: func() { told <- nil },
+	high := pod("high", 1, 100)
+	e := &eviction{
+		preemptor: preemptor{id: reservation.PodPreemptor(uidOf(high)), pod: refOf(high), name: "pod default/high", priority: 100, object: high},
+		plan:      &preemption.Plan{Evict: units}, from: &preemption.Candidates{Pods: make([]preemption.Pod, len(pods))}, pods: pods,
+	}
+	room := reservation.PodRoom{Place: vgpu.Assignment{UID: uidOf(high), Node: "n1"}}
+	c.plugin.machine.Lock(func(l machine.Locked) {
+		e.begin(c.T.Context(), l, l.Step(reservation.PodRoomMade{PodRef: e.pod, Room: room, Evict: c.plugin.chosen(e)}).Begin)
 	})
-	return <-told
+	return c.plugin.evictVictims(e)
 }
 
 // many creates pods p-00, p-01, … that are bound.
@@ -81,7 +86,7 @@ func TestEvictsAllOfALargePlan(t *testing.T) {
 		if n := len(c.victims()); n != 40 {
 			t.Errorf("%d of 40 pods are evicted", n)
 		}
-		if c.plugin.evicting("high") {
+		if c.plugin.isEvicting(pod("high", 1, 100)) {
 			t.Error("the eviction is under way for ever")
 		}
 	})
@@ -100,7 +105,7 @@ func TestFailureEndsAPlan(t *testing.T) {
 		expect(t, "victims", []string{"p-00", "p-01"}, c.victims())
 		for _, p := range c.Pods() {
 			told := p.Name == "p-00" || p.Name == "p-01"
-			if leaves := c.plugin.state.leaves(uidOf(&p), c.Clock.Now()); leaves != told {
+			if leaves := c.plugin.isChosen(uidOf(&p)); leaves != told {
 				t.Errorf("%s counts as leaving: %v", p.Name, leaves)
 			}
 		}
@@ -130,28 +135,27 @@ func TestNobodyWaitsForTheSpared(t *testing.T) {
 		c := newCluster(t, 1)
 		c.many(3)
 		c.refuseDeletes(refuse("p-01"))
-		c.plugin.state.mu.Lock()
 		for waiter, awaited := range map[string]string{"waits-went": "p-00", "waits-refused": "p-01", "waits-spared": "p-02"} {
 			p := pod(waiter, 10, 0)
 			p.Spec.SchedulerName = "another" // nobody else touches it
 			c.Create(p)
-			c.plugin.state.pendings[uidOf(p)] = &pending{
-				pod: p, place: vgpu.Assignment{Node: "n1"}, deadline: c.Clock.Now().Add(time.Hour),
-				victims: []victim{{uid: vgpu.UID("uid-" + awaited), name: "default/" + awaited}},
+			room := reservation.PodRoom{
+				Place:   vgpu.Assignment{UID: uidOf(p), Node: "n1"},
+				Victims: []reservation.PodRef{{UID: vgpu.UID("uid-" + awaited), Pod: "default/" + awaited}},
 			}
+			c.take(reservation.PodRoomMade{PodRef: refOf(p), Room: room, Until: c.Clock.Now().Add(time.Hour)})
 		}
 		c.Await("the pods are read", func() bool {
 			return !slices.ContainsFunc([]string{"waits-went", "waits-refused", "waits-spared", "p-00", "p-01", "p-02"}, func(name string) bool {
 				return c.plugin.seen(pod(name, 0, 0)) == nil
 			})
 		})
-		c.plugin.state.mu.Unlock()
 		if c.evicts(singles(3)...) == nil {
 			t.Error("no error")
 		}
 		c.Await("one waits on", func() bool {
-			all := c.plugin.state.all()
-			return len(all) == 1 && all[0].pod.Name == "waits-went"
+			all := c.rooms()
+			return len(all) == 1 && all[0].Pod == "default/waits-went"
 		})
 	})
 }
@@ -186,9 +190,7 @@ func TestGangsAreNotTornByTheirPreemptor(t *testing.T) {
 		c := newCluster(t, 1)
 		c.many(5)
 		c.refuseDeletes(func(string) error {
-			c.plugin.state.mu.Lock()
-			defer c.plugin.state.mu.Unlock()
-			c.plugin.state.running["high"].cancel()
+			c.plugin.ended(pod("high", 1, 100), true)
 			return nil
 		})
 		whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{0, 1, 2, 3}}
@@ -260,27 +262,6 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A gang that comes again under its name has others evicted while an eviction for the one before is not over yet: each ends its
-// own.
-func TestEvictionsOverlap(t *testing.T) {
-	t.Parallel()
-	s, now := newState(0), time.Unix(1e9, 0)
-	of := func(victim string) *eviction {
-		return &eviction{
-			preemptor: preemptor{key: "gang label/team/a"}, pods: []*v1.Pod{pod(victim, 1, 0)},
-			plan: &preemption.Plan{Evict: []preemption.Unit{{Pods: []int{0}}}},
-		}
-	}
-	before, after := of("a"), of("b")
-	first := s.starts(before, func() {}, func(*v1.Pod) time.Time { return now })
-	second := s.starts(after, func() {}, func(*v1.Pod) time.Time { return now })
-	s.finished(before, first, true)
-	expect(t, "leaving once the first failed", []bool{false, true}, []bool{s.leaves("uid-a", now), s.leaves("uid-b", now)})
-	expect(t, "the second is under way", true, s.running[after.key] == second)
-	s.finished(after, second, true)
-	expect(t, "left", []int{0, 0}, []int{len(s.running), len(s.leaving)})
-}
-
 // Another pod of the victim's name, and one that is gone, are left alone, and are no failure.
 func TestOnlyTheVictimIsEvicted(t *testing.T) {
 	t.Parallel()
@@ -335,29 +316,6 @@ func TestGrace(t *testing.T) {
 	}
 	p.DeletionTimestamp = &metav1.Time{Time: now.Add(7 * time.Second)}
 	expect(t, "leaves already", now.Add(7*time.Second+slack), plugin.goneBy(p, now))
-}
-
-func TestPauses(t *testing.T) {
-	t.Parallel()
-	for times, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: longestPause, 100: longestPause} {
-		expect(t, fmt.Sprint(times), want, pauseAfter(times))
-	}
-}
-
-// Each miss doubles the pause, after which the pod is tried again; a pod that is placed starts anew.
-func TestMisses(t *testing.T) {
-	t.Parallel()
-	s, p, now := newState(1), pod("p", 1, 0), time.Unix(1e9, 0)
-	for _, want := range []time.Duration{1, 2, 4} {
-		s.missed(p, now, "sick")
-		expect(t, "pause", now.Add(want*time.Second), s.misses["uid-p"].until)
-		expect(t, "tried again", now.Add(want*time.Second), s.retries["uid-p"].at)
-	}
-	s.allowance.ask(preempts("another", 0), 1, now)
-	s.allowance.ask(preempts("uid-p", 0), 1, now)
-	expect(t, "claims", 1, len(s.allowance.claims))
-	s.forget("uid-p")
-	expect(t, "left", []int{0, 0, 0}, []int{len(s.misses), len(s.retries), len(s.allowance.claims)})
 }
 
 func TestShort(t *testing.T) {

@@ -46,7 +46,7 @@ func would(words string) string {
 
 // tellGroup writes an event of a PodGroup of Kubernetes about what came of an attempt: the scheduler tells its members only why each
 // was refused by itself.
-func (p *Plugin) tellGroup(w *podgroup.Want, a *attempt) {
+func (p *Plugin) tellGroup(w *podgroup.RoomRequest, a *attempt) {
 	recorder := p.handle.EventRecorder()
 	if recorder == nil || w.Object == nil {
 		return
@@ -67,10 +67,10 @@ func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) at
 		a.text = "other plugins refuse the nodes where room could be made: " + filtered
 	case r.Reason == preemption.Guarded:
 		a.result = resultGuarded
-		p.tryAgain(q.pod, again{at: p.oldEnough(q, r)})
+		p.tryAgain(q.pod, p.oldEnough(q, r), false)
 	case r.Reason == preemption.Budgeted:
 		a.result = resultBudgeted
-		p.tryAgain(q.pod, again{budgets: true})
+		p.tryAgain(q.pod, time.Time{}, true)
 	}
 	return a
 }

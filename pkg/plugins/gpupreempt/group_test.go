@@ -13,10 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
@@ -151,7 +153,7 @@ func TestGangIsGuarded(t *testing.T) {
 				c.AwaitMessage("high", test.want)
 				expect(t, "victims", nil, c.victims())
 				for _, p := range high {
-					if _, held := c.plugin.sharesOrNil().Held(uidOf(p)); held {
+					if _, held := c.shares.Held(uidOf(p)); held {
 						t.Errorf("room is kept for %s", p.Name)
 					}
 				}
@@ -208,7 +210,7 @@ func TestGangTriesAgainAfterFailure(t *testing.T) {
 		c.Create(high...)
 		c.AwaitMessage("high", "preemption: ")
 		c.Await("the room is given up", func() bool {
-			_, held := c.plugin.sharesOrNil().Held(uidOf(high[0]))
+			_, held := c.shares.Held(uidOf(high[0]))
 			return !held
 		})
 		expect(t, "victims", nil, c.victims())
@@ -234,8 +236,8 @@ func TestGangAvoidsWhatRefusedIt(t *testing.T) {
 	for i, node := range []string{"n1", "n2", "n1", "n1", "n1"} {
 		places[i].Node = node
 	}
-	a := &act{Want: &podgroup.Want{Cluster: cluster, Group: group}, plan: preemption.Plan{Places: places}}
-	before := a.Want
+	a := &act{RoomRequest: &podgroup.RoomRequest{Cluster: cluster, Group: group}, plan: preemption.Plan{Places: places}}
+	before := a.RoomRequest
 	a.avoid(4)
 	admits := func() []int {
 		return []int{a.Cluster.Admits(0, 0), a.Cluster.Admits(1, 0), a.Cluster.Admits(0, 1), a.Cluster.Admits(1, 1)}
@@ -248,33 +250,36 @@ func TestGangAvoidsWhatRefusedIt(t *testing.T) {
 	}
 }
 
-// dooms notes the names of the gangs' members that are doomed.
-type dooms struct {
-	Gangs
-	names [][]string
-}
-
-func (d *dooms) Doom(victims []*v1.Pod) {
-	var names []string
-	for _, pod := range victims {
-		names = append(names, pod.Name)
-	}
-	d.names = append(d.names, names)
-}
-
 // The other members of a gang are kept from places while all that have one are evicted; those of a gang that loses surplus are not.
-func TestGangsThatGoWholeAreDoomed(t *testing.T) {
+func TestGangsThatGoWholeAreBlocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
-		d := &dooms{Gangs: c.plugin.gangsOrNil()}
-		c.plugin.gangs = func() Gangs { return d }
-		c.many(4)
-		whole := preemption.Unit{Kind: preemption.Whole, Name: "default/gang", Pods: []int{1, 2}}
+		pods := []*v1.Pod{pod("p-00", 0, 0), pod("p-01", 0, 0), pod("p-02", 0, 0), pod("p-03", 0, 0)}
+		fakecluster.Join("whole", 1, pods[1], pods[2])
+		fakecluster.Join("other", 1, pods[3])
+		for _, p := range pods {
+			c.Place(p, "n1", nil)
+			c.Create(p)
+		}
+		c.Await("the gangs are known", func() bool {
+			_, isMember := c.plugin.machine.GangOf(pods[1])
+			return isMember && c.plugin.seen(pods[3]) != nil
+		})
+		blocked := map[string]bool{}
+		c.refuseDeletes(func(string) error {
+			c.plugin.machine.Lock(func(l machine.Locked) {
+				for _, name := range []string{"whole", "other"} {
+					blocked[name] = blocked[name] || l.State.Watchful(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: name})
+				}
+			})
+			return nil
+		})
+		whole := preemption.Unit{Kind: preemption.Whole, Name: "default/whole", Pods: []int{1, 2}}
 		if err := c.evicts(singles(1)[0], whole, preemption.Unit{Kind: preemption.Surplus, Name: "default/p-03", Pods: []int{3}}); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, "doomed", [][]string{{"p-01", "p-02"}}, d.names)
+		expect(t, "blocked", map[string]bool{"whole": true, "other": false}, blocked)
 	})
 }
 
@@ -294,8 +299,8 @@ func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 		c.Create(team("high", 1, 1, 10, 100)...)
 		<-begun
 		ref := podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "high"}
-		gangs, shares := c.plugin.gangsOrNil(), c.plugin.sharesOrNil()
-		pg, err := gangs.Gang(ref)
+		shares := c.shares
+		pg, err := c.plugin.machine.Gangs().Gang(ref)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,14 +309,18 @@ func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, _ := shares.Held(request.UID)
-		gangs.GiveUp(ref, "for a test", 0)
+		c.plugin.giveUp(ref, "for a test", 0)
 		group := &gang.Group{Name: ref.String(), MinCount: 1, Members: []gang.Member{{Request: request}}}
-		again := &podgroup.Want{Gang: pg, Group: group, Pods: pg.Members, Unbound: 1}
-		if err := gangs.Keep(again, []vgpu.Assignment{first.Assignment}, []*v1.Pod{low}, func() { t.Error("the later room ended") }); err != nil {
+		again := &act{RoomRequest: &podgroup.RoomRequest{Gang: pg, Group: group, Pods: pg.Members, Unbound: 1}, pods: []*v1.Pod{low}}
+		again.plan = preemption.Plan{Places: []vgpu.Assignment{first.Assignment}, Waits: []int{0}}
+		if err := c.plugin.keepGangRoom(again); err != nil {
 			t.Fatal(err)
 		}
 		close(goOn)
-		c.Await("the eviction is over", func() bool { return !c.plugin.evicting("gang " + string(ref.Source) + "/" + ref.String()) })
+		c.Await("the eviction is over", func() (isOver bool) {
+			c.plugin.machine.Lock(func(l machine.Locked) { isOver = !l.State.Evicts(reservation.GangPreemptor(ref)) })
+			return isOver
+		})
 		if _, held := shares.Held(request.UID); !held {
 			t.Error("nothing is held for the member")
 		}
@@ -335,7 +344,7 @@ func TestSurplusIsLookedAtAgain(t *testing.T) {
 		}
 		c.Remove("gang-2")
 		c.Await("it is known that another member has ended", func() bool {
-			pg, _ := c.plugin.gangsOrNil().Gang(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gang"})
+			pg, _ := c.plugin.machine.Gangs().Gang(podgroup.Ref{Source: podgroup.Label, Namespace: "default", Name: "gang"})
 			return pg != nil && len(pg.Members) == 3
 		})
 		err := c.evicts(surplus(0), preemption.Unit{Name: "default/other", Pods: []int{3}})

@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -47,16 +48,10 @@ func (c *cluster) budget(app string, allowed int32) *policyv1.PodDisruptionBudge
 }
 
 // awaitRetry waits until it is noted when a pod is tried again without an event, and returns that.
-func (c *cluster) awaitRetry(name string) again {
+func (c *cluster) awaitRetry(name string) reservation.PodPauses {
 	c.T.Helper()
-	var r again
-	c.Await("pod "+name+" is to be tried again", func() bool {
-		c.plugin.state.mu.Lock()
-		defer c.plugin.state.mu.Unlock()
-		r = c.plugin.state.retries[vgpu.UID("uid-"+name)]
-		return r.pod != nil
-	})
-	return r
+	c.Await("pod "+name+" is to be tried again", func() bool { return c.pauses(name).isRetried() })
+	return c.pauses(name).PodPauses
 }
 
 // A budget is kept where another pod can go, though that one is worth more.
@@ -95,8 +90,8 @@ func TestBudgetForbidsAll(t *testing.T) {
 			c.Create(pod("high", 10, 100))
 			c.AwaitMessage("high", "would fit by evicting default/low; not done because budget default/pdb-low allows 0 of the 1 evictions")
 			expect(t, "victims", nil, c.victims())
-			if r := c.awaitRetry("high"); !r.budgets || !r.at.IsZero() {
-				t.Errorf("tried again at %v, or when a budget changes: %v", r.at, r.budgets)
+			if r := c.awaitRetry("high"); !r.OnBudgets || !r.Retry.IsZero() {
+				t.Errorf("tried again at %v, or when a budget changes: %v", r.Retry, r.OnBudgets)
 			}
 			b.Status.DisruptionsAllowed = 1
 			if _, err := c.Client.PolicyV1().PodDisruptionBudgets("default").UpdateStatus(t.Context(), b, metav1.UpdateOptions{}); err != nil {
@@ -115,7 +110,7 @@ func TestBudgetChangeIsHeard(t *testing.T) {
 		b := c.budget("low", 2)
 		c.start()
 		stuck := pod("stuck", 10, 100)
-		c.plugin.tryAgain(stuck, again{budgets: true})
+		c.plugin.tryAgain(stuck, time.Time{}, true)
 		for _, x := range []struct {
 			allowed int32
 			waits   bool
@@ -129,12 +124,8 @@ func TestBudgetChangeIsHeard(t *testing.T) {
 				return err == nil && now.Status.DisruptionsAllowed == x.allowed
 			})
 			if !x.waits {
-				c.Await("it is tried", func() bool {
-					c.plugin.state.mu.Lock()
-					defer c.plugin.state.mu.Unlock()
-					return len(c.plugin.state.retries) == 0
-				})
-			} else if c.awaitRetry("stuck").pod == nil {
+				c.Await("it is tried", func() bool { return !c.pauses("stuck").isRetried() })
+			} else if c.awaitRetry("stuck"); !c.pauses("stuck").OnBudgets {
 				t.Error("it is tried although the budget allows less")
 			}
 		}
@@ -174,7 +165,7 @@ func TestMinimumRuntime(t *testing.T) {
 		c.createBound(low)
 		c.Create(pod("high", 10, 100))
 		c.AwaitMessage("high", "not done because default/low has run for less than its minimum")
-		expect(t, "tried again", c.Pod("low").Status.StartTime.Add(10*time.Minute).Unix(), c.awaitRetry("high").at.Unix())
+		expect(t, "tried again", c.Pod("low").Status.StartTime.Add(10*time.Minute).Unix(), c.awaitRetry("high").Retry.Unix())
 		c.Clock.Pass(9 * time.Minute)
 		c.plugin.Tick(t.Context())
 		expect(t, "victims", nil, c.victims())
@@ -195,7 +186,7 @@ func TestTriedWhenTheFirstIsOldEnough(t *testing.T) {
 		c.createBound(pod("low-1", 10, 0))
 		c.Create(pod("high", 20, 100))
 		c.AwaitMessage("high", "default/low-0, default/low-1 have run for less than their minimum")
-		expect(t, "tried again", c.Pod("low-0").Status.StartTime.Add(time.Hour).Unix(), c.awaitRetry("high").at.Unix())
+		expect(t, "tried again", c.Pod("low-0").Status.StartTime.Add(time.Hour).Unix(), c.awaitRetry("high").Retry.Unix())
 	})
 }
 
@@ -248,7 +239,7 @@ func TestEvictionsPerMinute(t *testing.T) {
 		if !strings.Contains(got, "would fit on node n") {
 			t.Errorf("the message is %q", got)
 		}
-		if left := c.awaitRetry("high-1").at.Sub(c.Clock.Now()); left <= 50*time.Second || left > time.Minute {
+		if left := c.awaitRetry("high-1").Retry.Sub(c.Clock.Now()); left <= 50*time.Second || left > time.Minute {
 			t.Errorf("tried again in %v", left)
 		}
 		c.Clock.Pass(50 * time.Second)

@@ -22,9 +22,11 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
@@ -45,6 +47,7 @@ type cluster struct {
 	evicted []string
 
 	plugin *Plugin
+	shares *gpushare.Plugin
 	stop   func()
 }
 
@@ -146,33 +149,48 @@ func (c *cluster) awaitVictims(count int) []string {
 	return c.victims()
 }
 
-// miss returns what is known of the preemptions for a pod that came to nothing.
-func (c *cluster) miss(name string) miss {
-	c.plugin.state.mu.Lock()
-	defer c.plugin.state.mu.Unlock()
-	return c.plugin.state.misses[vgpu.UID("uid-"+name)]
+// rooms returns the pods for which room is kept while their victims leave.
+func (c *cluster) rooms() (rooms []reservation.PodRef) {
+	c.plugin.machine.Lock(func(l machine.Locked) { rooms = l.State.PodRooms() })
+	return rooms
+}
+
+// pauses returns what is known of the preemptions for a pod that came to nothing, and when it is tried again.
+func (c *cluster) pauses(name string) (p pauses) {
+	c.plugin.machine.Lock(func(l machine.Locked) { p.PodPauses = l.State.PodPauses(vgpu.UID("uid-" + name)) })
+	return p
+}
+
+type pauses struct{ reservation.PodPauses }
+
+// isRetried reports whether a pod is to be tried again without an event of the cluster, or for a budget.
+func (p pauses) isRetried() bool { return !p.Retry.IsZero() || p.OnBudgets }
+
+// take has the machine take an event.
+func (c *cluster) take(e reservation.Event) machine.Answer {
+	return c.plugin.machine.Step(func(machine.Locked) reservation.Event { return e })
 }
 
 // start runs a scheduler until stop or the end of the test.
 func (c *cluster) start() {
 	c.T.Helper()
-	var shares *gpushare.Plugin
 	var gangs *gpugang.Plugin
+	m := machine.New(func() machine.Shares { return c.shares })
 	registry := frameworkruntime.Registry{
 		gpushare.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (_ fwk.Plugin, err error) {
-			shares, err = gpushare.NewWithClient(ctx, args, h, c.Dynamic)
-			return shares, err
+			c.shares, err = gpushare.NewWithClient(ctx, args, h, c.Dynamic)
+			return c.shares, err
 		},
 		gpugang.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			set, err := podgroup.New(ctx, podgroup.Options{Pods: h.SharedInformerFactory().Core().V1().Pods().Informer()})
 			if err != nil {
 				return nil, err
 			}
-			gangs, err = gpugang.New(ctx, args, h, gpugang.Options{Shares: func() gpugang.Shares { return shares }, Gangs: set, Now: c.Clock.Now})
+			gangs, err = gpugang.New(ctx, args, h, gpugang.Options{Shares: func() gpugang.Shares { return c.shares }, Gangs: set, Machine: m, Now: c.Clock.Now})
 			return gangs, err
 		},
 		Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (_ fwk.Plugin, err error) {
-			o := Options{Shares: func() Shares { return shares }, Gangs: func() Gangs { return gangs }, Now: c.Clock.Now}
+			o := Options{Shares: func() Shares { return c.shares }, Machine: m, Now: c.Clock.Now}
 			c.plugin, err = New(ctx, args, h, o)
 			return c.plugin, err
 		},

@@ -120,7 +120,7 @@ func TestHundredsOfVictims(t *testing.T) {
 		c.Await("all victims are told", func() bool { events, _ := c.told(); return events >= perNode })
 		events, pods := c.told()
 		expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
-		c.Await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
+		c.Await("the eviction is over", func() bool { return !c.plugin.isEvicting(pod("high", 0, 0)) })
 		expect(t, "requests", map[string]int{"patch status": perNode, "delete": perNode}, c.asked())
 		expect(t, "victims counted", float64(perNode), c.count("victims_total", "single"))
 		c.says("high", "yet to leave")
@@ -145,12 +145,11 @@ func TestFailureAmongHundreds(t *testing.T) {
 		if len(first) < careful || len(first) > perNode-50 || slices.Contains(first, "low-0203") {
 			t.Errorf("%d pods were evicted before the failure ended it", len(first))
 		}
-		if _, held := c.plugin.shares().Held("uid-high"); held || len(c.plugin.state.all()) > 0 {
+		if _, held := c.shares.Held("uid-high"); held || len(c.rooms()) > 0 {
 			t.Error("room is kept")
 		}
-		now := c.Clock.Now()
 		for _, p := range c.Pods() {
-			if leaves := c.plugin.state.leaves(uidOf(&p), now); leaves != slices.Contains(first, p.Name) {
+			if leaves := c.plugin.isChosen(uidOf(&p)); leaves != slices.Contains(first, p.Name) {
 				t.Errorf("%s counts as leaving: %v", p.Name, leaves)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -124,10 +125,9 @@ func TestCandidates(t *testing.T) {
 		}
 		c.refresh()
 		now := c.Clock.Now()
-		c.plugin.state.mu.Lock()
-		c.plugin.state.leaving["uid-chosen"] = now.Add(time.Second)
-		c.plugin.state.leaving["uid-equal"] = now.Add(-time.Second) // it should be gone and is not
-		c.plugin.state.mu.Unlock()
+		c.take(reservation.PodRoomMade{PodRef: reservation.PodRef{UID: "uid-preemptor"}, Evict: []reservation.Chosen{
+			{UID: "uid-chosen", Until: now.Add(time.Second)}, {UID: "uid-equal", Until: now.Add(-time.Second)}, // it should be gone and is not
+		}})
 		from, pods, err := c.candidates(5)
 		if err != nil {
 			t.Fatal(err)
@@ -150,11 +150,10 @@ func TestPreEnqueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
 		high := pod("high", 10, 100)
-		e := &eviction{preemptor: preemptor{key: string(high.UID)}, plan: &preemption.Plan{}}
 		expect(t, "before", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
-		run := c.plugin.state.starts(e, func() {}, c.plugin.endOf)
+		a := c.take(reservation.PodRoomMade{PodRef: refOf(high), Evict: []reservation.Chosen{{UID: "uid-low"}}})
 		expect(t, "meanwhile", fwk.UnschedulableAndUnresolvable, c.plugin.PreEnqueue(t.Context(), high).Code())
-		c.plugin.state.finished(e, run, false)
+		c.take(reservation.EvictionsEnded{Preemptor: reservation.PodPreemptor(uidOf(high)), Number: a.Begin.Number})
 		expect(t, "after", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
 	})
 }
@@ -179,35 +178,21 @@ func TestUnusedRoomIsGivenUp(t *testing.T) {
 		stuck.Spec.SchedulerName = "another"
 		c.Create(stuck)
 		c.Await("the pod is known", func() bool { return c.plugin.seen(stuck) != nil })
-		x := &pending{pod: stuck, place: vgpu.Assignment{UID: uidOf(stuck), Node: "n1"}, deadline: c.Clock.Now().Add(time.Hour)}
-		c.plugin.state.mu.Lock()
-		c.plugin.state.pendings[uidOf(stuck)] = x
-		c.plugin.state.mu.Unlock()
+		room := reservation.PodRoom{Place: vgpu.Assignment{UID: uidOf(stuck), Node: "n1"}}
+		c.take(reservation.PodRoomMade{PodRef: refOf(stuck), Room: room, Until: c.Clock.Now().Add(time.Hour)})
 		c.plugin.Tick(t.Context())
-		c.Clock.Pass(settling - time.Second)
+		c.Clock.Pass(59 * time.Second)
 		c.plugin.Tick(t.Context())
-		if len(c.plugin.state.all()) != 1 {
+		if len(c.rooms()) != 1 {
 			t.Fatal("the room is given up too soon")
 		}
 		c.Clock.Pass(2 * time.Second)
 		c.plugin.Tick(t.Context())
-		if len(c.plugin.state.all()) != 0 {
+		if len(c.rooms()) != 0 {
 			t.Error("the room is kept for ever")
 		}
-		expect(t, "why", "all victims have left node n1, and the pod was not placed within 1m0s", c.miss("stuck").why)
+		expect(t, "why", "all victims have left node n1, and the pod was not placed within 1m0s", c.pauses("stuck").Why)
 	})
-}
-
-// A victim that was taken back in memory counts until the scheduler has forgotten it, whatever becomes of its pod.
-func TestWithdrawnVictims(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1e9, 0)
-	x := &pending{victims: []victim{{uid: "a"}, {uid: "b"}}}
-	there := func(*victim) bool { return true }
-	x.withdrew("a", now)
-	expect(t, "at once", 2, x.left(there, now.Add(forgetting-1)))
-	expect(t, "later", 1, x.left(there, now.Add(forgetting)))
-	expect(t, "gone", 0, x.left(func(v *victim) bool { return v.uid == "a" }, now.Add(forgetting)))
 }
 
 // The members of a gang that leave other nodes are not waited for.

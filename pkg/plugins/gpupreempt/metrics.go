@@ -8,7 +8,9 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
 // Results of attempts.
@@ -68,6 +70,13 @@ func (m *metricSet) register(ctx context.Context, p *Plugin) {
 	}
 }
 
+// Count counts what the machine did.
+func (m *metricSet) Count(e *reservation.Count) {
+	if e.What == reservation.Deferrals {
+		m.deferred.Inc()
+	}
+}
+
 // attempt counts what came of an attempt.
 func (m *metricSet) attempt(result string) { m.attempts.WithLabelValues(result).Inc() }
 
@@ -93,5 +102,7 @@ func (c *gauges) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.pendin
 
 // CollectWithStability counts.
 func (c *gauges) CollectWithStability(ch chan<- metrics.Metric) {
-	ch <- metrics.NewLazyConstMetric(c.pending, metrics.GaugeValue, float64(len(c.plugin.state.all())))
+	var rooms []reservation.PodRef
+	c.plugin.machine.Lock(func(l machine.Locked) { rooms = l.State.PodRooms() })
+	ch <- metrics.NewLazyConstMetric(c.pending, metrics.GaugeValue, float64(len(rooms)))
 }

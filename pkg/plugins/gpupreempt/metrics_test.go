@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/component-base/metrics"
 
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
@@ -17,7 +18,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	m := newMetrics()
 	r := metrics.NewKubeRegistry()
 	r.MustRegister(m.all()...)
-	r.CustomMustRegister(newGauges(&Plugin{state: newState(0)}))
+	r.CustomMustRegister(newGauges(&Plugin{machine: machine.New(nil)}))
 	m.attempt(resultEvicting)
 	m.victims.WithLabelValues(kindName(preemption.Single)).Inc()
 	served := map[string]string{}

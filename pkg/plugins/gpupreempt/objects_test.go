@@ -40,7 +40,7 @@ func (c *cluster) makeKnownSick(node string) {
 	c.Await("GPUShare knows that node "+node+" is sick", func() bool {
 		tries++
 		c.Create(pod(fmt.Sprint("illegal-", tries), 990, -1)) // its cycle brings what is known up to date
-		nodes := c.plugin.shares().(*gpushare.Plugin).Published()
+		nodes := c.shares.Published()
 		at := slices.IndexFunc(nodes, func(n gpushare.Node) bool { return n.Name == node })
 		return at >= 0 && nodes[at].Ledger != nil && !nodes[at].Ledger.Devices()[0].Healthy
 	})

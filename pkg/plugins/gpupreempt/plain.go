@@ -19,8 +19,10 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
 // Candidates of the in-tree plugin, as its defaults have them: that part of the nodes, and at least so many.
@@ -50,24 +52,21 @@ func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s
 	if p.dryRun() {
 		return nominate(""), verdict.New(fwk.Unschedulable, short("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
 	}
-	who := preemptor{key: string(pod.UID), priority: corev1helpers.PodPriority(pod)}
-	if wait := p.unpaid(&who); wait > 0 {
-		p.tryAgain(pod, again{at: p.now().Add(wait)})
+	if wait := p.evictionDelay(pod); wait > 0 {
+		p.tryAgain(pod, p.now().Add(wait), false)
 		return nil, verdict.New(fwk.Unschedulable, fmt.Sprintf("preemption: the scheduler evicts %d pods in a minute at most, the next in %v",
 			p.args.EvictionsPerMinute, wait.Round(time.Second)))
 	}
 	return p.plain.PostFilter(ctx, cs, pod, statuses)
 }
 
-// unpaid returns how long it takes until somebody may be evicted for a pod. Who it is, and how many, is not known yet: they are
-// counted when they go, and what they exceed the allowance by is waited for after them.
-func (p *Plugin) unpaid(who *preemptor) time.Duration {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	if p.state.allowance.size == 0 {
-		return 0
-	}
-	return p.state.allowance.wait(who.key, claim{count: 1, priority: who.priority, since: p.now()}, p.now())
+// evictionDelay returns how long the eviction rate limit makes a preemptor wait that asks for no vGPU. Its victims are not known yet:
+// they are counted when they go, and what they exceed the allowance by is waited for after them.
+func (p *Plugin) evictionDelay(pod *v1.Pod) (wait time.Duration) {
+	p.machine.Lock(func(l machine.Locked) {
+		wait = l.State.EvictionDelay(reservation.PodPreemptor(uidOf(pod)), corev1helpers.PodPriority(pod), p.now())
+	})
+	return wait
 }
 
 // mayEvict reports whether the guards let a pod go for one that asks for no vGPU. Of a gang members go only as long as enough
@@ -92,7 +91,7 @@ func (p *Plugin) mayEvict(node fwk.NodeInfo, victim stock.Victim, preemptor *v1.
 // dispensable reports whether a pod belongs to no gang, or its gang can do without all of its members on the node that are below
 // a priority.
 func (p *Plugin) dispensable(node fwk.NodeInfo, pod *v1.Pod, priority int32) bool {
-	gangs := p.gangsOrNil()
+	gangs := p.machine.Gangs()
 	if gangs == nil {
 		return true
 	}
@@ -108,7 +107,7 @@ func (p *Plugin) dispensable(node fwk.NodeInfo, pod *v1.Pod, priority int32) boo
 		}
 	}
 	pg, _ := gangs.Gang(ref)
-	return pg != nil && p.running(pg)-here >= gangs.Least(ref)
+	return pg != nil && p.running(pg)-here >= p.least(ref)
 }
 
 // budgetForbids reports whether budgets must be kept and one of the pod's could be violated by what is chosen of this node: it
@@ -144,7 +143,7 @@ func (p *Plugin) budgetForbids(node fwk.NodeInfo, pod *v1.Pod, priority int32) b
 func (p *Plugin) running(pg *podgroup.Gang) int {
 	count := 0
 	for _, m := range pg.Members {
-		if m.Spec.NodeName != "" && m.DeletionTimestamp == nil && !p.state.leaves(uidOf(m), p.now()) {
+		if m.Spec.NodeName != "" && m.DeletionTimestamp == nil && !p.isChosen(uidOf(m)) {
 			count++
 		}
 	}
@@ -159,9 +158,7 @@ func (p *Plugin) evictPlain(ctx context.Context, at stock.Candidate, who stock.E
 	if pod, single := who.Pods()[who.GetName()]; single {
 		x.object = pod
 	}
-	p.state.mu.Lock()
-	p.state.allowance.spend(1, p.now())
-	p.state.mu.Unlock()
+	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.PlainEvicted{} })
 	inMemory, err := p.evictPod(ctx, victim, cause{preemptor: &x, text: fmt.Sprintf("Preempted by %s (priority %d) on node %s", x.name, x.priority, at.Name())})
 	if err == nil {
 		p.metrics.victims.WithLabelValues(kindName(preemption.Single)).Inc()

@@ -15,12 +15,13 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
-	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -36,24 +37,6 @@ type Shares interface {
 	Policy() placement.Policy
 	// Request returns what a pod asks for; the error says in words why no node can take it.
 	Request(pod *v1.Pod) (vgpu.Request, error)
-	// Hold keeps room for a pod, in place of an earlier hold of the pod, Release ends that, and Held tells of it.
-	Hold(h vgpu.Hold) error
-	Release(uid vgpu.UID) bool
-	Held(uid vgpu.UID) (vgpu.Hold, bool)
-}
-
-// Gangs knows which pods form a gang: the plugin GPUGang.
-type Gangs interface {
-	// Of returns the gang that a pod names, and whether it names one: always the same for one object of the pod.
-	Of(pod *v1.Pod) (podgroup.Ref, bool)
-	// Gang returns what the API says of a gang. The error is a *podgroup.Problem.
-	Gang(ref podgroup.Ref) (*podgroup.Gang, error)
-	// Least returns how many members of a gang stay unless all go: more than it has where it goes whole or not at all.
-	Least(ref podgroup.Ref) int
-	// Withdraw takes back the plan of a gang that has not been let go and that the pod is a member of, and reports whether it is:
-	// nobody needs to evict it then.
-	Withdraw(pod *v1.Pod) bool
-	Rooms
 }
 
 // Plugin is GPUPreempt.
@@ -63,15 +46,15 @@ type Plugin struct {
 	requests *throttle.Client
 	args     *config.GPUPreemptArgs
 	shares   func() Shares
-	gangs    func() Gangs
-	now      func() time.Time
+
+	now func() time.Time
 	// core finds the victims: preemption.Victims.
 	core    func(*gang.Cluster, *gang.Group, *preemption.Candidates, preemption.Config) (preemption.Plan, error)
 	guards  *kube.Guards
 	budgets policylisters.PodDisruptionBudgetLister
 	// plain is the in-tree plugin, for pods that ask for no vGPU.
 	plain   *defaultpreemption.DefaultPreemption
-	state   *state
+	machine *machine.Machine
 	notes   notes
 	metrics *metricSet
 }
@@ -89,16 +72,16 @@ type Options struct {
 	// Shares returns the plugin GPUShare of the same profile, nil where there is none. It is asked when pods are scheduled:
 	// the plugins of a profile are made in no fixed order.
 	Shares func() Shares
-	// Gangs returns the plugin GPUGang of the same profile, nil where there is none.
-	Gangs func() Gangs
+	// Machine keeps what is remembered of preemptions, and knows which pods form a gang.
+	Machine *machine.Machine
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
 
-// NewFactory returns the factory of the plugin for a scheduler whose GPUShare and GPUGang are what shares and gangs return.
-func NewFactory(shares func() Shares, gangs func() Gangs) frameworkruntime.PluginFactory {
+// NewFactory returns the factory of the plugin for a scheduler whose GPUShare is what shares returns.
+func NewFactory(shares func() Shares, m *machine.Machine) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		p, err := New(ctx, args, handle, Options{Shares: shares, Gangs: gangs})
+		p, err := New(ctx, args, handle, Options{Shares: shares, Machine: m})
 		if err != nil {
 			return nil, err
 		}
@@ -127,9 +110,9 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 		return nil, err
 	}
 	p := &Plugin{
-		handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, now: o.Now, core: preemption.Victims,
+		handle: handle, args: args, shares: o.Shares, machine: o.Machine, now: o.Now, core: preemption.Victims,
 		budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
-		state:   newState(int(args.EvictionsPerMinute)), metrics: newMetrics(), notes: notes{byNode: map[string][]note{}},
+		metrics: newMetrics(), notes: notes{byNode: map[string][]note{}},
 	}
 	if p.now == nil {
 		p.now = time.Now
@@ -143,6 +126,9 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	if p.plain, err = p.newPlain(ctx); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
+	p.machine.Join(machine.Joined{Handle: handle, Now: o.Now, Metrics: p.metrics, Configure: func(c *reservation.Config) {
+		c.EvictionsPerMinute = int(args.EvictionsPerMinute)
+	}})
 	if err := p.watch(ctx); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
@@ -159,14 +145,6 @@ func (p *Plugin) sharesOrNil() Shares {
 		return nil
 	}
 	return p.shares()
-}
-
-// gangsOrNil returns GPUGang, nil where the profile has none: pods belong to no gang then.
-func (p *Plugin) gangsOrNil() Gangs {
-	if p.gangs == nil {
-		return nil
-	}
-	return p.gangs()
 }
 
 func uidOf(pod *v1.Pod) vgpu.UID { return vgpu.UID(pod.UID) }

@@ -110,14 +110,14 @@ func TestRoomIsKeptWhileAVictimLeaves(t *testing.T) {
 		c.AwaitMessage("rush-0", "free share is 0")
 		c.Clock.Pass(29 * time.Second) // of 30
 		expect(t, "pending", 1.0, c.count("pending", ""))
-		if h, held := c.plugin.shares().Held("uid-high"); !held || h.Node != "n1" || h.Priority != 100 {
+		if h, held := c.shares.Held("uid-high"); !held || h.Node != "n1" || h.Priority != 100 {
 			t.Errorf("room is held: %v, on %s for priority %d", held, h.Node, h.Priority)
 		}
 		c.Remove("low")
 		expect(t, "who has the room", map[string]string{"high": "n1"}, c.AwaitBound("high", 1))
 		expect(t, "victims", []string{"low"}, c.victims())
 		expect(t, "the rush", map[string]string{}, c.Bound("rush"))
-		c.Await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+		c.Await("nothing is pending", func() bool { return len(c.rooms()) == 0 })
 		expect(t, "pending", 0.0, c.count("pending", ""))
 		expect(t, "plans", 1.0, c.count("attempts_total", resultEvicting))
 		expect(t, "victims", 1.0, c.count("victims_total", "single"))
@@ -193,7 +193,7 @@ func TestOverdueVictim(t *testing.T) {
 		c.Clock.Pass(2 * time.Minute)
 		c.awaitVictims(2)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
-		expect(t, "why", "1 of 1 pod did not leave node "+c.Pod(first).Spec.NodeName+" in time", c.miss("high").why)
+		expect(t, "why", "1 of 1 pod did not leave node "+c.Pod(first).Spec.NodeName+" in time", c.pauses("high").Why)
 		second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
 		node := c.Pod(second).Spec.NodeName
 		c.Remove(second)
@@ -224,7 +224,7 @@ func TestNodeLost(t *testing.T) {
 				lose(c, c.Pod(first).Spec.NodeName)
 				c.Clock.Pass(5 * time.Second) // the pause
 				c.awaitVictims(2)
-				expect(t, "why", "node "+c.Pod(first).Spec.NodeName+" is gone or takes the pod no more", c.miss("high").why)
+				expect(t, "why", "node "+c.Pod(first).Spec.NodeName+" is gone or takes the pod no more", c.pauses("high").Why)
 				second := map[string]string{"low-0": "low-1", "low-1": "low-0"}[first]
 				node := c.Pod(second).Spec.NodeName
 				c.Remove(second)
@@ -250,7 +250,7 @@ func TestTakesOtherRoom(t *testing.T) {
 				c.Remove("low-1")
 				c.AwaitBound("high", 1)
 				expect(t, "device", device, c.devices("high"))
-				c.Await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+				c.Await("nothing is pending", func() bool { return len(c.rooms()) == 0 })
 				c.Create(pod("next", 10, 0))
 				c.Remove("low-0")
 				c.AwaitBound("next", 1)
@@ -270,7 +270,7 @@ func TestEvictionFails(t *testing.T) {
 		c.AwaitMessage("high", "the last one came to nothing")
 		c.AwaitMessage("high", "is forbidden: not you")
 		expect(t, "victims", nil, c.victims())
-		if h, held := c.plugin.shares().Held("uid-high"); held {
+		if h, held := c.shares.Held("uid-high"); held {
 			t.Errorf("room is held on %s", h.Node)
 		}
 		c.refuseDeletes(nil)
@@ -297,9 +297,9 @@ func TestMissed(t *testing.T) {
 		lost := c.Pod("low-0").Spec.NodeName
 		c.makeKnownSick(lost)
 		c.Remove("low-0")
-		c.Await("the preemption came to nothing", func() bool { return c.miss("high").times == 1 })
-		expect(t, "why", "all victims have left node "+lost+", and the pod does not fit there: no healthy GPU could take the share, others are sick", c.miss("high").why)
-		if h, held := c.plugin.shares().Held("uid-high"); held && h.Node == lost {
+		c.Await("the preemption came to nothing", func() bool { return c.pauses("high").Failures == 1 })
+		expect(t, "why", "all victims have left node "+lost+", and the pod does not fit there: no healthy GPU could take the share, others are sick", c.pauses("high").Why)
+		if h, held := c.shares.Held("uid-high"); held && h.Node == lost {
 			t.Errorf("room is kept on %s, where the pod does not fit", h.Node)
 		}
 		c.Clock.Pass(2 * time.Second)

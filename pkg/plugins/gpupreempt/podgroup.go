@@ -15,12 +15,11 @@ import (
 // PodGroupPostFilter makes room for a PodGroup of Kubernetes that was refused, as PostFilter does for other gangs. Whether its
 // members fit once the victims are gone is told by the scheduler's own algorithm for groups.
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
-	gangs := p.gangsOrNil()
-	if p.args.Mode == config.PreemptionDisabled || gangs == nil || info.GetCompositePodGroup() != nil {
+	if p.args.Mode == config.PreemptionDisabled || p.machine.Gangs() == nil || info.GetCompositePodGroup() != nil {
 		return nil, verdict.New(fwk.Unschedulable)
 	}
 	ref := podgroup.Ref{Source: podgroup.Native, Namespace: info.GetNamespace(), Name: info.GetName()}
-	w, why := gangs.Want(state, ref)
+	w, why := p.requested(state, ref)
 	if w == nil && why == "" {
 		return nil, verdict.New(fwk.Unschedulable)
 	}
@@ -36,7 +35,7 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 }
 
 // nominations has the framework note the nodes that members wait for.
-func nominations(w *podgroup.Want, places map[vgpu.UID]string) *fwk.PodGroupPostFilterResult {
+func nominations(w *podgroup.RoomRequest, places map[vgpu.UID]string) *fwk.PodGroupPostFilterResult {
 	infos := map[types.NamespacedName]*fwk.NominatingInfo{}
 	for _, pod := range w.Pods {
 		infos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nominate(places[uidOf(pod)]).NominatingInfo

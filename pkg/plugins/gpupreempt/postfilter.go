@@ -13,8 +13,10 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
 // PostFilter makes room for a pod that was refused everywhere: the cheapest pods of a lower priority are evicted without which
@@ -24,10 +26,8 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	if p.args.Mode == config.PreemptionDisabled {
 		return nominate(""), verdict.New(fwk.Unschedulable) // another mode may have left a nomination
 	}
-	if gangs := p.gangsOrNil(); gangs != nil {
-		if ref, member := gangs.Of(pod); member {
-			return p.forGang(ctx, cs, pod, ref)
-		}
+	if ref, isMember := p.machine.GangOf(pod); isMember {
+		return p.forGang(ctx, cs, pod, ref)
 	}
 	if !kube.WantsVGPU(pod) {
 		return p.forPlain(ctx, cs, pod, statuses)
@@ -65,8 +65,7 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 		return attempt{result: resultIneligible}
 	}
 	pod = latest
-	p.state.noRetry(uidOf(pod))
-	if a, waits := p.stillPending(ctx, cs, pod, statuses); waits {
+	if a, waits := p.stillWaits(ctx, cs, pod, statuses); waits {
 		return a
 	}
 	if p.illegal(pod) {
@@ -162,13 +161,12 @@ func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Pla
 		klog.FromContext(ctx).Info("Dry run of a preemption", "pod", klog.KObj(q.pod), "node", place.Node, "plan", words)
 		return attempt{resultDryRun, fmt.Sprintf("(dry run) on node %s it %s", place.Node, would(words)), nominate("")}
 	}
-	who := q.preemptor()
-	if wait := p.afford(who, plan.Cost.Victims); wait > 0 {
-		p.tryAgain(q.pod, again{at: p.now().Add(wait)})
+	wait, err := p.makePodRoom(ctx, q, plan)
+	if wait > 0 {
 		return attempt{resultDeferred, fmt.Sprintf("would fit on node %s: %s; not done because the scheduler evicts %d pods in a minute at most, its turn comes in %v",
 			place.Node, words, p.args.EvictionsPerMinute, wait.Round(time.Second)), nominate("")}
 	}
-	if err := p.begin(ctx, q, plan, who); err != nil {
+	if err != nil {
 		return attempt{resultFailed, err.Error(), nominate("")}
 	}
 	klog.FromContext(ctx).V(2).Info("Preemption", "pod", klog.KObj(q.pod), "node", place.Node, "plan", words, "places", plan.Stats.Places,
@@ -183,7 +181,7 @@ func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Pla
 // preemptor returns the pod as a preemptor.
 func (q *question) preemptor() preemptor {
 	return preemptor{
-		key: string(q.pod.UID), name: "pod " + pathOf(q.pod), pods: []*v1.Pod{q.pod}, object: q.pod, priority: q.priority,
+		id: reservation.PodPreemptor(uidOf(q.pod)), pod: refOf(q.pod), name: "pod " + pathOf(q.pod), object: q.pod, priority: q.priority,
 		needs: fmt.Sprintf("needs %d vGPU slots", q.group.Members[0].Request.PeakSlots()),
 	}
 }
@@ -193,12 +191,9 @@ func (p *Plugin) eligible(pod *v1.Pod) string {
 	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
 		return "none, its preemptionPolicy is Never"
 	}
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	m, missed := p.state.misses[uidOf(pod)]
-	if left := m.until.Sub(p.now()); missed && left > 0 {
-		p.state.retries[uidOf(pod)] = again{pod: pod, at: m.until}
-		return fmt.Sprintf("the last one came to nothing, the next is tried in %v: %s", left.Round(time.Second), m.why)
+	a := p.machine.Step(func(machine.Locked) reservation.Event { return reservation.PodRoomWanted{PodRef: refOf(pod)} })
+	if a.Refuse != nil {
+		return a.Refuse.Why
 	}
 	return ""
 }

@@ -27,7 +27,7 @@ func TestPreemptorGoesMeanwhile(t *testing.T) {
 			if err := c.Client.Tracker().Delete(fakecluster.PodResource, "default", "high"); err != nil {
 				return nil //nolint:nilerr // it is gone already
 			}
-			for len(c.plugin.state.all()) > 0 {
+			for len(c.rooms()) > 0 {
 				runtime.Gosched()
 			}
 			close(gone)
@@ -35,7 +35,7 @@ func TestPreemptorGoesMeanwhile(t *testing.T) {
 		})
 		c.Create(pod("high", 20, 100))
 		<-gone
-		c.Await("the eviction is over", func() bool { return !c.plugin.evicting("uid-high") })
+		c.Await("the eviction is over", func() bool { return !c.plugin.isEvicting(pod("high", 0, 0)) })
 		if n := len(c.victims()); n != 1 {
 			t.Errorf("%d pods are evicted", n)
 		}
@@ -65,10 +65,10 @@ func TestPreemptorGoesBefore(t *testing.T) {
 		}
 		<-asked
 		c.createBound(pod("next", 0, 0)) // which is tried when the attempt is over
-		expect(t, "pending", 0, len(c.plugin.state.all()))
-		c.Await("nothing is under way", func() bool { return !c.plugin.evicting("uid-high") })
+		expect(t, "pending", 0, len(c.rooms()))
+		c.Await("nothing is under way", func() bool { return !c.plugin.isEvicting(pod("high", 0, 0)) })
 		expect(t, "victims", nil, c.victims())
-		_, held := c.plugin.shares().Held("uid-high")
+		_, held := c.shares.Held("uid-high")
 		expect(t, "held", false, held)
 	})
 }
@@ -87,7 +87,7 @@ func TestPreemptorGone(t *testing.T) {
 		c.Remove("high")
 		c.Remove("low")
 		c.AwaitBound("next", 1)
-		c.Await("nothing is pending", func() bool { return len(c.plugin.state.all()) == 0 })
+		c.Await("nothing is pending", func() bool { return len(c.rooms()) == 0 })
 	})
 }
 
@@ -106,8 +106,8 @@ func TestPreemptorLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Await("its room is free", func() bool {
-			_, held := c.plugin.shares().Held("uid-high")
-			return !held && len(c.plugin.state.all()) == 0
+			_, held := c.shares.Held("uid-high")
+			return !held && len(c.rooms()) == 0
 		})
 	})
 }
@@ -120,7 +120,7 @@ func TestTwoPreemptors(t *testing.T) {
 		c.createBound(pod("low-0", 10, 0), pod("low-1", 10, 0))
 		c.Create(pod("high-0", 10, 100), pod("high-1", 10, 100), pod("high-2", 10, 100))
 		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
-		c.Await("two have a node", func() bool { return len(c.plugin.state.all()) == 2 })
+		c.Await("two have a node", func() bool { return len(c.rooms()) == 2 })
 		c.Remove("low-0", "low-1")
 		c.AwaitBound("high", 2)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.victims())
@@ -162,8 +162,8 @@ func TestPassesOverRoomOfALowerPriority(t *testing.T) {
 		c.Create(pod("higher", 10, 200))
 		c.AwaitMessage("higher", "to leave")
 		c.Await("the other is pending no more", func() bool {
-			all := c.plugin.state.all()
-			return len(all) == 1 && all[0].pod.Name == "higher"
+			all := c.rooms()
+			return len(all) == 1 && all[0].Pod == "default/higher"
 		})
 		c.Remove("low")
 		c.AwaitBound("higher", 1)
@@ -186,7 +186,7 @@ func TestLeavesOtherPreemptionsAlone(t *testing.T) {
 		c.Create(higher)
 		expect(t, "victims", []string{"low-0", "low-1"}, c.awaitVictims(2))
 		c.AwaitMessage("other", "yet to leave")
-		if n := len(c.plugin.state.all()); n != 2 {
+		if n := len(c.rooms()); n != 2 {
 			t.Errorf("%d preemptions are pending", n)
 		}
 		expect(t, "those that were begun anew", 0.0, c.count("attempts_total", resultWaiting))

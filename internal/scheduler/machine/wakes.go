@@ -1,0 +1,103 @@
+package machine
+
+import (
+	"context"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// wakes are the pods that are to be tried again. Activating them takes the lock of the scheduler's queue, under which PreEnqueue asks
+// for that of the machine: so it waits until that is free.
+type wakes struct {
+	mu   sync.Mutex
+	pods map[string]*v1.Pod
+	// stale are nominations that may mean nothing any more, which takes the same lock to find out.
+	stale []nomination
+}
+
+// nomination is a node that a member may be nominated for.
+type nomination struct {
+	uid       vgpu.UID
+	pod, node string
+}
+
+// add notes pods to be tried again, at the next Flush.
+func (w *wakes) add(pods ...*v1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pod := range pods {
+		if w.pods == nil {
+			w.pods = map[string]*v1.Pod{}
+		}
+		w.pods[klog.KObj(pod).String()] = pod
+	}
+}
+
+// addStale notes that a member may have lost its place, for the next Flush.
+func (w *wakes) addStale(n nomination) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stale = append(w.stale, n)
+}
+
+// Flush has the pods tried again that were noted. The caller does not hold the lock of the machine, and is not PreEnqueue.
+func (m *Machine) Flush(ctx context.Context) {
+	m.woken.mu.Lock()
+	pods, stale := m.woken.pods, m.woken.stale
+	m.woken.pods, m.woken.stale = nil, nil
+	m.woken.mu.Unlock()
+	for _, n := range stale {
+		if pod := m.Seen(n.uid, n.pod); pod != nil {
+			m.Denominate(pod, n.node)
+		}
+	}
+	if len(pods) > 0 {
+		m.handle.Activate(klog.FromContext(ctx), pods)
+	}
+}
+
+// The framework nominates a member for its node while it waits in Permit, by a request of its own. The answer to that may come
+// after the plan is cancelled, and the framework would count the member on a node where it has no place any more: the CPU that
+// its siblings or other pods were to have there would look taken. A nomination of a member means nothing without its place.
+
+// Denominate ends the nomination of a member for a node, unless it has a place there, or room is made for it there. The caller holds
+// no lock: the queue's is taken.
+func (m *Machine) Denominate(pod *v1.Pod, node string) {
+	ref, isMember := m.GangOf(pod)
+	if !isMember {
+		return
+	}
+	isExpected := false
+	m.Lock(func(l Locked) { isExpected = l.State.Expected(ref, vgpu.UID(pod.UID), node) })
+	if !isExpected {
+		m.handle.DeleteNominatedPodIfExists(pod)
+	}
+}
+
+// Expect tells the framework where the members of a gang will be for which room is made, so that no pod of a lower priority takes the
+// CPU and memory that the victims leave there.
+//
+// It is called by the scheduling cycle that refused the gang.
+func (m *Machine) Expect(ctx context.Context, ref podgroup.Ref, pods []*v1.Pod) {
+	nodes := map[vgpu.UID]string{}
+	m.Lock(func(l Locked) {
+		if made := l.State.MadeRoom(ref); made != nil {
+			for uid, at := range made.Places {
+				nodes[uid] = at.Node
+			}
+		}
+	})
+	for _, pod := range pods {
+		info, err := framework.NewPodInfo(pod)
+		if node := nodes[vgpu.UID(pod.UID)]; node != "" && err == nil {
+			m.handle.AddNominatedPod(klog.FromContext(ctx), info, &fwk.NominatingInfo{NominatedNodeName: node, NominatingMode: fwk.ModeOverride})
+		}
+	}
+}

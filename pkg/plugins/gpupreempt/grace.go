@@ -1,0 +1,38 @@
+package gpupreempt
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+)
+
+// slack is how long a pod may exist beyond its grace period before it is taken to stay: the kubelet kills it then, takes its
+// devices back and tells the API server. Longer keeps room for a preemptor on a node that is lost, shorter gives up room that is
+// about to be free.
+const slack = 30 * time.Second
+
+// isSlow reports whether a pod takes longer to end, when it is evicted, than its room is waited for.
+func (p *Plugin) isSlow(pod *v1.Pod) bool {
+	grace, _ := p.guards.GracePeriod(pod)
+	return grace > kube.LeavingWithin
+}
+
+// endOf returns when a pod that is evicted now is gone at the latest.
+func (p *Plugin) endOf(pod *v1.Pod) time.Time {
+	grace, _ := p.guards.GracePeriod(pod)
+	return p.now().Add(grace).Add(slack)
+}
+
+// goneBy returns how long the room of a pod that leaves is waited for: until it is gone, but no longer than that of any.
+func (p *Plugin) goneBy(pod *v1.Pod, now time.Time) time.Time {
+	by, most := p.endOf(pod), now.Add(kube.LeavingWithin).Add(slack)
+	if pod.DeletionTimestamp != nil {
+		by = pod.DeletionTimestamp.Add(slack)
+	}
+	if by.After(most) {
+		return most
+	}
+	return by
+}

@@ -1,0 +1,149 @@
+package gpupreempt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// makePodRoom keeps the room of a plan for the preemptor, and has the victims evicted. It returns how long the preemptor has to wait
+// for its turn, where the allowance is used up.
+func (p *Plugin) makePodRoom(ctx context.Context, q *question, plan *preemption.Plan) (wait time.Duration, err error) {
+	e := &eviction{preemptor: q.preemptor(), node: plan.Places[0].Node, plan: plan, from: q.from, pods: q.pods}
+	made := reservation.PodRoomMade{PodRef: refOf(q.pod), Room: reservation.PodRoom{Place: plan.Places[0], Priority: q.priority}, Evict: p.chosen(e)}
+	made.Room.Victims, made.Until = p.victims(q, plan)
+	var a machine.Answer
+	p.machine.Lock(func(l machine.Locked) {
+		all := func(*vgpu.Hold, bool) bool { return true }
+		made.Passed = l.State.PassedOver(&plan.Places[0], q.priority, q.cluster.Nodes[q.find(e.node)].Without(all))
+		a = l.Step(made)
+		e.begin(ctx, l, a.Begin)
+		if len(a.Unheld) > 0 {
+			l.Step(reservation.PodHoldFailed{UID: uidOf(q.pod)})
+		}
+	})
+	if pod := p.seen(q.pod); a.Defer == nil && (pod == nil || pod.DeletionTimestamp != nil) { // it may have gone before there was room for it
+		p.ended(q.pod, true)
+		err = fmt.Errorf("make room for pod %s: it is gone", pathOf(q.pod))
+	}
+	p.machine.Flush(ctx)
+	if a.Begin != nil {
+		p.evict(e)
+	}
+	switch {
+	case len(a.Unheld) > 0:
+		return 0, a.Unheld[0].Err
+	case a.Defer != nil:
+		return a.Defer.Wait, nil
+	}
+	return 0, err
+}
+
+// victims returns the pods that leave the node of a plan, and when the last of them is gone at the latest. Members of gangs that leave
+// other nodes make no difference.
+func (p *Plugin) victims(q *question, plan *preemption.Plan) (list []reservation.PodRef, until time.Time) {
+	now := p.now()
+	until = now
+	for _, i := range leaving(plan) {
+		if pod := q.pods[i]; pod.Spec.NodeName == plan.Places[0].Node {
+			list = append(list, refOf(pod))
+			if by := p.goneBy(pod, now); by.After(until) {
+				until = by
+			}
+		}
+	}
+	return list, until
+}
+
+// stillWaits answers for a pod for which room is kept, and reports whether some is.
+func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (attempt, bool) {
+	var node fwk.NodeInfo
+	a := p.machine.Step(func(l machine.Locked) reservation.Event {
+		e := reservation.PodRefused{PodRef: refOf(pod)}
+		_, room := l.State.PodRoom(uidOf(pod))
+		if room == nil {
+			return e
+		}
+		var err error
+		if node, err = p.handle.SnapshotSharedLister().NodeInfos().Get(room.Place.Node); err != nil {
+			return e
+		}
+		e.NodeKnown = true
+		for _, v := range room.Victims {
+			if find(node, uidForFramework(v.UID)) != nil {
+				e.There = append(e.There, v.UID)
+			}
+		}
+		return e
+	})
+	if a.Others != nil {
+		e := p.othersOn(ctx, cs, pod, node)
+		e.Why = verdict.Text(statuses.Get(a.Others.Node))
+		a = p.machine.Step(func(machine.Locked) reservation.Event { return e })
+	}
+	switch {
+	case a.Leaving != nil:
+		return attempt{result: resultPending, text: a.Leaving.Why}, true
+	case a.Nothing != nil:
+		return attempt{resultMissed, a.Nothing.Why, nominate("")}, true
+	}
+	return attempt{}, false
+}
+
+// othersOn returns the other pods that leave a node, where the pod fits there once they are gone.
+func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) reservation.OthersSought {
+	now, without, state := p.now(), node.Snapshot(), cs.Clone()
+	none := reservation.OthersSought{UID: uidOf(pod)}
+	found := none
+	for _, info := range node.GetPods() {
+		other := info.GetPod()
+		isChosen := p.isChosen(uidOf(other)) && !p.isSlow(other)
+		if !isChosen && (other.DeletionTimestamp == nil || kube.Lingers(other, now)) {
+			continue
+		}
+		if without.RemovePod(klog.FromContext(ctx), other) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx, state, pod, info, without).IsSuccess() {
+			return none
+		}
+		found.Others = append(found.Others, refOf(other))
+		if by := p.goneBy(other, now); by.After(found.Until) {
+			found.Until = by
+		}
+	}
+	if len(found.Others) == 0 || !p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, without).IsSuccess() {
+		return none
+	}
+	return found
+}
+
+// isChosen reports whether a pod was chosen as a victim and goes, or went, in time.
+func (p *Plugin) isChosen(uid vgpu.UID) (is bool) {
+	p.machine.Lock(func(l machine.Locked) { is = l.State.IsChosen(uid, p.now()) })
+	return is
+}
+
+// tryAgain has a pod tried again without an event of the cluster: at a time that is not zero, or when a PodDisruptionBudget allows more.
+func (p *Plugin) tryAgain(pod *v1.Pod, at time.Time, onBudgets bool) {
+	p.machine.Step(func(machine.Locked) reservation.Event {
+		return reservation.PodRetried{PodRef: refOf(pod), At: at, OnBudgets: onBudgets}
+	})
+}
+
+// ended has a pod forgotten that is bound or gone. Room that is kept for one that is gone ends.
+func (p *Plugin) ended(pod *v1.Pod, gone bool) {
+	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.PodEnded{UID: uidOf(pod), Gone: gone} })
+}
+
+func refOf(pod *v1.Pod) reservation.PodRef {
+	return reservation.PodRef{UID: uidOf(pod), Pod: pathOf(pod)}
+}

@@ -1,0 +1,92 @@
+package reservation
+
+import (
+	"cmp"
+	"maps"
+	"time"
+)
+
+// allowance bounds the evictions in a minute. It is a bucket that holds as many evictions as may be made at once, and that fills
+// evenly. The zero value bounds nothing.
+type allowance struct {
+	// size is how many evictions fill the bucket, 0 for no bound. per is how long one takes to come back.
+	size int
+	per  time.Duration
+	// full is when the bucket is full again.
+	full time.Time
+	// claims are those of the preemptors that wait for their turn.
+	claims map[Preemptor]claim
+}
+
+// claim is what a preemptor waits for.
+type claim struct {
+	count    int
+	priority int32
+	// since is when the preemptor began to wait. due is when its turn comes, as far as was known when it asked last.
+	since, due time.Time
+}
+
+// claimPatience is how long a claim stands beyond its turn. Longer lets a preemptor that needs no evictions any more delay the
+// others, shorter takes the turn of a preemptor that the scheduler is slow to try again.
+const claimPatience = time.Minute
+
+// isOver reports whether the preemptor did not come when its turn came.
+func (c *claim) isOver(now time.Time) bool { return now.After(c.due.Add(claimPatience)) }
+
+func newAllowance(perMinute int) allowance {
+	a := allowance{size: perMinute, claims: map[Preemptor]claim{}}
+	if perMinute > 0 {
+		a.per = time.Minute / time.Duration(perMinute)
+	}
+	return a
+}
+
+// ask takes so many evictions out of the bucket and returns 0, or notes the claim and returns how long the preemptor has to wait.
+// Claims of a higher priority come first, then those that wait longer. A preemptor that needs more than the bucket holds waits
+// until the bucket is full. isNew says that the preemptor did not wait before.
+func (a *allowance) ask(who Preemptor, priority int32, count int, now time.Time) (wait time.Duration, isNew bool) {
+	if a.size == 0 || count == 0 {
+		delete(a.claims, who)
+		return 0, false
+	}
+	maps.DeleteFunc(a.claims, func(other Preemptor, c claim) bool { return other != who && c.isOver(now) })
+	mine, waits := a.claims[who]
+	if !waits {
+		mine.since = now
+	}
+	mine.count, mine.priority = count, priority
+	if wait = a.wait(who, mine, now); wait == 0 {
+		delete(a.claims, who)
+		a.spend(count, now)
+		return 0, false
+	}
+	mine.due = now.Add(wait)
+	a.claims[who] = mine
+	return wait, !waits
+}
+
+// wait returns how long a claim has to wait for its turn.
+func (a *allowance) wait(who Preemptor, mine claim, now time.Time) time.Duration {
+	ahead := 0
+	for other, c := range a.claims {
+		if other != who && !c.isOver(now) && cmp.Or(cmp.Compare(mine.priority, c.priority), c.since.Compare(mine.since), other.Compare(who)) < 0 {
+			ahead += c.count
+		}
+	}
+	most := max(a.size, mine.count) // a larger claim is met once the bucket is full
+	lacking := a.filling(now) + time.Duration(ahead+mine.count-most)*a.per
+	return max(0, lacking)
+}
+
+// filling returns how long the bucket takes to be full.
+func (a *allowance) filling(now time.Time) time.Duration { return max(0, a.full.Sub(now)) }
+
+// spend takes so many evictions out of the bucket, which may owe some afterwards.
+func (a *allowance) spend(count int, now time.Time) {
+	if a.size > 0 {
+		a.full = now.Add(a.filling(now) + time.Duration(count)*a.per)
+	}
+}
+
+// forget drops the claim of a preemptor that needs no evictions any more.
+func (a *allowance) forget(who Preemptor) { delete(a.claims, who) }

@@ -1,0 +1,262 @@
+package reservation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Evictions numbers the evictions for one preemptor that were begun together, 0 for none.
+type Evictions uint64
+
+// Chosen is a pod that is to be evicted.
+type Chosen struct {
+	UID vgpu.UID
+	// Until is when the pod is gone at the latest.
+	Until time.Time
+	// Budgets are those that the pod counts against, as they were when it was chosen.
+	Budgets []Stamp
+}
+
+// Stamp is one state of a PodDisruptionBudget. What a budget allows is written by its controller, a moment after a pod leaves. Another
+// preemptor may come before that, and would see that as many may go as before. So victims are charged to their budgets for as long
+// as these are as they were.
+//
+// A controller that writes a budget for another reason, before it has heard of the victim, ends the charge too early.
+type Stamp struct{ Name, Version string }
+
+// preemptions is what is remembered of evictions, for pods and for gangs.
+type preemptions struct {
+	// pods are the single pods for which pods are evicted, or were to be.
+	pods map[vgpu.UID]*preemptor
+	// evictions are under way, by preemptor. begun counts them.
+	evictions map[Preemptor]Evictions
+	begun     Evictions
+	// chosen are the pods that were chosen as victims, until they are gone, or stay.
+	chosen    map[vgpu.UID]Chosen
+	allowance allowance
+}
+
+func newPreemptions(perMinute int) preemptions {
+	return preemptions{
+		pods: map[vgpu.UID]*preemptor{}, evictions: map[Preemptor]Evictions{}, chosen: map[vgpu.UID]Chosen{},
+		allowance: newAllowance(perMinute),
+	}
+}
+
+// PodPreemptor and GangPreemptor name a pod and a gang as preemptors.
+func PodPreemptor(uid vgpu.UID) Preemptor { return Preemptor{Pod: uid} }
+
+// GangPreemptor names a gang as preemptor.
+func GangPreemptor(ref Ref) Preemptor { return Preemptor{Gang: ref} }
+
+// evicts reports whether evictions for a preemptor are under way.
+func (s *State) evicts(who Preemptor) bool { return s.evictions[who] != 0 }
+
+// affords takes so many evictions out of the allowance and returns 0, or has the preemptor wait for its turn.
+func (m *move) affords(who Preemptor, priority int32, count int) time.Duration {
+	wait, isNew := m.allowance.ask(who, priority, count, m.now)
+	if isNew {
+		m.do(Count{What: Deferrals})
+	}
+	if wait > 0 {
+		m.do(Defer{Wait: wait})
+	}
+	return wait
+}
+
+// evictionsWanted begins the evictions for a gang, where they are within the allowance.
+func (m *move) evictionsWanted(e *EvictionsWanted) {
+	who := GangPreemptor(e.Ref)
+	g := m.gangs[e.Ref]
+	if g == nil || g.preempting() == nil {
+		m.refuse("the room that was made for it is given up")
+		return
+	}
+	if m.affords(who, e.Priority, len(e.Evict)) == 0 && len(e.Evict) > 0 {
+		g.preempting().evictions = m.beginEvictions(who, e.Evict)
+	}
+}
+
+// beginEvictions has pods evicted. They take the place of evictions for the same preemptor that were stopped and are not over yet: a
+// gang may come again under its name.
+func (m *move) beginEvictions(who Preemptor, evict []Chosen) Evictions {
+	m.begun++
+	m.evictions[who] = m.begun
+	for _, c := range evict {
+		m.chosen[c.UID] = c
+	}
+	m.do(BeginEvictions{Number: m.begun})
+	return m.begun
+}
+
+// stopEvictions has no further pods evicted for a preemptor. Requests that were sent are finished, so the evictions end later.
+func (m *move) stopEvictions(who Preemptor) {
+	if number := m.evictions[who]; number != 0 {
+		m.do(StopEvictions{Number: number})
+	}
+}
+
+// evictionsEnded notes that evictions are over. After a failure those pods stay chosen that the API server was asked to evict. The
+// room that they were to make is given up, and so is that of other pods which wait for one that stays.
+func (m *move) evictionsEnded(e *EvictionsEnded) {
+	if m.evictions[e.Preemptor] == e.Number {
+		delete(m.evictions, e.Preemptor)
+	}
+	p := m.pods[e.Preemptor.Pod]
+	if e.Why == "" {
+		if e.Preemptor.Pod != "" {
+			m.do(ActivatePods{Pods: []PodRef{e.Pod}}) // Enqueued may have kept it out
+		}
+		return
+	}
+	for _, uid := range e.Evict {
+		if !slices.Contains(e.Asked, uid) {
+			delete(m.chosen, uid)
+		}
+	}
+	if r := p.room(); r != nil && r.evictions == e.Number {
+		m.endPodRoom(p, e.Why)
+	}
+	if g := m.gangs[e.Preemptor.Gang]; g != nil && g.preempting() != nil && g.preempting().evictions == e.Number {
+		m.giveUp(g, "an eviction failed: "+e.Why, evictionsFailedPause)
+	}
+	m.endHopeless(e.Stay)
+}
+
+// endHopeless ends the room of pods that wait for a pod which was to be evicted, for another preemptor, and stays.
+func (m *move) endHopeless(stay []vgpu.UID) {
+	stays := func(v PodRef) bool {
+		_, isChosen := m.chosen[v.UID]
+		return !isChosen && slices.Contains(stay, v.UID)
+	}
+	for _, uid := range sorted(m.pods) {
+		if r := m.pods[uid].room(); r != nil && slices.ContainsFunc(r.Victims, stays) {
+			m.endPodRoom(m.pods[uid], "")
+		}
+	}
+}
+
+// victimWithdrawn notes that a victim lost its place before it was bound: it exists on, and may get another place.
+func (m *move) victimWithdrawn(e *VictimWithdrawn) {
+	delete(m.chosen, e.UID)
+	if r := m.pods[e.Preemptor.Pod].room(); r != nil {
+		r.withdrawn[e.UID] = m.now
+	}
+}
+
+// victimGone notes that a pod is gone, whether it was a victim or not.
+func (m *move) victimGone(e *VictimGone) { delete(m.chosen, e.UID) }
+
+// budgetsEased has the pods tried again that wait for a PodDisruptionBudget to allow more.
+func (m *move) budgetsEased() {
+	m.retryPods(func(p *preemptor) bool { return p.OnBudgets })
+}
+
+// secondPassed has the pods tried again whose time has come, and forgets victims that are overdue.
+func (m *move) secondPassed() {
+	m.retryPods(func(p *preemptor) bool { return !p.Retry.IsZero() && !m.now.Before(p.Retry) })
+	maps.DeleteFunc(m.chosen, func(_ vgpu.UID, c Chosen) bool { return m.now.After(c.Until) })
+}
+
+// retryPods has some pods tried again.
+func (m *move) retryPods(due func(*preemptor) bool) {
+	var retried []PodRef
+	for _, uid := range sorted(m.pods) {
+		p := m.pods[uid]
+		if !due(p) {
+			continue
+		}
+		retried = append(retried, p.PodRef)
+		p.Retry, p.OnBudgets = time.Time{}, false
+		m.forgetIdle(p)
+	}
+	if len(retried) > 0 {
+		m.do(ActivatePods{Pods: retried})
+	}
+}
+
+// Evicts reports whether pods are being evicted for a preemptor: it would be tried in vain meanwhile.
+func (s *State) Evicts(who Preemptor) bool { return s.evicts(who) }
+
+// IsChosen reports whether a pod was chosen as a victim and goes, or went, in time.
+func (s *State) IsChosen(uid vgpu.UID, now time.Time) bool {
+	c, ok := s.chosen[uid]
+	return ok && !now.After(c.Until)
+}
+
+// Victims returns the pods that were chosen as victims and go, or went, in time, with the time by which they are gone.
+func (s *State) Victims(now time.Time) map[vgpu.UID]time.Time {
+	all := make(map[vgpu.UID]time.Time, len(s.chosen))
+	for uid, c := range s.chosen {
+		if !now.After(c.Until) {
+			all[uid] = c.Until
+		}
+	}
+	return all
+}
+
+// EvictionDelay returns how long the eviction rate limit makes a preemptor wait for one eviction.
+func (s *State) EvictionDelay(who Preemptor, priority int32, now time.Time) time.Duration {
+	if s.allowance.size == 0 {
+		return 0
+	}
+	return s.allowance.wait(who, claim{count: 1, priority: priority, since: now}, now)
+}
+
+// Charges counts the victims that are charged to each state of a budget.
+func (s *State) Charges() map[Stamp]int {
+	counts := map[Stamp]int{}
+	for _, c := range s.chosen {
+		for _, at := range c.Budgets {
+			counts[at]++
+		}
+	}
+	return counts
+}
+
+// PodRooms returns the pods for which room is kept while victims leave, in order.
+func (s *State) PodRooms() []PodRef {
+	var all []PodRef
+	for _, uid := range sorted(s.pods) {
+		if s.pods[uid].room() != nil {
+			all = append(all, s.pods[uid].PodRef)
+		}
+	}
+	return all
+}
+
+// PodRoom returns the phase of a pod and the room that is kept for it, nil for none.
+func (s *State) PodRoom(uid vgpu.UID) (PodPhase, *PodRoom) {
+	p := s.pods[uid]
+	if p.room() == nil {
+		return Roomless, nil
+	}
+	return p.phase.phase(), p.room()
+}
+
+// PodPauses returns when a pod is tried again, and what failed before.
+func (s *State) PodPauses(uid vgpu.UID) PodPauses {
+	if p := s.pods[uid]; p != nil {
+		return p.PodPauses
+	}
+	return PodPauses{}
+}
+
+// PassedOver returns the pods of a lower priority whose room on a node a place takes, in order. The ledger is that of the node
+// without all holds; nil says that the place does not fit there.
+func (s *State) PassedOver(place *vgpu.Assignment, priority int32, ledger *vgpu.Node) []vgpu.UID {
+	if ledger == nil || ledger.Add(*place) != nil {
+		return nil
+	}
+	var all []vgpu.UID
+	for _, uid := range sorted(s.pods) {
+		r := s.pods[uid].room()
+		if r != nil && uid != place.UID && r.Place.Node == place.Node && r.Priority < priority && ledger.Clone().Add(r.Place) != nil {
+			all = append(all, uid)
+		}
+	}
+	return all
+}
