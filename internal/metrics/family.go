@@ -77,3 +77,13 @@ func (s *set) histogram(name string) *prometheus.HistogramVec {
 	s.built = append(s.built, v)
 	return v
 }
+
+// Find returns the family of a table with a name. A table without it is a mistake of the package that has the table.
+func Find(table []Family, name string) Family {
+	for i := range table {
+		if table[i].Name == name {
+			return table[i]
+		}
+	}
+	panic("the table of metrics has no " + name)
+}

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -18,7 +19,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	if !ok {
 		return verdict.New(fwk.Skip)
 	}
-	gate, reserved := p.machine.Gate(ref, uidOf(pod))
+	gate, reserved := p.machine.Gate(ref, kube.UIDOf(pod))
 	if !reserved { // the gate is that of another plan
 		return verdict.New(fwk.Unschedulable, reservation.GivenUp)
 	}
@@ -32,7 +33,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	case <-ctx.Done():
 		return verdict.New(fwk.Unschedulable, "the siblings of the pod did not come in time")
 	}
-	if gate, reserved := p.machine.Gate(ref, uidOf(pod)); gate != nil || !reserved {
+	if gate, reserved := p.machine.Gate(ref, kube.UIDOf(pod)); gate != nil || !reserved {
 		return verdict.New(fwk.Unschedulable, reservation.GivenUp)
 	}
 	return verdict.New(fwk.Skip)
@@ -42,7 +43,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if ref, ok := p.gangs.Of(pod); ok {
 		p.machine.Step(func(l machine.Locked) reservation.Event {
-			return reservation.Bound{Gang: l.Facts(ref), UID: uidOf(pod)}
+			return reservation.Bound{Gang: l.Facts(ref), UID: kube.UIDOf(pod)}
 		})
 	}
 }

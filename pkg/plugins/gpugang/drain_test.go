@@ -9,6 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
 // within has a pod end after so long.
@@ -95,7 +97,7 @@ func TestDrainsTakeTurns(t *testing.T) {
 				c.Clock.Pass(left)
 				c.AwaitMessage("first", "room for it is kept on 2 nodes")
 				for _, p := range c.Pods() {
-					if _, held := c.plugin.shares().Held(uidOf(&p)); held != strings.HasPrefix(p.Name, "first") {
+					if _, held := c.plugin.shares().Held(kube.UIDOf(&p)); held != strings.HasPrefix(p.Name, "first") {
 						t.Errorf("room is kept for %s: %v", p.Name, held)
 					}
 				}
@@ -113,7 +115,7 @@ func TestDrainLeavesSickDevices(t *testing.T) {
 		c.Clock.Pass(time.Minute)
 		c.Await("no room is kept on n2", func() bool {
 			for _, p := range c.Pods() {
-				if h, held := c.plugin.shares().Held(uidOf(&p)); held && h.Node == "n2" {
+				if h, held := c.plugin.shares().Held(kube.UIDOf(&p)); held && h.Node == "n2" {
 					return false
 				}
 			}

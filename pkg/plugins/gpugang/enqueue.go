@@ -28,7 +28,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		return nil
 	}
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
-		return reservation.Enqueued{Gang: l.Facts(ref), UID: uidOf(pod)}
+		return reservation.Enqueued{Gang: l.Facts(ref), UID: kube.UIDOf(pod)}
 	})
 	if a.Refuse != nil {
 		return verdict.New(fwk.UnschedulableAndUnresolvable, words(a.Refuse))
@@ -57,7 +57,7 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 	left, ok := old.(*v1.Pod)
 	hint := fwk.QueueSkip
 	p.machine.Lock(func(l machine.Locked) {
-		if l.State.Retries(l.Facts(ref), uidOf(pod), ok && !kube.WantsVGPU(left), p.now()) {
+		if l.State.Retries(l.Facts(ref), kube.UIDOf(pod), ok && !kube.WantsVGPU(left), p.now()) {
 			hint = fwk.Queue
 		}
 	})

@@ -1,7 +1,6 @@
 package gpugang
 
 import (
-	"fmt"
 	"slices"
 
 	tandem "github.com/tandem-gpu/tandem/internal/metrics"
@@ -39,11 +38,5 @@ var families = []tandem.Family{
 		Help:    "Time from the first try of a gang, when as many members exist as must run, until its members are let go."},
 }
 
-// family returns a line of the table: that it is there is a matter of this package alone.
-func family(name string) tandem.Family {
-	i := slices.IndexFunc(families, func(f tandem.Family) bool { return f.Name == prefix+name })
-	if i < 0 {
-		panic(fmt.Sprintf("the table of metrics has no %s%s", prefix, name))
-	}
-	return families[i]
-}
+// family returns a line of the table.
+func family(name string) tandem.Family { return tandem.Find(families, prefix+name) }

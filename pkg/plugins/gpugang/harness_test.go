@@ -19,6 +19,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -161,18 +162,18 @@ func (c *cluster) planned(pods []*v1.Pod, reserved int, host vgpu.Room) podgroup
 	c.T.Helper()
 	ref, _ := c.plugin.gangs.Of(pods[0])
 	asked := c.step(ref, func(f reservation.Facts) reservation.Event {
-		return reservation.Tried{Gang: f, UID: uidOf(pods[0]), Pod: pathOf(pods[0])}
+		return reservation.Tried{Gang: f, UID: kube.UIDOf(pods[0]), Pod: kube.PathOf(pods[0])}
 	})
 	if asked.Plan == nil {
 		c.T.Fatalf("no plan is asked for: %s", words(asked.Refuse))
 	}
-	found := reservation.PlanFound{UID: uidOf(pods[0]), Version: asked.Plan.Version}
+	found := reservation.PlanFound{UID: kube.UIDOf(pods[0]), Version: asked.Plan.Version}
 	for _, p := range pods {
-		found.Places = append(found.Places, reservation.Place{Assignment: vgpu.Assignment{UID: uidOf(p), Pod: pathOf(p), Node: "n1"}, Host: host})
+		found.Places = append(found.Places, reservation.Place{Assignment: vgpu.Assignment{UID: kube.UIDOf(p), Pod: kube.PathOf(p), Node: "n1"}, Host: host})
 	}
 	c.step(ref, func(f reservation.Facts) reservation.Event { found.Gang = f; return found })
 	for _, p := range pods[:reserved] {
-		c.step(ref, func(reservation.Facts) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(p)} })
+		c.step(ref, func(reservation.Facts) reservation.Event { return reservation.Reserved{Ref: ref, UID: kube.UIDOf(p)} })
 	}
 	return ref
 }
@@ -188,7 +189,7 @@ func (c *cluster) giveUp(ref podgroup.Ref) {
 func (c *cluster) withdraw(p *v1.Pod) {
 	c.T.Helper()
 	ref, _ := c.plugin.gangs.Of(p)
-	c.step(ref, func(f reservation.Facts) reservation.Event { return reservation.Withdrawn{Gang: f, UID: uidOf(p)} })
+	c.step(ref, func(f reservation.Facts) reservation.Event { return reservation.Withdrawn{Gang: f, UID: kube.UIDOf(p)} })
 	c.plugin.machine.Flush(c.T.Context())
 }
 
@@ -200,7 +201,7 @@ func (c *cluster) try(ref podgroup.Ref) {
 		c.T.Fatal("there is no gang")
 		return
 	}
-	c.plugin.handle.Activate(klog.FromContext(c.T.Context()), map[string]*v1.Pod{pathOf(pg.Members[0]): pg.Members[0]})
+	c.plugin.handle.Activate(klog.FromContext(c.T.Context()), map[string]*v1.Pod{kube.PathOf(pg.Members[0]): pg.Members[0]})
 }
 
 // checkWhole fails where a gang has some of its members bound and fewer than must run.

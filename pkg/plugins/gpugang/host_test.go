@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -32,8 +33,8 @@ func TestAbsurdPodsGiveNothingBack(t *testing.T) {
 					v1.ResourceCPU: resource.MustParse(x.cpu), v1.ResourceMemory: resource.MustParse(x.memory),
 				}
 				c.Create(p)
-				c.Await("the pod is seen", func() bool { return c.plugin.machine.Seen(uidOf(p), pathOf(p)) != nil })
-				if got := c.plugin.hostOf(uidOf(p), pathOf(p)); got != x.want {
+				c.Await("the pod is seen", func() bool { return c.plugin.machine.Seen(kube.UIDOf(p), kube.PathOf(p)) != nil })
+				if got := c.plugin.hostOf(kube.UIDOf(p), kube.PathOf(p)); got != x.want {
 					t.Errorf("%v comes back, want %v", got, x.want)
 				}
 			})

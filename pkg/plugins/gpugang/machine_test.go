@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -23,7 +24,7 @@ func TestWithdraw(t *testing.T) {
 		large := c.wanted().Pods[0]
 		withdrawable := func(p *v1.Pod) (is bool) {
 			ref, _ := c.plugin.gangs.Of(p)
-			c.plugin.machine.Lock(func(l machine.Locked) { is = l.State.Withdrawable(ref, uidOf(p)) })
+			c.plugin.machine.Lock(func(l machine.Locked) { is = l.State.Withdrawable(ref, kube.UIDOf(p)) })
 			return is
 		}
 		if !withdrawable(large) {
@@ -93,12 +94,12 @@ func TestTorn(t *testing.T) {
 			return pg != nil && !slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return m.Spec.NodeName == "" })
 		})
 		for i, want := range []bool{false, true, false} { // two, one, and none stay
-			if leaving[uidOf(ran[i])] = true; torn() != want {
+			if leaving[kube.UIDOf(ran[i])] = true; torn() != want {
 				t.Errorf("a gang of three of which %d leave is torn: %v", i+1, !want)
 			}
 		}
-		delete(leaving, uidOf(ran[0]))
-		delete(leaving, uidOf(ran[1]))
+		delete(leaving, kube.UIDOf(ran[0]))
+		delete(leaving, kube.UIDOf(ran[1]))
 		late := members("ran", 4, 2, 80)[3] // fits nowhere
 		c.Create(late)
 		c.Remove("ran-1")
@@ -134,7 +135,7 @@ func TestVacated(t *testing.T) {
 				c.AwaitBound("ran", 2)
 				ref, _ := c.plugin.gangs.Of(ran[0])
 				c.step(ref, func(reservation.Facts) reservation.Event {
-					return reservation.Vacated{Ref: ref, Members: []vgpu.UID{uidOf(ran[0]), uidOf(ran[1])}}
+					return reservation.Vacated{Ref: ref, Members: []vgpu.UID{kube.UIDOf(ran[0]), kube.UIDOf(ran[1])}}
 				})
 				c.Create(ran[2])
 				c.AwaitMessage("ran-2", "are being evicted")

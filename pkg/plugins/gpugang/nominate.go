@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -15,7 +16,7 @@ import (
 func (p *Plugin) denominate(node string) {
 	for _, info := range p.handle.NominatedPodsForNode(node) {
 		// The queue may know no more of the pod than its name.
-		if pod := p.machine.Seen(uidOf(info.GetPod()), pathOf(info.GetPod())); pod != nil {
+		if pod := p.machine.Seen(kube.UIDOf(info.GetPod()), kube.PathOf(info.GetPod())); pod != nil {
 			p.machine.Denominate(pod, node)
 		}
 	}
@@ -43,7 +44,7 @@ func (p *Plugin) expected(ref podgroup.Ref, pod *v1.Pod) *fwk.PostFilterResult {
 
 // nominates says where room is made for a pod.
 func nominates(made *reservation.Made, pod *v1.Pod) *fwk.NominatingInfo {
-	return &fwk.NominatingInfo{NominatedNodeName: made.Places[uidOf(pod)].Node, NominatingMode: fwk.ModeOverride}
+	return &fwk.NominatingInfo{NominatedNodeName: made.Places[kube.UIDOf(pod)].Node, NominatingMode: fwk.ModeOverride}
 }
 
 // expectations is the result of PodGroupPostFilter for a gang that room is made for.

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
@@ -94,7 +95,9 @@ func TestNominationsInTheAPIEnd(t *testing.T) {
 		if _, err := c.Client.CoreV1().Pods("default").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.Await("the informer shows the nomination", func() bool { return c.plugin.machine.Seen(uidOf(p), "default/"+p.Name).Status.NominatedNodeName != "" })
+		c.Await("the informer shows the nomination", func() bool {
+			return c.plugin.machine.Seen(kube.UIDOf(p), "default/"+p.Name).Status.NominatedNodeName != ""
+		})
 		c.nominate(p, "n1")
 		c.Await("the nomination is gone", func() bool { return len(c.nominated("n1")) == 0 })
 	})
@@ -149,7 +152,7 @@ func TestDoubtfulMembersArePlannedWhereTheyMayBe(t *testing.T) {
 		c.Await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
 		want := map[string]string{}
 		for _, p := range c.Pods() {
-			for _, a := range c.plugin.shares().Unresolved(uidOf(&p)) {
+			for _, a := range c.plugin.shares().Unresolved(kube.UIDOf(&p)) {
 				want[p.Name] = a.Node
 			}
 		}

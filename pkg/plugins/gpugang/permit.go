@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -25,7 +26,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 		return nil, 0
 	}
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
-		return reservation.Permitted{Gang: l.Facts(ref), UID: uidOf(pod)}
+		return reservation.Permitted{Gang: l.Facts(ref), UID: kube.UIDOf(pod)}
 	})
 	switch {
 	case a.Refuse != nil:

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -67,7 +68,9 @@ func TestBindWaitsForTheGate(t *testing.T) {
 				if end == "cancelled" {
 					c.withdraw(pods[0])
 				} else {
-					c.step(ref, func(reservation.Facts) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(pods[2])} })
+					c.step(ref, func(reservation.Facts) reservation.Event {
+						return reservation.Reserved{Ref: ref, UID: kube.UIDOf(pods[2])}
+					})
 					c.plugin.Permit(t.Context(), framework.NewCycleState(), pods[2], "n1")
 				}
 				if status := <-result; status.IsSkip() != (end == "let go") {

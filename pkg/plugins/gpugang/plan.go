@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -67,11 +68,11 @@ func (p *Plugin) ask(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool)
 
 // found has the places of a plan kept.
 func (p *Plugin) found(ctx context.Context, c *cycle, t *task, plan *gang.Plan, version reservation.Version) (*reservation.Place, string) {
-	e := reservation.PlanFound{UID: uidOf(c.pod), Version: version, Places: t.chosen(plan)}
+	e := reservation.PlanFound{UID: kube.UIDOf(c.pod), Version: version, Places: t.chosen(plan)}
 	e.Have = t.placed() + len(e.Places) - len(t.doubtful)
 	for _, pod := range slices.Concat(t.pods, t.unsure) {
 		if pod.UID != c.pod.UID {
-			e.Others = append(e.Others, uidOf(pod))
+			e.Others = append(e.Others, kube.UIDOf(pod))
 		}
 	}
 	var a machine.Answer
@@ -126,7 +127,7 @@ func (p *Plugin) refuse(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) 
 
 func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) machine.Answer {
 	return p.machine.Step(func(l machine.Locked) reservation.Event {
-		e.Gang, e.UID = l.Facts(ref), uidOf(c.pod)
+		e.Gang, e.UID = l.Facts(ref), kube.UIDOf(c.pod)
 		return *e
 	})
 }
@@ -135,7 +136,7 @@ func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) ma
 // whose ends the gang would have a place.
 func (p *Plugin) seekRoom(ctx context.Context, c *cycle, t *task, seek *reservation.SeekRoom, after []gang.Leaver) (a machine.Answer) {
 	now := p.now()
-	e := reservation.RoomSought{Ref: t.gang.Ref, UID: uidOf(c.pod)}
+	e := reservation.RoomSought{Ref: t.gang.Ref, UID: kube.UIDOf(c.pod)}
 	cluster := *t.cluster
 	cluster.Avoids = func(node string) bool { return seek.Avoid[node] }
 	turn := gang.Turn{Drains: drainsOf(p.args.Drain), Since: seek.Since.Unix(), Now: now.Unix(), Started: p.startOf}

@@ -171,5 +171,3 @@ func drainsOf(mode string) gang.Drains {
 	}
 	return gang.NoDrains
 }
-
-func uidOf(pod *v1.Pod) vgpu.UID { return vgpu.UID(pod.UID) }

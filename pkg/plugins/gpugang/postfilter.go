@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
@@ -27,7 +28,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	if at == nil {
 		return p.expected(ref, pod), verdict.New(fwk.UnschedulableAndUnresolvable)
 	}
-	e := reservation.NodeRefused{UID: uidOf(pod), Node: at.Node, Why: "no node that the gang may use takes the pod"}
+	e := reservation.NodeRefused{UID: kube.UIDOf(pod), Node: at.Node, Why: "no node that the gang may use takes the pod"}
 	if at.Pinned {
 		status := statuses.Get(at.Node)
 		e.Why = "the gang's plan places this pod on node " + at.Node + ", which refuses it: " + verdict.Text(status)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
@@ -117,7 +118,7 @@ func (c *cycle) attempted() bool {
 // give notes the node that a member is given in a group cycle.
 func (c *cycle) give(at *reservation.Place) {
 	if c.grouped() && at.Pinned {
-		trialOf(c.cs.GetPodGroupSchedulingCycle()).given[uidOf(c.pod)] = at.Node
+		trialOf(c.cs.GetPodGroupSchedulingCycle()).given[kube.UIDOf(c.pod)] = at.Node
 	}
 }
 
@@ -143,7 +144,7 @@ func (p *Plugin) place(ctx context.Context, c *cycle, ref podgroup.Ref) (*reserv
 	again := c.attempted()
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
 		return reservation.Tried{
-			Gang: l.Facts(ref), UID: uidOf(c.pod), Pod: pathOf(c.pod), Priority: priorityOf(c.pod), Grouped: c.grouped(), Again: again,
+			Gang: l.Facts(ref), UID: kube.UIDOf(c.pod), Pod: kube.PathOf(c.pod), Priority: priorityOf(c.pod), Grouped: c.grouped(), Again: again,
 			Stands: p.stands(l.State, ref, c.pod), Still: p.stillThere(l.State.Leaving(ref)),
 		}
 	})
@@ -155,12 +156,12 @@ func (p *Plugin) place(ctx context.Context, c *cycle, ref podgroup.Ref) (*reserv
 
 // stands reports whether the place of a member holds: the room is kept, and the node there.
 func (p *Plugin) stands(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) bool {
-	at, ok := s.Place(ref, uidOf(pod))
+	at, ok := s.Place(ref, kube.UIDOf(pod))
 	if !ok || !at.Pinned {
 		return ok
 	}
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(at.Node)
-	return err == nil && (!at.Held() || p.shares().Stands(uidOf(pod), info))
+	return err == nil && (!at.Held() || p.shares().Stands(kube.UIDOf(pod), info))
 }
 
 // stillThere returns those of some pods that the snapshot of this cycle has on their nodes.
@@ -168,7 +169,7 @@ func (p *Plugin) stillThere(leaving map[vgpu.UID]string) (still []vgpu.UID) {
 	nodes := p.handle.SnapshotSharedLister().NodeInfos()
 	for uid, name := range leaving {
 		info, err := nodes.Get(name)
-		if err == nil && slices.ContainsFunc(info.GetPods(), func(pod fwk.PodInfo) bool { return uidOf(pod.GetPod()) == uid }) {
+		if err == nil && slices.ContainsFunc(info.GetPods(), func(pod fwk.PodInfo) bool { return kube.UIDOf(pod.GetPod()) == uid }) {
 			still = append(still, uid)
 		}
 	}

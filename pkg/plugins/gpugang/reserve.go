@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -19,11 +20,11 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	}
 	if cs.IsPodGroupSchedulingCycle() {
 		if t := trialOf(cs.GetPodGroupSchedulingCycle()); t != nil {
-			t.reserved[uidOf(pod)] = node
+			t.reserved[kube.UIDOf(pod)] = node
 		}
 		return nil
 	}
-	a := p.machine.Step(func(machine.Locked) reservation.Event { return reservation.Reserved{Ref: ref, UID: uidOf(pod)} })
+	a := p.machine.Step(func(machine.Locked) reservation.Event { return reservation.Reserved{Ref: ref, UID: kube.UIDOf(pod)} })
 	if a.Refuse != nil {
 		return verdict.New(fwk.Unschedulable, a.Refuse.Why)
 	}
@@ -38,7 +39,7 @@ func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return
 	}
 	p.machine.Step(func(l machine.Locked) reservation.Event {
-		return reservation.Unreserved{Gang: l.Facts(ref), UID: uidOf(pod), Pod: pathOf(pod)}
+		return reservation.Unreserved{Gang: l.Facts(ref), UID: kube.UIDOf(pod), Pod: kube.PathOf(pod)}
 	})
 	p.machine.Flush(ctx)
 }

@@ -20,8 +20,8 @@ func (p *Plugin) leaving(made *reservation.Made) map[vgpu.UID]bool {
 		seen[at.Node] = true
 		for _, there := range info.GetPods() {
 			pod := there.GetPod()
-			if _, victim := made.Victims[uidOf(pod)]; victim || pod.DeletionTimestamp != nil && !kube.Lingers(pod, p.now()) {
-				all[uidOf(pod)] = true
+			if _, victim := made.Victims[kube.UIDOf(pod)]; victim || pod.DeletionTimestamp != nil && !kube.Lingers(pod, p.now()) {
+				all[kube.UIDOf(pod)] = true
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -72,7 +73,7 @@ func (c *cluster) keep(nodes ...string) {
 		name := c.on(node)
 		for _, p := range c.Pods() {
 			if p.Name == name {
-				made.Victims[uidOf(&p)] = reservation.Victim{Pod: pathOf(&p), Node: p.Spec.NodeName}
+				made.Victims[kube.UIDOf(&p)] = reservation.Victim{Pod: kube.PathOf(&p), Node: p.Spec.NodeName}
 			}
 		}
 	}
@@ -97,7 +98,7 @@ func (c *cluster) keptFor(prefix string) []string {
 	c.T.Helper()
 	var nodes []string
 	for _, p := range c.Pods() {
-		if h, held := c.plugin.shares().Held(uidOf(&p)); held && strings.HasPrefix(p.Name, prefix) {
+		if h, held := c.plugin.shares().Held(kube.UIDOf(&p)); held && strings.HasPrefix(p.Name, prefix) {
 			nodes = append(nodes, h.Node)
 		}
 	}

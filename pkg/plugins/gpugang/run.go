@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
@@ -163,5 +164,5 @@ func (p *Plugin) started(e *reservation.Start) {
 		nodes[node] = true
 	}
 	names := slices.Sorted(maps.Keys(nodes))
-	p.say(pg, "GangPlaced", "all that must run have a place: "+plural(len(e.Nodes), "member")+" on "+plural(len(names), "node")+": "+few(names))
+	p.say(pg, "GangPlaced", "all that must run have a place: "+verdict.Plural(len(e.Nodes), "member")+" on "+verdict.Plural(len(names), "node")+": "+verdict.First(maxNamed, names))
 }

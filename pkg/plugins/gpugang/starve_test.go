@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/bubble"
@@ -50,7 +51,7 @@ func (c *cluster) taint(t v1.Taint) {
 // holding reports for the pods of which gangs room is kept.
 func (c *cluster) holding(prefix string) bool {
 	for _, p := range c.Pods() {
-		if _, held := c.plugin.shares().Held(uidOf(&p)); held && strings.HasPrefix(p.Name, prefix) {
+		if _, held := c.plugin.shares().Held(kube.UIDOf(&p)); held && strings.HasPrefix(p.Name, prefix) {
 			return true
 		}
 	}

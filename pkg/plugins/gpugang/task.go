@@ -156,7 +156,7 @@ func (p *Plugin) members(l machine.Locked, t *task, pg *podgroup.Gang, anew bool
 	for i, pod := range pg.Members {
 		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place in the
 		// ledgers must not be placed again.
-		if pod = p.machine.Seen(uidOf(pod), pathOf(pod)); pod == nil || pod.DeletionTimestamp != nil {
+		if pod = p.machine.Seen(kube.UIDOf(pod), kube.PathOf(pod)); pod == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
 		m := machine.MemberOf(pod)
@@ -174,7 +174,7 @@ func (p *Plugin) members(l machine.Locked, t *task, pg *podgroup.Gang, anew bool
 		if err != nil {
 			return nil, fmt.Errorf("member %s: %w", klog.KObj(pod), err)
 		}
-		maybe := p.shares().Unresolved(uidOf(pod))
+		maybe := p.shares().Unresolved(kube.UIDOf(pod))
 		if at := t.tryable(admits.most, maybe); at != nil && !anew {
 			t.group.Placed = append(t.group.Placed, *at)
 			t.doubtful, t.unsure = append(t.doubtful, reservation.Place{Assignment: *at, Host: r.Host}), append(t.unsure, pod)
@@ -188,7 +188,7 @@ func (p *Plugin) members(l machine.Locked, t *task, pg *podgroup.Gang, anew bool
 
 // placed returns where a member is or will be: bound, reserved or planned.
 func (p *Plugin) placed(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) (vgpu.Assignment, bool) {
-	if at, ok := s.Place(ref, uidOf(pod)); ok {
+	if at, ok := s.Place(ref, kube.UIDOf(pod)); ok {
 		return at.Assignment, true
 	}
 	node := pod.Spec.NodeName
@@ -198,7 +198,7 @@ func (p *Plugin) placed(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) (vg
 	if node == "" {
 		return vgpu.Assignment{}, false
 	}
-	return vgpu.Assignment{UID: uidOf(pod), Pod: pathOf(pod), Node: node}, true
+	return vgpu.Assignment{UID: kube.UIDOf(pod), Pod: kube.PathOf(pod), Node: node}, true
 }
 
 // setAside takes from the hosts what others will use that are not there yet: holds keep devices only.
@@ -270,6 +270,3 @@ func (p *Plugin) startOf(uid vgpu.UID, pod string) int64 {
 }
 
 func priorityOf(pod *v1.Pod) int32 { return corev1helpers.PodPriority(pod) }
-
-// pathOf returns "namespace/name".
-func pathOf(pod *v1.Pod) string { return klog.KObj(pod).String() }

@@ -3,10 +3,10 @@ package gpugang
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
@@ -23,7 +23,7 @@ func words(r *reservation.Refuse) string {
 func turnWords(t *reservation.Turn) string {
 	switch t.Kind {
 	case reservation.Kept:
-		text := "; room for it is kept on " + plural(len(t.Nodes), "node") + " as pods end there"
+		text := "; room for it is kept on " + verdict.Plural(len(t.Nodes), "node") + " as pods end there"
 		if t.Left > 0 {
 			text += ", the last within " + duration.HumanDuration(t.Left)
 		}
@@ -32,7 +32,7 @@ func turnWords(t *reservation.Turn) string {
 		return "; gang " + t.Ahead.String() + " waits before it"
 	case reservation.InVain:
 		if len(t.Nodes) > 0 {
-			return "; the room that was kept for it is free, and " + few(t.Nodes) + " lack CPU or memory for it"
+			return "; the room that was kept for it is free, and " + verdict.First(maxNamed, t.Nodes) + " lack CPU or memory for it"
 		}
 		return "; the room that was kept for it is free, and its nodes lack something else"
 	}
@@ -44,7 +44,7 @@ func roomMade(victims int) string {
 	if victims == 0 {
 		return ""
 	}
-	return "; room is made for it: " + plural(victims, "pod") + " of a lower priority leave"
+	return "; room is made for it: " + verdict.Plural(victims, "pod") + " of a lower priority leave"
 }
 
 // blockers names the pods that a gang waits for, by their gangs where they have one, with their priority.
@@ -62,24 +62,8 @@ func (p *Plugin) blockers(pods []gang.Leaver) string {
 			names = append(names, name)
 		}
 	}
-	return few(names)
-}
-
-// plural returns "1 node", "2 nodes".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return verdict.First(maxNamed, names)
 }
 
 // maxNamed bounds how many pods a message names: events hold 1,024 characters in all.
 const maxNamed = 3
-
-// few joins names, and counts those beyond the first.
-func few(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
-}

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
@@ -148,5 +147,3 @@ func (p *Plugin) seen(pod *v1.Pod) *v1.Pod {
 	}
 	return now
 }
-
-func pathOf(pod *v1.Pod) string { return klog.KObj(pod).String() }

@@ -152,7 +152,7 @@ func TestCandidatesOfNodes(t *testing.T) {
 		got := map[string]int64{}
 		for i, c := range from.Pods {
 			got[c.Name] = c.Lost
-			if uidOf(pods[i]) != c.UID || (c.Gang == 0) != (pods[i].Labels[v1alpha1.LabelGang] != "") {
+			if kube.UIDOf(pods[i]) != c.UID || (c.Gang == 0) != (pods[i].Labels[v1alpha1.LabelGang] != "") {
 				t.Errorf("open %v: candidate %d is %+v, its pod %s", test.open, i, c, pods[i].Name)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -42,7 +43,7 @@ func (s *census) change(t testing.TB, r *rapid.T) {
 		s.budget(t, r)
 	case "victim":
 		if pods := s.nodes[at].GetPods(); len(pods) > 0 {
-			s.chooses(uidOf(pods[0].GetPod()), s.now.Add(time.Duration(rapid.Int64Range(-1, 1e12).Draw(r, "until"))))
+			s.chooses(kube.UIDOf(pods[0].GetPod()), s.now.Add(time.Duration(rapid.Int64Range(-1, 1e12).Draw(r, "until"))))
 		}
 	case "node":
 		s.addNode(t, rapid.Bool().Draw(r, "bare"))
@@ -90,7 +91,7 @@ func (s *census) remove(t testing.TB, r *rapid.T, at int) {
 		t.Fatal(err)
 	}
 	if n := s.ledgers[at]; n != nil {
-		n.Remove(uidOf(p))
+		n.Remove(kube.UIDOf(p))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -15,7 +16,7 @@ func (p *Plugin) chosen(e *eviction) []reservation.Chosen {
 	var all []reservation.Chosen
 	for _, u := range e.plan.Evict {
 		for _, at := range u.Pods {
-			c := reservation.Chosen{UID: uidOf(e.pods[at]), Until: p.endOf(e.pods[at])}
+			c := reservation.Chosen{UID: kube.UIDOf(e.pods[at]), Until: p.endOf(e.pods[at])}
 			for _, b := range e.from.Pods[at].Budgets {
 				namespace, name, _ := strings.Cut(e.from.Budgets[b].Name, "/")
 				if budget, err := p.budgets.PodDisruptionBudgets(namespace).Get(name); err == nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -78,12 +79,12 @@ func (p *Plugin) podChanged(old, now any) {
 // podGone takes over that a pod is gone: a preemptor, whose victims that were not evicted yet stay, or a victim.
 func (p *Plugin) podGone(pod *v1.Pod) {
 	p.ended(pod, true)
-	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.VictimGone{UID: uidOf(pod)} })
+	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.VictimGone{UID: kube.UIDOf(pod)} })
 }
 
 // isEvicting reports whether the victims of a preemptor are being evicted.
 func (p *Plugin) isEvicting(pod *v1.Pod) (is bool) {
-	p.machine.Lock(func(l machine.Locked) { is = l.State.Evicts(reservation.PodPreemptor(uidOf(pod))) })
+	p.machine.Lock(func(l machine.Locked) { is = l.State.Evicts(reservation.PodPreemptor(kube.UIDOf(pod))) })
 	return is
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -101,7 +102,7 @@ func (e *eviction) over(p *Plugin, err error) reservation.EvictionsEnded {
 	}
 	for _, u := range e.plan.Evict {
 		for _, at := range u.Pods {
-			uid := uidOf(e.pods[at])
+			uid := kube.UIDOf(e.pods[at])
 			over.Evict = append(over.Evict, uid)
 			if _, asked := e.asked.Load(uid); asked {
 				over.Asked = append(over.Asked, uid)
@@ -171,10 +172,10 @@ func (p *Plugin) evictOne(ctx context.Context, e *eviction, u *preemption.Unit, 
 		return fmt.Errorf("evict pod %s: %w", klog.KObj(e.pods[at]), err)
 	}
 	if inMemory {
-		withdrawn := reservation.VictimWithdrawn{Preemptor: e.id, UID: uidOf(e.pods[at])}
+		withdrawn := reservation.VictimWithdrawn{Preemptor: e.id, UID: kube.UIDOf(e.pods[at])}
 		p.machine.Step(func(machine.Locked) reservation.Event { return withdrawn })
 	} else {
-		e.asked.Store(uidOf(e.pods[at]), true)
+		e.asked.Store(kube.UIDOf(e.pods[at]), true)
 	}
 	p.metrics.victims.WithLabelValues(kindName(u.Kind)).Inc()
 	return nil

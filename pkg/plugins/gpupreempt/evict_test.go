@@ -39,10 +39,10 @@ func (c *cluster) evicts(units ...preemption.Unit) error {
 	}
 	high := pod("high", 1, 100)
 	e := &eviction{
-		preemptor: preemptor{id: reservation.PodPreemptor(uidOf(high)), pod: refOf(high), name: "pod default/high", priority: 100, object: high},
+		preemptor: preemptor{id: reservation.PodPreemptor(kube.UIDOf(high)), pod: refOf(high), name: "pod default/high", priority: 100, object: high},
 		plan:      &preemption.Plan{Evict: units}, from: &preemption.Candidates{Pods: make([]preemption.Pod, len(pods))}, pods: pods,
 	}
-	room := reservation.PodRoom{Place: vgpu.Assignment{UID: uidOf(high), Node: "n1"}}
+	room := reservation.PodRoom{Place: vgpu.Assignment{UID: kube.UIDOf(high), Node: "n1"}}
 	c.plugin.machine.Lock(func(l machine.Locked) {
 		e.begin(c.T.Context(), l, l.Step(reservation.PodRoomMade{PodRef: e.pod, Room: room, Evict: c.plugin.chosen(e)}).Begin)
 	})
@@ -105,7 +105,7 @@ func TestFailureEndsAPlan(t *testing.T) {
 		expect(t, "victims", []string{"p-00", "p-01"}, c.victims())
 		for _, p := range c.Pods() {
 			told := p.Name == "p-00" || p.Name == "p-01"
-			if leaves := c.plugin.isChosen(uidOf(&p)); leaves != told {
+			if leaves := c.plugin.isChosen(kube.UIDOf(&p)); leaves != told {
 				t.Errorf("%s counts as leaving: %v", p.Name, leaves)
 			}
 		}
@@ -140,7 +140,7 @@ func TestNobodyWaitsForTheSpared(t *testing.T) {
 			p.Spec.SchedulerName = "another" // nobody else touches it
 			c.Create(p)
 			room := reservation.PodRoom{
-				Place:   vgpu.Assignment{UID: uidOf(p), Node: "n1"},
+				Place:   vgpu.Assignment{UID: kube.UIDOf(p), Node: "n1"},
 				Victims: []reservation.PodRef{{UID: vgpu.UID("uid-" + awaited), Pod: "default/" + awaited}},
 			}
 			c.take(reservation.PodRoomMade{PodRef: refOf(p), Room: room, Until: c.Clock.Now().Add(time.Hour)})

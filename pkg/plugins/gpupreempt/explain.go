@@ -1,7 +1,6 @@
 package gpupreempt
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -91,19 +90,3 @@ func (p *Plugin) oldEnough(q *question, r *preemption.Refusal) time.Time {
 
 // maxNamed bounds how many pods a message names.
 const maxNamed = 4
-
-// few joins names, and counts those beyond the first.
-func few(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
-}
-
-// plural returns "1 pod", "2 pods".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -1,7 +1,6 @@
 package gpupreempt
 
 import (
-	"fmt"
 	"slices"
 
 	tandem "github.com/tandem-gpu/tandem/internal/metrics"
@@ -31,11 +30,5 @@ var families = []tandem.Family{
 		Help: "Pods that were evicted, by kind: single; surplus, a member that its gang runs on without; whole, a member of a gang that is evicted whole."},
 }
 
-// family returns a line of the table: that it is there is a matter of this package alone.
-func family(name string) tandem.Family {
-	i := slices.IndexFunc(families, func(f tandem.Family) bool { return f.Name == prefix+name })
-	if i < 0 {
-		panic(fmt.Sprintf("the table of metrics has no %s%s", prefix, name))
-	}
-	return families[i]
-}
+// family returns a line of the table.
+func family(name string) tandem.Family { return tandem.Find(families, prefix+name) }

@@ -47,7 +47,7 @@ func (p *Plugin) paused(l machine.Locked, r *podgroup.RoomRequest) string {
 	f := l.FactsOf(r.Ref, r.Gang, nil)
 	able := l.State.Bound(&f)
 	for _, pod := range r.Pods {
-		left, _ := l.State.RetriedIn(r.Ref, uidOf(pod), p.now())
+		left, _ := l.State.RetriedIn(r.Ref, kube.UIDOf(pod), p.now())
 		if left <= 0 {
 			able++
 		} else if left > longest {
@@ -77,7 +77,7 @@ func (p *Plugin) keepGangRoom(a *act) error {
 	}
 	longest := time.Duration(0)
 	for _, pod := range a.gone() {
-		made.Victims[uidOf(pod)] = reservation.Victim{Pod: pathOf(pod), Node: pod.Spec.NodeName}
+		made.Victims[kube.UIDOf(pod)] = reservation.Victim{Pod: kube.PathOf(pod), Node: pod.Spec.NodeName}
 		longest = max(longest, kube.GracePeriod(pod))
 	}
 	made.Until = p.now().Add(longest)
@@ -166,7 +166,7 @@ func (p *Plugin) blockPlacement(e *eviction) {
 		}
 		uids := make([]vgpu.UID, len(u.Pods))
 		for i, at := range u.Pods {
-			uids[i] = uidOf(e.pods[at])
+			uids[i] = kube.UIDOf(e.pods[at])
 		}
 		for _, at := range u.Pods {
 			if ref, isMember := p.machine.GangOf(e.pods[at]); isMember {
@@ -187,8 +187,8 @@ func (p *Plugin) withdrawMember(ctx context.Context, pod *v1.Pod) (withdrawn boo
 		return false
 	}
 	p.machine.Lock(func(l machine.Locked) {
-		if withdrawn = l.State.Withdrawable(ref, uidOf(pod)); withdrawn {
-			l.Step(reservation.Withdrawn{Gang: l.Facts(ref), UID: uidOf(pod)})
+		if withdrawn = l.State.Withdrawable(ref, kube.UIDOf(pod)); withdrawn {
+			l.Step(reservation.Withdrawn{Gang: l.Facts(ref), UID: kube.UIDOf(pod)})
 		}
 	})
 	p.machine.Flush(ctx)

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -62,18 +63,18 @@ func (c *cluster) failed(ref podgroup.Ref, pods []*v1.Pod, count int) {
 	for _, p := range pods {
 		f.Members = append(f.Members, machine.MemberOf(p))
 	}
-	asked := take(reservation.Tried{Gang: f, UID: uidOf(pods[0])})
-	found := reservation.PlanFound{Gang: f, UID: uidOf(pods[0]), Version: asked.Plan.Version}
+	asked := take(reservation.Tried{Gang: f, UID: kube.UIDOf(pods[0])})
+	found := reservation.PlanFound{Gang: f, UID: kube.UIDOf(pods[0]), Version: asked.Plan.Version}
 	for _, p := range pods {
-		found.Places = append(found.Places, reservation.Place{Assignment: vgpu.Assignment{UID: uidOf(p), Pod: pathOf(p), Node: "n1"}})
+		found.Places = append(found.Places, reservation.Place{Assignment: vgpu.Assignment{UID: kube.UIDOf(p), Pod: kube.PathOf(p), Node: "n1"}})
 	}
 	take(found)
 	for _, p := range pods {
-		take(reservation.Reserved{Ref: ref, UID: uidOf(p)})
+		take(reservation.Reserved{Ref: ref, UID: kube.UIDOf(p)})
 	}
-	take(reservation.Permitted{Gang: f, UID: uidOf(pods[0])})
+	take(reservation.Permitted{Gang: f, UID: kube.UIDOf(pods[0])})
 	for _, p := range pods[:count] {
-		take(reservation.Unreserved{Gang: f, UID: uidOf(p), Pod: pathOf(p)})
+		take(reservation.Unreserved{Gang: f, UID: kube.UIDOf(p), Pod: kube.PathOf(p)})
 	}
 	f.Problem = &reservation.Problem{Message: "a test says so"}
 	take(reservation.Changed{Gang: f})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
@@ -68,7 +69,7 @@ func (p *Plugin) forGang(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, re
 		return nominate(""), verdict.New(fwk.UnschedulableAndUnresolvable, short("preemption: "+a.text))
 	}
 	p.machine.Expect(ctx, w.Ref, w.Pods)
-	return nominate(a.places[uidOf(pod)]), verdict.New(fwk.Success, short("preemption: "+a.text))
+	return nominate(a.places[kube.UIDOf(pod)]), verdict.New(fwk.Success, short("preemption: "+a.text))
 }
 
 // gangAttempt is what came of one try to make room for a gang.
@@ -220,14 +221,14 @@ func (a *act) where() string {
 	if len(nodes) == 1 {
 		return "node " + slices.Collect(maps.Keys(nodes))[0]
 	}
-	return plural(len(nodes), "node")
+	return verdict.Plural(len(nodes), "node")
 }
 
 // preemptor returns the gang as a preemptor.
 func (a *act) preemptor() preemptor {
 	who := preemptor{
 		id: reservation.GangPreemptor(a.Ref), name: "gang " + a.String(), object: runtime.Object(a.Pods[0]),
-		priority: priorityOf(a.RoomRequest), needs: "needs places for " + plural(max(1, a.Group.MinCount-len(a.Group.Placed)), "member"),
+		priority: priorityOf(a.RoomRequest), needs: "needs places for " + verdict.Plural(max(1, a.Group.MinCount-len(a.Group.Placed)), "member"),
 	}
 	if a.Object != nil {
 		who.object = a.Object

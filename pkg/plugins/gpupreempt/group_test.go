@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -153,7 +154,7 @@ func TestGangIsGuarded(t *testing.T) {
 				c.AwaitMessage("high", test.want)
 				expect(t, "victims", nil, c.victims())
 				for _, p := range high {
-					if _, held := c.shares.Held(uidOf(p)); held {
+					if _, held := c.shares.Held(kube.UIDOf(p)); held {
 						t.Errorf("room is kept for %s", p.Name)
 					}
 				}
@@ -210,7 +211,7 @@ func TestGangTriesAgainAfterFailure(t *testing.T) {
 		c.Create(high...)
 		c.AwaitMessage("high", "preemption: ")
 		c.Await("the room is given up", func() bool {
-			_, held := c.shares.Held(uidOf(high[0]))
+			_, held := c.shares.Held(kube.UIDOf(high[0]))
 			return !held
 		})
 		expect(t, "victims", nil, c.victims())

@@ -366,7 +366,7 @@ func TestThousandCandidates(t *testing.T) {
 func assignmentOf(t testing.TB, p *v1.Pod, node, device int) string {
 	t.Helper()
 	text, err := kube.EncodeAssignment(vgpu.Assignment{
-		UID: uidOf(p), Pod: pathOf(p), Node: fmt.Sprintf("n%d", node), Containers: []vgpu.ContainerAssignment{{
+		UID: kube.UIDOf(p), Pod: kube.PathOf(p), Node: fmt.Sprintf("n%d", node), Containers: []vgpu.ContainerAssignment{{
 			Name: "main", Devices: []vgpu.DeviceID{vgpu.DeviceID(fmt.Sprintf("GPU-n%d-%d", node, device))},
 			Share: vgpu.Share{Devices: 1, Slots: 10, Memory: 40 << 30, ComputeLimit: vgpu.WholeGPU, MemoryLimit: 40 << 30},
 		}},

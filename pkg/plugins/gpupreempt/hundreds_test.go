@@ -45,7 +45,7 @@ func crowd(t *testing.T, perNode int) (c *cluster, lowest []string) {
 func slotOf(t *testing.T, p *v1.Pod, node, device int) string {
 	t.Helper()
 	text, err := kube.EncodeAssignment(vgpu.Assignment{
-		UID: uidOf(p), Pod: pathOf(p), Node: fmt.Sprintf("n%d", node), Containers: []vgpu.ContainerAssignment{{
+		UID: kube.UIDOf(p), Pod: kube.PathOf(p), Node: fmt.Sprintf("n%d", node), Containers: []vgpu.ContainerAssignment{{
 			Name: "main", Devices: []vgpu.DeviceID{vgpu.DeviceID(fmt.Sprintf("GPU-n%d-%d", node, device))},
 			Share: vgpu.Share{Devices: 1, Slots: 1, Memory: 4 << 30, ComputeLimit: vgpu.WholeGPU / 10, MemoryLimit: 4 << 30},
 		}},
@@ -149,7 +149,7 @@ func TestFailureAmongHundreds(t *testing.T) {
 			t.Error("room is kept")
 		}
 		for _, p := range c.Pods() {
-			if leaves := c.plugin.isChosen(uidOf(&p)); leaves != slices.Contains(first, p.Name) {
+			if leaves := c.plugin.isChosen(kube.UIDOf(&p)); leaves != slices.Contains(first, p.Name) {
 				t.Errorf("%s counts as leaving: %v", p.Name, leaves)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -134,7 +135,7 @@ func TestCandidates(t *testing.T) {
 		}
 		got := map[string]bool{}
 		for i := range from.Pods {
-			if from.Pods[i].UID != uidOf(pods[i]) || pods[i].Namespace+"/"+pods[i].Name != from.Pods[i].Name {
+			if from.Pods[i].UID != kube.UIDOf(pods[i]) || pods[i].Namespace+"/"+pods[i].Name != from.Pods[i].Name {
 				t.Errorf("candidate %d is %s, its pod %s", i, from.Pods[i].Name, pods[i].Name)
 			}
 			got[pods[i].Name] = from.Pods[i].Leaving
@@ -153,7 +154,7 @@ func TestPreEnqueue(t *testing.T) {
 		expect(t, "before", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
 		a := c.take(reservation.PodRoomMade{PodRef: refOf(high), Evict: []reservation.Chosen{{UID: "uid-low"}}})
 		expect(t, "meanwhile", fwk.UnschedulableAndUnresolvable, c.plugin.PreEnqueue(t.Context(), high).Code())
-		c.take(reservation.EvictionsEnded{Preemptor: reservation.PodPreemptor(uidOf(high)), Number: a.Begin.Number})
+		c.take(reservation.EvictionsEnded{Preemptor: reservation.PodPreemptor(kube.UIDOf(high)), Number: a.Begin.Number})
 		expect(t, "after", fwk.Success, c.plugin.PreEnqueue(t.Context(), high).Code())
 	})
 }
@@ -178,7 +179,7 @@ func TestUnusedRoomIsGivenUp(t *testing.T) {
 		stuck.Spec.SchedulerName = "another"
 		c.Create(stuck)
 		c.Await("the pod is known", func() bool { return c.plugin.seen(stuck) != nil })
-		room := reservation.PodRoom{Place: vgpu.Assignment{UID: uidOf(stuck), Node: "n1"}}
+		room := reservation.PodRoom{Place: vgpu.Assignment{UID: kube.UIDOf(stuck), Node: "n1"}}
 		c.take(reservation.PodRoomMade{PodRef: refOf(stuck), Room: room, Until: c.Clock.Now().Add(time.Hour)})
 		c.plugin.Tick(t.Context())
 		c.Clock.Pass(59 * time.Second)

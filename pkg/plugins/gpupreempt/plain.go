@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	stock "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
@@ -64,7 +65,7 @@ func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s
 // they are counted when they go, and what they exceed the allowance by is waited for after them.
 func (p *Plugin) evictionDelay(pod *v1.Pod) (wait time.Duration) {
 	p.machine.Lock(func(l machine.Locked) {
-		wait = l.State.EvictionDelay(reservation.PodPreemptor(uidOf(pod)), corev1helpers.PodPriority(pod), p.now())
+		wait = l.State.EvictionDelay(reservation.PodPreemptor(kube.UIDOf(pod)), corev1helpers.PodPriority(pod), p.now())
 	})
 	return wait
 }
@@ -143,7 +144,7 @@ func (p *Plugin) budgetForbids(node fwk.NodeInfo, pod *v1.Pod, priority int32) b
 func (p *Plugin) running(pg *podgroup.Gang) int {
 	count := 0
 	for _, m := range pg.Members {
-		if m.Spec.NodeName != "" && m.DeletionTimestamp == nil && !p.isChosen(uidOf(m)) {
+		if m.Spec.NodeName != "" && m.DeletionTimestamp == nil && !p.isChosen(kube.UIDOf(m)) {
 			count++
 		}
 	}
@@ -190,7 +191,7 @@ func (p *Plugin) dryRunPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod
 	}
 	names := make([]string, 0, len(best.Victims().Pods))
 	for _, v := range best.Victims().Pods {
-		names = append(names, pathOf(v))
+		names = append(names, kube.PathOf(v))
 	}
-	return fmt.Sprintf("(dry run) on node %s it would evict %s: %s", best.Name(), plural(len(names), "pod"), few(names))
+	return fmt.Sprintf("(dry run) on node %s it would evict %s: %s", best.Name(), verdict.Plural(len(names), "pod"), verdict.First(maxNamed, names))
 }

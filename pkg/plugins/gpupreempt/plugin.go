@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -146,7 +145,3 @@ func (p *Plugin) sharesOrNil() Shares {
 	}
 	return p.shares()
 }
-
-func uidOf(pod *v1.Pod) vgpu.UID { return vgpu.UID(pod.UID) }
-
-func uidForFramework(uid vgpu.UID) types.UID { return types.UID(uid) }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -38,7 +39,7 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 func nominations(w *podgroup.RoomRequest, places map[vgpu.UID]string) *fwk.PodGroupPostFilterResult {
 	infos := map[types.NamespacedName]*fwk.NominatingInfo{}
 	for _, pod := range w.Pods {
-		infos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nominate(places[uidOf(pod)]).NominatingInfo
+		infos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nominate(places[kube.UIDOf(pod)]).NominatingInfo
 	}
 	return &fwk.PodGroupPostFilterResult{NominatingInfos: infos}
 }
@@ -55,11 +56,11 @@ func (p *Plugin) perform(ctx context.Context, a *act, schedule fwk.PodGroupSched
 		through := map[vgpu.UID]bool{}
 		if tried != nil {
 			for _, at := range tried.ProposedAssignments {
-				through[uidOf(at.GetPod())] = at.GetNodeName() != ""
+				through[kube.UIDOf(at.GetPod())] = at.GetNodeName() != ""
 			}
 		}
 		for i := range a.plan.Places {
-			if a.plan.Places[i].Node != "" && !through[uidOf(a.Pods[i])] {
+			if a.plan.Places[i].Node != "" && !through[kube.UIDOf(a.Pods[i])] {
 				stuck = i
 				break
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -30,12 +31,12 @@ func (p *Plugin) makePodRoom(ctx context.Context, q *question, plan *preemption.
 		a = l.Step(made)
 		e.begin(ctx, l, a.Begin)
 		if len(a.Unheld) > 0 {
-			l.Step(reservation.PodHoldFailed{UID: uidOf(q.pod)})
+			l.Step(reservation.PodHoldFailed{UID: kube.UIDOf(q.pod)})
 		}
 	})
 	if pod := p.seen(q.pod); a.Defer == nil && (pod == nil || pod.DeletionTimestamp != nil) { // it may have gone before there was room for it
 		p.ended(q.pod, true)
-		err = fmt.Errorf("make room for pod %s: it is gone", pathOf(q.pod))
+		err = fmt.Errorf("make room for pod %s: it is gone", kube.PathOf(q.pod))
 	}
 	p.machine.Flush(ctx)
 	if a.Begin != nil {
@@ -71,7 +72,7 @@ func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	var node fwk.NodeInfo
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
 		e := reservation.PodRefused{PodRef: refOf(pod)}
-		_, room := l.State.PodRoom(uidOf(pod))
+		_, room := l.State.PodRoom(kube.UIDOf(pod))
 		if room == nil {
 			return e
 		}
@@ -81,7 +82,7 @@ func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		}
 		e.NodeKnown = true
 		for _, v := range room.Victims {
-			if find(node, uidForFramework(v.UID)) != nil {
+			if find(node, types.UID(v.UID)) != nil {
 				e.There = append(e.There, v.UID)
 			}
 		}
@@ -104,11 +105,11 @@ func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 // othersOn returns the other pods that leave a node, where the pod fits there once they are gone.
 func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) reservation.OthersSought {
 	now, without, state := p.now(), node.Snapshot(), cs.Clone()
-	none := reservation.OthersSought{UID: uidOf(pod)}
+	none := reservation.OthersSought{UID: kube.UIDOf(pod)}
 	found := none
 	for _, info := range node.GetPods() {
 		other := info.GetPod()
-		isChosen := p.isChosen(uidOf(other)) && !p.isSlow(other)
+		isChosen := p.isChosen(kube.UIDOf(other)) && !p.isSlow(other)
 		if !isChosen && (other.DeletionTimestamp == nil || kube.Lingers(other, now)) {
 			continue
 		}
@@ -141,9 +142,9 @@ func (p *Plugin) tryAgain(pod *v1.Pod, at time.Time, onBudgets bool) {
 
 // ended has a pod forgotten that is bound or gone. Room that is kept for one that is gone ends.
 func (p *Plugin) ended(pod *v1.Pod, gone bool) {
-	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.PodEnded{UID: uidOf(pod), Gone: gone} })
+	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.PodEnded{UID: kube.UIDOf(pod), Gone: gone} })
 }
 
 func refOf(pod *v1.Pod) reservation.PodRef {
-	return reservation.PodRef{UID: uidOf(pod), Pod: pathOf(pod)}
+	return reservation.PodRef{UID: kube.UIDOf(pod), Pod: kube.PathOf(pod)}
 }

@@ -181,7 +181,7 @@ func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Pla
 // preemptor returns the pod as a preemptor.
 func (q *question) preemptor() preemptor {
 	return preemptor{
-		id: reservation.PodPreemptor(uidOf(q.pod)), pod: refOf(q.pod), name: "pod " + pathOf(q.pod), object: q.pod, priority: q.priority,
+		id: reservation.PodPreemptor(kube.UIDOf(q.pod)), pod: refOf(q.pod), name: "pod " + kube.PathOf(q.pod), object: q.pod, priority: q.priority,
 		needs: fmt.Sprintf("needs %d vGPU slots", q.group.Members[0].Request.PeakSlots()),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/bubble"
@@ -28,7 +29,7 @@ func TestDryRunOfAGangAsksOtherPlugins(t *testing.T) {
 		c.AwaitMessage("high", "(dry run) on 2 nodes it would evict 2 pods: default/low-1, default/low-2")
 		expect(t, "victims", nil, c.victims())
 		for _, p := range high {
-			if h, held := c.shares.Held(uidOf(p)); held {
+			if h, held := c.shares.Held(kube.UIDOf(p)); held {
 				t.Errorf("room is kept for %s on %s", p.Name, h.Node)
 			}
 		}
@@ -63,7 +64,7 @@ func TestDryRunLetsADrainGoOn(t *testing.T) {
 func (c *cluster) held(pods ...*v1.Pod) int {
 	count := 0
 	for _, p := range pods {
-		if _, held := c.shares.Held(uidOf(p)); held {
+		if _, held := c.shares.Held(kube.UIDOf(p)); held {
 			count++
 		}
 	}

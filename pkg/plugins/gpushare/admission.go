@@ -110,7 +110,7 @@ func (p *Plugin) judge(ctx context.Context, pod, ended *v1.Pod) {
 
 // triedOn ends the trial of a pod on a node.
 func (p *Plugin) triedOn(node string, pod *v1.Pod, taken bool) {
-	if p.state.tried(node, uidOf(pod), taken) {
+	if p.state.tried(node, kube.UIDOf(pod), taken) {
 		p.pending.activate()
 	}
 }

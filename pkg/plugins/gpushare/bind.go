@@ -31,7 +31,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeNa
 	if !kube.WantsVGPU(pod) {
 		return verdict.New(fwk.Skip)
 	}
-	a, ok := p.state.reservation(uidOf(pod), nodeName)
+	a, ok := p.state.reservation(kube.UIDOf(pod), nodeName)
 	if !ok {
 		return verdict.Failed(fmt.Errorf("bind pod %s to node %s: it has no reservation there", klog.KObj(pod), nodeName))
 	}
@@ -77,7 +77,7 @@ func (p *Plugin) latest(pod *v1.Pod) *v1.Pod {
 // reservation. The informer does not report it again, so nothing else would end the reservation.
 func (p *Plugin) endIfShown(pod *v1.Pod) {
 	if seen := p.latest(pod); seen.Spec.NodeName != "" {
-		p.state.landed(uidOf(pod), seen.Spec.NodeName)
+		p.state.landed(kube.UIDOf(pod), seen.Spec.NodeName)
 	}
 }
 
@@ -87,9 +87,9 @@ func (p *Plugin) lookAgain(pod *v1.Pod) {
 	seen, err := p.state.pods.Pods(pod.Namespace).Get(pod.Name)
 	switch {
 	case err != nil || seen.UID != pod.UID:
-		p.state.gone(uidOf(pod))
+		p.state.gone(kube.UIDOf(pod))
 	case seen.Spec.NodeName != "":
-		p.state.landed(uidOf(pod), seen.Spec.NodeName)
+		p.state.landed(kube.UIDOf(pod), seen.Spec.NodeName)
 	}
 }
 

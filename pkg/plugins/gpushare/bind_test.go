@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/bubble"
@@ -250,7 +251,7 @@ func TestUnknownBindLooksAtTheInformerAgain(t *testing.T) {
 				d.plugin.bindTimeout = bindTimeout
 				cs := d.preFilter(p)
 				d.reserve(cs, p, "n1")
-				a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+				a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
 				seen := map[string]*v1.Pod{"landed": bound(t, p, a), "waiting": p}[name]
 				if seen != nil {
 					if err := d.indexer.Add(seen); err != nil {
@@ -283,7 +284,7 @@ func TestBindThatTheInformerShowedBeforeReserve(t *testing.T) {
 		d.plugin.bindTimeout = bindTimeout
 		cs := d.preFilter(p)
 		d.reserve(cs, p, "n1")
-		a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+		a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
 		if err := d.indexer.Add(bound(t, p, a)); err != nil {
 			t.Fatal(err)
 		}

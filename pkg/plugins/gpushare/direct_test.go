@@ -146,7 +146,7 @@ func (d *desk) reserve(cs fwk.CycleState, p *v1.Pod, node string) string {
 	if status := d.plugin.Reserve(d.t.Context(), cs, p, node); !status.IsSuccess() {
 		return "(" + status.Message() + ")"
 	}
-	a, _ := d.plugin.state.reservation(uidOf(p), node)
+	a, _ := d.plugin.state.reservation(kube.UIDOf(p), node)
 	return where(a)
 }
 
@@ -195,7 +195,7 @@ func bound(t testing.TB, p *v1.Pod, a vgpu.Assignment) *v1.Pod {
 // share returns an assignment of slots of one device to the pod's only container.
 func share(p *v1.Pod, node, device string, slots vgpu.Slots) vgpu.Assignment {
 	return vgpu.Assignment{
-		UID: uidOf(p), Pod: p.Namespace + "/" + p.Name, Node: node,
+		UID: kube.UIDOf(p), Pod: p.Namespace + "/" + p.Name, Node: node,
 		Containers: []vgpu.ContainerAssignment{{
 			Name: "main", Devices: []vgpu.DeviceID{vgpu.DeviceID(device)},
 			Share: vgpu.Share{

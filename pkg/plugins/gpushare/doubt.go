@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
 const (
@@ -46,7 +48,7 @@ func (p *Plugin) settleDoubt(ctx context.Context, u unresolved) {
 	defer cancel()
 	pod, err := p.requests.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && uidOf(pod) != u.UID:
+	case apierrors.IsNotFound(err) || err == nil && kube.UIDOf(pod) != u.UID:
 		p.state.gone(u.UID)
 	case err != nil:
 		return // it is asked again

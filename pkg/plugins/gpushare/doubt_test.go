@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/bubble"
@@ -22,7 +23,7 @@ func (d *desk) doubt(p *v1.Pod, node string) vgpu.Assignment {
 	d.t.Helper()
 	cs := d.preFilter(p)
 	d.reserve(cs, p, node)
-	a, ok := d.plugin.state.reservation(uidOf(p), node)
+	a, ok := d.plugin.state.reservation(kube.UIDOf(p), node)
 	if !ok {
 		d.t.Fatalf("pod %s has no reservation on %s", p.Name, node)
 	}
@@ -117,7 +118,7 @@ func TestLedgersWithDoubts(t *testing.T) {
 		t.Errorf("free for the pod are %v slots, want 4, 4 and 10", free)
 	}
 	same := func(a, b vgpu.Assignment) bool { return a.Node == b.Node && a.UID == b.UID }
-	if got := d.plugin.Unresolved(uidOf(p)); !slices.EqualFunc(got, []vgpu.Assignment{first, second}, same) {
+	if got := d.plugin.Unresolved(kube.UIDOf(p)); !slices.EqualFunc(got, []vgpu.Assignment{first, second}, same) {
 		t.Errorf("unresolved are %v", got)
 	}
 	if got := d.plugin.Unresolved("other"); got != nil {

@@ -23,7 +23,7 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 		}
 		return nil
 	}
-	if recorder := p.handle.EventRecorder(); recorder != nil && p.absurd.add(uidOf(pod)) {
+	if recorder := p.handle.EventRecorder(); recorder != nil && p.absurd.add(kube.UIDOf(pod)) {
 		p.metrics.refused("Malformed")
 		recorder.WithLogger(klog.FromContext(ctx)).Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", err.Error())
 	}

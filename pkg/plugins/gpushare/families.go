@@ -1,7 +1,6 @@
 package gpushare
 
 import (
-	"fmt"
 	"slices"
 
 	tandem "github.com/tandem-gpu/tandem/internal/metrics"
@@ -59,11 +58,5 @@ var families = []tandem.Family{
 		Help: "Kinds of requests that make up 95 percent of the usual ones: those of the arguments, or of the pods that arrived."},
 }
 
-// family returns the line of the table for a metric.
-func family(name string) tandem.Family {
-	i := slices.IndexFunc(families, func(f tandem.Family) bool { return f.Name == prefix+name })
-	if i < 0 {
-		panic(fmt.Sprintf("metric %s%s is not in the table", prefix, name))
-	}
-	return families[i]
-}
+// family returns a line of the table.
+func family(name string) tandem.Family { return tandem.Find(families, prefix+name) }

@@ -7,6 +7,7 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -150,7 +151,7 @@ func (s *state) resolveShown(nodes []fwk.NodeInfo) {
 			continue
 		}
 		for _, pod := range info.GetPods() {
-			if uid := uidOf(pod.GetPod()); n.unresolved[uid].landed {
+			if uid := kube.UIDOf(pod.GetPod()); n.unresolved[uid].landed {
 				s.resolve(uid, n.name)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
 	"github.com/tandem-gpu/tandem/internal/spelling"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -46,15 +47,15 @@ func (m *missing) note(pod *v1.Pod, now time.Time) {
 	name := pod.Labels[v1alpha1.LabelProfile]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.pods[uidOf(pod)]
+	known := m.pods[kube.UIDOf(pod)]
 	switch {
 	case name == "":
-		delete(m.pods, uidOf(pod))
+		delete(m.pods, kube.UIDOf(pod))
 	case known == nil || known.pod.Labels[v1alpha1.LabelProfile] != name:
 		if m.pods == nil {
 			m.pods = map[vgpu.UID]*naming{}
 		}
-		m.pods[uidOf(pod)] = &naming{pod: pod, since: now}
+		m.pods[kube.UIDOf(pod)] = &naming{pod: pod, since: now}
 	}
 }
 

@@ -204,7 +204,7 @@ func (b *builder) readPods(pods []fwk.PodInfo) {
 }
 
 func (b *builder) readPod(pod *v1.Pod) {
-	if a, ok := b.state.reservations[uidOf(pod)]; ok && a.Node == b.node.name {
+	if a, ok := b.state.reservations[kube.UIDOf(pod)]; ok && a.Node == b.node.name {
 		b.assignments = append(b.assignments, a)
 		return
 	}
@@ -315,8 +315,8 @@ func (b *builder) addHolds() {
 func (b *builder) addNominated() {
 	slices.SortFunc(b.nominated, func(x, y *v1.Pod) int { return cmp.Compare(x.UID, y.UID) })
 	for _, pod := range b.nominated {
-		_, unresolved := b.node.unresolved[uidOf(pod)]
-		if unresolved || b.node.held[uidOf(pod)] || b.state.plannedElsewhere(pod) {
+		_, unresolved := b.node.unresolved[kube.UIDOf(pod)]
+		if unresolved || b.node.held[kube.UIDOf(pod)] || b.state.plannedElsewhere(pod) {
 			continue
 		}
 		r, err := readRequest(pod)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -104,7 +105,7 @@ func (d *desk) place(p *v1.Pod) *v1.Pod {
 	if got := d.reserve(cs, p, "n1"); got[0] == '(' {
 		d.t.Fatalf("pod %s finds no room on n1: %s", p.Name, got)
 	}
-	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+	a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
 	out := bound(d.t, p, a)
 	d.tell(event{p, out})
 	return out

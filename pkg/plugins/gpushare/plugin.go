@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -307,5 +306,3 @@ func choiceOf(cs fwk.CycleState) *vgpu.Assignment {
 	}
 	return nil
 }
-
-func uidOf(pod *v1.Pod) vgpu.UID { return vgpu.UID(pod.UID) }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -70,7 +71,7 @@ func TestRatesBecomeVariants(t *testing.T) {
 		t.Errorf("variants of a pod that names its model (-want +got):\n%s", diff)
 	}
 	expect(t, "reserved", d.reserve(d.preFilter(p), p, "n2"), "n2/GPU-n2-0")
-	if a, _ := d.plugin.state.reservation(uidOf(p), "n2"); a.Containers[0].Share.Slots != 2 || a.Containers[0].Asked != 1 {
+	if a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n2"); a.Containers[0].Share.Slots != 2 || a.Containers[0].Asked != 1 {
 		t.Errorf("reserved %+v, want 2 slots of which 1 is asked for", a)
 	}
 }

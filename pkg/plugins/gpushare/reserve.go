@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -37,7 +38,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 
 // Unreserve gives the devices back. It keeps the choice in the CycleState, for the replay.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
-	p.state.unreserve(uidOf(pod), nodeName)
+	p.state.unreserve(kube.UIDOf(pod), nodeName)
 }
 
 // bond is what a choice of devices is bound to.

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -87,7 +88,7 @@ func TestAssumedPodKeepsItsDevicesUntilItsAnnotationIsSeen(t *testing.T) {
 	p := pod("a", 6)
 	d.reserve(d.preFilter(p), p, "n1")
 	assumed := d.assume(p, "n1")
-	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+	a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
 
 	late := pod("late", 5)
 	const full = "largest free share is 4 of 10 slots"
@@ -97,7 +98,7 @@ func TestAssumedPodKeepsItsDevicesUntilItsAnnotationIsSeen(t *testing.T) {
 	if err := d.indexer.Add(bound(t, p, a)); err != nil {
 		t.Fatal(err)
 	}
-	d.plugin.state.landed(uidOf(p), "n1")
+	d.plugin.state.landed(kube.UIDOf(p), "n1")
 	expect(t, "by the informer", d.filter(d.preFilter(late), late, d.nodes[0]), full)
 
 	d.remove(assumed, "n1")
@@ -120,7 +121,7 @@ func TestHoldsCountByPriority(t *testing.T) {
 		expect(t, "a pod of another priority", d.filter(d.preFilter(p), p, d.nodes[0]), want)
 	}
 	expect(t, "its own pod", d.filter(d.preFilter(holder), holder, d.nodes[0]), "")
-	if !d.plugin.Release(uidOf(holder)) || d.plugin.Release(uidOf(holder)) {
+	if !d.plugin.Release(kube.UIDOf(holder)) || d.plugin.Release(kube.UIDOf(holder)) {
 		t.Error("Release does not report whether there was a hold")
 	}
 	p := pod("other", 3)
@@ -139,7 +140,7 @@ func TestUnresolvedBindKeepsItsRoom(t *testing.T) {
 	p := pod("a", 6)
 	cs := d.preFilter(p)
 	expect(t, "the first time", d.reserve(cs, p, "n1"), "n1/GPU-n1-1")
-	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+	a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
 	d.plugin.state.suspend(a, time.Now())
 	d.unreserve(cs, p, "n1")
 
@@ -152,7 +153,7 @@ func TestUnresolvedBindKeepsItsRoom(t *testing.T) {
 	expect(t, "the pod again, with another choice free", d.reserve(d.preFilter(p), p, "n1"), "n1/GPU-n1-1")
 	d.unreserve(nil, p, "n1")
 
-	d.plugin.state.gone(uidOf(p))
+	d.plugin.state.gone(kube.UIDOf(p))
 	two := pod("two", 20)
 	expect(t, "after it is gone", d.reserve(d.preFilter(two), two, "n1"), "n1/GPU-n1-0+GPU-n1-1")
 }
@@ -164,7 +165,7 @@ func TestLateBindKeepsItsRoomUntilTheSnapshotShowsIt(t *testing.T) {
 	p := pod("a", 6)
 	cs := d.preFilter(p)
 	d.reserve(cs, p, "n1")
-	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+	a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
 	d.plugin.state.suspend(a, time.Now())
 	d.unreserve(cs, p, "n1")
 	elsewhere := share(p, "n2", "GPU-n2-0", 6)
@@ -172,7 +173,7 @@ func TestLateBindKeepsItsRoomUntilTheSnapshotShowsIt(t *testing.T) {
 
 	other := pod("other", 5)
 	const full = "largest free share is 4 of 10 slots"
-	d.plugin.state.landed(uidOf(p), "n1")
+	d.plugin.state.landed(kube.UIDOf(p), "n1")
 	expect(t, "with the pod in the informer only", d.filter(d.preFilter(other), other, d.nodes[0]), full)
 	expect(t, "where the pod is not", d.filter(d.preFilter(other), other, d.nodes[1]), "")
 
@@ -191,7 +192,7 @@ func TestAssumedRetryDoesNotResolveABind(t *testing.T) {
 	p := pod("a", 6)
 	cs := d.preFilter(p)
 	d.reserve(cs, p, "n1")
-	a, _ := d.plugin.state.reservation(uidOf(p), "n1")
+	a, _ := d.plugin.state.reservation(kube.UIDOf(p), "n1")
 	d.plugin.state.suspend(a, time.Now())
 	assumed := d.assume(p, "n1")
 	d.preFilter(pod("b", 1))
@@ -223,7 +224,7 @@ func TestNominatedPodsTakeDevices(t *testing.T) {
 	expect(t, "with a hold", d.filter(cs, pod("p", 3), shown), "largest free share is 2 of 10 slots")
 
 	// While victims are still leaving it cannot be given a device: its slots count for the node.
-	d.plugin.Release(uidOf(nominated))
+	d.plugin.Release(kube.UIDOf(nominated))
 	victim := pod("victim", 5)
 	d.add(bound(t, victim, share(victim, "n1", "GPU-n1-0", 5)), "n1")
 	shown = d.nodes[0].Snapshot()

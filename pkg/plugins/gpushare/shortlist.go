@@ -8,6 +8,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -148,7 +149,7 @@ func (p *Plugin) missed(cs fwk.CycleState, pod *v1.Pod) bool {
 	if _, err := cs.Read(shortlistedKey); err != nil {
 		return false
 	}
-	p.misses.add(uidOf(pod))
+	p.misses.add(kube.UIDOf(pod))
 	p.metrics.misses.Inc()
 	return true
 }

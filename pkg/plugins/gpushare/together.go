@@ -163,7 +163,7 @@ func (p *Plugin) Stands(uid vgpu.UID, info fwk.NodeInfo) bool {
 // Assigned returns the devices of a pod: its reservation, else its annotation, and whether it has any.
 func (p *Plugin) Assigned(pod *v1.Pod) (vgpu.Assignment, bool) {
 	p.state.mu.RLock()
-	a, reserved := p.state.reservations[uidOf(pod)]
+	a, reserved := p.state.reservations[kube.UIDOf(pod)]
 	p.state.mu.RUnlock()
 	if reserved {
 		return a, true

@@ -66,8 +66,8 @@ func (p *Plugin) podEvents(ctx context.Context) cache.ResourceEventHandler {
 
 func (p *Plugin) seen(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
-		p.misses.remove(uidOf(pod))
-		p.absurd.remove(uidOf(pod))
+		p.misses.remove(kube.UIDOf(pod))
+		p.absurd.remove(kube.UIDOf(pod))
 	}
 	if !kube.WantsVGPU(pod) {
 		return
@@ -82,18 +82,18 @@ func (p *Plugin) seen(pod *v1.Pod) {
 		p.triedOn(pod.Spec.NodeName, pod, true)
 	}
 	if _, ok := pod.Annotations[v1alpha1.AnnotationAssignment]; ok {
-		p.state.landed(uidOf(pod), pod.Spec.NodeName)
+		p.state.landed(kube.UIDOf(pod), pod.Spec.NodeName)
 	}
 }
 
 func (p *Plugin) gone(pod *v1.Pod) {
-	p.misses.remove(uidOf(pod))
-	p.absurd.remove(uidOf(pod))
-	p.missing.remove(uidOf(pod))
+	p.misses.remove(kube.UIDOf(pod))
+	p.absurd.remove(kube.UIDOf(pod))
+	p.missing.remove(kube.UIDOf(pod))
 	if kube.WantsVGPU(pod) {
 		p.state.learner.PodGone(pod.UID)
 		p.pending.remove(pod)
-		if p.state.gone(uidOf(pod)) {
+		if p.state.gone(kube.UIDOf(pod)) {
 			p.pending.activate() // its node takes the next one
 		}
 	}
