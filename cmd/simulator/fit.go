@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-gpu/tandem/internal/experiment"
-	"github.com/tandem-gpu/tandem/internal/report"
-	"github.com/tandem-gpu/tandem/internal/scenario"
-	"github.com/tandem-gpu/tandem/internal/traces"
+	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
+	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
 func fitCommand() *cobra.Command {

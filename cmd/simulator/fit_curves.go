@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-gpu/tandem/internal/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/experiment"
 )
 
 func fitCurvesCommand() *cobra.Command {

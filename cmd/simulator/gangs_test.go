@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-gpu/tandem/internal/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/experiment"
 )
 
 // training is the small workloads under testdata, in the layout of Pollux.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-gpu/tandem/internal/plots"
-	"github.com/tandem-gpu/tandem/internal/report"
+	"github.com/tandem-gpu/tandem/evaluation/plots"
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // output is the form of the results; it is a flag.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-gpu/tandem/internal/report"
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // rightsize is the small tables under testdata. Their set 1 is a model that runs on any instance beside one that needs at

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-gpu/tandem/internal/experiment"
-	"github.com/tandem-gpu/tandem/internal/scenario"
+	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 )
 
 func runCommand() *cobra.Command {

@@ -146,7 +146,7 @@ func pluginImports(p *source) []string {
 }
 
 // simulates lists the simulator and what is built on it. Beside these only tests import them.
-var simulates = []string{"pkg/sim", "internal/scenario", "internal/experiment", "cmd/simulator"}
+var simulates = []string{"pkg/sim", "internal/simulator", "evaluation", "cmd/simulator"}
 
 // simImports: the simulator stays out of production.
 func simImports(p *source) []string {
