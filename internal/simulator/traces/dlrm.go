@@ -1,17 +1,14 @@
 package traces
 
 import (
-	"io"
 	"math"
 
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// DLRMJobs reads Alibaba's trace of disaggregated recommendation models (2025), whose columns DLRMTrace names: one job per
-// instance, of the App app_name, with whole GPUs or, in the role CN, with none. Empty times are before the start or after
-// the end of the trace. Limits, RDMA, disk and the most instances per node are not read.
-func DLRMJobs(r io.Reader, file string) ([]Job, error) { return jobs(r, file, DLRMTrace) }
-
+// dlrmPod reads a row of Alibaba's trace of disaggregated recommendation models (2025): one job per instance, of the App
+// app_name, with whole GPUs or, in the role CN, with none. Empty times are before the start or after the end of the trace.
+// Limits, RDMA, disk and the most instances per node are not read.
 func dlrmPod(t *table, all *Trace) {
 	j := t.job(t.text("instance_sn"))
 	t.unique("instance_sn", j.Name, "name")

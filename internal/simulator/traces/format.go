@@ -103,7 +103,7 @@ type schema struct {
 	only []string
 }
 
-// schemas lists the formats that Detect knows. No header has the columns of two of them by chance.
+// schemas lists the formats that Read knows. No header has the columns of two of them by chance.
 var schemas = slices.Concat(clusterSchemas, pairSchemas, servingSchemas)
 
 // clusterSchemas lists the formats of clusters and their jobs.
@@ -129,16 +129,8 @@ var clusterSchemas = []schema{
 	},
 }
 
-// Detect returns the format whose columns a header has. It is an *Error without a file if there is none, or if there are
+// detect returns the format whose columns a header has. It is an *Error without a file if there is none, or if there are
 // two.
-func Detect(header []string) (Format, error) {
-	s, err := detect(header)
-	if err != nil {
-		return "", err
-	}
-	return s.format, nil
-}
-
 func detect(header []string) (*schema, *Error) {
 	var found []*schema
 	for i := range schemas {

@@ -276,9 +276,8 @@ func FuzzDetect(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
 		header := strings.Split(text, ",")
-		format, err := Detect(header)
-		if (format == "") != (err != nil) {
-			t.Fatalf("format %q, error %v", format, err)
+		if s, err := detect(header); (s == nil) != (err != nil) {
+			t.Fatalf("schema %v, error %v", s, err)
 		}
 	})
 }

@@ -129,40 +129,6 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestOnModel times the jobs: 1000 steps at 40 per second take 25 s; 77 at 72.5 take 1.0621 s, rounded up.
-func TestOnModel(t *testing.T) {
-	jobs := []Job{
-		{Name: "a", App: "resnet", Workers: 1, Steps: 1000},
-		{Name: "never", App: "bert", Workers: 4, Steps: 1000},
-		{Name: "unmeasured", App: "resnet", Workers: 8, Steps: 1000},
-		{Name: "b", App: "resnet", Workers: 2, Steps: 77},
-		{Name: "ages", App: "slow", Workers: 1, Steps: 1_000_000_001},
-		{Name: "long", App: "slow", Workers: 1, Steps: 1_000_000_000},
-	}
-	rates := []Rate{
-		{Model: "k80", App: "resnet", Workers: 1, Together: 7},
-		{Model: "v100", App: "resnet", Workers: 1, Together: 40},
-		{Model: "v100", App: "resnet", Workers: 2, Together: 72.5, Spread: 1},
-		{Model: "k80", App: "resnet", Workers: 8, Together: 7},
-		{Model: "v100", App: "bert", Workers: 4},
-		{Model: "v100", App: "slow", Workers: 1, Together: 1},
-	}
-	timed, unknown := OnModel(jobs, rates, "v100")
-	got := map[string]string{}
-	for _, j := range timed {
-		got[j.Name] = j.Duration.String()
-	}
-	want := map[string]string{"a": "25s", "b": "1.063s", "long": "277777h46m40s"}
-	if diff := cmp.Diff(want, got); diff != "" || unknown != 3 {
-		t.Errorf("%d unknown, want 3; durations (-want +got):\n%s", unknown, diff)
-	}
-	for _, j := range jobs {
-		if j.Duration != 0 {
-			t.Errorf("job %s: the original was changed", j.Name)
-		}
-	}
-}
-
 func TestPlacementsOf(t *testing.T) {
 	for file, want := range map[string][2]string{
 		"/data/placements/bert-aws.csv":       {"bert", "aws"},

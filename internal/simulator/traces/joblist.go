@@ -2,7 +2,6 @@ package traces
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -28,9 +27,6 @@ const (
 	maxPriority = 1_000_000_000
 )
 
-// Jobs reads a list of jobs of a user's own cluster, whose columns JobList names. Arrivals count from the earliest.
-func Jobs(r io.Reader, file string) ([]Job, error) { return jobs(r, file, JobList) }
-
 // likeJobList reports whether a header was probably meant for a JobList: it has two of its columns.
 func likeJobList(header []string) bool {
 	count := 0
@@ -42,6 +38,7 @@ func likeJobList(header []string) bool {
 	return count >= 2
 }
 
+// listedJob reads a row of a list of jobs of a user's own cluster. Arrivals count from the earliest.
 func listedJob(t *table, all *Trace) {
 	name := t.text("name")
 	tenant := t.textOr("namespace")

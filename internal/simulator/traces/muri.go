@@ -1,16 +1,12 @@
 package traces
 
 import (
-	"io"
 	"math"
 	"time"
 )
 
-// MuriJobs reads a trace of Muri (SIGCOMM'22), whose columns MuriTrace names. Its times are milliseconds. The App is the
-// model_name, each of the num_gpu GPUs counts as a worker, and StepTime is the iteration_time. The times of the stages of
-// an iteration are not read.
-func MuriJobs(r io.Reader, file string) ([]Job, error) { return jobs(r, file, MuriTrace) }
-
+// muriJob reads a row of a trace of Muri (SIGCOMM'22). Its times are milliseconds. The App is the model_name, each of the
+// num_gpu GPUs counts as a worker, and StepTime is the iteration_time. The times of the stages of an iteration are not read.
 func muriJob(t *table, all *Trace) {
 	j := t.job(t.text("job_id"))
 	t.unique("job_id", j.Name, "name")

@@ -19,11 +19,8 @@ func OpenbNodes(r io.Reader, file string) ([]Host, error) {
 
 // OpenbPods reads a pod list of openb, whose columns OpenbPodList names: num_gpu whole GPUs of gpu_milli 1000, or one GPU
 // of which gpu_milli is a share, or none. Lists without times give pods that are there at the start and stay.
-func OpenbPods(r io.Reader, file string) ([]Job, error) { return jobs(r, file, OpenbPodList) }
-
-// jobs reads a trace of jobs.
-func jobs(r io.Reader, file string, format Format) ([]Job, error) {
-	t, err := readAs(r, file, format)
+func OpenbPods(r io.Reader, file string) ([]Job, error) {
+	t, err := readAs(r, file, OpenbPodList)
 	if err != nil {
 		return nil, err
 	}

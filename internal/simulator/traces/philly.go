@@ -1,15 +1,10 @@
 package traces
 
-import (
-	"io"
-	"time"
-)
+import "time"
 
-// PhillyJobs reads the trace of Microsoft's Philly cluster in the form of the Pollux artifact, whose columns PhillyTrace
-// names. Arrivals count from the earliest timestamp of the file, which is not sorted; the Tenant is the virtual cluster;
-// each of the num_gpus GPUs counts as a worker, since the trace does not say how they were spread.
-func PhillyJobs(r io.Reader, file string) ([]Job, error) { return jobs(r, file, PhillyTrace) }
-
+// phillyJob reads a row of the trace of Microsoft's Philly cluster in the form of the Pollux artifact. Arrivals count from
+// the earliest timestamp of the file, which is not sorted; the Tenant is the virtual cluster; each of the num_gpus GPUs
+// counts as a worker, since the trace does not say how they were spread.
 func phillyJob(t *table, all *Trace) {
 	j := t.nameless()
 	// Timestamps have no zone. All of them are taken for the same one.

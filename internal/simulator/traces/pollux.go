@@ -2,7 +2,6 @@ package traces
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -27,38 +26,6 @@ type Step struct {
 	Sync time.Duration
 	// Repeats is how many further rows have the step.
 	Repeats int
-}
-
-// PolluxJobs reads a workload of Pollux (OSDI'21) or Sia (SOSP'23), whose columns PolluxWorkload names. The App is the
-// application, and each of the num_replicas workers has a whole GPU. How long a job runs depends on its placement and its
-// batch size, so the durations are unknown.
-func PolluxJobs(r io.Reader, file string) ([]Job, error) { return jobs(r, file, PolluxWorkload) }
-
-// PolluxPlacements reads the step times of one application on one kind of node, whose columns PolluxPlacementTimes names.
-func PolluxPlacements(r io.Reader, file string) ([]Step, error) {
-	t, err := readAs(r, file, PolluxPlacementTimes)
-	if err != nil {
-		return nil, err
-	}
-	return t.Steps, nil
-}
-
-// PolluxScaling reads step times by the number of nodes and workers, whose columns PolluxScalingTimes names.
-func PolluxScaling(r io.Reader, file string) ([]Step, error) {
-	t, err := readAs(r, file, PolluxScalingTimes)
-	if err != nil {
-		return nil, err
-	}
-	return t.Steps, nil
-}
-
-// PolluxEpochs reads what each epoch of one application brought at one batch size, whose columns PolluxValidation names.
-func PolluxEpochs(r io.Reader, file string) ([]Epoch, error) {
-	t, err := readAs(r, file, PolluxValidation)
-	if err != nil {
-		return nil, err
-	}
-	return t.Epochs, nil
 }
 
 // PlacementsOf returns the application and the kind of node that a file of step times is about, which only its path says:
@@ -104,6 +71,9 @@ func nameOf(file string) (name, folder string) {
 	return name, folder
 }
 
+// polluxJob reads a row of a workload of Pollux (OSDI'21) or Sia (SOSP'23). The App is the application, and each of the
+// num_replicas workers has a whole GPU. How long a job runs depends on its placement and its batch size, so the durations
+// are unknown.
 func polluxJob(t *table, all *Trace) {
 	j := t.job(t.text("name"))
 	t.unique("name", j.Name, "name")
@@ -114,6 +84,7 @@ func polluxJob(t *table, all *Trace) {
 	all.Jobs = append(all.Jobs, j)
 }
 
+// polluxStep reads a row of the step times of one application on one kind of node.
 func polluxStep(t *table, all *Trace) {
 	const mostNodes = 64
 	s := Step{Line: t.line(), Placement: t.field("placement"), Batch: t.whole("local_bsz", 1, maxBatch)}
@@ -128,6 +99,7 @@ func polluxStep(t *table, all *Trace) {
 	t.addStep(all, &s)
 }
 
+// polluxScaling reads a row of step times by the number of nodes and workers.
 func polluxScaling(t *table, all *Trace) {
 	s := Step{Line: t.line(), Batch: t.whole("local_bsz", 1, maxBatch)}
 	s.Nodes, s.Workers = int(t.whole("num_nodes", 1, maxWorkers)), int(t.whole("num_replicas", 1, maxWorkers))
@@ -196,6 +168,7 @@ func (e *Epoch) Gain(scale float64) float64 {
 	return (e.Variance + e.Square) / (e.Variance/scale + e.Square)
 }
 
+// polluxEpoch reads a row of what each epoch of one application brought at one batch size.
 func polluxEpoch(t *table, all *Trace) {
 	const most = 1 << 62 // gradients of large models are long
 	e := Epoch{
