@@ -79,7 +79,7 @@ func (f *FeatureFit) Go(w io.Writer, date string) error {
 	if f.Profiles > 0 {
 		fmt.Fprintf(&b, "//   - the bandwidth of %d jobs of Lucid, github.com/S-Lab-System-Group/Lucid at 63685a3 (S-Lab License 1.0)\n", f.Profiles)
 	}
-	b.WriteString("//\n// This writes it:\n//\n//\tsimulator fit features --features mlp_train_features_util.csv --profiles single_data.csv -o go\n//\n")
+	b.WriteString("//\n// This writes it:\n//\n//\tgo run ./evaluation fit features --features mlp_train_features_util.csv --profiles single_data.csv -o go\n//\n")
 	b.WriteString("// Mean absolute errors on held-out fifths:\n//\n")
 	for _, r := range f.Results {
 		if r.Split == fifths {
