@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 )
 
@@ -48,11 +48,11 @@ func TestPreemption(t *testing.T) {
 // and nobody goes in vain; where nobody is evicted urgent jobs wait longer.
 func TestPreemptionLosesLess(t *testing.T) {
 	for _, args := range [][]string{urgent("--checkpoint", "5m", "-o", "json"), classes("--checkpoint", "5m", "-o", "json")} {
-		var out report.Preemption
+		var out results.Preemption
 		if err := json.Unmarshal([]byte(succeed(t, args...)), &out); err != nil {
 			t.Fatal(err)
 		}
-		rows := map[string]report.PreemptionResult{}
+		rows := map[string]results.PreemptionResult{}
 		for _, r := range out.Results {
 			rows[fmt.Sprintf("%s at %g", r.Policy, r.Load)] = r
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // rightsize is the small tables under testdata. Their set 1 is a model that runs on any instance beside one that needs at
@@ -148,7 +148,7 @@ func TestPublishedRightsize(t *testing.T) {
 	for _, set := range []int{1, 2, 3, 5} {
 		args = append(args, "--deployment", fmt.Sprintf("%d=%s", set, in(fmt.Sprintf("SLO%d_ParvaGPU_deploy.csv", set))))
 	}
-	var r report.Rightsize
+	var r results.Rightsize
 	if err := json.Unmarshal([]byte(succeed(t, args...)), &r); err != nil {
 		t.Fatal(err)
 	}

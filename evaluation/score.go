@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
@@ -101,7 +101,7 @@ takes their profiles for guesses. The column mean has the mean absolute error of
 			if err != nil {
 				return err
 			}
-			var result *report.FeatureScores
+			var result *results.FeatureScores
 			if result, err = experiment.ScoreFeatures(t.Networks); err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 )
@@ -40,7 +41,7 @@ type colocated struct {
 
 // Run plays every policy with every seed, as many at once as Go uses processors. The exclusive one is played once more, to
 // compare with.
-func (c *Colocation) Run() (*report.Colocation, error) {
+func (c *Colocation) Run() (*results.Colocation, error) {
 	table, err := c.table()
 	if err != nil {
 		return nil, fmt.Errorf("share GPUs: %w", err)
@@ -58,7 +59,7 @@ func (c *Colocation) Run() (*report.Colocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &report.Colocation{GPUs: c.GPUs, Jobs: c.Jobs, Configurations: c.Configurations, Seeds: c.Seeds}
+	out := &results.Colocation{GPUs: c.GPUs, Jobs: c.Jobs, Configurations: c.Configurations, Seeds: c.Seeds}
 	if c.Configurations == 0 {
 		out.Configurations = len(table.configs)
 	}
@@ -105,15 +106,15 @@ func (c *Colocation) play(t *sharingTable, policy string, seed int64) (colocated
 }
 
 // comparedTo sums up the runs of a policy.
-func comparedTo(base []colocated, policy string, runs []colocated) report.ColocationResult {
-	of := func(figure func(seed int) float64) report.Spread {
+func comparedTo(base []colocated, policy string, runs []colocated) results.ColocationResult {
+	of := func(figure func(seed int) float64) results.Spread {
 		figures := make([]float64, 0, len(runs))
 		for i := range runs {
 			figures = append(figures, figure(i))
 		}
-		return report.SpreadOf(figures)
+		return results.SpreadOf(figures)
 	}
-	out := report.ColocationResult{
+	out := results.ColocationResult{
 		Policy:           policy,
 		MakespanRatio:    of(func(i int) float64 { return runs[i].makespan / base[i].makespan }),
 		UtilizationRatio: of(func(i int) float64 { return runs[i].utilization / base[i].utilization }),

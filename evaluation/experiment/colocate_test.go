@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -61,13 +62,13 @@ func TestColocationComparesWithFifo(t *testing.T) {
 		ratios = append(ratios, r.view.now/alone.view.now)
 		worst = append(worst, slices.Max(r.slowdowns))
 	}
-	i := slices.IndexFunc(out.Results, func(r report.ColocationResult) bool { return r.Policy == "lucid" })
+	i := slices.IndexFunc(out.Results, func(r results.ColocationResult) bool { return r.Policy == "lucid" })
 	got := out.Results[i]
-	if diff := cmp.Diff(report.SpreadOf(ratios), got.MakespanRatio); diff != "" || got.SlowdownWorst != report.Round(slices.Max(worst)) {
+	if diff := cmp.Diff(results.SpreadOf(ratios), got.MakespanRatio); diff != "" || got.SlowdownWorst != report.Round(slices.Max(worst)) {
 		t.Errorf("makespan (-want +got):\n%s\nworst %v, want %v", diff, got.SlowdownWorst, worst)
 	}
 	first := out.Results[0]
-	if first.Policy != "fifo" || first.MakespanRatio != (report.Spread{Mean: 1}) || first.UtilizationRatio != (report.Spread{Mean: 1}) || first.SlowdownMean.Mean != 1 {
+	if first.Policy != "fifo" || first.MakespanRatio != (results.Spread{Mean: 1}) || first.UtilizationRatio != (results.Spread{Mean: 1}) || first.SlowdownMean.Mean != 1 {
 		t.Errorf("fifo is %+v", first)
 	}
 	c.Policies = []string{"lucid"}

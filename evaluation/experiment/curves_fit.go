@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
@@ -50,9 +51,9 @@ type solo struct {
 }
 
 // Run fits every class, and tests rules for the bandwidth.
-func (f *CurveFit) Run() (*report.CurveFit, error) {
+func (f *CurveFit) Run() (*results.CurveFit, error) {
 	points := map[interference.Class][]point{}
-	out := &report.CurveFit{}
+	out := &results.CurveFit{}
 	for _, t := range f.Traces {
 		out.Profiles += len(t.Solos)
 		found, err := measuredPoints(t)
@@ -207,7 +208,7 @@ func best(class interference.Class, points []point) interference.Curve {
 
 // fittedClass fits a class, and tests it on every family of models that it was not fitted on; where all are of one family, on
 // every model.
-func fittedClass(class interference.Class, points []point) report.CurveResult {
+func fittedClass(class interference.Class, points []point) results.CurveResult {
 	key := func(p point) string { return p.family }
 	if !slices.ContainsFunc(points, func(p point) bool { return p.family != points[0].family }) {
 		key = func(p point) string { return p.model }
@@ -228,7 +229,7 @@ func fittedClass(class interference.Class, points []point) report.CurveResult {
 	mae, _ := errorOf(points, c)
 	proportional, _ := errorOf(points, interference.Curve{Fixed: 0})
 	unaffected, _ := errorOf(points, interference.Curve{Fixed: 1})
-	return report.CurveResult{
+	return results.CurveResult{
 		Class: class.String(), Points: len(points), Families: len(groups),
 		Fixed: c.Fixed, Error: math.Round(100*math.Sqrt(squares)) / 100,
 		MAE: report.Round(mae), HeldOut: report.Round(held), Proportional: report.Round(proportional),
@@ -250,8 +251,8 @@ func below(points []point) float64 {
 }
 
 // bandwidthRules tests what the bandwidth on a part of the SMs could follow. Profile.Under has the square root.
-func bandwidthRules(points []point) []report.BandwidthResult {
-	var out []report.BandwidthResult
+func bandwidthRules(points []point) []results.BandwidthResult {
+	var out []results.BandwidthResult
 	for _, rule := range []struct {
 		name string
 		part func(*point) float64
@@ -261,7 +262,7 @@ func bandwidthRules(points []point) []report.BandwidthResult {
 		{"speed", func(p *point) float64 { return p.speed }},
 		{"square root of speed", func(p *point) float64 { return math.Sqrt(p.speed) }},
 	} {
-		r := report.BandwidthResult{Rule: rule.name}
+		r := results.BandwidthResult{Rule: rule.name}
 		for i := range points {
 			if p := &points[i]; !math.IsNaN(p.bandwidth) {
 				e := rule.part(p) - p.bandwidth

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -43,13 +43,13 @@ func made() *CurveFit {
 	return &CurveFit{Traces: []*traces.Trace{&igniter, &parva, &miso, &mux}}
 }
 
-func fitOf(t *testing.T, f *CurveFit) map[string]report.CurveResult {
+func fitOf(t *testing.T, f *CurveFit) map[string]results.CurveResult {
 	t.Helper()
 	got, err := f.Run()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]report.CurveResult{}
+	all := map[string]results.CurveResult{}
 	for _, r := range got.Results {
 		all[r.Class] = r
 	}
@@ -138,7 +138,7 @@ func TestCurveFitHoldsOut(t *testing.T) {
 		{family: "a", part: 500, whole: 1000, speed: .5}, {family: "b", part: 500, whole: 1000, speed: 1},
 	}
 	got := fittedClass(interference.ClassDecode, points)
-	want := report.CurveResult{Class: "decode", Points: 2, Families: 2, Error: .5, MAE: .25, HeldOut: .5, Proportional: .25, Unaffected: .25}
+	want := results.CurveResult{Class: "decode", Points: 2, Families: 2, Error: .5, MAE: .25, HeldOut: .5, Proportional: .25, Unaffected: .25}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -160,7 +160,7 @@ func TestBandwidthRules(t *testing.T) {
 		{part: 250, whole: 1000, speed: .25, bandwidth: .5},
 		{part: 250, whole: 1000, speed: .25, bandwidth: math.NaN()},
 	}
-	want := []report.BandwidthResult{
+	want := []results.BandwidthResult{
 		{Rule: "unaffected", Points: 1, MAE: .5, Bias: .5},
 		{Rule: "proportional", Points: 1, MAE: .25, Bias: -.25},
 		{Rule: "speed", Points: 1, MAE: .25, Bias: -.25},

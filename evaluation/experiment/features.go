@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -74,7 +74,7 @@ func featuresOf(n *traces.Network) interference.Features {
 }
 
 // Run fits and tests.
-func (f *FeatureFit) Run() (*report.FeatureFit, error) {
+func (f *FeatureFit) Run() (*results.FeatureFit, error) {
 	if len(f.Networks) < MinNetworks || len(f.Seeds) == 0 {
 		const want = "fit features: %d networks, %d seeds: want at least %d networks and one seed"
 		return nil, fmt.Errorf(want, len(f.Networks), len(f.Seeds), MinNetworks)
@@ -85,7 +85,7 @@ func (f *FeatureFit) Run() (*report.FeatureFit, error) {
 			return nil, fmt.Errorf("fit features: line %d: %w", f.Networks[i].Line, err)
 		}
 	}
-	out := &report.FeatureFit{Networks: len(f.Networks)}
+	out := &results.FeatureFit{Networks: len(f.Networks)}
 	for t := range targets {
 		for _, held := range []struct {
 			name  string
@@ -123,8 +123,8 @@ func (f *FeatureFit) fifths() [][]int {
 }
 
 // tested returns the errors of a model on parts that it was not fitted on, a fit for each.
-func (f *FeatureFit) tested(t *target, model int, split string, parts [][]int) report.FeatureResult {
-	r := report.FeatureResult{Target: t.name, Split: split, Model: featureModels[model].name}
+func (f *FeatureFit) tested(t *target, model int, split string, parts [][]int) results.FeatureResult {
+	r := results.FeatureResult{Target: t.name, Split: split, Model: featureModels[model].name}
 	mae, rmse := make([]float64, 0, len(parts)), make([]float64, 0, len(parts))
 	for _, part := range parts {
 		errors := f.errors(t, model, part)
@@ -136,7 +136,7 @@ func (f *FeatureFit) tested(t *target, model int, split string, parts [][]int) r
 		mae, rmse = append(mae, absolute), append(rmse, math.Sqrt(square))
 		r.Networks += len(errors)
 	}
-	r.MAE, r.RMSE = report.SpreadOf(mae), report.SpreadOf(rmse)
+	r.MAE, r.RMSE = results.SpreadOf(mae), results.SpreadOf(rmse)
 	return r
 }
 
@@ -172,7 +172,7 @@ func (f *FeatureFit) coefficients(t *target, model int, want func(int) bool) []f
 }
 
 // fit fits what is shipped on all networks. Its errors are those on the folds that were held out.
-func (f *FeatureFit) fit(out *report.FeatureFit) error {
+func (f *FeatureFit) fit(out *results.FeatureFit) error {
 	ours := len(featureModels) - 1
 	p := &out.Predictor
 	all := func(int) bool { return true }
@@ -197,7 +197,7 @@ func (f *FeatureFit) fit(out *report.FeatureFit) error {
 	if err := significant(p); err != nil {
 		return err
 	}
-	out.Coefficients = report.CoefficientsOf(p)
+	out.Coefficients = results.CoefficientsOf(p)
 	return nil
 }
 

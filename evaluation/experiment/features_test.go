@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -209,7 +209,7 @@ func TestFeatureFitBeyond(t *testing.T) {
 // TestFeatureFitOrder: the order of the rows moves the coefficients by rounding only, and the same rows give the same bits.
 func TestFeatureFitOrder(t *testing.T) {
 	networks := invented(300)
-	run := func(n []traces.Network) *report.FeatureFit {
+	run := func(n []traces.Network) *results.FeatureFit {
 		t.Helper()
 		got, err := (&FeatureFit{Networks: n, Seeds: []int64{3}}).Run()
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/evaluation/plots"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
@@ -49,7 +50,7 @@ const (
 
 // Filled is what came of a Filling.
 type Filled struct {
-	report.Fragmentation
+	results.Fragmentation
 	allocated, fragmented []plots.Series
 }
 
@@ -171,7 +172,7 @@ func (out *Filled) add(f *Filling, policy string, runs []filled) {
 		allocated, fragmented = append(allocated, r.allocated), append(fragmented, r.fragmented)
 		seconds += r.seconds / float64(len(runs))
 	}
-	result := report.PolicyResult{
+	result := results.PolicyResult{
 		Policy: policy, Seeds: f.Seeds,
 		AllocatedPercent: byLoad(allocated, loads(allocatedLoads, f.top())), FragmentationPercent: byLoad(fragmented, fragmentedLoads),
 	}
@@ -191,8 +192,8 @@ func loads(all []int, last int) []int {
 }
 
 // byLoad sums curves up at those loads that they reach.
-func byLoad(runs []curve, loads []int) report.ByLoad {
-	all := report.ByLoad{}
+func byLoad(runs []curve, loads []int) results.ByLoad {
+	all := results.ByLoad{}
 	for _, l := range loads {
 		if l >= len(runs[0]) {
 			continue
@@ -201,7 +202,7 @@ func byLoad(runs []curve, loads []int) report.ByLoad {
 		for _, c := range runs {
 			figures = append(figures, c[l])
 		}
-		all = append(all, report.AtLoad{Load: l, Spread: report.SpreadOf(figures)})
+		all = append(all, results.AtLoad{Load: l, Spread: results.SpreadOf(figures)})
 	}
 	return all
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/evaluation/plots"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -121,7 +122,7 @@ func TestFillingLoads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			loads := func(l report.ByLoad) (all []int) {
+			loads := func(l results.ByLoad) (all []int) {
 				for _, a := range l {
 					all = append(all, a.Load)
 				}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
@@ -61,7 +61,7 @@ type gangResult struct {
 
 // Run plays every policy with every workload, or load, and seed. The default scheduler of Kubernetes is played in any case,
 // to compare with.
-func (g *Gangs) Run() (*report.Training, error) {
+func (g *Gangs) Run() (*results.Training, error) {
 	batches, out, err := g.prepare()
 	if err != nil {
 		return nil, fmt.Errorf("run gangs: %w", err)
@@ -115,7 +115,7 @@ func (g *Gangs) play(policy string, jobs []gangJob, seed int64) (gangResult, err
 }
 
 // prepare checks what is asked for, and reads the jobs.
-func (g *Gangs) prepare() ([]gangBatch, *report.Training, error) {
+func (g *Gangs) prepare() ([]gangBatch, *results.Training, error) {
 	if err := g.validate(); err != nil {
 		return nil, nil, err
 	}
@@ -123,7 +123,7 @@ func (g *Gangs) prepare() ([]gangBatch, *report.Training, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &report.Training{Kind: g.Kind, Nodes: g.Nodes, GPUs: g.GPUs, Seeds: g.Seeds}
+	out := &results.Training{Kind: g.Kind, Nodes: g.Nodes, GPUs: g.GPUs, Seeds: g.Seeds}
 	batches := make([]gangBatch, 0, len(g.Workloads))
 	var pool []gangJob
 	for _, w := range g.Workloads {
@@ -226,9 +226,9 @@ func (g *Gangs) loads(pool []gangJob) []gangBatch {
 
 // gangsComparedTo sums up the runs of a policy, which are of all columns for each seed in turn. The base is those of the default
 // scheduler.
-func gangsComparedTo(base []gangResult, policy string, runs []gangResult, columns int) report.TrainingResult {
-	out := report.TrainingResult{Policy: policy}
-	of := func(figure func(i int) float64) report.Spread {
+func gangsComparedTo(base []gangResult, policy string, runs []gangResult, columns int) results.TrainingResult {
+	out := results.TrainingResult{Policy: policy}
+	of := func(figure func(i int) float64) results.Spread {
 		perSeed := make([]float64, 0, len(runs)/columns)
 		for s := 0; s < len(runs); s += columns {
 			sum := 0.0
@@ -237,14 +237,14 @@ func gangsComparedTo(base []gangResult, policy string, runs []gangResult, column
 			}
 			perSeed = append(perSeed, sum/float64(columns))
 		}
-		return report.SpreadOf(perSeed)
+		return results.SpreadOf(perSeed)
 	}
 	for c := range columns {
 		perSeed := make([]float64, 0, len(runs)/columns)
 		for i := c; i < len(runs); i += columns {
 			perSeed = append(perSeed, average(runs[i].jcts))
 		}
-		out.Hours = append(out.Hours, report.SpreadOf(perSeed))
+		out.Hours = append(out.Hours, results.SpreadOf(perSeed))
 	}
 	out.MeanHours = of(func(i int) float64 { return average(runs[i].jcts) })
 	out.Restarts = of(func(i int) float64 { return float64(runs[i].restarts) })

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
@@ -41,14 +41,14 @@ func polluxGangs(t testing.TB, kind string, nodes, gpus int) *Gangs {
 	}
 }
 
-func resultsOf(t testing.TB, g *Gangs, policies ...string) map[string]report.TrainingResult {
+func resultsOf(t testing.TB, g *Gangs, policies ...string) map[string]results.TrainingResult {
 	t.Helper()
 	g.Policies = policies
 	out, err := g.Run()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]report.TrainingResult{}
+	all := map[string]results.TrainingResult{}
 	for _, r := range out.Results {
 		t.Logf("%s: %v h, mean %v", r.Policy, r.Hours, r.MeanHours)
 		all[r.Policy] = r

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
@@ -234,8 +235,8 @@ func TestGangsCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := func(name string) report.TrainingResult {
-		return out.Results[slices.IndexFunc(out.Results, func(r report.TrainingResult) bool { return r.Policy == name })]
+	row := func(name string) results.TrainingResult {
+		return out.Results[slices.IndexFunc(out.Results, func(r results.TrainingResult) bool { return r.Policy == name })]
 	}
 	var hours, gains [2][]float64
 	var means []float64
@@ -261,14 +262,14 @@ func TestGangsCompare(t *testing.T) {
 		gain = append(gain, (gains[0][i]+gains[1][i])/2)
 	}
 	got := row("tandem")
-	want := report.TrainingResult{
-		Policy: "tandem", Hours: []report.Spread{report.SpreadOf(hours[0]), report.SpreadOf(hours[1])}, MeanHours: report.SpreadOf(means),
-		Gain: report.SpreadOf(gain), GainUnstuck: got.GainUnstuck, Idle: got.Idle,
+	want := results.TrainingResult{
+		Policy: "tandem", Hours: []results.Spread{results.SpreadOf(hours[0]), results.SpreadOf(hours[1])}, MeanHours: results.SpreadOf(means),
+		Gain: results.SpreadOf(gain), GainUnstuck: got.GainUnstuck, Idle: got.Idle,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tandem (-want +got):\n%s", diff)
 	}
-	if got.MeanHours.SD != 0 || row(stockGangs).Restarts.Mean != 0 || row(stockGangs).Gain != (report.Spread{Mean: 1}) || row(stockGangs).GainUnstuck != (report.Spread{Mean: 1}) {
+	if got.MeanHours.SD != 0 || row(stockGangs).Restarts.Mean != 0 || row(stockGangs).Gain != (results.Spread{Mean: 1}) || row(stockGangs).GainUnstuck != (results.Spread{Mean: 1}) {
 		t.Errorf("tandem %+v, kubernetes %+v", got, row(stockGangs))
 	}
 	g.Policies = []string{"tandem"}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 )
 
@@ -68,7 +68,7 @@ type predictedRun struct {
 }
 
 // Run plays all of them. Its results are in the order of the sets, of the models, and of the numbers of co-runs.
-func (p *Predicting) Run() (*report.Interference, error) {
+func (p *Predicting) Run() (*results.Interference, error) {
 	if p.Observed = cmp.Or(p.Observed, ObservedAll); !slices.Contains(ObservedKinds(), p.Observed) {
 		return nil, fmt.Errorf("compare predictions: unknown co-runs %q, known are those of %v", p.Observed, ObservedKinds())
 	}
@@ -142,8 +142,8 @@ func (r *predictedRun) play(p *Predicting) error {
 
 // summed makes a row of each set, model and number of co-runs: the figures of a seed are those of all its folds together,
 // and the row has their mean over the seeds.
-func (p *Predicting) summed(runs []predictedRun) *report.Interference {
-	out := &report.Interference{MaxSlowdown: p.MaxSlowdown}
+func (p *Predicting) summed(runs []predictedRun) *results.Interference {
+	out := &results.Interference{MaxSlowdown: p.MaxSlowdown}
 	for s := range p.Sets {
 		out.Pairs = append(out.Pairs, p.Sets[s].counted(len(p.Sets) > 1))
 	}

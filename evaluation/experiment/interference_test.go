@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
@@ -79,7 +80,7 @@ func (g *countGuess) observe(pairs []*Pair) error {
 
 func (g *countGuess) predict(*Pair) [2]float64 { return [2]float64{g.known, g.known} }
 
-func ran(t testing.TB, p *Predicting) *report.Interference {
+func ran(t testing.TB, p *Predicting) *results.Interference {
 	t.Helper()
 	out, err := p.Run()
 	if err != nil {
@@ -100,10 +101,10 @@ func threeFamilies(t testing.TB) []PairSet {
 func TestPredictingByHand(t *testing.T) {
 	p := &Predicting{Sets: threeFamilies(t), Observe: []int{0}, Models: []string{"m"}, Seeds: []int64{1, 2}, MaxSlowdown: 1.25, fit: meanGuesses}
 	f := func(v float64) *float64 { return &v }
-	want := report.InterferenceResult{
+	want := results.InterferenceResult{
 		Model: "m", Pairs: 5, Seeds: 1, Shown: f(0), MAE: f(.21), MAESD: f(0), R2: f(report.Round(1 - .65/.361)), Precision: f(.4), Recall: f(1),
 	}
-	if diff := cmp.Diff([]report.InterferenceResult{want}, ran(t, p).Results); diff != "" {
+	if diff := cmp.Diff([]results.InterferenceResult{want}, ran(t, p).Results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	// With a promise of 1.2 nothing is admitted and nothing might be: one of a pair of .8 and 1 breaks it.
@@ -151,7 +152,7 @@ func TestPredictingBySet(t *testing.T) {
 	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "VGG11+TD3 1.4 .5", "TD3+TD3 .9 .9", "TD3+VGG11 .5 1.4")
 	p := &Predicting{Sets: sets(t, nil, gavel, fast, lucid), HoldOut: []string{"LM"}, Observe: []int{0}, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses}
 	out := ran(t, p)
-	want := []report.InterferencePairs{
+	want := []results.InterferencePairs{
 		{Layout: "gavel-pairs", GPU: "k80", Measured: 1, NoFit: 1, OtherSets: 1},
 		{Layout: "gavel-pairs", GPU: "v100", Measured: 2},
 		{Layout: "lucid-pairs", GPU: "rtx3090", Measured: 1, Dropped: 2},

@@ -3,7 +3,7 @@ package experiment
 import (
 	"math"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 )
 
 // scored is a pair with the speeds of its tenants: measured ones and predicted ones.
@@ -17,7 +17,7 @@ func admitted(speeds [2]float64, least float64) bool {
 // figures sums the runs of one row up, which are in the order of their seeds. Least is the speed above which a pair is
 // admitted. A figure that is not defined for some seed (the precision when no pair was admitted) is left out of the mean;
 // where it is for none, it is nil.
-func figures(runs []predictedRun, least float64) report.InterferenceResult {
+func figures(runs []predictedRun, least float64) results.InterferenceResult {
 	var pairs []int
 	var mae, r2, precision, recall, shown []float64
 	for len(runs) > 0 {
@@ -39,7 +39,7 @@ func figures(runs []predictedRun, least float64) report.InterferenceResult {
 	for _, n := range pairs {
 		sum += n
 	}
-	return report.InterferenceResult{
+	return results.InterferenceResult{
 		Pairs: int(math.Round(float64(sum) / float64(len(pairs)))), Seeds: len(pairs), Shown: seedMean(shown),
 		MAE: seedMean(mae), MAESD: seedDeviation(mae), R2: seedMean(r2), Precision: seedMean(precision), Recall: seedMean(recall),
 	}
@@ -56,7 +56,7 @@ func seedMean(all []float64) *float64 {
 	if len(all) == 0 {
 		return nil
 	}
-	mean := report.SpreadOf(all).Mean
+	mean := results.SpreadOf(all).Mean
 	return &mean
 }
 
@@ -64,7 +64,7 @@ func seedDeviation(all []float64) *float64 {
 	if len(all) == 0 {
 		return nil
 	}
-	sd := report.SpreadOf(all).SD
+	sd := results.SpreadOf(all).SD
 	return &sd
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -45,8 +45,8 @@ func (c *Pair) speeds() [2]float64 { return [2]float64{c.Sides[0].Speed, c.Sides
 // Name says which set it is: "gavel-pairs on k80".
 func (s *PairSet) Name() string { return fmt.Sprintf("%s on %s", s.Layout, s.GPU) }
 
-func (s *PairSet) counted(named bool) report.InterferencePairs {
-	c := report.InterferencePairs{Measured: len(s.Pairs), NoFit: s.NoFit, Dropped: s.Dropped, OtherSets: s.OtherSets}
+func (s *PairSet) counted(named bool) results.InterferencePairs {
+	c := results.InterferencePairs{Measured: len(s.Pairs), NoFit: s.NoFit, Dropped: s.Dropped, OtherSets: s.OtherSets}
 	if named {
 		c.Layout, c.GPU = string(s.Layout), s.GPU
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
@@ -59,7 +59,7 @@ type preempted struct {
 }
 
 // Run plays every policy with every load and seed, and the in-tree policy in any case, to compare with.
-func (p *Preemption) Run() (*report.Preemption, error) {
+func (p *Preemption) Run() (*results.Preemption, error) {
 	if err := p.validate(); err != nil {
 		return nil, fmt.Errorf("run preemption: %w", err)
 	}
@@ -82,7 +82,7 @@ func (p *Preemption) Run() (*report.Preemption, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &report.Preemption{Trace: string(p.Trace.Format), Nodes: p.Nodes, Jobs: p.Jobs, LeftOut: len(p.Trace.Jobs) - len(pool), Seeds: p.Seeds}
+	out := &results.Preemption{Trace: string(p.Trace.Format), Nodes: p.Nodes, Jobs: p.Jobs, LeftOut: len(p.Trace.Jobs) - len(pool), Seeds: p.Seeds}
 	for l, load := range p.Loads {
 		of := func(policy int) []preempted { return runs[policy*each+l*len(p.Seeds) : policy*each+(l+1)*len(p.Seeds)] }
 		for _, name := range p.Policies {
@@ -208,14 +208,14 @@ func unitsOf(setup *sim.Setup, h *sim.History) []waiter {
 }
 
 // preemptionResult sums up the runs of a policy at one load. The base is those of the in-tree policy with the same seeds.
-func preemptionResult(policy string, load float64, runs, base []preempted) report.PreemptionResult {
-	out := report.PreemptionResult{Policy: policy, Load: load}
-	of := func(figure func(i int) float64) report.Spread {
+func preemptionResult(policy string, load float64, runs, base []preempted) results.PreemptionResult {
+	out := results.PreemptionResult{Policy: policy, Load: load}
+	of := func(figure func(i int) float64) results.Spread {
 		perSeed := make([]float64, 0, len(runs))
 		for i := range runs {
 			perSeed = append(perSeed, figure(i))
 		}
-		return report.SpreadOf(perSeed)
+		return results.SpreadOf(perSeed)
 	}
 	out.WaitP50, out.WaitP99 = of(func(i int) float64 { return runs[i].p50 }), of(func(i int) float64 { return runs[i].p99 })
 	out.WaitOthers = of(func(i int) float64 { return runs[i].others })

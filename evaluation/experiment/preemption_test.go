@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 )
@@ -138,7 +138,7 @@ func TestPreemptionOnTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows := map[string]report.PreemptionResult{}
+		rows := map[string]results.PreemptionResult{}
 		for _, r := range out.Results {
 			rows[r.Policy] = r
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -152,18 +152,18 @@ func (r *ratedRun) book(c *vgpu.Cluster, a *vgpu.Assignment, w wanting, sum *spe
 }
 
 // summed sums the runs of all seeds up, a result per number of jobs.
-func summed(runs []ratedRun) []report.RateResult {
+func summed(runs []ratedRun) []results.RateResult {
 	first := &runs[0]
-	results := make([]report.RateResult, 0, len(first.after))
+	all := make([]results.RateResult, 0, len(first.after))
 	for k := range first.after {
-		over := func(figure func(spent) float64) report.Spread {
+		over := func(figure func(spent) float64) results.Spread {
 			figures := make([]float64, 0, len(runs))
 			for i := range runs {
 				figures = append(figures, figure(runs[i].after[k]))
 			}
-			return report.SpreadOf(figures)
+			return results.SpreadOf(figures)
 		}
-		results = append(results, report.RateResult{
+		all = append(all, results.RateResult{
 			Prices: PricesText(first.prices), Policy: first.policy, Choice: first.choice.name, Seeds: first.rating.Seeds, Jobs: first.after[k].jobs,
 			CostPerHour:       over(func(s spent) float64 { return float64(s.shares) / 1e6 }),
 			DeviceCostPerHour: over(func(s spent) float64 { return float64(s.devices) / 1e6 }),
@@ -172,7 +172,7 @@ func summed(runs []ratedRun) []report.RateResult {
 			Unplaced:          over(func(s spent) float64 { return float64(s.unplaced) }),
 		})
 	}
-	return results
+	return all
 }
 
 // PricesText writes prices as the command reads them: "k80=0.45,v100=2.48".

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -72,7 +72,7 @@ var choices = []choice{
 }
 
 // Run plays every list of prices, policy, choice and seed.
-func (r *Rating) Run() (*report.Rates, error) {
+func (r *Rating) Run() (*results.Rates, error) {
 	apps, err := r.measured()
 	if err != nil {
 		return nil, fmt.Errorf("compare rates: %w", err)
@@ -101,7 +101,7 @@ func (r *Rating) Run() (*report.Rates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compare rates: %w", err)
 	}
-	out := &report.Rates{}
+	out := &results.Rates{}
 	for i := 0; i < len(runs); i += len(r.Seeds) {
 		out.Results = append(out.Results, summed(runs[i:i+len(r.Seeds)])...)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -36,13 +37,13 @@ func unlike(jobs int) *Rating {
 	}
 }
 
-func played(t *testing.T, r *Rating) map[string]report.RateResult {
+func played(t *testing.T, r *Rating) map[string]results.RateResult {
 	t.Helper()
 	rates, err := r.Run()
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := map[string]report.RateResult{}
+	last := map[string]results.RateResult{}
 	for _, x := range rates.Results {
 		last[x.Prices+" "+x.Policy+" "+x.Choice] = x
 	}
@@ -80,7 +81,7 @@ func TestRatesCostWhatTheCheapestSharesDo(t *testing.T) {
 	last := played(t, r)
 	for _, policy := range r.Policies {
 		got := last["k80=0.5,v100=2.5 "+policy+" cheapest-share"]
-		if diff := cmp.Diff(report.SpreadOf(sums), got.CostPerHour); diff != "" {
+		if diff := cmp.Diff(results.SpreadOf(sums), got.CostPerHour); diff != "" {
 			t.Errorf("%s: cost (-want +got):\n%s", policy, diff)
 		}
 		if got.Met.Mean != 50 || got.Missed.Mean != 0 || got.Unplaced.Mean != 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
@@ -26,9 +27,9 @@ type Rightsizing struct {
 }
 
 // Run looks at every set. Violations are part of the result, the error is for what cannot be sized at all.
-func (r *Rightsizing) Run() (*report.Rightsize, error) {
+func (r *Rightsizing) Run() (*results.Rightsize, error) {
 	r.ways = index(r.Profile)
-	out := &report.Rightsize{Results: []report.SizedSet{}}
+	out := &results.Rightsize{Results: []results.SizedSet{}}
 	for i := range r.Sets {
 		one, err := r.size(&r.Sets[i])
 		if err != nil {
@@ -40,7 +41,7 @@ func (r *Rightsizing) Run() (*report.Rightsize, error) {
 }
 
 // size sizes one set.
-func (r *Rightsizing) size(set *traces.SLOSet) (*report.SizedSet, error) {
+func (r *Rightsizing) size(set *traces.SLOSet) (*results.SizedSet, error) {
 	plan, err := traffic.Size(r.demands(set), traffic.Config{Permille: r.Permille})
 	if err != nil {
 		return nil, err
@@ -53,29 +54,29 @@ func (r *Rightsizing) size(set *traces.SLOSet) (*report.SizedSet, error) {
 }
 
 // judge reports a plan, held to the set.
-func (r *Rightsizing) judge(set *traces.SLOSet, plan *traffic.Plan) *report.SizedSet {
+func (r *Rightsizing) judge(set *traces.SLOSet, plan *traffic.Plan) *results.SizedSet {
 	deployed := deployedOf(plan)
 	c := r.check("tandem", set, deployed)
 	c.starts()
 	for _, refused := range plan.Refused {
-		c.violations = slices.DeleteFunc(c.violations, func(v report.Violation) bool { return v.Model == refused.Model })
+		c.violations = slices.DeleteFunc(c.violations, func(v results.Violation) bool { return v.Model == refused.Model })
 		c.violate(refused.Model, "", "%s", refused.Why())
 	}
-	return &report.SizedSet{
+	return &results.SizedSet{
 		Set: set.Number, GPUs: len(plan.Devices), Slices: slicesOf(deployed), LowerBound: plan.LowerBound, Optimal: plan.Optimal,
-		Models: r.models(set, deployed), Violations: append([]report.Violation{}, c.violations...), Notes: []string{},
+		Models: r.models(set, deployed), Violations: append([]results.Violation{}, c.violations...), Notes: []string{},
 	}
 }
 
 // compare holds a published deployment to the set, and the result to the deployment.
-func (r *Rightsizing) compare(out *report.SizedSet, set *traces.SLOSet, published []traces.Deployed) {
+func (r *Rightsizing) compare(out *results.SizedSet, set *traces.SLOSet, published []traces.Deployed) {
 	c := r.check("published", set, published)
 	_, all := byGPU(published)
 	gpus, compute := len(all), slicesOf(published)
 	out.PublishedGPUs, out.PublishedSlices = &gpus, &compute
 	out.Violations = append(out.Violations, c.violations...)
 	if out.GPUs > gpus {
-		out.Violations = append(out.Violations, report.Violation{
+		out.Violations = append(out.Violations, results.Violation{
 			Deployment: "tandem", Reason: fmt.Sprintf("%d GPUs, the published deployment has %d", out.GPUs, gpus),
 		})
 	}
@@ -121,12 +122,12 @@ func deployedOf(plan *traffic.Plan) []traces.Deployed {
 }
 
 // models returns what serves the models of a set.
-func (r *Rightsizing) models(set *traces.SLOSet, deployed []traces.Deployed) []report.SizedModel {
-	all := []report.SizedModel{}
+func (r *Rightsizing) models(set *traces.SLOSet, deployed []traces.Deployed) []results.SizedModel {
+	all := []results.SizedModel{}
 	for _, slo := range set.SLOs {
-		m := report.SizedModel{
+		m := results.SizedModel{
 			Model: slo.Model, Rate: report.Round(slo.Rate), SLO: milliseconds(slo.Latency),
-			Limit: milliseconds(traffic.Limit(slo.Latency, r.Permille)), Instances: []report.SizedInstance{},
+			Limit: milliseconds(traffic.Limit(slo.Latency, r.Permille)), Instances: []results.SizedInstance{},
 		}
 		throughput, latency := 0.0, time.Duration(0)
 		for i := range deployed {
@@ -136,7 +137,7 @@ func (r *Rightsizing) models(set *traces.SLOSet, deployed []traces.Deployed) []r
 				continue
 			}
 			throughput, latency = throughput+s.Rate, max(latency, s.Latency)
-			m.Instances = append(m.Instances, report.SizedInstance{
+			m.Instances = append(m.Instances, results.SizedInstance{
 				GPU: d.GPU, Start: d.Start, Slices: int(d.Slices), Batch: d.Batch, Processes: d.Processes,
 				Throughput: report.Round(s.Rate), Latency: milliseconds(s.Latency),
 			})

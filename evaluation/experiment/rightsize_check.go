@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
@@ -17,12 +18,12 @@ import (
 type checker struct {
 	name       string
 	deployed   []traces.Deployed
-	violations []report.Violation
+	violations []results.Violation
 }
 
 // violate notes a violation.
 func (c *checker) violate(model, gpu, format string, values ...any) {
-	c.violations = append(c.violations, report.Violation{
+	c.violations = append(c.violations, results.Violation{
 		Deployment: c.name, Model: model, GPU: gpu, Reason: fmt.Sprintf(format, values...),
 	})
 }

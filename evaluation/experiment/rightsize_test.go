@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
@@ -37,7 +37,7 @@ func sizing(rate float64, published ...traces.Deployed) *Rightsizing {
 	return r
 }
 
-func resultOf(t *testing.T, r *Rightsizing) report.SizedSet {
+func resultOf(t *testing.T, r *Rightsizing) results.SizedSet {
 	t.Helper()
 	out, err := r.Run()
 	if err != nil {
@@ -51,19 +51,19 @@ func resultOf(t *testing.T, r *Rightsizing) report.SizedSet {
 
 func TestRightsizing(t *testing.T) {
 	published, compute := 2, 8
-	two := report.SizedInstance{Slices: 2, Batch: 8, Processes: 1, Throughput: 20, Latency: 45}
-	at := func(gpu, start int) report.SizedInstance {
+	two := results.SizedInstance{Slices: 2, Batch: 8, Processes: 1, Throughput: 20, Latency: 45}
+	at := func(gpu, start int) results.SizedInstance {
 		one := two
 		one.GPU, one.Start = gpu, start
 		return one
 	}
-	want := report.SizedSet{
+	want := results.SizedSet{
 		Set: 4, GPUs: 2, Slices: 8, PublishedGPUs: &published, PublishedSlices: &compute, LowerBound: 2, Optimal: true,
-		Models: []report.SizedModel{{
+		Models: []results.SizedModel{{
 			Model: "m", Rate: 60.0001, Throughput: 80, SLO: 100, Limit: 45, Latency: 45,
-			Instances: []report.SizedInstance{at(0, 0), at(0, 2), at(0, 4), at(1, 4)},
+			Instances: []results.SizedInstance{at(0, 0), at(0, 2), at(0, 4), at(1, 4)},
 		}},
-		Violations: []report.Violation{}, Notes: []string{},
+		Violations: []results.Violation{}, Notes: []string{},
 	}
 	got := resultOf(t, sizing(60.0001, placed(0, 0, 2), placed(0, 2, 2), placed(1, 0, 2), placed(1, 2, 2)))
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -131,7 +131,7 @@ func TestRightsizingRefuses(t *testing.T) {
 	r := sizing(20)
 	r.Permille = 449
 	got := resultOf(t, r)
-	want := []report.Violation{{Deployment: "tandem", Model: "m", Reason: "the fastest batch takes 45ms, above 44.9ms"}}
+	want := []results.Violation{{Deployment: "tandem", Model: "m", Reason: "the fastest batch takes 45ms, above 44.9ms"}}
 	if diff := cmp.Diff(want, got.Violations); diff != "" || got.GPUs != 0 || len(got.Models) != 1 || len(got.Models[0].Instances) != 0 {
 		t.Errorf("%+v, violations (-want +got):\n%s", got, diff)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
@@ -13,7 +14,7 @@ import (
 
 // ScoreCurves tells how wrong the shipped curves are on measurements of work on parts of the SMs. Nothing is fitted, so any of the
 // layouts alone will do.
-func ScoreCurves(files []*traces.Trace) (*report.CurveScores, error) {
+func ScoreCurves(files []*traces.Trace) (*results.CurveScores, error) {
 	points := map[interference.Class][]point{}
 	for _, t := range files {
 		found, err := measuredPoints(t)
@@ -25,7 +26,7 @@ func ScoreCurves(files []*traces.Trace) (*report.CurveScores, error) {
 			points[interference.ClassUnknown] = append(points[interference.ClassUnknown], more...)
 		}
 	}
-	out := &report.CurveScores{}
+	out := &results.CurveScores{}
 	for _, name := range interference.ClassNames() {
 		class, err := interference.ClassByName(name)
 		if err != nil {
@@ -42,7 +43,7 @@ func ScoreCurves(files []*traces.Trace) (*report.CurveScores, error) {
 }
 
 // scoredClass tells how wrong the shipped curve of a class is on points, beside two speeds that need no measurement.
-func scoredClass(class interference.Class, points []point) report.CurveScore {
+func scoredClass(class interference.Class, points []point) results.CurveScore {
 	families := map[string]bool{}
 	for i := range points {
 		families[points[i].family] = true
@@ -51,7 +52,7 @@ func scoredClass(class interference.Class, points []point) report.CurveScore {
 	mae, square := errorOf(points, c)
 	proportional, _ := errorOf(points, interference.Curve{Fixed: 0})
 	unaffected, _ := errorOf(points, interference.Curve{Fixed: 1})
-	return report.CurveScore{
+	return results.CurveScore{
 		Class: class.String(), Points: len(points), Families: len(families), Fixed: c.Fixed, Error: c.Error,
 		MAE: report.Round(mae), RMSE: report.Round(math.Sqrt(square)),
 		Proportional: report.Round(proportional), Unaffected: report.Round(unaffected), Below: report.Round(below(points)),
@@ -59,7 +60,7 @@ func scoredClass(class interference.Class, points []point) report.CurveScore {
 }
 
 // ScoreFeatures tells how wrong the shipped predictor is on networks that were measured. Nothing is fitted, so one network will do.
-func ScoreFeatures(networks []traces.Network) (*report.FeatureScores, error) {
+func ScoreFeatures(networks []traces.Network) (*results.FeatureScores, error) {
 	if len(networks) == 0 {
 		return nil, errors.New("score features: no networks")
 	}
@@ -76,13 +77,13 @@ func ScoreFeatures(networks []traces.Network) (*report.FeatureScores, error) {
 		"sm":         func(g *interference.Estimate) float64 { return g.Profile.SM },
 		"memory_mib": func(g *interference.Estimate) float64 { return float64(g.Profile.Memory) / float64(vgpu.MiB) },
 	}
-	out := &report.FeatureScores{}
+	out := &results.FeatureScores{}
 	for t := range targets {
 		for _, where := range []struct {
 			name    string
 			outside bool
 		}{{"inside", false}, {"outside", true}} {
-			r := report.FeatureScore{Target: targets[t].name, Range: where.name}
+			r := results.FeatureScore{Target: targets[t].name, Range: where.name}
 			var wrong, constant errorSum
 			mean := meanOf(networks, targets[t].value)
 			for i := range networks {

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
@@ -37,7 +37,7 @@ type Weighing struct {
 type weighed struct{ allocated, lost, slowdown, worst float64 }
 
 // Run plays every weight with every seed.
-func (w *Weighing) Run() (*report.Weights, error) {
+func (w *Weighing) Run() (*results.Weights, error) {
 	workloads := w.workloads()
 	if len(workloads) == 0 {
 		return nil, errors.New("weigh interference: no profile says its GPU and memory utilisation")
@@ -54,17 +54,17 @@ func (w *Weighing) Run() (*report.Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &report.Weights{}
+	out := &results.Weights{}
 	for k, weight := range w.Weights {
 		mine := runs[k*len(w.Seeds) : (k+1)*len(w.Seeds)]
-		of := func(figure func(weighed) float64) report.Spread {
+		of := func(figure func(weighed) float64) results.Spread {
 			var all []float64
 			for _, r := range mine {
 				all = append(all, figure(r))
 			}
-			return report.SpreadOf(all)
+			return results.SpreadOf(all)
 		}
-		out.Results = append(out.Results, report.WeightResult{
+		out.Results = append(out.Results, results.WeightResult{
 			Weight:           weight,
 			AllocatedPercent: of(func(r weighed) float64 { return r.allocated }),
 			LostPercent:      of(func(r weighed) float64 { return r.lost }),

@@ -39,36 +39,6 @@ func golden(t *testing.T, name string, write func(io.Writer) error) {
 	}
 }
 
-func fragmentation() report.Fragmentation {
-	took := 0.412
-	at := func(load int, mean, sd float64) report.AtLoad {
-		return report.AtLoad{Load: load, Spread: report.Spread{Mean: mean, SD: sd}}
-	}
-	return report.Fragmentation{Results: []report.PolicyResult{
-		{
-			Policy: "random", Seeds: []int64{42, 43}, SecondsPerRun: &took,
-			AllocatedPercent:     report.ByLoad{at(80, 76.5, 1.25), at(100, 84, 0), at(130, 87.47, .3)},
-			FragmentationPercent: report.ByLoad{at(80, 15.92, .1)},
-		},
-		{
-			Policy: "fgd", Seeds: []int64{42, 43}, SecondsPerRun: &took,
-			AllocatedPercent:     report.ByLoad{at(80, 80, 0), at(100, 94.1234, .05), at(130, 95.39, .08)},
-			FragmentationPercent: report.ByLoad{at(80, 5.97, .1)},
-		},
-	}}
-}
-
-func TestFragmentation(t *testing.T) {
-	f := fragmentation()
-	golden(t, "fragmentation.json", func(w io.Writer) error { return report.JSON(w, f) })
-	golden(t, "fragmentation.txt", f.Table)
-	for i := range f.Results {
-		f.Results[i].SecondsPerRun = nil
-	}
-	golden(t, "fragmentation_no_timing.json", func(w io.Writer) error { return report.JSON(w, f) })
-	golden(t, "fragmentation_no_timing.txt", f.Table)
-}
-
 // TestTable: columns are as wide as their widest cell in characters, not bytes, and no line ends with a space.
 func TestTable(t *testing.T) {
 	table := report.Table{
@@ -82,35 +52,6 @@ func TestTable(t *testing.T) {
 	want := "name   n  note\na–b   10  x\né     ±7  long note\n\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
-	}
-}
-
-func TestByLoadAt(t *testing.T) {
-	l := fragmentation().Results[1].AllocatedPercent
-	if s, ok := l.At(130); !ok || s.Mean != 95.39 {
-		t.Errorf("at 130: %v, %v", s, ok)
-	}
-	if _, ok := l.At(120); ok {
-		t.Error("there is a figure at 120")
-	}
-}
-
-func TestSpreadOf(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		figures []float64
-		want    report.Spread
-	}{
-		{"none", nil, report.Spread{}},
-		{"one", []float64{95.4}, report.Spread{Mean: 95.4}},
-		{"two", []float64{95.3, 95.5}, report.Spread{Mean: 95.4, SD: .1414}}, // √(.01 + .01)
-		{"three", []float64{1, 2, 6}, report.Spread{Mean: 3, SD: 2.6458}},    // √((4 + 1 + 9)/2)
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, report.SpreadOf(tc.figures)); diff != "" {
-				t.Errorf("spread (-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 

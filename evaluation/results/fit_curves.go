@@ -1,10 +1,12 @@
-package report
+package results
 
 import (
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // CurveFit is the curves of the classes of work, with how wrong they are, and how wrong rules are for the bandwidth of work
@@ -47,7 +49,7 @@ type BandwidthResult struct {
 
 // Table writes a row per class, and then a row per rule.
 func (f *CurveFit) Table(w io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "class", Text: true}, {Head: "points"}, {Head: "families"}, {Head: "fixed"}, {Head: "MAE"}, {Head: "held out"},
 		{Head: "proportional"}, {Head: "unaffected"}, {Head: "below proportional"},
 	}}
@@ -63,7 +65,7 @@ func (f *CurveFit) Table(w io.Writer) error {
 	if _, err := io.WriteString(w, "\n"); err != nil {
 		return err
 	}
-	t = Table{Columns: []Column{{Head: "bandwidth", Text: true}, {Head: "points"}, {Head: "MAE"}, {Head: "bias"}}}
+	t = report.Table{Columns: []report.Column{{Head: "bandwidth", Text: true}, {Head: "points"}, {Head: "MAE"}, {Head: "bias"}}}
 	for _, r := range f.Bandwidth {
 		t.Rows = append(t.Rows, []string{r.Rule, strconv.Itoa(r.Points), figure(r.MAE), figure(r.Bias)})
 	}

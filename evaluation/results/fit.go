@@ -1,4 +1,4 @@
-package report
+package results
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 )
 
@@ -56,7 +57,7 @@ type FeatureResult struct {
 
 // Table writes a row per result.
 func (f *FeatureFit) Table(w io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "target", Text: true}, {Head: "held out", Text: true}, {Head: "model", Text: true}, {Head: "networks"},
 		{Head: "MAE"}, {Head: "RMSE"},
 	}}

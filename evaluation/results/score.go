@@ -1,9 +1,11 @@
-package report
+package results
 
 import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // CurveScores is how wrong the shipped curves are, by class of work.
@@ -33,7 +35,7 @@ type CurveScore struct {
 
 // Table writes a row per class.
 func (s *CurveScores) Table(w io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "class", Text: true}, {Head: "points"}, {Head: "families"}, {Head: "fixed"}, {Head: "MAE"}, {Head: "RMSE"},
 		{Head: "expected"}, {Head: "proportional"}, {Head: "unaffected"}, {Head: "below proportional"},
 	}}
@@ -68,7 +70,7 @@ type FeatureScore struct {
 
 // Table writes a row for what is predicted, inside and outside of the range.
 func (s *FeatureScores) Table(w io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "target", Text: true}, {Head: "range", Text: true}, {Head: "networks"}, {Head: "MAE"}, {Head: "RMSE"}, {Head: "mean"},
 	}}
 	for _, r := range s.Results {

@@ -1,4 +1,4 @@
-package report
+package results
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Rightsize is how many GPUs serve sets of models under their SLOs: a result per set.
@@ -98,11 +100,11 @@ func (r *Rightsize) Violated() []string {
 
 // Table writes a row per set, then one per model, and then notes and violations.
 func (r *Rightsize) Table(w io.Writer) error {
-	sets := Table{Columns: []Column{
+	sets := report.Table{Columns: []report.Column{
 		{Head: "set"}, {Head: "models"}, {Head: "GPUs"}, {Head: "published GPUs"}, {Head: "lower bound"},
 		{Head: "optimal", Text: true}, {Head: "slices"}, {Head: "published slices"}, {Head: "violations"},
 	}}
-	models := Table{Columns: []Column{
+	models := report.Table{Columns: []report.Column{
 		{Head: "set"}, {Head: "model", Text: true}, {Head: "rate"}, {Head: "throughput"}, {Head: "SLO ms"}, {Head: "limit ms"},
 		{Head: "latency ms"}, {Head: "instances", Text: true},
 	}}

@@ -1,9 +1,11 @@
-package report
+package results
 
 import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Rates is what ways of choosing GPUs spent on the same jobs, of which each wants a rate: a result per list of prices,
@@ -34,7 +36,7 @@ type RateResult struct {
 
 // Table writes a row per result.
 func (r Rates) Table(w io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "prices", Text: true},
 		{Head: "policy", Text: true},
 		{Head: "choice", Text: true},

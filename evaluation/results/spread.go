@@ -1,8 +1,10 @@
-package report
+package results
 
 import (
 	"fmt"
 	"math"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Spread is the mean of a figure over the runs of several seeds, with the standard deviation of a sample (n − 1), which
@@ -28,7 +30,7 @@ func SpreadOf(figures []float64) Spread {
 	for _, f := range figures {
 		squares += (f - mean) * (f - mean)
 	}
-	return Spread{Mean: Round(mean), SD: Round(math.Sqrt(squares / max(n-1, 1)))}
+	return Spread{Mean: report.Round(mean), SD: report.Round(math.Sqrt(squares / max(n-1, 1)))}
 }
 
 // String writes "95.39 ± 0.08".

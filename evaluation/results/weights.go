@@ -1,8 +1,10 @@
-package report
+package results
 
 import (
 	"io"
 	"strconv"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Weights is what weights of interference cost and brought, a result per weight.
@@ -25,7 +27,7 @@ type WeightResult struct {
 
 // Table writes a row per weight.
 func (w Weights) Table(out io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "weight %"}, {Head: "allocated %"}, {Head: "lost %"}, {Head: "mean slowdown"}, {Head: "worst slowdown"},
 	}}
 	for _, r := range w.Results {

@@ -1,9 +1,11 @@
-package report
+package results
 
 import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Preemption is what policies of preemption made of the same jobs, a result per load and policy.
@@ -50,7 +52,7 @@ type PreemptionResult struct {
 
 // Table writes a row per result, and a line about the runs.
 func (p Preemption) Table(w io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "load"}, {Head: "policy", Text: true}, {Head: "high p50 s"}, {Head: "high p99 s"}, {Head: "others mean s"},
 		{Head: "preemptions"}, {Head: "victims each"}, {Head: "fallen"}, {Head: "GPU-h lost"}, {Head: "÷ default"}, {Head: "same"}, {Head: "violations"},
 		{Head: "void"}, {Head: "needless"}, {Head: "unlawful"}, {Head: "cut"}, {Head: "never placed"},

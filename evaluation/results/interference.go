@@ -1,8 +1,10 @@
-package report
+package results
 
 import (
 	"io"
 	"strconv"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Interference is how well models predict the speeds of workloads that share a device: a result per set of pairs, model
@@ -56,7 +58,7 @@ type InterferencePairs struct {
 
 // Table writes a row per result, and a line for each set about the pairs that are left out.
 func (r Interference) Table(w io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "model", Text: true},
 		{Head: "observed"},
 		{Head: "shown"},
@@ -69,7 +71,7 @@ func (r Interference) Table(w io.Writer) error {
 	}}
 	several := len(r.Pairs) > 1
 	if several {
-		t.Columns = append([]Column{{Head: "pairs of", Text: true}, {Head: "GPU", Text: true}}, t.Columns...)
+		t.Columns = append([]report.Column{{Head: "pairs of", Text: true}, {Head: "GPU", Text: true}}, t.Columns...)
 	}
 	for _, x := range r.Results {
 		row := []string{

@@ -1,4 +1,4 @@
-package report
+package results
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Fragmentation is what policies made of the same arrivals, a result per policy.
@@ -70,11 +72,11 @@ func (f Fragmentation) Table(w io.Writer) error {
 		return nil
 	}
 	first := f.Results[0]
-	t := Table{Columns: []Column{{Head: "policy", Text: true}, {Head: "seeds"}}}
+	t := report.Table{Columns: []report.Column{{Head: "policy", Text: true}, {Head: "seeds"}}}
 	t.Columns = append(t.Columns, first.AllocatedPercent.columns("allocated %")...)
 	t.Columns = append(t.Columns, first.FragmentationPercent.columns("fragmented %")...)
 	if first.SecondsPerRun != nil {
-		t.Columns = append(t.Columns, Column{Head: "s per run"})
+		t.Columns = append(t.Columns, report.Column{Head: "s per run"})
 	}
 	for _, r := range f.Results {
 		row := append([]string{r.Policy, strconv.Itoa(len(r.Seeds))}, r.AllocatedPercent.cells()...)
@@ -87,10 +89,10 @@ func (f Fragmentation) Table(w io.Writer) error {
 	return t.Write(w)
 }
 
-func (l ByLoad) columns(what string) []Column {
-	all := make([]Column, 0, len(l))
+func (l ByLoad) columns(what string) []report.Column {
+	all := make([]report.Column, 0, len(l))
 	for _, a := range l {
-		all = append(all, Column{Head: fmt.Sprintf("%s at %d", what, a.Load)})
+		all = append(all, report.Column{Head: fmt.Sprintf("%s at %d", what, a.Load)})
 	}
 	return all
 }

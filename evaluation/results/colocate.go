@@ -1,9 +1,11 @@
-package report
+package results
 
 import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Colocation is what policies made of the same batches of jobs that may share GPUs, a result per policy.
@@ -36,7 +38,7 @@ type ColocationResult struct {
 
 // Table writes a row per result, and a line about the batches.
 func (r Colocation) Table(w io.Writer) error {
-	t := Table{Columns: []Column{
+	t := report.Table{Columns: []report.Column{
 		{Head: "policy", Text: true},
 		{Head: "makespan"},
 		{Head: "utilization"},

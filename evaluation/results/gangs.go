@@ -1,4 +1,4 @@
-package report
+package results
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Training is what policies made of the same jobs whose workers train together, a result per policy.
@@ -45,12 +47,12 @@ type TrainingResult struct {
 
 // Table writes a row per result, and a line about the cluster.
 func (r Training) Table(w io.Writer) error {
-	t := Table{Columns: []Column{{Head: "policy", Text: true}}}
+	t := report.Table{Columns: []report.Column{{Head: "policy", Text: true}}}
 	for _, name := range r.Columns {
-		t.Columns = append(t.Columns, Column{Head: strings.TrimSuffix(filepath.Base(name), ".csv")})
+		t.Columns = append(t.Columns, report.Column{Head: strings.TrimSuffix(filepath.Base(name), ".csv")})
 	}
 	for _, head := range []string{"mean h", "gain", "unstuck", "restarts", "stuck", "idle"} {
-		t.Columns = append(t.Columns, Column{Head: head})
+		t.Columns = append(t.Columns, report.Column{Head: head})
 	}
 	for i := range r.Results {
 		x := &r.Results[i]
