@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
 func fitCommand() *cobra.Command {
@@ -56,13 +56,13 @@ is shipped.`,
 			if fit.Seeds, err = scenario.ParseSeeds(seeds); err != nil {
 				return fmt.Errorf("flag --hold-out-fifth: %w", err)
 			}
-			t, err := measured("--features", networks, func(t *traces.Trace) int { return len(t.Networks) }, "networks")
+			t, err := measured("--features", networks, func(t *measurements.File) int { return len(t.Networks) }, "networks")
 			if err != nil {
 				return err
 			}
 			fit.Networks = t.Networks
 			if profiles != "" {
-				t, err := measured("--profiles", profiles, func(t *traces.Trace) int { return len(t.Solos) }, "solo profiles")
+				t, err := measured("--profiles", profiles, func(t *measurements.File) int { return len(t.Solos) }, "solo profiles")
 				if err != nil {
 					return err
 				}
@@ -85,11 +85,11 @@ is shipped.`,
 }
 
 // measured loads a file of measurements that must have some of one kind.
-func measured(flag, path string, count func(*traces.Trace) int, what string) (*traces.Trace, error) {
+func measured(flag, path string, count func(*measurements.File) int, what string) (*measurements.File, error) {
 	if path == "" {
 		return nil, fmt.Errorf("flag %s is missing: it names a CSV file", flag)
 	}
-	t, err := traces.Load(path)
+	t, err := measurements.Load(path)
 	if err != nil {
 		return nil, fmt.Errorf("flag %s: %w", flag, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -79,7 +80,7 @@ func load[T any](path, flag string, read func(io.Reader, string) ([]T, error)) (
 	if path == "" {
 		return nil, fmt.Errorf("flag %s is missing: it names a CSV file", flag)
 	}
-	r, err := traces.Open(path)
+	r, err := csvtable.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("flag %s: %w", flag, err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
 // gangsFlags are what gangs takes as text.
@@ -94,7 +94,7 @@ were stuck with a part of their workers, and the part of the held GPU time in wh
 }
 
 // nameRepeats says which files measured steps several times.
-func nameRepeats(w io.Writer, measured []*traces.Trace) {
+func nameRepeats(w io.Writer, measured []*measurements.File) {
 	for _, t := range measured {
 		if t.Repeated > 0 {
 			fmt.Fprintf(w, "%s: rows that measure a step again: %d; the mean of its times counts\n", t.File, t.Repeated)

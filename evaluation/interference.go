@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 )
 
@@ -140,13 +140,13 @@ func (f *predictedFlags) load() ([]experiment.PairSet, error) {
 }
 
 // loadAll reads files, each once.
-func loadAll(paths []string) ([]*traces.Trace, error) {
-	all := make([]*traces.Trace, 0, len(paths))
+func loadAll(paths []string) ([]*measurements.File, error) {
+	all := make([]*measurements.File, 0, len(paths))
 	for i, path := range paths {
 		if slices.Contains(paths[:i], path) {
 			return nil, fmt.Errorf("%s is given twice", path)
 		}
-		t, err := traces.Load(path)
+		t, err := measurements.Load(path)
 		if err != nil {
 			return nil, err
 		}

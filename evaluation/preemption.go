@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
 // preemptionFlags are what preemption takes as text.
@@ -103,13 +103,13 @@ func (f *preemptionFlags) parse(p *experiment.Preemption) (err error) {
 	if f.pods == "" {
 		return errors.New("flag --pods is missing: it names a CSV file")
 	}
-	if p.Trace, err = traces.Load(f.pods); err != nil {
+	if p.Trace, err = measurements.Load(f.pods); err != nil {
 		return fmt.Errorf("flag --pods: %w", err)
 	}
 	if f.nodes == "" {
 		return nil
 	}
-	if p.Hosts, err = traces.Load(f.nodes); err != nil {
+	if p.Hosts, err = measurements.Load(f.nodes); err != nil {
 		return fmt.Errorf("flag --nodes: %w", err)
 	}
 	return nil

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 )
 
@@ -95,18 +95,18 @@ func rate(c *cobra.Command, rating *experiment.Rating, form *command.Output) err
 }
 
 // loadRates reads the throughputs of one set of measurements; a file that has no sets is all one.
-func loadRates(path, set string) ([]traces.Rate, error) {
+func loadRates(path, set string) ([]measurements.Rate, error) {
 	if path == "" {
 		return nil, fmt.Errorf("flag --throughputs is missing: it names a CSV file")
 	}
-	t, err := traces.Load(path)
+	t, err := measurements.Load(path)
 	if err != nil {
 		return nil, fmt.Errorf("flag --throughputs: %w", err)
 	}
 	if len(t.Rates) == 0 {
 		return nil, fmt.Errorf("flag --throughputs: %v: it has no rates of jobs", t)
 	}
-	var rates []traces.Rate
+	var rates []measurements.Rate
 	for _, r := range t.Rates {
 		if r.Set == "" || r.Set == set {
 			rates = append(rates, r)

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
@@ -97,7 +97,7 @@ func (f *rightsizeFlags) load() (*experiment.Rightsizing, error) {
 	if !(permille >= 1 && permille <= 1000) {
 		return nil, fmt.Errorf("flag --latency-part: %v, legal is 0.001 to 1", f.part)
 	}
-	profile, err := traces.Load(f.profile)
+	profile, err := measurements.Load(f.profile)
 	if err != nil {
 		return nil, fmt.Errorf("flag --profile: %w", err)
 	}
@@ -109,7 +109,7 @@ func (f *rightsizeFlags) load() (*experiment.Rightsizing, error) {
 		models = append(models, profile.Servings[i].Model)
 	}
 	slices.Sort(models)
-	sets, err := traces.LoadSLOs(f.latency, f.rates, slices.Compact(models))
+	sets, err := measurements.LoadSLOs(f.latency, f.rates, slices.Compact(models))
 	if err != nil {
 		return nil, fmt.Errorf("flags --latency and --rates: %w", err)
 	}
@@ -124,17 +124,17 @@ func (f *rightsizeFlags) load() (*experiment.Rightsizing, error) {
 }
 
 // chosenSets returns the sets of a list of numbers, in its order.
-func chosenSets(sets []traces.SLOSet, list string) ([]traces.SLOSet, error) {
+func chosenSets(sets []measurements.SLOSet, list string) ([]measurements.SLOSet, error) {
 	if list == "all" {
 		return sets, nil
 	}
-	chosen := make([]traces.SLOSet, 0, len(sets))
+	chosen := make([]measurements.SLOSet, 0, len(sets))
 	for part := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(part)
 		if err != nil || n < 1 || n > len(sets) {
 			return nil, fmt.Errorf("%q is no set: legal are 1 to %d, separated by commas, and all", part, len(sets))
 		}
-		if slices.ContainsFunc(chosen, func(s traces.SLOSet) bool { return s.Number == n }) {
+		if slices.ContainsFunc(chosen, func(s measurements.SLOSet) bool { return s.Number == n }) {
 			return nil, fmt.Errorf("set %d appears twice", n)
 		}
 		chosen = append(chosen, sets[n-1])
@@ -143,8 +143,8 @@ func chosenSets(sets []traces.SLOSet, list string) ([]traces.SLOSet, error) {
 }
 
 // loadDeployments reads the deployments of the sets.
-func loadDeployments(sets []traces.SLOSet, files []string) (map[int][]traces.Deployed, error) {
-	published := map[int][]traces.Deployed{}
+func loadDeployments(sets []measurements.SLOSet, files []string) (map[int][]measurements.Deployed, error) {
+	published := map[int][]measurements.Deployed{}
 	for i, file := range files {
 		text, path, named := strings.Cut(file, "=")
 		number, err := strconv.Atoi(text)
@@ -154,13 +154,13 @@ func loadDeployments(sets []traces.SLOSet, files []string) (map[int][]traces.Dep
 			}
 			number, path = sets[i].Number, file
 		}
-		if !slices.ContainsFunc(sets, func(s traces.SLOSet) bool { return s.Number == number }) {
+		if !slices.ContainsFunc(sets, func(s measurements.SLOSet) bool { return s.Number == number }) {
 			return nil, fmt.Errorf("%q is of set %d, which is not among those to look at", file, number)
 		}
 		if published[number] != nil {
 			return nil, fmt.Errorf("%q: set %d has two deployments", file, number)
 		}
-		t, err := traces.Load(path)
+		t, err := measurements.Load(path)
 		if err != nil {
 			return nil, err
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
 func scoreCommand() *cobra.Command {
@@ -67,13 +67,13 @@ func addCurves(c *cobra.Command, paths *[]string) {
 }
 
 // curveFiles loads files with workloads alone on parts of a device.
-func curveFiles(paths []string) ([]*traces.Trace, error) {
+func curveFiles(paths []string) ([]*measurements.File, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("flag --curves is missing: it names a CSV file, and may be given several times")
 	}
-	files := make([]*traces.Trace, 0, len(paths))
+	files := make([]*measurements.File, 0, len(paths))
 	for _, path := range paths {
-		t, err := measured("--curves", path, func(t *traces.Trace) int { return len(t.Solos) }, "solo profiles")
+		t, err := measured("--curves", path, func(t *measurements.File) int { return len(t.Solos) }, "solo profiles")
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ takes their profiles for guesses. The column mean has the mean absolute error of
   evaluation score features --features mine.csv -o json`,
 		Args: command.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			t, err := measured("--features", networks, func(t *traces.Trace) int { return len(t.Networks) }, "networks")
+			t, err := measured("--features", networks, func(t *measurements.File) int { return len(t.Networks) }, "networks")
 			if err != nil {
 				return err
 			}

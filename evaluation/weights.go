@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
@@ -101,11 +102,11 @@ func parseWeights(list string) ([]int64, error) {
 }
 
 // loadProfiles reads what workloads use alone.
-func loadProfiles(path string) ([]traces.Solo, error) {
+func loadProfiles(path string) ([]measurements.Solo, error) {
 	if path == "" {
 		return nil, fmt.Errorf("flag --profiles is missing: it names a CSV file")
 	}
-	t, err := traces.Load(path)
+	t, err := measurements.Load(path)
 	if err != nil {
 		return nil, fmt.Errorf("flag --profiles: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -13,9 +14,9 @@ import (
 // pairsOf is a set of made-up pairs, "TD3+LM .9 .8", with profiles "TD3 SM bandwidth GiB".
 func pairsOf(t testing.TB, profiles []string, pairs ...string) *PairSet {
 	t.Helper()
-	solos := &traces.Trace{File: "s.csv", Format: traces.LucidSingles}
+	solos := &measurements.File{Trace: traces.Trace{File: "s.csv", Format: measurements.LucidSingles}}
 	for i, text := range profiles {
-		s := traces.Solo{Line: i + 2, GPU: "rtx3090", Share: 1000, Batch: 32, Rate: 100}
+		s := measurements.Solo{Line: i + 2, GPU: "rtx3090", Share: 1000, Batch: 32, Rate: 100}
 		var gib float64
 		if _, err := fmt.Sscanf(text, "%s %g %g %g", &s.Workload, &s.SM, &s.Bandwidth, &gib); err != nil {
 			t.Fatal(err)
@@ -23,7 +24,7 @@ func pairsOf(t testing.TB, profiles []string, pairs ...string) *PairSet {
 		s.Memory = vgpu.Bytes(gib * float64(vgpu.GiB))
 		solos.Solos = append(solos.Solos, s)
 	}
-	all := sets(t, []*traces.Trace{solos}, coRuns(t, traces.LucidPairs, "rtx3090", pairs...))
+	all := sets(t, []*measurements.File{solos}, coRuns(t, measurements.LucidPairs, "rtx3090", pairs...))
 	return &all[0]
 }
 

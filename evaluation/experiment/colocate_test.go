@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 	"github.com/tandem-gpu/tandem/test/racedetector"
 )
@@ -113,9 +113,9 @@ func lucidPairs(t testing.TB) *PairSet {
 	if dir == "" {
 		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
 	}
-	var loaded []*traces.Trace
+	var loaded []*measurements.File
 	for _, name := range []string{"colocate_info.csv", "single_data.csv"} {
-		trace, err := traces.Load(filepath.Join(dir, "lucid", name))
+		trace, err := measurements.Load(filepath.Join(dir, "lucid", name))
 		if err != nil {
 			t.Fatal(err)
 		}

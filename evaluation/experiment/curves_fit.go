@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -17,7 +18,7 @@ import (
 // CurveFit fits how the speed of each class of work follows its part of the SMs.
 type CurveFit struct {
 	// Traces have workloads alone on parts of a device: iGniter's, MISO's, MuxServe's and ParvaGPU's.
-	Traces []*traces.Trace
+	Traces []*measurements.File
 }
 
 // point is one measurement of a workload on a part of the SMs beside the measurement on the largest part.
@@ -44,7 +45,7 @@ const busyTraining = 0.7
 // solo is one workload by its parts of the SMs.
 type solo struct {
 	class interference.Class // of work that fills the device
-	by    map[vgpu.MilliGPU]*traces.Solo
+	by    map[vgpu.MilliGPU]*measurements.Solo
 	whole vgpu.MilliGPU
 	// rated says that steps are from the rate.
 	rated bool
@@ -80,7 +81,7 @@ func (f *CurveFit) Run() (*results.CurveFit, error) {
 }
 
 // measuredPoints returns the points of a file by class.
-func measuredPoints(t *traces.Trace) (map[interference.Class][]point, error) {
+func measuredPoints(t *measurements.File) (map[interference.Class][]point, error) {
 	solos := map[string]*solo{}
 	for i := range t.Solos {
 		s := &t.Solos[i]
@@ -90,7 +91,7 @@ func measuredPoints(t *traces.Trace) (map[interference.Class][]point, error) {
 		}
 		one := solos[s.Workload]
 		if one == nil {
-			one = &solo{class: class, rated: t.Format == traces.ParvaProfile, by: map[vgpu.MilliGPU]*traces.Solo{}}
+			one = &solo{class: class, rated: t.Format == measurements.ParvaProfile, by: map[vgpu.MilliGPU]*measurements.Solo{}}
 			solos[s.Workload] = one
 		}
 		one.by[s.Share] = s
@@ -106,19 +107,19 @@ func measuredPoints(t *traces.Trace) (map[interference.Class][]point, error) {
 		if one.light(solos) {
 			class = interference.ClassLight
 		}
-		points[class] = append(points[class], one.points(t.Format == traces.IgniterCurves)...)
+		points[class] = append(points[class], one.points(t.Format == measurements.IgniterCurves)...)
 	}
 	return points, nil
 }
 
 // classOf returns the class of a measurement as if it filled the device, false for a format without parts of the SMs.
-func classOf(format traces.Format, s *traces.Solo) (interference.Class, bool) {
+func classOf(format csvtable.Format, s *measurements.Solo) (interference.Class, bool) {
 	switch format {
-	case traces.IgniterCurves, traces.ParvaProfile:
+	case measurements.IgniterCurves, measurements.ParvaProfile:
 		return interference.ClassInference, true
-	case traces.MISOSlices:
+	case measurements.MISOSlices:
 		return interference.ClassTraining, true
-	case traces.MuxServeLatencies:
+	case measurements.MuxServeLatencies:
 		if strings.HasSuffix(s.Workload, "prefill") {
 			return interference.ClassPrefill, true
 		}

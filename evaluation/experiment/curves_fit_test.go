@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
@@ -16,11 +17,11 @@ import (
 )
 
 // steps makes up what a workload takes on parts of a device of which a fixed part does not depend on them: a second on all.
-func steps(name, phase string, batch int64, sm, fixed float64, parts ...vgpu.MilliGPU) []traces.Solo {
-	var all []traces.Solo
+func steps(name, phase string, batch int64, sm, fixed float64, parts ...vgpu.MilliGPU) []measurements.Solo {
+	var all []measurements.Solo
 	for _, part := range parts {
 		seconds := fixed + (1-fixed)*float64(vgpu.WholeGPU)/float64(part)
-		all = append(all, traces.Solo{
+		all = append(all, measurements.Solo{
 			Workload: fmt.Sprintf("%s batch %d%s", name, batch, phase), Family: name, Batch: batch, Share: part, SM: sm,
 			Bandwidth: math.NaN(), Latency: time.Duration(seconds * 1e9), Rate: float64(batch) / seconds,
 		})
@@ -30,8 +31,8 @@ func steps(name, phase string, batch int64, sm, fixed float64, parts ...vgpu.Mil
 
 // made has all four formats, with a fixed part for each class of work.
 func made() *CurveFit {
-	var igniter, parva, miso, mux traces.Trace
-	igniter.Format, parva.Format, miso.Format, mux.Format = traces.IgniterCurves, traces.ParvaProfile, traces.MISOSlices, traces.MuxServeLatencies
+	var igniter, parva, miso, mux measurements.File
+	igniter.Format, parva.Format, miso.Format, mux.Format = measurements.IgniterCurves, measurements.ParvaProfile, measurements.MISOSlices, measurements.MuxServeLatencies
 	for _, name := range []string{"alexnet", "vgg"} {
 		igniter.Solos = append(igniter.Solos, steps(name, "", 8, math.NaN(), .3, 200, 400, 800)...)
 		parva.Solos = append(parva.Solos, steps(name, "", 8, math.NaN(), .3, 143, 429, 1000)...)
@@ -40,7 +41,7 @@ func made() *CurveFit {
 		mux.Solos = append(mux.Solos, steps(name, " prefill", 8, math.NaN(), .45, 300, 600, 1000)...)
 		mux.Solos = append(mux.Solos, steps(name, " decode", 8, math.NaN(), .7, 300, 600, 1000)...)
 	}
-	return &CurveFit{Traces: []*traces.Trace{&igniter, &parva, &miso, &mux}}
+	return &CurveFit{Traces: []*measurements.File{&igniter, &parva, &miso, &mux}}
 }
 
 func fitOf(t *testing.T, f *CurveFit) map[string]results.CurveResult {
@@ -93,7 +94,7 @@ func TestCurveFitLight(t *testing.T) {
 				double[i].Rate = 16 / double[i].Latency.Seconds()
 			}
 			// iGniter's whole is 800: there alexnet takes .3 + .7 ÷ .8 = 1.175 s, 1.175 times as long as on 1000.
-			if tr.Format == traces.IgniterCurves {
+			if tr.Format == measurements.IgniterCurves {
 				double[1].Share, double[1].Latency = 800, time.Duration(1.175*slower*1e9)
 			}
 			tr.Solos = append(tr.Solos, double...)
@@ -190,8 +191,8 @@ func TestCurveFitBandwidth(t *testing.T) {
 
 func TestCurveFitRefuses(t *testing.T) {
 	lucid := made()
-	lucid.Traces = append(lucid.Traces, &traces.Trace{
-		File: "l.csv", Format: traces.LucidSingles, Solos: []traces.Solo{{Workload: "BERT", Share: vgpu.WholeGPU}},
+	lucid.Traces = append(lucid.Traces, &measurements.File{
+		Trace: traces.Trace{File: "l.csv", Format: measurements.LucidSingles}, Solos: []measurements.Solo{{Workload: "BERT", Share: vgpu.WholeGPU}},
 	})
 	three := made()
 	three.Traces = three.Traces[:3]

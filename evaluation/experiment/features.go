@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -17,9 +17,9 @@ import (
 // that it did not see.
 type FeatureFit struct {
 	// Networks as measured: at least MinNetworks.
-	Networks []traces.Network
+	Networks []measurements.Network
 	// Profiles have the SM and the Bandwidth of training, for the one from the other. Without them that stays as shipped.
-	Profiles []traces.Solo
+	Profiles []measurements.Solo
 	// Seeds draw the fifths that are held out; at least one.
 	Seeds []int64
 }
@@ -33,7 +33,7 @@ const folds = 5
 // target is one thing that is predicted.
 type target struct {
 	name  string
-	value func(*traces.Network) float64
+	value func(*measurements.Network) float64
 	terms func(*interference.Features) []float64
 	// least and most are what the thing can be.
 	least, most float64
@@ -41,11 +41,11 @@ type target struct {
 
 var targets = []target{
 	{
-		"sm", func(n *traces.Network) float64 { return n.Busy },
+		"sm", func(n *measurements.Network) float64 { return n.Busy },
 		func(f *interference.Features) []float64 { t := f.UseTerms(); return t[:] }, 0, 1,
 	},
 	{
-		"memory_mib", func(n *traces.Network) float64 { return float64(n.Memory) / float64(vgpu.MiB) },
+		"memory_mib", func(n *measurements.Network) float64 { return float64(n.Memory) / float64(vgpu.MiB) },
 		func(f *interference.Features) []float64 { t := f.MemoryTerms(); return t[:] }, 0, math.Inf(1),
 	},
 }
@@ -53,21 +53,21 @@ var targets = []target{
 // featureModels are the ways to predict, with what each is linear in.
 var featureModels = []struct {
 	name string
-	rows func(*target, *traces.Network) []float64
+	rows func(*target, *measurements.Network) []float64
 }{
-	{"mean", func(*target, *traces.Network) []float64 { return []float64{1} }},
-	{"least-squares", func(_ *target, n *traces.Network) []float64 { return rawFeatures(n) }},
-	{"features", func(t *target, n *traces.Network) []float64 { f := featuresOf(n); return t.terms(&f) }},
+	{"mean", func(*target, *measurements.Network) []float64 { return []float64{1} }},
+	{"least-squares", func(_ *target, n *measurements.Network) []float64 { return rawFeatures(n) }},
+	{"features", func(t *target, n *measurements.Network) []float64 { f := featuresOf(n); return t.terms(&f) }},
 }
 
 // rawFeatures are the columns of the file as they stand there.
-func rawFeatures(n *traces.Network) []float64 {
+func rawFeatures(n *measurements.Network) []float64 {
 	return []float64{
 		1, float64(n.Depth), float64(n.Activations), float64(n.Parameters), float64(n.Batch), float64(n.Norms), float64(n.Dropouts),
 	}
 }
 
-func featuresOf(n *traces.Network) interference.Features {
+func featuresOf(n *measurements.Network) interference.Features {
 	return interference.Features{
 		Parameters: float64(n.Parameters), Activations: float64(n.Activations), Batch: float64(n.Batch), Depth: float64(n.Depth),
 	}
@@ -236,7 +236,7 @@ func significant(p *interference.Predictor) error {
 
 // span is the least and the most of each feature.
 func (f *FeatureFit) span() interference.Range {
-	of := func(get func(*traces.Network) int64) (least, most float64) {
+	of := func(get func(*measurements.Network) int64) (least, most float64) {
 		all := make([]int64, len(f.Networks))
 		for i := range all {
 			all[i] = get(&f.Networks[i])
@@ -244,9 +244,9 @@ func (f *FeatureFit) span() interference.Range {
 		return float64(slices.Min(all)), float64(slices.Max(all))
 	}
 	var r interference.Range
-	r.Least.Parameters, r.Most.Parameters = of(func(n *traces.Network) int64 { return n.Parameters })
-	r.Least.Activations, r.Most.Activations = of(func(n *traces.Network) int64 { return n.Activations })
-	r.Least.Batch, r.Most.Batch = of(func(n *traces.Network) int64 { return n.Batch })
-	r.Least.Depth, r.Most.Depth = of(func(n *traces.Network) int64 { return n.Depth })
+	r.Least.Parameters, r.Most.Parameters = of(func(n *measurements.Network) int64 { return n.Parameters })
+	r.Least.Activations, r.Most.Activations = of(func(n *measurements.Network) int64 { return n.Activations })
+	r.Least.Batch, r.Most.Batch = of(func(n *measurements.Network) int64 { return n.Batch })
+	r.Least.Depth, r.Most.Depth = of(func(n *measurements.Network) int64 { return n.Depth })
 	return r
 }

@@ -6,18 +6,18 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // edges are the features at whose ends a fifth of the networks is held out, to see how errors grow outside of what was
 // measured.
-var edges = []func(*traces.Network) int64{
-	func(n *traces.Network) int64 { return n.Parameters },
-	func(n *traces.Network) int64 { return n.Activations },
-	func(n *traces.Network) int64 { return n.Batch },
-	func(n *traces.Network) int64 { return n.Depth },
+var edges = []func(*measurements.Network) int64{
+	func(n *measurements.Network) int64 { return n.Parameters },
+	func(n *measurements.Network) int64 { return n.Activations },
+	func(n *measurements.Network) int64 { return n.Batch },
+	func(n *measurements.Network) int64 { return n.Depth },
 }
 
 // widening returns by how much the standard error of SM grows per factor of ten outside the range: the w for which
@@ -73,8 +73,8 @@ const wrongFamily = "VGG"
 // bandwidth returns the factor between the square of SM and the bandwidth, its standard error on families of models that
 // were held out, and from how many profiles. Of a straight line, a proportion and a square the last was the nearest:
 // Lucid's mean absolute errors are .085, .095 and .055.
-func bandwidth(profiles []traces.Solo) (factor, spread float64, n int, err error) {
-	var used []traces.Solo
+func bandwidth(profiles []measurements.Solo) (factor, spread float64, n int, err error) {
+	var used []measurements.Solo
 	for _, s := range profiles {
 		known := !math.IsNaN(s.SM) && !math.IsNaN(s.Bandwidth) && s.Share == vgpu.WholeGPU
 		if known && s.Family != wrongFamily {

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -82,13 +82,13 @@ func squares(rows [][]float64, y, w []float64) float64 {
 
 // invented makes networks up whose SM is flat, then rises with each factor of ten above 10⁷ parameters, and whose memory is
 // 1000 MiB, 16 bytes a parameter and 4 an activation.
-func invented(n int) []traces.Network {
+func invented(n int) []measurements.Network {
 	random := rand.New(rand.NewPCG(7, 7))
-	all := make([]traces.Network, n)
+	all := make([]measurements.Network, n)
 	for i := range all {
 		parameters := math.Pow(10, 3+6*random.Float64())
 		w := &all[i]
-		*w = traces.Network{
+		*w = measurements.Network{
 			Line: i + 2, Depth: 2 + random.Int64N(10), Activation: "ReLU", Parameters: int64(parameters),
 			Activations: int64(math.Pow(10, 1+4*random.Float64())), Batch: 4 + random.Int64N(1000),
 			Norms: random.Int64N(3), Dropouts: random.Int64N(3),
@@ -209,7 +209,7 @@ func TestFeatureFitBeyond(t *testing.T) {
 // TestFeatureFitOrder: the order of the rows moves the coefficients by rounding only, and the same rows give the same bits.
 func TestFeatureFitOrder(t *testing.T) {
 	networks := invented(300)
-	run := func(n []traces.Network) *results.FeatureFit {
+	run := func(n []measurements.Network) *results.FeatureFit {
 		t.Helper()
 		got, err := (&FeatureFit{Networks: n, Seeds: []int64{3}}).Run()
 		if err != nil {
@@ -218,7 +218,7 @@ func TestFeatureFitOrder(t *testing.T) {
 		return got
 	}
 	want := run(networks)
-	turned := make([]traces.Network, len(networks))
+	turned := make([]measurements.Network, len(networks))
 	for i, k := range rand.New(rand.NewPCG(9, 9)).Perm(len(networks)) {
 		turned[i] = networks[k]
 	}
@@ -241,11 +241,11 @@ func TestFeatureFitRefuses(t *testing.T) {
 	few := FeatureFit{Networks: invented(MinNetworks - 1), Seeds: []int64{1}}
 	huge := FeatureFit{Networks: invented(200), Seeds: []int64{1}}
 	huge.Networks[4].Parameters = 1e15
-	profile := func(family string, sm, bandwidth float64) traces.Solo {
-		return traces.Solo{Family: family, SM: sm, Bandwidth: bandwidth, Share: vgpu.WholeGPU}
+	profile := func(family string, sm, bandwidth float64) measurements.Solo {
+		return measurements.Solo{Family: family, SM: sm, Bandwidth: bandwidth, Share: vgpu.WholeGPU}
 	}
-	alone := FeatureFit{Networks: invented(200), Seeds: []int64{1}, Profiles: []traces.Solo{profile("BERT", .9, .6)}}
-	idle := FeatureFit{Networks: invented(200), Seeds: []int64{1}, Profiles: []traces.Solo{profile("VGG", .9, .6), profile("BERT", math.NaN(), .1)}}
+	alone := FeatureFit{Networks: invented(200), Seeds: []int64{1}, Profiles: []measurements.Solo{profile("BERT", .9, .6)}}
+	idle := FeatureFit{Networks: invented(200), Seeds: []int64{1}, Profiles: []measurements.Solo{profile("VGG", .9, .6), profile("BERT", math.NaN(), .1)}}
 	for name, tc := range map[string]struct {
 		fit  FeatureFit
 		says string
@@ -265,13 +265,13 @@ func TestFeatureFitRefuses(t *testing.T) {
 // TestBandwidth: .5 and .7 times the square of SM in two families give Σb·SM² ÷ ΣSM⁴: with SM 1 and .5 in each
 // (.5 + .7)·(1 + .0625) ÷ (2 · 1.0625) = .6. Each family is predicted with the other's factor: .2 times SM² off.
 func TestBandwidth(t *testing.T) {
-	var profiles []traces.Solo
+	var profiles []measurements.Solo
 	for family, factor := range map[string]float64{"a": .5, "b": .7} {
 		for _, sm := range []float64{1, .5} {
-			profiles = append(profiles, traces.Solo{Family: family, SM: sm, Bandwidth: factor * sm * sm, Share: vgpu.WholeGPU})
+			profiles = append(profiles, measurements.Solo{Family: family, SM: sm, Bandwidth: factor * sm * sm, Share: vgpu.WholeGPU})
 		}
 	}
-	unused := []traces.Solo{
+	unused := []measurements.Solo{
 		{Family: "VGG", SM: 1, Bandwidth: 1, Share: vgpu.WholeGPU}, {Family: "a", SM: 1, Bandwidth: 1, Share: 500},
 		{Family: "a", SM: math.NaN(), Bandwidth: 1, Share: vgpu.WholeGPU}, {Family: "a", SM: 1, Bandwidth: math.NaN(), Share: vgpu.WholeGPU},
 	}
@@ -283,13 +283,13 @@ func TestBandwidth(t *testing.T) {
 }
 
 // publishedTrace loads a public file, or skips the test.
-func publishedTrace(t *testing.T, path ...string) *traces.Trace {
+func publishedTrace(t *testing.T, path ...string) *measurements.File {
 	t.Helper()
 	dir := os.Getenv("TANDEM_DATA")
 	if dir == "" {
 		t.Skip("TANDEM_DATA is not set: it names the folder of the published traces (docs/experiments.md)")
 	}
-	tr, err := traces.Load(filepath.Join(append([]string{dir}, path...)...))
+	tr, err := measurements.Load(filepath.Join(append([]string{dir}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}

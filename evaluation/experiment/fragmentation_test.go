@@ -15,6 +15,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/plots"
 	"github.com/tandem-gpu/tandem/evaluation/results"
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
@@ -301,7 +302,7 @@ func openb(t testing.TB, list string) Filling {
 
 func read[T any](t testing.TB, path string, of func(io.Reader, string) ([]T, error)) []T {
 	t.Helper()
-	r, err := traces.Open(path)
+	r, err := csvtable.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

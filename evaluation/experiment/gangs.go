@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
@@ -25,9 +26,9 @@ const (
 // fast a job is where is taken from measured steps, and how many steps it takes from measured epochs.
 type Gangs struct {
 	// Workloads, each the jobs of a few hours. Jobs of applications that were not measured on the nodes are left out.
-	Workloads []*traces.Trace
+	Workloads []*measurements.File
 	// Measured steps and epochs, and the Kind of node whose steps count.
-	Measured []*traces.Trace
+	Measured []*measurements.File
 	Kind     string
 	// Nodes with so many GPUs each: at least 1, at most MaxGangNodes and MaxGangGPUs.
 	Nodes, GPUs int
@@ -169,7 +170,7 @@ func (g *Gangs) validate() error {
 }
 
 // jobs returns the jobs of a workload that were measured, in the order of their arrival.
-func (g *Gangs) jobs(apps map[string]*gangApp, w *traces.Trace) ([]gangJob, error) {
+func (g *Gangs) jobs(apps map[string]*gangApp, w *measurements.File) ([]gangJob, error) {
 	if w.Format != traces.PolluxWorkload {
 		return nil, fmt.Errorf("%v: want %s", w, traces.PolluxWorkload)
 	}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 )
 
 // mostSamples bounds the samples of a worker between two exchanges, where the simulator of Pollux bounds them below the
@@ -19,19 +19,19 @@ type gangApp struct {
 	name  string
 	steps stepTable
 	// epochs by batch size.
-	epochs map[int64][]traces.Epoch
+	epochs map[int64][]measurements.Epoch
 	// batches that have epochs, in order: the first and the last bound what the batch of a job may be.
 	batches []int64
 }
 
 // gangApps reads what was measured on one kind of node; what was measured on others is left out.
-func gangApps(measured []*traces.Trace, kind string) (map[string]*gangApp, error) {
-	steps := map[string][]traces.Step{}
-	epochs := map[string]map[int64][]traces.Epoch{}
+func gangApps(measured []*measurements.File, kind string) (map[string]*gangApp, error) {
+	steps := map[string][]measurements.Step{}
+	epochs := map[string]map[int64][]measurements.Epoch{}
 	for _, t := range measured {
 		switch {
 		case len(t.Steps) > 0:
-			app, nodes := traces.PlacementsOf(t.File)
+			app, nodes := measurements.PlacementsOf(t.File)
 			if app == "" {
 				return nil, fmt.Errorf("%s: its name says no application and kind of node, as \"bert-aws.csv\" does", t.File)
 			}
@@ -39,12 +39,12 @@ func gangApps(measured []*traces.Trace, kind string) (map[string]*gangApp, error
 				steps[app] = append(steps[app], t.Steps...)
 			}
 		case len(t.Epochs) > 0:
-			app, batch := traces.EpochsOf(t.File)
+			app, batch := measurements.EpochsOf(t.File)
 			if app == "" {
 				return nil, fmt.Errorf("%s: its name says no application and batch size, as \"bert-validation-48.csv\" does", t.File)
 			}
 			if epochs[app] == nil {
-				epochs[app] = map[int64][]traces.Epoch{}
+				epochs[app] = map[int64][]measurements.Epoch{}
 			}
 			epochs[app][batch] = t.Epochs
 		default:
@@ -65,7 +65,7 @@ func gangApps(measured []*traces.Trace, kind string) (map[string]*gangApp, error
 	return apps, nil
 }
 
-func newGangApp(name string, steps []traces.Step, epochs map[int64][]traces.Epoch) *gangApp {
+func newGangApp(name string, steps []measurements.Step, epochs map[int64][]measurements.Epoch) *gangApp {
 	a := &gangApp{name: name, steps: newStepTable(steps), epochs: epochs, batches: slices.Sorted(maps.Keys(epochs))}
 	if m, bounded := mostSamples[name]; bounded {
 		a.steps.most = min(a.steps.most, m)
@@ -135,11 +135,11 @@ func (a *gangApp) nearest(batch int64) (low, high int64) {
 }
 
 // between mixes the noise of two epochs, a part of the way from the first to the second.
-func between(a, b *traces.Epoch, part, of float64) traces.Epoch {
+func between(a, b *measurements.Epoch, part, of float64) measurements.Epoch {
 	if of == 0 {
 		return *a
 	}
-	return traces.Epoch{
+	return measurements.Epoch{
 		Square: a.Square + part/of*(b.Square-a.Square), Variance: a.Variance + part/of*(b.Variance-a.Variance),
 	}
 }

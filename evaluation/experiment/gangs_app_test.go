@@ -8,12 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 )
 
 // steps reads step times: "21 4 1.5 .5" is a placement, samples of each worker, seconds of a step and of its exchange;
 // "6/8 4 1.5 .5" has numbers of nodes and workers.
-func stepsOf(t testing.TB, file string, lines ...string) *traces.Trace {
+func stepsOf(t testing.TB, file string, lines ...string) *measurements.File {
 	t.Helper()
 	head := "placement,local_bsz,step_time,sync_time\n"
 	if strings.Contains(lines[0], "/") {
@@ -23,14 +23,14 @@ func stepsOf(t testing.TB, file string, lines ...string) *traces.Trace {
 }
 
 // epochsOf reads epochs: "10 1 3" is the progress, and the squared gradient and its noise.
-func epochsOf(t testing.TB, file string, lines ...string) *traces.Trace {
+func epochsOf(t testing.TB, file string, lines ...string) *measurements.File {
 	t.Helper()
 	return traceOf(t, file, "progress,grad_sqr,grad_var\n"+strings.ReplaceAll(strings.Join(lines, "\n"), " ", ",")+"\n")
 }
 
-func traceOf(t testing.TB, file, text string) *traces.Trace {
+func traceOf(t testing.TB, file, text string) *measurements.File {
 	t.Helper()
-	tr, err := traces.Read(strings.NewReader(text), file)
+	tr, err := measurements.Read(strings.NewReader(text), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +39,9 @@ func traceOf(t testing.TB, file, text string) *traces.Trace {
 
 // measuredOaks are three applications on nodes of the kind "t4": oak loses half of its speed on two nodes, elm and ash
 // nothing. Elm has 60 steps of a second, ash 900.
-func measuredOaks(t testing.TB) []*traces.Trace {
+func measuredOaks(t testing.TB) []*measurements.File {
 	t.Helper()
-	return []*traces.Trace{
+	return []*measurements.File{
 		stepsOf(t, "oak-t4.csv", "1 4 1 0", "1 8 2 0", "2 4 1.25 .25", "2 8 2.25 .25", "11 4 2.5 1.5", "11 8 3.5 1.5", "12 4 3 2", "12 8 4 2"),
 		stepsOf(t, "data/oak/scalability-t4.csv", "4/4 4 4 3", "4/8 4 5 4", "8/8 4 6 5", "8/16 4 8 7"),
 		stepsOf(t, "oak-dgx.csv", "1 4 .5 0"),
@@ -218,7 +218,7 @@ func TestLegalBatch(t *testing.T) {
 
 func TestGangAppsRefuse(t *testing.T) {
 	epochs, steps := epochsOf(t, "oak-validation-8.csv", "10 1 3"), stepsOf(t, "oak-t4.csv", "1 4 1 0")
-	for want, measured := range map[string][]*traces.Trace{
+	for want, measured := range map[string][]*measurements.File{
 		`no step times on nodes of kind "t4"`:                                                    {epochs},
 		"application oak on t4: no measured placements, or no epochs":                            {steps},
 		"oak on t4: no measured placements":                                                      {epochs, stepsOf(t, "oak-t4.csv", "4/4 4 4 3")},
@@ -234,7 +234,7 @@ func TestGangAppsRefuse(t *testing.T) {
 
 // TestMostSamples: yolov3 is never given as many samples as were measured.
 func TestMostSamples(t *testing.T) {
-	apps, err := gangApps([]*traces.Trace{
+	apps, err := gangApps([]*measurements.File{
 		stepsOf(t, "yolov3-t4.csv", "1 8 1 0", "1 16 1.5 0"), epochsOf(t, "yolov3-validation-64.csv", "10 1 3"),
 	}, "t4")
 	if err != nil {
@@ -248,7 +248,7 @@ func TestMostSamples(t *testing.T) {
 // TestSingleWorkers: beyond the least batch a single worker exchanges gradients with itself at least once, even where all of
 // the batch would go at once.
 func TestSingleWorkers(t *testing.T) {
-	apps, err := gangApps([]*traces.Trace{
+	apps, err := gangApps([]*measurements.File{
 		stepsOf(t, "oak-t4.csv", "1 16 1.5 0", "1 8 1 0"), epochsOf(t, "oak-validation-8.csv", "10 1 3"), epochsOf(t, "oak-validation-64.csv", "10 1 3"),
 	}, "t4")
 	if err != nil {
@@ -262,7 +262,7 @@ func TestSingleWorkers(t *testing.T) {
 }
 
 // jobsFile is a workload: "name,arrival,application,workers,batch".
-func jobsFile(t testing.TB, lines ...string) *traces.Trace {
+func jobsFile(t testing.TB, lines ...string) *measurements.File {
 	t.Helper()
 	return traceOf(t, "jobs.csv", "name,time,application,num_replicas,batch_size\n"+strings.Join(lines, "\n")+"\n")
 }
@@ -273,7 +273,7 @@ func training(t testing.TB) *Gangs {
 	second := jobsFile(t, "elm-0,30,elm,4,64", "oak-1,300,oak,2,32", "fir-2,300,fir,2,32")
 	second.File = "more.csv"
 	return &Gangs{
-		Workloads: []*traces.Trace{jobsFile(t, "oak-0,0,oak,2,8", "oak-1,0,oak,3,32", "elm-2,70,elm,1,4", "oak-3,100,oak,2,16"), second},
+		Workloads: []*measurements.File{jobsFile(t, "oak-0,0,oak,2,8", "oak-1,0,oak,3,32", "elm-2,70,elm,1,4", "oak-3,100,oak,2,16"), second},
 		Measured:  measuredOaks(t), Kind: "t4", Nodes: 2, GPUs: 2, Interval: time.Minute, Restart: 30 * time.Second,
 		Policies: GangPolicies(), Seeds: []int64{3, 1, 2},
 	}

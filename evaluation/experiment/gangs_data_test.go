@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
 // polluxGangs is the first four workloads of Pollux on nodes of a kind, or skips the test.
@@ -21,13 +21,13 @@ func polluxGangs(t testing.TB, kind string, nodes, gpus int) *Gangs {
 	if dir == "" {
 		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
 	}
-	load := func(pattern string) (all []*traces.Trace) {
+	load := func(pattern string) (all []*measurements.File) {
 		files, err := filepath.Glob(filepath.Join(dir, "pollux_sia", pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
 		}
 		for _, file := range files {
-			trace, err := traces.Load(file)
+			trace, err := measurements.Load(file)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
 // audited looks at what another policy does, and writes it down: where the workers of each job are after each round.
@@ -339,9 +339,9 @@ func TestGangsRefuse(t *testing.T) {
 		`unknown policy "tetris"`:                 func(g *Gangs) { g.Policies = []string{"tetris"} },
 		`no step times on nodes of kind "a100"`:   func(g *Gangs) { g.Kind = "a100" },
 		"oak-t4.csv: pollux-placements, 8 measured steps: want pollux-jobs": func(g *Gangs) { g.Workloads = g.Measured[:1] },
-		"no job of an application that was measured on t4":                  func(g *Gangs) { g.Workloads = []*traces.Trace{jobsFile(t, "fir-0,0,fir,2,8")} },
-		"jobs.csv line 3: 5 workers on 4 GPUs":                              func(g *Gangs) { g.Workloads = []*traces.Trace{jobsFile(t, "oak-0,0,oak,2,8", "oak-1,0,oak,5,8")} },
-		"jobs.csv line 2: batch_size 64 of 2 workers":                       func(g *Gangs) { g.Workloads = []*traces.Trace{jobsFile(t, "oak-0,0,oak,2,64")} },
+		"no job of an application that was measured on t4":                  func(g *Gangs) { g.Workloads = []*measurements.File{jobsFile(t, "fir-0,0,fir,2,8")} },
+		"jobs.csv line 3: 5 workers on 4 GPUs":                              func(g *Gangs) { g.Workloads = []*measurements.File{jobsFile(t, "oak-0,0,oak,2,8", "oak-1,0,oak,5,8")} },
+		"jobs.csv line 2: batch_size 64 of 2 workers":                       func(g *Gangs) { g.Workloads = []*measurements.File{jobsFile(t, "oak-0,0,oak,2,64")} },
 	} {
 		g := training(t)
 		change(g)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 )
 
 // timing is how long a step took, and how much of that the workers spent on each other, in seconds, at so many samples of
@@ -33,7 +33,7 @@ type stepTable struct {
 }
 
 // newStepTable sums up steps that were measured.
-func newStepTable(steps []traces.Step) stepTable {
+func newStepTable(steps []measurements.Step) stepTable {
 	t := stepTable{placed: map[string][]timing{}, counted: map[int]map[int][]timing{}}
 	for i := range steps {
 		s := &steps[i]

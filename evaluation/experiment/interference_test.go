@@ -13,24 +13,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
 // coRuns is a trace of made-up pairs: "ResNet18+LM .8 .5" is a pair with its speeds. Families are as in the traces, and 0
 // stands for a pair that does not fit.
-func coRuns(t testing.TB, layout traces.Format, gpu string, pairs ...string) *traces.Trace {
+func coRuns(t testing.TB, layout csvtable.Format, gpu string, pairs ...string) *measurements.File {
 	t.Helper()
-	tr := &traces.Trace{File: "t.csv", Format: layout}
+	tr := &measurements.File{Trace: traces.Trace{File: "t.csv", Format: layout}}
 	for i, text := range pairs {
-		c := traces.CoRun{Line: i + 2, GPU: gpu}
+		c := measurements.CoRun{Line: i + 2, GPU: gpu}
 		names := ""
 		if _, err := fmt.Sscanf(text, "%s %g %g", &names, &c.A.Speed, &c.B.Speed); err != nil {
 			t.Fatal(err)
 		}
 		c.A.Workload, c.B.Workload, _ = strings.Cut(names, "+")
-		c.A.Family, c.B.Family = traces.Family(c.A.Workload), traces.Family(c.B.Workload)
+		c.A.Family, c.B.Family = measurements.Family(c.A.Workload), measurements.Family(c.B.Workload)
 		c.A.Share, c.B.Share = 1000, 1000
 		c.Fits = c.A.Speed > 0
 		tr.CoRuns = append(tr.CoRuns, c)
@@ -38,7 +40,7 @@ func coRuns(t testing.TB, layout traces.Format, gpu string, pairs ...string) *tr
 	return tr
 }
 
-func sets(t testing.TB, profiles []*traces.Trace, pairs ...*traces.Trace) []PairSet {
+func sets(t testing.TB, profiles []*measurements.File, pairs ...*measurements.File) []PairSet {
 	t.Helper()
 	all, err := PairSets(pairs, profiles, "oracle")
 	if err != nil {
@@ -91,7 +93,7 @@ func ran(t testing.TB, p *Predicting) *results.Interference {
 
 // threeFamilies has pairs of LM, ResNet and NeuMF.
 func threeFamilies(t testing.TB) []PairSet {
-	return sets(t, nil, coRuns(t, traces.GavelPairs, "k80",
+	return sets(t, nil, coRuns(t, measurements.GavelPairs, "k80",
 		"LM+ResNet18 .5 .5", "LM+ResNet50 .5 .4", "LM+NeuMF 1 .8", "NeuMF+NeuMF .8 .8", "ResNet18+ResNet50 .5 .5"))
 }
 
@@ -146,10 +148,10 @@ func TestPredictingHoldsOut(t *testing.T) {
 // TestPredictingBySet: what is left out is counted, sets are told apart, and a family that only one of them has is held
 // out only there.
 func TestPredictingBySet(t *testing.T) {
-	gavel := coRuns(t, traces.GavelPairs, "k80", "LM+LM .5 .5", "LM+A3C 0 0", "A3C+A3C 1 1")
+	gavel := coRuns(t, measurements.GavelPairs, "k80", "LM+LM .5 .5", "LM+A3C 0 0", "A3C+A3C 1 1")
 	gavel.CoRuns[2].Set = "simulation"
-	fast := coRuns(t, traces.GavelPairs, "v100", "LM+A3C .5 .5", "A3C+A3C 1 1")
-	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "VGG11+TD3 1.4 .5", "TD3+TD3 .9 .9", "TD3+VGG11 .5 1.4")
+	fast := coRuns(t, measurements.GavelPairs, "v100", "LM+A3C .5 .5", "A3C+A3C 1 1")
+	lucid := coRuns(t, measurements.LucidPairs, "rtx3090", "VGG11+TD3 1.4 .5", "TD3+TD3 .9 .9", "TD3+VGG11 .5 1.4")
 	p := &Predicting{Sets: sets(t, nil, gavel, fast, lucid), HoldOut: []string{"LM"}, Observe: []int{0}, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses}
 	out := ran(t, p)
 	want := []results.InterferencePairs{
@@ -186,7 +188,7 @@ func TestPropertyObserved(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(rt, "pairs") {
 			pairs = append(pairs, rapid.SampledFrom(names).Draw(rt, "a")+"+"+rapid.SampledFrom(names).Draw(rt, "b")+" .5 .5")
 		}
-		set := sets(t, nil, coRuns(t, traces.GavelPairs, "k80", pairs...))[0]
+		set := sets(t, nil, coRuns(t, measurements.GavelPairs, "k80", pairs...))[0]
 		family := rapid.SampledFrom([]string{"", "ResNet", "LM"}).Draw(rt, "family")
 		families, whose := []string{family}, rapid.SampledFrom(ObservedKinds()).Draw(rt, "whose")
 		if family == "" {
@@ -209,7 +211,7 @@ func TestPropertyObserved(t *testing.T) {
 			}
 			all := 0
 			for _, name := range names {
-				if whose != ObservedAll && family != "" && traces.Family(name) != family {
+				if whose != ObservedAll && family != "" && measurements.Family(name) != family {
 					continue
 				}
 				had, shown := 0, 0
@@ -288,7 +290,7 @@ func TestPredictingScoresTheRest(t *testing.T) {
 // were both seen once, although only LM is held out. Another seed may show another one.
 func TestPredictingCountsWhatWasShown(t *testing.T) {
 	p := &Predicting{
-		Sets:    sets(t, nil, coRuns(t, traces.GavelPairs, "k80", "LM+ResNet18 .5 .5", "LM+ResNet18 .6 .6", "TD3+TD3 1 1")),
+		Sets:    sets(t, nil, coRuns(t, measurements.GavelPairs, "k80", "LM+ResNet18 .5 .5", "LM+ResNet18 .6 .6", "TD3+TD3 1 1")),
 		HoldOut: []string{"LM"}, Observe: []int{1}, Observed: ObservedHeldOut, Models: []string{"m"}, Seeds: []int64{1}, MaxSlowdown: 1.25, fit: meanGuesses,
 	}
 	if got := ran(t, p).Results[0]; *got.Shown != 1 || got.Pairs != 1 {
@@ -331,26 +333,26 @@ func TestPredictingIsTheSameEveryTime(t *testing.T) {
 }
 
 func TestPairSetsRefuse(t *testing.T) {
-	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "TD3+LM .9 .9")
-	solo := func(workloads ...string) *traces.Trace {
-		tr := &traces.Trace{File: "s.csv", Format: traces.LucidSingles}
+	lucid := coRuns(t, measurements.LucidPairs, "rtx3090", "TD3+LM .9 .9")
+	solo := func(workloads ...string) *measurements.File {
+		tr := &measurements.File{Trace: traces.Trace{File: "s.csv", Format: measurements.LucidSingles}}
 		for _, w := range workloads {
-			tr.Solos = append(tr.Solos, traces.Solo{GPU: "rtx3090", Workload: w, Share: 1000})
+			tr.Solos = append(tr.Solos, measurements.Solo{GPU: "rtx3090", Workload: w, Share: 1000})
 		}
 		return tr
 	}
-	other := coRuns(t, traces.GavelPairs, "k80", "LM+LM .5 .5")
+	other := coRuns(t, measurements.GavelPairs, "k80", "LM+LM .5 .5")
 	other.CoRuns[0].Set = "simulation"
 	for _, tc := range []struct {
 		name            string
-		pairs, profiles []*traces.Trace
+		pairs, profiles []*measurements.File
 		says            []string
 	}{
-		{"jobs as pairs", []*traces.Trace{{File: "jobs.csv", Jobs: make([]traces.Job, 2)}}, nil, []string{"jobs.csv", "no pairs"}},
-		{"pairs as profiles", []*traces.Trace{lucid}, []*traces.Trace{lucid}, []string{"t.csv", "no profiles"}},
-		{"a profile is missing", []*traces.Trace{lucid}, []*traces.Trace{solo("TD3")}, []string{"t.csv line 2", `"LM"`, "100% of rtx3090"}},
-		{"another measurement", []*traces.Trace{other}, nil, []string{`"oracle"`, "simulation"}},
-		{"nothing fits", []*traces.Trace{coRuns(t, traces.GavelPairs, "k80", "LM+LM 0 0")}, nil, []string{"no pair is left", "memory"}},
+		{"jobs as pairs", []*measurements.File{{Trace: traces.Trace{File: "jobs.csv", Jobs: make([]traces.Job, 2)}}}, nil, []string{"jobs.csv", "no pairs"}},
+		{"pairs as profiles", []*measurements.File{lucid}, []*measurements.File{lucid}, []string{"t.csv", "no profiles"}},
+		{"a profile is missing", []*measurements.File{lucid}, []*measurements.File{solo("TD3")}, []string{"t.csv line 2", `"LM"`, "100% of rtx3090"}},
+		{"another measurement", []*measurements.File{other}, nil, []string{`"oracle"`, "simulation"}},
+		{"nothing fits", []*measurements.File{coRuns(t, measurements.GavelPairs, "k80", "LM+LM 0 0")}, nil, []string{"no pair is left", "memory"}},
 	} {
 		_, err := PairSets(tc.pairs, tc.profiles, "oracle")
 		for _, want := range tc.says {
@@ -359,18 +361,18 @@ func TestPairSetsRefuse(t *testing.T) {
 			}
 		}
 	}
-	with := sets(t, []*traces.Trace{solo("TD3", "LM")}, lucid)
+	with := sets(t, []*measurements.File{solo("TD3", "LM")}, lucid)
 	if s := with[0].Pairs[0].Sides; s[0].Solo == nil || s[0].Solo.Workload != "TD3" || s[1].Solo.Workload != "LM" {
 		t.Errorf("profiles %+v", s)
 	}
 	// Profiles of Lucid are not for the pairs of Gavel.
-	if s := sets(t, []*traces.Trace{solo("TD3")}, coRuns(t, traces.GavelPairs, "rtx3090", "LM+LM .5 .5"))[0].Pairs[0].Sides; s[0].Solo != nil {
+	if s := sets(t, []*measurements.File{solo("TD3")}, coRuns(t, measurements.GavelPairs, "rtx3090", "LM+LM .5 .5"))[0].Pairs[0].Sides; s[0].Solo != nil {
 		t.Errorf("a profile for Gavel: %+v", s[0].Solo)
 	}
 }
 
 func TestParseFamilies(t *testing.T) {
-	lucid := coRuns(t, traces.LucidPairs, "rtx3090", "TD3+LM .9 .9", "VGG11+LM 1 1", "ResNet18+MobileNetV3 1 1")
+	lucid := coRuns(t, measurements.LucidPairs, "rtx3090", "TD3+LM .9 .9", "VGG11+LM 1 1", "ResNet18+MobileNetV3 1 1")
 	for _, tc := range []struct{ list, want string }{
 		{"all", "LM MobileNet ResNet TD3"},
 		{"LM, TD3", "LM TD3"},

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -64,7 +65,7 @@ func (b *booked) open(m interference.Model, set *PairSet) error {
 		b.exact = &interference.Table{}
 		b.model = m.WithTable(b.exact)
 	}
-	widest := map[string]*traces.Solo{}
+	widest := map[string]*measurements.Solo{}
 	for i := range set.Pairs {
 		for _, side := range set.Pairs[i].Sides {
 			if known := widest[side.Workload]; side.Solo != nil && (known == nil || known.Share < side.Solo.Share) {
@@ -97,7 +98,7 @@ func (s *PairSet) numbers() map[string]interference.Workload {
 
 // profileOf returns the profile of a workload alone on a whole device. One that was measured under a cap is taken back to
 // the whole device by what its class makes of caps; where nobody measured how busy the SMs are, those that it may use are.
-func profileOf(s *traces.Solo, class interference.Class) interference.Profile {
+func profileOf(s *measurements.Solo, class interference.Class) interference.Profile {
 	p := interference.Unknown()
 	p.Guessed = false
 	if !math.IsNaN(s.SM) {
@@ -112,7 +113,7 @@ func profileOf(s *traces.Solo, class interference.Class) interference.Profile {
 }
 
 // soloStep returns the seconds that a step takes, 0 where nobody measured it.
-func soloStep(s *traces.Solo) float64 {
+func soloStep(s *measurements.Solo) float64 {
 	switch {
 	case s.Latency > 0:
 		return s.Latency.Seconds()
@@ -126,9 +127,9 @@ func soloStep(s *traces.Solo) float64 {
 const fillsFrom = .7
 
 // soloClass returns the class of a workload of a layout.
-func soloClass(layout traces.Format, s *traces.Solo) interference.Class {
+func soloClass(layout csvtable.Format, s *measurements.Solo) interference.Class {
 	switch {
-	case layout == traces.IgniterPairs:
+	case layout == measurements.IgniterPairs:
 		return interference.ClassInference
 	case s.SM < fillsFrom:
 		return interference.ClassLight

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -22,17 +23,17 @@ var use = map[string]float64{"Alder8": .2, "Alder16": .5, "Birch8": .7, "Birch16
 func described(t *testing.T, law func(of, beside string) float64) []PairSet {
 	t.Helper()
 	names := []string{"Alder8", "Alder16", "Birch8", "Birch16", "Cedar8", "Cedar16"}
-	solos := &traces.Trace{File: "s.csv", Format: traces.LucidSingles}
+	solos := &measurements.File{Trace: traces.Trace{File: "s.csv", Format: measurements.LucidSingles}}
 	var pairs []string
 	for i, a := range names {
-		solos.Solos = append(solos.Solos, traces.Solo{
+		solos.Solos = append(solos.Solos, measurements.Solo{
 			GPU: "rtx3090", Workload: a, Batch: 8, Share: 1000, SM: use[a], Bandwidth: use[a], L2: math.NaN(), Rate: 80,
 		})
 		for _, b := range names[i:] {
 			pairs = append(pairs, fmt.Sprintf("%s+%s %v %v", a, b, law(a, b), law(b, a)))
 		}
 	}
-	return sets(t, []*traces.Trace{solos}, coRuns(t, traces.LucidPairs, "rtx3090", pairs...))
+	return sets(t, []*measurements.File{solos}, coRuns(t, measurements.LucidPairs, "rtx3090", pairs...))
 }
 
 func hingeLaw(of, beside string) float64 { return .91 - .5*max(0, use[of]+use[beside]-1) }
@@ -110,21 +111,21 @@ func TestModelsLearn(t *testing.T) {
 // TestTenantsUnderACap: what was measured under the very cap stands for itself, and the SMs that a workload may use are
 // taken to be busy. The profile of the whole device is such that the largest cap makes of it what was measured there.
 func TestTenantsUnderACap(t *testing.T) {
-	solos := &traces.Trace{File: "s.csv", Format: traces.IgniterCurves}
+	solos := &measurements.File{Trace: traces.Trace{File: "s.csv", Format: measurements.IgniterCurves}}
 	for _, s := range []struct {
 		share     vgpu.MilliGPU
 		bandwidth float64
 		latency   time.Duration
 	}{{200, .1, 40 * time.Millisecond}, {600, .25, 16 * time.Millisecond}, {400, .2, 20 * time.Millisecond}} {
-		solos.Solos = append(solos.Solos, traces.Solo{
+		solos.Solos = append(solos.Solos, measurements.Solo{
 			GPU: "v100", Workload: "vgg19", Batch: 4, Share: s.share, SM: math.NaN(), Bandwidth: s.bandwidth, L2: math.NaN(), Latency: s.latency,
 		})
 	}
-	pairs := coRuns(t, traces.IgniterPairs, "v100", "vgg19+vgg19 .9 .8", "vgg19+vgg19 .9 .8")
+	pairs := coRuns(t, measurements.IgniterPairs, "v100", "vgg19+vgg19 .9 .8", "vgg19+vgg19 .9 .8")
 	for i, shares := range [][2]vgpu.MilliGPU{{200, 600}, {400, 600}} {
 		pairs.CoRuns[i].A.Share, pairs.CoRuns[i].B.Share = shares[0], shares[1]
 	}
-	set := sets(t, []*traces.Trace{solos}, pairs)[0]
+	set := sets(t, []*measurements.File{solos}, pairs)[0]
 	m, err := fitted("default", &set, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -175,8 +176,8 @@ func TestTenantsOfTraining(t *testing.T) {
 // TestTenantsOfTheSuite: the GPU suite's profiles are found by the sharing and by the cap of each side, and the use of the SMs
 // tells the class.
 func TestTenantsOfTheSuite(t *testing.T) {
-	read := func(text string) *traces.Trace {
-		tr, err := traces.Read(strings.NewReader(text), "t.csv")
+	read := func(text string) *measurements.File {
+		tr, err := measurements.Read(strings.NewReader(text), "t.csv")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +190,7 @@ h100,mps,compute,40,10,99,2,512
 h100,time-slicing,decode,100,100,69,40,1024
 h100,time-slicing,compute,100,25,99,5,512
 `)
-	all := sets(t, []*traces.Trace{profiles}, read(`gpu,sharing,model1,percent1,rate1,solo_rate1,model2,percent2,rate2,solo_rate2
+	all := sets(t, []*measurements.File{profiles}, read(`gpu,sharing,model1,percent1,rate1,solo_rate1,model2,percent2,rate2,solo_rate2
 h100,time-slicing,decode,100,60,100,compute,100,10,25
 h100,mps,compute,40,9,10,decode,60,60,80
 h100,mps,decode,40,45,50,decode,60,72,80
@@ -217,7 +218,7 @@ h100,mps,decode,40,45,50,decode,60,72,80
 		if s.Workload == "compute" {
 			class = interference.ClassTraining
 		}
-		if got := soloClass(traces.TandemPairs, s); got != class {
+		if got := soloClass(measurements.TandemPairs, s); got != class {
 			t.Errorf("%s on %v of %s is %v, want %v", s.Workload, s.Share, s.GPU, got, class)
 		}
 	}

@@ -7,14 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // PairSet is the pairs of one layout and GPU model.
 type PairSet struct {
-	Layout traces.Format
+	Layout csvtable.Format
 	GPU    string
 	Pairs  []Pair
 	// NoFit counts the pairs that do not fit in the memory of the device; Dropped those of a family whose measurements are
@@ -31,9 +32,9 @@ type Pair struct {
 
 // Side is one of the two workloads of a pair.
 type Side struct {
-	traces.CoRunner
+	measurements.CoRunner
 	// Solo is its profile, nil if the layout has none or none were given.
-	Solo *traces.Solo
+	Solo *measurements.Solo
 }
 
 func (c *Pair) of(family string) bool {
@@ -54,19 +55,19 @@ func (s *PairSet) counted(named bool) results.InterferencePairs {
 }
 
 // soloLayouts says in which layout the solo profiles of a layout of pairs come.
-var soloLayouts = map[traces.Format]traces.Format{
-	traces.LucidPairs: traces.LucidSingles, traces.IgniterPairs: traces.IgniterCurves,
-	traces.TandemPairs: traces.TandemSingles,
+var soloLayouts = map[csvtable.Format]csvtable.Format{
+	measurements.LucidPairs: measurements.LucidSingles, measurements.IgniterPairs: measurements.IgniterCurves,
+	measurements.TandemPairs: measurements.TandemSingles,
 }
 
 // wrongFamilies lists families by layout whose measurements are wrong: the solo speed of VGG in Lucid's files is that of
 // another configuration, so that it seems to run half again as fast beside a neighbour.
-var wrongFamilies = map[traces.Format]string{traces.LucidPairs: "VGG"}
+var wrongFamilies = map[csvtable.Format]string{measurements.LucidPairs: "VGG"}
 
 // PairSets sorts co-runs by layout and GPU, of the measurement that is named where a file has several, and gives each side
 // its profile. An error says which file has no pairs, which no profiles, and which workload has no profile although
 // profiles of its layout were given.
-func PairSets(pairs, profiles []*traces.Trace, measurement string) ([]PairSet, error) {
+func PairSets(pairs, profiles []*measurements.File, measurement string) ([]PairSet, error) {
 	solos, err := solosOf(profiles)
 	if err != nil {
 		return nil, err
@@ -101,15 +102,16 @@ func PairSets(pairs, profiles []*traces.Trace, measurement string) ([]PairSet, e
 }
 
 // nothingLeft says why no pair is used.
-func nothingLeft(pairs []*traces.Trace, measurement string) error {
-	all := measurements(pairs)
+func nothingLeft(pairs []*measurements.File, measurement string) error {
+	all := setsOf(pairs)
 	if !slices.Contains(all, "") && !slices.Contains(all, measurement) {
 		return fmt.Errorf("no pair is of the measurement %q, legal is one of %s", measurement, strings.Join(all, ", "))
 	}
 	return errors.New("no pair is left: they do not fit in the memory of their device, or their speed alone is wrong")
 }
 
-func measurements(pairs []*traces.Trace) []string {
+// setsOf returns the names of the sets of measurements in the files, in order.
+func setsOf(pairs []*measurements.File) []string {
 	all := map[string]bool{}
 	for _, t := range pairs {
 		for i := range t.CoRuns {
@@ -120,7 +122,7 @@ func measurements(pairs []*traces.Trace) []string {
 }
 
 // add takes a co-run in, or counts why not.
-func (s *PairSet) add(c *traces.CoRun, measurement string, solos map[soloKey]*traces.Solo) error {
+func (s *PairSet) add(c *measurements.CoRun, measurement string, solos map[soloKey]*measurements.Solo) error {
 	wrong := wrongFamilies[s.Layout]
 	switch {
 	case c.Set != "" && c.Set != measurement:
@@ -152,13 +154,13 @@ func (s *PairSet) add(c *traces.CoRun, measurement string, solos map[soloKey]*tr
 
 // soloKey finds a solo profile; with the layout alone it says that there are some.
 type soloKey struct {
-	layout        traces.Format
+	layout        csvtable.Format
 	gpu, workload string
 	share         int64
 }
 
-func solosOf(profiles []*traces.Trace) (map[soloKey]*traces.Solo, error) {
-	solos := map[soloKey]*traces.Solo{}
+func solosOf(profiles []*measurements.File) (map[soloKey]*measurements.Solo, error) {
+	solos := map[soloKey]*measurements.Solo{}
 	for _, t := range profiles {
 		if len(t.Solos) == 0 {
 			return nil, fmt.Errorf("%v: it has no profiles of workloads that were measured alone", t)
@@ -197,7 +199,7 @@ func ParseFamilies(list string, sets []PairSet) ([]string, error) {
 		name := strings.TrimSpace(part)
 		i := slices.IndexFunc(known, func(f string) bool { return strings.EqualFold(f, name) })
 		if i < 0 {
-			i = slices.IndexFunc(known, func(f string) bool { return strings.EqualFold(f, traces.Family(name)) })
+			i = slices.IndexFunc(known, func(f string) bool { return strings.EqualFold(f, measurements.Family(name)) })
 		}
 		if layout, ok := leftOut(name, sets); i < 0 && ok {
 			return nil, fmt.Errorf("family %q is left out of %s, since its solo speed there is wrong; legal are %s, or %s for each of them",
@@ -214,9 +216,9 @@ func ParseFamilies(list string, sets []PairSet) ([]string, error) {
 }
 
 // leftOut returns the layout of a set from which a family is left out as wrong.
-func leftOut(family string, sets []PairSet) (traces.Format, bool) {
+func leftOut(family string, sets []PairSet) (csvtable.Format, bool) {
 	for i := range sets {
-		if wrong := wrongFamilies[sets[i].Layout]; wrong != "" && strings.EqualFold(wrong, traces.Family(family)) {
+		if wrong := wrongFamilies[sets[i].Layout]; wrong != "" && strings.EqualFold(wrong, measurements.Family(family)) {
 			return sets[i].Layout, true
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
@@ -25,9 +27,9 @@ const (
 // preemption make of it: how long those of a high priority wait, and what the others lose.
 type Preemption struct {
 	// Trace has the jobs: of openb, of Philly, or of DLRM serving. Jobs without GPUs, or of unknown duration, are left out.
-	Trace *traces.Trace
+	Trace *measurements.File
 	// Hosts are the nodes, of which Nodes are drawn by the seed. nil: Nodes with GPUs each, whose hosts have plenty of room.
-	Hosts *traces.Trace
+	Hosts *measurements.File
 	Nodes int
 	GPUs  int
 	// Jobs of a run: so many that follow each other in the trace, from one that the seed draws. A trace that has fewer is played
@@ -96,7 +98,7 @@ func (p *Preemption) validate() error {
 	switch {
 	case len(p.Policies) == 0 || len(p.Seeds) == 0 || len(p.Loads) == 0:
 		return errors.New("no policy, no seed or no load")
-	case !slices.Contains([]traces.Format{traces.OpenbPodList, traces.PhillyTrace, traces.DLRMTrace}, p.Trace.Format):
+	case !slices.Contains([]csvtable.Format{traces.OpenbPodList, traces.PhillyTrace, traces.DLRMTrace}, p.Trace.Format):
 		return fmt.Errorf("%v: want %s, %s or %s", p.Trace, traces.OpenbPodList, traces.PhillyTrace, traces.DLRMTrace)
 	case p.Hosts != nil && len(p.Hosts.Hosts) < p.Nodes:
 		return fmt.Errorf("%v: want %d nodes", p.Hosts, p.Nodes)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
@@ -87,7 +88,7 @@ func TestPreemptionWindow(t *testing.T) {
 // TestPreemptionPriority: openb tells it by its classes, of other traces the part is drawn.
 func TestPreemptionPriority(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 1))
-	p := Preemption{Trace: &traces.Trace{Format: traces.OpenbPodList}, High: 1}
+	p := Preemption{Trace: &measurements.File{Trace: traces.Trace{Format: traces.OpenbPodList}}, High: 1}
 	last := int32(math.MaxInt32)
 	for _, class := range []string{"Guaranteed", "LS", "Burstable", "BE"} {
 		got := p.priority(&traces.Job{Class: class}, draw)
@@ -96,7 +97,7 @@ func TestPreemptionPriority(t *testing.T) {
 		}
 		last = got
 	}
-	p = Preemption{Trace: &traces.Trace{Format: traces.PhillyTrace}, High: .25}
+	p = Preemption{Trace: &measurements.File{Trace: traces.Trace{Format: traces.PhillyTrace}}, High: .25}
 	high := 0
 	for range 4000 {
 		if p.priority(&traces.Job{Class: "LS"}, draw) >= p.high() {
@@ -115,8 +116,8 @@ func TestPreemptionOnTraces(t *testing.T) {
 	if dir == "" {
 		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
 	}
-	load := func(path string) *traces.Trace {
-		trace, err := traces.Load(filepath.Join(dir, path))
+	load := func(path string) *measurements.File {
+		trace, err := measurements.Load(filepath.Join(dir, path))
 		if err != nil {
 			t.Fatal(err)
 		}

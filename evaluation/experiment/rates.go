@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
@@ -34,7 +35,7 @@ const loadSteps = 5
 // from 1 to all of a device, of one of the models: as if its owner had tried it there.
 type Rating struct {
 	// Rates as measured; of jobs with several workers none is looked at.
-	Rates []traces.Rate
+	Rates []measurements.Rate
 	// Devices by model.
 	Devices map[string]int
 	// Prices are lists of what a whole device and hour costs by model, in millionths.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -22,11 +22,11 @@ import (
 // unlike is three kinds of jobs on two models: the V100 does ten, three and six times as much as the K80, which costs a
 // fifth. So the first is cheaper on the V100, the second on the K80, and the third depends on the slots that it fills.
 func unlike(jobs int) *Rating {
-	rate := func(app, model string, whole float64) traces.Rate {
-		return traces.Rate{App: app, Model: model, Workers: 1, Together: whole}
+	rate := func(app, model string, whole float64) measurements.Rate {
+		return measurements.Rate{App: app, Model: model, Workers: 1, Together: whole}
 	}
 	return &Rating{
-		Rates: []traces.Rate{
+		Rates: []measurements.Rate{
 			rate("conv", "k80", 3), rate("conv", "v100", 30), rate("rec", "k80", .2), rate("rec", "v100", .6),
 			rate("lm", "k80", 20), rate("lm", "v100", 120), rate("k80 only", "k80", 1),
 			{App: "conv", Model: "v100", Workers: 4, Together: 100},
@@ -115,7 +115,7 @@ func TestRatesThatAreMissed(t *testing.T) {
 		t.Errorf("missed %v, met %v; want %v of 50 missed", got.Missed, got.Met, missed)
 	}
 	// The slowest V100 does three times as much as a K80: a rate that is missed by a little is missed.
-	r.Rates = append(r.Rates, traces.Rate{App: "near", Model: "k80", Workers: 1, Together: .999999}, traces.Rate{App: "near", Model: "v100", Workers: 1, Together: 1})
+	r.Rates = append(r.Rates, measurements.Rate{App: "near", Model: "k80", Workers: 1, Together: .999999}, measurements.Rate{App: "near", Model: "v100", Workers: 1, Together: 1})
 	if apps, err = r.measured(); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestGavelRates(t *testing.T) {
 	if dir == "" {
 		t.Skip("TANDEM_DATA is not set: it names the folder with the published traces")
 	}
-	trace, err := traces.Load(filepath.Join(dir, "gavel", "pairs.csv"))
+	trace, err := measurements.Load(filepath.Join(dir, "gavel", "pairs.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}

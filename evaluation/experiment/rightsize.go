@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
@@ -16,14 +16,14 @@ import (
 // published, to what was asked.
 type Rightsizing struct {
 	// Profile is what the models reach.
-	Profile []traces.Serving
-	Sets    []traces.SLOSet
+	Profile []measurements.Serving
+	Sets    []measurements.SLOSet
 	// Published deployments by the number of the set; none is needed.
-	Published map[int][]traces.Deployed
+	Published map[int][]measurements.Deployed
 	// Permille is how many thousandths of its SLO a batch may take.
 	Permille int
 
-	ways map[servingKey]*traces.Serving
+	ways map[servingKey]*measurements.Serving
 }
 
 // Run looks at every set. Violations are part of the result, the error is for what cannot be sized at all.
@@ -41,7 +41,7 @@ func (r *Rightsizing) Run() (*results.Rightsize, error) {
 }
 
 // size sizes one set.
-func (r *Rightsizing) size(set *traces.SLOSet) (*results.SizedSet, error) {
+func (r *Rightsizing) size(set *measurements.SLOSet) (*results.SizedSet, error) {
 	plan, err := traffic.Size(r.demands(set), traffic.Config{Permille: r.Permille})
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (r *Rightsizing) size(set *traces.SLOSet) (*results.SizedSet, error) {
 }
 
 // judge reports a plan, held to the set.
-func (r *Rightsizing) judge(set *traces.SLOSet, plan *traffic.Plan) *results.SizedSet {
+func (r *Rightsizing) judge(set *measurements.SLOSet, plan *traffic.Plan) *results.SizedSet {
 	deployed := deployedOf(plan)
 	c := r.check("tandem", set, deployed)
 	c.starts()
@@ -69,7 +69,7 @@ func (r *Rightsizing) judge(set *traces.SLOSet, plan *traffic.Plan) *results.Siz
 }
 
 // compare holds a published deployment to the set, and the result to the deployment.
-func (r *Rightsizing) compare(out *results.SizedSet, set *traces.SLOSet, published []traces.Deployed) {
+func (r *Rightsizing) compare(out *results.SizedSet, set *measurements.SLOSet, published []measurements.Deployed) {
 	c := r.check("published", set, published)
 	_, all := byGPU(published)
 	gpus, compute := len(all), slicesOf(published)
@@ -89,7 +89,7 @@ func (r *Rightsizing) compare(out *results.SizedSet, set *traces.SLOSet, publish
 }
 
 // demands returns what is asked, with what the profile offers.
-func (r *Rightsizing) demands(set *traces.SLOSet) []traffic.Demand {
+func (r *Rightsizing) demands(set *measurements.SLOSet) []traffic.Demand {
 	all := make([]traffic.Demand, 0, len(set.SLOs))
 	for _, slo := range set.SLOs {
 		d := traffic.Demand{Model: slo.Model, Rate: rateOf(slo.Rate), SLO: slo.Latency}
@@ -109,11 +109,11 @@ func (r *Rightsizing) demands(set *traces.SLOSet) []traffic.Demand {
 func rateOf(perSecond float64) traffic.Rate { return traffic.Rate(max(1, math.Round(perSecond*1e6))) }
 
 // deployedOf writes a plan as a deployment.
-func deployedOf(plan *traffic.Plan) []traces.Deployed {
-	var all []traces.Deployed
+func deployedOf(plan *traffic.Plan) []measurements.Deployed {
+	var all []measurements.Deployed
 	for gpu, device := range plan.Devices {
 		for _, one := range device {
-			all = append(all, traces.Deployed{
+			all = append(all, measurements.Deployed{
 				GPU: gpu, Start: one.Start, Model: one.Model, Slices: one.Slices, Batch: one.Batch, Processes: one.Processes,
 			})
 		}
@@ -122,7 +122,7 @@ func deployedOf(plan *traffic.Plan) []traces.Deployed {
 }
 
 // models returns what serves the models of a set.
-func (r *Rightsizing) models(set *traces.SLOSet, deployed []traces.Deployed) []results.SizedModel {
+func (r *Rightsizing) models(set *measurements.SLOSet, deployed []measurements.Deployed) []results.SizedModel {
 	all := []results.SizedModel{}
 	for _, slo := range set.SLOs {
 		m := results.SizedModel{

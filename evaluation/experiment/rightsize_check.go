@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
@@ -17,7 +17,7 @@ import (
 // deployment was made.
 type checker struct {
 	name       string
-	deployed   []traces.Deployed
+	deployed   []measurements.Deployed
 	violations []results.Violation
 }
 
@@ -30,9 +30,9 @@ func (c *checker) violate(model, gpu, format string, values ...any) {
 
 // check looks for instances that the profile does not know or that are too slow, for models that do not reach their rates
 // or are not asked for, and for GPUs with more than fits.
-func (r *Rightsizing) check(name string, set *traces.SLOSet, deployed []traces.Deployed) *checker {
+func (r *Rightsizing) check(name string, set *measurements.SLOSet, deployed []measurements.Deployed) *checker {
 	c := &checker{name: name, deployed: deployed}
-	asked := map[string]*traces.SLO{}
+	asked := map[string]*measurements.SLO{}
 	for i := range set.SLOs {
 		asked[set.SLOs[i].Model] = &set.SLOs[i]
 	}
@@ -95,7 +95,7 @@ func (c *checker) starts() {
 
 // overlap takes the memory slices of an instance, and says why it cannot: "" if it can. Taken has the size of the instance
 // on each slice.
-func overlap(taken map[int]int, d traces.Deployed) string {
+func overlap(taken map[int]int, d measurements.Deployed) string {
 	if !slices.Contains(d.Slices.Starts(), d.Start) {
 		return fmt.Sprintf("an instance of %d slices starts at %d: legal are %v", d.Slices, d.Start, d.Slices.Starts())
 	}
@@ -115,8 +115,8 @@ type gpuOf struct{ node, gpu int }
 func (g gpuOf) String() string { return fmt.Sprintf("%d/%d", g.node, g.gpu) }
 
 // byGPU returns the instances on each GPU of a deployment, and the GPUs in order.
-func byGPU(deployed []traces.Deployed) (map[gpuOf][]traces.Deployed, []gpuOf) {
-	on := map[gpuOf][]traces.Deployed{}
+func byGPU(deployed []measurements.Deployed) (map[gpuOf][]measurements.Deployed, []gpuOf) {
+	on := map[gpuOf][]measurements.Deployed{}
 	for _, d := range deployed {
 		g := gpuOf{d.Node, d.GPU}
 		on[g] = append(on[g], d)
@@ -127,7 +127,7 @@ func byGPU(deployed []traces.Deployed) (map[gpuOf][]traces.Deployed, []gpuOf) {
 }
 
 // slicesOf returns the compute slices of a deployment.
-func slicesOf(deployed []traces.Deployed) int {
+func slicesOf(deployed []measurements.Deployed) int {
 	sum := 0
 	for i := range deployed {
 		sum += int(deployed[i].Slices)
@@ -143,8 +143,8 @@ type servingKey struct {
 }
 
 // index returns the ways to serve that run.
-func index(profile []traces.Serving) map[servingKey]*traces.Serving {
-	all := map[servingKey]*traces.Serving{}
+func index(profile []measurements.Serving) map[servingKey]*measurements.Serving {
+	all := map[servingKey]*measurements.Serving{}
 	for i := range profile {
 		if s := &profile[i]; s.Rate > 0 {
 			all[servingKey{s.Model, s.Slices, s.Batch, s.Processes}] = s
@@ -154,6 +154,6 @@ func index(profile []traces.Serving) map[servingKey]*traces.Serving {
 }
 
 // serving returns what the profile says of an instance, nil where it does not know it or it did not run.
-func (r *Rightsizing) serving(d *traces.Deployed) *traces.Serving {
+func (r *Rightsizing) serving(d *measurements.Deployed) *measurements.Serving {
 	return r.ways[servingKey{d.Model, d.Slices, d.Batch, d.Processes}]
 }

@@ -8,31 +8,31 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
 // served is a way to serve model m with a batch of 8 and one process.
-func served(slices traffic.Slices, rate float64, latency time.Duration) traces.Serving {
-	return traces.Serving{Model: "m", Slices: slices, Batch: 8, Processes: 1, Rate: rate, Latency: latency}
+func served(slices traffic.Slices, rate float64, latency time.Duration) measurements.Serving {
+	return measurements.Serving{Model: "m", Slices: slices, Batch: 8, Processes: 1, Rate: rate, Latency: latency}
 }
 
 // placed is an instance of it.
-func placed(gpu, start int, slices traffic.Slices) traces.Deployed {
-	return traces.Deployed{Line: 2, GPU: gpu, Start: start, Model: "m", Slices: slices, Batch: 8, Processes: 1}
+func placed(gpu, start int, slices traffic.Slices) measurements.Deployed {
+	return measurements.Deployed{Line: 2, GPU: gpu, Start: start, Model: "m", Slices: slices, Batch: 8, Processes: 1}
 }
 
 // sizing asks for a rate of m within 100 ms, and so 45 ms for a batch. Two slices reach 20 and three 30, but on three a batch
 // takes a nanosecond too long. On seven it does not run.
-func sizing(rate float64, published ...traces.Deployed) *Rightsizing {
+func sizing(rate float64, published ...measurements.Deployed) *Rightsizing {
 	r := &Rightsizing{
-		Profile:  []traces.Serving{served(2, 20, 45*time.Millisecond), served(3, 30, 45*time.Millisecond+1), served(7, 0, 0)},
-		Sets:     []traces.SLOSet{{Number: 4, SLOs: []traces.SLO{{Model: "m", Rate: rate, Latency: 100 * time.Millisecond}}}},
+		Profile:  []measurements.Serving{served(2, 20, 45*time.Millisecond), served(3, 30, 45*time.Millisecond+1), served(7, 0, 0)},
+		Sets:     []measurements.SLOSet{{Number: 4, SLOs: []measurements.SLO{{Model: "m", Rate: rate, Latency: 100 * time.Millisecond}}}},
 		Permille: 450,
 	}
 	if published != nil {
-		r.Published = map[int][]traces.Deployed{4: published}
+		r.Published = map[int][]measurements.Deployed{4: published}
 	}
 	return r
 }
@@ -83,20 +83,20 @@ func TestRightsizingHoldsDeployments(t *testing.T) {
 	batch.Batch = 9
 	for name, tc := range map[string]struct {
 		rate      float64
-		published []traces.Deployed
+		published []measurements.Deployed
 		violated  []string
 		notes     []string
 	}{
-		"kept":               {40, []traces.Deployed{placed(0, 0, 2), placed(0, 4, 2)}, nil, nil},
-		"on two nodes":       {40, []traces.Deployed{placed(0, 0, 2), second}, nil, nil},
-		"a rate missed":      {41, []traces.Deployed{placed(0, 0, 2), placed(0, 4, 2)}, []string{"published, m: it reaches 40 of 41 requests per second"}, nil},
-		"a nanosecond late":  {20, []traces.Deployed{placed(0, 4, 3)}, []string{"published, m: a batch takes 45.000001ms on 3 slices with batch 8 and 1 processes, above 45ms"}, nil},
-		"another model":      {20, []traces.Deployed{placed(0, 0, 2), other}, []string{"published, other: line 2 serves it, but it is not in the set"}, nil},
-		"an unknown batch":   {20, []traces.Deployed{placed(0, 0, 2), batch}, []string{"published, m: the profile has no 2 slices with batch 9 and 1 processes that run"}, nil},
-		"what does not run":  {20, []traces.Deployed{placed(0, 0, 2), placed(1, 0, 7)}, []string{"published, m: the profile has no 7 slices with batch 8 and 1 processes that run"}, nil},
-		"too much on a GPU":  {20, []traces.Deployed{placed(0, 0, 2), placed(0, 2, 2), placed(0, 4, 2), placed(0, 6, 2)}, []string{"published, GPU 0/0: instances of [2 2 2 2] slices do not fit on it, wherever they start"}, nil},
-		"starts overlap":     {40, []traces.Deployed{placed(0, 0, 2), placed(0, 1, 2)}, nil, []string{"published: the starts in the file overlap on 1 of 1 GPUs; with other starts the instances fit"}},
-		"more than it needs": {41, []traces.Deployed{placed(0, 0, 2), placed(0, 2, 2), placed(1, 4, 2)}, nil, nil},
+		"kept":               {40, []measurements.Deployed{placed(0, 0, 2), placed(0, 4, 2)}, nil, nil},
+		"on two nodes":       {40, []measurements.Deployed{placed(0, 0, 2), second}, nil, nil},
+		"a rate missed":      {41, []measurements.Deployed{placed(0, 0, 2), placed(0, 4, 2)}, []string{"published, m: it reaches 40 of 41 requests per second"}, nil},
+		"a nanosecond late":  {20, []measurements.Deployed{placed(0, 4, 3)}, []string{"published, m: a batch takes 45.000001ms on 3 slices with batch 8 and 1 processes, above 45ms"}, nil},
+		"another model":      {20, []measurements.Deployed{placed(0, 0, 2), other}, []string{"published, other: line 2 serves it, but it is not in the set"}, nil},
+		"an unknown batch":   {20, []measurements.Deployed{placed(0, 0, 2), batch}, []string{"published, m: the profile has no 2 slices with batch 9 and 1 processes that run"}, nil},
+		"what does not run":  {20, []measurements.Deployed{placed(0, 0, 2), placed(1, 0, 7)}, []string{"published, m: the profile has no 7 slices with batch 8 and 1 processes that run"}, nil},
+		"too much on a GPU":  {20, []measurements.Deployed{placed(0, 0, 2), placed(0, 2, 2), placed(0, 4, 2), placed(0, 6, 2)}, []string{"published, GPU 0/0: instances of [2 2 2 2] slices do not fit on it, wherever they start"}, nil},
+		"starts overlap":     {40, []measurements.Deployed{placed(0, 0, 2), placed(0, 1, 2)}, nil, []string{"published: the starts in the file overlap on 1 of 1 GPUs; with other starts the instances fit"}},
+		"more than it needs": {41, []measurements.Deployed{placed(0, 0, 2), placed(0, 2, 2), placed(1, 4, 2)}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := resultOf(t, sizing(tc.rate, tc.published...))
@@ -165,14 +165,14 @@ func TestRightsizingDistrustsPlans(t *testing.T) {
 // TestRightsizingStarts: the checker finds starts that overlap or that MIG does not have. The results of Run never have them.
 func TestRightsizingStarts(t *testing.T) {
 	for name, tc := range map[string]struct {
-		deployed []traces.Deployed
+		deployed []measurements.Deployed
 		want     string
 	}{
-		"side by side":       {[]traces.Deployed{placed(0, 4, 3), placed(0, 0, 3)}, ""},
-		"on two GPUs":        {[]traces.Deployed{placed(0, 0, 7), placed(1, 0, 7)}, ""},
-		"an odd start":       {[]traces.Deployed{placed(0, 1, 2)}, "tandem, GPU 0/0: an instance of 2 slices starts at 1: legal are [0 2 4]"},
-		"three need four":    {[]traces.Deployed{placed(0, 0, 3), placed(0, 3, 1)}, "tandem, GPU 0/0: an instance of 1 slices that starts at 3 overlaps one of 3"},
-		"two errors, told 1": {[]traces.Deployed{placed(2, 0, 7), placed(2, 0, 1), placed(2, 1, 1)}, "tandem, GPU 0/2: an instance of 1 slices that starts at 0 overlaps one of 7"},
+		"side by side":       {[]measurements.Deployed{placed(0, 4, 3), placed(0, 0, 3)}, ""},
+		"on two GPUs":        {[]measurements.Deployed{placed(0, 0, 7), placed(1, 0, 7)}, ""},
+		"an odd start":       {[]measurements.Deployed{placed(0, 1, 2)}, "tandem, GPU 0/0: an instance of 2 slices starts at 1: legal are [0 2 4]"},
+		"three need four":    {[]measurements.Deployed{placed(0, 0, 3), placed(0, 3, 1)}, "tandem, GPU 0/0: an instance of 1 slices that starts at 3 overlaps one of 3"},
+		"two errors, told 1": {[]measurements.Deployed{placed(2, 0, 7), placed(2, 0, 1), placed(2, 1, 1)}, "tandem, GPU 0/2: an instance of 1 slices that starts at 0 overlaps one of 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &checker{name: "tandem", deployed: tc.deployed}
@@ -190,7 +190,7 @@ func TestRightsizingStarts(t *testing.T) {
 
 func TestRightsizingError(t *testing.T) {
 	r := sizing(1e6)
-	r.Profile = []traces.Serving{served(7, 1, 1)}
+	r.Profile = []measurements.Serving{served(7, 1, 1)}
 	_, err := r.Run()
 	const want = "right-size set 4: size replicas: 1000000 devices or more are needed, at most 10000 are legal"
 	if err == nil || err.Error() != want {

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // ScoreCurves tells how wrong the shipped curves are on measurements of work on parts of the SMs. Nothing is fitted, so any of the
 // layouts alone will do.
-func ScoreCurves(files []*traces.Trace) (*results.CurveScores, error) {
+func ScoreCurves(files []*measurements.File) (*results.CurveScores, error) {
 	points := map[interference.Class][]point{}
 	for _, t := range files {
 		found, err := measuredPoints(t)
@@ -60,7 +60,7 @@ func scoredClass(class interference.Class, points []point) results.CurveScore {
 }
 
 // ScoreFeatures tells how wrong the shipped predictor is on networks that were measured. Nothing is fitted, so one network will do.
-func ScoreFeatures(networks []traces.Network) (*results.FeatureScores, error) {
+func ScoreFeatures(networks []measurements.Network) (*results.FeatureScores, error) {
 	if len(networks) == 0 {
 		return nil, errors.New("score features: no networks")
 	}
@@ -116,7 +116,7 @@ func (s *errorSum) add(e float64) {
 func (s *errorSum) mae() float64  { return report.Round(s.absolute / float64(s.n)) }
 func (s *errorSum) rmse() float64 { return report.Round(math.Sqrt(s.square / float64(s.n))) }
 
-func meanOf(networks []traces.Network, value func(*traces.Network) float64) float64 {
+func meanOf(networks []measurements.Network, value func(*measurements.Network) float64) float64 {
 	sum := 0.0
 	for i := range networks {
 		sum += value(&networks[i])

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -14,19 +15,19 @@ import (
 // workload that does not go by it is off by what can be worked out.
 func TestScoreCurves(t *testing.T) {
 	fixed := interference.ClassInference.Curve().Fixed
-	exact := &traces.Trace{Format: traces.ParvaProfile, Solos: steps("vgg", "", 8, math.NaN(), fixed, 250, 500, 1000)}
+	exact := &measurements.File{Trace: traces.Trace{Format: measurements.ParvaProfile}, Solos: steps("vgg", "", 8, math.NaN(), fixed, 250, 500, 1000)}
 	// Speeds in proportion: 1/4 and 1/2. By the curve a step takes f + 4(1−f) and f + 2(1−f).
-	slow := &traces.Trace{Format: traces.ParvaProfile, Solos: steps("vgg", "", 8, math.NaN(), 0, 250, 500, 1000)}
+	slow := &measurements.File{Trace: traces.Trace{Format: measurements.ParvaProfile}, Solos: steps("vgg", "", 8, math.NaN(), 0, 250, 500, 1000)}
 	quarter, half := 1/(fixed+4*(1-fixed))-.25, 1/(fixed+2*(1-fixed))-.5
 	for name, tc := range map[string]struct {
-		file                    *traces.Trace
+		file                    *measurements.File
 		mae, rmse, proportional float64
 	}{
 		"exact":         {exact, 0, 0, (quarter + half) / 2},
 		"in proportion": {slow, (quarter + half) / 2, math.Sqrt((quarter*quarter + half*half) / 2), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ScoreCurves([]*traces.Trace{tc.file})
+			got, err := ScoreCurves([]*measurements.File{tc.file})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,8 +45,8 @@ func TestScoreCurves(t *testing.T) {
 			}
 		})
 	}
-	whole := &traces.Trace{Format: traces.ParvaProfile, Solos: steps("vgg", "", 8, math.NaN(), fixed, 1000)}
-	if _, err := ScoreCurves([]*traces.Trace{whole}); err == nil || !strings.Contains(err.Error(), "a smaller part too") {
+	whole := &measurements.File{Trace: traces.Trace{Format: measurements.ParvaProfile}, Solos: steps("vgg", "", 8, math.NaN(), fixed, 1000)}
+	if _, err := ScoreCurves([]*measurements.File{whole}); err == nil || !strings.Contains(err.Error(), "a smaller part too") {
 		t.Errorf("without parts: %v", err)
 	}
 }
@@ -54,8 +55,8 @@ func TestScoreCurves(t *testing.T) {
 // wrong by what was predicted.
 func TestScoreFeatures(t *testing.T) {
 	p := interference.FittedPredictor()
-	network := func(parameters int64, times vgpu.Bytes) traces.Network {
-		n := traces.Network{Line: 2, Parameters: parameters, Activations: 5000, Batch: 64, Depth: 4}
+	network := func(parameters int64, times vgpu.Bytes) measurements.Network {
+		n := measurements.Network{Line: 2, Parameters: parameters, Activations: 5000, Batch: 64, Depth: 4}
 		g, err := p.Predict(featuresOf(&n))
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,7 @@ func TestScoreFeatures(t *testing.T) {
 		return n
 	}
 	inside, outside, double := network(1e6, 1), network(1e10, 1), network(1e6, 2)
-	got, err := ScoreFeatures([]traces.Network{inside, outside, double})
+	got, err := ScoreFeatures([]measurements.Network{inside, outside, double})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestScoreFeatures(t *testing.T) {
 	}
 	broken := inside
 	broken.Batch = 0
-	if _, err := ScoreFeatures([]traces.Network{broken}); err == nil || !strings.Contains(err.Error(), "line 2") {
+	if _, err := ScoreFeatures([]measurements.Network{broken}); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a broken network: %v", err)
 	}
 }
@@ -92,7 +93,7 @@ func TestScoreFeatures(t *testing.T) {
 // TestShippedModelsAreNotFitted: with the shipped coefficients, what is held out changes which co-runs are seen and nothing else.
 func TestShippedModelsAreNotFitted(t *testing.T) {
 	solo := func(family string) Side {
-		return Side{CoRunner: traces.CoRunner{Workload: family, Family: family, Share: vgpu.WholeGPU, Speed: .9}}
+		return Side{CoRunner: measurements.CoRunner{Workload: family, Family: family, Share: vgpu.WholeGPU, Speed: .9}}
 	}
 	var seen [][]*Pair
 	p := Predicting{
@@ -119,9 +120,9 @@ func TestShippedModelsAreNotFitted(t *testing.T) {
 // TestHistoryIsNoWorseThanAConstant: what other families showed leaves predictions for a new one no worse than a constant, before it
 // was seen and after, on every published set of pairs.
 func TestHistoryIsNoWorseThanAConstant(t *testing.T) {
-	load := func(path ...string) *traces.Trace { return publishedTrace(t, path...) }
-	pairs := []*traces.Trace{load("lucid", "colocate_info.csv"), load("igniter", "v100_pair_interference.csv"), load("gavel", "pairs.csv")}
-	profiles := []*traces.Trace{load("lucid", "single_data.csv"), load("igniter", "v100_mps_latency_throughput.csv")}
+	load := func(path ...string) *measurements.File { return publishedTrace(t, path...) }
+	pairs := []*measurements.File{load("lucid", "colocate_info.csv"), load("igniter", "v100_pair_interference.csv"), load("gavel", "pairs.csv")}
+	profiles := []*measurements.File{load("lucid", "single_data.csv"), load("igniter", "v100_mps_latency_throughput.csv")}
 	sets, err := PairSets(pairs, profiles, "oracle")
 	if err != nil {
 		t.Fatal(err)

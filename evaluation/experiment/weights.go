@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
@@ -23,7 +24,7 @@ import (
 type Weighing struct {
 	Filling
 	// Profiles of workloads alone on a whole device; those that do not say SM and bandwidth are passed over.
-	Profiles []traces.Solo
+	Profiles []measurements.Solo
 	// Sample is how many of the nodes take part, drawn by the seed; all where there are no more.
 	Sample int
 	// Burst says that every share may use all SMs of its device, as compute limits of 100 % allow; else it is capped at

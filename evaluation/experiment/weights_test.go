@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -20,10 +20,10 @@ func weighing(weights ...int64) Weighing {
 	w.Seeds = []int64{1, 2, 3, 4, 5, 6, 7, 8}
 	for range 2 {
 		w.Profiles = append(w.Profiles,
-			traces.Solo{Workload: "heavy", Share: vgpu.WholeGPU, SM: 1, Bandwidth: .9},
-			traces.Solo{Workload: "light", Share: vgpu.WholeGPU, SM: .05, Bandwidth: .01},
-			traces.Solo{Workload: "unknown", Share: vgpu.WholeGPU, SM: math.NaN(), Bandwidth: math.NaN()},
-			traces.Solo{Workload: "capped", Share: 500, SM: .5, Bandwidth: .5},
+			measurements.Solo{Workload: "heavy", Share: vgpu.WholeGPU, SM: 1, Bandwidth: .9},
+			measurements.Solo{Workload: "light", Share: vgpu.WholeGPU, SM: .05, Bandwidth: .01},
+			measurements.Solo{Workload: "unknown", Share: vgpu.WholeGPU, SM: math.NaN(), Bandwidth: math.NaN()},
+			measurements.Solo{Workload: "capped", Share: 500, SM: .5, Bandwidth: .5},
 		)
 	}
 	return w

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/sim"
@@ -36,7 +37,7 @@ func (r *reader) load(path string, s scalar) *traces.Trace {
 		name = filepath.Join(filepath.Dir(r.file), name)
 	}
 	t, err := traces.Load(name)
-	var broken *traces.Error
+	var broken *csvtable.Error
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		r.wrong(path, quote(s)+", which is not there", "the path of a trace, from the folder of the scenario")

@@ -7,6 +7,7 @@ import (
 	"math/rand"
 	"slices"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -37,10 +38,10 @@ func Arrivals(jobs []Job, nodes int, capacityMilli, seed int64, inflate float64)
 	switch {
 	case len(jobs) == 0:
 		return nil, nil, errors.New("order arrivals: no jobs")
-	case nodes < 1 || nodes > maxRows:
-		return nil, nil, fmt.Errorf("order arrivals: %d nodes, want 1 to %d", nodes, maxRows)
-	case capacityMilli < 1 || capacityMilli > maxSteps:
-		return nil, nil, fmt.Errorf("order arrivals: a capacity of %d milli-GPU, want 1 to %d", capacityMilli, int64(maxSteps))
+	case nodes < 1 || nodes > csvtable.MaxRows:
+		return nil, nil, fmt.Errorf("order arrivals: %d nodes, want 1 to %d", nodes, csvtable.MaxRows)
+	case capacityMilli < 1 || capacityMilli > MaxSteps:
+		return nil, nil, fmt.Errorf("order arrivals: a capacity of %d milli-GPU, want 1 to %d", capacityMilli, int64(MaxSteps))
 	case !(inflate >= 0 && inflate <= maxInflate): // also when it is not a number
 		return nil, nil, fmt.Errorf("order arrivals: inflate %v, want 0 to %d", inflate, maxInflate)
 	}

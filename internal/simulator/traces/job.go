@@ -96,10 +96,10 @@ func (j *Job) check() error {
 	switch {
 	case j.Name == "":
 		return errors.New("no name")
-	case j.Workers < 1 || j.Workers > maxWorkers:
-		return fmt.Errorf("%d workers, want 1 to %d", j.Workers, maxWorkers)
-	case j.Devices < 0 || j.Devices > maxDevices:
-		return fmt.Errorf("%d devices, want 0 to %d", j.Devices, maxDevices)
+	case j.Workers < 1 || j.Workers > MaxWorkers:
+		return fmt.Errorf("%d workers, want 1 to %d", j.Workers, MaxWorkers)
+	case j.Devices < 0 || j.Devices > MaxDevices:
+		return fmt.Errorf("%d devices, want 0 to %d", j.Devices, MaxDevices)
 	case j.Devices == 0 && j.Compute != 0:
 		return fmt.Errorf("compute of %d without devices", j.Compute)
 	case j.Devices > 0 && (j.Compute < 1 || j.Compute > vgpu.WholeGPU):
@@ -139,8 +139,8 @@ func DeviceMemory(model string) vgpu.Bytes {
 // Node returns the node with an empty ledger: healthy devices "name/g0", "name/g1", … of so many slots each, without
 // links and without a limit of contexts, and with the room of the host.
 func (h *Host) Node(slots vgpu.Slots) (*vgpu.Node, error) {
-	if h.Devices < 0 || h.Devices > maxDevices {
-		return nil, fmt.Errorf("make node %s: %d devices, want 0 to %d", h.Name, h.Devices, maxDevices)
+	if h.Devices < 0 || h.Devices > MaxDevices {
+		return nil, fmt.Errorf("make node %s: %d devices, want 0 to %d", h.Name, h.Devices, MaxDevices)
 	}
 	devices := make([]vgpu.Device, 0, h.Devices)
 	for i := range h.Devices {

@@ -13,6 +13,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 )
 
 const twoPods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,6000,12288,1,460\nq,12000,16384,2,1000\n"
@@ -51,8 +53,8 @@ func TestLoadForms(t *testing.T) {
 		"gzip":                  zip(t, twoPods),
 		"two gzip streams":      append(zip(t, twoPods[:60]), zip(t, twoPods[60:])...),
 		"lines end with CR LF":  []byte(crlf),
-		"byte order mark":       []byte(byteOrderMark + twoPods),
-		"both, in gzip":         zip(t, byteOrderMark+crlf),
+		"byte order mark":       []byte(csvtable.ByteOrderMark + twoPods),
+		"both, in gzip":         zip(t, csvtable.ByteOrderMark+crlf),
 		"no end of line at end": []byte(strings.TrimSuffix(twoPods, "\n")),
 		"quoted":                []byte(strings.ReplaceAll(twoPods, "460", `"460"`)),
 		"empty lines":           []byte(twoPods + "\n\n"),
@@ -77,7 +79,7 @@ func TestLoadErrors(t *testing.T) {
 	sum[len(sum)-5] ^= 1
 	long := twoPods + "p2," + strings.Repeat("9", 70_000) + ",12288,1,460\n"
 	bomb := "job_type,scale_factor,total_steps,arrival_s,comment\n" +
-		strings.Repeat("bert,1,1,0,"+strings.Repeat(" ", 60_000)+"\n", MaxBytes/60_000+1)
+		strings.Repeat("bert,1,1,0,"+strings.Repeat(" ", 60_000)+"\n", csvtable.MaxBytes/60_000+1)
 	models := ""
 	for i := range 65 {
 		models += fmt.Sprintf("|m%d", i)
@@ -88,10 +90,10 @@ func TestLoadErrors(t *testing.T) {
 	}{
 		"empty":           {nil, "read DIR/pods: found an empty file, want a header and at least one row"},
 		"only empty gzip": {zip(t, ""), "read DIR/pods: found an empty file, want a header and at least one row"},
-		"only a mark":     {[]byte(byteOrderMark), "read DIR/pods: found an empty file, want a header and at least one row"},
+		"only a mark":     {[]byte(csvtable.ByteOrderMark), "read DIR/pods: found an empty file, want a header and at least one row"},
 		"torn gzip":       {whole[:len(whole)-12], "read DIR/pods: found broken gzip (unexpected EOF), want a whole gzip file"},
 		"torn at start":   {whole[:2], "read DIR/pods: found broken gzip (unexpected EOF), want a whole gzip file"},
-		"no gzip":         {append(bytes.Clone(gzipMagic), "name,cpu_milli"...), "read DIR/pods: found broken gzip (gzip: invalid header), want a whole gzip file"},
+		"no gzip":         {append([]byte{0x1f, 0x8b}, "name,cpu_milli"...), "read DIR/pods: found broken gzip (gzip: invalid header), want a whole gzip file"},
 		"gzip checksum":   {sum, "read DIR/pods: found broken gzip (gzip: invalid checksum), want a whole gzip file"},
 		"more behind":     {append(bytes.Clone(whole), "more of it, not compressed"...), "read DIR/pods: found broken gzip (gzip: invalid header), want a whole gzip file"},
 		"gzip in gzip": {zip(t, string(whole)), "read DIR/pods line 1: found the columns " +
@@ -103,16 +105,16 @@ func TestLoadErrors(t *testing.T) {
 		"NUL":       {[]byte(strings.ReplaceAll(twoPods, "6000", "6\x00")), `read DIR/pods line 2 column cpu_milli: found "6\x00", want a whole number from 0 to 10000000`},
 		"name":      {[]byte(strings.ReplaceAll(twoPods, "q,", "\xff,")), `read DIR/pods line 3 column name: found "\xff", want 1 to 253 bytes of printable text without spaces around it`},
 		"models": {[]byte("gpu_spec," + strings.Replace(twoPods, "\np,", "\n"+models[1:]+",p,", 1)), "read DIR/pods line 2 column gpu_spec: found " +
-			quote(models[1:]) + ", want at most 64 GPU models"},
+			`"` + csvtable.Clip(models[1:]) + `", want at most 64 GPU models`},
 		"long name": {[]byte(strings.ReplaceAll(twoPods, "q,", strings.Repeat("ä", 127)+",")), `read DIR/pods line 3 column name: found "` +
 			strings.Repeat("ä", 120) + `…", want 1 to 253 bytes of printable text without spaces around it`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, "pods", tc.data)
 			_, err := Load(path)
-			var own *Error
+			var own *csvtable.Error
 			if !errors.As(err, &own) {
-				t.Fatalf("error %v, want an *Error", err)
+				t.Fatalf("error %v, want a *csvtable.Error", err)
 			}
 			got := strings.ReplaceAll(err.Error(), filepath.Dir(path), "DIR")
 			if !strings.HasPrefix(got, tc.want) {
@@ -139,20 +141,5 @@ func TestReadError(t *testing.T) {
 	const want = "read pods.csv: found disk on fire, want a file that can be read to its end"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
-	}
-}
-
-// TestTooManyRows reads one row more than the bound.
-func TestTooManyRows(t *testing.T) {
-	text := "placement,local_bsz,step_time\n1,1,1\n" + strings.Repeat("1,1,1\n", maxRows)
-	tb, err := newTable(strings.NewReader(text), "t.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for tb.next() {
-	}
-	const want = "read t.csv line 1048578: found one more row, want at most 1048576 rows"
-	if tb.err == nil || tb.err.Error() != want || tb.rows != maxRows {
-		t.Errorf("%d rows, error %v, want %s", tb.rows, tb.err, want)
 	}
 }

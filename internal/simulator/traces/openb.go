@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -27,57 +28,57 @@ func OpenbPods(r io.Reader, file string) ([]Job, error) {
 	return t.Jobs, nil
 }
 
-func openbNode(t *table, all *Trace) {
-	h := Host{Name: t.text("sn"), Line: t.line(), Room: t.room(1), Devices: int(t.whole("gpu", 0, maxDevices))}
-	t.unique("sn", h.Name, "name")
-	if h.Model = t.textOr("model"); (h.Model == "") != (h.Devices == 0) {
-		t.fail("model", fmt.Sprintf("a name if, and only if, there are GPUs; gpu is %d", h.Devices))
+func openbNode(t *csvtable.Table, all *Trace) {
+	h := Host{Name: t.Text("sn"), Line: t.Line(), Room: room(t, 1), Devices: int(t.Whole("gpu", 0, MaxDevices))}
+	t.Unique("sn", h.Name, "name")
+	if h.Model = t.TextOr("model"); (h.Model == "") != (h.Devices == 0) {
+		t.Fail("model", fmt.Sprintf("a name if, and only if, there are GPUs; gpu is %d", h.Devices))
 	}
 	all.Hosts = append(all.Hosts, h)
 }
 
 // openbCapacity: there is at least one GPU.
-func openbCapacity(t *table, all *Trace) {
+func openbCapacity(t *csvtable.Table, all *Trace) {
 	for i := range all.Hosts {
 		if all.Hosts[i].Devices > 0 {
 			return
 		}
 	}
-	t.err = &Error{File: t.file, Column: "gpu", Value: "0 in all rows", Legal: "at least one GPU"}
+	t.Refuse("gpu", "0 in all rows", "at least one GPU")
 }
 
-func openbPod(t *table, all *Trace) {
-	j := t.job(t.text("name"))
-	t.unique("name", j.Name, "name")
-	j.Host = t.room(0)
-	j.Devices = int(t.whole("num_gpu", 0, maxDevices))
-	j.Compute = vgpu.MilliGPU(t.whole("gpu_milli", 0, int64(vgpu.WholeGPU)))
+func openbPod(t *csvtable.Table, all *Trace) {
+	j := job(t, t.Text("name"))
+	t.Unique("name", j.Name, "name")
+	j.Host = room(t, 0)
+	j.Devices = int(t.Whole("num_gpu", 0, MaxDevices))
+	j.Compute = vgpu.MilliGPU(t.Whole("gpu_milli", 0, int64(vgpu.WholeGPU)))
 	switch {
 	case j.Devices == 0 && j.Compute != 0:
-		t.fail("gpu_milli", "0, since num_gpu is 0")
+		t.Fail("gpu_milli", "0, since num_gpu is 0")
 	case j.Devices == 1 && j.Compute == 0:
-		t.fail("gpu_milli", "1 to 1000, since num_gpu is 1")
+		t.Fail("gpu_milli", "1 to 1000, since num_gpu is 1")
 	case j.Devices > 1 && j.Compute != vgpu.WholeGPU:
-		t.fail("gpu_milli", fmt.Sprintf("1000, since num_gpu is %d", j.Devices))
+		t.Fail("gpu_milli", fmt.Sprintf("1000, since num_gpu is %d", j.Devices))
 	}
-	j.Models = t.models("gpu_spec")
+	j.Models = models(t, "gpu_spec")
 	if j.Devices == 0 && j.Models != nil {
-		t.fail("gpu_spec", "nothing, since num_gpu is 0")
+		t.Fail("gpu_spec", "nothing, since num_gpu is 0")
 	}
-	j.Class = t.textOr("qos")
-	j.Arrive, j.Duration = t.life()
+	j.Class = t.TextOr("qos")
+	j.Arrive, j.Duration = life(t)
 	all.Jobs = append(all.Jobs, j)
 }
 
 // job returns a job of one worker that has a name in the file.
-func (t *table) job(name string) Job {
-	return Job{Name: name, Origin: name, Line: t.line(), Workers: 1}
+func job(t *csvtable.Table, name string) Job {
+	return Job{Name: name, Origin: name, Line: t.Line(), Workers: 1}
 }
 
 // nameless returns a job of the trace's own numbering.
-func (t *table) nameless() Job { return t.job(fmt.Sprintf("job-%06d", t.rows-1)) }
+func nameless(t *csvtable.Table) Job { return job(t, fmt.Sprintf("job-%06d", t.Rows()-1)) }
 
 // gang gives the job so many workers of one whole GPU each.
-func (t *table) gang(j *Job, column string) {
-	j.Workers, j.Devices, j.Compute = int(t.whole(column, 1, maxWorkers)), 1, vgpu.WholeGPU
+func gang(t *csvtable.Table, j *Job, column string) {
+	j.Workers, j.Devices, j.Compute = int(t.Whole(column, 1, MaxWorkers)), 1, vgpu.WholeGPU
 }

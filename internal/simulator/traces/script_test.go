@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 )
 
 // TestScripts reads the traces that testdata/scripts shows. The command "read" has the trace as its input; as=FORMAT reads
@@ -24,7 +26,7 @@ func TestScripts(t *testing.T) {
 			if format == "" {
 				tr, err = Read(strings.NewReader(d.Input), "t.csv")
 			} else {
-				tr, err = readAs(strings.NewReader(d.Input), "t.csv", Format(format))
+				tr, err = readAs(strings.NewReader(d.Input), "t.csv", csvtable.Format(format))
 			}
 			if err != nil {
 				return err.Error()

@@ -1,4 +1,4 @@
-package traces
+package measurements
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 )
 
 // notServed is how a file says that a set does not have a model.
@@ -45,8 +47,8 @@ func LoadSLOs(latencies, rates string, models []string) ([]SLOSet, error) {
 		return nil, err
 	}
 	if len(promised) != len(asked) {
-		return nil, &Error{
-			File: rates, Value: plural(len(asked), "row"), Legal: fmt.Sprintf("%d as %s has", len(promised), latencies),
+		return nil, &csvtable.Error{
+			File: rates, Value: csvtable.Plural(len(asked), "row"), Legal: fmt.Sprintf("%d as %s has", len(promised), latencies),
 		}
 	}
 	sets := make([]SLOSet, len(asked))
@@ -56,8 +58,8 @@ func LoadSLOs(latencies, rates string, models []string) ([]SLOSet, error) {
 			rate, latency := asked[i].by[model], promised[i].by[model]
 			switch {
 			case (rate == 0) != (latency == 0):
-				return nil, &Error{
-					File: rates, Line: asked[i].line, Column: clip(model), Value: cellText(rate),
+				return nil, &csvtable.Error{
+					File: rates, Line: asked[i].line, Column: csvtable.Clip(model), Value: cellText(rate),
 					Legal: fmt.Sprintf("what goes with %s in %s line %d: a rate with a latency, %s with %[4]s",
 						cellText(latency), latencies, promised[i].line, notServed),
 				}
@@ -86,7 +88,7 @@ type gridRow struct {
 
 // loadGrid reads a file that has a column for each model and a row for each set.
 func loadGrid(path string, models []string, words string) ([]gridRow, error) {
-	r, err := Open(path)
+	r, err := csvtable.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -101,76 +103,70 @@ func readGrid(r io.Reader, file string, models []string, words string) ([]gridRo
 		return nil, err
 	}
 	var rows []gridRow
-	for t.next() {
-		row := gridRow{line: t.line(), by: map[string]float64{}}
-		if len(t.row) != len(t.header) {
-			return nil, &Error{
-				File: file, Line: t.line(), Value: plural(len(t.row), "field"),
-				Legal: fmt.Sprintf("%d, one for each of %s", len(t.header), strings.Join(t.header, ", ")),
+	for t.Next() {
+		row := gridRow{line: t.Line(), by: map[string]float64{}}
+		if t.Fields() != len(t.Header()) {
+			return nil, &csvtable.Error{
+				File: file, Line: t.Line(), Value: csvtable.Plural(t.Fields(), "field"),
+				Legal: fmt.Sprintf("%d, one for each of %s", len(t.Header()), strings.Join(t.Header(), ", ")),
 			}
 		}
-		for _, model := range t.header {
-			if t.field(model) != notServed {
-				row.by[model] = t.gridCell(model, words)
+		for _, model := range t.Header() {
+			if t.Field(model) != notServed {
+				row.by[model] = gridCell(t, model, words)
 			}
 		}
 		if len(row.by) == 0 {
-			return nil, &Error{File: file, Line: t.line(), Value: notServed + " for all models", Legal: "a number for one at least"}
+			return nil, &csvtable.Error{File: file, Line: t.Line(), Value: notServed + " for all models", Legal: "a number for one at least"}
 		}
 		rows = append(rows, row)
 	}
-	if t.err != nil {
-		return nil, t.err
+	if t.Err() != nil {
+		return nil, t.Err()
 	}
 	return rows, nil
 }
 
 // gridCell reads a number above 0.
-func (t *table) gridCell(column, words string) float64 {
+func gridCell(t *csvtable.Table, column, words string) float64 {
 	const most = 1_000_000
-	v := t.decimal(column, most, words)
+	v := t.Decimal(column, most, words)
 	if !(v >= 1e-6) {
-		t.fail(column, fmt.Sprintf("a number from 0.000001 to %d (%s), or %s", most, words, notServed))
+		t.Fail(column, fmt.Sprintf("a number from 0.000001 to %d (%s), or %s", most, words, notServed))
 	}
 	return v
 }
 
 // newGrid begins a file whose first line may be the names of the models.
-func newGrid(r io.Reader, file string, models []string) (*table, error) {
+func newGrid(r io.Reader, file string, models []string) (*csvtable.Table, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
-		var own *Error
+		var own *csvtable.Error
 		if errors.As(err, &own) {
 			return nil, own
 		}
-		return nil, &Error{File: file, Value: err.Error(), Legal: "a file that can be read to its end"}
+		return nil, &csvtable.Error{File: file, Value: err.Error(), Legal: "a file that can be read to its end"}
 	}
-	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
+	data = bytes.TrimPrefix(data, []byte(csvtable.ByteOrderMark))
 	if len(bytes.TrimSpace(data)) == 0 {
-		return nil, &Error{File: file, Value: "an empty file", Legal: "a row of numbers for each set"}
+		return nil, &csvtable.Error{File: file, Value: "an empty file", Legal: "a row of numbers for each set"}
 	}
 	header := slices.Sorted(slices.Values(models))
 	if named(data) {
-		t, err := newTable(bytes.NewReader(data), file)
+		t, err := csvtable.New(bytes.NewReader(data), file)
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Equal(slices.Sorted(slices.Values(t.header)), header) {
-			return nil, &Error{
-				File: file, Line: t.head, Value: "the names " + clip(strings.Join(t.header, ", ")),
+		if !slices.Equal(slices.Sorted(slices.Values(t.Header())), header) {
+			return nil, &csvtable.Error{
+				File: file, Line: t.HeaderLine(), Value: "the names " + csvtable.Clip(strings.Join(t.Header(), ", ")),
 				Legal: "numbers, or the models of the profile, each once: " + strings.Join(header, ", "),
 			}
 		}
-		t.csv.FieldsPerRecord = -1
+		t.AllowAnyLength()
 		return t, nil
 	}
-	s := &source{r: bytes.NewReader(data)}
-	t := &table{file: file, source: s, csv: csv.NewReader(s), header: header, at: map[string]int{}, seen: map[string]int{}}
-	t.csv.FieldsPerRecord = -1
-	for i, model := range header {
-		t.at[model] = i
-	}
-	return t, nil
+	return csvtable.Headless(bytes.NewReader(data), file, header), nil
 }
 
 // named reports whether the first line is names: no number stands in it, nor N/A.

@@ -1,4 +1,4 @@
-package traces
+package measurements
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -15,21 +17,21 @@ import (
 const (
 	// ParvaProfile has ways to serve models on MIG instances: model, gpc (compute slices), batch, procs, throughput_img_s
 	// (of one process), latency_s (both 0 where it does not fit). It gives Servings, and Solos of those with one process.
-	ParvaProfile Format = "parva-profile"
+	ParvaProfile csvtable.Format = "parva-profile"
 	// ParvaDeployment has instances on GPUs: Num instance (the node), Num GPU, Model, Placement (the first memory slice),
 	// Instance size (compute slices), Batch size, Num proc.
-	ParvaDeployment Format = "parva-deployment"
+	ParvaDeployment csvtable.Format = "parva-deployment"
 )
 
 // servingSchemas lists the formats of ParvaGPU.
-var servingSchemas = []schema{
+var servingSchemas = []csvtable.Schema[File]{
 	{
-		format: ParvaProfile, row: parvaServing,
-		needs: []string{"model", "gpc", "batch", "procs", "throughput_img_s", "latency_s"},
+		Format: ParvaProfile, Row: parvaServing,
+		Needs: []string{"model", "gpc", "batch", "procs", "throughput_img_s", "latency_s"},
 	},
 	{
-		format: ParvaDeployment, row: parvaInstance,
-		needs: []string{"Num instance", "Num GPU", "Model", "Placement", "Instance size", "Batch size", "Num proc"},
+		Format: ParvaDeployment, Row: parvaInstance,
+		Needs: []string{"Num instance", "Num GPU", "Model", "Placement", "Instance size", "Batch size", "Num proc"},
 	},
 }
 
@@ -69,32 +71,32 @@ type Deployed struct {
 	Processes int
 }
 
-// slices reads the size of a MIG instance.
-func (t *table) slices(column string) traffic.Slices {
+// sliceSize reads the size of a MIG instance.
+func sliceSize(t *csvtable.Table, column string) traffic.Slices {
 	legal := traffic.Sizes()
-	s := traffic.Slices(t.whole(column, int64(legal[0]), int64(legal[len(legal)-1])))
+	s := traffic.Slices(t.Whole(column, int64(legal[0]), int64(legal[len(legal)-1])))
 	if !slices.Contains(legal, s) {
-		t.fail(column, "the compute slices of a MIG instance: "+strings.Trim(fmt.Sprint(legal), "[]"))
+		t.Fail(column, "the compute slices of a MIG instance: "+strings.Trim(fmt.Sprint(legal), "[]"))
 	}
 	return s
 }
 
 // parvaServing reads a row of ParvaGPU's profile. The file has what one process reaches beside the others.
-func parvaServing(t *table, all *Trace) {
+func parvaServing(t *csvtable.Table, all *File) {
 	const words = "images per second"
 	s := Serving{
-		Line: t.line(), Model: t.text("model"), Slices: t.slices("gpc"), Batch: int(t.whole("batch", 1, maxBatch)),
-		Processes: int(t.whole("procs", 1, maxProcesses)),
+		Line: t.Line(), Model: t.Text("model"), Slices: sliceSize(t, "gpc"), Batch: int(t.Whole("batch", 1, traces.MaxBatch)),
+		Processes: int(t.Whole("procs", 1, maxProcesses)),
 	}
-	t.unique("model", fmt.Sprintf("%q %d %d %d", s.Model, s.Slices, s.Batch, s.Processes), "model, gpc, batch and procs")
-	one := t.decimal("throughput_img_s", maxRate, words)
-	seconds := t.decimal("latency_s", maxSeconds, units[time.Second])
+	t.Unique("model", fmt.Sprintf("%q %d %d %d", s.Model, s.Slices, s.Batch, s.Processes), "model, gpc, batch and procs")
+	one := t.Decimal("throughput_img_s", maxRate, words)
+	seconds := t.Decimal("latency_s", csvtable.MaxSeconds, csvtable.Unit(time.Second))
 	if (one == 0) != (seconds == 0) {
-		t.fail("latency_s", "0 where throughput_img_s is 0, and only there")
+		t.Fail("latency_s", "0 where throughput_img_s is 0, and only there")
 	}
 	s.Rate = one * float64(s.Processes)
 	if seconds > 0 {
-		s.Latency = lasting(t.time("latency_s", time.Second), time.Nanosecond)
+		s.Latency = csvtable.Lasting(t.Time("latency_s", time.Second), time.Nanosecond)
 	}
 	all.Servings = append(all.Servings, s)
 	if s.Processes == 1 && s.Rate > 0 {
@@ -113,13 +115,13 @@ func (s *Serving) solo() Solo {
 }
 
 // parvaInstance reads a row of a deployment.
-func parvaInstance(t *table, all *Trace) {
+func parvaInstance(t *csvtable.Table, all *File) {
 	const lastSlice = 7
 	d := Deployed{
-		Line: t.line(), Node: int(t.whole("Num instance", 0, maxWorkers)), GPU: int(t.whole("Num GPU", 0, maxDevices-1)),
-		Start: int(t.whole("Placement", 0, lastSlice)), Model: t.text("Model"), Slices: t.slices("Instance size"),
-		Batch: int(t.whole("Batch size", 1, maxBatch)), Processes: int(t.whole("Num proc", 1, maxProcesses)),
+		Line: t.Line(), Node: int(t.Whole("Num instance", 0, traces.MaxWorkers)), GPU: int(t.Whole("Num GPU", 0, traces.MaxDevices-1)),
+		Start: int(t.Whole("Placement", 0, lastSlice)), Model: t.Text("Model"), Slices: sliceSize(t, "Instance size"),
+		Batch: int(t.Whole("Batch size", 1, traces.MaxBatch)), Processes: int(t.Whole("Num proc", 1, maxProcesses)),
 	}
-	t.unique("Placement", fmt.Sprint(d.Node, d.GPU, d.Start), "Num instance, Num GPU and Placement")
+	t.Unique("Placement", fmt.Sprint(d.Node, d.GPU, d.Start), "Num instance, Num GPU and Placement")
 	all.Deployed = append(all.Deployed, d)
 }

@@ -1,4 +1,4 @@
-package traces
+package measurements
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -75,6 +77,9 @@ func Family(model string) string {
 	return model
 }
 
+// maxRate bounds steps and samples per second, at least eight times what the published files have.
+const maxRate = 1_000_000
+
 // Bounds of the speed of a co-run, those of interference.Observation. The published speeds are between .2 and 1.5.
 const (
 	leastSpeed = .001
@@ -85,49 +90,53 @@ const (
 var unknown = math.NaN()
 
 // percent reads a utilisation in percent as a part from 0 to 1.
-func (t *table) percent(column string) float64 { return t.decimal(column, 100, "percent") / 100 }
+func percent(t *csvtable.Table, column string) float64 {
+	return t.Decimal(column, 100, "percent") / 100
+}
 
 // percentOr reads a utilisation that may be empty, or whose column may be missing: then it is NaN.
-func (t *table) percentOr(column string) float64 {
-	if t.field(column) == "" {
+func percentOr(t *csvtable.Table, column string) float64 {
+	if t.Field(column) == "" {
 		return math.NaN()
 	}
-	return t.percent(column)
+	return percent(t, column)
 }
 
 // sms reads a limit of the SMs in percent.
-func (t *table) sms(column string) vgpu.MilliGPU { return vgpu.MilliGPU(10 * t.whole(column, 1, 100)) }
+func sms(t *csvtable.Table, column string) vgpu.MilliGPU {
+	return vgpu.MilliGPU(10 * t.Whole(column, 1, 100))
+}
 
 // mebibytes reads an amount of device memory.
-func (t *table) mebibytes(column string) vgpu.Bytes {
-	return vgpu.Bytes(math.Round(t.decimal(column, maxMemoryMiB, "MiB") * float64(vgpu.MiB)))
+func mebibytes(t *csvtable.Table, column string) vgpu.Bytes {
+	return vgpu.Bytes(math.Round(t.Decimal(column, traces.MaxMemoryMiB, "MiB") * float64(vgpu.MiB)))
 }
 
 // positive reads a number above zero.
-func (t *table) positive(column string, most int64, words string) float64 {
-	v := t.decimal(column, most, words)
+func positive(t *csvtable.Table, column string, most int64, words string) float64 {
+	v := t.Decimal(column, most, words)
 	if v == 0 {
-		t.fail(column, "a number above 0 ("+words+")")
+		t.Fail(column, "a number above 0 ("+words+")")
 	}
 	return v
 }
 
 // latency reads a duration above zero; what is less than a nanosecond counts as one.
-func (t *table) latency(column string, unit time.Duration) time.Duration {
-	if t.positive(column, maxSeconds, units[unit]) == 0 {
+func latency(t *csvtable.Table, column string, unit time.Duration) time.Duration {
+	if positive(t, column, csvtable.MaxSeconds, csvtable.Unit(unit)) == 0 {
 		return 0
 	}
-	return lasting(t.time(column, unit), time.Nanosecond)
+	return csvtable.Lasting(t.Time(column, unit), time.Nanosecond)
 }
 
 // speed returns part ÷ whole, and blames the column for one that no co-run has. The other column is the measure.
-func (t *table) speed(column, measure string, part, whole float64) float64 {
-	if t.err != nil {
+func speed(t *csvtable.Table, column, measure string, part, whole float64) float64 {
+	if t.Err() != nil {
 		return 0
 	}
 	v := part / whole
 	if !legalSpeed(v) {
-		t.fail(column, fmt.Sprintf("a speed together ÷ alone from %v to %d; %s is %s", leastSpeed, maxSpeed, measure, t.field(measure)))
+		t.Fail(column, fmt.Sprintf("a speed together ÷ alone from %v to %d; %s is %s", leastSpeed, maxSpeed, measure, t.Field(measure)))
 	}
 	return v
 }
@@ -138,7 +147,7 @@ func legalSpeed(v float64) bool { return v >= leastSpeed && v <= maxSpeed }
 // "glet/2080ti_UTIL.csv" and "_UTIL.csv".
 func prefixOf(file, ending string) string {
 	name, ok := strings.CutSuffix(strings.TrimSuffix(filepath.Base(file), ".gz"), ending)
-	if !ok || !printable(name) {
+	if !ok || !csvtable.Printable(name) {
 		return ""
 	}
 	return name

@@ -1,6 +1,11 @@
-package traces
+package measurements
 
-import "github.com/tandem-gpu/tandem/pkg/vgpu"
+import (
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/internal/simulator/traces"
+)
 
 // Network is a network that was trained, with what that used of a device: a row of GPUMemNet. The GPU is not published.
 type Network struct {
@@ -23,15 +28,15 @@ type Network struct {
 // maxNetwork bounds counts in a network.
 const maxNetwork = 1_000_000_000_000_000
 
-func gpuMemNetSample(t *table, all *Trace) {
-	part := func(column string) float64 { return t.decimal(column, 1, "a part of the time") }
+func gpuMemNetSample(t *csvtable.Table, all *File) {
+	part := func(column string) float64 { return t.Decimal(column, 1, "a part of the time") }
 	all.Networks = append(all.Networks, Network{
-		Line:  t.line(),
-		Depth: t.whole("Depth", 1, maxBatch), Norms: t.whole("Batch Normalization Layers", 0, maxBatch),
-		Dropouts: t.whole("Dropout Layers", 0, maxBatch), Activation: t.text("Activation Function"),
-		Activations: t.whole("Total Activations", 1, maxNetwork), Parameters: t.whole("Total Parameters", 1, maxNetwork),
-		Batch: t.whole("Batch Size", 1, maxBatch), Memory: t.mebibytes("Max GPU Memory (MiB)"),
-		Busy: t.percent("Avg GPUTL"), Graphics: part("Avg GRACT"), SM: part("Avg SMACT"), Occupancy: part("Avg SMOCC"),
+		Line:  t.Line(),
+		Depth: t.Whole("Depth", 1, traces.MaxBatch), Norms: t.Whole("Batch Normalization Layers", 0, traces.MaxBatch),
+		Dropouts: t.Whole("Dropout Layers", 0, traces.MaxBatch), Activation: t.Text("Activation Function"),
+		Activations: t.Whole("Total Activations", 1, maxNetwork), Parameters: t.Whole("Total Parameters", 1, maxNetwork),
+		Batch: t.Whole("Batch Size", 1, traces.MaxBatch), Memory: mebibytes(t, "Max GPU Memory (MiB)"),
+		Busy: percent(t, "Avg GPUTL"), Graphics: part("Avg GRACT"), SM: part("Avg SMACT"), Occupancy: part("Avg SMOCC"),
 		FP32: part("Avg FP32A"),
 	})
 }

@@ -1,4 +1,4 @@
-package traces
+package csvtable
 
 import (
 	"bufio"
@@ -10,14 +10,14 @@ import (
 	"os"
 )
 
-// MaxBytes bounds a trace after decompression. The largest published one that this package reads has 4 MB; a larger bound
+// MaxBytes bounds a file after decompression. The largest published one that is read has 4 MB; a larger bound
 // lets a small compressed file fill the memory.
 const MaxBytes = 64 << 20
 
 // gzipMagic is how every gzip file begins.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// Open opens a trace for reading. A file that begins as gzip does is decompressed, whatever its name. Reading gives an
+// Open opens a file for reading. A file that begins as gzip does is decompressed, whatever its name. Reading gives an
 // *Error for broken gzip and beyond MaxBytes.
 func Open(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)

@@ -1,12 +1,11 @@
-package traces
+package csvtable
 
 import (
 	"fmt"
 	"strconv"
 )
 
-// Error says what is wrong with a trace, where, and what would be right. Every reader of this package returns it for bad
-// input.
+// Error says what is wrong with a file, where, and what would be right. Every reader returns it for bad input.
 type Error struct {
 	File string
 	// Line counts from 1. It is 0 when the file as a whole is meant.
@@ -46,8 +45,8 @@ func quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// clip is quote without the quotes, for names: what cannot be printed is escaped.
-func clip(text string) string {
+// Clip is quote without the quotes, for names: what cannot be printed is escaped.
+func Clip(text string) string {
 	quoted := quote(text)
 	return quoted[1 : len(quoted)-1]
 }

@@ -1,9 +1,10 @@
-package traces
+package measurements
 
 import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,11 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
 // checkServed holds what serves models to what its types promise.
-func checkServed(t testing.TB, tr *Trace) {
+func checkServed(t testing.TB, tr *File) {
 	t.Helper()
 	for i := range tr.Servings {
 		s := &tr.Servings[i]
@@ -41,9 +43,9 @@ func loadSLOs(t *testing.T, latencies, rates string, models ...string) ([]SLOSet
 	if err == nil {
 		return sets, nil
 	}
-	var own *Error
+	var own *csvtable.Error
 	if !errors.As(err, &own) {
-		t.Errorf("error %v, want an *Error", err)
+		t.Errorf("error %v, want a *csvtable.Error", err)
 	}
 	text := strings.ReplaceAll(err.Error(), filepath.Dir(l), "DIR")
 	return nil, errors.New(strings.ReplaceAll(text, filepath.Dir(r), "DIR"))
@@ -66,7 +68,7 @@ func TestLoadSLOs(t *testing.T) {
 	}{
 		"without names": {latencies, rates, want},
 		"as Windows writes it": {
-			byteOrderMark + strings.ReplaceAll(latencies, "\n", "\r\n"), byteOrderMark + strings.ReplaceAll(rates, "\n", "\r\n"), want,
+			csvtable.ByteOrderMark + strings.ReplaceAll(latencies, "\n", "\r\n"), csvtable.ByteOrderMark + strings.ReplaceAll(rates, "\n", "\r\n"), want,
 		},
 		"with names":            {"vgg,bert,resnet\n418.5,6434,N/A\n1e-6,69.5,.3\n", "bert,resnet,vgg\n" + rates, named},
 		"with names in one":     {"vgg,bert,resnet\n418.5,6434,N/A\n1e-6,69.5,.3\n", rates, want},
@@ -108,8 +110,8 @@ func TestLoadSLOErrors(t *testing.T) {
 		"not served here": {"1,N/A\n", "1,1\n", "read DIR/rate.csv line 1 column b: found 1, want what goes with N/A in DIR/latency.csv line 1: a rate with a latency, N/A with N/A"},
 		"not served":      {"1,1\n", "N/A,1\n", "read DIR/rate.csv line 1 column a: found N/A, want what goes with 1 in DIR/latency.csv line 1: a rate with a latency, N/A with N/A"},
 		"a stray quote":   {"1,1\n\"1,1\n", "1,1\n", "read DIR/latency.csv line 2: found a stray or missing quote"},
-		"a long line":     {strings.Repeat("1", maxLine+1), "1,1\n", "read DIR/latency.csv line 1: found a line of more than 65536 bytes"},
-		"torn gzip":       {string(zip(t, "1,1\n")[:15]), "1,1\n", "read DIR/latency.csv: found broken gzip (unexpected EOF), want a whole gzip file"},
+		"a long line":     {strings.Repeat("1", 1<<16+1), "1,1\n", "read DIR/latency.csv line 1: found a line of more than 65536 bytes"},
+		"torn gzip":       {"\x1f\x8b\b", "1,1\n", "read DIR/latency.csv: found broken gzip (unexpected EOF), want a whole gzip file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loadSLOs(t, tc.latencies, tc.rates, "b", "a")
@@ -125,12 +127,12 @@ func TestLoadSLOErrors(t *testing.T) {
 
 // FuzzSLOs gives the rates of two models.
 func FuzzSLOs(f *testing.F) {
-	for _, text := range []string{"1,2\n", "b,a\n1,2\n", "N/A,1\r\n3,4", "1\n", "\"1\",2\n", "a,b\n", byteOrderMark + "1,2\n", "1,2\n\n3,4\n"} {
+	for _, text := range []string{"1,2\n", "b,a\n1,2\n", "N/A,1\r\n3,4", "1\n", "\"1\",2\n", "a,b\n", csvtable.ByteOrderMark + "1,2\n", "1,2\n\n3,4\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rows, err := readGrid(strings.NewReader(string(data)), "f.csv", []string{"b", "a"}, "milliseconds")
-		var own *Error
+		var own *csvtable.Error
 		if err != nil && (!errors.As(err, &own) || own.File != "f.csv" || own.Value == "" || own.Legal == "") {
 			t.Fatalf("error %#v", err)
 		}
@@ -183,4 +185,14 @@ func TestPublishedParva(t *testing.T) {
 			t.Errorf("deployment %d: reaches %v on %d GPUs, want the rates of row %d only, on %d", number, reached, len(on), number, gpus)
 		}
 	}
+}
+
+// write writes a file of a test and returns its path.
+func write(t testing.TB, name string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -1,4 +1,4 @@
-package traces
+package measurements
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
+	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -16,22 +18,22 @@ const misoGPU = "a100-40g"
 var migSlice = regexp.MustCompile(`^([1-7])g\.[0-9]{1,3}gb$`)
 
 // misoSlice reads a row of MISO's step times by MIG slice. The Rate is from the mean step, the Latency is the median.
-func misoSlice(t *table, all *Trace) {
+func misoSlice(t *csvtable.Table, all *File) {
 	const sevenths = 7
-	model, slice := t.text("model"), t.field("mig_slice")
-	s := Solo{Line: t.line(), GPU: misoGPU, Family: Family(model), Batch: t.whole("batch", 1, maxBatch), L2: unknown}
+	model, slice := t.Text("model"), t.Field("mig_slice")
+	s := Solo{Line: t.Line(), GPU: misoGPU, Family: Family(model), Batch: t.Whole("batch", 1, traces.MaxBatch), L2: unknown}
 	s.Workload = fmt.Sprintf("%s batch %d", model, s.Batch)
 	if m := migSlice.FindStringSubmatch(slice); m != nil {
 		s.Share = vgpu.MilliGPU(math.Round(float64(vgpu.WholeGPU) * float64(m[1][0]-'0') / sevenths))
 	} else {
-		t.fail("mig_slice", "a MIG profile such as 1g.5gb, with 1 to 7 in front")
+		t.Fail("mig_slice", "a MIG profile such as 1g.5gb, with 1 to 7 in front")
 	}
-	t.unique("model", fmt.Sprintf("%q %s", s.Workload, slice), "model, batch and mig_slice")
-	s.Latency = t.latency("median_step_value", time.Second)
-	if mean := t.latency("mean_step_value", time.Second); mean > 0 {
+	t.Unique("model", fmt.Sprintf("%q %s", s.Workload, slice), "model, batch and mig_slice")
+	s.Latency = latency(t, "median_step_value", time.Second)
+	if mean := latency(t, "mean_step_value", time.Second); mean > 0 {
 		s.Rate = 1 / mean.Seconds()
 	}
-	s.SM, s.Bandwidth = t.percent("util_sm_pct_full"), t.percent("util_mem_pct_full")
-	s.Memory = t.mebibytes("mem_mib_full")
+	s.SM, s.Bandwidth = percent(t, "util_sm_pct_full"), percent(t, "util_mem_pct_full")
+	s.Memory = mebibytes(t, "mem_mib_full")
 	all.Solos = append(all.Solos, s)
 }
