@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/gangs"
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
@@ -29,7 +30,7 @@ type gangsFlags struct {
 func gangsCommand() *cobra.Command {
 	var given gangsFlags
 	var form command.Output
-	var gangs experiment.Gangs
+	var training gangs.Training
 	c := &cobra.Command{
 		Use:   "gangs --workload JOBS.csv --measured FOLDER",
 		Short: "Compares how jobs whose workers train together wait and run",
@@ -74,13 +75,13 @@ were stuck with a part of their workers, and the part of the held GPU time in wh
   evaluation gangs --workload workload-1.csv --measured traces --load 0.5,1,1.5,2 --policy kubernetes,tandem`,
 		Args: command.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := given.parse(&gangs); err != nil {
+			if err := given.parse(&training); err != nil {
 				return err
 			}
-			nameRepeats(c.ErrOrStderr(), gangs.Measured)
+			nameRepeats(c.ErrOrStderr(), training.Measured)
 			bar := command.Progress(c)
-			gangs.Progress = bar.Step
-			results, err := gangs.Run()
+			training.Progress = bar.Step
+			results, err := training.Run()
 			bar.Close()
 			if err != nil {
 				return err
@@ -88,7 +89,7 @@ were stuck with a part of their workers, and the part of the held GPU time in wh
 			return form.Write(c.OutOrStdout(), results)
 		},
 	}
-	given.flags(c, &gangs)
+	given.flags(c, &training)
 	form.AddFlag(c)
 	return c
 }
@@ -102,28 +103,28 @@ func nameRepeats(w io.Writer, measured []*measurements.File) {
 	}
 }
 
-func (f *gangsFlags) flags(c *cobra.Command, gangs *experiment.Gangs) {
+func (f *gangsFlags) flags(c *cobra.Command, training *gangs.Training) {
 	flags := c.Flags()
 	flags.StringArrayVar(&f.workloads, "workload", nil, "CSV `file` with jobs; may be given several times (required)")
 	flags.StringArrayVar(&f.measured, "measured", nil, "CSV `file` with step times or epochs, or a folder with such files; may be given several times (required)")
-	flags.StringVar(&gangs.Kind, "kind", "aws", "`kind` of node whose step times count, as the names of the files say it")
-	flags.IntVar(&gangs.Nodes, "nodes", 16, "`number` of nodes")
-	flags.IntVar(&gangs.GPUs, "gpus", 4, "`number` of GPUs of each node")
-	flags.DurationVar(&gangs.Interval, "interval", time.Minute, "`time` between decisions, 1s to 1h")
-	flags.DurationVar(&gangs.Restart, "restart", 30*time.Second, "`time` that a job loses at each start, 0s to 1h")
+	flags.StringVar(&training.Kind, "kind", "aws", "`kind` of node whose step times count, as the names of the files say it")
+	flags.IntVar(&training.Nodes, "nodes", 16, "`number` of nodes")
+	flags.IntVar(&training.GPUs, "gpus", 4, "`number` of GPUs of each node")
+	flags.DurationVar(&training.Interval, "interval", time.Minute, "`time` between decisions, 1s to 1h")
+	flags.DurationVar(&training.Restart, "restart", 30*time.Second, "`time` that a job loses at each start, 0s to 1h")
 	flags.StringVar(&f.loads, "load", "", "instead of the workloads, so many `times` as many jobs as one has, drawn by the seed from all; separated by commas")
 	flags.StringVar(&f.policies, "policy", experiment.All, "`names` of policies separated by commas, or all")
 	flags.StringVar(&f.seeds, "seeds", "1-10", "`seeds` for what is drawn, a run each: single ones and ranges, separated by commas")
 }
 
-func (f *gangsFlags) parse(gangs *experiment.Gangs) (err error) {
-	if gangs.Policies, err = experiment.ParseGangPolicies(f.policies); err != nil {
+func (f *gangsFlags) parse(training *gangs.Training) (err error) {
+	if training.Policies, err = gangs.ParsePolicies(f.policies); err != nil {
 		return fmt.Errorf("flag --policy: %w", err)
 	}
-	if gangs.Seeds, err = scenario.ParseSeeds(f.seeds); err != nil {
+	if training.Seeds, err = scenario.ParseSeeds(f.seeds); err != nil {
 		return fmt.Errorf("flag --seeds: %w", err)
 	}
-	if gangs.Loads, err = parseLoads(f.loads); err != nil {
+	if training.Loads, err = parseLoads(f.loads); err != nil {
 		return fmt.Errorf("flag --load: %w", err)
 	}
 	switch {
@@ -132,20 +133,20 @@ func (f *gangsFlags) parse(gangs *experiment.Gangs) (err error) {
 	case len(f.measured) == 0:
 		return errors.New("flag --measured is missing: it names a CSV file or a folder")
 	}
-	if gangs.Workloads, err = loadAll(f.workloads); err != nil {
+	if training.Workloads, err = loadAll(f.workloads); err != nil {
 		return fmt.Errorf("flag --workload: %w", err)
 	}
 	files, err := csvFiles(f.measured)
 	if err != nil {
 		return fmt.Errorf("flag --measured: %w", err)
 	}
-	if gangs.Measured, err = loadAll(files); err != nil {
+	if training.Measured, err = loadAll(files); err != nil {
 		return fmt.Errorf("flag --measured: %w", err)
 	}
 	return nil
 }
 
-// parseLoads reads numbers, each once; none from nothing. What is legal, experiment says.
+// parseLoads reads numbers, each once; none from nothing. They are loads of gangs, and of preemption.
 func parseLoads(list string) ([]float64, error) {
 	if list == "" {
 		return nil, nil
@@ -155,8 +156,8 @@ func parseLoads(list string) ([]float64, error) {
 	for _, part := range parts {
 		l, err := strconv.ParseFloat(part, 64)
 		switch {
-		case err != nil || !(l > 0 && l <= experiment.MaxGangLoad):
-			return nil, fmt.Errorf("%q is no number above 0 and up to %d", part, experiment.MaxGangLoad)
+		case err != nil || !(l > 0 && l <= gangs.MaxLoad):
+			return nil, fmt.Errorf("%q is no number above 0 and up to %d", part, gangs.MaxLoad)
 		case slices.Contains(all, l):
 			return nil, fmt.Errorf("%v appears twice", l)
 		}

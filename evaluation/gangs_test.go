@@ -9,12 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/evaluation/gangs"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
 )
 
 // training is the small workloads under testdata, in the layout of Pollux.
-func training(more ...string) []string {
+func gangArgs(more ...string) []string {
 	return append([]string{
 		"gangs", "--workload", "testdata/gangs_jobs1.csv", "--workload", "testdata/gangs_jobs2.csv", "--measured", "testdata/gangs_measured",
 		"--kind", "t4", "--nodes", "3", "--seeds", "1-3",
@@ -23,10 +23,10 @@ func training(more ...string) []string {
 
 func TestGangs(t *testing.T) {
 	golden(t, "help_gangs.txt", succeed(t, "gangs", "--help"))
-	golden(t, "gangs.txt", succeed(t, training("--policy", "kubernetes,gang,dragon,tiresias")...))
-	golden(t, "gangs.json", succeed(t, training("--policy", "kubernetes,dragon", "--load", "0.5,2", "--interval", "30s", "--restart", "0s", "-o", "json")...))
-	out := succeed(t, training("-o", "json")...)
-	for _, policy := range experiment.GangPolicies() {
+	golden(t, "gangs.txt", succeed(t, gangArgs("--policy", "kubernetes,gang,dragon,tiresias")...))
+	golden(t, "gangs.json", succeed(t, gangArgs("--policy", "kubernetes,dragon", "--load", "0.5,2", "--interval", "30s", "--restart", "0s", "-o", "json")...))
+	out := succeed(t, gangArgs("-o", "json")...)
+	for _, policy := range gangs.Policies() {
 		if !strings.Contains(out, fmt.Sprintf("\"policy\": %q", policy)) {
 			t.Errorf("no row of %s", policy)
 		}
@@ -34,15 +34,15 @@ func TestGangs(t *testing.T) {
 			t.Errorf("the help does not explain %s", policy)
 		}
 	}
-	if diff := cmp.Diff(out, succeed(t, training("-o", "json")...)); diff != "" {
+	if diff := cmp.Diff(out, succeed(t, gangArgs("-o", "json")...)); diff != "" {
 		t.Errorf("the same once more (-first +second):\n%s", diff)
 	}
 }
 
 // TestGangFiles: a folder stands for its files and those of its folders; other kinds of files in it do not count.
 func TestGangFiles(t *testing.T) {
-	want := succeed(t, training("--policy", "tandem")...)
-	args := training("--policy", "tandem")
+	want := succeed(t, gangArgs("--policy", "tandem")...)
+	args := gangArgs("--policy", "tandem")
 	at := 0
 	for i := range args {
 		if args[i] == "testdata/gangs_measured" {
@@ -95,7 +95,7 @@ func TestGangsBadInput(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"argument", training("more.csv"), []string{`"more.csv"`, "flags only"}},
+		{"argument", gangArgs("more.csv"), []string{`"more.csv"`, "flags only"}},
 		{"no workload", []string{"gangs", "--measured", "testdata/gangs_measured"}, []string{"--workload is missing"}},
 		{"no measurements", []string{"gangs", "--workload", yews}, []string{"--measured is missing"}},
 		{"missing workload", of("none.csv"), []string{"--workload", "none.csv", "no such file"}},
@@ -109,18 +109,18 @@ func TestGangsBadInput(t *testing.T) {
 		{"nothing that was measured", of(yews), []string{yews, "no job of an application that was measured on t4"}},
 		{"a job that is too large", of(large), []string{large + " line 2", "13 workers on 12 GPUs"}},
 		{"a batch that is too small", of(batch), []string{batch + " line 2", "batch_size 4", "8 to 64"}},
-		{"unknown kind", training("--kind", "a100"), []string{`no step times on nodes of kind "a100"`}},
-		{"unknown policy", training("--policy", "tetris"), []string{"--policy", `"tetris"`, "tandem-priority", "all"}},
-		{"policy twice", training("--policy", "gang,gang"), []string{"--policy", "gang appears twice"}},
-		{"broken seeds", training("--seeds", "9-7"), []string{"--seeds", `"9-7"`}},
-		{"no load", training("--load", "0"), []string{"--load", `"0"`, "above 0 and up to 10"}},
-		{"too much load", training("--load", "1,10.5"), []string{"--load", `"10.5"`}},
-		{"a load that is no number", training("--load", "NaN"), []string{"--load", `"NaN"`}},
-		{"load twice", training("--load", "1,1.0"), []string{"--load", "1 appears twice"}},
-		{"no nodes", training("--nodes", "0"), []string{"0 nodes", "1 to 1000"}},
-		{"too many GPUs", training("--gpus", "65"), []string{"65 GPUs", "1 to 64"}},
-		{"too short an interval", training("--interval", "10ms"), []string{"10ms", "1s to 1h"}},
-		{"too long a restart", training("--restart", "2h"), []string{"2h0m0s", "0s to 1h"}},
+		{"unknown kind", gangArgs("--kind", "a100"), []string{`no step times on nodes of kind "a100"`}},
+		{"unknown policy", gangArgs("--policy", "tetris"), []string{"--policy", `"tetris"`, "tandem-priority", "all"}},
+		{"policy twice", gangArgs("--policy", "gang,gang"), []string{"--policy", "gang appears twice"}},
+		{"broken seeds", gangArgs("--seeds", "9-7"), []string{"--seeds", `"9-7"`}},
+		{"no load", gangArgs("--load", "0"), []string{"--load", `"0"`, "above 0 and up to 10"}},
+		{"too much load", gangArgs("--load", "1,10.5"), []string{"--load", `"10.5"`}},
+		{"a load that is no number", gangArgs("--load", "NaN"), []string{"--load", `"NaN"`}},
+		{"load twice", gangArgs("--load", "1,1.0"), []string{"--load", "1 appears twice"}},
+		{"no nodes", gangArgs("--nodes", "0"), []string{"0 nodes", "1 to 1000"}},
+		{"too many GPUs", gangArgs("--gpus", "65"), []string{"65 GPUs", "1 to 64"}},
+		{"too short an interval", gangArgs("--interval", "10ms"), []string{"10ms", "1s to 1h"}},
+		{"too long a restart", gangArgs("--restart", "2h"), []string{"2h0m0s", "0s to 1h"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, out, errs := evaluate(tc.args...)

@@ -100,7 +100,7 @@ func (c *Colocation) play(t *sharingTable, policy string, seed int64) (colocated
 		return colocated{}, err
 	}
 	return colocated{
-		makespan: r.view.now, utilization: r.utilization(), slowdownMean: average(r.slowdowns),
+		makespan: r.view.now, utilization: r.utilization(), slowdownMean: results.Mean(r.slowdowns),
 		slowdownMax: slices.Max(r.slowdowns), oom: r.oom,
 	}, nil
 }

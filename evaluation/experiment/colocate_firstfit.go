@@ -3,6 +3,7 @@ package experiment
 import (
 	"math"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -103,7 +104,7 @@ func horus(job *sharedJob, on []sharedJob) float64 {
 func lucid(t *sharingTable) func(job *sharedJob, on []sharedJob) float64 {
 	sizes := make([]float64, len(t.configs))
 	for i := range sizes {
-		switch speed := average(t.speed[i]); {
+		switch speed := results.Mean(t.speed[i]); {
 		case speed < .85:
 			sizes[i] = 2
 		case speed < .95:

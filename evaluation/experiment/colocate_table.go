@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -139,7 +140,7 @@ func (m *measuredPairs) dropRare() {
 // meanSpeed returns how fast a configuration is beside another.
 func (m *measuredPairs) meanSpeed(i, j int) float64 {
 	if measured := m.speeds[[2]int{i, j}]; len(measured) > 0 {
-		return average(measured)
+		return results.Mean(measured)
 	}
 	a, b := m.table.configs[i].family, m.table.configs[j].family
 	for _, alike := range []func(p, q int) bool{
@@ -156,18 +157,10 @@ func (m *measuredPairs) meanSpeed(i, j int) float64 {
 			}
 		}
 		if len(speeds) > 0 {
-			return average(speeds)
+			return results.Mean(speeds)
 		}
 	}
 	return 1 // a single configuration that was never measured beside itself
-}
-
-func average(figures []float64) float64 {
-	sum := 0.0
-	for _, f := range figures {
-		sum += f
-	}
-	return sum / float64(len(figures))
 }
 
 // speeds writes how fast each of the tenants of a device is: beside several, the product of what it reaches beside each.

@@ -104,8 +104,8 @@ func (p *Preemption) validate() error {
 		return fmt.Errorf("%v: want %d nodes", p.Hosts, p.Nodes)
 	case p.Nodes < 1 || p.Nodes > MaxPreemptionNodes:
 		return fmt.Errorf("%d nodes, legal is 1 to %d", p.Nodes, MaxPreemptionNodes)
-	case p.GPUs < 1 || p.GPUs > MaxGangGPUs:
-		return fmt.Errorf("%d GPUs of each node, legal is 1 to %d", p.GPUs, MaxGangGPUs)
+	case p.GPUs < 1 || p.GPUs > traces.MaxDevices:
+		return fmt.Errorf("%d GPUs of each node, legal is 1 to %d", p.GPUs, traces.MaxDevices)
 	case p.Jobs < 1 || p.Jobs > MaxPreemptionJobs:
 		return fmt.Errorf("%d jobs, legal is 1 to %d", p.Jobs, MaxPreemptionJobs)
 	case !(p.High >= 0 && p.High <= 1):

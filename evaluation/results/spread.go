@@ -38,3 +38,12 @@ func (s Spread) String() string { return fmt.Sprintf("%.2f ± %.2f", s.Mean, s.S
 
 // precise writes three decimals: "1.085 ± 0.012".
 func (s Spread) precise() string { return fmt.Sprintf("%.3f ± %.3f", s.Mean, s.SD) }
+
+// Mean returns the mean of one figure or more, not rounded.
+func Mean(figures []float64) float64 {
+	sum := 0.0
+	for _, f := range figures {
+		sum += f
+	}
+	return sum / float64(len(figures))
+}

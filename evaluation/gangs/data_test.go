@@ -1,4 +1,4 @@
-package experiment
+package gangs
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 )
 
 // polluxGangs is the first four workloads of Pollux on nodes of a kind, or skips the test.
-func polluxGangs(t testing.TB, kind string, nodes, gpus int) *Gangs {
+func polluxGangs(t testing.TB, kind string, nodes, gpus int) *Training {
 	t.Helper()
 	dir := os.Getenv("TANDEM_DATA")
 	if dir == "" {
@@ -35,13 +35,13 @@ func polluxGangs(t testing.TB, kind string, nodes, gpus int) *Gangs {
 		}
 		return all
 	}
-	return &Gangs{
+	return &Training{
 		Workloads: load("workloads/pollux-workload-[1-4].csv"), Measured: slices.Concat(load("placements/*.csv"), load("scalability/*.csv"), load("validation/*.csv")),
 		Kind: kind, Nodes: nodes, GPUs: gpus, Interval: time.Minute, Restart: 30 * time.Second, Seeds: []int64{1},
 	}
 }
 
-func resultsOf(t testing.TB, g *Gangs, policies ...string) map[string]results.TrainingResult {
+func resultsOf(t testing.TB, g *Training, policies ...string) map[string]results.TrainingResult {
 	t.Helper()
 	g.Policies = policies
 	out, err := g.Run()

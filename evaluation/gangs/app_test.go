@@ -1,4 +1,4 @@
-package experiment
+package gangs
 
 import (
 	"math"
@@ -268,14 +268,14 @@ func jobsFile(t testing.TB, lines ...string) *measurements.File {
 }
 
 // training is two workloads on two nodes with two GPUs.
-func training(t testing.TB) *Gangs {
+func training(t testing.TB) *Training {
 	t.Helper()
 	second := jobsFile(t, "elm-0,30,elm,4,64", "oak-1,300,oak,2,32", "fir-2,300,fir,2,32")
 	second.File = "more.csv"
-	return &Gangs{
+	return &Training{
 		Workloads: []*measurements.File{jobsFile(t, "oak-0,0,oak,2,8", "oak-1,0,oak,3,32", "elm-2,70,elm,1,4", "oak-3,100,oak,2,16"), second},
 		Measured:  measuredOaks(t), Kind: "t4", Nodes: 2, GPUs: 2, Interval: time.Minute, Restart: 30 * time.Second,
-		Policies: GangPolicies(), Seeds: []int64{3, 1, 2},
+		Policies: Policies(), Seeds: []int64{3, 1, 2},
 	}
 }
 

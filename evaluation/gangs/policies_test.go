@@ -1,4 +1,4 @@
-package experiment
+package gangs
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/evaluation/experiment"
 )
 
 // timeline writes down where workers are when that changes: "60 a=00 b=1." is 60 s after the start, both workers of a on
@@ -49,7 +51,7 @@ func (w *timeline) round(c *gangCluster) error {
 // half a minute.
 func watch(t testing.TB, p gangPolicy, nodes, gpus int, jobs ...string) []string {
 	t.Helper()
-	g := &Gangs{Nodes: nodes, GPUs: gpus, Interval: time.Minute, Restart: 30 * time.Second}
+	g := &Training{Nodes: nodes, GPUs: gpus, Interval: time.Minute, Restart: 30 * time.Second}
 	apps := t4Apps(t)
 	var all []gangJob
 	for _, text := range jobs {
@@ -72,7 +74,7 @@ func watch(t testing.TB, p gangPolicy, nodes, gpus int, jobs ...string) []string
 
 func policyOf(t testing.TB, name string, nodes, gpus int) gangPolicy {
 	t.Helper()
-	p, err := gangPolicyOf(&Gangs{Nodes: nodes, GPUs: gpus}, name, 1)
+	p, err := gangPolicyOf(&Training{Nodes: nodes, GPUs: gpus}, name, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,15 +265,15 @@ func TestHoursClass(t *testing.T) {
 }
 
 func TestParseGangPolicies(t *testing.T) {
-	all, err := ParseGangPolicies(All)
-	if err != nil || !slices.Equal(all, GangPolicies()) || len(all) < 10 {
+	all, err := ParsePolicies(experiment.All)
+	if err != nil || !slices.Equal(all, Policies()) || len(all) < 10 {
 		t.Errorf("%v, %v", all, err)
 	}
-	if some, err := ParseGangPolicies("tandem,dragon"); err != nil || !slices.Equal(some, []string{"tandem", "dragon"}) {
+	if some, err := ParsePolicies("tandem,dragon"); err != nil || !slices.Equal(some, []string{"tandem", "dragon"}) {
 		t.Errorf("%v, %v", some, err)
 	}
 	for list, want := range map[string]string{"": `unknown policy ""`, "tandem,tetris": `unknown policy "tetris", known are kubernetes`, "gang,gang": "gang appears twice"} {
-		if _, err := ParseGangPolicies(list); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParsePolicies(list); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", list, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package experiment
+package gangs
 
 import (
 	"bytes"
@@ -83,7 +83,7 @@ func (a *audited) ledgers(c *gangCluster) error {
 }
 
 // hours plays what was written down once more, job by job, and returns when each should have ended.
-func (a *audited) hours(g *Gangs, j *gangState) float64 {
+func (a *audited) hours(g *Training, j *gangState) float64 {
 	steps, delay, interval := j.work, 0.0, g.Interval.Seconds()
 	moves := 0
 	for k, seats := range a.rounds {
@@ -107,8 +107,8 @@ func (a *audited) hours(g *Gangs, j *gangState) float64 {
 }
 
 // drawnGangs draws jobs and a cluster that holds each of them.
-func drawnGangs(t *rapid.T, apps map[string]*gangApp) (*Gangs, []gangJob) {
-	g := &Gangs{
+func drawnGangs(t *rapid.T, apps map[string]*gangApp) (*Training, []gangJob) {
+	g := &Training{
 		Nodes: rapid.IntRange(1, 5).Draw(t, "nodes"), GPUs: rapid.IntRange(1, 4).Draw(t, "GPUs"),
 		Interval: time.Duration(rapid.IntRange(1, 60).Draw(t, "interval")) * time.Second,
 		Restart:  time.Duration(rapid.IntRange(0, 90).Draw(t, "restart")) * time.Second,
@@ -132,7 +132,7 @@ func drawnGangs(t *rapid.T, apps map[string]*gangApp) (*Gangs, []gangJob) {
 // (but pod by pod), every job ends, and it ends when the work is done that its places give: no more and no less.
 func TestPropertyGangs(t *testing.T) {
 	apps := t4Apps(t)
-	for _, name := range GangPolicies() {
+	for _, name := range Policies() {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				g, jobs := drawnGangs(t, apps)
@@ -251,9 +251,9 @@ func TestGangsCompare(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			hours[b] = append(hours[b], average(of.jcts))
-			gains[b] = append(gains[b], average(base.jcts)/average(of.jcts))
-			mean += average(of.jcts) / 2
+			hours[b] = append(hours[b], results.Mean(of.jcts))
+			gains[b] = append(gains[b], results.Mean(base.jcts)/results.Mean(of.jcts))
+			mean += results.Mean(of.jcts) / 2
 		}
 		means = append(means, mean)
 	}
@@ -321,27 +321,29 @@ func TestGangLoads(t *testing.T) {
 }
 
 func TestGangsRefuse(t *testing.T) {
-	for want, change := range map[string]func(*Gangs){
-		"no policy, no seed or no workload":       func(g *Gangs) { g.Seeds = nil },
-		"run gangs: no policy":                    func(g *Gangs) { g.Policies = nil },
-		"no seed or no workload":                  func(g *Gangs) { g.Workloads = nil },
-		"0 nodes, legal is 1 to 1000":             func(g *Gangs) { g.Nodes = 0 },
-		"1001 nodes":                              func(g *Gangs) { g.Nodes = 1001 },
-		"0 GPUs of each node, legal is 1 to 64":   func(g *Gangs) { g.GPUs = 0 },
-		"65 GPUs of each node":                    func(g *Gangs) { g.GPUs = 65 },
-		"an interval of 999ms, legal is 1s to 1h": func(g *Gangs) { g.Interval = 999 * time.Millisecond },
-		"an interval of 1h0m1s":                   func(g *Gangs) { g.Interval = time.Hour + time.Second },
-		"a restart of -1ns, legal is 0s to 1h":    func(g *Gangs) { g.Restart = -1 },
-		"a restart of 1h0m1s":                     func(g *Gangs) { g.Restart = time.Hour + time.Second },
-		"load 0, legal is above 0 to 10":          func(g *Gangs) { g.Loads = []float64{1, 0} },
-		"load 10.5":                               func(g *Gangs) { g.Loads = []float64{10.5} },
-		"load NaN":                                func(g *Gangs) { g.Loads = []float64{math.NaN()} },
-		`unknown policy "tetris"`:                 func(g *Gangs) { g.Policies = []string{"tetris"} },
-		`no step times on nodes of kind "a100"`:   func(g *Gangs) { g.Kind = "a100" },
-		"oak-t4.csv: pollux-placements, 8 measured steps: want pollux-jobs": func(g *Gangs) { g.Workloads = g.Measured[:1] },
-		"no job of an application that was measured on t4":                  func(g *Gangs) { g.Workloads = []*measurements.File{jobsFile(t, "fir-0,0,fir,2,8")} },
-		"jobs.csv line 3: 5 workers on 4 GPUs":                              func(g *Gangs) { g.Workloads = []*measurements.File{jobsFile(t, "oak-0,0,oak,2,8", "oak-1,0,oak,5,8")} },
-		"jobs.csv line 2: batch_size 64 of 2 workers":                       func(g *Gangs) { g.Workloads = []*measurements.File{jobsFile(t, "oak-0,0,oak,2,64")} },
+	for want, change := range map[string]func(*Training){
+		"no policy, no seed or no workload":       func(g *Training) { g.Seeds = nil },
+		"run gangs: no policy":                    func(g *Training) { g.Policies = nil },
+		"no seed or no workload":                  func(g *Training) { g.Workloads = nil },
+		"0 nodes, legal is 1 to 1000":             func(g *Training) { g.Nodes = 0 },
+		"1001 nodes":                              func(g *Training) { g.Nodes = 1001 },
+		"0 GPUs of each node, legal is 1 to 64":   func(g *Training) { g.GPUs = 0 },
+		"65 GPUs of each node":                    func(g *Training) { g.GPUs = 65 },
+		"an interval of 999ms, legal is 1s to 1h": func(g *Training) { g.Interval = 999 * time.Millisecond },
+		"an interval of 1h0m1s":                   func(g *Training) { g.Interval = time.Hour + time.Second },
+		"a restart of -1ns, legal is 0s to 1h":    func(g *Training) { g.Restart = -1 },
+		"a restart of 1h0m1s":                     func(g *Training) { g.Restart = time.Hour + time.Second },
+		"load 0, legal is above 0 to 10":          func(g *Training) { g.Loads = []float64{1, 0} },
+		"load 10.5":                               func(g *Training) { g.Loads = []float64{10.5} },
+		"load NaN":                                func(g *Training) { g.Loads = []float64{math.NaN()} },
+		`unknown policy "tetris"`:                 func(g *Training) { g.Policies = []string{"tetris"} },
+		`no step times on nodes of kind "a100"`:   func(g *Training) { g.Kind = "a100" },
+		"oak-t4.csv: pollux-placements, 8 measured steps: want pollux-jobs": func(g *Training) { g.Workloads = g.Measured[:1] },
+		"no job of an application that was measured on t4":                  func(g *Training) { g.Workloads = []*measurements.File{jobsFile(t, "fir-0,0,fir,2,8")} },
+		"jobs.csv line 3: 5 workers on 4 GPUs": func(g *Training) {
+			g.Workloads = []*measurements.File{jobsFile(t, "oak-0,0,oak,2,8", "oak-1,0,oak,5,8")}
+		},
+		"jobs.csv line 2: batch_size 64 of 2 workers": func(g *Training) { g.Workloads = []*measurements.File{jobsFile(t, "oak-0,0,oak,2,64")} },
 	} {
 		g := training(t)
 		change(g)

@@ -1,4 +1,4 @@
-package experiment
+package gangs
 
 import (
 	"cmp"
@@ -15,29 +15,29 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
-// Bounds of Gangs. Above them a run takes minutes.
+// Bounds of a Training. Above them a run takes minutes.
 const (
-	MaxGangNodes = 1000
-	MaxGangGPUs  = 64
-	MaxGangLoad  = 10
+	MaxNodes = 1000
+	MaxGPUs  = 64
+	MaxLoad  = 10
 )
 
-// Gangs lets jobs whose workers train together run on a cluster of whole GPUs, and compares what policies make of it. How
+// Training lets jobs whose workers train together run on a cluster of whole GPUs, and compares what policies make of it. How
 // fast a job is where is taken from measured steps, and how many steps it takes from measured epochs.
-type Gangs struct {
+type Training struct {
 	// Workloads, each the jobs of a few hours. Jobs of applications that were not measured on the nodes are left out.
 	Workloads []*measurements.File
 	// Measured steps and epochs, and the Kind of node whose steps count.
 	Measured []*measurements.File
 	Kind     string
-	// Nodes with so many GPUs each: at least 1, at most MaxGangNodes and MaxGangGPUs.
+	// Nodes with so many GPUs each: at least 1, at most MaxNodes and MaxGPUs.
 	Nodes, GPUs int
 	// Interval is how often policies decide, Restart what it takes to start or go on with a job.
 	Interval, Restart time.Duration
-	// Loads, above 0 and at most MaxGangLoad: instead of each workload, as many times as many jobs as a workload has, drawn
+	// Loads, above 0 and at most MaxLoad: instead of each workload, as many times as many jobs as a workload has, drawn
 	// by the seed from the jobs of all of them. Empty for the workloads as they are.
 	Loads []float64
-	// Policies of GangPolicies, and Seeds: at least one of each.
+	// Policies of Policies, and Seeds: at least one of each.
 	Policies []string
 	Seeds    []int64
 	// Progress is told how many runs are done, by several goroutines; nil for nobody.
@@ -62,7 +62,7 @@ type gangResult struct {
 
 // Run plays every policy with every workload, or load, and seed. The default scheduler of Kubernetes is played in any case,
 // to compare with.
-func (g *Gangs) Run() (*results.Training, error) {
+func (g *Training) Run() (*results.Training, error) {
 	batches, out, err := g.prepare()
 	if err != nil {
 		return nil, fmt.Errorf("run gangs: %w", err)
@@ -96,10 +96,10 @@ func (g *Gangs) Run() (*results.Training, error) {
 }
 
 // repeats reports whether the runs of a policy are the same for all seeds.
-func (g *Gangs) repeats(policy string) bool { return len(g.Loads) == 0 && !drawsGangs(policy) }
+func (g *Training) repeats(policy string) bool { return len(g.Loads) == 0 && !drawsGangs(policy) }
 
 // play plays one run.
-func (g *Gangs) play(policy string, jobs []gangJob, seed int64) (gangResult, error) {
+func (g *Training) play(policy string, jobs []gangJob, seed int64) (gangResult, error) {
 	p, err := gangPolicyOf(g, policy, seed)
 	if err != nil {
 		return gangResult{}, err
@@ -116,7 +116,7 @@ func (g *Gangs) play(policy string, jobs []gangJob, seed int64) (gangResult, err
 }
 
 // prepare checks what is asked for, and reads the jobs.
-func (g *Gangs) prepare() ([]gangBatch, *results.Training, error) {
+func (g *Training) prepare() ([]gangBatch, *results.Training, error) {
 	if err := g.validate(); err != nil {
 		return nil, nil, err
 	}
@@ -148,29 +148,29 @@ func (g *Gangs) prepare() ([]gangBatch, *results.Training, error) {
 	return batches, out, nil
 }
 
-func (g *Gangs) validate() error {
+func (g *Training) validate() error {
 	switch {
 	case len(g.Policies) == 0 || len(g.Seeds) == 0 || len(g.Workloads) == 0:
 		return errors.New("no policy, no seed or no workload")
-	case g.Nodes < 1 || g.Nodes > MaxGangNodes:
-		return fmt.Errorf("%d nodes, legal is 1 to %d", g.Nodes, MaxGangNodes)
-	case g.GPUs < 1 || g.GPUs > MaxGangGPUs:
-		return fmt.Errorf("%d GPUs of each node, legal is 1 to %d", g.GPUs, MaxGangGPUs)
+	case g.Nodes < 1 || g.Nodes > MaxNodes:
+		return fmt.Errorf("%d nodes, legal is 1 to %d", g.Nodes, MaxNodes)
+	case g.GPUs < 1 || g.GPUs > MaxGPUs:
+		return fmt.Errorf("%d GPUs of each node, legal is 1 to %d", g.GPUs, MaxGPUs)
 	case g.Interval < time.Second || g.Interval > time.Hour:
 		return fmt.Errorf("an interval of %v, legal is 1s to 1h", g.Interval)
 	case g.Restart < 0 || g.Restart > time.Hour:
 		return fmt.Errorf("a restart of %v, legal is 0s to 1h", g.Restart)
 	}
 	for _, l := range g.Loads {
-		if !(l > 0 && l <= MaxGangLoad) {
-			return fmt.Errorf("load %v, legal is above 0 to %d", l, MaxGangLoad)
+		if !(l > 0 && l <= MaxLoad) {
+			return fmt.Errorf("load %v, legal is above 0 to %d", l, MaxLoad)
 		}
 	}
 	return nil
 }
 
 // jobs returns the jobs of a workload that were measured, in the order of their arrival.
-func (g *Gangs) jobs(apps map[string]*gangApp, w *measurements.File) ([]gangJob, error) {
+func (g *Training) jobs(apps map[string]*gangApp, w *measurements.File) ([]gangJob, error) {
 	if w.Format != traces.PolluxWorkload {
 		return nil, fmt.Errorf("%v: want %s", w, traces.PolluxWorkload)
 	}
@@ -206,7 +206,7 @@ func inArrival(jobs []gangJob) []gangJob {
 }
 
 // loads returns a batch for each load.
-func (g *Gangs) loads(pool []gangJob) []gangBatch {
+func (g *Training) loads(pool []gangJob) []gangBatch {
 	each := float64(len(pool)) / float64(len(g.Workloads))
 	batches := make([]gangBatch, 0, len(g.Loads))
 	for _, load := range g.Loads {
@@ -243,17 +243,17 @@ func gangsComparedTo(base []gangResult, policy string, runs []gangResult, column
 	for c := range columns {
 		perSeed := make([]float64, 0, len(runs)/columns)
 		for i := c; i < len(runs); i += columns {
-			perSeed = append(perSeed, average(runs[i].jcts))
+			perSeed = append(perSeed, results.Mean(runs[i].jcts))
 		}
 		out.Hours = append(out.Hours, results.SpreadOf(perSeed))
 	}
-	out.MeanHours = of(func(i int) float64 { return average(runs[i].jcts) })
+	out.MeanHours = of(func(i int) float64 { return results.Mean(runs[i].jcts) })
 	out.Restarts = of(func(i int) float64 { return float64(runs[i].restarts) })
 	out.Idle = of(func(i int) float64 { return runs[i].idle })
 	out.Stuck = of(func(i int) float64 { return float64(len(runs[i].stuck)) })
-	out.Gain = of(func(i int) float64 { return average(base[i].jcts) / average(runs[i].jcts) })
+	out.Gain = of(func(i int) float64 { return results.Mean(base[i].jcts) / results.Mean(runs[i].jcts) })
 	out.GainUnstuck = of(func(i int) float64 {
-		return average(base[i].without(base[i].stuck)) / average(runs[i].without(base[i].stuck))
+		return results.Mean(base[i].without(base[i].stuck)) / results.Mean(runs[i].without(base[i].stuck))
 	})
 	return out
 }

@@ -1,4 +1,4 @@
-package experiment
+package gangs
 
 import (
 	"fmt"
@@ -216,7 +216,7 @@ func (r *gangRun) restarts() int {
 }
 
 // newGangRun prepares a run of jobs, which stay as they are.
-func newGangRun(g *Gangs, p gangPolicy, jobs []gangJob) *gangRun {
+func newGangRun(g *Training, p gangPolicy, jobs []gangJob) *gangRun {
 	r := &gangRun{policy: p, interval: g.Interval.Seconds(), restart: g.Restart.Seconds()}
 	r.cluster = gangCluster{perNode: g.GPUs, free: slices.Repeat([]int{g.GPUs}, g.Nodes)}
 	for _, j := range jobs {

@@ -1,4 +1,4 @@
-package experiment
+package gangs
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-gpu/tandem/evaluation/experiment"
 	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -20,12 +21,12 @@ const (
 var gangPolicies = []struct {
 	name  string
 	draws bool
-	make  func(g *Gangs, random *rand.Rand) (gangPolicy, error)
+	make  func(g *Training, random *rand.Rand) (gangPolicy, error)
 }{
-	{stockGangs, true, func(_ *Gangs, r *rand.Rand) (gangPolicy, error) { return newStock(r), nil }},
-	{"gang", true, func(_ *Gangs, r *rand.Rand) (gangPolicy, error) { return &gangsAnywhere{r}, nil }},
-	{"dragon", true, func(_ *Gangs, r *rand.Rand) (gangPolicy, error) { return &dragon{r}, nil }},
-	{tiresiasGangs, false, func(*Gangs, *rand.Rand) (gangPolicy, error) {
+	{stockGangs, true, func(_ *Training, r *rand.Rand) (gangPolicy, error) { return newStock(r), nil }},
+	{"gang", true, func(_ *Training, r *rand.Rand) (gangPolicy, error) { return &gangsAnywhere{r}, nil }},
+	{"dragon", true, func(_ *Training, r *rand.Rand) (gangPolicy, error) { return &dragon{r}, nil }},
+	{tiresiasGangs, false, func(*Training, *rand.Rand) (gangPolicy, error) {
 		return &preemptive{order: newTiresias().order, place: emptiestFirst}, nil
 	}},
 	{"tandem", false, inOrder(tandemGangs{order: byArrival, drains: gang.BoundedDrains}, nil)},
@@ -36,15 +37,15 @@ var gangPolicies = []struct {
 	{"tandem-deadlines", false, inOrder(tandemGangs{order: byArrival, drains: gang.BoundedDrains, declares: 2}, nil)},
 	{"tandem-deadlines-drained", false, inOrder(tandemGangs{order: byArrival, drains: gang.AllDrains, declares: 2}, nil)},
 	{"tandem-shortest", false, inOrder(tandemGangs{order: byExpected}, nil)},
-	{"tandem-tiresias", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, newTiresias().order) }},
-	{"tandem-service", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(byService)) }},
-	{"tandem-size", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(bySize)) }},
-	{"tandem-priority", false, func(g *Gangs, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(byHours)) }},
+	{"tandem-tiresias", false, func(g *Training, _ *rand.Rand) (gangPolicy, error) { return stopping(g, newTiresias().order) }},
+	{"tandem-service", false, func(g *Training, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(byService)) }},
+	{"tandem-size", false, func(g *Training, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(bySize)) }},
+	{"tandem-priority", false, func(g *Training, _ *rand.Rand) (gangPolicy, error) { return stopping(g, inClasses(byHours)) }},
 }
 
 // inOrder is the scheduler as it is, or with a change.
-func inOrder(as tandemGangs, losses func(j *gangJob) []gang.Loss) func(g *Gangs, _ *rand.Rand) (gangPolicy, error) {
-	return func(g *Gangs, _ *rand.Rand) (gangPolicy, error) {
+func inOrder(as tandemGangs, losses func(j *gangJob) []gang.Loss) func(g *Training, _ *rand.Rand) (gangPolicy, error) {
+	return func(g *Training, _ *rand.Rand) (gangPolicy, error) {
 		t := as
 		var err error
 		if t.gangBook, err = newGangBook(g.Nodes, g.GPUs); err != nil {
@@ -59,7 +60,7 @@ func inOrder(as tandemGangs, losses func(j *gangJob) []gang.Loss) func(g *Gangs,
 }
 
 // stopping places as the scheduler does, and stops what the order puts last.
-func stopping(g *Gangs, order func(c *gangCluster) []*gangJob) (gangPolicy, error) {
+func stopping(g *Training, order func(c *gangCluster) []*gangJob) (gangPolicy, error) {
 	book, err := newGangBook(g.Nodes, g.GPUs)
 	if err != nil {
 		return nil, err
@@ -67,8 +68,8 @@ func stopping(g *Gangs, order func(c *gangCluster) []*gangJob) (gangPolicy, erro
 	return &preemptive{order: order, place: book.place, book: book}, nil
 }
 
-// GangPolicies returns the names of the policies that Gangs compares, in the order in which they are shown.
-func GangPolicies() []string {
+// Policies returns the names of the policies that Training compares, in the order in which they are shown.
+func Policies() []string {
 	names := make([]string, 0, len(gangPolicies))
 	for i := range gangPolicies {
 		names = append(names, gangPolicies[i].name)
@@ -76,16 +77,16 @@ func GangPolicies() []string {
 	return names
 }
 
-// ParseGangPolicies reads names of policies separated by commas, or All.
-func ParseGangPolicies(list string) ([]string, error) {
-	if list == All {
-		return GangPolicies(), nil
+// ParsePolicies reads names of policies separated by commas, or experiment.All.
+func ParsePolicies(list string) ([]string, error) {
+	if list == experiment.All {
+		return Policies(), nil
 	}
 	names := strings.Split(list, ",")
 	for i, name := range names {
-		if !slices.Contains(GangPolicies(), name) {
+		if !slices.Contains(Policies(), name) {
 			return nil, fmt.Errorf("read policies %q: unknown policy %q, known are %s, or %s for every one", list, name,
-				strings.Join(GangPolicies(), ", "), All)
+				strings.Join(Policies(), ", "), experiment.All)
 		}
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("read policies %q: %s appears twice", list, name)
@@ -95,8 +96,8 @@ func ParseGangPolicies(list string) ([]string, error) {
 }
 
 // gangPolicyOf makes a policy for one run. The seed is for those that draw.
-func gangPolicyOf(g *Gangs, name string, seed int64) (gangPolicy, error) {
-	i := slices.Index(GangPolicies(), name)
+func gangPolicyOf(g *Training, name string, seed int64) (gangPolicy, error) {
+	i := slices.Index(Policies(), name)
 	if i < 0 {
 		return nil, fmt.Errorf("unknown policy %q", name)
 	}
@@ -105,6 +106,6 @@ func gangPolicyOf(g *Gangs, name string, seed int64) (gangPolicy, error) {
 
 // drawsGangs reports whether a policy differs by the seed.
 func drawsGangs(name string) bool {
-	i := slices.Index(GangPolicies(), name)
+	i := slices.Index(Policies(), name)
 	return i < 0 || gangPolicies[i].draws
 }

@@ -1,4 +1,4 @@
-package experiment
+package gangs
 
 import (
 	"cmp"
