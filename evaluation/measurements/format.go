@@ -69,8 +69,9 @@ var schemas = slices.Concat(clusterSchemas(), rateSchemas, pairSchemas, servingS
 
 // clusterSchemas lists the formats of clusters and their jobs.
 func clusterSchemas() []csvtable.Schema[File] {
-	var all []csvtable.Schema[File]
-	for _, s := range traces.Schemas() {
+	traced := traces.Schemas()
+	all := make([]csvtable.Schema[File], 0, len(traced))
+	for _, s := range traced {
 		all = append(all, csvtable.Lift(s, func(f *File) *traces.Trace { return &f.Trace }))
 	}
 	return all

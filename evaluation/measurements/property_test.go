@@ -2,6 +2,7 @@ package measurements
 
 import (
 	"io"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -34,12 +35,13 @@ var drawn = &drawntable.Reader{
 			"packed_a": packed, "packed_b": packed, "status": drawntable.Names(),
 		},
 		PolluxPlacementTimes: {
-			"placement": drawntable.Column{Draw: rapid.StringMatching("[1-9]{1,4}")}, "local_bsz": drawntable.Unique(), "step_time": drawntable.Amount(1, 100),
+			"placement": {Draw: rapid.StringMatching("[1-9]{1,4}")}, "local_bsz": drawntable.Unique(), "step_time": drawntable.Amount(1, 100),
 			"sync_time": drawntable.Decimals(1),
 		},
 		PolluxScalingTimes: {
 			"num_nodes": drawntable.Unique(), "num_replicas": drawntable.Amount(5, 64), "local_bsz": drawntable.Amount(1, 128), "step_time": drawntable.Amount(1, 100), "sync_time": drawntable.Decimals(1),
 		},
+		PolluxValidation: {"progress": drawntable.Unique(), "grad_sqr": drawntable.Decimals(1000), "grad_var": drawntable.Decimals(1000)},
 		LucidPairs: {
 			"model1": drawntable.Names(), "dataset1": drawntable.Names(), "batchsize1": drawntable.Amount(1, 128), "amp1": drawntable.Amount(0, 1), "speed1": drawntable.Above(1),
 			"model2": drawntable.Names(), "dataset2": drawntable.Names(), "batchsize2": drawntable.Amount(1, 128), "amp2": drawntable.Amount(0, 1), "speed2": drawntable.Above(1),
@@ -93,6 +95,15 @@ var drawn = &drawntable.Reader{
 			"Instance size": drawntable.OneOf("1", "2", "3", "4", "7"), "Batch size": drawntable.Amount(1, 256), "Num proc": drawntable.Amount(1, 5),
 		},
 	},
+}
+
+// TestAllFormatsAreDrawn: the properties below are those of every format.
+func TestAllFormatsAreDrawn(t *testing.T) {
+	for _, s := range slices.Concat(rateSchemas, pairSchemas, servingSchemas) {
+		if len(drawn.Formats[s.Format]) == 0 {
+			t.Errorf("no columns of %s are drawn", s.Format)
+		}
+	}
 }
 
 func TestPropertyColumns(t *testing.T)       { drawn.Columns(t) }

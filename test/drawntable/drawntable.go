@@ -34,7 +34,7 @@ type Column struct {
 type Reader struct {
 	// Formats has the columns of each format. What hangs together is seen to by what they draw.
 	Formats map[csvtable.Format]map[string]Column
-	// Needs returns the columns that a format must have, Closed whether it has no others than its own.
+	// Needs returns the columns that a format must have. Closed reports whether a format has no others than its own.
 	Needs  func(csvtable.Format) []string
 	Closed func(csvtable.Format) bool
 	// Read reads a file of any format, ReadAs one of a format.
@@ -132,7 +132,8 @@ func (d *file) csv(t *rapid.T, columns []string) []byte {
 	return b.Bytes()
 }
 
-// Columns: the order of the columns, further columns and the ends of lines change nothing, and the format is detected.
+// Columns checks that the order of the columns, further columns and the ends of lines change nothing, and that the format is
+// detected.
 func (r *Reader) Columns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := r.draw(t)
@@ -155,7 +156,7 @@ func (r *Reader) Columns(t *testing.T) {
 	})
 }
 
-// BrokenField: a number that is none, in any row and column, is named with its line and column.
+// BrokenField checks that a number that is none, in any row and column, is named with its line and column.
 func (r *Reader) BrokenField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := r.draw(t)
@@ -181,7 +182,7 @@ func (r *Reader) BrokenField(t *testing.T) {
 // quoted is how an error repeats a field.
 func quoted(text string) string { return `"` + csvtable.Clip(text) + `"` }
 
-// MissingColumn: a column that is needed and missing is named.
+// MissingColumn checks that a column that is needed and missing is named.
 func (r *Reader) MissingColumn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := r.draw(t)

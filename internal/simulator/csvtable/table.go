@@ -68,7 +68,8 @@ func New(r io.Reader, file string) (*Table, error) {
 	return t, nil
 }
 
-// Headless begins a file without a header, whose columns are given. Its rows may have another number of fields: see Fields.
+// Headless begins a file without a header, whose columns are given. Its rows may have another number of fields: the caller
+// compares Fields with the Header before it reads a Field.
 func Headless(r io.Reader, file string, columns []string) *Table {
 	s := &source{r: r}
 	t := &Table{file: file, source: s, csv: csv.NewReader(s), header: columns, at: map[string]int{}, seen: map[string]int{}}

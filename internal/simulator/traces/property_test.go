@@ -42,7 +42,7 @@ var drawn = &drawntable.Reader{
 			"job_type": drawntable.Names(), "scale_factor": drawntable.Amount(1, 64), "total_steps": drawntable.Amount(1, 1e9), "arrival_s": drawntable.Decimals(1e6),
 		},
 		PhillyTrace: {
-			"timestamp": drawntable.Column{Draw: dates}, "duration": drawntable.Decimals(1e6), "num_gpus": drawntable.Amount(1, 128), "cluster": drawntable.Names(),
+			"timestamp": {Draw: dates}, "duration": drawntable.Decimals(1e6), "num_gpus": drawntable.Amount(1, 128), "cluster": drawntable.Names(),
 		},
 		PolluxWorkload: {
 			"name": drawntable.UniqueNames(), "time": drawntable.Decimals(1e6), "application": drawntable.Names(), "num_replicas": drawntable.Amount(1, 64), "batch_size": drawntable.Amount(1, 1e6),
@@ -58,6 +58,15 @@ var drawn = &drawntable.Reader{
 			"deletion_time": drawntable.Amount(2000, 3000), "role": drawntable.Names(),
 		},
 	},
+}
+
+// TestAllFormatsAreDrawn: the properties below are those of every format.
+func TestAllFormatsAreDrawn(t *testing.T) {
+	for _, s := range schemas {
+		if len(drawn.Formats[s.Format]) == 0 {
+			t.Errorf("no columns of %s are drawn", s.Format)
+		}
+	}
 }
 
 func TestPropertyColumns(t *testing.T)       { drawn.Columns(t) }
