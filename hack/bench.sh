@@ -19,7 +19,7 @@ go test -run '^$' -bench Agent -benchtime 1x ./test/faults | tee "$out/agent.txt
 go test -run '^$' -bench Registration -benchtime 20x ./test/faults | tee -a "$out/agent.txt"
 
 echo "cost of one run of the simulator: seconds and memory, with TANDEM_DATA"
-go test -run '^$' -bench Filling -benchtime 3x ./internal/experiment | tee "$out/simulator.txt"
+go test -run '^$' -bench Filling -benchtime 3x ./evaluation/experiment | tee "$out/simulator.txt"
 
 echo "beside the stock scheduler; the first run compiles an API server"
 labels=performance

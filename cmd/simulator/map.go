@@ -8,12 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-gpu/tandem/internal/report"
-	"github.com/tandem-gpu/tandem/internal/scenario"
+	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
+	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 )
 
 func mapCommand() *cobra.Command {
-	var form output
+	var form command.Output
 	var at time.Duration
 	var policy, seed string
 	c := &cobra.Command{
@@ -25,7 +26,7 @@ Each line is one GPU, drawn to scale: the pods on it side by side, and dots wher
 with what the scheduler would say of them. The JSON has the same.`,
 		Example: `  simulator map examples/mixed.yaml --at 30m
   simulator map examples/mixed.yaml --at 2h15m --policy packed -o json`,
-		Args: scenarioFile,
+		Args: command.ScenarioFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			if at < 0 {
 				return fmt.Errorf("flag --at: %v, legal is 0s or later", at)
@@ -34,7 +35,7 @@ with what the scheduler would say of them. The JSON has the same.`,
 			if err != nil {
 				return err
 			}
-			bar := progress(c)
+			bar := command.Progress(c)
 			bar.Parts = scenario.Hundredths
 			result, err := s.Play(bar.Step)
 			bar.Close()
@@ -49,10 +50,10 @@ with what the scheduler would say of them. The JSON has the same.`,
 			if err != nil {
 				return err
 			}
-			return form.write(c.OutOrStdout(), report.Map{Map: m})
+			return form.Write(c.OutOrStdout(), report.Map{Map: m})
 		},
 	}
-	form.addFlag(c)
+	form.AddFlag(c)
 	c.Flags().DurationVar(&at, "at", 0, "`time` from the start of the scenario, as 90s, 30m or 2h15m")
 	c.Flags().StringVar(&policy, "policy", "", "`name` of one of the scenario's policies; without it the first")
 	c.Flags().StringVar(&seed, "seed", "", "`number` of one of the scenario's seeds; without it the first")

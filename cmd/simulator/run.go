@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-gpu/tandem/internal/experiment"
-	"github.com/tandem-gpu/tandem/internal/scenario"
+	"github.com/tandem-gpu/tandem/internal/simulator/command"
+	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
+	"github.com/tandem-gpu/tandem/internal/simulator/summary"
 )
 
 func runCommand() *cobra.Command {
-	var form output
+	var form command.Output
 	var plot string
 	c := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
@@ -38,49 +39,46 @@ Where pods may be evicted a third one follows, with a row for each priority:
 
 Below stands which assertions hold. The command ends with 1 when one does not, with 2 when the scenario has an error.`,
 		Example: `  simulator run examples/mixed.yaml
-  simulator run examples/mixed.yaml -o json
-  simulator run examples/mixed.yaml --plot out`,
-		Args: scenarioFile,
+  simulator run examples/mixed.yaml -o json`,
+		Args: command.ScenarioFile,
 		RunE: func(c *cobra.Command, args []string) error {
+			if plot != "" {
+				return fmt.Errorf("flag --plot: the simulator does not draw; go run ./evaluation draw %s --plot %s does", args[0], plot)
+			}
 			s, err := scenario.Read(args[0])
 			if err != nil {
 				return err
 			}
-			return play(c, s, &form, plot)
+			return play(c, s, &form)
 		},
 	}
-	form.addFlag(c)
-	c.Flags().StringVar(&plot, "plot", "", "`folder` to draw into: utilisation, fragmentation, wait_cdf, jct_cdf, where there are some gang_wait_cdf and lost, and allocation where no job ends; each as .svg and .png")
+	form.AddFlag(c)
+	c.Flags().StringVar(&plot, "plot", "", "")
+	c.Flags().Lookup("plot").Hidden = true // it is there for its error only
 	return c
 }
 
 // play runs a scenario and prints what came of it.
-func play(c *cobra.Command, s *scenario.Scenario, form *output, plot string) error {
-	if err := folder(plot); err != nil {
-		return err
-	}
-	bar := progress(c)
+func play(c *cobra.Command, s *scenario.Scenario, form *command.Output) error {
+	bar := command.Progress(c)
 	bar.Parts = scenario.Hundredths
 	result, err := s.Play(bar.Step)
 	bar.Close()
 	if err != nil {
 		return err
 	}
-	results := experiment.Report(result)
-	if err := form.write(c.OutOrStdout(), results); err != nil {
-		return err
-	}
-	if err := draw(c, plot, experiment.Figures(result)); err != nil {
+	results := summary.Of(result)
+	if err := form.Write(c.OutOrStdout(), results); err != nil {
 		return err
 	}
 	failed := results.Failed()
 	if len(failed) == 0 {
 		return nil
 	}
-	if *form == outputJSON { // the table lists them
+	if *form == command.JSON { // the table lists them
 		for _, line := range failed {
 			fmt.Fprintln(c.ErrOrStderr(), "failed:", line)
 		}
 	}
-	return fmt.Errorf("%d of %d %w", len(failed), len(results.Checks), errFailed)
+	return fmt.Errorf("%d of %d %w", len(failed), len(results.Checks), command.ErrFailed)
 }

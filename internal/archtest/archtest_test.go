@@ -25,8 +25,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestViolations holds the tree under testdata to the rules: it breaks each of them, and its package pkg/placement and
-// cmd/simulator keep to them.
+// TestViolations holds the tree under testdata to the rules: it breaks each of them, and its packages pkg/placement,
+// cmd/simulator, evaluation and test/papers keep to them.
 func TestViolations(t *testing.T) {
 	got, _, err := Violations(filepath.Join("testdata", "tree"), module)
 	if err != nil {

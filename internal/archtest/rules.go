@@ -46,7 +46,7 @@ var unpackaged = []string{"internal/testkit", "internal/sandbox", "internal/arch
 
 // violations returns what package p, and only p, does against the rules.
 func (p *source) violations() []string {
-	rules := []func(*source) []string{places, names, comments, generated, coreImports, pluginImports, simImports, fakeImports}
+	rules := []func(*source) []string{places, names, comments, generated, coreImports, pluginImports, simImports, labImports, fakeImports}
 	var all []string
 	for _, rule := range rules {
 		all = append(all, rule(p)...)
@@ -145,17 +145,31 @@ func pluginImports(p *source) []string {
 	return all
 }
 
-// simulates lists the simulator and what is built on it. Beside these only tests import them.
-var simulates = []string{"pkg/sim", "internal/scenario", "internal/experiment", "cmd/simulator"}
+// simulates lists the simulator and what is built on it. Beside these only the laboratory and tests import them.
+var simulates = []string{"pkg/sim", "internal/simulator", "cmd/simulator"}
+
+// laboratory is the directory that repeats published experiments.
+const laboratory = "evaluation"
 
 // simImports: the simulator stays out of production.
 func simImports(p *source) []string {
-	if within(p.dir, "test") || slices.ContainsFunc(simulates, func(d string) bool { return within(p.dir, d) }) {
+	outside := within(p.dir, "test") || within(p.dir, laboratory)
+	if outside || slices.ContainsFunc(simulates, func(d string) bool { return within(p.dir, d) }) {
 		return nil
 	}
 	return p.banned(func(i string) bool {
 		return slices.ContainsFunc(simulates, func(d string) bool { return within(i, p.module+"/"+d) })
 	}, "the simulator")
+}
+
+// labImports: the product, the simulator among it, imports neither the laboratory nor the library that draws its figures.
+func labImports(p *source) []string {
+	if within(p.dir, "test") || within(p.dir, laboratory) {
+		return nil
+	}
+	return p.banned(func(i string) bool {
+		return within(i, p.module+"/"+laboratory) || within(i, "gonum.org/v1/plot")
+	}, "the laboratory")
 }
 
 // fakeImports: production imports neither fakes nor what tests need.

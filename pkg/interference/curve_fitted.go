@@ -11,7 +11,7 @@ package interference
 //
 // This writes it:
 //
-//	simulator fit curves --curves v100_mps_latency_throughput.csv --curves a100_mig_mps_profile.csv \
+//	go run ./evaluation fit curves --curves v100_mps_latency_throughput.csv --curves a100_mig_mps_profile.csv \
 //	  --curves mig_slice_step_time.csv --curves llama_mps_profile_a100.csv -o go
 //
 // Behind each are the mean absolute errors of the speed: on models that were held out, of a speed in proportion to the

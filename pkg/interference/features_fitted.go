@@ -9,7 +9,7 @@ package interference
 //
 // This writes it:
 //
-//	simulator fit features --features mlp_train_features_util.csv --profiles single_data.csv -o go
+//	go run ./evaluation fit features --features mlp_train_features_util.csv --profiles single_data.csv -o go
 //
 // Mean absolute errors on held-out fifths:
 //

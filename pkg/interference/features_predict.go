@@ -7,7 +7,7 @@ import (
 )
 
 // Predictor says what training a network uses of a device from features of its graph. FittedPredictor returns the one that
-// is shipped; `simulator fit features` makes one from measurements.
+// is shipped; `go run ./evaluation fit features` makes one from measurements.
 type Predictor struct {
 	// SM are the coefficients of UseTerms.
 	SM [UseTerms]float64

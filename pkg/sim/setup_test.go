@@ -263,17 +263,3 @@ func TestUtilisation(t *testing.T) {
 		}
 	}
 }
-
-func TestThin(t *testing.T) {
-	h, err := sim.Run(setup(t, slices.Repeat([]vgpu.Slots{1}, 9)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := len(h.Samples)
-	for _, most := range []int{2, 3, 7, n, n + 1} {
-		thin := h.Thin(most)
-		if len(thin) != min(most, n) || thin[0] != h.Samples[0] || thin[len(thin)-1] != h.Samples[n-1] {
-			t.Errorf("Thin(%d) of %d samples is %v", most, n, thin)
-		}
-	}
-}

@@ -191,15 +191,3 @@ func (h *History) over(from, to time.Duration, initial vgpu.MilliGPU, of func(*S
 	sum += float64(level) * float64(to-at)
 	return sum / (float64(h.Capacity) * float64(to-from)), true
 }
-
-// Thin returns at most n samples, n ≥ 2, evenly taken with the first and the last: for plots.
-func (h *History) Thin(n int) []Sample {
-	if len(h.Samples) <= n {
-		return h.Samples
-	}
-	thin := make([]Sample, 0, n)
-	for i := range n {
-		thin = append(thin, h.Samples[i*(len(h.Samples)-1)/(n-1)])
-	}
-	return thin
-}

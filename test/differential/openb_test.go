@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tandem-gpu/tandem/internal/experiment"
-	"github.com/tandem-gpu/tandem/internal/traces"
+	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/test/racedetector"
 )

@@ -18,7 +18,7 @@ import (
 
 func exportCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "export REPORT FOLDER", Short: "Writes pairs.csv and profiles.csv of a report, which `simulator interference` reads", Args: cobra.ExactArgs(2),
+		Use: "export REPORT FOLDER", Short: "Writes pairs.csv and profiles.csv of a report, which `go run ./evaluation interference` reads", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := os.Stat(args[0]); err != nil {
 				return err

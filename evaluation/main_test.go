@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// evaluate runs the command as a user does.
+func evaluate(args ...string) (code int, out, errs string) {
+	var o, e bytes.Buffer
+	code = execute(args, &o, &e)
+	return code, o.String(), e.String()
+}
+
+// succeed runs the command and returns what it prints; it says nothing else.
+func succeed(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := evaluate(args...)
+	if code != 0 || errs != "" {
+		t.Fatalf("evaluation %s ends with %d:\n%s", strings.Join(args, " "), code, errs)
+	}
+	return out
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// file writes a file of a test and returns its path.
+func file(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestHelp(t *testing.T) {
+	golden(t, "help.txt", succeed(t))
+	if diff := cmp.Diff(succeed(t), succeed(t, "--help")); diff != "" {
+		t.Errorf("with --help (-without +with):\n%s", diff)
+	}
+	for _, name := range []string{"draw", "fragmentation"} {
+		golden(t, "help_"+name+".txt", succeed(t, name, "--help"))
+	}
+}

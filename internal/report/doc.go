@@ -1,6 +1,0 @@
-// Package report writes the results of simulations for people, as aligned tables, and for programs, as JSON.
-//
-// It decides how results look and nothing about what they are: the numbers come rounded from whoever measured them, and
-// rows stay in the order in which they come. The keys of the JSON are an interface: they are snake_case, carry their unit,
-// and neither vanish nor change their meaning.
-package report

@@ -1,0 +1,104 @@
+package report_test
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/internal/simulator/report"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares what was written with a file under testdata.
+func golden(t *testing.T, name string, write func(io.Writer) error) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// TestTable: columns are as wide as their widest cell in characters, not bytes, and no line ends with a space.
+func TestTable(t *testing.T) {
+	table := report.Table{
+		Columns: []report.Column{{Head: "name", Text: true}, {Head: "n"}, {Head: "note", Text: true}},
+		Rows:    [][]string{{"a–b", "10", "x"}, {"é", "±7", "long note"}, {"", "", ""}},
+	}
+	var b strings.Builder
+	if err := table.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "name   n  note\na–b   10  x\né     ±7  long note\n\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+// TestProgressOnATerminal: the bar is drawn over, not faster than the eye, and wiped at the end.
+func TestProgressOnATerminal(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1000, 0)
+	p := report.Progress{Out: &out, Terminal: true, Now: func() time.Time { return now }, What: "runs"}
+	for done := range 4 {
+		p.Step(done+1, 4)
+		now = now.Add(60 * time.Millisecond)
+	}
+	p.Close()
+	want := "\r███████░░░░░░░░░░░░░░░░░░░░░░░ 1/4 runs\r██████████████████████░░░░░░░░ 3/4 runs\r\x1b[K"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("drawn (-want +got):\n%s", diff)
+	}
+}
+
+// TestProgressInALog: a line every five seconds at most, none for what ends sooner.
+func TestProgressInALog(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1000, 0)
+	p := report.Progress{Out: &out, Now: func() time.Time { return now }, What: "runs"}
+	for done := range 13 {
+		p.Step(done+1, 13)
+		now = now.Add(time.Second)
+	}
+	p.Close()
+	want := "6 of 13 runs done after 5s\n11 of 13 runs done after 10s\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	(&report.Progress{}).Step(1, 2) // nowhere to tell it
+}
+
+// TestProgressOfParts: what has several steps is counted with a decimal.
+func TestProgressOfParts(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(1000, 0)
+	p := report.Progress{Out: &out, Now: func() time.Time { return now }, What: "runs", Parts: 100}
+	for _, done := range []int{0, 40, 240} {
+		p.Step(done, 300)
+		now = now.Add(5 * time.Second)
+	}
+	want := "0.4 of 3 runs done after 5s\n2.4 of 3 runs done after 10s\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
