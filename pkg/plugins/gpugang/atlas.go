@@ -11,9 +11,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// atlas remembers between plans how the nodes are ordered and which domain each is in. Nodes change all the time and their
+// topologyCache remembers between plans how the nodes are ordered and which domain each is in. Nodes change all the time and their
 // labels hardly ever: without it, sorting 5,000 nodes and looking up their labels takes longer than a plan for a small gang.
-type atlas struct {
+type topologyCache struct {
 	// nodes as the snapshot lists them, and their places in it by name.
 	nodes []*v1.Node
 	order []int
@@ -22,7 +22,7 @@ type atlas struct {
 }
 
 // refresh takes over the nodes of a cycle.
-func (a *atlas) refresh(infos []fwk.NodeInfo) {
+func (c *topologyCache) refresh(infos []fwk.NodeInfo) {
 	if len(a.nodes) != len(infos) {
 		a.redraw(infos)
 		return
@@ -47,7 +47,7 @@ func (a *atlas) refresh(infos []fwk.NodeInfo) {
 }
 
 // redraw starts anew.
-func (a *atlas) redraw(infos []fwk.NodeInfo) {
+func (c *topologyCache) redraw(infos []fwk.NodeInfo) {
 	a.nodes, a.order, a.levels = make([]*v1.Node, len(infos)), make([]int, len(infos)), map[string]*gang.Level{}
 	for i, info := range infos {
 		a.nodes[i], a.order[i] = info.Node(), i
@@ -59,7 +59,7 @@ func (a *atlas) redraw(infos []fwk.NodeInfo) {
 const maxKept = 32
 
 // level divides the nodes, by name, by a label.
-func (a *atlas) level(key string) *gang.Level {
+func (c *topologyCache) level(key string) *gang.Level {
 	if l := a.levels[key]; l != nil {
 		return l
 	}
@@ -87,7 +87,7 @@ func (a *atlas) level(key string) *gang.Level {
 }
 
 // cluster returns the nodes that have a ledger, by name, with the levels of the wishes, and their NodeInfos.
-func (a *atlas) cluster(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w gang.Wishes) (*gang.Cluster, []fwk.NodeInfo) {
+func (c *topologyCache) cluster(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w gang.Wishes) (*gang.Cluster, []fwk.NodeInfo) {
 	c := &gang.Cluster{Nodes: make([]*vgpu.Node, 0, len(infos))}
 	known := make([]fwk.NodeInfo, 0, len(infos))
 	for _, i := range a.order {
@@ -110,7 +110,7 @@ func (a *atlas) cluster(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w gang.Wishe
 }
 
 // without returns the domains of the nodes that have a ledger.
-func (a *atlas) without(domains []int32, ledgers []*vgpu.Node, count int) []int32 {
+func (c *topologyCache) without(domains []int32, ledgers []*vgpu.Node, count int) []int32 {
 	out := make([]int32, 0, count)
 	for at, i := range a.order {
 		if ledgers[i] != nil {

@@ -74,8 +74,8 @@ type Plugin struct {
 	// doubts is what Doubts of shares said at the last step.
 	doubts int
 	claim  sync.Once
-	// atlas is for the scheduling cycle alone.
-	atlas   atlas
+	// topologyCache is for the scheduling cycle alone.
+	topology topologyCache
 	metrics *metricSet
 	now     func() time.Time
 }

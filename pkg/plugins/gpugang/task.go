@@ -108,8 +108,8 @@ func (p *Plugin) task(ctx context.Context, l machine.Locked, c *cycle, pg *podgr
 		config: gang.Config{Policy: p.shares().Policy(), MaxDomains: int(p.args.MaxDomains)},
 	}
 	t.group.Wishes, t.group.Losses = p.wishes(pg), p.losses(pg)
-	p.atlas.refresh(c.nodes)
-	t.cluster, t.infos = p.atlas.cluster(c.nodes, ledgers, t.group.Wishes)
+	p.topology.refresh(c.nodes)
+	t.cluster, t.infos = p.topology.cluster(c.nodes, ledgers, t.group.Wishes)
 	var admits *admittance
 	if admits, err = p.members(l, t, pg, anew); err != nil {
 		return nil, err
