@@ -119,7 +119,7 @@ func useOn(a *vgpu.Assignment, id vgpu.DeviceID) vgpu.Use {
 }
 
 func (d *drained) add(a *vgpu.Assignment, n *vgpu.Node, end int64) {
-	d.leavers = append(d.leavers, Leaver{UID: a.UID, Pod: a.Pod})
+	d.blockers = append(d.blockers, Blocker{UID: a.UID, Pod: a.Pod})
 	for _, i := range devicesOf(n, a) {
 		d.slots += int64(useOn(a, n.Devices()[i].ID).Slots)
 	}

@@ -13,21 +13,21 @@ import (
 func (r Refusal) String() string { return r.Words(few) }
 
 // few names pods for people, the first of many.
-func few(leavers []Leaver) string {
+func few(blockers []Blocker) string {
 	const most = 3
 	names := make([]string, 0, most)
-	for i := range leavers[:min(most, len(leavers))] {
-		names = append(names, leavers[i].Pod)
+	for i := range blockers[:min(most, len(blockers))] {
+		names = append(names, blockers[i].Pod)
 	}
 	text := strings.Join(names, ", ")
-	if more := len(leavers) - most; more > 0 {
+	if more := len(blockers) - most; more > 0 {
 		text += " and " + strconv.Itoa(more) + " more"
 	}
 	return text
 }
 
 // Words is String with other words for the pods to wait for, such as their job with its priority.
-func (r *Refusal) Words(name func([]Leaver) string) string {
+func (r *Refusal) Words(name func([]Blocker) string) string {
 	text := "needs " + r.Share + r.in()
 	switch r.Reason {
 	case NoLevel:
@@ -55,19 +55,19 @@ func (r *Refusal) Words(name func([]Leaver) string) string {
 }
 
 // why says what else there is to say where there is no room.
-func (r *Refusal) why(name func([]Leaver) string) string {
+func (r *Refusal) why(name func([]Blocker) string) string {
 	text := ""
 	if r.Hosts != nil {
 		text += "; the devices are free, hosts keep members out: " + r.Hosts.String()
 	} else if r.Member != nil {
 		text += " (" + r.Member.String() + ")"
 	}
-	if len(r.Leavers) > 0 {
+	if len(r.Blockers) > 0 {
 		end := " end"
-		if len(r.Leavers) == 1 {
+		if len(r.Blockers) == 1 {
 			end = " ends"
 		}
-		text += "; " + r.where(r.After) + fmt.Sprintf(" takes %d after ", r.Want) + name(r.Leavers) + end
+		text += "; " + r.where(r.After) + fmt.Sprintf(" takes %d after ", r.Want) + name(r.Blockers) + end
 	}
 	if r.Helps == vgpu.RecoveryHelps {
 		text += "; sick devices would make up for it"

@@ -39,7 +39,7 @@ func Drain(c *Cluster, g *Group, cfg Config) (Plan, error) {
 		plan.Refused = s.refuse()
 		return plan, nil
 	}
-	plan.Places, plan.Spread, plan.Leavers = d.places, s.spread(d.places), d.leavers
+	plan.Places, plan.Spread, plan.Blockers = d.places, s.spread(d.places), d.blockers
 	if d.until < unknownEnd {
 		plan.Until = d.until
 	}
@@ -48,11 +48,11 @@ func Drain(c *Cluster, g *Group, cfg Config) (Plan, error) {
 
 // drained is the room of one domain that a gang may wait for.
 type drained struct {
-	name    string
-	spreads []int
-	places  []vgpu.Assignment
-	leavers []Leaver
-	// slots that the leavers have, and when the last of them ends.
+	name     string
+	spreads  []int
+	places   []vgpu.Assignment
+	blockers []Blocker
+	// slots that the blockers have, and when the last of them ends.
 	slots, until int64
 }
 

@@ -33,8 +33,8 @@ const patience = 4
 // drains begin sooner, and gangs that wait for days cost a search each minute.
 const lookParts = 16
 
-// Turn is the moment at which it is looked whether room is kept for a gang.
-type Turn struct {
+// DrainCheck is the moment at which it is looked whether room is kept for a gang.
+type DrainCheck struct {
 	Drains Drains
 	// Since is when the gang began to wait, and Now the present, both in Unix seconds.
 	Since, Now int64
@@ -44,19 +44,19 @@ type Turn struct {
 }
 
 // Pause returns after how many seconds it is to be looked again where no room was kept: longer, the longer the gang has waited.
-func (t *Turn) Pause() int64 { return max(0, t.Now-t.Since) / lookParts }
+func (t *DrainCheck) Pause() int64 { return max(0, t.Now-t.Since) / lookParts }
 
 // Keep is Drain where the time has come to keep room for a gang. Before that the plan has no Places and no refusal, but the
-// Leavers and what is known of Until. A gang that nobody is in the way of has no room kept.
-func Keep(c *Cluster, g *Group, cfg Config, turn Turn) (Plan, error) {
-	if turn.Drains == NoDrains {
+// Blockers and what is known of Until. A gang that nobody is in the way of has no room kept.
+func Keep(c *Cluster, g *Group, cfg Config, check DrainCheck) (Plan, error) {
+	if check.Drains == NoDrains {
 		return Plan{}, nil
 	}
-	if turn.Drains == BoundedDrains {
+	if check.Drains == BoundedDrains {
 		c = c.declared()
 	}
 	plan, err := Drain(c, g, cfg)
-	if err == nil && plan.Refused == nil && !turn.come(&plan) {
+	if err == nil && plan.Refused == nil && !check.come(&plan) {
 		plan.Places, plan.Spread = nil, nil
 	}
 	return plan, err
@@ -77,19 +77,19 @@ func (c *Cluster) declared() *Cluster {
 }
 
 // come reports whether the time has come to keep the room of a plan.
-func (t *Turn) come(plan *Plan) bool {
-	if len(plan.Leavers) == 0 {
+func (t *DrainCheck) come(plan *Plan) bool {
+	if len(plan.Blockers) == 0 {
 		return false
 	}
 	if t.Drains == BoundedDrains {
 		return plan.Until > 0 && plan.Until-t.Now <= (t.Now-t.Since)/patience
 	}
-	return t.passedOver(plan.Leavers)
+	return t.passedOver(plan.Blockers)
 }
 
 // passedOver reports whether none of the pods in the way of a gang was there when it began to wait.
-func (t *Turn) passedOver(leavers []Leaver) bool {
-	for _, l := range leavers {
+func (t *DrainCheck) passedOver(blockers []Blocker) bool {
+	for _, l := range blockers {
 		if at := t.Started(l.UID, l.Pod); at != 0 && at <= t.Since {
 			return false
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestTurn: when the time has come to keep room for a gang of two GPUs that waits since second 100.
-func TestTurn(t *testing.T) {
+// TestDrainCheck: when the time has come to keep room for a gang of two GPUs that waits since second 100.
+func TestDrainCheck(t *testing.T) {
 	const full = "n1: g0 A100 [a:10] | g1 A100 [b:10]"
 	tests := []struct {
 		name, drawing string
@@ -38,7 +38,7 @@ func TestTurn(t *testing.T) {
 			c := drawing(t, test.drawing, map[string]string{"n1": "r1"})
 			c.Ends = func(_ vgpu.UID, pod string) int64 { return test.ends[pod] }
 			g := roomless(company(2, 10, []string{"rack"}, nil))
-			plan, err := gang.Keep(c, g, gang.Config{}, gang.Turn{
+			plan, err := gang.Keep(c, g, gang.Config{}, gang.DrainCheck{
 				Drains: test.drains, Since: 100, Now: test.now, Started: func(_ vgpu.UID, pod string) int64 { return test.started[pod] },
 			})
 			if err != nil {
@@ -75,10 +75,10 @@ func TestStand(t *testing.T) {
 		{"all is free", gang.Kept{Places: []vgpu.Assignment{at("g-0", "n1/g0")}}, nil, nil},
 		{"the host is too small", gang.Kept{Places: []vgpu.Assignment{at("g-0", "n1/g0"), at("g-1", "n2/g0")}}, nil, []string{"n2"}},
 		{
-			"one is waited for on behalf of the host", gang.Kept{Places: []vgpu.Assignment{at("g-2", "n3/g0")}, Leavers: []gang.Leaver{{UID: "b", Pod: "b"}}},
+			"one is waited for on behalf of the host", gang.Kept{Places: []vgpu.Assignment{at("g-2", "n3/g0")}, Blockers: []gang.Blocker{{UID: "b", Pod: "b"}}},
 			[]string{"n3"}, nil,
 		},
-		{"one that was waited for is gone", gang.Kept{Places: []vgpu.Assignment{at("g-2", "n3/g0")}, Leavers: []gang.Leaver{{UID: "x", Pod: "x"}}}, nil, nil},
+		{"one that was waited for is gone", gang.Kept{Places: []vgpu.Assignment{at("g-2", "n3/g0")}, Blockers: []gang.Blocker{{UID: "x", Pod: "x"}}}, nil, nil},
 		{"a member without devices", gang.Kept{Places: []vgpu.Assignment{{UID: "g-3", Node: "n4"}}}, nil, []string{"n4"}},
 	}
 	for _, test := range tests {

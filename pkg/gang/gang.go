@@ -96,9 +96,9 @@ type Config struct {
 	// MaxDomains bounds how many domains of each level are tried with real placements; 0 stands for DefaultMaxDomains.
 	// Larger may find a less fragmenting place, or for unlike members one at all, and takes longer, in proportion.
 	MaxDomains int
-	// Brief leaves the reason and the nearest misses out of refusals of Place, which take longer than the search: they say
+	// SkipExplanation leaves the reason and the nearest misses out of refusals of Place, which take longer than the search: they say
 	// NoRoom whatever the reason is.
-	Brief bool
+	SkipExplanation bool
 }
 
 // DefaultMaxDomains is Config.MaxDomains where it is 0.
@@ -114,10 +114,10 @@ type Plan struct {
 	// Until is, of a plan by Drain, the Unix time in seconds by which all that holds its devices has ended; 0 where nobody
 	// knows.
 	Until int64
-	// Leavers are, of a plan by Drain, the pods that end before the places are free.
-	Leavers []Leaver
-	Refused *Refusal
-	Stats   Stats
+	// Blockers are, of a plan by Drain, the pods that end before the places are free.
+	Blockers []Blocker
+	Refused  *Refusal
+	Stats    Stats
 }
 
 // Spread is how many domains of a level a gang is on, those of its placed members included.
@@ -166,10 +166,10 @@ type Refusal struct {
 	// Nearest is the domain that takes the most members now, the first by name among equals, and Best how many.
 	Nearest string
 	Best    int
-	// After is the domain that Drain would choose, which takes the gang once pods have ended, and Leavers are those pods.
-	// Leavers is empty where none would.
-	After   string
-	Leavers []Leaver
+	// After is the domain that Drain would choose, which takes the gang once pods have ended, and Blockers are those pods.
+	// Blockers is empty where none would.
+	After    string
+	Blockers []Blocker
 	// Member is why the first member without a place has none in the nearest domain: the nearest miss of its nodes. nil
 	// where devices are not the reason.
 	Member *vgpu.Refusal
@@ -181,8 +181,8 @@ type Refusal struct {
 	Cut bool
 }
 
-// Leaver is a pod that stands in a gang's way.
-type Leaver struct {
+// Blocker is a pod that stands in a gang's way.
+type Blocker struct {
 	UID vgpu.UID
 	// Pod is "namespace/name".
 	Pod string

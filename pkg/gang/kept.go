@@ -6,10 +6,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Kept is room that is kept for a gang while pods end: the places and the leavers of a plan by Drain.
+// Kept is room that is kept for a gang while pods end: the places and the blockers of a plan by Drain.
 type Kept struct {
-	Places  []vgpu.Assignment
-	Leavers []Leaver
+	Places   []vgpu.Assignment
+	Blockers []Blocker
 }
 
 // Stand says how the room stands, by the names of its nodes: taken are those with a pod that it waits for, or others on its
@@ -20,7 +20,7 @@ func (k *Kept) Stand(c *Cluster, members []Member) (taken, short []string) {
 	for i := range members {
 		asks[members[i].Request.UID] = members[i].Request.Host
 	}
-	for _, l := range k.Leavers {
+	for _, l := range k.Blockers {
 		waits[l.UID] = true
 	}
 	for _, n := range c.Nodes {

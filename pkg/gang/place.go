@@ -35,7 +35,7 @@ func Place(c *Cluster, g *Group, cfg Config) (Plan, error) {
 	s := newSearch(c, g, cfg, &plan.Stats)
 	if places := s.best(); places != nil {
 		plan.Places, plan.Spread = places, s.spread(places)
-	} else if cfg.Brief {
+	} else if cfg.SkipExplanation {
 		plan.Refused = &Refusal{Reason: NoRoom, Want: s.need, Of: len(g.Members), Cut: plan.Stats.Cut}
 	} else {
 		plan.Refused = s.refuse()

@@ -110,19 +110,19 @@ func TestRefusal(t *testing.T) {
 	}{
 		{"others are there", two, nil, gang.Refusal{
 			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, After: "r1",
-			Leavers: []gang.Leaver{{UID: "b", Pod: "b"}},
+			Blockers: []gang.Blocker{{UID: "b", Pod: "b"}},
 		}},
 		{"as many as there are", two, func(_ *gang.Cluster, g *gang.Group) {
 			g.Members, g.MinCount = roomless(company(3, 10, nil, nil)).Members, 3
 		}, gang.Refusal{
 			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Want: 3, Of: 3, Share: "3 × 1 GPU", Nearest: "r1", Best: 1, After: "r1",
-			Leavers: []gang.Leaver{{UID: "a", Pod: "a"}, {UID: "b", Pod: "b"}},
+			Blockers: []gang.Blocker{{UID: "a", Pod: "a"}, {UID: "b", Pod: "b"}},
 		}},
 		{"those that end first", two, func(c *gang.Cluster, _ *gang.Group) {
 			c.Ends = func(_ vgpu.UID, pod string) int64 { return map[string]int64{"a": 30, "b": 40, "c": 50, "d": 20}[pod] }
 		}, gang.Refusal{
 			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, After: "r2",
-			Leavers: []gang.Leaver{{UID: "d", Pod: "d"}},
+			Blockers: []gang.Blocker{{UID: "d", Pod: "d"}},
 		}},
 		{"too large", two, func(_ *gang.Cluster, g *gang.Group) {
 			g.Members, g.MinCount = roomless(company(4, 10, nil, nil)).Members, 4
@@ -171,7 +171,7 @@ func TestRefusal(t *testing.T) {
 			c.Admits = func(_, node int) int { return 9 * node }
 			c.Bars = func(_, node int) string { return []string{"node(s) were unschedulable", ""}[node] }
 		}, gang.Refusal{
-			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r2", Best: 1, After: "r2", Leavers: []gang.Leaver{{UID: "a", Pod: "a"}},
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r2", Best: 1, After: "r2", Blockers: []gang.Blocker{{UID: "a", Pod: "a"}},
 			Hosts: &gang.Hosts{Lacks: []gang.Lack{{Why: "node(s) were unschedulable", Nodes: 1}}},
 		}},
 		{"not admitted", "n1: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, _ *gang.Group) {
@@ -185,7 +185,7 @@ func TestRefusal(t *testing.T) {
 		{"some must", two, func(_ *gang.Cluster, g *gang.Group) {
 			g.Members = append(g.Members, roomless(company(9, 10, nil, nil)).Members[2:]...)
 		}, gang.Refusal{
-			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Of: 9, Nearest: "r1", Best: 1, After: "r1", Leavers: []gang.Leaver{{UID: "b", Pod: "b"}},
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Of: 9, Nearest: "r1", Best: 1, After: "r1", Blockers: []gang.Blocker{{UID: "b", Pod: "b"}},
 		}},
 	}
 	for _, tc := range tests {
@@ -220,13 +220,13 @@ func TestRefusal(t *testing.T) {
 func TestWords(t *testing.T) {
 	r := gang.Refusal{
 		Reason: gang.NoRoom, Want: 8, Share: "8 × 1 GPU", Level: "topology.kubernetes.io/rack", Nearest: "r3", Best: 7, After: "r1",
-		Leavers: []gang.Leaver{{"a", "team/train-b-0"}, {"b", "team/train-b-1"}}, Helps: vgpu.EvictionHelps,
+		Blockers: []gang.Blocker{{"a", "team/train-b-0"}, {"b", "team/train-b-1"}}, Helps: vgpu.EvictionHelps,
 	}
 	if got, want := r.String(), "needs 8 × 1 GPU in one topology.kubernetes.io/rack; rack r3 takes 7; rack r1 takes 8 after team/train-b-0, team/train-b-1 end"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
-	r.Cut, r.Leavers = true, r.Leavers[:1]
-	got := r.Words(func(l []gang.Leaver) string { return l[0].Pod + " (priority 10)" })
+	r.Cut, r.Blockers = true, r.Blockers[:1]
+	got := r.Words(func(l []gang.Blocker) string { return l[0].Pod + " (priority 10)" })
 	want := "needs 8 × 1 GPU in one topology.kubernetes.io/rack; rack r3 takes 7; rack r1 takes 8 after team/train-b-0 (priority 10) ends" +
 		"; the search was cut short, there may be a place that it did not see"
 	if got != want {

@@ -198,7 +198,7 @@ func TestDrainProperty(t *testing.T) {
 			}
 			return
 		}
-		for _, l := range plan.Leavers {
+		for _, l := range plan.Blockers {
 			if ends[l.Pod] == gang.Never {
 				t.Fatalf("it waits for %s, which stays", l.Pod)
 			}

@@ -39,7 +39,7 @@ func (s *search) refuse() *Refusal {
 		r.Hosts, r.Member = s.hosts(s.ground), nil
 	}
 	if d := s.drain(); d != nil {
-		r.Helps, r.After, r.Leavers = vgpu.EvictionHelps, d.name, d.leavers
+		r.Helps, r.After, r.Blockers = vgpu.EvictionHelps, d.name, d.blockers
 		return r
 	}
 	if r.Helps = vgpu.EvictionHelps; r.Hosts == nil {

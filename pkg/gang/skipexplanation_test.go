@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestBriefLaw: without the words of a refusal the places are the same, and what is refused is refused with the count alone.
-func TestBriefLaw(t *testing.T) {
+// TestSkipExplanationLaw: without the words of a refusal the places are the same, and what is refused is refused with the count alone.
+func TestSkipExplanationLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := testkit.RandomCluster(t, 3, 3)
 		testkit.Fill(t, c, 6)
@@ -27,7 +27,7 @@ func TestBriefLaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		brief, err := gang.Place(&gang.Cluster{Nodes: c.Nodes()}, &g, gang.Config{Brief: true})
+		brief, err := gang.Place(&gang.Cluster{Nodes: c.Nodes()}, &g, gang.Config{SkipExplanation: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -255,7 +255,7 @@ func (f *field) room(r *region, gone []int32) []vgpu.Assignment {
 
 func (f *field) brief() gang.Config {
 	cfg := f.q.cfg.Config
-	cfg.Brief = true
+	cfg.SkipExplanation = true
 	return cfg
 }
 

@@ -122,9 +122,9 @@ type Config struct {
 	// MaxSteps bounds the sets of units that are looked at for one node or domain; 0 stands for DefaultMaxSteps. Larger may
 	// find a cheaper set where many units are alike, and takes longer, in proportion.
 	MaxSteps int
-	// Unexplained spares the search for the reason where nobody can be evicted, which takes as long as that for victims:
+	// SkipExplanation spares the search for the reason where nobody can be evicted, which takes as long as that for victims:
 	// Refusal then has no reason and no text, and tells Cut alone.
-	Unexplained bool
+	SkipExplanation bool
 }
 
 // DefaultMaxSteps is Config.MaxSteps where it is 0.

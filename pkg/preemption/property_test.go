@@ -56,7 +56,7 @@ func TestUnexplainedProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomSite(t, small, rapid.Bool().Draw(t, "gang"))
 		want := mustPlan(t, s)
-		s.cfg.Unexplained = true
+		s.cfg.SkipExplanation = true
 		got := mustPlan(t, s)
 		if r := got.Refused; r != nil && (r.Reason != "" || r.Text != "" || r.Would != nil) {
 			t.Fatalf("explained: %+v", *r)

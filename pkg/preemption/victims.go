@@ -36,7 +36,7 @@ func Victims(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Conf
 	plan := Plan{Stats: *q.stats}
 	if a == nil {
 		plan.Refused = &Refusal{Cut: q.stats.Cut}
-		if !cfg.Unexplained {
+		if !cfg.SkipExplanation {
 			plan.Refused = q.refuse()
 		}
 		return plan, nil

@@ -170,7 +170,7 @@ func (m *move) roomSought(e *RoomSought) {
 	}
 	m.endReservation(m.gangs[m.reserving])
 	n := &reserving{refused: *r, holds: slices.Clone(e.Holds), since: m.now, until: e.Found.Until, lacking: r.Lacking}
-	n.room = gang.Kept{Places: e.Found.Places, Leavers: e.Found.Leavers}
+	n.room = gang.Kept{Places: e.Found.Places, Blockers: e.Found.Blockers}
 	g.need, m.reserving = n, g.Ref
 	for _, h := range e.Holds {
 		m.do(Hold{Hold: h})

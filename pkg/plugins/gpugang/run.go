@@ -80,7 +80,7 @@ func (p *Plugin) ticked(s *reservation.State, ref podgroup.Ref) reservation.Even
 		}
 	}
 	if kept, _ := s.Reservation(ref); kept != nil {
-		for _, l := range kept.Leavers {
+		for _, l := range kept.Blockers {
 			if pod := p.seen(l.UID, l.Pod); pod != nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
 				e.Blocked = append(e.Blocked, pod.Spec.NodeName)
 			}

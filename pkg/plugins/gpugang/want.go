@@ -31,7 +31,7 @@ func (p *Plugin) writeWant(c *cycle, t *task, refusal *gang.Refusal) {
 	w := &want{grouped: c.grouped(), Want: podgroup.Want{
 		Gang: t.gang, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods, Unbound: max(0, t.gang.MinCount-t.bound),
 	}}
-	w.Config.Brief = false
+	w.Config.SkipExplanation = false
 	if c.grouped() {
 		c.cs.GetPodGroupSchedulingCycle().Write(wantKey, w)
 	} else {
