@@ -7,18 +7,19 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// trial is a placement that is tried on copies of the nodes that it touches.
-type trial struct {
-	chart    *chart
+// attempt is a placement on copies of the nodes that it uses.
+type attempt struct {
+	topology *topology
 	scratch  map[int32]*vgpu.Node
 	admitted map[[2]int]int
 	parts    []part
-	// placed members by class, and of all.
+	// placed counts the placed members by class, all counts them all.
 	placed []int
 	all    int
-	// worth is the sum of the policy's scores, in two parts, since it is larger than 64 bits; gain that in milli-GPU.
-	worth [2]int64
-	gain  int64
+	// scoreSum is the sum of the policy's scores, in two parts, since it needs more than 64 bits. gain is the same in
+	// milli-GPU.
+	scoreSum [2]int64
+	gain     int64
 }
 
 // part is members of one class on one cell, in the order of their ranks.
@@ -28,42 +29,42 @@ type part struct {
 	places []vgpu.Assignment
 }
 
-func (t *chart) trial() *trial {
-	return &trial{
-		chart: t, scratch: map[int32]*vgpu.Node{}, admitted: map[[2]int]int{}, placed: make([]int, len(t.caps)),
+func (t *topology) attempt() *attempt {
+	return &attempt{
+		topology: t, scratch: map[int32]*vgpu.Node{}, admitted: map[[2]int]int{}, placed: make([]int, len(t.caps)),
 	}
 }
 
-// node returns the copy of a node.
-func (x *trial) node(i int32) *vgpu.Node {
+// node returns the attempt's copy of a node, to write.
+func (x *attempt) node(i int32) *vgpu.Node {
 	n := x.scratch[i]
 	if n == nil {
-		n = x.chart.ground.nodes[i].Clone()
+		n = x.topology.snapshot.nodes[i].Clone()
 		x.scratch[i] = n
 	}
 	return n
 }
 
-// peek returns the node as it is in the trial, to read.
-func (x *trial) peek(i int32) *vgpu.Node {
+// peek returns the node as the attempt has it, to read.
+func (x *attempt) peek(i int32) *vgpu.Node {
 	if n := x.scratch[i]; n != nil {
 		return n
 	}
-	return x.chart.ground.nodes[i]
+	return x.topology.snapshot.nodes[i]
 }
 
 // fill puts the load on the cells in their order, class by class: each cell takes as many as it can. It reports whether
-// all have a place.
+// all members have a place.
 //
-// Greedy for unlike members: none moves once it is placed. See docs/decisions/0014 for what that misses.
-func (x *trial) fill(order []int32, classes []int, l *load) bool {
+// It is greedy for unlike members: no member moves once it is placed. See docs/decisions/0014 for what that misses.
+func (x *attempt) fill(order []int32, classes []int, l *load) bool {
 	for _, k := range classes {
 		left := l.counts[k]
 		for _, i := range order {
 			if left == 0 {
 				break
 			}
-			if x.chart.caps[k][i] > 0 {
+			if x.topology.caps[k][i] > 0 {
 				left -= x.put(k, i, left)
 			}
 		}
@@ -79,7 +80,7 @@ func members(l *load) (all int64) {
 }
 
 // bySize orders the classes of a load by what their members ask for, the largest first, then by rank.
-func (t *chart) bySize(l *load) []int {
+func (t *topology) bySize(l *load) []int {
 	order := make([]int, len(l.counts))
 	for k := range order {
 		order[k] = k
@@ -88,9 +89,9 @@ func (t *chart) bySize(l *load) []int {
 	return order
 }
 
-// scarcest orders the classes of a load by the part of the room for them that they need, the largest first, then by
-// size, then by rank.
-func (t *chart) scarcest(cells []int32, l *load) []int {
+// scarcest orders the classes of a load by the part of their capacity on the cells that they need. The largest part
+// comes first, then the larger members, then the lower rank.
+func (t *topology) scarcest(cells []int32, l *load) []int {
 	order, part := t.bySize(l), make([]float64, len(l.counts))
 	for k := range part {
 		sum := 0
@@ -103,32 +104,32 @@ func (t *chart) scarcest(cells []int32, l *load) []int {
 	return order
 }
 
-// allowed returns how many more of a class the host of a node takes.
-func (x *trial) allowed(k int, node int32) int {
-	f := x.chart.ground
-	if f.hosting == notAtAll {
-		return enough
+// allowed returns how many more members of a class the host of a node takes.
+func (x *attempt) allowed(k int, node int32) int {
+	snap := x.topology.snapshot
+	if snap.hostRule == hostsIgnored {
+		return unlimited
 	}
-	c := &f.crew.classes[k]
+	c := &snap.members.classes[k]
 	most := timesRoom(x.peek(node).Room(), c.request.Host)
-	if f.hosting == ifEmpty && f.bar(c.kind, int(node)) != "" {
+	if snap.hostRule == hostsIfEmpty && snap.barredBy(c.kind, int(node)) != "" {
 		return 0
 	}
-	if f.hosting == asTheyAre && f.c.Admits != nil {
-		most = min(most, f.c.Admits(c.kind, int(node))-x.admitted[[2]int{c.kind, int(node)}])
+	if snap.hostRule == hostsAsTheyAre && snap.c.Admits != nil {
+		most = min(most, snap.c.Admits(c.kind, int(node))-x.admitted[[2]int{c.kind, int(node)}])
 	}
 	return max(0, most)
 }
 
-// request returns that of the next member of a class.
-func (x *trial) request(k int) *vgpu.Request {
-	w := x.chart.ground.crew
-	return &w.g.Members[w.classes[k].members[x.placed[k]]].Request
+// request returns the request of the next member of a class.
+func (x *attempt) request(k int) *vgpu.Request {
+	mc := x.topology.snapshot.members
+	return &mc.g.Members[mc.classes[k].members[x.placed[k]]].Request
 }
 
-// put puts up to so many members of a class on a cell, and returns how many have a place there.
-func (x *trial) put(k int, i int32, most int) int {
-	at := &x.chart.cells[i]
+// put places up to `most` members of a class on a cell, and returns how many it placed.
+func (x *attempt) put(k int, i int32, most int) int {
+	at := &x.topology.cells[i]
 	most = min(most, x.allowed(k, at.node))
 	p := part{class: k, cell: i}
 	for most > len(p.places) {
@@ -137,13 +138,13 @@ func (x *trial) put(k int, i int32, most int) int {
 			break
 		}
 		before := len(p.places)
-		if x.set(&a, most-before) {
-			p.places = append(p.places, x.linked(k, i, &a, most-before)...)
+		if x.takesWholeDevices(&a, most-before) {
+			p.places = append(p.places, x.putLinked(k, i, &a, most-before)...)
 		} else {
 			x.book(k, at.node, a)
 			p.places = append(p.places, a)
 		}
-		x.count(score, len(p.places)-before)
+		x.addScore(score, len(p.places)-before)
 	}
 	if len(p.places) > 0 {
 		x.parts = append(x.parts, p)
@@ -152,26 +153,26 @@ func (x *trial) put(k int, i int32, most int) int {
 }
 
 // choose asks the policy for devices of a node for the next member of a class.
-func (x *trial) choose(k int, n *vgpu.Node) (vgpu.Assignment, int64, *vgpu.Refusal) {
-	x.chart.ground.stats.Fits++
-	return x.chart.ground.policy.AssignScored(n, x.request(k))
+func (x *attempt) choose(k int, n *vgpu.Node) (vgpu.Assignment, int64, *vgpu.Refusal) {
+	x.topology.snapshot.stats.Fits++
+	return x.topology.snapshot.policy.AssignScored(n, x.request(k))
 }
 
-// count adds the scores of members that are placed.
-func (x *trial) count(score int64, members int) {
+// addScore adds the score of as many members.
+func (x *attempt) addScore(score int64, members int) {
 	const low = 10_000_000_000
-	x.worth[0] += score / low * int64(members)
-	x.worth[1] += score % low * int64(members)
-	x.gain += x.chart.ground.policy.Gain(score) * int64(members)
+	x.scoreSum[0] += score / low * int64(members)
+	x.scoreSum[1] += score % low * int64(members)
+	x.gain += x.topology.snapshot.policy.Gain(score) * int64(members)
 }
 
-// book notes a member in the trial.
-func (x *trial) book(k int, node int32, a vgpu.Assignment) {
+// book adds a member to the attempt's copy of a node.
+func (x *attempt) book(k int, node int32, a vgpu.Assignment) {
 	n := x.node(node)
-	c := &x.chart.ground.crew.classes[k]
+	c := &x.topology.snapshot.members.classes[k]
 	if len(a.Containers) > 0 {
 		if err := n.Add(a); err != nil {
-			panic(err) // what placement chose fits
+			panic(err) // placement has checked that the assignment fits
 		}
 	}
 	n.SetRoom(n.Room().Minus(c.request.Host))
@@ -180,24 +181,25 @@ func (x *trial) book(k int, node int32, a vgpu.Assignment) {
 	x.all++
 }
 
-// set reports whether up to so many members of one container, placed as a is, take several whole devices together.
-func (x *trial) set(a *vgpu.Assignment, most int) bool {
+// takesWholeDevices reports whether up to `most` members of one container, placed as a is, take several whole devices
+// together.
+func (x *attempt) takesWholeDevices(a *vgpu.Assignment, most int) bool {
 	if len(a.Containers) != 1 {
 		return false
 	}
-	node, _ := x.chart.ground.find(a.Node)
-	n := x.chart.ground.nodes[node]
+	node, _ := x.topology.snapshot.find(a.Node)
+	n := x.topology.snapshot.nodes[node]
 	s := a.Containers[0].Share
 	return s.Whole(n.Devices()[n.Index(a.Containers[0].Devices[0])].Slots) && most*s.Devices > 1
 }
 
-// better orders trials of equal shape: the higher sum of scores is better.
-func (x *trial) better(o *trial) bool {
-	return cmp.Or(cmp.Compare(x.worth[0], o.worth[0]), cmp.Compare(x.worth[1], o.worth[1])) > 0
+// better orders attempts of equal spreads: the higher sum of scores is better.
+func (x *attempt) better(o *attempt) bool {
+	return cmp.Or(cmp.Compare(x.scoreSum[0], o.scoreSum[0]), cmp.Compare(x.scoreSum[1], o.scoreSum[1])) > 0
 }
 
-// fits reports whether a member of a class fits on a cell as the trial has it, and why not.
-func (x *trial) fits(k int, i int32) *vgpu.Refusal {
-	at := &x.chart.cells[i]
-	return x.chart.ground.policy.Fit(at.restrict(x.peek(at.node)), x.chart.ground.crew.classes[k].request)
+// fits returns why a member of a class does not fit on a cell in the attempt, nil where it fits.
+func (x *attempt) fits(k int, i int32) *vgpu.Refusal {
+	at := &x.topology.cells[i]
+	return x.topology.snapshot.policy.Fit(at.restrict(x.peek(at.node)), x.topology.snapshot.members.classes[k].request)
 }

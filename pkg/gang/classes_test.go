@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestClasses: the members that must get a place are those with the lowest ranks, the ones that are alike together.
+// TestClasses: the members that must get a place are those with the lowest ranks; like members are together.
 func TestClasses(t *testing.T) {
 	member := func(pod string, rank, kind int, slots ...vgpu.Slots) gang.Member {
 		return gang.Member{Request: *testkit.Request(pod, slots...), Rank: rank, Kind: kind}

@@ -9,7 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestDrainCheck: when the time has come to keep room for a gang of two GPUs that waits since second 100.
+// TestDrainCheck: the scheduler keeps room for a gang of two GPUs that waits since second 100 only after the right
+// time.
 func TestDrainCheck(t *testing.T) {
 	const full = "n1: g0 A100 [a:10] | g1 A100 [b:10]"
 	tests := []struct {
@@ -37,7 +38,7 @@ func TestDrainCheck(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := drawing(t, test.drawing, map[string]string{"n1": "r1"})
 			c.Ends = func(_ vgpu.UID, pod string) int64 { return test.ends[pod] }
-			g := roomless(company(2, 10, []string{"rack"}, nil))
+			g := withoutHostRequests(benchGang(2, 10, []string{"rack"}, nil))
 			plan, err := gang.Keep(c, g, gang.Config{}, gang.DrainCheck{
 				Drains: test.drains, Since: 100, Now: test.now, Started: func(_ vgpu.UID, pod string) int64 { return test.started[pod] },
 			})
@@ -45,13 +46,13 @@ func TestDrainCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			if keeps := plan.Places != nil; keeps != test.keeps {
-				t.Errorf("room is kept: %v, want %v (%+v)", keeps, test.keeps, plan)
+				t.Errorf("Keep keeps room: %v, want %v (%+v)", keeps, test.keeps, plan)
 			}
 		})
 	}
 }
 
-// TestStand: which nodes of room that is kept are not free, and which are too small beside their devices.
+// TestStand: Stand names the nodes of kept room that are not free, and those whose hosts have too little.
 func TestStand(t *testing.T) {
 	c, err := testkit.Parse("n1 cpu=4: g0 A100 | g1 A100 [a:10]\nn2 cpu=1: g0 A100\nn3 cpu=4: g0 A100 | g1 A100 [b:1]\nn4: g0 A100")
 	if err != nil {

@@ -5,37 +5,39 @@ import (
 	"slices"
 )
 
-// view is the ground as a drain looks at it: before anybody has ended, and later.
-type view struct {
-	wait *wait
-	// before has the room of now, on the same cells as the chart of task, on which all that leave are gone.
-	before *chart
-	task   *task
-	// later has, beside the cells of task, those parts of them that are free by and by: see cut.
-	later *chart
+// drainView is the snapshot as a drain sees it: now, and after pods have ended.
+type drainView struct {
+	wait *waitTimes
+	// now has the free room of the present, on the same cells as the topology of problem. On that topology all pods are
+	// gone that may end.
+	now     *topology
+	problem *problem
+	// later has the cells of problem and those parts of them that become free in turn: see cut.
+	later *topology
 	// partsOf lists the parts of each cell.
 	partsOf [][]int32
 }
 
-// over returns the view of islands or of nodes.
-func (w *wait) over(islands bool, g *Group, r reasons, counts []int) *view {
+// drainView returns the view of islands or of nodes.
+func (w *waitTimes) drainView(islands bool, g *Group, r objectives, counts []int) *drainView {
 	empty := w.emptied()
-	v := &view{wait: w, before: w.now.chart(islands)}
-	t := empty.chart(islands)
-	v.later = chartOf(empty, w.cut(t.cells), len(t.cells))
+	v := &drainView{wait: w, now: w.now.topology(islands)}
+	t := empty.topology(islands)
+	v.later = topologyOf(empty, w.cut(t.cells), len(t.cells))
 	v.partsOf = make([][]int32, v.later.whole)
 	for i := v.later.whole; i < len(v.later.cells); i++ {
 		k := v.later.cells[i].whole
 		v.partsOf[k] = append(v.partsOf[k], int32(i))
 	}
 	t.cost = v.cost
-	v.task = t.task(g.Wishes.Required, r.preferred, r.nodes, t.load(counts))
+	v.problem = t.problem(g.Wishes.Required, r.preferred, r.nodes, t.load(counts))
 	return v
 }
 
-// cut returns the cells and, after them, for each time that a device of a cell is waited for, the devices of the cell that
-// are free by then: in the order of the times, then those with the most devices first.
-func (w *wait) cut(whole []cell) []cell {
+// cut returns the cells and, after them, the parts of each cell that become free. There is one part for each wait time
+// of a device; it has the devices of the cell that are free by then. Parts are in the order of their times, then those
+// with the most devices first.
+func (w *waitTimes) cut(whole []cell) []cell {
 	type piece struct {
 		cell
 		long int64
@@ -44,7 +46,7 @@ func (w *wait) cut(whole []cell) []cell {
 	for i := range whole {
 		at := &whole[i]
 		var times []int64
-		for d, long := range w.long[at.node] {
+		for d, long := range w.ofDevice[at.node] {
 			if at.has(d) && long > 0 {
 				times = append(times, long)
 			}
@@ -52,8 +54,8 @@ func (w *wait) cut(whole []cell) []cell {
 		slices.Sort(times)
 		for _, long := range slices.Compact(times) {
 			k := cell{node: at.node, whole: at.whole, devices: []int{}}
-			for d := range w.long[at.node] {
-				if at.has(d) && w.long[at.node][d] <= long {
+			for d := range w.ofDevice[at.node] {
+				if at.has(d) && w.ofDevice[at.node][d] <= long {
 					k.devices = append(k.devices, d)
 				}
 			}
@@ -70,8 +72,8 @@ func (w *wait) cut(whole []cell) []cell {
 	return cells
 }
 
-// parts returns the parts of cells in the order in which they are free.
-func (v *view) parts(cells []int32) []int32 {
+// parts returns the parts of cells in the order in which they become free.
+func (v *drainView) parts(cells []int32) []int32 {
 	var parts []int32
 	for _, i := range cells {
 		parts = append(parts, v.partsOf[i]...)
@@ -80,13 +82,13 @@ func (v *view) parts(cells []int32) []int32 {
 	return parts
 }
 
-// cost estimates what so much of a load waits for on cells: the time by which the last of it is free where times are
-// known, else slots.
-func (v *view) cost(cells []int32, l *load) int64 {
+// cost estimates the wait of a load on cells: the time at which its last part becomes free where times are known, else
+// slots.
+func (v *drainView) cost(cells []int32, l *load) int64 {
 	need, cost := l.sum, int64(0)
 	takes := make(map[int32]int64, len(cells))
 	for _, i := range cells {
-		takes[i] = v.before.takes(l, i)
+		takes[i] = v.now.takes(l, i)
 		need -= takes[i]
 	}
 	if need <= 0 {
@@ -107,13 +109,13 @@ func (v *view) cost(cells []int32, l *load) int64 {
 	return cost
 }
 
-// add adds to an estimate what so much of a load waits for on a cell.
-func (w *wait) add(cost, more int64, k *cell) int64 {
+// add adds the wait of a part of a load on a cell to an estimate.
+func (w *waitTimes) add(cost, more int64, k *cell) int64 {
 	long := int64(0)
 	for _, d := range k.devices {
-		long = max(long, w.long[k.node][d])
+		long = max(long, w.ofDevice[k.node][d])
 	}
-	if w.known {
+	if w.endsKnown {
 		return max(cost, long)
 	}
 	return cost + more*long

@@ -5,178 +5,180 @@ import (
 	"slices"
 )
 
-// sequence returns the cells of a domain in the order in which members are put on them, those that are used first, and
-// how many that are by the bounds: for each level in turn as few domains as take the load, then as few nodes.
+// sequence returns the cells of a domain in the order in which members are put on them, and how many of them the bounds
+// say are used. For each objective in turn it uses as few domains as take the load, then as few nodes.
 //
-// Greedy: of each level the domains that take the most come first and the last one is the tightest that takes the rest.
-// For members that are alike that is the fewest domains of the first level; of the further levels it can be more than
-// the fewest, where a choice among equal domains of the first would need them less. See docs/decisions/0014.
-func (t *chart) sequence(cells []int32, reasons []*division, l *load) (order []int32, used int) {
+// It is greedy: of each level it takes the domains with the most capacity first, and as the last one the tightest that
+// takes the rest. For like members that is the fewest domains of the first level. Of further levels it can be more than
+// the fewest, where another choice among equal domains of the first level would need fewer. See docs/decisions/0014.
+func (t *topology) sequence(cells []int32, reasons []*division, l *load) (order []int32, used int) {
 	chosen := slices.Clone(cells)
 	var rest []int32
 	for at, v := range reasons {
-		next, left := t.narrow(chosen, v, reasons[at+1:], l)
-		t.fullest(left, l)
+		next, left := t.chooseFewest(chosen, v, reasons[at+1:], l)
+		t.sortByCapacity(left, l)
 		chosen, rest = next, append(left, rest...)
 	}
 	return append(chosen, rest...), len(chosen)
 }
 
-// fullest sorts cells: those that take the most first.
-func (t *chart) fullest(cells []int32, l *load) {
+// sortByCapacity sorts cells by what they take, the most first.
+func (t *topology) sortByCapacity(cells []int32, l *load) {
 	slices.SortStableFunc(cells, func(a, b int32) int { return cmp.Compare(t.takes(l, b), t.takes(l, a)) })
 }
 
-// pile is the cells of one domain of a level, as narrow picks among them.
-type pile struct {
+// candidate is one domain of a level with its cells, from which the selector chooses.
+type candidate struct {
 	domain int32
 	cells  []int32
 	takes  int64
-	// parent is the domain of the next level in which it lies, −1 for several, and around what that takes on as many
-	// piles as are needed.
-	parent int32
-	around int64
-	// loose is how well it fits what is needed, once it is asked for.
-	loose int64
-	// taken piles are chosen, barred ones are not looked at.
-	taken, barred bool
+	// parent is the domain of the next level that contains this one, −1 where several do. parentTakes is what the
+	// parent takes on as many of its candidates as are needed.
+	parent      int32
+	parentTakes int64
+	// slack is how much more the candidate takes than what is needed: see selector.slack.
+	slack int64
+	// chosen candidates are in the selection. The selector does not consider excluded ones.
+	chosen, excluded bool
 }
 
-// picking is the choice of the fewest domains of a level.
-type picking struct {
-	chart *chart
-	later []*division
-	load  *load
-	piles []pile
-	// used marks the domains of later levels that are used; opens marks more of them for a while, which kept does not.
+// selector chooses the fewest domains of a level that take a load.
+type selector struct {
+	topology    *topology
+	laterLevels []*division
+	load        *load
+	candidates  []candidate
+	// used marks the domains of later levels that the selection uses. newDomains marks more of them for a while; kept
+	// has none of those marks.
 	used, kept [][]bool
 	counts     []int
 	need       int64
 	chosen     []int32
 }
 
-// narrow chooses the fewest domains of a level that take the load, those first that members with a place use, and
-// returns their cells in the order of choice and the others.
-func (t *chart) narrow(cells []int32, v *division, later []*division, l *load) (chosen, left []int32) {
-	k := &picking{chart: t, later: later, load: l, piles: t.piles(cells, v, later, l), need: l.sum}
+// chooseFewest chooses the fewest domains of a level that take the load, beginning with those of placed members. It
+// returns the cells of the chosen domains in the order of choice, and the other cells.
+func (t *topology) chooseFewest(cells []int32, v *division, later []*division, l *load) (chosen, left []int32) {
+	sel := &selector{topology: t, laterLevels: later, load: l, candidates: t.candidates(cells, v, later, l), need: l.sum}
 	for _, w := range later {
-		used := make([]bool, int(w.named)+len(t.ground.nodes))
-		for _, d := range w.opened {
+		used := make([]bool, int(w.named)+len(t.snapshot.nodes))
+		for _, d := range w.inUse {
 			used[d] = true
 		}
-		k.used, k.kept = append(k.used, used), append(k.kept, slices.Clone(used))
+		sel.used, sel.kept = append(sel.used, used), append(sel.kept, slices.Clone(used))
 	}
-	for i := range k.piles {
-		if slices.Contains(v.opened, k.piles[i].domain) {
-			k.pick(&k.piles[i])
+	for i := range sel.candidates {
+		if slices.Contains(v.inUse, sel.candidates[i].domain) {
+			sel.choose(&sel.candidates[i])
 		}
 	}
-	if k.need > 0 && len(later) > 0 {
-		k.gather()
+	if sel.need > 0 && len(later) > 0 {
+		sel.preferOneParent()
 	}
-	for k.need > 0 {
-		p := k.last()
-		if p == nil {
-			p = k.fullest()
+	for sel.need > 0 {
+		c := sel.lastCandidate()
+		if c == nil {
+			c = sel.largest()
 		}
-		if p == nil {
+		if c == nil {
 			break
 		}
-		k.pick(p)
+		sel.choose(c)
 	}
-	for i := range k.piles {
-		if !k.piles[i].taken {
-			left = append(left, k.piles[i].cells...)
+	for i := range sel.candidates {
+		if !sel.candidates[i].chosen {
+			left = append(left, sel.candidates[i].cells...)
 		}
 	}
-	return k.chosen, left
+	return sel.chosen, left
 }
 
-func (k *picking) pick(p *pile) {
-	p.taken = true
-	k.need -= p.takes
-	k.chosen = append(k.chosen, p.cells...)
-	for at, w := range k.later {
-		for _, i := range p.cells {
-			k.used[at][w.of[i]], k.kept[at][w.of[i]] = true, true
+func (sel *selector) choose(c *candidate) {
+	c.chosen = true
+	sel.need -= c.takes
+	sel.chosen = append(sel.chosen, c.cells...)
+	for at, w := range sel.laterLevels {
+		for _, i := range c.cells {
+			sel.used[at][w.of[i]], sel.kept[at][w.of[i]] = true, true
 		}
 	}
 }
 
-// last returns the pile that ends the search: of those that take all that is needed the one that opens the fewest domains
-// of the later levels; see compare for equals.
-func (k *picking) last() *pile {
-	var best *pile
-	least := make([]int, 0, len(k.later))
-	for i := range k.piles {
-		p := &k.piles[i]
-		if p.takes < k.need {
+// lastCandidate returns the candidate that ends the search. Of those that take all that is needed, it opens the fewest
+// domains of the later levels; see compare for ties.
+func (sel *selector) lastCandidate() *candidate {
+	var best *candidate
+	least := make([]int, 0, len(sel.laterLevels))
+	for i := range sel.candidates {
+		c := &sel.candidates[i]
+		if c.takes < sel.need {
 			break
 		}
-		if p.taken || p.barred {
+		if c.chosen || c.excluded {
 			continue
 		}
-		part := k.part(p)
-		opens := k.opens(part)
+		part := sel.part(c)
+		opens := sel.newDomains(part)
 		order := slices.Compare(opens, least)
 		if best == nil || order <= 0 {
-			p.loose = k.loose(p, part)
+			c.slack = sel.slack(c, part)
 		}
-		if best == nil || order < 0 || order == 0 && k.compare(p, best) < 0 {
-			best, least = p, append(least[:0], opens...)
+		if best == nil || order < 0 || order == 0 && sel.compare(c, best) < 0 {
+			best, least = c, append(least[:0], opens...)
 		}
 	}
 	return best
 }
 
-// compare orders piles that end the search and open as many domains: the tighter first, then the one that the policy
-// prefers for the first member where it is one cell, then by name.
-func (k *picking) compare(a, b *pile) int {
-	if order := cmp.Compare(a.loose, b.loose); order != 0 {
+// compare orders candidates that end the search and open as many domains: the tighter first. Between candidates of one
+// cell the policy's score for the first member comes next, and then the name.
+func (sel *selector) compare(a, b *candidate) int {
+	if order := cmp.Compare(a.slack, b.slack); order != 0 {
 		return order
 	}
-	if k.chart.cost == nil && len(a.cells) == 1 && len(b.cells) == 1 {
-		if order := cmp.Compare(k.chart.score(b.cells[0]), k.chart.score(a.cells[0])); order != 0 {
+	if sel.topology.cost == nil && len(a.cells) == 1 && len(b.cells) == 1 {
+		if order := cmp.Compare(sel.topology.score(b.cells[0]), sel.topology.score(a.cells[0])); order != 0 {
 			return order
 		}
 	}
 	return cmp.Compare(a.domain, b.domain)
 }
 
-// loose is how well a pile fits what is needed of it, the less the better: its room, or what its part costs.
-func (k *picking) loose(p *pile, part []int32) int64 {
-	if k.chart.cost == nil {
-		return p.takes
+// slack rates how well a candidate fits what is needed of it, the less the better: its capacity, or what its part
+// costs.
+func (sel *selector) slack(c *candidate, part []int32) int64 {
+	if sel.topology.cost == nil {
+		return c.takes
 	}
-	return k.chart.cost(part, &load{k.load.counts, k.need})
+	return sel.topology.cost(part, &load{sel.load.counts, sel.need})
 }
 
-// part returns the cells of a pile that would take what is needed.
-func (k *picking) part(p *pile) []int32 {
-	if len(p.cells) == 1 || len(k.later) == 0 {
-		return p.cells
+// part returns the cells of a candidate that would take what is needed.
+func (sel *selector) part(c *candidate) []int32 {
+	if len(c.cells) == 1 || len(sel.laterLevels) == 0 {
+		return c.cells
 	}
-	rest := load{k.load.counts, k.need}
-	order, used := k.chart.sequence(p.cells, k.later, &rest)
+	rest := load{sel.load.counts, sel.need}
+	order, used := sel.topology.sequence(c.cells, sel.laterLevels, &rest)
 	return order[:used]
 }
 
-// fullest returns the first of the piles that take the most and open the fewest domains of the later levels; nil where
-// none takes any.
-func (k *picking) fullest() *pile {
-	var best *pile
-	least := make([]int, 0, len(k.later))
-	for i := range k.piles {
-		p := &k.piles[i]
+// largest returns the candidate that takes the most; of equal ones it opens the fewest domains of the later levels. It
+// returns nil where no candidate takes anything.
+func (sel *selector) largest() *candidate {
+	var best *candidate
+	least := make([]int, 0, len(sel.laterLevels))
+	for i := range sel.candidates {
+		c := &sel.candidates[i]
 		switch {
-		case p.taken || p.barred:
+		case c.chosen || c.excluded:
 			continue
-		case p.takes == 0 || best != nil && p.takes < best.takes:
+		case c.takes == 0 || best != nil && c.takes < best.takes:
 			return best
 		}
-		opens := k.opens(p.cells)
+		opens := sel.newDomains(c.cells)
 		if best == nil || slices.Compare(opens, least) < 0 {
-			best, least = p, append(least[:0], opens...)
+			best, least = c, append(least[:0], opens...)
 		}
 		if !slices.ContainsFunc(least, func(n int) bool { return n > 0 }) {
 			return best
@@ -185,58 +187,60 @@ func (k *picking) fullest() *pile {
 	return best
 }
 
-// opens counts the domains of each later level that cells use and nothing before did, until it is called again.
-func (k *picking) opens(cells []int32) []int {
-	k.counts = k.counts[:0]
-	for at, w := range k.later {
-		used, count := k.used[at], 0
+// newDomains counts the domains of each later level that cells would add to the selection. The next call overwrites the
+// result.
+func (sel *selector) newDomains(cells []int32) []int {
+	sel.counts = sel.counts[:0]
+	for at, w := range sel.laterLevels {
+		used, count := sel.used[at], 0
 		for _, i := range cells {
 			if !used[w.of[i]] {
 				used[w.of[i]] = true
 				count++
 			}
 		}
-		k.counts = append(k.counts, count)
+		sel.counts = append(sel.counts, count)
 		if count > 0 {
-			k.restore(at, w, cells)
+			sel.unmark(at, w, cells)
 		}
 	}
-	return k.counts
+	return sel.counts
 }
 
-// restore takes marks of cells back that opens made: of those that no chosen cell and no member with a place made.
-func (k *picking) restore(at int, w *division, cells []int32) {
+// unmark removes the marks that newDomains made for cells. The marks of chosen cells and of placed members stay.
+func (sel *selector) unmark(at int, w *division, cells []int32) {
 	for _, i := range cells {
-		k.used[at][w.of[i]] = k.kept[at][w.of[i]]
+		sel.used[at][w.of[i]] = sel.kept[at][w.of[i]]
 	}
 }
 
-// piles sorts cells by domain: those that take the most first, then those that cost the least, then by name.
-func (t *chart) piles(cells []int32, v *division, later []*division, l *load) []pile {
+// candidates groups cells by domain. It sorts the groups by what they take, the most first, then by cost, the least
+// first, then by name.
+func (t *topology) candidates(cells []int32, v *division, later []*division, l *load) []candidate {
 	sorted := slices.Clone(cells)
 	slices.SortStableFunc(sorted, func(a, b int32) int { return cmp.Compare(v.of[a], v.of[b]) })
-	var piles []pile
+	var candidates []candidate
 	for at, i := range sorted {
 		if at == 0 || v.of[i] != v.of[sorted[at-1]] {
-			piles = append(piles, pile{domain: v.of[i], cells: sorted[at:at]})
+			candidates = append(candidates, candidate{domain: v.of[i], cells: sorted[at:at]})
 		}
-		p := &piles[len(piles)-1]
-		p.cells = p.cells[:len(p.cells)+1]
-		p.takes += t.takes(l, i)
+		c := &candidates[len(candidates)-1]
+		c.cells = c.cells[:len(c.cells)+1]
+		c.takes += t.takes(l, i)
 	}
-	for at := range piles {
-		piles[at].parent = parent(piles[at].cells, later)
+	for at := range candidates {
+		candidates[at].parent = parent(candidates[at].cells, later)
 	}
 	if t.cost != nil {
-		for at := range piles {
-			piles[at].loose = t.cost(piles[at].cells, &load{l.counts, piles[at].takes})
+		for at := range candidates {
+			candidates[at].slack = t.cost(candidates[at].cells, &load{l.counts, candidates[at].takes})
 		}
 	}
-	slices.SortStableFunc(piles, func(a, b pile) int { return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(a.loose, b.loose)) })
-	return piles
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(a.slack, b.slack)) })
+	return candidates
 }
 
-// parent returns the domain of the next level in which cells lie, −1 where there is none.
+// parent returns the domain of the next level that contains all cells, −1 where there is none.
 func parent(cells []int32, later []*division) int32 {
 	if len(later) == 0 {
 		return -1
@@ -248,40 +252,44 @@ func parent(cells []int32, later []*division) int32 {
 	return d
 }
 
-// gather keeps equal piles of one wider domain together: the fewest piles that take what is needed are m; where m piles
-// of one domain do, the others are barred, and else the domains of which m piles take the most come first.
-func (k *picking) gather() {
+// preferOneParent prefers candidates of one parent domain. Let m be the least number of candidates that take what is
+// needed. If m candidates of one parent take it, all candidates of other parents are excluded. Otherwise candidates
+// come first whose parent takes the most on m candidates.
+func (sel *selector) preferOneParent() {
 	m, sum := 0, int64(0)
-	for i := range k.piles {
-		if p := &k.piles[i]; !p.taken && sum < k.need {
-			sum += p.takes
+	for i := range sel.candidates {
+		if c := &sel.candidates[i]; !c.chosen && sum < sel.need {
+			sum += c.takes
 			m++
 		}
 	}
 	takes, count := map[int32]int64{}, map[int32]int{}
-	for i := range k.piles {
-		if p := &k.piles[i]; !p.taken && p.parent >= 0 && count[p.parent] < m {
-			count[p.parent]++
-			takes[p.parent] += p.takes
+	for i := range sel.candidates {
+		if c := &sel.candidates[i]; !c.chosen && c.parent >= 0 && count[c.parent] < m {
+			count[c.parent]++
+			takes[c.parent] += c.takes
 		}
 	}
 	best := int32(-1)
-	for i := range k.piles {
-		p := &k.piles[i]
-		p.around = takes[p.parent]
-		if !p.taken && p.around >= k.need && (best < 0 || k.tighter(p.parent, best, takes)) {
-			best = p.parent
+	for i := range sel.candidates {
+		c := &sel.candidates[i]
+		c.parentTakes = takes[c.parent]
+		if !c.chosen && c.parentTakes >= sel.need && (best < 0 || sel.tighter(c.parent, best, takes)) {
+			best = c.parent
 		}
 	}
-	for i := range k.piles {
-		k.piles[i].barred = best >= 0 && k.piles[i].parent != best
+	for i := range sel.candidates {
+		sel.candidates[i].excluded = best >= 0 && sel.candidates[i].parent != best
 	}
-	slices.SortStableFunc(k.piles, func(a, b pile) int { return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(b.around, a.around)) })
+	slices.SortStableFunc(sel.candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(b.parentTakes, a.parentTakes))
+	})
 }
 
-// tighter orders domains that take all: those in use first, then those that take less, then by name.
-func (k *picking) tighter(a, b int32, takes map[int32]int64) bool {
-	if used := k.used[0]; used[a] != used[b] {
+// tighter orders parent domains that take all that is needed: those in use first, then those that take less, then by
+// name.
+func (sel *selector) tighter(a, b int32, takes map[int32]int64) bool {
+	if used := sel.used[0]; used[a] != used[b] {
 		return used[a]
 	}
 	return cmp.Or(cmp.Compare(takes[a], takes[b]), cmp.Compare(a, b)) < 0

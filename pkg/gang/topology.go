@@ -9,56 +9,56 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// chart is a ground cut into cells, with what each takes at most.
-type chart struct {
-	ground *ground
-	// cells by node; those beyond the first whole ones are cut from them.
+// topology is a snapshot divided into cells, with the capacity of each.
+type topology struct {
+	snapshot *snapshot
+	// cells by node. The first `whole` cells cover the nodes; the further ones are parts of them.
 	cells []cell
 	whole int
-	// caps by class and cell; slots free by cell, for crews of several classes.
+	// caps is the most members by class and cell. slots is the free slots by cell, where there are several classes.
 	caps  [][]int32
 	slots []int64
-	// cost, where it is not nil, orders what is equal otherwise: the least first. It takes the place of tightness.
+	// cost, where it is not nil, orders domains that are otherwise equal: the least cost first. It replaces tightness.
 	cost func(cells []int32, l *load) int64
-	// scores are the policy's of the first member of the crew, by cell, as far as they were asked for.
+	// scores are the policy's scores of the first member, by cell. score fills them on demand.
 	scores map[int32]int64
-	// byKey are the divisions by level, made when they are asked for.
+	// byKey caches the divisions by level.
 	byKey map[string]*division
 }
 
-func newChart(f *ground, islands bool) *chart {
-	cells := cellsOf(f.nodes, islands)
-	return chartOf(f, cells, len(cells))
+func newTopology(snap *snapshot, islands bool) *topology {
+	cells := cellsOf(snap.nodes, islands)
+	return topologyOf(snap, cells, len(cells))
 }
 
-// chartOf measures what each cell takes.
-func chartOf(f *ground, cells []cell, whole int) *chart {
-	t := &chart{ground: f, cells: cells, whole: whole, byKey: map[string]*division{}, scores: map[int32]int64{}}
-	for k := range f.crew.classes {
-		t.caps = append(t.caps, t.measure(&f.crew.classes[k]))
+// topologyOf computes the capacity of each cell.
+func topologyOf(snap *snapshot, cells []cell, whole int) *topology {
+	t := &topology{snapshot: snap, cells: cells, whole: whole, byKey: map[string]*division{}, scores: map[int32]int64{}}
+	for k := range snap.members.classes {
+		t.caps = append(t.caps, t.capacities(&snap.members.classes[k]))
 	}
-	if len(f.crew.classes) > 1 {
-		t.slots = t.room()
+	if len(snap.members.classes) > 1 {
+		t.slots = t.freeSlots()
 	}
 	return t
 }
 
-// division is the cells by the domains of one level, which are numbered in the order of their names. Cells on nodes
-// without the label are domains of their own: their numbers are named or more.
+// division assigns each cell to a domain of one level. Domains are numbered in the order of their names. A cell on a
+// node without the label is a domain of its own, with the number `named` or more.
 type division struct {
 	key   string
 	of    []int32
 	named int32
 	name  func(domain int32) string
-	// opened are the domains that members with a place use.
-	opened []int32
+	// inUse are the domains of the members that have a place.
+	inUse []int32
 }
 
 // nodes is the key of the division of cells by node.
 const nodes = ""
 
 // division returns the cells by level.
-func (t *chart) division(key string) *division {
+func (t *topology) division(key string) *division {
 	if v := t.byKey[key]; v != nil {
 		return v
 	}
@@ -66,22 +66,22 @@ func (t *chart) division(key string) *division {
 	switch key {
 	case nodes:
 		v = t.divide(func(i int) int32 { return t.cells[i].node })
-		v.named = int32(len(t.ground.nodes))
-		v.name = func(d int32) string { return t.ground.nodes[d].Name() }
+		v.named = int32(len(t.snapshot.nodes))
+		v.name = func(d int32) string { return t.snapshot.nodes[d].Name() }
 	case NVLink:
 		v = t.divide(func(i int) int32 { return t.cells[i].whole })
 		v.named = int32(t.whole)
 		v.name = t.island
 	default:
-		v = t.label(t.ground.c.level(key))
+		v = t.label(t.snapshot.c.level(key))
 	}
 	v.key = key
-	v.open(t)
+	v.noteInUse(t)
 	t.byKey[key] = v
 	return v
 }
 
-func (t *chart) divide(of func(cell int) int32) *division {
+func (t *topology) divide(of func(cell int) int32) *division {
 	v := &division{of: make([]int32, len(t.cells))}
 	for i := range v.of {
 		v.of[i] = of(i)
@@ -90,7 +90,7 @@ func (t *chart) divide(of func(cell int) int32) *division {
 }
 
 // label divides the cells by a label of their nodes.
-func (t *chart) label(l *Level) *division {
+func (t *topology) label(l *Level) *division {
 	order := make([]int32, len(l.Names))
 	for i := range order {
 		order[i] = int32(i)
@@ -116,15 +116,15 @@ func (t *chart) label(l *Level) *division {
 		if d < named {
 			return l.Names[order[d]]
 		}
-		return t.ground.nodes[d-named].Name()
+		return t.snapshot.nodes[d-named].Name()
 	}
 	return v
 }
 
-// island names the devices of a cell for people: "n1/g0,g1".
-func (t *chart) island(i int32) string {
+// island names the devices of a cell for users: "n1/g0,g1".
+func (t *topology) island(i int32) string {
 	k := &t.cells[i]
-	n := t.ground.nodes[k.node]
+	n := t.snapshot.nodes[k.node]
 	var names []string
 	for d := range n.Devices() {
 		if k.has(d) {
@@ -134,19 +134,19 @@ func (t *chart) island(i int32) string {
 	return n.Name() + "/" + strings.Join(names, ",")
 }
 
-// open notes which domains the members with a place use. Those on nodes that are not there use none.
-func (v *division) open(t *chart) {
-	for i := range t.ground.crew.g.Placed {
-		a := &t.ground.crew.g.Placed[i]
-		v.opened = append(v.opened, t.under(a, v)...)
+// noteInUse records the domains of the members that have a place. A member on a node outside the snapshot has none.
+func (v *division) noteInUse(t *topology) {
+	for i := range t.snapshot.members.g.Placed {
+		a := &t.snapshot.members.g.Placed[i]
+		v.inUse = append(v.inUse, t.domainsOf(a, v)...)
 	}
-	slices.Sort(v.opened)
-	v.opened = slices.Compact(v.opened)
+	slices.Sort(v.inUse)
+	v.inUse = slices.Compact(v.inUse)
 }
 
-// under returns the domains that an assignment uses: those of its devices for NVLink, else those of its node.
-func (t *chart) under(a *vgpu.Assignment, v *division) []int32 {
-	node, there := t.ground.find(a.Node)
+// domainsOf returns the domains of an assignment: for NVLink those of its devices, else those of its node.
+func (t *topology) domainsOf(a *vgpu.Assignment, v *division) []int32 {
+	node, there := t.snapshot.find(a.Node)
 	if !there {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (t *chart) under(a *vgpu.Assignment, v *division) []int32 {
 	for ; at < t.whole && t.cells[at].node == int32(node); at++ {
 		for c := range a.Containers {
 			for _, id := range a.Containers[c].Devices {
-				if i := t.ground.nodes[node].Index(id); i >= 0 && t.cells[at].has(i) {
+				if i := t.snapshot.nodes[node].Index(id); i >= 0 && t.cells[at].has(i) {
 					domains = append(domains, v.of[at])
 				}
 			}
@@ -167,27 +167,28 @@ func (t *chart) under(a *vgpu.Assignment, v *division) []int32 {
 	return domains
 }
 
-// whole reports whether one named domain has all the members with a place, and which: any (−1) where none has one.
-func (v *division) whole() (domain int32, one bool) {
+// onlyDomain reports whether one named domain has all members that have a place, and which. The domain is −1, for any,
+// where no member has a place.
+func (v *division) onlyDomain() (domain int32, one bool) {
 	switch {
-	case len(v.opened) == 0:
+	case len(v.inUse) == 0:
 		return -1, true
-	case len(v.opened) > 1 || v.opened[0] >= v.named:
+	case len(v.inUse) > 1 || v.inUse[0] >= v.named:
 		return -1, false
 	}
-	return v.opened[0], true
+	return v.inUse[0], true
 }
 
-// maxScores bounds the cells of a chart that are compared by the policy where all else is equal; further ones are equal
-// then. Larger compares more, at some two microseconds each.
+// maxScores bounds the cells of a topology that the policy compares where all else is equal; further cells count as
+// equal. A larger bound compares more cells, at some two microseconds each.
 const maxScores = 256
 
-// score returns the policy's score of a cell for the first member of the crew, 0 beyond maxScores.
-func (t *chart) score(i int32) int64 {
+// score returns the policy's score of a cell for the first member, 0 beyond maxScores.
+func (t *topology) score(i int32) int64 {
 	s, known := t.scores[i]
 	if !known && len(t.scores) < maxScores {
 		k := &t.cells[i]
-		s = placement.Score(k.restrict(t.ground.nodes[k.node]), t.ground.crew.classes[0].request, t.ground.policy)
+		s = placement.Score(k.restrict(t.snapshot.nodes[k.node]), t.snapshot.members.classes[0].request, t.snapshot.policy)
 		t.scores[i] = s
 	}
 	return s

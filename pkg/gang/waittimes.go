@@ -7,42 +7,42 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// wait tells what has to end before devices are free for the gang.
-type wait struct {
-	now *ground
-	// others reports whether a pod is none of the gang's.
-	others func(vgpu.UID) bool
-	// known says that the ends of all pods of others are: devices are then ordered by time, else by slots.
-	known bool
-	// long is how long each device of each node is waited for, in seconds or slots: 0 for free ones. A device that shares
-	// a pod with others is waited for as long as they are.
-	long [][]int64
-	// asks is what each member asks for.
-	asks map[vgpu.UID]*vgpu.Request
+// waitTimes holds how long the gang waits for each device.
+type waitTimes struct {
+	now *snapshot
+	// isOther reports whether a pod does not belong to the gang.
+	isOther func(vgpu.UID) bool
+	// endsKnown says that the ends of all pods of others are known: devices are then ordered by time, else by slots.
+	endsKnown bool
+	// ofDevice is the wait for each device of each node, in seconds or slots: 0 for free ones. Devices that share a pod
+	// have the same wait.
+	ofDevice [][]int64
+	// requests holds the request of each member.
+	requests map[vgpu.UID]*vgpu.Request
 }
 
-// unknownEnd is the end of a pod that nobody knows: later than any.
+// unknownEnd is the end of a pod whose end is unknown: it is later than any other.
 const unknownEnd = math.MaxInt64
 
-func newWait(f *ground) *wait {
-	w := &wait{now: f, others: f.crew.others(), known: true, asks: make(map[vgpu.UID]*vgpu.Request, len(f.crew.g.Members))}
-	for i := range f.crew.g.Members {
-		r := &f.crew.g.Members[i].Request
-		w.asks[r.UID] = r
+func newWaitTimes(snap *snapshot) *waitTimes {
+	w := &waitTimes{now: snap, isOther: snap.members.isOther(), endsKnown: true, requests: make(map[vgpu.UID]*vgpu.Request, len(snap.members.g.Members))}
+	for i := range snap.members.g.Members {
+		r := &snap.members.g.Members[i].Request
+		w.requests[r.UID] = r
 	}
-	for _, n := range f.nodes {
+	for _, n := range snap.nodes {
 		n.Each(func(a *vgpu.Assignment) {
-			w.known = w.known && (!w.leaves(a) || w.end(a) < unknownEnd)
+			w.endsKnown = w.endsKnown && (!w.mayEnd(a) || w.endOf(a) < unknownEnd)
 		})
 	}
-	for _, n := range f.nodes {
-		w.long = append(w.long, w.measure(n))
+	for _, n := range snap.nodes {
+		w.ofDevice = append(w.ofDevice, w.deviceTimes(n))
 	}
 	return w
 }
 
-// end returns when a pod ends.
-func (w *wait) end(a *vgpu.Assignment) int64 {
+// endOf returns when a pod ends.
+func (w *waitTimes) endOf(a *vgpu.Assignment) int64 {
 	if w.now.c.Ends == nil {
 		return unknownEnd
 	}
@@ -52,33 +52,33 @@ func (w *wait) end(a *vgpu.Assignment) int64 {
 	return unknownEnd
 }
 
-// leaves reports whether a pod is one of others that ends some time, on a node that is not avoided.
-func (w *wait) leaves(a *vgpu.Assignment) bool {
+// mayEnd reports whether a pod is one of others that may end, on a node that is not avoided.
+func (w *waitTimes) mayEnd(a *vgpu.Assignment) bool {
 	c := w.now.c
-	return w.others(a.UID) && (c.Ends == nil || c.Ends(a.UID, a.Pod) != Never) && (c.Avoids == nil || !c.Avoids(a.Node))
+	return w.isOther(a.UID) && (c.Ends == nil || c.Ends(a.UID, a.Pod) != Never) && (c.Avoids == nil || !c.Avoids(a.Node))
 }
 
-// host returns what a pod gives back of its host.
-func (w *wait) host(a *vgpu.Assignment) vgpu.Room {
+// hostRoomOf returns the CPU and memory that a pod gives back to its host.
+func (w *waitTimes) hostRoomOf(a *vgpu.Assignment) vgpu.Room {
 	if w.now.c.Host == nil {
 		return vgpu.Room{}
 	}
 	return w.now.c.Host(a.UID, a.Pod)
 }
 
-// measure returns how long each device of a node is waited for.
-func (w *wait) measure(n *vgpu.Node) []int64 {
+// deviceTimes returns the wait for each device of a node.
+func (w *waitTimes) deviceTimes(n *vgpu.Node) []int64 {
 	long := make([]int64, len(n.Devices()))
 	var pods [][]int
 	n.Each(func(a *vgpu.Assignment) {
-		if !w.leaves(a) {
+		if !w.mayEnd(a) {
 			return
 		}
 		devices := devicesOf(n, a)
 		pods = append(pods, devices)
 		for _, d := range devices {
-			if w.known {
-				long[d] = max(long[d], w.end(a))
+			if w.endsKnown {
+				long[d] = max(long[d], w.endOf(a))
 			} else {
 				long[d] += int64(useOn(a, n.Devices()[d].ID).Slots)
 			}
@@ -112,20 +112,20 @@ func devicesOf(n *vgpu.Node, a *vgpu.Assignment) []int {
 	return slices.Compact(list)
 }
 
-// emptied returns the ground once all pods that leave are gone. Hosts have back what these ask of them; pods that stay, those
-// without devices among them, keep theirs.
-func (w *wait) emptied() *ground {
-	return w.now.on(func(_ int, n *vgpu.Node) *vgpu.Node {
+// emptied returns the snapshot after all pods have ended that may end. Their hosts have back what these pods asked of
+// them. Pods that stay keep their part, pods without devices among them.
+func (w *waitTimes) emptied() *snapshot {
+	return w.now.withNodes(func(_ int, n *vgpu.Node) *vgpu.Node {
 		leave, room := false, n.Room()
 		n.Each(func(a *vgpu.Assignment) {
-			if w.leaves(a) {
-				leave, room = true, room.Plus(w.host(a))
+			if w.mayEnd(a) {
+				leave, room = true, room.Plus(w.hostRoomOf(a))
 			}
 		})
 		if !leave {
 			return n
 		}
-		n = n.Without(func(h *vgpu.Hold, held bool) bool { return !held && w.leaves(&h.Assignment) })
+		n = n.Without(func(h *vgpu.Hold, held bool) bool { return !held && w.mayEnd(&h.Assignment) })
 		n.SetRoom(room)
 		return n
 	})
