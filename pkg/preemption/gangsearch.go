@@ -8,80 +8,81 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// field looks for the cheapest pods that make room for a gang. What fits is what gang.Place places.
-type field struct {
+// gangSearch looks for the cheapest pods whose eviction makes room for a gang. gang.Place decides what fits.
+type gangSearch struct {
 	q *question
-	// classes are the members that must get a place, see gang.Group.Classes. Exact says that gang.Place finds places for them
-	// whenever there are any, so that nobody's leaving takes a place away.
+	// classes are the members that must get a place, see gang.Group.Classes. exact says that gang.Place finds places
+	// for them whenever there are any, so that a further eviction never takes a place away.
 	classes [][]int
 	exact   bool
-	// open nodes take a member as they are, useful ones once all are gone that may go.
+	// open nodes take a member without any eviction, useful ones after all allowed evictions.
 	open, useful []bool
-	// held are the nodes of the members that have a place.
-	held []int32
-	// levels are those of the wishes.
+	// placedNodes are the nodes of the members that have a place.
+	placedNodes []int32
+	// levels are the levels of the wishes.
 	levels []gang.Level
-	// regionOf numbers the region of each node, −1 for none.
+	// regionOf is the number of the region of each node, −1 for none.
 	regionOf []int32
-	picked   *choice
-	gone     []bool
-	// left is how many more sets are looked at, listed how many more are listed.
-	left, listed int
-	// asks is how many reprieves of a region are tried.
-	asks int
-	// ranked says that guesses have been made.
+	victims  *victimSet
+	evicted  []bool
+	// setsLeft is how many more sets the search may try. listsLeft is how many more it may list.
+	setsLeft, listsLeft int
+	// reprievesLeft is how many reprieves of a region the search may try.
+	reprievesLeft int
+	// ranked says that the greedy search has run.
 	ranked bool
-	// best so far, in a region.
-	best *answer
-	in   *region
+	// best is the best answer so far, in bestRegion.
+	best       *answer
+	bestRegion *region
 }
 
-// group answers for a gang. A gang goes to the domain of the required levels where the cheapest units make room. Where a domain
-// has no more than MaxSteps sets of units, all of them are compared; in a larger one members take the room that is cheapest one
-// by one, and whoever can stay is reprieved.
+// group answers for a gang. The gang goes to the domain of the required levels where the cheapest units make room.
+// Where a domain has no more than MaxSteps sets of units, the search compares all of them. In a larger domain a greedy
+// search gives each member the cheapest room in turn; then every pod that can stay is reprieved.
 func (q *question) group() *answer {
-	f := newField(q)
-	if places := f.room(nil, nil); places != nil {
-		return f.settle(&answer{units: []Unit{}}, places)
+	f := newGangSearch(q)
+	if places := f.placesAfter(nil, nil); places != nil {
+		return f.complete(&answer{units: []Unit{}}, places)
 	}
 	regions := f.regions()
 	q.stats.Places = len(regions)
 	if f.exact {
-		regions = slices.DeleteFunc(regions, func(r *region) bool { return f.room(r, r.pods) == nil })
+		regions = slices.DeleteFunc(regions, func(r *region) bool { return f.placesAfter(r, r.pods) == nil })
 	}
 	if len(regions) > 1 {
-		f.rank(regions)
+		f.rankRegions(regions)
 	}
 	for _, r := range regions {
-		f.visit(r)
+		f.searchRegion(r)
 	}
 	if f.best == nil {
 		return nil
 	}
 	gone := f.pods(f.best.units)
-	places := f.room(nil, gone)
+	places := f.placesAfter(nil, gone)
 	if places == nil {
-		places = f.room(f.in, gone) // gang.Place tries MaxDomains of them only
+		places = f.placesAfter(f.bestRegion, gone) // gang.Place tries only MaxDomains domains
 	}
 	if places == nil {
-		// gang.Place is greedy: it may miss with all units gone what it found with some of them. Nobody is evicted for that.
+		// gang.Place is greedy: with all units evicted it may miss what it found with some of them. A plan evicts no
+		// pod for that.
 		q.stats.Cut = true
 		return nil
 	}
-	return f.settle(f.best, places)
+	return f.complete(f.best, places)
 }
 
-// listsPerStep is how many sets are listed for each that may be looked at: listing one takes a microsecond, looking at one some
-// fifty. More finds more domains of which all sets are few.
+// listsPerStep is how many sets the search may list for each set that it may try. Listing a set takes a microsecond,
+// trying one some fifty. A larger number compares all sets in more domains, and lists for longer.
 const listsPerStep = 16
 
-func newField(q *question) *field {
-	f := &field{q: q, picked: newChoice(q), gone: make([]bool, len(q.who.Pods)), left: q.cfg.MaxSteps, listed: listsPerStep * q.cfg.MaxSteps}
-	f.asks = maxSpared / len(q.g.Members)
+func newGangSearch(q *question) *gangSearch {
+	f := &gangSearch{q: q, victims: newVictimSet(q), evicted: make([]bool, len(q.candidates.Pods)), setsLeft: q.cfg.MaxSteps, listsLeft: listsPerStep * q.cfg.MaxSteps}
+	f.reprievesLeft = maxSpared / len(q.g.Members)
 	classes, alike := q.g.Classes()
 	f.classes = classes
 	f.exact = alike && len(q.g.Members[0].Request.Containers) <= 1 && q.g.Members[0].Request.MaxSlowdown == 0
-	f.unhold()
+	f.removeOwnHolds()
 	for i := range q.c.Levels {
 		if l := &q.c.Levels[i]; slices.Contains(q.g.Wishes.Required, l.Key) || slices.Contains(q.g.Wishes.Preferred, l.Key) {
 			f.levels = append(f.levels, *l)
@@ -89,22 +90,22 @@ func newField(q *question) *field {
 	}
 	for i := range q.g.Placed {
 		if at := slices.IndexFunc(q.nodes, func(n *vgpu.Node) bool { return n.Name() == q.g.Placed[i].Node }); at >= 0 {
-			f.held = append(f.held, int32(at))
+			f.placedNodes = append(f.placedNodes, int32(at))
 		}
 	}
-	slices.Sort(f.held)
-	f.held = slices.Compact(f.held)
+	slices.Sort(f.placedNodes)
+	f.placedNodes = slices.Compact(f.placedNodes)
 	f.open, f.useful = make([]bool, len(q.nodes)), make([]bool, len(q.nodes))
 	for i, n := range q.nodes {
-		f.open[i] = f.takes(i, n)
-		f.useful[i] = f.open[i] || slices.ContainsFunc(q.on(i), func(p int32) bool { return q.may[p] }) &&
-			f.takes(i, q.without(n, i, func(p int32) bool { return q.may[p] }))
+		f.open[i] = f.takesMember(i, n)
+		f.useful[i] = f.open[i] || slices.ContainsFunc(q.podsOn(i), func(p int32) bool { return q.evictable[p] }) &&
+			f.takesMember(i, q.without(n, i, func(p int32) bool { return q.evictable[p] }))
 	}
 	return f
 }
 
-// unhold takes the holds of the members out of the ledgers, and notes promises.
-func (f *field) unhold() {
+// removeOwnHolds removes the holds of the members from the ledgers. It clears exact where a pod has a promise.
+func (f *gangSearch) removeOwnHolds() {
 	q := f.q
 	own := q.own()
 	q.nodes = slices.Clone(q.nodes)
@@ -120,8 +121,8 @@ func (f *field) unhold() {
 	}
 }
 
-// takes reports whether a node takes a member of any class.
-func (f *field) takes(i int, n *vgpu.Node) bool {
+// takesMember reports whether a node takes a member of any class.
+func (f *gangSearch) takesMember(i int, n *vgpu.Node) bool {
 	for _, class := range f.classes {
 		m := &f.q.g.Members[class[0]]
 		if f.q.c.Admits != nil && f.q.c.Admits(m.Kind, i) < 1 {
@@ -135,19 +136,19 @@ func (f *field) takes(i int, n *vgpu.Node) bool {
 	return false
 }
 
-// region is the nodes of one domain of each required level that may take members, in the order of their names.
+// region is one domain of each required level, with its nodes that may take members, in the order of their names.
 type region struct {
 	number int32
 	nodes  []int32
-	// pods on them may be victims.
+	// pods are the possible victims on these nodes.
 	pods []int32
-	// guess is who goes where members take the cheapest room one by one, and what that costs; nil for nobody knows.
-	guess []int32
-	cost  Cost
+	// greedy is the victims that the greedy search found, with their cost; nil where it found none.
+	greedy []int32
+	cost   Cost
 }
 
 // regions returns the domains in which the gang may find room, by their first nodes.
-func (f *field) regions() []*region {
+func (f *gangSearch) regions() []*region {
 	q := f.q
 	var list []*region
 	f.regionOf = make([]int32, len(q.nodes))
@@ -155,7 +156,7 @@ func (f *field) regions() []*region {
 	for i := range q.nodes {
 		f.regionOf[i] = -1
 		key, named := f.key(i)
-		if !named || !f.useful[i] && !slices.Contains(f.held, int32(i)) {
+		if !named || !f.useful[i] && !slices.Contains(f.placedNodes, int32(i)) {
 			continue
 		}
 		r := byKey[key]
@@ -165,19 +166,19 @@ func (f *field) regions() []*region {
 		}
 		f.regionOf[i] = r.number
 		r.nodes = append(r.nodes, int32(i))
-		for _, p := range q.on(i) {
-			if q.may[p] && f.useful[i] {
+		for _, p := range q.podsOn(i) {
+			if q.evictable[p] && f.useful[i] {
 				r.pods = append(r.pods, p)
 			}
 		}
 	}
 	return slices.DeleteFunc(list, func(r *region) bool {
-		return slices.ContainsFunc(f.held, func(i int32) bool { return f.regionOf[i] != r.number })
+		return slices.ContainsFunc(f.placedNodes, func(i int32) bool { return f.regionOf[i] != r.number })
 	})
 }
 
-// key names the domain of a node, and reports whether it has all labels.
-func (f *field) key(i int) (key string, named bool) {
+// key names the domain of a node, and reports whether the node has all labels.
+func (f *gangSearch) key(i int) (key string, named bool) {
 	for _, l := range f.levels {
 		if !slices.Contains(f.q.g.Wishes.Required, l.Key) {
 			continue
@@ -194,20 +195,20 @@ func (f *field) key(i int) (key string, named bool) {
 	return key, true
 }
 
-// visit looks for the cheapest pods in one region.
-func (f *field) visit(r *region) {
-	if f.compare(r) {
+// searchRegion looks for the cheapest pods in one region.
+func (f *gangSearch) searchRegion(r *region) {
+	if f.compareSets(r) {
 		return
 	}
 	f.q.stats.Cut = true
-	if f.best != nil && (r.guess == nil || r.cost.Compare(f.best.cost) >= 0) {
+	if f.best != nil && (r.greedy == nil || r.cost.Compare(f.best.cost) >= 0) {
 		return
 	}
 	if !f.ranked {
-		f.rank([]*region{r})
+		f.rankRegions([]*region{r})
 	}
-	pods := r.guess
-	if pods == nil || f.room(r, pods) == nil {
+	pods := r.greedy
+	if pods == nil || f.placesAfter(r, pods) == nil {
 		pods = f.cheapest(r)
 	}
 	if pods != nil {
@@ -215,15 +216,15 @@ func (f *field) visit(r *region) {
 	}
 }
 
-// room returns places for the gang in a region once some pods are gone, in any region for nil. It returns nil where there are
-// none. Nodes that take no member are left out.
-func (f *field) room(r *region, gone []int32) []vgpu.Assignment {
+// placesAfter returns places for the gang in a region, in any region for nil, after the eviction of some pods. It
+// returns nil where there are none. It leaves out nodes that take no member.
+func (f *gangSearch) placesAfter(r *region, gone []int32) []vgpu.Assignment {
 	q := f.q
 	q.stats.Steps++
 	within := func(i int32) bool { return r == nil || f.regionOf[i] == r.number }
-	touched := slices.Clone(f.held)
+	touched := slices.Clone(f.placedNodes)
 	for _, p := range gone {
-		f.gone[p] = true
+		f.evicted[p] = true
 		if i := q.nodeOf[p]; i >= 0 && f.useful[i] && within(i) {
 			touched = append(touched, i)
 		}
@@ -242,36 +243,36 @@ func (f *field) room(r *region, gone []int32) []vgpu.Assignment {
 		}
 	}
 	slices.Sort(touched)
-	plan, err := gang.Place(f.cluster(slices.Compact(touched)), q.g, f.brief())
+	plan, err := gang.Place(f.cluster(slices.Compact(touched)), q.g, f.placeConfig())
 	if err != nil {
-		panic(err) // Victims has validated it
+		panic(err) // Victims has validated the input
 	}
 	q.stats.Cut = q.stats.Cut || plan.Places == nil && plan.Stats.Cut
 	for _, p := range gone {
-		f.gone[p] = false
+		f.evicted[p] = false
 	}
 	return plan.Places
 }
 
-func (f *field) brief() gang.Config {
+func (f *gangSearch) placeConfig() gang.Config {
 	cfg := f.q.cfg.Config
 	cfg.SkipExplanation = true
 	return cfg
 }
 
-// cluster returns some of the nodes, without those that are gone.
-func (f *field) cluster(nodes []int32) *gang.Cluster {
+// cluster returns some of the nodes, without the evicted pods.
+func (f *gangSearch) cluster(nodes []int32) *gang.Cluster {
 	q := f.q
 	c := &gang.Cluster{Nodes: make([]*vgpu.Node, 0, len(nodes)), Levels: slices.Clone(f.levels)}
 	for _, i := range nodes {
 		n := q.nodes[i]
-		if slices.ContainsFunc(q.on(int(i)), func(p int32) bool { return f.gone[p] }) {
-			n = q.without(n, int(i), func(p int32) bool { return f.gone[p] })
+		if slices.ContainsFunc(q.podsOn(int(i)), func(p int32) bool { return f.evicted[p] }) {
+			n = q.without(n, int(i), func(p int32) bool { return f.evicted[p] })
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
 	for l := range c.Levels {
-		c.Levels[l] = part(&f.levels[l], nodes)
+		c.Levels[l] = restrictLevel(&f.levels[l], nodes)
 	}
 	if q.c.Admits != nil {
 		c.Admits = func(kind, node int) int { return q.c.Admits(kind, int(nodes[node])) }
@@ -279,8 +280,8 @@ func (f *field) cluster(nodes []int32) *gang.Cluster {
 	return c
 }
 
-// part is a level of some of the nodes, with the domains that these are in.
-func part(l *gang.Level, nodes []int32) gang.Level {
+// restrictLevel returns a level for some of the nodes, with the domains of these nodes.
+func restrictLevel(l *gang.Level, nodes []int32) gang.Level {
 	of := gang.Level{Key: l.Key, Domain: make([]int32, 0, len(nodes))}
 	number := make(map[int32]int32, len(nodes))
 	for _, i := range nodes {
@@ -298,8 +299,8 @@ func part(l *gang.Level, nodes []int32) gang.Level {
 	return of
 }
 
-// pods lists those of units.
-func (f *field) pods(units []Unit) []int32 {
+// pods lists the pods of units.
+func (f *gangSearch) pods(units []Unit) []int32 {
 	var list []int32
 	for i := range units {
 		for _, p := range units[i].Pods {
@@ -309,9 +310,9 @@ func (f *field) pods(units []Unit) []int32 {
 	return list
 }
 
-// offer compares units that make room with the best so far.
-func (f *field) offer(r *region, cost Cost, units []Unit) {
+// offer compares units that make room with the best answer so far.
+func (f *gangSearch) offer(r *region, cost Cost, units []Unit) {
 	if f.best == nil || cmp.Or(cost.Compare(f.best.cost), compareUnits(units, f.best.units)) < 0 {
-		f.best, f.in = &answer{cost: cost, units: units}, r
+		f.best, f.bestRegion = &answer{cost: cost, units: units}, r
 	}
 }

@@ -9,45 +9,46 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// hunt looks for the cheapest pods that make room for one pod on one node.
-type hunt struct {
-	q      *question
-	r      *vgpu.Request
-	picked *choice
-	cover  cover
-	site   site
-	sets   sets
-	best   *find
-	// left is the number of steps that are left for the node.
-	left int
-	// probing says that only one container is asked for, to see whether the node is worth a search: worth, where it is.
-	probing, worth bool
-	names          []string
+// nodeSearch looks for the cheapest pods whose eviction makes room for one pod on one node.
+type nodeSearch struct {
+	q       *question
+	r       *vgpu.Request
+	victims *victimSet
+	cover   cover
+	node    nodeView
+	sets    deviceSets
+	best    *nodePlan
+	// stepsLeft is the number of steps that are left for the node.
+	stepsLeft int
+	// probing says that the search looks at one container only, to see whether the node is worth a full search.
+	// worthSearch is the result.
+	probing, worthSearch bool
+	names                []string
 }
 
-// find is the best units so far, on one node.
-type find struct {
+// nodePlan is the best units so far, on one node.
+type nodePlan struct {
 	answer
 	node  int
 	score int64
 }
 
-// compare orders finds of the same units on several nodes.
-func (f *find) compare(o *find) int {
+// compare orders plans with the same units on several nodes.
+func (f *nodePlan) compare(o *nodePlan) int {
 	return cmp.Or(cmp.Compare(len(f.waits), len(o.waits)), cmp.Compare(o.score, f.score), cmp.Compare(f.node, o.node))
 }
 
 // pod answers for a preemptor that is one pod.
 func (q *question) pod() *answer {
-	h := &hunt{q: q, r: &q.g.Members[0].Request, picked: newChoice(q)}
-	h.cover = cover{h: h, slot: make([]int32, len(q.who.Pods))}
-	h.sets.h = h
-	for _, d := range h.nodes() {
+	h := &nodeSearch{q: q, r: &q.g.Members[0].Request, victims: newVictimSet(q)}
+	h.cover = cover{search: h, slot: make([]int32, len(q.candidates.Pods))}
+	h.sets.search = h
+	for _, d := range h.candidates() {
 		if h.best != nil && d.least.Compare(h.best.cost) > 0 {
 			break
 		}
 		q.stats.Places++
-		h.visit(int(d.node))
+		h.searchNode(int(d.node))
 	}
 	if h.best == nil {
 		return nil
@@ -58,45 +59,47 @@ func (q *question) pod() *answer {
 	return &h.best.answer
 }
 
-// door is a node with the least that room on it can cost.
-type door struct {
+// nodeCandidate is a node with the least cost of making room on it.
+type nodeCandidate struct {
 	node  int32
 	least Cost
 }
 
-// nodes lists the nodes that may make room, the cheapest first by a first look.
-func (h *hunt) nodes() []door {
-	list := make([]door, 0, len(h.q.nodes))
+// candidates lists the nodes that may have room after evictions, the least cost first.
+func (h *nodeSearch) candidates() []nodeCandidate {
+	list := make([]nodeCandidate, 0, len(h.q.nodes))
 	for i := range h.q.nodes {
 		if h.q.c.Admits != nil && h.q.c.Admits(h.q.g.Members[0].Kind, i) < 1 {
 			continue
 		}
-		if least, some := h.least(i); some {
-			list = append(list, door{int32(i), least})
+		if least, some := h.leastCost(i); some {
+			list = append(list, nodeCandidate{int32(i), least})
 		}
 	}
-	slices.SortFunc(list, func(a, b door) int { return cmp.Or(a.least.Compare(b.least), cmp.Compare(a.node, b.node)) })
+	slices.SortFunc(list, func(a, b nodeCandidate) int { return cmp.Or(a.least.Compare(b.least), cmp.Compare(a.node, b.node)) })
 	return list
 }
 
-// least returns what room on a node costs at least: nothing where the pod fits, else what the cheapest of its pods costs.
-func (h *hunt) least(node int) (least Cost, some bool) {
+// leastCost returns the least cost of room on a node: nothing where the pod fits, else the cost of the cheapest pod
+// there.
+func (h *nodeSearch) leastCost(node int) (least Cost, some bool) {
 	if h.fitsNow(node) {
 		return Cost{}, true
 	}
 	for _, p := range h.q.placed[h.q.from[node]:h.q.from[node+1]] {
-		if !h.q.may[p] {
+		if !h.q.evictable[p] {
 			continue
 		}
-		if c := h.q.lone(p); !some || c.Compare(least) < 0 {
+		if c := h.q.costAlone(p); !some || c.Compare(least) < 0 {
 			least, some = c, true
 		}
 	}
 	return least, some
 }
 
-// fitsNow reports whether the node has room for the pod once those that leave are gone, by all but promises.
-func (h *hunt) fitsNow(node int) bool {
+// fitsNow reports whether the node has room for the pod once the leaving pods have ended. For one container it does not
+// check promises.
+func (h *nodeSearch) fitsNow(node int) bool {
 	n := h.q.nodes[node]
 	if lacks := lacksOf(n.Room(), h.r.Host); !lacks.met() {
 		return false
@@ -135,7 +138,8 @@ func fitsOne(n *vgpu.Node, r *vgpu.Request) bool {
 	return false
 }
 
-// lacksOf returns what a host lacks of what a pod asks of it. Of what it does not ask for nothing is lacking.
+// lacksOf returns what a host lacks of what a pod asks of it. A resource that the pod does not ask for is never
+// lacking.
 func lacksOf(room, asks vgpu.Room) (lacks amount) {
 	if asks.MilliCPU > 0 {
 		lacks[3] = vgpu.Difference(asks.MilliCPU, room.MilliCPU)
@@ -146,46 +150,46 @@ func lacksOf(room, asks vgpu.Room) (lacks amount) {
 	return lacks
 }
 
-// visit looks for the cheapest pods on one node.
-func (h *hunt) visit(node int) {
-	h.site.look(h, node)
-	h.left = h.q.cfg.MaxSteps
+// searchNode looks for the cheapest pods on one node.
+func (h *nodeSearch) searchNode(node int) {
+	h.node.load(h, node)
+	h.stepsLeft = h.q.cfg.MaxSteps
 	switch len(h.r.Containers) {
 	case 0:
-		h.onHost(h.site.lacks)
+		h.onHost(h.node.hostLacks)
 	case 1:
 		h.onDevices(0)
 	default:
 		if h.best == nil || h.probe() {
-			h.cover.try()
+			h.cover.solveByFit()
 		}
 	}
 }
 
-// probe reports whether the containers may have room for no more than the best costs so far: each of them by itself.
-func (h *hunt) probe() bool {
-	h.probing, h.worth = true, true
-	for c := 0; c < len(h.r.Containers) && h.worth; c++ {
-		h.worth, h.left = false, h.q.cfg.MaxSteps
+// probe reports whether each container by itself may have room for no more than the best cost so far.
+func (h *nodeSearch) probe() bool {
+	h.probing, h.worthSearch = true, true
+	for c := 0; c < len(h.r.Containers) && h.worthSearch; c++ {
+		h.worthSearch, h.stepsLeft = false, h.q.cfg.MaxSteps
 		h.onDevices(c)
 	}
-	h.probing, h.left = false, h.q.cfg.MaxSteps
-	return h.worth
+	h.probing, h.stepsLeft = false, h.q.cfg.MaxSteps
+	return h.worthSearch
 }
 
 // onDevices looks at each device, or at the sets of whole devices of each shape, for a container.
-func (h *hunt) onDevices(c int) {
-	n := h.site.n
+func (h *nodeSearch) onDevices(c int) {
+	n := h.node.n
 	var share vgpu.Share
 	legal := false
 	for i := range n.Devices() {
-		first := !slices.Contains(h.site.shapes[:i], n.Shape(i))
+		first := !slices.Contains(h.node.shapes[:i], n.Shape(i))
 		if first || n.Shape(i) != n.Shape(i-1) {
 			share, legal = h.r.ShareOn(c, &n.Devices()[i])
 		}
 		switch {
 		case !legal:
-		case share.Devices == 1 && !h.site.sick[i]:
+		case share.Devices == 1 && !h.node.sick[i]:
 			h.onDevice(i, share.Use())
 		case first && share.Devices > 1:
 			h.sets.solve(i, &share)
@@ -193,90 +197,91 @@ func (h *hunt) onDevices(c int) {
 	}
 }
 
-// onDevice looks for the cheapest pods that give back a use of one device, and what the host lacks.
-func (h *hunt) onDevice(i int, use vgpu.Use) {
-	lacks := h.site.lacksOn(i, use)
-	h.cover.clear()
-	for _, t := range h.site.takes {
+// onDevice looks for the cheapest pods that give back what one device and the host lack for a use.
+func (h *nodeSearch) onDevice(i int, use vgpu.Use) {
+	lacks := h.node.lacksOn(i, use)
+	h.cover.reset()
+	for _, t := range h.node.podUses {
 		if t.device == i {
-			h.cover.offer(t.pod, amountOf(t.use, h.q.who.Pods[t.pod].Host))
+			h.cover.addItem(t.pod, amountOf(t.use, h.q.candidates.Pods[t.pod].Host))
 		}
 	}
-	if h.site.poor {
-		for _, p := range h.site.pods {
-			if !h.site.takesOf(p, i) {
-				h.cover.offer(p, amountOf(vgpu.Use{}, h.q.who.Pods[p].Host))
+	if h.node.hostShort {
+		for _, p := range h.node.pods {
+			if !h.node.takesOf(p, i) {
+				h.cover.addItem(p, amountOf(vgpu.Use{}, h.q.candidates.Pods[p].Host))
 			}
 		}
 	}
 	h.cover.solve(lacks)
 }
 
-// onHost looks for the cheapest pods, beside those that are gone, that give back what the host lacks.
-func (h *hunt) onHost(lacks amount) {
-	h.cover.clear()
-	for _, p := range h.site.pods {
-		h.cover.offer(p, amountOf(vgpu.Use{}, h.q.who.Pods[p].Host))
+// onHost looks for the cheapest pods, beside the victims so far, that give back what the host lacks.
+func (h *nodeSearch) onHost(lacks amount) {
+	h.cover.reset()
+	for _, p := range h.node.pods {
+		h.cover.addItem(p, amountOf(vgpu.Use{}, h.q.candidates.Pods[p].Host))
 	}
 	h.cover.solve(lacks)
 }
 
-// step counts one set of units that is looked at, and reports whether the node has steps left.
-func (h *hunt) step() bool {
+// step counts one set of units that the search tries, and reports whether the node has steps left.
+func (h *nodeSearch) step() bool {
 	h.q.stats.Steps++
-	if h.left--; h.left < 0 {
-		h.worth = true
+	if h.stepsLeft--; h.stepsLeft < 0 {
+		h.worthSearch = true
 		h.q.stats.Cut = h.q.stats.Cut || !h.probing
 	}
-	return h.left >= 0
+	return h.stepsLeft >= 0
 }
 
-// hopeless reports whether what is picked costs as much as the best already, so that with anybody more it costs more.
-func (h *hunt) hopeless() bool {
-	return h.probing && h.worth || h.best != nil && h.picked.cost.Compare(h.best.cost) >= 0
+// notCheaper reports whether the victims cost as much as the best plan already; with any further victim they cost more.
+func (h *nodeSearch) notCheaper() bool {
+	return h.probing && h.worthSearch || h.best != nil && h.victims.cost.Compare(h.best.cost) >= 0
 }
 
-// offer compares what is picked, which gives back enough, with the best so far. It reports false where the pod does not fit all
-// the same, since a promise would break.
-func (h *hunt) offer() bool {
-	order := h.order()
+// offer compares the victims, which give back enough, with the best plan so far. It returns false where the pod still
+// does not fit, since a promise would break.
+func (h *nodeSearch) offer() bool {
+	order := h.compareBest()
 	switch {
-	case order > 0 || order == 0 && h.best.node == h.site.node:
+	case order > 0 || order == 0 && h.best.node == h.node.node:
 		return true
 	case h.probing:
-		h.worth = true
+		h.worthSearch = true
 		return true
 	}
-	f := h.settle()
+	f := h.placePod()
 	if f == nil {
 		return false
 	}
 	if order < 0 || f.compare(h.best) < 0 {
-		f.units = h.picked.units()
+		f.units = h.victims.units()
 		h.best = f
 	}
 	return true
 }
 
-// order compares what is picked with the best so far: by cost, then by the names of the units. It is cheaper than nothing.
-func (h *hunt) order() int {
+// compareBest compares the victims with the best plan so far: by cost, then by the names of the units. Any plan is
+// better than none.
+func (h *nodeSearch) compareBest() int {
 	if h.best == nil {
 		return -1
 	}
-	order := h.picked.cost.Compare(h.best.cost)
+	order := h.victims.cost.Compare(h.best.cost)
 	if order == 0 {
-		h.names = h.picked.names(h.names[:0])
+		h.names = h.victims.names(h.names[:0])
 		order = slices.CompareFunc(h.names, h.best.units, func(name string, u Unit) int { return strings.Compare(name, u.Name) })
 	}
 	return order
 }
 
-// settle places the pod on the node once what is picked is gone, with as few pods to wait for as any of them can be left
-// out. It returns nil where the pod does not fit.
-func (h *hunt) settle() *find {
-	f := &find{node: h.site.node}
-	f.cost = h.picked.cost
-	n, waits := h.spareLeaving()
+// placePod places the pod on the node without the victims. It waits for a set of leaving pods from which it can drop
+// none. It returns nil where the pod does not fit.
+func (h *nodeSearch) placePod() *nodePlan {
+	f := &nodePlan{node: h.node.node}
+	f.cost = h.victims.cost
+	n, waits := h.fewestWaits()
 	if n == nil {
 		return nil
 	}
@@ -288,20 +293,20 @@ func (h *hunt) settle() *find {
 	return f
 }
 
-// spareLeaving returns the node once what is picked is gone, and those who leave as far as their room is needed. Those with
-// the last names are waited for only if the others are not enough. It returns nil where all are not enough.
-func (h *hunt) spareLeaving() (*vgpu.Node, []int) {
-	q, node := h.q, h.site.node
-	n := q.without(q.nodes[node], node, func(p int32) bool { return h.picked.gone[p] })
+// fewestWaits returns the node without the victims, and the leaving pods whose room the preemptor needs. It waits for
+// pods with the last names only if the others are not enough. It returns nil where all are not enough.
+func (h *nodeSearch) fewestWaits() (*vgpu.Node, []int) {
+	q, node := h.q, h.node.node
+	n := q.without(q.nodes[node], node, func(p int32) bool { return h.victims.evicted[p] })
 	if !h.fits(n) {
 		return nil, nil
 	}
 	leaving := slices.Clone(q.leaving(node))
-	slices.SortFunc(leaving, func(a, b int32) int { return cmp.Compare(q.who.Pods[b].Name, q.who.Pods[a].Name) })
+	slices.SortFunc(leaving, func(a, b int32) int { return cmp.Compare(q.candidates.Pods[b].Name, q.candidates.Pods[a].Name) })
 	var waits []int
 	for k, p := range leaving {
 		less := q.without(q.c.Nodes[node], node, func(o int32) bool {
-			return h.picked.gone[o] || slices.Contains(leaving[k+1:], o) || slices.Contains(waits, int(o))
+			return h.victims.evicted[o] || slices.Contains(leaving[k+1:], o) || slices.Contains(waits, int(o))
 		})
 		if h.fits(less) {
 			n = less
@@ -313,16 +318,17 @@ func (h *hunt) spareLeaving() (*vgpu.Node, []int) {
 	return n, waits
 }
 
-// fits reports whether a node in some state takes the pod.
-func (h *hunt) fits(n *vgpu.Node) bool {
+// fits reports whether a node with a given ledger takes the pod.
+func (h *nodeSearch) fits(n *vgpu.Node) bool {
 	lacks := lacksOf(n.Room(), h.r.Host)
 	return lacks.met() && h.q.cfg.Policy.Fit(n, h.r) == nil
 }
 
-// reprieve spares what can stay of a best set that a search may have found before it was cut.
-func (h *hunt) reprieve() {
-	h.site.look(h, h.best.node)
-	s := h.picked
+// reprieve spares units of the best plan without which the pod fits. A search that a bound cut may have found such a
+// plan.
+func (h *nodeSearch) reprieve() {
+	h.node.load(h, h.best.node)
+	s := h.victims
 	var needed []int32
 	for _, u := range h.best.units {
 		for _, p := range u.Pods {
@@ -330,19 +336,19 @@ func (h *hunt) reprieve() {
 		}
 	}
 	slices.SortFunc(needed, func(a, b int32) int {
-		return cmp.Or(h.q.lone(b).Compare(h.q.lone(a)), cmp.Compare(h.q.who.Pods[b].Name, h.q.who.Pods[a].Name))
+		return cmp.Or(h.q.costAlone(b).Compare(h.q.costAlone(a)), cmp.Compare(h.q.candidates.Pods[b].Name, h.q.candidates.Pods[a].Name))
 	})
 	for at := 0; at < len(needed); {
 		rest := slices.Delete(slices.Clone(needed), at, at+1)
 		m := s.mark()
-		if s.all(rest) && h.settle() != nil {
+		if s.addAll(rest) && h.placePod() != nil {
 			needed = rest
 		} else {
 			at++
 		}
 		s.undo(m)
 	}
-	if s.all(needed) {
+	if s.addAll(needed) {
 		h.offer()
 	}
 	s.undo(mark{})

@@ -2,66 +2,65 @@ package preemption
 
 import "slices"
 
-// choice is pods that go, with what that costs. Who goes follows from the pods that have to: a gang of which no more than
-// its surplus has to go loses just those members, else all of it goes. More pods never cost less, and what came last is
-// undone first.
-type choice struct {
+// victimSet is a set of pods to evict, with its cost. Adding a pod of a gang evicts just that member while the gang has
+// surplus, else the whole gang. Adding a pod never lowers the cost. Undo removes the last additions first.
+type victimSet struct {
 	q    *question
 	cost Cost
-	// gone says of each candidate whether it goes, trail lists those in the order in which they were added.
-	gone  []bool
-	trail []int32
-	// picked counts the surplus members that go of each gang; ended is where in the trail the rest of it follows, −1 where
-	// it runs on.
-	picked, ended []int32
-	// counted is how many victims count against each budget.
+	// evicted says of each candidate whether it is in the set. trail lists the set in the order of additions.
+	evicted []bool
+	trail   []int32
+	// surplusEvicted counts the evicted surplus members of each gang. endedAt is the place in the trail where the rest
+	// of the gang follows, −1 where the gang runs on.
+	surplusEvicted, endedAt []int32
+	// counted is how many victims each budget counts.
 	counted []int32
 }
 
-func newChoice(q *question) *choice {
-	s := &choice{
-		q: q, gone: make([]bool, len(q.who.Pods)),
-		picked: make([]int32, len(q.gangs)), ended: make([]int32, len(q.gangs)), counted: make([]int32, len(q.who.Budgets)),
+func newVictimSet(q *question) *victimSet {
+	s := &victimSet{
+		q: q, evicted: make([]bool, len(q.candidates.Pods)),
+		surplusEvicted: make([]int32, len(q.gangs)), endedAt: make([]int32, len(q.gangs)), counted: make([]int32, len(q.candidates.Budgets)),
 	}
-	for g := range s.ended {
-		s.ended[g] = -1
+	for g := range s.endedAt {
+		s.endedAt[g] = -1
 	}
 	return s
 }
 
-// mark is a state of a choice to return to.
+// mark is a state of a victim set to return to.
 type mark struct {
 	trail int
 	cost  Cost
 }
 
-func (s *choice) mark() mark { return mark{len(s.trail), s.cost} }
+func (s *victimSet) mark() mark { return mark{len(s.trail), s.cost} }
 
-// add makes a candidate go, which may be a victim (question.may), and all who go with it. It reports whether that is
-// allowed: not where its gang may neither lose one more member nor go as a whole, or where a budget would be violated that
-// is to be kept. Where it is not, the choice is to be undone.
-func (s *choice) add(p int32) bool {
-	if s.gone[p] {
+// add evicts a candidate that may be a victim (question.evictable), and all pods that are evicted with it. It reports
+// whether that is allowed. It is not allowed where the gang may neither lose one more member nor end as a whole, or
+// where it violates a budget that must be kept. The caller must then undo the set.
+func (s *victimSet) add(p int32) bool {
+	if s.evicted[p] {
 		return true
 	}
-	g := s.q.who.Pods[p].Gang
+	g := s.q.candidates.Pods[p].Gang
 	switch {
 	case g < 0:
 		s.cost.Beyond = true
-		s.take(p)
-	case int(s.picked[g]) < s.q.gangs[g].surplus:
-		s.picked[g]++
-		s.take(p)
+		s.addPod(p)
+	case int(s.surplusEvicted[g]) < s.q.gangs[g].surplus:
+		s.surplusEvicted[g]++
+		s.addPod(p)
 	case s.q.gangs[g].whole:
-		s.end(g)
+		s.addGang(g)
 	default:
 		return false
 	}
 	return !s.q.terms.budgets || s.cost.Violations == 0
 }
 
-// all adds candidates, as add does, and reports whether all may go.
-func (s *choice) all(pods []int32) bool {
+// addAll adds candidates, as add does, and reports whether all may be evicted.
+func (s *victimSet) addAll(pods []int32) bool {
 	for _, p := range pods {
 		if !s.add(p) {
 			return false
@@ -70,63 +69,63 @@ func (s *choice) all(pods []int32) bool {
 	return true
 }
 
-// end makes the rest of a gang go.
-func (s *choice) end(g int) {
-	s.ended[g] = int32(len(s.trail))
+// addGang evicts the rest of a gang.
+func (s *victimSet) addGang(g int) {
+	s.endedAt[g] = int32(len(s.trail))
 	s.cost.Beyond = true
 	s.cost.Broken++
 	for _, p := range s.q.gangs[g].running {
-		if !s.gone[p] {
-			s.take(p)
+		if !s.evicted[p] {
+			s.addPod(p)
 		}
 	}
 }
 
-func (s *choice) take(p int32) {
-	v := &s.q.who.Pods[p]
-	s.gone[p] = true
+func (s *victimSet) addPod(p int32) {
+	v := &s.q.candidates.Pods[p]
+	s.evicted[p] = true
 	s.trail = append(s.trail, p)
 	for _, b := range v.Budgets {
-		if int(s.counted[b]) >= s.q.who.Budgets[b].Allowed {
+		if int(s.counted[b]) >= s.q.candidates.Budgets[b].Allowed {
 			s.cost.Violations++
 		}
 		s.counted[b]++
 	}
-	s.cost.take(v)
+	s.cost.addPod(v)
 }
 
 // undo returns to an earlier state.
-func (s *choice) undo(m mark) {
+func (s *victimSet) undo(m mark) {
 	for at := len(s.trail) - 1; at >= m.trail; at-- {
 		p := s.trail[at]
-		v := &s.q.who.Pods[p]
-		s.gone[p] = false
+		v := &s.q.candidates.Pods[p]
+		s.evicted[p] = false
 		for _, b := range v.Budgets {
 			s.counted[b]--
 		}
 		switch g := v.Gang; {
 		case g < 0:
-		case s.ended[g] < 0:
-			s.picked[g]--
-		case s.ended[g] == int32(at):
-			s.ended[g] = -1
+		case s.endedAt[g] < 0:
+			s.surplusEvicted[g]--
+		case s.endedAt[g] == int32(at):
+			s.endedAt[g] = -1
 		}
 	}
 	s.trail, s.cost = s.trail[:m.trail], m.cost
 }
 
-// units returns who goes, by name.
-func (s *choice) units() []Unit {
+// units returns the units of the set, by name.
+func (s *victimSet) units() []Unit {
 	units := make([]Unit, 0, len(s.trail))
 	for at, p := range s.trail {
-		v := &s.q.who.Pods[p]
+		v := &s.q.candidates.Pods[p]
 		switch g := v.Gang; {
 		case g < 0:
 			units = append(units, Unit{Single, v.Name, []int{int(p)}})
-		case s.ended[g] < 0:
+		case s.endedAt[g] < 0:
 			units = append(units, Unit{Surplus, v.Name, []int{int(p)}})
-		case s.ended[g] == int32(at):
-			units = append(units, Unit{Whole, s.q.who.Gangs[g].Name, wide(s.q.gangs[g].running)})
+		case s.endedAt[g] == int32(at):
+			units = append(units, Unit{Whole, s.q.candidates.Gangs[g].Name, toInts(s.q.gangs[g].running)})
 		}
 	}
 	slices.SortFunc(units, byName)
@@ -134,21 +133,21 @@ func (s *choice) units() []Unit {
 }
 
 // names appends the names of the units to a list, sorted.
-func (s *choice) names(list []string) []string {
+func (s *victimSet) names(list []string) []string {
 	for at, p := range s.trail {
-		v := &s.q.who.Pods[p]
+		v := &s.q.candidates.Pods[p]
 		switch g := v.Gang; {
-		case g < 0 || s.ended[g] < 0:
+		case g < 0 || s.endedAt[g] < 0:
 			list = append(list, v.Name)
-		case s.ended[g] == int32(at):
-			list = append(list, s.q.who.Gangs[g].Name)
+		case s.endedAt[g] == int32(at):
+			list = append(list, s.q.candidates.Gangs[g].Name)
 		}
 	}
 	slices.Sort(list)
 	return list
 }
 
-func wide(list []int32) []int {
+func toInts(list []int32) []int {
 	pods := make([]int, 0, len(list))
 	for _, p := range list {
 		pods = append(pods, int(p))
@@ -156,29 +155,29 @@ func wide(list []int32) []int {
 	return pods
 }
 
-// lone returns what it costs that one candidate goes, which may be a victim, and nobody else has to.
-func (q *question) lone(p int32) Cost {
-	v := &q.who.Pods[p]
+// costAlone returns the cost of evicting one candidate that may be a victim, and no other pod unless its gang must end.
+func (q *question) costAlone(p int32) Cost {
+	v := &q.candidates.Pods[p]
 	if v.Gang >= 0 && q.gangs[v.Gang].surplus == 0 {
-		return q.ending(v.Gang)
+		return q.costOfGang(v.Gang)
 	}
 	cost := Cost{Beyond: v.Gang < 0}
 	for _, b := range v.Budgets {
-		if q.who.Budgets[b].Allowed < 1 {
+		if q.candidates.Budgets[b].Allowed < 1 {
 			cost.Violations++
 		}
 	}
-	cost.take(v)
+	cost.addPod(v)
 	return cost
 }
 
-// ending returns what it costs that a gang goes and nobody else.
-func (q *question) ending(g int) Cost {
+// costOfGang returns the cost of evicting a gang and no other pod.
+func (q *question) costOfGang(g int) Cost {
 	if q.whole[g].Victims == 0 {
 		if q.scratch == nil {
-			q.scratch = newChoice(q)
+			q.scratch = newVictimSet(q)
 		}
-		q.scratch.end(g)
+		q.scratch.addGang(g)
 		q.whole[g] = q.scratch.cost
 		q.scratch.undo(mark{})
 	}
