@@ -109,7 +109,7 @@ func (q *question) violated(units []Unit) (names, words []string) {
 
 // neverText describes what is lacking after the eviction of all possible victims: the nearest miss.
 func (q *question) neverText() string {
-	text := fmt.Sprintf("nobody of a priority below %d makes room: ", q.g.Members[0].Request.Priority)
+	text := fmt.Sprintf("no pods of a priority below %d make room: ", q.g.Members[0].Request.Priority)
 	c := *q.c
 	c.Nodes = slices.Clone(q.nodes)
 	for i := range c.Nodes {
@@ -131,7 +131,7 @@ func (q *question) neverText() string {
 }
 
 // unitsTooLarge is the text where enough pods of a lower priority exist, but gangs cannot lose them.
-const unitsTooLarge = "more would have to go than may, since a gang stays with its least number of members or goes as a whole"
+const unitsTooLarge = "too few pods may be evicted, since a gang keeps its least number of members or is evicted as a whole"
 
 // nearest returns the nearest miss of a pod on the nodes of a cluster. If no admitting node could ever take the pod,
 // and nodes that do not admit it could, the text names the latter.

@@ -75,7 +75,7 @@ func TestRefusedByGangs(t *testing.T) {
 		}
 		who.Pods[0].Priority = 7
 	}) {
-		if r.Reason != preemption.NeverHelps || !strings.Contains(r.Text, "more would have to go than may") || r.Would != nil || r.Guards != nil {
+		if r.Reason != preemption.NeverHelps || !strings.Contains(r.Text, "too few pods may be evicted") || r.Would != nil || r.Guards != nil {
 			t.Errorf("refused %+v", *r)
 		}
 	}
@@ -85,8 +85,8 @@ func TestRefusedByGangs(t *testing.T) {
 func TestRefusedByNodes(t *testing.T) {
 	c, who := fullRacks(t, 2)
 	for admitted, want := range map[int]string{
-		0: "nobody of a priority below 5 makes room: no node admits it by its other conditions",
-		1: "nobody of a priority below 5 makes room: number of A100 devices on n00 is 4; container c0 asks for 5 whole devices",
+		0: "no pods of a priority below 5 make room: no node admits it by its other conditions",
+		1: "no pods of a priority below 5 make room: number of A100 devices on n00 is 4; container c0 asks for 5 whole devices",
 	} {
 		g := membersOf(1)
 		g.Members[0].Request.Containers[0].Slots = 50
@@ -120,7 +120,7 @@ func TestRefusedByNodesThatCould(t *testing.T) {
 		if err != nil || plan.Refused == nil {
 			t.Fatal(err, plan.Evict)
 		}
-		if diff := cmp.Diff("nobody of a priority below 5 makes room: "+want, plan.Refused.Text); diff != "" {
+		if diff := cmp.Diff("no pods of a priority below 5 make room: "+want, plan.Refused.Text); diff != "" {
 			t.Errorf("%d slots (-want +got):\n%s", slots, diff)
 		}
 	}

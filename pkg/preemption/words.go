@@ -14,9 +14,9 @@ func (p *Plan) Words(who *Candidates) string {
 	case p.Refused != nil:
 		return p.Refused.Text
 	case len(p.Evict) == 0 && len(p.Waits) == 0:
-		return "evicts nobody: there is room"
+		return "evicts no pod: there is room"
 	}
-	text := "evicts nobody"
+	text := "evicts no pod"
 	if len(p.Evict) > 0 {
 		text = "evicts " + count(p.Cost.Victims) + ": " + list(p.Evict, who)
 	}
