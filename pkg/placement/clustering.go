@@ -25,7 +25,8 @@ var clustering = Policy{
 	},
 }
 
-// likeness says how like the pods of the node are to the new one: 3 all, 2 some, 1 there are none, 0 no one.
+// likeness rates how like the pods of the node are to the new one: 3 for all alike, 2 for some, 1 for a node without
+// pods, 0 for none alike.
 func (v *view) likeness() int64 {
 	own, same, others := v.devicesTaken(), false, false
 	v.n.Each(func(a *vgpu.Assignment) {
