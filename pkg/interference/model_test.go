@@ -254,8 +254,8 @@ func drawTenant(t *rapid.T) interference.Tenant {
 	}
 }
 
-// TestModelLaws: speeds are finite and above 0; who comes first does not matter; alone nobody is slower; and by the default
-// model a further neighbour speeds nobody up on SMs that all share.
+// TestModelLaws: speeds are finite and above 0, and the order of tenants does not matter. A tenant without neighbours
+// is not slower. By the default model a further neighbour makes no tenant faster on SMs that all share.
 func TestModelLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := interference.ByName(rapid.SampledFrom(interference.Models()).Draw(t, "model"))
