@@ -116,7 +116,7 @@ func TestOf(t *testing.T) {
 			name: "both shapes serve", node: "n1: g0 A100 | g1 T4 | g2 T4", mix: "slots=8 weight=1", want: fragmentation.Loss{},
 		},
 		{
-			// 20 slots are two A100 or five T4: one A100 and three T4 have 22 slots, and serve nobody.
+			// 20 slots are two A100 or five T4: one A100 and three T4 have 22 slots, and serve no request.
 			name: "whole devices are of one shape", node: "n1: g0 A100 | g1 T4 | g2 T4 | g3 T4", mix: "slots=20 weight=1",
 			want: fragmentation.Loss{Lost: 4000},
 		},

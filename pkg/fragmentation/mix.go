@@ -135,8 +135,8 @@ func (m *Mix) Typical(percent int64) *Mix {
 
 // Demanding returns the typical kinds of the part of the weight, or all kinds where the typical ones ask for less than
 // the part of all slots, both in percent. So frequent requests that ask for little do not hide rare ones that ask for
-// much. Example: of 97 pods of 3 slots and 3 pods of 80, 95 percent of the weight are the first kind, with 55 percent
-// of the slots; for a part of 90 both kinds count.
+// much. Example: of 97 pods of 3 slots and 3 pods of 80, 95 percent of the weight are the first kind. That kind has 55
+// percent of the slots; for a part of 90 both kinds count.
 func (m *Mix) Demanding(percent, slots int64) *Mix {
 	typical := m.Typical(percent)
 	if typical.demand()*100 < m.demand()*float64(slots) {

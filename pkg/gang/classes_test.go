@@ -27,7 +27,7 @@ func TestClasses(t *testing.T) {
 		"other beyond":   {gang.Group{MinCount: 1, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 6)}}, [][]int{{0}}, false},
 		"others placed":  {gang.Group{MinCount: 2, Placed: make([]vgpu.Assignment, 1), Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 5)}}, [][]int{{0}}, true},
 		"enough placed":  {gang.Group{MinCount: 1, Placed: make([]vgpu.Assignment, 2), Members: []gang.Member{member("a", 0, 0, 5)}}, [][]int{{0}}, true},
-		"nobody is left": {gang.Group{MinCount: 1, Placed: make([]vgpu.Assignment, 1)}, nil, true},
+		"all members have a place": {gang.Group{MinCount: 1, Placed: make([]vgpu.Assignment, 1)}, nil, true},
 	} {
 		least, alike := c.group.Classes()
 		if diff := cmp.Diff(c.least, least); diff != "" || alike != c.alike {

@@ -21,13 +21,13 @@ func TestDrainCheck(t *testing.T) {
 		keeps         bool
 	}{
 		{"never", full, gang.NoDrains, nil, map[string]int64{"a": 110, "b": 110}, 200, false},
-		{"nobody is in the way", "n1: g0 A100 | g1 A100", gang.AllDrains, nil, nil, 200, false},
+		{"no pod is in the way", "n1: g0 A100 | g1 A100", gang.AllDrains, nil, nil, 200, false},
 		{"one was there before the gang waited", full, gang.AllDrains, nil, map[string]int64{"a": 101, "b": 99}, 200, false},
 		{"one was placed at the same second", full, gang.AllDrains, nil, map[string]int64{"a": 101, "b": 100}, 200, false},
 		{"all came since", full, gang.AllDrains, nil, map[string]int64{"a": 101, "b": 150}, 200, true},
-		{"one was only just placed: nobody knows when", full, gang.AllDrains, nil, map[string]int64{"a": 101}, 200, true},
+		{"one was only just placed, at an unknown time", full, gang.AllDrains, nil, map[string]int64{"a": 101}, 200, true},
 		{"one stays for ever", full, gang.AllDrains, map[string]int64{"a": gang.Never}, map[string]int64{"a": 101, "b": 150}, 200, false},
-		{"bounded, nobody says when it ends", full, gang.BoundedDrains, nil, map[string]int64{"a": 101, "b": 150}, 9000, false},
+		{"bounded, and no pod declares its end", full, gang.BoundedDrains, nil, map[string]int64{"a": 101, "b": 150}, 9000, false},
 		{"bounded, one does not say", full, gang.BoundedDrains, map[string]int64{"a": 9001}, map[string]int64{"a": 101, "b": 150}, 9000, false},
 		{"bounded, the last ends too late", full, gang.BoundedDrains, map[string]int64{"a": 501, "b": 601}, nil, 500, false},
 		{"bounded, the last ends within a fourth of the wait", full, gang.BoundedDrains, map[string]int64{"a": 501, "b": 600}, nil, 500, true},

@@ -17,8 +17,8 @@ type Cluster struct {
 	// Levels says which nodes are close together. It has one entry for each label key that the wishes name.
 	Levels []Level
 	// Admits returns how many members of a kind a node may take by everything except devices and the host's CPU and
-	// memory: selectors, taints, the number of pods on the node. nil stands for any number. The node is an index of
-	// Nodes.
+	// memory: selectors, taints, the number of pods on the node. A nil function allows any number. The node is an index
+	// of Nodes.
 	Admits func(kind, node int) int
 	// Bars returns why a node takes no member of a kind even when all its pods have ended, such as "node(s) had
 	// untolerated taint {dedicated: infra}". It returns "" where the node may take some; nil stands for "" on all

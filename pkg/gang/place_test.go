@@ -137,7 +137,7 @@ func TestRefusal(t *testing.T) {
 		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Hosts: &gang.Hosts{
 			Lacks: []gang.Lack{{Why: "Insufficient cpu", Nodes: 2}}, Want: vgpu.Room{MilliCPU: 2000}, Most: vgpu.Room{MilliCPU: 3000},
 		}}},
-		{"no room on any host, whoever ends", "n1 cpu=3: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, g *gang.Group) {
+		{"no room on any host, even without pods", "n1 cpu=3: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, g *gang.Group) {
 			c.Hosts = func(node int) vgpu.Room { return vgpu.Room{MilliCPU: 3000 - int64(node)*1000} }
 			for i := range g.Members {
 				g.Members[i].Request.Host.MilliCPU = 2000

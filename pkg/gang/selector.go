@@ -32,8 +32,8 @@ type candidate struct {
 	domain int32
 	cells  []int32
 	takes  int64
-	// parent is the domain of the next level that contains this one, −1 where several do. parentTakes is what the
-	// parent takes on as many of its candidates as are needed.
+	// parent is the domain of the next level that contains this one, −1 where several do. The field parentTakes is what
+	// the parent takes on as many of its candidates as are needed.
 	parent      int32
 	parentTakes int64
 	// slack is how much more the candidate takes than what is needed: see selector.slack.

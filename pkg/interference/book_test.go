@@ -100,7 +100,7 @@ func TestLooseObservations(t *testing.T) {
 		near(t, "a speed relative to a guess", speed(b, 1, w), s, .05)
 	}
 	if got := b.Traits(1, 1).Offset; got != 0 {
-		t.Errorf("offset %v of a speed alone that nobody measured", got)
+		t.Errorf("offset %v of an unmeasured speed without neighbours", got)
 	}
 	b.Rebase(interference.Runner{Workload: 1, Cap: vgpu.WholeGPU}, 1, 1/wrong)
 	observe(t, b, beside(truth[2], 1, 2), 1)

@@ -19,8 +19,8 @@ type Curve struct {
 	Error float64
 }
 
-// Speed returns the speed on a part of the SMs as a part of the speed on all of them: above 0, at most 1, and never
-// less on more SMs. It clamps the part to a thousandth and the whole device.
+// Speed returns the speed on a part of the SMs as a part of the speed on all of them. It is above 0, at most 1, and
+// never less on more SMs. It clamps the part to a thousandth and the whole device.
 func (c Curve) Speed(part vgpu.MilliGPU) float64 {
 	if part >= vgpu.WholeGPU {
 		return 1

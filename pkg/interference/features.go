@@ -83,8 +83,8 @@ func (f *Features) UseTerms() [UseTerms]float64 {
 // above is a bend at a knot: nothing below it, a straight line above.
 func above(x, knot float64) float64 { return max(0, x-knot) }
 
-// MemoryTerms are the terms of which the memory is a linear function: a constant for the context, the parameters with
-// their gradients and the state of the optimiser, and the activations of all samples of a step.
+// MemoryTerms are the terms of which the memory is a linear function. They are a constant for the context, the
+// parameters with their gradients and the state of the optimiser, and the activations of all samples of a step.
 func (f *Features) MemoryTerms() [MemoryTerms]float64 {
 	return [MemoryTerms]float64{1, f.Parameters, f.Activations * f.Batch}
 }

@@ -18,10 +18,10 @@ type Sample struct {
 }
 
 // Fit returns the model with the coefficients that explain the samples best. It uses least squares for the straight
-// lines. It uses least absolute errors for the default model, whose outliers are wrongly measured pairs. none has
-// nothing to fit; table and rank1 learn from observations, and are fitted to the mean loss. There are two cases:
-// tenants with SMs of their own, and tenants with the same SMs. The coefficients of a case without samples stay as
-// shipped. The error is an unknown name, or too few samples.
+// lines. It uses least absolute errors for the default model, whose outliers are wrongly measured pairs. The model none
+// has nothing to fit. The models table and rank1 learn from observations, and are fitted to the mean loss. There are
+// two cases: tenants with SMs of their own, and tenants with the same SMs. The coefficients of a case without samples
+// stay as shipped. The error is an unknown name, or too few samples.
 func Fit(name string, samples []Sample) (Model, error) {
 	m, err := ByName(name)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestPredict(t *testing.T) {
 		want  []float64
 	}{
 		{"alone", "default", nil, []interference.Tenant{whole(1, 1)}, []float64{1}},
-		{"nobody", "default", nil, nil, nil},
+		{"no tenant", "default", nil, nil, nil},
 		{"none", "none", nil, []interference.Tenant{whole(1, 1), whole(1, 1)}, []float64{1, 1}},
 		{"constant", "constant", []float64{.9}, []interference.Tenant{whole(1, 1), whole(0, 0)}, []float64{.9, .9}},
 		// 1.1 − .2·(.5 + .8)

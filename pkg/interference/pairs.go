@@ -173,8 +173,8 @@ func (b *Book) addPastPairs(e *entry) {
 	rows := len(b.rests)
 	for i := range e.pastPairs {
 		s := &e.pastPairs[i]
-		told := slices.ContainsFunc(b.rests[:rows], func(p pair) bool { return p.beside == s.beside })
-		if !told && b.known[entryKey{e.key.gpu, s.beside}] != nil {
+		hasRow := slices.ContainsFunc(b.rests[:rows], func(p pair) bool { return p.beside == s.beside })
+		if !hasRow && b.known[entryKey{e.key.gpu, s.beside}] != nil {
 			b.rests = append(b.rests, pair{s.beside, bound(float64(s.log)-b.expectedBeside(e, s), mostRest), float64(s.doubt) / pastDoubtSteps})
 		}
 	}

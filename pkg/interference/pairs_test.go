@@ -58,10 +58,10 @@ func TestPairWithoutARow(t *testing.T) {
 	}
 	b.Settle(1)
 	if known, unseen := doubt(b, 1, 2), doubt(b, 1, 90); known > .8*unseen {
-		t.Errorf("the doubt about the pair is %v, that about one that nobody has seen %v", known, unseen)
+		t.Errorf("the doubt about the pair is %v, that about an unobserved one %v", known, unseen)
 	}
 	if known, unseen := speed(b, 1, 2), speed(b, 1, 90); known > unseen-.05 {
-		t.Errorf("the pair is expected at %v, one that nobody has seen at %v", known, unseen)
+		t.Errorf("the pair is expected at %v, an unobserved one at %v", known, unseen)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestPairWithoutARowIsCorrectedAndForgotten(t *testing.T) {
 	b.Restart(1, 1)
 	observe(t, b, beside(.9, 1, 10), 1)
 	if known, unseen := doubt(b, 1, 2), doubt(b, 1, 90); known < .9*unseen {
-		t.Errorf("the doubt about the pair is %v after a new start, that about one that nobody has seen %v", known, unseen)
+		t.Errorf("the doubt about the pair is %v after a new start, that about an unobserved one %v", known, unseen)
 	}
 }
 
@@ -133,10 +133,10 @@ func TestPairsAreForgottenInTheEnd(t *testing.T) {
 		observe(t, b, beside(.9, 1, w+10), 5)
 	}
 	if first, unseen := doubt(b, 1, 2), doubt(b, 1, 90); first < .9*unseen {
-		t.Errorf("the doubt about the first of 61 pairs is %v, that about one that nobody has seen %v", first, unseen)
+		t.Errorf("the doubt about the first of 61 pairs is %v, that about an unobserved one %v", first, unseen)
 	}
 	if later, unseen := doubt(b, 1, 55), doubt(b, 1, 90); later > .8*unseen {
-		t.Errorf("the doubt about one of the last pairs is %v, that about one that nobody has seen %v", later, unseen)
+		t.Errorf("the doubt about one of the last pairs is %v, that about an unobserved one %v", later, unseen)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestErrorsOfAlikeNeighboursAddUp(t *testing.T) {
 	near(t, "the variance beside two workloads", two*two-.0006, 2*pair, 1e-12)
 	near(t, "the variance beside two of one workload", alike*alike-.0006, 4*pair, 1e-12)
 	if got := predicted(at(1), at(0), at(0)).Error; got != two {
-		t.Errorf("error %v beside two that nobody knows, want %v as beside two workloads", got, two)
+		t.Errorf("error %v beside two unknown workloads, want %v as beside two workloads", got, two)
 	}
 }
 

@@ -53,8 +53,8 @@ const (
 	// scatter, every row would count as little as the worst. A larger part learns traits later, a smaller one takes one
 	// pair for the usual.
 	typical = .3
-	// varianceOfSpeed is the variance that nothing explains and no observation removes. varianceOfNoise is that of one
-	// observation. varianceOfSum is that of each neighbour beyond the first, since losses do not add up exactly.
+	// varianceOfSpeed is the variance that nothing explains and no observation removes. The variance of one observation
+	// is varianceOfNoise. Each neighbour beyond the first adds varianceOfSum, since losses do not add up exactly.
 	varianceOfSpeed = .0006
 	varianceOfNoise = .0004
 	varianceOfSum   = .0025
@@ -141,8 +141,8 @@ func alike(on []Tenant, of, j int) float64 {
 }
 
 // doubtOf returns the variance of the logarithm of a speed that comes from the doubt about offset, sensitivity and
-// pressure. easier is by how much less the tenant loses than by the profiles alone. An observed pair has less of this
-// doubt, since its traits together explain what was seen.
+// pressure. The argument easier is by how much less the tenant loses than by the profiles alone. An observed pair has
+// less of this doubt, since its traits together explain what was seen.
 func doubtOf(on []Tenant, t *Tenant, loss, easier, pressure float64) float64 {
 	offset, of := varianceOfOffset*(1-t.SureOffset), loss*loss*varianceOfTrait*(1-t.SureSensitivity+pressure)
 	for i := range on {

@@ -32,7 +32,7 @@ type Profile struct {
 // maxStep bounds Profile.Step: a day, in seconds.
 const maxStep = 86_400.0
 
-// Unknown returns the profile of an unknown workload: it fills the SMs that it may use and keeps the memory busy for
+// Unknown returns the profile of an unknown workload. It fills the SMs that it may use and keeps the memory busy for
 // half of the time, as the measured training jobs on data centre GPUs do.
 func Unknown() Profile { return Profile{SM: 1, Bandwidth: .5, Guessed: true} }
 

@@ -64,7 +64,7 @@ func (g *ridge) widen() {
 	copy(g.wide, g.next[:len(g.wide)])
 }
 
-// step moves the traits of the entry to the best agreement of rows and prior: one step of Gauss and Newton, whose
+// step moves the traits of the entry to the best agreement of rows and prior. It is one step of Gauss and Newton, whose
 // slopes are 1 for the offset and −e^sensitivity · load for the sensitivity.
 func (g *ridge) step(e *entry, before *prior) {
 	t := &e.traits
@@ -159,8 +159,8 @@ func (g *ridge) solve(x *[maxRows]float64) {
 	}
 }
 
-// pair returns what the rows say of the workload beside another one with a load: the rest, the variance of the rest
-// alone that is left, and the part of the doubt about the speed that is left.
+// pair returns what the rows say of the workload beside another one with a load. The results are the rest, the variance
+// that is left of the rest alone, and the part of the doubt about the speed that is left.
 func (g *ridge) pair(t *Traits, w Workload, load float64) (rest, variance, doubt float64) {
 	var times [maxRows]float64
 	ones, slope, unexplained := 0., 0., math.Inf(1)

@@ -79,8 +79,8 @@ func (t Tenant) Doubted() Tenant {
 // milliseconds, and the steps of training, some hundred. A shorter time predicts more harm among capped tenants.
 const usualStep = .02
 
-// On returns the workload as a tenant that may use a part of the SMs of a device: with its use under that cap, and its
-// step at the speed of its class. It clamps the part to 1 and the whole device.
+// On returns the workload as a tenant that may use a part of the SMs of a device. The tenant has its use under that
+// cap, and its step at the speed of its class. On clamps the part to 1 and the whole device.
 func (p *Profile) On(part vgpu.MilliGPU) Tenant {
 	part = min(max(part, 1), vgpu.WholeGPU)
 	speed := p.Class.Speed(part)

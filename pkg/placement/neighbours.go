@@ -21,9 +21,8 @@ type Neighbours struct {
 	Known func(w interference.Workload) bool
 	// Weights of the losses that a place costs.
 	Weights Weights
-	// Scarce says that hardly any device is wholly free. While it is false, a pod of a known workload goes to a device
-	// without neighbours where there is one, whatever the policy prefers: sharing slows pods down, and no other pod
-	// needs the device.
+	// Scarce says that hardly any device is wholly free. While it is false, a pod of a known workload prefers a device
+	// without neighbours to all that the policy prefers. Sharing slows pods down, and no other pod needs the device.
 	Scarce bool
 }
 

@@ -114,7 +114,7 @@ func TestHarm(t *testing.T) {
 		{"only what the pod adds counts", []string{"a 0 4 1 0", "b 0 2 1 0", "c 1 5 1 0"}, vgpu.Tenancy{Workload: 3}, true, placement.EvenWeights, "d0"},
 		{"devices of equal room differ by their tenants", []string{"a 0 4 1 0", "b 1 4 3 0"}, vgpu.Tenancy{Workload: 1}, true, placement.EvenWeights, "d1"},
 		{"idle devices while there are", []string{"a 0 4 3 0"}, vgpu.Tenancy{Workload: 3}, false, placement.EvenWeights, "d1"},
-		{"not for pods that nobody knows", []string{"a 0 4 3 0"}, vgpu.Tenancy{}, false, fragmentation, "d0"},
+		{"not for pods of unknown workloads", []string{"a 0 4 3 0"}, vgpu.Tenancy{}, false, fragmentation, "d0"},
 		{"not when GPUs are scarce", []string{"a 0 4 3 0"}, vgpu.Tenancy{Workload: 3}, true, placement.EvenWeights, "d0"},
 	}
 	for _, test := range tests {

@@ -65,8 +65,8 @@ func ByName(name string) (Policy, error) {
 	return policies[i], nil
 }
 
-// With returns the policy for a mix of all requests that usually arrive, and a seed. fgd and tandem use the mix, and
-// rate like packed while it is empty. random uses the seed. The others ignore both.
+// With returns the policy for a mix of all requests that usually arrive, and a seed. The policies fgd and tandem use
+// the mix, and rate like packed while it is empty. The policy random uses the seed. The others ignore both.
 func (p Policy) With(all *fragmentation.Mix, seed int64) Policy {
 	p.seed, p.mix, p.memo = seed, nil, nil
 	if p.usual != nil && all != nil && all.Weight() > 0 {

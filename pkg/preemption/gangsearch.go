@@ -11,8 +11,8 @@ import (
 // gangSearch looks for the cheapest pods whose eviction makes room for a gang. gang.Place decides what fits.
 type gangSearch struct {
 	q *question
-	// classes are the members that must get a place, see gang.Group.Classes. exact says that gang.Place finds places
-	// for them whenever there are any, so that a further eviction never takes a place away.
+	// classes are the members that must get a place, see gang.Group.Classes. The field exact says that gang.Place finds
+	// places for them whenever there are any. Then a further eviction never takes a place away.
 	classes [][]int
 	exact   bool
 	// open nodes take a member without any eviction, useful ones after all allowed evictions.

@@ -58,9 +58,9 @@ func (f *gangSearch) closure(pods []int32) []int32 {
 	return gone
 }
 
-// maxSpared bounds the reprieves for one region, in members that are placed to see whether all fit without a pod. 512
-// victims of a gang of 512 members are all tried, which takes a second and a half. Beyond the bound a plan may evict
-// pods that could stay.
+// maxSpared bounds the reprieves for one region, in members that are placed to see whether all fit without a pod. The
+// bound allows all tries for 512 victims of a gang of 512 members, which take a second and a half. Beyond the bound a
+// plan may evict pods that could stay.
 const maxSpared = 1 << 18
 
 // reprieve spares pods without which the gang fits in a region, the dearest first, and offers the rest.

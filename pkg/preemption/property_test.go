@@ -48,7 +48,7 @@ func TestPlanProperty(t *testing.T) {
 			t.Fatalf("refused %+v, and evicts %v at %+v", plan.Refused, plan.Evict, plan.Cost)
 		}
 	})
-	met.require(t, 1, "nobody", "Single", "several")
+	met.require(t, 1, "no victim", "Single", "several")
 }
 
 // TestSkipExplanationProperty: SkipExplanation changes a refusal only by leaving out its reason.

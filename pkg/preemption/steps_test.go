@@ -81,7 +81,7 @@ func TestCutKeepsTheDearest(t *testing.T) {
 		// Of three devices the two cheapest are cleared.
 		{"the cheapest devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{30, 10, 20}, 20, []string{"b", "c"}},
 		// p is the cheapest, and once w has gone for the second device its two are enough.
-		{"nobody goes in vain", "n1: g0 A100 [p:10] | g1 A100 [w:10] | g2 A100 [w:10]", []int64{1, 10}, 20, []string{"w"}},
+		{"no pod is evicted in vain", "n1: g0 A100 [p:10] | g1 A100 [w:10] | g2 A100 [w:10]", []int64{1, 10}, 20, []string{"w"}},
 		{"the first devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{10, 10, 10}, 20, []string{"a", "b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

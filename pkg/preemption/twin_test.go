@@ -187,14 +187,14 @@ func (c tally) require(t *testing.T, least int, kinds ...string) {
 func TestPodTwinProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, false), met) })
-	met.require(t, 1, "nobody", "Single", "NeverHelps")
+	met.require(t, 1, "no victim", "Single", "NeverHelps")
 }
 
 // TestGangTwinProperty is TestPodTwinProperty for gangs, which fit where gang.Place says so.
 func TestGangTwinProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, true), met) })
-	met.require(t, 1, "nobody", "Single", "NeverHelps")
+	met.require(t, 1, "no victim", "Single", "NeverHelps")
 }
 
 // TestTwinMeetsAllProperty: among what is drawn are all kinds of units and refusals.
@@ -202,7 +202,7 @@ func TestTwinMeetsAllProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, rapid.Bool().Draw(t, "gang")), met) })
 	if t.Logf("%v", met); met["asked"] >= 1000 {
-		met.require(t, 5, "nobody", "Single", "Surplus", "Whole", "several", "violation", "NeverHelps", "Guarded", "Budgeted")
+		met.require(t, 5, "no victim", "Single", "Surplus", "Whole", "several", "violation", "NeverHelps", "Guarded", "Budgeted")
 	}
 }
 
@@ -229,7 +229,7 @@ func twin(t *rapid.T, s *site, met tally) {
 
 func (c tally) note(plan *preemption.Plan) {
 	if len(plan.Evict) == 0 {
-		c["nobody"]++
+		c["no victim"]++
 	}
 	if len(plan.Evict) > 1 {
 		c["several"]++
@@ -245,7 +245,7 @@ func (c tally) note(plan *preemption.Plan) {
 // refused compares a refusal with the result of a search of all sets, without guards and budgets.
 func (s *site) refused(t *rapid.T, plan *preemption.Plan, met tally) {
 	if plan.Refused == nil {
-		t.Fatalf("evicts %v, the twin finds nobody", names(plan.Evict))
+		t.Fatalf("evicts %v, the twin finds no victims", names(plan.Evict))
 	}
 	reason, would := preemption.NeverHelps, s.cheapest(t, false, false)
 	if would != nil {

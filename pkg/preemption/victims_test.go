@@ -113,7 +113,7 @@ func TestCutLaw(t *testing.T) {
 		switch {
 		case best == nil:
 			if plan.Refused == nil {
-				t.Fatalf("evicts %v, the twin finds nobody", names(plan.Evict))
+				t.Fatalf("evicts %v, the twin finds no victims", names(plan.Evict))
 			}
 			return
 		case plan.Refused != nil:
@@ -178,7 +178,7 @@ func TestPlaceLaw(t *testing.T) {
 			met["nodes"]++
 		}
 	})
-	met.require(t, 1, "nobody", "Single")
+	met.require(t, 1, "no victim", "Single")
 }
 
 // TestFewestWaits: of nodes without evictions, Victims takes the one where it waits for the fewest pods, whatever its

@@ -60,8 +60,8 @@ func (r Refusal) Why() string {
 
 // Limit returns the longest time of a batch under an SLO, which is permille thousandths of it, rounded down.
 //
-// A request that arrives just after the start of a batch waits for its end and then for its own batch, so that a batch
-// of more than half of the SLO breaks it. Example: of 167 ms, 450 thousandths are 75.15 ms.
+// A request that arrives just after the start of a batch waits for its end and then for its own batch. A batch of more
+// than half of the SLO therefore breaks it. Example: of 167 ms, 450 thousandths are 75.15 ms.
 func Limit(slo time.Duration, permille int) time.Duration {
 	return slo * time.Duration(permille) / 1000
 }

@@ -10,7 +10,7 @@ type Room struct {
 }
 
 // Within reports whether no amount is above o's. It does not compare an amount of 0 or less, as the scheduler's own
-// plugin does: a host may be over its capacity in what the pod does not ask for.
+// plugin does. A host may be over its capacity in a resource that the pod does not ask for.
 func (r Room) Within(o Room) bool {
 	return (r.MilliCPU <= 0 || r.MilliCPU <= o.MilliCPU) && (r.Memory <= 0 || r.Memory <= o.Memory)
 }
