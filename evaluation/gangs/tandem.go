@@ -197,7 +197,7 @@ func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) 
 		return false, nil
 	}
 	g := t.group(j, t.end(c, j))
-	plan, err := gang.Place(&t.cluster, g, gang.Config{Brief: true})
+	plan, err := gang.Place(&t.cluster, g, gang.Config{SkipExplanation: true})
 	if err != nil {
 		return false, err
 	}
@@ -241,7 +241,7 @@ func (t *tandemGangs) drain(c *gangCluster, j *gangJob) error {
 	if c.now < t.look[j.id] {
 		return nil
 	}
-	turn := gang.Turn{
+	turn := gang.DrainCheck{
 		Drains: t.drains, Since: int64(t.short[j.id]), Now: int64(c.now),
 		Started: func(uid vgpu.UID, _ string) int64 { return t.started[uid] },
 	}

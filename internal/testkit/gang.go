@@ -236,7 +236,7 @@ func (s *Script) drainFor(l *line) (string, error) {
 	}
 	out := drawPlan(&plan)
 	if plan.Places != nil {
-		for _, leaver := range plan.Leavers {
+		for _, leaver := range plan.Blockers {
 			out += "after " + leaver.Pod + "\n"
 		}
 		out += fmt.Sprintf("until %d\n", plan.Until)

@@ -25,7 +25,7 @@ func TestCounterOfManyPods(t *testing.T) {
 	}
 }
 
-// A tenant who asks for something else each time fills its own part of the memory, and four fill all of it.
+// An owner whose pods all differ fills its own part of the memory, and four such owners fill all of it.
 func TestCounterOfManyKinds(t *testing.T) {
 	var c Counter
 	flood := func(owner string) {
@@ -51,10 +51,10 @@ func TestCounterOfManyKinds(t *testing.T) {
 	if err != nil || len(m.Kinds()) != MaxKinds {
 		t.Fatalf("a mix of %d kinds, %v", len(m.Kinds()), err)
 	}
-	if _, err := c.Mix(halves * StepsPerHalfLife); err != nil || len(c.arrived) != 0 || c.known != 0 {
-		t.Errorf("%d kinds of %d owners are known after %d half-lives, %v", c.known, len(c.arrived), halves, err)
+	if _, err := c.Mix(maxHalfLives * StepsPerHalfLife); err != nil || len(c.arrived) != 0 || c.known != 0 {
+		t.Errorf("%d kinds of %d owners are known after %d half-lives, %v", c.known, len(c.arrived), maxHalfLives, err)
 	}
-	c.Observe("a", Kind{MilliCPU: 1 << 30, Slots: 1}, halves*StepsPerHalfLife)
+	c.Observe("a", Kind{MilliCPU: 1 << 30, Slots: 1}, maxHalfLives*StepsPerHalfLife)
 	if c.known != 1 {
 		t.Error("a new kind is not counted although the others are forgotten")
 	}

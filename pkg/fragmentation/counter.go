@@ -10,37 +10,40 @@ import (
 // age in whole steps.
 const StepsPerHalfLife = 8
 
-// halves is the number of half-lives after which a pod does not count any more: its weight is one millionth then.
-const halves = 20
+// maxHalfLives is the number of half-lives after which a pod no longer counts: its weight is one millionth then. A
+// larger number keeps pods for longer that hardly count.
+const maxHalfLives = 20
 
-// steps are the weights of a pod by its age: 2^20 · 2^(−i/8), rounded. Eight values and a shift give all of them, so that
-// a Mix is the same on every machine.
-var steps = [StepsPerHalfLife]int64{1048576, 961548, 881744, 808563, 741455, 679917, 623487, 571740}
+// stepWeights are the weights of a pod by its age: 2^20 · 2^(−i/8), rounded. Eight values and a shift give all of them,
+// so that a Mix is the same on every machine.
+var stepWeights = [StepsPerHalfLife]int64{1048576, 961548, 881744, 808563, 741455, 679917, 623487, 571740}
 
-// maxOwned bounds the kinds that a Counter knows at a time of one owner, and maxKnown those of all, so that pods that all
-// differ do not fill the memory: one owner of such pods keeps nobody else's kinds out, four do.
+// maxOwned bounds the kinds that a Counter keeps of one owner, and maxKnown those of all owners, so that pods that all
+// differ do not fill the memory. One owner of such pods does not displace the kinds of others; four owners do. Larger
+// bounds take more memory.
 const (
 	maxOwned = 4 * MaxKinds
 	maxKnown = 4 * maxOwned
 )
 
-// leastBound is what an owner may weigh however little all others weigh together: as much as 64 pods of now. A larger one
-// bounds an owner less in small clusters. A smaller one lets an owner of a few pods count for more beside one of many.
+// leastBound is the weight that an owner may always have, even if all others together weigh less: 64 new pods. A larger
+// value bounds an owner less in small clusters. A smaller one lets an owner of a few pods count for more beside one of
+// many.
 const leastBound = 64 << 20
 
-// Counter learns a Mix from the pods that arrive. Each pod has an owner, its namespace, and no owner weighs more than all
-// others together: whoever creates and deletes pods without end does not decide what is usual for everybody. The order in
-// which it sees the pods does not matter, unless they are of more than 16,384 kinds of one owner or 65,536 of all: those
-// that would be more are not counted until others are forgotten. The zero value is empty. It is not safe for concurrent use.
+// Counter learns a Mix from the pods that arrive. Each pod has an owner, its namespace, and no owner weighs more than
+// all others together. So an owner that creates and deletes pods without end does not decide what is usual for all. The
+// order of the pods does not matter, up to 16,384 kinds of one owner and 65,536 of all. The Counter ignores further
+// kinds until it forgets others. The zero value is empty. It is not safe for concurrent use.
 type Counter struct {
-	// arrived counts pods by owner, kind, without weight, and the step of their arrival.
+	// arrived counts pods by owner, by kind without weight, and by the step of their arrival.
 	arrived map[string]map[Kind]map[int64]int64
 	// known is the number of kinds of all owners.
 	known int
 }
 
-// Observe counts a pod of an owner and of a kind, whose Weight is ignored, that arrived in a step: time divided by an
-// eighth of the half-life.
+// Observe counts a pod of an owner and of a kind that arrived in a step: time divided by an eighth of the half-life. It
+// ignores the kind's Weight.
 func (c *Counter) Observe(owner string, k Kind, step int64) {
 	k.Weight = 0
 	kinds := c.arrived[owner]
@@ -61,7 +64,7 @@ func (c *Counter) Observe(owner string, k Kind, step int64) {
 	kinds[k][step]++
 }
 
-// Mix returns the mix of the pods as seen from a step, and forgets those that do not count any more. Pods of later steps
+// Mix returns the mix of the pods as seen from a step, and forgets those that no longer count. Pods of later steps
 // count like those of the present. Beyond MaxKinds it leaves out the rarest.
 func (c *Counter) Mix(now int64) (*Mix, error) {
 	c.forget(now)
@@ -80,15 +83,15 @@ func (c *Counter) Mix(now int64) (*Mix, error) {
 	}
 	slices.SortFunc(kinds, func(a, b Kind) int { return cmp.Or(cmp.Compare(b.Weight, a.Weight), a.compare(&b)) })
 	kinds = kinds[:min(len(kinds), MaxKinds)]
-	lighten(kinds)
+	halveWeights(kinds)
 	return NewMix(kinds)
 }
 
-// forget drops the pods that do not count any more.
+// forget drops the pods that no longer count.
 func (c *Counter) forget(now int64) {
 	for owner, kinds := range c.arrived {
 		for k, counts := range kinds {
-			maps.DeleteFunc(counts, func(step, _ int64) bool { return now-step >= halves*StepsPerHalfLife })
+			maps.DeleteFunc(counts, func(step, _ int64) bool { return now-step >= maxHalfLives*StepsPerHalfLife })
 			if len(counts) == 0 {
 				delete(kinds, k)
 				c.known--
@@ -100,8 +103,8 @@ func (c *Counter) forget(now int64) {
 	}
 }
 
-// bounded returns the kinds of each owner with their weights, those of the heaviest owner lessened in proportion where it
-// weighs more than all others together. Pods without GPUs are bounded by nobody here: they have no part in the bound.
+// bounded returns the kinds of each owner with their weights. It scales down the heaviest owner's kinds in proportion
+// where that owner weighs more than all others together. Pods without GPUs are neither counted nor bounded here.
 // Example: of owners that weigh 900 and 100 pods, the pods of the first count a ninth each.
 func (c *Counter) bounded(now int64) [][]Kind {
 	owners := make([][]Kind, 0, len(c.arrived))
@@ -113,9 +116,9 @@ func (c *Counter) bounded(now int64) [][]Kind {
 		total += weight
 	}
 	for i, weight := range weights {
-		// One owner at most weighs more than half of all.
+		// At most one owner weighs more than half of all.
 		if others := total - weight; others > 0 {
-			lessen(owners[i], weight, max(leastBound, others))
+			scaleDown(owners[i], weight, max(leastBound, others))
 		}
 	}
 	return owners
@@ -126,7 +129,7 @@ func weigh(known map[Kind]map[int64]int64, now int64) (kinds []Kind, sum int64) 
 	for k, counts := range known {
 		for step, n := range counts {
 			age := max(0, now-step)
-			k.Weight += n * (steps[age%StepsPerHalfLife] >> (age / StepsPerHalfLife))
+			k.Weight += n * (stepWeights[age%StepsPerHalfLife] >> (age / StepsPerHalfLife))
 		}
 		if k.Weight == 0 {
 			continue
@@ -139,13 +142,13 @@ func weigh(known map[Kind]map[int64]int64, now int64) (kinds []Kind, sum int64) 
 	return kinds, sum
 }
 
-// lessen multiplies the weights of kinds that ask for GPUs, which add up to a sum, by bound/sum where the sum is larger. No
-// kind vanishes.
-func lessen(kinds []Kind, sum, bound int64) {
+// scaleDown multiplies the weights of kinds that ask for GPUs, which add up to sum, by bound/sum where sum is larger.
+// Every kind keeps a weight.
+func scaleDown(kinds []Kind, sum, bound int64) {
 	if sum <= bound {
 		return
 	}
-	for sum >= 1<<31 { // so that the products stay within 63 bits; 31 bits are exact enough
+	for sum >= 1<<31 { // this keeps the products within 63 bits; 31 bits are exact enough
 		sum, bound = sum/2, bound/2
 	}
 	for i := range kinds {
@@ -155,8 +158,9 @@ func lessen(kinds []Kind, sum, bound int64) {
 	}
 }
 
-// lighten halves the weights until they add up to what a Mix may weigh: with more than some ten thousand pods.
-func lighten(kinds []Kind) {
+// halveWeights halves the weights until they add up to what a Mix may weigh. That happens with more than some ten
+// thousand pods.
+func halveWeights(kinds []Kind) {
 	sum := int64(0)
 	for i := range kinds {
 		sum += kinds[i].Weight

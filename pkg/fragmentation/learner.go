@@ -3,34 +3,36 @@ package fragmentation
 import "fmt"
 
 const (
-	// Pause is the longest time, in seconds, that an arrival stays out of the usual requests while pods are placed. Every
-	// new mix has all nodes scored anew, which takes some milliseconds at 5,000 nodes.
+	// Pause is the longest time, in seconds, that an arrival stays out of the usual requests while the scheduler places
+	// pods. Every new mix makes the scheduler score all nodes again, which takes some milliseconds at 5,000 nodes. A
+	// longer pause scores less often.
 	Pause = 60
-	// materialPart makes arrivals count at once when they are this part of the pods that were counted before: an eighth. A
-	// larger number follows a cluster that starts to fill more closely, for more scoring.
+	// materialPart makes arrivals count at once when they are this part of the pods that were counted before: an
+	// eighth. A larger number follows a cluster that starts to fill more closely, and scores more often.
 	materialPart = 8
 )
 
-// Learner learns the usual requests from the pods that arrive. Scheduler and simulator ask the same one. Times are seconds
-// since any fixed moment. It is not safe for concurrent use.
+// Learner learns the usual requests from the pods that arrive. Scheduler and simulator use the same one. Times are
+// seconds since any fixed moment. It is not safe for concurrent use.
 type Learner struct {
 	step    int64 // seconds
 	counter Counter
-	// mix was made last, at made, of used pods. fresh is the number of pods that came since.
+	// mix is the last mix, made at the time `made` of `used` pods. fresh is the number of pods since then.
 	mix         *Mix
 	made        int64
 	used, fresh int64
 }
 
-// NewLearner returns a Learner for which a pod counts half after halfLife seconds. The half-life has StepsPerHalfLife
-// seconds at least; a shorter one is taken for that.
+// NewLearner returns a Learner for which a pod counts half after halfLife seconds. It takes a half-life below
+// StepsPerHalfLife seconds for that many.
 func NewLearner(halfLife int64) *Learner {
 	return &Learner{step: max(1, halfLife/StepsPerHalfLife)}
 }
 
-// Observe counts a pod of an owner, its namespace, that asks for a kind and was created at a time. What it counts depends
-// on that time, so pods that are there when a scheduler starts count as if it had seen them come. Pods without GPUs are of
-// one kind, whatever CPU they want: all free GPU is lost to each of them. A pod that no Mix may have does not count.
+// Observe counts a pod of an owner, its namespace, that asks for a kind and was created at a time. Its weight depends
+// on that time, so that pods from before the start of a scheduler count as if it had seen them arrive. All pods without
+// GPUs are of one kind, whatever CPU they ask for, since all free GPU is lost to each of them. A pod that no Mix may
+// have does not count.
 func (l *Learner) Observe(owner string, k Kind, created int64) {
 	k.Weight = 1
 	if k.Slots == 0 {
@@ -43,8 +45,8 @@ func (l *Learner) Observe(owner string, k Kind, created int64) {
 	l.fresh++
 }
 
-// Usual returns the mix at a time. It is a new one when an eighth of the pods is new, or when there are new ones and the
-// last mix is Pause old; otherwise it is the same as before.
+// Usual returns the mix at a time. The mix is new when an eighth of the pods is new, or when any pod is new and the
+// last mix is Pause old. Otherwise it is the same as before.
 func (l *Learner) Usual(now int64) *Mix {
 	if l.mix != nil && (l.fresh == 0 || l.fresh*materialPart < l.used && now-l.made < Pause) {
 		return l.mix
@@ -57,8 +59,8 @@ func (l *Learner) Usual(now int64) *Mix {
 	return l.mix
 }
 
-// balanced returns the mix with the pods without GPUs weighing at most as much as all others: where nearly all pods need no
-// GPU, nodes would hardly differ by the rest.
+// balanced returns the mix in which pods without GPUs weigh at most as much as all others. Where nearly all pods need
+// no GPU, the rest would hardly make a difference between nodes.
 func (m *Mix) balanced() *Mix {
 	kinds, without := make([]Kind, 0, len(m.kinds)), Kind{}
 	for _, k := range m.kinds {

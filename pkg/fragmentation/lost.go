@@ -10,8 +10,8 @@ import (
 type Loss struct {
 	// Lost is idle GPU that a request cannot use now: FGD's measure (§4).
 	Lost int64
-	// Starved is idle GPU that a request could use, and whose CPU or memory would run out before as many of them ran as
-	// the GPU has room for. It foretells what is Lost later.
+	// Starved is idle GPU that a request could use, but not with the CPU and memory of the host: these would run out
+	// before such requests filled the GPU. It is likely to be Lost later.
 	Starved int64
 }
 
@@ -24,17 +24,18 @@ func (m *Mix) Lost(n *vgpu.Node) int64 {
 	return m.Of(n, free, n.Room()).Lost
 }
 
-// Of returns the loss of a node with so much free per device and so much room on its host, whatever its ledger
-// says. It allocates nothing.
+// Of returns the loss of a node from what is free of each device and of its host, whatever its ledger says. It
+// allocates nothing.
 //
-// A kind without GPUs, and one that the node cannot run now (CPU, memory, models, free devices, slots that are legal on
-// none of the devices) lose all that is idle. Else a kind loses what is idle on devices that have too little free for it;
-// one that takes whole devices, what is idle on devices that are not wholly free, or have too few of their shape beside
-// them. Memory of the devices does not count.
+// A kind loses all that is idle if it asks for no GPU, or if the node cannot run it now. The reason may be CPU, memory,
+// models, free devices, or slots that are legal on none of the devices. Any other kind loses what is idle on devices
+// that have too little free for it. A kind that takes whole devices loses what is idle on devices that are not wholly
+// free, or that have too few of their shape beside them. Memory of the devices does not count.
 //
-// Example: two devices of 10 slots with 4 and 10 free, a host with 3 cores, a mix of 5 slots with 2 cores (weight 2) and
-// 20 slots (weight 1). The first loses the 400 of the first device. Of the 1000 that are left it could use 750, before
-// CPU runs out: 250 are starved. The second cannot run, and loses 1400. Lost is 2·400 + 1400 = 2200, Starved is 2·250.
+// Example: two devices of 10 slots with 4 and 10 free, a host with 3 cores, a mix of 5 slots with 2 cores (weight 2)
+// and 20 slots (weight 1). The first kind loses the 400 of the first device. Of the 1000 that are left it could use 750
+// before CPU runs out: 250 are starved. The second kind cannot run, and loses 1400. Lost is 2·400 + 1400 = 2200,
+// Starved is 2·250.
 func (m *Mix) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {
 	var loss Loss
 	idle := Idle(n, free)
@@ -48,7 +49,7 @@ func (m *Mix) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {
 			usable, size = m.usable(k, n, free)
 		}
 		loss.Lost += kind.Weight * (idle - usable)
-		loss.Starved += kind.Weight * (usable - kind.fed(usable, size, room))
+		loss.Starved += kind.Weight * (usable - kind.supplied(usable, size, room))
 	}
 	return loss
 }
@@ -70,8 +71,8 @@ func milli(k, of vgpu.Slots) int64 {
 	return int64(k) * int64(vgpu.WholeGPU) / int64(of)
 }
 
-// usable returns the milli-GPU on devices that kind k can use, 0 when there are not enough of them to run it, and the
-// milli-GPU of one request: on unlike devices the largest.
+// usable returns the milli-GPU on devices that kind k can use, 0 where they are too few to run it. It also returns the
+// milli-GPU of one request, the largest on unlike devices.
 func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Use) (sum, size int64) {
 	slots, models := m.kinds[k].Slots, m.models[k]
 	devices := n.Devices()
@@ -93,7 +94,7 @@ func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Use) (sum, size int64) {
 	return sum, size
 }
 
-// wholeLike counts the wholly free devices of the shape of device i, 0 when device i itself is none.
+// wholeLike counts the wholly free devices of the shape of device i, 0 where device i itself is not.
 func wholeLike(n *vgpu.Node, free []vgpu.Use, i int) int64 {
 	count := int64(0)
 	all := n.Devices()[i].Slots
@@ -108,21 +109,22 @@ func wholeLike(n *vgpu.Node, free []vgpu.Use, i int) int64 {
 	return count
 }
 
-// ample is more room than any host has, in thousandths of a core and in MiB: a billion cores, an exbibyte. It keeps products with
-// the size of a request, 128,000 thousandths of a GPU at most, within 64 bits.
-const ample = 1 << 40
+// maxRoom is more than any host has, in thousandths of a core and in MiB: a billion cores, an exbibyte. It keeps
+// products with the size of a request, 128,000 thousandths of a GPU at most, within 64 bits.
+const maxRoom = 1 << 40
 
-// bounded returns room that products can be made of. A host whose pods ask for more than it has, has none.
-func bounded(room int64) int64 { return min(max(0, room), ample) }
+// boundedRoom returns an amount of a host from which products stay within 64 bits: 0 for a host whose pods ask for more
+// than it has.
+func boundedRoom(room int64) int64 { return min(max(0, room), maxRoom) }
 
-// fed returns how much of the usable milli-GPU the host's CPU and memory suffice for, were it filled with requests of the
-// kind, of a size in milli-GPU.
-func (k *Kind) fed(usable, size int64, room vgpu.Room) int64 {
+// supplied returns for how much of the usable milli-GPU the host's CPU and memory suffice, if requests of the kind and
+// of a size in milli-GPU filled it.
+func (k *Kind) supplied(usable, size int64, room vgpu.Room) int64 {
 	if k.MilliCPU > 0 {
-		usable = min(usable, bounded(room.MilliCPU)*size/k.MilliCPU)
+		usable = min(usable, boundedRoom(room.MilliCPU)*size/k.MilliCPU)
 	}
 	if k.Memory > 0 {
-		usable = min(usable, bounded(int64(room.Memory/vgpu.MiB))*size/max(1, int64(k.Memory/vgpu.MiB)))
+		usable = min(usable, boundedRoom(int64(room.Memory/vgpu.MiB))*size/max(1, int64(k.Memory/vgpu.MiB)))
 	}
 	return usable
 }

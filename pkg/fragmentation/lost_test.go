@@ -116,7 +116,7 @@ func TestOf(t *testing.T) {
 			name: "both shapes serve", node: "n1: g0 A100 | g1 T4 | g2 T4", mix: "slots=8 weight=1", want: fragmentation.Loss{},
 		},
 		{
-			// 20 slots are two A100 or five T4: one A100 and three T4 have 22 slots, and serve nobody.
+			// 20 slots are two A100 or five T4: one A100 and three T4 have 22 slots, and serve no request.
 			name: "whole devices are of one shape", node: "n1: g0 A100 | g1 T4 | g2 T4 | g3 T4", mix: "slots=20 weight=1",
 			want: fragmentation.Loss{Lost: 4000},
 		},
@@ -171,8 +171,9 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestOfCountsWhatItIsTold: not what the ledger of the node says, so that a placement is rated before it is booked.
-func TestOfCountsWhatItIsTold(t *testing.T) {
+// TestOfUsesItsArguments: Of uses its arguments and not the ledger of the node, so that policies rate a placement
+// before it is booked.
+func TestOfUsesItsArguments(t *testing.T) {
 	n, m := drawn(t, "n1 cpu=8: g0 A100 | g1 A100 [a:5]"), mixOf(t, "slots=5 cpu=2 weight=1")
 	got := m.Of(n, []vgpu.Use{{Slots: 4}, {Slots: 10}}, vgpu.Room{MilliCPU: 2000}) // 400 lost; CPU for 500 of 1000
 	if want := (fragmentation.Loss{Lost: 400, Starved: 500}); got != want {
@@ -180,7 +181,7 @@ func TestOfCountsWhatItIsTold(t *testing.T) {
 	}
 }
 
-// TestNoAllocation: Of is asked for each device of each node of a cluster.
+// TestNoAllocation: placement calls Of for each device of each node of a cluster.
 func TestNoAllocation(t *testing.T) {
 	n, m := drawn(t, "n1 cpu=8 memory=9Gi: g0 A100 | g1 A100 [a:5] | g2 T4"), mixOf(t, "slots=5 cpu=2 weight=2\nslots=20 models=A100|V100 weight=1\nweight=2")
 	free := freeOf(n)

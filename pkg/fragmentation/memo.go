@@ -6,15 +6,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// maxDevices and maxStates bound a Memo: nodes of more devices are computed each time, and a full memo starts anew. Its
-// 65,536 states take some 10 MB.
+// maxDevices and maxStates bound a Memo: it does not cache nodes of more devices, and clears itself when it is full.
+// Its 65,536 states take some 10 MB. Larger bounds compute less often and take more memory.
 const (
 	maxDevices = 8
 	maxStates  = 1 << 16
 )
 
-// Memo remembers the loss of nodes by their state: nodes that are alike lose alike, and a scheduler that compares all
-// nodes for each pod asks about the same states again and again. It is not safe for concurrent use.
+// Memo caches the loss of nodes by their state. Like nodes have the same loss, and a scheduler that compares all nodes
+// for each pod asks about the same states repeatedly. It is not safe for concurrent use.
 type Memo struct {
 	mix    *Mix
 	shapes map[vgpu.Shape]int32
@@ -22,8 +22,8 @@ type Memo struct {
 	bound  int // maxStates
 }
 
-// state is all that the loss of a node depends on whose devices are all of one shape. They are in order of what is free
-// of them; one that is not there is like one of which nothing is free.
+// state is all that determines the loss of a node whose devices have one shape. free is sorted; a missing device counts
+// like one with nothing free.
 type state struct {
 	shape int32
 	free  [maxDevices]int32

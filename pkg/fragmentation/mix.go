@@ -25,7 +25,7 @@ type Kind struct {
 
 // Bounds of a Mix: they keep Lost within 64 bits for nodes of up to 10,000 devices.
 const (
-	// MaxKinds bounds the time of Lost.
+	// MaxKinds bounds the time of Lost. A larger bound counts rarer kinds.
 	MaxKinds = 4096
 	// MaxWeight bounds the sum of the weights.
 	MaxWeight = 1 << 36
@@ -41,8 +41,8 @@ type Mix struct {
 	weight int64
 }
 
-// NewMix returns a mix of the kinds, the most frequent first; kinds that differ in Weight only are added up. The error
-// names the kind that is illegal. A mix without kinds is legal: nothing is lost to it.
+// NewMix returns a mix of the kinds, the most frequent first. It adds up kinds that differ in Weight only. The error
+// names the illegal kind. A mix without kinds is legal: nothing is lost to it.
 func NewMix(kinds []Kind) (*Mix, error) {
 	m := &Mix{kinds: append([]Kind(nil), kinds...)}
 	for i := range m.kinds {
@@ -99,7 +99,7 @@ func (k *Kind) compare(o *Kind) int {
 		cmp.Compare(k.Models, o.Models))
 }
 
-// merge adds neighbours up that differ in Weight only.
+// merge adds up adjacent kinds that differ in Weight only.
 func (m *Mix) merge() {
 	out := m.kinds[:0]
 	for _, k := range m.kinds {
@@ -112,15 +112,15 @@ func (m *Mix) merge() {
 	m.kinds = out
 }
 
-// Kinds returns the kinds, the most frequent first. Callers do not modify them.
+// Kinds returns the kinds, the most frequent first. Callers must not modify them.
 func (m *Mix) Kinds() []Kind { return m.kinds }
 
 // Weight returns the sum of the weights.
 func (m *Mix) Weight() int64 { return m.weight }
 
-// Typical returns the most frequent kinds, as few as make up the part of the weight, 1 to 100 percent. Of kinds that are
-// equally frequent, those with less CPU, less memory, fewer slots, then the smaller models come first. Example: of weights 90, 6
-// and 4, 95 percent are the first two.
+// Typical returns the most frequent kinds, as few as make up the part of the weight, 1 to 100 percent. Of equally
+// frequent kinds, those with less CPU, less memory, fewer slots, then the smaller models come first. Example: of
+// weights 90, 6 and 4, 95 percent are the first two.
 func (m *Mix) Typical(percent int64) *Mix {
 	t := &Mix{}
 	for i := range m.kinds {
@@ -133,10 +133,10 @@ func (m *Mix) Typical(percent int64) *Mix {
 	return t
 }
 
-// Demanding returns the typical kinds of the part of the weight, or all kinds where the typical ones ask for less than the
-// part of all slots, both in percent: rare requests that ask for much do not vanish behind frequent ones that ask for
-// little. Example: of 97 pods of 3 slots and 3 pods of 80, 95 percent of the weight are the first kind, with 55 percent of
-// the slots; for a part of 90 both kinds count.
+// Demanding returns the typical kinds of the part of the weight, or all kinds where the typical ones ask for less than
+// the part of all slots, both in percent. So frequent requests that ask for little do not hide rare ones that ask for
+// much. Example: of 97 pods of 3 slots and 3 pods of 80, 95 percent of the weight are the first kind. That kind has 55
+// percent of the slots; for a part of 90 both kinds count.
 func (m *Mix) Demanding(percent, slots int64) *Mix {
 	typical := m.Typical(percent)
 	if typical.demand()*100 < m.demand()*float64(slots) {
@@ -149,13 +149,13 @@ func (m *Mix) Demanding(percent, slots int64) *Mix {
 func (m *Mix) demand() float64 {
 	sum := 0.
 	for i := range m.kinds {
-		// The conversion keeps machines that can from multiplying and adding in one step, with another rounding.
+		// The conversion stops machines that multiply and add in one step from rounding in another way.
 		sum += float64(float64(m.kinds[i].Weight) * float64(m.kinds[i].Slots))
 	}
 	return sum
 }
 
-// WithoutMemory returns the mix of the kinds without their memory: kinds that differ in nothing else become one.
+// WithoutMemory returns the mix of the kinds without their memory: kinds that differ only in memory become one.
 func (m *Mix) WithoutMemory() *Mix {
 	kinds := slices.Clone(m.kinds)
 	for i := range kinds {

@@ -146,7 +146,7 @@ func TestDemanding(t *testing.T) {
 		{"demand is no matter", tail, 95, 0, 1},
 		{"of many rare ones all count", "slots=1 weight=95\nslots=30 weight=3\nslots=40 weight=1\nslots=50 weight=1", 95, 90, 4},
 		{"pods without GPUs ask for nothing", "slots=0 weight=96\nslots=1 weight=4", 95, 90, 2},
-		{"nobody asks for GPUs", "slots=0 cpu=1 weight=96\nslots=0 cpu=2 weight=4", 95, 90, 1},
+		{"no pod asks for GPUs", "slots=0 cpu=1 weight=96\nslots=0 cpu=2 weight=4", 95, 90, 1},
 		{"no kinds", "", 95, 90, 0},
 	}
 	for _, tc := range tests {

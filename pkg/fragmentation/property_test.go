@@ -21,8 +21,8 @@ func randomNode(t *rapid.T, devices int) *vgpu.Node {
 	return c.Nodes()[0]
 }
 
-// lossTwin is the loss by the words of Mix.Of: each kind by itself, each device asked whether a pod of the kind may run on
-// it, by the rules of vgpu for requests.
+// lossTwin computes the loss as the comment of Mix.Of says: each kind by itself, each device by the rules of vgpu for
+// requests.
 func lossTwin(m *fragmentation.Mix, n *vgpu.Node, free []vgpu.Use, room vgpu.Room) (loss fragmentation.Loss) {
 	for _, k := range m.Kinds() {
 		idle, usable, largest := int64(0), int64(0), int64(0)
@@ -64,7 +64,7 @@ func lossTwin(m *fragmentation.Mix, n *vgpu.Node, free []vgpu.Use, room vgpu.Roo
 	return loss
 }
 
-// TestTwinProperty: Of says what its words say.
+// TestTwinProperty: Of agrees with its comment.
 func TestTwinProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, m := randomNode(t, 5), testkit.RandomMix(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// hall is nodes of eight devices with NVSwitch in racks, on which pods occupy every other node: some nodes wholly, some
-// in part.
-func hall(tb testing.TB, nodes, racks int) *gang.Cluster {
+// benchCluster returns nodes of eight devices with NVSwitch in racks. Pods use every other node: some nodes wholly,
+// some in part.
+func benchCluster(tb testing.TB, nodes, racks int) *gang.Cluster {
 	tb.Helper()
 	c := &gang.Cluster{Levels: []gang.Level{{Key: "rack"}, {Key: "host"}}}
 	for r := range racks {
@@ -44,7 +44,7 @@ func hall(tb testing.TB, nodes, racks int) *gang.Cluster {
 	return c
 }
 
-// occupy books pods on half of the devices of the hall.
+// occupy books pods on half of the devices of the cluster.
 func occupy(tb testing.TB, n *vgpu.Node, i int) {
 	taken := []int{0, 8, 0, 8, 4, 4, 3, 5}[i%8]
 	for g := range taken {
@@ -60,8 +60,8 @@ func occupy(tb testing.TB, n *vgpu.Node, i int) {
 	}
 }
 
-// company is a gang of so many members of so many slots.
-func company(members int, slots vgpu.Slots, required, preferred []string) *gang.Group {
+// benchGang returns a gang of as many members with as many slots each.
+func benchGang(members int, slots vgpu.Slots, required, preferred []string) *gang.Group {
 	g := &gang.Group{Name: "team/train", MinCount: members, Wishes: gang.Wishes{Required: required, Preferred: preferred}}
 	for i := range members {
 		r := testkit.Request(fmt.Sprintf("team/train-%04d", i), slots)
@@ -71,8 +71,8 @@ func company(members int, slots vgpu.Slots, required, preferred []string) *gang.
 	return g
 }
 
-// usual is tandem with usual requests such as the traces have.
-func usual(tb testing.TB) gang.Config {
+// tandemConfig returns the policy tandem with usual requests such as the traces have.
+func tandemConfig(tb testing.TB) gang.Config {
 	tb.Helper()
 	mix, err := testkit.ParseMix("slots=1 cpu=4 memory=16Gi weight=20\nslots=5 cpu=8 memory=32Gi weight=30\nslots=10 cpu=8 memory=64Gi weight=40\n" +
 		"slots=20 cpu=16 memory=128Gi weight=5\nslots=80 cpu=96 memory=800Gi weight=5")
@@ -86,8 +86,8 @@ func usual(tb testing.TB) gang.Config {
 	return gang.Config{Policy: p.With(mix, 1)}
 }
 
-// busy is the processor time of this process: what a decision costs where others use the processors as well.
-func busy(tb testing.TB) time.Duration {
+// cpuTime returns the processor time of this process: the cost of a decision where others use the processors as well.
+func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var use syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
@@ -106,14 +106,14 @@ type benchCase struct {
 // 5,000 nodes. cpu-ms/op is what it costs where others use the processors as well.
 func BenchmarkPlace(b *testing.B) {
 	for _, bc := range []benchCase{
-		{"members=512/nodes=500", 500, 10, company(512, 10, nil, []string{"host", "rack"})},
-		{"members=512/nodes=500/islands", 500, 10, company(512, 10, nil, []string{"nvlink", "host", "rack"})},
-		{"members=512/nodes=500/halves", 500, 10, company(512, 5, nil, []string{"host", "rack"})},
-		{"members=150/nodes=500/rack required", 500, 10, company(150, 10, []string{"rack"}, []string{"host"})},
-		{"members=4/nodes=5000", 5000, 50, company(4, 10, nil, []string{"host", "rack"})},
-		{"members=4/nodes=5000/rack required", 5000, 50, company(4, 10, []string{"rack"}, []string{"host"})},
-		{"members=4/nodes=5000/8 devices each", 5000, 50, company(4, 80, []string{"rack"}, []string{"host"})},
-		{"members=2000/nodes=5000", 5000, 50, company(2000, 10, nil, []string{"host", "rack"})},
+		{"members=512/nodes=500", 500, 10, benchGang(512, 10, nil, []string{"host", "rack"})},
+		{"members=512/nodes=500/islands", 500, 10, benchGang(512, 10, nil, []string{"nvlink", "host", "rack"})},
+		{"members=512/nodes=500/halves", 500, 10, benchGang(512, 5, nil, []string{"host", "rack"})},
+		{"members=150/nodes=500/rack required", 500, 10, benchGang(150, 10, []string{"rack"}, []string{"host"})},
+		{"members=4/nodes=5000", 5000, 50, benchGang(4, 10, nil, []string{"host", "rack"})},
+		{"members=4/nodes=5000/rack required", 5000, 50, benchGang(4, 10, []string{"rack"}, []string{"host"})},
+		{"members=4/nodes=5000/8 devices each", 5000, 50, benchGang(4, 80, []string{"rack"}, []string{"host"})},
+		{"members=2000/nodes=5000", 5000, 50, benchGang(2000, 10, nil, []string{"host", "rack"})},
 	} {
 		b.Run(bc.name, func(b *testing.B) { bc.run(b, gang.Place, true) })
 	}
@@ -122,10 +122,10 @@ func BenchmarkPlace(b *testing.B) {
 // BenchmarkRefuse is the cost of a refusal with its nearest miss. The target is 50 ms.
 func BenchmarkRefuse(b *testing.B) {
 	for _, bc := range []benchCase{
-		{"members=512/nodes=500", 500, 5, company(512, 10, []string{"rack"}, []string{"host"})},
-		{"members=512/nodes=500/never", 500, 10, company(512, 10, []string{"rack"}, []string{"host"})},
-		{"members=3000/nodes=500", 500, 10, company(3000, 10, nil, []string{"host", "rack"})},
-		{"members=500/nodes=5000", 5000, 50, company(500, 10, []string{"rack"}, []string{"host"})},
+		{"members=512/nodes=500", 500, 5, benchGang(512, 10, []string{"rack"}, []string{"host"})},
+		{"members=512/nodes=500/never", 500, 10, benchGang(512, 10, []string{"rack"}, []string{"host"})},
+		{"members=3000/nodes=500", 500, 10, benchGang(3000, 10, nil, []string{"host", "rack"})},
+		{"members=500/nodes=5000", 5000, 50, benchGang(500, 10, []string{"rack"}, []string{"host"})},
 	} {
 		b.Run(bc.name, func(b *testing.B) { bc.run(b, gang.Place, false) })
 	}
@@ -134,24 +134,24 @@ func BenchmarkRefuse(b *testing.B) {
 // BenchmarkDrain is the cost of choosing room to wait for.
 func BenchmarkDrain(b *testing.B) {
 	for _, bc := range []benchCase{
-		{"members=512/nodes=500", 500, 5, company(512, 10, []string{"rack"}, []string{"host"})},
+		{"members=512/nodes=500", 500, 5, benchGang(512, 10, []string{"rack"}, []string{"host"})},
 	} {
 		b.Run(bc.name, func(b *testing.B) { bc.run(b, gang.Drain, true) })
 	}
 }
 
 func (bc *benchCase) run(b *testing.B, decide func(*gang.Cluster, *gang.Group, gang.Config) (gang.Plan, error), fits bool) {
-	c, cfg := hall(b, bc.nodes, bc.racks), usual(b)
+	c, cfg := benchCluster(b, bc.nodes, bc.racks), tandemConfig(b)
 	b.ReportAllocs()
 	var plan gang.Plan
-	before := busy(b)
+	before := cpuTime(b)
 	for b.Loop() {
 		var err error
 		if plan, err = decide(c, bc.group, cfg); err != nil || (plan.Places != nil) != fits {
 			b.Fatal(err, plan.Refused)
 		}
 	}
-	b.ReportMetric(float64((busy(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 	b.ReportMetric(float64(plan.Stats.Tried), "domains")
 	b.ReportMetric(float64(plan.Stats.Fits), "fits")
 }

@@ -5,20 +5,20 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// enough stands for any number of members: sums of it stay within 64 bits.
-const enough = 1 << 20
+// unlimited stands for any number of members: sums of it stay within 64 bits.
+const unlimited = 1 << 20
 
-// capOf returns how many members with a request the devices of a cell take at most, by what is free of them. It is exact
-// for requests of one container without promises, since a device or a shape takes so many whatever the others do; for
-// several containers it is a bound.
+// capOf returns how many members with a request the devices of a cell take at most, by their free shares. It is exact
+// for requests of one container without promises, since the capacity of a device or shape does not depend on the
+// others. For several containers it is an upper bound.
 func capOf(n *vgpu.Node, r *vgpu.Request, k *cell) int {
 	switch len(r.Containers) {
 	case 0:
-		return enough
+		return unlimited
 	case 1:
 		return capOfContainer(n, r, 0, k)
 	}
-	slots, most := int64(0), enough
+	slots, most := int64(0), unlimited
 	for i := range n.Devices() {
 		if k.has(i) {
 			slots += int64(n.FreeFor(i, r).Slots)
@@ -47,15 +47,15 @@ func capOfContainer(n *vgpu.Node, r *vgpu.Request, c int, k *cell) int {
 		case !legal || !k.has(i):
 		case share.Devices == 1:
 			sum += times(n.FreeFor(i, r), use)
-		case first(n, i):
+		case firstOfShape(n, i):
 			sum += wholeOf(n, r, i, k, use) / share.Devices
 		}
 	}
-	return min(sum, enough)
+	return min(sum, unlimited)
 }
 
 // first reports whether device i is the first of its shape.
-func first(n *vgpu.Node, i int) bool {
+func firstOfShape(n *vgpu.Node, i int) bool {
 	for j := range i {
 		if n.Shape(j) == n.Shape(i) {
 			return false
@@ -75,12 +75,12 @@ func wholeOf(n *vgpu.Node, r *vgpu.Request, i int, k *cell, use vgpu.Use) int {
 	return count
 }
 
-// times returns how often a use fits into what is free.
+// times returns how often a use fits into a free share.
 func times(free, use vgpu.Use) int {
 	if free.Slots < use.Slots {
 		return 0
 	}
-	most := min(enough, int64(free.Slots/use.Slots))
+	most := min(unlimited, int64(free.Slots/use.Slots))
 	if use.Memory > 0 {
 		most = min(most, int64(free.Memory/use.Memory))
 	}
@@ -90,32 +90,32 @@ func times(free, use vgpu.Use) int {
 	return int(most)
 }
 
-// hosts returns how many members of a class the host of a node takes by CPU, memory and the nodes that admit them.
-func (f *ground) hosts(k *class, node int) int {
-	if f.hosting == notAtAll {
-		return enough
+// hostCapacity returns how many members of a class the host of a node takes by CPU, memory and admission.
+func (snap *snapshot) hostCapacity(k *memberClass, node int) int {
+	if snap.hostRule == hostsIgnored {
+		return unlimited
 	}
-	most := timesRoom(f.nodes[node].Room(), k.request.Host)
-	if f.hosting == ifEmpty && f.bar(k.kind, node) != "" {
+	most := timesRoom(snap.nodes[node].Room(), k.request.Host)
+	if snap.hostRule == hostsIfEmpty && snap.barredBy(k.kind, node) != "" {
 		return 0
 	}
-	if f.hosting == asTheyAre && f.c.Admits != nil {
-		most = min(most, max(0, f.c.Admits(k.kind, node)))
+	if snap.hostRule == hostsAsTheyAre && snap.c.Admits != nil {
+		most = min(most, max(0, snap.c.Admits(k.kind, node)))
 	}
 	return most
 }
 
-// bar returns why a node takes no member of a kind, whoever ends.
-func (f *ground) bar(kind, node int) string {
-	if f.c.Bars == nil {
+// barredBy returns why a node takes no member of a kind even when all its pods have ended.
+func (snap *snapshot) barredBy(kind, node int) string {
+	if snap.c.Bars == nil {
 		return ""
 	}
-	return f.c.Bars(kind, node)
+	return snap.c.Bars(kind, node)
 }
 
-// timesRoom returns how often a part of a host fits into the room that is left.
+// timesRoom returns how often a part of a host fits into its free CPU and memory.
 func timesRoom(room, part vgpu.Room) int {
-	most := int64(enough)
+	most := int64(unlimited)
 	if part.MilliCPU > 0 {
 		most = min(most, max(0, room.MilliCPU)/part.MilliCPU)
 	}
@@ -125,19 +125,19 @@ func timesRoom(room, part vgpu.Room) int {
 	return int(most)
 }
 
-// measure returns how many members of a class each cell takes at most.
-func (t *chart) measure(k *class) []int32 {
-	f := t.ground
+// capacities returns how many members of a class each cell takes at most.
+func (t *topology) capacities(k *memberClass) []int32 {
+	snap := t.snapshot
 	caps := make([]int32, len(t.cells))
 	hosts, last := 0, int32(-1)
 	for i := range t.cells {
 		at := &t.cells[i]
-		n := f.nodes[at.node]
+		n := snap.nodes[at.node]
 		if taken, of := n.Taken(); taken == of && len(k.request.Containers) > 0 {
 			continue
 		}
 		if at.node != last {
-			hosts, last = f.hosts(k, int(at.node)), at.node
+			hosts, last = snap.hostCapacity(k, int(at.node)), at.node
 		}
 		if hosts == 0 {
 			continue
@@ -151,15 +151,15 @@ func (t *chart) measure(k *class) []int32 {
 	return caps
 }
 
-// room returns the free slots of each cell for the members to which the fewest holds count.
-func (t *chart) room() []int64 {
-	f := t.ground
+// freeSlots returns the free slots of each cell for the class to which the fewest holds count.
+func (t *topology) freeSlots() []int64 {
+	snap := t.snapshot
 	slots := make([]int64, len(t.cells))
 	for i := range t.cells {
-		n := f.nodes[t.cells[i].node]
-		classes := f.crew.classes
+		n := snap.nodes[t.cells[i].node]
+		classes := snap.members.classes
 		if !n.Held() {
-			classes = classes[:1] // holds are all that classes see in different ways
+			classes = classes[:1] // classes differ in the holds that count only
 		}
 		for d := range n.Devices() {
 			if !t.cells[i].has(d) {

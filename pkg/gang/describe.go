@@ -8,27 +8,27 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// String says the refusal in plain words, with the nearest miss: "needs 8 × 1 GPU in one topology.kubernetes.io/rack; rack
-// r3 takes 7; rack r1 takes 8 after team/train-b-0, team/train-b-1 end".
-func (r Refusal) String() string { return r.Words(few) }
+// String describes the refusal with the nearest miss: "needs 8 × 1 GPU in one topology.kubernetes.io/rack; rack r3
+// takes 7; rack r1 takes 8 after team/train-b-0, team/train-b-1 end".
+func (r Refusal) String() string { return r.Words(firstNames) }
 
-// few names pods for people, the first of many.
-func few(leavers []Leaver) string {
+// firstNames names the first pods of a list, and counts the others.
+func firstNames(blockers []Blocker) string {
 	const most = 3
 	names := make([]string, 0, most)
-	for i := range leavers[:min(most, len(leavers))] {
-		names = append(names, leavers[i].Pod)
+	for i := range blockers[:min(most, len(blockers))] {
+		names = append(names, blockers[i].Pod)
 	}
 	text := strings.Join(names, ", ")
-	if more := len(leavers) - most; more > 0 {
+	if more := len(blockers) - most; more > 0 {
 		text += " and " + strconv.Itoa(more) + " more"
 	}
 	return text
 }
 
-// Words is String with other words for the pods to wait for, such as their job with its priority.
-func (r *Refusal) Words(name func([]Leaver) string) string {
-	text := "needs " + r.Share + r.in()
+// Words is String with a function that names the blockers, such as by their job with its priority.
+func (r *Refusal) Words(name func([]Blocker) string) string {
+	text := "needs " + r.Share + r.inLevel()
 	switch r.Reason {
 	case NoLevel:
 		text += "; no node has " + r.Level
@@ -46,7 +46,7 @@ func (r *Refusal) Words(name func([]Leaver) string) string {
 			text += "; hosts keep members out: " + r.Hosts.String()
 		}
 	default:
-		text += "; " + r.where(r.Nearest) + fmt.Sprintf(" takes %d", r.Best) + r.why(name)
+		text += "; " + r.where(r.Nearest) + fmt.Sprintf(" takes %d", r.Best) + r.whyNoRoom(name)
 	}
 	if r.Cut {
 		text += "; the search was cut short, there may be a place that it did not see"
@@ -54,20 +54,20 @@ func (r *Refusal) Words(name func([]Leaver) string) string {
 	return text
 }
 
-// why says what else there is to say where there is no room.
-func (r *Refusal) why(name func([]Leaver) string) string {
+// whyNoRoom describes what keeps members out, and what would help.
+func (r *Refusal) whyNoRoom(name func([]Blocker) string) string {
 	text := ""
 	if r.Hosts != nil {
 		text += "; the devices are free, hosts keep members out: " + r.Hosts.String()
 	} else if r.Member != nil {
 		text += " (" + r.Member.String() + ")"
 	}
-	if len(r.Leavers) > 0 {
+	if len(r.Blockers) > 0 {
 		end := " end"
-		if len(r.Leavers) == 1 {
+		if len(r.Blockers) == 1 {
 			end = " ends"
 		}
-		text += "; " + r.where(r.After) + fmt.Sprintf(" takes %d after ", r.Want) + name(r.Leavers) + end
+		text += "; " + r.where(r.After) + fmt.Sprintf(" takes %d after ", r.Want) + name(r.Blockers) + end
 	}
 	if r.Helps == vgpu.RecoveryHelps {
 		text += "; sick devices would make up for it"
@@ -75,8 +75,8 @@ func (r *Refusal) why(name func([]Leaver) string) string {
 	return text
 }
 
-// in names the level.
-func (r *Refusal) in() string {
+// inLevel names the level.
+func (r *Refusal) inLevel() string {
 	if r.Level == "" {
 		return ""
 	}
@@ -91,25 +91,25 @@ func (r *Refusal) where(domain string) string {
 	return r.Level[strings.LastIndexByte(r.Level, '/')+1:] + " " + domain
 }
 
-// share says what the members that must get a place ask for, the classes in the order of ranks.
+// share describes what the members ask for that must get a place, the classes in the order of ranks.
 func (s *search) share() string {
 	var parts []string
-	for k, n := range s.crew.first(s.need) {
+	for k, n := range s.members.countsOfFirst(s.need) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d × %s", n, s.words(s.crew.classes[k].request)))
+			parts = append(parts, fmt.Sprintf("%d × %s", n, s.words(s.members.classes[k].request)))
 		}
 	}
 	return strings.Join(parts, " and ")
 }
 
-// words says what a request asks for: "1 GPU", "3 of 10 slots", "no GPU".
+// words describes what a request asks for: "1 GPU", "3 of 10 slots", "no GPU".
 func (s *search) words(r *vgpu.Request) string {
 	if len(r.Containers) == 0 {
 		return "no GPU"
 	}
 	slots := r.PeakSlots()
 	of := vgpu.Slots(0)
-	for _, n := range s.ground.nodes {
+	for _, n := range s.snapshot.nodes {
 		for i := range n.Devices() {
 			d := &n.Devices()[i]
 			if r.Legal(d) != nil {

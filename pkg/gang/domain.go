@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// domain is cells that are close together, as a candidate for the whole crew.
+// domain is a set of cells that are close together and may take the whole load.
 type domain struct {
 	cells []int32
-	// takes is how much the cells take at most, in the measure of load, or what chart.cost says.
+	// takes is the capacity of the cells in the units of load, or what topology.cost says.
 	takes int64
-	// spreads are how many domains of the reasons it would take at least, and nodes at last.
+	// spreads are the least number of domains of each objective that the load uses.
 	spreads []int
-	// at is its place in the order of names.
-	at int
+	// index is the place of the domain in the order of names.
+	index int
 }
 
-// load is what a part of the crew asks for. Of one class it counts members; of several, slots in thousandths and one for
-// each member, so that members without GPUs count.
+// load is what some members ask for. Of one class it counts members. Of several classes it counts slots in thousandths
+// and one for each member, so that members without GPUs count.
 type load struct {
 	counts []int
 	sum    int64
@@ -25,7 +25,7 @@ type load struct {
 
 const perSlot = 1000
 
-func (t *chart) load(counts []int) load {
+func (t *topology) load(counts []int) load {
 	l := load{counts: counts}
 	for k, n := range counts {
 		l.sum += int64(n) * t.weight(k)
@@ -33,16 +33,16 @@ func (t *chart) load(counts []int) load {
 	return l
 }
 
-// weight is what one member of a class counts.
-func (t *chart) weight(k int) int64 {
+// weight is what one member of a class adds to a load.
+func (t *topology) weight(k int) int64 {
 	if len(t.caps) == 1 {
 		return 1
 	}
-	return t.ground.crew.classes[k].slots()*perSlot + 1
+	return t.snapshot.members.classes[k].slots()*perSlot + 1
 }
 
-// takes returns how much of a load a cell takes at most.
-func (t *chart) takes(l *load, i int32) int64 {
+// takes returns the capacity of a cell for a load.
+func (t *topology) takes(l *load, i int32) int64 {
 	if len(t.caps) == 1 {
 		return int64(t.caps[0][i])
 	}
@@ -55,8 +55,8 @@ func (t *chart) takes(l *load, i int32) int64 {
 	return min(sum, t.slots[i]*perSlot+members)
 }
 
-// suffices reports whether the cells may take the load by a first look, and how much they take at most.
-func (t *chart) suffices(cells []int32, l *load) (takes int64, enough bool) {
+// suffices reports whether the bounds of the cells admit the load, and returns the capacity of the cells.
+func (t *topology) suffices(cells []int32, l *load) (takes int64, sufficient bool) {
 	for k, n := range l.counts {
 		sum := 0
 		for _, i := range cells {
@@ -74,12 +74,12 @@ func (t *chart) suffices(cells []int32, l *load) (takes int64, enough bool) {
 	return takes, takes >= l.sum
 }
 
-// domains returns the cells by the domains of all levels together, those that have every label, by name. Where members
-// have places it is the one domain that has them all.
-func (t *chart) domains(levels []*division) []domain {
+// domains returns the cells by the domains of all levels together, by name. Cells without one of the labels are left
+// out. Where members have places, it returns only the domain that has them all.
+func (t *topology) domains(levels []*division) []domain {
 	number := make([]int64, len(t.cells))
 	for _, v := range levels {
-		only, one := v.whole()
+		only, one := v.onlyDomain()
 		for i, d := range v.of {
 			if !one || d >= v.named || only >= 0 && d != only {
 				number[i] = -1
@@ -88,13 +88,13 @@ func (t *chart) domains(levels []*division) []domain {
 				number[i] = number[i]*int64(v.named) + int64(d)
 			}
 		}
-		number = dense(number)
+		number = renumber(number)
 	}
-	return gather(number)
+	return groupCells(number)
 }
 
-// dense renumbers from 0 without gaps, in the same order; −1 stays.
-func dense(number []int64) []int64 {
+// renumber numbers from 0 without gaps, in the same order; −1 stays.
+func renumber(number []int64) []int64 {
 	most := slices.Max(append(number[:len(number):len(number)], -1))
 	if most < int64(4*len(number)) {
 		at := make([]int64, most+1)
@@ -128,8 +128,8 @@ func dense(number []int64) []int64 {
 	return number
 }
 
-// gather makes a domain of the cells with equal numbers, which are dense; those below 0 are left out.
-func gather(number []int64) []domain {
+// groupCells makes a domain of the cells with equal numbers, which have no gaps. It leaves out numbers below 0.
+func groupCells(number []int64) []domain {
 	count := int64(0)
 	for _, d := range number {
 		count = max(count, d+1)
@@ -145,7 +145,7 @@ func gather(number []int64) []domain {
 	list, backing := make([]domain, count), make([]int32, all)
 	for d := range list {
 		list[d].cells, backing = backing[:0:sizes[d]], backing[sizes[d]:]
-		list[d].at = d
+		list[d].index = d
 	}
 	for i, d := range number {
 		if d >= 0 {
@@ -155,7 +155,7 @@ func gather(number []int64) []domain {
 	return list
 }
 
-// compare orders candidates: the fewest domains of each reason, then the least that is left, then by name.
+// compare orders domains: the fewest domains of each objective, then the least room that is left, then by name.
 func (d *domain) compare(o *domain) int {
-	return cmp.Or(slices.Compare(d.spreads, o.spreads), cmp.Compare(d.takes, o.takes), cmp.Compare(d.at, o.at))
+	return cmp.Or(slices.Compare(d.spreads, o.spreads), cmp.Compare(d.takes, o.takes), cmp.Compare(d.index, o.index))
 }

@@ -5,34 +5,36 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// NVLink is the level of the devices of one node that NVLink joins, directly or through each other. Every other level is
-// the key of a node label.
+// NVLink is the level of the devices of one node that NVLink joins, directly or through each other. Every other level
+// is the key of a node label.
 const NVLink = "nvlink"
 
-// Cluster is what a gang is placed on. Place and Drain change none of it.
+// Cluster is what a gang is placed on. Place and Drain do not change it.
 type Cluster struct {
-	// Nodes with their ledgers and the room of their hosts, in the order of their names. Holds count as they do for the
-	// members' priority; those of Group.Members do not count, those of Group.Placed do.
+	// Nodes with their ledgers and the free CPU and memory of their hosts, in the order of their names. Holds count as
+	// they do for the members' priority. The holds of Group.Members do not count, those of Group.Placed do.
 	Nodes []*vgpu.Node
-	// Levels says which nodes are close together: one for each label key that the wishes name.
+	// Levels says which nodes are close together. It has one entry for each label key that the wishes name.
 	Levels []Level
-	// Admits returns how many members of a kind a node may take by all that is not devices and room of the host (selectors,
-	// taints, the number of pods that it runs); nil for any number. The node is an index of Nodes.
+	// Admits returns how many members of a kind a node may take by everything except devices and the host's CPU and
+	// memory: selectors, taints, the number of pods on the node. A nil function allows any number. The node is an index
+	// of Nodes.
 	Admits func(kind, node int) int
-	// Bars returns why a node takes no member of a kind, whoever ends on it ("node(s) had untolerated taint {dedicated:
-	// infra}"), "" where it may take some; nil for "" on all nodes. Admits is 0 wherever it says why. Only Drain and refusals
-	// ask it, and Hosts.
+	// Bars returns why a node takes no member of a kind even when all its pods have ended, such as "node(s) had
+	// untolerated taint {dedicated: infra}". It returns "" where the node may take some; nil stands for "" on all
+	// nodes. Where it returns a reason, Admits is 0. Only Drain, refusals and Hosts use it.
 	Bars func(kind, node int) string
-	// Hosts returns what the host of a node has for pods while none is there; nil for room enough.
+	// Hosts returns the CPU and memory that a node's host has for pods while no pod is there; nil stands for no limit.
 	Hosts func(node int) vgpu.Room
-	// Host returns what the host of a pod ("namespace/name") has back when the pod ends; nil for nothing. Only Drain and
-	// refusals ask it.
+	// Host returns the CPU and memory that a host gets back when a pod ("namespace/name") ends; nil stands for nothing.
+	// Only Drain and refusals use it.
 	Host func(uid vgpu.UID, pod string) vgpu.Room
-	// Avoids reports whether the pods of a node are not to be waited for, although they end; nil for no node. Only Drain and
-	// refusals ask it.
+	// Avoids reports whether a gang must not wait for the pods of a node, although they end; nil stands for no node.
+	// Only Drain and refusals use it.
 	Avoids func(node string) bool
-	// Ends returns the Unix time in seconds at which a pod ("namespace/name") on a node ends at the latest, 0 where nobody
-	// knows, Never where it does not end by itself; nil for nobody knows. Only Drain and refusals ask it.
+	// Ends returns the latest Unix time in seconds at which a pod ("namespace/name") on a node ends. It returns 0 for
+	// an unknown end and Never for a pod that does not end by itself. nil stands for unknown ends. Only Drain and
+	// refusals use it.
 	Ends func(uid vgpu.UID, pod string) int64
 }
 
@@ -50,25 +52,25 @@ type Level struct {
 type Group struct {
 	// Name is "namespace/name", for people.
 	Name string
-	// Members that want a place.
+	// Members that need a place.
 	Members []Member
-	// Placed are the members that have a place already: the others come near them.
+	// Placed are the members that have a place already: Place puts the others near them.
 	Placed []vgpu.Assignment
-	// MinCount is the least number of members, those with a place included, that may run: from 1 to their number. Where
-	// enough have a place already, one of the others must find a place for a plan.
+	// MinCount is the least number of members that may run, from 1 to the number of all members. Members with a place
+	// count. Where enough members have a place already, a plan must place one more member at least.
 	MinCount int
 	Wishes   Wishes
-	// Losses say what the gang loses when it is spread; levels that are not listed cost an unknown amount.
+	// Losses say what the gang loses when it is spread. The loss at a level that is not listed is unknown.
 	Losses []Loss
 }
 
-// Member is one pod that wants a place.
+// Member is one pod that needs a place.
 type Member struct {
 	// Request of the pod. Without containers it asks for no GPU and needs only the room of a host.
 	Request vgpu.Request
 	// Rank orders the members: neighbours in rank come close together. Members of the same rank are ordered by Pod, then UID.
 	Rank int
-	// Kind numbers what Cluster.Admits goes by: members of one kind are admitted by the same nodes.
+	// Kind is the number by which Cluster.Admits knows the member: the same nodes admit all members of one kind.
 	Kind int
 }
 
@@ -76,8 +78,8 @@ type Member struct {
 type Wishes struct {
 	// Required levels: one domain of each takes all members.
 	Required []string
-	// Preferred levels, the most wanted first: one domain of the first that can takes all members. Of the others as few
-	// domains as possible are used, the first ones first.
+	// Preferred levels, the most important first. Place looks for one domain of the first level that takes all members.
+	// Of the other levels it uses as few domains as possible, the first ones first.
 	Preferred []string
 }
 
@@ -85,20 +87,21 @@ type Wishes struct {
 type Loss struct {
 	// Level as in Wishes.
 	Level string
-	// Part in thousandths, 0 to vgpu.WholeGPU: at 0 the level is no reason to prefer a place.
+	// Part in thousandths, 0 to vgpu.WholeGPU. At 0 Place does not prefer one domain of the level.
 	Part vgpu.MilliGPU
 }
 
-// Config is what Place goes by.
+// Config holds the settings of Place and Drain.
 type Config struct {
 	// Policy ranks devices and nodes; the zero value is packed.
 	Policy placement.Policy
-	// MaxDomains bounds how many domains of each level are tried with real placements; 0 stands for DefaultMaxDomains.
-	// Larger may find a less fragmenting place, or for unlike members one at all, and takes longer, in proportion.
+	// MaxDomains bounds how many domains of each level Place tries with real placements; 0 stands for
+	// DefaultMaxDomains. A larger bound may find a place that fragments less, or for unlike members any place at all.
+	// The time grows in proportion.
 	MaxDomains int
-	// Brief leaves the reason and the nearest misses out of refusals of Place, which take longer than the search: they say
-	// NoRoom whatever the reason is.
-	Brief bool
+	// SkipExplanation makes Place refuse with NoRoom and without the nearest misses, whatever the reason is. Finding
+	// the reason takes longer than the search.
+	SkipExplanation bool
 }
 
 // DefaultMaxDomains is Config.MaxDomains where it is 0.
@@ -106,33 +109,33 @@ const DefaultMaxDomains = 32
 
 // Plan is what to do for a gang.
 type Plan struct {
-	// Places of the members, in the order of Group.Members. Node is "" for a member that gets no place, which only members
-	// beyond MinCount do. It is nil where Refused says why.
+	// Places of the members, in the order of Group.Members. Node is "" for a member without a place; only members
+	// beyond MinCount may have none. Places is nil where Refused says why.
 	Places []vgpu.Assignment
-	// Spread over the levels of the wishes, the required first, and over the nodes at last (Key "").
+	// Spread over the levels of the wishes, the required levels first. The last entry counts nodes (Key "").
 	Spread []Spread
-	// Until is, of a plan by Drain, the Unix time in seconds by which all that holds its devices has ended; 0 where nobody
-	// knows.
+	// Until is, in a plan by Drain, the Unix time in seconds by which all blockers have ended; 0 where that time is
+	// unknown.
 	Until int64
-	// Leavers are, of a plan by Drain, the pods that end before the places are free.
-	Leavers []Leaver
-	Refused *Refusal
-	Stats   Stats
+	// Blockers are, in a plan by Drain, the pods that must end before the places are free.
+	Blockers []Blocker
+	Refused  *Refusal
+	Stats    Stats
 }
 
-// Spread is how many domains of a level a gang is on, those of its placed members included.
+// Spread is how many domains of a level a gang is on, the domains of its placed members included.
 type Spread struct {
 	Key     string
 	Domains int
 }
 
-// Stats tells what a plan cost.
+// Stats counts the work that a plan took.
 type Stats struct {
-	// Domains that could take the gang by a first look, and those of them that were tried.
+	// Domains counts the domains whose bounds admit the gang, Tried those that the search tried.
 	Domains, Tried int
-	// Fits counts the placements of single members that were tried.
+	// Fits counts the placements of single members that the search tried.
 	Fits int
-	// Cut says that MaxDomains, or another bound of its kind, ended the search: a better place may exist, or one at all
+	// Cut says that MaxDomains, or another bound of its kind, ended the search: a better place may exist, or any place
 	// where the plan is refused.
 	Cut bool
 }
@@ -144,10 +147,11 @@ type Reason string
 const (
 	// NoLevel: no node has the label of a required level.
 	NoLevel Reason = "NoLevel"
-	// NeverFits: no domain would take the gang if all its devices were healthy and free and its hosts empty. It is larger than
-	// the cluster, or than a domain, illegal on its devices, asks for more CPU or memory than hosts have, or nodes are barred.
+	// NeverFits: no domain would take the gang if all its devices were healthy and free and its hosts empty. The gang
+	// is larger than the cluster or than a domain, or no device is legal for it. It may also ask for more CPU or memory
+	// than hosts have, or Cluster.Bars may exclude too many nodes.
 	NeverFits Reason = "NeverFits"
-	// NoRoom: a domain would take the gang, and others hold its room, or its devices are sick.
+	// NoRoom: a domain would take the gang, but other pods use its devices or hosts, or its devices are sick.
 	NoRoom Reason = "NoRoom"
 	// PlacedApart: the members that have a place are on several domains of a required level.
 	PlacedApart Reason = "PlacedApart"
@@ -157,32 +161,34 @@ const (
 type Refusal struct {
 	Reason Reason
 	Helps  vgpu.Help
-	// Want is the number of members that must get a place, of the Of that want one, beside the Placed that have one.
+	// Want is the number of members that must get a place. Of is the number of members that need one, Placed of those
+	// that have one.
 	Want, Of, Placed int
-	// Share says in words what the members ask for, those that are alike together: "8 × 1 GPU", "1 × 10 slots of A100".
+	// Share describes what the members ask for, like members together: "8 × 1 GPU", "1 × 10 slots of A100".
 	Share string
 	// Level is the tightest required level, "" for the whole cluster.
 	Level string
-	// Nearest is the domain that takes the most members now, the first by name among equals, and Best how many.
+	// Nearest is the domain that takes the most members now, the first by name among equals. Best is how many it takes.
 	Nearest string
 	Best    int
-	// After is the domain that Drain would choose, which takes the gang once pods have ended, and Leavers are those pods.
-	// Leavers is empty where none would.
-	After   string
-	Leavers []Leaver
-	// Member is why the first member without a place has none in the nearest domain: the nearest miss of its nodes. nil
-	// where devices are not the reason.
+	// After is the domain that Drain would choose: it takes the gang once Blockers, which are pods, have ended.
+	// Blockers is empty where no domain would.
+	After    string
+	Blockers []Blocker
+	// Member says why the first member without a place has none in the nearest domain: it is the nearest miss of the
+	// domain's nodes. It is nil where devices are not the reason.
 	Member *vgpu.Refusal
-	// Hosts says why the hosts leave too few nodes although the devices are there; nil where devices are the reason.
+	// Hosts says why the hosts leave too few nodes although enough devices are free. It is nil where devices are the
+	// reason.
 	Hosts *Hosts
 	// Known lists, for NoLevel, the levels that nodes have (of Cluster.Levels).
 	Known []string
-	// Cut says that the search was cut: there may be a place that was not seen.
+	// Cut says that a bound ended the search early: there may be a place that the search did not try.
 	Cut bool
 }
 
-// Leaver is a pod that stands in a gang's way.
-type Leaver struct {
+// Blocker is a pod that must end before a gang has its places.
+type Blocker struct {
 	UID vgpu.UID
 	// Pod is "namespace/name".
 	Pod string

@@ -9,33 +9,35 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Hosts says why hosts take too few members of a class although devices for more are there.
+// Hosts says why hosts take too few members of a class although enough devices are free.
 type Hosts struct {
-	// Lacks counts the nodes by what keeps members out, the most frequent first, then by the words.
+	// Lacks counts the nodes by what keeps members out, the most frequent reason first, then by its text.
 	Lacks []Lack
-	// Want is what a member asks of its host. Most is the most CPU and the most memory of those nodes that lack one of them,
-	// possibly of different ones; Empty says that they have no more while no pod is there.
+	// Want is what a member asks of its host. Most is the most CPU and the most memory of the nodes that lack one of
+	// them, possibly of different nodes. Empty says that these nodes have no more even without any pod.
 	Want, Most vgpu.Room
 	Empty      bool
 }
 
-// Lack is nodes that keep members out for one reason.
+// Lack counts the nodes that keep members out for one reason.
 type Lack struct {
-	// Why is in the words of the scheduler's events: "Insufficient cpu", "node(s) had untolerated taint {gpu: a100}".
+	// Why is the reason in the words of the scheduler's events: "Insufficient cpu", "node(s) had untolerated taint
+	// {gpu: a100}".
 	Why   string
 	Nodes int
 }
 
-// Words of Lack.Why that are not those of Cluster.Bars.
+// Reasons in Lack.Why that do not come from Cluster.Bars.
 const (
 	lacksCPU    = "Insufficient cpu"
 	lacksMemory = "Insufficient memory"
-	// lacksPlaces: Cluster.Admits has fewer, for a reason that may pass, mostly the number of pods of the node.
+	// lacksPlaces: Cluster.Admits allows fewer members, for a reason that may pass, mostly the number of pods on the
+	// node.
 	lacksPlaces = "node(s) take no more pods now"
 )
 
-// String says it in words: "2 node(s) had untolerated taint {gpu: a100}, 1 Insufficient cpu (4000m CPU left at most, each
-// member asks for 100000m)".
+// String returns the reasons as text: "2 node(s) had untolerated taint {gpu: a100}, 1 Insufficient cpu (4000m CPU left
+// at most, each member asks for 100000m)".
 func (h *Hosts) String() string {
 	parts := make([]string, 0, len(h.Lacks))
 	for _, l := range h.Lacks {
@@ -55,14 +57,14 @@ func (h *Hosts) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// hosts returns why hosts keep members out on a ground: of the first class that they leave too little room for, else of the
-// first that some node keeps out.
-func (s *search) hosts(f *ground) *Hosts {
-	free := s.unhosted(f).chart(slices.Contains(s.g.Wishes.Required, NVLink))
-	counts := s.crew.first(s.need)
+// hostShortage returns why hosts keep members out in a snapshot. It describes the first class for which the hosts have
+// too little, else the first class that some node keeps out.
+func (s *search) hostShortage(snap *snapshot) *Hosts {
+	free := s.ignoringHosts(snap).topology(slices.Contains(s.g.Wishes.Required, NVLink))
+	counts := s.members.countsOfFirst(s.need)
 	var some *Hosts
-	for k := range s.crew.classes {
-		h, takes := f.keepOut(&s.crew.classes[k], free.perNode(k), counts[k])
+	for k := range s.members.classes {
+		h, takes := snap.hostLacks(&s.members.classes[k], free.capacityPerNode(k), counts[k])
 		if takes < counts[k] {
 			return h
 		}
@@ -71,32 +73,33 @@ func (s *search) hosts(f *ground) *Hosts {
 		}
 	}
 	if some == nil {
-		some = &Hosts{} // domains that hosts and devices make too small together
+		some = &Hosts{} // hosts and devices together make domains too small
 	}
 	return some
 }
 
-// perNode returns how many members of a class the devices of each node take.
-func (t *chart) perNode(k int) []int {
-	sums := make([]int, len(t.ground.nodes))
+// capacityPerNode returns how many members of a class the devices of each node take.
+func (t *topology) capacityPerNode(k int) []int {
+	sums := make([]int, len(t.snapshot.nodes))
 	for i := range t.cells[:t.whole] {
 		sums[t.cells[i].node] += int(t.caps[k][i])
 	}
 	return sums
 }
 
-// keepOut says why hosts take fewer of so many members of a class than devices do, and how many they take.
-func (f *ground) keepOut(k *class, byDevices []int, count int) (h *Hosts, takes int) {
-	h = &Hosts{Want: k.request.Host, Empty: f.hosting == ifEmpty}
-	for i := range f.nodes {
+// hostLacks returns why hosts take fewer than `count` members of a class although devices take more, and how many they
+// take.
+func (snap *snapshot) hostLacks(k *memberClass, byDevices []int, count int) (h *Hosts, takes int) {
+	h = &Hosts{Want: k.request.Host, Empty: snap.hostRule == hostsIfEmpty}
+	for i := range snap.nodes {
 		most := min(byDevices[i], count)
-		here := f.hosts(k, i)
+		here := snap.hostCapacity(k, i)
 		takes += min(most, here)
 		if here >= most {
 			continue
 		}
-		why := f.bar(k.kind, i)
-		if room := f.nodes[i].Room(); why == "" && timesRoom(room, k.request.Host) < most {
+		why := snap.barredBy(k.kind, i)
+		if room := snap.nodes[i].Room(); why == "" && timesRoom(room, k.request.Host) < most {
 			why = lacksCPU
 			if timesRoom(vgpu.Room{MilliCPU: room.MilliCPU}, vgpu.Room{MilliCPU: k.request.Host.MilliCPU}) >= most {
 				why = lacksMemory

@@ -6,17 +6,17 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// cell is the smallest piece of ground that members are put on: a node, or an island of its devices.
+// cell is the smallest set of devices that members are put on: a node, or one of its islands, or a part of either.
 type cell struct {
 	node int32
-	// whole is the cell that this one is cut from, by number: itself for most.
+	// whole is the number of the cell of which this one is a part; most cells are their own.
 	whole int32
 	// devices of the island by index, nil for the whole node.
 	devices []int
 }
 
 // islandsOf returns the sets of devices that NVLink joins, directly or through each other, by their first device. A
-// device without NVLink is an island; so is a node without devices.
+// device without NVLink is an island of its own. A node without devices has one empty island.
 func islandsOf(n *vgpu.Node) [][]int {
 	m := len(n.Devices())
 	if m == 0 {
@@ -44,10 +44,10 @@ func islandsOf(n *vgpu.Node) [][]int {
 	return islands
 }
 
-// linked reports whether NVLink joins any two devices of the node.
-func linked(n *vgpu.Node) bool { return len(islandsOf(n)) < len(n.Devices()) }
+// hasNVLink reports whether NVLink joins any two devices of the node.
+func hasNVLink(n *vgpu.Node) bool { return len(islandsOf(n)) < len(n.Devices()) }
 
-// cellsOf cuts the nodes into cells.
+// cellsOf divides the nodes into cells.
 func cellsOf(nodes []*vgpu.Node, islands bool) []cell {
 	cells := make([]cell, 0, len(nodes))
 	for i, n := range nodes {
@@ -70,5 +70,5 @@ func (k *cell) restrict(n *vgpu.Node) *vgpu.Node {
 	return n.Only(func(i int) bool { return slices.Contains(k.devices, i) })
 }
 
-// has reports whether a device is of the cell.
+// has reports whether the cell has a device.
 func (k *cell) has(i int) bool { return k.devices == nil || slices.Contains(k.devices, i) }

@@ -6,27 +6,28 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Kept is room that is kept for a gang while pods end: the places and the leavers of a plan by Drain.
+// Kept is the room that the scheduler keeps for a gang while pods end: the places and the blockers of a plan by Drain.
 type Kept struct {
-	Places  []vgpu.Assignment
-	Leavers []Leaver
+	Places   []vgpu.Assignment
+	Blockers []Blocker
 }
 
-// Stand says how the room stands, by the names of its nodes: taken are those with a pod that it waits for, or others on its
-// devices; short are those of the rest whose hosts have too little CPU or memory for the members, of which it may know some only.
-// Where none is taken and the gang has no place all the same, the room is kept in vain.
+// Stand returns the nodes on which the room is not ready, by name. On the taken nodes a blocker still runs, or other
+// pods use the devices. Of the other nodes, the hosts of the short ones have too little CPU or memory for the members;
+// members may list only some of the gang. If no node is taken and the gang still has no place, keeping the room is in
+// vain.
 func (k *Kept) Stand(c *Cluster, members []Member) (taken, short []string) {
 	asks, waits := map[vgpu.UID]vgpu.Room{}, map[vgpu.UID]bool{}
 	for i := range members {
 		asks[members[i].Request.UID] = members[i].Request.Host
 	}
-	for _, l := range k.Leavers {
+	for _, l := range k.Blockers {
 		waits[l.UID] = true
 	}
 	for _, n := range c.Nodes {
-		switch mine, free, room := k.on(n, asks); {
+		switch mine, free, room := k.standOn(n, asks); {
 		case !mine:
-		case !free || awaits(n, waits):
+		case !free || hasAny(n, waits):
 			taken = append(taken, n.Name())
 		case !room:
 			short = append(short, n.Name())
@@ -35,8 +36,9 @@ func (k *Kept) Stand(c *Cluster, members []Member) (taken, short []string) {
 	return taken, short
 }
 
-// on reports whether there are places on a node, whether their devices are free for them, and whether the host has room.
-func (k *Kept) on(n *vgpu.Node, asks map[vgpu.UID]vgpu.Room) (mine, free, room bool) {
+// standOn reports whether there are places on a node, whether their devices are free for them, and whether the host has
+// enough CPU and memory.
+func (k *Kept) standOn(n *vgpu.Node, asks map[vgpu.UID]vgpu.Room) (mine, free, room bool) {
 	want, free := vgpu.Room{}, true
 	var left *vgpu.Node
 	for i := range k.Places {
@@ -53,8 +55,8 @@ func (k *Kept) on(n *vgpu.Node, asks map[vgpu.UID]vgpu.Room) (mine, free, room b
 	return left != nil, free, want.Within(n.Room())
 }
 
-// awaits reports whether a node has one of the pods.
-func awaits(n *vgpu.Node, pods map[vgpu.UID]bool) (some bool) {
+// hasAny reports whether a node has one of the pods.
+func hasAny(n *vgpu.Node, pods map[vgpu.UID]bool) (some bool) {
 	n.Each(func(a *vgpu.Assignment) { some = some || pods[a.UID] })
 	return some
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// emptied returns the site without pods and holds, all devices healthy, hosts with room for anything.
+// emptied returns the site without pods and holds. All devices are healthy, and hosts have no limit.
 func (s *site) emptied(t *rapid.T) *site {
 	e := *s
 	var nodes []*vgpu.Node
@@ -37,8 +37,9 @@ func (s *site) emptied(t *rapid.T) *site {
 	return &e
 }
 
-// TestNeverFitsLaw: members that are alike, of one container, never fit just where they do not fit on the emptied, healthy
-// cluster; and then nothing helps. What only waits for others or for devices to recover says so.
+// TestNeverFitsLaw: like members of one container never fit exactly where they do not fit on the emptied, healthy
+// cluster; then nothing helps. A gang that only waits for other pods or for devices to recover is refused with that
+// help.
 func TestNeverFitsLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, g := randomSite(t, 4, 3), randomGroup(t, 1, 1)
@@ -65,8 +66,8 @@ func TestNeverFitsLaw(t *testing.T) {
 	})
 }
 
-// TestHostsLaw: a gang of members that are alike, of one container, never fits just where it does not fit on the emptied,
-// healthy cluster whose hosts have what they have without pods, on the nodes that are not barred.
+// TestHostsLaw: a gang of like members of one container never fits exactly where it does not fit on the emptied,
+// healthy cluster. Hosts have there what they have without pods, and barred nodes take no member.
 func TestHostsLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, g, cfg := randomSite(t, 4, 3), randomGroup(t, 1, 1), randomConfig(t)
@@ -175,7 +176,7 @@ func TestNoHarmLaw(t *testing.T) {
 			}
 		}
 		for i := range g.Members {
-			g.Members[i].Request.Host = vgpu.Room{} // single pods go anywhere, whatever their hosts have left
+			g.Members[i].Request.Host = vgpu.Room{} // single pods ignore the hosts
 			if len(g.Members[i].Request.Containers) == 0 {
 				return
 			}
@@ -199,7 +200,7 @@ func TestNoHarmLaw(t *testing.T) {
 			}
 		})
 		if want == nil {
-			return // one by one they hinder each other
+			return // one by one the members hinder each other
 		}
 		if diff := cmp.Diff(onlyWhere(want), onlyWhere(plan.Places)); diff != "" {
 			t.Fatalf("single pods go elsewhere (-single +gang):\n%s", diff)
@@ -207,7 +208,7 @@ func TestNoHarmLaw(t *testing.T) {
 	})
 }
 
-// onlyWhere lists what is used, without who uses it.
+// onlyWhere lists the devices of places without their pods.
 func onlyWhere(places []vgpu.Assignment) []string {
 	anonymous := slices.Clone(places)
 	for i := range anonymous {

@@ -7,11 +7,11 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// linked puts up to so many members of a class, each of which takes whole devices as a does, on the devices of one shape
-// of a cell: together on the set with the best links, split so that members have the best links inside, and neighbours
-// in rank the best between them.
-func (x *trial) linked(k int, i int32, a *vgpu.Assignment, most int) []vgpu.Assignment {
-	at := &x.chart.cells[i]
+// putLinked places up to `most` members of a class that take whole devices as a does, on devices of one shape in a
+// cell. The members get the set of devices with the best links. The set is split so that each member has the best links
+// inside, and members that are neighbours in rank have the best links between them.
+func (x *attempt) putLinked(k int, i int32, a *vgpu.Assignment, most int) []vgpu.Assignment {
+	at := &x.topology.cells[i]
 	n := x.node(at.node)
 	r := x.request(k)
 	share := a.Containers[0].Share
@@ -31,16 +31,16 @@ func (x *trial) linked(k int, i int32, a *vgpu.Assignment, most int) []vgpu.Assi
 	groups := split(n, set, share.Devices)
 	places := make([]vgpu.Assignment, 0, most)
 	for _, group := range groups {
-		place := x.like(k, a, n, group)
+		place := x.withDevices(k, a, n, group)
 		x.book(k, at.node, place)
 		places = append(places, place)
 	}
 	return places
 }
 
-// like returns the assignment of the next member of a class that has a group of whole devices as another has its own.
-// Nobody else is on them, so that no promise can break.
-func (x *trial) like(k int, a *vgpu.Assignment, n *vgpu.Node, group []int) vgpu.Assignment {
+// withDevices returns the assignment of the next member of a class on a group of whole devices, with the shares of
+// another assignment. No other pod is on these devices, so that no promise can break.
+func (x *attempt) withDevices(k int, a *vgpu.Assignment, n *vgpu.Node, group []int) vgpu.Assignment {
 	place := *a
 	r := x.request(k)
 	place.UID, place.Pod = r.UID, r.Pod
@@ -54,11 +54,11 @@ func (x *trial) like(k int, a *vgpu.Assignment, n *vgpu.Node, group []int) vgpu.
 	return place
 }
 
-// maxSplit is the number of devices up to which all ways to split them are compared: 16 devices in pairs would be two
-// million. More are split greedily.
+// maxSplit is the number of devices up to which the search compares all ways to split them. A larger set is split
+// greedily. The number of ways grows fast: 16 devices in pairs have two million.
 const maxSplit = 8
 
-// split divides a set of devices into groups of m with the best links inside, in an order in which neighbours have good
+// split divides a set of devices into groups of m with the best links inside. Groups that follow each other have good
 // links.
 func split(n *vgpu.Node, set []int, m int) [][]int {
 	var groups [][]int
@@ -127,8 +127,9 @@ func greedySplit(n *vgpu.Node, set []int, m int) [][]int {
 	return append(groups, left)
 }
 
-// path orders single devices so that the links between neighbours are good: the best order for up to maxSplit of them,
-// else from the first always to the best linked. Where all links are alike it is the order by index.
+// path orders single devices so that the links between neighbours are good. For up to maxSplit devices it returns the
+// best order. Beyond that it starts with the first device and appends the best linked one each time. Where all links
+// are alike it returns the order by index.
 func path(n *vgpu.Node, set []int) [][]int {
 	order := set
 	switch {
@@ -156,8 +157,8 @@ func uniform(n *vgpu.Node, set []int) bool {
 	return true
 }
 
-// bestPath finds the order with the highest sum of the qualities between neighbours, by the sets that a path may have
-// visited and where it may be (Held and Karp 1962); of equal ones the first by index.
+// bestPath finds the order with the highest sum of the qualities between neighbours; of equal orders it takes the first
+// by index. It computes the best path from each device through each set of devices that are left (Held and Karp 1962).
 func bestPath(n *vgpu.Node, set []int) []int {
 	m := len(set)
 	best, next := make([]int64, m<<m), make([]int, m<<m)
@@ -196,7 +197,7 @@ func bestPath(n *vgpu.Node, set []int) []int {
 	return order
 }
 
-// greedyPath goes from the first device always to the one with the best link that is left.
+// greedyPath starts with the first device and appends the one with the best link to the last each time.
 func greedyPath(n *vgpu.Node, set []int) []int {
 	order, left := []int{set[0]}, slices.Clone(set[1:])
 	for len(left) > 0 {

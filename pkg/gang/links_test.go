@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// matrices are nodes of eight devices as they are sold: the link of each pair.
+// matrices are the link matrices of nodes of eight devices that vendors sell.
 var matrices = map[string]func(a, b int) vgpu.Link{
 	// DGX-1 with V100: a hybrid cube mesh. Six NVLinks per device, two to some neighbours; other pairs by PCIe.
 	"DGX-1": func(a, b int) vgpu.Link {
@@ -50,8 +50,8 @@ var matrices = map[string]func(a, b int) vgpu.Link{
 	},
 }
 
-// eight returns a node of a matrix of which the busy devices have an owner.
-func eight(t rapid.TB, name string, link func(a, b int) vgpu.Link, busy func(i int) bool) *vgpu.Node {
+// eightDevices returns a node with the links of a matrix, on which pods use the busy devices.
+func eightDevices(t rapid.TB, name string, link func(a, b int) vgpu.Link, busy func(i int) bool) *vgpu.Node {
 	t.Helper()
 	var devices []vgpu.Device
 	for i := range 8 {
@@ -144,7 +144,7 @@ func TestLinksProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		link := matrices[pick(t, "matrix", "DGX-1", "NVSwitch", "PCIe", "bridges")]
 		taken := number(t, "busy devices", 0, 255)
-		n := eight(t, "n1", link, func(i int) bool { return taken&(1<<i) != 0 })
+		n := eightDevices(t, "n1", link, func(i int) bool { return taken&(1<<i) != 0 })
 		var free []int
 		for i := range 8 {
 			if taken&(1<<i) == 0 {
@@ -156,7 +156,7 @@ func TestLinksProperty(t *testing.T) {
 		if members*each > len(free) || members*each > 6 && each == 1 {
 			return
 		}
-		plan := mustPlace(t, &gang.Cluster{Nodes: []*vgpu.Node{n}}, roomless(company(members, vgpu.Slots(10*each), nil, nil)), gang.Config{})
+		plan := mustPlace(t, &gang.Cluster{Nodes: []*vgpu.Node{n}}, withoutHostRequests(benchGang(members, vgpu.Slots(10*each), nil, nil)), gang.Config{})
 		if plan.Refused != nil {
 			t.Fatal(plan.Refused)
 		}
@@ -186,8 +186,8 @@ func TestLinksProperty(t *testing.T) {
 	})
 }
 
-// roomless returns the group without what its members ask of their hosts, for nodes of which nobody noted the room.
-func roomless(g *gang.Group) *gang.Group {
+// withoutHostRequests returns the group without what its members ask of their hosts.
+func withoutHostRequests(g *gang.Group) *gang.Group {
 	for i := range g.Members {
 		g.Members[i].Request.Host = vgpu.Room{}
 	}
@@ -211,17 +211,17 @@ func TestLargeSplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &gang.Cluster{Nodes: []*vgpu.Node{n}}
-	plan := mustPlace(t, c, roomless(company(8, 20, nil, nil)), gang.Config{})
+	plan := mustPlace(t, c, withoutHostRequests(benchGang(8, 20, nil, nil)), gang.Config{})
 	for i := range plan.Places {
 		if d := plan.Places[i].Containers[0].Devices; n.Index(d[0])%8 != n.Index(d[1])%8 {
 			t.Errorf("member %d has %v, which no switch joins", i, d)
 		}
 	}
-	plan = mustPlace(t, c, roomless(company(1, 160, nil, nil)), gang.Config{})
+	plan = mustPlace(t, c, withoutHostRequests(benchGang(1, 160, nil, nil)), gang.Config{})
 	if d := plan.Places[0].Containers[0].Devices; !slices.IsSorted(d) || len(d) != 16 {
 		t.Errorf("devices %v are not sorted", d)
 	}
-	plan = mustPlace(t, c, roomless(company(16, 10, nil, nil)), gang.Config{})
+	plan = mustPlace(t, c, withoutHostRequests(benchGang(16, 10, nil, nil)), gang.Config{})
 	for i := 0; i < 16; i += 2 {
 		a, b := n.Index(plan.Places[i].Containers[0].Devices[0]), n.Index(plan.Places[i+1].Containers[0].Devices[0])
 		if a%8 != b%8 {

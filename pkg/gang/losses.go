@@ -6,8 +6,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// loss returns the part of its work that the gang loses when it is spread over the domains of a level, and whether that
-// is known.
+// loss returns the part of its work that the gang loses when it is spread over the domains of a level, and whether the
+// user declared it.
 func (g *Group) loss(key string) (part vgpu.MilliGPU, known bool) {
 	for _, l := range g.Losses {
 		if l.Level == key {
@@ -17,11 +17,11 @@ func (g *Group) loss(key string) (part vgpu.MilliGPU, known bool) {
 	return 0, false
 }
 
-// reasons returns the preferred levels without those at which a spread costs nothing. Then the number of nodes is no
-// reason either, unless it is only islands that cost nothing: a gang that loses nothing between racks or hosts loses
-// nothing between nodes.
-func (s *search) reasons() reasons {
-	r := reasons{nodes: true}
+// objectives returns the preferred levels without those at which a spread costs nothing. Then the number of nodes is no
+// objective either, unless only a spread over islands costs nothing. A gang that loses nothing between racks or hosts
+// loses nothing between nodes.
+func (s *search) objectives() objectives {
+	r := objectives{nodes: true}
 	for _, key := range s.g.Wishes.Preferred {
 		if part, known := s.g.loss(key); !known || part > 0 {
 			r.preferred = append(r.preferred, key)
@@ -35,19 +35,20 @@ func (s *search) reasons() reasons {
 	return r
 }
 
-// trade returns the best places for the first n members, once the levels are left out that are not worth what they cost:
-// a level at which the loss is known, from the last to the first, stays a reason only if
+// weighLosses returns the best places for the first n members, without the levels that are not worth what they cost. A
+// level with a known loss stays an objective, from the last to the first, only if
 //
 //	what the policy loses with it + the gang's loss with it ≤ the same without it
 //
-// in milli-GPU. What the policy loses is the difference of its scores as placement.Policy.Gain tells it; the gang's loss
-// is Part of the compute that the members ask for where they are on several domains of the level, else 0. A level that
-// is left out takes the number of nodes with it, unless it is NVLink.
+// in milli-GPU. The policy's loss is the difference of its scores, which placement.Policy.Gain converts. The gang's
+// loss is Part of the compute that the members ask for where they are on several domains of the level, else 0. If a
+// level is left out, the number of nodes is left out too, unless the level is NVLink.
 //
-// Example: four members of one GPU each lose 2 % when they are on two hosts: 80 milli-GPU. One host takes them, on
-// which the policy would rather keep four whole GPUs together: there its scores are worth 200 less than on two hosts
-// with two odd GPUs each. 200 + 0 > 0 + 80, so the gang goes to the two hosts. With 10 %, 200 ≤ 400 keeps it on one.
-func (s *search) trade(r reasons, n int) *answer {
+// Example: four members of one GPU each lose 2 % when they are on two hosts: 80 milli-GPU. One host takes all four, but
+// there the policy would rather keep four whole GPUs together. Its scores are worth 200 less there than on two hosts
+// with two odd GPUs each. 200 + 0 > 0 + 80, so the gang goes to the two hosts. With a loss of 10 %, 200 ≤ 400 keeps it
+// on one host.
+func (s *search) weighLosses(r objectives, n int) *answer {
 	best := s.answer(r, n)
 	for at := len(r.preferred) - 1; at >= 0 && best != nil; at-- {
 		key := r.preferred[at]
@@ -55,7 +56,7 @@ func (s *search) trade(r reasons, n int) *answer {
 		if !known {
 			continue
 		}
-		without := reasons{slices.Delete(slices.Clone(r.preferred), at, at+1), r.nodes && key == NVLink}
+		without := objectives{slices.Delete(slices.Clone(r.preferred), at, at+1), r.nodes && key == NVLink}
 		other := s.answer(without, n)
 		if other == nil {
 			continue
@@ -81,8 +82,8 @@ func (s *search) compute(places []vgpu.Assignment) int64 {
 		if len(places[i].Containers) == 0 {
 			continue
 		}
-		node, _ := s.ground.find(places[i].Node)
-		n := s.ground.nodes[node]
+		node, _ := s.snapshot.find(places[i].Node)
+		n := s.snapshot.nodes[node]
 		of := n.Devices()[n.Index(places[i].Containers[0].Devices[0])].Slots
 		sum += int64(r.PeakSlots()) * int64(vgpu.WholeGPU) / int64(of)
 	}

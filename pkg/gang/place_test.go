@@ -38,7 +38,7 @@ func drawing(t *testing.T, text string, racks map[string]string) *gang.Cluster {
 	return c
 }
 
-// TestBrokenInput: what contradicts itself is an error that says what.
+// TestBrokenInput: input that contradicts itself gives an error that names the contradiction.
 func TestBrokenInput(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -79,7 +79,7 @@ func TestBrokenInput(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			c := drawing(t, "n1: g0 A100 | g1 A100\nn2: g0 A100", map[string]string{"n1": "r1", "n2": "r1"})
-			g, cfg := roomless(company(2, 10, nil, nil)), gang.Config{}
+			g, cfg := withoutHostRequests(benchGang(2, 10, nil, nil)), gang.Config{}
 			tc.change(c, g, &cfg)
 			for _, decide := range []func(*gang.Cluster, *gang.Group, gang.Config) (gang.Plan, error){gang.Place, gang.Drain} {
 				if _, err := decide(c, g, cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -90,8 +90,8 @@ func TestBrokenInput(t *testing.T) {
 	}
 }
 
-// TestNobody: a gang all of whose members have a place has nothing to do.
-func TestNobody(t *testing.T) {
+// TestAllPlaced: for a gang all of whose members have a place the plan is empty.
+func TestAllPlaced(t *testing.T) {
 	c := drawing(t, "n1: g0 A100 [a:10]", nil)
 	g := &gang.Group{MinCount: 1, Placed: c.Nodes[0].Assignments()}
 	if plan := mustPlace(t, c, g, gang.Config{}); plan.Places != nil || plan.Refused != nil {
@@ -110,22 +110,22 @@ func TestRefusal(t *testing.T) {
 	}{
 		{"others are there", two, nil, gang.Refusal{
 			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, After: "r1",
-			Leavers: []gang.Leaver{{UID: "b", Pod: "b"}},
+			Blockers: []gang.Blocker{{UID: "b", Pod: "b"}},
 		}},
 		{"as many as there are", two, func(_ *gang.Cluster, g *gang.Group) {
-			g.Members, g.MinCount = roomless(company(3, 10, nil, nil)).Members, 3
+			g.Members, g.MinCount = withoutHostRequests(benchGang(3, 10, nil, nil)).Members, 3
 		}, gang.Refusal{
 			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Want: 3, Of: 3, Share: "3 × 1 GPU", Nearest: "r1", Best: 1, After: "r1",
-			Leavers: []gang.Leaver{{UID: "a", Pod: "a"}, {UID: "b", Pod: "b"}},
+			Blockers: []gang.Blocker{{UID: "a", Pod: "a"}, {UID: "b", Pod: "b"}},
 		}},
 		{"those that end first", two, func(c *gang.Cluster, _ *gang.Group) {
 			c.Ends = func(_ vgpu.UID, pod string) int64 { return map[string]int64{"a": 30, "b": 40, "c": 50, "d": 20}[pod] }
 		}, gang.Refusal{
 			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, After: "r2",
-			Leavers: []gang.Leaver{{UID: "d", Pod: "d"}},
+			Blockers: []gang.Blocker{{UID: "d", Pod: "d"}},
 		}},
 		{"too large", two, func(_ *gang.Cluster, g *gang.Group) {
-			g.Members, g.MinCount = roomless(company(4, 10, nil, nil)).Members, 4
+			g.Members, g.MinCount = withoutHostRequests(benchGang(4, 10, nil, nil)).Members, 4
 		}, gang.Refusal{Reason: gang.NeverFits, Want: 4, Of: 4, Share: "4 × 1 GPU", Nearest: "r1", Best: 3}},
 		{"sick devices", "n1: g0 A100 sick | g1 A100\nn2: g0 A100\n", nil, gang.Refusal{
 			Reason: gang.NoRoom, Helps: vgpu.RecoveryHelps, Nearest: "r1", Best: 1,
@@ -137,7 +137,7 @@ func TestRefusal(t *testing.T) {
 		}, gang.Refusal{Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1, Hosts: &gang.Hosts{
 			Lacks: []gang.Lack{{Why: "Insufficient cpu", Nodes: 2}}, Want: vgpu.Room{MilliCPU: 2000}, Most: vgpu.Room{MilliCPU: 3000},
 		}}},
-		{"no room on any host, whoever ends", "n1 cpu=3: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, g *gang.Group) {
+		{"no room on any host, even without pods", "n1 cpu=3: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, g *gang.Group) {
 			c.Hosts = func(node int) vgpu.Room { return vgpu.Room{MilliCPU: 3000 - int64(node)*1000} }
 			for i := range g.Members {
 				g.Members[i].Request.Host.MilliCPU = 2000
@@ -171,7 +171,7 @@ func TestRefusal(t *testing.T) {
 			c.Admits = func(_, node int) int { return 9 * node }
 			c.Bars = func(_, node int) string { return []string{"node(s) were unschedulable", ""}[node] }
 		}, gang.Refusal{
-			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r2", Best: 1, After: "r2", Leavers: []gang.Leaver{{UID: "a", Pod: "a"}},
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r2", Best: 1, After: "r2", Blockers: []gang.Blocker{{UID: "a", Pod: "a"}},
 			Hosts: &gang.Hosts{Lacks: []gang.Lack{{Why: "node(s) were unschedulable", Nodes: 1}}},
 		}},
 		{"not admitted", "n1: g0 A100 | g1 A100\nn2: g0 A100\n", func(c *gang.Cluster, _ *gang.Group) {
@@ -183,14 +183,14 @@ func TestRefusal(t *testing.T) {
 			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Nearest: "r1", Best: 1,
 		}},
 		{"some must", two, func(_ *gang.Cluster, g *gang.Group) {
-			g.Members = append(g.Members, roomless(company(9, 10, nil, nil)).Members[2:]...)
+			g.Members = append(g.Members, withoutHostRequests(benchGang(9, 10, nil, nil)).Members[2:]...)
 		}, gang.Refusal{
-			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Of: 9, Nearest: "r1", Best: 1, After: "r1", Leavers: []gang.Leaver{{UID: "b", Pod: "b"}},
+			Reason: gang.NoRoom, Helps: vgpu.EvictionHelps, Of: 9, Nearest: "r1", Best: 1, After: "r1", Blockers: []gang.Blocker{{UID: "b", Pod: "b"}},
 		}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			c, g := drawing(t, tc.drawing, racks), roomless(company(2, 10, []string{"rack"}, nil))
+			c, g := drawing(t, tc.drawing, racks), withoutHostRequests(benchGang(2, 10, []string{"rack"}, nil))
 			if tc.change != nil {
 				tc.change(c, g)
 			}
@@ -216,17 +216,17 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestWords: a refusal with other words for those to wait for.
+// TestWords: Words names the blockers by the given function.
 func TestWords(t *testing.T) {
 	r := gang.Refusal{
 		Reason: gang.NoRoom, Want: 8, Share: "8 × 1 GPU", Level: "topology.kubernetes.io/rack", Nearest: "r3", Best: 7, After: "r1",
-		Leavers: []gang.Leaver{{"a", "team/train-b-0"}, {"b", "team/train-b-1"}}, Helps: vgpu.EvictionHelps,
+		Blockers: []gang.Blocker{{"a", "team/train-b-0"}, {"b", "team/train-b-1"}}, Helps: vgpu.EvictionHelps,
 	}
 	if got, want := r.String(), "needs 8 × 1 GPU in one topology.kubernetes.io/rack; rack r3 takes 7; rack r1 takes 8 after team/train-b-0, team/train-b-1 end"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
-	r.Cut, r.Leavers = true, r.Leavers[:1]
-	got := r.Words(func(l []gang.Leaver) string { return l[0].Pod + " (priority 10)" })
+	r.Cut, r.Blockers = true, r.Blockers[:1]
+	got := r.Words(func(l []gang.Blocker) string { return l[0].Pod + " (priority 10)" })
 	want := "needs 8 × 1 GPU in one topology.kubernetes.io/rack; rack r3 takes 7; rack r1 takes 8 after team/train-b-0 (priority 10) ends" +
 		"; the search was cut short, there may be a place that it did not see"
 	if got != want {
@@ -248,7 +248,7 @@ func TestPromises(t *testing.T) {
 		},
 	}
 	c := drawing(t, "n1: g0 A100 | g1 A100\nn2: g0 A100", nil)
-	g := roomless(company(3, 3, nil, []string{"rack"}))
+	g := withoutHostRequests(benchGang(3, 3, nil, []string{"rack"}))
 	cfg := gang.Config{Policy: placement.Policy{}.Among(among)}
 	used := func() map[vgpu.DeviceID]bool {
 		plan, devices := mustPlace(t, c, g, cfg), map[vgpu.DeviceID]bool{}
@@ -292,55 +292,55 @@ func TestChoices(t *testing.T) {
 	}{
 		// Both nodes take two halves and have nothing left then. packed leaves nothing of two devices on n2, on n1 a half
 		// and then nothing of one.
-		{"the policy decides between equals", "n1: g0 A100\nn2: g0 A100 [a:5] | g1 A100 [b:5]", company(2, 5, nil, []string{"rack"}), nil, "n2/n2"},
-		{"else the name", "n1: g0 A100\nn2: g0 A100", company(1, 5, nil, nil), nil, "n1"},
-		{"without a label there is no domain", "n0: g0 A100\nn1: g0 A100", company(1, 10, []string{"rack"}, nil), nil, "n1"},
+		{"the policy decides between equals", "n1: g0 A100\nn2: g0 A100 [a:5] | g1 A100 [b:5]", benchGang(2, 5, nil, []string{"rack"}), nil, "n2/n2"},
+		{"else the name", "n1: g0 A100\nn2: g0 A100", benchGang(1, 5, nil, nil), nil, "n1"},
+		{"without a label there is no domain", "n0: g0 A100\nn1: g0 A100", benchGang(1, 10, []string{"rack"}, nil), nil, "n1"},
 		// Only n1 admits the second, which is the smaller.
-		{"the scarcest first", "n1: g0 A100\nn2: g0 A100", company(2, 10, nil, nil), func(c *gang.Cluster, g *gang.Group) {
+		{"the scarcest first", "n1: g0 A100\nn2: g0 A100", benchGang(2, 10, nil, nil), func(c *gang.Cluster, g *gang.Group) {
 			g.Members[1].Request.Containers[0].Slots, g.Members[1].Kind = 5, 1
 			c.Admits = func(kind, node int) int { return []int{9, 9 * (1 - node)}[kind] }
 		}, "n2/n1"},
 		// Twice 6 on n1 and n2, by the part of the room that they need, leave no whole device.
-		{"then the largest first", "n1: g0 A100\nn2: g0 A100\nn3: g0 A100 [a:4]", company(3, 6, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
+		{"then the largest first", "n1: g0 A100\nn2: g0 A100\nn3: g0 A100 [a:4]", benchGang(3, 6, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[0].Request.Containers[0].Slots = 10
 		}, "n1/n2/n3"},
-		{"who asks for no GPU needs none", "n1 cpu=1: g0 A100 [a:10]\nn2: g0 A100 [b:10]", company(1, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
+		{"who asks for no GPU needs none", "n1 cpu=1: g0 A100 [a:10]\nn2: g0 A100 [b:10]", benchGang(1, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[0].Request.Containers, g.Members[0].Request.Host.MilliCPU = nil, 1000
 		}, "n1"},
-		{"kinds are admitted by themselves", "n1: g0 A100 | g1 A100\nn2: g0 A100 | g1 A100", company(2, 10, nil, nil), func(c *gang.Cluster, g *gang.Group) {
+		{"kinds are admitted by themselves", "n1: g0 A100 | g1 A100\nn2: g0 A100 | g1 A100", benchGang(2, 10, nil, nil), func(c *gang.Cluster, g *gang.Group) {
 			g.Members[1].Kind = 1
 			c.Admits = func(kind, node int) int { return []int{1 - node, node}[kind] }
 		}, "n1/n2"},
-		{"models are", "n1: g0 A100 | g1 H100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
+		{"models are", "n1: g0 A100 | g1 H100", benchGang(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[1].Request.Variants = []vgpu.Variant{{Model: "H100"}}
 			g.Members[0].Request.Variants = []vgpu.Variant{{Model: "A100"}}
 		}, "n1/n1"},
-		{"hosts are", "n1 cpu=3: g0 A100 | g1 A100\nn2 cpu=1: g0 A100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
+		{"hosts are", "n1 cpu=3: g0 A100 | g1 A100\nn2 cpu=1: g0 A100", benchGang(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[0].Request.Host.MilliCPU, g.Members[1].Request.Host.MilliCPU = 1000, 3000
 		}, "n2/n1"},
-		{"hosts fill up", "n1 cpu=3: g0 A100 | g1 A100\nn2 cpu=2: g0 A100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
+		{"hosts fill up", "n1 cpu=3: g0 A100 | g1 A100\nn2 cpu=2: g0 A100", benchGang(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.Members[0].Request.Host.MilliCPU, g.Members[1].Request.Host.MilliCPU = 2000, 2000
 		}, "n1/n2"},
-		{"an island where one takes all", "n1: g0 A100 | g1 A100\nn2: g0 A100 | g1 A100\nlinks n2: g0-g1 NV1", company(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n2/n2"},
-		{"else what the next level says", "n1: g0 A100 | g1 A100\nn2: g0 A100\nn3: g0 A100 | g1 A100 [a:10]\nlinks n3: g0-g1 NV1", company(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n1/n1"},
+		{"an island where one takes all", "n1: g0 A100 | g1 A100\nn2: g0 A100 | g1 A100\nlinks n2: g0-g1 NV1", benchGang(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n2/n2"},
+		{"else what the next level says", "n1: g0 A100 | g1 A100\nn2: g0 A100\nn3: g0 A100 | g1 A100 [a:10]\nlinks n3: g0-g1 NV1", benchGang(2, 10, nil, []string{gang.NVLink, "rack"}), nil, "n1/n1"},
 		// Where only islands cost nothing, nodes still count: one takes both, and the policy would rather fill two.
-		{"islands that cost nothing", "n1: g0 A100 [a:7]\nn2: g0 A100 [b:7]\nn3: g0 A100", company(2, 3, nil, []string{gang.NVLink}), func(_ *gang.Cluster, g *gang.Group) {
+		{"islands that cost nothing", "n1: g0 A100 [a:7]\nn2: g0 A100 [b:7]\nn3: g0 A100", benchGang(2, 3, nil, []string{gang.NVLink}), func(_ *gang.Cluster, g *gang.Group) {
 			g.Losses = []gang.Loss{{Level: gang.NVLink}}
 		}, "n3/n3"},
-		{"a rank decides who goes without", "n1: g0 A100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
+		{"a rank decides who goes without", "n1: g0 A100", benchGang(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.MinCount, g.Members[0].Rank = 1, 5
 		}, "/n1"},
-		{"of unlike members too", "n1: g0 A100", company(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
+		{"of unlike members too", "n1: g0 A100", benchGang(2, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.MinCount, g.Members[1].Request.Containers[0].Slots = 1, 5
 		}, "n1/"},
-		{"one more than is needed", "n1: g0 A100 | g1 A100 | g2 A100", company(5, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
+		{"one more than is needed", "n1: g0 A100 | g1 A100 | g2 A100", benchGang(5, 10, nil, nil), func(_ *gang.Cluster, g *gang.Group) {
 			g.MinCount = 1
 		}, "n1/n1/n1//"},
-		{"refused", "n1: g0 A100", company(2, 10, nil, nil), nil, "!"},
+		{"refused", "n1: g0 A100", benchGang(2, 10, nil, nil), nil, "!"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			c, g := drawing(t, tc.drawing, map[string]string{"n1": "r1", "n2": "r1", "n3": "r2"}), roomless(tc.group)
+			c, g := drawing(t, tc.drawing, map[string]string{"n1": "r1", "n2": "r1", "n3": "r2"}), withoutHostRequests(tc.group)
 			if tc.change != nil {
 				tc.change(c, g)
 			}

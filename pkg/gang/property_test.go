@@ -160,8 +160,8 @@ func permuted[T any](t *rapid.T, list []T) []T {
 	return rapid.Permutation(list).Draw(t, "order")
 }
 
-// TestDrainProperty: room to wait for is there once the pods that it waits for are gone, and no others, in the ledgers and on the
-// hosts; it respects the holds of others, waits for nobody on a node that is avoided, and for nobody who stays for ever.
+// TestDrainProperty: the room of a drain is free, in the ledgers and on the hosts, once its blockers and no other pods
+// are gone. It respects the holds of others. No blocker is on an avoided node, and none stays for ever.
 func TestDrainProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, g, cfg := drawn(t)
@@ -198,9 +198,9 @@ func TestDrainProperty(t *testing.T) {
 			}
 			return
 		}
-		for _, l := range plan.Leavers {
+		for _, l := range plan.Blockers {
 			if ends[l.Pod] == gang.Never {
-				t.Fatalf("it waits for %s, which stays", l.Pod)
+				t.Fatalf("pod %s is a blocker and stays", l.Pod)
 			}
 			s.leave(t, l.UID, hosts[l.UID], avoided)
 		}
@@ -213,7 +213,7 @@ func (s *site) leave(t *rapid.T, uid vgpu.UID, host vgpu.Room, avoided string) {
 	for _, n := range s.Nodes {
 		for _, a := range n.Assignments() {
 			if a.UID == uid && n.Name() == avoided {
-				t.Fatalf("it waits for %s on the node that is avoided", uid)
+				t.Fatalf("pod %s is a blocker on the avoided node", uid)
 			}
 			if a.UID == uid {
 				n.SetRoom(n.Room().Plus(host))

@@ -7,18 +7,18 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// places gives the places of a trial to the members: those of a class in the order of their ranks, on the cells in an
-// order that keeps each domain together, at every level. Members without a place have no node.
-func (x *trial) places(reasons []*division) []vgpu.Assignment {
-	w := x.chart.ground.crew
-	list := make([]vgpu.Assignment, len(w.g.Members))
+// places assigns the places of an attempt to the members. Members of a class get them in the order of their ranks, on
+// cells in an order that keeps each domain together at every level. A member without a place has no node.
+func (x *attempt) places(reasons []*division) []vgpu.Assignment {
+	mc := x.topology.snapshot.members
+	list := make([]vgpu.Assignment, len(mc.g.Members))
 	for i := range list {
-		list[i] = vgpu.Assignment{UID: w.g.Members[i].Request.UID, Pod: w.g.Members[i].Request.Pod}
+		list[i] = vgpu.Assignment{UID: mc.g.Members[i].Request.UID, Pod: mc.g.Members[i].Request.Pod}
 	}
-	next := make([]int, len(w.classes))
-	for _, p := range x.together(reasons) {
+	next := make([]int, len(mc.classes))
+	for _, p := range x.orderParts(reasons) {
 		for _, a := range p.places {
-			i := w.classes[p.class].members[next[p.class]]
+			i := mc.classes[p.class].members[next[p.class]]
 			next[p.class]++
 			a.UID, a.Pod = list[i].UID, list[i].Pod
 			list[i] = a
@@ -27,9 +27,9 @@ func (x *trial) places(reasons []*division) []vgpu.Assignment {
 	return list
 }
 
-// together orders the parts: by the domains of the level that has the fewest, then of the next, by name at each, and the
-// cells at last.
-func (x *trial) together(reasons []*division) []part {
+// orderParts orders the parts by the domains of the objective that has the fewest domains, then of the next, by name at
+// each. Cells decide ties.
+func (x *attempt) orderParts(reasons []*division) []part {
 	levels := slices.Clone(reasons)
 	spreads := x.spreads(reasons)
 	slices.SortStableFunc(levels, func(a, b *division) int {
@@ -47,11 +47,11 @@ func (x *trial) together(reasons []*division) []part {
 	return parts
 }
 
-// spreads counts the domains that the trial uses, those of the members with a place included.
-func (x *trial) spreads(reasons []*division) []int {
+// spreads counts the domains that the attempt uses, those of the placed members included.
+func (x *attempt) spreads(reasons []*division) []int {
 	counts := make([]int, len(reasons))
 	for at, v := range reasons {
-		used := slices.Clone(v.opened)
+		used := slices.Clone(v.inUse)
 		for i := range x.parts {
 			used = append(used, v.of[x.parts[i].cell])
 		}

@@ -9,37 +9,37 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// refuse says why there is no place for as many members as must get one.
+// refuse returns why there is no place for as many members as must get one.
 func (s *search) refuse() *Refusal {
-	r := &Refusal{Want: s.need, Of: len(s.g.Members), Placed: len(s.g.Placed), Share: s.share(), Level: s.tightest(), Cut: s.ground.stats.Cut}
-	t := s.ground.chart(slices.Contains(s.g.Wishes.Required, NVLink))
+	r := &Refusal{Want: s.need, Of: len(s.g.Members), Placed: len(s.g.Placed), Share: s.share(), Level: s.tightest(), Cut: s.snapshot.stats.Cut}
+	t := s.snapshot.topology(slices.Contains(s.g.Wishes.Required, NVLink))
 	for _, key := range s.g.Wishes.Required {
 		if !s.exists(key) {
 			r.Reason, r.Level, r.Known = NoLevel, key, s.known()
 			return r
 		}
-		if _, one := t.division(key).whole(); !one {
+		if _, one := t.division(key).onlyDomain(); !one {
 			r.Reason, r.Level = PlacedApart, key
 			return r
 		}
 	}
-	if s.never() {
+	if s.impossible() {
 		r.Reason = NeverFits
-		f := s.emptiest()
-		s.nearest(r, f)
+		snap := s.emptied()
+		s.nearest(r, snap)
 		r.Member = nil
-		if s.possible(s.unhosted(f)) {
-			r.Hosts = s.hosts(f)
+		if s.possible(s.ignoringHosts(snap)) {
+			r.Hosts = s.hostShortage(snap)
 		}
 		return r
 	}
 	r.Reason = NoRoom
-	s.nearest(r, s.ground)
-	if s.possible(s.unhosted(s.ground)) {
-		r.Hosts, r.Member = s.hosts(s.ground), nil
+	s.nearest(r, s.snapshot)
+	if s.possible(s.ignoringHosts(s.snapshot)) {
+		r.Hosts, r.Member = s.hostShortage(s.snapshot), nil
 	}
 	if d := s.drain(); d != nil {
-		r.Helps, r.After, r.Leavers = vgpu.EvictionHelps, d.name, d.leavers
+		r.Helps, r.After, r.Blockers = vgpu.EvictionHelps, d.name, d.blockers
 		return r
 	}
 	if r.Helps = vgpu.EvictionHelps; r.Hosts == nil {
@@ -51,16 +51,16 @@ func (s *search) refuse() *Refusal {
 // exists reports whether any node has a level.
 func (s *search) exists(key string) bool {
 	if key == NVLink {
-		return slices.ContainsFunc(s.ground.nodes, linked)
+		return slices.ContainsFunc(s.snapshot.nodes, hasNVLink)
 	}
-	return slices.ContainsFunc(s.ground.c.level(key).Domain, func(d int32) bool { return d >= 0 })
+	return slices.ContainsFunc(s.snapshot.c.level(key).Domain, func(d int32) bool { return d >= 0 })
 }
 
 // known lists the levels that nodes have.
 func (s *search) known() []string {
 	var keys []string
-	for i := range s.ground.c.Levels {
-		if key := s.ground.c.Levels[i].Key; s.exists(key) {
+	for i := range s.snapshot.c.Levels {
+		if key := s.snapshot.c.Levels[i].Key; s.exists(key) {
 			keys = append(keys, key)
 		}
 	}
@@ -75,9 +75,9 @@ func (s *search) known() []string {
 func (s *search) tightest() string {
 	best, most := "", -1
 	for _, key := range s.g.Wishes.Required {
-		count := len(s.ground.nodes) + 1
+		count := len(s.snapshot.nodes) + 1
 		if key != NVLink {
-			count = len(s.ground.c.level(key).Names)
+			count = len(s.snapshot.c.level(key).Names)
 		}
 		if count > most {
 			best, most = key, count
@@ -86,17 +86,17 @@ func (s *search) tightest() string {
 	return best
 }
 
-// unhosted returns the ground as if the hosts had room for everything.
-func (s *search) unhosted(f *ground) *ground {
-	other := f.on(func(_ int, n *vgpu.Node) *vgpu.Node { return n })
-	other.hosting = notAtAll
+// ignoringHosts returns the snapshot without the limits of hosts.
+func (s *search) ignoringHosts(snap *snapshot) *snapshot {
+	other := snap.withNodes(func(_ int, n *vgpu.Node) *vgpu.Node { return n })
+	other.hostRule = hostsIgnored
 	return other
 }
 
-// emptiest returns the ground with nothing on it but the members with a place, all devices healthy, all hosts empty.
-func (s *search) emptiest() *ground {
-	others, c := s.crew.others(), s.ground.c
-	f := s.ground.on(func(i int, n *vgpu.Node) *vgpu.Node {
+// emptied returns the snapshot with only the placed members, all devices healthy, all hosts empty.
+func (s *search) emptied() *snapshot {
+	others, c := s.members.isOther(), s.snapshot.c
+	snap := s.snapshot.withNodes(func(i int, n *vgpu.Node) *vgpu.Node {
 		empty := n.Healed()
 		if taken, _ := n.Taken(); taken > 0 || n.Held() {
 			empty = empty.Without(func(h *vgpu.Hold, _ bool) bool { return others(h.UID) })
@@ -110,57 +110,57 @@ func (s *search) emptiest() *ground {
 		empty.SetRoom(room)
 		return empty
 	})
-	f.hosting = ifEmpty
-	return f
+	snap.hostRule = hostsIfEmpty
+	return snap
 }
 
-// task asks where the members that must get a place fit on a ground.
-func (s *search) task(f *ground) *task {
-	t := f.chart(slices.Contains(s.g.Wishes.Required, NVLink))
-	return t.task(s.g.Wishes.Required, nil, true, t.load(s.crew.first(s.need)))
+// problem asks where in a snapshot the members fit that must get a place.
+func (s *search) problem(snap *snapshot) *problem {
+	t := snap.topology(slices.Contains(s.g.Wishes.Required, NVLink))
+	return t.problem(s.g.Wishes.Required, nil, true, t.load(s.members.countsOfFirst(s.need)))
 }
 
-// possible reports whether the members fit on a ground.
-func (s *search) possible(f *ground) bool {
-	q := s.task(f)
-	return q.try(q.candidates(q.required)) != nil
+// possible reports whether the members fit in a snapshot.
+func (s *search) possible(snap *snapshot) bool {
+	q := s.problem(snap)
+	return q.try(q.domainsByBound(q.required)) != nil
 }
 
-// never reports whether the members would not even fit on the emptied cluster. Members that are alike, of one container
-// and with a promise are tried; without one the bounds are exact. For others only what the bounds exclude is impossible
-// for certain, since trials are greedy.
-func (s *search) never() bool {
-	f := s.emptiest()
-	q := s.task(f)
-	list := q.candidates(q.required)
+// impossible reports whether the members would not fit even on the emptied cluster. For like members of one container
+// the bounds are exact without a promise; with a promise, impossible tries real placements. For other members only what
+// the bounds exclude is certainly impossible, since attempts are greedy.
+func (s *search) impossible() bool {
+	snap := s.emptied()
+	q := s.problem(snap)
+	list := q.domainsByBound(q.required)
 	if len(list) == 0 {
 		return true
 	}
-	if r := s.crew.classes[0].request; len(s.crew.classes) > 1 || len(r.Containers) != 1 || r.MaxSlowdown == 0 {
-		return false // the bounds are exact, or nothing is
+	if r := s.members.classes[0].request; len(s.members.classes) > 1 || len(r.Containers) != 1 || r.MaxSlowdown == 0 {
+		return false // the bounds are exact, or no exact answer exists
 	}
-	return q.try(list) == nil && !f.stats.Cut
+	return q.try(list) == nil && !snap.stats.Cut
 }
 
-// helps says what would make room where the pods of others do not.
+// helps returns what would make room where the end of other pods does not.
 func (s *search) helps() vgpu.Help {
-	w := newWait(s.ground)
-	healed := w.emptied().on(func(_ int, n *vgpu.Node) *vgpu.Node { return n.Healed() })
+	w := newWaitTimes(s.snapshot)
+	healed := w.emptied().withNodes(func(_ int, n *vgpu.Node) *vgpu.Node { return n.Healed() })
 	if s.possible(healed) {
 		return vgpu.RecoveryHelps
 	}
 	return vgpu.EvictionHelps
 }
 
-// nearest fills in the domain that takes the most of the members, and why the next one has no place there.
-func (s *search) nearest(r *Refusal, f *ground) {
-	q := s.task(f)
-	list := q.chart.domains(q.required)
+// nearest sets the domain that takes the most members, and why the next member has no place there.
+func (s *search) nearest(r *Refusal, snap *snapshot) {
+	q := s.problem(snap)
+	list := q.topology.domains(q.required)
 	bound := func(d *domain) (sum int) {
 		for k, n := range q.load.counts {
 			takes := 0
 			for _, i := range d.cells {
-				takes += int(q.chart.caps[k][i])
+				takes += int(q.topology.caps[k][i])
 			}
 			sum += min(n, takes)
 		}
@@ -170,10 +170,10 @@ func (s *search) nearest(r *Refusal, f *ground) {
 		list[i].takes = int64(bound(&list[i]))
 	}
 	slices.SortStableFunc(list, func(a, b domain) int { return cmp.Compare(b.takes, a.takes) })
-	var best *trial
+	var best *attempt
 	var at *domain
 	for i := range list {
-		if best != nil && (list[i].takes <= int64(best.all) || i >= f.most) {
+		if best != nil && (list[i].takes <= int64(best.all) || i >= snap.maxDomains) {
 			break
 		}
 		x, _ := q.place(list[i].cells)
@@ -188,8 +188,8 @@ func (s *search) nearest(r *Refusal, f *ground) {
 	r.Member = best.miss(at.cells, &q.load)
 }
 
-// name returns the name of a domain of the required levels: that of the tightest.
-func (q *task) name(d *domain) string {
+// name returns the name of a domain of the required levels: that of the level with the most domains.
+func (q *problem) name(d *domain) string {
 	name, most := "", int32(-1)
 	for _, v := range q.required {
 		if v.named > most {
@@ -199,10 +199,10 @@ func (q *task) name(d *domain) string {
 	return name
 }
 
-// miss returns why the first class that has members left has no place on the cells: the nearest miss.
-func (x *trial) miss(cells []int32, l *load) *vgpu.Refusal {
+// miss returns the nearest miss on the cells of the first class that has members without a place.
+func (x *attempt) miss(cells []int32, l *load) *vgpu.Refusal {
 	for k, n := range l.counts {
-		if x.placed[k] == n || len(x.chart.ground.crew.classes[k].request.Containers) == 0 {
+		if x.placed[k] == n || len(x.topology.snapshot.members.classes[k].request.Containers) == 0 {
 			continue
 		}
 		var all []vgpu.Refusal

@@ -94,7 +94,7 @@ func (m *Member) validate() error {
 	return m.Request.Validate()
 }
 
-// validate checks that each wish is a level of the cluster, or NVLink, once.
+// validate checks that each wish is a level of the cluster, or NVLink, and appears once.
 func (w *Wishes) validate(c *Cluster) error {
 	for _, list := range [][]string{w.Required, w.Preferred} {
 		for i, key := range list {

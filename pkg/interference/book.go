@@ -10,36 +10,38 @@ import (
 
 // Bounds of what a Book keeps of one workload on one GPU model.
 const (
-	// maxRows is the number of neighbourhoods that are remembered as seen by the workload. More remembers the past for
-	// longer and costs 32 bytes each.
+	// maxRows is the number of neighbourhoods that the book keeps as seen by the workload. A larger number keeps older
+	// observations, at 32 bytes each.
 	maxRows = 16
-	// maxSeen is the number of its neighbours' rows that speak of its pressure.
+	// maxSeen is the number of its neighbours' rows that count for its pressure. A larger number costs memory and time.
 	maxSeen = 24
-	// MaxBeside is the number of neighbours of a co-run that teaches. With more, nobody can tell whose pressure it was.
+	// MaxBeside is the largest number of neighbours of a co-run that teaches. With more neighbours, no estimate tells
+	// whose pressure it was.
 	MaxBeside = 4
-	// maxCount bounds how many observations of one neighbourhood count: beyond it the oldest fade.
+	// maxCount bounds how many observations of one neighbourhood count: beyond it the oldest fade. A larger bound
+	// follows changes more slowly.
 	maxCount = 16
 )
 
-// Book is what is known of workloads on GPU models: profiles, and what was learned from co-runs. It is for one goroutine.
+// Book holds what is known of workloads on GPU models: profiles, and what co-runs taught. It is for one goroutine.
 //
-// It learns by finding the traits that make the observed speeds and the doubt about all traits smallest together (the
-// maximum a posteriori), a few workloads at a time: those that an observation is about. Observations far from what is
-// expected count less, those of many neighbours outvote a liar, and those of one owner count no more than twice those of
+// It finds the traits that best fit the observed speeds and the prior of all traits (the maximum a posteriori). Each
+// observation updates only the workloads that it is about. Observations far from the expected speed count less, and
+// many neighbours outvote one that reports falsely. The observations of one owner count no more than twice those of
 // another.
 type Book struct {
 	model Model
 	max   int
 	known map[entryKey]*entry
-	// first and last end the chain of entries, the one that was not observed for the longest time first.
+	// first and last are the ends of the chain of entries. The entry whose last observation is oldest comes first.
 	first, last *entry
 	// gpus are the GPU models of entries.
 	gpus []GPU
 	// levels are the mean sensitivities by GPU model.
 	levels map[GPU]float64
-	// scatters are the variances of what traits leave of pairs, by GPU model, where they were estimated.
+	// scatters are the variances of pairs that traits do not explain, by GPU model, where they were estimated.
 	scatters map[GPU]float64
-	// votes, rests and ridge are used again.
+	// votes, rests and ridge are buffers for reuse.
 	votes []vote
 	rests []pair
 	ridge ridge
@@ -53,55 +55,55 @@ type entryKey struct {
 // GPU is the number of a GPU model in a Book.
 type GPU uint16
 
-// Owner is the number of whoever runs workloads; 0 is one that nobody knows.
+// Owner is the number of the owner of workloads; 0 is an unknown owner.
 type Owner uint32
 
 // entry is one workload on one GPU model.
 type entry struct {
 	key     entryKey
 	owner   Owner
-	open    bool // its speed alone is not known
+	open    bool // its speed without neighbours is unknown
 	profile Profile
 	traits  Traits
-	prior   *prior // nil where nothing was restored
+	prior   *prior // nil where Restore was not called
 	rows    []row
-	seen    []seen // rows of others that it is a neighbour in, the latest last
+	seen    []seen // rows of others with it as a neighbour, the latest last
 	pairs   *Pairs
-	// sights are of pairs of which no row tells any more, the oldest first.
-	sights []sight
-	// erratic is how many times the variance of its rows is what it should be, at least 1.
+	// pastPairs are pairs without a row, the oldest first.
+	pastPairs []pastPair
+	// erratic is the variance of its rows as a multiple of the expected one, at least 1.
 	erratic float64
-	// stood is the workload as a tenant under the cap that was asked for last.
-	stood standing
+	// capped is the use of the workload under the last cap.
+	capped cappedUse
 	// before and after are its neighbours in the book's chain.
 	before, after *entry
 }
 
-// standing is a workload under a cap; the zero value is none.
-type standing struct {
+// cappedUse is the use of a workload under a cap; the zero value is none.
+type cappedUse struct {
 	part                      uint16
 	sm, bandwidth, cap, brisk float64
 }
 
-// under returns the workload as a tenant that may use a part of the SMs, with what load goes by alone.
-func (e *entry) under(part uint16) Tenant {
-	if e.stood.part != part {
+// underCap returns the workload as a tenant that may use a part of the SMs, with the fields that load needs.
+func (e *entry) underCap(part uint16) Tenant {
+	if e.capped.part != part {
 		t := e.profile.On(vgpu.MilliGPU(part))
-		e.stood = standing{part, t.SM, t.Bandwidth, t.Cap, t.Brisk}
+		e.capped = cappedUse{part, t.SM, t.Bandwidth, t.Cap, t.Brisk}
 	}
-	s := &e.stood
+	s := &e.capped
 	return Tenant{SM: s.sm, Bandwidth: s.bandwidth, Cap: s.cap, Brisk: s.brisk, Traits: Traits{Pressure: e.traits.Pressure}}
 }
 
-// prior is what is believed of the traits before any row: what was restored.
+// prior is the distribution of the traits before any row, as Restore set it.
 type prior struct{ sensitivity, pressure, offset belief }
 
 // belief is a mean with its variance.
 type belief struct{ mean, variance float64 }
 
-// NewBook returns an empty book that goes by a model and keeps at most so many workloads on GPU models, the latest
-// observed. As many as one co-run is about are always kept: MaxBeside + 1. Of a model that learns nothing the traits are
-// those of the default one.
+// NewBook returns an empty book for a model. It keeps at most `maximum` workloads on GPU models, the latest observed.
+// It always keeps as many as one co-run needs: MaxBeside + 1. For a model that learns nothing it uses the traits of the
+// default model.
 func NewBook(m Model, maximum int) *Book {
 	if !m.Learns() {
 		m = product
@@ -112,8 +114,8 @@ func NewBook(m Model, maximum int) *Book {
 // Len returns the number of workloads on GPU models that the book knows.
 func (b *Book) Len() int { return len(b.known) }
 
-// Declare notes the profile of a workload on a GPU model; what was learned of it stays. The error is Profile.Validate's,
-// or says that the workload has no number.
+// Declare sets the profile of a workload on a GPU model, and keeps what was learned of it. The error is that of
+// Profile.Validate, or says that the workload has no number.
 func (b *Book) Declare(w Workload, gpu GPU, p Profile) error {
 	if w == 0 {
 		return fmt.Errorf("declare profile: the workload has no number")
@@ -122,16 +124,16 @@ func (b *Book) Declare(w Workload, gpu GPU, p Profile) error {
 		return fmt.Errorf("declare profile of workload %d: %w", w, err)
 	}
 	e := b.entry(w, gpu)
-	e.profile, e.stood = p, standing{}
+	e.profile, e.capped = p, cappedUse{}
 	return nil
 }
 
-// leastDoubt is the part of the doubt about a trait that is left at least after it was restored: what was learned before
-// may have changed since. Smaller holds on to what is no longer true, larger learns it again for longer.
+// leastDoubt is the least part of the doubt about a trait that stays after Restore, since the workload may have
+// changed. A smaller part keeps outdated traits for longer, a larger part learns them again for longer.
 const leastDoubt = .04
 
-// Restore notes what was learned of a workload before; observations correct it as far as it was not sure. Traits out of
-// range are an error, and nothing is noted.
+// Restore sets what was learned of a workload before. Observations correct it in proportion to the doubt that is left.
+// Traits out of range are an error, and change nothing.
 func (b *Book) Restore(w Workload, gpu GPU, t Traits) error {
 	if w == 0 {
 		return fmt.Errorf("restore traits: the workload has no number")
@@ -150,25 +152,25 @@ func (b *Book) Restore(w Workload, gpu GPU, t Traits) error {
 	return nil
 }
 
-// Restart forgets what a workload reported of itself on a GPU model: the rows that it saw, its sensitivity and its offset.
-// What others saw of it stays.
+// Restart forgets what a workload reported of itself on a GPU model: the rows that it saw, its sensitivity and its
+// offset. The rows that others saw stay.
 func (b *Book) Restart(w Workload, gpu GPU) {
 	e := b.known[entryKey{gpu, w}]
 	if e == nil {
 		return
 	}
 	for i := range e.rows {
-		b.unsee(e, i)
+		b.forgetRow(e, i)
 	}
-	e.rows, e.pairs, e.sights, e.open = nil, nil, nil, false
+	e.rows, e.pairs, e.pastPairs, e.open = nil, nil, nil, false
 	e.traits = Traits{Pressure: e.traits.Pressure, SurePressure: e.traits.SurePressure}
 	if e.prior != nil {
 		e.prior.sensitivity, e.prior.offset = belief{b.levels[gpu], e.unsureTrait()}, belief{0, varianceOfOffset}
 	}
 }
 
-// Rebase corrects the throughput alone that the speeds of a workload under a cap were parts of: the speeds that were
-// observed are multiplied by a factor. Factors that are not from a millionth to a million are passed over.
+// Rebase corrects the throughput without neighbours that the speeds of a workload under a cap refer to. It multiplies
+// the observed speeds by a factor. It ignores factors outside a millionth to a million.
 func (b *Book) Rebase(r Runner, gpu GPU, factor float64) {
 	e := b.known[entryKey{gpu, r.Workload}]
 	if e == nil || !(factor >= 1e-6 && factor <= 1e6) {
@@ -179,14 +181,14 @@ func (b *Book) Rebase(r Runner, gpu GPU, factor float64) {
 			row.log += float32(math.Log(factor))
 		}
 	}
-	for i := range e.sights {
-		if s := &e.sights[i]; s.self == percentOf(r.Cap) {
+	for i := range e.pastPairs {
+		if s := &e.pastPairs[i]; s.self == percentOf(r.Cap) {
 			s.log += float32(math.Log(factor))
 		}
 	}
 }
 
-// mostTrait bounds the logarithms of Traits: a factor of 55.
+// mostTrait bounds the logarithms of Traits: a factor of 55. A larger bound admits absurd traits.
 const mostTrait = 4.
 
 func (t *Traits) validate() error {
@@ -209,7 +211,7 @@ func (t *Traits) validate() error {
 	return nil
 }
 
-// Profile returns the profile of a workload on a GPU model: Unknown's where there is none.
+// Profile returns the profile of a workload on a GPU model, that of Unknown where there is none.
 func (b *Book) Profile(w Workload, gpu GPU) Profile {
 	if e := b.known[entryKey{gpu, w}]; e != nil {
 		return e.profile
@@ -217,21 +219,22 @@ func (b *Book) Profile(w Workload, gpu GPU) Profile {
 	return Unknown()
 }
 
-// Level returns what is known of all workloads on a GPU model: their mean sensitivity, as a logarithm.
+// Level returns the mean sensitivity of all workloads on a GPU model, as a logarithm.
 func (b *Book) Level(gpu GPU) float64 { return b.levels[gpu] }
 
-// Traits returns what was learned of a workload on a GPU model. Of one that was never observed there it is what is known
-// of all workloads on that model: their mean sensitivity. The offset is 0 where nobody measured the speed alone.
+// Traits returns what was learned of a workload on a GPU model. For a workload without observations there, the
+// sensitivity is the mean of all workloads on that model. The offset is 0 where the speed without neighbours is
+// unknown.
 func (b *Book) Traits(w Workload, gpu GPU) Traits {
 	t := Traits{Sensitivity: b.levels[gpu]}
 	if e := b.known[entryKey{gpu, w}]; e != nil {
-		t = e.told(b.levels[gpu])
+		t = e.learned(b.levels[gpu])
 	}
 	t.Level = b.levels[gpu]
 	return t
 }
 
-func (e *entry) told(level float64) Traits {
+func (e *entry) learned(level float64) Traits {
 	if e.traits.CoRuns == 0 {
 		return Traits{Sensitivity: level, Pressure: e.traits.Pressure, SurePressure: e.traits.SurePressure}
 	}
@@ -242,7 +245,7 @@ func (e *entry) told(level float64) Traits {
 	return t
 }
 
-// Neighbours returns how many different workloads a workload was observed beside, of those that are still remembered.
+// Neighbours returns how many different workloads the book keeps as observed neighbours of a workload.
 func (b *Book) Neighbours(w Workload, gpu GPU) int {
 	e := b.known[entryKey{gpu, w}]
 	if e == nil {
@@ -285,7 +288,8 @@ func (b *Book) Forget(w Workload) {
 	}
 }
 
-// entry returns the entry of a workload, made where there is none, as the latest. The first goes where there is no room.
+// entry returns the entry of a workload as the latest, and makes it where there is none. A full book drops its first
+// entry.
 func (b *Book) entry(w Workload, gpu GPU) *entry {
 	key := entryKey{gpu, w}
 	e := b.known[key]
@@ -324,15 +328,15 @@ func (b *Book) unlink(e *entry) {
 	}
 }
 
-// drop forgets one entry, what it saw of others, and what others saw of it: without it their rows explain nothing. Rows
-// that its seen had no room for are passed over from now on, and go when their workload is settled.
+// drop forgets one entry, the rows that it saw, and the rows of others with it: without it these rows explain nothing.
+// Its seen may lack some of those rows. The book ignores them from now on, and settle removes them.
 func (b *Book) drop(e *entry) {
 	for i := range e.rows {
-		b.unsee(e, i)
+		b.forgetRow(e, i)
 	}
 	for _, s := range slices.Clone(e.seen) {
 		if v := b.known[entryKey{e.key.gpu, s.of}]; v != nil {
-			b.unsee(v, int(s.row))
+			b.forgetRow(v, int(s.row))
 			v.rows[s.row] = row{}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// full returns a book in which so many workloads have seen as many neighbourhoods as it remembers.
+// full returns a book in which as many workloads have seen as many neighbourhoods as it keeps.
 func full(tb testing.TB, workloads int) *interference.Book {
 	tb.Helper()
 	m, err := interference.ByName("default")
@@ -54,7 +54,7 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// BenchmarkEvict: each co-run is one of new workloads, for which the oldest of 10,000 go.
+// BenchmarkEvict: each co-run is one of new workloads, for which the book drops the oldest of 10,000.
 func BenchmarkEvict(b *testing.B) {
 	book := full(b, 10_000)
 	b.ReportAllocs()
@@ -67,7 +67,7 @@ func BenchmarkEvict(b *testing.B) {
 	}
 }
 
-// bytesOf returns what something takes, which keep returns.
+// bytesOf returns the bytes of the value that keep returns.
 func bytesOf(tb testing.TB, keep func() any) float64 {
 	tb.Helper()
 	var before, after runtime.MemStats

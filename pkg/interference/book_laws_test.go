@@ -30,7 +30,8 @@ func drawObservation(t *rapid.T) interference.Observation {
 	}
 }
 
-// Whatever is observed, restored, forgotten: the book stays within its bounds, traits stay finite and legal, speeds too.
+// After any observations, restores and forgets the book stays within its bounds. Traits stay finite and legal, and so
+// do speeds.
 func TestBookLaws(t *testing.T) {
 	m, err := interference.ByName("default")
 	if err != nil {

@@ -55,7 +55,7 @@ func near(t *testing.T, what string, got, want, by float64) {
 	}
 }
 
-// What is seen again and again is expected, of the pair and of what both do beside others.
+// The book predicts what it sees repeatedly, for the pair and for both beside others.
 func TestBookLearns(t *testing.T) {
 	b := newBook(t, 100)
 	first := speed(b, 1, 2)
@@ -76,7 +76,7 @@ func TestBookLearns(t *testing.T) {
 	}
 }
 
-// A guess of the speed alone is found out as the offset, which then says nothing of neighbours.
+// The book learns a wrong speed without neighbours as the offset, which then says nothing of neighbours.
 func TestLooseObservations(t *testing.T) {
 	b := newBook(t, 100)
 	for _, p := range []struct {
@@ -100,7 +100,7 @@ func TestLooseObservations(t *testing.T) {
 		near(t, "a speed relative to a guess", speed(b, 1, w), s, .05)
 	}
 	if got := b.Traits(1, 1).Offset; got != 0 {
-		t.Errorf("offset %v of a speed alone that nobody measured", got)
+		t.Errorf("offset %v of an unmeasured speed without neighbours", got)
 	}
 	b.Rebase(interference.Runner{Workload: 1, Cap: vgpu.WholeGPU}, 1, 1/wrong)
 	observe(t, b, beside(truth[2], 1, 2), 1)
@@ -108,7 +108,7 @@ func TestLooseObservations(t *testing.T) {
 	near(t, "the offset then", b.Traits(1, 1).Offset, 0, .05)
 }
 
-// Restart forgets what a workload said of itself, not what others said of it.
+// Restart forgets what a workload reported of itself, not what others reported of it.
 func TestRestartOfOne(t *testing.T) {
 	b := newBook(t, 100)
 	observe(t, b, beside(.5, 1, 2), 9)
@@ -126,7 +126,7 @@ func TestRestartOfOne(t *testing.T) {
 	near(t, "what is learned anew", speed(b, 1, 2), .9, .04)
 }
 
-// Restored traits are where learning goes on, with the doubt that was left.
+// Learning continues from restored traits, with the doubt that was left.
 func TestRestoredTraitsAreThePrior(t *testing.T) {
 	fresh, sure, unsure := newBook(t, 100), newBook(t, 100), newBook(t, 100)
 	traits := interference.Traits{Sensitivity: .6, Pressure: .4, CoRuns: 30, SureSensitivity: .95, SurePressure: .9, SureOffset: .5}
@@ -155,8 +155,9 @@ func TestRestoredTraitsAreThePrior(t *testing.T) {
 	}
 }
 
-// A liar's word does not make its neighbours press, where others say otherwise; one owner with many workloads neither.
-func TestLiars(t *testing.T) {
+// The false reports of one workload do not raise the pressure of its neighbours where others report otherwise. Those of
+// one owner with many workloads do not either.
+func TestFalseReports(t *testing.T) {
 	learn := func(liars int, owner func(i int) interference.Owner) float64 {
 		b := newBook(t, 100)
 		expected := speed(b, 1, 2)
@@ -185,7 +186,7 @@ func TestLiars(t *testing.T) {
 	}
 }
 
-// One absurd speed among many moves what is remembered of a neighbourhood little.
+// One absurd speed among many moves a row little.
 func TestOneAbsurdSpeed(t *testing.T) {
 	b := newBook(t, 100)
 	observe(t, b, beside(.8, 1, 2), 8)
@@ -195,8 +196,8 @@ func TestOneAbsurdSpeed(t *testing.T) {
 	near(t, "the speed later", speed(b, 1, 2), .8, .04)
 }
 
-// Whoever floods a neighbour with workloads does not crowd out what others said of it.
-func TestFlood(t *testing.T) {
+// An owner with many workloads beside one neighbour does not displace what others reported of it.
+func TestOwnerWithManyWorkloads(t *testing.T) {
 	pressure := func(flood int) float64 {
 		b := newBook(t, 200)
 		for w := range interference.Workload(8) {
@@ -270,7 +271,7 @@ func TestBookOfEveryModel(t *testing.T) {
 	}
 }
 
-// The oldest go where there is no room, and what others saw of them goes with them.
+// A full book drops the oldest workloads, and with them what others saw of them.
 func TestEviction(t *testing.T) {
 	b := newBook(t, 6)
 	observe(t, b, beside(.4, 1, 2), 9)
@@ -290,7 +291,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// Of a neighbour of so many that it does not remember all of them, no row stays either.
+// A forgotten workload leaves no row behind, although it does not know all rows that it is in.
 func TestForgetThePopular(t *testing.T) {
 	b := newBook(t, 100)
 	for w := interference.Workload(2); w < 60; w++ {

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Classes of work, from what was measured. ClassLight comes before what the work is: the others are for work that fills
-// the device. Measured curves of light work are alike whatever it does, and unlike those of the same model with a batch
-// that fills the device; the size of the batch by itself does not tell (decisions/0012).
+// Classes of work, from measurements. ClassLight takes precedence over the kind of work: the other classes are for work
+// that fills the device. Measured curves of light work are alike for all kinds, and differ from those of the same model
+// with a batch that fills the device. The size of the batch alone does not decide (decisions/0012).
 const (
-	// ClassUnknown is work of which nobody said what it is: its speed is taken to follow the SMs in proportion, below
-	// which almost nothing was measured.
+	// ClassUnknown is work of an undeclared class: its speed follows the SMs in proportion. Hardly any measured work
+	// was slower.
 	ClassUnknown Class = iota
-	// ClassLight is work that does not fill a device that it has alone: a batch of twice the size takes less than 1.3
-	// times as long, or, in training, kernels run less than 70 % of the time.
+	// ClassLight is work that does not fill a device without neighbours. Either a batch of twice the size takes less
+	// than 1.3 times as long, or, in training, kernels run less than 70 % of the time.
 	ClassLight
 	// ClassTraining is training that fills the device.
 	ClassTraining
@@ -21,8 +21,8 @@ const (
 	ClassInference
 	// ClassPrefill is a language model that reads prompts, of about 256 tokens or more at once.
 	ClassPrefill
-	// ClassDecode is a language model that writes, one token of each sequence at a time, of so many sequences that they
-	// fill the device: about 128 or more. Of fewer it is light.
+	// ClassDecode is a language model that writes, one token of each sequence at a time, with enough sequences to fill
+	// the device: about 128 or more. With fewer it is light.
 	ClassDecode
 	classes
 )

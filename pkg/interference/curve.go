@@ -6,9 +6,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Curve says how the speed of a class of work follows its part of the SMs, and how sure that is: of the time that a step
-// takes on the whole device, a fixed part passes as fast on few SMs as on many, and the rest takes longer as they get
-// fewer (Amdahl's law).
+// Curve says how the speed of a class of work follows its part of the SMs, with an error. A fixed part of the time of a
+// step passes as fast on few SMs as on many. The rest takes longer with fewer SMs (Amdahl's law).
 //
 //	time(part) ÷ time(whole) = Fixed + (1 − Fixed) ÷ part
 //
@@ -16,12 +15,12 @@ import (
 type Curve struct {
 	// Fixed is that part of the time, from 0 (speed in proportion to the SMs) to 1 (the SMs do not matter).
 	Fixed float64
-	// Error is the standard error of the speed, of work and of GPU models that the curve was not fitted on: 0 to 1.
+	// Error is the standard error of the speed for work and GPU models outside the fit: 0 to 1.
 	Error float64
 }
 
-// Speed returns the speed on a part of the SMs as a part of the speed on all of them: above 0, at most 1, and never less
-// on more SMs. From the whole device on it is 1, below a thousandth of it as with a thousandth.
+// Speed returns the speed on a part of the SMs as a part of the speed on all of them. It is above 0, at most 1, and
+// never less on more SMs. It clamps the part to a thousandth and the whole device.
 func (c Curve) Speed(part vgpu.MilliGPU) float64 {
 	if part >= vgpu.WholeGPU {
 		return 1
@@ -30,7 +29,7 @@ func (c Curve) Speed(part vgpu.MilliGPU) float64 {
 	return sms / (c.Fixed*sms + (1-c.Fixed)*float64(vgpu.WholeGPU))
 }
 
-// Curve returns the curve of the class as it was fitted. A number that stands for no class is unknown work.
+// Curve returns the fitted curve of the class. A number that stands for no class is unknown work.
 func (c Class) Curve() Curve {
 	if c >= classes {
 		c = ClassUnknown
@@ -41,19 +40,19 @@ func (c Class) Curve() Curve {
 // Speed returns the speed of the class on a part of the SMs as a part of its speed on all of them: see Curve.Speed.
 func (c Class) Speed(part vgpu.MilliGPU) float64 { return c.Curve().Speed(part) }
 
-// Under returns what the workload uses of the device when it may use only a part of the SMs, as every neighbour sees it:
-// at most that part of them, the bus as often as its speed allows, and the memory in proportion to the square root of its
-// speed, since what fewer SMs do at once finds less of its data in the cache. It holds the same memory, and its steps take
-// longer. Measured is the bandwidth alone (iGniter, decisions/0012); the others are bounds or follow from the speed. A part
-// outside 0 to the whole device is taken as the nearer of the two.
+// Under returns what the workload uses of the device, as its neighbours see it, when it may use only a part of the SMs.
+// It uses at most that part of the SMs, and the bus in proportion to its speed. It uses memory bandwidth in proportion
+// to the square root of its speed, since fewer SMs at once find less of their data in the cache. It holds the same
+// memory, and its steps take longer. Only the bandwidth was measured (iGniter, decisions/0012); the others are bounds
+// or follow from the speed. Under clamps the part to 0 and the whole device.
 //
-// Example: training with SM .9 and Bandwidth .5 on half of the SMs has SM .5; at speed .571 its Bandwidth is
-// .5 × √.571 = .378.
+// Example: training with SM .9 and Bandwidth .5 on half of the SMs has SM .5; at speed .571 its Bandwidth is .5 × √.571
+// = .378.
 func (p Profile) Under(part vgpu.MilliGPU) Profile {
 	return p.slowed(part, p.Class.Speed(part))
 }
 
-// slowed is Under where the speed is known.
+// slowed is Under for a known speed.
 func (p Profile) slowed(part vgpu.MilliGPU, speed float64) Profile {
 	if part >= vgpu.WholeGPU {
 		return p

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// Features are what the graph of a model says of one step of its training on one device, without running it.
+// Features are what the graph of a model tells about one step of its training on one device, without running it.
 type Features struct {
-	// GigaFLOPs are the floating-point operations of a step in 10⁹, forward and backward, 0 where nobody counted them: then
-	// they are 6 · Parameters · Batch, as in a network that uses each parameter once for each sample.
+	// GigaFLOPs are the floating-point operations of a step in 10⁹, forward and backward, 0 where the count is unknown.
+	// Then they are 6 · Parameters · Batch, as in a network that uses each parameter once for each sample.
 	GigaFLOPs float64
 	// Parameters counts the weights, Activations the outputs of all layers for one sample.
 	Parameters, Activations float64
@@ -16,7 +16,8 @@ type Features struct {
 	Batch, Depth float64
 }
 
-// flops is what training costs per parameter and sample: a multiplication and an addition forward, twice as many backward.
+// flops is the operations of training per parameter and sample: a multiplication and an addition forward, twice as many
+// backward.
 const flops = 6
 
 // operations returns the operations of a step in 10⁹.
@@ -50,7 +51,7 @@ func (f *Features) Validate() error {
 		{"Batch", f.Batch, 1, mostBatch, false},
 		{"Depth", f.Depth, 1, mostDepth, false},
 	} {
-		if !x.unknown && !(x.value >= x.least && x.value <= x.most) { // so that NaN is refused too
+		if !x.unknown && !(x.value >= x.least && x.value <= x.most) { // this refuses NaN too
 			return fmt.Errorf("validate features: %s is %v, legal is %v to %v", x.name, x.value, x.least, x.most)
 		}
 	}
@@ -63,9 +64,10 @@ const (
 	MemoryTerms = 3
 )
 
-// UseTerms are what the use of the SMs is linear in: straight lines with bends in the decimal logarithms of parameters,
-// batch, activations and operations, and the depth. Use levels off where small kernels wait for their launch and where
-// large ones fill the device, which no straight line can say. The features are legal.
+// UseTerms are the terms of which the use of the SMs is a linear function. They are straight lines with bends in the
+// decimal logarithms of parameters, batch, activations and operations, and the depth. Use levels off where small
+// kernels wait for their launch and where large ones fill the device; a straight line cannot follow that. The features
+// must be legal.
 func (f *Features) UseTerms() [UseTerms]float64 {
 	p, b, a, w := math.Log10(f.Parameters), math.Log10(f.Batch), math.Log10(f.Activations), math.Log10(f.operations())
 	return [UseTerms]float64{
@@ -81,20 +83,21 @@ func (f *Features) UseTerms() [UseTerms]float64 {
 // above is a bend at a knot: nothing below it, a straight line above.
 func above(x, knot float64) float64 { return max(0, x-knot) }
 
-// MemoryTerms are what the memory is linear in: a constant for the context, the parameters with their gradients and the
-// state of the optimiser, and the activations of all samples of a step.
+// MemoryTerms are the terms of which the memory is a linear function. They are a constant for the context, the
+// parameters with their gradients and the state of the optimiser, and the activations of all samples of a step.
 func (f *Features) MemoryTerms() [MemoryTerms]float64 {
 	return [MemoryTerms]float64{1, f.Parameters, f.Activations * f.Batch}
 }
 
-// Range is the least and the most of each feature over the dense networks that a predictor was fitted on. GigaFLOPs are 0.
+// Range is the least and the most of each feature over the dense networks that a predictor was fitted on. GigaFLOPs are
+// 0.
 type Range struct {
 	Least, Most Features
 }
 
 // Outside returns how far the features lie outside the range, in factors of ten, summed over the features; 0 within it.
-// Operations count by how many there are per parameter and sample: dense networks, which were measured, have 6, and
-// convolutions, which were not, many more.
+// Operations count by their number per parameter and sample. The measured dense networks have 6; convolutions, which
+// were not measured, have many more.
 //
 // Example: twenty times the most parameters and a third of the least batch are log₁₀ 20 + log₁₀ 3 = 1.778 outside.
 func (r *Range) Outside(f *Features) float64 {
@@ -105,7 +108,7 @@ func (r *Range) Outside(f *Features) float64 {
 	return sum + decades(f.dense(), f.Parameters, f.Parameters)
 }
 
-// dense is the parameters of the dense network with as many operations.
+// dense is the number of parameters of the dense network with as many operations.
 func (f *Features) dense() float64 {
 	if f.GigaFLOPs == 0 {
 		return f.Parameters
@@ -115,7 +118,7 @@ func (f *Features) dense() float64 {
 
 // decades returns the factors of ten from x to the nearer end of a range, 0 within it.
 func decades(x, least, most float64) float64 {
-	// What differs from the end of the range by rounding only is within it.
+	// A difference by rounding only is within the range.
 	const rounding = 1e-9
 	out := max(math.Log10(least/x), math.Log10(x/most))
 	if out < rounding {
@@ -124,8 +127,8 @@ func decades(x, least, most float64) float64 {
 	return out
 }
 
-// clamp returns the dense network within the range that is nearest to the features: its parameters are those with as many
-// operations, since it is work that fills a device.
+// clamp returns the dense network within the range that is nearest to the features. Its parameters follow from the
+// number of operations, since operations fill a device.
 func (r *Range) clamp(f *Features) Features {
 	return Features{
 		Parameters:  min(max(f.dense(), r.Least.Parameters), r.Most.Parameters),

@@ -6,26 +6,27 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Predictor says what training a network uses of a device from features of its graph. FittedPredictor returns the one that
-// is shipped; `go run ./evaluation fit features` makes one from measurements.
+// Predictor predicts what training a network uses of a device from features of its graph. FittedPredictor returns the
+// shipped one; `go run ./evaluation fit features` makes one from measurements.
 type Predictor struct {
 	// SM are the coefficients of UseTerms.
 	SM [UseTerms]float64
 	// Memory are the coefficients of MemoryTerms, in bytes.
 	Memory [MemoryTerms]float64
-	// Bandwidth times the square of SM is the part of the time in which device memory is used.
+	// Bandwidth times the square of SM is the part of the time in which training uses device memory.
 	Bandwidth float64
 	// Range of the networks that the coefficients were fitted on.
 	Range Range
 	// SMError, BandwidthError and MemoryError (bytes) are standard errors within the range.
 	SMError, BandwidthError, MemoryError float64
-	// Widening is what each factor of ten outside the range adds to the standard error of SM.
+	// Widening is added to the standard error of SM for each factor of ten outside the range.
 	Widening float64
 }
 
-// memoryWidening is what each factor of ten outside the range adds to the standard error of the memory, as a part of it.
-// Convolutional networks are about four factors of ten outside (their activations, and their operations per parameter) and
-// hold 1.5 to 3.1 times the memory that is predicted (decisions/0012). Smaller would promise what was not measured.
+// memoryWidening is added to the standard error of the memory, as a part of it, for each factor of ten outside the
+// range. Convolutional networks are about four factors of ten outside (their activations, and their operations per
+// parameter). They hold 1.5 to 3.1 times the predicted memory (decisions/0012). A smaller value would claim a precision
+// that was not measured.
 const memoryWidening = 0.35
 
 // Estimate is a predicted profile with its standard errors.
@@ -35,24 +36,24 @@ type Estimate struct {
 	// are at most maxUseError.
 	SMError, BandwidthError float64
 	MemoryError             vgpu.Bytes
-	// Outside is how far the features lie outside what was measured, in factors of ten: see Range.Outside.
+	// Outside is how far the features lie outside the measured range, in factors of ten: see Range.Outside.
 	Outside float64
 }
 
-// maxUseError is the standard deviation of a number from 0 to 1 of which nothing is known but that it is 0 or 1.
+// maxUseError is the standard deviation of a number that is 0 or 1 with equal chance.
 const maxUseError = 0.5
 
-// busy is the least SM of training that fills a device: ClassTraining.
-const busy = 0.7
+// fillsDevice is the least SM of training that fills a device: ClassTraining.
+const fillsDevice = 0.7
 
 // maxPredicted bounds predicted memory, so that legal features never overflow.
 const maxPredicted = 1 << 50
 
-// Predict returns what training a network with the features uses of a device. Outside the range that was measured the
-// profile is Guessed, its class unknown, its SM that of the nearest features within, and its errors grow with the
-// distance. The error names a feature that no network has.
+// Predict returns what training a network with the features uses of a device. Outside the measured range the profile is
+// Guessed, its class unknown, its SM that of the nearest features within, and its errors grow with the distance. The
+// error names a feature that no network has.
 //
-// The measured device is not published, so SM is that of a GPU like it, a data-centre one of our day.
+// The measured device is unpublished. SM stands for a device like it, a current data-centre GPU.
 func (p *Predictor) Predict(f Features) (Estimate, error) {
 	if err := f.Validate(); err != nil {
 		return Estimate{}, err
@@ -74,7 +75,7 @@ func (p *Predictor) Predict(f Features) (Estimate, error) {
 	g.MemoryError = vgpu.Bytes(math.Ceil(math.Hypot(p.MemoryError, memoryWidening*out*bytes)))
 	switch {
 	case out > 0:
-	case sm >= busy:
+	case sm >= fillsDevice:
 		g.Profile.Class = ClassTraining
 	default:
 		g.Profile.Class = ClassLight
@@ -90,5 +91,5 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// FittedPredictor returns the predictor that is shipped.
+// FittedPredictor returns the shipped predictor.
 func FittedPredictor() Predictor { return fittedPredictor }

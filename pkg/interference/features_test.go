@@ -85,11 +85,11 @@ func TestTerms(t *testing.T) {
 	if diff := cmp.Diff([MemoryTerms]float64{1, 3e7, 8e6}, f.MemoryTerms()); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
 	}
-	told := f
-	told.GigaFLOPs = 720 // ten times as many
+	counted := f
+	counted.GigaFLOPs = 720 // ten times as many
 	want[14], want[15], want[16], want[17] = 4.8573, 2.8573, 1.8573, .8573
-	if diff := cmp.Diff(want, told.UseTerms(), near); diff != "" {
-		t.Errorf("use with told operations (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, counted.UseTerms(), near); diff != "" {
+		t.Errorf("use with counted operations (-want +got):\n%s", diff)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestPredict(t *testing.T) {
 		// .05 × 8 + .05 × 1.
 		{"at the most", Features{Parameters: 1e8, Activations: 1e5, Batch: 1000, Depth: 10}, .45, gib + 20e8, 0, ClassLight},
 		{"at the least", Features{Parameters: 1e4, Activations: 1e2, Batch: 10, Depth: 2}, .2, gib + 16e4 + 4e3, 0, ClassLight},
-		{"operations of a dense network, told", Features{GigaFLOPs: .6, Parameters: 1e6, Activations: 1e4, Batch: 100, Depth: 5}, .3, gib + 20e6, 0, ClassLight},
+		{"counted operations of a dense network", Features{GigaFLOPs: .6, Parameters: 1e6, Activations: 1e4, Batch: 100, Depth: 5}, .3, gib + 20e6, 0, ClassLight},
 		// log₁₀ 20 = 1.3010: SM as of 10⁸ parameters, memory of as many as there are.
 		{"twenty times the most parameters", Features{Parameters: 2e9, Activations: 1e4, Batch: 100, Depth: 5}, .45, gib + 320e8 + 4e6, 1.30103, ClassUnknown},
 		{"a fifth of the least batch", Features{Parameters: 1e6, Activations: 1e4, Batch: 2, Depth: 5}, .3, gib + 16e6 + 8e4, .69897, ClassUnknown},
@@ -154,7 +154,7 @@ func TestPredictDense(t *testing.T) {
 		f.GigaFLOPs = 6 * f.Parameters * f.Batch / 1e9
 		got, err := p.Predict(f)
 		if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); err != nil || diff != "" {
-			t.Fatalf("%+v: %v (-untold +told):\n%s", f, err, diff)
+			t.Fatalf("%+v: %v (-uncounted +counted):\n%s", f, err, diff)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestPropertyPredict(t *testing.T) {
 			Parameters: min(amount("parameters", mostParameters), mostParameters), Depth: min(amount("depth", mostDepth), mostDepth),
 			Activations: min(amount("activations", mostActivations), mostActivations), Batch: min(amount("batch", mostBatch), mostBatch),
 		}
-		if rapid.Bool().Draw(t, "operations are told") {
+		if rapid.Bool().Draw(t, "operations are counted") {
 			f.GigaFLOPs = max(leastOperations*amount("operations", mostOperations/leastOperations/2), leastOperations)
 		}
 		got, err := p.Predict(f)

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Sample is a measured speed: of one of the tenants of a device, beside the others.
+// Sample is the measured speed of one tenant of a device beside the others.
 type Sample struct {
 	On []Tenant
 	// Of is the place of the tenant in On.
@@ -17,11 +17,11 @@ type Sample struct {
 	Speed float64
 }
 
-// Fit returns the model with the coefficients that explain the samples best: least squares for the straight lines, least
-// absolute errors for the default model, whose outliers are pairs that were measured wrongly. none has nothing to fit;
-// table and rank1 learn from observations, and are fitted to the mean loss. The coefficients of a case that no sample is
-// about, tenants with SMs of their own or with the same SMs, stay as shipped. The error is an unknown name, or too few
-// samples.
+// Fit returns the model with the coefficients that explain the samples best. It uses least squares for the straight
+// lines. It uses least absolute errors for the default model, whose outliers are wrongly measured pairs. The model none
+// has nothing to fit. The models table and rank1 learn from observations, and are fitted to the mean loss. There are
+// two cases: tenants with SMs of their own, and tenants with the same SMs. The coefficients of a case without samples
+// stay as shipped. The error is an unknown name, or too few samples.
 func Fit(name string, samples []Sample) (Model, error) {
 	m, err := ByName(name)
 	if err != nil {
@@ -67,8 +67,7 @@ func linearTerms(s *Sample) []float64 {
 	}
 }
 
-// leastSquares solves for the coefficients of the terms. A whisper of a ridge decides among equals where terms depend on
-// each other.
+// leastSquares solves for the coefficients of the terms. A very small ridge decides where terms depend on each other.
 func leastSquares(samples []Sample, terms func(*Sample) []float64) ([]float64, error) {
 	const ridge = 1e-9
 	n := len(terms(&samples[0]))
@@ -92,22 +91,22 @@ func leastSquares(samples []Sample, terms func(*Sample) []float64) ([]float64, e
 	return c.RawVector().Data, nil
 }
 
-// fitProduct finds the two coefficients of each case that samples are about.
+// fitProduct finds the two coefficients of each case that has samples.
 func fitProduct(shipped []float64, samples []Sample) []float64 {
 	var shared, apart []line
 	for i := range samples {
 		s := &samples[i]
 		loss := func(c ...float64) float64 {
-			var p presses
+			var p pressures
 			for j := range s.On {
 				if j != s.Of {
 					p.add(&s.On[j])
 				}
 			}
-			return p.loss(c, &s.On[s.Of], total(s.On).crowded())
+			return p.loss(c, &s.On[s.Of], total(s.On).overlap())
 		}
 		y := -math.Log(max(slowest, s.Speed))
-		switch total(s.On).crowded() {
+		switch total(s.On).overlap() {
 		case 1:
 			shared = append(shared, line{loss(1, 0, 0, 0), loss(0, 1, 0, 0), y})
 		case 0:
@@ -126,8 +125,8 @@ func fitProduct(shipped []float64, samples []Sample) []float64 {
 // line is y = c0·a + c1·b with one error.
 type line struct{ a, b, y float64 }
 
-// leastAbsolute returns c0 and c1, not below 0, with the least sum of absolute errors: by least squares with weights of
-// one over the error, which get there in some dozen rounds.
+// leastAbsolute returns c0 and c1, not below 0, with the least sum of absolute errors. It repeats least squares with
+// weights of one over the error, which converge in some dozen rounds.
 func leastAbsolute(lines []line) (c0, c1 float64) {
 	const rounds, least = 60, 1e-4
 	weights := make([]float64, len(lines))
@@ -148,8 +147,8 @@ func leastAbsolute(lines []line) (c0, c1 float64) {
 	return c0, c1
 }
 
-// nonNegative solves two normal equations for values not below 0: where one would be, it is 0 and the other best without
-// it.
+// nonNegative solves two normal equations for values not below 0. Where one would be negative, it is 0 and the other is
+// the best without it.
 func nonNegative(aa, ab, bb, ay, by float64) (c0, c1 float64) {
 	if det := aa*bb - ab*ab; det > 1e-12*aa*bb {
 		c0, c1 = (bb*ay-ab*by)/det, (aa*by-ab*ay)/det

@@ -9,33 +9,33 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Model predicts how fast the tenants of one device are together. It is a value chosen once, by ByName; the zero value is
+// Model predicts the speeds of the tenants of one device. ByName returns it, and the caller keeps it; the zero value is
 // none.
 type Model struct {
 	// Name as in ByName.
 	Name string
 	// Coefficients as shipped, or as Fit found them; what they stand for differs by model.
 	Coefficients []float64
-	// form is how the coefficients are used. Not a function: what is handed to one that is not known at compile time
-	// goes to the heap, and predictions are made for every device that a pod might go to.
+	// form says how the coefficients are used. It is no function: arguments of a function that is unknown at compile
+	// time go to the heap, and the scheduler predicts for every device that a pod might get.
 	form form
-	// learns says that the model goes by Traits, or by measured pairs.
+	// learns says that the model uses Traits, or measured pairs.
 	learns bool
 	// spread is the standard error of its speeds as a part of them, as shipped: see docs/experiments.md.
 	spread float64
 	table  *Table
 }
 
-// The coefficients that are shipped were fitted by Fit on all pairs of Lucid (Hu et al., ASPLOS 2023; RTX 3090; 1,012
-// speeds, without VGG, whose speed alone is wrong), those for tenants with SMs of their own on iGniter (Xu et al., TPDS
-// 2023; V100 under MPS; 600 speeds); those of hinge and linear-hinge are an earlier fit on Lucid. What they are wrong by on
-// workloads that they were not fitted on is in docs/experiments.md; a test fits them again.
+// Fit computed the shipped coefficients on all pairs of Lucid (Hu et al., ASPLOS 2023; RTX 3090; 1,012 speeds, without
+// VGG, whose speed alone is wrong). Those for tenants with SMs of their own are from iGniter (Xu et al., TPDS 2023;
+// V100 under MPS; 600 speeds). Those of hinge and linear-hinge are an earlier fit on Lucid. docs/experiments.md has
+// their errors on other workloads; a test fits them again.
 
 // form is a formula.
 type form uint8
 
 const (
-	unharmed form = iota
+	noHarm form = iota
 	fixed
 	bySum
 	byHinge
@@ -67,14 +67,14 @@ func ByName(name string) (Model, error) {
 // Learns reports whether observed co-runs change what the model predicts.
 func (m *Model) Learns() bool { return m.learns }
 
-// Predict returns how fast each tenant of a device is beside the others, in their order. It appends to out[:0] and
+// Predict returns the speed of each tenant of a device beside the others, in their order. It appends to out[:0] and
 // allocates nothing where that has room. A tenant without neighbours has speed 1.
 func (m *Model) Predict(on []Tenant, out []Prediction) []Prediction {
 	out = out[:0]
 	for range on {
 		out = append(out, Prediction{Speed: 1})
 	}
-	if m.form == unharmed || len(on) < 2 {
+	if m.form == noHarm || len(on) < 2 {
 		return out
 	}
 	if m.table != nil && m.table.predict(on, out) {
@@ -101,11 +101,11 @@ func (m *Model) Predict(on []Tenant, out []Prediction) []Prediction {
 	return out
 }
 
-// slowest is the least speed that is predicted: some models are straight lines and would cross zero.
+// slowest is the least predicted speed: some models are straight lines and would cross zero.
 const slowest = .02
 
-// Fits reports whether the memory that workloads hold is at most that of the device. It is a hard limit: the last one to
-// come would fail, not slow down. Speeds do not tell.
+// Fits reports whether the memory that workloads hold is at most that of the device. It is a hard limit: the last
+// workload would fail, not slow down. Speeds do not show it.
 func Fits(profiles []*Profile, device vgpu.Bytes) bool {
 	left := device
 	for _, p := range profiles {
@@ -117,10 +117,10 @@ func Fits(profiles []*Profile, device vgpu.Bytes) bool {
 	return true
 }
 
-// none expects no harm at all.
+// none predicts no harm.
 var none = Model{Name: "none"}
 
-// constant expects the same of every neighbourhood.
+// constant predicts the same speed in every neighbourhood.
 //
 //	speed = c0
 var constant = Model{Name: "constant", Coefficients: []float64{.935}, spread: .13, form: fixed}
@@ -131,7 +131,7 @@ func predictFixed(c []float64, out []Prediction) {
 	}
 }
 
-// utilSum goes by the sum of the SM utilisations, as Horus does (Yeung et al., IEEE TPDS 2022).
+// utilSum uses the sum of the SM utilisations, as Horus does (Yeung et al., IEEE TPDS 2022).
 //
 //	speed = c0 − c1·ΣSM
 var utilSum = Model{Name: "util-sum", Coefficients: []float64{1.057, .137}, spread: .11, form: bySum}
@@ -143,7 +143,7 @@ func predictSum(c []float64, on []Tenant, out []Prediction) {
 	}
 }
 
-// hinge expects harm where the SM utilisations add up to more than a device.
+// hinge predicts harm where the SM utilisations add up to more than a device.
 //
 //	speed = c0 − c1·max(0, ΣSM − 1)
 var hinge = Model{Name: "hinge", Coefficients: []float64{.985, .371}, spread: .11, form: byHinge}
@@ -173,7 +173,7 @@ func predictLinearHinge(c []float64, on []Tenant, out []Prediction) {
 	}
 }
 
-// sums of what tenants use.
+// sums are the sums of what tenants use.
 type sums struct{ sm, bandwidth, caps float64 }
 
 func total(on []Tenant) sums {
@@ -186,9 +186,9 @@ func total(on []Tenant) sums {
 	return s
 }
 
-// crowded returns how far the tenants may use the same SMs: 0 where their caps leave each its own, 1 where all of the
-// device is promised twice or more.
-func (s sums) crowded() float64 { return min(1, max(0, s.caps-1)) }
+// overlap returns how far the tenants may use the same SMs. It is 0 where their caps leave each its own SMs, 1 where
+// the caps add up to two devices or more.
+func (s sums) overlap() float64 { return min(1, max(0, s.caps-1)) }
 
 // rootProduct returns the geometric mean of two parts.
 func rootProduct(a, b float64) float64 { return math.Sqrt(a * b) }

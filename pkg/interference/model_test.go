@@ -44,7 +44,7 @@ func TestPredict(t *testing.T) {
 		want  []float64
 	}{
 		{"alone", "default", nil, []interference.Tenant{whole(1, 1)}, []float64{1}},
-		{"nobody", "default", nil, nil, nil},
+		{"no tenant", "default", nil, nil, nil},
 		{"none", "none", nil, []interference.Tenant{whole(1, 1), whole(1, 1)}, []float64{1, 1}},
 		{"constant", "constant", []float64{.9}, []interference.Tenant{whole(1, 1), whole(0, 0)}, []float64{.9, .9}},
 		// 1.1 − .2·(.5 + .8)
@@ -254,8 +254,8 @@ func drawTenant(t *rapid.T) interference.Tenant {
 	}
 }
 
-// TestModelLaws: speeds are finite and above 0; who comes first does not matter; alone nobody is slower; and by the default
-// model a further neighbour speeds nobody up on SMs that all share.
+// TestModelLaws: speeds are finite and above 0, and the order of tenants does not matter. A tenant without neighbours
+// is not slower. By the default model a further neighbour makes no tenant faster on SMs that all share.
 func TestModelLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := interference.ByName(rapid.SampledFrom(interference.Models()).Draw(t, "model"))

@@ -17,7 +17,7 @@ type row struct {
 	log    float32 // mean logarithm of the speed
 }
 
-// self is the cap of the workload that saw it.
+// self is the cap of the workload that saw the row.
 func (r *row) self() vgpu.MilliGPU { return vgpu.MilliGPU(r.caps[MaxBeside]) }
 
 // seen points to a row of another workload.
@@ -26,19 +26,19 @@ type seen struct {
 	row uint8
 }
 
-// Observation is a co-run: how fast a workload was beside others.
+// Observation is a co-run: the speed of a workload beside others.
 type Observation struct {
 	GPU GPU
 	Of  Runner
-	// Owner of the workload. What the workloads of one owner say of a neighbour together counts no more than twice what
-	// those of the median one do; 0 is nobody in particular, and counts as it is.
+	// Owner of the workload. All workloads of one owner together count, about one neighbour, no more than twice those
+	// of the median owner. 0 is an unknown owner, without that bound.
 	Owner Owner
 	// Beside are its neighbours, 1 to MaxBeside.
 	Beside []Runner
-	// Speed is its throughput together as a part of that alone, .001 to 10.
+	// Speed is its throughput beside the neighbours as a part of that without, .001 to 10.
 	Speed float64
-	// Loose says that nobody measured the throughput alone: Speed is a part of some constant, and what the constant
-	// should be is learned as the Offset.
+	// Loose says that the throughput without neighbours is unknown. Speed is then a part of some constant, and the book
+	// learns the right constant as the Offset.
 	Loose bool
 }
 
@@ -48,7 +48,7 @@ type Runner struct {
 	Cap      vgpu.MilliGPU
 }
 
-// validate returns an error for an observation that cannot be.
+// validate returns an error for an impossible observation.
 func (o *Observation) validate() error {
 	switch {
 	case o.Of.Workload == 0:
@@ -79,7 +79,7 @@ func (r *Runner) validate() error {
 	return nil
 }
 
-// Observe learns from a co-run. The error says what of it cannot be, and nothing is learned then.
+// Observe learns from a co-run. The error names what is impossible in it; nothing is learned then.
 func (b *Book) Observe(o Observation) error {
 	if err := o.validate(); err != nil {
 		return fmt.Errorf("observe co-run of workload %d: %w", o.Of.Workload, err)
@@ -94,11 +94,12 @@ func (b *Book) Observe(o Observation) error {
 	return nil
 }
 
-// farthest bounds by how far one observation of a neighbourhood moves what is remembered of it, as a logarithm: a factor
-// of two. Larger lets one absurd value stand for long, smaller follows true changes for longer.
+// farthest bounds how far one observation of a neighbourhood moves its row, as a logarithm: a factor of two. A larger
+// bound keeps one absurd value for longer, a smaller one follows true changes more slowly.
 const farthest = .7
 
-// note remembers the co-run: in the row of the same neighbourhood, else in a new one, in place of the least counted.
+// note adds the co-run to the row of the same neighbourhood, else to a new row, in place of the one with the fewest
+// observations.
 func (b *Book) note(o *Observation) {
 	for i := range o.Beside {
 		b.entry(o.Beside[i].Workload, o.GPU)
@@ -119,13 +120,13 @@ func (b *Book) note(o *Observation) {
 		at = len(e.rows) - 1
 	} else {
 		at = e.weakest()
-		b.part(e, at)
-		b.unsee(e, at)
+		b.keepPastPairs(e, at)
+		b.forgetRow(e, at)
 		e.rows[at] = next
 	}
 	for i, w := range next.beside {
 		if w != 0 && !slices.Contains(next.beside[:i], w) {
-			b.point(b.known[entryKey{o.GPU, w}], seen{o.Of.Workload, uint8(at)})
+			b.addSeen(b.known[entryKey{o.GPU, w}], seen{o.Of.Workload, uint8(at)})
 		}
 	}
 }
@@ -143,8 +144,8 @@ func rowOf(o *Observation) row {
 	return r
 }
 
-// weakest returns the row that was observed the fewest times; of equals the one with the most neighbours, since it tells
-// least of each, then the first.
+// weakest returns the row with the fewest observations. Of equal ones it is the one with the most neighbours, since it
+// says the least about each, then the first.
 func (e *entry) weakest() int {
 	at := 0
 	for i := range e.rows {
@@ -156,11 +157,11 @@ func (e *entry) weakest() int {
 	return at
 }
 
-// point notes in an entry that a row of another speaks of it. Where there is no room, the oldest goes of the owner with
-// the most, so that nobody crowds out the others' word.
-func (b *Book) point(n *entry, s seen) {
+// addSeen adds to an entry that a row of another has it as a neighbour. A full entry drops the oldest row of the owner
+// with the most rows, so that no owner displaces the reports of others.
+func (b *Book) addSeen(n *entry, s seen) {
 	if len(n.seen) >= maxSeen {
-		n.seen = slices.Delete(n.seen, b.loudest(n), 1+b.loudest(n))
+		n.seen = slices.Delete(n.seen, b.oldestOfLargestOwner(n), 1+b.oldestOfLargestOwner(n))
 	}
 	if len(n.seen) == cap(n.seen) {
 		n.seen = append(make([]seen, 0, min(maxSeen, 2*len(n.seen)+2)), n.seen...)
@@ -168,8 +169,9 @@ func (b *Book) point(n *entry, s seen) {
 	n.seen = append(n.seen, s)
 }
 
-// loudest returns the place of the oldest row of the owner that has the most of them, the one that came first of equals.
-func (b *Book) loudest(n *entry) int {
+// oldestOfLargestOwner returns the place of the oldest row of the owner with the most rows, of equal owners the one
+// that came first.
+func (b *Book) oldestOfLargestOwner(n *entry) int {
 	at, most := 0, 0
 	for i := range n.seen {
 		count := 0
@@ -192,8 +194,8 @@ func (b *Book) ownerOf(n *entry, i int) Owner {
 	return 0
 }
 
-// unsee takes back what the neighbours of a row know of it.
-func (b *Book) unsee(e *entry, at int) {
+// forgetRow removes a row from the seen rows of its neighbours.
+func (b *Book) forgetRow(e *entry, at int) {
 	for _, w := range e.rows[at].beside {
 		if n := b.known[entryKey{e.key.gpu, w}]; n != nil {
 			n.seen = slices.DeleteFunc(n.seen, func(s seen) bool { return s == seen{e.key.workload, uint8(at)} })

@@ -8,14 +8,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Pairs is what is left of the speeds of one workload beside single others when its traits and theirs have explained what
-// they can. It does not change; nil is of a workload that was never observed.
+// Pairs holds what the traits do not explain of the speeds of one workload beside single others. It is immutable; nil
+// stands for a workload without observations.
 type Pairs struct{ list []packed }
 
 // pair is a workload beside another.
 type pair struct {
 	beside Workload
-	// rest is what is left of the logarithm of the speed, and doubt the part of the doubt about it that is left.
+	// rest is the unexplained part of the logarithm of the speed, and doubt the part of the doubt about it that is
+	// left.
 	rest, doubt float64
 }
 
@@ -39,15 +40,15 @@ func (p *packed) unpack() pair {
 	return pair{p.beside, float64(p.rest) / restSteps, float64(p.doubt) / doubtSteps}
 }
 
-// widenings is how often the scatters of pairs that are far off are taken larger before the rests are believed.
+// widenings is how many rounds widen the scatter of pairs that are far off. More rounds converge further.
 const widenings = 4
 
-// mostRest bounds the rest of a pair, as a logarithm: a factor of 1.65, which is five standard errors. Without a bound a workload
-// could report speeds that keep one neighbour away. Larger believes more of what one workload says of one neighbour; smaller
-// forgets pairs that are truly far from what traits explain.
+// mostRest bounds the rest of a pair, as a logarithm: a factor of 1.65, which is five standard errors. Without a bound
+// a workload could report speeds that keep one neighbour away. A larger bound lets one workload report more about one
+// neighbour; a smaller one ignores pairs that are truly far from their traits.
 const mostRest = .5
 
-// of returns the rest and the doubt about it that is left beside a workload: 0 and 1 where the two were not observed.
+// of returns the rest beside a workload and the doubt about it that is left: 0 and 1 for an unobserved pair.
 func (p *Pairs) of(w Workload) (rest, doubt float64) {
 	if p == nil || w == 0 {
 		return 0, 1
@@ -64,9 +65,9 @@ func (p *Pairs) of(w Workload) (rest, doubt float64) {
 	return 0, 1
 }
 
-// pair finds what is left of the rows of an entry beside each of its neighbours, and how sure its traits are: for both,
-// pairs may differ by all of their scatter. It returns the sum of the squares of the rests, as far as they are known, and
-// their number; those of a workload that contradicts itself count less.
+// pair computes the rests of an entry beside each of its neighbours, and the certainty of its traits. For both, pairs
+// may differ by all of their scatter. It returns the sum of the squares of the rests, as far as they are known, and
+// their number. Those of an erratic workload count less.
 func (b *Book) pair(e *entry) (squares, count float64) {
 	g, before := &b.ridge, b.beliefs(e)
 	g.open(b, e)
@@ -91,7 +92,7 @@ func (b *Book) pair(e *entry) (squares, count float64) {
 			count += weight
 		}
 	}
-	b.keep(e)
+	b.addPastPairs(e)
 	if e.pairs = nil; len(b.rests) > 0 {
 		list := make([]packed, len(b.rests))
 		for i := range list {
@@ -103,53 +104,54 @@ func (b *Book) pair(e *entry) (squares, count float64) {
 	return squares, count
 }
 
-// maxSights is how many pairs of a workload are remembered of which no row tells any more. More costs 20 bytes each.
-const maxSights = 16
+// maxPastPairs is how many pairs without a row the book keeps of a workload. A larger number costs 20 bytes each.
+const maxPastPairs = 16
 
-// sight is how fast a workload was beside another one alone, as far as rows told that are gone.
-type sight struct {
+// pastPair is the speed of a workload beside one other, from rows that are gone.
+type pastPair struct {
 	beside Workload
 	log    float32
-	// doubt is the part that was left of it. The caps are those of the workload and of the other one.
+	// doubt is the part of the doubt that was left. The caps are those of the workload and of the other one.
 	doubt     uint8
 	self, cap uint8 // percent
 }
 
-// sightDoubt is a doubt of 1 in a sight.
-const sightDoubt = math.MaxUint8
+// pastDoubtSteps is a doubt of 1 in a pastPair.
+const pastDoubtSteps = math.MaxUint8
 
-// percentOf returns a cap as a sight keeps it, at least 1 % of the SMs.
+// percentOf returns a cap as a pastPair keeps it, at least 1 % of the SMs.
 func percentOf(part vgpu.MilliGPU) uint8 {
 	return uint8((part*100 + vgpu.WholeGPU - 1) / vgpu.WholeGPU)
 }
 
-// partOf returns the cap of a row that so many percent are.
+// partOf returns the cap of a row from its percent.
 func partOf(percent uint8) uint16 { return uint16(vgpu.MilliGPU(percent) * vgpu.WholeGPU / 100) }
 
-// part remembers what a row told that makes room for another, of the neighbours of which no other row tells: a bad pair is
-// avoided, and so its row is the first to go. The speed is remembered and not the rest, which would be one of traits that move.
-func (b *Book) part(e *entry, at int) {
+// keepPastPairs keeps the pairs of a row that is replaced, for neighbours without another row. The scheduler avoids a
+// bad pair, and so its row is the first to be replaced. The book keeps the speed and not the rest, since the traits
+// behind a rest change.
+func (b *Book) keepPastPairs(e *entry, at int) {
 	old := &e.rows[at]
 	for i, w := range old.beside[:old.neighbours()] {
-		if slices.Contains(old.beside[:i], w) || e.others(at, w) {
+		if slices.Contains(old.beside[:i], w) || e.hasOtherRow(at, w) {
 			continue
 		}
 		rest, doubt := e.pairs.of(w)
 		if rest == 0 && doubt == 1 {
-			continue // not worked out yet
+			continue // not computed yet
 		}
-		s := sight{beside: w, doubt: uint8(math.Ceil(doubt * sightDoubt)), self: percentOf(old.self()), cap: percentOf(vgpu.MilliGPU(old.caps[i]))}
-		s.log = float32(b.alone(e, &s) + rest)
-		e.sights = slices.DeleteFunc(e.sights, func(s sight) bool { return s.beside == w })
-		if len(e.sights) >= maxSights {
-			e.sights = slices.Delete(e.sights, 0, 1)
+		s := pastPair{beside: w, doubt: uint8(math.Ceil(doubt * pastDoubtSteps)), self: percentOf(old.self()), cap: percentOf(vgpu.MilliGPU(old.caps[i]))}
+		s.log = float32(b.expectedBeside(e, &s) + rest)
+		e.pastPairs = slices.DeleteFunc(e.pastPairs, func(s pastPair) bool { return s.beside == w })
+		if len(e.pastPairs) >= maxPastPairs {
+			e.pastPairs = slices.Delete(e.pastPairs, 0, 1)
 		}
-		e.sights = append(e.sights, s)
+		e.pastPairs = append(e.pastPairs, s)
 	}
 }
 
-// others says whether a row other than this one tells of a neighbour.
-func (e *entry) others(at int, w Workload) bool {
+// hasOtherRow reports whether another row has a neighbour.
+func (e *entry) hasOtherRow(at int, w Workload) bool {
 	for i := range e.rows {
 		if i != at && e.rows[i].count > 0 && e.rows[i].times(w) > 0 {
 			return true
@@ -158,27 +160,27 @@ func (e *entry) others(at int, w Workload) bool {
 	return false
 }
 
-// alone returns what traits let expect of a workload beside the other one of a pair, as a logarithm.
-func (b *Book) alone(e *entry, s *sight) float64 {
+// expectedBeside returns what the traits predict for a workload beside the other one of a pair, as a logarithm.
+func (b *Book) expectedBeside(e *entry, s *pastPair) float64 {
 	r := row{beside: [MaxBeside]Workload{s.beside}}
 	r.caps[0], r.caps[MaxBeside] = partOf(s.cap), partOf(s.self)
 	load, _ := b.load(e, &r, 0)
 	return e.traits.Offset - math.Exp(e.traits.Sensitivity)*load
 }
 
-// keep adds what was known of pairs of which no row tells any more.
-func (b *Book) keep(e *entry) {
+// addPastPairs adds the past pairs without a row.
+func (b *Book) addPastPairs(e *entry) {
 	rows := len(b.rests)
-	for i := range e.sights {
-		s := &e.sights[i]
-		told := slices.ContainsFunc(b.rests[:rows], func(p pair) bool { return p.beside == s.beside })
-		if !told && b.known[entryKey{e.key.gpu, s.beside}] != nil {
-			b.rests = append(b.rests, pair{s.beside, bound(float64(s.log)-b.alone(e, s), mostRest), float64(s.doubt) / sightDoubt})
+	for i := range e.pastPairs {
+		s := &e.pastPairs[i]
+		hasRow := slices.ContainsFunc(b.rests[:rows], func(p pair) bool { return p.beside == s.beside })
+		if !hasRow && b.known[entryKey{e.key.gpu, s.beside}] != nil {
+			b.rests = append(b.rests, pair{s.beside, bound(float64(s.log)-b.expectedBeside(e, s), mostRest), float64(s.doubt) / pastDoubtSteps})
 		}
 	}
 }
 
-// neighbours returns their number.
+// neighbours returns the number of neighbours in the row.
 func (r *row) neighbours() int {
 	n := 0
 	for n < MaxBeside && r.beside[n] != 0 {

@@ -26,7 +26,7 @@ func alikeWorkloads(t *testing.T, n interference.Workload) *interference.Book {
 	return b
 }
 
-// A pair that is seen again and again is believed, although it is far from what the other pairs of both let expect.
+// The book believes a pair that it sees repeatedly, although it is far from what the other pairs of both predict.
 func TestPairThatIsFarOff(t *testing.T) {
 	b := alikeWorkloads(t, 8)
 	for range 30 {
@@ -58,10 +58,10 @@ func TestPairWithoutARow(t *testing.T) {
 	}
 	b.Settle(1)
 	if known, unseen := doubt(b, 1, 2), doubt(b, 1, 90); known > .8*unseen {
-		t.Errorf("the doubt about the pair is %v, that about one that nobody has seen %v", known, unseen)
+		t.Errorf("the doubt about the pair is %v, that about an unobserved one %v", known, unseen)
 	}
 	if known, unseen := speed(b, 1, 2), speed(b, 1, 90); known > unseen-.05 {
-		t.Errorf("the pair is expected at %v, one that nobody has seen at %v", known, unseen)
+		t.Errorf("the pair is expected at %v, an unobserved one at %v", known, unseen)
 	}
 }
 
@@ -74,7 +74,7 @@ func forgetRow(t *testing.T, b *interference.Book, of interference.Workload, see
 	b.Settle(1)
 }
 
-// What is remembered of a pair is its speed: it is expected as it was seen, however far the traits move afterwards.
+// The book keeps the speed of a pair: it predicts that speed, however far the traits move afterwards.
 func TestPairWithoutARowWhileTraitsMove(t *testing.T) {
 	for _, others := range []float64{.98, .7} {
 		b := newBook(t, 100)
@@ -88,7 +88,7 @@ func TestPairWithoutARowWhileTraitsMove(t *testing.T) {
 	}
 }
 
-// A corrected speed alone corrects what is remembered, and a workload that starts anew remembers nothing.
+// A corrected speed without neighbours corrects the kept pairs, and a restarted workload keeps none.
 func TestPairWithoutARowIsCorrectedAndForgotten(t *testing.T) {
 	b := newBook(t, 100)
 	observe(t, b, beside(.6, 1, 2), 4)
@@ -100,11 +100,11 @@ func TestPairWithoutARowIsCorrectedAndForgotten(t *testing.T) {
 	b.Restart(1, 1)
 	observe(t, b, beside(.9, 1, 10), 1)
 	if known, unseen := doubt(b, 1, 2), doubt(b, 1, 90); known < .9*unseen {
-		t.Errorf("the doubt about the pair is %v after a new start, that about one that nobody has seen %v", known, unseen)
+		t.Errorf("the doubt about the pair is %v after a new start, that about an unobserved one %v", known, unseen)
 	}
 }
 
-// Where two neighbours were seen together once, the more of the loss is doubted beside each the more of it is left unexplained.
+// Two neighbours were seen together once: the doubt about each grows with the part of the loss that is unexplained.
 func TestWhatIsUnexplainedIsDoubted(t *testing.T) {
 	after := func(seen float64) float64 {
 		b := alikeWorkloads(t, 12)
@@ -124,7 +124,7 @@ func TestWhatIsUnexplainedIsDoubted(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded: the pair goes first whose row made room first.
+// The number of kept pairs is bounded: the book drops the pair first whose row was replaced first.
 func TestPairsAreForgottenInTheEnd(t *testing.T) {
 	b := newBook(t, 100)
 	observe(t, b, beside(.6, 1, 2), 4)
@@ -133,10 +133,10 @@ func TestPairsAreForgottenInTheEnd(t *testing.T) {
 		observe(t, b, beside(.9, 1, w+10), 5)
 	}
 	if first, unseen := doubt(b, 1, 2), doubt(b, 1, 90); first < .9*unseen {
-		t.Errorf("the doubt about the first of 61 pairs is %v, that about one that nobody has seen %v", first, unseen)
+		t.Errorf("the doubt about the first of 61 pairs is %v, that about an unobserved one %v", first, unseen)
 	}
 	if later, unseen := doubt(b, 1, 55), doubt(b, 1, 90); later > .8*unseen {
-		t.Errorf("the doubt about one of the last pairs is %v, that about one that nobody has seen %v", later, unseen)
+		t.Errorf("the doubt about one of the last pairs is %v, that about an unobserved one %v", later, unseen)
 	}
 }
 
@@ -157,11 +157,11 @@ func TestErrorsOfAlikeNeighboursAddUp(t *testing.T) {
 	near(t, "the variance beside two workloads", two*two-.0006, 2*pair, 1e-12)
 	near(t, "the variance beside two of one workload", alike*alike-.0006, 4*pair, 1e-12)
 	if got := predicted(at(1), at(0), at(0)).Error; got != two {
-		t.Errorf("error %v beside two that nobody knows, want %v as beside two workloads", got, two)
+		t.Errorf("error %v beside two unknown workloads, want %v as beside two workloads", got, two)
 	}
 }
 
-// A workload that was seen to lose less than its profile says is doubted by as much beside one that it was not seen with.
+// A workload that lost less than its profile says has that much more doubt beside an unobserved neighbour.
 func TestLosingLessIsDoubtedUntilSeen(t *testing.T) {
 	at := func(w interference.Workload, sensitivity, level float64, guessed bool) interference.Tenant {
 		return interference.Tenant{Workload: w, SM: .9, Bandwidth: .5, Cap: 1, Guessed: guessed, Traits: interference.Traits{

@@ -7,32 +7,33 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Profile is what a workload uses of a device of one GPU model that it has alone. The zero value uses nothing.
+// Profile is what a workload uses of a device of one GPU model without neighbours. The zero value uses nothing.
 type Profile struct {
 	// SM is the part of the time in which a kernel runs, 0 to 1: what NVML calls GPU utilisation.
 	SM float64
 	// Bandwidth is the part of the time in which device memory is read or written, 0 to 1: NVML's memory utilisation.
 	Bandwidth float64
-	// PCIe is the part of the bus to the host that it uses, 0 to 1; 0 where nobody knows.
+	// PCIe is the part of the bus to the host that it uses, 0 to 1; 0 where it is unknown.
 	PCIe float64
 	// Memory of the device that it holds.
 	Memory vgpu.Bytes
-	// Step is how long one step or one request takes, in seconds; 0 where nobody knows. Short steps suffer most from
+	// Step is how long one step or one request takes, in seconds; 0 where it is unknown. Short steps suffer most from
 	// neighbours that have SMs of their own.
 	Step float64
 	// Class says how its speed follows the part of the SMs that it may use.
 	Class Class
-	// Guessed says that nobody measured or declared the use: it is a guess, and predictions from it are less sure.
+	// Guessed says that the use was neither measured nor declared: it is a guess, and predictions from it have larger
+	// errors.
 	Guessed bool
-	// Declared says that a user declared the use, or a part of it, and that nobody observed it.
+	// Declared says that a user declared the use, or a part of it, and that it was not observed.
 	Declared bool
 }
 
 // maxStep bounds Profile.Step: a day, in seconds.
 const maxStep = 86_400.0
 
-// Unknown returns the profile of a workload of which nothing is known: it fills the SMs that it may use and keeps the
-// memory busy for half of the time, as the training jobs do that were measured on data centre GPUs.
+// Unknown returns the profile of an unknown workload. It fills the SMs that it may use and keeps the memory busy for
+// half of the time, as the measured training jobs on data centre GPUs do.
 func Unknown() Profile { return Profile{SM: 1, Bandwidth: .5, Guessed: true} }
 
 // Class is a class of work by how its speed follows its part of the SMs.

@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// ridge is what the rows of one workload tell together, by ridge regression towards what the traits of all neighbours let
-// expect: with the logarithm of the speed of row r
+// ridge computes what the rows of one workload say together. It is a ridge regression towards the prediction from the
+// traits of all neighbours. The logarithm of the speed of row r is
 //
 //	y_r = offset − e^sensitivity · load_r + Σ over its neighbours j of rest_j + noise_r
 //
-// offset, sensitivity and rests are each drawn towards what is believed before any row, in proportion to their variances.
-// What rows share, a neighbour, ties their errors together: the covariance of two rows is the scatter of pairs times the
-// neighbours that they have in common. It is used again for each workload.
+// The regression draws offset, sensitivity and rests towards their priors, in proportion to their variances. A common
+// neighbour correlates the errors of two rows: their covariance is the scatter of pairs times the number of common
+// neighbours. The book reuses it for each workload.
 type ridge struct {
 	n       int
 	rows    [maxRows]*row
 	scatter float64
-	// names are the neighbours in the rows, each once, and wide by how much the scatter of the pair with each is taken larger.
+	// names are the neighbours in the rows, each once. wide is the factor on the scatter of the pair with each.
 	names []Workload
 	wide  []float64
-	next  [maxRows * MaxBeside]float64 // what wide becomes
-	load  [maxRows]float64             // what the neighbours press with, at sensitivity 0
-	left  [maxRows]float64             // what the traits leave of the speeds
+	next  [maxRows * MaxBeside]float64 // the next values of wide
+	load  [maxRows]float64             // the pressure of the neighbours, at sensitivity 0
+	left  [maxRows]float64             // what the traits do not explain of the speeds
 	// factor is the lower triangle of the Cholesky factor of the covariance of the rows.
 	factor [maxRows][maxRows]float64
 	// The inverse covariance times ones, times the slopes of the sensitivity, and times what is left.
 	ones, slopes, weighed [maxRows]float64
-	// What is left of the doubt: variances of offset and sensitivity, and their covariance.
+	// The doubt that is left: variances of offset and sensitivity, and their covariance.
 	offset, sensitivity, both float64
 }
 
-// open takes in the rows of an entry.
+// open loads the rows of an entry.
 func (g *ridge) open(b *Book, e *entry) {
 	g.n, g.scatter = 0, b.scatter(e.key.gpu)
 	g.names, g.wide = g.names[:0], g.wide[:0]
@@ -51,8 +51,8 @@ func (g *ridge) open(b *Book, e *entry) {
 	}
 }
 
-// widen takes the scatter of each pair larger that is far off, in proportion: few pairs are far, and what is seen of one again
-// and again is true of it and no noise.
+// widen enlarges the scatter of each pair that is far off, in proportion. Few pairs are far off, and what is seen
+// repeatedly of a pair is true and no noise.
 func (g *ridge) widen() {
 	for i, w := range g.names {
 		rest := 0.
@@ -64,8 +64,8 @@ func (g *ridge) widen() {
 	copy(g.wide, g.next[:len(g.wide)])
 }
 
-// step moves the traits of the entry to where the rows and what was believed before agree best: one step of Gauss and
-// Newton, whose slopes are 1 for the offset and −e^sensitivity · load for the sensitivity.
+// step moves the traits of the entry to the best agreement of rows and prior. It is one step of Gauss and Newton, whose
+// slopes are 1 for the offset and −e^sensitivity · load for the sensitivity.
 func (g *ridge) step(e *entry, before *prior) {
 	t := &e.traits
 	g.weigh(t, false)
@@ -80,11 +80,11 @@ func (g *ridge) step(e *entry, before *prior) {
 	t.Sensitivity = bound(t.Sensitivity+g.both*up+g.sensitivity*along, mostTrait)
 }
 
-// pull is how strongly a value is drawn towards what was believed.
+// pull is how strongly the prior draws a value.
 func (b *belief) pull(v float64) float64 { return (b.mean - v) / b.variance }
 
-// weigh works out what the traits leave of each row, and weighs it by the covariance of the rows, in which the scatter of
-// pairs counts for a part.
+// weigh computes what the traits do not explain of each row, weighted by the covariance of the rows. A part of the
+// scatter of pairs counts there.
 func (g *ridge) weigh(t *Traits, tied bool) {
 	force := math.Exp(t.Sensitivity)
 	for k := range g.n {
@@ -99,7 +99,7 @@ func (g *ridge) weigh(t *Traits, tied bool) {
 	g.solve(&g.weighed)
 }
 
-// doubts works out the variances that the rows leave of offset and sensitivity.
+// doubts computes the variances of offset and sensitivity that the rows leave.
 func (g *ridge) doubts(force float64, before *prior) {
 	aa, as, ss := 1/before.offset.variance, 0., 1/before.sensitivity.variance
 	for k := range g.n {
@@ -111,7 +111,7 @@ func (g *ridge) doubts(force float64, before *prior) {
 	g.offset, g.both, g.sensitivity = ss/det, -as/det, aa/det
 }
 
-// decompose factors the covariance of the rows. One that is far off counts less.
+// decompose factors the covariance of the rows. A row that is far off counts less.
 func (g *ridge) decompose(tied bool) {
 	for i := range g.n {
 		for j := range i + 1 {
@@ -159,8 +159,8 @@ func (g *ridge) solve(x *[maxRows]float64) {
 	}
 }
 
-// pair returns what the rows tell of the workload beside another one, which would press with a load: the rest, the
-// variance that is left of the rest alone, and the part that is left of the doubt about the speed.
+// pair returns what the rows say of the workload beside another one with a load. The results are the rest, the variance
+// that is left of the rest alone, and the part of the doubt about the speed that is left.
 func (g *ridge) pair(t *Traits, w Workload, load float64) (rest, variance, doubt float64) {
 	var times [maxRows]float64
 	ones, slope, unexplained := 0., 0., math.Inf(1)
@@ -181,12 +181,12 @@ func (g *ridge) pair(t *Traits, w Workload, load float64) (rest, variance, doubt
 	}
 	own = max(0, own)
 	along := -math.Exp(t.Sensitivity) * load
-	// What is left of the row that tells most may be due to this neighbour.
+	// The unexplained part of the most informative row may be due to this neighbour.
 	most := own + unexplained*unexplained + g.due(1-ones, along-slope)
 	return rest, own + g.due(ones, slope), min(1, most/(varianceOfPair+g.due(1, along)))
 }
 
-// due returns the variance that is due to so many times the offset and the sensitivity.
+// due returns the variance that comes from multiples of the offset and the sensitivity.
 func (g *ridge) due(offset, sensitivity float64) float64 {
 	return g.offset*offset*offset + 2*g.both*offset*sensitivity + g.sensitivity*sensitivity*sensitivity
 }
@@ -228,15 +228,15 @@ func (r *row) times(w Workload) float64 {
 	return n
 }
 
-// noise is the variance of a row but for the scatter of its pairs.
+// noise is the variance of a row without the scatter of its pairs.
 func (r *row) noise() float64 {
 	return varianceOfSpeed + varianceOfNoise/float64(r.count) + varianceOfSum*float64(r.neighbours()-1)
 }
 
-// variance is that of a row by itself, as far as pairs differ typically.
+// variance is the variance of a row by itself, for typical pairs.
 func (r *row) variance(scatter float64) float64 { return typical*scatter*r.common(r) + r.noise() }
 
-// farther returns by how much the variance of a row is taken larger that is so far off.
+// farther returns the factor on the variance of a row that is far off.
 func farther(rest, variance float64) float64 {
 	return max(1, math.Abs(rest)/(farOff*math.Sqrt(variance)))
 }

@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// farOff is how many standard errors an observation may be from what is expected before it counts less, in
-	// proportion. Smaller trusts liars less, and true surprises too. 1.5 is the usual choice (Huber 1964).
+	// farOff is how many standard errors an observation may be from the expected value before it counts less, in
+	// proportion. A smaller value trusts false reports less, and true surprises too. 1.5 is the usual choice (Huber
+	// 1964).
 	farOff = 1.5
-	// varianceOfOpenOffset is the doubt about a speed alone that nobody measured: a factor of e up or down.
+	// varianceOfOpenOffset is the doubt about an unknown speed without neighbours: a factor of e up or down.
 	varianceOfOpenOffset = 1.
-	// steps of Newton's method for one workload before its neighbours' turn.
+	// innerSteps is the steps of Newton's method for one workload before its neighbours follow. More steps cost time.
 	innerSteps = 2
 )
 
-// Settle goes over all workloads so many times and makes the traits agree with the observations and with each other. What
-// Observe does is enough between observations that come one by one; many at once settle in some ten rounds.
+// Settle updates all workloads in so many rounds, and makes the traits agree with the observations and with each other.
+// Between observations that arrive one by one, Observe is enough; many at once settle in some ten rounds.
 func (b *Book) Settle(rounds int) {
 	keys := slices.SortedFunc(maps.Keys(b.known), func(x, y entryKey) int {
 		return cmp.Or(cmp.Compare(x.gpu, y.gpu), cmp.Compare(x.workload, y.workload))
@@ -36,8 +37,8 @@ func (b *Book) Settle(rounds int) {
 	}
 }
 
-// shift moves the sensitivities of all workloads on a GPU model together, to where the observations agree best, and then
-// its level to their mean. One by one they would get there slowly: each is held back by its neighbours.
+// shift moves the sensitivities of all workloads on a GPU model together to the best agreement with the observations,
+// and then the level to their mean. Single updates would get there slowly, since neighbours hold each other back.
 func (b *Book) shift(keys []entryKey) {
 	gpu, up, down, n, sum := keys[0].gpu, 0., 1/varianceOfLevel, 0., 0.
 	scatter := b.scatter(gpu)
@@ -62,35 +63,35 @@ func (b *Book) shift(keys []entryKey) {
 			n, sum = n+1, sum+e.traits.Sensitivity
 		}
 	}
-	// Each counts as if its profile were a guess: workloads of one family are alike, and are no more than one of them.
+	// Each counts as if its profile were a guess: workloads of one family are alike and count as one.
 	const each = guessFactor * varianceOfTrait
 	b.levels[gpu] = sum / (n + each/varianceOfLevel)
 }
 
-// settle finds the traits of one workload, with those of all others as they are.
+// settle finds the traits of one workload, with those of all others fixed.
 func (b *Book) settle(gpu GPU, w Workload) {
 	e := b.known[entryKey{gpu, w}]
 	if e == nil {
 		return
 	}
-	b.sweep(e)
+	b.dropStaleRows(e)
 	before := b.beliefs(e)
 	g := &b.ridge
 	g.open(b, e)
-	b.count(e)
+	b.collectVotes(e)
 	for range innerSteps {
 		g.step(e, &before)
-		b.press(e, &before)
+		b.fitPressure(e, &before)
 	}
-	e.judge(g)
+	e.setErratic(g)
 }
 
-// sweep empties the rows with a neighbour that is no longer known: without it they explain nothing.
-func (b *Book) sweep(e *entry) {
+// dropStaleRows empties the rows with a dropped neighbour: without it they explain nothing.
+func (b *Book) dropStaleRows(e *entry) {
 	for i := range e.rows {
 		for _, w := range e.rows[i].beside {
 			if w != 0 && b.known[entryKey{e.key.gpu, w}] == nil {
-				b.unsee(e, i)
+				b.forgetRow(e, i)
 				e.rows[i] = row{}
 				break
 			}
@@ -98,7 +99,7 @@ func (b *Book) sweep(e *entry) {
 	}
 }
 
-// beliefs returns what is believed of the traits of an entry before any row.
+// beliefs returns the prior of the traits of an entry, before any row.
 func (b *Book) beliefs(e *entry) prior {
 	p := prior{
 		sensitivity: belief{b.levels[e.key.gpu], e.unsureTrait()},
@@ -122,9 +123,9 @@ func (e *entry) unsureOffset() float64 {
 	return varianceOfOffset
 }
 
-// judge finds how erratic a workload is: whoever contradicts itself, as one that invents its reports does, is believed the
-// less about its neighbours.
-func (e *entry) judge(g *ridge) {
+// setErratic computes how erratic a workload is. A workload that contradicts itself, as one with invented reports does,
+// counts less about its neighbours.
+func (e *entry) setErratic(g *ridge) {
 	sum, force := 0., math.Exp(e.traits.Sensitivity)
 	for k, r := range g.rows[:g.n] {
 		rest := float64(r.log) - (e.traits.Offset - force*g.load[k])
@@ -133,24 +134,25 @@ func (e *entry) judge(g *ridge) {
 	e.erratic = max(1, sum/max(1, float64(g.n))/surprising)
 }
 
-// surprising is how many times as far as the model's error a workload's speeds may be off before it is believed less, as a
-// variance. Smaller takes work that the model does not fit for lies, larger lets those who lie by half decide.
+// surprising is the variance of a workload's speeds, as a multiple of the model's, above which its reports count less.
+// A smaller value takes work that the model does not fit for false reports, a larger one lets half-false reports
+// decide.
 const surprising = 3
 
-// vote is what a row says of the pressure of one neighbour in it.
+// vote is what a row says about the pressure of one neighbour in it.
 type vote struct {
 	owner Owner
 	row   *row
-	// offset of the workload that saw it; others is what its other neighbours cost it, unit what this one does at pressure
-	// 0, as logarithms.
+	// offset is that of the workload that saw the row. others is the loss by its other neighbours. unit is the loss by
+	// this neighbour at pressure 0. All are logarithms.
 	offset, others, unit float64
 	erratic              float64
-	// weight is set by press; mine is unit at the pressure that the neighbour has now.
+	// fitPressure sets weight; mine is unit at the present pressure of the neighbour.
 	weight, mine, rest float64
 }
 
-// press finds the pressure from the rows of its neighbours.
-func (b *Book) press(e *entry, before *prior) {
+// fitPressure computes the pressure from the rows of its neighbours.
+func (b *Book) fitPressure(e *entry, before *prior) {
 	t, force, scatter := &e.traits, math.Exp(e.traits.Pressure), b.scatter(e.key.gpu)
 	for i := range b.votes {
 		v := &b.votes[i]
@@ -158,7 +160,7 @@ func (b *Book) press(e *entry, before *prior) {
 		v.rest = float64(v.row.log) - (v.offset - v.others - v.mine)
 		v.weight = v.row.weight(v.rest, scatter) / v.erratic
 	}
-	b.temper()
+	b.boundOwners()
 	pp := 1 / before.pressure.variance
 	yp, known := pp*before.pressure.mean, pp
 	for i := range b.votes {
@@ -172,8 +174,8 @@ func (b *Book) press(e *entry, before *prior) {
 	t.SurePressure = sure(1/known, e.unsureTrait())
 }
 
-// count collects the votes about a workload.
-func (b *Book) count(e *entry) {
+// collectVotes collects the votes about a workload.
+func (b *Book) collectVotes(e *entry) {
 	b.votes = b.votes[:0]
 	for _, s := range e.seen {
 		v := b.known[entryKey{e.key.gpu, s.of}]
@@ -189,12 +191,13 @@ func (b *Book) count(e *entry) {
 	}
 }
 
-// loudness is how many times the weight of the median owner's votes one owner's may have. Smaller lets those who saw
-// little decide as much as those who saw much; larger lets an owner with many workloads outvote the others.
-const loudness = 2
+// maxOwnerWeight bounds the weight of one owner's votes, as a multiple of the median owner's. A smaller bound lets
+// owners with few observations decide as much as those with many; a larger one lets an owner with many workloads
+// outvote the others.
+const maxOwnerWeight = 2
 
-// temper lowers the weight of owners that have more than loudness allows.
-func (b *Book) temper() {
+// boundOwners lowers the weight of owners with more than maxOwnerWeight allows.
+func (b *Book) boundOwners() {
 	var owners [maxSeen]struct {
 		owner  Owner
 		weight float64
@@ -223,7 +226,7 @@ func (b *Book) temper() {
 		weights[i] = owners[i].weight
 	}
 	slices.Sort(weights[:n])
-	most := loudness * weights[(n-1)/2]
+	most := maxOwnerWeight * weights[(n-1)/2]
 	for i := range b.votes {
 		v := &b.votes[i]
 		for _, o := range owners[:n] {
@@ -236,9 +239,9 @@ func (b *Book) temper() {
 
 // load returns what the neighbours of a row press with on its workload, before its sensitivity: all, and one of them.
 func (b *Book) load(e *entry, r *row, one Workload) (all, mine float64) {
-	self := e.under(r.caps[MaxBeside])
+	self := e.underCap(r.caps[MaxBeside])
 	caps := self.Cap
-	var every, only presses
+	var every, only pressures
 	for i, w := range r.beside {
 		if w == 0 {
 			break
@@ -247,21 +250,21 @@ func (b *Book) load(e *entry, r *row, one Workload) (all, mine float64) {
 		if n == nil {
 			continue
 		}
-		t := n.under(r.caps[i])
+		t := n.underCap(r.caps[i])
 		caps += t.Cap
 		every.add(&t)
 		if w == one {
 			only.add(&t)
 		}
 	}
-	c, crowded := b.model.Coefficients, sums{caps: caps}.crowded()
+	c, crowded := b.model.Coefficients, sums{caps: caps}.overlap()
 	if one != 0 {
 		mine = only.loss(c, &self, crowded)
 	}
 	return every.loss(c, &self, crowded), mine
 }
 
-// weight is one over the variance of a row that is so far from what is expected, by itself.
+// weight is one over the variance of a row that is this far from the expected value.
 func (r *row) weight(rest, scatter float64) float64 {
 	v := r.variance(scatter)
 	return 1 / (v * farther(rest, v))

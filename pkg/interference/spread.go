@@ -1,16 +1,16 @@
 package interference
 
 const (
-	// steadyPairs is how many pairs the shipped scatter counts for when that of a GPU model is estimated. Smaller follows
-	// the first few that are observed, larger holds on to what was measured elsewhere.
+	// steadyPairs is how many pairs the shipped scatter counts for in the estimate for a GPU model. A smaller number
+	// follows the first few observed pairs, a larger one keeps the shipped scatter for longer.
 	steadyPairs = 5
 	// leastScatter is the least scatter of pairs; varianceOfPair is the most.
 	leastScatter = .0001
-	// farthestRest bounds the square of one rest in the estimate.
+	// farthestRest bounds the square of one rest in the estimate. A larger bound lets one pair decide more.
 	farthestRest = 4 * varianceOfPair
 )
 
-// scatter returns the variance by which pairs differ on a GPU model from what traits explain.
+// scatter returns the variance of pairs on a GPU model that traits do not explain.
 func (b *Book) scatter(gpu GPU) float64 {
 	if v, ok := b.scatters[gpu]; ok {
 		return v
@@ -18,8 +18,8 @@ func (b *Book) scatter(gpu GPU) float64 {
 	return varianceOfPair
 }
 
-// pairAll works out the pairs of all workloads on a GPU model anew, and estimates by how much they differ: a step of
-// expectation and maximisation, in which a rest that is hardly known adds its variance.
+// pairAll computes the pairs of all workloads on a GPU model again, and estimates by how much they differ. It is a step
+// of expectation and maximisation, in which the variance of a rest adds to its square.
 func (b *Book) pairAll(keys []entryKey) {
 	squares, pairs := varianceOfPair*steadyPairs, float64(steadyPairs)
 	for _, key := range keys {

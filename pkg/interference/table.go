@@ -1,11 +1,11 @@
 package interference
 
-// Table is measured speeds of workloads in pairs. The zero value is empty.
+// Table holds measured speeds of workloads in pairs. The zero value is empty.
 type Table struct {
 	speeds map[[2]Workload]float64
 }
 
-// Set notes the speed of a workload beside another; the last word counts.
+// Set sets the speed of a workload beside another; the last call counts.
 func (t *Table) Set(of, beside Workload, speed float64) {
 	if t.speeds == nil {
 		t.speeds = map[[2]Workload]float64{}
@@ -19,14 +19,14 @@ func (t *Table) Of(of, beside Workload) (float64, bool) {
 	return s, ok
 }
 
-// WithTable returns the model that goes by the table, and by itself where the table lacks a pair of the tenants. Three
-// together are as fast as their pairs' speeds multiply to.
+// WithTable returns the model with the table; the model itself predicts where the table lacks a pair of the tenants.
+// The speed of three together is the product of their pairs' speeds.
 func (m Model) WithTable(t *Table) Model {
 	m.table = t
 	return m
 }
 
-// predict fills in the speeds, and reports whether it knows all pairs.
+// predict sets the speeds, and reports whether it has all pairs.
 func (t *Table) predict(on []Tenant, out []Prediction) bool {
 	for i := range on {
 		for j := range on {

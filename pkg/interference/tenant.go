@@ -6,35 +6,36 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Workload is the number of a workload in a Book; 0 is one that nobody knows.
+// Workload is the number of a workload in a Book; 0 is an unknown workload.
 type Workload uint32
 
 // Tenant is a workload on a share of one device, as models see it.
 type Tenant struct {
 	Workload Workload
-	// SM and Bandwidth are what it uses of the device under its cap when it has no neighbours, 0 to 1.
+	// SM and Bandwidth are what it uses of the device under its cap without neighbours, 0 to 1.
 	SM, Bandwidth float64
 	// Cap is the part of the SMs that it may use, above 0 to 1.
 	Cap float64
-	// Brisk is the square root of the steps that it does in a millisecond, alone and under its cap.
+	// Brisk is the square root of its steps in a millisecond, without neighbours and under its cap.
 	Brisk float64
 	// Guessed says that its use is a guess.
 	Guessed bool
-	// Declared says that its use is what a user says, and that nobody observed it.
+	// Declared says that a user declared its use, and that it was not observed.
 	Declared bool
 	Traits
 	// Pairs is what is known of it beside single others, nil for nothing.
 	Pairs *Pairs
 }
 
-// Traits is what was learned of a workload beyond its profile. The zero value is of one that was never observed.
+// Traits is what was learned of a workload beyond its profile. The zero value is that of a workload without
+// observations.
 type Traits struct {
-	// Sensitivity is by how much more it suffers than its profile says, as a factor's logarithm; Pressure by how much more
-	// it harms its neighbours. Both are 0 for as much as the profile says.
+	// Sensitivity is how much more it suffers than its profile says, as the logarithm of a factor. Pressure is how much
+	// more it harms its neighbours. 0 is as much as the profile says.
 	Sensitivity, Pressure float64
 	// Level is the part of Sensitivity that all workloads on the GPU model share.
 	Level float64
-	// Offset is the logarithm of its speed beside no neighbours: not 0 where its speed alone was measured wrongly.
+	// Offset is the logarithm of its speed without neighbours: not 0 where that speed was measured wrongly.
 	Offset float64
 	// Sure are the parts of the doubt about the three that observations have removed, 0 to 1.
 	SureSensitivity, SurePressure, SureOffset float64
@@ -42,25 +43,27 @@ type Traits struct {
 	CoRuns int
 }
 
-// mostSensitive bounds what a workload's own word is believed, as a factor's logarithm: it suffers at most three times what
-// its profile says. Larger believes liars, smaller misjudges those who are truly that sensitive.
+// mostSensitive bounds the effect of a workload's own reports, as the logarithm of a factor: it suffers at most three
+// times what its profile says. A larger bound believes false reports, a smaller one underestimates workloads that are
+// truly that sensitive.
 const mostSensitive = 1.1
 
-// Believed returns the tenant as sensitive as its neighbours are refused for: what it reported of itself makes it no more
-// than three times as sensitive as its profile says, so that nobody pushes neighbours away by claiming to suffer.
+// Believed returns the tenant with the sensitivity that may keep neighbours away. Its own reports make it no more than
+// three times as sensitive as its profile says, so that no workload keeps neighbours away by false reports.
 func (t Tenant) Believed() Tenant {
 	t.Sensitivity = min(t.Sensitivity, t.Level+mostSensitive)
 	t.Offset = 0
 	return t
 }
 
-// leastDeclared is the part of what a workload may use that it is taken to use at least while its use is only declared. More
-// keeps honest light workloads with a high compute limit from promises, less lets a workload that declares nothing evade them.
+// leastDeclared is a part of what an unknown workload may use. A workload with a declared use counts for at least that
+// part. A larger part keeps honest light workloads with a high compute limit away from promises, a smaller one lets a
+// workload that declares nothing evade them.
 const leastDeclared = .5
 
-// Doubted returns the tenant as the promises of its neighbours count it: where its use is only declared, it uses at least half of
-// what a workload of which nothing is known would use under its cap, which is enforced. The floor goes as observed co-runs tell how
-// much it harms its neighbours.
+// Doubted returns the tenant as the promises of its neighbours count it. Where its use is only declared, it uses at
+// least half of what an unknown workload would use under its cap, which is enforced. Observed co-runs lower that floor
+// as they reveal how much it harms its neighbours.
 func (t Tenant) Doubted() Tenant {
 	if !t.Declared {
 		return t
@@ -72,12 +75,12 @@ func (t Tenant) Doubted() Tenant {
 	return t
 }
 
-// usualStep is taken for the time of a step where nobody knows it, in seconds: between the requests of inference, some
-// milliseconds, and the steps of training, some hundred. Shorter expects more harm among capped tenants.
+// usualStep stands for an unknown time of a step, in seconds. It is between the requests of inference, some
+// milliseconds, and the steps of training, some hundred. A shorter time predicts more harm among capped tenants.
 const usualStep = .02
 
-// On returns the workload as a tenant that may use a part of the SMs of a device: its use under that cap, and its step as
-// long as the class's speed makes it. Parts outside 1 to the whole device are taken as the nearer of the two.
+// On returns the workload as a tenant that may use a part of the SMs of a device. The tenant has its use under that
+// cap, and its step at the speed of its class. On clamps the part to 1 and the whole device.
 func (p *Profile) On(part vgpu.MilliGPU) Tenant {
 	part = min(max(part, 1), vgpu.WholeGPU)
 	speed := p.Class.Speed(part)
@@ -92,14 +95,14 @@ func (p *Profile) On(part vgpu.MilliGPU) Tenant {
 	}
 }
 
-// Brisk returns Tenant.Brisk for steps of so many seconds: the square root of the steps in a millisecond, at most 3, which
-// are the shortest that were measured.
+// Brisk returns Tenant.Brisk for steps of so many seconds: the square root of the steps in a millisecond, at most 3,
+// for the shortest measured steps.
 func Brisk(step float64) float64 { return min(3, math.Sqrt(.001/step)) }
 
-// Prediction is what becomes of one tenant.
+// Prediction is the predicted speed of one tenant.
 type Prediction struct {
-	// Speed is its throughput beside its neighbours, as a part of what it does alone: above 0. It may be above 1 where
-	// the speed alone was measured wrongly.
+	// Speed is its throughput beside its neighbours, as a part of that without: above 0. It may be above 1 where the
+	// speed without neighbours was measured wrongly.
 	Speed float64
 	// Error is the standard error of Speed, as a part of it.
 	Error float64

@@ -6,7 +6,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Config is what Choose goes by.
+// Config holds the settings of Choose.
 type Config struct {
 	// Policy ranks devices and nodes; the zero value is packed.
 	Policy Policy
@@ -14,20 +14,20 @@ type Config struct {
 
 // Plan is what to do for one pod.
 type Plan struct {
-	// Place is where the pod goes, nil when it fits nowhere.
+	// Place is the devices for the pod, nil where it fits nowhere.
 	Place *vgpu.Assignment
 	// Refused says why each of the other nodes cannot take it, by node name.
 	Refused []vgpu.Refusal
 	Stats   Stats
 }
 
-// Stats tells what the decision cost, and where a limit was reached.
+// Stats counts the work that a decision took, and says where a limit ended a search.
 type Stats struct {
-	// Nodes looked at, and how many of them fit.
+	// Nodes that were checked, and how many of them fit.
 	Nodes, Fits int
 	// Cut counts nodes whose search reached its limit of steps.
 	Cut int
-	// Greedy says that the devices of the chosen node were picked without comparing all sets.
+	// Greedy says that the devices of the chosen node were chosen without comparing all sets.
 	Greedy bool
 }
 
@@ -51,7 +51,7 @@ func Choose(c *vgpu.Cluster, r *vgpu.Request, cfg Config) (Plan, error) {
 			continue
 		}
 		plan.Stats.Fits++
-		if s := policy.lucky(scoreOn(n, r, &policy), n, r); best == nil || s > top {
+		if s := policy.randomTieBreak(scoreOn(n, r, &policy), n, r); best == nil || s > top {
 			best, top = n, s
 		}
 	}

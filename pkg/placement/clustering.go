@@ -5,9 +5,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// clustering prefers nodes that run pods of the same size only, then nodes that run some, then idle nodes, then nodes of
-// other pods; among those the fuller node, and of its devices the one with the least left. Sizes are a share of a device,
-// one whole device, two, and so on. (Clustering of FGD, §6.1, after Gandiva, OSDI 2018.)
+// clustering prefers nodes that run pods of the same size only, then nodes that run some, then idle nodes, then nodes
+// of other pods. Among those it takes the fuller node, and of its devices the one with the least left. Sizes are a
+// share of a device, one whole device, two, and so on. (Clustering of FGD, §6.1, after Gandiva, OSDI 2018.)
 //
 // Example: a share on a node with 2 of 8 GPUs idle that runs shares and whole devices: 50 + 25·(8 − 2)/8, 68 percent.
 var clustering = Policy{
@@ -25,7 +25,8 @@ var clustering = Policy{
 	},
 }
 
-// likeness says how like the pods of the node are to the new one: 3 all, 2 some, 1 there are none, 0 no one.
+// likeness rates how like the pods of the node are to the new one. All alike are 3, some alike are 2, a node without
+// pods is 1, none alike are 0.
 func (v *view) likeness() int64 {
 	own, same, others := v.devicesTaken(), false, false
 	v.n.Each(func(a *vgpu.Assignment) {

@@ -151,7 +151,7 @@ var preferences = []struct {
 		want:    by("n1/g0", "tandem n2/g0"),
 	},
 	{
-		// The same with memory, which nobody else looks at: 8 GiB are left of 32.
+		// The same with memory, which no other policy considers: 8 GiB are left of 32.
 		name:    "memory that fives will need",
 		cluster: "n1 cpu=64 memory=32Gi: g0 A100 | g1 A100\nn2 cpu=64 memory=256Gi: g0 A100 | g1 A100",
 		mix:     "slots=5 cpu=2 memory=4Gi weight=1",

@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// With returns the curves of both tables, those of t where both have one of a workload on a model. Prices are those of
-// both, t's where both name one.
+// With returns the curves and prices of both tables. Where both have a curve of a workload on a model, or a price, the
+// one of t counts.
 func (t *Rates) With(more *Rates) *Rates {
 	switch {
 	case t == nil:
@@ -34,8 +34,8 @@ func (t *Rates) With(more *Rates) *Rates {
 	return both
 }
 
-// Worth returns what a workload does for the price on a share of a model, 0 where there is no curve: rate ÷ price, of the
-// share's part of a device. Example: 40 on half a device that costs 2 are worth 40.
+// Worth returns the rate of a workload on a share of a model ÷ the price of the share, which is its part of the
+// device's price. It returns 0 where there is no curve. Example: 40 on half a device that costs 2 are worth 40.
 func (t *Rates) Worth(profile, model string, share vgpu.MilliGPU) float64 {
 	rate := t.At(profile, model, share)
 	if rate == 0 {

@@ -6,12 +6,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 )
 
-// fgd prefers the place where the usual requests lose the least GPU by the pod, or gain the most: Fragmentation Gradient
-// Descent (Weng et al., USENIX ATC 2023, §5). A loss of d milli-GPU less is scored as the percent of 1/(1 + e^(−d/1000)),
-// rounded down, so that many places tie; ties go to the device with the least left, then to the first node by name. That
-// is what keeps pods together: with finer scores, or ties by chance, it allocates less.
+// fgd prefers the place where the usual requests lose the least GPU by the pod, or gain the most: Fragmentation
+// Gradient Descent (Weng et al., USENIX ATC 2023, §5). A loss of d milli-GPU less is scored as the percent of 1/(1 +
+// e^(−d/1000)), rounded down, so that many places tie. Ties go to the device with the least left, then to the first
+// node by name. These ties keep pods together: with finer scores, or random ties, the policy allocates less.
 //
-// It goes by the kinds of requests that make up 95 % of the pods, and by CPU, not memory, as published.
+// As published, it uses the kinds of requests that make up 95 % of the pods, and CPU but not memory.
 //
 // Example: a pod that loses 300 milli-GPU is 100/(1 + e^0.3) = 42 percent.
 var fgd = Policy{
@@ -30,5 +30,6 @@ var fgd = Policy{
 	},
 }
 
-// typicalOfFGD is the part of the pods, in percent, that the typical ones make up in the published evaluation.
+// typicalOfFGD is the part of the pods, in percent, that the typical ones make up in the published evaluation. A larger
+// part counts rarer requests, and takes longer.
 const typicalOfFGD = 95

@@ -2,16 +2,17 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// small is the number of devices up to which a request of one container costs no allocation.
-const small = 16
+// maxOnStack is the number of devices up to which a request of one container allocates nothing. A larger number costs
+// stack in every call.
+const maxOnStack = 16
 
-// Fit returns nil when the node has devices for all containers of the request at once, else why not. It is exact: where
-// several containers have to be arranged, all arrangements are tried, up to maxSteps; Refusal.Cut says when that limit
-// ended the search. An assignment of the pod itself on this node counts like any other's.
+// Fit returns nil when the node has devices for all containers of the request at once, else why not. It is exact: it
+// tries all arrangements of several containers, up to maxSteps. Refusal.Cut says when that limit ended the search. An
+// assignment of the pod itself on this node counts like any other.
 func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, nil) }
 
-// Fit is the function Fit for a policy that goes by neighbours: it also refuses devices where a promise would break.
-func (p Policy) Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, p.among) }
+// Fit is the function Fit for a policy with neighbours: it also refuses devices where a promise would break.
+func (p Policy) Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, p.neighbours) }
 
 func fit(n *vgpu.Node, r *vgpu.Request, among *Neighbours) *vgpu.Refusal {
 	switch len(r.Containers) {
@@ -40,14 +41,14 @@ func fitsOne(n *vgpu.Node, r *vgpu.Request, among *Neighbours) bool {
 		if !legal || !use.Within(n.FreeFor(i, r)) {
 			continue
 		}
-		if s.Devices > 1 && countFree(n, r, use, i) >= s.Devices || s.Devices == 1 && among.spares(n, i, r, s.ComputeLimit) {
+		if s.Devices > 1 && countFree(n, r, use, i) >= s.Devices || s.Devices == 1 && among.keepsPromises(n, i, r, s.ComputeLimit) {
 			return true
 		}
 	}
 	return false
 }
 
-// countFree counts the devices from first on that have the shape of first and so much free.
+// countFree counts the devices from first on that have the shape of first and the use free.
 func countFree(n *vgpu.Node, r *vgpu.Request, use vgpu.Use, first int) int {
 	count := 0
 	for i := first; i < len(n.Devices()); i++ {

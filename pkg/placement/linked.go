@@ -2,11 +2,11 @@ package placement
 
 import "slices"
 
-// placeLinked tries the container at place k on the set of whole devices with the best links, per shape of device, and
-// goes on with the rest. A container that takes one device is left to pick; so are the other sets, for the case that
-// the rest does not fit beside the best one.
+// placeLinked tries the container at place k on the set of whole devices with the best links, once per shape of device,
+// and arranges the rest. A container with one device is left to tryDevices. So are the other sets, where the rest does
+// not fit beside the best one.
 //
-// Greedy over containers: of two that take whole devices, the first gets the best links.
+// It is greedy over containers: of two that take whole devices, the first gets the best links.
 func (s *search) placeLinked(k, c int, ranked []int) bool {
 	for at, i := range ranked {
 		share, _ := s.share(c, i)
@@ -28,20 +28,20 @@ func (s *search) placeLinked(k, c int, ranked []int) bool {
 		}
 		s.shares[c] = share
 		for _, j := range set {
-			s.put(c, j) // never refused: within keeps to the limit
+			s.put(c, j) // put never refuses: within respects the limit
 		}
-		if s.place(k + 1) {
+		if s.arrangeFrom(k + 1) {
 			return true
 		}
 		for range set {
-			s.take(c)
+			s.removeLast(c)
 		}
 	}
 	return false
 }
 
-// within returns the candidates for m devices, by index: all of them when m new devices may be touched, else those that
-// are touched already.
+// within returns the candidates for m devices, by index: all of them where the arrangement may use m new devices, else
+// those that it uses already.
 func (s *search) within(m int, candidates []int) []int {
 	if s.limit-s.count < m {
 		candidates = slices.DeleteFunc(candidates, func(j int) bool { return s.touched[j] == 0 })

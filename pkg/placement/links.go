@@ -2,9 +2,9 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// maxSets bounds the device sets that are compared for one container with whole devices. More sets are not compared:
-// a greedy choice takes their place, and the statistics say so. 20000 covers all sets of 16 devices (8 of 16 are 12870);
-// each costs some ten nanoseconds per device of the set.
+// maxSets bounds the device sets that are compared for one container with whole devices. Beyond it the choice is
+// greedy, and the statistics say so. 20000 covers all sets of 16 devices (8 of 16 are 12870). A larger bound finds
+// better links on larger nodes; each set costs some ten nanoseconds per device in it.
 const maxSets = 20_000
 
 // bestQuality is the quality of the best link, and that of a single device, which needs none.
@@ -27,19 +27,19 @@ func average(sum int64, m int) int64 {
 	return sum / int64(m*(m-1)/2)
 }
 
-// BestSet picks m ≥ 2 of the candidates with the highest sum of the qualities of all pairs, into out. Of equal sets the
-// first in the order of the candidates wins. It reports the sum, and whether all sets were compared.
+// BestSet chooses m ≥ 2 of the candidates with the highest sum of the qualities of all pairs, into out. Of equal sets
+// the first in the order of the candidates wins. It returns the sum, and whether all sets were compared.
 //
-// The sum is an approximation of how fast a job on the set communicates: a slow pair can hide behind fast ones, and a
-// ring does not need every pair.
+// The sum approximates how fast a job on the set communicates. A slow pair can hide behind fast ones, and a ring does
+// not need every pair.
 func BestSet(n *vgpu.Node, candidates []int, m int, out []int) (sum int64, all bool) {
 	if combinations(len(candidates), m) > maxSets {
 		return greedySet(n, candidates, m, out), false
 	}
-	var buffer [small]int
-	var sums [small]int64
+	var buffer [maxOnStack]int
+	var sums [maxOnStack]int64
 	at, upTo := buffer[:], sums[:]
-	if m > small {
+	if m > maxOnStack {
 		at, upTo = make([]int, m), make([]int64, m)
 	}
 	at, upTo = at[:m], upTo[:m]
@@ -116,7 +116,7 @@ func greedySet(n *vgpu.Node, candidates []int, m int, out []int) int64 {
 	return sum
 }
 
-// combinations returns n over m, or a number above maxSets when it is larger.
+// combinations returns n over m, or a number above maxSets where it is larger.
 func combinations(n, m int) int64 {
 	count := int64(1)
 	for k := 1; k <= min(m, n-m); k++ {

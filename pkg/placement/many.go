@@ -12,36 +12,37 @@ func fitMany(n *vgpu.Node, r *vgpu.Request, among *Neighbours) *vgpu.Refusal {
 		return nil
 	}
 	s := newSearch(n, r, freeNow(n, r), among)
-	if s.place(0) {
+	if s.arrangeFrom(0) {
 		return nil
 	}
 	return refuseMany(n, r, s.cut, among)
 }
 
-// arrange finds devices for all containers of a request that no single device can take: on as few devices as it can, among
-// those the ones that the policy prefers. Where it finds nothing within maxSteps it takes any arrangement, so that it succeeds where Fit says so.
-// It returns nil when there is none.
+// arrange finds devices for all containers of a request that no single device can take. It uses as few devices as it
+// can, and of those sets the one that the policy prefers. Where it finds nothing within maxSteps it takes any
+// arrangement, so that it succeeds where Fit does. It returns nil where there is none.
 func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	free := freeNow(n, r)
-	policy := *p // a copy, so that the policy of those who need no search stays off the heap
+	policy := *p // a copy keeps the policies of requests without a search off the heap
 	steps := 0
 	for limit := 2; limit <= len(free) && steps < maxSteps; limit++ {
-		s := newSearch(n, r, free, p.among)
+		s := newSearch(n, r, free, p.neighbours)
 		s.policy, s.limit, s.budget = &policy, limit, maxSteps-steps
-		if s.place(0) {
+		if s.arrangeFrom(0) {
 			return s
 		}
 		steps += s.steps
 	}
-	s := newSearch(n, r, free, p.among)
-	if s.place(0) {
+	s := newSearch(n, r, free, p.neighbours)
+	if s.arrangeFrom(0) {
 		s.cut, s.policy = true, &policy
 		return s
 	}
 	return nil
 }
 
-// value is the score of an arrangement: the rate of the node with it, the mean of the links over the containers' sets.
+// value is the score of an arrangement: the rate of the node with it, and the mean of the links over the containers'
+// sets.
 func (s *search) value() int64 {
 	most, links := 0, int64(0)
 	for c := range s.devices {
@@ -49,25 +50,25 @@ func (s *search) value() int64 {
 		links += average(s.linkSum(s.devices[c]), len(s.devices[c]))
 	}
 	v := s.view()
-	return score(s.count-most, s.policy.weigh(s.policy.rate(v), s.toll(v)), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
+	return score(s.count-most, s.policy.weigh(s.policy.rate(v), s.cost(v)), links/int64(len(s.devices)), s.policy.nodeRate(s.n))
 }
 
-// toll adds up what the devices of the arrangement cost.
-func (s *search) toll(v *view) toll {
-	all := toll{alone: true}
+// cost adds up the costs of the devices of the arrangement.
+func (s *search) cost(v *view) cost {
+	all := cost{alone: true}
 	for i := range v.left {
 		if v.touched(i) {
 			use := s.peak(i)
-			all = all.plus(s.policy.tollOf(v, i, 1, use, s.limitOn(i)))
+			all = all.plus(s.policy.costOf(v, i, 1, use, s.limitOn(i)))
 		}
 	}
 	return all
 }
 
-// view is the node with what the search has placed so far.
+// view is the node with the containers that the search has placed so far.
 func (s *search) view() *view {
 	var v view
-	v.look(s.n, s.r, s.policy)
+	v.load(s.n, s.r, s.policy)
 	for i := range v.left {
 		v.left[i] = v.free[i].Minus(s.peak(i))
 	}

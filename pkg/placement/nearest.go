@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Nearest returns the refusal that is the nearest miss, false for none: the one that the least could help, then the one
-// that has the largest part of what is wanted, then the first by node and device name.
+// Nearest returns the refusal that is the nearest miss, false for none. The least effort that would help comes first,
+// then the largest part of what is asked for that is there, then the names of node and device.
 func Nearest(refusals []vgpu.Refusal) (vgpu.Refusal, bool) {
 	if len(refusals) == 0 {
 		return vgpu.Refusal{}, false
@@ -22,29 +22,30 @@ func Nearest(refusals []vgpu.Refusal) (vgpu.Refusal, bool) {
 	return *best, true
 }
 
-// far orders reasons of refusals with the same help, the nearest miss first; reasons that are not listed are last.
-var far = []vgpu.Reason{
+// reasonOrder orders reasons of refusals with the same help, the nearest miss first. Reasons that are not listed are
+// last.
+var reasonOrder = []vgpu.Reason{
 	vgpu.PromiseBroken, vgpu.NoTogether, vgpu.NoShareFits, vgpu.NoWholeDevices, vgpu.TooFewDevices,
 	vgpu.LimitAboveDevice, vgpu.MemoryLimitBelowRequest, vgpu.ComputeLimitBelowRequest,
 	vgpu.MemoryAboveDevice, vgpu.IllegalSlots, vgpu.NoAllowedModel, vgpu.NoDevices,
 }
 
-// helpful orders what helps, the least effort first.
-var helpful = []vgpu.Help{vgpu.EvictionHelps, vgpu.RecoveryHelps, vgpu.NothingHelps}
+// helpOrder orders what helps, the least effort first.
+var helpOrder = []vgpu.Help{vgpu.EvictionHelps, vgpu.RecoveryHelps, vgpu.NothingHelps}
 
-// comparePart orders refusals for one reason by how near they come to what is wanted.
+// comparePart orders refusals for one reason by how near they are to what is asked for.
 func comparePart(a, b *vgpu.Refusal) int {
 	if a.Reason == vgpu.PromiseBroken && b.Reason == vgpu.PromiseBroken {
 		return cmp.Compare(overrun(a), overrun(b))
 	}
-	return cmp.Or(cmp.Compare(covers(b.Best, b.Want), covers(a.Best, a.Want)), cmp.Compare(b.Best, a.Best))
+	return cmp.Or(cmp.Compare(coveredPart(b.Best, b.Want), coveredPart(a.Best, a.Want)), cmp.Compare(b.Best, a.Best))
 }
 
 // nearer reports whether a is a nearer miss than b.
 func nearer(a, b *vgpu.Refusal) bool {
 	return cmp.Or(
-		cmp.Compare(slices.Index(helpful, a.Helps), slices.Index(helpful, b.Helps)),
-		cmp.Compare(slices.Index(far, a.Reason), slices.Index(far, b.Reason)),
+		cmp.Compare(slices.Index(helpOrder, a.Helps), slices.Index(helpOrder, b.Helps)),
+		cmp.Compare(slices.Index(reasonOrder, a.Reason), slices.Index(reasonOrder, b.Reason)),
 		comparePart(a, b),
 		cmp.Compare(a.Node, b.Node),
 		cmp.Compare(a.Device, b.Device),

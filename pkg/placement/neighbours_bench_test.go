@@ -39,7 +39,7 @@ func BenchmarkPrediction(b *testing.B) {
 	r := &vgpu.Request{UID: "new", Pod: "new", Tenancy: vgpu.Tenancy{Workload: 5, MaxSlowdown: 2000}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if !among.spares(n, 0, r, 200) {
+		if !among.keepsPromises(n, 0, r, 200) {
 			b.Fatal("the promise breaks")
 		}
 	}

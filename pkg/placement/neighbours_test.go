@@ -81,7 +81,7 @@ func pod(slots vgpu.Slots, of vgpu.Tenancy) *vgpu.Request {
 	return &vgpu.Request{UID: "new", Pod: "new", Tenancy: of, Containers: []vgpu.ContainerRequest{{Name: "main", Slots: slots}}}
 }
 
-// TestWithoutNeighbours: a policy that goes by no neighbours breaks promises.
+// TestWithoutNeighbours: a policy without neighbours breaks promises.
 func TestWithoutNeighbours(t *testing.T) {
 	n := shared(t, 1, "a 0 4 1 1000")
 	if _, refusal := placement.Assign(n, pod(4, vgpu.Tenancy{Workload: 1}), placement.Policy{}.Among(nil)); refusal != nil {
@@ -114,7 +114,7 @@ func TestHarm(t *testing.T) {
 		{"only what the pod adds counts", []string{"a 0 4 1 0", "b 0 2 1 0", "c 1 5 1 0"}, vgpu.Tenancy{Workload: 3}, true, placement.EvenWeights, "d0"},
 		{"devices of equal room differ by their tenants", []string{"a 0 4 1 0", "b 1 4 3 0"}, vgpu.Tenancy{Workload: 1}, true, placement.EvenWeights, "d1"},
 		{"idle devices while there are", []string{"a 0 4 3 0"}, vgpu.Tenancy{Workload: 3}, false, placement.EvenWeights, "d1"},
-		{"not for pods that nobody knows", []string{"a 0 4 3 0"}, vgpu.Tenancy{}, false, fragmentation, "d0"},
+		{"not for pods of unknown workloads", []string{"a 0 4 3 0"}, vgpu.Tenancy{}, false, fragmentation, "d0"},
 		{"not when GPUs are scarce", []string{"a 0 4 3 0"}, vgpu.Tenancy{Workload: 3}, true, placement.EvenWeights, "d0"},
 	}
 	for _, test := range tests {
@@ -128,7 +128,7 @@ func TestHarm(t *testing.T) {
 	}
 }
 
-// byCap is tenants that use what they may.
+// byCap returns tenants that use as much as their limit allows.
 func byCap(t testing.TB) *placement.Neighbours {
 	n := among(t, true, placement.EvenWeights)
 	n.Tenant = func(_ interference.Workload, _ string, part vgpu.MilliGPU) interference.Tenant {
@@ -164,7 +164,7 @@ func TestContainersAddUp(t *testing.T) {
 	}
 }
 
-// TestHarmOfSeveralDevices: the score of a node counts the harm on every device that the pod takes something of.
+// TestHarmOfSeveralDevices: the score of a node counts the harm on every device that the pod uses.
 func TestHarmOfSeveralDevices(t *testing.T) {
 	r := pod(6, vgpu.Tenancy{Workload: 1})
 	r.Containers = append(r.Containers, vgpu.ContainerRequest{Name: "second", Slots: 6})
@@ -177,7 +177,7 @@ func TestHarmOfSeveralDevices(t *testing.T) {
 	}
 }
 
-// TestOwnAssignment: a pod that is assigned here already is no neighbour of itself.
+// TestOwnAssignment: a pod with an assignment on the node is no neighbour of itself.
 func TestOwnAssignment(t *testing.T) {
 	n := shared(t, 1, "new 0 4 1 1000")
 	if refusal := (placement.Policy{}).Among(among(t, true, placement.EvenWeights)).Fit(n, pod(4, vgpu.Tenancy{Workload: 1, MaxSlowdown: 1000})); refusal != nil {
@@ -185,8 +185,8 @@ func TestOwnAssignment(t *testing.T) {
 	}
 }
 
-// TestCrowds: promises count however many tenants there are.
-func TestCrowds(t *testing.T) {
+// TestManyTenants: promises count for any number of tenants.
+func TestManyTenants(t *testing.T) {
 	for _, tenants := range []int{1, 10, 11, 12, 13, 14, 40} {
 		n, err := vgpu.NewNode("n1", []vgpu.Device{{ID: "d0", Model: "M", Slots: 50, Memory: 50 << 30, Healthy: true}})
 		if err != nil {

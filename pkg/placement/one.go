@@ -2,27 +2,27 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// choice is where the only container of a request goes on one node.
+// choice is a place for the only container of a request on one node.
 type choice struct {
 	share vgpu.Share
 	// device is the only or the first device.
 	device int
 	// dearer is the rank of its cost, 0 for the cheapest.
 	dearer int
-	// rate of the policy, spot of its device, links as by average.
-	rate, spot, links int64
+	// rate of the policy, deviceRate of its device, links as by average.
+	rate, deviceRate, links int64
 }
 
-// beats orders choices: the cost, then the policy's rate of the node, its order of devices, then links, then fewer
-// devices. Of equals the first device by index wins, since choices are compared in that order.
+// beats orders choices: by cost, the policy's rate of the node, its rate of the device, links, and then by fewer
+// devices. Of equal choices the first device by index wins, since choices are compared in that order.
 func (c *choice) beats(o *choice) bool {
 	switch {
 	case c.dearer != o.dearer:
 		return c.dearer < o.dearer
 	case c.rate != o.rate:
 		return c.rate > o.rate
-	case c.spot != o.spot:
-		return c.spot > o.spot
+	case c.deviceRate != o.deviceRate:
+		return c.deviceRate > o.deviceRate
 	case c.links != o.links:
 		return c.links > o.links
 	}
@@ -32,7 +32,7 @@ func (c *choice) beats(o *choice) bool {
 // chooseOne returns the best place for a request of one container, and whether there is one.
 func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy) (best choice, found bool) {
 	var v view
-	v.look(n, r, p)
+	v.load(n, r, p)
 	devices := n.Devices()
 	var next choice
 	var use vgpu.Use
@@ -43,15 +43,15 @@ func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy) (best choice, found boo
 			next.share, legal = r.ShareOn(0, &devices[i])
 			use, first = next.share.Use(), i
 		}
-		if !legal || !use.Within(v.free[i]) || !p.chance && next.share.Devices == 1 && v.alike(first, i) {
+		if !legal || !use.Within(v.free[i]) || !p.isRandom && next.share.Devices == 1 && v.seenBefore(first, i) {
 			continue
 		}
 		next.device, next.links = i, bestQuality
 		if next.share.Devices == 1 {
-			if !p.among.spares(n, i, r, next.share.ComputeLimit) {
+			if !p.neighbours.keepsPromises(n, i, r, next.share.ComputeLimit) {
 				continue
 			}
-			next.rate, next.spot = v.with(p, i, use, next.share.ComputeLimit), p.spot(&v, i, use)
+			next.rate, next.deviceRate = v.rateWith(p, i, use, next.share.ComputeLimit), p.deviceRate(&v, i, use)
 		} else if !v.rateSet(p, &next) {
 			continue
 		}
@@ -62,11 +62,11 @@ func chooseOne(n *vgpu.Node, r *vgpu.Request, p *Policy) (best choice, found boo
 	return best, found
 }
 
-// spot is the policy's order of device i once the use is taken of it.
-func (p *Policy) spot(v *view, i int, use vgpu.Use) int64 {
+// deviceRate is the policy's rate of device i after the use.
+func (p *Policy) deviceRate(v *view, i int, use vgpu.Use) int64 {
 	switch {
-	case p.chance:
-		return p.luck(v.r, string(v.n.Devices()[i].ID))
+	case p.isRandom:
+		return p.randomRank(v.r, string(v.n.Devices()[i].ID))
 	case p.device == nil:
 		return 0
 	}
@@ -74,15 +74,15 @@ func (p *Policy) spot(v *view, i int, use vgpu.Use) int64 {
 }
 
 // rateSet rates the best set of whole devices of the shape of the choice's first device, and its links. It does so once
-// per shape, at the first free device of it, and reports whether there are enough.
+// per shape, at the first free device of it, and reports whether there are enough devices.
 func (v *view) rateSet(p *Policy, c *choice) bool {
-	var places, set [small]int
+	var places, set [maxOnStack]int
 	candidates, out := freeSet(v.n, v.r, c, places[:0]), set[:]
 	m := c.share.Devices
 	if len(candidates) < m || candidates[0] != c.device {
 		return false
 	}
-	if m > small {
+	if m > maxOnStack {
 		out = make([]int, m)
 	}
 	out = out[:m]
@@ -91,7 +91,7 @@ func (v *view) rateSet(p *Policy, c *choice) bool {
 	for _, i := range out {
 		v.left[i] = v.left[i].Minus(c.share.Use())
 	}
-	c.rate = p.weigh(p.rate(v), p.tollOf(v, c.device, m, c.share.Use(), c.share.ComputeLimit))
+	c.rate = p.weigh(p.rate(v), p.costOf(v, c.device, m, c.share.Use(), c.share.ComputeLimit))
 	for _, i := range out {
 		v.left[i] = v.free[i]
 	}

@@ -59,9 +59,9 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestAllocations: the questions that are asked of every node of a large cluster cost little memory: Fit and a score that is
-// remembered none, Score one piece of it, for the view of the node that a policy's function gets. What random gives several
-// containers is not remembered.
+// TestAllocations: Fit and a cached score allocate nothing, since the scheduler asks them of every node of a large
+// cluster. Score allocates once, for the view of the node that a policy's function gets. Scores of random for several
+// containers are not cached.
 func TestAllocations(t *testing.T) {
 	for _, name := range placement.Policies() {
 		p := policyBy(t, name, fives, 0)
@@ -91,7 +91,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestCut: a search that has no end in sight stops, says so, and Assign still finds what Fit finds.
+// TestCut: a search that reaches its limit stops and says so, and Assign still finds what Fit finds.
 func TestCut(t *testing.T) {
 	devices := testkit.A100.Devices("n1", 16)
 	for i := range devices {

@@ -9,33 +9,33 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Policy says which of the places that fit is preferred. It is a value chosen once, by ByName; the zero value is packed.
+// Policy ranks the places that fit. ByName returns it, and the caller keeps it; the zero value is packed.
 type Policy struct {
 	// Name as in ByName.
 	Name string
-	// rate rates what the pod leaves of a node, 0 to rateMax; higher is preferred.
+	// rate rates what the pod leaves of a node, 0 to rateMax. The highest rate is preferred.
 	rate func(v *view) int64
-	// device orders devices of one node for which rate is the same, by what is left of them: 0 to rateMax, higher is
-	// preferred. nil where the first by index is as good as any.
+	// device rates what is left of a device, 0 to rateMax, the highest preferred. It decides between devices of one
+	// node for which rate is equal. nil stands for the first by index.
 	device func(d *vgpu.Device, left vgpu.Use) int64
-	// node rates a node by what is taken of it, where rate and links are the same: 0 to rateMax, higher is preferred. nil
-	// where nodes are ordered by name then.
+	// node rates the slots of a node that are taken, 0 to rateMax, the highest preferred. It decides where rate and
+	// links are equal. nil stands for the order of names.
 	node func(taken, of vgpu.Slots) int64
-	// usual returns the part of all usual requests that the policy goes by; nil where it needs none.
+	// usual returns the part of all usual requests that the policy uses; nil where it uses none.
 	usual func(all *fragmentation.Mix) *fragmentation.Mix
-	// chance says that nodes and devices are chosen by luck, which differs from pod to pod; rate is the same for all then.
-	chance bool
-	// byRun says that the rate depends on which pods run on the node, beside what is free.
+	// isRandom says that a hash of the seed and the pod chooses nodes and devices; rate is equal for all then.
+	isRandom bool
+	// byRun says that the rate depends on the pods that run on the node, beside what is free.
 	byRun bool
 
 	// neutral is the rate of a place that changes nothing, 0 where there is none. A milli-GPU that is lost changes the
 	// rate by perMilli ÷ grain; 0 stands for 1.
 	neutral, perMilli, grain int64
 
-	among *Neighbours
-	mix   *fragmentation.Mix
-	memo  *fragmentation.Memo
-	seed  int64
+	neighbours *Neighbours
+	mix        *fragmentation.Mix
+	memo       *fragmentation.Memo
+	seed       int64
 }
 
 // rateMax is the highest rate that a policy gives: rates are parts per million, of a device or a node for most policies.
@@ -44,7 +44,7 @@ const rateMax = 1_000_000
 // perDevice is perMilli of policies whose rates are parts of a device or a node.
 const perDevice = rateMax / 1000
 
-// policies by name order.
+// policies in the order of their names.
 var policies = []Policy{bestFit, clustering, dotProd, fgd, packed, packing, random, spread, tandem}
 
 // Policies returns the names that ByName knows, sorted.
@@ -65,8 +65,8 @@ func ByName(name string) (Policy, error) {
 	return policies[i], nil
 }
 
-// With returns the policy for the requests that usually arrive, all of them, and a seed. fgd and tandem go by the
-// requests, and while there are none rate like packed; random goes by the seed. The others are the same with any.
+// With returns the policy for a mix of all requests that usually arrive, and a seed. The policies fgd and tandem use
+// the mix, and rate like packed while it is empty. The policy random uses the seed. The others ignore both.
 func (p Policy) With(all *fragmentation.Mix, seed int64) Policy {
 	p.seed, p.mix, p.memo = seed, nil, nil
 	if p.usual != nil && all != nil && all.Weight() > 0 {
@@ -79,13 +79,13 @@ func (p Policy) With(all *fragmentation.Mix, seed int64) Policy {
 func (p Policy) orDefault() Policy {
 	if p.rate == nil || p.usual != nil && p.mix == nil {
 		plain := packed
-		plain.among = p.among
+		plain.neighbours = p.neighbours
 		return plain
 	}
 	return p
 }
 
-// nodeRate rates the node by what is taken of it.
+// nodeRate rates the node by the slots that are taken.
 func (p *Policy) nodeRate(n *vgpu.Node) int64 {
 	if p.node == nil {
 		return 0
@@ -93,7 +93,7 @@ func (p *Policy) nodeRate(n *vgpu.Node) int64 {
 	return p.node(n.Taken())
 }
 
-// mean makes a rate of nodes from one of devices: the mean over the devices that the pod takes something of.
+// mean makes a rate of nodes from one of devices: the mean over the devices that the pod uses.
 func mean(device func(d *vgpu.Device, left vgpu.Use) int64) func(*view) int64 {
 	return func(v *view) int64 {
 		sum, touched := int64(0), int64(0)
@@ -112,7 +112,7 @@ func part[T ~int64](amount, whole T) int64 {
 	if whole <= 0 {
 		return 0
 	}
-	if whole > 1<<40 { // memory beyond a TiB: keep the product within 64 bits
+	if whole > 1<<40 { // for memory beyond a TiB this keeps the product within 64 bits
 		amount, whole = amount>>20, whole>>20
 	}
 	return int64(amount) * rateMax / int64(whole)

@@ -130,8 +130,8 @@ func drawPolicy(t *rapid.T) placement.Policy {
 
 func drawSeed(t *rapid.T) int64 { return rapid.Int64Range(0, 3).Draw(t, "seed") }
 
-// TestTwinProperty: on up to four devices Fit says what going through all arrangements says; Assign finds one exactly
-// where Fit says so; it lies within what is free, and several containers share as few devices as they can.
+// TestTwinProperty: on up to four devices Fit agrees with a search of all arrangements, and Assign finds one exactly
+// where Fit says so. It lies within what is free, and several containers share as few devices as they can.
 func TestTwinProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := testkit.RandomCluster(t, 1, 4)
@@ -168,14 +168,14 @@ func TestTwinProperty(t *testing.T) {
 	})
 }
 
-// TestSequenceProperty: however pods, holds and what-ifs come and go, what Choose places the ledger takes, no device is
-// over capacity in slots, memory or compute, and no hold is touched that counts for the pod.
+// TestSequenceProperty: after any sequence of pods, holds and what-ifs the ledger takes what Choose places. No device
+// is over capacity in slots, memory or compute. No placement uses a hold that counts for the pod.
 func TestSequenceProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := testkit.RandomCluster(t, 2, 4)
 		cfg := placement.Config{Policy: drawPolicy(t)}
 		for i := range rapid.IntRange(1, 10).Draw(t, "steps") {
-			act := func() { act(t, c, cfg, fmt.Sprintf("pod-%d", i)) }
+			act := func() { change(t, c, cfg, fmt.Sprintf("pod-%d", i)) }
 			if rapid.SampledFrom([]int{0, 1, 2, 3, 4}).Draw(t, "undone") < 4 {
 				act()
 				continue
@@ -189,8 +189,8 @@ func TestSequenceProperty(t *testing.T) {
 	})
 }
 
-// act places, holds or removes one pod.
-func act(t *rapid.T, c *vgpu.Cluster, cfg placement.Config, pod string) {
+// change places, holds or removes one pod.
+func change(t *rapid.T, c *vgpu.Cluster, cfg placement.Config, pod string) {
 	what := rapid.SampledFrom([]int{0, 1, 2, 3, 4, 5}).Draw(t, "what")
 	if what >= 4 {
 		uid := vgpu.UID(fmt.Sprintf("pod-%d", rapid.IntRange(0, 9).Draw(t, "pod")))
@@ -294,9 +294,9 @@ func TestHelpProperty(t *testing.T) {
 		}
 		want := vgpu.NothingHelps
 		switch {
-		case bruteForce(bare(t, n, false), r) >= 0:
+		case bruteForce(withoutPods(t, n, false), r) >= 0:
 			want = vgpu.EvictionHelps
-		case bruteForce(bare(t, n, true), r) >= 0:
+		case bruteForce(withoutPods(t, n, true), r) >= 0:
 			want = vgpu.RecoveryHelps
 		}
 		if refusal.Helps != want {
@@ -305,8 +305,8 @@ func TestHelpProperty(t *testing.T) {
 	})
 }
 
-// bare returns the node without owners, with healed devices if asked for.
-func bare(t *rapid.T, n *vgpu.Node, healed bool) *vgpu.Node {
+// withoutPods returns the node without pods, with healed devices if asked for.
+func withoutPods(t *rapid.T, n *vgpu.Node, healed bool) *vgpu.Node {
 	devices := slices.Clone(n.Devices())
 	for i := range devices {
 		devices[i].Healthy = devices[i].Healthy || healed

@@ -10,23 +10,24 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Ranking is Score with a memory, for one goroutine that compares many nodes for each of many pods: between two pods
-// one or two nodes change, most nodes are alike, and most pods ask for what others asked for. It gives the same scores.
+// Ranking is Score with a cache, for one goroutine that compares many nodes for each of many pods. Between two pods one
+// or two nodes change, most nodes are alike, and most pods ask for the same as others. The scores are the same.
 //
-// Its memory grows with the states that nodes were in times the kinds of requests, 8 bytes each, and starts anew beyond
-// maxStates or maxKinds.
+// The cache grows with the states of nodes times the kinds of requests, 8 bytes each. It is cleared beyond maxStates or
+// maxKinds.
 type Ranking struct {
-	policy  Policy
-	states  map[string]int
-	kinds   map[string]*Scores
-	devices map[*vgpu.Device]int // by the first device of a node: what its devices are like
-	likes   map[string]int
-	era     int
-	text    []byte
-	bounds  struct{ states, kinds int }
+	policy      Policy
+	states      map[string]int
+	kinds       map[string]*Scores
+	devices     map[*vgpu.Device]int // by the first device of a node: the kind of its devices
+	deviceKinds map[string]int
+	era         int
+	text        []byte
+	bounds      struct{ states, kinds int }
 }
 
-// Bounds of the memory of a Ranking: 400 kinds of requests on 20,000 states are 64 MB.
+// Bounds of the cache of a Ranking: 400 kinds of requests on 20,000 states are 64 MB. Larger bounds clear it less
+// often.
 const (
 	maxStates = 20_000
 	maxKinds  = 1_000
@@ -40,15 +41,15 @@ func NewRanking(p Policy) *Ranking {
 	return k
 }
 
-// Use makes the ranking go by another policy, or by the same one with another mix, from now on. It forgets the scores.
-// States stay, unless the policies go by different things: other Neighbours may know of others.
+// Use sets another policy, or the same one with another mix. It clears the scores. It keeps the states, unless the
+// policies depend on different things: other Neighbours may know other workloads.
 func (k *Ranking) Use(p Policy) {
 	before := k.policy
 	k.policy = p.orDefault()
 	if k.policy.mix != nil {
 		k.policy.memo = fragmentation.NewMemo(k.policy.mix)
 	}
-	if k.states == nil || k.policy.byRun != before.byRun || k.policy.among != before.among {
+	if k.states == nil || k.policy.byRun != before.byRun || k.policy.neighbours != before.neighbours {
 		k.forget()
 	}
 	k.kinds = map[string]*Scores{}
@@ -57,17 +58,18 @@ func (k *Ranking) Use(p Policy) {
 func (k *Ranking) forget() {
 	k.era++
 	k.states, k.kinds = map[string]int{}, map[string]*Scores{}
-	k.devices, k.likes = map[*vgpu.Device]int{}, map[string]int{}
+	k.devices, k.deviceKinds = map[*vgpu.Device]int{}, map[string]int{}
 }
 
-// State names what scores depend on of a node. Whoever asks for scores notes it, and asks again whenever the ledger or the
-// room of the node changed. The zero State is that of a node whose scores are not remembered.
+// State identifies what the scores of a node depend on. The caller keeps it, and asks for it again whenever the ledger
+// of the node, or the CPU and memory of its host, changed. The zero State is that of a node whose scores are not
+// cached.
 type State struct{ era, number int }
 
-// Has reports whether scores are remembered for the state: not when the memory started anew since.
+// Has reports whether the cache has the state. It does not have states from before the last clearing.
 func (k *Ranking) Has(s State) bool { return s.era == k.era }
 
-// State returns the state that the node is in now.
+// State returns the current state of the node.
 func (k *Ranking) State(n *vgpu.Node) State {
 	if n.Held() {
 		return State{} // holds count for some pods and not for others
@@ -86,13 +88,13 @@ func (k *Ranking) State(n *vgpu.Node) State {
 
 // describe appends what the scores of a node depend on.
 func (k *Ranking) describe(b []byte, n *vgpu.Node) []byte {
-	b = fmt.Appendf(b, "%d %d %d", k.like(n), n.Room().MilliCPU, n.Room().Memory)
+	b = fmt.Appendf(b, "%d %d %d", k.deviceKind(n), n.Room().MilliCPU, n.Room().Memory)
 	for i := range n.Devices() {
 		u := n.Used(i)
 		b = fmt.Appendf(b, " %d/%d/%d", u.Slots, u.Memory, u.Contexts)
 	}
-	if k.policy.among != nil {
-		b = k.policy.among.tenancies(b, n)
+	if k.policy.neighbours != nil {
+		b = k.policy.neighbours.tenancies(b, n)
 	}
 	if k.policy.byRun {
 		v := view{n: n}
@@ -101,9 +103,9 @@ func (k *Ranking) describe(b []byte, n *vgpu.Node) []byte {
 	return b
 }
 
-// tenancies appends what neighbours need to know of the tenants of each device, in an order that no name decides.
+// tenancies appends what Neighbours need to know of the tenants of each device. The order does not depend on names.
 func (n *Neighbours) tenancies(b []byte, node *vgpu.Node) []byte {
-	var here [maxCrowd]vgpu.Resident
+	var here [maxColocated]vgpu.Resident
 	for i := range node.Devices() {
 		residents := node.Residents(i, here[:0])
 		for k := range residents {
@@ -119,8 +121,8 @@ func (n *Neighbours) tenancies(b []byte, node *vgpu.Node) []byte {
 	return b
 }
 
-// like numbers what the devices of a node are like: equal numbers for nodes that differ in nothing but names.
-func (k *Ranking) like(n *vgpu.Node) int {
+// deviceKind numbers the devices of nodes: nodes that differ only in names have equal numbers.
+func (k *Ranking) deviceKind(n *vgpu.Node) int {
 	devices := n.Devices()
 	if len(devices) == 0 {
 		return -1
@@ -137,25 +139,25 @@ func (k *Ranking) like(n *vgpu.Node) int {
 			fmt.Fprint(&b, n.Link(i, j))
 		}
 	}
-	number, known = k.likes[b.String()]
+	number, known = k.deviceKinds[b.String()]
 	if !known {
-		number = len(k.likes)
-		k.likes[b.String()] = number
+		number = len(k.deviceKinds)
+		k.deviceKinds[b.String()] = number
 	}
 	k.devices[&devices[0]] = number
 	return number
 }
 
-// Scores is what a Ranking remembers for one kind of request.
+// Scores is the cache of a Ranking for one kind of request.
 type Scores struct {
 	ranking *Ranking
 	era     int
-	known   []int64 // by state of the era, unscored where it is not known
-	// chance: which devices the pod would get is chance, and the score depends on it. Nothing is remembered.
-	chance bool
+	known   []int64 // by state of the era, unscored where the score is unknown
+	// isRandom: the score depends on which devices the hash chooses for the pod. Such scores are not cached.
+	isRandom bool
 }
 
-// unscored stands where there is no score yet: scores are −1 or more.
+// unscored marks a score that is not computed yet: scores are −1 or more.
 const unscored = -2
 
 // For returns the scores of requests like r, which differ from it in the pod only.
@@ -167,7 +169,7 @@ func (k *Ranking) For(r *vgpu.Request) *Scores {
 			k.kinds = map[string]*Scores{}
 		}
 		p := &k.policy
-		s = &Scores{ranking: k, chance: p.chance && (p.among != nil || len(r.Containers) > 1)}
+		s = &Scores{ranking: k, isRandom: p.isRandom && (p.neighbours != nil || len(r.Containers) > 1)}
 		k.kinds[key] = s
 	}
 	return s
@@ -176,10 +178,10 @@ func (k *Ranking) For(r *vgpu.Request) *Scores {
 // Of returns the score of the request on a node that is in the state: Score, −1 where it does not fit.
 func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	k := s.ranking
-	if at.era != k.era || s.chance {
-		return k.policy.lucky(scoreOn(n, r, &k.policy), n, r)
+	if at.era != k.era || s.isRandom {
+		return k.policy.randomTieBreak(scoreOn(n, r, &k.policy), n, r)
 	}
-	if s.era != k.era { // the memory started anew between two nodes of one pod
+	if s.era != k.era { // the cache was cleared between two nodes of one pod
 		s.era, s.known = k.era, s.known[:0]
 	}
 	for at.number >= len(s.known) {
@@ -188,5 +190,5 @@ func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	if s.known[at.number] == unscored {
 		s.known[at.number] = scoreOn(n, r, &k.policy)
 	}
-	return k.policy.lucky(s.known[at.number], n, r)
+	return k.policy.randomTieBreak(s.known[at.number], n, r)
 }

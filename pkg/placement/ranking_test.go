@@ -44,7 +44,7 @@ func TestRankingStartsAnew(t *testing.T) {
 	}
 }
 
-// A Ranking that goes by another mix, or another policy, gives its scores: also on nodes whose state it was told before.
+// A Ranking with another mix, or another policy, gives its scores: also on nodes whose state it knew before.
 func TestRankingUsesAnotherPolicy(t *testing.T) {
 	mixed := func(k fragmentation.Kind) *fragmentation.Mix {
 		m, err := fragmentation.NewMix([]fragmentation.Kind{k})

@@ -31,12 +31,12 @@ type Throughput struct {
 	Rate Rate
 }
 
-// Rates knows which rate the workloads reach on which share of which GPU model, and what the models cost. It is
-// immutable; nil knows no workload.
+// Rates holds the rates that workloads reach on shares of GPU models, and the prices of the models. It is immutable;
+// nil has no workload.
 //
-// A curve starts at no share with no rate, is linear between its points and ends at the last: nothing is promised beyond.
-// From nothing to the first point a straight line is the careful guess, since a small share usually does more than its
-// part.
+// A curve starts at no share with no rate, is linear between its points and ends at the last point; beyond it no rate
+// is promised. From nothing to the first point a straight line is the careful guess, since a small share usually
+// reaches more than its part.
 type Rates struct {
 	profiles []string // sorted
 	curves   []curve  // by profile, then model
@@ -49,9 +49,9 @@ type curve struct {
 	points         []Throughput // by share; rates do not fall
 }
 
-// NewRates builds the table. Prices are per whole device of a model and time, from 1 to MaxPrice, in any unit; every model
-// with a throughput has one. The order of the points does not matter. The error names what is wrong: an amount out of
-// range, two points for one share, a curve that falls, a model without a price.
+// NewRates builds the table. Prices are per whole device of a model and time, from 1 to MaxPrice, in any unit. Every
+// model with a throughput needs a price. The order of the points does not matter. The error names what is wrong: an
+// amount out of range, two points for one share, a curve that falls, a model without a price.
 func NewRates(points []Throughput, prices map[string]int64) (*Rates, error) {
 	points = slices.Clone(points)
 	slices.SortFunc(points, func(a, b Throughput) int {
@@ -112,18 +112,18 @@ func (t *Rates) Knows(profile string) bool {
 	return known
 }
 
-// Share returns the least share of a model on which a workload reaches a rate above 0, and false where no point promises
-// it. Example: with 40 at 500 and 60 at 1000, a rate of 50 takes 750, a rate of 20 takes 250.
+// Share returns the least share of a model on which a workload reaches a rate above 0, and false where no point
+// promises the rate. Example: with 40 at 500 and 60 at 1000, a rate of 50 takes 750, a rate of 20 takes 250.
 func (t *Rates) Share(profile, model string, want Rate) (vgpu.MilliGPU, bool) {
 	c := t.curve(profile, model)
-	if c == nil || c.most().Rate < want {
+	if c == nil || c.end().Rate < want {
 		return 0, false
 	}
 	return c.share(want), true
 }
 
-// At returns the rate of a workload on a share of a model: at the end of the curve for larger shares, 0 where there is no
-// curve. Rounded down, to a millionth.
+// At returns the rate of a workload on a share of a model, rounded down to a millionth. For shares beyond the curve it
+// returns the last rate, 0 where there is no curve.
 func (t *Rates) At(profile, model string, share vgpu.MilliGPU) Rate {
 	if c := t.curve(profile, model); c != nil {
 		return c.at(share)
@@ -144,7 +144,7 @@ func (t *Rates) curve(profile, model string) *curve {
 }
 
 // most returns the last point.
-func (c *curve) most() Throughput { return c.points[len(c.points)-1] }
+func (c *curve) end() Throughput { return c.points[len(c.points)-1] }
 
 // share returns the least share that reaches a rate above 0 which the last point reaches.
 func (c *curve) share(want Rate) vgpu.MilliGPU {
@@ -165,7 +165,7 @@ func (c *curve) share(want Rate) vgpu.MilliGPU {
 func (c *curve) at(share vgpu.MilliGPU) Rate {
 	i := slices.IndexFunc(c.points, func(p Throughput) bool { return p.Share >= share })
 	if i < 0 {
-		return c.most().Rate
+		return c.end().Rate
 	}
 	var from Throughput
 	if i > 0 {
@@ -176,8 +176,8 @@ func (c *curve) at(share vgpu.MilliGPU) Rate {
 	return from.Rate + Rate(part)
 }
 
-// mulDiv returns a·b/c rounded down, and whether that is exact, for 0 ≤ a ≤ c < 2⁶¹ and b ≥ 0. The product may be above 64
-// bits: it is divided bit by bit as it is built.
+// mulDiv returns a·b/c rounded down, and whether that is exact, for 0 ≤ a ≤ c < 2⁶¹ and b ≥ 0. The product may exceed
+// 64 bits, so that the division goes bit by bit.
 func mulDiv(a, b, c int64) (quotient int64, exact bool) {
 	rest := int64(0)
 	for bit := 62; bit >= 0; bit-- {

@@ -2,7 +2,7 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// refuseOne says why container c of a request does not fit on the node by itself: the nearest miss of its devices.
+// refuseOne returns why container c of a request does not fit on the node by itself: the nearest miss of its devices.
 func refuseOne(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Refusal {
 	nearest := nearestPromise(n, r, c, among)
 	if nearest == nil {
@@ -21,8 +21,8 @@ func refuseOne(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Re
 	return nearest
 }
 
-// nearestPromise returns the refusal of the device that has room and where the promise breaks that comes nearest to being
-// kept, the first by index among equals; nil where no device has room.
+// nearestPromise returns the refusal of a device that has room but where a promise would break: the promise that is
+// nearest to being kept, the first by index among equals. It returns nil where no device has room.
 func nearestPromise(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Refusal {
 	var nearest *vgpu.Refusal
 	for i := range n.Devices() {
@@ -40,8 +40,9 @@ func nearestPromise(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vg
 // overrun is how far a promise would break, in thousandths of it.
 func overrun(f *vgpu.Refusal) int64 { return f.Best * 1000 / f.Want }
 
-// nearestShare returns the refusal of the healthy device that has the largest part of the share free, the first by index
-// among equals; nil when the container takes a share of none. A full cluster asks this of every node.
+// nearestShare returns the refusal of the healthy device that has the largest part of the share free, the first by
+// index among equals. It returns nil where the container takes no share of a device. On a full cluster it runs for
+// every node.
 func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	devices := n.Devices()
 	at, part, share := -1, 0.0, vgpu.Share{}
@@ -51,8 +52,8 @@ func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 			continue
 		}
 		use, free := s.Use(), n.FreeFor(i, r)
-		have := min(covers(int64(free.Slots), int64(use.Slots)), covers(int64(free.Memory), int64(use.Memory)),
-			covers(int64(free.Contexts), int64(use.Contexts)))
+		have := min(coveredPart(int64(free.Slots), int64(use.Slots)), coveredPart(int64(free.Memory), int64(use.Memory)),
+			coveredPart(int64(free.Contexts), int64(use.Contexts)))
 		if at < 0 || have > part {
 			at, part, share = i, have, s
 		}
@@ -65,8 +66,8 @@ func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	return f
 }
 
-// nearestOther returns the nearest refusal of devices that are sick, that the container takes wholly and in number, or
-// on which it is illegal. Devices of one shape refuse for the same reason, so the first of a row is asked.
+// nearestOther returns the nearest refusal of the other devices: sick ones, several whole ones, and illegal ones.
+// Devices of one shape refuse for the same reason, so the first of a row stands for all.
 func nearestOther(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	var nearest *vgpu.Refusal
 	devices := n.Devices()
@@ -93,8 +94,8 @@ func nearestOther(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	return nearest
 }
 
-// scarcest fills in the first amount that is short: slots before memory before contexts. A share whose memory follows
-// from its slots is short of both more often than not, and slots are what its owner asked for.
+// scarcest sets the first amount that is short: slots before memory before contexts. A share whose memory follows from
+// its slots is often short of both, and its owner asked for slots.
 func scarcest(f *vgpu.Refusal, want, free vgpu.Use, d *vgpu.Device) {
 	switch {
 	case free.Slots < want.Slots:
@@ -106,15 +107,15 @@ func scarcest(f *vgpu.Refusal, want, free vgpu.Use, d *vgpu.Device) {
 	}
 }
 
-// covers returns the part of what is wanted that is there, 1 when it is enough.
-func covers(best, want int64) float64 {
+// coveredPart returns the part of what is asked for that is there, 1 where it is enough.
+func coveredPart(best, want int64) float64 {
 	if best >= want {
 		return 1
 	}
 	return float64(best) / float64(want)
 }
 
-// refuseSet says why the devices of the shape of device i cannot give so many whole ones.
+// refuseSet returns why the devices of the shape of device i have too few whole ones.
 func refuseSet(n *vgpu.Node, r *vgpu.Request, s *vgpu.Share, i int) *vgpu.Refusal {
 	have, healthy, free := 0, 0, 0
 	for j := range n.Devices() {
@@ -144,8 +145,8 @@ func refuseSet(n *vgpu.Node, r *vgpu.Request, s *vgpu.Share, i int) *vgpu.Refusa
 	return f
 }
 
-// refuseMany says why the containers of a request do not fit together: the first that does not fit alone, or that they
-// do not fit at once.
+// refuseMany returns why the containers of a request do not fit together: the first that does not fit alone, or that
+// they do not fit at once.
 func refuseMany(n *vgpu.Node, r *vgpu.Request, cut bool, among *Neighbours) *vgpu.Refusal {
 	for c := range r.Containers {
 		alone := *r
@@ -163,7 +164,7 @@ func refuseMany(n *vgpu.Node, r *vgpu.Request, cut bool, among *Neighbours) *vgp
 	return f
 }
 
-// helpTogether says what could make room for containers that fit one by one.
+// helpTogether returns what could make room for containers that fit one by one.
 func helpTogether(n *vgpu.Node, r *vgpu.Request) vgpu.Help {
 	empty := make([]vgpu.Use, len(n.Devices()))
 	for _, help := range []vgpu.Help{vgpu.EvictionHelps, vgpu.RecoveryHelps} {
@@ -172,7 +173,7 @@ func helpTogether(n *vgpu.Node, r *vgpu.Request) vgpu.Help {
 				empty[i] = d.Capacity()
 			}
 		}
-		if s := newSearch(n, r, empty, nil); s.place(0) || s.cut {
+		if s := newSearch(n, r, empty, nil); s.arrangeFrom(0) || s.cut {
 			return help
 		}
 	}

@@ -2,14 +2,15 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// maxBehind is the number of dearer variants or extra devices beyond which a node is not rated lower any more.
+// maxBehind is the number of cheaper variants, or of extra devices, beyond which the score stays the same. A larger
+// number needs more digits in the score.
 const maxBehind = vgpu.MaxVariants - 1
 
-// Score says how good the devices are that Assign would choose on the node; higher is better, and scores of different
-// nodes compare for one request and one policy. It is −1 where the request does not fit. A request without containers, of a
-// pod without GPUs, is rated by what its CPU and memory leave.
+// Score returns how good the devices are that Assign would choose on the node. Higher is better. Scores of different
+// nodes compare for one request and one policy. It returns −1 where the request does not fit. It rates a request of a
+// pod without GPUs by what its CPU and memory leave.
 //
-// The scale is decimal, each part ranks only where those before it are equal:
+// The scale is decimal. Each part counts only where all parts before it are equal:
 //
 //	first × 10¹⁷      63 less, of one container, the number of its variants that cost less, and of several containers,
 //	                  which have no costs, the devices beyond those that the largest needs: containers stay together
@@ -17,27 +18,28 @@ const maxBehind = vgpu.MaxVariants - 1
 //	links × 10⁷       mean quality of the links between whole devices, 0 to 999; 999 for single devices
 //	node              the policy's rate of the node, 0 to 1000000
 //
-// Example: packed, 3 slots to a device of 10 with 6 free on a node with 4 of 20 taken: 63·10¹⁷ + 700000·10¹⁰ + 999·10⁷ +
-// 200000 = 6307000009990200000. Nodes with equal scores are ordered by name by whoever compares them.
+// Example: packed, 3 slots to a device of 10 with 6 free on a node with 4 of 20 taken: 63·10¹⁷ + 700000·10¹⁰ + 999·10⁷
+// + 200000 = 6307000009990200000. The caller orders nodes with equal scores by name.
 func Score(n *vgpu.Node, r *vgpu.Request, p Policy) int64 {
 	p = p.orDefault()
-	return p.lucky(scoreOn(n, r, &p), n, r)
+	return p.randomTieBreak(scoreOn(n, r, &p), n, r)
 }
 
-// lucky adds what chance gives to a node to its score.
-func (p *Policy) lucky(score int64, n *vgpu.Node, r *vgpu.Request) int64 {
-	if !p.chance || score < 0 {
+// randomTieBreak adds, for the policy random, the rank that the hash gives to a node.
+func (p *Policy) randomTieBreak(score int64, n *vgpu.Node, r *vgpu.Request) int64 {
+	if !p.isRandom || score < 0 {
 		return score
 	}
-	return score + p.luck(r, n.Name())*1e10
+	return score + p.randomRank(r, n.Name())*1e10
 }
 
-// scoreOn is Score by a policy that is complete, without luck: it depends on the state of the node, not on its name.
+// scoreOn is Score by a complete policy, without the random tie-break. It depends on the state of the node, not on its
+// name.
 func scoreOn(n *vgpu.Node, r *vgpu.Request, p *Policy) int64 {
 	switch len(r.Containers) {
 	case 0:
 		var v view
-		v.look(n, r, p)
+		v.load(n, r, p)
 		return score(0, p.rate(&v), bestQuality, p.nodeRate(n))
 	case 1:
 		best, found := chooseOne(n, r, p)

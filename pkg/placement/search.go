@@ -7,25 +7,25 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// maxSteps bounds the search for an arrangement of several containers on one node: the number of times a container is
-// tried on a device. Larger sees more of the arrangements that hardly ever exist; time grows with it, by some fifty
-// nanoseconds a step and node. Pods of up to four containers on eight devices stay below a thousand.
+// maxSteps bounds the search for an arrangement of several containers on one node: how often it tries a container on a
+// device. A larger bound tries more of the arrangements, which rarely exist. A step takes some fifty nanoseconds per
+// node. Pods of up to four containers on eight devices stay below a thousand steps.
 const maxSteps = 20_000
 
-// search arranges the containers of one pod on the devices of one node. It goes through the arrangements depth first,
-// containers with the most slots first, and leaves out those that differ only by swapping devices in equal state, or (for
+// search arranges the containers of one pod on the devices of one node. It tries the arrangements depth first,
+// containers with the most slots first. It skips those that differ only by swapping devices in equal state, or (for
 // Fit) by swapping equal containers.
 type search struct {
-	n      *vgpu.Node
-	r      *vgpu.Request
-	policy *Policy // nil to ask only whether there is an arrangement
-	among  *Neighbours
-	free   []vgpu.Use
-	spans  []vgpu.Span
-	phases int
-	load   []vgpu.Use // by the pod: device × phases + phase
-	order  []int      // containers
-	twin   []bool     // per place in order: equal to the container before, always on one device
+	n          *vgpu.Node
+	r          *vgpu.Request
+	policy     *Policy // nil to ask only whether there is an arrangement
+	neighbours *Neighbours
+	free       []vgpu.Use
+	spans      []vgpu.Span
+	phases     int
+	load       []vgpu.Use // by the pod: device × phases + phase
+	order      []int      // containers
+	twin       []bool     // per place in order: equal to the container before, always on one device
 
 	shares  []vgpu.Share // per container
 	devices [][]int      // per container
@@ -37,13 +37,13 @@ type search struct {
 	cut, greedy   bool
 }
 
-// newSearch prepares a search on the devices with what is free of them.
+// newSearch prepares a search on the devices, with what is free of them.
 func newSearch(n *vgpu.Node, r *vgpu.Request, free []vgpu.Use, among *Neighbours) *search {
 	kinds := make([]vgpu.ContainerKind, 0, len(r.Containers))
 	for i := range r.Containers {
 		kinds = append(kinds, r.Containers[i].Kind)
 	}
-	s := &search{n: n, r: r, free: free, limit: len(free), budget: maxSteps, among: among}
+	s := &search{n: n, r: r, free: free, limit: len(free), budget: maxSteps, neighbours: among}
 	s.spans, s.phases = vgpu.Spans(kinds)
 	s.load = make([]vgpu.Use, len(free)*s.phases)
 	s.touched = make([]int, len(free))
@@ -60,7 +60,7 @@ func newSearch(n *vgpu.Node, r *vgpu.Request, free []vgpu.Use, among *Neighbours
 	return s
 }
 
-// equal reports whether two containers may be swapped, and take one device each wherever they are legal.
+// equal reports whether the search may swap two containers, and each takes one device wherever it is legal.
 func (s *search) equal(a, b int) bool {
 	x, y := &s.r.Containers[a], &s.r.Containers[b]
 	if x.Slots != y.Slots || x.Memory != y.Memory || s.spans[a] != s.spans[b] {
@@ -79,21 +79,21 @@ func freeNow(n *vgpu.Node, r *vgpu.Request) []vgpu.Use {
 	return free
 }
 
-// place arranges the containers from place k of the order on.
-func (s *search) place(k int) bool {
+// arrangeFrom arranges the containers from place k of the order on.
+func (s *search) arrangeFrom(k int) bool {
 	if k == len(s.order) {
-		return s.spares()
+		return s.keepsPromises()
 	}
 	c := s.order[k]
 	ranked := s.ranked(k, c)
 	if s.policy != nil && s.placeLinked(k, c, ranked) {
 		return true
 	}
-	return s.pick(k, ranked, 0)
+	return s.tryDevices(k, ranked, 0)
 }
 
-// ranked lists the devices on which container c may go by itself, the preferred ones first: those that the pod uses
-// already, then by the policy, then by index.
+// ranked lists the devices that can take container c by itself. Devices that the pod uses already come first, then the
+// policy and the index decide.
 func (s *search) ranked(k, c int) []int {
 	first := 0
 	if s.policy == nil && s.twin[k] {
@@ -117,7 +117,7 @@ func (s *search) sort(list []int, c int) {
 	rates, spots := make([]int64, len(s.free)), make([]int64, len(s.free))
 	for _, i := range list {
 		share, _ := s.share(c, i)
-		rates[i], spots[i] = v.with(s.policy, i, share.Use(), share.ComputeLimit), s.policy.spot(v, i, share.Use())
+		rates[i], spots[i] = v.rateWith(s.policy, i, share.Use(), share.ComputeLimit), s.policy.deviceRate(v, i, share.Use())
 	}
 	slices.SortFunc(list, func(a, b int) int {
 		return cmp.Or(
@@ -143,17 +143,17 @@ func (s *search) fits(c, i int, use vgpu.Use) bool {
 	return true
 }
 
-// spares reports whether the arrangement breaks no promise on any device.
-func (s *search) spares() bool {
+// keepsPromises reports whether the arrangement breaks no promise on any device.
+func (s *search) keepsPromises() bool {
 	for i := range s.touched {
-		if s.among != nil && s.touched[i] > 0 && !s.among.spares(s.n, i, s.r, s.limitOn(i)) {
+		if s.neighbours != nil && s.touched[i] > 0 && !s.neighbours.keepsPromises(s.n, i, s.r, s.limitOn(i)) {
 			return false
 		}
 	}
 	return true
 }
 
-// limitOn returns the compute limit of the containers that are on device i.
+// limitOn returns the compute limit of the containers on device i.
 func (s *search) limitOn(i int) vgpu.MilliGPU {
 	var sum limits
 	for c := range s.devices {
@@ -164,7 +164,7 @@ func (s *search) limitOn(i int) vgpu.MilliGPU {
 	return sum.most()
 }
 
-// peak returns the most that the pod takes of device i in any phase, each amount by itself.
+// peak returns the most that the pod uses of device i in any phase, each amount by itself.
 func (s *search) peak(i int) vgpu.Use {
 	var peak vgpu.Use
 	for _, u := range s.load[i*s.phases : (i+1)*s.phases] {
@@ -175,12 +175,12 @@ func (s *search) peak(i int) vgpu.Use {
 	return peak
 }
 
-// pick chooses the next device of the container at place k from the ranked devices, and goes on with the rest.
-func (s *search) pick(k int, ranked []int, from int) bool {
+// tryDevices tries the ranked devices in turn for the container at place k, and arranges the rest.
+func (s *search) tryDevices(k int, ranked []int, from int) bool {
 	c := s.order[k]
 	for at := from; at < len(ranked); at++ {
 		i := ranked[at]
-		if s.seen(ranked[from:at], i) {
+		if s.sameState(ranked[from:at], i) {
 			continue
 		}
 		if s.steps++; s.steps > s.budget {
@@ -196,21 +196,21 @@ func (s *search) pick(k int, ranked []int, from int) bool {
 			continue
 		}
 		if len(s.devices[c]) < s.shares[c].Devices {
-			if s.pick(k, ranked, at+1) {
+			if s.tryDevices(k, ranked, at+1) {
 				return true
 			}
-		} else if s.place(k + 1) {
+		} else if s.arrangeFrom(k + 1) {
 			return true
 		}
-		s.take(c)
+		s.removeLast(c)
 	}
 	return false
 }
 
-// seen reports whether one of the devices before is in the same state as device i: it stands for i.
-func (s *search) seen(before []int, i int) bool {
+// sameState reports whether one of the earlier devices is in the same state as device i and stands for it.
+func (s *search) sameState(before []int, i int) bool {
 	for _, j := range before {
-		if s.n.Shape(i) == s.n.Shape(j) && s.free[i] == s.free[j] && (s.among == nil || s.n.Used(i).Slots+s.n.Used(j).Slots == 0) &&
+		if s.n.Shape(i) == s.n.Shape(j) && s.free[i] == s.free[j] && (s.neighbours == nil || s.n.Used(i).Slots+s.n.Used(j).Slots == 0) &&
 			slices.Equal(s.load[i*s.phases:(i+1)*s.phases], s.load[j*s.phases:(j+1)*s.phases]) {
 			return true
 		}
@@ -218,7 +218,7 @@ func (s *search) seen(before []int, i int) bool {
 	return false
 }
 
-// put adds device i to container c, unless that touches too many devices.
+// put adds device i to container c, unless the arrangement then uses too many devices.
 func (s *search) put(c, i int) bool {
 	if s.touched[i] == 0 {
 		if s.count == s.limit {
@@ -234,8 +234,8 @@ func (s *search) put(c, i int) bool {
 	return true
 }
 
-// take removes the last device of container c.
-func (s *search) take(c int) {
+// removeLast removes the last device of container c.
+func (s *search) removeLast(c int) {
 	i := s.devices[c][len(s.devices[c])-1]
 	s.devices[c] = s.devices[c][:len(s.devices[c])-1]
 	for p := s.spans[c].First; p <= s.spans[c].Last; p++ {

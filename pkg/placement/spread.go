@@ -2,7 +2,7 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// spread prefers the device that is the emptiest in slots once the pod is there, then the emptier node. It keeps
+// spread prefers the device that is the emptiest in slots after the placement, then the emptier node. It keeps
 // neighbours few.
 //
 // Example: 3 slots on devices of 10 with 6, 8 and 10 free leave 3, 5 and 7: the rates are 300000, 500000 and 700000.

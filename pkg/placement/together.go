@@ -2,7 +2,7 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// limitTogether returns the compute limit of all containers of the request on a device such as d.
+// limitTogether returns the compute limit of all containers of the request on one device like d.
 func limitTogether(r *vgpu.Request, d *vgpu.Device) vgpu.MilliGPU {
 	var sum limits
 	for c := range r.Containers {
@@ -25,8 +25,8 @@ func (l *limits) add(kind vgpu.ContainerKind, limit vgpu.MilliGPU) {
 
 func (l *limits) most() vgpu.MilliGPU { return min(vgpu.WholeGPU, max(l.together, l.alone)) }
 
-// together returns what all containers of the request take of device i in their busiest phase, and whether all of them
-// may be there at once. Containers with several devices never are.
+// together returns what all containers of the request use of device i in their busiest phase. It reports whether all of
+// them may be there at once, which containers with several devices never may.
 func together(n *vgpu.Node, r *vgpu.Request, i int) (vgpu.Use, bool) {
 	var peak vgpu.Peak
 	d := &n.Devices()[i]
@@ -47,7 +47,7 @@ func fitsTogether(n *vgpu.Node, r *vgpu.Request, among *Neighbours) bool {
 		if i == 0 || n.Shape(i) != n.Shape(i-1) {
 			use, legal = together(n, r, i)
 		}
-		if legal && use.Within(n.FreeFor(i, r)) && among.spares(n, i, r, limitTogether(r, &n.Devices()[i])) {
+		if legal && use.Within(n.FreeFor(i, r)) && among.keepsPromises(n, i, r, limitTogether(r, &n.Devices()[i])) {
 			return true
 		}
 	}
@@ -58,7 +58,7 @@ func fitsTogether(n *vgpu.Node, r *vgpu.Request, among *Neighbours) bool {
 // index among equals, with the rate; −1 when there is none.
 func chooseTogether(n *vgpu.Node, r *vgpu.Request, p *Policy) (device int, rate int64) {
 	var v view
-	v.look(n, r, p)
+	v.load(n, r, p)
 	device = -1
 	var spot int64
 	use, legal := vgpu.Use{}, false
@@ -70,10 +70,10 @@ func chooseTogether(n *vgpu.Node, r *vgpu.Request, p *Policy) (device int, rate 
 			continue
 		}
 		limit := limitTogether(r, &n.Devices()[i])
-		if !p.among.spares(n, i, r, limit) {
+		if !p.neighbours.keepsPromises(n, i, r, limit) {
 			continue
 		}
-		next, at := v.with(p, i, use, limit), p.spot(&v, i, use)
+		next, at := v.rateWith(p, i, use, limit), p.deviceRate(&v, i, use)
 		if device < 0 || next > rate || next == rate && at > spot {
 			device, rate, spot = i, next, at
 		}

@@ -16,18 +16,18 @@ type Wanted struct {
 	Profile string
 	// Rate above 0.
 	Rate Rate
-	// Least is the slots that the pod's container asks for, and gets whatever the rate.
+	// Least is the slots that the pod's container asks for. It gets at least these, whatever the rate.
 	Least vgpu.Slots
 	// Models that the pod may use, empty for any.
 	Models []string
 }
 
-// Variants returns the models on which the share that reaches the rate is promised, with that share and its cost, the
-// cheapest first, then by name; or why there is none. Offers say which models the cluster has and how many devices of one
-// a node has at most; without any offer all models count, since the cluster's devices are not known yet.
+// Variants returns the models on which a share promises the rate, with that share and its cost, the cheapest first,
+// then by name; or why there is none. Offers say which models the cluster has, and how many devices of one a node has
+// at most. Without any offer all models count, since the cluster's devices are not known yet.
 //
-// The cost is that of the slots that the share takes, rounded up. Where nodes divide one model differently it is the
-// highest.
+// The cost is that of the slots that the share takes, rounded up. Where nodes divide one model differently, the highest
+// cost counts.
 func (t *Rates) Variants(w Wanted, offers []vgpu.Offer) ([]vgpu.Variant, *Unreachable) {
 	miss := &Unreachable{Wanted: w}
 	if t == nil {
@@ -62,7 +62,7 @@ func (t *Rates) Variants(w Wanted, offers []vgpu.Offer) ([]vgpu.Variant, *Unreac
 	return list[:min(len(list), vgpu.MaxVariants)], nil
 }
 
-// variant returns the variant of one curve, or notes in miss what the model reaches.
+// variant returns the variant of one curve, or records in miss what the model reaches.
 func (t *Rates) variant(c *curve, w Wanted, offers []vgpu.Offer, miss *Unreachable) (vgpu.Variant, bool) {
 	v := vgpu.Variant{Model: c.model}
 	most := mostOf(offers, c.model)
@@ -70,7 +70,7 @@ func (t *Rates) variant(c *curve, w Wanted, offers []vgpu.Offer, miss *Unreachab
 		return v, false
 	}
 	if best := c.at(most); best < w.Rate {
-		miss.note(c.model, best, min(most, c.most().Share))
+		miss.note(c.model, best, min(most, c.end().Share))
 		return v, false
 	}
 	v.Compute = c.share(w.Rate)
@@ -83,8 +83,8 @@ func (t *Rates) variant(c *curve, w Wanted, offers []vgpu.Offer, miss *Unreachab
 	return v, true
 }
 
-// mostOf returns the most devices of a model that a node has: 0 where there are none, the most that there can be where
-// nothing is known.
+// mostOf returns the most devices of a model that a node has: 0 where there are none, the largest number that Rates
+// allows where offers are empty.
 func mostOf(offers []vgpu.Offer, model string) vgpu.MilliGPU {
 	if len(offers) == 0 {
 		return maxShare
@@ -110,21 +110,21 @@ type Unreachable struct {
 	// Profiles are the workloads with throughputs, Known the models of this workload's, Present those of the cluster: all
 	// sorted.
 	Profiles, Known, Present []string
-	// Best is the highest rate that the cluster's models reach, on so much of a model; 0 where none of them is known.
+	// Best is the highest rate that the cluster's models reach, on Share of Model; 0 where no such model has a curve.
 	Best  Rate
 	Model string
 	Share vgpu.MilliGPU
 }
 
-// note keeps the highest rate, of equal ones the first by name: curves come in that order.
+// note keeps the highest rate, of equal ones the first by name, since the curves are in that order.
 func (u *Unreachable) note(model string, best Rate, share vgpu.MilliGPU) {
 	if best > u.Best {
 		u.Best, u.Model, u.Share = best, model, share
 	}
 }
 
-// String says it for people, with what is known: "profile bert reaches at most 320 (on a whole NVIDIA-A100), the pod asks
-// for 500". It has no percent sign: the scheduler takes the texts of events for formats.
+// String describes the miss with what is known: "profile bert reaches at most 320 (on a whole NVIDIA-A100), the pod
+// asks for 500". It has no percent sign, since the scheduler uses the texts of events as formats.
 func (u *Unreachable) String() string {
 	switch {
 	case len(u.Known) == 0:
@@ -139,7 +139,7 @@ func (u *Unreachable) String() string {
 	return text + "; " + listed("the cluster has", u.Present)
 }
 
-// best writes what the highest rate is reached on.
+// best describes the share that reaches the highest rate.
 func (u *Unreachable) best() string {
 	switch {
 	case u.Share == vgpu.WholeGPU:
@@ -150,7 +150,7 @@ func (u *Unreachable) best() string {
 	return strings.TrimSuffix(u.Share.String(), "%") + " percent of one " + u.Model
 }
 
-// listed writes a list for people.
+// listed writes a list, "none" for an empty one.
 func listed(what string, names []string) string {
 	if len(names) == 0 {
 		return what + " none"

@@ -14,18 +14,18 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// yard is a cluster of nodes with eight devices on which no slot is free: whole nodes of gangs, pods with whole devices,
+// benchCluster returns nodes of eight devices without a free slot: whole nodes of gangs, pods with whole devices,
 // fractions, and nodes with all of these.
-type yard struct {
+type benchCluster struct {
 	tb      testing.TB
 	chance  *rand.Rand
 	cluster gang.Cluster
 	who     preemption.Candidates
 }
 
-func newYard(tb testing.TB, nodes int) *yard {
+func newBenchCluster(tb testing.TB, nodes int) *benchCluster {
 	tb.Helper()
-	y := &yard{tb: tb, chance: rand.New(rand.NewPCG(7, 7))}
+	y := &benchCluster{tb: tb, chance: rand.New(rand.NewPCG(7, 7))}
 	for b := range 20 {
 		y.who.Budgets = append(y.who.Budgets, preemption.Budget{Name: fmt.Sprint("team/budget-", b), Allowed: b % 3})
 	}
@@ -56,14 +56,14 @@ func newYard(tb testing.TB, nodes int) *yard {
 	return y
 }
 
-func (y *yard) fractions(n *vgpu.Node, g int) {
+func (y *benchCluster) fractions(n *vgpu.Node, g int) {
 	for _, slots := range [][]vgpu.Slots{{5, 3, 2}, {4, 4, 2}, {7, 3}, {5, 5}}[y.chance.IntN(4)] {
 		y.add(n, g, 1, slots)
 	}
 }
 
 // add books a pod on some of the devices of a node, from g on.
-func (y *yard) add(n *vgpu.Node, g, devices int, slots vgpu.Slots) *preemption.Pod {
+func (y *benchCluster) add(n *vgpu.Node, g, devices int, slots vgpu.Slots) *preemption.Pod {
 	k := len(y.who.Pods)
 	uid := vgpu.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", y.chance.Uint32(), k))
 	a := testkit.Assignment(y.tb, n, g, string(uid), slots)
@@ -90,8 +90,8 @@ func (y *yard) add(n *vgpu.Node, g, devices int, slots vgpu.Slots) *preemption.P
 	return &y.who.Pods[k]
 }
 
-// spent is the time that cores have worked for the process: others on the machine do not count.
-func spent(tb testing.TB) time.Duration {
+// cpuTime is the processor time of this process, without that of others on the machine.
+func cpuTime(tb testing.TB) time.Duration {
 	var use syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
 		tb.Fatal(err)
@@ -99,15 +99,15 @@ func spent(tb testing.TB) time.Duration {
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
-// BenchmarkVictims finds victims for one pod on 5,000 full nodes of eight devices, with some 45,000 candidates. The target is
-// 100 ms for a pod of eight devices; 22 ms of one core were measured, and 9 ms for three slots. cpu-ms/op is what it costs where
-// others use the processors as well.
+// BenchmarkVictims finds victims for one pod on 5,000 full nodes of eight devices, with some 45,000 candidates. The
+// target is 100 ms for a pod of eight devices. One core took 22 ms, and 9 ms for three slots. cpu-ms/op is the cost
+// where others use the processors as well.
 func BenchmarkVictims(b *testing.B) {
 	policy, err := placement.ByName("packed")
 	if err != nil {
 		b.Fatal(err)
 	}
-	y := newYard(b, 5000)
+	y := newBenchCluster(b, 5000)
 	for _, ask := range []struct {
 		name  string
 		slots []vgpu.Slots
@@ -118,7 +118,7 @@ func BenchmarkVictims(b *testing.B) {
 			r.Host = vgpu.Room{MilliCPU: 4000, Memory: 16 * vgpu.GiB}
 			want := &gang.Group{Name: "team/new", Members: []gang.Member{{Request: *r}}, MinCount: 1}
 			b.ReportAllocs()
-			start := spent(b)
+			start := cpuTime(b)
 			for b.Loop() {
 				plan, err := preemption.Victims(&y.cluster, want, &y.who, preemption.Config{Config: gang.Config{Policy: policy}})
 				if err != nil || plan.Refused != nil {
@@ -128,7 +128,7 @@ func BenchmarkVictims(b *testing.B) {
 				b.ReportMetric(float64(plan.Stats.Steps), "steps")
 				b.ReportMetric(float64(plan.Cost.Victims), "victims")
 			}
-			b.ReportMetric(float64((spent(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 		})
 	}
 }

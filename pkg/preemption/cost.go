@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Compare orders costs by their fields, from the first to the last: −1 where c is cheaper. Nobody is cheaper than anybody,
-// whatever the priority.
+// Compare orders costs by their fields, from the first to the last: −1 where c is cheaper. An empty victim set is the
+// cheapest.
 func (c Cost) Compare(o Cost) int {
 	return cmp.Or(
 		cmp.Compare(c.Slow, o.Slow),
@@ -36,8 +36,8 @@ func after(a, b bool) int {
 	return -1
 }
 
-// take adds a pod, without its budgets and without what it is of its gang.
-func (c *Cost) take(p *Pod) {
+// addPod adds a pod, without its budgets and its gang.
+func (c *Cost) addPod(p *Pod) {
 	if c.Victims == 0 || p.Priority > c.Priority {
 		c.Priority, c.ServesHighest = p.Priority, false
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// amount is what a pod lacks, or what another gives back: slots, bytes and contexts of one device, thousandths of a core
-// and bytes of the host.
+// amount is what a pod lacks, or what another pod gives back: slots, bytes and contexts of one device, thousandths of a
+// core and bytes of the host.
 type amount [5]int64
 
 func (a amount) minus(o amount) amount {
@@ -31,50 +31,50 @@ func amountOf(u vgpu.Use, r vgpu.Room) amount {
 	return amount{int64(u.Slots), int64(u.Memory), int64(u.Contexts), r.MilliCPU, int64(r.Memory)}
 }
 
-// cover looks for the cheapest pods of a node that give back what is lacking: of each pod, the dearest first, it is tried
-// whether the rest suffices without it, then what else there is if it goes. The first set that it finds is so the one that
-// reprieving from the dearest to the cheapest leaves.
+// cover looks for the cheapest pods of a node that give back what is lacking. For each pod, the dearest first, it first
+// tries whether the rest suffices without it, and then evicts it. Its first set is therefore the one that a reprieve
+// from the dearest to the cheapest pod leaves.
 type cover struct {
-	h     *hunt
-	items []item
-	// slot of each candidate: its place in items, and one more.
+	search *nodeSearch
+	items  []item
+	// slot of each candidate: its index in items plus one, 0 for none.
 	slot []int32
 	// rest is what all items give together.
 	rest amount
-	// over counts the steps beyond the bound, found says that a set was seen.
+	// over counts the steps beyond the bound. found says that the search has a set.
 	over  int
 	found bool
 }
 
-// item is a pod that may go.
+// item is a pod that may be evicted.
 type item struct {
 	pod   int32
 	gives amount
 	lone  Cost
 }
 
-// clear starts anew.
-func (v *cover) clear() {
+// reset removes all items.
+func (v *cover) reset() {
 	for i := range v.items {
 		v.slot[v.items[i].pod] = 0
 	}
 	v.items, v.rest, v.over, v.found = v.items[:0], amount{}, 0, false
 }
 
-// offer adds a pod that gives so much, unless it is gone.
-func (v *cover) offer(p int32, gives amount) {
-	if v.h.picked.gone[p] {
+// addItem adds a pod that gives back an amount, unless it is a victim already.
+func (v *cover) addItem(p int32, gives amount) {
+	if v.search.victims.evicted[p] {
 		return
 	}
-	v.items = append(v.items, item{pod: p, gives: gives, lone: v.h.q.lone(p)})
+	v.items = append(v.items, item{pod: p, gives: gives, lone: v.search.q.costAlone(p)})
 	for i := range v.rest {
 		v.rest[i] = vgpu.Sum(v.rest[i], gives[i])
 	}
 }
 
-// order puts the dearest first, of equal ones the last by name, and returns the cost of the cheapest.
+// order sorts the items: the dearest first, of equal ones the last name first.
 func (v *cover) order() {
-	pods := v.h.q.who.Pods
+	pods := v.search.q.candidates.Pods
 	slices.SortFunc(v.items, func(a, b item) int {
 		return cmp.Or(b.lone.Compare(a.lone), strings.Compare(pods[b.pod].Name, pods[a.pod].Name))
 	})
@@ -83,31 +83,31 @@ func (v *cover) order() {
 	}
 }
 
-// solve looks for the cheapest pods that give back what is lacking, beside those that are gone.
+// solve looks for the cheapest pods that give back what is lacking, beside the victims so far.
 func (v *cover) solve(lacks amount) {
 	if !lacks.within(&v.rest) {
 		return
 	}
 	v.order()
-	v.search(0, lacks, v.rest)
+	v.searchFrom(0, lacks, v.rest)
 }
 
-// search decides about the items from at on after somebody went. Where enough went and it does not help, since a promise would
-// break, more go.
-func (v *cover) search(at int, lacks, rest amount) {
-	if lacks.met() && v.h.offer() {
+// searchFrom decides about the items from at on after a victim was added. Where the victims give back enough and the
+// pod still does not fit, since a promise would break, it evicts more.
+func (v *cover) searchFrom(at int, lacks, rest amount) {
+	if lacks.met() && v.search.offer() {
 		v.found = true
 		return
 	}
 	v.decide(at, lacks, rest)
 }
 
-// decide is search where those that go are known not to be enough.
+// decide is searchFrom where the victims are known not to be enough.
 func (v *cover) decide(at int, lacks, rest amount) {
-	if v.h.hopeless() || !v.step() {
+	if v.search.notCheaper() || !v.step() {
 		return
 	}
-	for at < len(v.items) && v.h.picked.gone[v.items[at].pod] {
+	for at < len(v.items) && v.search.victims.evicted[v.items[at].pod] {
 		at++
 	}
 	if at == len(v.items) {
@@ -117,18 +117,18 @@ func (v *cover) decide(at int, lacks, rest amount) {
 	if without := rest.minus(it.gives); lacks.within(&without) {
 		v.decide(at+1, lacks, without)
 	}
-	m := v.h.picked.mark()
-	if v.h.picked.add(it.pod) {
+	m := v.search.victims.mark()
+	if v.search.victims.add(it.pod) {
 		v.count(m, at, &lacks, &rest)
-		v.search(at+1, lacks, rest)
+		v.searchFrom(at+1, lacks, rest)
 	}
-	v.h.picked.undo(m)
+	v.search.victims.undo(m)
 }
 
-// count takes what came since a mark off what is lacking, and off what is left to decide from an item on: a gang takes those with
-// it that were kept.
+// count subtracts the victims since a mark from what is lacking, and from what the items from an index on give. A gang
+// that ends as a whole also evicts members that the search had kept.
 func (v *cover) count(m mark, from int, lacks, rest *amount) {
-	for _, p := range v.h.picked.trail[m.trail:] {
+	for _, p := range v.search.victims.trail[m.trail:] {
 		at := int(v.slot[p]) - 1
 		if at < 0 {
 			continue
@@ -140,10 +140,10 @@ func (v *cover) count(m mark, from int, lacks, rest *amount) {
 	}
 }
 
-// step counts a step, and reports whether the search may go on: up to the bound, and then until it has found a first set,
-// which takes no more steps than there are items unless gangs are in the way.
+// step counts a step, and reports whether the search may go on: up to the bound, and beyond it only until it has a
+// first set. That takes no more steps than there are items, unless gangs end as a whole.
 func (v *cover) step() bool {
-	if v.h.step() {
+	if v.search.step() {
 		return true
 	}
 	v.over++

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFewStepsProperty: a search that may look at one set only still finds who makes room for a gang, or says that it was cut; who
-// goes is needed and makes room, and nearly always the cheapest.
+// TestFewStepsProperty: a search that may try one set only still finds victims for a gang, or says that a bound cut it.
+// The victims are needed and make room, and nearly always they are the cheapest.
 func TestFewStepsProperty(t *testing.T) {
 	asked, dearer, missed := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// crowd is nodes of four devices in racks of two, the last of which has no rack, with a pod of priority 0 on each device; and the
-// candidates.
-func crowd(tb testing.TB, nodes int) (*gang.Cluster, *preemption.Candidates) {
+// fullRacks returns nodes of four devices in racks of two, of which the last node has no rack. A pod of priority 0 is
+// on each device. It also returns the candidates.
+func fullRacks(tb testing.TB, nodes int) (*gang.Cluster, *preemption.Candidates) {
 	tb.Helper()
 	c, who := &gang.Cluster{}, &preemption.Candidates{}
 	for i := range nodes {
@@ -39,8 +39,8 @@ func crowd(tb testing.TB, nodes int) (*gang.Cluster, *preemption.Candidates) {
 	return c, who
 }
 
-// crew is so many members with one device each.
-func crew(members int, required ...string) *gang.Group {
+// membersOf returns as many members with one device each.
+func membersOf(members int, required ...string) *gang.Group {
 	g := &gang.Group{Name: "new", MinCount: members, Wishes: gang.Wishes{Required: required}}
 	for i := range members {
 		r := testkit.Request(fmt.Sprintf("new-%02d", i), 10)
@@ -50,8 +50,8 @@ func crew(members int, required ...string) *gang.Group {
 	return g
 }
 
-// TestGangDomains: one domain of each required level is looked at by itself, nodes without a label are in none, and where members
-// have a place it is theirs alone.
+// TestGangDomains: the search looks at each domain of each required level by itself. Nodes without a label are in no
+// domain. Where members have a place, only their domain counts.
 func TestGangDomains(t *testing.T) {
 	for name, ask := range map[string]struct {
 		required []string
@@ -67,10 +67,10 @@ func TestGangDomains(t *testing.T) {
 		"beside the others": {nil, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, who := crowd(t, 6)
-			g := crew(1, ask.required...)
+			c, who := fullRacks(t, 6)
+			g := membersOf(1, ask.required...)
 			g.MinCount = 2
-			g.Members = append(g.Members, crew(2).Members[1])
+			g.Members = append(g.Members, membersOf(2).Members[1])
 			if ask.placed {
 				who.Pods = who.Pods[1:]
 				a := c.Nodes[0].Assignments()[0]
@@ -87,7 +87,8 @@ func TestGangDomains(t *testing.T) {
 	}
 }
 
-// TestGangSteps: how many sets are looked at stays within bounds, and says whether it was cut. The cheapest are found all the same.
+// TestGangSteps: the number of tried sets stays within bounds, and the plan says whether a bound cut the search. The
+// search finds the cheapest victims all the same.
 func TestGangSteps(t *testing.T) {
 	for name, ask := range map[string]struct {
 		nodes, members int
@@ -100,9 +101,11 @@ func TestGangSteps(t *testing.T) {
 		// two says that a node takes two members at most, by their CPU or by other conditions.
 		two string
 	}{
-		// The 4,096 sets of twelve pods are listed; that of those which fail few are looked at is since their subsets do as well.
+		// The search lists the 4,096 sets of twelve pods. Of those that fail it tries few, since their subsets fail as
+		// well.
 		"all sets of three nodes": {3, 4, nil, 0, 0 + 1 + 2 + 3, 50, false, ""},
-		// Sixteen pods have 65,536 sets: the four with the least work go one by one, each is tried to be spared.
+		// Sixteen pods have 65,536 sets: the greedy search takes the four with the least work one by one, and tries to
+		// spare each.
 		"four of four nodes":     {4, 4, nil, 0, 0 + 1 + 2 + 3, 8, true, ""},
 		"two on a node by CPU":   {4, 4, nil, 0, 0 + 1 + 10 + 11, 8, true, "CPU"},
 		"two on a node by rules": {4, 4, nil, 0, 0 + 1 + 10 + 11, 8, true, "rules"},
@@ -114,12 +117,12 @@ func TestGangSteps(t *testing.T) {
 		"a rack of ten": {10, 6, []string{"rack"}, 0, 0 + 1 + 2 + 3 + 10 + 11, 154, false, ""},
 		// The steps end at the second of the hosts.
 		"few steps on hosts": {10, 4, []string{"host"}, 20, 0 + 1 + 2 + 3, 35, true, ""},
-		// Of the racks only the one where the cheapest are to be expected is looked at.
+		// The search tries only the rack that promises the cheapest victims.
 		"few steps in racks": {10, 6, []string{"rack"}, 1, 0 + 1 + 2 + 3 + 10 + 11, 23, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, who := crowd(t, ask.nodes)
-			g := crew(ask.members, ask.required...)
+			c, who := fullRacks(t, ask.nodes)
+			g := membersOf(ask.members, ask.required...)
 			switch ask.two {
 			case "CPU":
 				for i := range g.Members {
@@ -139,14 +142,14 @@ func TestGangSteps(t *testing.T) {
 	}
 }
 
-// TestGangSets: who goes only with others is no set by itself.
+// TestGangSets: a pod that is evicted only with others is no set by itself.
 func TestGangSets(t *testing.T) {
-	c, who := crowd(t, 3)
+	c, who := fullRacks(t, 3)
 	who.Gangs = []preemption.Gang{{Name: "one", MinCount: 6}, {Name: "two", MinCount: 6}}
 	for i := range who.Pods {
 		who.Pods[i].Gang = i / 6
 	}
-	plan, err := preemption.Victims(c, crew(7), who, preemption.Config{MaxSteps: 30})
+	plan, err := preemption.Victims(c, membersOf(7), who, preemption.Config{MaxSteps: 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +185,7 @@ func TestGangIsland(t *testing.T) {
 		if ask.keep { // one of the cheaper island
 			who.Pods[0].Budgets, who.Pods[1].Budgets = []int{0}, []int{0}
 		}
-		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, crew(2, gang.NVLink), who,
+		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, membersOf(2, gang.NVLink), who,
 			preemption.Config{MaxSteps: ask.steps, KeepBudgets: ask.keep})
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ func BenchmarkGang(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	yards := map[int]*yard{}
+	clusters := map[int]*benchCluster{}
 	for _, ask := range []struct {
 		name           string
 		nodes, members int
@@ -33,11 +33,11 @@ func BenchmarkGang(b *testing.B) {
 		{"8x8-GPU in a rack of 5000 nodes", 5000, 8, 80, []string{"rack"}},
 	} {
 		b.Run(ask.name, func(b *testing.B) {
-			if yards[ask.nodes] == nil {
-				yards[ask.nodes] = newYard(b, ask.nodes)
-				yards[ask.nodes].cluster.Levels = levels(yards[ask.nodes].cluster.Nodes)
+			if clusters[ask.nodes] == nil {
+				clusters[ask.nodes] = newBenchCluster(b, ask.nodes)
+				clusters[ask.nodes].cluster.Levels = levels(clusters[ask.nodes].cluster.Nodes)
 			}
-			y := yards[ask.nodes]
+			y := clusters[ask.nodes]
 			want := &gang.Group{Name: "team/new", MinCount: ask.members, Wishes: gang.Wishes{Required: ask.required}}
 			for i := range ask.members {
 				r := testkit.Request(fmt.Sprint("team/new-", i), ask.slots)
@@ -46,14 +46,14 @@ func BenchmarkGang(b *testing.B) {
 				want.Members = append(want.Members, gang.Member{Request: *r, Rank: i})
 			}
 			b.ReportAllocs()
-			start := spent(b)
+			start := cpuTime(b)
 			var plan preemption.Plan
 			for b.Loop() {
 				if plan, err = preemption.Victims(&y.cluster, want, &y.who, preemption.Config{Config: gang.Config{Policy: policy}}); err != nil || plan.Places == nil {
 					b.Fatal(err, plan.Refused)
 				}
 			}
-			b.ReportMetric(float64(spent(b)-start)/float64(b.N)/float64(time.Millisecond), "cpu-ms/op")
+			b.ReportMetric(float64(cpuTime(b)-start)/float64(b.N)/float64(time.Millisecond), "cpu-ms/op")
 			b.ReportMetric(float64(plan.Stats.Steps), "steps")
 			b.ReportMetric(float64(plan.Cost.Victims), "victims")
 			b.ReportMetric(float64(plan.Cost.Lost)/1e9, "lost")

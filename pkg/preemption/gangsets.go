@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// set is pods that may go together, with those that go with them.
-type set struct {
-	gone  []int32
-	cost  Cost
-	units []Unit
-	// at marks those of the region's pods that are gone.
-	at marks
+// podSet is a set of pods that may be evicted together, with all pods that must be evicted with them.
+type podSet struct {
+	evicted []int32
+	cost    Cost
+	units   []Unit
+	// bits marks the pods of the region that are in the set.
+	bits marks
 }
 
 // marks is a set of the pods of a region, a bit each.
@@ -31,26 +31,26 @@ func (m marks) within(o marks) bool {
 	return true
 }
 
-// compare looks at all sets of a region's pods that are cheaper than the best so far, the cheapest first. It reports false where
-// they are too many.
-func (f *field) compare(r *region) bool {
-	sets, all := f.list(r)
+// compareSets tries all sets of a region's pods that are cheaper than the best so far, the cheapest first. It reports
+// false where they are too many.
+func (f *gangSearch) compareSets(r *region) bool {
+	sets, all := f.listSets(r)
 	if !all {
 		return false
 	}
-	slices.SortFunc(sets, func(a, b *set) int { return cmp.Or(a.cost.Compare(b.cost), compareUnits(a.units, b.units)) })
+	slices.SortFunc(sets, func(a, b *podSet) int { return cmp.Or(a.cost.Compare(b.cost), compareUnits(a.units, b.units)) })
 	var failed []marks
 	for _, s := range sets {
 		if f.best != nil && cmp.Or(s.cost.Compare(f.best.cost), compareUnits(s.units, f.best.units)) >= 0 {
 			break
 		}
-		if slices.ContainsFunc(failed, func(m marks) bool { return s.at.within(m) }) {
+		if slices.ContainsFunc(failed, func(m marks) bool { return s.bits.within(m) }) {
 			continue
 		}
-		if f.left--; f.left < 0 {
+		if f.setsLeft--; f.setsLeft < 0 {
 			return false
 		}
-		if f.room(r, s.gone) != nil {
+		if f.placesAfter(r, s.evicted) != nil {
 			f.offer(r, s.cost, s.units)
 			break
 		}
@@ -61,15 +61,15 @@ func (f *field) compare(r *region) bool {
 	return true
 }
 
-// widen returns more of the region's pods that make no room either: none of their subsets does.
-func (f *field) widen(r *region, s *set) marks {
-	wide, gone := s.at, slices.Clone(s.gone)
+// widen returns a larger set of the region's pods that makes no room either. No subset of it makes room.
+func (f *gangSearch) widen(r *region, s *podSet) marks {
+	wide, gone := s.bits, slices.Clone(s.evicted)
 	for i, p := range r.pods {
 		if wide.has(i) {
 			continue
 		}
-		f.left--
-		if f.room(r, append(gone, p)) == nil {
+		f.setsLeft--
+		if f.placesAfter(r, append(gone, p)) == nil {
 			wide.mark(i)
 			gone = append(gone, p)
 		}
@@ -77,17 +77,17 @@ func (f *field) widen(r *region, s *set) marks {
 	return wide
 }
 
-// list returns the sets of a region's pods that cost no more than the best so far. It reports false where there are more than
-// may be looked at.
-func (f *field) list(r *region) (sets []*set, all bool) {
+// listSets returns the sets of a region's pods that cost no more than the best so far. It reports false where there are
+// more than the search may list.
+func (f *gangSearch) listSets(r *region) (sets []*podSet, all bool) {
 	if f.independent(r) > maxIndependent {
 		return nil, false
 	}
-	kept := make([]bool, len(f.q.who.Pods))
-	most := min(f.left, f.listed)
+	kept := make([]bool, len(f.q.candidates.Pods))
+	most := min(f.setsLeft, f.listsLeft)
 	var decide func(at int) bool
 	decide = func(at int) bool {
-		if f.best != nil && f.picked.cost.Compare(f.best.cost) > 0 {
+		if f.best != nil && f.victims.cost.Compare(f.best.cost) > 0 {
 			return true
 		}
 		if at == len(r.pods) {
@@ -95,34 +95,35 @@ func (f *field) list(r *region) (sets []*set, all bool) {
 			return len(sets) <= most
 		}
 		p := r.pods[at]
-		if f.picked.gone[p] {
+		if f.victims.evicted[p] {
 			return decide(at + 1)
 		}
-		m := f.picked.mark()
+		m := f.victims.mark()
 		enough := true
-		if f.picked.add(p) && !slices.ContainsFunc(f.picked.trail[m.trail:], func(p int32) bool { return kept[p] }) {
+		if f.victims.add(p) && !slices.ContainsFunc(f.victims.trail[m.trail:], func(p int32) bool { return kept[p] }) {
 			enough = decide(at + 1)
 		}
-		f.picked.undo(m)
+		f.victims.undo(m)
 		kept[p] = true
 		enough = enough && decide(at+1)
 		kept[p] = false
 		return enough
 	}
 	all = decide(0)
-	f.listed -= len(sets)
+	f.listsLeft -= len(sets)
 	return sets, all
 }
 
-// maxIndependent is the number of pods and gangs in a region beyond which its sets are not listed: there would be more than
-// MaxSteps of them, unless nearly all cost more than what is known already. Larger finds more of these cases.
+// maxIndependent bounds the pods and gangs in a region whose sets are listed. With more there would be more than
+// MaxSteps sets, unless nearly all cost more than the best so far. A larger bound compares all sets in a few more
+// regions, and lists for longer.
 const maxIndependent = 24
 
-// independent counts what can go or stay by itself in a region: pods of no gang, and gangs.
-func (f *field) independent(r *region) (count int) {
+// independent counts what can be evicted by itself in a region: pods of no gang, and gangs.
+func (f *gangSearch) independent(r *region) (count int) {
 	seen := map[int]bool{}
 	for _, p := range r.pods {
-		if g := f.q.who.Pods[p].Gang; g < 0 || !seen[g] {
+		if g := f.q.candidates.Pods[p].Gang; g < 0 || !seen[g] {
 			seen[g] = true
 			count++
 		}
@@ -130,12 +131,12 @@ func (f *field) independent(r *region) (count int) {
 	return count
 }
 
-// set returns what is picked.
-func (f *field) set(r *region) *set {
-	s := &set{gone: slices.Clone(f.picked.trail), cost: f.picked.cost, units: f.picked.units(), at: make(marks, len(r.pods)/64+1)}
+// set returns the current victims as a set.
+func (f *gangSearch) set(r *region) *podSet {
+	s := &podSet{evicted: slices.Clone(f.victims.trail), cost: f.victims.cost, units: f.victims.units(), bits: make(marks, len(r.pods)/64+1)}
 	for i, p := range r.pods {
-		if f.picked.gone[p] {
-			s.at.mark(i)
+		if f.victims.evicted[p] {
+			s.bits.mark(i)
 		}
 	}
 	return s

@@ -9,18 +9,18 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// cheapest returns pods of a region that make room, from the cheapest to the dearest as far as is needed, of the nodes that the
-// gang then goes to. It returns nil where not even all do.
-func (f *field) cheapest(r *region) []int32 {
+// cheapest returns pods of a region whose eviction makes room. It takes as many as are needed, from the cheapest to the
+// dearest, and keeps those on the nodes that the gang then goes to. It returns nil where not even all pods make room.
+func (f *gangSearch) cheapest(r *region) []int32 {
 	order := slices.Clone(r.pods)
-	f.dearest(order)
+	f.sortDearestFirst(order)
 	slices.Reverse(order)
-	places := f.room(r, f.closure(order))
+	places := f.placesAfter(r, f.closure(order))
 	if places == nil {
 		return nil
 	}
 	enough := sort.Search(len(order), func(count int) bool {
-		found := f.room(r, f.closure(order[:count]))
+		found := f.placesAfter(r, f.closure(order[:count]))
 		if found != nil {
 			places = found
 		}
@@ -30,23 +30,23 @@ func (f *field) cheapest(r *region) []int32 {
 	for i := range places {
 		used[places[i].Node] = true
 	}
-	pods := slices.DeleteFunc(slices.Clone(order[:enough]), func(p int32) bool { return !used[f.q.who.Pods[p].Node] })
-	if f.room(r, f.closure(pods)) == nil {
+	pods := slices.DeleteFunc(slices.Clone(order[:enough]), func(p int32) bool { return !used[f.q.candidates.Pods[p].Node] })
+	if f.placesAfter(r, f.closure(pods)) == nil {
 		return order[:enough]
 	}
 	return pods
 }
 
-// dearest orders pods: those that cost the most by themselves first, of equal ones the last by name.
-func (f *field) dearest(pods []int32) {
+// sortDearestFirst orders pods by their cost alone, the dearest first, of equal ones the last name first.
+func (f *gangSearch) sortDearestFirst(pods []int32) {
 	slices.SortFunc(pods, func(a, b int32) int {
-		return cmp.Or(f.q.lone(b).Compare(f.q.lone(a)), strings.Compare(f.q.who.Pods[b].Name, f.q.who.Pods[a].Name))
+		return cmp.Or(f.q.costAlone(b).Compare(f.q.costAlone(a)), strings.Compare(f.q.candidates.Pods[b].Name, f.q.candidates.Pods[a].Name))
 	})
 }
 
-// closure returns pods with those that go with them, without those that may not go beside them.
-func (f *field) closure(pods []int32) []int32 {
-	s := f.picked
+// closure returns pods with all that are evicted with them, without those that are not allowed beside them.
+func (f *gangSearch) closure(pods []int32) []int32 {
+	s := f.victims
 	start := s.mark()
 	for _, p := range pods {
 		if m := s.mark(); !s.add(p) {
@@ -58,23 +58,24 @@ func (f *field) closure(pods []int32) []int32 {
 	return gone
 }
 
-// maxSpared bounds the reprieves for one region, in members that are placed to see whether all fit without a pod: 512 victims
-// for a gang of 512 are all asked about, which takes a second and a half. Beyond it some may go that could stay.
+// maxSpared bounds the reprieves for one region, in members that are placed to see whether all fit without a pod. The
+// bound allows all tries for 512 victims of a gang of 512 members, which take a second and a half. Beyond the bound a
+// plan may evict pods that could stay.
 const maxSpared = 1 << 18
 
-// reprieve spares what can stay of pods that make room in a region, the dearest first, and offers the rest.
-func (f *field) reprieve(r *region, pods []int32) {
+// reprieve spares pods without which the gang fits in a region, the dearest first, and offers the rest.
+func (f *gangSearch) reprieve(r *region, pods []int32) {
 	pods = slices.Clone(pods)
-	f.dearest(pods)
+	f.sortDearestFirst(pods)
 	gone := f.closure(pods)
-	asks := f.asks
+	asks := f.reprievesLeft
 	for at := 0; at < len(pods); {
 		if asks--; asks < 0 {
 			f.q.stats.Cut = true
 			break
 		}
 		rest := slices.Delete(slices.Clone(pods), at, at+1)
-		if less := f.closure(rest); len(less) == len(gone) || f.room(nil, less) != nil {
+		if less := f.closure(rest); len(less) == len(gone) || f.placesAfter(nil, less) != nil {
 			pods, gone = rest, less
 		} else {
 			at++
@@ -87,35 +88,35 @@ func (f *field) reprieve(r *region, pods []int32) {
 		}
 		unit := f.units(pods)[at].Pods
 		rest := slices.DeleteFunc(slices.Clone(pods), func(p int32) bool { return slices.Contains(unit, int(p)) })
-		if f.room(nil, f.closure(rest)) == nil {
+		if f.placesAfter(nil, f.closure(rest)) == nil {
 			at++
 		} else {
 			pods, at = rest, 0
 		}
 	}
-	s := f.picked
+	s := f.victims
 	m := s.mark()
-	if s.all(pods) {
+	if s.addAll(pods) {
 		f.offer(r, s.cost, s.units())
 	}
 	s.undo(m)
 }
 
-// units returns those of some pods.
-func (f *field) units(pods []int32) []Unit {
-	m := f.picked.mark()
-	defer f.picked.undo(m)
-	f.picked.all(pods)
-	return f.picked.units()
+// units returns the units of some pods.
+func (f *gangSearch) units(pods []int32) []Unit {
+	m := f.victims.mark()
+	defer f.victims.undo(m)
+	f.victims.addAll(pods)
+	return f.victims.units()
 }
 
-// settle completes an answer by its places and by who is waited for: of those that leave the nodes of the places, as few as any
-// of them can be left out. Those with the last names are waited for only if the others are not enough.
-func (f *field) settle(a *answer, places []vgpu.Assignment) *answer {
+// complete adds to an answer its places and the leaving pods that must end. On the nodes of the places it waits for a
+// set from which it can drop none, and prefers the first names.
+func (f *gangSearch) complete(a *answer, places []vgpu.Assignment) *answer {
 	q := f.q
 	a.places = places
 	for _, p := range f.pods(a.units) {
-		f.gone[p] = true
+		f.evicted[p] = true
 	}
 	byNode := map[string][]int{}
 	for i := range places {
@@ -127,17 +128,17 @@ func (f *field) settle(a *answer, places []vgpu.Assignment) *answer {
 		}
 	}
 	for _, p := range f.pods(a.units) {
-		f.gone[p] = false
+		f.evicted[p] = false
 	}
 	slices.Sort(a.waits)
 	return a
 }
 
-// waits returns who is waited for on one node.
-func (f *field) waits(node int, members []int, places []vgpu.Assignment) (waits []int) {
+// waits returns the leaving pods of one node that must end.
+func (f *gangSearch) waits(node int, members []int, places []vgpu.Assignment) (waits []int) {
 	q := f.q
 	leaving := slices.Clone(q.leaving(node))
-	slices.SortFunc(leaving, func(a, b int32) int { return strings.Compare(q.who.Pods[b].Name, q.who.Pods[a].Name) })
+	slices.SortFunc(leaving, func(a, b int32) int { return strings.Compare(q.candidates.Pods[b].Name, q.candidates.Pods[a].Name) })
 	own := q.own()
 	base := q.c.Nodes[node]
 	if len(leaving) > 0 && base.Held() {
@@ -145,17 +146,17 @@ func (f *field) waits(node int, members []int, places []vgpu.Assignment) (waits 
 	}
 	for k, p := range leaving {
 		n := q.without(base, node, func(o int32) bool {
-			return f.gone[o] || slices.Contains(leaving[k+1:], o) || slices.Contains(waits, int(o))
+			return f.evicted[o] || slices.Contains(leaving[k+1:], o) || slices.Contains(waits, int(o))
 		})
-		if !f.books(n, members, places) {
+		if !f.takesPlaces(n, members, places) {
 			waits = append(waits, int(p))
 		}
 	}
 	return waits
 }
 
-// books reports whether a node has room for the members that have a place on it, on their devices.
-func (f *field) books(n *vgpu.Node, members []int, places []vgpu.Assignment) bool {
+// takesPlaces reports whether a node has room for its members on the devices of their places.
+func (f *gangSearch) takesPlaces(n *vgpu.Node, members []int, places []vgpu.Assignment) bool {
 	room := n.Room()
 	n = n.Clone()
 	for _, at := range members {
@@ -171,15 +172,15 @@ func (f *field) books(n *vgpu.Node, members []int, places []vgpu.Assignment) boo
 		on := func(i int) bool {
 			return slices.ContainsFunc(a.Containers, func(c vgpu.ContainerAssignment) bool { return slices.Contains(c.Devices, n.Devices()[i].ID) })
 		}
-		if f.q.cfg.Policy.Fit(n.Only(on), r) != nil || !free(n, a, r) || n.Add(*a) != nil {
+		if f.q.cfg.Policy.Fit(n.Only(on), r) != nil || !usesAreFree(n, a, r) || n.Add(*a) != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// free reports whether what each container takes of its devices is free for a pod.
-func free(n *vgpu.Node, a *vgpu.Assignment, r *vgpu.Request) bool {
+// usesAreFree reports whether what each container uses of its devices is free for a pod.
+func usesAreFree(n *vgpu.Node, a *vgpu.Assignment, r *vgpu.Request) bool {
 	for c := range a.Containers {
 		for _, id := range a.Containers[c].Devices {
 			if !a.Containers[c].Share.Use().Within(n.FreeFor(n.Index(id), r)) {

@@ -5,60 +5,62 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Guard names why a pod is not evicted although its priority is lower; "" for a pod that may be.
+// Guard names why a pod is not evicted although its priority is lower; "" for a pod without a guard.
 type Guard string
 
 // Guards of pods.
 const (
-	// Protected: its namespace or its labels are.
+	// Protected: the pod's namespace or labels protect it.
 	Protected Guard = "Protected"
-	// TooYoung: it has run for less than the minimum of its priority class.
+	// TooYoung: the pod has run for less than the minimum of its priority class.
 	TooYoung Guard = "TooYoung"
-	// Foreign: the scheduler may not evict it, such as a static pod of the node.
+	// Foreign: the scheduler may not evict the pod, such as a static pod of the node.
 	Foreign Guard = "Foreign"
 )
 
-// Pod is a pod with a place, as a possible victim. Its devices are those that the ledgers have for it.
+// Pod is a pod with a place, as a possible victim. The ledgers say which devices it has.
 type Pod struct {
 	UID vgpu.UID
 	// Name is "namespace/name".
 	Name string
-	// Node is where it is.
+	// Node is the name of its node.
 	Node string
-	// Host is what it gives back of its host.
+	// Host is the CPU and memory that it gives back to its host.
 	Host vgpu.Room
 	// Priority of the pod. Only pods of a lower priority than the preemptor's are victims.
 	Priority int32
-	// Serving: it promises an answer within a time. Of pods of one priority these are the last to go.
+	// Serving: the pod promises an answer within a time. Of pods of one priority these are evicted last.
 	Serving bool
-	// Slow: it takes longer to end than a preemptor should wait. Its room is the last resort, whatever its priority.
+	// Slow: the pod takes longer to end than a preemptor should wait. Its eviction is the last resort, whatever its
+	// priority.
 	Slow bool
-	// Lost is the work that is lost with it, in thousandths of a GPU times seconds: since it started, or since its last
-	// checkpoint. From 0.
+	// Lost is the work that is lost with the pod, in thousandths of a GPU times seconds: since it started, or since its
+	// last checkpoint. It is 0 or more.
 	Lost int64
-	// Budgets that it counts against, as indices of Candidates.Budgets.
+	// Budgets that count the pod, as indices of Candidates.Budgets.
 	Budgets []int
-	// Guard keeps it from being evicted; "" for none.
+	// Guard keeps the pod from being evicted; "" for none.
 	Guard Guard
-	// Leaving: it is being deleted already. Its room is waited for and costs nothing, whatever its priority and guard.
+	// Leaving: the pod is being deleted already. A plan waits for its room at no cost, whatever its priority and guard.
 	Leaving bool
-	// Gang is its gang as an index of Candidates.Gangs, −1 for none.
+	// Gang is the gang of the pod as an index of Candidates.Gangs, −1 for none.
 	Gang int
 }
 
-// Gang is a gang of which members have places. All of those are in Candidates.Pods.
+// Gang is a gang of which members have places. Candidates.Pods lists all of these members.
 type Gang struct {
 	// Name is "namespace/name".
 	Name string
-	// MinCount is the least number of members that may run: those beyond it are surplus. Members that leave run no longer.
+	// MinCount is the least number of members that may run; members beyond it are surplus. Members that are leaving do
+	// not count as running.
 	MinCount int
 }
 
-// Budget bounds how many of its pods may be evicted: a PodDisruptionBudget.
+// Budget bounds how many of its pods may be evicted. It stands for a PodDisruptionBudget.
 type Budget struct {
 	// Name is "namespace/name".
 	Name string
-	// Allowed evictions, from 0.
+	// Allowed evictions, 0 or more.
 	Allowed int
 }
 
@@ -82,30 +84,30 @@ const (
 	Whole
 )
 
-// Unit is pods that are evicted together.
+// Unit is a set of pods that are evicted together.
 type Unit struct {
 	Kind Kind
 	// Name of the pod, or of the gang where it is evicted whole.
 	Name string
-	// Pods as indices of Candidates.Pods, ascending. Of a whole gang those that leave already are not among them.
+	// Pods as indices of Candidates.Pods, ascending. A whole gang lists no members that are leaving already.
 	Pods []int
 }
 
-// Cost of a set of units. Sets are ordered by the fields from the first to the last, the smaller the better; by the names of
-// the units at last. No field grows when a set gets smaller.
+// Cost of a set of units. Sets are ordered by the fields from the first to the last, the smaller the better; the names
+// of the units decide ties. No field grows when a set gets smaller.
 type Cost struct {
-	// Slow counts the victims that are slow to end.
+	// Slow counts the victims that end slowly.
 	Slow int
-	// Violations adds up, over the budgets, the victims beyond what each allows.
+	// Violations adds up, over the budgets, the victims beyond the allowed number of each.
 	Violations int
-	// Priority is the highest of a victim's, ServesHighest whether one of those is serving.
+	// Priority is the highest priority of a victim. ServesHighest says whether a victim of that priority is serving.
 	Priority      int32
 	ServesHighest bool
 	// Serving counts the victims that are serving.
 	Serving int
-	// Beyond is whether anything but surplus members is evicted.
+	// Beyond says whether the set evicts anything except surplus members.
 	Beyond bool
-	// Broken counts the gangs that are evicted whole.
+	// Broken counts the gangs that are evicted as a whole.
 	Broken int
 	// Lost is the work that is lost, in thousandths of a GPU times seconds.
 	Lost int64
@@ -113,18 +115,18 @@ type Cost struct {
 	Victims int
 }
 
-// Config is what Victims goes by.
+// Config holds the settings of Victims.
 type Config struct {
 	// Config says how the preemptor is placed.
 	gang.Config
-	// KeepBudgets refuses plans that violate a budget, which are else the last resort.
+	// KeepBudgets refuses plans that violate a budget. Without it such plans are the last resort.
 	KeepBudgets bool
-	// MaxSteps bounds the sets of units that are looked at for one node or domain; 0 stands for DefaultMaxSteps. Larger may
-	// find a cheaper set where many units are alike, and takes longer, in proportion.
+	// MaxSteps bounds the sets of units that the search tries for one node or domain; 0 stands for DefaultMaxSteps. A
+	// larger bound may find a cheaper set where many units are alike. The time grows in proportion.
 	MaxSteps int
-	// Unexplained spares the search for the reason where nobody can be evicted, which takes as long as that for victims:
-	// Refusal then has no reason and no text, and tells Cut alone.
-	Unexplained bool
+	// SkipExplanation makes Victims refuse without a reason. Finding the reason takes as long as the search for
+	// victims. Refusal then has no reason and no text, but Cut.
+	SkipExplanation bool
 }
 
 // DefaultMaxSteps is Config.MaxSteps where it is 0.
@@ -132,23 +134,25 @@ const DefaultMaxSteps = 4096
 
 // Plan is what to do for a preemptor.
 type Plan struct {
-	// Evict is who goes, ordered by name: nobody where the preemptor fits once the pods of Waits are gone.
+	// Evict lists the units to evict, ordered by name. It is empty where the preemptor fits once the pods of Waits have
+	// ended.
 	Evict []Unit
-	// Waits are the pods that are leaving already and whose room the places need, as indices of Candidates.Pods, ascending.
+	// Waits are the leaving pods whose room the places need, as indices of Candidates.Pods, ascending.
 	Waits []int
-	// Places of the preemptor's members, in the order of Group.Members, as in gang.Plan. nil where Refused says why.
+	// Places of the preemptor's members, in the order of Group.Members, as in gang.Plan. Places is nil where Refused
+	// says why.
 	Places  []vgpu.Assignment
 	Cost    Cost
 	Refused *Refusal
 	Stats   Stats
 }
 
-// Stats tells what a plan cost.
+// Stats counts the work that a plan took.
 type Stats struct {
-	// Places counts the nodes or domains that were looked at, Steps the sets of units.
+	// Places counts the nodes or domains that the search tried, Steps the sets of units.
 	Places, Steps int
-	// Cut says that MaxSteps, or another bound of its kind, ended the search: a cheaper set may exist. The units of the plan
-	// are needed all the same, none of them could stay, unless victims times members are above a quarter of a million.
+	// Cut says that MaxSteps, or another bound of its kind, ended the search: a cheaper set may exist. The plan still
+	// needs each of its units, unless victims times members are above a quarter of a million.
 	Cut bool
 }
 
@@ -159,23 +163,23 @@ type Reason string
 const (
 	// NeverHelps: the preemptor has no room even without all pods of a lower priority.
 	NeverHelps Reason = "NeverHelps"
-	// Guarded: it would have room without pods that are guarded.
+	// Guarded: the preemptor would have room if guarded pods were evicted.
 	Guarded Reason = "Guarded"
-	// Budgeted: it would have room if budgets were violated, and Config.KeepBudgets is set.
+	// Budgeted: the preemptor would have room if budgets were violated, and Config.KeepBudgets is set.
 	Budgeted Reason = "Budgeted"
 )
 
-// Refusal says why nobody is evicted.
+// Refusal says why a plan evicts no pod.
 type Refusal struct {
 	Reason Reason
-	// Would is, for Guarded and Budgeted, the cheapest units that would make room, and Guards who of their pods are guarded,
-	// as indices of Candidates.Pods. For NeverHelps they are empty.
+	// Would lists, for Guarded and Budgeted, the cheapest units that would make room. Guards lists the guarded pods
+	// among them, as indices of Candidates.Pods. Both are empty for NeverHelps.
 	Would  []Unit
 	Guards []int
-	// Names of budgets that Would violates, for Budgeted.
+	// Budgets names, for Budgeted, the budgets that Would violates.
 	Budgets []string
-	// Text says it in plain words.
+	// Text describes the refusal for users.
 	Text string
-	// Cut says that the search was cut: there may be a plan that was not seen.
+	// Cut says that a bound ended the search early: there may be a plan that the search did not try.
 	Cut bool
 }

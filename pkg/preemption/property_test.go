@@ -25,8 +25,8 @@ func mustPlan(t *rapid.T, s *site) preemption.Plan {
 	return plan
 }
 
-// TestPlanProperty: on clusters of any size a plan takes only what may go, in units; what it takes makes room on the
-// ledgers; no unit and no pod that is waited for could stay; the question is as before.
+// TestPlanProperty: on clusters of any size a plan evicts only allowed pods, in units, and makes room on the ledgers.
+// It needs each unit and each pod that it waits for. The question does not change.
 func TestPlanProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -48,15 +48,15 @@ func TestPlanProperty(t *testing.T) {
 			t.Fatalf("refused %+v, and evicts %v at %+v", plan.Refused, plan.Evict, plan.Cost)
 		}
 	})
-	met.require(t, 1, "nobody", "Single", "several")
+	met.require(t, 1, "no victim", "Single", "several")
 }
 
-// TestUnexplainedProperty: a refusal that need not be explained is the same refusal, without its reason.
-func TestUnexplainedProperty(t *testing.T) {
+// TestSkipExplanationProperty: SkipExplanation changes a refusal only by leaving out its reason.
+func TestSkipExplanationProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomSite(t, small, rapid.Bool().Draw(t, "gang"))
 		want := mustPlan(t, s)
-		s.cfg.Unexplained = true
+		s.cfg.SkipExplanation = true
 		got := mustPlan(t, s)
 		if r := got.Refused; r != nil && (r.Reason != "" || r.Text != "" || r.Would != nil) {
 			t.Fatalf("explained: %+v", *r)
@@ -71,9 +71,9 @@ func TestUnexplainedProperty(t *testing.T) {
 	})
 }
 
-// legal holds the units to who may go, and the cost to what they cost.
+// legal checks that the units may be evicted, and that the cost is theirs.
 func (s *site) legal(t *rapid.T, plan *preemption.Plan) {
-	all := choice{units: plan.Evict}
+	all := victimSet{units: plan.Evict}
 	gone := all.pods()
 	slices.Sort(gone)
 	if len(slices.Compact(slices.Clone(gone))) != len(gone) {
@@ -99,7 +99,7 @@ func (s *site) legal(t *rapid.T, plan *preemption.Plan) {
 	}
 }
 
-// unit holds one unit to its kind, and counts what is taken of gangs.
+// unit checks one unit against its kind, and counts the evicted members of gangs.
 func (s *site) unit(t *rapid.T, u *preemption.Unit, taken []int) {
 	first := &s.who.Pods[u.Pods[0]]
 	switch {
@@ -124,14 +124,14 @@ func (s *site) unit(t *rapid.T, u *preemption.Unit, taken []int) {
 	}
 }
 
-// minimal holds that none of the units could stay; nor, where they are few, any subset of them.
+// minimal checks that the plan needs each unit; where units are few, that no proper subset of them makes room.
 func (s *site) minimal(t *rapid.T, plan *preemption.Plan) {
 	n := len(plan.Evict)
 	for kept := uint(1); n < 7 && kept < 1<<n || n >= 7 && kept < 1<<n; kept++ {
 		if n >= 7 && kept&(kept-1) != 0 {
 			continue
 		}
-		var rest choice
+		var rest victimSet
 		for i := range plan.Evict {
 			if kept&(1<<i) == 0 {
 				rest.units = append(rest.units, plan.Evict[i])
@@ -143,9 +143,9 @@ func (s *site) minimal(t *rapid.T, plan *preemption.Plan) {
 	}
 }
 
-// effective books the places in the ledgers without the victims and those who are waited for.
+// effective books the places in the ledgers without the victims and the leaving pods.
 func (s *site) effective(t *rapid.T, plan *preemption.Plan) {
-	all := choice{units: plan.Evict}
+	all := victimSet{units: plan.Evict}
 	gone := append(all.pods(), plan.Waits...)
 	for _, i := range plan.Waits {
 		if !s.who.Pods[i].Leaving {
@@ -231,7 +231,7 @@ func (s *site) bookOn(t *rapid.T, n *vgpu.Node, r *vgpu.Request, a *vgpu.Assignm
 	return ""
 }
 
-// together returns which required level of nodes the members are apart on, "" for none.
+// together returns the required level at which the nodes of the members differ, "" for none.
 func (s *site) together(places []vgpu.Assignment) string {
 	for _, key := range s.want.Wishes.Required {
 		at := slices.IndexFunc(s.Levels, func(l gang.Level) bool { return l.Key == key })
@@ -279,14 +279,14 @@ func TestOrderLaw(t *testing.T) {
 		s := randomSite(t, pick(t, "size", small, large), rapid.Bool().Draw(t, "gang"))
 		other := s.shuffled(t)
 		want, got := mustPlan(t, s), mustPlan(t, other)
-		if diff := cmp.Diff(s.tell(&want), other.tell(&got)); diff != "" {
+		if diff := cmp.Diff(s.describe(&want), other.describe(&got)); diff != "" {
 			t.Fatalf("another order gave another answer (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// tell writes a plan without indices.
-func (s *site) tell(plan *preemption.Plan) []string {
+// describe writes a plan without indices.
+func (s *site) describe(plan *preemption.Plan) []string {
 	pods := func(list []int) []string {
 		out := make([]string, 0, len(list))
 		for _, i := range list {

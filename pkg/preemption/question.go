@@ -8,61 +8,61 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// question is what is asked of Victims, with the candidates by node and by gang.
+// question is one call of Victims, with the candidates by node and by gang.
 type question struct {
-	c     *gang.Cluster
-	g     *gang.Group
-	who   *Candidates
-	cfg   Config
-	terms terms
-	stats *Stats
+	c          *gang.Cluster
+	g          *gang.Group
+	candidates *Candidates
+	cfg        Config
+	terms      terms
+	stats      *Stats
 
-	// nodes are those of the cluster without the pods that leave, whose room is given back to their hosts. They are read,
-	// never written.
+	// nodes are the nodes of the cluster without the leaving pods, whose CPU and memory their hosts have back. The
+	// package reads them and never writes them.
 	nodes []*vgpu.Node
-	// nodeOf is the node of each candidate as an index of nodes, −1 for one that the cluster does not have.
+	// nodeOf is the node of each candidate as an index of nodes, −1 where the cluster does not have the node.
 	nodeOf []int32
-	// may says of each candidate whether it can be a victim, by itself or with its gang. Those that leave already cannot.
-	may   []bool
-	gangs []party
-	// placed lists the candidates node by node: those of node i are placed[from[i]:from[i+1]]. See on.
+	// evictable says of each candidate whether it can be a victim, by itself or with its gang. Leaving pods cannot.
+	evictable []bool
+	gangs     []gangState
+	// placed lists the candidates node by node: those of node i are placed[from[i]:from[i+1]]. See podsOn.
 	placed, from []int32
 	sorted       []bool
-	// whole is the cost of evicting each gang and nobody else, as far as it is known: scratch adds it up.
+	// whole caches the cost of evicting each gang and no other pod; scratch computes it.
 	whole   []Cost
-	scratch *choice
+	scratch *victimSet
 }
 
 // terms say what keeps pods from being evicted beside their priority.
 type terms struct{ guards, budgets bool }
 
-// party is a gang as candidates see it.
-type party struct {
-	// running lists the members that do not leave, ascending.
+// gangState is what the search knows of a gang.
+type gangState struct {
+	// running lists the members that are not leaving, ascending.
 	running []int32
-	// surplus members may go one by one; all of them at once where whole says so.
+	// surplus is how many members may be evicted one by one. whole says whether all members may be evicted at once.
 	surplus int
 	whole   bool
 }
 
 func newQuestion(c *gang.Cluster, g *gang.Group, who *Candidates, cfg Config) *question {
-	q := &question{c: c, g: g, who: who, cfg: cfg, terms: terms{guards: true, budgets: cfg.KeepBudgets}, stats: &Stats{}}
+	q := &question{c: c, g: g, candidates: who, cfg: cfg, terms: terms{guards: true, budgets: cfg.KeepBudgets}, stats: &Stats{}}
 	if q.cfg.MaxSteps == 0 {
 		q.cfg.MaxSteps = DefaultMaxSteps
 	}
 	q.cfg.Policy = q.cfg.Policy.Remembering()
 	q.locate()
-	q.place()
-	q.leave()
-	q.muster()
+	q.groupByNode()
+	q.removeLeaving()
+	q.markEvictable()
 	return q
 }
 
-// under returns the question under other terms, with statistics of its own.
-func (q *question) under(t terms) *question {
+// withTerms returns the question under other terms, with statistics of its own.
+func (q *question) withTerms(t terms) *question {
 	o := *q
 	o.terms, o.stats, o.scratch = t, &Stats{}, nil
-	o.muster()
+	o.markEvictable()
 	return &o
 }
 
@@ -72,10 +72,10 @@ func (q *question) locate() {
 	for i, n := range q.c.Nodes {
 		index[n.Name()] = int32(i)
 	}
-	q.nodeOf = make([]int32, len(q.who.Pods))
+	q.nodeOf = make([]int32, len(q.candidates.Pods))
 	for p := range q.nodeOf {
-		name := q.who.Pods[p].Node
-		if p > 0 && q.who.Pods[p-1].Node == name {
+		name := q.candidates.Pods[p].Node
+		if p > 0 && q.candidates.Pods[p-1].Node == name {
 			q.nodeOf[p] = q.nodeOf[p-1]
 		} else if i, there := index[name]; there {
 			q.nodeOf[p] = i
@@ -85,8 +85,8 @@ func (q *question) locate() {
 	}
 }
 
-// place lists the candidates by node.
-func (q *question) place() {
+// groupByNode lists the candidates by node.
+func (q *question) groupByNode() {
 	q.from = make([]int32, len(q.c.Nodes)+1)
 	q.sorted = make([]bool, len(q.c.Nodes))
 	for _, i := range q.nodeOf {
@@ -107,70 +107,70 @@ func (q *question) place() {
 	}
 }
 
-// on returns the candidates on a node by UID, those that leave and those that stay included.
-func (q *question) on(node int) []int32 {
+// podsOn returns the candidates on a node by UID, those that leave and those that stay included.
+func (q *question) podsOn(node int) []int32 {
 	list := q.placed[q.from[node]:q.from[node+1]]
 	if !q.sorted[node] {
 		q.sorted[node] = true
-		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(q.who.Pods[a].UID, q.who.Pods[b].UID) })
+		slices.SortFunc(list, func(a, b int32) int { return cmp.Compare(q.candidates.Pods[a].UID, q.candidates.Pods[b].UID) })
 	}
 	return list
 }
 
-// leave takes the pods that leave out of the ledgers.
-func (q *question) leave() {
+// removeLeaving removes the leaving pods from the ledgers.
+func (q *question) removeLeaving() {
 	q.nodes = slices.Clone(q.c.Nodes)
 	for p, i := range q.nodeOf {
-		if i < 0 || !q.who.Pods[p].Leaving || q.nodes[i] != q.c.Nodes[i] {
+		if i < 0 || !q.candidates.Pods[p].Leaving || q.nodes[i] != q.c.Nodes[i] {
 			continue
 		}
-		q.nodes[i] = q.without(q.c.Nodes[i], int(i), func(p int32) bool { return q.who.Pods[p].Leaving })
+		q.nodes[i] = q.without(q.c.Nodes[i], int(i), func(p int32) bool { return q.candidates.Pods[p].Leaving })
 	}
 }
 
-// without returns a clone of node i without the candidates that go, whose room is given back to the host. Their holds go
-// with them.
+// without returns a clone of node i without some candidates. Their CPU and memory go back to the host, and their holds
+// are removed.
 func (q *question) without(n *vgpu.Node, i int, goes func(p int32) bool) *vgpu.Node {
-	list := q.on(i)
+	list := q.podsOn(i)
 	room := n.Room()
 	for _, p := range list {
 		if goes(p) {
-			room = room.Plus(q.who.Pods[p].Host)
+			room = room.Plus(q.candidates.Pods[p].Host)
 		}
 	}
 	n = n.Without(func(h *vgpu.Hold, _ bool) bool {
-		at, there := slices.BinarySearchFunc(list, h.UID, func(p int32, uid vgpu.UID) int { return cmp.Compare(q.who.Pods[p].UID, uid) })
+		at, there := slices.BinarySearchFunc(list, h.UID, func(p int32, uid vgpu.UID) int { return cmp.Compare(q.candidates.Pods[p].UID, uid) })
 		return there && goes(list[at])
 	})
 	n.SetRoom(room)
 	return n
 }
 
-// muster finds out who can be a victim under the terms.
-func (q *question) muster() {
+// markEvictable finds the candidates that can be victims under the terms.
+func (q *question) markEvictable() {
 	own := q.own()
-	q.may = make([]bool, len(q.who.Pods))
-	q.gangs, q.whole = make([]party, len(q.who.Gangs)), make([]Cost, len(q.who.Gangs))
+	q.evictable = make([]bool, len(q.candidates.Pods))
+	q.gangs, q.whole = make([]gangState, len(q.candidates.Gangs)), make([]Cost, len(q.candidates.Gangs))
 	for g := range q.gangs {
 		q.gangs[g].whole = true
 	}
 	priority := q.g.Members[0].Request.Priority
-	for i := range q.who.Pods {
-		p := &q.who.Pods[i]
-		q.may[i] = p.Priority < priority && !p.Leaving && (p.Guard == "" || !q.terms.guards) && !own[p.UID]
+	for i := range q.candidates.Pods {
+		p := &q.candidates.Pods[i]
+		q.evictable[i] = p.Priority < priority && !p.Leaving && (p.Guard == "" || !q.terms.guards) && !own[p.UID]
 		if p.Gang >= 0 && !p.Leaving {
 			k := &q.gangs[p.Gang]
 			k.running = append(k.running, int32(i))
-			k.whole = k.whole && q.may[i]
+			k.whole = k.whole && q.evictable[i]
 		}
 	}
 	for g := range q.gangs {
 		k := &q.gangs[g]
-		if k.surplus = max(0, len(k.running)-q.who.Gangs[g].MinCount); k.surplus > 0 || k.whole {
+		if k.surplus = max(0, len(k.running)-q.candidates.Gangs[g].MinCount); k.surplus > 0 || k.whole {
 			continue
 		}
 		for _, p := range k.running {
-			q.may[p] = false
+			q.evictable[p] = false
 		}
 	}
 }
@@ -187,13 +187,13 @@ func (q *question) own() map[vgpu.UID]bool {
 	return own
 }
 
-// leaving returns the pods that leave a node.
+// leaving returns the leaving pods of a node.
 func (q *question) leaving(node int) (list []int32) {
 	if q.nodes[node] == q.c.Nodes[node] {
 		return nil
 	}
-	for _, p := range q.on(node) {
-		if q.who.Pods[p].Leaving {
+	for _, p := range q.podsOn(node) {
+		if q.candidates.Pods[p].Leaving {
 			list = append(list, p)
 		}
 	}

@@ -10,46 +10,47 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// refuse says why no units make room: by what they would be if budgets were violated, then if nobody were guarded as well.
+// refuse returns why no units make room. It asks again with violated budgets, and then also with guarded pods as
+// victims.
 func (q *question) refuse() *Refusal {
 	cut := q.stats.Cut
 	if q.terms.budgets {
-		o := q.under(terms{guards: true})
+		o := q.withTerms(terms{guards: true})
 		if a := o.answer(); a != nil {
 			return o.would(Budgeted, a, cut)
 		}
 		cut = cut || o.stats.Cut
 	}
-	o := q.under(terms{})
-	if !slices.Equal(o.may, q.may) {
+	o := q.withTerms(terms{})
+	if !slices.Equal(o.evictable, q.evictable) {
 		if a := o.answer(); a != nil {
 			return o.would(Guarded, a, cut)
 		}
 		cut = cut || o.stats.Cut
 	}
-	return &Refusal{Reason: NeverHelps, Text: o.never(), Cut: cut}
+	return &Refusal{Reason: NeverHelps, Text: o.neverText(), Cut: cut}
 }
 
-// would says who would be evicted under the terms of this question, and why they are not.
+// would returns the refusal that names the units under the terms of this question, and says why they are not evicted.
 func (q *question) would(reason Reason, a *answer, cut bool) *Refusal {
 	r := &Refusal{Reason: reason, Would: a.units, Cut: cut || q.stats.Cut}
-	r.Text = "would fit by evicting " + list(a.units, q.who) + "; not done because "
+	r.Text = "would fit by evicting " + list(a.units, q.candidates) + "; not done because "
 	if reason == Guarded {
 		r.Guards = q.guards(a.units)
 		r.Text += q.guarded(r.Guards)
 	} else {
 		var over []string
 		r.Budgets, over = q.violated(a.units)
-		r.Text += few(over)
+		r.Text += firstNames(over)
 	}
 	return r
 }
 
-// guards lists the pods of units that are guarded, ascending.
+// guards lists the guarded pods of units, ascending.
 func (q *question) guards(units []Unit) (pods []int) {
 	for i := range units {
 		for _, p := range units[i].Pods {
-			if q.who.Pods[p].Guard != "" {
+			if q.candidates.Pods[p].Guard != "" {
 				pods = append(pods, p)
 			}
 		}
@@ -58,18 +59,18 @@ func (q *question) guards(units []Unit) (pods []int) {
 	return pods
 }
 
-// guardWords say what a guard is, of one pod and of several.
+// guardWords describe each guard, of one pod and of several.
 var guardWords = map[Guard][2]string{
 	Protected: {"is protected by its namespace or its labels", "are protected by their namespaces or labels"},
 	TooYoung:  {"has run for less than its minimum", "have run for less than their minimum"},
 	Foreign:   {"is not the scheduler's to evict", "are not the scheduler's to evict"},
 }
 
-// guarded says who is guarded, and how: "team/a-0 is protected by its namespace or its labels".
+// guarded names the guarded pods with their guards: "team/a-0 is protected by its namespace or its labels".
 func (q *question) guarded(pods []int) string {
 	byGuard := map[Guard][]string{}
 	for _, p := range pods {
-		v := &q.who.Pods[p]
+		v := &q.candidates.Pods[p]
 		byGuard[v.Guard] = append(byGuard[v.Guard], v.Name)
 	}
 	parts := make([]string, 0, len(byGuard))
@@ -79,24 +80,24 @@ func (q *question) guarded(pods []int) string {
 			words = [2]string{"is guarded: " + string(guard), "are guarded: " + string(guard)}
 		}
 		slices.Sort(names)
-		parts = append(parts, few(names)+" "+words[min(1, len(names)-1)])
+		parts = append(parts, firstNames(names)+" "+words[min(1, len(names)-1)])
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }
 
-// violated returns the names of the budgets that units violate, and what each allows, both by name.
+// violated returns the names of the budgets that units violate, and a text for each, both sorted.
 func (q *question) violated(units []Unit) (names, words []string) {
-	counts := make([]int, len(q.who.Budgets))
+	counts := make([]int, len(q.candidates.Budgets))
 	for i := range units {
 		for _, p := range units[i].Pods {
-			for _, b := range q.who.Pods[p].Budgets {
+			for _, b := range q.candidates.Pods[p].Budgets {
 				counts[b]++
 			}
 		}
 	}
 	for b, n := range counts {
-		if of := &q.who.Budgets[b]; n > of.Allowed {
+		if of := &q.candidates.Budgets[b]; n > of.Allowed {
 			names = append(names, of.Name)
 			words = append(words, fmt.Sprintf("budget %s allows %d of the %d evictions", of.Name, of.Allowed, n))
 		}
@@ -106,14 +107,14 @@ func (q *question) violated(units []Unit) (names, words []string) {
 	return names, words
 }
 
-// never says what is lacking once all pods are gone that are victims under the terms of this question: the nearest miss.
-func (q *question) never() string {
-	text := fmt.Sprintf("nobody of a priority below %d makes room: ", q.g.Members[0].Request.Priority)
+// neverText describes what is lacking after the eviction of all possible victims: the nearest miss.
+func (q *question) neverText() string {
+	text := fmt.Sprintf("no pods of a priority below %d make room: ", q.g.Members[0].Request.Priority)
 	c := *q.c
 	c.Nodes = slices.Clone(q.nodes)
 	for i := range c.Nodes {
-		if slices.ContainsFunc(q.on(i), func(p int32) bool { return q.may[p] }) {
-			c.Nodes[i] = q.without(c.Nodes[i], i, func(p int32) bool { return q.may[p] })
+		if slices.ContainsFunc(q.podsOn(i), func(p int32) bool { return q.evictable[p] }) {
+			c.Nodes[i] = q.without(c.Nodes[i], i, func(p int32) bool { return q.evictable[p] })
 		}
 	}
 	if q.single() {
@@ -124,16 +125,16 @@ func (q *question) never() string {
 	case err != nil:
 		return text + err.Error()
 	case plan.Refused == nil:
-		return text + apart
+		return text + unitsTooLarge
 	}
 	return text + plan.Refused.String()
 }
 
-// apart says that units are the reason.
-const apart = "more would have to go than may, since a gang stays with its least number of members or goes as a whole"
+// unitsTooLarge is the text where enough pods of a lower priority exist, but gangs cannot lose them.
+const unitsTooLarge = "too few pods may be evicted, since a gang keeps its least number of members or is evicted as a whole"
 
-// nearest returns why a pod has no room on the nodes of a cluster: the nearest miss. Where that could never take the pod, and nodes
-// could which do not admit it, those are named.
+// nearest returns the nearest miss of a pod on the nodes of a cluster. If no admitting node could ever take the pod,
+// and nodes that do not admit it could, the text names the latter.
 func (q *question) nearest(c *gang.Cluster) string {
 	m := &q.g.Members[0]
 	var misses, barred []vgpu.Refusal
@@ -152,7 +153,7 @@ func (q *question) nearest(c *gang.Cluster) string {
 		case !lacks.met():
 			poor++
 		default:
-			return apart
+			return unitsTooLarge
 		}
 	}
 	miss, some := placement.Nearest(misses)

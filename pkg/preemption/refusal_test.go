@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// asked returns why a pod with so many devices, and a gang of as many members, have no room on one node of three devices with the pods c, b
-// and a, in this order.
+// asked returns why a pod with as many devices, and a gang of as many members, have no room. The cluster is one node of
+// three devices with the pods c, b and a, in this order.
 func asked(t *testing.T, devices int, keep bool, change func(*preemption.Candidates)) []*preemption.Refusal {
 	t.Helper()
 	n, who := testkit.Node(t, "n1", testkit.A100, 3), &preemption.Candidates{}
@@ -28,7 +28,7 @@ func asked(t *testing.T, devices int, keep bool, change func(*preemption.Candida
 	r.Priority = 5
 	pod := &gang.Group{Name: "new", MinCount: 1, Members: []gang.Member{{Request: *r}}}
 	var list []*preemption.Refusal
-	for _, g := range []*gang.Group{pod, crew(devices)} {
+	for _, g := range []*gang.Group{pod, membersOf(devices)} {
 		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, g, who, preemption.Config{KeepBudgets: keep})
 		if err != nil || plan.Refused == nil {
 			t.Fatal(err, plan.Evict)
@@ -38,7 +38,7 @@ func asked(t *testing.T, devices int, keep bool, change func(*preemption.Candida
 	return list
 }
 
-// TestRefusedByGuards: all who are guarded are named, guard by guard, in the same order each time.
+// TestRefusedByGuards: the text names all guarded pods, guard by guard, in the same order each time.
 func TestRefusedByGuards(t *testing.T) {
 	for range 10 {
 		for _, r := range asked(t, 3, false, func(who *preemption.Candidates) {
@@ -53,7 +53,7 @@ func TestRefusedByGuards(t *testing.T) {
 	}
 }
 
-// TestRefusedByBudgets: the budgets that would be violated are named, those that would be used up are not.
+// TestRefusedByBudgets: the text names the budgets that would be violated, and not those that would be used up.
 func TestRefusedByBudgets(t *testing.T) {
 	for _, r := range asked(t, 3, true, func(who *preemption.Candidates) {
 		who.Budgets = []preemption.Budget{{Name: "z", Allowed: 1}, {Name: "y", Allowed: 0}, {Name: "x", Allowed: 1}}
@@ -66,7 +66,7 @@ func TestRefusedByBudgets(t *testing.T) {
 	}
 }
 
-// TestRefusedByGangs: where pods of a lower priority would do, and their gang may not lose as many, the text says so.
+// TestRefusedByGangs: the text says when pods of a lower priority would be enough, but their gang may not lose as many.
 func TestRefusedByGangs(t *testing.T) {
 	for _, r := range asked(t, 2, false, func(who *preemption.Candidates) {
 		who.Gangs = []preemption.Gang{{Name: "job", MinCount: 2}}
@@ -75,20 +75,20 @@ func TestRefusedByGangs(t *testing.T) {
 		}
 		who.Pods[0].Priority = 7
 	}) {
-		if r.Reason != preemption.NeverHelps || !strings.Contains(r.Text, "more would have to go than may") || r.Would != nil || r.Guards != nil {
+		if r.Reason != preemption.NeverHelps || !strings.Contains(r.Text, "too few pods may be evicted") || r.Would != nil || r.Guards != nil {
 			t.Errorf("refused %+v", *r)
 		}
 	}
 }
 
-// TestRefusedByNodes: a pod that no node admits has no room, whoever goes.
+// TestRefusedByNodes: a pod that no node admits has no room after any eviction.
 func TestRefusedByNodes(t *testing.T) {
-	c, who := crowd(t, 2)
+	c, who := fullRacks(t, 2)
 	for admitted, want := range map[int]string{
-		0: "nobody of a priority below 5 makes room: no node admits it by its other conditions",
-		1: "nobody of a priority below 5 makes room: number of A100 devices on n00 is 4; container c0 asks for 5 whole devices",
+		0: "no pods of a priority below 5 make room: no node admits it by its other conditions",
+		1: "no pods of a priority below 5 make room: number of A100 devices on n00 is 4; container c0 asks for 5 whole devices",
 	} {
-		g := crew(1)
+		g := membersOf(1)
 		g.Members[0].Request.Containers[0].Slots = 50
 		c.Admits = func(int, int) int { return admitted }
 		plan, err := preemption.Victims(c, g, who, preemption.Config{})
@@ -101,10 +101,10 @@ func TestRefusedByNodes(t *testing.T) {
 	}
 }
 
-// TestRefusedByNodesThatCould: where the nodes that admit a pod could never take it, those that could and do not admit it are the
-// reason, full or free.
+// TestRefusedByNodesThatCould: the nodes that admit a pod could never take it, and others could. The text then names
+// the others, full or free.
 func TestRefusedByNodesThatCould(t *testing.T) {
-	c, who := crowd(t, 2)
+	c, who := fullRacks(t, 2)
 	c.Nodes[1] = testkit.Node(t, "n01", testkit.T4, 4)
 	c.Nodes[1].SetRoom(vgpu.Room{MilliCPU: 1000})
 	who.Pods = who.Pods[:4]
@@ -114,13 +114,13 @@ func TestRefusedByNodesThatCould(t *testing.T) {
 		50: "number of A100 devices on n00 is 4; container c0 asks for 5 whole devices",
 		13: "container c0 asks for 13 slots, which is neither a part of one device nor whole devices; nearest legal values: 10 and 20",
 	} {
-		g := crew(1)
+		g := membersOf(1)
 		g.Members[0].Request.Containers[0].Slots = slots
 		plan, err := preemption.Victims(c, g, who, preemption.Config{})
 		if err != nil || plan.Refused == nil {
 			t.Fatal(err, plan.Evict)
 		}
-		if diff := cmp.Diff("nobody of a priority below 5 makes room: "+want, plan.Refused.Text); diff != "" {
+		if diff := cmp.Diff("no pods of a priority below 5 make room: "+want, plan.Refused.Text); diff != "" {
 			t.Errorf("%d slots (-want +got):\n%s", slots, diff)
 		}
 	}

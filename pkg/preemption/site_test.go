@@ -367,7 +367,7 @@ func (s *site) fits(t *rapid.T, pods []int) bool {
 	c := s.without(append(s.leaving(), pods...))
 	if len(s.want.Members) > 1 || len(s.want.Placed) > 0 || len(s.want.Wishes.Required) > 0 {
 		cfg := s.cfg.Config
-		cfg.Brief = true
+		cfg.SkipExplanation = true
 		plan, err := gang.Place(c, s.want, cfg)
 		if err != nil {
 			t.Fatal(err)

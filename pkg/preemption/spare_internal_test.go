@@ -35,8 +35,8 @@ func TestReprieveBound(t *testing.T) {
 	}
 	want := &gang.Group{Name: "new", MinCount: 2, Members: []gang.Member{{Request: whole("new-0", 5)}, {Request: whole("new-1", 5), Rank: 1}}}
 	for asks, victims := range map[int]int{0: 4, 1: 3, 4: 2} {
-		f := newField(newQuestion(&gang.Cluster{Nodes: []*vgpu.Node{n}}, want, who, Config{}))
-		f.asks = asks
+		f := newGangSearch(newQuestion(&gang.Cluster{Nodes: []*vgpu.Node{n}}, want, who, Config{}))
+		f.reprievesLeft = asks
 		f.reprieve(f.regions()[0], []int32{0, 1, 2, 3})
 		if f.best == nil || f.best.cost.Victims != victims || f.q.stats.Cut != (asks < 4) {
 			t.Errorf("%d tries: %+v, cut %t; %d victims are to be", asks, f.best, f.q.stats.Cut, victims)

@@ -39,7 +39,7 @@ func newRow(tb testing.TB, drawing string, slots ...vgpu.Slots) *row {
 	return r
 }
 
-// lose says what is lost with the pods, in the order of nodes and UIDs.
+// lose sets the work that is lost with the pods, in the order of nodes and UIDs.
 func (r *row) lose(lost func(i int) int64) *row {
 	for i := range r.who.Pods {
 		r.who.Pods[i].Lost = lost(i)
@@ -67,7 +67,7 @@ func times(n int, part string) (drawing string) {
 	return drawing
 }
 
-// TestCutKeepsTheDearest: a search that may look at one set only keeps who is dear, of equal ones who is last by name.
+// TestCutKeepsTheDearest: a search that may try one set only keeps the dearest pods, of equal ones the last by name.
 func TestCutKeepsTheDearest(t *testing.T) {
 	for _, c := range []struct {
 		name, drawing string
@@ -75,13 +75,13 @@ func TestCutKeepsTheDearest(t *testing.T) {
 		slots         vgpu.Slots
 		want          []string
 	}{
-		// Five of two slots, two of which go: the three dearest are kept first.
+		// There are five pods of two slots, and two must be evicted: the search keeps the three dearest first.
 		{"the cheapest go", "n1: g0 A100 [a:2 b:2 c:2 d:2 e:2]", []int64{30, 10, 50, 20, 40}, 4, []string{"b", "d"}},
 		{"the first go", "n1: g0 A100 [a:2 b:2 c:2 d:2 e:2]", []int64{10, 10, 10, 10, 10}, 4, []string{"a", "b"}},
 		// Of three devices the two cheapest are cleared.
 		{"the cheapest devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{30, 10, 20}, 20, []string{"b", "c"}},
 		// p is the cheapest, and once w has gone for the second device its two are enough.
-		{"nobody goes in vain", "n1: g0 A100 [p:10] | g1 A100 [w:10] | g2 A100 [w:10]", []int64{1, 10}, 20, []string{"w"}},
+		{"no pod is evicted in vain", "n1: g0 A100 [p:10] | g1 A100 [w:10] | g2 A100 [w:10]", []int64{1, 10}, 20, []string{"w"}},
 		{"the first devices", "n1: g0 A100 [a:10] | g1 A100 [b:10] | g2 A100 [c:10]", []int64{10, 10, 10}, 20, []string{"a", "b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestCutKeepsTheDearest(t *testing.T) {
 	}
 }
 
-// TestSteps: what a search need not look at it does not look at. The bounds are what was measured: less is welcome.
+// TestSteps: the search skips sets that cannot be better. The bounds are measured values; fewer steps are welcome.
 func TestSteps(t *testing.T) {
 	rising := func(i int) int64 { return 100 + int64(i) }
 	for _, c := range []struct {
@@ -167,9 +167,9 @@ func (r *row) inGang(least int) *row {
 	return r
 }
 
-// TestCrowdedHost: a host that is beyond its room takes a pod that asks for nothing of it; for one core it has to give back what
-// it is beyond as well.
-func TestCrowdedHost(t *testing.T) {
+// TestOvercommittedHost: a host with more use than capacity takes a pod that asks for none of its CPU and memory. For
+// one core, victims must also give back the excess.
+func TestOvercommittedHost(t *testing.T) {
 	for cores, want := range [][]string{{}, {"a", "b"}} {
 		r := newRow(t, "n1: g0 A100 [a:4 b:2]", 2).asks(0, int64(cores))
 		r.c.Nodes()[0].SetRoom(vgpu.Room{MilliCPU: -1000, Memory: -1})

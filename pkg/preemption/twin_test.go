@@ -12,13 +12,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
-// choice is one set of units, as the twin looks at it.
-type choice struct {
+// victimSet is one set of units with its cost, as the twin computes it.
+type victimSet struct {
 	units []preemption.Unit
 	cost  preemption.Cost
 }
 
-func (c *choice) pods() (all []int) {
+func (c *victimSet) pods() (all []int) {
 	for i := range c.units {
 		all = append(all, c.units[i].Pods...)
 	}
@@ -50,14 +50,14 @@ func (s *site) running(g int) (list []int) {
 	return list
 }
 
-// choices lists all legal sets of units, the cheapest first.
-func (s *site) choices(lifted bool) []choice {
-	all := []choice{{}}
+// choices returns all legal sets of units, the cheapest first.
+func (s *site) choices(lifted bool) []victimSet {
+	all := []victimSet{{}}
 	add := func(options [][]preemption.Unit) {
-		var next []choice
+		var next []victimSet
 		for _, c := range all {
 			for _, units := range options {
-				next = append(next, choice{units: slices.Concat(c.units, units)})
+				next = append(next, victimSet{units: slices.Concat(c.units, units)})
 			}
 		}
 		all = next
@@ -73,13 +73,13 @@ func (s *site) choices(lifted bool) []choice {
 	for i := range all {
 		all[i].cost = s.cost(all[i].units)
 	}
-	slices.SortFunc(all, func(a, b choice) int {
+	slices.SortFunc(all, func(a, b victimSet) int {
 		return cmp.Or(dearer(a.cost, b.cost), slices.Compare(names(a.units), names(b.units)))
 	})
 	return all
 }
 
-// ofGang lists what may go of a gang: some of its surplus, or all of it.
+// ofGang lists what may be evicted of a gang: some of its surplus, or all of it.
 func (s *site) ofGang(g int, lifted bool) [][]preemption.Unit {
 	running := s.running(g)
 	surplus := len(running) - s.who.Gangs[g].MinCount
@@ -139,7 +139,7 @@ func (s *site) cost(units []preemption.Unit) preemption.Cost {
 	return c
 }
 
-// dearer compares costs as the order of their fields says; nobody is cheaper than anybody.
+// dearer compares costs by the order of their fields; an empty set is the cheapest.
 func dearer(a, b preemption.Cost) int {
 	truth := map[bool]int{true: 1}
 	return cmp.Or(
@@ -157,7 +157,7 @@ func dearer(a, b preemption.Cost) int {
 }
 
 // cheapest returns the first of the sets that makes room, nil where none does.
-func (s *site) cheapest(t *rapid.T, lifted, keep bool) *choice {
+func (s *site) cheapest(t *rapid.T, lifted, keep bool) *victimSet {
 	all := s.choices(lifted)
 	for i := range all {
 		if keep && all[i].cost.Violations > 0 {
@@ -187,14 +187,14 @@ func (c tally) require(t *testing.T, least int, kinds ...string) {
 func TestPodTwinProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, false), met) })
-	met.require(t, 1, "nobody", "Single", "NeverHelps")
+	met.require(t, 1, "no victim", "Single", "NeverHelps")
 }
 
 // TestGangTwinProperty is TestPodTwinProperty for gangs, which fit where gang.Place says so.
 func TestGangTwinProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, true), met) })
-	met.require(t, 1, "nobody", "Single", "NeverHelps")
+	met.require(t, 1, "no victim", "Single", "NeverHelps")
 }
 
 // TestTwinMeetsAllProperty: among what is drawn are all kinds of units and refusals.
@@ -202,11 +202,11 @@ func TestTwinMeetsAllProperty(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) { twin(t, randomSite(t, small, rapid.Bool().Draw(t, "gang")), met) })
 	if t.Logf("%v", met); met["asked"] >= 1000 {
-		met.require(t, 5, "nobody", "Single", "Surplus", "Whole", "several", "violation", "NeverHelps", "Guarded", "Budgeted")
+		met.require(t, 5, "no victim", "Single", "Surplus", "Whole", "several", "violation", "NeverHelps", "Guarded", "Budgeted")
 	}
 }
 
-// twin holds a plan to what a search of all sets finds.
+// twin compares a plan with the result of a search of all sets.
 func twin(t *rapid.T, s *site, met tally) {
 	met["asked"]++
 	plan := mustPlan(t, s)
@@ -229,7 +229,7 @@ func twin(t *rapid.T, s *site, met tally) {
 
 func (c tally) note(plan *preemption.Plan) {
 	if len(plan.Evict) == 0 {
-		c["nobody"]++
+		c["no victim"]++
 	}
 	if len(plan.Evict) > 1 {
 		c["several"]++
@@ -242,10 +242,10 @@ func (c tally) note(plan *preemption.Plan) {
 	}
 }
 
-// refused holds a refusal to what a search of all sets finds with guards lifted and budgets violated.
+// refused compares a refusal with the result of a search of all sets, without guards and budgets.
 func (s *site) refused(t *rapid.T, plan *preemption.Plan, met tally) {
 	if plan.Refused == nil {
-		t.Fatalf("evicts %v, the twin finds nobody", names(plan.Evict))
+		t.Fatalf("evicts %v, the twin finds no victims", names(plan.Evict))
 	}
 	reason, would := preemption.NeverHelps, s.cheapest(t, false, false)
 	if would != nil {
@@ -259,7 +259,7 @@ func (s *site) refused(t *rapid.T, plan *preemption.Plan, met tally) {
 		t.Fatalf("refused for %s (%s), the twin says %s", r.Reason, r.Text, reason)
 	}
 	if would == nil {
-		would = &choice{}
+		would = &victimSet{}
 	}
 	if !slices.Equal(names(r.Would), names(would.units)) {
 		t.Fatalf("refused for %s, would evict %v, the twin %v", reason, names(r.Would), names(would.units))

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// randomCrowd draws candidates without a cluster, in gangs of all kinds and under budgets.
-func randomCrowd(t *rapid.T) *question {
+// randomCandidates draws candidates without a cluster, in gangs of all kinds and under budgets.
+func randomCandidates(t *rapid.T) *question {
 	number := func(label string, low, high int) int { return rapid.IntRange(low, high).Draw(t, label) }
 	who := &Candidates{}
 	for g := range number("gangs", 0, 3) {
@@ -42,9 +42,9 @@ func randomCrowd(t *rapid.T) *question {
 	return newQuestion(&gang.Cluster{}, want, who, Config{KeepBudgets: rapid.Bool().Draw(t, "keep budgets")})
 }
 
-// adding returns who may be added to a choice.
+// adding returns the pods that may be added to a set.
 func adding(q *question) (list []int32) {
-	for p, may := range q.may {
+	for p, may := range q.evictable {
 		if may {
 			list = append(list, int32(p))
 		}
@@ -52,16 +52,16 @@ func adding(q *question) (list []int32) {
 	return list
 }
 
-// TestChoiceUndoProperty: whatever is added to a choice, undoing it leaves no trace; the cost is that of the units, whatever the
-// order; it only grows; and what one pod costs alone is what lone says.
-func TestChoiceUndoProperty(t *testing.T) {
+// TestVictimSetUndoProperty: undo leaves no trace of what was added to a victim set. The cost is that of the units in
+// any order, and it only grows. The cost of one pod alone is what costAlone returns.
+func TestVictimSetUndoProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q := randomCrowd(t)
+		q := randomCandidates(t)
 		list := adding(q)
 		if len(list) == 0 {
 			return
 		}
-		s := newChoice(q)
+		s := newVictimSet(q)
 		var marks []mark
 		var dumps []string
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
@@ -85,23 +85,23 @@ func TestChoiceUndoProperty(t *testing.T) {
 			if len(s.trail) > m.trail && s.cost.Compare(before) <= 0 {
 				t.Fatalf("%+v is not dearer than %+v", s.cost, before)
 			}
-			if m.trail == 0 && s.cost != q.lone(p) {
-				t.Fatalf("alone %+v, lone says %+v", s.cost, q.lone(p))
+			if m.trail == 0 && s.cost != q.costAlone(p) {
+				t.Fatalf("alone %+v, lone says %+v", s.cost, q.costAlone(p))
 			}
 			s.recount(t)
 		}
 	})
 }
 
-func (s *choice) dump() string {
-	return fmt.Sprintf("%+v %v %v %v %v %v", s.cost, s.gone, s.trail, s.picked, s.ended, s.counted)
+func (s *victimSet) dump() string {
+	return fmt.Sprintf("%+v %v %v %v %v %v", s.cost, s.evicted, s.trail, s.surplusEvicted, s.endedAt, s.counted)
 }
 
-// recount adds the units up from scratch, which the other order of adding gives as well.
-func (s *choice) recount(t *rapid.T) {
+// recount computes the units from scratch, in another order of additions.
+func (s *victimSet) recount(t *rapid.T) {
 	units := s.units()
 	var cost Cost
-	counts := make([]int, len(s.q.who.Budgets))
+	counts := make([]int, len(s.q.candidates.Budgets))
 	var pods []int32
 	for _, u := range units {
 		cost.Beyond = cost.Beyond || u.Kind != Surplus
@@ -110,9 +110,9 @@ func (s *choice) recount(t *rapid.T) {
 		}
 		for _, p := range u.Pods {
 			pods = append(pods, int32(p))
-			cost.take(&s.q.who.Pods[p])
-			for _, b := range s.q.who.Pods[p].Budgets {
-				if counts[b]++; counts[b] > s.q.who.Budgets[b].Allowed {
+			cost.addPod(&s.q.candidates.Pods[p])
+			for _, b := range s.q.candidates.Pods[p].Budgets {
+				if counts[b]++; counts[b] > s.q.candidates.Budgets[b].Allowed {
 					cost.Violations++
 				}
 			}
@@ -125,8 +125,8 @@ func (s *choice) recount(t *rapid.T) {
 		t.Fatalf("names %v of units %+v", names, units)
 	}
 	slices.Reverse(pods)
-	other := newChoice(s.q)
-	if !other.all(pods) {
+	other := newVictimSet(s.q)
+	if !other.addAll(pods) {
 		t.Fatalf("%+v may go in one order only", units)
 	}
 	if diff := cmp.Diff(units, other.units()); diff != "" || other.cost != s.cost {

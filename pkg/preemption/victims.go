@@ -10,14 +10,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Victims returns the cheapest units whose room lets the preemptor run, or why there are none. A group of one member
-// without required wishes, and without members that have a place, is a pod; others are gangs.
+// Victims returns the cheapest units without which the preemptor can run, or why there are none. A group is a pod if it
+// has one member, no required wishes, and no members with a place; other groups are gangs.
 //
-// A pod goes to the node where the cheapest units make room: of nodes with the same ones to that where the fewest pods are
-// waited for, then to the one with the highest score of the policy, then to the first by name. Its devices are those that
-// the policy prefers once the units and the pods of Plan.Waits are gone.
+// A pod goes to the node where the cheapest units make room. Between nodes with the same units, Victims takes the node
+// where the fewest leaving pods must end, then the highest score of the policy, then the first name. The policy chooses
+// the devices, once the units and the pods of Plan.Waits have ended.
 //
-// It changes nothing, and gives the same answer for the same candidates in any order. The error is broken input.
+// Victims changes nothing, and gives the same answer for the same candidates in any order. The error is broken input.
 func Victims(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Config) (Plan, error) {
 	if candidates == nil {
 		candidates = &Candidates{}
@@ -36,7 +36,7 @@ func Victims(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Conf
 	plan := Plan{Stats: *q.stats}
 	if a == nil {
 		plan.Refused = &Refusal{Cut: q.stats.Cut}
-		if !cfg.Unexplained {
+		if !cfg.SkipExplanation {
 			plan.Refused = q.refuse()
 		}
 		return plan, nil
@@ -45,7 +45,7 @@ func Victims(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Conf
 	return plan, nil
 }
 
-// answer is units that make room, and what is in it.
+// answer is a set of units that makes room, with the places that the preemptor gets.
 type answer struct {
 	cost   Cost
 	units  []Unit
@@ -53,7 +53,7 @@ type answer struct {
 	places []vgpu.Assignment
 }
 
-// answer returns the cheapest units, nil where none make room under the terms.
+// answer returns the cheapest units, nil where none makes room under the terms.
 func (q *question) answer() *answer {
 	if q.single() {
 		return q.pod()
@@ -87,7 +87,7 @@ func validate(c *gang.Cluster, want *gang.Group, who *Candidates, cfg Config) er
 	seen := make(map[vgpu.UID]bool, len(who.Pods))
 	for i := range who.Pods {
 		p := &who.Pods[i]
-		if err := cmp.Or(p.validate(who), doubt(seen[p.UID])); err != nil {
+		if err := cmp.Or(p.validate(who), duplicate(seen[p.UID])); err != nil {
 			return fmt.Errorf("candidate %d %s: %w", i, p.Name, err)
 		}
 		seen[p.UID] = true
@@ -97,15 +97,15 @@ func validate(c *gang.Cluster, want *gang.Group, who *Candidates, cfg Config) er
 
 var errTwice = errors.New("its UID appears twice")
 
-func doubt(seen bool) error {
+func duplicate(seen bool) error {
 	if seen {
 		return errTwice
 	}
 	return nil
 }
 
-// MaxLost bounds the work that is lost with one pod: 35 billion seconds of a GPU, in thousandths of a GPU times seconds. Sums of
-// it stay within 64 bits for a quarter of a million pods, and saturate beyond.
+// MaxLost bounds the work that is lost with one pod: 35 billion seconds of a GPU, in thousandths of a GPU times
+// seconds. Sums of it stay within 64 bits for a quarter of a million pods, and saturate beyond that.
 const MaxLost = 1 << 45
 
 // validate checks one candidate.

@@ -73,8 +73,8 @@ func TestVictimsRefusesBrokenInput(t *testing.T) {
 	}
 }
 
-// TestAmountsSaturate: pods whose amounts add up to more than 64 bits hide nobody. The host owes more than c gives back, and each
-// of the others gives back enough: the one that loses less goes.
+// TestAmountsSaturate: amounts that add up to more than 64 bits hide no pod. The host lacks more than c gives back, and
+// each of the others gives back enough: the one that loses less is evicted.
 func TestAmountsSaturate(t *testing.T) {
 	n := testkit.Node(t, "n1", testkit.A100, 1)
 	n.SetRoom(vgpu.Room{MilliCPU: -1 << 60, Memory: -1 << 60})
@@ -100,8 +100,8 @@ func TestAmountsSaturate(t *testing.T) {
 	}
 }
 
-// TestCutLaw: a search that is cut may miss the cheapest, and says so. What it gives is legal, makes room, and none of it could
-// stay; where it gives nothing although there is something it says that it was cut.
+// TestCutLaw: a search that a bound cuts may miss the cheapest set, and says so. Its plan is legal, makes room, and
+// needs each unit. Where it finds no plan although there is one, it says that it was cut.
 func TestCutLaw(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -113,7 +113,7 @@ func TestCutLaw(t *testing.T) {
 		switch {
 		case best == nil:
 			if plan.Refused == nil {
-				t.Fatalf("evicts %v, the twin finds nobody", names(plan.Evict))
+				t.Fatalf("evicts %v, the twin finds no victims", names(plan.Evict))
 			}
 			return
 		case plan.Refused != nil:
@@ -140,8 +140,9 @@ func TestCutLaw(t *testing.T) {
 	}
 }
 
-// TestPlaceLaw: of the nodes where the same units make room, a pod goes to the one with the highest score of the policy, the
-// first by name among equals, and to the devices that the policy prefers there. Where pods leave it may be another.
+// TestPlaceLaw: of the nodes where the same units make room, a pod goes to the one with the highest score of the
+// policy, the first by name among equals. It gets the devices that the policy prefers there. With leaving pods the node
+// may be another.
 func TestPlaceLaw(t *testing.T) {
 	met := tally{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,7 +154,7 @@ func TestPlaceLaw(t *testing.T) {
 		if plan.Refused != nil {
 			return
 		}
-		gone := choice{units: plan.Evict}
+		gone := victimSet{units: plan.Evict}
 		r, c := &s.want.Members[0].Request, s.without(gone.pods())
 		var best vgpu.Assignment
 		top, nodes := int64(-1), 0
@@ -177,11 +178,11 @@ func TestPlaceLaw(t *testing.T) {
 			met["nodes"]++
 		}
 	})
-	met.require(t, 1, "nobody", "Single")
+	met.require(t, 1, "no victim", "Single")
 }
 
-// TestFewestWaits: of nodes on which nobody goes, the one where the fewest pods are waited for is taken, whatever
-// its name and its score.
+// TestFewestWaits: of nodes without evictions, Victims takes the one where it waits for the fewest pods, whatever its
+// name and score.
 func TestFewestWaits(t *testing.T) {
 	c, err := testkit.Parse("n1: g0 A100 [a:5 b:5]\nn2: g0 A100 [c:10]\nn3: g0 A100 [d:3 e:7]\n")
 	if err != nil {

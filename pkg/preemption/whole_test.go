@@ -73,7 +73,7 @@ func TestWholeTwinProperty(t *testing.T) {
 		want := s.cheapest(t, false, s.cfg.KeepBudgets)
 		switch {
 		case want == nil && plan.Refused == nil:
-			t.Fatalf("evicts %v, the twin finds nobody:\n%s", names(plan.Evict), testkit.Draw(s.cluster))
+			t.Fatalf("evicts %v, the twin finds no victims:\n%s", names(plan.Evict), testkit.Draw(s.cluster))
 		case want == nil:
 			met["refused"]++
 			return

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Words says in plain words what a plan does, for events: "evicts 2 pods: team/a-0, team/b-1 (surplus of team/b)"; "evicts
-// nobody, waits for team/c to leave". The candidates are those that the plan was made for. Of a refused plan it is the text of
-// the refusal.
+// Words describes what a plan does, for events: "evicts 2 pods: team/a-0, team/b-1 (surplus of team/b)"; "evicts no
+// pod, waits for team/c to leave". The candidates must be those of the plan. For a refused plan it is the text of the
+// refusal.
 func (p *Plan) Words(who *Candidates) string {
 	switch {
 	case p.Refused != nil:
 		return p.Refused.Text
 	case len(p.Evict) == 0 && len(p.Waits) == 0:
-		return "evicts nobody: there is room"
+		return "evicts no pod: there is room"
 	}
-	text := "evicts nobody"
+	text := "evicts no pod"
 	if len(p.Evict) > 0 {
 		text = "evicts " + count(p.Cost.Victims) + ": " + list(p.Evict, who)
 	}
@@ -25,7 +25,7 @@ func (p *Plan) Words(who *Candidates) string {
 		for _, i := range p.Waits {
 			names = append(names, who.Pods[i].Name)
 		}
-		text += ", waits for " + few(names) + " to leave"
+		text += ", waits for " + firstNames(names) + " to leave"
 	}
 	return text
 }
@@ -38,13 +38,13 @@ func count(pods int) string {
 	return strconv.Itoa(pods) + " pods"
 }
 
-// most is the number of names that a text lists. More make events longer than people read.
-const most = 8
+// maxNames is the number of names that a text lists. A larger number makes events longer than people read.
+const maxNames = 8
 
-// few lists the first of the names.
-func few(names []string) string {
-	text := strings.Join(names[:min(most, len(names))], ", ")
-	if more := len(names) - most; more > 0 {
+// firstNames lists the first of the names, and counts the others.
+func firstNames(names []string) string {
+	text := strings.Join(names[:min(maxNames, len(names))], ", ")
+	if more := len(names) - maxNames; more > 0 {
 		text += " and " + strconv.Itoa(more) + " more"
 	}
 	return text
@@ -56,7 +56,7 @@ func list(units []Unit, who *Candidates) string {
 	for i := range units {
 		names = append(names, units[i].words(who))
 	}
-	return few(names)
+	return firstNames(names)
 }
 
 func (u *Unit) words(who *Candidates) string {

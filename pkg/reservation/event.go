@@ -47,8 +47,8 @@ type (
 		UID     vgpu.UID
 		Version Version
 		Refusal Refusal
-		// Brief: the reason is that of the last refusal.
-		Brief bool
+		// SkipExplanation says that the reason is that of the last refusal.
+		SkipExplanation bool
 		// Surplus is what to tell a member that the gang may run without, "" where the members that must run have no place.
 		Surplus string
 		// Void is why the room that evictions make came to nothing, "" where it did not.

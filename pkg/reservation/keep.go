@@ -23,7 +23,7 @@ func (m *move) planRefused(e *PlanRefused) {
 		return
 	}
 	switch r := g.refused(); {
-	case e.Brief && r != nil:
+	case e.SkipExplanation && r != nil:
 		r.notified[e.UID] = true
 	case e.Surplus != "": // members beyond the least wait by themselves
 		m.do(Refuse{Why: e.Surplus, Victims: g.victims()})
@@ -170,7 +170,7 @@ func (m *move) roomSought(e *RoomSought) {
 	}
 	m.endReservation(m.gangs[m.reserving])
 	n := &reserving{refused: *r, holds: slices.Clone(e.Holds), since: m.now, until: e.Found.Until, lacking: r.Lacking}
-	n.room = gang.Kept{Places: e.Found.Places, Leavers: e.Found.Leavers}
+	n.room = gang.Kept{Places: e.Found.Places, Blockers: e.Found.Blockers}
 	g.need, m.reserving = n, g.Ref
 	for _, h := range e.Holds {
 		m.do(Hold{Hold: h})

@@ -110,7 +110,7 @@ func (h *history) random(f Facts, uid vgpu.UID) Event {
 	case 5, 6:
 		reason := rapid.SampledFrom([]gang.Reason{gang.NoRoom, gang.NeverFits, Malformed}).Draw(t, "reason")
 		return PlanRefused{Gang: f, UID: uid, Version: version, Refusal: Refusal{Reason: reason, Message: "no", Lacking: 2},
-			Brief: yes("brief"), Kept: KeptRoom{Stands: yes("stands"), Taken: []string{"n1"}[:rapid.IntRange(0, 1).Draw(t, "taken")]}}
+			SkipExplanation: yes("brief"), Kept: KeptRoom{Stands: yes("stands"), Taken: []string{"n1"}[:rapid.IntRange(0, 1).Draw(t, "taken")]}}
 	case 7:
 		e := RoomSought{Ref: f.Ref, UID: uid}
 		if yes("found") {

@@ -363,7 +363,7 @@ func memberEvent(a *args, cmd string, f Facts, uid vgpu.UID) Event {
 		return PlanFound{Gang: f, UID: uid, Version: version, Places: places, Have: len(places), Others: a.uids("others")}
 	case "refuse":
 		return PlanRefused{
-			Gang: f, UID: uid, Version: version, Brief: a.has("brief"), Surplus: a.text("surplus"), Void: a.text("void"),
+			Gang: f, UID: uid, Version: version, SkipExplanation: a.has("brief"), Surplus: a.text("surplus"), Void: a.text("void"),
 			Refusal: Refusal{Reason: gang.Reason(a.text("why")), Message: "no place", Lacking: a.count("lacking"), Host: a.has("host")},
 			Kept:    KeptRoom{Stands: a.has("stands"), Taken: a.list("taken"), Short: a.list("short")},
 		}

@@ -92,7 +92,7 @@ func (p *replay) fitsWithout(x *Preemption, gone []int) (bool, error) {
 	}
 	if g := p.history.groupOf[x.Job]; g != nil {
 		plan, err := gang.Place(&gang.Cluster{Nodes: nodes, Levels: g.levels}, g.at(&p.history.setup, p.history.nominations[p.made].at), gang.Config{
-			MaxDomains: p.history.setup.Gangs.MaxDomains, Brief: true,
+			MaxDomains: p.history.setup.Gangs.MaxDomains, SkipExplanation: true,
 		})
 		return plan.Places != nil, err
 	}

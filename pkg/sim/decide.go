@@ -39,7 +39,7 @@ func (e *engine) decide(job int, c *crowd) (*decision, error) {
 	}
 	plan, err := preemption.Victims(cluster, want, &c.Candidates, preemption.Config{
 		Config: e.gangConfig(true), KeepBudgets: e.setup.Preemption.KeepBudgets, MaxSteps: e.setup.Preemption.MaxSteps,
-		Unexplained: true,
+		SkipExplanation: true,
 	})
 	if err != nil || plan.Places == nil {
 		return nil, err

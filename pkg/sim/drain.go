@@ -112,7 +112,7 @@ func (e *engine) after(d time.Duration) time.Duration {
 func (e *engine) roomFor(g *group) (gang.Plan, error) {
 	c := g.on(e.cluster)
 	c.Ends, c.Avoids = e.endOf, func(node string) bool { return g.failed[node] }
-	turn := gang.Turn{Drains: e.setup.Gangs.Drains, Since: unix(g.short), Now: unix(e.sample.At), Started: e.startOf}
+	turn := gang.DrainCheck{Drains: e.setup.Gangs.Drains, Since: unix(g.short), Now: unix(e.sample.At), Started: e.startOf}
 	want := g.at(e.setup, e.sample.At-e.kept[g.jobs[0]])
 	plan, err := gang.Keep(c, want, e.gangConfig(false), turn)
 	if plan.Refused != nil && len(g.failed) > 0 {
@@ -127,7 +127,7 @@ func (e *engine) roomFor(g *group) (gang.Plan, error) {
 
 // beginDrain keeps room for a gang.
 func (e *engine) beginDrain(g *group, plan *gang.Plan) error {
-	d := &drain{group: g, Kept: gang.Kept{Places: plan.Places, Leavers: plan.Leavers}, until: plan.Until, ends: never}
+	d := &drain{group: g, Kept: gang.Kept{Places: plan.Places, Blockers: plan.Blockers}, until: plan.Until, ends: never}
 	if timeout := e.setup.Gangs.DrainTimeout; timeout > 0 {
 		d.ends = e.after(timeout)
 	}

@@ -57,7 +57,7 @@ func (e *engine) plan(g *group) (gang.Plan, error) {
 }
 
 func (e *engine) gangConfig(brief bool) gang.Config {
-	return gang.Config{Policy: e.policy, MaxDomains: e.setup.Gangs.MaxDomains, Brief: brief}
+	return gang.Config{Policy: e.policy, MaxDomains: e.setup.Gangs.MaxDomains, SkipExplanation: brief}
 }
 
 // leaveOut drops a member that its gang starts without.

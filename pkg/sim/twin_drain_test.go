@@ -13,7 +13,7 @@ import (
 func (w *world) stand(now time.Duration) (taken, short []string) {
 	first := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Gang == w.kept })
 	c, g, _ := w.wanted(first, now)
-	k := gang.Kept{Places: w.places, Leavers: w.leavers}
+	k := gang.Kept{Places: w.places, Blockers: w.leavers}
 	return k.Stand(c, g.Members)
 }
 
@@ -110,7 +110,7 @@ func (w *world) keep(first int, now time.Duration) bool {
 		return seconds(w.fates[i].Started)
 	}
 	decide := func() gang.Plan {
-		plan, err := gang.Keep(c, g, gang.Config{Policy: w.policy}, gang.Turn{
+		plan, err := gang.Keep(c, g, gang.Config{Policy: w.policy}, gang.DrainCheck{
 			Drains: w.s.Gangs.Drains, Since: seconds(turn.short), Now: seconds(now), Started: started,
 		})
 		if err != nil {
@@ -128,7 +128,7 @@ func (w *world) keep(first int, now time.Duration) bool {
 		turn.look = now + max(time.Second, min(time.Minute, w.s.Gangs.DrainAfter), waited)
 		return false
 	}
-	w.holds, w.places, w.leavers = nil, plan.Places, plan.Leavers
+	w.holds, w.places, w.leavers = nil, plan.Places, plan.Blockers
 	for _, a := range plan.Places {
 		if len(a.Containers) > 0 {
 			w.holds = append(w.holds, vgpu.Hold{Assignment: a, Priority: w.priority(first), Until: plan.Until})

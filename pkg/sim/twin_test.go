@@ -68,7 +68,7 @@ type world struct {
 	since   time.Duration
 	holds   []vgpu.Hold
 	places  []vgpu.Assignment
-	leavers []gang.Leaver
+	leavers []gang.Blocker
 }
 
 // turn is when it is a gang's turn to have room kept.

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// Slices is the size of a MIG instance in compute slices. A device with MIG, as the A100 and the H100, has seven of them
-// and eight memory slices; its instances have 1, 2, 3, 4 or 7.
+// Slices is the size of a MIG instance in compute slices. A device with MIG, as the A100 and the H100, has seven of
+// them and eight memory slices; its instances have 1, 2, 3, 4 or 7.
 //
 // Source: NVIDIA Multi-Instance GPU User Guide, "Supported MIG Profiles" and the placements that nvidia-smi mig -lgipp
-// lists. Profiles with media engines or more memory (1g.10gb+me, 1g.20gb) are not looked at.
+// lists. The package ignores profiles with media engines or more memory (1g.10gb+me, 1g.20gb).
 type Slices int
 
-// sizes of instances. What is counted by size is indexed as they are here.
+// sizes of instances. Arrays by size use these indices.
 var sizes = [...]Slices{1, 2, 3, 4, 7}
 
 // migSlots is how many memory slices a device has; the starts of instances are counted in them.
 const migSlots = 8
 
-// placements lists by size what an instance takes of the memory slices and where it may start. The start to prefer comes
-// first: that which leaves the most to others.
+// placements lists by size the memory slices that an instance takes and where it may start. The preferred start comes
+// first: it leaves the most to others.
 var placements = [len(sizes)]struct {
 	width  int
 	starts []int
@@ -62,22 +62,23 @@ func (s Slices) illegal() error {
 // counts is how many instances there are of each of the sizes.
 type counts [len(sizes)]int
 
-// usage is what instances take of each of the laws.
+// usage is how much instances use of each of the laws.
 type usage [len(laws)]int
 
-// laws are what the instances of a device obey: their weights, by size, sum up to at most the room. Summed over k
-// devices they say no less, and together they suffice: instances whose weights are within k times the room of every law
-// fit on k devices.
+// laws are the limits that the instances of a device obey: the sum of their weights, by size, is at most the room. Over
+// k devices the sums obey k times the rooms. The laws are also sufficient: instances whose weights are within k times
+// the room of every law fit on k devices.
 //
-// Each is needed. Of the starts 0, 2 and 4 an instance of two slices takes one, one of three at least one, one of four
-// takes 0 and 2; only start 0 serves four slices; and no device has more than seven compute or eight memory slices.
+// Each law is needed. Of the starts 0, 2 and 4 an instance of two slices takes one, one of three at least one, one of
+// four takes 0 and 2; only start 0 serves four slices; and no device has more than seven compute or eight memory
+// slices.
 //
-// They suffice: an instance of seven takes the room of a device in every law, so it goes by itself. Of the others, those
-// of four start at 0. Those of three start at 4, where they waste nothing, and at 0 only when there are more of them than
-// devices; then the memory slices say that starts at 0 are left. With n₁…n₄ instances, that leaves l starts at 0 with
-// four slices behind each and r starts at 4 with three, which take n₂ ≤ 2l + r instances of two slices and single slices
-// up to 4l + 3r. If n₃ ≤ k, then l = k − n₄ and r = k − n₃, and these two bounds are the laws of the even starts and of
-// the compute slices. Else l = 2k − n₄ − n₃ and r = 0, and both are the law of the memory slices.
+// They suffice. An instance of seven takes the room of a device in every law, so it goes by itself. Of the others,
+// those of four start at 0. Those of three start at 4, where they waste nothing, and at 0 only when there are more of
+// them than devices; then the memory slices say that starts at 0 are left. With n₁…n₄ instances, that leaves l starts
+// at 0 with four slices behind each and r starts at 4 with three, which take n₂ ≤ 2l + r instances of two slices and
+// single slices up to 4l + 3r. If n₃ ≤ k, then l = k − n₄ and r = k − n₃, and these two bounds are the laws of the even
+// starts and of the compute slices. Else l = 2k − n₄ − n₃ and r = 0, and both are the law of the memory slices.
 var laws = [...]struct {
 	room    int
 	weights [len(sizes)]int
@@ -88,7 +89,7 @@ var laws = [...]struct {
 	{1, [...]int{0, 0, 0, 1, 1}}, // starts at 0 with all of the left half
 }
 
-// used returns what the instances take.
+// used returns the usage of the instances.
 func (n counts) used() usage {
 	var u usage
 	for l := range laws {
@@ -99,7 +100,7 @@ func (n counts) used() usage {
 	return u
 }
 
-// devices returns the fewest devices on which instances fit that take so much.
+// devices returns the fewest devices on which instances with this usage fit.
 func (u usage) devices() int {
 	most := 0
 	for l := range laws {
@@ -111,7 +112,7 @@ func (u usage) devices() int {
 // roomLCM is the least common multiple of the rooms.
 const roomLCM = 168
 
-// tightness returns the part of its room that the law most used takes, in units of 1/roomLCM of a device.
+// tightness returns the used part of the room of the most used law, in units of 1/roomLCM of a device.
 func (u usage) tightness() int {
 	most := 0
 	for l := range laws {
@@ -128,7 +129,7 @@ func (u usage) plus(v usage) usage {
 	return u
 }
 
-// within reports whether no law is used more than in v.
+// within reports whether the usage of every law is at most that in v.
 func (u usage) within(v usage) bool {
 	for l := range u {
 		if u[l] > v[l] {

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// guide is the table of NVIDIA's MIG user guide for the A100 and the H100, written down apart from the package: by compute
-// slices how many memory slices an instance takes, and where it may start.
+// guide is the table of NVIDIA's MIG user guide for the A100 and the H100, written independently of the package: by
+// compute slices how many memory slices an instance takes, and where it may start.
 var guide = map[Slices]struct {
 	memory int
 	starts []int
@@ -51,7 +51,7 @@ func layouts(from int, have counts, all map[counts]bool) {
 	}
 }
 
-// fewest returns the fewest devices for the counts, by trying everything.
+// fewest returns the fewest devices for the counts, by a search of all placements.
 func fewest(n counts, of map[counts]bool, memo map[counts]int) int {
 	if n == (counts{}) {
 		return 0
@@ -123,7 +123,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// checkDevice holds a device to the table of the guide.
+// checkDevice compares a device with the table of the guide.
 func checkDevice(t interface{ Fatalf(string, ...any) }, d Device) {
 	var taken [8]bool
 	for i, one := range d {

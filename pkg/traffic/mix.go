@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// maxOwn bounds the search for the mixes of one model: it looks at all mixes of up to about so many instances. For a model
-// that needs more, devices of its own are set aside first. The search takes time with its third to fourth power; sets of
-// a dozen models need less than 40.
+// maxOwn bounds the search for the mixes of one model: it tries all mixes of up to about that many instances. A model
+// that needs more first gets devices of its own. A larger bound finds better mixes of such models. The time grows with
+// its third to fourth power; sets of a dozen models need less than 40.
 const maxOwn = 64
 
 // mix is a choice of instances for one model, or the sum of such choices.
@@ -47,8 +47,9 @@ func compareMixes(a, b *mix) int {
 	return slices.Compare(a.own[:], b.own[:])
 }
 
-// leading returns the mixes than which none uses less of every law, at most so many: those first that leave the laws the
-// most room when rest is used besides. Of those with the same use it keeps one. It overwrites the list.
+// leading returns the mixes such that no other mix uses less of every law, at most as many as asked for. Those come
+// first that leave the laws the most room when rest is used too. Of mixes with the same usage it keeps one. It
+// overwrites the list.
 func leading(all []mix, rest usage, most int) []mix {
 	slices.SortFunc(all, func(a, b mix) int {
 		return cmp.Or(cmp.Compare(a.used.plus(rest).tightness(), b.used.plus(rest).tightness()),
@@ -56,7 +57,7 @@ func leading(all []mix, rest usage, most int) []mix {
 	})
 	kept := all[:0]
 	for i := range all {
-		m := all[i] // a copy: what uses less came before, and is kept where it was
+		m := all[i] // a copy: the list keeps mixes that use less at earlier places
 		if slices.ContainsFunc(kept, func(k mix) bool { return k.used.within(m.used) }) {
 			continue
 		}
@@ -67,8 +68,8 @@ func leading(all []mix, rest usage, most int) []mix {
 	return kept
 }
 
-// mixesOf returns the leading mixes that reach a rate, and whether none was left out.
-func mixesOf(o *offers, want Rate) (all []mix, whole bool) {
+// mixesOf returns the leading mixes that reach a rate, and whether it left none out.
+func mixesOf(o *usableVariants, want Rate) (all []mix, whole bool) {
 	known := o.known()
 	var aside counts
 	rest := want
@@ -82,15 +83,15 @@ func mixesOf(o *offers, want Rate) (all []mix, whole bool) {
 	}
 	o.each(known, rest, aside, func(n counts) {
 		if all = append(all, newMix(n)); len(all) == cap(all) {
-			all = leading(all, usage{}, math.MaxInt) // so that the list stays short
+			all = leading(all, usage{}, math.MaxInt) // this keeps the list short
 		}
 	})
 	return leading(all, usage{}, math.MaxInt), rest == want
 }
 
-// each calls found for all mixes of the known sizes that reach a rate beside those that it has, with no instance too many
-// of the smallest.
-func (o *offers) each(known []int, want Rate, have counts, found func(counts)) {
+// each calls found for all mixes of the known sizes that, with the instances in have, reach a rate. No mix has more of
+// the smallest instances than needed.
+func (o *usableVariants) each(known []int, want Rate, have counts, found func(counts)) {
 	s, before := known[0], have[known[0]]
 	most := ceil(want, o[s].Rate)
 	for n := range most {
@@ -104,7 +105,7 @@ func (o *offers) each(known []int, want Rate, have counts, found func(counts)) {
 }
 
 // fullest returns the instances on one device that reach the highest rate.
-func (o *offers) fullest() counts {
+func (o *usableVariants) fullest() counts {
 	var best counts
 	o.fill(o.known(), counts{}, func(n counts) {
 		if o.rate(n) > o.rate(best) {
@@ -115,7 +116,7 @@ func (o *offers) fullest() counts {
 }
 
 // fill calls found for all mixes of the known sizes that fit on one device.
-func (o *offers) fill(known []int, have counts, found func(counts)) {
+func (o *usableVariants) fill(known []int, have counts, found func(counts)) {
 	if len(known) == 0 {
 		found(have)
 		return

@@ -33,7 +33,7 @@ func Pack(instances []Instance) ([]Device, error) {
 	slices.SortFunc(instances, compareInstances)
 	devices := make([]layout, n.used().devices())
 	for _, one := range instances {
-		devices[take(devices, &one)].put(one)
+		devices[placeOn(devices, &one)].put(one)
 	}
 	packed := make([]Device, len(devices))
 	for i := range devices {
@@ -43,12 +43,12 @@ func Pack(instances []Instance) ([]Device, error) {
 	return packed, nil
 }
 
-// compareInstances puts large instances first: the sizes in the order in which the proof of laws places them.
+// compareInstances puts large instances first: the proof of laws places the sizes in this order.
 func compareInstances(a, b Instance) int {
-	return cmp.Or(cmp.Compare(b.Slices, a.Slices), strings.Compare(a.Model, b.Model), compareOffers(&a.Variant, &b.Variant))
+	return cmp.Or(cmp.Compare(b.Slices, a.Slices), strings.Compare(a.Model, b.Model), compareVariants(&a.Variant, &b.Variant))
 }
 
-// layout is what is taken of a device.
+// layout is the occupied slices of a device.
 type layout struct {
 	taken     [migSlots]bool
 	used      int // memory slices
@@ -68,9 +68,9 @@ func (d *layout) put(one Instance) {
 	d.instances = append(d.instances, one)
 }
 
-// take sets the start of an instance and returns the device that gets it: the fullest where it fits, of equal ones the
-// first. An instance of three slices starts at 0 only where none can start at 4 on any device.
-func take(devices []layout, one *Instance) int {
+// placeOn sets the start of an instance and returns its device: the fullest where it fits, of equal ones the first. An
+// instance of three slices starts at 0 only where none can start at 4 on any device.
+func placeOn(devices []layout, one *Instance) int {
 	p := placements[one.Slices.index()]
 	best := -1
 	better := func(i int) bool { return best < 0 || devices[i].used > devices[best].used }

@@ -41,7 +41,7 @@ func size(t *rapid.T, all []Demand, cfg Config) *Plan {
 	return plan
 }
 
-// checkPlan holds a plan to what was demanded: no latency above its limit, no rate missed, no device over-full.
+// checkPlan checks a plan against the demands: no latency above its limit, no rate missed, no device over its capacity.
 func checkPlan(t *rapid.T, all []Demand, plan *Plan, permille int) (compute int) {
 	reached := map[string]Rate{}
 	for _, d := range plan.Devices {
@@ -163,7 +163,7 @@ func TestPropertySearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var models []model
 		for _, d := range demands(t, 5, 15) {
-			o, refused := offersOf(&d, MaxSLO)
+			o, refused := usableOf(&d, MaxSLO)
 			if refused != nil {
 				t.Fatalf("%+v", refused)
 			}
@@ -175,8 +175,8 @@ func TestPropertySearch(t *testing.T) {
 					reached = v.Rate
 				}
 			}
-			m := model{name: d.Model, want: d.Rate, offers: o}
-			m.mixes, m.whole = mixesOf(&m.offers, m.want)
+			m := model{name: d.Model, want: d.Rate, variants: o}
+			m.mixes, m.whole = mixesOf(&m.variants, m.want)
 			models = append(models, m)
 		}
 		p := &Plan{}

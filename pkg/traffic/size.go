@@ -9,9 +9,11 @@ import (
 
 // Bounds of Config.
 const (
-	// DefaultPermille is ParvaGPU's: half of the SLO for a batch, less a tenth for what is around it.
+	// DefaultPermille is ParvaGPU's: half of the SLO for a batch, less a tenth for other work on the request. A larger
+	// one admits slower batches and leaves less time for the rest.
 	DefaultPermille = 450
-	// DefaultSums proves ParvaGPU's sets at three times their rates within 30 ms. Fewer are faster and may cost a device.
+	// DefaultSums proves ParvaGPU's sets at three times their rates within 30 ms. A smaller number is faster and may
+	// cost a device.
 	DefaultSums = 1024
 	// MaxDevices bounds a plan.
 	MaxDevices = 10_000
@@ -21,44 +23,46 @@ const (
 type Config struct {
 	// Permille is how many thousandths of its SLO a batch may take, from 1 to 1000.
 	Permille int
-	// Sums bounds how many choices for the first models are kept while the next is looked at.
+	// Sums bounds how many choices for the first models the search keeps while it adds the next.
 	Sums int
 }
 
-// Plan is which instances serve which models, and where.
+// Plan says which instances serve which models, and where.
 type Plan struct {
 	// Devices with their instances.
 	Devices []Device
-	// Refused are the models that cannot be served, by name; the devices serve the others.
+	// Refused are the models without a fast enough variant, by name; the devices serve the others.
 	Refused []Refusal
-	// LowerBound is how many devices any plan needs: no mix of instances uses less of the compute slices, memory slices
-	// and starts that devices have.
+	// LowerBound is the least number of devices of any plan: every mix of instances needs as many compute slices,
+	// memory slices and starts.
 	LowerBound int
-	// Optimal says that no plan has fewer devices: it meets the bound, or the search left nothing out.
+	// Optimal says that no plan has fewer devices: the plan meets the bound, or the search left nothing out.
 	Optimal bool
 	Stats   Stats
 }
 
-// Stats counts what the search looked at.
+// Stats counts the work of the search.
 type Stats struct {
-	// Mixes of instances of single models that were worth a look, Sums of them over several models.
+	// Mixes of instances of single models that the search considered, and Sums of them over several models.
 	Mixes, Sums int
-	// Cut says that something was left out: the mixes of a model with a very high rate, or sums beyond Config.Sums.
+	// Cut says that the search left something out: the mixes of a model with a very high rate, or sums beyond
+	// Config.Sums.
 	Cut bool
 }
 
-// model is a demand that can be served.
+// model is a demand that some variant serves.
 type model struct {
-	name   string
-	want   Rate
-	offers offers
-	mixes  []mix
-	whole  bool // no mix was left out
+	name     string
+	want     Rate
+	variants usableVariants
+	mixes    []mix
+	whole    bool // the search left no mix out
 }
 
-// Size chooses instances for all demands on the fewest devices; of such plans one with the fewest compute slices. The order of
-// demands and of variants does not matter. A model without a variant that is fast enough is refused, the others are served.
-// The error names a demand that is broken or two of one model, or says that a plan would need more than MaxDevices.
+// Size chooses instances for all demands on the fewest devices; of such plans one with the fewest compute slices. The
+// order of demands and of variants does not matter. It refuses a model without a fast enough variant, and serves the
+// others. The error names a broken demand or two demands of one model, or says that a plan would need more than
+// MaxDevices.
 func Size(demands []Demand, cfg Config) (*Plan, error) {
 	cfg.Permille = cmp.Or(cfg.Permille, DefaultPermille)
 	cfg.Sums = cmp.Or(cfg.Sums, DefaultSums)
@@ -77,11 +81,11 @@ func Size(demands []Demand, cfg Config) (*Plan, error) {
 		if i > 0 && demands[i-1].Model == d.Model {
 			return nil, fmt.Errorf("size replicas of model %q: it has two demands", d.Model)
 		}
-		o, refused := offersOf(d, Limit(d.SLO, cfg.Permille))
+		o, refused := usableOf(d, Limit(d.SLO, cfg.Permille))
 		if refused != nil {
 			plan.Refused = append(plan.Refused, *refused)
 		} else {
-			models = append(models, model{name: d.Model, want: d.Rate, offers: o})
+			models = append(models, model{name: d.Model, want: d.Rate, variants: o})
 		}
 	}
 	return plan, plan.serve(models, cfg.Sums)
@@ -94,7 +98,7 @@ func (p *Plan) serve(models []model, most int) error {
 		if least := boundOf(models[i : i+1]); least > MaxDevices {
 			return tooMany(least)
 		}
-		m.mixes, m.whole = mixesOf(&m.offers, m.want)
+		m.mixes, m.whole = mixesOf(&m.variants, m.want)
 		p.Stats.Mixes += len(m.mixes)
 		p.Stats.Cut = p.Stats.Cut || !m.whole
 	}
@@ -107,7 +111,7 @@ func (p *Plan) serve(models []model, most int) error {
 	for i, m := len(models)-1, best; i >= 0; i, m = i-1, m.from {
 		for s, n := range m.own {
 			if n > 0 {
-				one := Instance{Model: models[i].name, Variant: *models[i].offers[s]}
+				one := Instance{Model: models[i].name, Variant: *models[i].variants[s]}
 				instances = append(instances, slices.Repeat([]Instance{one}, n)...)
 			}
 		}

@@ -6,11 +6,13 @@ import (
 	"slices"
 )
 
-// firstSums is how many sums the first search keeps. It is fast, and what it finds is the bar for the second.
+// firstSums is how many sums the first search keeps. That search is fast, and its result bounds the second. A larger
+// number makes it slower, and the second one rarer.
 const firstSums = 64
 
-// sum returns the best sum with a mix of each model: of a search that keeps the first number of sums; where that left
-// something out and did not meet the bound, of one that keeps the second and looks for sums with fewer devices only.
+// sum returns the best sum with a mix of each model. The first search keeps the first number of sums. If it left
+// something out and did not meet the bound, a second search keeps the second number, and looks for sums with fewer
+// devices only.
 func (p *Plan) sum(models []model, first, second int) *mix {
 	best, cut := p.search(models, first, math.MaxInt)
 	if cut && best.used.devices() > p.LowerBound {
@@ -24,10 +26,10 @@ func (p *Plan) sum(models []model, first, second int) *mix {
 	return best
 }
 
-// search adds up mixes, one model after the other. It keeps at most so many sums that lead, and none that must end with
-// more devices than asked for. It returns nil if no sum is left, and whether it left something out.
+// search adds up mixes, one model after the other. It keeps at most the given number of leading sums, and drops those
+// that must end with more devices than asked for. It returns nil if no sum is left, and whether it left something out.
 func (p *Plan) search(models []model, most, devices int) (best *mix, cut bool) {
-	rests := make([]usage, len(models)+1) // what the models from there on use at least
+	rests := make([]usage, len(models)+1) // the least usage of the models from there on
 	for i := len(models) - 1; i >= 0; i-- {
 		rests[i] = rests[i+1].plus(least(models[i].mixes))
 	}
@@ -59,7 +61,7 @@ func compareSums(a, b *mix) int {
 	return cmp.Or(cmp.Compare(a.used.devices(), b.used.devices()), slices.Compare(a.used[:], b.used[:]))
 }
 
-// least returns what every mix uses at least of each law.
+// least returns the least usage of each law over the mixes.
 func least(mixes []mix) usage {
 	u := mixes[0].used
 	for i := range mixes {
@@ -70,13 +72,14 @@ func least(mixes []mix) usage {
 	return u
 }
 
-// parts is into how many parts the weights of the laws are divided in boundOf. More give a bound that is rarely higher.
+// parts is the denominator of the weights of the laws in boundOf. A larger number rarely gives a higher bound, and
+// takes longer.
 const parts = 8
 
-// boundOf returns how many devices the models need at least.
+// boundOf returns a lower bound of the devices that the models need.
 //
-// Each law bounds the devices from below: what is used of it, by its room. So does every mean of the laws, and for a mean
-// the least that each model uses of it can be summed up. The bound is the highest of the means with weights in eighths.
+// Each law gives a lower bound of the devices: its usage, by its room. So does every mean of the laws, and for a mean
+// the least usages of the models add up. The bound is the highest of the means with weights in eighths.
 func boundOf(models []model) int {
 	most := 0
 	for a := range parts + 1 {
@@ -94,8 +97,8 @@ func boundOf(models []model) int {
 	return most
 }
 
-// leastOf returns what the model uses at least of a mean of the laws, in units of 1/(parts·roomLCM) of a device: by its
-// mixes; where they are unknown or not whole, as if instances could be cut into pieces.
+// leastOf returns the least usage of a mean of the laws by the model, in units of 1/(parts·roomLCM) of a device. It
+// uses the model's mixes. Where these are unknown or not whole, it computes as if instances could be divided.
 func (m *model) leastOf(mean [len(laws)]int) int {
 	var weights [len(laws)]int
 	for l := range laws {
@@ -113,10 +116,10 @@ func (m *model) leastOf(mean [len(laws)]int) int {
 		}
 		return lowest
 	}
-	for _, s := range m.offers.known() {
+	for _, s := range m.variants.known() {
 		var one counts
 		one[s] = 1
-		note(ceil(m.want*Rate(weigh(one.used(), weights)), m.offers[s].Rate))
+		note(ceil(m.want*Rate(weigh(one.used(), weights)), m.variants[s].Rate))
 	}
 	return lowest
 }

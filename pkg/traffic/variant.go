@@ -17,11 +17,11 @@ const (
 	MaxSLO  time.Duration = 1000 * time.Hour
 )
 
-// Variant is a way to serve a model, as it was measured.
+// Variant is a measured way to serve a model.
 type Variant struct {
-	// Slices of the MIG instance that it has for itself.
+	// Slices of its own MIG instance.
 	Slices Slices
-	// Batch is how many requests are answered together, Processes how many batches at once.
+	// Batch is how many requests a process answers together, Processes how many batches run at once.
 	Batch, Processes int
 	// Rate of all processes together, from 1 to MaxRate.
 	Rate Rate
@@ -29,13 +29,13 @@ type Variant struct {
 	Latency time.Duration
 }
 
-// Demand is a model that must be served.
+// Demand is a model with the rate that its replicas must serve.
 type Demand struct {
 	// Model names it; each demand has its own.
 	Model string
 	// Rate of requests, from 1 to MaxRate.
 	Rate Rate
-	// SLO is what a request may take from its arrival to its answer, from 1 ns to MaxSLO.
+	// SLO is the longest time of a request from its arrival to its answer, from 1 ns to MaxSLO.
 	SLO time.Duration
 	// Variants to choose from, in any order.
 	Variants []Variant
@@ -44,13 +44,13 @@ type Demand struct {
 // Refusal says why a model cannot be served: no variant is fast enough.
 type Refusal struct {
 	Model string
-	// Limit is what a batch may take.
+	// Limit is the longest time of a batch.
 	Limit time.Duration
 	// Fastest is the least latency of all variants, 0 if there are none.
 	Fastest time.Duration
 }
 
-// Why says it without the model: "the fastest batch takes 13ms, above 10ms".
+// Why describes the refusal without the model: "the fastest batch takes 13ms, above 10ms".
 func (r Refusal) Why() string {
 	if r.Fastest == 0 {
 		return "no variant is known"
@@ -58,10 +58,10 @@ func (r Refusal) Why() string {
 	return fmt.Sprintf("the fastest batch takes %v, above %v", r.Fastest, r.Limit)
 }
 
-// Limit returns what a batch may take under an SLO, of which permille thousandths are for it, rounded down.
+// Limit returns the longest time of a batch under an SLO, which is permille thousandths of it, rounded down.
 //
-// A request that arrives when a batch has just begun waits for its end and then for its own batch: more than half of the
-// SLO breaks it. Example: of 167 ms, 450 thousandths are 75.15 ms.
+// A request that arrives just after the start of a batch waits for its end and then for its own batch. A batch of more
+// than half of the SLO therefore breaks it. Example: of 167 ms, 450 thousandths are 75.15 ms.
 func Limit(slo time.Duration, permille int) time.Duration {
 	return slo * time.Duration(permille) / 1000
 }
@@ -97,13 +97,13 @@ func (v *Variant) validate() error {
 	return nil
 }
 
-// offers are the variants of a model that are worth choosing: by size the one with the highest rate within the limit, nil
-// where a smaller size reaches as much. So rates rise with the sizes.
-type offers [len(sizes)]*Variant
+// usableVariants are the variants of a model that are worth choosing, by size. Each is the one with the highest rate
+// within the limit, nil where a smaller size has as high a rate. So rates rise with the sizes.
+type usableVariants [len(sizes)]*Variant
 
-// offersOf returns the offers of a demand; a refusal when there are none.
-func offersOf(d *Demand, limit time.Duration) (offers, *Refusal) {
-	var best offers
+// usableOf returns the usable variants of a demand, or a refusal where there are none.
+func usableOf(d *Demand, limit time.Duration) (usableVariants, *Refusal) {
+	var best usableVariants
 	fastest, found := time.Duration(math.MaxInt64), false
 	for i := range d.Variants {
 		v := &d.Variants[i]
@@ -112,7 +112,7 @@ func offersOf(d *Demand, limit time.Duration) (offers, *Refusal) {
 			continue
 		}
 		found = true
-		if at := &best[v.Slices.index()]; *at == nil || compareOffers(v, *at) < 0 {
+		if at := &best[v.Slices.index()]; *at == nil || compareVariants(v, *at) < 0 {
 			*at = v
 		}
 	}
@@ -135,15 +135,15 @@ func offersOf(d *Demand, limit time.Duration) (offers, *Refusal) {
 	return best, nil
 }
 
-// compareOffers orders variants of one size: the highest rate, then the least latency, the smallest batch, the fewest
+// compareVariants orders variants of one size: the highest rate, then the least latency, the smallest batch, the fewest
 // processes.
-func compareOffers(a, b *Variant) int {
+func compareVariants(a, b *Variant) int {
 	return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.Batch, b.Batch),
 		cmp.Compare(a.Processes, b.Processes))
 }
 
-// rate returns what the instances reach together.
-func (o *offers) rate(n counts) Rate {
+// rate returns the rate of the instances together.
+func (o *usableVariants) rate(n counts) Rate {
 	sum := Rate(0)
 	for s, v := range o {
 		if v != nil {
@@ -153,8 +153,8 @@ func (o *offers) rate(n counts) Rate {
 	return sum
 }
 
-// known returns the sizes with an offer, from the largest.
-func (o *offers) known() []int {
+// known returns the sizes with a usable variant, from the largest.
+func (o *usableVariants) known() []int {
 	var all []int
 	for s, v := range o {
 		if v != nil {

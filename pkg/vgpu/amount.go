@@ -11,7 +11,7 @@ type MilliGPU int64
 // Bytes is an amount of device memory.
 type Bytes int64
 
-// Slots counts slots of devices. What part of a device a slot is depends on the device: 1/N.
+// Slots counts slots of devices. A slot is 1/N of its device.
 type Slots int64
 
 // WholeGPU is the compute of one device.
@@ -20,8 +20,8 @@ const WholeGPU MilliGPU = 1000
 // percent is the step of compute limits: MPS takes whole percents of a device.
 const percent = WholeGPU / 100
 
-// ComputeOf returns the compute of k slots of a device with n slots, rounded up to a whole percent, since MPS limits
-// are whole percents and a share is never throttled below its request. Example: 3 of 7 slots are 42.86 %, so 430.
+// ComputeOf returns the compute of k slots of a device with n slots, rounded up to a whole percent. MPS limits are
+// whole percents, and a share is never throttled below its request. Example: 3 of 7 slots are 42.86 %, so 430.
 //
 // Rounding up has a price: where n does not divide 100, the limits of a full device add up to more than WholeGPU, by
 // less than one percent per share (seven shares of 1/7 have 150 each, 1050 together).
@@ -36,8 +36,8 @@ func MemoryOf(total Bytes, k, n Slots) Bytes {
 	return Bytes(whole*int64(k) + rest*int64(k)/int64(n))
 }
 
-// Sum returns a + b; where that is beyond 64 bits, the largest or least number of the type. Example: the sum of two amounts of
-// 2⁶³ − 1 is 2⁶³ − 1, and not −2.
+// Sum returns a + b, saturated at the largest or least number of 64 bits. Example: the sum of two amounts of 2⁶³ − 1 is
+// 2⁶³ − 1, and not −2.
 func Sum[T ~int64](a, b T) T {
 	switch s := a + b; {
 	case a > 0 && b > 0 && s < 0:
@@ -49,7 +49,7 @@ func Sum[T ~int64](a, b T) T {
 	}
 }
 
-// Difference returns a − b; where that is beyond 64 bits, the largest or least number of the type.
+// Difference returns a − b, saturated at the largest or least number of 64 bits.
 func Difference[T ~int64](a, b T) T {
 	switch d := a - b; {
 	case a >= 0 && b < 0 && d < 0:

@@ -3,13 +3,13 @@ package vgpu
 // Assignment records the devices chosen for one pod.
 type Assignment struct {
 	UID UID
-	// Pod is "namespace/name", for people.
+	// Pod is "namespace/name", for users.
 	Pod  string
 	Node string
 	// Containers that hold shares, in the order of Request.Containers.
 	Containers []ContainerAssignment
-	// Tenancy is what the pod's neighbours need to know of it. It is not part of the record in the Binding: whoever reads
-	// that fills it in from the pod.
+	// Tenancy is what the pod's neighbours need to know of it. The record in the Binding does not have it; the reader
+	// of the record sets it from the pod.
 	Tenancy
 }
 
@@ -24,12 +24,12 @@ type ContainerAssignment struct {
 	Asked Slots
 }
 
-// Hold keeps room for a pod that is not bound yet.
+// Hold keeps devices for a pod that is not bound yet.
 type Hold struct {
 	Assignment
 	// Priority of the pod: a hold counts for pods of the same or a lower priority, never for its own pod.
 	Priority int32
-	// Until is the Unix time in seconds at which all that still occupies the room is expected to be gone, 0 where nobody
-	// knows: a pod that ends by then may use the room meanwhile.
+	// Until is the Unix time in seconds at which all pods are expected to have ended that still use the devices, 0
+	// where it is unknown. A pod that ends by then may use the devices meanwhile.
 	Until int64
 }

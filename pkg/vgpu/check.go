@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Check adds the ledger up again, phase by phase, and returns an error where the sums, the order or the capacity do not
-// agree. Nil means that the ledger is sound.
+// Check recomputes the ledger, phase by phase, and returns an error where the sums, the order or the capacity do not
+// agree. Nil means that the ledger is correct.
 func (n *Node) Check() error {
 	sums := make([]Use, len(n.devices))
 	taken := Slots(0)
@@ -18,7 +18,7 @@ func (n *Node) Check() error {
 				return fmt.Errorf("check node %s: pod %s is out of order", n.name, list[i].Pod)
 			}
 			uses := n.recount(&list[i].Assignment)
-			if err := n.agree(&list[i], uses); err != nil {
+			if err := n.compareUses(&list[i], uses); err != nil {
 				return fmt.Errorf("check node %s: pod %s: %w", n.name, list[i].Pod, err)
 			}
 			for k := range uses {
@@ -40,8 +40,8 @@ func (n *Node) Check() error {
 		if !sums[k].Within(d.Capacity()) {
 			return fmt.Errorf("check node %s: device %s: used are %v, it has %v", n.name, d.ID, sums[k], d.Capacity())
 		}
-		if keeps := n.keepsOf(k); !slices.Equal(keeps, n.keeps[k]) {
-			return fmt.Errorf("check node %s: device %s: holds keep %+v, noted %+v", n.name, d.ID, keeps, n.keeps[k])
+		if keeps := n.heldUsesOf(k); !slices.Equal(keeps, n.heldUses[k]) {
+			return fmt.Errorf("check node %s: device %s: holds keep %+v, noted %+v", n.name, d.ID, keeps, n.heldUses[k])
 		}
 	}
 	return nil
@@ -72,8 +72,8 @@ func (n *Node) recount(a *Assignment) []Use {
 	return peaks
 }
 
-// agree compares a recount with what the entry noted when it came.
-func (n *Node) agree(e *entry, uses []Use) error {
+// compareUses compares a recount with the uses in the entry.
+func (n *Node) compareUses(e *entry, uses []Use) error {
 	noted := make([]Use, len(uses))
 	for _, u := range e.uses {
 		noted[u.device] = u.use
@@ -86,7 +86,7 @@ func (n *Node) agree(e *entry, uses []Use) error {
 	return nil
 }
 
-// Check checks every node and the cluster's index of pods. Nil means that all is sound.
+// Check checks every node and the cluster's index of pods. Nil means that all are correct.
 func (c *Cluster) Check() error {
 	pods, holds := 0, 0
 	for _, n := range c.nodes {

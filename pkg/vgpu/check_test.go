@@ -24,7 +24,7 @@ func TestCheckFinds(t *testing.T) {
 		{"the slots of the node", func(_ *Cluster, n *Node) { n.taken++ }, "slots in the ledger"},
 		{"the order", func(_ *Cluster, n *Node) { n.pods[0], n.pods[1] = n.pods[1], n.pods[0] }, "out of order"},
 		{"what a pod was noted with", func(_ *Cluster, n *Node) { n.pods[0].uses = nil }, "noted"},
-		{"what holds keep", func(_ *Cluster, n *Node) { n.keeps[0] = nil }, "holds keep"},
+		{"what holds keep", func(_ *Cluster, n *Node) { n.heldUses[0] = nil }, "holds keep"},
 		{"capacity", func(_ *Cluster, n *Node) { n.devices[0].Slots = 5 }, "it has"},
 		{"a lost pod", func(c *Cluster, _ *Node) { delete(c.assigned, "a") }, "not in the index"},
 		{"a stale pod", func(c *Cluster, n *Node) { c.held["x"] = n }, "the index has"},

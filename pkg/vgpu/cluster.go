@@ -18,7 +18,7 @@ type Cluster struct {
 	depth    int
 }
 
-// change is one entry that came to or went from the ledger of a node.
+// change is one entry that was added to or removed from the ledger of a node.
 type change struct {
 	node  *Node
 	entry entry
@@ -26,7 +26,7 @@ type change struct {
 	sign  int
 }
 
-// NewCluster joins nodes into a cluster and takes them over: a node belongs to one cluster.
+// NewCluster makes a cluster of nodes, and owns them: a node belongs to one cluster.
 func NewCluster(nodes ...*Node) (*Cluster, error) {
 	c := &Cluster{
 		nodes:    slices.Clone(nodes),
@@ -60,7 +60,7 @@ func NewCluster(nodes ...*Node) (*Cluster, error) {
 	return c, nil
 }
 
-// index notes what the ledger of a node has when it joins.
+// index adds the ledger of a node to the index.
 func (c *Cluster) index(n *Node) error {
 	for _, hold := range []bool{false, true} {
 		for _, e := range *n.list(hold) {
@@ -81,7 +81,7 @@ func (c *Cluster) at(hold bool) map[UID]*Node {
 	return c.assigned
 }
 
-// note keeps the index and the journal in step with a node's ledger.
+// note updates the index and the journal with a change of a node's ledger.
 func (c *Cluster) note(n *Node, e *entry, hold bool, sign int) {
 	if sign > 0 {
 		c.at(hold)[e.UID] = n
@@ -96,7 +96,7 @@ func (c *Cluster) note(n *Node, e *entry, hold bool, sign int) {
 // Node returns a node by name, nil when there is none.
 func (c *Cluster) Node(name string) *Node { return c.byName[name] }
 
-// Nodes returns the nodes by name. Callers do not modify the slice.
+// Nodes returns the nodes by name. Callers must not modify the slice.
 func (c *Cluster) Nodes() []*Node { return c.nodes }
 
 // Add books an assignment on the node that it names; see Node.Add.
@@ -108,13 +108,13 @@ func (c *Cluster) Add(a Assignment) error {
 	return n.Add(a)
 }
 
-// Remove takes the assignment of a pod out, and reports whether there was one.
+// Remove removes the assignment of a pod, and reports whether there was one.
 func (c *Cluster) Remove(uid UID) bool {
 	n := c.assigned[uid]
 	return n != nil && n.Remove(uid)
 }
 
-// Hold keeps room for a pod on the node that h names; see Node.Hold.
+// Hold keeps devices for a pod on the node that h names; see Node.Hold.
 func (c *Cluster) Hold(h Hold) error {
 	n := c.byName[h.Node]
 	if n == nil {
@@ -129,7 +129,7 @@ func (c *Cluster) Release(uid UID) bool {
 	return n != nil && n.Release(uid)
 }
 
-// WhatIf runs fn and then undoes all that it changed in the ledgers, also when fn panics. It nests.
+// WhatIf runs fn and then undoes all changes of fn to the ledgers, also when fn panics. It nests.
 func (c *Cluster) WhatIf(fn func()) {
 	mark := len(c.journal)
 	c.depth++
@@ -140,14 +140,14 @@ func (c *Cluster) WhatIf(fn func()) {
 	fn()
 }
 
-// undo reverts the changes after mark, the last one first. The changes that it makes are not to be undone themselves.
+// undo reverts the changes after mark, the last one first. It does not record its own changes.
 func (c *Cluster) undo(mark int) {
 	depth := c.depth
 	c.depth = 0
 	for i := len(c.journal) - 1; i >= mark; i-- {
 		ch := &c.journal[i]
 		if ch.sign > 0 {
-			ch.node.take(ch.entry.UID, ch.hold)
+			ch.node.removeEntry(ch.entry.UID, ch.hold)
 		} else {
 			ch.node.insert(&ch.entry, ch.hold)
 		}

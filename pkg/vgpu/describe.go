@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// String says the refusal in plain words, with the numbers and with what would help, as users read it in events:
-// "largest free share is 4 of 10 slots on n2/g1; container main asks for 5".
+// String describes the refusal with the numbers and with what would help, as users read it in events: "largest free
+// share is 4 of 10 slots on n2/g1; container main asks for 5".
 func (r Refusal) String() string {
 	s := r.sentence()
 	if r.Helps == RecoveryHelps && r.Reason != NoShareFits {
@@ -23,21 +23,21 @@ func (r *Refusal) sentence() string {
 	switch r.Reason {
 	case IllegalSlots:
 		return fmt.Sprintf("%s asks for %d slots, which is neither a part of one device nor whole devices; nearest legal values: %s",
-			r.who(), r.Want, join(r.Legal))
+			r.subject(), r.Want, join(r.Legal))
 	case MemoryAboveDevice:
 		return fmt.Sprintf("%s asks for %v of device memory; it can have at most %v%s",
-			r.who(), Bytes(r.Want), Bytes(r.Of), r.onModel())
+			r.subject(), Bytes(r.Want), Bytes(r.Of), r.onModel())
 	case ComputeLimitBelowRequest, MemoryLimitBelowRequest:
 		return fmt.Sprintf("%s limit %s is below the request of %s; the least legal limit is %s%s",
-			r.what(), r.amount(r.Want), r.who(), r.amount(r.Best), r.onModel())
+			r.limitName(), r.amount(r.Want), r.subject(), r.amount(r.Best), r.onModel())
 	case LimitAboveDevice:
 		return fmt.Sprintf("%s limit %s is above the device; the most legal limit is %s%s",
-			r.what(), r.amount(r.Want), r.amount(r.Best), r.onModel())
+			r.limitName(), r.amount(r.Want), r.amount(r.Best), r.onModel())
 	case TooFewDevices:
-		return fmt.Sprintf("number of %s devices on %s is %d; %s asks for %d whole devices", r.Model, r.Node, r.Best, r.who(), r.Want)
+		return fmt.Sprintf("number of %s devices on %s is %d; %s asks for %d whole devices", r.Model, r.Node, r.Best, r.subject(), r.Want)
 	case NoWholeDevices:
 		return fmt.Sprintf("number of wholly free %s devices on %s is %d of %d; %s asks for %d whole devices",
-			r.Model, r.Node, r.Best, r.Of, r.who(), r.Want)
+			r.Model, r.Node, r.Best, r.Of, r.subject(), r.Want)
 	case NoShareFits:
 		return r.shareSentence()
 	case NoTogether:
@@ -55,18 +55,18 @@ func (r *Refusal) sentence() string {
 
 func (r *Refusal) shareSentence() string {
 	if r.Device == "" {
-		return fmt.Sprintf("only sick devices of %s could take %s", r.Node, r.who())
+		return fmt.Sprintf("only sick devices of %s could take %s", r.Node, r.subject())
 	}
 	switch r.Unit {
 	case UnitBytes:
 		return fmt.Sprintf("most free device memory is %v of %v on %s/%s; %s asks for %v",
-			Bytes(r.Best), Bytes(r.Of), r.Node, r.Device, r.who(), Bytes(r.Want))
+			Bytes(r.Best), Bytes(r.Of), r.Node, r.Device, r.subject(), Bytes(r.Want))
 	case UnitContexts:
 		return fmt.Sprintf("%s/%s serves %d MPS clients and has room for %d more; %s needs %d",
-			r.Node, r.Device, r.Of, r.Best, r.who(), r.Want)
+			r.Node, r.Device, r.Of, r.Best, r.subject(), r.Want)
 	}
 	return fmt.Sprintf("largest free share is %d of %d slots on %s/%s; %s asks for %d",
-		r.Best, r.Of, r.Node, r.Device, r.who(), r.Want)
+		r.Best, r.Of, r.Node, r.Device, r.subject(), r.Want)
 }
 
 func (r *Refusal) modelSentence() string {
@@ -81,7 +81,7 @@ func (r *Refusal) modelSentence() string {
 // b/train, which tolerates 1.15".
 func (r *Refusal) promiseSentence() string {
 	said := fmt.Sprintf("on %s/%s a slowdown of %s is predicted for the pod beside %s; its max-slowdown is %s",
-		r.Node, r.Device, ratio(r.Best), few(r.Beside), ratio(r.Want))
+		r.Node, r.Device, ratio(r.Best), firstNames(r.Beside), ratio(r.Want))
 	if r.Promised != "" {
 		said = fmt.Sprintf("on %s/%s the pod would slow down %s, for which %s is then predicted and whose max-slowdown is %s",
 			r.Node, r.Device, r.Promised, ratio(r.Best), ratio(r.Want))
@@ -95,7 +95,7 @@ func (r *Refusal) promiseSentence() string {
 			names[i] = "the pod"
 		}
 	}
-	return said + fmt.Sprintf(" (the use of %s is declared and not observed yet: at least half of what the compute limit allows counts)", few(names))
+	return said + fmt.Sprintf(" (the use of %s is declared and not observed yet: at least half of what the compute limit allows counts)", firstNames(names))
 }
 
 // ratio writes thousandths: "1.15", "2".
@@ -103,8 +103,8 @@ func ratio(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64)
 }
 
-// few joins the first names of a list.
-func few(names []string) string {
+// firstNames joins the first names of a list.
+func firstNames(names []string) string {
 	const most = 3
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
@@ -112,14 +112,14 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func (r *Refusal) who() string {
+func (r *Refusal) subject() string {
 	if r.Container == "" {
 		return "the pod"
 	}
 	return "container " + r.Container
 }
 
-func (r *Refusal) what() string {
+func (r *Refusal) limitName() string {
 	if r.Unit == UnitMilliGPU {
 		return "compute"
 	}

@@ -8,16 +8,16 @@ type DeviceID string
 // Device is one physical GPU or one MIG instance.
 type Device struct {
 	ID DeviceID
-	// Index orders the devices of a node and names them for people: "g0".
+	// Index orders the devices of a node and names them for users: "g0".
 	Index int
-	// Model is the product name. Devices of one model have the same Slots and Memory only by habit, never by rule.
+	// Model is the product name. Devices of one model usually have the same Slots and Memory, but need not.
 	Model string
 	// Slots is N ≥ 1, the number of equal parts.
 	Slots Slots
 	// Memory is the device memory that shares may use.
 	Memory Bytes
 	// Contexts is the number of MPS clients that the device can serve at once; 0 means no limit. The budget counts
-	// containers: one that runs several CUDA processes uses more than it is counted for.
+	// containers: a container with several CUDA processes uses more than its count.
 	Contexts int
 	// Healthy devices take new shares. A sick device keeps the shares that it has.
 	Healthy bool
@@ -25,7 +25,7 @@ type Device struct {
 	Links []Link
 }
 
-// Name is the device's name for people, unique on a node but for MIG instances of one GPU: "g0".
+// Name is the device's name for users, unique on a node except for MIG instances of one GPU: "g0".
 func (d *Device) Name() string { return "g" + strconv.Itoa(d.Index) }
 
 // Shape is what makes devices interchangeable for a request. Whole devices of one container have one shape.

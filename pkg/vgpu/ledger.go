@@ -16,7 +16,7 @@ func (n *Node) Assignments() []Assignment {
 	return all
 }
 
-// Each calls visit with each assignment, by UID. Visitors do not modify it.
+// Each calls visit with each assignment, by UID. Visitors must not modify it.
 func (n *Node) Each(visit func(*Assignment)) {
 	for i := range n.pods {
 		visit(&n.pods[i].Assignment)
@@ -33,7 +33,8 @@ type Resident struct {
 	Compute MilliGPU
 }
 
-// Residents appends the pods with an assignment on device i to a list, by UID. Holds do not count: their pods do not run.
+// Residents appends the pods with an assignment on device i to a list, by UID. Holds do not count: their pods do not
+// run.
 func (n *Node) Residents(i int, list []Resident) []Resident {
 	for k := range n.pods {
 		e := &n.pods[k]
@@ -81,10 +82,10 @@ func (a *Assignment) computeOn(id DeviceID) MilliGPU {
 	return min(WholeGPU, max(together, alone))
 }
 
-// Held reports whether room is held for any pod.
+// Held reports whether the node has any hold.
 func (n *Node) Held() bool { return len(n.holds) > 0 }
 
-// EachHold calls visit with each hold, by UID. Visitors do not modify it.
+// EachHold calls visit with each hold, by UID. Visitors must not modify it.
 func (n *Node) EachHold(visit func(*Hold)) {
 	for i := range n.holds {
 		visit(&n.holds[i].Hold)
@@ -100,9 +101,9 @@ func (n *Node) Holds() []Hold {
 	return all
 }
 
-// Add books an assignment, and keeps its slices: the caller does not modify them later. A sick device accepts it, since
+// Add books an assignment, and keeps its slices: the caller must not modify them later. A sick device accepts it, since
 // the pod runs there already. The error says what is wrong: another node, a second assignment of one pod, an unknown
-// device, a malformed share, or more than a device has; nothing is booked then. Holds do not stand in the way.
+// device, a malformed share, or more than a device has. Then Add books nothing. Holds do not matter.
 func (n *Node) Add(a Assignment) error {
 	e, err := n.entry(Hold{Assignment: a})
 	if err != nil {
@@ -122,11 +123,11 @@ func (n *Node) Add(a Assignment) error {
 	return nil
 }
 
-// Remove takes the assignment of a pod out, and reports whether there was one.
-func (n *Node) Remove(uid UID) bool { return n.take(uid, false) }
+// Remove removes the assignment of a pod, and reports whether there was one.
+func (n *Node) Remove(uid UID) bool { return n.removeEntry(uid, false) }
 
-// Hold keeps room for a pod, and keeps the slices of h. It does not ask whether the room is free, since it may be kept
-// while the present owner is leaving; it fails for the other reasons of Add.
+// Hold keeps devices for a pod, and keeps the slices of h. It does not check whether the devices are free, since other
+// pods may still have to end there. It fails for the other reasons of Add.
 func (n *Node) Hold(h Hold) error {
 	e, err := n.entry(h)
 	if err != nil {
@@ -140,7 +141,7 @@ func (n *Node) Hold(h Hold) error {
 }
 
 // Release drops the hold of a pod, and reports whether there was one.
-func (n *Node) Release(uid UID) bool { return n.take(uid, true) }
+func (n *Node) Release(uid UID) bool { return n.removeEntry(uid, true) }
 
 // entry checks the assignment by itself and adds up what it takes of each device.
 func (n *Node) entry(h Hold) (entry, error) {
@@ -231,13 +232,13 @@ func (n *Node) list(hold bool) *[]entry {
 	return &n.pods
 }
 
-// find looks a pod up in a list that is ordered by UID.
+// find finds a pod in a list that is ordered by UID.
 func find(list []entry, uid UID) (int, bool) {
 	return slices.BinarySearchFunc(list, uid, func(e entry, uid UID) int { return cmp.Compare(e.UID, uid) })
 }
 
-// take removes a pod from the assignments, or from the holds.
-func (n *Node) take(uid UID, hold bool) bool {
+// removeEntry removes a pod from the assignments, or from the holds.
+func (n *Node) removeEntry(uid UID, hold bool) bool {
 	list := n.list(hold)
 	i, ok := find(*list, uid)
 	if !ok {
@@ -257,7 +258,7 @@ func (n *Node) insert(e *entry, hold bool) {
 	n.book(e, hold, +1)
 }
 
-// book keeps the sums, the cluster's index and its journal in step with one entry that came (+1) or went (−1).
+// book updates the sums, the cluster's index and its journal with one entry that was added (+1) or removed (−1).
 func (n *Node) book(e *entry, hold bool, sign int) {
 	if !hold {
 		for _, u := range e.uses {
@@ -268,18 +269,19 @@ func (n *Node) book(e *entry, hold bool, sign int) {
 		}
 	}
 	if i, held := find(n.holds, e.UID); hold {
-		n.keep(e)
+		n.updateHeldUses(e)
 	} else if held {
-		n.keep(&n.holds[i])
+		n.updateHeldUses(&n.holds[i])
 	}
 	if n.parent != nil {
 		n.parent.note(n, e, hold, sign)
 	}
 }
 
-// keep renews what holds keep of the devices of one hold, which came, went, or whose pod was assigned or removed.
-func (n *Node) keep(hold *entry) {
+// updateHeldUses recomputes the held uses on the devices of one hold, after it or the assignment of its pod was added
+// or removed.
+func (n *Node) updateHeldUses(hold *entry) {
 	for _, u := range hold.uses {
-		n.keeps[u.device] = n.keepsOf(u.device)
+		n.heldUses[u.device] = n.heldUsesOf(u.device)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // Offer is what the nodes of a cluster have of one shape of device.
 type Offer struct {
-	// Device of the shape. Its identity, health and links mean nothing here.
+	// Device of the shape. Its identity, health and links have no meaning here.
 	Device Device
 	// Most is the largest number of such devices on one node.
 	Most int
@@ -38,12 +38,12 @@ func Offers(nodes []*Node) []Offer {
 	return offers
 }
 
-// LegalAnywhere returns nil when each container is legal on at least one of the devices offered, so that some node may
-// take the pod; devices where a container is illegal are skipped later, node by node. Without any offer nothing is
-// refused: the cluster's devices are not known yet. Offers of models that the pod may not use do not count.
+// LegalAnywhere returns nil when each container is legal on at least one of the offered devices, so that some node may
+// take the pod. Later checks skip devices where a container is illegal, node by node. Without any offer it refuses
+// nothing, since the cluster's devices are not known yet. Offers of models that the pod may not use do not count.
 //
-// Else it returns one refusal, of the first container that is illegal on all of them: of the reasons on the devices, the
-// one that comes closest to legal, with the legal values that are nearest over all devices.
+// Otherwise it returns one refusal, of the first container that is illegal on all devices. Of the reasons on the
+// devices it is the one that comes closest to legal, with the nearest legal values over all devices.
 func LegalAnywhere(offers []Offer, r *Request) *Refusal {
 	offers, refusal := allowedOf(offers, r)
 	if refusal != nil {
@@ -71,7 +71,7 @@ func LegalAnywhere(offers []Offer, r *Request) *Refusal {
 	return nil
 }
 
-// allowedOf returns the offers of models that the request may use, or a refusal where there are others only.
+// allowedOf returns the offers of models that the request may use, or a refusal where there are only others.
 func allowedOf(offers []Offer, r *Request) ([]Offer, *Refusal) {
 	if len(r.Variants) == 0 || len(offers) == 0 {
 		return offers, nil
@@ -91,11 +91,11 @@ func allowedOf(offers []Offer, r *Request) ([]Offer, *Refusal) {
 	return nil, r.notAllowed(slices.Compact(present))
 }
 
-// nearestOffered returns the nearest legal values below and above k, which is illegal on all offers: values that one
-// node could hold, and where there is none on a side, what is legal on a node with more devices.
+// nearestOffered returns the nearest legal values below and above k, which is illegal on all offers. It prefers values
+// that one node could hold. Where a side has none, it returns what is legal on a node with more devices.
 //
-// Example: 13 slots, nodes with two devices of 10 slots or two of 4. The legal values 10 and 20 and 8 leave 10 and 20; 12
-// and 16 would take three and four devices.
+// Example: 13 slots, nodes with two devices of 10 slots or two of 4. The legal values 10 and 20 and 8 leave 10 and 20;
+// 12 and 16 would take three and four devices.
 func nearestOffered(offers []Offer, k Slots) []Slots {
 	var offered, legal []Slots
 	for i := range offers {
@@ -105,15 +105,15 @@ func nearestOffered(offers []Offer, k Slots) []Slots {
 			offered = append(offered, min(v, most))
 		}
 	}
-	near, wider := around(offered, k), around(legal, k)
+	near, wider := nearestTo(offered, k), nearestTo(legal, k)
 	if top := wider[len(wider)-1]; top > k && near[len(near)-1] < k {
 		near = append(near, top)
 	}
 	return near
 }
 
-// checked orders the reasons as a share is checked: a later one is closer to legal.
-var checked = []Reason{
+// checkOrder orders the reasons as a share is checked: a later one is closer to legal.
+var checkOrder = []Reason{
 	IllegalSlots, MemoryAboveDevice, ComputeLimitBelowRequest, MemoryLimitBelowRequest, LimitAboveDevice,
 }
 
@@ -130,7 +130,7 @@ func nearerLegal(a, b *Refusal) *Refusal {
 		return &both
 	}
 	order := cmp.Or(
-		cmp.Compare(slices.Index(checked, a.Reason), slices.Index(checked, b.Reason)),
+		cmp.Compare(slices.Index(checkOrder, a.Reason), slices.Index(checkOrder, b.Reason)),
 		cmp.Compare(b.shortfall(), a.shortfall()),
 		cmp.Compare(b.Model, a.Model),
 	)
@@ -140,8 +140,8 @@ func nearerLegal(a, b *Refusal) *Refusal {
 	return a
 }
 
-// around returns the largest legal value below k and the smallest one above.
-func around(legal []Slots, k Slots) []Slots {
+// nearestTo returns the largest legal value below k and the smallest one above.
+func nearestTo(legal []Slots, k Slots) []Slots {
 	var near []Slots
 	slices.Sort(legal)
 	if i := slices.IndexFunc(legal, func(v Slots) bool { return v > k }); i >= 0 {
@@ -154,5 +154,5 @@ func around(legal []Slots, k Slots) []Slots {
 	return near
 }
 
-// shortfall is the distance between what is asked for and what could be given.
+// shortfall is the distance between what a request asks for and what could be given.
 func (r *Refusal) shortfall() int64 { return max(r.Want-r.Best, r.Best-r.Want) }

@@ -1,8 +1,8 @@
 package vgpu
 
-// Map is the picture of a cluster at one moment: nodes, devices, the slices of the devices with their owners, and the pods
-// that wait with the reasons. Pages, `kubectl tandem` and the simulator show the same one, as JSON with these keys; keys
-// may be added and are never renamed.
+// Map shows a cluster at one moment: nodes, devices, the slices of the devices with their owners, and the pods that
+// wait with the reasons. Pages, `kubectl tandem` and the simulator show the same one, as JSON with these keys. Later
+// versions may add keys and never rename one.
 type Map struct {
 	// AtSeconds is the moment, in seconds from the start of what is shown.
 	AtSeconds float64      `json:"at_seconds"`
@@ -13,7 +13,7 @@ type Map struct {
 // MapNode is one node of a Map.
 type MapNode struct {
 	Name string `json:"name"`
-	// FreeMilliCPU and FreeMemory are what further pods may take of the host.
+	// FreeMilliCPU and FreeMemory are what further pods may use of the host.
 	FreeMilliCPU int64       `json:"free_cpu_milli"`
 	FreeMemory   Bytes       `json:"free_memory_bytes"`
 	Devices      []MapDevice `json:"devices"`
@@ -22,26 +22,26 @@ type MapNode struct {
 // MapDevice is one device of a Map.
 type MapDevice struct {
 	ID DeviceID `json:"id"`
-	// Name for people, unique on the node but for MIG instances of one GPU: "g0".
+	// Name for users, unique on the node except for MIG instances of one GPU: "g0".
 	Name    string `json:"name"`
 	Model   string `json:"model"`
 	Slots   Slots  `json:"slots"`
 	Memory  Bytes  `json:"memory_bytes"`
 	Healthy bool   `json:"healthy"`
-	// Slices that are taken or held, the lowest first.
+	// Slices that are assigned or held, the lowest first.
 	Slices []MapSlice `json:"slices"`
 }
 
-// MapSlice is what one pod has of one device: the slots From up to and without To. Slots have no places; the slices lie
-// side by side, assignments before holds, each by the UID of the pod. Holds may reach beyond the device, since room may be
-// held while its present owner leaves.
+// MapSlice is what one pod has of one device: the slots From up to and without To. Slots have no places on a device;
+// the map lists slices side by side, assignments before holds, each by the UID of the pod. Holds may reach beyond the
+// device, since a hold may wait for other pods to end.
 type MapSlice struct {
 	From   Slots  `json:"from"`
 	To     Slots  `json:"to"`
 	Memory Bytes  `json:"memory_bytes"`
 	Pod    string `json:"pod"`
 	UID    UID    `json:"uid"`
-	// Held: the room is kept for the pod, which is not there yet.
+	// Held: the scheduler keeps the slice for the pod, which is not there yet.
 	Held bool `json:"held"`
 }
 
@@ -53,15 +53,15 @@ type MapPending struct {
 	UID UID `json:"uid"`
 	// Members that wait together, 0 for a single pod.
 	Members int `json:"members,omitempty"`
-	// Slots that its containers ask for at most at one time, those of all members together.
+	// Slots that its containers ask for at most at one time, added up over all members.
 	Slots Slots `json:"slots"`
 	// SinceSeconds is when it arrived, on the clock of AtSeconds.
 	SinceSeconds float64 `json:"since_seconds"`
-	// Reason says in words why it waits.
+	// Reason describes why it waits.
 	Reason string `json:"reason"`
 }
 
-// MapOf returns the picture of the nodes, in their order, without a time and without pending pods.
+// MapOf returns the map of the nodes, in their order, without a time and without pending pods.
 func MapOf(nodes []*Node) Map {
 	m := Map{Nodes: make([]MapNode, 0, len(nodes)), Pending: []MapPending{}}
 	for _, n := range nodes {

@@ -15,24 +15,24 @@ const (
 
 // Node is the devices of one node with their ledger. It is not safe for concurrent writes.
 type Node struct {
-	name    string
-	devices []Device
-	shapes  []int  // per device, equal for devices of one shape
-	offers  []Use  // per device, its capacity while it is healthy
-	links   []Link // len(devices)², Peer left empty
+	name       string
+	devices    []Device
+	shapes     []int  // per device, equal for devices of one shape
+	capacities []Use  // per device, its capacity while it is healthy
+	links      []Link // len(devices)², Peer left empty
 
-	used   []Use    // per device, by assignments only
-	pods   []entry  // assignments by UID
-	holds  []entry  // holds by UID
-	keeps  [][]keep // per device, the holds that count: those of pods that are not assigned here
-	slots  Slots    // of all devices
-	taken  Slots    // by assignments
-	room   Room     // of the host, for further pods
-	parent *Cluster
+	used     []Use       // per device, by assignments only
+	pods     []entry     // assignments by UID
+	holds    []entry     // holds by UID
+	heldUses [][]heldUse // per device, the holds that count: those of pods that are not assigned here
+	slots    Slots       // of all devices
+	taken    Slots       // by assignments
+	room     Room        // of the host, for further pods
+	parent   *Cluster
 }
 
-// keep is what one hold keeps of one device.
-type keep struct {
+// heldUse is what one hold keeps of one device.
+type heldUse struct {
 	uid      UID
 	priority int32
 	until    int64
@@ -50,7 +50,7 @@ func NewNode(name string, devices []Device) (*Node, error) {
 	if name == "" {
 		return nil, errors.New("make node: no name")
 	}
-	n := &Node{name: name, devices: slices.Clone(devices), used: make([]Use, len(devices)), keeps: make([][]keep, len(devices))}
+	n := &Node{name: name, devices: slices.Clone(devices), used: make([]Use, len(devices)), heldUses: make([][]heldUse, len(devices))}
 	slices.SortFunc(n.devices, func(a, b Device) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
 	})
@@ -72,7 +72,7 @@ func NewNode(name string, devices []Device) (*Node, error) {
 		n.slots += d.Slots
 	}
 	n.connect(index)
-	n.offer()
+	n.setCapacities()
 	return n, nil
 }
 
@@ -126,13 +126,13 @@ func (n *Node) Used(i int) Use { return n.used[i] }
 // Taken returns the slots that assignments take, and the slots of all devices.
 func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
 
-// FreeFor returns what a pod may take of device i: the capacity of a healthy device less the assignments and less the holds
-// that count for the pod, nothing of a sick one. A hold counts for pods of the same or a lower priority, never for its
-// own pod, not for one that ends by the time until which the room is occupied, and not beside an assignment of the same
-// pod on this node. Amounts are never below zero.
+// FreeFor returns what a pod may take of device i: nothing of a sick one. Of a healthy one it is the capacity less the
+// assignments and less the holds that count for the pod. A hold counts for pods of the same or a lower priority, and
+// never for its own pod. It does not count for a pod that ends by the time until which others use the devices. It does
+// not count beside an assignment of its own pod on this node. Amounts are never below zero.
 func (n *Node) FreeFor(i int, r *Request) Use {
-	free := n.offers[i].Minus(n.used[i].Plus(n.KeptFrom(i, r)))
-	if n.offers[i].Contexts == UnlimitedContexts {
+	free := n.capacities[i].Minus(n.used[i].Plus(n.KeptFrom(i, r)))
+	if n.capacities[i].Contexts == UnlimitedContexts {
 		free.Contexts = UnlimitedContexts
 	}
 	return free
@@ -141,56 +141,57 @@ func (n *Node) FreeFor(i int, r *Request) Use {
 // KeptFrom returns what holds keep of device i from a pod: those that count for it, see FreeFor.
 func (n *Node) KeptFrom(i int, r *Request) Use {
 	var kept Use
-	for k := range n.keeps[i] {
-		if n.keeps[i][k].countsFor(r) {
-			kept = kept.Plus(n.keeps[i][k].use)
+	for k := range n.heldUses[i] {
+		if n.heldUses[i][k].countsFor(r) {
+			kept = kept.Plus(n.heldUses[i][k].use)
 		}
 	}
 	return kept
 }
 
-// offer notes what healthy devices have: FreeFor is asked for every device of a cluster, and devices are large.
-func (n *Node) offer() {
-	n.offers = make([]Use, len(n.devices))
+// setCapacities caches the capacities of healthy devices: FreeFor runs for every device of a cluster, and devices are
+// large.
+func (n *Node) setCapacities() {
+	n.capacities = make([]Use, len(n.devices))
 	for i := range n.devices {
 		if n.devices[i].Healthy {
-			n.offers[i] = n.devices[i].Capacity()
+			n.capacities[i] = n.devices[i].Capacity()
 		}
 	}
 }
 
-// countsFor reports whether the pod has to leave the room alone.
-func (k *keep) countsFor(r *Request) bool {
+// countsFor reports whether the pod must not use what the hold keeps.
+func (k *heldUse) countsFor(r *Request) bool {
 	passes := 0 < r.Ends && r.Ends <= k.until
 	return k.priority >= r.Priority && k.uid != r.UID && !passes
 }
 
-// keepsOf lists what the holds keep of device i, by UID. The slice is new: clones share the old one.
-func (n *Node) keepsOf(i int) []keep {
-	var list []keep
+// heldUsesOf lists what the holds keep of device i, by UID. The slice is new, since clones share the old one.
+func (n *Node) heldUsesOf(i int) []heldUse {
+	var list []heldUse
 	for k := range n.holds {
 		h := &n.holds[k]
 		for _, u := range h.uses {
 			if _, assigned := find(n.pods, h.UID); u.device == i && !assigned {
-				list = append(list, keep{h.UID, h.Priority, h.Until, u.use})
+				list = append(list, heldUse{h.UID, h.Priority, h.Until, u.use})
 			}
 		}
 	}
 	return list
 }
 
-// Only returns a clone of which just the devices that keep names take anything new: the others are sick there.
+// Only returns a clone in which only the devices for which keep is true take new shares: the others are sick there.
 func (n *Node) Only(keep func(device int) bool) *Node {
 	c := n.Clone()
 	c.devices = slices.Clone(n.devices)
 	for i := range c.devices {
 		c.devices[i].Healthy = c.devices[i].Healthy && keep(i)
 	}
-	c.offer()
+	c.setCapacities()
 	return c
 }
 
-// Healed returns a clone of which all devices are healthy, the node itself where they are.
+// Healed returns a clone with all devices healthy, or the node itself where they all are.
 func (n *Node) Healed() *Node {
 	if !slices.ContainsFunc(n.devices, func(d Device) bool { return !d.Healthy }) {
 		return n
@@ -200,31 +201,30 @@ func (n *Node) Healed() *Node {
 	for i := range c.devices {
 		c.devices[i].Healthy = true
 	}
-	c.offer()
+	c.setCapacities()
 	return c
 }
 
-// Without returns a clone without the assignments and the holds that leave says. It is asked about each of them, and
-// modifies none.
+// Without returns a clone without the assignments and the holds for which leaves is true. leaves must not modify them.
 func (n *Node) Without(leaves func(h *Hold, held bool) bool) *Node {
 	c := *n
 	c.parent, c.taken = nil, 0
-	c.used, c.keeps = make([]Use, len(n.devices)), make([][]keep, len(n.devices))
-	c.pods, c.holds = stay(n.pods, false, leaves), stay(n.holds, true, leaves)
+	c.used, c.heldUses = make([]Use, len(n.devices)), make([][]heldUse, len(n.devices))
+	c.pods, c.holds = remaining(n.pods, false, leaves), remaining(n.holds, true, leaves)
 	for i := range c.pods {
 		for _, u := range c.pods[i].uses {
 			c.used[u.device] = c.used[u.device].Plus(u.use)
 			c.taken += u.use.Slots
 		}
 	}
-	for i := range c.keeps {
-		c.keeps[i] = c.keepsOf(i)
+	for i := range c.heldUses {
+		c.heldUses[i] = c.heldUsesOf(i)
 	}
 	return &c
 }
 
-// stay returns the entries that do not leave, in a slice of their own.
-func stay(list []entry, held bool, leaves func(h *Hold, held bool) bool) []entry {
+// remaining returns the entries for which leaves is false, in a new slice.
+func remaining(list []entry, held bool, leaves func(h *Hold, held bool) bool) []entry {
 	var left []entry
 	for i := range list {
 		if !leaves(&list[i].Hold, held) {
@@ -234,11 +234,11 @@ func stay(list []entry, held bool, leaves func(h *Hold, held bool) bool) []entry
 	return left
 }
 
-// Clone returns a copy that belongs to no cluster. Assignments are shared, since nobody modifies them.
+// Clone returns a copy that belongs to no cluster. It shares the assignments, which are never modified.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.used, c.pods, c.holds = slices.Clone(n.used), slices.Clone(n.pods), slices.Clone(n.holds)
-	c.keeps = slices.Clone(n.keeps)
+	c.heldUses = slices.Clone(n.heldUses)
 	c.parent = nil
 	return &c
 }

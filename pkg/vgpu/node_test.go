@@ -91,7 +91,7 @@ func TestNodeLink(t *testing.T) {
 	}
 }
 
-// TestAddMalformed: what is no assignment of this node is not booked.
+// TestAddMalformed: Add books no malformed assignment.
 func TestAddMalformed(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -218,7 +218,7 @@ func TestWhatIfPanic(t *testing.T) {
 	}
 }
 
-// TestClusterUnknown: what names a node or a pod that is not there says so.
+// TestClusterUnknown: an unknown node or pod gives an error or false.
 func TestClusterUnknown(t *testing.T) {
 	c := testkit.Cluster(t, testkit.Node(t, "n1", testkit.A100, 1))
 	a := testkit.Assignment(t, c.Node("n1"), 0, "a", 3)
@@ -271,7 +271,7 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// TestOnly: the devices left out take nothing new and keep what they have; the node itself is as before.
+// TestOnly: the excluded devices take no new share and keep what they have; the node itself does not change.
 func TestOnly(t *testing.T) {
 	n := testkit.Node(t, "n1", testkit.A100, 3)
 	if err := n.Add(testkit.Assignment(t, n, 0, "a", 4)); err != nil {
@@ -299,7 +299,8 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// TestWithout: pods and holds that leave are gone from a clone, of which the ledger adds up; the node is as before.
+// TestWithout: the pods and holds for which leaves is true are missing in the clone, whose ledger adds up; the node
+// does not change.
 func TestWithout(t *testing.T) {
 	n := testkit.Node(t, "n1", testkit.A100, 2)
 	for i, pod := range []string{"a", "b"} {
@@ -332,7 +333,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// TestHealed: all devices of the clone take shares; a node whose devices do is its own.
+// TestHealed: all devices of the clone take shares; a node with healthy devices only is returned itself.
 func TestHealed(t *testing.T) {
 	devices := testkit.A100.Devices("n1", 2)
 	devices[1].Healthy = false

@@ -14,7 +14,7 @@ const (
 	MemoryLimitBelowRequest  Reason = "MemoryLimitBelowRequest"
 	// LimitAboveDevice: a ceiling above what the device has.
 	LimitAboveDevice Reason = "LimitAboveDevice"
-	// TooFewDevices: more whole devices than the node has, were all of them healthy and free.
+	// TooFewDevices: more whole devices than the node has, even if all of them were healthy and free.
 	TooFewDevices Reason = "TooFewDevices"
 	// NoShareFits: no healthy device has the slots, memory or contexts free.
 	NoShareFits Reason = "NoShareFits"
@@ -24,7 +24,8 @@ const (
 	NoTogether Reason = "NoTogether"
 	// NoAllowedModel: no device is of a model that the pod may use.
 	NoAllowedModel Reason = "NoAllowedModel"
-	// PromiseBroken: there is room, and a pod there or the pod itself would be slowed down more than it tolerates.
+	// PromiseBroken: enough is free, but neighbours would slow a pod there, or the pod itself, down more than it
+	// tolerates.
 	PromiseBroken Reason = "PromiseBroken"
 	// NoDevices: the node has no devices.
 	NoDevices Reason = "NoDevices"
@@ -36,9 +37,9 @@ type Help int
 const (
 	// NothingHelps says that the request can never be met here.
 	NothingHelps Help = iota
-	// EvictionHelps says that the room exists and is taken by others.
+	// EvictionHelps says that other pods use what the request needs.
 	EvictionHelps
-	// RecoveryHelps says that the room exists on devices that are sick.
+	// RecoveryHelps says that sick devices have what the request needs.
 	RecoveryHelps
 )
 
@@ -62,28 +63,29 @@ type Refusal struct {
 	Helps  Help
 	// Container that is refused, "" when it is the pod as a whole.
 	Container string
-	// Node and Device name the nearest miss, when there is one; Device is the name for people ("g1").
+	// Node and Device name the nearest miss, when there is one; Device is the name for users ("g1").
 	Node   string
 	Device string
 	// Model of the device that the numbers are from, when there is one.
 	Model string
 	// Unit of Want, Best and Of.
 	Unit Unit
-	// Want is what is asked for. Best is the most that could be given (for a limit below the request: the least legal
-	// limit; for PromiseBroken the slowdown that is predicted).
+	// Want is what the request asks for. Best is the most that could be given (for a limit below the request: the least
+	// legal limit; for PromiseBroken the predicted slowdown).
 	Want, Best int64
 	// Of is the capacity that Best is a part of.
 	Of int64
 	// Legal lists the nearest legal values for IllegalSlots, ascending.
 	Legal []Slots
-	// Allowed and Present list the models that the pod may use and those that are there for NoAllowedModel, sorted.
+	// Allowed and Present list, for NoAllowedModel, the models that the pod may use and those of the node or cluster,
+	// sorted.
 	Allowed, Present []string
-	// Promised is the pod whose max-slowdown would break, for PromiseBroken: "" for the one that is refused. Beside are
-	// the pods on the device, by name.
+	// Promised is the pod whose max-slowdown would break, for PromiseBroken: "" for the refused pod. Beside are the
+	// pods on the device, by name.
 	Promised string
 	Beside   []string
-	// Declared are the pods, "" for the one that is refused, of which a declared use counts for more than it says.
+	// Declared are the pods, "" for the refused one, of which a declared use counts for more than was declared.
 	Declared []string
-	// Cut says that the search reached its limit: there may be a fit that was not seen.
+	// Cut says that the search reached its limit: there may be a fit that it did not try.
 	Cut bool
 }

@@ -27,7 +27,7 @@ const (
 // Request is what one pod asks for.
 type Request struct {
 	UID UID
-	// Pod is "namespace/name", for people.
+	// Pod is "namespace/name", for users.
 	Pod string
 	// Priority decides which holds count: those of a lower priority do not.
 	Priority int32
@@ -44,31 +44,31 @@ type Request struct {
 	Variants []Variant
 	// Tenancy is what the pod's neighbours need to know of it.
 	Tenancy
-	// Preferences say on which GPU models the pod does less than it could elsewhere; models that are not listed lose
-	// nothing. Unlike Variants they forbid none.
+	// Preferences say on which GPU models the pod does less work than on others. Models that are not listed lose
+	// nothing. Unlike Variants they forbid no model.
 	Preferences []Preference
-	// Host is the CPU and memory that the pod asks of its host. Fit does not count it, since others see to that; some
-	// policies do.
+	// Host is the CPU and memory that the pod asks of its host. Fit does not count it, since other plugins of the
+	// scheduler do; some policies do.
 	Host Room
 }
 
 // Tenancy is what neighbours on a device need to know of a pod.
 type Tenancy struct {
-	// Workload numbers the workload for whoever predicts interference; 0 is one that nobody knows.
+	// Workload is the number of the workload in the predictions of interference; 0 is an unknown workload.
 	Workload uint32
-	// MaxSlowdown is the slowdown beside neighbours that the pod tolerates, in thousandths of the time alone: 1200 is 1.2.
-	// From 1000; 0 tolerates any.
+	// MaxSlowdown is the slowdown beside neighbours that the pod tolerates, in thousandths of the time without: 1200 is
+	// 1.2. It is 1000 or more; 0 tolerates any.
 	MaxSlowdown int64
 }
 
-// Preference says what part of a device's worth is lost when the pod uses one of a model.
+// Preference says which part of a device's worth the pod loses on a model.
 type Preference struct {
 	Model string
-	// Loss in thousandths of the share, 0 to WholeGPU: 0 for the model that the pod makes the most of.
+	// Loss in thousandths of the share, 0 to WholeGPU: 0 for the model on which the pod does the most work.
 	Loss MilliGPU
 }
 
-// Loss returns the part of the share that is lost on a model, in thousandths.
+// Loss returns the part of the share that the pod loses on a model, in thousandths.
 func (r *Request) Loss(model string) MilliGPU {
 	for i := range r.Preferences {
 		if r.Preferences[i].Model == model {
@@ -82,13 +82,13 @@ func (r *Request) Loss(model string) MilliGPU {
 type ContainerRequest struct {
 	Name string
 	Kind ContainerKind
-	// Slots asked for, ≥ 1.
+	// Slots that the container asks for, ≥ 1.
 	Slots Slots
-	// Memory asked for, added up over the container's devices; 0 for memory in proportion to the slots.
+	// Memory that the container asks for, added up over its devices; 0 for memory in proportion to the slots.
 	Memory Bytes
 }
 
-// Validate returns an error for a request that no device could be asked for: it is broken, not too large.
+// Validate returns an error for a broken request. A request that is too large for any device is not broken.
 func (r *Request) Validate() error {
 	switch {
 	case r.UID == "":

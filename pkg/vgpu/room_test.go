@@ -2,7 +2,7 @@ package vgpu
 
 import "testing"
 
-// A host that owes CPU takes pods that ask for none, and no others.
+// A host that is over its CPU takes pods that ask for no CPU, and no others.
 func TestRoomWithin(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

@@ -18,7 +18,7 @@ type Share struct {
 // Whole reports whether the share takes whole devices of n slots.
 func (s Share) Whole(n Slots) bool { return s.Slots == n }
 
-// Legal returns nil when every container of the request is legal on a device such as d, whatever is free there.
+// Legal returns nil when every container of the request is legal on a device like d, whatever is free there.
 func (r *Request) Legal(d *Device) *Refusal {
 	for i := range r.Containers {
 		if _, refusal := r.On(i, d); refusal != nil {
@@ -28,14 +28,15 @@ func (r *Request) Legal(d *Device) *Refusal {
 	return nil
 }
 
-// On returns the share that the container gets on devices such as d, or why its request is illegal there:
+// On returns the share that the container gets on devices like d, or why its request is illegal there:
 //
 //   - k ≤ N slots are k/N of one device, a multiple of N is k/N whole devices, any other k is illegal;
 //   - memory is the device's in proportion, rounded down, or what the container asks for, divided over its devices and
 //     rounded up; it may be below or above the proportion and not above the device;
 //   - the limits default to the request (ComputeOf for compute) and lie between the request and the device.
 //
-// Example: 3 of 10 slots of a device with 40 GiB are {1 device, 3 slots, 12 GiB, compute limit 300, memory limit 12 GiB}.
+// Example: 3 of 10 slots of a device with 40 GiB are {1 device, 3 slots, 12 GiB, compute limit 300, memory limit 12
+// GiB}.
 func (c *ContainerRequest) On(d *Device, computeLimit MilliGPU, memoryLimit Bytes) (Share, *Refusal) {
 	s, reason := c.share(d, computeLimit, memoryLimit)
 	if reason == "" {
@@ -50,7 +51,7 @@ func (c *ContainerRequest) ShareOn(d *Device, computeLimit MilliGPU, memoryLimit
 	return s, reason == ""
 }
 
-// share returns the share as far as it is legal, and the first reason against it, "" for none.
+// share returns the share and the first reason against it, "" for none. An illegal share is incomplete.
 func (c *ContainerRequest) share(d *Device, computeLimit MilliGPU, memoryLimit Bytes) (Share, Reason) {
 	s := Share{Devices: 1, Slots: c.Slots}
 	if c.Slots < 1 || d.Slots < 1 {
@@ -93,7 +94,7 @@ func (s *Share) limits(d *Device) Reason {
 	return ""
 }
 
-// illegal builds the refusal for a reason that share returned, with the share as far as it came.
+// illegal builds the refusal for a reason that share returned with an incomplete share.
 func (c *ContainerRequest) illegal(d *Device, s *Share, reason Reason, cl MilliGPU, ml Bytes) *Refusal {
 	r := &Refusal{Reason: reason, Container: c.Name, Model: d.Model}
 	switch reason {
@@ -124,7 +125,7 @@ func nearestSlots(k, n Slots) []Slots {
 	return []Slots{low, low + n}
 }
 
-// Admits returns an error unless one device such as d can hold the share, whatever is free there.
+// Admits returns an error unless one device like d can hold the share, whatever is free there.
 func (d *Device) Admits(s Share) error {
 	switch {
 	case s.Devices < 1:

@@ -15,7 +15,7 @@ type Use struct {
 // UnlimitedContexts is the free number of contexts of a device that has no limit.
 const UnlimitedContexts = math.MaxInt
 
-// String writes the amounts for people: "3 slots 12Gi 46 contexts".
+// String writes the amounts for users: "3 slots 12Gi 46 contexts".
 func (u Use) String() string {
 	if u.Contexts == UnlimitedContexts {
 		return fmt.Sprintf("%d slots %v unlimited contexts", u.Slots, u.Memory)
@@ -43,7 +43,7 @@ func (u Use) most(v Use) Use {
 	return Use{max(u.Slots, v.Slots), max(u.Memory, v.Memory), max(u.Contexts, v.Contexts)}
 }
 
-// Use returns what the share takes of each of its devices. A share of one device is one MPS client; several whole
+// Use returns what the share takes of each of its devices. A share of one device is one MPS client. Several whole
 // devices run outside MPS, since a process has one MPS pipe and a pipe serves one device here.
 func (s *Share) Use() Use {
 	if s.Devices > 1 {
@@ -95,9 +95,9 @@ type deviceUse struct {
 	use    Use
 }
 
-// Peak adds containers up, in the pod's order, to the most that any phase of the pod takes of one device. The zero value
-// is an empty pod. Slots, memory and contexts peak each by itself, possibly in different phases: the sum is then on the
-// safe side.
+// Peak adds containers up, in the pod's order, to the most that any phase of the pod takes of one device. The zero
+// value is an empty pod. Slots, memory and contexts each have their own peak, possibly in different phases, so that the
+// result may be too large and never too small.
 type Peak struct{ sidecars, inits, apps Use }
 
 // Add adds the next container of the pod.

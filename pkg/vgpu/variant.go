@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// MaxVariants bounds the variants of a request, so that the order of their costs is a small number. Larger leaves a score
-// less room for what comes after the cost; a cluster has some ten models of GPU.
+// MaxVariants bounds the variants of a request, so that the order of their costs is a small number. A larger bound
+// leaves a score fewer digits for what follows the cost. A cluster has some ten models of GPU.
 const MaxVariants = 64
 
 // maxCompute bounds the compute of a variant, a thousand devices: far more than a node has.
 const maxCompute = 1000 * WholeGPU
 
 // Variant is a GPU model that a request may use, with what the pod needs of it and the price of that. Ten slots of one
-// model do not do the work of ten slots of another.
+// model do not do the same work as ten slots of another.
 type Variant struct {
 	// Model is the product name of the devices.
 	Model string
-	// Compute is what the container needs of such devices at least: up to WholeGPU a part of one device, above it whole
-	// devices. Its slots are rounded up by SlotsOf; they are never below the slots that the container asks for, and 0
-	// leaves it at those.
+	// Compute is the least that the container needs of such devices: up to WholeGPU a part of one device, above it
+	// whole devices. SlotsOf rounds its slots up. The container gets at least the slots that it asks for, and exactly
+	// these where Compute is 0.
 	Compute MilliGPU
-	// Cost is the price of that share, in any unit: the variants of a request are compared with each other only.
+	// Cost is the price of that share, in any unit, since only variants of one request are compared.
 	Cost int64
 }
 
-// SlotsOf returns the fewest slots that give so much compute on devices of n slots. Examples: 260 are 2 of 4 slots, 3 of
-// 10; 1100 are two whole devices, 20 of 10.
+// SlotsOf returns the fewest slots that give an amount of compute on devices of n slots. Examples: 260 are 2 of 4
+// slots, 3 of 10; 1100 are two whole devices, 20 of 10.
 func SlotsOf(m MilliGPU, n Slots) Slots {
 	if m > WholeGPU {
 		return Slots((m+WholeGPU-1)/WholeGPU) * n
@@ -68,7 +68,7 @@ func (r *Request) variant(model string) *Variant {
 	return nil
 }
 
-// on returns the container as it asks devices such as d, and whether it may use them.
+// on returns the request of a container for devices like d, and whether it may use them.
 func (r *Request) on(c int, d *Device) (ContainerRequest, bool) {
 	want := r.Containers[c]
 	if len(r.Variants) == 0 {
@@ -82,9 +82,9 @@ func (r *Request) on(c int, d *Device) (ContainerRequest, bool) {
 	return want, true
 }
 
-// On returns the share that container c of the request gets on devices such as d, or why it gets none there: as
-// ContainerRequest.On for the slots of the variant. A device of a model without a variant gives none, unless the request
-// has no variants at all.
+// On returns the share that container c of the request gets on devices like d, or why it gets none there: as
+// ContainerRequest.On for the slots of the variant. A device of a model without a variant gives none, unless the
+// request has no variants at all.
 func (r *Request) On(c int, d *Device) (Share, *Refusal) {
 	want, allowed := r.on(c, d)
 	if !allowed {
@@ -112,8 +112,8 @@ func (r *Request) Cost(model string) int64 {
 	return 0
 }
 
-// CostRank returns how many variants cost less than that of a model: 0 for the cheapest, less than MaxVariants. It orders
-// devices for one request as Cost does.
+// CostRank returns how many variants cost less than that of a model: 0 for the cheapest, less than MaxVariants. It
+// orders devices for one request as Cost does.
 func (r *Request) CostRank(model string) int {
 	cost, rank := r.Cost(model), 0
 	for i := range r.Variants {

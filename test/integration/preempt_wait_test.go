@@ -95,7 +95,7 @@ func leavesAnyway(t *testing.T, c *gangCluster) {
 		t.Fatal(err)
 	}
 	c.submit(t, patientPod("urgent", high, "n0", 10))
-	c.awaitRefused(t, "urgent", "evicts nobody, waits for "+c.namespace+"/old-0")
+	c.awaitRefused(t, "urgent", "evicts no pod, waits for "+c.namespace+"/old-0")
 	c.probe(t, "late", low, "n0", 10)
 	c.onlyThese(t, "old-0")
 	c.finish(t, "old-0")

@@ -19,15 +19,15 @@ type place struct {
 	id   vgpu.DeviceID
 }
 
-// device is what a node published of one.
+// device is what a node published of one device.
 type device struct {
 	node  string
 	id    vgpu.DeviceID
 	model string
-	// memory of the device; soft says that nothing enforces caps.
+	// memory of the device; soft says that no mechanism enforces caps.
 	memory float64
 	soft   bool
-	// bandwidth is NaN where nobody knows; foreign says that programs of no pod hold memory.
+	// bandwidth is NaN where it is unknown; foreign says that programs outside pods hold memory.
 	bandwidth float64
 	foreign   bool
 	tenants   []tenant
@@ -35,14 +35,14 @@ type device struct {
 	window    window
 }
 
-// tenant is a pod at work on a device, with what it does; NaN where nobody knows.
+// tenant is a pod at work on a device, with its use; NaN where it is unknown.
 type tenant struct {
 	uid              types.UID
 	sm, memory, rate float64
 	measured         bool
 }
 
-// window adds up what was published of one company.
+// window adds up what a node published of one tenant group.
 type window struct {
 	since, until time.Time
 	counted      time.Duration
@@ -71,7 +71,7 @@ func (m *mean) value(of time.Duration) float64 {
 	return m.sum / m.of.Seconds()
 }
 
-// GPUNode takes in what a node published.
+// GPUNode reads what a node published.
 func (l *Learner) GPUNode(g *v1alpha1.GPUNode) {
 	if l.options.Frozen {
 		l.noteModels(g)
@@ -95,7 +95,7 @@ func (l *Learner) GPUNode(g *v1alpha1.GPUNode) {
 	l.keep(g.Name, kept)
 }
 
-// noteModels only notes which GPU models there are.
+// noteModels only records the GPU models.
 func (l *Learner) noteModels(g *v1alpha1.GPUNode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,14 +104,14 @@ func (l *Learner) noteModels(g *v1alpha1.GPUNode) {
 	}
 }
 
-// GPUNodeGone takes in that a node has no GPUNode any longer.
+// GPUNodeGone handles the deletion of a GPUNode.
 func (l *Learner) GPUNodeGone(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keep(name, nil)
 }
 
-// keep forgets the devices of a node that are not among those kept.
+// keep drops the devices of a node that are not in kept.
 func (l *Learner) keep(node string, kept map[vgpu.DeviceID]bool) {
 	for at := range l.devices {
 		if at.node == node && !kept[at.id] {
@@ -120,7 +120,7 @@ func (l *Learner) keep(node string, kept map[vgpu.DeviceID]bool) {
 	}
 }
 
-// read takes in what was published of a device. What was published before was so until now.
+// read reads what a node published of a device. The previous publication counts until now.
 func (l *Learner) read(at place, g *v1alpha1.GPUDevice, now time.Time) {
 	d := l.devices[at]
 	if d == nil {
@@ -143,18 +143,19 @@ func (l *Learner) read(at place, g *v1alpha1.GPUDevice, now time.Time) {
 	d.bandwidth, d.foreign = math.NaN(), false
 	if u := g.Usage; u != nil {
 		d.bandwidth = l.percent(&u.MemoryBandwidthPercent)
-		d.foreign = u.MemoryUsed.AsApproximateFloat64()-held > d.memory/strangers
+		d.foreign = u.MemoryUsed.AsApproximateFloat64()-held > d.memory/foreignPart
 	}
 	if !slices.EqualFunc(before, d.tenants, func(a, b tenant) bool { return a.uid == b.uid }) {
 		d.begin(now)
 	}
 }
 
-// strangers is of how many parts of a device's memory programs of no pod must hold more than one to count as neighbours.
-// The driver and the MPS server themselves hold some hundred MiB.
-const strangers = 16
+// foreignPart is the divisor of a device's memory: programs outside pods that hold more than this part count as
+// neighbours. The driver and the MPS server themselves hold some hundred MiB. A larger number takes them for neighbours
+// on small devices.
+const foreignPart = 16
 
-// tenantOf reads what was published of a tenant, and whether it is at work: it holds memory, or runs kernels.
+// tenantOf reads a tenant, and reports whether it is at work: it holds memory, or runs kernels.
 func (l *Learner) tenantOf(g *v1alpha1.GPUTenant, device float64) (tenant, bool) {
 	t := tenant{uid: types.UID(g.UID), sm: l.percent(g.SMUtilizationPercent), memory: math.NaN(), rate: math.NaN(), measured: g.Measured}
 	if q := g.MemoryUsed; q != nil {
@@ -189,23 +190,23 @@ func (l *Learner) percent(p *int32) float64 {
 	return float64(*p) / 100
 }
 
-// begin starts a window of a new company.
+// begin starts a window of a new tenant group.
 func (d *device) begin(now time.Time) {
 	d.window = window{since: now, until: now, sm: make([]mean, len(d.tenants)), rate: make([]mean, len(d.tenants))}
 }
 
-// next starts another window of the same company.
+// next starts another window of the same tenant group.
 func (w *window) next() {
 	w.counted, w.bandwidth, w.foreign = 0, mean{}, false
 	clear(w.sm)
 	clear(w.rate)
 }
 
-// advance adds what was published last up to now, and learns where an interval is full.
+// advance adds the previous publication up to now, and learns from a full interval.
 func (l *Learner) advance(d *device, now time.Time) {
 	w := &d.window
 	if now.Before(w.until) || now.Before(d.told) {
-		// The clock went back: nobody knows how long anything took.
+		// The clock went back: the durations are unknown.
 		d.told = now
 		d.begin(now)
 		return

@@ -1,25 +1,26 @@
 // Package learning turns what nodes report of pods into what the scheduler knows of workloads: what each uses of a GPU
-// that it has alone, how much it suffers from neighbours, and how much it makes them suffer.
+// without neighbours, how much it suffers from neighbours, and how much it harms them.
 //
-// It reads GPUNodes, pods and WorkloadProfiles, keeps an interference.Book, shows the scheduler an immutable Snapshot, and
-// writes what it learned into the status of WorkloadProfiles, from which it starts anew. It does not decide what may stand
-// beside what. A workload is the pods with one label profile, or else with one owner and the same images. A company is the
-// pods at work on a device at one time.
+// It reads GPUNodes, pods and WorkloadProfiles, keeps an interference.Book, and shows the scheduler an immutable
+// Snapshot. It writes what it learned into the status of WorkloadProfiles, and reads it back after a restart. It does
+// not decide which pods share a device. A workload is the pods with one label profile, or else with one owner and the
+// same images. A tenant group is the pods at work on a device at one time.
 //
 // # From telemetry to observations
 //
-// The published use of a device is averaged over the time that one company keeps it, without the time in which it warms
-// up. Each interval of that is one observation:
+// The learner averages the published use of a device over the time of one tenant group, without the warm-up at its
+// start. Each interval of that time is one observation:
 //
-//   - of a pod that is alone: its SM utilisation, its memory bandwidth, and the rate that it reports. Several of them make
-//     the rate alone that all others are compared with;
-//   - of a pod beside up to interference.MaxBeside others: the co-run, its rate as a part of that alone. While nobody
-//     knows the rate alone, the speed is relative to a guess, and is corrected when it is measured.
+//   - of a pod without neighbours: its SM utilisation, its memory bandwidth, and the rate that it reports. Several of
+//     them make the rate alone, with which all other rates are compared;
+//   - of a pod beside up to interference.MaxBeside others: the co-run, its rate as a part of the rate alone. While the
+//     rate alone is unknown, the speed is relative to a guess, and the learner corrects it after a measurement.
 //
-// The bandwidth is told of devices, not of pods. It is a pod's own while the pod is alone. Of pods that never are, it is
-// the difference between the device's and what the neighbours take alone, until something better is seen.
+// Nodes publish the bandwidth of devices, not of pods. It is a pod's own while the pod has no neighbours. For pods that
+// always have some, it is the difference between the device's and what the neighbours use alone, until a better value
+// is measured.
 //
-// Pods are not believed: a rate is only ever compared with another of the same workload, values that cannot be are dropped
-// and counted, and what a workload says moves its own traits first. It moves a neighbour's pressure only as far as the
-// workloads of other owners agree (interference.Book). Owners are namespaces.
+// The learner does not trust pods. It compares a rate only with others of the same workload, and drops and counts
+// impossible values. What a workload reports changes its own traits first. It changes a neighbour's pressure only as
+// far as the workloads of other owners agree (interference.Book). Owners are namespaces.
 package learning

@@ -16,23 +16,23 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/interference"
 )
 
-// Options are the circumstances of a Learner.
+// Options are the settings of a Learner.
 type Options struct {
-	// Model that predicts: the book corrects it.
+	// Model that predicts; the book corrects it.
 	Model interference.Model
-	// MaxProfiles is how many WorkloadProfiles the learner makes itself; those observed longest ago are deleted beyond. It
-	// also bounds the workloads that are remembered without a WorkloadProfile.
+	// MaxProfiles is how many WorkloadProfiles the learner makes itself. Beyond that it deletes those with the oldest
+	// observations. It also bounds the workloads that the learner keeps without a WorkloadProfile.
 	MaxProfiles int
-	// Frozen: it takes what is declared and what was learned before, and neither learns nor writes.
+	// Frozen: the learner uses what users declared and what was learned before, and neither learns nor writes.
 	Frozen bool
-	// Client to write WorkloadProfiles with; nil writes nothing.
+	// Client to write WorkloadProfiles with; nil disables writing.
 	Client dynamic.Interface
-	// Clock tells the time; nil is time.Now.
+	// Clock returns the time; nil is time.Now.
 	Clock func() time.Time
-	// Interval is the time that one observation is about, WarmUp that at the beginning of each company which is left out,
-	// and Stale how long what a node published is taken to be so. 0 are the defaults.
+	// Interval is the length of one observation, and WarmUp the time at the start of each tenant group that the learner
+	// leaves out. Stale is how long a publication counts. 0 are the defaults.
 	Interval, WarmUp, Stale time.Duration
-	// WritesPerSecond bounds the requests to the API server on average; 0 is the default.
+	// WritesPerSecond bounds the average rate of requests to the API server; 0 is the default.
 	WritesPerSecond float64
 }
 
@@ -42,28 +42,28 @@ const (
 	defaultInterval = 2 * time.Minute
 	// defaultWarmUp leaves out loading and compiling, which are unlike the work that follows.
 	defaultWarmUp = 2 * time.Minute
-	// defaultStale is longer than agents wait between publications where anything moves. Longer takes the silence of a dead
-	// agent for news, shorter loses what steady pods do.
+	// defaultStale is longer than agents wait between publications while any value changes. A longer one takes the
+	// silence of a dead agent for a steady use, a shorter one loses the use of steady pods.
 	defaultStale = 10 * time.Minute
-	// defaultWrites keeps 10,000 changed workloads within an hour and a half, at less than what one busy Deployment costs the
-	// API server.
+	// defaultWrites writes 10,000 changed workloads within an hour and a half, at less than what one busy Deployment
+	// costs the API server. A larger number writes faster and costs more.
 	defaultWrites = 2
-	// refresh is the time between two snapshots of what was learned.
+	// refresh is the time between two snapshots of what was learned. A shorter time shows news sooner and costs more.
 	refresh = time.Second
-	// pace is the time between two looks at all devices. It rounds up the time of an observation.
+	// pace is the time between two reads of all devices. It rounds up the time of an observation.
 	pace = 10 * time.Second
-	// settling is the time between two rounds over the whole book.
+	// settling is the time between two rounds over the whole book. A shorter time costs more.
 	settling = 10 * time.Minute
 )
 
-// Learner learns. Its methods may be called at the same time.
+// Learner learns from telemetry. Its methods may be called at the same time.
 type Learner struct {
 	options Options
-	// shown is what the scheduler sees; stale says that a declaration is not in it.
+	// shown is what the scheduler sees; stale says that a declaration is missing in it.
 	shown atomic.Pointer[Snapshot]
 	stale atomic.Bool
-	// numbers of workloads by "namespace/name" of their WorkloadProfile, whether or not it exists. A number is never given
-	// to another.
+	// numbers of workloads by "namespace/name" of their WorkloadProfile, whether or not it exists. The learner never
+	// reuses a number.
 	numbers names
 
 	mu        sync.Mutex
@@ -75,8 +75,8 @@ type Learner struct {
 	gpus    map[string]interference.GPU
 	pods    map[types.UID]*pod
 	devices map[place]*device
-	// dirty are workloads whose part of the snapshot is out of date; podsChanged says so of the pods, levelsChanged of all
-	// that one settling changes.
+	// dirty are workloads whose part of the snapshot is out of date. podsChanged says the same of the pods,
+	// levelsChanged of all values that one settling changes.
 	dirty       map[interference.Workload]bool
 	podsChanged bool
 	observed    bool
@@ -90,29 +90,29 @@ type Learner struct {
 	counts  counts
 }
 
-// workload is what is known of one.
+// workload is what the learner knows of one workload.
 type workload struct {
 	number interference.Workload
 	name   string
-	// key is nil where there is no need to make a WorkloadProfile.
+	// key is nil where the learner need not make a WorkloadProfile.
 	key   *kube.WorkloadKey
 	owner interference.Owner
-	// pods that are alive.
+	// pods that have not ended.
 	pods int
 	// profile is what its WorkloadProfile declares, nil where there is none; made says that a learner made it.
 	profile *kube.Workload
 	made    bool
 	records []*record
-	// written is what its status says; wrote that this process wrote it.
+	// written is the content of its status; wrote says that this process wrote it.
 	written []brief
 	wrote   bool
 	queued  bool
-	// refused says that no WorkloadProfile can hold it.
+	// refused says that no WorkloadProfile can hold the workload.
 	refused bool
 	seen    int64 // seconds since 1970
 }
 
-// New returns a Learner that knows nothing. It starts nothing.
+// New returns an empty Learner. It starts nothing.
 func New(o Options) *Learner {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -131,7 +131,7 @@ func New(o Options) *Learner {
 	return l
 }
 
-// Run shows and writes what is learned until ctx ends.
+// Run updates the snapshot and writes WorkloadProfiles until ctx ends.
 func (l *Learner) Run(ctx context.Context) {
 	var writer sync.WaitGroup
 	if l.options.Client != nil && !l.options.Frozen {
@@ -150,7 +150,7 @@ func (l *Learner) Run(ctx context.Context) {
 	}
 }
 
-// step takes in the time that has passed, and shows what was learned.
+// step handles the time since the last step, and updates the snapshot.
 func (l *Learner) step(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +184,7 @@ func (l *Learner) places() []place {
 	return all
 }
 
-// named returns the workload of a WorkloadProfile's name, made where there is none.
+// named returns the workload of a WorkloadProfile's name, and makes it where there is none.
 func (l *Learner) named(namespace, name string) *workload {
 	path := namespace + "/" + name
 	if n, ok := l.numbers.number(path); ok {
@@ -197,7 +197,7 @@ func (l *Learner) named(namespace, name string) *workload {
 	return w
 }
 
-// names are the numbers of workloads. Its lock is never held for long.
+// names are the numbers of workloads. Its lock is held only briefly.
 type names struct {
 	mu      sync.RWMutex
 	numbers map[string]interference.Workload
@@ -240,7 +240,7 @@ func ownerOf(namespace string) interference.Owner {
 	return interference.Owner(h.Sum32() | 1)
 }
 
-// forget drops a workload without pods, and what was learned of one with pods.
+// forget drops a workload without pods; of one with pods it drops what was learned.
 func (l *Learner) forget(w *workload) {
 	l.book.Forget(w.number)
 	w.records, w.written, w.wrote = nil, nil, false
@@ -251,8 +251,8 @@ func (l *Learner) forget(w *workload) {
 	}
 }
 
-// prune forgets workloads that have neither pods nor a WorkloadProfile: at once where nothing was learned of them, else
-// those observed longest ago beyond MaxProfiles.
+// prune drops workloads that have neither pods nor a WorkloadProfile. Those of which nothing was learned it drops at
+// once, the others beyond MaxProfiles, the oldest observations first.
 func (l *Learner) prune() {
 	idle := make([]*workload, 0, len(l.workloads))
 	for _, w := range l.workloads {

@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
-// round is the time of one observation, and for the agent to publish that the company is another.
+// round is the time of one observation, and for the agent to publish that the tenant group is another.
 const round = defaultWarmUp + defaultInterval + 2*time.Minute
 
 // mix puts the jobs on devices in companies of one to three that are drawn, and lets them run for one observation.
@@ -17,14 +17,14 @@ func (w *world) mix(random *rand.Rand, jobs []*job, met map[[2]*job]bool) {
 	order, at := random.Perm(len(jobs)), 0
 	for i := range w.gpus {
 		size := []int{1, 2, 2, 2, 2, 3}[random.IntN(6)]
-		var company []*job
+		var group []*job
 		for ; size > 0 && at < len(order); size-- {
-			company = append(company, jobs[order[at]])
+			group = append(group, jobs[order[at]])
 			at++
 		}
-		w.place(i, company...)
-		for _, a := range company {
-			for _, b := range company {
+		w.place(i, group...)
+		for _, a := range group {
+			for _, b := range group {
 				if a != b {
 					met[[2]*job{a, b}] = true
 				}

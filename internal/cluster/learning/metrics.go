@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/metrics"
 )
 
-// Why something that was reported teaches nothing.
+// Reasons for which the learner ignores a report.
 const (
 	dropAbsurd     = "absurd"
 	dropZero       = "zero"
@@ -40,7 +40,7 @@ const (
 	resultFailed  = "failed"
 )
 
-// counts is what the learner counted. The learner's lock guards it.
+// counts are the learner's counters. The learner's lock guards them.
 type counts struct {
 	solo, coRuns, restarts uint64
 	dropped, writes        map[string]uint64
@@ -107,7 +107,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells them.
+// Collect sends them.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	l := c.learner
 	l.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// pod is a pod that wants vGPUs.
+// pod is a pod that asks for vGPUs.
 type pod struct {
 	workload *workload
 	// node that it is bound to, "" before.
@@ -25,7 +25,7 @@ type share struct {
 	part   vgpu.MilliGPU
 }
 
-// Pod takes in a pod that was added or changed. Pods without vGPUs are passed over; those that have ended are gone.
+// Pod handles a pod that was added or changed. It ignores pods without vGPUs, and drops those that have ended.
 func (l *Learner) Pod(p *v1.Pod) {
 	if !kube.WantsVGPU(p) {
 		return
@@ -56,7 +56,7 @@ func (l *Learner) Pod(p *v1.Pod) {
 	l.podsChanged = true
 }
 
-// PodGone takes in that a pod is gone or has ended.
+// PodGone handles a pod that was deleted or has ended.
 func (l *Learner) PodGone(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +69,8 @@ func (l *Learner) PodGone(uid types.UID) {
 	l.podsChanged = true
 }
 
-// sharesOf returns what the containers of a pod together may use of each device, nil where it is not assigned or its
-// assignment is broken. Init containers have ended when the others work.
+// sharesOf returns what the containers of a pod together may use of each device, nil where the pod has no valid
+// assignment. Init containers have ended when the others work.
 func sharesOf(p *v1.Pod) []share {
 	assignment, err := kube.AssignmentOf(p)
 	if err != nil {
@@ -93,7 +93,7 @@ func sharesOf(p *v1.Pod) []share {
 	return all
 }
 
-// part returns what the pod may use of a device: all of it where nobody knows.
+// part returns what the pod may use of a device: all of it where the share is unknown.
 func (p *pod) part(id vgpu.DeviceID) vgpu.MilliGPU {
 	for _, s := range p.shares {
 		if s.device == id && s.part > 0 {
@@ -103,8 +103,8 @@ func (p *pod) part(id vgpu.DeviceID) vgpu.MilliGPU {
 	return vgpu.WholeGPU
 }
 
-// Profile takes in a WorkloadProfile that was added or changed. What was learned before this process started is taken over
-// the first time; later this process knows better.
+// Profile handles a WorkloadProfile that was added or changed. The first time it restores what was learned before this
+// process started; later this process knows better.
 func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
 	read := kube.ReadProfile(p)
 	l.mu.Lock()
@@ -125,8 +125,8 @@ func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
 	l.stale.Store(true)
 }
 
-// declaredOf returns what a WorkloadProfile declares, without what was learned. Of those without a spec, which are most that
-// the scheduler makes, it is one for all.
+// declaredOf returns what a WorkloadProfile declares, without what was learned. Profiles without a spec, which are most
+// that the scheduler makes, share one value.
 func declaredOf(p *v1alpha1.WorkloadProfile, read *kube.Workload) *kube.Workload {
 	if s := &p.Spec; len(s.Uses) == 0 && len(s.Throughputs) == 0 && len(s.Spread) == 0 && s.Graph == nil {
 		return nothing
@@ -134,10 +134,10 @@ func declaredOf(p *v1alpha1.WorkloadProfile, read *kube.Workload) *kube.Workload
 	return read.With(nil)
 }
 
-// nothing is what a workload without a WorkloadProfile declares.
+// nothing is the declaration of a workload without a WorkloadProfile.
 var nothing = &kube.Workload{}
 
-// ProfileGone takes in that a WorkloadProfile was deleted: what was learned of the workload is forgotten with it.
+// ProfileGone handles the deletion of a WorkloadProfile: the learner drops what it learned of the workload.
 func (l *Learner) ProfileGone(namespace, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +150,7 @@ func (l *Learner) ProfileGone(namespace, name string) {
 	l.stale.Store(true)
 }
 
-// restore takes over what was learned before.
+// restore loads what was learned before.
 func (l *Learner) restore(w *workload, before []kube.Learned) {
 	w.written = nil
 	for i := range before {
@@ -163,7 +163,7 @@ func (l *Learner) restore(w *workload, before []kube.Learned) {
 		}
 		t := b.Traits
 		if b.SoloRate == 0 {
-			// The offset is relative to a guess that nobody wrote down.
+			// The offset is relative to a guess that was not stored.
 			t.Offset, t.SureOffset = 0, 0
 		}
 		if t.CoRuns > 0 || t.SurePressure > 0 {

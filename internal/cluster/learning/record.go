@@ -12,28 +12,30 @@ import (
 )
 
 const (
-	// maxValues is how many of the latest values a rate alone goes by, and maxUses a utilisation. More is steadier, fewer
-	// follow changes sooner.
+	// maxValues is how many of the latest values give a rate alone, and maxUses a utilisation. Larger numbers are
+	// steadier, smaller ones follow changes sooner.
 	maxValues, maxUses = 16, 8
-	// fewValues is how many intervals alone make a rate alone. Fewer take a bad moment for the truth.
+	// fewValues is how many intervals without neighbours give a rate alone. With fewer, one bad interval may decide.
 	fewValues = 3
-	// maxRates is the number of shares that rates alone are remembered for.
+	// maxRates is the number of shares for which a record keeps rates alone. A larger number takes more memory.
 	maxRates = 4
-	// otherUnit is by how many times a rate has to differ from the one before to be one in another unit, and unitSure how
-	// often in a row.
+	// otherUnit is the factor between two rates from which on the unit must have changed, and unitSure how often in a
+	// row that must happen. Smaller numbers restart workloads whose rates vary.
 	otherUnit = 20
 	unitSure  = 3
-	// rebased is by what part a rate alone has to move for the observations to be compared with it anew.
+	// rebased is the part by which a rate alone has to change before the learner corrects the observations. A smaller
+	// part corrects more often.
 	rebased = .002
 )
 
-// record is what was learned of one workload on one GPU model, beside the book.
+// record is what the learner knows of one workload on one GPU model, beside the book.
 type record struct {
 	model string
 	gpu   interference.GPU
-	// sm and bandwidth alone, as of a whole device; beside is what was told of it beside others, which counts until then.
+	// sm and bandwidth are values without neighbours, for a whole device. beside is the values beside neighbours, which
+	// count until then.
 	sm, bandwidth, smBeside, bandwidthBeside part
-	// memory that it held at most.
+	// memory is the most that it held.
 	memory vgpu.Bytes
 	solo   int64
 	rates  []rate
@@ -46,11 +48,11 @@ type record struct {
 type rate struct {
 	cap   vgpu.MilliGPU
 	alone estimate
-	// base is what the speeds in the book are parts of.
+	// base is the rate to which the speeds in the book refer.
 	base float64
 }
 
-// estimate is the mean of the latest values without the extremes. The zero value knows nothing.
+// estimate is the mean of the latest values without the extremes. The zero value has none.
 type estimate struct {
 	values []float32
 	next   uint8
@@ -58,7 +60,7 @@ type estimate struct {
 
 func (e *estimate) known() bool { return len(e.values) > 0 }
 
-// add takes in a value, in place of the oldest where there are enough.
+// add adds a value, in place of the oldest where there are enough.
 func (e *estimate) add(v float64) {
 	if len(e.values) < maxValues {
 		e.values = append(e.values, float32(v))
@@ -78,7 +80,7 @@ func (e *estimate) mean() float64 {
 }
 
 // trimmed sorts values and returns their mean without the lowest and the highest fifth: up to a fifth of them may be
-// anything. Half as many would let more outliers in, the median would waste what the others tell.
+// arbitrary. Half as many would admit more outliers, the median would use less of the other values.
 func trimmed(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -93,7 +95,7 @@ func trimmed(values []float64) float64 {
 	return sum / float64(n-2*cut)
 }
 
-// part is an estimate of a part of a device, in a few bytes: half percents are finer than what is published.
+// part is an estimate of a part of a device, in a few bytes: half percents are finer than the published values.
 type part struct {
 	values  [maxUses]uint8
 	n, next uint8
@@ -116,7 +118,7 @@ func (p *part) mean() float64 {
 	return trimmed(sorted[:p.n])
 }
 
-// on returns the record of a workload on a GPU model, made where there is none.
+// on returns the record of a workload on a GPU model, and makes it where there is none.
 func (w *workload) on(model string, gpu interference.GPU) *record {
 	i := slices.IndexFunc(w.records, func(r *record) bool { return r.gpu == gpu })
 	if i >= 0 {
@@ -127,7 +129,8 @@ func (w *workload) on(model string, gpu interference.GPU) *record {
 	return r
 }
 
-// restore takes over what was learned before, as so many values as were seen, but few enough to be corrected soon.
+// restore loads what was learned before, as a number of values: as many as were seen, but few enough for quick
+// corrections.
 func (r *record) restore(b *kube.Learned) {
 	const trusted = 4
 	sm, bandwidth := &r.sm, &r.bandwidth
@@ -189,7 +192,7 @@ func or(a, b *part) float64 {
 	return b.mean()
 }
 
-// brief is what is remembered of what a status says, to tell what has changed since.
+// brief is a summary of a status, to detect changes since.
 type brief struct {
 	gpu                                         interference.GPU
 	sm, bandwidth, memory, rate                 float32
@@ -206,7 +209,7 @@ func briefly(gpu interference.GPU, k *kube.Learned) brief {
 	}
 }
 
-// Steps from which on a change is worth a write.
+// Least changes that are worth a write.
 const (
 	newsOfUse    = .03 // of a device
 	newsOfRate   = .05 // of itself, as memory
@@ -235,7 +238,8 @@ func (l *Learner) allLearned(w *workload) []kube.Learned {
 	return all
 }
 
-// under returns the rate under a cap, made where there is none in place of the one with the fewest values alone.
+// under returns the rate under a cap. It makes it where there is none, in place of the one with the fewest values
+// alone.
 func (r *record) under(share vgpu.MilliGPU) *rate {
 	at := 0
 	for i := range r.rates {
@@ -254,8 +258,7 @@ func (r *record) under(share vgpu.MilliGPU) *rate {
 	return &r.rates[at]
 }
 
-// elsewhere returns the rate alone that was measured under another cap, scaled to this one by what is known of the class
-// of work; 0 for none.
+// elsewhere returns the rate alone under another cap, scaled to this one by the curve of the class of work; 0 for none.
 func (r *record) elsewhere(share vgpu.MilliGPU, class interference.Class) float64 {
 	most, out := 0, 0.
 	for i := range r.rates {
@@ -267,8 +270,8 @@ func (r *record) elsewhere(share vgpu.MilliGPU, class interference.Class) float6
 	return out
 }
 
-// isOtherUnit counts how often in a row a rate was far from the one that it is compared with, and reports whether that is
-// because the workload counts in another unit now. A rate that is far off teaches nothing.
+// isOtherUnit counts how often in a row a rate was far from its reference. It reports whether the workload now reports
+// in another unit. A rate that is far off teaches nothing.
 func (r *record) isOtherUnit(reported, base float64) (far, other bool) {
 	if base == 0 || reported < base*otherUnit && reported > base/otherUnit {
 		r.strange = 0
@@ -278,5 +281,5 @@ func (r *record) isOtherUnit(reported, base float64) (far, other bool) {
 	return true, r.strange >= unitSure
 }
 
-// legalRate reports whether a rate can be one.
+// legalRate reports whether a value can be a rate.
 func legalRate(v float64) bool { return !math.IsNaN(v) && v > 0 && v <= 1e12 }

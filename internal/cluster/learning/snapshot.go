@@ -12,13 +12,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Snapshot is what is known of workloads at one time. It does not change.
+// Snapshot is what the learner knows of workloads at one time. It is immutable.
 type Snapshot struct {
 	version uint64
 	views   map[interference.Workload]*view
 	pods    map[types.UID]interference.Workload
 	levels  []level
-	// numbers are the learner's: a number given later is of a workload that this snapshot does not know.
+	// numbers are the learner's. The snapshot has no workload for a number that is newer.
 	numbers *names
 }
 
@@ -44,7 +44,7 @@ type level struct {
 	mean  float64
 }
 
-// Snapshot returns what is known now: what was declared until now, and what was learned until a second ago.
+// Snapshot returns the present knowledge: declarations until now, and what was learned until a second ago.
 func (l *Learner) Snapshot() *Snapshot {
 	if l.stale.Load() {
 		l.mu.Lock()
@@ -57,14 +57,14 @@ func (l *Learner) Snapshot() *Snapshot {
 // Version grows with each change.
 func (s *Snapshot) Version() uint64 { return s.version }
 
-// Empty reports whether no workload is known.
+// Empty reports whether the snapshot has no workload.
 func (s *Snapshot) Empty() bool { return len(s.views) == 0 }
 
-// Known reports whether anything of a workload was declared or observed.
+// Known reports whether a workload was declared or observed.
 func (s *Snapshot) Known(w interference.Workload) bool { return s.views[w] != nil }
 
-// Number returns the number of a pod's workload, 0 for pods without vGPUs and for workloads that nobody has told the
-// learner of. A number stands for one workload as long as the learner lives.
+// Number returns the number of a pod's workload, 0 for pods without vGPUs and for unknown workloads. A number stands
+// for one workload as long as the learner lives.
 func (s *Snapshot) Number(p *v1.Pod) interference.Workload {
 	if n, ok := s.pods[p.UID]; ok {
 		return n
@@ -114,7 +114,7 @@ func (v *view) of(model string) *onModel {
 	return nil
 }
 
-// Memory returns the memory that a workload holds at most on a GPU model, and false where nobody knows.
+// Memory returns the most memory that a workload holds on a GPU model, and false where it is unknown.
 func (s *Snapshot) Memory(w interference.Workload, model string) (vgpu.Bytes, bool) {
 	v := s.views[w]
 	if v == nil {
@@ -146,7 +146,7 @@ func (s *Snapshot) Profiles(namespace string) []string {
 	return all
 }
 
-// show makes a snapshot where anything has changed. The caller holds the lock.
+// show makes a snapshot after any change. The caller holds the lock.
 func (l *Learner) show() {
 	l.stale.Store(false)
 	if len(l.dirty) == 0 && !l.podsChanged {
@@ -182,7 +182,7 @@ func (l *Learner) show() {
 	l.shown.Store(next)
 }
 
-// view returns what the snapshot shows of a workload, nil where nothing is known of it.
+// view returns what the snapshot shows of a workload, nil for nothing.
 func (l *Learner) view(w *workload) *view {
 	if w == nil || w.profile == nil && len(w.records) == 0 {
 		return nil
@@ -199,7 +199,7 @@ func (l *Learner) view(w *workload) *view {
 	return v
 }
 
-// knows returns what is declared of a workload with what was learned of it.
+// knows returns the declaration of a workload with what was learned of it.
 func (w *workload) knows(l *Learner) *kube.Workload {
 	declared := w.profile
 	if declared == nil {

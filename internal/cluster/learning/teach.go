@@ -9,15 +9,18 @@ import (
 )
 
 const (
-	// idleSM is the utilisation below which a pod is not at work: it presses on nobody, and what it reports says nothing.
+	// idleSM is the utilisation below which a pod is idle: it harms no neighbour, and its reports say nothing. A larger
+	// value ignores light pods.
 	idleSM = .02
-	// fillsCap is the part of its cap that a pod has to use for more to be behind it.
+	// fillsCap is the part of its cap that a pod has to use before the cap may hide a larger use. A smaller part
+	// guesses more often.
 	fillsCap = .9
-	// Speeds beside others that are not taken for what they say. Below, a pod does something else; above, it did so alone.
+	// Bounds of speeds beside others that count. Below, the pod does other work; above, it did other work without
+	// neighbours.
 	slowestSpeed, fastestSpeed = .01, 3.
 )
 
-// member is a pod that was at work for an interval, with means over it; NaN where nobody knows.
+// member is a pod that was at work for an interval, with means over it; NaN for unknown ones.
 type member struct {
 	workload  *workload
 	record    *record
@@ -26,7 +29,7 @@ type member struct {
 	sm, rate  float64
 	bandwidth float64 // alone under its cap, as far as known
 	measured  bool
-	// several says that the pod has other devices too: its rate is not of this one.
+	// several says that the pod has other devices too: its rate is not of this one alone.
 	several bool
 }
 
@@ -54,8 +57,8 @@ func (l *Learner) teach(d *device, now time.Time) {
 	}
 }
 
-// membersOf returns the pods that were at work, or why nothing is to be learned of them: one of them is unknown, or is not
-// on the node. A node says nothing of the pods of others, so that an agent that lies spoils no more than what runs there.
+// membersOf returns the pods that were at work, or why the learner ignores them: one of them is unknown, or is not on
+// the node. A node reports only pods that are on it, so that a false agent spoils only what runs there.
 func (l *Learner) membersOf(d *device, now time.Time) (members []member, dropped string) {
 	for i := range d.tenants {
 		if t := &d.tenants[i]; !d.idles(i) {
@@ -94,12 +97,12 @@ func (l *Learner) membersOf(d *device, now time.Time) (members []member, dropped
 	return members, ""
 }
 
-// idles reports whether a tenant was measured to do nothing in the window.
+// idles reports whether a tenant was idle in the window, by measurement.
 func (d *device) idles(tenant int) bool {
 	return d.tenants[tenant].measured && d.window.sm[tenant].value(d.window.counted) < idleSM
 }
 
-// alone learns what a pod does without neighbours.
+// alone learns from a pod without neighbours.
 func (l *Learner) alone(m *member, bandwidth float64) {
 	r := m.record
 	r.solo++
@@ -107,7 +110,7 @@ func (l *Learner) alone(m *member, bandwidth float64) {
 	share := float64(m.part) / float64(vgpu.WholeGPU)
 	if sm := m.sm; !math.IsNaN(sm) {
 		if share < 1 && sm > fillsCap*share {
-			// It would use more: how much, nobody has seen.
+			// It would use more; how much is unknown.
 			sm = max(sm, 1)
 			if r.sm.known() {
 				sm = max(m.sm, r.sm.mean())
@@ -131,7 +134,7 @@ func (l *Learner) alone(m *member, bandwidth float64) {
 	l.rebase(m, at, alone, sure)
 }
 
-// strange drops a rate that is far from all before, and starts the workload anew where it counts in another unit.
+// strange drops a rate that is far from all before, and restarts the workload where it reports in another unit.
 func (l *Learner) strange(m *member, other bool) {
 	l.counts.drop(dropFar)
 	if !other {
@@ -143,15 +146,15 @@ func (l *Learner) strange(m *member, other bool) {
 	l.dirty[m.workload.number] = true
 }
 
-// throughput returns the rate alone under the member's cap, and whether it was measured or declared; 0 where nobody
-// knows any.
+// throughput returns the rate alone under the member's cap, and whether it was measured or declared; 0 for an unknown
+// rate.
 func (l *Learner) throughput(m *member, at *rate) (alone float64, sure bool) {
 	if len(at.alone.values) >= fewValues {
 		return at.alone.mean(), true
 	}
 	if w := m.workload.profile; w != nil {
 		if declared, ok := w.Rate(m.record.model, m.part); ok {
-			// Declared in another unit than it reports in, it says nothing.
+			// A declaration in another unit than the reports says nothing.
 			if v := float64(declared) / unit; m.rate > v*slowestSpeed && m.rate < v*fastestSpeed {
 				return v, true
 			}
@@ -163,7 +166,7 @@ func (l *Learner) throughput(m *member, at *rate) (alone float64, sure bool) {
 	return m.record.elsewhere(m.part, m.profile.Class), false
 }
 
-// rebase compares what was observed with the rate alone that is known now. It reports whether that is a guess.
+// rebase corrects the observations to the present rate alone. It reports whether that is a guess.
 func (l *Learner) rebase(m *member, at *rate, alone float64, sure bool) (loose bool) {
 	if alone == 0 {
 		return true
@@ -178,7 +181,7 @@ func (l *Learner) rebase(m *member, at *rate, alone float64, sure bool) (loose b
 	return !sure
 }
 
-// beside learns from one of the members how fast it was beside the others.
+// beside learns from the speed of one of the members beside the others.
 func (l *Learner) beside(members []member, of int) {
 	m := &members[of]
 	switch {
@@ -208,7 +211,7 @@ func (l *Learner) beside(members []member, of int) {
 	l.observe(members, of, interference.Observation{Speed: speed, Loose: loose})
 }
 
-// observe tells the book of a co-run of which the speed is given.
+// observe adds a co-run with a given speed to the book.
 func (l *Learner) observe(members []member, of int, o interference.Observation) {
 	for i := range members {
 		r := interference.Runner{Workload: members[i].workload.number, Cap: members[i].part}
@@ -238,7 +241,7 @@ func (l *Learner) expected(members []member, of int) float64 {
 	return l.options.Model.Predict(on, nil)[of].Speed
 }
 
-// declare tells the book the profiles of members.
+// declare adds the profiles of members to the book.
 func (l *Learner) declare(members []member) {
 	for i := range members {
 		m := &members[i]
@@ -248,8 +251,8 @@ func (l *Learner) declare(members []member) {
 	}
 }
 
-// divide attributes what nobody has seen alone yet: the SM utilisation that the driver tells of the pod, and the bandwidth
-// that is left where that of all neighbours is known, each as if the pod had its speed alone.
+// divide estimates what was never measured without neighbours: the SM utilisation that the driver reports of the pod,
+// and the bandwidth that is left where that of all neighbours is known. It scales each to the speed of the pod alone.
 func (l *Learner) divide(members []member, device float64) {
 	unknown, left := -1, device
 	for i := range members {
@@ -275,7 +278,7 @@ func (l *Learner) divide(members []member, device float64) {
 	m.record.bandwidthBeside.add(min(1, alone))
 }
 
-// speed returns how fast the member was, as far as known: 1 where nobody knows its rate alone.
+// speed returns the speed of the member, 1 where its rate alone is unknown.
 func (m *member) speed() float64 {
 	for i := range m.record.rates {
 		at := &m.record.rates[i]

@@ -69,7 +69,7 @@ type gpu struct {
 
 // world is a cluster of one node: devices that interfere as fakegpu.Interference says, and an agent that publishes what
 // Tandem's agent would, in the same way: sampled every 10 s, counters of work done read every 30 s, both smoothed over a minute and begun
-// anew with each company, published every minute at most and only if something moved by 5 points, or a rate by 5 %.
+// anew with each tenant group, published every minute at most and only if something moved by 5 points, or a rate by 5 %.
 type world struct {
 	tb      testing.TB
 	clock   *clock

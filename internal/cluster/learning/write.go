@@ -21,11 +21,13 @@ import (
 )
 
 const (
-	// rested is how long a workload must not have been observed for its WorkloadProfile to make room for another.
+	// rested is how long a workload must be unobserved before its WorkloadProfile may be replaced by another. A shorter
+	// time replaces profiles that are still needed.
 	rested = time.Hour
-	// longestPause bounds the pause after writes that failed in a row.
+	// longestPause bounds the pause after writes that failed in a row. A longer pause spares the API server and delays
+	// the writes.
 	longestPause = 5 * time.Minute
-	// requestTimeout bounds one request.
+	// requestTimeout bounds one request. A longer timeout delays the other writes where the API server does not answer.
 	requestTimeout = 10 * time.Second
 )
 
@@ -39,7 +41,7 @@ func (l *Learner) changed(w *workload) {
 	l.queue = append(l.queue, w.number)
 }
 
-// isNews reports whether more was learned of a workload than its status says.
+// isNews reports whether the learner knows more of a workload than its status says.
 func (l *Learner) isNews(w *workload) bool {
 	for _, r := range w.records {
 		k := l.learned(w, r)
@@ -55,7 +57,7 @@ func (l *Learner) isNews(w *workload) bool {
 	return false
 }
 
-// writing writes until ctx ends.
+// writing writes statuses until ctx ends.
 func (l *Learner) writing(ctx context.Context) {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / l.options.WritesPerSecond))
 	defer tick.Stop()
@@ -79,7 +81,7 @@ type task struct {
 	briefs          []brief
 }
 
-// write writes the status of the workload that has waited longest, and makes or removes WorkloadProfiles as needed. It
+// write writes the status of the workload that has waited longest, and makes or deletes WorkloadProfiles as needed. It
 // reports whether there was anything to do.
 func (l *Learner) write(ctx context.Context) bool {
 	if path, ok := l.surplus(); ok {
@@ -111,7 +113,7 @@ func (l *Learner) write(ctx context.Context) bool {
 	return true
 }
 
-// take takes the workload that has waited longest from the queue; none while writes pause.
+// take removes the workload that has waited longest from the queue; none while writes pause.
 func (l *Learner) take() (task, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +140,7 @@ func (l *Learner) take() (task, bool) {
 	return task{}, false
 }
 
-// hasRoom reports whether another WorkloadProfile may be made: there are not as many as allowed, or one can go.
+// hasRoom reports whether the learner may make another WorkloadProfile: it has fewer than the limit, or may delete one.
 func (l *Learner) hasRoom() bool {
 	if l.made < l.options.MaxProfiles || l.oldest() != nil {
 		return true
@@ -147,8 +149,8 @@ func (l *Learner) hasRoom() bool {
 	return false
 }
 
-// oldest returns the workload with a WorkloadProfile of the learner that was observed longest ago, nil where all were
-// observed lately.
+// oldest returns the workload with a WorkloadProfile of the learner and the oldest observation, nil where all
+// observations are recent.
 func (l *Learner) oldest() *workload {
 	var oldest *workload
 	for _, w := range l.workloads {
@@ -162,7 +164,7 @@ func (l *Learner) oldest() *workload {
 	return oldest
 }
 
-// surplus returns the WorkloadProfile to delete where there are more than allowed.
+// surplus returns the WorkloadProfile to delete where there are more than the limit.
 func (l *Learner) surplus() (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +178,7 @@ func (l *Learner) surplus() (string, bool) {
 	return w.name, true
 }
 
-// store writes one status. What is there is read first: a user may have made, changed or removed it.
+// store writes one status. It first reads the object: a user may have made, changed or deleted it.
 func (l *Learner) store(ctx context.Context, t *task) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -214,7 +216,7 @@ func (l *Learner) store(ctx context.Context, t *task) (string, error) {
 	return result, nil
 }
 
-// create makes a WorkloadProfile, and returns the one that is there.
+// create makes a WorkloadProfile, and returns the existing one.
 func (l *Learner) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	made, err := kube.LearnedProfile(*t.key)
 	if err != nil {
@@ -233,7 +235,7 @@ func (l *Learner) create(ctx context.Context, t *task) (*unstructured.Unstructur
 	return found, err
 }
 
-// refuse notes that no WorkloadProfile can hold a workload.
+// refuse records that no WorkloadProfile can hold a workload.
 func (l *Learner) refuse(number interference.Workload) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +255,7 @@ func (l *Learner) delete(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-// wrote counts a write. After each that failed in a row the pause until the next is twice as long.
+// wrote counts a write. After each failure in a row it doubles the pause until the next write.
 func (l *Learner) wrote(ctx context.Context, result, path string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

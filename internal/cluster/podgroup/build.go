@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// build makes a Gang of the members, and says what is wrong with it. The mutex is held.
+// build makes a Gang of the members, and says what is wrong with it. The caller holds the mutex.
 func (s *Set) build(g *gang) (*Gang, *Problem) {
 	out := &Gang{Ref: g.ref, Members: make([]*v1.Pod, len(g.members)), Ranks: make([]int, len(g.members))}
 	for i, m := range g.members {
@@ -43,7 +43,7 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 	return out, out.declare(living(g.members), declared)
 }
 
-// living returns the members that are not being deleted, all where all are.
+// living returns the members that are not being deleted, or all members where all are being deleted.
 func living(members []*member) []*member {
 	var out []*member
 	for _, m := range members {
@@ -89,10 +89,10 @@ func (g *Gang) declare(members []*member, group *kube.PodGroup) *Problem {
 	return nil
 }
 
-// topologies are the annotations that a PodGroup may carry for its pods.
+// topologies are the annotations that a PodGroup may set for its pods.
 var topologies = []string{v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology}
 
-// declaredTopology returns the annotations of topology that count: of each that of the PodGroup, else that of the pods.
+// declaredTopology returns the annotations of topology that count: the PodGroup's value of each, else the pod's.
 func declaredTopology(pod *v1.Pod, group *kube.PodGroup) map[string]string {
 	out := map[string]string{}
 	for _, key := range topologies {

@@ -71,7 +71,7 @@ func TestOnChange(t *testing.T) {
 	step("it becomes wrong", func() { w.put(t, xk8sGang("g", -1)) }, x, wrong("-1"))
 	step("it is wrong in another way", func() { w.put(t, xk8sGang("g", -2)) }, x, wrong("-2"))
 	step("it goes", func() { w.drop(t, group) }, x, missing)
-	step("all are told", w.tellAll, x, missing)
+	step("all are told", w.notifyAll, x, missing)
 }
 
 func TestSee(t *testing.T) {

@@ -12,19 +12,19 @@ import (
 
 // Served says which PodGroups an API server has.
 type Served struct {
-	// Native is the version of scheduling.k8s.io whose PodGroups are read, "" for none.
+	// Native is the version of scheduling.k8s.io whose PodGroups the set reads, "" for none.
 	Native string
-	// XK8s: those of scheduling.x-k8s.io/v1alpha1.
+	// XK8s says whether the set reads the PodGroups of scheduling.x-k8s.io/v1alpha1.
 	XK8s bool
 }
 
-// Resources are those that ServedOf looks at.
+// Resources are the resources that ServedOf checks.
 func Resources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{kube.NativePodGroups, kube.StablePodGroups, kube.XK8sPodGroups}
 }
 
-// ServedOf returns which PodGroups are read of an API server that has these resources. Of Kubernetes' own the version comes
-// first that the scheduler's queue knows.
+// ServedOf returns which PodGroups the set reads from an API server with these resources. Of Kubernetes' own it prefers
+// the version that the scheduler's queue knows.
 func ServedOf(set served.Set) Served {
 	s := Served{XK8s: set[kube.XK8sPodGroups]}
 	switch {
@@ -45,7 +45,7 @@ func Discover(ctx context.Context, client discovery.DiscoveryInterface) (Served,
 	return ServedOf(set), nil
 }
 
-// native returns the resource of Kubernetes' PodGroups in the version that is served.
+// native returns the resource of Kubernetes' PodGroups in the served version.
 func (s Served) native() schema.GroupVersionResource {
 	return kube.NativePodGroups.GroupResource().WithVersion(s.Native)
 }

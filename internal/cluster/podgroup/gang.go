@@ -13,14 +13,14 @@ import (
 type (
 	// Ref names a gang.
 	Ref = reservation.Ref
-	// Source says where a gang is declared.
+	// Source says where the user declared a gang.
 	Source = reservation.Source
 )
 
-// Sources, in the order in which a pod that names several is taken.
+// Sources, in the order of precedence for a pod that names several.
 const (
-	// Native is PodGroup of scheduling.k8s.io: where Queues says so the scheduler's queue knows these gangs itself and tries
-	// their members in one cycle.
+	// Native is PodGroup of scheduling.k8s.io. Where Queues returns true, the scheduler's queue knows these gangs
+	// itself and tries their members in one cycle.
 	Native Source = "scheduling.k8s.io"
 	// XK8s is PodGroup of scheduling.x-k8s.io.
 	XK8s Source = "scheduling.x-k8s.io"
@@ -42,20 +42,20 @@ func fieldOf(s Source) string {
 // Less reports whether a pod comes before another in the order of a gang's members.
 func Less(a, b *v1.Pod) bool { return kube.RankOf(a).Compare(kube.RankOf(b)) < 0 }
 
-// Gang is what the API says of a gang now. Callers do not modify it.
+// Gang is what the API says of a gang now. Callers must not modify it.
 type Gang struct {
 	Ref
 	// MinCount is the least number of members that may run, 1 or more.
 	MinCount int
 	// Required and Preferred are levels, as in gang.Wishes.
 	Required, Preferred []string
-	// Members are the pods that exist and have not ended, by rank: what Less orders. Those that are being deleted are
+	// Members are the pods that exist and have not ended, by rank: the order of Less. Pods that are being deleted are
 	// among them.
 	Members []*v1.Pod
 	// Ranks of the members.
 	Ranks []int
-	// Object that events are about beside the pods; nil where there is none, for gangs by label.
+	// Object of events beside the pods; nil for gangs by label.
 	Object *v1.ObjectReference
-	// Created is when the PodGroup was made, for gangs by label the oldest member.
+	// Created is the creation time of the PodGroup, for gangs by label that of the oldest member.
 	Created time.Time
 }

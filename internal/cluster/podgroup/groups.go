@@ -24,7 +24,7 @@ type groups struct {
 	resource schema.GroupVersionResource
 	store    cache.Store
 	synced   cache.InformerSynced
-	// failed says why the PodGroups could not be listed at last.
+	// failed says why the last listing of the PodGroups failed.
 	failed atomic.Pointer[string]
 }
 
@@ -36,7 +36,7 @@ type declared struct {
 	problem string
 }
 
-// condense turns a PodGroup into what is kept of it.
+// condense returns what the informer keeps of a PodGroup.
 func condense(object any) (any, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -81,11 +81,11 @@ func (s *Set) watchGroups(ctx context.Context, source Source, client dynamic.Int
 	return nil
 }
 
-// groupChanged takes in that something happened to a PodGroup; old is nil where it came or went.
+// groupChanged handles a change of a PodGroup; old is nil where it was created or deleted.
 func (s *Set) groupChanged(source Source, old, object any) {
 	key, err := cache.DeletionHandlingObjectToName(object)
 	if err != nil {
-		return // no object has no name
+		return // no object has this name
 	}
 	ref := Ref{Source: source, Namespace: key.Namespace, Name: key.Name}
 	s.mu.Lock()
@@ -95,7 +95,7 @@ func (s *Set) groupChanged(source Source, old, object any) {
 	}
 	s.mu.Unlock()
 	if g != nil && !sameGroup(old, object) {
-		s.tell([]Ref{ref})
+		s.notify([]Ref{ref})
 	}
 }
 
@@ -106,7 +106,7 @@ func sameGroup(old, object any) bool {
 	return ok && okB && a.problem == b.problem && reflect.DeepEqual(a.PodGroup, b.PodGroup)
 }
 
-// find returns the PodGroup of a gang, and what is wrong with it or that it does not exist.
+// find returns the PodGroup of a gang, or a problem: what is wrong with it, or that it does not exist.
 func (g *groups) find(ref Ref) (*declared, *Problem) {
 	object, ok, err := g.store.GetByKey(ref.Namespace + "/" + ref.Name)
 	d, isGroup := object.(*declared)
@@ -119,7 +119,7 @@ func (g *groups) find(ref Ref) (*declared, *Problem) {
 	return d, nil
 }
 
-// missing says that the PodGroup of a gang does not exist, and what to do.
+// missing describes that the PodGroup of a gang does not exist, and what the user can do.
 func missing(r Ref) string {
 	text := fmt.Sprintf("PodGroup %s of %s does not exist: create it", r, r.Source)
 	if r.Source == XK8s {
@@ -128,13 +128,13 @@ func missing(r Ref) string {
 	return text
 }
 
-// unserved says that the PodGroups of a gang are of an API that the API server does not have, and what to do.
+// unserved describes that the API server does not have the PodGroups of a gang, and what the user can do.
 func unserved(r Ref) string {
 	return fmt.Sprintf("%s names PodGroup %s, and the API server serves no PodGroups of %s that this scheduler reads, neither in %s nor in %s: "+
 		"serve them, or leave the field out", fieldOf(r.Source), r.Name, r.Source, kube.NativePodGroups.Version, kube.StablePodGroups.Version)
 }
 
-// explain keeps why the PodGroups cannot be read, for those who wait for them.
+// explain keeps why the PodGroups cannot be read, for the gangs that wait for them.
 func (g *groups) explain(err error) {
 	why := err.Error()
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
@@ -143,7 +143,7 @@ func (g *groups) explain(err error) {
 	g.failed.Store(&why)
 }
 
-// unread says what a gang of a source waits to be read, "" for nothing.
+// unread describes what a gang of a source waits for before the set can read it, "" for nothing.
 func (s *Set) unread(source Source) string {
 	if s.Synced() {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
-// member is a pod that is in a gang, with what is read of it once.
+// member is a pod in a gang, with the fields that are read once.
 type member struct {
 	ref      Ref
 	pod      *v1.Pod
@@ -19,41 +19,41 @@ type member struct {
 	likeness kube.Likeness
 	// conflict says that the pod names two gangs, "" where it names one.
 	conflict string
-	// untold are the gangs whose listeners do not know yet that the pod came.
-	untold []Ref
+	// unnotified are the gangs whose listeners do not know yet of the new pod.
+	unnotified []Ref
 }
 
-// gang holds the members of a gang, and what was made of them.
+// gang holds the members of a gang, and what build made of them.
 type gang struct {
 	ref Ref
 	// members in their order.
 	members []*member
-	// gang and problem are what Gang returns, once it is built.
+	// gang and problem are the results of Gang, once they are built.
 	gang    *Gang
 	problem *Problem
 	built   bool
 }
 
-// podChanged takes in that something happened to a pod: the store says what.
+// podChanged handles a change of a pod. The informer's store has its present state.
 func (s *Set) podChanged(object any) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
-		return // no object has no name
+		return // no object has this name
 	}
 	s.mu.Lock()
 	refs := s.follow(key, s.stored(key))
-	if m := s.known[key]; m != nil && len(m.untold) > 0 {
-		refs, m.untold = union(m.untold, refs), nil
+	if m := s.known[key]; m != nil && len(m.unnotified) > 0 {
+		refs, m.unnotified = union(m.unnotified, refs), nil
 	}
 	s.mu.Unlock()
-	s.tell(refs)
+	s.notify(refs)
 }
 
-// follow makes what is known of a pod what the store has now, nil for nothing, and returns the gangs for which that makes a
-// difference.
+// follow sets what the set knows of a pod to the store's present state, nil for nothing. It returns the gangs for which
+// that makes a difference.
 //
-// The events of an informer come after its store has changed, so that each pod is at last known as the store has it,
-// whatever was read in between and in whatever order. The mutex is held.
+// The events of an informer come after its store has changed. So in the end the set knows each pod as the store has it,
+// whatever was read in between and in whatever order. The caller holds the mutex.
 func (s *Set) follow(key string, now *member) []Ref {
 	before := s.known[key]
 	switch {
@@ -64,11 +64,11 @@ func (s *Set) follow(key string, now *member) []Ref {
 		return []Ref{now.ref}
 	case now == nil:
 		s.remove(key, before)
-		return union(before.untold, []Ref{before.ref})
+		return union(before.unnotified, []Ref{before.ref})
 	case before.pod == now.pod:
 		return nil
 	}
-	now.untold = before.untold
+	now.unnotified = before.unnotified
 	s.remove(key, before)
 	s.insert(key, now)
 	if before.ref == now.ref && !differs(before.pod, now.pod) {
@@ -96,7 +96,7 @@ func (s *Set) stored(key string) *member {
 	return m
 }
 
-// conflict says that a pod names another gang than its own by a source that is served.
+// conflict describes that a pod names another gang than its own by a served source.
 func (s *Set) conflict(pod *v1.Pod, ref Ref) string {
 	names := kube.GangsOf(pod)
 	for _, other := range []struct {

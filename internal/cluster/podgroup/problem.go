@@ -2,9 +2,9 @@ package podgroup
 
 // Problem is why the members of a gang cannot be placed now.
 type Problem struct {
-	// Message says what is wrong and what to do.
+	// Message describes what is wrong and what the user can do.
 	Message string
-	// Waits reports that something is missing that may appear by itself: members, or the PodGroup. Without it somebody must
+	// Waits says that something is missing that may appear by itself: members, or the PodGroup. Without it a user must
 	// correct a pod or a PodGroup.
 	Waits bool
 }

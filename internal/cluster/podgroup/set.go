@@ -21,18 +21,20 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
-// discoveryTimeout bounds a question to the API server which PodGroups it has.
+// discoveryTimeout bounds a request to the API server for its PodGroups. A larger bound delays the start where the API
+// server does not answer.
 const discoveryTimeout = 10 * time.Second
 
 // Options are what a Set reads from.
 type Options struct {
-	// Pods is the informer of all pods that have not ended. Somebody else runs it.
+	// Pods is the informer of all pods that have not ended. The caller runs it.
 	Pods cache.SharedIndexInformer
-	// Served says which PodGroups are read.
+	// Served says which PodGroups the set reads.
 	Served Served
-	// Queued: the scheduler's queue knows the PodGroups of Kubernetes itself, and tries their members in one cycle.
+	// Queued says that the scheduler's queue knows the PodGroups of Kubernetes itself, and tries their members in one
+	// cycle.
 	Queued bool
-	// Dynamic reads the PodGroups; not used where none are served.
+	// Dynamic reads the PodGroups; unused where the API server has none.
 	Dynamic dynamic.Interface
 }
 
@@ -41,7 +43,7 @@ type Set struct {
 	served Served
 	queued bool
 	pods   cache.Store
-	// groups hold the PodGroups, by source.
+	// groups are the PodGroups, by source.
 	groups map[Source]*groups
 	synced []cache.InformerSynced
 
@@ -52,7 +54,7 @@ type Set struct {
 	listeners []func(Ref)
 }
 
-// Watch returns a Set of what a scheduler sees, of the PodGroups that its API server has now. See New.
+// Watch returns a Set for a scheduler, with the PodGroups that its API server has now. See New.
 func Watch(ctx context.Context, handle fwk.Handle) (*Set, error) {
 	if handle.KubeConfig() == nil {
 		return nil, fmt.Errorf("watch gangs: the scheduler has no kubeconfig to watch PodGroups with")
@@ -76,9 +78,9 @@ func Watch(ctx context.Context, handle fwk.Handle) (*Set, error) {
 	return New(ctx, Options{Pods: pods, Served: served, Queued: queued, Dynamic: client})
 }
 
-// nameGroup is what the scheduler keeps of a pod: no managedFields, as upstream, and a group of scheduling.k8s.io that names no
-// PodGroup with the empty name. The scheduler of Kubernetes 1.37 ends with a panic at a pod of such a group; with the empty name,
-// which no PodGroup has, it waits for ever for the PodGroup.
+// nameGroup returns what the scheduler keeps of a pod. It drops managedFields, as upstream does. It adds the empty name
+// to a group of scheduling.k8s.io that names no PodGroup. The scheduler of Kubernetes 1.37 panics at a pod of such a
+// group; with the empty name, which no PodGroup has, the pod waits for ever.
 func nameGroup(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
@@ -89,8 +91,8 @@ func nameGroup(object any) (any, error) {
 	return object, nil
 }
 
-// New returns a Set that follows pods and PodGroups until ctx ends. It waits for nothing: see Synced. The informer of pods must not
-// have been started where the scheduler's queue knows PodGroups.
+// New returns a Set that follows pods and PodGroups until ctx ends. It does not wait until they are read: see Synced.
+// Where the scheduler's queue knows PodGroups, the caller must start the informer of pods after New.
 func New(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{
 		served: o.Served, queued: o.Queued, pods: o.Pods.GetStore(),
@@ -122,7 +124,7 @@ func New(ctx context.Context, o Options) (*Set, error) {
 	}
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), s.Synced) {
-			s.tellAll()
+			s.notifyAll()
 		}
 	}()
 	return s, nil
@@ -131,26 +133,26 @@ func New(ctx context.Context, o Options) (*Set, error) {
 // Served returns which PodGroups the set reads.
 func (s *Set) Served() Served { return s.served }
 
-// Queues reports whether the scheduler's queue knows the gangs of a source itself: it keeps their members out until enough of them
-// exist, and tries all in one cycle.
+// Queues reports whether the scheduler's queue knows the gangs of a source itself. It then keeps their members out
+// until enough of them exist, and tries all in one cycle.
 func (s *Set) Queues(source Source) bool { return source == Native && s.queued }
 
-// Synced reports whether all pods and PodGroups were read that existed when the set was made. Until then Gang returns a
-// Problem that Waits; when it becomes true the listeners of OnChange hear of every gang.
+// Synced reports whether the set has read all pods and PodGroups that existed when it was made. Until then Gang returns
+// a Problem that Waits. When Synced becomes true the set calls the listeners of OnChange for every gang.
 func (s *Set) Synced() bool {
 	return !slices.ContainsFunc(s.synced, func(synced cache.InformerSynced) bool { return !synced() })
 }
 
-// OnChange calls a function with each gang of which a member came, went or changed, a bind included, or whose PodGroup came,
-// went or changed. The set knows the change by then. Changes of nothing but a pod's status, its end excepted, are not told.
-// The calls come from the goroutines of informers, several at a time.
+// OnChange calls a function with each gang of which a member was added, removed or changed, a bind included, or whose
+// PodGroup was. The set knows the change by then. It does not call for a change of only a pod's status, unless the pod
+// ended. The calls come from the goroutines of informers, several at a time.
 func (s *Set) OnChange(listener func(Ref)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listeners = append(s.listeners, listener)
 }
 
-func (s *Set) tell(refs []Ref) {
+func (s *Set) notify(refs []Ref) {
 	s.mu.Lock()
 	listeners := slices.Clip(s.listeners)
 	s.mu.Unlock()
@@ -161,7 +163,7 @@ func (s *Set) tell(refs []Ref) {
 	}
 }
 
-func (s *Set) tellAll() {
+func (s *Set) notifyAll() {
 	s.mu.Lock()
 	refs := make([]Ref, 0, len(s.gangs))
 	for ref := range s.gangs {
@@ -169,13 +171,14 @@ func (s *Set) tellAll() {
 	}
 	s.mu.Unlock()
 	slices.SortFunc(refs, Ref.Compare)
-	s.tell(refs)
+	s.notify(refs)
 }
 
-// Of returns the gang that a pod is in, by the pod's own fields: that of the first source that is served and that the pod
-// names. A pod that speaks of a gang and names none is in the gang with the empty name of its namespace, which Gang
-// refuses. So is one in a group of Kubernetes that is not understood; one whose PodGroup is of an API that is not served is in a
-// gang that Gang refuses, unless it names another: what is in a group is not scheduled alone.
+// Of returns the gang of a pod by the pod's own fields: that of the first served source that the pod names. A pod that
+// declares a gang without a name is in the gang with the empty name of its namespace, which Gang refuses. A pod in a
+// group of Kubernetes that the set does not understand is in that gang too. A pod whose PodGroup is of an API that the
+// server does not have is in a gang that Gang refuses, unless it names another. The scheduler never places a pod of a
+// group alone.
 func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
 	names := kube.GangsOf(pod)
 	switch {
@@ -191,8 +194,8 @@ func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
 	return Ref{}, false
 }
 
-// See takes in a pod that the informer's store has and whose event may still be on its way, as PreEnqueue does: Gang counts
-// it from now on. It calls no listener: its event does.
+// See adds a pod that the informer's store has and whose event may still be on its way, as PreEnqueue does. Gang counts
+// it from now on. See calls no listener, since the event does.
 func (s *Set) See(pod *v1.Pod) {
 	key := pod.Namespace + "/" + pod.Name
 	s.mu.Lock()
@@ -202,12 +205,12 @@ func (s *Set) See(pod *v1.Pod) {
 	}
 	if now := s.stored(key); now != nil {
 		refs := s.follow(key, now)
-		now.untold = union(now.untold, refs)
+		now.unnotified = union(now.unnotified, refs)
 	}
 }
 
-// Gang returns what the API says of a gang now. The error is a *Problem. The gang is not nil wherever a member exists, also
-// beside a Problem: with the members, and with MinCount 0 where that is not known.
+// Gang returns what the API says of a gang now. The error is a *Problem. The gang is not nil wherever a member exists,
+// also beside a Problem. It then has the members, and MinCount 0 where the number is unknown.
 func (s *Set) Gang(ref Ref) (*Gang, error) {
 	unread := s.unread(ref.Source)
 	s.mu.Lock()

@@ -60,7 +60,7 @@ func (p *Plugin) ask(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool)
 	p.machine.Lock(func(l machine.Locked) {
 		left.MinCount = l.State.AfterStart(l.Facts(ref)).MinCount
 		if t, err = p.task(ctx, l, c, &left, anew); err == nil {
-			t.config.Brief = l.State.Explained(ref, t.lacking(), p.now())
+			t.config.SkipExplanation = l.State.Explained(ref, t.lacking(), p.now())
 		}
 	})
 	return t, err
@@ -91,7 +91,7 @@ func (p *Plugin) found(ctx context.Context, c *cycle, t *task, plan *gang.Plan, 
 // refusal, and has room kept for the gang while pods end where it is its turn.
 func (p *Plugin) refused(ctx context.Context, c *cycle, t *task, plan *gang.Plan, version reservation.Version) (*reservation.Place, string) {
 	ref := t.gang.Ref
-	e := &reservation.PlanRefused{Version: version, Brief: t.config.Brief}
+	e := &reservation.PlanRefused{Version: version, SkipExplanation: t.config.SkipExplanation}
 	ready := false
 	var places []vgpu.Assignment
 	p.machine.Lock(func(l machine.Locked) {
@@ -106,15 +106,15 @@ func (p *Plugin) refused(ctx context.Context, c *cycle, t *task, plan *gang.Plan
 	r := plan.Refused
 	c.leave(t, r)
 	e.Refusal = reservation.Refusal{Reason: r.Reason, Host: r.Hosts != nil && r.Reason == gang.NoRoom, Lacking: t.lacking()}
-	if !e.Brief {
+	if !e.SkipExplanation {
 		e.Refusal.Message = "gang " + ref.String() + " " + r.Words(p.blockers)
 	}
-	if !e.Brief && t.placed() >= t.group.MinCount {
+	if !e.SkipExplanation && t.placed() >= t.group.MinCount {
 		e.Surplus = reservation.Surplus(ref, t.placed(), r.Words(p.blockers))
 	}
 	a := p.note(c, ref, e)
 	if a.Seek != nil {
-		a = p.seekRoom(ctx, c, t, a.Seek, r.Leavers)
+		a = p.seekRoom(ctx, c, t, a.Seek, r.Blockers)
 	}
 	return a.Place, words(a.Refuse)
 }
@@ -134,12 +134,12 @@ func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) ma
 
 // seekRoom looks for room that can be kept for a gang while pods end, where the time for that has come. after are the pods after
 // whose ends the gang would have a place.
-func (p *Plugin) seekRoom(ctx context.Context, c *cycle, t *task, seek *reservation.SeekRoom, after []gang.Leaver) (a machine.Answer) {
+func (p *Plugin) seekRoom(ctx context.Context, c *cycle, t *task, seek *reservation.SeekRoom, after []gang.Blocker) (a machine.Answer) {
 	now := p.now()
 	e := reservation.RoomSought{Ref: t.gang.Ref, UID: kube.UIDOf(c.pod)}
 	cluster := *t.cluster
 	cluster.Avoids = func(node string) bool { return seek.Avoid[node] }
-	turn := gang.Turn{Drains: drainsOf(p.args.Drain), Since: seek.Since.Unix(), Now: now.Unix(), Started: p.startOf}
+	turn := gang.DrainCheck{Drains: drainsOf(p.args.Drain), Since: seek.Since.Unix(), Now: now.Unix(), Started: p.startOf}
 	plan, err := gang.Keep(&cluster, t.group, t.config, turn)
 	if plan.Refused != nil && len(seek.Avoid) > 0 {
 		e.Anywhere = true
@@ -169,8 +169,8 @@ func (t *task) holds(plan *gang.Plan) (holds []vgpu.Hold) {
 
 // notYet says why no room is kept for a gang that would have a place after the ends of some pods, "" for what needs no words: where
 // the end of no pod helps the refusal says why.
-func (p *Plugin) notYet(plan *gang.Plan, after []gang.Leaver, since, now time.Time) string {
-	undeclared := func(l gang.Leaver) bool { return p.endOf(l.UID, l.Pod) == 0 }
+func (p *Plugin) notYet(plan *gang.Plan, after []gang.Blocker, since, now time.Time) string {
+	undeclared := func(l gang.Blocker) bool { return p.endOf(l.UID, l.Pod) == 0 }
 	switch {
 	case p.args.Drain != config.DrainBounded:
 		return ""

@@ -76,8 +76,8 @@ type Plugin struct {
 	claim  sync.Once
 	// topologyCache is for the scheduling cycle alone.
 	topology topologyCache
-	metrics *metricSet
-	now     func() time.Time
+	metrics  *metricSet
+	now      func() time.Time
 }
 
 var (

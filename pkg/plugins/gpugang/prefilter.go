@@ -131,7 +131,7 @@ func (c *cycle) leave(t *task, refusal *gang.Refusal) {
 		Gang: t.gang, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods, Unbound: max(0, t.gang.MinCount-t.bound),
 		Grouped: c.grouped(),
 	}
-	r.Config.Brief = false
+	r.Config.SkipExplanation = false
 	if c.grouped() {
 		r.Leave(c.cs.GetPodGroupSchedulingCycle())
 	} else {

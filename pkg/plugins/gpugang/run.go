@@ -85,7 +85,7 @@ func (p *Plugin) ticked(l machine.Locked, ref podgroup.Ref) reservation.Event {
 		}
 	}
 	if kept, _ := l.State.Reservation(ref); kept != nil {
-		for _, leaver := range kept.Leavers {
+		for _, leaver := range kept.Blockers {
 			if pod := p.machine.Seen(leaver.UID, leaver.Pod); pod != nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
 				e.Blocked = append(e.Blocked, pod.Spec.NodeName)
 			}

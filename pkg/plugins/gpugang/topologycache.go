@@ -22,51 +22,51 @@ type topologyCache struct {
 }
 
 // refresh takes over the nodes of a cycle.
-func (c *topologyCache) refresh(infos []fwk.NodeInfo) {
-	if len(a.nodes) != len(infos) {
-		a.redraw(infos)
+func (t *topologyCache) refresh(infos []fwk.NodeInfo) {
+	if len(t.nodes) != len(infos) {
+		t.rebuild(infos)
 		return
 	}
 	for i, info := range infos {
-		now, before := info.Node(), a.nodes[i]
+		now, before := info.Node(), t.nodes[i]
 		if now == before {
 			continue
 		}
 		if now.Name != before.Name {
-			a.redraw(infos)
+			t.rebuild(infos)
 			return
 		}
-		for key := range a.levels {
+		for key := range t.levels {
 			value, labelled := now.Labels[key]
 			if old, was := before.Labels[key]; value != old || labelled != was {
-				delete(a.levels, key)
+				delete(t.levels, key)
 			}
 		}
-		a.nodes[i] = now
+		t.nodes[i] = now
 	}
 }
 
-// redraw starts anew.
-func (c *topologyCache) redraw(infos []fwk.NodeInfo) {
-	a.nodes, a.order, a.levels = make([]*v1.Node, len(infos)), make([]int, len(infos)), map[string]*gang.Level{}
+// rebuild starts anew from the nodes of a cycle.
+func (t *topologyCache) rebuild(infos []fwk.NodeInfo) {
+	t.nodes, t.order, t.levels = make([]*v1.Node, len(infos)), make([]int, len(infos)), map[string]*gang.Level{}
 	for i, info := range infos {
-		a.nodes[i], a.order[i] = info.Node(), i
+		t.nodes[i], t.order[i] = info.Node(), i
 	}
-	slices.SortFunc(a.order, func(x, y int) int { return strings.Compare(a.nodes[x].Name, a.nodes[y].Name) })
+	slices.SortFunc(t.order, func(x, y int) int { return strings.Compare(t.nodes[x].Name, t.nodes[y].Name) })
 }
 
 // maxKept bounds the levels that are remembered: tenants may name any key.
 const maxKept = 32
 
 // level divides the nodes, by name, by a label.
-func (c *topologyCache) level(key string) *gang.Level {
-	if l := a.levels[key]; l != nil {
+func (t *topologyCache) level(key string) *gang.Level {
+	if l := t.levels[key]; l != nil {
 		return l
 	}
-	l := &gang.Level{Key: key, Domain: make([]int32, len(a.order))}
+	l := &gang.Level{Key: key, Domain: make([]int32, len(t.order))}
 	numbers := map[string]int32{}
-	for at, i := range a.order {
-		value, labelled := a.nodes[i].Labels[key]
+	for at, i := range t.order {
+		value, labelled := t.nodes[i].Labels[key]
 		if !labelled {
 			l.Domain[at] = -1
 			continue
@@ -79,18 +79,18 @@ func (c *topologyCache) level(key string) *gang.Level {
 		}
 		l.Domain[at] = number
 	}
-	if len(a.levels) >= maxKept {
-		clear(a.levels)
+	if len(t.levels) >= maxKept {
+		clear(t.levels)
 	}
-	a.levels[key] = l
+	t.levels[key] = l
 	return l
 }
 
 // cluster returns the nodes that have a ledger, by name, with the levels of the wishes, and their NodeInfos.
-func (c *topologyCache) cluster(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w gang.Wishes) (*gang.Cluster, []fwk.NodeInfo) {
+func (t *topologyCache) cluster(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w gang.Wishes) (*gang.Cluster, []fwk.NodeInfo) {
 	c := &gang.Cluster{Nodes: make([]*vgpu.Node, 0, len(infos))}
 	known := make([]fwk.NodeInfo, 0, len(infos))
-	for _, i := range a.order {
+	for _, i := range t.order {
 		if ledgers[i] != nil {
 			c.Nodes = append(c.Nodes, ledgers[i])
 			known = append(known, infos[i])
@@ -100,9 +100,9 @@ func (c *topologyCache) cluster(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w ga
 		if key == gang.NVLink || slices.ContainsFunc(c.Levels, func(l gang.Level) bool { return l.Key == key }) {
 			continue
 		}
-		l := *a.level(key)
+		l := *t.level(key)
 		if len(known) < len(infos) {
-			l.Domain = a.without(l.Domain, ledgers, len(known))
+			l.Domain = t.without(l.Domain, ledgers, len(known))
 		}
 		c.Levels = append(c.Levels, l)
 	}
@@ -110,9 +110,9 @@ func (c *topologyCache) cluster(infos []fwk.NodeInfo, ledgers []*vgpu.Node, w ga
 }
 
 // without returns the domains of the nodes that have a ledger.
-func (c *topologyCache) without(domains []int32, ledgers []*vgpu.Node, count int) []int32 {
+func (t *topologyCache) without(domains []int32, ledgers []*vgpu.Node, count int) []int32 {
 	out := make([]int32, 0, count)
-	for at, i := range a.order {
+	for at, i := range t.order {
 		if ledgers[i] != nil {
 			out = append(out, domains[at])
 		}

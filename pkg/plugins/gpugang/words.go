@@ -48,7 +48,7 @@ func roomMade(victims int) string {
 }
 
 // blockers names the pods that a gang waits for, by their gangs where they have one, with their priority.
-func (p *Plugin) blockers(pods []gang.Leaver) string {
+func (p *Plugin) blockers(pods []gang.Blocker) string {
 	names := make([]string, 0, len(pods))
 	for _, l := range pods {
 		name := l.Pod

@@ -19,7 +19,7 @@ func taking(seconds int64, p *v1.Pod) *v1.Pod {
 }
 
 // A pod that is being deleted and takes ten years to end is not waited for: the GPU beside it is made free.
-func TestEndlessLeaverIsNotWaitedFor(t *testing.T) {
+func TestEndlessVictimIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)

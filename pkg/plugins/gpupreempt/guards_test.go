@@ -332,7 +332,7 @@ func TestCutSearchIsTold(t *testing.T) {
 			expect(t, "refusal", text, textOf(&r))
 		}
 		plan := preemption.Plan{Stats: preemption.Stats{Cut: true}}
-		expect(t, "nobody goes", "evicts nobody: there is room", wordsOf(&plan, nil))
+		expect(t, "nobody goes", "evicts no pod: there is room", wordsOf(&plan, nil))
 	})
 }
 

@@ -114,7 +114,7 @@ func TestRequestForCordonedNodes(t *testing.T) {
 		if got := c.AwaitMessage("high", closed); strings.Contains(got, "preemption") {
 			t.Errorf("the message is %q", got)
 		}
-		const asked = "preemption: nobody of a priority below 100 makes room: no node with devices for it admits it by its other conditions"
+		const asked = "preemption: no pods of a priority below 100 make room: no node with devices for it admits it by its other conditions"
 		if got := c.AwaitMessage("lacks-cpu", asked); strings.Contains(got, "legal") {
 			t.Errorf("the message is %q", got)
 		}
@@ -125,7 +125,7 @@ func TestRequestForCordonedNodes(t *testing.T) {
 func TestWould(t *testing.T) {
 	t.Parallel()
 	for is, want := range map[string]string{
-		"evicts 2 pods: a, b": "would evict 2 pods: a, b", "evicts nobody, waits for c to leave": "would evict nobody, would wait for c to leave",
+		"evicts 2 pods: a, b": "would evict 2 pods: a, b", "evicts no pod, waits for c to leave": "would evict no pod, would wait for c to leave",
 	} {
 		expect(t, is, want, would(is))
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestTurn: when the time has come to keep room for a gang of two GPUs that waits since second 100.
-func TestTurn(t *testing.T) {
+// TestDrainCheck: the scheduler keeps room for a gang of two GPUs that waits since second 100 only after the right
+// time.
+func TestDrainCheck(t *testing.T) {
 	const full = "n1: g0 A100 [a:10] | g1 A100 [b:10]"
 	tests := []struct {
 		name, drawing string
@@ -20,13 +21,13 @@ func TestTurn(t *testing.T) {
 		keeps         bool
 	}{
 		{"never", full, gang.NoDrains, nil, map[string]int64{"a": 110, "b": 110}, 200, false},
-		{"nobody is in the way", "n1: g0 A100 | g1 A100", gang.AllDrains, nil, nil, 200, false},
+		{"no pod is in the way", "n1: g0 A100 | g1 A100", gang.AllDrains, nil, nil, 200, false},
 		{"one was there before the gang waited", full, gang.AllDrains, nil, map[string]int64{"a": 101, "b": 99}, 200, false},
 		{"one was placed at the same second", full, gang.AllDrains, nil, map[string]int64{"a": 101, "b": 100}, 200, false},
 		{"all came since", full, gang.AllDrains, nil, map[string]int64{"a": 101, "b": 150}, 200, true},
-		{"one was only just placed: nobody knows when", full, gang.AllDrains, nil, map[string]int64{"a": 101}, 200, true},
+		{"one was only just placed, at an unknown time", full, gang.AllDrains, nil, map[string]int64{"a": 101}, 200, true},
 		{"one stays for ever", full, gang.AllDrains, map[string]int64{"a": gang.Never}, map[string]int64{"a": 101, "b": 150}, 200, false},
-		{"bounded, nobody says when it ends", full, gang.BoundedDrains, nil, map[string]int64{"a": 101, "b": 150}, 9000, false},
+		{"bounded, and no pod declares its end", full, gang.BoundedDrains, nil, map[string]int64{"a": 101, "b": 150}, 9000, false},
 		{"bounded, one does not say", full, gang.BoundedDrains, map[string]int64{"a": 9001}, map[string]int64{"a": 101, "b": 150}, 9000, false},
 		{"bounded, the last ends too late", full, gang.BoundedDrains, map[string]int64{"a": 501, "b": 601}, nil, 500, false},
 		{"bounded, the last ends within a fourth of the wait", full, gang.BoundedDrains, map[string]int64{"a": 501, "b": 600}, nil, 500, true},
@@ -37,21 +38,21 @@ func TestTurn(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := drawing(t, test.drawing, map[string]string{"n1": "r1"})
 			c.Ends = func(_ vgpu.UID, pod string) int64 { return test.ends[pod] }
-			g := roomless(company(2, 10, []string{"rack"}, nil))
-			plan, err := gang.Keep(c, g, gang.Config{}, gang.Turn{
+			g := withoutHostRequests(benchGang(2, 10, []string{"rack"}, nil))
+			plan, err := gang.Keep(c, g, gang.Config{}, gang.DrainCheck{
 				Drains: test.drains, Since: 100, Now: test.now, Started: func(_ vgpu.UID, pod string) int64 { return test.started[pod] },
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if keeps := plan.Places != nil; keeps != test.keeps {
-				t.Errorf("room is kept: %v, want %v (%+v)", keeps, test.keeps, plan)
+				t.Errorf("Keep keeps room: %v, want %v (%+v)", keeps, test.keeps, plan)
 			}
 		})
 	}
 }
 
-// TestStand: which nodes of room that is kept are not free, and which are too small beside their devices.
+// TestStand: Stand names the nodes of kept room that are not free, and those whose hosts have too little.
 func TestStand(t *testing.T) {
 	c, err := testkit.Parse("n1 cpu=4: g0 A100 | g1 A100 [a:10]\nn2 cpu=1: g0 A100\nn3 cpu=4: g0 A100 | g1 A100 [b:1]\nn4: g0 A100")
 	if err != nil {
@@ -75,10 +76,10 @@ func TestStand(t *testing.T) {
 		{"all is free", gang.Kept{Places: []vgpu.Assignment{at("g-0", "n1/g0")}}, nil, nil},
 		{"the host is too small", gang.Kept{Places: []vgpu.Assignment{at("g-0", "n1/g0"), at("g-1", "n2/g0")}}, nil, []string{"n2"}},
 		{
-			"one is waited for on behalf of the host", gang.Kept{Places: []vgpu.Assignment{at("g-2", "n3/g0")}, Leavers: []gang.Leaver{{UID: "b", Pod: "b"}}},
+			"one is waited for on behalf of the host", gang.Kept{Places: []vgpu.Assignment{at("g-2", "n3/g0")}, Blockers: []gang.Blocker{{UID: "b", Pod: "b"}}},
 			[]string{"n3"}, nil,
 		},
-		{"one that was waited for is gone", gang.Kept{Places: []vgpu.Assignment{at("g-2", "n3/g0")}, Leavers: []gang.Leaver{{UID: "x", Pod: "x"}}}, nil, nil},
+		{"one that was waited for is gone", gang.Kept{Places: []vgpu.Assignment{at("g-2", "n3/g0")}, Blockers: []gang.Blocker{{UID: "x", Pod: "x"}}}, nil, nil},
 		{"a member without devices", gang.Kept{Places: []vgpu.Assignment{{UID: "g-3", Node: "n4"}}}, nil, []string{"n4"}},
 	}
 	for _, test := range tests {

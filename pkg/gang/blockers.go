@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// leave notes who stands in the way of places.
-func (w *wait) leave(d *drained) {
+// addBlockers adds the pods that must end before the places of a plan are free.
+func (w *waitTimes) addBlockers(d *drainPlan) {
 	byNode := map[int][]*vgpu.Assignment{}
 	var used []int
 	for i := range d.places {
@@ -21,18 +21,19 @@ func (w *wait) leave(d *drained) {
 	}
 	slices.Sort(used)
 	for _, node := range used {
-		w.makeRoom(w.now.nodes[node], byNode[node], d)
+		w.addDeviceBlockers(w.now.nodes[node], byNode[node], d)
 	}
 }
 
-// makeRoom notes the pods that leave a node: of each device that has too little free for the members on it those that end
-// first, then those with the fewest slots, until there is enough; then, where the host has too little, others in this order.
-func (w *wait) makeRoom(n *vgpu.Node, places []*vgpu.Assignment, d *drained) {
+// addDeviceBlockers adds the blockers on one node. On each device with too little room for its members it takes the
+// pods that end first, then those with the fewest slots, until there is enough. Then addHostBlockers takes others in
+// the same order where the host has too little.
+func (w *waitTimes) addDeviceBlockers(n *vgpu.Node, places []*vgpu.Assignment, d *drainPlan) {
 	want := make([]vgpu.Use, len(n.Devices()))
 	for _, a := range places {
 		for _, i := range devicesOf(n, a) {
 			if want[i] == (vgpu.Use{}) {
-				want[i] = n.KeptFrom(i, w.asks[a.UID]) // which stays kept for others
+				want[i] = n.KeptFrom(i, w.requests[a.UID]) // this part stays kept for others
 			}
 			want[i] = want[i].Plus(useOn(a, n.Devices()[i].ID))
 		}
@@ -56,50 +57,51 @@ func (w *wait) makeRoom(n *vgpu.Node, places []*vgpu.Assignment, d *drained) {
 			}
 			gone[a.UID] = true
 			free = free.Plus(useOn(a, n.Devices()[i].ID))
-			d.add(a, n, w.end(a))
+			d.add(a, n, w.endOf(a))
 		}
 	}
-	w.makeHostRoom(n, places, owners, gone, d)
+	w.addHostBlockers(n, places, owners, gone, d)
 }
 
-// makeHostRoom notes the pods that leave a node, beside those that are gone, until its host has room for the members.
-func (w *wait) makeHostRoom(n *vgpu.Node, places, owners []*vgpu.Assignment, gone map[vgpu.UID]bool, d *drained) {
+// addHostBlockers adds blockers on a node, beside those in gone, until its host has enough CPU and memory for the
+// members.
+func (w *waitTimes) addHostBlockers(n *vgpu.Node, places, owners []*vgpu.Assignment, gone map[vgpu.UID]bool, d *drainPlan) {
 	want, room := vgpu.Room{}, n.Room()
 	for _, a := range places {
-		want = want.Plus(w.asks[a.UID].Host)
+		want = want.Plus(w.requests[a.UID].Host)
 	}
 	for _, a := range owners {
 		if gone[a.UID] {
-			room = room.Plus(w.host(a))
+			room = room.Plus(w.hostRoomOf(a))
 		}
 	}
 	for _, a := range owners {
 		if want.Within(room) {
 			return
 		}
-		if gives := w.host(a); !gone[a.UID] && gives != (vgpu.Room{}) {
+		if gives := w.hostRoomOf(a); !gone[a.UID] && gives != (vgpu.Room{}) {
 			gone[a.UID] = true
 			room = room.Plus(gives)
-			d.add(a, n, w.end(a))
+			d.add(a, n, w.endOf(a))
 		}
 	}
 }
 
 // owners returns the pods of others on a node, those that end first before the others, then by their slots and UID.
-func (w *wait) owners(n *vgpu.Node) []*vgpu.Assignment {
+func (w *waitTimes) owners(n *vgpu.Node) []*vgpu.Assignment {
 	var list []*vgpu.Assignment
 	n.Each(func(a *vgpu.Assignment) {
-		if w.leaves(a) {
+		if w.mayEnd(a) {
 			list = append(list, a)
 		}
 	})
 	slices.SortStableFunc(list, func(a, b *vgpu.Assignment) int {
-		return cmp.Or(cmp.Compare(w.end(a), w.end(b)), cmp.Compare(slotsOf(a), slotsOf(b)))
+		return cmp.Or(cmp.Compare(w.endOf(a), w.endOf(b)), cmp.Compare(slotsOf(a), slotsOf(b)))
 	})
 	return list
 }
 
-// slotsOf returns the slots that an assignment has of all its devices.
+// slotsOf returns the slots of an assignment on all its devices.
 func slotsOf(a *vgpu.Assignment) (sum int64) {
 	for c := range a.Containers {
 		sum += int64(a.Containers[c].Share.Slots) * int64(len(a.Containers[c].Devices))
@@ -107,7 +109,7 @@ func slotsOf(a *vgpu.Assignment) (sum int64) {
 	return sum
 }
 
-// useOn returns what an assignment takes of a device in its busiest phase.
+// useOn returns what an assignment uses of a device in its busiest phase.
 func useOn(a *vgpu.Assignment, id vgpu.DeviceID) vgpu.Use {
 	var p vgpu.Peak
 	for c := range a.Containers {
@@ -118,8 +120,8 @@ func useOn(a *vgpu.Assignment, id vgpu.DeviceID) vgpu.Use {
 	return p.Use()
 }
 
-func (d *drained) add(a *vgpu.Assignment, n *vgpu.Node, end int64) {
-	d.leavers = append(d.leavers, Leaver{UID: a.UID, Pod: a.Pod})
+func (d *drainPlan) add(a *vgpu.Assignment, n *vgpu.Node, end int64) {
+	d.blockers = append(d.blockers, Blocker{UID: a.UID, Pod: a.Pod})
 	for _, i := range devicesOf(n, a) {
 		d.slots += int64(useOn(a, n.Devices()[i].ID).Slots)
 	}
