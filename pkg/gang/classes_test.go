@@ -20,13 +20,13 @@ func TestClasses(t *testing.T) {
 		least [][]int
 		alike bool
 	}{
-		"alike":          {gang.Group{MinCount: 2, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 5)}}, [][]int{{0, 1}}, true},
-		"by rank":        {gang.Group{MinCount: 2, Members: []gang.Member{member("a", 9, 0, 5), member("b", 1, 0, 5), member("c", 0, 0, 5)}}, [][]int{{2, 1}}, true},
-		"of two sizes":   {gang.Group{MinCount: 3, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 6), member("c", 2, 0, 5)}}, [][]int{{0, 2}, {1}}, false},
-		"of two kinds":   {gang.Group{MinCount: 2, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 1, 5)}}, [][]int{{0}, {1}}, false},
-		"other beyond":   {gang.Group{MinCount: 1, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 6)}}, [][]int{{0}}, false},
-		"others placed":  {gang.Group{MinCount: 2, Placed: make([]vgpu.Assignment, 1), Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 5)}}, [][]int{{0}}, true},
-		"enough placed":  {gang.Group{MinCount: 1, Placed: make([]vgpu.Assignment, 2), Members: []gang.Member{member("a", 0, 0, 5)}}, [][]int{{0}}, true},
+		"alike":                    {gang.Group{MinCount: 2, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 5)}}, [][]int{{0, 1}}, true},
+		"by rank":                  {gang.Group{MinCount: 2, Members: []gang.Member{member("a", 9, 0, 5), member("b", 1, 0, 5), member("c", 0, 0, 5)}}, [][]int{{2, 1}}, true},
+		"of two sizes":             {gang.Group{MinCount: 3, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 6), member("c", 2, 0, 5)}}, [][]int{{0, 2}, {1}}, false},
+		"of two kinds":             {gang.Group{MinCount: 2, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 1, 5)}}, [][]int{{0}, {1}}, false},
+		"other beyond":             {gang.Group{MinCount: 1, Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 6)}}, [][]int{{0}}, false},
+		"others placed":            {gang.Group{MinCount: 2, Placed: make([]vgpu.Assignment, 1), Members: []gang.Member{member("a", 0, 0, 5), member("b", 1, 0, 5)}}, [][]int{{0}}, true},
+		"enough placed":            {gang.Group{MinCount: 1, Placed: make([]vgpu.Assignment, 2), Members: []gang.Member{member("a", 0, 0, 5)}}, [][]int{{0}}, true},
 		"all members have a place": {gang.Group{MinCount: 1, Placed: make([]vgpu.Assignment, 1)}, nil, true},
 	} {
 		least, alike := c.group.Classes()
