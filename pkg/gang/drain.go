@@ -163,11 +163,11 @@ func (v *drainView) onCells(cells []int32, classes []int) *drainPlan {
 	if y.fill(v.parts(cells), classes, &rest); int64(y.all) < members(l) {
 		return nil
 	}
-	reasons := make([]*division, 0, len(v.problem.objectives))
+	objectives := make([]*division, 0, len(v.problem.objectives))
 	for _, of := range v.problem.objectives {
-		reasons = append(reasons, v.later.division(of.key))
+		objectives = append(objectives, v.later.division(of.key))
 	}
-	d := &drainPlan{places: y.places(reasons), spreads: y.spreads(reasons)}
+	d := &drainPlan{places: y.places(objectives), spreads: y.spreads(objectives)}
 	v.wait.addBlockers(d)
 	return d
 }

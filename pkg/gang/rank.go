@@ -9,14 +9,14 @@ import (
 
 // places assigns the places of an attempt to the members. Members of a class get them in the order of their ranks, on
 // cells in an order that keeps each domain together at every level. A member without a place has no node.
-func (x *attempt) places(reasons []*division) []vgpu.Assignment {
+func (x *attempt) places(objectives []*division) []vgpu.Assignment {
 	mc := x.topology.snapshot.members
 	list := make([]vgpu.Assignment, len(mc.g.Members))
 	for i := range list {
 		list[i] = vgpu.Assignment{UID: mc.g.Members[i].Request.UID, Pod: mc.g.Members[i].Request.Pod}
 	}
 	next := make([]int, len(mc.classes))
-	for _, p := range x.orderParts(reasons) {
+	for _, p := range x.orderParts(objectives) {
 		for _, a := range p.places {
 			i := mc.classes[p.class].members[next[p.class]]
 			next[p.class]++
@@ -29,11 +29,11 @@ func (x *attempt) places(reasons []*division) []vgpu.Assignment {
 
 // orderParts orders the parts by the domains of the objective that has the fewest domains, then of the next, by name at
 // each. Cells decide ties.
-func (x *attempt) orderParts(reasons []*division) []part {
-	levels := slices.Clone(reasons)
-	spreads := x.spreads(reasons)
+func (x *attempt) orderParts(objectives []*division) []part {
+	levels := slices.Clone(objectives)
+	spreads := x.spreads(objectives)
 	slices.SortStableFunc(levels, func(a, b *division) int {
-		return cmp.Compare(spreads[slices.Index(reasons, a)], spreads[slices.Index(reasons, b)])
+		return cmp.Compare(spreads[slices.Index(objectives, a)], spreads[slices.Index(objectives, b)])
 	})
 	parts := slices.Clone(x.parts)
 	slices.SortStableFunc(parts, func(a, b part) int {
@@ -48,9 +48,9 @@ func (x *attempt) orderParts(reasons []*division) []part {
 }
 
 // spreads counts the domains that the attempt uses, those of the placed members included.
-func (x *attempt) spreads(reasons []*division) []int {
-	counts := make([]int, len(reasons))
-	for at, v := range reasons {
+func (x *attempt) spreads(objectives []*division) []int {
+	counts := make([]int, len(objectives))
+	for at, v := range objectives {
 		used := slices.Clone(v.inUse)
 		for i := range x.parts {
 			used = append(used, v.of[x.parts[i].cell])

@@ -11,11 +11,11 @@ import (
 // It is greedy: of each level it takes the domains with the most capacity first, and as the last one the tightest that
 // takes the rest. For like members that is the fewest domains of the first level. Of further levels it can be more than
 // the fewest, where another choice among equal domains of the first level would need fewer. See docs/decisions/0014.
-func (t *topology) sequence(cells []int32, reasons []*division, l *load) (order []int32, used int) {
+func (t *topology) sequence(cells []int32, objectives []*division, l *load) (order []int32, used int) {
 	chosen := slices.Clone(cells)
 	var rest []int32
-	for at, v := range reasons {
-		next, left := t.chooseFewest(chosen, v, reasons[at+1:], l)
+	for at, v := range objectives {
+		next, left := t.chooseFewest(chosen, v, objectives[at+1:], l)
 		t.sortByCapacity(left, l)
 		chosen, rest = next, append(left, rest...)
 	}

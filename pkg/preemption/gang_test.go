@@ -14,7 +14,7 @@ import (
 // on each device. It also returns the candidates.
 func fullRacks(tb testing.TB, nodes int) (*gang.Cluster, *preemption.Candidates) {
 	tb.Helper()
-	c, who := &gang.Cluster{}, &preemption.Candidates{}
+	c, candidates := &gang.Cluster{}, &preemption.Candidates{}
 	for i := range nodes {
 		n := testkit.Node(tb, fmt.Sprintf("n%02d", i), testkit.A100, 4)
 		n.SetRoom(vgpu.Room{MilliCPU: 1000})
@@ -23,7 +23,7 @@ func fullRacks(tb testing.TB, nodes int) (*gang.Cluster, *preemption.Candidates)
 			if err := n.Add(testkit.Assignment(tb, n, d, name, 10)); err != nil {
 				tb.Fatal(err)
 			}
-			who.Pods = append(who.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: n.Name(), Gang: -1, Lost: int64(10*i + d)})
+			candidates.Pods = append(candidates.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: n.Name(), Gang: -1, Lost: int64(10*i + d)})
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
@@ -36,7 +36,7 @@ func fullRacks(tb testing.TB, nodes int) (*gang.Cluster, *preemption.Candidates)
 		}
 	}
 	c.Levels[0].Domain[nodes-1] = -1
-	return c, who
+	return c, candidates
 }
 
 // membersOf returns as many members with one device each.
@@ -67,16 +67,16 @@ func TestGangDomains(t *testing.T) {
 		"beside the others": {nil, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, who := fullRacks(t, 6)
+			c, candidates := fullRacks(t, 6)
 			g := membersOf(1, ask.required...)
 			g.MinCount = 2
 			g.Members = append(g.Members, membersOf(2).Members[1])
 			if ask.placed {
-				who.Pods = who.Pods[1:]
+				candidates.Pods = candidates.Pods[1:]
 				a := c.Nodes[0].Assignments()[0]
 				g.Placed, g.MinCount = []vgpu.Assignment{a}, 3
 			}
-			plan, err := preemption.Victims(c, g, who, preemption.Config{})
+			plan, err := preemption.Victims(c, g, candidates, preemption.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestGangSteps(t *testing.T) {
 		"few steps in racks": {10, 6, []string{"rack"}, 1, 0 + 1 + 2 + 3 + 10 + 11, 23, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, who := fullRacks(t, ask.nodes)
+			c, candidates := fullRacks(t, ask.nodes)
 			g := membersOf(ask.members, ask.required...)
 			switch ask.two {
 			case "CPU":
@@ -131,7 +131,7 @@ func TestGangSteps(t *testing.T) {
 			case "rules":
 				c.Admits = func(int, int) int { return 2 }
 			}
-			plan, err := preemption.Victims(c, g, who, preemption.Config{MaxSteps: ask.maxSteps})
+			plan, err := preemption.Victims(c, g, candidates, preemption.Config{MaxSteps: ask.maxSteps})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,12 +144,12 @@ func TestGangSteps(t *testing.T) {
 
 // TestGangSets: a pod that is evicted only with others is no set by itself.
 func TestGangSets(t *testing.T) {
-	c, who := fullRacks(t, 3)
-	who.Gangs = []preemption.Gang{{Name: "one", MinCount: 6}, {Name: "two", MinCount: 6}}
-	for i := range who.Pods {
-		who.Pods[i].Gang = i / 6
+	c, candidates := fullRacks(t, 3)
+	candidates.Gangs = []preemption.Gang{{Name: "one", MinCount: 6}, {Name: "two", MinCount: 6}}
+	for i := range candidates.Pods {
+		candidates.Pods[i].Gang = i / 6
 	}
-	plan, err := preemption.Victims(c, membersOf(7), who, preemption.Config{MaxSteps: 30})
+	plan, err := preemption.Victims(c, membersOf(7), candidates, preemption.Config{MaxSteps: 30})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,24 +168,24 @@ func TestGangIsland(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who := &preemption.Candidates{}
+	candidates := &preemption.Candidates{}
 	for d, lost := range []int64{1, 30, 2, 40} {
 		name := fmt.Sprint("old-", d)
 		if err := n.Add(testkit.Assignment(t, n, d, name, 10)); err != nil {
 			t.Fatal(err)
 		}
-		who.Pods = append(who.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: "n1", Gang: -1, Lost: lost})
+		candidates.Pods = append(candidates.Pods, preemption.Pod{UID: vgpu.UID(name), Name: name, Node: "n1", Gang: -1, Lost: lost})
 	}
-	who.Budgets = []preemption.Budget{{Name: "web", Allowed: 1}}
+	candidates.Budgets = []preemption.Budget{{Name: "web", Allowed: 1}}
 	for _, ask := range []struct {
 		steps int
 		keep  bool
 		lost  int64
 	}{{0, false, 31}, {1, false, 31}, {0, true, 42}, {1, true, 42}} {
 		if ask.keep { // one of the cheaper island
-			who.Pods[0].Budgets, who.Pods[1].Budgets = []int{0}, []int{0}
+			candidates.Pods[0].Budgets, candidates.Pods[1].Budgets = []int{0}, []int{0}
 		}
-		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, membersOf(2, gang.NVLink), who,
+		plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}}, membersOf(2, gang.NVLink), candidates,
 			preemption.Config{MaxSteps: ask.steps, KeepBudgets: ask.keep})
 		if err != nil {
 			t.Fatal(err)

@@ -45,8 +45,8 @@ type gangState struct {
 	whole   bool
 }
 
-func newQuestion(c *gang.Cluster, g *gang.Group, who *Candidates, cfg Config) *question {
-	q := &question{c: c, g: g, candidates: who, cfg: cfg, terms: terms{guards: true, budgets: cfg.KeepBudgets}, stats: &Stats{}}
+func newQuestion(c *gang.Cluster, g *gang.Group, candidates *Candidates, cfg Config) *question {
+	q := &question{c: c, g: g, candidates: candidates, cfg: cfg, terms: terms{guards: true, budgets: cfg.KeepBudgets}, stats: &Stats{}}
 	if q.cfg.MaxSteps == 0 {
 		q.cfg.MaxSteps = DefaultMaxSteps
 	}

@@ -21,7 +21,7 @@ func TestReprieveBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who := &Candidates{}
+	candidates := &Candidates{}
 	for d := range devices {
 		r := whole(fmt.Sprint("old-", d), 0)
 		share, _ := r.ShareOn(0, &devices[d])
@@ -31,11 +31,11 @@ func TestReprieveBound(t *testing.T) {
 		if err := n.Add(a); err != nil {
 			t.Fatal(err)
 		}
-		who.Pods = append(who.Pods, Pod{UID: r.UID, Name: r.Pod, Node: "n1", Gang: -1})
+		candidates.Pods = append(candidates.Pods, Pod{UID: r.UID, Name: r.Pod, Node: "n1", Gang: -1})
 	}
 	want := &gang.Group{Name: "new", MinCount: 2, Members: []gang.Member{{Request: whole("new-0", 5)}, {Request: whole("new-1", 5), Rank: 1}}}
 	for asks, victims := range map[int]int{0: 4, 1: 3, 4: 2} {
-		f := newGangSearch(newQuestion(&gang.Cluster{Nodes: []*vgpu.Node{n}}, want, who, Config{}))
+		f := newGangSearch(newQuestion(&gang.Cluster{Nodes: []*vgpu.Node{n}}, want, candidates, Config{}))
 		f.reprievesLeft = asks
 		f.reprieve(f.regions()[0], []int32{0, 1, 2, 3})
 		if f.best == nil || f.best.cost.Victims != victims || f.q.stats.Cut != (asks < 4) {

@@ -15,31 +15,31 @@ import (
 // randomCandidates draws candidates without a cluster, in gangs of all kinds and under budgets.
 func randomCandidates(t *rapid.T) *question {
 	number := func(label string, low, high int) int { return rapid.IntRange(low, high).Draw(t, label) }
-	who := &Candidates{}
+	candidates := &Candidates{}
 	for g := range number("gangs", 0, 3) {
-		who.Gangs = append(who.Gangs, Gang{Name: fmt.Sprint("gang-", g), MinCount: number("min", 0, 4)})
+		candidates.Gangs = append(candidates.Gangs, Gang{Name: fmt.Sprint("gang-", g), MinCount: number("min", 0, 4)})
 	}
 	for b := range number("budgets", 0, 2) {
-		who.Budgets = append(who.Budgets, Budget{Name: fmt.Sprint("budget-", b), Allowed: number("allowed", 0, 2)})
+		candidates.Budgets = append(candidates.Budgets, Budget{Name: fmt.Sprint("budget-", b), Allowed: number("allowed", 0, 2)})
 	}
 	for i := range number("pods", 1, 12) {
 		p := Pod{
-			UID: vgpu.UID(fmt.Sprint(i)), Name: fmt.Sprint("pod-", i), Gang: number("gang", -1, len(who.Gangs)-1),
+			UID: vgpu.UID(fmt.Sprint(i)), Name: fmt.Sprint("pod-", i), Gang: number("gang", -1, len(candidates.Gangs)-1),
 			Priority: int32(number("priority", -3, 3)), Serving: rapid.Bool().Draw(t, "serving"), Slow: rapid.Bool().Draw(t, "slow"), Lost: int64(number("lost", 0, 9)),
 			Leaving: number("leaving", 0, 9) == 0,
 		}
 		if number("guard", 0, 9) == 0 {
 			p.Guard = Foreign
 		}
-		for b := range who.Budgets {
+		for b := range candidates.Budgets {
 			if rapid.Bool().Draw(t, "under a budget") {
 				p.Budgets = append(p.Budgets, b)
 			}
 		}
-		who.Pods = append(who.Pods, p)
+		candidates.Pods = append(candidates.Pods, p)
 	}
 	want := &gang.Group{Members: []gang.Member{{Request: vgpu.Request{UID: "new", Priority: 3}}}}
-	return newQuestion(&gang.Cluster{}, want, who, Config{KeepBudgets: rapid.Bool().Draw(t, "keep budgets")})
+	return newQuestion(&gang.Cluster{}, want, candidates, Config{KeepBudgets: rapid.Bool().Draw(t, "keep budgets")})
 }
 
 // adding returns the pods that may be added to a set.

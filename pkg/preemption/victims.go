@@ -67,27 +67,27 @@ func (q *question) single() bool {
 }
 
 // validate returns an error for input that contradicts itself.
-func validate(c *gang.Cluster, want *gang.Group, who *Candidates, cfg Config) error {
+func validate(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Config) error {
 	if cfg.MaxSteps < 0 {
 		return fmt.Errorf("the most steps are %d", cfg.MaxSteps)
 	}
 	if err := gang.Validate(c, want, cfg.Config); err != nil {
 		return err
 	}
-	for i := range who.Budgets {
-		if b := &who.Budgets[i]; b.Allowed < 0 {
+	for i := range candidates.Budgets {
+		if b := &candidates.Budgets[i]; b.Allowed < 0 {
 			return fmt.Errorf("budget %d %s allows %d evictions", i, b.Name, b.Allowed)
 		}
 	}
-	for i := range who.Gangs {
-		if g := &who.Gangs[i]; g.MinCount < 0 {
+	for i := range candidates.Gangs {
+		if g := &candidates.Gangs[i]; g.MinCount < 0 {
 			return fmt.Errorf("gang %d %s has the min count %d", i, g.Name, g.MinCount)
 		}
 	}
-	seen := make(map[vgpu.UID]bool, len(who.Pods))
-	for i := range who.Pods {
-		p := &who.Pods[i]
-		if err := cmp.Or(p.validate(who), duplicate(seen[p.UID])); err != nil {
+	seen := make(map[vgpu.UID]bool, len(candidates.Pods))
+	for i := range candidates.Pods {
+		p := &candidates.Pods[i]
+		if err := cmp.Or(p.validate(candidates), duplicate(seen[p.UID])); err != nil {
 			return fmt.Errorf("candidate %d %s: %w", i, p.Name, err)
 		}
 		seen[p.UID] = true
@@ -109,7 +109,7 @@ func duplicate(seen bool) error {
 const MaxLost = 1 << 45
 
 // validate checks one candidate.
-func (p *Pod) validate(who *Candidates) error {
+func (p *Pod) validate(candidates *Candidates) error {
 	switch {
 	case p.UID == "":
 		return errors.New("no UID")
@@ -119,12 +119,12 @@ func (p *Pod) validate(who *Candidates) error {
 		return fmt.Errorf("its part of the host is %v", p.Host)
 	case p.Lost < 0 || p.Lost > MaxLost:
 		return fmt.Errorf("the work lost is %d, legal is 0 to %d", p.Lost, int64(MaxLost))
-	case p.Gang < -1 || p.Gang >= len(who.Gangs):
-		return fmt.Errorf("its gang is %d of %d", p.Gang, len(who.Gangs))
+	case p.Gang < -1 || p.Gang >= len(candidates.Gangs):
+		return fmt.Errorf("its gang is %d of %d", p.Gang, len(candidates.Gangs))
 	}
 	for i, b := range p.Budgets {
-		if b < 0 || b >= len(who.Budgets) {
-			return fmt.Errorf("its budget is %d of %d", b, len(who.Budgets))
+		if b < 0 || b >= len(candidates.Budgets) {
+			return fmt.Errorf("its budget is %d of %d", b, len(candidates.Budgets))
 		}
 		if slices.Contains(p.Budgets[:i], b) {
 			return fmt.Errorf("budget %d is listed twice", b)

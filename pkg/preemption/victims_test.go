@@ -81,7 +81,7 @@ func TestAmountsSaturate(t *testing.T) {
 	want := testkit.Request("new", 5)
 	want.Priority, want.Host = 9, vgpu.Room{MilliCPU: 1000, Memory: vgpu.GiB}
 	all := vgpu.Room{MilliCPU: 1 << 62, Memory: 1 << 62}
-	who := &preemption.Candidates{Pods: []preemption.Pod{
+	candidates := &preemption.Candidates{Pods: []preemption.Pod{
 		{UID: "a", Name: "a", Node: "n1", Host: all, Lost: preemption.MaxLost, Gang: -1},
 		{UID: "b", Name: "b", Node: "n1", Host: all, Lost: preemption.MaxLost - 1, Gang: -1},
 		{UID: "c", Name: "c", Node: "n1", Host: vgpu.Room{MilliCPU: 2000, Memory: 2 * vgpu.GiB}, Gang: -1},
@@ -91,7 +91,7 @@ func TestAmountsSaturate(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan, err := preemption.Victims(&gang.Cluster{Nodes: []*vgpu.Node{n}},
-		&gang.Group{Name: "new", Members: []gang.Member{{Request: *want}}, MinCount: 1}, who, preemption.Config{Config: gang.Config{Policy: policy}})
+		&gang.Group{Name: "new", Members: []gang.Member{{Request: *want}}, MinCount: 1}, candidates, preemption.Config{Config: gang.Config{Policy: policy}})
 	if err != nil || plan.Refused != nil {
 		t.Fatalf("error %v, refused %+v", err, plan.Refused)
 	}
@@ -188,12 +188,12 @@ func TestFewestWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var who preemption.Candidates
+	var candidates preemption.Candidates
 	for _, p := range []struct{ name, node string }{{"a", "n1"}, {"b", "n1"}, {"c", "n2"}, {"d", "n3"}, {"e", "n3"}} {
-		who.Pods = append(who.Pods, preemption.Pod{UID: vgpu.UID(p.name), Name: p.name, Node: p.node, Leaving: true, Gang: -1})
+		candidates.Pods = append(candidates.Pods, preemption.Pod{UID: vgpu.UID(p.name), Name: p.name, Node: p.node, Leaving: true, Gang: -1})
 	}
 	want := &gang.Group{Name: "new", Members: []gang.Member{{Request: *testkit.Request("new", 8)}}, MinCount: 1}
-	plan, err := preemption.Victims(&gang.Cluster{Nodes: c.Nodes()}, want, &who, preemption.Config{})
+	plan, err := preemption.Victims(&gang.Cluster{Nodes: c.Nodes()}, want, &candidates, preemption.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 // Words describes what a plan does, for events: "evicts 2 pods: team/a-0, team/b-1 (surplus of team/b)"; "evicts no
 // pod, waits for team/c to leave". The candidates must be those of the plan. For a refused plan it is the text of the
 // refusal.
-func (p *Plan) Words(who *Candidates) string {
+func (p *Plan) Words(candidates *Candidates) string {
 	switch {
 	case p.Refused != nil:
 		return p.Refused.Text
@@ -18,12 +18,12 @@ func (p *Plan) Words(who *Candidates) string {
 	}
 	text := "evicts no pod"
 	if len(p.Evict) > 0 {
-		text = "evicts " + count(p.Cost.Victims) + ": " + list(p.Evict, who)
+		text = "evicts " + count(p.Cost.Victims) + ": " + list(p.Evict, candidates)
 	}
 	if len(p.Waits) > 0 {
 		names := make([]string, 0, len(p.Waits))
 		for _, i := range p.Waits {
-			names = append(names, who.Pods[i].Name)
+			names = append(names, candidates.Pods[i].Name)
 		}
 		text += ", waits for " + firstNames(names) + " to leave"
 	}
@@ -51,18 +51,18 @@ func firstNames(names []string) string {
 }
 
 // list names units: "team/a-0, team/b-1 (surplus of team/b), team/c (gang of 4)".
-func list(units []Unit, who *Candidates) string {
+func list(units []Unit, candidates *Candidates) string {
 	names := make([]string, 0, len(units))
 	for i := range units {
-		names = append(names, units[i].words(who))
+		names = append(names, units[i].words(candidates))
 	}
 	return firstNames(names)
 }
 
-func (u *Unit) words(who *Candidates) string {
+func (u *Unit) words(candidates *Candidates) string {
 	switch u.Kind {
 	case Surplus:
-		return u.Name + " (surplus of " + who.Gangs[who.Pods[u.Pods[0]].Gang].Name + ")"
+		return u.Name + " (surplus of " + candidates.Gangs[candidates.Pods[u.Pods[0]].Gang].Name + ")"
 	case Whole:
 		return fmt.Sprintf("%s (gang of %d)", u.Name, len(u.Pods))
 	}
