@@ -11,15 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // A state that was dumped as JSON and restored takes the same events with the same effects, and dumps the same.
 func TestRestoredStateDoesTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{world: newWorld(t, gang.AllDrains), rapid: t}
-		h.held, h.closed, h.running = map[vgpu.UID]bool{}, map[Gate]bool{}, map[Evictions]evictions{}
-		h.declareAll()
+		h := newHistory(t, gang.AllDrains)
 		for range rapid.IntRange(1, 25).Draw(t, "events before") {
 			h.once()
 		}

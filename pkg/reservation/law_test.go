@@ -17,9 +17,7 @@ import (
 // all that must run are there; at most one gang has room kept while pods end; evictions that stop, or end, have begun.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{world: newWorld(t, rapid.SampledFrom([]gang.Drains{gang.NoDrains, gang.AllDrains}).Draw(t, "drains")), rapid: t}
-		h.held, h.closed, h.running = map[vgpu.UID]bool{}, map[Gate]bool{}, map[Evictions]evictions{}
-		h.declareAll()
+		h := newHistory(t, rapid.SampledFrom([]gang.Drains{gang.NoDrains, gang.AllDrains}).Draw(t, "drains"))
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
 			h.once()
 		}
@@ -35,6 +33,15 @@ type history struct {
 	closed map[Gate]bool
 	// running are the evictions that have begun and are not over.
 	running map[Evictions]evictions
+}
+
+// newHistory returns a history of two gangs and two preemptors in which nothing has happened.
+func newHistory(t *rapid.T, drains gang.Drains) *history {
+	h := &history{
+		world: newWorld(t, drains), rapid: t, held: map[vgpu.UID]bool{}, closed: map[Gate]bool{}, running: map[Evictions]evictions{},
+	}
+	h.declareAll()
+	return h
 }
 
 var gangsOf = map[string][]string{"big": {"a", "b", "c"}, "small": {"x", "y"}}

@@ -219,7 +219,7 @@ func (m *move) ticked(e *Ticked) {
 		m.tellMissing(g, f)
 		return
 	}
-	if n := g.reserving(); n != nil && m.now.Sub(n.since) > m.cfg.Timeout {
+	if n := g.reserving(); n != nil && m.now.Sub(n.since) >= m.cfg.Timeout {
 		m.dryUp(g, e.Blocked)
 	}
 	m.repair(g, f)

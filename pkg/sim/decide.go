@@ -32,7 +32,7 @@ func (e *engine) decide(job int, c *crowd) (*decision, error) {
 	}
 	cluster, want := &gang.Cluster{Nodes: c.nodes}, &gang.Group{MinCount: 1}
 	if g := e.history.groupOf[job]; g != nil {
-		cluster, want = g.on(e.cluster), g.at(e.setup, e.sample.At-e.kept[job])
+		cluster, want = g.on(e.cluster), e.wanted(g)
 	} else {
 		r := e.request(job)
 		want.Name, want.Members = r.Pod, []gang.Member{{Request: r}}

@@ -1,153 +1,102 @@
 package sim
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-const (
-	// step is the shortest time after which it is looked again whether a gang is to have room kept, where DrainAfter is
-	// shorter. Less finds the moment more exactly, and searches more often, which takes longer than all else.
-	step = time.Second
-	// longestPause is that time where DrainAfter is longer, as in the scheduler.
-	longestPause = time.Minute
-	// maxDoublings bounds the pause between drains that came to nothing: 2¹⁰ times the first one.
-	maxDoublings = 10
-	// longestDrain bounds DrainAfter and DrainTimeout, 52 days: doubled maxDoublings times they are within a time.Duration.
-	longestDrain = time.Duration(1) << 52
-)
+// longestDrain bounds DrainAfter and DrainTimeout, 52 days. Longer would bring the sum with the time of a run near the latest time.
+const longestDrain = time.Duration(1) << 52
 
-// drain is the room that is kept for a gang while its present owners end.
-type drain struct {
-	group *group
-	gang.Kept
-	holds []vgpu.Hold
-	// until is when the last owner ends, in Unix seconds; 0 where nobody knows.
-	until int64
-	// ends is when the drain is given up.
-	ends time.Duration
-}
-
-// turns returns the gangs that were refused, in the order in which they have room kept: those of the highest priority first,
-// then those that were refused first.
-func (e *engine) turns() []*group {
-	all := make([]*group, 0, len(e.late))
-	for _, g := range e.late {
-		if g.short == never || e.nominated(g.jobs[0]) || e.setup.Queue == FIFO && g.jobs[0] != e.waiting[0] {
-			continue
-		}
-		all = append(all, g)
-	}
-	slices.SortStableFunc(all, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(e.priority(b), e.priority(a)), cmp.Compare(a.short, b.short))
-	})
-	return all
-}
-
-func (e *engine) priority(g *group) int32 { return e.rank(g.jobs[0]) }
-
-// drainDue returns when a drain may begin or ends next, if it is after now.
-func (e *engine) drainDue() (time.Duration, bool) {
-	at := never
-	if e.setup.Gangs.Drains == gang.NoDrains {
-		return at, false
-	}
-	for _, g := range e.late {
-		if g.due > e.sample.At {
-			at = min(at, g.due)
-		}
-	}
-	if e.drain != nil {
-		at = min(at, e.drain.ends)
-	}
-	return at, at < never
-}
-
-// drainNext keeps room for the first gang in turn for which the time has come. A drain goes on unless there is one of a higher
-// priority. It reports whether room begins to be kept, and whether other room that was kept is let go.
-func (e *engine) drainNext() (began, freed bool, err error) {
-	if e.setup.Gangs.Drains == gang.NoDrains {
-		return false, false, nil
-	}
-	for _, g := range e.turns() {
-		if e.drain != nil && e.priority(g) <= e.priority(e.drain.group) {
-			break
-		}
-		if g.due > e.sample.At {
-			continue
-		}
-		plan, err := e.roomFor(g)
-		if err != nil {
-			return false, false, err
-		}
-		if plan.Places == nil {
-			continue
-		}
-		if e.drain != nil {
-			freed = true
-			e.letGo()
-		}
-		return true, freed, e.beginDrain(g, &plan)
-	}
-	return false, false, nil
-}
-
-// pause is that between two looks, and after the first drain that came to nothing.
-func (e *engine) pause() time.Duration { return max(step, min(e.setup.Gangs.DrainAfter, longestPause)) }
-
-// after returns the time that is so much later than now, never beyond what a time can be.
-func (e *engine) after(d time.Duration) time.Duration {
-	if e.sample.At > never-d {
-		return never
-	}
-	return e.sample.At + d
-}
-
-// roomFor returns the room to keep for a gang, without places where the time has not come: it is looked again later then.
-func (e *engine) roomFor(g *group) (gang.Plan, error) {
+// seekRoom looks for room to keep for a gang while its present owners end, and tells the machine of it.
+func (e *engine) seekRoom(g *group, seek *reservation.SeekRoom) error {
 	c := g.on(e.cluster)
-	c.Ends, c.Avoids = e.endOf, func(node string) bool { return g.failed[node] }
-	turn := gang.DrainCheck{Drains: e.setup.Gangs.Drains, Since: unix(g.short), Now: unix(e.sample.At), Started: e.startOf}
-	want := g.at(e.setup, e.sample.At-e.kept[g.jobs[0]])
+	c.Ends, c.Avoids = e.endOf, func(node string) bool { return seek.Avoid[node] }
+	turn := gang.DrainCheck{Drains: e.setup.Gangs.Drains, Since: seek.Since.Unix(), Now: unix(e.sample.At), Started: e.startOf}
+	want := e.wanted(g)
+	sought := reservation.RoomSought{Ref: g.ref, UID: g.uid()}
 	plan, err := gang.Keep(c, want, e.gangConfig(false), turn)
-	if plan.Refused != nil && len(g.failed) > 0 {
-		clear(g.failed) // nothing else is left
+	if plan.Refused != nil && len(seek.Avoid) > 0 {
+		c.Avoids, sought.Anywhere = nil, true
 		plan, err = gang.Keep(c, want, e.gangConfig(false), turn)
 	}
-	if err == nil && plan.Places == nil {
-		g.due = e.after(max(e.pause(), time.Duration(turn.Pause())*time.Second))
+	if err != nil {
+		return err
 	}
-	return plan, err
+	if plan.Places == nil {
+		_, err = e.step(sought)
+		return err
+	}
+	sought.Found = &plan
+	for _, place := range plan.Places {
+		if len(place.Containers) > 0 {
+			sought.Holds = append(sought.Holds, vgpu.Hold{Assignment: place, Priority: e.priority(g), Until: plan.Until})
+		}
+	}
+	return e.beginDrain(g, &sought)
 }
 
-// beginDrain keeps room for a gang.
-func (e *engine) beginDrain(g *group, plan *gang.Plan) error {
-	d := &drain{group: g, Kept: gang.Kept{Places: plan.Places, Blockers: plan.Blockers}, until: plan.Until, ends: never}
-	if timeout := e.setup.Gangs.DrainTimeout; timeout > 0 {
-		d.ends = e.after(timeout)
+// beginDrain has room kept for a gang.
+func (e *engine) beginDrain(g *group, sought *reservation.RoomSought) error {
+	a, err := e.step(*sought)
+	if err != nil {
+		return err
 	}
-	for _, place := range plan.Places {
-		if len(place.Containers) == 0 {
-			continue
-		}
-		hold := vgpu.Hold{Assignment: place, Priority: e.priority(g), Until: plan.Until}
-		if err := e.cluster.Hold(hold); err != nil {
-			return fmt.Errorf("drain room for gang %s: %w", g.gang.Name, err)
-		}
-		d.holds = append(d.holds, hold)
-	}
-	e.drain = d
-	e.held(d)
+	e.machine.drain = g
 	o := &e.history.Gangs[g.number]
 	o.Drains, o.DrainedAt = o.Drains+1, e.sample.At
-	e.history.drains = append(e.history.drains, d.holds)
+	e.history.drains = append(e.history.drains, a.holds)
 	e.log(g.jobs[0], drains)
 	return nil
+}
+
+// lookAtDrain notes when room is kept for a gang no longer: all that wait are tried then. Of a gang that starts in it, its start says
+// that.
+func (e *engine) lookAtDrain() {
+	g := e.machine.drain
+	if g == nil {
+		return
+	}
+	phase, need := e.machine.state.Phase(g.ref)
+	if need == reservation.Reserving {
+		return
+	}
+	e.machine.drain, e.freed = nil, true
+	if phase == reservation.Unplaced {
+		e.log(g.jobs[0], givesUp)
+	}
+}
+
+// blocked returns the nodes with pods that a gang waits for, where room is kept for it.
+func (e *engine) blocked(g *group) (nodes []string) {
+	room, _ := e.machine.state.Reservation(g.ref)
+	if room == nil {
+		return nil
+	}
+	for _, l := range room.Blockers {
+		if job, known := e.history.find(l.UID); known && slices.Contains(e.live, job) {
+			nodes = append(nodes, e.history.Outcomes[job].Assignment.Node)
+		}
+	}
+	return nodes
+}
+
+// passes reports whether a pod, or a gang, may use room that is kept while others of its kind may not.
+func (e *engine) passes(job int) bool {
+	g := e.machine.drain
+	switch {
+	case g == nil:
+		return false
+	case g == e.history.groupOf[job]:
+		return true
+	}
+	r := e.request(job)
+	_, holds := e.machine.state.Reservation(g.ref)
+	return r.Ends > 0 && slices.ContainsFunc(holds, func(h vgpu.Hold) bool { return r.Ends <= h.Until })
 }
 
 // endOf returns the Unix time at which a pod ends, 0 where it does not say. It is rounded down: what is let in until then
@@ -181,78 +130,4 @@ func (h *History) find(uid vgpu.UID) (job int, known bool) {
 	}
 	job, known = h.jobOf[uid]
 	return job, known
-}
-
-// lookAtDrain ends the drain of a gang that has no place although the room that was kept for it is free.
-func (e *engine) lookAtDrain(g *group) {
-	if e.drain == nil || e.drain.group != g {
-		return
-	}
-	want := g.at(e.setup, e.sample.At-e.kept[g.jobs[0]])
-	if taken, short := e.drain.Stand(g.on(e.cluster), want.Members); len(taken) == 0 {
-		if len(short) == 0 {
-			short = e.drain.Nodes()
-		}
-		e.dryUp(short)
-	}
-}
-
-// dryUp ends the drain, which came to nothing on some nodes, and puts the turn of its gang off.
-func (e *engine) dryUp(nodes []string) {
-	g := e.drain.group
-	e.letGo()
-	g.due = e.after(e.pause() << min(g.dry, maxDoublings))
-	g.dry++
-	for _, name := range nodes {
-		g.failed[name] = true
-	}
-}
-
-// timeout gives up a drain that has taken too long, and reports whether there is one.
-func (e *engine) timeout() bool {
-	if e.drain == nil || e.drain.ends > e.sample.At {
-		return false
-	}
-	taken, _ := e.drain.Stand(e.drain.group.on(e.cluster), nil)
-	e.dryUp(taken)
-	return true
-}
-
-// letGo ends the drain before its gang starts.
-func (e *engine) letGo() {
-	g := e.drain.group
-	e.release(g)
-	e.log(g.jobs[0], givesUp)
-}
-
-// release lets go of the room that is kept for a gang, if it is.
-func (e *engine) release(g *group) {
-	if e.drain == nil || e.drain.group != g {
-		return
-	}
-	d := e.drain
-	for i := range d.holds {
-		e.cluster.Release(d.holds[i].UID)
-	}
-	e.drain = nil
-	e.held(d)
-}
-
-// held notes that room began to be kept, or no longer is.
-func (e *engine) held(d *drain) {
-	for i := range d.holds {
-		e.changed(e.cluster.Node(d.holds[i].Node))
-	}
-}
-
-// passes reports whether a pod, or a gang, may use room that is kept while others of its kind may not.
-func (e *engine) passes(job int) bool {
-	switch {
-	case e.drain == nil:
-		return false
-	case e.drain.group == e.history.groupOf[job]:
-		return true
-	}
-	r := e.request(job)
-	return 0 < r.Ends && r.Ends <= e.drain.until
 }

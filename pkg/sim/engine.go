@@ -47,7 +47,7 @@ type engine struct {
 	live     []int       // jobs that have places, in no order that matters
 	waiting  []int       // jobs by priority, then in the order in which they came; of a gang the first member
 	late     []*group    // the gangs among those that wait
-	drain    *drain      // nil where no room is kept
+	machine  machine     // what is kept for gangs
 	kinds    []int       // per job, equal for requests that are alike, and for gangs that are
 	came     int         // jobs so far
 	sample   Sample      // the present
@@ -57,11 +57,12 @@ type engine struct {
 	since   []time.Duration // per job, when it began to wait
 	leaving map[int]bool    // jobs that were evicted, and still have their places
 	back    []int           // those that come back to the queue next
-	freed   bool            // whether an evicted pod has left since those that wait were tried
+	freed   bool            // whether room came free since those that wait were tried: an evicted pod left, or room was kept for a gang
 	// nominations in the order of their decisions.
 	nominations []*nomination
 
 	changes  int         // of nodes so far
+	releases int         // how often room came free so far
 	lastly   []int       // per node, the number of its last change
 	helpless map[int]int // by kind, for which of single pods nobody could be evicted after so many changes
 }
@@ -83,6 +84,7 @@ func newEngine(s Setup) (*engine, error) {
 	}
 	h.assemble(c)
 	e := &engine{setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(h)}
+	e.machine = newMachine(e.setup, h.groups)
 	h.Capacity = Capacity(c.Nodes())
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
 	e.kept, e.since, e.leaving = make([]time.Duration, len(s.Jobs)), make([]time.Duration, len(s.Jobs)), map[int]bool{}
@@ -161,8 +163,8 @@ func (e *engine) next() (time.Duration, bool) {
 	if len(e.running) > 0 {
 		at, more = min(at, e.running[len(e.running)-1].at), true
 	}
-	if due, some := e.drainDue(); some && more {
-		at = min(at, due)
+	if due := e.nextDue(); due.first != nil && (more || e.asking()) { // else what is due changes nothing
+		at, more = min(at, due.look), true
 	}
 	return at, more
 }
@@ -172,27 +174,29 @@ func (e *engine) log(job int, w what) {
 	e.history.log = append(e.history.log, entry{job, w, e.sample.At})
 }
 
-// instant plays all that happens at one time: ends, then those for whom others have left, then those that wait, then the
-// drain that is due, then arrivals.
+// instant plays all that happens at one time: ends, then those for whom others have left, then those that wait, then gangs for
+// which something is due, then arrivals.
 func (e *engine) instant(at time.Duration) error {
 	e.sample.At = at
-	ended := e.endDue(at)
+	before := len(e.history.log)
+	ended, err := e.endDue(at)
+	if err != nil {
+		return err
+	}
 	e.rejoin()
 	settled, err := e.settle()
 	if err != nil {
 		return err
 	}
-	freed := e.timeout()
-	if ended || freed || settled {
+	if ended || settled {
 		if err := e.retry(); err != nil {
 			return err
 		}
 	}
-	changed, err := e.turn()
-	if err != nil {
+	if err := e.turn(); err != nil {
 		return err
 	}
-	if ended || freed || changed {
+	if len(e.history.log) > before {
 		e.note()
 	}
 	for len(e.arrivals) > 0 && e.setup.Jobs[e.arrivals[0]].Arrive == at {
@@ -201,7 +205,7 @@ func (e *engine) instant(at time.Duration) error {
 		if err := e.arrive(job); err != nil {
 			return err
 		}
-		if _, err := e.turn(); err != nil {
+		if err := e.turn(); err != nil {
 			return err
 		}
 		e.note()
@@ -210,17 +214,24 @@ func (e *engine) instant(at time.Duration) error {
 	return nil
 }
 
-// turn keeps room for the gang whose turn it is, and tries those that wait again where other room is let go for it. It
-// reports whether anything changed.
-func (e *engine) turn() (changed bool, err error) {
+// turn does what is due for gangs, and tries those for which it was, or all that wait where room that was kept is let go.
+func (e *engine) turn() error {
 	for {
-		began, freed, err := e.drainNext()
-		changed = changed || began || freed
-		if err != nil || !freed {
-			return changed, err
+		if err := e.tick(); err != nil {
+			return err
 		}
-		if err := e.retry(); err != nil {
-			return changed, err
+		switch {
+		case e.freed:
+			if err := e.retry(); err != nil {
+				return err
+			}
+		case len(e.machine.woken) > 0:
+			if _, err := e.pass(false); err != nil {
+				return err
+			}
+			e.rejoin()
+		default:
+			return nil
 		}
 	}
 }
@@ -244,24 +255,28 @@ func (e *engine) progress(jobs int) {
 }
 
 // endDue ends the pods whose time is over, and reports whether there are any.
-func (e *engine) endDue(at time.Duration) bool {
-	ended := false
+func (e *engine) endDue(at time.Duration) (ended bool, err error) {
 	for len(e.running) > 0 && e.running[len(e.running)-1].at == at {
 		job := e.running[len(e.running)-1].job
 		e.running = e.running[:len(e.running)-1]
 		ended = true
 		if e.leaving[job] {
-			e.leave(job)
+			if err := e.leave(job); err != nil {
+				return ended, err
+			}
 			continue
 		}
 		e.vacate(job)
 		e.history.Outcomes[job].State = Finished
-		if g := e.history.groupOf[job]; g != nil {
-			e.history.Gangs[g.number].State = Finished
+		if g := e.history.groupOf[job]; g != nil && e.history.Gangs[g.number].State != Finished {
+			e.history.Gangs[g.number].State = Finished // all members end now
+			if err := e.forget(g); err != nil {
+				return ended, err
+			}
 		}
 		e.log(job, ends)
 	}
-	return ended
+	return ended, nil
 }
 
 // vacate takes a pod off its node.
@@ -270,6 +285,7 @@ func (e *engine) vacate(job int) {
 	n := e.cluster.Node(o.Assignment.Node)
 	before := allocatedOn(n)
 	leave(e.cluster, &o.Assignment, r)
+	e.releases++
 	e.sample.Allocated -= before - allocatedOn(n)
 	e.sample.Running--
 	e.changed(n)
@@ -294,11 +310,14 @@ func (e *engine) arrive(job int) error {
 	case err != nil || placed:
 		return err
 	case e.setup.Queue == Drop:
-		e.drop(job)
+		err = e.drop(job)
 	default:
 		e.wait(job)
 	}
 	e.log(job, refused)
+	if err != nil {
+		return err
+	}
 	if placed, err = e.preempt(job); err != nil {
 		return err
 	}
@@ -311,82 +330,4 @@ func (e *engine) arrive(job int) error {
 		return e.retry()
 	}
 	return nil
-}
-
-// wait puts a job behind all that wait and are of no lower priority.
-func (e *engine) wait(job int) {
-	i := len(e.waiting)
-	for i > 0 && e.rank(e.waiting[i-1]) < e.rank(job) {
-		i--
-	}
-	e.waiting = slices.Insert(e.waiting, i, job)
-	e.sample.Waiting += len(e.unit(job))
-	if g := e.history.groupOf[job]; g != nil {
-		e.late = append(e.late, g)
-	}
-}
-
-// served notes that those who waited do so no longer.
-func (e *engine) served(job int) {
-	e.sample.Waiting -= len(e.unit(job))
-	if i := slices.Index(e.late, e.history.groupOf[job]); i >= 0 {
-		e.late = slices.Delete(e.late, i, i+1)
-	}
-}
-
-// retry tries those that wait, after others have ended. The start of a gang for which room was kept lets go of that room, and
-// those who are evicted leave some, so all are tried again then.
-func (e *engine) retry() error {
-	for again := true; again; {
-		var err error
-		if again, err = e.pass(); err != nil {
-			return err
-		}
-		e.rejoin()
-	}
-	return nil
-}
-
-// pass tries those that wait until there is more room than before, and reports whether there is.
-func (e *engine) pass() (again bool, err error) {
-	full, helpless := map[int]bool{}, map[int]bool{} // kinds of requests that have no room, and no victims: see serve
-	still, drain := e.waiting[:0], e.drain
-	e.freed = false
-	for i, job := range e.waiting {
-		placed, err := e.serve(job, full, helpless)
-		if err != nil {
-			return false, err
-		}
-		if placed {
-			e.served(job)
-		} else {
-			still = append(still, job)
-		}
-		again = drain != nil && e.drain == nil || e.freed
-		if again || !placed && e.setup.Queue == FIFO {
-			still = append(still, e.waiting[i+1:]...)
-			break
-		}
-	}
-	e.waiting = still
-	return again, nil
-}
-
-// serve places a job that waits, or a gang, and has others evicted for it where it finds no room. What is placed makes no
-// room, so kinds that found none, or no victims, are not tried again.
-func (e *engine) serve(job int, full, helpless map[int]bool) (placed bool, err error) {
-	kind := e.kinds[job]
-	if !full[kind] || e.passes(job) {
-		if placed, err = e.try(job); placed || err != nil {
-			return placed, err
-		}
-		full[kind] = true
-	}
-	if helpless[kind] || e.nominated(job) {
-		return false, nil
-	}
-	before := len(e.history.Preemptions)
-	placed, err = e.preempt(job)
-	helpless[kind] = len(e.history.Preemptions) == before
-	return placed, err
 }

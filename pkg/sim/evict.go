@@ -2,9 +2,10 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"time"
 
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -14,8 +15,8 @@ func (e *engine) rank(job int) int32 { return e.setup.Jobs[job].Request.Priority
 // preempt has others evicted for a job, or a gang, that was refused. It reports whether that has its place now: else it waits
 // for them to leave, or nobody goes.
 func (e *engine) preempt(job int) (bool, error) {
-	if !e.mayPreempt(job) {
-		return false, nil
+	if may, err := e.mayPreempt(job); err != nil || !may {
+		return false, err
 	}
 	nodes := e.mayHelp(job)
 	if len(nodes) == 0 {
@@ -28,7 +29,7 @@ func (e *engine) preempt(job int) (bool, error) {
 	}
 	if d == nil {
 		e.helpless[e.kinds[job]] = e.changes
-		return false, nil
+		return false, e.giveUp(job)
 	}
 	delete(e.helpless, e.kinds[job])
 	d.Job, d.At, d.Lost, d.Violations = job, e.sample.At, e.wouldLoseAll(d), e.violations(d.Evicted)
@@ -59,17 +60,41 @@ func (e *engine) wouldLoseAll(d *decision) int64 {
 	return lost
 }
 
-// mayPreempt reports whether others may go for a job: somebody is of a lower priority.
-func (e *engine) mayPreempt(job int) bool {
-	if e.setup.Preemption.Policy == PreemptNobody {
-		return false
+// mayPreempt reports whether others may go for a job: somebody is of a lower priority, and for a gang that was not sought in vain a
+// moment ago.
+func (e *engine) mayPreempt(job int) (bool, error) {
+	g := e.history.groupOf[job]
+	if g != nil {
+		g.asks = false
 	}
-	return slices.ContainsFunc(e.live, func(other int) bool { return e.rank(other) < e.rank(job) })
+	if e.setup.Preemption.Policy == PreemptNobody {
+		return false, nil
+	}
+	if !slices.ContainsFunc(e.live, func(other int) bool { return e.rank(other) < e.rank(job) }) {
+		return false, nil
+	}
+	if g == nil || e.setup.Preemption.Policy != PreemptTandem { // the stock scheduler does not wait
+		return true, nil
+	}
+	a, err := e.step(reservation.RoomWanted{Ref: g.ref})
+	g.asks = a.refused && g.asked != e.changes
+	return !a.refused, err
 }
 
-// nominated reports whether room is kept for a job, or a gang, while others leave.
-func (e *engine) nominated(job int) bool {
-	return slices.ContainsFunc(e.nominations, func(n *nomination) bool { return n.job == job })
+// asking reports whether pods to evict are sought again for a gang, and may be found.
+func (e *engine) asking() bool {
+	return slices.ContainsFunc(e.late, func(g *group) bool { return g.asks && (e.setup.Queue != FIFO || g.jobs[0] == e.waiting[0]) })
+}
+
+// giveUp notes that nobody is evicted for a job, or a gang, now.
+func (e *engine) giveUp(job int) error {
+	g := e.history.groupOf[job]
+	if g == nil {
+		return nil
+	}
+	g.asked = e.changes
+	_, err := e.step(reservation.RoomGivenUp{Ref: g.ref})
+	return err
 }
 
 // violations adds up, over the budgets, the victims beyond what each allows.
@@ -95,13 +120,16 @@ func (e *engine) execute(d *decision) (bool, error) {
 		return true, e.begin(d.Job, d.places)
 	}
 	e.history.Preemptions = append(e.history.Preemptions, d.Preemption)
-	n := &nomination{preemption: len(e.history.Preemptions) - 1, job: d.Job, at: d.At - e.kept[d.Job], places: d.places}
-	if g := e.history.groupOf[d.Job]; g != nil && e.drain != nil && e.drain.group == g {
-		e.letGo()
-	}
+	n := &nomination{preemption: len(e.history.Preemptions) - 1, job: d.Job, at: e.begun(d.Job), places: d.places}
 	n.waits = slices.Clone(d.Waits)
 	for _, unit := range append(slices.Clone(d.Evicted), d.Fallen) {
 		n.waits = append(n.waits, unit...)
+	}
+	atOnce := e.setup.Preemption.Grace == 0 && len(d.Waits) == 0
+	if !atOnce {
+		if err := e.keep(n); err != nil {
+			return false, err
+		}
 	}
 	for _, g := range d.broken {
 		g.broken = true
@@ -112,18 +140,19 @@ func (e *engine) execute(d *decision) (bool, error) {
 	for _, victim := range n.waits[len(d.Waits):] {
 		e.evict(victim)
 	}
-	if e.setup.Preemption.Grace == 0 && len(d.Waits) == 0 {
+	if atOnce {
 		return true, e.atOnce(n)
 	}
-	e.nominations = append(e.nominations, n)
-	return false, e.keep(n)
+	return false, nil
 }
 
 // atOnce lets the victims leave without grace, and gives their room to the preemptor.
 func (e *engine) atOnce(n *nomination) error {
 	for _, victim := range n.waits {
 		e.undue(victim)
-		e.leave(victim)
+		if err := e.leave(victim); err != nil {
+			return err
+		}
 	}
 	n.waits = nil
 	return e.begin(n.job, n.places)
@@ -156,13 +185,21 @@ func (e *engine) undue(job int) {
 	}
 }
 
+// after returns the time that is so much later than now, never beyond what a time can be.
+func (e *engine) after(d time.Duration) time.Duration {
+	if e.sample.At > never-d {
+		return never
+	}
+	return e.sample.At + d
+}
+
 // later orders departures, the first to end last.
 func later(have, want departure) int {
 	return cmp.Or(cmp.Compare(want.at, have.at), cmp.Compare(want.job, have.job))
 }
 
 // leave takes an evicted pod off its node. It comes back to the queue, of a gang that is evicted whole with the last member.
-func (e *engine) leave(job int) {
+func (e *engine) leave(job int) error {
 	o := &e.history.Outcomes[job]
 	e.vacate(job)
 	delete(e.leaving, job)
@@ -180,15 +217,17 @@ func (e *engine) leave(job int) {
 	case !g.broken:
 		o.State = Dropped
 		e.sample.Dropped++
+		return e.tell(g)
 	case !slices.ContainsFunc(g.jobs, func(member int) bool { return slices.Contains(e.live, member) }):
-		e.regroup(g)
+		return e.regroup(g)
 	default:
 		o.State = Waiting
 	}
+	return nil
 }
 
 // regroup lets a gang that was evicted come back to the queue, with the members that it did without.
-func (e *engine) regroup(g *group) {
+func (e *engine) regroup(g *group) error {
 	for _, job := range g.jobs {
 		if e.history.Outcomes[job].State == Dropped {
 			e.sample.Dropped--
@@ -196,137 +235,14 @@ func (e *engine) regroup(g *group) {
 		e.history.Outcomes[job].State, e.since[job] = Waiting, e.sample.At
 		e.kept[job] = e.kept[g.jobs[0]]
 	}
-	g.broken, g.since = false, e.sample.At
-	g.short, g.due, g.dry = never, never, 0
-	clear(g.failed)
+	g.broken, g.since, g.seen = false, e.sample.At, -1
 	o := &e.history.Gangs[g.number]
 	o.State, o.Started, o.Ended, o.Spread = Waiting, 0, 0, nil
 	e.comeBack(g.jobs[0])
+	return e.forget(g)
 }
 
 func (e *engine) comeBack(job int) {
 	e.back = append(e.back, job)
 	e.log(job, returns)
-}
-
-// rejoin puts those who came back into the queue.
-func (e *engine) rejoin() {
-	for _, job := range e.back {
-		e.wait(job)
-	}
-	e.back = e.back[:0]
-}
-
-// keep keeps the places of a nomination, and the CPU and memory that its pods ask for.
-func (e *engine) keep(n *nomination) error {
-	for i, job := range e.unit(n.job) {
-		a, r := n.places[i], e.request(job)
-		if a.Node == "" {
-			continue
-		}
-		node := e.cluster.Node(a.Node)
-		if len(a.Containers) > 0 {
-			hold := vgpu.Hold{Assignment: a, Priority: r.Priority}
-			if err := e.cluster.Hold(hold); err != nil {
-				return fmt.Errorf("keep room for pod %s: %w", r.Pod, err)
-			}
-			n.holds = append(n.holds, hold)
-		}
-		n.rooms = append(n.rooms, keptRoom{a.Node, r.Host})
-		n.rooms[len(n.rooms)-1].take(e.cluster)
-		e.changed(node)
-	}
-	return nil
-}
-
-// take keeps the room. Less than nothing is left where others are to give some of it back.
-func (k *keptRoom) take(c *vgpu.Cluster) {
-	owe(c.Node(k.node), k.room)
-}
-
-// owe takes room off a node, also more than is left.
-func owe(n *vgpu.Node, r vgpu.Room) {
-	n.SetRoom(n.Room().Less(r))
-}
-
-// letNominationGo ends what a nomination keeps.
-func (e *engine) letNominationGo(n *nomination) {
-	e.nominations = slices.DeleteFunc(e.nominations, func(other *nomination) bool { return other == n })
-	n.free(e.cluster)
-	for i := range n.rooms {
-		e.changed(e.cluster.Node(n.rooms[i].node))
-	}
-	e.log(n.job, letsGo)
-}
-
-// free lets go of the devices and rooms.
-func (n *nomination) free(c *vgpu.Cluster) {
-	for i := range n.holds {
-		c.Release(n.holds[i].UID)
-	}
-	for _, kept := range n.rooms {
-		node := c.Node(kept.node)
-		node.SetRoom(node.Room().Plus(kept.room))
-	}
-}
-
-// settle starts those for whom all have left, and reports whether any did start. Where others of a higher priority were
-// faster the room is let go, and they wait on.
-func (e *engine) settle() (bool, error) {
-	some := false
-	for _, n := range slices.Clone(e.nominations) {
-		if len(n.waits) > 0 {
-			continue
-		}
-		e.letNominationGo(n)
-		if !e.takes(n) {
-			continue
-		}
-		if err := e.begin(n.job, n.places); err != nil {
-			return some, err
-		}
-		e.waiting = slices.DeleteFunc(e.waiting, func(job int) bool { return job == n.job })
-		e.served(n.job)
-		some = true
-	}
-	return some, nil
-}
-
-// takes reports whether the places of a nomination are free for it. Room that is kept for others is, unless their priority is
-// higher: those that were there before it left it these places, those that came later had to, and both may wait for pods that
-// are still there. Containers that share a device are looked at one by one where holds are concerned.
-func (e *engine) takes(n *nomination) bool {
-	fits := true
-	rooms := map[string]vgpu.Room{}
-	owed := map[string]vgpu.Room{}
-	for _, other := range e.nominations {
-		for _, kept := range other.rooms {
-			owed[kept.node] = owed[kept.node].Plus(kept.room)
-		}
-	}
-	e.cluster.WhatIf(func() {
-		for i, job := range e.unit(n.job) {
-			a, r := n.places[i], e.request(job)
-			if a.Node == "" {
-				continue
-			}
-			node := e.cluster.Node(a.Node)
-			rooms[a.Node] = rooms[a.Node].Plus(r.Host)
-			r.Priority = max(r.Priority, r.Priority+1) // what is kept for the same priority does not count
-			fits = fits && rooms[a.Node].Within(node.Room().Plus(owed[a.Node])) && free(node, &r, &a) && (len(a.Containers) == 0 || node.Add(a) == nil)
-		}
-	})
-	return fits
-}
-
-// free reports whether the devices of a place have what each container takes, beside all that counts for the pod.
-func free(n *vgpu.Node, r *vgpu.Request, a *vgpu.Assignment) bool {
-	for i := range a.Containers {
-		for _, id := range a.Containers[i].Devices {
-			if !a.Containers[i].Share.Use().Within(n.FreeFor(n.Index(id), r)) {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -28,11 +29,9 @@ type Gang struct {
 type GangConfig struct {
 	// MaxDomains as in gang.Config.
 	MaxDomains int
-	// Drains says when room is kept for a gang while its present owners end: for one gang at a time, the one of the highest
-	// priority of those for which the time has come, then the one that has waited longest, at the earliest DrainAfter after
-	// it was refused. A drain goes on unless the time comes for a gang of a higher priority. It ends after DrainTimeout (0 for
-	// never), and where the room is free and the gang does not fit all the same. Then the turn of the gang comes again after
-	// DrainAfter, each time after twice as long, and other nodes are kept, as long as there are any.
+	// Drains says when room is kept for a gang while its present owners end: for one gang at a time, at the earliest DrainAfter
+	// after it was refused, for DrainTimeout at most (0 for as long as it takes). Whose turn it is, and when it comes again after
+	// a drain in vain, package reservation decides.
 	Drains                   gang.Drains
 	DrainAfter, DrainTimeout time.Duration
 }
@@ -73,18 +72,23 @@ type group struct {
 	levels  []gang.Level
 	// least is the compute that the members that must run ask for wherever they go.
 	least vgpu.MilliGPU
-	// short is when the gang was refused first, never where it was not.
-	short time.Duration
-	// due is when it is looked next whether room is to be kept for it. That came to nothing dry times in a row, on the nodes
-	// that failed.
-	due    time.Duration
-	dry    int
-	failed map[string]bool
+	// ref names the gang to the machine, and members is room for the facts about it.
+	ref     reservation.Ref
+	members []reservation.Member
+	// seen is how often room had come free when no place was found the last time, −1 where none was sought.
+	seen int
+	// asked is how many changes of nodes there had been when nobody could be evicted for it the last time, −1 where nobody was sought.
+	// asks says that there were more since, and that this is to be sought again later.
+	asked int
+	asks  bool
 	// since is when it began to wait.
 	since time.Duration
 	// broken says that it was evicted whole, and that members of it are still there.
 	broken bool
 }
+
+// uid returns that of the member that is tried on behalf of the gang.
+func (g *group) uid() vgpu.UID { return g.history.setup.Jobs[g.jobs[0]].Request.UID }
 
 // at returns what the gang asks for if it starts at a time.
 func (g *group) at(s *Setup, at time.Duration) *gang.Group {
@@ -121,10 +125,6 @@ func (s *Setup) requestAt(job int, at time.Duration) vgpu.Request {
 	}
 	return r
 }
-
-// unix returns a time of a run as a Unix time in whole seconds, rounded down. A run begins one second after 1970, since 0
-// stands for no time at all.
-func unix(at time.Duration) int64 { return 1 + int64(at/time.Second) }
 
 // validateGangs returns what is wrong with the gangs.
 func (s *Setup) validateGangs() error {
@@ -189,7 +189,7 @@ func (h *History) assemble(c *vgpu.Cluster) {
 		}
 		g := known[spec]
 		if g == nil {
-			g = &group{history: h, number: len(h.groups), gang: spec, failed: map[string]bool{}}
+			g = &group{history: h, number: len(h.groups), gang: spec, ref: refOf(spec), seen: -1, asked: -1}
 			h.groups, known[spec] = append(h.groups, g), g
 		}
 		g.jobs, h.groupOf[i] = append(g.jobs, i), g
@@ -223,6 +223,8 @@ func (h *History) prepare(g *group, m *measure) {
 			g.levels = append(g.levels, levelOf(h.levels, key, len(m.nodes)))
 		}
 	}
-	g.short, g.due, g.since = never, never, first.Arrive
+	g.since = first.Arrive
 	h.Gangs = append(h.Gangs, GangOutcome{Name: spec.Name, Members: g.jobs, Arrived: first.Arrive})
 }
+
+func (e *engine) priority(g *group) int32 { return e.rank(g.jobs[0]) }

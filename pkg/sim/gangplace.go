@@ -4,31 +4,105 @@ import (
 	"fmt"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// tryGroup places a gang, and reports whether it started.
-func (e *engine) tryGroup(g *group) (bool, error) {
-	o := &e.history.Gangs[g.number]
-	o.Attempts++
-	plan, err := e.plan(g)
+// tryGroup tries a gang, and reports whether it started. hopeless: a gang like it was found to have no place.
+func (e *engine) tryGroup(g *group, hopeless bool) (bool, error) {
+	version, err := e.ask(g)
 	if err != nil {
 		return false, err
 	}
-	if plan.Places == nil {
-		if g.short == never {
-			g.short, g.due = e.sample.At, e.after(e.setup.Gangs.DrainAfter)
-		}
-		e.lookAtDrain(g)
-		return false, nil
+	room, void := e.madeRoom(g)
+	if room != nil {
+		return true, e.beginGroup(g, version, room)
 	}
-	return true, e.begin(g.jobs[0], plan.Places)
+	if !hopeless && g.seen != e.releases { // what was placed meanwhile made no room
+		e.history.Gangs[g.number].Attempts++
+		plan, err := e.plan(g)
+		if err != nil {
+			return false, err
+		}
+		if plan.Places != nil {
+			return true, e.beginGroup(g, version, plan.Places)
+		}
+		g.seen = e.releases
+	}
+	return false, e.refuse(g, version, void)
 }
 
-// beginGroup starts a gang at its places.
-func (e *engine) beginGroup(g *group, places []vgpu.Assignment) error {
+// ask has the machine ask for a plan for a gang, and returns the version of the gang that it is about.
+func (e *engine) ask(g *group) (reservation.Version, error) {
+	a, err := e.step(reservation.Tried{
+		Gang: e.facts(g), UID: g.uid(), Pod: g.gang.Name, Priority: e.priority(g), Grouped: true,
+	})
+	if err == nil && a.plan == nil {
+		err = fmt.Errorf("try gang %s: the machine of reservations asks for no plan", g.gang.Name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return a.plan.Version, nil
+}
+
+// plan looks for the places of a gang, unless less is free in the whole cluster than it asks for.
+func (e *engine) plan(g *group) (gang.Plan, error) {
+	if e.sample.Allocated > e.history.Capacity-g.least {
+		return gang.Plan{}, nil
+	}
+	return gang.Place(g.on(e.cluster), e.wanted(g), e.gangConfig(true))
+}
+
+func (e *engine) gangConfig(brief bool) gang.Config {
+	return gang.Config{Policy: e.policy, MaxDomains: e.setup.Gangs.MaxDomains, SkipExplanation: brief}
+}
+
+// refuse tells the machine that a gang has no place now, and looks for room to keep for it where the machine asks for that. void says
+// why the room that evictions make for it came to nothing, "" where it did not.
+func (e *engine) refuse(g *group, version reservation.Version, void string) error {
+	refused := reservation.PlanRefused{
+		Gang: e.facts(g), UID: g.uid(), Version: version, Void: void,
+		Refusal: reservation.Refusal{Reason: gang.NoRoom, Lacking: g.want.MinCount},
+	}
+	if room, _ := e.machine.state.Reservation(g.ref); room != nil {
+		refused.Kept.Stands = true // the run loses no device and no hold
+		refused.Kept.Taken, refused.Kept.Short = room.Stand(g.on(e.cluster), e.wanted(g).Members)
+	}
+	a, err := e.step(refused)
+	if err != nil || a.seek == nil {
+		return err
+	}
+	return e.seekRoom(g, a.seek)
+}
+
+// beginGroup starts a gang at its places, which are the answer for a version of it.
+func (e *engine) beginGroup(g *group, version reservation.Version, places []vgpu.Assignment) error {
+	found := reservation.PlanFound{Gang: e.facts(g), UID: g.uid(), Version: version}
+	for i, job := range g.jobs {
+		if places[i].Node != "" {
+			found.Places = append(found.Places, reservation.Place{Assignment: places[i], Host: e.setup.Jobs[job].Request.Host})
+		}
+	}
+	found.Have = len(found.Places)
+	if _, err := e.step(found); err != nil {
+		return err
+	}
+	for i := range found.Places {
+		uid := found.Places[i].UID
+		if _, err := e.step(reservation.Reserved{Ref: g.ref, UID: uid}); err != nil {
+			return err
+		}
+		if _, err := e.step(reservation.Permitted{Gang: e.facts(g), UID: uid}); err != nil {
+			return err
+		}
+	}
+	return e.bind(g, places)
+}
+
+// bind starts the members of a gang, and leaves out those without a place.
+func (e *engine) bind(g *group, places []vgpu.Assignment) error {
 	o := &e.history.Gangs[g.number]
-	e.release(g)
 	nodes := make([]int, 0, len(g.jobs))
 	for i, job := range g.jobs {
 		if places[i].Node == "" {
@@ -38,6 +112,9 @@ func (e *engine) beginGroup(g *group, places []vgpu.Assignment) error {
 		if err := e.start(job, places[i]); err != nil {
 			return fmt.Errorf("place gang %s: %w", g.gang.Name, err)
 		}
+		if _, err := e.step(reservation.Bound{Gang: e.facts(g), UID: places[i].UID}); err != nil {
+			return err
+		}
 		nodes = append(nodes, e.places[e.cluster.Node(places[i].Node)])
 	}
 	o.State, o.Started, o.Spread = Running, e.sample.At, spread(e.history.levels, nodes)
@@ -45,19 +122,7 @@ func (e *engine) beginGroup(g *group, places []vgpu.Assignment) error {
 	if duration := e.setup.Jobs[g.jobs[0]].Duration; duration > 0 {
 		o.Ended = o.Started + duration - e.kept[g.jobs[0]]
 	}
-	return nil
-}
-
-// plan looks for the places of a gang, unless less is free in the whole cluster than it asks for.
-func (e *engine) plan(g *group) (gang.Plan, error) {
-	if e.sample.Allocated > e.history.Capacity-g.least {
-		return gang.Plan{}, nil
-	}
-	return gang.Place(g.on(e.cluster), g.at(e.setup, e.sample.At-e.kept[g.jobs[0]]), e.gangConfig(true))
-}
-
-func (e *engine) gangConfig(brief bool) gang.Config {
-	return gang.Config{Policy: e.policy, MaxDomains: e.setup.Gangs.MaxDomains, SkipExplanation: brief}
+	return e.tell(g)
 }
 
 // leaveOut drops a member that its gang starts without.

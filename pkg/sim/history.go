@@ -159,8 +159,7 @@ func (p *replay) step() error {
 	case preempts:
 		return p.nominate(e.job)
 	case letsGo:
-		p.kept[e.job].free(p.cluster)
-		delete(p.kept, e.job)
+		p.letGo(e.job)
 	case drains:
 		p.drains++
 		return p.hold(p.history.drains[p.drains-1])
@@ -197,6 +196,16 @@ func (p *replay) nominate(job int) error {
 		n.rooms[i].take(p.cluster)
 	}
 	return p.hold(n.holds)
+}
+
+// letGo ends what is kept for a job by its preemption.
+func (p *replay) letGo(job int) {
+	n := p.kept[job]
+	for i := range n.holds {
+		p.cluster.Release(n.holds[i].UID)
+	}
+	n.giveBack(p.cluster)
+	delete(p.kept, job)
 }
 
 // wait puts a job, or a gang, among those that wait.

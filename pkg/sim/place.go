@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -14,7 +15,7 @@ import (
 // try places a pod on the best node, or a gang, and reports whether there is room.
 func (e *engine) try(job int) (bool, error) {
 	if g := e.history.groupOf[job]; g != nil {
-		return e.tryGroup(g)
+		return e.tryGroup(g, false)
 	}
 	r := e.request(job)
 	n := e.choose(&r)
@@ -30,16 +31,26 @@ func (e *engine) try(job int) (bool, error) {
 
 // request returns what a pod asks for if it starts now.
 func (e *engine) request(job int) vgpu.Request {
-	return e.setup.requestAt(job, e.sample.At-e.kept[job])
+	return e.setup.requestAt(job, e.begun(job))
 }
+
+// begun returns when a job that starts now would have begun if it had done all of its work at once: its end counts from there.
+func (e *engine) begun(job int) time.Duration { return e.sample.At - e.kept[job] }
+
+// wanted returns what a gang asks for if it starts now.
+func (e *engine) wanted(g *group) *gang.Group { return g.at(e.setup, e.begun(g.jobs[0])) }
 
 // begin starts a job, or a gang, at its places.
 func (e *engine) begin(job int, places []vgpu.Assignment) error {
-	if i := slices.IndexFunc(e.nominations, func(n *nomination) bool { return n.job == job }); i >= 0 {
-		e.letNominationGo(e.nominations[i])
-	}
 	if g := e.history.groupOf[job]; g != nil {
-		return e.beginGroup(g, places)
+		version, err := e.ask(g)
+		if err != nil {
+			return err
+		}
+		return e.beginGroup(g, version, places)
+	}
+	if n := e.nominationOf(job); n != nil {
+		e.letNominationGo(n)
 	}
 	return e.start(job, places[0])
 }
@@ -50,6 +61,7 @@ func (e *engine) start(job int, a vgpu.Assignment) error {
 	o := &e.history.Outcomes[job]
 	o.State, o.Started, o.Assignment = Running, e.sample.At, a
 	o.Waited += e.sample.At - e.since[job]
+	e.release(r.UID)
 	before := allocatedOn(n)
 	if err := enter(e.cluster, &a, r); err != nil {
 		return fmt.Errorf("place pod %s: %w", r.Pod, err)
@@ -107,14 +119,16 @@ func (e *engine) choose(r *vgpu.Request) *vgpu.Node {
 }
 
 // drop notes that a job, or a gang, found no room and does not wait.
-func (e *engine) drop(job int) {
+func (e *engine) drop(job int) error {
 	for _, member := range e.unit(job) {
 		e.history.Outcomes[member].State = Dropped
 		e.sample.Dropped++
 	}
 	if g := e.history.groupOf[job]; g != nil {
 		e.history.Gangs[g.number].State = Dropped
+		return e.forget(g)
 	}
+	return nil
 }
 
 // changed notes that pods came to or left a node.

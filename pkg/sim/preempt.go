@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // PreemptionPolicy says who is evicted for a pod, or a gang, that finds no room.
@@ -97,26 +95,6 @@ func (p *Preemption) Victims() int {
 		count += len(unit)
 	}
 	return count
-}
-
-// nomination is the room that is kept for a pod, or a gang, while others leave.
-type nomination struct {
-	preemption int // in History.Preemptions
-	job        int
-	// at is when the preemptor would have started if it had done all of its work at once: its end counts from there.
-	at     time.Duration
-	places []vgpu.Assignment
-	holds  []vgpu.Hold
-	// rooms of hosts that are kept.
-	rooms []keptRoom
-	// waits are the jobs that are still to leave.
-	waits []int
-}
-
-// keptRoom is CPU and memory of a node.
-type keptRoom struct {
-	node string
-	room vgpu.Room
 }
 
 // validatePreemption returns what is wrong with evictions.

@@ -18,9 +18,11 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// randomSetup draws a small cluster with few cores and a workload of pods and gangs whose times often coincide.
+// randomSetup draws a small cluster with few cores and a workload of pods and gangs whose times often coincide. One workload in two
+// lasts for several times the pause between two looks whether room is kept for a gang.
 func randomSetup(t *rapid.T, queues ...sim.Queue) sim.Setup {
 	var s sim.Setup
+	unit := time.Duration(rapid.SampledFrom([]int{1, 7}).Draw(t, "unit")) * time.Second
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		n := testkit.RandomNode(t, fmt.Sprintf("n%d", i), 3)
 		n.SetRoom(randomRoom(t))
@@ -36,8 +38,8 @@ func randomSetup(t *rapid.T, queues ...sim.Queue) sim.Setup {
 			r.Host = randomRoom(t)
 		}
 		s.Jobs = append(s.Jobs, sim.Job{
-			Request: r, Arrive: time.Duration(rapid.IntRange(0, 6).Draw(t, "arrive")) * time.Second,
-			Duration: time.Duration(rapid.IntRange(0, 4).Draw(t, "duration")) * time.Second,
+			Request: r, Arrive: time.Duration(rapid.IntRange(0, 6).Draw(t, "arrive")) * unit,
+			Duration: time.Duration(rapid.IntRange(0, 4).Draw(t, "duration")) * unit,
 		})
 		j := &s.Jobs[i]
 		j.DeclaresEnd = j.Duration > 0 && rapid.Bool().Draw(t, "declares its end")

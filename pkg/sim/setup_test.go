@@ -194,7 +194,7 @@ func TestBackfillToTheSecond(t *testing.T) {
 			job := func(pod string, slots vgpu.Slots, from, to time.Duration, own *sim.Gang) sim.Job {
 				return sim.Job{Request: *testkit.Request(pod, slots), Arrive: from, Duration: to - from, DeclaresEnd: own == nil, Gang: own}
 			}
-			s := sim.Setup{Nodes: []*vgpu.Node{n}, Queue: sim.Skip, Gangs: sim.GangConfig{Drains: gang.AllDrains}, Jobs: []sim.Job{
+			s := sim.Setup{Nodes: []*vgpu.Node{n}, Queue: sim.Skip, Gangs: sim.GangConfig{Drains: gang.AllDrains, DrainAfter: 2 * time.Second}, Jobs: []sim.Job{
 				job("first", 10, 0, 3*time.Second, nil),
 				job("g0", 10, time.Second, time.Minute, g), job("g1", 10, time.Second, time.Minute, g),
 				job("owner", 10, 2*time.Second, 10900*time.Millisecond, nil), // it passes the gang over: room is kept from 3s on

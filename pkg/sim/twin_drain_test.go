@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -11,15 +12,19 @@ import (
 
 // stand says on which nodes the room that is kept is not free, and on which of the others the hosts have too little.
 func (w *world) stand(now time.Duration) (taken, short []string) {
-	first := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Gang == w.kept })
-	c, g, _ := w.wanted(first, now)
+	c, g, _ := w.wanted(w.firstOf(w.kept), now)
 	k := gang.Kept{Places: w.places, Blockers: w.leavers}
 	return k.Stand(c, g.Members)
 }
 
-// lookAtDrain ends the drain of a gang whose room is free, and which has no place all the same.
-func (w *world) lookAtDrain(own *sim.Gang, now time.Duration) {
+// refuse looks at the room that is kept for a gang which has no place, or keeps some where it is its turn. Room that is free while the
+// gang has no place is let go.
+func (w *world) refuse(first int, now time.Duration) {
+	own := w.s.Jobs[first].Gang
 	if w.kept != own {
+		if w.next(now) == first {
+			w.keep(first, now)
+		}
 		return
 	}
 	taken, short := w.stand(now)
@@ -45,61 +50,78 @@ func (w *world) dryUp(nodes []string, now time.Duration) {
 	}
 }
 
-// turns returns the first members of the gangs that were refused, in the order in which they have room kept.
-func (w *world) turns(now time.Duration) []int {
-	var all []int
+// next returns the first member of the gang whose turn it is, −1 for none: of those that were refused and whose time has come, the one
+// of the highest priority, then the one that waits longest, then by name. While room is kept, it takes a higher priority.
+func (w *world) next(now time.Duration) int {
+	next := -1
 	for i := range w.s.Jobs {
 		own := w.s.Jobs[i].Gang
-		if own == nil || w.first(i) != i || w.s.Jobs[i].Arrive > now || w.started(own) || w.gone[i] || !w.gangs[own].refused {
+		if own == nil || w.first(i) != i || !w.here[i] || w.started(own) || w.gone[i] || w.s.Gangs.Drains == gang.NoDrains {
 			continue
 		}
-		if w.s.Queue != sim.FIFO || !w.somebodyBefore(i) {
-			all = append(all, i)
+		if turn := w.gangs[own]; !turn.refused || turn.look > now || w.kept != nil && w.priority(i) <= w.priority(w.firstOf(w.kept)) {
+			continue
+		}
+		if next < 0 || w.sooner(i, next) {
+			next = i
 		}
 	}
-	slices.SortStableFunc(all, func(a, b int) int { return int(w.s.Jobs[a].Arrive - w.s.Jobs[b].Arrive) })
-	slices.SortStableFunc(all, func(a, b int) int {
-		return int(w.gangs[w.s.Jobs[a].Gang].short - w.gangs[w.s.Jobs[b].Gang].short)
-	})
-	slices.SortStableFunc(all, func(a, b int) int { return int(w.priority(b) - w.priority(a)) })
-	return all
+	return next
+}
+
+// sooner reports whether gang a has its turn before gang b, each given by its first member.
+func (w *world) sooner(a, b int) bool {
+	x, y := w.s.Jobs[a].Gang, w.s.Jobs[b].Gang
+	return cmp.Or(
+		cmp.Compare(w.priority(b), w.priority(a)), cmp.Compare(w.gangs[x].short, w.gangs[y].short), cmp.Compare(x.Name, y.Name),
+	) < 0
 }
 
 func (w *world) priority(i int) int32 { return w.s.Jobs[i].Request.Priority }
 
-// drains keeps room for the first gang in turn for which the time has come.
-func (w *world) drains(now time.Duration) {
-	if w.s.Gangs.Drains == gang.NoDrains {
-		return
-	}
-	for _, i := range w.turns(now) {
-		own := w.s.Jobs[i].Gang
-		if w.kept != nil {
-			other := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Gang == w.kept })
-			if w.priority(i) <= w.priority(other) {
-				return
-			}
-		}
-		if w.gangs[own].look > now {
-			continue
-		}
-		freed := w.kept != nil
-		if !w.keep(i, now) {
-			continue
-		}
-		if freed {
+func (w *world) firstOf(own *sim.Gang) int {
+	return slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Gang == own })
+}
+
+// look lets room go that is kept for too long, and tries the gang whose turn it is, if none is before it in the queue.
+func (w *world) look(now time.Duration) {
+	for {
+		if w.kept != nil && w.s.Gangs.DrainTimeout > 0 && now >= w.since+w.s.Gangs.DrainTimeout {
+			w.dryUp(w.blocked(now), now)
 			w.again(now)
-			w.drains(now)
+			continue
 		}
-		return
+		i := w.next(now)
+		if i < 0 || w.gangs[w.s.Jobs[i].Gang].woken {
+			return
+		}
+		w.gangs[w.s.Jobs[i].Gang].woken = true
+		if w.earlier(now, w.s.Jobs[i].Gang) {
+			w.again(now)
+		}
 	}
 }
 
-// keep keeps room for a gang, and reports whether the time has come for it.
-func (w *world) keep(first int, now time.Duration) bool {
+// pause is that between two looks.
+const pause = 15 * time.Second
+
+// blocked returns the nodes with pods that the drain waits for.
+func (w *world) blocked(now time.Duration) (nodes []string) {
+	for _, l := range w.leavers {
+		i := slices.IndexFunc(w.s.Jobs, func(j sim.Job) bool { return j.Request.UID == l.UID })
+		if f := &w.fates[i]; now < f.Ended || w.s.Jobs[i].Duration == 0 {
+			nodes = append(nodes, f.Where.Node)
+		}
+	}
+	return nodes
+}
+
+// keep keeps room for a gang, in place of that for another, where the time has come for it.
+func (w *world) keep(first int, now time.Duration) {
 	own := w.s.Jobs[first].Gang
 	c, g, _ := w.wanted(first, now)
 	turn := w.gangs[own]
+	turn.woken = false
 	c.Avoids = func(node string) bool { return turn.failed[node] }
 	seconds := func(d time.Duration) int64 { return 1 + int64(d/time.Second) }
 	started := func(uid vgpu.UID, _ string) int64 {
@@ -124,9 +146,8 @@ func (w *world) keep(first int, now time.Duration) bool {
 		plan = decide()
 	}
 	if plan.Places == nil {
-		waited := time.Duration((seconds(now) - seconds(turn.short)) / 16 * int64(time.Second))
-		turn.look = now + max(time.Second, min(time.Minute, w.s.Gangs.DrainAfter), waited)
-		return false
+		turn.look = now + max(pause, (now-turn.short)/16)
+		return
 	}
 	w.holds, w.places, w.leavers = nil, plan.Places, plan.Blockers
 	for _, a := range plan.Places {
@@ -135,5 +156,4 @@ func (w *world) keep(first int, now time.Duration) bool {
 		}
 	}
 	w.kept, w.since = own, now
-	return true
 }

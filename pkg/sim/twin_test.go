@@ -40,16 +40,11 @@ func twin(t *rapid.T, s sim.Setup) []fate {
 			w.gangs[own] = &turn{failed: map[string]bool{}}
 		}
 	}
-	for now := time.Duration(0); now <= 100*time.Second; now += time.Second {
-		late := w.kept != nil && w.s.Gangs.DrainTimeout > 0 && now >= w.since+w.s.Gangs.DrainTimeout
-		if late {
-			taken, _ := w.stand(now)
-			w.dryUp(taken, now)
-		}
-		if late || w.someEnd(now) { // those that wait are tried after an end only, or when room is let go: nothing else makes room
+	for now := time.Duration(0); now <= 500*time.Second; now += time.Second {
+		if w.someEnd(now) { // those that wait are tried after an end only, or when room is let go: nothing else makes room
 			w.again(now)
 		}
-		w.drains(now)
+		w.look(now)
 		w.arrivals(now)
 	}
 	return w.fates
@@ -71,17 +66,17 @@ type world struct {
 	leavers []gang.Blocker
 }
 
-// turn is when it is a gang's turn to have room kept.
+// turn is when it is a gang's turn to have room kept. woken says that it is to be tried for that.
 type turn struct {
-	refused     bool
-	short, look time.Duration
-	timesDry    int
-	failed      map[string]bool
+	refused, woken bool
+	short, look    time.Duration
+	timesDry       int
+	failed         map[string]bool
 }
 
 // again tries those that wait until no room is let go any more.
 func (w *world) again(now time.Duration) {
-	for w.earlier(now) {
+	for w.earlier(now, nil) {
 	}
 }
 
@@ -95,9 +90,9 @@ func (w *world) someEnd(now time.Duration) bool {
 	return false
 }
 
-// earlier tries those that have arrived, those of the highest priority first, then in the order of their arrival, until room
-// that was kept is let go: then it returns true.
-func (w *world) earlier(now time.Duration) bool {
+// earlier tries those that have arrived, or one gang only, those of the highest priority first, then in the order of their arrival,
+// until room that was kept is let go: then it returns true.
+func (w *world) earlier(now time.Duration, only *sim.Gang) bool {
 	kept := w.kept
 	var all []int
 	for i := range w.s.Jobs {
@@ -112,8 +107,10 @@ func (w *world) earlier(now time.Duration) bool {
 		return 1
 	})
 	for _, i := range all {
-		w.try(i, now)
-		if kept != nil && w.kept == nil {
+		if only == nil || w.s.Jobs[i].Gang == only {
+			w.try(i, now)
+		}
+		if kept != nil && w.kept != kept {
 			return true
 		}
 	}
@@ -141,7 +138,7 @@ func (w *world) arrivals(now time.Duration) {
 				w.gone[k] = w.gone[k] || w.first(k) == i
 			}
 		}
-		w.drains(now)
+		w.look(now)
 	}
 }
 
@@ -298,7 +295,7 @@ func (w *world) placeGang(first int, now time.Duration) bool {
 		if turn := w.gangs[own]; !turn.refused {
 			turn.refused, turn.short, turn.look = true, now, now+w.s.Gangs.DrainAfter
 		}
-		w.lookAtDrain(own, now)
+		w.refuse(first, now)
 		return false
 	}
 	if w.kept == own {

@@ -1,0 +1,113 @@
+package sim
+
+import "slices"
+
+// wait puts a job behind all that wait and are of no lower priority.
+func (e *engine) wait(job int) {
+	i := len(e.waiting)
+	for i > 0 && e.rank(e.waiting[i-1]) < e.rank(job) {
+		i--
+	}
+	e.waiting = slices.Insert(e.waiting, i, job)
+	e.sample.Waiting += len(e.unit(job))
+	if g := e.history.groupOf[job]; g != nil {
+		e.late = append(e.late, g)
+	}
+}
+
+// served notes that those who waited do so no longer.
+func (e *engine) served(job int) {
+	e.sample.Waiting -= len(e.unit(job))
+	if i := slices.Index(e.late, e.history.groupOf[job]); i >= 0 {
+		e.late = slices.Delete(e.late, i, i+1)
+	}
+}
+
+// retry tries those that wait, after others have ended. The start of a gang for which room was kept lets go of that room, as its end
+// does otherwise, and those who are evicted leave some, so all are tried again then.
+func (e *engine) retry() error {
+	for again := true; again; {
+		var err error
+		if again, err = e.pass(true); err != nil {
+			return err
+		}
+		e.rejoin()
+	}
+	return nil
+}
+
+// pass tries those that wait, or only the gangs that are woken, until there is more room than before. It reports whether there is.
+func (e *engine) pass(all bool) (again bool, err error) {
+	p := pass{engine: e, full: map[int]bool{}, helpless: map[int]bool{}, woken: e.machine.woken}
+	still := e.waiting[:0]
+	e.freed, e.machine.woken = false, map[*group]bool{}
+	for i, job := range e.waiting {
+		placed := false
+		if all || p.woken[e.history.groupOf[job]] {
+			if placed, err = p.serve(job); err != nil {
+				return false, err
+			}
+		}
+		if placed {
+			e.served(job)
+		} else {
+			still = append(still, job)
+		}
+		if e.freed || !placed && e.setup.Queue == FIFO {
+			still = append(still, e.waiting[i+1:]...)
+			break
+		}
+	}
+	e.waiting = still
+	return e.freed, nil
+}
+
+// pass is one pass over those that wait.
+type pass struct {
+	*engine
+	// full and helpless are kinds of requests that have no room, and no victims. What is placed makes no room, so these are not
+	// tried again.
+	full, helpless map[int]bool
+	// woken are gangs that are tried all the same.
+	woken map[*group]bool
+}
+
+// serve places a job that waits, or a gang, and has others evicted for it where it finds no room.
+func (p *pass) serve(job int) (placed bool, err error) {
+	kind := p.kinds[job]
+	if placed, err = p.attempt(job, p.full[kind] && !p.passes(job)); placed || err != nil {
+		return placed, err
+	}
+	p.full[kind] = true
+	if p.helpless[kind] || p.nominationOf(job) != nil {
+		return false, nil
+	}
+	before := len(p.history.Preemptions)
+	placed, err = p.preempt(job)
+	p.helpless[kind] = len(p.history.Preemptions) == before
+	return placed, err
+}
+
+// attempt tries a job, or a gang. One that is hopeless has no room, and a gang is told so where that makes a difference to the machine:
+// where it is refused for the first time, and where room is sought for it.
+func (p *pass) attempt(job int, hopeless bool) (placed bool, err error) {
+	if !hopeless {
+		return p.try(job)
+	}
+	g := p.history.groupOf[job]
+	if g == nil {
+		return false, nil
+	}
+	if _, refused := p.machine.state.Refusal(g.ref); refused && !p.woken[g] && !p.isTurn(g) {
+		return false, nil
+	}
+	return p.tryGroup(g, true)
+}
+
+// rejoin puts those who came back into the queue.
+func (e *engine) rejoin() {
+	for _, job := range e.back {
+		e.wait(job)
+	}
+	e.back = e.back[:0]
+}
