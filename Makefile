@@ -22,7 +22,7 @@ RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(if $
 COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build test race stress properties faults lint demo sim e2e gpu-test gpu-folder bench verify generate image clean
+.PHONY: help build check test race stress properties faults lint demo sim e2e gpu-test gpu-folder bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -30,6 +30,11 @@ help: ## list the targets
 build: ## build the binaries into bin/
 	@mkdir -p bin
 	go build -ldflags "$$(hack/version.sh ldflags)" -o bin/ ./cmd/...
+
+# The packages whose tests start no etcd, no API server and no kubelet: those that build such programs use the sandbox.
+LIGHT = $$(go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v /internal/sandbox | cut -d' ' -f1)
+check: lint ## lint, and the tests that start no API server; Go's cache passes over what has not changed
+	go build -o bin/runner ./test/runner && bin/runner -packages="$(LIGHT)" -- -short -p $$((2 * $$(nproc))) -timeout=20m
 
 test: tested-with ## run the tests, of PACKAGES="./pkg/gang …"; the first run builds etcd and kube-apiserver
 	@$(if $(filter ./...,$(PACKAGES)),go test -C tools/image ./...) # a module of its own

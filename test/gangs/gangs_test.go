@@ -32,8 +32,14 @@ var (
 	seed      = flag.Uint64("seed", 1, "the seed of the first history")
 )
 
+// shortHistories bounds the histories of each test with -short: make check plays no more.
+const shortHistories = 10
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if testing.Short() {
+		*histories = min(*histories, shortHistories)
+	}
 	// The runtime starts its goroutine for signals with the first scheduler that listens to one: not inside of a bubble.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 	// The default handlers sleep under a lock, which stops the clock of a bubble.
