@@ -163,7 +163,7 @@ func (m *move) secondPassed() {
 
 // retryPods has some pods tried again.
 func (m *move) retryPods(due func(*preemptor) bool) {
-	var retried []PodRef
+	retried := make([]PodRef, 0, len(m.pods))
 	for _, uid := range sorted(m.pods) {
 		p := m.pods[uid]
 		if !due(p) {

@@ -88,11 +88,8 @@ func (e *engine) blocked(g *group) (nodes []string) {
 // passes reports whether a pod, or a gang, may use room that is kept while others of its kind may not.
 func (e *engine) passes(job int) bool {
 	g := e.machine.drain
-	switch {
-	case g == nil:
-		return false
-	case g == e.history.groupOf[job]:
-		return true
+	if g == nil || g == e.history.groupOf[job] {
+		return g != nil
 	}
 	r := e.request(job)
 	_, holds := e.machine.state.Reservation(g.ref)
