@@ -20,9 +20,13 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/agent/config"
 	"github.com/tandem-gpu/tandem/internal/agent/deviceplugin"
+	"github.com/tandem-gpu/tandem/internal/agent/gpunode"
 	"github.com/tandem-gpu/tandem/internal/agent/mps"
 	"github.com/tandem-gpu/tandem/internal/agent/nvml"
+	"github.com/tandem-gpu/tandem/internal/agent/podsource"
+	"github.com/tandem-gpu/tandem/internal/agent/sharing"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -33,7 +37,7 @@ func main() {
 
 func command() *cobra.Command {
 	var options deviceplugin.Options
-	var config, kubeconfig string
+	var configFile, kubeconfig string
 	var share mps.Options
 	logging := logsapi.NewLoggingConfiguration()
 	c := &cobra.Command{
@@ -43,18 +47,18 @@ func command() *cobra.Command {
 			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
 				return err
 			}
-			if options.Config, err = deviceplugin.LoadConfig(config); err != nil {
+			if options.Config, err = config.Load(configFile); err != nil {
 				return err
 			}
 			share.MultiUser, share.Launcher = options.Config.MPS.ManyUsers(), options.Config.MPS.Launcher
 			share.CanaryTimeout = options.Config.Health.ProbeTimeout()
-			options.Sharing = deviceplugin.FromMPS(mps.NewV2(share))
+			options.Sharing = sharing.FromMPS(mps.NewV2(share))
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()
 			return run(ctx, options, kubeconfig)
 		},
 	}
-	c.Flags().StringVar(&config, "config", "", "AgentConfiguration file; without it every model has 10 slots")
+	c.Flags().StringVar(&configFile, "config", "", "AgentConfiguration file; without it every model has 10 slots")
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's own account is used")
 	c.Flags().StringVar(&share.Dir, "mps-dir", "/run/tandem/mps", "folder for the pipes and logs of MPS, one folder per GPU")
 	c.Flags().StringVar(&share.SharedMemory, "mps-shm-dir", "", "folder of the host that the MPS daemons see as /dev/shm; containers with a share get it as theirs; without it they keep their own")
@@ -74,11 +78,11 @@ func run(ctx context.Context, options deviceplugin.Options, kubeconfig string) e
 	if err != nil {
 		return err
 	}
-	if options.Pods, err = deviceplugin.NewPodAPI(rest); err != nil {
+	if options.Pods, err = podsource.NewAPI(rest); err != nil {
 		return err
 	}
 	options.GPUNodes = client.Resource(v1alpha1.GPUNodes)
-	options.Self = client.Resource(deviceplugin.SelfReviews)
+	options.Self = client.Resource(gpunode.SelfReviews)
 	options.OpenDriver = openDriver
 	agent, err := deviceplugin.New(options)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
 	"github.com/tandem-gpu/tandem/internal/version"
@@ -38,7 +38,7 @@ type gated struct {
 func optional() []gated {
 	return []gated{
 		{
-			gate: features.GenericWorkload, resource: kube.NativePodGroups, follows: true,
+			gate: features.GenericWorkload, resource: membership.NativePodGroups, follows: true,
 			serve: "start kube-apiserver with --feature-gates=GenericWorkload=true --runtime-config=scheduling.k8s.io/v1beta1=true",
 		},
 		{
@@ -147,8 +147,8 @@ func asked() []schema.GroupVersionResource {
 
 // watched are those of the resources whose coming or going makes a difference: a PodGroup in a second version makes none.
 func watched(has served.Set) served.Set {
-	if has[kube.NativePodGroups] {
-		delete(has, kube.StablePodGroups)
+	if has[membership.NativePodGroups] {
+		delete(has, membership.StablePodGroups)
 	}
 	return has
 }

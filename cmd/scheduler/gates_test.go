@@ -19,7 +19,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
 )
 
@@ -50,7 +50,7 @@ func must(t *testing.T, err error) {
 
 func TestSetGates(t *testing.T) {
 	const groups, composites, taints = features.GenericWorkload, features.CompositePodGroup, features.DRADeviceTaintRules
-	beta, taintRules := kube.NativePodGroups, schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"}
+	beta, taintRules := membership.NativePodGroups, schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"}
 	tests := []struct {
 		// flags as set, and what they give the gates.
 		flags string
@@ -61,14 +61,14 @@ func TestSetGates(t *testing.T) {
 		err  string
 	}{
 		{has: served.Set{}},
-		{has: served.Set{kube.XK8sPodGroups: true}},
-		{has: served.Set{kube.StablePodGroups: true, taintRules: true}, want: []featuregate.Feature{taints}},
+		{has: served.Set{membership.XK8sPodGroups: true}},
+		{has: served.Set{membership.StablePodGroups: true, taintRules: true}, want: []featuregate.Feature{taints}},
 		{has: served.Set{beta: true}, want: []featuregate.Feature{groups}},
-		{has: served.Set{beta: true, kube.StablePodGroups: true, taintRules: true}, want: []featuregate.Feature{groups, taints}},
+		{has: served.Set{beta: true, membership.StablePodGroups: true, taintRules: true}, want: []featuregate.Feature{groups, taints}},
 		{flags: "GenericWorkload=false", given: map[featuregate.Feature]string{groups: "false"}, has: served.Set{beta: true}},
 		{flags: "GenericWorkload=false", given: map[featuregate.Feature]string{groups: "false"}, has: served.Set{}},
 		{
-			flags: "GenericWorkload=true", given: map[featuregate.Feature]string{groups: "true"}, has: served.Set{kube.XK8sPodGroups: true, taintRules: true},
+			flags: "GenericWorkload=true", given: map[featuregate.Feature]string{groups: "true"}, has: served.Set{membership.XK8sPodGroups: true, taintRules: true},
 			want: []featuregate.Feature{groups, taints},
 			err: "--feature-gates: GenericWorkload=true: the API server does not serve podgroups of scheduling.k8s.io/v1beta1, and the scheduler would wait for them for ever: " +
 				"start kube-apiserver with --feature-gates=GenericWorkload=true --runtime-config=scheduling.k8s.io/v1beta1=true, or leave the gate out: the scheduler sets it by what is served",

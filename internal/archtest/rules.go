@@ -42,14 +42,18 @@ var (
 var nameless = []string{"util", "utils", "common", "helper", "helpers", "types", "core", "manager", "base", "misc", "shared"}
 
 // unpackaged lists the directories of fakes and of what tests need, beside test/: production does not import them.
-var unpackaged = []string{"internal/testkit", "internal/sandbox", "internal/archtest"}
+var unpackaged = []string{"internal/testkit", "internal/sandbox", "internal/archtest", "internal/agent/fixture"}
 
-// violations returns what package p, and only p, does against the rules.
-func (p *source) violations() []string {
+// violations returns what package p, and only p, does against the rules. The graph has the imports of each directory of
+// the module.
+func (p *source) violations(graph map[string][]string) []string {
 	rules := []func(*source) []string{places, names, comments, generated, coreImports, pluginImports, simImports, labImports, fakeImports}
 	var all []string
 	for _, rule := range rules {
 		all = append(all, rule(p)...)
+	}
+	for _, rule := range []func(*source, map[string][]string) []string{agentImports, ofAgent} {
+		all = append(all, rule(p, graph)...)
 	}
 	return all
 }
@@ -181,6 +185,71 @@ func fakeImports(p *source) []string {
 		return i == "testing" || within(i, p.module+"/test") ||
 			slices.ContainsFunc(unpackaged, func(d string) bool { return within(i, p.module+"/"+d) })
 	}, "what is for tests")
+}
+
+// agent lists the directories of the node agent, and scheduling the core packages that decide for the whole cluster: the
+// agent carries their decisions out and links none of them.
+var (
+	agent      = []string{"internal/agent", "cmd/device-plugin"}
+	scheduling = []string{"pkg/gang", "pkg/placement", "pkg/preemption", "pkg/reservation", "pkg/sim"}
+)
+
+// agentImports: the agent imports nothing that schedules, directly or through packages of this module. The graph has the
+// imports of each directory of the module; a violation names the way.
+func agentImports(p *source, graph map[string][]string) []string {
+	if !slices.ContainsFunc(agent, func(d string) bool { return within(p.dir, d) }) {
+		return nil
+	}
+	var all []string
+	for _, banned := range scheduling {
+		if way := wayTo(p.dir, banned, graph); way != nil {
+			all = append(all, "imports "+strings.Join(way[1:], ", which imports ")+": the agent schedules nothing")
+		}
+	}
+	return all
+}
+
+// aboveAgent lists what knows nothing of the agent: what scheduler and controllers share, and what decides.
+var aboveAgent = []string{"internal/cluster", "pkg"}
+
+// ofAgent: neither internal/cluster nor pkg/ imports the agent, directly or through packages of this module.
+func ofAgent(p *source, graph map[string][]string) []string {
+	if !slices.ContainsFunc(aboveAgent, func(d string) bool { return within(p.dir, d) }) {
+		return nil
+	}
+	if way := wayTo(p.dir, "internal/agent", graph); way != nil {
+		return []string{"imports " + strings.Join(way[1:], ", which imports ") + ": the agent"}
+	}
+	return nil
+}
+
+// wayTo returns the shortest way of imports from a directory to one that is within another, with both ends; of equally
+// short ways the one that sorts first, and nil where there is none.
+func wayTo(from, to string, graph map[string][]string) []string {
+	before := map[string]string{from: ""}
+	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
+		for _, i := range graph[queue[0]] {
+			if _, seen := before[i]; seen {
+				continue
+			}
+			before[i] = queue[0]
+			if within(i, to) {
+				return way(i, before)
+			}
+			queue = append(queue, i)
+		}
+	}
+	return nil
+}
+
+// way returns the directories from the one that nothing is before to the end.
+func way(end string, before map[string]string) []string {
+	var all []string
+	for dir := end; dir != ""; dir = before[dir] {
+		all = append(all, dir)
+	}
+	slices.Reverse(all)
+	return all
 }
 
 func (p *source) banned(is func(string) bool, what string) []string {

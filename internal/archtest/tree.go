@@ -28,6 +28,36 @@ type source struct {
 // Violations reads all packages of the module below root and returns what they do against the rules, as "directory: what",
 // sorted, and how many packages it read.
 func Violations(root, module string) (violations []string, packages int, err error) {
+	all, err := readAll(root, module)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read packages: %w", err)
+	}
+	graph := graphOf(all)
+	for _, p := range all {
+		for _, v := range p.violations(graph) {
+			violations = append(violations, p.dir+": "+v)
+		}
+	}
+	slices.Sort(violations)
+	return violations, len(all), nil
+}
+
+// graphOf returns the directories of the module that each directory imports, sorted.
+func graphOf(all []*source) map[string][]string {
+	graph := make(map[string][]string, len(all))
+	for _, p := range all {
+		for _, i := range p.imports {
+			if dir, ours := strings.CutPrefix(i, p.module+"/"); ours {
+				graph[p.dir] = append(graph[p.dir], dir)
+			}
+		}
+		slices.Sort(graph[p.dir])
+	}
+	return graph
+}
+
+// readAll returns all packages of the module below root.
+func readAll(root, module string) (all []*source, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
@@ -39,17 +69,10 @@ func Violations(root, module string) (violations []string, packages int, err err
 		if p == nil || err != nil {
 			return err
 		}
-		packages++
-		for _, v := range p.violations() {
-			violations = append(violations, p.dir+": "+v)
-		}
+		all = append(all, p)
 		return nil
 	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("read packages: %w", err)
-	}
-	slices.Sort(violations)
-	return violations, packages, nil
+	return all, err
 }
 
 // skipped reports whether a directory is no part of the module.

@@ -1,7 +1,6 @@
-// Package metrics holds the Prometheus metrics of the agent: their names, labels, meanings and collectors.
+// Package metrics says what a metric of Tandem is: a Family with its type, labels, unit, range and meaning.
 //
-// It counts what others report and decides nothing. Each metric is a Family in a table (table.go); the collectors are
-// built from the table and so is docs/reference/metrics.md, together with the scheduler's table. Names are
-// tandem_agent_* for the agent itself, tandem_device_* for devices and tandem_pod_* for shares, in base units; a ratio
-// is from 0 to 1.
+// The agent, the plugins of the scheduler and the learner each keep a table of families and build their collectors from
+// it; docs/reference/metrics.md is written from the same tables. The package has the meaning of every label and writes
+// that page. It holds no table of families and no collector.
 package metrics

@@ -1,11 +1,5 @@
 package metrics
 
-import (
-	"fmt"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
-
 // Type is the kind of a metric, in Prometheus' words.
 type Type string
 
@@ -31,51 +25,6 @@ type Family struct {
 	Help string
 	// Buckets of a histogram.
 	Buckets []float64
-}
-
-// set builds collectors from a table. Each family is built once.
-type set struct {
-	families map[string]Family
-	built    []prometheus.Collector
-}
-
-func newSet(table []Family) *set {
-	s := &set{families: make(map[string]Family, len(table))}
-	for _, f := range table {
-		s.families[f.Name] = f
-	}
-	return s
-}
-
-// take returns the family of a name and crosses it out.
-func (s *set) take(name string, kind Type) Family {
-	f, ok := s.families[name]
-	if !ok || f.Type != kind {
-		panic(fmt.Sprintf("metric %s is no %s of the table, or is built twice", name, kind))
-	}
-	delete(s.families, name)
-	return f
-}
-
-func (s *set) gauge(name string) *prometheus.GaugeVec {
-	f := s.take(name, Gauge)
-	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: f.Name, Help: f.Help}, f.Labels)
-	s.built = append(s.built, v)
-	return v
-}
-
-func (s *set) counter(name string) *prometheus.CounterVec {
-	f := s.take(name, Counter)
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.Labels)
-	s.built = append(s.built, v)
-	return v
-}
-
-func (s *set) histogram(name string) *prometheus.HistogramVec {
-	f := s.take(name, Histogram)
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: f.Buckets}, f.Labels)
-	s.built = append(s.built, v)
-	return v
 }
 
 // Find returns the family of a table with a name. A table without it is a mistake of the package that has the table.

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -35,7 +35,7 @@ func TestLatencies(t *testing.T) {
 			fresh := pod("fresh")
 			metav1.SetMetaDataAnnotation(&fresh.ObjectMeta, v1alpha1.AnnotationMaxLatency, raw)
 			metav1.SetMetaDataLabel(&fresh.ObjectMeta, v1alpha1.LabelProfile, "bert")
-			_, _, malformed := kube.WantedLatency(fresh, &vgpu.Request{Containers: []vgpu.ContainerRequest{{Name: fresh.Spec.Containers[0].Name, Slots: 1}}})
+			_, _, malformed := workloads.WantedLatency(fresh, &vgpu.Request{Containers: []vgpu.ContainerRequest{{Name: fresh.Spec.Containers[0].Name, Slots: 1}}})
 			_, onCreate := c.CoreV1().Pods(team).Create(t.Context(), fresh, dryRun)
 			onUpdate := promises(raw)(t.Context(), c, p)
 			for _, err := range []error{onCreate, onUpdate} {

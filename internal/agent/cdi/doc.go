@@ -5,5 +5,5 @@
 // name. A file is replaced as a whole or not at all, and it says whose it is (pod UID, container) and what the pod was
 // promised, so that the folder alone is enough to know what every container was given.
 //
-// Which devices a container gets is decided elsewhere: by the scheduler, and checked by internal/agent/deviceplugin.
+// Which devices a container gets is decided elsewhere: by the scheduler, and checked by internal/agent/binding.
 package cdi

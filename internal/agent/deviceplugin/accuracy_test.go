@@ -14,8 +14,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/internal/agent/mps"
 	"github.com/tandem-gpu/tandem/internal/agent/nvml"
+	"github.com/tandem-gpu/tandem/internal/agent/sharing"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
@@ -66,7 +68,7 @@ func TestUseAgreesWithTheTruth(t *testing.T) {
 		b.agrees("bandwidth of "+p.name, measuredMetric("memory_bandwidth_utilization_ratio", p.name, "main", id, "measured"), float64(p.bandwidth)/100)
 		b.agrees("contexts of "+p.name, podMetric("contexts", p.name, "main", id), 1)
 		b.agrees("slots of "+p.name, podMetric("slots", p.name, "main", id), float64(p.slots))
-		b.agrees("request of "+p.name, podMetric("memory_request_bytes", p.name, "main", id), float64(p.slots)*4*float64(gib))
+		b.agrees("request of "+p.name, podMetric("memory_request_bytes", p.name, "main", id), float64(p.slots)*4*float64(fixture.GiB))
 		b.agrees("limit of "+p.name, podMetric("compute_limit_ratio", p.name, "main", id), float64(p.slots)/10)
 		total.memory, total.sm, total.bandwidth = total.memory+p.memory, total.sm+p.sm, total.bandwidth+p.bandwidth
 	}
@@ -130,7 +132,7 @@ func newFakeBench(t *testing.T) (b *bench, state string, gpus []fakegpu.Device) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := fakegpu.New(testNode, model, model)
+	node := fakegpu.New(fixture.Node, model, model)
 	for i := range node.Devices {
 		node.Devices[i].PowerMilliwatts, node.Devices[i].Reserved = 250_000, 0 // placed counts with 40 GiB
 	}
@@ -149,11 +151,11 @@ func newFakeBench(t *testing.T) (b *bench, state string, gpus []fakegpu.Device) 
 		}
 	}
 	backend := mps.NewV2(mps.Options{Dir: filepath.Join(b.dir, "mps"), MultiUser: true, Canary: []string{"sh", "-c", "exit 1"}})
-	b.options = func(o *Options) { o.Driver, o.Sharing = FromNVML(library), FromMPS(backend) }
+	b.options = func(o *Options) { o.Driver, o.Sharing = FromNVML(library), sharing.FromMPS(backend) }
 	t.Cleanup(func() {
 		_ = b.stop()
 		for _, d := range node.Devices {
-			ctx, cancel := context.WithTimeout(context.Background(), tooLong)
+			ctx, cancel := context.WithTimeout(context.Background(), fixture.TooLong)
 			if err := backend.Stop(ctx, d.UUID); err != nil {
 				t.Error(err)
 			}
@@ -167,7 +169,7 @@ func newFakeBench(t *testing.T) (b *bench, state string, gpus []fakegpu.Device) 
 // startTenant starts the pod of a tenant, and then its program with what the container was given.
 func (b *bench) startTenant(p *tenantTruth, device string, number int) {
 	b.t.Helper()
-	p.pod, p.container = placed(b.t, p.name, app(device, p.slots)), strings.Repeat(strconv.Itoa(number), 64)
+	p.pod, p.container = fixture.Placed(b.t, p.name, fixture.App(device, p.slots)), strings.Repeat(strconv.Itoa(number), 64)
 	if p.says != nil {
 		p.says(p.pod)
 	}
@@ -198,7 +200,7 @@ func (b *bench) startTenant(p *tenantTruth, device string, number int) {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { b.endTenant(p) })
-	writeProcess(b.t, filepath.Join(b.dir, "proc"), p.program.Process.Pid, "1", fmt.Sprintf("0::/kubepods/burstable/pod%s/%s\n", p.pod.UID, p.container))
+	fixture.WriteProcess(b.t, filepath.Join(b.dir, "proc"), p.program.Process.Pid, "1", fmt.Sprintf("0::/kubepods/burstable/pod%s/%s\n", p.pod.UID, p.container))
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "connected") {
 		b.t.Fatalf("tenant %s: %q (%v), want that it is connected", p.name, line, err)
 	}
@@ -221,7 +223,7 @@ func (b *bench) endTenant(p *tenantTruth) {
 func (b *bench) agrees(what, metric string, truth float64) {
 	b.t.Helper()
 	var have float64
-	eventually(b.t, what, func() (err error) {
+	fixture.Eventually(b.t, what, func() (err error) {
 		if have, err = strconv.ParseFloat(b.metric(metric), 64); err != nil {
 			return fmt.Errorf("metric %s: %w", metric, err)
 		}

@@ -1,6 +1,7 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,14 +22,27 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
+	"github.com/tandem-gpu/tandem/internal/agent/binding"
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
-	"github.com/tandem-gpu/tandem/internal/metrics"
+	"github.com/tandem-gpu/tandem/internal/agent/computemode"
+	"github.com/tandem-gpu/tandem/internal/agent/config"
+	nvidia "github.com/tandem-gpu/tandem/internal/agent/driver"
+	"github.com/tandem-gpu/tandem/internal/agent/edit"
+	"github.com/tandem-gpu/tandem/internal/agent/health"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/internal/agent/kubeletconn"
+	"github.com/tandem-gpu/tandem/internal/agent/loop"
+	"github.com/tandem-gpu/tandem/internal/agent/metrics"
+	"github.com/tandem-gpu/tandem/internal/agent/podsource"
+	"github.com/tandem-gpu/tandem/internal/agent/resident"
+	"github.com/tandem-gpu/tandem/internal/agent/sharedmemory"
 )
 
 // Options say where everything is. All paths are on the host, as the container runtime sees them.
 type Options struct {
 	NodeName string
-	Config   Config
+	Config   config.Config
 	// DevicePluginDir holds the kubelet's socket, its checkpoint and the agent's socket.
 	DevicePluginDir    string
 	PodResourcesSocket string
@@ -51,7 +65,7 @@ type Options struct {
 	// GPUNodes writes the inventory; nil writes none.
 	GPUNodes dynamic.ResourceInterface
 	// Pods reads the pods of the node from the API server where the kubelet does not serve the Pods API; nil reads none.
-	Pods PodAPI
+	Pods podsource.API
 	// Self asks the API server who the agent is (SelfReviews), for the owner of its GPUNode; nil asks nobody.
 	Self dynamic.ResourceInterface
 }
@@ -63,14 +77,14 @@ type Agent struct {
 
 	metrics   *metrics.Agent
 	registry  *prometheus.Registry
-	pulse     *pulse
-	inventory *inventory
+	pulse     *loop.Pulse
+	inventory *inventory.Inventory
 	plugin    *plugin
-	binder    *binder
-	libraries *libraries
-	keeper    *keeper
+	binder    *binding.Binder
+	libraries *edit.Libraries
+	keeper    *health.Keeper
 	// exclusive is nil where the configuration does not allow the mode.
-	exclusive *exclusivity
+	exclusive *computemode.Exclusivity
 	driver    string
 	stopping  chan struct{}
 	bound     chan struct{}
@@ -79,9 +93,9 @@ type Agent struct {
 	// serving is told the address of the HTTP server once pages say what they should, for tests that let the kernel
 	// choose the port.
 	serving func(address string)
-	// podWatch and attribution are shared by sweeper, telemetry and terminator; proc is "/proc" but in tests.
-	podWatch    *podWatch
-	attribution *attribution
+	// podWatch and attribution are shared by the sweeper, the meter and the terminator; proc is "/proc" but in tests.
+	podWatch    *podsource.Watch
+	attribution *resident.Attribution
 	proc        string
 	// dial connects to pods that report their rates; nil but in tests, which have no network of pods.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -100,14 +114,14 @@ type timing struct {
 	patience, silence, again, watch         time.Duration
 }
 
-func timingOf(c Config) timing {
+func timingOf(c config.Config) timing {
 	h := c.Health
 	return timing{
-		health: h.interval(), canary: h.canaryInterval(), probe: h.canaryTimeout(), hold: h.hold(), drainAfter: h.drainAfter(),
-		rescan: rescanEvery, announce: c.Telemetry.publishInterval(), reopen: minReopen, driver: driverTimeout,
-		sweep: sweepEvery, grace: sweepGrace, sharingWait: sharingWait,
-		telemetry: c.Telemetry.interval(), reports: c.Telemetry.interval(),
-		patience: patience, silence: kubeletSilence, again: lookAgain, watch: watchGrace,
+		health: h.LookEvery(), canary: h.ProbeEvery(), probe: h.ProbeTimeout(), hold: h.HoldTime(), drainAfter: h.DrainTime(),
+		rescan: health.RescanEvery, announce: c.Telemetry.PublishEvery(), reopen: minReopen, driver: health.DriverTimeout,
+		sweep: binding.SweepEvery, grace: binding.SweepGrace, sharingWait: binding.SharingWait,
+		telemetry: c.Telemetry.SampleEvery(), reports: c.Telemetry.SampleEvery(),
+		patience: kubeletconn.Patience, silence: podsource.KubeletSilence, again: podsource.LookAgain, watch: watchGrace,
 	}
 }
 
@@ -126,7 +140,7 @@ func New(o Options) (*Agent, error) {
 		return nil, errors.New("start agent: there is neither a driver nor a way to open one")
 	}
 	return &Agent{
-		options: o, metrics: m, registry: registry, pulse: newPulse(), stopping: make(chan struct{}),
+		options: o, metrics: m, registry: registry, pulse: loop.NewPulse(), stopping: make(chan struct{}),
 		bound:   make(chan struct{}, 1),
 		serving: func(string) {},
 		proc:    "/proc",
@@ -147,7 +161,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	web := newWeb(a.pulse, a.ready, promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
-	go func() { _ = web.Serve(&crowd{Listener: listener, most: webConnections}) }() // ends with Close below
+	go func() { _ = web.Serve(&boundedListener{Listener: listener, most: webConnections}) }() // ends with Close below
 	defer func() { _ = web.Close() }()
 	address := listener.Addr().String()
 
@@ -205,12 +219,12 @@ func (a *Agent) lockNode() (err error) {
 }
 
 // prepare reads what earlier agents left and how the devices are.
-func (a *Agent) prepare(ctx context.Context, gpus []GPU) error {
-	a.inventory = newInventory(gpus, a.options.Config)
-	a.keeper = newKeeper(a)
-	a.keeper.examine(ctx)
+func (a *Agent) prepare(ctx context.Context, gpus []inventory.GPU) error {
+	a.inventory = inventory.New(gpus, a.options.Config.SlotsOf)
+	a.keeper = a.newKeeper()
+	a.keeper.Examine(ctx)
 	if a.options.Config.MPS.ExclusiveProcess {
-		a.exclusive = openExclusivity(ctx, a.options.Driver, a.options.StateDir)
+		a.exclusive = computemode.Open(ctx, a.options.Driver, a.options.StateDir)
 	}
 	klog.FromContext(ctx).Info("Read the inventory", "node", a.options.NodeName, "devices", len(gpus), "driver", a.driver)
 	specs, err := cdi.Open(a.options.CDIDir)
@@ -221,14 +235,15 @@ func (a *Agent) prepare(ctx context.Context, gpus []GPU) error {
 	if err != nil {
 		return err
 	}
-	a.libraries = openLibraries(ctx, a.options, a.driver)
+	root := cmp.Or(a.options.Config.Driver.Root, a.options.DevRoot)
+	a.libraries = edit.OpenLibraries(ctx, a.options.Config.Driver.WantedEdits(), nvidia.Options{Root: root, HostRoot: a.options.HostRoot}, a.driver)
 	return a.assemble(specs, r)
 }
 
 // openRecords reads the agent's checkpoint. A corrupt one is rebuilt from the kubelet's checkpoint and the specs.
-func (a *Agent) openRecords(ctx context.Context, specs *cdi.Store) (*records, error) {
-	r, err := openRecords(a.options.StateDir)
-	if !errors.Is(err, errRecordsCorrupt) {
+func (a *Agent) openRecords(ctx context.Context, specs *cdi.Store) (*allocation.Records, error) {
+	r, err := allocation.Open(a.options.StateDir)
+	if !errors.Is(err, allocation.ErrCorrupt) {
 		return r, err
 	}
 	log := klog.FromContext(ctx)
@@ -238,61 +253,61 @@ func (a *Agent) openRecords(ctx context.Context, specs *cdi.Store) (*records, er
 	if err != nil {
 		log.Error(err, "Some CDI specs are unreadable")
 	}
-	held, err := readHoldings(filepath.Join(a.options.DevicePluginDir, kubeletCheckpoint))
+	held, err := allocation.ReadHoldings(filepath.Join(a.options.DevicePluginDir, allocation.KubeletCheckpoint))
 	if err != nil {
 		a.metrics.CheckpointUnreadable("kubelet")
 		log.Error(err, "Rebuilding without the kubelet's checkpoint")
 	}
-	return r, r.update(func(d *recordsData) {
+	return r, r.Update(func(d *allocation.Data) {
 		for _, s := range list {
-			d.Grants[s.Owner.UID] = grant{Pod: s.Owner.Namespace + "/" + s.Owner.Pod, Assignment: s.Assignment}
+			d.Grants[s.Owner.UID] = allocation.Grant{Pod: s.Owner.Namespace + "/" + s.Owner.Pod, Assignment: s.Assignment}
 		}
 		for _, h := range held {
 			if h.Name != "" {
-				d.Names[h.Name] = nameRecord{IDs: h.IDs, Allocated: time.Now().UTC()}
+				d.Names[h.Name] = allocation.Name{IDs: h.IDs, Allocated: time.Now().UTC()}
 			}
 		}
 	})
 }
 
 // assemble connects the parts.
-func (a *Agent) assemble(specs *cdi.Store, r *records) error {
-	pods, err := dialKubelet(a.options.PodsAPISocket)
+func (a *Agent) assemble(specs *cdi.Store, r *allocation.Records) error {
+	pods, err := kubeletconn.Dial(a.options.PodsAPISocket)
 	if err != nil {
 		return err
 	}
-	places, err := dialKubelet(a.options.PodResourcesSocket)
+	places, err := kubeletconn.Dial(a.options.PodResourcesSocket)
 	if err != nil {
 		return err
 	}
 	a.closers = append(a.closers, pods.Close, places.Close)
-	client := podsapi.NewPodsClient(pods)
-	a.podWatch = newPodWatch(client, a.metrics.WatchBroke, a.pulse.of("pods"))
-	a.podWatch.server = podServer{api: a.options.Pods, node: a.options.NodeName}
-	a.podWatch.choice = newPodChoice(client, a.options.PodsAPISocket, a.options.Pods != nil, a.metrics.SetPodSource)
-	a.podWatch.again, a.podWatch.choice.silence = a.timing.again, a.timing.silence
-	reader := podReader{client: client, choice: a.podWatch.choice, watch: a.podWatch}
-	patient := reader
-	patient.patience = a.timing.patience
-	a.attribution = newAttribution(a.proc)
-	placer := placeReader{client: podresources.NewPodResourcesListerClient(places)}
-	a.binder = &binder{
-		node:        a.options.NodeName,
-		inventory:   a.inventory,
-		resolver:    newResolver(a.options.DevicePluginDir, patient, placer, r, a.kubeletUnreadable),
-		pods:        patient,
-		renderer:    renderer{devRoot: a.options.DevRoot, sharing: a.options.Sharing},
-		libraries:   a.libraries,
-		specs:       specs,
-		records:     r,
-		sharingWait: a.timing.sharingWait,
-		exclusive:   a.exclusive,
-		bound:       a.bound,
+	watch, reader := podsource.New(podsource.Options{
+		Client: podsapi.NewPodsClient(pods), Socket: a.options.PodsAPISocket, Server: a.options.Pods, Node: a.options.NodeName,
+		Silence: a.timing.silence, Again: a.timing.again,
+		Broke: a.metrics.WatchBroke, Told: a.metrics.SetPodSource, Beat: a.pulse.Of("pods"),
+	})
+	a.podWatch = watch
+	patient := reader.Patient(a.timing.patience)
+	a.attribution = resident.NewAttribution(a.proc)
+	placer := allocation.PlaceReader{Client: podresources.NewPodResourcesListerClient(places)}
+	a.binder = &binding.Binder{
+		Node:        a.options.NodeName,
+		Inventory:   a.inventory,
+		Resolver:    binding.NewResolver(a.options.DevicePluginDir, patient, placer, r, a.kubeletUnreadable),
+		Pods:        patient,
+		Sharing:     a.options.Sharing,
+		Renderer:    edit.Renderer{DevRoot: a.options.DevRoot, Sharing: a.options.Sharing},
+		Libraries:   a.libraries,
+		Specs:       specs,
+		Records:     r,
+		SharingWait: a.timing.sharingWait,
+		Exclusive:   a.exclusive,
+		Bound:       a.bound,
 	}
-	a.keeper.alone = a.heldWhole
+	a.keeper.SetAlone(a.heldWhole)
 	a.plugin = &plugin{
 		inventory: a.inventory, binder: a.binder, pods: reader, records: r, metrics: a.metrics,
-		checkpoint: filepath.Join(a.options.DevicePluginDir, kubeletCheckpoint),
+		checkpoint: filepath.Join(a.options.DevicePluginDir, allocation.KubeletCheckpoint),
 		stopping:   a.stopping, moved: make(chan struct{}),
 	}
 	return nil
@@ -303,21 +318,21 @@ func (a *Agent) kubeletUnreadable() { a.metrics.CheckpointUnreadable("kubelet") 
 // loops returns everything that turns until the context ends. None waits for another.
 func (a *Agent) loops(server *grpc.Server) []func(context.Context) {
 	r := &registrar{
-		folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.of("registration"),
+		folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.Of("registration"),
 		watch: a.timing.watch,
 	}
-	list := []func(context.Context){r.run, a.keeper.run, a.sweeper().run}
+	list := []func(context.Context){r.run, a.keeper.Run, a.sweeper().Run}
 	if a.options.GPUNodes != nil {
-		list = append(list, a.publisher().run)
+		list = append(list, a.publisher().Run)
 	}
 	if a.exclusive != nil {
 		list = append(list, a.keepExclusive)
 	}
 	if dir := a.options.SharedMemory; dir != "" {
-		c := &cleaner{dir: dir, pods: a.podWatch, metrics: a.metrics, beat: a.pulse.of("shared memory")}
-		list = append(list, c.run)
+		c := &sharedmemory.Cleaner{Dir: dir, Pods: a.podWatch, Metrics: a.metrics, Beat: a.pulse.Of("shared memory")}
+		list = append(list, c.Run)
 	}
-	return slices.Concat(list, a.telemetry(), a.terminator())
+	return slices.Concat(list, a.telemetry(), []func(context.Context){a.terminator().Run})
 }
 
 func (a *Agent) close() {

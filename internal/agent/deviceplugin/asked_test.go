@@ -8,21 +8,23 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // rated is the container of a pod that asks for 2 slots and was given more, since it wants a rate.
-func rated(device string, slots int) want {
-	return want{name: "main", kind: vgpu.App, devices: []string{device}, slots: slots, asked: 2}
+func rated(device string, slots int) fixture.Want {
+	return fixture.Want{Name: "main", Kind: vgpu.App, Devices: []string{device}, Slots: slots, Asked: 2}
 }
 
 // A pod that wants a rate holds as many slot IDs as it asks for, and starts with the larger share of its assignment.
 func TestContainerGetsMoreThanItAskedFor(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "rated", rated(g1, 5))
+	pod := fixture.Placed(t, "rated", rated(fixture.G1, 5))
 	b.kubelet.admit(pod)
-	if held := b.kubelet.entry(string(pod.UID), "main").DeviceIDs; len(slotsOf(held)) != 2 {
+	if held := b.kubelet.entry(string(pod.UID), "main").DeviceIDs; len(idsOf(held)) != 2 {
 		t.Fatalf("the kubelet handed out %v, want two slots", held)
 	}
 	if err := b.kubelet.begin(pod, "main"); err != nil {
@@ -33,13 +35,13 @@ func TestContainerGetsMoreThanItAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, env := range []string{
-		"NVIDIA_VISIBLE_DEVICES=" + g1, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=" + g1 + "=20480M",
+		"NVIDIA_VISIBLE_DEVICES=" + fixture.G1, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=" + fixture.G1 + "=20480M",
 	} {
 		if !slices.Contains(s.Edits.Env, env) {
 			t.Errorf("the environment %v has no %s", s.Edits.Env, env)
 		}
 	}
-	b.awaitMetric(`tandem_agent_slots{device="`+g1+`",state="held"}`, "5")
+	b.awaitMetric(`tandem_agent_slots{device="`+fixture.G1+`",state="held"}`, "5")
 	b.awaitMetric("tandem_agent_assignment_drift", "0")
 }
 
@@ -47,12 +49,12 @@ func TestContainerGetsMoreThanItAskedFor(t *testing.T) {
 func TestPreferredSlotsOfALargerShare(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "rated", rated(g1, 5))
+	pod := fixture.Placed(t, "rated", rated(fixture.G1, 5))
 	b.kubelet.add(pod)
 	b.kubelet.admit(pod)
-	for _, id := range slotsOf(b.kubelet.entry(string(pod.UID), "main").DeviceIDs) {
-		if device, _, _ := parseSlotID(id); device != g1 {
-			t.Errorf("the kubelet was hinted to %s, assigned is %s", id, g1)
+	for _, id := range idsOf(b.kubelet.entry(string(pod.UID), "main").DeviceIDs) {
+		if device, _, _ := allocation.ParseSlotID(id); device != fixture.G1 {
+			t.Errorf("the kubelet was hinted to %s, assigned is %s", id, fixture.G1)
 		}
 	}
 }
@@ -61,7 +63,7 @@ func TestPreferredSlotsOfALargerShare(t *testing.T) {
 func TestLargerSharesAreNeverOverfull(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	first, second, third := placed(t, "first", rated(g0, 6)), placed(t, "second", rated(g0, 5)), placed(t, "third", rated(g0, 4))
+	first, second, third := fixture.Placed(t, "first", rated(fixture.G0, 6)), fixture.Placed(t, "second", rated(fixture.G0, 5)), fixture.Placed(t, "third", rated(fixture.G0, 4))
 	for _, pod := range []*v1.Pod{first, second, third} {
 		b.kubelet.admit(pod)
 	}
@@ -78,13 +80,13 @@ func TestLargerSharesAreNeverOverfull(t *testing.T) {
 
 func TestLargerSharesThatAreRefused(t *testing.T) {
 	forged := func(from, to string) *v1.Pod {
-		pod := placed(t, "victim", rated(g0, 5))
+		pod := fixture.Placed(t, "victim", rated(fixture.G0, 5))
 		replace(pod, from, to)
 		return pod
 	}
-	other := placed(t, "victim", app(g0, 3))
+	other := fixture.Placed(t, "victim", fixture.App(fixture.G0, 3))
 	replace(other, `"slots":3`, `"slots":5,"askedSlots":2`)
-	two := placed(t, "victim", app(g0, 2), want{name: "side", devices: []string{g0}, slots: 1})
+	two := fixture.Placed(t, "victim", fixture.App(fixture.G0, 2), fixture.Want{Name: "side", Devices: []string{fixture.G0}, Slots: 1})
 	replace(two, `"slots":2`, `"slots":5,"askedSlots":2`)
 	cases := []struct {
 		name  string
@@ -99,15 +101,15 @@ func TestLargerSharesThatAreRefused(t *testing.T) {
 		{"fewer than asked for", forged(`"slots":5`, `"slots":1`), 2, []string{"askedSlots 2"}},
 		{"a negative number", forged(`"askedSlots":2`, `"askedSlots":-2`), 2, []string{"askedSlots -2"}},
 		{"more than the device has", forged(`"slots":5`, `"slots":11`), 2, []string{"11"}},
-		{"more memory than the slots are worth", forged(fmt.Sprint(20*gib), fmt.Sprint(24*gib)), 2, []string{fmt.Sprint(24 * gib), fmt.Sprint(20 * gib)}},
-		{"memory of the slots asked for", forged(fmt.Sprint(20*gib), fmt.Sprint(8*gib)), 2, []string{fmt.Sprint(8 * gib), fmt.Sprint(20 * gib)}},
-		{"the kubelet handed out the slots of the share", placed(t, "victim", rated(g0, 5)), 5, []string{"2 slots", "handed out 5"}},
-		{"the kubelet handed out less than asked for", placed(t, "victim", rated(g0, 5)), 1, []string{"2 slots", "handed out 1"}},
+		{"more memory than the slots are worth", forged(fmt.Sprint(20*fixture.GiB), fmt.Sprint(24*fixture.GiB)), 2, []string{fmt.Sprint(24 * fixture.GiB), fmt.Sprint(20 * fixture.GiB)}},
+		{"memory of the slots asked for", forged(fmt.Sprint(20*fixture.GiB), fmt.Sprint(8*fixture.GiB)), 2, []string{fmt.Sprint(8 * fixture.GiB), fmt.Sprint(20 * fixture.GiB)}},
+		{"the kubelet handed out the slots of the share", fixture.Placed(t, "victim", rated(fixture.G0, 5)), 5, []string{"2 slots", "handed out 5"}},
+		{"the kubelet handed out less than asked for", fixture.Placed(t, "victim", rated(fixture.G0, 5)), 1, []string{"2 slots", "handed out 1"}},
 		{"two containers", two, 2, []string{"askedSlots 2", "one container"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			refuses(t, c.pod, c.slots, reasonMismatch, c.says)
+			refuses(t, c.pod, c.slots, "AssignmentMismatch", c.says)
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 )
 
 // isExclusive reports the compute mode of a device.
@@ -18,7 +20,7 @@ func (d *driver) isExclusive(id string) bool {
 
 func (b *bench) awaitMode(id string, exclusive bool) {
 	b.t.Helper()
-	eventually(b.t, "compute mode", func() error {
+	fixture.Eventually(b.t, "compute mode", func() error {
 		if b.driver.isExclusive(id) != exclusive {
 			return errors.New("not yet")
 		}
@@ -27,9 +29,9 @@ func (b *bench) awaitMode(id string, exclusive bool) {
 }
 
 // started lets a pod start and returns it.
-func (b *bench) started(name string, c want) *v1.Pod {
+func (b *bench) started(name string, c fixture.Want) *v1.Pod {
 	b.t.Helper()
-	pod := placed(b.t, name, c)
+	pod := fixture.Placed(b.t, name, c)
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		b.t.Fatal(err)
@@ -41,24 +43,24 @@ func TestExclusiveWhileSharesRun(t *testing.T) {
 	b := newBench(t)
 	b.config.MPS.ExclusiveProcess = true
 	b.run()
-	if b.driver.isExclusive(g0) || b.driver.isExclusive(g1) {
+	if b.driver.isExclusive(fixture.G0) || b.driver.isExclusive(fixture.G1) {
 		t.Error("the mode is set although no share runs")
 	}
-	pod := b.started("train", app(g1, 3))
-	if !b.driver.isExclusive(g1) || b.driver.isExclusive(g0) {
+	pod := b.started("train", fixture.App(fixture.G1, 3))
+	if !b.driver.isExclusive(fixture.G1) || b.driver.isExclusive(fixture.G0) {
 		t.Error("a share starts and the mode is not set on its device alone")
 	}
-	b.started("whole", app(g0, 10))
-	if b.driver.isExclusive(g0) {
+	b.started("whole", fixture.App(fixture.G0, 10))
+	if b.driver.isExclusive(fixture.G0) {
 		t.Error("the mode is set under a container that has the device to itself")
 	}
 	b.kubelet.change(string(pod.UID), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
-	b.awaitMode(g1, false)
-	again := b.started("shares-again", app(g1, 3))
+	b.awaitMode(fixture.G1, false)
+	again := b.started("shares-again", fixture.App(fixture.G1, 3))
 	b.kubelet.remove(string(pod.UID))
 	b.kubelet.remove(string(again.UID))
-	b.started("then-whole", app(g1, 10)) // the mode must be back before it starts
-	if b.driver.isExclusive(g1) {
+	b.started("then-whole", fixture.App(fixture.G1, 10)) // the mode must be back before it starts
+	if b.driver.isExclusive(fixture.G1) {
 		t.Error("a container with a whole device starts under the mode of the shares before it")
 	}
 }
@@ -67,8 +69,8 @@ func TestExclusiveIsPutBackAtTheEndAndAfterACrash(t *testing.T) {
 	b := newBench(t)
 	b.config.MPS.ExclusiveProcess = true
 	b.run()
-	b.started("train", app(g1, 3))
-	record := filepath.Join(b.stateDir(), modesFile)
+	b.started("train", fixture.App(fixture.G1, 3))
+	record := filepath.Join(b.stateDir(), "compute-modes.json")
 	crashed, err := os.ReadFile(record)
 	if err != nil {
 		t.Fatal(err)
@@ -76,30 +78,30 @@ func TestExclusiveIsPutBackAtTheEndAndAfterACrash(t *testing.T) {
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if b.driver.isExclusive(g1) {
+	if b.driver.isExclusive(fixture.G1) {
 		t.Error("the mode stays when the agent ends")
 	}
 	// A crash leaves the mode and the record; meanwhile the pod has gone.
-	b.driver.exclusive[g1] = true
+	b.driver.exclusive[fixture.G1] = true
 	if err := os.WriteFile(record, crashed, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.kubelet.remove("uid-train")
 	b.run()
-	b.awaitMode(g1, false)
+	b.awaitMode(fixture.G1, false)
 }
 
 func TestExclusiveModeOfTheOperatorStays(t *testing.T) {
 	b := newBench(t)
 	b.config.MPS.ExclusiveProcess = true
-	b.driver.exclusive[g1] = true
+	b.driver.exclusive[fixture.G1] = true
 	b.run()
-	pod := b.started("train", app(g1, 3))
+	pod := b.started("train", fixture.App(fixture.G1, 3))
 	b.kubelet.change(string(pod.UID), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if !b.driver.isExclusive(g1) {
+	if !b.driver.isExclusive(fixture.G1) {
 		t.Error("a mode that the agent did not set is changed")
 	}
 }
@@ -112,48 +114,8 @@ func TestExclusiveThatFails(t *testing.T) {
 	b.driver.mu.Lock()
 	b.driver.modeError = errors.New("no permission")
 	b.driver.mu.Unlock()
-	b.started("train", app(g1, 3))
+	b.started("train", fixture.App(fixture.G1, 3))
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
-	}
-	e := openExclusivity(t.Context(), b.driver, b.stateDir())
-	e.set[g0] = true
-	if err := e.release(g0); err == nil || len(e.held()) != 1 {
-		t.Errorf("%v, held %v: what could not be put back must be remembered", err, e.held())
-	}
-}
-
-func TestExclusiveRecordIsBroken(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, modesFile), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e := openExclusivity(t.Context(), &driver{exclusive: map[string]bool{}}, dir)
-	if len(e.held()) != 0 {
-		t.Errorf("held %v", e.held())
-	}
-	if err := e.claim(g0); err != nil {
-		t.Error(err)
-	}
-	if again := openExclusivity(t.Context(), e.driver, dir); len(again.held()) != 1 {
-		t.Errorf("remembered %v", again.held())
-	}
-	e.path = filepath.Join(dir, "absent", modesFile)
-	if err := e.claim(g1); err == nil || e.driver.(*driver).isExclusive(g1) {
-		t.Errorf("%v: what cannot be remembered must not be set", err)
-	}
-}
-
-// A refusal is an error in the log once, and again when it comes back: the net is not there.
-func TestExclusiveSaysOnceThatItIsRefused(t *testing.T) {
-	e := &exclusivity{refused: map[string]string{}}
-	refusal := errors.New("no permission")
-	for i, step := range []struct {
-		err  error
-		news bool
-	}{{refusal, true}, {refusal, false}, {errors.New("lost"), true}, {nil, false}, {refusal, true}} {
-		if got := e.isNews(g0, step.err); got != step.news {
-			t.Errorf("step %d, %v: %t", i, step.err, got)
-		}
 	}
 }

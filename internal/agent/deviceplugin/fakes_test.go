@@ -11,19 +11,23 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/internal/agent/health"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/internal/agent/nvml"
+	"github.com/tandem-gpu/tandem/internal/agent/sharing"
 )
 
 // driver is a Driver whose devices fall ill on demand.
 type driver struct {
 	mu    sync.Mutex
-	gpus  []GPU
+	gpus  []inventory.GPU
 	sick  map[string]error
-	wants map[string]recovery
+	wants map[string]health.Recovery
 	// hangs are the devices that the driver gives no answer about; closing the channel ends that.
 	hangs map[string]chan struct{}
 	// watching is sent what the driver logs; nil until somebody watches. deaf is why watching fails.
-	watching chan XID
+	watching chan health.XID
 	deaf     error
 	watches  int
 
@@ -32,7 +36,7 @@ type driver struct {
 	samples   map[string]nvml.Sample
 }
 
-func (d *driver) GPUs() ([]GPU, error) {
+func (d *driver) GPUs() ([]inventory.GPU, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.gpus), nil
@@ -52,18 +56,18 @@ func (d *driver) Health(id string) error {
 	return d.sick[id]
 }
 
-func (d *driver) Recovery(id string) recovery {
+func (d *driver) Recovery(id string) health.Recovery {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wants[id]
 }
 
-func (d *driver) Watch(ctx context.Context, report func(XID)) error {
+func (d *driver) Watch(ctx context.Context, report func(health.XID)) error {
 	d.mu.Lock()
 	d.watches++
 	deaf := d.deaf
 	if d.watching == nil {
-		d.watching = make(chan XID)
+		d.watching = make(chan health.XID)
 	}
 	d.mu.Unlock()
 	if deaf != nil {
@@ -119,22 +123,22 @@ func (d *driver) set(id string, err error) {
 	d.sick[id] = err
 }
 
-func (d *driver) want(id string, r recovery) {
+func (d *driver) want(id string, r health.Recovery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wants[id] = r
 }
 
-func (d *driver) list(gpus ...GPU) {
+func (d *driver) list(gpus ...inventory.GPU) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.gpus = gpus
 }
 
 // log has the driver log an error once somebody watches.
-func (d *driver) log(t *testing.T, x XID) {
+func (d *driver) log(t *testing.T, x health.XID) {
 	t.Helper()
-	eventually(t, "a watch for XID errors", func() error {
+	fixture.Eventually(t, "a watch for XID errors", func() error {
 		d.mu.Lock()
 		to := d.watching
 		d.mu.Unlock()
@@ -179,7 +183,7 @@ func newMPSFake() *mpsFake {
 	}
 }
 
-func (m *mpsFake) Ensure(_ context.Context, g GPU) error {
+func (m *mpsFake) Ensure(_ context.Context, g inventory.GPU) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ensured[g.ID]++
@@ -189,12 +193,12 @@ func (m *mpsFake) Ensure(_ context.Context, g GPU) error {
 func (m *mpsFake) Ready(ctx context.Context, id string) error {
 	t, err := m.Look(ctx, id)
 	if err == nil && t.Fault {
-		return errFault
+		return sharing.ErrFault
 	}
 	return err
 }
 
-func (m *mpsFake) Look(_ context.Context, id string) (Tenancy, error) {
+func (m *mpsFake) Look(_ context.Context, id string) (sharing.Tenancy, error) {
 	m.mu.Lock()
 	wait := m.silent[id]
 	m.mu.Unlock()
@@ -204,9 +208,9 @@ func (m *mpsFake) Look(_ context.Context, id string) (Tenancy, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ensured[id] == 0 {
-		return Tenancy{}, errNotRunning
+		return sharing.Tenancy{}, sharing.ErrNotRunning
 	}
-	return Tenancy{Clients: slices.Clone(m.clients[id]), Fault: m.fault[id]}, m.down[id]
+	return sharing.Tenancy{Clients: slices.Clone(m.clients[id]), Fault: m.fault[id]}, m.down[id]
 }
 
 func (m *mpsFake) EndClients(_ context.Context, id string, pids []int) ([]int, error) {
@@ -220,7 +224,7 @@ func (m *mpsFake) EndClients(_ context.Context, id string, pids []int) ([]int, e
 	return pids, nil
 }
 
-func (m *mpsFake) Recycle(_ context.Context, g GPU) error {
+func (m *mpsFake) Recycle(_ context.Context, g inventory.GPU) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recycled[g.ID]++
@@ -228,16 +232,16 @@ func (m *mpsFake) Recycle(_ context.Context, g GPU) error {
 		return err
 	}
 	m.clients[g.ID], m.fault[g.ID] = nil, false
-	if !errors.Is(m.canary[g.ID], errUnwatched) {
+	if !errors.Is(m.canary[g.ID], sharing.ErrUnwatched) {
 		delete(m.canary, g.ID)
 	}
-	if errors.Is(m.down[g.ID], errNoAnswer) {
+	if errors.Is(m.down[g.ID], sharing.ErrNoAnswer) {
 		delete(m.down, g.ID)
 	}
 	return m.down[g.ID]
 }
 
-func (m *mpsFake) Probe(_ context.Context, g GPU) error {
+func (m *mpsFake) Probe(_ context.Context, g inventory.GPU) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.probes[g.ID]++
@@ -265,9 +269,9 @@ func (m *mpsFake) change(do func()) {
 	do()
 }
 
-func (m *mpsFake) Client(c Client) Surroundings {
+func (m *mpsFake) Client(c sharing.Client) sharing.Surroundings {
 	pipe := filepath.Join(m.dir, c.Device, "pipe")
-	return Surroundings{
+	return sharing.Surroundings{
 		Env: []string{
 			"CUDA_MPS_PIPE_DIRECTORY=" + pipe,
 			fmt.Sprintf("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%d", c.ComputeLimitPercent),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -18,6 +17,8 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -30,7 +31,7 @@ func (b *bench) api() *fake.FakeDynamicClient {
 
 func (b *bench) gpuNode() (v1alpha1.GPUNode, error) {
 	var g v1alpha1.GPUNode
-	have, err := b.gpu.Get(context.Background(), testNode, metav1.GetOptions{})
+	have, err := b.gpu.Get(context.Background(), fixture.Node, metav1.GetOptions{})
 	if err != nil {
 		return g, err
 	}
@@ -41,7 +42,7 @@ func (b *bench) gpuNode() (v1alpha1.GPUNode, error) {
 func (b *bench) awaitReady(status metav1.ConditionStatus, reason string) v1alpha1.GPUNode {
 	b.t.Helper()
 	var g v1alpha1.GPUNode
-	eventually(b.t, "GPUNode", func() (err error) {
+	fixture.Eventually(b.t, "GPUNode", func() (err error) {
 		if g, err = b.gpuNode(); err != nil {
 			return err
 		}
@@ -59,9 +60,9 @@ func TestGPUNodeTellsTheInventory(t *testing.T) {
 	b.api()
 	n := int32(4)
 	b.config.Slots.Models = map[string]int32{"Tesla T4": n}
-	b.driver.gpus[0] = GPU{
-		ID: g1, Index: 1, Minor: 3, Model: "Tesla T4", Memory: 16 * gib, ComputeMajor: 7, ComputeMinor: 5, NUMANode: -1, Contexts: 48,
-		Links: []v1alpha1.GPULink{{Peer: g0, Type: v1alpha1.LinkPHB}},
+	b.driver.gpus[0] = inventory.GPU{
+		ID: fixture.G1, Index: 1, Minor: 3, Model: "Tesla T4", Memory: 16 * fixture.GiB, ComputeMajor: 7, ComputeMinor: 5, NUMANode: -1, Contexts: 48,
+		Links: []v1alpha1.GPULink{{Peer: fixture.G0, Type: v1alpha1.LinkPHB}},
 	}
 	b.launch()
 	g := b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
@@ -69,12 +70,12 @@ func TestGPUNodeTellsTheInventory(t *testing.T) {
 	want := v1alpha1.GPUNodeStatus{
 		DeviceCount: 2, HealthyCount: 2, SlotCount: 14, Models: "NVIDIA-A100-SXM4-40GB,Tesla-T4", DriverVersion: "580.95.05",
 		Devices: []v1alpha1.GPUDevice{{
-			ID: g0, Index: 0, Model: "NVIDIA-A100-SXM4-40GB", Memory: resource.MustParse("40Gi"), Slots: 10, Contexts: 48,
+			ID: fixture.G0, Index: 0, Model: "NVIDIA-A100-SXM4-40GB", Memory: resource.MustParse("40Gi"), Slots: 10, Contexts: 48,
 			ComputeCapability: "8.0", NUMANode: &zero, PCIBusID: "00000000:07:00.0", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
 		}, {
-			ID: g1, Index: 1, Model: "Tesla-T4", Memory: resource.MustParse("16Gi"), Slots: 4, Contexts: 48,
+			ID: fixture.G1, Index: 1, Model: "Tesla-T4", Memory: resource.MustParse("16Gi"), Slots: 4, Contexts: 48,
 			ComputeCapability: "7.5", Health: v1alpha1.Healthy, Enforcement: v1alpha1.EnforcementCooperative,
-			Links: []v1alpha1.GPULink{{Peer: g0, Type: v1alpha1.LinkPHB}},
+			Links: []v1alpha1.GPULink{{Peer: fixture.G0, Type: v1alpha1.LinkPHB}},
 		}},
 	}
 	g.Status.Conditions = nil
@@ -82,8 +83,8 @@ func TestGPUNodeTellsTheInventory(t *testing.T) {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 
-	b.driver.set(g1, &Sickness{Reason: "GPULost", Message: "fell off the bus"})
-	eventually(t, "health", func() error {
+	b.driver.set(fixture.G1, &inventory.Sickness{Reason: "GPULost", Message: "fell off the bus"})
+	fixture.Eventually(t, "health", func() error {
 		g, err := b.gpuNode()
 		if err == nil && (g.Status.HealthyCount != 1 || g.Status.SlotCount != 10 || g.Status.Devices[1].Reason != "GPULost") {
 			err = fmt.Errorf("status %+v", g.Status)
@@ -116,7 +117,7 @@ func TestGPUNodeIsWrittenOnChangeOnly(t *testing.T) {
 	client.ClearActions()
 	status, _ := a.status()
 	for range 3 {
-		if err := a.publisher().publish(t.Context(), status); err != nil {
+		if err := a.publisher().Publish(t.Context(), status); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,7 +134,7 @@ func TestAPIServerFails(t *testing.T) {
 		"CRD absent": &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.Domain, Kind: "GPUNode"}},
 		"too many":   apierrors.NewTooManyRequests("slow down", 1),
 		"gone":       errors.New("connection refused"),
-		"conflict":   apierrors.NewConflict(schema.GroupResource{Resource: "gpunodes"}, testNode, errors.New("changed")),
+		"conflict":   apierrors.NewConflict(schema.GroupResource{Resource: "gpunodes"}, fixture.Node, errors.New("changed")),
 	}
 	for name, failure := range failures {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestAPIServerFails(t *testing.T) {
 				return true, nil, failure
 			})
 			a := b.run()
-			pod := placed(t, "train", app(g0, 3))
+			pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 			b.kubelet.admit(pod)
 			if err := b.kubelet.begin(pod, "main"); err != nil {
 				t.Error(err)
@@ -161,12 +162,5 @@ func TestAPIServerFails(t *testing.T) {
 				t.Errorf("errors counted: %q, want 1", got)
 			}
 		})
-	}
-}
-
-func TestLongMessagesFitTheSchema(t *testing.T) {
-	d := device{GPU: gpu(g0, 0, 0), Slots: 10, Sick: &Sickness{Reason: "R", Message: strings.Repeat("é", 1000)}}
-	if m := gpuDevice(&d).Message; len(m) > 1024 || !strings.HasPrefix(m, "éé") {
-		t.Errorf("message of %d bytes", len(m))
 	}
 }

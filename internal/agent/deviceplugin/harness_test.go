@@ -17,23 +17,16 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
-)
-
-const (
-	testNode = "n1"
-	gib      = int64(1) << 30
-	g0, g1   = "GPU-00000000-0000-0000-0000-000000000000", "GPU-11111111-1111-1111-1111-111111111111"
+	"github.com/tandem-gpu/tandem/internal/agent/config"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/internal/agent/health"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/internal/agent/kubeletconn"
 )
 
 // bench is one node: a scripted kubelet, a driver with two A100s, and agents.
@@ -44,7 +37,7 @@ type bench struct {
 	driver  *driver
 	mps     *mpsFake
 	gpu     dynamic.ResourceInterface
-	config  Config
+	config  config.Config
 	timing  timing
 	// open, where it is set, is how the agent gets its driver.
 	open func() (Driver, error)
@@ -74,15 +67,15 @@ func newBenchWith(t *testing.T, k *kubelet) *bench {
 	b := &bench{
 		t: t, dir: dir,
 		driver: &driver{
-			sick: map[string]error{}, wants: map[string]recovery{}, hangs: map[string]chan struct{}{}, exclusive: map[string]bool{},
-			gpus: []GPU{gpu(g1, 1, 3), gpu(g0, 0, 5)},
+			sick: map[string]error{}, wants: map[string]health.Recovery{}, hangs: map[string]chan struct{}{}, exclusive: map[string]bool{},
+			gpus: []inventory.GPU{fixture.GPU(fixture.G1, 1, 3), fixture.GPU(fixture.G0, 0, 5)},
 		},
 		mps: newMPSFake(),
 		timing: timing{
 			health: 10 * time.Millisecond, canary: 50 * time.Millisecond, probe: time.Second, hold: 20 * time.Millisecond, drainAfter: 50 * time.Millisecond,
 			rescan: 50 * time.Millisecond, announce: time.Millisecond, reopen: 10 * time.Millisecond, driver: 10 * time.Second,
 			sweep: 10 * time.Millisecond, grace: 50 * time.Millisecond, sharingWait: 5 * time.Second, telemetry: 10 * time.Millisecond,
-			reports: 100 * time.Millisecond, patience: patience, silence: 10 * time.Millisecond, again: 10 * time.Millisecond, watch: tooLong,
+			reports: 100 * time.Millisecond, patience: kubeletconn.Patience, silence: 10 * time.Millisecond, again: 10 * time.Millisecond, watch: fixture.TooLong,
 		},
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o755); err != nil {
@@ -100,17 +93,10 @@ func newBenchWith(t *testing.T, k *kubelet) *bench {
 	return b
 }
 
-func gpu(id string, index, minor int) GPU {
-	return GPU{
-		ID: id, Index: index, Minor: minor, Model: "NVIDIA A100-SXM4-40GB", Memory: 40 * gib, ComputeMajor: 8,
-		PCIBusID: fmt.Sprintf("00000000:0%d:00.0", index+7), NUMANode: index, Contexts: 48,
-	}
-}
-
 func (b *bench) agent() *Agent {
 	b.t.Helper()
 	o := Options{
-		NodeName: testNode, Config: b.config,
+		NodeName: fixture.Node, Config: b.config,
 		DevicePluginDir: b.kubelet.pluginDir(), PodResourcesSocket: b.kubelet.placesSocket(), PodsAPISocket: b.kubelet.podsSocket(),
 		CDIDir: b.cdiDir(), StateDir: b.stateDir(), DevRoot: b.dir, HostRoot: b.hostRoot, HTTPAddress: "127.0.0.1:0",
 		Driver: b.driver, Sharing: b.mps, GPUNodes: b.gpu,
@@ -136,7 +122,7 @@ func (b *bench) stateDir() string { return filepath.Join(b.dir, "state") }
 func (b *bench) run() *Agent {
 	b.t.Helper()
 	a := b.launch()
-	eventually(b.t, "registration", a.ready)
+	fixture.Eventually(b.t, "registration", a.ready)
 	b.kubelet.awaitSlots(20, 0)
 	return a
 }
@@ -197,7 +183,7 @@ func (b *bench) metric(name string) string {
 
 func (b *bench) awaitMetric(name, want string) {
 	b.t.Helper()
-	eventually(b.t, name, func() error {
+	fixture.Eventually(b.t, name, func() error {
 		if have := b.metric(name); have != want {
 			return fmt.Errorf("is %q, want %q", have, want)
 		}
@@ -236,66 +222,4 @@ func (b *bench) visible(pod *v1.Pod, container string) string {
 		}
 	}
 	return ""
-}
-
-// want is one container of a test pod.
-type want struct {
-	name    string
-	kind    vgpu.ContainerKind
-	devices []string
-	// slots on each device; memory follows from them.
-	slots int
-	// asked is what the container asks for where its share has more, 0 elsewhere.
-	asked int
-}
-
-// placed returns a pod as the scheduler leaves it: bound, with an assignment.
-func placed(t *testing.T, name string, containers ...want) *v1.Pod {
-	t.Helper()
-	pod := unplaced(name, containers...)
-	a := vgpu.Assignment{UID: vgpu.UID(pod.UID), Pod: pod.Namespace + "/" + pod.Name, Node: testNode}
-	for _, c := range containers {
-		ids := make([]vgpu.DeviceID, len(c.devices))
-		for i, id := range c.devices {
-			ids[i] = vgpu.DeviceID(id)
-		}
-		memory := vgpu.Bytes(4 * gib * int64(c.slots))
-		a.Containers = append(a.Containers, vgpu.ContainerAssignment{Name: c.name, Kind: c.kind, Devices: ids, Asked: vgpu.Slots(c.asked), Share: vgpu.Share{
-			Devices: len(ids), Slots: vgpu.Slots(c.slots), Memory: memory, MemoryLimit: memory, ComputeLimit: vgpu.MilliGPU(100 * c.slots),
-		}})
-	}
-	raw, err := kube.EncodeAssignment(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod.Annotations = map[string]string{v1alpha1.AnnotationAssignment: raw}
-	return pod
-}
-
-// unplaced returns a bound pod without an assignment.
-func unplaced(name string, containers ...want) *v1.Pod {
-	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name)},
-		Spec:       v1.PodSpec{NodeName: testNode, SchedulerName: v1alpha1.SchedulerName},
-	}
-	always := v1.ContainerRestartPolicyAlways
-	for _, c := range containers {
-		asked := cmp.Or(c.asked, c.slots*max(1, len(c.devices)))
-		container := v1.Container{Name: c.name, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{
-			v1alpha1.ResourceVGPU: *resource.NewQuantity(int64(asked), resource.DecimalSI),
-		}}}
-		switch c.kind {
-		case vgpu.App:
-			pod.Spec.Containers = append(pod.Spec.Containers, container)
-			continue
-		case vgpu.Sidecar:
-			container.RestartPolicy = &always
-		}
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
-	}
-	return pod
-}
-
-func app(device string, slots int) want {
-	return want{name: "main", kind: vgpu.App, devices: []string{device}, slots: slots}
 }

@@ -8,6 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -15,10 +18,10 @@ func TestAllSlotsOfASickDeviceFlipAndComeBack(t *testing.T) {
 	b := newBench(t)
 	b.run()
 	updates := b.kubelet.updates
-	b.driver.set(g1, errors.New("GPU is lost"))
+	b.driver.set(fixture.G1, errors.New("GPU is lost"))
 	b.kubelet.awaitSlots(10, 10)
 	for _, d := range b.kubelet.devices {
-		if device, _, _ := parseSlotID(d.ID); (device == g1) != (d.Health == "Unhealthy") {
+		if device, _, _ := allocation.ParseSlotID(d.ID); (device == fixture.G1) != (d.Health == "Unhealthy") {
 			t.Errorf("slot %s is %s", d.ID, d.Health)
 		}
 	}
@@ -26,17 +29,17 @@ func TestAllSlotsOfASickDeviceFlipAndComeBack(t *testing.T) {
 		t.Errorf("%d updates, want 1: all slots at once", n)
 	}
 	b.awaitMetric(`tandem_agent_devices{health="unhealthy"}`, "1")
-	b.awaitMetric(`tandem_agent_slots{device="`+g1+`",state="unhealthy"}`, "10")
-	b.driver.set(g1, nil)
+	b.awaitMetric(`tandem_agent_slots{device="`+fixture.G1+`",state="unhealthy"}`, "10")
+	b.driver.set(fixture.G1, nil)
 	b.kubelet.awaitSlots(20, 0)
 }
 
 func TestSickDeviceStartsNothing(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "train",
-		want{name: "fetch", kind: vgpu.Init, devices: []string{g1}, slots: 3},
-		want{name: "main", kind: vgpu.App, devices: []string{g1}, slots: 3})
+	pod := fixture.Placed(t, "train",
+		fixture.Want{Name: "fetch", Kind: vgpu.Init, Devices: []string{fixture.G1}, Slots: 3},
+		fixture.Want{Name: "main", Kind: vgpu.App, Devices: []string{fixture.G1}, Slots: 3})
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "fetch"); err != nil { // writes the spec of main too: it holds the same slots
 		t.Fatal(err)
@@ -44,8 +47,8 @@ func TestSickDeviceStartsNothing(t *testing.T) {
 	b.kubelet.change(string(pod.UID), func(p *v1.Pod) {
 		p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "fetch", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
 	})
-	b.driver.set(g1, &Sickness{Reason: "CriticalXID", Message: "XID 79"})
-	eventually(t, "removal", func() error {
+	b.driver.set(fixture.G1, &inventory.Sickness{Reason: "CriticalXID", Message: "XID 79"})
+	fixture.Eventually(t, "removal", func() error {
 		_, err := b.spec(pod, "main")
 		return absent(err)
 	})
@@ -53,13 +56,13 @@ func TestSickDeviceStartsNothing(t *testing.T) {
 		t.Errorf("spec of the container that runs: %v", err)
 	}
 	err := b.kubelet.begin(pod, "main")
-	for _, text := range []string{"team/train", "g1", g1, "CriticalXID", "XID 79"} {
+	for _, text := range []string{"team/train", "g1", fixture.G1, "CriticalXID", "XID 79"} {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("start on a sick device: %v, want a refusal that says %q", err, text)
 		}
 	}
 	b.kubelet.awaitSlots(10, 10) // else the slots below may be those from before the sickness
-	b.driver.set(g1, nil)
+	b.driver.set(fixture.G1, nil)
 	b.kubelet.awaitSlots(20, 0)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Errorf("start after the recovery: %v", err)
@@ -68,16 +71,16 @@ func TestSickDeviceStartsNothing(t *testing.T) {
 
 func TestStartWaitsForMPS(t *testing.T) {
 	b := newBench(t)
-	b.mps.set(g0, errors.New("the control daemon is starting"))
+	b.mps.set(fixture.G0, errors.New("the control daemon is starting"))
 	b.run()
-	pod := placed(t, "train", app(g0, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	done := make(chan error, 1)
 	go func() { done <- b.kubelet.begin(pod, "main") }()
-	eventually(t, "attempt", func() error {
+	fixture.Eventually(t, "attempt", func() error {
 		b.mps.mu.Lock()
 		defer b.mps.mu.Unlock()
-		if b.mps.ensured[g0] == 0 {
+		if b.mps.ensured[fixture.G0] == 0 {
 			return errors.New("nobody has tried to start MPS")
 		}
 		return nil
@@ -87,7 +90,7 @@ func TestStartWaitsForMPS(t *testing.T) {
 		t.Fatalf("the start did not wait for MPS: %v", err)
 	default:
 	}
-	b.mps.set(g0, nil)
+	b.mps.set(fixture.G0, nil)
 	if err := <-done; err != nil {
 		t.Errorf("after MPS has come up: %v", err)
 	}
@@ -96,9 +99,9 @@ func TestStartWaitsForMPS(t *testing.T) {
 func TestStartIsRefusedWhileMPSIsDown(t *testing.T) {
 	b := newBench(t)
 	b.timing.sharingWait = 50 * time.Millisecond
-	b.mps.set(g0, errors.New("nvidia-cuda-mps-control not found"))
+	b.mps.set(fixture.G0, errors.New("nvidia-cuda-mps-control not found"))
 	b.run()
-	pod, other := placed(t, "train", app(g0, 3)), placed(t, "other", app(g1, 3))
+	pod, other := fixture.Placed(t, "train", fixture.App(fixture.G0, 3)), fixture.Placed(t, "other", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
 	b.kubelet.admit(other)
 	err := b.kubelet.begin(pod, "main")
@@ -117,10 +120,10 @@ func TestStartIsRefusedWhileMPSIsDown(t *testing.T) {
 func TestStartGivesUpOnSilentMPS(t *testing.T) {
 	b := newBench(t)
 	b.timing.sharingWait = 50 * time.Millisecond
-	b.mps.silent = map[string]chan struct{}{g0: make(chan struct{})}
-	defer func() { close(b.mps.silent[g0]) }()
+	b.mps.silent = map[string]chan struct{}{fixture.G0: make(chan struct{})}
+	defer func() { close(b.mps.silent[fixture.G0]) }()
 	b.run()
-	pod, other := placed(t, "train", app(g0, 3)), placed(t, "other", app(g1, 3))
+	pod, other := fixture.Placed(t, "train", fixture.App(fixture.G0, 3)), fixture.Placed(t, "other", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
 	b.kubelet.admit(other)
 	if err := b.kubelet.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "not answered") {
@@ -134,9 +137,9 @@ func TestStartGivesUpOnSilentMPS(t *testing.T) {
 func TestDevicesBeforeVoltaAreUsedWithoutMPS(t *testing.T) {
 	b := newBench(t)
 	b.driver.gpus[1].ComputeMajor = 6
-	b.mps.set(g0, errors.New("never asked"))
+	b.mps.set(fixture.G0, errors.New("never asked"))
 	b.run()
-	pod := placed(t, "train", app(g0, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatal(err)
@@ -151,22 +154,9 @@ func TestMissingDeviceFileIsSaid(t *testing.T) {
 	b := newBench(t)
 	b.driver.gpus[1].Minor = 9
 	b.run()
-	pod := placed(t, "train", app(g0, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "dev/nvidia9") {
 		t.Errorf("start without a device file: %v, want an error that names it", err)
-	}
-}
-
-func TestStuckLoopsAreUnhealthy(t *testing.T) {
-	p := newPulse()
-	p.of("sweep")()
-	p.of("health")()
-	now := time.Now()
-	if stuck := p.stuck(now); len(stuck) != 0 {
-		t.Errorf("fresh loops: %v", stuck)
-	}
-	if stuck := p.stuck(now.Add(beatLimit + time.Second)); len(stuck) != 2 || !strings.Contains(stuck[0], "health") {
-		t.Errorf("silent loops: %v, want both by name", stuck)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/agent/gpunode"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/internal/agent/loop"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -26,18 +29,18 @@ var errStarting = errors.New("the agent starts")
 type opened struct {
 	driver  Driver
 	version string
-	gpus    []GPU
+	gpus    []inventory.GPU
 	err     error
 }
 
 // awaitDriver returns the devices once the driver answers, false if ctx ended before. While it does not, the agent
 // idles: the GPUNode has no devices and says why, and the kubelet is offered nothing. idling is called when that
 // begins.
-func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]GPU, bool) {
-	var attempt asker[opened]
+func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]inventory.GPU, bool) {
+	var attempt loop.Question[opened]
 	var told toldIdle
 	for wait := a.timing.reopen; ctx.Err() == nil; wait = min(2*wait, maxReopen) {
-		o, ok := attempt.ask(ctx, a.timing.driver, a.open)
+		o, ok := attempt.Ask(ctx, a.timing.driver, a.open)
 		if !ok {
 			o.err = fmt.Errorf("the driver has not answered for %v", a.timing.driver)
 		}
@@ -52,7 +55,7 @@ func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]GPU, bool) {
 		a.tellIdle(ctx, &told, o.err)
 		idling()
 		idling = func() {}
-		pause(ctx, wait)
+		loop.Pause(ctx, wait)
 	}
 	return nil, false
 }
@@ -85,13 +88,13 @@ type toldIdle struct {
 // not load the API server.
 func (a *Agent) tellIdle(ctx context.Context, told *toldIdle, why error) {
 	log := klog.FromContext(ctx)
-	if told.what == why.Error() && time.Since(told.at) < resync {
+	if told.what == why.Error() && time.Since(told.at) < gpunode.Resync {
 		return
 	}
 	log.Info("Idling: the node has no NVIDIA driver that answers; trying on", "why", why.Error())
 	if a.options.GPUNodes != nil {
-		err := a.publisher().publish(ctx, v1alpha1.GPUNodeStatus{Conditions: []metav1.Condition{
-			readyCondition(v1alpha1.ReadyNoDriver, limit(why.Error(), 1024)), healthyCondition(nil), monitoredCondition(nil),
+		err := a.publisher().Publish(ctx, v1alpha1.GPUNodeStatus{Conditions: []metav1.Condition{
+			gpunode.ReadyCondition(v1alpha1.ReadyNoDriver, inventory.Shorten(why.Error(), 1024)), gpunode.HealthyCondition(nil), gpunode.MonitoredCondition(nil),
 		}})
 		a.metrics.Published(err)
 		if err != nil {

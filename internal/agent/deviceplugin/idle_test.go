@@ -1,7 +1,6 @@
 package deviceplugin
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -39,7 +39,7 @@ func TestAgentIdlesWithoutADriver(t *testing.T) {
 			t.Errorf("%s: %d %s", page, code, body)
 		}
 	}
-	eventually(t, "more tries", func() error {
+	fixture.Eventually(t, "more tries", func() error {
 		if tries.Load() < 4 {
 			return errors.New("few")
 		}
@@ -55,7 +55,7 @@ func TestAgentIdlesWithoutADriver(t *testing.T) {
 		t.Errorf("%d writes and %d registrations while nothing changes, want 1 and 0", writes, b.kubelet.registered())
 	}
 	there.Store(true)
-	eventually(t, "registration", a.ready)
+	fixture.Eventually(t, "registration", a.ready)
 	b.kubelet.awaitSlots(20, 0)
 	b.awaitReady(metav1.ConditionTrue, v1alpha1.ReadyServing)
 }
@@ -88,18 +88,18 @@ func TestDriverThatHangsAtTheStart(t *testing.T) {
 }
 
 func TestDaemonsOnExit(t *testing.T) {
-	for policy, want := range map[string]int{"": 0, onExitKeep: 0, onExitQuit: 1} {
+	for policy, want := range map[string]int{"": 0, "keep": 0, "quit": 1} {
 		t.Run(policy, func(t *testing.T) {
 			b := newBench(t)
 			b.config.MPS.OnExit = policy
-			b.mps.clients[g1] = []int{11}
+			b.mps.clients[fixture.G1] = []int{11}
 			b.run()
-			eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), g0) })
-			eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), g1) })
+			fixture.Eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), fixture.G0) })
+			fixture.Eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), fixture.G1) })
 			if err := b.stop(); err != nil {
 				t.Fatal(err)
 			}
-			if b.mps.stopped[g0] != want || b.mps.stopped[g1] != 0 {
+			if b.mps.stopped[fixture.G0] != want || b.mps.stopped[fixture.G1] != 0 {
 				t.Errorf("stopped %v, want %d for g0, which serves nobody, and none for g1, which does", b.mps.stopped, want)
 			}
 		})
@@ -124,15 +124,15 @@ func fill(t *testing.T, dir string) (empty func()) {
 func TestFullDiskUnderTheCheckpoint(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	first, second := placed(t, "first", app(g0, 6)), placed(t, "second", app(g0, 5))
-	third := placed(t, "third", app(g1, 2))
+	first, second := fixture.Placed(t, "first", fixture.App(fixture.G0, 6)), fixture.Placed(t, "second", fixture.App(fixture.G0, 5))
+	third := fixture.Placed(t, "third", fixture.App(fixture.G1, 2))
 	b.kubelet.admit(first)
 	b.kubelet.admit(second)
 	b.kubelet.admit(third)
 	if err := b.kubelet.begin(first, "main"); err != nil {
 		t.Fatal(err)
 	}
-	checkpoint, err := os.ReadFile(filepath.Join(b.stateDir(), recordsFile))
+	checkpoint, err := os.ReadFile(filepath.Join(b.stateDir(), "checkpoint.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,34 +152,10 @@ func TestFullDiskUnderTheCheckpoint(t *testing.T) {
 		t.Errorf("what was granted before is forgotten: %v", err)
 	}
 	empty()
-	if err := os.WriteFile(filepath.Join(b.stateDir(), recordsFile), checkpoint, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.stateDir(), "checkpoint.json"), checkpoint, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.kubelet.begin(third, "main"); err != nil {
 		t.Errorf("after room was made: %v", err)
-	}
-}
-
-func TestAskerPutsOneQuestionAtATime(t *testing.T) {
-	var a asker[int]
-	var asked atomic.Int32
-	release := make(chan struct{})
-	question := func() int { n := asked.Add(1); <-release; return int(n) }
-	for range 3 {
-		if _, ok := a.ask(t.Context(), time.Millisecond, question); ok {
-			t.Fatal("an answer although none was given")
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, ok := a.ask(ctx, time.Hour, question); ok {
-		t.Fatal("an answer although none was given")
-	}
-	close(release)
-	if n, ok := a.ask(t.Context(), time.Minute, question); !ok || n != 1 || asked.Load() != 1 {
-		t.Errorf("answer %d %v after %d questions, want the late answer to the only one", n, ok, asked.Load())
-	}
-	if n, ok := a.ask(t.Context(), time.Minute, question); !ok || n != 2 {
-		t.Errorf("answer %d %v, want that to a second question", n, ok)
 	}
 }

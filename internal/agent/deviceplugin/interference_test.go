@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -74,7 +75,7 @@ func (b *bench) reportAs(p *tenantTruth, metric string, arguments ...string) {
 // publishes waits until the GPUNode says of a tenant what is true, to 5 %.
 func (b *bench) publishes(p *tenantTruth, percent int32, rate float64) {
 	b.t.Helper()
-	eventually(b.t, "tenant "+p.name, func() error {
+	fixture.Eventually(b.t, "tenant "+p.name, func() error {
 		g, err := b.gpuNode()
 		if err != nil {
 			return err

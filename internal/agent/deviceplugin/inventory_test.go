@@ -7,6 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/internal/agent/health"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -16,14 +20,14 @@ func TestLostDeviceComesBackElsewhere(t *testing.T) {
 	b.api()
 	b.timing.rescan = time.Hour // a device that comes back has the driver asked at once
 	b.run()
-	b.driver.set(g1, &Sickness{Reason: reasonGPULost, Message: "fallen off the bus"})
-	b.driver.list(gpu(g0, 0, 5))
+	b.driver.set(fixture.G1, &inventory.Sickness{Reason: string(nvml.Lost), Message: "fallen off the bus"})
+	b.driver.list(fixture.GPU(fixture.G0, 0, 5))
 	b.kubelet.awaitSlots(10, 10)
-	b.driver.list(gpu(g0, 1, 3), gpu(g1, 0, 5)) // they have changed places
-	b.driver.set(g1, nil)
+	b.driver.list(fixture.GPU(fixture.G0, 1, 3), fixture.GPU(fixture.G1, 0, 5)) // they have changed places
+	b.driver.set(fixture.G1, nil)
 	b.kubelet.awaitSlots(20, 0)
-	b.awaitDevice(g1, "index", func(d v1alpha1.GPUDevice) bool { return d.Index == 0 })
-	pod := placed(t, "train", app(g1, 3))
+	b.awaitDevice(fixture.G1, "index", func(d v1alpha1.GPUDevice) bool { return d.Index == 0 })
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatal(err)
@@ -40,11 +44,11 @@ func TestNewDevicesAreOffered(t *testing.T) {
 	b.run()
 	const g2 = "GPU-22222222-2222-2222-2222-222222222222"
 	b.driver.set(g2, errors.New("not yet"))
-	b.driver.list(gpu(g0, 0, 5), gpu(g1, 1, 3), gpu(g2, 2, 7))
+	b.driver.list(fixture.GPU(fixture.G0, 0, 5), fixture.GPU(fixture.G1, 1, 3), fixture.GPU(g2, 2, 7))
 	b.kubelet.awaitSlots(20, 10)
 	b.driver.set(g2, nil)
 	b.kubelet.awaitSlots(30, 0)
-	b.driver.log(t, XID{Device: g2, Number: 95, Class: xidReset}) // the watch knows it
+	b.driver.log(t, health.XID{Device: g2, Number: 95, Class: health.XIDReset}) // the watch knows it
 	b.kubelet.awaitSlots(20, 10)
 	b.driver.mu.Lock()
 	defer b.driver.mu.Unlock()
@@ -56,50 +60,30 @@ func TestNewDevicesAreOffered(t *testing.T) {
 func TestMIGInstancesComeAndGo(t *testing.T) {
 	b := newBench(t)
 	b.api()
-	mig := func(id string, ci int) GPU {
-		g := gpu(id, 10+ci, 3)
-		g.Model, g.Parent, g.GI, g.CI = "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", g1, 1, ci
+	mig := func(id string, ci int) inventory.GPU {
+		g := fixture.GPU(id, 10+ci, 3)
+		g.Model, g.Parent, g.GI, g.CI = "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", fixture.G1, 1, ci
 		return g
 	}
 	n := int32(4)
 	b.config.Slots.Models = map[string]int32{"NVIDIA-A100-SXM4-40GB-MIG-3g.20gb": n}
 	b.run()
-	b.driver.list(gpu(g0, 0, 5), mig("MIG-a", 0), mig("MIG-b", 1)) // g1 is in MIG mode now
+	b.driver.list(fixture.GPU(fixture.G0, 0, 5), mig("MIG-a", 0), mig("MIG-b", 1)) // g1 is in MIG mode now
 	b.kubelet.awaitSlots(18, 0)
-	b.driver.log(t, XID{Device: g1, Number: 48, Class: xidReset}) // its error is that of its instances
+	b.driver.log(t, health.XID{Device: fixture.G1, Number: 48, Class: health.XIDReset}) // its error is that of its instances
 	b.awaitReason("MIG-a", "XID48")
 	b.awaitReason("MIG-b", "XID48")
 	b.kubelet.awaitSlots(18, 0)
-	b.driver.list(gpu(g0, 0, 5), mig("MIG-b", 1))
+	b.driver.list(fixture.GPU(fixture.G0, 0, 5), mig("MIG-b", 1))
 	b.kubelet.awaitSlots(14, 0)
-	eventually(t, "end of the daemons", func() (err error) {
+	fixture.Eventually(t, "end of the daemons", func() (err error) {
 		b.mps.change(func() {
-			if b.mps.stopped[g1] != 1 || b.mps.stopped["MIG-a"] != 1 || b.mps.stopped["MIG-b"] != 0 {
+			if b.mps.stopped[fixture.G1] != 1 || b.mps.stopped["MIG-a"] != 1 || b.mps.stopped["MIG-b"] != 0 {
 				err = fmt.Errorf("stopped %v", b.mps.stopped)
 			}
 		})
 		return err
 	})
-}
-
-func TestReconcileKeepsWhatIsOnlyLost(t *testing.T) {
-	a, b := gpu(g0, 0, 5), gpu(g1, 1, 3)
-	have := reconcile(nil, []GPU{b, a}, Config{})
-	have[1].Sick = &Sickness{Reason: reasonGPULost}
-	next := reconcile(have, []GPU{a}, Config{})
-	if len(next) != 2 || next[1].ID != g1 || next[1].Sick == nil {
-		t.Errorf("devices %+v, want the lost one too", next)
-	}
-	part := gpu("MIG-a", 2, 3)
-	part.Parent = g1
-	next = reconcile(append(have, device{GPU: part}), []GPU{a}, Config{})
-	if len(next) != 3 {
-		t.Errorf("devices %+v: nothing says that the GPU of the instance is divided otherwise", next)
-	}
-	next = reconcile(append(have[:1:1], device{GPU: part}), []GPU{a, b}, Config{})
-	if len(next) != 2 || find(next, "MIG-a") != nil {
-		t.Errorf("devices %+v, want the whole GPU in place of its instance", next)
-	}
 }
 
 // The node of the largest size: what the kubelet waits for stays quick.
@@ -109,15 +93,15 @@ func TestManySlots(t *testing.T) {
 	b.config.Slots.Default = &n
 	b.driver.gpus = nil
 	for i := range 8 {
-		b.driver.gpus = append(b.driver.gpus, gpu(fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i), i, i))
+		b.driver.gpus = append(b.driver.gpus, fixture.GPU(fmt.Sprintf("GPU-%08d-0000-0000-0000-000000000000", i), i, i))
 	}
 	start := time.Now()
 	a := b.launch()
-	eventually(t, "registration", a.ready)
+	fixture.Eventually(t, "registration", a.ready)
 	b.kubelet.awaitSlots(800, 0)
 	t.Logf("800 slots are with the kubelet %v after the start", time.Since(start))
 	start = time.Now()
-	b.driver.set(b.driver.gpus[3].ID, &Sickness{Reason: reasonGPULost})
+	b.driver.set(b.driver.gpus[3].ID, &inventory.Sickness{Reason: string(nvml.Lost)})
 	b.kubelet.awaitSlots(700, 100)
 	t.Logf("100 of them are unhealthy %v after their device was lost; looks are %v apart", time.Since(start), b.timing.health)
 }

@@ -12,6 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/internal/agent/health"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/internal/agent/nvml"
+	"github.com/tandem-gpu/tandem/internal/agent/sharing"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -19,7 +24,7 @@ import (
 func (b *bench) awaitDevice(id, what string, holds func(v1alpha1.GPUDevice) bool) v1alpha1.GPUDevice {
 	b.t.Helper()
 	var found v1alpha1.GPUDevice
-	eventually(b.t, what, func() error {
+	fixture.Eventually(b.t, what, func() error {
 		g, err := b.gpuNode()
 		if err != nil {
 			return err
@@ -42,7 +47,7 @@ func (b *bench) awaitReason(id, reason string) v1alpha1.GPUDevice {
 func (b *bench) awaitCondition(kind, reason string) metav1.Condition {
 	b.t.Helper()
 	var c *metav1.Condition
-	eventually(b.t, "condition", func() error {
+	fixture.Eventually(b.t, "condition", func() error {
 		g, err := b.gpuNode()
 		if err != nil {
 			return err
@@ -60,40 +65,40 @@ func TestXIDFlipsOneDevice(t *testing.T) {
 	b.api()
 	b.timing.health = time.Hour // events must not wait for a look
 	b.run()
-	b.driver.want(g1, recoveryReset)
-	b.driver.log(t, XID{Device: g1, Number: 31, Class: xidApplication})
-	b.driver.log(t, XID{Device: g1, Number: 48, Class: xidReset, Label: "reset"})
+	b.driver.want(fixture.G1, health.RecoveryReset)
+	b.driver.log(t, health.XID{Device: fixture.G1, Number: 31, Class: health.XIDApplication})
+	b.driver.log(t, health.XID{Device: fixture.G1, Number: 48, Class: health.XIDReset, Label: "reset"})
 	b.kubelet.awaitSlots(10, 10)
-	d := b.awaitReason(g1, "XID48")
+	d := b.awaitReason(fixture.G1, "XID48")
 	if d.Health != v1alpha1.Unhealthy || !strings.Contains(d.Message, "XID 48 (reset)") {
 		t.Errorf("device %+v", d)
 	}
 	c := b.awaitCondition(v1alpha1.ConditionDevicesHealthy, v1alpha1.DevicesSick)
-	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "g1 ("+g1+"): XID48") {
+	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "g1 ("+fixture.G1+"): XID48") {
 		t.Errorf("condition %+v", c)
 	}
-	b.awaitMetric(`tandem_device_xid_errors_total{class="application",device="`+g1+`"}`, "1")
-	b.awaitMetric(`tandem_device_health{device="`+g1+`",state="sick"}`, "1")
-	b.awaitMetric(`tandem_device_health{device="`+g0+`",state="healthy"}`, "1")
+	b.awaitMetric(`tandem_device_xid_errors_total{class="application",device="`+fixture.G1+`"}`, "1")
+	b.awaitMetric(`tandem_device_health{device="`+fixture.G1+`",state="sick"}`, "1")
+	b.awaitMetric(`tandem_device_health{device="`+fixture.G0+`",state="healthy"}`, "1")
 }
 
 func TestXIDIsOverWhenTheDriverIsContent(t *testing.T) {
 	b := newBench(t)
 	b.api()
-	b.driver.want(g1, recoveryNone)
+	b.driver.want(fixture.G1, health.RecoveryNone)
 	b.run()
-	b.driver.log(t, XID{Device: g1, Number: 48, Class: xidReset})
-	b.driver.want(g1, recoveryReset)
-	b.awaitReason(g1, "XID48")
-	b.driver.want(g1, recoveryNone)
+	b.driver.log(t, health.XID{Device: fixture.G1, Number: 48, Class: health.XIDReset})
+	b.driver.want(fixture.G1, health.RecoveryReset)
+	b.awaitReason(fixture.G1, "XID48")
+	b.driver.want(fixture.G1, health.RecoveryNone)
 	b.kubelet.awaitSlots(20, 0)
 	b.awaitCondition(v1alpha1.ConditionDevicesHealthy, v1alpha1.DevicesAllHealthy)
 	b.mps.change(func() {
-		if b.mps.recycled[g1] == 0 || b.mps.recycled[g0] != 0 {
+		if b.mps.recycled[fixture.G1] == 0 || b.mps.recycled[fixture.G0] != 0 {
 			t.Errorf("recycled %v, want g1 only", b.mps.recycled)
 		}
 	})
-	if n := b.metric(`tandem_device_recycles_total{device="` + g1 + `",reason="XID48"}`); n == "" || n == "0" {
+	if n := b.metric(`tandem_device_recycles_total{device="` + fixture.G1 + `",reason="XID48"}`); n == "" || n == "0" {
 		t.Errorf("recycles counted: %q", n)
 	}
 }
@@ -103,19 +108,19 @@ func TestXIDIsOverWhenTheDriverIsContent(t *testing.T) {
 func TestXIDStorm(t *testing.T) {
 	b := newBench(t)
 	client := b.api()
-	a := b.run()
+	b.run()
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
 	updates := b.kubelet.updates
 	client.ClearActions()
 	const storm = 20000
 	start := time.Now()
 	for i := range uint64(storm) {
-		a.keeper.onXID(t.Context(), XID{Device: g1, Number: 60 + i%8, Class: xidClass(i % 3)})
+		b.driver.log(t, health.XID{Device: fixture.G1, Number: 60 + i%8, Class: health.XIDClass(i % 3)})
 	}
 	t.Logf("%d errors in %v", storm, time.Since(start))
 	b.kubelet.awaitSlots(20, 0)
 	times := 1 // how often the device fell ill: each time MPS is replaced
-	b.mps.change(func() { times = max(times, b.mps.recycled[g1]) })
+	b.mps.change(func() { times = max(times, b.mps.recycled[fixture.G1]) })
 	if times > 10 { // the hold time doubles with each: ten recoveries take 20 s
 		t.Errorf("the device was tried again %d times", times)
 	}
@@ -135,25 +140,25 @@ func TestXIDStorm(t *testing.T) {
 
 func TestFaultIsDrainedAndRecycled(t *testing.T) {
 	for name, spoil := range map[string]func(*mpsFake){
-		reasonMPSFault:  func(m *mpsFake) { m.fault[g1] = true },
-		reasonMPSWedged: func(m *mpsFake) { m.canary[g1] = errWedged },
+		"MPSFault":  func(m *mpsFake) { m.fault[fixture.G1] = true },
+		"MPSWedged": func(m *mpsFake) { m.canary[fixture.G1] = sharing.ErrWedged },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.api()
-			b.mps.clients = map[string][]int{g0: {10}, g1: {11, 12}}
+			b.mps.clients = map[string][]int{fixture.G0: {10}, fixture.G1: {11, 12}}
 			b.run()
 			b.mps.change(func() { spoil(b.mps) })
 			b.kubelet.awaitSlots(10, 10)
 			b.kubelet.awaitSlots(20, 0)
 			b.mps.change(func() {
-				ended := b.mps.ended[g1]
+				ended := b.mps.ended[fixture.G1]
 				slices.Sort(ended)
-				if !slices.Equal(ended, []int{11, 12}) || len(b.mps.ended[g0]) != 0 || b.mps.recycled[g1] != 1 || b.mps.recycled[g0] != 0 {
+				if !slices.Equal(ended, []int{11, 12}) || len(b.mps.ended[fixture.G0]) != 0 || b.mps.recycled[fixture.G1] != 1 || b.mps.recycled[fixture.G0] != 0 {
 					t.Errorf("ended %v, recycled %v, want g1's clients and g1", b.mps.ended, b.mps.recycled)
 				}
 			})
-			b.awaitMetric(`tandem_device_recycles_total{device="`+g1+`",reason="`+name+`"}`, "1")
+			b.awaitMetric(`tandem_device_recycles_total{device="`+fixture.G1+`",reason="`+name+`"}`, "1")
 			b.awaitMetric(`tandem_agent_clients_ended_total{cause="drain"}`, "2")
 		})
 	}
@@ -164,7 +169,7 @@ func TestStubbornClientsLoseTheirServer(t *testing.T) {
 	b := newBench(t)
 	b.run()
 	b.mps.change(func() {
-		b.mps.clients[g1], b.mps.stubborn[g1], b.mps.canary[g1] = []int{11}, true, errWedged
+		b.mps.clients[fixture.G1], b.mps.stubborn[fixture.G1], b.mps.canary[fixture.G1] = []int{11}, true, sharing.ErrWedged
 	})
 	b.kubelet.awaitSlots(10, 10)
 	b.kubelet.awaitSlots(20, 0)
@@ -173,28 +178,28 @@ func TestStubbornClientsLoseTheirServer(t *testing.T) {
 func TestResidentsAreLeftIfConfigured(t *testing.T) {
 	b := newBench(t)
 	b.api()
-	b.config.Health.Residents = residentsLeave
+	b.config.Health.Residents = "leave"
 	b.timing.drainAfter = 0
-	b.mps.clients = map[string][]int{g1: {11}}
+	b.mps.clients = map[string][]int{fixture.G1: {11}}
 	b.run()
-	b.mps.change(func() { b.mps.canary[g1] = errWedged })
-	d := b.awaitReason(g1, reasonMPSWedged)
+	b.mps.change(func() { b.mps.canary[fixture.G1] = sharing.ErrWedged })
+	d := b.awaitReason(fixture.G1, "MPSWedged")
 	if !strings.Contains(d.Message, "health.residents is leave") {
 		t.Errorf("message %q does not say what is waited for", d.Message)
 	}
-	probes := func() (n int) { b.mps.change(func() { n = b.mps.probes[g1] }); return n }
+	probes := func() (n int) { b.mps.change(func() { n = b.mps.probes[fixture.G1] }); return n }
 	before := probes()
-	eventually(t, "more looks", func() error {
+	fixture.Eventually(t, "more looks", func() error {
 		if probes() < before+5 {
 			return errors.New("few looks")
 		}
 		return nil
 	})
 	b.mps.change(func() {
-		if b.mps.recycled[g1] != 0 || len(b.mps.ended[g1]) != 0 {
+		if b.mps.recycled[fixture.G1] != 0 || len(b.mps.ended[fixture.G1]) != 0 {
 			t.Errorf("recycled %v, ended %v under a resident that is to be left", b.mps.recycled, b.mps.ended)
 		}
-		b.mps.clients[g1] = nil
+		b.mps.clients[fixture.G1] = nil
 	})
 	b.kubelet.awaitSlots(20, 0)
 }
@@ -204,14 +209,14 @@ func TestDaemonThatHangsIsReplaced(t *testing.T) {
 	b.api()
 	b.run()
 	b.mps.change(func() {
-		b.mps.down[g1], b.mps.lasting[g1] = fmt.Errorf("get_server_list: %w", errNoAnswer), errors.New("process 7 does not end")
+		b.mps.down[fixture.G1], b.mps.lasting[fixture.G1] = fmt.Errorf("get_server_list: %w", sharing.ErrNoAnswer), errors.New("process 7 does not end")
 	})
-	b.awaitReason(g1, reasonMPSNotAnswering)
+	b.awaitReason(fixture.G1, "MPSNotAnswering")
 	b.kubelet.awaitSlots(10, 10) // the kubelet may hear of the sickness later than the API server
-	b.mps.change(func() { delete(b.mps.lasting, g1) })
+	b.mps.change(func() { delete(b.mps.lasting, fixture.G1) })
 	b.kubelet.awaitSlots(20, 0)
 	b.mps.change(func() {
-		if b.mps.recycled[g1] == 0 || b.mps.recycled[g0] != 0 {
+		if b.mps.recycled[fixture.G1] == 0 || b.mps.recycled[fixture.G0] != 0 {
 			t.Errorf("recycled %v, want g1 only", b.mps.recycled)
 		}
 	})
@@ -224,12 +229,12 @@ func TestDriverThatHangsHoldsUpOneDevice(t *testing.T) {
 	b.run()
 	hang := make(chan struct{})
 	b.driver.mu.Lock()
-	b.driver.hangs[g1] = hang
+	b.driver.hangs[fixture.G1] = hang
 	b.driver.mu.Unlock()
-	b.driver.set(g0, &Sickness{Reason: reasonGPULost, Message: "gone"})
-	b.awaitReason(g0, reasonGPULost)
+	b.driver.set(fixture.G0, &inventory.Sickness{Reason: string(nvml.Lost), Message: "gone"})
+	b.awaitReason(fixture.G0, string(nvml.Lost))
 	close(hang)
-	b.driver.set(g0, nil)
+	b.driver.set(fixture.G0, nil)
 	b.kubelet.awaitSlots(20, 0)
 }
 
@@ -240,16 +245,16 @@ func TestSilentDriverMakesSick(t *testing.T) {
 	b.run()
 	hang := make(chan struct{})
 	b.driver.mu.Lock()
-	b.driver.hangs[g1] = hang
+	b.driver.hangs[fixture.G1] = hang
 	b.driver.mu.Unlock()
-	b.awaitReason(g1, reasonDriverHangs)
+	b.awaitReason(fixture.G1, "DriverNotAnswering")
 	b.driver.mu.Lock()
-	delete(b.driver.hangs, g1)
+	delete(b.driver.hangs, fixture.G1)
 	b.driver.mu.Unlock()
 	close(hang)
 	b.kubelet.awaitSlots(20, 0)
 	b.mps.change(func() {
-		if b.mps.recycled[g1] != 0 {
+		if b.mps.recycled[fixture.G1] != 0 {
 			t.Error("a driver that was slow costs nobody his server")
 		}
 	})
@@ -258,19 +263,19 @@ func TestSilentDriverMakesSick(t *testing.T) {
 func TestMonitoredIsToldApart(t *testing.T) {
 	b := newBench(t)
 	b.api()
-	b.mps.canary[g1] = errUnwatched
+	b.mps.canary[fixture.G1] = sharing.ErrUnwatched
 	b.run()
-	eventually(t, "condition that names g1 alone", func() error { // g0 is named too until it is tried first
+	fixture.Eventually(t, "condition that names g1 alone", func() error { // g0 is named too until it is tried first
 		c := b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredNoCUDA)
-		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, g1) || strings.Contains(c.Message, g0) {
+		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, fixture.G1) || strings.Contains(c.Message, fixture.G0) {
 			return fmt.Errorf("condition %+v", c)
 		}
 		return nil
 	})
 	b.kubelet.awaitSlots(20, 0)
-	b.awaitMetric(`tandem_device_monitored{device="`+g1+`"}`, "0")
-	b.awaitMetric(`tandem_device_monitored{device="`+g0+`"}`, "1")
-	b.mps.change(func() { delete(b.mps.canary, g1) })
+	b.awaitMetric(`tandem_device_monitored{device="`+fixture.G1+`"}`, "0")
+	b.awaitMetric(`tandem_device_monitored{device="`+fixture.G0+`"}`, "1")
+	b.mps.change(func() { delete(b.mps.canary, fixture.G1) })
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
 }
 
@@ -290,16 +295,16 @@ func TestDriverWithoutEventsIsSaid(t *testing.T) {
 func TestFullDeviceIsNotProbed(t *testing.T) {
 	b := newBench(t)
 	b.driver.gpus[0].Contexts = 2 // g1
-	b.mps.clients[g1] = []int{11, 12}
+	b.mps.clients[fixture.G1] = []int{11, 12}
 	b.api()
 	b.run()
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredNotYet)
-	b.awaitDevice(g1, "contexts", func(d v1alpha1.GPUDevice) bool { return d.ContextsUsed == 2 && d.Contexts == 2 })
+	b.awaitDevice(fixture.G1, "contexts", func(d v1alpha1.GPUDevice) bool { return d.ContextsUsed == 2 && d.Contexts == 2 })
 	b.mps.change(func() {
-		if b.mps.probes[g1] != 0 {
-			t.Errorf("%d probes of a full device", b.mps.probes[g1])
+		if b.mps.probes[fixture.G1] != 0 {
+			t.Errorf("%d probes of a full device", b.mps.probes[fixture.G1])
 		}
-		b.mps.clients[g1] = []int{11}
+		b.mps.clients[fixture.G1] = []int{11}
 	})
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
 }
@@ -308,9 +313,9 @@ func TestStartWaitsForAContext(t *testing.T) {
 	b := newBench(t)
 	b.timing.sharingWait = 50 * time.Millisecond
 	b.driver.gpus[0].Contexts = 3
-	b.mps.clients[g1] = []int{11, 12, 13}
+	b.mps.clients[fixture.G1] = []int{11, 12, 13}
 	b.run()
-	pod, other := placed(t, "train", app(g1, 3)), placed(t, "other", app(g0, 3))
+	pod, other := fixture.Placed(t, "train", fixture.App(fixture.G1, 3)), fixture.Placed(t, "other", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	b.kubelet.admit(other)
 	err := b.kubelet.begin(pod, "main")
@@ -323,7 +328,7 @@ func TestStartWaitsForAContext(t *testing.T) {
 	if err := b.kubelet.begin(other, "main"); err != nil {
 		t.Errorf("the other device: %v", err)
 	}
-	b.mps.change(func() { b.mps.clients[g1] = []int{11, 12} })
+	b.mps.change(func() { b.mps.clients[fixture.G1] = []int{11, 12} })
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Errorf("after a client has ended: %v", err)
 	}
@@ -335,27 +340,27 @@ func TestWholeDeviceIsNotProbed(t *testing.T) {
 	b.api()
 	b.run()
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
-	b.started("whole", app(g1, 10))
+	b.started("whole", fixture.App(fixture.G1, 10))
 	probes := func(id string) (n int) { b.mps.change(func() { n = b.mps.probes[id] }); return n }
-	before, others := probes(g1), probes(g0)
-	eventually(t, "probes of the other device", func() error {
-		if probes(g0) < others+5 {
+	before, others := probes(fixture.G1), probes(fixture.G0)
+	fixture.Eventually(t, "probes of the other device", func() error {
+		if probes(fixture.G0) < others+5 {
 			return errors.New("few")
 		}
 		return nil
 	})
-	if n := probes(g1) - before; n > 1 { // one may have been under way
+	if n := probes(fixture.G1) - before; n > 1 { // one may have been under way
 		t.Errorf("%d probes", n)
 	}
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
-	b.driver.set(g1, &Sickness{Reason: reasonDriverError, Message: "for a moment"})
+	b.driver.set(fixture.G1, &inventory.Sickness{Reason: string(nvml.NotAnswering), Message: "for a moment"})
 	b.kubelet.awaitSlots(10, 10)
-	b.driver.set(g1, nil)
+	b.driver.set(fixture.G1, nil)
 	b.kubelet.awaitSlots(20, 0)
 	b.kubelet.change("uid-whole", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
-	before = probes(g1)
-	eventually(t, "probes after its end", func() error {
-		if probes(g1) <= before {
+	before = probes(fixture.G1)
+	fixture.Eventually(t, "probes after its end", func() error {
+		if probes(fixture.G1) <= before {
 			return errors.New("none")
 		}
 		return nil
@@ -366,18 +371,18 @@ func TestWholeDeviceIsNotProbed(t *testing.T) {
 func TestDaemonThatEndedIsStartedAgain(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), g1) })
-	probes := func() (n int) { b.mps.change(func() { n = b.mps.probes[g1] }); return n }
-	eventually(t, "a look", func() error {
+	fixture.Eventually(t, "MPS", func() error { return b.mps.Ready(t.Context(), fixture.G1) })
+	probes := func() (n int) { b.mps.change(func() { n = b.mps.probes[fixture.G1] }); return n }
+	fixture.Eventually(t, "a look", func() error {
 		if probes() == 0 {
 			return errors.New("none")
 		}
 		return nil
 	})
-	b.mps.change(func() { b.mps.ensured[g1] = 0 })
-	b.awaitMetric(`tandem_device_recycles_total{device="`+g1+`",reason="MPSNotRunning"}`, "1")
+	b.mps.change(func() { b.mps.ensured[fixture.G1] = 0 })
+	b.awaitMetric(`tandem_device_recycles_total{device="`+fixture.G1+`",reason="MPSNotRunning"}`, "1")
 	b.kubelet.awaitSlots(20, 0)
-	if b.metric(`tandem_device_recycles_total{device="`+g0+`",reason="MPSNotRunning"}`) != "" {
+	if b.metric(`tandem_device_recycles_total{device="`+fixture.G0+`",reason="MPSNotRunning"}`) != "" {
 		t.Error("the first start of a daemon counts as a recycle")
 	}
 }
@@ -389,7 +394,7 @@ func TestContextsAreWrittenInTheEnd(t *testing.T) {
 	b.timing.announce = 200 * time.Millisecond
 	b.run()
 	for n := range 5 {
-		b.mps.change(func() { b.mps.clients[g1] = []int{11, 12, 13, 14}[:n:n] })
-		b.awaitDevice(g1, "contexts", func(d v1alpha1.GPUDevice) bool { return int(d.ContextsUsed) == n })
+		b.mps.change(func() { b.mps.clients[fixture.G1] = []int{11, 12, 13, 14}[:n:n] })
+		b.awaitDevice(fixture.G1, "contexts", func(d v1alpha1.GPUDevice) bool { return int(d.ContextsUsed) == n })
 	}
 }

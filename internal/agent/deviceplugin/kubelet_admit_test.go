@@ -2,6 +2,7 @@ package deviceplugin
 
 import (
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -24,7 +25,9 @@ func (k *kubelet) admit(pod *v1.Pod) {
 	for _, c := range pod.Spec.InitContainers {
 		ids := k.allocate(pod, c, reusable)
 		if c.RestartPolicy == nil {
-			reusable = slotSet(append(reusable, ids...))
+			reusable = append(reusable, ids...)
+			slices.Sort(reusable)
+			reusable = slices.Compact(reusable)
 			continue
 		}
 		reusable = slices.DeleteFunc(reusable, func(id string) bool { return slices.Contains(ids, id) })
@@ -106,7 +109,7 @@ func (k *kubelet) free() []string {
 	defer k.mu.Unlock()
 	held := map[string]bool{}
 	for _, e := range k.entries {
-		for _, id := range slotsOf(e.DeviceIDs) {
+		for _, id := range idsOf(e.DeviceIDs) {
 			held[id] = held[id] || k.pods[e.PodUID] != nil
 		}
 	}
@@ -130,7 +133,7 @@ func (k *kubelet) begin(pod *v1.Pod, container string) error {
 	}
 	ctx, cancel := context.WithTimeout(k.t.Context(), pluginapi.KubeletPreStartContainerRPCTimeoutInSecs*time.Second)
 	defer cancel()
-	_, err := k.client().PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: slotsOf(e.DeviceIDs)})
+	_, err := k.client().PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: idsOf(e.DeviceIDs)})
 	return err
 }
 
@@ -155,4 +158,11 @@ func (k *kubelet) cdiName(pod *v1.Pod, container string) string {
 		k.t.Fatalf("allocation %v, want a name of kind %s", &r, v1alpha1.CDIKind)
 	}
 	return name
+}
+
+// idsOf returns the slots of all NUMA nodes, sorted, once each.
+func idsOf(perNUMA checkpoint.DevicesPerNUMA) []string {
+	ids := slices.Concat(slices.Collect(maps.Values(perNUMA))...)
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }

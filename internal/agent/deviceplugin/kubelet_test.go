@@ -3,12 +3,13 @@ package deviceplugin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,6 +21,8 @@ import (
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/checkpoint"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	fakepods "github.com/tandem-gpu/tandem/test/fakekubelet/podsapi"
 )
@@ -56,10 +59,12 @@ func (k *kubelet) in(t *testing.T, dir string) *kubelet {
 	return k
 }
 
-func (k *kubelet) pluginDir() string      { return filepath.Join(k.dir, "dp") }
-func (k *kubelet) podsSocket() string     { return filepath.Join(k.dir, "pods.sock") }
-func (k *kubelet) placesSocket() string   { return filepath.Join(k.dir, "res.sock") }
-func (k *kubelet) checkpointPath() string { return filepath.Join(k.pluginDir(), kubeletCheckpoint) }
+func (k *kubelet) pluginDir() string    { return filepath.Join(k.dir, "dp") }
+func (k *kubelet) podsSocket() string   { return filepath.Join(k.dir, "pods.sock") }
+func (k *kubelet) placesSocket() string { return filepath.Join(k.dir, "res.sock") }
+func (k *kubelet) checkpointPath() string {
+	return filepath.Join(k.pluginDir(), allocation.KubeletCheckpoint)
+}
 
 // start removes all sockets of the folder, as the kubelet does, and serves.
 func (k *kubelet) start() {
@@ -170,13 +175,13 @@ func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := &podresources.ListPodResourcesResponse{}
-	for _, uid := range sortedKeys(k.pods) {
+	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
 		pod := k.pods[uid]
 		resources := &podresources.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 		for _, c := range pod.Spec.Containers {
 			container := &podresources.ContainerResources{Name: c.Name}
 			if e := k.entry(uid, c.Name); e != nil {
-				container.Devices = []*podresources.ContainerDevices{{ResourceName: v1alpha1.ResourceVGPU, DeviceIds: slotsOf(e.DeviceIDs)}}
+				container.Devices = []*podresources.ContainerDevices{{ResourceName: v1alpha1.ResourceVGPU, DeviceIds: idsOf(e.DeviceIDs)}}
 			}
 			resources.Containers = append(resources.Containers, container)
 		}
@@ -252,28 +257,9 @@ func (k *kubelet) registered() int {
 	return len(k.registrations)
 }
 
-// tooLong is what only a hang reaches, on whatever machine.
-const tooLong = 5 * time.Minute
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, holds func() error) {
-	t.Helper()
-	deadline := time.Now().Add(tooLong)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	var last error
-	for time.Now().Before(deadline) {
-		if last = holds(); last == nil {
-			return
-		}
-		<-tick.C
-	}
-	t.Fatalf("%s: %v", what, last)
-}
-
 func (k *kubelet) awaitSlots(healthy, unhealthy int) {
 	k.t.Helper()
-	eventually(k.t, "slots", func() error {
+	fixture.Eventually(k.t, "slots", func() error {
 		if h, u := k.watchedSlots(); h != healthy || u != unhealthy {
 			return fmt.Errorf("the kubelet sees %d healthy and %d unhealthy slots, want %d and %d", h, u, healthy, unhealthy)
 		}

@@ -6,18 +6,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tandem-gpu/tandem/internal/agent/health"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
-)
-
-// Reasons of devices that the driver does not answer for, beside NVML's own.
-const (
-	// reasonGPULost: the device has fallen off the bus.
-	reasonGPULost = string(nvml.Lost)
-	// reasonDriverError: NVML gave an error that tells nothing about the device.
-	reasonDriverError = string(nvml.NotAnswering)
-	// reasonDriverHangs: NVML gave no answer.
-	reasonDriverHangs = "DriverNotAnswering"
 )
 
 // nvmlDriver is NVML as a Driver.
@@ -27,17 +19,17 @@ type nvmlDriver struct{ library nvml.Driver }
 func FromNVML(library nvml.Driver) Driver { return &nvmlDriver{library: library} }
 
 // GPUs lists the devices that have ever answered: one that was lost before has no UUID to serve it under.
-func (n *nvmlDriver) GPUs() ([]GPU, error) {
+func (n *nvmlDriver) GPUs() ([]inventory.GPU, error) {
 	list, err := n.library.Devices()
 	if err != nil {
 		return nil, err
 	}
-	gpus := make([]GPU, 0, len(list))
+	gpus := make([]inventory.GPU, 0, len(list))
 	for _, d := range list {
 		if d.UUID == "" {
 			continue
 		}
-		gpus = append(gpus, GPU{
+		gpus = append(gpus, inventory.GPU{
 			ID: d.UUID, Index: d.Index, Minor: d.Minor, Model: d.Model, Memory: int64(d.Memory),
 			ComputeMajor: d.Capability.Major, ComputeMinor: d.Capability.Minor,
 			PCIBusID: d.PCIBusID, NUMANode: d.NUMANode,
@@ -65,32 +57,32 @@ func (n *nvmlDriver) Health(id string) error {
 	if h.OK() {
 		return nil
 	}
-	return &Sickness{Reason: string(h.Reason), Message: fmt.Sprintf("NVML: %s", h.Message)}
+	return &inventory.Sickness{Reason: string(h.Reason), Message: fmt.Sprintf("NVML: %s", h.Message)}
 }
 
-func (n *nvmlDriver) Recovery(id string) recovery {
+func (n *nvmlDriver) Recovery(id string) health.Recovery {
 	action, ok := n.library.Recovery(id)
 	switch {
 	case !ok:
-		return recoveryUnknown
+		return health.RecoveryUnknown
 	case action == nvml.RecoveryNone:
-		return recoveryNone
+		return health.RecoveryNone
 	case action == nvml.RecoveryReset || action == nvml.RecoveryBusReset:
-		return recoveryReset
+		return health.RecoveryReset
 	case action == nvml.RecoveryReboot:
-		return recoveryReboot
+		return health.RecoveryReboot
 	}
-	return recoveryOther
+	return health.RecoveryOther
 }
 
-func (n *nvmlDriver) Watch(ctx context.Context, report func(XID)) error {
+func (n *nvmlDriver) Watch(ctx context.Context, report func(health.XID)) error {
 	return n.library.Watch(ctx, func(e nvml.Event) {
-		x := XID{Device: e.UUID, Number: e.XID, Class: xidApplication, Label: string(e.Class), More: max(e.Count-1, 0)}
+		x := health.XID{Device: e.UUID, Number: e.XID, Class: health.XIDApplication, Label: string(e.Class), More: max(e.Count-1, 0)}
 		switch {
 		case e.Class.NeedsReset():
-			x.Class = xidReset
+			x.Class = health.XIDReset
 		case e.Class.Critical():
-			x.Class = xidContained
+			x.Class = health.XIDContained
 		}
 		report(x)
 	})

@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/internal/agent/health"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/internal/agent/nvml"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -40,54 +43,54 @@ func TestFromNVML(t *testing.T) {
 	d := FromNVML(library{
 		devices: []nvml.Device{
 			{}, // lost before anybody learned its UUID
-			{UUID: g0, Index: 1, Minor: 5, Model: "Tesla-T4", Memory: 15 << 30, Capability: nvml.Capability{Major: 7, Minor: 5}, NUMANode: -1,
+			{UUID: fixture.G0, Index: 1, Minor: 5, Model: "Tesla-T4", Memory: 15 << 30, Capability: nvml.Capability{Major: 7, Minor: 5}, NUMANode: -1,
 				Links: []nvml.Link{{Peer: "b", Type: v1alpha1.LinkPHB}, {Peer: "a", Type: v1alpha1.LinkNVLink, Lanes: 4}}},
-			{UUID: "MIG-1", Index: 2, Minor: 5, Model: "NVIDIA-A100-MIG-1g.5gb", Capability: nvml.Capability{Major: 8}, Parent: g1, GI: 7, CI: 1},
+			{UUID: "MIG-1", Index: 2, Minor: 5, Model: "NVIDIA-A100-MIG-1g.5gb", Capability: nvml.Capability{Major: 8}, Parent: fixture.G1, GI: 7, CI: 1},
 		},
-		health: map[string]nvml.Health{g0: {Reason: nvml.Lost, Message: "fell off the bus"}},
+		health: map[string]nvml.Health{fixture.G0: {Reason: nvml.Lost, Message: "fell off the bus"}},
 	})
 	got, err := d.GPUs()
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%d devices (%v), want the two that have a UUID", len(got), err)
 	}
-	want := GPU{
-		ID: g0, Index: 1, Minor: 5, Model: "Tesla-T4", Memory: 15 << 30, ComputeMajor: 7, ComputeMinor: 5, NUMANode: -1, Contexts: 60,
+	want := inventory.GPU{
+		ID: fixture.G0, Index: 1, Minor: 5, Model: "Tesla-T4", Memory: 15 << 30, ComputeMajor: 7, ComputeMinor: 5, NUMANode: -1, Contexts: 60,
 		Links: []v1alpha1.GPULink{{Peer: "a", Type: v1alpha1.LinkNVLink, Lanes: 4}, {Peer: "b", Type: v1alpha1.LinkPHB}},
 	}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if m := got[1]; m.ID != "MIG-1" || m.Parent != g1 || m.GI != 7 || m.CI != 1 {
+	if m := got[1]; m.ID != "MIG-1" || m.Parent != fixture.G1 || m.GI != 7 || m.CI != 1 {
 		t.Errorf("MIG instance %+v", m)
 	}
-	var sick *Sickness
-	if err := d.Health(g0); !errors.As(err, &sick) || sick.Reason != string(nvml.Lost) {
+	var sick *inventory.Sickness
+	if err := d.Health(fixture.G0); !errors.As(err, &sick) || sick.Reason != string(nvml.Lost) {
 		t.Errorf("health of a lost device: %v", err)
 	}
 }
 
 func TestFromNVMLNamesWhatTheDriverWants(t *testing.T) {
-	for action, want := range map[nvml.Action]recovery{
-		"": recoveryUnknown, nvml.RecoveryNone: recoveryNone, nvml.RecoveryReset: recoveryReset, nvml.RecoveryBusReset: recoveryReset,
-		nvml.RecoveryReboot: recoveryReboot, nvml.RecoveryDrain: recoveryOther, nvml.RecoveryOther: recoveryOther,
+	for action, want := range map[nvml.Action]health.Recovery{
+		"": health.RecoveryUnknown, nvml.RecoveryNone: health.RecoveryNone, nvml.RecoveryReset: health.RecoveryReset, nvml.RecoveryBusReset: health.RecoveryReset,
+		nvml.RecoveryReboot: health.RecoveryReboot, nvml.RecoveryDrain: health.RecoveryOther, nvml.RecoveryOther: health.RecoveryOther,
 	} {
-		if got := FromNVML(library{action: action}).Recovery(g0); got != want {
+		if got := FromNVML(library{action: action}).Recovery(fixture.G0); got != want {
 			t.Errorf("%q is %v, want %v", action, got, want)
 		}
 	}
-	for xid, want := range map[uint64]xidClass{31: xidApplication, 94: xidContained, 48: xidReset, 79: xidReset, 63: xidApplication, 999: xidContained} {
-		_ = FromNVML(library{events: []nvml.Event{{UUID: g0, XID: xid, Class: nvml.ClassOf(xid), Count: 3}}}).Watch(t.Context(), func(x XID) {
-			if x.Class != want || x.Device != g0 || x.Number != xid || x.More != 2 || x.Label != string(nvml.ClassOf(xid)) {
+	for xid, want := range map[uint64]health.XIDClass{31: health.XIDApplication, 94: health.XIDContained, 48: health.XIDReset, 79: health.XIDReset, 63: health.XIDApplication, 999: health.XIDContained} {
+		_ = FromNVML(library{events: []nvml.Event{{UUID: fixture.G0, XID: xid, Class: nvml.ClassOf(xid), Count: 3}}}).Watch(t.Context(), func(x health.XID) {
+			if x.Class != want || x.Device != fixture.G0 || x.Number != xid || x.More != 2 || x.Label != string(nvml.ClassOf(xid)) {
 				t.Errorf("XID %d: %+v, want class %v", xid, x, want)
 			}
 		})
 	}
 	for mode, want := range map[nvml.Mode]bool{nvml.ModeDefault: false, nvml.ModeExclusiveProcess: true} {
-		if on, err := FromNVML(library{mode: mode}).Exclusive(g0); on != want || err != nil {
+		if on, err := FromNVML(library{mode: mode}).Exclusive(fixture.G0); on != want || err != nil {
 			t.Errorf("%v: %v %v", mode, on, err)
 		}
 	}
-	if _, err := FromNVML(library{mode: nvml.ModeOther}).Exclusive(g0); err == nil {
+	if _, err := FromNVML(library{mode: nvml.ModeOther}).Exclusive(fixture.G0); err == nil {
 		t.Error("a mode that the agent must not change: no error")
 	}
 }

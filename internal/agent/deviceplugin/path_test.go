@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -21,7 +23,7 @@ import (
 func TestContainerGetsItsShare(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "train", app(g1, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
 	if _, err := b.spec(pod, "main"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("spec before the start: %v, want none", err)
@@ -36,13 +38,13 @@ func TestContainerGetsItsShare(t *testing.T) {
 	dev := func(name string) cdi.DeviceNode {
 		return cdi.DeviceNode{Host: filepath.Join(b.dir, "dev", name), Container: "/dev/" + name}
 	}
-	pipe := "/run/mps/" + g1 + "/pipe"
+	pipe := "/run/mps/" + fixture.G1 + "/pipe"
 	want := cdi.Edits{
 		Env: []string{
-			"NVIDIA_VISIBLE_DEVICES=" + g1, "CUDA_VISIBLE_DEVICES=" + g1,
+			"NVIDIA_VISIBLE_DEVICES=" + fixture.G1, "CUDA_VISIBLE_DEVICES=" + fixture.G1,
 			"CUDA_MPS_PIPE_DIRECTORY=" + pipe,
 			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30",
-			"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=" + g1 + "=12288M", // 3 of 10 of 40 GiB
+			"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=" + fixture.G1 + "=12288M", // 3 of 10 of 40 GiB
 		},
 		Devices: []cdi.DeviceNode{dev("nvidia3"), dev("nvidiactl"), {Host: filepath.Join(b.dir, "dev", "uvm"), Container: "/dev/nvidia-uvm"}}, // no nvidia-uvm-tools on this node
 		Mounts:  []cdi.Mount{{Host: pipe, Container: pipe, Options: []string{"rw", "bind"}}},
@@ -50,7 +52,7 @@ func TestContainerGetsItsShare(t *testing.T) {
 	if diff := cmp.Diff(want, got.Edits); diff != "" {
 		t.Errorf("edits (-want +got):\n%s", diff)
 	}
-	b.awaitMetric(`tandem_agent_slots{device="`+g1+`",state="held"}`, "3")
+	b.awaitMetric(`tandem_agent_slots{device="`+fixture.G1+`",state="held"}`, "3")
 	b.awaitMetric("tandem_agent_assignment_drift", "0")
 	b.awaitMetric("tandem_agent_allocations_total", "1")
 }
@@ -58,8 +60,8 @@ func TestContainerGetsItsShare(t *testing.T) {
 func TestWholeDevicesAreUsedWithoutMPS(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	b.mps.set(g0, errors.New("down"))
-	pod := placed(t, "big", want{name: "main", devices: []string{g0, g1}, slots: 10})
+	b.mps.set(fixture.G0, errors.New("down"))
+	pod := fixture.Placed(t, "big", fixture.Want{Name: "main", Devices: []string{fixture.G0, fixture.G1}, Slots: 10})
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatalf("a pod that needs no MPS must not wait for it: %v", err)
@@ -68,12 +70,8 @@ func TestWholeDevicesAreUsedWithoutMPS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"NVIDIA_VISIBLE_DEVICES=" + g0 + "," + g1, "CUDA_VISIBLE_DEVICES=" + g0 + "," + g1}, s.Edits.Env); diff != "" {
+	if diff := cmp.Diff([]string{"NVIDIA_VISIBLE_DEVICES=" + fixture.G0 + "," + fixture.G1, "CUDA_VISIBLE_DEVICES=" + fixture.G0 + "," + fixture.G1}, s.Edits.Env); diff != "" {
 		t.Errorf("env (-want +got):\n%s", diff)
-	}
-	single := placed(t, "single", want{name: "main", devices: []string{g0}, slots: 10})
-	if edits, err := (renderer{devRoot: b.dir, sharing: b.mps}).render(*containerOf(mustRead(t, single), "main"), []device{{GPU: gpu(g0, 0, 5), Slots: 10}}); err != nil || len(edits.Env) != 2 {
-		t.Errorf("one whole device: %+v (%v), want no MPS", edits, err)
 	}
 	if len(s.Edits.Mounts) != 0 || s.Edits.Devices[0].Container != "/dev/nvidia5" || s.Edits.Devices[1].Container != "/dev/nvidia3" {
 		t.Errorf("edits %+v, want both device files by minor number and no mount", s.Edits)
@@ -93,17 +91,17 @@ func mustRead(t *testing.T, pod *v1.Pod) vgpu.Assignment {
 func TestInitContainersGetTheirOwnShare(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "prep",
-		want{name: "fetch", kind: vgpu.Init, devices: []string{g0}, slots: 1},
-		want{name: "warm", kind: vgpu.Init, devices: []string{g1}, slots: 3},
-		want{name: "main", kind: vgpu.App, devices: []string{g0}, slots: 3},
-		want{name: "logger", kind: vgpu.App, devices: []string{g1}, slots: 1})
+	pod := fixture.Placed(t, "prep",
+		fixture.Want{Name: "fetch", Kind: vgpu.Init, Devices: []string{fixture.G0}, Slots: 1},
+		fixture.Want{Name: "warm", Kind: vgpu.Init, Devices: []string{fixture.G1}, Slots: 3},
+		fixture.Want{Name: "main", Kind: vgpu.App, Devices: []string{fixture.G0}, Slots: 3},
+		fixture.Want{Name: "logger", Kind: vgpu.App, Devices: []string{fixture.G1}, Slots: 1})
 	b.kubelet.admit(pod)
 	warm, main := b.kubelet.entry(string(pod.UID), "warm"), b.kubelet.entry(string(pod.UID), "main")
-	if !sameSlots(slotsOf(warm.DeviceIDs), slotsOf(main.DeviceIDs)) {
+	if !slices.Equal(idsOf(warm.DeviceIDs), idsOf(main.DeviceIDs)) {
 		t.Fatalf("the kubelet gave %v and then %v: the test needs the same slots twice", warm.DeviceIDs, main.DeviceIDs)
 	}
-	for _, c := range []struct{ name, device string }{{"fetch", g0}, {"warm", g1}, {"main", g0}, {"logger", g1}} {
+	for _, c := range []struct{ name, device string }{{"fetch", fixture.G0}, {"warm", fixture.G1}, {"main", fixture.G0}, {"logger", fixture.G1}} {
 		if err := b.kubelet.begin(pod, c.name); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -121,33 +119,33 @@ func TestInitContainersGetTheirOwnShare(t *testing.T) {
 func TestSwappedSlotsDoNoHarm(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	one, two := placed(t, "one", app(g0, 3)), placed(t, "two", app(g1, 3))
+	one, two := fixture.Placed(t, "one", fixture.App(fixture.G0, 3)), fixture.Placed(t, "two", fixture.App(fixture.G1, 3))
 	// The kubelet admits in its own order: each pod holds slots of the other's device.
-	b.kubelet.give(one, "main", []string{slotID(g1, 0), slotID(g1, 1), slotID(g1, 2)})
-	b.kubelet.give(two, "main", []string{slotID(g0, 7), slotID(g0, 8), slotID(g0, 9)})
+	b.kubelet.give(one, "main", []string{allocation.SlotID(fixture.G1, 0), allocation.SlotID(fixture.G1, 1), allocation.SlotID(fixture.G1, 2)})
+	b.kubelet.give(two, "main", []string{allocation.SlotID(fixture.G0, 7), allocation.SlotID(fixture.G0, 8), allocation.SlotID(fixture.G0, 9)})
 	for _, pod := range []*v1.Pod{two, one} {
 		if err := b.kubelet.begin(pod, "main"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := b.visible(one, "main"); got != g0 {
-		t.Errorf("one sees %s, want %s", got, g0)
+	if got := b.visible(one, "main"); got != fixture.G0 {
+		t.Errorf("one sees %s, want %s", got, fixture.G0)
 	}
-	if got := b.visible(two, "main"); got != g1 {
-		t.Errorf("two sees %s, want %s", got, g1)
+	if got := b.visible(two, "main"); got != fixture.G1 {
+		t.Errorf("two sees %s, want %s", got, fixture.G1)
 	}
 	b.awaitMetric("tandem_agent_cdi_specs", "2")
 	b.awaitMetric("tandem_agent_assignment_drift", "0")
-	b.awaitMetric(`tandem_agent_slots{device="`+g0+`",state="held"}`, "3")
+	b.awaitMetric(`tandem_agent_slots{device="`+fixture.G0+`",state="held"}`, "3")
 }
 
 func TestPreferredSlotsAreThoseOfTheAssignedDevice(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	early, late := placed(t, "b-early", app(g1, 4)), placed(t, "a-late", app(g0, 4))
+	early, late := fixture.Placed(t, "b-early", fixture.App(fixture.G1, 4)), fixture.Placed(t, "a-late", fixture.App(fixture.G0, 4))
 	early.CreationTimestamp.Time = early.CreationTimestamp.Add(1e9)
 	late.CreationTimestamp.Time = late.CreationTimestamp.Add(2e9)
-	other := placed(t, "other", app(g0, 2))
+	other := fixture.Placed(t, "other", fixture.App(fixture.G0, 2))
 	b.kubelet.add(late, early, other)
 	for _, pod := range []*v1.Pod{early, late} {
 		b.kubelet.admit(pod)
@@ -155,8 +153,8 @@ func TestPreferredSlotsAreThoseOfTheAssignedDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range slotsOf(b.kubelet.entry(string(pod.UID), "main").DeviceIDs) {
-			if device, _, _ := parseSlotID(id); device != string(a.Containers[0].Devices[0]) {
+		for _, id := range idsOf(b.kubelet.entry(string(pod.UID), "main").DeviceIDs) {
+			if device, _, _ := allocation.ParseSlotID(id); device != string(a.Containers[0].Devices[0]) {
 				t.Errorf("pod %s was hinted to %s, assigned is %s", pod.Name, id, a.Containers[0].Devices[0])
 			}
 		}
@@ -165,11 +163,11 @@ func TestPreferredSlotsAreThoseOfTheAssignedDevice(t *testing.T) {
 
 func TestStartsThatAreRefused(t *testing.T) {
 	forged := func(change func(*v1.Pod)) *v1.Pod {
-		pod := placed(t, "victim", app(g0, 3))
+		pod := fixture.Placed(t, "victim", fixture.App(fixture.G0, 3))
 		change(pod)
 		return pod
 	}
-	copied := placed(t, "donor", app(g0, 3)).Annotations
+	copied := fixture.Placed(t, "donor", fixture.App(fixture.G0, 3)).Annotations
 	cases := []struct {
 		name   string
 		pod    *v1.Pod
@@ -178,24 +176,24 @@ func TestStartsThatAreRefused(t *testing.T) {
 		says   []string
 	}{
 		{"no assignment, another scheduler", func() *v1.Pod {
-			pod := unplaced("victim", app(g0, 3))
+			pod := fixture.Unplaced("victim", fixture.App(fixture.G0, 3))
 			pod.Spec.SchedulerName = "default-scheduler"
 			return pod
-		}(), 3, reasonNoAssignment, []string{"team/victim", "container main", `"default-scheduler"`, "spec.schedulerName"}},
-		{"no assignment, nodeName set", unplaced("victim", app(g0, 3)), 3, reasonNoAssignment, []string{"spec.nodeName"}},
-		{"copied from another pod", forged(func(p *v1.Pod) { p.Annotations = copied }), 3, reasonMismatch, []string{"uid-donor", "uid-victim"}},
-		{"for another node", forged(func(p *v1.Pod) { replace(p, `"n1"`, `"n2"`) }), 3, reasonMismatch, []string{"n2"}},
-		{"more slots than asked for", forged(func(p *v1.Pod) { replace(p, `"slots":3`, `"slots":4`) }), 3, reasonMismatch, []string{"4 slots", "3"}},
+		}(), 3, "NoAssignment", []string{"team/victim", "container main", `"default-scheduler"`, "spec.schedulerName"}},
+		{"no assignment, nodeName set", fixture.Unplaced("victim", fixture.App(fixture.G0, 3)), 3, "NoAssignment", []string{"spec.nodeName"}},
+		{"copied from another pod", forged(func(p *v1.Pod) { p.Annotations = copied }), 3, "AssignmentMismatch", []string{"uid-donor", "uid-victim"}},
+		{"for another node", forged(func(p *v1.Pod) { replace(p, `"n1"`, `"n2"`) }), 3, "AssignmentMismatch", []string{"n2"}},
+		{"more slots than asked for", forged(func(p *v1.Pod) { replace(p, `"slots":3`, `"slots":4`) }), 3, "AssignmentMismatch", []string{"4 slots", "3"}},
 		{"more memory than the slots are worth", forged(func(p *v1.Pod) {
-			replace(p, fmt.Sprint(12*gib), fmt.Sprint(30*gib))
-		}), 3, reasonMismatch, []string{fmt.Sprint(30 * gib), fmt.Sprint(12 * gib)}},
+			replace(p, fmt.Sprint(12*fixture.GiB), fmt.Sprint(30*fixture.GiB))
+		}), 3, "AssignmentMismatch", []string{fmt.Sprint(30 * fixture.GiB), fmt.Sprint(12 * fixture.GiB)}},
 		{"more memory, behind a broken annotation", forged(func(p *v1.Pod) {
-			replace(p, fmt.Sprint(12*gib), fmt.Sprint(30*gib))
+			replace(p, fmt.Sprint(12*fixture.GiB), fmt.Sprint(30*fixture.GiB))
 			p.Annotations[v1alpha1.AnnotationMemoryLimit] = "plenty"
-		}), 3, reasonMismatch, []string{fmt.Sprint(30 * gib), fmt.Sprint(12 * gib)}},
-		{"a device of another node", forged(func(p *v1.Pod) { replace(p, g0, "GPU-ffff") }), 3, reasonMismatch, []string{"GPU-ffff"}},
-		{"not JSON", forged(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationAssignment] = "g0, please" }), 3, reasonMismatch, []string{v1alpha1.AnnotationAssignment}},
-		{"the kubelet handed out another number of slots", placed(t, "victim", app(g0, 3)), 2, reasonMismatch, []string{"3 slots", "handed out 2"}},
+		}), 3, "AssignmentMismatch", []string{fmt.Sprint(30 * fixture.GiB), fmt.Sprint(12 * fixture.GiB)}},
+		{"a device of another node", forged(func(p *v1.Pod) { replace(p, fixture.G0, "GPU-ffff") }), 3, "AssignmentMismatch", []string{"GPU-ffff"}},
+		{"not JSON", forged(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationAssignment] = "g0, please" }), 3, "AssignmentMismatch", []string{v1alpha1.AnnotationAssignment}},
+		{"the kubelet handed out another number of slots", fixture.Placed(t, "victim", fixture.App(fixture.G0, 3)), 2, "AssignmentMismatch", []string{"3 slots", "handed out 2"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -238,7 +236,7 @@ func replace(pod *v1.Pod, from, to string) {
 func TestDevicesAreNeverOverfull(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	first, second := placed(t, "first", app(g0, 6)), placed(t, "second", app(g0, 5))
+	first, second := fixture.Placed(t, "first", fixture.App(fixture.G0, 6)), fixture.Placed(t, "second", fixture.App(fixture.G0, 5))
 	for _, pod := range []*v1.Pod{first, second} {
 		b.kubelet.admit(pod)
 	}
@@ -259,17 +257,17 @@ func TestDevicesAreNeverOverfull(t *testing.T) {
 func TestAssignmentCannotChangeAfterTheStart(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "train", app(g0, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatal(err)
 	}
-	b.kubelet.change(string(pod.UID), func(p *v1.Pod) { replace(p, g0, g1) })
+	b.kubelet.change(string(pod.UID), func(p *v1.Pod) { replace(p, fixture.G0, fixture.G1) })
 	if err := b.kubelet.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "changed") {
 		t.Errorf("restart after the change: %v, want a refusal", err)
 	}
-	if got := b.visible(pod, "main"); got != g0 {
-		t.Errorf("the container sees %s, want %s as before", got, g0)
+	if got := b.visible(pod, "main"); got != fixture.G0 {
+		t.Errorf("the container sees %s, want %s as before", got, fixture.G0)
 	}
 	b.awaitMetric("tandem_agent_assignment_drift", "1")
 }
@@ -277,7 +275,7 @@ func TestAssignmentCannotChangeAfterTheStart(t *testing.T) {
 func TestSlotsThatNobodyHoldsStartNothing(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "train", app(g0, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	b.kubelet.remove(string(pod.UID))
 	if err := b.kubelet.begin(pod, "main"); err == nil || !strings.Contains(err.Error(), "does not run on this node") {
@@ -290,7 +288,7 @@ func TestFreshNameForEveryAllocation(t *testing.T) {
 	b.run()
 	var names []string
 	for i := range 4 {
-		pod := placed(t, fmt.Sprintf("p%d", i), app(g0, 2))
+		pod := fixture.Placed(t, fmt.Sprintf("p%d", i), fixture.App(fixture.G0, 2))
 		b.kubelet.admit(pod)
 		names = append(names, b.kubelet.cdiName(pod, "main"))
 	}

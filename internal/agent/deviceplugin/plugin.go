@@ -11,8 +11,12 @@ import (
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
+	"github.com/tandem-gpu/tandem/internal/agent/binding"
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
-	"github.com/tandem-gpu/tandem/internal/metrics"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/internal/agent/metrics"
+	"github.com/tandem-gpu/tandem/internal/agent/podsource"
 )
 
 // hintTimeout bounds what a hint may cost: the kubelet admits one pod at a time and waits for it.
@@ -22,11 +26,11 @@ const hintTimeout = 500 * time.Millisecond
 type plugin struct {
 	pluginapi.UnimplementedDevicePluginServer
 
-	inventory  *inventory
-	binder     *binder
-	pods       podReader
+	inventory  *inventory.Inventory
+	binder     *binding.Binder
+	pods       podsource.Reader
 	checkpoint string
-	records    *records
+	records    *allocation.Records
 	metrics    *metrics.Agent
 	// stopping is closed when the agent ends: the kubelet's watches end with it.
 	stopping <-chan struct{}
@@ -50,7 +54,7 @@ func (p *plugin) ListAndWatch(_ *pluginapi.Empty, stream pluginapi.DevicePlugin_
 	p.watching(1)
 	defer p.watching(-1)
 	for {
-		devices, changed := p.inventory.snapshot()
+		devices, changed := p.inventory.Snapshot()
 		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: advertised(devices)}); err != nil {
 			return err
 		}
@@ -109,22 +113,22 @@ func (p *plugin) Allocate(ctx context.Context, r *pluginapi.AllocateRequest) (*p
 			CdiDevices: []*pluginapi.CDIDevice{{Name: cdi.Qualified(name)}},
 		})
 	}
-	if err := p.records.allocated(names, time.Now()); err != nil {
+	if err := p.records.Allocated(names, time.Now()); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	for name, ids := range names {
 		p.metrics.Allocated()
-		klog.FromContext(ctx).V(2).Info("Allocated", "cdiName", name, "slots", slotSet(ids))
+		klog.FromContext(ctx).V(2).Info("Allocated", "cdiName", name, "slots", allocation.SlotSet(ids))
 	}
 	return out, nil
 }
 
 // known refuses slots that the node does not have.
 func (p *plugin) known(ids []string) error {
-	devices, _ := p.inventory.snapshot()
+	devices, _ := p.inventory.Snapshot()
 	for _, id := range ids {
-		name, slot, ok := parseSlotID(id)
-		if d := find(devices, name); !ok || d == nil || slot >= d.Slots {
+		name, slot, ok := allocation.ParseSlotID(id)
+		if d := inventory.Find(devices, name); !ok || d == nil || slot >= d.Slots {
 			return fmt.Errorf("allocate %s: the node has no such slot", id)
 		}
 	}
@@ -134,11 +138,11 @@ func (p *plugin) known(ids []string) error {
 // PreStartContainer lets a container start that has a valid assignment, and writes what its CDI name means.
 func (p *plugin) PreStartContainer(ctx context.Context, r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
 	start := time.Now()
-	err := p.binder.bind(ctx, r.DevicesIds)
-	p.metrics.PreStarted(time.Since(start), reasonOf(err))
+	err := p.binder.Bind(ctx, r.DevicesIds)
+	p.metrics.PreStarted(time.Since(start), binding.ReasonOf(err))
 	if err != nil {
-		klog.FromContext(ctx).Info("Container may not start", "reason", reasonOf(err), "why", err.Error(), "slots", slotSet(r.DevicesIds))
-		return nil, answer(err)
+		klog.FromContext(ctx).Info("Container may not start", "reason", binding.ReasonOf(err), "why", err.Error(), "slots", allocation.SlotSet(r.DevicesIds))
+		return nil, binding.Answer(err)
 	}
 	return &pluginapi.PreStartContainerResponse{}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -52,7 +54,7 @@ func (s *podsAtServer) Watch(_ context.Context, o metav1.ListOptions) (watch.Int
 	if s.err != nil {
 		return nil, s.err
 	}
-	if o.ResourceVersion != "7" || o.FieldSelector != "spec.nodeName="+testNode {
+	if o.ResourceVersion != "7" || o.FieldSelector != "spec.nodeName="+fixture.Node {
 		return nil, fmt.Errorf("unexpected watch %+v", o)
 	}
 	w := watch.NewFakeWithChanSize(100, false)
@@ -110,7 +112,21 @@ func newOldBench(t *testing.T) (*bench, *podsAtServer) {
 // awaitKnown waits until the agent was told exactly these pods.
 func (b *bench) awaitKnown(a *Agent, names ...string) {
 	b.t.Helper()
-	awaitPods(b.t, a.podWatch, names)
+	fixture.Eventually(b.t, "pods", func() error {
+		pods, _, err := a.podWatch.Snapshot()
+		if err != nil {
+			return err
+		}
+		have := make([]string, 0, len(pods))
+		for _, p := range pods {
+			have = append(have, p.Pod.Name)
+		}
+		slices.Sort(have)
+		if fmt.Sprint(have) != fmt.Sprint(names) {
+			return fmt.Errorf("have %v, want %v", have, names)
+		}
+		return nil
+	})
 }
 
 // With a kubelet that does not serve the Pods API, all goes on by the API server, and the agent says so.
@@ -121,24 +137,24 @@ func TestPodsFromTheAPIServer(t *testing.T) {
 	b.awaitCondition(v1alpha1.ConditionPodsKnown, v1alpha1.PodsFromServer)
 	b.awaitMetric(`tandem_agent_pod_source{source="apiserver"}`, "1")
 	b.awaitMetric(`tandem_agent_pod_source{source="kubelet"}`, "0")
-	pod := placed(t, "train", app(g1, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	s.put(pod)
 	b.awaitKnown(a, "train")
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.visible(pod, "main"); got != g1 {
-		t.Errorf("the container sees %q, want %q", got, g1)
+	if got := b.visible(pod, "main"); got != fixture.G1 {
+		t.Errorf("the container sees %q, want %q", got, fixture.G1)
 	}
-	if want := "spec.nodeName=" + testNode; s.options.FieldSelector != want {
+	if want := "spec.nodeName=" + fixture.Node; s.options.FieldSelector != want {
 		t.Errorf("the agent asks for pods by %q, want %q", s.options.FieldSelector, want)
 	}
-	b.awaitMetric(`tandem_agent_slots{device="`+g1+`",state="held"}`, "3")
+	b.awaitMetric(`tandem_agent_slots{device="`+fixture.G1+`",state="held"}`, "3")
 	b.awaitMetric("tandem_agent_assignment_drift", "0")
 	b.kubelet.remove(string(pod.UID))
 	s.remove(pod)
-	eventually(t, "the end of the spec", func() error { _, err := b.spec(pod, "main"); return absent(err) })
+	fixture.Eventually(t, "the end of the spec", func() error { _, err := b.spec(pod, "main"); return absent(err) })
 }
 
 // A watch that lags behind keeps no container from its share, and gives none a share that is not its own.
@@ -153,20 +169,20 @@ func TestALaggingWatchMisleadsNobody(t *testing.T) {
 		b, s := start(t)
 		b.awaitKnown(b.run())
 		s.set(nil, true)
-		pod := placed(t, "train", app(g1, 3))
+		pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 		s.put(pod)
 		b.kubelet.admit(pod)
 		if err := b.kubelet.begin(pod, "main"); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.visible(pod, "main"); got != g1 {
-			t.Errorf("the container sees %q, want %q", got, g1)
+		if got := b.visible(pod, "main"); got != fixture.G1 {
+			t.Errorf("the container sees %q, want %q", got, fixture.G1)
 		}
 	})
 	t.Run("an assignment that it has not told", func(t *testing.T) {
 		b, s := start(t)
-		pod := placed(t, "train", app(g1, 3))
-		s.put(unplaced("train", app(g1, 3)))
+		pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
+		s.put(fixture.Unplaced("train", fixture.App(fixture.G1, 3)))
 		b.awaitKnown(b.run(), "train")
 		s.set(nil, true)
 		s.put(pod)
@@ -177,8 +193,8 @@ func TestALaggingWatchMisleadsNobody(t *testing.T) {
 	})
 	t.Run("a pod that was replaced by another of its name", func(t *testing.T) {
 		b, s := start(t)
-		pod := placed(t, "train", app(g1, 3))
-		another := placed(t, "train", app(g0, 3))
+		pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
+		another := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 		another.UID = "another"
 		s.put(another)
 		b.awaitKnown(b.run(), "train")
@@ -187,7 +203,7 @@ func TestALaggingWatchMisleadsNobody(t *testing.T) {
 	})
 	t.Run("a pod without an assignment", func(t *testing.T) {
 		b, s := start(t)
-		pod := unplaced("train", app(g1, 3))
+		pod := fixture.Unplaced("train", fixture.App(fixture.G1, 3))
 		s.put(pod)
 		b.awaitKnown(b.run(), "train")
 		b.kubelet.admit(pod)
@@ -195,7 +211,7 @@ func TestALaggingWatchMisleadsNobody(t *testing.T) {
 	})
 	t.Run("the end of a pod whose share another has", func(t *testing.T) {
 		b, s := start(t)
-		old, next := placed(t, "old", app(g1, 8)), placed(t, "next", app(g1, 8))
+		old, next := fixture.Placed(t, "old", fixture.App(fixture.G1, 8)), fixture.Placed(t, "next", fixture.App(fixture.G1, 8))
 		s.put(old)
 		a := b.run()
 		b.awaitKnown(a, "old")
@@ -226,15 +242,15 @@ func wantRefusal(t *testing.T, err error, part string) {
 func TestStartWaitsForTheEndOfAnotherPod(t *testing.T) {
 	b, s := newOldBench(t)
 	b.timing.patience = time.Minute
-	old, next := placed(t, "old", app(g1, 8)), placed(t, "next", app(g1, 8))
+	old, next := fixture.Placed(t, "old", fixture.App(fixture.G1, 8)), fixture.Placed(t, "next", fixture.App(fixture.G1, 8))
 	s.put(old, next)
 	b.awaitKnown(b.run(), "next", "old")
 	b.kubelet.admit(old)
-	ids := slotsOf(b.kubelet.entry(string(old.UID), "main").DeviceIDs)
+	ids := idsOf(b.kubelet.entry(string(old.UID), "main").DeviceIDs)
 	b.kubelet.give(next, "main", ids)
 	answer := make(chan error, 1)
 	go func() { answer <- b.kubelet.begin(next, "main") }()
-	eventually(t, "doubt", func() error {
+	fixture.Eventually(t, "doubt", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.lists < 3 {
@@ -259,20 +275,20 @@ func TestStartWaitsForTheEndOfAnotherPod(t *testing.T) {
 func TestContainersRestartWithoutTheAPIServer(t *testing.T) {
 	b, s := newOldBench(t)
 	b.timing.patience = 300 * time.Millisecond
-	pod, old := placed(t, "train", app(g1, 3)), placed(t, "old", app(g1, 3))
+	pod, old := fixture.Placed(t, "train", fixture.App(fixture.G1, 3)), fixture.Placed(t, "old", fixture.App(fixture.G1, 3))
 	old.Status.Phase = v1.PodFailed
 	s.put(pod, old)
 	a := b.run()
 	b.awaitKnown(a, "old", "train")
 	b.kubelet.admit(pod)
-	b.kubelet.give(old, "main", slotsOf(b.kubelet.entry(string(pod.UID), "main").DeviceIDs))
+	b.kubelet.give(old, "main", idsOf(b.kubelet.entry(string(pod.UID), "main").DeviceIDs))
 	s.set(errors.New("connection refused"), false)
 	for range 2 {
 		if err := b.kubelet.begin(pod, "main"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	late := placed(t, "late", app(g0, 3))
+	late := fixture.Placed(t, "late", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(late)
 	wantRefusal(t, b.kubelet.begin(late, "main"), "read the pods of this node from the API server: connection refused")
 	s.set(nil, false)
@@ -313,7 +329,7 @@ func TestTheSourceFollowsTheKubelet(t *testing.T) {
 		b.kubelet.start()
 	}
 	restart(false)
-	pod := placed(t, "train", app(g1, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.add(pod)
 	b.awaitKnown(a, "train")
 	b.awaitCondition(v1alpha1.ConditionPodsKnown, v1alpha1.PodsFromKubelet)

@@ -3,12 +3,16 @@ package deviceplugin
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
+	"github.com/tandem-gpu/tandem/internal/agent/binding"
+	"github.com/tandem-gpu/tandem/internal/agent/podsource"
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -17,9 +21,9 @@ import (
 // devices, and where it is not known, slots of as few devices as possible. The kubelet is free to take others, and
 // does no harm by that; the hint keeps its own accounts close to the truth.
 func preferred(r *pluginapi.ContainerPreferredAllocationRequest, want *vgpu.ContainerAssignment) []string {
-	chosen := slotSet(r.MustIncludeDeviceIDs)
+	chosen := allocation.SlotSet(r.MustIncludeDeviceIDs)
 	size := int(r.AllocationSize)
-	free := slotSet(slices.DeleteFunc(slices.Clone(r.AvailableDeviceIDs), func(id string) bool {
+	free := allocation.SlotSet(slices.DeleteFunc(slices.Clone(r.AvailableDeviceIDs), func(id string) bool {
 		return slices.Contains(chosen, id)
 	}))
 	if want != nil {
@@ -36,7 +40,7 @@ func preferred(r *pluginapi.ContainerPreferredAllocationRequest, want *vgpu.Cont
 // take moves up to n slots of a device from free to chosen.
 func take(chosen, free []string, id string, n int) (nextChosen, nextFree []string) {
 	for _, slot := range free {
-		if device, _, _ := parseSlotID(slot); device == id && n > 0 {
+		if device, _, _ := allocation.ParseSlotID(slot); device == id && n > 0 {
 			chosen = append(chosen, slot)
 			n--
 			continue
@@ -51,10 +55,10 @@ func take(chosen, free []string, id string, n int) (nextChosen, nextFree []strin
 func tightest(free []string, n int) string {
 	counts := map[string]int{}
 	for _, slot := range free {
-		device, _, _ := parseSlotID(slot)
+		device, _, _ := allocation.ParseSlotID(slot)
 		counts[device]++
 	}
-	return slices.MinFunc(sortedKeys(counts), func(a, b string) int {
+	return slices.MinFunc(slices.Sorted(maps.Keys(counts)), func(a, b string) int {
 		fitsA, fitsB := counts[a] >= n, counts[b] >= n
 		switch {
 		case fitsA && fitsB:
@@ -69,7 +73,7 @@ func tightest(free []string, n int) string {
 func count(slots []string, id string) int {
 	n := 0
 	for _, slot := range slots {
-		if device, _, _ := parseSlotID(slot); device == id {
+		if device, _, _ := allocation.ParseSlotID(slot); device == id {
 			n++
 		}
 	}
@@ -79,7 +83,7 @@ func count(slots []string, id string) int {
 // awaiting returns the share of the container that the kubelet is most probably admitting: of the pods with an
 // assignment whose containers are not in the kubelet's checkpoint yet, the first by creation and name whose next
 // container asks for so many slots.
-func awaiting(pods []*v1.Pod, held []holding, slots int) *vgpu.ContainerAssignment {
+func awaiting(pods []*v1.Pod, held []allocation.Holding, slots int) *vgpu.ContainerAssignment {
 	pods = slices.Clone(pods)
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name),
@@ -91,7 +95,7 @@ func awaiting(pods []*v1.Pod, held []holding, slots int) *vgpu.ContainerAssignme
 	}
 	for _, pod := range pods {
 		a, err := kube.AssignmentOf(pod)
-		if err != nil || over(pod) {
+		if err != nil || podsource.Over(pod) {
 			continue
 		}
 		for i := range a.Containers {
@@ -99,7 +103,7 @@ func awaiting(pods []*v1.Pod, held []holding, slots int) *vgpu.ContainerAssignme
 			if admitted[[2]string{string(pod.UID), c.Name}] {
 				continue
 			}
-			if tokens(c) == slots {
+			if binding.Tokens(c) == slots {
 				return c
 			}
 			break // containers are admitted in order: this one is next and asks for another number
@@ -112,11 +116,11 @@ func awaiting(pods []*v1.Pod, held []holding, slots int) *vgpu.ContainerAssignme
 func (p *plugin) hint(ctx context.Context, slots int) *vgpu.ContainerAssignment {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()
-	pods, err := p.pods.glance(ctx)
+	pods, err := p.pods.Glance(ctx)
 	if err != nil {
 		return nil
 	}
-	held, err := readHoldings(p.checkpoint)
+	held, err := allocation.ReadHoldings(p.checkpoint)
 	if err != nil {
 		return nil
 	}

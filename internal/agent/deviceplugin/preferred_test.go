@@ -8,13 +8,14 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"pgregory.net/rapid"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 func ids(device string, slots ...int) []string {
 	var list []string
 	for _, s := range slots {
-		list = append(list, slotID(device, s))
+		list = append(list, allocation.SlotID(device, s))
 	}
 	return list
 }
@@ -53,7 +54,7 @@ func TestPreferred(t *testing.T) {
 func TestPreferredIsAlwaysLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slot := rapid.Custom(func(t *rapid.T) string {
-			return slotID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "device"), rapid.IntRange(0, 11).Draw(t, "slot"))
+			return allocation.SlotID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "device"), rapid.IntRange(0, 11).Draw(t, "slot"))
 		})
 		free := rapid.SliceOfDistinct(slot, rapid.ID[string]).Draw(t, "free")
 		must := free[:rapid.IntRange(0, len(free)).Draw(t, "must")]
@@ -65,7 +66,7 @@ func TestPreferredIsAlwaysLegal(t *testing.T) {
 		got := preferred(&pluginapi.ContainerPreferredAllocationRequest{
 			AvailableDeviceIDs: free, MustIncludeDeviceIDs: must, AllocationSize: int32(size),
 		}, want)
-		if len(got) != min(size, len(free)) || len(slotSet(got)) != len(got) {
+		if len(got) != min(size, len(free)) || len(allocation.SlotSet(got)) != len(got) {
 			t.Fatalf("%d slots of %d free, asked for %d: %v", len(got), len(free), size, got)
 		}
 		for _, id := range must {

@@ -17,7 +17,8 @@ import (
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-gpu/tandem/internal/metrics"
+	"github.com/tandem-gpu/tandem/internal/agent/kubeletconn"
+	"github.com/tandem-gpu/tandem/internal/agent/metrics"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -174,7 +175,7 @@ func (r *registrar) step(ctx context.Context) error {
 }
 
 func (r *registrar) register(ctx context.Context) error {
-	conn, err := dialKubelet(filepath.Join(r.folder, kubeletSocket))
+	conn, err := kubeletconn.Dial(filepath.Join(r.folder, kubeletSocket))
 	if err != nil {
 		return err
 	}

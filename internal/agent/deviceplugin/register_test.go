@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/tandem-gpu/tandem/internal/metrics"
+	"github.com/tandem-gpu/tandem/internal/agent/metrics"
 )
 
 // deadSocket leaves a socket that nobody listens on, as a killed kubelet does.

@@ -14,13 +14,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 func TestAgentRegistersBeforeAnythingElseIsReady(t *testing.T) {
 	b := newBench(t)
-	b.mps.set(g0, errors.New("no MPS here"))
-	b.mps.set(g1, errors.New("no MPS here"))
+	b.mps.set(fixture.G0, errors.New("no MPS here"))
+	b.mps.set(fixture.G1, errors.New("no MPS here"))
 	b.run()
 	if !b.kubelet.options.PreStartRequired || !b.kubelet.options.GetPreferredAllocationAvailable {
 		t.Errorf("options %v, want both", b.kubelet.options)
@@ -31,8 +33,8 @@ func TestAgentRegistersBeforeAnythingElseIsReady(t *testing.T) {
 		}
 	}
 	for _, d := range b.kubelet.devices {
-		device, _, _ := parseSlotID(d.ID)
-		want := map[string]int64{g0: 0, g1: 1}[device]
+		device, _, _ := allocation.ParseSlotID(d.ID)
+		want := map[string]int64{fixture.G0: 0, fixture.G1: 1}[device]
 		if len(d.Topology.GetNodes()) != 1 || d.Topology.Nodes[0].ID != want {
 			t.Errorf("slot %s has topology %v, want NUMA node %d", d.ID, d.Topology, want)
 		}
@@ -53,7 +55,7 @@ func TestAgentWaitsForTheKubelet(t *testing.T) {
 func TestKubeletRestart(t *testing.T) {
 	b := newBench(t)
 	a := b.run()
-	pod := placed(t, "train", app(g1, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatal(err)
@@ -71,7 +73,7 @@ func TestKubeletRestart(t *testing.T) {
 		b.kubelet.awaitSlots(20, 0)
 		t.Logf("the kubelet had no slots for %v: pods that are admitted meanwhile are rejected for good", time.Since(start))
 	}
-	eventually(t, "ready", a.ready)
+	fixture.Eventually(t, "ready", a.ready)
 	after, err := b.spec(pod, "main")
 	if diff := cmp.Diff(before, after); diff != "" || err != nil {
 		t.Errorf("spec: %v (-before +after):\n%s", err, diff)
@@ -97,8 +99,8 @@ func TestOwnSocketVanishes(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "socket", func() error { _, err := os.Stat(path); return err })
-	b.kubelet.admit(placed(t, "train", app(g0, 1)))
+	fixture.Eventually(t, "socket", func() error { _, err := os.Stat(path); return err })
+	b.kubelet.admit(fixture.Placed(t, "train", fixture.App(fixture.G0, 1)))
 	if n := b.kubelet.registered(); n != 1 {
 		t.Errorf("%d registrations, want 1: the kubelet never lost the agent", n)
 	}
@@ -107,8 +109,8 @@ func TestOwnSocketVanishes(t *testing.T) {
 func TestAgentRestart(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "train", app(g1, 3))
-	late := placed(t, "late", app(g0, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
+	late := fixture.Placed(t, "late", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	b.kubelet.admit(late)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
@@ -130,10 +132,10 @@ func TestAgentRestart(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := b.visible(late, "main"); got != g0 {
-		t.Errorf("late sees %s, want %s", got, g0)
+	if got := b.visible(late, "main"); got != fixture.G0 {
+		t.Errorf("late sees %s, want %s", got, fixture.G0)
 	}
-	b.awaitMetric(`tandem_agent_slots{device="`+g1+`",state="held"}`, "3")
+	b.awaitMetric(`tandem_agent_slots{device="`+fixture.G1+`",state="held"}`, "3")
 	b.awaitMetric("tandem_agent_assignment_drift", "0")
 }
 
@@ -141,7 +143,7 @@ func TestAgentRestart(t *testing.T) {
 func TestSpecsAreRestored(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "train", app(g1, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G1, 3))
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func TestSpecsAreRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.run()
-	eventually(t, "spec", func() error {
+	fixture.Eventually(t, "spec", func() error {
 		after, err := b.spec(pod, "main")
 		if err == nil && cmp.Diff(before, after) != "" {
 			err = errors.New(cmp.Diff(before, after))
@@ -174,12 +176,12 @@ func TestOwnCheckpointCorrupt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.run()
-			first := placed(t, "first", app(g0, 6))
+			first := fixture.Placed(t, "first", fixture.App(fixture.G0, 6))
 			b.kubelet.admit(first)
 			if err := b.kubelet.begin(first, "main"); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(b.stateDir(), recordsFile)
+			path := filepath.Join(b.stateDir(), "checkpoint.json")
 			if err := errors.Join(b.stop(), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +191,7 @@ func TestOwnCheckpointCorrupt(t *testing.T) {
 			}
 			b.awaitMetric(`tandem_agent_checkpoint_errors_total{owner="agent"}`, "1")
 			// What the first pod was granted is known again: 6 + 5 of 10 do not fit.
-			second := placed(t, "second", app(g0, 5))
+			second := fixture.Placed(t, "second", fixture.App(fixture.G0, 5))
 			b.kubelet.admit(second)
 			if err := b.kubelet.begin(second, "main"); err == nil || !strings.Contains(err.Error(), "does not fit") {
 				t.Errorf("a pod beside the one that was granted before: %v, want a refusal", err)
@@ -202,18 +204,18 @@ func TestOwnCheckpointCorrupt(t *testing.T) {
 func TestOwnCheckpointMovedAside(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	first := placed(t, "first", app(g0, 6))
+	first := fixture.Placed(t, "first", fixture.App(fixture.G0, 6))
 	b.kubelet.admit(first)
 	if err := b.kubelet.begin(first, "main"); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(b.stateDir(), recordsFile)
+	path := filepath.Join(b.stateDir(), "checkpoint.json")
 	if err := errors.Join(b.stop(), os.Rename(path, path+".corrupt-20260101T000000")); err != nil {
 		t.Fatal(err)
 	}
 	b.run()
 	b.awaitMetric(`tandem_agent_checkpoint_errors_total{owner="agent"}`, "1")
-	second := placed(t, "second", app(g0, 5))
+	second := fixture.Placed(t, "second", fixture.App(fixture.G0, 5))
 	b.kubelet.admit(second)
 	if err := b.kubelet.begin(second, "main"); err == nil || !strings.Contains(err.Error(), "does not fit") {
 		t.Errorf("a pod beside the one that was granted before: %v, want a refusal", err)
@@ -224,17 +226,17 @@ func TestOwnCheckpointMovedAside(t *testing.T) {
 func TestKubeletCheckpointCorrupt(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pod := placed(t, "train",
-		want{name: "fetch", kind: vgpu.Init, devices: []string{g0}, slots: 1},
-		want{name: "main", kind: vgpu.App, devices: []string{g1}, slots: 3})
+	pod := fixture.Placed(t, "train",
+		fixture.Want{Name: "fetch", Kind: vgpu.Init, Devices: []string{fixture.G0}, Slots: 1},
+		fixture.Want{Name: "main", Kind: vgpu.App, Devices: []string{fixture.G1}, Slots: 3})
 	b.kubelet.admit(pod)
 	if err := os.WriteFile(b.kubelet.checkpointPath(), []byte(`{"Data":{},"Checksum":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Errorf("app container: %v", err)
-	} else if got := b.visible(pod, "main"); got != g1 {
-		t.Errorf("main sees %s, want %s", got, g1)
+	} else if got := b.visible(pod, "main"); got != fixture.G1 {
+		t.Errorf("main sees %s, want %s", got, fixture.G1)
 	}
 	if err := b.kubelet.begin(pod, "fetch"); err == nil || !strings.Contains(err.Error(), "checkpoint is unreadable") {
 		t.Errorf("init container: %v, want a refusal that says why", err)
@@ -251,7 +253,7 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.run()
 	second := b.agent()
-	ctx, cancel := context.WithTimeout(t.Context(), tooLong) // an agent that is let in runs until then
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.TooLong) // an agent that is let in runs until then
 	defer cancel()
 	err := second.Run(ctx)
 	for _, text := range []string{"another agent", fmt.Sprint(os.Getpid()), lockFile} {
@@ -269,7 +271,7 @@ func TestSpecsGoWithTheirPod(t *testing.T) {
 	b := newBench(t)
 	b.timing.grace = 300 * time.Millisecond
 	b.run()
-	keep, drop := placed(t, "keep", app(g0, 3)), placed(t, "drop", app(g1, 3))
+	keep, drop := fixture.Placed(t, "keep", fixture.App(fixture.G0, 3)), fixture.Placed(t, "drop", fixture.App(fixture.G1, 3))
 	for _, pod := range []*v1.Pod{keep, drop} {
 		b.kubelet.admit(pod)
 		if err := b.kubelet.begin(pod, "main"); err != nil {
@@ -278,7 +280,7 @@ func TestSpecsGoWithTheirPod(t *testing.T) {
 	}
 	gone := time.Now()
 	b.kubelet.remove(string(drop.UID))
-	eventually(t, "removal", func() error {
+	fixture.Eventually(t, "removal", func() error {
 		_, err := b.spec(drop, "main")
 		return absent(err)
 	})
@@ -289,28 +291,28 @@ func TestSpecsGoWithTheirPod(t *testing.T) {
 		t.Errorf("spec of the pod that runs: %v", err)
 	}
 	b.awaitMetric("tandem_agent_cdi_specs", "1")
-	b.awaitMetric(`tandem_agent_slots{device="`+g1+`",state="free"}`, "10")
+	b.awaitMetric(`tandem_agent_slots{device="`+fixture.G1+`",state="free"}`, "10")
 }
 
 // While the kubelet does not answer nothing is removed.
 func TestSpecsStayWhileTheKubeletIsAway(t *testing.T) {
 	b := newBench(t)
 	a := b.run()
-	pod := placed(t, "train", app(g0, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatal(err)
 	}
 	b.kubelet.stop()
-	eventually(t, "the end of the watch", func() error {
-		if _, _, err := a.podWatch.snapshot(); err == nil {
+	fixture.Eventually(t, "the end of the watch", func() error {
+		if _, _, err := a.podWatch.Snapshot(); err == nil {
 			return errors.New("the pods are known")
 		}
 		return nil
 	})
 	s := a.sweeper()
 	for range 3 {
-		if err := s.sweep(t.Context(), time.Now().Add(time.Hour)); err == nil {
+		if _, err := s.Sweep(t.Context(), time.Now().Add(time.Hour)); err == nil {
 			t.Error("a round without the kubelet's pods: no error")
 		}
 	}
@@ -322,7 +324,7 @@ func TestSpecsStayWhileTheKubeletIsAway(t *testing.T) {
 func TestDriftIsSeen(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	pods := []*v1.Pod{placed(t, "one", app(g0, 3)), placed(t, "two", app(g1, 3))}
+	pods := []*v1.Pod{fixture.Placed(t, "one", fixture.App(fixture.G0, 3)), fixture.Placed(t, "two", fixture.App(fixture.G1, 3))}
 	for _, pod := range pods {
 		b.kubelet.admit(pod)
 		if err := b.kubelet.begin(pod, "main"); err != nil {
@@ -337,14 +339,14 @@ func TestDriftIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	cases := map[string][2]string{
-		"another device":   {g0, g1},
+		"another device":   {fixture.G0, fixture.G1},
 		"more memory":      {"=12288M", "=40960M"},
 		"more compute":     {"PERCENTAGE=30", "PERCENTAGE=90"},
 		"another file":     {"nvidia5", "nvidia3"},
 		"another owner":    {`"tandem-gpu.io/pod-uid":"uid-one"`, `"tandem-gpu.io/pod-uid":"uid-two"`},
-		"another mount":    {`"hostPath":"/run/mps/` + g0, `"hostPath":"/run/mps/` + g1},
-		"another pipe":     {"/run/mps/" + g0, "/run/mps/" + g1},
-		"a device too few": {"CUDA_VISIBLE_DEVICES=" + g0, "CUDA_VISIBLE_DEVICES="},
+		"another mount":    {`"hostPath":"/run/mps/` + fixture.G0, `"hostPath":"/run/mps/` + fixture.G1},
+		"another pipe":     {"/run/mps/" + fixture.G0, "/run/mps/" + fixture.G1},
+		"a device too few": {"CUDA_VISIBLE_DEVICES=" + fixture.G0, "CUDA_VISIBLE_DEVICES="},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

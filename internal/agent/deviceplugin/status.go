@@ -8,32 +8,34 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
+	"github.com/tandem-gpu/tandem/internal/agent/gpunode"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-func (a *Agent) publisher() *publisher {
-	return &publisher{
-		client: a.options.GPUNodes, self: a.options.Self, node: a.options.NodeName, status: a.status,
-		done: a.metrics.Published, beat: a.pulse.of("gpunode"),
+func (a *Agent) publisher() *gpunode.Publisher {
+	return &gpunode.Publisher{
+		Client: a.options.GPUNodes, Self: a.options.Self, Node: a.options.NodeName, Status: a.status,
+		Done: a.metrics.Published, Beat: a.pulse.Of("gpunode"),
 	}
 }
 
 // status is what the GPUNode says now, and what tells that it may have changed.
-func (a *Agent) status() (v1alpha1.GPUNodeStatus, signals) {
-	noted := a.inventory.notes()
-	devices, devicesChanged := a.inventory.snapshot()
+func (a *Agent) status() (v1alpha1.GPUNodeStatus, gpunode.Signals) {
+	noted := a.inventory.Notes()
+	devices, devicesChanged := a.inventory.Snapshot()
 	watched, watchChanged := a.plugin.watched()
-	s := gpuNodeStatus(devices, a.driver)
-	view, viewChanged := a.podWatch.viewed()
-	condition := readyCondition(v1alpha1.ReadyServing, "the kubelet watches the slots")
+	s := inventory.Status(devices, a.driver)
+	view, viewChanged := a.podWatch.Viewed()
+	condition := gpunode.ReadyCondition(v1alpha1.ReadyServing, "the kubelet watches the slots")
 	switch {
 	case !watched:
-		condition = readyCondition(v1alpha1.ReadyNotRegistered, "the kubelet does not watch the slots: it is restarting, or refuses the agent")
-	case view.problem != "":
-		condition = readyCondition(v1alpha1.ReadyPodsUnknown, limit("no container with vGPUs can start: "+view.problem, 1024))
+		condition = gpunode.ReadyCondition(v1alpha1.ReadyNotRegistered, "the kubelet does not watch the slots: it is restarting, or refuses the agent")
+	case view.Problem != "":
+		condition = gpunode.ReadyCondition(v1alpha1.ReadyPodsUnknown, inventory.Shorten("no container with vGPUs can start: "+view.Problem, 1024))
 	}
-	s.Conditions = append(s.Conditions, condition, healthyCondition(devices), monitoredCondition(devices), podsCondition(view))
-	return s, signals{devicesChanged, watchChanged, noted, viewChanged}
+	s.Conditions = append(s.Conditions, condition, gpunode.HealthyCondition(devices), gpunode.MonitoredCondition(devices), gpunode.PodsCondition(view))
+	return s, gpunode.Signals{devicesChanged, watchChanged, noted, viewChanged}
 }
 
 // goodbyeTimeout bounds what a stopping agent waits for the API server. It is part of the pod's grace period.
@@ -49,12 +51,12 @@ func (a *Agent) sayGoodbye(ctx context.Context) {
 	defer cancel()
 	s := v1alpha1.GPUNodeStatus{}
 	if a.inventory != nil {
-		devices, _ := a.inventory.snapshot()
-		s = gpuNodeStatus(devices, a.driver)
+		devices, _ := a.inventory.Snapshot()
+		s = inventory.Status(devices, a.driver)
 	}
-	s.Conditions = append(s.Conditions, readyCondition(v1alpha1.ReadyStopping, "the agent was told to stop"))
+	s.Conditions = append(s.Conditions, gpunode.ReadyCondition(v1alpha1.ReadyStopping, "the agent was told to stop"))
 	p := a.publisher()
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return p.publish(ctx, s) })
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return p.Publish(ctx, s) })
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot mark the GPUNode not ready")
 	}
@@ -71,8 +73,8 @@ func (a *Agent) ready() error {
 	if watched, _ := a.plugin.watched(); !watched {
 		return errors.New("not registered: the kubelet does not watch the slots")
 	}
-	if view, _ := a.podWatch.viewed(); view.problem != "" {
-		return errors.New(view.problem)
+	if view, _ := a.podWatch.Viewed(); view.Problem != "" {
+		return errors.New(view.Problem)
 	}
 	return nil
 }

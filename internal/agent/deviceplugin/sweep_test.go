@@ -8,6 +8,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/agent/allocation"
+	"github.com/tandem-gpu/tandem/internal/agent/fixture"
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 )
 
 // A round in which nothing changed ends early; any of the things that it looks at makes it a full one again, and so does
@@ -15,19 +19,19 @@ import (
 func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 	b := newBench(t)
 	a := b.run()
-	pod := placed(t, "train", app(g0, 3))
+	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))
 	b.kubelet.admit(pod)
 	if err := b.kubelet.begin(pod, "main"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod", func() error {
-		if pods, _, err := a.podWatch.snapshot(); err != nil || pods[pod.UID] == nil {
+	fixture.Eventually(t, "the pod", func() error {
+		if pods, _, err := a.podWatch.Snapshot(); err != nil || pods[pod.UID] == nil {
 			return errors.New("not known yet")
 		}
 		return nil
 	})
-	eventually(t, "quiet devices", func() error { // the guards have looked at them
-		devices, _ := a.inventory.snapshot()
+	fixture.Eventually(t, "quiet devices", func() error { // the guards have looked at them
+		devices, _ := a.inventory.Snapshot()
 		for i := range devices {
 			if devices[i].Sick != nil || b.mps.Ready(t.Context(), devices[i].ID) != nil {
 				return errors.New("not yet")
@@ -40,10 +44,11 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 	full := func() bool {
 		t.Helper()
 		now = now.Add(time.Second)
-		if err := s.sweep(t.Context(), now); err != nil {
+		full, err := s.Sweep(t.Context(), now)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return s.full.Equal(now)
+		return full
 	}
 	if !full() {
 		t.Fatal("the first round is not a full one")
@@ -74,7 +79,7 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 	}
 	settled("after the spec")
 	b.kubelet.change(string(pod.UID), func(p *v1.Pod) { p.Status.Phase = v1.PodRunning })
-	eventually(t, "a full round after a change of the pod", func() error {
+	fixture.Eventually(t, "a full round after a change of the pod", func() error {
 		if !full() {
 			return errors.New("none")
 		}
@@ -82,37 +87,37 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 	})
 	settled("after the pod")
 	const unused = "feedfeedfeedfeed"
-	if err := a.binder.records.allocated(map[string][]string{unused: {slotID(g1, 9)}}, time.Now().Add(24*time.Hour)); err != nil {
+	if err := a.binder.Records.Allocated(map[string][]string{unused: {allocation.SlotID(fixture.G1, 9)}}, time.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	other := placed(t, "other", app(g1, 3))
-	b.kubelet.give(other, "main", []string{slotID(g1, 0), slotID(g1, 1), slotID(g1, 2)}) // writes the checkpoint
+	other := fixture.Placed(t, "other", fixture.App(fixture.G1, 3))
+	b.kubelet.give(other, "main", []string{allocation.SlotID(fixture.G1, 0), allocation.SlotID(fixture.G1, 1), allocation.SlotID(fixture.G1, 2)}) // writes the checkpoint
 	if !full() {
 		t.Error("a new checkpoint of the kubelet is no news")
 	}
 	if !full() {
 		t.Error("a name that waits to be forgotten is not looked at")
 	}
-	if err := a.binder.records.update(func(d *recordsData) { delete(d.Names, unused) }); err != nil {
+	if err := a.binder.Records.Update(func(d *allocation.Data) { delete(d.Names, unused) }); err != nil {
 		t.Fatal(err)
 	}
 	full()
 	settled("after the name")
-	b.driver.set(g1, &Sickness{Reason: "XID79", Message: "gone"})
-	eventually(t, "a full round after a change of a device", func() error {
+	b.driver.set(fixture.G1, &inventory.Sickness{Reason: "XID79", Message: "gone"})
+	fixture.Eventually(t, "a full round after a change of a device", func() error {
 		if !full() {
 			return errors.New("none")
 		}
 		return nil
 	})
-	b.driver.set(g1, nil)
-	eventually(t, "rest", func() error {
+	b.driver.set(fixture.G1, nil)
+	fixture.Eventually(t, "rest", func() error {
 		if full() {
 			return errors.New("news again and again")
 		}
 		return nil
 	})
-	now = now.Add(sweepFull)
+	now = now.Add(time.Minute)
 	if !full() {
 		t.Error("no full round for a minute")
 	}
@@ -122,14 +127,14 @@ func TestRoundsWithoutNewsEndEarly(t *testing.T) {
 func TestHoldingsAreThoseOfTheLastCheckpoint(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	f := &holdingsFile{path: b.kubelet.checkpointPath()}
+	f := &allocation.File{Path: b.kubelet.checkpointPath()}
 	for i, name := range []string{"one", "two", "three"} {
-		b.kubelet.admit(placed(t, name, app(g0, 1)))
-		held, at, err := f.read()
+		b.kubelet.admit(fixture.Placed(t, name, fixture.App(fixture.G0, 1)))
+		held, at, err := f.Read()
 		if err != nil || len(held) != i+1 {
 			t.Fatalf("%d holdings (%v) after %d pods", len(held), err, i+1)
 		}
-		if again, stamp, err := f.read(); err != nil || stamp != at || &again[0] != &held[0] {
+		if again, stamp, err := f.Read(); err != nil || stamp != at || &again[0] != &held[0] {
 			t.Errorf("the same checkpoint was parsed again (%v)", err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/tandem-gpu/tandem/internal/agent/loop"
 )
 
 // The bounds of the HTTP server: everybody who reaches the node's network can connect to it.
@@ -27,7 +29,7 @@ const (
 )
 
 // newWeb returns the server of /healthz, /readyz and /metrics.
-func newWeb(p *pulse, ready func() error, metrics http.Handler) *http.Server {
+func newWeb(p *loop.Pulse, ready func() error, metrics http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler(p, ready, metrics),
 		ReadHeaderTimeout: webRead, ReadTimeout: webRead, WriteTimeout: webWrite, IdleTimeout: webIdle,
@@ -36,10 +38,10 @@ func newWeb(p *pulse, ready func() error, metrics http.Handler) *http.Server {
 }
 
 // handler serves /healthz, /readyz and /metrics.
-func handler(p *pulse, ready func() error, metrics http.Handler) http.Handler {
+func handler(p *loop.Pulse, ready func() error, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if stuck := p.stuck(time.Now()); len(stuck) > 0 {
+		if stuck := p.Stuck(time.Now()); len(stuck) > 0 {
 			http.Error(w, fmt.Sprint(stuck), http.StatusInternalServerError)
 			return
 		}
@@ -56,8 +58,8 @@ func handler(p *pulse, ready func() error, metrics http.Handler) http.Handler {
 	return mux
 }
 
-// crowd is a listener that has at most so many connections open: one more closes the oldest.
-type crowd struct {
+// boundedListener is a listener that keeps at most so many connections open. It closes the oldest for one more.
+type boundedListener struct {
 	net.Listener
 
 	most int
@@ -67,34 +69,34 @@ type crowd struct {
 }
 
 // Accept returns the next connection.
-func (c *crowd) Accept() (net.Conn, error) {
+func (c *boundedListener) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	guest := &guest{Conn: conn, of: c, place: c.open.PushBack(conn)}
+	bounded := &boundedConn{Conn: conn, of: c, place: c.open.PushBack(conn)}
 	var oldest net.Conn
 	if c.open.Len() > c.most {
 		oldest, _ = c.open.Remove(c.open.Front()).(net.Conn)
 	}
 	c.mu.Unlock()
 	if oldest != nil {
-		_ = oldest.Close() // its guest is closed by the server, which finds it so
+		_ = oldest.Close() // the server finds it closed and closes its boundedConn
 	}
-	return guest, nil
+	return bounded, nil
 }
 
-// guest is a connection of a crowd.
-type guest struct {
+// boundedConn is a connection that a boundedListener accepted.
+type boundedConn struct {
 	net.Conn
 
-	of    *crowd
+	of    *boundedListener
 	place *list.Element
 }
 
 // Close makes room for another connection.
-func (g *guest) Close() error {
+func (g *boundedConn) Close() error {
 	g.of.mu.Lock()
 	g.of.open.Remove(g.place) // which does nothing where the element is gone
 	g.of.mu.Unlock()

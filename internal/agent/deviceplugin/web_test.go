@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tandem-gpu/tandem/internal/agent/loop"
 )
 
 // pipes is a listener in memory, for a bubble of synctest.
@@ -81,7 +83,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := newPipes()
-				web := newWeb(newPulse(), func() error { return nil }, endless)
+				web := newWeb(loop.NewPulse(), func() error { return nil }, endless)
 				go func() { _ = web.Serve(listener) }()
 				c := listener.dial()
 				began := time.Now()

@@ -6,5 +6,5 @@
 // no NVML: a GPU that has been lost cannot make it wait, and a function that an old libnvidia-ml lacks cannot end the
 // process.
 //
-// Which devices a container gets, and the files of these devices, are the business of internal/agent/deviceplugin.
+// Which devices a container gets, and the files of these devices, are the business of internal/agent/edit.
 package driver

@@ -27,9 +27,9 @@ func LargestAssignment(r *vgpu.Request) int {
 	sum := assignmentBytes
 	for i := range r.Containers {
 		c := &r.Containers[i]
-		devices := min(int(c.Slots), maxDevices)
+		devices := min(int(c.Slots), MaxDevices)
 		if len(r.Variants) > 0 {
-			devices = maxDevices // a wanted rate may take more than was asked for
+			devices = MaxDevices // a wanted rate may take more than was asked for
 		}
 		sum += containerBytes + len(c.Name) + devices*deviceBytes
 	}

@@ -47,9 +47,9 @@ func TestLargestAssignment(t *testing.T) {
 		a := vgpu.Assignment{UID: vgpu.UID(strings.Repeat("u", 36)), Pod: "p", Node: strings.Repeat("n", 253)}
 		for i := range rapid.IntRange(1, 4).Draw(t, "containers") {
 			name := fmt.Sprintf("%d%s", i, strings.Repeat("c", rapid.IntRange(0, 62).Draw(t, "name")))
-			count := rapid.SampledFrom([]int{1, 2, 8, maxDevices}).Draw(t, "devices")
+			count := rapid.SampledFrom([]int{1, 2, 8, MaxDevices}).Draw(t, "devices")
 			c := vgpu.ContainerAssignment{Name: name, Share: vgpu.Share{
-				Devices: count, Slots: maxSlots, Memory: maxMemory, ComputeLimit: 1000, MemoryLimit: maxMemory,
+				Devices: count, Slots: maxSlots, Memory: MaxMemory, ComputeLimit: 1000, MemoryLimit: MaxMemory,
 			}}
 			for d := range count {
 				c.Devices = append(c.Devices, vgpu.DeviceID(fmt.Sprintf("%064d", d)))

@@ -93,7 +93,7 @@ func validate(a *v1alpha1.Assignment) error {
 			return fmt.Errorf("containers[%d]: %w", i, err)
 		}
 		if names[c.Name] {
-			return fmt.Errorf("containers[%d]: the name %q stands twice", i, shown(c.Name))
+			return fmt.Errorf("containers[%d]: the name %q stands twice", i, Shown(c.Name))
 		}
 		if c.AskedSlots > 0 && len(a.Containers) > 1 {
 			return fmt.Errorf("containers[%d]: askedSlots %d is for pods of one container with slots", i, c.AskedSlots)
@@ -107,17 +107,17 @@ func validateContainer(c *v1alpha1.ContainerAssignment) error {
 	switch {
 	case c.Name == "":
 		return errors.New("name is empty")
-	case len(c.Devices) == 0 || len(c.Devices) > maxDevices:
-		return fmt.Errorf("%d devices are not from 1 to %d", len(c.Devices), maxDevices)
+	case len(c.Devices) == 0 || len(c.Devices) > MaxDevices:
+		return fmt.Errorf("%d devices are not from 1 to %d", len(c.Devices), MaxDevices)
 	case c.Slots < 1 || c.Slots > maxSlots:
 		return fmt.Errorf("slots %d are not from 1 to %d", c.Slots, maxSlots)
 	case c.AskedSlots < 0 || c.AskedSlots > 0 && int64(c.AskedSlots) >= int64(c.Slots)*int64(len(c.Devices)):
 		return fmt.Errorf("askedSlots %d are not from 1 to less than the slots given", c.AskedSlots)
-	case c.MemoryBytes < 0 || c.MemoryBytes > maxMemory:
+	case c.MemoryBytes < 0 || c.MemoryBytes > MaxMemory:
 		return fmt.Errorf("memoryBytes %d is not from 0 to 1Pi", c.MemoryBytes)
 	case c.ComputeLimitPercent < 1 || c.ComputeLimitPercent > 100:
 		return fmt.Errorf("computeLimitPercent %d is not from 1 to 100", c.ComputeLimitPercent)
-	case c.MemoryLimitBytes < c.MemoryBytes || c.MemoryLimitBytes > maxMemory:
+	case c.MemoryLimitBytes < c.MemoryBytes || c.MemoryLimitBytes > MaxMemory:
 		return fmt.Errorf("memoryLimitBytes %d is not from memoryBytes %d to 1Pi", c.MemoryLimitBytes, c.MemoryBytes)
 	}
 	for i, id := range c.Devices {
@@ -159,9 +159,9 @@ func assignmentOf(pod *v1.Pod, raw string) (vgpu.Assignment, error) {
 	case err != nil:
 		return vgpu.Assignment{}, err
 	case decoded.UID != string(pod.UID):
-		return vgpu.Assignment{}, fmt.Errorf("it is for the UID %q, the pod has %q", shown(decoded.UID), pod.UID)
+		return vgpu.Assignment{}, fmt.Errorf("it is for the UID %q, the pod has %q", Shown(decoded.UID), pod.UID)
 	case decoded.Node != pod.Spec.NodeName:
-		return vgpu.Assignment{}, fmt.Errorf("it is for node %q, the pod is on %q", shown(decoded.Node), pod.Spec.NodeName)
+		return vgpu.Assignment{}, fmt.Errorf("it is for node %q, the pod is on %q", Shown(decoded.Node), pod.Spec.NodeName)
 	case len(decoded.Containers) != len(asked):
 		return vgpu.Assignment{}, fmt.Errorf("it names %d containers, %d ask for slots", len(decoded.Containers), len(asked))
 	}
@@ -183,7 +183,7 @@ func assignmentOf(pod *v1.Pod, raw string) (vgpu.Assignment, error) {
 func agrees(want *vgpu.ContainerRequest, have *v1alpha1.ContainerAssignment) error {
 	n := int64(len(have.Devices))
 	if have.Name != want.Name {
-		return fmt.Errorf("the assignment names %q in its place", shown(have.Name))
+		return fmt.Errorf("the assignment names %q in its place", Shown(have.Name))
 	}
 	slots := int64(have.Slots) * n
 	if have.AskedSlots > 0 { // a wanted rate gave it more

@@ -39,12 +39,12 @@ func Devices(g *v1alpha1.GPUNode) ([]vgpu.Device, error) {
 }
 
 func device(d *v1alpha1.GPUDevice) (vgpu.Device, error) {
-	memory, ok := whole(d.Memory, maxMemory)
+	memory, ok := Whole(d.Memory, MaxMemory)
 	switch {
 	case d.ID == "":
 		return vgpu.Device{}, fmt.Errorf("the ID is empty")
 	case !ok:
-		return vgpu.Device{}, fmt.Errorf("memory %q is no whole number of bytes from 1 to 1Pi", shown(d.Memory.String()))
+		return vgpu.Device{}, fmt.Errorf("memory %q is no whole number of bytes from 1 to 1Pi", Shown(d.Memory.String()))
 	case d.Slots < 1 || d.Slots > 1000:
 		return vgpu.Device{}, fmt.Errorf("slots %d are not from 1 to 1000", d.Slots)
 	case d.Contexts < 0 || d.Index < 0:

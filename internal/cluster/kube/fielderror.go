@@ -58,17 +58,17 @@ func FieldOf(pod *v1.Pod, r vgpu.Refusal) (*FieldError, bool) {
 	case vgpu.MemoryAboveDevice:
 		return resourceError(pod, r, v1alpha1.ResourceMemory, fmt.Sprintf("it can be at most %v", vgpu.Bytes(r.Of))), true
 	case vgpu.ComputeLimitBelowRequest:
-		return annotationError(pod, v1alpha1.AnnotationComputeLimit,
+		return AnnotationError(pod, v1alpha1.AnnotationComputeLimit,
 			fmt.Sprintf("it must not be below the request, %d percent of a device", r.Best/milliPerPercent)), true
 	case vgpu.MemoryLimitBelowRequest:
-		return annotationError(pod, v1alpha1.AnnotationMemoryLimit,
+		return AnnotationError(pod, v1alpha1.AnnotationMemoryLimit,
 			fmt.Sprintf("it must not be below the request, %v", vgpu.Bytes(r.Best))), true
 	case vgpu.LimitAboveDevice: // of memory: a compute limit above a device is malformed
-		return annotationError(pod, v1alpha1.AnnotationMemoryLimit,
+		return AnnotationError(pod, v1alpha1.AnnotationMemoryLimit,
 			fmt.Sprintf("it must not be above the device, %v", vgpu.Bytes(r.Best))), true
 	}
 	if r.Reason == vgpu.NoAllowedModel && pod.Annotations[v1alpha1.AnnotationModels] != "" {
-		return annotationError(pod, v1alpha1.AnnotationModels,
+		return AnnotationError(pod, v1alpha1.AnnotationModels,
 			"the cluster has none of these models but "+strings.Join(r.Present, ", ")), true
 	}
 	return nil, false
@@ -92,13 +92,14 @@ func resourceError(pod *v1.Pod, r vgpu.Refusal, resource v1.ResourceName, legal 
 		return e
 	}
 	if q, ok := c.Resources.Limits[resource]; ok {
-		e.Value = shownQuantity(q)
+		e.Value = ShownQuantity(q)
 	}
 	return e
 }
 
-func annotationError(pod *v1.Pod, key, legal string) *FieldError {
-	return &FieldError{Field: annotationPath(key), Value: shown(pod.Annotations[key]), Legal: legal}
+// AnnotationError returns what is wrong with the value of an annotation of a pod.
+func AnnotationError(pod *v1.Pod, key, legal string) *FieldError {
+	return &FieldError{Field: AnnotationPath(key), Value: Shown(pod.Annotations[key]), Legal: legal}
 }
 
 func findContainer(pod *v1.Pod, name string) (string, *v1.Container) {
@@ -119,11 +120,14 @@ func limitPath(container string, resource v1.ResourceName) string {
 	return fmt.Sprintf("%s.resources.limits[%s]", container, resource)
 }
 
-func annotationPath(key string) string { return fmt.Sprintf("metadata.annotations[%s]", key) }
+// AnnotationPath returns the path of an annotation, as a FieldError names it.
+func AnnotationPath(key string) string { return fmt.Sprintf("metadata.annotations[%s]", key) }
 
-func labelPath(key string) string { return fmt.Sprintf("metadata.labels[%s]", key) }
+// LabelPath returns the path of a label, as a FieldError names it.
+func LabelPath(key string) string { return fmt.Sprintf("metadata.labels[%s]", key) }
 
-func shown(value string) string {
+// Shown shortens a value that a user wrote, for a message.
+func Shown(value string) string {
 	if len(value) <= maxShownValue {
 		return value
 	}

@@ -15,7 +15,7 @@ import (
 
 // MaxHost is the most of a host that one pod counts for: a trillion cores, and a pebibyte of memory. No host has as much, and
 // sums over thousands of pods stay within 64 bits.
-var MaxHost = vgpu.Room{MilliCPU: 1 << 50, Memory: maxMemory}
+var MaxHost = vgpu.Room{MilliCPU: 1 << 50, Memory: MaxMemory}
 
 const (
 	legalAmount = "it must be from 0 to 1Pi"
@@ -107,7 +107,7 @@ func absurdIn(path string, list v1.ResourceList) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if q := list[name]; !isOffered(name, q) {
-			return &FieldError{Field: fmt.Sprintf("%s[%s]", path, name), Value: shownQuantity(q), Legal: legalOf(name), MustReplace: true}
+			return &FieldError{Field: fmt.Sprintf("%s[%s]", path, name), Value: ShownQuantity(q), Legal: legalOf(name), MustReplace: true}
 		}
 	}
 	return nil
@@ -136,7 +136,7 @@ func hasAbsurd(list v1.ResourceList) bool {
 
 // isOffered reports whether some host might offer as much of a resource.
 func isOffered(name v1.ResourceName, q resource.Quantity) bool {
-	most := int64(maxMemory)
+	most := int64(MaxMemory)
 	if name == v1.ResourceCPU {
 		most = maxCPU
 	}

@@ -93,7 +93,7 @@ func TestLookAtAmountsCostsNoAllocation(t *testing.T) {
 
 // The sums of what is legal are far within 64 bits, whatever the resource.
 func TestSumsOfLegalAmountsFit(t *testing.T) {
-	if maxParts > math.MaxInt64/2/int64(maxMemory) || maxParts > math.MaxInt64/2/(1000*maxCPU) {
-		t.Errorf("%d parts of %d bytes or %d CPUs go beyond 64 bits", maxParts, maxMemory, int64(maxCPU))
+	if maxParts > math.MaxInt64/2/int64(MaxMemory) || maxParts > math.MaxInt64/2/(1000*maxCPU) {
+		t.Errorf("%d parts of %d bytes or %d CPUs go beyond 64 bits", maxParts, MaxMemory, int64(maxCPU))
 	}
 }

@@ -16,7 +16,7 @@ func MemoryError(pod *v1.Pod, container, profile, model string, holds vgpu.Bytes
 	legal := fmt.Sprintf("WorkloadProfile %s declares that it holds %v of a device of %s, and the pod may use %v there",
 		profile, holds, model, share.MemoryLimit)
 	if _, ok := pod.Annotations[v1alpha1.AnnotationMemoryLimit]; ok {
-		return annotationError(pod, v1alpha1.AnnotationMemoryLimit, legal)
+		return AnnotationError(pod, v1alpha1.AnnotationMemoryLimit, legal)
 	}
 	at, resource := vgpu.Refusal{Container: container}, v1.ResourceName(v1alpha1.ResourceMemory)
 	if _, c := findContainer(pod, container); c == nil || c.Resources.Limits.Name(resource, "").IsZero() {

@@ -45,8 +45,8 @@ func amountOf(q resource.Quantity, unit resource.Scale, most int64) int64 {
 	return q.ScaledValue(unit)
 }
 
-// whole returns the value of a quantity that is a whole number from 1 to most.
-func whole(q resource.Quantity, most int64) (int64, bool) {
+// Whole returns the value of a quantity that is a whole number from 1 to most.
+func Whole(q resource.Quantity, most int64) (int64, bool) {
 	if q.Sign() <= 0 || !isPlain(q) || q.CmpInt64(most) > 0 {
 		return 0, false
 	}
@@ -54,10 +54,10 @@ func whole(q resource.Quantity, most int64) (int64, bool) {
 	return value, q.CmpInt64(value) == 0
 }
 
-// shownQuantity writes a quantity into a message, shortened. To write one of a million digits takes minutes.
-func shownQuantity(q resource.Quantity) string {
+// ShownQuantity writes a quantity into a message, shortened. To write one of a million digits takes minutes.
+func ShownQuantity(q resource.Quantity) string {
 	if _, digits := partsOf(q); digits.BitLen() > maxBits {
 		return fmt.Sprintf("a number of %d bits", digits.BitLen())
 	}
-	return shown(q.String())
+	return Shown(q.String())
 }

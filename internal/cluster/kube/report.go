@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
-	"github.com/tandem-gpu/tandem/pkg/placement"
 )
 
 const (
@@ -44,11 +44,11 @@ func RateMetricOf(pod *v1.Pod) (RateMetric, bool, error) {
 	}
 	parts := metricForm.FindStringSubmatch(raw)
 	if parts == nil || pathUp.MatchString(parts[2]) {
-		return RateMetric{}, true, malformed(v1alpha1.AnnotationRateMetric, raw, legalMetric)
+		return RateMetric{}, true, Malformed(v1alpha1.AnnotationRateMetric, raw, legalMetric)
 	}
 	port, err := strconv.ParseUint(parts[1], 10, 16)
 	if err != nil {
-		return RateMetric{}, true, malformed(v1alpha1.AnnotationRateMetric, raw, legalMetric)
+		return RateMetric{}, true, Malformed(v1alpha1.AnnotationRateMetric, raw, legalMetric)
 	}
 	path := parts[2]
 	if path == "" {
@@ -57,22 +57,25 @@ func RateMetricOf(pod *v1.Pod) (RateMetric, bool, error) {
 	return RateMetric{Port: int(port), Path: path, Name: parts[3]}, true, nil
 }
 
-// ReportedRate returns the rate that a pod says that it reaches, and false for a pod that says nothing. A rate of 0 is a
+// ReportedRate returns the rate that a pod says that it reaches, in millionths, and false for a pod that says nothing. A rate of 0 is a
 // pod that stands still. The error is a *FieldError.
-func ReportedRate(pod *v1.Pod) (placement.Rate, bool, error) {
+func ReportedRate(pod *v1.Pod) (millionths int64, said bool, err error) {
 	raw, ok := pod.Annotations[v1alpha1.AnnotationReportedRate]
 	if !ok {
 		return 0, false, nil
 	}
-	rate, ok := decimal(raw)
+	millionths, ok = Decimal(raw)
 	if !ok {
-		return 0, true, malformed(v1alpha1.AnnotationReportedRate, raw, legalReported)
+		return 0, true, Malformed(v1alpha1.AnnotationReportedRate, raw, legalReported)
 	}
-	return rate, true, nil
+	return millionths, true, nil
 }
 
-// decimal reads a rate from 0 to placement.MaxRate as users write it.
-func decimal(raw string) (placement.Rate, bool) {
+// rateForm is what a rate may look like.
+var rateForm = regexp.MustCompile(`^[0-9]{1,13}(\.[0-9]{1,6})?$`)
+
+// Decimal reads a rate as users write it, from 0 to config.MaxRate, in millionths.
+func Decimal(raw string) (int64, bool) {
 	if !rateForm.MatchString(raw) {
 		return 0, false
 	}
@@ -80,6 +83,6 @@ func decimal(raw string) (placement.Rate, bool) {
 	if err != nil {
 		return 0, false
 	}
-	rate := placement.Rate(q.ScaledValue(resource.Micro)) // six decimals at most: exact
-	return rate, rate >= 0 && rate <= placement.MaxRate
+	rate := q.ScaledValue(resource.Micro) // six decimals at most: exact
+	return rate, rate >= 0 && rate <= config.MaxRate*1_000_000
 }

@@ -47,7 +47,7 @@ func TestRateMetricOfRefuses(t *testing.T) {
 			t.Errorf("%q: %v, %v, want a FieldError", raw, ok, err)
 			continue
 		}
-		if field.Field != "metadata.annotations[tandem-gpu.io/rate-metric]" || field.Value != shown(raw) || field.MustReplace ||
+		if field.Field != "metadata.annotations[tandem-gpu.io/rate-metric]" || field.Value != Shown(raw) || field.MustReplace ||
 			!strings.Contains(field.Legal, "PORT[/path]#metric") {
 			t.Errorf("%q: %+v", raw, field)
 		}
@@ -55,8 +55,8 @@ func TestRateMetricOfRefuses(t *testing.T) {
 }
 
 func TestReportedRate(t *testing.T) {
-	for raw, want := range map[string]placement.Rate{
-		"0": 0, "0.0": 0, "120": 120_000_000, "0.5": 500_000, "0.000001": 1, "1000000000000": placement.MaxRate,
+	for raw, want := range map[string]int64{
+		"0": 0, "0.0": 0, "120": 120_000_000, "0.5": 500_000, "0.000001": 1, "1000000000000": int64(placement.MaxRate),
 	} {
 		got, ok, err := ReportedRate(annotated(pod("1"), v1alpha1.AnnotationReportedRate, raw))
 		if err != nil || !ok || got != want {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxDevices is the most devices that the GPUNode schema admits on a node.
-	maxDevices = 128
+	// MaxDevices is the most devices that the GPUNode schema admits on a node.
+	MaxDevices = 128
 
 	// maxSlots is the most that a container can ask for: a node of maxDevices with the 1,000 slots that the schema
 	// admits. It keeps sums over a pod's containers far from overflow.
-	maxSlots = maxDevices * 1000
+	maxSlots = MaxDevices * 1000
 
-	// maxMemory is the most device memory that one container can ask for: 1 PiB, some four thousand of the largest
+	// MaxMemory is the most device memory that one container can ask for: 1 PiB, some four thousand of the largest
 	// devices. It keeps sums over a pod's containers far from overflow.
-	maxMemory = 1 << 50
+	MaxMemory = 1 << 50
 )
 
 const (
@@ -38,10 +38,11 @@ var quantityForm = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,18})?([kMGTP]|[KMG
 
 // WantsVGPU reports whether any container of the pod asks for vGPUs or their memory.
 func WantsVGPU(pod *v1.Pod) bool {
-	return anyWants(pod.Spec.InitContainers) || anyWants(pod.Spec.Containers)
+	return AnyWants(pod.Spec.InitContainers) || AnyWants(pod.Spec.Containers)
 }
 
-func anyWants(containers []v1.Container) bool {
+// AnyWants reports whether one of the containers asks for vGPUs or their memory.
+func AnyWants(containers []v1.Container) bool {
 	for i := range containers {
 		limits := containers[i].Resources.Limits
 		if len(limits) == 0 {
@@ -122,7 +123,7 @@ func containerRequest(path string, c *v1.Container) (vgpu.ContainerRequest, erro
 	if err != nil {
 		return r, err
 	}
-	memory, err := limit(path, c, v1alpha1.ResourceMemory, maxMemory, legalMemory)
+	memory, err := limit(path, c, v1alpha1.ResourceMemory, MaxMemory, legalMemory)
 	if err != nil {
 		return r, err
 	}
@@ -143,9 +144,9 @@ func limit(path string, c *v1.Container, name v1.ResourceName, most int64, legal
 	if !ok || q.IsZero() {
 		return 0, nil
 	}
-	value, ok := whole(q, most)
+	value, ok := Whole(q, most)
 	if !ok {
-		return 0, &FieldError{Field: limitPath(path, name), Value: shownQuantity(q), Legal: legal, MustReplace: true}
+		return 0, &FieldError{Field: limitPath(path, name), Value: ShownQuantity(q), Legal: legal, MustReplace: true}
 	}
 	return value, nil
 }
@@ -157,7 +158,7 @@ func computeLimit(pod *v1.Pod) (vgpu.MilliGPU, error) {
 	}
 	percent, err := strconv.ParseUint(raw, 10, 8)
 	if err != nil || percent < 1 || percent > 100 {
-		return 0, malformed(v1alpha1.AnnotationComputeLimit, raw, legalCompute)
+		return 0, Malformed(v1alpha1.AnnotationComputeLimit, raw, legalCompute)
 	}
 	return vgpu.MilliGPU(percent) * vgpu.WholeGPU / 100, nil
 }
@@ -168,22 +169,23 @@ func memoryLimit(pod *v1.Pod) (vgpu.Bytes, error) {
 		return 0, nil
 	}
 	if !quantityForm.MatchString(raw) {
-		return 0, malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
+		return 0, Malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
 	}
 	q, err := resource.ParseQuantity(raw)
 	if err != nil {
-		return 0, malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
+		return 0, Malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
 	}
-	bytes, ok := whole(q, maxMemory)
+	bytes, ok := Whole(q, MaxMemory)
 	if !ok {
-		return 0, malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
+		return 0, Malformed(v1alpha1.AnnotationMemoryLimit, raw, legalLimit)
 	}
 	return vgpu.Bytes(bytes), nil
 }
 
-func malformed(key, raw, legal string) *FieldError {
+// Malformed returns what is wrong with an annotation whose value is not legal.
+func Malformed(key, raw, legal string) *FieldError {
 	if raw == "" {
 		legal = "it is empty, " + legal
 	}
-	return &FieldError{Field: annotationPath(key), Value: shown(raw), Legal: legal}
+	return &FieldError{Field: AnnotationPath(key), Value: Shown(raw), Legal: legal}
 }

@@ -133,7 +133,7 @@ func TestRequestRefusesWrongFields(t *testing.T) {
 		{"an empty model", limitOf(v1alpha1.AnnotationModels, "T4,,A100"), models, "T4,,A100", false},
 		{"a model twice", limitOf(v1alpha1.AnnotationModels, "T4, A100, T4"), models, "T4, A100, T4", false},
 		{"a model of 64 letters", limitOf(v1alpha1.AnnotationModels, strings.Repeat("x", 64)), models, strings.Repeat("x", 64), false},
-		{"65 models", limitOf(v1alpha1.AnnotationModels, manyModels(65)), models, shown(manyModels(65)), false},
+		{"65 models", limitOf(v1alpha1.AnnotationModels, manyModels(65)), models, Shown(manyModels(65)), false},
 		{"memory limit with a huge exponent", limitOf(v1alpha1.AnnotationMemoryLimit, "1e999999999"), memory, "1e999999999", false},
 	}
 	for _, c := range cases {
@@ -238,7 +238,7 @@ func FuzzRequest(f *testing.F) {
 		if r.ComputeLimit < 10 || r.ComputeLimit > vgpu.WholeGPU || r.ComputeLimit%10 != 0 {
 			t.Fatalf("Request(%q) gives a compute limit of %d", compute, r.ComputeLimit)
 		}
-		if r.MemoryLimit < 1 || r.MemoryLimit > maxMemory {
+		if r.MemoryLimit < 1 || r.MemoryLimit > MaxMemory {
 			t.Fatalf("Request(%q) gives a memory limit of %d", memory, r.MemoryLimit)
 		}
 	})

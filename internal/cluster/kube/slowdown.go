@@ -22,15 +22,15 @@ func MaxSlowdown(pod *v1.Pod) (int64, error) {
 	if !ok {
 		return 0, nil
 	}
-	milli, ok := parseSlowdown(raw)
+	milli, ok := ParseSlowdown(raw)
 	if !ok {
-		return 0, malformed(v1alpha1.AnnotationMaxSlowdown, raw, legalSlowdown)
+		return 0, Malformed(v1alpha1.AnnotationMaxSlowdown, raw, legalSlowdown)
 	}
 	return milli, nil
 }
 
-// parseSlowdown returns a slowdown in thousandths, from 1000 to 10000, and whether it is legal.
-func parseSlowdown(raw string) (int64, bool) {
+// ParseSlowdown returns a slowdown in thousandths, from 1000 to 10000, and whether it is legal.
+func ParseSlowdown(raw string) (int64, bool) {
 	if !slowdownForm.MatchString(raw) {
 		return 0, false
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 )
 
@@ -95,12 +95,12 @@ type workload struct {
 	number interference.Workload
 	name   string
 	// key is nil where the learner need not make a WorkloadProfile.
-	key   *kube.WorkloadKey
+	key   *workloads.WorkloadKey
 	owner interference.Owner
 	// pods that have not ended.
 	pods int
 	// profile is what its WorkloadProfile declares, nil where there is none; made says that a learner made it.
-	profile *kube.Workload
+	profile *workloads.Workload
 	made    bool
 	records []*record
 	// written is the content of its status; wrote says that this process wrote it.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
@@ -303,11 +303,11 @@ func TestRestart(t *testing.T) {
 	var written *v1alpha1.WorkloadProfile
 	for _, j := range []*job{a, b} {
 		old := w.learner.workloads[w.number(j)]
-		p, err := kube.LearnedProfile(kube.WorkloadOf(podOf(t, j, 0, "")))
+		p, err := workloads.LearnedProfile(workloads.WorkloadOf(podOf(t, j, 0, "")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Status = kube.LearnedStatus(p.Status, w.learner.allLearned(old))
+		p.Status = workloads.LearnedStatus(p.Status, w.learner.allLearned(old))
 		again.learner.Profile(p)
 		written = p
 	}

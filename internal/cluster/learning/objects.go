@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -34,7 +35,7 @@ func (l *Learner) Pod(p *v1.Pod) {
 		l.PodGone(p.UID)
 		return
 	}
-	key := kube.WorkloadOf(p)
+	key := workloads.WorkloadOf(p)
 	name := key.ProfileName()
 	shares := sharesOf(p)
 	l.mu.Lock()
@@ -106,7 +107,7 @@ func (p *pod) part(id vgpu.DeviceID) vgpu.MilliGPU {
 // Profile handles a WorkloadProfile that was added or changed. The first time it restores what was learned before this
 // process started; later this process knows better.
 func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
-	read := kube.ReadProfile(p)
+	read := workloads.ReadProfile(p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.named(p.Namespace, p.Name)
@@ -127,7 +128,7 @@ func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
 
 // declaredOf returns what a WorkloadProfile declares, without what was learned. Profiles without a spec, which are most
 // that the scheduler makes, share one value.
-func declaredOf(p *v1alpha1.WorkloadProfile, read *kube.Workload) *kube.Workload {
+func declaredOf(p *v1alpha1.WorkloadProfile, read *workloads.Workload) *workloads.Workload {
 	if s := &p.Spec; len(s.Uses) == 0 && len(s.Throughputs) == 0 && len(s.Spread) == 0 && s.Graph == nil {
 		return nothing
 	}
@@ -135,7 +136,7 @@ func declaredOf(p *v1alpha1.WorkloadProfile, read *kube.Workload) *kube.Workload
 }
 
 // nothing is the declaration of a workload without a WorkloadProfile.
-var nothing = &kube.Workload{}
+var nothing = &workloads.Workload{}
 
 // ProfileGone handles the deletion of a WorkloadProfile: the learner drops what it learned of the workload.
 func (l *Learner) ProfileGone(namespace, name string) {
@@ -151,7 +152,7 @@ func (l *Learner) ProfileGone(namespace, name string) {
 }
 
 // restore loads what was learned before.
-func (l *Learner) restore(w *workload, before []kube.Learned) {
+func (l *Learner) restore(w *workload, before []workloads.Learned) {
 	w.written = nil
 	for i := range before {
 		b := &before[i]

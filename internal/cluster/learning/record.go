@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -131,7 +131,7 @@ func (w *workload) on(model string, gpu interference.GPU) *record {
 
 // restore loads what was learned before, as a number of values: as many as were seen, but few enough for quick
 // corrections.
-func (r *record) restore(b *kube.Learned) {
+func (r *record) restore(b *workloads.Learned) {
 	const trusted = 4
 	sm, bandwidth := &r.sm, &r.bandwidth
 	if b.SoloObservations == 0 {
@@ -164,10 +164,10 @@ func (r *record) restore(b *kube.Learned) {
 const unit = 1e6
 
 // learned returns the record for the status.
-func (l *Learner) learned(w *workload, r *record) kube.Learned {
-	out := kube.Learned{
+func (l *Learner) learned(w *workload, r *record) workloads.Learned {
+	out := workloads.Learned{
 		Model: r.model, Memory: r.memory, SoloObservations: r.solo,
-		Known:  kube.Known{SM: r.sm.known() || r.smBeside.known(), Bandwidth: r.bandwidth.known() || r.bandwidthBeside.known(), Memory: r.memory > 0},
+		Known:  workloads.Known{SM: r.sm.known() || r.smBeside.known(), Bandwidth: r.bandwidth.known() || r.bandwidthBeside.known(), Memory: r.memory > 0},
 		Traits: l.book.Traits(w.number, r.gpu), Neighbours: int32(l.book.Neighbours(w.number, r.gpu)),
 	}
 	if r.seen > 0 {
@@ -200,7 +200,7 @@ type brief struct {
 	seen                                        int64
 }
 
-func briefly(gpu interference.GPU, k *kube.Learned) brief {
+func briefly(gpu interference.GPU, k *workloads.Learned) brief {
 	t := &k.Traits
 	return brief{
 		gpu: gpu, sm: float32(k.SM), bandwidth: float32(k.Bandwidth), memory: float32(k.Memory), rate: float32(k.SoloRate),
@@ -230,8 +230,8 @@ func (b *brief) isNews(now *brief) bool {
 }
 
 // allLearned returns all records of a workload for the status.
-func (l *Learner) allLearned(w *workload) []kube.Learned {
-	all := make([]kube.Learned, 0, len(w.records))
+func (l *Learner) allLearned(w *workload) []workloads.Learned {
+	all := make([]workloads.Learned, 0, len(w.records))
 	for _, r := range w.records {
 		all = append(all, l.learned(w, r))
 	}

@@ -6,36 +6,36 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 // keyOf is a workload of a Deployment.
-func keyOf(i int) kube.WorkloadKey {
-	return kube.WorkloadKey{
+func keyOf(i int) workloads.WorkloadKey {
+	return workloads.WorkloadKey{
 		Namespace: fmt.Sprintf("team-%d", i%50), OwnerKind: "Deployment.apps", OwnerName: fmt.Sprintf("inference-server-%d", i),
 		Images: fmt.Sprintf("%q", fmt.Sprintf("registry.example.com/team/inference-server@sha256:%064d", i)),
 	}
 }
 
 // profileOf is the WorkloadProfile that the scheduler wrote for a workload.
-func profileOf(tb testing.TB, key kube.WorkloadKey, models ...string) *v1alpha1.WorkloadProfile {
+func profileOf(tb testing.TB, key workloads.WorkloadKey, models ...string) *v1alpha1.WorkloadProfile {
 	tb.Helper()
-	p, err := kube.LearnedProfile(key)
+	p, err := workloads.LearnedProfile(key)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var learned []kube.Learned
+	var learned []workloads.Learned
 	for _, m := range models {
-		learned = append(learned, kube.Learned{
-			Model: m, Known: kube.Known{SM: true, Bandwidth: true, Memory: true}, SM: .8, Bandwidth: .4, Memory: 8 << 30,
+		learned = append(learned, workloads.Learned{
+			Model: m, Known: workloads.Known{SM: true, Bandwidth: true, Memory: true}, SM: .8, Bandwidth: .4, Memory: 8 << 30,
 			SoloObservations: 20, SoloRate: 120 * unit, SoloShare: 500, Neighbours: 3, LastObserved: newClock().now.Add(-time.Hour),
 			Traits: interference.Traits{Sensitivity: .3, Pressure: -.2, Offset: .01, SureSensitivity: .9, SurePressure: .8, SureOffset: .5, CoRuns: 40},
 		})
 	}
-	p.Status = kube.LearnedStatus(p.Status, learned)
+	p.Status = workloads.LearnedStatus(p.Status, learned)
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -24,7 +25,7 @@ type Snapshot struct {
 
 // view is one workload.
 type view struct {
-	workload *kube.Workload
+	workload *workloads.Workload
 	// any is its profile on GPU models that are not in on.
 	any interference.Profile
 	on  []onModel
@@ -72,7 +73,7 @@ func (s *Snapshot) Number(p *v1.Pod) interference.Workload {
 	if !kube.WantsVGPU(p) {
 		return 0
 	}
-	key := kube.WorkloadOf(p)
+	key := workloads.WorkloadOf(p)
 	n, _ := s.numbers.number(key.Namespace + "/" + key.ProfileName())
 	return n
 }
@@ -128,7 +129,7 @@ func (s *Snapshot) Memory(w interference.Workload, model string) (vgpu.Bytes, bo
 }
 
 // Workload returns what the WorkloadProfile of a workload declares, nil where there is none.
-func (s *Snapshot) Workload(w interference.Workload) *kube.Workload {
+func (s *Snapshot) Workload(w interference.Workload) *workloads.Workload {
 	if v := s.views[w]; v != nil {
 		return v.workload
 	}
@@ -200,7 +201,7 @@ func (l *Learner) view(w *workload) *view {
 }
 
 // knows returns the declaration of a workload with what was learned of it.
-func (w *workload) knows(l *Learner) *kube.Workload {
+func (w *workload) knows(l *Learner) *workloads.Workload {
 	declared := w.profile
 	if declared == nil {
 		declared = nothing

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 )
@@ -76,8 +76,8 @@ type task struct {
 	number          interference.Workload
 	namespace, name string
 	exists          bool
-	key             *kube.WorkloadKey
-	learned         []kube.Learned
+	key             *workloads.WorkloadKey
+	learned         []workloads.Learned
 	briefs          []brief
 }
 
@@ -199,13 +199,13 @@ func (l *Learner) store(ctx context.Context, t *task) (string, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, p); err != nil {
 		return resultFailed, fmt.Errorf("read WorkloadProfile: %w", err)
 	}
-	p.Status = kube.LearnedStatus(p.Status, t.learned)
+	p.Status = workloads.LearnedStatus(p.Status, t.learned)
 	if p.Status.Workload == nil && t.key != nil && p.Labels[v1alpha1.LabelLearned] == "true" {
-		if made, err := kube.LearnedProfile(*t.key); err == nil {
+		if made, err := workloads.LearnedProfile(*t.key); err == nil {
 			p.Status.Workload = made.Status.Workload
 		}
 	}
-	meta.SetStatusCondition(&p.Status.Conditions, kube.ReadProfile(p).Condition(p.Generation))
+	meta.SetStatusCondition(&p.Status.Conditions, workloads.ReadProfile(p).Condition(p.Generation))
 	object, err := unstructuredOf(p)
 	if err != nil {
 		return resultFailed, err
@@ -218,7 +218,7 @@ func (l *Learner) store(ctx context.Context, t *task) (string, error) {
 
 // create makes a WorkloadProfile, and returns the existing one.
 func (l *Learner) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
-	made, err := kube.LearnedProfile(*t.key)
+	made, err := workloads.LearnedProfile(*t.key)
 	if err != nil {
 		l.refuse(t.number)
 		return nil, err

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -106,7 +107,7 @@ func TestStatusIsWritten(t *testing.T) {
 		t.Fatalf("%d profiles", len(all))
 	}
 	for _, p := range all {
-		read := kube.ReadProfile(p)
+		read := workloads.ReadProfile(p)
 		if len(read.Malformed) > 0 || len(read.Learned()) != 1 {
 			t.Fatalf("%s: %v, learned %v", p.Name, read.Malformed, read.Learned())
 		}
@@ -121,8 +122,9 @@ func TestStatusIsWritten(t *testing.T) {
 			t.Errorf("the spec of a user is %+v now", p.Spec)
 		}
 	}
-	if key, ok := kube.KeyOfProfile(all[0]); !ok || key != kube.WorkloadOf(s.world.gpus[0].running[0].pod) {
-		t.Errorf("the profile is of %v, %v", key, ok)
+	if made, err := workloads.LearnedProfile(workloads.WorkloadOf(s.world.gpus[0].running[0].pod)); err != nil || all[0].Name != made.Name ||
+		cmp.Diff(made.Status.Workload, all[0].Status.Workload) != "" {
+		t.Errorf("the profile is %s of %+v, want that of the pod, %+v (%v)", all[0].Name, all[0].Status.Workload, made, err)
 	}
 	before := s.writes("update")
 	if before < 2 || before > 4 {

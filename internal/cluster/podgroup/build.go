@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -20,11 +20,11 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 	}
 	switch {
 	case g.ref.Name == "" && g.ref.Source == Native:
-		return out, &Problem{Message: kube.UnknownGroup().Error()}
+		return out, &Problem{Message: membership.UnknownGroup().Error()}
 	case g.ref.Name == "":
-		return out, &Problem{Message: kube.NamelessGang().Error()}
+		return out, &Problem{Message: membership.NamelessGang().Error()}
 	}
-	var declared *kube.PodGroup
+	var declared *membership.PodGroup
 	if g.ref.Source != Label {
 		groups := s.groups[g.ref.Source]
 		if groups == nil {
@@ -58,7 +58,7 @@ func living(members []*member) []*member {
 }
 
 // declare sets what the members and their PodGroup declare, nil for gangs without one, and says what is wrong with it.
-func (g *Gang) declare(members []*member, group *kube.PodGroup) *Problem {
+func (g *Gang) declare(members []*member, group *membership.PodGroup) *Problem {
 	if why := unlike(members, group); why != "" {
 		return &Problem{Message: why}
 	}
@@ -66,13 +66,13 @@ func (g *Gang) declare(members []*member, group *kube.PodGroup) *Problem {
 	annotations, required, where := first.Annotations, []string(nil), "pod "+first.Name
 	var err error
 	if group == nil {
-		g.MinCount, err = kube.MinMembers(first)
+		g.MinCount, err = membership.MinMembers(first)
 	} else {
 		g.MinCount, required = group.MinCount, group.Required
 		annotations, where = declaredTopology(first, group), fmt.Sprintf("pod %s and its PodGroup", first.Name)
 	}
 	if err == nil {
-		g.Required, g.Preferred, err = kube.Topology(annotations, required...)
+		g.Required, g.Preferred, err = membership.Topology(annotations, required...)
 	}
 	if err != nil {
 		return &Problem{Message: where + ": " + err.Error()}
@@ -93,7 +93,7 @@ func (g *Gang) declare(members []*member, group *kube.PodGroup) *Problem {
 var topologies = []string{v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology}
 
 // declaredTopology returns the annotations of topology that count: the PodGroup's value of each, else the pod's.
-func declaredTopology(pod *v1.Pod, group *kube.PodGroup) map[string]string {
+func declaredTopology(pod *v1.Pod, group *membership.PodGroup) map[string]string {
 	out := map[string]string{}
 	for _, key := range topologies {
 		if value, ok := group.Annotations[key]; ok {
@@ -106,7 +106,7 @@ func declaredTopology(pod *v1.Pod, group *kube.PodGroup) map[string]string {
 }
 
 // unlike says which members differ that must not, or which of them names two gangs; "" for none.
-func unlike(members []*member, group *kube.PodGroup) string {
+func unlike(members []*member, group *membership.PodGroup) string {
 	var besides []string
 	if group != nil {
 		besides = append(besides, v1alpha1.AnnotationMinMembers)

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
 )
 
@@ -20,18 +20,18 @@ type Served struct {
 
 // Resources are the resources that ServedOf checks.
 func Resources() []schema.GroupVersionResource {
-	return []schema.GroupVersionResource{kube.NativePodGroups, kube.StablePodGroups, kube.XK8sPodGroups}
+	return []schema.GroupVersionResource{membership.NativePodGroups, membership.StablePodGroups, membership.XK8sPodGroups}
 }
 
 // ServedOf returns which PodGroups the set reads from an API server with these resources. Of Kubernetes' own it prefers
 // the version that the scheduler's queue knows.
 func ServedOf(set served.Set) Served {
-	s := Served{XK8s: set[kube.XK8sPodGroups]}
+	s := Served{XK8s: set[membership.XK8sPodGroups]}
 	switch {
-	case set[kube.NativePodGroups]:
-		s.Native = kube.NativePodGroups.Version
-	case set[kube.StablePodGroups]:
-		s.Native = kube.StablePodGroups.Version
+	case set[membership.NativePodGroups]:
+		s.Native = membership.NativePodGroups.Version
+	case set[membership.StablePodGroups]:
+		s.Native = membership.StablePodGroups.Version
 	}
 	return s
 }
@@ -47,5 +47,5 @@ func Discover(ctx context.Context, client discovery.DiscoveryInterface) (Served,
 
 // native returns the resource of Kubernetes' PodGroups in the served version.
 func (s Served) native() schema.GroupVersionResource {
-	return kube.NativePodGroups.GroupResource().WithVersion(s.Native)
+	return membership.NativePodGroups.GroupResource().WithVersion(s.Native)
 }

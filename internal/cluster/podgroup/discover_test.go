@@ -4,12 +4,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
 )
 
 func TestServedOf(t *testing.T) {
-	beta, stable, xk8s := kube.NativePodGroups, kube.StablePodGroups, kube.XK8sPodGroups
+	beta, stable, xk8s := membership.NativePodGroups, membership.StablePodGroups, membership.XK8sPodGroups
 	for _, test := range []struct {
 		name string
 		has  served.Set

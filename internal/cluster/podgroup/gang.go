@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
@@ -32,15 +32,15 @@ const (
 func fieldOf(s Source) string {
 	switch s {
 	case Native:
-		return kube.FieldPodGroup
+		return membership.FieldPodGroup
 	case XK8s:
-		return "the label " + kube.LabelPodGroup
+		return "the label " + membership.LabelPodGroup
 	}
 	return "the label " + v1alpha1.LabelGang
 }
 
 // Less reports whether a pod comes before another in the order of a gang's members.
-func Less(a, b *v1.Pod) bool { return kube.RankOf(a).Compare(kube.RankOf(b)) < 0 }
+func Less(a, b *v1.Pod) bool { return membership.RankOf(a).Compare(membership.RankOf(b)) < 0 }
 
 // Gang is what the API says of a gang now. Callers must not modify it.
 type Gang struct {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 )
 
 // groups are the PodGroups of one API group.
@@ -31,7 +31,7 @@ type groups struct {
 // declared is what the informer keeps of a PodGroup.
 type declared struct {
 	metav1.ObjectMeta
-	kube.PodGroup
+	membership.PodGroup
 	// problem says what is wrong with the object, "" for nothing.
 	problem string
 }
@@ -46,7 +46,7 @@ func condense(object any) (any, error) {
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 	}}
 	var err error
-	if d.PodGroup, err = kube.ReadPodGroup(u); err != nil {
+	if d.PodGroup, err = membership.ReadPodGroup(u); err != nil {
 		d.problem = err.Error()
 	}
 	return d, nil
@@ -123,7 +123,7 @@ func (g *groups) find(ref Ref) (*declared, *Problem) {
 func missing(r Ref) string {
 	text := fmt.Sprintf("PodGroup %s of %s does not exist: create it", r, r.Source)
 	if r.Source == XK8s {
-		text += ", or remove the label " + kube.LabelPodGroup + " from the pods"
+		text += ", or remove the label " + membership.LabelPodGroup + " from the pods"
 	}
 	return text
 }
@@ -131,7 +131,7 @@ func missing(r Ref) string {
 // unserved describes that the API server does not have the PodGroups of a gang, and what the user can do.
 func unserved(r Ref) string {
 	return fmt.Sprintf("%s names PodGroup %s, and the API server serves no PodGroups of %s that this scheduler reads, neither in %s nor in %s: "+
-		"serve them, or leave the field out", fieldOf(r.Source), r.Name, r.Source, kube.NativePodGroups.Version, kube.StablePodGroups.Version)
+		"serve them, or leave the field out", fieldOf(r.Source), r.Name, r.Source, membership.NativePodGroups.Version, membership.StablePodGroups.Version)
 }
 
 // explain keeps why the PodGroups cannot be read, for the gangs that wait for them.

@@ -8,15 +8,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 )
 
 // member is a pod in a gang, with the fields that are read once.
 type member struct {
 	ref      Ref
 	pod      *v1.Pod
-	rank     kube.Rank
-	likeness kube.Likeness
+	rank     membership.Rank
+	likeness membership.Likeness
 	// conflict says that the pod names two gangs, "" where it names one.
 	conflict string
 	// unnotified are the gangs whose listeners do not know yet of the new pod.
@@ -91,14 +91,14 @@ func (s *Set) stored(key string) *member {
 	if !ok {
 		return nil
 	}
-	m := &member{ref: ref, pod: pod, rank: kube.RankOf(pod), likeness: kube.LikenessOf(pod)}
+	m := &member{ref: ref, pod: pod, rank: membership.RankOf(pod), likeness: membership.LikenessOf(pod)}
 	m.conflict = s.conflict(pod, ref)
 	return m
 }
 
 // conflict describes that a pod names another gang than its own by a served source.
 func (s *Set) conflict(pod *v1.Pod, ref Ref) string {
-	names := kube.GangsOf(pod)
+	names := membership.GangsOf(pod)
 	for _, other := range []struct {
 		source Source
 		name   string

@@ -18,7 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 )
 
 // discoveryTimeout bounds a request to the API server for its PodGroups. A larger bound delays the start where the API
@@ -117,7 +117,7 @@ func New(ctx context.Context, o Options) (*Set, error) {
 		err = s.watchGroups(ctx, Native, o.Dynamic, o.Served.native())
 	}
 	if o.Served.XK8s && err == nil {
-		err = s.watchGroups(ctx, XK8s, o.Dynamic, kube.XK8sPodGroups)
+		err = s.watchGroups(ctx, XK8s, o.Dynamic, membership.XK8sPodGroups)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("watch PodGroups: %w", err)
@@ -180,13 +180,13 @@ func (s *Set) notifyAll() {
 // server does not have is in a gang that Gang refuses, unless it names another. The scheduler never places a pod of a
 // group alone.
 func (s *Set) Of(pod *v1.Pod) (Ref, bool) {
-	names := kube.GangsOf(pod)
+	names := membership.GangsOf(pod)
 	switch {
 	case names.Grouped && names.Native == "", s.served.Native != "" && names.Native != "":
 		return Ref{Source: Native, Namespace: pod.Namespace, Name: names.Native}, true
 	case s.served.XK8s && names.XK8s != "":
 		return Ref{Source: XK8s, Namespace: pod.Namespace, Name: names.XK8s}, true
-	case names.Label != "" || kube.SpeaksOfGang(pod):
+	case names.Label != "" || membership.SpeaksOfGang(pod):
 		return Ref{Source: Label, Namespace: pod.Namespace, Name: names.Label}, true
 	case names.Grouped:
 		return Ref{Source: Native, Namespace: pod.Namespace, Name: names.Native}, true

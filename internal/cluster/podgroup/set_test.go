@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 )
 
 const (
@@ -72,7 +72,7 @@ func TestNameGroup(t *testing.T) {
 		t.Errorf("%v, %+v", err, p)
 	}
 	named, _ := nameGroup(inGroup("p", "a"))
-	if got := kube.GangsOf(named.(*v1.Pod)); got.Native != "a" {
+	if got := membership.GangsOf(named.(*v1.Pod)); got.Native != "a" {
 		t.Errorf("the group's name became %q", got.Native)
 	}
 	if got, err := nameGroup(cache.DeletedFinalStateUnknown{Key: "ns/p"}); err != nil || got != any(cache.DeletedFinalStateUnknown{Key: "ns/p"}) {
@@ -134,7 +134,7 @@ func TestGang(t *testing.T) {
 			"it must be a whole number from 1 to 10000, the least number of members that may run" + again},
 		{"wrong levels", []any{labelled("a", "g", "1", required, "nvlink", preferred, "rack")}, l, "1 of [a], wrong: pod a: " +
 			`metadata.annotations[tandem-gpu.io/preferred-topology]: "rack" is not legal, it must not list rack: nvlink is required, and nothing is closer` + again},
-		{"no name", []any{pod("a", minMembers, "2"), pod("b", gangLabel, "")}, Ref{Source: Label, Namespace: "ns", Name: ""}, "0 of [a b], wrong: " + kube.NamelessGang().Error()},
+		{"no name", []any{pod("a", minMembers, "2"), pod("b", gangLabel, "")}, Ref{Source: Label, Namespace: "ns", Name: ""}, "0 of [a b], wrong: " + membership.NamelessGang().Error()},
 		{"unlike numbers", []any{labelled("a", "g", "2"), labelled("b", "g", "2"), labelled("c", "g", "3")}, l,
 			`0 of [a b c], wrong: the members differ in metadata.annotations[tandem-gpu.io/min-members]: "2" of pod a, "3" of pod c; it must be the same for all members of a gang`},
 		{"unlike priority", []any{labelled("a", "g", "2"), with(labelled("b", "g", "2"), func(p *v1.Pod) { p.Spec.Priority = new(int32(7)) })}, l,

@@ -23,7 +23,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 )
 
 // cluster is a fake API with the informers of a scheduler.
@@ -47,7 +47,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 			groups = append(groups, object)
 		}
 	}
-	kinds := map[schema.GroupVersionResource]string{kube.NativePodGroups: "PodGroupList", kube.XK8sPodGroups: "PodGroupList"}
+	kinds := map[schema.GroupVersionResource]string{membership.NativePodGroups: "PodGroupList", membership.XK8sPodGroups: "PodGroupList"}
 	c.dynamic = fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, groups...)
 	c.factory = informers.NewSharedInformerFactory(c.Clientset, 0)
 	return c
@@ -99,10 +99,10 @@ func TestNew(t *testing.T) {
 	eventually(t, s, l, "1 of [c]")
 	must(t, c.CoreV1().Pods("ns").Delete(ctx, "c", metav1.DeleteOptions{}))
 	eventually(t, s, l, "no gang, waits: no member exists")
-	_, err = c.dynamic.Resource(kube.XK8sPodGroups).Namespace("ns").Update(ctx, xk8sGang("g", 2), metav1.UpdateOptions{})
+	_, err = c.dynamic.Resource(membership.XK8sPodGroups).Namespace("ns").Update(ctx, xk8sGang("g", 2), metav1.UpdateOptions{})
 	must(t, err)
 	eventually(t, s, x, "2 of [b], waits: 1 of 2 members exist")
-	must(t, c.dynamic.Resource(kube.NativePodGroups).Namespace("ns").Delete(ctx, "g", metav1.DeleteOptions{}))
+	must(t, c.dynamic.Resource(membership.NativePodGroups).Namespace("ns").Delete(ctx, "g", metav1.DeleteOptions{}))
 	eventually(t, s, n, "0 of [a], waits: PodGroup ns/g of scheduling.k8s.io does not exist")
 	for _, ref := range []Ref{n, x, l} {
 		c.awaitHeard(t, ref, 2)
@@ -129,7 +129,7 @@ func (c *cluster) awaitHeard(t *testing.T, ref Ref, times int) {
 func TestNotRead(t *testing.T) {
 	c := newCluster(pod("a", groupLabel, "g"), labelled("b", "h", "1"), xk8sGang("g", 1))
 	var mu sync.Mutex
-	refusal := apierrors.NewForbidden(kube.XK8sPodGroups.GroupResource(), "", errors.New("no role"))
+	refusal := apierrors.NewForbidden(membership.XK8sPodGroups.GroupResource(), "", errors.New("no role"))
 	c.dynamic.PrependReactor("list", "podgroups", func(k8stesting.Action) (bool, runtime.Object, error) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 )
 
 // both serves all PodGroups.
@@ -32,7 +32,7 @@ func newWorld(served Served) *world {
 	}
 	w.Set = &Set{
 		served: served, pods: w.pods, known: map[string]*member{}, gangs: map[Ref]*gang{},
-		groups: map[Source]*groups{XK8s: {resource: kube.XK8sPodGroups, store: w.xk8s}},
+		groups: map[Source]*groups{XK8s: {resource: membership.XK8sPodGroups, store: w.xk8s}},
 	}
 	if served.Native != "" {
 		w.groups[Native] = &groups{resource: served.native(), store: w.native}
@@ -129,9 +129,9 @@ func with(p *v1.Pod, change func(*v1.Pod)) *v1.Pod {
 
 // podGroup returns a PodGroup of namespace ns.
 func podGroup(source Source, name string, spec map[string]any, annotations map[string]string) *unstructured.Unstructured {
-	version := kube.XK8sPodGroups.GroupVersion().String()
+	version := membership.XK8sPodGroups.GroupVersion().String()
 	if source == Native {
-		version = kube.NativePodGroups.GroupVersion().String()
+		version = membership.NativePodGroups.GroupVersion().String()
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": "PodGroup", "spec": spec}}
 	u.SetNamespace("ns")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	agent "github.com/tandem-gpu/tandem/internal/agent/metrics"
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
@@ -24,7 +25,7 @@ func main() {
 
 // sections returns the parts of the page.
 func sections() []metrics.Section {
-	return append(metrics.Sections(), metrics.Section{
+	return append(agent.Sections(), metrics.Section{
 		Title:    "Scheduler",
 		Text:     "Served by the scheduler at `/metrics`, with the metrics of kube-scheduler and `tandem_build_info`, as the agent has it.",
 		Families: gpushare.Families(),

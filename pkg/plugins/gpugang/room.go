@@ -3,6 +3,7 @@ package gpugang
 import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -20,7 +21,7 @@ func (p *Plugin) leaving(made *reservation.Made) map[vgpu.UID]bool {
 		seen[at.Node] = true
 		for _, there := range info.GetPods() {
 			pod := there.GetPod()
-			if _, victim := made.Victims[kube.UIDOf(pod)]; victim || pod.DeletionTimestamp != nil && !kube.Lingers(pod, p.now()) {
+			if _, victim := made.Victims[kube.UIDOf(pod)]; victim || pod.DeletionTimestamp != nil && !victims.Lingers(pod, p.now()) {
 				all[kube.UIDOf(pod)] = true
 			}
 		}

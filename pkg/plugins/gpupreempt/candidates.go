@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -61,9 +61,9 @@ type collection struct {
 	chosen map[vgpu.UID]bool
 	roster roster
 	// shares are those of the node that is being looked at, near whether its pods may make room.
-	shares kube.Shares
+	shares victims.Shares
 	near   bool
-	placed []kube.Placed
+	placed []victims.Placed
 	pods   []*v1.Pod
 }
 
@@ -76,7 +76,7 @@ func (p *Plugin) collect(nodes []fwk.NodeInfo, priority int32) *collection {
 	now := p.now()
 	return &collection{
 		priority: priority, now: now, chosen: p.victimsAt(now), roster: roster{least: p.least, number: map[podgroup.Ref]int{}},
-		placed: make([]kube.Placed, 0, count), pods: make([]*v1.Pod, 0, count),
+		placed: make([]victims.Placed, 0, count), pods: make([]*v1.Pod, 0, count),
 	}
 }
 
@@ -90,18 +90,18 @@ func (c *collection) add(n *note) {
 		chosen, goes = c.chosen[n.UID()]
 	}
 	switch {
-	case n.Leaving() && kube.Lingers(n.Pod, c.now), goes && !chosen:
+	case n.Leaving() && victims.Lingers(n.Pod, c.now), goes && !chosen:
 		return
 	case !n.Leaving() && !chosen && n.gang == nil && n.Priority() >= c.priority:
 		return
 	}
-	c.placed = append(c.placed, kube.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.roster.of(n.gang), Chosen: chosen})
+	c.placed = append(c.placed, victims.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.roster.of(n.gang), Chosen: chosen})
 	c.pods = append(c.pods, n.Pod)
 }
 
 // finish returns what was listed.
 func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemption.Candidates, []*v1.Pod) {
-	from := kube.Candidates(c.placed, budgets, c.now)
+	from := victims.Candidates(c.placed, budgets, c.now)
 	from.Gangs = c.roster.list
 	return from, c.pods
 }
@@ -109,11 +109,11 @@ func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemptio
 // victimsAt returns the pods that were chosen as victims and go, or went, in time, and whether that is so soon that their room is
 // waited for.
 func (p *Plugin) victimsAt(now time.Time) map[vgpu.UID]bool {
-	var victims map[vgpu.UID]time.Time
-	p.machine.Lock(func(l machine.Locked) { victims = l.State.Victims(now) })
-	all := make(map[vgpu.UID]bool, len(victims))
-	for uid, by := range victims {
-		all[uid] = by.Sub(now) <= kube.LeavingWithin+slack
+	var chosen map[vgpu.UID]time.Time
+	p.machine.Lock(func(l machine.Locked) { chosen = l.State.Victims(now) })
+	all := make(map[vgpu.UID]bool, len(chosen))
+	for uid, by := range chosen {
+		all[uid] = by.Sub(now) <= victims.LeavingWithin+slack
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -30,7 +31,7 @@ const noteAge = 5 * time.Minute
 
 // note is what one pod says.
 type note struct {
-	kube.Traits
+	victims.Traits
 	// gang is the one that it names, nil for none.
 	gang *podgroup.Ref
 }

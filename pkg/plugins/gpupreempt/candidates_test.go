@@ -18,7 +18,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/internal/testkit"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
@@ -45,7 +47,7 @@ func (c *cluster) candidates(priority int32) (*preemption.Candidates, []*v1.Pod,
 type byLabel struct{ machine.Gangs }
 
 func (byLabel) Of(pod *v1.Pod) (podgroup.Ref, bool) {
-	name := kube.GangsOf(pod).Label
+	name := membership.GangsOf(pod).Label
 	return podgroup.Ref{Source: podgroup.Label, Namespace: pod.Namespace, Name: name}, name != ""
 }
 
@@ -67,7 +69,7 @@ type census struct {
 }
 
 func newCensus(t testing.TB) *census {
-	guards, err := kube.NewGuards(&config.GPUPreemptArgs{
+	guards, err := victims.NewGuards(&config.GPUPreemptArgs{
 		MinimumRuntime: metav1.Duration{Duration: time.Hour},
 		Protected:      config.ProtectedPods{Namespaces: []string{"system"}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}},
 	})

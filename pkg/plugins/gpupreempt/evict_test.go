@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
@@ -300,7 +301,7 @@ func TestOnlyTheVictimIsEvicted(t *testing.T) {
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
-	guards, err := kube.NewGuards(&config.GPUPreemptArgs{})
+	guards, err := victims.NewGuards(&config.GPUPreemptArgs{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +312,7 @@ func TestGrace(t *testing.T) {
 	p.Spec.TerminationGracePeriodSeconds = &seconds
 	expect(t, "five minutes", now.Add(300*time.Second+slack), plugin.goneBy(p, now))
 	for _, seconds = range []int64{601, 315_360_000, 9_223_372_036, 9_223_372_037, math.MaxInt64} {
-		expect(t, fmt.Sprint(seconds), now.Add(kube.LeavingWithin+slack), plugin.goneBy(p, now))
+		expect(t, fmt.Sprint(seconds), now.Add(victims.LeavingWithin+slack), plugin.goneBy(p, now))
 		expect(t, "slow", true, plugin.isSlow(p))
 	}
 	p.DeletionTimestamp = &metav1.Time{Time: now.Add(7 * time.Second)}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -78,7 +79,7 @@ func (p *Plugin) keepGangRoom(a *act) error {
 	longest := time.Duration(0)
 	for _, pod := range a.gone() {
 		made.Victims[kube.UIDOf(pod)] = reservation.Victim{Pod: kube.PathOf(pod), Node: pod.Spec.NodeName}
-		longest = max(longest, kube.GracePeriod(pod))
+		longest = max(longest, victims.GracePeriod(pod))
 	}
 	made.Until = p.now().Add(longest)
 	answer := machine.Answer{Refuse: &reservation.Refuse{Why: "it is gone"}}

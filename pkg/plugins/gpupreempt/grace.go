@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 )
 
 // slack is how long a pod may exist beyond its grace period before it is taken to stay: the kubelet kills it then, takes its
@@ -16,7 +16,7 @@ const slack = 30 * time.Second
 // isSlow reports whether a pod takes longer to end, when it is evicted, than its room is waited for.
 func (p *Plugin) isSlow(pod *v1.Pod) bool {
 	grace, _ := p.guards.GracePeriod(pod)
-	return grace > kube.LeavingWithin
+	return grace > victims.LeavingWithin
 }
 
 // endOf returns when a pod that is evicted now is gone at the latest.
@@ -27,7 +27,7 @@ func (p *Plugin) endOf(pod *v1.Pod) time.Time {
 
 // goneBy returns how long the room of a pod that leaves is waited for: until it is gone, but no longer than that of any.
 func (p *Plugin) goneBy(pod *v1.Pod, now time.Time) time.Time {
-	by, most := p.endOf(pod), now.Add(kube.LeavingWithin).Add(slack)
+	by, most := p.endOf(pod), now.Add(victims.LeavingWithin).Add(slack)
 	if pod.DeletionTimestamp != nil {
 		by = pod.DeletionTimestamp.Add(slack)
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/throttle"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -49,7 +49,7 @@ type Plugin struct {
 	now func() time.Time
 	// core finds the victims: preemption.Victims.
 	core    func(*gang.Cluster, *gang.Group, *preemption.Candidates, preemption.Config) (preemption.Plan, error)
-	guards  *kube.Guards
+	guards  *victims.Guards
 	budgets policylisters.PodDisruptionBudgetLister
 	// plain is the in-tree plugin, for pods that ask for no vGPU.
 	plain   *defaultpreemption.DefaultPreemption
@@ -119,7 +119,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	if p.requests, err = throttle.New(handle.KubeConfig(), handle.ClientSet()); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
-	if p.guards, err = kube.NewGuards(args); err != nil {
+	if p.guards, err = victims.NewGuards(args); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 	}
 	if p.plain, err = p.newPlain(ctx); err != nil {

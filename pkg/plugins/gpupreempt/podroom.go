@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
+	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/reservation"
@@ -110,7 +111,7 @@ func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, n
 	for _, info := range node.GetPods() {
 		other := info.GetPod()
 		isChosen := p.isChosen(kube.UIDOf(other)) && !p.isSlow(other)
-		if !isChosen && (other.DeletionTimestamp == nil || kube.Lingers(other, now)) {
+		if !isChosen && (other.DeletionTimestamp == nil || victims.Lingers(other, now)) {
 			continue
 		}
 		if without.RemovePod(klog.FromContext(ctx), other) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx, state, pod, info, without).IsSuccess() {

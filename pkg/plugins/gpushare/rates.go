@@ -3,7 +3,7 @@ package gpushare
 import (
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -34,7 +34,7 @@ func givenRates(args *config.GPUShareArgs) (*placement.Rates, error) {
 
 // ratesOf returns the throughputs of a workload: those of the arguments, and for models that they do not name those of its
 // WorkloadProfile, if there is one.
-func (s *state) ratesOf(w *kube.Workload) (*placement.Rates, error) {
+func (s *state) ratesOf(w *workloads.Workload) (*placement.Rates, error) {
 	if w == nil {
 		return s.rates, nil
 	}
@@ -45,15 +45,15 @@ func (s *state) ratesOf(w *kube.Workload) (*placement.Rates, error) {
 // size gives the request of a pod that wants a rate or a latency the variants that reach it on the devices offered, and
 // reports whether the pod wants either. The error is a *kube.FieldError: the annotation is malformed, or no model reaches
 // what is wanted.
-func (s *state) size(pod *v1.Pod, r *vgpu.Request, w *kube.Workload, offers []vgpu.Offer) (bool, error) {
-	latency, wants, err := kube.WantedLatency(pod, r)
+func (s *state) size(pod *v1.Pod, r *vgpu.Request, w *workloads.Workload, offers []vgpu.Offer) (bool, error) {
+	latency, wants, err := workloads.WantedLatency(pod, r)
 	if err != nil {
 		return true, err
 	}
 	if wants {
 		return true, s.sizeByLatency(pod, r, w, latency, offers)
 	}
-	wanted, wants, err := kube.WantedRate(pod, r)
+	wanted, wants, err := workloads.WantedRate(pod, r)
 	if err != nil || !wants {
 		return wants, err
 	}
@@ -63,13 +63,13 @@ func (s *state) size(pod *v1.Pod, r *vgpu.Request, w *kube.Workload, offers []vg
 	}
 	variants, unreachable := rates.Variants(wanted, offers)
 	if unreachable != nil {
-		return true, kube.RateError(pod, unreachable)
+		return true, workloads.RateError(pod, unreachable)
 	}
 	r.Variants = variants
 	return true, nil
 }
 
-func (s *state) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *kube.Workload, wanted placement.Wanted, offers []vgpu.Offer) error {
+func (s *state) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *workloads.Workload, wanted placement.Wanted, offers []vgpu.Offer) error {
 	var latencies *placement.Rates
 	if w != nil {
 		var err error
@@ -79,7 +79,7 @@ func (s *state) sizeByLatency(pod *v1.Pod, r *vgpu.Request, w *kube.Workload, wa
 	}
 	variants, unreachable := latencies.Variants(wanted, offers)
 	if unreachable != nil {
-		return kube.LatencyError(pod, unreachable)
+		return workloads.LatencyError(pod, unreachable)
 	}
 	r.Variants = variants
 	return nil

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
-	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 	"github.com/tandem-gpu/tandem/pkg/interference"
@@ -235,6 +235,6 @@ func (n *news) clear() {
 
 // profilePath returns the "namespace/name" of the WorkloadProfile of a pod, whether or not there is one.
 func profilePath(pod *v1.Pod) string {
-	k := kube.WorkloadOf(pod)
+	k := workloads.WorkloadOf(pod)
 	return k.Namespace + "/" + k.ProfileName()
 }

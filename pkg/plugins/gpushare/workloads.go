@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/interference"
 	"github.com/tandem-gpu/tandem/pkg/placement"
@@ -38,7 +39,7 @@ func (s *state) complete(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, 
 }
 
 // profileOf returns the name under which a table has the curves of a pod, "" for none.
-func profileOf(pod *v1.Pod, w *kube.Workload) string {
+func profileOf(pod *v1.Pod, w *workloads.Workload) string {
 	if w == nil {
 		return pod.Labels[v1alpha1.LabelProfile]
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tandem-gpu/tandem/internal/agent/config"
 	"github.com/tandem-gpu/tandem/internal/agent/deviceplugin"
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
@@ -28,7 +29,7 @@ func file(t *testing.T, name string) string {
 }
 
 func TestAgentConfigurationLoads(t *testing.T) {
-	if _, err := deviceplugin.LoadConfig(file(t, "config.yaml")); err != nil {
+	if _, err := config.Load(file(t, "config.yaml")); err != nil {
 		t.Error(err)
 	}
 }
@@ -54,7 +55,7 @@ func TestAgentConfigurationIsComplete(t *testing.T) {
 		}
 	}
 	read("", written)
-	for _, field := range fields("", reflect.TypeFor[deviceplugin.Config]()) {
+	for _, field := range fields("", reflect.TypeFor[config.Config]()) {
 		if !have[field] {
 			t.Errorf("deploy/agent/config.yaml does not mention %s", field)
 		}

@@ -1,0 +1,235 @@
+package gpunode
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/agent/inventory"
+	"github.com/tandem-gpu/tandem/internal/agent/loop"
+	"github.com/tandem-gpu/tandem/internal/agent/podsource"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// Publisher writes the GPUNode of this node: when something changed, and now and then in case somebody else did.
+type Publisher struct {
+	Client dynamic.ResourceInterface
+	// Self asks who the agent is; nil asks nobody.
+	Self dynamic.ResourceInterface
+	Node string
+	// Status returns what to publish now, and what tells that it may have changed.
+	Status func() (v1alpha1.GPUNodeStatus, Signals)
+	Done   func(error)
+	Beat   func()
+}
+
+// Signals are channels that are closed when something changed; nil ones never are.
+type Signals [4]<-chan struct{}
+
+const (
+	// Resync is how often the written status is compared with what should be there.
+	Resync = 5 * time.Minute
+	// writeTimeout bounds one attempt; retries wait from minWriteRetry to maxWriteRetry.
+	writeTimeout  = 10 * time.Second
+	minWriteRetry = 500 * time.Millisecond
+	maxWriteRetry = time.Minute
+)
+
+// Run publishes until ctx ends. The kubelet is served whether or not the API server answers.
+func (p *Publisher) Run(ctx context.Context) {
+	wait := minWriteRetry
+	for {
+		p.Beat()
+		status, changed := p.Status()
+		err := p.Publish(ctx, status)
+		p.Done(err)
+		next := Resync
+		if err != nil {
+			p.report(ctx, err, wait)
+			next = wait
+			wait = min(2*wait, maxWriteRetry)
+			changed = Signals{} // a failing API server is not asked faster because something changed
+		} else {
+			wait = minWriteRetry
+		}
+		if !p.pause(ctx, next, changed) {
+			return
+		}
+	}
+}
+
+// pause waits, beating, until the time has passed, something changed or ctx has ended; the last gives false.
+func (p *Publisher) pause(ctx context.Context, d time.Duration, changed Signals) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	beat := time.NewTicker(loop.BeatEvery)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-changed[0]:
+			return true
+		case <-changed[1]:
+			return true
+		case <-changed[2]:
+			return true
+		case <-changed[3]:
+			return true
+		case <-beat.C:
+			p.Beat()
+		}
+	}
+}
+
+func (p *Publisher) report(ctx context.Context, err error, wait time.Duration) {
+	log := klog.FromContext(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		log.Error(err, "Cannot publish the GPUNode: is the CustomResourceDefinition gpunodes.tandem-gpu.io installed? The kubelet is served meanwhile", "retryIn", wait)
+		return
+	}
+	log.Error(err, "Cannot publish the GPUNode; the kubelet is served meanwhile", "retryIn", wait)
+}
+
+// Publish makes the GPUNode's status what it should be, with as few calls as that takes.
+func (p *Publisher) Publish(ctx context.Context, want v1alpha1.GPUNodeStatus) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	have, err := p.Client.Get(ctx, p.Node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		have, err = p.create(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("get GPUNode %s: %w", p.Node, err)
+	}
+	var current v1alpha1.GPUNode
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(have.Object, &current); err != nil {
+		return fmt.Errorf("read GPUNode %s: %w", p.Node, err)
+	}
+	next := merge(current.Status, want)
+	if equality.Semantic.DeepEqual(current.Status, next) {
+		return nil
+	}
+	current.Status = next
+	current.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&current)
+	if err != nil {
+		return fmt.Errorf("write GPUNode %s: %w", p.Node, err)
+	}
+	if _, err := p.Client.UpdateStatus(ctx, &unstructured.Unstructured{Object: raw}, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("write status of GPUNode %s: %w", p.Node, err)
+	}
+	return nil
+}
+
+func (p *Publisher) create(ctx context.Context) (*unstructured.Unstructured, error) {
+	g := &unstructured.Unstructured{}
+	g.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GPUNode"))
+	g.SetName(p.Node)
+	owners, err := p.owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g.SetOwnerReferences(owners)
+	created, err := p.Client.Create(ctx, g, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return p.Client.Get(ctx, p.Node, metav1.GetOptions{})
+	}
+	return created, err
+}
+
+// merge puts the wanted conditions among those that are there: the time of the last transition stays where the status
+// of a condition does, and conditions of others stay.
+func merge(have, want v1alpha1.GPUNodeStatus) v1alpha1.GPUNodeStatus {
+	conditions := slices.Clone(have.Conditions)
+	for _, c := range want.Conditions {
+		meta.SetStatusCondition(&conditions, c)
+	}
+	want.Conditions = conditions
+	return want
+}
+
+// ReadyCondition is the Ready condition for a reason.
+func ReadyCondition(reason, message string) metav1.Condition {
+	return claim(v1alpha1.ConditionReady, reason == v1alpha1.ReadyServing, reason, message)
+}
+
+// HealthyCondition says which devices take no work.
+func HealthyCondition(devices []inventory.Device) metav1.Condition {
+	reason := v1alpha1.DevicesAllHealthy
+	list := make([]string, 0, len(devices))
+	for i := range devices {
+		d := &devices[i]
+		if d.Sick == nil {
+			continue
+		}
+		list = append(list, fmt.Sprintf("g%d (%s): %s", d.Index, d.ID, d.Sick.Reason))
+		if !d.Recovering {
+			reason = v1alpha1.DevicesSick
+		} else if reason == v1alpha1.DevicesAllHealthy {
+			reason = v1alpha1.DevicesRecovering
+		}
+	}
+	switch {
+	case len(devices) == 0:
+		return claim(v1alpha1.ConditionDevicesHealthy, true, reason, "the node has no devices")
+	case len(list) == 0:
+		return claim(v1alpha1.ConditionDevicesHealthy, true, reason, "all devices take work")
+	}
+	return claim(v1alpha1.ConditionDevicesHealthy, false, reason, "these take no work: "+strings.Join(list, ", "))
+}
+
+// MonitoredCondition says which devices could fail their programs unnoticed.
+func MonitoredCondition(devices []inventory.Device) metav1.Condition {
+	reason := v1alpha1.MonitoredAll
+	var list []string
+	for i := range devices {
+		if why := devices[i].Unmonitored; why != nil {
+			reason = why.Reason
+			list = append(list, fmt.Sprintf("g%d (%s): %s", devices[i].Index, devices[i].ID, why.Message))
+		}
+	}
+	c := claim(v1alpha1.ConditionMonitored, len(list) == 0, reason, "programs would be noticed to fail on every device")
+	if len(list) > 0 {
+		c.Message = inventory.Shorten("these take work and are not watched: "+strings.Join(list, ", "), 4096)
+	}
+	if reason == v1alpha1.MonitoredNotYet {
+		c.Status = metav1.ConditionUnknown
+	}
+	return c
+}
+
+// PodsCondition says who tells the agent of the node's pods.
+func PodsCondition(view podsource.View) metav1.Condition {
+	switch {
+	case view.Problem != "":
+		return claim(v1alpha1.ConditionPodsKnown, false, v1alpha1.PodsUnknown, inventory.Shorten(view.Problem, 1024))
+	case view.Server:
+		return claim(v1alpha1.ConditionPodsKnown, true, v1alpha1.PodsFromServer, "the agent reads the pods of this node from the API server, since the kubelet does not serve the Pods API")
+	}
+	return claim(v1alpha1.ConditionPodsKnown, true, v1alpha1.PodsFromKubelet, "the agent reads the pods of this node from the kubelet")
+}
+
+func claim(kind string, holds bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if holds {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}

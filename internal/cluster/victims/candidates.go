@@ -1,0 +1,62 @@
+package victims
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Placed is a pod with a place.
+type Placed struct {
+	*Traits
+	// Share is what it takes of GPUs, over all devices.
+	Share vgpu.MilliGPU
+	// Gang is its gang as an index of preemption.Candidates.Gangs, which the caller sets, −1 for none.
+	Gang int
+	// Chosen says that it leaves although nobody has deleted it yet.
+	Chosen bool
+}
+
+// Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods that are being deleted
+// leave; callers do not hand in those that Linger.
+func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Time) *preemption.Candidates {
+	b := newBudgets(pdbs)
+	c := &preemption.Candidates{Pods: make([]preemption.Pod, len(pods)), Budgets: b.allowances()}
+	for i := range pods {
+		at := &pods[i]
+		c.Pods[i] = at.at(now, at.Share)
+		c.Pods[i].Gang = at.Gang
+		c.Pods[i].Leaving = at.Leaving() || at.Chosen
+		c.Pods[i].Budgets = b.of(at.namespace, at.Pod)
+	}
+	return c
+}
+
+// Shares tell what pods take of the devices of the node that was Read last. Its memory is used again for the next.
+type Shares struct {
+	node *vgpu.Node
+	uses []vgpu.PodUse
+}
+
+// Read takes in a node; nil is one without devices.
+func (s *Shares) Read(n *vgpu.Node) {
+	s.node, s.uses = n, s.uses[:0]
+	if n != nil {
+		s.uses = n.Uses(s.uses)
+	}
+}
+
+// Of returns what a pod takes, over all devices: of each its slots' part, rounded down to thousandths.
+func (s *Shares) Of(uid vgpu.UID) (share vgpu.MilliGPU) {
+	at, _ := slices.BinarySearchFunc(s.uses, uid, func(u vgpu.PodUse, uid vgpu.UID) int { return cmp.Compare(u.UID, uid) })
+	for ; at < len(s.uses) && s.uses[at].UID == uid; at++ {
+		u := &s.uses[at]
+		share += vgpu.MilliGPU(u.Use.Slots) * vgpu.WholeGPU / vgpu.MilliGPU(s.node.Devices()[u.Device].Slots)
+	}
+	return share
+}

@@ -1,0 +1,67 @@
+package victims
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/preemption"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// maxRun bounds the time of which a pod's work can be lost. It keeps the product with a share within 64 bits.
+const maxRun = 10 * 365 * 24 * time.Hour
+
+// run is the time that a pod works.
+type run struct {
+	// start is when it started, where started says that somebody saw it; saved is when its work was last saved, zero for never.
+	start, saved time.Time
+	started      bool
+}
+
+func runOf(pod *v1.Pod) run {
+	r := run{}
+	r.start, r.started = startOf(pod)
+	if at, ok, err := kube.CheckpointTime(pod); ok && err == nil {
+		r.saved = at
+	}
+	return r
+}
+
+// lost returns the work that is lost if the pod with a share of GPUs ends now: the share times the whole seconds since the
+// pod started, or since its last checkpoint. A checkpoint that is malformed, before the start or in the future is none. A pod
+// whose start is not known has lost nothing.
+//
+// Example: 1500 thousandths of a GPU, saved 10 minutes ago, are 900,000.
+func (r *run) lost(share vgpu.MilliGPU, now time.Time) int64 {
+	if !r.started {
+		return 0
+	}
+	since := r.start
+	if r.saved.After(since) && !r.saved.After(now) {
+		since = r.saved
+	}
+	return min(int64(share)*int64(min(elapsed(since, now), maxRun)/time.Second), preemption.MaxLost)
+}
+
+// shorter reports whether the pod has run for less than a time. One that nobody saw start has not run.
+func (r *run) shorter(least time.Duration, now time.Time) bool {
+	return least > 0 && (!r.started || elapsed(r.start, now) < least)
+}
+
+// startOf returns when a pod started: as its node says, else when it got the node. False where nobody says.
+func startOf(pod *v1.Pod) (time.Time, bool) {
+	if t := pod.Status.StartTime; t != nil {
+		return t.Time, true
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// elapsed returns the time from since to now, 0 where the clocks differ so that it would be negative.
+func elapsed(since, now time.Time) time.Duration { return max(0, now.Sub(since)) }
