@@ -107,7 +107,7 @@ func (m *move) settle(g *group, f *Facts) {
 	case *binding:
 		g.phase = &running{plan: p.plan}
 	}
-	g.plan().preempted, g.voids = false, 0
+	g.plan().preempted, g.voidRooms = false, 0
 }
 
 // nodeRefused ends the plan when no node takes a member, or the planned one does not: before the members are bound for all, after
@@ -183,8 +183,8 @@ func (m *move) afterStart(g *group, f *Facts) *Facts {
 		return f
 	}
 	m.adopt(g, f)
-	left := m.AfterStart(*f)
-	return &left
+	adjusted := m.AfterStart(*f)
+	return &adjusted
 }
 
 // released ends a gang of which too few members were bound in time, once all of those are evicted. The gang may have been seen to

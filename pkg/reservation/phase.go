@@ -109,8 +109,8 @@ type (
 	incomplete struct {
 		why string
 		// since is when members were seen to be missing; told: the members were told so.
-		since time.Time
-		told  bool
+		since    time.Time
+		notified bool
 	}
 	refused struct {
 		Refusal
@@ -140,7 +140,7 @@ type (
 		// evictions make the room, 0 for none.
 		evictions Evictions
 		// trial: each member is given its place in the room, to see whether it fits.
-		trial bool
+		dryRun bool
 	}
 )
 

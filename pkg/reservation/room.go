@@ -10,9 +10,9 @@ import (
 // roomWanted says whether pods to evict may be sought for a gang.
 func (m *move) roomWanted(e *RoomWanted) {
 	g := m.gangs[e.Ref]
-	if g != nil && m.now.Before(g.ask) {
-		g.askAgain = true // what changed since may help
-		m.refuse(g.unhelped)
+	if g != nil && m.now.Before(g.seekVictimsAt) {
+		g.retriesToSeek = true // what changed since may help
+		m.refuse(g.noVictimsReason)
 	}
 }
 
@@ -25,7 +25,7 @@ func (m *move) roomMade(e *RoomMade) {
 		m.refuse("it changed meanwhile")
 		return
 	}
-	if left := m.AfterStart(e.Gang); g.lacking(&left) != e.Room.Unbound {
+	if adjusted := m.AfterStart(e.Gang); g.lacking(&adjusted) != e.Room.Unbound {
 		m.refuse(MembersChanged)
 		return
 	}
@@ -46,7 +46,7 @@ const MembersChanged = "its members changed meanwhile"
 
 func (m *move) roomTried(e *RoomTried) {
 	if g := m.gangs[e.Ref]; g != nil && g.preempting() != nil {
-		g.preempting().trial = e.On
+		g.preempting().dryRun = e.On
 	}
 }
 
@@ -60,12 +60,12 @@ func (m *move) roomGivenUp(e *RoomGivenUp) {
 // giveUp ends the room that evictions make for a gang, and says when evictions may be sought for it again.
 func (m *move) giveUp(g *group, why string, pause time.Duration) {
 	m.endRoom(g)
-	g.unhelped, g.askAgain = why, pause > 0
-	if !g.askAgain {
-		pause = askPause << min(g.asked, askDoublings)
-		g.asked++
+	g.noVictimsReason, g.retriesToSeek = why, pause > 0
+	if !g.retriesToSeek {
+		pause = seekPause << min(g.fruitlessSearches, seekDoublings)
+		g.fruitlessSearches++
 	}
-	g.ask = m.now.Add(pause)
+	g.seekVictimsAt = m.now.Add(pause)
 }
 
 // endRoom gives up the room that evictions make for a gang.
@@ -74,8 +74,8 @@ func (m *move) endRoom(g *group) {
 	if r == nil {
 		return
 	}
-	left := r.refused
-	g.need = &left
+	refusal := r.refused
+	g.need = &refusal
 	m.stopEvictions(GangPreemptor(g.Ref))
 	released := false
 	for _, uid := range sorted(r.Places) {
@@ -94,9 +94,9 @@ func (m *move) endRoom(g *group) {
 // voidRoom gives up the room of a gang that came to nothing. The next evictions for it wait, each time twice as long.
 func (m *move) voidRoom(g *group, why string) {
 	m.endRoom(g)
-	g.unhelped = "the room that was made for it came to nothing: " + why
-	g.ask, g.askAgain = m.now.Add(m.again(g.voids)), true
-	g.voids++
+	g.noVictimsReason = "the room that was made for it came to nothing: " + why
+	g.seekVictimsAt, g.retriesToSeek = m.now.Add(m.voidPause(g.voidRooms)), true
+	g.voidRooms++
 }
 
 // otherMembers reports whether a gang has other members than those that room is made for.
@@ -105,7 +105,7 @@ func (m *move) otherMembers(g *group, f *Facts) bool {
 	if r == nil {
 		return false
 	}
-	left := m.AfterStart(*f)
+	adjusted := m.AfterStart(*f)
 	waiting := map[vgpu.UID]bool{}
 	for i := range f.Members {
 		if f.Members[i].Waits() {
@@ -117,7 +117,7 @@ func (m *move) otherMembers(g *group, f *Facts) bool {
 			return true
 		}
 	}
-	return g.lacking(&left) != r.Unbound
+	return g.lacking(&adjusted) != r.Unbound
 }
 
 // lookAtRoom gives up the room of a gang when its time is over or its gang changed, and has the gang tried once all victims are
@@ -168,18 +168,18 @@ func (r *Made) Stand(lacking int, wanted map[vgpu.UID]bool, priority int32, leav
 // free reports whether all members could have their places, beside what is kept for others of a higher priority: now, or once some
 // pods are gone, whose hosts have room enough then. What is kept for others of their own priority is no obstacle: they do not need
 // this room, although the pods that leave it may still be where the members go.
-func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, gone map[vgpu.UID]bool) bool {
+func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, removed map[vgpu.UID]bool) bool {
 	nodes := map[string]*vgpu.Node{}
 	for _, uid := range sorted(r.Places) {
 		at := r.Places[uid]
 		n := nodes[at.Node]
 		if n == nil {
-			if n = without(ledger(at.Node), priority, gone); n == nil {
+			if n = without(ledger(at.Node), priority, removed); n == nil {
 				return false
 			}
 			nodes[at.Node] = n
 		}
-		if gone == nil && !at.Host.Within(n.Room()) || at.Held() && n.Add(at.Assignment) != nil {
+		if removed == nil && !at.Host.Within(n.Room()) || at.Held() && n.Add(at.Assignment) != nil {
 			return false
 		}
 		n.SetRoom(n.Room().Minus(at.Host))
@@ -189,9 +189,9 @@ func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, gone map[vgp
 
 // without returns a node without some pods, on which others of a higher priority have what is held for them; nil where that does
 // not add up.
-func without(n *vgpu.Node, priority int32, gone map[vgpu.UID]bool) *vgpu.Node {
+func without(n *vgpu.Node, priority int32, removed map[vgpu.UID]bool) *vgpu.Node {
 	holds := n.Holds()
-	n = n.Without(func(h *vgpu.Hold, held bool) bool { return held || gone[h.UID] })
+	n = n.Without(func(h *vgpu.Hold, held bool) bool { return held || removed[h.UID] })
 	for i := range holds {
 		if h := &holds[i]; h.Priority > priority && n.Add(h.Assignment) != nil {
 			return nil

@@ -301,8 +301,8 @@ func (g *group) lacking(f *Facts) int { return max(0, f.MinCount-g.boundOf(f)-le
 // refs returns the gangs in a fixed order.
 func (s *State) refs() []Ref { return slices.SortedFunc(maps.Keys(s.gangs), Ref.Compare) }
 
-// first orders gangs that wait for room: the highest priority first, then the one that waits longest, then by name.
-func first(a, b *group) int {
+// compareWaiting orders gangs that wait for room: the highest priority first, then the one that waits longest, then by name.
+func compareWaiting(a, b *group) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), a.refused().wait.since.Compare(b.refused().wait.since),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Source, b.Source))
 }
@@ -316,7 +316,7 @@ func (s *State) next(now time.Time) *group {
 		if !g.seeksRoom(now) || holder != nil && g.priority <= holder.priority {
 			continue
 		}
-		if next == nil || first(g, next) < 0 {
+		if next == nil || compareWaiting(g, next) < 0 {
 			next = g
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// wakes are the pods that are to be tried again. Activating them takes the lock of the scheduler's queue, under which PreEnqueue asks
+// activations are the pods that are to be tried again. Activating them takes the lock of the scheduler's queue, under which PreEnqueue asks
 // for that of the machine: so it waits until that is free.
-type wakes struct {
+type activations struct {
 	mu   sync.Mutex
 	pods map[string]*v1.Pod
 	// stale are nominations that may mean nothing any more, which takes the same lock to find out.
@@ -29,30 +29,30 @@ type nomination struct {
 }
 
 // add notes pods to be tried again, at the next Flush.
-func (w *wakes) add(pods ...*v1.Pod) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (a *activations) add(pods ...*v1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, pod := range pods {
-		if w.pods == nil {
-			w.pods = map[string]*v1.Pod{}
+		if a.pods == nil {
+			a.pods = map[string]*v1.Pod{}
 		}
-		w.pods[klog.KObj(pod).String()] = pod
+		a.pods[klog.KObj(pod).String()] = pod
 	}
 }
 
 // addStale notes that a member may have lost its place, for the next Flush.
-func (w *wakes) addStale(n nomination) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stale = append(w.stale, n)
+func (a *activations) addStale(n nomination) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stale = append(a.stale, n)
 }
 
 // Flush has the pods tried again that were noted. The caller does not hold the lock of the machine, and is not PreEnqueue.
 func (m *Machine) Flush(ctx context.Context) {
-	m.woken.mu.Lock()
-	pods, stale := m.woken.pods, m.woken.stale
-	m.woken.pods, m.woken.stale = nil, nil
-	m.woken.mu.Unlock()
+	m.activations.mu.Lock()
+	pods, stale := m.activations.pods, m.activations.stale
+	m.activations.pods, m.activations.stale = nil, nil
+	m.activations.mu.Unlock()
 	for _, n := range stale {
 		if pod := m.Seen(n.uid, n.pod); pod != nil {
 			m.Denominate(pod, n.node)

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// cached are the facts of one gang, and what they were built from.
-type cached struct {
+// cachedFacts are the facts of one gang, and what they were built from.
+type cachedFacts struct {
 	gang  *podgroup.Gang
 	err   error
 	facts reservation.Facts
@@ -35,7 +35,7 @@ func (l Locked) Facts(ref podgroup.Ref) reservation.Facts {
 		return k.facts
 	}
 	f := l.FactsOf(ref, pg, err)
-	m.known[ref] = cached{pg, err, f}
+	m.known[ref] = cachedFacts{pg, err, f}
 	return f
 }
 
