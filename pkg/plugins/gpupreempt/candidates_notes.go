@@ -56,9 +56,9 @@ func (k *notes) on(p *Plugin, info fwk.NodeInfo) []note {
 	name, pods := info.Node().Name, info.GetPods()
 	list, known := k.byNode[name]
 	if !known || len(list) != len(pods) {
-		was := list
+		before := list
 		list = make([]note, len(pods))
-		copy(list, was)
+		copy(list, before)
 		k.byNode[name] = list
 	}
 	for i, at := range pods {
@@ -75,12 +75,12 @@ func (k *notes) keep(nodes []fwk.NodeInfo, now time.Time) {
 	if len(k.byNode) <= len(nodes) {
 		return
 	}
-	there := make(map[string]bool, len(nodes))
+	listed := make(map[string]bool, len(nodes))
 	for _, info := range nodes {
-		there[info.Node().Name] = true
+		listed[info.Node().Name] = true
 	}
 	for name := range k.byNode {
-		if !there[name] {
+		if !listed[name] {
 			delete(k.byNode, name)
 		}
 	}

@@ -55,10 +55,10 @@ func (p *Plugin) watch(ctx context.Context) error {
 			before, okBefore := old.(*policyv1.PodDisruptionBudget)
 			budget, ok := now.(*policyv1.PodDisruptionBudget)
 			if ok && okBefore && budget.Status.DisruptionsAllowed > before.Status.DisruptionsAllowed {
-				p.eased(ctx)
+				p.budgetsEased(ctx)
 			}
 		},
-		DeleteFunc: func(any) { p.eased(ctx) },
+		DeleteFunc: func(any) { p.budgetsEased(ctx) },
 	}, options)
 	return err
 }
@@ -88,8 +88,8 @@ func (p *Plugin) isEvicting(pod *v1.Pod) (is bool) {
 	return is
 }
 
-// eased has the pods tried again that wait for a PodDisruptionBudget.
-func (p *Plugin) eased(ctx context.Context) {
+// budgetsEased has the pods tried again that wait for a PodDisruptionBudget.
+func (p *Plugin) budgetsEased(ctx context.Context) {
 	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.BudgetsEased{} })
 	p.machine.Flush(ctx)
 }

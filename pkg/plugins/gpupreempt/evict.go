@@ -88,45 +88,45 @@ func (p *Plugin) evictVictims(e *eviction) error {
 	} else {
 		p.metrics.lost.Add(float64(e.plan.Cost.Lost) / float64(vgpu.WholeGPU))
 	}
-	over := e.over(p, err)
-	p.machine.Step(func(machine.Locked) reservation.Event { return over })
+	ended := e.ended(p, err)
+	p.machine.Step(func(machine.Locked) reservation.Event { return ended })
 	p.machine.Flush(e.ctx)
 	return err
 }
 
-// over says how evictions ended.
-func (e *eviction) over(p *Plugin, err error) reservation.EvictionsEnded {
-	over := reservation.EvictionsEnded{Preemptor: e.id, Pod: e.pod, Number: e.number}
+// ended says how evictions ended.
+func (e *eviction) ended(p *Plugin, err error) reservation.EvictionsEnded {
+	out := reservation.EvictionsEnded{Preemptor: e.id, Pod: e.pod, Number: e.number}
 	if err != nil {
-		over.Why = err.Error()
+		out.Why = err.Error()
 	}
 	for _, u := range e.plan.Evict {
 		for _, at := range u.Pods {
 			uid := kube.UIDOf(e.pods[at])
-			over.Evict = append(over.Evict, uid)
+			out.Evict = append(out.Evict, uid)
 			if _, asked := e.asked.Load(uid); asked {
-				over.Asked = append(over.Asked, uid)
+				out.Asked = append(out.Asked, uid)
 			}
 			if pod := p.seen(e.pods[at]); pod != nil && pod.DeletionTimestamp == nil {
-				over.Stay = append(over.Stay, uid)
+				out.Stay = append(out.Stay, uid)
 			}
 		}
 	}
-	return over
+	return out
 }
 
-// careful is how many victims are evicted before the others go at once: where the API server refuses them, few have gone in vain.
+// maxSequential is how many victims are evicted before the others go at once: where the API server refuses them, few have gone in vain.
 // More are slower, for large gangs.
-const careful = 8
+const maxSequential = 8
 
 // evictAll evicts the units of a plan.
 func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
-	units, gone := e.plan.Evict, 0
-	for len(units) > 0 && gone < careful {
+	units, evicted := e.plan.Evict, 0
+	for len(units) > 0 && evicted < maxSequential {
 		if err := p.evictUnit(ctx, e, &units[0]); err != nil {
 			return err
 		}
-		gone += len(units[0].Pods)
+		evicted += len(units[0].Pods)
 		units = units[1:]
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -137,20 +137,20 @@ func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
 			cancel()
 		}
 	}, Name)
-	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, errSpared) })
+	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, errStopped) })
 	if err := errors.Join(failures...); err != nil || len(failures) == len(errs) {
 		return err
 	}
-	return errSpared
+	return errStopped
 }
 
-// errSpared says that an eviction was ended before it came to a unit.
-var errSpared = errors.New("nobody else need go any more")
+// errStopped says that an eviction was ended before it came to a unit.
+var errStopped = errors.New("nobody else need go any more")
 
 // evictUnit evicts the pods of a unit: once the first has gone, all of them, since a gang of which some are gone is lost.
 func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit) error {
 	if ctx.Err() != nil {
-		return errSpared
+		return errStopped
 	}
 	if first := e.pods[u.Pods[0]]; u.Kind == preemption.Surplus && !p.isSurplus(first) {
 		return fmt.Errorf("evict pod %s: its gang does not run on without it any more", klog.KObj(first))
@@ -210,23 +210,23 @@ type cause struct {
 func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMemory bool, err error) {
 	logger := klog.FromContext(ctx)
 	if p.withdraw(ctx, victim) {
-		p.tell(victim, why, " (before it was bound)")
+		p.victimEvent(victim, why, " (before it was bound)")
 		return true, nil
 	}
 	if err := p.mark(ctx, victim, why); apierrors.IsInvalid(err) {
 		// No update of the pod is legal any more, which is its own doing: it goes without the condition.
 		logger.Error(err, "Marking a victim failed, it is evicted all the same", "pod", klog.KObj(victim))
 	} else if err != nil {
-		return false, goneIsFine(err)
+		return false, ignoreGone(err)
 	}
 	err = p.send(ctx, func(ctx context.Context) error {
 		return p.requests.CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, p.deletion(victim))
 	})
 	if err != nil {
-		return false, goneIsFine(err)
+		return false, ignoreGone(err)
 	}
 	logger.V(2).Info("Preempted a pod", "pod", klog.KObj(victim), "preemptor", why.name, "node", victim.Spec.NodeName)
-	p.tell(victim, why, "")
+	p.victimEvent(victim, why, "")
 	return false, nil
 }
 
@@ -291,8 +291,8 @@ func (p *Plugin) mark(ctx context.Context, victim *v1.Pod, why cause) error {
 	})
 }
 
-// goneIsFine drops the errors which say that the pod is gone, or that another one has its name.
-func goneIsFine(err error) error {
+// ignoreGone drops the errors which say that the pod is gone, or that another one has its name.
+func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -309,9 +309,9 @@ func transient(err error) bool {
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// tell writes the event of a victim.
-func (p *Plugin) tell(victim *v1.Pod, why cause, how string) {
+// victimEvent writes the event of a victim.
+func (p *Plugin) victimEvent(victim *v1.Pod, why cause, how string) {
 	if recorder := p.handle.EventRecorder(); recorder != nil {
-		recorder.Eventf(victim, why.object, v1.EventTypeNormal, "Preempted", "Preempting", "%s", short(why.text+how))
+		recorder.Eventf(victim, why.object, v1.EventTypeNormal, "Preempted", "Preempting", "%s", shorten(why.text+how))
 	}
 }

@@ -129,7 +129,7 @@ func TestFailureEndsALargePlan(t *testing.T) {
 
 // Whoever waits for a pod that is spared is tried again, whether a pod or a gang had it evicted; who waits for one that went
 // waits on.
-func TestNobodyWaitsForTheSpared(t *testing.T) {
+func TestSparedPodIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
@@ -306,21 +306,21 @@ func TestGrace(t *testing.T) {
 	}
 	plugin := &Plugin{guards: guards, now: func() time.Time { return now }}
 	p := pod("p", 0, 0)
-	expect(t, "default", now.Add(30*time.Second+slack), plugin.goneBy(p, now))
+	expect(t, "default", now.Add(30*time.Second+slack), plugin.awaitedUntil(p, now))
 	seconds := int64(300)
 	p.Spec.TerminationGracePeriodSeconds = &seconds
-	expect(t, "five minutes", now.Add(300*time.Second+slack), plugin.goneBy(p, now))
+	expect(t, "five minutes", now.Add(300*time.Second+slack), plugin.awaitedUntil(p, now))
 	for _, seconds = range []int64{601, 315_360_000, 9_223_372_036, 9_223_372_037, math.MaxInt64} {
-		expect(t, fmt.Sprint(seconds), now.Add(kube.LeavingWithin+slack), plugin.goneBy(p, now))
+		expect(t, fmt.Sprint(seconds), now.Add(kube.LeavingWithin+slack), plugin.awaitedUntil(p, now))
 		expect(t, "slow", true, plugin.isSlow(p))
 	}
 	p.DeletionTimestamp = &metav1.Time{Time: now.Add(7 * time.Second)}
-	expect(t, "leaves already", now.Add(7*time.Second+slack), plugin.goneBy(p, now))
+	expect(t, "leaves already", now.Add(7*time.Second+slack), plugin.awaitedUntil(p, now))
 }
 
 func TestShort(t *testing.T) {
 	t.Parallel()
-	if got := short(strings.Repeat("é", 1000)); len(got) > maxText || !strings.HasSuffix(got, "é…") {
+	if got := shorten(strings.Repeat("é", 1000)); len(got) > maxText || !strings.HasSuffix(got, "é…") {
 		t.Errorf("%d bytes: …%s", len(got), got[len(got)-10:])
 	}
 }

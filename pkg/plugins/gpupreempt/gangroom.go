@@ -47,11 +47,11 @@ func (p *Plugin) paused(l machine.Locked, r *podgroup.RoomRequest) string {
 	f := l.FactsOf(r.Ref, r.Gang, nil)
 	able := l.State.Bound(&f)
 	for _, pod := range r.Pods {
-		left, _ := l.State.RetriedIn(r.Ref, kube.UIDOf(pod), p.now())
-		if left <= 0 {
+		pause, _ := l.State.RetriedIn(r.Ref, kube.UIDOf(pod), p.now())
+		if pause <= 0 {
 			able++
-		} else if left > longest {
-			last, longest = pod, left
+		} else if pause > longest {
+			last, longest = pod, pause
 		}
 	}
 	if last == nil || able >= r.MinCount {
@@ -65,7 +65,7 @@ var errChanged = errors.New(reservation.MembersChanged)
 
 // keepGangRoom has the room of a plan kept for a gang: see reservation.RoomMade. The error says why it is not; it is errChanged where
 // members ended or were bound since the cycle looked at them.
-func (p *Plugin) keepGangRoom(a *act) error {
+func (p *Plugin) keepGangRoom(a *gangAttempt) error {
 	made := reservation.Made{
 		Places: map[vgpu.UID]reservation.Place{}, Victims: map[vgpu.UID]reservation.Victim{},
 		Lacking: max(0, a.Group.MinCount-len(a.Group.Placed)), Unbound: a.Unbound,
@@ -76,7 +76,7 @@ func (p *Plugin) keepGangRoom(a *act) error {
 		}
 	}
 	longest := time.Duration(0)
-	for _, pod := range a.gone() {
+	for _, pod := range a.leavingPods() {
 		made.Victims[kube.UIDOf(pod)] = reservation.Victim{Pod: kube.PathOf(pod), Node: pod.Spec.NodeName}
 		longest = max(longest, kube.GracePeriod(pod))
 	}

@@ -25,8 +25,8 @@ func (p *Plugin) endOf(pod *v1.Pod) time.Time {
 	return p.now().Add(grace).Add(slack)
 }
 
-// goneBy returns how long the room of a pod that leaves is waited for: until it is gone, but no longer than that of any.
-func (p *Plugin) goneBy(pod *v1.Pod, now time.Time) time.Time {
+// awaitedUntil returns how long the room of a pod that leaves is waited for: until it is gone, but no longer than that of any.
+func (p *Plugin) awaitedUntil(pod *v1.Pod, now time.Time) time.Time {
 	by, most := p.endOf(pod), now.Add(kube.LeavingWithin).Add(slack)
 	if pod.DeletionTimestamp != nil {
 		by = pod.DeletionTimestamp.Add(slack)

@@ -18,18 +18,18 @@ type prefilters interface {
 	RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string])
 }
 
-// onStage tries the members of a gang one after the other, each at its place and beside those before it, as the scheduler does
+// tryMembers tries the members of a gang one after the other, each at its place and beside those before it, as the scheduler does
 // with the members of its own PodGroups: in a copy of the snapshot without those who leave.
-func (p *Plugin) onStage(ctx context.Context, a *act) (stuck int, why string) {
-	err := p.onCopy(ctx, a.gone(), func(snapshot fwk.MutableSnapshotSharedLister) error {
-		s := stage{handle: p.handle, snapshot: snapshot, cycle: framework.NewCycleState()}
-		defer s.clear(ctx)
+func (p *Plugin) tryMembers(ctx context.Context, a *gangAttempt) (refusedAt int, why string) {
+	err := p.withSnapshotCopy(ctx, a.leavingPods(), func(snapshot fwk.MutableSnapshotSharedLister) error {
+		c := snapshotCopy{handle: p.handle, snapshot: snapshot, cycle: framework.NewCycleState()}
+		defer c.unreserveAll(ctx)
 		for i := range a.plan.Places {
 			if a.plan.Places[i].Node == "" {
 				continue
 			}
-			if status := s.enter(ctx, a.Pods[i], a.plan.Places[i].Node); !status.IsSuccess() {
-				stuck, why = i, fmt.Sprintf("pod %s on node %s: %s", klog.KObj(a.Pods[i]), a.plan.Places[i].Node, verdict.Text(status))
+			if status := c.tryPod(ctx, a.Pods[i], a.plan.Places[i].Node); !status.IsSuccess() {
+				refusedAt, why = i, fmt.Sprintf("pod %s on node %s: %s", klog.KObj(a.Pods[i]), a.plan.Places[i].Node, verdict.Text(status))
 				return nil
 			}
 		}
@@ -38,11 +38,11 @@ func (p *Plugin) onStage(ctx context.Context, a *act) (stuck int, why string) {
 	if err != nil {
 		return -1, err.Error()
 	}
-	return stuck, why
+	return refusedAt, why
 }
 
-// onCopy does something on a copy of the snapshot without some pods.
-func (p *Plugin) onCopy(ctx context.Context, without []*v1.Pod, do func(fwk.MutableSnapshotSharedLister) error) (err error) {
+// withSnapshotCopy does something on a copy of the snapshot without some pods.
+func (p *Plugin) withSnapshotCopy(ctx context.Context, without []*v1.Pod, do func(fwk.MutableSnapshotSharedLister) error) (err error) {
 	snapshot := p.handle.MutableSnapshotSharedLister()
 	if err := snapshot.StartMutations(); err != nil {
 		return fmt.Errorf("copy the snapshot: %w", err)
@@ -60,21 +60,21 @@ func (p *Plugin) onCopy(ctx context.Context, without []*v1.Pod, do func(fwk.Muta
 	return do(snapshot)
 }
 
-// stage is a copy of the snapshot on which pods are tried. To the plugins it is the cycle of a group: what they reserve is not
+// snapshotCopy is a copy of the snapshot on which pods are tried. To the plugins it is the cycle of a group: what they reserve is not
 // for good.
-type stage struct {
+type snapshotCopy struct {
 	handle   fwk.Handle
 	snapshot fwk.MutableSnapshotSharedLister
 	cycle    *framework.CycleState
 	undo     []func()
 }
 
-// enter tries a pod on a node, and lets it stay there.
-func (s *stage) enter(ctx context.Context, pod *v1.Pod, node string) *fwk.Status {
+// tryPod tries a pod on a node, and lets it stay there.
+func (c *snapshotCopy) tryPod(ctx context.Context, pod *v1.Pod, node string) *fwk.Status {
 	state := framework.NewCycleState()
-	state.SetPodGroupSchedulingCycle(s.cycle)
-	state.SetPlacementCycleState(s.cycle)
-	runner, ok := s.handle.(prefilters)
+	state.SetPodGroupSchedulingCycle(c.cycle)
+	state.SetPlacementCycleState(c.cycle)
+	runner, ok := c.handle.(prefilters)
 	if !ok {
 		return verdict.New(fwk.Error, "the framework's handle runs no PreFilter plugins")
 	}
@@ -85,34 +85,34 @@ func (s *stage) enter(ctx context.Context, pod *v1.Pod, node string) *fwk.Status
 	if !result.AllNodes() && !result.NodeNames.Has(node) {
 		return verdict.New(fwk.Unschedulable, "PreFilter plugins leave it other nodes")
 	}
-	info, err := s.snapshot.NodeInfos().Get(node)
+	info, err := c.snapshot.NodeInfos().Get(node)
 	if err != nil {
 		return verdict.Failed(err)
 	}
-	if status := s.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, info); !status.IsSuccess() {
+	if status := c.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, info); !status.IsSuccess() {
 		return status
 	}
-	return s.stay(ctx, state, pod, node)
+	return c.placePod(ctx, state, pod, node)
 }
 
-// stay puts a pod on a node, with what plugins reserve for it.
-func (s *stage) stay(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	there := pod.DeepCopy()
-	there.Spec.NodeName = node
-	info, err := framework.NewPodInfo(there)
+// placePod puts a pod on a node, with what plugins reserve for it.
+func (c *snapshotCopy) placePod(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	placed := pod.DeepCopy()
+	placed.Spec.NodeName = node
+	info, err := framework.NewPodInfo(placed)
 	if err == nil {
-		err = s.snapshot.AddPod(info, node)
+		err = c.snapshot.AddPod(info, node)
 	}
 	if err != nil {
 		return verdict.Failed(err)
 	}
-	s.undo = append(s.undo, func() { s.handle.RunReservePluginsUnreserve(ctx, state, there, node) })
-	return s.handle.RunReservePluginsReserve(ctx, state, there, node)
+	c.undo = append(c.undo, func() { c.handle.RunReservePluginsUnreserve(ctx, state, placed, node) })
+	return c.handle.RunReservePluginsReserve(ctx, state, placed, node)
 }
 
-// clear takes back what plugins reserved.
-func (s *stage) clear(context.Context) {
-	for i := len(s.undo) - 1; i >= 0; i-- {
-		s.undo[i]()
+// unreserveAll takes back what plugins reserved.
+func (c *snapshotCopy) unreserveAll(context.Context) {
+	for i := len(c.undo) - 1; i >= 0; i-- {
+		c.undo[i]()
 	}
 }

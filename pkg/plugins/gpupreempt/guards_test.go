@@ -315,7 +315,7 @@ func needsHost(p *v1.Pod, cpu string) {
 }
 
 // A search that was cut is told, with a plan and without one.
-func TestCutSearchIsTold(t *testing.T) {
+func TestCutSearchIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1)

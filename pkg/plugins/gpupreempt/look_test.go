@@ -160,7 +160,7 @@ func TestPreEnqueue(t *testing.T) {
 }
 
 // Where nobody is below, core is not asked.
-func TestNobodyBelow(t *testing.T) {
+func TestNoPodOfALowerPriority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)

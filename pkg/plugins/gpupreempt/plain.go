@@ -50,8 +50,8 @@ func (p *Plugin) newPlain(ctx context.Context) (*defaultpreemption.DefaultPreemp
 
 // forPlain makes room for a pod that asks for no vGPU.
 func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	if p.dryRun() {
-		return nominate(""), verdict.New(fwk.Unschedulable, short("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
+	if p.isDryRun() {
+		return nominate(""), verdict.New(fwk.Unschedulable, shorten("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
 	}
 	if wait := p.evictionDelay(pod); wait > 0 {
 		p.tryAgain(pod, p.now().Add(wait), false)
@@ -152,11 +152,11 @@ func (p *Plugin) running(pg *podgroup.Gang) int {
 }
 
 // evictPlain evicts a pod for one that asks for no vGPU, in place of the in-tree way: with the same words and the same care.
-func (p *Plugin) evictPlain(ctx context.Context, at stock.Candidate, who stock.ExecutorPreemptor, victim *v1.Pod, _ string) (bool, error) {
+func (p *Plugin) evictPlain(ctx context.Context, at stock.Candidate, inTree stock.ExecutorPreemptor, victim *v1.Pod, _ string) (bool, error) {
 	x := preemptor{
-		name: fmt.Sprintf("pod %s/%s", who.GetNamespace(), who.GetName()), object: who.Obj(), priority: who.Priority(),
+		name: fmt.Sprintf("pod %s/%s", inTree.GetNamespace(), inTree.GetName()), object: inTree.Obj(), priority: inTree.Priority(),
 	}
-	if pod, single := who.Pods()[who.GetName()]; single {
+	if pod, single := inTree.Pods()[inTree.GetName()]; single {
 		x.object = pod
 	}
 	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.PlainEvicted{} })

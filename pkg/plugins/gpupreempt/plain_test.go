@@ -222,7 +222,7 @@ func TestReprieve(t *testing.T) {
 }
 
 // Room and a port are in the way: whoever has either goes, and no other.
-func TestReprieveKeepsWhoMayStay(t *testing.T) {
+func TestReprieveSparesUnits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)

@@ -56,10 +56,10 @@ func (p *Plugin) makePodRoom(ctx context.Context, q *question, plan *preemption.
 func (p *Plugin) victims(q *question, plan *preemption.Plan) (list []reservation.PodRef, until time.Time) {
 	now := p.now()
 	until = now
-	for _, i := range leaving(plan) {
+	for _, i := range leavingCandidates(plan) {
 		if pod := q.pods[i]; pod.Spec.NodeName == plan.Places[0].Node {
 			list = append(list, refOf(pod))
-			if by := p.goneBy(pod, now); by.After(until) {
+			if by := p.awaitedUntil(pod, now); by.After(until) {
 				until = by
 			}
 		}
@@ -68,7 +68,7 @@ func (p *Plugin) victims(q *question, plan *preemption.Plan) (list []reservation
 }
 
 // stillWaits answers for a pod for which room is kept, and reports whether some is.
-func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (attempt, bool) {
+func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (outcome, bool) {
 	var node fwk.NodeInfo
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
 		e := reservation.PodRefused{PodRef: refOf(pod)}
@@ -95,11 +95,11 @@ func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	}
 	switch {
 	case a.Leaving != nil:
-		return attempt{result: resultPending, text: a.Leaving.Why}, true
+		return outcome{result: resultPending, text: a.Leaving.Why}, true
 	case a.Nothing != nil:
-		return attempt{resultMissed, a.Nothing.Why, nominate("")}, true
+		return outcome{resultMissed, a.Nothing.Why, nominate("")}, true
 	}
-	return attempt{}, false
+	return outcome{}, false
 }
 
 // othersOn returns the other pods that leave a node, where the pod fits there once they are gone.
@@ -117,7 +117,7 @@ func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, n
 			return none
 		}
 		found.Others = append(found.Others, refOf(other))
-		if by := p.goneBy(other, now); by.After(found.Until) {
+		if by := p.awaitedUntil(other, now); by.After(found.Until) {
 			found.Until = by
 		}
 	}

@@ -33,8 +33,8 @@ type question struct {
 	pods []*v1.Pod
 	// open are the nodes that may be chosen: the preemptor was refused there for what evictions may help.
 	open []bool
-	// aside says that setAside was done.
-	aside bool
+	// isSetAside says that setAside was done.
+	isSetAside bool
 }
 
 var errNoShares = errors.New("the scheduler's profile enables GPUPreempt without GPUShare, which knows the GPUs: enable both")
@@ -90,22 +90,22 @@ func (q *question) setNodes(infos []fwk.NodeInfo, ledgers []*vgpu.Node) {
 	q.infos = make([]fwk.NodeInfo, len(order))
 	for at, i := range order {
 		q.cluster.Nodes[at], q.infos[at] = ledgers[i], infos[i]
-		if room, owes := owed(infos[i], ledgers[i].Room()); owes {
+		if room, isOvercommitted := overcommitted(infos[i], ledgers[i].Room()); isOvercommitted {
 			q.cluster.Nodes[at] = ledgers[i].Clone()
 			q.cluster.Nodes[at].SetRoom(room)
 		}
 	}
 }
 
-// owed returns the room of a host whose pods ask for more than it has, which is below zero, and whether they do. Its ledger says then
+// overcommitted returns the room of a host whose pods ask for more than it has, which is below zero, and whether they do. Its ledger says then
 // that none is left, as it does where they ask for just what it has: only there are they added up. A pod that names its node itself
 // may ask for any amount; nobody fits there until it has left.
-func owed(info fwk.NodeInfo, left vgpu.Room) (room vgpu.Room, owes bool) {
-	if left.MilliCPU > 0 && left.Memory > 0 {
-		return left, false
+func overcommitted(info fwk.NodeInfo, free vgpu.Room) (room vgpu.Room, isOvercommitted bool) {
+	if free.MilliCPU > 0 && free.Memory > 0 {
+		return free, false
 	}
-	has := info.GetAllocatable()
-	room = vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
+	allocatable := info.GetAllocatable()
+	room = vgpu.Room{MilliCPU: allocatable.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory())}
 	for _, pod := range info.GetPods() {
 		room = room.Less(hostOf(pod))
 	}
@@ -115,7 +115,7 @@ func owed(info fwk.NodeInfo, left vgpu.Room) (room vgpu.Room, owes bool) {
 // setAside takes from the hosts what pods of the same or a higher priority will use that are nominated for them and not there
 // yet: holds keep devices only.
 func (q *question) setAside(nominator fwk.PodNominator) {
-	q.aside = true
+	q.isSetAside = true
 	for i, n := range q.cluster.Nodes {
 		if room, less := q.roomBeside(nominator, n); less {
 			q.cluster.Nodes[i] = n.Clone()
@@ -138,15 +138,15 @@ func (q *question) roomBeside(nominator fwk.PodNominator, n *vgpu.Node) (room vg
 	return room, less
 }
 
-// crowded sets aside what nominated pods will use if a plan takes it, and reports whether it did. Who is nominated for each of
+// setAsideIfTaken sets aside what nominated pods will use if a plan takes it, and reports whether it did. Who is nominated for each of
 // the nodes takes long to ask, and mostly the host of the plan has room for all: then no other plan is cheaper with less room.
-func (q *question) crowded(nominator fwk.PodNominator, at int, plan *preemption.Plan) bool {
-	if q.aside {
+func (q *question) setAsideIfTaken(nominator fwk.PodNominator, at int, plan *preemption.Plan) bool {
+	if q.isSetAside {
 		return false
 	}
 	n := q.cluster.Nodes[at]
 	room, less := q.roomBeside(nominator, n)
-	for _, i := range leaving(plan) {
+	for _, i := range leavingCandidates(plan) {
 		if c := &q.from.Pods[i]; c.Node == n.Name() {
 			room = room.Plus(c.Host)
 		}
@@ -184,8 +184,8 @@ func (q *question) find(name string) int {
 	return at
 }
 
-// leaving returns who leaves by a plan: those that it evicts, and those that it waits for.
-func leaving(plan *preemption.Plan) []int {
+// leavingCandidates returns who leaves by a plan: those that it evicts, and those that it waits for.
+func leavingCandidates(plan *preemption.Plan) []int {
 	all := slices.Clone(plan.Waits)
 	for _, u := range plan.Evict {
 		all = append(all, u.Pods...)

@@ -127,6 +127,6 @@ func TestWould(t *testing.T) {
 	for is, want := range map[string]string{
 		"evicts 2 pods: a, b": "would evict 2 pods: a, b", "evicts no pod, waits for c to leave": "would evict no pod, would wait for c to leave",
 	} {
-		expect(t, is, want, would(is))
+		expect(t, is, want, inConditional(is))
 	}
 }
