@@ -30,13 +30,13 @@ type kind struct {
 }
 
 // kind returns the number of the kind of a pod, which takes none of the nodes where it may have devices.
-func (a *admittance) kind(pod *v1.Pod, maybe []vgpu.Assignment) int {
+func (a *admittance) kind(pod *v1.Pod, unresolved []vgpu.Assignment) int {
 	for i := range a.kinds {
-		if len(maybe) == 0 && len(a.kinds[i].but) == 0 && admission.Alike(a.kinds[i].pod, pod) {
+		if len(unresolved) == 0 && len(a.kinds[i].but) == 0 && admission.Alike(a.kinds[i].pod, pod) {
 			return i
 		}
 	}
-	a.kinds = append(a.kinds, kind{pod: pod, demand: admission.Of(pod), but: maybe})
+	a.kinds = append(a.kinds, kind{pod: pod, demand: admission.Of(pod), but: unresolved})
 	return len(a.kinds) - 1
 }
 

@@ -44,8 +44,8 @@ type Shares interface {
 	// given: nobody else gets them, and the pod gets no others on those nodes.
 	Assigned(pod *v1.Pod) (vgpu.Assignment, bool)
 	Unresolved(uid vgpu.UID) []vgpu.Assignment
-	// Doubts counts the pods that may have been given devices. Room is given up when it falls.
-	Doubts() int
+	// UnresolvedBinds counts the pods that may have been given devices. Room is given up when it falls.
+	UnresolvedBinds() int
 }
 
 // Gangs knows which pods form a gang: a *podgroup.Set.
@@ -71,9 +71,9 @@ type Plugin struct {
 	shares  func() Shares
 	gangs   Gangs
 	machine *machine.Machine
-	// doubts is what Doubts of shares said at the last step.
-	doubts int
-	claim  sync.Once
+	// unresolved is what Doubts of shares said at the last step.
+	unresolved int
+	claim      sync.Once
 	// topologyCache is for the scheduling cycle alone.
 	topology topologyCache
 	metrics  *metricSet

@@ -77,7 +77,7 @@ func (p *Plugin) latest(pod *v1.Pod) *v1.Pod {
 // reservation. The informer does not report it again, so nothing else would end the reservation.
 func (p *Plugin) endIfShown(pod *v1.Pod) {
 	if seen := p.latest(pod); seen.Spec.NodeName != "" {
-		p.state.landed(kube.UIDOf(pod), seen.Spec.NodeName)
+		p.state.noteBound(kube.UIDOf(pod), seen.Spec.NodeName)
 	}
 }
 
@@ -89,7 +89,7 @@ func (p *Plugin) lookAgain(pod *v1.Pod) {
 	case err != nil || seen.UID != pod.UID:
 		p.state.gone(kube.UIDOf(pod))
 	case seen.Spec.NodeName != "":
-		p.state.landed(kube.UIDOf(pod), seen.Spec.NodeName)
+		p.state.noteBound(kube.UIDOf(pod), seen.Spec.NodeName)
 	}
 }
 

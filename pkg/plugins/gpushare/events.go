@@ -25,7 +25,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 }
 
 func afterPodLeft(_ klog.Logger, _ *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
-	if left, ok := old.(*v1.Pod); ok && !kube.WantsVGPU(left) {
+	if former, ok := old.(*v1.Pod); ok && !kube.WantsVGPU(former) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

@@ -195,6 +195,6 @@ func (s *state) kept() map[string]int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return map[string]int64{
-		"reserved": int64(len(s.reservations)), "held": int64(len(s.holds)), "unresolved": s.unknown(),
+		"reserved": int64(len(s.reservations)), "held": int64(len(s.holds)), "unresolved": s.unresolvedCount(),
 	}
 }

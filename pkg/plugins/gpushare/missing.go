@@ -37,9 +37,9 @@ type missing struct {
 
 // naming is a pod that names a profile, since when, and whether its owner was told that there is none.
 type naming struct {
-	pod   *v1.Pod
-	since time.Time
-	told  bool
+	pod        *v1.Pod
+	since      time.Time
+	isReported bool
 }
 
 // note takes in a pod that is to be placed. A pod that names another profile than before begins anew.
@@ -72,20 +72,20 @@ func (m *missing) due(now time.Time, settled func(*v1.Pod) bool) []*v1.Pod {
 	var pods []*v1.Pod
 	for uid, known := range m.pods {
 		switch {
-		case known.told || now.Sub(known.since) < missingGrace:
+		case known.isReported || now.Sub(known.since) < missingGrace:
 		case settled(known.pod):
 			delete(m.pods, uid)
 		default:
-			known.told = true
+			known.isReported = true
 			pods = append(pods, known.pod)
 		}
 	}
 	return pods
 }
 
-// tellMissing tells the owners of pods which name a WorkloadProfile that does not exist, once for each pod and name. It waits until
+// reportMissing tells the owners of pods which name a WorkloadProfile that does not exist, once for each pod and name. It waits until
 // the profiles are read, and leaves it to the scheduler that schedules.
-func (p *Plugin) tellMissing(ctx context.Context) {
+func (p *Plugin) reportMissing(ctx context.Context) {
 	if !p.profilesKnown.Load() || !p.leads.Load() {
 		return
 	}

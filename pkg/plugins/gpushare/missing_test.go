@@ -48,7 +48,7 @@ func profileDesk(t *testing.T) (d *desk, told func(after time.Duration) []string
 	return d, func(after time.Duration) []string {
 		t.Helper()
 		d.later += after
-		d.plugin.tellMissing(t.Context())
+		d.plugin.reportMissing(t.Context())
 		all := events.told
 		events.told = nil
 		slices.Sort(all)
@@ -70,7 +70,7 @@ func (d *desk) enqueued(p *v1.Pod) *v1.Pod {
 
 // A pod that names a profile which does not exist is told once, whatever happens to it then, with the nearest name and what the
 // scheduler does without it.
-func TestMissingProfileIsToldOnce(t *testing.T) {
+func TestMissingProfileIsReportedOnce(t *testing.T) {
 	d, told := profileDesk(t)
 	d.declare(declared("bert-serving", 50, 50))
 	d.declare(declared("resnet", 50, 50))
@@ -139,7 +139,7 @@ func TestProfileThatComesIsNotMissing(t *testing.T) {
 }
 
 // Nobody is told by a scheduler that has not read the profiles, or that waits for its turn.
-func TestWhoTellsOfMissingProfiles(t *testing.T) {
+func TestReportOfMissingProfilesNeedsTheLead(t *testing.T) {
 	d, told := profileDesk(t)
 	d.enqueued(tenant("typo", "bert", 1))
 	for _, part := range []interface{ Store(bool) }{&d.plugin.profilesKnown, &d.plugin.leads} {

@@ -164,12 +164,12 @@ func (o *occupancy) ownedBy(pods []fwk.PodInfo) bool {
 // roomOf returns the CPU and memory that further pods may take of a node: none where its pods ask for more than it has. The total
 // of the NodeInfo does not tell: one pod that names the node itself can make it wrap to any amount.
 func roomOf(info fwk.NodeInfo) vgpu.Room {
-	has, used := info.GetAllocatable(), vgpu.Room{}
+	allocatable, used := info.GetAllocatable(), vgpu.Room{}
 	for _, at := range info.GetPods() {
 		host := at.CalculateResource().Resource
 		used = used.Plus(kube.BoundedHost(at.GetPod(), vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())}))
 	}
-	return vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}.Minus(used)
+	return vgpu.Room{MilliCPU: allocatable.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory())}.Minus(used)
 }
 
 // builder computes one occupancy.

@@ -185,9 +185,9 @@ func newPlugin(
 	}
 	p.awaitAnswers(ctx)
 	go p.pending.run(ctx, p.outdated)
-	go wait.UntilWithContext(ctx, p.settleDoubts, doubtStep)
+	go wait.UntilWithContext(ctx, p.settleUnresolved, unresolvedStep)
 	go wait.UntilWithContext(ctx, p.endPauses, pauseStep)
-	go wait.UntilWithContext(ctx, p.tellMissing, missingStep)
+	go wait.UntilWithContext(ctx, p.reportMissing, missingStep)
 	return p, nil
 }
 
@@ -211,13 +211,13 @@ const firstRead = 15 * time.Second
 
 // firstAnswer is done once it was told.
 type firstAnswer struct {
-	done <-chan struct{}
-	tell func()
+	done     <-chan struct{}
+	announce func()
 }
 
 func newAnswer() firstAnswer {
 	done := make(chan struct{})
-	return firstAnswer{done: done, tell: sync.OnceFunc(func() { close(done) })}
+	return firstAnswer{done: done, announce: sync.OnceFunc(func() { close(done) })}
 }
 
 // Whose answer it is.

@@ -98,7 +98,7 @@ func TestAssumedPodKeepsItsDevicesUntilItsAnnotationIsSeen(t *testing.T) {
 	if err := d.indexer.Add(bound(t, p, a)); err != nil {
 		t.Fatal(err)
 	}
-	d.plugin.state.landed(kube.UIDOf(p), "n1")
+	d.plugin.state.noteBound(kube.UIDOf(p), "n1")
 	expect(t, "by the informer", d.filter(d.preFilter(late), late, d.nodes[0]), full)
 
 	d.remove(assumed, "n1")
@@ -173,7 +173,7 @@ func TestLateBindKeepsItsRoomUntilTheSnapshotShowsIt(t *testing.T) {
 
 	other := pod("other", 5)
 	const full = "largest free share is 4 of 10 slots"
-	d.plugin.state.landed(kube.UIDOf(p), "n1")
+	d.plugin.state.noteBound(kube.UIDOf(p), "n1")
 	expect(t, "with the pod in the informer only", d.filter(d.preFilter(other), other, d.nodes[0]), full)
 	expect(t, "where the pod is not", d.filter(d.preFilter(other), other, d.nodes[1]), "")
 

@@ -193,7 +193,7 @@ func TestOwnProfilesAreNoNews(t *testing.T) {
 		"nobody can decode it":      {func() { d.plugin.readProfile(t.Context(), nil, &unstructured.Unstructured{}, true) }, false},
 	} {
 		d.plugin.news.clear()
-		d.plugin.pending.asked()
+		d.plugin.pending.takeRequested()
 		if c.tell(); d.plugin.news.any() != c.want || d.plugin.pending.promised != c.want {
 			t.Errorf("%s: news %v, pods activated %v; want %v", what, d.plugin.news.any(), d.plugin.pending.promised, c.want)
 		}
@@ -255,13 +255,13 @@ func TestRefusalsByAnOldRuleAreTriedAgain(t *testing.T) {
 		d.plugin.PostFilter(t.Context(), cs, asks, statuses)
 	}
 	refuse()
-	if got := d.plugin.pending.asked(); len(got) != 0 {
+	if got := d.plugin.pending.takeRequested(); len(got) != 0 {
 		t.Errorf("%v are tried again for nothing", got)
 	}
 	d.plugin.readProfile(t.Context(), nil, declared("light", 20, 10), false)
-	d.plugin.pending.asked()
+	d.plugin.pending.takeRequested()
 	refuse() // at once: the rule is too young to be replaced
-	if got := d.plugin.pending.asked(); len(got) != 1 {
+	if got := d.plugin.pending.takeRequested(); len(got) != 1 {
 		t.Errorf("%v are tried again, want the pod that was refused", got)
 	}
 }

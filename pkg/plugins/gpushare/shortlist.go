@@ -72,7 +72,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 	defer s.ranking.mu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	seats := s.seats(nodes)
+	entries := s.nodeEntries(nodes)
 	if len(r.Containers) == 0 {
 		if spared := s.ranking.withoutGPUs(&d); len(spared) > 0 {
 			return spared
@@ -81,7 +81,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 	scores := s.ranking.scoresOf(r, s.ruling())
 	best := make([]candidate, 0, shortlistSize+1)
 	for i, info := range nodes {
-		n := seats[i].node
+		n := entries[i].node
 		if n == nil {
 			continue
 		}
@@ -89,7 +89,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 		if !o.serves(r) {
 			continue
 		}
-		next := candidate{fwk.NodeScore{Name: n.name, Score: s.ranking.score(scores, &seats[i], o.ledger, r)}, o.ledger}
+		next := candidate{fwk.NodeScore{Name: n.name, Score: s.ranking.score(scores, &entries[i], o.ledger, r)}, o.ledger}
 		if next.Score < 0 || len(best) == shortlistSize && next.compare(best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
 			continue
 		}
@@ -122,9 +122,9 @@ func newDemand(pod *v1.Pod, host vgpu.Room) demand {
 
 // countedRoom returns what NodeResourcesFit takes to be left of a host. It may have wrapped, see roomOf.
 func countedRoom(info fwk.NodeInfo) vgpu.Room {
-	has, used := info.GetAllocatable(), info.GetRequested()
+	allocatable, used := info.GetAllocatable(), info.GetRequested()
 	return vgpu.Room{
-		MilliCPU: has.GetMilliCPU() - used.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory() - used.GetMemory()),
+		MilliCPU: allocatable.GetMilliCPU() - used.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory() - used.GetMemory()),
 	}
 }
 

@@ -218,9 +218,9 @@ func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) load {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	version, sum := s.learner.Snapshot().Version(), load{}
-	for i, seat := range s.seats(nodes) {
-		if seat.node != nil {
-			sum = sum.plus(s.renew(logger, seat.node, nodes[i], version))
+	for i, entry := range s.nodeEntries(nodes) {
+		if entry.node != nil {
+			sum = sum.plus(s.renew(logger, entry.node, nodes[i], version))
 		}
 	}
 	return sum

@@ -35,7 +35,7 @@ func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo,
 		o := p.state.occupancyOf(info)
 		switch {
 		case o.problem == "" && o.stray == 0:
-			ledgers[i] = p.state.withDoubts(o.ledger)
+			ledgers[i] = p.state.withUnresolved(o.ledger)
 		case o.ledger != nil:
 			ledgers[i] = o.ledger.Only(func(int) bool { return false })
 		case also(info.Node().Name):
@@ -45,9 +45,9 @@ func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo,
 	return ledgers, nil
 }
 
-// withDoubts returns the ledger with the room of unresolved binds in nobody's name: no pod may have it but the one that may be
+// withUnresolved returns the ledger with the room of unresolved binds in nobody's name: no pod may have it but the one that may be
 // there already, and that one as it is, which a plan for several pods could not tell.
-func (s *state) withDoubts(ledger *vgpu.Node) *vgpu.Node {
+func (s *state) withUnresolved(ledger *vgpu.Node) *vgpu.Node {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	n := s.nodes[ledger.Name()]
@@ -55,8 +55,8 @@ func (s *state) withDoubts(ledger *vgpu.Node) *vgpu.Node {
 		return ledger
 	}
 	out := ledger.Without(func(h *vgpu.Hold, held bool) bool {
-		_, doubtful := n.unresolved[h.UID]
-		return held && doubtful
+		_, isUnresolved := n.unresolved[h.UID]
+		return held && isUnresolved
 	})
 	for _, uid := range slices.Sorted(maps.Keys(n.unresolved)) {
 		h := vgpu.Hold{Assignment: n.unresolved[uid].Assignment, Priority: unresolvedPriority}
