@@ -40,8 +40,8 @@ func TestAllowance(t *testing.T) {
 		"a claim that is not pursued ends": {
 			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {60*s + claimPatience, "c", 0, 1, 10 * s}, {s, "c", 0, 1, 0},
 		},
-		"nobody costs nothing":            {{0, "a", 0, 6, 0}, {0, "b", 0, 0, 0}},
-		"who needs nobody waits for none": {{0, "a", 0, 6, 0}, {0, "b", 5, 6, 60 * s}, {0, "c", 0, 0, 0}},
+		"no evictions cost nothing": {{0, "a", 0, 6, 0}, {0, "b", 0, 0, 0}},
+		"no evictions need no wait": {{0, "a", 0, 6, 0}, {0, "b", 5, 6, 60 * s}, {0, "c", 0, 0, 0}},
 		"who needs less asks anew": {
 			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {0, "b", 0, 0, 0}, {10 * s, "c", 0, 1, 0},
 		},
@@ -75,8 +75,8 @@ func TestDeferralIsNewOnce(t *testing.T) {
 	}
 }
 
-// Whoever comes when it was told to, and alone, need not wait again; and no minute sees more than twice the bound, unless a plan
-// is larger than the bucket.
+// A preemptor that comes when its wait is over, and alone, need not wait again; and no minute sees more than twice the bound,
+// unless a plan is larger than the bucket.
 func TestAllowanceKeepsItsWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 70).Draw(t, "size")

@@ -56,14 +56,14 @@ type PlanDump struct {
 	Since     time.Time
 }
 
-// MissingDump says what an incomplete gang lacks, since when, and whether its members were told.
+// MissingDump says what an incomplete gang lacks, since when, and whether its members have got a notice of it.
 type MissingDump struct {
 	Why   string
 	Since time.Time
 	Told  bool
 }
 
-// RefusedDump says why a gang has no plan, and which members have been told.
+// RefusedDump says why a gang has no plan, and which members have got a notice of it.
 type RefusedDump struct {
 	Refusal
 	Notified []vgpu.UID

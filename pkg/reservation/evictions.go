@@ -181,13 +181,13 @@ func (m *move) retryPods(due func(*preemptor) bool) {
 // Evicts reports whether pods are being evicted for a preemptor: it would be tried in vain meanwhile.
 func (s *State) Evicts(id Preemptor) bool { return s.evicts(id) }
 
-// IsChosen reports whether a pod was chosen as a victim and goes, or went, in time.
+// IsChosen reports whether a pod was chosen as a victim and is not overdue.
 func (s *State) IsChosen(uid vgpu.UID, now time.Time) bool {
 	c, ok := s.chosen[uid]
 	return ok && !now.After(c.Until)
 }
 
-// Victims returns the pods that were chosen as victims and go, or went, in time, with the time by which they are gone.
+// Victims returns the pods that were chosen as victims and are not overdue, with the time by which they are gone.
 func (s *State) Victims(now time.Time) map[vgpu.UID]time.Time {
 	all := make(map[vgpu.UID]time.Time, len(s.chosen))
 	for uid, c := range s.chosen {

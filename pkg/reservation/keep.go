@@ -104,8 +104,8 @@ func notYet(text string) Turn {
 	return Turn{Kind: NotYet, Text: text}
 }
 
-// turnOf says what is kept for a gang, and ends that where it is kept in vain: its devices are free, the pods that it waited for
-// are gone, and the gang does not fit all the same.
+// turnOf says which room is kept for a gang, and ends that where it is kept in vain. So it is where its devices are free, the pods
+// that it waited for are gone, and the gang still does not fit.
 func (m *move) turnOf(g *group, n *reserving, kept *KeptRoom) Turn {
 	if len(kept.Taken) > 0 {
 		return n.kept(m.now)

@@ -17,8 +17,9 @@ type pauses struct {
 	// inVain counts the rooms in a row that were kept in vain while pods ended, and failed are their nodes.
 	inVain int
 	failed map[string]bool
-	// seekVictimsAt is when pods may be evicted for the gang again, unhelped why none were the last time; the gang is tried at ask
-	// where askAgain says so. voids counts in a row the evictions that came to nothing, asked those that were sought in vain.
+	// seekVictimsAt is when pods may be evicted for the gang again, and noVictimsReason is why none were the last time. The gang is
+	// tried again at seekVictimsAt where retriesToSeek says so. voidRooms counts the evictions in a row that came to nothing, and
+	// fruitlessSearches the searches for victims in a row that found none.
 	seekVictimsAt                time.Time
 	retriesToSeek                bool
 	noVictimsReason              string

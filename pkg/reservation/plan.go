@@ -228,7 +228,7 @@ func (g *group) rejection(why string) string {
 	return text
 }
 
-// forgetNotified has all members told anew why the gang has no plan.
+// forgetNotified has all members get the reason anew why the gang has no plan.
 func (g *group) forgetNotified() {
 	if r := g.refused(); r != nil {
 		clear(r.notified)

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Preemptor names whom pods are evicted for: a single pod by its UID, or a gang.
+// Preemptor names the pod or gang that pods are evicted for: a single pod by its UID, or a gang.
 type Preemptor struct {
 	Pod  vgpu.UID
 	Gang Ref

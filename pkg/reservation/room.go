@@ -17,8 +17,8 @@ func (m *move) roomWanted(e *RoomWanted) {
 }
 
 // roomMade keeps room for a gang for which pods are evicted, until the gang has a plan. It ends before that when the gang is over,
-// cannot be placed or has other members, when a device or node of the room is lost, when the room is not free although all
-// victims are gone, and when the victims have had their grace period and the placement deadline has passed beside.
+// cannot be placed or has other members. It also ends when a device or node of the room is lost, and when the room is not free
+// although all victims are gone. At the latest it ends after the grace periods of the victims and the placement deadline.
 func (m *move) roomMade(e *RoomMade) {
 	g := m.gangs[e.Gang.Ref]
 	if g == nil || len(g.places()) > 0 || g.preempting() != nil || g.refused() == nil {
@@ -139,8 +139,8 @@ func (m *move) lookAtRoom(g *group, e *Ticked) {
 }
 
 // Stand says how the room of a gang stands: its members may have it now, or it is void for a reason, or neither yet. lacking counts
-// the members that must run and have no place, wanted are those that want one, and leaving the pods that are about to leave the
-// nodes of the room. ledger returns a node, nil where it is gone.
+// the members that must run and have no place. wanted are the members that need a place. leaving are the pods that are about to
+// leave the nodes of the room. ledger returns a node, nil where it is gone.
 func (r *Made) Stand(lacking int, wanted map[vgpu.UID]bool, priority int32, leaving map[vgpu.UID]bool, ledger func(string) *vgpu.Node) (ready bool, void string) {
 	if r.Lacking != lacking {
 		return false, "its members changed"
@@ -165,9 +165,9 @@ func (r *Made) Stand(lacking int, wanted map[vgpu.UID]bool, priority int32, leav
 	return false, "others have the room"
 }
 
-// free reports whether all members could have their places, beside what is kept for others of a higher priority: now, or once some
-// pods are gone, whose hosts have room enough then. What is kept for others of their own priority is no obstacle: they do not need
-// this room, although the pods that leave it may still be where the members go.
+// free reports whether all members could have their places, beside the holds of pods of a higher priority: now, or once some pods
+// are removed. Then the hosts of those pods have room enough. Holds for pods of the members' own priority are no obstacle. These
+// pods do not need this room, although the pods that leave it may still be where the members go.
 func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, removed map[vgpu.UID]bool) bool {
 	nodes := map[string]*vgpu.Node{}
 	for _, uid := range sorted(r.Places) {
@@ -187,8 +187,8 @@ func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, removed map[
 	return true
 }
 
-// without returns a node without some pods, on which others of a higher priority have what is held for them; nil where that does
-// not add up.
+// without returns a node without some pods, on which pods of a higher priority have what is held for them; nil where that does not
+// add up.
 func without(n *vgpu.Node, priority int32, removed map[vgpu.UID]bool) *vgpu.Node {
 	holds := n.Holds()
 	n = n.Without(func(h *vgpu.Hold, held bool) bool { return held || removed[h.UID] })

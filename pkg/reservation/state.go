@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Config is what State goes by.
+// Config has the rules of a State.
 type Config struct {
 	// Deadline is how long the members of a plan, and evicted pods, are waited for.
 	Deadline time.Duration
@@ -307,8 +307,8 @@ func compareWaiting(a, b *group) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Source, b.Source))
 }
 
-// next returns the gang for which it is seen next whether room is kept, nil for none: gangs for which pods are evicted have room,
-// and while room is kept for a gang only one of a higher priority takes its turn.
+// next returns the gang for which the scheduler next seeks room to keep, nil for none. Gangs for which pods are evicted have room.
+// While room is kept for a gang, only one of a higher priority takes its turn.
 func (s *State) next(now time.Time) *group {
 	var next *group
 	holder := s.gangs[s.reserving]
@@ -332,7 +332,7 @@ func (g *group) seeksRoom(now time.Time) bool {
 // sorted returns the keys of a map in order.
 func sorted[V any](m map[vgpu.UID]V) []vgpu.UID { return slices.Sorted(maps.Keys(m)) }
 
-// Configure changes what the state goes by. It is called before the first event.
+// Configure changes the rules of the state. It is called before the first event.
 func (s *State) Configure(change func(*Config)) {
 	change(&s.cfg)
 	s.allowance = newAllowance(s.cfg.EvictionsPerMinute)

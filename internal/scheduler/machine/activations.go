@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// activations are the pods that are to be tried again. Activating them takes the lock of the scheduler's queue, under which PreEnqueue asks
-// for that of the machine: so it waits until that is free.
+// activations are the pods that are to be tried again. Activating them takes the lock of the scheduler's queue, and PreEnqueue
+// takes the lock of the machine under it. So the machine activates them once its own lock is free.
 type activations struct {
 	mu   sync.Mutex
 	pods map[string]*v1.Pod
@@ -64,8 +64,8 @@ func (m *Machine) Flush(ctx context.Context) {
 }
 
 // The framework nominates a member for its node while it waits in Permit, by a request of its own. The answer to that may come
-// after the plan is cancelled, and the framework would count the member on a node where it has no place any more: the CPU that
-// its siblings or other pods were to have there would look taken. A nomination of a member means nothing without its place.
+// after the plan is cancelled. The framework would then count the member on a node where it has no place any more. The CPU that its
+// siblings or other pods were to have there would look taken. A nomination of a member means nothing without its place.
 
 // Denominate ends the nomination of a member for a node, unless it has a place there, or room is made for it there. The caller holds
 // no lock: the queue's is taken.
@@ -81,8 +81,8 @@ func (m *Machine) Denominate(pod *v1.Pod, node string) {
 	}
 }
 
-// Expect tells the framework where the members of a gang will be for which room is made, so that no pod of a lower priority takes the
-// CPU and memory that the victims leave there.
+// Expect nominates the members of a gang for the nodes where room is made for them. So no pod of a lower priority takes the CPU and
+// memory that the victims leave there.
 //
 // It is called by the scheduling cycle that refused the gang.
 func (m *Machine) Expect(ctx context.Context, ref podgroup.Ref, pods []*v1.Pod) {

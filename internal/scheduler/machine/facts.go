@@ -19,8 +19,8 @@ type cachedFacts struct {
 	facts reservation.Facts
 }
 
-// Facts returns what the API says of a gang: as the informer's store has its members, where the state goes by the latest, for the
-// gang's copy of a member may be behind it.
+// Facts returns what the API says of a gang. Where the state depends on the latest, it takes the members from the informer's store,
+// since the gang's copy of a member may be older.
 func (l Locked) Facts(ref podgroup.Ref) reservation.Facts {
 	m := l.m
 	pg, err := m.gangs.Gang(ref)

@@ -223,7 +223,7 @@ func (m *Machine) hold(effect reservation.Effect, a *Answer) bool {
 	return true
 }
 
-// carryOut carries out an effect on the framework, on people or on counters.
+// carryOut carries out an effect on the framework, on events for users or on counters.
 func (m *Machine) carryOut(effect reservation.Effect) {
 	switch e := effect.(type) {
 	case reservation.Open:
@@ -315,7 +315,7 @@ func (m *Machine) members(ref podgroup.Ref, uids []vgpu.UID) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pg.Members), func(p *v1.Pod) bool { return !wanted[vgpu.UID(p.UID)] })
 }
 
-// event tells the people who look at a pod.
+// event writes an event about a pod.
 func (m *Machine) event(about *v1.Pod, kind, reason, message string) {
 	if recorder := m.handle.EventRecorder(); recorder != nil {
 		recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", message)
