@@ -17,8 +17,8 @@ import (
 )
 
 // candidates returns the pods of the nodes as possible victims of a preemptor with a priority, and the pods in the same order.
-// Shares are read from the ledgers. Pods that stay anyway are not listed: those of the priority or a higher one and those of
-// nodes that are out of the question, unless they are members of gangs; and those that should be gone and are not.
+// Shares are read from the ledgers. Pods that stay anyway are not listed. These are pods of the priority or a higher one and pods
+// of nodes that are out of the question, unless they are members of gangs. Pods that are overdue to leave are not listed either.
 //
 // A node is out of the question that has no ledger, or whose ledger is not open; a nil open is one for which all are.
 func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []bool, priority int32) (*preemption.Candidates, []*v1.Pod, error) {
@@ -57,7 +57,8 @@ func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []b
 type collection struct {
 	priority int32
 	now      time.Time
-	// victims are the pods that were chosen as victims and leave, and says of each whether its room is waited for.
+	// victims are the pods that were chosen as victims and are not overdue. The value says whether the preemptor waits for the room
+	// of the pod.
 	victims map[vgpu.UID]bool
 	gangs   gangNumbers
 	// shares are those of the node that is being looked at, near whether its pods may make room.
@@ -106,8 +107,8 @@ func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemptio
 	return from, c.pods
 }
 
-// victimsAt returns the pods that were chosen as victims and go, or went, in time, and whether that is so soon that their room is
-// waited for.
+// victimsAt returns the pods that were chosen as victims and are not overdue. The value says whether a pod leaves soon enough for
+// its room to be waited for.
 func (p *Plugin) victimsAt(now time.Time) map[vgpu.UID]bool {
 	var victims map[vgpu.UID]time.Time
 	p.machine.Lock(func(l machine.Locked) { victims = l.State.Victims(now) })

@@ -24,8 +24,8 @@ type notes struct {
 	asked time.Time
 }
 
-// noteAge is how long notes are kept that nobody asks for. Longer remembers for preemptors that are rarer, and keeps the objects
-// of pods that are gone in memory meanwhile.
+// noteAge is how long notes are kept that no search uses. Longer remembers for preemptors that are rarer, and keeps the objects of
+// pods that are gone in memory meanwhile.
 const noteAge = 5 * time.Minute
 
 // note is what one pod says.
@@ -86,7 +86,7 @@ func (k *notes) keep(nodes []fwk.NodeInfo, now time.Time) {
 	}
 }
 
-// expire drops notes that nobody has asked for in noteAge.
+// expire drops the notes that no search has used for noteAge.
 func (k *notes) expire(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

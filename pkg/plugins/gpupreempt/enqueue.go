@@ -24,9 +24,9 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	return p.plain.PreEnqueue(ctx, pod)
 }
 
-// EventsToRegister names the events after which a pod is asked about again that PreEnqueue kept out. What else ends the wait of
-// a preemptor activates it: its evictions are through or failed, its victims are gone, its pause or that of its victims is over,
-// a PodDisruptionBudget allows more.
+// EventsToRegister names the events after which a pod is asked about again that PreEnqueue kept out. Everything else that ends the
+// wait of a preemptor activates it. Its evictions are through or failed, its victims are gone, its pause or that of its victims is
+// over, or a PodDisruptionBudget allows more.
 func (p *Plugin) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return p.plain.EventsToRegister(ctx)
 }

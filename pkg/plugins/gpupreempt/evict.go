@@ -34,7 +34,7 @@ const evictTimeout = 15 * time.Second
 // evictRetry is the pauses between tries of one request: 50 ms, 200 ms, 800 ms, 3.2 s.
 var evictRetry = wait.Backoff{Steps: 5, Duration: 50 * time.Millisecond, Factor: 4, Jitter: 0.1}
 
-// preemptor is who others are evicted for: a pod or a gang.
+// preemptor is the pod or gang that victims are evicted for.
 type preemptor struct {
 	// id names it to the machine, and pod is it where it is a pod.
 	id  reservation.Preemptor
@@ -57,7 +57,7 @@ type eviction struct {
 	// from is what the units of the plan index, and pods are its pods.
 	from *preemption.Candidates
 	pods []*v1.Pod
-	// asked are the UIDs of the pods that go: the API server has taken their deletion.
+	// asked are the UIDs of the pods that leave: the API server has taken their deletion.
 	asked sync.Map
 	// number is what the machine calls it. ctx ends when no further pods are to be evicted, forget when that is known no more.
 	number reservation.Evictions
@@ -115,8 +115,8 @@ func (e *eviction) ended(p *Plugin, err error) reservation.EvictionsEnded {
 	return out
 }
 
-// maxSequential is how many victims are evicted before the others go at once: where the API server refuses them, few have gone in vain.
-// More are slower, for large gangs.
+// maxSequential is how many victims are evicted one unit after the other, before the rest is evicted at once: where the API server
+// refuses them, few have left in vain. More are slower, for large gangs.
 const maxSequential = 8
 
 // evictAll evicts the units of a plan.
@@ -144,10 +144,10 @@ func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
 	return errStopped
 }
 
-// errStopped says that an eviction was ended before it came to a unit.
-var errStopped = errors.New("nobody else need go any more")
+// errStopped says that the evictions were stopped before they came to a unit.
+var errStopped = errors.New("the other victims stay, since the evictions were stopped")
 
-// evictUnit evicts the pods of a unit: once the first has gone, all of them, since a gang of which some are gone is lost.
+// evictUnit evicts the pods of a unit: once the first is evicted, all of them, since a gang of which some members are gone is lost.
 func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit) error {
 	if ctx.Err() != nil {
 		return errStopped
@@ -155,7 +155,7 @@ func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit)
 	if first := e.pods[u.Pods[0]]; u.Kind == preemption.Surplus && !p.isSurplus(first) {
 		return fmt.Errorf("evict pod %s: its gang does not run on without it any more", klog.KObj(first))
 	}
-	ctx = context.WithoutCancel(ctx) // a request that is cut off may have been carried out, and its pod would not be told
+	ctx = context.WithoutCancel(ctx) // the API server may have carried out a request that is cut off, and its pod would have no event
 	if err := p.evictOne(ctx, e, u, u.Pods[0]); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (p *Plugin) evictOne(ctx context.Context, e *eviction, u *preemption.Unit, 
 	return nil
 }
 
-// reason says for whom and why a unit goes.
+// reason says for which preemptor a unit is evicted, and why.
 func (e *eviction) reason(u *preemption.Unit) cause {
 	text := fmt.Sprintf("Preempted by %s (priority %d)", e.name, e.priority)
 	if e.node != "" {
@@ -199,7 +199,7 @@ func (e *eviction) reason(u *preemption.Unit) cause {
 	return cause{preemptor: &e.preemptor, text: text}
 }
 
-// cause is for whom a pod is evicted, in words for its event.
+// cause is the preemptor that a pod is evicted for, in words for the pod's event.
 type cause struct {
 	*preemptor
 	text string
@@ -214,7 +214,7 @@ func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMem
 		return true, nil
 	}
 	if err := p.mark(ctx, victim, why); apierrors.IsInvalid(err) {
-		// No update of the pod is legal any more, which is its own doing: it goes without the condition.
+		// No update of the pod is legal any more, because of its own fields: it is evicted without the condition.
 		logger.Error(err, "Marking a victim failed, it is evicted all the same", "pod", klog.KObj(victim))
 	} else if err != nil {
 		return false, ignoreGone(err)

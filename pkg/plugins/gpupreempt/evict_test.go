@@ -92,7 +92,8 @@ func TestEvictsAllOfALargePlan(t *testing.T) {
 	})
 }
 
-// One failure ends a plan: those that were not evicted stay, also where many are evicted at once. Those that were told go on leaving.
+// One failure ends a plan: those that were not evicted stay, also where many are evicted at once. Those that were evicted go on
+// leaving.
 func TestFailureEndsAPlan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestFailureEndsALargePlan(t *testing.T) {
 	})
 }
 
-// Whoever waits for a pod that is spared is tried again, whether a pod or a gang had it evicted; who waits for one that went
+// A pod that waits for a spared pod is tried again, whether a pod or a gang had that evicted; one that waits for an evicted pod
 // waits on.
 func TestSparedPodIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -137,7 +138,7 @@ func TestSparedPodIsNotWaitedFor(t *testing.T) {
 		c.refuseDeletes(refuse("p-01"))
 		for waiter, awaited := range map[string]string{"waits-went": "p-00", "waits-refused": "p-01", "waits-spared": "p-02"} {
 			p := pod(waiter, 10, 0)
-			p.Spec.SchedulerName = "another" // nobody else touches it
+			p.Spec.SchedulerName = "another" // no other scheduler touches it
 			c.Create(p)
 			room := reservation.PodRoom{
 				Place:   vgpu.Assignment{UID: kube.UIDOf(p), Node: "n1"},

@@ -30,7 +30,7 @@ func wordsOf(plan *preemption.Plan, from *preemption.Candidates) string {
 	return plan.Words(from)
 }
 
-// textOf says why nobody is evicted, and where the search was cut.
+// textOf says why no pod is evicted, and where the search was cut.
 func textOf(r *preemption.Refusal) string {
 	if r.Cut {
 		return r.Text + " (the search was cut: there might be room that was not found)"
@@ -57,7 +57,7 @@ func (p *Plugin) groupEvent(w *podgroup.RoomRequest, a *outcome) {
 	recorder.Eventf(w.Object, nil, kind, reason, "Scheduling", "%s", shorten("preemption: "+a.text))
 }
 
-// refused explains why nobody is evicted for a pod, and has it tried again when that may have changed.
+// refused explains why no pod is evicted for a pod, and has it tried again when that may have changed.
 func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) outcome {
 	a := outcome{resultNeverHelps, textOf(r), nominate("")}
 	switch {

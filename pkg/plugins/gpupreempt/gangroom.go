@@ -16,8 +16,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// requested returns the gang that a cycle refused for want of room, nil where there is nothing to make room for or room is being made;
-// and why, where that was tried a moment ago in vain.
+// requested returns the gang that a cycle refused because room is lacking; nil where there is no such gang, or evictions make room
+// for it already. why is the reason where the plugin has sought victims for it in vain a moment ago.
 func (p *Plugin) requested(cycle podgroup.Cycle, ref podgroup.Ref) (r *podgroup.RoomRequest, why string) {
 	if r = podgroup.RoomRequestOf(cycle, ref); r == nil {
 		return nil, ""
@@ -134,7 +134,7 @@ func (p *Plugin) isReserving(ref podgroup.Ref) (is bool) {
 	return is
 }
 
-// least returns how many members of a gang stay unless all go: more than it has where it goes whole or not at all.
+// least returns how many members of a gang stay unless all are evicted: more than it has where all or none are evicted.
 func (p *Plugin) least(ref podgroup.Ref) (least int) {
 	p.machine.Lock(func(l machine.Locked) {
 		f := l.Facts(ref)
@@ -177,9 +177,9 @@ func (p *Plugin) blockPlacement(e *eviction) {
 	}
 }
 
-// withdrawMember takes back a member that is not bound, in memory, where that takes no eviction: the plan of a gang whose members may
-// not be bound yet is given up, with all its members, and a member that lost its place already stays where it is. It reports whether
-// there is nothing to evict.
+// withdrawMember takes back a member that is not bound, in memory, where that takes no eviction. The plan of a gang whose members
+// may not be bound yet is given up, with all its members. A member that lost its place already stays where it is. It reports
+// whether there is nothing to evict.
 func (p *Plugin) withdrawMember(ctx context.Context, pod *v1.Pod) (withdrawn bool) {
 	ref, isMember := p.machine.GangOf(pod)
 	seen := p.seen(pod)

@@ -8,9 +8,9 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
-// slack is how long a pod may exist beyond its grace period before it is taken to stay: the kubelet kills it then, takes its
-// devices back and tells the API server. Longer keeps room for a preemptor on a node that is lost, shorter gives up room that is
-// about to be free.
+// slack is how long a pod may exist beyond its grace period before the plugin takes it to stay. The kubelet kills the pod then,
+// takes its devices back and reports that to the API server. Longer keeps room for a preemptor on a node that is lost, shorter
+// gives up room that is about to be free.
 const slack = 30 * time.Second
 
 // isSlow reports whether a pod takes longer to end, when it is evicted, than its room is waited for.

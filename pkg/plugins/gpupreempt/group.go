@@ -32,8 +32,8 @@ const (
 	failurePause = 15 * time.Second
 )
 
-// dryRun reports whether the members of a gang get through the framework's plugins at the places of a plan, once those who
-// leave are gone. It returns the member that does not, as an index of the places, −1 for none in particular, and why.
+// dryRun reports whether the framework's plugins accept the members of a gang at the places of a plan, once the pods that leave are
+// gone. It returns the member that they refuse, as an index of the places, −1 for none in particular, and why.
 type dryRun func(ctx context.Context, a *gangAttempt) (stuck int, why string)
 
 // gangAttempt is one try to make room for a gang.
@@ -45,7 +45,7 @@ type gangAttempt struct {
 	plan preemption.Plan
 }
 
-// leavingPods returns who leaves by the plan.
+// leavingPods returns the pods that leave by the plan.
 func (a *gangAttempt) leavingPods() []*v1.Pod {
 	indices := leavingCandidates(&a.plan)
 	all := make([]*v1.Pod, 0, len(indices))
@@ -167,7 +167,7 @@ func (a *gangAttempt) avoid(refusedAt int) {
 	a.RoomRequest = &w
 }
 
-// evictFor has the victims of a plan evicted for a gang, unless only a report is wanted or the allowance is used up.
+// evictFor evicts the victims of a plan for a gang, unless the plugin only reports or the allowance is used up.
 func (p *Plugin) evictFor(ctx context.Context, a *gangAttempt) gangOutcome {
 	if p.isDryRun() {
 		return p.reportGang(ctx, a, "")
@@ -238,7 +238,7 @@ func (a *gangAttempt) preemptor() preemptor {
 
 func priorityOf(w *podgroup.RoomRequest) int32 { return w.Group.Members[0].Request.Priority }
 
-// gangEligible says why nobody is evicted for a gang, "" where some may be.
+// gangEligible says why no pod is evicted for a gang, "" where some may be.
 func (p *Plugin) gangEligible(w *podgroup.RoomRequest) string {
 	for _, pod := range w.Pods {
 		if why := p.eligible(pod); why != "" {
@@ -254,7 +254,7 @@ func (p *Plugin) withoutRoom(w *podgroup.RoomRequest, result, text string, pause
 	return gangOutcome{outcome: outcome{result: result, text: text}}
 }
 
-// refusedGang explains why nobody is evicted for a gang, and has it tried again when that may have changed.
+// refusedGang explains why no pod is evicted for a gang, and has it tried again when that may have changed.
 func (p *Plugin) refusedGang(a *gangAttempt) gangOutcome {
 	r := a.plan.Refused
 	result, pause := resultNeverHelps, time.Duration(0)

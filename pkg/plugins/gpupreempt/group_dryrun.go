@@ -19,7 +19,7 @@ type prefilters interface {
 }
 
 // tryMembers tries the members of a gang one after the other, each at its place and beside those before it, as the scheduler does
-// with the members of its own PodGroups: in a copy of the snapshot without those who leave.
+// with the members of its own PodGroups. It does so in a copy of the snapshot without the pods that leave.
 func (p *Plugin) tryMembers(ctx context.Context, a *gangAttempt) (refusedAt int, why string) {
 	err := p.withSnapshotCopy(ctx, a.leavingPods(), func(snapshot fwk.MutableSnapshotSharedLister) error {
 		c := snapshotCopy{handle: p.handle, snapshot: snapshot, cycle: framework.NewCycleState()}
@@ -41,7 +41,7 @@ func (p *Plugin) tryMembers(ctx context.Context, a *gangAttempt) (refusedAt int,
 	return refusedAt, why
 }
 
-// withSnapshotCopy does something on a copy of the snapshot without some pods.
+// withSnapshotCopy runs a function on a copy of the snapshot without some pods.
 func (p *Plugin) withSnapshotCopy(ctx context.Context, without []*v1.Pod, do func(fwk.MutableSnapshotSharedLister) error) (err error) {
 	snapshot := p.handle.MutableSnapshotSharedLister()
 	if err := snapshot.StartMutations(); err != nil {
@@ -60,8 +60,8 @@ func (p *Plugin) withSnapshotCopy(ctx context.Context, without []*v1.Pod, do fun
 	return do(snapshot)
 }
 
-// snapshotCopy is a copy of the snapshot on which pods are tried. To the plugins it is the cycle of a group: what they reserve is not
-// for good.
+// snapshotCopy is a copy of the snapshot on which pods are tried. To the plugins it is the cycle of a group: they reserve for this
+// cycle only.
 type snapshotCopy struct {
 	handle   fwk.Handle
 	snapshot fwk.MutableSnapshotSharedLister
@@ -69,7 +69,7 @@ type snapshotCopy struct {
 	undo     []func()
 }
 
-// tryPod tries a pod on a node, and lets it stay there.
+// tryPod tries a pod on a node, and places it there.
 func (c *snapshotCopy) tryPod(ctx context.Context, pod *v1.Pod, node string) *fwk.Status {
 	state := framework.NewCycleState()
 	state.SetPodGroupSchedulingCycle(c.cycle)
@@ -95,7 +95,7 @@ func (c *snapshotCopy) tryPod(ctx context.Context, pod *v1.Pod, node string) *fw
 	return c.placePod(ctx, state, pod, node)
 }
 
-// placePod puts a pod on a node, with what plugins reserve for it.
+// placePod puts a pod on a node, and has the plugins reserve for it.
 func (c *snapshotCopy) placePod(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	placed := pod.DeepCopy()
 	placed.Spec.NodeName = node
@@ -110,7 +110,7 @@ func (c *snapshotCopy) placePod(ctx context.Context, state fwk.CycleState, pod *
 	return c.handle.RunReservePluginsReserve(ctx, state, placed, node)
 }
 
-// unreserveAll takes back what plugins reserved.
+// unreserveAll has the plugins take back what they reserved.
 func (c *snapshotCopy) unreserveAll(context.Context) {
 	for i := len(c.undo) - 1; i >= 0; i-- {
 		c.undo[i]()

@@ -102,7 +102,7 @@ func (c *cluster) blockedGang() (high []*v1.Pod) {
 	return high
 }
 
-// A gang that would not fit without its victims, since another plugin refuses a member, evicts nobody there: it goes elsewhere, or
+// A gang that would not fit without its victims, since another plugin refuses a member, evicts no pod there: it goes elsewhere, or
 // says why not.
 func TestGangAsksOtherPlugins(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestGangAsksOtherPlugins(t *testing.T) {
 	})
 }
 
-// What keeps a gang from evicting is told, and nobody goes.
+// The message says what keeps a gang from evicting, and no pod is evicted.
 func TestGangIsGuarded(t *testing.T) {
 	tests := []struct {
 		name, want string

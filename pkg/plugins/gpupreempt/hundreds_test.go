@@ -130,8 +130,8 @@ func TestHundredsOfVictims(t *testing.T) {
 	})
 }
 
-// One of 150 evictions fails in the middle: those that were not told stay, and count as candidates. The next try evicts those
-// alone, and nobody else.
+// One of 150 evictions fails in the middle: those that were not evicted stay, and count as candidates. The next try evicts those
+// alone, and no other pod.
 func TestFailureAmongHundreds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

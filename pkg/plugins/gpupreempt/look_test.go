@@ -159,7 +159,7 @@ func TestPreEnqueue(t *testing.T) {
 	})
 }
 
-// Where nobody is below, core is not asked.
+// Where no pod has a lower priority, core is not asked.
 func TestNoPodOfALowerPriority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

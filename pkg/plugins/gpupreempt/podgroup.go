@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// PodGroupPostFilter makes room for a PodGroup of Kubernetes that was refused, as PostFilter does for other gangs. Whether its
-// members fit once the victims are gone is told by the scheduler's own algorithm for groups.
+// PodGroupPostFilter makes room for a PodGroup of Kubernetes that was refused, as PostFilter does for other gangs. The scheduler's
+// own algorithm for groups says whether its members fit once the victims are gone.
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	if p.args.Mode == config.PreemptionDisabled || p.machine.Gangs() == nil || info.GetCompositePodGroup() != nil {
 		return nil, verdict.New(fwk.Unschedulable)
@@ -44,7 +44,7 @@ func nominations(w *podgroup.RoomRequest, places map[vgpu.UID]string) *fwk.PodGr
 	return &fwk.PodGroupPostFilterResult{NominatingInfos: infos}
 }
 
-// tryPodGroup has the scheduler try the members of a PodGroup on a copy of the snapshot without those who leave.
+// tryPodGroup has the scheduler try the members of a PodGroup on a copy of the snapshot without the pods that leave.
 func (p *Plugin) tryPodGroup(ctx context.Context, a *gangAttempt, schedule fwk.PodGroupSchedulingFunc) (refusedAt int, why string) {
 	refusedAt = -1
 	err := p.withSnapshotCopy(ctx, a.leavingPods(), func(fwk.MutableSnapshotSharedLister) error {

@@ -127,7 +127,7 @@ func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, n
 	return found
 }
 
-// isChosen reports whether a pod was chosen as a victim and goes, or went, in time.
+// isChosen reports whether a pod was chosen as a victim and is not overdue.
 func (p *Plugin) isChosen(uid vgpu.UID) (is bool) {
 	p.machine.Lock(func(l machine.Locked) { is = l.State.IsChosen(uid, p.now()) })
 	return is

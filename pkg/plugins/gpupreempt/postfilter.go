@@ -95,7 +95,7 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 	return p.carryOut(ctx, q, plan)
 }
 
-// illegal reports whether no node can take a pod whoever leaves. GPUShare has said what is wrong with its request.
+// illegal reports whether no node can take a pod, whichever pods leave. GPUShare has said what is wrong with its request.
 func (p *Plugin) illegal(pod *v1.Pod) bool {
 	shares := p.sharesOrNil()
 	if shares == nil {
@@ -115,8 +115,8 @@ func (p *Plugin) evictionMayHelp(statuses fwk.NodeToStatusReader) bool {
 	return slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool { return statuses.Get(n.Node().Name).Code() == fwk.Unschedulable })
 }
 
-// hasPossibleVictims reports whether a pod of a lower priority, or one that leaves, is on a node where that could help. Thousands may wait in
-// a cluster that is full of their own priority: they are refused by this look.
+// hasPossibleVictims reports whether a pod of a lower priority, or one that leaves, is on a node where that could help. Thousands
+// of pods may wait in a cluster that is full of their own priority: the plugin refuses them by this look.
 func (p *Plugin) hasPossibleVictims(pod *v1.Pod, statuses fwk.NodeToStatusReader) bool {
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *Plugin) hasPossibleVictims(pod *v1.Pod, statuses fwk.NodeToStatusReader
 	return false
 }
 
-// hasLowerOrLeaving reports whether any pod of a node is below a priority or leaves.
+// hasLowerOrLeaving reports whether any pod of a node has a lower priority or leaves.
 func hasLowerOrLeaving(node fwk.NodeInfo, priority int32) bool {
 	for _, info := range node.GetPods() {
 		if pod := info.GetPod(); pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) < priority {
@@ -153,7 +153,7 @@ func (p *Plugin) findPlan(ctx context.Context, cs fwk.CycleState, q *question, s
 	return &plan, why, nil
 }
 
-// carryOut keeps the room of a plan and has its victims evicted, unless only a report is wanted or the allowance is used up.
+// carryOut keeps the room of a plan and evicts its victims, unless the plugin only reports or the allowance is used up.
 func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Plan) outcome {
 	place := plan.Places[0]
 	words := wordsOf(plan, q.from)
@@ -198,7 +198,7 @@ func (p *Plugin) eligible(pod *v1.Pod) string {
 	return ""
 }
 
-// isDryRun reports whether nobody is evicted.
+// isDryRun reports whether the plugin evicts no pods and only reports.
 func (p *Plugin) isDryRun() bool { return p.args.Mode == config.PreemptionDryRun }
 
 // nominate has the framework note the node that a pod waits for, "" for none.

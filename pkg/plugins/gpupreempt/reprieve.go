@@ -17,9 +17,9 @@ import (
 // many runs of the filters as there are pods on them.
 const maxReprieved = 8
 
-// reprieve returns the cheapest plan for one of the nodes where something else than room is in the pod's way, such as a host
-// port or an anti-affinity of a pod of a lower priority: all units leave that may, then as many are spared as the framework's
-// filters allow, those that would cost the most first. nil where that helps nowhere.
+// reprieve returns the cheapest plan for one of the nodes where something else than room is in the pod's way, nil where there is
+// none. It may be a host port or an anti-affinity of a pod of a lower priority. All evictable units leave the copy of the node.
+// Then reprieve spares as many as the framework's filters allow, the most expensive first.
 //
 // Greedy: none of the units could stay, but fewer or cheaper ones may do.
 func (p *Plugin) reprieve(ctx context.Context, cs fwk.CycleState, q *question, nodes []int) *preemption.Plan {
@@ -46,7 +46,7 @@ func (q *question) nodesToReprieve(failed []int, statuses fwk.NodeToStatusReader
 	return nodes
 }
 
-// Plugins that refuse for want of room.
+// Plugins that refuse because room is lacking.
 const (
 	shareName = "GPUShare"
 	fitName   = "NodeResourcesFit"
@@ -138,7 +138,7 @@ func (q *question) planFor(at int, evict []preemption.Unit, waits []int) *preemp
 	return plan
 }
 
-// unitsOn returns what may be evicted of the pods of a node, and who leaves it already.
+// unitsOn returns what may be evicted of the pods of a node, and the pods that leave it already.
 func (q *question) unitsOn(node string) (units []preemption.Unit, waits []int) {
 	members := map[int][]int{} // by gang
 	for i := range q.from.Pods {
@@ -167,8 +167,8 @@ func (q *question) isEvictable(c *preemption.Pod) bool {
 	return !c.Leaving && c.Guard == "" && c.Priority < q.priority
 }
 
-// unitsOf returns the units of a gang of which some members that may go are on a node: one by one as long as enough run on, else
-// the whole gang, else as many as it can do without.
+// unitsOf returns the units of a gang of which some evictable members are on a node. These are single members as long as enough run
+// on, else the whole gang, else as many members as it can do without.
 func (q *question) unitsOf(number int, list []int) []preemption.Unit {
 	var all []int
 	whole := true

@@ -49,7 +49,7 @@ func (p *Plugin) verify(ctx context.Context, cs fwk.CycleState, q *question, at 
 	return c.fits(ctx)
 }
 
-// nodeCopy is one node as it were without some pods.
+// nodeCopy is a copy of one node, without some of its pods.
 type nodeCopy struct {
 	handle fwk.Handle
 	q      *question
