@@ -152,8 +152,8 @@ func (b *binder) outOfTime(err error) error {
 	return err
 }
 
-// post sends the Binding once. With the gate SchedulerAsyncAPICalls the framework sends it, through its own client: an attempt
-// that waits there for its limit cannot be told from one that was sent.
+// post sends the Binding once. With the gate SchedulerAsyncAPICalls the framework sends it, through its own client: the plugin
+// cannot tell an attempt that waits there for its limit from one that was sent.
 func (b *binder) post(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout/attemptsPerTimeout)
 	defer cancel()

@@ -42,7 +42,7 @@ func (p *Plugin) plannedOn(pod *v1.Pod, uid vgpu.UID, node string) bool {
 }
 
 // keptFree reports whether room is held for a pod on the node and is free, unless pods of a higher priority take it. What is held
-// for others of its own priority is no obstacle: it does not need that room, although those who leave it may still be there.
+// for others of its own priority is no obstacle: it does not need that room, although the pods that leave it may still be there.
 func keptFree(ledger *vgpu.Node, uid vgpu.UID) bool {
 	kept := false
 	ledger.EachHold(func(h *vgpu.Hold) {

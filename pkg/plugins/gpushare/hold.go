@@ -65,8 +65,8 @@ func (s *state) dropHold(uid vgpu.UID) bool {
 // unresolved is an assignment whose bind may or may not have happened.
 type unresolved struct {
 	vgpu.Assignment
-	// landed: the informer shows the pod on the node. The room is kept until the scheduler's snapshot shows it as well:
-	// the pod was forgotten there, and the two learn of it by themselves, in any order.
+	// isShown: the informer shows the pod on the node. The room is kept until the scheduler's snapshot shows it as well: the pod
+	// was forgotten there, and the two learn of it by themselves, in any order.
 	isShown bool
 	// since is when the scheduler gave the bind up.
 	since time.Time
@@ -127,7 +127,7 @@ func (s *state) resolve(uid vgpu.UID, name string) {
 	}
 }
 
-// unresolvedCount counts the pods of which nobody told yet whether they are bound. The caller holds a lock.
+// unresolvedCount counts the pods of which it is not known yet whether they are bound. The caller holds a lock.
 func (s *state) unresolvedCount() int64 {
 	count := int64(0)
 	for uid, names := range s.unresolved {

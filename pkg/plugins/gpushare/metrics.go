@@ -88,7 +88,7 @@ func (m *metricSet) bound(err error) {
 	m.binds.WithLabelValues(result).Inc()
 }
 
-// gauges reads what is published when somebody asks for metrics.
+// gauges reads what is published whenever the scheduler's metrics are read.
 type gauges struct {
 	metrics.BaseStableCollector
 	plugin       *Plugin

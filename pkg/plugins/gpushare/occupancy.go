@@ -44,7 +44,7 @@ type occupancy struct {
 	// beside the node's epoch: none is a stray, none is nominated.
 	owners  map[*v1.Pod]bool
 	settled bool
-	// nameless: of some pods nobody could tell the workload yet, when knowledge had the version.
+	// nameless: of some pods the learner did not know the workload yet, when its knowledge had the version.
 	nameless bool
 	version  uint64
 }
@@ -117,8 +117,8 @@ func (n *node) withRoom(info fwk.NodeInfo) *occupancy {
 	return &o
 }
 
-// offeredBy returns the slots that a node's kubelet offers: those on GPUs that the agent told it are healthy, and none while the
-// agent is not registered.
+// offeredBy returns the slots that a node's kubelet offers: those on GPUs that the agent reported healthy, and none while the agent
+// is not registered.
 func offeredBy(info fwk.NodeInfo) int64 {
 	return info.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU]
 }
@@ -251,8 +251,8 @@ func (b *builder) addStray(pod *v1.Pod, why error) {
 	b.out.strays = append(b.out.strays, klog.KObj(pod).String()+": "+why.Error())
 }
 
-// book adds the assignments to the ledger. One that cannot be booked belongs to a pod that may run all the same: the
-// devices shrank or were given twice by somebody else. The devices it names take no new pod then.
+// book adds the assignments to the ledger. One that cannot be booked belongs to a pod that may run all the same: the devices shrank
+// or were given twice, by another scheduler. The devices it names take no new pod then.
 func (b *builder) book() *vgpu.Node {
 	ledger := b.node.empty.Clone()
 	blocked := map[vgpu.DeviceID]bool{}
@@ -334,8 +334,8 @@ func (b *builder) addNominated() {
 	}
 }
 
-// freeSlots returns the slots that the kubelet can still give: those of healthy devices that nobody holds, less those of
-// stray pods.
+// freeSlots returns the slots that the kubelet can still give: those of healthy devices that no pod holds, less those of stray
+// pods.
 func (o *occupancy) freeSlots(r *vgpu.Request) vgpu.Slots {
 	free := -o.stray
 	for i := range o.ledger.Devices() {

@@ -117,8 +117,8 @@ func (p *pause) without(uid vgpu.UID) bool {
 	return true
 }
 
-// tried ends the trial of a pod on a node: its kubelet took the pod, which ends all doubts about the node, or nobody knows. It
-// reports whether the node takes more pods now.
+// tried ends the trial of a pod on a node: its kubelet took the pod, after which the node is as good as any, or that is not known.
+// It reports whether the node takes more pods now.
 func (s *state) tried(name string, uid vgpu.UID, taken bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

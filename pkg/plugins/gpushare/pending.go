@@ -16,9 +16,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// activationPause is the least time between two activations. Shorter lets pending pods start sooner after a change and
-// makes the scheduler try all of them for every GPUNode of a cluster that comes up; a second is not felt by anybody who
-// waits for a GPU.
+// activationPause is the least time between two activations. Shorter lets pending pods start sooner after a change, and makes the
+// scheduler try all of them for every GPUNode of a cluster that comes up. A user who waits for a GPU does not notice a second.
 const activationPause = time.Second
 
 // pending knows the vGPU pods that wait, and activates those that a change of the inventory or of what is known of

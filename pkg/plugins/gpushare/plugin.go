@@ -49,14 +49,14 @@ type Plugin struct {
 	leads atomic.Bool
 	// profiled: the WorkloadProfiles are read, or cannot be; profilesKnown: they are read.
 	profiled, profilesKnown atomic.Bool
-	// answered are told when the GPUNodes, and when the WorkloadProfiles, are read or cannot be.
+	// answered are done when the GPUNodes, and when the WorkloadProfiles, are read or cannot be.
 	answered [2]firstAnswer
 	pending  *pending
 	// scoresAll: nodes are scored for pods without vGPUs too.
 	scoresAll bool
 	state     *state
-	// misses are the pods whose last shortlist was refused, absurd those that PreEnqueue has told what is wrong, until they are
-	// bound or gone.
+	// misses are the pods whose last shortlist was refused, absurd those for which PreEnqueue has written an event that says what
+	// is wrong, until they are bound or gone.
 	misses, absurd podSet
 	// missing are the pods whose WorkloadProfile may not exist.
 	missing missing
@@ -209,7 +209,7 @@ func (p *Plugin) watch(ctx context.Context, pods cache.SharedIndexInformer, clie
 // scheduler that was started anew meet a warning that means nothing; longer keeps pods without vGPUs waiting.
 const firstRead = 15 * time.Second
 
-// firstAnswer is done once it was told.
+// firstAnswer is done once announce was called.
 type firstAnswer struct {
 	done     <-chan struct{}
 	announce func()
@@ -261,7 +261,7 @@ const (
 	choiceKey  fwk.StateKey = Name + "/choice"
 )
 
-// request is what PreFilter parsed. Nobody changes it later.
+// request is what PreFilter parsed. It does not change later.
 type request struct{ vgpu.Request }
 
 // Clone returns the same request.

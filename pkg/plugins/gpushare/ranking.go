@@ -14,7 +14,7 @@ import (
 type ranking struct {
 	mu      sync.Mutex
 	entries []nodeEntry
-	known   int // nodes of the state when seats were taken
+	known   int // nodes of the state when the entries were made
 	// scores by the rule.
 	rule   *rule
 	scores *placement.Ranking
@@ -30,7 +30,7 @@ type nodeEntry struct {
 	state  placement.State
 }
 
-// nodeEntries returns the places of the framework's nodes. The caller holds ranking.mu and a lock of the state. The framework's
+// nodeEntries returns the entries of the framework's nodes. The caller holds ranking.mu and a lock of the state. The framework's
 // NodeInfos stay the same objects while nodes come and go, so that a place is looked up once.
 func (s *state) nodeEntries(nodes []fwk.NodeInfo) []nodeEntry {
 	r := &s.ranking
@@ -74,7 +74,7 @@ func (r *ranking) scoresOf(request *vgpu.Request, now *rule) *placement.Scores {
 	return r.scores.For(request)
 }
 
-// score returns the score of the request on the ledger of a seat, −1 where it does not fit.
+// score returns the score of the request on the ledger of an entry, −1 where it does not fit.
 func (r *ranking) score(scores *placement.Scores, at *nodeEntry, ledger *vgpu.Node, request *vgpu.Request) int64 {
 	if at.ledger != ledger || !r.scores.Has(at.state) {
 		at.ledger, at.state = ledger, r.scores.State(ledger)

@@ -41,7 +41,7 @@ func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nod
 	p.state.unreserve(kube.UIDOf(pod), nodeName)
 }
 
-// reserveOptions is what a choice of devices is bound to.
+// reserveOptions are the conditions of a choice of devices.
 type reserveOptions struct {
 	// replay is the choice to be repeated, nil for none.
 	replay *vgpu.Assignment

@@ -20,7 +20,7 @@ const shortlistSize = 100
 // shortlistedKey names the shortlist in the CycleState of a pod that was given one.
 const shortlistedKey fwk.StateKey = Name + "/shortlisted"
 
-// shortlisted is the shortlist of a pod by node, for Score. Nobody changes it later.
+// shortlisted is the shortlist of a pod by node, for Score. It does not change later.
 type shortlisted map[string]candidate
 
 // candidate is a node with its score, which holds for the ledger that it was computed from.
@@ -143,8 +143,8 @@ func (d *demand) couldBeMet(info fwk.NodeInfo) bool {
 	return matches || err != nil
 }
 
-// missed notes that other plugins refused the pod's whole shortlist, if it had one, and has it tried again without.
-// Preemption must not act on such an attempt: most nodes were not looked at.
+// missed notes that other plugins refused the pod's whole shortlist, if it had one, and has it tried again without. Preemption must
+// not evict after such an attempt: most nodes were not looked at.
 func (p *Plugin) missed(cs fwk.CycleState, pod *v1.Pod) bool {
 	if _, err := cs.Read(shortlistedKey); err != nil {
 		return false

@@ -16,10 +16,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Ledgers brings what is known of the nodes up to date and returns the ledger of each, with the holds and the room of the
-// host, for plugins that place several pods at once. The devices of a node that takes no vGPU pods now take nothing. A
-// node without devices is nil, unless also asks for it. Callers do not modify a ledger. The pod is one of those that are
-// placed; the error says what is not read yet, in words for its owner.
+// Ledgers brings what is known of the nodes up to date and returns the ledger of each, with the holds and the room of the host, for
+// plugins that place several pods at once. The devices of a node that takes no vGPU pods now take nothing. A node without devices
+// is nil, unless also asks for it. Callers do not modify a ledger. The pod is one of those that are placed; the error names what
+// the plugin has not read yet, in words for its owner.
 //
 // It is called by the scheduling cycle only.
 func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error) {
@@ -45,8 +45,8 @@ func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo,
 	return ledgers, nil
 }
 
-// withUnresolved returns the ledger with the room of unresolved binds in nobody's name: no pod may have it but the one that may be
-// there already, and that one as it is, which a plan for several pods could not tell.
+// withUnresolved returns the ledger with the room of unresolved binds as holds of no pod. Only the pod that may be there already
+// may have the room, with the very same devices, and a plan for several pods cannot see that.
 func (s *state) withUnresolved(ledger *vgpu.Node) *vgpu.Node {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

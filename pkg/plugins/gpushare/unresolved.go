@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// unresolvedFor is how long an unresolved bind keeps its room where the pod is not bound: twice the time that an API server
-	// works on a request, a minute by default (--request-timeout). A bind that it has begun cannot happen after that. Longer
+	// unresolvedFor is how long an unresolved bind keeps its room where the pod is not bound. It is twice the time that an API
+	// server works on a request, a minute by default (--request-timeout). A bind that it has begun cannot happen after that. Longer
 	// keeps the room of binds that failed from others; shorter may give it away before a bind that did not.
 	unresolvedFor = 2 * time.Minute
 	// unresolvedStep is the time between two looks.
 	unresolvedStep = 10 * time.Second
 )
 
-// UnresolvedBinds counts the pods of which the API server did not tell whether they are bound. Room is given up when it falls.
+// UnresolvedBinds counts the pods of which the API server did not tell whether they are bound. When the count falls, room has come
+// free.
 func (p *Plugin) UnresolvedBinds() int {
 	p.state.mu.RLock()
 	defer p.state.mu.RUnlock()

@@ -44,7 +44,7 @@ func TestOldUnresolvedBindsEnd(t *testing.T) {
 		name   string
 		client *fake.Clientset
 		later  time.Duration
-		again  bool // the bind was tried again, and nobody told again
+		again  bool // the bind was tried again, and is unresolved again
 		kept   bool
 	}{
 		{name: "not bound", client: fake.NewClientset(p), later: unresolvedFor + time.Second},
@@ -79,7 +79,7 @@ func TestOldUnresolvedBindsEnd(t *testing.T) {
 	}
 }
 
-// A second doubt while the API server is asked about the first is not settled by the answer.
+// A second unresolved bind, while the API server is asked about the first, is not settled by the answer.
 func TestNewerUnresolvedBindStays(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	p := pod("a", 6)
@@ -95,7 +95,7 @@ func TestNewerUnresolvedBindStays(t *testing.T) {
 	}
 }
 
-// To a plan for several pods the room of a doubtful bind belongs to nobody, the pod itself included.
+// To a plan for several pods the room of an unresolved bind belongs to no pod, the pod itself included.
 func TestLedgersWithUnresolvedBinds(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 2))
 	p := pod("a", 6)

@@ -133,7 +133,7 @@ func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface) er
 	return nil
 }
 
-// awaitSynced waits until a handler was told of all that there is, and reports whether it was before ctx ended.
+// awaitSynced waits until a handler has had all objects, and reports whether that was before ctx ended.
 func awaitSynced(ctx context.Context, registration cache.ResourceEventHandlerRegistration) bool {
 	select {
 	case <-registration.HasSyncedChecker().Done():
@@ -208,7 +208,7 @@ type condensed struct {
 	problem string
 	// err is why the devices could not be read.
 	err error
-	// use is what the node tells of its use, for the learner; nil where it could not be decoded.
+	// use is what the node reports of its use, for the learner; nil where it could not be decoded.
 	use *v1alpha1.GPUNode
 }
 
