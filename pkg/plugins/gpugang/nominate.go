@@ -22,7 +22,7 @@ func (p *Plugin) denominate(node string) {
 	}
 }
 
-// denominateMembers ends what is left of earlier plans of a gang, for the pods that belong to none. The caller holds no lock.
+// denominateMembers ends the nominations that earlier plans of a gang left to members without a place. The caller holds no lock.
 func (p *Plugin) denominateMembers(pg *podgroup.Gang) {
 	for _, m := range pg.Members {
 		if node := m.Status.NominatedNodeName; node != "" && m.Spec.NodeName == "" {
@@ -31,7 +31,7 @@ func (p *Plugin) denominateMembers(pg *podgroup.Gang) {
 	}
 }
 
-// expected is the result of PostFilter for a member without a place: the node where room is made for it, or nowhere.
+// expected is the result of PostFilter for a member without a place: the node where room is made for it, or none.
 func (p *Plugin) expected(ref podgroup.Ref, pod *v1.Pod) *fwk.PostFilterResult {
 	result := noNomination()
 	p.machine.Lock(func(l machine.Locked) {

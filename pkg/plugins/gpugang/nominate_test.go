@@ -36,7 +36,7 @@ func (c *cluster) nominated(node string) map[string]bool {
 	return names
 }
 
-// incomplete creates the members of a gang but one: they wait, and nobody tries them.
+// incomplete creates the members of a gang but one: they wait, and the scheduler does not try them.
 func (c *cluster) incomplete(name string, count int) []*v1.Pod {
 	c.T.Helper()
 	pods := members(name, count, count, 10)[:count-1]
@@ -45,7 +45,7 @@ func (c *cluster) incomplete(name string, count int) []*v1.Pod {
 	return pods
 }
 
-// gated creates all members of a gang, and nobody tries them: what a test writes down for them stands.
+// gated creates all members of a gang, and the scheduler does not try them: what a test writes down for them stands.
 func (c *cluster) gated(name string, count, least int) []*v1.Pod {
 	c.T.Helper()
 	pods := members(name, count, least, 10)

@@ -37,7 +37,7 @@ func (p *Plugin) plan(ctx context.Context, c *cycle, ref podgroup.Ref, version r
 	return p.keepPlan(ctx, c, in, &plan, version)
 }
 
-// solve plans a gang, its members in doubt where they may be, or anew.
+// solve plans a gang. It leaves the members with unresolved binds where they may be, or plans them anew.
 func (p *Plugin) solve(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (*planInput, gang.Plan, error) {
 	in, err := p.collectInput(ctx, c, ref, anew)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Plugin) solve(ctx context.Context, c *cycle, ref podgroup.Ref, anew boo
 	return in, plan, err
 }
 
-// collectInput collects what a plan depends on.
+// collectInput takes the lock of the machine and collects what a plan depends on.
 func (p *Plugin) collectInput(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (in *planInput, err error) {
 	pg, _ := p.gangs.Gang(ref)
 	if pg == nil {
@@ -132,8 +132,8 @@ func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) ma
 	})
 }
 
-// seekRoom looks for room that can be kept for a gang while pods end, where the time for that has come. after are the pods after
-// whose ends the gang would have a place.
+// seekRoom looks for room that can be kept for a gang while pods end. The gang would have a place once the pods of after have
+// ended.
 func (p *Plugin) seekRoom(ctx context.Context, c *cycle, in *planInput, seek *reservation.SeekRoom, after []gang.Blocker) (a machine.Answer) {
 	now := p.now()
 	e := reservation.RoomSought{Ref: in.gang.Ref, UID: kube.UIDOf(c.pod)}
@@ -167,8 +167,8 @@ func (in *planInput) holds(plan *gang.Plan) (holds []vgpu.Hold) {
 	return holds
 }
 
-// notYet says why no room is kept for a gang that would have a place after the ends of some pods, "" for what needs no words: where
-// the end of no pod helps the refusal says why.
+// notYet says why no room is kept for a gang that would have a place after the ends of some pods. It returns "" where there is
+// nothing to add: where the end of no pod helps, the refusal says why.
 func (p *Plugin) notYet(plan *gang.Plan, after []gang.Blocker, since, now time.Time) string {
 	undeclared := func(l gang.Blocker) bool { return p.endOf(l.UID, l.Pod) == 0 }
 	switch {

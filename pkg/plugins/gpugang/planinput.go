@@ -26,10 +26,10 @@ type planInput struct {
 	cluster *gang.Cluster
 	group   *gang.Group
 	config  gang.Config
-	// pods are the members that want a place, in the order of group.Members.
+	// pods are the members that need a place, in the order of group.Members.
 	pods []*v1.Pod
-	// unresolved are the places of members of whose bind nobody told whether it happened: where that would have put them. unsure are
-	// these members.
+	// unresolved are the places of members with an unresolved bind: where that bind would have put them. unresolvedPods are these
+	// members.
 	unresolved     []reservation.Place
 	unresolvedPods []*v1.Pod
 	// bound is how many members are bound and not being deleted.
@@ -59,7 +59,7 @@ func (in *planInput) lacking() int { return lackingOf(in.group) }
 
 func lackingOf(g *gang.Group) int { return max(0, g.MinCount-len(g.Placed)) }
 
-// placesOf returns the places that a plan has for members, those in doubt included.
+// placesOf returns the places that a plan has for members, those with unresolved binds included.
 func (in *planInput) placesOf(plan *gang.Plan) []reservation.Place {
 	places := slices.Clone(in.unresolved)
 	for i, a := range plan.Places {
@@ -91,8 +91,8 @@ func (in *planInput) within(node string) map[string]string {
 // unread says what of the cluster is not read yet.
 type unread struct{ error }
 
-// buildInput collects what a plan depends on. Anew says that members in doubt are planned anew. The error says in words what is wrong
-// with the gang; it is an unread where something is not known yet. The caller holds the lock of the machine.
+// buildInput collects what a plan depends on. Anew says that members with unresolved binds are planned anew. The error says in
+// words what is wrong with the gang; it is an unread where something is not known yet. The caller holds the lock of the machine.
 func (p *Plugin) buildInput(ctx context.Context, l machine.Locked, c *cycle, pg *podgroup.Gang, anew bool) (*planInput, error) {
 	if p.shares == nil || p.shares() == nil {
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
@@ -126,8 +126,8 @@ func (p *Plugin) isMember(pod *v1.Pod) bool {
 	return ok
 }
 
-// alsoFor tells which nodes matter to a gang although they have no devices: those where members are, which the others come
-// near, and all of them for a gang with members that ask for no vGPU.
+// alsoFor says which nodes matter to a gang although they have no devices. These are the nodes where members are, since the others
+// come near them. For a gang with members that ask for no vGPU, they are all nodes.
 func alsoFor(s *reservation.State, pg *podgroup.Gang) func(node string) bool {
 	if slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return !kube.WantsVGPU(m) }) {
 		return func(string) bool { return true }
@@ -149,7 +149,7 @@ func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 	return w
 }
 
-// members sorts the members into those that have a place and those that want one.
+// members sorts the members into those that have a place and those that need one.
 func (p *Plugin) members(l machine.Locked, in *planInput, pg *podgroup.Gang, anew bool) (*admittance, error) {
 	s := l.State
 	admits := &admittance{most: s.Limits(pg.Ref)}
@@ -201,7 +201,7 @@ func (p *Plugin) placed(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) (vg
 	return vgpu.Assignment{UID: kube.UIDOf(pod), Pod: kube.PathOf(pod), Node: node}, true
 }
 
-// setAside takes from the hosts what others will use that are not there yet: holds keep devices only.
+// setAside takes from the hosts what pods that are not there yet will use: holds keep devices only.
 func (in *planInput) setAside(rooms map[string]vgpu.Room) {
 	for name, room := range rooms {
 		if at, found := in.find(name); found {
@@ -223,8 +223,8 @@ func (in *planInput) tryable(limits map[string]int, unresolved []vgpu.Assignment
 	return nil
 }
 
-// endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that is restarted whenever it ends, 0 for
-// nobody knows.
+// endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that is restarted whenever it ends, 0 where
+// that is not known.
 func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 	seen := p.machine.Seen(uid, pod)
 	switch {
@@ -238,7 +238,7 @@ func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 	return 0
 }
 
-// hostOf returns what a host has back when a pod ends: nothing where nobody knows, or where the pod asks for what no host has.
+// hostOf returns what a host has back when a pod ends: nothing where the pod is not known, or asks for what no host has.
 func (p *Plugin) hostOf(uid vgpu.UID, pod string) vgpu.Room {
 	seen := p.machine.Seen(uid, pod)
 	if seen == nil {
@@ -251,13 +251,13 @@ func (p *Plugin) hostOf(uid vgpu.UID, pod string) vgpu.Room {
 	return host
 }
 
-// hostAt returns what the host of a node has for pods, whoever is there.
+// hostAt returns what the host of a node has for pods, whichever pods are there.
 func (in *planInput) hostAt(node int) vgpu.Room {
 	allocatable := in.infos[node].GetAllocatable()
 	return vgpu.Room{MilliCPU: allocatable.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory())}
 }
 
-// startOf returns the Unix time at which a pod got its node, 0 for nobody knows.
+// startOf returns the Unix time at which a pod got its node, 0 where that is not known.
 func (p *Plugin) startOf(uid vgpu.UID, pod string) int64 {
 	seen := p.machine.Seen(uid, pod)
 	if seen == nil {

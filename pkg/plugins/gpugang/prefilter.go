@@ -29,13 +29,14 @@ type given struct{ reservation.Place }
 // Clone returns the same place: it is never changed.
 func (g *given) Clone() fwk.StateData { return g }
 
-// groupCycle is what happened in a group cycle so far: the nodes that members were given, and those at which they got through.
+// groupCycle is what happened in a group cycle so far: the nodes that members were given, and the nodes at which the plugins
+// accepted them.
 type groupCycle struct{ given, reserved map[vgpu.UID]string }
 
-// Clone returns the same trial: it is that of the cycle.
+// Clone returns the same object: the cycle has only one.
 func (g *groupCycle) Clone() fwk.StateData { return g }
 
-// groupCycleOf returns the trial of a group cycle, nil where no member was tried.
+// groupCycleOf returns what happened in a group cycle, nil where no member was tried.
 func groupCycleOf(state fwk.PodGroupCycleState) *groupCycle {
 	data, err := state.Read(groupCycleKey)
 	if err != nil {
@@ -122,7 +123,7 @@ func (c *cycle) noteGiven(at *reservation.Place) {
 	}
 }
 
-// leaveRoomRequest leaves what a gang asked for that was refused for want of room, for preemption.
+// leaveRoomRequest leaves for preemption what a gang asked for that was refused because room is lacking.
 func (c *cycle) leaveRoomRequest(in *planInput, refusal *gang.Refusal) {
 	if refusal.Reason != gang.NoRoom || in.lacking() == 0 {
 		return

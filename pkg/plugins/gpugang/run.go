@@ -39,8 +39,8 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// Tick is one step of Run: plans whose members did not come in time are ended, gangs of which too few members were bound are
-// released, those whose turn it is are tried again.
+// Tick is one step of Run. It ends plans whose members did not come in time, releases gangs of which too few members were bound,
+// and has the gangs whose turn it is tried again.
 func (p *Plugin) Tick(ctx context.Context) {
 	p.lookAtUnresolved()
 	var refs []podgroup.Ref
@@ -59,7 +59,7 @@ func (p *Plugin) Tick(ctx context.Context) {
 	}
 }
 
-// lookAtUnresolved has the gangs tried that wait for room when room of binds was given up that did not happen.
+// lookAtUnresolved has the gangs that wait for room tried again when room of unresolved binds has come free.
 func (p *Plugin) lookAtUnresolved() {
 	if p.shares == nil || p.shares() == nil {
 		return // a profile without GPUShare
@@ -133,7 +133,7 @@ func (p *Plugin) evict(ctx context.Context, pod *v1.Pod) error {
 	return err
 }
 
-// event tells the people who look at an object.
+// event writes an event about an object.
 func (p *Plugin) event(about runtime.Object, kind, reason, message string) {
 	if recorder := p.handle.EventRecorder(); recorder != nil {
 		recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", message)
