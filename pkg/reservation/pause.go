@@ -18,8 +18,8 @@ type pauses struct {
 	inVain int
 	failed map[string]bool
 	// seekVictimsAt is when pods may be evicted for the gang again, and noVictimsReason is why none were the last time. The gang is
-	// tried again at seekVictimsAt where retriesToSeek says so. voidRooms counts the evictions in a row that came to nothing, and
-	// fruitlessSearches the searches for victims in a row that found none.
+	// tried again at seekVictimsAt where retriesToSeek says so. voidRooms counts the evictions in a row that came to nothing.
+	// fruitlessSearches counts the searches in a row after which no pod was evicted.
 	seekVictimsAt                time.Time
 	retriesToSeek                bool
 	noVictimsReason              string

@@ -217,9 +217,9 @@ func (m *move) cancel(g *group, f *Facts, why string) {
 	m.do(Count{What: Cancelled})
 }
 
-// rejection says why members that wait at their places are sent away, in words that differ from those of the last time: the
-// scheduler's queue of Kubernetes 1.37 now and then loses a pod that comes back from Permit (kubernetes#139186), and what brings
-// it back is that its condition changes.
+// rejection says why members that wait at their places are sent away, in words that differ from those of the last time. The
+// scheduler's queue of Kubernetes 1.37 now and then loses a pod that comes back from Permit (kubernetes#139186). A change of the
+// pod's condition brings it back.
 func (g *group) rejection(why string) string {
 	text := about(g.Ref, why)
 	if g.failures > 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// requested returns the gang that a cycle refused because room is lacking; nil where there is no such gang, or evictions make room
-// for it already. why is the reason where the plugin has sought victims for it in vain a moment ago.
+// requested returns the gang that a cycle refused because room is lacking. It returns nil where there is no such gang, or evictions
+// make room for it already. why is the reason where the plugin has sought victims for it in vain a moment ago.
 func (p *Plugin) requested(cycle podgroup.Cycle, ref podgroup.Ref) (r *podgroup.RoomRequest, why string) {
 	if r = podgroup.RoomRequestOf(cycle, ref); r == nil {
 		return nil, ""

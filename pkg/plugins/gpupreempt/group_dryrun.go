@@ -18,8 +18,8 @@ type prefilters interface {
 	RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string])
 }
 
-// tryMembers tries the members of a gang one after the other, each at its place and beside those before it, as the scheduler does
-// with the members of its own PodGroups. It does so in a copy of the snapshot without the pods that leave.
+// tryMembers tries the members of a gang one after the other, each at its place and beside those before it. The scheduler does the
+// same with the members of its own PodGroups. It does so in a copy of the snapshot without the pods that leave.
 func (p *Plugin) tryMembers(ctx context.Context, a *gangAttempt) (refusedAt int, why string) {
 	err := p.withSnapshotCopy(ctx, a.leavingPods(), func(snapshot fwk.MutableSnapshotSharedLister) error {
 		c := snapshotCopy{handle: p.handle, snapshot: snapshot, cycle: framework.NewCycleState()}

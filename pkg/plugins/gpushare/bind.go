@@ -25,7 +25,7 @@ import (
 // assignment is success; a pod that is bound otherwise, being deleted or gone is failure; a pod that is not bound is
 // tried again until bindTimeout. When that ends while an attempt may still take effect, the devices stay held.
 //
-// The time starts when the first attempt may be sent: what a bind waits for the limit of this scheduler's requests is no failure,
+// The time starts when the first attempt may be sent. That a bind waits for the limit of this scheduler's requests is no failure,
 // and says nothing of the API server.
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if !kube.WantsVGPU(pod) {

@@ -72,8 +72,8 @@ type unresolved struct {
 	since time.Time
 }
 
-// suspend keeps the room of an assignment whose bind may or may not have happened, until the scheduler's snapshot shows
-// the pod, or the informer shows it elsewhere or gone, or the bind cannot happen any more.
+// suspend keeps the room of an assignment whose bind may or may not have happened. It ends when the scheduler's snapshot shows the
+// pod, when the informer shows it elsewhere or gone, or when the bind cannot happen any more.
 func (s *state) suspend(a vgpu.Assignment, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

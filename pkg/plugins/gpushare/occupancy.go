@@ -40,8 +40,8 @@ type occupancy struct {
 	strays []string
 	// read keeps what was read from each annotation, for the next build: pods in NodeInfos are never modified.
 	read map[*v1.Pod]reading
-	// owners are the pods of the NodeInfo that ask for vGPUs, and settled says that they are all that the ledger depends on
-	// beside the node's epoch: none is a stray, none is nominated.
+	// owners are the pods of the NodeInfo that ask for vGPUs. settled says that the ledger depends on nothing but them and the
+	// node's epoch: none is a stray, none is nominated.
 	owners  map[*v1.Pod]bool
 	settled bool
 	// nameless: of some pods the learner did not know the workload yet, when its knowledge had the version.
@@ -124,8 +124,8 @@ func offeredBy(info fwk.NodeInfo) int64 {
 }
 
 // problemWith says why the node takes no pods while its kubelet offers so many slots, "" where it does. A kubelet that offers fewer
-// than the healthy GPUs have would refuse pods, which fail for good: the scheduler's picture of the node is older than the
-// kubelet's, or the other way round. The slots of a sick GPU do not count, in either.
+// than the healthy GPUs have would refuse pods, which fail for good. The scheduler's picture of the node is older than the
+// kubelet's then, or the other way round. The slots of a sick GPU do not count, in either.
 func (n *node) problemWith(offered int64) string {
 	switch {
 	case n.problem != "":

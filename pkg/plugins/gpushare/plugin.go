@@ -110,8 +110,8 @@ func (f *Factory) Plugin() *Plugin {
 }
 
 // New returns the plugin and starts to watch GPUNodes, WorkloadProfiles and pods until ctx ends. It returns when the first two are
-// read, when the API server says that they cannot be, or after firstRead: pods that ask for vGPUs are refused from then on with the
-// reason, until both are read.
+// read, when the API server says that they cannot be, or after firstRead. The plugin refuses pods that ask for vGPUs from then on,
+// with the reason, until both are read.
 func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if handle.KubeConfig() == nil {
 		return nil, fmt.Errorf("start plugin %s: the scheduler has no kubeconfig to watch GPUNodes with", Name)

@@ -45,8 +45,8 @@ func (s *state) nodeEntries(nodes []fwk.NodeInfo) []nodeEntry {
 	return r.entries
 }
 
-// withoutGPUs returns nodes without GPUs that could meet the demand, up to shortlistSize, from the place where the last
-// call ended: pods that strand no GPU there are left to the other plugins, and spread as these would spread them.
+// withoutGPUs returns nodes without GPUs that could meet the demand, up to shortlistSize, from the place where the last call ended.
+// Pods strand no GPU there, so the other plugins choose among these nodes, and spread the pods as they would anyway.
 func (r *ranking) withoutGPUs(d *demand) []candidate {
 	var found []candidate
 	for range r.entries {

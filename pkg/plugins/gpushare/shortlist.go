@@ -43,9 +43,9 @@ func scoredBefore(cs fwk.CycleState, name string, ledger *vgpu.Node) (int64, boo
 	return c.Score, ok && ledger != nil && c.ledger == ledger
 }
 
-// shortlist returns the best nodes for the request, nil for no restriction: for small clusters, for pods whose last
-// shortlist was refused, for those that room is held for, whose node is chosen, where no node fits (preemption must see all
-// nodes then), and in the cycle of a pod group, which has no PostFilter to try again.
+// shortlist returns the best nodes for the request, nil for no restriction. It restricts nothing in small clusters, for pods whose
+// last shortlist was refused, and for pods that room is held for, whose node is chosen. Nor does it where no node fits, since
+// preemption must see all nodes then, and in the cycle of a pod group, which has no PostFilter to try again.
 func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, nodes []fwk.NodeInfo) sets.Set[string] {
 	if len(nodes) <= shortlistSize || cs.IsPodGroupSchedulingCycle() || p.misses.has(r.UID) {
 		return nil

@@ -21,8 +21,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// watchPods settles pods once the informer shows their assignment or their end, keeps the list of pending pods, counts each
-// pod once for the mix, and tells the learner of them.
+// watchPods settles pods once the informer shows their assignment or their end. It keeps the list of pending pods, counts each pod
+// once for the mix, and passes the pods to the learner.
 func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInformer) error {
 	_, err := informer.AddEventHandlerWithOptions(p.podEvents(ctx), handlerOptions(ctx))
 	return err
@@ -199,8 +199,8 @@ func (p *Plugin) forgetGPUNode(ctx context.Context, object any) {
 	}
 }
 
-// condensed is what the informer keeps of a GPUNode. For a node of 8 linked devices the object itself, a tree of maps,
-// takes 34 KB and this 7 KB (BenchmarkKeptGPUNode): at 5,000 nodes 130 MB less for the garbage collector to walk.
+// condensed is what the informer keeps of a GPUNode. For a node of 8 linked devices the object itself, a tree of maps, takes 34 KB
+// and this 7 KB (BenchmarkKeptGPUNode). At 5,000 nodes the garbage collector walks 130 MB less.
 type condensed struct {
 	metav1.ObjectMeta
 	devices []vgpu.Device
