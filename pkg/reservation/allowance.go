@@ -41,35 +41,35 @@ func newAllowance(perMinute int) allowance {
 	return a
 }
 
-// ask takes so many evictions out of the bucket and returns 0, or notes the claim and returns how long the preemptor has to wait.
+// request takes so many evictions out of the bucket and returns 0, or notes the claim and returns how long the preemptor has to wait.
 // Claims of a higher priority come first, then those that wait longer. A preemptor that needs more than the bucket holds waits
 // until the bucket is full. isNew says that the preemptor did not wait before.
-func (a *allowance) ask(who Preemptor, priority int32, count int, now time.Time) (wait time.Duration, isNew bool) {
+func (a *allowance) request(id Preemptor, priority int32, count int, now time.Time) (wait time.Duration, isNew bool) {
 	if a.size == 0 || count == 0 {
-		delete(a.claims, who)
+		delete(a.claims, id)
 		return 0, false
 	}
-	maps.DeleteFunc(a.claims, func(other Preemptor, c claim) bool { return other != who && c.isOver(now) })
-	mine, waits := a.claims[who]
+	maps.DeleteFunc(a.claims, func(other Preemptor, c claim) bool { return other != id && c.isOver(now) })
+	mine, waits := a.claims[id]
 	if !waits {
 		mine.since = now
 	}
 	mine.count, mine.priority = count, priority
-	if wait = a.wait(who, mine, now); wait == 0 {
-		delete(a.claims, who)
+	if wait = a.wait(id, mine, now); wait == 0 {
+		delete(a.claims, id)
 		a.spend(count, now)
 		return 0, false
 	}
 	mine.due = now.Add(wait)
-	a.claims[who] = mine
+	a.claims[id] = mine
 	return wait, !waits
 }
 
 // wait returns how long a claim has to wait for its turn.
-func (a *allowance) wait(who Preemptor, mine claim, now time.Time) time.Duration {
+func (a *allowance) wait(id Preemptor, mine claim, now time.Time) time.Duration {
 	ahead := 0
 	for other, c := range a.claims {
-		if other != who && !c.isOver(now) && cmp.Or(cmp.Compare(mine.priority, c.priority), c.since.Compare(mine.since), other.Compare(who)) < 0 {
+		if other != id && !c.isOver(now) && cmp.Or(cmp.Compare(mine.priority, c.priority), c.since.Compare(mine.since), other.Compare(id)) < 0 {
 			ahead += c.count
 		}
 	}
@@ -89,4 +89,4 @@ func (a *allowance) spend(count int, now time.Time) {
 }
 
 // forget drops the claim of a preemptor that needs no evictions any more.
-func (a *allowance) forget(who Preemptor) { delete(a.claims, who) }
+func (a *allowance) forget(id Preemptor) { delete(a.claims, id) }

@@ -40,8 +40,8 @@ func TestAllowance(t *testing.T) {
 		"a claim that is not pursued ends": {
 			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {60*s + claimPatience, "c", 0, 1, 10 * s}, {s, "c", 0, 1, 0},
 		},
-		"nobody costs nothing":            {{0, "a", 0, 6, 0}, {0, "b", 0, 0, 0}},
-		"who needs nobody waits for none": {{0, "a", 0, 6, 0}, {0, "b", 5, 6, 60 * s}, {0, "c", 0, 0, 0}},
+		"no evictions cost nothing": {{0, "a", 0, 6, 0}, {0, "b", 0, 0, 0}},
+		"no evictions need no wait": {{0, "a", 0, 6, 0}, {0, "b", 5, 6, 60 * s}, {0, "c", 0, 0, 0}},
 		"who needs less asks anew": {
 			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {0, "b", 0, 0, 0}, {10 * s, "c", 0, 1, 0},
 		},
@@ -49,7 +49,7 @@ func TestAllowance(t *testing.T) {
 		a, now := newAllowance(6), time.Unix(1e9, 0)
 		for i, x := range steps {
 			now = now.Add(x.after)
-			if got, _ := a.ask(preempts(x.who), x.priority, x.count, now); got != x.want {
+			if got, _ := a.request(preempts(x.who), x.priority, x.count, now); got != x.want {
 				t.Errorf("%s: step %d: %s waits %v, want %v", name, i, x.who, got, x.want)
 			}
 		}
@@ -59,7 +59,7 @@ func TestAllowance(t *testing.T) {
 func TestNoAllowance(t *testing.T) {
 	a := newAllowance(0)
 	for range 3 {
-		if wait, _ := a.ask(preempts("a"), 0, 1e6, time.Unix(1e9, 0)); wait != 0 {
+		if wait, _ := a.request(preempts("a"), 0, 1e6, time.Unix(1e9, 0)); wait != 0 {
 			t.Errorf("without a bound a preemptor waits %v", wait)
 		}
 	}
@@ -69,14 +69,14 @@ func TestNoAllowance(t *testing.T) {
 func TestDeferralIsNewOnce(t *testing.T) {
 	a, now := newAllowance(1), time.Unix(1e9, 0)
 	for i, want := range []bool{false, true, false} {
-		if _, isNew := a.ask(preempts(fmt.Sprint(min(i, 1))), 0, 1, now); isNew != want {
+		if _, isNew := a.request(preempts(fmt.Sprint(min(i, 1))), 0, 1, now); isNew != want {
 			t.Errorf("ask %d is new: %v", i, isNew)
 		}
 	}
 }
 
-// Whoever comes when it was told to, and alone, need not wait again; and no minute sees more than twice the bound, unless a plan
-// is larger than the bucket.
+// A preemptor that comes when its wait is over, and alone, need not wait again; and no minute sees more than twice the bound,
+// unless a plan is larger than the bucket.
 func TestAllowanceKeepsItsWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 70).Draw(t, "size")
@@ -90,10 +90,10 @@ func TestAllowanceKeepsItsWord(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 30_000).Draw(t, "pause")) * time.Millisecond)
 			count := rapid.IntRange(1, size).Draw(t, "count")
 			who := preempts(fmt.Sprint(i))
-			wait, _ := a.ask(who, 0, count, now)
+			wait, _ := a.request(who, 0, count, now)
 			if wait > 0 {
 				now = now.Add(wait)
-				if again, _ := a.ask(who, 0, count, now); again != 0 {
+				if again, _ := a.request(who, 0, count, now); again != 0 {
 					t.Fatalf("%d of %d: told to wait %v, then %v more", count, size, wait, again)
 				}
 			}

@@ -107,7 +107,7 @@ func (m *move) settle(g *group, f *Facts) {
 	case *binding:
 		g.phase = &running{plan: p.plan}
 	}
-	g.plan().preempted, g.voids = false, 0
+	g.plan().preempted, g.voidRooms = false, 0
 }
 
 // nodeRefused ends the plan when no node takes a member, or the planned one does not: before the members are bound for all, after
@@ -148,10 +148,10 @@ func (m *move) groupRefused(e *GroupRefused) {
 	m.cancel(g, &e.Gang, "other plugins refuse the planned nodes")
 }
 
-// adopt takes over a gang of which some members are bound by another scheduler's doing, and fewer than must run: this scheduler
-// was started in between. A member that waits and was made before the first of its siblings was bound has never had a place; one
-// that was made later is in place of one that ran. Where the deadline had passed before this scheduler began, the gang is taken
-// to have run: members may have ended since, and nothing is evicted that may be at work.
+// adopt takes over a gang of which some members are bound by another scheduler's doing, and fewer than must run: this scheduler was
+// started in between. A member that waits and was created before the first of its siblings was bound has never had a place. One
+// that was created later replaces one that ran. Where the deadline had passed before this scheduler began, the gang is taken to
+// have run: members may have ended since, and nothing is evicted that may be at work.
 func (m *move) adopt(g *group, f *Facts) {
 	count := g.boundOf(f)
 	if count == 0 || count >= f.MinCount {
@@ -176,15 +176,16 @@ func (m *move) adopt(g *group, f *Facts) {
 	g.phase = &binding{plan: p, since: since}
 }
 
-// afterStart returns a gang that has started and of which members have ended or are gone with as many members as must run as
-// there are: what is left runs, and a member that comes back joins it. Other gangs are returned as they are.
+// afterStart lowers the number of members that must run, for a gang that has started and of which members have ended or are gone.
+// It becomes the number of members that there are: they run on, and a member that comes back joins them. Other gangs are returned
+// as they are.
 func (m *move) afterStart(g *group, f *Facts) *Facts {
 	if f.Problem == nil || !f.Problem.Waits || f.MinCount == 0 {
 		return f
 	}
 	m.adopt(g, f)
-	left := m.AfterStart(*f)
-	return &left
+	adjusted := m.AfterStart(*f)
+	return &adjusted
 }
 
 // released ends a gang of which too few members were bound in time, once all of those are evicted. The gang may have been seen to

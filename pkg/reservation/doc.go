@@ -1,10 +1,10 @@
-// Package reservation decides who keeps which room for whom, and until when.
+// Package reservation decides which room is kept for which gang or pod, and until when.
 //
 // A gang starts with all members that must run, or not at all, although the scheduler tries its members one after the other and
-// room comes free piece by piece. So places are kept: for the members of a plan until they are bound, for a gang that waits until
-// the pods in its way end, and for a gang or a single pod for which pods are evicted until those are gone. State remembers all of
-// this, and Step is the only way to change it: an event goes in, effects come out. The package has no clock, no lock, no logger and
-// no API, so the same events always have the same effects.
+// room comes free piece by piece. So State keeps places for the members of a plan, until they are bound. It keeps room for a gang
+// that waits, until the pods in its way end. It keeps room for a gang or a single pod for which pods are evicted, until those are
+// gone. State remembers all of this, and Step is the only way to change it: an event goes in, effects come out. The package has no
+// clock, no lock, no logger and no API, so the same events always have the same effects.
 //
 // It does not decide which nodes and devices a gang gets (package gang), nor which pods are evicted (package preemption). Both
 // are asked between two steps, and the answer comes back as an event with the version of the gang that the question was about.
@@ -15,6 +15,6 @@
 // pods are evicted has a PodPhase: Roomless, Leaving or Cleared. The page docs/gang-phases.md shows all of them with their
 // transitions; it is generated from the scenarios under testdata.
 //
-// The evictions for gangs and for pods are remembered together: which are under way, which pods were chosen as victims and count
-// against which budgets, and how many evictions the allowance of a minute has left.
+// State remembers the evictions for gangs and for pods together: which are under way, which pods were chosen as victims and which
+// budgets these count against. The allowance is part of it: how many evictions are left of those of a minute.
 package reservation

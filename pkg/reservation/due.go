@@ -53,7 +53,7 @@ func (s *State) dueAt(g, turn *group, now time.Time) (at time.Time, some bool) {
 		return at, some
 	}
 	earliest(g.unlimit, !g.unlimit.IsZero())
-	earliest(g.ask, g.askAgain)
+	earliest(g.seekVictimsAt, g.retriesToSeek)
 	earliest(s.looksAt(g, turn, now))
 	return at, some
 }

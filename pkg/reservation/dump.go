@@ -56,14 +56,14 @@ type PlanDump struct {
 	Since     time.Time
 }
 
-// MissingDump says what an incomplete gang lacks, since when, and whether its members were told.
+// MissingDump says what an incomplete gang lacks, since when, and whether its members have got a notice of it.
 type MissingDump struct {
 	Why   string
 	Since time.Time
 	Told  bool
 }
 
-// RefusedDump says why a gang has no plan, and which members have been told.
+// RefusedDump says why a gang has no plan, and which members have got a notice of it.
 type RefusedDump struct {
 	Refusal
 	Notified []vgpu.UID
@@ -154,16 +154,16 @@ func (s *State) Dump() Dump {
 	for _, uid := range sorted(s.pods) {
 		d.Pods = append(d.Pods, s.pods[uid].dump())
 	}
-	for _, who := range slices.SortedFunc(maps.Keys(s.evictions), Preemptor.Compare) {
-		d.Evictions = append(d.Evictions, EvictionsDump{who, s.evictions[who]})
+	for _, id := range slices.SortedFunc(maps.Keys(s.evictions), Preemptor.Compare) {
+		d.Evictions = append(d.Evictions, EvictionsDump{id, s.evictions[id]})
 	}
 	for _, uid := range sorted(s.chosen) {
 		d.Chosen = append(d.Chosen, s.chosen[uid])
 	}
 	d.Allowance.Full = s.allowance.full
-	for _, who := range slices.SortedFunc(maps.Keys(s.allowance.claims), Preemptor.Compare) {
-		c := s.allowance.claims[who]
-		d.Allowance.Claims = append(d.Allowance.Claims, ClaimDump{who, c.count, c.priority, c.since, c.due})
+	for _, id := range slices.SortedFunc(maps.Keys(s.allowance.claims), Preemptor.Compare) {
+		c := s.allowance.claims[id]
+		d.Allowance.Claims = append(d.Allowance.Claims, ClaimDump{id, c.count, c.priority, c.since, c.due})
 	}
 	return d
 }
@@ -177,8 +177,8 @@ func (g *group) dump() GangDump {
 		Ref: g.Ref, Version: g.version, Priority: g.priority, Grouped: g.grouped, Arrived: g.arrived, Phase: p.String(), Need: n.String(),
 		Bound: sorted(g.bound), Leaving: maps.Clone(g.leaving), Repairs: maps.Clone(g.repairs), Plan: g.dumpPlan(),
 		Pauses: PausesDump{
-			Retry: g.retry, Failures: g.failures, Limits: maps.Clone(g.limits), Unlimit: g.unlimit, InVain: g.dry,
-			Failed: slices.Sorted(maps.Keys(g.failed)), Ask: g.ask, AskAgain: g.askAgain, Unhelped: g.unhelped, Voids: g.voids, Asked: g.asked,
+			Retry: g.retry, Failures: g.failures, Limits: maps.Clone(g.limits), Unlimit: g.unlimit, InVain: g.inVain,
+			Failed: slices.Sorted(maps.Keys(g.failed)), Ask: g.seekVictimsAt, AskAgain: g.retriesToSeek, Unhelped: g.noVictimsReason, Voids: g.voidRooms, Asked: g.fruitlessSearches,
 		},
 	}
 	if g.vacating != nil {
@@ -208,7 +208,7 @@ func (g *group) dumpPlan() *PlanDump {
 
 func (g *group) dumpNeed(d *GangDump) {
 	if n, ok := g.need.(*incomplete); ok {
-		d.Missing = &MissingDump{n.why, n.since, n.told}
+		d.Missing = &MissingDump{n.why, n.since, n.notified}
 	}
 	if r := g.refused(); r != nil {
 		d.Refused = &RefusedDump{Refusal: r.Refusal, Notified: sorted(r.notified), Turn: r.turn, At: r.at, Waits: r.wait != nil}
@@ -222,7 +222,7 @@ func (g *group) dumpNeed(d *GangDump) {
 	if n := g.preempting(); n != nil {
 		made := n.Made
 		made.Places, made.Victims = maps.Clone(made.Places), maps.Clone(made.Victims)
-		d.Made = &MadeDump{made, n.evictions, n.trial}
+		d.Made = &MadeDump{made, n.evictions, n.dryRun}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 type Effect interface{ effect() }
 
 type (
-	// Give answers Tried: the member goes there.
+	// Give answers Tried: the member goes to this place.
 	Give struct{ Place Place }
 	// Refuse answers an event with a plain no. Why is a message; where it is that of the gang's refusal, Turn follows it.
 	Refuse struct {
@@ -72,7 +72,7 @@ type (
 	StopEvictions struct{ Number Evictions }
 	// ActivatePods has pods tried again that belong to no gang.
 	ActivatePods struct{ Pods []PodRef }
-	// Missing has members told that others are missing.
+	// Missing has the scheduler write events on members: other members are missing.
 	Missing struct {
 		Ref  Ref
 		UIDs []vgpu.UID

@@ -216,7 +216,7 @@ type (
 	BudgetsEased struct{}
 	// SecondPassed means that a second has passed for all pods.
 	SecondPassed struct{}
-	// DoubtsEnded means that devices came free that had been kept for binds of which nobody knew whether they happened.
+	// DoubtsEnded means that devices came free which GPUShare had kept for unresolved binds.
 	DoubtsEnded struct{}
 	// Ticked means that a second has passed for a gang.
 	Ticked struct {

@@ -53,11 +53,11 @@ func PodPreemptor(uid vgpu.UID) Preemptor { return Preemptor{Pod: uid} }
 func GangPreemptor(ref Ref) Preemptor { return Preemptor{Gang: ref} }
 
 // evicts reports whether evictions for a preemptor are under way.
-func (s *State) evicts(who Preemptor) bool { return s.evictions[who] != 0 }
+func (s *State) evicts(id Preemptor) bool { return s.evictions[id] != 0 }
 
 // affords takes so many evictions out of the allowance and returns 0, or has the preemptor wait for its turn.
-func (m *move) affords(who Preemptor, priority int32, count int) time.Duration {
-	wait, isNew := m.allowance.ask(who, priority, count, m.now)
+func (m *move) affords(id Preemptor, priority int32, count int) time.Duration {
+	wait, isNew := m.allowance.request(id, priority, count, m.now)
 	if isNew {
 		m.do(Count{What: Deferrals})
 	}
@@ -69,22 +69,22 @@ func (m *move) affords(who Preemptor, priority int32, count int) time.Duration {
 
 // evictionsWanted begins the evictions for a gang, where they are within the allowance.
 func (m *move) evictionsWanted(e *EvictionsWanted) {
-	who := GangPreemptor(e.Ref)
+	id := GangPreemptor(e.Ref)
 	g := m.gangs[e.Ref]
 	if g == nil || g.preempting() == nil {
 		m.refuse("the room that was made for it is given up")
 		return
 	}
-	if m.affords(who, e.Priority, len(e.Evict)) == 0 && len(e.Evict) > 0 {
-		g.preempting().evictions = m.beginEvictions(who, e.Evict)
+	if m.affords(id, e.Priority, len(e.Evict)) == 0 && len(e.Evict) > 0 {
+		g.preempting().evictions = m.beginEvictions(id, e.Evict)
 	}
 }
 
 // beginEvictions has pods evicted. They take the place of evictions for the same preemptor that were stopped and are not over yet: a
 // gang may come again under its name.
-func (m *move) beginEvictions(who Preemptor, evict []Chosen) Evictions {
+func (m *move) beginEvictions(id Preemptor, evict []Chosen) Evictions {
 	m.begun++
-	m.evictions[who] = m.begun
+	m.evictions[id] = m.begun
 	for _, c := range evict {
 		m.chosen[c.UID] = c
 	}
@@ -93,8 +93,8 @@ func (m *move) beginEvictions(who Preemptor, evict []Chosen) Evictions {
 }
 
 // stopEvictions has no further pods evicted for a preemptor. Requests that were sent are finished, so the evictions end later.
-func (m *move) stopEvictions(who Preemptor) {
-	if number := m.evictions[who]; number != 0 {
+func (m *move) stopEvictions(id Preemptor) {
+	if number := m.evictions[id]; number != 0 {
 		m.do(StopEvictions{Number: number})
 	}
 }
@@ -179,15 +179,15 @@ func (m *move) retryPods(due func(*preemptor) bool) {
 }
 
 // Evicts reports whether pods are being evicted for a preemptor: it would be tried in vain meanwhile.
-func (s *State) Evicts(who Preemptor) bool { return s.evicts(who) }
+func (s *State) Evicts(id Preemptor) bool { return s.evicts(id) }
 
-// IsChosen reports whether a pod was chosen as a victim and goes, or went, in time.
+// IsChosen reports whether a pod was chosen as a victim and is not overdue.
 func (s *State) IsChosen(uid vgpu.UID, now time.Time) bool {
 	c, ok := s.chosen[uid]
 	return ok && !now.After(c.Until)
 }
 
-// Victims returns the pods that were chosen as victims and go, or went, in time, with the time by which they are gone.
+// Victims returns the pods that were chosen as victims and are not overdue, with the time by which they are gone.
 func (s *State) Victims(now time.Time) map[vgpu.UID]time.Time {
 	all := make(map[vgpu.UID]time.Time, len(s.chosen))
 	for uid, c := range s.chosen {
@@ -199,11 +199,11 @@ func (s *State) Victims(now time.Time) map[vgpu.UID]time.Time {
 }
 
 // EvictionDelay returns how long the eviction rate limit makes a preemptor wait for one eviction.
-func (s *State) EvictionDelay(who Preemptor, priority int32, now time.Time) time.Duration {
+func (s *State) EvictionDelay(id Preemptor, priority int32, now time.Time) time.Duration {
 	if s.allowance.size == 0 {
 		return 0
 	}
-	return s.allowance.wait(who, claim{count: 1, priority: priority, since: now}, now)
+	return s.allowance.wait(id, claim{count: 1, priority: priority, since: now}, now)
 }
 
 // Charges counts the victims that are charged to each state of a budget.

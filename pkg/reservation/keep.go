@@ -19,7 +19,7 @@ func (m *move) planRefused(e *PlanRefused) {
 	}
 	if e.Refusal.Reason == Malformed { // whether there is room is not known
 		m.refuseAll(g, e.UID, e.Refusal)
-		m.tell(g)
+		m.answerRefusal(g)
 		return
 	}
 	switch r := g.refused(); {
@@ -34,7 +34,7 @@ func (m *move) planRefused(e *PlanRefused) {
 	if m.seek(g, e) {
 		return
 	}
-	m.tell(g)
+	m.answerRefusal(g)
 }
 
 func (g *group) victims() int {
@@ -104,8 +104,8 @@ func notYet(text string) Turn {
 	return Turn{Kind: NotYet, Text: text}
 }
 
-// turnOf says what is kept for a gang, and ends that where it is kept in vain: its devices are free, the pods that it waited for
-// are gone, and the gang does not fit all the same.
+// turnOf says which room is kept for a gang, and ends that where it is kept in vain. So it is where its devices are free, the pods
+// that it waited for are gone, and the gang still does not fit.
 func (m *move) turnOf(g *group, n *reserving, kept *KeptRoom) Turn {
 	if len(kept.Taken) > 0 {
 		return n.kept(m.now)
@@ -114,7 +114,7 @@ func (m *move) turnOf(g *group, n *reserving, kept *KeptRoom) Turn {
 	if len(nodes) == 0 {
 		nodes = n.room.Nodes()
 	}
-	m.dryUp(g, nodes)
+	m.endInVain(g, nodes)
 	turn := Turn{Kind: InVain, Nodes: kept.Short}
 	g.refused().turn = turn
 	return turn
@@ -165,7 +165,7 @@ func (m *move) roomSought(e *RoomSought) {
 		r.wait.look = m.now.Add(max(lookPause, m.now.Sub(r.wait.since)/passes))
 		r.wait.later = e.Later
 		r.turn = notYet(e.Later)
-		m.tell(g)
+		m.answerRefusal(g)
 		return
 	}
 	m.endReservation(m.gangs[m.reserving])
@@ -177,17 +177,17 @@ func (m *move) roomSought(e *RoomSought) {
 	}
 	n.turn = n.kept(m.now)
 	m.do(Count{What: Reservations})
-	m.tell(g)
+	m.answerRefusal(g)
 }
 
-// dryUp ends a reservation that came to nothing on some nodes, and lets the next gang have its turn: the gang itself waits, each
+// endInVain ends a reservation that came to nothing on some nodes, and lets the next gang have its turn: the gang itself waits, each
 // time twice as long.
-func (m *move) dryUp(g *group, nodes []string) {
+func (m *move) endInVain(g *group, nodes []string) {
 	m.endReservation(g)
 	if r := g.refused(); r.wait != nil {
-		r.wait.look = m.now.Add(m.again(g.dry))
+		r.wait.look = m.now.Add(m.voidPause(g.inVain))
 	}
-	g.dry++
+	g.inVain++
 	for _, name := range nodes {
 		g.failed[name] = true
 	}
@@ -208,8 +208,8 @@ func (m *move) endReservation(g *group) {
 			m.do(Release{UID: n.holds[i].UID})
 		}
 	}
-	left := n.refused
-	g.need, m.reserving = &left, Ref{}
+	refusal := n.refused
+	g.need, m.reserving = &refusal, Ref{}
 	m.retryRefused()
 }
 

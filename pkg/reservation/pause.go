@@ -14,15 +14,16 @@ type pauses struct {
 	// first of them, zero for never.
 	limits  map[string]Limit
 	unlimit time.Time
-	// dry counts the rooms in a row that were kept in vain while pods ended, and failed are their nodes.
-	dry    int
+	// inVain counts the rooms in a row that were kept in vain while pods ended, and failed are their nodes.
+	inVain int
 	failed map[string]bool
-	// ask is when pods may be evicted for the gang again, unhelped why none were the last time; the gang is tried at ask
-	// where askAgain says so. voids counts in a row the evictions that came to nothing, asked those that were sought in vain.
-	ask          time.Time
-	askAgain     bool
-	unhelped     string
-	voids, asked int
+	// seekVictimsAt is when pods may be evicted for the gang again, and noVictimsReason is why none were the last time. The gang is
+	// tried again at seekVictimsAt where retriesToSeek says so. voidRooms counts the evictions in a row that came to nothing.
+	// fruitlessSearches counts the searches in a row after which no pod was evicted.
+	seekVictimsAt                time.Time
+	retriesToSeek                bool
+	noVictimsReason              string
+	voidRooms, fruitlessSearches int
 }
 
 func newPauses() pauses { return pauses{limits: map[string]Limit{}, failed: map[string]bool{}} }
@@ -57,8 +58,8 @@ func doubled(first, longest time.Duration, failures int) time.Duration {
 // maxDoublings bounds the pause after rooms of a gang that came to nothing: 2¹⁰ times the first, 17 hours of a minute.
 const maxDoublings = 10
 
-// again returns the pause after one room that came to nothing, and so many others in a row before it.
-func (s *State) again(times int) time.Duration {
+// voidPause returns the pause after one room that came to nothing, and so many others in a row before it.
+func (s *State) voidPause(times int) time.Duration {
 	return max(firstPause, min(s.cfg.After, longestPause)) << min(times, maxDoublings)
 }
 
@@ -90,8 +91,8 @@ func (g *group) failMember(m *move, e *Unreserved) {
 // room later where a change lets it be made, shorter takes the time of the scheduler for gangs that no eviction helps: a hundred
 // may wait.
 const (
-	askPause     = 5 * time.Second
-	askDoublings = 4
+	seekPause     = 5 * time.Second
+	seekDoublings = 4
 )
 
 // lookPause is the shortest pause between two looks whether room is kept for a gang. Shorter keeps room sooner, and costs a plan

@@ -108,9 +108,9 @@ type need interface{ need() Need }
 type (
 	incomplete struct {
 		why string
-		// since is when members were seen to be missing; told: the members were told so.
-		since time.Time
-		told  bool
+		// since is when members were seen to be missing. notified: the members have got a notice of it.
+		since    time.Time
+		notified bool
 	}
 	refused struct {
 		Refusal
@@ -139,8 +139,8 @@ type (
 		Made
 		// evictions make the room, 0 for none.
 		evictions Evictions
-		// trial: each member is given its place in the room, to see whether it fits.
-		trial bool
+		// dryRun: each member gets its place in the room, so that the scheduler's plugins say whether it fits.
+		dryRun bool
 	}
 )
 
@@ -188,12 +188,12 @@ type Made struct {
 // Victim is a pod that is evicted: "namespace/name", and its node.
 type Victim struct{ Pod, Node string }
 
-// TurnKind says what Turn tells.
+// TurnKind says what a Turn describes.
 type TurnKind uint8
 
-// Kinds of turns.
+// The kinds of a Turn.
 const (
-	// NoTurn tells nothing.
+	// NoTurn: there is nothing to say.
 	NoTurn TurnKind = iota
 	// Kept: room is kept for the gang on Nodes; its owners end within Left, 0 where that is not known.
 	Kept
@@ -205,7 +205,7 @@ const (
 	InVain
 )
 
-// Turn is what is told of the room of a gang that waits.
+// Turn describes the room of a gang that waits.
 type Turn struct {
 	Kind  TurnKind
 	Nodes []string

@@ -12,8 +12,8 @@ import (
 // tried answers for a member that the scheduler tries.
 func (m *move) tried(e *Tried) {
 	g := m.group(e.Gang.Ref)
-	if r := g.preempting(); r != nil && r.trial {
-		m.giveOnTrial(r, e.UID)
+	if r := g.preempting(); r != nil && r.dryRun {
+		m.giveInDryRun(r, e.UID)
 		return
 	}
 	if m.vacates(g, &e.Gang) {
@@ -29,9 +29,9 @@ func (m *move) tried(e *Tried) {
 		g.need = nil
 	}
 	g.grouped, g.priority = e.Grouped, e.Priority
-	if left := g.repairs[e.UID].At.Sub(m.now); left > 0 {
+	if pause := g.repairs[e.UID].At.Sub(m.now); pause > 0 {
 		// The scheduler's own backoff is none where it has nothing else to try.
-		m.refuse(fmt.Sprintf("gang %s: the place of the pod is kept, and it is tried again in %v", g.Ref, left.Round(time.Second)))
+		m.refuse(fmt.Sprintf("gang %s: the place of the pod is kept, and it is tried again in %v", g.Ref, pause.Round(time.Second)))
 		return
 	}
 	at, has := g.places()[e.UID]
@@ -48,8 +48,8 @@ func (m *move) tried(e *Tried) {
 	m.askForPlan(g, f, e, has)
 }
 
-// giveOnTrial gives a member its place in the room that evictions make.
-func (m *move) giveOnTrial(r *preempting, uid vgpu.UID) {
+// giveInDryRun gives a member its place in the room that evictions make.
+func (m *move) giveInDryRun(r *preempting, uid vgpu.UID) {
 	if at, ok := r.Places[uid]; ok {
 		m.do(Give{Place: at})
 		return
@@ -59,9 +59,9 @@ func (m *move) giveOnTrial(r *preempting, uid vgpu.UID) {
 
 // askForPlan asks for places for the members that have none. lost: the member that is tried had one, which stands no more.
 func (m *move) askForPlan(g *group, f *Facts, e *Tried, lost bool) {
-	if left := g.retry.Sub(m.now); left > 0 {
+	if pause := g.retry.Sub(m.now); pause > 0 {
 		// The queue's own backoff is none where it has nothing else to try, and two gangs could have each other tried for ever.
-		m.refuse(fmt.Sprintf("gang %s is planned again in %v: its last plan came to nothing", g.Ref, left.Round(time.Second)))
+		m.refuse(fmt.Sprintf("gang %s is planned again in %v: its last plan came to nothing", g.Ref, pause.Round(time.Second)))
 		return
 	}
 	m.do(Count{What: Attempts})
@@ -83,13 +83,13 @@ func (m *move) askForPlan(g *group, f *Facts, e *Tried, lost bool) {
 
 // keepLeaving forgets the members of an ended plan that the scheduler does not count on their nodes any more.
 func (g *group) keepLeaving(still []vgpu.UID) {
-	left := map[vgpu.UID]string{}
+	stillLeaving := map[vgpu.UID]string{}
 	for _, uid := range still {
 		if node, leaves := g.leaving[uid]; leaves {
-			left[uid] = node
+			stillLeaving[uid] = node
 		}
 	}
-	g.leaving = left
+	g.leaving = stillLeaving
 }
 
 // lose drops the place of a member whose node or devices are gone: with the whole plan where the members are not bound yet, alone
@@ -134,7 +134,7 @@ func (m *move) planFound(e *PlanFound) {
 	}
 	m.touch(g)
 	m.endRoom(g)
-	g.need, g.retry, g.dry, g.unhelped, g.asked = nil, time.Time{}, 0, "", 0
+	g.need, g.retry, g.inVain, g.noVictimsReason, g.fruitlessSearches = nil, time.Time{}, 0, "", 0
 	clear(g.failed)
 	at, has := p.places[e.UID]
 	if !has {
@@ -210,16 +210,16 @@ func (m *move) cancel(g *group, f *Facts, why string) {
 	g.forgetNotified()
 	g.fail(m.now)
 	if p.preempted { // the room that pods were evicted for came to nothing
-		g.ask = m.now.Add(m.again(g.voids))
-		g.voids++
+		g.seekVictimsAt = m.now.Add(m.voidPause(g.voidRooms))
+		g.voidRooms++
 		p.preempted = false
 	}
 	m.do(Count{What: Cancelled})
 }
 
-// rejection says why members that wait at their places are sent away, in words that differ from those of the last time: the
-// scheduler's queue of Kubernetes 1.37 now and then loses a pod that comes back from Permit (kubernetes#139186), and what brings
-// it back is that its condition changes.
+// rejection says why members that wait at their places are sent away, in words that differ from those of the last time. The
+// scheduler's queue of Kubernetes 1.37 now and then loses a pod that comes back from Permit (kubernetes#139186). A change of the
+// pod's condition brings it back.
 func (g *group) rejection(why string) string {
 	text := about(g.Ref, why)
 	if g.failures > 0 {
@@ -228,7 +228,7 @@ func (g *group) rejection(why string) string {
 	return text
 }
 
-// forgetNotified has all members told anew why the gang has no plan.
+// forgetNotified has all members get the reason anew why the gang has no plan.
 func (g *group) forgetNotified() {
 	if r := g.refused(); r != nil {
 		clear(r.notified)
@@ -263,11 +263,11 @@ func (m *move) holdFailed(e *HoldFailed) {
 	}
 	m.cancel(g, &e.Gang, e.Why)
 	m.refuseAll(g, e.UID, Refusal{Reason: gang.NoRoom, Message: e.Why})
-	m.tell(g)
+	m.answerRefusal(g)
 }
 
-// tell answers with the refusal of a gang.
-func (m *move) tell(g *group) {
+// answerRefusal answers with the refusal of a gang.
+func (m *move) answerRefusal(g *group) {
 	r, victims := g.refused(), 0
 	if room := g.preempting(); room != nil {
 		victims = len(room.Victims)

@@ -15,7 +15,7 @@ var preemptors, victims = []vgpu.UID{"p", "q"}, []vgpu.UID{"v", "w"}
 
 // evictions are some that began, with their victims.
 type evictions struct {
-	who     Preemptor
+	id      Preemptor
 	victims []vgpu.UID
 	stopped bool
 }
@@ -83,9 +83,9 @@ func (h *history) endEvictions() Event {
 	slices.Sort(numbers)
 	number := rapid.SampledFrom(numbers).Draw(h.rapid, "evictions")
 	run := h.running[number]
-	e := EvictionsEnded{Preemptor: run.who, Number: number, Evict: run.victims, Stay: h.drawVictims()}
-	if run.who.Pod != "" {
-		e.Pod = refOf(run.who.Pod)
+	e := EvictionsEnded{Preemptor: run.id, Number: number, Evict: run.victims, Stay: h.drawVictims()}
+	if run.id.Pod != "" {
+		e.Pod = refOf(run.id.Pod)
 	}
 	if run.stopped || rapid.Bool().Draw(h.rapid, "fails") {
 		e.Why, e.Asked = "no", h.drawVictims()
@@ -149,7 +149,7 @@ func (h *history) checkEvictions(e Event, effects []Effect) {
 		}
 	}
 	for who, number := range h.state.evictions {
-		if run, ok := h.running[number]; !ok || run.who != who {
+		if run, ok := h.running[number]; !ok || run.id != who {
 			h.rapid.Fatalf("after %T the machine takes evictions %d for those of %v", e, number, who)
 		}
 	}
@@ -160,9 +160,9 @@ func begun(e Event) evictions {
 	var chosen []Chosen
 	switch e := e.(type) {
 	case PodRoomMade:
-		run.who, chosen = PodPreemptor(e.UID), e.Evict
+		run.id, chosen = PodPreemptor(e.UID), e.Evict
 	case EvictionsWanted:
-		run.who, chosen = GangPreemptor(e.Ref), e.Evict
+		run.id, chosen = GangPreemptor(e.Ref), e.Evict
 	}
 	for _, c := range chosen {
 		run.victims = append(run.victims, c.UID)

@@ -31,10 +31,10 @@ func (m *move) podRefused(e *PodRefused) {
 		m.forgetIdle(p)
 		return
 	}
-	left := r.left(e.There, m.now)
+	remaining := r.stillThere(e.There, m.now)
 	switch {
-	case left > 0 || m.evicts(PodPreemptor(e.UID)):
-		m.do(StillLeaving{Why: p.waiting(left, m.now)})
+	case remaining > 0 || m.evicts(PodPreemptor(e.UID)):
+		m.do(StillLeaving{Why: p.waiting(remaining, m.now)})
 	case !e.NodeKnown:
 		m.cameToNothing(p, nodeLost(r))
 	default:
@@ -80,7 +80,7 @@ func nodeLost(r *PodRoom) string {
 }
 
 // waiting says what a pod waits for.
-func (p *preemptor) waiting(left int, now time.Time) string {
+func (p *preemptor) waiting(remaining int, now time.Time) string {
 	r := p.room()
 	names := make([]string, 0, len(r.Victims))
 	for i := range r.Victims {
@@ -90,7 +90,7 @@ func (p *preemptor) waiting(left int, now time.Time) string {
 	if len(names) == 1 {
 		pods = "pod"
 	}
-	text := fmt.Sprintf("%d of %d %s (%s) yet to leave node %s", left, len(names), pods, firstOf(names), r.Place.Node)
+	text := fmt.Sprintf("%d of %d %s (%s) yet to leave node %s", remaining, len(names), pods, firstOf(names), r.Place.Node)
 	if leaving, ok := p.phase.(*leavingRoom); ok && leaving.until.After(now) {
 		text += fmt.Sprintf(", within %v", leaving.until.Sub(now).Round(time.Second))
 	}
@@ -115,25 +115,25 @@ func (m *move) podRoomWanted(e *PodRoomWanted) {
 		return
 	}
 	p.Retry, p.OnBudgets = p.Until, false
-	left := p.Until.Sub(m.now).Round(time.Second)
-	m.refuse(fmt.Sprintf("the last one came to nothing, the next is tried in %v: %s", left, p.Why))
+	pause := p.Until.Sub(m.now).Round(time.Second)
+	m.refuse(fmt.Sprintf("the last one came to nothing, the next is tried in %v: %s", pause, p.Why))
 }
 
 // podRoomMade keeps room for a pod and has its victims evicted, where that is within the allowance.
 func (m *move) podRoomMade(e *PodRoomMade) {
-	who := PodPreemptor(e.UID)
+	id := PodPreemptor(e.UID)
 	p, room := m.preemptor(e.PodRef), e.Room
-	if wait := m.affords(who, e.Room.Priority, len(e.Evict)); wait > 0 {
+	if wait := m.affords(id, e.Room.Priority, len(e.Evict)); wait > 0 {
 		p.Retry, p.OnBudgets = m.now.Add(wait), false
 		return
 	}
 	if p.room() != nil { // the new room takes the place of the old one
-		m.stopEvictions(who)
+		m.stopEvictions(id)
 	}
 	room.withdrawn, room.evictions = map[vgpu.UID]time.Time{}, 0
 	m.do(Hold{Hold: vgpu.Hold{Assignment: room.Place, Priority: room.Priority}})
 	if len(e.Evict) > 0 {
-		room.evictions = m.beginEvictions(who, e.Evict)
+		room.evictions = m.beginEvictions(id, e.Evict)
 	}
 	p.phase = &leavingRoom{PodRoom: room, until: e.Until}
 	for _, uid := range e.Passed {
@@ -158,9 +158,9 @@ func (m *move) podRetried(e *PodRetried) {
 
 // podEnded forgets a pod that is bound or gone, and ends its evictions. The hold of a bound pod ends once its assignment is seen.
 func (m *move) podEnded(e *PodEnded) {
-	who := PodPreemptor(e.UID)
-	m.stopEvictions(who)
-	m.allowance.forget(who)
+	id := PodPreemptor(e.UID)
+	m.stopEvictions(id)
+	m.allowance.forget(id)
 	if p := m.pods[e.UID]; p.room() != nil && e.Gone {
 		m.do(Release{UID: e.UID})
 	}
@@ -180,14 +180,14 @@ func (m *move) podTicked(e *PodTicked) {
 	case m.evicts(PodPreemptor(e.UID)):
 		return
 	}
-	left := r.left(e.There, m.now)
-	if leaving, ok := p.phase.(*leavingRoom); ok && left == 0 {
+	remaining := r.stillThere(e.There, m.now)
+	if leaving, ok := p.phase.(*leavingRoom); ok && remaining == 0 {
 		p.phase = &clearedRoom{PodRoom: leaving.PodRoom, since: m.now}
 	}
 	switch phase := p.phase.(type) {
 	case *leavingRoom:
 		if m.now.After(phase.until) {
-			m.endPodRoom(p, fmt.Sprintf("%d of %s did not leave node %s in time", left, pods(len(r.Victims)), r.Place.Node))
+			m.endPodRoom(p, fmt.Sprintf("%d of %s did not leave node %s in time", remaining, countPods(len(r.Victims)), r.Place.Node))
 		}
 	case *clearedRoom:
 		if m.now.Sub(phase.since) > settling {
@@ -198,7 +198,7 @@ func (m *move) podTicked(e *PodTicked) {
 	}
 }
 
-func pods(count int) string {
+func countPods(count int) string {
 	if count == 1 {
 		return "1 pod"
 	}

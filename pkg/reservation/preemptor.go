@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Preemptor names whom pods are evicted for: a single pod by its UID, or a gang.
+// Preemptor names the pod or gang that pods are evicted for: a single pod by its UID, or a gang.
 type Preemptor struct {
 	Pod  vgpu.UID
 	Gang Ref
@@ -106,9 +106,9 @@ func (p *preemptor) room() *PodRoom {
 	return nil
 }
 
-// left counts the victims that are still on the node. A victim that lost its place before it was bound counts for a moment, until
+// stillThere counts the victims that are still on the node. A victim that lost its place before it was bound counts for a moment, until
 // the scheduler has forgotten it.
-func (r *PodRoom) left(there []vgpu.UID, now time.Time) int {
+func (r *PodRoom) stillThere(there []vgpu.UID, now time.Time) int {
 	count := 0
 	for _, v := range r.Victims {
 		if at, ok := r.withdrawn[v.UID]; ok && now.Sub(at) >= forgetting {

@@ -57,7 +57,7 @@ type Member struct {
 	Created, Scheduled int64
 }
 
-// Waits reports whether a member wants a place and may be given one.
+// Waits reports whether a member needs a place and may get one.
 func (m *Member) Waits() bool { return m.Node == "" && !m.Deleted && !m.Gated }
 
 // Leads reports whether a pod is tried on behalf of its gang: it is the first by rank that may be scheduled, or none may.

@@ -40,8 +40,8 @@ func (d *GangDump) restore() (*group, error) {
 	g := &group{Ref: d.Ref, version: d.Version, priority: d.Priority, grouped: d.Grouped, arrived: d.Arrived, pauses: newPauses()}
 	g.members = members{bound: setOf(d.Bound), leaving: copyOf(d.Leaving), repairs: copyOf(d.Repairs)}
 	p := &d.Pauses
-	g.retry, g.failures, g.limits, g.unlimit, g.dry = p.Retry, p.Failures, copyOf(p.Limits), p.Unlimit, p.InVain
-	g.failed, g.ask, g.askAgain, g.unhelped, g.voids, g.asked = setOf(p.Failed), p.Ask, p.AskAgain, p.Unhelped, p.Voids, p.Asked
+	g.retry, g.failures, g.limits, g.unlimit, g.inVain = p.Retry, p.Failures, copyOf(p.Limits), p.Unlimit, p.InVain
+	g.failed, g.seekVictimsAt, g.retriesToSeek, g.noVictimsReason, g.voidRooms, g.fruitlessSearches = setOf(p.Failed), p.Ask, p.AskAgain, p.Unhelped, p.Voids, p.Asked
 	if v := d.Vacating; v != nil {
 		g.vacating = &vacating{v.Members, v.Until}
 	}
@@ -92,7 +92,7 @@ func (d *GangDump) restoreNeed() (need, error) {
 		k := d.Kept
 		return &reserving{refused: r, holds: k.Holds, room: k.Room, lacking: k.Lacking, since: k.Since, until: k.Until}, nil
 	case d.Need == Preempting.String() && d.Refused != nil && d.Made != nil:
-		return &preempting{refused: r, Made: d.Made.Made, evictions: d.Made.Evictions, trial: d.Made.Trial}, nil
+		return &preempting{refused: r, Made: d.Made.Made, evictions: d.Made.Evictions, dryRun: d.Made.Trial}, nil
 	}
 	return nil, fmt.Errorf("need %q is not one of %v, %v, %v, %v and %v, or lacks what belongs to it",
 		d.Need, Satisfied, Incomplete, Refused, Reserving, Preempting)

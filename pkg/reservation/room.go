@@ -10,22 +10,22 @@ import (
 // roomWanted says whether pods to evict may be sought for a gang.
 func (m *move) roomWanted(e *RoomWanted) {
 	g := m.gangs[e.Ref]
-	if g != nil && m.now.Before(g.ask) {
-		g.askAgain = true // what changed since may help
-		m.refuse(g.unhelped)
+	if g != nil && m.now.Before(g.seekVictimsAt) {
+		g.retriesToSeek = true // what changed since may help
+		m.refuse(g.noVictimsReason)
 	}
 }
 
 // roomMade keeps room for a gang for which pods are evicted, until the gang has a plan. It ends before that when the gang is over,
-// cannot be placed or has other members, when a device or node of the room is lost, when the room is not free although all
-// victims are gone, and when the victims have had their grace period and the placement deadline has passed beside.
+// cannot be placed or has other members. It also ends when a device or node of the room is lost, and when the room is not free
+// although all victims are gone. At the latest it ends after the grace periods of the victims and the placement deadline.
 func (m *move) roomMade(e *RoomMade) {
 	g := m.gangs[e.Gang.Ref]
 	if g == nil || len(g.places()) > 0 || g.preempting() != nil || g.refused() == nil {
 		m.refuse("it changed meanwhile")
 		return
 	}
-	if left := m.AfterStart(e.Gang); g.lacking(&left) != e.Room.Unbound {
+	if adjusted := m.AfterStart(e.Gang); g.lacking(&adjusted) != e.Room.Unbound {
 		m.refuse(MembersChanged)
 		return
 	}
@@ -46,7 +46,7 @@ const MembersChanged = "its members changed meanwhile"
 
 func (m *move) roomTried(e *RoomTried) {
 	if g := m.gangs[e.Ref]; g != nil && g.preempting() != nil {
-		g.preempting().trial = e.On
+		g.preempting().dryRun = e.On
 	}
 }
 
@@ -60,12 +60,12 @@ func (m *move) roomGivenUp(e *RoomGivenUp) {
 // giveUp ends the room that evictions make for a gang, and says when evictions may be sought for it again.
 func (m *move) giveUp(g *group, why string, pause time.Duration) {
 	m.endRoom(g)
-	g.unhelped, g.askAgain = why, pause > 0
-	if !g.askAgain {
-		pause = askPause << min(g.asked, askDoublings)
-		g.asked++
+	g.noVictimsReason, g.retriesToSeek = why, pause > 0
+	if !g.retriesToSeek {
+		pause = seekPause << min(g.fruitlessSearches, seekDoublings)
+		g.fruitlessSearches++
 	}
-	g.ask = m.now.Add(pause)
+	g.seekVictimsAt = m.now.Add(pause)
 }
 
 // endRoom gives up the room that evictions make for a gang.
@@ -74,8 +74,8 @@ func (m *move) endRoom(g *group) {
 	if r == nil {
 		return
 	}
-	left := r.refused
-	g.need = &left
+	refusal := r.refused
+	g.need = &refusal
 	m.stopEvictions(GangPreemptor(g.Ref))
 	released := false
 	for _, uid := range sorted(r.Places) {
@@ -94,9 +94,9 @@ func (m *move) endRoom(g *group) {
 // voidRoom gives up the room of a gang that came to nothing. The next evictions for it wait, each time twice as long.
 func (m *move) voidRoom(g *group, why string) {
 	m.endRoom(g)
-	g.unhelped = "the room that was made for it came to nothing: " + why
-	g.ask, g.askAgain = m.now.Add(m.again(g.voids)), true
-	g.voids++
+	g.noVictimsReason = "the room that was made for it came to nothing: " + why
+	g.seekVictimsAt, g.retriesToSeek = m.now.Add(m.voidPause(g.voidRooms)), true
+	g.voidRooms++
 }
 
 // otherMembers reports whether a gang has other members than those that room is made for.
@@ -105,7 +105,7 @@ func (m *move) otherMembers(g *group, f *Facts) bool {
 	if r == nil {
 		return false
 	}
-	left := m.AfterStart(*f)
+	adjusted := m.AfterStart(*f)
 	waiting := map[vgpu.UID]bool{}
 	for i := range f.Members {
 		if f.Members[i].Waits() {
@@ -117,7 +117,7 @@ func (m *move) otherMembers(g *group, f *Facts) bool {
 			return true
 		}
 	}
-	return g.lacking(&left) != r.Unbound
+	return g.lacking(&adjusted) != r.Unbound
 }
 
 // lookAtRoom gives up the room of a gang when its time is over or its gang changed, and has the gang tried once all victims are
@@ -139,8 +139,8 @@ func (m *move) lookAtRoom(g *group, e *Ticked) {
 }
 
 // Stand says how the room of a gang stands: its members may have it now, or it is void for a reason, or neither yet. lacking counts
-// the members that must run and have no place, wanted are those that want one, and leaving the pods that are about to leave the
-// nodes of the room. ledger returns a node, nil where it is gone.
+// the members that must run and have no place. wanted are the members that need a place. leaving are the pods that are about to
+// leave the nodes of the room. ledger returns a node, nil where it is gone.
 func (r *Made) Stand(lacking int, wanted map[vgpu.UID]bool, priority int32, leaving map[vgpu.UID]bool, ledger func(string) *vgpu.Node) (ready bool, void string) {
 	if r.Lacking != lacking {
 		return false, "its members changed"
@@ -165,21 +165,21 @@ func (r *Made) Stand(lacking int, wanted map[vgpu.UID]bool, priority int32, leav
 	return false, "others have the room"
 }
 
-// free reports whether all members could have their places, beside what is kept for others of a higher priority: now, or once some
-// pods are gone, whose hosts have room enough then. What is kept for others of their own priority is no obstacle: they do not need
-// this room, although the pods that leave it may still be where the members go.
-func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, gone map[vgpu.UID]bool) bool {
+// free reports whether all members could have their places, beside the holds of pods of a higher priority: now, or once some pods
+// are removed. Then the hosts of those pods have room enough. Holds for pods of the members' own priority are no obstacle. These
+// pods do not need this room, although the pods that leave it may still be where the members go.
+func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, removed map[vgpu.UID]bool) bool {
 	nodes := map[string]*vgpu.Node{}
 	for _, uid := range sorted(r.Places) {
 		at := r.Places[uid]
 		n := nodes[at.Node]
 		if n == nil {
-			if n = without(ledger(at.Node), priority, gone); n == nil {
+			if n = without(ledger(at.Node), priority, removed); n == nil {
 				return false
 			}
 			nodes[at.Node] = n
 		}
-		if gone == nil && !at.Host.Within(n.Room()) || at.Held() && n.Add(at.Assignment) != nil {
+		if removed == nil && !at.Host.Within(n.Room()) || at.Held() && n.Add(at.Assignment) != nil {
 			return false
 		}
 		n.SetRoom(n.Room().Minus(at.Host))
@@ -187,11 +187,11 @@ func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, gone map[vgp
 	return true
 }
 
-// without returns a node without some pods, on which others of a higher priority have what is held for them; nil where that does
-// not add up.
-func without(n *vgpu.Node, priority int32, gone map[vgpu.UID]bool) *vgpu.Node {
+// without returns a node without some pods, on which pods of a higher priority have what is held for them; nil where that does not
+// add up.
+func without(n *vgpu.Node, priority int32, removed map[vgpu.UID]bool) *vgpu.Node {
 	holds := n.Holds()
-	n = n.Without(func(h *vgpu.Hold, held bool) bool { return held || gone[h.UID] })
+	n = n.Without(func(h *vgpu.Hold, held bool) bool { return held || removed[h.UID] })
 	for i := range holds {
 		if h := &holds[i]; h.Priority > priority && n.Add(h.Assignment) != nil {
 			return nil

@@ -469,10 +469,10 @@ func (w *world) describe(effect Effect) string {
 	case Reject:
 		return fmt.Sprintf("reject %s: %s", e.UID, e.Why)
 	}
-	return describeTold(effect)
+	return describeMissing(effect)
 }
 
-func describeTold(effect Effect) string {
+func describeMissing(effect Effect) string {
 	switch e := effect.(type) {
 	case Activate:
 		return fmt.Sprintf("activate %v", e.UIDs)

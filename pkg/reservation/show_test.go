@@ -73,17 +73,17 @@ func (w *world) showPauses(b *strings.Builder, g *group) {
 	if !g.unlimit.IsZero() {
 		fmt.Fprintf(b, "tried without a limit: %s\n", w.in(g.unlimit))
 	}
-	if g.dry > 0 || len(g.failed) > 0 {
-		fmt.Fprintf(b, "rooms kept in vain: %d, on %v\n", g.dry, slices.Sorted(maps.Keys(g.failed)))
+	if g.inVain > 0 || len(g.failed) > 0 {
+		fmt.Fprintf(b, "rooms kept in vain: %d, on %v\n", g.inVain, slices.Sorted(maps.Keys(g.failed)))
 	}
-	if !g.ask.IsZero() || g.voids > 0 || g.asked > 0 {
-		fmt.Fprintf(b, "evictions may be sought %s, tried then %v; void %d, in vain %d: %q\n", w.in(g.ask), g.askAgain, g.voids, g.asked, g.unhelped)
+	if !g.seekVictimsAt.IsZero() || g.voidRooms > 0 || g.fruitlessSearches > 0 {
+		fmt.Fprintf(b, "evictions may be sought %s, tried then %v; void %d, in vain %d: %q\n", w.in(g.seekVictimsAt), g.retriesToSeek, g.voidRooms, g.fruitlessSearches, g.noVictimsReason)
 	}
 }
 
 func (w *world) showNeed(b *strings.Builder, g *group) {
 	if n, ok := g.need.(*incomplete); ok {
-		fmt.Fprintf(b, "missing since %s, told %v: %s\n", w.in(n.since), n.told, n.why)
+		fmt.Fprintf(b, "missing since %s, told %v: %s\n", w.in(n.since), n.notified, n.why)
 	}
 	r := g.refused()
 	if r == nil {
@@ -101,6 +101,6 @@ func (w *world) showNeed(b *strings.Builder, g *group) {
 		fmt.Fprintf(b, "room is kept for %d since %s, held for %v\n", n.lacking, w.in(n.since), held)
 	}
 	if n := g.preempting(); n != nil {
-		fmt.Fprintf(b, "room is made for %d, until %s, on trial %v\n", n.Unbound, w.in(n.Until), n.trial)
+		fmt.Fprintf(b, "room is made for %d, until %s, on trial %v\n", n.Unbound, w.in(n.Until), n.dryRun)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Config is what State goes by.
+// Config has the rules of a State.
 type Config struct {
 	// Deadline is how long the members of a plan, and evicted pods, are waited for.
 	Deadline time.Duration
@@ -301,14 +301,14 @@ func (g *group) lacking(f *Facts) int { return max(0, f.MinCount-g.boundOf(f)-le
 // refs returns the gangs in a fixed order.
 func (s *State) refs() []Ref { return slices.SortedFunc(maps.Keys(s.gangs), Ref.Compare) }
 
-// first orders gangs that wait for room: the highest priority first, then the one that waits longest, then by name.
-func first(a, b *group) int {
+// compareWaiting orders gangs that wait for room: the highest priority first, then the one that waits longest, then by name.
+func compareWaiting(a, b *group) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), a.refused().wait.since.Compare(b.refused().wait.since),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Source, b.Source))
 }
 
-// next returns the gang for which it is seen next whether room is kept, nil for none: gangs for which pods are evicted have room,
-// and while room is kept for a gang only one of a higher priority takes its turn.
+// next returns the gang for which the scheduler next seeks room to keep, nil for none. Gangs for which pods are evicted have room.
+// While room is kept for a gang, only one of a higher priority takes its turn.
 func (s *State) next(now time.Time) *group {
 	var next *group
 	holder := s.gangs[s.reserving]
@@ -316,7 +316,7 @@ func (s *State) next(now time.Time) *group {
 		if !g.seeksRoom(now) || holder != nil && g.priority <= holder.priority {
 			continue
 		}
-		if next == nil || first(g, next) < 0 {
+		if next == nil || compareWaiting(g, next) < 0 {
 			next = g
 		}
 	}
@@ -332,7 +332,7 @@ func (g *group) seeksRoom(now time.Time) bool {
 // sorted returns the keys of a map in order.
 func sorted[V any](m map[vgpu.UID]V) []vgpu.UID { return slices.Sorted(maps.Keys(m)) }
 
-// Configure changes what the state goes by. It is called before the first event.
+// Configure changes the rules of the state. It is called before the first event.
 func (s *State) Configure(change func(*Config)) {
 	change(&s.cfg)
 	s.allowance = newAllowance(s.cfg.EvictionsPerMinute)

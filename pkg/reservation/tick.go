@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// changed takes over that a gang, its object or its members changed: places of pods that are gone are given up, and the members
-// that may be placed are tried again.
+// changed takes over that a gang, its object or its members changed. It gives up the places of pods that are gone, and has the
+// members that may be placed tried again.
 func (m *move) changed(e *Changed) {
 	f := &e.Gang
 	g := m.gangs[f.Ref]
@@ -65,8 +65,8 @@ func (m *move) lack(g *group, why string) {
 	g.need = &incomplete{why: why, since: m.now}
 }
 
-// correct has the members tried that Enqueued kept out because others were missing, once something else is wrong with the gang:
-// their messages would say for ever that members are missing. Tried says what is wrong.
+// correct has the members tried that Enqueued kept out because others were missing, once something else is wrong with the gang.
+// Otherwise their messages would say for ever that members are missing. Tried says what is wrong.
 func (m *move) correct(g *group, f *Facts) {
 	if _, missing := g.need.(*incomplete); !missing || f.Problem.Waits || f.Queued {
 		return
@@ -216,11 +216,11 @@ func (m *move) ticked(e *Ticked) {
 		}
 	}
 	if f.Problem != nil {
-		m.tellMissing(g, f)
+		m.notifyMissing(g, f)
 		return
 	}
 	if n := g.reserving(); n != nil && m.now.Sub(n.since) >= m.cfg.Timeout {
-		m.dryUp(g, e.Blocked)
+		m.endInVain(g, e.Blocked)
 	}
 	m.repair(g, f)
 	if m.due(g) {
@@ -249,23 +249,24 @@ func (m *move) evictBound(g *group, f *Facts) {
 	m.do(effect)
 }
 
-// quiet is how long a gang lacks members, or its PodGroup, before its members are told: controllers create them one by one.
-const quiet = 10 * time.Second
+// notifyAfter is how long a gang lacks members, or its PodGroup, before its members get a notice: controllers create them one by
+// one.
+const notifyAfter = 10 * time.Second
 
-// maxTold bounds how many members are told what their gang lacks.
-const maxTold = 20
+// maxNotified bounds how many members get a notice of what their gang lacks.
+const maxNotified = 20
 
-// tellMissing has the members of a gang told what it lacks, once for each thing. They are not in the scheduler's queue, which would
-// tell them else.
-func (m *move) tellMissing(g *group, f *Facts) {
+// notifyMissing gives the members of a gang a notice of what it lacks, once for each thing. They are not in the scheduler's queue,
+// which gives notices to the pods in it.
+func (m *move) notifyMissing(g *group, f *Facts) {
 	n, ok := g.need.(*incomplete)
-	if !ok || n.told || m.now.Sub(n.since) < quiet {
+	if !ok || n.notified || m.now.Sub(n.since) < notifyAfter {
 		return
 	}
-	n.told = true
+	n.notified = true
 	effect := Missing{Ref: g.Ref, Why: n.why}
 	for i := range f.Members {
-		if f.Members[i].Waits() && len(effect.UIDs) < maxTold {
+		if f.Members[i].Waits() && len(effect.UIDs) < maxNotified {
 			effect.UIDs = append(effect.UIDs, f.Members[i].UID)
 		}
 	}
@@ -294,8 +295,8 @@ func (m *move) due(g *group) bool {
 		g.unlimit = time.Time{}
 		return true
 	}
-	if g.askAgain && !m.now.Before(g.ask) {
-		g.askAgain = false
+	if g.retriesToSeek && !m.now.Before(g.seekVictimsAt) {
+		g.retriesToSeek = false
 		return len(g.places()) == 0
 	}
 	if m.cfg.Drains == gang.NoDrains || !g.seeksRoom(m.now) || m.next(m.now) != g {

@@ -65,8 +65,8 @@ func (s *State) Planned(ref Ref, each func(Place)) {
 	}
 }
 
-// Leaving returns the members that the scheduler may count on nodes although they will have no place there, with those nodes: members
-// of an ended plan, and those that are reserved, whose plan may end when a member is tried.
+// Leaving returns the members that the scheduler may count on nodes although they will have no place there, with those nodes. They
+// are members of an ended plan, and reserved members, whose plan may end when a member is tried.
 func (s *State) Leaving(ref Ref) map[vgpu.UID]string {
 	g := s.gangs[ref]
 	if g == nil {
@@ -169,8 +169,8 @@ func (s *State) RetriedIn(ref Ref, uid vgpu.UID, now time.Time) (member time.Dur
 // takes longer than finding that there is no room, and a hundred gangs may wait.
 const explainAgain = 30 * time.Second
 
-// Explained reports whether it is enough to know that a gang has no room: why was found a moment ago for as many members, and no
-// room is kept for it, nor is it its turn.
+// Explained reports whether it is enough to know that a gang has no room. So it is where the reason was found a moment ago for as
+// many members, no room is kept for the gang, and it is not its turn.
 func (s *State) Explained(ref Ref, lacking int, now time.Time) bool {
 	g := s.gangs[ref]
 	if g == nil {
@@ -183,8 +183,8 @@ func (s *State) Explained(ref Ref, lacking int, now time.Time) bool {
 	return r.wait != nil && g.reserving() == nil && s.next(now) != g
 }
 
-// Beside returns, by node, what others take of the hosts that holds do not keep: members with a place that are not there yet, and
-// members of other gangs that evictions make room for, unless their priority is lower.
+// Beside returns, by node, what pods that are not there yet will take of the hosts, which holds do not keep. These are members with
+// a place, and members of other gangs that evictions make room for, unless their priority is lower.
 func (s *State) Beside(ref Ref) map[string]vgpu.Room {
 	rooms := map[string]vgpu.Room{}
 	for other, g := range s.gangs {
@@ -224,8 +224,8 @@ func (s *State) Least(f *Facts) int {
 	return f.MinCount + len(g.reserves())
 }
 
-// Torn reports whether some members of a gang stay bound, and fewer than must run, once those are gone that end, or that leave as
-// others tell. Where it is not known how many must run, all must leave.
+// Torn reports whether some members of a gang stay bound, and fewer than must run, once the members that end or leave are gone.
+// Where it is not known how many must run, all must leave.
 func (s *State) Torn(f *Facts, leaves func(vgpu.UID) bool) bool {
 	stay := 0
 	for i := range f.Members {
@@ -263,8 +263,8 @@ func (s *State) Counts() map[string]int {
 	return counts
 }
 
-// AfterStart returns a gang that has started and of which members have ended or are gone with as many members as must run as there
-// are: what is left runs. Others are returned as they are.
+// AfterStart lowers the number of members that must run, for a gang that has started and of which members have ended or are gone.
+// It becomes the number of members that there are: they run on. Other gangs are returned as they are.
 func (s *State) AfterStart(f Facts) Facts {
 	g := s.gangs[f.Ref]
 	if g == nil || f.Problem == nil || !f.Problem.Waits || f.MinCount == 0 || !g.started() || g.boundOf(&f) == 0 {
@@ -285,7 +285,7 @@ func (f *Facts) there() int {
 	return count
 }
 
-// Wants reports whether pods may be evicted for a gang: it has no plan, and no room is made for it.
+// Wants reports whether preemption may evict pods for a gang: the gang has no plan, and no evictions make room for it.
 func (s *State) Wants(ref Ref) bool {
 	g := s.gangs[ref]
 	return g != nil && len(g.places()) == 0 && g.preempting() == nil

@@ -12,15 +12,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// cached are the facts of one gang, and what they were built from.
-type cached struct {
+// cachedFacts are the facts of one gang, and what they were built from.
+type cachedFacts struct {
 	gang  *podgroup.Gang
 	err   error
 	facts reservation.Facts
 }
 
-// Facts returns what the API says of a gang: as the informer's store has its members, where the state goes by the latest, for the
-// gang's copy of a member may be behind it.
+// Facts returns what the API says of a gang. Where the state depends on the latest, it takes the members from the informer's store,
+// since the gang's copy of a member may be older.
 func (l Locked) Facts(ref podgroup.Ref) reservation.Facts {
 	m := l.m
 	pg, err := m.gangs.Gang(ref)
@@ -35,7 +35,7 @@ func (l Locked) Facts(ref podgroup.Ref) reservation.Facts {
 		return k.facts
 	}
 	f := l.FactsOf(ref, pg, err)
-	m.known[ref] = cached{pg, err, f}
+	m.known[ref] = cachedFacts{pg, err, f}
 	return f
 }
 

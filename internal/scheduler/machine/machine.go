@@ -52,8 +52,8 @@ type Machine struct {
 	// stops ends evictions that are under way.
 	stops map[reservation.Evictions]context.CancelFunc
 	// known are the facts of gangs as they were built last.
-	known map[podgroup.Ref]cached
-	woken wakes
+	known       map[podgroup.Ref]cachedFacts
+	activations activations
 }
 
 // New returns a machine that remembers nothing. Shares returns the plugin GPUShare, nil where the scheduler has none: the plugins of a
@@ -61,7 +61,7 @@ type Machine struct {
 func New(shares func() Shares) *Machine {
 	return &Machine{
 		shares: shares, state: reservation.New(reservation.Config{}), now: time.Now, gates: map[reservation.Gate]chan struct{}{},
-		stops: map[reservation.Evictions]context.CancelFunc{}, known: map[podgroup.Ref]cached{},
+		stops: map[reservation.Evictions]context.CancelFunc{}, known: map[podgroup.Ref]cachedFacts{},
 	}
 }
 
@@ -159,7 +159,7 @@ func (l Locked) Step(e reservation.Event) Answer {
 	var a Answer
 	for _, effect := range l.State.Step(e, l.m.now()) {
 		if !a.take(effect) && !l.m.hold(effect, &a) {
-			l.m.tell(effect)
+			l.m.carryOut(effect)
 		}
 	}
 	return a
@@ -223,8 +223,8 @@ func (m *Machine) hold(effect reservation.Effect, a *Answer) bool {
 	return true
 }
 
-// tell carries out an effect on the framework, on people or on counters.
-func (m *Machine) tell(effect reservation.Effect) {
+// carryOut carries out an effect on the framework, on events for users or on counters.
+func (m *Machine) carryOut(effect reservation.Effect) {
 	switch e := effect.(type) {
 	case reservation.Open:
 		if gate := m.gates[e.Gate]; gate != nil {
@@ -244,15 +244,15 @@ func (m *Machine) tell(effect reservation.Effect) {
 			waiting.Reject(gangPlugin, e.Why)
 		}
 	case reservation.Activate:
-		m.woken.add(m.members(e.Ref, e.UIDs)...)
+		m.activations.add(m.members(e.Ref, e.UIDs)...)
 	case reservation.ActivatePods:
 		for _, ref := range e.Pods {
 			if pod := m.Seen(ref.UID, ref.Pod); pod != nil {
-				m.woken.add(pod)
+				m.activations.add(pod)
 			}
 		}
 	case reservation.Denominate:
-		m.woken.addStale(nomination{e.UID, e.Pod, e.Node})
+		m.activations.addStale(nomination{e.UID, e.Pod, e.Node})
 	case reservation.Missing:
 		for _, pod := range m.members(e.Ref, e.UIDs) {
 			m.event(pod, v1.EventTypeWarning, "FailedScheduling", e.Why)
@@ -315,7 +315,7 @@ func (m *Machine) members(ref podgroup.Ref, uids []vgpu.UID) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pg.Members), func(p *v1.Pod) bool { return !wanted[vgpu.UID(p.UID)] })
 }
 
-// event tells the people who look at a pod.
+// event writes an event about a pod.
 func (m *Machine) event(about *v1.Pod, kind, reason, message string) {
 	if recorder := m.handle.EventRecorder(); recorder != nil {
 		recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", message)

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// admittance says which nodes take which members by all that is not devices and room of the host, as far as a look tells: the
+// admittance says which nodes take which members by everything except devices and room of the host, as far as a look can see. The
 // in-tree plugins decide when the member is tried.
 type admittance struct {
 	nodes []fwk.NodeInfo
@@ -25,18 +25,18 @@ type kind struct {
 	demand admission.Demand
 	// but are the nodes where the pod may have devices, which it would get again.
 	but []vgpu.Assignment
-	// known is the answer per node, plus one; 0 where nobody asked.
+	// known is the answer per node, plus one; 0 where count was not called yet.
 	known []int32
 }
 
 // kind returns the number of the kind of a pod, which takes none of the nodes where it may have devices.
-func (a *admittance) kind(pod *v1.Pod, maybe []vgpu.Assignment) int {
+func (a *admittance) kind(pod *v1.Pod, unresolved []vgpu.Assignment) int {
 	for i := range a.kinds {
-		if len(maybe) == 0 && len(a.kinds[i].but) == 0 && admission.Alike(a.kinds[i].pod, pod) {
+		if len(unresolved) == 0 && len(a.kinds[i].but) == 0 && admission.Alike(a.kinds[i].pod, pod) {
 			return i
 		}
 	}
-	a.kinds = append(a.kinds, kind{pod: pod, demand: admission.Of(pod), but: maybe})
+	a.kinds = append(a.kinds, kind{pod: pod, demand: admission.Of(pod), but: unresolved})
 	return len(a.kinds) - 1
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// Bind binds no pod: it lets a member wait until all of its gang may be bound, and leaves the rest to GPUShare and DefaultBinder,
-// which the profile lists after it.
+// Bind binds no pod: it lets a member wait until all of its gang may be bound. The plugins GPUShare and DefaultBinder bind it,
+// which the profile lists after this one.
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {

@@ -54,10 +54,10 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 	if !member {
 		return fwk.QueueSkip, nil
 	}
-	left, ok := old.(*v1.Pod)
+	former, ok := old.(*v1.Pod)
 	hint := fwk.QueueSkip
 	p.machine.Lock(func(l machine.Locked) {
-		if l.State.Retries(l.Facts(ref), kube.UIDOf(pod), ok && !kube.WantsVGPU(left), p.now()) {
+		if l.State.Retries(l.Facts(ref), kube.UIDOf(pod), ok && !kube.WantsVGPU(former), p.now()) {
 			hint = fwk.Queue
 		}
 	})

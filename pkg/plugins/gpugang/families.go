@@ -16,7 +16,7 @@ var families = []tandem.Family{
 	{Name: prefix + "attempts_total", Type: tandem.Counter, Unit: "plans", Range: "0 or more",
 		Help: "Times that a plan was sought for a gang, or for members that came later."},
 	{Name: prefix + "cancelled_total", Type: tandem.Counter, Unit: "plans", Range: "0 or more",
-		Help: "Plans that ended before their members were let go: another plugin refused a node, a member was gone or did not come in time."},
+		Help: "Plans that ended before their members were allowed to be bound: another plugin refused a node, a member was gone or did not come in time."},
 	{Name: prefix + "domains_tried", Type: tandem.Histogram, Unit: "domains", Range: "0 or more",
 		Buckets: []float64{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
 		Help:    "Domains in which a plan was tried member by member, for each plan that was sought."},
@@ -29,13 +29,13 @@ var families = []tandem.Family{
 	{Name: prefix + "released_total", Type: tandem.Counter, Unit: "gangs", Range: "0 or more",
 		Help: "Gangs whose bound members were evicted, because fewer than must run were bound by the placement deadline."},
 	{Name: prefix + "repairs_total", Type: tandem.Counter, Labels: []string{"result"}, Unit: "members", Range: "0 or more",
-		Help: "Members that failed after their gang was let go: kept, for those whose place is kept for another try, or moved, for those that get another place."},
+		Help: "Members that failed after the members of their gang were allowed to be bound: kept, where the place of the member is kept for another try, or moved, where the member gets another place."},
 	{Name: prefix + "spread_domains", Type: tandem.Histogram, Labels: []string{"level"}, Unit: "domains", Range: "1 or more",
 		Buckets: []float64{1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128},
 		Help:    "Domains that the members of a gang are on when they are planned, by level."},
 	{Name: prefix + "wait_seconds", Type: tandem.Histogram, Unit: "seconds", Range: "0 or more",
 		Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
-		Help:    "Time from the first try of a gang, when as many members exist as must run, until its members are let go."},
+		Help:    "Time from the first try of a gang, when as many members exist as must run, until its members are allowed to be bound."},
 }
 
 // family returns a line of the table.

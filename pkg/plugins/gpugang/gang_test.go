@@ -197,8 +197,8 @@ func TestOtherPluginRefusesThePlan(t *testing.T) {
 	})
 }
 
-// What is not read yet when the scheduler starts is no refusal: every member is told the true one when it is read.
-func TestMembersAreToldWhenAllIsRead(t *testing.T) {
+// What is not read yet when the scheduler starts is no refusal: every member gets the true refusal when it is read.
+func TestMembersGetTheReasonWhenAllIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 2)
 		var readable atomic.Bool
@@ -304,8 +304,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A member that waits for others is told what is wrong once a sibling comes that is unlike it.
-func TestUnlikeSiblingIsToldToAll(t *testing.T) {
+// A member that waits for others gets the reason once a sibling comes that is unlike it.
+func TestUnlikeSiblingIsReportedToAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		first, second := members("odd", 2, 2, 10)[0], members("odd", 2, 3, 10)[1]

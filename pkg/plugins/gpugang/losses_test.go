@@ -75,11 +75,11 @@ func TestGangGoesAsFarApartAsItsProfileAllows(t *testing.T) {
 		slowdowns map[string]string
 		want      string
 	}{
-		{"nobody knows", nil, one},
+		{"nothing is known", nil, one},
 		{"nodes cost nothing", map[string]string{v1.LabelHostname: "1"}, inRack},
 		{"nothing costs anything", map[string]string{v1.LabelHostname: "1", rack: "1.000"}, asSingles},
 		{"nodes cost little", map[string]string{v1.LabelHostname: "1.001", rack: "1"}, one},
-		{"levels that nobody prefers", map[string]string{"example.com/row": "3"}, one},
+		{"levels that are not preferred", map[string]string{"example.com/row": "3"}, one},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestLosses(t *testing.T) {
 		pods []*v1.Pod
 		want []gang.Loss
 	}{
-		{"nobody tells", []*v1.Pod{pod("x", 10), pod("y", 0)}, nil},
+		{"no loss is declared", []*v1.Pod{pod("x", 10), pod("y", 0)}, nil},
 		{"one tells", []*v1.Pod{pod("x", 0), pod("z", 10)}, []gang.Loss{{Level: "host", Part: 0}}},
 		{"the largest", []*v1.Pod{pod("z", 10), pod("b", 10), pod("a", 10)},
 			[]gang.Loss{{Level: "host", Part: 20}, {Level: "rack", Part: 0}, {Level: "zone", Part: 300}}},

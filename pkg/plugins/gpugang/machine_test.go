@@ -109,7 +109,7 @@ func TestTorn(t *testing.T) {
 			t.Error("a member whose Binding succeeded does not count")
 		}
 		c.Create(members("ran", 5, 3, 10)[4])
-		c.Await("nobody knows how many must run", torn)
+		c.Await("it is not known how many must run", torn)
 		if ref.Name = "gone"; torn() {
 			t.Error("a gang that is gone is torn")
 		}

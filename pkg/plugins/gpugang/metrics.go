@@ -107,7 +107,7 @@ func (l *levelNames) of(key string) string {
 	return key
 }
 
-// gauges counts the gangs that wait when somebody asks for metrics.
+// gauges counts the gangs that wait whenever the scheduler's metrics are read.
 type gauges struct {
 	metrics.BaseStableCollector
 	plugin *Plugin

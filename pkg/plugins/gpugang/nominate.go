@@ -22,7 +22,7 @@ func (p *Plugin) denominate(node string) {
 	}
 }
 
-// denominateMembers ends what is left of earlier plans of a gang, for the pods that belong to none. The caller holds no lock.
+// denominateMembers ends the nominations that earlier plans of a gang left to members without a place. The caller holds no lock.
 func (p *Plugin) denominateMembers(pg *podgroup.Gang) {
 	for _, m := range pg.Members {
 		if node := m.Status.NominatedNodeName; node != "" && m.Spec.NodeName == "" {
@@ -31,9 +31,9 @@ func (p *Plugin) denominateMembers(pg *podgroup.Gang) {
 	}
 }
 
-// expected is the result of PostFilter for a member without a place: the node where room is made for it, or nowhere.
+// expected is the result of PostFilter for a member without a place: the node where room is made for it, or none.
 func (p *Plugin) expected(ref podgroup.Ref, pod *v1.Pod) *fwk.PostFilterResult {
-	result := nowhere()
+	result := noNomination()
 	p.machine.Lock(func(l machine.Locked) {
 		if made := l.State.MadeRoom(ref); made != nil {
 			result.NominatingInfo = nominates(made, pod)
@@ -56,7 +56,7 @@ func expectations(made *reservation.Made, info fwk.PodGroupInfo) *fwk.PodGroupPo
 	return &fwk.PodGroupPostFilterResult{NominatingInfos: infos}
 }
 
-// nowhere is the result of PostFilter for a member without a place: what the API says of its node ends too.
-func nowhere() *fwk.PostFilterResult {
+// noNomination is the result of PostFilter for a member without a place: what the API says of its node ends too.
+func noNomination() *fwk.PostFilterResult {
 	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride}}
 }

@@ -36,7 +36,7 @@ func (c *cluster) nominated(node string) map[string]bool {
 	return names
 }
 
-// incomplete creates the members of a gang but one: they wait, and nobody tries them.
+// incomplete creates the members of a gang but one: they wait, and the scheduler does not try them.
 func (c *cluster) incomplete(name string, count int) []*v1.Pod {
 	c.T.Helper()
 	pods := members(name, count, count, 10)[:count-1]
@@ -45,7 +45,7 @@ func (c *cluster) incomplete(name string, count int) []*v1.Pod {
 	return pods
 }
 
-// gated creates all members of a gang, and nobody tries them: what a test writes down for them stands.
+// gated creates all members of a gang, and the scheduler does not try them: what a test writes down for them stands.
 func (c *cluster) gated(name string, count, least int) []*v1.Pod {
 	c.T.Helper()
 	pods := members(name, count, least, 10)
@@ -144,12 +144,12 @@ func TestBindAfterThePlanWasGivenUp(t *testing.T) {
 // activator is a Handle that notes which pods are to be tried.
 // When something about a gang changes its members are tried: not in a pause, and of a refused gang those that have to be.
 // A member whose bind is in doubt is planned where it may be, and elsewhere only where the gang has no place else.
-func TestDoubtfulMembersArePlannedWhereTheyMayBe(t *testing.T) {
+func TestUnresolvedMembersArePlannedWhereTheyMayBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
 		c.RefuseBinds(func(string) error { return errors.New("no answer") })
 		c.Create(members("train", 2, 2, 10)...)
-		c.Await("both binds are in doubt", func() bool { return c.plugin.shares().Doubts() == 2 })
+		c.Await("both binds are in doubt", func() bool { return c.plugin.shares().UnresolvedBinds() == 2 })
 		want := map[string]string{}
 		for _, p := range c.Pods() {
 			for _, a := range c.plugin.shares().Unresolved(kube.UIDOf(&p)) {

@@ -18,8 +18,8 @@ const grace = 5 * step
 
 // Permit lets a member wait until as many as must run are at their places, and then has all bound at once.
 //
-// After a group cycle no member waits here but in Bind: all members follow in the same goroutine, to places where they have been
-// reserved on trial, and the framework writes the node of every pod that waits in Permit into its status, a request each.
+// After a group cycle no member waits here but in Bind. All members follow in the same goroutine, to places where the group cycle
+// has reserved them. The framework writes the node of every pod that waits in Permit into its status, a request each.
 func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {

@@ -17,10 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// reservedGang writes down a plan for gated members, all of their gang, of which the first ones are reserved.
-// What fails for one member before the members are let go ends the plan of all, and after that keeps the member's place.
-// Where no member of those that were let go is bound or on its way, the gang starts over as a whole.
-// Members wait longer than the placement deadline, so that the plan is cancelled first, which says why.
+// Members wait in Permit longer than the placement deadline, so that the plan is cancelled first, which says why.
 func TestPermitOutlastsTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -33,10 +30,7 @@ func TestPermitOutlastsTheDeadline(t *testing.T) {
 	})
 }
 
-// What members that come back from Permit are told differs each time: the change of their condition brings back what the queue lost.
-// lobby is a Handle of pods that wait in Permit, which notes those that are sent back.
-// A member that waits for nothing is sent back: its plan was given up before the framework knew that it waits.
-// awaited tells when somebody is about to wait for its end.
+// awaited is a context that reports when a goroutine is about to wait for its end.
 type awaited struct {
 	context.Context
 	once sync.Once
@@ -49,9 +43,9 @@ func (a *awaited) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// Members of a native gang wait in Bind: those whose plan ends there are not bound, those that are let go are.
+// Members of a native gang wait in Bind: those whose plan ends there are not bound, the others are.
 func TestBindWaitsForTheGate(t *testing.T) {
-	for _, end := range []string{"cancelled", "let go"} {
+	for _, end := range []string{"cancelled", "may be bound"} {
 		t.Run(end, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 2)
@@ -73,7 +67,7 @@ func TestBindWaitsForTheGate(t *testing.T) {
 					})
 					c.plugin.Permit(t.Context(), framework.NewCycleState(), pods[2], "n1")
 				}
-				if status := <-result; status.IsSkip() != (end == "let go") {
+				if status := <-result; status.IsSkip() != (end == "may be bound") {
 					t.Errorf("Bind = %v of a gang that was %s", status, end)
 				}
 			})
@@ -120,8 +114,6 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A member that another plugin refuses after its siblings were let go pauses with its gang, and loses its place alone.
-// Room that is given up is for the gangs that wait for room.
 // A plan leaves to the members of other plans the CPU that they will use and do not use yet.
 func TestPlansLeaveHostsToEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

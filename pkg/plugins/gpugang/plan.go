@@ -20,9 +20,9 @@ import (
 
 // plan seeks places for the members of a gang that have none, and returns that of the cycle's pod, or why it has none.
 func (p *Plugin) plan(ctx context.Context, c *cycle, ref podgroup.Ref, version reservation.Version) (*reservation.Place, string) {
-	t, plan, err := p.solve(ctx, c, ref, false)
-	if err == nil && plan.Refused != nil && len(t.doubtful) > 0 {
-		t, plan, err = p.solve(ctx, c, ref, true)
+	in, plan, err := p.solve(ctx, c, ref, false)
+	if err == nil && plan.Refused != nil && len(in.unresolved) > 0 {
+		in, plan, err = p.solve(ctx, c, ref, true)
 	}
 	if errors.As(err, new(unread)) {
 		return nil, err.Error() // the gang is not refused: all members are tried when it is read
@@ -32,89 +32,89 @@ func (p *Plugin) plan(ctx context.Context, c *cycle, ref podgroup.Ref, version r
 	}
 	p.metrics.planned(&plan)
 	if plan.Refused != nil {
-		return p.refused(ctx, c, t, &plan, version)
+		return p.handleRefusal(ctx, c, in, &plan, version)
 	}
-	return p.found(ctx, c, t, &plan, version)
+	return p.keepPlan(ctx, c, in, &plan, version)
 }
 
-// solve plans a gang, its members in doubt where they may be, or anew.
-func (p *Plugin) solve(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (*task, gang.Plan, error) {
-	t, err := p.ask(ctx, c, ref, anew)
+// solve plans a gang. It leaves the members with unresolved binds where they may be, or plans them anew.
+func (p *Plugin) solve(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (*planInput, gang.Plan, error) {
+	in, err := p.collectInput(ctx, c, ref, anew)
 	if err != nil {
 		return nil, gang.Plan{}, err
 	}
-	if len(t.pods) == 0 && len(t.doubtful) > 0 && t.lacking() == 0 {
-		return t, gang.Plan{}, nil
+	if len(in.pods) == 0 && len(in.unresolved) > 0 && in.lacking() == 0 {
+		return in, gang.Plan{}, nil
 	}
-	plan, err := gang.Place(t.cluster, t.group, t.config)
-	return t, plan, err
+	plan, err := gang.Place(in.cluster, in.group, in.config)
+	return in, plan, err
 }
 
-// ask collects what a plan depends on.
-func (p *Plugin) ask(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (t *task, err error) {
+// collectInput takes the lock of the machine and collects what a plan depends on.
+func (p *Plugin) collectInput(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (in *planInput, err error) {
 	pg, _ := p.gangs.Gang(ref)
 	if pg == nil {
 		return nil, unread{errors.New("gang " + ref.String() + " is gone")}
 	}
-	left := *pg
+	adjusted := *pg
 	p.machine.Lock(func(l machine.Locked) {
-		left.MinCount = l.State.AfterStart(l.Facts(ref)).MinCount
-		if t, err = p.task(ctx, l, c, &left, anew); err == nil {
-			t.config.SkipExplanation = l.State.Explained(ref, t.lacking(), p.now())
+		adjusted.MinCount = l.State.AfterStart(l.Facts(ref)).MinCount
+		if in, err = p.buildInput(ctx, l, c, &adjusted, anew); err == nil {
+			in.config.SkipExplanation = l.State.Explained(ref, in.lacking(), p.now())
 		}
 	})
-	return t, err
+	return in, err
 }
 
-// found has the places of a plan kept.
-func (p *Plugin) found(ctx context.Context, c *cycle, t *task, plan *gang.Plan, version reservation.Version) (*reservation.Place, string) {
-	e := reservation.PlanFound{UID: kube.UIDOf(c.pod), Version: version, Places: t.chosen(plan)}
-	e.Have = t.placed() + len(e.Places) - len(t.doubtful)
-	for _, pod := range slices.Concat(t.pods, t.unsure) {
+// keepPlan has the places of a plan kept.
+func (p *Plugin) keepPlan(ctx context.Context, c *cycle, in *planInput, plan *gang.Plan, version reservation.Version) (*reservation.Place, string) {
+	e := reservation.PlanFound{UID: kube.UIDOf(c.pod), Version: version, Places: in.placesOf(plan)}
+	e.Have = in.placed() + len(e.Places) - len(in.unresolved)
+	for _, pod := range slices.Concat(in.pods, in.unresolvedPods) {
 		if pod.UID != c.pod.UID {
 			e.Others = append(e.Others, kube.UIDOf(pod))
 		}
 	}
 	var a machine.Answer
 	p.machine.Lock(func(l machine.Locked) {
-		e.Gang = l.Facts(t.gang.Ref)
-		a = l.Settle(t.gang.Ref, e.UID, e)
+		e.Gang = l.Facts(in.gang.Ref)
+		a = l.Settle(in.gang.Ref, e.UID, e)
 	})
 	if a.Place != nil {
-		klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", t.gang.String(), "members", len(e.Places), "spread", plan.Spread,
+		klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", in.gang.String(), "members", len(e.Places), "spread", plan.Spread,
 			"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
 	}
 	return a.Place, words(a.Refuse)
 }
 
-// refused has the members of a gang without a plan take the room that evictions made for it once that is free. Otherwise it notes the
+// handleRefusal has the members of a gang without a plan take the room that evictions made for it once that is free. Otherwise it notes the
 // refusal, and has room kept for the gang while pods end where it is its turn.
-func (p *Plugin) refused(ctx context.Context, c *cycle, t *task, plan *gang.Plan, version reservation.Version) (*reservation.Place, string) {
-	ref := t.gang.Ref
-	e := &reservation.PlanRefused{Version: version, SkipExplanation: t.config.SkipExplanation}
+func (p *Plugin) handleRefusal(ctx context.Context, c *cycle, in *planInput, plan *gang.Plan, version reservation.Version) (*reservation.Place, string) {
+	ref := in.gang.Ref
+	e := &reservation.PlanRefused{Version: version, SkipExplanation: in.config.SkipExplanation}
 	ready := false
 	var places []vgpu.Assignment
 	p.machine.Lock(func(l machine.Locked) {
-		if ready, e.Void, e.Kept = p.standing(l.State, t, ref); ready {
-			places = l.State.MadeRoom(ref).PlacesOf(t.group.Members)
+		if ready, e.Void, e.Kept = p.standing(l.State, in, ref); ready {
+			places = l.State.MadeRoom(ref).PlacesOf(in.group.Members)
 		}
 	})
 	if ready {
 		plan.Refused, plan.Places = nil, places
-		return p.found(ctx, c, t, plan, version)
+		return p.keepPlan(ctx, c, in, plan, version)
 	}
 	r := plan.Refused
-	c.leave(t, r)
-	e.Refusal = reservation.Refusal{Reason: r.Reason, Host: r.Hosts != nil && r.Reason == gang.NoRoom, Lacking: t.lacking()}
+	c.leaveRoomRequest(in, r)
+	e.Refusal = reservation.Refusal{Reason: r.Reason, Host: r.Hosts != nil && r.Reason == gang.NoRoom, Lacking: in.lacking()}
 	if !e.SkipExplanation {
 		e.Refusal.Message = "gang " + ref.String() + " " + r.Words(p.blockers)
 	}
-	if !e.SkipExplanation && t.placed() >= t.group.MinCount {
-		e.Surplus = reservation.Surplus(ref, t.placed(), r.Words(p.blockers))
+	if !e.SkipExplanation && in.placed() >= in.group.MinCount {
+		e.Surplus = reservation.Surplus(ref, in.placed(), r.Words(p.blockers))
 	}
 	a := p.note(c, ref, e)
 	if a.Seek != nil {
-		a = p.seekRoom(ctx, c, t, a.Seek, r.Blockers)
+		a = p.seekRoom(ctx, c, in, a.Seek, r.Blockers)
 	}
 	return a.Place, words(a.Refuse)
 }
@@ -132,43 +132,43 @@ func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) ma
 	})
 }
 
-// seekRoom looks for room that can be kept for a gang while pods end, where the time for that has come. after are the pods after
-// whose ends the gang would have a place.
-func (p *Plugin) seekRoom(ctx context.Context, c *cycle, t *task, seek *reservation.SeekRoom, after []gang.Blocker) (a machine.Answer) {
+// seekRoom looks for room that can be kept for a gang while pods end. The gang would have a place once the pods of after have
+// ended.
+func (p *Plugin) seekRoom(ctx context.Context, c *cycle, in *planInput, seek *reservation.SeekRoom, after []gang.Blocker) (a machine.Answer) {
 	now := p.now()
-	e := reservation.RoomSought{Ref: t.gang.Ref, UID: kube.UIDOf(c.pod)}
-	cluster := *t.cluster
+	e := reservation.RoomSought{Ref: in.gang.Ref, UID: kube.UIDOf(c.pod)}
+	cluster := *in.cluster
 	cluster.Avoids = func(node string) bool { return seek.Avoid[node] }
 	turn := gang.DrainCheck{Drains: drainsOf(p.args.Drain), Since: seek.Since.Unix(), Now: now.Unix(), Started: p.startOf}
-	plan, err := gang.Keep(&cluster, t.group, t.config, turn)
+	plan, err := gang.Keep(&cluster, in.group, in.config, turn)
 	if plan.Refused != nil && len(seek.Avoid) > 0 {
 		e.Anywhere = true
-		plan, err = gang.Keep(t.cluster, t.group, t.config, turn)
+		plan, err = gang.Keep(in.cluster, in.group, in.config, turn)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot seek room to keep for a gang", "gang", t.gang.String())
+		klog.FromContext(ctx).Error(err, "Cannot seek room to keep for a gang", "gang", in.gang.String())
 	}
 	if plan.Places == nil {
 		e.Later = p.notYet(&plan, after, seek.Since, now)
 	} else {
-		e.Found, e.Holds = &plan, t.holds(&plan)
+		e.Found, e.Holds = &plan, in.holds(&plan)
 	}
-	p.machine.Lock(func(l machine.Locked) { a = l.Settle(t.gang.Ref, e.UID, e) })
+	p.machine.Lock(func(l machine.Locked) { a = l.Settle(in.gang.Ref, e.UID, e) })
 	return a
 }
 
 // holds returns what keeps the devices of a plan until its pods have ended.
-func (t *task) holds(plan *gang.Plan) (holds []vgpu.Hold) {
+func (in *planInput) holds(plan *gang.Plan) (holds []vgpu.Hold) {
 	for i, a := range plan.Places {
 		if a.Node != "" && len(a.Containers) > 0 {
-			holds = append(holds, vgpu.Hold{Assignment: a, Priority: priorityOf(t.pods[i]), Until: plan.Until})
+			holds = append(holds, vgpu.Hold{Assignment: a, Priority: priorityOf(in.pods[i]), Until: plan.Until})
 		}
 	}
 	return holds
 }
 
-// notYet says why no room is kept for a gang that would have a place after the ends of some pods, "" for what needs no words: where
-// the end of no pod helps the refusal says why.
+// notYet says why no room is kept for a gang that would have a place after the ends of some pods. It returns "" where there is
+// nothing to add: where the end of no pod helps, the refusal says why.
 func (p *Plugin) notYet(plan *gang.Plan, after []gang.Blocker, since, now time.Time) string {
 	undeclared := func(l gang.Blocker) bool { return p.endOf(l.UID, l.Pod) == 0 }
 	switch {

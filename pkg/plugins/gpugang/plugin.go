@@ -27,25 +27,25 @@ const Name = "GPUGang"
 // Shares knows who holds which device, and keeps room: the plugin GPUShare.
 type Shares interface {
 	// Ledgers returns the ledger of each node, nil for those without devices unless also asks for them. The error says in words
-	// what is not known yet.
+	// what GPUShare has not read yet.
 	Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error)
 	// Policy is what places are ranked by.
 	Policy() placement.Policy
 	// Request returns what a pod asks for; the error says in words why no node can take it.
 	Request(pod *v1.Pod) (vgpu.Request, error)
-	// Losses returns what a gang of the pod's workload loses when it is spread, each level once; nil where nobody knows.
+	// Losses returns what a gang of the pod's workload loses when it is spread, each level once; nil where no profile declares it.
 	Losses(pod *v1.Pod) []gang.Loss
 	// Held returns the room that is kept for a pod, and Stands whether the pod could have it on the node now.
 	Held(uid vgpu.UID) (vgpu.Hold, bool)
 	Stands(uid vgpu.UID, node fwk.NodeInfo) bool
 	// Plans tells which pods are members of gangs: what is kept for them is their holds.
 	Plans(member func(pod *v1.Pod) bool)
-	// Assigned returns the devices that a pod was given, and whether it was given any; Unresolved those that it may have been
-	// given: nobody else gets them, and the pod gets no others on those nodes.
+	// Assigned returns the devices that a pod was given, and whether it was given any. Unresolved returns the devices of its
+	// unresolved binds: no other pod gets them, and the pod gets no others on those nodes.
 	Assigned(pod *v1.Pod) (vgpu.Assignment, bool)
 	Unresolved(uid vgpu.UID) []vgpu.Assignment
-	// Doubts counts the pods that may have been given devices. Room is given up when it falls.
-	Doubts() int
+	// UnresolvedBinds counts the pods with unresolved binds. When the count falls, room has come free.
+	UnresolvedBinds() int
 }
 
 // Gangs knows which pods form a gang: a *podgroup.Set.
@@ -71,9 +71,9 @@ type Plugin struct {
 	shares  func() Shares
 	gangs   Gangs
 	machine *machine.Machine
-	// doubts is what Doubts of shares said at the last step.
-	doubts int
-	claim  sync.Once
+	// unresolved is the number of UnresolvedBinds at the last step.
+	unresolved int
+	claim      sync.Once
 	// topologyCache is for the scheduling cycle alone.
 	topology topologyCache
 	metrics  *metricSet

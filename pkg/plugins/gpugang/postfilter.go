@@ -38,7 +38,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 		e.Gang = l.Facts(ref)
 		return e
 	})
-	return nowhere(), verdict.New(fwk.UnschedulableAndUnresolvable, e.Why)
+	return noNomination(), verdict.New(fwk.UnschedulableAndUnresolvable, e.Why)
 }
 
 // PodGroupPostFilter says why a gang has no plan, for the condition of its PodGroup, and ends a plan that other plugins
@@ -52,7 +52,7 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 		refusal, refused := l.State.Refusal(ref)
 		switch phase, need := l.State.Phase(ref); {
 		case phase == reservation.Planned:
-			l.Step(reservation.GroupRefused{Gang: l.Facts(ref), Nodes: trialOf(state).refused()})
+			l.Step(reservation.GroupRefused{Gang: l.Facts(ref), Nodes: groupCycleOf(state).refused()})
 		case need == reservation.Preempting:
 			result, status = expectations(l.State.MadeRoom(ref), info), verdict.New(fwk.Success, words(&refusal))
 		case refused:

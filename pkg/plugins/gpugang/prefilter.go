@@ -19,8 +19,8 @@ import (
 
 // Keys of the plugin's data in the CycleState of a pod, and in that of a group cycle, which has the latter two.
 const (
-	placeKey fwk.StateKey = Name + "/place"
-	trialKey fwk.StateKey = Name + "/trial"
+	placeKey      fwk.StateKey = Name + "/place"
+	groupCycleKey fwk.StateKey = Name + "/trial"
 )
 
 // given is the place that a cycle gave a member.
@@ -29,34 +29,35 @@ type given struct{ reservation.Place }
 // Clone returns the same place: it is never changed.
 func (g *given) Clone() fwk.StateData { return g }
 
-// trial is what happened in a group cycle so far: the nodes that members were given, and those at which they got through.
-type trial struct{ given, reserved map[vgpu.UID]string }
+// groupCycle is what happened in a group cycle so far: the nodes that members were given, and the nodes at which the plugins
+// accepted them.
+type groupCycle struct{ given, reserved map[vgpu.UID]string }
 
-// Clone returns the same trial: it is that of the cycle.
-func (t *trial) Clone() fwk.StateData { return t }
+// Clone returns the same object: the cycle has only one.
+func (g *groupCycle) Clone() fwk.StateData { return g }
 
-// trialOf returns the trial of a group cycle, nil where no member was tried.
-func trialOf(state fwk.PodGroupCycleState) *trial {
-	data, err := state.Read(trialKey)
+// groupCycleOf returns what happened in a group cycle, nil where no member was tried.
+func groupCycleOf(state fwk.PodGroupCycleState) *groupCycle {
+	data, err := state.Read(groupCycleKey)
 	if err != nil {
 		return nil
 	}
-	t, _ := data.(*trial)
-	return t
+	g, _ := data.(*groupCycle)
+	return g
 }
 
 // refused returns the nodes that refused a member that was given them, with the number of members that they took.
-func (t *trial) refused() map[string]int {
+func (g *groupCycle) refused() map[string]int {
 	nodes := map[string]int{}
-	if t == nil {
+	if g == nil {
 		return nodes
 	}
-	for uid, node := range t.given {
-		if t.reserved[uid] == "" {
+	for uid, node := range g.given {
+		if g.reserved[uid] == "" {
 			nodes[node] = 0
 		}
 	}
-	for _, node := range t.reserved {
+	for _, node := range g.reserved {
 		if _, refused := nodes[node]; refused {
 			nodes[node]++
 		}
@@ -80,7 +81,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	if why != "" {
 		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, why)
 	}
-	c.give(at)
+	c.noteGiven(at)
 	cs.Write(placeKey, &given{*at})
 	if !at.Pinned {
 		return nil, nil
@@ -108,27 +109,27 @@ func (c *cycle) attempted() bool {
 		return false
 	}
 	state := c.cs.GetPodGroupSchedulingCycle()
-	if trialOf(state) != nil {
+	if groupCycleOf(state) != nil {
 		return true
 	}
-	state.Write(trialKey, &trial{given: map[vgpu.UID]string{}, reserved: map[vgpu.UID]string{}})
+	state.Write(groupCycleKey, &groupCycle{given: map[vgpu.UID]string{}, reserved: map[vgpu.UID]string{}})
 	return false
 }
 
-// give notes the node that a member is given in a group cycle.
-func (c *cycle) give(at *reservation.Place) {
+// noteGiven notes the node that a member is given in a group cycle.
+func (c *cycle) noteGiven(at *reservation.Place) {
 	if c.grouped() && at.Pinned {
-		trialOf(c.cs.GetPodGroupSchedulingCycle()).given[kube.UIDOf(c.pod)] = at.Node
+		groupCycleOf(c.cs.GetPodGroupSchedulingCycle()).given[kube.UIDOf(c.pod)] = at.Node
 	}
 }
 
-// leave leaves what a gang asked for that was refused for want of room, for preemption.
-func (c *cycle) leave(t *task, refusal *gang.Refusal) {
-	if refusal.Reason != gang.NoRoom || t.lacking() == 0 {
+// leaveRoomRequest leaves for preemption what a gang asked for that was refused because room is lacking.
+func (c *cycle) leaveRoomRequest(in *planInput, refusal *gang.Refusal) {
+	if refusal.Reason != gang.NoRoom || in.lacking() == 0 {
 		return
 	}
 	r := &podgroup.RoomRequest{
-		Gang: t.gang, Cluster: t.cluster, Group: t.group, Config: t.config, Pods: t.pods, Unbound: max(0, t.gang.MinCount-t.bound),
+		Gang: in.gang, Cluster: in.cluster, Group: in.group, Config: in.config, Pods: in.pods, Unbound: max(0, in.gang.MinCount-in.bound),
 		Grouped: c.grouped(),
 	}
 	r.Config.SkipExplanation = false

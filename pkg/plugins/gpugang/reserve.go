@@ -19,8 +19,8 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 		return nil
 	}
 	if cs.IsPodGroupSchedulingCycle() {
-		if t := trialOf(cs.GetPodGroupSchedulingCycle()); t != nil {
-			t.reserved[kube.UIDOf(pod)] = node
+		if g := groupCycleOf(cs.GetPodGroupSchedulingCycle()); g != nil {
+			g.reserved[kube.UIDOf(pod)] = node
 		}
 		return nil
 	}

@@ -19,8 +19,8 @@ func (p *Plugin) leaving(made *reservation.Made) map[vgpu.UID]bool {
 			continue
 		}
 		seen[at.Node] = true
-		for _, there := range info.GetPods() {
-			pod := there.GetPod()
+		for _, onNode := range info.GetPods() {
+			pod := onNode.GetPod()
 			if _, victim := made.Victims[kube.UIDOf(pod)]; victim || pod.DeletionTimestamp != nil && !victims.Lingers(pod, p.now()) {
 				all[kube.UIDOf(pod)] = true
 			}
@@ -30,13 +30,13 @@ func (p *Plugin) leaving(made *reservation.Made) map[vgpu.UID]bool {
 }
 
 // standing says how the room that is made for a gang stands, and how the room that is kept for it while pods end does.
-func (p *Plugin) standing(s *reservation.State, t *task, ref podgroup.Ref) (ready bool, void string, kept reservation.KeptRoom) {
+func (p *Plugin) standing(s *reservation.State, in *planInput, ref podgroup.Ref) (ready bool, void string, kept reservation.KeptRoom) {
 	wanted := map[vgpu.UID]bool{}
-	for i := range t.group.Members {
-		wanted[t.group.Members[i].Request.UID] = true
+	for i := range in.group.Members {
+		wanted[in.group.Members[i].Request.UID] = true
 	}
 	if made := s.MadeRoom(ref); made != nil {
-		ready, void = made.Stand(t.lacking(), wanted, s.Priority(ref), p.leaving(made), t.ledger)
+		ready, void = made.Stand(in.lacking(), wanted, s.Priority(ref), p.leaving(made), in.ledger)
 	}
 	room, holds := s.Reservation(ref)
 	if room == nil {
@@ -46,8 +46,8 @@ func (p *Plugin) standing(s *reservation.State, t *task, ref podgroup.Ref) (read
 	for i := range holds {
 		h := &holds[i] // GPUShare drops the hold of a pod that is gone when it hears of it, which may be later
 		_, held := p.shares().Held(h.UID)
-		kept.Stands = kept.Stands && held && wanted[h.UID] && reservation.Healthy(t.ledger(h.Node), &h.Assignment)
+		kept.Stands = kept.Stands && held && wanted[h.UID] && reservation.Healthy(in.ledger(h.Node), &h.Assignment)
 	}
-	kept.Taken, kept.Short = room.Stand(t.cluster, t.group.Members)
+	kept.Taken, kept.Short = room.Stand(in.cluster, in.group.Members)
 	return ready, void, kept
 }

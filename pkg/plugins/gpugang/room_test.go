@@ -166,7 +166,7 @@ func TestRoomEnds(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(c *cluster)
-		// dry: the gang waits longer before room is made for it again.
+		// the room was kept in vain: the gang waits longer before room is made for it again.
 		dry bool
 	}{
 		{name: "a member is gone", do: func(c *cluster) { c.Remove("large-1") }},

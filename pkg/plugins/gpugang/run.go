@@ -39,10 +39,10 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// Tick is one step of Run: plans whose members did not come in time are ended, gangs of which too few members were bound are
-// released, those whose turn it is are tried again.
+// Tick is one step of Run. It ends plans whose members did not come in time, releases gangs of which too few members were bound,
+// and has the gangs whose turn it is tried again.
 func (p *Plugin) Tick(ctx context.Context) {
-	p.lookAtDoubts()
+	p.lookAtUnresolved()
 	var refs []podgroup.Ref
 	p.machine.Lock(func(l machine.Locked) { refs = l.State.Refs() })
 	var evictions []reservation.Evict
@@ -59,16 +59,16 @@ func (p *Plugin) Tick(ctx context.Context) {
 	}
 }
 
-// lookAtDoubts has the gangs tried that wait for room when room of binds was given up that did not happen.
-func (p *Plugin) lookAtDoubts() {
+// lookAtUnresolved has the gangs that wait for room tried again when room of unresolved binds has come free.
+func (p *Plugin) lookAtUnresolved() {
 	if p.shares == nil || p.shares() == nil {
 		return // a profile without GPUShare
 	}
-	now := p.shares().Doubts()
-	if now < p.doubts {
+	now := p.shares().UnresolvedBinds()
+	if now < p.unresolved {
 		p.machine.Step(func(machine.Locked) reservation.Event { return reservation.DoubtsEnded{} })
 	}
-	p.doubts = now
+	p.unresolved = now
 }
 
 // ticked says what a step of Run finds of a gang.
@@ -85,8 +85,8 @@ func (p *Plugin) ticked(l machine.Locked, ref podgroup.Ref) reservation.Event {
 		}
 	}
 	if kept, _ := l.State.Reservation(ref); kept != nil {
-		for _, leaver := range kept.Blockers {
-			if pod := p.machine.Seen(leaver.UID, leaver.Pod); pod != nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+		for _, blocker := range kept.Blockers {
+			if pod := p.machine.Seen(blocker.UID, blocker.Pod); pod != nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
 				e.Blocked = append(e.Blocked, pod.Spec.NodeName)
 			}
 		}
@@ -101,7 +101,7 @@ func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
 	if pg == nil {
 		return
 	}
-	left := 0
+	failed := 0
 	for _, m := range p.machine.Pods(e.Ref, e.UIDs) {
 		if m.DeletionTimestamp != nil {
 			continue
@@ -110,11 +110,11 @@ func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
 			"gang %s had fewer than %d of its members bound after %v: its bound members are evicted", e.Ref, pg.MinCount, p.args.PlacementDeadline.Duration))
 		if err := p.evict(ctx, m); err != nil && !apierrors.IsNotFound(err) {
 			klog.FromContext(ctx).Error(err, "Evicting a member of a half-bound gang failed", "pod", klog.KObj(m), "gang", e.Ref.String())
-			left++
+			failed++
 		}
 	}
 	p.machine.Step(func(l machine.Locked) reservation.Event {
-		return reservation.Released{Gang: l.Facts(e.Ref), Left: left}
+		return reservation.Released{Gang: l.Facts(e.Ref), Left: failed}
 	})
 }
 
@@ -133,15 +133,15 @@ func (p *Plugin) evict(ctx context.Context, pod *v1.Pod) error {
 	return err
 }
 
-// event tells the people who look at an object.
+// event writes an event about an object.
 func (p *Plugin) event(about runtime.Object, kind, reason, message string) {
 	if recorder := p.handle.EventRecorder(); recorder != nil {
 		recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", message)
 	}
 }
 
-// say writes an event about a gang: on its PodGroup, else on its first member.
-func (p *Plugin) say(pg *podgroup.Gang, reason, message string) {
+// gangEvent writes an event about a gang: on its PodGroup, else on its first member.
+func (p *Plugin) gangEvent(pg *podgroup.Gang, reason, message string) {
 	switch {
 	case pg.Object != nil:
 		p.event(pg.Object, v1.EventTypeNormal, reason, message)
@@ -164,5 +164,5 @@ func (p *Plugin) started(e *reservation.Start) {
 		nodes[node] = true
 	}
 	names := slices.Sorted(maps.Keys(nodes))
-	p.say(pg, "GangPlaced", "all that must run have a place: "+verdict.Plural(len(e.Nodes), "member")+" on "+verdict.Plural(len(names), "node")+": "+verdict.First(maxNamed, names))
+	p.gangEvent(pg, "GangPlaced", "all that must run have a place: "+verdict.Plural(len(e.Nodes), "member")+" on "+verdict.Plural(len(names), "node")+": "+verdict.First(maxNamed, names))
 }

@@ -84,7 +84,7 @@ func TestHopelessGangStopsNoDrain(t *testing.T) {
 	})
 }
 
-// A gang that no host is large enough for is told so, with the numbers, and nothing is kept for it.
+// A gang that no host is large enough for gets that reason, with the numbers, and nothing is kept for it.
 func TestTooLargeForAnyHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1)
@@ -153,7 +153,7 @@ func TestGangForCordonedNodes(t *testing.T) {
 	})
 }
 
-// Where nobody's end would help a gang, it is not told that pods do not say when they end.
+// Where the end of no pod would help a gang, its message does not say that pods do not declare their ends.
 func TestBoundedDrainsAreNotToBlame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1, 1)
@@ -172,7 +172,8 @@ func TestBoundedDrainsAreNotToBlame(t *testing.T) {
 	})
 }
 
-// Bounded drains keep room only where all pods to wait for say when they end, and soon; else the gang is told what is missing.
+// Bounded drains keep room only where all pods to wait for say when they end, and soon; else the message of the gang says what is
+// missing.
 func TestBoundedDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1, 1)

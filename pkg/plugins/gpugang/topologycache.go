@@ -38,7 +38,7 @@ func (t *topologyCache) refresh(infos []fwk.NodeInfo) {
 		}
 		for key := range t.levels {
 			value, labelled := now.Labels[key]
-			if old, was := before.Labels[key]; value != old || labelled != was {
+			if old, labelledBefore := before.Labels[key]; value != old || labelled != labelledBefore {
 				delete(t.levels, key)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // A pod in a group that the scheduler does not understand, or whose PodGroup it cannot read, is not scheduled alone, whether the
-// scheduler's queue knows groups or not. The pod is told why.
+// scheduler's queue knows groups or not. The pod's event says why.
 func TestGroupsThatAreNotUnderstood(t *testing.T) {
 	for _, queued := range []bool{false, true} {
 		t.Run(fmt.Sprintf("GenericWorkload=%v", queued), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestGroupsThatAreNotUnderstood(t *testing.T) {
 	}
 }
 
-// awaitTold waits until a pod is told something, by its condition or by an event.
+// awaitTold waits until a pod has a text in its condition or in an event.
 func (c *cluster) awaitTold(name, text string) {
 	c.T.Helper()
 	c.Await("pod "+name+" is told: "+text, func() bool {

@@ -19,7 +19,7 @@ func asks(p *v1.Pod, memory string) *v1.Pod {
 	return p
 }
 
-// A pod without vGPUs that names its node itself, and asks for more bytes than 64 bits hold, keeps nobody from being evicted
+// A pod without vGPUs that names its node itself, and asks for more bytes than 64 bits hold, keeps no pod from being evicted
 // elsewhere; and where only its node would do, it goes as well.
 func TestAbsurdNeighbour(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestFullVictim(t *testing.T) {
 	})
 }
 
-// Of a request that no node could ever meet nothing is said of preemption, whoever could go.
+// Of a request that no node could ever meet the message does not speak of preemption, whichever pods could leave.
 func TestNothingIsSaidOfTheImpossible(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

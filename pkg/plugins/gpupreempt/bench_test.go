@@ -34,7 +34,7 @@ func (c *cluster) evaluated() (count uint64, seconds float64) {
 	return 0, 0
 }
 
-// full returns a cluster of so many nodes of 8 devices, each with a pod of priority 10, and a scheduler that evicts nobody.
+// full returns a cluster of so many nodes of 8 devices, each with a pod of priority 10, and a scheduler that evicts no pod.
 func full(t testing.TB, nodes int) *cluster {
 	c := prepareCluster(t, slicesOf(8, nodes)...)
 	c.args.Mode = config.PreemptionDryRun

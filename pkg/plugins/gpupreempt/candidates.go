@@ -17,8 +17,8 @@ import (
 )
 
 // candidates returns the pods of the nodes as possible victims of a preemptor with a priority, and the pods in the same order.
-// Shares are read from the ledgers. Pods that stay anyway are not listed: those of the priority or a higher one and those of
-// nodes that are out of the question, unless they are members of gangs; and those that should be gone and are not.
+// Shares are read from the ledgers. Pods that stay anyway are not listed. These are pods of the priority or a higher one and pods
+// of nodes that are out of the question, unless they are members of gangs. Pods that are overdue to leave are not listed either.
 //
 // A node is out of the question that has no ledger, or whose ledger is not open; a nil open is one for which all are.
 func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []bool, priority int32) (*preemption.Candidates, []*v1.Pod, error) {
@@ -36,13 +36,13 @@ func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []b
 	p.notes.mu.Lock()
 	defer p.notes.mu.Unlock()
 	for _, info := range nodes {
-		i, there := at[info.Node().Name]
+		i, known := at[info.Node().Name]
 		var ledger *vgpu.Node
-		if there {
+		if known {
 			ledger = ledgers[i]
 		}
 		c.shares.Read(ledger)
-		c.near = there && (open == nil || open[i])
+		c.near = known && (open == nil || open[i])
 		for k, list := 0, p.notes.on(p, info); k < len(list); k++ {
 			c.add(&list[k])
 		}
@@ -57,9 +57,10 @@ func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []b
 type collection struct {
 	priority int32
 	now      time.Time
-	// chosen are the pods that were chosen as victims and leave, and says of each whether its room is waited for.
-	chosen map[vgpu.UID]bool
-	roster roster
+	// victims are the pods that were chosen as victims and are not overdue. The value says whether the preemptor waits for the room
+	// of the pod.
+	victims map[vgpu.UID]bool
+	gangs   gangNumbers
 	// shares are those of the node that is being looked at, near whether its pods may make room.
 	shares victims.Shares
 	near   bool
@@ -75,7 +76,7 @@ func (p *Plugin) collect(nodes []fwk.NodeInfo, priority int32) *collection {
 	}
 	now := p.now()
 	return &collection{
-		priority: priority, now: now, chosen: p.victimsAt(now), roster: roster{least: p.least, number: map[podgroup.Ref]int{}},
+		priority: priority, now: now, victims: p.victimsAt(now), gangs: gangNumbers{least: p.least, number: map[podgroup.Ref]int{}},
 		placed: make([]victims.Placed, 0, count), pods: make([]*v1.Pod, 0, count),
 	}
 }
@@ -85,29 +86,29 @@ func (c *collection) add(n *note) {
 	if !n.Placed() || !c.near && n.gang == nil {
 		return
 	}
-	chosen, goes := false, false
-	if len(c.chosen) > 0 {
-		chosen, goes = c.chosen[n.UID()]
+	isAwaited, isVictim := false, false
+	if len(c.victims) > 0 {
+		isAwaited, isVictim = c.victims[n.UID()]
 	}
 	switch {
-	case n.Leaving() && victims.Lingers(n.Pod, c.now), goes && !chosen:
+	case n.Leaving() && victims.Lingers(n.Pod, c.now), isVictim && !isAwaited:
 		return
-	case !n.Leaving() && !chosen && n.gang == nil && n.Priority() >= c.priority:
+	case !n.Leaving() && !isAwaited && n.gang == nil && n.Priority() >= c.priority:
 		return
 	}
-	c.placed = append(c.placed, victims.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.roster.of(n.gang), Chosen: chosen})
+	c.placed = append(c.placed, victims.Placed{Traits: &n.Traits, Share: c.shares.Of(n.UID()), Gang: c.gangs.of(n.gang), Chosen: isAwaited})
 	c.pods = append(c.pods, n.Pod)
 }
 
 // finish returns what was listed.
 func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemption.Candidates, []*v1.Pod) {
 	from := victims.Candidates(c.placed, budgets, c.now)
-	from.Gangs = c.roster.list
+	from.Gangs = c.gangs.list
 	return from, c.pods
 }
 
-// victimsAt returns the pods that were chosen as victims and go, or went, in time, and whether that is so soon that their room is
-// waited for.
+// victimsAt returns the pods that were chosen as victims and are not overdue. The value says whether a pod leaves soon enough for
+// its room to be waited for.
 func (p *Plugin) victimsAt(now time.Time) map[vgpu.UID]bool {
 	var chosen map[vgpu.UID]time.Time
 	p.machine.Lock(func(l machine.Locked) { chosen = l.State.Victims(now) })
@@ -118,15 +119,15 @@ func (p *Plugin) victimsAt(now time.Time) map[vgpu.UID]bool {
 	return all
 }
 
-// roster numbers the gangs of pods.
-type roster struct {
+// gangNumbers numbers the gangs of pods.
+type gangNumbers struct {
 	least  func(podgroup.Ref) int
 	number map[podgroup.Ref]int
 	list   []preemption.Gang
 }
 
 // of returns the number of a gang, −1 for none.
-func (r *roster) of(ref *podgroup.Ref) int {
+func (r *gangNumbers) of(ref *podgroup.Ref) int {
 	if ref == nil {
 		return -1
 	}

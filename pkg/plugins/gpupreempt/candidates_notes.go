@@ -25,8 +25,8 @@ type notes struct {
 	asked time.Time
 }
 
-// noteAge is how long notes are kept that nobody asks for. Longer remembers for preemptors that are rarer, and keeps the objects
-// of pods that are gone in memory meanwhile.
+// noteAge is how long notes are kept that no search uses. Longer remembers for preemptors that are rarer, and keeps the objects of
+// pods that are gone in memory meanwhile.
 const noteAge = 5 * time.Minute
 
 // note is what one pod says.
@@ -57,9 +57,9 @@ func (k *notes) on(p *Plugin, info fwk.NodeInfo) []note {
 	name, pods := info.Node().Name, info.GetPods()
 	list, known := k.byNode[name]
 	if !known || len(list) != len(pods) {
-		was := list
+		before := list
 		list = make([]note, len(pods))
-		copy(list, was)
+		copy(list, before)
 		k.byNode[name] = list
 	}
 	for i, at := range pods {
@@ -76,18 +76,18 @@ func (k *notes) keep(nodes []fwk.NodeInfo, now time.Time) {
 	if len(k.byNode) <= len(nodes) {
 		return
 	}
-	there := make(map[string]bool, len(nodes))
+	listed := make(map[string]bool, len(nodes))
 	for _, info := range nodes {
-		there[info.Node().Name] = true
+		listed[info.Node().Name] = true
 	}
 	for name := range k.byNode {
-		if !there[name] {
+		if !listed[name] {
 			delete(k.byNode, name)
 		}
 	}
 }
 
-// expire drops notes that nobody has asked for in noteAge.
+// expire drops the notes that no search has used for noteAge.
 func (k *notes) expire(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -220,7 +220,7 @@ func (s *census) compare(r *rapid.T) {
 	}
 }
 
-// Notes that nobody asks for are dropped, and not before.
+// Notes that no search uses are dropped, and not before.
 func TestNotesExpire(t *testing.T) {
 	t.Parallel()
 	s := newCensus(t)
@@ -255,8 +255,8 @@ func (calm) RunPreFilterExtensionRemovePod(context.Context, fwk.CycleState, *v1.
 	return nil
 }
 
-// Where pods that are nominated for a host need its room, the cheapest pods there make none: others go, or nobody. Each node has
-// 3 CPUs left and a pod with one on its only device; the preemptor needs 2, and the pod of n1 is the cheaper one.
+// Where pods that are nominated for a host need its room, the cheapest pods there make none: others are evicted, or none. Each node
+// has 3 CPUs left and a pod with one on its only device; the preemptor needs 2, and the pod of n1 is the cheaper one.
 func TestRoomOfNominated(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -24,9 +24,9 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	return p.plain.PreEnqueue(ctx, pod)
 }
 
-// EventsToRegister names the events after which a pod is asked about again that PreEnqueue kept out. What else ends the wait of
-// a preemptor activates it: its evictions are through or failed, its victims are gone, its pause or that of its victims is over,
-// a PodDisruptionBudget allows more.
+// EventsToRegister names the events after which a pod is asked about again that PreEnqueue kept out. Everything else that ends the
+// wait of a preemptor activates it. Its evictions are through or failed, its victims are gone, its pause or that of its victims is
+// over, or a PodDisruptionBudget allows more.
 func (p *Plugin) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return p.plain.EventsToRegister(ctx)
 }
@@ -55,10 +55,10 @@ func (p *Plugin) watch(ctx context.Context) error {
 			before, okBefore := old.(*policyv1.PodDisruptionBudget)
 			budget, ok := now.(*policyv1.PodDisruptionBudget)
 			if ok && okBefore && budget.Status.DisruptionsAllowed > before.Status.DisruptionsAllowed {
-				p.eased(ctx)
+				p.budgetsEased(ctx)
 			}
 		},
-		DeleteFunc: func(any) { p.eased(ctx) },
+		DeleteFunc: func(any) { p.budgetsEased(ctx) },
 	}, options)
 	return err
 }
@@ -88,8 +88,8 @@ func (p *Plugin) isEvicting(pod *v1.Pod) (is bool) {
 	return is
 }
 
-// eased has the pods tried again that wait for a PodDisruptionBudget.
-func (p *Plugin) eased(ctx context.Context) {
+// budgetsEased has the pods tried again that wait for a PodDisruptionBudget.
+func (p *Plugin) budgetsEased(ctx context.Context) {
 	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.BudgetsEased{} })
 	p.machine.Flush(ctx)
 }

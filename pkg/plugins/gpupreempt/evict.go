@@ -34,7 +34,7 @@ const evictTimeout = 15 * time.Second
 // evictRetry is the pauses between tries of one request: 50 ms, 200 ms, 800 ms, 3.2 s.
 var evictRetry = wait.Backoff{Steps: 5, Duration: 50 * time.Millisecond, Factor: 4, Jitter: 0.1}
 
-// preemptor is who others are evicted for: a pod or a gang.
+// preemptor is the pod or gang that victims are evicted for.
 type preemptor struct {
 	// id names it to the machine, and pod is it where it is a pod.
 	id  reservation.Preemptor
@@ -57,7 +57,7 @@ type eviction struct {
 	// from is what the units of the plan index, and pods are its pods.
 	from *preemption.Candidates
 	pods []*v1.Pod
-	// asked are the UIDs of the pods that go: the API server has taken their deletion.
+	// asked are the UIDs of the pods that leave: the API server has taken their deletion.
 	asked sync.Map
 	// number is what the machine calls it. ctx ends when no further pods are to be evicted, forget when that is known no more.
 	number reservation.Evictions
@@ -88,45 +88,45 @@ func (p *Plugin) evictVictims(e *eviction) error {
 	} else {
 		p.metrics.lost.Add(float64(e.plan.Cost.Lost) / float64(vgpu.WholeGPU))
 	}
-	over := e.over(p, err)
-	p.machine.Step(func(machine.Locked) reservation.Event { return over })
+	ended := e.ended(p, err)
+	p.machine.Step(func(machine.Locked) reservation.Event { return ended })
 	p.machine.Flush(e.ctx)
 	return err
 }
 
-// over says how evictions ended.
-func (e *eviction) over(p *Plugin, err error) reservation.EvictionsEnded {
-	over := reservation.EvictionsEnded{Preemptor: e.id, Pod: e.pod, Number: e.number}
+// ended says how evictions ended.
+func (e *eviction) ended(p *Plugin, err error) reservation.EvictionsEnded {
+	out := reservation.EvictionsEnded{Preemptor: e.id, Pod: e.pod, Number: e.number}
 	if err != nil {
-		over.Why = err.Error()
+		out.Why = err.Error()
 	}
 	for _, u := range e.plan.Evict {
 		for _, at := range u.Pods {
 			uid := kube.UIDOf(e.pods[at])
-			over.Evict = append(over.Evict, uid)
+			out.Evict = append(out.Evict, uid)
 			if _, asked := e.asked.Load(uid); asked {
-				over.Asked = append(over.Asked, uid)
+				out.Asked = append(out.Asked, uid)
 			}
 			if pod := p.seen(e.pods[at]); pod != nil && pod.DeletionTimestamp == nil {
-				over.Stay = append(over.Stay, uid)
+				out.Stay = append(out.Stay, uid)
 			}
 		}
 	}
-	return over
+	return out
 }
 
-// careful is how many victims are evicted before the others go at once: where the API server refuses them, few have gone in vain.
-// More are slower, for large gangs.
-const careful = 8
+// maxSequential is how many victims are evicted one unit after the other, before the rest is evicted at once: where the API server
+// refuses them, few have left in vain. More are slower, for large gangs.
+const maxSequential = 8
 
 // evictAll evicts the units of a plan.
 func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
-	units, gone := e.plan.Evict, 0
-	for len(units) > 0 && gone < careful {
+	units, evicted := e.plan.Evict, 0
+	for len(units) > 0 && evicted < maxSequential {
 		if err := p.evictUnit(ctx, e, &units[0]); err != nil {
 			return err
 		}
-		gone += len(units[0].Pods)
+		evicted += len(units[0].Pods)
 		units = units[1:]
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -137,25 +137,25 @@ func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
 			cancel()
 		}
 	}, Name)
-	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, errSpared) })
+	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, errStopped) })
 	if err := errors.Join(failures...); err != nil || len(failures) == len(errs) {
 		return err
 	}
-	return errSpared
+	return errStopped
 }
 
-// errSpared says that an eviction was ended before it came to a unit.
-var errSpared = errors.New("nobody else need go any more")
+// errStopped says that the evictions were stopped before they came to a unit.
+var errStopped = errors.New("the other victims stay, since the evictions were stopped")
 
-// evictUnit evicts the pods of a unit: once the first has gone, all of them, since a gang of which some are gone is lost.
+// evictUnit evicts the pods of a unit: once the first is evicted, all of them, since a gang of which some members are gone is lost.
 func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit) error {
 	if ctx.Err() != nil {
-		return errSpared
+		return errStopped
 	}
 	if first := e.pods[u.Pods[0]]; u.Kind == preemption.Surplus && !p.isSurplus(first) {
 		return fmt.Errorf("evict pod %s: its gang does not run on without it any more", klog.KObj(first))
 	}
-	ctx = context.WithoutCancel(ctx) // a request that is cut off may have been carried out, and its pod would not be told
+	ctx = context.WithoutCancel(ctx) // the API server may have carried out a request that is cut off, and its pod would have no event
 	if err := p.evictOne(ctx, e, u, u.Pods[0]); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (p *Plugin) evictOne(ctx context.Context, e *eviction, u *preemption.Unit, 
 	return nil
 }
 
-// reason says for whom and why a unit goes.
+// reason says for which preemptor a unit is evicted, and why.
 func (e *eviction) reason(u *preemption.Unit) cause {
 	text := fmt.Sprintf("Preempted by %s (priority %d)", e.name, e.priority)
 	if e.node != "" {
@@ -199,7 +199,7 @@ func (e *eviction) reason(u *preemption.Unit) cause {
 	return cause{preemptor: &e.preemptor, text: text}
 }
 
-// cause is for whom a pod is evicted, in words for its event.
+// cause is the preemptor that a pod is evicted for, in words for the pod's event.
 type cause struct {
 	*preemptor
 	text string
@@ -210,23 +210,23 @@ type cause struct {
 func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMemory bool, err error) {
 	logger := klog.FromContext(ctx)
 	if p.withdraw(ctx, victim) {
-		p.tell(victim, why, " (before it was bound)")
+		p.victimEvent(victim, why, " (before it was bound)")
 		return true, nil
 	}
 	if err := p.mark(ctx, victim, why); apierrors.IsInvalid(err) {
-		// No update of the pod is legal any more, which is its own doing: it goes without the condition.
+		// No update of the pod is legal any more, because of its own fields: it is evicted without the condition.
 		logger.Error(err, "Marking a victim failed, it is evicted all the same", "pod", klog.KObj(victim))
 	} else if err != nil {
-		return false, goneIsFine(err)
+		return false, ignoreGone(err)
 	}
 	err = p.send(ctx, func(ctx context.Context) error {
 		return p.requests.CoreV1().Pods(victim.Namespace).Delete(ctx, victim.Name, p.deletion(victim))
 	})
 	if err != nil {
-		return false, goneIsFine(err)
+		return false, ignoreGone(err)
 	}
 	logger.V(2).Info("Preempted a pod", "pod", klog.KObj(victim), "preemptor", why.name, "node", victim.Spec.NodeName)
-	p.tell(victim, why, "")
+	p.victimEvent(victim, why, "")
 	return false, nil
 }
 
@@ -291,8 +291,8 @@ func (p *Plugin) mark(ctx context.Context, victim *v1.Pod, why cause) error {
 	})
 }
 
-// goneIsFine drops the errors which say that the pod is gone, or that another one has its name.
-func goneIsFine(err error) error {
+// ignoreGone drops the errors which say that the pod is gone, or that another one has its name.
+func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -309,9 +309,9 @@ func transient(err error) bool {
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// tell writes the event of a victim.
-func (p *Plugin) tell(victim *v1.Pod, why cause, how string) {
+// victimEvent writes the event of a victim.
+func (p *Plugin) victimEvent(victim *v1.Pod, why cause, how string) {
 	if recorder := p.handle.EventRecorder(); recorder != nil {
-		recorder.Eventf(victim, why.object, v1.EventTypeNormal, "Preempted", "Preempting", "%s", short(why.text+how))
+		recorder.Eventf(victim, why.object, v1.EventTypeNormal, "Preempted", "Preempting", "%s", shorten(why.text+how))
 	}
 }

@@ -93,7 +93,8 @@ func TestEvictsAllOfALargePlan(t *testing.T) {
 	})
 }
 
-// One failure ends a plan: those that were not evicted stay, also where many are evicted at once. Those that were told go on leaving.
+// One failure ends a plan: those that were not evicted stay, also where many are evicted at once. Those that were evicted go on
+// leaving.
 func TestFailureEndsAPlan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,9 +129,9 @@ func TestFailureEndsALargePlan(t *testing.T) {
 	})
 }
 
-// Whoever waits for a pod that is spared is tried again, whether a pod or a gang had it evicted; who waits for one that went
+// A pod that waits for a spared pod is tried again, whether a pod or a gang had that evicted; one that waits for an evicted pod
 // waits on.
-func TestNobodyWaitsForTheSpared(t *testing.T) {
+func TestSparedPodIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
@@ -138,7 +139,7 @@ func TestNobodyWaitsForTheSpared(t *testing.T) {
 		c.refuseDeletes(refuse("p-01"))
 		for waiter, awaited := range map[string]string{"waits-went": "p-00", "waits-refused": "p-01", "waits-spared": "p-02"} {
 			p := pod(waiter, 10, 0)
-			p.Spec.SchedulerName = "another" // nobody else touches it
+			p.Spec.SchedulerName = "another" // no other scheduler touches it
 			c.Create(p)
 			room := reservation.PodRoom{
 				Place:   vgpu.Assignment{UID: kube.UIDOf(p), Node: "n1"},
@@ -307,21 +308,21 @@ func TestGrace(t *testing.T) {
 	}
 	plugin := &Plugin{guards: guards, now: func() time.Time { return now }}
 	p := pod("p", 0, 0)
-	expect(t, "default", now.Add(30*time.Second+slack), plugin.goneBy(p, now))
+	expect(t, "default", now.Add(30*time.Second+slack), plugin.awaitedUntil(p, now))
 	seconds := int64(300)
 	p.Spec.TerminationGracePeriodSeconds = &seconds
-	expect(t, "five minutes", now.Add(300*time.Second+slack), plugin.goneBy(p, now))
+	expect(t, "five minutes", now.Add(300*time.Second+slack), plugin.awaitedUntil(p, now))
 	for _, seconds = range []int64{601, 315_360_000, 9_223_372_036, 9_223_372_037, math.MaxInt64} {
-		expect(t, fmt.Sprint(seconds), now.Add(victims.LeavingWithin+slack), plugin.goneBy(p, now))
+		expect(t, fmt.Sprint(seconds), now.Add(victims.LeavingWithin+slack), plugin.awaitedUntil(p, now))
 		expect(t, "slow", true, plugin.isSlow(p))
 	}
 	p.DeletionTimestamp = &metav1.Time{Time: now.Add(7 * time.Second)}
-	expect(t, "leaves already", now.Add(7*time.Second+slack), plugin.goneBy(p, now))
+	expect(t, "leaves already", now.Add(7*time.Second+slack), plugin.awaitedUntil(p, now))
 }
 
 func TestShort(t *testing.T) {
 	t.Parallel()
-	if got := short(strings.Repeat("é", 1000)); len(got) > maxText || !strings.HasSuffix(got, "é…") {
+	if got := shorten(strings.Repeat("é", 1000)); len(got) > maxText || !strings.HasSuffix(got, "é…") {
 		t.Errorf("%d bytes: …%s", len(got), got[len(got)-10:])
 	}
 }

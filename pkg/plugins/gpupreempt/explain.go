@@ -14,8 +14,8 @@ import (
 // maxText bounds what is said of a preemption: events hold 1,024 characters in all, beside what the other plugins say.
 const maxText = 600
 
-// short cuts a text that is too long for an event.
-func short(text string) string {
+// shorten cuts a text that is too long for an event.
+func shorten(text string) string {
 	if len(text) <= maxText {
 		return text
 	}
@@ -30,7 +30,7 @@ func wordsOf(plan *preemption.Plan, from *preemption.Candidates) string {
 	return plan.Words(from)
 }
 
-// textOf says why nobody is evicted, and where the search was cut.
+// textOf says why no pod is evicted, and where the search was cut.
 func textOf(r *preemption.Refusal) string {
 	if r.Cut {
 		return r.Text + " (the search was cut: there might be room that was not found)"
@@ -38,14 +38,14 @@ func textOf(r *preemption.Refusal) string {
 	return r.Text
 }
 
-// would puts what a plan does, in the words of Plan.Words, in the conditional.
-func would(words string) string {
+// inConditional puts what a plan does, in the words of Plan.Words, in the conditional.
+func inConditional(words string) string {
 	return strings.Replace(strings.Replace(words, "evicts ", "would evict ", 1), ", waits for ", ", would wait for ", 1)
 }
 
-// tellGroup writes an event of a PodGroup of Kubernetes about what came of an attempt: the scheduler tells its members only why each
+// groupEvent writes an event of a PodGroup of Kubernetes about what came of an attempt: the scheduler tells its members only why each
 // was refused by itself.
-func (p *Plugin) tellGroup(w *podgroup.RoomRequest, a *attempt) {
+func (p *Plugin) groupEvent(w *podgroup.RoomRequest, a *outcome) {
 	recorder := p.handle.EventRecorder()
 	if recorder == nil || w.Object == nil {
 		return
@@ -54,12 +54,12 @@ func (p *Plugin) tellGroup(w *podgroup.RoomRequest, a *attempt) {
 	if a.code() == fwk.Success {
 		kind, reason = v1.EventTypeNormal, "Preempting"
 	}
-	recorder.Eventf(w.Object, nil, kind, reason, "Scheduling", "%s", short("preemption: "+a.text))
+	recorder.Eventf(w.Object, nil, kind, reason, "Scheduling", "%s", shorten("preemption: "+a.text))
 }
 
-// refused explains why nobody is evicted for a pod, and has it tried again when that may have changed.
-func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) attempt {
-	a := attempt{resultNeverHelps, textOf(r), nominate("")}
+// refused explains why no pod is evicted for a pod, and has it tried again when that may have changed.
+func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) outcome {
+	a := outcome{resultNeverHelps, textOf(r), nominate("")}
 	switch {
 	case filtered != "":
 		a.result = resultFiltered

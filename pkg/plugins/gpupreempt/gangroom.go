@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// requested returns the gang that a cycle refused for want of room, nil where there is nothing to make room for or room is being made;
-// and why, where that was tried a moment ago in vain.
+// requested returns the gang that a cycle refused because room is lacking. It returns nil where there is no such gang, or evictions
+// make room for it already. why is the reason where the plugin has sought victims for it in vain a moment ago.
 func (p *Plugin) requested(cycle podgroup.Cycle, ref podgroup.Ref) (r *podgroup.RoomRequest, why string) {
 	if r = podgroup.RoomRequestOf(cycle, ref); r == nil {
 		return nil, ""
@@ -48,11 +48,11 @@ func (p *Plugin) paused(l machine.Locked, r *podgroup.RoomRequest) string {
 	f := l.FactsOf(r.Ref, r.Gang, nil)
 	able := l.State.Bound(&f)
 	for _, pod := range r.Pods {
-		left, _ := l.State.RetriedIn(r.Ref, kube.UIDOf(pod), p.now())
-		if left <= 0 {
+		pause, _ := l.State.RetriedIn(r.Ref, kube.UIDOf(pod), p.now())
+		if pause <= 0 {
 			able++
-		} else if left > longest {
-			last, longest = pod, left
+		} else if pause > longest {
+			last, longest = pod, pause
 		}
 	}
 	if last == nil || able >= r.MinCount {
@@ -66,7 +66,7 @@ var errChanged = errors.New(reservation.MembersChanged)
 
 // keepGangRoom has the room of a plan kept for a gang: see reservation.RoomMade. The error says why it is not; it is errChanged where
 // members ended or were bound since the cycle looked at them.
-func (p *Plugin) keepGangRoom(a *act) error {
+func (p *Plugin) keepGangRoom(a *gangAttempt) error {
 	made := reservation.Made{
 		Places: map[vgpu.UID]reservation.Place{}, Victims: map[vgpu.UID]reservation.Victim{},
 		Lacking: max(0, a.Group.MinCount-len(a.Group.Placed)), Unbound: a.Unbound,
@@ -77,7 +77,7 @@ func (p *Plugin) keepGangRoom(a *act) error {
 		}
 	}
 	longest := time.Duration(0)
-	for _, pod := range a.gone() {
+	for _, pod := range a.leavingPods() {
 		made.Victims[kube.UIDOf(pod)] = reservation.Victim{Pod: kube.PathOf(pod), Node: pod.Spec.NodeName}
 		longest = max(longest, victims.GracePeriod(pod))
 	}
@@ -135,7 +135,7 @@ func (p *Plugin) isReserving(ref podgroup.Ref) (is bool) {
 	return is
 }
 
-// least returns how many members of a gang stay unless all go: more than it has where it goes whole or not at all.
+// least returns how many members of a gang stay unless all are evicted: more than it has where all or none are evicted.
 func (p *Plugin) least(ref podgroup.Ref) (least int) {
 	p.machine.Lock(func(l machine.Locked) {
 		f := l.Facts(ref)
@@ -178,9 +178,9 @@ func (p *Plugin) blockPlacement(e *eviction) {
 	}
 }
 
-// withdrawMember takes back a member that is not bound, in memory, where that takes no eviction: the plan of a gang whose members may
-// not be bound yet is given up, with all its members, and a member that lost its place already stays where it is. It reports whether
-// there is nothing to evict.
+// withdrawMember takes back a member that is not bound, in memory, where that takes no eviction. The plan of a gang whose members
+// may not be bound yet is given up, with all its members. A member that lost its place already stays where it is. It reports
+// whether there is nothing to evict.
 func (p *Plugin) withdrawMember(ctx context.Context, pod *v1.Pod) (withdrawn bool) {
 	ref, isMember := p.machine.GangOf(pod)
 	seen := p.seen(pod)

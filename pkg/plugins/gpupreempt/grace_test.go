@@ -36,7 +36,7 @@ func TestEndlessVictimIsNotWaitedFor(t *testing.T) {
 }
 
 // A victim that takes longer to end than its room is waited for is the last resort, whatever its priority; also where the seconds
-// are more than a duration has. It is evicted once, and nobody beside it.
+// are more than a duration has. It is evicted once, and no other pod.
 func TestSlowVictimsAreTheLastResort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -32,12 +32,12 @@ const (
 	failurePause = 15 * time.Second
 )
 
-// rehearsal reports whether the members of a gang get through the framework's plugins at the places of a plan, once those who
-// leave are gone. It returns the member that does not, as an index of the places, −1 for none in particular, and why.
-type rehearsal func(ctx context.Context, a *act) (stuck int, why string)
+// dryRun reports whether the framework's plugins accept the members of a gang at the places of a plan, once the pods that leave are
+// gone. It returns the member that they refuse, as an index of the places, −1 for none in particular, and why.
+type dryRun func(ctx context.Context, a *gangAttempt) (stuck int, why string)
 
-// act is one try to make room for a gang.
-type act struct {
+// gangAttempt is one try to make room for a gang.
+type gangAttempt struct {
 	*podgroup.RoomRequest
 	// from are the candidates, and pods are its pods.
 	from *preemption.Candidates
@@ -45,11 +45,11 @@ type act struct {
 	plan preemption.Plan
 }
 
-// gone returns who leaves by the plan.
-func (a *act) gone() []*v1.Pod {
-	gone := leaving(&a.plan)
-	all := make([]*v1.Pod, 0, len(gone))
-	for _, i := range gone {
+// leavingPods returns the pods that leave by the plan.
+func (a *gangAttempt) leavingPods() []*v1.Pod {
+	indices := leavingCandidates(&a.plan)
+	all := make([]*v1.Pod, 0, len(indices))
+	for _, i := range indices {
 		all = append(all, a.pods[i])
 	}
 	return all
@@ -62,25 +62,25 @@ func (p *Plugin) forGang(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, re
 		return nil, verdict.New(fwk.Unschedulable)
 	}
 	if w == nil {
-		return nominate(""), verdict.New(fwk.UnschedulableAndUnresolvable, short("preemption: "+why))
+		return nominate(""), verdict.New(fwk.UnschedulableAndUnresolvable, shorten("preemption: "+why))
 	}
-	a := p.makeRoom(ctx, w, p.onStage)
+	a := p.makeRoom(ctx, w, p.tryMembers)
 	if a.code() != fwk.Success {
-		return nominate(""), verdict.New(fwk.UnschedulableAndUnresolvable, short("preemption: "+a.text))
+		return nominate(""), verdict.New(fwk.UnschedulableAndUnresolvable, shorten("preemption: "+a.text))
 	}
 	p.machine.Expect(ctx, w.Ref, w.Pods)
-	return nominate(a.places[kube.UIDOf(pod)]), verdict.New(fwk.Success, short("preemption: "+a.text))
+	return nominate(a.places[kube.UIDOf(pod)]), verdict.New(fwk.Success, shorten("preemption: "+a.text))
 }
 
-// gangAttempt is what came of one try to make room for a gang.
-type gangAttempt struct {
-	attempt
+// gangOutcome is what came of one try to make room for a gang.
+type gangOutcome struct {
+	outcome
 	// places are the nodes of the members for which room is made.
 	places map[vgpu.UID]string
 }
 
 // makeRoom has the cheapest pods of a lower priority evicted without which a gang fits, and their room kept for it.
-func (p *Plugin) makeRoom(ctx context.Context, w *podgroup.RoomRequest, fits rehearsal) gangAttempt {
+func (p *Plugin) makeRoom(ctx context.Context, w *podgroup.RoomRequest, fits dryRun) gangOutcome {
 	began := time.Now()
 	a := p.tryForGang(ctx, w, fits)
 	p.metrics.attempt(a.result)
@@ -88,12 +88,12 @@ func (p *Plugin) makeRoom(ctx context.Context, w *podgroup.RoomRequest, fits reh
 	return a
 }
 
-func (p *Plugin) tryForGang(ctx context.Context, w *podgroup.RoomRequest, fits rehearsal) gangAttempt {
+func (p *Plugin) tryForGang(ctx context.Context, w *podgroup.RoomRequest, fits dryRun) gangOutcome {
 	if why := p.gangEligible(w); why != "" {
 		return p.withoutRoom(w, resultIneligible, why, 0)
 	}
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
-	a := &act{RoomRequest: w}
+	a := &gangAttempt{RoomRequest: w}
 	if err == nil {
 		a.from, a.pods, err = p.candidates(nodes, w.Cluster.Nodes, nil, priorityOf(w))
 	}
@@ -103,14 +103,14 @@ func (p *Plugin) tryForGang(ctx context.Context, w *podgroup.RoomRequest, fits r
 	return p.search(ctx, a, fits)
 }
 
-// maxRehearsed bounds the plans for a gang that are tried one after the other when other plugins refuse a member although the
+// maxDryRuns bounds the plans for a gang that are tried one after the other when other plugins refuse a member although the
 // room is made. More find room where they do not, and take as many searches.
-const maxRehearsed = 4
+const maxDryRuns = 4
 
 // search keeps the room of the cheapest plan that the framework's plugins agree with, and carries it out.
-func (p *Plugin) search(ctx context.Context, a *act, fits rehearsal) gangAttempt {
+func (p *Plugin) search(ctx context.Context, a *gangAttempt, fits dryRun) gangOutcome {
 	filtered := ""
-	for range maxRehearsed {
+	for range maxDryRuns {
 		var err error
 		a.plan, err = p.core(a.Cluster, a.Group, a.from, p.config(a.Config))
 		switch {
@@ -121,7 +121,7 @@ func (p *Plugin) search(ctx context.Context, a *act, fits rehearsal) gangAttempt
 			return p.refusedGang(a)
 		case a.plan.Refused != nil:
 			return p.filteredGang(a, filtered)
-		case p.dryRun() && p.isReserving(a.Ref):
+		case p.isDryRun() && p.isReserving(a.Ref):
 			return p.reportGang(ctx, a, "; other plugins were not asked, since room is kept for the gang")
 		}
 		switch err := p.keepGangRoom(a); {
@@ -130,23 +130,23 @@ func (p *Plugin) search(ctx context.Context, a *act, fits rehearsal) gangAttempt
 		case err != nil:
 			return p.withoutRoom(a.RoomRequest, resultFailed, err.Error(), failurePause)
 		}
-		stuck := -1
-		if p.dryRunIn(a.Ref, func() bool { stuck, filtered = fits(ctx, a); return filtered == "" }) {
+		refusedAt := -1
+		if p.dryRunIn(a.Ref, func() bool { refusedAt, filtered = fits(ctx, a); return filtered == "" }) {
 			return p.evictFor(ctx, a)
 		}
 		p.giveUp(a.Ref, filtered, 0)
-		if stuck < 0 {
+		if refusedAt < 0 {
 			break
 		}
-		a.avoid(stuck)
+		a.avoid(refusedAt)
 	}
 	return p.filteredGang(a, filtered)
 }
 
 // avoid has the next plan put fewer members like one on the node that refused it: as many as the node took of them.
-func (a *act) avoid(stuck int) {
-	took, kind, node := 0, a.Group.Members[stuck].Kind, a.plan.Places[stuck].Node
-	for i := range stuck {
+func (a *gangAttempt) avoid(refusedAt int) {
+	took, kind, node := 0, a.Group.Members[refusedAt].Kind, a.plan.Places[refusedAt].Node
+	for i := range refusedAt {
 		if a.Group.Members[i].Kind == kind && a.plan.Places[i].Node == node {
 			took++
 		}
@@ -167,9 +167,9 @@ func (a *act) avoid(stuck int) {
 	a.RoomRequest = &w
 }
 
-// evictFor has the victims of a plan evicted for a gang, unless only a report is wanted or the allowance is used up.
-func (p *Plugin) evictFor(ctx context.Context, a *act) gangAttempt {
-	if p.dryRun() {
+// evictFor evicts the victims of a plan for a gang, unless the plugin only reports or the allowance is used up.
+func (p *Plugin) evictFor(ctx context.Context, a *gangAttempt) gangOutcome {
+	if p.isDryRun() {
 		return p.reportGang(ctx, a, "")
 	}
 	words := wordsOf(&a.plan, a.from)
@@ -191,7 +191,7 @@ func (p *Plugin) evictFor(ctx context.Context, a *act) gangAttempt {
 	}
 	klog.FromContext(ctx).V(2).Info("Preemption", "gang", a.String(), "plan", words, "places", a.plan.Stats.Places,
 		"steps", a.plan.Stats.Steps, "cut", a.plan.Stats.Cut)
-	out := gangAttempt{attempt: attempt{result: resultWaiting, text: "on " + a.where() + " it " + words}, places: map[vgpu.UID]string{}}
+	out := gangOutcome{outcome: outcome{result: resultWaiting, text: "on " + a.where() + " it " + words}, places: map[vgpu.UID]string{}}
 	for i := range a.plan.Places {
 		out.places[a.Group.Members[i].Request.UID] = a.plan.Places[i].Node
 	}
@@ -204,14 +204,14 @@ func (p *Plugin) evictFor(ctx context.Context, a *act) gangAttempt {
 }
 
 // reportGang says what a plan would do, and does not do it.
-func (p *Plugin) reportGang(ctx context.Context, a *act, but string) gangAttempt {
+func (p *Plugin) reportGang(ctx context.Context, a *gangAttempt, but string) gangOutcome {
 	words := wordsOf(&a.plan, a.from)
 	klog.FromContext(ctx).Info("Dry run of a preemption", "gang", a.String(), "plan", words)
-	return p.withoutRoom(a.RoomRequest, resultDryRun, "(dry run) on "+a.where()+" it "+would(words)+but, 0)
+	return p.withoutRoom(a.RoomRequest, resultDryRun, "(dry run) on "+a.where()+" it "+inConditional(words)+but, 0)
 }
 
 // where names the nodes of a plan.
-func (a *act) where() string {
+func (a *gangAttempt) where() string {
 	nodes := map[string]bool{}
 	for i := range a.plan.Places {
 		if node := a.plan.Places[i].Node; node != "" {
@@ -225,20 +225,20 @@ func (a *act) where() string {
 }
 
 // preemptor returns the gang as a preemptor.
-func (a *act) preemptor() preemptor {
-	who := preemptor{
+func (a *gangAttempt) preemptor() preemptor {
+	out := preemptor{
 		id: reservation.GangPreemptor(a.Ref), name: "gang " + a.String(), object: runtime.Object(a.Pods[0]),
 		priority: priorityOf(a.RoomRequest), needs: "needs places for " + verdict.Plural(max(1, a.Group.MinCount-len(a.Group.Placed)), "member"),
 	}
 	if a.Object != nil {
-		who.object = a.Object
+		out.object = a.Object
 	}
-	return who
+	return out
 }
 
 func priorityOf(w *podgroup.RoomRequest) int32 { return w.Group.Members[0].Request.Priority }
 
-// gangEligible says why nobody is evicted for a gang, "" where some may be.
+// gangEligible says why no pod is evicted for a gang, "" where some may be.
 func (p *Plugin) gangEligible(w *podgroup.RoomRequest) string {
 	for _, pod := range w.Pods {
 		if why := p.eligible(pod); why != "" {
@@ -249,13 +249,13 @@ func (p *Plugin) gangEligible(w *podgroup.RoomRequest) string {
 }
 
 // withoutRoom gives up what is kept for a gang, for a reason.
-func (p *Plugin) withoutRoom(w *podgroup.RoomRequest, result, text string, pause time.Duration) gangAttempt {
+func (p *Plugin) withoutRoom(w *podgroup.RoomRequest, result, text string, pause time.Duration) gangOutcome {
 	p.giveUp(w.Ref, text, pause)
-	return gangAttempt{attempt: attempt{result: result, text: text}}
+	return gangOutcome{outcome: outcome{result: result, text: text}}
 }
 
-// refusedGang explains why nobody is evicted for a gang, and has it tried again when that may have changed.
-func (p *Plugin) refusedGang(a *act) gangAttempt {
+// refusedGang explains why no pod is evicted for a gang, and has it tried again when that may have changed.
+func (p *Plugin) refusedGang(a *gangAttempt) gangOutcome {
 	r := a.plan.Refused
 	result, pause := resultNeverHelps, time.Duration(0)
 	switch r.Reason {
@@ -270,6 +270,6 @@ func (p *Plugin) refusedGang(a *act) gangAttempt {
 	return p.withoutRoom(a.RoomRequest, result, textOf(r), pause)
 }
 
-func (p *Plugin) filteredGang(a *act, why string) gangAttempt {
+func (p *Plugin) filteredGang(a *gangAttempt, why string) gangOutcome {
 	return p.withoutRoom(a.RoomRequest, resultFiltered, "other plugins refuse the nodes where room could be made: "+why, filterPause)
 }

@@ -102,7 +102,7 @@ func (c *cluster) blockedGang() (high []*v1.Pod) {
 	return high
 }
 
-// A gang that would not fit without its victims, since another plugin refuses a member, evicts nobody there: it goes elsewhere, or
+// A gang that would not fit without its victims, since another plugin refuses a member, evicts no pod there: it goes elsewhere, or
 // says why not.
 func TestGangAsksOtherPlugins(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestGangAsksOtherPlugins(t *testing.T) {
 	})
 }
 
-// What keeps a gang from evicting is told, and nobody goes.
+// The message says what keeps a gang from evicting, and no pod is evicted.
 func TestGangIsGuarded(t *testing.T) {
 	tests := []struct {
 		name, want string
@@ -237,7 +237,7 @@ func TestGangAvoidsWhatRefusedIt(t *testing.T) {
 	for i, node := range []string{"n1", "n2", "n1", "n1", "n1"} {
 		places[i].Node = node
 	}
-	a := &act{RoomRequest: &podgroup.RoomRequest{Cluster: cluster, Group: group}, plan: preemption.Plan{Places: places}}
+	a := &gangAttempt{RoomRequest: &podgroup.RoomRequest{Cluster: cluster, Group: group}, plan: preemption.Plan{Places: places}}
 	before := a.RoomRequest
 	a.avoid(4)
 	admits := func() []int {
@@ -312,7 +312,7 @@ func TestStoppedEvictionLeavesLaterRoom(t *testing.T) {
 		first, _ := shares.Held(request.UID)
 		c.plugin.giveUp(ref, "for a test", 0)
 		group := &gang.Group{Name: ref.String(), MinCount: 1, Members: []gang.Member{{Request: request}}}
-		again := &act{RoomRequest: &podgroup.RoomRequest{Gang: pg, Group: group, Pods: pg.Members, Unbound: 1}, pods: []*v1.Pod{low}}
+		again := &gangAttempt{RoomRequest: &podgroup.RoomRequest{Gang: pg, Group: group, Pods: pg.Members, Unbound: 1}, pods: []*v1.Pod{low}}
 		again.plan = preemption.Plan{Places: []vgpu.Assignment{first.Assignment}, Waits: []int{0}}
 		if err := c.plugin.keepGangRoom(again); err != nil {
 			t.Fatal(err)

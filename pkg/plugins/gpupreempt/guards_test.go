@@ -132,7 +132,7 @@ func TestBudgetChangeIsHeard(t *testing.T) {
 	})
 }
 
-// Protected pods stay, and the pod that needs their room is told.
+// Protected pods stay, and the message of the pod that needs their room says so.
 func TestProtectedPodsStay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestPreemptionPolicyNever(t *testing.T) {
 	})
 }
 
-// One eviction in a minute: the second preemptor waits for its turn, is told when that is, and then has it.
+// One eviction in a minute: the second preemptor waits for its turn, its message says when that is, and then has it.
 func TestEvictionsPerMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestEvictionsPerMinute(t *testing.T) {
 	})
 }
 
-// Nobody is evicted in a dry run, and no room is kept.
+// In a dry run no pod is evicted, and no room is kept.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestDisabled(t *testing.T) {
 	})
 }
 
-// Where nobody is evicted, what another mode left of a nomination ends: it would keep CPU and memory of the node from others.
+// Where no pod is evicted, what another mode left of a nomination ends: it would keep CPU and memory of the node from others.
 func TestOldNominationsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -314,8 +314,8 @@ func needsHost(p *v1.Pod, cpu string) {
 	r.Requests[v1.ResourceCPU], r.Limits[v1.ResourceCPU] = resource.MustParse(cpu), resource.MustParse(cpu)
 }
 
-// A search that was cut is told, with a plan and without one.
-func TestCutSearchIsTold(t *testing.T) {
+// The message says that a search was cut, with a plan and without one.
+func TestCutSearchIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1)
@@ -332,7 +332,7 @@ func TestCutSearchIsTold(t *testing.T) {
 			expect(t, "refusal", text, textOf(&r))
 		}
 		plan := preemption.Plan{Stats: preemption.Stats{Cut: true}}
-		expect(t, "nobody goes", "evicts no pod: there is room", wordsOf(&plan, nil))
+		expect(t, "no pod is evicted", "evicts no pod: there is room", wordsOf(&plan, nil))
 	})
 }
 

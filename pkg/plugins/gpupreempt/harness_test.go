@@ -43,7 +43,7 @@ type cluster struct {
 	full map[string]bool
 	// refuse answers the deletion of a pod with an error, where it returns one.
 	refuse func(pod string) error
-	// evicted are the pods that somebody but the test deleted, in that order.
+	// evicted are the pods that were deleted, but not by the test, in that order.
 	evicted []string
 
 	plugin *Plugin

@@ -87,8 +87,8 @@ func (c *cluster) asked() map[string]int {
 	return count
 }
 
-// told counts the events of victims.
-func (c *cluster) told() (events, pods int) {
+// victimEvents counts the events of victims.
+func (c *cluster) victimEvents() (events, pods int) {
 	c.T.Helper()
 	list, err := c.Client.EventsV1().Events("default").List(c.T.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -117,8 +117,8 @@ func TestHundredsOfVictims(t *testing.T) {
 		c.start()
 		c.Create(pod("high", perNode, 100))
 		expect(t, "victims", lowest, c.awaitVictims(perNode))
-		c.Await("all victims are told", func() bool { events, _ := c.told(); return events >= perNode })
-		events, pods := c.told()
+		c.Await("all victims are told", func() bool { events, _ := c.victimEvents(); return events >= perNode })
+		events, pods := c.victimEvents()
 		expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
 		c.Await("the eviction is over", func() bool { return !c.plugin.isEvicting(pod("high", 0, 0)) })
 		expect(t, "requests", map[string]int{"patch status": perNode, "delete": perNode}, c.asked())
@@ -130,8 +130,8 @@ func TestHundredsOfVictims(t *testing.T) {
 	})
 }
 
-// One of 150 evictions fails in the middle: those that were not told stay, and count as candidates. The next try evicts those
-// alone, and nobody else.
+// One of 150 evictions fails in the middle: those that were not evicted stay, and count as candidates. The next try evicts those
+// alone, and no other pod.
 func TestFailureAmongHundreds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestFailureAmongHundreds(t *testing.T) {
 		c.Create(pod("high", perNode, 100))
 		c.says("high", "the last one came to nothing")
 		first := c.victims()
-		if len(first) < careful || len(first) > perNode-50 || slices.Contains(first, "low-0203") {
+		if len(first) < maxSequential || len(first) > perNode-50 || slices.Contains(first, "low-0203") {
 			t.Errorf("%d pods were evicted before the failure ended it", len(first))
 		}
 		if _, held := c.shares.Held("uid-high"); held || len(c.rooms()) > 0 {
@@ -159,7 +159,7 @@ func TestFailureAmongHundreds(t *testing.T) {
 		c.Remove(lowest...)
 		expect(t, "place", map[string]string{"high": "n2"}, c.AwaitBound("high", 1))
 		expect(t, "victims", lowest, c.victims())
-		events, pods := c.told()
+		events, pods := c.victimEvents()
 		expect(t, "events and the pods that they are about", []int{perNode, perNode}, []int{events, pods})
 		expect(t, "deletions but those of the test", perNode+1, c.asked()["delete"]-perNode)
 	})

@@ -159,8 +159,8 @@ func TestPreEnqueue(t *testing.T) {
 	})
 }
 
-// Where nobody is below, core is not asked.
-func TestNobodyBelow(t *testing.T) {
+// Where no pod has a lower priority, core is not asked.
+func TestNoPodOfALowerPriority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)

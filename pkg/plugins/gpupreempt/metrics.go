@@ -85,7 +85,7 @@ func kindName(k preemption.Kind) string {
 	return [...]string{preemption.Single: "single", preemption.Surplus: "surplus", preemption.Whole: "whole"}[k]
 }
 
-// gauges counts the preemptions that are pending when somebody asks for metrics.
+// gauges counts the preemptions that are pending whenever the scheduler's metrics are read.
 type gauges struct {
 	metrics.BaseStableCollector
 	plugin  *Plugin

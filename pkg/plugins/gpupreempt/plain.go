@@ -32,8 +32,8 @@ const (
 	candidatesLeast   = 100
 )
 
-// systemCritical is the priority from which pods are parts of the cluster itself. The in-tree plugin wants them to evict
-// anybody below, so guards do not hold against them.
+// systemCritical is the priority from which pods are parts of the cluster itself. The in-tree plugin lets them evict every pod of a
+// lower priority, so guards do not hold against them.
 const systemCritical = 2_000_000_000
 
 // newPlain returns the in-tree plugin, with the guards and the evictions of this one.
@@ -50,8 +50,8 @@ func (p *Plugin) newPlain(ctx context.Context) (*defaultpreemption.DefaultPreemp
 
 // forPlain makes room for a pod that asks for no vGPU.
 func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	if p.dryRun() {
-		return nominate(""), verdict.New(fwk.Unschedulable, short("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
+	if p.isDryRun() {
+		return nominate(""), verdict.New(fwk.Unschedulable, shorten("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
 	}
 	if wait := p.evictionDelay(pod); wait > 0 {
 		p.tryAgain(pod, p.now().Add(wait), false)
@@ -70,8 +70,8 @@ func (p *Plugin) evictionDelay(pod *v1.Pod) (wait time.Duration) {
 	return wait
 }
 
-// mayEvict reports whether the guards let a pod go for one that asks for no vGPU. Of a gang members go only as long as enough
-// run on whatever is chosen of this node: the in-tree plugin knows no gangs.
+// mayEvict reports whether the guards allow to evict a pod for one that asks for no vGPU. Members of a gang may be evicted only if
+// enough run on, whichever pods of this node the in-tree plugin chooses: it knows no gangs.
 func (p *Plugin) mayEvict(node fwk.NodeInfo, victim stock.Victim, preemptor *v1.Pod) bool {
 	if corev1helpers.PodPriority(preemptor) >= systemCritical {
 		return true
@@ -79,7 +79,7 @@ func (p *Plugin) mayEvict(node fwk.NodeInfo, victim stock.Victim, preemptor *v1.
 	for _, info := range victim.Pods() {
 		pod := info.GetPod()
 		if pod.DeletionTimestamp != nil {
-			continue // it goes whatever the answer; the in-tree plugin waits for it
+			continue // it leaves whatever the answer; the in-tree plugin waits for it
 		}
 		priority := corev1helpers.PodPriority(preemptor)
 		if p.guards.Of(pod, p.now()) != "" || !p.dispensable(node, pod, priority) || p.budgetForbids(node, pod, priority) {
@@ -111,8 +111,8 @@ func (p *Plugin) dispensable(node fwk.NodeInfo, pod *v1.Pod, priority int32) boo
 	return pg != nil && p.running(pg)-here >= p.least(ref)
 }
 
-// budgetForbids reports whether budgets must be kept and one of the pod's could be violated by what is chosen of this node: it
-// allows fewer evictions than it has pods below a priority there.
+// budgetForbids reports whether budgets must be kept and the evictions on this node could violate one of the pod's. A budget could
+// be violated if it allows fewer evictions than it has pods below a priority there.
 func (p *Plugin) budgetForbids(node fwk.NodeInfo, pod *v1.Pod, priority int32) bool {
 	if p.args.PodDisruptionBudgets != config.BudgetsRequired {
 		return false
@@ -152,11 +152,11 @@ func (p *Plugin) running(pg *podgroup.Gang) int {
 }
 
 // evictPlain evicts a pod for one that asks for no vGPU, in place of the in-tree way: with the same words and the same care.
-func (p *Plugin) evictPlain(ctx context.Context, at stock.Candidate, who stock.ExecutorPreemptor, victim *v1.Pod, _ string) (bool, error) {
+func (p *Plugin) evictPlain(ctx context.Context, at stock.Candidate, inTree stock.ExecutorPreemptor, victim *v1.Pod, _ string) (bool, error) {
 	x := preemptor{
-		name: fmt.Sprintf("pod %s/%s", who.GetNamespace(), who.GetName()), object: who.Obj(), priority: who.Priority(),
+		name: fmt.Sprintf("pod %s/%s", inTree.GetNamespace(), inTree.GetName()), object: inTree.Obj(), priority: inTree.Priority(),
 	}
-	if pod, single := who.Pods()[who.GetName()]; single {
+	if pod, single := inTree.Pods()[inTree.GetName()]; single {
 		x.object = pod
 	}
 	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.PlainEvicted{} })
@@ -167,7 +167,7 @@ func (p *Plugin) evictPlain(ctx context.Context, at stock.Candidate, who stock.E
 	return inMemory, err
 }
 
-// dryRunPlain says whom the in-tree plugin would evict.
+// dryRunPlain says which pods the in-tree plugin would evict.
 func (p *Plugin) dryRunPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) string {
 	if ok, why := p.plain.PodEligibleToPreemptOthers(ctx, pod, statuses.Get(pod.Status.NominatedNodeName)); !ok {
 		return "(dry run) " + why

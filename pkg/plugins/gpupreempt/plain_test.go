@@ -96,7 +96,7 @@ func TestPlainPodAndGangs(t *testing.T) {
 	})
 }
 
-// While a member that its gang can do without leaves, nobody else is evicted for a pod without vGPUs.
+// While a member that its gang can do without leaves, no other pod is evicted for a pod without vGPUs.
 func TestPlainPodWaitsForItsVictim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestPlainPodAndAllowance(t *testing.T) {
 	})
 }
 
-// A node where another plugin refuses the pod whoever leaves is passed over, though its pods cost less.
+// A node where another plugin refuses the pod, whichever pods leave, is passed over, though its pods cost less.
 func TestOtherPluginsAreAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -221,8 +221,8 @@ func TestReprieve(t *testing.T) {
 	})
 }
 
-// Room and a port are in the way: whoever has either goes, and no other.
-func TestReprieveKeepsWhoMayStay(t *testing.T) {
+// Room and a port are in the way: the pods that have either are evicted, and no other.
+func TestReprieveSparesUnits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -234,7 +234,7 @@ func TestReprieveKeepsWhoMayStay(t *testing.T) {
 	})
 }
 
-// A protected pod keeps its port: the preemptor is told that other plugins refuse it.
+// A protected pod keeps its port: the preemptor's message says that other plugins refuse it.
 func TestReprieveKeepsGuards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -30,7 +30,7 @@ const Name = "GPUPreempt"
 // Shares knows who holds which device, and keeps room: the plugin GPUShare.
 type Shares interface {
 	// Ledgers returns the ledger of each node, nil for those without devices unless also asks for them. The error says in words
-	// what is not known yet.
+	// what GPUShare has not read yet.
 	Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error)
 	// Policy is what places are ranked by.
 	Policy() placement.Policy

@@ -97,7 +97,7 @@ func TestFreesANodeForEightDevices(t *testing.T) {
 	})
 }
 
-// While a victim uses its grace period up, its room is kept, and nobody else is evicted.
+// While a victim uses its grace period up, its room is kept, and no other pod is evicted.
 func TestRoomIsKeptWhileAVictimLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestLostWork(t *testing.T) {
 	})
 }
 
-// Pods that are being deleted already are waited for, and nobody is evicted in their place.
+// Pods that are being deleted already are waited for, and no pod is evicted in their place.
 func TestWaitsForPodsThatLeave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestNodeLost(t *testing.T) {
 	}
 }
 
-// Room that comes elsewhere, or on another device of the node, is taken: nobody has to wait for a victim.
+// Room that comes elsewhere, or on another device of the node, is taken: the preemptor need not wait for a victim.
 func TestTakesOtherRoom(t *testing.T) {
 	t.Parallel()
 	for name, nodes := range map[string][]int{"elsewhere": {1, 1}, "on the node": {2}} {

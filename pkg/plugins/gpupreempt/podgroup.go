@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// PodGroupPostFilter makes room for a PodGroup of Kubernetes that was refused, as PostFilter does for other gangs. Whether its
-// members fit once the victims are gone is told by the scheduler's own algorithm for groups.
+// PodGroupPostFilter makes room for a PodGroup of Kubernetes that was refused, as PostFilter does for other gangs. The scheduler's
+// own algorithm for groups says whether its members fit once the victims are gone.
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	if p.args.Mode == config.PreemptionDisabled || p.machine.Gangs() == nil || info.GetCompositePodGroup() != nil {
 		return nil, verdict.New(fwk.Unschedulable)
@@ -25,14 +25,14 @@ func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycle
 		return nil, verdict.New(fwk.Unschedulable)
 	}
 	if w == nil {
-		return nil, verdict.New(fwk.Unschedulable, short("preemption: "+why))
+		return nil, verdict.New(fwk.Unschedulable, shorten("preemption: "+why))
 	}
-	a := p.makeRoom(ctx, w, func(ctx context.Context, a *act) (int, string) { return p.perform(ctx, a, schedule) })
-	p.tellGroup(w, &a.attempt)
+	a := p.makeRoom(ctx, w, func(ctx context.Context, a *gangAttempt) (int, string) { return p.tryPodGroup(ctx, a, schedule) })
+	p.groupEvent(w, &a.outcome)
 	if a.code() != fwk.Success {
-		return nil, verdict.New(fwk.Unschedulable, short("preemption: "+a.text))
+		return nil, verdict.New(fwk.Unschedulable, shorten("preemption: "+a.text))
 	}
-	return nominations(w, a.places), verdict.New(fwk.Success, short("preemption: "+a.text))
+	return nominations(w, a.places), verdict.New(fwk.Success, shorten("preemption: "+a.text))
 }
 
 // nominations has the framework note the nodes that members wait for.
@@ -44,10 +44,10 @@ func nominations(w *podgroup.RoomRequest, places map[vgpu.UID]string) *fwk.PodGr
 	return &fwk.PodGroupPostFilterResult{NominatingInfos: infos}
 }
 
-// perform has the scheduler try the members of a PodGroup on a copy of the snapshot without those who leave.
-func (p *Plugin) perform(ctx context.Context, a *act, schedule fwk.PodGroupSchedulingFunc) (stuck int, why string) {
-	stuck = -1
-	err := p.onCopy(ctx, a.gone(), func(fwk.MutableSnapshotSharedLister) error {
+// tryPodGroup has the scheduler try the members of a PodGroup on a copy of the snapshot without the pods that leave.
+func (p *Plugin) tryPodGroup(ctx context.Context, a *gangAttempt, schedule fwk.PodGroupSchedulingFunc) (refusedAt int, why string) {
+	refusedAt = -1
+	err := p.withSnapshotCopy(ctx, a.leavingPods(), func(fwk.MutableSnapshotSharedLister) error {
 		tried, status := schedule(ctx)
 		if status.IsSuccess() {
 			return nil
@@ -61,7 +61,7 @@ func (p *Plugin) perform(ctx context.Context, a *act, schedule fwk.PodGroupSched
 		}
 		for i := range a.plan.Places {
 			if a.plan.Places[i].Node != "" && !through[kube.UIDOf(a.Pods[i])] {
-				stuck = i
+				refusedAt = i
 				break
 			}
 		}
@@ -70,5 +70,5 @@ func (p *Plugin) perform(ctx context.Context, a *act, schedule fwk.PodGroupSched
 	if err != nil {
 		return -1, err.Error()
 	}
-	return stuck, why
+	return refusedAt, why
 }

@@ -57,10 +57,10 @@ func (p *Plugin) makePodRoom(ctx context.Context, q *question, plan *preemption.
 func (p *Plugin) victims(q *question, plan *preemption.Plan) (list []reservation.PodRef, until time.Time) {
 	now := p.now()
 	until = now
-	for _, i := range leaving(plan) {
+	for _, i := range leavingCandidates(plan) {
 		if pod := q.pods[i]; pod.Spec.NodeName == plan.Places[0].Node {
 			list = append(list, refOf(pod))
-			if by := p.goneBy(pod, now); by.After(until) {
+			if by := p.awaitedUntil(pod, now); by.After(until) {
 				until = by
 			}
 		}
@@ -69,7 +69,7 @@ func (p *Plugin) victims(q *question, plan *preemption.Plan) (list []reservation
 }
 
 // stillWaits answers for a pod for which room is kept, and reports whether some is.
-func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (attempt, bool) {
+func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (outcome, bool) {
 	var node fwk.NodeInfo
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
 		e := reservation.PodRefused{PodRef: refOf(pod)}
@@ -96,11 +96,11 @@ func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	}
 	switch {
 	case a.Leaving != nil:
-		return attempt{result: resultPending, text: a.Leaving.Why}, true
+		return outcome{result: resultPending, text: a.Leaving.Why}, true
 	case a.Nothing != nil:
-		return attempt{resultMissed, a.Nothing.Why, nominate("")}, true
+		return outcome{resultMissed, a.Nothing.Why, nominate("")}, true
 	}
-	return attempt{}, false
+	return outcome{}, false
 }
 
 // othersOn returns the other pods that leave a node, where the pod fits there once they are gone.
@@ -118,7 +118,7 @@ func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, n
 			return none
 		}
 		found.Others = append(found.Others, refOf(other))
-		if by := p.goneBy(other, now); by.After(found.Until) {
+		if by := p.awaitedUntil(other, now); by.After(found.Until) {
 			found.Until = by
 		}
 	}
@@ -128,7 +128,7 @@ func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, n
 	return found
 }
 
-// isChosen reports whether a pod was chosen as a victim and goes, or went, in time.
+// isChosen reports whether a pod was chosen as a victim and is not overdue.
 func (p *Plugin) isChosen(uid vgpu.UID) (is bool) {
 	p.machine.Lock(func(l machine.Locked) { is = l.State.IsChosen(uid, p.now()) })
 	return is

@@ -39,11 +39,11 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	if a.text == "" {
 		return a.nomination, verdict.New(a.code())
 	}
-	return a.nomination, verdict.New(a.code(), short("preemption: "+a.text))
+	return a.nomination, verdict.New(a.code(), shorten("preemption: "+a.text))
 }
 
-// attempt is what came of one PostFilter.
-type attempt struct {
+// outcome is what came of one PostFilter.
+type outcome struct {
 	result string
 	text   string
 	// nomination is what becomes of the node that the pod is nominated for, nil for no change.
@@ -51,7 +51,7 @@ type attempt struct {
 }
 
 // code tells the framework whether the pod got a node to wait for.
-func (a *attempt) code() fwk.Code {
+func (a *outcome) code() fwk.Code {
 	if a.result == resultEvicting || a.result == resultWaiting {
 		return fwk.Success
 	}
@@ -59,43 +59,43 @@ func (a *attempt) code() fwk.Code {
 }
 
 // forPod makes room for a pod that asks for vGPUs and belongs to no gang.
-func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) attempt {
+func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) outcome {
 	latest := p.seen(pod)
 	if latest == nil || latest.DeletionTimestamp != nil {
-		return attempt{result: resultIneligible}
+		return outcome{result: resultIneligible}
 	}
 	pod = latest
 	if a, waits := p.stillWaits(ctx, cs, pod, statuses); waits {
 		return a
 	}
 	if p.illegal(pod) {
-		return attempt{result: resultIneligible, nomination: nominate("")}
+		return outcome{result: resultIneligible, nomination: nominate("")}
 	}
 	if why := p.eligible(pod); why != "" {
-		return attempt{resultIneligible, why, nominate("")}
+		return outcome{resultIneligible, why, nominate("")}
 	}
-	if !p.mayHelp(statuses) {
-		return attempt{result: resultNeverHelps, nomination: nominate("")}
+	if !p.evictionMayHelp(statuses) {
+		return outcome{result: resultNeverHelps, nomination: nominate("")}
 	}
-	if !p.anybody(pod, statuses) {
-		return attempt{resultNeverHelps, "no pod has a lower priority or leaves where that could help", nominate("")}
+	if !p.hasPossibleVictims(pod, statuses) {
+		return outcome{resultNeverHelps, "no pod has a lower priority or leaves where that could help", nominate("")}
 	}
 	q, err := p.question(ctx, pod, statuses)
 	if err != nil {
-		return attempt{resultFailed, err.Error(), nominate("")}
+		return outcome{resultFailed, err.Error(), nominate("")}
 	}
-	plan, why, err := p.choose(ctx, cs, q, statuses)
+	plan, why, err := p.findPlan(ctx, cs, q, statuses)
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Looking for pods to evict failed", "pod", klog.KObj(pod))
-		return attempt{resultFailed, err.Error(), nominate("")}
+		return outcome{resultFailed, err.Error(), nominate("")}
 	case plan.Refused != nil:
 		return p.refused(q, plan.Refused, why)
 	}
 	return p.carryOut(ctx, q, plan)
 }
 
-// illegal reports whether no node can take a pod whoever leaves. GPUShare has said what is wrong with its request.
+// illegal reports whether no node can take a pod, whichever pods leave. GPUShare has said what is wrong with its request.
 func (p *Plugin) illegal(pod *v1.Pod) bool {
 	shares := p.sharesOrNil()
 	if shares == nil {
@@ -105,9 +105,9 @@ func (p *Plugin) illegal(pod *v1.Pod) bool {
 	return err != nil
 }
 
-// mayHelp reports whether evictions may help on any node. Where they do not, the pod asks for what no node has, and the other plugins
+// evictionMayHelp reports whether evictions may help on any node. Where they do not, the pod asks for what no node has, and the other plugins
 // have said so: there is nothing to say of preemption.
-func (p *Plugin) mayHelp(statuses fwk.NodeToStatusReader) bool {
+func (p *Plugin) evictionMayHelp(statuses fwk.NodeToStatusReader) bool {
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return true // which question tells
@@ -115,24 +115,24 @@ func (p *Plugin) mayHelp(statuses fwk.NodeToStatusReader) bool {
 	return slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool { return statuses.Get(n.Node().Name).Code() == fwk.Unschedulable })
 }
 
-// anybody reports whether a pod of a lower priority, or one that leaves, is on a node where that could help. Thousands may wait in
-// a cluster that is full of their own priority: they are refused by this look.
-func (p *Plugin) anybody(pod *v1.Pod, statuses fwk.NodeToStatusReader) bool {
+// hasPossibleVictims reports whether a pod of a lower priority, or one that leaves, is on a node where that could help. Thousands
+// of pods may wait in a cluster that is full of their own priority: the plugin refuses them by this look.
+func (p *Plugin) hasPossibleVictims(pod *v1.Pod, statuses fwk.NodeToStatusReader) bool {
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return true // which question tells
 	}
 	priority := corev1helpers.PodPriority(pod)
 	for _, node := range nodes {
-		if goes(node, priority) && statuses.Get(node.Node().Name).Code() == fwk.Unschedulable {
+		if hasLowerOrLeaving(node, priority) && statuses.Get(node.Node().Name).Code() == fwk.Unschedulable {
 			return true
 		}
 	}
 	return false
 }
 
-// goes reports whether any pod of a node is below a priority or leaves.
-func goes(node fwk.NodeInfo, priority int32) bool {
+// hasLowerOrLeaving reports whether any pod of a node has a lower priority or leaves.
+func hasLowerOrLeaving(node fwk.NodeInfo, priority int32) bool {
 	for _, info := range node.GetPods() {
 		if pod := info.GetPod(); pod.DeletionTimestamp != nil || corev1helpers.PodPriority(pod) < priority {
 			return true
@@ -141,33 +141,33 @@ func goes(node fwk.NodeInfo, priority int32) bool {
 	return false
 }
 
-// choose returns the plan for a pod, or its refusal, and why other plugins refuse the pod on nodes where room could be made.
-func (p *Plugin) choose(ctx context.Context, cs fwk.CycleState, q *question, statuses fwk.NodeToStatusReader) (*preemption.Plan, string, error) {
-	plan, vain, why, err := p.solve(ctx, cs, q)
+// findPlan returns the plan for a pod, or its refusal, and why other plugins refuse the pod on nodes where room could be made.
+func (p *Plugin) findPlan(ctx context.Context, cs fwk.CycleState, q *question, statuses fwk.NodeToStatusReader) (*preemption.Plan, string, error) {
+	plan, failed, why, err := p.solve(ctx, cs, q)
 	if err != nil || plan.Refused == nil {
 		return &plan, "", err
 	}
-	if spared := p.reprieve(ctx, cs, q, q.inTheWay(vain, statuses)); spared != nil {
+	if spared := p.reprieve(ctx, cs, q, q.nodesToReprieve(failed, statuses)); spared != nil {
 		return spared, "", nil
 	}
 	return &plan, why, nil
 }
 
-// carryOut keeps the room of a plan and has its victims evicted, unless only a report is wanted or the allowance is used up.
-func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Plan) attempt {
+// carryOut keeps the room of a plan and evicts its victims, unless the plugin only reports or the allowance is used up.
+func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Plan) outcome {
 	place := plan.Places[0]
 	words := wordsOf(plan, q.from)
-	if p.dryRun() {
+	if p.isDryRun() {
 		klog.FromContext(ctx).Info("Dry run of a preemption", "pod", klog.KObj(q.pod), "node", place.Node, "plan", words)
-		return attempt{resultDryRun, fmt.Sprintf("(dry run) on node %s it %s", place.Node, would(words)), nominate("")}
+		return outcome{resultDryRun, fmt.Sprintf("(dry run) on node %s it %s", place.Node, inConditional(words)), nominate("")}
 	}
 	wait, err := p.makePodRoom(ctx, q, plan)
 	if wait > 0 {
-		return attempt{resultDeferred, fmt.Sprintf("would fit on node %s: %s; not done because the scheduler evicts %d pods in a minute at most, its turn comes in %v",
+		return outcome{resultDeferred, fmt.Sprintf("would fit on node %s: %s; not done because the scheduler evicts %d pods in a minute at most, its turn comes in %v",
 			place.Node, words, p.args.EvictionsPerMinute, wait.Round(time.Second)), nominate("")}
 	}
 	if err != nil {
-		return attempt{resultFailed, err.Error(), nominate("")}
+		return outcome{resultFailed, err.Error(), nominate("")}
 	}
 	klog.FromContext(ctx).V(2).Info("Preemption", "pod", klog.KObj(q.pod), "node", place.Node, "plan", words, "places", plan.Stats.Places,
 		"steps", plan.Stats.Steps, "cut", plan.Stats.Cut)
@@ -175,7 +175,7 @@ func (p *Plugin) carryOut(ctx context.Context, q *question, plan *preemption.Pla
 	if len(plan.Evict) == 0 {
 		result = resultWaiting
 	}
-	return attempt{result, fmt.Sprintf("on node %s it %s", place.Node, words), nominate(place.Node)}
+	return outcome{result, fmt.Sprintf("on node %s it %s", place.Node, words), nominate(place.Node)}
 }
 
 // preemptor returns the pod as a preemptor.
@@ -198,8 +198,8 @@ func (p *Plugin) eligible(pod *v1.Pod) string {
 	return ""
 }
 
-// dryRun reports whether nobody is evicted.
-func (p *Plugin) dryRun() bool { return p.args.Mode == config.PreemptionDryRun }
+// isDryRun reports whether the plugin evicts no pods and only reports.
+func (p *Plugin) isDryRun() bool { return p.args.Mode == config.PreemptionDryRun }
 
 // nominate has the framework note the node that a pod waits for, "" for none.
 func nominate(node string) *fwk.PostFilterResult {

@@ -42,7 +42,7 @@ func TestPreemptorGoesMeanwhile(t *testing.T) {
 	})
 }
 
-// A preemptor that goes while it is found out who makes room has nobody evicted.
+// A preemptor that is deleted during the search for victims has no pod evicted.
 func TestPreemptorGoesBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestPreemptorGone(t *testing.T) {
 	})
 }
 
-// So is that of one that is to go as soon as somebody lets it.
+// Room is also free of a preemptor that is being deleted and has a finalizer left.
 func TestPreemptorLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestTwoPreemptors(t *testing.T) {
 	})
 }
 
-// A preemptor whose room was taken by another one, whose own victims leave still, waits for those and evicts nobody else.
+// A preemptor whose room was taken by another one, whose own victims leave still, waits for those and evicts no other pod.
 func TestWaitsForAnotherPreemptorsVictims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestWaitsForAnotherPreemptorsVictims(t *testing.T) {
 	})
 }
 
-// A pod of a higher priority takes the room that is made for another one, which is told.
+// A pod of a higher priority takes the room that is made for another one, whose message says so.
 func TestPassesOverRoomOfALowerPriority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -33,13 +33,13 @@ type question struct {
 	pods []*v1.Pod
 	// open are the nodes that may be chosen: the preemptor was refused there for what evictions may help.
 	open []bool
-	// aside says that setAside was done.
-	aside bool
+	// isSetAside says that setAside was done.
+	isSetAside bool
 }
 
 var errNoShares = errors.New("the scheduler's profile enables GPUPreempt without GPUShare, which knows the GPUs: enable both")
 
-// question collects what a plan for a pod depends on. The error says in words why nobody is asked.
+// question collects what a plan for a pod depends on. The error says in words why core cannot be asked.
 func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*question, error) {
 	shares := p.sharesOrNil()
 	if shares == nil {
@@ -70,7 +70,7 @@ func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToS
 	return q, nil
 }
 
-// config returns what core goes by.
+// config returns the configuration of core.
 func (p *Plugin) config(place gang.Config) preemption.Config {
 	return preemption.Config{
 		Config: place, MaxSteps: int(p.args.MaxSteps), KeepBudgets: p.args.PodDisruptionBudgets == config.BudgetsRequired,
@@ -90,22 +90,22 @@ func (q *question) setNodes(infos []fwk.NodeInfo, ledgers []*vgpu.Node) {
 	q.infos = make([]fwk.NodeInfo, len(order))
 	for at, i := range order {
 		q.cluster.Nodes[at], q.infos[at] = ledgers[i], infos[i]
-		if room, owes := owed(infos[i], ledgers[i].Room()); owes {
+		if room, isOvercommitted := overcommitted(infos[i], ledgers[i].Room()); isOvercommitted {
 			q.cluster.Nodes[at] = ledgers[i].Clone()
 			q.cluster.Nodes[at].SetRoom(room)
 		}
 	}
 }
 
-// owed returns the room of a host whose pods ask for more than it has, which is below zero, and whether they do. Its ledger says then
-// that none is left, as it does where they ask for just what it has: only there are they added up. A pod that names its node itself
-// may ask for any amount; nobody fits there until it has left.
-func owed(info fwk.NodeInfo, left vgpu.Room) (room vgpu.Room, owes bool) {
-	if left.MilliCPU > 0 && left.Memory > 0 {
-		return left, false
+// overcommitted returns the room of a host whose pods ask for more than it has, which is below zero, and whether they do. Its
+// ledger says then that none is left, as it does where they ask for just what it has: only there are they added up. A pod that
+// names its node itself may ask for any amount; no pod fits there until it has left.
+func overcommitted(info fwk.NodeInfo, free vgpu.Room) (room vgpu.Room, isOvercommitted bool) {
+	if free.MilliCPU > 0 && free.Memory > 0 {
+		return free, false
 	}
-	has := info.GetAllocatable()
-	room = vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
+	allocatable := info.GetAllocatable()
+	room = vgpu.Room{MilliCPU: allocatable.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory())}
 	for _, pod := range info.GetPods() {
 		room = room.Less(hostOf(pod))
 	}
@@ -115,7 +115,7 @@ func owed(info fwk.NodeInfo, left vgpu.Room) (room vgpu.Room, owes bool) {
 // setAside takes from the hosts what pods of the same or a higher priority will use that are nominated for them and not there
 // yet: holds keep devices only.
 func (q *question) setAside(nominator fwk.PodNominator) {
-	q.aside = true
+	q.isSetAside = true
 	for i, n := range q.cluster.Nodes {
 		if room, less := q.roomBeside(nominator, n); less {
 			q.cluster.Nodes[i] = n.Clone()
@@ -138,15 +138,16 @@ func (q *question) roomBeside(nominator fwk.PodNominator, n *vgpu.Node) (room vg
 	return room, less
 }
 
-// crowded sets aside what nominated pods will use if a plan takes it, and reports whether it did. Who is nominated for each of
-// the nodes takes long to ask, and mostly the host of the plan has room for all: then no other plan is cheaper with less room.
-func (q *question) crowded(nominator fwk.PodNominator, at int, plan *preemption.Plan) bool {
-	if q.aside {
+// setAsideIfTaken sets aside what nominated pods will use if a plan takes it, and reports whether it did. To ask for the pods that
+// are nominated for each node takes long. Mostly the host of the plan has room for all, and then no other plan is cheaper with less
+// room.
+func (q *question) setAsideIfTaken(nominator fwk.PodNominator, at int, plan *preemption.Plan) bool {
+	if q.isSetAside {
 		return false
 	}
 	n := q.cluster.Nodes[at]
 	room, less := q.roomBeside(nominator, n)
-	for _, i := range leaving(plan) {
+	for _, i := range leavingCandidates(plan) {
 		if c := &q.from.Pods[i]; c.Node == n.Name() {
 			room = room.Plus(c.Host)
 		}
@@ -158,8 +159,8 @@ func (q *question) crowded(nominator fwk.PodNominator, at int, plan *preemption.
 	return true
 }
 
-// admit opens the nodes where evictions may help: some plugin refused the pod there for a reason that they may end, and
-// nothing else keeps it out as far as a look tells.
+// admit opens the nodes where evictions may help. A plugin refused the pod there for a reason that evictions may end, and as far as
+// a look can see, nothing else keeps it out.
 func (q *question) admit(statuses fwk.NodeToStatusReader) {
 	demand := admission.Of(q.pod)
 	q.open = make([]bool, len(q.infos))
@@ -184,8 +185,8 @@ func (q *question) find(name string) int {
 	return at
 }
 
-// leaving returns who leaves by a plan: those that it evicts, and those that it waits for.
-func leaving(plan *preemption.Plan) []int {
+// leavingCandidates returns the candidates that leave by a plan: those that it evicts, and those that it waits for.
+func leavingCandidates(plan *preemption.Plan) []int {
 	all := slices.Clone(plan.Waits)
 	for _, u := range plan.Evict {
 		all = append(all, u.Pods...)

@@ -17,9 +17,9 @@ import (
 // many runs of the filters as there are pods on them.
 const maxReprieved = 8
 
-// reprieve returns the cheapest plan for one of the nodes where something else than room is in the pod's way, such as a host
-// port or an anti-affinity of a pod of a lower priority: all units leave that may, then as many are spared as the framework's
-// filters allow, those that would cost the most first. nil where that helps nowhere.
+// reprieve returns the cheapest plan for one of the nodes where something else than room is in the pod's way, nil where there is
+// none. It may be a host port or an anti-affinity of a pod of a lower priority. All evictable units leave the copy of the node.
+// Then reprieve spares as many as the framework's filters allow, the most expensive first.
 //
 // Greedy: none of the units could stay, but fewer or cheaper ones may do.
 func (p *Plugin) reprieve(ctx context.Context, cs fwk.CycleState, q *question, nodes []int) *preemption.Plan {
@@ -33,10 +33,10 @@ func (p *Plugin) reprieve(ctx context.Context, cs fwk.CycleState, q *question, n
 	return best
 }
 
-// inTheWay returns the nodes to look at in full: those where a plan was in vain, then those that something else than GPUs and
+// nodesToReprieve returns the nodes to look at in full: those where a plan was in vain, then those that something else than GPUs and
 // room of the host refused.
-func (q *question) inTheWay(vain []int, statuses fwk.NodeToStatusReader) []int {
-	nodes := slices.Clone(vain)
+func (q *question) nodesToReprieve(failed []int, statuses fwk.NodeToStatusReader) []int {
+	nodes := slices.Clone(failed)
 	for i := range q.open {
 		by := statuses.Get(q.infos[i].Node().Name).Plugin()
 		if q.open[i] && by != shareName && by != fitName {
@@ -46,25 +46,25 @@ func (q *question) inTheWay(vain []int, statuses fwk.NodeToStatusReader) []int {
 	return nodes
 }
 
-// Plugins that refuse for want of room.
+// Plugins that refuse because room is lacking.
 const (
 	shareName = "GPUShare"
 	fitName   = "NodeResourcesFit"
 )
 
 func (p *Plugin) reprieveOn(ctx context.Context, cs fwk.CycleState, q *question, at int) *preemption.Plan {
-	t := newTrial(p.handle, q, cs, at)
+	c := newNodeCopy(p.handle, q, cs, at)
 	units, waits := q.unitsOn(q.infos[at].Node().Name)
-	gone := slices.Clone(waits)
+	removed := slices.Clone(waits)
 	for _, u := range units {
-		gone = append(gone, u.Pods...)
+		removed = append(removed, u.Pods...)
 	}
-	for _, i := range gone {
-		if t.remove(ctx, i) != nil {
+	for _, i := range removed {
+		if c.remove(ctx, i) != nil {
 			return nil
 		}
 	}
-	if len(units) == 0 || !t.fits(ctx).IsSuccess() {
+	if len(units) == 0 || !c.fits(ctx).IsSuccess() {
 		return nil
 	}
 	slices.SortFunc(units, func(a, b preemption.Unit) int {
@@ -72,7 +72,7 @@ func (p *Plugin) reprieveOn(ctx context.Context, cs fwk.CycleState, q *question,
 	})
 	var evict []preemption.Unit
 	for _, u := range units {
-		spared, err := t.spare(ctx, u)
+		spared, err := c.spare(ctx, u)
 		if err != nil {
 			return nil
 		}
@@ -85,17 +85,17 @@ func (p *Plugin) reprieveOn(ctx context.Context, cs fwk.CycleState, q *question,
 }
 
 // spare puts a unit back and reports whether the preemptor fits all the same; else the unit is gone again.
-func (t *trial) spare(ctx context.Context, u preemption.Unit) (bool, error) {
+func (c *nodeCopy) spare(ctx context.Context, u preemption.Unit) (bool, error) {
 	for _, i := range u.Pods {
-		if err := t.restore(ctx, i); err != nil {
+		if err := c.restore(ctx, i); err != nil {
 			return false, err
 		}
 	}
-	if t.fits(ctx).IsSuccess() {
+	if c.fits(ctx).IsSuccess() {
 		return true, nil
 	}
 	for _, i := range u.Pods {
-		if err := t.remove(ctx, i); err != nil {
+		if err := c.remove(ctx, i); err != nil {
 			return false, err
 		}
 	}
@@ -103,9 +103,9 @@ func (t *trial) spare(ctx context.Context, u preemption.Unit) (bool, error) {
 }
 
 // restore puts a candidate back that was removed.
-func (t *trial) restore(ctx context.Context, i int) error {
-	pod := t.q.pods[i]
-	on, err := t.handle.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName)
+func (c *nodeCopy) restore(ctx context.Context, i int) error {
+	pod := c.q.pods[i]
+	on, err := c.handle.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName)
 	if err != nil {
 		return nil //nolint:nilerr // nothing was removed there
 	}
@@ -113,10 +113,10 @@ func (t *trial) restore(ctx context.Context, i int) error {
 	if info == nil {
 		return nil
 	}
-	if pod.Spec.NodeName == t.node.Node().Name {
-		on = t.node
+	if pod.Spec.NodeName == c.node.Node().Name {
+		on = c.node
 	}
-	return t.add(ctx, info, on)
+	return c.add(ctx, info, on)
 }
 
 // planFor returns the plan that evicts units for the preemptor on a node, nil where it has no devices there or budgets forbid it.
@@ -125,11 +125,11 @@ func (q *question) planFor(at int, evict []preemption.Unit, waits []int) *preemp
 	if q.config.KeepBudgets && plan.Cost.Violations > 0 {
 		return nil
 	}
-	gone := map[vgpu.UID]bool{}
-	for _, i := range leaving(plan) {
-		gone[q.from.Pods[i].UID] = true
+	removed := map[vgpu.UID]bool{}
+	for _, i := range leavingCandidates(plan) {
+		removed[q.from.Pods[i].UID] = true
 	}
-	ledger := q.cluster.Nodes[at].Without(func(h *vgpu.Hold, held bool) bool { return !held && gone[h.UID] })
+	ledger := q.cluster.Nodes[at].Without(func(h *vgpu.Hold, held bool) bool { return !held && removed[h.UID] })
 	place, refusal := placement.Assign(ledger, &q.group.Members[0].Request, q.config.Policy)
 	if refusal != nil {
 		return nil
@@ -138,7 +138,7 @@ func (q *question) planFor(at int, evict []preemption.Unit, waits []int) *preemp
 	return plan
 }
 
-// unitsOn returns what may be evicted of the pods of a node, and who leaves it already.
+// unitsOn returns what may be evicted of the pods of a node, and the pods that leave it already.
 func (q *question) unitsOn(node string) (units []preemption.Unit, waits []int) {
 	members := map[int][]int{} // by gang
 	for i := range q.from.Pods {
@@ -147,7 +147,7 @@ func (q *question) unitsOn(node string) (units []preemption.Unit, waits []int) {
 		case c.Node != node:
 		case c.Leaving:
 			waits = append(waits, i)
-		case !q.mayGo(c):
+		case !q.isEvictable(c):
 		case c.Gang < 0:
 			units = append(units, preemption.Unit{Kind: preemption.Single, Name: c.Name, Pods: []int{i}})
 		default:
@@ -162,20 +162,20 @@ func (q *question) unitsOn(node string) (units []preemption.Unit, waits []int) {
 	return units, waits
 }
 
-// mayGo reports whether a pod may be evicted.
-func (q *question) mayGo(c *preemption.Pod) bool {
+// isEvictable reports whether a pod may be evicted.
+func (q *question) isEvictable(c *preemption.Pod) bool {
 	return !c.Leaving && c.Guard == "" && c.Priority < q.priority
 }
 
-// unitsOf returns the units of a gang of which some members that may go are on a node: one by one as long as enough run on, else
-// the whole gang, else as many as it can do without.
+// unitsOf returns the units of a gang of which some evictable members are on a node. These are single members as long as enough run
+// on, else the whole gang, else as many members as it can do without.
 func (q *question) unitsOf(number int, list []int) []preemption.Unit {
 	var all []int
 	whole := true
 	for i := range q.from.Pods {
 		if c := &q.from.Pods[i]; c.Gang == number && !c.Leaving {
 			all = append(all, i)
-			whole = whole && q.mayGo(c)
+			whole = whole && q.isEvictable(c)
 		}
 	}
 	surplus := max(0, len(all)-q.from.Gangs[number].MinCount)

@@ -84,7 +84,7 @@ func TestUnitsOf(t *testing.T) {
 		"it cannot go whole: the cheapest that it can do without": {
 			asked(gang(2), nil, lost(member(0, 0), 7), lost(member(0, 0), 5), on("n2", member(0, 10))), []preemption.Unit{one(preemption.Surplus, "b", 1)}, nil,
 		},
-		"it can do without nobody": {
+		"it can do without no member": {
 			asked(gang(3), nil, member(0, 0), member(0, 0), on("n2", guarded(member(0, 0)))), nil, nil,
 		},
 		"those that leave run no longer": {
@@ -112,7 +112,7 @@ func TestCostOf(t *testing.T) {
 		units []preemption.Unit
 		want  preemption.Cost
 	}{
-		"nobody":       {nil, preemption.Cost{}},
+		"no victims":   {nil, preemption.Cost{}},
 		"below zero":   {[]preemption.Unit{unit(preemption.Single, 1)}, preemption.Cost{Priority: -7, Beyond: true, Lost: 4, Victims: 1}},
 		"surplus":      {[]preemption.Unit{unit(preemption.Surplus, 2)}, preemption.Cost{Priority: -9, Victims: 1}},
 		"a whole gang": {[]preemption.Unit{unit(preemption.Whole, 2, 3)}, preemption.Cost{Priority: -9, ServesHighest: true, Serving: 1, Beyond: true, Broken: 1, Victims: 2}},

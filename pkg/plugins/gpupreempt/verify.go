@@ -18,79 +18,79 @@ const maxVerified = 8
 
 // solve returns the cheapest plan that the framework's filters agree with, or the refusal of the last search, with the nodes
 // that were tried in vain and the last reason.
-func (p *Plugin) solve(ctx context.Context, cs fwk.CycleState, q *question) (plan preemption.Plan, vain []int, why string, err error) {
-	for len(vain) < maxVerified {
+func (p *Plugin) solve(ctx context.Context, cs fwk.CycleState, q *question) (plan preemption.Plan, failed []int, why string, err error) {
+	for len(failed) < maxVerified {
 		if plan, err = p.core(q.cluster, q.group, q.from, q.config); err != nil || plan.Refused != nil {
-			return plan, vain, why, err
+			return plan, failed, why, err
 		}
 		at := q.find(plan.Places[0].Node)
-		if q.crowded(p.handle, at, &plan) {
+		if q.setAsideIfTaken(p.handle, at, &plan) {
 			continue
 		}
-		status := p.verify(ctx, cs, q, at, leaving(&plan))
+		status := p.verify(ctx, cs, q, at, leavingCandidates(&plan))
 		if status.IsSuccess() {
-			return plan, vain, "", nil
+			return plan, failed, "", nil
 		}
 		why = verdict.Text(status)
-		vain = append(vain, at)
+		failed = append(failed, at)
 		q.open[at] = false
 	}
-	return preemption.Plan{Refused: &preemption.Refusal{Reason: preemption.NeverHelps, Cut: true}}, vain, why, nil
+	return preemption.Plan{Refused: &preemption.Refusal{Reason: preemption.NeverHelps, Cut: true}}, failed, why, nil
 }
 
 // verify returns what the framework's filters say of the pod on a node once some candidates are gone.
-func (p *Plugin) verify(ctx context.Context, cs fwk.CycleState, q *question, at int, gone []int) *fwk.Status {
-	t := newTrial(p.handle, q, cs, at)
-	for _, i := range gone {
-		if err := t.remove(ctx, i); err != nil {
+func (p *Plugin) verify(ctx context.Context, cs fwk.CycleState, q *question, at int, removed []int) *fwk.Status {
+	c := newNodeCopy(p.handle, q, cs, at)
+	for _, i := range removed {
+		if err := c.remove(ctx, i); err != nil {
 			return verdict.Failed(err)
 		}
 	}
-	return t.fits(ctx)
+	return c.fits(ctx)
 }
 
-// trial is one node as it were without some pods.
-type trial struct {
+// nodeCopy is a copy of one node, without some of its pods.
+type nodeCopy struct {
 	handle fwk.Handle
 	q      *question
 	state  fwk.CycleState
 	node   fwk.NodeInfo
 }
 
-func newTrial(handle fwk.Handle, q *question, cs fwk.CycleState, at int) *trial {
-	return &trial{handle: handle, q: q, state: cs.Clone(), node: q.infos[at].Snapshot()}
+func newNodeCopy(handle fwk.Handle, q *question, cs fwk.CycleState, at int) *nodeCopy {
+	return &nodeCopy{handle: handle, q: q, state: cs.Clone(), node: q.infos[at].Snapshot()}
 }
 
 // remove takes a candidate away. What plugins know of other nodes is brought up to date; the nodes themselves are not changed,
 // since filters run on this one only.
-func (t *trial) remove(ctx context.Context, i int) error {
-	info, on := t.podInfo(i)
+func (c *nodeCopy) remove(ctx context.Context, i int) error {
+	info, on := c.podInfo(i)
 	if info == nil {
 		return nil // gone already
 	}
-	if on == t.node {
-		if err := t.node.RemovePod(klog.FromContext(ctx), info.GetPod()); err != nil {
-			return fmt.Errorf("remove pod %s from node %s: %w", klog.KObj(info.GetPod()), t.node.Node().Name, err)
+	if on == c.node {
+		if err := c.node.RemovePod(klog.FromContext(ctx), info.GetPod()); err != nil {
+			return fmt.Errorf("remove pod %s from node %s: %w", klog.KObj(info.GetPod()), c.node.Node().Name, err)
 		}
 	}
-	return t.handle.RunPreFilterExtensionRemovePod(ctx, t.state, t.q.pod, info, on).AsError()
+	return c.handle.RunPreFilterExtensionRemovePod(ctx, c.state, c.q.pod, info, on).AsError()
 }
 
 // add puts a candidate back that was taken away.
-func (t *trial) add(ctx context.Context, info fwk.PodInfo, on fwk.NodeInfo) error {
-	if on == t.node {
-		t.node.AddPodInfo(info)
+func (c *nodeCopy) add(ctx context.Context, info fwk.PodInfo, on fwk.NodeInfo) error {
+	if on == c.node {
+		c.node.AddPodInfo(info)
 	}
-	return t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.q.pod, info, on).AsError()
+	return c.handle.RunPreFilterExtensionAddPod(ctx, c.state, c.q.pod, info, on).AsError()
 }
 
 // podInfo returns a candidate as its node has it, and the node; nil where the node has it no more.
-func (t *trial) podInfo(i int) (fwk.PodInfo, fwk.NodeInfo) {
-	pod := t.q.pods[i]
-	on := t.node
-	if name := pod.Spec.NodeName; name != t.node.Node().Name {
+func (c *nodeCopy) podInfo(i int) (fwk.PodInfo, fwk.NodeInfo) {
+	pod := c.q.pods[i]
+	on := c.node
+	if name := pod.Spec.NodeName; name != c.node.Node().Name {
 		var err error
-		if on, err = t.handle.SnapshotSharedLister().NodeInfos().Get(name); err != nil {
+		if on, err = c.handle.SnapshotSharedLister().NodeInfos().Get(name); err != nil {
 			return nil, nil
 		}
 	}
@@ -107,6 +107,6 @@ func find(node fwk.NodeInfo, uid types.UID) fwk.PodInfo {
 }
 
 // fits returns what the framework's filters say of the preemptor.
-func (t *trial) fits(ctx context.Context) *fwk.Status {
-	return t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.q.pod, t.node)
+func (c *nodeCopy) fits(ctx context.Context) *fwk.Status {
+	return c.handle.RunFilterPluginsWithNominatedPods(ctx, c.state, c.q.pod, c.node)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// The reasons with which a kubelet refuses a pod for want of devices or of anything that the scheduler counts. Such a pod has
-// failed for good. A pod's own fields can bring a kubelet to other reasons, which say nothing of the node.
+// The reasons with which a kubelet refuses a pod because devices, or anything else that the scheduler counts, are lacking. Such a
+// pod has failed for good. A pod's own fields can bring a kubelet to other reasons, which say nothing of the node.
 const (
 	unexpectedAdmissionError = "UnexpectedAdmissionError"
 	outOf                    = "OutOf"
@@ -30,7 +30,7 @@ var inquiry = wait.Backoff{Steps: 3, Duration: 200 * time.Millisecond, Factor: 5
 const inquiryTimeout = 10 * time.Second
 
 // refused returns why the kubelet refused a pod that this scheduler bound, "" where it did not. Only this scheduler can write the
-// assignment: pods that somebody puts on a node by hand do not count, or every tenant could keep others from a node.
+// assignment: pods that a user puts on a node by hand do not count, or every tenant could keep others from a node.
 func refused(pod *v1.Pod) string {
 	if pod.Status.Phase != v1.PodFailed || pod.Annotations[v1alpha1.AnnotationAssignment] == "" {
 		return ""
@@ -66,7 +66,7 @@ func (p *Plugin) left(ctx context.Context, pod *v1.Pod) {
 	}()
 }
 
-// ended returns how a pod ended, nil where nobody knows.
+// ended returns how a pod ended, nil where that is not known.
 func (p *Plugin) ended(ctx context.Context, pod *v1.Pod) *v1.Pod {
 	var seen *v1.Pod
 	_ = wait.ExponentialBackoffWithContext(ctx, inquiry, func(ctx context.Context) (bool, error) {
@@ -100,7 +100,7 @@ func (p *Plugin) judge(ctx context.Context, pod, ended *v1.Pod) {
 	d := p.state.pauseNode(node, p.now())
 	klog.FromContext(ctx).Info("The kubelet refused a vGPU pod", "pod", klog.KObj(pod), "node", node, "reason", why, "pause", d)
 	if d == 0 || !p.leads.Load() {
-		return // told already, or by the scheduler that leads
+		return // noted already, or by the scheduler that leads
 	}
 	if recorder := p.handle.EventRecorder(); recorder != nil {
 		recorder.Eventf(ended, nil, v1.EventTypeWarning, "NodePaused", "Scheduling", "%s", fmt.Sprintf(

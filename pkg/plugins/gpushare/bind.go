@@ -25,7 +25,7 @@ import (
 // assignment is success; a pod that is bound otherwise, being deleted or gone is failure; a pod that is not bound is
 // tried again until bindTimeout. When that ends while an attempt may still take effect, the devices stay held.
 //
-// The time starts when the first attempt may be sent: what a bind waits for the limit of this scheduler's requests is no failure,
+// The time starts when the first attempt may be sent. That a bind waits for the limit of this scheduler's requests is no failure,
 // and says nothing of the API server.
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if !kube.WantsVGPU(pod) {
@@ -77,7 +77,7 @@ func (p *Plugin) latest(pod *v1.Pod) *v1.Pod {
 // reservation. The informer does not report it again, so nothing else would end the reservation.
 func (p *Plugin) endIfShown(pod *v1.Pod) {
 	if seen := p.latest(pod); seen.Spec.NodeName != "" {
-		p.state.landed(kube.UIDOf(pod), seen.Spec.NodeName)
+		p.state.noteBound(kube.UIDOf(pod), seen.Spec.NodeName)
 	}
 }
 
@@ -89,7 +89,7 @@ func (p *Plugin) lookAgain(pod *v1.Pod) {
 	case err != nil || seen.UID != pod.UID:
 		p.state.gone(kube.UIDOf(pod))
 	case seen.Spec.NodeName != "":
-		p.state.landed(kube.UIDOf(pod), seen.Spec.NodeName)
+		p.state.noteBound(kube.UIDOf(pod), seen.Spec.NodeName)
 	}
 }
 
@@ -152,8 +152,8 @@ func (b *binder) outOfTime(err error) error {
 	return err
 }
 
-// post sends the Binding once. With the gate SchedulerAsyncAPICalls the framework sends it, through its own client: an attempt
-// that waits there for its limit cannot be told from one that was sent.
+// post sends the Binding once. With the gate SchedulerAsyncAPICalls the framework sends it, through its own client: the plugin
+// cannot tell an attempt that waits there for its limit from one that was sent.
 func (b *binder) post(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout/attemptsPerTimeout)
 	defer cancel()

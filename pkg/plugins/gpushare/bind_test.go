@@ -235,7 +235,7 @@ func TestBindThatIsNotSent(t *testing.T) {
 		t.Errorf("Bind = %v after %d requests, want an error which says that nothing was sent", status, api.posts)
 	}
 	d.unreserve(cs, p, "n1")
-	if got := d.plugin.Doubts(); got != 0 {
+	if got := d.plugin.UnresolvedBinds(); got != 0 {
 		t.Errorf("%d binds are in doubt, want none", got)
 	}
 }

@@ -1,8 +1,8 @@
 // Package gpushare places single pods on shares of GPUs: the scheduler plugin GPUShare.
 //
-// It converts between the scheduler framework and core: PreFilter parses the request, Filter and Score ask package
-// placement about a node, Reserve picks the devices, Bind writes them into the Binding. It decides nothing by itself
-// about where a pod goes, knows no gangs and chooses no victims.
+// It converts between the scheduler framework and core. PreFilter parses the request, Filter and Score ask package placement about
+// a node, Reserve picks the devices, Bind writes them into the Binding. It decides nothing by itself about where a pod goes, knows
+// no gangs and chooses no victims.
 //
 // The words it adds to the glossary:
 //

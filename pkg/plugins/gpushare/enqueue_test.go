@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakeapi"
 )
 
-// A pod that asks for an amount of millions of digits is not tried, so that nothing adds it up, and is told why in one event,
-// whatever happens in the cluster. Other pods are bound meanwhile.
+// A pod that asks for an amount of millions of digits is not tried, so that nothing adds it up, and one event says why, whatever
+// happens in the cluster. Other pods are bound meanwhile.
 func TestAbsurdAmountsAreNotTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, gpuNode("n1", 1))

@@ -11,10 +11,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// EventsToRegister names the events after which a pod that this plugin refused is tried again: a vGPU pod leaves its
-// node, the pod's own annotations or its profile are corrected, a node appears, a node's kubelet offers more slots. Changes of GPUNodes, of WorkloadProfiles and
-// of what others promised are no events of the framework: they activate the pending pods that they may help, once the
-// plugin has read them (see pending).
+// EventsToRegister names the events after which a pod that this plugin refused is tried again. A vGPU pod leaves its node, a user
+// corrects the pod's own annotations or its profile, a node appears, or a node's kubelet offers more slots. Changes of GPUNodes, of
+// WorkloadProfiles and of what other pods promised are no events of the framework. They activate the pending pods that they may
+// help, once the plugin has read them (see pending).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: afterPodLeft},
@@ -25,7 +25,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 }
 
 func afterPodLeft(_ klog.Logger, _ *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
-	if left, ok := old.(*v1.Pod); ok && !kube.WantsVGPU(left) {
+	if former, ok := old.(*v1.Pod); ok && !kube.WantsVGPU(former) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

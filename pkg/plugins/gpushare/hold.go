@@ -35,7 +35,7 @@ func (s *state) hold(h vgpu.Hold) error {
 	if err := n.empty.Clone().Hold(h); err != nil {
 		return err
 	}
-	s.letGo(h.UID)
+	s.dropHold(h.UID)
 	s.holds[h.UID] = h
 	n.held[h.UID] = true
 	n.epoch++
@@ -45,11 +45,11 @@ func (s *state) hold(h vgpu.Hold) error {
 func (s *state) release(uid vgpu.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.letGo(uid)
+	return s.dropHold(uid)
 }
 
-// letGo removes the hold of a pod. The caller holds the write lock.
-func (s *state) letGo(uid vgpu.UID) bool {
+// dropHold removes the hold of a pod. The caller holds the write lock.
+func (s *state) dropHold(uid vgpu.UID) bool {
 	h, ok := s.holds[uid]
 	if !ok {
 		return false
@@ -65,15 +65,15 @@ func (s *state) letGo(uid vgpu.UID) bool {
 // unresolved is an assignment whose bind may or may not have happened.
 type unresolved struct {
 	vgpu.Assignment
-	// landed: the informer shows the pod on the node. The room is kept until the scheduler's snapshot shows it as well:
-	// the pod was forgotten there, and the two learn of it by themselves, in any order.
-	landed bool
+	// isShown: the informer shows the pod on the node. The room is kept until the scheduler's snapshot shows it as well: the pod
+	// was forgotten there, and the two learn of it by themselves, in any order.
+	isShown bool
 	// since is when the scheduler gave the bind up.
 	since time.Time
 }
 
-// suspend keeps the room of an assignment whose bind may or may not have happened, until the scheduler's snapshot shows
-// the pod, or the informer shows it elsewhere or gone, or the bind cannot happen any more.
+// suspend keeps the room of an assignment whose bind may or may not have happened. It ends when the scheduler's snapshot shows the
+// pod, when the informer shows it elsewhere or gone, or when the bind cannot happen any more.
 func (s *state) suspend(a vgpu.Assignment, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,20 +85,20 @@ func (s *state) suspend(a vgpu.Assignment, now time.Time) {
 	n.epoch++
 }
 
-// landed notes that the informer shows the pod bound to a node. Its reservation and hold end: the scheduler's snapshot
+// noteBound notes that the informer shows the pod bound to a node. Its reservation and hold end: the scheduler's snapshot
 // has the pod since it was assumed. An unresolved bind to another node did not happen; one to this node did.
-func (s *state) landed(uid vgpu.UID, nodeName string) {
+func (s *state) noteBound(uid vgpu.UID, nodeName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(uid)
-	s.letGo(uid)
+	s.dropReservation(uid)
+	s.dropHold(uid)
 	for _, name := range slices.Clone(s.unresolved[uid]) {
 		if name != nodeName {
 			s.resolve(uid, name)
 			continue
 		}
 		u := s.nodes[name].unresolved[uid]
-		u.landed = true
+		u.isShown = true
 		s.nodes[name].unresolved[uid] = u
 	}
 }
@@ -109,7 +109,7 @@ func (s *state) gone(uid vgpu.UID) (onTrial bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	onTrial = s.abandon(uid)
-	s.letGo(uid)
+	s.dropHold(uid)
 	for _, name := range slices.Clone(s.unresolved[uid]) {
 		s.resolve(uid, name)
 	}
@@ -127,11 +127,11 @@ func (s *state) resolve(uid vgpu.UID, name string) {
 	}
 }
 
-// unknown counts the pods of which nobody told yet whether they are bound. The caller holds a lock.
-func (s *state) unknown() int64 {
+// unresolvedCount counts the pods of which it is not known yet whether they are bound. The caller holds a lock.
+func (s *state) unresolvedCount() int64 {
 	count := int64(0)
 	for uid, names := range s.unresolved {
-		if !slices.ContainsFunc(names, func(name string) bool { return s.nodes[name].unresolved[uid].landed }) {
+		if !slices.ContainsFunc(names, func(name string) bool { return s.nodes[name].unresolved[uid].isShown }) {
 			count++
 		}
 	}
@@ -151,7 +151,7 @@ func (s *state) resolveShown(nodes []fwk.NodeInfo) {
 			continue
 		}
 		for _, pod := range info.GetPods() {
-			if uid := kube.UIDOf(pod.GetPod()); n.unresolved[uid].landed {
+			if uid := kube.UIDOf(pod.GetPod()); n.unresolved[uid].isShown {
 				s.resolve(uid, n.name)
 			}
 		}

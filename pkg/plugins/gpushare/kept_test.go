@@ -17,7 +17,7 @@ func shareOf(uid vgpu.UID, slots vgpu.Slots) vgpu.Assignment {
 }
 
 // A pod has the room that is held for it once that is free, whatever is held for others of its priority or a lower one: they need
-// other room, although those who leave it are still there.
+// other room, although the pods that leave it are still there.
 func TestKeptFree(t *testing.T) {
 	type hold struct {
 		uid      vgpu.UID
@@ -32,7 +32,7 @@ func TestKeptFree(t *testing.T) {
 	}{
 		{name: "nothing is held", want: false},
 		{name: "it is free", there: 5, holds: []hold{{"self", 5, 10}}, want: true},
-		{name: "somebody is there", there: 6, holds: []hold{{"self", 5, 10}}, want: false},
+		{name: "another pod is there", there: 6, holds: []hold{{"self", 5, 10}}, want: false},
 		{name: "for another only", holds: []hold{{"other", 5, 10}}, want: false},
 		{name: "for another of a lower priority as well", there: 5, holds: []hold{{"self", 5, 10}, {"other", 5, 9}}, want: true},
 		{name: "for another of its priority as well", there: 5, holds: []hold{{"self", 5, 10}, {"other", 5, 10}}, want: true},

@@ -88,7 +88,7 @@ func (m *metricSet) bound(err error) {
 	m.binds.WithLabelValues(result).Inc()
 }
 
-// gauges reads what is published when somebody asks for metrics.
+// gauges reads what is published whenever the scheduler's metrics are read.
 type gauges struct {
 	metrics.BaseStableCollector
 	plugin       *Plugin
@@ -195,6 +195,6 @@ func (s *state) kept() map[string]int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return map[string]int64{
-		"reserved": int64(len(s.reservations)), "held": int64(len(s.holds)), "unresolved": s.unknown(),
+		"reserved": int64(len(s.reservations)), "held": int64(len(s.holds)), "unresolved": s.unresolvedCount(),
 	}
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// missingGrace is how long a pod may be older than the WorkloadProfile that it names. Shorter warns of profiles that are created
-	// in the same breath, and may be read later; longer tells the user when nobody looks any more.
+	// missingGrace is how long a pod may be older than the WorkloadProfile that it names. Shorter warns of profiles that are
+	// created in the same breath, and may be read later; longer writes the event when the user does not look any more.
 	missingGrace = 5 * time.Second
 	// missingStep is the time between two looks at the pods whose grace has passed.
 	missingStep = time.Second
@@ -35,11 +35,11 @@ type missing struct {
 	pods map[vgpu.UID]*naming
 }
 
-// naming is a pod that names a profile, since when, and whether its owner was told that there is none.
+// naming is a pod that names a profile, since when, and whether an event has said that there is none.
 type naming struct {
-	pod   *v1.Pod
-	since time.Time
-	told  bool
+	pod        *v1.Pod
+	since      time.Time
+	isReported bool
 }
 
 // note takes in a pod that is to be placed. A pod that names another profile than before begins anew.
@@ -65,27 +65,27 @@ func (m *missing) remove(uid vgpu.UID) {
 	delete(m.pods, uid)
 }
 
-// due returns the pods to tell, each once, and forgets those that are settled.
+// due returns the pods to report, each once, and forgets those that are settled.
 func (m *missing) due(now time.Time, settled func(*v1.Pod) bool) []*v1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var pods []*v1.Pod
 	for uid, known := range m.pods {
 		switch {
-		case known.told || now.Sub(known.since) < missingGrace:
+		case known.isReported || now.Sub(known.since) < missingGrace:
 		case settled(known.pod):
 			delete(m.pods, uid)
 		default:
-			known.told = true
+			known.isReported = true
 			pods = append(pods, known.pod)
 		}
 	}
 	return pods
 }
 
-// tellMissing tells the owners of pods which name a WorkloadProfile that does not exist, once for each pod and name. It waits until
+// reportMissing tells the owners of pods which name a WorkloadProfile that does not exist, once for each pod and name. It waits until
 // the profiles are read, and leaves it to the scheduler that schedules.
-func (p *Plugin) tellMissing(ctx context.Context) {
+func (p *Plugin) reportMissing(ctx context.Context) {
 	if !p.profilesKnown.Load() || !p.leads.Load() {
 		return
 	}
@@ -104,8 +104,8 @@ func (p *Plugin) exists(pod *v1.Pod) bool {
 	return err == nil && seen.UID == pod.UID
 }
 
-// hasProfile reports whether anybody declared what the profile that a pod names stands for: a WorkloadProfile of its namespace, or
-// the throughputs of the arguments.
+// hasProfile reports whether the profile that a pod names is declared: a WorkloadProfile of its namespace, or the throughputs of
+// the arguments.
 func (p *Plugin) hasProfile(pod *v1.Pod, know *learning.Snapshot) bool {
 	return know.Workload(know.Number(pod)) != nil || p.state.rates.Knows(pod.Labels[v1alpha1.LabelProfile])
 }

@@ -48,7 +48,7 @@ func profileDesk(t *testing.T) (d *desk, told func(after time.Duration) []string
 	return d, func(after time.Duration) []string {
 		t.Helper()
 		d.later += after
-		d.plugin.tellMissing(t.Context())
+		d.plugin.reportMissing(t.Context())
 		all := events.told
 		events.told = nil
 		slices.Sort(all)
@@ -68,9 +68,9 @@ func (d *desk) enqueued(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// A pod that names a profile which does not exist is told once, whatever happens to it then, with the nearest name and what the
+// A pod that names a profile which does not exist gets one event, whatever happens to it then, with the nearest name and what the
 // scheduler does without it.
-func TestMissingProfileIsToldOnce(t *testing.T) {
+func TestMissingProfileIsReportedOnce(t *testing.T) {
 	d, told := profileDesk(t)
 	d.declare(declared("bert-serving", 50, 50))
 	d.declare(declared("resnet", 50, 50))
@@ -113,7 +113,7 @@ func TestMissingProfileIsToldOnce(t *testing.T) {
 	}
 }
 
-// Nobody is told of a profile that is created soon after the pod, that the arguments know, or whose pod is gone.
+// No event is written about a profile that is created soon after the pod, that the arguments know, or whose pod is gone.
 func TestProfileThatComesIsNotMissing(t *testing.T) {
 	d, told := profileDesk(t)
 	rates, err := placement.NewRates([]placement.Throughput{{Profile: "of-the-arguments", Model: "T4", Share: vgpu.WholeGPU, Rate: 1}}, map[string]int64{"T4": 1})
@@ -138,8 +138,8 @@ func TestProfileThatComesIsNotMissing(t *testing.T) {
 	}
 }
 
-// Nobody is told by a scheduler that has not read the profiles, or that waits for its turn.
-func TestWhoTellsOfMissingProfiles(t *testing.T) {
+// A scheduler that has not read the profiles, or that waits for its turn, writes no event.
+func TestReportOfMissingProfilesNeedsTheLead(t *testing.T) {
 	d, told := profileDesk(t)
 	d.enqueued(tenant("typo", "bert", 1))
 	for _, part := range []interface{ Store(bool) }{&d.plugin.profilesKnown, &d.plugin.leads} {

@@ -31,8 +31,8 @@ func (d *desk) declare(p *v1alpha1.WorkloadProfile) {
 	d.later += newsPause
 }
 
-// tenant returns a pod of a workload that may burst to its whole device: two busy ones slow each other down by more than a
-// half. "" for a workload of which nobody knows anything.
+// tenant returns a pod of a workload that may burst to its whole device: two busy ones slow each other down by more than a half.
+// The name "" stands for a workload of which nothing is known.
 func tenant(name, workload string, slots int) *v1.Pod {
 	return with(pod(name, slots), func(p *v1.Pod) {
 		p.Annotations = map[string]string{v1alpha1.AnnotationComputeLimit: "100"}
@@ -74,7 +74,7 @@ func TestPromisesOfBothSides(t *testing.T) {
 		resident, newcomer *v1.Pod
 		want               string
 	}{
-		"nobody minds":              {tenant("r", "heavy", 5), tenant("n", "heavy", 5), ""},
+		"both tolerate it":          {tenant("r", "heavy", 5), tenant("n", "heavy", 5), ""},
 		"the newcomer":              {tenant("r", "heavy", 5), tolerating("1.15", tenant("n", "heavy", 5)), broken},
 		"the resident":              {tolerating("1.15", tenant("r", "heavy", 5)), tenant("n", "heavy", 5), broken},
 		"both":                      {tolerating("1.15", tenant("r", "heavy", 5)), tolerating("1.15", tenant("n", "heavy", 5)), broken},
@@ -96,7 +96,7 @@ func TestPromisesOfBothSides(t *testing.T) {
 	}
 }
 
-// A promise counts where nothing else is known: of the pods that run, whoever comes.
+// A promise counts where nothing else is known: of the pods that run, whichever pod comes.
 func TestPromiseAmongUnknownPods(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	d.runs(tolerating("1.15", tenant("r", "", 5)), "n1", 0)

@@ -40,11 +40,11 @@ type occupancy struct {
 	strays []string
 	// read keeps what was read from each annotation, for the next build: pods in NodeInfos are never modified.
 	read map[*v1.Pod]reading
-	// owners are the pods of the NodeInfo that ask for vGPUs, and settled says that they are all that the ledger depends on
-	// beside the node's epoch: none is a stray, none is nominated.
+	// owners are the pods of the NodeInfo that ask for vGPUs. settled says that the ledger depends on nothing but them and the
+	// node's epoch: none is a stray, none is nominated.
 	owners  map[*v1.Pod]bool
 	settled bool
-	// nameless: of some pods nobody could tell the workload yet, when knowledge had the version.
+	// nameless: of some pods the learner did not know the workload yet, when its knowledge had the version.
 	nameless bool
 	version  uint64
 }
@@ -117,15 +117,15 @@ func (n *node) withRoom(info fwk.NodeInfo) *occupancy {
 	return &o
 }
 
-// offeredBy returns the slots that a node's kubelet offers: those on GPUs that the agent told it are healthy, and none while the
-// agent is not registered.
+// offeredBy returns the slots that a node's kubelet offers: those on GPUs that the agent reported healthy, and none while the agent
+// is not registered.
 func offeredBy(info fwk.NodeInfo) int64 {
 	return info.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU]
 }
 
 // problemWith says why the node takes no pods while its kubelet offers so many slots, "" where it does. A kubelet that offers fewer
-// than the healthy GPUs have would refuse pods, which fail for good: the scheduler's picture of the node is older than the
-// kubelet's, or the other way round. The slots of a sick GPU do not count, in either.
+// than the healthy GPUs have would refuse pods, which fail for good. The scheduler's picture of the node is older than the
+// kubelet's then, or the other way round. The slots of a sick GPU do not count, in either.
 func (n *node) problemWith(offered int64) string {
 	switch {
 	case n.problem != "":
@@ -164,12 +164,12 @@ func (o *occupancy) ownedBy(pods []fwk.PodInfo) bool {
 // roomOf returns the CPU and memory that further pods may take of a node: none where its pods ask for more than it has. The total
 // of the NodeInfo does not tell: one pod that names the node itself can make it wrap to any amount.
 func roomOf(info fwk.NodeInfo) vgpu.Room {
-	has, used := info.GetAllocatable(), vgpu.Room{}
+	allocatable, used := info.GetAllocatable(), vgpu.Room{}
 	for _, at := range info.GetPods() {
 		host := at.CalculateResource().Resource
 		used = used.Plus(kube.BoundedHost(at.GetPod(), vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())}))
 	}
-	return vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}.Minus(used)
+	return vgpu.Room{MilliCPU: allocatable.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory())}.Minus(used)
 }
 
 // builder computes one occupancy.
@@ -251,8 +251,8 @@ func (b *builder) addStray(pod *v1.Pod, why error) {
 	b.out.strays = append(b.out.strays, klog.KObj(pod).String()+": "+why.Error())
 }
 
-// book adds the assignments to the ledger. One that cannot be booked belongs to a pod that may run all the same: the
-// devices shrank or were given twice by somebody else. The devices it names take no new pod then.
+// book adds the assignments to the ledger. One that cannot be booked belongs to a pod that may run all the same: the devices shrank
+// or were given twice, by another scheduler. The devices it names take no new pod then.
 func (b *builder) book() *vgpu.Node {
 	ledger := b.node.empty.Clone()
 	blocked := map[vgpu.DeviceID]bool{}
@@ -334,8 +334,8 @@ func (b *builder) addNominated() {
 	}
 }
 
-// freeSlots returns the slots that the kubelet can still give: those of healthy devices that nobody holds, less those of
-// stray pods.
+// freeSlots returns the slots that the kubelet can still give: those of healthy devices that no pod holds, less those of stray
+// pods.
 func (o *occupancy) freeSlots(r *vgpu.Request) vgpu.Slots {
 	free := -o.stray
 	for i := range o.ledger.Devices() {

@@ -26,9 +26,9 @@ const (
 	tried         = "the node's kubelet refused a vGPU pod, and another is tried there first"
 )
 
-// pause keeps pods from a node whose kubelet refused one: what it refuses has failed for good, and the next pod would go to the same
-// node, which looks emptier than others. After the pause the node is tried with one pod, or with the members of one gang. Where that
-// is refused too, the next pause is longer; where it is not, all is forgotten.
+// pause keeps pods from a node whose kubelet refused one. A pod that it refuses has failed for good. The next pod would be placed
+// on the same node, which looks emptier than others. After the pause the node is tried with one pod, or with the members of one
+// gang. Where that is refused too, the next pause is longer; where it is not, all is forgotten.
 type pause struct {
 	// refusals in a row.
 	refusals int
@@ -62,8 +62,8 @@ func (p *pause) problem() string {
 	return ""
 }
 
-// pauseNode notes that the kubelet of a node refused a pod, and returns how long the node takes none; 0 where it takes none anyway,
-// since its kubelet has refused another that was on its way at the same time.
+// pauseNode notes that the kubelet of a node refused a pod, and returns how long the node takes none. It returns 0 where the node
+// takes none anyway, since its kubelet has refused another pod that was on its way at the same time.
 func (s *state) pauseNode(name string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +117,8 @@ func (p *pause) without(uid vgpu.UID) bool {
 	return true
 }
 
-// tried ends the trial of a pod on a node: its kubelet took the pod, which ends all doubts about the node, or nobody knows. It
-// reports whether the node takes more pods now.
+// tried ends the trial of a pod on a node: its kubelet took the pod, after which the node is as good as any, or that is not known.
+// It reports whether the node takes more pods now.
 func (s *state) tried(name string, uid vgpu.UID, taken bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,9 +16,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// activationPause is the least time between two activations. Shorter lets pending pods start sooner after a change and
-// makes the scheduler try all of them for every GPUNode of a cluster that comes up; a second is not felt by anybody who
-// waits for a GPU.
+// activationPause is the least time between two activations. Shorter lets pending pods start sooner after a change, and makes the
+// scheduler try all of them for every GPUNode of a cluster that comes up. A user who waits for a GPU does not notice a second.
 const activationPause = time.Second
 
 // pending knows the vGPU pods that wait, and activates those that a change of the inventory or of what is known of
@@ -99,14 +98,14 @@ func (w *pending) waits() bool {
 }
 
 // activate asks for all pods to be activated soon. It never blocks, as the two below.
-func (w *pending) activate() { w.ask(func() { w.all = true }) }
+func (w *pending) activate() { w.request(func() { w.all = true }) }
 
 // activatePromised asks for the pods that a promise keeps waiting.
-func (w *pending) activatePromised() { w.ask(func() { w.promised = true }) }
+func (w *pending) activatePromised() { w.request(func() { w.promised = true }) }
 
 // activateFor asks for the pods of a WorkloadProfile, "namespace/name", and for those that a promise keeps waiting.
 func (w *pending) activateFor(profile string) {
-	w.ask(func() {
+	w.request(func() {
 		if w.profiles == nil {
 			w.profiles = sets.Set[string]{}
 		}
@@ -115,7 +114,7 @@ func (w *pending) activateFor(profile string) {
 	})
 }
 
-func (w *pending) ask(note func()) {
+func (w *pending) request(note func()) {
 	w.mu.Lock()
 	note()
 	w.mu.Unlock()
@@ -140,7 +139,7 @@ func (w *pending) run(ctx context.Context, outdated func() bool) {
 			}
 			continue
 		case <-w.changed:
-			w.activateAsked(klog.FromContext(ctx))
+			w.activateRequested(klog.FromContext(ctx))
 		}
 		select {
 		case <-ctx.Done():
@@ -150,15 +149,15 @@ func (w *pending) run(ctx context.Context, outdated func() bool) {
 	}
 }
 
-func (w *pending) activateAsked(logger klog.Logger) {
-	pods := w.asked()
+func (w *pending) activateRequested(logger klog.Logger) {
+	pods := w.takeRequested()
 	if len(pods) > 0 {
 		w.activator.Activate(logger, pods)
 	}
 }
 
-// asked returns the pods to activate, by name, and forgets that they were asked for.
-func (w *pending) asked() map[string]*v1.Pod {
+// takeRequested returns the pods to activate, by name, and forgets that they were asked for.
+func (w *pending) takeRequested() map[string]*v1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pods := map[string]*v1.Pod{}

@@ -14,7 +14,7 @@ import (
 )
 
 // Who is tried again after what.
-func TestWhoIsActivated(t *testing.T) {
+func TestActivatedPods(t *testing.T) {
 	d := newDesk(t)
 	w := d.plugin.pending
 	pods := map[string]*v1.Pod{}
@@ -29,7 +29,7 @@ func TestWhoIsActivated(t *testing.T) {
 	}
 	asked := func(ask func()) []string {
 		ask()
-		return slices.Sorted(maps.Keys(w.asked()))
+		return slices.Sorted(maps.Keys(w.takeRequested()))
 	}
 	for _, c := range []struct {
 		what string
@@ -51,7 +51,7 @@ func TestWhoIsActivated(t *testing.T) {
 }
 
 // A pod waits for room from its refusal until it is placed, gone, or refused for another reason.
-func TestWhoWaitsForRoom(t *testing.T) {
+func TestPodsThatWaitForRoom(t *testing.T) {
 	d := newDesk(t)
 	w := d.plugin.pending
 	room := []vgpu.Refusal{{Reason: vgpu.NoShareFits, Helps: vgpu.EvictionHelps}}
@@ -94,11 +94,11 @@ func TestRunningPodToleratesMore(t *testing.T) {
 	before := tolerating("1.1", tenant("runs", "", 1))
 	before.Spec.NodeName = "n1"
 	d.tell(event{before, before})
-	if got := d.plugin.pending.asked(); len(got) != 0 {
+	if got := d.plugin.pending.takeRequested(); len(got) != 0 {
 		t.Errorf("nothing changed and %v are tried again", got)
 	}
 	d.tell(event{before, with(before.DeepCopy(), func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationMaxSlowdown] = "2" })})
-	if got := d.plugin.pending.asked(); len(got) != 1 || got["default/waits"] != waits {
+	if got := d.plugin.pending.takeRequested(); len(got) != 1 || got["default/waits"] != waits {
 		t.Errorf("%v are tried again, want %v", got, klog.KObj(waits))
 	}
 }

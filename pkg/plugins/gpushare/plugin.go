@@ -49,14 +49,14 @@ type Plugin struct {
 	leads atomic.Bool
 	// profiled: the WorkloadProfiles are read, or cannot be; profilesKnown: they are read.
 	profiled, profilesKnown atomic.Bool
-	// answered are told when the GPUNodes, and when the WorkloadProfiles, are read or cannot be.
+	// answered are done when the GPUNodes, and when the WorkloadProfiles, are read or cannot be.
 	answered [2]firstAnswer
 	pending  *pending
 	// scoresAll: nodes are scored for pods without vGPUs too.
 	scoresAll bool
 	state     *state
-	// misses are the pods whose last shortlist was refused, absurd those that PreEnqueue has told what is wrong, until they are
-	// bound or gone.
+	// misses are the pods whose last shortlist was refused, absurd those for which PreEnqueue has written an event that says what
+	// is wrong, until they are bound or gone.
 	misses, absurd podSet
 	// missing are the pods whose WorkloadProfile may not exist.
 	missing missing
@@ -110,8 +110,8 @@ func (f *Factory) Plugin() *Plugin {
 }
 
 // New returns the plugin and starts to watch GPUNodes, WorkloadProfiles and pods until ctx ends. It returns when the first two are
-// read, when the API server says that they cannot be, or after firstRead: pods that ask for vGPUs are refused from then on with the
-// reason, until both are read.
+// read, when the API server says that they cannot be, or after firstRead. The plugin refuses pods that ask for vGPUs from then on,
+// with the reason, until both are read.
 func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if handle.KubeConfig() == nil {
 		return nil, fmt.Errorf("start plugin %s: the scheduler has no kubeconfig to watch GPUNodes with", Name)
@@ -185,9 +185,9 @@ func newPlugin(
 	}
 	p.awaitAnswers(ctx)
 	go p.pending.run(ctx, p.outdated)
-	go wait.UntilWithContext(ctx, p.settleDoubts, doubtStep)
+	go wait.UntilWithContext(ctx, p.settleUnresolved, unresolvedStep)
 	go wait.UntilWithContext(ctx, p.endPauses, pauseStep)
-	go wait.UntilWithContext(ctx, p.tellMissing, missingStep)
+	go wait.UntilWithContext(ctx, p.reportMissing, missingStep)
 	return p, nil
 }
 
@@ -209,15 +209,15 @@ func (p *Plugin) watch(ctx context.Context, pods cache.SharedIndexInformer, clie
 // scheduler that was started anew meet a warning that means nothing; longer keeps pods without vGPUs waiting.
 const firstRead = 15 * time.Second
 
-// firstAnswer is done once it was told.
+// firstAnswer is done once announce was called.
 type firstAnswer struct {
-	done <-chan struct{}
-	tell func()
+	done     <-chan struct{}
+	announce func()
 }
 
 func newAnswer() firstAnswer {
 	done := make(chan struct{})
-	return firstAnswer{done: done, tell: sync.OnceFunc(func() { close(done) })}
+	return firstAnswer{done: done, announce: sync.OnceFunc(func() { close(done) })}
 }
 
 // Whose answer it is.
@@ -261,7 +261,7 @@ const (
 	choiceKey  fwk.StateKey = Name + "/choice"
 )
 
-// request is what PreFilter parsed. Nobody changes it later.
+// request is what PreFilter parsed. It does not change later.
 type request struct{ vgpu.Request }
 
 // Clone returns the same request.

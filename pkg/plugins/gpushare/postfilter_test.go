@@ -33,7 +33,8 @@ func (c *cluster) cordon(name string, closed bool) {
 	}
 }
 
-// Slots that are legal on GPUs of nodes that are closed are legal: the pod is told what closes them, and waits for that.
+// Slots that are legal on GPUs of nodes that are closed are legal: the pod's message says what closes them, and the pod waits for
+// that.
 func TestClosedNodesAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, gpuNode("n1", 1), gpuNode("n2", 1), gpuNode("n3", 1), t4s("n4", 2))

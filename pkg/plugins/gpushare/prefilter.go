@@ -12,13 +12,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// PreFilter parses the request once and brings the occupancy of all nodes up to date. It skips pods that ask for no
-// vGPU, unless nodes are to be scored for them. A malformed request, one that is legal on no GPU of the cluster, a rate or
-// latency that no GPU of the cluster reaches, and a share whose memory the workload is declared to exceed is refused with
-// the field, its legal values and whether the pod must be replaced.
+// PreFilter parses the request once and brings the occupancy of all nodes up to date. It skips pods that ask for no vGPU, unless
+// nodes are to be scored for them. It refuses a malformed request, one that is legal on no GPU of the cluster, and a rate or
+// latency that no GPU of the cluster reaches. It also refuses a share whose memory the workload is declared to exceed. The refusal
+// names the field, its legal values and whether the pod must be replaced.
 //
-// In a cluster of more nodes than the shortlist has, the framework is given the best ones only: the choice among them is
-// the choice among all, since the plugin's scores are strict and outweigh the others.
+// In a cluster of more nodes than the shortlist has, PreFilter gives the framework the best ones only. The choice among them is the
+// choice among all, since the plugin's scores are strict and outweigh the others.
 func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.learn()
 	if !kube.WantsVGPU(pod) {

@@ -38,7 +38,7 @@ func (p *Plugin) watchProfiles(ctx context.Context, client dynamic.Interface) er
 	}
 	go informer.RunWithContext(ctx)
 	go func() {
-		if told(ctx, registration) {
+		if awaitSynced(ctx, registration) {
 			p.profilesKnown.Store(true)
 			p.profilesRead()
 		}
@@ -49,7 +49,7 @@ func (p *Plugin) watchProfiles(ctx context.Context, client dynamic.Interface) er
 // profilesRead lets pods be scheduled.
 func (p *Plugin) profilesRead() {
 	if !p.profiled.Swap(true) {
-		p.answered[aboutProfiles].tell()
+		p.answered[aboutProfiles].announce()
 		p.pending.activate()
 	}
 }

@@ -12,9 +12,9 @@ import (
 // ranking remembers, between cycles, what is the same for most of the nodes: between two pods one or two nodes change.
 // Without it a cycle at 5,000 nodes spends most of its time on looking nodes up by name and scoring them again.
 type ranking struct {
-	mu    sync.Mutex
-	seats []seat
-	known int // nodes of the state when seats were taken
+	mu      sync.Mutex
+	entries []nodeEntry
+	known   int // nodes of the state when the entries were made
 	// scores by the rule.
 	rule   *rule
 	scores *placement.Ranking
@@ -22,38 +22,38 @@ type ranking struct {
 	turn int
 }
 
-// seat is the plugin's node of one place in the framework's list of nodes, and the state of its ledger.
-type seat struct {
+// nodeEntry is the plugin's node of one place in the framework's list of nodes, and the state of its ledger.
+type nodeEntry struct {
 	info   fwk.NodeInfo
 	node   *node
 	ledger *vgpu.Node
 	state  placement.State
 }
 
-// seats returns the places of the framework's nodes. The caller holds ranking.mu and a lock of the state. The framework's
+// nodeEntries returns the entries of the framework's nodes. The caller holds ranking.mu and a lock of the state. The framework's
 // NodeInfos stay the same objects while nodes come and go, so that a place is looked up once.
-func (s *state) seats(nodes []fwk.NodeInfo) []seat {
+func (s *state) nodeEntries(nodes []fwk.NodeInfo) []nodeEntry {
 	r := &s.ranking
-	if len(r.seats) != len(nodes) || r.known != len(s.nodes) {
-		r.seats, r.known = make([]seat, len(nodes)), len(s.nodes)
+	if len(r.entries) != len(nodes) || r.known != len(s.nodes) {
+		r.entries, r.known = make([]nodeEntry, len(nodes)), len(s.nodes)
 	}
 	for i, info := range nodes {
-		if r.seats[i].info != info {
-			r.seats[i] = seat{info: info, node: s.nodes[info.Node().Name]}
+		if r.entries[i].info != info {
+			r.entries[i] = nodeEntry{info: info, node: s.nodes[info.Node().Name]}
 		}
 	}
-	return r.seats
+	return r.entries
 }
 
-// withoutGPUs returns nodes without GPUs that could meet the demand, up to shortlistSize, from the place where the last
-// call ended: pods that strand no GPU there are left to the other plugins, and spread as these would spread them.
+// withoutGPUs returns nodes without GPUs that could meet the demand, up to shortlistSize, from the place where the last call ended.
+// Pods strand no GPU there, so the other plugins choose among these nodes, and spread the pods as they would anyway.
 func (r *ranking) withoutGPUs(d *demand) []candidate {
 	var found []candidate
-	for range r.seats {
-		seat := &r.seats[r.turn%len(r.seats)]
-		r.turn = (r.turn + 1) % len(r.seats)
-		if (seat.node == nil || seat.node.problem == noGPUs) && d.couldBeMet(seat.info) {
-			found = append(found, candidate{NodeScore: fwk.NodeScore{Name: seat.info.Node().Name, Score: strandsNothing}})
+	for range r.entries {
+		entry := &r.entries[r.turn%len(r.entries)]
+		r.turn = (r.turn + 1) % len(r.entries)
+		if (entry.node == nil || entry.node.problem == noGPUs) && d.couldBeMet(entry.info) {
+			found = append(found, candidate{NodeScore: fwk.NodeScore{Name: entry.info.Node().Name, Score: strandsNothing}})
 			if len(found) == shortlistSize {
 				break
 			}
@@ -74,8 +74,8 @@ func (r *ranking) scoresOf(request *vgpu.Request, now *rule) *placement.Scores {
 	return r.scores.For(request)
 }
 
-// score returns the score of the request on the ledger of a seat, −1 where it does not fit.
-func (r *ranking) score(scores *placement.Scores, at *seat, ledger *vgpu.Node, request *vgpu.Request) int64 {
+// score returns the score of the request on the ledger of an entry, −1 where it does not fit.
+func (r *ranking) score(scores *placement.Scores, at *nodeEntry, ledger *vgpu.Node, request *vgpu.Request) int64 {
 	if at.ledger != ledger || !r.scores.Has(at.state) {
 		at.ledger, at.state = ledger, r.scores.State(ledger)
 	}

@@ -28,7 +28,7 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	if err != nil {
 		return verdict.Failed(fmt.Errorf("reserve devices for pod %s: %w", r.Pod, err))
 	}
-	a, why := p.state.reserve(info, r, bond{replay: choiceOf(cs), planned: p.state.plannedElsewhere(pod)})
+	a, why := p.state.reserve(info, r, reserveOptions{replay: choiceOf(cs), planned: p.state.plannedElsewhere(pod)})
 	if why != "" {
 		return verdict.New(fwk.Unschedulable, why)
 	}
@@ -41,8 +41,8 @@ func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nod
 	p.state.unreserve(kube.UIDOf(pod), nodeName)
 }
 
-// bond is what a choice of devices is bound to.
-type bond struct {
+// reserveOptions are the conditions of a choice of devices.
+type reserveOptions struct {
 	// replay is the choice to be repeated, nil for none.
 	replay *vgpu.Assignment
 	// planned: another plugin planned the pod, so that the devices that are held for it are the only ones.
@@ -50,7 +50,7 @@ type bond struct {
 }
 
 // reserve chooses devices for the request and reserves them, or says why it cannot.
-func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b bond) (vgpu.Assignment, string) {
+func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b reserveOptions) (vgpu.Assignment, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := info.Node().Name
@@ -84,7 +84,7 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b bond) (vgpu.Assign
 
 // choose returns the assignment that must be repeated, or the one that room is held for, or a new one, and books it in the
 // ledger.
-func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, b bond) (vgpu.Assignment, string) {
+func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, b reserveOptions) (vgpu.Assignment, string) {
 	if u, ok := n.unresolved[r.UID]; ok {
 		// An earlier bind with these devices may still happen: another choice on this node would be a second one.
 		if err := ledger.Add(u.Assignment); err != nil {
@@ -184,12 +184,12 @@ func (s *state) abandon(uid vgpu.UID) (onTrial bool) {
 	if a, ok := s.reservations[uid]; ok && s.nodes[a.Node] != nil {
 		onTrial = s.nodes[a.Node].pause.without(uid)
 	}
-	s.drop(uid)
+	s.dropReservation(uid)
 	return onTrial
 }
 
-// drop removes the reservation of a pod. The caller holds the write lock.
-func (s *state) drop(uid vgpu.UID) {
+// dropReservation removes the reservation of a pod. The caller holds the write lock.
+func (s *state) dropReservation(uid vgpu.UID) {
 	a, ok := s.reservations[uid]
 	if !ok {
 		return

@@ -98,7 +98,7 @@ func TestAssumedPodKeepsItsDevicesUntilItsAnnotationIsSeen(t *testing.T) {
 	if err := d.indexer.Add(bound(t, p, a)); err != nil {
 		t.Fatal(err)
 	}
-	d.plugin.state.landed(kube.UIDOf(p), "n1")
+	d.plugin.state.noteBound(kube.UIDOf(p), "n1")
 	expect(t, "by the informer", d.filter(d.preFilter(late), late, d.nodes[0]), full)
 
 	d.remove(assumed, "n1")
@@ -131,7 +131,7 @@ func TestHoldsCountByPriority(t *testing.T) {
 	}
 }
 
-// A bind whose outcome is unknown keeps its room from everybody, and its pod gets the same devices again.
+// A bind whose outcome is unknown keeps its room from all other pods, and its pod gets the same devices again.
 func TestUnresolvedBindKeepsItsRoom(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 2))
 	first := pod("first", 6)
@@ -173,7 +173,7 @@ func TestLateBindKeepsItsRoomUntilTheSnapshotShowsIt(t *testing.T) {
 
 	other := pod("other", 5)
 	const full = "largest free share is 4 of 10 slots"
-	d.plugin.state.landed(kube.UIDOf(p), "n1")
+	d.plugin.state.noteBound(kube.UIDOf(p), "n1")
 	expect(t, "with the pod in the informer only", d.filter(d.preFilter(other), other, d.nodes[0]), full)
 	expect(t, "where the pod is not", d.filter(d.preFilter(other), other, d.nodes[1]), "")
 
@@ -265,7 +265,7 @@ func TestOccupancyFollowsTheNodeInfo(t *testing.T) {
 	expect(t, "one more in a group cycle", d.filter(d.preFilter(p), p, d.nodes[0]), "largest free share is 1 of 10 slots")
 }
 
-// Two assignments name more of a device than it has: somebody else made one of them. Nobody can tell which runs, so the
+// Two assignments name more of a device than it has: another scheduler made one of them. The plugin cannot tell which runs, so the
 // device takes no new pod.
 func TestDeviceThatIsBookedTwiceTakesNoMore(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 2))

@@ -71,8 +71,8 @@ func TestRoomIsWhatPodsLeave(t *testing.T) {
 	}
 }
 
-// A pod that names the node itself, and of whose amount 64 bits hold a part, gives nobody room: neither where the node's total wraps
-// to a small one, nor where the amount itself does.
+// A pod that names the node itself, and of whose amount 64 bits hold a part, gives no pod room: neither where the node's total
+// wraps to a small one, nor where the amount itself does.
 func TestAbsurdAmountsLeaveNoRoom(t *testing.T) {
 	for name, c := range map[string]struct{ cpu, memory string }{
 		"2^64 - 32Gi bytes":           {"1", "18446744039349813248"},

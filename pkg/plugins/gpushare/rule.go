@@ -27,15 +27,16 @@ type rule struct {
 	typical *fragmentation.Mix
 	// know is what was known of workloads when the rule was made.
 	know *learning.Snapshot
-	// among is what the policy goes by of neighbours, nil where nobody knows or promised anything. scarce is as in it.
+	// among is what the policy needs to know of neighbours, nil where no pod promised anything and nothing is known. scarce is as
+	// in it.
 	among  *placement.Neighbours
 	scarce bool
 	// made is when, zero for the first.
 	made time.Time
 }
 
-// typicalPercent is the part of all pods whose kinds count in the metric of fragmentation, by CPU and not by memory, as
-// published (Weng et al., USENIX ATC 2023): the others are rarities that nobody keeps room for.
+// typicalPercent is the part of all pods whose kinds count in the metric of fragmentation. It goes by CPU and not by memory, as
+// published (Weng et al., USENIX ATC 2023). The others are too rare to keep room for.
 const typicalPercent = 95
 
 // Pauses between rules. Every new rule has all nodes scored anew: 0.2 s at 5,000 nodes that are full of pods of known
@@ -60,7 +61,7 @@ const (
 
 func (s *state) ruling() *rule { return s.rule.Load() }
 
-// crowding is how the arguments want pods to share devices.
+// crowding is how pods share devices by the arguments.
 type crowding struct {
 	model   interference.Model
 	weights placement.Weights
@@ -84,9 +85,9 @@ func givenCrowding(args *config.GPUShareArgs) (crowding, error) {
 // harmless is the model that predicts no harm: nothing is gained by idle devices then, and no promise breaks.
 const harmless = "none"
 
-// matters reports whether neighbours make a difference: anything is known of any workload, a pod has promised or was
-// promised something, or the pod would rather have one model than another. Else scores are those of the policy alone, and
-// nodes are alike whoever runs there.
+// matters reports whether neighbours make a difference: anything is known of any workload, a pod has promised or was promised
+// something, or the pod would rather have one model than another. Else scores are those of the policy alone, and nodes are alike
+// whichever pods run there.
 func (c *crowding) matters(know *learning.Snapshot, l load, r *vgpu.Request) bool {
 	if len(r.Preferences) > 0 {
 		return true
@@ -101,7 +102,7 @@ func (p *Plugin) current(pod *v1.Pod) *learning.Snapshot {
 	if age := p.now().Sub(rule.made); age < rulePause && rule.mix == p.usual() && !p.news.due(pod, age) {
 		return rule.know
 	}
-	p.news.clear() // before the look, which shows what is told before it
+	p.news.clear() // before the look, which shows the news that came before it
 	return p.state.learner.Snapshot()
 }
 

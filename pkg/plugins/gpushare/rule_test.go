@@ -33,7 +33,7 @@ func TestNamelessPodsGetTheirWorkload(t *testing.T) {
 		return d.plugin.state.nodes["n1"].cached.Load().ledger.Assignments()[0].Workload
 	}
 	if got := workload(); got != 0 {
-		t.Fatalf("the workload of a pod that nobody told of is %d", got)
+		t.Fatalf("the workload of a pod that is not known is %d", got)
 	}
 	d.declare(declared("other", 20, 10))
 	d.plugin.state.learner.Pod(resident)
@@ -48,7 +48,7 @@ func TestNamelessPodsGetTheirWorkload(t *testing.T) {
 	}
 }
 
-// Where nothing keeps tenants to their limits, everybody may use all of a device.
+// Where nothing keeps tenants to their limits, each may use all of a device.
 func TestUnenforcedLimitsDoNotCount(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	d.declare(declared("heavy", 100, 60))
@@ -190,10 +190,10 @@ func TestOwnProfilesAreNoNews(t *testing.T) {
 		"it was removed":            {func() { d.plugin.forgetProfile(t.Context(), made) }, false},
 		"a user declared something": {func() { d.plugin.readProfile(t.Context(), made, declared(made.Name, 5, 5), false) }, true},
 		"a user removed that":       {func() { d.plugin.forgetProfile(t.Context(), cache.DeletedFinalStateUnknown{Obj: declared("x", 5, 5)}) }, true},
-		"nobody can decode it":      {func() { d.plugin.readProfile(t.Context(), nil, &unstructured.Unstructured{}, true) }, false},
+		"it cannot be decoded":      {func() { d.plugin.readProfile(t.Context(), nil, &unstructured.Unstructured{}, true) }, false},
 	} {
 		d.plugin.news.clear()
-		d.plugin.pending.asked()
+		d.plugin.pending.takeRequested()
 		if c.tell(); d.plugin.news.any() != c.want || d.plugin.pending.promised != c.want {
 			t.Errorf("%s: news %v, pods activated %v; want %v", what, d.plugin.news.any(), d.plugin.pending.promised, c.want)
 		}
@@ -255,13 +255,13 @@ func TestRefusalsByAnOldRuleAreTriedAgain(t *testing.T) {
 		d.plugin.PostFilter(t.Context(), cs, asks, statuses)
 	}
 	refuse()
-	if got := d.plugin.pending.asked(); len(got) != 0 {
+	if got := d.plugin.pending.takeRequested(); len(got) != 0 {
 		t.Errorf("%v are tried again for nothing", got)
 	}
 	d.plugin.readProfile(t.Context(), nil, declared("light", 20, 10), false)
-	d.plugin.pending.asked()
+	d.plugin.pending.takeRequested()
 	refuse() // at once: the rule is too young to be replaced
-	if got := d.plugin.pending.asked(); len(got) != 1 {
+	if got := d.plugin.pending.takeRequested(); len(got) != 1 {
 		t.Errorf("%v are tried again, want the pod that was refused", got)
 	}
 }

@@ -20,7 +20,7 @@ const shortlistSize = 100
 // shortlistedKey names the shortlist in the CycleState of a pod that was given one.
 const shortlistedKey fwk.StateKey = Name + "/shortlisted"
 
-// shortlisted is the shortlist of a pod by node, for Score. Nobody changes it later.
+// shortlisted is the shortlist of a pod by node, for Score. It does not change later.
 type shortlisted map[string]candidate
 
 // candidate is a node with its score, which holds for the ledger that it was computed from.
@@ -43,9 +43,9 @@ func scoredBefore(cs fwk.CycleState, name string, ledger *vgpu.Node) (int64, boo
 	return c.Score, ok && ledger != nil && c.ledger == ledger
 }
 
-// shortlist returns the best nodes for the request, nil for no restriction: for small clusters, for pods whose last
-// shortlist was refused, for those that room is held for, whose node is chosen, where no node fits (preemption must see all
-// nodes then), and in the cycle of a pod group, which has no PostFilter to try again.
+// shortlist returns the best nodes for the request, nil for no restriction. It restricts nothing in small clusters, for pods whose
+// last shortlist was refused, and for pods that room is held for, whose node is chosen. Nor does it where no node fits, since
+// preemption must see all nodes then, and in the cycle of a pod group, which has no PostFilter to try again.
 func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, nodes []fwk.NodeInfo) sets.Set[string] {
 	if len(nodes) <= shortlistSize || cs.IsPodGroupSchedulingCycle() || p.misses.has(r.UID) {
 		return nil
@@ -72,7 +72,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 	defer s.ranking.mu.Unlock()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	seats := s.seats(nodes)
+	entries := s.nodeEntries(nodes)
 	if len(r.Containers) == 0 {
 		if spared := s.ranking.withoutGPUs(&d); len(spared) > 0 {
 			return spared
@@ -81,7 +81,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 	scores := s.ranking.scoresOf(r, s.ruling())
 	best := make([]candidate, 0, shortlistSize+1)
 	for i, info := range nodes {
-		n := seats[i].node
+		n := entries[i].node
 		if n == nil {
 			continue
 		}
@@ -89,7 +89,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 		if !o.serves(r) {
 			continue
 		}
-		next := candidate{fwk.NodeScore{Name: n.name, Score: s.ranking.score(scores, &seats[i], o.ledger, r)}, o.ledger}
+		next := candidate{fwk.NodeScore{Name: n.name, Score: s.ranking.score(scores, &entries[i], o.ledger, r)}, o.ledger}
 		if next.Score < 0 || len(best) == shortlistSize && next.compare(best[shortlistSize-1]) > 0 || !d.couldBeMet(info) {
 			continue
 		}
@@ -122,9 +122,9 @@ func newDemand(pod *v1.Pod, host vgpu.Room) demand {
 
 // countedRoom returns what NodeResourcesFit takes to be left of a host. It may have wrapped, see roomOf.
 func countedRoom(info fwk.NodeInfo) vgpu.Room {
-	has, used := info.GetAllocatable(), info.GetRequested()
+	allocatable, used := info.GetAllocatable(), info.GetRequested()
 	return vgpu.Room{
-		MilliCPU: has.GetMilliCPU() - used.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory() - used.GetMemory()),
+		MilliCPU: allocatable.GetMilliCPU() - used.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory() - used.GetMemory()),
 	}
 }
 
@@ -143,8 +143,8 @@ func (d *demand) couldBeMet(info fwk.NodeInfo) bool {
 	return matches || err != nil
 }
 
-// missed notes that other plugins refused the pod's whole shortlist, if it had one, and has it tried again without.
-// Preemption must not act on such an attempt: most nodes were not looked at.
+// missed notes that other plugins refused the pod's whole shortlist, if it had one, and has it tried again without. Preemption must
+// not evict after such an attempt: most nodes were not looked at.
 func (p *Plugin) missed(cs fwk.CycleState, pod *v1.Pod) bool {
 	if _, err := cs.Read(shortlistedKey); err != nil {
 		return false

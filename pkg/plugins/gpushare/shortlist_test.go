@@ -258,7 +258,7 @@ func TestRefusedShortlistIsTriedAgainWithoutOne(t *testing.T) {
 	p, cs := pod("new", 1), framework.NewCycleState()
 	shortlistOf(d, cs, p)
 	_, status := d.plugin.PostFilter(t.Context(), cs, p, framework.NewDefaultNodeToStatus())
-	// This code ends the chain: DefaultPreemption, which comes next, must not act on nodes that nobody looked at.
+	// This code ends the chain: DefaultPreemption, which comes next, must not act on nodes that were not looked at.
 	expect(t, "code", status.Code().String(), fwk.UnschedulableAndUnresolvable.String())
 	expect(t, "activated", fmt.Sprint(activator.names), "[default/new]")
 	if got := shortlistOf(d, framework.NewCycleState(), p); got != nil {
@@ -280,8 +280,8 @@ func (a *activations) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// All nodes of the shortlist are tainted, which a look does not see: the pod still gets a node, soon, and nobody is
-// preempted for it.
+// All nodes of the shortlist are tainted, which a look does not see: the pod still gets a node, soon, and no pod is preempted for
+// it.
 func TestPodIsPlacedAfterARefusedShortlist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gpuNodes []*v1alpha1.GPUNode

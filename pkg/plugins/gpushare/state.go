@@ -63,8 +63,8 @@ type node struct {
 	// reserved and held name the pods with a reservation or a hold on the node.
 	reserved map[vgpu.UID]bool
 	held     map[vgpu.UID]bool
-	// unresolved holds assignments whose bind may or may not have happened, by pod. They keep their room from everybody,
-	// and a pod that comes back to the node gets the same one again.
+	// unresolved holds assignments whose bind may or may not have happened, by pod. They keep their room from all pods, and a pod
+	// that comes back to the node gets the same one again.
 	unresolved map[vgpu.UID]unresolved
 	// pause keeps pods away while the kubelet of the node refuses them, nil for none.
 	pause *pause
@@ -218,9 +218,9 @@ func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) load {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	version, sum := s.learner.Snapshot().Version(), load{}
-	for i, seat := range s.seats(nodes) {
-		if seat.node != nil {
-			sum = sum.plus(s.renew(logger, seat.node, nodes[i], version))
+	for i, entry := range s.nodeEntries(nodes) {
+		if entry.node != nil {
+			sum = sum.plus(s.renew(logger, entry.node, nodes[i], version))
 		}
 	}
 	return sum
@@ -247,8 +247,8 @@ func (s *state) renew(logger klog.Logger, n *node, info fwk.NodeInfo, version ui
 	return o
 }
 
-// occupancyOf returns the occupancy of the node that info describes: the cached one where it still holds, else a new
-// one that nobody keeps. Callers do not modify it.
+// occupancyOf returns the occupancy of the node that info describes: the cached one where it still holds, else a new one that is
+// not kept. Callers do not modify it.
 func (s *state) occupancyOf(info fwk.NodeInfo) *occupancy {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -16,10 +16,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Ledgers brings what is known of the nodes up to date and returns the ledger of each, with the holds and the room of the
-// host, for plugins that place several pods at once. The devices of a node that takes no vGPU pods now take nothing. A
-// node without devices is nil, unless also asks for it. Callers do not modify a ledger. The pod is one of those that are
-// placed; the error says what is not read yet, in words for its owner.
+// Ledgers brings what is known of the nodes up to date and returns the ledger of each, with the holds and the room of the host. It
+// is for plugins that place several pods at once. The devices of a node that takes no vGPU pods now take nothing. A node without
+// devices is nil, unless also asks for it. Callers do not modify a ledger. The pod is one of those that are placed; the error names
+// what the plugin has not read yet, in words for its owner.
 //
 // It is called by the scheduling cycle only.
 func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error) {
@@ -35,7 +35,7 @@ func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo,
 		o := p.state.occupancyOf(info)
 		switch {
 		case o.problem == "" && o.stray == 0:
-			ledgers[i] = p.state.withDoubts(o.ledger)
+			ledgers[i] = p.state.withUnresolved(o.ledger)
 		case o.ledger != nil:
 			ledgers[i] = o.ledger.Only(func(int) bool { return false })
 		case also(info.Node().Name):
@@ -45,9 +45,9 @@ func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo,
 	return ledgers, nil
 }
 
-// withDoubts returns the ledger with the room of unresolved binds in nobody's name: no pod may have it but the one that may be
-// there already, and that one as it is, which a plan for several pods could not tell.
-func (s *state) withDoubts(ledger *vgpu.Node) *vgpu.Node {
+// withUnresolved returns the ledger with the room of unresolved binds as holds of no pod. Only the pod that may be there already
+// may have the room, with the very same devices, and a plan for several pods cannot see that.
+func (s *state) withUnresolved(ledger *vgpu.Node) *vgpu.Node {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	n := s.nodes[ledger.Name()]
@@ -55,8 +55,8 @@ func (s *state) withDoubts(ledger *vgpu.Node) *vgpu.Node {
 		return ledger
 	}
 	out := ledger.Without(func(h *vgpu.Hold, held bool) bool {
-		_, doubtful := n.unresolved[h.UID]
-		return held && doubtful
+		_, isUnresolved := n.unresolved[h.UID]
+		return held && isUnresolved
 	})
 	for _, uid := range slices.Sorted(maps.Keys(n.unresolved)) {
 		h := vgpu.Hold{Assignment: n.unresolved[uid].Assignment, Priority: unresolvedPriority}
@@ -130,8 +130,8 @@ func (p *Plugin) Losses(pod *v1.Pod) []gang.Loss {
 	return nil
 }
 
-// Plans tells of the pods that another plugin plans. What is kept for them is their holds: a node that the framework nominated
-// for such a pod, while it waited for its siblings, means nothing once the hold is gone.
+// Plans tells of the pods that another plugin plans. Only their holds keep room for them. A node that the framework nominated for
+// such a pod, while it waited for its siblings, means nothing once the hold is gone.
 func (p *Plugin) Plans(member func(pod *v1.Pod) bool) { p.state.planned.Store(&member) }
 
 func (s *state) plannedElsewhere(pod *v1.Pod) bool {
@@ -147,8 +147,8 @@ func (p *Plugin) Held(uid vgpu.UID) (vgpu.Hold, bool) {
 	return h, ok
 }
 
-// Stands reports whether room is held for a pod on the node, and the pod could have it now: pods of a higher priority pass
-// over holds, and devices turn sick.
+// Stands reports whether room is held for a pod on the node, and the pod could have it now. Pods of a higher priority pass over
+// holds, and devices turn sick.
 func (p *Plugin) Stands(uid vgpu.UID, info fwk.NodeInfo) bool {
 	p.state.mu.RLock()
 	defer p.state.mu.RUnlock()

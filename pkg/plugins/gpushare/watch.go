@@ -21,8 +21,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// watchPods settles pods once the informer shows their assignment or their end, keeps the list of pending pods, counts each
-// pod once for the mix, and tells the learner of them.
+// watchPods settles pods once the informer shows their assignment or their end. It keeps the list of pending pods, counts each pod
+// once for the mix, and passes the pods to the learner.
 func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInformer) error {
 	_, err := informer.AddEventHandlerWithOptions(p.podEvents(ctx), handlerOptions(ctx))
 	return err
@@ -82,7 +82,7 @@ func (p *Plugin) seen(pod *v1.Pod) {
 		p.triedOn(pod.Spec.NodeName, pod, true)
 	}
 	if _, ok := pod.Annotations[v1alpha1.AnnotationAssignment]; ok {
-		p.state.landed(kube.UIDOf(pod), pod.Spec.NodeName)
+		p.state.noteBound(kube.UIDOf(pod), pod.Spec.NodeName)
 	}
 }
 
@@ -124,17 +124,17 @@ func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface) er
 	}
 	go informer.RunWithContext(ctx)
 	go func() {
-		if told(ctx, registration) {
+		if awaitSynced(ctx, registration) {
 			p.state.setUnread("")
-			p.answered[aboutGPUNodes].tell()
+			p.answered[aboutGPUNodes].announce()
 			p.pending.activate()
 		}
 	}()
 	return nil
 }
 
-// told waits until a handler was told of all that there is, and reports whether it was before ctx ended.
-func told(ctx context.Context, registration cache.ResourceEventHandlerRegistration) bool {
+// awaitSynced waits until a handler has had all objects, and reports whether that was before ctx ended.
+func awaitSynced(ctx context.Context, registration cache.ResourceEventHandlerRegistration) bool {
 	select {
 	case <-registration.HasSyncedChecker().Done():
 		return true
@@ -150,7 +150,7 @@ func handlerOptions(ctx context.Context) cache.HandlerOptions {
 
 func (p *Plugin) explainUnread(ctx context.Context, r *cache.Reflector, err error) {
 	p.noteUnread(err)
-	p.answered[aboutGPUNodes].tell()
+	p.answered[aboutGPUNodes].announce()
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
@@ -174,9 +174,9 @@ func (p *Plugin) readGPUNode(ctx context.Context, object any) bool {
 		klog.FromContext(ctx).Error(r.err, "The node takes no vGPU pods", "node", r.Name)
 	}
 	changed, err := p.state.setInventory(r.Name, r.devices, r.problem)
-	p.state.setUnenforced(r.Name, unenforcedOf(r.told))
-	if r.told != nil {
-		p.state.learner.GPUNode(r.told)
+	p.state.setUnenforced(r.Name, unenforcedOf(r.use))
+	if r.use != nil {
+		p.state.learner.GPUNode(r.use)
 	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The node takes no vGPU pods", "node", r.Name)
@@ -199,8 +199,8 @@ func (p *Plugin) forgetGPUNode(ctx context.Context, object any) {
 	}
 }
 
-// condensed is what the informer keeps of a GPUNode. For a node of 8 linked devices the object itself, a tree of maps,
-// takes 34 KB and this 7 KB (BenchmarkKeptGPUNode): at 5,000 nodes 130 MB less for the garbage collector to walk.
+// condensed is what the informer keeps of a GPUNode. For a node of 8 linked devices the object itself, a tree of maps, takes 34 KB
+// and this 7 KB (BenchmarkKeptGPUNode). At 5,000 nodes the garbage collector walks 130 MB less.
 type condensed struct {
 	metav1.ObjectMeta
 	devices []vgpu.Device
@@ -208,8 +208,8 @@ type condensed struct {
 	problem string
 	// err is why the devices could not be read.
 	err error
-	// told is what the node tells of its use, for the learner; nil where it could not be decoded.
-	told *v1alpha1.GPUNode
+	// use is what the node reports of its use, for the learner; nil where it could not be decoded.
+	use *v1alpha1.GPUNode
 }
 
 // condense turns a GPUNode into what is kept of it. One that cannot be decoded keeps its name: its node takes no vGPU pods.
@@ -225,22 +225,22 @@ func condense(object any) (any, error) {
 		return r, nil
 	}
 	r.devices, r.problem, r.err = devicesOf(g)
-	r.told = useOf(g)
+	r.use = useOf(g)
 	return r, nil
 }
 
 // useOf returns what a learner reads of a GPUNode.
 func useOf(g *v1alpha1.GPUNode) *v1alpha1.GPUNode {
-	told := &v1alpha1.GPUNode{}
-	told.Name, told.Status.Conditions = g.Name, g.Status.Conditions
+	use := &v1alpha1.GPUNode{}
+	use.Name, use.Status.Conditions = g.Name, g.Status.Conditions
 	for i := range g.Status.Devices {
 		d := &g.Status.Devices[i]
-		told.Status.Devices = append(told.Status.Devices, v1alpha1.GPUDevice{
+		use.Status.Devices = append(use.Status.Devices, v1alpha1.GPUDevice{
 			ID: d.ID, Model: d.Model, Memory: d.Memory, Health: d.Health, Enforcement: d.Enforcement, ContextsUsed: d.ContextsUsed,
 			Usage: d.Usage, Tenants: d.Tenants,
 		})
 	}
-	return told
+	return use
 }
 
 // unenforcedOf returns the models of a node's devices on which nothing keeps tenants to their compute limit, each once.

@@ -20,18 +20,18 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// task is what core is asked for one gang.
-type task struct {
+// planInput is what core is asked for one gang.
+type planInput struct {
 	gang    *podgroup.Gang
 	cluster *gang.Cluster
 	group   *gang.Group
 	config  gang.Config
-	// pods are the members that want a place, in the order of group.Members.
+	// pods are the members that need a place, in the order of group.Members.
 	pods []*v1.Pod
-	// doubtful are the places of members of whose bind nobody told whether it happened: where that would have put them. unsure are
-	// these members.
-	doubtful []reservation.Place
-	unsure   []*v1.Pod
+	// unresolved are the places of members with an unresolved bind: where that bind would have put them. unresolvedPods are these
+	// members.
+	unresolved     []reservation.Place
+	unresolvedPods []*v1.Pod
 	// bound is how many members are bound and not being deleted.
 	bound int
 	// infos are the nodes of the cluster, in the same order.
@@ -39,50 +39,50 @@ type task struct {
 }
 
 // find returns the place of a node in the cluster, and whether it is there.
-func (t *task) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(t.cluster.Nodes, name, func(n *vgpu.Node, name string) int { return strings.Compare(n.Name(), name) })
+func (in *planInput) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(in.cluster.Nodes, name, func(n *vgpu.Node, name string) int { return strings.Compare(n.Name(), name) })
 }
 
 // ledger returns the node of the cluster with a name, nil where there is none.
-func (t *task) ledger(name string) *vgpu.Node {
-	if at, found := t.find(name); found {
-		return t.cluster.Nodes[at]
+func (in *planInput) ledger(name string) *vgpu.Node {
+	if at, found := in.find(name); found {
+		return in.cluster.Nodes[at]
 	}
 	return nil
 }
 
 // placed counts the members that have a place already.
-func (t *task) placed() int { return len(t.group.Placed) }
+func (in *planInput) placed() int { return len(in.group.Placed) }
 
 // lacking counts the members that must run and have no place.
-func (t *task) lacking() int { return lackingOf(t.group) }
+func (in *planInput) lacking() int { return lackingOf(in.group) }
 
 func lackingOf(g *gang.Group) int { return max(0, g.MinCount-len(g.Placed)) }
 
-// chosen returns the places that a plan has for members, those in doubt included.
-func (t *task) chosen(plan *gang.Plan) []reservation.Place {
-	places := slices.Clone(t.doubtful)
+// placesOf returns the places that a plan has for members, those with unresolved binds included.
+func (in *planInput) placesOf(plan *gang.Plan) []reservation.Place {
+	places := slices.Clone(in.unresolved)
 	for i, a := range plan.Places {
 		if a.Node != "" {
-			places = append(places, reservation.Place{Assignment: a, Host: t.group.Members[i].Request.Host})
+			places = append(places, reservation.Place{Assignment: a, Host: in.group.Members[i].Request.Host})
 		}
 	}
 	for i := range places {
-		places[i].Within = t.within(places[i].Node)
+		places[i].Within = in.within(places[i].Node)
 	}
 	return places
 }
 
 // within returns the labels that keep a member in the required domains of a node.
-func (t *task) within(node string) map[string]string {
-	at, found := t.find(node)
+func (in *planInput) within(node string) map[string]string {
+	at, found := in.find(node)
 	if !found {
 		return nil
 	}
 	labels := map[string]string{}
-	for _, key := range t.group.Wishes.Required {
+	for _, key := range in.group.Wishes.Required {
 		if key != gang.NVLink {
-			labels[key] = t.infos[at].Node().Labels[key]
+			labels[key] = in.infos[at].Node().Labels[key]
 		}
 	}
 	return labels
@@ -91,9 +91,9 @@ func (t *task) within(node string) map[string]string {
 // unread says what of the cluster is not read yet.
 type unread struct{ error }
 
-// task collects what a plan depends on. Anew says that members in doubt are planned anew. The error says in words what is wrong
-// with the gang; it is an unread where something is not known yet. The caller holds the lock of the machine.
-func (p *Plugin) task(ctx context.Context, l machine.Locked, c *cycle, pg *podgroup.Gang, anew bool) (*task, error) {
+// buildInput collects what a plan depends on. Anew says that members with unresolved binds are planned anew. The error says in
+// words what is wrong with the gang; it is an unread where something is not known yet. The caller holds the lock of the machine.
+func (p *Plugin) buildInput(ctx context.Context, l machine.Locked, c *cycle, pg *podgroup.Gang, anew bool) (*planInput, error) {
 	if p.shares == nil || p.shares() == nil {
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
 	}
@@ -102,23 +102,23 @@ func (p *Plugin) task(ctx context.Context, l machine.Locked, c *cycle, pg *podgr
 	if err != nil {
 		return nil, unread{err}
 	}
-	t := &task{
+	in := &planInput{
 		gang:   pg,
 		group:  &gang.Group{Name: pg.String(), MinCount: pg.MinCount},
 		config: gang.Config{Policy: p.shares().Policy(), MaxDomains: int(p.args.MaxDomains)},
 	}
-	t.group.Wishes, t.group.Losses = p.wishes(pg), p.losses(pg)
+	in.group.Wishes, in.group.Losses = p.wishes(pg), p.losses(pg)
 	p.topology.refresh(c.nodes)
-	t.cluster, t.infos = p.topology.cluster(c.nodes, ledgers, t.group.Wishes)
+	in.cluster, in.infos = p.topology.cluster(c.nodes, ledgers, in.group.Wishes)
 	var admits *admittance
-	if admits, err = p.members(l, t, pg, anew); err != nil {
+	if admits, err = p.members(l, in, pg, anew); err != nil {
 		return nil, err
 	}
-	t.setAside(l.State.Beside(pg.Ref))
-	admits.nodes = t.infos
-	t.cluster.Admits, t.cluster.Bars = admits.count, admits.bar
-	t.cluster.Ends, t.cluster.Host, t.cluster.Hosts = p.endOf, p.hostOf, t.hostAt
-	return t, nil
+	in.setAside(l.State.Beside(pg.Ref))
+	admits.nodes = in.infos
+	in.cluster.Admits, in.cluster.Bars = admits.count, admits.bar
+	in.cluster.Ends, in.cluster.Host, in.cluster.Hosts = p.endOf, p.hostOf, in.hostAt
+	return in, nil
 }
 
 func (p *Plugin) isMember(pod *v1.Pod) bool {
@@ -126,8 +126,8 @@ func (p *Plugin) isMember(pod *v1.Pod) bool {
 	return ok
 }
 
-// alsoFor tells which nodes matter to a gang although they have no devices: those where members are, which the others come
-// near, and all of them for a gang with members that ask for no vGPU.
+// alsoFor says which nodes matter to a gang although they have no devices. These are the nodes where members are, since the others
+// come near them. For a gang with members that ask for no vGPU, they are all nodes.
 func alsoFor(s *reservation.State, pg *podgroup.Gang) func(node string) bool {
 	if slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return !kube.WantsVGPU(m) }) {
 		return func(string) bool { return true }
@@ -149,8 +149,8 @@ func (p *Plugin) wishes(pg *podgroup.Gang) gang.Wishes {
 	return w
 }
 
-// members sorts the members into those that have a place and those that want one.
-func (p *Plugin) members(l machine.Locked, t *task, pg *podgroup.Gang, anew bool) (*admittance, error) {
+// members sorts the members into those that have a place and those that need one.
+func (p *Plugin) members(l machine.Locked, in *planInput, pg *podgroup.Gang, anew bool) (*admittance, error) {
 	s := l.State
 	admits := &admittance{most: s.Limits(pg.Ref)}
 	for i, pod := range pg.Members {
@@ -161,10 +161,10 @@ func (p *Plugin) members(l machine.Locked, t *task, pg *podgroup.Gang, anew bool
 		}
 		m := machine.MemberOf(pod)
 		if s.OnNode(pg.Ref, &m) {
-			t.bound++
+			in.bound++
 		}
 		if at, ok := p.placed(s, pg.Ref, pod); ok {
-			t.group.Placed = append(t.group.Placed, at)
+			in.group.Placed = append(in.group.Placed, at)
 			continue
 		}
 		if !m.Waits() {
@@ -174,14 +174,14 @@ func (p *Plugin) members(l machine.Locked, t *task, pg *podgroup.Gang, anew bool
 		if err != nil {
 			return nil, fmt.Errorf("member %s: %w", klog.KObj(pod), err)
 		}
-		maybe := p.shares().Unresolved(kube.UIDOf(pod))
-		if at := t.tryable(admits.most, maybe); at != nil && !anew {
-			t.group.Placed = append(t.group.Placed, *at)
-			t.doubtful, t.unsure = append(t.doubtful, reservation.Place{Assignment: *at, Host: r.Host}), append(t.unsure, pod)
+		unresolved := p.shares().Unresolved(kube.UIDOf(pod))
+		if at := in.tryable(admits.most, unresolved); at != nil && !anew {
+			in.group.Placed = append(in.group.Placed, *at)
+			in.unresolved, in.unresolvedPods = append(in.unresolved, reservation.Place{Assignment: *at, Host: r.Host}), append(in.unresolvedPods, pod)
 			continue
 		}
-		t.group.Members = append(t.group.Members, gang.Member{Request: r, Rank: pg.Ranks[i], Kind: admits.kind(pod, maybe)})
-		t.pods = append(t.pods, pod)
+		in.group.Members = append(in.group.Members, gang.Member{Request: r, Rank: pg.Ranks[i], Kind: admits.kind(pod, unresolved)})
+		in.pods = append(in.pods, pod)
 	}
 	return admits, nil
 }
@@ -201,30 +201,30 @@ func (p *Plugin) placed(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) (vg
 	return vgpu.Assignment{UID: kube.UIDOf(pod), Pod: kube.PathOf(pod), Node: node}, true
 }
 
-// setAside takes from the hosts what others will use that are not there yet: holds keep devices only.
-func (t *task) setAside(rooms map[string]vgpu.Room) {
+// setAside takes from the hosts what pods that are not there yet will use: holds keep devices only.
+func (in *planInput) setAside(rooms map[string]vgpu.Room) {
 	for name, room := range rooms {
-		if at, found := t.find(name); found {
-			n := t.cluster.Nodes[at].Clone()
+		if at, found := in.find(name); found {
+			n := in.cluster.Nodes[at].Clone()
 			n.SetRoom(n.Room().Minus(room))
-			t.cluster.Nodes[at] = n
+			in.cluster.Nodes[at] = n
 		}
 	}
 }
 
 // tryable returns the first of the places that a member may have where it can be tried again, nil for none: it would get these
 // devices or none.
-func (t *task) tryable(limits map[string]int, maybe []vgpu.Assignment) *vgpu.Assignment {
-	for i := range maybe {
-		if _, limited := limits[maybe[i].Node]; !limited && reservation.Healthy(t.ledger(maybe[i].Node), &maybe[i]) {
-			return &maybe[i]
+func (in *planInput) tryable(limits map[string]int, unresolved []vgpu.Assignment) *vgpu.Assignment {
+	for i := range unresolved {
+		if _, limited := limits[unresolved[i].Node]; !limited && reservation.Healthy(in.ledger(unresolved[i].Node), &unresolved[i]) {
+			return &unresolved[i]
 		}
 	}
 	return nil
 }
 
-// endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that is restarted whenever it ends, 0 for
-// nobody knows.
+// endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that is restarted whenever it ends, 0 where
+// that is not known.
 func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 	seen := p.machine.Seen(uid, pod)
 	switch {
@@ -238,7 +238,7 @@ func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 	return 0
 }
 
-// hostOf returns what a host has back when a pod ends: nothing where nobody knows, or where the pod asks for what no host has.
+// hostOf returns what a host has back when a pod ends: nothing where the pod is not known, or asks for what no host has.
 func (p *Plugin) hostOf(uid vgpu.UID, pod string) vgpu.Room {
 	seen := p.machine.Seen(uid, pod)
 	if seen == nil {
@@ -251,13 +251,13 @@ func (p *Plugin) hostOf(uid vgpu.UID, pod string) vgpu.Room {
 	return host
 }
 
-// hostAt returns what the host of a node has for pods, whoever is there.
-func (t *task) hostAt(node int) vgpu.Room {
-	has := t.infos[node].GetAllocatable()
-	return vgpu.Room{MilliCPU: has.GetMilliCPU(), Memory: vgpu.Bytes(has.GetMemory())}
+// hostAt returns what the host of a node has for pods, whichever pods are there.
+func (in *planInput) hostAt(node int) vgpu.Room {
+	allocatable := in.infos[node].GetAllocatable()
+	return vgpu.Room{MilliCPU: allocatable.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory())}
 }
 
-// startOf returns the Unix time at which a pod got its node, 0 for nobody knows.
+// startOf returns the Unix time at which a pod got its node, 0 where that is not known.
 func (p *Plugin) startOf(uid vgpu.UID, pod string) int64 {
 	seen := p.machine.Seen(uid, pod)
 	if seen == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/bubble"
 )
 
-// doubt has the bind of a pod to a node end without an answer.
-func (d *desk) doubt(p *v1.Pod, node string) vgpu.Assignment {
+// leaveUnresolved has the bind of a pod to a node end without an answer.
+func (d *desk) leaveUnresolved(p *v1.Pod, node string) vgpu.Assignment {
 	d.t.Helper()
 	cs := d.preFilter(p)
 	d.reserve(cs, p, node)
@@ -33,7 +33,7 @@ func (d *desk) doubt(p *v1.Pod, node string) vgpu.Assignment {
 }
 
 // The room of a bind of unknown outcome ends when the bind can no longer happen, and not before.
-func TestOldDoubtsEnd(t *testing.T) {
+func TestOldUnresolvedBindsEnd(t *testing.T) {
 	p := pod("a", 6)
 	broken := fake.NewClientset(p)
 	broken.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -44,31 +44,31 @@ func TestOldDoubtsEnd(t *testing.T) {
 		name   string
 		client *fake.Clientset
 		later  time.Duration
-		again  bool // the bind was tried again, and nobody told again
+		again  bool // the bind was tried again, and is unresolved again
 		kept   bool
 	}{
-		{name: "not bound", client: fake.NewClientset(p), later: doubtFor + time.Second},
-		{name: "not bound, too early", client: fake.NewClientset(p), later: doubtFor - time.Second, kept: true},
-		{name: "not bound, tried again meanwhile", client: fake.NewClientset(p), later: doubtFor + time.Second, again: true, kept: true},
-		{name: "gone", client: fake.NewClientset(), later: doubtFor + time.Second},
-		{name: "replaced", client: fake.NewClientset(with(p.DeepCopy(), func(p *v1.Pod) { p.UID = "new" })), later: doubtFor + time.Second},
-		{name: "bound elsewhere", client: fake.NewClientset(on("n2")), later: doubtFor + time.Second},
-		{name: "bound there", client: fake.NewClientset(on("n1")), later: doubtFor + time.Second, kept: true},
-		{name: "no answer", client: broken, later: doubtFor + time.Second, kept: true},
+		{name: "not bound", client: fake.NewClientset(p), later: unresolvedFor + time.Second},
+		{name: "not bound, too early", client: fake.NewClientset(p), later: unresolvedFor - time.Second, kept: true},
+		{name: "not bound, tried again meanwhile", client: fake.NewClientset(p), later: unresolvedFor + time.Second, again: true, kept: true},
+		{name: "gone", client: fake.NewClientset(), later: unresolvedFor + time.Second},
+		{name: "replaced", client: fake.NewClientset(with(p.DeepCopy(), func(p *v1.Pod) { p.UID = "new" })), later: unresolvedFor + time.Second},
+		{name: "bound elsewhere", client: fake.NewClientset(on("n2")), later: unresolvedFor + time.Second},
+		{name: "bound there", client: fake.NewClientset(on("n1")), later: unresolvedFor + time.Second, kept: true},
+		{name: "no answer", client: broken, later: unresolvedFor + time.Second, kept: true},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 1))
 			d.plugin.requests, d.plugin.bindTimeout = throttle.Unlimited(tc.client), bubble.Patience
-			a := d.doubt(p, "n1")
-			if got := d.plugin.Doubts(); got != 1 {
+			a := d.leaveUnresolved(p, "n1")
+			if got := d.plugin.UnresolvedBinds(); got != 1 {
 				t.Fatalf("%d pods are in doubt, want 1", got)
 			}
 			d.later = tc.later
 			if tc.again {
 				d.plugin.state.suspend(a, d.plugin.now())
 			}
-			d.plugin.settleDoubts(t.Context())
+			d.plugin.settleUnresolved(t.Context())
 			want := ""
 			if tc.kept {
 				want = "largest free share is 4 of 10 slots"
@@ -79,27 +79,27 @@ func TestOldDoubtsEnd(t *testing.T) {
 	}
 }
 
-// A second doubt while the API server is asked about the first is not settled by the answer.
-func TestNewerDoubtStays(t *testing.T) {
+// A second unresolved bind, while the API server is asked about the first, is not settled by the answer.
+func TestNewerUnresolvedBindStays(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1))
 	p := pod("a", 6)
-	a := d.doubt(p, "n1")
-	d.later = doubtFor + time.Second
-	old := d.plugin.state.doubtsBefore(d.plugin.now().Add(-doubtFor))
+	a := d.leaveUnresolved(p, "n1")
+	d.later = unresolvedFor + time.Second
+	old := d.plugin.state.unresolvedBefore(d.plugin.now().Add(-unresolvedFor))
 	d.plugin.state.suspend(a, d.plugin.now())
 	for _, u := range old {
-		d.plugin.state.dispel(u)
+		d.plugin.state.endUnresolved(u)
 	}
-	if len(old) != 1 || d.plugin.Doubts() != 1 {
-		t.Errorf("%d old doubts, %d are left, want 1 and 1", len(old), d.plugin.Doubts())
+	if len(old) != 1 || d.plugin.UnresolvedBinds() != 1 {
+		t.Errorf("%d old doubts, %d are left, want 1 and 1", len(old), d.plugin.UnresolvedBinds())
 	}
 }
 
-// To a plan for several pods the room of a doubtful bind belongs to nobody, the pod itself included.
-func TestLedgersWithDoubts(t *testing.T) {
+// To a plan for several pods the room of an unresolved bind belongs to no pod, the pod itself included.
+func TestLedgersWithUnresolvedBinds(t *testing.T) {
 	d := newDesk(t, gpuNode("n1", 1), gpuNode("n2", 2))
 	p := pod("a", 6)
-	first, second := d.doubt(p, "n1"), d.doubt(p, "n2")
+	first, second := d.leaveUnresolved(p, "n1"), d.leaveUnresolved(p, "n2")
 	ledgers, err := d.plugin.Ledgers(t.Context(), p, d.nodes, func(string) bool { return false })
 	if err != nil {
 		t.Fatal(err)

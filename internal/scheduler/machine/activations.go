@@ -13,9 +13,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// wakes are the pods that are to be tried again. Activating them takes the lock of the scheduler's queue, under which PreEnqueue asks
-// for that of the machine: so it waits until that is free.
-type wakes struct {
+// activations are the pods that are to be tried again. Activating them takes the lock of the scheduler's queue, and PreEnqueue
+// takes the lock of the machine under it. So the machine activates them once its own lock is free.
+type activations struct {
 	mu   sync.Mutex
 	pods map[string]*v1.Pod
 	// stale are nominations that may mean nothing any more, which takes the same lock to find out.
@@ -29,30 +29,30 @@ type nomination struct {
 }
 
 // add notes pods to be tried again, at the next Flush.
-func (w *wakes) add(pods ...*v1.Pod) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (a *activations) add(pods ...*v1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, pod := range pods {
-		if w.pods == nil {
-			w.pods = map[string]*v1.Pod{}
+		if a.pods == nil {
+			a.pods = map[string]*v1.Pod{}
 		}
-		w.pods[klog.KObj(pod).String()] = pod
+		a.pods[klog.KObj(pod).String()] = pod
 	}
 }
 
 // addStale notes that a member may have lost its place, for the next Flush.
-func (w *wakes) addStale(n nomination) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stale = append(w.stale, n)
+func (a *activations) addStale(n nomination) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stale = append(a.stale, n)
 }
 
 // Flush has the pods tried again that were noted. The caller does not hold the lock of the machine, and is not PreEnqueue.
 func (m *Machine) Flush(ctx context.Context) {
-	m.woken.mu.Lock()
-	pods, stale := m.woken.pods, m.woken.stale
-	m.woken.pods, m.woken.stale = nil, nil
-	m.woken.mu.Unlock()
+	m.activations.mu.Lock()
+	pods, stale := m.activations.pods, m.activations.stale
+	m.activations.pods, m.activations.stale = nil, nil
+	m.activations.mu.Unlock()
 	for _, n := range stale {
 		if pod := m.Seen(n.uid, n.pod); pod != nil {
 			m.Denominate(pod, n.node)
@@ -64,8 +64,8 @@ func (m *Machine) Flush(ctx context.Context) {
 }
 
 // The framework nominates a member for its node while it waits in Permit, by a request of its own. The answer to that may come
-// after the plan is cancelled, and the framework would count the member on a node where it has no place any more: the CPU that
-// its siblings or other pods were to have there would look taken. A nomination of a member means nothing without its place.
+// after the plan is cancelled. The framework would then count the member on a node where it has no place any more. The CPU that its
+// siblings or other pods were to have there would look taken. A nomination of a member means nothing without its place.
 
 // Denominate ends the nomination of a member for a node, unless it has a place there, or room is made for it there. The caller holds
 // no lock: the queue's is taken.
@@ -81,8 +81,8 @@ func (m *Machine) Denominate(pod *v1.Pod, node string) {
 	}
 }
 
-// Expect tells the framework where the members of a gang will be for which room is made, so that no pod of a lower priority takes the
-// CPU and memory that the victims leave there.
+// Expect nominates the members of a gang for the nodes where room is made for them. So no pod of a lower priority takes the CPU and
+// memory that the victims leave there.
 //
 // It is called by the scheduling cycle that refused the gang.
 func (m *Machine) Expect(ctx context.Context, ref podgroup.Ref, pods []*v1.Pod) {
