@@ -55,7 +55,9 @@ type Sweeper struct {
 }
 
 const (
+	// SweepEvery is the time between two rounds.
 	SweepEvery = 10 * time.Second
+	// SweepGrace is how old a spec is at least that a round removes.
 	SweepGrace = time.Minute
 	// sweepTimeout bounds one round.
 	sweepTimeout = 30 * time.Second

@@ -78,15 +78,6 @@ func TestWholeDevicesAreUsedWithoutMPS(t *testing.T) {
 	}
 }
 
-func mustRead(t *testing.T, pod *v1.Pod) vgpu.Assignment {
-	t.Helper()
-	a, err := kube.AssignmentOf(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
 // The app container is given the init container's slots again; each start finds its own container's share.
 func TestInitContainersGetTheirOwnShare(t *testing.T) {
 	b := newBench(t)

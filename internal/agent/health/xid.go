@@ -11,11 +11,12 @@ import (
 type Recovery uint8
 
 const (
+	// RecoveryUnknown means that the driver does not say.
 	RecoveryUnknown Recovery = iota
 	RecoveryNone
 	RecoveryReset
 	RecoveryReboot
-	// RecoveryOther: something else than a reset or a reboot.
+	// RecoveryOther is something else than a reset or a reboot.
 	RecoveryOther
 )
 
@@ -23,11 +24,11 @@ const (
 type XIDClass uint8
 
 const (
-	// XIDApplication: a program did something wrong. The device is sound.
+	// XIDApplication means that a program did something wrong. The device is sound.
 	XIDApplication XIDClass = iota
-	// XIDContained: the device is sound once its present clients are gone.
+	// XIDContained means that the device is sound once its present clients are gone.
 	XIDContained
-	// XIDReset: the device is not sound before a reset, or until the driver says so.
+	// XIDReset means that the device is not sound before a reset, or until the driver says so.
 	XIDReset
 )
 

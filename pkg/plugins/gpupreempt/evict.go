@@ -73,14 +73,18 @@ func (e *eviction) begin(ctx context.Context, l machine.Locked, a *reservation.B
 	}
 }
 
-// evict carries a plan out, beside the scheduling cycle.
-func (p *Plugin) evict(e *eviction) { go func() { _ = p.evictVictims(e) }() } // the machine hears of the error
-
-// evictVictims carries a plan out. No unit of a plan could stay, so the first failure ends it: those that were not evicted by then stay.
-func (p *Plugin) evictVictims(e *eviction) error {
+// evict carries a plan out, beside the scheduling cycle. Other members of gangs that go whole are kept from places before the cycle
+// goes on: the scheduler would place one that comes back, and the evictions leave it behind.
+func (p *Plugin) evict(e *eviction) {
 	if e.ctx.Err() == nil {
 		p.blockPlacement(e)
 	}
+	go func() { _ = p.evictVictims(e) }() // the machine hears of the error
+}
+
+// evictVictims evicts the victims of a plan. No unit of a plan could stay, so the first failure ends it: the victims that were not
+// evicted by then stay.
+func (p *Plugin) evictVictims(e *eviction) error {
 	err := p.evictAll(e.ctx, e)
 	e.forget()
 	if err != nil {

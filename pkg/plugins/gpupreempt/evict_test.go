@@ -47,6 +47,7 @@ func (c *cluster) evicts(units ...preemption.Unit) error {
 	c.plugin.machine.Lock(func(l machine.Locked) {
 		e.begin(c.T.Context(), l, l.Step(reservation.PodRoomMade{PodRef: e.pod, Room: room, Evict: c.plugin.chosen(e)}).Begin)
 	})
+	c.plugin.blockPlacement(e)
 	return c.plugin.evictVictims(e)
 }
 
