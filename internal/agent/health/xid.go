@@ -13,8 +13,11 @@ type Recovery uint8
 const (
 	// RecoveryUnknown means that the driver does not say.
 	RecoveryUnknown Recovery = iota
+	// RecoveryNone means that nothing is needed.
 	RecoveryNone
+	// RecoveryReset means that the device is to be reset.
 	RecoveryReset
+	// RecoveryReboot means that the node is to be rebooted.
 	RecoveryReboot
 	// RecoveryOther is something else than a reset or a reboot.
 	RecoveryOther
