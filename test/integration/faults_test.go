@@ -46,6 +46,10 @@ const (
 	lateBy       = 300 * time.Millisecond
 	// tooLateBy is beyond bindTimeout.
 	tooLateBy = bindTimeout + time.Second
+	// watchLag is how late the scheduler's watches show what happens: a busy API server's come late, and a bind may time out before.
+	watchLag = 2 * bindTimeout
+	// readsRefused is how many reads of every fourth pod are refused: more than one bind makes before it times out.
+	readsRefused = 8
 )
 
 // faultyServer stands between the scheduler and an API server.
@@ -57,7 +61,9 @@ type faultyServer struct {
 
 	mu       sync.Mutex
 	attempts map[string]int
-	counts   map[fault]int
+	// reads counts, by path, the requests that read one pod.
+	reads  map[string]int
+	counts map[fault]int
 	// accepted counts, by path, the binds that the API server accepted.
 	accepted map[string]int
 	pending  sync.WaitGroup
@@ -75,7 +81,7 @@ func newFaultyServer(t *testing.T, upstream *rest.Config) *faultyServer {
 	}
 	f := &faultyServer{
 		upstream: transport, target: target,
-		attempts: map[string]int{}, counts: map[fault]int{}, accepted: map[string]int{},
+		attempts: map[string]int{}, reads: map[string]int{}, counts: map[fault]int{}, accepted: map[string]int{},
 	}
 	f.forward = &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
@@ -94,8 +100,18 @@ func (f *faultyServer) config() *rest.Config {
 	return &rest.Config{Host: f.server.URL, QPS: -1}
 }
 
-// ServeHTTP passes everything on but what binds pods.
+// ServeHTTP passes everything on but what binds pods and the first reads of some pods. It passes on late what a watch sends.
 func (f *faultyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && f.refusesToRead(r.URL.Path) {
+		f.answer(w, failure(http.StatusInternalServerError))
+		return
+	}
+	if r.URL.Query().Has("watch") {
+		late := lagBehind(w)
+		defer late.end()
+		f.forward.ServeHTTP(late, r)
+		return
+	}
 	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/binding") {
 		f.forward.ServeHTTP(w, r)
 		return
@@ -121,6 +137,65 @@ func (f *faultyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// lagging passes on, in order and watchLag later, what is written to it.
+type lagging struct {
+	http.ResponseWriter
+	written chan lateBytes
+	ended   chan struct{}
+}
+
+type lateBytes struct {
+	due  time.Time
+	data []byte
+}
+
+func lagBehind(w http.ResponseWriter) *lagging {
+	l := &lagging{ResponseWriter: w, written: make(chan lateBytes, 1<<14), ended: make(chan struct{})}
+	go func() {
+		defer close(l.ended)
+		for chunk := range l.written {
+			time.Sleep(time.Until(chunk.due))
+			_, _ = w.Write(chunk.data) // a client that left is one more fault
+			_ = http.NewResponseController(w).Flush()
+		}
+	}()
+	return l
+}
+
+func (l *lagging) Write(data []byte) (int, error) {
+	l.written <- lateBytes{due: time.Now().Add(watchLag), data: bytes.Clone(data)}
+	return len(data), nil
+}
+
+// Flush does nothing: what is written is flushed when it is passed on.
+func (l *lagging) Flush() {}
+
+func (l *lagging) end() {
+	close(l.written)
+	<-l.ended
+}
+
+// refusesToRead reports whether a request reads one pod and is to fail. Without these failures every bind would learn its outcome,
+// also after an answer that lies.
+func (f *faultyServer) refusesToRead(path string) bool {
+	if !strings.Contains(path, "/pods/pod-") {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads[path]++
+	return isUnreadable(path) && f.reads[path] <= readsRefused
+}
+
+// isUnreadable reports whether the first reads of the pod at a path fail.
+func isUnreadable(path string) bool { return hashOf(path)%4 == 0 }
+
+func hashOf(text string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(text)) // a hash takes everything
+	return h.Sum32()
+}
+
 // choose returns the fault of a request, the same in every run, and counts it.
 func (f *faultyServer) choose(path string) fault {
 	f.mu.Lock()
@@ -136,10 +211,13 @@ func (f *faultyServer) choose(path string) fault {
 		} else if attempt > 10 {
 			kind = none
 		}
+	case isUnreadable(strings.TrimSuffix(path, "/binding")):
+		// Every answer is a refusal, and the first one lies.
+		if attempt == 0 {
+			kind = done409
+		}
 	case attempt < faultsPerPod:
-		h := fnv.New32a()
-		fmt.Fprintf(h, "%s#%d", path, attempt)
-		kind = faults[h.Sum32()%uint32(len(faults))]
+		kind = faults[hashOf(fmt.Sprintf("%s#%d", path, attempt))%uint32(len(faults))]
 	}
 	f.counts[kind]++
 	return kind

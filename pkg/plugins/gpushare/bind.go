@@ -23,7 +23,8 @@ import (
 //
 // An error of the API server does not tell whether the pod was bound: after each it reads the pod. The same node and
 // assignment is success; a pod that is bound otherwise, being deleted or gone is failure; a pod that is not bound is
-// tried again until bindTimeout. When that ends while an attempt may still take effect, the devices stay held.
+// tried again until bindTimeout. When that ends while an attempt may still take effect, or while the pod could not be read after
+// one, the devices stay held.
 //
 // The time starts when the first attempt may be sent. That a bind waits for the limit of this scheduler's requests is no failure,
 // and says nothing of the API server.
@@ -112,6 +113,9 @@ type binder struct {
 	raw     string
 	// ambiguous: an attempt may still take effect, although the pod is not bound now.
 	ambiguous bool
+	// unread: the pod could not be read after the last attempt. A refusal alone does not tell: a client or a proxy on the way that
+	// sends a request again gets a conflict as its answer to the second, because the first one bound the pod.
+	unread bool
 }
 
 // run binds, and returns nil only when the pod is bound with this node and assignment.
@@ -146,7 +150,7 @@ func (b *binder) run(ctx context.Context) error {
 }
 
 func (b *binder) outOfTime(err error) error {
-	if b.ambiguous {
+	if b.ambiguous || b.unread {
 		return fmt.Errorf("%w: %w", errUnknown, err)
 	}
 	return err
@@ -170,12 +174,14 @@ func (b *binder) post(ctx context.Context) error {
 
 // look reads the pod after a failed attempt, and reports whether that settles the bind, with the result.
 func (b *binder) look(ctx context.Context, failed error) (bool, error) {
+	b.unread = true
 	if b.plugin.requests.Turn(ctx) != nil {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout/attemptsPerTimeout)
 	defer cancel()
 	pod, err := b.plugin.requests.CoreV1().Pods(b.binding.Namespace).Get(ctx, b.binding.Name, metav1.GetOptions{})
+	b.unread = err != nil
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, fmt.Errorf("the pod is gone: %w", failed)

@@ -107,6 +107,8 @@ func TestBindBelievesThePodNotTheError(t *testing.T) {
 		{name: "forbidden after a doubt", answer: []answer{{false, timedOut}, {false, forbidden}}, want: errUnknown.Error(), held: true},
 		{name: "500 without end", answer: []answer{{false, internal}}, want: errUnknown.Error(), held: true},
 		{name: "429 without end", answer: []answer{{false, tooMany}}, want: "injected"},
+		{name: "done, answered with 409, and no read works", answer: []answer{{true, conflict}, {false, conflict}}, broken: 1 << 20, want: errUnknown.Error(), held: true},
+		{name: "429 without end, and the last read works", answer: []answer{{false, tooMany}}, broken: 2, want: "injected"},
 		{name: "bound to another node", answer: []answer{{false, conflict}}, change: elsewhere, want: "bound to node n2", posts: 1},
 		{name: "bound with another assignment", answer: []answer{{false, conflict}}, change: otherwise, want: "another assignment", posts: 1},
 		{name: "replaced", answer: []answer{{false, conflict}}, change: func(p *v1.Pod) { p.UID = "new" }, want: "another pod has its name", posts: 1},
