@@ -32,7 +32,7 @@ type Watch struct {
 	server server
 	broke  func()
 	beat   func()
-	// renew is how long one watch of the kubelet lasts, poll how often pods are listed where the kubelet has no watch, retry
+	// renew is how long one watch of the kubelet lasts after it has told all pods, poll how often pods are listed where the kubelet has no watch, retry
 	// the first wait after a failure, and again the time between two looks at a kubelet that does not serve the Pods API.
 	renew, poll, retry, again time.Duration
 
@@ -58,6 +58,8 @@ const (
 	// renewWatch bounds how late a change of an annotation is seen. A new watch costs what a list costs: some
 	// milliseconds for a hundred pods.
 	renewWatch = time.Minute
+	// openWatch bounds how long the kubelet takes to tell all pods at first. A watch that takes longer has failed.
+	openWatch = time.Minute
 	// pollPods is how often pods are listed without a watch. It must be well below the termination margin.
 	pollPods = 2 * time.Second
 	// minWatchWait and maxWatchWait bound the wait after a watch that failed. Meanwhile pods terminate unseen.
@@ -161,7 +163,8 @@ func (w *Watch) follow(ctx context.Context) error {
 	// Not a deadline: the server would be told it and could end the watch first, which looks like a failure.
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer time.AfterFunc(w.renew, cancel).Stop()
+	ends := time.AfterFunc(openWatch, cancel)
+	defer ends.Stop()
 	stream, err := w.client.WatchPods(bounded, &podsapi.WatchPodsRequest{}, grpc.WaitForReady(false))
 	if err != nil {
 		return err
@@ -178,6 +181,7 @@ func (w *Watch) follow(ctx context.Context) error {
 		if event.Type == podsapi.EventType_INITIAL_SYNC_COMPLETE {
 			w.replace(initial)
 			initial = nil
+			ends.Reset(w.renew)
 			continue
 		}
 		pod, err := decodePod(event.Pod)
