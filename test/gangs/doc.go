@@ -6,5 +6,8 @@
 // memory, and the clock is that of testing/synctest: a deadline of minutes passes in no time, and after each step the world
 // has settled.
 //
+// Other tests play random workloads of pods and gangs through this scheduler and through the simulator, and compare after each
+// arrival where the pods are and who was evicted.
+//
 // A history that fails is shrunk and printed as a script. testdata holds those that once failed.
 package gangs

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
@@ -45,6 +46,8 @@ type kit struct {
 	gangs string
 	// stock: preemption is the scheduler's own.
 	stock bool
+	// simulated: the scheduler takes the pods in the order of the simulator, and only once it has seen all that happened at an instant.
+	simulated bool
 	// make returns a plugin that is not production's.
 	make frameworkruntime.PluginFactory
 }
@@ -76,8 +79,12 @@ func startScheduling(ctx context.Context, a *api, k kit) (*scheduling, error) {
 	informers := scheduler.NewInformerFactory(client, 0, nil)
 	recorders := func(string) events.EventRecorderLogger { return newRecorder(a) }
 	r := &scheduling{}
-	s, err := scheduler.New(ctx, client, informers, nil, recorders,
-		scheduler.WithPodMaxInUnschedulablePodsDuration(forEver), scheduler.WithProfiles(k.profile()), scheduler.WithFrameworkOutOfTreeRegistry(r.plugins(a, k)))
+	options := []scheduler.Option{scheduler.WithPodMaxInUnschedulablePodsDuration(forEver)}
+	if k.simulated {
+		options = append(options, scheduler.WithPodMaxBackoffSeconds(0))
+	}
+	s, err := scheduler.New(ctx, client, informers, nil, recorders, append(options,
+		scheduler.WithProfiles(k.profile()), scheduler.WithFrameworkOutOfTreeRegistry(r.plugins(a, k)))...)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -90,6 +97,9 @@ func startScheduling(ctx context.Context, a *api, k kit) (*scheduling, error) {
 		go r.preempt.Run(ctx)
 	}
 	s.NextEntity = a.watched(ctx, s.NextEntity)
+	if k.simulated {
+		s.NextEntity = patient(ctx, s, s.NextEntity)
+	}
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
 	if err := s.WaitForHandlersSync(ctx); err != nil {
@@ -151,6 +161,9 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 	if k.make != nil {
 		registry[k.gangs] = k.make
 	}
+	if k.simulated {
+		registry[arrivalSort{}.Name()] = newArrivalSort
+	}
 	return registry
 }
 
@@ -162,6 +175,10 @@ func (k kit) profile() schedulerconfig.KubeSchedulerProfile {
 	}
 	p := defaults.Profiles[0]
 	multi := &p.Plugins.MultiPoint
+	if k.simulated {
+		multi.Enabled = slices.DeleteFunc(multi.Enabled, func(s schedulerconfig.Plugin) bool { return s.Name == queuesort.Name })
+		p.Plugins.QueueSort.Enabled = []schedulerconfig.Plugin{{Name: arrivalSort{}.Name()}}
+	}
 	after := []schedulerconfig.Plugin{{Name: gpushare.Name}}
 	p.Plugins.Bind.Enabled = append(slices.Clone(after), p.Plugins.Bind.Enabled...)
 	if !k.stock {

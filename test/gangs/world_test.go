@@ -44,14 +44,12 @@ type world struct {
 	violation string
 }
 
-// play plays a history in a bubble of its own and returns the claim that did not hold, "" for none, with what happened.
-// It must be called inside of synctest.Test.
-func play(ctx context.Context, k kit, history []step) (violation string, log []string) {
+// newWorld returns an empty cluster whose scheduler does not run yet.
+func newWorld(ctx context.Context, k kit) *world {
 	w := &world{
 		ctx: ctx, kit: k, api: newAPI(), hosts: map[string]*host{}, teams: map[string]*team{}, uids: map[string]bool{},
 		claims: map[string]*claim{}, torn: map[string][]*tear{}, arrivals: map[string]arrival{},
 	}
-	defer func() { tallies.add(&w.tally) }()
 	w.api.changed = w.podChanged
 	w.api.lost = func(node string) bool {
 		w.mu.Lock()
@@ -59,6 +57,14 @@ func play(ctx context.Context, k kit, history []step) (violation string, log []s
 		h := w.hosts[node]
 		return h == nil || h.lost
 	}
+	return w
+}
+
+// play plays a history in a bubble of its own and returns the claim that did not hold, "" for none, with what happened.
+// It must be called inside of synctest.Test.
+func play(ctx context.Context, k kit, history []step) (violation string, log []string) {
+	w := newWorld(ctx, k)
+	defer func() { tallies.add(&w.tally) }()
 	if err := w.start(); err != nil {
 		return "start the scheduler: " + err.Error(), nil
 	}
