@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
 )
 
 // trace is the small cluster and its pods under testdata.
@@ -53,7 +55,7 @@ func TestFragmentationKeys(t *testing.T) {
 			t.Errorf("%s took %v", r.Policy, r.SecondsPerRun)
 		}
 	}
-	if diff := cmp.Diff([]string{"bestfit", "clustering", "dotprod", "fgd", "packed", "packing", "random", "spread", "tandem"}, policies); diff != "" {
+	if diff := cmp.Diff(placement.Policies(), policies); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
 	}
 }

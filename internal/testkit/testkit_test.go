@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tandem-gpu/tandem/pkg/placement"
 )
 
 // TestParse reads a drawing with all that a drawing can have, and draws it again.
@@ -74,7 +76,7 @@ error: name devices with on=
 error: unknown device "n1/g9"
 error: read share "x": expected integer
 error: unknown argument "colour"
-error: choose policy: unknown name "tetris", known are bestfit, clustering, dotprod, fgd, packed, packing, random, spread, tandem
+error: choose policy: unknown name "tetris", known are ` + strings.Join(placement.Policies(), ", ") + `
 error: sick makes another cluster, which no what-if undoes
 `
 	if diff := cmp.Diff(want, s.Command("whatif", nil, script)); diff != "" {

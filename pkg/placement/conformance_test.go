@@ -2,6 +2,7 @@ package placement_test
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -364,7 +365,24 @@ func TestByName(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	_, err := placement.ByName("tetris")
-	if want := `choose policy: unknown name "tetris", known are bestfit, clustering, dotprod, fgd, packed, packing, random, spread, tandem`; err == nil || err.Error() != want {
+	if want := `choose policy: unknown name "tetris", known are ` + strings.Join(placement.Policies(), ", "); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// TestPoliciesAreDocumented: each page that lists the policies names all of them.
+func TestPoliciesAreDocumented(t *testing.T) {
+	for path, quote := range map[string]string{
+		"../../docs/guides/simulator.md": "`", "../../docs/glossary.md": "`", "../api/config/v1/types.go": `"`,
+	} {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range placement.Policies() {
+			if !strings.Contains(string(page), quote+name+quote) {
+				t.Errorf("%s does not name the policy %s", path, name)
+			}
+		}
 	}
 }

@@ -188,20 +188,12 @@ func TestSchedulerConfiguration(t *testing.T) {
 		if diff := cmp.Diff(ignored, fit.IgnoredResources); diff != "" {
 			t.Errorf("ignoredResources (-want +got):\n%s", diff)
 		}
-		share := arguments[*config.GPUShareArgs](t, c, gpushare.Name)
-		want := &config.GPUShareArgs{
-			Policy: "tandem", BindTimeout: metav1.Duration{Duration: 30 * time.Second},
-			PodsWithoutGPUs: config.SkipPods, MixHalfLife: metav1.Duration{Duration: 24 * time.Hour},
-			Interference: config.InterferenceArgs{Model: "default", Learning: config.LearningEnabled, MaxProfiles: 10000},
-			Weights:      config.CostWeights{Fragmentation: 100, Interference: 100, Heterogeneity: 100},
-			Sharing:      config.SharingWhenScarce, ScarceBelowPercent: 10,
-		}
-		if !cmp.Equal(want, share) {
-			t.Errorf("GPUShareArgs differ from the documented defaults (-want +got):\n%s", cmp.Diff(want, share))
-		}
-		defaults := &configv1.GPUGangArgs{}
-		configv1.SetDefaults_GPUGangArgs(defaults)
-		wantDefaults(t, defaults, arguments[*config.GPUGangArgs](t, c, gpugang.Name))
+		share := &configv1.GPUShareArgs{}
+		configv1.SetDefaults_GPUShareArgs(share)
+		wantDefaults(t, share, arguments[*config.GPUShareArgs](t, c, gpushare.Name))
+		gang := &configv1.GPUGangArgs{}
+		configv1.SetDefaults_GPUGangArgs(gang)
+		wantDefaults(t, gang, arguments[*config.GPUGangArgs](t, c, gpugang.Name))
 		preempt := &configv1.GPUPreemptArgs{}
 		configv1.SetDefaults_GPUPreemptArgs(preempt)
 		wantDefaults(t, preempt, arguments[*config.GPUPreemptArgs](t, c, gpupreempt.Name))

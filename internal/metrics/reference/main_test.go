@@ -26,3 +26,17 @@ func TestLabelsAreExplained(t *testing.T) {
 		t.Errorf("labels %v are not explained", used)
 	}
 }
+
+// Each row says its unit, its range and its meaning. Histograms have buckets, and only they have.
+func TestRowsAreComplete(t *testing.T) {
+	for _, s := range sections() {
+		for _, f := range s.Families {
+			if f.Unit == "" || f.Range == "" || f.Help == "" {
+				t.Errorf("%s has the unit %q, the range %q and the meaning %q: want all three", f.Name, f.Unit, f.Range, f.Help)
+			}
+			if (f.Type == metrics.Histogram) != (len(f.Buckets) > 0) {
+				t.Errorf("%s is a %s with %d buckets", f.Name, f.Type, len(f.Buckets))
+			}
+		}
+	}
+}

@@ -55,11 +55,16 @@ func newMetrics() *metricSet {
 	}
 }
 
-// register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
-func (m *metricSet) register(ctx context.Context, p *Plugin) {
-	all := []metrics.Registerable{
+// all returns what is registered, without the gauges.
+func (m *metricSet) all() []metrics.Registerable {
+	return []metrics.Registerable{
 		m.attempts, m.cancelled, m.drains, m.released, m.refusals, m.repairs, m.tried, m.waited, m.spread,
 	}
+}
+
+// register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
+func (m *metricSet) register(ctx context.Context, p *Plugin) {
+	all := m.all()
 	errs := make([]error, 0, len(all)+1)
 	for _, r := range all {
 		errs = append(errs, legacyregistry.Register(r))
