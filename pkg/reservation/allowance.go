@@ -9,7 +9,8 @@ import (
 // allowance bounds the evictions in a minute. It is a bucket that holds as many evictions as may be made at once, and that fills
 // evenly. The zero value bounds nothing.
 type allowance struct {
-	// size is how many evictions fill the bucket, 0 for no bound. per is how long one takes to come back.
+	// size is how many evictions fill the bucket, 0 for no bound. per is how long one takes to come back: no time without a bound,
+	// so nobody waits then.
 	size int
 	per  time.Duration
 	// full is when the bucket is full again.
@@ -45,7 +46,7 @@ func newAllowance(perMinute int) allowance {
 // Claims of a higher priority come first, then those that wait longer. A preemptor that needs more than the bucket holds waits
 // until the bucket is full. isNew says that the preemptor did not wait before.
 func (a *allowance) request(id Preemptor, priority int32, count int, now time.Time) (wait time.Duration, isNew bool) {
-	if a.size == 0 || count == 0 {
+	if count == 0 {
 		delete(a.claims, id)
 		return 0, false
 	}
@@ -83,9 +84,7 @@ func (a *allowance) filling(now time.Time) time.Duration { return max(0, a.full.
 
 // spend takes so many evictions out of the bucket, which may owe some afterwards.
 func (a *allowance) spend(count int, now time.Time) {
-	if a.size > 0 {
-		a.full = now.Add(a.filling(now) + time.Duration(count)*a.per)
-	}
+	a.full = now.Add(a.filling(now) + time.Duration(count)*a.per)
 }
 
 // forget drops the claim of a preemptor that needs no evictions any more.

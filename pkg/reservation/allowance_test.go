@@ -45,6 +45,15 @@ func TestAllowance(t *testing.T) {
 		"who needs less asks anew": {
 			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {0, "b", 0, 0, 0}, {10 * s, "c", 0, 1, 0},
 		},
+		"who lets its turn pass waits anew": {
+			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {61*s + claimPatience, "c", 0, 6, 0}, {0, "d", 0, 1, 10 * s}, {s, "b", 0, 1, 19 * s},
+		},
+		"who is late and comes before others keeps its turn": {
+			{0, "a", 0, 6, 0}, {0, "b", 0, 6, 60 * s}, {10 * s, "d", 0, 6, 110 * s}, {51*s + claimPatience, "b", 0, 6, 0},
+		},
+		"who asks with a lower priority does not wait for itself": {
+			{0, "a", 0, 6, 0}, {0, "b", 5, 2, 20 * s}, {0, "b", 0, 2, 20 * s},
+		},
 	} {
 		a, now := newAllowance(6), time.Unix(1e9, 0)
 		for i, x := range steps {
@@ -61,6 +70,42 @@ func TestNoAllowance(t *testing.T) {
 	for range 3 {
 		if wait, _ := a.request(preempts("a"), 0, 1e6, time.Unix(1e9, 0)); wait != 0 {
 			t.Errorf("without a bound a preemptor waits %v", wait)
+		}
+	}
+}
+
+// What a pod that asks for no vGPU would wait for is no claim, and those who let their turn pass are not before it.
+func TestEvictionDelay(t *testing.T) {
+	s, now := New(Config{EvictionsPerMinute: 6}), time.Unix(1e9, 0)
+	delay := func() time.Duration { return s.EvictionDelay(preempts("plain"), 0, now) }
+	for _, who := range []string{"a", "b"} { // the second waits for a minute
+		s.allowance.request(preempts(who), 0, 6, now)
+	}
+	if got := delay(); got != 70*time.Second {
+		t.Errorf("behind another one the delay is %v, want 70s", got)
+	}
+	now = now.Add(time.Minute + claimPatience)
+	if got := delay(); got != 10*time.Second {
+		t.Errorf("behind one that is late the delay is %v, want 10s", got)
+	}
+	now = now.Add(time.Second)
+	if got := delay(); got != 0 {
+		t.Errorf("after one that let its turn pass the delay is %v, want none", got)
+	}
+	if got := New(Config{}).EvictionDelay(preempts("plain"), 0, now); got != 0 {
+		t.Errorf("without a bound the delay is %v", got)
+	}
+}
+
+// The pauses double up to the longest, and stay there.
+func TestPauses(t *testing.T) {
+	for failures, want := range map[int][2]time.Duration{
+		1: {time.Second, time.Second}, 2: {2 * time.Second, 2 * time.Second}, 6: {32 * time.Second, 32 * time.Second},
+		7: {time.Minute, 64 * time.Second}, 9: {time.Minute, 256 * time.Second}, 10: {time.Minute, 5 * time.Minute},
+		1000: {time.Minute, 5 * time.Minute},
+	} {
+		if got := [2]time.Duration{backoff(failures), podPause(failures)}; got != want {
+			t.Errorf("after %d failures a gang and a pod pause %v, want %v", failures, got, want)
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (m *move) adopt(g *group, f *Facts) {
 	}
 	at := f.firstBound()
 	since := time.Unix(at, 0)
-	if at == 0 || !f.waitedAt(at) || since.Add(m.cfg.Deadline).Before(m.cfg.Began) {
+	if !f.waitedAt(at) || since.Add(m.cfg.Deadline).Before(m.cfg.Began) {
 		g.phase = &running{plan: p}
 		return
 	}
@@ -180,7 +180,7 @@ func (m *move) adopt(g *group, f *Facts) {
 // It becomes the number of members that there are: they run on, and a member that comes back joins them. Other gangs are returned
 // as they are.
 func (m *move) afterStart(g *group, f *Facts) *Facts {
-	if f.Problem == nil || !f.Problem.Waits || f.MinCount == 0 {
+	if f.Problem == nil || !f.Problem.Waits {
 		return f
 	}
 	m.adopt(g, f)

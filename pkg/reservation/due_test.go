@@ -1,9 +1,11 @@
 package reservation
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
 
 	"github.com/tandem-gpu/tandem/pkg/gang"
@@ -124,3 +126,80 @@ func (w *world) refuse(name string, priority int32) {
 }
 
 func (w *world) tickOnly(name string) { w.state.Step(Ticked{Gang: w.facts(name)}, w.now) }
+
+// Without room that is kept while pods end it is nobody's turn, and nothing is due for gangs that wait for room.
+func TestDueWithoutDrains(t *testing.T) {
+	w := newWorld(t, gang.NoDrains)
+	w.refuse("low", 0)
+	for range 2 {
+		if ref, at, some := w.state.NextDue(w.now); some {
+			t.Errorf("gang %s is due at %v", ref, at)
+		}
+		if ref, some := w.state.Turn(w.now); some {
+			t.Errorf("it is the turn of gang %s", ref)
+		}
+		w.now = w.now.Add(time.Hour)
+	}
+}
+
+// TestDueOfOne tells what is due first for single gangs, besides what waits for a turn.
+func TestDueOfOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		commands string
+		gang     string
+		want     time.Duration // from the last command
+	}{
+		"a member pauses": {
+			"gang a min=2 x y; try x; plan x x=n1 y=n1; reserve x; reserve y; permit y; unreserve x", "a", time.Second,
+		},
+		"the first of two members pauses": {
+			"gang a min=3 x y z; try x; plan x x=n1 y=n1 z=n1; reserve x; reserve y; reserve z; permit z; unreserve x; wait 400ms; unreserve y", "a", 600 * time.Millisecond,
+		},
+		"a node is limited": {
+			"gang a min=1 x; try x; plan x x=n1; node-refused x node=n1 limited; wait 1s; try x; refuse x why=NoRoom lacking=1; tick a", "a", 30 * time.Second,
+		},
+		"pods are evicted for it, and it would have its turn before": {
+			"gang a min=1 x; try x; refuse x why=NoRoom lacking=1; make-room a lacking=1 x=n1", "a", 6*time.Minute + moment,
+		},
+		"one that comes behind kept room is not looked at": {
+			"gang a min=1 x; gang b min=1 y; try x; refuse x why=NoRoom lacking=1; wait 1m; try x; refuse x why=NoRoom lacking=1; sought x x=n1;" +
+				"try y; refuse y why=NoRoom lacking=1", "a", time.Hour,
+		},
+		"one that comes before kept room is looked at": {
+			"gang a min=1 x; gang b min=1 y; try x; refuse x why=NoRoom lacking=1; wait 1m; try x; refuse x why=NoRoom lacking=1; sought x x=n1;" +
+				"try y priority=5; refuse y why=NoRoom lacking=1", "b", time.Minute,
+		},
+		"pods to evict are sought again": {
+			"gang a min=1 x; try x; refuse x why=NoRoom lacking=1; give-up a pause=5s", "a", 5 * time.Second,
+		},
+		"pods to evict are sought again for one that never fits": {
+			"gang a min=1 x; try x; refuse x why=NeverFits lacking=1; give-up a pause=5s", "a", 5 * time.Second,
+		},
+		"the turn of another is first": {
+			"gang a min=1 x; gang b min=1 y; try x; refuse x why=NoRoom lacking=1; try y priority=5; refuse y why=NoRoom lacking=1; wait 1m", "b", 0,
+		},
+		"two at the same time": {
+			"gang a min=2 x; gang b min=2 y; try x; plan x x=n1; try y; plan y y=n1", "a", 5*time.Minute + moment,
+		},
+	} {
+		for range 60 { // maps have no order, and mostly the same one
+			w := newWorld(t, gang.AllDrains)
+			for _, command := range strings.Split(test.commands, ";") {
+				words := strings.Fields(command)
+				d := &datadriven.TestData{Cmd: words[0]}
+				for _, word := range words[1:] {
+					key, value, has := strings.Cut(word, "=")
+					arg := datadriven.CmdArg{Key: key}
+					if has {
+						arg.Vals = []string{value}
+					}
+					d.CmdArgs = append(d.CmdArgs, arg)
+				}
+				w.run(d)
+			}
+			if ref, at, some := w.state.NextDue(w.now); !some || ref.Name != test.gang || at.Sub(w.now) != test.want {
+				t.Errorf("%s: gang %q is due in %v, want %q in %v", name, ref.Name, at.Sub(w.now), test.gang, test.want)
+			}
+		}
+	}
+}

@@ -183,8 +183,7 @@ func (s *State) Evicts(id Preemptor) bool { return s.evicts(id) }
 
 // IsChosen reports whether a pod was chosen as a victim and is not overdue.
 func (s *State) IsChosen(uid vgpu.UID, now time.Time) bool {
-	c, ok := s.chosen[uid]
-	return ok && !now.After(c.Until)
+	return !now.After(s.chosen[uid].Until) // the zero time of a pod that was not chosen is over
 }
 
 // Victims returns the pods that were chosen as victims and are not overdue, with the time by which they are gone.
@@ -200,9 +199,6 @@ func (s *State) Victims(now time.Time) map[vgpu.UID]time.Time {
 
 // EvictionDelay returns how long the eviction rate limit makes a preemptor wait for one eviction.
 func (s *State) EvictionDelay(id Preemptor, priority int32, now time.Time) time.Duration {
-	if s.allowance.size == 0 {
-		return 0
-	}
 	return s.allowance.wait(id, claim{count: 1, priority: priority, since: now}, now)
 }
 

@@ -128,9 +128,7 @@ func (n *reserving) kept(now time.Time) Turn {
 	}
 	slices.Sort(t.Nodes)
 	t.Nodes = slices.Compact(t.Nodes)
-	if n.until > 0 {
-		t.Left = max(0, time.Unix(n.until, 0).Sub(now))
-	}
+	t.Left = max(0, time.Unix(n.until, 0).Sub(now))
 	return t
 }
 
@@ -184,14 +182,11 @@ func (m *move) roomSought(e *RoomSought) {
 // time twice as long.
 func (m *move) endInVain(g *group, nodes []string) {
 	m.endReservation(g)
-	if r := g.refused(); r.wait != nil {
-		r.wait.look = m.now.Add(m.voidPause(g.inVain))
-	}
+	g.refused().wait.look = m.now.Add(m.voidPause(g.inVain))
 	g.inVain++
 	for _, name := range nodes {
 		g.failed[name] = true
 	}
-	m.retryRefused()
 }
 
 // endReservation gives up the room that is kept for a gang while pods end.
@@ -204,9 +199,7 @@ func (m *move) endReservation(g *group) {
 		return
 	}
 	for i := range n.holds {
-		if _, has := g.places()[n.holds[i].UID]; !has {
-			m.do(Release{UID: n.holds[i].UID})
-		}
+		m.do(Release{UID: n.holds[i].UID})
 	}
 	refusal := n.refused
 	g.need, m.reserving = &refusal, Ref{}

@@ -283,12 +283,29 @@ func (h *history) checkPhases(e Event) {
 				h.rapid.Fatalf("after %T member %s is reserved and has no place", e, uid)
 			}
 		}
+		h.checkKept(e, g)
 		if g.phase.phase() == Planned && len(g.places()) == 0 && len(g.reserves()) > 0 {
 			h.rapid.Fatalf("after %T gang %s has a plan without places", e, ref)
 		}
 	}
 	if count > 1 || count == 0 && h.state.reserving != (Ref{}) {
 		h.rapid.Fatalf("after %T %d gangs have room kept, and it is the turn of %q", e, count, h.state.reserving.Name)
+	}
+}
+
+// checkKept: room is kept only for a gang that waits for room, and for members without a place.
+func (h *history) checkKept(e Event, g *group) {
+	n := g.reserving()
+	if n == nil {
+		return
+	}
+	if n.wait == nil {
+		h.rapid.Fatalf("after %T gang %s has room kept and does not wait for room", e, g.Ref)
+	}
+	for i := range n.holds {
+		if _, has := g.places()[n.holds[i].UID]; has {
+			h.rapid.Fatalf("after %T member %s has a place, and room is kept for it", e, n.holds[i].UID)
+		}
 	}
 }
 

@@ -173,15 +173,10 @@ func about(ref Ref, message string) string { return "gang " + ref.String() + ": 
 // drop forgets one place, with its hold.
 func (m *move) drop(g *group, uid vgpu.UID) {
 	p := g.plan()
-	if p == nil {
-		return
+	if at := p.places[uid]; at.Held() {
+		m.do(Release{UID: uid})
 	}
-	if at, ok := p.places[uid]; ok {
-		if at.Held() {
-			m.do(Release{UID: uid})
-		}
-		m.touch(g)
-	}
+	m.touch(g)
 	delete(p.places, uid)
 	delete(p.reserved, uid)
 }
@@ -212,7 +207,6 @@ func (m *move) cancel(g *group, f *Facts, why string) {
 	if p.preempted { // the room that pods were evicted for came to nothing
 		g.seekVictimsAt = m.now.Add(m.voidPause(g.voidRooms))
 		g.voidRooms++
-		p.preempted = false
 	}
 	m.do(Count{What: Cancelled})
 }

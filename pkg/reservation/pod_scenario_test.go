@@ -161,6 +161,11 @@ func names(refs []PodRef) []string {
 func (w *world) showVictims() string {
 	var b strings.Builder
 	victims := w.state.Victims(w.now)
+	for _, uid := range append(sorted(w.state.chosen), "nobody") {
+		if _, ok := victims[uid]; ok != w.state.IsChosen(uid, w.now) {
+			w.t.Fatalf("%s is chosen %v, and a victim %v", uid, !ok, ok)
+		}
+	}
 	for _, uid := range sorted(victims) {
 		fmt.Fprintf(&b, "%s is gone %s\n", uid, w.in(victims[uid]))
 	}

@@ -186,7 +186,6 @@ func (m *move) end(g *group) {
 	if made, ok := g.phase.(*planned); ok {
 		m.do(Open{Gate: made.gate})
 	}
-	g.phase = unplaced{}
 	m.endReservation(g)
 	m.endRoom(g)
 	delete(m.gangs, g.Ref)
