@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// minReopen and maxReopen bound the wait before the driver is tried again. A driver that is being installed is found
+	// minReopen and maxReopen bound the pause between two attempts to open the driver. The agent finds a new driver
 	// within a minute; a node without NVIDIA costs nothing.
 	minReopen = 5 * time.Second
 	maxReopen = time.Minute
 )
 
-// errStarting is why nothing is served before the driver has answered for the first time.
+// errStarting: the driver has not answered yet.
 var errStarting = errors.New("the agent starts")
 
 // opened is what the driver said at first.
@@ -33,9 +33,8 @@ type opened struct {
 	err     error
 }
 
-// awaitDriver returns the devices once the driver answers, false if ctx ended before. While it does not, the agent
-// idles: the GPUNode has no devices and says why, and the kubelet is offered nothing. idling is called when that
-// begins.
+// awaitDriver returns the devices once the driver answers, false if ctx ended before. Until then the agent idles: the
+// GPUNode has no devices and says why, and the kubelet gets no slots. awaitDriver calls idling when that begins.
 func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]inventory.GPU, bool) {
 	var attempt loop.Question[opened]
 	var told toldIdle
@@ -78,7 +77,7 @@ func (a *Agent) open() opened {
 	return o
 }
 
-// toldIdle is what the GPUNode was last told, and when.
+// toldIdle is the last message in the GPUNode, and its time.
 type toldIdle struct {
 	what string
 	at   time.Time
