@@ -45,7 +45,7 @@ func scoredBefore(cs fwk.CycleState, name string, ledger *vgpu.Node) (int64, boo
 }
 
 // shortlist returns the best nodes for the request, nil for no restriction. There is no restriction in small clusters,
-// for pods whose last shortlist failed, and for pods with a hold, whose node is fixed. Nor does it where no
+// for pods whose last shortlist failed, and for pods with a hold, whose node is fixed. There is none either where no
 // node fits, since preemption must see all nodes then, and in the cycle of a pod group, which has no PostFilter to try
 // again.
 func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, nodes []fwk.NodeInfo) sets.Set[string] {
