@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// crowd is the pods that have places, as the preemption policies see them.
+// crowd is the running pods, as the preemption policies see them.
 type crowd struct {
 	preemption.Candidates
 	nodes []*vgpu.Node // where evictions may help, by name
@@ -22,10 +22,10 @@ type crowd struct {
 type decision struct {
 	Preemption
 	places []vgpu.Assignment
-	broken []*group // gangs that are evicted whole
+	broken []*group // gangs that leave whole
 }
 
-// decide returns who is evicted for a job, or a gang; nil where nobody is. The crowd is that of its rank.
+// decide returns the victims for a job, or a gang; nil for none. The candidates are those below its rank.
 func (e *engine) decide(job int, c *crowd) (*decision, error) {
 	if e.setup.Preemption.Policy == PreemptInTree {
 		return e.decideInTree(job, c)
@@ -63,8 +63,8 @@ func (c *crowd) jobsOf(pods []int) []int {
 	return jobs
 }
 
-// mayHelp returns the nodes on which evictions may help a job. Whether they do on one node is a matter of that node alone: where
-// they helped a single pod nowhere, only nodes that changed since can help others of its kind.
+// mayHelp returns the nodes on which evictions may help a job. Whether they do on one node depends on that node alone.
+// So after evictions helped a single pod nowhere, only nodes that changed since can help others of its kind.
 func (e *engine) mayHelp(job int) []*vgpu.Node {
 	nodes := e.cluster.Nodes()
 	since, tried := e.helpless[e.kinds[job]]
@@ -80,8 +80,8 @@ func (e *engine) mayHelp(job int) []*vgpu.Node {
 	return changed
 }
 
-// crowd returns the pods that have places on some nodes now, and gangs with members there and elsewhere. It leaves out those
-// that are there from the start, and single pods that stay since they are of no lower priority.
+// crowd returns the pods that have places on some nodes now, and gangs with members there and elsewhere. The initial
+// pods are no part of it, and neither are single pods that stay since they are of no lower priority.
 func (e *engine) crowd(below int32, nodes []*vgpu.Node) *crowd {
 	c, all := &crowd{nodes: nodes}, len(nodes) == len(e.cluster.Nodes())
 	on := make(map[string]bool, len(nodes))
@@ -140,7 +140,7 @@ func (e *engine) worked(job int) time.Duration {
 	return e.kept[job] + e.sample.At - e.history.Outcomes[job].Started
 }
 
-// saved returns how much of a job's work is left if it is evicted now.
+// saved returns the rest of a job's work after an eviction now.
 func (e *engine) saved(job int) time.Duration {
 	if every := e.setup.Jobs[job].Checkpoint; every > 0 {
 		return e.worked(job) / every * every
@@ -148,7 +148,7 @@ func (e *engine) saved(job int) time.Duration {
 	return 0
 }
 
-// wouldLose returns the work that is undone if a job is evicted now, in thousandths of a GPU times seconds.
+// wouldLose returns the work that an eviction of a job now undoes, in thousandths of a GPU times seconds.
 func (e *engine) wouldLose(job int) int64 {
 	undone := e.worked(job) - e.saved(job)
 	return int64(e.history.Outcomes[job].Allocated) * int64(undone/time.Millisecond) / 1000

@@ -13,7 +13,7 @@ import (
 type inTree struct {
 	*engine
 	crowd *crowd
-	nodes []*vgpu.Node // without those who go, with the members that have found a place; those of the cluster until they differ
+	nodes []*vgpu.Node // without the victims, with the new members; those of the cluster until they differ
 	made  *decision
 }
 
@@ -43,7 +43,7 @@ func (e *engine) decideInTree(job int, c *crowd) (*decision, error) {
 	return t.made, nil
 }
 
-// place finds the place of one pod: as it is, else where others are evicted. Node is "" where there is none.
+// place finds the place of one pod: without victims, else with some. Node is "" where there is none.
 func (t *inTree) place(job int) (vgpu.Assignment, error) {
 	r := t.request(job)
 	at, out := t.best(&r), Eviction{}
@@ -69,7 +69,7 @@ func (t *inTree) place(job int) (vgpu.Assignment, error) {
 	return a, n.Add(a)
 }
 
-// draw returns what the order of nodes is drawn from for a job: the seed, anew for each decision and each member of a gang.
+// draw returns the seed of the order of nodes for a job, anew for each decision and each member of a gang.
 func (t *inTree) draw(job int) uint64 {
 	return uint64(t.setup.Seed)<<48 ^ uint64(len(t.history.Preemptions)+1)<<24 ^ uint64(job)
 }
@@ -105,7 +105,7 @@ func (t *inTree) take(n *vgpu.Node, pods []int) {
 	}
 }
 
-// fall notes the gangs that are left with too few members, whose other members go with them.
+// fall notes the gangs that have too few members left, whose other members go with them.
 func (t *inTree) fall() {
 	gone := map[int]bool{}
 	for _, unit := range t.made.Evicted {
