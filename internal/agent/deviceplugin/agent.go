@@ -168,7 +168,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	gpus, ok := a.awaitDriver(ctx, func() { a.serving(address) })
 	if !ok {
-		a.sayGoodbye(ctx)
+		a.markNotReady(ctx)
 		return nil
 	}
 	if err := a.prepare(ctx, gpus); err != nil {
@@ -184,7 +184,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()
-	a.sayGoodbye(ctx)
+	a.markNotReady(ctx)
 	close(a.stopping)
 	awaitLoops(ctx, &loops)
 	server.Stop()

@@ -37,7 +37,7 @@ type opened struct {
 // GPUNode has no devices and says why, and the kubelet gets no slots. awaitDriver calls idling when that begins.
 func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]inventory.GPU, bool) {
 	var attempt loop.Question[opened]
-	var told toldIdle
+	var told idleReport
 	for wait := a.timing.reopen; ctx.Err() == nil; wait = min(2*wait, maxReopen) {
 		o, ok := attempt.Ask(ctx, a.timing.driver, a.open)
 		if !ok {
@@ -51,7 +51,7 @@ func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]inventory.GPU
 			return o.gpus, true
 		}
 		a.idles(fmt.Errorf("%s: %w", v1alpha1.ReadyNoDriver, o.err))
-		a.tellIdle(ctx, &told, o.err)
+		a.reportIdle(ctx, &told, o.err)
 		idling()
 		idling = func() {}
 		loop.Pause(ctx, wait)
@@ -77,15 +77,15 @@ func (a *Agent) open() opened {
 	return o
 }
 
-// toldIdle is the last message in the GPUNode, and its time.
-type toldIdle struct {
+// idleReport is the last message in the GPUNode, and its time.
+type idleReport struct {
 	what string
 	at   time.Time
 }
 
-// tellIdle says in log and GPUNode why the agent idles, when that is news or some time ago: nodes without NVIDIA must
+// reportIdle says in log and GPUNode why the agent idles, when that is news or some time ago: nodes without NVIDIA must
 // not load the API server.
-func (a *Agent) tellIdle(ctx context.Context, told *toldIdle, why error) {
+func (a *Agent) reportIdle(ctx context.Context, told *idleReport, why error) {
 	log := klog.FromContext(ctx)
 	if told.what == why.Error() && time.Since(told.at) < gpunode.Resync {
 		return

@@ -38,16 +38,16 @@ func (a *Agent) status() (v1alpha1.GPUNodeStatus, gpunode.Signals) {
 	return s, gpunode.Signals{devicesChanged, watchChanged, noted, viewChanged}
 }
 
-// goodbyeTimeout bounds what a stopping agent waits for the API server. The time is part of the pod's grace period.
-const goodbyeTimeout = 5 * time.Second
+// notReadyTimeout bounds what a stopping agent waits for the API server. The time is part of the pod's grace period.
+const notReadyTimeout = 5 * time.Second
 
-// sayGoodbye marks the node not ready before its slots vanish, so that the scheduler places no pod there: the kubelet
+// markNotReady marks the node not ready before its slots vanish, so that the scheduler places no pod there: the kubelet
 // rejects pods for good while it has no slots.
-func (a *Agent) sayGoodbye(ctx context.Context) {
+func (a *Agent) markNotReady(ctx context.Context) {
 	if a.options.GPUNodes == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notReadyTimeout)
 	defer cancel()
 	s := v1alpha1.GPUNodeStatus{}
 	if a.inventory != nil {

@@ -95,10 +95,10 @@ func (c condition) state() (sick *inventory.Sickness, recovering bool) {
 }
 
 // unmonitored says why the agent would not notice that the device serves no program, nil where it would.
-func (c condition) unmonitored(r rules, deaf *inventory.Sickness) *inventory.Sickness {
+func (c condition) unmonitored(r rules, noEvents *inventory.Sickness) *inventory.Sickness {
 	switch {
-	case deaf != nil:
-		return deaf
+	case noEvents != nil:
+		return noEvents
 	case !r.shared || c.alone:
 		return nil // there is no server that could hang
 	case c.canary == canaryNoCUDA:

@@ -30,8 +30,8 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	guards map[string]*guard
-	// deaf is the reason why the driver reports no XID errors, nil where it does.
-	deaf *inventory.Sickness
+	// noEvents is the reason why the driver reports no XID errors, nil where it does.
+	noEvents *inventory.Sickness
 	// rewatch ends the present watch, so that it starts again with the devices that are there then.
 	rewatch context.CancelFunc
 }
@@ -52,8 +52,8 @@ const (
 	// errors of the meantime, except for their effect on the driver's health.
 	minWatchRetry = time.Second
 	maxWatchRetry = time.Minute
-	// deafAfter failures in a row mean that the driver does not report errors.
-	deafAfter = 3
+	// noEventsAfter failures in a row mean that the driver does not report errors.
+	noEventsAfter = 3
 )
 
 // Options say what a keeper watches, and how.
@@ -208,17 +208,17 @@ func (k *Keeper) watch(ctx context.Context) {
 		k.rewatch = cancel
 		k.mu.Unlock()
 		began := k.now()
-		heard := time.AfterFunc(minWatchRetry, func() { k.hear(ctx, nil) })
+		accepted := time.AfterFunc(minWatchRetry, func() { k.setNoEvents(ctx, nil) })
 		err := k.Driver.Watch(watching, func(x XID) { k.onXID(ctx, x) })
 		cancel()
 		if err == nil {
 			continue // the devices changed, or ctx ended
 		}
-		if !heard.Stop() {
+		if !accepted.Stop() {
 			failures = 0
 		}
-		if failures++; failures >= deafAfter {
-			k.hear(ctx, &inventory.Sickness{Reason: v1alpha1.MonitoredNoEvents, Message: "the driver reports no XID errors: " + err.Error()})
+		if failures++; failures >= noEventsAfter {
+			k.setNoEvents(ctx, &inventory.Sickness{Reason: v1alpha1.MonitoredNoEvents, Message: "the driver reports no XID errors: " + err.Error()})
 		}
 		wait = min(max(2*wait, minWatchRetry), maxWatchRetry)
 		if k.now()-began > maxWatchRetry {
@@ -237,11 +237,11 @@ func (k *Keeper) watchAgain() {
 	k.rewatch()
 }
 
-// hear records whether the driver reports XID errors.
-func (k *Keeper) hear(ctx context.Context, why *inventory.Sickness) {
+// setNoEvents records whether the driver reports XID errors.
+func (k *Keeper) setNoEvents(ctx context.Context, why *inventory.Sickness) {
 	k.mu.Lock()
-	news := !inventory.EqualSickness(k.deaf, why)
-	k.deaf = why
+	news := !inventory.EqualSickness(k.noEvents, why)
+	k.noEvents = why
 	guards := make([]*guard, 0, len(k.guards))
 	for _, g := range k.guards {
 		guards = append(guards, g)
@@ -259,7 +259,7 @@ func (k *Keeper) hear(ctx context.Context, why *inventory.Sickness) {
 func (k *Keeper) deafness() *inventory.Sickness {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.deaf
+	return k.noEvents
 }
 
 // onXID takes one error in. An error costs microseconds, so that a storm of them delays nothing. It writes nothing

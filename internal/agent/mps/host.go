@@ -79,7 +79,7 @@ func (h *Host) Run(ctx context.Context, socket string) error {
 			return fmt.Errorf("listen for agents: %w", err)
 		case err != nil:
 			// Out of descriptors, for example. The daemons live only as long as this process does.
-			klog.FromContext(ctx).Error(err, "An agent could not be heard")
+			klog.FromContext(ctx).Error(err, "Accepting the connection of an agent failed")
 			select {
 			case <-ctx.Done():
 			case <-time.After(requestTime):

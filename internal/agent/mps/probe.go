@@ -164,7 +164,7 @@ func (k *canary) wait(ctx context.Context) (inside bool) {
 			return inside
 		case <-k.said.news:
 		}
-		if connected, _, _ := heard(k.said.String()); connected && !inside && ctx.Err() == nil {
+		if connected, _, _ := parseVerdict(k.said.String()); connected && !inside && ctx.Err() == nil {
 			inside = true
 			_, _ = io.WriteString(k.begin, "begin\n")
 		}
@@ -192,7 +192,7 @@ func (k *canary) kill() bool {
 }
 
 func (k *canary) verdict() error {
-	_, v, why := heard(k.said.String())
+	_, v, why := parseVerdict(k.said.String())
 	switch v {
 	case VerdictWell, VerdictFull:
 		return nil

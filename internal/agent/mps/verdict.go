@@ -41,8 +41,8 @@ func Tell(out io.Writer, v Verdict, why string) error {
 	return err
 }
 
-// heard reads the output of a canary so far.
-func heard(said string) (connected bool, v Verdict, why string) {
+// parseVerdict reads the output of a canary so far.
+func parseVerdict(said string) (connected bool, v Verdict, why string) {
 	for line := range strings.Lines(said) {
 		// A line without its end is not whole yet.
 		line, whole := strings.CutSuffix(line, "\n")

@@ -73,8 +73,8 @@ type watcher struct {
 	// places by the handle that events carry. A place has the UUID: a lost device does not answer with it any more, and
 	// may have another index when it comes back.
 	places map[nvml.Device]place
-	// deaf devices have no error events at all.
-	deaf map[nvml.Device]bool
+	// eventless devices have no error events at all.
+	eventless map[nvml.Device]bool
 	// registered is when it was last looked for devices.
 	registered time.Time
 }
@@ -89,7 +89,7 @@ func (l *Library) watcher() (*watcher, error) {
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("create event set: %s", text(ret))
 	}
-	w := &watcher{l: l, set: set, generation: l.generation, places: map[nvml.Device]place{}, deaf: map[nvml.Device]bool{}}
+	w := &watcher{l: l, set: set, generation: l.generation, places: map[nvml.Device]place{}, eventless: map[nvml.Device]bool{}}
 	if err := w.register(); err != nil {
 		_ = set.Free()
 		return nil, err
@@ -125,7 +125,7 @@ func (w *watcher) add(index int) nvml.Return {
 	if ret != nvml.SUCCESS {
 		return ret
 	}
-	if _, known := w.places[h]; known || w.deaf[h] {
+	if _, known := w.places[h]; known || w.eventless[h] {
 		return nvml.SUCCESS
 	}
 	uuid, ret := h.GetUUID()
@@ -137,7 +137,7 @@ func (w *watcher) add(index int) nvml.Return {
 	case nvml.SUCCESS:
 		w.places[h] = place{gpu: Device{UUID: uuid}, instances: w.instances(uuid, h)}
 	case nvml.ERROR_NOT_SUPPORTED:
-		w.deaf[h] = true
+		w.eventless[h] = true
 	}
 	return ret
 }

@@ -128,7 +128,7 @@ func (m *Meter) measure(ctx context.Context, now time.Time) {
 	asked.Wait()
 	m.Attribution.Forget()
 	m.forget(devices)
-	m.hear()
+	m.takeReports()
 	m.tell(devices, now)
 }
 
@@ -216,12 +216,12 @@ func (m *Meter) fail(ctx context.Context, d *inventory.Device, err error, there 
 	}
 }
 
-// hear takes in the pods' reports of themselves.
-func (m *Meter) hear() {
+// takeReports takes in the pods' reports of themselves.
+func (m *Meter) takeReports() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.gauge {
-		g.tenants.hear(m.Reports)
+		g.tenants.addRates(m.Reports)
 	}
 }
 

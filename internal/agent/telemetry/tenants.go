@@ -103,9 +103,9 @@ func (t *tenants) forget() {
 	}
 }
 
-// hear adds the pods' own rates to the averages. A rate that is also about a time before the last change of the working
+// addRates adds the pods' own rates to the averages. A rate that is also about a time before the last change of the working
 // tenants does not count. A pod that reports no more loses its average.
-func (t *tenants) hear(rate func(types.UID) (reported.Rate, bool)) {
+func (t *tenants) addRates(rate func(types.UID) (reported.Rate, bool)) {
 	for uid, m := range t.uses {
 		r, ok := rate(uid)
 		if !ok || r.From.Before(t.since) {
