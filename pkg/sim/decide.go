@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// crowd is the running pods, as the preemption policies see them.
-type crowd struct {
+// candidates is the running pods, as the preemption policies see them.
+type candidates struct {
 	preemption.Candidates
 	nodes []*vgpu.Node // where evictions may help, by name
 	// jobs of Candidates.Pods, and started when each got its place.
@@ -26,7 +26,7 @@ type decision struct {
 }
 
 // decide returns the victims for a job, or a gang; nil for none. The candidates are those below its rank.
-func (e *engine) decide(job int, c *crowd) (*decision, error) {
+func (e *engine) decide(job int, c *candidates) (*decision, error) {
 	if e.setup.Preemption.Policy == PreemptInTree {
 		return e.decideInTree(job, c)
 	}
@@ -55,7 +55,7 @@ func (e *engine) decide(job int, c *crowd) (*decision, error) {
 	return d, nil
 }
 
-func (c *crowd) jobsOf(pods []int) []int {
+func (c *candidates) jobsOf(pods []int) []int {
 	jobs := make([]int, 0, len(pods))
 	for _, i := range pods {
 		jobs = append(jobs, c.jobs[i])
@@ -80,10 +80,10 @@ func (e *engine) mayHelp(job int) []*vgpu.Node {
 	return changed
 }
 
-// crowd returns the pods that have places on some nodes now, and gangs with members there and elsewhere. The initial
+// candidates returns the pods that have places on some nodes now, and gangs with members there and elsewhere. The initial
 // pods are no part of it, and neither are single pods that stay since they are of no lower priority.
-func (e *engine) crowd(below int32, nodes []*vgpu.Node) *crowd {
-	c, all := &crowd{nodes: nodes}, len(nodes) == len(e.cluster.Nodes())
+func (e *engine) candidates(below int32, nodes []*vgpu.Node) *candidates {
+	c, all := &candidates{nodes: nodes}, len(nodes) == len(e.cluster.Nodes())
 	on := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
 		on[n.Name()] = true

@@ -12,14 +12,14 @@ import (
 // inTree makes one decision by the rules of the stock scheduler.
 type inTree struct {
 	*engine
-	crowd *crowd
-	nodes []*vgpu.Node // without the victims, with the new members; those of the cluster until they differ
-	made  *decision
+	candidates *candidates
+	nodes      []*vgpu.Node // without the victims, with the new members; those of the cluster until they differ
+	made       *decision
 }
 
 // decideInTree is decide by the rules of the stock scheduler. The members of a gang get their places one after the other.
-func (e *engine) decideInTree(job int, c *crowd) (*decision, error) {
-	t := &inTree{engine: e, crowd: c, made: &decision{}, nodes: slices.Clone(c.nodes)}
+func (e *engine) decideInTree(job int, c *candidates) (*decision, error) {
+	t := &inTree{engine: e, candidates: c, made: &decision{}, nodes: slices.Clone(c.nodes)}
 	least := 1
 	if g := e.history.groupOf[job]; g != nil {
 		if least = g.want.MinCount; len(g.want.Wishes.Required) > 0 {
@@ -48,9 +48,9 @@ func (t *inTree) place(job int) (vgpu.Assignment, error) {
 	r := t.request(job)
 	at, out := t.best(&r), Eviction{}
 	if at < 0 {
-		m := InTree{Policy: t.policy, Started: t.crowd.started, Draw: t.draw(job)}
+		m := InTree{Policy: t.policy, Started: t.candidates.started, Draw: t.draw(job)}
 		var err error
-		if out, err = m.Victims(t.nodes, &r, &t.crowd.Candidates); err != nil || out.Node == "" {
+		if out, err = m.Victims(t.nodes, &r, &t.candidates.Candidates); err != nil || out.Node == "" {
 			return vgpu.Assignment{}, err
 		}
 		at, _ = slices.BinarySearchFunc(t.nodes, out.Node, func(n *vgpu.Node, name string) int { return cmp.Compare(n.Name(), name) })
@@ -90,7 +90,7 @@ func (t *inTree) best(r *vgpu.Request) int {
 
 // take takes pods off a node, and notes that they go, or that they leave already.
 func (t *inTree) take(n *vgpu.Node, pods []int) {
-	c := t.crowd
+	c := t.candidates
 	for _, i := range pods {
 		n.Remove(c.Pods[i].UID)
 		n.SetRoom(n.Room().Plus(c.Pods[i].Host))

@@ -22,7 +22,7 @@ func (e *engine) preempt(job int) (bool, error) {
 	if len(nodes) == 0 {
 		return false, nil
 	}
-	c := e.crowd(e.rank(job), nodes)
+	c := e.candidates(e.rank(job), nodes)
 	d, err := e.decide(job, c)
 	if err != nil {
 		return false, err

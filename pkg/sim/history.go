@@ -160,7 +160,7 @@ func (p *replay) step() error {
 	case preempts:
 		return p.nominate(e.job)
 	case letsGo:
-		p.letGo(e.job)
+		p.endPreemption(e.job)
 	case drains:
 		p.drains++
 		return p.hold(p.history.drains[p.drains-1])
@@ -199,8 +199,8 @@ func (p *replay) nominate(job int) error {
 	return p.hold(n.holds)
 }
 
-// letGo ends the room of a job's preemption.
-func (p *replay) letGo(job int) {
+// endPreemption ends the room of a job's preemption.
+func (p *replay) endPreemption(job int) {
 	n := p.kept[job]
 	for i := range n.holds {
 		p.cluster.Release(n.holds[i].UID)
