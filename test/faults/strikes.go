@@ -39,11 +39,11 @@ func clientKilled(ctx context.Context, n *Node) (Times, error) {
 // brokenServer measures what breaks the server while a client is there that does not notice, so that the server cannot
 // recover alone.
 func brokenServer(ctx context.Context, n *Node, strike func() error) (Times, error) {
-	deaf, err := fakegpu.Dial(ctx, n.pipe(n.uuids[0]), fakegpu.ClientLoad{PID: 1 << 22})
+	unread, err := fakegpu.Dial(ctx, n.pipe(n.uuids[0]), fakegpu.ClientLoad{PID: 1 << 22})
 	if err != nil {
 		return Times{}, err
 	}
-	defer deaf.Close()
+	defer unread.Close()
 	begin := time.Now()
 	if err := strike(); err != nil {
 		return Times{}, err

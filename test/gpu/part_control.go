@@ -17,7 +17,7 @@ func (s *suite) control() error {
 	err := errors.Join(s.starts(), s.adoption(), s.canary(), s.faults(), s.escapes(), s.surroundings(), s.kills())
 	s.deaths()
 	s.twoDaemons()
-	s.crowd()
+	s.manyClients()
 	return err
 }
 
@@ -237,8 +237,8 @@ func (s *suite) twoDaemons() {
 	})
 }
 
-// crowd starts clients until the server refuses the next.
-func (s *suite) crowd() {
+// manyClients starts clients until the server refuses the next.
+func (s *suite) manyClients() {
 	s.see("control/crowd", "clients at once until one is refused", 1, func() (string, error) {
 		defer s.clean()
 		d, err := s.newDaemon(mps.DeviceSpec{}, true)

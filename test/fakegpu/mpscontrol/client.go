@@ -73,7 +73,7 @@ func (d *daemon) serveClient(conn net.Conn, reader *bufio.Reader, load string) {
 		if clean = line == "bye"; clean {
 			break
 		}
-		d.hear(c, line)
+		d.handle(c, line)
 	}
 	d.leave(c, clean)
 }
@@ -177,8 +177,8 @@ func (d *daemon) contextLimit() int {
 	return s.ContextLimit(d.device)
 }
 
-// hear carries out a line of a client.
-func (d *daemon) hear(c *client, line string) {
+// handle carries out a line of a client.
+func (d *daemon) handle(c *client, line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.broken || c.terminated {
