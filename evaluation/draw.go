@@ -50,7 +50,7 @@ What the scenario expects is not checked here: the table and the assertions are 
 	return c
 }
 
-// folder makes the directory that figures will be drawn into, when one is given: before the runs, which may take minutes.
+// folder makes the directory of the figures, if there is one: before the runs, which may take minutes.
 func folder(dir string) error {
 	if dir == "" {
 		return nil
@@ -61,7 +61,7 @@ func folder(dir string) error {
 	return nil
 }
 
-// draw writes figures into a directory, when one is given, and tells their paths.
+// draw writes figures into a directory, if there is one, and prints their paths.
 func draw(c *cobra.Command, dir string, figures []plots.Figure) error {
 	if dir == "" {
 		return nil

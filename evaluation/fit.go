@@ -99,7 +99,7 @@ func measured(flag, path string, count func(*measurements.File) int, what string
 	return t, nil
 }
 
-// fitted is the form of what was fitted: an output, or the source file that is shipped, with a date.
+// fitted is the form of a fit: an output, or the shipped source file, with a date.
 type fitted struct {
 	form, date string
 }
@@ -126,7 +126,7 @@ func (f *fitted) validate() error {
 	return nil
 }
 
-// source is what can be written as the file that is shipped.
+// source is a fit that can write the shipped file.
 type source interface {
 	Table(io.Writer) error
 	Go(w io.Writer, date string) error

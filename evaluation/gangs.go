@@ -146,7 +146,7 @@ func (f *gangsFlags) parse(training *gangs.Training) (err error) {
 	return nil
 }
 
-// parseLoads reads numbers, each once; none from nothing. They are loads of gangs, and of preemption.
+// parseLoads reads numbers, each once; none from nothing. The numbers are loads of gangs, and of preemption.
 func parseLoads(list string) ([]float64, error) {
 	if list == "" {
 		return nil, nil
@@ -166,8 +166,8 @@ func parseLoads(list string) ([]float64, error) {
 	return all, nil
 }
 
-// csvFiles returns the files of a list of files and folders; of a folder all with a name that ends in .csv or .csv.gz, in
-// the order of their paths, and those of the folders in it.
+// csvFiles returns the files of a list of files and folders. Of a folder it returns all with a name that ends in .csv
+// or .csv.gz, in the order of their paths, and those of the folders in it.
 func csvFiles(paths []string) ([]string, error) {
 	var all []string
 	for _, path := range paths {

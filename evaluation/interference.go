@@ -196,7 +196,7 @@ func parseSlowdown(text string) (float64, error) {
 	return v, nil
 }
 
-// parseCoefficients reads whether models keep the coefficients that they are shipped with.
+// parseCoefficients reads whether models keep their shipped coefficients.
 func parseCoefficients(s string, heldOut bool) (shipped bool, err error) {
 	switch {
 	case s == "":

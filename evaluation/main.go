@@ -1,10 +1,10 @@
 // Command evaluation is the laboratory: it repeats published experiments on public data with the scheduler's decisions, fits
 // what the scheduler predicts from, and draws scenarios.
 //
-// It has a command for each page of docs/experiments. It decides which runs an experiment has, and nothing about where a pod
-// goes. No part of the product imports it. Results go to stdout, all else to stderr. It ends with 0, with 1 when a result
-// does not hold, and with 2 and one line that names the file and the field when it was asked for something that it cannot
-// do.
+// There is a command for each page of docs/experiments. The package evaluation/experiment has the runs, and the core
+// packages decide where a pod goes. No part of the product imports it. Results go to stdout, all else to stderr. The
+// exit code is 0, or 1 when a result does not hold. It is 2 for a request that the program cannot meet, with one line
+// that names the file and the field.
 package main
 
 import (

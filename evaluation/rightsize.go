@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
-// rightsizeFlags are what the command is asked.
+// rightsizeFlags are the flags of the command.
 type rightsizeFlags struct {
 	profile, latency, rates, sets string
 	deployments                   []string

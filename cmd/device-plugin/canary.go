@@ -21,8 +21,8 @@ func canaryCommand() *cobra.Command {
 	}
 }
 
-// canary becomes a client, works when it is told to, and tells its verdict. A standard input that ends is a parent that
-// is gone: then there is no work.
+// canary becomes a client, works at its parent's command, and writes its verdict. A standard input that ends is a
+// parent that is gone: then there is no work.
 func canary(in io.Reader, out io.Writer) error {
 	library, err := cuda.Open()
 	if err == nil {

@@ -1,9 +1,9 @@
 // Command device-plugin is the node agent: it offers the slots of the node's GPUs to the kubelet and gives each
 // container the devices that the scheduler chose.
 //
-// It runs as root on every GPU node (deploy/agent). A configuration with an unknown field or an illegal value and a
-// second agent on the node end it at start with a message that says so. Without an NVIDIA driver it idles and says so in
-// the node's GPUNode.
+// The program runs as root on every GPU node (deploy/agent). A configuration with an unknown field or an illegal value
+// and a second agent on the node end it at start with a message that says so. Without an NVIDIA driver it idles and
+// says so in the node's GPUNode.
 package main
 
 import (

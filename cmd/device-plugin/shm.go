@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/mps"
 )
 
-// shmCommand mounts the memory that tenants share with their MPS servers. It needs to mount on the host, which neither the
-// agent nor the MPS host may: it runs before the MPS host, and ends.
+// shmCommand mounts the memory that tenants share with their MPS servers. The command needs the right to mount on the
+// host, which neither the agent nor the MPS host has: it runs before the MPS host, and ends.
 func shmCommand() *cobra.Command {
 	var dir, size string
 	c := &cobra.Command{

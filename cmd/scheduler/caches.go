@@ -23,13 +23,13 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// caches watches that the caches are filled from which the stock scheduler reads, says for which it waits and why, and ends the
-// scheduler when the API server goes on to refuse one: upstream waits for ever, without a word.
+// caches watches the caches that the stock scheduler reads, and logs for which the scheduler waits and why. It ends the
+// scheduler when the API server goes on to refuse one: upstream waits for ever, without a message.
 type caches struct {
 	// look is the pause between two looks, say the time from the start of the caches to the first word, and from one to the next.
 	look, say time.Duration
-	// bound is how long the API server may refuse a resource before the scheduler ends. It is longer than an administrator needs
-	// to upgrade the replicas of an API server one after the other, or to apply a role.
+	// bound is how long the API server may refuse a resource before the scheduler ends. An administrator upgrades the
+	// replicas of an API server one after the other, or applies a role, in less time.
 	bound time.Duration
 	// end ends the scheduler.
 	end  func(error)
@@ -60,7 +60,7 @@ func (c *caches) watch(ctx context.Context, handle fwk.Handle) error {
 	return nil
 }
 
-// run looks until all caches are filled or ctx ends.
+// run looks until the caches are full or ctx ends.
 func (c *caches) run(ctx context.Context, factory informers.SharedInformerFactory, client dynamic.Interface) {
 	tick := time.NewTicker(c.look)
 	defer tick.Stop()
@@ -92,10 +92,10 @@ func (c *caches) run(ctx context.Context, factory informers.SharedInformerFactor
 	}
 }
 
-// unfilled returns the resources whose caches are not filled yet, and whether any have started.
+// unfilled returns the resources whose caches still wait for their first list, and whether any cache has started.
 func unfilled(factory informers.SharedInformerFactory) (waiting []schema.GroupVersionResource, started bool) {
 	now, stop := context.WithCancel(context.Background())
-	stop() // ask, do not wait
+	stop() // only the first answer counts
 	synced := factory.WaitForCacheSync(now.Done())
 	for kind, filled := range synced {
 		if !filled {
@@ -117,8 +117,8 @@ func resourceOf(kind reflect.Type) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Resource: kind.String()}
 }
 
-// tell logs for what the scheduler waits, and why, as one request shows. The error says what the API server has refused for longer
-// than the bound.
+// tell logs for what the scheduler waits, and why, by the answer to one request. The error says what the API server has
+// refused for longer than the bound.
 func (c *caches) tell(ctx context.Context, client dynamic.Interface, waiting []schema.GroupVersionResource, refused map[schema.GroupVersionResource]time.Time) error {
 	maps.DeleteFunc(refused, func(r schema.GroupVersionResource, _ time.Time) bool { return !slices.Contains(waiting, r) })
 	for _, r := range waiting {
@@ -138,7 +138,7 @@ func (c *caches) tell(ctx context.Context, client dynamic.Interface, waiting []s
 	return nil
 }
 
-// ask makes the request that a cache makes first, for one object.
+// ask makes the first request of a cache, for one object.
 func ask(ctx context.Context, client dynamic.Interface, r schema.GroupVersionResource) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -146,7 +146,7 @@ func ask(ctx context.Context, client dynamic.Interface, r schema.GroupVersionRes
 	return err
 }
 
-// words says why a cache is not filled.
+// words says why a cache is empty.
 func words(why error) string {
 	switch {
 	case why == nil:

@@ -25,8 +25,8 @@ func dumping(m *machine.Machine, out io.Writer, factory frameworkruntime.PluginF
 	}
 }
 
-// dumpOnSignal writes what is remembered of reservations to out at each SIGUSR2, at which kube-scheduler logs its caches, until ctx
-// ends.
+// dumpOnSignal writes the state of the reservations to out at each SIGUSR2, at which kube-scheduler logs its caches,
+// until ctx ends.
 func dumpOnSignal(ctx context.Context, m *machine.Machine, out io.Writer) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR2)

@@ -8,7 +8,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ending ends the scheduler from within, as a signal would: its lease is given back, and what started it starts it anew.
+// ending ends the scheduler from within, as a signal would: the scheduler gives its lease back, and the kubelet starts
+// it anew.
 type ending struct {
 	mu    sync.Mutex
 	ended bool
@@ -32,7 +33,7 @@ func (e *ending) end(err error) {
 	}
 }
 
-// exitCode is that of the process that would end with a code: where it was ended from within, 0 or 1.
+// exitCode returns the exit code of the process: 0 or 1 where ending ended it, else the given code.
 func (e *ending) exitCode(code int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

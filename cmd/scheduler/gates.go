@@ -23,12 +23,13 @@ import (
 	"github.com/tandem-gpu/tandem/internal/version"
 )
 
-// gated is a resource that the scheduler reads where a feature gate is on. It waits for ever, without a word, for one that is not
-// served.
+// gated is a resource that the scheduler reads where a feature gate is on. For a resource that the API server lacks the
+// scheduler waits for ever, without a message.
 type gated struct {
 	gate     featuregate.Feature
 	resource schema.GroupVersionResource
-	// follows: the gate is switched on, too, where the resource is served. Others are only switched off.
+	// follows: setGates also switches the gate on, where the API server has the resource. It only switches other gates
+	// off.
 	follows bool
 	// serve says what an administrator does to have it served.
 	serve string
@@ -80,7 +81,7 @@ func newGates() *gates {
 	}
 }
 
-// wrap makes a scheduler's command ask first.
+// wrap makes a scheduler's command query the API server first.
 func (g *gates) wrap(c *cobra.Command) {
 	setGates := c.PersistentPreRunE
 	c.PersistentPreRunE = func(c *cobra.Command, args []string) error {
@@ -134,7 +135,7 @@ func (g *gates) start(c *cobra.Command) error {
 	return nil
 }
 
-// asked are all resources that the API server is asked for.
+// asked returns all resources of the query.
 func asked() []schema.GroupVersionResource {
 	resources := append(podgroup.Resources(), required()...)
 	for _, o := range optional() {
@@ -200,8 +201,8 @@ func given(c *cobra.Command, gate featuregate.Feature) string {
 	return ""
 }
 
-// setGates sets each gate by what the API server serves, except the gates that the administrator gave. It refuses a given gate
-// that needs what the API server does not serve.
+// setGates sets each gate by what the API server serves, except the gates that the administrator gave. setGates refuses
+// a given gate that needs what the API server does not serve.
 func setGates(gate featuregate.MutableFeatureGate, given func(featuregate.Feature) string, has served.Set) error {
 	change := map[string]bool{}
 	for _, o := range optional() {

@@ -1,7 +1,7 @@
 // Command scheduler is the stock kube-scheduler with Tandem's plugins.
 //
-// It takes the flags of kube-scheduler; deploy/scheduler/config.yaml is the KubeSchedulerConfiguration that it is meant
-// to run with. A configuration with an unknown field or an illegal value ends it at start with the path of the field.
+// The command takes the flags of kube-scheduler; its usual KubeSchedulerConfiguration is deploy/scheduler/config.yaml.
+// A configuration with an unknown field or an illegal value ends it at start with the path of the field.
 package main
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpushare"
 )
 
-// checkProfiles returns what is wrong with the profiles of a legal configuration: the scheduler would start with them, and do
-// what nobody means.
+// checkProfiles returns the mistakes in the profiles of a legal configuration: the scheduler would start with them, and
+// do what no administrator wants.
 func checkProfiles(c *cobra.Command) error {
 	file := c.Flags().Lookup("config")
 	if file == nil || file.Value.String() == "" {
@@ -89,7 +89,8 @@ func outvoted(plugins *schedulerconfig.Plugins) string {
 	return ""
 }
 
-// scoring returns the weights of the plugins that score. Those of multiPoint without a weight, GPUShare excepted, do not score.
+// scoring returns the weights of the plugins that score. A plugin of multiPoint without a weight, except GPUShare, does
+// not score.
 func scoring(plugins *schedulerconfig.Plugins) map[string]int64 {
 	weights := map[string]int64{}
 	for _, p := range plugins.MultiPoint.Enabled {

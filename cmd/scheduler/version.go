@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/version"
 )
 
-// printVersion prints Tandem's version and ends the process where --version asks for that. Upstream would print the version of
+// printVersion handles --version: it prints Tandem's version and ends the process. Upstream would print the version of
 // Kubernetes' modules alone.
 func printVersion(c *cobra.Command) {
 	if f := c.Flags().Lookup("version"); f != nil && f.Value.String() != "false" {

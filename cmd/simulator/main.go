@@ -1,9 +1,9 @@
 // Command simulator plays workloads on clusters that exist on paper: which GPU a pod gets is decided by the functions that
 // the scheduler's plugin calls.
 //
-// It reads scenarios (examples/, docs/guides/simulator.md). Results go to stdout, all else to stderr. It ends with 0, with 1
-// when an assertion of a scenario failed, and with 2 and one line that names the file and the field when it was asked for
-// something that it cannot do. It neither draws nor repeats published experiments: evaluation does.
+// The program reads scenarios (examples/, docs/guides/simulator.md). Results go to stdout, all else to stderr. The exit
+// code is 0, or 1 when an assertion of a scenario failed. It is 2 for a request that the simulator cannot meet, with
+// one line that names the file and the field. The program evaluation draws scenarios and repeats published experiments.
 package main
 
 import (

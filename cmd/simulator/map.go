@@ -60,7 +60,7 @@ with what the scheduler would say of them. The JSON has the same.`,
 	return c
 }
 
-// choose returns the run of a policy and a seed, the first where they are not given.
+// choose returns the run of a policy and a seed; an empty value stands for the first.
 func choose(r *scenario.Result, policy, seed string) (*scenario.Run, error) {
 	known := make([]string, 0, len(r.Runs))
 	for i := range r.Runs {

@@ -16,19 +16,19 @@ const (
 	MaxSharedJobs = 20_000
 )
 
-// Colocation lets a batch of jobs that have all arrived run on GPUs that they may share, and compares what policies make
-// of it. How fast jobs are beside each other is taken from measured pairs: which of them a policy knows is its own.
+// Colocation lets a batch of jobs that have all arrived run on GPUs that they may share, and compares what policies
+// make of it. Measured pairs give the speeds of jobs beside each other; each policy knows its own part of them.
 type Colocation struct {
 	// Pairs of one layout and GPU model with the profiles of the workloads.
 	Pairs *PairSet
 	// GPUs and Jobs: at least 1, at most MaxSharedGPUs and MaxSharedJobs.
 	GPUs, Jobs int
-	// Configurations that the jobs of a batch are drawn from; 0 for all that were measured.
+	// Configurations bounds the configurations in a batch; 0 for all measured ones.
 	Configurations int
 	// Policies of SharingPolicies, and Seeds: at least one of each.
 	Policies []string
 	Seeds    []int64
-	// Progress is told how many runs are done, by several goroutines; nil for nobody.
+	// Several goroutines call Progress with the number of complete runs; it may be nil.
 	Progress func(done, total int)
 }
 
@@ -39,8 +39,8 @@ type colocated struct {
 	oom                       int
 }
 
-// Run plays every policy with every seed, as many at once as Go uses processors. The exclusive one is played once more, to
-// compare with.
+// Run plays every policy with every seed, as many at once as Go uses processors. It also plays the exclusive policy,
+// for comparison.
 func (c *Colocation) Run() (*results.Colocation, error) {
 	table, err := c.table()
 	if err != nil {

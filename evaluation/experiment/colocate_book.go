@@ -7,14 +7,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// expectation is how fast a tenant is expected to be. The doubt is the standard error of its logarithm.
+// expectation is the expected speed of a tenant. The doubt is the standard error of its logarithm.
 type expectation struct{ speed, doubt float64 }
 
 // settling is after how many seconds a learner goes over all that it knows, as the scheduler's does.
 const settling = 600.
 
-// bookLearner learns with what the scheduler learns with, interference.Book, as the scheduler does: from each co-run, and
-// every ten minutes from all together. It believes of a job's sensitivity what the scheduler does.
+// bookLearner learns with what the scheduler learns with, interference.Book, as the scheduler does: from each co-run,
+// and every ten minutes from all together. It limits its knowledge of a job's sensitivity as the scheduler does.
 type bookLearner struct {
 	model interference.Model
 	book  *interference.Book

@@ -99,8 +99,8 @@ func horus(job *sharedJob, on []sharedJob) float64 {
 	return 1.3*memory + math.Abs(over)*weight/100 + float64(len(on))
 }
 
-// lucid returns the cost of Lucid (Hu et al., ASPLOS 2023): jobs are tiny, medium or jumbo by how fast they are beside
-// others on average, and two share a device whose sizes add up to at most 2. It knows the measured speeds.
+// lucid returns the cost of Lucid (Hu et al., ASPLOS 2023). Jobs are tiny, medium or jumbo by their mean speed beside
+// others, and two share a device whose sizes add up to at most 2. The cost uses the measured speeds.
 func lucid(t *sharingTable) func(job *sharedJob, on []sharedJob) float64 {
 	sizes := make([]float64, len(t.configs))
 	for i := range sizes {

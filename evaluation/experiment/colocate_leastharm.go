@@ -8,33 +8,33 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// mostSharing is how many jobs share a device at most. More than two at once were not measured: three are as far as the
-// product of their pairs is taken to hold.
+// mostSharing is how many jobs share a device at most. Measurements exist for two at once only: the product of their
+// pairs counts for three, and no further.
 const mostSharing = 3
 
-// sharingWindow is how many waiting jobs are looked at, the first of the queue.
+// sharingWindow is the number of waiting jobs that a policy looks at, the first of the queue.
 const sharingWindow = 40
 
 // leastSpeed is the speed below which no job of a device is to fall.
 const leastSpeed = .8
 
-// leastHarm starts the job on the device where all jobs together lose the least speed, and nobody falls below leastSpeed.
-// Of equal choices it takes the device with fewer jobs, then the first job, then the first device. A job does no harm on
-// an idle device.
+// leastHarm starts the job on the device where all jobs together lose the least speed, and every job keeps leastSpeed.
+// Of equal choices it takes the device with fewer jobs, then the first job, then the first device. A job does no harm
+// on an idle device.
 type leastHarm struct {
 	unlearning
-	// speeds writes how fast the jobs of a device are believed to be.
+	// speeds writes the expected speeds of the jobs of a device.
 	speeds func(on []sharedJob, out []float64) []float64
-	// fits says whether the memory is believed to suffice.
+	// fits says whether the memory probably suffices.
 	fits func(job *sharedJob, on []sharedJob) bool
 
-	// tried says which configurations were looked at in this choice.
+	// tried holds the configurations that this choice has looked at.
 	tried         map[int]bool
 	together      []sharedJob
 	before, after []float64
 }
 
-// sharingChoice is a job and a device, and what is lost.
+// sharingChoice is a job, a device, and the loss.
 type sharingChoice struct {
 	harm          float64
 	place, device int

@@ -47,7 +47,7 @@ var sharingPolicies = []struct {
 	}},
 }
 
-// SharingPolicies returns the names of the policies that a Colocation compares, in the order in which they are shown.
+// SharingPolicies returns the names of the policies that a Colocation compares, in the order of display.
 func SharingPolicies() []string {
 	names := make([]string, 0, len(sharingPolicies))
 	for i := range sharingPolicies {

@@ -255,8 +255,8 @@ func TestTandemChooses(t *testing.T) {
 	}
 }
 
-// TestTandemLetsNobodyWaitForLong: a job that 40 later ones have passed is the only one that may start, until it has.
-func TestTandemLetsNobodyWaitForLong(t *testing.T) {
+// TestTandemBoundsEveryWait: a job that 40 later ones have passed is the only one that may start, until it has.
+func TestTandemBoundsEveryWait(t *testing.T) {
 	table := shared([][2]float64{{.9, 2}, {.1, 2}}, []float64{.5, .5}, []float64{.95, .99})
 	p := tandemOf(table)
 	v := viewOf(table, []int{0, 1, 1, 1}, []int{1})

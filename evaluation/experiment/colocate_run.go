@@ -17,10 +17,10 @@ const (
 	sigmaDuration  = 1.2
 )
 
-// sharedMemory is the memory of a device: that of the RTX 3090, on which Lucid's jobs were measured.
+// sharedMemory is the memory of a device: that of the RTX 3090, on which Lucid's authors measured.
 const sharedMemory = 24 * vgpu.GiB
 
-// sharedJob is a job as a policy sees it: how long it takes is not known before it ends.
+// sharedJob is a job as a policy sees it: without its duration.
 type sharedJob struct {
 	// id is its place in the batch, config the kind of job.
 	id, config int
@@ -42,7 +42,7 @@ type sharingPolicy interface {
 	// choose returns a job by its place in the queue, and the device on which it starts now; false is to wait until a job
 	// ends.
 	choose(v *sharingView) (place, device int, ok bool)
-	// observe is told how fast the tenants of a device were for so many seconds, until now.
+	// observe receives the speeds of the tenants of a device for so many seconds, until now.
 	observe(v *sharingView, device int, speeds []float64, seconds float64)
 }
 
@@ -51,11 +51,11 @@ type sharingRun struct {
 	table  *sharingTable
 	policy sharingPolicy
 	view   sharingView
-	// work is what each job takes alone, left what is left of it, in seconds alone; began is when it started.
+	// work is the time of each job alone, left the rest of it, in seconds alone; began is the time of its start.
 	work, left, began []float64
 	// speeds of the tenants of each device.
 	speeds [][]float64
-	// failed lists the jobs that ran out of memory. They queue again when a job ends.
+	// failed lists the jobs that ran out of memory. These queue again when a job ends.
 	failed []sharedJob
 
 	// busy is the sum over devices of utilisation × seconds.
@@ -97,7 +97,6 @@ func newSharingRun(t *sharingTable, p sharingPolicy, devices int, b batch) *shar
 	return r
 }
 
-// play runs until no job is left.
 func (r *sharingRun) play() error {
 	for range r.work {
 		r.fill()
@@ -111,7 +110,7 @@ func (r *sharingRun) play() error {
 	return nil
 }
 
-// fill starts jobs for as long as the policy names one. One for which the memory of the device does not suffice fails at
+// fill starts jobs for as long as the policy names one. A job that is too large for the memory of the device fails at
 // once.
 func (r *sharingRun) fill() {
 	for len(r.view.queue) > 0 {
@@ -147,7 +146,7 @@ func (r *sharingRun) nextEnd() (device, tenant int, seconds float64) {
 	return device, tenant, seconds
 }
 
-// advance lets time go by in which no speed changes.
+// advance moves the time on, while no speed changes.
 func (r *sharingRun) advance(seconds float64) {
 	r.view.now += seconds
 	for d, tenants := range r.view.devices {

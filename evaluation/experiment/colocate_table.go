@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// configuration is a kind of job: a workload of one batch size and precision, as it was measured alone.
+// configuration is a kind of job: a workload of one batch size and precision, with its measurement alone.
 type configuration struct {
 	name, family string
 	profile      interference.Profile
@@ -29,10 +29,10 @@ type sharingTable struct {
 
 // tableOfPairs returns the measured speeds of a set by configuration.
 //
-// A configuration takes part when it was measured beside at least half of the others. Of pairs that were measured several
-// times the mean counts. Faster than alone is taken for as fast: it is noise. A pair that was not measured has the mean of
-// the configuration beside the other's family, else of the two families, else of all that the configuration was measured
-// beside. Two hold at least what they hold alone, and more where more was measured.
+// The set has the configurations with measurements beside at least half of the others. Of several measurements of a
+// pair the mean counts. Faster than alone counts as equally fast: the difference is noise. A pair without a measurement
+// has the mean of the configuration beside the other's family, else of the two families, else of all measurements of
+// the configuration. Two hold at least what they hold alone, and more where a measurement shows more.
 func tableOfPairs(set *PairSet) (*sharingTable, error) {
 	m, err := measure(set)
 	if err != nil {
@@ -109,7 +109,7 @@ func configurationOf(s *Side) (configuration, error) {
 	return c, nil
 }
 
-// dropRare takes out the configurations that were measured beside less than half of the others.
+// dropRare takes out the configurations with measurements beside less than half of the others.
 func (m *measuredPairs) dropRare() {
 	all := m.table.configs
 	var kept []int
@@ -160,7 +160,7 @@ func (m *measuredPairs) meanSpeed(i, j int) float64 {
 			return results.Mean(speeds)
 		}
 	}
-	return 1 // a single configuration that was never measured beside itself
+	return 1 // a single configuration without a measurement beside itself
 }
 
 // speeds writes how fast each of the tenants of a device is: beside several, the product of what it reaches beside each.

@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// keptSpeed is what every tenant of a device has to keep, so many doubts below what is expected. A larger speed shares
-	// less and slows down less; more doubts are more careful only with pairs that were not yet seen.
+	// keptSpeed is the speed that every tenant of a device has to keep, so many doubts below the expectation. A larger
+	// speed shares less and slows down less; more doubts are more careful only with new pairs.
 	keptSpeed = .58
 	doubts    = 2.2
-	// keptUnmet is what has to be kept where two have never been together, keptUnmetOfThree where they meet beside a third: a
-	// bad pair stays together until one of the two ends, and beside a third it loses what it loses to that one too. Larger
-	// bounds the slowest job, and shares less until pairs are known. All four were chosen on Lucid's pairs with seeds 1 to 60.
+	// keptUnmet is the speed that two jobs have to keep that have never been together, keptUnmetOfThree the one beside
+	// a third. A bad pair stays together until one of the two ends, and beside a third it loses more. A larger value
+	// bounds the slowest job, and shares less while pairs are unknown. All four come from a search on Lucid's pairs
+	// with seeds 1 to 60.
 	keptUnmet        = .6
 	keptUnmetOfThree = .65
 	// keptMemory is what stays free of the memory of a shared device. Less ran out of memory once in some thousand starts,
@@ -22,16 +23,16 @@ const (
 	keptMemory = 1536 * vgpu.MiB
 )
 
-// tandem starts, of the first jobs of the queue, the job on the device where it does less harm than elsewhere by the most,
-// where every tenant keeps enough. Elsewhere is beside the jobs that run or wait: so a job that harms most is the one that
-// gets an idle device, and one that harms nobody is kept for where it is needed. What to expect is learned from the
-// co-runs as they happen. Of equal choices it takes the first job, then the first device. A job that as many later ones
-// have passed as are looked at is the only one that may start.
+// tandem starts, of the first jobs of the queue, the job on the device where it does less harm than elsewhere by the
+// most, where every tenant keeps enough. Elsewhere is beside the jobs that run or wait: so a job that harms most gets
+// an idle device, and a job that does no harm waits for the place that needs it. The policy learns its expectations
+// from the co-runs as they happen. Of equal choices it takes the first job, then the first device. Once as many later
+// jobs as the window holds have passed a job, only that job may start.
 type tandem struct {
 	learner *bookLearner
 	// first is the first job of the queue, and passed how many others started since it is.
 	first, passed int
-	// known lists the tenants of each device whose speeds are learned.
+	// known lists the tenants of each device whose speeds the policy learns.
 	known [][]int
 	// met lists the pairs of configurations that were together.
 	met map[[2]int]bool

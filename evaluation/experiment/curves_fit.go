@@ -25,10 +25,10 @@ type CurveFit struct {
 type point struct {
 	family, model string
 	part, whole   vgpu.MilliGPU
-	// speed is that on the part as a part of that on the whole. Where the file has more than 1 it is 1: no work is faster
-	// with less, so what was measured on the whole had bad luck.
+	// speed is that on the part as a part of that on the whole. A value above 1 in the file becomes 1: no work is
+	// faster with less, so the measurement on the whole was too slow.
 	speed float64
-	// bandwidth is like speed, but may exceed 1; NaN where it was not measured on the part.
+	// bandwidth is like speed, but may exceed 1; NaN without a measurement on the part.
 	bandwidth float64
 }
 
@@ -152,8 +152,8 @@ func (o *solo) step(part vgpu.MilliGPU) float64 {
 	return s.Latency.Seconds()
 }
 
-// points returns the workload's measurements on less than the largest part, by part. Counted says that the bandwidth was
-// counted on each part.
+// points returns the workload's measurements on less than the largest part, by part. counted says that each part has a
+// measurement of the bandwidth.
 func (o *solo) points(counted bool) []point {
 	whole := o.by[o.whole]
 	model, _, _ := strings.Cut(whole.Workload, " ")
@@ -188,9 +188,9 @@ func errorOf(points []point, c interference.Curve) (absolute, square float64) {
 	return absolute, square
 }
 
-// best returns the curve with the least mean absolute error, of those whose fixed part is a whole number of hundredths; the
-// lower one of two that differ by rounding only. Unknown work has the curve in proportion to the SMs whatever is measured:
-// a promise must hold for the worst of it.
+// best returns the curve with the least mean absolute error, of those whose fixed part is a whole number of hundredths.
+// It returns the lower one of two that differ by rounding only. Unknown work has the curve in proportion to the SMs,
+// whatever the measurements: a promise must hold for the worst of it.
 func best(class interference.Class, points []point) interference.Curve {
 	var c interference.Curve
 	if class == interference.ClassUnknown || len(points) == 0 {
@@ -207,7 +207,7 @@ func best(class interference.Class, points []point) interference.Curve {
 	return c
 }
 
-// fittedClass fits a class, and tests it on every family of models that it was not fitted on; where all are of one family, on
+// fittedClass fits a class, and tests it on every family of models outside of the fit; where all are of one family, on
 // every model.
 func fittedClass(class interference.Class, points []point) results.CurveResult {
 	key := func(p point) string { return p.family }

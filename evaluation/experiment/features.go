@@ -13,24 +13,24 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// FeatureFit fits the predictor of what training uses from features of the network, and tells how wrong it is on networks
-// that it did not see.
+// FeatureFit fits the predictor of the use of training from features of the network, and measures its errors on
+// networks outside of the fit.
 type FeatureFit struct {
 	// Networks as measured: at least MinNetworks.
 	Networks []measurements.Network
 	// Profiles have the SM and the Bandwidth of training, for the one from the other. Without them that stays as shipped.
 	Profiles []measurements.Solo
-	// Seeds draw the fifths that are held out; at least one.
+	// Seeds draw the held-out fifths; at least one.
 	Seeds []int64
 }
 
 // MinNetworks is the least number of networks to fit: five for each coefficient, and then a fifth more to hold out.
 const MinNetworks = 5 * interference.UseTerms * 5 / 4
 
-// folds is how many parts the networks are divided into, of which one is held out.
+// folds is the number of parts of the networks, one of which is held out by each test.
 const folds = 5
 
-// target is one thing that is predicted.
+// target is a predicted quantity.
 type target struct {
 	name  string
 	value func(*measurements.Network) float64
@@ -122,7 +122,7 @@ func (f *FeatureFit) fifths() [][]int {
 	return all
 }
 
-// tested returns the errors of a model on parts that it was not fitted on, a fit for each.
+// tested returns the errors of a model on parts outside of its fit, a fit for each.
 func (f *FeatureFit) tested(t *target, model int, split string, parts [][]int) results.FeatureResult {
 	r := results.FeatureResult{Target: t.name, Split: split, Model: featureModels[model].name}
 	mae, rmse := make([]float64, 0, len(parts)), make([]float64, 0, len(parts))
@@ -158,7 +158,7 @@ func (f *FeatureFit) errors(t *target, model int, part []int) []float64 {
 	return out
 }
 
-// coefficients fits a model on the networks that are wanted.
+// coefficients fits a model on the networks for which want is true.
 func (f *FeatureFit) coefficients(t *target, model int, want func(int) bool) []float64 {
 	var rows [][]float64
 	var y []float64
@@ -171,7 +171,7 @@ func (f *FeatureFit) coefficients(t *target, model int, want func(int) bool) []f
 	return leastSquares(rows, y)
 }
 
-// fit fits what is shipped on all networks. Its errors are those on the folds that were held out.
+// fit fits the shipped predictor on all networks. Its errors are those on the held-out folds.
 func (f *FeatureFit) fit(out *results.FeatureFit) error {
 	ours := len(featureModels) - 1
 	p := &out.Predictor
@@ -201,7 +201,7 @@ func (f *FeatureFit) fit(out *results.FeatureFit) error {
 	return nil
 }
 
-// rms is the root of the mean squared error on parts that were held out.
+// rms is the root of the mean squared error on held-out parts.
 func (f *FeatureFit) rms(t *target, parts [][]int) float64 {
 	sum, n := 0.0, 0
 	for _, part := range parts {
@@ -213,7 +213,7 @@ func (f *FeatureFit) rms(t *target, parts [][]int) float64 {
 	return math.Sqrt(sum / float64(n))
 }
 
-// digits is to how many of them coefficients are rounded, so that refits on other processors give the same.
+// digits is the number of digits of coefficients, so that refits on other processors give the same.
 const digits = 6
 
 // significant rounds all of a predictor. Not a number is an error: it comes from measurements that no device gives.
@@ -229,7 +229,7 @@ func significant(p *interference.Predictor) error {
 		if math.IsNaN(*v) || math.IsInf(*v, 0) {
 			return fmt.Errorf("a coefficient is %v", *v)
 		}
-		*v, _ = strconv.ParseFloat(strconv.FormatFloat(*v, 'g', digits, 64), 64) // what was written is read
+		*v, _ = strconv.ParseFloat(strconv.FormatFloat(*v, 'g', digits, 64), 64) // FormatFloat's output is always legal
 	}
 	return nil
 }

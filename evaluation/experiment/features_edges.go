@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// edges are the features at whose ends a fifth of the networks is held out, to see how errors grow outside of what was
-// measured.
+// edges are the features at whose ends the test holds a fifth of the networks out, to see how errors grow outside of
+// the measured range.
 var edges = []func(*measurements.Network) int64{
 	func(n *measurements.Network) int64 { return n.Parameters },
 	func(n *measurements.Network) int64 { return n.Activations },
@@ -20,9 +20,10 @@ var edges = []func(*measurements.Network) int64{
 	func(n *measurements.Network) int64 { return n.Depth },
 }
 
-// widening returns by how much the standard error of SM grows per factor of ten outside the range: the w for which
-// within² + (w · outside)² adds up to the squared errors of a fifth at an end of a feature, predicted by a fit without it,
-// and the largest of the eight ends. Most ends need less: where parameters end, SM still rises.
+// widening returns by how much the standard error of SM grows per factor of ten outside the range. For a fifth at an
+// end of a feature, predicted by a fit without it, this is the w for which within² + (w · outside)² adds up to the
+// squared errors. widening returns the largest of the eight ends. Most ends need less: where parameters end, SM still
+// rises.
 func (f *FeatureFit) widening(within float64) float64 {
 	worst := 0.0
 	for _, edge := range edges {
@@ -67,12 +68,12 @@ func (f *FeatureFit) beyond(in, out []int, within float64) float64 {
 	return max(0, excess/distance)
 }
 
-// wrongFamily is the model of Lucid whose measurements alone are not to be trusted.
+// wrongFamily is the model of Lucid with wrong measurements alone.
 const wrongFamily = "VGG"
 
-// bandwidth returns the factor between the square of SM and the bandwidth, its standard error on families of models that
-// were held out, and from how many profiles. Of a straight line, a proportion and a square the last was the nearest:
-// Lucid's mean absolute errors are .085, .095 and .055.
+// bandwidth returns the factor between the square of SM and the bandwidth, its standard error on held-out families of
+// models, and the number of profiles. Of a straight line, a proportion and a square the last was the nearest: Lucid's
+// mean absolute errors are .085, .095 and .055.
 func bandwidth(profiles []measurements.Solo) (factor, spread float64, n int, err error) {
 	var used []measurements.Solo
 	for _, s := range profiles {

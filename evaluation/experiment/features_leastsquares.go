@@ -6,14 +6,14 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// ridge keeps columns apart that say almost the same, as a part of their variance. Larger pulls the coefficients together
-// and costs accuracy: on gpumemnet up to 10⁻⁴ gives the same errors to three digits, 10⁻¹ a fifth more in SM and more than
-// twice as much in memory.
+// ridge keeps columns apart that say almost the same, as a part of their variance. Larger pulls the coefficients
+// together and costs accuracy. On gpumemnet up to 10⁻⁴ gives the same errors to three digits, 10⁻¹ a fifth more in SM
+// and more than twice as much in memory.
 const ridge = 1e-6
 
 // leastSquares returns the coefficients of the columns that leave the least squared error of y. The first column is the
-// constant 1; the others are centred and scaled before the ridge is added, so that their units do not matter. A column that
-// does not vary has the coefficient 0. There must be at least one row.
+// constant 1; leastSquares centres and scales the others before it adds the ridge, so that their units do not matter. A
+// column that does not vary has the coefficient 0. The caller gives at least one row.
 func leastSquares(rows [][]float64, y []float64) []float64 {
 	n := len(rows[0]) - 1
 	mean, scale := columns(rows)

@@ -16,8 +16,8 @@ const (
 	arrivalSteps = 200
 )
 
-// Figures draws the runs of a scenario: a line per policy, the mean of its seeds, or all of their jobs together. Where jobs
-// end, all is drawn over time: what had been asked for in all would be many times the GPUs that there are.
+// Figures draws the runs of a scenario: a line per policy, the mean of its seeds, or all of their jobs together. Where
+// jobs end, the horizontal axis is time: the sum of all requests would be many times the GPUs that there are.
 func Figures(r *scenario.Result) []plots.Figure {
 	d := drawing{r: r}
 	d.asked, d.end = extent(r)

@@ -19,26 +19,26 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Loads, in percent of all GPUs, at which results are reported as far as a run gets, beside its last.
+// Loads, in percent of all GPUs, at which a run reports results, beside its end.
 var (
 	allocatedLoads  = []int{80, 100, 130}
 	fragmentedLoads = []int{80}
 )
 
-// Filling fills a cluster with pods that never end, as Weng et al. do: pods arrive in an order drawn from a seed, repeated
-// until they ask for Inflate times all GPUs; one that fits nowhere is dropped. Of nodes that are equally good a pod takes
-// the first of an order that is drawn too.
+// Filling fills a cluster with pods that never end, as Weng et al. do. Pods arrive in an order drawn from a seed, again
+// and again until their requests reach Inflate times all GPUs. The run drops a pod that fits nowhere. Of
+// equally good nodes a pod takes the first of a random order.
 type Filling struct {
 	Nodes []traces.Host
 	Pods  []traces.Job
 	// Policies by name, and Seeds: at least one of each.
 	Policies []string
 	Seeds    []int64
-	// Inflate is what the pods ask for, as a multiple of all GPUs; at least MinInflate, at most MaxInflate.
+	// Inflate is the sum of the pods' requests, as a multiple of all GPUs; at least MinInflate, at most MaxInflate.
 	Inflate float64
 	// Now is the clock that runs are timed by; nil reports no times.
 	Now func() time.Time
-	// Progress is told how many runs are done, by several goroutines; nil for nobody.
+	// Several goroutines call Progress with the number of complete runs; it may be nil.
 	Progress func(done, total int)
 }
 
@@ -54,8 +54,8 @@ type Filled struct {
 	allocated, fragmented []plots.Series
 }
 
-// filled is what came of one run: percentages of all GPUs by the percentage of them that were asked for. The order ends just
-// below the last percentage, in a small cluster by several; the end of the run stands for what is missing.
+// filled is the result of one run: percentages of all GPUs by the requested percentage. The order ends just below the
+// last percentage, in a small cluster by several; the end of the run stands for what is missing.
 type filled struct {
 	allocated, fragmented curve
 	seconds               float64
@@ -128,11 +128,11 @@ func (f *Filling) fill(policy string, seed int64) (filled, error) {
 	return out, nil
 }
 
-// top is what all pods of a run ask for, in percent of all GPUs.
+// top is the sum of the requests of a run, in percent of all GPUs.
 func (f *Filling) top() int { return int(math.Round(100 * f.Inflate)) }
 
-// Setup returns what is played with a seed, but for the policy: the nodes, the order of the pods and the usual requests.
-// Names of nodes begin with their rank, since ties go to the first by name.
+// Setup returns the setup of a seed, without the policy: the nodes, the order of the pods and the usual requests. Names
+// of nodes begin with their rank, since ties go to the first by name.
 func (f *Filling) Setup(seed int64) (sim.Setup, error) {
 	devices := int64(0)
 	for i := range f.Nodes {

@@ -11,40 +11,39 @@ import (
 
 // Predicting compares models that predict how fast two workloads run side by side with what was measured.
 //
-// With HoldOut the named families are held out one after the other: a model is fitted to the pairs without the family and
-// scored on those with it. Without, the coefficients are those that the models are shipped with, nothing is fitted, and
-// all pairs are scored; Shipped keeps these coefficients with HoldOut too. In both, so many co-runs of each workload of these pairs are shown to the models first; such a pair is not
-// scored, for any of the models.
+// With HoldOut each of the named families is held out by one fold: the fold fits a model to the pairs without the
+// family and scores it on those with it. Without, the models keep their shipped coefficients, and the score covers all
+// pairs; Shipped keeps these coefficients with HoldOut too. In both, the models first see so many co-runs of each
+// workload of these pairs; the score leaves out such a pair for every model.
 type Predicting struct {
 	Sets []PairSet
 	// HoldOut names families; each is in at least one of the sets. Nil for none.
 	HoldOut []string
-	// Observe lists how many co-runs of each workload are shown, and Observed whose they are.
+	// Observe lists how many co-runs of each workload the models see, and Observed of which workloads.
 	Observe  []int
 	Observed Observed
 	// Models by name.
 	Models []string
-	// Shipped has models keep the coefficients that they are shipped with, whatever is held out.
+	// Shipped makes models keep their shipped coefficients with HoldOut too.
 	Shipped bool
-	// Seeds that the co-runs to show are drawn with. Where none are shown the first one will do.
+	// Seeds draw the co-runs that the models see. Without such co-runs Run uses the first only.
 	Seeds []int64
 	// MaxSlowdown is the promise by which pairs are admitted, from 1.
 	MaxSlowdown float64
-	// Progress is told how many runs are done, by several goroutines; nil for nobody.
+	// Several goroutines call Progress with the number of complete runs; it may be nil.
 	Progress func(done, total int)
 
-	// fit makes the models; nil for those that are shipped.
+	// fit makes the models; nil for the shipped ones.
 	fit fitting
 }
 
-// Observed says whose co-runs models are shown.
+// Observed selects the workloads whose co-runs models see.
 type Observed string
 
-// Whose co-runs they are shown.
 const (
 	// ObservedAll is every workload of the scored pairs. The zero value stands for it too.
 	ObservedAll Observed = "all"
-	// ObservedHeldOut is the workloads of the family that is held out.
+	// ObservedHeldOut is the workloads of the held-out family.
 	ObservedHeldOut Observed = "held-out"
 	// ObservedHistory is these, after all pairs without the family: what a cluster knows that meets a new family.
 	ObservedHistory Observed = "history"
@@ -63,7 +62,7 @@ type predictedRun struct {
 	whose Observed
 
 	pairs []scored
-	// known is how many co-runs were shown of the workloads of the scored pairs, of each side.
+	// known is the number of co-runs that the model saw of the workloads of the scored pairs, of each side.
 	known int
 }
 
@@ -99,7 +98,7 @@ func (p *Predicting) Run() (*results.Interference, error) {
 func (p *Predicting) runs(set *PairSet, folds []fold, model string, shown int) []predictedRun {
 	seeds := p.Seeds
 	if shown == 0 {
-		seeds = seeds[:1] // nothing is drawn
+		seeds = seeds[:1] // without random co-runs all seeds are alike
 	}
 	runs := make([]predictedRun, 0, len(seeds)*len(folds))
 	for _, seed := range seeds {
@@ -140,8 +139,8 @@ func (r *predictedRun) play(p *Predicting) error {
 	return nil
 }
 
-// summed makes a row of each set, model and number of co-runs: the figures of a seed are those of all its folds together,
-// and the row has their mean over the seeds.
+// summed makes a row of each set, model and number of co-runs. The figures of a seed are those of all its folds
+// together, and the row has their mean over the seeds.
 func (p *Predicting) summed(runs []predictedRun) *results.Interference {
 	out := &results.Interference{MaxSlowdown: p.MaxSlowdown}
 	for s := range p.Sets {

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// fold is one part of the protocol: what a model is fitted to, and what it is scored on.
+// fold is one part of the protocol: the pairs for a model's fit, and those for its score.
 type fold struct {
-	// family that is held out; "" without.
+	// family is the held-out one; "" without.
 	family string
-	// seen are the pairs without it; nil where nothing is fitted.
+	// seen are the pairs without it; nil without a fit.
 	seen []*Pair
 	// scored are the pairs with it, or all.
 	scored []*Pair
 }
 
-// without says what is held out, for errors.
+// without names the held-out family, for errors.
 func (f *fold) without() string {
 	if f.family == "" {
 		return ""
@@ -24,7 +24,7 @@ func (f *fold) without() string {
 	return " without " + f.family
 }
 
-// folds makes a fold of each family that the set has, in the order in which they are named, or a single one without any.
+// folds makes a fold of each family that the set has, in the order of the list, or a single one without any.
 func (s *PairSet) folds(families []string) []fold {
 	if families == nil {
 		all := fold{scored: make([]*Pair, 0, len(s.Pairs))}
@@ -50,10 +50,10 @@ func (s *PairSet) folds(families []string) []fold {
 	return folds
 }
 
-// draw returns the co-runs that a model is shown before it is scored: of each workload so many of its scored pairs, or all if
-// it has less, drawn one workload after the other in the order of their names. Unless all are observed, these are only the
-// workloads of the family that is held out. With a history all pairs without the family come first. A workload is in the
-// pairs that its partners draw too, so it may be shown far more often.
+// draw returns the co-runs that a model sees before its score: of each workload so many of its scored pairs, or all if
+// it has less. It draws one workload after the other in the order of their names. Unless Observed is all, these are
+// only the workloads of the held-out family. With a history all pairs without the family come first. A workload is in
+// the pairs that its partners draw too, so the model may see it far more often.
 func (f *fold) draw(each int, whose Observed, seed int64) []*Pair {
 	var drawn []*Pair
 	if whose == ObservedHistory {

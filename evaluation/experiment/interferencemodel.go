@@ -21,7 +21,8 @@ type guesser interface {
 	observe([]*Pair) error
 }
 
-// fitting makes a model of a name for a set of pairs: fitted to the seen ones, or as it is shipped where seen is nil.
+// fitting makes a model of a name for a set of pairs, with a fit to the seen ones, or with its shipped coefficients
+// where seen is nil.
 type fitting func(name string, set *PairSet, seen []*Pair) (guesser, error)
 
 // setGPU is the number of the GPU model of a set; a set has only one.
@@ -35,7 +36,7 @@ type booked struct {
 	model   interference.Model
 	book    *interference.Book
 	numbers map[string]interference.Workload
-	// exact has the pairs that were observed, for the model table; nil for the others.
+	// exact has the observed pairs, for the model table; nil for the others.
 	exact *interference.Table
 	out   []interference.Prediction
 }
@@ -56,8 +57,8 @@ func fitted(name string, set *PairSet, seen []*Pair) (guesser, error) {
 	return b, b.open(m, set)
 }
 
-// open begins a book that goes by the model and knows the profiles of the set. Of a workload that was measured under several
-// caps it has the one under the largest.
+// open begins a book that goes by the model and knows the profiles of the set. Of a workload with measurements under
+// several caps it has the one under the largest.
 func (b *booked) open(m interference.Model, set *PairSet) error {
 	b.book = interference.NewBook(m, len(b.numbers))
 	b.model, b.exact = m, nil
@@ -96,8 +97,8 @@ func (s *PairSet) numbers() map[string]interference.Workload {
 	return numbers
 }
 
-// profileOf returns the profile of a workload alone on a whole device. One that was measured under a cap is taken back to
-// the whole device by what its class makes of caps; where nobody measured how busy the SMs are, those that it may use are.
+// profileOf returns the profile of a workload alone on a whole device. A measurement under a cap goes back to the whole
+// device by the curve of its class. Without a measurement of SM, the SMs that the workload may use count.
 func profileOf(s *measurements.Solo, class interference.Class) interference.Profile {
 	p := interference.Unknown()
 	p.Guessed = false
@@ -112,7 +113,7 @@ func profileOf(s *measurements.Solo, class interference.Class) interference.Prof
 	return p
 }
 
-// soloStep returns the seconds that a step takes, 0 where nobody measured it.
+// soloStep returns the seconds of a step, 0 without a measurement.
 func soloStep(s *measurements.Solo) float64 {
 	switch {
 	case s.Latency > 0:
@@ -137,8 +138,8 @@ func soloClass(layout csvtable.Format, s *measurements.Solo) interference.Class 
 	return interference.ClassTraining
 }
 
-// tenant returns one side of a pair as the model sees it, with what was learned of it. What was measured under the very cap
-// stands for itself: there nothing is left to the class.
+// tenant returns one side of a pair as the model sees it, with its learned traits. A measurement under the same cap
+// counts directly, without the class.
 func (b *booked) tenant(s *Side) interference.Tenant {
 	t := b.book.Tenant(b.numbers[s.Workload], setGPU, s.Share)
 	if s.Solo == nil || s.Solo.Share == vgpu.WholeGPU {
@@ -173,7 +174,7 @@ func (b *booked) predict(c *Pair) [2]float64 {
 	return [2]float64{b.out[0].Speed, b.out[1].Speed}
 }
 
-// observe tells the book both sides of each pair, and the table.
+// observe adds both sides of each pair to the book, and the pair to the table.
 func (b *booked) observe(pairs []*Pair) error {
 	if !b.model.Learns() {
 		return nil

@@ -14,9 +14,9 @@ func admitted(speeds [2]float64, least float64) bool {
 	return speeds[0] >= least && speeds[1] >= least
 }
 
-// figures sums the runs of one row up, which are in the order of their seeds. Least is the speed above which a pair is
-// admitted. A figure that is not defined for some seed (the precision when no pair was admitted) is left out of the mean;
-// where it is for none, it is nil.
+// figures sums the runs of one row up, which are in the order of their seeds. A speed above least admits a pair. The
+// mean leaves out a figure that is undefined for some seed (the precision without an admitted pair); a figure that is
+// undefined for all is nil.
 func figures(runs []predictedRun, least float64) results.InterferenceResult {
 	var pairs []int
 	var mae, r2, precision, recall, shown []float64
@@ -72,7 +72,7 @@ func seedDeviation(all []float64) *float64 {
 // explain: 1 − Σ(measured − predicted)² ÷ Σ(measured − mean)². Both are NaN without pairs, the latter also where all
 // tenants have the same speed.
 //
-// Example: measured .8 and 1, predicted .9 and .9: the error is .1, and 1 − .02 ÷ .02 = 0 is explained.
+// Example: measured .8 and 1, predicted .9 and .9: the error is .1, and the predictions explain 1 − .02 ÷ .02 = 0.
 func errorsOf(all []scored) (mae, r2 float64) {
 	n := float64(2 * len(all))
 	mean, absolute := 0.0, 0.0

@@ -18,8 +18,8 @@ type PairSet struct {
 	Layout csvtable.Format
 	GPU    string
 	Pairs  []Pair
-	// NoFit counts the pairs that do not fit in the memory of the device; Dropped those of a family whose measurements are
-	// wrong; OtherSets those of another measurement in the same file. None of them is among the Pairs.
+	// NoFit counts the pairs that do not fit in the memory of the device, and Dropped those of a family whose
+	// measurements are wrong. OtherSets counts those of another measurement in the same file. Pairs has none of them.
 	NoFit, Dropped, OtherSets int
 }
 
@@ -33,7 +33,7 @@ type Pair struct {
 // Side is one of the two workloads of a pair.
 type Side struct {
 	measurements.CoRunner
-	// Solo is its profile, nil if the layout has none or none were given.
+	// Solo is its profile, nil if the layout or the caller has none.
 	Solo *measurements.Solo
 }
 
@@ -60,13 +60,13 @@ var soloLayouts = map[csvtable.Format]csvtable.Format{
 	measurements.TandemPairs: measurements.TandemSingles,
 }
 
-// wrongFamilies lists families by layout whose measurements are wrong: the solo speed of VGG in Lucid's files is that of
-// another configuration, so that it seems to run half again as fast beside a neighbour.
+// wrongFamilies lists families by layout whose measurements are wrong. The solo speed of VGG in Lucid's files is that
+// of another configuration, so that it seems to run half again as fast beside a neighbour.
 var wrongFamilies = map[csvtable.Format]string{measurements.LucidPairs: "VGG"}
 
-// PairSets sorts co-runs by layout and GPU, of the measurement that is named where a file has several, and gives each side
-// its profile. An error says which file has no pairs, which no profiles, and which workload has no profile although
-// profiles of its layout were given.
+// PairSets sorts co-runs by layout and GPU, of the measurement that is named where a file has several, and gives each
+// side its profile. An error names a file without pairs, one without profiles, or a workload without a profile where
+// other workloads of its layout have one.
 func PairSets(pairs, profiles []*measurements.File, measurement string) ([]PairSet, error) {
 	solos, err := solosOf(profiles)
 	if err != nil {
@@ -188,7 +188,7 @@ func Families(sets []PairSet) []string {
 }
 
 // ParseFamilies reads a list of families separated by commas; All is every family of the sets. A model stands for its
-// family: ResNet18 for ResNet. Whether letters are large does not matter. A family that is named twice counts once.
+// family: ResNet18 for ResNet. Whether letters are large does not matter. A family counts once.
 func ParseFamilies(list string, sets []PairSet) ([]string, error) {
 	known := Families(sets)
 	if strings.EqualFold(list, All) {
@@ -215,7 +215,7 @@ func ParseFamilies(list string, sets []PairSet) ([]string, error) {
 	return families, nil
 }
 
-// leftOut returns the layout of a set from which a family is left out as wrong.
+// leftOut returns the layout of a set from which the lists leave out a family as wrong.
 func leftOut(family string, sets []PairSet) (csvtable.Format, bool) {
 	for i := range sets {
 		if wrong := wrongFamilies[sets[i].Layout]; wrong != "" && strings.EqualFold(wrong, measurements.Family(family)) {

@@ -23,22 +23,23 @@ const (
 	MaxPreemptionJobs  = 200000
 )
 
-// Preemption plays jobs of two priorities and more on a cluster that is too small for them, and compares what policies of
-// preemption make of it: how long those of a high priority wait, and what the others lose.
+// Preemption plays jobs of two priorities and more on a cluster that is too small for them. It compares policies of
+// preemption: how long jobs of a high priority wait, and what the others lose.
 type Preemption struct {
-	// Trace has the jobs: of openb, of Philly, or of DLRM serving. Jobs without GPUs, or of unknown duration, are left out.
+	// Trace has the jobs: of openb, of Philly, or of DLRM serving. Preemption leaves out jobs without GPUs, or of
+	// unknown duration.
 	Trace *measurements.File
 	// Hosts are the nodes, of which Nodes are drawn by the seed. nil: Nodes with GPUs each, whose hosts have plenty of room.
 	Hosts *measurements.File
 	Nodes int
 	GPUs  int
-	// Jobs of a run: so many that follow each other in the trace, from one that the seed draws. A trace that has fewer is played
-	// again from its start, an hour after its last arrival, as often as is needed.
+	// Jobs of a run: so many that follow each other in the trace, from one that the seed draws. A shorter trace starts
+	// again, an hour after its last arrival, as often as necessary.
 	Jobs int
-	// Loads, above 0: the arrivals are stretched until the jobs ask for so many times the compute of the cluster while they
-	// arrive.
+	// Loads, above 0: Preemption stretches the arrivals until the requests of the jobs are so many times the compute of
+	// the cluster while they arrive.
 	Loads []float64
-	// High is the part of the jobs that are of a high priority, drawn by the seed, where the trace does not tell; 0 to 1.
+	// High is the part of the jobs of a high priority, drawn by the seed, where the trace has no priorities; 0 to 1.
 	High float64
 	// Longest cuts durations, above 0.
 	Longest time.Duration
@@ -47,7 +48,7 @@ type Preemption struct {
 	// Policies of sim.PreemptionPolicies, and Seeds: at least one of each.
 	Policies []string
 	Seeds    []int64
-	// Progress is told how many runs are done, by several goroutines; nil for nobody.
+	// Several goroutines call Progress with the number of complete runs; it may be nil.
 	Progress func(done, total int)
 }
 

@@ -21,8 +21,8 @@ const (
 	openbHigh = 2000
 	// drawnHigh is the priority of jobs that the seed draws.
 	drawnHigh = 1000
-	// budgeted is the part of the jobs of a low priority that are in budgets: one in five. budgetSize of them, in the order of
-	// their arrival, share one that lets one of their pods be missing.
+	// budgeted is the part of the jobs of a low priority that have budgets: one in five. budgetSize of them, in the
+	// order of their arrival, share a budget that allows one missing pod.
 	budgeted   = 5
 	budgetSize = 10
 )
@@ -86,8 +86,8 @@ func (p *Preemption) setup(pool []traces.Job, load float64, seed int64) (*sim.Se
 	return s, nil
 }
 
-// window returns the jobs of a run: so many that follow each other, from one that the seed draws. Where the trace has fewer,
-// it is played again from its start, an hour after its last arrival, as often as is needed.
+// window returns the jobs of a run: so many that follow each other, from one that the seed draws. A shorter trace
+// starts again, an hour after its last arrival, as often as necessary.
 func (p *Preemption) window(pool []traces.Job, draw *rand.Rand) []traces.Job {
 	const pause = time.Hour
 	period := pool[len(pool)-1].Arrive - pool[0].Arrive + pause
@@ -132,8 +132,8 @@ func (p *Preemption) nodes(draw *rand.Rand) ([]*vgpu.Node, error) {
 	return hosts, nil
 }
 
-// stretch cuts durations, and moves arrivals so that the first is at 0 and the jobs ask for load times the capacity while
-// they arrive.
+// stretch cuts durations, and moves arrivals: the first is at 0, and the requests of the jobs are load times the
+// capacity while they arrive.
 func (p *Preemption) stretch(window []traces.Job, capacity, load float64) {
 	work, first := 0., window[0].Arrive
 	span := (window[len(window)-1].Arrive - first).Seconds()

@@ -22,24 +22,25 @@ type ratedRun struct {
 	table  *placement.Rates
 	offers []vgpu.Offer
 
-	// after is what was spent after each number of jobs that is looked at.
+	// after is the sum after each number of jobs with a look.
 	after []spent
 }
 
-// spent is what was given away so far: costs in millionths an hour, and jobs.
+// spent is the sum so far: costs in millionths an hour, and jobs.
 type spent struct {
 	jobs                  int
 	shares, devices       int64
 	met, missed, unplaced int
 }
 
-// cheapestShare asks for the share that reaches the rate at the least cost: what the scheduler makes of a wanted rate.
+// cheapestShare requests the share that reaches the rate at the least cost, as the scheduler does for a wanted rate.
 func cheapestShare(r *ratedRun, w wanting) (vgpu.Request, bool) {
 	variants, miss := r.table.Variants(placement.Wanted{Profile: w.app, Rate: w.rate, Least: 1}, r.offers)
 	return ask(1, variants), miss == nil
 }
 
-// cheapestModel asks for the share that reaches the rate on the model whose devices cost the least, of those that reach it.
+// cheapestModel requests the share that reaches the rate on the model whose devices cost the least, of those that reach
+// it.
 func cheapestModel(r *ratedRun, w wanting) (vgpu.Request, bool) {
 	request, ok := cheapestShare(r, w)
 	for i := range request.Variants {
@@ -49,7 +50,7 @@ func cheapestModel(r *ratedRun, w wanting) (vgpu.Request, bool) {
 	return request, ok
 }
 
-// anyModel asks for the share that reaches the rate on whichever model the policy prefers.
+// anyModel requests the share that reaches the rate on whichever model the policy prefers.
 func anyModel(r *ratedRun, w wanting) (vgpu.Request, bool) {
 	request, ok := cheapestShare(r, w)
 	for i := range request.Variants {
@@ -58,8 +59,8 @@ func anyModel(r *ratedRun, w wanting) (vgpu.Request, bool) {
 	return request, ok
 }
 
-// sameSlots knows no models: it asks for as many slots as reach the rate on every model, a whole device where one does not
-// reach it at all.
+// sameSlots knows no models: it requests as many slots as reach the rate on every model, a whole device where one does
+// not reach it at all.
 func sameSlots(r *ratedRun, w wanting) (vgpu.Request, bool) {
 	most := vgpu.Slots(1)
 	for model := range r.rating.Devices {
@@ -72,7 +73,7 @@ func sameSlots(r *ratedRun, w wanting) (vgpu.Request, bool) {
 	return ask(most, nil), true
 }
 
-// measuredSlots knows no models: it asks for the slots on which the rate was measured, wherever that was.
+// measuredSlots knows no models: it requests the slots of the measurement, on any model.
 func measuredSlots(_ *ratedRun, w wanting) (vgpu.Request, bool) { return ask(w.measured, nil), true }
 
 func ask(slots vgpu.Slots, variants []vgpu.Variant) vgpu.Request {
@@ -129,8 +130,8 @@ func (r *ratedRun) ruling(jobs []wanting) (placement.Policy, error) {
 // rounding is the part of a rate by which floating-point numbers may differ.
 const rounding = 1e-9
 
-// book adds an assignment to the ledger and to the sum. Whether the rate is met is computed from the device and the slots
-// of the assignment and from the rate as it was measured, not from what the chooser thought.
+// book adds an assignment to the ledger and to the sum. The device and the slots of the assignment and the measured
+// rate decide whether the job reaches its rate, not the chooser's belief.
 func (r *ratedRun) book(c *vgpu.Cluster, a *vgpu.Assignment, w wanting, sum *spent, touched map[vgpu.DeviceID]bool) error {
 	n, share := c.Node(a.Node), a.Containers[0].Share
 	for _, id := range a.Containers[0].Devices {

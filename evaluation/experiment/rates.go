@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// ratedSlots is into how many slots devices are divided: the default of the agent.
+// ratedSlots is the number of slots of a device: the default of the agent.
 const ratedSlots vgpu.Slots = 10
 
 // ratedNode is how many devices of one model a node has.
@@ -27,14 +27,14 @@ const ratedNode = 4
 // MaxRatedJobs bounds Rating.Jobs. Above it a run takes minutes.
 const MaxRatedJobs = 10_000
 
-// loadSteps is at how many numbers of jobs a run is looked at: after each fifth of them.
+// loadSteps is the number of looks at a run: after each fifth of the jobs.
 const loadSteps = 5
 
-// Rating lets jobs that each want a rate come one after the other, and leave never, and compares what ways of choosing a
-// GPU spend on them. A job is one of the measured kinds. The rate that it wants is what it reaches on a number of slots
-// from 1 to all of a device, of one of the models: as if its owner had tried it there.
+// Rating lets jobs that each want a rate come one after the other, and leave never, and compares what ways of choosing
+// a GPU spend on them. A job is one of the measured kinds. The wanted rate is the job's rate on a number of slots from
+// 1 to all of a device, of one of the models: as if its owner had tried it there.
 type Rating struct {
-	// Rates as measured; of jobs with several workers none is looked at.
+	// Rates are the measured ones; Rating skips jobs with several workers.
 	Rates []measurements.Rate
 	// Devices by model.
 	Devices map[string]int
@@ -45,7 +45,7 @@ type Rating struct {
 	// Policies by name, and Seeds: at least one of each.
 	Policies []string
 	Seeds    []int64
-	// Progress is told how many runs are done, by several goroutines; nil for nobody.
+	// Several goroutines call Progress with the number of complete runs; it may be nil.
 	Progress func(done, total int)
 }
 
@@ -132,7 +132,7 @@ func (r *Rating) measured() (map[string]map[string]float64, error) {
 	return apps, nil
 }
 
-// tableOf returns what the chooser is told: for each kind of job and model the rate of a whole device. A share of it reaches
+// tableOf returns the chooser's table: for each kind of job and model the rate of a whole device. A share of it reaches
 // its part.
 func tableOf(apps map[string]map[string]float64, prices map[string]int64) (*placement.Rates, error) {
 	var points []placement.Throughput
@@ -189,7 +189,7 @@ func (r *Rating) cluster() (*vgpu.Cluster, error) {
 	return vgpu.NewCluster(nodes...)
 }
 
-// usualShares is the mix of the jobs, each as it was measured.
+// usualShares is the mix of the jobs, each with its measured slots.
 func usualShares(jobs []wanting) (*fragmentation.Mix, error) {
 	kinds := make([]fragmentation.Kind, len(jobs))
 	for i := range jobs {

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
-// Rightsizing finds how many GPUs serve sets of models under their SLOs, and holds the result, and deployments that others
-// published, to what was asked.
+// Rightsizing finds how many GPUs serve sets of models under their SLOs, and checks the result, and published
+// deployments, against the demands.
 type Rightsizing struct {
 	// Profile is what the models reach.
 	Profile []measurements.Serving
@@ -26,7 +26,7 @@ type Rightsizing struct {
 	ways map[servingKey]*measurements.Serving
 }
 
-// Run looks at every set. Violations are part of the result, the error is for what cannot be sized at all.
+// Run looks at every set. Violations are part of the result; an error means that there is no size at all.
 func (r *Rightsizing) Run() (*results.Rightsize, error) {
 	r.ways = index(r.Profile)
 	out := &results.Rightsize{Results: []results.SizedSet{}}
@@ -88,7 +88,7 @@ func (r *Rightsizing) compare(out *results.SizedSet, set *measurements.SLOSet, p
 	}
 }
 
-// demands returns what is asked, with what the profile offers.
+// demands returns the demands, with the servings of the profile.
 func (r *Rightsizing) demands(set *measurements.SLOSet) []traffic.Demand {
 	all := make([]traffic.Demand, 0, len(set.SLOs))
 	for _, slo := range set.SLOs {
@@ -105,7 +105,7 @@ func (r *Rightsizing) demands(set *measurements.SLOSet) []traffic.Demand {
 	return all
 }
 
-// rateOf returns a rate in millionths. It is at least one: there is no rate below that in the files.
+// rateOf returns a rate in millionths. The result is at least one: the files have no rate below that.
 func rateOf(perSecond float64) traffic.Rate { return traffic.Rate(max(1, math.Round(perSecond*1e6))) }
 
 // deployedOf writes a plan as a deployment.

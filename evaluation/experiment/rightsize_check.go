@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
-// checker holds a deployment to a set. It knows the deployment, the profile and the rules of MIG, and nothing of how the
-// deployment was made.
+// checker holds a deployment to a set. The checker knows the deployment, the profile and the rules of MIG, and not the
+// way to the deployment.
 type checker struct {
 	name       string
 	deployed   []measurements.Deployed
@@ -28,8 +28,8 @@ func (c *checker) violate(model, gpu, format string, values ...any) {
 	})
 }
 
-// check looks for instances that the profile does not know or that are too slow, for models that do not reach their rates
-// or are not asked for, and for GPUs with more than fits.
+// check looks for instances that are unknown to the profile or too slow, for models below their rates or without a
+// demand, and for GPUs with more than fits.
 func (r *Rightsizing) check(name string, set *measurements.SLOSet, deployed []measurements.Deployed) *checker {
 	c := &checker{name: name, deployed: deployed}
 	asked := map[string]*measurements.SLO{}
@@ -54,7 +54,7 @@ func (r *Rightsizing) check(name string, set *measurements.SLOSet, deployed []me
 		}
 	}
 	for i := range set.SLOs {
-		const rounding = 1e-6 // rates are counted in millionths, and sums of decimals may be an ulp short
+		const rounding = 1e-6 // a rate is a number of millionths, and sums of decimals may be an ulp short
 		if slo := &set.SLOs[i]; reached[slo.Model]+rounding < slo.Rate {
 			c.violate(slo.Model, "", "it reaches %s of %s requests per second", short(reached[slo.Model]), short(slo.Rate))
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// ScoreCurves tells how wrong the shipped curves are on measurements of work on parts of the SMs. Nothing is fitted, so any of the
-// layouts alone will do.
+// ScoreCurves returns the errors of the shipped curves on measurements of work on parts of the SMs. There is no fit, so
+// any of the layouts alone suffices.
 func ScoreCurves(files []*measurements.File) (*results.CurveScores, error) {
 	points := map[interference.Class][]point{}
 	for _, t := range files {
@@ -42,7 +42,7 @@ func ScoreCurves(files []*measurements.File) (*results.CurveScores, error) {
 	return out, nil
 }
 
-// scoredClass tells how wrong the shipped curve of a class is on points, beside two speeds that need no measurement.
+// scoredClass returns the errors of the shipped curve of a class on points, beside two speeds that need no measurement.
 func scoredClass(class interference.Class, points []point) results.CurveScore {
 	families := map[string]bool{}
 	for i := range points {
@@ -59,7 +59,8 @@ func scoredClass(class interference.Class, points []point) results.CurveScore {
 	}
 }
 
-// ScoreFeatures tells how wrong the shipped predictor is on networks that were measured. Nothing is fitted, so one network will do.
+// ScoreFeatures returns the errors of the shipped predictor on measured networks. There is no fit, so one network
+// suffices.
 func ScoreFeatures(networks []measurements.Network) (*results.FeatureScores, error) {
 	if len(networks) == 0 {
 		return nil, errors.New("score features: no networks")

@@ -17,18 +17,18 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Weighing fills a cluster as a Filling does and compares what the weight of interference costs and brings: GPU that is
-// given away, and work that tenants lose by each other. Every pod that asks for a part of a device is one of the workloads
-// of the profiles, drawn by the seed; the truth about their speeds is the model that placement goes by, so that the figures
-// are about the weight, not about errors of prediction.
+// Weighing fills a cluster as a Filling does, and compares the costs and gains of the weight of interference: allocated
+// GPU, and work that tenants lose by each other. Every pod with a part of a device is one of the workloads of the
+// profiles, drawn by the seed. The true speeds come from the model that placement uses, so that the figures are about
+// the weight, not about errors of prediction.
 type Weighing struct {
 	Filling
-	// Profiles of workloads alone on a whole device; those that do not say SM and bandwidth are passed over.
+	// Profiles of workloads alone on a whole device; Weighing skips those without SM and bandwidth.
 	Profiles []measurements.Solo
 	// Sample is how many of the nodes take part, drawn by the seed; all where there are no more.
 	Sample int
-	// Burst says that every share may use all SMs of its device, as compute limits of 100 % allow; else it is capped at
-	// what it asks for.
+	// Burst says that every share may use all SMs of its device, as compute limits of 100 % allow; else its request is
+	// its cap.
 	Burst bool
 	// Weights of interference in percent, 0 to 1000.
 	Weights []int64

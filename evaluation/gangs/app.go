@@ -11,7 +11,7 @@ import (
 )
 
 // mostSamples bounds the samples of a worker between two exchanges, where the simulator of Pollux bounds them below the
-// largest that was measured.
+// largest measured one.
 var mostSamples = map[string]int64{"yolov3": 8}
 
 // gangApp is an application that trains: how long a step takes where, and how many steps it takes.
@@ -24,7 +24,7 @@ type gangApp struct {
 	batches []int64
 }
 
-// gangApps reads what was measured on one kind of node; what was measured on others is left out.
+// gangApps reads the measurements on one kind of node, and skips others.
 func gangApps(measured []*measurements.File, kind string) (map[string]*gangApp, error) {
 	steps := map[string][]measurements.Step{}
 	epochs := map[string]map[int64][]measurements.Epoch{}
@@ -73,9 +73,9 @@ func newGangApp(name string, steps []measurements.Step, epochs map[int64][]measu
 	return a
 }
 
-// split returns how a batch is divided: each of the workers does so many samples at once, and exchanges gradients after
-// that has been done extra times more. A single worker with more than the least batch accumulates at least once, and the
-// batch never exceeds the largest that is known.
+// split returns the division of a batch: each of the workers computes so many samples at once, and exchanges gradients
+// after extra more such rounds. A single worker with more than the least batch accumulates at least once, and the batch
+// never exceeds the largest known one.
 func (a *gangApp) split(batch int64, workers int) (samples, extra int64) {
 	each := ceil(batch, int64(workers))
 	extra = ceil(each, a.steps.most) - 1
@@ -88,7 +88,7 @@ func (a *gangApp) split(batch int64, workers int) (samples, extra int64) {
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// legal returns an error for a batch of which nothing is known.
+// legal returns an error for a batch without a measurement.
 func (a *gangApp) legal(batch int64, workers int) error {
 	least, largest := a.batches[0], a.batches[len(a.batches)-1]
 	if batch < least || batch > largest || int64(workers) > largest {
@@ -102,7 +102,7 @@ func (a *gangApp) legal(batch int64, workers int) error {
 }
 
 // work returns how many steps a job takes until it has made the progress of all epochs, and so the same model, whatever
-// its batch is: larger batches advance by the gain of the gradient's noise in each epoch. The batch is legal.
+// its batch is. Larger batches advance by the gain of the gradient's noise in each epoch. The batch is legal.
 func (a *gangApp) work(batch int64, workers int) float64 {
 	samples, extra := a.split(batch, workers)
 	total := samples * (extra + 1) * int64(workers)

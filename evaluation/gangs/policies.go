@@ -11,13 +11,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Names of the policies that others are compared with.
+// Names of the other policies.
 const (
 	stockGangs    = "kubernetes"
 	tiresiasGangs = "tiresias"
 )
 
-// gangPolicies by name, in the order in which all of them are shown. Those that draw differ by the seed.
+// gangPolicies by name, in the order in which all of them are shown. Random ones differ by the seed.
 var gangPolicies = []struct {
 	name  string
 	draws bool
@@ -68,7 +68,7 @@ func stopping(g *Training, order func(c *gangCluster) []*gangJob) (gangPolicy, e
 	return &preemptive{order: order, place: book.place, book: book}, nil
 }
 
-// Policies returns the names of the policies that Training compares, in the order in which they are shown.
+// Policies returns the names of the policies that Training compares, in the order of display.
 func Policies() []string {
 	names := make([]string, 0, len(gangPolicies))
 	for i := range gangPolicies {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// preemptive lets the first jobs of an order run, as many as there are GPUs for; a running job that is not among them
-// stops, and goes on later where it was.
+// preemptive runs the first jobs of an order, as many as there are GPUs for. A running job that is not among them
+// stops, and continues later.
 type preemptive struct {
 	// order sorts the jobs, the first to run first.
 	order func(c *gangCluster) []*gangJob
 	// place returns where a job goes for which there are enough free GPUs, and books it.
 	place func(c *gangCluster, j *gangJob) ([]int, error)
-	// book is told how things are before jobs are placed; nil where no ledgers are kept.
+	// book receives the state of the cluster before each placement; nil without ledgers.
 	book *gangBook
 }
 
@@ -47,9 +47,9 @@ func (p *preemptive) round(c *gangCluster) error {
 // of Pollux.
 const tiresiasQueue = 16 * 3600
 
-// tiresias orders jobs by discretised attained service with two queues (Gu et al., NSDI 2019), as the simulator of Pollux
-// (Qiao et al., OSDI 2021) does: jobs with less service than tiresiasQueue before the others, each queue in the order in
-// which jobs came into it.
+// tiresias orders jobs by discretised attained service with two queues (Gu et al., NSDI 2019), as the simulator of
+// Pollux (Qiao et al., OSDI 2021) does. Jobs with less service than tiresiasQueue come before the others, and each
+// queue has the order in which jobs entered it.
 type tiresias struct {
 	queues [2][]*gangJob
 	known  map[int]bool
@@ -127,8 +127,8 @@ func bySize(c *gangCluster, j *gangJob) int {
 	return 0
 }
 
-// byHours makes three classes of the GPU-hours that a job is expected to take, with bounds at 4 and 16, of which the latter
-// is that of Tiresias.
+// byHours makes three classes of the expected GPU-hours of a job, with bounds at 4 and 16, of which the latter is that
+// of Tiresias.
 func byHours(c *gangCluster, j *gangJob) int {
 	return hoursClass(j.expected*float64(j.workers)/c.scale(), 4, 16)
 }

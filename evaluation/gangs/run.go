@@ -9,7 +9,7 @@ import (
 // nowhere is the node of a worker that has none.
 const nowhere = -1
 
-// gangJob is a job as a policy sees it. How long it takes is not known before it ends, but what its user expects.
+// gangJob is a job as a policy sees it. The policy does not know its duration, only the expectation of its user.
 type gangJob struct {
 	// id is its place in the order of arrival, and arrive its time in seconds.
 	id     int
@@ -44,7 +44,7 @@ func (j *gangJob) placed() int {
 // waits reports whether a worker has no GPU.
 func (j *gangJob) waits() bool { return slices.Contains(j.nodes, nowhere) }
 
-// gangCluster is what a policy sees when it decides, and how it acts.
+// gangCluster is the policy's view of the cluster, and its means of action.
 type gangCluster struct {
 	// now is the time in seconds.
 	now float64
@@ -72,7 +72,7 @@ func (c *gangCluster) start(j *gangJob, nodes []int) {
 	}
 }
 
-// stop takes the GPUs of all workers away. The work that was done stays done.
+// stop takes the GPUs of all workers away. The job keeps its finished work.
 func (c *gangCluster) stop(j *gangJob) {
 	for rank, node := range j.nodes {
 		if node != nowhere {
@@ -94,14 +94,15 @@ func (c *gangCluster) idle() int {
 
 // gangPolicy decides which workers have which GPUs.
 type gangPolicy interface {
-	// round is asked once per interval, after the jobs that ended have left.
+	// The run calls round once per interval, without the jobs that have ended.
 	round(c *gangCluster) error
 }
 
 // gangState is what becomes of a job.
 type gangState struct {
 	*gangJob
-	// steps are left, of work in all. A step takes so many seconds since the job has all its workers, after delay seconds.
+	// steps is the rest, of work in all. A step takes so many seconds since the job has all its workers, after delay
+	// seconds.
 	work, steps, step, delay float64
 	seen                     int
 	starts                   int
@@ -119,14 +120,14 @@ type gangRun struct {
 	held, trained float64
 }
 
-// gangRounding is the part of a job's work that sums of its steps are wrong by at most: one with less left is done, and does not
-// wait for a place to do nothing at.
+// gangRounding bounds the error of sums of steps, as a part of a job's work. A job with less left has ended, and does
+// not wait for a place to do nothing at.
 const gangRounding = 1e-9
 
 // mostGangRounds bounds a run: policies that leave work undone for so long leave it for ever.
 const mostGangRounds = 200_000
 
-// play runs until no job is left. Policies decide at whole multiples of the interval; jobs end in between.
+// play runs until all jobs have ended. Policies decide at whole multiples of the interval; jobs end in between.
 func (r *gangRun) play() error {
 	left := len(r.states)
 	for range mostGangRounds {
@@ -236,8 +237,8 @@ func compactly(workers, perNode int) []int {
 	return nodes
 }
 
-// lossOf returns the part of its work that a gang loses on two nodes where it could be on one, else on twice as many nodes as
-// it needs, in thousandths: what the measured steps say. It is 0 for what gains by it.
+// lossOf returns the part of its work that a gang loses on two nodes where it could be on one, else on twice as many
+// nodes as it needs, in thousandths. The measured steps give it. The loss is 0 for a gang that gains by it.
 func lossOf(app *gangApp, batch int64, workers, perNode int) int64 {
 	together := compactly(workers, perNode)
 	nodes := min(workers, 2*(together[workers-1]+1))

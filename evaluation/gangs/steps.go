@@ -22,7 +22,7 @@ func (t timing) between(u timing, part float64) timing {
 	return timing{batch: t.batch, step: t.step + part*(u.step-t.step), sync: t.sync + part*(u.sync-t.sync)}
 }
 
-// stepTable is what was measured of the steps of one application on one kind of node.
+// stepTable holds the measured steps of one application on one kind of node.
 type stepTable struct {
 	// placed has the timings by placement string, of which the smallest rotation stands for all; counted has them by number
 	// of nodes and workers, the mean of the placements. Both are ordered by batch.
@@ -32,7 +32,7 @@ type stepTable struct {
 	most int64
 }
 
-// newStepTable sums up steps that were measured.
+// newStepTable sums up measured steps.
 func newStepTable(steps []measurements.Step) stepTable {
 	t := stepTable{placed: map[string][]timing{}, counted: map[int]map[int][]timing{}}
 	for i := range steps {
@@ -85,8 +85,8 @@ func smallestRotation(placement string) string {
 	return least
 }
 
-// placementOf writes how many workers are on each node, in the order of the first worker of each: nodes 3, 3, 5 are "21".
-// It is "" when a node has more than nine.
+// placementOf writes how many workers are on each node, in the order of the first worker of each: nodes 3, 3, 5 are
+// "21". The result is "" when a node has more than nine.
 func placementOf(nodes []int) (placement string, of int) {
 	var order []int
 	count := map[int]int{}
@@ -116,7 +116,7 @@ func (t *stepTable) at(nodes []int, batch int64) timing {
 	return t.interpolated(count, len(nodes), batch)
 }
 
-// interpolated goes between the nearest numbers of nodes that were measured, with as many workers on each node. Beyond the
+// interpolated goes between the nearest measured numbers of nodes, with as many workers on each node. Beyond the
 // largest it takes that, with as many workers in all.
 func (t *stepTable) interpolated(nodes, workers int, batch int64) timing {
 	low, high := around(slices.Sorted(maps.Keys(t.counted)), nodes)
@@ -132,7 +132,7 @@ func (t *stepTable) interpolated(nodes, workers int, batch int64) timing {
 	return a.between(b, float64(nodes-low)/float64(high-low))
 }
 
-// atWorkers goes between the nearest numbers of workers that were measured on so many nodes.
+// atWorkers goes between the nearest measured numbers of workers on so many nodes.
 func (t *stepTable) atWorkers(nodes int, workers float64, batch int64) timing {
 	counts := slices.Sorted(maps.Keys(t.counted[nodes]))
 	low, high := counts[0], counts[len(counts)-1]
@@ -166,7 +166,7 @@ func around(list []int, n int) (low, high int) {
 	return list[i-1], list[i]
 }
 
-// atBatch goes between the nearest batches that were measured. Beyond the ends it takes those.
+// atBatch goes between the nearest measured batches. Beyond the ends it takes those.
 func atBatch(of []timing, batch int64) timing {
 	i, found := slices.BinarySearchFunc(of, batch, func(t timing, batch int64) int { return cmp.Compare(t.batch, batch) })
 	switch {

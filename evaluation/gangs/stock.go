@@ -9,14 +9,14 @@ import (
 // deadlocked is after how many seconds with GPUs for a part of its workers a job is started anew by its user.
 const deadlocked = 600
 
-// stock is the default scheduler of Kubernetes, which knows pods and no jobs: each worker in turn gets a GPU of the node
-// with the most free ones, of several a random one. A job of which a part of the workers has waited for the others for
-// ten minutes is deleted and created again, behind all others.
+// stock is the default scheduler of Kubernetes, which knows pods and no jobs. Each worker in turn gets a GPU of the
+// node with the most free ones, of several a random one. A user deletes a job when a part of its workers has waited for
+// the others for ten minutes, and creates it again, behind all others.
 type stock struct {
 	random *rand.Rand
 	// created is when the pods of each job were, since when a part of its workers has GPUs.
 	created, since map[int]float64
-	// stuck lists the jobs that were created again.
+	// stuck lists the jobs of that kind.
 	stuck map[int]bool
 }
 
@@ -102,16 +102,16 @@ func (g *gangsAnywhere) round(c *gangCluster) error {
 	return nil
 }
 
-// dragon follows the controller of DRAGON (Lin, Yeh, Chou, CLOSER 2019; github.com/NTHU-LSALAB/DRAGON) for jobs whose number
-// of workers is fixed. It has three phases. When the first job has waited for half a minute, the running jobs give GPUs
-// back for it, and nobody else starts before it does; else the first job that fits starts; when nothing happened for a
-// minute the running jobs grow. With a fixed number of workers nobody gives back or grows.
+// dragon follows the controller of DRAGON (Lin, Yeh, Chou, CLOSER 2019; github.com/NTHU-LSALAB/DRAGON) for jobs with a
+// fixed number of workers. The controller has three phases. When the first job has waited for half a minute, the
+// running jobs give GPUs back for it, and no other job starts before it does. Else the first job that fits starts.
+// After a minute without an event the running jobs grow. With a fixed number of workers no job gives back or grows.
 //
-// A job goes to one node that takes all of it, else to the node that takes the most and then to others; among equals a
-// random one, as the maps that the controller goes through.
+// A job goes to one node that takes all of it, else to the node that takes the most and then to others. Among equals it
+// goes to a random one, like the map iteration of the controller.
 type dragon struct{ random *rand.Rand }
 
-// dragonPatience is after how many seconds the first job is waited for.
+// dragonPatience is the number of seconds after which the controller waits for the first job.
 const dragonPatience = 30
 
 func (d *dragon) round(c *gangCluster) error {

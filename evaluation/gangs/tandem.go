@@ -11,14 +11,14 @@ import (
 // hostname is the level of the nodes: the first that the scheduler prefers where a gang names none.
 const hostname = "kubernetes.io/hostname"
 
-// slotsOfGPU is N of the devices: the default of the node agent. A worker asks for all slots of one.
+// slotsOfGPU is N of the devices: the default of the node agent. A worker requests all slots of one.
 const slotsOfGPU vgpu.Slots = 10
 
 // gangBook keeps the ledgers of the nodes, and places gangs by the function of the scheduler, packed as the scheduler is
 // while it knows no usual requests.
 type gangBook struct {
 	cluster gang.Cluster
-	// losses is what the placement is told of what a gang loses on several nodes; nil for nothing.
+	// losses returns the losses of a gang on several nodes, for the placement; nil for none.
 	losses func(j *gangJob) []gang.Loss
 	// assigned are the places of the jobs that run, by id.
 	assigned map[int][]vgpu.Assignment
@@ -28,7 +28,7 @@ type gangBook struct {
 // together is what the scheduler prefers of a gang that names nothing: one node, else as few as possible.
 var together = gang.Wishes{Preferred: []string{hostname}}
 
-// measuredLoss is what a profile says of a job: what was measured.
+// measuredLoss is the measured loss of a job, as its profile would declare it.
 func measuredLoss(j *gangJob) []gang.Loss {
 	return []gang.Loss{{Level: hostname, Part: vgpu.MilliGPU(j.loss)}}
 }
@@ -64,7 +64,7 @@ func wholeNode(name string, gpus int) (*vgpu.Node, error) {
 	return vgpu.NewNode(name, devices)
 }
 
-// sync takes out the jobs that ended or were stopped.
+// sync takes out the jobs that have ended or stopped.
 func (b *gangBook) sync(c *gangCluster) {
 	runs := map[int]bool{}
 	for _, j := range c.jobs {
@@ -131,27 +131,27 @@ const (
 	drainTimeout    = 24 * 3600
 )
 
-// lookAgain is the pause of the scheduler between two looks whether devices are kept for a job: shorter than a round.
+// lookAgain is the pause between two looks of the scheduler whether to keep devices for a job: shorter than a round.
 const lookAgain = 15
 
-// tandemGangs is what the scheduler does with jobs whose pods form gangs: in an order, whole gangs where gang.Place puts them;
-// one that does not fit lets others pass, and devices are kept for one at a time while their owners end, where gang.Keep says
-// so. Nothing that runs is stopped.
+// tandemGangs places jobs whose pods form gangs as the scheduler does: in an order, whole gangs where gang.Place puts
+// them. A gang that does not fit lets others pass. The scheduler keeps devices for one gang at a time while their
+// owners end, where gang.Keep says so. Running jobs never stop.
 type tandemGangs struct {
 	*gangBook
 	order  func(a, b *gangJob) int
 	drains gang.Drains
 	// declares is by what factor more time than expected the pods declare as theirs (activeDeadlineSeconds), 0 for none.
 	declares float64
-	// draining is the job for which devices are kept since a time, and held their places.
+	// draining is the job for which the scheduler keeps devices since a time, and held their places.
 	draining *gangJob
 	since    float64
 	held     []vgpu.Assignment
-	// started and ends are when the pods did and when they declare to; short is since when a job waits for room, and look when
-	// it is looked next whether devices are kept for it.
+	// started and ends are the times of the pods' start and declared end. short is the time since which a job waits for
+	// room, and look the time of the next look whether to keep devices for it.
 	started, ends map[vgpu.UID]int64
 	short, look   map[int]float64
-	// refused has the version of the ledgers on which a job was refused: it is not asked again on the same.
+	// refused has the version of the ledgers at the refusal of a job: the placement skips the job on the same version.
 	refused map[int]int
 	version int
 }
@@ -220,7 +220,7 @@ func (t *tandemGangs) try(c *gangCluster, j *gangJob) (started bool, err error) 
 	return true, nil
 }
 
-// drainAfter is for how long a job waits before devices are kept for it.
+// drainAfter is how long a job waits before the scheduler keeps devices for it.
 func (t *tandemGangs) drainAfter() float64 {
 	if t.drains == gang.AllDrains {
 		return eagerDrainAfter

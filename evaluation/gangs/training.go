@@ -22,10 +22,11 @@ const (
 	MaxLoad  = 10
 )
 
-// Training lets jobs whose workers train together run on a cluster of whole GPUs, and compares what policies make of it. How
-// fast a job is where is taken from measured steps, and how many steps it takes from measured epochs.
+// Training lets jobs whose workers train together run on a cluster of whole GPUs, and compares what policies make of
+// it. Measured steps give the speed of a job at a place, and measured epochs the number of its steps.
 type Training struct {
-	// Workloads, each the jobs of a few hours. Jobs of applications that were not measured on the nodes are left out.
+	// Workloads, each the jobs of a few hours. Training leaves out jobs of applications without a measurement on the
+	// nodes.
 	Workloads []*measurements.File
 	// Measured steps and epochs, and the Kind of node whose steps count.
 	Measured []*measurements.File
@@ -34,13 +35,13 @@ type Training struct {
 	Nodes, GPUs int
 	// Interval is how often policies decide, Restart what it takes to start or go on with a job.
 	Interval, Restart time.Duration
-	// Loads, above 0 and at most MaxLoad: instead of each workload, as many times as many jobs as a workload has, drawn
-	// by the seed from the jobs of all of them. Empty for the workloads as they are.
+	// Loads, above 0 and at most MaxLoad, replace the workloads: each load is as many times as many jobs as a workload
+	// has, drawn by the seed from the jobs of all of them. Empty for the workloads as they are.
 	Loads []float64
 	// Policies of Policies, and Seeds: at least one of each.
 	Policies []string
 	Seeds    []int64
-	// Progress is told how many runs are done, by several goroutines; nil for nobody.
+	// Several goroutines call Progress with the number of complete runs; it may be nil.
 	Progress func(done, total int)
 }
 
@@ -60,8 +61,8 @@ type gangResult struct {
 	idle float64
 }
 
-// Run plays every policy with every workload, or load, and seed. The default scheduler of Kubernetes is played in any case,
-// to compare with.
+// Run plays every policy with every workload, or load, and seed. It always plays the default scheduler of Kubernetes,
+// for comparison.
 func (g *Training) Run() (*results.Training, error) {
 	batches, out, err := g.prepare()
 	if err != nil {
@@ -115,7 +116,7 @@ func (g *Training) play(policy string, jobs []gangJob, seed int64) (gangResult, 
 	return out, nil
 }
 
-// prepare checks what is asked for, and reads the jobs.
+// prepare checks the fields, and reads the jobs.
 func (g *Training) prepare() ([]gangBatch, *results.Training, error) {
 	if err := g.validate(); err != nil {
 		return nil, nil, err
@@ -169,7 +170,7 @@ func (g *Training) validate() error {
 	return nil
 }
 
-// jobs returns the jobs of a workload that were measured, in the order of their arrival.
+// jobs returns the jobs of a workload with measurements, in the order of their arrival.
 func (g *Training) jobs(apps map[string]*gangApp, w *measurements.File) ([]gangJob, error) {
 	if w.Format != traces.PolluxWorkload {
 		return nil, fmt.Errorf("%v: want %s", w, traces.PolluxWorkload)
@@ -258,7 +259,7 @@ func gangsComparedTo(base []gangResult, policy string, runs []gangResult, column
 	return out
 }
 
-// without returns the hours of the jobs that are not stuck, of all where none is left.
+// without returns the hours of the jobs that are not stuck, or of all where every job is.
 func (r *gangResult) without(stuck map[int]bool) []float64 {
 	var all []float64
 	for i, h := range r.jcts {

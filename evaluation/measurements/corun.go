@@ -30,19 +30,19 @@ type CoRun struct {
 
 // CoRunner is one of the two workloads of a CoRun.
 type CoRunner struct {
-	// Workload is a configuration that was measured: a model with its data set, batch size and precision.
+	// Workload is a measured configuration: a model with its data set, batch size and precision.
 	Workload string
 	// Family is the model without what distinguishes its sizes: see Family.
 	Family string
 	// Share is the part of the SMs that it might use at most, 1000 without a cap.
 	Share vgpu.MilliGPU
-	// Speed is its throughput beside the other ÷ its throughput alone under the same Share: .001 to 10, or 0
-	// where the two do not fit. It exceeds 1 where the two measurements differ by so much.
+	// Speed is its throughput beside the other ÷ its throughput alone under the same Share: .001 to 10, or 0 where the
+	// two do not fit. A speed above 1 is noise of the two measurements.
 	Speed float64
 }
 
-// Solo is one measurement of a workload that had a device, or a part of it, to itself. What the file does not say is NaN
-// if it is a utilisation, else 0.
+// Solo is one measurement of a workload that had a device, or a part of it, to itself. A missing utilisation is NaN,
+// another missing value 0.
 type Solo struct {
 	// Line of the file, from 1.
 	Line int
@@ -52,9 +52,9 @@ type Solo struct {
 	Batch int64
 	// Share is the part of the device, or of its SMs, that it might use: 1000 for all.
 	Share vgpu.MilliGPU
-	// SM, Bandwidth and L2 are parts from 0 to 1: of the time in which a kernel ran (NVML's GPU utilisation, or the SMs'
-	// throughput where a profiler measured it), of what the device memory and the L2 cache can move. The file of MISO has
-	// them for the whole device, whatever the Share.
+	// SM, Bandwidth and L2 are parts from 0 to 1. SM is the part of the time in which a kernel ran (NVML's GPU
+	// utilisation, or the SMs' throughput by a profiler). Bandwidth and L2 are parts of what the device memory and the
+	// L2 cache can move. The file of MISO has them for the whole device, whatever the Share.
 	SM, Bandwidth, L2 float64
 	// Memory of the device that it held.
 	Memory vgpu.Bytes
@@ -67,9 +67,9 @@ type Solo struct {
 // "EfficientNetB0", "MobileNetV3", "mobilenet_v2", "llama-7b".
 var modelSize = regexp.MustCompile(`^(.*?[A-Za-z]{3})[-_]?[vVbB]?[0-9][0-9._]*[bB]?$`)
 
-// Family returns the name of a model without its size and version, by which sizes of one model count as alike: ResNet of
-// ResNet18 and ResNet50, EfficientNet of EfficientNetB0, llama of llama-7b. Names of less than three letters before the
-// digits stay as they are: TD3.
+// Family returns the name of a model without its size and version, by which sizes of one model count as alike. Examples
+// are ResNet of ResNet18 and ResNet50, EfficientNet of EfficientNetB0, llama of llama-7b. Names of less than three
+// letters before the digits stay as they are: TD3.
 func Family(model string) string {
 	if m := modelSize.FindStringSubmatch(model); m != nil {
 		return m[1]

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
-// Formats of throughputs and step times, with the columns that each needs. Further columns are ignored, but for the optional
-// ones that are named here. Others are in the files of what they are about.
+// Formats of throughputs and step times, with the columns that each needs. A file may have further columns, which Load
+// ignores except for the optional ones here. Others are in the files of what they are about.
 const (
 	// GavelThroughputs has steps per second: gpu, job, scale_factor, tput_consolidated_steps_s. Optional:
 	// tput_unconsolidated_steps_s.
@@ -18,8 +18,8 @@ const (
 	// GavelPairs has steps per second of pairs of jobs, each by itself: gpu, job_a, job_b, iso_a, iso_b. Optional: file;
 	// packed_a and packed_b, the two together, which give co-runs; status.
 	GavelPairs csvtable.Format = "gavel-pairs"
-	// PolluxPlacementTimes has measured steps: placement, local_bsz, step_time (seconds). Optional: sync_time (seconds). A
-	// step may be measured several times, here and in PolluxScalingTimes: the mean counts.
+	// PolluxPlacementTimes has measured steps: placement, local_bsz, step_time (seconds). Optional: sync_time
+	// (seconds). A step may have several measurements, here and in PolluxScalingTimes: the mean counts.
 	PolluxPlacementTimes csvtable.Format = "pollux-placements"
 	// PolluxScalingTimes has measured steps: num_nodes, num_replicas, local_bsz, step_time (seconds). Optional: sync_time
 	// (seconds).
@@ -36,7 +36,7 @@ type File struct {
 	Epochs []Epoch
 	// Repeated counts the rows that measure a step of Steps again.
 	Repeated int
-	// CoRuns, Solos and Networks are what was measured of workloads. A file of GavelPairs has Rates and CoRuns.
+	// CoRuns, Solos and Networks are the measurements of workloads. A file of GavelPairs has Rates and CoRuns.
 	CoRuns   []CoRun
 	Solos    []Solo
 	Networks []Network
@@ -45,7 +45,7 @@ type File struct {
 	Deployed []Deployed
 }
 
-// String says what was found, for people: "pairs.csv: lucid-pairs, 1388 co-runs".
+// String describes the file, for people: "pairs.csv: lucid-pairs, 1388 co-runs".
 func (f *File) String() string {
 	words := []string{f.Trace.String()}
 	for _, list := range []struct {
@@ -86,8 +86,8 @@ var rateSchemas = []csvtable.Schema[File]{
 	{Format: PolluxValidation, Needs: []string{"progress", "grad_sqr", "grad_var"}, Row: polluxEpoch},
 }
 
-// Load reads the file at a path in whichever format it has. An error is a *csvtable.Error, or says that the file cannot be
-// opened.
+// Load reads the file at a path in whichever format it has. An error is a *csvtable.Error, or one about opening the
+// file.
 func Load(path string) (*File, error) {
 	r, err := csvtable.Open(path)
 	if err != nil {

@@ -17,16 +17,16 @@ const (
 	// IgniterCurves has solo profiles by cap of the SMs: model, batch, mps_pct, latency_ms, throughput_img_s. Optional:
 	// l2_util_pct, dram_util_pct (percent).
 	IgniterCurves csvtable.Format = "igniter-curves"
-	// TandemPairs has co-runs that the project's own GPU suite (test/gpu) measured: gpu, sharing (time-slicing or mps, say), and
-	// for each of 1 and 2 model, percent (of the SMs, 100 without a cap), rate and solo_rate (units per second, together and
-	// alone under the same percent and sharing).
+	// TandemPairs has co-runs of the project's own GPU suite (test/gpu): gpu, sharing (time-slicing or mps, say), and
+	// three columns for each of 1 and 2. These are model, percent (of the SMs, 100 without a cap), and rate and
+	// solo_rate (units per second, together and alone under the same percent and sharing).
 	TandemPairs csvtable.Format = "tandem-pairs"
 	// TandemSingles has solo profiles by cap of the SMs from the same suite: gpu, sharing, model, percent, rate (units per
 	// second), gpu_util, gmem_util (percent), gmem (MiB).
 	TandemSingles csvtable.Format = "tandem-singles"
-	// GPUMemNetFeatures has networks with what training them uses: Depth, Activation Function, Total Activations, Total
-	// Parameters, Batch Size, Batch Normalization Layers, Dropout Layers, Max GPU Memory (MiB), Avg GPUTL (percent), Avg
-	// GRACT, Avg SMACT, Avg SMOCC, Avg FP32A (parts from 0 to 1).
+	// GPUMemNetFeatures has networks with the use of their training. The features are Depth, Activation Function, Total
+	// Activations, Total Parameters, Batch Size, Batch Normalization Layers and Dropout Layers. The use is Max GPU
+	// Memory (MiB), Avg GPUTL (percent), Avg GRACT, Avg SMACT, Avg SMOCC and Avg FP32A (parts from 0 to 1).
 	GPUMemNetFeatures csvtable.Format = "gpumemnet-features"
 	// GletUtilisation has solo profiles: bench, batch, SM_util(%), l2_util(%), mem_util(%). Its rows may end in a comma.
 	GletUtilisation csvtable.Format = "glet-utilisation"

@@ -11,7 +11,7 @@ import (
 // gavelNoFit is the status of two jobs of Gavel that did not run side by side: out of memory, or not measured.
 const gavelNoFit = "oom_or_fail"
 
-// gavelPair reads a row of Gavel's pairs: the rate of each job alone, the first time that it is met, and the two together.
+// gavelPair reads a row of Gavel's pairs: the rate of each job alone, at its first appearance, and the two together.
 func gavelPair(t *csvtable.Table, all *File) {
 	set, model := t.TextOr("file"), t.Text("gpu")
 	for _, side := range []string{"a", "b"} {

@@ -8,7 +8,7 @@ import (
 )
 
 // Rate is how fast a kind of job runs on a GPU model, in steps per second of all its workers together. Rates are finite
-// and at most 1,000,000; 0 says that it does not fit or was not measured.
+// and at most 1,000,000; 0 stands for no fit or no measurement.
 type Rate struct {
 	// Line of the file, from 1.
 	Line int

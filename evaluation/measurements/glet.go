@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// gletSolo reads a row of the utilisation of gpulet (ATC'22). The file's name says the GPU: "2080ti_UTIL.csv". Its
-// durations are not read: they are milliseconds in one published file and seconds in the other, under the same heading.
+// gletSolo reads a row of the utilisation of gpulet (ATC'22). The file's name says the GPU: "2080ti_UTIL.csv". gletSolo
+// skips its durations: they are milliseconds in one published file and seconds in the other, under the same heading.
 func gletSolo(t *csvtable.Table, all *File) {
 	model := t.Text("bench")
 	s := Solo{

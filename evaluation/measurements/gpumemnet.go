@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
-// Network is a network that was trained, with what that used of a device: a row of GPUMemNet. The GPU is not published.
+// Network is a network, with the use of a device by its training: a row of GPUMemNet. The authors do not name the GPU.
 type Network struct {
 	// Line of the file, from 1.
 	Line int
@@ -20,8 +20,8 @@ type Network struct {
 	// Memory of the device at its peak.
 	Memory vgpu.Bytes
 	// Busy is the part of the time in which a kernel ran as NVML counts it (GPUTL), Graphics the same as DCGM counts it
-	// (GRACT), SM the mean part of the SMs with a warp (SMACT), Occupancy the mean part of the warps that they could hold
-	// (SMOCC), FP32 the part of the time in which the FP32 pipe worked (FP32A): each from 0 to 1.
+	// (GRACT). SM is the mean part of the SMs with a warp (SMACT), Occupancy the mean part of the warps that they could
+	// hold (SMOCC). FP32 is the part of the time in which the FP32 pipe worked (FP32A). Each is from 0 to 1.
 	Busy, Graphics, SM, Occupancy, FP32 float64
 }
 

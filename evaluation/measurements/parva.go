@@ -15,8 +15,9 @@ import (
 
 // Formats of ParvaGPU (SC'24), with the columns that each needs. Its rates and latencies have no header: see SLOs.
 const (
-	// ParvaProfile has ways to serve models on MIG instances: model, gpc (compute slices), batch, procs, throughput_img_s
-	// (of one process), latency_s (both 0 where it does not fit). It gives Servings, and Solos of those with one process.
+	// ParvaProfile has ways to serve models on MIG instances: model, gpc (compute slices), batch, procs,
+	// throughput_img_s (of one process), latency_s (both 0 where it does not fit). Load reads Servings from it, and
+	// Solos of those with one process.
 	ParvaProfile csvtable.Format = "parva-profile"
 	// ParvaDeployment has instances on GPUs: Num instance (the node), Num GPU, Model, Placement (the first memory slice),
 	// Instance size (compute slices), Batch size, Num proc.
@@ -50,8 +51,8 @@ type Serving struct {
 	Slices    traffic.Slices
 	Batch     int
 	Processes int
-	// Rate is requests per second of all processes together, Latency how long a batch took. Both are 0 where it did not
-	// fit in the memory of the instance, or was not tried.
+	// Rate is requests per second of all processes together, Latency how long a batch took. Both are 0 for a batch that
+	// did not fit in the memory of the instance, or without a measurement.
 	Rate    float64
 	Latency time.Duration
 }

@@ -16,8 +16,8 @@ import (
 type Step struct {
 	// Line of the file, from 1.
 	Line int
-	// Placement has a digit per node, the number of workers there: "4" is four on one node, "1111" one on each of four. It
-	// is "" where only their numbers are known: the workers are spread evenly then, as far as that goes.
+	// Placement has a digit per node, the number of workers there: "4" is four on one node, "1111" one on each of four.
+	// "" stands for unknown placements: the distribution of the workers is then even, as far as possible.
 	Placement string
 	// Nodes is the number of the digits, Workers their sum.
 	Nodes, Workers int
@@ -31,9 +31,9 @@ type Step struct {
 	Repeats int
 }
 
-// PlacementsOf returns the application and the kind of node that a file of step times is about, which only its path says:
-// "bert-aws.csv" is of bert on aws, as is "bert/placements-aws.csv" and "bert/scalability-aws.csv". Both are "" for other
-// names.
+// PlacementsOf returns the application and the kind of node of a file of step times, which only its path has.
+// "bert-aws.csv" is of bert on aws, as is "bert/placements-aws.csv" and "bert/scalability-aws.csv". Both are "" for
+// other names.
 func PlacementsOf(file string) (app, nodes string) {
 	name, folder := nameOf(file)
 	app, nodes, ok := strings.Cut(name, "-")
@@ -46,8 +46,9 @@ func PlacementsOf(file string) (app, nodes string) {
 	return app, nodes
 }
 
-// EpochsOf returns the application and the batch size that a file of epochs is about, which only its path says:
-// "bert-validation-48.csv" is of bert with 48 samples a step, as is "bert/validation-48.csv". Both are zero for other names.
+// EpochsOf returns the application and the batch size of a file of epochs, which only its path has.
+// "bert-validation-48.csv" is of bert with 48 samples a step, as is "bert/validation-48.csv". Both are zero for other
+// names.
 func EpochsOf(file string) (app string, batch int64) {
 	name, folder := nameOf(file)
 	app, size, ok := strings.Cut(name, "validation-")
@@ -117,7 +118,7 @@ func addStep(t *csvtable.Table, all *File, s *Step) {
 	all.Repeated++
 }
 
-// meanSteps makes means of the sums of steps that were measured several times.
+// meanSteps makes means of the sums of repeated measurements.
 func meanSteps(_ *csvtable.Table, all *File) {
 	for i := range all.Steps {
 		s := &all.Steps[i]
@@ -146,8 +147,9 @@ type Epoch struct {
 	Square, Variance float64
 }
 
-// Gain returns by how many steps at the smallest batch size one step at a batch of so many times that size advances: 1 at 1,
-// and at most that many times (McCandlish et al. 2018, as Pollux uses it). Without a gradient it is 1.
+// Gain returns by how many steps at the smallest batch size one step at a batch of so many times that size advances.
+// The result is 1 at 1, and at most that many times (McCandlish et al. 2018, as Pollux uses it). Without a gradient it
+// is 1.
 //
 // Example: where the noise is three times the gradient, four times the batch gains (3 + 1) ÷ (3/4 + 1) = 2.29.
 func (e *Epoch) Gain(scale float64) float64 {

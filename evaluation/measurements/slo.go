@@ -18,7 +18,7 @@ import (
 // notServed is how a file says that a set does not have a model.
 const notServed = "N/A"
 
-// SLO is what is asked of one model in a set: how many requests it gets, and what was promised for each.
+// SLO is the demand for one model in a set: the number of requests, and the promised latency.
 type SLO struct {
 	Model string
 	// Rate is requests per second, above 0.
@@ -34,9 +34,9 @@ type SLOSet struct {
 	SLOs         []SLO
 }
 
-// LoadSLOs reads the sets of ParvaGPU: a file with latencies in milliseconds and one with requests per second, of which
-// row n is set n, with a column for each model of a profile. Their columns are in the order of the names; a first line of
-// names, as other files may have it, says another order. A model that a set does not have is "N/A" in both.
+// LoadSLOs reads the sets of ParvaGPU: a file with latencies in milliseconds and one with requests per second. Row n is
+// set n, with a column for each model of a profile. Their columns are in the order of the names; a first line of names,
+// as other files may have it, says another order. A model that a set does not have is "N/A" in both.
 func LoadSLOs(latencies, rates string, models []string) ([]SLOSet, error) {
 	promised, err := loadGrid(latencies, models, "milliseconds")
 	if err != nil {

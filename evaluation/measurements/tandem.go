@@ -29,8 +29,8 @@ func tandemRunner(t *csvtable.Table, side string) CoRunner {
 // unitsPerSecond is the unit of rates of the GPU suite: what a unit is, a batch of images say, is up to the model.
 const unitsPerSecond = "units per second"
 
-// sharedGPU names a GPU with the way in which it is shared: "h100 mps". What was measured in one way says nothing of another,
-// so that these count as unlike GPUs.
+// sharedGPU names a GPU with its way of sharing: "h100 mps". Two ways of sharing count as unlike GPUs, since a
+// measurement of one says nothing of the other.
 func sharedGPU(t *csvtable.Table) string { return t.Text("gpu") + " " + t.Text("sharing") }
 
 // tandemSingle reads a row of the GPU suite's profiles. A step is one unit.

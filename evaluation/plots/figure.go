@@ -30,7 +30,8 @@ type Point struct{ X, Y float64 }
 type Figure struct {
 	// File is the name that Write gives it, without the ending.
 	File string
-	// Of is what the figure is of, for example the name of a scenario. It stands before the title; "" leaves it out.
+	// Of is the subject of the figure, for example the name of a scenario. Write puts it before the title; "" leaves it
+	// out.
 	Of    string
 	Title string
 	// X and Y are the titles of the axes, with their units.
@@ -38,7 +39,7 @@ type Figure struct {
 	Series []Series
 	// Steps says that a value holds until the next one.
 	Steps bool
-	// Top is where the vertical axis ends; 0 leaves it to the values. It always begins at 0.
+	// Top is where the vertical axis ends; 0 leaves it to the values. The axis always begins at 0.
 	Top float64
 }
 
@@ -160,8 +161,8 @@ var formats = []struct {
 	write  func(Figure, io.Writer) error
 }{{".svg", Figure.SVG}, {".png", Figure.PNG}}
 
-// Write draws figures into a directory, which it makes where it is missing, each as SVG and as PNG, and returns the paths of
-// the files. A figure without values is left out.
+// Write draws figures into a directory, which it makes where it is missing, each as SVG and as PNG, and returns the
+// paths of the files. It leaves out a figure without values.
 func Write(dir string, figures ...Figure) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write plots: %w", err)
@@ -183,7 +184,7 @@ func Write(dir string, figures ...Figure) ([]string, error) {
 	return all, nil
 }
 
-// write makes the file whole: what cannot be drawn leaves no half of it.
+// write makes the file whole: after an error there is no half of it.
 func (f Figure) write(path string, as func(Figure, io.Writer) error) error {
 	var b bytes.Buffer
 	if err := as(f, &b); err != nil {

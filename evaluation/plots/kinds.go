@@ -1,6 +1,6 @@
 package plots
 
-// Allocation is the allocation curve: what part of the GPUs is given away while more and more of them are asked for.
+// Allocation is the allocation curve: the allocated part of the GPUs, by the requested part.
 func Allocation(series []Series) Figure {
 	return Figure{
 		File: "allocation", Title: "GPUs allocated as requests arrive",

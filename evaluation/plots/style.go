@@ -26,7 +26,7 @@ var colours = map[string]int{
 	"tandem": 0, "fgd": 1, "packed": 2, "bestfit": 3, "spread": 4, "dotprod": 5, "clustering": 6, "packing": 7, "random": 8,
 }
 
-// dashes tell lines apart where colours repeat, and in print.
+// dashes separate lines where colours repeat, and in print.
 var dashes = [][]vg.Length{
 	nil,
 	{vg.Points(7), vg.Points(3)},

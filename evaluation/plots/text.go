@@ -9,7 +9,7 @@ import (
 
 var gridColour = color.Gray{Y: 0xdd}
 
-// face is the font that texts are measured in, and faces what a viewer may take instead: the widths of the first four are
+// face is the font for measuring texts, and faces what a viewer may take instead: the widths of the first four are
 // equal.
 const (
 	face  = "font-family:Liberation Sans;"

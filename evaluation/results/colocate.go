@@ -10,11 +10,11 @@ import (
 
 // Colocation is what policies made of the same batches of jobs that may share GPUs, a result per policy.
 type Colocation struct {
-	// GPUs and Jobs of a batch; Configurations that the jobs of one batch are drawn from.
+	// GPUs and Jobs of a batch; Configurations bounds the configurations of one batch.
 	GPUs           int `json:"gpus"`
 	Jobs           int `json:"jobs"`
 	Configurations int `json:"configurations"`
-	// Seeds that the batches were drawn with, a run each.
+	// Seeds of the batches, a run each.
 	Seeds   []int64            `json:"seeds"`
 	Results []ColocationResult `json:"results"`
 }

@@ -1,6 +1,6 @@
-// Package results has what the experiments came to, as tables for people and as JSON for programs.
+// Package results has the results of the experiments, as tables for people and as JSON for programs.
 //
-// It decides which columns a table has and how its figures are written, and nothing about what they are: the numbers come
-// rounded from whoever measured them, and rows stay in the order in which they come. The keys of the JSON are an interface:
-// they are snake_case, carry their unit, and neither vanish nor change their meaning.
+// The package decides which columns a table has and how to write its figures. The numbers come rounded from the
+// packages that measured them, and rows keep their order. The keys of the JSON are an interface: they are snake_case,
+// carry their unit, and neither vanish nor change their meaning.
 package results

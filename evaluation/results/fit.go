@@ -10,13 +10,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/interference"
 )
 
-// FeatureFit is a predictor that was fitted on networks, with how wrong it is on networks that it was not fitted on.
+// FeatureFit is a fitted predictor, with its errors on networks outside of the fit.
 type FeatureFit struct {
 	Results []FeatureResult `json:"results"`
-	// Predictor was fitted on all networks, and Coefficients has its figures.
+	// Predictor is the fit on all networks, and Coefficients has its figures.
 	Predictor    interference.Predictor `json:"-"`
 	Coefficients Coefficients           `json:"coefficients"`
-	// Networks and Profiles (for the bandwidth; 0 where it was not fitted) are how many it was fitted on.
+	// Networks and Profiles (for the bandwidth; 0 without one) are the sizes of the fit.
 	Networks int `json:"networks"`
 	Profiles int `json:"profiles"`
 }
@@ -42,13 +42,13 @@ func CoefficientsOf(p *interference.Predictor) Coefficients {
 
 // FeatureResult is how wrong one way of predicting is on networks that it did not see.
 type FeatureResult struct {
-	// Target is what is predicted: "sm", a part from 0 to 1, or "memory_mib".
+	// Target is the predicted quantity: "sm", a part from 0 to 1, or "memory_mib".
 	Target string `json:"target"`
 	// Split is "fifth" for one random fifth per seed, "five-fold" for all five fifths of the first seed.
 	Split string `json:"split"`
-	// Model is "mean" (of the networks seen), "least-squares" (on the features as they are), or "features" (what is shipped).
+	// Model is "mean" (of the networks seen), "least-squares" (on the plain features), or "features" (the shipped one).
 	Model string `json:"model"`
-	// Networks that were predicted, of all splits together.
+	// Networks with a prediction, of all splits together.
 	Networks int `json:"networks"`
 	// MAE is the mean absolute error, RMSE the root of the mean square, over the splits.
 	MAE  Spread `json:"mae"`
@@ -70,7 +70,7 @@ func (f *FeatureFit) Table(w io.Writer) error {
 // fine writes a spread with four decimals, for figures below 1.
 func fine(s Spread) string { return fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SD) }
 
-// Go writes the file that holds the predictor, as it is shipped. The date is that of the fit, "" for none.
+// Go writes the shipped file of the predictor. The date is that of the fit, "" for none.
 func (f *FeatureFit) Go(w io.Writer, date string) error {
 	p := &f.Predictor
 	var b strings.Builder
@@ -98,7 +98,7 @@ func (f *FeatureFit) Go(w io.Writer, date string) error {
 	return err
 }
 
-// fifths is the split that the shipped file tells of.
+// fifths is the split that the shipped file reports.
 const fifths = "fifth"
 
 func on(date string) string {

@@ -21,13 +21,13 @@ type CurveFit struct {
 // CurveResult is the curve of one class. Errors are of the speed on a part of the SMs, as a part of that on all.
 type CurveResult struct {
 	Class string `json:"class"`
-	// Points that were measured, and Families of models that they are of; models where all are of one family.
+	// Points with measurements, and the number of Families of their models; of models where all are of one family.
 	Points   int `json:"points"`
 	Families int `json:"families"`
 	// Fixed and Error are those of interference.Curve.
 	Fixed float64 `json:"fixed"`
 	Error float64 `json:"error"`
-	// MAE is the mean absolute error on the points that were fitted, HeldOut on families that were not: each in turn.
+	// MAE is the mean absolute error on the points of the fit, HeldOut on families outside of it: each in turn.
 	MAE     float64 `json:"mae"`
 	HeldOut float64 `json:"mae_held_out"`
 	// Proportional and Unaffected are the errors of taking the speed to follow the SMs, and not to.
@@ -37,8 +37,8 @@ type CurveResult struct {
 	Below float64 `json:"below_proportional"`
 }
 
-// BandwidthResult is how wrong a rule is for the bandwidth on a part of the SMs, as a part of that on the most that were
-// measured.
+// BandwidthResult is the error of a rule for the bandwidth on a part of the SMs, as a part of that on the largest
+// measured part.
 type BandwidthResult struct {
 	Rule   string  `json:"rule"`
 	Points int     `json:"points"`
@@ -74,7 +74,7 @@ func (f *CurveFit) Table(w io.Writer) error {
 
 func figure(x float64) string { return fmt.Sprintf("%.3f", x) }
 
-// Go writes the file that holds the curves, as it is shipped. The date is that of the fit, "" for none.
+// Go writes the shipped file of the curves. The date is that of the fit, "" for none.
 func (f *CurveFit) Go(w io.Writer, date string) error {
 	var b strings.Builder
 	b.WriteString("package interference\n\n// fittedCurves are the curves that are shipped, by class.\n//\n")

@@ -19,13 +19,13 @@ type Fragmentation struct {
 // PolicyResult is what one policy made of the arrivals of all seeds.
 type PolicyResult struct {
 	Policy string `json:"policy"`
-	// Seeds that the arrivals were drawn with, a run each.
+	// Seeds of the arrivals, a run each.
 	Seeds []int64 `json:"seeds"`
-	// AllocatedPercent is the allocated part of all GPUs, when so many percent of all GPUs had been asked for.
+	// AllocatedPercent is the allocated part of all GPUs, by the requested percentage.
 	AllocatedPercent ByLoad `json:"allocated_percent"`
 	// FragmentationPercent is the part of all GPUs that is idle and that the usual pods cannot use, on average over them.
 	FragmentationPercent ByLoad `json:"fragmentation_percent"`
-	// SecondsPerRun is the mean wall time of a run; nil where times are not reported.
+	// SecondsPerRun is the mean wall time of a run; nil in a report without times.
 	SecondsPerRun *float64 `json:"seconds_per_run,omitempty"`
 }
 

@@ -18,9 +18,9 @@ type Training struct {
 	GPUs  int    `json:"gpus"`
 	// Columns are the workloads, or the loads.
 	Columns []string `json:"columns"`
-	// LeftOut counts the jobs of applications that were not measured on the nodes.
+	// LeftOut counts the jobs of applications without a measurement on the nodes.
 	LeftOut int `json:"left_out"`
-	// Seeds of what is drawn, a run of each column each.
+	// Seeds of the random choices, a run of each column each.
 	Seeds   []int64          `json:"seeds"`
 	Results []TrainingResult `json:"results"`
 }
@@ -37,7 +37,7 @@ type TrainingResult struct {
 	// jobs that the default scheduler had to start anew.
 	Gain        Spread `json:"gain"`
 	GainUnstuck Spread `json:"gain_unstuck"`
-	// Restarts counts the starts after the first one of each job, Stuck the jobs that were started anew since a part of
+	// Restarts counts the starts after the first one of each job, Stuck the jobs with a new start because a part of
 	// their workers waited for the others.
 	Restarts Spread `json:"restarts"`
 	Stuck    Spread `json:"stuck"`

@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
-// Interference is how well models predict the speeds of workloads that share a device: a result per set of pairs, model
-// and number of co-runs that the model had seen of each workload.
+// Interference is the quality of the models' predictions for the speeds of workloads that share a device. There is a
+// result per set of pairs, model and number of co-runs that the model had seen of each workload.
 type Interference struct {
 	// MaxSlowdown is the promise by which pairs are admitted.
 	MaxSlowdown float64              `json:"max_slowdown"`
@@ -17,26 +17,26 @@ type Interference struct {
 	Pairs []InterferencePairs `json:"pairs"`
 }
 
-// InterferenceResult is one model on one set. Figures that are not defined are nil: all of them where no pair was left to
-// score, the precision where none was admitted, the recall where none might have been.
+// InterferenceResult is one model on one set. An undefined figure is nil: all of them without a pair to score, the
+// precision without an admitted pair, the recall without a pair to admit.
 type InterferenceResult struct {
 	// Layout and GPU say which set, where there are several.
 	Layout string `json:"layout,omitempty"`
 	GPU    string `json:"gpu,omitempty"`
 	Model  string `json:"model"`
-	// Observed is how many co-runs of each workload were drawn for the model to see.
+	// Observed is the number of random co-runs of each workload that the model saw.
 	Observed int `json:"observed"`
-	// Pairs that were scored, on average over the seeds. A pair of two families that are both held out counts for each.
+	// Pairs in the score, on average over the seeds. A pair of two held-out families counts for each.
 	Pairs int `json:"pairs"`
-	// Shown is how many co-runs of a workload the model saw, on average over the sides of the scored pairs: more than
-	// Observed, since a pair that one workload draws is a co-run of its partner too.
+	// Shown is how many co-runs of a workload the model saw, on average over the sides of the scored pairs. The number
+	// is larger than Observed, since a pair that one workload draws is a co-run of its partner too.
 	Shown *float64 `json:"shown_mean"`
 	// Seeds is over how many draws of co-runs the figures are means.
 	Seeds int `json:"seeds"`
 	// MAE is the mean absolute error of the speed (together ÷ alone), MAESD its deviation over the seeds.
 	MAE   *float64 `json:"mae"`
 	MAESD *float64 `json:"mae_sd"`
-	// R2 is which part of the variance of the speeds is explained: 0 for a model that always says their mean.
+	// R2 is the part of the variance of the speeds that the model explains: 0 for a model that always says their mean.
 	R2 *float64 `json:"r2"`
 	// Precision is which part of the pairs that the model admits keep the promise, Recall which part of those that keep it
 	// the model admits.
@@ -48,15 +48,15 @@ type InterferenceResult struct {
 type InterferencePairs struct {
 	Layout string `json:"layout,omitempty"`
 	GPU    string `json:"gpu,omitempty"`
-	// Measured pairs are used. The others are not: NoFit do not fit in the memory of the device, Dropped are of a family
-	// whose measurements are known to be wrong, OtherSets are of another measurement in the same file.
+	// Measured pairs are in the score. The others are not: NoFit do not fit in the memory of the device, Dropped are of
+	// a family with wrong measurements, OtherSets are of another measurement in the same file.
 	Measured  int `json:"measured"`
 	NoFit     int `json:"no_fit"`
 	Dropped   int `json:"dropped"`
 	OtherSets int `json:"other_sets"`
 }
 
-// Table writes a row per result, and a line for each set about the pairs that are left out.
+// Table writes a row per result, and a line for each set about the missing pairs.
 func (r Interference) Table(w io.Writer) error {
 	t := report.Table{Columns: []report.Column{
 		{Head: "model", Text: true},
@@ -94,7 +94,7 @@ func (r Interference) Table(w io.Writer) error {
 	return nil
 }
 
-// line says how many pairs there are, and how many are left out for which reason.
+// line says how many pairs there are, and how many are missing for which reason.
 func (p InterferencePairs) line(w io.Writer) error {
 	text := "\n"
 	if p.GPU != "" {
@@ -116,7 +116,7 @@ func (p InterferencePairs) line(w io.Writer) error {
 	return err
 }
 
-// one writes one decimal, "–" for a figure that is not defined.
+// one writes one decimal, "–" for an undefined figure.
 func one(figure *float64) string {
 	if figure == nil {
 		return "–"
@@ -124,7 +124,7 @@ func one(figure *float64) string {
 	return strconv.FormatFloat(*figure, 'f', 1, 64)
 }
 
-// three writes three decimals, "–" for a figure that is not defined.
+// three writes three decimals, "–" for an undefined figure.
 func three(figure *float64) string {
 	if figure == nil {
 		return "–"

@@ -13,7 +13,7 @@ type Preemption struct {
 	// Trace is the format of the jobs.
 	Trace string `json:"trace"`
 	Nodes int    `json:"nodes"`
-	// Jobs of a run, and how many of the trace were left out of all runs.
+	// Jobs of a run, and the number of jobs of the trace that no run has.
 	Jobs    int                `json:"jobs"`
 	LeftOut int                `json:"left_out"`
 	Seeds   []int64            `json:"seeds"`
@@ -36,8 +36,8 @@ type PreemptionResult struct {
 	// LostHours is the GPU time of work that was undone, LostRatio the part of what the in-tree plugin undoes with the same seed.
 	LostHours Spread `json:"lost_gpu_hours"`
 	LostRatio Spread `json:"lost_ratio"`
-	// SameRatio is the part of what the in-tree plugin would have undone on the same cluster for the same jobs, over the decisions
-	// for which it would have evicted somebody.
+	// SameRatio compares with the in-tree plugin on the same cluster for the same jobs: the part of its undone work,
+	// over the decisions in which it would evict.
 	SameRatio Spread `json:"lost_ratio_same_decisions"`
 	// Violations of budgets, victims beyond what they allow.
 	Violations Spread `json:"budget_violations"`

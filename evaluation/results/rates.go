@@ -20,13 +20,13 @@ type RateResult struct {
 	Prices string `json:"prices"`
 	Policy string `json:"policy"`
 	Choice string `json:"choice"`
-	// Seeds that the jobs were drawn with, a run each.
+	// Seeds of the jobs, a run each.
 	Seeds []int64 `json:"seeds"`
-	// Jobs that asked, one after the other.
+	// Jobs of the run, one after the other.
 	Jobs int `json:"jobs"`
-	// CostPerHour is the price of all shares that were given away.
+	// CostPerHour is the price of all allocated shares.
 	CostPerHour Spread `json:"cost_per_hour"`
-	// DeviceCostPerHour is the price of all devices that were touched.
+	// DeviceCostPerHour is the price of all devices with a share.
 	DeviceCostPerHour Spread `json:"device_cost_per_hour"`
 	// Met counts the jobs whose share reaches the rate, Missed those whose share does not, Unplaced those without a share.
 	Met      Spread `json:"met"`

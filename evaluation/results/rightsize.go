@@ -19,18 +19,18 @@ type Rightsize struct {
 // SizedSet is one set of models.
 type SizedSet struct {
 	Set int `json:"set"`
-	// GPUs that are needed, with so many compute slices in use.
+	// GPUs of the deployment, with so many compute slices in use.
 	GPUs   int `json:"gpus"`
 	Slices int `json:"slices"`
-	// PublishedGPUs and PublishedSlices are those of the deployment that was given for comparison; nil for none.
+	// PublishedGPUs and PublishedSlices are those of the published deployment; nil for none.
 	PublishedGPUs   *int `json:"published_gpus"`
 	PublishedSlices *int `json:"published_slices"`
-	// LowerBound is how many GPUs are needed whatever instances are chosen. Optimal says that no choice has fewer GPUs.
+	// LowerBound is the least number of GPUs of any choice of instances. Optimal says that no choice has fewer GPUs.
 	LowerBound int  `json:"lower_bound"`
 	Optimal    bool `json:"optimal"`
 	// Models by name.
 	Models []SizedModel `json:"models"`
-	// Violations of what was asked, by the result or by the published deployment.
+	// Violations of the demands, by the result or by the published deployment.
 	Violations []Violation `json:"violations"`
 	// Notes about the published deployment that are no violations.
 	Notes []string `json:"notes"`
@@ -39,7 +39,7 @@ type SizedSet struct {
 // SizedModel is what serves one model. Latencies and throughputs are those of the profile.
 type SizedModel struct {
 	Model string `json:"model"`
-	// Rate is what was asked, Throughput what all instances reach together, in requests per second.
+	// Rate is the demand, Throughput the sum of all instances, in requests per second.
 	Rate       float64 `json:"rate"`
 	Throughput float64 `json:"throughput"`
 	// SLO is for a request; of it a batch may take the limit. Latency is that of the slowest instance.
@@ -64,7 +64,7 @@ type SizedInstance struct {
 	Latency    float64 `json:"latency_ms"`
 }
 
-// Violation is something that was asked and is not kept.
+// Violation is a demand that the deployment does not meet.
 type Violation struct {
 	// Deployment is "tandem" or "published".
 	Deployment string `json:"deployment"`

@@ -17,7 +17,7 @@ type CurveScores struct {
 // all.
 type CurveScore struct {
 	Class string `json:"class"`
-	// Points that were measured, and Families of models that they are of.
+	// Points with measurements, and the number of Families of their models.
 	Points   int `json:"points"`
 	Families int `json:"families"`
 	// Fixed and Error are those of interference.Curve; Error is the root of the mean square that the scheduler expects.
@@ -55,9 +55,9 @@ type FeatureScores struct {
 
 // FeatureScore is how wrong the shipped predictor is in one respect.
 type FeatureScore struct {
-	// Target is what is predicted: "sm", a part from 0 to 1, or "memory_mib".
+	// Target is the predicted quantity: "sm", a part from 0 to 1, or "memory_mib".
 	Target string `json:"target"`
-	// Range is "inside" for networks within the range that the predictor was fitted on, "outside" for others, whose profile the
+	// Range is "inside" for networks within the range of the predictor's fit, "outside" for others, whose profile the
 	// scheduler takes for a guess.
 	Range    string `json:"range"`
 	Networks int    `json:"networks"`
@@ -68,7 +68,7 @@ type FeatureScore struct {
 	Mean float64 `json:"mae_mean"`
 }
 
-// Table writes a row for what is predicted, inside and outside of the range.
+// Table writes a row for each target, inside and outside of the range.
 func (s *FeatureScores) Table(w io.Writer) error {
 	t := report.Table{Columns: []report.Column{
 		{Head: "target", Text: true}, {Head: "range", Text: true}, {Head: "networks"}, {Head: "MAE"}, {Head: "RMSE"}, {Head: "mean"},

@@ -7,7 +7,7 @@ import (
 )
 
 // core lists the packages that decide, with the core packages that each may import. A new one is a decision about the
-// architecture, so it is made here.
+// architecture, so its author adds it here.
 var core = map[string][]string{
 	"vgpu":          nil,
 	"fragmentation": {"vgpu"},
@@ -58,7 +58,7 @@ func (p *source) violations(graph map[string][]string) []string {
 	return all
 }
 
-// places: a directory under pkg/ is known to this file.
+// places: this file lists every directory under pkg/.
 func places(p *source) []string {
 	parts := strings.Split(p.dir, "/")
 	if parts[0] != "pkg" {
@@ -97,7 +97,7 @@ func comments(p *source) []string {
 	return nil
 }
 
-// generated: code is generated for API types only.
+// generated: only API types have generated code.
 func generated(p *source) []string {
 	if within(p.dir, "pkg/api/v1alpha1") || within(p.dir, "pkg/api/config") {
 		return nil
@@ -149,7 +149,7 @@ func pluginImports(p *source) []string {
 	return all
 }
 
-// simulates lists the simulator and what is built on it. Beside these only the laboratory and tests import them.
+// simulates lists the simulator and the programs that use it. Beside these only the laboratory and tests import them.
 var simulates = []string{"pkg/sim", "internal/simulator", "cmd/simulator"}
 
 // laboratory is the directory that repeats published experiments.
@@ -223,8 +223,8 @@ func ofAgent(p *source, graph map[string][]string) []string {
 	return nil
 }
 
-// wayTo returns the shortest way of imports from a directory to one that is within another, with both ends; of equally
-// short ways the one that sorts first, and nil where there is none.
+// wayTo returns the shortest way of imports from a directory to one that is within another, with both ends, and nil
+// where there is none. Of equally short ways it returns the one that sorts first.
 func wayTo(from, to string, graph map[string][]string) []string {
 	before := map[string]string{from: ""}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// source is what the rules ask about a package: its production files, whatever their build constraints.
+// source is the rules' view of a package: its production files, whatever their build constraints.
 type source struct {
 	module  string
 	dir     string // slash-separated, below the root
@@ -115,7 +115,7 @@ func read(root, path, module string) (*source, error) {
 	return p, nil
 }
 
-// clocks returns what a file uses of package time that tells or waits for the time.
+// clocks returns the uses of package time in a file that read the clock or wait.
 func clocks(file string) ([]string, error) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {

@@ -15,7 +15,7 @@ type Family struct {
 	// Name as scraped.
 	Name string
 	Type Type
-	// Labels in the order in which values are given; Labels(), the table of all labels, says what they mean.
+	// Labels in the order of their values; the table Labels() has their meanings.
 	Labels []string
 	// Unit of the values, in words of people: "bytes", "seconds", "containers".
 	Unit string

@@ -5,8 +5,8 @@ import "slices"
 // Label is one label with its meaning.
 type Label struct{ Name, Meaning string }
 
-// Labels returns all labels of the tables, with what bounds the number of their values: none has one that a tenant could make
-// grow beyond the names of the pods on the node.
+// Labels returns all labels of the tables, with the bound of the number of their values. A tenant can make the number
+// of no label grow beyond the names of the pods on the node.
 func Labels() []Label { return slices.Clone(labelTable) }
 
 var labelTable = []Label{

@@ -27,7 +27,7 @@ import (
 // fieldManager owns what Apply sets.
 const fieldManager = "tandem-sandbox"
 
-// establishTimeout bounds the wait for a CRD to be served; it takes about a second.
+// establishTimeout bounds the wait until the API server serves a CRD; it takes about a second.
 const establishTimeout = 30 * time.Second
 
 // applier maps kinds to resources and applies objects.

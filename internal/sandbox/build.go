@@ -87,7 +87,7 @@ func (b *builder) missing(names []string) []string {
 	return missing
 }
 
-// build makes one program. It appears under its name only when it is complete.
+// build makes one program. The program appears under its name only when it is complete.
 func (b *builder) build(ctx context.Context, name, of string) error {
 	temp, err := os.MkdirTemp(b.out, ".build-*")
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *builder) build(ctx context.Context, name, of string) error {
 	cmd := goCommand(ctx, b.dir, append(args, b.packages[name])...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	// An interrupted go command ends its compilers itself; a killed one leaves them behind.
+	// An interrupted go command ends its compilers itself; after SIGKILL they would go on.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	start := time.Now()
@@ -115,7 +115,7 @@ func (b *builder) build(ctx context.Context, name, of string) error {
 	return nil
 }
 
-// beat says what goes on every heartbeat until the returned function is called.
+// beat prints the work in progress every heartbeat until the caller calls stop.
 func (b *builder) beat(what string, start time.Time) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {

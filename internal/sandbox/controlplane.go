@@ -32,10 +32,10 @@ type Options struct {
 	EnableServiceAccountAdmission bool
 	// ControllerManager starts kube-controller-manager too.
 	ControllerManager bool
-	// Kubernetes is the version of the API server and the controller manager, for example "1.35.4"; empty means that of the
-	// environment variable TANDEM_KUBERNETES, and where that is empty that of tools/controlplane. See At.
+	// Kubernetes is the version of the API server and the controller manager, for example "1.35.4". Empty means the
+	// environment variable TANDEM_KUBERNETES, and without it the version of tools/controlplane. See At.
 	Kubernetes string
-	// APIServerArgs are appended to the API server's command line.
+	// APIServerArgs come at the end of the API server's command line.
 	APIServerArgs []string
 }
 
@@ -134,7 +134,7 @@ func (c *ControlPlane) run(ctx context.Context, tools map[string]string) error {
 	return c.startControllerManager(tools[At("kube-controller-manager", c.options.Kubernetes)], ports[3])
 }
 
-// Stop ends the processes and removes the temporary directory. It may be called again.
+// Stop ends the processes and removes the temporary directory. A second call does nothing.
 func (c *ControlPlane) Stop() {
 	if c.processes != nil {
 		c.processes.Stop(0) // the data is thrown away: nothing needs a clean end
@@ -150,7 +150,8 @@ func (c *ControlPlane) Dir() string { return c.dir }
 // URL returns the API server's address.
 func (c *ControlPlane) URL() string { return c.url }
 
-// Processes returns the set that runs the control plane; what is added to it ends before the control plane does.
+// Processes returns the set that runs the control plane; programs that the caller adds end before the control plane
+// does.
 func (c *ControlPlane) Processes() *Processes { return c.processes }
 
 // Logs returns the ends of the logs, for a failed test.
@@ -196,7 +197,7 @@ func (c *ControlPlane) awaitReady(ctx context.Context, processes ...*Process) er
 	}
 }
 
-// FreePorts returns n ports of loopback that nobody listens on. Somebody else may take one before it is used.
+// FreePorts returns n ports of loopback on which no process listens. Another process may take one before its use.
 func FreePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range n {

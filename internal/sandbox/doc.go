@@ -1,10 +1,10 @@
 // Package sandbox runs a real Kubernetes control plane on this machine, for tests and the demo.
 //
-// Tools builds etcd, kube-apiserver and the other programs from the modules under tools/ and caches them outside of
-// the tree. Start runs etcd and kube-apiserver on loopback in a directory of their own, with certificates made on the
-// spot; Processes runs further programs beside them. Everything ends with the process that started it, however that
-// one ends: Linux kills the children of a dead parent (PR_SET_PDEATHSIG).
+// Tools builds etcd, kube-apiserver and the other programs from the modules under tools/ and caches them outside of the
+// tree. Start runs etcd and kube-apiserver on loopback in a directory of their own, with certificates made on the spot;
+// Processes runs further programs beside them. Everything ends with the process that started it, however that one ends:
+// Linux sends SIGKILL to the children (PR_SET_PDEATHSIG).
 //
-// The package knows nothing of GPUs, and nothing in it is meant for a cluster that anybody depends on: etcd takes
-// every client on loopback and does not sync to disk.
+// The package knows nothing of GPUs, and it is for tests only: etcd takes every client on loopback and does not sync to
+// disk.
 package sandbox

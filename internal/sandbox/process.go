@@ -15,8 +15,8 @@ import (
 
 // Processes starts programs that end with this process, and stops them in the reverse order of their start.
 //
-// The kernel kills a program (PR_SET_PDEATHSIG) when the thread that started it ends, so all are started from one
-// thread that lives as long as the set. Each program leads a process group of its own: Ctrl-C in the terminal reaches
+// The kernel sends SIGKILL to a program (PR_SET_PDEATHSIG) when the thread that started it ends. So one thread, which
+// lives as long as the set, starts all. Each program leads a process group of its own: Ctrl-C in the terminal reaches
 // only this process, which then stops the others in order.
 type Processes struct {
 	dir     string
@@ -37,7 +37,7 @@ type Process struct {
 // NewProcesses returns an empty set. Output of each program goes to <dir>/<name>.log.
 func NewProcesses(dir string) *Processes { return &Processes{dir: dir} }
 
-// Start starts cmd under a name that is unique in the set. It sets the output, where cmd has none, and SysProcAttr.
+// Start starts cmd under a name that is unique in the set. Start sets the output, where cmd has none, and SysProcAttr.
 func (p *Processes) Start(name string, cmd *exec.Cmd) (*Process, error) {
 	process := &Process{name: name, log: filepath.Join(p.dir, name+".log"), cmd: cmd, done: make(chan struct{})}
 	log, err := os.OpenFile(process.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -68,7 +68,7 @@ func (p *Processes) Start(name string, cmd *exec.Cmd) (*Process, error) {
 	return process, nil
 }
 
-// starter runs what it is given on one thread, which ends when the channel is closed.
+// starter runs the functions of the channel on one thread, which ends with the channel.
 func starter(work <-chan func()) {
 	runtime.LockOSThread()
 	for f := range work {
@@ -93,10 +93,10 @@ func (p *Processes) Stop(grace time.Duration) {
 // PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the program has ended.
+// Done returns a channel that closes when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns how the program ended, nil for status 0. It is valid once Done is closed.
+// Err returns how the program ended, nil for status 0. The value is valid after Done.
 func (p *Process) Err() error { return p.err }
 
 // Log returns the path of the file that holds the program's output.
@@ -111,11 +111,11 @@ func (p *Process) Tail(n int) string {
 	return tail(log, n)
 }
 
-// Stop ends the program: SIGTERM, then SIGKILL for its process group after the grace, at once when that is 0. It
+// Stop ends the program: SIGTERM, then SIGKILL for its process group after the grace, at once when that is 0. Stop
 // returns when the program has ended, also when it had ended before.
 func (p *Process) Stop(grace time.Duration) {
 	select {
-	case <-p.done: // its group's number may belong to somebody else by now
+	case <-p.done: // another process group may have its number by now
 		return
 	default:
 	}

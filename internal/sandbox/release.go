@@ -26,7 +26,7 @@ func At(program, version string) string {
 // releasePattern is what the version of a program looks like, with or without the v of tags.
 var releasePattern = regexp.MustCompile(`^v?1\.(\d{1,3})\.\d{1,3}$`)
 
-// release is a version of Kubernetes whose programs are built from a module that is generated into the cache.
+// release is a version of Kubernetes whose programs come from a generated module in the cache.
 type release struct{ version, minor string }
 
 // parseRelease reads a version; own reports whether tools/controlplane has it.
@@ -60,8 +60,8 @@ func (r release) builder(ctx context.Context, cache string) (*builder, error) {
 	return b, nil
 }
 
-// generate writes the go.mod from which the programs are built, unless it is there. It is made of what the release's own go.mod
-// says, with the modules that lie beside it in Kubernetes' repository replaced by those that are published.
+// generate writes the go.mod for the build of the programs, unless it is there. The go.mod has the contents of the
+// release's own one, with the published modules in place of those that lie beside it in Kubernetes' repository.
 func (r release) generate(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, "go.mod")
 	if _, err := os.Stat(path); err == nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// StartForTest starts a control plane that ends with the test; the ends of its logs are shown if the test fails.
+// StartForTest starts a control plane that ends with the test; a failed test shows the ends of its logs.
 func StartForTest(t testing.TB, options Options) *ControlPlane {
 	t.Helper()
 	c, err := Start(t.Context(), options)

@@ -16,17 +16,18 @@ import (
 	"strings"
 )
 
-// kubernetesVersion is what the binaries of tools/controlplane say they are. It must agree with that module's go.mod.
+// kubernetesVersion is what the binaries of tools/controlplane say they are. The value must agree with that module's
+// go.mod.
 const kubernetesVersion = "v1.37.2"
 
-// tool is a program that is built from one of the modules under tools/.
+// tool is a program from one of the modules under tools/.
 type tool struct{ module, pkg string }
 
 // module is a directory under tools/ with a go.mod of its own.
 type module struct {
 	// args of `go build`, for every program of the module.
 	args []string
-	// firstTime tells people how long the first build takes on two cores.
+	// firstTime is the duration of the first build on two cores, for people.
 	firstTime string
 }
 
@@ -68,13 +69,13 @@ func catalogue() map[string]tool {
 	}
 }
 
-// Tools returns the path of each named program, by name. It builds what is missing from the modules under tools/ into
-// ${TANDEM_CACHE}/tools/<module>-<key>/, by default in tandem/ under the user's cache directory; the key covers the
+// Tools returns the path of each named program, by name. It builds missing programs from the modules under tools/ into
+// ${TANDEM_CACHE}/tools/<module>-<key>/, by default in tandem/ under the user's cache directory. The key covers the
 // module's files, the Go version and the build flags. A file lock keeps processes that build at once from doing the
-// work twice. Progress goes to stderr; nothing is printed when nothing is missing.
+// work twice. Progress goes to stderr, for missing programs only.
 //
-// A program of Kubernetes may be named in another version, as kube-apiserver@1.35.4 (see At): it is built from a module that
-// is generated beside it in the cache.
+// A name may have another version of Kubernetes, as kube-apiserver@1.35.4 (see At): the build then uses a module that
+// Tools generates in the cache.
 func Tools(ctx context.Context, names ...string) (map[string]string, error) {
 	root, err := Root()
 	if err != nil {
@@ -105,7 +106,7 @@ func Tools(ctx context.Context, names ...string) (map[string]string, error) {
 	return paths, nil
 }
 
-// builderOf returns what builds a program that is named with or without a version.
+// builderOf returns the builder of a program, by its name with or without a version.
 func builderOf(ctx context.Context, name, root, cache string) (*builder, error) {
 	program, version, versioned := strings.Cut(name, "@")
 	t, ok := catalogue()[program]

@@ -1,5 +1,5 @@
-// Package spelling finds the legal name that was probably meant by one that is not legal. It corrects nothing: people do, who
-// read the name in a message.
+// Package spelling finds the legal name that was probably meant by one that is not legal. The package corrects nothing:
+// people do, who read the name in a message.
 package spelling
 
 import (
@@ -9,12 +9,13 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Nearest returns the legal name that takes the fewest letters to change, add or remove, and false where none is near: with more
-// than a third of the letters wrong it is another word, not a misspelt one. Case does not matter, nor which of "-", "_", "." and
-// blank stands between words. Of names that are equally near the first by the alphabet is meant. Example: of "max-slowdown" and
-// "max-latency" the nearest to "Max_Slowdwn" is the first, with one letter to add.
+// Nearest returns the legal name that takes the fewest letters to change, add or remove, and false where none is near.
+// With more than a third of the letters wrong the name is another word, not a misspelt one. Case does not matter, nor
+// which of "-", "_", "." and blank stands between words. Of names that are equally near the first by the alphabet is
+// meant. Example: of "max-slowdown" and "max-latency" the nearest to "Max_Slowdwn" is the first, with one letter to
+// add.
 //
-// It takes time in proportion to the letters of the legal names that are about as long as what was written, times its own.
+// The time grows with the letters of the legal names of about the same length, times the letters of the written one.
 func Nearest(written string, legal []string) (string, bool) {
 	want := folded(written)
 	nearest, least := "", 0
@@ -34,7 +35,7 @@ func Nearest(written string, legal []string) (string, bool) {
 	return nearest, nearest != ""
 }
 
-// separators are written one for the other.
+// separators makes all separators equal.
 var separators = strings.NewReplacer("_", "-", ".", "-", " ", "-")
 
 func folded(name string) string { return separators.Replace(strings.ToLower(name)) }

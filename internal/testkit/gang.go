@@ -64,7 +64,7 @@ func (g *gangLine) lose(values []string) error {
 	return nil
 }
 
-// labels reads a line per level: "rack n1=r1 n2=r1 n3=r2"; nodes that are not named have no such label.
+// labels reads a line per level: "rack n1=r1 n2=r1 n3=r2"; other nodes have no such label.
 func (s *Script) labels(l *line) (string, error) {
 	s.levels = nil
 	for _, text := range strings.Split(strings.TrimSpace(l.input), "\n") {
@@ -127,14 +127,14 @@ func (s *Script) together() *gang.Cluster {
 	return c
 }
 
-// capacity is the room of a host beside what its pods with devices ask of it.
+// capacity is the room of a host beside the requests of its pods with devices.
 func (s *Script) capacity(n *vgpu.Node) vgpu.Room {
 	room := n.Room()
 	n.Each(func(a *vgpu.Assignment) { room = room.Plus(s.asked[a.UID]) })
 	return room
 }
 
-// avoid reads the nodes whose pods are not waited for: "n1 n2".
+// avoid reads the nodes for whose pods no gang waits: "n1 n2".
 func (s *Script) avoid(l *line) (string, error) {
 	s.avoided = strings.Fields(l.input)
 	return fmt.Sprintf("%d nodes\n", len(s.avoided)), nil
@@ -166,7 +166,7 @@ func (s *Script) group(l *line) (*gang.Group, error) {
 	return g, nil
 }
 
-// roles returns a line for each role, whose pod is named after the gang and the role.
+// roles returns a line for each role, whose pod has the name of the gang and the role.
 func (l *line) roles() ([]*line, error) {
 	if strings.TrimSpace(l.input) == "" {
 		return []*line{l}, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// parseRoom reads "cpu=64" or "cpu=500m", and "memory=256Gi"; what is not named is zero.
+// parseRoom reads "cpu=64" or "cpu=500m", and "memory=256Gi"; a missing one is zero.
 func parseRoom(words []string) (r vgpu.Room, err error) {
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, "=")
@@ -65,8 +65,7 @@ func drawBytes(b vgpu.Bytes) string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// ParseMix reads a line per usual request: "slots=5 cpu=2 memory=4Gi models=A|B weight=3"; all but the weight may be left
-// out.
+// ParseMix reads a line per usual request: "slots=5 cpu=2 memory=4Gi models=A|B weight=3"; only the weight is required.
 func ParseMix(text string) (*fragmentation.Mix, error) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	kinds := make([]fragmentation.Kind, 0, len(lines))

@@ -29,7 +29,7 @@ func Parse(drawing string) (*vgpu.Cluster, error) {
 	return p.cluster()
 }
 
-// parser collects devices and owners until all links are known.
+// parser collects devices and owners until it knows all links.
 type parser struct {
 	models  map[string]Model
 	devices map[string][]vgpu.Device
@@ -256,7 +256,7 @@ func ParseBytes(w string) (vgpu.Bytes, error) {
 	return 0, nil // the empty suffix always matches
 }
 
-// cluster builds what was drawn.
+// cluster builds the cluster of the drawing.
 func (p *parser) cluster() (*vgpu.Cluster, error) {
 	nodes := make([]*vgpu.Node, 0, len(p.devices))
 	for _, name := range slices.Sorted(maps.Keys(p.devices)) {

@@ -11,10 +11,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// candidates reads what the eviction of pods costs: a line per budget ("budget web allowed=1"), per gang ("gang job min=2") and
-// per pod, in this order: "a priority=10 serving lost=60000 guard=Protected budget=web gang=job leaving stays cpu=2". "job-*" is
-// all pods with assignments whose names start so, node=n1 a pod without devices. Pods that no line names have the priority 0 and
-// nothing else, those that stay are none of the candidates.
+// candidates reads the cost of evictions: a line per budget ("budget web allowed=1"), per gang ("gang job min=2") and
+// per pod. A pod's line has this order: "a priority=10 serving lost=60000 guard=Protected budget=web gang=job leaving
+// stays cpu=2". "job-*" is all pods with assignments whose names start so, node=n1 a pod without devices. Pods that no
+// line names have the priority 0 and nothing else, those that stay are none of the candidates.
 func (s *Script) candidates(l *line) (string, error) {
 	s.victims = &preemption.Candidates{}
 	stay := map[string]bool{}
@@ -110,7 +110,7 @@ func known(at int, w string) error {
 	return nil
 }
 
-// preempt says who makes room for a pod or a gang. It changes nothing.
+// preempt says who makes room for a pod or a gang. The cluster stays as it is.
 func (s *Script) preempt(l *line) (string, error) {
 	g, err := s.preemptor(l)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Script) preempt(l *line) (string, error) {
 	return strings.TrimRight(out, "\n") + "\n", nil
 }
 
-// preemptor reads a gang as group does, or a pod where no members are named.
+// preemptor reads a gang as group does, or a pod where the line has no members.
 func (s *Script) preemptor(l *line) (*gang.Group, error) {
 	if l.gang.members > 0 || strings.TrimSpace(l.input) != "" {
 		return s.group(l)

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// unit is the step of memory in drawn values. It divides by the slots of all models and by up to four devices, so that
-// properties about scaling are exact.
+// unit is the step of memory in drawn values. The unit is a multiple of the slots of all models and of up to four
+// devices, so that properties about scaling are exact.
 const unit = 840
 
 // uniform draws one of the values, each as likely; rapid's ranges prefer small numbers.
@@ -43,7 +43,7 @@ var RandomModels = []Model{
 	{Name: "M7", Slots: 7, Memory: 14 * unit, Contexts: 2},
 }
 
-// RandomNode draws a node of up to most devices, mostly of one model, a few of them sick, with some links.
+// RandomNode draws a node of up to most devices, mostly of one model, a few of them unhealthy, with some links.
 func RandomNode(t *rapid.T, name string, most int) *vgpu.Node {
 	main := uniform(t, "model", RandomModels...)
 	count := upTo(t, "devices", 1, most)
@@ -120,8 +120,8 @@ func randomTenancy(t *rapid.T) vgpu.Tenancy {
 	return of
 }
 
-// randomVariants draws some of the models, and one that no device has; for a pod of one container with what it needs of
-// them and with costs, some of them equal.
+// randomVariants draws some of the models, and one that no device has. For a pod of one container it draws their needs
+// and costs, some of them equal.
 func randomVariants(t *rapid.T, single bool) []vgpu.Variant {
 	var list []vgpu.Variant
 	for _, m := range append(slices.Clone(RandomModels), Model{Name: "absent"}) {
@@ -147,8 +147,8 @@ func randomSlots(t *rapid.T) vgpu.Slots {
 	return uniform[vgpu.Slots](t, "slots", 5, 6, 7, 8, 9, 10, 12, 14, 20, 30, 13)
 }
 
-// RandomAssignment puts the containers of a request on devices of a node, drawn without asking what is free. The result
-// may be more than the devices have; false when a container is legal on no device.
+// RandomAssignment puts the containers of a request on random devices of a node, free or not. The result may be more
+// than the devices have; false when a container is legal on no device.
 func RandomAssignment(t *rapid.T, n *vgpu.Node, r *vgpu.Request) (vgpu.Assignment, bool) {
 	a := vgpu.Assignment{UID: r.UID, Pod: r.Pod, Node: n.Name(), Tenancy: r.Tenancy}
 	for k := range r.Containers {
@@ -175,7 +175,7 @@ func RandomAssignment(t *rapid.T, n *vgpu.Node, r *vgpu.Request) (vgpu.Assignmen
 	return a, true
 }
 
-// Fill books pods and holds on drawn devices, wherever they fit; as many at most as it is told.
+// Fill books pods and holds on random devices, wherever they fit; pods bounds their number.
 func Fill(t *rapid.T, c *vgpu.Cluster, pods int) {
 	for i := range upTo(t, "pods", 0, pods) {
 		r := RandomRequest(t, fmt.Sprintf("old-%d", i), 2)

@@ -16,8 +16,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Script runs commands on a cluster. A pod is named first, then its containers: "5", "main:3/8Gi", "load:8~" (init),
-// "proxy:1+" (sidecar), in the pod's order.
+// Script runs commands on a cluster. A pod's name comes first, then its containers: "5", "main:3/8Gi", "load:8~"
+// (init), "proxy:1+" (sidecar), in the pod's order.
 //
 //	cluster                        the input draws it
 //	draw
@@ -45,14 +45,14 @@ import (
 type Script struct {
 	cluster *vgpu.Cluster
 	mix     *fragmentation.Mix
-	// asked is what placed pods ask of their hosts.
+	// asked holds the host requests of placed pods.
 	asked map[vgpu.UID]vgpu.Room
 	// levels of nodes and ends of pods, for gangs.
 	levels []gang.Level
 	ends   map[string]int64
-	// avoided are nodes whose pods are not waited for.
+	// avoided are nodes for whose pods no gang waits.
 	avoided []string
-	// victims are the candidates of preemptions, nil before anything is said of them.
+	// victims are the candidates of preemptions, nil before the command candidates.
 	victims *preemption.Candidates
 }
 
@@ -139,7 +139,7 @@ func (s *Script) place(l *line) (string, error) {
 	return drawAssignment(plan.Place) + out, nil
 }
 
-// enter takes what a pod asks of its host off the room.
+// enter takes the host request of a pod off the room.
 func (s *Script) enter(a *vgpu.Assignment, host vgpu.Room) {
 	n := s.cluster.Node(a.Node)
 	n.SetRoom(n.Room().Minus(host))
@@ -161,7 +161,7 @@ func (s *Script) leave(uid vgpu.UID) {
 	delete(s.asked, uid)
 }
 
-// hosts returns the rooms of the nodes and what pods ask of them, which no WhatIf undoes.
+// hosts returns the rooms of the nodes and the host requests of pods, which no WhatIf undoes.
 func (s *Script) hosts() (map[*vgpu.Node]vgpu.Room, map[vgpu.UID]vgpu.Room) {
 	rooms := map[*vgpu.Node]vgpu.Room{}
 	for _, n := range s.cluster.Nodes() {

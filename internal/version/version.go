@@ -1,4 +1,4 @@
-// Package version tells which Tandem a program is: what was stamped when it was built, else what Go noted of the build.
+// Package version has the version of the program: the stamp of the build, else Go's own note on the build.
 //
 // hack/version.sh names the version after git, and the Makefile and hack/image.sh stamp it. A plain `go build` in a clone has Go's
 // own name of the commit.

@@ -19,7 +19,7 @@ const maxHalfLives = 20
 var stepWeights = [StepsPerHalfLife]int64{1048576, 961548, 881744, 808563, 741455, 679917, 623487, 571740}
 
 // maxOwned bounds the kinds that a Counter keeps of one owner, and maxKnown those of all owners, so that pods that all
-// differ do not fill the memory. One owner of such pods does not displace the kinds of others; four owners do. Larger
+// differ do not fill the memory. One owner of such pods cannot displace the kinds of others; four owners do. Larger
 // bounds take more memory.
 const (
 	maxOwned = 4 * MaxKinds
@@ -33,8 +33,8 @@ const leastBound = 64 << 20
 
 // Counter learns a Mix from the pods that arrive. Each pod has an owner, its namespace, and no owner weighs more than
 // all others together. So an owner that creates and deletes pods without end does not decide what is usual for all. The
-// order of the pods does not matter, up to 16,384 kinds of one owner and 65,536 of all. The Counter ignores further
-// kinds until it forgets others. The zero value is empty. It is not safe for concurrent use.
+// order of the pods does not matter, up to 16,384 kinds of one owner and 65,536 of all. Beyond that it ignores further
+// kinds until it has dropped others. The zero value is empty. Concurrent use is not safe.
 type Counter struct {
 	// arrived counts pods by owner, by kind without weight, and by the step of their arrival.
 	arrived map[string]map[Kind]map[int64]int64
@@ -42,8 +42,8 @@ type Counter struct {
 	known int
 }
 
-// Observe counts a pod of an owner and of a kind that arrived in a step: time divided by an eighth of the half-life. It
-// ignores the kind's Weight.
+// Observe counts a pod of an owner and of a kind that arrived in a step: time divided by an eighth of the half-life.
+// The kind's Weight does not matter.
 func (c *Counter) Observe(owner string, k Kind, step int64) {
 	k.Weight = 0
 	kinds := c.arrived[owner]
@@ -64,8 +64,8 @@ func (c *Counter) Observe(owner string, k Kind, step int64) {
 	kinds[k][step]++
 }
 
-// Mix returns the mix of the pods as seen from a step, and forgets those that no longer count. Pods of later steps
-// count like those of the present. Beyond MaxKinds it leaves out the rarest.
+// Mix returns the mix of the pods as seen from a step, and drops those that no longer count. Pods of later steps count
+// like those of the present. Beyond MaxKinds it leaves out the rarest.
 func (c *Counter) Mix(now int64) (*Mix, error) {
 	c.forget(now)
 	sum := map[Kind]int64{}
@@ -87,7 +87,7 @@ func (c *Counter) Mix(now int64) (*Mix, error) {
 	return NewMix(kinds)
 }
 
-// forget drops the pods that no longer count.
+// forget drops the pods that no longer count, to save memory.
 func (c *Counter) forget(now int64) {
 	for owner, kinds := range c.arrived {
 		for k, counts := range kinds {
@@ -103,9 +103,9 @@ func (c *Counter) forget(now int64) {
 	}
 }
 
-// bounded returns the kinds of each owner with their weights. It scales down the heaviest owner's kinds in proportion
-// where that owner weighs more than all others together. Pods without GPUs are neither counted nor bounded here.
-// Example: of owners that weigh 900 and 100 pods, the pods of the first count a ninth each.
+// bounded returns the kinds of each owner with their weights. Where one owner weighs more than all others together,
+// bounded scales its kinds down in proportion. Pods without GPUs are neither counted nor bounded here. Example: of
+// owners that weigh 900 and 100 pods, the pods of the first count a ninth each.
 func (c *Counter) bounded(now int64) [][]Kind {
 	owners := make([][]Kind, 0, len(c.arrived))
 	weights := make([]int64, 0, len(c.arrived))
@@ -124,7 +124,7 @@ func (c *Counter) bounded(now int64) [][]Kind {
 	return owners
 }
 
-// weigh returns the kinds with their weights and the sum of those that ask for GPUs.
+// weigh returns the kinds with their weights and the sum of those with GPUs.
 func weigh(known map[Kind]map[int64]int64, now int64) (kinds []Kind, sum int64) {
 	for k, counts := range known {
 		for step, n := range counts {
@@ -142,8 +142,8 @@ func weigh(known map[Kind]map[int64]int64, now int64) (kinds []Kind, sum int64) 
 	return kinds, sum
 }
 
-// scaleDown multiplies the weights of kinds that ask for GPUs, which add up to sum, by bound/sum where sum is larger.
-// Every kind keeps a weight.
+// scaleDown multiplies the weights of kinds with GPUs, which add up to sum, by bound/sum where sum is larger. Every
+// kind keeps a weight.
 func scaleDown(kinds []Kind, sum, bound int64) {
 	if sum <= bound {
 		return
@@ -158,8 +158,8 @@ func scaleDown(kinds []Kind, sum, bound int64) {
 	}
 }
 
-// halveWeights halves the weights until they add up to what a Mix may weigh. That happens with more than some ten
-// thousand pods.
+// halveWeights halves the weights until they add up to what a Mix may weigh. More than some ten thousand pods need
+// that.
 func halveWeights(kinds []Kind) {
 	sum := int64(0)
 	for i := range kinds {

@@ -65,8 +65,8 @@ func TestCounterSteps(t *testing.T) {
 	}
 }
 
-// TestCounterForgets: after 20 half-lives a pod does not count, and does not come back when the clock goes back.
-func TestCounterForgets(t *testing.T) {
+// TestCounterDropsOldKinds: after 20 half-lives a pod does not count, and does not come back when the clock goes back.
+func TestCounterDropsOldKinds(t *testing.T) {
 	const end = 20 * fragmentation.StepsPerHalfLife
 	var c fragmentation.Counter
 	if m := learned(t, &c, 0); len(m.Kinds()) != 0 || m.Weight() != 0 {

@@ -1,9 +1,9 @@
 // Package fragmentation measures free GPU that the usual requests cannot use.
 //
 // A cluster with 800 milli-GPU left on each of ten devices has eight GPUs free and still no device for a one-GPU job.
-// Lost returns how much free compute is lost in that way, given the requests that usually arrive (a Mix). The measure
-// is that of Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023). What a usual request cannot use of a node
-// is lost to it, and requests count by how often they arrive.
+// Lost returns how much free compute a cluster loses in that way, given the requests that usually arrive (a Mix). The
+// measure is that of Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023). A usual request loses the GPU of a
+// node that it cannot use, and requests count by how often they arrive.
 //
 // The package does not decide where a pod goes: package placement does, by what a placement would lose.
 package fragmentation

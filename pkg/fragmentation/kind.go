@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// KindOf returns the kind of a request, with weight 1. The containers of a pod count as one that asks for the most that
-// they use at a time. Such a kind may be legal on no device: then all that is idle is lost to it everywhere.
+// KindOf returns the kind of a request, with weight 1. The containers of a pod count as one whose request is the
+// largest use at a time. Such a kind may be legal on no device: then it loses all idle GPU everywhere.
 func KindOf(r *vgpu.Request) Kind {
 	models := make([]string, 0, len(r.Variants))
 	for i := range r.Variants {

@@ -7,13 +7,13 @@ const (
 	// pods. Every new mix makes the scheduler score all nodes again, which takes some milliseconds at 5,000 nodes. A
 	// longer pause scores less often.
 	Pause = 60
-	// materialPart makes arrivals count at once when they are this part of the pods that were counted before: an
-	// eighth. A larger number follows a cluster that starts to fill more closely, and scores more often.
+	// materialPart makes arrivals count at once when they are this part of the earlier pods: an eighth. A larger number
+	// follows a cluster that starts to fill more closely, and scores more often.
 	materialPart = 8
 )
 
 // Learner learns the usual requests from the pods that arrive. Scheduler and simulator use the same one. Times are
-// seconds since any fixed moment. It is not safe for concurrent use.
+// seconds since any fixed moment. Concurrent use is not safe.
 type Learner struct {
 	step    int64 // seconds
 	counter Counter
@@ -23,16 +23,16 @@ type Learner struct {
 	used, fresh int64
 }
 
-// NewLearner returns a Learner for which a pod counts half after halfLife seconds. It takes a half-life below
-// StepsPerHalfLife seconds for that many.
+// NewLearner returns a Learner for which a pod counts half after halfLife seconds. A half-life below StepsPerHalfLife
+// seconds counts as that many.
 func NewLearner(halfLife int64) *Learner {
 	return &Learner{step: max(1, halfLife/StepsPerHalfLife)}
 }
 
-// Observe counts a pod of an owner, its namespace, that asks for a kind and was created at a time. Its weight depends
-// on that time, so that pods from before the start of a scheduler count as if it had seen them arrive. All pods without
-// GPUs are of one kind, whatever CPU they ask for, since all free GPU is lost to each of them. A pod that no Mix may
-// have does not count.
+// Observe counts a pod of an owner, its namespace, with the pod's kind and creation time. Its weight depends on that
+// time, so that pods from before the start of a scheduler count as if it had seen them arrive. All pods without GPUs
+// are of one kind, whatever their CPU, since each of them loses all free GPU. A pod that no Mix may have does not
+// count.
 func (l *Learner) Observe(owner string, k Kind, created int64) {
 	k.Weight = 1
 	if k.Slots == 0 {

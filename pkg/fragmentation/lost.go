@@ -11,7 +11,7 @@ type Loss struct {
 	// Lost is idle GPU that a request cannot use now: FGD's measure (§4).
 	Lost int64
 	// Starved is idle GPU that a request could use, but not with the CPU and memory of the host: these would run out
-	// before such requests filled the GPU. It is likely to be Lost later.
+	// before such requests filled the GPU. Placements lose it later in most cases.
 	Starved int64
 }
 
@@ -24,16 +24,16 @@ func (m *Mix) Lost(n *vgpu.Node) int64 {
 	return m.Of(n, free, n.Room()).Lost
 }
 
-// Of returns the loss of a node from what is free of each device and of its host, whatever its ledger says. It
-// allocates nothing.
+// Of returns the loss of a node from what is free of each device and of its host, whatever its ledger says. Of
+// allocates no memory.
 //
-// A kind loses all that is idle if it asks for no GPU, or if the node cannot run it now. The reason may be CPU, memory,
+// A kind loses all idle GPU if it needs no GPU, or if the node cannot run it now. The reason may be CPU, memory,
 // models, free devices, or slots that are legal on none of the devices. Any other kind loses what is idle on devices
 // that have too little free for it. A kind that takes whole devices loses what is idle on devices that are not wholly
 // free, or that have too few of their shape beside them. Memory of the devices does not count.
 //
-// Example: two devices of 10 slots with 4 and 10 free, a host with 3 cores, a mix of 5 slots with 2 cores (weight 2)
-// and 20 slots (weight 1). The first kind loses the 400 of the first device. Of the 1000 that are left it could use 750
+// Example: two devices of 10 slots with 4 and 10 free, and a host with 3 cores. The mix is 5 slots with 2 cores (weight
+// 2) and 20 slots (weight 1). The first kind loses the 400 of the first device. Of the other 1000 it could use 750
 // before CPU runs out: 250 are starved. The second kind cannot run, and loses 1400. Lost is 2·400 + 1400 = 2200,
 // Starved is 2·250.
 func (m *Mix) Of(n *vgpu.Node, free []vgpu.Use, room vgpu.Room) Loss {
@@ -71,8 +71,8 @@ func milli(k, of vgpu.Slots) int64 {
 	return int64(k) * int64(vgpu.WholeGPU) / int64(of)
 }
 
-// usable returns the milli-GPU on devices that kind k can use, 0 where they are too few to run it. It also returns the
-// milli-GPU of one request, the largest on unlike devices.
+// usable returns the milli-GPU on devices that kind k can use, 0 where they are too few to run it. The second result is
+// the milli-GPU of one request, the largest on unlike devices.
 func (m *Mix) usable(k int, n *vgpu.Node, free []vgpu.Use) (sum, size int64) {
 	slots, models := m.kinds[k].Slots, m.models[k]
 	devices := n.Devices()
@@ -109,11 +109,11 @@ func wholeLike(n *vgpu.Node, free []vgpu.Use, i int) int64 {
 	return count
 }
 
-// maxRoom is more than any host has, in thousandths of a core and in MiB: a billion cores, an exbibyte. It keeps
+// maxRoom is more than any host has, in thousandths of a core and in MiB: a billion cores, an exbibyte. The bound keeps
 // products with the size of a request, 128,000 thousandths of a GPU at most, within 64 bits.
 const maxRoom = 1 << 40
 
-// boundedRoom returns an amount of a host from which products stay within 64 bits: 0 for a host whose pods ask for more
+// boundedRoom returns an amount of a host from which products stay within 64 bits: 0 for a host whose pods request more
 // than it has.
 func boundedRoom(room int64) int64 { return min(max(0, room), maxRoom) }
 

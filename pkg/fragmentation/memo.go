@@ -14,7 +14,7 @@ const (
 )
 
 // Memo caches the loss of nodes by their state. Like nodes have the same loss, and a scheduler that compares all nodes
-// for each pod asks about the same states repeatedly. It is not safe for concurrent use.
+// for each pod needs the same states repeatedly. Concurrent use is not safe.
 type Memo struct {
 	mix    *Mix
 	shapes map[vgpu.Shape]int32
@@ -22,8 +22,8 @@ type Memo struct {
 	bound  int // maxStates
 }
 
-// state is all that determines the loss of a node whose devices have one shape. free is sorted; a missing device counts
-// like one with nothing free.
+// state determines the loss of a node whose devices have one shape. free is sorted; a missing device counts like one
+// with nothing free.
 type state struct {
 	shape int32
 	free  [maxDevices]int32

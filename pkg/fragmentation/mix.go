@@ -9,13 +9,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Kind is one usual request: what pods that look alike ask for.
+// Kind is one usual request: that of pods that look alike.
 type Kind struct {
-	// MilliCPU is the CPU that a pod asks of its host, in thousandths of a core.
+	// MilliCPU is the CPU request of a pod, in thousandths of a core.
 	MilliCPU int64
-	// Memory that a pod asks of its host; 0 where it does not count.
+	// Memory request of a pod on its host; 0 where it does not count.
 	Memory vgpu.Bytes
-	// Slots asked for; 0 for pods without GPUs. As in requests, k slots are k/N of one device or k/N whole devices.
+	// Slots of the request; 0 for pods without GPUs. As in requests, k slots are k/N of one device or k/N whole
+	// devices.
 	Slots vgpu.Slots
 	// Models that may serve it, sorted, each once, and joined by "|"; "" for any.
 	Models string
@@ -34,15 +35,15 @@ const (
 	maxSlots  = 1 << 40
 )
 
-// Mix is the requests that usually arrive. It is immutable.
+// Mix is the requests that usually arrive. A Mix is immutable.
 type Mix struct {
 	kinds  []Kind
 	models [][]string // per kind
 	weight int64
 }
 
-// NewMix returns a mix of the kinds, the most frequent first. It adds up kinds that differ in Weight only. The error
-// names the illegal kind. A mix without kinds is legal: nothing is lost to it.
+// NewMix returns a mix of the kinds, the most frequent first. NewMix adds up kinds that differ in Weight only. The
+// error names the illegal kind. A mix without kinds is legal and loses nothing.
 func NewMix(kinds []Kind) (*Mix, error) {
 	m := &Mix{kinds: append([]Kind(nil), kinds...)}
 	for i := range m.kinds {
@@ -133,10 +134,10 @@ func (m *Mix) Typical(percent int64) *Mix {
 	return t
 }
 
-// Demanding returns the typical kinds of the part of the weight, or all kinds where the typical ones ask for less than
-// the part of all slots, both in percent. So frequent requests that ask for little do not hide rare ones that ask for
-// much. Example: of 97 pods of 3 slots and 3 pods of 80, 95 percent of the weight are the first kind. That kind has 55
-// percent of the slots; for a part of 90 both kinds count.
+// Demanding returns the typical kinds of the part of the weight, or all kinds where the typical ones have less than the
+// part of all slots, both in percent. So frequent small requests do not hide rare large ones. Example: of 97 pods of 3
+// slots and 3 pods of 80, 95 percent of the weight are the first kind. The first kind has 55 percent of the slots; for
+// a part of 90 both kinds count.
 func (m *Mix) Demanding(percent, slots int64) *Mix {
 	typical := m.Typical(percent)
 	if typical.demand()*100 < m.demand()*float64(slots) {
@@ -145,7 +146,7 @@ func (m *Mix) Demanding(percent, slots int64) *Mix {
 	return typical
 }
 
-// demand returns the slots that all kinds ask for, each by its weight.
+// demand returns the slots of all kinds, each by its weight.
 func (m *Mix) demand() float64 {
 	sum := 0.
 	for i := range m.kinds {

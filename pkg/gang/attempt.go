@@ -53,10 +53,11 @@ func (x *attempt) peek(i int32) *vgpu.Node {
 	return x.topology.snapshot.nodes[i]
 }
 
-// fill puts the load on the cells in their order, class by class: each cell takes as many as it can. It reports whether
-// all members have a place.
+// fill puts the load on the cells in their order, class by class: each cell takes as many as it can. The result says
+// whether all members have a place.
 //
-// It is greedy for unlike members: no member moves once it is placed. See docs/decisions/0014 for what that misses.
+// The search is greedy for unlike members: no member moves after its placement. See docs/decisions/0014 for what that
+// misses.
 func (x *attempt) fill(order []int32, classes []int, l *load) bool {
 	for _, k := range classes {
 		left := l.counts[k]
@@ -79,7 +80,7 @@ func members(l *load) (all int64) {
 	return all
 }
 
-// bySize orders the classes of a load by what their members ask for, the largest first, then by rank.
+// bySize orders the classes of a load by the size of their members' requests, the largest first, then by rank.
 func (t *topology) bySize(l *load) []int {
 	order := make([]int, len(l.counts))
 	for k := range order {
@@ -152,7 +153,7 @@ func (x *attempt) put(k int, i int32, most int) int {
 	return len(p.places)
 }
 
-// choose asks the policy for devices of a node for the next member of a class.
+// choose lets the policy choose devices of a node for the next member of a class.
 func (x *attempt) choose(k int, n *vgpu.Node) (vgpu.Assignment, int64, *vgpu.Refusal) {
 	x.topology.snapshot.stats.Fits++
 	return x.topology.snapshot.policy.AssignScored(n, x.request(k))

@@ -6,8 +6,9 @@ import (
 )
 
 // fillByPolicy puts the load on the cells one member after the other, in the order of ranks, each where the policy puts
-// a single pod. That is the node with the highest score, the first by name among equals. A member for which the first
-// `used` cells have no room goes to one of the other cells. It reports whether all members have a place.
+// a single pod. The policy puts it on the node with the highest score, the first by name among equals. A member for
+// which the first `used` cells have no room goes to one of the other cells. The result says whether all members have a
+// place.
 func (x *attempt) fillByPolicy(order []int32, used int, l *load) bool {
 	known := make([][]int64, len(l.counts))
 	for at := range x.topology.snapshot.members.order[:int(members(l))] {
@@ -19,10 +20,10 @@ func (x *attempt) fillByPolicy(order []int32, used int, l *load) bool {
 	return true
 }
 
-// unknown marks a score that is not computed yet: scores are −1 or more.
+// unknown marks a missing score: scores are −1 or more.
 const unknown = -2
 
-// placeBest puts one member of a class on the best of the cells. It caches scores by class and cell.
+// placeBest puts one member of a class on the best of the cells. The scores are in a cache by class and cell.
 func (x *attempt) placeBest(k int, cells []int32, known [][]int64) bool {
 	if known[k] == nil {
 		known[k] = make([]int64, len(x.topology.cells))

@@ -8,8 +8,8 @@ import (
 // unlimited stands for any number of members: sums of it stay within 64 bits.
 const unlimited = 1 << 20
 
-// capOf returns how many members with a request the devices of a cell take at most, by their free shares. It is exact
-// for requests of one container without promises, since the capacity of a device or shape does not depend on the
+// capOf returns how many members with a request the devices of a cell take at most, by their free shares. The number is
+// exact for requests of one container without promises, since the capacity of a device or shape does not depend on the
 // others. For several containers it is an upper bound.
 func capOf(n *vgpu.Node, r *vgpu.Request, k *cell) int {
 	switch len(r.Containers) {

@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// memberClasses groups the members that need a place by what they ask for, and orders them by rank.
+// memberClasses groups the members that need a place by their requests, and orders them by rank.
 type memberClasses struct {
 	g *Group
 	// order lists members by rank. classOf is the class of each, in that order.
@@ -15,7 +15,7 @@ type memberClasses struct {
 	classes        []memberClass
 }
 
-// memberClass is a set of members that ask for the same and that the same nodes admit.
+// memberClass is a set of members with the same request that the same nodes admit.
 type memberClass struct {
 	// request of the first member.
 	request *vgpu.Request
@@ -84,13 +84,13 @@ func (mc *memberClasses) isOther() func(vgpu.UID) bool {
 	return func(uid vgpu.UID) bool { return !own[uid] }
 }
 
-// slots returns the least number of slots that a member of the class takes: 0 where it asks for no GPU.
+// slots returns the least number of slots that a member of the class takes: 0 without GPUs.
 func (k *memberClass) slots() int64 { return int64(k.request.PeakSlots()) }
 
 // Classes returns the members that must get a place, which are those with the lowest ranks, as indices of Members.
-// Members that ask for the same and that the same nodes admit form one class. The classes are in the order of ranks.
-// Alike says that all members that need a place are of one class. If such members have one container each, and no pod
-// has a promised slowdown, Place finds places whenever there are any.
+// Members with the same request that the same nodes admit form one class. The classes are in the order of ranks. Alike
+// says that all members that need a place are of one class. If such members have one container each, and no pod has a
+// promised slowdown, Place finds places whenever there are any.
 func (g *Group) Classes() (least [][]int, alike bool) {
 	mc := classesOf(g)
 	for k, n := range mc.countsOfFirst(min(max(1, g.MinCount-len(g.Placed)), len(g.Members))) {

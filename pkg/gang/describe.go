@@ -91,7 +91,7 @@ func (r *Refusal) where(domain string) string {
 	return r.Level[strings.LastIndexByte(r.Level, '/')+1:] + " " + domain
 }
 
-// share describes what the members ask for that must get a place, the classes in the order of ranks.
+// share describes the requests of the members that must get a place, the classes in the order of ranks.
 func (s *search) share() string {
 	var parts []string
 	for k, n := range s.members.countsOfFirst(s.need) {
@@ -102,7 +102,7 @@ func (s *search) share() string {
 	return strings.Join(parts, " and ")
 }
 
-// words describes what a request asks for: "1 GPU", "3 of 10 slots", "no GPU".
+// words describes a request: "1 GPU", "3 of 10 slots", "no GPU".
 func (s *search) words(r *vgpu.Request) string {
 	if len(r.Containers) == 0 {
 		return "no GPU"

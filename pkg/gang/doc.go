@@ -2,7 +2,7 @@
 //
 // Place puts the members into the tightest domain that takes them. Drain chooses the devices that a gang waits for
 // while the pods on them end. Package placement decides which devices of a node one pod gets. The caller decides which
-// pods form a gang, and when it asks again.
+// pods form a gang, and when to call again.
 //
 // The words it adds to the glossary:
 //

@@ -16,8 +16,8 @@ type domain struct {
 	index int
 }
 
-// load is what some members ask for. Of one class it counts members. Of several classes it counts slots in thousandths
-// and one for each member, so that members without GPUs count.
+// load is the request of some members. Of one class it counts members. Of several classes it counts slots in
+// thousandths and one for each member, so that members without GPUs count.
 type load struct {
 	counts []int
 	sum    int64
@@ -74,8 +74,8 @@ func (t *topology) suffices(cells []int32, l *load) (takes int64, sufficient boo
 	return takes, takes >= l.sum
 }
 
-// domains returns the cells by the domains of all levels together, by name. Cells without one of the labels are left
-// out. Where members have places, it returns only the domain that has them all.
+// domains returns the cells by the domains of all levels together, by name. Cells without one of the labels belong to
+// none. Where members have places, it returns only the domain that has them all.
 func (t *topology) domains(levels []*division) []domain {
 	number := make([]int64, len(t.cells))
 	for _, v := range levels {
@@ -128,7 +128,7 @@ func renumber(number []int64) []int64 {
 	return number
 }
 
-// groupCells makes a domain of the cells with equal numbers, which have no gaps. It leaves out numbers below 0.
+// groupCells makes a domain of the cells with equal numbers, which have no gaps. Numbers below 0 belong to none.
 func groupCells(number []int64) []domain {
 	count := int64(0)
 	for _, d := range number {

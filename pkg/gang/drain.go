@@ -8,9 +8,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Drain returns the room that the gang waits for while the pods on it end. It places the first members by rank that
-// MinCount asks for, in one domain of each required level, as if all pods of others had ended. Pods that never end
-// stay, and holds count as in Place.
+// Drain returns the room that the gang waits for while the pods on it end. Drain places the first MinCount members by
+// rank, in one domain of each required level, as if all pods of others had ended. Pods that never end stay, and holds
+// count as in Place.
 //
 // The order is that of Place: the first preferred level of which one domain takes all, then the fewest domains of each.
 // Then comes the domain with the least to wait for, instead of the tightest. In it Drain first uses the room that is
@@ -20,8 +20,9 @@ import (
 // A host has the CPU and memory that ending pods give back (Cluster.Host), beside what is free. A gang may wait for a
 // pod because of its host alone. Pods on avoided nodes stay.
 //
-// Drain changes nothing. It refuses where Place would refuse even on the emptied cluster. It also refuses where the
-// room is on sick devices, held with a higher priority, or used by pods that never end. The error is broken input.
+// Drain changes nothing. There is a refusal where Place would refuse even on the emptied cluster. There is also one
+// where the room is on unhealthy devices, held with a higher priority, or in use by pods that never end. An error means
+// broken input.
 func Drain(c *Cluster, g *Group, cfg Config) (Plan, error) {
 	if err := validate(c, g, cfg); err != nil {
 		return Plan{}, fmt.Errorf("drain room for gang %s: %w", g.Name, err)

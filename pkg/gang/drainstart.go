@@ -43,12 +43,12 @@ type DrainCheck struct {
 	Started func(uid vgpu.UID, pod string) int64
 }
 
-// Pause returns the seconds until the next check where this check kept no room. It grows with the time that the gang
-// has waited.
+// Pause returns the seconds until the next check where this check kept no room. The pause grows with the time that the
+// gang has waited.
 func (t *DrainCheck) Pause() int64 { return max(0, t.Now-t.Since) / checkParts }
 
 // Keep is Drain for a gang whose drain may begin now. Before that the plan has no Places and no refusal, but the
-// Blockers and, where it is known, Until. Keep keeps no room for a gang without blockers.
+// Blockers and, if known, Until. Keep keeps no room for a gang without blockers.
 func Keep(c *Cluster, g *Group, cfg Config, check DrainCheck) (Plan, error) {
 	if check.Drains == NoDrains {
 		return Plan{}, nil

@@ -34,9 +34,9 @@ func (w *waitTimes) drainView(islands bool, g *Group, r objectives, counts []int
 	return v
 }
 
-// cut returns the cells and, after them, the parts of each cell that become free. There is one part for each wait time
-// of a device; it has the devices of the cell that are free by then. Parts are in the order of their times, then those
-// with the most devices first.
+// cut returns the cells and, after them, the parts of each cell that become free. Each wait time of a device has one
+// part, with the devices of the cell that are free by then. Parts are in the order of their times, then those with the
+// most devices first.
 func (w *waitTimes) cut(whole []cell) []cell {
 	type piece struct {
 		cell

@@ -9,20 +9,20 @@ import (
 // is the key of a node label.
 const NVLink = "nvlink"
 
-// Cluster is what a gang is placed on. Place and Drain do not change it.
+// Cluster is the nodes and rules for a gang's placement. Place and Drain do not change it.
 type Cluster struct {
 	// Nodes with their ledgers and the free CPU and memory of their hosts, in the order of their names. Holds count as
 	// they do for the members' priority. The holds of Group.Members do not count, those of Group.Placed do.
 	Nodes []*vgpu.Node
-	// Levels says which nodes are close together. It has one entry for each label key that the wishes name.
+	// Levels says which nodes are close together. The list has one entry for each label key that the wishes name.
 	Levels []Level
 	// Admits returns how many members of a kind a node may take by everything except devices and the host's CPU and
-	// memory: selectors, taints, the number of pods on the node. A nil function allows any number. The node is an index
-	// of Nodes.
+	// memory. Examples are selectors, taints, the number of pods on the node. A nil function allows any number. The
+	// node is an index of Nodes.
 	Admits func(kind, node int) int
 	// Bars returns why a node takes no member of a kind even when all its pods have ended, such as "node(s) had
-	// untolerated taint {dedicated: infra}". It returns "" where the node may take some; nil stands for "" on all
-	// nodes. Where it returns a reason, Admits is 0. Only Drain, refusals and Hosts use it.
+	// untolerated taint {dedicated: infra}". "" means that the node may take some; nil stands for "" on all nodes.
+	// Where it returns a reason, Admits is 0. Only Drain, refusals and Hosts use it.
 	Bars func(kind, node int) string
 	// Hosts returns the CPU and memory that a node's host has for pods while no pod is there; nil stands for no limit.
 	Hosts func(node int) vgpu.Room
@@ -32,9 +32,9 @@ type Cluster struct {
 	// Avoids reports whether a gang must not wait for the pods of a node, although they end; nil stands for no node.
 	// Only Drain and refusals use it.
 	Avoids func(node string) bool
-	// Ends returns the latest Unix time in seconds at which a pod ("namespace/name") on a node ends. It returns 0 for
-	// an unknown end and Never for a pod that does not end by itself. nil stands for unknown ends. Only Drain and
-	// refusals use it.
+	// Ends returns the latest Unix time in seconds at which a pod ("namespace/name") on a node ends. 0 stands for an
+	// unknown end and Never for a pod that does not end by itself. nil stands for unknown ends. Only Drain and refusals
+	// use it.
 	Ends func(uid vgpu.UID, pod string) int64
 }
 
@@ -60,13 +60,13 @@ type Group struct {
 	// count. Where enough members have a place already, a plan must place one more member at least.
 	MinCount int
 	Wishes   Wishes
-	// Losses say what the gang loses when it is spread. The loss at a level that is not listed is unknown.
+	// Losses are the losses of the gang by its spread. A level without an entry has an unknown loss.
 	Losses []Loss
 }
 
 // Member is one pod that needs a place.
 type Member struct {
-	// Request of the pod. Without containers it asks for no GPU and needs only the room of a host.
+	// Request of the pod. A request without containers needs only the room of a host.
 	Request vgpu.Request
 	// Rank orders the members: neighbours in rank come close together. Members of the same rank are ordered by Pod, then UID.
 	Rank int
@@ -148,10 +148,10 @@ const (
 	// NoLevel: no node has the label of a required level.
 	NoLevel Reason = "NoLevel"
 	// NeverFits: no domain would take the gang if all its devices were healthy and free and its hosts empty. The gang
-	// is larger than the cluster or than a domain, or no device is legal for it. It may also ask for more CPU or memory
-	// than hosts have, or Cluster.Bars may exclude too many nodes.
+	// is larger than the cluster or than a domain, or no device is legal for it. Other causes are a request for more
+	// CPU or memory than hosts have, and Cluster.Bars that exclude too many nodes.
 	NeverFits Reason = "NeverFits"
-	// NoRoom: a domain would take the gang, but other pods use its devices or hosts, or its devices are sick.
+	// NoRoom: a domain would take the gang, but other pods use its devices or hosts, or its devices are unhealthy.
 	NoRoom Reason = "NoRoom"
 	// PlacedApart: the members that have a place are on several domains of a required level.
 	PlacedApart Reason = "PlacedApart"
@@ -164,7 +164,7 @@ type Refusal struct {
 	// Want is the number of members that must get a place. Of is the number of members that need one, Placed of those
 	// that have one.
 	Want, Of, Placed int
-	// Share describes what the members ask for, like members together: "8 × 1 GPU", "1 × 10 slots of A100".
+	// Share describes the members' requests, like members together: "8 × 1 GPU", "1 × 10 slots of A100".
 	Share string
 	// Level is the tightest required level, "" for the whole cluster.
 	Level string
@@ -176,9 +176,9 @@ type Refusal struct {
 	After    string
 	Blockers []Blocker
 	// Member says why the first member without a place has none in the nearest domain: it is the nearest miss of the
-	// domain's nodes. It is nil where devices are not the reason.
+	// domain's nodes. Member is nil where devices are not the reason.
 	Member *vgpu.Refusal
-	// Hosts says why the hosts leave too few nodes although enough devices are free. It is nil where devices are the
+	// Hosts says why the hosts leave too few nodes although enough devices are free. Hosts is nil where devices are the
 	// reason.
 	Hosts *Hosts
 	// Known lists, for NoLevel, the levels that nodes have (of Cluster.Levels).

@@ -13,8 +13,8 @@ import (
 type Hosts struct {
 	// Lacks counts the nodes by what keeps members out, the most frequent reason first, then by its text.
 	Lacks []Lack
-	// Want is what a member asks of its host. Most is the most CPU and the most memory of the nodes that lack one of
-	// them, possibly of different nodes. Empty says that these nodes have no more even without any pod.
+	// Want is the request of a member to its host. Most is the most CPU and the most memory of the nodes that lack one
+	// of them, possibly of different nodes. Empty says that these nodes have no more even without any pod.
 	Want, Most vgpu.Room
 	Empty      bool
 }
@@ -57,8 +57,8 @@ func (h *Hosts) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// hostShortage returns why hosts keep members out in a snapshot. It describes the first class for which the hosts have
-// too little, else the first class that some node keeps out.
+// hostShortage returns why hosts keep members out in a snapshot. The result is about the first class for which the
+// hosts have too little, else the first class that some node keeps out.
 func (s *search) hostShortage(snap *snapshot) *Hosts {
 	free := s.ignoringHosts(snap).topology(slices.Contains(s.g.Wishes.Required, NVLink))
 	counts := s.members.countsOfFirst(s.need)

@@ -6,7 +6,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// cell is the smallest set of devices that members are put on: a node, or one of its islands, or a part of either.
+// cell is the smallest set of devices for members: a node, or one of its islands, or a part of either.
 type cell struct {
 	node int32
 	// whole is the number of the cell of which this one is a part; most cells are their own.

@@ -8,8 +8,8 @@ import (
 )
 
 // putLinked places up to `most` members of a class that take whole devices as a does, on devices of one shape in a
-// cell. The members get the set of devices with the best links. The set is split so that each member has the best links
-// inside, and members that are neighbours in rank have the best links between them.
+// cell. The members get the set of devices with the best links. In the set each member gets the best links inside, and
+// members that are neighbours in rank get the best links between them.
 func (x *attempt) putLinked(k int, i int32, a *vgpu.Assignment, most int) []vgpu.Assignment {
 	at := &x.topology.cells[i]
 	n := x.node(at.node)
@@ -54,8 +54,8 @@ func (x *attempt) withDevices(k int, a *vgpu.Assignment, n *vgpu.Node, group []i
 	return place
 }
 
-// maxSplit is the number of devices up to which the search compares all ways to split them. A larger set is split
-// greedily. The number of ways grows fast: 16 devices in pairs have two million.
+// maxSplit is the number of devices up to which the search compares all ways to split them. A larger set gets a greedy
+// split. The number of ways grows fast: 16 devices in pairs have two million.
 const maxSplit = 8
 
 // split divides a set of devices into groups of m with the best links inside. Groups that follow each other have good

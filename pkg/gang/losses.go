@@ -6,8 +6,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// loss returns the part of its work that the gang loses when it is spread over the domains of a level, and whether the
-// user declared it.
+// loss returns the part of its work that the gang loses by a spread over the domains of a level, and whether the user
+// declared it.
 func (g *Group) loss(key string) (part vgpu.MilliGPU, known bool) {
 	for _, l := range g.Losses {
 		if l.Level == key {
@@ -41,13 +41,13 @@ func (s *search) objectives() objectives {
 //	what the policy loses with it + the gang's loss with it ≤ the same without it
 //
 // in milli-GPU. The policy's loss is the difference of its scores, which placement.Policy.Gain converts. The gang's
-// loss is Part of the compute that the members ask for where they are on several domains of the level, else 0. If a
-// level is left out, the number of nodes is left out too, unless the level is NVLink.
+// loss is Part of its compute where it is on several domains of the level, else 0. Without a level the number of nodes
+// does not count either, unless the level is NVLink.
 //
 // Example: four members of one GPU each lose 2 % when they are on two hosts: 80 milli-GPU. One host takes all four, but
-// there the policy would rather keep four whole GPUs together. Its scores are worth 200 less there than on two hosts
-// with two odd GPUs each. 200 + 0 > 0 + 80, so the gang goes to the two hosts. With a loss of 10 %, 200 ≤ 400 keeps it
-// on one host.
+// there the policy prefers to keep four whole GPUs together. Its scores are worth 200 less there than on two hosts with
+// two odd GPUs each. 200 + 0 > 0 + 80, so the gang goes to the two hosts. With a loss of 10 %, 200 ≤ 400 keeps it on
+// one host.
 func (s *search) weighLosses(r objectives, n int) *answer {
 	best := s.answer(r, n)
 	for at := len(r.preferred) - 1; at >= 0 && best != nil; at-- {

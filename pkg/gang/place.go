@@ -8,9 +8,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Place returns where the members go: all of them, or else as many as possible. It places the members with the lowest
-// ranks, and at least as many as MinCount asks for; else it says why there is no room. It changes nothing, and gives
-// the same answer for the same nodes and members in any order. The error is broken input.
+// Place returns where the members go: all of them, or else as many as possible. Place takes the members with the lowest
+// ranks, and at least MinCount of them; else the plan says why there is no room. The cluster does not change, and the
+// answer is the same for the same nodes and members in any order. An error means broken input.
 //
 // One domain of each required level takes all members. Among the places in it the order is:
 //
@@ -48,8 +48,8 @@ type search struct {
 	g        *Group
 	members  *memberClasses
 	snapshot *snapshot
-	// need is the number of members that must get a place. It is at least one, since a plan without a place says
-	// nothing.
+	// need is the number of members that must get a place. The number is at least one, since a plan without a place
+	// says nothing.
 	need int
 }
 

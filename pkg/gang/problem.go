@@ -11,7 +11,7 @@ type problem struct {
 	load     load
 	// required levels must hold. preferred levels are objectives.
 	required, preferred []*division
-	// objectives are the preferred levels and the nodes. Nodes are left out where a spread over them costs nothing, or
+	// objectives are the preferred levels and the nodes. Nodes are none where a spread over them costs nothing, or
 	// where a preferred level has each node as a domain.
 	objectives []*division
 	// ones are the spreads of a load on one cell.
@@ -24,8 +24,8 @@ type problem struct {
 type solution struct {
 	attempt *attempt
 	problem *problem
-	// level is the first preferred level of which one domain has the whole load. It is the number of levels where no
-	// level has such a domain.
+	// level is the first preferred level of which one domain has the whole load. Without such a domain it is the number
+	// of levels.
 	level   int
 	spreads []int
 	takes   int64
@@ -49,8 +49,8 @@ func (t *topology) problem(required, preferred []string, nodesCount bool, l load
 	return q
 }
 
-// onePerNode reports whether each node is a domain of its own, so that counting nodes says nothing new. It may return
-// false where the names have another order than the nodes.
+// onePerNode reports whether each node is a domain of its own, so that counting nodes says nothing new. The answer may
+// be false where the names have another order than the nodes.
 func (v *division) onePerNode() bool {
 	for i := 1; i < len(v.of); i++ {
 		if v.of[i-1] >= v.of[i] {
@@ -79,7 +79,7 @@ func (q *problem) solve() *solution {
 	return nil
 }
 
-// domainsByBound returns the domains whose bounds admit the load, the best first. It returns one more than the search
+// domainsByBound returns the domains whose bounds admit the load, the best first. The list has one more than the search
 // tries, so that the search knows that there are more.
 func (q *problem) domainsByBound(levels []*division) []*domain {
 	all := q.topology.domains(levels)
@@ -142,8 +142,8 @@ func (q *problem) spreadOf(cells []int32) []int {
 // larger bound finds a place that fragments less among more equal ones, at some two microseconds each.
 const maxTies = 4096
 
-// try places the load in each domain in turn and returns the best solution. It ends at the first domain that cannot be
-// better than the best solution so far.
+// try places the load in each domain in turn and returns the best solution. The search ends at the first domain that
+// cannot be better than the best solution so far.
 func (q *problem) try(list []*domain) *solution {
 	var best *solution
 	stats := q.topology.snapshot.stats
@@ -184,8 +184,8 @@ func (q *problem) place(cells []int32) (x *attempt, all bool) {
 	return x, x.fill(order, q.topology.scarcest(order, &q.load), &q.load)
 }
 
-// placeLargestFirst tries the load in a domain in another order: the largest members first, on the cells by name. It
-// finds a place for some unlike members for which place does not.
+// placeLargestFirst tries the load in a domain in another order: the largest members first, on the cells by name. This
+// order finds a place for some unlike members for which place does not.
 func (q *problem) placeLargestFirst(cells []int32) (x *attempt, all bool) {
 	x = q.topology.attempt()
 	return x, x.fill(cells, q.topology.bySize(&q.load), &q.load)

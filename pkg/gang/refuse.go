@@ -71,7 +71,7 @@ func (s *search) known() []string {
 	return keys
 }
 
-// tightest returns the required level with the most domains, "" where none is required.
+// tightest returns the required level with the most domains, "" without one.
 func (s *search) tightest() string {
 	best, most := "", -1
 	for _, key := range s.g.Wishes.Required {
@@ -114,7 +114,7 @@ func (s *search) emptied() *snapshot {
 	return snap
 }
 
-// problem asks where in a snapshot the members fit that must get a place.
+// problem returns the search for places in a snapshot, for the members that must get one.
 func (s *search) problem(snap *snapshot) *problem {
 	t := snap.topology(slices.Contains(s.g.Wishes.Required, NVLink))
 	return t.problem(s.g.Wishes.Required, nil, true, t.load(s.members.countsOfFirst(s.need)))

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// sequence returns the cells of a domain in the order in which members are put on them, and how many of them the bounds
-// say are used. For each objective in turn it uses as few domains as take the load, then as few nodes.
+// sequence returns the cells of a domain in the order of use, and the number of them that the bounds require. For each
+// objective in turn it uses as few domains as take the load, then as few nodes.
 //
-// It is greedy: of each level it takes the domains with the most capacity first, and as the last one the tightest that
-// takes the rest. For like members that is the fewest domains of the first level. Of further levels it can be more than
-// the fewest, where another choice among equal domains of the first level would need fewer. See docs/decisions/0014.
+// The order is greedy: of each level it takes the domains with the most capacity first, and as the last one the
+// tightest that takes the rest. For like members that is the fewest domains of the first level. Of further levels it
+// can be more than the fewest, where another choice among equal domains of the first level would need fewer. See
+// docs/decisions/0014.
 func (t *topology) sequence(cells []int32, objectives []*division, l *load) (order []int32, used int) {
 	chosen := slices.Clone(cells)
 	var rest []int32
@@ -56,8 +57,8 @@ type selector struct {
 	chosen     []int32
 }
 
-// chooseFewest chooses the fewest domains of a level that take the load, beginning with those of placed members. It
-// returns the cells of the chosen domains in the order of choice, and the other cells.
+// chooseFewest chooses the fewest domains of a level that take the load, beginning with those of placed members. The
+// result is the cells of the chosen domains in the order of choice, and the other cells.
 func (t *topology) chooseFewest(cells []int32, v *division, later []*division, l *load) (chosen, left []int32) {
 	sel := &selector{topology: t, laterLevels: later, load: l, candidates: t.candidates(cells, v, later, l), need: l.sum}
 	for _, w := range later {
@@ -163,8 +164,8 @@ func (sel *selector) part(c *candidate) []int32 {
 	return order[:used]
 }
 
-// largest returns the candidate that takes the most; of equal ones it opens the fewest domains of the later levels. It
-// returns nil where no candidate takes anything.
+// largest returns the candidate that takes the most; of equal ones it opens the fewest domains of the later levels. nil
+// stands for candidates without capacity.
 func (sel *selector) largest() *candidate {
 	var best *candidate
 	least := make([]int, 0, len(sel.laterLevels))
@@ -214,8 +215,8 @@ func (sel *selector) unmark(at int, w *division, cells []int32) {
 	}
 }
 
-// candidates groups cells by domain. It sorts the groups by what they take, the most first, then by cost, the least
-// first, then by name.
+// candidates groups cells by domain. The groups are in the order of capacity, the most first, then of cost, the least
+// first, then of name.
 func (t *topology) candidates(cells []int32, v *division, later []*division, l *load) []candidate {
 	sorted := slices.Clone(cells)
 	slices.SortStableFunc(sorted, func(a, b int32) int { return cmp.Compare(v.of[a], v.of[b]) })

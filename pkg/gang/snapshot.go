@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// snapshot is the nodes with one state of their ledgers, on which the members are placed. The package reads the nodes
-// and never writes them.
+// snapshot is the nodes with one state of their ledgers, for a search. The package reads the nodes and never writes
+// them.
 type snapshot struct {
 	c       *Cluster
 	members *memberClasses

@@ -18,7 +18,8 @@ type topology struct {
 	// caps is the most members by class and cell. slots is the free slots by cell, where there are several classes.
 	caps  [][]int32
 	slots []int64
-	// cost, where it is not nil, orders domains that are otherwise equal: the least cost first. It replaces tightness.
+	// cost, where it is not nil, orders domains that are otherwise equal: the least cost first. The cost replaces
+	// tightness.
 	cost func(cells []int32, l *load) int64
 	// scores are the policy's scores of the first member, by cell. score fills them on demand.
 	scores map[int32]int64
@@ -43,7 +44,7 @@ func topologyOf(snap *snapshot, cells []cell, whole int) *topology {
 	return t
 }
 
-// division assigns each cell to a domain of one level. Domains are numbered in the order of their names. A cell on a
+// division assigns each cell to a domain of one level. Domains have numbers in the order of their names. A cell on a
 // node without the label is a domain of its own, with the number `named` or more.
 type division struct {
 	key   string

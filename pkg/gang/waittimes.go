@@ -112,8 +112,8 @@ func devicesOf(n *vgpu.Node, a *vgpu.Assignment) []int {
 	return slices.Compact(list)
 }
 
-// emptied returns the snapshot after all pods have ended that may end. Their hosts have back what these pods asked of
-// them. Pods that stay keep their part, pods without devices among them.
+// emptied returns the snapshot after all pods have ended that may end. Their hosts have the requests of these pods
+// back. Pods that stay keep their part, pods without devices among them.
 func (w *waitTimes) emptied() *snapshot {
 	return w.now.withNodes(func(_ int, n *vgpu.Node) *vgpu.Node {
 		leave, room := false, n.Room()

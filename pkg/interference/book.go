@@ -15,19 +15,19 @@ const (
 	maxRows = 16
 	// maxSeen is the number of its neighbours' rows that count for its pressure. A larger number costs memory and time.
 	maxSeen = 24
-	// MaxBeside is the largest number of neighbours of a co-run that teaches. With more neighbours, no estimate tells
-	// whose pressure it was.
+	// MaxBeside is the largest number of neighbours of a co-run that teaches. With more neighbours, no estimate
+	// separates their pressures.
 	MaxBeside = 4
 	// maxCount bounds how many observations of one neighbourhood count: beyond it the oldest fade. A larger bound
 	// follows changes more slowly.
 	maxCount = 16
 )
 
-// Book holds what is known of workloads on GPU models: profiles, and what co-runs taught. It is for one goroutine.
+// Book holds the knowledge of workloads on GPU models: profiles, and the results of co-runs. One goroutine may use it.
 //
-// It finds the traits that best fit the observed speeds and the prior of all traits (the maximum a posteriori). Each
-// observation updates only the workloads that it is about. Observations far from the expected speed count less, and
-// many neighbours outvote one that reports falsely. The observations of one owner count no more than twice those of
+// The book finds the traits that best fit the observed speeds and the prior of all traits (the maximum a posteriori).
+// Each observation updates only the workloads that it is about. Observations far from the expected speed count less,
+// and many neighbours outvote one that reports falsely. The observations of one owner count no more than twice those of
 // another.
 type Book struct {
 	model Model
@@ -65,7 +65,7 @@ type entry struct {
 	open    bool // its speed without neighbours is unknown
 	profile Profile
 	traits  Traits
-	prior   *prior // nil where Restore was not called
+	prior   *prior // nil without Restore
 	rows    []row
 	seen    []seen // rows of others with it as a neighbour, the latest last
 	pairs   *Pairs
@@ -101,9 +101,9 @@ type prior struct{ sensitivity, pressure, offset belief }
 // belief is a mean with its variance.
 type belief struct{ mean, variance float64 }
 
-// NewBook returns an empty book for a model. It keeps at most `maximum` workloads on GPU models, the latest observed.
-// It always keeps as many as one co-run needs: MaxBeside + 1. For a model that learns nothing it uses the traits of the
-// default model.
+// NewBook returns an empty book for a model. The book keeps at most `maximum` workloads on GPU models, the latest
+// observed. The least is the number that one co-run needs: MaxBeside + 1. For a model that learns nothing it uses the
+// traits of the default model.
 func NewBook(m Model, maximum int) *Book {
 	if !m.Learns() {
 		m = product
@@ -114,7 +114,7 @@ func NewBook(m Model, maximum int) *Book {
 // Len returns the number of workloads on GPU models that the book knows.
 func (b *Book) Len() int { return len(b.known) }
 
-// Declare sets the profile of a workload on a GPU model, and keeps what was learned of it. The error is that of
+// Declare sets the profile of a workload on a GPU model, and keeps its learned traits. The error is that of
 // Profile.Validate, or says that the workload has no number.
 func (b *Book) Declare(w Workload, gpu GPU, p Profile) error {
 	if w == 0 {
@@ -132,8 +132,8 @@ func (b *Book) Declare(w Workload, gpu GPU, p Profile) error {
 // changed. A smaller part keeps outdated traits for longer, a larger part learns them again for longer.
 const leastDoubt = .04
 
-// Restore sets what was learned of a workload before. Observations correct it in proportion to the doubt that is left.
-// Traits out of range are an error, and change nothing.
+// Restore sets the traits of a workload from an earlier book. Observations correct them in proportion to the remaining
+// doubt. Traits out of range are an error, and change nothing.
 func (b *Book) Restore(w Workload, gpu GPU, t Traits) error {
 	if w == 0 {
 		return fmt.Errorf("restore traits: the workload has no number")
@@ -152,8 +152,8 @@ func (b *Book) Restore(w Workload, gpu GPU, t Traits) error {
 	return nil
 }
 
-// Restart forgets what a workload reported of itself on a GPU model: the rows that it saw, its sensitivity and its
-// offset. The rows that others saw stay.
+// Restart drops the reports of a workload about itself on a GPU model: its rows, its sensitivity and its offset. The
+// rows that others saw stay.
 func (b *Book) Restart(w Workload, gpu GPU) {
 	e := b.known[entryKey{gpu, w}]
 	if e == nil {
@@ -169,8 +169,8 @@ func (b *Book) Restart(w Workload, gpu GPU) {
 	}
 }
 
-// Rebase corrects the throughput without neighbours that the speeds of a workload under a cap refer to. It multiplies
-// the observed speeds by a factor. It ignores factors outside a millionth to a million.
+// Rebase corrects the throughput without neighbours that the speeds of a workload under a cap refer to. The factor
+// multiplies the observed speeds. Factors outside a millionth to a million have no effect.
 func (b *Book) Rebase(r Runner, gpu GPU, factor float64) {
 	e := b.known[entryKey{gpu, r.Workload}]
 	if e == nil || !(factor >= 1e-6 && factor <= 1e6) {
@@ -222,7 +222,7 @@ func (b *Book) Profile(w Workload, gpu GPU) Profile {
 // Level returns the mean sensitivity of all workloads on a GPU model, as a logarithm.
 func (b *Book) Level(gpu GPU) float64 { return b.levels[gpu] }
 
-// Traits returns what was learned of a workload on a GPU model. For a workload without observations there, the
+// Traits returns the learned traits of a workload on a GPU model. For a workload without observations there, the
 // sensitivity is the mean of all workloads on that model. The offset is 0 where the speed without neighbours is
 // unknown.
 func (b *Book) Traits(w Workload, gpu GPU) Traits {
@@ -271,7 +271,7 @@ func (b *Book) Tenant(w Workload, gpu GPU, part vgpu.MilliGPU) Tenant {
 	return t
 }
 
-// Pairs returns what is known of a workload on a GPU model beside single others, nil for nothing.
+// Pairs returns the knowledge of a workload on a GPU model beside single others, nil for none.
 func (b *Book) Pairs(w Workload, gpu GPU) *Pairs {
 	if e := b.known[entryKey{gpu, w}]; e != nil {
 		return e.pairs
@@ -328,8 +328,8 @@ func (b *Book) unlink(e *entry) {
 	}
 }
 
-// drop forgets one entry, the rows that it saw, and the rows of others with it: without it these rows explain nothing.
-// Its seen may lack some of those rows. The book ignores them from now on, and settle removes them.
+// drop removes one entry, its rows, and the rows of others with it: without it these rows explain nothing. Its seen may
+// lack some of those rows. The book ignores them from now on, and settle removes them.
 func (b *Book) drop(e *entry) {
 	for i := range e.rows {
 		b.forgetRow(e, i)

@@ -19,8 +19,8 @@ type Curve struct {
 	Error float64
 }
 
-// Speed returns the speed on a part of the SMs as a part of the speed on all of them. It is above 0, at most 1, and
-// never less on more SMs. It clamps the part to a thousandth and the whole device.
+// Speed returns the speed on a part of the SMs as a part of the speed on all of them. The speed is above 0, at most 1,
+// and never less on more SMs. The part counts within a thousandth and the whole device.
 func (c Curve) Speed(part vgpu.MilliGPU) float64 {
 	if part >= vgpu.WholeGPU {
 		return 1
@@ -41,10 +41,10 @@ func (c Class) Curve() Curve {
 func (c Class) Speed(part vgpu.MilliGPU) float64 { return c.Curve().Speed(part) }
 
 // Under returns what the workload uses of the device, as its neighbours see it, when it may use only a part of the SMs.
-// It uses at most that part of the SMs, and the bus in proportion to its speed. It uses memory bandwidth in proportion
-// to the square root of its speed, since fewer SMs at once find less of their data in the cache. It holds the same
-// memory, and its steps take longer. Only the bandwidth was measured (iGniter, decisions/0012); the others are bounds
-// or follow from the speed. Under clamps the part to 0 and the whole device.
+// The workload then uses at most that part of the SMs, and the bus in proportion to its speed. Its memory bandwidth
+// follows the square root of its speed, since fewer SMs at once find less of their data in the cache. Its memory stays
+// the same, and its steps take longer. Measurements exist only for the bandwidth (iGniter, decisions/0012); the others
+// are bounds or follow from the speed. Under clamps the part to 0 and the whole device.
 //
 // Example: training with SM .9 and Bandwidth .5 on half of the SMs has SM .5; at speed .571 its Bandwidth is .5 × √.571
 // = .378.

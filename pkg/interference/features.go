@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Features are what the graph of a model tells about one step of its training on one device, without running it.
+// Features describe one step of a model's training on one device by the model's graph, without a run.
 type Features struct {
 	// GigaFLOPs are the floating-point operations of a step in 10⁹, forward and backward, 0 where the count is unknown.
 	// Then they are 6 · Parameters · Batch, as in a network that uses each parameter once for each sample.
@@ -64,8 +64,8 @@ const (
 	MemoryTerms = 3
 )
 
-// UseTerms are the terms of which the use of the SMs is a linear function. They are straight lines with bends in the
-// decimal logarithms of parameters, batch, activations and operations, and the depth. Use levels off where small
+// UseTerms are the terms of which the use of the SMs is a linear function. The terms are straight lines with bends in
+// the decimal logarithms of parameters, batch, activations and operations, and the depth. Use levels off where small
 // kernels wait for their launch and where large ones fill the device; a straight line cannot follow that. The features
 // must be legal.
 func (f *Features) UseTerms() [UseTerms]float64 {
@@ -83,21 +83,20 @@ func (f *Features) UseTerms() [UseTerms]float64 {
 // above is a bend at a knot: nothing below it, a straight line above.
 func above(x, knot float64) float64 { return max(0, x-knot) }
 
-// MemoryTerms are the terms of which the memory is a linear function. They are a constant for the context, the
+// MemoryTerms are the terms of which the memory is a linear function. The terms are a constant for the context, the
 // parameters with their gradients and the state of the optimiser, and the activations of all samples of a step.
 func (f *Features) MemoryTerms() [MemoryTerms]float64 {
 	return [MemoryTerms]float64{1, f.Parameters, f.Activations * f.Batch}
 }
 
-// Range is the least and the most of each feature over the dense networks that a predictor was fitted on. GigaFLOPs are
-// 0.
+// Range is the least and the most of each feature over the dense networks of a predictor's fit. GigaFLOPs are 0.
 type Range struct {
 	Least, Most Features
 }
 
 // Outside returns how far the features lie outside the range, in factors of ten, summed over the features; 0 within it.
 // Operations count by their number per parameter and sample. The measured dense networks have 6; convolutions, which
-// were not measured, have many more.
+// have no measurements, have many more.
 //
 // Example: twenty times the most parameters and a third of the least batch are log₁₀ 20 + log₁₀ 3 = 1.778 outside.
 func (r *Range) Outside(f *Features) float64 {

@@ -15,25 +15,25 @@ type Predictor struct {
 	Memory [MemoryTerms]float64
 	// Bandwidth times the square of SM is the part of the time in which training uses device memory.
 	Bandwidth float64
-	// Range of the networks that the coefficients were fitted on.
+	// Range of the networks in the fit of the coefficients.
 	Range Range
 	// SMError, BandwidthError and MemoryError (bytes) are standard errors within the range.
 	SMError, BandwidthError, MemoryError float64
-	// Widening is added to the standard error of SM for each factor of ten outside the range.
+	// Widening is the increase of the standard error of SM for each factor of ten outside the range.
 	Widening float64
 }
 
-// memoryWidening is added to the standard error of the memory, as a part of it, for each factor of ten outside the
-// range. Convolutional networks are about four factors of ten outside (their activations, and their operations per
-// parameter). They hold 1.5 to 3.1 times the predicted memory (decisions/0012). A smaller value would claim a precision
-// that was not measured.
+// memoryWidening is the increase of the standard error of the memory, as a part of it, for each factor of ten outside
+// the range. Convolutional networks are about four factors of ten outside (their activations, and their operations per
+// parameter). Their memory is 1.5 to 3.1 times the prediction (decisions/0012). A smaller value would claim a precision
+// without a measurement.
 const memoryWidening = 0.35
 
 // Estimate is a predicted profile with its standard errors.
 type Estimate struct {
 	Profile Profile
-	// SMError, BandwidthError and MemoryError are standard errors of the fields of the profile. Those of SM and Bandwidth
-	// are at most maxUseError.
+	// SMError, BandwidthError and MemoryError are standard errors of the fields of the profile. For SM and Bandwidth
+	// they are at most maxUseError.
 	SMError, BandwidthError float64
 	MemoryError             vgpu.Bytes
 	// Outside is how far the features lie outside the measured range, in factors of ten: see Range.Outside.
@@ -53,7 +53,7 @@ const maxPredicted = 1 << 50
 // Guessed, its class unknown, its SM that of the nearest features within, and its errors grow with the distance. The
 // error names a feature that no network has.
 //
-// The measured device is unpublished. SM stands for a device like it, a current data-centre GPU.
+// The authors do not name the device. SM stands for a device like it, a current data-centre GPU.
 func (p *Predictor) Predict(f Features) (Estimate, error) {
 	if err := f.Validate(); err != nil {
 		return Estimate{}, err

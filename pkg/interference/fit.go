@@ -17,11 +17,11 @@ type Sample struct {
 	Speed float64
 }
 
-// Fit returns the model with the coefficients that explain the samples best. It uses least squares for the straight
-// lines. It uses least absolute errors for the default model, whose outliers are wrongly measured pairs. The model none
-// has nothing to fit. The models table and rank1 learn from observations, and are fitted to the mean loss. There are
-// two cases: tenants with SMs of their own, and tenants with the same SMs. The coefficients of a case without samples
-// stay as shipped. The error is an unknown name, or too few samples.
+// Fit returns the model with the coefficients that explain the samples best. The straight lines use least squares. The
+// default model, whose outliers are wrongly measured pairs, uses least absolute errors. The model none has nothing to
+// fit. The models table and rank1 learn from observations; their fit is to the mean loss. The two cases are tenants
+// with SMs of their own, and tenants with the same SMs. The coefficients of a case without samples stay as shipped. The
+// error is an unknown name, or too few samples.
 func Fit(name string, samples []Sample) (Model, error) {
 	m, err := ByName(name)
 	if err != nil {
@@ -125,8 +125,8 @@ func fitProduct(shipped []float64, samples []Sample) []float64 {
 // line is y = c0·a + c1·b with one error.
 type line struct{ a, b, y float64 }
 
-// leastAbsolute returns c0 and c1, not below 0, with the least sum of absolute errors. It repeats least squares with
-// weights of one over the error, which converge in some dozen rounds.
+// leastAbsolute returns c0 and c1, not below 0, with the least sum of absolute errors. The method repeats least squares
+// with weights of one over the error, which converge in some dozen rounds.
 func leastAbsolute(lines []line) (c0, c1 float64) {
 	const rounds, least = 60, 1e-4
 	weights := make([]float64, len(lines))

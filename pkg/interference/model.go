@@ -16,8 +16,8 @@ type Model struct {
 	Name string
 	// Coefficients as shipped, or as Fit found them; what they stand for differs by model.
 	Coefficients []float64
-	// form says how the coefficients are used. It is no function: arguments of a function that is unknown at compile
-	// time go to the heap, and the scheduler predicts for every device that a pod might get.
+	// form says how to use the coefficients. A function would be slower: arguments of a function that is unknown at
+	// compile time go to the heap, and the scheduler predicts for every device that a pod might get.
 	form form
 	// learns says that the model uses Traits, or measured pairs.
 	learns bool
@@ -27,9 +27,9 @@ type Model struct {
 }
 
 // Fit computed the shipped coefficients on all pairs of Lucid (Hu et al., ASPLOS 2023; RTX 3090; 1,012 speeds, without
-// VGG, whose speed alone is wrong). Those for tenants with SMs of their own are from iGniter (Xu et al., TPDS 2023;
-// V100 under MPS; 600 speeds). Those of hinge and linear-hinge are an earlier fit on Lucid. docs/experiments.md has
-// their errors on other workloads; a test fits them again.
+// VGG, whose speed alone is wrong). The coefficients for tenants with SMs of their own are from iGniter (Xu et al.,
+// TPDS 2023; V100 under MPS; 600 speeds). The coefficients of hinge and linear-hinge are an earlier fit on Lucid.
+// docs/experiments.md has their errors on other workloads; a test fits them again.
 
 // form is a formula.
 type form uint8
@@ -55,7 +55,7 @@ func Models() []string {
 	return names
 }
 
-// ByName returns the model with a name of Models, with the coefficients that are shipped.
+// ByName returns the model with a name of Models, with its shipped coefficients.
 func ByName(name string) (Model, error) {
 	i := slices.IndexFunc(models, func(m Model) bool { return m.Name == name })
 	if i < 0 {
@@ -67,8 +67,8 @@ func ByName(name string) (Model, error) {
 // Learns reports whether observed co-runs change what the model predicts.
 func (m *Model) Learns() bool { return m.learns }
 
-// Predict returns the speed of each tenant of a device beside the others, in their order. It appends to out[:0] and
-// allocates nothing where that has room. A tenant without neighbours has speed 1.
+// Predict returns the speed of each tenant of a device beside the others, in their order. Predict appends to out[:0]
+// and allocates nothing where that has room. A tenant without neighbours has speed 1.
 func (m *Model) Predict(on []Tenant, out []Prediction) []Prediction {
 	out = out[:0]
 	for range on {
@@ -104,7 +104,7 @@ func (m *Model) Predict(on []Tenant, out []Prediction) []Prediction {
 // slowest is the least predicted speed: some models are straight lines and would cross zero.
 const slowest = .02
 
-// Fits reports whether the memory that workloads hold is at most that of the device. It is a hard limit: the last
+// Fits reports whether the memory that workloads hold is at most that of the device. The limit is hard: the last
 // workload would fail, not slow down. Speeds do not show it.
 func Fits(profiles []*Profile, device vgpu.Bytes) bool {
 	left := device
@@ -186,8 +186,8 @@ func total(on []Tenant) sums {
 	return s
 }
 
-// overlap returns how far the tenants may use the same SMs. It is 0 where their caps leave each its own SMs, 1 where
-// the caps add up to two devices or more.
+// overlap returns how far the tenants may use the same SMs. The result is 0 where their caps leave each its own SMs, 1
+// where the caps add up to two devices or more.
 func (s sums) overlap() float64 { return min(1, max(0, s.caps-1)) }
 
 // rootProduct returns the geometric mean of two parts.

@@ -79,7 +79,7 @@ func (r *Runner) validate() error {
 	return nil
 }
 
-// Observe learns from a co-run. The error names what is impossible in it; nothing is learned then.
+// Observe learns from a co-run. An error names the impossible part of it, and the book learns nothing.
 func (b *Book) Observe(o Observation) error {
 	if err := o.validate(); err != nil {
 		return fmt.Errorf("observe co-run of workload %d: %w", o.Of.Workload, err)

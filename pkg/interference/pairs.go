@@ -8,15 +8,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Pairs holds what the traits do not explain of the speeds of one workload beside single others. It is immutable; nil
-// stands for a workload without observations.
+// Pairs holds what the traits do not explain of the speeds of one workload beside single others. Pairs are immutable;
+// nil stands for a workload without observations.
 type Pairs struct{ list []packed }
 
 // pair is a workload beside another.
 type pair struct {
 	beside Workload
-	// rest is the unexplained part of the logarithm of the speed, and doubt the part of the doubt about it that is
-	// left.
+	// rest is the unexplained part of the logarithm of the speed, and doubt the remaining part of the doubt about it.
 	rest, doubt float64
 }
 
@@ -48,7 +47,7 @@ const widenings = 4
 // neighbour; a smaller one ignores pairs that are truly far from their traits.
 const mostRest = .5
 
-// of returns the rest beside a workload and the doubt about it that is left: 0 and 1 for an unobserved pair.
+// of returns the rest beside a workload and the remaining doubt about it: 0 and 1 for an unobserved pair.
 func (p *Pairs) of(w Workload) (rest, doubt float64) {
 	if p == nil || w == 0 {
 		return 0, 1
@@ -66,8 +65,8 @@ func (p *Pairs) of(w Workload) (rest, doubt float64) {
 }
 
 // pair computes the rests of an entry beside each of its neighbours, and the certainty of its traits. For both, pairs
-// may differ by all of their scatter. It returns the sum of the squares of the rests, as far as they are known, and
-// their number. Those of an erratic workload count less.
+// may differ by all of their scatter. The results are the sum of the squares of the known rests, and their number. An
+// erratic workload counts less.
 func (b *Book) pair(e *entry) (squares, count float64) {
 	g, before := &b.ridge, b.beliefs(e)
 	g.open(b, e)
@@ -111,7 +110,7 @@ const maxPastPairs = 16
 type pastPair struct {
 	beside Workload
 	log    float32
-	// doubt is the part of the doubt that was left. The caps are those of the workload and of the other one.
+	// doubt is the remaining part of the doubt. The caps are those of the workload and of the other one.
 	doubt     uint8
 	self, cap uint8 // percent
 }
@@ -127,8 +126,8 @@ func percentOf(part vgpu.MilliGPU) uint8 {
 // partOf returns the cap of a row from its percent.
 func partOf(percent uint8) uint16 { return uint16(vgpu.MilliGPU(percent) * vgpu.WholeGPU / 100) }
 
-// keepPastPairs keeps the pairs of a row that is replaced, for neighbours without another row. The scheduler avoids a
-// bad pair, and so its row is the first to be replaced. The book keeps the speed and not the rest, since the traits
+// keepPastPairs keeps the pairs of a row that another row replaces, for neighbours without another row. The scheduler
+// avoids a bad pair, and so its row is the first to go. The book keeps the speed and not the rest, since the traits
 // behind a rest change.
 func (b *Book) keepPastPairs(e *entry, at int) {
 	old := &e.rows[at]

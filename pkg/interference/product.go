@@ -3,7 +3,7 @@ package interference
 import "math"
 
 // product is the default model: how much a tenant suffers times how much its neighbours press. The profiles give both,
-// and what was observed of the workload corrects them.
+// and observations of the workload correct them.
 //
 //	log speed = Offset − e^Sensitivity · Σ over neighbours of e^Pressure′ · x + Σ over neighbours of the pair's rest
 //
@@ -21,7 +21,8 @@ var product = Model{
 	Name: "default", Coefficients: []float64{.0064, .6217, .0696, .3695}, learns: true, form: byProduct,
 }
 
-// rank1 uses no profiles: every workload is as sensitive and presses as much as any other, until it is observed.
+// rank1 uses no profiles: every workload is as sensitive and presses as much as any other, before its first
+// observation.
 //
 //	log speed = Offset − e^Sensitivity · Σ over neighbours of e^Pressure′ · c0
 //
@@ -30,24 +31,24 @@ var rank1 = Model{
 	Name: "rank1", Coefficients: []float64{.0763, 0, .0763, 0}, learns: true, form: byProduct,
 }
 
-// table uses measured pairs, and the default model for pairs that were not measured.
+// table uses measured pairs, and the default model for others.
 var table = Model{Name: "table", Coefficients: product.Coefficients, learns: true, form: byProduct}
 
 // Variances before any co-run, in logarithms: of the traits of a workload over all workloads, and of what the model
-// does not explain of one pair. They were chosen on Lucid and Gavel, and on seeds 1 to 10 of
+// does not explain of one pair. The values come from Lucid and Gavel, and from seeds 1 to 10 of
 // docs/experiments/colocation.md. From there the book learns by how much pairs differ on a GPU model. The level is the
 // mean sensitivity on a GPU model, with a small variance. A larger one follows the few pairs that suffer most, and
 // predicts new families worse.
 const (
 	varianceOfOffset = .0025
 	varianceOfLevel  = .01
-	// varianceOfTrait is the variance of sensitivity and of pressure where the profile is known; where it is a guess,
+	// varianceOfTrait is the variance of sensitivity and of pressure with a known profile; with a guess it is
 	// guessFactor times as much. A smaller value starts with fewer doubts, but takes most rows for surprises where
-	// profiles are wrong. With half of it, what is learned depends on the order in which the workloads are settled.
+	// profiles are wrong. With half of it, the result depends on the order of the workloads in settle.
 	varianceOfTrait = .15
-	// varianceOfPair is the variance that is assumed for a pair before its first observation. The real deviation from the
-	// estimate by traits is smaller for most pairs, and much larger for a few. With a smaller value the scheduler tries more
-	// pairs that turn out badly. With a larger value it shares fewer GPUs until pairs have been observed.
+	// varianceOfPair is the variance of a pair before its first observation. The real deviation from the estimate by
+	// traits is smaller for most pairs, and much larger for a few. With a smaller value the scheduler tries more pairs
+	// that turn out badly. With a larger value it shares fewer GPUs until it has observed pairs.
 	varianceOfPair = .01
 	// typical is the part of the pairs' scatter by which traits are fitted. Pairs have heavy tails: with all of the
 	// scatter, every row would count as little as the worst. A larger part learns traits later, a smaller one takes one
@@ -60,10 +61,10 @@ const (
 	varianceOfSum   = .0025
 )
 
-// unproven concerns a workload that lost less than its profile says, and a neighbour that it was not seen with. This
-// part of the square of the difference counts as a variance: a workload that hardly suffers beside seven neighbours may
-// need what the eighth needs. A smaller part tries more pairs that turn out badly, a larger one shares little until
-// pairs are known.
+// unproven concerns a workload that lost less than its profile says, and a neighbour that is new to it. A part of the
+// square of the difference counts as a variance: a workload that hardly suffers beside seven neighbours may need what
+// the eighth needs. A smaller part tries more pairs that turn out badly, a larger one shares little until it knows
+// pairs.
 const unproven = 1.
 
 // guessFactor multiplies the variance of traits, and so that of an expected loss, where a profile is a guess. A larger
@@ -142,7 +143,7 @@ func alike(on []Tenant, of, j int) float64 {
 
 // doubtOf returns the variance of the logarithm of a speed that comes from the doubt about offset, sensitivity and
 // pressure. The argument easier is by how much less the tenant loses than by the profiles alone. An observed pair has
-// less of this doubt, since its traits together explain what was seen.
+// less of this doubt, since its traits together explain the observations.
 func doubtOf(on []Tenant, t *Tenant, loss, easier, pressure float64) float64 {
 	offset, of := varianceOfOffset*(1-t.SureOffset), loss*loss*varianceOfTrait*(1-t.SureSensitivity+pressure)
 	for i := range on {

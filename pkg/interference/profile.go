@@ -11,7 +11,7 @@ import (
 type Profile struct {
 	// SM is the part of the time in which a kernel runs, 0 to 1: what NVML calls GPU utilisation.
 	SM float64
-	// Bandwidth is the part of the time in which device memory is read or written, 0 to 1: NVML's memory utilisation.
+	// Bandwidth is the part of the time with reads or writes of device memory, 0 to 1: NVML's memory utilisation.
 	Bandwidth float64
 	// PCIe is the part of the bus to the host that it uses, 0 to 1; 0 where it is unknown.
 	PCIe float64
@@ -25,15 +25,15 @@ type Profile struct {
 	// Guessed says that the use was neither measured nor declared: it is a guess, and predictions from it have larger
 	// errors.
 	Guessed bool
-	// Declared says that a user declared the use, or a part of it, and that it was not observed.
+	// Declared says that the use, or a part of it, is a declaration without an observation.
 	Declared bool
 }
 
 // maxStep bounds Profile.Step: a day, in seconds.
 const maxStep = 86_400.0
 
-// Unknown returns the profile of an unknown workload. It fills the SMs that it may use and keeps the memory busy for
-// half of the time, as the measured training jobs on data centre GPUs do.
+// Unknown returns the profile of an unknown workload. Such a workload fills the SMs that it may use and keeps the
+// memory busy for half of the time, as the measured training jobs on data centre GPUs do.
 func Unknown() Profile { return Profile{SM: 1, Bandwidth: .5, Guessed: true} }
 
 // Class is a class of work by how its speed follows its part of the SMs.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// ridge computes what the rows of one workload say together. It is a ridge regression towards the prediction from the
-// traits of all neighbours. The logarithm of the speed of row r is
+// ridge computes what the rows of one workload say together. The method is a ridge regression towards the prediction
+// from the traits of all neighbours. The logarithm of the speed of row r is
 //
 //	y_r = offset − e^sensitivity · load_r + Σ over its neighbours j of rest_j + noise_r
 //
@@ -25,9 +25,9 @@ type ridge struct {
 	left  [maxRows]float64             // what the traits do not explain of the speeds
 	// factor is the lower triangle of the Cholesky factor of the covariance of the rows.
 	factor [maxRows][maxRows]float64
-	// The inverse covariance times ones, times the slopes of the sensitivity, and times what is left.
+	// The inverse covariance times ones, times the slopes of the sensitivity, and times the remainders.
 	ones, slopes, weighed [maxRows]float64
-	// The doubt that is left: variances of offset and sensitivity, and their covariance.
+	// The remaining doubt: variances of offset and sensitivity, and their covariance.
 	offset, sensitivity, both float64
 }
 
@@ -51,8 +51,8 @@ func (g *ridge) open(b *Book, e *entry) {
 	}
 }
 
-// widen enlarges the scatter of each pair that is far off, in proportion. Few pairs are far off, and what is seen
-// repeatedly of a pair is true and no noise.
+// widen enlarges the scatter of each pair that is far off, in proportion. Few pairs are far off, and a repeated
+// observation of a pair is true and no noise.
 func (g *ridge) widen() {
 	for i, w := range g.names {
 		rest := 0.
@@ -64,8 +64,8 @@ func (g *ridge) widen() {
 	copy(g.wide, g.next[:len(g.wide)])
 }
 
-// step moves the traits of the entry to the best agreement of rows and prior. It is one step of Gauss and Newton, whose
-// slopes are 1 for the offset and −e^sensitivity · load for the sensitivity.
+// step moves the traits of the entry to the best agreement of rows and prior. The method is one step of Gauss and
+// Newton, whose slopes are 1 for the offset and −e^sensitivity · load for the sensitivity.
 func (g *ridge) step(e *entry, before *prior) {
 	t := &e.traits
 	g.weigh(t, false)
@@ -159,8 +159,8 @@ func (g *ridge) solve(x *[maxRows]float64) {
 	}
 }
 
-// pair returns what the rows say of the workload beside another one with a load. The results are the rest, the variance
-// that is left of the rest alone, and the part of the doubt about the speed that is left.
+// pair returns what the rows say of the workload beside another one with a load. The results are the rest, the
+// remaining variance of the rest alone, and the remaining part of the doubt about the speed.
 func (g *ridge) pair(t *Traits, w Workload, load float64) (rest, variance, doubt float64) {
 	var times [maxRows]float64
 	ones, slope, unexplained := 0., 0., math.Inf(1)

@@ -18,8 +18,8 @@ func (b *Book) scatter(gpu GPU) float64 {
 	return varianceOfPair
 }
 
-// pairAll computes the pairs of all workloads on a GPU model again, and estimates by how much they differ. It is a step
-// of expectation and maximisation, in which the variance of a rest adds to its square.
+// pairAll computes the pairs of all workloads on a GPU model again, and estimates by how much they differ. The method
+// is a step of expectation and maximisation, in which the variance of a rest adds to its square.
 func (b *Book) pairAll(keys []entryKey) {
 	squares, pairs := varianceOfPair*steadyPairs, float64(steadyPairs)
 	for _, key := range keys {

@@ -13,7 +13,7 @@ func (t *Table) Set(of, beside Workload, speed float64) {
 	t.speeds[[2]Workload{of, beside}] = speed
 }
 
-// Of returns the speed of a workload beside another, and whether it was measured.
+// Of returns the speed of a workload beside another, and whether there is a measurement.
 func (t *Table) Of(of, beside Workload) (float64, bool) {
 	s, ok := t.speeds[[2]Workload{of, beside}]
 	return s, ok

@@ -20,14 +20,14 @@ type Tenant struct {
 	Brisk float64
 	// Guessed says that its use is a guess.
 	Guessed bool
-	// Declared says that a user declared its use, and that it was not observed.
+	// Declared says that its use is a declaration without an observation.
 	Declared bool
 	Traits
-	// Pairs is what is known of it beside single others, nil for nothing.
+	// Pairs is the knowledge of it beside single others, nil for none.
 	Pairs *Pairs
 }
 
-// Traits is what was learned of a workload beyond its profile. The zero value is that of a workload without
+// Traits is the learned part of a workload beyond its profile. The zero value is that of a workload without
 // observations.
 type Traits struct {
 	// Sensitivity is how much more it suffers than its profile says, as the logarithm of a factor. Pressure is how much
@@ -35,7 +35,7 @@ type Traits struct {
 	Sensitivity, Pressure float64
 	// Level is the part of Sensitivity that all workloads on the GPU model share.
 	Level float64
-	// Offset is the logarithm of its speed without neighbours: not 0 where that speed was measured wrongly.
+	// Offset is the logarithm of its speed without neighbours: not 0 after a wrong measurement of that speed.
 	Offset float64
 	// Sure are the parts of the doubt about the three that observations have removed, 0 to 1.
 	SureSensitivity, SurePressure, SureOffset float64
@@ -44,8 +44,8 @@ type Traits struct {
 }
 
 // mostSensitive bounds the effect of a workload's own reports, as the logarithm of a factor: it suffers at most three
-// times what its profile says. A larger bound believes false reports, a smaller one underestimates workloads that are
-// truly that sensitive.
+// times what its profile says. A larger bound gives more weight to false reports, a smaller one underestimates
+// workloads that are truly that sensitive.
 const mostSensitive = 1.1
 
 // Believed returns the tenant with the sensitivity that may keep neighbours away. Its own reports make it no more than
@@ -61,9 +61,9 @@ func (t Tenant) Believed() Tenant {
 // workload that declares nothing evade them.
 const leastDeclared = .5
 
-// Doubted returns the tenant as the promises of its neighbours count it. Where its use is only declared, it uses at
-// least half of what an unknown workload would use under its cap, which is enforced. Observed co-runs lower that floor
-// as they reveal how much it harms its neighbours.
+// Doubted returns the tenant as the promises of its neighbours count it. A workload with only a declared use counts
+// with at least half of the use of an unknown workload under its enforced cap. Observed co-runs lower that floor as
+// they reveal how much it harms its neighbours.
 func (t Tenant) Doubted() Tenant {
 	if !t.Declared {
 		return t
@@ -75,7 +75,7 @@ func (t Tenant) Doubted() Tenant {
 	return t
 }
 
-// usualStep stands for an unknown time of a step, in seconds. It is between the requests of inference, some
+// usualStep stands for an unknown time of a step, in seconds. The value is between the requests of inference, some
 // milliseconds, and the steps of training, some hundred. A shorter time predicts more harm among capped tenants.
 const usualStep = .02
 
@@ -101,8 +101,8 @@ func Brisk(step float64) float64 { return min(3, math.Sqrt(.001/step)) }
 
 // Prediction is the predicted speed of one tenant.
 type Prediction struct {
-	// Speed is its throughput beside its neighbours, as a part of that without: above 0. It may be above 1 where the
-	// speed without neighbours was measured wrongly.
+	// Speed is its throughput beside its neighbours, as a part of that without: above 0. A value above 1 comes from a
+	// wrong measurement of the speed without neighbours.
 	Speed float64
 	// Error is the standard error of Speed, as a part of it.
 	Error float64

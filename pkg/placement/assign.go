@@ -2,7 +2,8 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// Assign chooses devices on the node for all containers of the request, or says why there are none. It books nothing.
+// Assign chooses devices on the node for all containers of the request, or says why there are none. Assign books
+// nothing.
 //
 // The containers of a pod share as few devices as possible. Among those devices the policy chooses. For whole devices
 // the set with the best links wins, of equal ones the first by index. A request without containers gets no devices.
@@ -22,7 +23,7 @@ func (p Policy) AssignScored(n *vgpu.Node, r *vgpu.Request) (vgpu.Assignment, in
 	return a, p.randomTieBreak(how.score, n, r), nil
 }
 
-// details says how the devices were found, and how good they are.
+// details says how the search found the devices, and how good they are.
 type details struct {
 	cut, greedy bool
 	score       int64

@@ -16,8 +16,9 @@ const (
 // and go to the first node by name.
 const percent = rateMax / 100
 
-// bestFit prefers the node on which the least is left over. It adds up CPU and GPU, both in parts of the largest node.
-// Of the node's devices it takes the one with the least left, of slots and of memory together. (BestFit of FGD, §6.1.)
+// bestFit prefers the node with the least left over. The rest is the sum of CPU and GPU, both in parts of the largest
+// node. Of the node's devices it takes the one with the least left, of slots and of memory together. (BestFit of FGD,
+// §6.1.)
 //
 // Example: 32 cores and 2 GPUs left are 0.25 of each, a rate of 75 percent.
 var bestFit = Policy{

@@ -23,16 +23,16 @@ type Plan struct {
 
 // Stats counts the work that a decision took, and says where a limit ended a search.
 type Stats struct {
-	// Nodes that were checked, and how many of them fit.
+	// Nodes of the search, and the number of them that fit.
 	Nodes, Fits int
 	// Cut counts nodes whose search reached its limit of steps.
 	Cut int
-	// Greedy says that the devices of the chosen node were chosen without comparing all sets.
+	// Greedy says that the search did not compare all device sets of the chosen node.
 	Greedy bool
 }
 
-// Choose returns the node with the highest score, the first by name among equals, with the devices for the pod. It changes
-// nothing. The error is a broken request.
+// Choose returns the node with the highest score, the first by name among equals, with the devices for the pod. The
+// cluster does not change. The error is a broken request.
 func Choose(c *vgpu.Cluster, r *vgpu.Request, cfg Config) (Plan, error) {
 	if err := r.Validate(); err != nil {
 		return Plan{}, fmt.Errorf("choose devices: %w", err)

@@ -18,8 +18,7 @@ func (p Policy) Remembering() Policy {
 // devices without neighbours do not count.
 //
 // Example: tandem rates in steps of 40 milli-GPU, so that scores with the rates 500002 and 500000 differ by 80. packed
-// rates a device in parts per million, so that a device left with 300 of 1000 free is worth 200 more than one left with
-// 500.
+// rates a device in parts per million. So a device left with 300 of 1000 free is worth 200 more than one left with 500.
 func (p Policy) Gain(score int64) int64 {
 	p = p.orDefault()
 	rate := score % 1e17 / 1e10

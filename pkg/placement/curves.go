@@ -35,7 +35,7 @@ func (t *Rates) With(more *Rates) *Rates {
 }
 
 // Worth returns the rate of a workload on a share of a model ÷ the price of the share, which is its part of the
-// device's price. It returns 0 where there is no curve. Example: 40 on half a device that costs 2 are worth 40.
+// device's price. The result is 0 without a curve. Example: 40 on half a device that costs 2 are worth 40.
 func (t *Rates) Worth(profile, model string, share vgpu.MilliGPU) float64 {
 	rate := t.At(profile, model, share)
 	if rate == 0 {

@@ -7,9 +7,9 @@ import (
 )
 
 // fgd prefers the place where the usual requests lose the least GPU by the pod, or gain the most: Fragmentation
-// Gradient Descent (Weng et al., USENIX ATC 2023, §5). A loss of d milli-GPU less is scored as the percent of 1/(1 +
+// Gradient Descent (Weng et al., USENIX ATC 2023, §5). A loss of d milli-GPU less scores the percent of 1/(1 +
 // e^(−d/1000)), rounded down, so that many places tie. Ties go to the device with the least left, then to the first
-// node by name. These ties keep pods together: with finer scores, or random ties, the policy allocates less.
+// node by name. The ties keep pods together: with finer scores, or random ties, the policy allocates less.
 //
 // As published, it uses the kinds of requests that make up 95 % of the pods, and CPU but not memory.
 //
@@ -17,7 +17,7 @@ import (
 var fgd = Policy{
 	Name:    "fgd",
 	neutral: rateMax / 2,
-	// The slope of the published score where nothing is lost: 25 percent a GPU.
+	// The slope of the published score at no loss: 25 percent a GPU.
 	perMilli: rateMax / 4 / 1000,
 	device:   leastLeft,
 	usual: func(all *fragmentation.Mix) *fragmentation.Mix {

@@ -6,9 +6,9 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 // stack in every call.
 const maxOnStack = 16
 
-// Fit returns nil when the node has devices for all containers of the request at once, else why not. It is exact: it
-// tries all arrangements of several containers, up to maxSteps. Refusal.Cut says when that limit ended the search. An
-// assignment of the pod itself on this node counts like any other.
+// Fit returns nil when the node has devices for all containers of the request at once, else why not. The answer is
+// exact: Fit tries all arrangements of several containers, up to maxSteps. Refusal.Cut says when that limit ended the
+// search. An assignment of the pod itself on this node counts like any other.
 func Fit(n *vgpu.Node, r *vgpu.Request) *vgpu.Refusal { return fit(n, r, nil) }
 
 // Fit is the function Fit for a policy with neighbours: it also refuses devices where a promise would break.

@@ -3,10 +3,10 @@ package placement
 import "slices"
 
 // placeLinked tries the container at place k on the set of whole devices with the best links, once per shape of device,
-// and arranges the rest. A container with one device is left to tryDevices. So are the other sets, where the rest does
-// not fit beside the best one.
+// and arranges the rest. For a container with one device, tryDevices does that. The same holds for the other sets,
+// where the rest does not fit beside the best one.
 //
-// It is greedy over containers: of two that take whole devices, the first gets the best links.
+// The order of containers is greedy: of two that take whole devices, the first gets the best links.
 func (s *search) placeLinked(k, c int, ranked []int) bool {
 	for at, i := range ranked {
 		share, _ := s.share(c, i)

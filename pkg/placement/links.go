@@ -2,16 +2,16 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// maxSets bounds the device sets that are compared for one container with whole devices. Beyond it the choice is
-// greedy, and the statistics say so. 20000 covers all sets of 16 devices (8 of 16 are 12870). A larger bound finds
+// maxSets bounds the number of device sets in the comparison for one container with whole devices. Beyond it the choice
+// is greedy, and the statistics say so. 20000 covers all sets of 16 devices (8 of 16 are 12870). A larger bound finds
 // better links on larger nodes; each set costs some ten nanoseconds per device in it.
 const maxSets = 20_000
 
 // bestQuality is the quality of the best link, and that of a single device, which needs none.
 const bestQuality = 999
 
-// Quality rates the path between two devices, 0 to bestQuality. It follows the bandwidth roughly: a lane of NVLink
-// carries more than any PCIe path, and lanes add up. Example: PIX 40, one NVLink 140, 12 lanes (A100) 580.
+// Quality rates the path between two devices, 0 to bestQuality. The rating follows the bandwidth roughly: a lane of
+// NVLink carries more than any PCIe path, and lanes add up. Example: PIX 40, one NVLink 140, 12 lanes (A100) 580.
 func Quality(l vgpu.Link) int64 {
 	if l.Class == vgpu.LinkNVLink {
 		return min(bestQuality, 100+40*int64(max(1, l.Lanes)))
@@ -28,7 +28,7 @@ func average(sum int64, m int) int64 {
 }
 
 // BestSet chooses m ≥ 2 of the candidates with the highest sum of the qualities of all pairs, into out. Of equal sets
-// the first in the order of the candidates wins. It returns the sum, and whether all sets were compared.
+// the first in the order of the candidates wins. The results are the sum, and whether the search compared all sets.
 //
 // The sum approximates how fast a job on the set communicates. A slow pair can hide behind fast ones, and a ring does
 // not need every pair.
@@ -85,8 +85,8 @@ func advance(at []int, n int) int {
 	return t
 }
 
-// greedySet starts with the best pair and adds the device with the best links to those chosen, until there are m. It can
-// miss the best set.
+// greedySet starts with the best pair and adds the device with the best links to those chosen, until there are m. The
+// search can miss the best set.
 func greedySet(n *vgpu.Node, candidates []int, m int, out []int) int64 {
 	sum := int64(-1)
 	for a := range candidates {

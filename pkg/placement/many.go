@@ -18,9 +18,9 @@ func fitMany(n *vgpu.Node, r *vgpu.Request, among *Neighbours) *vgpu.Refusal {
 	return refuseMany(n, r, s.cut, among)
 }
 
-// arrange finds devices for all containers of a request that no single device can take. It uses as few devices as it
-// can, and of those sets the one that the policy prefers. Where it finds nothing within maxSteps it takes any
-// arrangement, so that it succeeds where Fit does. It returns nil where there is none.
+// arrange finds devices for all containers of a request that no single device can take. The search uses as few devices
+// as it can, and of those sets the one that the policy prefers. Where it finds nothing within maxSteps it takes any
+// arrangement, so that it succeeds where Fit does. nil means that there is none.
 func arrange(n *vgpu.Node, r *vgpu.Request, p *Policy) *search {
 	free := freeNow(n, r)
 	policy := *p // a copy keeps the policies of requests without a search off the heap

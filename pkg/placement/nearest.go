@@ -8,7 +8,7 @@ import (
 )
 
 // Nearest returns the refusal that is the nearest miss, false for none. The least effort that would help comes first,
-// then the largest part of what is asked for that is there, then the names of node and device.
+// then the largest available part of the request, then the names of node and device.
 func Nearest(refusals []vgpu.Refusal) (vgpu.Refusal, bool) {
 	if len(refusals) == 0 {
 		return vgpu.Refusal{}, false
@@ -22,8 +22,7 @@ func Nearest(refusals []vgpu.Refusal) (vgpu.Refusal, bool) {
 	return *best, true
 }
 
-// reasonOrder orders reasons of refusals with the same help, the nearest miss first. Reasons that are not listed are
-// last.
+// reasonOrder orders reasons of refusals with the same help, the nearest miss first. Other reasons are last.
 var reasonOrder = []vgpu.Reason{
 	vgpu.PromiseBroken, vgpu.NoTogether, vgpu.NoShareFits, vgpu.NoWholeDevices, vgpu.TooFewDevices,
 	vgpu.LimitAboveDevice, vgpu.MemoryLimitBelowRequest, vgpu.ComputeLimitBelowRequest,
@@ -33,7 +32,7 @@ var reasonOrder = []vgpu.Reason{
 // helpOrder orders what helps, the least effort first.
 var helpOrder = []vgpu.Help{vgpu.EvictionHelps, vgpu.RecoveryHelps, vgpu.NothingHelps}
 
-// comparePart orders refusals for one reason by how near they are to what is asked for.
+// comparePart orders refusals for one reason by how near they are to the request.
 func comparePart(a, b *vgpu.Refusal) int {
 	if a.Reason == vgpu.PromiseBroken && b.Reason == vgpu.PromiseBroken {
 		return cmp.Compare(overrun(a), overrun(b))

@@ -13,11 +13,11 @@ type Neighbours struct {
 	// Model predicts the speeds of tenants that share a device.
 	Model interference.Model
 	// Tenant returns a workload as a tenant that may use a part of the SMs of a device of a GPU model. Placement calls
-	// it for every tenant of every candidate device. It must be fast and give the same answer as long as the Neighbours
-	// are in use.
+	// it for every tenant of every candidate device. The function must be fast and give the same answer as long as the
+	// Neighbours are in use.
 	Tenant func(w interference.Workload, model string, part vgpu.MilliGPU) interference.Tenant
-	// Known reports whether anything is known of a workload; nil stands for all workloads except 0. All unknown
-	// workloads share their scores.
+	// Known reports whether the learner knows a workload; nil stands for all workloads except 0. All unknown workloads
+	// share their scores.
 	Known func(w interference.Workload) bool
 	// Weights of the losses that a place costs.
 	Weights Weights
@@ -43,8 +43,8 @@ var EvenWeights = Weights{Fragmentation: 100, Interference: 100, Heterogeneity: 
 // maxWeight bounds a weight, so that sums of losses stay in the range of rates.
 const maxWeight = 1000
 
-// Among returns the policy for devices that pods share: it breaks no promise, and counts what neighbours lose. It
-// clamps weights to 0 to 1000.
+// Among returns the policy for devices that pods share: it breaks no promise, and counts what neighbours lose. Weights
+// count within 0 to 1000.
 func (p Policy) Among(n *Neighbours) Policy {
 	p.neighbours = nil
 	if n != nil {
@@ -147,8 +147,8 @@ func (n *Neighbours) tenant(w uint32, model string, part vgpu.MilliGPU) interfer
 }
 
 // brokenPromise returns the tenant whose promise breaks the most when all are together, −1 for none, with its slowdown
-// in thousandths. If any profile is a guess, the slowdown is one standard error worse. For a promise the other tenants
-// are Doubted.
+// in thousandths. If any profile is a guess, the slowdown is one standard error worse. A promise counts the other
+// tenants as Doubted.
 func (c *colocation) brokenPromise(among *Neighbours) (at int, slowdown int64) {
 	at = -1
 	if c.count < 2 || !c.hasPromise() {
@@ -176,7 +176,7 @@ func (c *colocation) brokenPromise(among *Neighbours) (at int, slowdown int64) {
 	return at, slowdown
 }
 
-// besideDoubted predicts the speed of tenant i beside the others, whose declared use is doubted.
+// besideDoubted predicts the speed of tenant i beside the others, with their declared use as Doubted.
 func (c *colocation) besideDoubted(among *Neighbours, i int) interference.Prediction {
 	doubted := colocation{count: c.count, asTenants: c.asTenants}
 	if c.more != nil {
@@ -191,8 +191,8 @@ func (c *colocation) besideDoubted(among *Neighbours, i int) interference.Predic
 	return doubted.speeds(among, doubted.count)[i]
 }
 
-// onlyDeclared names the neighbours of tenant at whose use is only declared and counts for more; "" stands for the pod
-// to place.
+// onlyDeclared names the neighbours of tenant at with a declared use that counts for more; "" stands for the pod to
+// place.
 func (c *colocation) onlyDeclared(at int) []string {
 	var names []string
 	for k, t := range c.tenants() {
@@ -284,7 +284,7 @@ func (n *Neighbours) refusePromise(node *vgpu.Node, i int, r *vgpu.Request, comp
 type cost struct {
 	// lost milli-GPU, times the weights in percent.
 	lost int64
-	// alone says that the workload is known and no device of the place has a neighbour.
+	// alone says that the learner knows the workload and no device of the place has a neighbour.
 	alone bool
 }
 

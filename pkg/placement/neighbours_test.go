@@ -233,9 +233,9 @@ func TestHeldDevice(t *testing.T) {
 	}
 }
 
-// TestRankingTellsTenantsApart: pods that ask for the same have scores of their own where their workloads, promises or
+// TestRankingSeparatesTenants: pods that ask for the same have scores of their own where their workloads, promises or
 // preferences differ, and so have nodes where as much is taken by other tenants, and the same nodes by another model.
-func TestRankingTellsTenantsApart(t *testing.T) {
+func TestRankingSeparatesTenants(t *testing.T) {
 	nodes := []*vgpu.Node{
 		shared(t, 2, "a 0 4 1 1300", "b 1 3 3 0"), shared(t, 2, "a 0 4 3 1300", "b 1 3 3 0"),
 		shared(t, 2, "a 0 4 1 1001", "b 1 3 3 0"), shared(t, 2, "a 0 4 1 0", "b 1 3 1 0"),

@@ -73,8 +73,8 @@ func (p *Policy) deviceRate(v *view, i int, use vgpu.Use) int64 {
 	return p.device(&v.n.Devices()[i], v.left[i].Minus(use))
 }
 
-// rateSet rates the best set of whole devices of the shape of the choice's first device, and its links. It does so once
-// per shape, at the first free device of it, and reports whether there are enough devices.
+// rateSet rates the best set of whole devices of the shape of the choice's first device, and its links. Each shape
+// needs that once, at the first free device of it; the result says whether there are enough devices.
 func (v *view) rateSet(p *Policy, c *choice) bool {
 	var places, set [maxOnStack]int
 	candidates, out := freeSet(v.n, v.r, c, places[:0]), set[:]
@@ -108,7 +108,7 @@ func freeSet(n *vgpu.Node, r *vgpu.Request, c *choice, list []int) []int {
 	return list
 }
 
-// chosen returns the positions of the devices of a choice, and whether all sets were compared.
+// chosen returns the positions of the devices of a choice, and whether the search compared all sets.
 func (c *choice) chosen(n *vgpu.Node, r *vgpu.Request) (at []int, all bool) {
 	if c.share.Devices == 1 {
 		return []int{c.device}, true

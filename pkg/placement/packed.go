@@ -2,8 +2,8 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// packed prefers the device that is the fullest in slots after the placement, then the fuller node. It keeps whole
-// devices and whole nodes empty for pods that need them.
+// packed prefers the device that is the fullest in slots after the placement, then the fuller node. So whole devices
+// and whole nodes stay empty for pods that need them.
 //
 // Example: 3 slots on devices of 10 with 6, 8 and 10 free leave 3, 5 and 7: the rates are 700000, 500000 and 300000.
 var packed = Policy{

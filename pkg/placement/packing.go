@@ -3,8 +3,8 @@ package placement
 // packing prefers used devices, the fuller the better, then idle devices of used nodes, the fewer the better, then idle
 // nodes with few devices. (Packing of FGD, §6.1, after MLaaS in the wild, NSDI 2022.)
 //
-// Example: a share on a device with 600 of 1000 free rates 100 − 60/10 = 94 percent, one on an idle device of a used node
-// 50 − 1 = 49 percent, one on an idle node of 8 devices 33 − 8 = 25 percent.
+// Example: a share on a device with 600 of 1000 free rates 100 − 60/10 = 94 percent. A share on an idle device of a
+// used node rates 50 − 1 = 49 percent, one on an idle node of 8 devices 33 − 8 = 25 percent.
 var packing = Policy{
 	Name:     "packing",
 	perMilli: perDevice,

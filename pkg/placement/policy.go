@@ -9,17 +9,17 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Policy ranks the places that fit. ByName returns it, and the caller keeps it; the zero value is packed.
+// Policy ranks the places that fit. The caller gets it from ByName, and keeps it; the zero value is packed.
 type Policy struct {
 	// Name as in ByName.
 	Name string
-	// rate rates what the pod leaves of a node, 0 to rateMax. The highest rate is preferred.
+	// rate rates what the pod leaves of a node, 0 to rateMax. Placement prefers the highest rate.
 	rate func(v *view) int64
-	// device rates what is left of a device, 0 to rateMax, the highest preferred. It decides between devices of one
-	// node for which rate is equal. nil stands for the first by index.
+	// device rates the rest of a device, 0 to rateMax; placement prefers the highest. The function decides between
+	// devices of one node with equal rates. nil stands for the first by index.
 	device func(d *vgpu.Device, left vgpu.Use) int64
-	// node rates the slots of a node that are taken, 0 to rateMax, the highest preferred. It decides where rate and
-	// links are equal. nil stands for the order of names.
+	// node rates the taken slots of a node, 0 to rateMax; placement prefers the highest. The function decides where
+	// rate and links are equal. nil stands for the order of names.
 	node func(taken, of vgpu.Slots) int64
 	// usual returns the part of all usual requests that the policy uses; nil where it uses none.
 	usual func(all *fragmentation.Mix) *fragmentation.Mix

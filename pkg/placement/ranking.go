@@ -11,10 +11,10 @@ import (
 )
 
 // Ranking is Score with a cache, for one goroutine that compares many nodes for each of many pods. Between two pods one
-// or two nodes change, most nodes are alike, and most pods ask for the same as others. The scores are the same.
+// or two nodes change, most nodes are alike, and most pods have the same request as others. The scores are the same.
 //
-// The cache grows with the states of nodes times the kinds of requests, 8 bytes each. It is cleared beyond maxStates or
-// maxKinds.
+// The cache grows with the states of nodes times the kinds of requests, 8 bytes each. Beyond maxStates or maxKinds the
+// ranking clears it.
 type Ranking struct {
 	policy      Policy
 	states      map[string]int
@@ -41,8 +41,8 @@ func NewRanking(p Policy) *Ranking {
 	return k
 }
 
-// Use sets another policy, or the same one with another mix. It clears the scores. It keeps the states, unless the
-// policies depend on different things: other Neighbours may know other workloads.
+// Use sets another policy, or the same one with another mix. A new policy clears the scores. The states stay, unless
+// the policies depend on different things: other Neighbours may know other workloads.
 func (k *Ranking) Use(p Policy) {
 	before := k.policy
 	k.policy = p.orDefault()
@@ -61,12 +61,11 @@ func (k *Ranking) forget() {
 	k.devices, k.deviceKinds = map[*vgpu.Device]int{}, map[string]int{}
 }
 
-// State identifies what the scores of a node depend on. The caller keeps it, and asks for it again whenever the ledger
-// of the node, or the CPU and memory of its host, changed. The zero State is that of a node whose scores are not
-// cached.
+// State identifies what the scores of a node depend on. The caller keeps it, and gets a new one after each change of
+// the node's ledger, or of the CPU and memory of its host. The zero State has no cached scores.
 type State struct{ era, number int }
 
-// Has reports whether the cache has the state. It does not have states from before the last clearing.
+// Has reports whether the cache has the state. States from before the last clearing are no longer there.
 func (k *Ranking) Has(s State) bool { return s.era == k.era }
 
 // State returns the current state of the node.
@@ -153,11 +152,11 @@ type Scores struct {
 	ranking *Ranking
 	era     int
 	known   []int64 // by state of the era, unscored where the score is unknown
-	// isRandom: the score depends on which devices the hash chooses for the pod. Such scores are not cached.
+	// isRandom: the score depends on which devices the hash chooses for the pod. The cache does not keep such scores.
 	isRandom bool
 }
 
-// unscored marks a score that is not computed yet: scores are −1 or more.
+// unscored marks a missing score: scores are −1 or more.
 const unscored = -2
 
 // For returns the scores of requests like r, which differ from it in the pod only.
@@ -181,7 +180,7 @@ func (s *Scores) Of(n *vgpu.Node, at State, r *vgpu.Request) int64 {
 	if at.era != k.era || s.isRandom {
 		return k.policy.randomTieBreak(scoreOn(n, r, &k.policy), n, r)
 	}
-	if s.era != k.era { // the cache was cleared between two nodes of one pod
+	if s.era != k.era { // the ranking cleared the cache between two nodes of one pod
 		s.era, s.known = k.era, s.known[:0]
 	}
 	for at.number >= len(s.known) {

@@ -9,9 +9,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// TestRankingTellsNodesApart: nodes that differ in one thing have other scores, and a ranking does not take one for the
+// TestRankingSeparatesNodes: nodes that differ in one thing have other scores, and a ranking does not take one for the
 // other.
-func TestRankingTellsNodesApart(t *testing.T) {
+func TestRankingSeparatesNodes(t *testing.T) {
 	share := func(slots vgpu.Slots, memory vgpu.Bytes) *vgpu.Request {
 		return &vgpu.Request{UID: "new", Containers: []vgpu.ContainerRequest{{Name: "c0", Slots: slots, Memory: memory}}}
 	}
@@ -102,8 +102,8 @@ func place(t *testing.T, n *vgpu.Node, r *vgpu.Request) {
 	}
 }
 
-// TestRankingTellsRequestsApart: the same for requests that differ in one thing, on one node.
-func TestRankingTellsRequestsApart(t *testing.T) {
+// TestRankingSeparatesRequests: the same for requests that differ in one thing, on one node.
+func TestRankingSeparatesRequests(t *testing.T) {
 	limited := func(compute vgpu.MilliGPU, memory vgpu.Bytes) *vgpu.Request {
 		r := testkit.Request("new", 3)
 		r.ComputeLimit, r.MemoryLimit = compute, memory

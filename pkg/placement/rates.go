@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Rate is work per time, in millionths of the unit that a workload's throughputs are given in (steps a second, say).
+// Rate is work per time, in millionths of the unit of a workload's throughputs (steps a second, say).
 type Rate int64
 
 // Bounds of what Rates takes, so that sums and products stay within 64 bits.
@@ -31,12 +31,12 @@ type Throughput struct {
 	Rate Rate
 }
 
-// Rates holds the rates that workloads reach on shares of GPU models, and the prices of the models. It is immutable;
-// nil has no workload.
+// Rates holds the rates that workloads reach on shares of GPU models, and the prices of the models. Rates are
+// immutable; nil has no workload.
 //
-// A curve starts at no share with no rate, is linear between its points and ends at the last point; beyond it no rate
-// is promised. From nothing to the first point a straight line is the careful guess, since a small share usually
-// reaches more than its part.
+// A curve starts at no share with no rate, is linear between its points and ends at the last point, without a promise
+// beyond it. From nothing to the first point a straight line is the careful guess, since a small share usually reaches
+// more than its part.
 type Rates struct {
 	profiles []string // sorted
 	curves   []curve  // by profile, then model

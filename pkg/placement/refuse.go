@@ -22,7 +22,7 @@ func refuseOne(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Re
 }
 
 // nearestPromise returns the refusal of a device that has room but where a promise would break: the promise that is
-// nearest to being kept, the first by index among equals. It returns nil where no device has room.
+// nearest to being kept, the first by index among equals. nil means that no device has room.
 func nearestPromise(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vgpu.Refusal {
 	var nearest *vgpu.Refusal
 	for i := range n.Devices() {
@@ -41,8 +41,8 @@ func nearestPromise(n *vgpu.Node, r *vgpu.Request, c int, among *Neighbours) *vg
 func overrun(f *vgpu.Refusal) int64 { return f.Best * 1000 / f.Want }
 
 // nearestShare returns the refusal of the healthy device that has the largest part of the share free, the first by
-// index among equals. It returns nil where the container takes no share of a device. On a full cluster it runs for
-// every node.
+// index among equals. nil means that the container takes no share of a device. On a full cluster it runs for every
+// node.
 func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	devices := n.Devices()
 	at, part, share := -1, 0.0, vgpu.Share{}
@@ -66,7 +66,7 @@ func nearestShare(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	return f
 }
 
-// nearestOther returns the nearest refusal of the other devices: sick ones, several whole ones, and illegal ones.
+// nearestOther returns the nearest refusal of the other devices: unhealthy ones, several whole ones, and illegal ones.
 // Devices of one shape refuse for the same reason, so the first of a row stands for all.
 func nearestOther(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 	var nearest *vgpu.Refusal
@@ -95,7 +95,7 @@ func nearestOther(n *vgpu.Node, r *vgpu.Request, c int) *vgpu.Refusal {
 }
 
 // scarcest sets the first amount that is short: slots before memory before contexts. A share whose memory follows from
-// its slots is often short of both, and its owner asked for slots.
+// its slots is often short of both, and its owner requested slots.
 func scarcest(f *vgpu.Refusal, want, free vgpu.Use, d *vgpu.Device) {
 	switch {
 	case free.Slots < want.Slots:
@@ -107,7 +107,7 @@ func scarcest(f *vgpu.Refusal, want, free vgpu.Use, d *vgpu.Device) {
 	}
 }
 
-// coveredPart returns the part of what is asked for that is there, 1 where it is enough.
+// coveredPart returns the available part of the request, 1 where it is enough.
 func coveredPart(best, want int64) float64 {
 	if best >= want {
 		return 1

@@ -7,8 +7,8 @@ import "github.com/tandem-gpu/tandem/pkg/vgpu"
 const maxBehind = vgpu.MaxVariants - 1
 
 // Score returns how good the devices are that Assign would choose on the node. Higher is better. Scores of different
-// nodes compare for one request and one policy. It returns −1 where the request does not fit. It rates a request of a
-// pod without GPUs by what its CPU and memory leave.
+// nodes compare for one request and one policy. −1 stands for a request that does not fit. The score of a pod without
+// GPUs rates the CPU and memory that it leaves.
 //
 // The scale is decimal. Each part counts only where all parts before it are equal:
 //
@@ -33,8 +33,8 @@ func (p *Policy) randomTieBreak(score int64, n *vgpu.Node, r *vgpu.Request) int6
 	return score + p.randomRank(r, n.Name())*1e10
 }
 
-// scoreOn is Score by a complete policy, without the random tie-break. It depends on the state of the node, not on its
-// name.
+// scoreOn is Score by a complete policy, without the random tie-break. The score depends on the state of the node, not
+// on its name.
 func scoreOn(n *vgpu.Node, r *vgpu.Request, p *Policy) int64 {
 	switch len(r.Containers) {
 	case 0:

@@ -12,13 +12,13 @@ import (
 // node. Pods of up to four containers on eight devices stay below a thousand steps.
 const maxSteps = 20_000
 
-// search arranges the containers of one pod on the devices of one node. It tries the arrangements depth first,
-// containers with the most slots first. It skips those that differ only by swapping devices in equal state, or (for
-// Fit) by swapping equal containers.
+// search arranges the containers of one pod on the devices of one node. The search tries the arrangements depth first,
+// containers with the most slots first. A swap of devices in equal state, or (for Fit) of equal containers, gives no
+// new arrangement.
 type search struct {
 	n          *vgpu.Node
 	r          *vgpu.Request
-	policy     *Policy // nil to ask only whether there is an arrangement
+	policy     *Policy // nil for the question whether there is an arrangement
 	neighbours *Neighbours
 	free       []vgpu.Use
 	spans      []vgpu.Span

@@ -2,8 +2,8 @@ package placement
 
 import "github.com/tandem-gpu/tandem/pkg/vgpu"
 
-// spread prefers the device that is the emptiest in slots after the placement, then the emptier node. It keeps
-// neighbours few.
+// spread prefers the device that is the emptiest in slots after the placement, then the emptier node. So neighbours are
+// few.
 //
 // Example: 3 slots on devices of 10 with 6, 8 and 10 free leave 3, 5 and 7: the rates are 300000, 500000 and 700000.
 var spread = Policy{

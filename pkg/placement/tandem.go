@@ -4,12 +4,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
 )
 
-// tandem prefers the place where the usual requests lose the least GPU, like fgd. It also looks ahead: some free GPU
-// will run out of CPU and memory on its host before requests use it. A part of that GPU counts as lost. So nodes with
-// little CPU or memory beside their GPUs stay free for requests that need little. Memory counts as CPU does.
+// tandem prefers the place where the usual requests lose the least GPU, like fgd. The policy also looks ahead: some
+// free GPU will run out of CPU and memory on its host before requests use it. A part of that GPU counts as lost. So
+// nodes with little CPU or memory beside their GPUs stay free for requests that need little. Memory counts as CPU does.
 //
-// Losses are compared in steps of 40 milli-GPU. Within a step places tie. Ties go to the device with the least left,
-// then to the first node by name, which keeps pods together. (docs/decisions/0009: what was tried, and what it gave.)
+// The steps of losses are 40 milli-GPU. Within a step places tie. Ties go to the device with the least left, then to
+// the first node by name, which keeps pods together. See docs/decisions/0009 for the alternatives and their results.
 var tandem = Policy{
 	Name:    "tandem",
 	neutral: rateMax / 2,
@@ -25,12 +25,13 @@ var tandem = Policy{
 }
 
 const (
-	// typicalOfTandem is the part of the pods, in percent, whose requests count. Less forgets the rare requests, more
+	// typicalOfTandem is the part of the pods, in percent, whose requests count. Less ignores the rare requests, more
 	// costs time.
 	typicalOfTandem = 95
 	// demandOfTandem is the part of all demand, in percent, that these requests must make up; where they make up less,
-	// all requests count. With 0 a cluster where 3 % of the pods ask for half of the GPUs keeps no GPUs for those pods:
-	// it filled to 41 % where 49 % fit (docs/decisions/0009). With 95 openb's gpushare80 fills worse than under fgd.
+	// all requests count. With 0 a cluster whose largest 3 % of the pods request half of the GPUs keeps no GPUs for
+	// those pods: it filled to 41 % where 49 % fit (docs/decisions/0009). With 95 openb's gpushare80 fills worse than
+	// under fgd.
 	demandOfTandem = 90
 	// starvedPart is the divisor of starved GPU: a fifth of it counts as lost. With a tenth CPU runs out beside more
 	// GPUs, with two fifths requests get devices that they fit badly.

@@ -25,8 +25,8 @@ func (l *limits) add(kind vgpu.ContainerKind, limit vgpu.MilliGPU) {
 
 func (l *limits) most() vgpu.MilliGPU { return min(vgpu.WholeGPU, max(l.together, l.alone)) }
 
-// together returns what all containers of the request use of device i in their busiest phase. It reports whether all of
-// them may be there at once, which containers with several devices never may.
+// together returns what all containers of the request use of device i in their busiest phase. The result says whether
+// all of them may be there at once, which containers with several devices never may.
 func together(n *vgpu.Node, r *vgpu.Request, i int) (vgpu.Use, bool) {
 	var peak vgpu.Peak
 	d := &n.Devices()[i]

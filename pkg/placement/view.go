@@ -5,14 +5,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// view is one node before and after a pod is placed on it. Policies rate it.
+// view is one node before and after the placement of a pod on it. Policies rate it.
 type view struct {
 	n *vgpu.Node
 	r *vgpu.Request
 	// mix is the usual requests that the policy uses, memo caches their losses.
 	mix  *fragmentation.Mix
 	memo *fragmentation.Memo
-	// neighbours is what is known of the pods that share devices.
+	// neighbours is the knowledge of the pods that share devices.
 	neighbours *Neighbours
 	// free and left are what is free of each device before and after.
 	free, left []vgpu.Use
@@ -24,7 +24,7 @@ type view struct {
 	buffer   [2 * maxOnStack]vgpu.Use
 }
 
-// load makes v the view of a node before the request is placed.
+// load makes v the view of a node before the placement of the request.
 func (v *view) load(n *vgpu.Node, r *vgpu.Request, p *Policy) {
 	v.n, v.r, v.mix, v.memo, v.neighbours = n, r, p.mix, p.memo, p.neighbours
 	m := len(n.Devices())

@@ -10,13 +10,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Wanted is a rate that a pod asks for.
+// Wanted is a rate that a pod wants.
 type Wanted struct {
 	// Profile names the workload.
 	Profile string
 	// Rate above 0.
 	Rate Rate
-	// Least is the slots that the pod's container asks for. It gets at least these, whatever the rate.
+	// Least is the slots in the request of the pod's container. The pod gets at least these, whatever the rate.
 	Least vgpu.Slots
 	// Models that the pod may use, empty for any.
 	Models []string
@@ -24,7 +24,7 @@ type Wanted struct {
 
 // Variants returns the models on which a share promises the rate, with that share and its cost, the cheapest first,
 // then by name; or why there is none. Offers say which models the cluster has, and how many devices of one a node has
-// at most. Without any offer all models count, since the cluster's devices are not known yet.
+// at most. Without any offer all models count: the cluster's devices are unknown yet.
 //
 // The cost is that of the slots that the share takes, rounded up. Where nodes divide one model differently, the highest
 // cost counts.
@@ -104,7 +104,7 @@ func priceOf[T ~int64](price int64, k, n T) int64 {
 	return price*whole + (price*rest+int64(n)-1)/int64(n)
 }
 
-// Unreachable says why no GPU model reaches a wanted rate. It is an answer, not an error.
+// Unreachable says why no GPU model reaches a wanted rate. The value is an answer, not an error.
 type Unreachable struct {
 	Wanted
 	// Profiles are the workloads with throughputs, Known the models of this workload's, Present those of the cluster: all
@@ -123,8 +123,8 @@ func (u *Unreachable) note(model string, best Rate, share vgpu.MilliGPU) {
 	}
 }
 
-// String describes the miss with what is known: "profile bert reaches at most 320 (on a whole NVIDIA-A100), the pod
-// asks for 500". It has no percent sign, since the scheduler uses the texts of events as formats.
+// String describes the miss with the known numbers: "profile bert reaches at most 320 (on a whole NVIDIA-A100), the pod
+// asks for 500". The text has no percent sign, since the scheduler uses the texts of events as formats.
 func (u *Unreachable) String() string {
 	switch {
 	case len(u.Known) == 0:

@@ -46,7 +46,7 @@ type cover struct {
 	found bool
 }
 
-// item is a pod that may be evicted.
+// item is a possible victim.
 type item struct {
 	pod   int32
 	gives amount
@@ -92,8 +92,8 @@ func (v *cover) solve(lacks amount) {
 	v.searchFrom(0, lacks, v.rest)
 }
 
-// searchFrom decides about the items from at on after a victim was added. Where the victims give back enough and the
-// pod still does not fit, since a promise would break, it evicts more.
+// searchFrom decides about the items from at on, after each new victim. Where the victims give back enough and the pod
+// still does not fit, since a promise would break, it evicts more.
 func (v *cover) searchFrom(at int, lacks, rest amount) {
 	if lacks.met() && v.search.offer() {
 		v.found = true
@@ -102,7 +102,7 @@ func (v *cover) searchFrom(at int, lacks, rest amount) {
 	v.decide(at, lacks, rest)
 }
 
-// decide is searchFrom where the victims are known not to be enough.
+// decide is searchFrom where the victims are not enough.
 func (v *cover) decide(at int, lacks, rest amount) {
 	if v.search.notCheaper() || !v.step() {
 		return
@@ -141,7 +141,7 @@ func (v *cover) count(m mark, from int, lacks, rest *amount) {
 }
 
 // step counts a step, and reports whether the search may go on: up to the bound, and beyond it only until it has a
-// first set. That takes no more steps than there are items, unless gangs end as a whole.
+// first set. The search for a first set takes no more steps than there are items, unless gangs end as a whole.
 func (v *cover) step() bool {
 	if v.search.step() {
 		return true

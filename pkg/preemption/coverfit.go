@@ -1,7 +1,7 @@
 package preemption
 
-// solveByFit looks for the cheapest pods of a node by placing the preemptor without them. It is for several containers,
-// whose room is not the sum of what each pod gives back.
+// solveByFit looks for the cheapest pods of a node by placing the preemptor without them. The method is for several
+// containers, whose room is not the sum of what each pod gives back.
 func (v *cover) solveByFit() {
 	v.reset()
 	for _, p := range v.search.node.pods {
@@ -21,7 +21,7 @@ func (v *cover) fitsWithout(from int) bool {
 	}))
 }
 
-// searchByFit decides about the items from at on after a victim was added.
+// searchByFit decides about the items from at on, after each new victim.
 func (v *cover) searchByFit(at int) {
 	if v.fitsWithout(len(v.items)) {
 		v.found = true
@@ -31,7 +31,7 @@ func (v *cover) searchByFit(at int) {
 	v.decideByFit(at)
 }
 
-// decideByFit is searchByFit where the victims are known not to be enough.
+// decideByFit is searchByFit where the victims are not enough.
 func (v *cover) decideByFit(at int) {
 	if v.search.notCheaper() || !v.step() {
 		return

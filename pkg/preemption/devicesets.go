@@ -10,7 +10,7 @@ import (
 // deviceSets looks for the cheapest whole devices of one shape to clear, depth first, the cheapest first.
 type deviceSets struct {
 	search *nodeSearch
-	// list has the devices on which pods must be evicted.
+	// list has the devices that the preemptor needs empty.
 	list []clearing
 	// own[at] lists what the devices from at on cost by themselves, the least first. Only pods of no gang that use no
 	// other device count.
@@ -23,7 +23,7 @@ type deviceSets struct {
 type clearing struct {
 	device int
 	lone   Cost
-	// own is the work that is lost with the device's own pods, which use no other device.
+	// own is the work of the device's own pods, which use no other device.
 	own int64
 }
 
@@ -49,7 +49,7 @@ func (s *deviceSets) solve(i int, share *vgpu.Share) {
 	s.searchFrom(0, need)
 }
 
-// ownOf adds up the work that is lost with pods of no gang that use one device only.
+// ownOf adds up the lost work of pods of no gang that use one device only.
 func (s *deviceSets) ownOf(device int) (lost int64) {
 	for _, t := range s.search.node.podUses {
 		if p := &s.search.q.candidates.Pods[t.pod]; t.device == device && t.only && p.Gang < 0 {
@@ -72,8 +72,9 @@ func (s *deviceSets) rank() {
 	}
 }
 
-// costsMore reports whether clearing `more` devices from at on costs more than the best set. One of them costs at least
-// as much alone as list[at+more-1]. Together they lose at least the least sum of what devices lose by themselves.
+// costsMore reports whether clearing `more` devices from at on costs more than the best set. The most expensive of them
+// costs at least as much alone as list[at+more-1]. Together they lose at least the least sum of what devices lose by
+// themselves.
 func (s *deviceSets) costsMore(at, more int) bool {
 	best := s.search.best
 	if best == nil {
@@ -89,8 +90,8 @@ func (s *deviceSets) costsMore(at, more int) bool {
 	return least.Compare(best.cost) > 0
 }
 
-// clearingCost returns the cost of evicting all pods of a device. It reports false where they may not be evicted, or
-// where that does not give back what is lacking.
+// clearingCost returns the cost of evicting all pods of a device. The result is false where the eviction is not
+// allowed, or where it gives back too little.
 func (s *deviceSets) clearingCost(device int, lacks amount) (cost Cost, may bool) {
 	for _, t := range s.search.node.podUses {
 		if t.device == device {
@@ -107,7 +108,7 @@ func (s *deviceSets) clearingCost(device int, lacks amount) (cost Cost, may bool
 	return cost, may && (s.search.best == nil || cost.Compare(s.search.best.cost) <= 0)
 }
 
-// evictAll evicts all pods of a device, and reports whether they may be evicted.
+// evictAll evicts all pods of a device, and reports whether the terms allow that.
 func (s *deviceSets) evictAll(device int) bool {
 	for _, t := range s.search.node.podUses {
 		if t.device == device && !s.search.victims.add(t.pod) {
@@ -117,7 +118,7 @@ func (s *deviceSets) evictAll(device int) bool {
 	return true
 }
 
-// cleared reports whether all pods of a device are evicted.
+// cleared reports whether all pods of a device are victims.
 func (s *deviceSets) cleared(device int) bool {
 	for _, t := range s.search.node.podUses {
 		if t.device == device && !s.search.victims.evicted[t.pod] {
@@ -127,8 +128,8 @@ func (s *deviceSets) cleared(device int) bool {
 	return true
 }
 
-// searchFrom clears as many more of the devices from at on. Devices that are empty already, because pods with shares of
-// several devices are evicted, count as cleared.
+// searchFrom clears as many more of the devices from at on. Devices that are empty already, because their pods with
+// shares of several devices are victims, count as cleared.
 func (s *deviceSets) searchFrom(at, need int) {
 	empty := s.empty(at, len(s.list))
 	if need <= empty {
@@ -142,7 +143,7 @@ func (s *deviceSets) searchFrom(at, need int) {
 		return
 	}
 	m, passed := s.search.victims.mark(), s.empty(0, at)
-	if s.evictAll(s.list[at].device) && s.empty(0, at) == passed { // otherwise a device that was passed over is empty; another branch has that set
+	if s.evictAll(s.list[at].device) && s.empty(0, at) == passed { // otherwise a device before it is empty without a place in the set; another branch has that set
 		s.searchFrom(at+1, need-1)
 	}
 	s.search.victims.undo(m)

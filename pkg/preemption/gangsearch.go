@@ -38,7 +38,7 @@ type gangSearch struct {
 
 // group answers for a gang. The gang goes to the domain of the required levels where the cheapest units make room.
 // Where a domain has no more than MaxSteps sets of units, the search compares all of them. In a larger domain a greedy
-// search gives each member the cheapest room in turn; then every pod that can stay is reprieved.
+// search gives each member the cheapest room in turn; then it reprieves every pod that can stay.
 func (q *question) group() *answer {
 	f := newGangSearch(q)
 	if places := f.placesAfter(nil, nil); places != nil {
@@ -104,7 +104,7 @@ func newGangSearch(q *question) *gangSearch {
 	return f
 }
 
-// removeOwnHolds removes the holds of the members from the ledgers. It clears exact where a pod has a promise.
+// removeOwnHolds removes the holds of the members from the ledgers. Where a pod has a promise, exact becomes false.
 func (f *gangSearch) removeOwnHolds() {
 	q := f.q
 	own := q.own()
@@ -216,8 +216,8 @@ func (f *gangSearch) searchRegion(r *region) {
 	}
 }
 
-// placesAfter returns places for the gang in a region, in any region for nil, after the eviction of some pods. It
-// returns nil where there are none. It leaves out nodes that take no member.
+// placesAfter returns places for the gang in a region, in any region for nil, after the eviction of some pods. nil
+// stands for no places. Nodes that take no member do not count.
 func (f *gangSearch) placesAfter(r *region, gone []int32) []vgpu.Assignment {
 	q := f.q
 	q.stats.Steps++

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// podSet is a set of pods that may be evicted together, with all pods that must be evicted with them.
+// podSet is a possible set of victims, with all pods that must leave with them.
 type podSet struct {
 	evicted []int32
 	cost    Cost
@@ -31,8 +31,8 @@ func (m marks) within(o marks) bool {
 	return true
 }
 
-// compareSets tries all sets of a region's pods that are cheaper than the best so far, the cheapest first. It reports
-// false where they are too many.
+// compareSets tries all sets of a region's pods that are cheaper than the best so far, the cheapest first. The result
+// is false where they are too many.
 func (f *gangSearch) compareSets(r *region) bool {
 	sets, all := f.listSets(r)
 	if !all {
@@ -77,8 +77,8 @@ func (f *gangSearch) widen(r *region, s *podSet) marks {
 	return wide
 }
 
-// listSets returns the sets of a region's pods that cost no more than the best so far. It reports false where there are
-// more than the search may list.
+// listSets returns the sets of a region's pods that cost no more than the best so far. The second result is false where
+// there are more than the search may list.
 func (f *gangSearch) listSets(r *region) (sets []*podSet, all bool) {
 	if f.independent(r) > maxIndependent {
 		return nil, false
@@ -114,9 +114,9 @@ func (f *gangSearch) listSets(r *region) (sets []*podSet, all bool) {
 	return sets, all
 }
 
-// maxIndependent bounds the pods and gangs in a region whose sets are listed. With more there would be more than
-// MaxSteps sets, unless nearly all cost more than the best so far. A larger bound compares all sets in a few more
-// regions, and lists for longer.
+// maxIndependent bounds the pods and gangs in a region for which the search lists all sets. With more there would be
+// more than MaxSteps sets, unless nearly all cost more than the best so far. A larger bound compares all sets in a few
+// more regions, and lists for longer.
 const maxIndependent = 24
 
 // independent counts what can be evicted by itself in a region: pods of no gang, and gangs.

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// cheapest returns pods of a region whose eviction makes room. It takes as many as are needed, from the cheapest to the
-// dearest, and keeps those on the nodes that the gang then goes to. It returns nil where not even all pods make room.
+// cheapest returns pods of a region whose eviction makes room. The search takes as many as necessary, from the cheapest
+// to the dearest, and keeps those on the nodes that the gang then goes to. nil means that not even all pods make room.
 func (f *gangSearch) cheapest(r *region) []int32 {
 	order := slices.Clone(r.pods)
 	f.sortDearestFirst(order)
@@ -44,7 +44,7 @@ func (f *gangSearch) sortDearestFirst(pods []int32) {
 	})
 }
 
-// closure returns pods with all that are evicted with them, without those that are not allowed beside them.
+// closure returns pods with all that must leave with them, without those that the terms forbid beside them.
 func (f *gangSearch) closure(pods []int32) []int32 {
 	s := f.victims
 	start := s.mark()
@@ -58,7 +58,7 @@ func (f *gangSearch) closure(pods []int32) []int32 {
 	return gone
 }
 
-// maxSpared bounds the reprieves for one region, in members that are placed to see whether all fit without a pod. The
+// maxSpared bounds the reprieves for one region, in placements of members that test whether all fit without a pod. The
 // bound allows all tries for 512 victims of a gang of 512 members, which take a second and a half. Beyond the bound a
 // plan may evict pods that could stay.
 const maxSpared = 1 << 18

@@ -20,7 +20,7 @@ type greedySearch struct {
 	q        question
 	who      Candidates
 	searches []nodeSearch
-	// order lists the classes, those that ask for the most slots first.
+	// order lists the classes, those with the largest requests first.
 	order   []int
 	victims *victimSet
 	// alone caches the options of each class on each node before any eviction.
@@ -110,9 +110,9 @@ func (g *greedySearch) placeClass(r *region, k int) bool {
 	return true
 }
 
-// comparedNodes bounds, for each member, the nodes that are compared again for every member: those with the cheapest
-// room at first. A larger number finds cheaper nodes where the victims for one member also make room for others, and
-// takes longer.
+// comparedNodes bounds, for each member, the number of nodes in the second comparison: those with the cheapest room at
+// first. A larger number finds cheaper nodes where the victims for one member also make room for others, and takes
+// longer.
 const comparedNodes = 8
 
 // cheapestOption returns the option with the least total cost, the first of the list among equals.
@@ -124,7 +124,7 @@ func (g *greedySearch) cheapestOption(k int, list []int32, now map[int32]*member
 			continue
 		}
 		cost, may := g.priceOf(now[i])
-		if !may && now[i] != nil { // these victims are not allowed beside the ones so far, others may be
+		if !may && now[i] != nil { // the terms forbid these victims beside the ones so far, but maybe not others
 			now[i] = g.searchOption(k, i)
 			cost, may = g.priceOf(now[i])
 		}
@@ -141,7 +141,7 @@ func (g *greedySearch) cheapestOption(k int, list []int32, now map[int32]*member
 	return best
 }
 
-// priceOf returns the total cost with an option, and whether its victims are allowed.
+// priceOf returns the total cost with an option, and whether the terms allow its victims.
 func (g *greedySearch) priceOf(s *memberOption) (cost Cost, may bool) {
 	if s == nil {
 		return cost, false
@@ -183,7 +183,7 @@ type placedMember struct {
 	*gang.Member
 }
 
-// rebuild computes the ledger of a node from the victims and the members that are placed on it.
+// rebuild computes the ledger of a node from the victims and its new members.
 func (g *greedySearch) rebuild(i int32) {
 	n := g.gang.q.without(g.gang.q.nodes[i], int(i), func(p int32) bool { return g.victims.evicted[p] })
 	for _, l := range g.placed[i] {

@@ -18,7 +18,7 @@ type nodeSearch struct {
 	node    nodeView
 	sets    deviceSets
 	best    *nodePlan
-	// stepsLeft is the number of steps that are left for the node.
+	// stepsLeft is the remaining number of steps for the node.
 	stepsLeft int
 	// probing says that the search looks at one container only, to see whether the node is worth a full search.
 	// worthSearch is the result.
@@ -138,8 +138,7 @@ func fitsOne(n *vgpu.Node, r *vgpu.Request) bool {
 	return false
 }
 
-// lacksOf returns what a host lacks of what a pod asks of it. A resource that the pod does not ask for is never
-// lacking.
+// lacksOf returns what a host lacks of a pod's request. Only resources in the request count.
 func lacksOf(room, asks vgpu.Room) (lacks amount) {
 	if asks.MilliCPU > 0 {
 		lacks[3] = vgpu.Difference(asks.MilliCPU, room.MilliCPU)
@@ -240,8 +239,8 @@ func (h *nodeSearch) notCheaper() bool {
 	return h.probing && h.worthSearch || h.best != nil && h.victims.cost.Compare(h.best.cost) >= 0
 }
 
-// offer compares the victims, which give back enough, with the best plan so far. It returns false where the pod still
-// does not fit, since a promise would break.
+// offer compares the victims, which give back enough, with the best plan so far. The result is false where the pod
+// still does not fit, since a promise would break.
 func (h *nodeSearch) offer() bool {
 	order := h.compareBest()
 	switch {
@@ -276,8 +275,8 @@ func (h *nodeSearch) compareBest() int {
 	return order
 }
 
-// placePod places the pod on the node without the victims. It waits for a set of leaving pods from which it can drop
-// none. It returns nil where the pod does not fit.
+// placePod places the pod on the node without the victims. The place needs a set of leaving pods from which it can drop
+// none. nil means that the pod does not fit.
 func (h *nodeSearch) placePod() *nodePlan {
 	f := &nodePlan{node: h.node.node}
 	f.cost = h.victims.cost
@@ -293,8 +292,8 @@ func (h *nodeSearch) placePod() *nodePlan {
 	return f
 }
 
-// fewestWaits returns the node without the victims, and the leaving pods whose room the preemptor needs. It waits for
-// pods with the last names only if the others are not enough. It returns nil where all are not enough.
+// fewestWaits returns the node without the victims, and the leaving pods whose room the preemptor needs. The pods with
+// the last names come in only if the others are not enough. nil means that all are not enough.
 func (h *nodeSearch) fewestWaits() (*vgpu.Node, []int) {
 	q, node := h.q, h.node.node
 	n := q.without(q.nodes[node], node, func(p int32) bool { return h.victims.evicted[p] })

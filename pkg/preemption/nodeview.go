@@ -10,11 +10,11 @@ import (
 type nodeView struct {
 	node int
 	n    *vgpu.Node
-	// pods are the candidates on it that may be evicted.
+	// pods are the possible victims on it.
 	pods []int32
 	// podUses is what these pods use of devices.
 	podUses []deviceUse
-	// free is what is left of each device. It is negative where holds ask for more than other pods leave. shapes
+	// free is the rest of each device. The rest is negative where holds are larger than what other pods leave. shapes
 	// numbers the shapes of the devices, and sick says which devices take no pod.
 	free   []vgpu.Use
 	shapes []int
@@ -59,7 +59,7 @@ func (s *nodeView) load(h *nodeSearch, node int) {
 	s.computeFree(h.r)
 }
 
-// computeFree computes what is left of the devices and of the host.
+// computeFree computes the rest of the devices and of the host.
 func (s *nodeView) computeFree(r *vgpu.Request) {
 	devices := s.n.Devices()
 	s.free, s.shapes, s.sick = s.free[:0], s.shapes[:0], s.sick[:0]

@@ -5,7 +5,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Guard names why a pod is not evicted although its priority is lower; "" for a pod without a guard.
+// Guard names why a pod stays although its priority is lower; "" for a pod without a guard.
 type Guard string
 
 // Guards of pods.
@@ -29,19 +29,19 @@ type Pod struct {
 	Host vgpu.Room
 	// Priority of the pod. Only pods of a lower priority than the preemptor's are victims.
 	Priority int32
-	// Serving: the pod promises an answer within a time. Of pods of one priority these are evicted last.
+	// Serving: the pod promises an answer within a time. Of pods of one priority these are the last victims.
 	Serving bool
 	// Slow: the pod takes longer to end than a preemptor should wait. Its eviction is the last resort, whatever its
 	// priority.
 	Slow bool
-	// Lost is the work that is lost with the pod, in thousandths of a GPU times seconds: since it started, or since its
-	// last checkpoint. It is 0 or more.
+	// Lost is the work that an eviction of the pod loses, in thousandths of a GPU times seconds: since it started, or
+	// since its last checkpoint. The value is 0 or more.
 	Lost int64
 	// Budgets that count the pod, as indices of Candidates.Budgets.
 	Budgets []int
-	// Guard keeps the pod from being evicted; "" for none.
+	// Guard protects the pod from an eviction; "" for none.
 	Guard Guard
-	// Leaving: the pod is being deleted already. A plan waits for its room at no cost, whatever its priority and guard.
+	// Leaving: the pod is in deletion already. A plan waits for its room at no cost, whatever its priority and guard.
 	Leaving bool
 	// Gang is the gang of the pod as an index of Candidates.Gangs, −1 for none.
 	Gang int
@@ -56,7 +56,7 @@ type Gang struct {
 	MinCount int
 }
 
-// Budget bounds how many of its pods may be evicted. It stands for a PodDisruptionBudget.
+// Budget bounds the evictions of its pods. A Budget stands for a PodDisruptionBudget.
 type Budget struct {
 	// Name is "namespace/name".
 	Name string
@@ -64,7 +64,7 @@ type Budget struct {
 	Allowed int
 }
 
-// Candidates are the pods that have places, with what their eviction costs. Pods that are not listed stay.
+// Candidates are the pods that have places, with what their eviction costs. Other pods stay.
 type Candidates struct {
 	Pods    []Pod
 	Gangs   []Gang
@@ -84,10 +84,10 @@ const (
 	Whole
 )
 
-// Unit is a set of pods that are evicted together.
+// Unit is a set of pods that leave together.
 type Unit struct {
 	Kind Kind
-	// Name of the pod, or of the gang where it is evicted whole.
+	// Name of the pod, or of the gang that leaves whole.
 	Name string
 	// Pods as indices of Candidates.Pods, ascending. A whole gang lists no members that are leaving already.
 	Pods []int
@@ -107,9 +107,9 @@ type Cost struct {
 	Serving int
 	// Beyond says whether the set evicts anything except surplus members.
 	Beyond bool
-	// Broken counts the gangs that are evicted as a whole.
+	// Broken counts the gangs that leave as a whole.
 	Broken int
-	// Lost is the work that is lost, in thousandths of a GPU times seconds.
+	// Lost is the lost work, in thousandths of a GPU times seconds.
 	Lost int64
 	// Victims counts the pods.
 	Victims int
@@ -117,7 +117,7 @@ type Cost struct {
 
 // Config holds the settings of Victims.
 type Config struct {
-	// Config says how the preemptor is placed.
+	// Config says how to place the preemptor.
 	gang.Config
 	// KeepBudgets refuses plans that violate a budget. Without it such plans are the last resort.
 	KeepBudgets bool
@@ -134,8 +134,8 @@ const DefaultMaxSteps = 4096
 
 // Plan is what to do for a preemptor.
 type Plan struct {
-	// Evict lists the units to evict, ordered by name. It is empty where the preemptor fits once the pods of Waits have
-	// ended.
+	// Evict lists the units to evict, ordered by name. Evict is empty where the preemptor fits once the pods of Waits
+	// have ended.
 	Evict []Unit
 	// Waits are the leaving pods whose room the places need, as indices of Candidates.Pods, ascending.
 	Waits []int
@@ -163,9 +163,9 @@ type Reason string
 const (
 	// NeverHelps: the preemptor has no room even without all pods of a lower priority.
 	NeverHelps Reason = "NeverHelps"
-	// Guarded: the preemptor would have room if guarded pods were evicted.
+	// Guarded: the preemptor would have room without the guarded pods.
 	Guarded Reason = "Guarded"
-	// Budgeted: the preemptor would have room if budgets were violated, and Config.KeepBudgets is set.
+	// Budgeted: the preemptor would have room beyond the budgets, and Config.KeepBudgets is set.
 	Budgeted Reason = "Budgeted"
 )
 

@@ -33,7 +33,7 @@ type question struct {
 	scratch *victimSet
 }
 
-// terms say what keeps pods from being evicted beside their priority.
+// terms say what protects pods beside their priority.
 type terms struct{ guards, budgets bool }
 
 // gangState is what the search knows of a gang.
@@ -129,7 +129,7 @@ func (q *question) removeLeaving() {
 }
 
 // without returns a clone of node i without some candidates. Their CPU and memory go back to the host, and their holds
-// are removed.
+// end.
 func (q *question) without(n *vgpu.Node, i int, goes func(p int32) bool) *vgpu.Node {
 	list := q.podsOn(i)
 	room := n.Room()

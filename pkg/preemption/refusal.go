@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// refuse returns why no units make room. It asks again with violated budgets, and then also with guarded pods as
-// victims.
+// refuse returns why no units make room. The search runs again with violated budgets, and then also with guarded pods
+// as victims.
 func (q *question) refuse() *Refusal {
 	cut := q.stats.Cut
 	if q.terms.budgets {
@@ -31,7 +31,7 @@ func (q *question) refuse() *Refusal {
 	return &Refusal{Reason: NeverHelps, Text: o.neverText(), Cut: cut}
 }
 
-// would returns the refusal that names the units under the terms of this question, and says why they are not evicted.
+// would returns the refusal that names the units under the terms of this question, and says why they stay.
 func (q *question) would(reason Reason, a *answer, cut bool) *Refusal {
 	r := &Refusal{Reason: reason, Would: a.units, Cut: cut || q.stats.Cut}
 	r.Text = "would fit by evicting " + list(a.units, q.candidates) + "; not done because "

@@ -17,7 +17,7 @@ import (
 // where the fewest leaving pods must end, then the highest score of the policy, then the first name. The policy chooses
 // the devices, once the units and the pods of Plan.Waits have ended.
 //
-// Victims changes nothing, and gives the same answer for the same candidates in any order. The error is broken input.
+// Victims changes nothing, and gives the same answer for the same candidates in any order. An error means broken input.
 func Victims(c *gang.Cluster, want *gang.Group, candidates *Candidates, cfg Config) (Plan, error) {
 	if candidates == nil {
 		candidates = &Candidates{}
@@ -104,8 +104,8 @@ func duplicate(seen bool) error {
 	return nil
 }
 
-// MaxLost bounds the work that is lost with one pod: 35 billion seconds of a GPU, in thousandths of a GPU times
-// seconds. Sums of it stay within 64 bits for a quarter of a million pods, and saturate beyond that.
+// MaxLost bounds the lost work of one pod: 35 billion seconds of a GPU, in thousandths of a GPU times seconds. Sums of
+// it stay within 64 bits for a quarter of a million pods, and saturate beyond that.
 const MaxLost = 1 << 45
 
 // validate checks one candidate.

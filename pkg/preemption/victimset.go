@@ -36,9 +36,9 @@ type mark struct {
 
 func (s *victimSet) mark() mark { return mark{len(s.trail), s.cost} }
 
-// add evicts a candidate that may be a victim (question.evictable), and all pods that are evicted with it. It reports
-// whether that is allowed. It is not allowed where the gang may neither lose one more member nor end as a whole, or
-// where it violates a budget that must be kept. The caller must then undo the set.
+// add evicts a possible victim (question.evictable), and all pods that must leave with it. The result says whether the
+// terms allow that. They do not where the gang may neither lose one more member nor end as a whole, or where a binding
+// budget would be violated. The caller must then undo the set.
 func (s *victimSet) add(p int32) bool {
 	if s.evicted[p] {
 		return true
@@ -59,7 +59,7 @@ func (s *victimSet) add(p int32) bool {
 	return !s.q.terms.budgets || s.cost.Violations == 0
 }
 
-// addAll adds candidates, as add does, and reports whether all may be evicted.
+// addAll adds candidates, as add does, and reports whether the terms allow all.
 func (s *victimSet) addAll(pods []int32) bool {
 	for _, p := range pods {
 		if !s.add(p) {

@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// crowd is the pods that have places, as the preemption policies see them.
-type crowd struct {
+// candidates is the running pods, as the preemption policies see them.
+type candidates struct {
 	preemption.Candidates
 	nodes []*vgpu.Node // where evictions may help, by name
 	// jobs of Candidates.Pods, and started when each got its place.
@@ -22,11 +22,11 @@ type crowd struct {
 type decision struct {
 	Preemption
 	places []vgpu.Assignment
-	broken []*group // gangs that are evicted whole
+	broken []*group // gangs that leave whole
 }
 
-// decide returns who is evicted for a job, or a gang; nil where nobody is. The crowd is that of its rank.
-func (e *engine) decide(job int, c *crowd) (*decision, error) {
+// decide returns the victims for a job, or a gang; nil for none. The candidates are those below its rank.
+func (e *engine) decide(job int, c *candidates) (*decision, error) {
 	if e.setup.Preemption.Policy == PreemptInTree {
 		return e.decideInTree(job, c)
 	}
@@ -55,7 +55,7 @@ func (e *engine) decide(job int, c *crowd) (*decision, error) {
 	return d, nil
 }
 
-func (c *crowd) jobsOf(pods []int) []int {
+func (c *candidates) jobsOf(pods []int) []int {
 	jobs := make([]int, 0, len(pods))
 	for _, i := range pods {
 		jobs = append(jobs, c.jobs[i])
@@ -63,8 +63,8 @@ func (c *crowd) jobsOf(pods []int) []int {
 	return jobs
 }
 
-// mayHelp returns the nodes on which evictions may help a job. Whether they do on one node is a matter of that node alone: where
-// they helped a single pod nowhere, only nodes that changed since can help others of its kind.
+// mayHelp returns the nodes on which evictions may help a job. Whether they do on one node depends on that node alone.
+// So after evictions helped a single pod nowhere, only nodes that changed since can help others of its kind.
 func (e *engine) mayHelp(job int) []*vgpu.Node {
 	nodes := e.cluster.Nodes()
 	since, tried := e.helpless[e.kinds[job]]
@@ -80,10 +80,10 @@ func (e *engine) mayHelp(job int) []*vgpu.Node {
 	return changed
 }
 
-// crowd returns the pods that have places on some nodes now, and gangs with members there and elsewhere. It leaves out those
-// that are there from the start, and single pods that stay since they are of no lower priority.
-func (e *engine) crowd(below int32, nodes []*vgpu.Node) *crowd {
-	c, all := &crowd{nodes: nodes}, len(nodes) == len(e.cluster.Nodes())
+// candidates returns the pods that have places on some nodes now, and gangs with members there and elsewhere. The initial
+// pods are no part of it, and neither are single pods that stay since they are of no lower priority.
+func (e *engine) candidates(below int32, nodes []*vgpu.Node) *candidates {
+	c, all := &candidates{nodes: nodes}, len(nodes) == len(e.cluster.Nodes())
 	on := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
 		on[n.Name()] = true
@@ -140,7 +140,7 @@ func (e *engine) worked(job int) time.Duration {
 	return e.kept[job] + e.sample.At - e.history.Outcomes[job].Started
 }
 
-// saved returns how much of a job's work is left if it is evicted now.
+// saved returns the rest of a job's work after an eviction now.
 func (e *engine) saved(job int) time.Duration {
 	if every := e.setup.Jobs[job].Checkpoint; every > 0 {
 		return e.worked(job) / every * every
@@ -148,7 +148,7 @@ func (e *engine) saved(job int) time.Duration {
 	return 0
 }
 
-// wouldLose returns the work that is undone if a job is evicted now, in thousandths of a GPU times seconds.
+// wouldLose returns the work that an eviction of a job now undoes, in thousandths of a GPU times seconds.
 func (e *engine) wouldLose(job int) int64 {
 	undone := e.worked(job) - e.saved(job)
 	return int64(e.history.Outcomes[job].Allocated) * int64(undone/time.Millisecond) / 1000

@@ -12,14 +12,14 @@ import (
 // inTree makes one decision by the rules of the stock scheduler.
 type inTree struct {
 	*engine
-	crowd *crowd
-	nodes []*vgpu.Node // without those who go, with the members that have found a place; those of the cluster until they differ
-	made  *decision
+	candidates *candidates
+	nodes      []*vgpu.Node // without the victims, with the new members; those of the cluster until they differ
+	made       *decision
 }
 
 // decideInTree is decide by the rules of the stock scheduler. The members of a gang get their places one after the other.
-func (e *engine) decideInTree(job int, c *crowd) (*decision, error) {
-	t := &inTree{engine: e, crowd: c, made: &decision{}, nodes: slices.Clone(c.nodes)}
+func (e *engine) decideInTree(job int, c *candidates) (*decision, error) {
+	t := &inTree{engine: e, candidates: c, made: &decision{}, nodes: slices.Clone(c.nodes)}
 	least := 1
 	if g := e.history.groupOf[job]; g != nil {
 		if least = g.want.MinCount; len(g.want.Wishes.Required) > 0 {
@@ -43,14 +43,14 @@ func (e *engine) decideInTree(job int, c *crowd) (*decision, error) {
 	return t.made, nil
 }
 
-// place finds the place of one pod: as it is, else where others are evicted. Node is "" where there is none.
+// place finds the place of one pod: without victims, else with some. Node is "" where there is none.
 func (t *inTree) place(job int) (vgpu.Assignment, error) {
 	r := t.request(job)
 	at, out := t.best(&r), Eviction{}
 	if at < 0 {
-		m := InTree{Policy: t.policy, Started: t.crowd.started, Draw: t.draw(job)}
+		m := InTree{Policy: t.policy, Started: t.candidates.started, Draw: t.draw(job)}
 		var err error
-		if out, err = m.Victims(t.nodes, &r, &t.crowd.Candidates); err != nil || out.Node == "" {
+		if out, err = m.Victims(t.nodes, &r, &t.candidates.Candidates); err != nil || out.Node == "" {
 			return vgpu.Assignment{}, err
 		}
 		at, _ = slices.BinarySearchFunc(t.nodes, out.Node, func(n *vgpu.Node, name string) int { return cmp.Compare(n.Name(), name) })
@@ -69,7 +69,7 @@ func (t *inTree) place(job int) (vgpu.Assignment, error) {
 	return a, n.Add(a)
 }
 
-// draw returns what the order of nodes is drawn from for a job: the seed, anew for each decision and each member of a gang.
+// draw returns the seed of the order of nodes for a job, anew for each decision and each member of a gang.
 func (t *inTree) draw(job int) uint64 {
 	return uint64(t.setup.Seed)<<48 ^ uint64(len(t.history.Preemptions)+1)<<24 ^ uint64(job)
 }
@@ -90,7 +90,7 @@ func (t *inTree) best(r *vgpu.Request) int {
 
 // take takes pods off a node, and notes that they go, or that they leave already.
 func (t *inTree) take(n *vgpu.Node, pods []int) {
-	c := t.crowd
+	c := t.candidates
 	for _, i := range pods {
 		n.Remove(c.Pods[i].UID)
 		n.SetRoom(n.Room().Plus(c.Pods[i].Host))
@@ -105,7 +105,7 @@ func (t *inTree) take(n *vgpu.Node, pods []int) {
 	}
 }
 
-// fall notes the gangs that are left with too few members, whose other members go with them.
+// fall notes the gangs that have too few members left, whose other members go with them.
 func (t *inTree) fall() {
 	gone := map[int]bool{}
 	for _, unit := range t.made.Evicted {

@@ -12,7 +12,7 @@ import (
 // longestDrain bounds DrainAfter and DrainTimeout, 52 days. Longer would bring the sum with the time of a run near the latest time.
 const longestDrain = time.Duration(1) << 52
 
-// seekRoom looks for room to keep for a gang while its present owners end, and tells the machine of it.
+// seekRoom looks for room to keep for a gang while its present owners end, and passes the result to the machine.
 func (e *engine) seekRoom(g *group, seek *reservation.SeekRoom) error {
 	c := g.on(e.cluster)
 	c.Ends, c.Avoids = e.endOf, func(node string) bool { return seek.Avoid[node] }
@@ -54,8 +54,8 @@ func (e *engine) beginDrain(g *group, sought *reservation.RoomSought) error {
 	return nil
 }
 
-// lookAtDrain notes when room is kept for a gang no longer: all that wait are tried then. Of a gang that starts in it, its start says
-// that.
+// lookAtDrain notes the end of a gang's drain: the run then tries all that wait. Of a gang that starts in it, its start
+// says that.
 func (e *engine) lookAtDrain() {
 	g := e.machine.drain
 	if g == nil {
@@ -71,7 +71,7 @@ func (e *engine) lookAtDrain() {
 	}
 }
 
-// blocked returns the nodes with pods that a gang waits for, where room is kept for it.
+// blocked returns the nodes with pods that a gang waits for, during its drain.
 func (e *engine) blocked(g *group) (nodes []string) {
 	room, _ := e.machine.state.Reservation(g.ref)
 	if room == nil {
@@ -85,7 +85,7 @@ func (e *engine) blocked(g *group) (nodes []string) {
 	return nodes
 }
 
-// passes reports whether a pod, or a gang, may use room that is kept while others of its kind may not.
+// passes reports whether a pod, or a gang, may use kept room while others of its kind may not.
 func (e *engine) passes(job int) bool {
 	g := e.machine.drain
 	if g == nil || g == e.history.groupOf[job] {
@@ -96,8 +96,8 @@ func (e *engine) passes(job int) bool {
 	return r.Ends > 0 && slices.ContainsFunc(holds, func(h vgpu.Hold) bool { return r.Ends <= h.Until })
 }
 
-// endOf returns the Unix time at which a pod ends, 0 where it does not say. It is rounded down: what is let in until then
-// is gone by then.
+// endOf returns the Unix time at which a pod ends, 0 where it does not say. The time is rounded down: a pod that may
+// use the room until then has ended by then.
 func (e *engine) endOf(uid vgpu.UID, _ string) int64 {
 	job, known := e.history.find(uid)
 	switch {

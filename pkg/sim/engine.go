@@ -35,7 +35,7 @@ type engine struct {
 	setup    *Setup
 	cluster  *vgpu.Cluster
 	measure  *measure
-	learner  *fragmentation.Learner // nil where the usual requests are given
+	learner  *fragmentation.Learner // nil with given usual requests
 	usual    *fragmentation.Mix     // the usual requests that decisions go by
 	policy   placement.Policy
 	ranking  *placement.Ranking
@@ -47,7 +47,7 @@ type engine struct {
 	live     []int       // jobs that have places, in no order that matters
 	waiting  []int       // jobs by priority, then in the order in which they came; of a gang the first member
 	late     []*group    // the gangs among those that wait
-	machine  machine     // what is kept for gangs
+	machine  machine     // the rooms of gangs
 	kinds    []int       // per job, equal for requests that are alike, and for gangs that are
 	came     int         // jobs so far
 	sample   Sample      // the present
@@ -55,16 +55,16 @@ type engine struct {
 
 	kept    []time.Duration // per job, the work that it need not do again
 	since   []time.Duration // per job, when it began to wait
-	leaving map[int]bool    // jobs that were evicted, and still have their places
+	leaving map[int]bool    // evicted jobs that still have their places
 	back    []int           // those that come back to the queue next
-	freed   bool            // whether room came free since those that wait were tried: an evicted pod left, or room was kept for a gang
+	freed   bool            // whether room came free since the last try of those that wait: an evicted pod left, or a drain began
 	// nominations in the order of their decisions.
 	nominations []*nomination
 
 	changes  int         // of nodes so far
 	releases int         // how often room came free so far
 	lastly   []int       // per node, the number of its last change
-	helpless map[int]int // by kind, for which of single pods nobody could be evicted after so many changes
+	helpless map[int]int // by kind, the number of changes at which single pods had no possible victims
 }
 
 // departure is the end of a running pod.
@@ -144,8 +144,8 @@ func (e *engine) learn(r *vgpu.Request) {
 	}
 }
 
-// unit returns the jobs that are placed together with a job that arrives: itself, or the members of its gang. It is good
-// until the next call.
+// unit returns the jobs of a placement: an arriving job itself, or the members of its gang. The slice is valid until
+// the next call.
 func (e *engine) unit(job int) []int {
 	if g := e.history.groupOf[job]; g != nil {
 		return g.jobs
@@ -214,7 +214,7 @@ func (e *engine) instant(at time.Duration) error {
 	return nil
 }
 
-// turn does what is due for gangs, and tries those for which it was, or all that wait where room that was kept is let go.
+// turn does what is due for gangs, and tries those for which it was, or all that wait at the end of a kept room.
 func (e *engine) turn() error {
 	for {
 		if err := e.tick(); err != nil {
@@ -243,7 +243,7 @@ func (e *engine) note() {
 	e.history.Samples = append(e.history.Samples, e.sample)
 }
 
-// progress counts jobs that arrived, and tells of them.
+// progress counts and reports jobs that arrived.
 func (e *engine) progress(jobs int) {
 	total := len(e.setup.Jobs)
 	step := max(1, total/100)

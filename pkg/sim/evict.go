@@ -12,8 +12,8 @@ import (
 // rank returns the priority of a job, or of the gang that it is a member of.
 func (e *engine) rank(job int) int32 { return e.setup.Jobs[job].Request.Priority }
 
-// preempt has others evicted for a job, or a gang, that was refused. It reports whether that has its place now: else it waits
-// for them to leave, or nobody goes.
+// preempt evicts others for a refused job, or gang. The result says whether it has its place now: else it waits for
+// them to leave, or there are no victims.
 func (e *engine) preempt(job int) (bool, error) {
 	if may, err := e.mayPreempt(job); err != nil || !may {
 		return false, err
@@ -22,7 +22,7 @@ func (e *engine) preempt(job int) (bool, error) {
 	if len(nodes) == 0 {
 		return false, nil
 	}
-	c := e.crowd(e.rank(job), nodes)
+	c := e.candidates(e.rank(job), nodes)
 	d, err := e.decide(job, c)
 	if err != nil {
 		return false, err
@@ -60,8 +60,8 @@ func (e *engine) wouldLoseAll(d *decision) int64 {
 	return lost
 }
 
-// mayPreempt reports whether others may go for a job: somebody is of a lower priority, and for a gang that was not sought in vain a
-// moment ago.
+// mayPreempt reports whether a search for victims makes sense: there are pods of a lower priority, and for a gang the
+// last search was not a moment ago.
 func (e *engine) mayPreempt(job int) (bool, error) {
 	g := e.history.groupOf[job]
 	if g != nil {
@@ -81,12 +81,12 @@ func (e *engine) mayPreempt(job int) (bool, error) {
 	return !a.refused, err
 }
 
-// asking reports whether pods to evict are sought again for a gang, and may be found.
+// asking reports whether the run searches victims for a gang again, and may find some.
 func (e *engine) asking() bool {
 	return slices.ContainsFunc(e.late, func(g *group) bool { return g.asks && (e.setup.Queue != FIFO || g.jobs[0] == e.waiting[0]) })
 }
 
-// giveUp notes that nobody is evicted for a job, or a gang, now.
+// giveUp notes that a job, or a gang, has no victims now.
 func (e *engine) giveUp(job int) error {
 	g := e.history.groupOf[job]
 	if g == nil {
@@ -114,7 +114,8 @@ func (e *engine) violations(units [][]int) int {
 	return sum
 }
 
-// execute evicts, and keeps the room for the preemptor until all have left. It reports whether the preemptor has its place.
+// execute evicts, and keeps the room for the preemptor until all have left. The result says whether the preemptor has
+// its place.
 func (e *engine) execute(d *decision) (bool, error) {
 	if len(d.Waits) == 0 && d.Victims() == 0 { // a gang of unlike members whose places Place did not find
 		return true, e.begin(d.Job, d.places)
@@ -158,7 +159,7 @@ func (e *engine) atOnce(n *nomination) error {
 	return e.begin(n.job, n.places)
 }
 
-// evict tells a pod to leave.
+// evict makes a pod leave.
 func (e *engine) evict(job int) {
 	o := &e.history.Outcomes[job]
 	o.Evictions++
@@ -198,7 +199,8 @@ func later(have, want departure) int {
 	return cmp.Or(cmp.Compare(want.at, have.at), cmp.Compare(want.job, have.job))
 }
 
-// leave takes an evicted pod off its node. It comes back to the queue, of a gang that is evicted whole with the last member.
+// leave takes an evicted pod off its node. The pod comes back to the queue; the pods of a whole gang come back with the
+// last member.
 func (e *engine) leave(job int) error {
 	o := &e.history.Outcomes[job]
 	e.vacate(job)
@@ -226,7 +228,7 @@ func (e *engine) leave(job int) error {
 	return nil
 }
 
-// regroup lets a gang that was evicted come back to the queue, with the members that it did without.
+// regroup brings an evicted gang back to the queue, with the members that it did without.
 func (e *engine) regroup(g *group) error {
 	for _, job := range g.jobs {
 		if e.history.Outcomes[job].State == Dropped {

@@ -17,11 +17,11 @@ import (
 type Gang struct {
 	// Name is "namespace/name", unique among the gangs.
 	Name string
-	// MinCount is the least number of members that may run; 0 for all of them. Members beyond it for which there is no room
-	// when the gang starts are dropped.
+	// MinCount is the least number of members that may run; 0 for all of them. A gang drops members beyond it for which
+	// there is no room at its start.
 	MinCount int
 	Wishes   gang.Wishes
-	// Losses say what the gang loses when it is spread.
+	// Losses are the losses of the gang by its spread.
 	Losses []gang.Loss
 }
 
@@ -29,9 +29,9 @@ type Gang struct {
 type GangConfig struct {
 	// MaxDomains as in gang.Config.
 	MaxDomains int
-	// Drains says when room is kept for a gang while its present owners end: for one gang at a time, at the earliest DrainAfter
-	// after it was refused, for DrainTimeout at most (0 for as long as it takes). Whose turn it is, and when it comes again after
-	// a drain in vain, package reservation decides.
+	// Drains says when the simulator keeps room for a gang while its present owners end. This is for one gang at a
+	// time, at the earliest DrainAfter after its refusal, for DrainTimeout at most (0 for no bound). Whose turn it is,
+	// and when it comes again after a drain in vain, package reservation decides.
 	Drains                   gang.Drains
 	DrainAfter, DrainTimeout time.Duration
 }
@@ -44,11 +44,11 @@ type GangOutcome struct {
 	State   State
 	// Arrived, Started, Ended and Waited as in Outcome.
 	Arrived, Started, Ended, Waited time.Duration
-	// Evictions counts how often the gang was evicted whole.
+	// Evictions counts the evictions of the whole gang.
 	Evictions int
-	// Attempts counts how often a place was looked for.
+	// Attempts counts the searches for a place.
 	Attempts int
-	// Drains counts how often room began to be kept for the gang, the last time at DrainedAt.
+	// Drains counts the drains of the gang, the last one from DrainedAt on.
 	Drains    int
 	DrainedAt time.Duration
 	// Spread is on how many domains of each level of the cluster the placed members are, by key; nodes are those of Hostname.
@@ -56,7 +56,8 @@ type GangOutcome struct {
 	Spread []gang.Spread
 }
 
-// Wait returns how long the gang waited for its places, all times together. It means something for placed gangs only.
+// Wait returns how long the gang waited for its places, all times together. The value has a meaning for placed gangs
+// only.
 func (o *GangOutcome) Wait() time.Duration { return o.Waited }
 
 // never is later than all that happens.
@@ -70,27 +71,27 @@ type group struct {
 	jobs    []int
 	want    gang.Group
 	levels  []gang.Level
-	// least is the compute that the members that must run ask for wherever they go.
+	// least is the least compute of the members that must run, wherever they go.
 	least vgpu.MilliGPU
 	// ref names the gang to the machine, and members is room for the facts about it.
 	ref     reservation.Ref
 	members []reservation.Member
-	// seen is how often room had come free when no place was found the last time, −1 where none was sought.
+	// seen is how often room had come free at the last search without a place, −1 before any.
 	seen int
-	// asked is how many changes of nodes there had been when nobody could be evicted for it the last time, −1 where nobody was sought.
-	// asks says that there were more since, and that this is to be sought again later.
+	// asked is the number of changes of nodes at the last search without victims, −1 before any. asks says that there
+	// were more since, and that another search comes later.
 	asked int
 	asks  bool
 	// since is when it began to wait.
 	since time.Duration
-	// broken says that it was evicted whole, and that members of it are still there.
+	// broken says that the gang is a victim as a whole, and that members of it are still there.
 	broken bool
 }
 
-// uid returns that of the member that is tried on behalf of the gang.
+// uid returns the UID of the gang's leader.
 func (g *group) uid() vgpu.UID { return g.history.setup.Jobs[g.jobs[0]].Request.UID }
 
-// at returns what the gang asks for if it starts at a time.
+// at returns the request of the gang if it starts at a time.
 func (g *group) at(s *Setup, at time.Duration) *gang.Group {
 	want := g.want
 	want.Members = slices.Clone(want.Members)
@@ -115,7 +116,7 @@ func (g *group) on(c *vgpu.Cluster) *gang.Cluster {
 	}
 }
 
-// requestAt returns what a pod asks for if it starts at a time: with its end where it declares one.
+// requestAt returns the request of a pod if it starts at a time: with its end where it declares one.
 func (s *Setup) requestAt(job int, at time.Duration) vgpu.Request {
 	j := &s.Jobs[job]
 	r := j.Request

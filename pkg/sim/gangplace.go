@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// tryGroup tries a gang, and reports whether it started. hopeless: a gang like it was found to have no place.
+// tryGroup tries a gang, and reports whether it started. hopeless: a gang like it has no place.
 func (e *engine) tryGroup(g *group, hopeless bool) (bool, error) {
 	version, err := e.ask(g)
 	if err != nil {
@@ -18,7 +18,7 @@ func (e *engine) tryGroup(g *group, hopeless bool) (bool, error) {
 	if room != nil {
 		return true, e.beginGroup(g, version, room)
 	}
-	if !hopeless && g.seen != e.releases { // what was placed meanwhile made no room
+	if !hopeless && g.seen != e.releases { // placements of the meantime made no room
 		e.history.Gangs[g.number].Attempts++
 		plan, err := e.plan(g)
 		if err != nil {
@@ -32,7 +32,7 @@ func (e *engine) tryGroup(g *group, hopeless bool) (bool, error) {
 	return false, e.refuse(g, version, void)
 }
 
-// ask has the machine ask for a plan for a gang, and returns the version of the gang that it is about.
+// ask makes the machine request a plan for a gang, and returns the gang's version.
 func (e *engine) ask(g *group) (reservation.Version, error) {
 	a, err := e.step(reservation.Tried{
 		Gang: e.facts(g), UID: g.uid(), Pod: g.gang.Name, Priority: e.priority(g), Grouped: true,
@@ -46,7 +46,7 @@ func (e *engine) ask(g *group) (reservation.Version, error) {
 	return a.plan.Version, nil
 }
 
-// plan looks for the places of a gang, unless less is free in the whole cluster than it asks for.
+// plan looks for the places of a gang, unless the whole cluster has less free than its request.
 func (e *engine) plan(g *group) (gang.Plan, error) {
 	if e.sample.Allocated > e.history.Capacity-g.least {
 		return gang.Plan{}, nil
@@ -58,8 +58,8 @@ func (e *engine) gangConfig(brief bool) gang.Config {
 	return gang.Config{Policy: e.policy, MaxDomains: e.setup.Gangs.MaxDomains, SkipExplanation: brief}
 }
 
-// refuse tells the machine that a gang has no place now, and looks for room to keep for it where the machine asks for that. void says
-// why the room that evictions make for it came to nothing, "" where it did not.
+// refuse reports to the machine that a gang has no place now, and looks for room to keep for it where the machine
+// requests that. void says why the room of its evictions failed, "" where it did not.
 func (e *engine) refuse(g *group, version reservation.Version, void string) error {
 	refused := reservation.PlanRefused{
 		Gang: e.facts(g), UID: g.uid(), Version: version, Void: void,

@@ -11,16 +11,16 @@ import (
 
 // History is what happened in a run. Callers do not modify it.
 type History struct {
-	// Capacity is the compute of all devices of the cluster, sick ones included.
+	// Capacity is the compute of all devices of the cluster, unhealthy ones included.
 	Capacity vgpu.MilliGPU
 	// Outcomes of the jobs, in the order of Setup.Jobs.
 	Outcomes []Outcome
 	// Gangs in the order of their first members.
 	Gangs []GangOutcome
-	// Preemptions in the order in which they were decided.
+	// Preemptions in the order of the decisions.
 	Preemptions []Preemption
-	// Samples of the cluster by time: one after each arrival of a pod or a gang, and one for each instant at which pods end
-	// or a drain begins, once those that wait were tried.
+	// Samples of the cluster by time. There is one after each arrival of a pod or a gang, and one for each instant with
+	// ends of pods or a new drain, after the tries of those that wait.
 	Samples []Sample
 
 	setup   Setup
@@ -35,7 +35,7 @@ type History struct {
 	// rooms of the hosts before the first job, and the jobs by UID, which find fills.
 	rooms []vgpu.Room
 	jobOf map[vgpu.UID]int
-	// initial is what is allocated before the first job.
+	// initial is the allocation before the first job.
 	initial vgpu.MilliGPU
 }
 
@@ -47,9 +47,9 @@ const (
 	Waiting State = iota
 	// Dropped says that it did not fit when it arrived, or that its gang started or runs on without it, and is gone.
 	Dropped
-	// Running says that it was placed and never ends.
+	// Running pods have a place and never end.
 	Running
-	// Finished says that it was placed and did the work of its duration.
+	// Finished pods did the work of their duration.
 	Finished
 )
 
@@ -74,30 +74,31 @@ type Outcome struct {
 	State State
 	// Priority of its request.
 	Priority int32
-	// Arrived is when the pod came, Started when it was placed last, Ended when it is over. Started and Ended are 0 where State
+	// Arrived is the arrival of the pod, Started its last placement, Ended its end. Started and Ended are 0 where State
 	// says that they never happen. Waited is how long it waited for places, all times together that came to an end.
 	Arrived, Started, Ended, Waited time.Duration
 	// Evictions counts how often it was evicted, and Lost is the work that was undone by that, in thousandths of a GPU times
 	// seconds.
 	Evictions int
 	Lost      int64
-	// Asked is the compute that the pod asks for: on the first shape of device, by model, slots and memory, on which its
+	// Asked is the compute of the pod's request: on the first shape of device, by model, slots and memory, on which its
 	// request is legal. Allocated is what it got.
 	Asked, Allocated vgpu.MilliGPU
-	// Assignment names the node and the devices of a pod that was placed. A pod without GPUs has no containers here.
+	// Assignment names the node and the devices of a placed pod. A pod without GPUs has no containers here.
 	Assignment vgpu.Assignment
 }
 
-// Wait returns how long the pod waited for its places, all times together. It means something for placed pods only.
+// Wait returns how long the pod waited for its places, all times together. The value has a meaning for placed pods
+// only.
 func (o *Outcome) Wait() time.Duration { return o.Waited }
 
-// JCT returns the job's completion time: from its arrival to its end. It means something for finished pods only.
+// JCT returns the job's completion time: from its arrival to its end. The value has a meaning for finished pods only.
 func (o *Outcome) JCT() time.Duration { return o.Ended - o.Arrived }
 
 // Sample is the state of the cluster after an event.
 type Sample struct {
 	At time.Duration
-	// Arrived is what all pods so far asked for, Allocated what running pods hold.
+	// Arrived is the compute of all requests so far, Allocated that of running pods.
 	Arrived, Allocated vgpu.MilliGPU
 	// Fragmentation is the free compute that the usual requests cannot use.
 	Fragmentation vgpu.MilliGPU
@@ -124,7 +125,7 @@ type replay struct {
 	drains  int                     // so far
 	starts  int                     // so far
 	made    int                     // preemptions so far
-	waiting []int                   // in the order in which they are tried; of a gang the first member
+	waiting []int                   // in the order of tries; of a gang the first member
 	places  map[int]vgpu.Assignment // of the jobs that have one
 	kept    map[int]*nomination     // by job
 }
@@ -159,7 +160,7 @@ func (p *replay) step() error {
 	case preempts:
 		return p.nominate(e.job)
 	case letsGo:
-		p.letGo(e.job)
+		p.endPreemption(e.job)
 	case drains:
 		p.drains++
 		return p.hold(p.history.drains[p.drains-1])
@@ -171,7 +172,7 @@ func (p *replay) step() error {
 	return nil
 }
 
-// dropped reports whether a pod, or a gang, is dropped on arrival if it is refused.
+// dropped reports whether a refusal drops a pod, or a gang, on arrival.
 func (p *replay) dropped(job int) bool {
 	if g := p.history.groupOf[job]; g != nil {
 		return p.history.Gangs[g.number].State == Dropped
@@ -198,8 +199,8 @@ func (p *replay) nominate(job int) error {
 	return p.hold(n.holds)
 }
 
-// letGo ends what is kept for a job by its preemption.
-func (p *replay) letGo(job int) {
+// endPreemption ends the room of a job's preemption.
+func (p *replay) endPreemption(job int) {
 	n := p.kept[job]
 	for i := range n.holds {
 		p.cluster.Release(n.holds[i].UID)
@@ -227,8 +228,8 @@ func (p *replay) hold(holds []vgpu.Hold) error {
 	return nil
 }
 
-// Refusals says, by index of the job, why single pods did not fit on any node when they arrived. Pods that came when others
-// waited before them have none, unless the queue skips. It plays the whole history again.
+// Refusals says, by index of the job, why single pods did not fit on any node when they arrived. Pods that came when
+// others waited before them have none, unless the queue skips. Refusals plays the whole history again.
 func (h *History) Refusals() (map[int]*Refusal, error) {
 	all := map[int]*Refusal{}
 	return all, h.explain(func(p *replay, e *entry) error {

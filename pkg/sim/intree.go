@@ -11,22 +11,22 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// The defaults of the plugin's arguments: it stops looking once it has found candidates on as many nodes as
-// minCandidateNodesPercentage of those that evictions may help on, and on minCandidateNodesAbsolute at least.
+// The defaults of the plugin's arguments bound the nodes with candidates. The plugin stops at
+// minCandidateNodesPercentage of the nodes that evictions may help on, and at minCandidateNodesAbsolute at least.
 const (
 	MinCandidateNodesPercentage = 10
 	MinCandidateNodesAbsolute   = 100
 )
 
-// InTree is a model of DefaultPreemption, the plugin of the stock scheduler, for one pod. It looks at each node by itself,
-// and at no more nodes than its arguments say, which have their defaults; it knows no gangs, no guards and no work that is
-// lost, and takes a pod that is leaving for one that may be evicted.
-// See https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/ and framework/preemption.
+// InTree is a model of DefaultPreemption, the plugin of the stock scheduler, for one pod. The plugin looks at each node
+// by itself, and at no more nodes than its default arguments say. It knows no gangs, no guards and no lost work, and
+// takes a leaving pod for a possible victim. See
+// https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/ and framework/preemption.
 type InTree struct {
 	// Policy says what fits.
 	Policy placement.Policy
-	// Draw is what the order of the nodes that are looked at is drawn from: the same draw gives the same order, 0 the one that
-	// they are given in. The plugin goes by the order of a map. It makes a difference only where evictions may help on more than
+	// Draw is the seed of the order of nodes: the same seed gives the same order, 0 the given one. The plugin goes by
+	// the order of a map. The order makes a difference only where evictions may help on more than
 	// MinCandidateNodesAbsolute nodes.
 	Draw uint64
 	// Started is when each of the candidates' pods started, in any unit: the earlier, the more important among equals.
@@ -43,8 +43,8 @@ type Eviction struct {
 	Violations int
 }
 
-// Victims returns who is evicted for a pod. Of nodes that are equal in all that the plugin goes by, the first by name is
-// chosen, where the plugin leaves it to chance. Nodes that take the pod without an eviction are passed over.
+// Victims returns the victims for a pod. Of nodes that are equal in all that the plugin goes by, the first by name is
+// chosen, where the plugin leaves it to chance. Nodes that take the pod without an eviction do not count.
 func (m *InTree) Victims(nodes []*vgpu.Node, r *vgpu.Request, c *preemption.Candidates) (Eviction, error) {
 	if len(m.Started) != len(c.Pods) {
 		return Eviction{}, fmt.Errorf("model eviction for pod %s: %d times of start for %d pods", r.Pod, len(m.Started), len(c.Pods))
@@ -79,7 +79,7 @@ func (m *InTree) Victims(nodes []*vgpu.Node, r *vgpu.Request, c *preemption.Cand
 	return best, nil
 }
 
-// mayHelp returns the nodes that refuse a pod for want of room, and not of devices, in the order in which they are looked at.
+// mayHelp returns the nodes that refuse a pod for want of room, and not of devices, in the order of the search.
 func (m *InTree) mayHelp(nodes []*vgpu.Node, r *vgpu.Request) []*vgpu.Node {
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *vgpu.Node) bool {
 		refusal := m.Policy.Fit(n, r)
@@ -91,7 +91,7 @@ func (m *InTree) mayHelp(nodes []*vgpu.Node, r *vgpu.Request) []*vgpu.Node {
 	return nodes
 }
 
-// shuffle brings nodes into an order that is drawn. (The numbers are those of SplitMix64.)
+// shuffle brings nodes into a random order. (The numbers are those of SplitMix64.)
 func shuffle(nodes []*vgpu.Node, draw uint64) {
 	for i := len(nodes) - 1; i > 0; i-- {
 		draw += 0x9e3779b97f4a7c15
@@ -107,8 +107,8 @@ func enough(nodes int) int {
 	return min(nodes, max(nodes*MinCandidateNodesPercentage/100, MinCandidateNodesAbsolute))
 }
 
-// onNode removes all pods of a lower priority and reprieves those without whose room the pod fits: first the ones that
-// would go against a budget, in either part the most important first.
+// onNode removes all pods of a lower priority and reprieves those without whose room the pod fits. Pods that would go
+// against a budget come first, in either part the most important first.
 func (m *InTree) onNode(n *vgpu.Node, r *vgpu.Request, c *preemption.Candidates, lower []int) (Eviction, error) {
 	s := strip(n, c, lower)
 	if !s.takes(r, m.Policy) {
@@ -143,8 +143,8 @@ func (m *InTree) moreImportant(c *preemption.Candidates) func(i, j int) int {
 	}
 }
 
-// apart returns the pods whose eviction would go against a budget if all were evicted one after the other, and the others.
-// A pod is counted against its budgets up to the first that does not allow it.
+// apart returns the pods whose eviction would go against a budget, in a series of evictions of all, and the others. A
+// pod counts against its budgets up to the first that does not allow it.
 func apart(c *preemption.Candidates, pods []int) (violating, others []int) {
 	used := make([]int, len(c.Budgets))
 	for _, i := range pods {
@@ -164,9 +164,9 @@ func apart(c *preemption.Candidates, pods []int) (violating, others []int) {
 	return violating, others
 }
 
-// compare orders evictions on two nodes, the better first: by the violations, the highest priority, the sum of the
-// priorities above the least possible one, the number of pods, and the start of the first to start of the highest priority,
-// of which the latest is best.
+// compare orders evictions on two nodes, the better first. The keys are the violations, the highest priority, the sum
+// of the priorities above the least possible one, and the number of pods. The last key is the start of the first to
+// start of the highest priority, of which the latest is best.
 func (m *InTree) compare(c *preemption.Candidates, a, b *Eviction) int {
 	return cmp.Or(
 		cmp.Compare(a.Violations, b.Violations),

@@ -23,11 +23,11 @@ type machine struct {
 	byRef map[reservation.Ref]*group
 	// held are the nodes where devices are kept, by pod.
 	held map[vgpu.UID]*vgpu.Node
-	// drain is the gang that room is kept for while its present owners end, nil for none.
+	// drain is the gang with a drain, nil for none.
 	drain *group
-	// woken are gangs that are to be tried: something was due for them.
+	// woken are gangs to try: something was due for them.
 	woken map[*group]bool
-	// due is what is due next, as the state had it when it was asked last; stale says that the state has changed since.
+	// due is the next due event at the last look; stale says that the state has changed since.
 	due   due
 	stale bool
 }
@@ -39,7 +39,7 @@ type due struct {
 	at    time.Duration
 	// look is the first look at or after that.
 	look time.Duration
-	// turn is the gang for which room is sought if it is tried and refused, nil for none.
+	// turn is the gang that may get a drain after its next refusal, nil for none.
 	turn *group
 }
 
@@ -47,7 +47,7 @@ func newMachine(s *Setup, groups []*group) machine {
 	cfg := reservation.Config{
 		Deadline: deadline, Drains: s.Gangs.Drains, After: s.Gangs.DrainAfter, Timeout: s.Gangs.DrainTimeout, Began: clock(0),
 	}
-	if s.Queue == Drop { // nobody waits for room
+	if s.Queue == Drop { // no pod waits for room
 		cfg.Drains = gang.NoDrains
 	}
 	if cfg.Timeout == 0 {
@@ -89,8 +89,8 @@ type answer struct {
 	refused bool
 }
 
-// step has the machine take one event, and carries the effects out. What they tell people, or the framework of the scheduler, means
-// nothing here.
+// step has the machine take one event, and carries the effects out. Effects for people, or for the framework of the
+// scheduler, mean nothing here.
 func (e *engine) step(event reservation.Event) (answer, error) {
 	var a answer
 	e.machine.stale = true
@@ -118,7 +118,7 @@ func (e *engine) step(event reservation.Event) (answer, error) {
 	return a, nil
 }
 
-// hold keeps devices for a pod, in place of those that were kept for it before.
+// hold keeps devices for a pod, in place of its earlier ones.
 func (e *engine) hold(h vgpu.Hold) error {
 	e.release(h.UID)
 	if err := e.cluster.Hold(h); err != nil {
@@ -130,7 +130,7 @@ func (e *engine) hold(h vgpu.Hold) error {
 	return nil
 }
 
-// release ends what hold does, if devices are kept for the pod.
+// release ends the hold of the pod, if any.
 func (e *engine) release(uid vgpu.UID) {
 	if n := e.machine.held[uid]; n != nil {
 		n.Release(uid)
@@ -140,7 +140,7 @@ func (e *engine) release(uid vgpu.UID) {
 	}
 }
 
-// facts says what there is of a gang now. It is good until the next call for the same gang.
+// facts says what there is of a gang now. The facts are valid until the next call for the same gang.
 func (e *engine) facts(g *group) reservation.Facts {
 	g.members = g.members[:0]
 	for _, job := range g.jobs {
@@ -152,13 +152,13 @@ func (e *engine) facts(g *group) reservation.Facts {
 	return reservation.Facts{Ref: g.ref, MinCount: g.want.MinCount, Members: g.members}
 }
 
-// tell has the machine take over that members of a gang came, ended or are gone.
+// tell informs the machine that members of a gang came, ended or are gone.
 func (e *engine) tell(g *group) error {
 	_, err := e.step(reservation.Changed{Gang: e.facts(g)})
 	return err
 }
 
-// forget tells the machine that a gang is over, or that all of its pods are gone and new ones come.
+// forget informs the machine that a gang is over, or that all of its pods are gone and new ones come.
 func (e *engine) forget(g *group) error {
 	_, err := e.step(reservation.Changed{Gang: reservation.Facts{Ref: g.ref}})
 	return err
@@ -185,7 +185,7 @@ func (e *engine) nextDue() *due {
 	return &m.due
 }
 
-// isTurn reports whether room is sought for a gang if it is tried and refused.
+// isTurn reports whether a gang may get a drain after its next refusal.
 func (e *engine) isTurn(g *group) bool { return e.nextDue().turn == g }
 
 // tick does what is due for gangs by now: it ends what took too long, and notes which gangs are to be tried.

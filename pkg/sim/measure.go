@@ -5,8 +5,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// typicalPercent is the part of the pods whose kinds count in the measure of fragmentation, by CPU and not by memory, as in
-// Weng et al. (USENIX ATC 2023). More would count rarities that nobody keeps room for.
+// typicalPercent is the part of the pods whose kinds count in the measure of fragmentation, by CPU and not by memory,
+// as in Weng et al. (USENIX ATC 2023). More would count rarities for which no scheduler keeps room.
 const typicalPercent = 95
 
 // measure keeps the cluster's fragmentation: the sum over the nodes, each computed anew only when it changed.
@@ -46,7 +46,7 @@ func (m *measure) lost() vgpu.MilliGPU {
 	return vgpu.MilliGPU(m.sum / m.usual.Weight())
 }
 
-// asked returns the compute that a request asks for; see Outcome.Asked.
+// asked returns the compute of a request; see Outcome.Asked.
 func (m *measure) asked(r *vgpu.Request) vgpu.MilliGPU {
 	for i := range m.offers {
 		d := &m.offers[i].Device
@@ -60,7 +60,7 @@ func (m *measure) asked(r *vgpu.Request) vgpu.MilliGPU {
 	return milliOf(r.PeakSlots(), m.offers[0].Device.Slots)
 }
 
-// least returns the least compute that a request asks for on any device on which it is legal.
+// least returns the least compute of a request on any device on which it is legal.
 func (m *measure) least(r *vgpu.Request) vgpu.MilliGPU {
 	least, some := vgpu.MilliGPU(0), false
 	for i := range m.offers {
@@ -90,7 +90,7 @@ func milliOf(k, n vgpu.Slots) vgpu.MilliGPU {
 	return vgpu.MilliGPU(int64(k) * int64(vgpu.WholeGPU) / int64(n))
 }
 
-// Capacity returns the compute of all devices of the nodes, sick ones included.
+// Capacity returns the compute of all devices of the nodes, unhealthy ones included.
 func Capacity(nodes []*vgpu.Node) vgpu.MilliGPU {
 	sum := vgpu.MilliGPU(0)
 	for _, n := range nodes {

@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// MapAt returns the picture of the cluster at a time, after all that happens at that instant: the devices with the owners
-// of their slices, and the pods that wait in the order of their arrival, with the reasons.
+// MapAt returns the picture of the cluster at a time, after all that happens at that instant. The picture has the
+// devices with the owners of their slices, and the pods that wait in the order of their arrival, with the reasons.
 func (h *History) MapAt(at time.Duration) (vgpu.Map, error) {
 	p, err := h.replay()
 	for err == nil && p.next < len(h.log) && h.log[p.next].at <= at {
@@ -20,7 +20,7 @@ func (h *History) MapAt(at time.Duration) (vgpu.Map, error) {
 	}
 	m := vgpu.MapOf(p.cluster.Nodes())
 	m.AtSeconds = at.Seconds()
-	for i := range m.Nodes { // room that is kept and not free yet is no debt
+	for i := range m.Nodes { // kept room that is not free yet is no debt
 		m.Nodes[i].FreeMilliCPU, m.Nodes[i].FreeMemory = max(0, m.Nodes[i].FreeMilliCPU), max(0, m.Nodes[i].FreeMemory)
 	}
 	for _, job := range p.waiting {

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// nomination is the room that is kept for a pod, or a gang, while others leave.
+// nomination is the room of a pod, or a gang, while its victims leave.
 type nomination struct {
 	preemption int // in History.Preemptions
 	job        int
@@ -18,7 +18,7 @@ type nomination struct {
 	at     time.Duration
 	places []vgpu.Assignment
 	holds  []vgpu.Hold
-	// rooms of hosts that are kept.
+	// rooms of hosts for it.
 	rooms []keptRoom
 	// waits are the jobs that are still to leave.
 	waits []int
@@ -30,12 +30,12 @@ type keptRoom struct {
 	room vgpu.Room
 }
 
-// take keeps the room. Less than nothing is left where others are to give some of it back.
+// take keeps the room. The rest is below zero where victims are to give some of it back.
 func (k *keptRoom) take(c *vgpu.Cluster) {
 	owe(c.Node(k.node), k.room)
 }
 
-// owe takes room off a node, also more than is left.
+// owe takes room off a node, also more than the rest.
 func owe(n *vgpu.Node, r vgpu.Room) {
 	n.SetRoom(n.Room().Less(r))
 }
@@ -48,7 +48,7 @@ func (n *nomination) giveBack(c *vgpu.Cluster) {
 	}
 }
 
-// nominationOf returns the room that is kept for a job, or a gang, while others leave; nil for none.
+// nominationOf returns the nomination of a job, or a gang; nil for none.
 func (e *engine) nominationOf(job int) *nomination {
 	for _, n := range e.nominations {
 		if n.job == job {
@@ -58,7 +58,8 @@ func (e *engine) nominationOf(job int) *nomination {
 	return nil
 }
 
-// keep keeps the places of a nomination, and the CPU and memory that its pods ask for. The devices of a gang are kept by the machine.
+// keep keeps the places of a nomination, and the CPU and memory of its pods' requests. The devices of a gang are kept
+// by the machine.
 func (e *engine) keep(n *nomination) error {
 	g := e.history.groupOf[n.job]
 	if g != nil {
@@ -134,7 +135,8 @@ func (e *engine) lookAtNominations() {
 }
 
 // settle starts those for whom all have left, and reports whether any did start. Where others of a higher priority were
-// faster the room is let go, and they wait on; where more pods are about to leave its nodes, these are waited for first.
+// faster the nomination ends, and the preemptors wait on. Where more pods are about to leave its nodes, settle waits
+// for these first.
 func (e *engine) settle() (some bool, err error) {
 	for _, n := range slices.Clone(e.nominations) {
 		if len(n.waits) > 0 {
@@ -174,8 +176,8 @@ func (e *engine) take(n *nomination) (bool, error) {
 	return true, e.start(n.job, n.places[0])
 }
 
-// madeRoom returns the places that others left for a gang, nil where they are not free; then it says why they will not be, "" where
-// pods are about to leave them.
+// madeRoom returns the places that victims left for a gang, nil where they are not free. It then says why they will not
+// be, "" where pods are about to leave them.
 func (e *engine) madeRoom(g *group) (places []vgpu.Assignment, void string) {
 	made := e.machine.state.MadeRoom(g.ref)
 	if made == nil {
@@ -212,9 +214,9 @@ func (e *engine) leavingFrom(made *reservation.Made) map[vgpu.UID]bool {
 	return pods
 }
 
-// ledger returns what finds a node, with the CPU and memory that nominations keep given back: room that is kept for others is no
-// obstacle to those that have room themselves. Those that were there before left it these places, those that came later had to, and
-// both may wait for pods that are still there.
+// ledger returns a function that finds a node without the CPU and memory of nominations: the room of others is no
+// obstacle to jobs with room of their own. Earlier nominations left it these places, later ones had to, and both may
+// wait for pods that are still there.
 func (e *engine) ledger() func(string) *vgpu.Node {
 	owed := map[string]vgpu.Room{}
 	for _, n := range e.nominations {

@@ -29,7 +29,7 @@ func (e *engine) try(job int) (bool, error) {
 	return true, e.begin(job, []vgpu.Assignment{a})
 }
 
-// request returns what a pod asks for if it starts now.
+// request returns the request of a pod if it starts now.
 func (e *engine) request(job int) vgpu.Request {
 	return e.setup.requestAt(job, e.begun(job))
 }
@@ -37,7 +37,7 @@ func (e *engine) request(job int) vgpu.Request {
 // begun returns when a job that starts now would have begun if it had done all of its work at once: its end counts from there.
 func (e *engine) begun(job int) time.Duration { return e.sample.At - e.kept[job] }
 
-// wanted returns what a gang asks for if it starts now.
+// wanted returns the request of a gang if it starts now.
 func (e *engine) wanted(g *group) *gang.Group { return g.at(e.setup, e.begun(g.jobs[0])) }
 
 // begin starts a job, or a gang, at its places.
@@ -197,8 +197,8 @@ type Refusal struct {
 	Nodes, Devices, Host int
 	// Nearest is the nearest miss of the nodes that refuse by their devices, nil when there is none.
 	Nearest *vgpu.Refusal
-	// Want is the CPU and memory that the pod asks of its host, Most the most free CPU and the most free memory of the
-	// nodes that have devices for it, possibly on different nodes.
+	// Want is the CPU and memory of the pod's request. Most is the most free CPU and the most free memory of the nodes
+	// that have devices for it, possibly on different nodes.
 	Want, Most vgpu.Room
 }
 
@@ -242,7 +242,7 @@ func (f *Refusal) Why() string {
 	return strings.Join(parts, "; ")
 }
 
-// short says what the hosts lack, of what the pod asks for.
+// short says what the hosts lack of the pod's request.
 func (f *Refusal) short() string {
 	switch {
 	case f.Want.Memory == 0:
@@ -269,11 +269,11 @@ const (
 	ends          // it ran for its duration
 	refused       // on arrival it fits nowhere; of a gang the first member stands for all
 	queued        // on arrival others wait before it; of a gang the first member stands for all
-	drains        // room begins to be kept for the gang of which it is the first member
-	givesUp       // that room is let go before the gang starts
+	drains        // a drain begins for the gang of which it is the first member
+	givesUp       // the drain ends before the gang starts
 	leftOut       // its gang starts without it
-	preempts      // others are evicted for it, or for the gang of which it is the first member
-	evicts        // it is evicted, and still there
+	preempts      // victims begin to leave for it, or for the gang of which it is the first member
+	evicts        // it is a victim, and still there
 	leaves        // it is gone after that
 	returns       // it waits again, or the gang of which it is the first member
 	letsGo        // the room that others leave for it is no longer kept

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// PreemptionPolicy says who is evicted for a pod, or a gang, that finds no room.
+// PreemptionPolicy chooses the victims for a pod, or a gang, that finds no room.
 type PreemptionPolicy int
 
 const (
 	// PreemptNobody says that all wait for others to end.
 	PreemptNobody PreemptionPolicy = iota
-	// PreemptInTree says that whom the stock scheduler would evict goes: see InTree. It knows no gangs: those that it leaves
-	// with too few members go whole. The members of a gang get room one after the other, enough of them or nobody is evicted, and
-	// nobody is for a gang that requires a level.
+	// PreemptInTree says that whom the stock scheduler would evict goes: see InTree. The plugin knows no gangs: those
+	// that it leaves with too few members go whole. The members of a gang get room one after the other; without enough
+	// of them there are no victims. A gang that requires a level gets none.
 	PreemptInTree
 	// PreemptTandem says that package preemption decides.
 	PreemptTandem
@@ -46,8 +46,7 @@ func PreemptionByName(name string) (PreemptionPolicy, error) {
 // PreemptionConfig is what evictions go by.
 type PreemptionConfig struct {
 	Policy PreemptionPolicy
-	// Grace is how long a pod keeps its room once it is evicted, 0 or more: it does no work then. The room is held for the one
-	// that it was evicted for.
+	// Grace is how long a victim keeps its room, 0 or more: it does no work then. The room is then the preemptor's.
 	Grace time.Duration
 	// KeepBudgets and MaxSteps as in preemption.Config; the in-tree plugin knows neither.
 	KeepBudgets bool
@@ -68,14 +67,14 @@ type Budget struct {
 // Preemption is one decision to make room.
 type Preemption struct {
 	At time.Duration
-	// Job that room is made for, of a gang the first member.
+	// Job is the preemptor, of a gang the first member.
 	Job int
 	// Evicted are the jobs that are evicted, by unit: a pod, a surplus member, or all members of a gang. By PreemptInTree each
 	// is a unit of its own.
 	Evicted [][]int
 	// Fallen are jobs that go because PreemptInTree evicted others of their gang.
 	Fallen []int
-	// Waits are jobs that leave already, and whose room is waited for.
+	// Waits are the awaited jobs that leave already.
 	Waits []int
 	// Violations adds up, over the budgets, the evicted pods beyond what each allows.
 	Violations int
@@ -83,8 +82,8 @@ type Preemption struct {
 	Lost int64
 	// Cut says that a bound ended the search for cheaper victims.
 	Cut bool
-	// InTreeLost is the work that PreemptInTree would have undone on the same cluster for the same preemptor, −1 where it would
-	// have evicted nobody, or only waited; 0 without PreemptionConfig.Compare.
+	// InTreeLost is the work that PreemptInTree would have undone on the same cluster for the same preemptor. −1 means
+	// that it would have evicted no pod; the value is 0 without PreemptionConfig.Compare.
 	InTreeLost int64
 }
 

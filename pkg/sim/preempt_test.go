@@ -307,8 +307,8 @@ func TestHelplessProperty(t *testing.T) {
 	})
 }
 
-// TestNobodyIsEvictedProperty: with one priority for all, and with the policy none, the history is the same whatever the policy.
-func TestNobodyIsEvictedProperty(t *testing.T) {
+// TestNoPodIsEvictedProperty: with one priority for all, and with the policy none, the history is the same whatever the policy.
+func TestNoPodIsEvictedProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := randomEvictions(t, sim.PreemptInTree, sim.PreemptTandem)
 		for i := range s.Jobs {

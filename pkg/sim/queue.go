@@ -15,7 +15,7 @@ func (e *engine) wait(job int) {
 	}
 }
 
-// served notes that those who waited do so no longer.
+// served notes that a job does not wait any longer.
 func (e *engine) served(job int) {
 	e.sample.Waiting -= len(e.unit(job))
 	if i := slices.Index(e.late, e.history.groupOf[job]); i >= 0 {
@@ -23,8 +23,8 @@ func (e *engine) served(job int) {
 	}
 }
 
-// retry tries those that wait, after others have ended. The start of a gang for which room was kept lets go of that room, as its end
-// does otherwise, and those who are evicted leave some, so all are tried again then.
+// retry tries those that wait, after others have ended. The start of a gang ends its drain, and victims leave room too,
+// so retry tries all again then.
 func (e *engine) retry() error {
 	for again := true; again; {
 		var err error
@@ -36,7 +36,8 @@ func (e *engine) retry() error {
 	return nil
 }
 
-// pass tries those that wait, or only the gangs that are woken, until there is more room than before. It reports whether there is.
+// pass tries those that wait, or only the gangs that are woken, until there is more room than before. The result says
+// whether there is.
 func (e *engine) pass(all bool) (again bool, err error) {
 	p := pass{engine: e, full: map[int]bool{}, helpless: map[int]bool{}, woken: e.machine.woken}
 	still := e.waiting[:0]
@@ -65,10 +66,10 @@ func (e *engine) pass(all bool) (again bool, err error) {
 // pass is one pass over those that wait.
 type pass struct {
 	*engine
-	// full and helpless are kinds of requests that have no room, and no victims. What is placed makes no room, so these are not
-	// tried again.
+	// full and helpless are kinds of requests that have no room, and no victims. Placements make no room, so these get
+	// no further try.
 	full, helpless map[int]bool
-	// woken are gangs that are tried all the same.
+	// woken are gangs that get a try all the same.
 	woken map[*group]bool
 }
 
@@ -88,8 +89,8 @@ func (p *pass) serve(job int) (placed bool, err error) {
 	return placed, err
 }
 
-// attempt tries a job, or a gang. One that is hopeless has no room, and a gang is told so where that makes a difference to the machine:
-// where it is refused for the first time, and where room is sought for it.
+// attempt tries a job, or a gang. A hopeless one has no room. The machine gets the refusal of a gang where that makes a
+// difference: at the first refusal, and where a drain may begin.
 func (p *pass) attempt(job int, hopeless bool) (placed bool, err error) {
 	if !hopeless {
 		return p.try(job)
@@ -104,7 +105,7 @@ func (p *pass) attempt(job int, hopeless bool) (placed bool, err error) {
 	return p.tryGroup(g, true)
 }
 
-// rejoin puts those who came back into the queue.
+// rejoin puts the jobs that came back into the queue.
 func (e *engine) rejoin() {
 	for _, job := range e.back {
 		e.wait(job)

@@ -14,27 +14,27 @@ import (
 
 // Job is one pod of a workload, by itself or as a member of a gang.
 type Job struct {
-	// Request is what the pod asks for. Its UID is unique among the jobs; without containers it asks for no GPU.
+	// Request is the request of the pod. Its UID is unique among the jobs; without containers it has no GPU.
 	Request vgpu.Request
 	// Arrive is the time at which it arrives, from the start of the simulation, 0 or more.
 	Arrive time.Duration
-	// Duration is how long it runs once it is placed; 0: it stays for ever.
+	// Duration is the time that it runs; 0: it stays for ever.
 	Duration time.Duration
-	// DeclaresEnd says that the pod says itself how long it runs, so that it may use room that is kept for a gang and will be
-	// gone in time.
+	// DeclaresEnd says that the pod itself declares how long it runs, so that it may use the room of a drain and will
+	// be gone in time.
 	DeclaresEnd bool
 	// Gang that the pod is a member of, nil for a single pod. Members of one gang arrive together, and are alike in Duration,
 	// DeclaresEnd, Checkpoint and priority.
 	Gang *Gang
-	// Checkpoint is after how much work, each time, the job saves what it did, so that it goes on from there when it is evicted;
-	// 0: never, and it begins anew.
+	// Checkpoint is the amount of work after which, each time, the job saves its state. After an eviction it goes on
+	// from there; 0: never, and it begins anew.
 	Checkpoint time.Duration
-	// Budget that the pod counts against when it is evicted, nil for none.
+	// Budget of the pod, nil for none.
 	Budget *Budget
 }
 
-// Queue says what becomes of a pod that does not fit. Whatever the queue, pods of a higher priority are tried first, those of
-// one priority in the order in which they came or came back.
+// Queue says what becomes of a pod that does not fit. Whatever the queue, pods of a higher priority come first, those
+// of one priority in the order in which they came or came back.
 type Queue int
 
 const (
@@ -42,7 +42,7 @@ const (
 	Drop Queue = iota
 	// FIFO says that the pod waits, and that those that come later wait behind it, unless their priority is higher.
 	FIFO
-	// Skip says that the pod waits, and is tried again whenever others end; those that fit overtake it.
+	// Skip says that the pod waits, with another try whenever others end; those that fit overtake it.
 	Skip
 )
 
@@ -79,18 +79,18 @@ type Setup struct {
 	Policy placement.Policy
 	// Queue says what becomes of a pod that does not fit.
 	Queue Queue
-	// Mix is the requests that usually arrive, all of them, for the policies that go by them and for the measure of
-	// fragmentation; nil: learned from the pods as they arrive.
+	// Mix is the requests that usually arrive, all of them, for the policies that use them and for the measure of
+	// fragmentation. nil means that the run learns them from the pods as they arrive.
 	Mix *fragmentation.Mix
 	// Labels of the nodes, by the name of the node, then by key: the levels that gangs wish for. A node that has no label
 	// Hostname has its name there.
 	Labels map[string]map[string]string
 	Gangs  GangConfig
-	// Preemption says who is evicted for pods and gangs that find no room.
+	// Preemption chooses the victims for pods and gangs that find no room.
 	Preemption PreemptionConfig
 	// Seed is for the policies that draw.
 	Seed int64
-	// Progress is told how many of the jobs have arrived, about a hundred times in a run; nil for nobody.
+	// Progress is called by the run with the number of jobs that have arrived, about a hundred times; nil for no call.
 	Progress func(done, total int)
 }
 

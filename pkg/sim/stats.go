@@ -8,14 +8,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// reach is how far below a percentage the last arrivals may stay and still stand for it: a workload that is cut at 130 %
-// of the capacity ends just below. Larger would give the value of an earlier moment.
+// reach is how far below a percentage the last arrivals may stay and still stand for it: a workload that ends at 130 %
+// of the capacity is just below. Larger would give the value of an earlier moment.
 const reach = 0.5
 
 // ArrivedPercent returns what has arrived up to the sample, in percent of the capacity; 0 where there are no devices.
 func (h *History) ArrivedPercent(s *Sample) float64 { return h.percent(s.Arrived) }
 
-// AllocatedPercent returns what is allocated at the sample, in percent of the capacity.
+// AllocatedPercent returns the allocation at the sample, in percent of the capacity.
 func (h *History) AllocatedPercent(s *Sample) float64 { return h.percent(s.Allocated) }
 
 // FragmentationPercent returns the free compute that the usual requests cannot use, in percent of the capacity.
@@ -28,8 +28,8 @@ func (h *History) percent(m vgpu.MilliGPU) float64 {
 	return 100 * float64(m) / float64(h.Capacity)
 }
 
-// IndexAt returns the place of the first sample at which requests for so many percent of the capacity have arrived, or
-// that of the last one if half a percent is missing at most; false where fewer arrive.
+// IndexAt returns the place of the first sample at which requests for so many percent of the capacity have arrived. It
+// is that of the last one if half a percent is missing at most; false where fewer arrive.
 func (h *History) IndexAt(percentArrived float64) (int, bool) {
 	i, _ := slices.BinarySearchFunc(h.Samples, percentArrived, func(s Sample, p float64) int {
 		return cmp.Compare(h.percent(s.Arrived), p)
@@ -48,8 +48,8 @@ func (h *History) At(percentArrived float64) (Sample, bool) {
 	return Sample{}, false
 }
 
-// AllocatedAt returns what is allocated when requests for so many percent of the capacity have arrived, in percent of the
-// capacity; see At. It is the measure of Weng et al., USENIX ATC 2023, figure 9.
+// AllocatedAt returns the allocation when requests for so many percent of the capacity have arrived, in percent of the
+// capacity; see At. Weng et al. use this measure in USENIX ATC 2023, figure 9.
 func (h *History) AllocatedAt(percentArrived float64) (percent float64, ok bool) {
 	s, ok := h.At(percentArrived)
 	return h.percent(s.Allocated), ok
@@ -69,7 +69,7 @@ func (h *History) Span() (from, to time.Duration) {
 	return h.Samples[0].At, h.Samples[len(h.Samples)-1].At
 }
 
-// Preempts reports whether pods may be evicted in the run.
+// Preempts reports whether the run may have victims.
 func (h *History) Preempts() bool { return h.setup.Preemption.Policy != PreemptNobody }
 
 // Levels returns the keys of the levels of the cluster, sorted: those of GangOutcome.Spread.
@@ -103,7 +103,7 @@ func (h *History) JCTs() []time.Duration {
 	return all
 }
 
-// MeanWait returns how long the placed pods waited on average, rounded down; false where none was placed.
+// MeanWait returns how long the placed pods waited on average, rounded down; false without placed pods.
 func (h *History) MeanWait() (time.Duration, bool) {
 	var all []time.Duration
 	for i := range h.Outcomes {
@@ -156,15 +156,15 @@ func (h *History) Makespan() (time.Duration, bool) {
 	return to - from, some
 }
 
-// Utilisation returns the part of the capacity that is allocated between two times, on average: 0 to 1; false for an
-// empty window or a cluster without devices. Before the first sample the cluster is as it was given, after the last one it
-// stays as it is.
+// Utilisation returns the allocated part of the capacity between two times, on average: 0 to 1; false for an empty
+// window or a cluster without devices. Before the first sample the cluster is in its initial state, after the last one
+// it stays as it is.
 func (h *History) Utilisation(from, to time.Duration) (float64, bool) {
 	return h.over(from, to, h.initial, func(s *Sample) vgpu.MilliGPU { return s.Allocated })
 }
 
-// Fragmented returns the part of the capacity that is idle and of no use to the usual requests, as Utilisation does what is
-// allocated. Before the first sample it is none, since nothing was asked for.
+// Fragmented returns the part of the capacity that is idle and of no use to the usual requests, like Utilisation for
+// the allocation. Before the first sample it is none, since there was no request.
 func (h *History) Fragmented(from, to time.Duration) (float64, bool) {
 	return h.over(from, to, 0, func(s *Sample) vgpu.MilliGPU { return s.Fragmentation })
 }

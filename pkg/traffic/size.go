@@ -60,9 +60,9 @@ type model struct {
 }
 
 // Size chooses instances for all demands on the fewest devices; of such plans one with the fewest compute slices. The
-// order of demands and of variants does not matter. It refuses a model without a fast enough variant, and serves the
-// others. The error names a broken demand or two demands of one model, or says that a plan would need more than
-// MaxDevices.
+// order of demands and of variants does not matter. A model without a fast enough variant gets a refusal, and the plan
+// serves the others. The error names a broken demand or two demands of one model, or says that a plan would need more
+// than MaxDevices.
 func Size(demands []Demand, cfg Config) (*Plan, error) {
 	cfg.Permille = cmp.Or(cfg.Permille, DefaultPermille)
 	cfg.Sums = cmp.Or(cfg.Sums, DefaultSums)

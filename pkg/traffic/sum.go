@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// firstSums is how many sums the first search keeps. That search is fast, and its result bounds the second. A larger
-// number makes it slower, and the second one rarer.
+// firstSums is how many sums the first search keeps. The first search is fast, and its result bounds the second. A
+// larger number makes it slower, and the second one rarer.
 const firstSums = 64
 
 // sum returns the best sum with a mix of each model. The first search keeps the first number of sums. If it left
@@ -26,8 +26,9 @@ func (p *Plan) sum(models []model, first, second int) *mix {
 	return best
 }
 
-// search adds up mixes, one model after the other. It keeps at most the given number of leading sums, and drops those
-// that must end with more devices than asked for. It returns nil if no sum is left, and whether it left something out.
+// search adds up mixes, one model after the other. The search keeps at most the given number of leading sums, and drops
+// those that must end with too many devices. The result is nil without a sum, and says whether the search left
+// something out.
 func (p *Plan) search(models []model, most, devices int) (best *mix, cut bool) {
 	rests := make([]usage, len(models)+1) // the least usage of the models from there on
 	for i := len(models) - 1; i >= 0; i-- {
@@ -97,8 +98,8 @@ func boundOf(models []model) int {
 	return most
 }
 
-// leastOf returns the least usage of a mean of the laws by the model, in units of 1/(parts·roomLCM) of a device. It
-// uses the model's mixes. Where these are unknown or not whole, it computes as if instances could be divided.
+// leastOf returns the least usage of a mean of the laws by the model, in units of 1/(parts·roomLCM) of a device. The
+// model's mixes give it. Where these are unknown or not whole, the computation divides instances.
 func (m *model) leastOf(mean [len(laws)]int) int {
 	var weights [len(laws)]int
 	for l := range laws {

@@ -41,7 +41,7 @@ type Demand struct {
 	Variants []Variant
 }
 
-// Refusal says why a model cannot be served: no variant is fast enough.
+// Refusal says why there is no plan for a model: no variant is fast enough.
 type Refusal struct {
 	Model string
 	// Limit is the longest time of a batch.

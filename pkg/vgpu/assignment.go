@@ -20,16 +20,16 @@ type ContainerAssignment struct {
 	// Devices, sorted; len(Devices) == Share.Devices.
 	Devices []DeviceID
 	Share   Share
-	// Asked is the slots that the container asks for, where a variant gives it more; else 0. The kubelet counts these.
+	// Asked is the slots of the container's request, where a variant gives it more; else 0. The kubelet counts these.
 	Asked Slots
 }
 
-// Hold keeps devices for a pod that is not bound yet.
+// Hold keeps devices for a pod before its bind.
 type Hold struct {
 	Assignment
 	// Priority of the pod: a hold counts for pods of the same or a lower priority, never for its own pod.
 	Priority int32
-	// Until is the Unix time in seconds at which all pods are expected to have ended that still use the devices, 0
-	// where it is unknown. A pod that ends by then may use the devices meanwhile.
+	// Until is the expected Unix time in seconds at which all present users of the devices have ended, 0 for an unknown
+	// time. A pod that ends by then may use the devices meanwhile.
 	Until int64
 }

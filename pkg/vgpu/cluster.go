@@ -18,7 +18,7 @@ type Cluster struct {
 	depth    int
 }
 
-// change is one entry that was added to or removed from the ledger of a node.
+// change is one new or removed entry of a node's ledger.
 type change struct {
 	node  *Node
 	entry entry
@@ -129,7 +129,7 @@ func (c *Cluster) Release(uid UID) bool {
 	return n != nil && n.Release(uid)
 }
 
-// WhatIf runs fn and then undoes all changes of fn to the ledgers, also when fn panics. It nests.
+// WhatIf runs fn and then undoes all changes of fn to the ledgers, also when fn panics. Calls may nest.
 func (c *Cluster) WhatIf(fn func()) {
 	mark := len(c.journal)
 	c.depth++
@@ -140,7 +140,7 @@ func (c *Cluster) WhatIf(fn func()) {
 	fn()
 }
 
-// undo reverts the changes after mark, the last one first. It does not record its own changes.
+// undo reverts the changes after mark, the last one first. The journal does not record the reverts.
 func (c *Cluster) undo(mark int) {
 	depth := c.depth
 	c.depth = 0

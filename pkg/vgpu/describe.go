@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// String describes the refusal with the numbers and with what would help, as users read it in events: "largest free
-// share is 4 of 10 slots on n2/g1; container main asks for 5".
+// String describes the refusal with the numbers and with what would help, as in events: "largest free share is 4 of 10
+// slots on n2/g1; container main asks for 5".
 func (r Refusal) String() string {
 	s := r.sentence()
 	if r.Helps == RecoveryHelps && r.Reason != NoShareFits {
@@ -77,8 +77,8 @@ func (r *Refusal) modelSentence() string {
 	return fmt.Sprintf("the pod may only use %s; %s has %s", strings.Join(r.Allowed, " or "), where, strings.Join(r.Present, ", "))
 }
 
-// promiseSentence names whose promise and beside whom: "on n1/g0 a slowdown of 1.31 is predicted for pod a/infer beside
-// b/train, which tolerates 1.15".
+// promiseSentence names the pod with the promise and its neighbours: "on n1/g0 a slowdown of 1.31 is predicted for pod
+// a/infer beside b/train, which tolerates 1.15".
 func (r *Refusal) promiseSentence() string {
 	said := fmt.Sprintf("on %s/%s a slowdown of %s is predicted for the pod beside %s; its max-slowdown is %s",
 		r.Node, r.Device, ratio(r.Best), firstNames(r.Beside), ratio(r.Want))

@@ -19,7 +19,7 @@ type Device struct {
 	// Contexts is the number of MPS clients that the device can serve at once; 0 means no limit. The budget counts
 	// containers: a container with several CUDA processes uses more than its count.
 	Contexts int
-	// Healthy devices take new shares. A sick device keeps the shares that it has.
+	// Healthy devices take new shares. An unhealthy device keeps the shares that it has.
 	Healthy bool
 	// Links to other devices of the node; a missing entry is the worst link.
 	Links []Link

@@ -101,9 +101,9 @@ func (n *Node) Holds() []Hold {
 	return all
 }
 
-// Add books an assignment, and keeps its slices: the caller must not modify them later. A sick device accepts it, since
-// the pod runs there already. The error says what is wrong: another node, a second assignment of one pod, an unknown
-// device, a malformed share, or more than a device has. Then Add books nothing. Holds do not matter.
+// Add books an assignment, and keeps its slices: the caller must not modify them later. An unhealthy device accepts it,
+// since the pod runs there already. The error says what is wrong: another node, a second assignment of one pod, an
+// unknown device, a malformed share, or more than a device has. Then Add books nothing. Holds do not matter.
 func (n *Node) Add(a Assignment) error {
 	e, err := n.entry(Hold{Assignment: a})
 	if err != nil {
@@ -126,8 +126,8 @@ func (n *Node) Add(a Assignment) error {
 // Remove removes the assignment of a pod, and reports whether there was one.
 func (n *Node) Remove(uid UID) bool { return n.removeEntry(uid, false) }
 
-// Hold keeps devices for a pod, and keeps the slices of h. It does not check whether the devices are free, since other
-// pods may still have to end there. It fails for the other reasons of Add.
+// Hold keeps devices for a pod, and keeps the slices of h. The devices may be in use, since other pods may still have
+// to end there. The other reasons of Add are errors here too.
 func (n *Node) Hold(h Hold) error {
 	e, err := n.entry(h)
 	if err != nil {
@@ -258,7 +258,7 @@ func (n *Node) insert(e *entry, hold bool) {
 	n.book(e, hold, +1)
 }
 
-// book updates the sums, the cluster's index and its journal with one entry that was added (+1) or removed (−1).
+// book updates the sums, the cluster's index and its journal for one new (+1) or removed (−1) entry.
 func (n *Node) book(e *entry, hold bool, sign int) {
 	if !hold {
 		for _, u := range e.uses {
@@ -278,8 +278,8 @@ func (n *Node) book(e *entry, hold bool, sign int) {
 	}
 }
 
-// updateHeldUses recomputes the held uses on the devices of one hold, after it or the assignment of its pod was added
-// or removed.
+// updateHeldUses recomputes the held uses on the devices of one hold, after a change of it or of the assignment of its
+// pod.
 func (n *Node) updateHeldUses(hold *entry) {
 	for _, u := range hold.uses {
 		n.heldUses[u.device] = n.heldUsesOf(u.device)

@@ -39,8 +39,8 @@ func Offers(nodes []*Node) []Offer {
 }
 
 // LegalAnywhere returns nil when each container is legal on at least one of the offered devices, so that some node may
-// take the pod. Later checks skip devices where a container is illegal, node by node. Without any offer it refuses
-// nothing, since the cluster's devices are not known yet. Offers of models that the pod may not use do not count.
+// take the pod. Later checks skip devices where a container is illegal, node by node. Without any offer there is no
+// refusal: the cluster's devices are unknown yet. Offers of models that the pod may not use do not count.
 //
 // Otherwise it returns one refusal, of the first container that is illegal on all devices. Of the reasons on the
 // devices it is the one that comes closest to legal, with the nearest legal values over all devices.
@@ -91,8 +91,8 @@ func allowedOf(offers []Offer, r *Request) ([]Offer, *Refusal) {
 	return nil, r.notAllowed(slices.Compact(present))
 }
 
-// nearestOffered returns the nearest legal values below and above k, which is illegal on all offers. It prefers values
-// that one node could hold. Where a side has none, it returns what is legal on a node with more devices.
+// nearestOffered returns the nearest legal values below and above k, which is illegal on all offers. Values that one
+// node could hold come first. Where a side has none, it returns what is legal on a node with more devices.
 //
 // Example: 13 slots, nodes with two devices of 10 slots or two of 4. The legal values 10 and 20 and 8 leave 10 and 20;
 // 12 and 16 would take three and four devices.
@@ -112,7 +112,7 @@ func nearestOffered(offers []Offer, k Slots) []Slots {
 	return near
 }
 
-// checkOrder orders the reasons as a share is checked: a later one is closer to legal.
+// checkOrder orders the reasons like the checks of a share: a later one is closer to legal.
 var checkOrder = []Reason{
 	IllegalSlots, MemoryAboveDevice, ComputeLimitBelowRequest, MemoryLimitBelowRequest, LimitAboveDevice,
 }
@@ -154,5 +154,5 @@ func nearestTo(legal []Slots, k Slots) []Slots {
 	return near
 }
 
-// shortfall is the distance between what a request asks for and what could be given.
+// shortfall is the distance between a request and the most that is possible.
 func (r *Refusal) shortfall() int64 { return max(r.Want-r.Best, r.Best-r.Want) }

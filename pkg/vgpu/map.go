@@ -4,7 +4,7 @@ package vgpu
 // wait with the reasons. Pages, `kubectl tandem` and the simulator show the same one, as JSON with these keys. Later
 // versions may add keys and never rename one.
 type Map struct {
-	// AtSeconds is the moment, in seconds from the start of what is shown.
+	// AtSeconds is the moment, in seconds from the start of the run.
 	AtSeconds float64      `json:"at_seconds"`
 	Nodes     []MapNode    `json:"nodes"`
 	Pending   []MapPending `json:"pending"`
@@ -28,7 +28,7 @@ type MapDevice struct {
 	Slots   Slots  `json:"slots"`
 	Memory  Bytes  `json:"memory_bytes"`
 	Healthy bool   `json:"healthy"`
-	// Slices that are assigned or held, the lowest first.
+	// Slices with an owner or a hold, the lowest first.
 	Slices []MapSlice `json:"slices"`
 }
 
@@ -53,7 +53,7 @@ type MapPending struct {
 	UID UID `json:"uid"`
 	// Members that wait together, 0 for a single pod.
 	Members int `json:"members,omitempty"`
-	// Slots that its containers ask for at most at one time, added up over all members.
+	// Slots in its containers' requests at most at one time, added up over all members.
 	Slots Slots `json:"slots"`
 	// SinceSeconds is when it arrived, on the clock of AtSeconds.
 	SinceSeconds float64 `json:"since_seconds"`

@@ -13,7 +13,7 @@ const (
 	maxMemory Bytes = 1 << 50
 )
 
-// Node is the devices of one node with their ledger. It is not safe for concurrent writes.
+// Node is the devices of one node with their ledger. Concurrent writes are not safe.
 type Node struct {
 	name       string
 	devices    []Device
@@ -24,7 +24,7 @@ type Node struct {
 	used     []Use       // per device, by assignments only
 	pods     []entry     // assignments by UID
 	holds    []entry     // holds by UID
-	heldUses [][]heldUse // per device, the holds that count: those of pods that are not assigned here
+	heldUses [][]heldUse // per device, the holds that count: those of pods without an assignment here
 	slots    Slots       // of all devices
 	taken    Slots       // by assignments
 	room     Room        // of the host, for further pods
@@ -126,10 +126,10 @@ func (n *Node) Used(i int) Use { return n.used[i] }
 // Taken returns the slots that assignments take, and the slots of all devices.
 func (n *Node) Taken() (taken, of Slots) { return n.taken, n.slots }
 
-// FreeFor returns what a pod may take of device i: nothing of a sick one. Of a healthy one it is the capacity less the
-// assignments and less the holds that count for the pod. A hold counts for pods of the same or a lower priority, and
-// never for its own pod. It does not count for a pod that ends by the time until which others use the devices. It does
-// not count beside an assignment of its own pod on this node. Amounts are never below zero.
+// FreeFor returns what a pod may take of device i: nothing of an unhealthy one. Of a healthy one it is the capacity
+// less the assignments and less the holds that count for the pod. A hold counts for pods of the same or a lower
+// priority, and never for its own pod. Neither does it count for a pod that ends by the time until which others use the
+// devices. Beside an assignment of its own pod on this node it does not count. Amounts are never below zero.
 func (n *Node) FreeFor(i int, r *Request) Use {
 	free := n.capacities[i].Minus(n.used[i].Plus(n.KeptFrom(i, r)))
 	if n.capacities[i].Contexts == UnlimitedContexts {
@@ -180,7 +180,8 @@ func (n *Node) heldUsesOf(i int) []heldUse {
 	return list
 }
 
-// Only returns a clone in which only the devices for which keep is true take new shares: the others are sick there.
+// Only returns a clone in which only the devices for which keep is true take new shares: the others are unhealthy
+// there.
 func (n *Node) Only(keep func(device int) bool) *Node {
 	c := n.Clone()
 	c.devices = slices.Clone(n.devices)
@@ -234,7 +235,7 @@ func remaining(list []entry, held bool, leaves func(h *Hold, held bool) bool) []
 	return left
 }
 
-// Clone returns a copy that belongs to no cluster. It shares the assignments, which are never modified.
+// Clone returns a copy that belongs to no cluster. The two share the assignments, which are immutable.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.used, c.pods, c.holds = slices.Clone(n.used), slices.Clone(n.pods), slices.Clone(n.holds)

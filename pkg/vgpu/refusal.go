@@ -1,6 +1,6 @@
 package vgpu
 
-// Reason names why a request cannot be met.
+// Reason names why the cluster cannot meet a request.
 type Reason string
 
 // Reasons of refusals.
@@ -35,11 +35,11 @@ const (
 type Help int
 
 const (
-	// NothingHelps says that the request can never be met here.
+	// NothingHelps says that this node can never meet the request.
 	NothingHelps Help = iota
 	// EvictionHelps says that other pods use what the request needs.
 	EvictionHelps
-	// RecoveryHelps says that sick devices have what the request needs.
+	// RecoveryHelps says that unhealthy devices have what the request needs.
 	RecoveryHelps
 )
 
@@ -57,11 +57,12 @@ const (
 	UnitMilliSlowdown Unit = "milliSlowdown"
 )
 
-// Refusal says why a request cannot be met, with the numbers. It is an answer, not an error.
+// Refusal says why a device, node or cluster cannot meet a request, with the numbers. A Refusal is an answer, not an
+// error.
 type Refusal struct {
 	Reason Reason
 	Helps  Help
-	// Container that is refused, "" when it is the pod as a whole.
+	// Container of the refusal, "" for the pod as a whole.
 	Container string
 	// Node and Device name the nearest miss, when there is one; Device is the name for users ("g1").
 	Node   string
@@ -70,7 +71,7 @@ type Refusal struct {
 	Model string
 	// Unit of Want, Best and Of.
 	Unit Unit
-	// Want is what the request asks for. Best is the most that could be given (for a limit below the request: the least
+	// Want is the amount in the request. Best is the most that is possible (for a limit below the request: the least
 	// legal limit; for PromiseBroken the predicted slowdown).
 	Want, Best int64
 	// Of is the capacity that Best is a part of.
@@ -84,7 +85,7 @@ type Refusal struct {
 	// pods on the device, by name.
 	Promised string
 	Beside   []string
-	// Declared are the pods, "" for the refused one, of which a declared use counts for more than was declared.
+	// Declared are the pods, "" for the refused one, whose declared use counts for more than the declaration.
 	Declared []string
 	// Cut says that the search reached its limit: there may be a fit that it did not try.
 	Cut bool

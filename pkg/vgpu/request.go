@@ -24,7 +24,7 @@ const (
 	Sidecar
 )
 
-// Request is what one pod asks for.
+// Request is the request of one pod.
 type Request struct {
 	UID UID
 	// Pod is "namespace/name", for users.
@@ -33,7 +33,7 @@ type Request struct {
 	Priority int32
 	// Ends is the Unix time in seconds at which the pod ends by itself if it starts now, 0 where it may run for ever.
 	Ends int64
-	// Containers that ask for slots, init containers and sidecars first, in the pod's order.
+	// Containers with slots, init containers and sidecars first, in the pod's order.
 	Containers []ContainerRequest
 	// ComputeLimit is the compute that a container may burst to, 0 for its request.
 	ComputeLimit MilliGPU
@@ -44,11 +44,11 @@ type Request struct {
 	Variants []Variant
 	// Tenancy is what the pod's neighbours need to know of it.
 	Tenancy
-	// Preferences say on which GPU models the pod does less work than on others. Models that are not listed lose
-	// nothing. Unlike Variants they forbid no model.
+	// Preferences say on which GPU models the pod does less work than on others. Other models lose nothing. Unlike
+	// Variants they forbid no model.
 	Preferences []Preference
-	// Host is the CPU and memory that the pod asks of its host. Fit does not count it, since other plugins of the
-	// scheduler do; some policies do.
+	// Host is the CPU and memory in the pod's request. Fit does not count it, since other plugins of the scheduler do;
+	// some policies do.
 	Host Room
 }
 
@@ -57,7 +57,7 @@ type Tenancy struct {
 	// Workload is the number of the workload in the predictions of interference; 0 is an unknown workload.
 	Workload uint32
 	// MaxSlowdown is the slowdown beside neighbours that the pod tolerates, in thousandths of the time without: 1200 is
-	// 1.2. It is 1000 or more; 0 tolerates any.
+	// 1.2. The value is 1000 or more; 0 tolerates any.
 	MaxSlowdown int64
 }
 
@@ -78,17 +78,17 @@ func (r *Request) Loss(model string) MilliGPU {
 	return 0
 }
 
-// ContainerRequest is what one container asks for.
+// ContainerRequest is the request of one container.
 type ContainerRequest struct {
 	Name string
 	Kind ContainerKind
-	// Slots that the container asks for, ≥ 1.
+	// Slots of the container, ≥ 1.
 	Slots Slots
-	// Memory that the container asks for, added up over its devices; 0 for memory in proportion to the slots.
+	// Memory of the container, added up over its devices; 0 for memory in proportion to the slots.
 	Memory Bytes
 }
 
-// Validate returns an error for a broken request. A request that is too large for any device is not broken.
+// Validate returns an error for a broken request. A request that is too large for any device is legal here.
 func (r *Request) Validate() error {
 	switch {
 	case r.UID == "":
@@ -138,8 +138,8 @@ func (c *ContainerRequest) validate(names map[string]bool, apps bool) error {
 	return nil
 }
 
-// PeakSlots returns the most slots that the pod's containers ask for at one time, which is also what the kubelet gives to
-// the pod at most. Example: an init container of 4 before app containers of 3 and 2 needs 5.
+// PeakSlots returns the most slots in the requests of the pod's containers at one time, which is also what the kubelet
+// gives to the pod at most. Example: an init container of 4 before app containers of 3 and 2 needs 5.
 func (r *Request) PeakSlots() Slots {
 	var p Peak
 	for i := range r.Containers {

@@ -2,15 +2,15 @@ package vgpu
 
 import "fmt"
 
-// Room is CPU and memory of a host: what a pod asks of its host, or what a host has left. It never stands for devices.
+// Room is CPU and memory of a host: a pod's request, or the rest of a host. Room never stands for devices.
 type Room struct {
 	// MilliCPU is thousandths of a core.
 	MilliCPU int64
 	Memory   Bytes
 }
 
-// Within reports whether no amount is above o's. It does not compare an amount of 0 or less, as the scheduler's own
-// plugin does. A host may be over its capacity in a resource that the pod does not ask for.
+// Within reports whether no amount is above o's. An amount of 0 or less always counts as within, as in the scheduler's
+// own plugin. A host may be over its capacity in a resource that the pod does not request.
 func (r Room) Within(o Room) bool {
 	return (r.MilliCPU <= 0 || r.MilliCPU <= o.MilliCPU) && (r.Memory <= 0 || r.Memory <= o.Memory)
 }
@@ -23,7 +23,7 @@ func (r Room) Minus(o Room) Room {
 	return Room{max(0, Difference(r.MilliCPU, o.MilliCPU)), max(0, Difference(r.Memory, o.Memory))}
 }
 
-// Less returns the difference, below zero where o is more: what a host lacks whose pods ask for more than it has.
+// Less returns the difference, below zero where o is more: what a host lacks whose pods request more than it has.
 // Amounts saturate.
 func (r Room) Less(o Room) Room {
 	return Room{Difference(r.MilliCPU, o.MilliCPU), Difference(r.Memory, o.Memory)}
@@ -32,8 +32,8 @@ func (r Room) Less(o Room) Room {
 // String writes the amounts for users: "1500m 4Gi".
 func (r Room) String() string { return fmt.Sprintf("%dm %v", r.MilliCPU, r.Memory) }
 
-// Room returns what further pods may use of the host, as SetRoom set it. It is zero by default, and below zero where
-// the host's pods ask for more than it has.
+// Room returns what further pods may use of the host, as SetRoom set it. The room is zero by default, and below zero
+// where the host's pods request more than it has.
 func (n *Node) Room() Room { return n.room }
 
 // SetRoom sets what further pods may use of the host. The ledger counts devices only, so that the caller that books a

@@ -31,8 +31,8 @@ func (r *Request) Legal(d *Device) *Refusal {
 // On returns the share that the container gets on devices like d, or why its request is illegal there:
 //
 //   - k ≤ N slots are k/N of one device, a multiple of N is k/N whole devices, any other k is illegal;
-//   - memory is the device's in proportion, rounded down, or what the container asks for, divided over its devices and
-//     rounded up; it may be below or above the proportion and not above the device;
+//   - memory is the device's in proportion, rounded down, or the container's request, divided over its devices and
+//     rounded up. It may be below or above the proportion and not above the device;
 //   - the limits default to the request (ComputeOf for compute) and lie between the request and the device.
 //
 // Example: 3 of 10 slots of a device with 40 GiB are {1 device, 3 slots, 12 GiB, compute limit 300, memory limit 12
@@ -45,7 +45,7 @@ func (c *ContainerRequest) On(d *Device, computeLimit MilliGPU, memoryLimit Byte
 	return Share{}, c.illegal(d, &s, reason, computeLimit, memoryLimit)
 }
 
-// ShareOn is On without the reason, for callers that ask about many devices: it allocates nothing.
+// ShareOn is On without the reason, for callers with many devices: it allocates nothing.
 func (c *ContainerRequest) ShareOn(d *Device, computeLimit MilliGPU, memoryLimit Bytes) (Share, bool) {
 	s, reason := c.share(d, computeLimit, memoryLimit)
 	return s, reason == ""

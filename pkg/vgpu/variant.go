@@ -18,10 +18,10 @@ type Variant struct {
 	// Model is the product name of the devices.
 	Model string
 	// Compute is the least that the container needs of such devices: up to WholeGPU a part of one device, above it
-	// whole devices. SlotsOf rounds its slots up. The container gets at least the slots that it asks for, and exactly
+	// whole devices. SlotsOf rounds its slots up. The container gets at least the slots of its request, and exactly
 	// these where Compute is 0.
 	Compute MilliGPU
-	// Cost is the price of that share, in any unit, since only variants of one request are compared.
+	// Cost is the price of that share, in any unit: comparisons are between variants of one request.
 	Cost int64
 }
 
@@ -95,7 +95,7 @@ func (r *Request) On(c int, d *Device) (Share, *Refusal) {
 	return want.On(d, r.ComputeLimit, r.MemoryLimit)
 }
 
-// ShareOn is On without the reason, for callers that ask about many devices: it allocates nothing.
+// ShareOn is On without the reason, for callers with many devices: it allocates nothing.
 func (r *Request) ShareOn(c int, d *Device) (Share, bool) {
 	want, allowed := r.on(c, d)
 	if !allowed {
@@ -112,8 +112,8 @@ func (r *Request) Cost(model string) int64 {
 	return 0
 }
 
-// CostRank returns how many variants cost less than that of a model: 0 for the cheapest, less than MaxVariants. It
-// orders devices for one request as Cost does.
+// CostRank returns how many variants cost less than that of a model: 0 for the cheapest, less than MaxVariants. The
+// rank orders devices for one request as Cost does.
 func (r *Request) CostRank(model string) int {
 	cost, rank := r.Cost(model), 0
 	for i := range r.Variants {

@@ -22,12 +22,12 @@ type Ranges struct {
 
 // Ratio compares pods per second with those of the stock scheduler in the same run.
 type Ratio struct {
-	// Name says in words what is compared.
+	// Name says in words what the comparison is.
 	Name string `json:"name"`
 	// Ours and Stock name the workloads as scheduler_perf does: "case/workload".
 	Ours  string `json:"ours"`
 	Stock string `json:"stock"`
-	// Min is the least allowed ratio; 0 where the comparison is only reported.
+	// Min is the least allowed ratio; 0 for a comparison that is only in the report.
 	Min float64 `json:"min,omitempty"`
 	// Measured is the ratio that a quiet machine gave, for the reader; 0 before one did.
 	Measured float64 `json:"measured,omitempty"`
@@ -38,7 +38,7 @@ type Cost struct {
 	Name string `json:"name"`
 	// Benchmark is the name that `go test -bench` prints, without the number of CPUs.
 	Benchmark string `json:"benchmark"`
-	// MaxMilliseconds that are allowed for one operation.
+	// MaxMilliseconds is the bound for one operation.
 	MaxMilliseconds float64 `json:"maxMilliseconds"`
 	// Measured is what a quiet machine gave, for the reader; 0 before one did.
 	Measured float64 `json:"measured,omitempty"`
@@ -57,8 +57,8 @@ func LoadRanges(path string) (Ranges, error) {
 	return r, nil
 }
 
-// CompareRatios holds what happened per second, by "case/workload", against the ratios. It returns a table for people and one
-// line for each that is out of range: a ratio below Min, or a workload that was not measured.
+// CompareRatios holds what happened per second, by "case/workload", against the ratios. The results are a table for
+// people and one line for each ratio out of range: a ratio below Min, or a workload without a measurement.
 func CompareRatios(ratios []Ratio, perSecond map[string]float64) (table string, broken []string) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -102,7 +102,7 @@ func CompareCosts(costs []Cost, milliseconds map[string]float64) (table string, 
 	return b.String(), broken
 }
 
-// before shows a value that was measured earlier.
+// before shows an earlier value.
 func before(measured float64) string {
 	if measured == 0 {
 		return "-"

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// PodsPerSecond reads the files that scheduler_perf wrote into a folder: the measured pods of a workload divided by the
-// time until the last of them was scheduled, by "case/workload", and of several rounds the median. The average throughput
-// that scheduler_perf gives too is the mean of samples of a second each: times the duration it is up to a fifth more than
-// the pods that there are.
+// PodsPerSecond reads the files that scheduler_perf wrote into a folder. It returns the measured pods of a workload
+// divided by the time until the last of them had its node, by "case/workload", and of several rounds the median. The
+// average throughput in the same files is the mean of samples of a second each. Times the duration it is up to a fifth
+// more than the pods that there are.
 func PodsPerSecond(dir string, pods map[string]int) (map[string]float64, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -59,10 +59,11 @@ func PodsPerSecond(dir string, pods map[string]int) (map[string]float64, error) 
 // most is the part of the pods that MostPodsPerSecond counts.
 const most = 0.95
 
-// MostPodsPerSecond reads how the pods of each workload got their nodes over time, which scheduler_perf wrote into a folder
-// once a second: the pods that had one when 95 % had, per second until then, by "case/workload", and of several rounds the
-// median. It is for preemptors: one that misses the event of its room waits for up to five minutes until the scheduler looks
-// at all that wait, and would hide what all others took. Where the last second had more than 5 %, rates of all pods count.
+// MostPodsPerSecond reads how the pods of each workload got their nodes over time, which scheduler_perf wrote into a
+// folder once a second. It returns the pods that had one when 95 % had, per second until then, by "case/workload", and
+// of several rounds the median. The function is for preemptors. One that misses the event of its room waits for up to
+// five minutes until the scheduler looks at all that wait, and would hide the time of all others. Where the last second
+// had more than 5 %, rates of all pods count.
 func MostPodsPerSecond(dir string, pods map[string]int) (map[string]float64, error) {
 	rates, err := PodsPerSecond(dir, pods)
 	if err != nil {
@@ -130,11 +131,11 @@ type GangAlgorithm struct {
 	Scheduled int `json:"scheduled"`
 }
 
-// gangSuffix tells files of a GangAlgorithm from those of scheduler_perf.
+// gangSuffix marks the files of a GangAlgorithm beside those of scheduler_perf.
 const gangSuffix = ".gangs"
 
-// GangsPerSecond reads what was recorded of gangs into a folder: how many gangs a second of algorithm time schedules, by
-// "case/workload". What the gangs wait for between attempts and what binding them takes is no part of it.
+// GangsPerSecond reads what was recorded of gangs into a folder: how many gangs a second of algorithm time schedules,
+// by "case/workload". The time that gangs wait between attempts and the time of their binds are no part of it.
 func GangsPerSecond(dir string) (map[string]float64, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"+gangSuffix))
 	if err != nil {
@@ -193,7 +194,7 @@ func median(values []float64) float64 {
 var benchmarkLine = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op(?:\s+([0-9.]+) cpu-ms/op)?`)
 
 // Milliseconds reads the output of `go test -bench`: the time of one operation by the name of the benchmark. Where a
-// benchmark tells its processor time as cpu-ms/op, that counts: it is the time on one core that nobody else uses.
+// benchmark reports its processor time as cpu-ms/op, that counts: it is the time on one core without other load.
 func Milliseconds(output string) (map[string]float64, error) {
 	result := map[string]float64{}
 	for _, match := range benchmarkLine.FindAllStringSubmatch(output, -1) {

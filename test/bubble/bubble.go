@@ -1,7 +1,8 @@
 // Package bubble runs schedulers in bubbles of testing/synctest, where time passes once all goroutines wait for it.
 //
-// Whatever the speed of the machine, what one change leads to has happened before the next instant comes: informers have told their
-// handlers, pods were tried, requests were answered. A test that has awaited one thing may look at another.
+// Whatever the speed of the machine, all consequences of one change come before the next instant: informers have called
+// their handlers, the scheduler has tried pods, and requests have their answers. A test that has awaited one thing may
+// look at another.
 package bubble
 
 import (
@@ -29,14 +30,14 @@ func Prepare() {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 }
 
-// Rest waits until all goroutines of the bubble wait, for time or for the test, and lets an instant pass: events of one object have
-// names by their time, and the API has room for one of a name.
+// Rest waits until all goroutines of the bubble wait, for time or for the test, and advances the time by an instant.
+// Events of one object have names by their time, and the API has room for one of a name.
 func Rest() {
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
 }
 
-// Await reports whether what is wanted is true within the patience. All goroutines rest when it is asked.
+// Await reports whether wanted becomes true within the patience. All goroutines rest at each call of it.
 func Await(wanted func() bool) bool {
 	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(tick) {
 		Rest()

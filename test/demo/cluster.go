@@ -210,7 +210,7 @@ func (c *cluster) logs() error {
 	return errors.New("\n" + c.plane.Logs(12))
 }
 
-// instructions say how to play with a cluster that is kept.
+// instructions say how to use a cluster that stays up.
 func (c *cluster) instructions() string {
 	kubeconfig, err := c.plane.Kubeconfig("admin", []string{"system:masters"})
 	if err != nil {

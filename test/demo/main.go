@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// limit is how long the demo may take once everything is built. A busy machine needs a minute; only a hang reaches it.
+// limit is how long the demo may take after the builds. A busy machine needs a minute; only a hang reaches it.
 const limit = 15 * time.Minute
 
 func main() { os.Exit(status()) }
@@ -25,7 +25,7 @@ func status() int {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // the API server's advice is not for those who watch
+	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // the API server's advice would disturb the output
 	out := newTerminal(os.Stdout)
 	err := run(ctx, out, *kubernetes, *keep)
 	switch {
@@ -70,7 +70,7 @@ func run(ctx context.Context, out *terminal, kubernetes string, keep bool) error
 	return nil
 }
 
-// play submits the workloads, waits until everything is decided and reports what it sees.
+// play submits the workloads, waits until all are placed or refused, and reports the result.
 func play(ctx context.Context, out *terminal, c *cluster) (*report, error) {
 	if err := c.submitAll(ctx, out, workloads()); err != nil {
 		return nil, err

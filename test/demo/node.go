@@ -226,8 +226,8 @@ func poll(ctx context.Context, f func() error) error {
 	}
 }
 
-// endDaemons ends the MPS daemons that the agents left running, as they should: an upgraded agent adopts them. They are
-// known by the state file in their environment.
+// endDaemons ends the MPS daemons that the agents left running, as they should: an upgraded agent adopts them. The
+// state file in their environment identifies them.
 func endDaemons(dir string) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		deadline := time.Now().Add(3 * time.Second)

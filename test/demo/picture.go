@@ -13,7 +13,7 @@ type gpu struct {
 	slices            []slice
 }
 
-// slice is a part of a device that somebody has.
+// slice is a part of a device with an owner.
 type slice struct {
 	owner string
 	kind  kind
@@ -29,7 +29,8 @@ func (g gpu) used() int {
 }
 
 // draw draws nodes × GPUs × slices to scale: every device is as wide as the others and holds its slots side by side. A
-// device that holds more than its slots is drawn as full, and its count tells. The devices of a node stand together.
+// device that holds more than its slots looks full, and its count shows the excess. The devices of a node stand
+// together.
 func draw(gpus []gpu, width int, colours bool) string {
 	var b strings.Builder
 	inside := width - len("  g0 ") - len(" 10/10") // between the outer borders, those included

@@ -11,10 +11,10 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakekubelet"
 )
 
-// example is the container that is shown with its whole environment.
+// example is the container whose whole environment the demo shows.
 const example = "nb-bob"
 
-// render returns the picture, what each container was given, and who was refused and why.
+// render returns the picture, the devices of each container, and the refused pods with the reasons.
 func (r *report) render(width int, colours bool) string {
 	var b strings.Builder
 	heading := func(text string) { fmt.Fprintf(&b, "\n%s\n", paint(colours, bold, text)) }
@@ -70,7 +70,7 @@ func (r *report) gpus() []gpu {
 	return all
 }
 
-// table tells of each container what its environment and device files say; nothing in it comes from the assignment.
+// table shows the environment and device files of each container; no part of it comes from the assignment.
 func (r *report) table() string {
 	var rows [][]string
 	rows = append(rows, []string{"CONTAINER", "GPU", "SLOTS", "SM LIMIT", "MEMORY LIMIT", "DEVICE FILES"})
@@ -185,7 +185,7 @@ func wrap(text string, width int, indent string) string {
 	return b.String() + line + "\n"
 }
 
-// summary and more count what was checked.
+// summary and more count the checks.
 func (r *report) summary() string {
 	return fmt.Sprintf("%d pods run, %d containers hold what is assigned to them,", len(r.pods), len(r.containers))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakekubelet"
 )
 
-// report is everything that was seen, from independent sources: the picture and the checks are made of it.
+// report has all observations, from independent sources: the source of the picture and the checks.
 type report struct {
 	devices    []device
 	pods       map[string]*observed
@@ -45,7 +45,7 @@ type observed struct {
 	broken     error // why there is no valid assignment
 }
 
-// check returns what is not as it should be: nothing may be left to the eye.
+// check returns all deviations.
 func (r *report) check() []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -113,7 +113,7 @@ func (r *report) expectedContainers() int {
 	return n
 }
 
-// checkPod compares what the user asked for, the assignment, and what each container was given.
+// checkPod compares the user's request, the assignment, and the devices of each container.
 func (r *report) checkPod(p *observed) []error {
 	var problems []error
 	asks := append(slices.Clone(p.init), p.containers...)
@@ -131,7 +131,7 @@ func (r *report) checkPod(p *observed) []error {
 	return problems
 }
 
-// checkContainer compares an assignment with the record of what the container was given, which comes from the CDI spec.
+// checkContainer compares an assignment with the record of the container, which comes from the CDI spec.
 func (r *report) checkContainer(p *observed, c vgpu.ContainerAssignment) error {
 	given := r.given(p.uid, c.Name)
 	if given == nil {

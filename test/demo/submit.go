@@ -69,7 +69,7 @@ type answered struct {
 	denied bool
 }
 
-// submitRefused creates the pods that must be refused, after the others run, and waits for the reasons.
+// submitRefused creates the impossible pods, after the others run, and waits for the reasons.
 func (c *cluster) submitRefused(ctx context.Context, out *terminal, all []refusal) ([]answered, error) {
 	out.say("jane submits %d pods that must be refused", len(all))
 	answers := make([]answered, 0, len(all))
@@ -89,8 +89,8 @@ func (c *cluster) submitRefused(ctx context.Context, out *terminal, all []refusa
 	return answers, nil
 }
 
-// submitOneRefused asks until the answer is there. A pod that must be denied at once is only tried (dry run): the API
-// server may not have read a new policy yet.
+// submitOneRefused polls until the answer is there. For a pod that the API server must deny at once it uses a dry run:
+// the API server may not have read a new policy yet.
 func (c *cluster) submitOneRefused(ctx context.Context, a *answered) error {
 	options := metav1.CreateOptions{}
 	if a.atOnce {
@@ -132,8 +132,8 @@ func (c *cluster) reason(ctx context.Context, name string) (string, error) {
 	return message, nil
 }
 
-// observe reads what the cluster says of itself: assignments from the pods, devices from the GPUNodes, what containers
-// were given from the kubelets' record, drift from the agents' metrics.
+// observe reads the cluster's reports: assignments from the pods, devices from the GPUNodes, containers from the
+// kubelets' record, drift from the agents' metrics.
 func (c *cluster) observe(ctx context.Context) (*report, error) {
 	r := &report{pods: map[string]*observed{}}
 	for _, n := range c.nodes {

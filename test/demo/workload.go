@@ -11,7 +11,7 @@ import (
 // namespace of the demo's users.
 const namespace = "lab"
 
-// gpuLabel is the node label by which pods ask for a GPU model.
+// gpuLabel is the node label by which pods select a GPU model.
 const gpuLabel = "example.com/gpu"
 
 // kind of work, which colours the picture.
@@ -38,7 +38,7 @@ func (k kind) colour() colour {
 type workload struct {
 	name string
 	kind kind
-	// gpu is the model that the pod asks for, "" for any.
+	// gpu is the selected model, "" for any.
 	gpu         string
 	init        []ask
 	containers  []ask
@@ -47,7 +47,7 @@ type workload struct {
 	why string
 }
 
-// ask is what a container asks for. Zero memory leaves it in proportion to the slots.
+// ask is the request of a container. Zero memory leaves it in proportion to the slots.
 type ask struct {
 	name   string
 	slots  int64
@@ -57,7 +57,7 @@ type ask struct {
 func alone(slots int64) []ask { return []ask{{name: "main", slots: slots}} }
 
 // workloads all run on two nodes of two A100 with 10 slots each and two nodes of two T4 with 4 slots each, if they come
-// in this order: the largest come first, so that what is left is never too scattered for the next.
+// in this order. The largest come first, so that the free slots are never too scattered for the next.
 func workloads() []workload {
 	return []workload{
 		{name: "train-vision", kind: training, gpu: "a100", containers: alone(20), why: "20 slots: two whole A100 with NVLink"},
@@ -80,7 +80,7 @@ func workloads() []workload {
 	}
 }
 
-// refusal is a pod that must be refused, and the words that must be in the reason.
+// refusal is an impossible pod, and the required words of the reason.
 type refusal struct {
 	workload
 	// atOnce: the API server denies the pod; else it stays pending with an event.

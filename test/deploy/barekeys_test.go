@@ -96,7 +96,7 @@ func TestBareKeysAreWarnedOf(t *testing.T) {
 }
 
 // All bare keys are named at once, and those that were there before are not named again.
-func TestBareKeysAreToldOnce(t *testing.T) {
+func TestBareKeysAreReportedOnce(t *testing.T) {
 	c, w := warnedClient(t)
 	p := pod("bare")
 	p.Annotations = map[string]string{"vgpu": "1"}

@@ -1,5 +1,5 @@
-// Package deploy tests what deploy/ installs, on a real API server under RBAC: who may do what, with the accounts that
-// the manifests make and with others, and what the scheduler reads out of its configuration.
+// Package deploy tests the objects of deploy/, on a real API server under RBAC. The tests cover the permissions of the
+// accounts that the manifests make and of others, and the configuration that the scheduler reads.
 //
-// It holds tests only. The programs themselves run in test/e2e.
+// There are only tests. The programs themselves run in test/e2e.
 package deploy

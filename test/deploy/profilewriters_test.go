@@ -33,7 +33,7 @@ func TestSchedulerWritesWhatItLearned(t *testing.T) {
 	}
 }
 
-func TestNobodyElseWritesWhatWasLearned(t *testing.T) {
+func TestOnlyTheSchedulerWritesLearnedValues(t *testing.T) {
 	ctx := t.Context()
 	learned, declared := store(t, scheduler, workload("learned-1", true)), store(t, admin, workload("bert", false))
 	relabelled := func(object *unstructured.Unstructured, labels map[string]string) *unstructured.Unstructured {

@@ -24,8 +24,8 @@ const (
 	apps                = 4
 )
 
-// crowd is a full cluster twice over: as the model sees it, and as the scheduler does.
-type crowd struct {
+// population is a full cluster twice over: as the model sees it, and as the scheduler does.
+type population struct {
 	random  *rand.Rand
 	cluster *vgpu.Cluster
 	// candidates with the time at which each started, in the order of pods.
@@ -35,11 +35,11 @@ type crowd struct {
 	budgets    []*policyv1.PodDisruptionBudget
 }
 
-// newCrowd fills a cluster of one to six unlike nodes with pods of unlike priority, of which some count against a budget, or
+// newPopulation fills a cluster of one to six unlike nodes with pods of unlike priority, of which some count against a budget, or
 // two, some ask for no GPU, some are leaving already and some have the room of others held for them.
-func newCrowd(t *testing.T, seed uint64) *crowd {
+func newPopulation(t *testing.T, seed uint64) *population {
 	t.Helper()
-	c := &crowd{random: rand.New(rand.NewPCG(seed, 1))}
+	c := &population{random: rand.New(rand.NewPCG(seed, 1))}
 	models := []vgpu.Device{
 		{Model: "A100", Slots: 10, Memory: 40 * vgpu.GiB}, {Model: "H100", Slots: 1000, Memory: 80 * vgpu.GiB},
 		{Model: "T4", Slots: 4, Memory: 16 * vgpu.GiB},
@@ -63,10 +63,10 @@ func newCrowd(t *testing.T, seed uint64) *crowd {
 	return c
 }
 
-// newWideCrowd has so many nodes of one GPU with a pod each, which differ in when they started.
-func newWideCrowd(t *testing.T, nodes int) *crowd {
+// newWidePopulation has so many nodes of one GPU with a pod each, which differ in when they started.
+func newWidePopulation(t *testing.T, nodes int) *population {
 	t.Helper()
-	c := &crowd{random: rand.New(rand.NewPCG(1, 2))}
+	c := &population{random: rand.New(rand.NewPCG(1, 2))}
 	all := make([]*vgpu.Node, 0, nodes)
 	for i := range nodes {
 		all = append(all, newNode(t, fmt.Sprintf("n%d", i), 16, 1, vgpu.Device{Model: "A100", Slots: 10, Memory: 40 * vgpu.GiB}))
@@ -86,7 +86,7 @@ func newWideCrowd(t *testing.T, nodes int) *crowd {
 var whole = []vgpu.ContainerRequest{{Name: "main", Slots: 10}}
 
 // allow makes the budgets: one for each app, and one that crosses them.
-func (c *crowd) allow() {
+func (c *population) allow() {
 	budget := func(name, label, value string, allowed int) {
 		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
@@ -101,7 +101,7 @@ func (c *crowd) allow() {
 }
 
 // enter places one more pod where there is room, and reports whether there is.
-func (c *crowd) enter(t *testing.T) bool {
+func (c *population) enter(t *testing.T) bool {
 	t.Helper()
 	i := len(c.pods)
 	j := sim.Job{Request: draw(c.random)}
@@ -120,7 +120,7 @@ func (c *crowd) enter(t *testing.T) bool {
 }
 
 // run places a pod on a node that has room.
-func (c *crowd) run(t *testing.T, n *vgpu.Node, r *vgpu.Request) {
+func (c *population) run(t *testing.T, n *vgpu.Node, r *vgpu.Request) {
 	t.Helper()
 	bound := preemption.Pod{UID: r.UID, Name: r.Pod, Node: n.Name(), Host: r.Host, Priority: r.Priority, Gang: -1, Leaving: c.random.IntN(20) == 0}
 	p := pod(&sim.Job{Request: *r})
@@ -140,7 +140,7 @@ func (c *crowd) run(t *testing.T, n *vgpu.Node, r *vgpu.Request) {
 }
 
 // anyWith returns a node that has room for a pod, any of them; nil for none.
-func (c *crowd) anyWith(r *vgpu.Request) *vgpu.Node {
+func (c *population) anyWith(r *vgpu.Request) *vgpu.Node {
 	nodes := c.cluster.Nodes()
 	for _, i := range c.random.Perm(len(nodes)) {
 		if r.Host.Within(nodes[i].Room()) && placement.Fit(nodes[i], r) == nil {
@@ -151,7 +151,7 @@ func (c *crowd) anyWith(r *vgpu.Request) *vgpu.Node {
 }
 
 // book gives a pod devices, in the ledger and as its Binding would.
-func (c *crowd) book(t *testing.T, n *vgpu.Node, r *vgpu.Request, p *v1.Pod) {
+func (c *population) book(t *testing.T, n *vgpu.Node, r *vgpu.Request, p *v1.Pod) {
 	t.Helper()
 	name := []string{"packed", "spread"}[c.random.IntN(2)]
 	policy, err := placement.ByName(name)
@@ -176,7 +176,7 @@ func (c *crowd) book(t *testing.T, n *vgpu.Node, r *vgpu.Request, p *v1.Pod) {
 }
 
 // label puts most pods under a budget, and some of those under a second one.
-func (c *crowd) label(p *v1.Pod, bound *preemption.Pod) {
+func (c *population) label(p *v1.Pod, bound *preemption.Pod) {
 	if c.random.IntN(5) == 0 {
 		return
 	}
@@ -190,7 +190,7 @@ func (c *crowd) label(p *v1.Pod, bound *preemption.Pod) {
 }
 
 // hold keeps room for pods that have not come yet, which counts or not by their priority.
-func (c *crowd) hold(t *testing.T, keep func(vgpu.Hold) error) {
+func (c *population) hold(t *testing.T, keep func(vgpu.Hold) error) {
 	t.Helper()
 	for i, n := range c.cluster.Nodes() {
 		if c.random.IntN(2) == 0 {
@@ -214,7 +214,7 @@ func (c *crowd) hold(t *testing.T, keep func(vgpu.Hold) error) {
 
 // preemptor returns a pod that fits nowhere, of a priority from below that of all to above; false where none is found. Many
 // ask for several GPUs, which takes several victims.
-func (c *crowd) preemptor(number int) (vgpu.Request, *v1.Pod, bool) {
+func (c *population) preemptor(number int) (vgpu.Request, *v1.Pod, bool) {
 	for range 200 {
 		j := sim.Job{Request: draw(c.random)}
 		r := &j.Request

@@ -31,16 +31,16 @@ const (
 func TestInTreePreemption(t *testing.T) {
 	var c tally
 	for seed := uint64(1); c.evicting < preemptions; seed++ {
-		crowd := newCrowd(t, seed)
-		s := newStock(t, crowd)
+		population := newPopulation(t, seed)
+		s := newStock(t, population)
 		s.awaitShares()
-		crowd.hold(t, s.shares.Hold)
+		population.hold(t, s.shares.Hold)
 		for i := range perCrowd {
-			r, p, ok := crowd.preemptor(i)
+			r, p, ok := population.preemptor(i)
 			if !ok || c.evicting == preemptions {
 				break
 			}
-			c.count(t, fmt.Sprintf("seed %d, pod %d", seed, i), choiceOfModel(t, crowd, &r, 0), choiceOfPlugin(s, p))
+			c.count(t, fmt.Sprintf("seed %d, pod %d", seed, i), choiceOfModel(t, population, &r, 0), choiceOfPlugin(s, p))
 		}
 	}
 	t.Logf("%d of %d preemptions with victims are the same (%.1f %%); %d victims, %d preemptions of several, %d with violations; "+
@@ -58,8 +58,8 @@ func TestInTreePreemption(t *testing.T) {
 // of the model. Of 160 nodes 100 are looked at, so the best is found in 5 of 8 decisions, the second best in about 15 of 64.
 func TestInTreeStopsEarly(t *testing.T) {
 	const asked, drawn, apart = 400, 2000, .12 // four deviations of the larger share
-	crowd := newWideCrowd(t, 160)
-	s := newStock(t, crowd)
+	population := newWidePopulation(t, 160)
+	s := newStock(t, population)
 	s.awaitShares()
 	r := vgpu.Request{UID: "preemptor", Pod: "default/preemptor", Priority: 1, Containers: whole}
 	p := pod(&sim.Job{Request: r})
@@ -69,7 +69,7 @@ func TestInTreeStopsEarly(t *testing.T) {
 		plugin[choiceOfPlugin(s, p).String()] += 1. / asked
 	}
 	for draw := uint64(1); draw <= drawn; draw++ {
-		model[choiceOfModel(t, crowd, &r, draw).String()] += 1. / drawn
+		model[choiceOfModel(t, population, &r, draw).String()] += 1. / drawn
 	}
 	for choice := range plugin {
 		if math.Abs(plugin[choice]-model[choice]) > apart {
@@ -121,7 +121,7 @@ func (c *tally) count(t *testing.T, where string, model, plugin choice) {
 	}
 }
 
-func choiceOfModel(t *testing.T, c *crowd, r *vgpu.Request, draw uint64) choice {
+func choiceOfModel(t *testing.T, c *population, r *vgpu.Request, draw uint64) choice {
 	t.Helper()
 	e, err := (&sim.InTree{Started: c.started, Draw: draw}).Victims(c.cluster.Nodes(), r, &c.candidates)
 	if err != nil {

@@ -85,7 +85,7 @@ func newInTree(ctx context.Context, args runtime.Object, h fwk.Handle) (*inTree,
 	return p, nil
 }
 
-func newStock(t *testing.T, c *crowd) *stock {
+func newStock(t *testing.T, c *population) *stock {
 	t.Helper()
 	s := &stock{t: t}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -150,7 +150,7 @@ func stockProfile(t *testing.T) schedulerconfig.KubeSchedulerProfile {
 }
 
 // fill gives the scheduler its nodes, the pods on them and the budgets.
-func (s *stock) fill(c *crowd) {
+func (s *stock) fill(c *population) {
 	s.t.Helper()
 	logger := klog.FromContext(s.t.Context())
 	for _, n := range c.cluster.Nodes() {

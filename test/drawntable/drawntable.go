@@ -1,6 +1,6 @@
-// Package drawntable draws CSV files for property tests of the packages that read them, and holds a reader to what is promised
-// of all formats: the order of the columns and the ends of lines change nothing, and what is wrong is named with its line and
-// column. It does not know what the columns mean.
+// Package drawntable draws CSV files for property tests of the packages that read them, and checks the promises of all
+// formats. The order of the columns and the ends of lines change nothing, and an error names its line and column. The
+// package does not know the meanings of the columns.
 package drawntable
 
 import (
@@ -20,19 +20,19 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 )
 
-// Column is how a column of a format is drawn.
+// Column says how to draw a column of a format.
 type Column struct {
 	// Draw draws a field; nil for the number of the row, where fields must be unique.
 	Draw *rapid.Generator[string]
-	// Text says that names are read from it, not numbers.
+	// Text says that the column has names, not numbers.
 	Text bool
 	// Negative says that -1 may stand in it.
 	Negative bool
 }
 
-// Reader is what is tested.
+// Reader is the reader under test.
 type Reader struct {
-	// Formats has the columns of each format. What hangs together is seen to by what they draw.
+	// Formats has the columns of each format. Related columns draw matching values.
 	Formats map[csvtable.Format]map[string]Column
 	// Needs returns the columns that a format must have. Closed reports whether a format has no others than its own.
 	Needs  func(csvtable.Format) []string
@@ -132,8 +132,8 @@ func (d *file) csv(t *rapid.T, columns []string) []byte {
 	return b.Bytes()
 }
 
-// Columns checks that the order of the columns, further columns and the ends of lines change nothing, and that the format is
-// detected.
+// Columns checks that the order of the columns, further columns and the ends of lines change nothing, and that the
+// reader detects the format.
 func (r *Reader) Columns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := r.draw(t)
@@ -156,7 +156,7 @@ func (r *Reader) Columns(t *testing.T) {
 	})
 }
 
-// BrokenField checks that a number that is none, in any row and column, is named with its line and column.
+// BrokenField checks that the error of a broken number, in any row and column, names its line and column.
 func (r *Reader) BrokenField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := r.draw(t)
@@ -182,7 +182,7 @@ func (r *Reader) BrokenField(t *testing.T) {
 // quoted is how an error repeats a field.
 func quoted(text string) string { return `"` + csvtable.Clip(text) + `"` }
 
-// MissingColumn checks that a column that is needed and missing is named.
+// MissingColumn checks that the error of a missing required column names it.
 func (r *Reader) MissingColumn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := r.draw(t)

@@ -20,10 +20,10 @@ var (
 	kubernetesVersion = os.Getenv("TANDEM_KUBERNETES")
 )
 
-// podSource is "apiserver" for a kubelet whose Pods API is turned off.
+// podSource is "apiserver" for a kubelet without its Pods API.
 var podSource = os.Getenv("TANDEM_POD_SOURCE")
 
-// podsFromServer reports whether the kubelet serves no Pods API, so that the agent has to ask the API server.
+// podsFromServer reports whether the kubelet serves no Pods API, so that the agent has to use the API server.
 func podsFromServer() bool {
 	older := false
 	if kubeletVersion != "" {
@@ -44,7 +44,7 @@ func noPodsAPI() string {
 // kubelet is the kubelet's name among the tools.
 func kubelet() string { return sandbox.At("kubelet", kubeletVersion) }
 
-// Programs of the cluster, from the modules under tools/ where no other version is asked for.
+// Programs of the cluster, by default from the modules under tools/.
 func clusterPrograms() []string {
 	return []string{
 		"etcd", sandbox.At("kube-apiserver", kubernetesVersion), sandbox.At("kube-controller-manager", kubernetesVersion), kubelet(),

@@ -164,7 +164,7 @@ func poll(ctx context.Context, what string, check func(context.Context) error) e
 	}
 }
 
-// awaitSocket waits until somebody listens on the socket, or the process that should has ended.
+// awaitSocket waits until a process listens on the socket, or the expected process has ended.
 func awaitSocket(ctx context.Context, path string, process *sandbox.Process) error {
 	return poll(ctx, path, func(context.Context) error {
 		select {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryMajor is the major number of the kernel's memory devices. They stand for GPUs here because every kernel has
-// them and anybody may open them.
+// memoryMajor is the major number of the kernel's memory devices. The devices stand for GPUs here because every kernel
+// has them and every process may open them.
 const memoryMajor = 1
 
-// gpuMinors are /dev/null and /dev/zero: two devices that a container can tell apart by number, whatever their name.
+// gpuMinors are /dev/null and /dev/zero: two devices that a container can distinguish by number, whatever their name.
 func gpuMinors() [gpus]uint32 { return [gpus]uint32{3, 5} }
 
 // makeDeviceFiles makes the device files of the node's GPUs under root.

@@ -18,7 +18,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// bindings is when the pods of a namespace got their nodes, as a watch tells.
+// bindings holds when the pods of a namespace got their nodes, from a watch.
 type bindings struct {
 	n  *Tenant
 	mu sync.Mutex
@@ -49,7 +49,7 @@ func (n *Tenant) watchBindings() *bindings {
 	return b
 }
 
-// all waits until all of the pods are bound and returns when the last one was.
+// all waits until all of the pods have nodes and returns the time of the last one.
 func (b *bindings) all(names []string) time.Time {
 	b.n.t.Helper()
 	var last time.Time
@@ -69,8 +69,8 @@ func (b *bindings) all(names []string) time.Time {
 	return last
 }
 
-// halfBound makes a gang whose last member's Binding is refused, waits until the others run and returns the last one's
-// name and the others.
+// halfBound makes a gang whose last member's Binding fails, waits until the others run and returns the last one's name
+// and the others.
 func (n *Tenant) halfBound(names []string, slots int) (unlucky string, others []*v1.Pod) {
 	n.t.Helper()
 	unlucky = names[len(names)-1]

@@ -24,11 +24,11 @@ const podLogs = "/var/log/pods"
 type given struct {
 	env     map[string]string
 	devices map[string]string // path to number
-	mounts  map[string]string // mount point to what is mounted there, inside of its file system
+	mounts  map[string]string // mount point to the source of the mount, inside of its file system
 	memory  int64             // size of the file system at /dev/shm, in bytes
 }
 
-// given waits until the container has told what it was given. The words come from inside of the container, not from
+// given waits until the container has logged what it got. The words come from inside of the container, not from
 // anything that the agent or the kubelet says about it.
 func (n *Tenant) given(pod *v1.Pod, container string) given {
 	n.t.Helper()
@@ -93,7 +93,7 @@ func (n *Tenant) assignment(pod *v1.Pod) v1alpha1.Assignment {
 	return a
 }
 
-// checkShares fails the test where a container of the pod was given anything but what its assignment says.
+// checkShares fails the test where a container of the pod differs from its assignment.
 func (n *Tenant) checkShares(pod *v1.Pod) {
 	n.t.Helper()
 	for _, c := range n.assignment(pod).Containers {
@@ -124,8 +124,8 @@ func bytesOf(text string) (int64, error) {
 	return blocks * size, nil
 }
 
-// limits returns the environment that a container with the assignment must have. Where the pipe directory lies is the
-// agent's choice; that the folder of the container's own device is mounted there is what counts.
+// limits returns the environment that a container with the assignment must have. The agent chooses the path of the pipe
+// directory; the test checks that the folder of the container's own device is mounted by it.
 func limits(c v1alpha1.ContainerAssignment) map[string]string {
 	visible := strings.Join(c.Devices, ",")
 	env := map[string]string{"NVIDIA_VISIBLE_DEVICES": visible, "CUDA_VISIBLE_DEVICES": visible}
@@ -137,7 +137,7 @@ func limits(c v1alpha1.ContainerAssignment) map[string]string {
 	return env
 }
 
-// limits returns the environment with the device whose folder is mounted as pipe directory in place of its path.
+// limits returns the environment, with the device of the mounted folder in place of the path of the pipe directory.
 func (g given) limits() map[string]string {
 	env := maps.Clone(g.env)
 	mounted := g.mounts[env["CUDA_MPS_PIPE_DIRECTORY"]]
@@ -149,8 +149,8 @@ func (g given) limits() map[string]string {
 	return env
 }
 
-// slots returns the devices whose slots the kubelet gave to the container, from the kubelet's own checkpoint. They are
-// tokens only, and may differ from the assignment.
+// slots returns the devices whose slots the kubelet gave to the container, from the kubelet's own checkpoint. The slots
+// are tokens only, and may differ from the assignment.
 func (n *Tenant) slots(pod *v1.Pod, container string) map[string]int {
 	n.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint"))

@@ -12,7 +12,7 @@ import (
 	"runtime"
 )
 
-// Names of the images as pods and containerd know them. Nothing is pulled: pods say imagePullPolicy Never.
+// Names of the images as pods and containerd know them. The kubelet pulls no image: pods say imagePullPolicy Never.
 const (
 	pauseImage   = "localhost/tandem-e2e/pause:1"
 	busyboxImage = "localhost/tandem-e2e/busybox:1"

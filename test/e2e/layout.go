@@ -8,7 +8,7 @@ import (
 // layout is the folder of a run. All paths are absolute and the same inside and outside of the namespaces.
 type layout struct{ root string }
 
-// theLayout is fixed, so that a run finds what a killed one left behind.
+// theLayout is fixed, so that a run finds the remains of an interrupted one.
 func theLayout() layout { return layout{root: filepath.Join(os.TempDir(), "tandem-e2e")} }
 
 func (l layout) path(elements ...string) string {

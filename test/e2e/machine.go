@@ -22,7 +22,7 @@ const busyboxPath = "/bin/busybox"
 // cniDirs are where Debian and others keep CNI plugins.
 func cniDirs() []string { return []string{"/usr/lib/cni", "/opt/cni/bin"} }
 
-// checkMachine says what is missing before anything is built.
+// checkMachine says what is missing before the builds.
 func checkMachine() error {
 	if os.Geteuid() != 0 {
 		return errors.New("check machine: the kubelet and containerd need root: run make e2e as root")
@@ -45,7 +45,7 @@ func checkStatic(path string) error {
 	if err != nil {
 		return fmt.Errorf("check machine: %w: install busybox-static", err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // nothing was written by the test
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
 			return fmt.Errorf("check machine: %s is linked dynamically: install busybox-static", path)
@@ -160,7 +160,7 @@ func removeControlGroups() error {
 			if err == nil && entry.IsDir() {
 				dirs = append(dirs, path)
 			}
-			return nil // files come and go while they are listed
+			return nil // files come and go during the listing
 		})
 		for _, dir := range slices.Backward(dirs) {
 			if e := syscall.Rmdir(dir); e != nil && !errors.Is(e, syscall.ENOENT) {

@@ -17,7 +17,7 @@ import (
 const (
 	// Switch is the environment variable that turns the tests on.
 	Switch = "TANDEM_E2E"
-	// stageVariable tells the test binary which of its three lives it is in.
+	// stageVariable says in which of its three stages the test binary is.
 	stageVariable = "TANDEM_E2E_STAGE"
 	stageInit     = "init"
 	stageTests    = "tests"
@@ -106,7 +106,7 @@ func prepare(ctx context.Context, l layout) error {
 	return makeControlGroups()
 }
 
-// enter runs this binary again as the init process of new namespaces. The kernel kills it, and with it all that runs in
+// enter runs this binary again as the init process of new namespaces. The kernel ends it, and with it all that runs in
 // there, when this process ends (PR_SET_PDEATHSIG counts by thread, so this one stays).
 func enter(ctx context.Context) error {
 	runtime.LockOSThread()
@@ -154,13 +154,13 @@ func asInit() error {
 	}
 }
 
-// mountAll gives the run its own view of the folders whose place is fixed.
+// mountAll gives the run its own view of the folders with fixed paths.
 func mountAll(l layout) error {
 	mounts := []struct {
 		source, target, kind string
 		flags                uintptr
 	}{
-		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE}, // nothing that is mounted here gets out
+		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE}, // no mount of the run is visible outside
 		{"proc", "/proc", "proc", 0},
 		{"tmpfs", "/run", "tmpfs", 0},
 		{"tmpfs", "/dev/shm", "tmpfs", 0},

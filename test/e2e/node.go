@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// containerdSocket lies where everybody expects it; the run has a /run of its own.
+// containerdSocket is the usual path; the run has a /run of its own.
 const containerdSocket = "/run/containerd/containerd.sock"
 
 const containerdConfig = `version = 3

@@ -24,7 +24,7 @@ const (
 	// urgent is the PriorityClass of preemptors. Pods of no class have priority 0.
 	urgent         = "e2e-urgent"
 	urgentPriority = 1000
-	// stepsPort is where the programs of countingPod tell how much they have done.
+	// stepsPort is where the programs of countingPod report how much they have done.
 	stepsPort = 9400
 )
 
@@ -57,8 +57,8 @@ func urgently(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// stubbornPod works, is told of SIGTERM, and goes on all the same until it is killed: first on its GPU, and when that is
-// taken from it, without.
+// stubbornPod works, gets SIGTERM, and goes on all the same until SIGKILL: first on its GPU, and without it when the
+// agent has taken it away.
 func stubbornPod(name string, slots int, grace int64) *v1.Pod {
 	c := share("main", slots)
 	c.Command = []string{"sh", "-c", tell + `trap 'asked=1; echo asked to end' TERM
@@ -73,7 +73,7 @@ done`}
 	return pod
 }
 
-// countingPod works and tells how much it has done.
+// countingPod works and reports how much it has done.
 func countingPod(name string, slots int) *v1.Pod {
 	return newPod(name, work(slots, "--rate=100", fmt.Sprintf("--serve=:%d", stepsPort)))
 }
@@ -122,15 +122,15 @@ func (n *Tenant) serves(uuid string, pid int) {
 	}
 }
 
-// course is what became of the pods of a namespace, in the order in which the API server tells it.
+// course is the history of the pods of a namespace, in the order of the API server's events.
 type course struct {
 	n  *Tenant
 	mu sync.Mutex
-	// told counts the changes; bound, leaving and ended are the first at which a pod had a node, was being deleted, and
-	// had ended for the scheduler: with a phase that is final, or gone.
+	// told counts the changes. bound, leaving and ended are the first changes at which a pod had a node, was in
+	// deletion, and had ended for the scheduler: with a phase that is final, or gone.
 	told                  int
 	bound, leaving, ended map[string]int
-	// due is when the grace of a pod ends, as was said first; last is each pod as it was seen last.
+	// due is the first known end of a pod's grace; last is the last known state of each pod.
 	due  map[string]time.Time
 	last map[string]*v1.Pod
 }
@@ -176,14 +176,14 @@ func (c *course) note(pod *v1.Pod, gone bool) {
 	}
 }
 
-// seen returns a pod as it was seen last, and when its grace ends.
+// seen returns the last known state of a pod, and the end of its grace.
 func (c *course) seen(name string) (*v1.Pod, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last[name], c.due[name]
 }
 
-// evicted returns the names of the pods that were deleted so far.
+// evicted returns the names of the pods with a deletion so far.
 func (c *course) evicted() map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,7 @@ func (c *course) evicted() map[string]bool {
 	return names
 }
 
-// follows returns nil when the first pod was bound after the other one had ended.
+// follows returns nil when the first pod got its node after the other one had ended.
 func (c *course) follows(first, other string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,7 +207,7 @@ func (c *course) follows(first, other string) error {
 	return nil
 }
 
-// disrupted returns the message of the pod's condition that it is preempted.
+// disrupted returns the message of the pod's condition of its preemption.
 func disrupted(pod *v1.Pod) (string, error) {
 	if pod == nil {
 		return "", errors.New("nothing is known of the pod")

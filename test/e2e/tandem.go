@@ -134,7 +134,7 @@ func (c *Cluster) prepareAgent(ctx context.Context) error {
 		return err
 	}
 	path := c.layout.path("agent.yaml")
-	// Folders that are not named here have their defaults, which lie inside of the run's namespaces.
+	// Other folders have their defaults, which lie inside of the run's namespaces.
 	c.agentArgs = []string{
 		"--config=" + path, "--kubeconfig=" + kubeconfig, "--node-name=" + nodeName,
 		"--dev-root=" + c.layout.devRoot(), "--state-dir=" + c.layout.path("agent"), "--http-address=" + agentAddress,
@@ -184,7 +184,7 @@ func (c *Cluster) withFakes() []string {
 	return append(os.Environ(), fakegpu.Env(c.layout.fakes(), c.layout.state())...)
 }
 
-// agentKubeconfig holds a token of the agent's account that is bound to the node, as the kubelet projects it.
+// agentKubeconfig holds a token of the agent's account for the node, as the kubelet projects it.
 func (c *Cluster) agentKubeconfig(ctx context.Context) (string, error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 	if err != nil {

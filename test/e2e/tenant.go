@@ -34,7 +34,7 @@ type Tenant struct {
 	pods      corev1.PodInterface
 }
 
-// Tenant makes the namespace; it is emptied at the end of the test, so that the next one finds all slots free.
+// Tenant makes the namespace and empties it at the end of the test, so that the next one finds all slots free.
 func (c *Cluster) Tenant(t *testing.T, namespace string) *Tenant {
 	t.Helper()
 	n := &Tenant{Cluster: c, t: t, namespace: namespace}
@@ -227,7 +227,7 @@ func (n *Tenant) unbound(name string) {
 	}
 }
 
-// neverStarted fails the test if a container of the pod was ever started.
+// neverStarted fails the test if a container of the pod has ever started.
 func (n *Tenant) neverStarted(name string) {
 	n.t.Helper()
 	for _, s := range n.get(name).Status.ContainerStatuses {

@@ -42,7 +42,7 @@ func story(pod *v1.Pod) ([]string, error) {
 	return said, nil
 }
 
-// works waits until the last thing that the pod's program said is that it is connected.
+// works waits until the last output of the pod's program is that it is connected.
 func (n *Tenant) works(pod *v1.Pod) {
 	n.t.Helper()
 	n.await("the work of pod "+pod.Name, func(context.Context) error {
@@ -54,7 +54,7 @@ func (n *Tenant) works(pod *v1.Pod) {
 	})
 }
 
-// working creates pods that work on their devices, waits until all are connected and returns them. Sizes are slots.
+// working creates pods that work on their devices, waits until all have a connection and returns them. Sizes are slots.
 func (n *Tenant) working(sizes ...int) []*v1.Pod {
 	n.t.Helper()
 	names := make([]string, 0, len(sizes))
@@ -151,7 +151,7 @@ func connects(ctx context.Context, uuid string) error {
 	return err
 }
 
-// wedged fails the test unless the device's server is wedged.
+// wedged fails the test unless the device's server has a wedge.
 func (n *Tenant) wedged(uuid string) {
 	n.t.Helper()
 	if err := connects(n.t.Context(), uuid); !errors.Is(err, context.DeadlineExceeded) {
@@ -183,7 +183,7 @@ func (n *Tenant) met(pod *v1.Pod, word string) {
 }
 
 // sick waits until the GPUNode says that the device takes no work for the reason, or recovers from it already, and
-// returns the message. A server without clients is replaced at once.
+// returns the message. The agent replaces a server without clients at once.
 func (n *Tenant) sick(uuid, reason string) string {
 	n.t.Helper()
 	var message string
@@ -203,7 +203,7 @@ func (n *Tenant) sick(uuid, reason string) string {
 	return message
 }
 
-// recovered waits until all devices are healthy, all slots are offered again and the device takes a new client.
+// recovered waits until all devices are healthy, the agent offers all slots again and the device takes a new client.
 func (n *Tenant) recovered(device string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 2*patience)

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// tell makes a container write what it was given to its log.
+// tell makes a container write its environment to its log.
 const tell = `env | grep -E '^(NVIDIA|CUDA)_' | sort
 for d in /dev/nvidia*; do stat -c 'device %n %t:%T' "$d"; done
 stat -f -c 'memory %b %S' /dev/shm
@@ -19,7 +19,7 @@ while read -r _ _ _ root point _; do echo "mount $point $root"; done < /proc/sel
 echo told
 `
 
-// share is a container that asks for slots.
+// share is a container with slots.
 func share(name string, slots int) v1.Container {
 	return v1.Container{
 		Name: name, Image: busyboxImage, ImagePullPolicy: v1.PullNever,
@@ -30,14 +30,14 @@ func share(name string, slots int) v1.Container {
 	}
 }
 
-// work is a container that asks for slots and works on its device all the time. Arguments go to the program tenant.
+// work is a container with slots that works on its device all the time. Arguments go to the program tenant.
 func work(slots int, args ...string) v1.Container {
 	c := share("main", slots)
 	c.Command = []string{"sh", "-c", tell + "exec tenant --in-flight --sm=5 --memory=64Mi " + strings.Join(args, " ")}
 	return c
 }
 
-// initShare is an init container that asks for slots and ends.
+// initShare is an init container with slots that ends.
 func initShare(name string, slots int) v1.Container {
 	c := share(name, slots)
 	c.Command = []string{"sh", "-c", tell}

@@ -1,9 +1,10 @@
 // Package fakeapi is client-go's clientset in memory with four things that an API server does and schedulers depend on.
 //
-// Every change of an object gives it a new resourceVersion: the scheduler's queue takes an update without one for none, and a pod
-// that it lost would never come back. What changes nothing is no change, and tells no watcher. What a watcher gets belongs to
-// the watcher: client-go's fake hands out its own objects where they are older than the watch, and informers trim theirs. And a
-// watcher may be slow: client-go's fake panics when one is a hundred events behind.
+// Every change of an object gives it a new resourceVersion: the scheduler's queue takes an update without one for none,
+// and a pod that it lost would never come back. An update without a difference is no change, and causes no event. The
+// objects of a watcher belong to the watcher: client-go's fake hands out its own objects where they are older than the
+// watch, and informers trim theirs. And a watcher may be slow: client-go's fake panics when one is a hundred events
+// behind.
 package fakeapi
 
 import (
@@ -121,7 +122,7 @@ func (t *tracker) stamp(object runtime.Object) error {
 	return nil
 }
 
-// same reports whether an object is there as it is given, but for its resourceVersion.
+// same reports whether an object is there in the same form, but for its resourceVersion.
 func (t *tracker) same(gvr schema.GroupVersionResource, object runtime.Object, namespace string) bool {
 	m, err := meta.Accessor(object)
 	if err != nil {

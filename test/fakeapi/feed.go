@@ -35,7 +35,7 @@ func (t *tracker) follow(source watch.Interface) *feed {
 // Stop ends the feed.
 func (f *feed) Stop() { f.stop() }
 
-// ResultChan returns the events; it is closed when the feed has ended.
+// ResultChan returns the events; the channel closes at the end of the feed.
 func (f *feed) ResultChan() <-chan watch.Event { return f.events }
 
 func (f *feed) run() {
@@ -62,7 +62,7 @@ func (f *feed) run() {
 	}
 }
 
-// settle waits until all feeds have taken what the API told them of.
+// settle waits until all feeds have taken their events.
 func (t *tracker) settle() {
 	t.mu.Lock()
 	feeds := make([]*feed, 0, len(t.feeds))

@@ -1,7 +1,7 @@
 // Package fakecluster is a cluster in memory, in which tests of scheduler plugins run a scheduler.
 //
-// Its API binds pods as an API server does, and its nodes have GPUs. It knows no kubelet: a bound pod stays until the test deletes
-// it, and no admission. What it waits for, it waits for on the clock of a bubble of testing/synctest.
+// Its API binds pods as an API server does, and its nodes have GPUs. The cluster has no kubelet, so a bound pod stays
+// until the test deletes it, and no admission. Its waits use the clock of a bubble of testing/synctest.
 package fakecluster
 
 import (
@@ -39,7 +39,7 @@ type Cluster struct {
 	Client  *fakeapi.Clientset
 	Dynamic dynamic.Interface
 	Clock   Clock
-	// More is what a wait in vain tells beside the pods.
+	// More is the text of a wait in vain beside the pods.
 	More func() string
 
 	mu     sync.Mutex
@@ -85,7 +85,7 @@ func NewDynamic() *dynamicfake.FakeDynamicClient {
 	})
 }
 
-// bind does what the API server does with a Binding, unless it is to be refused.
+// bind does what the API server does with a Binding, or refuses it where the test wants that.
 func (c *Cluster) bind(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.GetSubresource() != "binding" {
 		return false, nil, nil
@@ -109,7 +109,7 @@ func (c *Cluster) RefuseBinds(fn func(pod string) error) {
 	c.refuse = fn
 }
 
-// Bind has a pod placed as a Binding says, which is refused where it names another UID or the pod has a node.
+// Bind places a pod as a Binding says; another UID or a pod with a node is an error.
 func Bind(objects clienttesting.ObjectTracker, namespace string, b *v1.Binding, place func(*v1.Pod)) error {
 	object, err := objects.Get(PodResource, namespace, b.Name)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *Cluster) Await(what string, wanted func() bool) {
 	c.T.Fatalf("waiting until %s for %v:\n%s%s", what, bubble.Patience, all.String(), c.More())
 }
 
-// AwaitBound waits until so many pods are bound whose names begin with a prefix, and returns their nodes.
+// AwaitBound waits until so many pods whose names begin with a prefix have nodes, and returns these.
 func (c *Cluster) AwaitBound(prefix string, count int) map[string]string {
 	c.T.Helper()
 	c.Await(fmt.Sprintf("%d pods %s are bound", count, prefix), func() bool { return len(c.Bound(prefix)) == count })

@@ -94,7 +94,7 @@ func (c *Cluster) MakeSick(node string) {
 	}
 }
 
-// Message returns why a pod is not scheduled, "" where nothing is known.
+// Message returns why a pod has no node, "" without a reason.
 func Message(p *v1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodScheduled {
@@ -104,7 +104,7 @@ func Message(p *v1.Pod) string {
 	return ""
 }
 
-// Pod returns a pod in namespace default with one container that asks for slots; 0 for none.
+// Pod returns a pod in namespace default with one container and its slots; 0 for none.
 func Pod(name string, slots int) *v1.Pod {
 	limits := v1.ResourceList{}
 	if slots != 0 {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/tandem-gpu/tandem/pkg/api/config"
-	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // which the defaults of profiles are made with
+	_ "github.com/tandem-gpu/tandem/pkg/api/config/scheme" // for the defaults of profiles
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -55,8 +55,8 @@ func GangArgs() config.GPUGangArgs {
 	}
 }
 
-// Start runs a scheduler with plugins until stop or the end of the test, and beside it what the plugins run, each in a goroutine of its
-// own, once the informers have synced.
+// Start runs a scheduler with plugins until stop or the end of the test. It also runs the loops of the plugins, each in
+// a goroutine of its own, once the informers have synced.
 func Start(t testing.TB, client kubernetes.Interface, p schedulerconfig.KubeSchedulerProfile, plugins frameworkruntime.Registry,
 	beside ...func(context.Context)) (stop func()) {
 	t.Helper()

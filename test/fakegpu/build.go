@@ -22,14 +22,14 @@ const (
 
 const packagePath = "github.com/tandem-gpu/tandem/test/fakegpu"
 
-// sources are what the fakes are built from. Being part of this package they also make `go test` forget the results of
-// tests that ran over other fakes: it does not know that a test builds a program.
+// sources are the sources of the fakes. As a part of this package they also invalidate the cached results of tests over
+// other fakes: `go test` does not know that a test builds a program.
 //
 //go:embed *.go nvml mpscontrol cuda cmd/tenant
 var sources embed.FS
 
-// products are what Build makes: a package, its name, and how it is built. The tenant is static, so that it runs in a
-// container that holds nothing else.
+// products are the results of Build: a package, its name, and its build flags. The tenant is static, so that it runs in
+// a container that holds nothing else.
 var products = []struct {
 	name, source string
 	cgo          bool
@@ -40,8 +40,8 @@ var products = []struct {
 	{TenantName, "/cmd/tenant", false},
 }
 
-// Build builds the fakes and the tenant into dir, which it makes. It needs the go command, a C compiler and a working
-// directory inside of the module. What was built there before from the same sources is kept.
+// Build builds the fakes and the tenant into dir, which it makes. The build needs the go command, a C compiler and a
+// working directory inside of the module. A former result of the same sources stays.
 func Build(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("build fakes: %w", err)
@@ -67,7 +67,7 @@ func Build(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	// The C headers that come with shared libraries; nobody compiles against them.
+	// The C headers that come with shared libraries; no program compiles against them.
 	_ = os.Remove(filepath.Join(dir, "libnvidia-ml.so.h"))
 	_ = os.Remove(filepath.Join(dir, "libcuda.so.h"))
 	return os.WriteFile(done, nil, 0o644)

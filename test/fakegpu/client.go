@@ -14,30 +14,30 @@ import (
 	"sync"
 )
 
-// ClientLoad is what a client of MPS asks for and does. The zero value is a client of root that asks for no limit and
-// does nothing.
+// ClientLoad is the limits and the load of a client of MPS. The zero value is a client of root without limits and load.
 type ClientLoad struct {
 	// UID of the client; a daemon without -multiuser-server serves one user at a time.
 	UID int `json:"uid"`
-	// Percent is the client's CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, 0 for none. It only lowers what the server allows.
+	// Percent is the client's CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, 0 for none. The value only lowers what the server
+	// allows.
 	Percent float64 `json:"percent,omitempty"`
 	// Memory that the client has allocated, in bytes.
 	Memory uint64 `json:"memory,omitempty"`
-	// MemoryLimit is the client's CUDA_MPS_PINNED_DEVICE_MEM_LIMIT in bytes, 0 for none. It only lowers the server's.
+	// MemoryLimit is the client's CUDA_MPS_PINNED_DEVICE_MEM_LIMIT in bytes, 0 for none. The value only lowers the
+	// server's.
 	MemoryLimit uint64 `json:"memoryLimit,omitempty"`
-	// SM and Bandwidth are what the client would use of the device, in percent. SM is cut at the percentage that holds
-	// for the client.
+	// SM and Bandwidth are what the client would use of the device, in percent. The percentage of the client bounds SM.
 	SM        int `json:"sm,omitempty"`
 	Bandwidth int `json:"bw,omitempty"`
 	// Sensitivity and Pressure are what the client suffers from its neighbours and they from it: see Interference.
 	Sensitivity float64 `json:"sensitivity,omitempty"`
 	Pressure    float64 `json:"pressure,omitempty"`
-	// InFlight clients have a queue of work on the GPU: if one of them goes without a word, that is a fatal fault of its
-	// server. Seen on an H100 with driver 580.159: so it was with 3 s of queued kernels, 6 times of 6, while clients that
-	// were idle or ran short kernels one after the other were killed without harm.
+	// InFlight clients have a queue of work on the GPU: if one of them ends without a message, that is a fatal fault of
+	// its server. An H100 with driver 580.159 behaved so with 3 s of queued kernels, 6 times of 6. A SIGKILL to clients
+	// that were idle, or ran short kernels one after the other, did no harm there.
 	InFlight bool `json:"inFlight,omitempty"`
-	// PID stands for the client's process ID, 0 for that of the process at the other end of the socket. It lets one
-	// process of a test be many.
+	// PID stands for the client's process ID, 0 for that of the process at the other end of the socket. So one process
+	// of a test can be many clients.
 	PID int `json:"pid,omitempty"`
 }
 
@@ -70,16 +70,16 @@ type Client struct {
 
 	mu  sync.Mutex
 	err error
-	// ended is set when done is closed, closed when this side closed the connection.
+	// ended is true after the close of done, closed after this side closed the connection.
 	ended, closed bool
 }
 
 // SocketPath returns the socket of the daemon in a pipe directory.
 func SocketPath(pipeDir string) string { return filepath.Join(pipeDir, "control") }
 
-// Dial connects to the daemon in pipeDir as a CUDA program does in cuInit. It blocks until the server takes the client:
-// for ever if the server is wedged or the daemon hangs, so bound ctx. It fails with ErrFault, ErrOutOfMemory,
-// ErrTooManyContexts or ErrGone; with fs.ErrNotExist or ECONNREFUSED there is no daemon.
+// Dial connects to the daemon in pipeDir as a CUDA program does in cuInit. Dial blocks until the server takes the
+// client: for ever if the server is wedged or the daemon hangs, so bound ctx. Errors are ErrFault, ErrOutOfMemory,
+// ErrTooManyContexts or ErrGone; fs.ErrNotExist or ECONNREFUSED mean that there is no daemon.
 func Dial(ctx context.Context, pipeDir string, load ClientLoad) (*Client, error) {
 	raw, err := json.Marshal(load)
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *Client) Server() int { return c.server }
 // Done is closed when the client can no longer use the device, by its own doing or not.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err returns why Done is closed: ErrTerminated, ErrFault or ErrGone; nil before, and after Close and Abandon.
+// Err returns why Done is done: ErrTerminated, ErrFault or ErrGone; nil before, and after Close and Abandon.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,9 +188,9 @@ func (c *Client) Err() error {
 // Close ends the client in order.
 func (c *Client) Close() { c.leave("bye\n") }
 
-// Abandon closes the connection as the kernel does for a process that is killed. With work in flight this is a fatal
-// fault of the server, which breaks its other clients. It counts as done when the daemon has noticed, which Abandon does
-// not wait for.
+// Abandon closes the connection as the kernel does for a process after SIGKILL. With work in flight this is a fatal
+// fault of the server, which breaks its other clients. The client is gone when the daemon has noticed, which Abandon
+// does not wait for.
 func (c *Client) Abandon() { c.leave("") }
 
 func (c *Client) leave(last string) {
@@ -214,7 +214,7 @@ func (c *Client) Fault() error {
 }
 
 // Progress returns the client's speed now: the work that it does ÷ what it does alone on the whole device in that time
-// (see Interference). It is what a tenant that tells the truth reports, times its rate alone. One call at a time.
+// (see Interference). An honest tenant reports it, times its rate alone. Only one call may run at a time.
 func (c *Client) Progress() (float64, error) {
 	if err := c.Err(); err != nil {
 		return 0, err
@@ -230,8 +230,8 @@ func (c *Client) Progress() (float64, error) {
 	}
 }
 
-// Load changes what the client does; who it is and what it was limited to at its start cannot change. It returns when
-// the daemon has taken note. On ErrOutOfMemory the load stays as it was. One call at a time.
+// Load changes the load of the client; its identity and its limits at the start stay. Load returns when the daemon has
+// taken note. On ErrOutOfMemory the load stays as it was. Only one call may run at a time.
 func (c *Client) Load(load ClientLoad) error {
 	if err := c.Err(); err != nil {
 		return err

@@ -167,7 +167,7 @@ func TestClientStartsTheServerAndIsListed(t *testing.T) {
 	eventually(t, "the client is off the list", func() bool { return g.clients() == strconv.Itoa(os.Getpid()) })
 }
 
-func TestTerminatedClientHarmsNobody(t *testing.T) {
+func TestTerminatedClientDoesNoHarm(t *testing.T) {
 	g := newGPU(t)
 	victim, other := g.dial(fakegpu.ClientLoad{PID: 70, InFlight: true}), g.dial(fakegpu.ClientLoad{PID: 71, InFlight: true})
 	g.expect("terminate_client "+g.server()+" 70", "", 0)
@@ -248,7 +248,7 @@ func TestWedge(t *testing.T) {
 	g.dial(fakegpu.ClientLoad{}).Close()
 }
 
-func TestBlockedClientIsLetGoWithItsServer(t *testing.T) {
+func TestBlockedClientEndsWithItsServer(t *testing.T) {
 	g := newGPU(t)
 	g.dial(fakegpu.ClientLoad{}).Close()
 	g.order(func(d *fakegpu.Device) { d.MPS.Wedge = true })
@@ -295,7 +295,7 @@ func TestFaultBreaksAllUntilTheLastHasGone(t *testing.T) {
 	}
 }
 
-func TestServerThatDiesTakesItsClients(t *testing.T) {
+func TestClientsEndWithTheirServer(t *testing.T) {
 	g := newGPU(t)
 	c := g.dial(fakegpu.ClientLoad{InFlight: true})
 	if err := syscall.Kill(c.Server(), syscall.SIGKILL); err != nil {
@@ -308,7 +308,7 @@ func TestServerThatDiesTakesItsClients(t *testing.T) {
 	}
 }
 
-func TestDaemonThatDiesTakesAll(t *testing.T) {
+func TestServersAndClientsEndWithTheDaemon(t *testing.T) {
 	g := newGPU(t)
 	c := g.dial(fakegpu.ClientLoad{Memory: 1 << 30})
 	if got := fakegpu.ReadUsage(g.state, g.uuid).Server.PID; got != c.Server() {

@@ -91,7 +91,7 @@ func writeJSON(path string, value any) error {
 	return err
 }
 
-// Update changes the state file. Updates at the same time wait for each other: none is lost.
+// Update changes the state file. Updates at the same time wait for each other, so all of them take effect.
 func Update(path string, change func(*State)) error {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -109,7 +109,7 @@ func Update(path string, change func(*State)) error {
 	return s.Write(path)
 }
 
-// Reader reads a state file again only when it was replaced. The zero value reads none; set Path before its first use.
+// Reader reads a state file again only after its replacement. The zero value reads none; set Path before its first use.
 type Reader struct {
 	Path string
 
@@ -118,7 +118,7 @@ type Reader struct {
 	state *State
 }
 
-// stamp tells one version of the state file from the next: the file is replaced, so its inode changes too.
+// stamp identifies one version of the state file: a new file replaces it, so its inode changes too.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -133,7 +133,7 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// State returns the state as the file is now, nil if there is no sound file. A returned state is never changed.
+// State returns the state as the file is now, nil if there is no sound file. Callers must not change a State.
 func (r *Reader) State() *State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// Interference is how the tenants of a device slow each other down, which nobody outside can see but by its effects. A
-// tenant with sensitivity S beside neighbours with pressures P runs at
+// Interference is how the tenants of a device slow each other down, which shows only by its effects. A tenant with
+// sensitivity S beside neighbours with pressures P runs at
 //
 //	speed = min(1, cap ÷ SM) ÷ (1 + S·ΣP)      times a noise from 1−Noise to 1+Noise
 //
-// of what it does alone on the whole device. It uses its SM and its bandwidth in proportion to its speed. Example: S is
-// 0.5, two neighbours press with 0.4 and 0.2: 1/(1 + 0.5·0.6) = 77 % of its speed. An idle tenant, one with neither SM
-// nor bandwidth, presses on nobody. Without noise, and with tenants of sensitivity 0, nothing is slowed down.
+// of what it does alone on the whole device. The tenant uses its SM and its bandwidth in proportion to its speed.
+// Example: S is 0.5, two neighbours press with 0.4 and 0.2: 1/(1 + 0.5·0.6) = 77 % of its speed. An idle tenant, one
+// with neither SM nor bandwidth, presses on none. Without noise, and with tenants of sensitivity 0, there is no
+// slowdown.
 //
-// The form is that of a rank-one model (sensitivity × pressure), made up like its figures: no real GPU was measured.
+// The form is that of a rank-one model (sensitivity × pressure), an invention like its figures, without a measurement
+// on a real GPU.
 type Interference struct {
 	// Seed of the noise. Equal seeds, tenants and steps give equal figures.
 	Seed uint64 `json:"seed,omitempty"`
@@ -26,7 +28,7 @@ type Interference struct {
 
 // Hidden is what a tenant is like.
 type Hidden struct {
-	// ID tells the tenants of a device apart for the noise; in the fakes it is the PID.
+	// ID separates the tenants of a device for the noise; in the fakes it is the PID.
 	ID uint64
 	// SM and Bandwidth are what the tenant uses of the device alone and without a cap, parts from 0 to 1.
 	SM, Bandwidth float64
@@ -36,11 +38,11 @@ type Hidden struct {
 	Cap float64
 }
 
-// CoRun is what happened on a device in one step. Speeds and SM are those of each tenant, in their order; the bandwidth is
-// known of the device alone, as in NVML.
+// CoRun is what happened on a device in one step. Speeds and SM are those of each tenant, in their order; the bandwidth
+// is that of the device alone, as in NVML.
 type CoRun struct {
-	// Speeds are the work done ÷ the work done alone on the whole device in that time: what a tenant that tells the truth
-	// reports, times its rate alone. Noise may lift one above 1.
+	// Speeds are the work done ÷ the work done alone on the whole device in that time: an honest tenant reports it,
+	// times its rate alone. Noise may lift one above 1.
 	Speeds []float64
 	// SM is what each tenant used, DeviceSM and DeviceBandwidth what all did: parts of the device from 0 to 1.
 	SM                        []float64
@@ -91,7 +93,7 @@ func (i Interference) noise(id, step uint64) float64 {
 }
 
 // mix is the output function of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-// OOPSLA 2014): a small change of what goes in changes half of the bits that come out.
+// OOPSLA 2014). A small change of the input changes half of the bits of the output.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -108,8 +110,8 @@ func (i Interference) Step(now time.Time) uint64 {
 	return uint64(now.UnixMilli() / every)
 }
 
-// Slow returns the speeds of clients and of processes without MPS on one device at a time, in that order. Caps are not in
-// them: what clients use is told after limits.
+// Slow returns the speeds of clients and of processes without MPS on one device at a time, in that order. Caps do not
+// count in them: the use of clients is after limits.
 func (i Interference) Slow(clients []ClientUsage, alone []Process, now time.Time) []float64 {
 	tenants := make([]Hidden, 0, len(clients)+len(alone))
 	for _, c := range clients {
@@ -129,5 +131,5 @@ func (i Interference) Slow(clients []ClientUsage, alone []Process, now time.Time
 
 func percent(n int) float64 { return float64(n) / 100 }
 
-// Slowed returns what is left of a use in percent at a speed.
+// Slowed returns the rest of a use in percent at a speed.
 func Slowed(use int, speed float64) int { return int(math.Round(float64(use) * speed)) }

@@ -2,17 +2,17 @@ package fakegpu
 
 // MPS orders the control daemon of a device to misbehave.
 //
-// Fault and Wedge happen to what runs when they are given: a daemon that starts later is healthy although the order
-// still stands, and hears of the next one only after this one was withdrawn. Daemons look every 20 ms and before every
+// Fault and Wedge affect the daemon and servers of that time. A daemon that starts later is healthy although the order
+// still stands, and obeys the next one only after the end of this one. Daemons look every 20 ms and before every
 // command. The other orders hold for as long as they stand, for new daemons too.
 type MPS struct {
-	// Fault breaks every server of the daemon, as a fatal fault of a client does: get_server_status says FAULT, its
-	// clients are broken, and newcomers are refused until the last of those clients has gone. A server without clients
-	// is in FAULT until the order is withdrawn. Without a server the next one is hit.
+	// Fault breaks every server of the daemon, as a fatal fault of a client does. get_server_status says FAULT, its
+	// clients get the fault, and the server refuses newcomers until the last of those clients has gone. A server
+	// without clients is in FAULT until the end of the order. Without a server the next one is hit.
 	Fault bool `json:"fault,omitempty"`
 	// Wedge makes every later client of the servers that run now (without one: of the next) block for ever when it
 	// connects, while clients and commands go on. Only a new server cures it; withdrawing the order does not. Users
-	// report this of other drivers after a kill with work in flight; on an H100 with driver 580.159 it was not seen.
+	// report this of other drivers after a SIGKILL with work in flight; an H100 with driver 580.159 did not show it.
 	Wedge bool `json:"wedge,omitempty"`
 	// Hang makes the daemon accept connections and never answer. SIGSTOP to a daemon is the hang of one process, which
 	// its replacement does not inherit.
@@ -27,8 +27,8 @@ type MPS struct {
 	Initializing bool `json:"initializing,omitempty"`
 }
 
-// Orders returns what the state says to the daemon of a device or of a MIG instance, and whether the physical GPU is
-// lost. There are none for a device that the state does not name.
+// Orders returns the orders of the state to the daemon of a device or of a MIG instance, and whether the physical GPU
+// is lost. A device without an entry has none.
 func (s *State) Orders(uuid string) (orders MPS, lost bool) {
 	d, instance := s.Find(uuid)
 	switch {

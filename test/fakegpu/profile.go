@@ -7,7 +7,7 @@ import (
 
 // Model is a GPU model.
 type Model struct {
-	// Name as NVML tells it.
+	// Name in NVML's form.
 	Name string
 	// Memory in bytes, as nvidia-smi's total. Reserved is what the driver keeps of it. Both are figures that
 	// `nvidia-smi -q` showed to users; Reserved differs by some hundred MiB between drivers.
@@ -18,7 +18,7 @@ type Model struct {
 	SMs int
 	// Fabric joins the devices of one node by NVLink.
 	Fabric Fabric
-	// Lanes is the number of NVLinks of a device that is joined to NVSwitches.
+	// Lanes is the number of NVLinks of a device with NVSwitches.
 	Lanes int
 }
 

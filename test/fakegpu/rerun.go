@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// rerunVariable tells a test program that it runs over the fakes already.
+// rerunVariable marks a test program that runs over the fakes already.
 const rerunVariable = "TANDEM_FAKEGPU_RERUN"
 
 // Run is the body of a TestMain whose tests load the fake library: m is the *testing.M. The dynamic loader reads

@@ -15,16 +15,16 @@ const MaxDevices = 64
 type State struct {
 	// Node is the name from which New derives the UUIDs.
 	Node string `json:"node"`
-	// DriverVersion as NVML tells it, for example "580.95.05".
+	// DriverVersion in NVML's form, for example "580.95.05".
 	DriverVersion string `json:"driverVersion"`
 	// CUDAVersion is 1000·major + 10·minor: 13000 is CUDA 13.0.
 	CUDAVersion int `json:"cudaVersion"`
 	// Devices by NVML index.
 	Devices []Device `json:"devices"`
-	// Events are only ever appended: a waiter sees those that were appended after it made its event set.
+	// Tests only append to Events: a waiter sees those that came after it made its event set.
 	Events []Event `json:"events,omitempty"`
-	// ClientSamples makes NVML name the clients of MPS in its utilisation samples, as some drivers are said to do. Without
-	// it the samples name the MPS server for all of them, as seen on an H100 with driver 580.159.
+	// ClientSamples makes NVML name the clients of MPS in its utilisation samples, as reports say of some drivers.
+	// Without it the samples name the MPS server for all of them, as seen on an H100 with driver 580.159.
 	ClientSamples bool `json:"clientSamples,omitempty"`
 	// Interference slows tenants of one device down that are sensitive to each other. The zero value has no noise.
 	Interference Interference `json:"interference,omitzero"`
@@ -33,7 +33,7 @@ type State struct {
 // Device is one physical GPU.
 type Device struct {
 	UUID string `json:"uuid"`
-	// Name as NVML tells it, with blanks.
+	// Name in NVML's form, with blanks.
 	Name string `json:"name"`
 	// Memory and Reserved in bytes; Reserved is the part of Memory that the driver keeps.
 	Memory   uint64 `json:"memory"`
@@ -43,7 +43,7 @@ type Device struct {
 	// Major and Minor are the compute capability.
 	Major int `json:"major"`
 	Minor int `json:"minor"`
-	// SMs is the number of streaming multiprocessors, 0 for one that nobody asks.
+	// SMs is the number of streaming multiprocessors, 0 where no test reads it.
 	SMs int `json:"sms,omitempty"`
 	// MinorNumber is the N of /dev/nvidiaN.
 	MinorNumber int    `json:"minorNumber"`
@@ -56,7 +56,7 @@ type Device struct {
 	// NVLinks of the device, in the order of their numbers.
 	NVLinks []NVLink `json:"nvlinks,omitempty"`
 
-	// Lost devices have fallen off the bus: NVML answers ERROR_GPU_IS_LOST, and the clients of the device are broken.
+	// Lost devices have fallen off the bus: NVML answers ERROR_GPU_IS_LOST, and the clients of the device get errors.
 	Lost bool `json:"lost,omitempty"`
 	// GPUUtilization and MemoryUtilization in percent, beside what processes and MPS clients use.
 	GPUUtilization    uint32 `json:"gpuUtilization,omitempty"`
@@ -74,16 +74,16 @@ type Device struct {
 	RowRemapFailure bool `json:"rowRemapFailure,omitempty"`
 	// RecoveryAction is nvml.h's number: 0 none, 1 reset the GPU, 2 reboot the node, 3 drain P2P, 4 drain and reset.
 	RecoveryAction uint32 `json:"recoveryAction,omitempty"`
-	// NoRecoveryAction makes the driver one that cannot tell it.
+	// NoRecoveryAction makes the driver one without that field.
 	NoRecoveryAction bool `json:"noRecoveryAction,omitempty"`
 	// ComputeMode is NVML's number: 0 default, 2 prohibited, 3 exclusive process. A mode that a process sets through
 	// NVML stands beside the state file and wins.
 	ComputeMode int `json:"computeMode,omitempty"`
 	// Processes that hold a CUDA context on the device without MPS.
 	Processes []Process `json:"processes,omitempty"`
-	// MIG tells whether the device is split in instances.
+	// MIG has the instances of the device, if it has any.
 	MIG MIG `json:"mig,omitzero"`
-	// MPS tells how the control daemon of the device behaves.
+	// MPS has the orders to the control daemon of the device.
 	MPS MPS `json:"mps,omitzero"`
 }
 
@@ -132,14 +132,14 @@ type MIGInstance struct {
 	// GI and CI are the IDs of the GPU instance and of the compute instance in it.
 	GI int `json:"gi"`
 	CI int `json:"ci"`
-	// MPS tells how the control daemon of the instance behaves.
+	// MPS has the orders to the control daemon of the instance.
 	MPS MPS `json:"mps,omitzero"`
 }
 
 // Event is one XID error.
 type Event struct {
-	// Device is the index of the device at the time when the event is read. UUID wins where it is set: it stays true
-	// when devices change their places.
+	// Device is the index of the device at the time of the read. A UUID wins: it stays true when devices change their
+	// places.
 	Device int    `json:"device"`
 	UUID   string `json:"uuid,omitempty"`
 	XID    uint64 `json:"xid"`

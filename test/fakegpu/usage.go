@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// Usage is what the MPS daemon of a device tells the fake driver: its server and the clients.
+// Usage is the report of a device's MPS daemon to the fake driver: its server and the clients.
 type Usage struct {
 	Server  ServerUsage   `json:"server"`
 	Clients []ClientUsage `json:"clients"`
 }
 
-// ServerMemory is what an MPS server with clients holds for itself, in bytes: what NVML tells of each client is not in it.
-// Seen on an H100 with driver 580.159. The fake daemon gives it to clients nevertheless, where they ask for all there is.
+// ServerMemory is the memory of an MPS server with clients, in bytes, without that of the clients. Seen on an H100 with
+// driver 580.159. The fake daemon gives it to clients nevertheless, where they request all there is.
 const ServerMemory = 66 * mib
 
 // ServerUsage names the server process.
@@ -28,13 +28,13 @@ type ServerUsage struct {
 }
 
 // ClientUsage is one client process, all its contexts together. Memory is in bytes, SM and Bandwidth in percent of the
-// device, after limits and without what neighbours do: NVML tells them as Interference leaves them.
+// device, after limits and before the effect of neighbours: NVML reports them after Interference.
 type ClientUsage struct {
 	PID       int    `json:"pid"`
 	Memory    uint64 `json:"memory"`
 	SM        int    `json:"sm"`
 	Bandwidth int    `json:"bw"`
-	// Sensitivity and Pressure are hidden: NVML tells neither.
+	// Sensitivity and Pressure are hidden: NVML has neither.
 	Sensitivity float64 `json:"sensitivity,omitempty"`
 	Pressure    float64 `json:"pressure,omitempty"`
 }
@@ -55,8 +55,8 @@ func (u Usage) Write(path string) error {
 	return nil
 }
 
-// ReadUsage returns what the daemon of a device said last. It says no more once its server has ended: then there is
-// nobody, and Server.PID is 0.
+// ReadUsage returns what the daemon of a device said last. After the end of its server the daemon writes no more: then
+// there is no client, and Server.PID is 0.
 func ReadUsage(statePath, uuid string) Usage {
 	var u Usage
 	raw, err := os.ReadFile(UsagePath(statePath, uuid))
@@ -100,7 +100,7 @@ type Context struct {
 	file *os.File
 }
 
-// Hold makes a context on a device for a process. It fails with ErrUnavailable where the compute mode forbids it.
+// Hold makes a context on a device for a process. The error is ErrUnavailable where the compute mode forbids it.
 func Hold(statePath string, d *Device, process Process) (*Context, error) {
 	dir := filepath.Dir(UsagePath(statePath, d.UUID))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -122,7 +122,7 @@ func Hold(statePath string, d *Device, process Process) (*Context, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make context: %w", err)
 	}
-	// The lock on the context's file is what tells that its process lives.
+	// The lock on the context's file shows that its process runs.
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("make context: process %d has one: %w", process.PID, err)

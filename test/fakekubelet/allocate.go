@@ -17,7 +17,7 @@ import (
 const withoutTopology = -1
 
 // allocate gives a container of a pod under admission its devices. Callers come one after the other, all containers of
-// a pod in a row, init containers first. A resource that no plugin ever registered is passed over, as the kubelet does.
+// a pod in a row, init containers first. A resource without a plugin gets nothing, as in the kubelet.
 func (d *devices) allocate(ctx context.Context, pod *v1.Pod, c container) error {
 	uid := string(pod.UID)
 	if d.reuse.uid != uid {
@@ -117,7 +117,7 @@ func (d *devices) choose(ctx context.Context, h holder, needed int) ([]string, e
 	return sets.List(chosen), plugin, nil
 }
 
-// prefer asks the plugin which devices it would rather give away.
+// prefer gets from the plugin the devices that it prefers to give away.
 func prefer(ctx context.Context, p endpoint, available, must sets.Set[string], size int) (sets.Set[string], error) {
 	if !p.options.GetGetPreferredAllocationAvailable() {
 		return nil, nil

@@ -28,7 +28,7 @@ const checkpointName = "kubelet_internal_checkpoint"
 // devices is the device manager: which devices the plugins have, and which container holds which of them.
 type devices struct {
 	checkpoints checkpointmanager.CheckpointManager
-	active      func() (uids sets.Set[string], known bool) // pods that may hold devices, once they are known
+	active      func() (uids sets.Set[string], known bool) // pods that may hold devices, and whether the pods are known
 	changed     func()                                     // called when the capacity changed
 
 	mu        sync.Mutex
@@ -39,7 +39,7 @@ type devices struct {
 
 // resourceDevices are the devices of one resource.
 type resourceDevices struct {
-	// endpoint is the plugin that is asked, one of those connected.
+	// endpoint is the plugin for calls, one of those with a connection.
 	endpoint endpoint
 	// connected are the plugins that registered and have not gone, by socket. While a plugin restarts there are two.
 	connected map[string]endpoint
@@ -147,7 +147,7 @@ func (d *devices) CleanupPluginDirectory(_ klog.Logger, dir string) error {
 	return nil
 }
 
-// PluginConnected asks a plugin that registered for its options. Its devices come with ListAndWatch.
+// PluginConnected reads the options of a plugin that registered. Its devices come with ListAndWatch.
 func (d *devices) PluginConnected(ctx context.Context, name string, p plugin.DevicePlugin) error {
 	options, err := p.API().GetDevicePluginOptions(ctx, &pluginapi.Empty{})
 	if err != nil {
@@ -167,8 +167,8 @@ func (d *devices) PluginConnected(ctx context.Context, name string, p plugin.Dev
 	return nil
 }
 
-// PluginDisconnected makes all devices of the resource sick until a plugin comes back, unless another plugin of the
-// resource is connected: that one serves from then on.
+// PluginDisconnected makes all devices of the resource unhealthy until a plugin comes back. Another connected plugin of
+// the resource serves from then on.
 func (d *devices) PluginDisconnected(_ klog.Logger, name, socket string) {
 	if d.disconnect(name, socket) {
 		d.changed()
@@ -184,7 +184,7 @@ func (d *devices) disconnect(name, socket string) bool {
 		return false
 	}
 	if _, ok := r.connected[socket]; !ok {
-		return false // it never got as far as to be connected
+		return false // the plugin never got a connection
 	}
 	delete(r.connected, socket)
 	if left := slices.Sorted(maps.Keys(r.connected)); len(left) > 0 {
@@ -231,8 +231,8 @@ func (d *devices) capacity() (total, healthy v1.ResourceList) {
 	return total, healthy
 }
 
-// collect frees the devices of pods that are gone or have ended. The kubelet does it before it allocates and when
-// somebody asks for pod-resources, not when a pod ends.
+// collect frees the devices of pods that are gone or have ended. The kubelet does it before it allocates and for calls
+// of pod-resources, not when a pod ends.
 func (d *devices) collect() {
 	active, known := d.active()
 	if !known {
@@ -243,7 +243,7 @@ func (d *devices) collect() {
 	maps.DeleteFunc(d.held, func(h holder, _ *holding) bool { return !active.Has(h.uid) })
 }
 
-// used returns the devices of a resource that are held. The caller holds mu.
+// used returns the held devices of a resource. The caller holds mu.
 func (d *devices) used(resource string) sets.Set[string] {
 	used := sets.New[string]()
 	for h, held := range d.held {

@@ -7,7 +7,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-func TestSickDevicesLeaveTheNodesAllocatable(t *testing.T) {
+func TestUnhealthyDevicesLeaveTheNodesAllocatable(t *testing.T) {
 	b := newBench(t)
 	b.plugin.lists <- append(healthy("s0", "s1", "s2"), &pluginapi.Device{ID: "s3", Health: pluginapi.Unhealthy})
 	b.awaitAllocatable("3")

@@ -31,10 +31,10 @@ import (
 type Config struct {
 	// Node is the name of the node.
 	Node string
-	// Dir holds the sockets, the checkpoint, the CDI specs and the runtime's record. It must be short: the path of a
-	// Unix socket has at most 107 bytes.
+	// Dir holds the sockets, the checkpoint, the CDI specs and the runtime's record. The path must be short: a Unix
+	// socket has at most 107 bytes.
 	Dir string
-	// Client acts as the node: "system:node:<Node>" in "system:nodes" where the API server asks.
+	// Client has the identity of the node: "system:node:<Node>" in "system:nodes" where the API server checks that.
 	Client kubernetes.Interface
 	// Controller takes the not-ready taint from the new node, in place of the node controller: a kubelet may not under
 	// NodeRestriction. Nil means Client.
@@ -73,14 +73,14 @@ type Kubelet struct {
 	paths   Paths
 	pods    *podSet
 	podsAPI *podsapi.Server
-	// ended are the pods whose deletion was confirmed and that the API server still has. Only handle touches it.
+	// ended are the pods with a confirmed deletion that the API server still has. Only handle touches it.
 	ended   map[types.UID]bool
 	devices *devices
 	runtime *runtime
 	// loaded is runtime, for callers that do not wait until Run has read it.
 	loaded   atomic.Pointer[runtime]
 	recorder record.EventRecorder
-	// dirty says that the node's status must be written.
+	// dirty says that the node's status is out of date.
 	dirty chan struct{}
 }
 
@@ -100,7 +100,7 @@ func New(config Config) *Kubelet {
 	}
 }
 
-// Run plays the kubelet until ctx ends. State is taken up where an earlier one in the same directory left it.
+// Run plays the kubelet until ctx ends. The state of an earlier one in the same directory continues.
 func (k *Kubelet) Run(ctx context.Context) error {
 	if err := k.load(); err != nil {
 		return fmt.Errorf("run kubelet of %s: %w", k.config.Node, err)

@@ -29,8 +29,8 @@ type change struct {
 	gone bool
 }
 
-// followPods admits, starts and ends the pods of the node until ctx ends. Changes are handled one after the other: so
-// is admission in the kubelet.
+// followPods admits, starts and ends the pods of the node until ctx ends. Changes come one after the other, like
+// admission in the kubelet.
 func (k *Kubelet) followPods(ctx context.Context) error {
 	defer k.pods.endAll()
 	changes := make(chan change)
@@ -57,8 +57,7 @@ func (k *Kubelet) followPods(ctx context.Context) error {
 	}
 }
 
-// watchPods returns an informer that sends what happens to the pods of the node, and tells when the pods of its
-// first list have been received.
+// watchPods returns an informer that sends the changes of the node's pods, and reports the end of its first list.
 func (k *Kubelet) watchPods(ctx context.Context, changes chan<- change) (cache.SharedInformer, cache.DoneChecker, error) {
 	send := func(o any, gone bool) {
 		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -92,7 +91,7 @@ func (k *Kubelet) handle(ctx context.Context, c change) {
 		return
 	}
 	if k.ended[pod.UID] {
-		return // the API server tells of the end that it was told
+		return // the API server sends the end as an event
 	}
 	before := k.pods.set(pod)
 	if before == nil || pod.DeletionTimestamp != nil || !equality.Semantic.DeepEqual(before.Status, pod.Status) {
@@ -112,7 +111,7 @@ func (k *Kubelet) handle(ctx context.Context, c change) {
 	}
 }
 
-// end ends what runs of a pod. Readers of the Pods API hear of it once.
+// end ends what runs of a pod. Readers of the Pods API get the event once.
 func (k *Kubelet) end(pod *v1.Pod) {
 	k.pods.end(pod.UID)
 	k.runtime.remove(string(pod.UID))
@@ -121,7 +120,8 @@ func (k *Kubelet) end(pod *v1.Pod) {
 	}
 }
 
-// confirmDeletion tells the API server that nothing of the pod runs any more, and reports whether it knows.
+// confirmDeletion informs the API server that no container of the pod runs any more, and reports whether that
+// succeeded.
 func (k *Kubelet) confirmDeletion(ctx context.Context, pod *v1.Pod) bool {
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
@@ -133,8 +133,8 @@ func (k *Kubelet) confirmDeletion(ctx context.Context, pod *v1.Pod) bool {
 	return true
 }
 
-// admit gives all containers of a pod their devices. Those that run already, from before a restart of the kubelet, have
-// them.
+// admit gives all containers of a pod their devices. Containers that run already, from before a restart of the kubelet,
+// have them.
 func (k *Kubelet) admit(ctx context.Context, pod *v1.Pod) error {
 	for _, c := range containersOf(pod) {
 		if k.runtime.has(string(pod.UID), c.Name) {

@@ -55,7 +55,7 @@ func newPodSet() *podSet {
 	return &podSet{pods: map[types.UID]*v1.Pod{}, stop: map[types.UID]func(){}}
 }
 
-// set takes a pod in and returns what was known of it before, nil for a new one.
+// set takes a pod in and returns its former state, nil for a new one.
 func (s *podSet) set(pod *v1.Pod) (before *v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *podSet) endAll() {
 	}
 }
 
-// active returns the pods that have not ended, and whether the API server has told all of them yet.
+// active returns the pods that have not ended, and whether the first list is complete.
 func (s *podSet) active() (uids sets.Set[string], known bool) {
 	uids = sets.New[string]()
 	for _, pod := range s.GetActivePods() {

@@ -9,7 +9,7 @@ import (
 )
 
 // The Pods API tells of a pod in the kubelet's order: it is there, it runs, it is being deleted, nothing of it runs.
-func TestPodsAPITellsTheLifeOfAPod(t *testing.T) {
+func TestPodsAPIReportsTheLifeOfAPod(t *testing.T) {
 	b := newBench(t)
 	client := podsapi.NewPodsClient(b.dial(b.paths.PodsAPI))
 	b.eventually(func() error { // the kubelet knows its pods

@@ -18,7 +18,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
-// Container is what a container was given when it started.
+// Container is the configuration of a container at its start.
 type Container struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
@@ -41,7 +41,7 @@ type Container struct {
 	Mounts []string `json:"mounts,omitempty"`
 }
 
-// runtime stands for the container runtime: it remembers what it was told to run, also over restarts of the kubelet.
+// runtime stands for the container runtime: it keeps its containers, also over restarts of the kubelet.
 type runtime struct {
 	file  string
 	specs *cdi.Cache

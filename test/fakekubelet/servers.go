@@ -11,7 +11,7 @@ import (
 // All returns the pods for the Pods API.
 func (s *podSet) All() []*v1.Pod { return s.GetPods() }
 
-// Synced reports whether the API server has told all pods of the node.
+// Synced reports whether the first list of the node's pods is complete.
 func (s *podSet) Synced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 // Range is what a measurement may give.
 type Range struct {
 	Name string `json:"name"`
-	// Unit is the benchmark's, Max the most that is allowed.
+	// Unit is the benchmark's, Max the upper bound.
 	Unit string  `json:"unit"`
 	Max  float64 `json:"max"`
 	// Measured is what a quiet machine gave, for the reader; 0 before one did.

@@ -17,13 +17,13 @@ type Fault struct {
 	Name string
 	// root: the fault can only be made by root, and needs a node with a small disk.
 	root bool
-	// strike breaks the device, or the node. dice is any number, the same whenever a sequence is repeated.
+	// strike breaks the device, or the node. dice is any number, the same in each run of a sequence.
 	strike func(ctx context.Context, n *Node, uuid string, dice int) error
 	// lift takes away what would keep the agent from putting things right; nil where there is nothing.
 	lift func(ctx context.Context, n *Node, uuid string) error
 }
 
-// XID numbers by what they ask for (internal/agent/nvml's classes).
+// XID numbers by their effects (internal/agent/nvml's classes).
 var (
 	applicationXIDs = []uint64{13, 31, 43, 45}
 	containedXIDs   = []uint64{94, 32, 109, 126}
@@ -89,7 +89,7 @@ func deviceFaults() []Fault {
 		}, lift: ordered0(func(m *fakegpu.MPS) { m.NoStart = false })},
 		{Name: "MPS server has a fault", strike: ordered(func(m *fakegpu.MPS) { m.Fault = true }), lift: ordered0(func(m *fakegpu.MPS) { m.Fault = false })},
 		{Name: "client killed at work", strike: func(_ context.Context, n *Node, uuid string, _ int) error {
-			n.tenants.kill(uuid) // perhaps nobody works there
+			n.tenants.kill(uuid) // there may be no program
 			return nil
 		}},
 		{Name: "MPS server wedged", strike: ordered(func(m *fakegpu.MPS) { m.Wedge = true }), lift: ordered0(func(m *fakegpu.MPS) { m.Wedge = false })},
@@ -97,7 +97,7 @@ func deviceFaults() []Fault {
 			if err := n.killDaemon(uuid); err != nil {
 				return err
 			}
-			// A PID that has come to somebody else since.
+			// A PID that another process has got since.
 			path := n.pipe(uuid) + "/" + controlName + ".pid"
 			if err := os.WriteFile(path, fmt.Appendf(nil, "%d", n.bystander.PID()), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
@@ -157,7 +157,7 @@ func (n *Node) raise(uuid string, numbers ...uint64) error {
 	})
 }
 
-// needsReset: the driver logs an error and asks for a reset until somebody makes one.
+// needsReset: the driver logs an error and requires a reset until the test makes one.
 func needsReset(_ context.Context, n *Node, uuid string, dice int) error {
 	return fakegpu.Update(n.state(), func(s *fakegpu.State) {
 		d, _ := s.Find(uuid)
@@ -208,7 +208,7 @@ func ordered0(order func(*fakegpu.MPS)) func(context.Context, *Node, string) err
 	return func(ctx context.Context, n *Node, uuid string) error { return ordered(order)(ctx, n, uuid, 0) }
 }
 
-// killDaemon kills the control daemon of a device, if there is one.
+// killDaemon sends SIGKILL to the control daemon of a device, if there is one.
 func (n *Node) killDaemon(uuid string) error {
 	pid, ok := n.daemon(uuid)
 	if !ok {

@@ -26,12 +26,12 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakekubelet"
 )
 
-// patience is how long a node may take to be whole when all faults are lifted. The hold time of a device that relapsed five
-// times is half a minute in quick tests; the rest is for slow machines.
+// patience is how long a node may take to be whole after the end of all faults. The hold time of a device that relapsed
+// five times is half a minute in quick tests; the rest is for slow machines.
 const patience = 15 * time.Minute
 
-// whole returns nil when nothing is lost or broken on the node: every claim of the package's sequences, but for what
-// needs the pods to be gone.
+// whole returns nil for a whole node: every claim of the package's sequences, without those that need the pods to be
+// gone.
 func (n *Node) whole(ctx context.Context) error {
 	for _, claim := range []func(context.Context) error{n.serving, n.healthy, n.shares, n.noDrift, n.answering, n.working, n.noStrangers} {
 		if err := claim(ctx); err != nil {
@@ -197,7 +197,7 @@ func (n *Node) limits(pod *Pod) []string {
 func (n *Node) grants() (map[string]string, error) {
 	raw, err := os.ReadFile(n.path("state", "checkpoint.json"))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // nothing was ever allocated
+		return nil, nil // no pod ever got devices
 	}
 	if err != nil {
 		return nil, err
@@ -251,7 +251,7 @@ func (n *Node) connects(ctx context.Context, uuid string) error {
 	return nil
 }
 
-// working: the program of each container with a share is connected.
+// working: the program of each container with a share has a connection.
 func (n *Node) working(ctx context.Context) error {
 	rejected, err := n.pods.rejected(ctx)
 	if err != nil {
@@ -294,7 +294,7 @@ func (n *Node) noStrangers(context.Context) error {
 	return nil
 }
 
-// empty returns nil when nothing is left of pods that are gone. Every pod must have been deleted.
+// empty returns nil when no trace of ended pods is left. The caller has deleted every pod.
 func (n *Node) empty(context.Context) error {
 	store, err := cdi.Open(n.paths.CDI)
 	if err != nil {
@@ -326,7 +326,7 @@ func (n *Node) Metric(ctx context.Context, name string, labels ...string) (float
 	if err != nil {
 		return 0, fmt.Errorf("read metrics of the agent: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }() // it was only read
+	defer func() { _ = response.Body.Close() }() // nothing was written by the test
 	return sum(response.Body, name, labels)
 }
 

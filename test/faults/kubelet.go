@@ -58,7 +58,7 @@ func (n *Node) StopKubelet() {
 	n.kubelet = nil
 }
 
-// containers returns what runs on the node. While the kubelet is away that is not known.
+// containers returns what runs on the node. Without the kubelet that is unknown.
 func (n *Node) containers() (list []fakekubelet.Container, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,7 +77,7 @@ func (n *Node) containers() (list []fakekubelet.Container, known bool) {
 // preStartTimeout is the kubelet's.
 const preStartTimeout = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
 
-// preStart asks the agent whether a container may start again, as the kubelet does each time.
+// preStart calls the agent's PreStartContainer, as the kubelet does each time.
 func (n *Node) preStart(c fakekubelet.Container) error {
 	sockets, err := filepath.Glob(filepath.Join(n.paths.DevicePlugins, "tandem-*.sock"))
 	if err != nil || len(sockets) == 0 {

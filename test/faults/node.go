@@ -18,13 +18,13 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakekubelet"
 )
 
-// Spec is how a node is made.
+// Spec is the configuration of a node.
 type Spec struct {
-	// GPUs is the number of A100s, SlotsPerGPU into how many slots each is divided.
+	// GPUs is the number of A100s, SlotsPerGPU the number of slots of each.
 	GPUs, SlotsPerGPU int
 	// Config is the agent's configuration file.
 	Config string
-	// SmallDisk puts the agent's state on a file system of its own that can be filled. It needs root.
+	// SmallDisk puts the agent's state on a file system of its own that a test can fill. The mount needs root.
 	SmallDisk bool
 	// Mute starts nothing that plays the kubelet.
 	Mute bool
@@ -108,7 +108,7 @@ func (n *Node) make(ctx context.Context) error {
 		names = append(names, fmt.Sprint("nvidia", d.MinorNumber))
 	}
 	for _, name := range names {
-		if err := os.Symlink("/dev/null", n.path("dev", name)); err != nil { // a device that everybody has
+		if err := os.Symlink("/dev/null", n.path("dev", name)); err != nil { // a device that every machine has
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (n *Node) make(ctx context.Context) error {
 		n.mounted = true
 	}
 	n.processes = sandbox.NewProcesses(n.path("log"))
-	// Nobody has a reason to end it.
+	// No code of the agent may end it.
 	if n.bystander, err = n.processes.Start("bystander", exec.Command("sleep", "1000000")); err != nil {
 		return err
 	}
@@ -171,13 +171,13 @@ func (n *Node) launch() error {
 	return nil
 }
 
-// supervise waits for the end of an agent and starts the next one if nobody wanted that end.
+// supervise waits for the end of an agent and starts the next one, unless the test stopped it.
 func (n *Node) supervise(agent *sandbox.Process) {
 	<-agent.Done()
 	n.mu.Lock()
 	if n.agent != agent {
 		n.mu.Unlock()
-		return // it was stopped
+		return // the test stopped it
 	}
 	n.agent = nil
 	n.exits = append(n.exits, fmt.Sprintf("%v: %s", agent.Err(), agent.Tail(1)))
@@ -193,8 +193,8 @@ func (n *Node) supervise(agent *sandbox.Process) {
 	}
 }
 
-// unexpected returns why agents ended that nobody stopped, but for the one reason that is theirs: without a byte of disk
-// they cannot start.
+// unexpected returns why agents ended that the test did not stop, but for the one reason that is theirs: without a byte
+// of disk they cannot start.
 func (n *Node) unexpected() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -216,7 +216,7 @@ func (n *Node) agentProcess() *sandbox.Process {
 // stopTimeout is how long a pod's grace period gives the agent.
 const stopTimeout = 30 * time.Second
 
-// StopAgent ends the agent: by SIGTERM, or by SIGKILL. It reports whether one ran.
+// StopAgent ends the agent: by SIGTERM, or by SIGKILL. The result says whether one ran.
 func (n *Node) StopAgent(kill bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -270,7 +270,7 @@ func (n *Node) Remove() {
 			fmt.Fprintln(os.Stderr, "remove node: unmount:", err)
 		}
 	}
-	_ = os.RemoveAll(n.dir) // daemons that could not be ended end when their folder is gone
+	_ = os.RemoveAll(n.dir) // daemons that still run end when their folder is gone
 }
 
 // poll calls check until it returns nil. When ctx ends before, it returns the last error that says something else.

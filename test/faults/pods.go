@@ -33,7 +33,7 @@ type Pod struct {
 	assignment string
 }
 
-// pods are the pods of a node that have not been deleted.
+// pods are the pods of a node without a deletion.
 type pods struct {
 	node *Node
 	mu   sync.Mutex

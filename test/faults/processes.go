@@ -90,7 +90,7 @@ func (n *Node) endMPS() {
 	}
 }
 
-// awaitNobody waits until no process of the node is left.
+// awaitNobody waits until the node has no process left.
 func (n *Node) awaitNobody(ctx context.Context) error {
 	return poll(ctx, 100*time.Millisecond, "the end of all processes of the node", func(context.Context) error {
 		if left := n.belongings(); len(left) > 0 {

@@ -15,7 +15,7 @@ func Rows() []Row {
 	return append(append(deviceRows(), mpsRows()...), nodeRows()...)
 }
 
-// What pods of a device see in most rows.
+// The effect on the pods of a device in most rows.
 const (
 	unmoved  = "nothing"
 	drained  = "running ones a CUDA error when the drain ends them after `health.drainAfter`, then they restart; new ones wait"

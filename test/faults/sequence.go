@@ -16,8 +16,8 @@ type step struct {
 	pause time.Duration // afterwards
 }
 
-// Sequence is a plan: which faults strike when, and which pods come and go meanwhile. It depends on nothing but its
-// seed, and holds at least one fault.
+// Sequence is a plan: which faults strike when, and which pods come and go meanwhile. A sequence depends on nothing but
+// its seed, and has at least one fault.
 type Sequence struct {
 	Seed  uint64
 	steps []step
@@ -41,7 +41,7 @@ type planner struct {
 	free []int
 	pods []planned
 	made int
-	// active faults that have something to be lifted.
+	// active faults that the sequence can end.
 	active []active
 	steps  []step
 }
@@ -56,7 +56,8 @@ type active struct {
 	device int
 }
 
-// Plan returns the sequence of a seed for nodes of the given kind. Faults that need root are left out without SmallDisk.
+// Plan returns the sequence of a seed for nodes of the given kind. Without SmallDisk there are no faults that need
+// root.
 func Plan(seed uint64, spec Spec) Sequence {
 	p := &planner{rng: rand.New(rand.NewPCG(seed, 1)), gpus: spec.GPUs, slots: spec.SlotsPerGPU}
 	for _, f := range Faults() {

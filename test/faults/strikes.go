@@ -26,7 +26,7 @@ func faultOfAClient(ctx context.Context, n *Node) (Times, error) {
 	return brokenServer(ctx, n, guilty.Fault)
 }
 
-// clientKilled: the program of a pod is killed at work.
+// clientKilled: the program of a pod gets SIGKILL at work.
 func clientKilled(ctx context.Context, n *Node) (Times, error) {
 	return brokenServer(ctx, n, func() error {
 		if !n.tenants.kill(n.uuids[0]) {
@@ -39,11 +39,11 @@ func clientKilled(ctx context.Context, n *Node) (Times, error) {
 // brokenServer measures what breaks the server while a client is there that does not notice, so that the server cannot
 // recover alone.
 func brokenServer(ctx context.Context, n *Node, strike func() error) (Times, error) {
-	deaf, err := fakegpu.Dial(ctx, n.pipe(n.uuids[0]), fakegpu.ClientLoad{PID: 1 << 22})
+	unread, err := fakegpu.Dial(ctx, n.pipe(n.uuids[0]), fakegpu.ClientLoad{PID: 1 << 22})
 	if err != nil {
 		return Times{}, err
 	}
-	defer deaf.Close()
+	defer unread.Close()
 	begin := time.Now()
 	if err := strike(); err != nil {
 		return Times{}, err
@@ -72,7 +72,7 @@ func staleDirectory(ctx context.Context, n *Node) (Times, error) {
 	return n.servedAgain(ctx, begin)
 }
 
-// servedAgain measures until the first device takes clients again: the daemon is found dead and started in one go.
+// servedAgain measures until the first device takes clients again: the agent finds no daemon and starts one in one go.
 func (n *Node) servedAgain(ctx context.Context, begin time.Time) (Times, error) {
 	found, err := took(ctx, begin, "a new daemon", func(ctx context.Context) error { return n.connects(ctx, n.uuids[0]) })
 	if err != nil {

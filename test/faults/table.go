@@ -11,12 +11,12 @@ import (
 // Row is one fault of the table in docs/faults.md.
 type Row struct {
 	Name string
-	// How it is found, what pods see, what the operator sees.
+	// How the agent finds it, what pods see, what the operator sees.
 	How, Pods, Operator string
 	// config of the agent; empty is the default.
 	config string
-	// measure makes the fault on a node with a pod on each GPU. The fault hits the first GPU; what happens to the pod on
-	// the second is checked afterwards. Nil where nothing can be measured; then Figures says why.
+	// measure makes the fault on a node with a pod on each GPU. The fault hits the first GPU; a check of the pod on the
+	// second follows. Nil means that there is no measurement; then Figures says why.
 	measure func(context.Context, *Node) (Times, error)
 	Figures string
 	// spoils: the neighbour may notice.
@@ -53,8 +53,8 @@ func took(ctx context.Context, begin time.Time, what string, check func(context.
 	return time.Since(begin), err
 }
 
-// sick returns nil when the GPUNode says that the first device takes no work for the reason, or recovers from it already:
-// a server without clients is replaced at once.
+// sick returns nil when the GPUNode says that the first device takes no work for the reason, or recovers from it
+// already: the agent replaces a server without clients at once.
 func sick(n *Node, reason string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		g, err := n.GPUNode(ctx)
@@ -70,7 +70,8 @@ func sick(n *Node, reason string) func(context.Context) error {
 	}
 }
 
-// sickness measures a fault that makes the device sick. Where it has to be lifted, the time back counts from then.
+// sickness measures a fault that makes the device unhealthy. Where the test has to end the fault, the time back counts
+// from then.
 func sickness(name, reason string) func(context.Context, *Node) (Times, error) {
 	return func(ctx context.Context, n *Node) (Times, error) {
 		f, err := find(name)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// followStep is how often tenants are compared with the containers that should run.
+	// followStep is the pause between two comparisons of tenants with the containers that should run.
 	followStep = 100 * time.Millisecond
 	// backoff is how long the program of a container that ended stays away.
 	backoff = time.Second
@@ -50,7 +50,7 @@ type tenant struct {
 	line  []byte    // so far
 	last  string    // its last word
 	since time.Time // of last
-	// asking: the agent is being asked whether the program may start again.
+	// asking: a call to the agent whether the program may start again is under way.
 	asking bool
 }
 
@@ -118,7 +118,7 @@ func (ts *tenants) follow(list []fakekubelet.Container) {
 			ts.restart(t, c)
 		case t.astray():
 			ts.record(uid, []string{astray})
-			leaving = append(leaving, t) // its container ends, and is started again
+			leaving = append(leaving, t) // its container ends, and starts again
 		}
 	}
 	ts.mu.Unlock()
@@ -159,7 +159,7 @@ func (ts *tenants) restart(t *tenant, c fakekubelet.Container) {
 }
 
 // astray is the event of a program that found no daemon where its environment says that one is. Between
-// PreStartContainer and its first CUDA call a daemon may have died; CUDA then runs the program without limits, unless
+// PreStartContainer and its first CUDA call a daemon may have ended; CUDA then runs the program without limits, unless
 // the compute mode forbids it.
 const astray = "astray"
 
@@ -273,8 +273,8 @@ func (ts *tenants) said(uid string) string {
 	return t.last
 }
 
-// kill ends one program that works on the device as the kernel would for lack of memory, and reports whether there was
-// one.
+// kill sends SIGKILL to one program that works on the device, as the kernel would for lack of memory, and reports
+// whether there was one.
 func (ts *tenants) kill(device string) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -291,7 +291,7 @@ func (ts *tenants) kill(device string) bool {
 	return false
 }
 
-// end asks the program to end, and kills it when it does not.
+// end sends the program SIGTERM, and SIGKILL when it does not end.
 func (t *tenant) end() {
 	if t.process != nil {
 		t.process.Stop(tenantGrace)

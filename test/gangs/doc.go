@@ -1,10 +1,11 @@
-// Package gangs plays random histories of a cluster with gangs, and checks after every step that none of them is torn.
+// Package gangs plays random histories of a cluster with gangs, and checks after every step that all of them are whole
+// or absent.
 //
-// A history is a list of steps: pods, gangs and nodes come and go, devices fall sick, the API server refuses binds, loses
-// its answers or carries binds out late, and the scheduler restarts from what the API has. The scheduler is the real one
-// with the plugins of production, in both of its modes: pod by pod, and a native PodGroup in one cycle. The API server is in
-// memory, and the clock is that of testing/synctest: a deadline of minutes passes in no time, and after each step the world
-// has settled.
+// A history is a list of steps. Pods, gangs and nodes come and go, and devices become unhealthy. The API server refuses
+// binds, loses its answers or carries binds out late, and the scheduler restarts from what the API has. The scheduler
+// is the real one with the plugins of production, in both of its modes: pod by pod, and a native PodGroup in one cycle.
+// The API server is in memory, and the clock is that of testing/synctest: a deadline of minutes passes in no time, and
+// after each step the world has settled.
 //
 // Other tests play random workloads of pods and gangs through this scheduler and through the simulator, and compare after each
 // arrival where the pods are and who was evicted.

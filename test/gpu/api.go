@@ -18,8 +18,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// api is the least that the agent and the stand-in for the kubelet take for an API server: it stores objects, and tells of their
-// changes. It checks nothing. A real one does not fit into the folder that is carried to a machine with a GPU.
+// api is the least API server for the agent and the stand-in for the kubelet: it stores objects, and sends their
+// changes. There are no checks. A real one does not fit into the folder for a machine with a GPU.
 type api struct {
 	server *http.Server
 	url    string
@@ -166,7 +166,7 @@ func (a *api) write(w http.ResponseWriter, r *http.Request, of, name string, sta
 	_ = json.NewEncoder(w).Encode(o)
 }
 
-// add stores an object as somebody else made it.
+// add stores an object like another client's.
 func (a *api) add(path string, object any) error {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -178,7 +178,7 @@ func (a *api) add(path string, object any) error {
 	return nil
 }
 
-// put stores an object and tells of it. The caller holds the mutex.
+// put stores an object and sends the change. The caller holds the mutex.
 func (a *api) put(path string, o *unstructured.Unstructured) {
 	a.version++
 	o.SetResourceVersion(fmt.Sprint(a.version))
@@ -209,7 +209,7 @@ func (a *api) remove(w http.ResponseWriter, path string) {
 	_ = json.NewEncoder(w).Encode(o)
 }
 
-// tell sends a change to those who watch. The caller holds the mutex.
+// tell sends a change to the watchers. The caller holds the mutex.
 func (a *api) tell(path string, e event) {
 	for c, of := range a.watchers {
 		if strings.HasPrefix(path, of+"/") {

@@ -30,10 +30,10 @@ type worker struct {
 // errNoReply is what a worker says that says nothing in time.
 var errNoReply = errors.New("no reply in time")
 
-// patience is how long a worker may take to make a context, or beyond what it was told to run.
+// patience is how long a worker may take to make a context, or beyond its time to run.
 const patience = 30 * time.Second
 
-// environ is this process's environment without what tells CUDA where to run.
+// environ is this process's environment without the variables that say where CUDA runs.
 func environ(extra ...string) []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -53,7 +53,7 @@ func (s *suite) launch(kind string, env, wrap []string) (*worker, error) {
 	w := &worker{cmd: exec.Command(line[0], line[1:]...), replies: make(chan reply, 4), ended: make(chan struct{}), kind: kind}
 	w.cmd.Env = environ(env...)
 	w.cmd.Stderr = &w.stderr
-	// Whatever becomes of this process, no worker is left behind.
+	// When this process ends, however it ends, its workers end too.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	var err error
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
@@ -82,7 +82,7 @@ func (s *suite) launch(kind string, env, wrap []string) (*worker, error) {
 	return w, nil
 }
 
-// start starts a worker and waits until it is ready. A worker that the driver refused is returned with the error.
+// start starts a worker and waits until it is ready. A worker that the driver refused comes with the error.
 func (s *suite) start(kind string, env ...string) (*worker, error) {
 	return s.startIn(nil, kind, env...)
 }
@@ -122,7 +122,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// tell gives an order.
+// tell sends an order.
 func (w *worker) tell(o order) error {
 	raw, err := json.Marshal(o)
 	if err != nil {
@@ -132,7 +132,7 @@ func (w *worker) tell(o order) error {
 	return err
 }
 
-// ask gives an order and waits for the answer. An error of the driver is the reply's, not ask's.
+// ask sends an order and waits for the answer. An error of the driver is in the reply, and is no error of the call.
 func (w *worker) ask(o order) (reply, error) {
 	if err := w.tell(o); err != nil {
 		return reply{}, err
@@ -151,7 +151,7 @@ func (w *worker) run(d time.Duration) (reply, error) {
 
 func (w *worker) pid() int { return w.cmd.Process.Pid }
 
-// quit has the worker end in order, and kills it where it does not.
+// quit makes the worker end in order, and sends SIGKILL where it does not.
 func (w *worker) quit() {
 	_ = w.tell(order{Do: "quit"})
 	_ = w.in.Close()
@@ -162,7 +162,7 @@ func (w *worker) quit() {
 	}
 }
 
-// kill kills the worker, and what it runs in.
+// kill sends SIGKILL to the worker, and to what it runs in.
 func (w *worker) kill() {
 	_ = syscall.Kill(-w.pid(), syscall.SIGKILL)
 	select {

@@ -102,7 +102,7 @@ func (d *daemon) stop() {
 	if err := d.Stop(ctx, d.spec.UUID); err == nil {
 		return
 	}
-	// Replacing it kills what hangs; the new one has no clients and stops.
+	// Recycle sends SIGKILL to what hangs; the new daemon has no clients and stops.
 	if err := d.Recycle(ctx, d.spec); err != nil {
 		fmt.Fprintln(d.suite.out, "gpu-test: end an MPS daemon:", err)
 	}
@@ -121,7 +121,7 @@ func (d *daemon) log(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], " | ")
 }
 
-// drop forgets a daemon that was ended.
+// drop removes an ended daemon.
 func (d *daemon) drop() {
 	d.stop()
 	d.suite.mu.Lock()

@@ -58,7 +58,7 @@ func whole(percent int) string {
 // writePairs writes one row for each pair: throughputs together, and alone under the same percentage.
 func writePairs(w io.Writer, r *record.Report) error {
 	out := csv.NewWriter(w)
-	_ = out.Write([]string{"gpu", "sharing", "model1", "percent1", "rate1", "solo_rate1", "model2", "percent2", "rate2", "solo_rate2"}) // Error tells
+	_ = out.Write([]string{"gpu", "sharing", "model1", "percent1", "rate1", "solo_rate1", "model2", "percent2", "rate2", "solo_rate2"}) // Error returns it
 	all := coRuns(r)
 	for i := range all {
 		// The members of a pair follow each other.
@@ -82,7 +82,7 @@ func number(v float64) string { return fmt.Sprintf("%.6g", v) }
 // on the whole device.
 func writeProfiles(w io.Writer, r *record.Report) error {
 	out := csv.NewWriter(w)
-	_ = out.Write([]string{"gpu", "sharing", "model", "percent", "rate", "gpu_util", "gmem_util", "gmem"}) // Error tells
+	_ = out.Write([]string{"gpu", "sharing", "model", "percent", "rate", "gpu_util", "gmem_util", "gmem"}) // Error returns it
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(r.Figures)) {
 		words := strings.Split(name, "/")

@@ -1,9 +1,9 @@
-// Command gpu measures on a real GPU what Tandem's promises rest on: what MPS does to the shares of SMs and memory, what
-// neighbours do to each other, what becomes of clients when one of them dies, and what the agent costs.
+// Command gpu measures on a real GPU the facts behind Tandem's promises: the effect of MPS on the shares of SMs and
+// memory, the effect of neighbours on each other, the effect of the end of a client, and the costs of the agent.
 //
-// It needs Linux, an NVIDIA driver, and root for the parts that use namespaces. It changes no clocks, compute mode, power limit
-// or MIG setting, resets nothing, and ends every daemon that it starts. Figures are written to a file one by one; a run that was
-// cut off goes on where it was. It is `make gpu-test`.
+// The command needs Linux, an NVIDIA driver, and root for the parts that use namespaces. Clocks, compute mode, power
+// limit and MIG settings stay as they are. The command resets nothing, and ends every daemon that it starts. Figures
+// are written to a file one by one; a run that was cut off goes on where it was. `make gpu-test` runs it.
 package main
 
 import (
@@ -46,7 +46,7 @@ func main() {
 type part struct {
 	name, what string
 	run        func(*suite) error
-	// mps says that nothing of it can be measured without MPS.
+	// mps says that the part needs MPS.
 	mps bool
 }
 

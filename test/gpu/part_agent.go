@@ -139,7 +139,7 @@ func (s *suite) newSite() (*site, error) {
 	})
 }
 
-// until asks again and again until there is no error.
+// until calls again and again until there is no error.
 func until(limit time.Duration, f func() error) error {
 	deadline := time.Now().Add(limit)
 	for {
@@ -191,7 +191,7 @@ func (n *site) awaitSlots() error {
 	})
 }
 
-// pod makes a pod that is bound to the node with an assignment, as the scheduler binds it.
+// pod makes a pod on the node with an assignment, as the scheduler binds it.
 func (n *site) pod(name string, slots int) error {
 	pod := &v1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -264,7 +264,7 @@ func containerEnv(c fakekubelet.Container) []string {
 	return slices.DeleteFunc(slices.Clone(c.Env), func(e string) bool { return strings.HasPrefix(e, "PATH=") || strings.HasPrefix(e, "LD_LIBRARY_PATH=") })
 }
 
-// cost measures what the agent takes of the host, and of a tenant: it is stopped and continued in turns.
+// cost measures what the agent takes of the host, and of a tenant: the suite stops and continues the agent in turns.
 func (n *site) cost(w *worker) error {
 	s := n.suite
 	if !s.anyDue("agent/cost", "agent/tenant-with") {

@@ -12,12 +12,12 @@ import (
 	"github.com/tandem-gpu/tandem/test/gpu/record"
 )
 
-// control measures the control of MPS, and what happens when things die.
+// control measures the control of MPS, and the effects of ends of processes.
 func (s *suite) control() error {
 	err := errors.Join(s.starts(), s.adoption(), s.canary(), s.faults(), s.escapes(), s.surroundings(), s.kills())
 	s.deaths()
 	s.twoDaemons()
-	s.crowd()
+	s.manyClients()
 	return err
 }
 
@@ -82,7 +82,7 @@ func (s *suite) endWorkers() {
 	s.mu.Unlock()
 }
 
-// adoption has a second backend, as of an agent that was started anew, take over a daemon with a client.
+// adoption makes a second backend, as of a restarted agent, take over a daemon with a client.
 func (s *suite) adoption() error {
 	if !s.anyDue("control/adopt", "control/adopt/cost", "control/look", "control/ready") {
 		return nil
@@ -237,8 +237,8 @@ func (s *suite) twoDaemons() {
 	})
 }
 
-// crowd starts clients until the server refuses one.
-func (s *suite) crowd() {
+// manyClients starts clients until the server refuses the next.
+func (s *suite) manyClients() {
 	s.see("control/crowd", "clients at once until one is refused", 1, func() (string, error) {
 		defer s.clean()
 		d, err := s.newDaemon(mps.DeviceSpec{}, true)

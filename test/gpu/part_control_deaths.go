@@ -25,7 +25,7 @@ func (s *suite) admitted(d *daemon, limit time.Duration) (time.Duration, string)
 	return time.Since(begin), failed(r, err)
 }
 
-// kills ends clients in the middle of different work, with and without terminate_client before.
+// kills ends clients in the middle of different work by SIGKILL, with and without terminate_client before.
 func (s *suite) kills() error {
 	for _, c := range []struct {
 		name, what string
@@ -47,7 +47,7 @@ func (s *suite) kills() error {
 	return nil
 }
 
-// kill kills clients of one kind.
+// kill sends SIGKILL to clients of one kind.
 func (s *suite) kill(name, what, kind string, o order, end bool) error {
 	how := "at-once"
 	if end {
@@ -175,7 +175,7 @@ func (s *suite) faults() error {
 	return nil
 }
 
-// deaths kills servers and daemons under clients.
+// deaths sends SIGKILL to servers and daemons under clients.
 func (s *suite) deaths() {
 	s.see("control/death/server", "SIGKILL of the server: what a client sees, and a new client", 2, func() (string, error) {
 		return s.death(func(_, server int) error { return killed(server) })

@@ -47,7 +47,8 @@ func (s *suite) measured(d *daemon, env ...string) (string, error) {
 	return s.measuredIn(d, nil, env...)
 }
 
-// measuredIn is measured with words before the command line. It says too whether the daemon lists the process as a client.
+// measuredIn measures with words before the command line. The result says too whether the daemon lists the process as a
+// client.
 func (s *suite) measuredIn(d *daemon, wrap []string, env ...string) (string, error) {
 	w, err := s.startIn(wrap, "", env...)
 	if w == nil {

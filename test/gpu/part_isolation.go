@@ -11,7 +11,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/gpu/record"
 )
 
-// phase is a set of workers that stay while their pairs and triples are measured: percentages are fixed when a client starts.
+// phase is a set of workers that stay during the measurements of their pairs and triples: the start of a client fixes
+// its percentage.
 type phase struct {
 	name string
 	// percents of the members of a co-run; 0 sets none. Without mps they take turns.

@@ -82,7 +82,7 @@ func (s *suite) usable(d *daemon, percent, limit int) (float64, error) {
 // outOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
 const outOfMemory = 2
 
-// allocated says how much a program can allocate of 4 GiB, and what cuMemGetInfo tells it before and after.
+// allocated says how much a program can allocate of 4 GiB, and the values of cuMemGetInfo before and after.
 func (s *suite) allocated(piece int, env ...string) (string, error) {
 	w, err := s.start("", env...)
 	if w == nil {

@@ -25,12 +25,12 @@ type suite struct {
 	devRoot string
 	// dir is a short folder for sockets.
 	dir string
-	// window is how long one measurement of throughput takes, repeat how often most are taken.
+	// window is how long one measurement of throughput takes, repeat the number of most measurements.
 	window time.Duration
 	repeat int
-	// end is when no figure is begun any more.
+	// end is the time after which no figure begins any more.
 	end time.Time
-	// cut says that a figure was left out for want of time.
+	// cut says that a figure is missing for want of time.
 	cut bool
 	// uuid of the device.
 	uuid string
@@ -49,7 +49,7 @@ func (s *suite) adopt(w *worker) {
 	s.workers = append(s.workers, w)
 }
 
-// clean ends all workers and daemons that were started.
+// clean ends all workers and daemons of the suite.
 func (s *suite) clean() {
 	s.mu.Lock()
 	workers, daemons := s.workers, s.daemons
@@ -69,7 +69,7 @@ func (s *suite) clean() {
 	}
 }
 
-// due reports whether a figure is still to be taken, and there is time for it.
+// due reports whether a figure is still missing, and there is time for it.
 func (s *suite) due(name string) bool {
 	if s.report.Has(name) {
 		return false
@@ -124,7 +124,7 @@ func (s *suite) measure(name, what, unit string, n int, take func() (float64, er
 	s.keep(name, f)
 }
 
-// see writes down what was seen n times. An error that tells what was seen is a fact, for the caller to say.
+// see writes down n observations. The caller turns an error that is an observation into a fact.
 func (s *suite) see(name, what string, n int, look func() (string, error)) {
 	if !s.due(name) {
 		return

@@ -119,7 +119,7 @@ func newPredictor(r *record.Report) (*predictor, error) {
 	return p, nil
 }
 
-// speed of a member of a co-run before anything was observed.
+// speed of a member of a co-run before any observation.
 func (p *predictor) speed(c *coRun) float64 {
 	on := make([]interference.Tenant, len(c.kinds))
 	for i, kind := range c.kinds {
@@ -230,7 +230,7 @@ func writeMatrix(w io.Writer, all []coRun, p *predictor, part1, sharing string, 
 		}
 		of, beside := c.kinds[c.member], c.kinds[1-c.member]
 		side := fmt.Sprint(c.member)
-		if percents[0] == percents[1] { // members are alike, so both are written under the first
+		if percents[0] == percents[1] { // members are alike, so the first stands for both
 			side = "0"
 			if of == beside && c.member == 1 {
 				continue

@@ -26,10 +26,10 @@ type reply struct {
 	Name  string  `json:"name,omitempty"`
 	UUID  string  `json:"uuid,omitempty"`
 	CUDA  int     `json:"cuda,omitempty"`
-	// SMs that the driver tells of, and those that blocks ran on.
+	// SMs in the driver's report, and those that blocks ran on.
 	SMs  int `json:"sms,omitempty"`
 	Seen int `json:"seen,omitempty"`
-	// Free and Total are cuMemGetInfo's, Device is cuDeviceTotalMem's, Taken what was allocated before a refusal; in bytes.
+	// Free and Total are cuMemGetInfo's, Device is cuDeviceTotalMem's, Taken the allocation before a refusal; in bytes.
 	Free   uint64 `json:"free,omitempty"`
 	Total  uint64 `json:"total,omitempty"`
 	Device uint64 `json:"device,omitempty"`
@@ -45,7 +45,7 @@ func (r reply) err() error {
 	return errors.New(r.Error)
 }
 
-// order is what a worker is told, a line of JSON.
+// order is a command to a worker, a line of JSON.
 type order struct {
 	// Do is run, info, sms, allocate, occupy, fault or quit.
 	Do string `json:"do"`
@@ -58,7 +58,7 @@ type order struct {
 	Limit int `json:"limit,omitempty"`
 }
 
-// work is the worker's program: it makes a context, says so, and does as it is told until its input ends.
+// work is the worker's program: it makes a context, says so, and follows its orders until its input ends.
 func work(kind string, in io.Reader, out io.Writer) error {
 	say := json.NewEncoder(out)
 	begin := time.Now()

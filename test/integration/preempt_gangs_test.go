@@ -16,8 +16,8 @@ func (c *gangCluster) pack(t *testing.T, name, class string, least int) {
 	c.awaitGang(t, name, g.members)
 }
 
-// crowd fills the nodes of two and of four GPUs with single pods.
-func (c *gangCluster) crowd(t *testing.T, class string) {
+// fillNodes fills the nodes of two and of four GPUs with single pods.
+func (c *gangCluster) fillNodes(t *testing.T, class string) {
 	t.Helper()
 	c.fill(t, "two", class, "n0")
 	c.fill(t, "four", class, "n3")
@@ -36,7 +36,7 @@ func membersOf(pods []v1.Pod, gang string) []string {
 func gangForGang(t *testing.T, c *gangCluster) {
 	c.pack(t, "left", low, 8)
 	c.pack(t, "right", low, 8)
-	c.crowd(t, low)
+	c.fillNodes(t, low)
 	urgent := testGang{name: "urgent", members: 8, min: 8, slots: 10, required: v1.LabelHostname, class: high}
 	c.create(t, urgent)
 	victims := c.awaitLeaving(t, 8)
@@ -66,7 +66,7 @@ func gangForGang(t *testing.T, c *gangCluster) {
 func surplusFirst(t *testing.T, c *gangCluster) {
 	c.pack(t, "elastic", low, 6)
 	c.pack(t, "rigid", low, 8)
-	c.crowd(t, low)
+	c.fillNodes(t, low)
 	for i, from := range []string{"elastic", ""} {
 		name := fmt.Sprintf("urgent-%d", i)
 		p := patientPod(name, high, "", 20)
@@ -92,7 +92,7 @@ func surplusFirst(t *testing.T, c *gangCluster) {
 func gangStays(t *testing.T, c *gangCluster) {
 	c.pack(t, "above", top, 8)
 	c.pack(t, "below", low, 8)
-	c.crowd(t, top)
+	c.fillNodes(t, top)
 	urgent := testGang{name: "urgent", members: 6, min: 6, slots: 10, required: v1.LabelHostname, class: high}
 	c.create(t, urgent)
 	victims := c.awaitLeaving(t, 8)
@@ -115,7 +115,7 @@ func gangStays(t *testing.T, c *gangCluster) {
 func gangDeleted(t *testing.T, c *gangCluster) {
 	c.pack(t, "left", low, 8)
 	c.pack(t, "right", low, 8)
-	c.crowd(t, low)
+	c.fillNodes(t, low)
 	urgent := testGang{name: "urgent", members: 8, min: 8, slots: 10, required: v1.LabelHostname, class: high}
 	c.create(t, urgent)
 	victims := c.awaitLeaving(t, 8)

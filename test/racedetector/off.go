@@ -1,7 +1,7 @@
 //go:build !race
 
-// Package racedetector tells tests whether the race detector watches them: it makes them ten times as slow.
+// Package racedetector says whether the race detector watches the tests: it makes them ten times as slow.
 package racedetector
 
-// On is whether the tests were built with the race detector.
+// On is true in tests with the race detector.
 const On = false

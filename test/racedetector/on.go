@@ -2,5 +2,5 @@
 
 package racedetector
 
-// On is whether the tests were built with the race detector.
+// On is true in tests with the race detector.
 const On = true

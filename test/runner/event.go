@@ -51,7 +51,7 @@ func decode(line string) event {
 // klogLine is a line of klog: level and date, time, thread, and the place in the source; or one that its ktesting passed to a test.
 var klogLine = regexp.MustCompile(`^( +[^ :]+:\d+: )?[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+( [^ ]+:\d+)?\] `)
 
-// framing begins the lines that tell which test the next ones belong to.
+// framing begins the lines that name the test of the next ones.
 var framing = []string{"=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME "}
 
 func isFraming(line string) bool {

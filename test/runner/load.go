@@ -10,10 +10,11 @@ import (
 // busyCommand is the argument with which the program starts itself as a busy loop; its own process ID follows.
 const busyCommand = "busy-loop"
 
-// loops are processes that each keep a processor busy. They end with stop, and by themselves when their parent is gone.
+// loops are processes that each keep a processor busy. The loops end with stop, and by themselves when their parent is
+// gone.
 type loops []*exec.Cmd
 
-// startLoops starts so many loops. Those that it started before it failed are returned too.
+// startLoops starts so many loops. After a failure the result has those that have started.
 func startLoops(count int) (loops, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -33,8 +34,8 @@ func startLoops(count int) (loops, error) {
 // stop ends the loops, each by its own process ID.
 func (l loops) stop() {
 	for _, cmd := range l {
-		_ = cmd.Process.Kill() // one that is gone already is what is wanted
-		_ = cmd.Wait()         // that it was killed is known
+		_ = cmd.Process.Kill() // the process may be gone already
+		_ = cmd.Wait()         // the error is that of the SIGKILL
 	}
 }
 

@@ -1,12 +1,13 @@
 // Command runner runs the tests of the module, says how far they are, and shows of a failure what matters.
 //
-// It reads what `go test -json` tells. Standard output gets what `go test` prints for a package that passes, a line; of a
-// package that fails it gets the lines of the tests that failed, without those of klog, and the name of a file with all that
-// the package printed. Standard error gets a line whenever nothing was printed for ten seconds. With rounds the tests are
-// repeated, with load they run beside processes that keep the processors busy, and a table tells at the end how often which
-// test failed.
+// The runner reads the output of `go test -json`. Standard output gets what `go test` prints for a package that passes,
+// a line. Of a package that fails it gets the lines of the failed tests, without those of klog, and the name of a file
+// with the whole output of the package. Standard error gets a line after ten seconds without output. With rounds the
+// runner repeats the tests. With load it runs them beside processes that keep the processors busy, and a table at the
+// end has the number of failures of each test.
 //
-// It imports the standard library alone, so that it runs seconds after a checkout, when nothing is compiled yet.
+// The runner imports the standard library alone, so that it runs seconds after a checkout, before any other
+// compilation.
 package main
 
 import (
@@ -28,12 +29,12 @@ import (
 // options are the arguments of the command line.
 type options struct {
 	packages []string
-	// rounds is how often the tests are run, load how many times the number of processors run busy beside them.
+	// rounds is the number of runs, load how many times the number of processors run busy beside them.
 	rounds int
 	load   float64
-	// log is a directory for the whole output of packages that failed. What it held before is removed.
+	// log is a directory for the whole output of packages that failed. Its former contents go.
 	log string
-	// flags are given to go test.
+	// flags go to go test.
 	flags []string
 }
 
@@ -77,7 +78,7 @@ func parse(arguments []string) (options, error) {
 	return o, nil
 }
 
-// run runs all rounds. It returns whether every test passed.
+// run runs all rounds. The result says whether every test passed.
 func run(ctx context.Context, arguments []string, out, progress io.Writer) (bool, error) {
 	o, err := parse(arguments)
 	if errors.Is(err, flag.ErrHelp) {
@@ -153,7 +154,7 @@ func (r *report) test(ctx context.Context, o options) error {
 	r.follow(read(stdout), ticker.C)
 	err = cmd.Wait()
 	if cause := ctx.Err(); cause != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what is left of the group, if anything is
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the rest of the group, if any
 		return fmt.Errorf("the tests were interrupted: %w", cause)
 	}
 	if err != nil && !r.failed() {

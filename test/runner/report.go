@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// silence is how long nothing may be printed. Shorter would fill the log of a machine that nobody watches.
+	// silence is the longest time without output. Shorter would fill the log of an unattended machine.
 	silence = 10 * time.Second
-	// named is how many of the packages that run are named in a line of progress.
+	// named is the number of running packages in a line of progress.
 	named = 3
 )
 
-// report prints what one run of go test tells.
+// report prints the events of one run of go test.
 type report struct {
 	out, progress io.Writer
 	packages      []string
@@ -42,7 +42,7 @@ func newReport(out, progress io.Writer, packages []string) *report {
 
 func (r *report) failed() bool { return len(r.bad) > 0 }
 
-// follow prints what the events tell until there are no more.
+// follow prints the events until there are no more.
 func (r *report) follow(events <-chan event, tick <-chan time.Time) {
 	for {
 		select {
@@ -134,7 +134,7 @@ func (r *report) finish() {
 	r.print(r.progress, fmt.Sprintf("test: %d of %d packages failed in %s: %s\n", len(r.bad), r.done, took, strings.Join(names, ", ")))
 }
 
-// remind says how far the tests are, if nothing was printed for a while.
+// remind prints the progress, after a while without output.
 func (r *report) remind() {
 	if time.Since(r.printed) < silence {
 		return

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// suite is what is known of a package whose tests run, or ran.
+// suite is the state of a package whose tests run, or ran.
 type suite struct {
 	name  string
 	began time.Time
-	// seed of the order of the tests, where it is shuffled.
+	// seed of the order of the tests, for a shuffled run.
 	seed string
 	// own are the lines of the package itself, all those of its tests too.
 	own, all []string
@@ -71,8 +71,8 @@ func (s *suite) running() string {
 	return ""
 }
 
-// guilty returns the tests to show of a package that failed, each after the test that it is part of: those that failed, and
-// those that never ended and have something to say.
+// guilty returns the tests to show of a package that failed, each after the test that it is part of. These are the
+// failed tests, and those that never ended and have some output.
 func (s *suite) guilty() []*test {
 	var all []*test
 	for _, root := range s.tests {

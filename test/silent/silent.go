@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Logs drops what is logged by klog from now on, unless the tests run with -v. It is for TestMain.
+// Logs drops the output of klog from now on, unless the tests run with -v. TestMain calls it.
 func Logs() {
 	flag.Parse()
 	if !testing.Verbose() {

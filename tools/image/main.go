@@ -40,7 +40,7 @@ const (
 type image struct {
 	binary, tag, output string
 	version             string // of the binary
-	revision            string // the commit that it was built from; "" outside of a clone
+	revision            string // the commit of the build; "" outside of a clone
 }
 
 func main() {

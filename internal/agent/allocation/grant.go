@@ -8,12 +8,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// AssignmentOf reads the assignment that the pod was started with, whatever its annotation says now.
+// AssignmentOf reads the grant of a pod, whatever the pod's annotation says now.
 func AssignmentOf(pod *v1.Pod, g Grant) (vgpu.Assignment, error) {
 	return kube.AssignmentOf(WithAssignment(pod, g))
 }
 
-// WithAssignment returns the pod with the assignment that it was started with.
+// WithAssignment returns the pod with the assignment of its grant.
 func WithAssignment(pod *v1.Pod, g Grant) *v1.Pod {
 	p := pod.DeepCopy()
 	if p.Annotations == nil {
@@ -23,7 +23,7 @@ func WithAssignment(pod *v1.Pod, g Grant) *v1.Pod {
 	return p
 }
 
-// Grant is the assignment that a pod was started with. It never changes while the pod lives.
+// Grant is the assignment with which the agent started a pod. A grant never changes while the pod lives.
 type Grant struct {
 	Pod        string `json:"pod"`
 	Assignment string `json:"assignment"`

@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// KubeletCheckpoint is the kubelet's own record of allocations, in the folder of the device plugins. It is the only
-// place that ties a CDI name to the pod and the container, init containers included.
+// KubeletCheckpoint is the kubelet's own record of allocations, in the folder of the device plugins. No other file ties
+// a CDI name to the pod and the container, init containers included.
 const KubeletCheckpoint = "kubelet_internal_checkpoint"
 
 // Holding is one container that holds slots, as the kubelet recorded it.
@@ -37,7 +37,7 @@ type File struct {
 	held []Holding
 }
 
-// Stamp tells two versions of a file apart: the kubelet replaces its checkpoint by another file.
+// Stamp identifies one version of a file: the kubelet replaces its checkpoint by another file.
 type Stamp struct {
 	inode uint64
 	size  int64
@@ -46,7 +46,7 @@ type Stamp struct {
 
 // Read returns the holdings, which are not the caller's, and the stamp of the file that they are from.
 func (f *File) Read() ([]Holding, Stamp, error) {
-	now := stampOf(f.Path) // before the file is read: a write in between is seen next time
+	now := stampOf(f.Path) // before the read, so that the next round sees a write in between
 	if now != (Stamp{}) && now == f.at {
 		return f.held, now, nil
 	}
@@ -72,7 +72,7 @@ func stampOf(path string) Stamp {
 	return s
 }
 
-// ReadHoldings reads the kubelet's checkpoint. Where the kubelet has not written one yet nobody holds anything.
+// ReadHoldings reads the kubelet's checkpoint. Before the kubelet has written one there are no holdings.
 func ReadHoldings(path string) ([]Holding, error) {
 	blob, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,8 +84,8 @@ func ReadHoldings(path string) ([]Holding, error) {
 	return parseHoldings(blob)
 }
 
-// parseHoldings returns the holdings of our resource, by pod UID and container. It refuses a checkpoint whose checksum
-// does not hold, as the kubelet does.
+// parseHoldings returns the holdings of our resource, by pod UID and container. A checkpoint whose checksum does not
+// hold is an error, as in the kubelet.
 func parseHoldings(blob []byte) ([]Holding, error) {
 	var data checkpoint.Data
 	if err := data.UnmarshalCheckpoint(blob); err != nil {

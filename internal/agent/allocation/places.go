@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// PlaceReader asks the pod-resources API which container holds slots. It knows no pod UIDs and no ordinary init
-// containers, so it is only the second choice after the kubelet's checkpoint.
+// PlaceReader queries the pod-resources API for the container that holds slots. The API knows no pod UIDs and no
+// ordinary init containers, so it is only the second choice after the kubelet's checkpoint.
 type PlaceReader struct {
 	Client podresources.PodResourcesListerClient
 }

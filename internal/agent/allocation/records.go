@@ -27,8 +27,8 @@ const (
 // ErrCorrupt marks a checkpoint that is there but cannot be used.
 var ErrCorrupt = errors.New("the checkpoint is corrupt")
 
-// Records is the agent's own memory: which slots each CDI name was answered for, and which assignment each pod was
-// started with. It is on disk before anything is answered.
+// Records is the agent's own memory: the slots of each CDI name, and the grant of each pod. A method that records
+// something returns once it is on disk.
 type Records struct {
 	path string
 
@@ -44,7 +44,7 @@ type Data struct {
 	Grants map[string]Grant `json:"grants"`
 }
 
-// Name is what a CDI name was answered for: slots, at a time.
+// Name holds the slots for which Allocate answered a CDI name, and the time.
 type Name struct {
 	IDs       []string  `json:"ids"`
 	Allocated time.Time `json:"allocated"`
@@ -57,8 +57,8 @@ type envelope struct {
 	Data     json.RawMessage `json:"data"`
 }
 
-// Open reads the checkpoint in dir. A corrupt one gives empty records and an error that is ErrCorrupt;
-// the broken file is kept beside, under the name that the error tells.
+// Open reads the checkpoint in dir. A corrupt one gives empty records and an error that is ErrCorrupt; Open keeps the
+// broken file under the name that the error contains.
 func Open(dir string) (*Records, error) {
 	r := &Records{path: filepath.Join(dir, recordsFile), data: emptyRecords()}
 	raw, err := os.ReadFile(r.path)
@@ -80,8 +80,8 @@ func Open(dir string) (*Records, error) {
 	return r, fmt.Errorf("read own checkpoint: %w: %w; it is kept as %s", ErrCorrupt, err, aside)
 }
 
-// unreplaced is ErrCorrupt where a corrupt checkpoint was moved aside and none was written since: an agent that
-// finds the disk full ends in between.
+// unreplaced returns ErrCorrupt where an agent moved a corrupt checkpoint aside and then ended, on a full disk, before
+// it wrote another.
 func (r *Records) unreplaced() error {
 	aside, _ := filepath.Glob(r.path + ".corrupt-*")
 	if len(aside) == 0 {
@@ -117,7 +117,7 @@ func checksum(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Allocated records that a name was answered for slots. It returns once that is on disk.
+// Allocated records the slots of a new name.
 func (r *Records) Allocated(names map[string][]string, at time.Time) error {
 	return r.Update(func(d *Data) {
 		for name, ids := range names {
@@ -126,7 +126,7 @@ func (r *Records) Allocated(names map[string][]string, at time.Time) error {
 	})
 }
 
-// Granted records the assignment that a pod is started with.
+// Granted records the grant of a pod.
 func (r *Records) Granted(uid string, g Grant) error {
 	if have, ok := r.Grant(uid); ok && have == g {
 		return nil
@@ -157,7 +157,7 @@ func (r *Records) Update(change func(*Data)) error {
 	return nil
 }
 
-// Grant returns the assignment that a pod was started with, and false for a pod that was not started.
+// Grant returns the grant of a pod, and false for a pod that the agent has not started.
 func (r *Records) Grant(uid string) (Grant, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *Records) Snapshot() Data {
 	return Data{Names: maps.Clone(r.data.Names), Grants: maps.Clone(r.data.Grants)}
 }
 
-// NamesFor returns the names that were answered for exactly these slots, the latest first.
+// NamesFor returns the names of exactly these slots, the latest first.
 func (r *Records) NamesFor(ids []string) []string {
 	d := r.Snapshot()
 	var names []string

@@ -12,8 +12,8 @@ import (
 )
 
 // admit checks that the pod fits beside the pods that this agent has already let start on the node's devices. A pod
-// that started before is in the sum already. An assignment that somebody forged so well that it agrees with the pod
-// and with the room left is taken for genuine; the admission policies in deploy/ are there to prevent that.
+// that started before is in the sum already. An assignment is taken for genuine where it agrees with the pod and with
+// the room left, even if a user forged it. The admission policies in deploy/ prevent that.
 func (b *Binder) admit(ctx context.Context, pod *v1.Pod, a vgpu.Assignment) error {
 	devices, err := b.devices()
 	if err != nil {
@@ -40,8 +40,8 @@ func (b *Binder) admit(ctx context.Context, pod *v1.Pod, a vgpu.Assignment) erro
 	return nil
 }
 
-// ledger books the pods that were let start and still run, except one. Devices that these pods alone overfill, which
-// happens when a device is divided into fewer slots than before, are returned as full.
+// ledger books the pods that were let start and still run, except one. It also returns, as full, the devices that these
+// pods alone overfill: a device may have fewer slots than before.
 func (b *Binder) ledger(devices []vgpu.Device, pods []*v1.Pod, except string) (*vgpu.Node, []vgpu.DeviceID, error) {
 	ledger, err := vgpu.NewNode(b.Node, devices)
 	if err != nil {
@@ -55,7 +55,7 @@ func (b *Binder) ledger(devices []vgpu.Device, pods []*v1.Pod, except string) (*
 		}
 		a, err := allocation.AssignmentOf(pod, g)
 		if err != nil {
-			continue // the grant was valid when it was written; a pod whose spec contradicts it is none of ours
+			continue // the agent checked the grant when it wrote it; a pod whose spec contradicts it has another origin
 		}
 		if ledger.Add(a) != nil {
 			for _, c := range a.Containers {

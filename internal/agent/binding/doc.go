@@ -1,9 +1,9 @@
 // Package binding lets a container start that has a valid assignment, and gives the CDI name of the container its meaning.
 //
-// When the kubelet is about to start a container, the binder finds the pod by the slots, checks the assignment of the pod
-// against the node and against the pods that run, waits until MPS serves the device, and writes the CDI spec. It refuses
-// every other start with a reason. Afterwards the sweeper keeps the specs in step with the pods and counts containers
-// that differ from their assignment.
+// When the kubelet is about to start a container, the binder finds the pod by the slots. It checks the assignment
+// against the node and against the pods that run, waits until MPS serves the device, and writes the CDI spec. The
+// binder refuses every other start with a reason. Afterwards the sweeper keeps the specs in step with the pods and
+// counts containers that differ from their assignment.
 //
 // Which devices a pod gets is decided by the scheduler, and whether a device takes work by package health.
 package binding

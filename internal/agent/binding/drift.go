@@ -15,16 +15,16 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 )
 
-// finding is one container that was given something else than its pod's assignment says.
+// finding is one container whose spec differs from its pod's assignment.
 type finding struct {
 	Owner cdi.Owner
 	Name  string
 	Why   string
 }
 
-// drift compares what containers were given with the assignments of their pods. Whose a spec is comes from the
-// kubelet's checkpoint where that names it, so a spec that was written for the wrong container is found too. Pods that
-// have ended and specs whose pod the kubelet no longer knows do not count.
+// drift compares the specs of containers with the assignments of their pods. The kubelet's checkpoint, where it has the
+// name, says to which pod a spec belongs, so drift also finds a spec that the agent wrote for the wrong container. Pods
+// that have ended and specs whose pod the kubelet no longer knows do not count.
 func drift(specs []cdi.Spec, held []allocation.Holding, pods map[string]*v1.Pod, devices []inventory.Device, r edit.Renderer) []finding {
 	owners := map[string]allocation.Holding{}
 	for _, h := range held {
@@ -71,8 +71,8 @@ func differs(s cdi.Spec, owner cdi.Owner, pod *v1.Pod, devices []inventory.Devic
 	return ""
 }
 
-// essence is the part of the edits that depends on the assignment, sorted: environment, device files and mounts
-// without the files that serve all devices, which come and go with the driver's modules.
+// essence is the part of the edits that depends on the assignment, sorted: environment, device files and mounts. Files
+// that serve all devices are no part of it, since they change with the driver's modules.
 func essence(e cdi.Edits) []string {
 	list := edit.Assigned(e.Env)
 	for _, d := range e.Devices {

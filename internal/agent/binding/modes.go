@@ -15,8 +15,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// setModes gives the devices of starting containers the compute mode that they need: EXCLUSIVE_PROCESS is a net that a
-// share can do without, but a container with a whole device may have several processes.
+// setModes gives the devices of starting containers the compute mode that they need. A share can do without
+// EXCLUSIVE_PROCESS, which is a second protection, but a container with a whole device may have several processes.
 func (b *Binder) setModes(ctx context.Context, a vgpu.Assignment, starting []allocation.Holding) error {
 	if b.Exclusive == nil {
 		return nil
@@ -27,7 +27,7 @@ func (b *Binder) setModes(ctx context.Context, a vgpu.Assignment, starting []all
 		for _, id := range c.Devices {
 			d := inventory.Find(devices, string(id))
 			if d == nil {
-				continue // gone since it was checked; its files are missing too
+				continue // lost since the check; its files are missing too
 			}
 			if inventory.NeedsSharing(*c, d) {
 				if err := b.Exclusive.Claim(d.ID); err != nil {
@@ -46,8 +46,8 @@ func (b *Binder) setModes(ctx context.Context, a vgpu.Assignment, starting []all
 // listTimeout bounds the wait for the kubelet's pods while starts wait.
 const listTimeout = 2 * time.Second
 
-// SettleModes sets the compute modes by the grants of the pods that the kubelet lists. New grants wait meanwhile, so none
-// is missed.
+// SettleModes sets the compute modes by the grants of the pods that the kubelet lists. New grants wait meanwhile, so
+// SettleModes misses none.
 func (b *Binder) SettleModes(ctx context.Context, reader podsource.Reader) error {
 	b.granting.Lock()
 	defer b.granting.Unlock()
@@ -78,7 +78,7 @@ func (b *Binder) SettleModes(ctx context.Context, reader podsource.Reader) error
 func held(g allocation.Grant, devices []inventory.Device) (shares, whole []string) {
 	a, err := kube.DecodeAssignment(g.Assignment)
 	if err != nil {
-		return nil, nil // it was valid when it was written; a device that it means is not known
+		return nil, nil // the agent checked the grant when it wrote it; its device is unknown now
 	}
 	for _, c := range a.Containers {
 		for _, id := range c.Devices {
@@ -95,8 +95,8 @@ func held(g allocation.Grant, devices []inventory.Device) (shares, whole []strin
 	return shares, whole
 }
 
-// HoldsWhole reports whether a container that may run has the device by itself. Of the pods that are known the phase
-// says whether they run; a pod that is not known may run.
+// HoldsWhole reports whether a container that may run has the device by itself. The phase of a known pod says whether
+// it runs; an unknown pod may run.
 func (b *Binder) HoldsWhole(pods map[types.UID]*podsource.Tenant, id string) bool {
 	devices, _ := b.Inventory.Snapshot()
 	for uid, g := range b.Records.Snapshot().Grants {

@@ -23,7 +23,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Sharing asks who is served on a device.
+// Sharing lists the clients of a device.
 type Sharing interface {
 	Look(ctx context.Context, id string) (sharing.Tenancy, error)
 }
@@ -34,7 +34,6 @@ type Binder struct {
 	Inventory *inventory.Inventory
 	Resolver  *Resolver
 	Pods      podsource.Reader
-	// Sharing says who is served.
 	Sharing   Sharing
 	Renderer  edit.Renderer
 	Libraries *edit.Libraries
@@ -44,10 +43,10 @@ type Binder struct {
 	// SharingWait bounds the wait for MPS inside one call; it must leave room within the kubelet's limit.
 	SharingWait time.Duration
 
-	// Exclusive is nil where the compute mode is left alone.
+	// Exclusive is nil where the agent leaves the compute mode alone.
 	Exclusive *computemode.Exclusivity
 
-	// Bound is sent to, without waiting, when specs were written.
+	// Bound receives a signal, without waiting, when Bind has written specs.
 	Bound chan<- struct{}
 
 	// granting makes the check of the capacity and the record of the grant one step.
@@ -57,12 +56,12 @@ type Binder struct {
 const (
 	// SharingWait leaves 12 s of the kubelet's 30 s: two questions to a kubelet that is coming back take 10 s at most.
 	SharingWait = 18 * time.Second
-	// sharingPoll is how often a device that is not ready is asked again.
+	// sharingPoll is the pause between two questions about a device that is not ready.
 	sharingPoll = 200 * time.Millisecond
 )
 
-// Bind allows the container that holds exactly these slots to start, or says why not. When it returns nil the specs of
-// all containers of the pod that hold any of the slots are written.
+// Bind allows the container that holds exactly these slots to start, or says why not. When it returns nil, Bind has
+// written the specs of all containers of the pod that hold any of the slots.
 func (b *Binder) Bind(ctx context.Context, ids []string) error {
 	r, err := b.Resolver.resolve(ctx, ids)
 	if err != nil {
@@ -166,7 +165,7 @@ func unassigned(pod *v1.Pod) string {
 
 // proportional checks the memory of containers that name none: it follows from their slots and the device.
 func proportional(pod *v1.Pod, a vgpu.Assignment, devices []vgpu.Device) error {
-	// Annotations are not read: a user may change, and break, them after the binding.
+	// Bind does not read annotations: a user may change, and break, them after the binding.
 	containers, err := kube.Containers(pod)
 	if err != nil {
 		return refuse(reasonMismatch, "%v", err)
@@ -205,8 +204,8 @@ func slotsAgree(a vgpu.Assignment, h allocation.Holding) error {
 	return nil
 }
 
-// Tokens is the number of slot IDs that the kubelet has to hand out for a share: what the container asks for, which is
-// less than the share where a wanted rate gave it more.
+// Tokens is the number of slot IDs that the kubelet hands out for a share: the request of the container. A wanted rate
+// can make the share larger than that.
 func Tokens(c *vgpu.ContainerAssignment) int {
 	if c.Asked > 0 {
 		return int(c.Asked)
@@ -279,8 +278,8 @@ func (b *Binder) waitSharing(ctx context.Context, d *inventory.Device) error {
 // errExhausted: the device serves as many clients as it can.
 var errExhausted = errors.New("all MPS client contexts are in use")
 
-// askSharing asks whether a device takes one client more, and gives up with ctx: a device that is just being started
-// answers late. A program may have several processes with a context each; only the first can be waited for.
+// askSharing checks that a device takes one client more, and gives up with ctx: a device that is just starting answers
+// late. A program may have several processes with a context each; the check covers the first only.
 func (b *Binder) askSharing(ctx context.Context, d *inventory.Device) error {
 	type answer struct {
 		t   sharing.Tenancy

@@ -22,7 +22,7 @@ const (
 	reasonNode         = "NodeError"
 )
 
-// refused is a container start that is not allowed. Its text ends up in the pod's event.
+// refused is the reason why the agent does not allow a container start. Its text ends up in the pod's event.
 type refused struct {
 	reason string
 	text   string

@@ -24,8 +24,8 @@ type Resolver struct {
 	unreadable func()
 }
 
-// NewResolver returns a resolver that reads the kubelet's checkpoint in a folder. It calls unreadable where the checkpoint
-// cannot be used.
+// NewResolver returns a resolver that reads the kubelet's checkpoint in a folder. The resolver calls unreadable where
+// it cannot use the checkpoint.
 func NewResolver(folder string, pods podsource.Reader, places allocation.PlaceReader, r *allocation.Records, unreadable func()) *Resolver {
 	return &Resolver{
 		checkpoint: filepath.Join(folder, allocation.KubeletCheckpoint),
@@ -36,8 +36,8 @@ func NewResolver(folder string, pods podsource.Reader, places allocation.PlaceRe
 // resolved is a pod with its containers that hold some of the slots in question.
 type resolved struct {
 	pod *v1.Pod
-	// starting holds exactly the slots: one of them is about to start. Several containers hold the same slots where
-	// an app container was given an init container's again.
+	// starting holds exactly the slots: one of them is about to start. Several containers hold the same slots where the
+	// kubelet gave an app container those of an init container.
 	starting []allocation.Holding
 	// sharing holds some of the slots; it includes starting.
 	sharing []allocation.Holding
@@ -69,11 +69,11 @@ func (r *Resolver) resolve(ctx context.Context, ids []string) (resolved, error) 
 	return r.alive(ctx, byPod, ids)
 }
 
-// alive picks the one pod that still runs. The kubelet forgets the slots of a pod that ended only when it allocates
-// again, so its checkpoint may name an old holder beside the new one.
+// alive picks the one pod that still runs. The kubelet drops the slots of an ended pod only when it allocates again, so
+// its checkpoint may name an old holder beside the new one.
 //
-// The API server may know of the end of a pod after the kubelet, and may be away for a moment: there the question is
-// asked again for a while.
+// The API server may learn of the end of a pod after the kubelet, and may be away for a moment, so alive retries for a
+// while.
 func (r *Resolver) alive(ctx context.Context, byPod map[string]*resolved, ids []string) (resolved, error) {
 	found, err := r.running(ctx, byPod, false)
 	for until := time.Now().Add(r.pods.Patience); r.pods.AsksServer() && (err != nil || len(found) != 1) && len(byPod) > 0; {
@@ -122,7 +122,7 @@ func (r *Resolver) running(ctx context.Context, byPod map[string]*resolved, doub
 }
 
 // resolveByPlace works without the kubelet's checkpoint: pod-resources names the pod, the agent's own checkpoint the
-// CDI names. It does not see init containers; these wait until the kubelet has written its checkpoint again.
+// CDI names. Pod-resources has no init containers; these wait until the kubelet has written its checkpoint again.
 func (r *Resolver) resolveByPlace(ctx context.Context, ids []string) (resolved, error) {
 	at, ok, err := r.places.Holder(ctx, ids)
 	if err != nil {

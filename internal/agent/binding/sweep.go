@@ -19,8 +19,8 @@ import (
 // SweeperOptions say what a sweeper compares, and how.
 type SweeperOptions struct {
 	Binder *Binder
-	// Watch knows the pods; Pods asks for them while a device is sick, when a container that has just started must not
-	// be missed.
+	// Watch knows the pods. Pods lists them while a device is unhealthy, when the sweeper must not miss a container
+	// that has just started.
 	Watch *podsource.Watch
 	Pods  podsource.Reader
 	// CheckpointPath is the kubelet's checkpoint.
@@ -31,24 +31,24 @@ type SweeperOptions struct {
 	// Grace is how long a pod must be missing before its specs go. The kubelet lists its pods one by one while it
 	// starts, so a pod that runs may be missing for a moment.
 	Grace time.Duration
-	// Unreadable is called where the kubelet's checkpoint cannot be used.
+	// The sweeper calls Unreadable where it cannot use the kubelet's checkpoint.
 	Unreadable func()
 	Beat       func()
-	// Bound is sent to when a container was allowed to start.
+	// Bound receives a signal when the binder has allowed a container to start.
 	Bound <-chan struct{}
 }
 
-// Sweeper compares, again and again, what is on disk with the pods that are there: it removes the specs of pods that
-// are gone, restores specs that are missing, and counts containers that drifted.
+// Sweeper compares the specs on disk with the node's pods, again and again. It removes the specs of pods that are gone,
+// restores missing ones, and counts containers that drifted.
 //
-// A round in which nothing can have changed since the last one ends early; one of them in a while is made in full.
+// A round ends early where nothing can have changed since the last one, except for a full round now and then.
 type Sweeper struct {
 	SweeperOptions
 
 	checkpoint *allocation.File
 	missing    map[string]time.Time
 	drifted    map[string]string
-	// seen is what the last full round looked at, at the time full. waiting says that something is forgotten soon.
+	// seen is the state that the last full round saw, at the time full. waiting means that a record is about to expire.
 	seen    version
 	full    time.Time
 	waiting bool
@@ -61,12 +61,12 @@ const (
 	SweepGrace = time.Minute
 	// sweepTimeout bounds one round.
 	sweepTimeout = 30 * time.Second
-	// sweepFull is the longest time between two full rounds. They find what nobody tells of: device files that moved, and
-	// records that have had their time.
+	// sweepFull is the longest time between two full rounds. A full round finds what causes no event: device files that
+	// moved, and records that have expired.
 	sweepFull = time.Minute
 )
 
-// NewSweeper returns a sweeper. It starts nothing.
+// NewSweeper returns a sweeper.
 func NewSweeper(o SweeperOptions) *Sweeper {
 	return &Sweeper{SweeperOptions: o, checkpoint: &allocation.File{Path: o.CheckpointPath}, missing: map[string]time.Time{}}
 }
@@ -104,13 +104,13 @@ type snapshot struct {
 	specs   []cdi.Spec
 	devices []inventory.Device
 	records allocation.Data
-	// blind: the kubelet's checkpoint was unreadable, so held is not known.
+	// blind: the kubelet's checkpoint was unreadable, so held is unknown.
 	blind bool
-	// version tells this snapshot from others. Of the zero value nothing is known.
+	// version identifies the state of this snapshot. The zero value means that the state is unknown.
 	version version
 }
 
-// version is what a snapshot was made of. The channels are replaced at each change.
+// version names the sources of a snapshot. Each change replaces the channels.
 type version struct {
 	pods, devices <-chan struct{}
 	checkpoint    allocation.Stamp
@@ -122,8 +122,8 @@ func (s version) equal(other version) bool {
 		reflect.DeepEqual(s.specs, other.specs)
 }
 
-// Sweep makes one round and reports whether it was a full one. It changes nothing where the kubelet does not tell its
-// pods.
+// Sweep makes one round and reports whether it was a full one. A round changes nothing while the kubelet does not list
+// its pods.
 func (s *Sweeper) Sweep(ctx context.Context, now time.Time) (full bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
@@ -147,7 +147,7 @@ func (s *Sweeper) Sweep(ctx context.Context, now time.Time) (full bool, err erro
 }
 
 func (s *Sweeper) look(ctx context.Context) (*snapshot, error) {
-	// Health first: a container that started before its device fell ill is then seen as started.
+	// Health first: the round then counts a container that started before its device became unhealthy as started.
 	devices, devicesChanged := s.Binder.Inventory.Snapshot()
 	v := &snapshot{pods: map[string]*v1.Pod{}, devices: devices}
 	v.version.devices = devicesChanged
@@ -158,7 +158,7 @@ func (s *Sweeper) look(ctx context.Context) (*snapshot, error) {
 	var err error
 	if v.held, v.version.checkpoint, err = s.checkpoint.Read(); err != nil {
 		v.blind = true
-		v.version.pods = nil // nothing is known to be the same
+		v.version.pods = nil // the pods may have changed
 		s.Unreadable()
 		klog.FromContext(ctx).Error(err, "Cannot use the kubelet's checkpoint")
 	}
@@ -188,7 +188,7 @@ func (s *Sweeper) findPods(ctx context.Context, v *snapshot) error {
 	return nil
 }
 
-// forget drops specs, grants and names of pods that are gone for longer than the grace.
+// forget drops specs, grants and names of pods that have been gone for longer than the grace.
 func (s *Sweeper) forget(ctx context.Context, v *snapshot, now time.Time) {
 	gone := func(uid string) bool {
 		if v.pods[uid] != nil {

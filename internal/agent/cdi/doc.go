@@ -1,9 +1,9 @@
 // Package cdi keeps the late-bound CDI specs: what a container gets under the name that the kubelet already holds.
 //
-// The kubelet is told a fresh random name when it allocates slots and passes that name to the container runtime. What
-// the name means is written here, just before the container starts, when its assignment is known. One file holds one
-// name. A file is replaced as a whole or not at all, and it says whose it is (pod UID, container) and what the pod was
-// promised, so that the folder alone is enough to know what every container was given.
+// The agent gives the kubelet a fresh random name when it allocates slots, and the kubelet passes that name to the
+// container runtime. The agent writes the meaning of the name here, just before the container starts, when it knows the
+// assignment. The agent replaces a file as a whole or not at all. Each file holds one name and says to which pod UID
+// and container it belongs and what the scheduler assigned, so the folder alone shows what every container got.
 //
 // Which devices a container gets is decided elsewhere: by the scheduler, and checked by internal/agent/binding.
 package cdi

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// nameBytes is the entropy of a name. Names are never reused, so they must not collide over the life of a node: at
-// 64 bits a node that starts a million containers sees a collision with a chance of 3 in 10⁸.
+// nameBytes is the entropy of a name. The agent never uses a name twice, so names must not collide over the life of a
+// node. At 64 bits a node that starts a million containers sees a collision with a chance of 3 in 10⁸.
 const nameBytes = 8
 
 // NewName returns a fresh random name, 16 hex digits.

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Annotations of the spec files. They make the folder self-describing; the container does not see them.
+// Annotations of the spec files. With them the folder describes itself; the container does not see them.
 const (
 	annotationUID        = v1alpha1.Domain + "/pod-uid"
 	annotationNamespace  = v1alpha1.Domain + "/pod-namespace"
@@ -17,15 +17,16 @@ const (
 	annotationAssignment = v1alpha1.AnnotationAssignment
 )
 
-// Spec is what one container is given under one name.
+// Spec holds the edits of one container under one name.
 type Spec struct {
 	Name  string
 	Owner Owner
-	// Assignment is the pod's whole assignment as it was read when the spec was written.
+	// Assignment is the pod's whole assignment at the time when the agent wrote the spec.
 	Assignment string
 	// Edits follow from the assignment.
 	Edits Edits
-	// Driver is what every container of the node was given of the driver at that time, empty where it is left to others.
+	// Driver holds the driver's edits that every container of the node got at that time, empty where another component
+	// adds them.
 	Driver Edits
 }
 
@@ -41,7 +42,7 @@ func (o Owner) String() string {
 
 // Edits is what the container runtime adds to the container.
 type Edits struct {
-	// Env holds "NAME=value", in the order in which it is added.
+	// Env holds "NAME=value", in the order of addition.
 	Env     []string
 	Devices []DeviceNode
 	Mounts  []Mount
@@ -67,8 +68,8 @@ type Hook struct {
 	Args, Env []string
 }
 
-// raw returns the spec in the form of the CDI library. What is the driver's stands beside the device, so that the two
-// can be told apart again.
+// raw returns the spec in the form of the CDI library. The driver's part stands beside the device, so that fromRaw can
+// separate the two.
 func (s Spec) raw() (*specs.Spec, error) {
 	raw := &specs.Spec{
 		Kind: v1alpha1.CDIKind,
@@ -104,7 +105,7 @@ func (e Edits) raw() specs.ContainerEdits {
 	return out
 }
 
-// fromRaw reads what raw wrote. It refuses specs of another shape: nobody else writes under our kind.
+// fromRaw reads what raw wrote. A spec of another shape is an error: only the agent writes under our kind.
 func fromRaw(raw *specs.Spec) (Spec, error) {
 	if raw.Kind != v1alpha1.CDIKind || len(raw.Devices) != 1 {
 		return Spec{}, fmt.Errorf("read CDI spec: kind %q with %d devices, want %q with one", raw.Kind, len(raw.Devices), v1alpha1.CDIKind)

@@ -17,24 +17,24 @@ import (
 
 // Store is the folder of the specs, shared with other vendors: it touches only files of our kind.
 //
-// Its methods may be called at the same time for different names. Specs that it returns must not be changed.
+// Callers may use its methods at the same time for different names. Callers must not change the specs that it returns.
 type Store struct {
 	dir   string
 	cache *cdi.Cache
 
 	mu sync.Mutex
-	// read holds what each file said, by the name of the file: to parse a spec with the driver's libraries takes a third
-	// of a millisecond, and the folder is read again and again.
+	// read holds the content of each file, by file name. Parsing a spec with the driver's libraries takes a third of a
+	// millisecond, and the agent reads the folder again and again.
 	read map[string]readSpec
 }
 
-// readSpec is a spec with what its file was when it was read.
+// readSpec is a spec with the state of its file at the time of the read.
 type readSpec struct {
 	info fs.FileInfo
 	spec Spec
 }
 
-// of reports whether the spec was read from this file as it is: files are replaced, never written again.
+// of reports whether the spec comes from this file as it is: the store replaces files and never rewrites them.
 func (r readSpec) of(info fs.FileInfo) bool {
 	return r.info != nil && os.SameFile(r.info, info) && r.info.ModTime().Equal(info.ModTime()) && r.info.Size() == info.Size()
 }
@@ -111,8 +111,8 @@ func (s *Store) forget(file string) {
 	delete(s.read, file)
 }
 
-// List returns all specs by name. Files that cannot be read are left out and named in the error, which is only about
-// them: the list is good without them.
+// List returns all specs by name. List leaves out files that it cannot read and names them in the error; the list is
+// good without them.
 func (s *Store) List() ([]Spec, error) {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {

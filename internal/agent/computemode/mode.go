@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/durable"
 )
 
-// modesFile in the state folder names the devices whose compute mode the agent has set, so that an agent after a crash
-// puts back what this one changed, and nothing else.
+// modesFile in the state folder names the devices whose compute mode the agent has set. An agent that starts after a
+// crash puts back those modes and no others.
 const modesFile = "compute-modes.json"
 
 // Driver reads and sets the compute mode of a device.
@@ -31,8 +31,8 @@ type Driver interface {
 }
 
 // Exclusivity keeps the compute mode EXCLUSIVE_PROCESS on devices that serve shares: MPS is then the one process that
-// may use the device, and a program that lost its MPS environment fails in place of running without limits. A device
-// that was in that mode before is left alone.
+// may use the device. A program that lost its MPS environment fails and does not run without limits. Exclusivity leaves
+// a device alone that was in that mode before.
 type Exclusivity struct {
 	driver Driver
 	path   string
@@ -40,12 +40,12 @@ type Exclusivity struct {
 	mu sync.Mutex
 	// set are the devices whose mode was DEFAULT before.
 	set map[string]bool
-	// refused are the devices whose mode could not be set, with the reason that was logged.
+	// refused holds the devices whose mode the driver did not set, with the logged reason.
 	refused map[string]string
 }
 
-// Open reads what an earlier agent has set. A file that cannot be read is taken for empty, and said: the
-// modes then stay until somebody sets them.
+// Open reads what an earlier agent has set. Where the file is unreadable, Open logs that and goes on as if it were
+// empty: the modes then stay until an administrator sets them.
 func Open(ctx context.Context, driver Driver, dir string) *Exclusivity {
 	e := &Exclusivity{driver: driver, path: filepath.Join(dir, modesFile), set: map[string]bool{}, refused: map[string]string{}}
 	raw, err := os.ReadFile(e.path)
@@ -62,7 +62,7 @@ func Open(ctx context.Context, driver Driver, dir string) *Exclusivity {
 	return e
 }
 
-// Claim sets the mode of a device, unless it is set.
+// Claim sets the mode of a device where it differs.
 func (e *Exclusivity) Claim(id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +89,7 @@ func (e *Exclusivity) Release(id string) error {
 	return e.remember(id, false)
 }
 
-// held lists the devices whose mode was set.
+// held lists the devices whose mode this package has set.
 func (e *Exclusivity) held() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,7 +117,7 @@ func (e *Exclusivity) remember(id string, on bool) error {
 	return nil
 }
 
-// isNews reports whether a mode could not be set for a reason that was not logged yet.
+// isNews reports whether the reason of a failure is another than the logged one.
 func (e *Exclusivity) isNews(id string, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

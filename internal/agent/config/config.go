@@ -23,8 +23,8 @@ const (
 // maxSlots is the greatest number of slots that the GPUNode schema allows for a device.
 const maxSlots = 1000
 
-// Config is the agent's configuration file. Where it names no version it is read as this one. Its zero value is the
-// default configuration: read settings through their methods, which know the defaults.
+// Config is the agent's configuration file. A file without a version has this one. Its zero value is the default
+// configuration: read settings through their methods, which know the defaults.
 type Config struct {
 	APIVersion  string            `json:"apiVersion,omitempty"`
 	Kind        string            `json:"kind,omitempty"`
@@ -36,7 +36,7 @@ type Config struct {
 	Driver      DriverConfig      `json:"driver,omitempty"`
 }
 
-// SlotsConfig says into how many slots devices are divided.
+// SlotsConfig sets the number of slots of a device.
 type SlotsConfig struct {
 	// Default is for models that Models does not name; v1alpha1.DefaultSlots when absent.
 	Default *int32 `json:"default,omitempty"`

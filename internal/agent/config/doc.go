@@ -1,4 +1,4 @@
 // Package config reads the configuration file of the agent, checks it, and knows the default of every setting.
 //
-// It decides which values are legal. It does nothing with the settings; each part of the agent is given its own.
+// The package decides which values are legal. Each part of the agent applies its own settings.
 package config

@@ -9,23 +9,24 @@ import (
 	"time"
 )
 
-// HealthConfig says how devices are watched and what happens to those that fall ill.
+// HealthConfig says how the agent watches devices and what happens to unhealthy ones.
 type HealthConfig struct {
-	// Interval is how often the driver is asked about each device, "5s" unless set. The MPS daemon of a healthy device is
-	// asked every third time, since each of its answers costs the start of nvidia-cuda-mps-control; that of a device
-	// that is sick, or that was not well at the last look, every time. XID errors do not wait for it: the driver reports
-	// them as events. Half the interval costs twice the processor time.
+	// Interval is the pause between two checks of a device through the driver, "5s" unless set. The agent checks the
+	// MPS daemon of a healthy device every third time, since each answer costs the start of nvidia-cuda-mps-control. It
+	// checks that of an unhealthy device every time, and after a look that was not good. XID errors do not wait for it:
+	// the driver reports them as events. Half the interval costs twice the processor time.
 	Interval Duration `json:"interval,omitempty"`
-	// CanaryInterval is how often a small CUDA program tries whether new clients are served, "30s" unless set: a wedged
-	// server is found that late at most, and CanaryTimeout later.
+	// CanaryInterval is the pause between two runs of the canary, a small CUDA program that connects as a new client,
+	// "30s" unless set. The agent finds a wedged server after at most CanaryInterval and CanaryTimeout.
 	CanaryInterval Duration `json:"canaryInterval,omitempty"`
 	// CanaryTimeout is how long the canary may take before the device counts as wedged, "5s" unless set.
 	CanaryTimeout Duration `json:"canaryTimeout,omitempty"`
 	// Hold is how long a device must have been well before it takes work again, "15s" unless set. Each relapse within an
 	// hour doubles it, up to ten minutes.
 	Hold Duration `json:"hold,omitempty"`
-	// Residents says what becomes of the containers that share a sick device: "drain" (the default) ends their GPU work
-	// after DrainAfter, so that the device can be recovered; "leave" waits until they have ended by themselves.
+	// Residents says what happens to the containers that share an unhealthy device. "drain" (the default) ends their
+	// GPU work after DrainAfter, so that the agent can recover the device. "leave" waits until they have ended by
+	// themselves.
 	Residents string `json:"residents,omitempty"`
 	// DrainAfter is the time that residents have to end by themselves, "30s" unless set.
 	DrainAfter Duration `json:"drainAfter,omitempty"`
@@ -37,7 +38,7 @@ const (
 	residentsLeave = "leave"
 )
 
-// MPSConfig says how MPS is run.
+// MPSConfig says how the agent runs MPS.
 type MPSConfig struct {
 	// ExclusiveProcess sets the compute mode EXCLUSIVE_PROCESS while shares of a device run, so that a program that
 	// lost its MPS environment fails in place of running without limits. False unless set: a monitoring program with a
@@ -46,7 +47,7 @@ type MPSConfig struct {
 	// OnExit says what becomes of the daemons when the agent ends: "keep" (the default), or "quit" for those without
 	// clients.
 	OnExit string `json:"onExit,omitempty"`
-	// MultiUser lets clients of all users be served at once, true unless set. Without it a client of another user waits
+	// MultiUser lets MPS serve clients of all users at once, true unless set. Without it a client of another user waits
 	// until those of the first are gone.
 	MultiUser *bool `json:"multiUser,omitempty"`
 	// Launcher is the socket of `tandem-device-plugin mps-host`, which starts daemons that outlive the agent's
@@ -60,21 +61,22 @@ const (
 	onExitQuit = "quit"
 )
 
-// TerminationConfig says how the GPU work of terminating pods is ended.
+// TerminationConfig says how the agent ends the GPU work of terminating pods.
 type TerminationConfig struct {
-	// Margin is how long before the kubelet's SIGKILL the clients of a terminating pod are ended, "3s" unless set.
-	// Shorter risks that the kill comes first and breaks the server for all; longer takes time from the pod's grace period.
+	// Margin is the time by which the agent ends the clients of a terminating pod before the kubelet's SIGKILL, "3s"
+	// unless set. Shorter risks that the SIGKILL comes first and breaks the server for all; longer takes time from the
+	// pod's grace period.
 	Margin Duration `json:"margin,omitempty"`
 }
 
-// TelemetryConfig says how often use is measured and told.
+// TelemetryConfig says how often the agent measures and publishes use.
 type TelemetryConfig struct {
-	// Interval is how often the driver is asked for the use of each device, "10s" unless set.
+	// Interval is the pause between two measurements of each device, "10s" unless set.
 	Interval Duration `json:"interval,omitempty"`
 	// PublishInterval is the least time between two writes of the GPUNode for the sake of use alone, "60s" unless set.
 	PublishInterval Duration `json:"publishInterval,omitempty"`
-	// ReportedRates says which reports of pods about their own rate are read, once in each Interval: "all" (the default);
-	// "annotations", which connects to no pod; or "none".
+	// ReportedRates selects the reports of pods about their own rate that the agent reads once in each Interval: "all"
+	// (the default); "annotations", which connects to no pod; or "none".
 	ReportedRates string `json:"reportedRates,omitempty"`
 }
 
@@ -87,12 +89,12 @@ const (
 
 // DriverConfig says what containers get of the driver.
 type DriverConfig struct {
-	// Root is the host's folder that the driver is installed under: "/" on most hosts, "/run/nvidia/driver" with NVIDIA's
-	// driver container. The agent looks for it below --host-root. Empty: the folder of --dev-root.
+	// Root is the host's folder of the driver: "/" on most hosts, "/run/nvidia/driver" with NVIDIA's driver container.
+	// The agent looks for it below --host-root. Empty: the folder of --dev-root.
 	Root string `json:"root,omitempty"`
-	// Edits: "library" gives containers device files, libraries and hooks as NVIDIA's nvcdi finds them under Root;
-	// "devices" gives device files alone, for images or runtimes that bring the libraries; "auto" (the default) takes
-	// the first where Root has the libraries, else the second.
+	// Edits: "library" gives containers device files, libraries and hooks as NVIDIA's nvcdi finds them under Root.
+	// "devices" gives device files alone, for images or runtimes that bring the libraries. "auto" (the default) is
+	// "library" where Root has the libraries, else "devices".
 	Edits string `json:"edits,omitempty"`
 }
 
@@ -127,19 +129,19 @@ func (h HealthConfig) ProbeTimeout() time.Duration { return h.CanaryTimeout.or(d
 // HoldTime is how long a device must have been well before it takes work again.
 func (h HealthConfig) HoldTime() time.Duration { return h.Hold.or(defaultHold) }
 
-// Drains reports whether the GPU work of the residents of a sick device is ended.
+// Drains reports whether the agent ends the GPU work of the residents of an unhealthy device.
 func (h HealthConfig) Drains() bool { return h.Residents != residentsLeave }
 
-// DrainTime is how long the residents of a sick device have to end by themselves.
+// DrainTime is how long the residents of an unhealthy device have to end by themselves.
 func (h HealthConfig) DrainTime() time.Duration { return h.DrainAfter.or(defaultDrainAfter) }
 
-// QuitsOnExit reports whether daemons without clients are ended when the agent ends.
+// QuitsOnExit reports whether an ending agent ends the daemons without clients.
 func (m MPSConfig) QuitsOnExit() bool { return m.OnExit == onExitQuit }
 
 // ManyUsers reports whether one server serves clients of all users.
 func (m MPSConfig) ManyUsers() bool { return m.MultiUser == nil || *m.MultiUser }
 
-// EndMargin is how long before the kubelet's SIGKILL the clients of a terminating pod are ended.
+// EndMargin returns Margin or its default.
 func (t TerminationConfig) EndMargin() time.Duration { return t.Margin.or(defaultMargin) }
 
 // SampleEvery is the time between two samples of a device.
@@ -150,7 +152,7 @@ func (t TelemetryConfig) PublishEvery() time.Duration {
 	return t.PublishInterval.or(defaultPublishInterval)
 }
 
-// Reports says which reports of pods about their own rate are read.
+// Reports returns ReportedRates or its default.
 func (t TelemetryConfig) Reports() string {
 	if t.ReportedRates == "" {
 		return reportsAll
@@ -180,7 +182,6 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// or returns the span, or the default where none is set.
 func (d Duration) or(otherwise time.Duration) time.Duration {
 	span, err := time.ParseDuration(string(d))
 	if err != nil { // empty: validate has refused all else

@@ -44,7 +44,7 @@ var faults = []int{
 	806, // MPS_RPC_FAILURE
 }
 
-// Full reports that the device has no room for another client or for its memory. It serves those that it has.
+// Full reports that the device has no room for another client or for its memory. The device still serves its clients.
 func (e *Error) Full() bool {
 	return e.Code == outOfMemory || e.Code == mpsMaxClients || e.Code == mpsMaxConnections
 }
@@ -52,8 +52,8 @@ func (e *Error) Full() bool {
 // NotReady reports that the MPS server refuses new clients at present.
 func (e *Error) NotReady() bool { return e.Code == mpsNotReady }
 
-// Fault reports that work that was let in was broken.
+// Fault reports that the device broke work that it had accepted.
 func (e *Error) Fault() bool { return slices.Contains(faults, e.Code) }
 
-// Stub reports that the library is the one that programs are linked with, not the driver's.
+// Stub reports that the library is the one for linking, not the driver's.
 func (e *Error) Stub() bool { return e.Code == stubLibrary }

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// amount is what is allocated. A smaller one would come out of a block that the driver has already.
+	// amount is the size of the allocation. A smaller one would come out of a block that the driver has already.
 	amount = 1 << 20
-	// pattern is what it is filled with.
+	// pattern is the byte that fills it.
 	pattern = 0xA5
 )
 
 // ErrNoDevice says that the driver shows this process no device.
 var ErrNoDevice = errors.New("the CUDA driver shows no device")
 
-// Exercise makes a context on the first device that the process sees, fills 1 MiB of its memory, waits until that is
-// done, and gives everything back. Once the context is there, and before work is given to the device, it calls
-// connected; where that returns false no work is done. The errors of the driver are *Error. It can block for ever.
+// Exercise makes a context on the first visible device, fills 1 MiB of its memory, waits for the end of that work, and
+// gives everything back. With the context, and before any work on the device, it calls connected; where that returns
+// false it does no work. The errors of the driver are *Error. Exercise can block for ever.
 func (l *Library) Exercise(connected func() bool) (err error) {
 	// A context is current in a thread, and goroutines wander.
 	runtime.LockOSThread()

@@ -34,23 +34,23 @@ import (
 // libraryName is what the driver installs; the name without the number belongs to the development package.
 const libraryName = "libcuda.so.1"
 
-// ErrNoLibrary says that there is no CUDA driver library that can be loaded here.
+// ErrNoLibrary: the process cannot load a CUDA driver library.
 var ErrNoLibrary = errors.New("the CUDA driver library cannot be loaded")
 
-// Library is the loaded CUDA driver library. It stays loaded for the life of the process: the driver has threads.
+// Library is the loaded CUDA driver library. The library stays in the process for life: the driver has threads.
 type Library struct {
 	functions map[string]unsafe.Pointer
 }
 
-// required lists the functions that the work needs, under the names that are in the library. Those with a suffix take 64
-// bits or replace an older form (cuda.h maps the plain name to them).
+// required lists the functions that the work needs, under the names that are in the library. A suffix marks the form
+// with 64 bits or the newer one (cuda.h maps the plain name to it).
 var required = []string{
 	"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
 	"cuMemAlloc_v2", "cuMemsetD8_v2", "cuMemFree_v2", "cuCtxSynchronize", "cuGetErrorName", "cuGetErrorString",
 }
 
-// Open loads libcuda.so.1 by the ordinary library path. A library that cannot be loaded is ErrNoLibrary; one without a
-// function that is needed is another error.
+// Open loads libcuda.so.1 by the ordinary library path. It returns ErrNoLibrary where it cannot load the library, and
+// another error where the library lacks a function.
 func Open() (*Library, error) { return open(libraryName) }
 
 func open(name string) (*Library, error) {

@@ -60,13 +60,14 @@ type Options struct {
 
 	Driver  Driver
 	Sharing Sharing
-	// OpenDriver is called until it succeeds where Driver is nil; meanwhile the agent idles and says why.
+	// The agent calls OpenDriver until it succeeds where Driver is nil; meanwhile the agent idles and says why.
 	OpenDriver func() (Driver, error)
 	// GPUNodes writes the inventory; nil writes none.
 	GPUNodes dynamic.ResourceInterface
 	// Pods reads the pods of the node from the API server where the kubelet does not serve the Pods API; nil reads none.
 	Pods podsource.API
-	// Self asks the API server who the agent is (SelfReviews), for the owner of its GPUNode; nil asks nobody.
+	// Self is the resource by which the API server names the agent (SelfReviews), for the owner of its GPUNode; with
+	// nil the GPUNode has no owner.
 	Self dynamic.ResourceInterface
 }
 
@@ -90,8 +91,8 @@ type Agent struct {
 	bound     chan struct{}
 	release   func() error
 	closers   []func() error
-	// serving is told the address of the HTTP server once pages say what they should, for tests that let the kernel
-	// choose the port.
+	// serving receives the address of the HTTP server once its pages are right, for tests in which the kernel chooses
+	// the port.
 	serving func(address string)
 	// podWatch and attribution are shared by the sweeper, the meter and the terminator; proc is "/proc" but in tests.
 	podWatch    *podsource.Watch
@@ -101,7 +102,7 @@ type Agent struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// idle says why no device is served; nil where the kubelet is.
+	// idle is the reason why the agent serves no device; nil while it serves the kubelet.
 	idle error
 }
 
@@ -125,7 +126,7 @@ func timingOf(c config.Config) timing {
 	}
 }
 
-// New returns the agent of a node. It does no I/O; Run starts it.
+// New returns the agent of a node. New does no I/O; Run starts the agent.
 func New(o Options) (*Agent, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -167,7 +168,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	gpus, ok := a.awaitDriver(ctx, func() { a.serving(address) })
 	if !ok {
-		a.sayGoodbye(ctx)
+		a.markNotReady(ctx)
 		return nil
 	}
 	if err := a.prepare(ctx, gpus); err != nil {
@@ -183,7 +184,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		loops.Go(func() { loop(ctx) })
 	}
 	<-ctx.Done()
-	a.sayGoodbye(ctx)
+	a.markNotReady(ctx)
 	close(a.stopping)
 	awaitLoops(ctx, &loops)
 	server.Stop()
@@ -315,7 +316,7 @@ func (a *Agent) assemble(specs *cdi.Store, r *allocation.Records) error {
 
 func (a *Agent) kubeletUnreadable() { a.metrics.CheckpointUnreadable("kubelet") }
 
-// loops returns everything that turns until the context ends. None waits for another.
+// loops returns everything that runs until the context ends. No loop waits for another.
 func (a *Agent) loops(server *grpc.Server) []func(context.Context) {
 	r := &registrar{
 		folder: a.options.DevicePluginDir, server: server, plugin: a.plugin, metrics: a.metrics, beat: a.pulse.Of("registration"),

@@ -26,9 +26,9 @@ type driver struct {
 	wants map[string]health.Recovery
 	// hangs are the devices that the driver gives no answer about; closing the channel ends that.
 	hangs map[string]chan struct{}
-	// watching is sent what the driver logs; nil until somebody watches. deaf is why watching fails.
+	// watching is sent what the driver logs; nil until somebody watches. noEvents is why watching fails.
 	watching chan health.XID
-	deaf     error
+	noEvents error
 	watches  int
 
 	exclusive map[string]bool
@@ -65,13 +65,13 @@ func (d *driver) Recovery(id string) health.Recovery {
 func (d *driver) Watch(ctx context.Context, report func(health.XID)) error {
 	d.mu.Lock()
 	d.watches++
-	deaf := d.deaf
+	noEvents := d.noEvents
 	if d.watching == nil {
 		d.watching = make(chan health.XID)
 	}
 	d.mu.Unlock()
-	if deaf != nil {
-		return deaf
+	if noEvents != nil {
+		return noEvents
 	}
 	for {
 		select {

@@ -55,7 +55,7 @@ func (b *bench) awaitReady(status metav1.ConditionStatus, reason string) v1alpha
 	return g
 }
 
-func TestGPUNodeTellsTheInventory(t *testing.T) {
+func TestGPUNodeHasTheInventory(t *testing.T) {
 	b := newBench(t)
 	b.api()
 	n := int32(4)

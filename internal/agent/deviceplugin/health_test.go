@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-func TestAllSlotsOfASickDeviceFlipAndComeBack(t *testing.T) {
+func TestAllSlotsOfAnUnhealthyDeviceFlipAndComeBack(t *testing.T) {
 	b := newBench(t)
 	b.run()
 	updates := b.kubelet.updates
@@ -34,7 +34,7 @@ func TestAllSlotsOfASickDeviceFlipAndComeBack(t *testing.T) {
 	b.kubelet.awaitSlots(20, 0)
 }
 
-func TestSickDeviceStartsNothing(t *testing.T) {
+func TestUnhealthyDeviceStartsNothing(t *testing.T) {
 	b := newBench(t)
 	b.run()
 	pod := fixture.Placed(t, "train",

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// minReopen and maxReopen bound the wait before the driver is tried again. A driver that is being installed is found
+	// minReopen and maxReopen bound the pause between two attempts to open the driver. The agent finds a new driver
 	// within a minute; a node without NVIDIA costs nothing.
 	minReopen = 5 * time.Second
 	maxReopen = time.Minute
 )
 
-// errStarting is why nothing is served before the driver has answered for the first time.
+// errStarting: the driver has not answered yet.
 var errStarting = errors.New("the agent starts")
 
 // opened is what the driver said at first.
@@ -33,12 +33,11 @@ type opened struct {
 	err     error
 }
 
-// awaitDriver returns the devices once the driver answers, false if ctx ended before. While it does not, the agent
-// idles: the GPUNode has no devices and says why, and the kubelet is offered nothing. idling is called when that
-// begins.
+// awaitDriver returns the devices once the driver answers, false if ctx ended before. Until then the agent idles: the
+// GPUNode has no devices and says why, and the kubelet gets no slots. awaitDriver calls idling when that begins.
 func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]inventory.GPU, bool) {
 	var attempt loop.Question[opened]
-	var told toldIdle
+	var told idleReport
 	for wait := a.timing.reopen; ctx.Err() == nil; wait = min(2*wait, maxReopen) {
 		o, ok := attempt.Ask(ctx, a.timing.driver, a.open)
 		if !ok {
@@ -52,7 +51,7 @@ func (a *Agent) awaitDriver(ctx context.Context, idling func()) ([]inventory.GPU
 			return o.gpus, true
 		}
 		a.idles(fmt.Errorf("%s: %w", v1alpha1.ReadyNoDriver, o.err))
-		a.tellIdle(ctx, &told, o.err)
+		a.reportIdle(ctx, &told, o.err)
 		idling()
 		idling = func() {}
 		loop.Pause(ctx, wait)
@@ -78,15 +77,15 @@ func (a *Agent) open() opened {
 	return o
 }
 
-// toldIdle is what the GPUNode was last told, and when.
-type toldIdle struct {
+// idleReport is the last message in the GPUNode, and its time.
+type idleReport struct {
 	what string
 	at   time.Time
 }
 
-// tellIdle says in log and GPUNode why the agent idles, when that is news or some time ago: nodes without NVIDIA must
+// reportIdle says in log and GPUNode why the agent idles, when that is news or some time ago: nodes without NVIDIA must
 // not load the API server.
-func (a *Agent) tellIdle(ctx context.Context, told *toldIdle, why error) {
+func (a *Agent) reportIdle(ctx context.Context, told *idleReport, why error) {
 	log := klog.FromContext(ctx)
 	if told.what == why.Error() && time.Since(told.at) < gpunode.Resync {
 		return

@@ -238,7 +238,7 @@ func TestDriverThatHangsHoldsUpOneDevice(t *testing.T) {
 	b.kubelet.awaitSlots(20, 0)
 }
 
-func TestSilentDriverMakesSick(t *testing.T) {
+func TestSilentDriverMakesUnhealthy(t *testing.T) {
 	b := newBench(t)
 	b.api()
 	b.timing.driver = 20 * time.Millisecond
@@ -260,7 +260,7 @@ func TestSilentDriverMakesSick(t *testing.T) {
 	})
 }
 
-func TestMonitoredIsToldApart(t *testing.T) {
+func TestMonitoredIsReportedApart(t *testing.T) {
 	b := newBench(t)
 	b.api()
 	b.mps.canary[fixture.G1] = sharing.ErrUnwatched
@@ -282,11 +282,11 @@ func TestMonitoredIsToldApart(t *testing.T) {
 func TestDriverWithoutEventsIsSaid(t *testing.T) {
 	b := newBench(t)
 	b.api()
-	b.driver.deaf = errors.New("not supported")
+	b.driver.noEvents = errors.New("not supported")
 	b.run()
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredNoEvents)
 	b.driver.mu.Lock()
-	b.driver.deaf = nil
+	b.driver.noEvents = nil
 	b.driver.mu.Unlock()
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/loop"
 )
 
-// tidyTimeout bounds what a leaving agent puts in order. It is part of the pod's grace period.
+// tidyTimeout bounds what a leaving agent puts in order. The time is part of the pod's grace period.
 const tidyTimeout = 10 * time.Second
 
-// tidy puts the compute modes back and, where the configuration asks for it, ends the MPS daemons that serve nobody.
+// tidy puts the compute modes back and, where the configuration says so, ends the MPS daemons without clients.
 func (a *Agent) tidy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
@@ -34,7 +34,7 @@ func (a *Agent) tidy(ctx context.Context) {
 	all.Wait()
 }
 
-// quit ends the daemon of a device that serves nobody.
+// quit ends the daemon of a device without clients.
 func (a *Agent) quit(ctx context.Context, g inventory.GPU) {
 	log := klog.FromContext(ctx)
 	t, err := a.options.Sharing.Look(ctx, g.ID)
@@ -61,6 +61,6 @@ func (a *Agent) keepExclusive(ctx context.Context) {
 
 // heldWhole reports whether a container that may run has the device by itself.
 func (a *Agent) heldWhole(id string) bool {
-	pods, _, _ := a.podWatch.Snapshot() // a pod that is not known may run
+	pods, _, _ := a.podWatch.Snapshot() // an unknown pod may run
 	return a.binder.HoldsWhole(pods, id)
 }

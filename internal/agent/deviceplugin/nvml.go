@@ -18,7 +18,7 @@ type nvmlDriver struct{ library nvml.Driver }
 // FromNVML returns NVML as the agent's driver.
 func FromNVML(library nvml.Driver) Driver { return &nvmlDriver{library: library} }
 
-// GPUs lists the devices that have ever answered: one that was lost before has no UUID to serve it under.
+// GPUs lists the devices that have ever answered: NVML gives no UUID for one that was lost before.
 func (n *nvmlDriver) GPUs() ([]inventory.GPU, error) {
 	list, err := n.library.Devices()
 	if err != nil {

@@ -263,7 +263,7 @@ func TestAssignmentCannotChangeAfterTheStart(t *testing.T) {
 	b.awaitMetric("tandem_agent_assignment_drift", "1")
 }
 
-func TestSlotsThatNobodyHoldsStartNothing(t *testing.T) {
+func TestUnheldSlotsStartNothing(t *testing.T) {
 	b := newBench(t)
 	b.run()
 	pod := fixture.Placed(t, "train", fixture.App(fixture.G0, 3))

@@ -32,7 +32,7 @@ type plugin struct {
 	checkpoint string
 	records    *allocation.Records
 	metrics    *metrics.Agent
-	// stopping is closed when the agent ends: the kubelet's watches end with it.
+	// stopping closes when the agent ends: the kubelet's watches end with it.
 	stopping <-chan struct{}
 
 	mu       sync.Mutex
@@ -44,7 +44,7 @@ func pluginOptions() *pluginapi.DevicePluginOptions {
 	return &pluginapi.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true}
 }
 
-// GetDevicePluginOptions asks the kubelet to call PreStartContainer and GetPreferredAllocation.
+// GetDevicePluginOptions makes the kubelet call PreStartContainer and GetPreferredAllocation.
 func (p *plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
 	return pluginOptions(), nil
 }
@@ -77,15 +77,15 @@ func (p *plugin) watching(n int) {
 	p.moved = make(chan struct{})
 }
 
-// watched reports whether the kubelet watches the slots, with a channel that is closed when that may have changed.
+// watched reports whether the kubelet watches the slots, with a channel that closes when that may have changed.
 func (p *plugin) watched() (bool, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.watchers > 0, p.moved
 }
 
-// GetPreferredAllocation steers the kubelet towards the slots of the assigned device. It never fails: a hint is not
-// worth a rejected pod.
+// GetPreferredAllocation steers the kubelet towards the slots of the assigned device. An error would make the kubelet
+// reject the pod, so it never fails.
 func (p *plugin) GetPreferredAllocation(ctx context.Context, r *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
 	out := &pluginapi.PreferredAllocationResponse{}
 	for _, c := range r.ContainerRequests {
@@ -95,8 +95,8 @@ func (p *plugin) GetPreferredAllocation(ctx context.Context, r *pluginapi.Prefer
 	return out, nil
 }
 
-// Allocate answers with a fresh CDI name for each container and nothing else. The kubelet keeps the answer for the
-// life of the pod, which ties the name to pod and container; what the name means is written before the start.
+// Allocate answers with a fresh CDI name for each container and nothing else. The kubelet keeps the answer for the life
+// of the pod, which ties the name to pod and container; the agent writes the meaning of the name before the start.
 func (p *plugin) Allocate(ctx context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	out := &pluginapi.AllocateResponse{}
 	names := map[string][]string{}

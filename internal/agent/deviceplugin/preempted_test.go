@@ -17,7 +17,7 @@ import (
 // A pod that is preempted and does not heed SIGTERM works on while its grace lasts, loses its GPU work the margin before
 // the kill, and harms nobody: its neighbour's process and MPS server go on, and the preemptor connects. The margin is a
 // minute, so that no machine is too slow for it, and the grace two seconds more.
-func TestPreemptedPodEndsBeforeItsKill(t *testing.T) {
+func TestPreemptedPodEndsBeforeSIGKILL(t *testing.T) {
 	if os.Getenv(overFakes) == "" {
 		rerunOverFakes(t)
 		return

@@ -17,9 +17,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// preferred returns the slots that suit the container best that is probably being admitted: those of its assigned
-// devices, and where it is not known, slots of as few devices as possible. The kubelet is free to take others, and
-// does no harm by that; the hint keeps its own accounts close to the truth.
+// preferred returns the best slots for the container that the kubelet is probably admitting: those of its assigned
+// devices. Where the assignment is unknown it returns slots of as few devices as possible. The kubelet is free to take
+// others, and does no harm by that; the hint keeps its own accounts close to the truth.
 func preferred(r *pluginapi.ContainerPreferredAllocationRequest, want *vgpu.ContainerAssignment) []string {
 	chosen := allocation.SlotSet(r.MustIncludeDeviceIDs)
 	size := int(r.AllocationSize)
@@ -80,9 +80,9 @@ func count(slots []string, id string) int {
 	return n
 }
 
-// awaiting returns the share of the container that the kubelet is most probably admitting: of the pods with an
-// assignment whose containers are not in the kubelet's checkpoint yet, the first by creation and name whose next
-// container asks for so many slots.
+// awaiting returns the share of the container that the kubelet is most probably admitting. It looks at pods with an
+// assignment whose containers are not in the kubelet's checkpoint yet. Of these it takes the first, by creation and
+// name, whose next container requests that many slots.
 func awaiting(pods []*v1.Pod, held []allocation.Holding, slots int) *vgpu.ContainerAssignment {
 	pods = slices.Clone(pods)
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
@@ -106,13 +106,14 @@ func awaiting(pods []*v1.Pod, held []allocation.Holding, slots int) *vgpu.Contai
 			if binding.Tokens(c) == slots {
 				return c
 			}
-			break // containers are admitted in order: this one is next and asks for another number
+			break // the kubelet admits containers in order: this one is next and has another number
 		}
 	}
 	return nil
 }
 
-// hint returns the share that a request for slots is probably for, nil where the kubelet does not tell in time.
+// hint returns the share that a request for slots is probably for, nil where the kubelet does not list its pods in
+// time.
 func (p *plugin) hint(ctx context.Context, slots int) *vgpu.ContainerAssignment {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()

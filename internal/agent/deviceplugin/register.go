@@ -26,11 +26,12 @@ import (
 const kubeletSocket = "kubelet.sock"
 
 // registrar keeps the agent registered with the kubelet: at once when it starts, and again whenever the kubelet
-// restarts. It waits for nothing else, since pods are rejected for good while the node has no slots.
+// restarts. The registration waits for nothing else, since the kubelet rejects pods for good while the node has no
+// slots.
 //
-// Every registration uses a socket of its own name. The kubelet refuses a second registration under a path that it
-// still holds a connection to, and then forgets to clean up that connection (devicemanager PluginConnected): a path
-// that is never used twice cannot meet that, however fast the agent comes back.
+// Every registration uses a socket of its own name. The kubelet refuses a second registration under a path to which it
+// still holds a connection, and then never cleans up that connection (devicemanager PluginConnected). A path that the
+// agent never uses twice avoids that, however fast the agent comes back.
 type registrar struct {
 	folder  string
 	server  *grpc.Server
@@ -62,7 +63,7 @@ const (
 	socketPoll = time.Second
 )
 
-// socketID tells one socket file from the next at the same path.
+// socketID identifies one socket file among all that were at the same path.
 type socketID struct {
 	inode uint64
 	made  time.Time
@@ -149,7 +150,7 @@ func (r *registrar) pause(ctx context.Context, d time.Duration, events <-chan fs
 	}
 }
 
-// step does what is to be done now: nothing, or one registration.
+// step does one registration where it is due.
 func (r *registrar) step(ctx context.Context) error {
 	if err := r.keepSocket(); err != nil {
 		return err
@@ -245,7 +246,7 @@ func (r *registrar) close() {
 	}
 }
 
-// removeStale deletes sockets that an agent left behind that could not clean up. Nobody listens on them.
+// removeStale deletes sockets that an agent left behind that could not clean up. No process listens on them.
 func (r *registrar) removeStale(ctx context.Context) {
 	paths, _ := filepath.Glob(filepath.Join(r.folder, socketPrefix+"*.sock"))
 	for _, path := range paths {

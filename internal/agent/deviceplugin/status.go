@@ -20,7 +20,7 @@ func (a *Agent) publisher() *gpunode.Publisher {
 	}
 }
 
-// status is what the GPUNode says now, and what tells that it may have changed.
+// status returns the present content of the GPUNode, and the signals that it may have changed.
 func (a *Agent) status() (v1alpha1.GPUNodeStatus, gpunode.Signals) {
 	noted := a.inventory.Notes()
 	devices, devicesChanged := a.inventory.Snapshot()
@@ -38,16 +38,16 @@ func (a *Agent) status() (v1alpha1.GPUNodeStatus, gpunode.Signals) {
 	return s, gpunode.Signals{devicesChanged, watchChanged, noted, viewChanged}
 }
 
-// goodbyeTimeout bounds what a stopping agent waits for the API server. It is part of the pod's grace period.
-const goodbyeTimeout = 5 * time.Second
+// notReadyTimeout bounds what a stopping agent waits for the API server. The time is part of the pod's grace period.
+const notReadyTimeout = 5 * time.Second
 
-// sayGoodbye marks the node not ready before its slots vanish, so that nothing is placed there meanwhile: the kubelet
+// markNotReady marks the node not ready before its slots vanish, so that the scheduler places no pod there: the kubelet
 // rejects pods for good while it has no slots.
-func (a *Agent) sayGoodbye(ctx context.Context) {
+func (a *Agent) markNotReady(ctx context.Context) {
 	if a.options.GPUNodes == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notReadyTimeout)
 	defer cancel()
 	s := v1alpha1.GPUNodeStatus{}
 	if a.inventory != nil {
@@ -79,7 +79,7 @@ func (a *Agent) ready() error {
 	return nil
 }
 
-// idles records why no device is served, nil where the kubelet is.
+// idles records why the agent serves no device, nil while it serves the kubelet.
 func (a *Agent) idles(why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

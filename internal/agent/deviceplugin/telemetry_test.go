@@ -34,7 +34,7 @@ func measuredMetric(name, pod, container, device, source string) string {
 }
 
 // A share is told from the moment when the kubelet knows its pod; its use follows, and all of it goes with the pod.
-func TestSharesAreToldFromTheirAllocation(t *testing.T) {
+func TestSharesAreReportedFromTheirAllocation(t *testing.T) {
 	b := newBench(t)
 	b.driver.measure(fixture.G0, nvml.Sample{})
 	b.run()

@@ -11,20 +11,20 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/loop"
 )
 
-// The bounds of the HTTP server: everybody who reaches the node's network can connect to it.
+// The bounds of the HTTP server: every host that reaches the node's network can connect to it.
 const (
-	// webRead is the time for a whole request, which is a few lines; a client that trickles it is cut off.
+	// webRead is the time for a whole request, which is a few lines; the server cuts off a slower client.
 	webRead = 5 * time.Second
-	// webWrite is the time for reading a request, gathering the metrics and sending them to a client that reads slowly. It is
-	// above the ten seconds that Prometheus waits by default.
+	// webWrite is the time for reading a request, gathering the metrics and sending them to a client that reads slowly.
+	// Prometheus waits ten seconds by default, which is less.
 	webWrite = 30 * time.Second
-	// webIdle is how long a connection without a request is kept, longer than Prometheus' default minute between scrapes.
+	// webIdle is the life of a connection without a request, longer than Prometheus' default minute between scrapes.
 	webIdle = 2 * time.Minute
 	// webHeader bounds the header of a request in bytes.
 	webHeader = 16 << 10
-	// webConnections bounds the connections, and so the memory and the descriptors that they take. The kubelet's probes and
-	// a few scrapers need some. Beyond it the oldest connection gives way, so that nobody keeps the probes out by holding
-	// connections.
+	// webConnections bounds the connections, and so the memory and the descriptors that they take. The kubelet's probes
+	// and a few scrapers need some. Beyond it the server closes the oldest connection, so that held connections cannot
+	// keep the probes out.
 	webConnections = 64
 )
 
@@ -58,7 +58,8 @@ func handler(p *loop.Pulse, ready func() error, metrics http.Handler) http.Handl
 	return mux
 }
 
-// boundedListener is a listener that keeps at most so many connections open. It closes the oldest for one more.
+// boundedListener is a listener that keeps at most so many connections open. For one more the listener closes the
+// oldest.
 type boundedListener struct {
 	net.Listener
 

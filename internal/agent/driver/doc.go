@@ -2,9 +2,8 @@
 // and the hooks that let the container's loader find them.
 //
 // Where these files are differs by distribution and by how the driver was installed. NVIDIA's nvcdi (the library of its
-// container toolkit) knows, so it is asked; of what it answers, only what a CUDA program needs is passed on. nvcdi gets
-// no NVML: a GPU that has been lost cannot make it wait, and a function that an old libnvidia-ml lacks cannot end the
-// process.
+// container toolkit) knows them; the agent passes on only the part that a CUDA program needs. nvcdi gets no NVML: a
+// lost GPU cannot make it wait, and a function that an old libnvidia-ml lacks cannot end the process.
 //
 // Which devices a container gets, and the files of these devices, are the business of internal/agent/edit.
 package driver

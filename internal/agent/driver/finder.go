@@ -13,8 +13,8 @@ import (
 
 // Options say where the host has the driver.
 type Options struct {
-	// Root is the host's folder under which the driver is installed: "/" for packages, "/run/nvidia/driver" for NVIDIA's
-	// driver container. Empty is "/".
+	// Root is the host's folder of the driver: "/" for packages, "/run/nvidia/driver" for NVIDIA's driver container.
+	// Empty is "/".
 	Root string
 	// HostRoot is the folder in which this process sees the root of the host, for example "/host". Empty is "/": host
 	// paths are the same here.
@@ -28,8 +28,8 @@ var ErrNoHook = errors.New("the host has no nvidia-cdi-hook: install NVIDIA Cont
 // ErrNoLibraries is returned by Edits where the driver's folder has no libcuda.so of the version.
 var ErrNoLibraries = errors.New("the driver's folder has no libcuda.so of the version of the kernel driver")
 
-// Finder finds the edits once for a version of the driver and remembers them as long as their files are there. A
-// failure is not remembered. Its methods may be called at the same time.
+// Finder finds the edits once for a version of the driver and remembers them as long as their files are there. The
+// finder does not keep a failure. Callers may use its methods at the same time.
 type Finder struct {
 	options Options
 
@@ -38,7 +38,7 @@ type Finder struct {
 	found   cdi.Edits
 }
 
-// New returns a finder. It does no I/O.
+// New returns a finder.
 func New(o Options) *Finder {
 	for _, path := range []*string{&o.Root, &o.HostRoot} {
 		*path = filepath.Join("/", *path)
@@ -46,8 +46,8 @@ func New(o Options) *Finder {
 	return &Finder{options: o}
 }
 
-// Edits returns what every container of the node is given for a version of the driver ("580.95.05"; libraries of
-// another version do not work with the kernel driver and are not taken). The caller must not change it.
+// Edits returns the edits of every container of the node for a version of the driver ("580.95.05"). Libraries of
+// another version do not work with the kernel driver, so it leaves them out. The caller must not change it.
 func (f *Finder) Edits(version string) (cdi.Edits, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,8 +62,8 @@ func (f *Finder) Edits(version string) (cdi.Edits, error) {
 	return found, nil
 }
 
-// current reports whether the files are still there: a driver may be replaced while the agent runs, and the runtime
-// refuses a container whose mount has no source.
+// current reports whether the files are still there: an administrator may replace the driver while the agent runs, and
+// the runtime refuses a container whose mount has no source.
 func (f *Finder) current() bool {
 	for _, m := range f.found.Mounts {
 		if _, err := os.Stat(f.options.local(m.Host)); err != nil {
@@ -106,7 +106,7 @@ func (o Options) first(paths []string) string {
 	return ""
 }
 
-// find asks nvcdi. It refuses what would break a container at its start: a missing hook, a missing libcuda.
+// find queries nvcdi. A missing hook or libcuda, which would break a container at its start, is an error.
 func (o Options) find(version string) (cdi.Edits, error) {
 	if version == "" {
 		return cdi.Edits{}, errors.New("the version is not known")

@@ -14,14 +14,14 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/cdi"
 )
 
-// question is what nvcdi is asked. root is a path of this process, hook and ldconfig are paths of the host.
+// question is the query to nvcdi. root is a path of this process, hook and ldconfig are paths of the host.
 type question struct {
 	root, hook, ldconfig string
 }
 
-// ask returns what nvcdi gives every container, whatever its devices.
+// ask returns the edits of nvcdi for every container, whatever its devices.
 func ask(q question, stand nvml.Interface) (edits *specs.ContainerEdits, err error) {
-	// The stand-in knows one question; a release of nvcdi that asks another one must not end the agent.
+	// The stand-in answers one call; a release of nvcdi that makes another one must not end the agent.
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("nvcdi: %v", r)
@@ -30,7 +30,7 @@ func ask(q question, stand nvml.Interface) (edits *specs.ContainerEdits, err err
 	options := []nvcdi.Option{
 		nvcdi.WithMode(nvcdi.ModeNvml),
 		nvcdi.WithNvmlLib(stand),
-		nvcdi.WithFeatureFlags(nvcdi.FeatureDisableNvsandboxUtils), // a library of the driver that would be loaded here
+		nvcdi.WithFeatureFlags(nvcdi.FeatureDisableNvsandboxUtils), // nvcdi would load a library of the driver here
 		nvcdi.WithLogger(silent{}),
 		nvcdi.WithDriverRoot(q.root),
 		nvcdi.WithNVIDIACDIHookPath(q.hook),
@@ -47,7 +47,7 @@ func ask(q question, stand nvml.Interface) (edits *specs.ContainerEdits, err err
 	return common.ContainerEdits, nil
 }
 
-// answers is the NVML that nvcdi gets. It knows the version of the driver; any other call panics.
+// answers is the NVML that nvcdi gets.
 type answers struct {
 	nvml.Interface
 	version string
@@ -62,8 +62,8 @@ func (answers) Shutdown() nvml.Return { return nvml.SUCCESS }
 // SystemGetDriverVersion returns the version that the agent read.
 func (a answers) SystemGetDriverVersion() (string, nvml.Return) { return a.version, nvml.SUCCESS }
 
-// silent drops nvcdi's log: it names every file that a driver might have and this one has not. What matters is in its
-// errors.
+// silent drops nvcdi's log: it names every file that a driver might have and this one has not. Its errors say what
+// matters.
 type silent struct{}
 
 func (silent) Debugf(string, ...any)   {}
@@ -72,7 +72,7 @@ func (silent) Infof(string, ...any)    {}
 func (silent) Warningf(string, ...any) {}
 func (silent) Tracef(string, ...any)   {}
 
-// keep takes over what a CUDA program needs, by host path, in a stable order. Device files are left out: they follow
+// keep takes over what a CUDA program needs, by host path, in a stable order. keep leaves out device files: they follow
 // from the assignment.
 func (o Options) keep(raw *specs.ContainerEdits) (cdi.Edits, error) {
 	edits := cdi.Edits{Env: slices.Clone(raw.Env)}
@@ -93,9 +93,10 @@ func (o Options) keep(raw *specs.ContainerEdits) (cdi.Edits, error) {
 	return edits, nil
 }
 
-// needed reports whether a CUDA program needs a file of the driver: libraries, and nvidia-smi for people. The rest of
-// what nvcdi lists is not for tenants: the host's own MPS pipes in /tmp/nvidia-mps and the MPS programs (a tenant would
-// reach daemons that are not its device's), the sockets of host daemons, firmware, and settings of graphics programs.
+// needed reports whether a CUDA program needs a file of the driver: libraries, and nvidia-smi for people. Tenants do
+// not need the rest of nvcdi's list. With the host's own MPS pipes in /tmp/nvidia-mps and the MPS programs a tenant
+// would reach daemons of other devices. The rest are sockets of host daemons, firmware, and settings of graphics
+// programs.
 func needed(path string) bool {
 	name := filepath.Base(path)
 	return strings.Contains(name, ".so") || name == "nvidia-smi"

@@ -1,5 +1,5 @@
-// Package edit renders what a container is given: device files, environment, mounts and the libraries of the driver.
+// Package edit renders the edits of a container: device files, environment, mounts and the libraries of the driver.
 //
-// It follows the assignment of the container and decides nothing but whether the libraries of the driver are added, which
-// depends on the configuration and on the host. Whether the container may start is decided by package binding.
+// The edits follow the assignment of the container. The package decides only whether to add the libraries of the
+// driver, by the configuration and the host. Whether the container may start is decided by package binding.
 package edit

@@ -30,9 +30,9 @@ type Renderer struct {
 // ControlFiles serve all devices. The driver creates the unified-memory files late and not everywhere.
 var ControlFiles = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
 
-// Render returns the part of the edits that follows from the assignment: the files of its devices, their UUIDs in the
-// environment and, for a share of a device, the surroundings of sharing. Whole devices are used without MPS: nobody else
-// is on them, and a process has one pipe directory only.
+// Render returns the part of the edits that follows from the assignment: the files of its devices and their UUIDs in
+// the environment. For a share of a device it adds the environment and mounts of MPS. A whole device needs no MPS: its
+// container is alone on it, and a process has one pipe directory only.
 func (r Renderer) Render(c vgpu.ContainerAssignment, devices []inventory.Device) (cdi.Edits, error) {
 	var edits cdi.Edits
 	ids := make([]string, 0, len(c.Devices))

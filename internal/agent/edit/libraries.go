@@ -38,8 +38,8 @@ func OpenLibraries(ctx context.Context, edits string, where nvidia.Options, vers
 	return l
 }
 
-// now returns what containers that start now get, and false where they get device files alone. It is an error where the
-// configuration insists on libraries that the host does not have now.
+// now returns what containers that start now get, and false where they get device files alone. Where the configuration
+// insists on libraries and the host has none now, that is an error.
 func (l *Libraries) now() (cdi.Edits, bool, error) {
 	if l.edits == config.EditsDevices {
 		l.say("Containers get device files alone, as driver.edits says: their libraries come from the image or from NVIDIA's runtime")
@@ -74,8 +74,8 @@ const (
 	cudaDevices    = "CUDA_VISIBLE_DEVICES="
 )
 
-// Complete adds the driver's part to a spec. NVIDIA's runtime, where a container is started by it too, is then told
-// that there is nothing left to do.
+// Complete adds the driver's part to a spec. NVIDIA's runtime, which may start the container too, then finds that it
+// has nothing to do.
 func (l *Libraries) Complete(s *cdi.Spec) error {
 	found, ok, err := l.now()
 	if err != nil || !ok {
@@ -91,8 +91,8 @@ func (l *Libraries) Complete(s *cdi.Spec) error {
 	return nil
 }
 
-// Assigned returns the environment of a container as it follows from the assignment, whoever brought the libraries: with
-// the devices in place of "void".
+// Assigned returns the environment of a container as it follows from the assignment, with the devices in place of
+// "void", which NVIDIA's runtime needs.
 func Assigned(env []string) []string {
 	list := slices.Clone(env)
 	void := slices.Index(list, runtimeDevices+"void")

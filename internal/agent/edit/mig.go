@@ -17,7 +17,7 @@ import (
 const migMinors = "proc/driver/nvidia-caps/mig-minors"
 
 // capabilityFiles returns the names, below /dev, of the device files that open a MIG instance: one for the GPU instance
-// and one for the compute instance in it. The driver's list is looked for below the root, then in this system.
+// and one for the compute instance in it. It looks for the driver's list below the root, then in this system.
 func capabilityFiles(root string, d *inventory.Device) ([]string, error) {
 	list, err := os.Open(filepath.Join(root, migMinors))
 	if errors.Is(err, fs.ErrNotExist) {

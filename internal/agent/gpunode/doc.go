@@ -1,4 +1,5 @@
 // Package gpunode writes the GPUNode of the node: its status, its conditions and its owner.
 //
-// It decides when to write and how the conditions are worded. The status itself comes from package inventory.
+// The package decides when to write the GPUNode and words the conditions. The status itself comes from package
+// inventory.
 package gpunode

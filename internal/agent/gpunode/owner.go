@@ -11,19 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SelfReviews is the resource by which an account asks the API server who it is. Everybody may
+// SelfReviews is the resource by which the API server names the account of a request. All accounts may create one
 // (ClusterRole system:basic-user).
 var SelfReviews = schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "selfsubjectreviews"}
 
-// What the API server says of a token that the kubelet has bound to a node. Source: Kubernetes, "Managing Service
-// Accounts", "Bound service account tokens".
+// Claims of a token that the kubelet has bound to a node. Source: Kubernetes, "Managing Service Accounts", "Bound
+// service account tokens".
 const (
 	tokenNodeName = "authentication.kubernetes.io/node-name"
 	tokenNodeUID  = "authentication.kubernetes.io/node-uid"
 )
 
 // owners makes the GPUNode belong to its Node, so that the garbage collector removes both: the agent may not read
-// Nodes, but its token names the UID of its own. A token that is bound to no node, or to another, gives no owner.
+// Nodes, but its token names the UID of its own. Without a token that the kubelet has bound to this node there is no
+// owner.
 func (p *Publisher) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 	if p.Self == nil {
 		return nil, nil

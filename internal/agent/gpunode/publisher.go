@@ -22,23 +22,23 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Publisher writes the GPUNode of this node: when something changed, and now and then in case somebody else did.
+// Publisher writes the GPUNode of this node: after a change, and now and then in case another client has changed it.
 type Publisher struct {
 	Client dynamic.ResourceInterface
-	// Self asks who the agent is; nil asks nobody.
+	// Self is the resource of SelfReviews; with nil the GPUNode gets no owner.
 	Self dynamic.ResourceInterface
 	Node string
-	// Status returns what to publish now, and what tells that it may have changed.
+	// Status returns what to publish now, and the signals that it may have changed.
 	Status func() (v1alpha1.GPUNodeStatus, Signals)
 	Done   func(error)
 	Beat   func()
 }
 
-// Signals are channels that are closed when something changed; nil ones never are.
+// Signals are channels that close when something changed; nil ones never do.
 type Signals [4]<-chan struct{}
 
 const (
-	// Resync is how often the written status is compared with what should be there.
+	// Resync is how often the publisher compares the GPUNode in the API server with the status.
 	Resync = 5 * time.Minute
 	// writeTimeout bounds one attempt; retries wait from minWriteRetry to maxWriteRetry.
 	writeTimeout  = 10 * time.Second
@@ -46,7 +46,7 @@ const (
 	maxWriteRetry = time.Minute
 )
 
-// Run publishes until ctx ends. The kubelet is served whether or not the API server answers.
+// Run publishes until ctx ends. The kubelet does not depend on the API server's answers.
 func (p *Publisher) Run(ctx context.Context) {
 	wait := minWriteRetry
 	for {
@@ -59,7 +59,7 @@ func (p *Publisher) Run(ctx context.Context) {
 			p.report(ctx, err, wait)
 			next = wait
 			wait = min(2*wait, maxWriteRetry)
-			changed = Signals{} // a failing API server is not asked faster because something changed
+			changed = Signals{} // a change does not make the publisher retry a failing API server sooner
 		} else {
 			wait = minWriteRetry
 		}
@@ -215,7 +215,7 @@ func MonitoredCondition(devices []inventory.Device) metav1.Condition {
 	return c
 }
 
-// PodsCondition says who tells the agent of the node's pods.
+// PodsCondition names the source of the node's pods.
 func PodsCondition(view podsource.View) metav1.Condition {
 	switch {
 	case view.Problem != "":

@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/sharing"
 )
 
-// Driver is what the keeper asks of the GPU driver. Its calls may hang where the driver does.
+// Driver is the keeper's view of the GPU driver. Its calls may hang where the driver does.
 type Driver interface {
 	// GPUs lists the devices, lost ones included as long as the driver knows them.
 	GPUs() ([]inventory.GPU, error)
@@ -15,16 +15,15 @@ type Driver interface {
 	Health(id string) error
 	// Recovery returns what the driver wants done to the device, RecoveryUnknown where the driver does not say.
 	Recovery(id string) Recovery
-	// Watch reports XID errors of the devices that are there when it is called, until ctx ends (nil) or the driver stops
-	// answering.
+	// Watch reports XID errors of the present devices until ctx ends (nil) or the driver stops answering.
 	Watch(ctx context.Context, report func(XID)) error
 }
 
-// Sharing is what the keeper asks of MPS.
+// Sharing is the keeper's view of MPS.
 type Sharing interface {
 	// Ensure starts what sharing the device needs, or adopts what already runs.
 	Ensure(ctx context.Context, g inventory.GPU) error
-	// Look asks who is served. A fault is no error here.
+	// Look lists the clients of the device. A fault is no error here.
 	Look(ctx context.Context, id string) (sharing.Tenancy, error)
 	// EndClients ends the GPU work of those of the processes that are clients of the device now, and returns them.
 	EndClients(ctx context.Context, id string, pids []int) (ended []int, err error)

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Reasons of sick devices beside those that come from the driver.
+// Reasons of unhealthy devices beside those that come from the driver.
 const (
 	reasonMPSFault        = "MPSFault"
 	reasonMPSWedged       = "MPSWedged"
@@ -94,13 +94,13 @@ func (c condition) state() (sick *inventory.Sickness, recovering bool) {
 	return nil, false
 }
 
-// unmonitored says why nobody would notice that the device serves no program, nil where somebody would.
-func (c condition) unmonitored(r rules, deaf *inventory.Sickness) *inventory.Sickness {
+// unmonitored says why the agent would not notice that the device serves no program, nil where it would.
+func (c condition) unmonitored(r rules, noEvents *inventory.Sickness) *inventory.Sickness {
 	switch {
-	case deaf != nil:
-		return deaf
+	case noEvents != nil:
+		return noEvents
 	case !r.shared || c.alone:
-		return nil // there is no server that could be wedged
+		return nil // there is no server that could hang
 	case c.canary == canaryNoCUDA:
 		return &inventory.Sickness{Reason: v1alpha1.MonitoredNoCUDA, Message: "programs are not tried: " + c.tried}
 	case c.failed >= failedProbes:

@@ -7,21 +7,20 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/inventory"
 )
 
-// condition is what is known of the health of one device, and the whole decision on it: observations go in, the
-// next condition and what to do come out. It holds no clock: now is the time since any fixed moment on a clock that
-// never jumps.
+// condition is the health of one device, and makes all decisions on it: observations go in, the next condition and the
+// actions come out. The type has no clock: now is the time since any fixed moment on a clock that never jumps.
 //
-// A healthy device falls sick at the first bad sign. It stays sick while the sign is there and, where its MPS server
-// cannot be sound any more, until that was replaced; then it recovers, and takes work again once it has been well for
-// the hold time. A sign that goes away by itself before anything was replaced (a canary that was late on a busy
-// machine) costs no resident its work.
+// A healthy device becomes unhealthy at the first bad sign. The device stays unhealthy while the sign is there and,
+// where its MPS server may be broken, until the guard has replaced the server. Then the device recovers, and takes work
+// again once it has been well for the hold time. A sign that goes away by itself before anything was replaced (a canary
+// that was late on a busy machine) costs no resident its work.
 type condition struct {
 	phase phase
 	// since is when the phase began.
 	since time.Duration
 	// why is what the device has, or had while it recovers.
 	why inventory.Sickness
-	// hold is how long it must be well this time, cured when it last took work again after a sickness.
+	// hold is how long the device must be well this time, cured when it last took work again.
 	hold, cured time.Duration
 	curedOnce   bool
 	// good counts the good looks in a row while it recovers.
@@ -29,7 +28,8 @@ type condition struct {
 
 	// replace: what served the device before must not serve it again.
 	replace bool
-	// drains counts the attempts to end the clients in this sickness; retry is when to try to replace the server again.
+	// drains counts the attempts to end the clients since the device became unhealthy; retry is when to try to replace
+	// the server again.
 	drains         int
 	retry, backoff time.Duration
 
@@ -56,7 +56,7 @@ type condition struct {
 type latchedXID struct {
 	XID
 	at time.Duration
-	// lost: the device was lost after it. replaced: the server was replaced after it.
+	// lost: the driver lost the device after it. replaced: the guard replaced the server after it.
 	lost, replaced bool
 }
 
@@ -91,7 +91,7 @@ const (
 	canaryFailed
 )
 
-// observation is one thing that happened: exactly one field is set.
+// observation is one event: exactly one field is set.
 type observation struct {
 	// Look is what a regular look found.
 	Look *look
@@ -101,16 +101,16 @@ type observation struct {
 	Replaced *error
 }
 
-// look is what driver, control plane and data plane said when they were asked.
+// look holds the answers of driver, control plane and data plane at one time.
 type look struct {
 	Driver   *inventory.Sickness
 	Recovery Recovery
-	// Control is unknown where it was not asked; Clients counts where it answered.
+	// Control is unknown without a question; Clients counts where MPS answered.
 	Control    control
 	ControlWhy string
 	Clients    int
-	// Canary is none where it was not tried. It has no place on a device that is Full of clients, and none on one that a
-	// container has Alone, outside MPS: it would start a server there, which takes memory.
+	// Canary is none without a canary. A device that is Full of clients has no room for a canary. On a device that a
+	// container has Alone, outside MPS, a canary would start a server, which takes memory.
 	Canary      canary
 	CanaryWhy   string
 	Full, Alone bool
@@ -123,23 +123,23 @@ type rules struct {
 	hold       time.Duration
 	drain      bool
 	drainAfter time.Duration
-	// every is the time between two probes of a healthy device; settle is how long after an XID error the driver is
-	// given to say what it wants done.
+	// every is the pause between two probes of a healthy device; settle is the time after an XID error within which the
+	// driver names the repair.
 	every, settle time.Duration
 }
 
 const (
-	// goodLooks in a row make a device healthy again, if they last for the hold time. One could be luck.
+	// goodLooks in a row make a device healthy again, if they last for the hold time. One alone could be chance.
 	goodLooks = 3
-	// relapseWithin is how soon after a recovery a sickness counts as a relapse, which doubles the hold up to config.MaxHold. A
-	// device that fails every few minutes takes work for a small part of the time only.
+	// relapseWithin is how soon after a recovery a bad sign counts as a relapse, which doubles the hold up to
+	// config.MaxHold. A device that fails every few minutes takes work for a small part of the time only.
 	relapseWithin = time.Hour
-	// silentLooks without an answer make a device sick. The first may be a busy machine.
+	// silentLooks without an answer make a device unhealthy. The first may be a busy machine.
 	silentLooks = 2
-	// absentFor is how long the daemon may be down before the device is sick. At the agent's start it is down; pods must
-	// be admitted meanwhile, and their containers wait before they start.
+	// absentFor is how long the daemon may be down before the device is unhealthy. At the agent's start the daemon is
+	// down. The kubelet must admit pods meanwhile, and their containers wait before they start.
 	absentFor = 30 * time.Second
-	// maxDrains bounds the attempts to end clients politely, before the server is replaced under them.
+	// maxDrains bounds the attempts to end clients before the guard replaces their server.
 	maxDrains = 2
 	// failedProbes in a row make a device unmonitored.
 	failedProbes = 3
@@ -292,7 +292,7 @@ func (c condition) noteCanary(l look, now time.Duration) condition {
 	return c
 }
 
-// fall makes the device sick.
+// fall makes the device unhealthy.
 func (c condition) fall(why inventory.Sickness, r rules, now time.Duration) condition {
 	relapse := c.phase == phaseRecovering || c.curedOnce && now-c.cured < relapseWithin
 	if relapse {
@@ -320,8 +320,8 @@ func (c condition) convalesce(l look, r rules, now time.Duration) condition {
 	return c
 }
 
-// wellAt reports whether a look found nothing that could be better. A canary that never worked on this device is not
-// held against it: there may be no CUDA.
+// wellAt reports whether a look found nothing that could be better. A canary that never worked on this device does not
+// count: there may be no CUDA.
 func (c condition) wellAt(l look, r rules) bool {
 	if !r.shared {
 		return true

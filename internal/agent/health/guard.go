@@ -15,19 +15,19 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/sharing"
 )
 
-// guard looks after one device: it gathers what driver, control plane and data plane say, lets the condition decide,
-// and does what was decided.
+// guard looks after one device: it collects the answers of driver, control plane and data plane, lets the condition
+// decide, and carries the decision out.
 type guard struct {
 	keeper *Keeper
 	id     string
 	// stop ends the guard's loop; nil before it started. Only the keeper's loop touches it.
 	stop context.CancelFunc
 
-	// What follows is the loop's alone.
+	// Only the loop uses the fields below.
 	driver  loop.Question[driverSays]
 	clients map[int]bool
 	looked  time.Duration
-	// told is the number of clients that the GPUNode was last written for, announced when.
+	// told is the number of clients in the GPUNode's last write for it, announced the time of that.
 	told      int
 	announced time.Duration
 	// ran: the daemon has answered before. ensured is what the last failed start said.
@@ -52,9 +52,9 @@ const (
 	ensureTimeout  = 30 * time.Second
 	replaceTimeout = time.Minute
 	drainTimeout   = 20 * time.Second
-	// restEvery is how many times less often the control plane of a healthy device is asked than the driver: each of its
-	// answers costs the start of a process or more. With 8 devices at the default interval that is
-	// 8 × 2 starts / 15 s.
+	// restEvery is the number of driver checks for each check of the control plane of a healthy device: an answer of
+	// the control plane costs the start of a process or more. With 8 devices at the default interval that is 8 × 2
+	// starts / 15 s.
 	restEvery = 3
 )
 
@@ -69,7 +69,7 @@ func (g *guard) run(ctx context.Context) {
 	}
 }
 
-// turn makes one look and does what follows from it. It reports whether it did something.
+// turn makes one look and does what follows from it.
 func (g *guard) turn(ctx context.Context) bool {
 	devices, _ := g.keeper.Inventory.Snapshot()
 	d := inventory.Find(devices, g.id)
@@ -78,7 +78,7 @@ func (g *guard) turn(ctx context.Context) bool {
 	}
 	l := g.lookAt(ctx, d)
 	if ctx.Err() != nil {
-		return false // what was asked was cut short
+		return false // ctx cut the look short
 	}
 	switch act := g.observe(ctx, observation{Look: &l}); act {
 	case actionStart:
@@ -93,7 +93,7 @@ func (g *guard) turn(ctx context.Context) bool {
 	return true
 }
 
-// examine asks the driver alone.
+// examine queries the driver alone.
 func (g *guard) examine(ctx context.Context) {
 	says := g.askDriver(ctx)
 	g.observe(ctx, observation{Look: &look{Driver: says.sick, Recovery: says.wants, Alone: g.keeper.alone(g.id)}})
@@ -122,7 +122,7 @@ func (g *guard) lookAt(ctx context.Context, d *inventory.Device) look {
 	return l
 }
 
-// askDriver asks the driver about the device. A driver that does not answer makes it sick.
+// askDriver queries the driver about the device. Without an answer the device is unhealthy.
 func (g *guard) askDriver(ctx context.Context) driverSays {
 	says, ok := g.driver.Ask(ctx, g.keeper.Timing.Driver, func() driverSays {
 		return driverSays{sickness(g.keeper.Driver.Health(g.id)), g.keeper.Driver.Recovery(g.id)}
@@ -133,7 +133,7 @@ func (g *guard) askDriver(ctx context.Context) driverSays {
 	return says
 }
 
-// lookAtControl asks the control plane who is served, and reports whether a client has left since the last look.
+// lookAtControl lists the clients through the control plane, and reports whether one has left since the last look.
 func (g *guard) lookAtControl(ctx context.Context, d *inventory.Device, l *look) (left bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -233,7 +233,7 @@ func (g *guard) publish(ctx context.Context) {
 	}
 }
 
-// show publishes the condition. The caller holds the lock, so that what is shown last is what is true.
+// show publishes the condition. The caller holds the lock, so that the last published condition is the true one.
 func (g *guard) show(ctx context.Context, d *inventory.Device) {
 	k, log := g.keeper, klog.FromContext(ctx)
 	sick, recovering := g.condition.state()

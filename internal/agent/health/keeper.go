@@ -13,8 +13,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Keeper watches the devices and keeps sharing up on those that take work. It never stands between the kubelet and
-// its slots: a device whose MPS does not come up is still advertised, and its containers wait before they start.
+// Keeper watches the devices and keeps sharing up on those that take work. The keeper never stands between the kubelet
+// and its slots: the agent still advertises a device whose MPS does not come up, and its containers wait before they
+// start.
 //
 // Each device has a guard of its own, so a device that hangs holds up no other.
 type Keeper struct {
@@ -24,13 +25,13 @@ type Keeper struct {
 	began time.Time
 
 	listing loop.Question[listed]
-	// look is sent to, without waiting, when the driver should list its devices again.
+	// look receives a signal, without waiting, when the driver should list its devices again.
 	look chan struct{}
 
 	mu     sync.Mutex
 	guards map[string]*guard
-	// deaf says why the driver reports no XID errors, nil where it does.
-	deaf *inventory.Sickness
+	// noEvents is the reason why the driver reports no XID errors, nil where it does.
+	noEvents *inventory.Sickness
 	// rewatch ends the present watch, so that it starts again with the devices that are there then.
 	rewatch context.CancelFunc
 }
@@ -41,18 +42,18 @@ type listed struct {
 }
 
 const (
-	// RescanEvery is how often the driver lists its devices. A listing asks each device a dozen questions, so it is
-	// rarer than a look; a device that comes back after it was lost has it done at once.
+	// RescanEvery is how often the driver lists its devices. A listing costs a dozen calls for each device, so it is
+	// rarer than a look; a device that comes back after a loss starts one at once.
 	RescanEvery = 30 * time.Second
 	// DriverTimeout is how long one question to the driver may take. Answers take milliseconds; a driver that is busy
 	// with a lost device takes seconds.
 	DriverTimeout = 10 * time.Second
-	// minWatchRetry and maxWatchRetry bound the wait before XID errors are watched again. Errors that are logged
-	// meanwhile are missed, but for what the driver's health says afterwards.
+	// minWatchRetry and maxWatchRetry bound the pause before the keeper watches XID errors again. The keeper misses
+	// errors of the meantime, except for their effect on the driver's health.
 	minWatchRetry = time.Second
 	maxWatchRetry = time.Minute
-	// deafAfter failures in a row mean that the driver does not report errors.
-	deafAfter = 3
+	// noEventsAfter failures in a row mean that the driver does not report errors.
+	noEventsAfter = 3
 )
 
 // Options say what a keeper watches, and how.
@@ -60,11 +61,11 @@ type Options struct {
 	Inventory *inventory.Inventory
 	Driver    Driver
 	Sharing   Sharing
-	// Drains: the clients of a sick device are ended.
+	// Drains: the keeper ends the clients of an unhealthy device.
 	Drains  bool
 	Timing  Timing
 	Metrics *metrics.Agent
-	// Beat is called whenever the keeper's loop turns.
+	// The keeper calls Beat in each round of its loop.
 	Beat func()
 }
 
@@ -74,12 +75,12 @@ type Timing struct {
 	Look, Canary, Probe time.Duration
 	// Hold and DrainAfter are those of the configuration.
 	Hold, DrainAfter time.Duration
-	// Rescan is the time between two lists of the devices, Announce the least time between two writes of the GPUNode for
-	// the number of clients, and Driver what one question to the driver may take.
+	// Rescan is the time between two lists of the devices, and Announce the least time between two writes of the
+	// GPUNode for the number of clients. Driver bounds one question to the driver.
 	Rescan, Announce, Driver time.Duration
 }
 
-// New returns the keeper of the devices of an inventory. It starts nothing.
+// New returns the keeper of the devices of an inventory.
 func New(o Options) *Keeper {
 	return &Keeper{
 		Options: o, alone: func(string) bool { return false },
@@ -87,13 +88,14 @@ func New(o Options) *Keeper {
 	}
 }
 
-// SetAlone has the keeper ask alone whether a container has a device by itself, outside MPS. It is called before run.
+// SetAlone sets the function that says whether a container has a device by itself, outside MPS. The caller calls it
+// before Run.
 func (k *Keeper) SetAlone(alone func(id string) bool) { k.alone = alone }
 
 // now is the time on a clock that never jumps: time.Since reads the monotonic clock.
 func (k *Keeper) now() time.Duration { return time.Since(k.began) }
 
-// Run guards the devices until ctx ends. It stops nothing: running clients outlive the agent.
+// Run guards the devices until ctx ends. Run stops no MPS daemon: running clients outlive the agent.
 func (k *Keeper) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -116,7 +118,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// Examine asks the driver about all devices, once.
+// Examine queries the driver about all devices, once.
 func (k *Keeper) Examine(ctx context.Context) {
 	devices, _ := k.Inventory.Snapshot()
 	var all sync.WaitGroup
@@ -196,8 +198,8 @@ func (k *Keeper) dismiss(ctx context.Context, g inventory.GPU) {
 	}
 }
 
-// watch reports XID errors until ctx ends. The driver's watch ends with an error whenever a device is lost, so it is
-// started again, later and later where that does not help.
+// watch reports XID errors until ctx ends. The driver's watch ends with an error at each loss of a device, so watch
+// starts it again, later and later where that does not help.
 func (k *Keeper) watch(ctx context.Context) {
 	wait, failures := time.Duration(0), 0
 	for ctx.Err() == nil {
@@ -206,17 +208,17 @@ func (k *Keeper) watch(ctx context.Context) {
 		k.rewatch = cancel
 		k.mu.Unlock()
 		began := k.now()
-		heard := time.AfterFunc(minWatchRetry, func() { k.hear(ctx, nil) })
+		accepted := time.AfterFunc(minWatchRetry, func() { k.setNoEvents(ctx, nil) })
 		err := k.Driver.Watch(watching, func(x XID) { k.onXID(ctx, x) })
 		cancel()
 		if err == nil {
 			continue // the devices changed, or ctx ended
 		}
-		if !heard.Stop() {
+		if !accepted.Stop() {
 			failures = 0
 		}
-		if failures++; failures >= deafAfter {
-			k.hear(ctx, &inventory.Sickness{Reason: v1alpha1.MonitoredNoEvents, Message: "the driver reports no XID errors: " + err.Error()})
+		if failures++; failures >= noEventsAfter {
+			k.setNoEvents(ctx, &inventory.Sickness{Reason: v1alpha1.MonitoredNoEvents, Message: "the driver reports no XID errors: " + err.Error()})
 		}
 		wait = min(max(2*wait, minWatchRetry), maxWatchRetry)
 		if k.now()-began > maxWatchRetry {
@@ -228,18 +230,18 @@ func (k *Keeper) watch(ctx context.Context) {
 	}
 }
 
-// watchAgain has the watch start again, to hear of the devices that are there now.
+// watchAgain restarts the watch, for the devices that are there now.
 func (k *Keeper) watchAgain() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.rewatch()
 }
 
-// hear records whether the driver reports XID errors.
-func (k *Keeper) hear(ctx context.Context, why *inventory.Sickness) {
+// setNoEvents records whether the driver reports XID errors.
+func (k *Keeper) setNoEvents(ctx context.Context, why *inventory.Sickness) {
 	k.mu.Lock()
-	news := !inventory.EqualSickness(k.deaf, why)
-	k.deaf = why
+	news := !inventory.EqualSickness(k.noEvents, why)
+	k.noEvents = why
 	guards := make([]*guard, 0, len(k.guards))
 	for _, g := range k.guards {
 		guards = append(guards, g)
@@ -257,11 +259,11 @@ func (k *Keeper) hear(ctx context.Context, why *inventory.Sickness) {
 func (k *Keeper) deafness() *inventory.Sickness {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.deaf
+	return k.noEvents
 }
 
-// onXID takes one error in. It costs microseconds, so that a storm of them holds up nothing, and writes nothing where
-// the device is sick for that reason already.
+// onXID takes one error in. An error costs microseconds, so that a storm of them delays nothing. It writes nothing
+// where the device is unhealthy for that reason already.
 func (k *Keeper) onXID(ctx context.Context, x XID) {
 	devices, _ := k.Inventory.Snapshot()
 	for i := range devices {

@@ -50,12 +50,12 @@ func (c condition) inDevice() bool {
 	return c.xid != nil || c.driver != nil || c.wants >= RecoveryReset
 }
 
-// probeDue reports whether the canary should be tried at this look. A client that left may have been killed at work,
-// which breaks the server, so then it is tried sooner.
+// probeDue reports whether to run the canary at this look. A client that left may have died in the middle of its work,
+// which breaks the server, so the canary then runs sooner.
 func (c condition) probeDue(r rules, clientLeft bool, now time.Duration) bool {
 	switch {
 	case !r.shared || c.inDevice():
-		return false // and no server is started on a device that waits for a reset
+		return false // a device that waits for a reset gets no new server
 	case c.phase == phaseRecovering || c.canary == canaryNone:
 		return true
 	case c.phase == phaseSick:
@@ -66,7 +66,7 @@ func (c condition) probeDue(r rules, clientLeft bool, now time.Duration) bool {
 	return now-c.probed >= r.every
 }
 
-// resting reports whether the control plane need not be asked at every look.
+// resting reports whether the guard may skip the control plane at most looks.
 func (c condition) resting() bool {
 	return c.phase == phaseHealthy && c.control == controlWell && c.silent == 0 && c.canary != canaryNone
 }

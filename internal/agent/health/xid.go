@@ -13,11 +13,11 @@ type Recovery uint8
 const (
 	// RecoveryUnknown means that the driver does not say.
 	RecoveryUnknown Recovery = iota
-	// RecoveryNone means that nothing is needed.
+	// RecoveryNone means that the device needs no repair.
 	RecoveryNone
 	// RecoveryReset means that the device is to be reset.
 	RecoveryReset
-	// RecoveryReboot means that the node is to be rebooted.
+	// RecoveryReboot means that the device needs a reboot of the node.
 	RecoveryReboot
 	// RecoveryOther is something else than a reset or a reboot.
 	RecoveryOther
@@ -53,7 +53,7 @@ type XID struct {
 // reasonLost is the Reason of a device that the driver no longer answers for.
 const reasonLost = "DeviceLost"
 
-// sickness gives an error of Driver.Health its words; nil stays nil.
+// sickness words an error of Driver.Health; nil stays nil.
 func sickness(err error) *inventory.Sickness {
 	var s *inventory.Sickness
 	switch {
@@ -69,7 +69,7 @@ func sickness(err error) *inventory.Sickness {
 const (
 	// reasonGPULost: the device has fallen off the bus.
 	reasonGPULost = string(nvml.Lost)
-	// reasonDriverError: NVML gave an error that tells nothing about the device.
+	// reasonDriverError: NVML gave an error that is not about the device.
 	reasonDriverError = string(nvml.NotAnswering)
 	// reasonDriverHangs: NVML gave no answer.
 	reasonDriverHangs = "DriverNotAnswering"

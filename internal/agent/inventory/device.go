@@ -5,21 +5,21 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// GPU is what the driver tells about one device: a physical GPU or a MIG instance.
+// GPU is the driver's description of one device: a physical GPU or a MIG instance.
 type GPU struct {
 	// ID is the UUID, "GPU-…" or "MIG-…".
 	ID string
-	// Index is NVML's index; Minor numbers the device file /dev/nvidia<Minor>. They may differ, and both may change
-	// when a device comes back after it was lost. MIG instances have the Minor of their GPU.
+	// Index is NVML's index; Minor numbers the device file /dev/nvidia<Minor>. The two numbers may differ, and both may
+	// change when a device comes back after a loss. MIG instances have the Minor of their GPU.
 	Index, Minor int
 	Model        string
 	// Memory in bytes.
 	Memory                     int64
 	ComputeMajor, ComputeMinor int
 	PCIBusID                   string
-	// NUMANode is -1 where the platform tells none.
+	// NUMANode is -1 where the platform has none.
 	NUMANode int
-	// Contexts is the number of MPS clients at once, 0 when no limit is known.
+	// Contexts is the number of MPS clients at once, 0 without a known limit.
 	Contexts int
 	Links    []v1alpha1.GPULink
 	// Parent is the UUID of the GPU that a MIG instance is part of, empty for a GPU. GI and CI number the instance.
@@ -42,13 +42,13 @@ type Device struct {
 	Slots int
 	// Sick is nil for a device that takes work.
 	Sick *Sickness
-	// Recovering: the device is well again and is watched for a while; Sick says what it had.
+	// Recovering: the device is well again and under watch for a while; Sick keeps the former reason.
 	Recovering bool
-	// Unmonitored says why nobody would notice that the device serves no program; nil where somebody would.
+	// Unmonitored says why the agent would not notice that the device serves no program; nil where it would.
 	Unmonitored *Sickness
 	// ContextsUsed counts the MPS clients.
 	ContextsUsed int
-	// Usage is what was measured, smoothed; nil before.
+	// Usage is the smoothed measurement; nil before the first.
 	Usage *v1alpha1.GPUUsage
 	// Tenants are the pods that hold shares of the device, as last published.
 	Tenants []v1alpha1.GPUTenant

@@ -10,15 +10,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Inventory holds the devices and tells when one changes. A device is known by its UUID: its index and its minor
-// number may change under it.
+// Inventory holds the devices and signals their changes. A device is known by its UUID: its index and its minor number
+// may change under it.
 type Inventory struct {
 	// slots is the number of slots of a model.
 	slots func(model string) int
 
 	mu      sync.Mutex
 	devices []Device
-	// changed is closed when the kubelet and the GPUNode have to be told, noted when only the GPUNode has.
+	// changed closes at a change for the kubelet and the GPUNode, noted at one for the GPUNode alone.
 	changed, noted chan struct{}
 }
 
@@ -36,14 +36,14 @@ func (inv *Inventory) Snapshot() ([]Device, <-chan struct{}) {
 	return slices.Clone(inv.devices), inv.changed
 }
 
-// Notes returns a channel that is closed at the next change that the kubelet need not be told of.
+// Notes returns a channel that closes at the next change that does not concern the kubelet.
 func (inv *Inventory) Notes() <-chan struct{} {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	return inv.noted
 }
 
-// Rescan takes over what the driver lists now. It returns the devices that are new and those that are no more.
+// Rescan takes over what the driver lists now. Rescan returns the devices that are new and those that are no more.
 func (inv *Inventory) Rescan(gpus []GPU) (added, removed []GPU) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -66,12 +66,12 @@ func (inv *Inventory) Rescan(gpus []GPU) (added, removed []GPU) {
 }
 
 // reconcile returns the devices after the driver has listed gpus. Listed devices take over what is new about them and
-// keep their health. A device that is no longer listed stays, for its health to say that it is lost, unless the
-// driver divides its GPU otherwise now: a MIG instance whose GPU is listed whole or has other instances, and a GPU that
-// has become instances, are gone for good.
+// keep their health. A device that is no longer listed stays, for its health to say that it is lost, unless the driver
+// now divides its GPU otherwise. Such devices are gone for good: a MIG instance whose GPU is whole or has other
+// instances, and a GPU that has become instances.
 func reconcile(have []Device, gpus []GPU, slots func(model string) int) []Device {
 	next := make([]Device, 0, max(len(have), len(gpus)))
-	divided := map[string]bool{} // GPUs of which the list tells how they are divided
+	divided := map[string]bool{} // GPUs whose division the list shows
 	for _, g := range gpus {
 		d := Device{Slots: slots(g.Model)}
 		if before := Find(have, g.ID); before != nil {
@@ -109,8 +109,8 @@ func (inv *Inventory) SetHealth(id string, sick *Sickness, recovering bool) bool
 	return true
 }
 
-// SetMonitored records why a device is not monitored, nil where it is, and reports whether that is news. Another text
-// for the same reason is none: what a failed probe says may differ each time.
+// SetMonitored records why the agent cannot monitor a device, nil where it can, and reports whether that is news.
+// Another text for the same reason is none: what a failed probe says may differ each time.
 func (inv *Inventory) SetMonitored(id string, why *Sickness) bool {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -123,8 +123,8 @@ func (inv *Inventory) SetMonitored(id string, why *Sickness) bool {
 	return true
 }
 
-// SetContexts records how many clients a device serves. The GPUNode follows when it is written next; announce makes
-// that now.
+// SetContexts records how many clients a device serves. The number reaches the GPUNode at its next write; announce
+// makes that now.
 func (inv *Inventory) SetContexts(id string, used int, announce bool) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -138,7 +138,7 @@ func (inv *Inventory) SetContexts(id string, used int, announce bool) {
 
 // Usage is what the GPUNode says of the use of a device.
 type Usage struct {
-	// Device is nil where the use is not known.
+	// Device is nil without a measurement.
 	Device  *v1alpha1.GPUUsage
 	Tenants []v1alpha1.GPUTenant
 }
@@ -155,7 +155,7 @@ func (inv *Inventory) SetUsages(usages map[string]Usage) {
 	inv.note()
 }
 
-// tell wakes those who follow the devices. The caller holds the lock.
+// tell wakes the followers of the devices. The caller holds the lock.
 func (inv *Inventory) tell() {
 	close(inv.changed)
 	inv.changed = make(chan struct{})

@@ -13,8 +13,8 @@ import (
 // maxAnswer bounds one answer of the kubelet. A pod is below 2 MiB and a node runs some hundred pods.
 const maxAnswer = 256 << 20
 
-// Dial returns a connection to one of the kubelet's local sockets. It is made when it is first used and made
-// again when the kubelet restarts.
+// Dial returns a connection to one of the kubelet's local sockets. gRPC connects at the first use and again when the
+// kubelet restarts.
 func Dial(socket string) (*grpc.ClientConn, error) {
 	retry := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("unix:"+socket,

@@ -1,5 +1,4 @@
 // Package kubeletconn connects to the local sockets of the kubelet.
 //
-// It decides how long a call waits for a kubelet that is just coming back. It knows none of the services behind the
-// sockets.
+// The package decides how long a call waits for a kubelet that is just coming back.
 package kubeletconn

@@ -1,5 +1,5 @@
-// Package loop holds what the loops of the agent have in common: a pause that ends with the agent, a question to a driver
-// that may hang, and the pulse by which a loop shows that it turns.
+// Package loop holds the common parts of the agent's loops: a pause that ends with the agent, a question to a driver
+// that may hang, and the pulse that shows that a loop runs.
 //
-// It decides when a loop counts as stuck. What a loop does is the business of its own package.
+// The package decides when a loop counts as stuck.
 package loop

@@ -10,7 +10,7 @@ import (
 const (
 	// BeatEvery is how often a loop that only waits shows that it is alive.
 	BeatEvery = 10 * time.Second
-	// beatLimit is the silence after which a loop counts as stuck. It is above the longest single step of any loop.
+	// beatLimit is the silence after which a loop counts as stuck. The longest single step of any loop is shorter.
 	beatLimit = 90 * time.Second
 )
 

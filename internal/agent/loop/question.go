@@ -15,10 +15,10 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Question asks questions that may hang, one at a time: a second is not put before the first is answered.
+// Question runs calls that may hang, one at a time: a second waits for the end of the first.
 type Question[T any] struct{ pending chan T }
 
-// Ask returns the answer, false where there is none within the timeout. A late answer is given to the next who asks.
+// Ask returns the answer, false where there is none within the timeout. The next call returns a late answer.
 func (a *Question[T]) Ask(ctx context.Context, timeout time.Duration, question func() T) (T, bool) {
 	if a.pending == nil {
 		answer := make(chan T, 1)

@@ -20,7 +20,7 @@ const (
 const (
 	// CauseTermination: the pod of the clients terminates.
 	CauseTermination = "termination"
-	// CauseDrain: the device of the clients is sick.
+	// CauseDrain: the device of the clients is unhealthy.
 	CauseDrain = "drain"
 )
 
@@ -33,7 +33,7 @@ const (
 // healthStates are the states that SetHealth knows.
 var healthStates = []string{"healthy", "sick", "recovering"}
 
-// Agent holds the collectors of the node agent. Its methods may be called at the same time.
+// Agent holds the collectors of the node agent. Callers may use its methods at the same time.
 type Agent struct {
 	devices       *prometheus.GaugeVec
 	slots         *prometheus.GaugeVec
@@ -168,7 +168,7 @@ func (a *Agent) Published(err error) {
 	a.published.WithLabelValues(result).Inc()
 }
 
-// SetPodSource tells which source the pods of the node are read from.
+// SetPodSource sets the source of the node's pods.
 func (a *Agent) SetPodSource(source string) {
 	for _, s := range []string{PodsFromKubelet, PodsFromServer} {
 		value := 0.
@@ -179,27 +179,27 @@ func (a *Agent) SetPodSource(source string) {
 	}
 }
 
-// SharedMemory reports how much of the memory that tenants share with MPS is used and free, and how much of the used is old
-// and of files of which the agent may not know whether somebody uses them.
+// SharedMemory reports the used and the free part of the memory that tenants share with MPS. unjudged is the part in
+// old files whose users the agent has no right to see.
 func (a *Agent) SharedMemory(used, free, unjudged int64) {
 	a.shm.WithLabelValues("used").Set(float64(used))
 	a.shm.WithLabelValues("free").Set(float64(free))
 	a.shm.WithLabelValues("unjudged").Set(float64(unjudged))
 }
 
-// SharedMemorySwept counts bytes of files that were removed there.
+// SharedMemorySwept counts the bytes of removed files.
 func (a *Agent) SharedMemorySwept(bytes int64) { a.shmSwept.WithLabelValues().Add(float64(bytes)) }
 
 // WatchBroke counts a watch of the pods that failed or broke.
 func (a *Agent) WatchBroke() { a.watchErrors.WithLabelValues().Inc() }
 
-// ClientsEnded counts clients whose GPU work was ended for a cause.
+// ClientsEnded counts clients whose GPU work the agent ended for a cause.
 func (a *Agent) ClientsEnded(cause string, n int) { a.ended.WithLabelValues(cause).Add(float64(n)) }
 
 // EndFailed counts an attempt to end clients of terminating pods that failed.
 func (a *Agent) EndFailed() { a.endErrors.WithLabelValues().Inc() }
 
-// SampleFailed counts a device whose use the driver did not tell.
+// SampleFailed counts a device whose use the driver did not report.
 func (a *Agent) SampleFailed(device string) { a.sampleErrors.WithLabelValues(device).Inc() }
 
 // RateScraped counts an attempt to read the rate that a pod shows, by a result of package reported.
@@ -208,19 +208,19 @@ func (a *Agent) RateScraped(result string) { a.rateScrapes.WithLabelValues(resul
 // RateDropped counts a reported rate that was not taken, by a reason of package reported.
 func (a *Agent) RateDropped(reason string) { a.ratesDropped.WithLabelValues(reason).Inc() }
 
-// SetHealth reports the state of a device: "healthy", "sick" or "recovering".
+// SetHealth sets the state of a device: "healthy", "sick" or "recovering".
 func (a *Agent) SetHealth(device, state string) {
 	for _, s := range healthStates {
 		a.health.WithLabelValues(device, s).Set(truth(s == state))
 	}
 }
 
-// SetMonitored reports whether somebody would notice that a device serves no program.
+// SetMonitored reports whether the agent would notice that a device serves no program.
 func (a *Agent) SetMonitored(device string, yes bool) {
 	a.monitored.WithLabelValues(device).Set(truth(yes))
 }
 
-// Recycled counts a replaced MPS daemon, by the reason of the sickness that it cured.
+// Recycled counts a replaced MPS daemon, by the reason why the device was unhealthy.
 func (a *Agent) Recycled(device, reason string) { a.recycles.WithLabelValues(device, reason).Inc() }
 
 // XID counts n errors of a device, by class: "application", "contained" or "reset".

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestAgentReportsWhatItWasTold(t *testing.T) {
+func TestAgentReportsItsInput(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	a, err := NewAgent(r)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	tandem "github.com/tandem-gpu/tandem/internal/metrics"
 )
 
-// set builds collectors from a table. Each family is built once.
+// set builds collectors from a table.
 type set struct {
 	families map[string]tandem.Family
 	built    []prometheus.Collector

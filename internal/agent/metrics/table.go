@@ -84,7 +84,7 @@ var agentTable = []tandem.Family{
 		Help: version.MetricHelp},
 }
 
-// deviceTable are the metrics that are told as they happen.
+// deviceTable holds the metrics that change with events.
 var deviceTable = []tandem.Family{
 	{Name: "tandem_device_health", Type: tandem.Gauge, Labels: []string{"device", "state"}, Unit: none, Range: zeroOrOne,
 		Help: "1 for the state that the device is in, 0 for the others: healthy, sick or recovering."},
@@ -96,7 +96,7 @@ var deviceTable = []tandem.Family{
 		Help: "XID errors that the driver reported, by class: application, contained or reset."},
 }
 
-// deviceUseTable are the metrics that are computed when somebody asks.
+// deviceUseTable holds the metrics that each scrape computes.
 var deviceUseTable = []tandem.Family{
 	{Name: "tandem_device_contexts", Type: tandem.Gauge, Labels: []string{"device"}, Unit: "contexts", Range: fromZero,
 		Help: "Processes with a context on the device, without MPS' own server."},

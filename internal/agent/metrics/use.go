@@ -10,7 +10,7 @@ import (
 	tandem "github.com/tandem-gpu/tandem/internal/metrics"
 )
 
-// Snapshot is what is known of the devices and of the shares of them at one moment.
+// Snapshot is the use of the devices and of their shares at one moment.
 type Snapshot struct {
 	Devices []Device
 	// Shares of running pods, one for each container and device. Two with the same names are two pods of one name, of
@@ -31,25 +31,25 @@ type Device struct {
 	ID, Model, PCIBusID, Parent, Enforcement string
 	Index                                    int
 	Memory                                   int64
-	// ContextsLimit is 0 where no limit is known.
+	// ContextsLimit is 0 without a known limit.
 	ContextsLimit int
 	// Sick is the reason why the device takes no work, "" where it does.
 	Sick string
-	// Sample is nil where the driver did not tell.
+	// Sample is nil where the driver did not answer.
 	Sample *Sample
 }
 
-// Sample is what was measured of a device.
+// Sample is one measurement of a device.
 type Sample struct {
 	// MemoryUsed in bytes.
 	MemoryUsed int64
 	Rates
-	// Temperature in degrees Celsius and Power in watts; 0 where the device cannot tell.
+	// Temperature in degrees Celsius and Power in watts; 0 where the device has no sensor.
 	Temperature, Power float64
 	// Throttle are the reasons of the driver for a low clock.
 	Throttle                     []string
 	ECCCorrected, ECCUncorrected uint64
-	// Contexts counts the processes without the MPS server, Unattributed those of them that no share is known for.
+	// Contexts counts the processes without the MPS server, Unattributed those of them without a known share.
 	Contexts, Unattributed int
 	UnattributedMemory     int64
 }
@@ -66,38 +66,36 @@ type Share struct {
 	ComputeRequest, ComputeLimit float64
 	// MemoryRequest and MemoryLimit in bytes.
 	MemoryRequest, MemoryLimit int64
-	// Use is nil where the driver did not tell; all 0 before the first sample.
+	// Use is nil where the driver did not answer; all 0 before the first sample.
 	Use *Use
 }
 
-// Use is what was measured of a share.
+// Use is the measured use of a share.
 type Use struct {
 	// Memory in bytes.
 	Memory int64
 	Rates
-	// Source is SourceMeasured or SourceApportioned.
 	Source   string
 	Contexts int
 }
 
 // Sources of a Use.
 const (
-	// SourceMeasured: the driver told it of each process.
+	// SourceMeasured: the driver reported each process.
 	SourceMeasured = "measured"
-	// SourceApportioned: the driver told a sum, which was divided among the processes.
+	// SourceApportioned: the driver reported a sum, and the agent divided it among the processes.
 	SourceApportioned = "apportioned"
 )
 
-// use computes the metrics of devices and shares from a snapshot whenever somebody asks, so that what is gone from the
-// snapshot is gone from the page.
+// use computes the metrics of devices and shares from a snapshot at each scrape, so a device that leaves the snapshot
+// leaves the page.
 type use struct {
 	snapshot func() Snapshot
 	descs    map[string]*prometheus.Desc
 	types    map[string]prometheus.ValueType
 }
 
-// RegisterUse registers the metrics of devices and shares in r. The function is called at each scrape and must be
-// quick.
+// RegisterUse registers the metrics of devices and shares in r. Each scrape calls the function, which must be quick.
 func RegisterUse(r prometheus.Registerer, snapshot func() Snapshot) error {
 	u := &use{snapshot: snapshot, descs: map[string]*prometheus.Desc{}, types: map[string]prometheus.ValueType{}}
 	for _, f := range slices.Concat(deviceUseTable, podTable) {

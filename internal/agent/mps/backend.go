@@ -11,29 +11,29 @@ import (
 // Backend is one way to run MPS. The agent knows nothing else of it.
 type Backend interface {
 	// Ensure makes sure that the device's daemon runs with the wanted defaults: it adopts the one that answers, else it
-	// starts one. Calling it again changes nothing. It returns nil only where Ready would, and Ready's errors.
+	// starts one. Calling it again changes nothing. Ensure returns nil only where Ready would, and Ready's errors.
 	Ensure(ctx context.Context, spec DeviceSpec) error
 	// Ready returns nil if the daemon answers and none of its servers has a fault; else ErrNotRunning, ErrNoAnswer or
 	// ErrFault, wrapped.
 	Ready(ctx context.Context, uuid string) error
-	// Look asks the daemon for its servers, their states and their clients. Its errors are Ready's, but a fault is a
+	// Look lists the servers of the daemon, their states and their clients. Its errors are Ready's, but a fault is a
 	// state here and no error.
 	Look(ctx context.Context, uuid string) (Daemon, error)
 	// EndClients ends the GPU work of those of the processes that are clients of the device now; the others are none of
-	// its business. It returns those for which that was done, also with an error, which is about the rest. The processes
-	// live on and see an error at their next CUDA call. It works on a server with a fault too.
+	// its business. EndClients returns those whose work it ended, also with an error, which is about the rest. The
+	// processes live on and see an error at their next CUDA call. EndClients works on a server with a fault too.
 	EndClients(ctx context.Context, uuid string, pids []int) (ended []int, err error)
-	// Recycle replaces the daemon and its servers, and with them ends the GPU work of every client: what does not quit
-	// in time and provably belongs to the device's pipe directory is killed. Then it does what Ensure does.
+	// Recycle replaces the daemon and its servers, and with them ends the GPU work of every client. It sends SIGKILL to
+	// what does not quit in time and provably belongs to the device's pipe directory. Then it does what Ensure does.
 	Recycle(ctx context.Context, spec DeviceSpec) error
-	// Probe tries as a client of its own whether the device serves new clients. It returns nil where it does, also where
-	// the device is only full or busy; else ErrProbeTimeout, ErrFault, ErrUnwatched (ErrNoCUDA is one) or another error,
-	// wrapped.
+	// Probe tries as a client of its own whether the device serves new clients. Probe returns nil where the device
+	// serves, also where it is only full or busy; else ErrProbeTimeout, ErrFault, ErrUnwatched (ErrNoCUDA is one) or
+	// another error, wrapped.
 	Probe(ctx context.Context, spec DeviceSpec) error
-	// Environment says what a client of the device needs. It asks nobody.
+	// Environment says what a client of the device needs. The answer needs no daemon.
 	Environment(spec ClientSpec) (env []string, mounts []Mount)
-	// Stop asks the daemon to quit and waits until it is gone. MPS lets clients end by themselves before, so with
-	// clients this is ErrNoAnswer in the end. A daemon that does not run is stopped.
+	// Stop makes the daemon quit and waits until it is gone. MPS lets clients end by themselves before, so with clients
+	// this is ErrNoAnswer in the end. Stop returns nil for a daemon that does not run.
 	Stop(ctx context.Context, uuid string) error
 }
 
@@ -68,18 +68,18 @@ type Mount struct {
 var (
 	// ErrNotRunning: nothing listens in the pipe directory.
 	ErrNotRunning = errors.New("the MPS control daemon does not run")
-	// ErrNoAnswer: something is there, and a command was not answered in time.
+	// ErrNoAnswer: there is a daemon, and it did not answer a command in time.
 	ErrNoAnswer = errors.New("the MPS control daemon does not answer")
 	// ErrFault: a server met a fatal fault and refuses new clients until the old ones are gone.
 	ErrFault = errors.New("the MPS server has a fault")
-	// ErrNoBinary: the control program is not installed.
+	// ErrNoBinary: the control program is missing.
 	ErrNoBinary = errors.New("nvidia-cuda-mps-control not found in PATH: it comes with the NVIDIA driver " +
 		"(Debian, Ubuntu: nvidia-compute-utils); install it, or mount it into this container")
 	// ErrNoHost: the MPS host, which should start the daemon, does not answer.
 	ErrNoHost = errors.New("the MPS host does not answer")
-	// ErrProbeTimeout: a new client waited for the server until its time was up. The server is wedged.
+	// ErrProbeTimeout: a new client waited for the server until its time was up. The server hangs.
 	ErrProbeTimeout = errors.New("the MPS server does not let new clients in")
-	// ErrUnwatched: nothing can be tried here, which says nothing about the device.
+	// ErrUnwatched: the agent cannot try the server, which says nothing about the device.
 	ErrUnwatched = errors.New("the MPS server cannot be tried from here")
 	// ErrNoCUDA: there is no CUDA driver library in this container or on this host.
 	ErrNoCUDA = fmt.Errorf("%w: libcuda.so.1 not found", ErrUnwatched)

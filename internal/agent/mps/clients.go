@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// patience is how many commands in a row may go without an answer before the daemon counts as hanging. One that is
-// stuck on one client must not keep the others from being ended; each costs a timeout.
+// patience is how many commands in a row may go without an answer before the daemon counts as hanging. A daemon that
+// hangs on one client must not keep the agent from ending the others; each costs a timeout.
 const patience = 2
 
-// endClients gives the command for each client of the daemon that is one of pids, and returns those for which it was
-// obeyed.
+// endClients gives the command for each client of the daemon that is one of pids, and returns those for which MPS
+// reported success.
 func (c control) endClients(ctx context.Context, d Daemon, pids []int) ([]int, error) {
 	var ended []int
 	var failures []error
@@ -40,8 +40,8 @@ func (c control) endClients(ctx context.Context, d Daemon, pids []int) ([]int, e
 	return ended, errors.Join(failures...)
 }
 
-// endClient ends the GPU work of one client. The texts that the daemon answers are not documented, so anything but
-// silence and the code of success is checked against the list: a client that has gone by itself is ended too.
+// endClient ends the GPU work of one client. NVIDIA does not document the texts of the daemon. So after any answer but
+// silence and the code of success, endClient checks the list: a client that has gone by itself has ended too.
 func (c control) endClient(ctx context.Context, server, client int) error {
 	said, err := c.run(ctx, fmt.Sprintf("terminate_client %d %d", server, client))
 	if err != nil || obeyed(said) {

@@ -48,8 +48,9 @@ func (c control) environ() []string {
 	return append(env, visibleVariable+"="+c.uuid, PipeVariable+"="+c.pipe, LogVariable+"="+c.log)
 }
 
-// run gives the daemon one command, or several in lines, and returns what it said. The program's exit status tells whether it reached the
-// daemon (manual page, "quit"); a command that the daemon refuses is not an error here, so read back what matters.
+// run gives the daemon one command, or several in lines, and returns what it said. The program's exit status says
+// whether it reached the daemon (manual page, "quit"); a command that the daemon refuses is not an error here, so read
+// back what matters.
 func (c control) run(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -86,7 +87,7 @@ func (c control) start(ctx context.Context) error {
 
 // startHere starts the daemon in a session of its own, so that signals to the agent's terminal or process group do not
 // reach it. The output goes to a file, not to a pipe: a pipe would be the daemon's for life. The file is in memory: a
-// full disk is one of the reasons that it has to tell.
+// full disk is one of the failures that the daemon may report.
 func (c control) startHere(ctx context.Context) error {
 	fd, err := unix.MemfdCreate("mps-start", unix.MFD_CLOEXEC)
 	if err != nil {

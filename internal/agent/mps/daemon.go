@@ -15,7 +15,7 @@ import (
 // ping is a command that every daemon answers and that changes nothing.
 const ping = "get_default_active_thread_percentage"
 
-// ensure adopts or starts. Only a daemon that is surely dead is replaced.
+// ensure adopts or starts. ensure replaces a daemon only where it certainly does not run any more.
 func (c control) ensure(ctx context.Context) error {
 	_, err := c.run(ctx, ping)
 	if err == nil {
@@ -25,7 +25,7 @@ func (c control) ensure(ctx context.Context) error {
 	if !errors.Is(err, ErrNotRunning) {
 		return err
 	}
-	// An agent that is being replaced can still be at work here.
+	// An agent that ends during an upgrade can still be at work here.
 	unlock, err := c.exclude(ctx)
 	if err != nil {
 		return err
@@ -49,12 +49,12 @@ func (c control) begin(ctx context.Context) error {
 	return c.answers(ctx)
 }
 
-// lockWait bounds the wait for another process at work in the same directory, in timeouts: quitting, killing and
+// lockWait bounds the wait for another process at work in the same directory, in timeouts: quitting, SIGKILL and
 // starting take one each.
 const lockWait = 3
 
-// exclude makes the directories and keeps other processes from cleaning, starting and killing in them. The lock ends
-// with its holder.
+// exclude makes the directories and keeps other processes from cleaning up, starting and ending daemons in them. The
+// lock ends with its holder.
 func (c control) exclude(ctx context.Context) (func(), error) {
 	for _, dir := range []string{c.pipe, c.log} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -79,8 +79,8 @@ func (c control) exclude(ctx context.Context) (func(), error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// defaults sets the limits of servers to come and reads them back: the daemon takes every device name and every
-// command without an error that could be relied on.
+// defaults sets the limits of later servers and reads them back: the daemon accepts every device name and every command
+// without a reliable error.
 func (c control) defaults(ctx context.Context, spec DeviceSpec) error {
 	want := spec.Percent
 	if want == 0 {
@@ -118,7 +118,7 @@ func (c control) agree(ctx context.Context, get, set string, same func(string) b
 	return nil
 }
 
-// pollStep is how often a change of the daemon is looked for.
+// pollStep is the pause between two looks for a change of the daemon.
 const pollStep = 20 * time.Millisecond
 
 // answers waits until a started daemon answers.
@@ -132,12 +132,13 @@ func (c control) answers(ctx context.Context) error {
 	})
 }
 
-// gone waits until nothing is left of a daemon that was told to quit. A PID of 0 is one that cannot be seen.
+// gone waits until no process is left of a daemon that has the command to quit. A PID of 0 stands for a process outside
+// the visible namespace.
 func (c control) gone(ctx context.Context, pid int) error {
 	return poll(ctx, c.timeout, func() (bool, error) { return !isMPS(pid) && !c.listening(), nil })
 }
 
-// poll asks until the answer is yes, at most for a time.
+// poll calls done until it returns true, at most for a time.
 func poll(ctx context.Context, limit time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

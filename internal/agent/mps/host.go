@@ -15,7 +15,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// start is what an agent asks of the host. It names a device and no path, no program and no option beyond these.
+// start is a request of an agent to the host. The request names a device and no path, no program and no option beyond
+// these.
 type start struct {
 	UUID      string `json:"uuid"`
 	MultiUser bool   `json:"multiUser"`
@@ -38,10 +39,10 @@ const (
 )
 
 // Host starts control daemons on behalf of an agent, so that they belong to its container and not to the agent's, which
-// ends with every upgrade (docs/decisions/0007). It does nothing else. Its end is the daemons': what the container's end
-// would kill quits in order. A Host is for one Run.
+// ends with every upgrade (docs/decisions/0007). When the host ends, its daemons quit in order, before the end of the
+// container would send them SIGKILL. A Host is for one Run.
 type Host struct {
-	// Options say where the daemons' directories are and how long a start may take; the rest is ignored.
+	// Options say where the daemons' directories are and how long a start may take; the host ignores the rest.
 	Options Options
 
 	mu sync.Mutex
@@ -49,8 +50,8 @@ type Host struct {
 	begun map[string]control
 }
 
-// Run listens on a Unix socket until ctx ends, and then has the daemons that it started quit. Only processes of its own
-// user are served. A socket that nobody listens on is replaced.
+// Run listens on a Unix socket until ctx ends, and then has the daemons that it started quit. It serves only processes
+// of its own user. It replaces a socket on which no process listens.
 func (h *Host) Run(ctx context.Context, socket string) error {
 	listener, err := listenAlone(socket)
 	if err != nil {
@@ -78,7 +79,7 @@ func (h *Host) Run(ctx context.Context, socket string) error {
 			return fmt.Errorf("listen for agents: %w", err)
 		case err != nil:
 			// Out of descriptors, for example. The daemons live only as long as this process does.
-			klog.FromContext(ctx).Error(err, "An agent could not be heard")
+			klog.FromContext(ctx).Error(err, "Accepting the connection of an agent failed")
 			select {
 			case <-ctx.Done():
 			case <-time.After(requestTime):
@@ -129,7 +130,7 @@ func (h *Host) obey(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	var s start
-	// What this host does not know it must not pass over: a newer agent would believe it done.
+	// The host refuses unknown fields: a newer agent would otherwise take the option for applied.
 	decoder := json.NewDecoder(io.LimitReader(conn, maxRequest))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&s); err != nil {
@@ -146,7 +147,7 @@ func (h *Host) obey(ctx context.Context, conn net.Conn) error {
 			return err
 		}
 	}
-	// A start that was begun is waited for, so that its daemon quits too.
+	// The host waits for a start that it has begun, so that its daemon quits too.
 	if err := c.startHere(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (h *Host) obey(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// quit ends the daemons that were started here, all at once.
+// quit ends the daemons of this host, all at once.
 func (h *Host) quit(ctx context.Context) {
 	var all sync.WaitGroup
 	for uuid, c := range h.begun {

@@ -10,9 +10,9 @@ import (
 
 // Daemon is what a control daemon says of itself.
 type Daemon struct {
-	// PID as the daemon wrote it down; 0 where it cannot be seen.
+	// PID is the daemon's record of its PID; 0 where this process cannot see it.
 	PID int
-	// Servers in the daemon's order. There are none before the first client.
+	// Servers in the daemon's order. The list is empty before the first client.
 	Servers []Server
 }
 
@@ -38,7 +38,7 @@ const (
 // stateWords are the names that the daemon uses. Source: NVIDIA MPS documentation, get_server_status.
 var stateWords = map[string]ServerState{"INITIALIZING": Initializing, "ACTIVE": Active, "FAULT": Fault}
 
-// state finds the state in what the daemon says of one server. A fault is seen whatever else the line says.
+// state finds the state in what the daemon says of one server. A fault counts whatever else the line says.
 func state(said string) ServerState {
 	words := strings.FieldsFunc(strings.ToUpper(said), func(r rune) bool { return r < 'A' || r > 'Z' })
 	found := Unknown
@@ -53,9 +53,9 @@ func state(said string) ServerState {
 	return found
 }
 
-// look asks for the servers, and for the state and the clients of each. Every run of the control program is a process
-// start, so the questions about the servers of the last look (guess) are asked in the same run as the question which
-// servers there are; with other servers, or with an answer that could be read in two ways, it asks one by one.
+// look lists the servers, and the state and the clients of each. Every run of the control program is a process start,
+// so one run carries the question for the servers and the questions about the servers of the last look (guess). With
+// other servers, or with an ambiguous answer, look makes one run for each question.
 func (c control) look(ctx context.Context, guess []int) (Daemon, error) {
 	said, err := c.run(ctx, questions(guess))
 	if err != nil {
@@ -88,9 +88,9 @@ func questions(guess []int) string {
 	return strings.Join(lines, "\n")
 }
 
-// answersTo reads the answers to the questions. They come in the order of the questions and nothing divides them; but a
-// list has one number in each line and a state has none, so each state ends the list before it. That is certain only if
-// the first list names the guessed servers and there is one known state for each; else it reports false.
+// answersTo reads the answers to the questions. The answers come in the order of the questions without a divider. A
+// list has one number in each line and a state has none, so each state ends the list before it. The result is certain
+// only if the first list names the guessed servers and there is one known state for each; else answersTo returns false.
 func answersTo(guess []int, said string) ([]Server, bool) {
 	var lists [][]int
 	var states []ServerState
@@ -115,7 +115,7 @@ func answersTo(guess []int, said string) ([]Server, bool) {
 	return servers, true
 }
 
-// lookSlowly asks one question in each run. A server may end between two of them: then its state is unknown.
+// lookSlowly makes one run for each question. A server may end between two of them: then its state is unknown.
 func (c control) lookSlowly(ctx context.Context) ([]Server, error) {
 	list, err := c.run(ctx, listServers)
 	if err != nil {

@@ -114,7 +114,7 @@ func (n *node) program(cases string) (calls func() []string) {
 	}
 }
 
-func TestLookAsksOnceWhereNothingChanged(t *testing.T) {
+func TestLookRunsOnceWhereNothingChanged(t *testing.T) {
 	n := newNode(t)
 	calls := n.program(`get_server_list) echo 7;; get_server_status*) echo ACTIVE;; get_client_list*) echo 70; echo 71;;`)
 	want := Daemon{Servers: []Server{{PID: 7, State: Active, Clients: []int{70, 71}}}}

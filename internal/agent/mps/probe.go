@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// retryProbe is the pause before a server that is not ready is tried again.
+	// retryProbe is the pause before another try of a server that is not ready.
 	retryProbe = 250 * time.Millisecond
-	// killGrace is how long a killed canary may take to be gone. One that is in the kernel's hands stays for longer;
-	// nobody waits for it.
+	// killGrace is how long a canary may take to end after SIGKILL. A canary inside the kernel stays for longer; the
+	// probe does not wait for it.
 	killGrace = time.Second
 )
 
@@ -27,7 +27,7 @@ const (
 var errNotReady = errors.New("the MPS server is not ready for new clients")
 
 // probe runs canaries until one has a verdict or the time is up. Without a daemon a canary would run without MPS and
-// find all well, so the daemon is asked first.
+// report success, so probe checks the daemon first.
 func (c control) probe(ctx context.Context, p *prober) error {
 	d, err := c.look(ctx, nil)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c control) probe(ctx context.Context, p *prober) error {
 		case errors.Is(err, errNotReady):
 			refused = err
 		case refused != nil && errors.Is(err, ErrProbeTimeout):
-			// The last of several was cut short; those before were refused.
+			// Time ran out in the last of several; the server refused those before.
 			return fmt.Errorf("%w: %w", ErrFault, refused)
 		default:
 			return err
@@ -68,7 +68,7 @@ func (c control) probe(ctx context.Context, p *prober) error {
 type prober struct {
 	command []string
 	timeout time.Duration
-	// mu is held while a canary runs; stuck is the one that no signal has ended yet.
+	// The holder of mu runs a canary; stuck is the one that no signal has ended yet.
 	mu    sync.Mutex
 	stuck *canary
 }
@@ -83,8 +83,8 @@ type canary struct {
 }
 
 // canary starts one canary and returns what it found. A canary that is still waiting for the server when the time is up
-// has no work in flight, so it can be killed without harm. One that was let in and does not finish is ended by MPS
-// first, and says nothing against the server: a device that is busy with the work of others is no wedge.
+// has no work in flight, so SIGKILL does no harm. MPS first ends a canary that became a client and does not finish.
+// That says nothing against the server: a device that is busy with the work of others is no wedge.
 func (c control) canary(ctx context.Context, p *prober) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,8 +117,8 @@ func (c control) canary(ctx context.Context, p *prober) error {
 	return c.late(context.WithoutCancel(ctx), p.timeout)
 }
 
-// late says why no client was let in for so long: a server that is still starting, which can take long where the driver
-// keeps no persistent state, is not wedged.
+// late says why the server accepted no client for so long. A server that is still starting, which can take long where
+// the driver keeps no persistent state, does not hang.
 func (c control) late(ctx context.Context, waited time.Duration) error {
 	d, err := c.look(ctx, nil)
 	if err != nil {
@@ -164,7 +164,7 @@ func (k *canary) wait(ctx context.Context) (inside bool) {
 			return inside
 		case <-k.said.news:
 		}
-		if connected, _, _ := heard(k.said.String()); connected && !inside && ctx.Err() == nil {
+		if connected, _, _ := parseVerdict(k.said.String()); connected && !inside && ctx.Err() == nil {
 			inside = true
 			_, _ = io.WriteString(k.begin, "begin\n")
 		}
@@ -180,7 +180,7 @@ func (k *canary) over() bool {
 	}
 }
 
-// kill reports whether the canary is gone.
+// kill sends SIGKILL and reports whether the canary is gone.
 func (k *canary) kill() bool {
 	_ = k.cmd.Process.Kill()
 	select {
@@ -192,7 +192,7 @@ func (k *canary) kill() bool {
 }
 
 func (k *canary) verdict() error {
-	_, v, why := heard(k.said.String())
+	_, v, why := parseVerdict(k.said.String())
 	switch v {
 	case VerdictWell, VerdictFull:
 		return nil
@@ -208,7 +208,7 @@ func (k *canary) verdict() error {
 	return fmt.Errorf("canary ended without a verdict: %v: %s", k.cmd.ProcessState, bytes.TrimSpace([]byte(k.stderr.String())))
 }
 
-// release has MPS end the work of a canary, and reports whether that can be killed now.
+// release makes MPS end the work of a canary, and reports whether SIGKILL is safe now.
 func (c control) release(ctx context.Context, k *canary) bool {
 	err := c.endOne(ctx, k.cmd.Process.Pid)
 	if err != nil {
@@ -230,8 +230,9 @@ func (c control) endOne(ctx context.Context, pid int) error {
 	return err
 }
 
-// foreign returns an error where a server is another user's: it serves that user alone, so a canary would wait for the
-// end of all its clients, and its wait would say nothing. A server for many users is root's, and so is the agent.
+// foreign returns an error where a server is another user's. Such a server serves that user alone, so a canary would
+// wait for the end of all its clients, and its wait would say nothing. A server for many users is root's, and so is the
+// agent.
 func (d Daemon) foreign() error {
 	for _, s := range d.Servers {
 		info, err := os.Stat(procPath(s.PID, ""))
@@ -245,7 +246,7 @@ func (d Daemon) foreign() error {
 	return nil
 }
 
-// transcript collects what a process writes. It keeps the first 16 KiB.
+// transcript collects what a process writes. The transcript keeps the first 16 KiB.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer

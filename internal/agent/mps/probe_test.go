@@ -98,7 +98,7 @@ func TestProbeTriesAgainWhereTheServerIsNotReady(t *testing.T) {
 }
 
 // A canary that waits for the server when its time is up is the sign of a wedge. It is killed, having no work in flight.
-func TestProbeOfAServerThatLetsNobodyIn(t *testing.T) {
+func TestProbeOfAServerThatAcceptsNoClient(t *testing.T) {
 	n := newNode(t)
 	n.ensure()
 	m := n.withCanary("echo $$ > "+n.dir+"/canary; exec sleep 600", time.Minute)
@@ -231,7 +231,7 @@ func TestCanaryHasTheEnvironmentOfAClient(t *testing.T) {
 }
 
 // What the canary says and what the agent hears are one protocol.
-func TestVerdictsAreHeardAsTheyWereTold(t *testing.T) {
+func TestVerdictsAreReadAsWritten(t *testing.T) {
 	for _, v := range []Verdict{VerdictWell, VerdictFull, VerdictNoCUDA, VerdictNotReady, VerdictFault, VerdictFailed} {
 		var said transcript
 		if err := Connected(&said); err != nil {
@@ -240,8 +240,8 @@ func TestVerdictsAreHeardAsTheyWereTold(t *testing.T) {
 		if err := Tell(&said, v, "two\nlines  of\treason"); err != nil {
 			t.Fatal(err)
 		}
-		if connected, got, why := heard(said.String()); !connected || got != v || why != "two lines of reason" {
-			t.Errorf("%s was heard as %t %s %q", v, connected, got, why)
+		if connected, got, why := parseVerdict(said.String()); !connected || got != v || why != "two lines of reason" {
+			t.Errorf("%s was read as %t %s %q", v, connected, got, why)
 		}
 	}
 	var said transcript

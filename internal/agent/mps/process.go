@@ -21,7 +21,7 @@ const (
 // process is one process at one time: a PID alone is used again.
 type process struct {
 	pid, parent int
-	// started is the time of its start as the kernel tells it, in ticks since the host came up.
+	// started is the time of its start in /proc, in ticks since the host booted.
 	started string
 }
 
@@ -64,8 +64,8 @@ func (p process) is(name string) bool {
 	return len(words) > 0 && filepath.Base(words[0]) == name && isMPS(p.pid)
 }
 
-// variable returns a variable of the environment that the process was started with, "" for none and for a process that
-// this one may not read.
+// variable returns a variable of the process's initial environment, "" for none and for a process that this one may not
+// read.
 func (p process) variable(name string) string {
 	raw, err := os.ReadFile(procPath(p.pid, "environ"))
 	if err != nil {
@@ -125,10 +125,11 @@ func mpsProcesses() []process {
 	return all
 }
 
-// owned lists the processes that provably belong to this pipe directory: its control daemon and the servers of that.
-// A daemon has the program's name, names this directory in its environment, and either wrote its PID there or was
-// started as a daemon (the front end, which has the same name, is not). A server has the program's name, and either is a
-// child of that daemon or names this directory itself. A process whose environment this one may not read proves nothing.
+// owned lists the processes that provably belong to this pipe directory: its control daemon and the servers of that. A
+// daemon has the program's name, names this directory in its environment, and either wrote its PID there or has the
+// daemon option (the front end, which has the same name, has not). A server has the program's name, and either is a
+// child of that daemon or names this directory itself. A process whose environment this one may not read proves
+// nothing.
 func (c control) owned() []process {
 	all := mpsProcesses()
 	recorded, _ := c.recorded()
@@ -149,7 +150,7 @@ func (c control) owned() []process {
 
 func (c control) named(p process) bool { return p.variable(PipeVariable) == c.pipe }
 
-// daemon says whether a control program was started with the option for the background or the foreground.
+// daemon says whether the control program has the option for the background or the foreground.
 func (p process) daemon() bool {
 	return slices.ContainsFunc(p.words(), func(w string) bool { return w == "-d" || w == "-f" })
 }

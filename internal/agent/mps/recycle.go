@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// quitLimit is how long a daemon that is being recycled may take to quit. Longer keeps a device from its tenants for
-	// longer where the daemon hangs; shorter kills servers that would have ended in order.
+	// quitLimit is how long a daemon may take to quit during Recycle. Longer keeps a device from its tenants for longer
+	// where the daemon hangs; shorter sends SIGKILL to servers that would have ended in order.
 	quitLimit = 5 * time.Second
 	// quitCommand makes the daemon end its servers after 2 seconds; alone, quit waits for the clients to end by
 	// themselves. Source: the manual page, "quit [-t TIMEOUT]".
@@ -46,7 +46,7 @@ func (c control) recycle(ctx context.Context) error {
 
 // end makes the daemon and its servers go: by the command quit, and those that stay, by a signal.
 func (c control) end(ctx context.Context) error {
-	// A daemon of another device in this directory is nobody's to end here.
+	// Recycle must not end a daemon of another device in this directory.
 	if err := c.belongs(); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c control) end(ctx context.Context) error {
 	return c.kill(ctx, before)
 }
 
-// left returns what still lives of the processes that were seen before, and those that have come since.
+// left returns the processes of before that still run, and those that have come since.
 func (c control) left(before []process) []process {
 	left := slices.DeleteFunc(slices.Clone(before), func(p process) bool { return !p.alive() })
 	for _, p := range c.owned() {
@@ -78,7 +78,7 @@ func (c control) left(before []process) []process {
 	return left
 }
 
-// kill ends what is left, daemons first: a daemon that lives would replace its servers.
+// kill sends SIGKILL to what is left, daemons first: a running daemon would replace its servers.
 func (c control) kill(ctx context.Context, before []process) error {
 	var left []process
 	killed := map[process]bool{}

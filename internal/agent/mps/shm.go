@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// tmpfsSource names the file system in the list of mounts, so that it is known again.
+	// tmpfsSource names the file system in the list of mounts, so that the agent recognises it.
 	tmpfsSource = "tandem-shm"
 	// tmpfsInodes bounds the number of files, which take memory of the kernel even when they are empty.
 	tmpfsInodes = 1 << 16
@@ -25,9 +25,9 @@ const (
 	mostPercent = 50
 )
 
-// MountSharedMemory mounts a tmpfs of its own for what MPS servers and clients share, with a size: "10%" of the memory or
-// an amount such as "8Gi". One that it mounted before gets the size. It has to be able to mount, and its folder to be seen
-// on the host as it is here.
+// MountSharedMemory mounts a tmpfs of its own for what MPS servers and clients share, with a size: "10%" of the memory
+// or an amount such as "8Gi". On a second call the tmpfs gets the new size. The process needs the right to mount, and
+// its folder must be visible on the host under the same path.
 func MountSharedMemory(dir, size string) error {
 	options, err := tmpfsOptions(size)
 	if err != nil {
@@ -81,13 +81,13 @@ func tmpfsOptions(size string) (string, error) {
 	return options + strconv.FormatInt(q.Value(), 10), nil
 }
 
-// mountedAt returns the source of what is mounted last at a folder, "" where nothing is.
+// mountedAt returns the source of the last mount at a folder, "" without one.
 func mountedAt(dir string) (string, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // nothing was written by this process
 	source := ""
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// MaxSweptEntries is how many files and folders one sweep looks at: as many as the tmpfs may hold, so that a sweep sees
-	// all of it, and still ends where tenants add and move files as fast as it looks. Larger takes longer in that case alone.
+	// MaxSweptEntries is the number of files and folders that one sweep looks at. The tmpfs holds as many, so that a
+	// sweep sees all of it, and still ends where tenants add and move files as fast as it looks. Larger takes longer in
+	// that case alone.
 	MaxSweptEntries = tmpfsInodes
 	// heldFolders is how many folders, one below the other, the sweep keeps open. Programs make their files at the top of
 	// /dev/shm or one or two folders below it. Larger costs descriptors, as many as a tenant likes up to this number.
@@ -22,32 +23,33 @@ const (
 
 // Swept is what a sweep of the shared memory removed, and what it had to leave although it is old enough.
 type Swept struct {
-	// Files and folders that were removed, and their bytes.
+	// Files counts removed files and folders, Bytes their bytes.
 	Files int
 	Bytes int64
-	// UnjudgedFiles are those of which this process may not know whether somebody uses them, and their bytes.
+	// UnjudgedFiles counts those whose users this process has no right to see, UnjudgedBytes their bytes.
 	UnjudgedFiles int
 	UnjudgedBytes int64
 	// Cut says that there was more than MaxSweptEntries, so that the sweep did not see all.
 	Cut bool
 }
 
-// SweepSharedMemory removes from a folder that tenants write to what was last changed before a time and what no process has
-// open or mapped. The kernel says so: it grants a write lease on a file to its owner only while nobody else has it open,
-// in whatever container and by whatever descriptor or mapping (fcntl(2), F_SETLEASE). For the files of other users that
-// takes CAP_LEASE, and CAP_DAC_OVERRIDE to open them. Alone says that no tenant lives: then nobody can use the files of
-// other users than this process's.
+// SweepSharedMemory removes from a folder that tenants write to what was last changed before a time and what no process
+// has open or mapped. The kernel decides: it grants a write lease on a file to its owner only while no other process
+// has it open, in whatever container and by whatever descriptor or mapping (fcntl(2), F_SETLEASE). For the files of
+// other users that takes CAP_LEASE, and CAP_DAC_OVERRIDE to open them. alone says that no tenant runs: then no process
+// can use the files of other users than this process's.
 //
-// The folder may change meanwhile in any way: nothing in it leads the sweep out of it. The time that a sweep takes grows
-// with the number of entries, up to MaxSweptEntries, and not with their depth. It ends early when ctx does, with its error.
+// The folder may change meanwhile in any way: nothing in it leads the sweep out of it. The time that a sweep takes
+// grows with the number of entries, up to MaxSweptEntries, and not with their depth. The sweep ends early when ctx
+// does, with its error.
 func SweepSharedMemory(ctx context.Context, dir string, before time.Time, alone bool) (Swept, error) {
 	s := shmSweep{before: before, alone: alone, most: MaxSweptEntries, unlink: unix.Unlinkat}
 	err := s.run(ctx, dir)
 	return s.swept, err
 }
 
-// A shmSweep goes through the folders by the kernel's handles of them and by single names, never by a path: the cost of a
-// path grows with its length, and a tenant can put a link into it.
+// shmSweep goes through the folders by the kernel's handles and by single names, never by a path. The cost of a path
+// grows with its length, and a tenant can put a link into it.
 type shmSweep struct {
 	before time.Time
 	alone  bool
@@ -70,14 +72,14 @@ type shmFolder struct {
 	below []shmFolder
 }
 
-// fileID tells a file from all others that exist.
+// fileID identifies a file among all that exist.
 type fileID struct{ device, inode uint64 }
 
 func idOf(stat *unix.Stat_t) fileID { return fileID{device: stat.Dev, inode: stat.Ino} }
 
 func bytesOf(stat *unix.Stat_t) int64 { return stat.Blocks * 512 }
 
-// old reports whether nothing of the entry was changed since.
+// old reports whether the entry has not changed since.
 func (s *shmSweep) old(stat *unix.Stat_t) bool {
 	return time.Unix(stat.Ctim.Unix()).Before(s.before) && time.Unix(stat.Mtim.Unix()).Before(s.before)
 }
@@ -90,7 +92,7 @@ func (s *shmSweep) run(ctx context.Context, dir string) error {
 	s.at = []shmFolder{{dir: top}}
 	defer func() {
 		for _, folder := range s.at {
-			_ = folder.dir.Close() // it was only read
+			_ = folder.dir.Close() // nothing was written by this process
 		}
 	}()
 	s.look(ctx, &s.at[0])
@@ -110,7 +112,8 @@ func (s *shmSweep) run(ctx context.Context, dir string) error {
 	return fmt.Errorf("sweep shared memory: %w", ctx.Err())
 }
 
-// look judges the files of a folder, and notes the folders in it. What has vanished or cannot be read is passed over.
+// look judges the files of a folder, and notes the folders in it. look skips an entry that has vanished or that it
+// cannot read.
 func (s *shmSweep) look(ctx context.Context, folder *shmFolder) {
 	names, _ := folder.dir.Readdirnames(s.most - s.looked + 1)
 	slices.Sort(names)
@@ -135,7 +138,7 @@ func (s *shmSweep) look(ctx context.Context, folder *shmFolder) {
 func (s *shmSweep) enter(ctx context.Context, here *shmFolder, next shmFolder) {
 	next.dir = openFolder(here.dir, next.name, next.id)
 	if next.dir == nil {
-		s.removeFolder(here.dir, next) // one that cannot be read may be empty
+		s.removeFolder(here.dir, next) // an unreadable folder may be empty
 		return
 	}
 	s.look(ctx, &next)
@@ -164,7 +167,7 @@ func (s *shmSweep) leave() {
 	s.at = s.at[:heldFolders]
 }
 
-// openFolder opens the folder of a name if it is the one that is meant, and else returns nil.
+// openFolder opens the folder of a name if it is the expected one, and else returns nil.
 func openFolder(from *os.File, name string, id fileID) *os.File {
 	fd, err := unix.Openat(int(from.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -179,21 +182,22 @@ func openFolder(from *os.File, name string, id fileID) *os.File {
 	return dir
 }
 
-// judge removes a file that nobody has open, as far as this process may know. It removes the name before it closes the
-// descriptor, with which the lease ends. Whoever opens the file in between waits until then, or is refused.
+// judge removes a file that no process has open, as far as this process may know. judge removes the name before it
+// closes the descriptor, with which the lease ends. A process that opens the file in between waits until then, or gets
+// an error.
 func (s *shmSweep) judge(dir int, name string, seen *unix.Stat_t) {
 	if fd, err := openRegular(dir, name, seen); err == nil {
 		defer func() { _ = unix.Close(fd) }()
 		var now unix.Stat_t
 		if unix.Fstat(fd, &now) != nil || idOf(&now) != idOf(seen) {
-			return // another file has the name: it is looked at the next time
+			return // another file has the name: the next sweep looks at it
 		}
 		switch _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); {
 		case err == nil:
 			s.removeFile(dir, name, seen)
 			return
 		case errors.Is(err, unix.EAGAIN):
-			return // somebody has it open
+			return // a process has it open
 		}
 	}
 	if s.alone && int(seen.Uid) != os.Geteuid() {

@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// leftovers are the names that a control daemon leaves in its pipe directory. Nothing else is ever removed there.
+// leftovers are the names that a control daemon leaves in its pipe directory. clean removes no other name.
 var leftovers = []string{"control", "control_privileged", "control_lock", "log", pidName}
 
-// clean removes what a dead daemon left. It refuses while anything speaks for a living one: a process under the
-// recorded PID that is an MPS program, or a socket that somebody still holds open.
+// clean removes the files of a daemon that has ended. clean refuses while there is a sign of a running daemon: a
+// process under the recorded PID that is an MPS program, or a socket that a process still holds open.
 func (c control) clean() error {
 	if pid, alive := c.recorded(); alive {
 		return fmt.Errorf("%w: process %d is alive", ErrNoAnswer, pid)
@@ -33,7 +33,7 @@ func (c control) clean() error {
 }
 
 // recorded returns the PID that the daemon wrote down, and whether that process lives and is an MPS program. PIDs are
-// used again, so the name counts too. It is visible only in the host's PID namespace.
+// used again, so the name counts too. The PID is visible only in the host's PID namespace.
 func (c control) recorded() (int, bool) {
 	raw, err := os.ReadFile(c.pidFile())
 	if err != nil {
@@ -46,7 +46,7 @@ func (c control) recorded() (int, bool) {
 	return pid, isMPS(pid)
 }
 
-// running returns the daemon that wrote down its PID, if that one can be seen and lives.
+// running returns the daemon whose PID is on record, if it runs and this process can see it.
 func (c control) running() (process, bool) {
 	pid, alive := c.recorded()
 	if !alive {
@@ -55,8 +55,8 @@ func (c control) running() (process, bool) {
 	return findProcess(pid)
 }
 
-// listening asks the kernel whether a process holds the control socket. Only "refused" and "no such file" mean that
-// none does: the real daemon may use another type of socket, which is an error too.
+// listening finds out from the kernel whether a process holds the control socket. Only "refused" and "no such file"
+// mean that none does: the real daemon may use another type of socket, which is an error too.
 func (c control) listening() bool {
 	conn, err := net.Dial("unix", c.socket())
 	if err == nil {
@@ -66,8 +66,8 @@ func (c control) listening() bool {
 	return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
 }
 
-// belongs checks that a daemon found at work was started for this device and no other. Without the right to see that
-// process, the directory's name has to do.
+// belongs checks that a running daemon is for this device and no other. Without the right to see that process, the
+// directory's name has to do.
 func (c control) belongs() error {
 	p, alive := c.running()
 	if !alive {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// ContainerPipeDirectory is where a container sees the pipe directory of its device. It is MPS's own default, so a
-	// program that loses its environment still finds the daemon: a client that finds none runs without MPS and without
-	// any limit.
+	// ContainerPipeDirectory is where a container sees the pipe directory of its device. The path is MPS's own default,
+	// so a program that loses its environment still finds the daemon: a client that finds none runs without MPS and
+	// without any limit.
 	ContainerPipeDirectory = "/tmp/nvidia-mps"
 	// containerSharedMemory is the folder in which MPS servers and clients share memory. Its path is part of the C
 	// library.
@@ -24,22 +24,22 @@ const (
 
 // Options of a V2.
 type Options struct {
-	// Dir holds <GPU UUID>/{pipe,log} for each device. It has to be the same directory on the host.
+	// Dir holds <GPU UUID>/{pipe,log} for each device. The path must be the same on the host.
 	Dir string
 	// Timeout for one command, and for the start of a daemon; 10 seconds unless set. Shorter mistakes a busy daemon for
-	// a wedged one; longer delays the moment when a wedged device goes sick.
+	// a hanging one; longer delays the moment when the agent notices a hanging device.
 	Timeout time.Duration
-	// MultiUser lets clients of all users be served at once. Without it a daemon serves one user at a time: a client of
+	// MultiUser lets MPS serve clients of all users at once. Without it a daemon serves one user at a time: a client of
 	// another user waits, for hours if need be, until the clients of the first are gone. With it all clients are the
 	// root user's to MPS, and the agent has to be root. Source: NVIDIA MPS documentation, -multiuser-server; Volta or
-	// newer. A daemon that is adopted keeps the mode that it was started in.
+	// newer. An adopted daemon keeps the mode of its start.
 	MultiUser bool
 	// Launcher is the socket of the MPS host (Host) that starts the daemons, so that they outlive the agent's container.
 	// Empty: they are started by this process.
 	Launcher string
-	// SharedMemory is the folder of the host that the daemons see as /dev/shm. Clients get it as theirs, in place of the
-	// host's IPC namespace. It is one for all devices of the node, since daemons that are started in one container see
-	// one /dev/shm, and its tenants can read what the others leave there. Empty: clients keep their own.
+	// SharedMemory is the folder of the host that the daemons see as /dev/shm. Clients get it as theirs, in place of
+	// the host's IPC namespace. All devices of the node share it, since the daemons of one container see one /dev/shm,
+	// and a tenant can read what the others leave there. Empty: clients keep their own.
 	SharedMemory string
 	// Canary is the command line of the CUDA program that Probe runs; this executable with the word canary unless set.
 	Canary []string
@@ -125,7 +125,7 @@ func (c control) settle(ctx context.Context, spec DeviceSpec, d *device) error {
 	return c.ready(ctx, d)
 }
 
-// Ready asks the daemon for its servers and each server for its state.
+// Ready checks the servers of the daemon and the state of each.
 func (v *V2) Ready(ctx context.Context, uuid string) error {
 	return v.on(ctx, "check", uuid, func(c control, d *device) error { return c.ready(ctx, d) })
 }
@@ -167,7 +167,7 @@ func (v *V2) EndClients(ctx context.Context, uuid string, pids []int) (ended []i
 }
 
 // Probe runs the canary, in a process of its own, since nothing ends a call into a wedged driver but the end of the
-// process. It does not hold up the other calls for the device.
+// process. Probe does not delay the other calls for the device.
 func (v *V2) Probe(ctx context.Context, spec DeviceSpec) error {
 	c, err := newControl(v.options, spec.UUID)
 	if err != nil {
@@ -224,7 +224,7 @@ func (v *V2) Stop(ctx context.Context, uuid string) error {
 	})
 }
 
-// on calls do when it is this call's turn on the device, and says in an error what was to be done.
+// on calls do when it is this call's turn on the device, and names the call in an error.
 func (v *V2) on(ctx context.Context, verb, uuid string, do func(control, *device) error) error {
 	c, err := newControl(v.options, uuid)
 	if err != nil {

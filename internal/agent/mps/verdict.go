@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Verdict is what a canary, a small CUDA program, tells of a device. The canary writes it to its standard output; before
-// that, and after it became a client, it writes a line by Connected and waits for a line on its standard input.
+// Verdict is the result of a canary, a small CUDA program, about a device. The canary writes it to its standard output.
+// Before that, and after it became a client, it writes a line by Connected and waits for a line on its standard input.
 type Verdict string
 
 // Verdicts.
 const (
-	// VerdictWell: work was done.
+	// VerdictWell: the device did the work.
 	VerdictWell Verdict = "well"
 	// VerdictFull: the server answered that there is no room for another client, or no memory.
 	VerdictFull Verdict = "full"
 	// VerdictNoCUDA: there is no CUDA driver library.
 	VerdictNoCUDA Verdict = "no-cuda"
-	// VerdictNotReady: the server refuses new clients at present. That may be a fault; it may also be that the server is
+	// VerdictNotReady: the server refuses new clients at present. The cause may be a fault, or a server that is
 	// starting or is ending a client (NVIDIA MPS documentation, "Troubleshooting").
 	VerdictNotReady Verdict = "not-ready"
 	// VerdictFault: the server broke this client.
@@ -41,8 +41,8 @@ func Tell(out io.Writer, v Verdict, why string) error {
 	return err
 }
 
-// heard reads what a canary has written so far.
-func heard(said string) (connected bool, v Verdict, why string) {
+// parseVerdict reads the output of a canary so far.
+func parseVerdict(said string) (connected bool, v Verdict, why string) {
 	for line := range strings.Lines(said) {
 		// A line without its end is not whole yet.
 		line, whole := strings.CutSuffix(line, "\n")

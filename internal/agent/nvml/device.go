@@ -9,21 +9,21 @@ import (
 
 // Device is one GPU or one MIG instance as NVML describes it.
 type Device struct {
-	// UUID is "GPU-…" or "MIG-…". It is empty only for a device that was already lost when the library was opened.
+	// UUID is "GPU-…" or "MIG-…". The field is empty only for a device whose loss came before the library opened.
 	UUID string
 	// Index is NVML's index for GPUs. MIG instances follow after all GPUs, in the order of their GPU and their numbers.
 	// Minor is the N of /dev/nvidiaN, for an instance that of its GPU. Both may change when a device comes back.
 	Index, Minor int
 	// Model is the product name with dashes for blanks: "NVIDIA-A100-SXM4-40GB", and for an instance
-	// "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb". It is at most 63 characters long.
+	// "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb". The name has at most 63 characters.
 	Model string
-	// Memory is what programs can use: the total less what the driver reserves, where the driver tells that.
+	// Memory is the amount that programs can use: the total less the driver's reserve, where the driver reports that.
 	Memory vgpu.Bytes
 	// Capability is the CUDA compute capability.
 	Capability Capability
 	// PCIBusID as NVML writes it: "00000000:07:00.0".
 	PCIBusID string
-	// NUMANode is the memory node next to the device, -1 if the platform tells none or several.
+	// NUMANode is the memory node next to the device, -1 if the platform has none or several.
 	NUMANode int
 	// Links to the other GPUs of the node that answer, by peer. MIG instances have none.
 	Links []Link
@@ -32,7 +32,7 @@ type Device struct {
 	Parent  string
 	Profile string
 	GI, CI  int
-	// Health says whether the device answered; what its memory went through only Library.Health asks.
+	// Health says whether the device answered; only Library.Health checks its memory.
 	Health Health
 }
 
@@ -64,9 +64,9 @@ func (c Capability) Below(other Capability) bool {
 // SupportsMPS says whether shares of such a device can run under MPS.
 func (c Capability) SupportsMPS() bool { return !c.Below(firstMPS) }
 
-// MaxMPSContexts returns how many client contexts one device serves at once under MPS: 16 before Volta, 48 from Volta
-// on, and 60 when the driver's CUDA version (1000·major + 10·minor) is 13.1 or newer. Source: NVIDIA MPS documentation,
-// client limits. Example: a T4 (7.5) under CUDA 13.0 (13000) serves 48.
+// MaxMPSContexts returns how many client contexts one device serves at once under MPS. The number is 16 before Volta,
+// 48 from Volta on, and 60 from the driver's CUDA version 13.1 on (1000·major + 10·minor). Source: NVIDIA MPS
+// documentation, client limits. Example: a T4 (7.5) under CUDA 13.0 (13000) serves 48.
 func MaxMPSContexts(c Capability, cudaVersion int) int {
 	switch {
 	case !c.SupportsMPS():

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// place is what was found at one index of NVML.
+// place is the device at one index of NVML.
 type place struct {
 	gpu Device
 	// split says that the GPU is in MIG mode, instances are its MIG devices then.
@@ -37,8 +37,8 @@ type address struct {
 	parent string
 }
 
-// Devices lists the GPUs by index and then the MIG instances by GPU. A device that does not answer is listed with what
-// it was when it last answered, and with the reason in Health; the error is about the whole driver.
+// Devices lists the GPUs by index and then the MIG instances by GPU. A device that does not answer has its last known
+// description, and the reason in Health; the error is about the whole driver.
 //
 // While a device does not answer, Devices opens the library again from time to time, to see whether the device is back,
 // perhaps at another index. Watch ends then, and so it does for every caller that finds other devices than before.
@@ -84,7 +84,7 @@ func (l *Library) list() (list []Device, all bool, err error) {
 }
 
 // remember gives places that do not answer the names of what was there, and keeps those that do for the next time. A
-// device is kept where it was seen last, so that it is never listed twice.
+// device stays at its last known place, so that the list never has it twice.
 func (l *Library) remember(places []place) (all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,8 @@ func (l *Library) remember(places []place) (all bool) {
 	return all
 }
 
-// absent returns what is known of a place that does not answer. Links are not kept: they are not sure.
+// absent returns the known facts of a place that does not answer. Links are no part of them, since they may have
+// changed.
 func (l *Library) absent(index int, health Health) place {
 	p, ok := l.known[index]
 	if !ok {
@@ -183,9 +184,8 @@ func readModel(d *Device, h nvml.Device) nvml.Return {
 	return ret
 }
 
-// readMemory prefers the second form of the call, which tells what the driver keeps for itself: shares of the whole
-// would add up to more than programs can have. Example: of an A100's 40960 MiB the driver keeps 620, and CUDA programs
-// see 40339.
+// readMemory prefers the second form of the call, which reports the driver's reserve: shares of the whole would add up
+// to more than programs can have. Example: of an A100's 40960 MiB the driver keeps 620, and CUDA programs see 40339.
 func (l *Library) readMemory(d *Device, h nvml.Device) nvml.Return {
 	if l.has("nvmlDeviceGetMemoryInfo_v2") {
 		m, ret := h.GetMemoryInfo_v2()

@@ -1,12 +1,13 @@
-// Package nvml tells which GPUs and MIG instances a node has, how they are joined, what they do and whether they are
-// sound, through NVIDIA's management library (NVML, libnvidia-ml.so.1).
+// Package nvml describes the GPUs and MIG instances of a node: how they are joined, what they do and whether they work.
+// The source is NVIDIA's management library (NVML, libnvidia-ml.so.1).
 //
-// It decides nothing: what a sick device means for its pods is the agent's business. A device that does not answer is
-// reported with what is known of it and the reason, and does not hide the others. After a failed initialisation no call
-// reaches the library, and calls that older drivers lack are looked up first: a missing symbol would end the process.
-// Values that make no sense are left out rather than passed on.
+// The package decides nothing: package health decides what an unhealthy device means. The list keeps a device that does
+// not answer, with its known facts and the reason. After a failed initialisation no call reaches the library. The
+// package looks up calls that older drivers lack first: a missing symbol would end the process. The package leaves out
+// values that make no sense.
 //
-// Where the rules come from: nvml.h of go-nvml v0.13.4, NVIDIA's MPS and XID documentation. They were tried with
-// go-nvml's mocks, by the real go-nvml with the stand-in library of test/fakegpu, and on one H100 with driver 580.159: discovery,
-// memory, health, samples, processes and XID 31 (docs/experiments/gpu.md). Links, MIG and the sicknesses of a GPU were not seen.
+// Where the rules come from: nvml.h of go-nvml v0.13.4, NVIDIA's MPS and XID documentation. The package ran with
+// go-nvml's mocks, by the real go-nvml with the stand-in library of test/fakegpu, and on one H100 with driver 580.159.
+// The run on the H100 covered discovery, memory, health, samples, processes and XID 31 (docs/experiments/gpu.md). That
+// GPU had no links, no MIG and no broken hardware.
 package nvml

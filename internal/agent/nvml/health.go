@@ -10,7 +10,7 @@ import (
 // Reason is a CamelCase word for what is wrong with a device.
 type Reason string
 
-// Reasons. None is a device that answers.
+// Reasons.
 const (
 	None Reason = ""
 	// Lost: it has fallen off the bus.
@@ -21,9 +21,9 @@ const (
 	NotAnswering Reason = "NVMLError"
 	// CriticalXID: the driver logged an error that is not the fault of a program.
 	CriticalXID Reason = "CriticalXID"
-	// ECCUncorrected: its memory had an error that could not be corrected.
+	// ECCUncorrected: its memory had an uncorrectable error.
 	ECCUncorrected Reason = "ECCUncorrected"
-	// RowRemapFailed: a broken row of its memory could not be replaced, since no spare one is left.
+	// RowRemapFailed: the GPU has no spare row left for a broken row of its memory.
 	RowRemapFailed Reason = "RowRemapFailed"
 )
 
@@ -31,15 +31,15 @@ const (
 type Health struct {
 	// Reason is None for a healthy device.
 	Reason Reason
-	// Message says what was seen, for people; empty for a healthy device.
+	// Message describes the finding, for people; empty for a healthy device.
 	Message string
 }
 
 // OK says that nothing is wrong.
 func (h Health) OK() bool { return h.Reason == None }
 
-// Health asks one device whether it answers and whether its memory is sound. A device that NVML does not know has been
-// lost. A MIG instance is as sick as its GPU. Slow clocks are no sickness: Sample tells them.
+// Health checks whether one device answers and whether its memory works. A device that is unknown to NVML counts as
+// lost. A MIG instance is as unhealthy as its GPU. Slow clocks are no reason: Sample reports them.
 func (l *Library) Health(uuid string) Health {
 	if err := l.enter(); err != nil {
 		return Health{Reason: NotAnswering, Message: err.Error()}
@@ -59,8 +59,8 @@ func (l *Library) Health(uuid string) Health {
 	return l.memoryHealth(t)
 }
 
-// memoryHealth looks for errors of the memory. A row that waits to be remapped is none: the driver keeps programs off
-// it until the reset that remaps it (nvml.h).
+// memoryHealth looks for errors of the memory. A row that waits for its remapping is none: the driver keeps programs
+// off it until the reset that remaps it (nvml.h).
 func (l *Library) memoryHealth(t target) Health {
 	count, ok := l.uncorrectedErrors(t.gpu)
 	if least := l.least(t.parent, count, ok); ok && count > least {
@@ -75,18 +75,19 @@ func (l *Library) memoryHealth(t target) Health {
 	return Health{}
 }
 
-// baseline takes the count of memory errors that a GPU has at first sight.
+// baseline records the first count of memory errors that it sees of a GPU.
 //
-// These are forgiven: the count stands until the next reset or load of the driver, it may be months old, and whoever
-// met the errors is gone. A GPU with a history would otherwise never serve. Every further one makes the device sick
-// until it is reset, which is what NVIDIA's DCGM asks for too: the count is then below what it was, and the lower count
-// is the new measure. Where an agent starts after the error, the driver's own word is left (Recovery).
+// These errors do not count: the number stands until the next reset or load of the driver, it may be months old, and
+// the programs that met the errors are gone. A GPU with a history would otherwise never serve. Every further error
+// makes the device unhealthy until its reset, as NVIDIA's DCGM recommends. After a reset the count is lower, and the
+// lower count is the new baseline. Where an agent starts after the error, only the driver's own report shows it
+// (Recovery).
 func (l *Library) baseline(uuid string, h nvml.Device) {
 	count, ok := l.uncorrectedErrors(h)
 	l.least(uuid, count, ok)
 }
 
-// least returns the least count of a GPU so far, this one included if it is known.
+// least returns the least known count of a GPU so far, this one included if it is known.
 func (l *Library) least(uuid string, count uint64, ok bool) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +98,7 @@ func (l *Library) least(uuid string, count uint64, ok bool) uint64 {
 	return least
 }
 
-// uncorrectedErrors is false for GPUs without ECC, and where it is turned off.
+// uncorrectedErrors is false for GPUs without ECC, and with ECC off.
 func (l *Library) uncorrectedErrors(h nvml.Device) (uint64, bool) {
 	return l.eccErrors(h, nvml.MEMORY_ERROR_TYPE_UNCORRECTED)
 }

@@ -162,7 +162,7 @@ func lacks(symbols ...string) func(string) error {
 	}
 }
 
-func TestLostGPUMakesNoOtherSick(t *testing.T) {
+func TestLostGPUMakesNoOtherUnhealthy(t *testing.T) {
 	s := newServer(wiring{})
 	l := mustOpen(t, s)
 	for _, listed := range []bool{false, true} {

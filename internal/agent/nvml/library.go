@@ -11,15 +11,17 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Driver is what the agent asks of NVML. *Library is the one implementation. All methods may be called at the same time.
+// Driver is what the agent asks of NVML. *Library is the one implementation. Callers may use all methods at the same
+// time.
 type Driver interface {
-	// Devices lists the GPUs by index, lost ones included, and then the MIG instances. GPUs in MIG mode are left out.
+	// Devices lists the GPUs by index, lost ones included, and then the MIG instances. Devices leaves out GPUs in MIG
+	// mode.
 	Devices() ([]Device, error)
 	// DriverVersion is, for example, "580.95.05".
 	DriverVersion() string
 	// CUDAVersion is 1000·major + 10·minor of the newest CUDA that the driver runs.
 	CUDAVersion() int
-	// Health asks one device.
+	// Health checks one device.
 	Health(uuid string) Health
 	// Sample measures one device; utilisation of its processes since the last Sample of this device.
 	Sample(uuid string) (Sample, error)
@@ -27,11 +29,11 @@ type Driver interface {
 	ComputeMode(uuid string) (Mode, error)
 	// SetComputeMode changes it to ModeDefault or ModeExclusiveProcess.
 	SetComputeMode(uuid string, mode Mode) error
-	// Recovery returns what the driver wants done about a device, and false where it does not tell.
+	// Recovery returns the driver's recovery action for a device, and false where the driver gives none.
 	Recovery(uuid string) (Action, bool)
 	// Watch reports XID errors until the context ends.
 	Watch(ctx context.Context, report func(Event)) error
-	// Close ends the use of the library. Methods that are called after it fail.
+	// Close ends the use of the library. Later calls of the methods fail.
 	Close() error
 }
 
@@ -45,8 +47,8 @@ var ErrNoLibrary = errors.New("libnvidia-ml.so.1 not found: it comes with the NV
 var ErrNoDriver = errors.New("the NVIDIA kernel driver is not loaded: check `nvidia-smi` on this node")
 
 // reopenEvery is the least time between two openings of the library while a device does not answer. NVML finds its
-// devices when it is initialised, so one that comes back is seen only after that (read, not measured). Shorter finds it
-// sooner; each opening asks all devices of the node anew and keeps other calls waiting meanwhile.
+// devices when it initialises, so it sees a device that comes back only after that (read, not measured). Shorter finds
+// it sooner; each opening queries all devices of the node anew and keeps other calls waiting meanwhile.
 const reopenEvery = time.Minute
 
 // reopenAtMost bounds the time between two openings, which doubles while a device stays away.
@@ -59,17 +61,17 @@ var errClosed = errors.New("NVML is not open")
 type Library struct {
 	api nvml.Interface
 
-	// gate is held for reading during calls of the library, for writing while it is opened or closed.
+	// gate: a call of the library holds it for reading, an opening or a closing of the library for writing.
 	gate sync.RWMutex
-	// wanted asks Watch to stay outside of the gate for a moment.
+	// wanted makes Watch stay outside of the gate for a moment.
 	wanted atomic.Bool
-	// down is set after Close, and while opening again failed: no call may reach the library then.
+	// down is true after Close, and after a failure to open again: no call may reach the library then.
 	down, closed bool
-	// generation counts how often the library was opened: handles do not outlive it.
+	// generation counts the openings of the library: handles do not outlive one.
 	generation int
 
 	mu sync.Mutex
-	// opened is when the library was last opened, patience how long ago that must be before it is opened again.
+	// opened is the time of the last opening, patience the least time until the next.
 	opened      time.Time
 	patience    time.Duration
 	driver      string
@@ -78,7 +80,7 @@ type Library struct {
 	known map[int]place
 	// at finds a device by its UUID.
 	at map[string]address
-	// uncorrected keeps the least count of uncorrected memory errors that was seen of each GPU.
+	// uncorrected keeps the least known count of uncorrected memory errors of each GPU.
 	uncorrected map[string]uint64
 	// sampled keeps the time stamp of the newest utilisation sample of each GPU.
 	sampled map[string]uint64
@@ -138,8 +140,8 @@ func (l *Library) leave() { l.gate.RUnlock() }
 // exclusiveWait is how long opening and closing wait for calls that are under way.
 const exclusiveWait = 2 * time.Second
 
-// exclude keeps everybody else out, until gate.Unlock. It gives up if a call does not come back: a driver that hangs for
-// one device may still answer for the others, and a waiting writer would keep all of them out.
+// exclude keeps all other callers out, until gate.Unlock. It gives up if a call does not come back: a driver that hangs
+// for one device may still answer for the others, which a waiting writer would keep out.
 func (l *Library) exclude() bool {
 	l.wanted.Store(true)
 	defer l.wanted.Store(false)
@@ -151,7 +153,7 @@ func (l *Library) exclude() bool {
 	return true
 }
 
-// reopen initialises the library anew unless that was done a short time ago, and says whether handles are new now.
+// reopen initialises the library anew, unless it did so a short time ago, and says whether handles are new now.
 func (l *Library) reopen() bool {
 	if !l.due() || !l.exclude() {
 		return false
@@ -181,7 +183,7 @@ func (l *Library) due() bool {
 	return true
 }
 
-// calm forgets how often the library was opened for a device that is back.
+// calm resets the patience after the library found a device again.
 func (l *Library) calm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +204,7 @@ func (l *Library) CUDAVersion() int {
 	return l.cudaVersion
 }
 
-// Close ends the use of NVML. It fails if a call that is under way does not come back.
+// Close ends the use of NVML. Close fails if a call that is under way does not come back.
 func (l *Library) Close() error {
 	if !l.exclude() {
 		return errors.New("close NVML: a call does not come back")
@@ -219,11 +221,11 @@ func (l *Library) Close() error {
 	return nil
 }
 
-// has says whether the driver knows a call. Calling one that it does not know ends the process (symbol lookup error,
-// status 127), so everything younger than the oldest driver that serves CUDA 11 is asked for first.
+// has says whether the driver knows a call. A call that is unknown to the driver ends the process (symbol lookup error,
+// status 127). So the package looks up everything younger than the oldest driver that serves CUDA 11.
 func (l *Library) has(symbol string) bool { return l.api.Extensions().LookupSymbol(symbol) == nil }
 
-// text names a return code in NVML's constants. It does not ask the library, which may not be usable.
+// text names a return code in NVML's constants. text does not call the library, which may be unusable.
 func text(ret nvml.Return) string {
 	names := map[nvml.Return]string{
 		nvml.ERROR_UNINITIALIZED:           "not initialised",

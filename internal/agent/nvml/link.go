@@ -17,7 +17,7 @@ type lanes struct {
 	toSwitch int
 }
 
-// link fills in the paths between all GPUs that answer and are not split: programs in a MIG instance have none.
+// link fills in the paths between all GPUs that answer and are not in MIG mode: programs in a MIG instance have none.
 func (l *Library) link(places []place) {
 	all := make([]lanes, len(places))
 	for i, p := range places {
@@ -54,7 +54,7 @@ func between(from, to lanes, peer string) int {
 	return min(from.toSwitch, to.toSwitch)
 }
 
-// lanes asks for every link. A device tells that it has no more by an error; inactive links are skipped.
+// lanes reads every link. An error ends the links of a device; lanes skips inactive ones.
 func (l *Library) lanes(h nvml.Device) lanes {
 	found := lanes{toDevice: map[string]int{}}
 	for link := range nvml.NVLINK_MAX_LINKS {
@@ -89,7 +89,7 @@ func (l *Library) allowsNVLink(from, to nvml.Device) bool {
 	return ret != nvml.SUCCESS || status == nvml.P2P_STATUS_OK
 }
 
-// pcie names the common ancestor of two devices; SYS when the driver does not tell.
+// pcie names the common ancestor of two devices; SYS without an answer of the driver.
 func pcie(from, to nvml.Device) v1alpha1.LinkType {
 	level, ret := from.GetTopologyCommonAncestor(to)
 	if ret != nvml.SUCCESS {

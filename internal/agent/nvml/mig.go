@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// split says whether a GPU is in MIG mode. One that cannot be split says "not supported".
+// split says whether a GPU is in MIG mode. A GPU without MIG answers "not supported".
 func (l *Library) split(h nvml.Device) (bool, nvml.Return) {
 	if !l.has("nvmlDeviceGetMigMode") {
 		return false, nvml.SUCCESS
@@ -85,8 +85,8 @@ func (l *Library) instance(gpu Device, h nvml.Device) (Device, nvml.Return) {
 	return d, nvml.SUCCESS
 }
 
-// profile names the shape of an instance. Drivers write it at the end of the name, as CUDA does: "NVIDIA
-// A100-SXM4-40GB MIG 1g.5gb". Where it is not there it is made from the slices and the memory.
+// profile names the shape of an instance. Drivers write it at the end of the name, as CUDA does: "NVIDIA A100-SXM4-40GB
+// MIG 1g.5gb". Otherwise profile makes the name from the slices and the memory.
 func (l *Library) profile(whole, memory vgpu.Bytes, h nvml.Device) string {
 	if name, ret := h.GetName(); ret == nvml.SUCCESS {
 		if _, profile, ok := strings.Cut(name, " MIG "); ok && profile != "" {
@@ -132,10 +132,10 @@ type target struct {
 	parent string
 }
 
-// find returns the handles of a device. A MIG instance is known once Devices has listed it.
+// find returns the handles of a device. A MIG instance is known after Devices has listed it.
 //
-// The index where the device was last seen is tried first: the search by UUID may fail with "GPU is lost" while any
-// GPU of the node is lost (nvml.h), and that must not make the others sick.
+// find tries the last known index of the device first. The search by UUID may fail with "GPU is lost" while any GPU of
+// the node is lost (nvml.h), and that must not make the others unhealthy.
 func (l *Library) find(uuid string) (target, nvml.Return) {
 	l.mu.Lock()
 	at, ok := l.at[uuid]

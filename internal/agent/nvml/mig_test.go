@@ -121,7 +121,7 @@ func TestInstanceModelFitsALabel(t *testing.T) {
 	}
 }
 
-func TestMIGInstanceIsAsSickAsItsGPU(t *testing.T) {
+func TestMIGInstanceIsAsUnhealthyAsItsGPU(t *testing.T) {
 	s := newServer(wiring{})
 	gpu := s.Devices[2].(*server.Device)
 	instances := []*mock.Device{migDevice("MIG-a", "3g.20gb", 1, 0, 20<<30), migDevice("MIG-b", "3g.20gb", 2, 0, 20<<30)}

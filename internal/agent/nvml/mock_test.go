@@ -265,7 +265,7 @@ func TestDeviceThatNeverAnsweredHasNoUUID(t *testing.T) {
 }
 
 // The library still has the handle of a device that was lost a moment ago.
-func TestHealthAsksTheDeviceItself(t *testing.T) {
+func TestHealthQueriesTheDeviceItself(t *testing.T) {
 	s := newServer(wiring{})
 	l, err := open(s)
 	if err != nil {

@@ -14,9 +14,10 @@ type Mode string
 const (
 	// ModeDefault lets every program in.
 	ModeDefault Mode = "Default"
-	// ModeExclusiveProcess lets one process in. Under MPS that process is the server, and so nobody passes it by.
+	// ModeExclusiveProcess lets one process in. Under MPS that process is the server, so every other program goes
+	// through it.
 	ModeExclusiveProcess Mode = "ExclusiveProcess"
-	// ModeOther is any other mode: nobody, or one thread. It can be read and not set.
+	// ModeOther is any other mode: prohibited, or one thread. The package reads this mode and never sets it.
 	ModeOther Mode = "Other"
 )
 
@@ -44,7 +45,7 @@ func (l *Library) ComputeMode(uuid string) (Mode, error) {
 	}
 }
 
-// SetComputeMode sets the mode of a device; the driver asks for root. It lasts until the driver is unloaded.
+// SetComputeMode sets the mode of a device; the driver requires root. The mode lasts until the driver unloads.
 func (l *Library) SetComputeMode(uuid string, mode Mode) error {
 	number := nvml.COMPUTEMODE_DEFAULT
 	switch mode {
@@ -68,7 +69,7 @@ func (l *Library) SetComputeMode(uuid string, mode Mode) error {
 	return nil
 }
 
-// Action is what the driver says has to be done before a device can be trusted again.
+// Action is the repair that a device needs, as the driver reports it.
 type Action string
 
 // Actions. All but RecoveryNone mean that the device is not to be used.
@@ -90,8 +91,8 @@ var actions = map[uint32]Action{
 	5: RecoveryIMEX, 6: RecoveryBusReset, 7: RecoveryReboot,
 }
 
-// Recovery returns what the driver wants done about a device, for a MIG instance about its GPU. It is false where the
-// driver does not tell: before r565 or so, on older GPUs, and for a device that is lost.
+// Recovery returns what the driver wants done about a device, for a MIG instance about its GPU. The result is false
+// where the driver gives no action: before r565 or so, on older GPUs, and for a lost device.
 func (l *Library) Recovery(uuid string) (Action, bool) {
 	if l.enter() != nil {
 		return RecoveryOther, false

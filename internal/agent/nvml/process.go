@@ -17,15 +17,15 @@ import (
 type Process struct {
 	// PID in the PID namespace of the driver, which is the host's.
 	PID int
-	// Memory that it uses on the device; that of the MPS server may be the sum of its clients. 0 where the driver does
-	// not tell.
+	// Memory is the use of the process on the device; that of the MPS server may be the sum of its clients. 0 where the
+	// driver reports none.
 	Memory vgpu.Bytes
 	// SM and MemoryBandwidth are its parts of the device's time since the last Sample: 0 to 1, the mean of the driver's
 	// samples of it. A period in which it did nothing has no sample, so a process that works now and then is
 	// overestimated by the time between (read, not measured).
 	SM, MemoryBandwidth float64
-	// Measured says that a new utilisation sample named this PID. Otherwise SM and MemoryBandwidth are 0: it did nothing,
-	// or the driver tells only what the MPS server did.
+	// Measured says that a new utilisation sample named this PID. Otherwise SM and MemoryBandwidth are 0: the process
+	// did nothing, or the driver reports only the MPS server.
 	Measured bool
 	// Server says that it is the MPS server.
 	Server bool
@@ -34,13 +34,13 @@ type Process struct {
 // mpsPrefix begins the names of the programs of MPS. The server is the only one that has a context.
 const mpsPrefix = "nvidia-cuda-mps-"
 
-// processes joins the list of compute processes and that of the clients of MPS. A process that is listed twice, in one
-// list or in both, is one: its memory is the larger amount, not the sum.
+// processes joins the list of compute processes and that of the clients of MPS. A process may be in one list twice, or
+// in both: its memory is the larger amount, not the sum.
 func (l *Library) processes(h nvml.Device) []Process {
 	byPID := map[int]*Process{}
 	add := func(list []nvml.ProcessInfo) {
 		for _, info := range list {
-			// 0 stands for processes that cannot be named, for example of another virtual machine.
+			// 0 stands for processes without a visible PID, for example of another virtual machine.
 			if info.Pid == 0 || info.Pid > math.MaxInt32 {
 				continue
 			}
@@ -49,7 +49,7 @@ func (l *Library) processes(h nvml.Device) []Process {
 				p = &Process{PID: int(info.Pid)}
 				byPID[p.PID] = p
 			}
-			// An amount that is not told is the greatest number, which usedOf leaves out.
+			// An unknown amount is the greatest number, which usedOf leaves out.
 			p.Memory = max(p.Memory, usedOf(info.UsedGpuMemory, math.MaxInt64))
 		}
 	}
@@ -65,8 +65,8 @@ func (l *Library) processes(h nvml.Device) []Process {
 	return list
 }
 
-// markServer finds the MPS server by its name. Where no name can be read it is the one process that is no client while
-// there are clients.
+// markServer finds the MPS server by its name. Where no name is readable, the server is the one process that is no
+// client while there are clients.
 func (l *Library) markServer(list []Process, clients []nvml.ProcessInfo) {
 	others := make([]int, 0, 1)
 	for i, p := range list {
@@ -130,8 +130,8 @@ func (l *Library) hasVersion(symbol string) bool {
 const (
 	// firstWindow is how far back the first Sample of a device looks: the driver keeps samples of minutes.
 	firstWindow = 10 * time.Second
-	// clockSlack is how far a sample may be ahead of this process's clock before it counts as left over from before the
-	// clock was set back.
+	// clockSlack is how far a sample may be ahead of this process's clock. A sample that is further ahead comes from
+	// before a step back of the clock.
 	clockSlack = time.Second
 )
 
@@ -149,7 +149,7 @@ func (l *Library) measure(t target, list []Process) {
 	since := l.sampled[t.parent]
 	l.mu.Unlock()
 	if since > micros(now.Add(clockSlack)) {
-		// The clock was set back. Nothing would be newer than the last sample for as long as it was set back.
+		// The clock went back. No sample would be newer than the last one until the clock has caught up.
 		since = 0
 	}
 	all, ret := utilisation(t.gpu, since)
@@ -173,7 +173,7 @@ func micros(t time.Time) uint64 { return uint64(max(t.UnixMicro(), 0)) }
 func recent(all []usage, since uint64, now time.Time) (list []usage, newest uint64) {
 	ahead := micros(now.Add(clockSlack))
 	for _, s := range all {
-		// Drivers fill up their answer with empty entries, and with such that were given out before.
+		// Drivers fill up their answer with empty entries, and with old ones.
 		if s.Pid == 0 || s.TimeStamp <= since || s.TimeStamp > ahead {
 			continue
 		}
@@ -205,8 +205,8 @@ func mean(samples []usage, pid int) (sm, memory float64, found bool) {
 	return sm / float64(n), memory / float64(n), true
 }
 
-// utilisation reads the samples since a time. go-nvml asks for the number first and then for so many; if there are more
-// by then it cuts its buffer behind its end (v0.13.4, GetProcessUtilization). They are then read next time.
+// utilisation reads the samples since a time. go-nvml first reads the number and then that many samples; with more by
+// then it cuts its buffer behind its end (v0.13.4, GetProcessUtilization). The next call reads them.
 func utilisation(h nvml.Device, since uint64) (list []usage, ret nvml.Return) {
 	defer func() {
 		if recover() != nil {

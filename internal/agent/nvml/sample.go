@@ -9,13 +9,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Sample is what a device does at one time. What the driver does not tell is 0.
+// Sample is what a device does at one time. Values that the driver does not report are 0.
 type Sample struct {
-	// MemoryUsed by programs; what the driver keeps for itself is not in it where the driver tells that apart.
+	// MemoryUsed by programs; without the driver's own memory where the driver reports that apart.
 	MemoryUsed vgpu.Bytes
-	// SM is the part of the driver's last sample period (a sixth of a second to one second) in which a kernel ran,
-	// MemoryBandwidth that in which memory was read or written: 0 to 1. The driver does not tell them for MIG instances
-	// nor for GPUs in MIG mode.
+	// SM is the part of the driver's last sample period (a sixth of a second to one second) in which a kernel ran: 0 to
+	// 1. MemoryBandwidth is the part with reads or writes of memory. The driver reports neither for MIG instances nor
+	// for GPUs in MIG mode.
 	SM, MemoryBandwidth float64
 	// Temperature of the GPU in °C.
 	Temperature int
@@ -29,7 +29,7 @@ type Sample struct {
 	Processes []Process
 }
 
-// throttles are the reasons of NVML for low clocks that somebody did not ask for: not idleness, nor clocks that were set.
+// throttles are NVML's reasons for low clocks, without idleness and without clocks that an administrator set.
 var throttles = []struct {
 	bit  uint64
 	name string
@@ -55,8 +55,7 @@ const (
 	bytesNotTold  = math.MaxUint64
 )
 
-// Sample measures one device. It fails when the device does not answer; a single value that the driver does not tell is
-// left at 0.
+// Sample measures one device. Sample fails when the device does not answer; a single missing value stays 0.
 func (l *Library) Sample(uuid string) (Sample, error) {
 	if err := l.enter(); err != nil {
 		return Sample{}, fmt.Errorf("sample %s: %w", uuid, err)
@@ -107,8 +106,8 @@ func rates(h nvml.Device) (sm, memory float64) {
 	return ratio(u.Gpu), ratio(u.Memory)
 }
 
-// ratio turns percents into 0 to 1. More than 100 is no measurement: drivers were seen to give garbage (nvtop #110), and
-// the full load that a cut to 100 would make of it is the worst of the possible answers.
+// ratio turns percents into 0 to 1. More than 100 is no measurement: some drivers gave garbage (nvtop #110), and a cut
+// to 100 would turn it into full load, the worst of the possible answers.
 func ratio(percent uint32) float64 {
 	if percent > maxPercent {
 		return 0
@@ -139,7 +138,7 @@ func (l *Library) power(h nvml.Device) float64 {
 	return float64(milliwatts) / 1000
 }
 
-// throttle asks by the name that the call has had since r535, else by the one before.
+// throttle uses the name that the call has had since r535, else the one before.
 func (l *Library) throttle(h nvml.Device) []string {
 	bits, ret := uint64(0), nvml.ERROR_NOT_SUPPORTED
 	switch {

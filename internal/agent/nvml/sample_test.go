@@ -58,7 +58,7 @@ func TestThrottleNamesAreBounded(t *testing.T) {
 	}
 }
 
-func TestValuesThatAreNotTold(t *testing.T) {
+func TestUnreportedValues(t *testing.T) {
 	s := newServer(wiring{})
 	d := s.Devices[0].(*server.Device)
 	used := uint64(none64)

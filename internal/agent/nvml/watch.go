@@ -11,25 +11,25 @@ import (
 
 // Event is an XID error that the driver logged, or several equal ones of the same moment.
 type Event struct {
-	// UUID of the device: of each MIG instance that the error is about, and of the GPU where it is not split.
+	// UUID of the device: of each MIG instance that the error is about, and of the GPU outside MIG mode.
 	UUID string
 	XID  uint64
 	// Class of the XID: ClassOf.
 	Class Class
-	// Critical errors mean that the device is sick; the others are faults of a program, or only news.
+	// Critical errors mean that the device is unhealthy; the others are faults of a program, or only news.
 	Critical bool
 	// Count is how many such errors there were, at least 1.
 	Count int
 }
 
 const (
-	// watchStepMillis is how long one wait inside of NVML lasts, and so how long Watch takes to notice that its context
-	// ended, and Close and Devices that Watch made room for them.
+	// watchStepMillis is how long one wait inside of NVML lasts. Watch notices the end of its context, and makes room
+	// for Close and Devices, after at most that time.
 	watchStepMillis = 500
-	// maxBurst is how many errors are taken from the driver before they are reported. Larger reports less in a storm of
-	// equal errors; an error waits for at most this many others.
+	// maxBurst is the number of errors that Watch takes from the driver before it reports them. Larger reports less in
+	// a storm of equal errors; an error waits for at most this many others.
 	maxBurst = 256
-	// registerEvery is how often Watch looks for devices that it does not hear yet.
+	// registerEvery is how often Watch looks for devices that it has not registered yet.
 	registerEvery = 5 * time.Second
 	// wholeDevice is NVML's word for an error that no GPU instance or compute instance has to itself.
 	wholeDevice = 0xFFFFFFFF
@@ -38,15 +38,15 @@ const (
 // errReopened ends a Watch whose handles are stale.
 var errReopened = errors.New("the library was opened again")
 
-// Watch reports the XID errors of all devices from now on. It returns nil when the context ends. It returns an error
-// when the driver stops answering, when a device is lost and when Devices opened the library again.
+// Watch reports the XID errors of all devices from now on. Watch returns nil when the context ends. An error means that
+// the driver stopped answering, that a device is lost or that Devices opened the library again.
 //
-// It takes up devices that come, or come back, within some seconds. MIG instances it knows by what they were when their
-// GPU was taken up. So the caller starts it again when it returns an error, and ends it by its context and starts it
-// again when Devices tells other UUIDs than before. Very old devices cannot tell their errors and are left out.
+// Watch registers devices that come, or come back, within some seconds. MIG instances it knows by what they were when
+// their GPU was taken up. So the caller starts Watch again after an error. It also ends Watch by its context and starts
+// it again when Devices lists other UUIDs than before. Very old devices have no error events.
 //
-// Equal errors that are ready at the same time are reported as one: in a storm of thousands per second report is called
-// once per kind of error and burst. It is called from one goroutine, with no lock held.
+// Watch reports equal errors that are ready at the same time as one: in a storm of thousands per second it calls report
+// once per kind of error and burst. Watch calls report from one goroutine, with no lock held.
 func (l *Library) Watch(ctx context.Context, report func(Event)) error {
 	w, err := l.watcher()
 	if err != nil {
@@ -65,16 +65,16 @@ func (l *Library) Watch(ctx context.Context, report func(Event)) error {
 	return nil
 }
 
-// watcher is one event set with what is registered in it.
+// watcher is one event set with its registered devices.
 type watcher struct {
 	l          *Library
 	set        nvml.EventSet
 	generation int
-	// places by the handle that events carry. They are kept by UUID: a lost device could not tell it any more, and may
-	// have another index when it comes back.
+	// places by the handle that events carry. A place has the UUID: a lost device does not answer with it any more, and
+	// may have another index when it comes back.
 	places map[nvml.Device]place
-	// deaf devices cannot tell their errors at all.
-	deaf map[nvml.Device]bool
+	// eventless devices have no error events at all.
+	eventless map[nvml.Device]bool
 	// registered is when it was last looked for devices.
 	registered time.Time
 }
@@ -89,7 +89,7 @@ func (l *Library) watcher() (*watcher, error) {
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("create event set: %s", text(ret))
 	}
-	w := &watcher{l: l, set: set, generation: l.generation, places: map[nvml.Device]place{}, deaf: map[nvml.Device]bool{}}
+	w := &watcher{l: l, set: set, generation: l.generation, places: map[nvml.Device]place{}, eventless: map[nvml.Device]bool{}}
 	if err := w.register(); err != nil {
 		_ = set.Free()
 		return nil, err
@@ -97,8 +97,8 @@ func (l *Library) watcher() (*watcher, error) {
 	return w, nil
 }
 
-// register takes up the devices that are not yet. It leaves those out that fail, so that a sick one does not blind the
-// agent for the others, and fails only when no device is left because of errors.
+// register takes up the devices that are not yet. A device that fails stays out, so that the agent still gets the
+// errors of the others. register fails only when errors leave no device.
 func (w *watcher) register() error {
 	w.registered = time.Now()
 	count, ret := w.l.api.DeviceGetCount()
@@ -125,7 +125,7 @@ func (w *watcher) add(index int) nvml.Return {
 	if ret != nvml.SUCCESS {
 		return ret
 	}
-	if _, known := w.places[h]; known || w.deaf[h] {
+	if _, known := w.places[h]; known || w.eventless[h] {
 		return nvml.SUCCESS
 	}
 	uuid, ret := h.GetUUID()
@@ -137,12 +137,12 @@ func (w *watcher) add(index int) nvml.Return {
 	case nvml.SUCCESS:
 		w.places[h] = place{gpu: Device{UUID: uuid}, instances: w.instances(uuid, h)}
 	case nvml.ERROR_NOT_SUPPORTED:
-		w.deaf[h] = true
+		w.eventless[h] = true
 	}
 	return ret
 }
 
-// instances returns the MIG devices of a GPU. Where they cannot be read the errors are reported for the GPU.
+// instances returns the MIG devices of a GPU. Where it cannot read them, Watch reports the errors for the GPU.
 func (w *watcher) instances(uuid string, h nvml.Device) []Device {
 	if split, _ := w.l.split(h); !split {
 		return nil
@@ -172,7 +172,7 @@ type kind struct {
 	gi, ci uint32
 }
 
-// burst is what was ready at one time, in the order in which each kind was first seen.
+// burst holds the errors that were ready at one time, ordered by the first of each kind.
 type burst struct {
 	events []Event
 	// of finds the events of a kind: one for each device that it is about.
@@ -193,9 +193,9 @@ func (b *burst) add(w *watcher, data nvml.EventData) {
 	}
 }
 
-// next waits for an error and takes what else is ready. It may return both events and an error.
+// next waits for an error and takes what else is ready. next may return both events and an error.
 func (w *watcher) next() ([]Event, error) {
-	for w.l.wanted.Load() { // a TryLock finds no gap between waits otherwise; whoever wants it gives up after exclusiveWait
+	for w.l.wanted.Load() { // otherwise a TryLock finds no gap between waits; the other caller gives up after exclusiveWait
 		time.Sleep(time.Millisecond)
 	}
 	if err := w.l.enter(); err != nil {
@@ -206,7 +206,7 @@ func (w *watcher) next() ([]Event, error) {
 		return nil, errReopened
 	}
 	if time.Since(w.registered) >= registerEvery {
-		// What fails now is tried again, and Wait tells when the driver is gone.
+		// The next round repeats what fails now, and Wait returns an error when the driver is gone.
 		_ = w.register()
 	}
 	b := burst{of: map[kind][]int{}}
@@ -216,7 +216,7 @@ func (w *watcher) next() ([]Event, error) {
 		case ret == nvml.ERROR_TIMEOUT:
 			return b.events, nil
 		case ret != nvml.SUCCESS:
-			// Also when one device is gone: waiting again would return at once. Which one it is, Health tells.
+			// Also when one device is gone: waiting again would return at once. Health finds out which one.
 			return b.events, fmt.Errorf("wait: %s", text(ret))
 		case data.EventType == nvml.EventTypeXidCriticalError:
 			b.add(w, data)
@@ -226,7 +226,7 @@ func (w *watcher) next() ([]Event, error) {
 }
 
 // concerned returns the UUIDs of the devices that an error is about. An error of an instance that came after Watch
-// began is reported for all instances of its GPU: one healthy device drained is better than a sick one that serves.
+// began counts for all instances of its GPU: to drain a healthy device is better than to let an unhealthy one serve.
 func (w *watcher) concerned(k kind) []string {
 	p, ok := w.places[k.device]
 	if !ok {

@@ -1,19 +1,19 @@
 package nvml
 
-// Class says what an XID error asks for.
+// Class says what an XID error requires.
 type Class string
 
-// Classes, from the lightest. They are few and fixed, so they can be labels of metrics.
+// Classes, from the lightest. The classes are few and fixed, so they can be labels of metrics.
 const (
-	// Information: the driver tells something and asks for nothing.
+	// Information: the error requires nothing.
 	Information Class = "information"
 	// Application: a program's own mistake. The device is sound.
 	Application Class = "application"
-	// Contained: the programs that met it are lost. The device serves new ones.
+	// Contained: the programs that met the error are lost. The device serves new ones.
 	Contained Class = "contained"
 	// Unclassified: NVIDIA's catalogue names no action for this number, or does not have it.
 	Unclassified Class = "unclassified"
-	// Reset: the device has to be reset before it can be trusted.
+	// Reset: the device needs a reset before it can work reliably.
 	Reset Class = "reset"
 	// Reboot: only a restart of the machine, or new hardware, helps.
 	Reboot Class = "reboot"
@@ -24,26 +24,27 @@ func Classes() []Class {
 	return []Class{Information, Application, Contained, Unclassified, Reset, Reboot}
 }
 
-// Critical says that the device is sick: at once it takes no new work.
+// Critical says that the device is unhealthy: at once it takes no new work.
 func (c Class) Critical() bool { return c != Information && c != Application }
 
-// NeedsReset says that time alone does not heal the device. The other critical classes are over when the clients of the
-// device are gone, its MPS daemon was started anew and a canary got through.
+// NeedsReset says that time alone does not heal the device. The other critical classes end when the clients of the
+// device are gone, its MPS daemon is new and a canary succeeded.
 func (c Class) NeedsReset() bool { return c == Reset || c == Reboot }
 
 // ClassOf returns what NVIDIA says to do about an XID error.
 //
 // Source: the "immediate action" of the XID catalogue (docs.nvidia.com/deploy/xid-errors, analyzing-xid-catalog, as of
-// October 2025), for codes that only GPUs before Ampere raise the GPU debug guidelines, and the list of application
-// errors in NVIDIA's k8s-device-plugin (internal/rm/health.go). A number too many among those that are not critical
-// hides a broken GPU; one too few lets a user's bug empty a healthy one. Where the catalogue decides by registers that
-// NVML does not tell (74, 144 to 150), the answer here is the worst of the usual ones or leaves it to Recovery.
+// October 2025). For codes that only GPUs before Ampere raise, the source is the GPU debug guidelines. NVIDIA's
+// k8s-device-plugin (internal/rm/health.go) gives the list of application errors. A number too many among those that
+// are not critical hides a broken GPU; one too few lets a user's bug empty a healthy one. Where the catalogue decides
+// by registers that NVML does not show (74, 144 to 150), the answer here is the worst of the usual ones or leaves the
+// decision to Recovery.
 func ClassOf(xid uint64) Class {
 	switch xid {
 	case 14, // fake error of tests
 		37, 38, // firmware of the context switcher
 		44,     // fault during a context switch
-		63,     // a row was remapped, or a page retired: it takes effect at the next reset and disturbs nobody until then
+		63,     // a row was remapped, or a page retired, with effect at the next reset and none before
 		66, 67, // illegal access by the driver
 		92,       // many corrected ECC errors: a case for support if it goes on
 		93,       // InfoROM wear limit
@@ -52,13 +53,13 @@ func ClassOf(xid uint64) Class {
 		121,      // chip-to-chip link
 		141,      // fast path
 		152, 153, // deep learning accelerator
-		154,           // the recovery action changed: Recovery tells it
+		154,           // the recovery action changed: Recovery returns it
 		157, 160, 161: // retirement of resources and of channels
 		return Information // IGNORE
 	case 13, // graphics engine exception
 		31,     // page fault
 		43,     // stopped processing: an IGNORE of the catalogue
-		45,     // preemptive cleanup after another error, or after a program was killed
+		45,     // preemptive cleanup after another error, or after the SIGKILL of a program
 		68,     // video decoder; k8s-device-plugin ignores it
 		11, 25, // invalid command stream
 		69: // class error: a program used the engine wrongly
@@ -73,11 +74,13 @@ func ClassOf(xid uint64) Class {
 		94: // contained memory error
 		return Contained // RESTART_APP, then CONTACT_SUPPORT
 	case 109:
-		// Context switch timeout. k8s-device-plugin ignores it as an application error, the catalogue says RESET_GPU, and
-		// it links to the recovery action. Between the two: sick, and the canary and Recovery decide.
+		// Context switch timeout. k8s-device-plugin ignores it as an application error, the catalogue says RESET_GPU,
+		// and it links to the recovery action. Between the two: the device is unhealthy, and the canary and Recovery
+		// decide.
 		return Contained
 	case 144, 145, 146, 147, 148, 149, 150:
-		// NVLink 5. Most sub-codes are ignored or end in the recovery action, which every driver of these GPUs tells.
+		// NVLink 5. Most sub-codes have no effect or end in the recovery action, which every driver of these GPUs
+		// reports.
 		return Contained
 	case 46, // GPU timeout
 		48,     // double-bit ECC error
@@ -92,7 +95,7 @@ func ClassOf(xid uint64) Class {
 		140, // unrecovered ECC error
 		143, // initialisation failed
 		155, // NVLink, defined by software
-		156, // a resource was retired
+		156, // the driver retired a resource
 		158: // fatal timeout
 		return Reset // RESET_GPU
 	case 79, // fallen off the bus: RESTART_BM

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// KubeletSilence is how long a kubelet that served the Pods API may be silent before the agent asks the API server. It is
-	// above the time that a kubelet takes to restart.
+	// KubeletSilence is how long a kubelet that served the Pods API may be silent before the agent asks the API server.
+	// A kubelet restarts in less time.
 	KubeletSilence = 5 * time.Second
 	// LookAgain is the time between two looks whether the kubelet serves the Pods API after all.
 	LookAgain = 5 * time.Second
@@ -28,12 +28,12 @@ const (
 	servedTimeout = time.Second
 )
 
-// choice chooses who tells the agent of its node's pods: the kubelet where it serves the Pods API, else the API server
-// (decision 0021). A nil one chooses the kubelet.
+// choice chooses the source of the node's pods: the kubelet where it serves the Pods API, else the API server (decision
+// 0021). A nil one chooses the kubelet.
 type choice struct {
 	client podsapi.PodsClient
 	socket string
-	// possible says that the API server can be asked.
+	// possible says that the agent has a client of the API server.
 	possible bool
 	silence  time.Duration
 	told     func(source string)
@@ -44,7 +44,7 @@ type choice struct {
 	failing time.Time
 }
 
-// newChoice begins with the kubelet, unless it has no socket for the Pods API and the API server can be asked.
+// newChoice begins with the kubelet, unless it has no socket for the Pods API and the API server is a possible source.
 func newChoice(client podsapi.PodsClient, socket string, possible bool, told func(string)) *choice {
 	_, err := os.Stat(socket)
 	return &choice{
@@ -53,7 +53,7 @@ func newChoice(client podsapi.PodsClient, socket string, possible bool, told fun
 	}
 }
 
-// asksServer reports whether the API server is asked.
+// asksServer reports whether the present source is the API server.
 func (c *choice) asksServer() bool {
 	if c == nil {
 		return false
@@ -63,7 +63,7 @@ func (c *choice) asksServer() bool {
 	return c.server
 }
 
-// worked notes that the source of now has told all pods.
+// worked notes that the present source has sent all pods.
 func (c *choice) worked() {
 	if c == nil {
 		return
@@ -74,7 +74,7 @@ func (c *choice) worked() {
 	c.tell()
 }
 
-// tell shows the source in the metrics. The caller holds the lock.
+// tell shows the source in the metrics.  The caller holds the lock.
 func (c *choice) tell() {
 	source := metrics.PodsFromKubelet
 	if c.server {
@@ -105,7 +105,7 @@ func (c *choice) failed(ctx context.Context, err error, now time.Time) {
 	klog.FromContext(ctx).Info("The kubelet does not serve the Pods API: reading the pods of this node from the API server", "socket", c.socket, "why", err.Error())
 }
 
-// isUnserved reports whether an error says that nobody serves the Pods API, and not that a server has a trouble.
+// isUnserved reports whether an error says that no server has the Pods API, and not that a server failed.
 func isUnserved(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.Unimplemented
@@ -121,7 +121,7 @@ func (c *choice) look(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
 	defer cancel()
-	// No pod has this UID: an answer says that questions are answered.
+	// No pod has this UID: any answer shows that the server works.
 	_, err := c.client.GetPod(ctx, &podsapi.GetPodRequest{PodUID: "tandem"}, grpc.WaitForReady(false))
 	if err != nil && (isUnserved(err) || ctx.Err() != nil) {
 		return false
@@ -134,7 +134,7 @@ func (c *choice) look(ctx context.Context) bool {
 	return true
 }
 
-// source names who tells the pods, for messages.
+// source names the present source, for messages.
 func (c *choice) source() string {
 	if c.asksServer() {
 		return "the API server"
@@ -142,7 +142,7 @@ func (c *choice) source() string {
 	return "the kubelet"
 }
 
-// errUntold is what follows where nobody has told the pods of the node.
+// errUntold is the error while no source has sent the pods of the node.
 func (c *choice) errUntold() error {
 	return fmt.Errorf("%w: %s has not told them", ErrPodsUnknown, c.source())
 }

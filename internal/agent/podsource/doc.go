@@ -1,6 +1,6 @@
-// Package podsource knows the pods of the node that ask for vGPUs.
+// Package podsource knows the pods of the node that request vGPUs.
 //
-// It decides whom the agent asks: the kubelet where it serves the Pods API, else the API server (decision 0021), and it
-// keeps of each pod the little that the agent reads, and when the kubelet will kill it. With the kubelet the agent needs
-// no permission on pods. What follows from the pods is decided by the packages that ask.
+// The source is the kubelet where it serves the Pods API, else the API server (decision 0021). The package keeps the
+// few facts of each pod that the agent reads, and the time of the kubelet's SIGKILL. With the kubelet the agent needs
+// no permission on pods. The importing packages decide what follows from the pods.
 package podsource

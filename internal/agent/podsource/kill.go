@@ -6,12 +6,12 @@ import "time"
 // read, not measured.
 const reasonEvicted = "Evicted"
 
-// leave notes when the kubelet kills what is left of the pod. Before is what was known of it, nil for nothing; live says
-// that the change was told as it happened.
+// leave notes the time of the kubelet's SIGKILL. before is the last known state of the pod, nil for none; live says
+// that the change came as an event.
 //
-// The kubelet counts the grace from the moment when it learns of the deletion, which is when it tells the agent. The
-// deletion timestamp is by the clock of the API server, so it counts only where the agent was not told at once: a clock
-// that is ahead must not take the grace from a program that saves its work.
+// The kubelet counts the grace from the moment when it learns of the deletion, which is when it sends the event. The
+// deletion timestamp is by the clock of the API server, so it counts only without an event. A clock that is ahead must
+// not take the grace from a program that saves its work.
 func (t *Tenant) leave(before *Tenant, live bool, now time.Time) {
 	grace, leaves := t.grace()
 	if !leaves {
@@ -31,8 +31,8 @@ func (t *Tenant) leave(before *Tenant, live bool, now time.Time) {
 }
 
 // grace is how long the containers of a pod may still run, false for a pod that may go on. The timestamp of a deletion
-// is in its grace already. A pod that the kubelet evicts has a second in most cases, which is no time to wait; other pods
-// that it ends by itself have the grace of their spec, or less where a node shuts down.
+// is in its grace already. A pod that the kubelet evicts has a second in most cases, which is no time to wait. Other
+// pods that it ends by itself have the grace of their spec, or less where a node shuts down.
 func (t *Tenant) grace() (time.Duration, bool) {
 	const unit = time.Second
 	p := t.Pod

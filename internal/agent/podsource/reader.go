@@ -19,11 +19,11 @@ type Reader struct {
 	// choice is between the kubelet and the API server, of which watch knows the pods.
 	choice *choice
 	watch  *Watch
-	// Patience is how long calls wait for who tells the pods; at 0 they fail at once where the kubelet's socket is absent.
+	// Patience is how long calls wait for the source; at 0 they fail at once where the kubelet's socket is absent.
 	Patience time.Duration
 }
 
-// Get returns the pod with the UID, nil where the node has none. In doubt a pod is asked for that is known.
+// Get returns the pod with the UID, nil where the node has none. With doubt, Get fetches a pod again that is known.
 func (r Reader) Get(ctx context.Context, uid string, doubt bool) (*v1.Pod, error) {
 	if r.choice.asksServer() {
 		return r.fromServer(ctx, uid, doubt)
@@ -40,7 +40,7 @@ func (r Reader) Get(ctx context.Context, uid string, doubt bool) (*v1.Pod, error
 	return decodePod(answer.Pod)
 }
 
-// List returns all pods of the node, or those that ask for vGPUs.
+// List returns all pods of the node, or those that request vGPUs.
 func (r Reader) List(ctx context.Context) ([]*v1.Pod, error) {
 	if r.choice.asksServer() {
 		return r.allFromServer(ctx)
@@ -88,5 +88,5 @@ func podsAPIError(err error) error {
 	return fmt.Errorf("ask the kubelet's Pods API: %w", err)
 }
 
-// AsksServer reports whether the API server is asked.
+// AsksServer reports whether the source is the API server.
 func (r Reader) AsksServer() bool { return r.choice.asksServer() }

@@ -24,7 +24,8 @@ type API interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// podClient is an API. It knows pods alone: client-go's clients of all resources take some megabytes on each node.
+// podClient is an API. The client covers pods alone: client-go's clients of all resources take some megabytes on each
+// node.
 type podClient struct {
 	rest  rest.Interface
 	codec runtime.ParameterCodec
@@ -71,13 +72,14 @@ func (c podClient) Watch(ctx context.Context, options metav1.ListOptions) (watch
 const (
 	// serverTimeout bounds one list of the API server.
 	serverTimeout = 5 * time.Second
-	// serverWatch is how long one watch of the API server lasts. It tells all changes, so a shorter one only costs lists.
+	// serverWatch is how long one watch of the API server lasts. A watch delivers all changes, so a shorter one only
+	// costs lists.
 	serverWatch = 8 * time.Minute
 	// leastWatch is how long a watch must have lasted for the next to begin at once.
 	leastWatch = time.Second
 )
 
-// server asks the API server for the pods of a node.
+// server reads the pods of a node from the API server.
 type server struct {
 	api  API
 	node string
@@ -87,7 +89,7 @@ func (s server) options() metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", s.node).String()}
 }
 
-// list returns all pods of the node as they are: the API server answers a list without a resource version from its
+// list returns all pods of the node as they are. The API server answers a list without a resource version from its
 // latest state, so a pod that the kubelet knows is in it.
 func (s server) list(ctx context.Context) (*v1.PodList, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
@@ -111,8 +113,8 @@ func serverError(err error) error {
 // errShortWatch: the API server ends watches at once.
 var errShortWatch = errors.New("read the pods of this node from the API server: the watch ended at once")
 
-// followServer lists and watches the pods of the node at the API server. It returns nil when it is time for another list,
-// or for the kubelet.
+// followServer lists and watches the pods of the node at the API server. followServer returns nil when the time for
+// another list, or for the kubelet, has come.
 func (w *Watch) followServer(ctx context.Context) error {
 	list, err := w.server.list(ctx)
 	if err != nil {
@@ -179,9 +181,10 @@ func (w *Watch) obey(event watch.Event) error {
 	return nil
 }
 
-// fromServer returns the pod with the UID, nil where the node has none. A pod that the watch has told with its assignment is
-// taken as it was told, so that containers start while the API server is away: an assignment never changes. The watch may
-// lag, so in every other case, and where the caller doubts that the pod still runs, the API server is asked.
+// fromServer returns the pod with the UID, nil where the node has none. fromServer takes a pod from the watch where the
+// watch has its assignment, so that containers start while the API server is away: an assignment never changes. The
+// watch may lag, so in every other case, and where the caller doubts that the pod still runs, fromServer queries the
+// API server.
 func (r Reader) fromServer(ctx context.Context, uid string, doubt bool) (*v1.Pod, error) {
 	told, _, _ := r.watch.Snapshot()
 	known := told[types.UID(uid)]
@@ -200,8 +203,8 @@ func (r Reader) fromServer(ctx context.Context, uid string, doubt bool) (*v1.Pod
 	return nil, nil
 }
 
-// allFromServer returns all pods of the node as they are, and while the API server is away those that ask for vGPUs as they
-// were told last.
+// allFromServer returns all pods of the node as they are. While the API server is away it returns the last known ones
+// that request vGPUs.
 func (r Reader) allFromServer(ctx context.Context) ([]*v1.Pod, error) {
 	list, err := r.watch.server.list(ctx)
 	if err == nil {

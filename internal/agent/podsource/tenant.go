@@ -21,17 +21,17 @@ func Over(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// Tenant is a pod that asks for vGPUs. Nobody may change it.
+// Tenant is a pod that requests vGPUs. Tenants are immutable.
 type Tenant struct {
 	Pod *v1.Pod
 	// Assignment is what the pod's annotation says, err why it says nothing valid.
 	Assignment vgpu.Assignment
 	Err        error
-	// Kill is when the kubelet kills what is left of the pod; zero for a pod that may go on.
+	// Kill is the time of the kubelet's SIGKILL; zero for a pod that may go on.
 	Kill time.Time
 }
 
-// keep adds a pod that asks for vGPUs, and reports whether it does.
+// keep adds a pod that requests vGPUs, and reports whether it does.
 func keep(pods map[types.UID]*Tenant, pod *v1.Pod) bool {
 	if !kube.WantsVGPU(pod) && pod.Annotations[v1alpha1.AnnotationAssignment] == "" {
 		return false
@@ -40,7 +40,7 @@ func keep(pods map[types.UID]*Tenant, pod *v1.Pod) bool {
 	return true
 }
 
-// NewTenant returns what is kept of a pod. It shares no memory with the pod that the caller may change.
+// NewTenant returns the tenant of a pod. The tenant shares no memory with the pod that the caller may change.
 func NewTenant(pod *v1.Pod) *Tenant {
 	t := &Tenant{Pod: essential(pod)}
 	t.Assignment, t.Err = kube.AssignmentOf(t.Pod)

@@ -19,12 +19,13 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/loop"
 )
 
-// Watch knows the pods of the node that ask for vGPUs, as the kubelet tells them, or the API server where the kubelet
-// does not. Sweeper, telemetry and terminator share it, so that nobody lists all pods again and again.
+// Watch knows the pods of the node that request vGPUs, from the kubelet, or from the API server where the kubelet does
+// not serve them. Sweeper, telemetry and terminator share the watch, so that none of them lists all pods again and
+// again.
 //
-// The kubelet tells changes of a pod's status, every change of a pod that is being deleted, and as DELETED that the last
-// container of a pod has ended, which may be long before the pod is gone. It tells nothing of annotations. So the watch
-// is opened anew from time to time, which gives all pods as they are.
+// The kubelet sends changes of a pod's status and every change of a pod in deletion. It sends DELETED when the last
+// container of a pod has ended, which may be long before the pod is gone. The kubelet sends no changes of annotations.
+// So the watch starts anew from time to time, which gives all pods as they are.
 type Watch struct {
 	client podsapi.PodsClient
 	// choice is between the kubelet and the server.
@@ -32,35 +33,36 @@ type Watch struct {
 	server server
 	broke  func()
 	beat   func()
-	// renew is how long one watch of the kubelet lasts after it has told all pods, poll how often pods are listed where the kubelet has no watch, retry
-	// the first wait after a failure, and again the time between two looks at a kubelet that does not serve the Pods API.
+	// renew is how long one watch of the kubelet lasts after its first list, poll how often the agent lists pods where
+	// the kubelet has no watch. retry is the first wait after a failure, and again the time between two looks at a
+	// kubelet that does not serve the Pods API.
 	renew, poll, retry, again time.Duration
 
 	mu   sync.Mutex
 	pods map[types.UID]*Tenant
-	// synced: pods is what was last told, and nothing has been missed since; once: something was told ever.
+	// synced: pods is complete, and no change has been missed since; once: the pods were complete at some time.
 	synced, once bool
 	changed      chan struct{}
-	// lost is since when nothing is told, and view what is to be said of that.
+	// lost is the time since which no source answers, and view the report on that.
 	lost time.Time
 	view View
 	seen chan struct{}
 }
 
-// View is what is to be said of the source of the pods.
+// View is the report on the source of the pods.
 type View struct {
 	Server bool
-	// Problem says why the pods are not known, "" where they are or may be again in a moment.
+	// Problem says why the pods are unknown, "" where they are known or may be again in a moment.
 	Problem string
 }
 
 const (
-	// renewWatch bounds how late a change of an annotation is seen. A new watch costs what a list costs: some
+	// renewWatch bounds how late the agent sees a change of an annotation. A new watch costs what a list costs: some
 	// milliseconds for a hundred pods.
 	renewWatch = time.Minute
-	// openWatch bounds how long the kubelet takes to tell all pods at first. A watch that takes longer has failed.
+	// openWatch bounds how long the kubelet takes to send all pods at first. A watch that takes longer has failed.
 	openWatch = time.Minute
-	// pollPods is how often pods are listed without a watch. It must be well below the termination margin.
+	// pollPods is the pause between two lists without a watch. The pause must be well below the termination margin.
 	pollPods = 2 * time.Second
 	// minWatchWait and maxWatchWait bound the wait after a watch that failed. Meanwhile pods terminate unseen.
 	minWatchWait = 100 * time.Millisecond
@@ -76,11 +78,11 @@ func newWatch(client podsapi.PodsClient, broke, beat func()) *Watch {
 	}
 }
 
-// ErrPodsUnknown is what follows from a source that does not tell the pods.
+// ErrPodsUnknown: no source of the pods answers.
 var ErrPodsUnknown = errors.New("the pods of the node are not known")
 
-// Snapshot returns the pods by UID and a channel that is closed at the next change. With the error that the pods are not
-// known it returns those that were known last. The map is the caller's, the pods are not.
+// Snapshot returns the pods by UID and a channel that is closed at the next change. With ErrPodsUnknown it returns the
+// last known pods. The map is the caller's, the pods are not.
 func (w *Watch) Snapshot() (map[types.UID]*Tenant, <-chan struct{}, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +93,7 @@ func (w *Watch) Snapshot() (map[types.UID]*Tenant, <-chan struct{}, error) {
 	return maps.Clone(w.pods), w.changed, err
 }
 
-// last returns the pods as they were last told, in order, and whether they were ever.
+// last returns the last known pods, in order, and whether there were any.
 func (w *Watch) last() ([]*v1.Pod, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +105,7 @@ func (w *Watch) last() ([]*v1.Pod, bool) {
 	return pods, w.once
 }
 
-// Viewed returns what is to be said of the source of the pods, with a channel that is closed when that changes.
+// Viewed returns the report on the source of the pods, with a channel that closes when the report changes.
 func (w *Watch) Viewed() (View, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +146,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// turn follows the source of now for a while. It returns nil when that is over.
+// turn follows the source of now for a while. turn returns nil when that is over.
 func (w *Watch) turn(ctx context.Context) error {
 	if w.choice.asksServer() {
 		return w.followServer(ctx)
@@ -158,9 +160,9 @@ func (w *Watch) turn(ctx context.Context) error {
 	return err
 }
 
-// follow watches the kubelet for a while. It returns nil when that is over.
+// follow watches the kubelet for a while. follow returns nil when that is over.
 func (w *Watch) follow(ctx context.Context) error {
-	// Not a deadline: the server would be told it and could end the watch first, which looks like a failure.
+	// Not a deadline: gRPC would send it to the server, which could end the watch first, and that looks like a failure.
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ends := time.AfterFunc(openWatch, cancel)
@@ -243,7 +245,7 @@ func (w *Watch) replace(pods map[types.UID]*Tenant) {
 	w.tell()
 }
 
-// lose notes that changes may be missed from now on, and why.
+// lose notes that the agent may miss changes from now on, and why.
 func (w *Watch) lose(ctx context.Context, err error) {
 	if isRPC(err) {
 		err = podsAPIError(err)
@@ -272,7 +274,7 @@ func isRPC(err error) bool {
 	return ok
 }
 
-// tell wakes those who follow the pods. The caller holds the lock.
+// tell wakes the followers of the pods. The caller holds the lock.
 func (w *Watch) tell() {
 	close(w.changed)
 	w.changed = make(chan struct{})

@@ -173,7 +173,7 @@ func TestPodsAreListedWithoutAWatch(t *testing.T) {
 	w.await("b")
 }
 
-func TestKillIsForeseen(t *testing.T) {
+func TestSIGKILLIsForeseen(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	deleted := func(at time.Duration, grace int64) *Tenant {
 		when := metav1.NewTime(now.Add(at))

@@ -38,10 +38,10 @@ func (b *baseline) stale(now time.Time, after time.Duration) bool {
 	return b != nil && now.Sub(b.at) > after
 }
 
-// until returns the rate from b to a later scrape. There is none without a scrape before, and none where the counter
-// began anew between them: a series that fell or is gone, or a restart of a container. What was done since then would be
-// divided by too long a time, and look like neighbours that slow the pod down. A series that is new counts from its next
-// scrape on, as in Prometheus.
+// until returns the rate from b to a later scrape. There is no rate without a scrape before, and none where the counter
+// began anew between them: a series that fell or is gone, or a restart of a container. Otherwise the work since the
+// restart would count for too long a time, and look like neighbours that slow the pod down. A series that is new counts
+// from its next scrape on, as in Prometheus.
 //
 // Example: 100 and 40 at one time, 130, 50 and a new 7 ten seconds later: (30 + 10)/10 = 4 a second.
 func (b *baseline) until(now *baseline) (Rate, bool) {

@@ -15,17 +15,17 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// maxSeries is how many series of the metric are added up; a page with more is refused.
+// maxSeries is the number of series of the metric that parse adds up; a page with more is an error.
 const maxSeries = 1000
 
 // maxLine bounds one line of the text, in bytes.
 const maxLine = 64 << 10
 
-// seed makes the hashes of labels differ between processes: nobody can choose two that collide.
+// seed makes the hashes of labels differ between processes, so a pod cannot choose two that collide.
 var seed = maphash.MakeSeed()
 
-// parse reads one metric of a page in Prometheus' text format 0.0.4. The page is cut down to the lines of the metric
-// before it is parsed: a mebibyte of other metrics would take a hundred as objects.
+// parse reads one metric of a page in Prometheus' text format 0.0.4. parse cuts the page down to the lines of the
+// metric first: a mebibyte of other metrics would take a hundred as objects.
 func parse(page io.Reader, name string) (now *reading, err error) {
 	lines, err := linesOf(page, name)
 	if err != nil {
@@ -87,7 +87,7 @@ func begins(line []byte, word, followers string) bool {
 	return ok && len(rest) > 0 && strings.IndexByte(followers, rest[0]) >= 0
 }
 
-// isType reports whether a line tells the type of the metric: "# TYPE name counter".
+// isType reports whether a line gives the type of the metric: "# TYPE name counter".
 func isType(line []byte, name string) bool {
 	if len(line) == 0 || line[0] != '#' {
 		return false
@@ -135,7 +135,7 @@ func value(m *dto.Metric) float64 {
 	return m.Untyped.GetValue()
 }
 
-// hash names a set of labels, in whatever order they are written.
+// hash names a set of labels, whatever their order.
 func hash(labels []*dto.LabelPair) uint64 {
 	words := make([]string, 0, len(labels))
 	for _, l := range labels {

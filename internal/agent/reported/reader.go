@@ -22,28 +22,28 @@ import (
 type Rate struct {
 	// Value in the unit of the pod, from 0 to MaxValue.
 	Value float64
-	// From and At are the time that the rate is about. They are the same for a gauge. A value in an annotation stands for
-	// the time since it was first seen, at most the last AnnotationAge.
+	// From and At are the time that the rate is about. For a gauge the two are the same. A value in an annotation
+	// stands for the time since the agent first saw it, at most the last AnnotationAge.
 	From, At time.Time
 }
 
 const (
-	// MaxValue is the largest rate that is believed.
+	// MaxValue is the largest legal rate.
 	MaxValue = 1e12
-	// AnnotationAge is how far back a value in an annotation is taken to speak of. Shorter takes an old value for news
-	// after a change of neighbours, longer leaves a pod that repeats itself without a rate for as long.
+	// AnnotationAge is the longest time before now for which a value in an annotation stands. Shorter takes an old
+	// value for news after a change of neighbours, longer leaves a pod that repeats itself without a rate for as long.
 	AnnotationAge = 2 * time.Minute
 
-	// staleAfter is after how many intervals without a successful scrape a rate is forgotten. One more round that fails
-	// is tolerated by each more.
+	// staleAfter is the number of intervals without a successful scrape after which the reader drops a rate. One more
+	// tolerates one more failed round.
 	staleAfter = 3
-	// atOnce is how many pods are asked at the same time. More ends a round sooner in which many do not answer, and takes
-	// more memory: an answer and its relevant lines, two mebibytes at most each.
+	// atOnce is the number of pods that the agent scrapes at the same time. More ends a round sooner in which many do
+	// not answer, and takes more memory: an answer and its relevant lines, two mebibytes at most each.
 	atOnce = 8
-	// maxRound is how many pods are asked in one round; those that fail wait for the next. With atOnce and timeout it
-	// bounds a round to 64 s.
+	// maxRound is the number of pods that the agent scrapes in one round; pods that fail wait for the next. With atOnce
+	// and timeout it bounds a round to 64 s.
 	maxRound = 256
-	// maxPause is the longest time until a pod that fails is asked again.
+	// maxPause is the longest time until the next scrape of a pod that fails.
 	maxPause = 5 * time.Minute
 )
 
@@ -53,15 +53,15 @@ type Options struct {
 	Interval time.Duration
 	// AnnotationsOnly makes it connect to no pod.
 	AnnotationsOnly bool
-	// Scraped is told the result of each scrape: ResultSuccess or another; Dropped why a value was not taken. Both may be
-	// called from several goroutines.
+	// Scraped receives the result of each scrape: ResultSuccess or another; Dropped the reason for a dropped value.
+	// Several goroutines may call both.
 	Scraped, Dropped func(word string)
-	// Dial connects to an address; nil is a net.Dialer. Clock tells the time; nil is time.Now.
+	// Dial connects to an address; nil is a net.Dialer. Clock returns the time; nil is time.Now.
 	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
 	Clock func() time.Time
 }
 
-// Reader knows the rates that pods report. Its methods may be called at the same time.
+// Reader knows the rates that pods report. Callers may use its methods at the same time.
 type Reader struct {
 	options Options
 	client  *http.Client
@@ -75,21 +75,21 @@ type source struct {
 	// rate counts where known.
 	rate  Rate
 	known bool
-	// annotation is the value as it was written, since when it was first seen.
+	// annotation is the value in the annotation, since the time when the agent first saw it.
 	annotation string
 	since      time.Time
 
-	// metric is what was read last; another one starts anew.
+	// metric is the last scraped one; another one starts anew.
 	metric kube.RateMetric
 	last   *baseline
-	// failures in a row, and when the pod is asked next.
+	// failures in a row, and the time of the next scrape.
 	failures int
 	next     time.Time
-	// told are the words that were logged of this pod.
+	// told holds the logged words of this pod.
 	told map[string]bool
 }
 
-// New returns a Reader of no pods. It starts nothing.
+// New returns a Reader of no pods.
 func New(o Options) *Reader {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -111,7 +111,7 @@ func (r *Reader) Rate(uid types.UID) (Rate, bool) {
 	return s.rate, true
 }
 
-// Read takes in what the pods report now, and forgets all others. It returns when the last of them has answered or has
+// Read takes in what the pods report now, and drops all others. Read returns when the last of them has answered or has
 // not within its time.
 func (r *Reader) Read(ctx context.Context, pods []*v1.Pod) {
 	r.forget(pods)
@@ -121,7 +121,7 @@ func (r *Reader) Read(ctx context.Context, pods []*v1.Pod) {
 			due = append(due, t)
 		}
 	}
-	// Those that answer come first: no pod is late because others hang.
+	// Pods that answer come first: no pod is late because others hang.
 	slices.SortFunc(due, func(a, b task) int {
 		return cmp.Or(cmp.Compare(a.failures, b.failures), cmp.Compare(a.pod.UID, b.pod.UID))
 	})
@@ -158,8 +158,8 @@ func (r *Reader) forget(pods []*v1.Pod) {
 	}
 }
 
-// look takes in what the annotations of a pod say, and returns the scrape that they ask for, if it is due. A metric goes
-// before a value: it is what the pod is known to do, and not what it last said.
+// look takes in the annotations of a pod, and returns their scrape, if it is due. A metric goes before a value: the
+// metric measures the work, and the value may be old.
 func (r *Reader) look(ctx context.Context, pod *v1.Pod) (task, bool) {
 	metric, wanted, err := kube.RateMetricOf(pod)
 	if err == nil && wanted && !r.options.AnnotationsOnly {
@@ -192,8 +192,8 @@ func (r *Reader) look(ctx context.Context, pod *v1.Pod) (task, bool) {
 	return task{}, false
 }
 
-// due returns the scrape of a pod, false where it is not to be asked now. An ended pod's address may be another's
-// already, and one that ends has nothing to say.
+// due returns the scrape of a pod, false where it is not due. An ended pod's address may be another's already, and one
+// that ends has nothing to say.
 func (r *Reader) due(pod *v1.Pod, metric kube.RateMetric) (task, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +207,7 @@ func (r *Reader) due(pod *v1.Pod, metric kube.RateMetric) (task, bool) {
 	return task{pod, metric, s.failures}, !r.options.Clock().Before(s.next)
 }
 
-// of returns what is known of a pod. The caller holds the lock.
+// of returns the source of a pod. The caller holds the lock.
 func (r *Reader) of(uid types.UID) *source {
 	if r.pods[uid] == nil {
 		r.pods[uid] = &source{told: map[string]bool{}}
@@ -215,7 +215,7 @@ func (r *Reader) of(uid types.UID) *source {
 	return r.pods[uid]
 }
 
-// scrape asks a pod and takes in what it says.
+// scrape scrapes a pod and takes in the answer.
 func (r *Reader) scrape(ctx context.Context, t task) {
 	found, err := r.ask(ctx, t)
 	if ctx.Err() != nil {
@@ -264,7 +264,7 @@ func (r *Reader) take(t task, now *reading) error {
 	return nil
 }
 
-// fail has a pod asked again later, each time twice as late.
+// fail delays the next scrape of a pod, each time twice as long.
 func (r *Reader) fail(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,14 +281,14 @@ func (r *Reader) fail(uid types.UID) {
 	s.next = r.options.Clock().Add(pause - r.options.Interval/2)
 }
 
-// refuse counts and tells an annotation that says nothing, once for each pod.
+// refuse counts and logs an annotation without a value, once for each pod.
 func (r *Reader) refuse(ctx context.Context, pod *v1.Pod, word string, err error) {
 	if r.tell(ctx, pod, word, err) {
 		r.options.Dropped(word)
 	}
 }
 
-// tell logs what is wrong with the reports of a pod, each kind once: what a pod does may not fill the log.
+// tell logs a fault in the reports of a pod, each kind once, so that a pod cannot fill the log.
 func (r *Reader) tell(ctx context.Context, pod *v1.Pod, word string, err error) bool {
 	r.mu.Lock()
 	s := r.of(pod.UID)

@@ -19,14 +19,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Results of a scrape, as Options.Scraped is told them.
+// Results of a scrape, for Options.Scraped.
 const (
 	ResultSuccess = "success"
 	// ResultAddress: the pod's address is none of its own.
 	ResultAddress = "address"
-	// ResultUnreachable: nobody answers there in time.
+	// ResultUnreachable: no answer in time.
 	ResultUnreachable = "unreachable"
-	// ResultStatus: the answer is another than 200; a redirection too, which is not followed.
+	// ResultStatus: the status is another than 200; also a redirection, which the client does not follow.
 	ResultStatus = "status"
 	// ResultContent: the answer is too large, or no Prometheus text.
 	ResultContent = "content"
@@ -41,7 +41,7 @@ func Results() []string {
 	return []string{ResultSuccess, ResultAddress, ResultUnreachable, ResultStatus, ResultContent, ResultMetric, ResultValue}
 }
 
-// Why values are dropped.
+// Reasons for dropped values.
 const (
 	dropMalformed = "malformed"
 	dropNaN       = "nan"
@@ -50,23 +50,23 @@ const (
 	dropHuge      = "huge"
 )
 
-// Drops returns all reasons for which a value can be dropped.
+// Drops returns all reasons for dropping a value.
 func Drops() []string { return []string{dropMalformed, dropNaN, dropInfinite, dropNegative, dropHuge} }
 
 const annotation = v1alpha1.AnnotationReportedRate
 
-// perUnit: kube tells rates in millionths.
+// perUnit: kube has rates in millionths.
 const perUnit = 1e6
 
 const (
 	// timeout bounds a scrape from the connection to the last byte.
 	timeout = 2 * time.Second
-	// maxBody and maxHeader bound what is read of an answer, in bytes.
+	// maxBody and maxHeader bound an answer, in bytes.
 	maxBody   = 1 << 20
 	maxHeader = 64 << 10
 )
 
-// failure says why a scrape gave no rate: a result, and a word for the value that was dropped.
+// failure says why a scrape gave no rate: a result, and a word for the dropped value.
 type failure struct {
 	result, dropped string
 	err             error
@@ -82,8 +82,8 @@ func dropped(word string, value float64) error {
 	return &failure{result: ResultValue, dropped: word, err: fmt.Errorf("%v is no rate: it must be from 0 to %g", value, MaxValue)}
 }
 
-// newClient returns a client that does what it is told and nothing else: it follows no redirection, uses no proxy, keeps
-// no connection and unpacks nothing. Whatever a pod answers, no second address is connected to.
+// newClient returns a client with no additions: it follows no redirection, uses no proxy, keeps no connection and
+// unpacks nothing. The client never connects to a second address, whatever a pod answers.
 func newClient(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
 	return &http.Client{
 		Timeout:       timeout,
@@ -127,7 +127,7 @@ func (r *Reader) ask(ctx context.Context, t task) (*reading, error) {
 	return now, nil
 }
 
-// checkHeader refuses what is no plain Prometheus text. A server that names no type is believed to send text.
+// checkHeader refuses what is no plain Prometheus text. An answer without a type counts as text.
 func checkHeader(h http.Header) error {
 	if kind := h.Get("Content-Type"); kind != "" && expfmt.ResponseFormat(h) != expfmt.NewFormat(expfmt.TypeTextPlain) {
 		return failed(ResultContent, "the content type is %.64q, must be text/plain; version=0.0.4", kind)
@@ -138,9 +138,9 @@ func checkHeader(h http.Header) error {
 	return nil
 }
 
-// addressOf returns the pod's own address, as the kubelet tells it. The node's is the pod's only where the pod uses the
-// node's network; a loopback or link-local one never is: the agent, the node's services and the cloud's metadata listen
-// there.
+// addressOf returns the pod's own address, as in its status. The node's address is the pod's only where the pod uses
+// the node's network. A loopback or link-local address never is: the agent, the node's services and the cloud's
+// metadata listen there.
 func addressOf(pod *v1.Pod) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil {

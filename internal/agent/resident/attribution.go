@@ -16,16 +16,16 @@ import (
 	"github.com/tandem-gpu/tandem/internal/agent/podsource"
 )
 
-// Attribution tells whose a process is: PID → cgroup → pod UID and container ID → container name.
+// Attribution finds the owner of a process: PID → cgroup → pod UID and container ID → container name.
 //
-// It believes a cgroup only as far as the kubelet knows the pod. What it cannot tell it does not guess: processes of the
-// host, of pods that ended, and all processes where the agent does not see the host's PIDs belong to nobody.
+// A cgroup counts only where the kubelet knows the pod. Attribution does not guess. Processes of the host and of ended
+// pods have no owner. Where the agent does not see the host's PIDs, no process has one.
 type Attribution struct {
 	// proc is the folder of the processes, /proc.
 	proc string
 
 	mu sync.Mutex
-	// known holds where each process was found, so that its cgroup is read once.
+	// known holds the cgroup of each process, so that the agent reads it once.
 	known map[int]process
 }
 
@@ -37,14 +37,14 @@ type process struct {
 	path []string
 }
 
-// owner is the container of a process. Container is "" where the pod is known and the container is not.
+// owner is the container of a process. The container is "" where only the pod is known.
 type owner struct {
 	UID       types.UID
 	Container string
 }
 
-// manyProcesses is when ended processes are looked for among the known ones: above what 8 GPUs with 60 clients each need,
-// so that nodes at rest never look.
+// manyProcesses is the number of known processes at which Forget looks for ended ones. 8 GPUs with 60 clients each need
+// fewer, so nodes at rest never look.
 const manyProcesses = 512
 
 // NewAttribution returns an attribution of the processes in a folder, /proc.
@@ -52,7 +52,7 @@ func NewAttribution(proc string) *Attribution {
 	return &Attribution{proc: proc, known: map[int]process{}}
 }
 
-// Owner returns the container that a process runs in, false where it is not known to be one of the pods.
+// Owner returns the container of a process, false where the process belongs to none of the pods.
 func (a *Attribution) Owner(pid int, pods map[types.UID]*podsource.Tenant) (owner, bool) {
 	path, err := a.cgroup(pid)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *Attribution) Owner(pid int, pods map[types.UID]*podsource.Tenant) (owne
 	return owner{}, false
 }
 
-// Forget drops what is known of processes that have ended, once there are many.
+// Forget drops processes that have ended, once there are many.
 func (a *Attribution) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,8 +146,8 @@ func podPath(file string) []string {
 //	kubepods-burstable-pod<UID with _ for ->.slice             systemd
 //	kubepods-burstable-pod<UID…>.slice:cri-containerd:<ID>     systemd names under a cgroupfs runtime; with the container
 //
-// Anything may be called so: whether there is such a pod is up to the caller. What stands in front of it is not looked
-// at: inside of a cgroup namespace the path begins with "/..".
+// Any cgroup may have such a name: the caller checks whether there is such a pod. The beginning of the path does not
+// count: inside of a cgroup namespace the path begins with "/..".
 func podPart(part string) (uid types.UID, container string, ok bool) {
 	if rest, found := strings.CutPrefix(part, "pod"); found && rest != "" {
 		return types.UID(rest), "", true

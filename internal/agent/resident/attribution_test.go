@@ -78,7 +78,7 @@ func TestCgroupsNameTheirContainer(t *testing.T) {
 	}
 }
 
-func TestProcessThatIsGoneBelongsToNobody(t *testing.T) {
+func TestEndedProcessHasNoOwner(t *testing.T) {
 	if o, ok := NewAttribution(t.TempDir()).Owner(77, tenantsOf(withContainer(someUID, main64))); ok {
 		t.Errorf("owner %+v of a process that is not there", o)
 	}

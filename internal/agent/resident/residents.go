@@ -24,9 +24,9 @@ type Share struct {
 	Grade  v1alpha1.Enforcement
 }
 
-// List returns who holds shares of the devices, in the order of pods, containers and devices. A pod holds the
-// assignment that it was started with, and before that the one that its annotation says. It holds it until its last
-// container has ended; ordinary init containers until they have.
+// List returns who holds shares of the devices, in the order of pods, containers and devices. A started pod holds the
+// assignment of its grant, and a pod before its start that of its annotation. The pod holds the assignment until its
+// last container has ended; ordinary init containers hold it until they have.
 func List(pods map[types.UID]*podsource.Tenant, grants map[string]allocation.Grant, devices []inventory.Device) []Share {
 	var list []Share
 	for _, t := range podsource.ByName(pods) {

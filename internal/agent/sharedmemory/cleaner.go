@@ -16,13 +16,13 @@ import (
 const (
 	// cleanEvery is the time between two sweeps of the shared memory.
 	cleanEvery = 30 * time.Second
-	// cleanMargin is by how much a file has to be older than the oldest tenant, and for how long there has to be none for the
-	// files of other users to go: the API server's clock, by which pods are created, may be ahead of the node's, and a pod
-	// may be gone from the API server before its processes.
+	// cleanMargin is by how much a file has to be older than the oldest tenant. Files of other users go once there has
+	// been no tenant for that long. The API server's clock, by which pods have their creation time, may be ahead of the
+	// node's, and a pod may be gone from the API server before its processes.
 	cleanMargin = 5 * time.Minute
 )
 
-// Pods knows the pods of the node that ask for vGPUs.
+// Pods knows the pods of the node that request vGPUs.
 type Pods interface {
 	// Snapshot returns the pods by UID and a channel that is closed at the next change, or an error where they are not
 	// known.
@@ -30,7 +30,7 @@ type Pods interface {
 }
 
 // Cleaner removes what tenants left in the memory that they share with their MPS servers. No container's memory limit
-// counts what is left there.
+// counts these files.
 type Cleaner struct {
 	Dir     string
 	Pods    Pods
@@ -53,7 +53,7 @@ func (c *Cleaner) Run(ctx context.Context) {
 	}
 }
 
-// clean makes one round. Nothing is removed while the pods are not known.
+// clean makes one round. The cleaner removes nothing while the pods are unknown.
 func (c *Cleaner) clean(ctx context.Context, now time.Time) error {
 	pods, _, err := c.Pods.Snapshot()
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Cleaner) clean(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// oldest returns when the oldest tenant that lives was created, else now.
+// oldest returns the creation time of the oldest running tenant, else now.
 func oldest(pods map[types.UID]*podsource.Tenant, now time.Time) (created time.Time, some bool) {
 	created = now
 	for _, t := range pods {

@@ -1,4 +1,5 @@
 // Package sharedmemory removes what tenants left in the memory that they share with their MPS servers.
 //
-// It decides how old a file must be to belong to no tenant that lives. Package mps looks at the files and removes them.
+// The package decides how old a file must be to belong to no running tenant. Package mps looks at the files and removes
+// them.
 package sharedmemory

@@ -25,7 +25,7 @@ func (m MPS) Ensure(ctx context.Context, g inventory.GPU) error {
 	return named(m.backend.Ensure(ctx, daemonOf(g)))
 }
 
-// Look asks the daemon who is served. A fault is no error here.
+// Look lists the clients of the daemon. A fault is no error here.
 func (m MPS) Look(ctx context.Context, id string) (Tenancy, error) {
 	d, err := m.backend.Look(ctx, id)
 	var t Tenancy

@@ -1,6 +1,6 @@
 // Package telemetry measures the use of the devices, divides it among the containers, and reads the rates that pods report
 // of themselves.
 //
-// It decides which container a measured use is counted to, how uses are smoothed, and when a use has moved far enough to
-// be published. It gives the result to the inventory and to the metrics; package gpunode writes it to the API server.
+// The package decides to which container a measured use counts, how to smooth uses, and when a use has moved far enough
+// to be published. The inventory and the metrics take the result; package gpunode writes it to the API server.
 package telemetry

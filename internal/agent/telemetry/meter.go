@@ -29,10 +29,10 @@ type Driver interface {
 	Sample(id string) (nvml.Sample, error)
 }
 
-// Pods knows the pods of the node that ask for vGPUs.
+// Pods knows the pods of the node that request vGPUs.
 type Pods interface {
-	// Snapshot returns the pods by UID and a channel that is closed at the next change. With an error it returns the pods
-	// that were known last.
+	// Snapshot returns the pods by UID and a channel that is closed at the next change. With an error it returns the
+	// last known pods.
 	Snapshot() (map[types.UID]*podsource.Tenant, <-chan struct{}, error)
 }
 
@@ -52,13 +52,13 @@ type MeterOptions struct {
 	Every, Publish, Answer time.Duration
 }
 
-// NewMeter returns a meter. It starts nothing.
+// NewMeter returns a meter.
 func NewMeter(o MeterOptions) *Meter {
 	return &Meter{MeterOptions: o, askers: map[string]*loop.Question[sampled]{}, gauge: map[string]*gauge{}}
 }
 
 // Meter measures the use of the devices, says which container used what, and has the smoothed use of devices published
-// when it has changed. It is the only one that samples the driver: a sample tells what was since the one before.
+// when it has changed. The agent must have only one: a driver's sample covers the time since the one before.
 type Meter struct {
 	MeterOptions
 
@@ -70,14 +70,15 @@ type Meter struct {
 	gauge map[string]*gauge
 }
 
-// gauge is what is known of the use of one device.
+// gauge is the known use of one device.
 type gauge struct {
-	// sample and uses are of the last round; nil where the driver did not tell. failed says that it has been asked.
+	// sample and uses are of the last round; nil without an answer of the driver. failed says that the driver has been
+	// called.
 	sample *metrics.Sample
 	uses   map[holder]metrics.Use
 	failed bool
 	why    string
-	// average is nil before the first sample, and after the driver has not told for long; at is when it last told.
+	// average is nil before the first sample, and after a long time without one; at is the time of the last sample.
 	average *smoothed
 	at      time.Time
 	tenants tenants
@@ -127,7 +128,7 @@ func (m *Meter) measure(ctx context.Context, now time.Time) {
 	asked.Wait()
 	m.Attribution.Forget()
 	m.forget(devices)
-	m.hear()
+	m.takeReports()
 	m.tell(devices, now)
 }
 
@@ -173,8 +174,8 @@ func (m *Meter) sample(ctx context.Context, d *inventory.Device, ask *loop.Quest
 	}
 }
 
-// resident returns the resident that a process belongs to, -1 for none. Where the pod is known and the container is not
-// yet, it is the only one of the pod with a share of the device, if there is one: others do not get at it.
+// resident returns the resident that a process belongs to, -1 for none. A process may belong to a known pod without a
+// known container. It then belongs to the pod's only resident with a share of the device, if there is exactly one.
 func (m *Meter) resident(pid int, there round) int {
 	o, ok := m.Attribution.Owner(pid, there.pods)
 	if !ok {
@@ -198,8 +199,7 @@ func (m *Meter) resident(pid int, there round) int {
 	return -1
 }
 
-// fail notes that the driver did not tell the use of a device, and forgets what it told when that is too old to be
-// published.
+// fail notes that the driver did not report the use of a device, and drops an average that is too old to be published.
 func (m *Meter) fail(ctx context.Context, d *inventory.Device, err error, there round) {
 	m.Metrics.SampleFailed(d.ID)
 	m.mu.Lock()
@@ -216,16 +216,16 @@ func (m *Meter) fail(ctx context.Context, d *inventory.Device, err error, there 
 	}
 }
 
-// hear takes in what the pods report of themselves.
-func (m *Meter) hear() {
+// takeReports takes in the pods' reports of themselves.
+func (m *Meter) takeReports() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.gauge {
-		g.tenants.hear(m.Reports)
+		g.tenants.addRates(m.Reports)
 	}
 }
 
-// of returns what is known of a device. The caller holds the lock.
+// of returns the gauge of a device. The caller holds the lock.
 func (m *Meter) of(id string) *gauge {
 	if m.gauge[id] == nil {
 		m.gauge[id] = &gauge{}
@@ -245,7 +245,7 @@ func (m *Meter) forget(devices []inventory.Device) {
 	}
 }
 
-// tell has the use of all devices published where that of one has moved far enough, but no more often than allowed.
+// tell publishes the use of all devices where that of one has moved far enough, but no more often than allowed.
 func (m *Meter) tell(devices []inventory.Device, now time.Time) {
 	if !m.published.IsZero() && now.Sub(m.published) < m.Publish {
 		return
@@ -266,8 +266,8 @@ func (m *Meter) tell(devices []inventory.Device, now time.Time) {
 	}
 }
 
-// Snapshot is what the metrics tell now. Shares are told from the moment when their pod is known: their use is 0 until
-// it is measured.
+// Snapshot is the present content of the metrics. Shares appear from the moment when their pod is known: their use is 0
+// before the first measurement.
 func (m *Meter) Snapshot() metrics.Snapshot {
 	devices, _ := m.Inventory.Snapshot()
 	pods, _, _ := m.Pods.Snapshot()

@@ -22,7 +22,7 @@ import (
 
 // One container of a pod is told from the other by its container ID; a process whose container is not in the status yet
 // is the only holder's.
-func TestContainersOfAPodAreToldApart(t *testing.T) {
+func TestContainersOfAPodAreDistinguished(t *testing.T) {
 	devices := []resident.Share{
 		{UID: "u", Name: "a", DeviceID: fixture.G0}, {UID: "u", Name: "b", DeviceID: fixture.G0}, {UID: "v", Name: "a", DeviceID: fixture.G0},
 	}

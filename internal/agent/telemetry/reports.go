@@ -33,7 +33,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// read asks the pods that hold shares. While the kubelet does not tell its pods, nobody is asked: an address may have
+// read scrapes the pods that hold shares. While the kubelet does not list its pods it scrapes none: an address may have
 // become another pod's.
 func (r *Reporter) read(ctx context.Context) {
 	pods, _, err := r.Pods.Snapshot()

@@ -27,18 +27,18 @@ type tenants struct {
 	since   time.Time
 }
 
-// tenantUse is what is known of one pod on a device.
+// tenantUse is the known use of one pod on a device.
 type tenantUse struct {
 	// sm and memory are averages; nil before the first sample.
 	sm, memory *float64
 	measured   bool
-	// rate is the average of what the pod reports, nil while it reports nothing of the time since the working
-	// tenants last changed; told is when it last reported.
+	// rate is the average of the pod's reports, nil without a report since the working tenants last changed; told is
+	// the time of the last report.
 	rate *float64
 	told time.Time
 }
 
-// join takes over who holds shares of the device now. It keeps the averages of tenants that still hold theirs.
+// join takes over who holds shares of the device now. Tenants that still hold their shares keep their averages.
 func (t *tenants) join(residents []resident.Share) {
 	uses := make(map[types.UID]*tenantUse, len(residents))
 	for i := range residents {
@@ -89,23 +89,23 @@ func (t *tenants) follow(residents []resident.Share, uses []metrics.Use, now tim
 	}
 }
 
-// begin forgets all averages.
+// begin drops all averages.
 func (t *tenants) begin() {
 	for _, m := range t.uses {
 		*m = tenantUse{told: m.told}
 	}
 }
 
-// forget drops the averages of what the driver measures, since it has not answered for too long.
+// forget drops the averages of the driver's measurements, since the driver has not answered for too long.
 func (t *tenants) forget() {
 	for _, m := range t.uses {
 		m.sm, m.memory, m.measured = nil, nil, false
 	}
 }
 
-// hear adds the rates that the pods report of themselves to the averages. A rate that is also about a time before the
-// last change of the working tenants does not count, and the average of a pod that reports no more is dropped.
-func (t *tenants) hear(rate func(types.UID) (reported.Rate, bool)) {
+// addRates adds the pods' own rates to the averages. A rate that is also about a time before the last change of the working
+// tenants does not count. A pod that reports no more loses its average.
+func (t *tenants) addRates(rate func(types.UID) (reported.Rate, bool)) {
 	for uid, m := range t.uses {
 		r, ok := rate(uid)
 		if !ok || r.From.Before(t.since) {
@@ -148,10 +148,10 @@ func approach(average *float64, value, part float64) *float64 {
 	return &value
 }
 
-// rateDigits is how many digits of a rate are published. Fewer than six would hide a move of a thousandth.
+// rateDigits is the number of published digits of a rate. Fewer than six would hide a move of a thousandth.
 const rateDigits = 6
 
-// rateQuantity writes a rate from 0 to reported.MaxValue. Below a millionth of a millionth nothing is left of it.
+// rateQuantity writes a rate from 0 to reported.MaxValue. Below a millionth of a millionth the result is 0.
 func rateQuantity(rate float64) *resource.Quantity {
 	if rate < 1e-9 {
 		return resource.NewQuantity(0, resource.DecimalSI)
@@ -170,7 +170,7 @@ func rateQuantity(rate float64) *resource.Quantity {
 // often, for all watchers.
 const newsOfRate = 20
 
-// isTenantNews reports whether somebody has come or gone, or does far enough otherwise than was published.
+// isTenantNews reports whether a tenant has come or gone, or differs far enough from its published use.
 func isTenantNews(have, now []v1alpha1.GPUTenant, memory int64) bool {
 	return !slices.EqualFunc(have, now, func(a, b v1alpha1.GPUTenant) bool {
 		return a.UID == b.UID && a.Measured == b.Measured &&

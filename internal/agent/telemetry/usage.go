@@ -22,10 +22,10 @@ type client struct {
 // divide says what each resident of a device used, in their order, and sums up the device. whose returns the resident
 // of a process, -1 for none.
 //
-// Where the driver tells the utilisation of no client but of the MPS server, or of the device alone, the clients share
-// it in proportion to the compute limits of their containers: a limit is the only thing known that bounds what a client
-// can take. A process without a resident counts as one that may use the whole device. Example: the server ran for 60 %
-// of the time, two clients have limits of 20 % and 40 %: 20 % and 40 %.
+// The driver may report the utilisation of the MPS server, or of the device, and of no client. Then the clients share
+// it in proportion to the compute limits of their containers: no other known number bounds a client. A process without
+// a resident counts as one that may use the whole device. Example: the server ran for 60 % of the time, two clients
+// have limits of 20 % and 40 %: 20 % and 40 %.
 func divide(s nvml.Sample, residents []resident.Share, whose func(pid int) int) ([]metrics.Use, metrics.Sample) {
 	clients, server := clientsOf(s, whose)
 	uses := make([]metrics.Use, len(residents))
@@ -75,7 +75,7 @@ func clientsOf(s nvml.Sample, whose func(pid int) int) (clients []client, server
 	return clients, server
 }
 
-// lump returns the utilisation that the clients have to share, false where the driver tells that of each.
+// lump returns the utilisation that the clients have to share, false where the driver reports each client.
 func lump(s nvml.Sample, clients []client, server *nvml.Process) (metrics.Rates, bool) {
 	for _, c := range clients {
 		if c.Measured {
@@ -89,7 +89,7 @@ func lump(s nvml.Sample, clients []client, server *nvml.Process) (metrics.Rates,
 	return total, total.SM > 0 || total.MemoryBandwidth > 0
 }
 
-// apportion gives each client its part of the total. The limit of a container is divided among its processes.
+// apportion gives each client its part of the total. The processes of a container share its limit.
 func apportion(clients []client, residents []resident.Share, total metrics.Rates) {
 	processes := map[int]int{}
 	for _, c := range clients {
@@ -151,13 +151,13 @@ func (s *smoothed) usage() *v1alpha1.GPUUsage {
 }
 
 const (
-	// newsPercent is by how many points a utilisation has to move to be published, and newsOfMemory of how many parts of
-	// the device's memory the use of it has to move by one. Smaller ones write the GPUNode more often, for all watchers.
+	// newsPercent is by how many points a utilisation has to move to be published. newsOfMemory is the same for memory:
+	// one part in so many of the device's memory. Smaller ones write the GPUNode more often, for all watchers.
 	newsPercent  = 5
 	newsOfMemory = 20
 )
 
-// isNews reports whether the use has moved far enough from what was published.
+// isNews reports whether the use has moved far enough from the published one.
 func isNews(have, now *v1alpha1.GPUUsage, memory int64) bool {
 	if have == nil || now == nil {
 		return have != now

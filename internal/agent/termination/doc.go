@@ -1,5 +1,5 @@
-// Package termination ends the GPU work of terminating pods before the kubelet kills their processes.
+// Package termination ends the GPU work of terminating pods before the kubelet's SIGKILL.
 //
-// It decides when that is due. Which processes belong to a pod is told by package resident, and when the kubelet kills a
-// pod by package podsource.
+// The package decides when that is due. Package resident knows the processes of a pod, and package podsource the time
+// of the SIGKILL.
 package termination

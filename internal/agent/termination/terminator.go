@@ -19,16 +19,16 @@ import (
 
 // Sharing ends clients of MPS.
 type Sharing interface {
-	// Look asks who is served.
+	// Look lists the clients.
 	Look(ctx context.Context, id string) (sharing.Tenancy, error)
 	// EndClients ends the GPU work of those of the processes that are clients of the device now, and returns them.
 	EndClients(ctx context.Context, id string, pids []int) (ended []int, err error)
 }
 
-// Pods knows the pods of the node that ask for vGPUs.
+// Pods knows the pods of the node that request vGPUs.
 type Pods interface {
-	// Snapshot returns the pods by UID and a channel that is closed at the next change. With an error it returns the pods
-	// that were known last.
+	// Snapshot returns the pods by UID and a channel that is closed at the next change. With an error it returns the
+	// last known pods.
 	Snapshot() (map[types.UID]*podsource.Tenant, <-chan struct{}, error)
 }
 
@@ -41,30 +41,30 @@ type Options struct {
 	Attribution *resident.Attribution
 	Metrics     *metrics.Agent
 	Beat        func()
-	// Margin is how long before the kill clients are ended.
+	// Margin is the time between the end of the clients and the SIGKILL.
 	Margin time.Duration
 }
 
-// New returns a terminator. It starts nothing.
+// New returns a terminator.
 func New(o Options) *Terminator {
 	return &Terminator{Options: o, rounds: map[string]*round{}, ended: make(chan string)}
 }
 
-// Terminator ends the GPU work of terminating pods before the kubelet kills their processes: a client of MPS that is
-// killed with a queue of work is a fatal fault of its server, which breaks every program of the device (seen on an H100
-// with driver 580.159), or blocks every later one (reported by users, not seen).
+// Terminator ends the GPU work of terminating pods before the kubelet's SIGKILL. A SIGKILL to an MPS client with a
+// queue of work is a fatal fault of its server, which breaks every program of the device (seen on an H100 with driver
+// 580.159). Users report that it can also block every later program (not seen).
 //
-// It waits until shortly before the kill, since programs use their grace to save what they have. A pod terminates when it
-// is deleted or when the kubelet ends it by itself (eviction, shutdown of the node, deadline of the pod): the kubelet
-// tells its Pods API either before it begins (SyncTerminatingPod of Kubernetes 1.37; read, not measured). It cannot
-// foresee a kill without a pod that terminates: of a container whose liveness probe fails or that runs out of memory;
-// the canary finds out about those. Static pods hold no shares, since no scheduler places them.
+// The terminator waits until shortly before the SIGKILL, since programs use their grace to save their state. A pod
+// terminates when a client deletes it or when the kubelet ends it by itself (eviction, shutdown of the node, deadline
+// of the pod). The kubelet shows either in its Pods API before it begins (SyncTerminatingPod of Kubernetes 1.37; read,
+// not measured). A SIGKILL to a container of a running pod has no warning: its liveness probe fails or it runs out of
+// memory. The canary then finds a broken server. Static pods hold no shares, since no scheduler places them.
 type Terminator struct {
 	Options
 
 	// rounds by device; only the loop touches them.
 	rounds map[string]*round
-	// ended is sent to when a round has ended, with its device.
+	// ended receives the device at the end of each round.
 	ended chan string
 }
 
@@ -75,11 +75,11 @@ type round struct {
 }
 
 const (
-	// endAgain is the pause between two rounds: a pod may start clients until it is killed. Each round costs the start of
-	// a process or two.
+	// endAgain is the pause between two rounds: a pod may start clients until the SIGKILL. Each round costs the start
+	// of a process or two.
 	endAgain = time.Second
-	// endLate is how long after the kill a pod that still is there counts as stuck, and endStuck the pause between two
-	// rounds for it.
+	// endLate is how long after the SIGKILL a pod that still is there counts as stuck, and endStuck the pause between
+	// two rounds for it.
 	endLate  = 10 * time.Second
 	endStuck = 10 * time.Second
 	// endTimeout bounds one round.
@@ -139,7 +139,7 @@ func (t *Terminator) turn(ctx context.Context, pods map[types.UID]*podsource.Ten
 	return next
 }
 
-// due returns the pods whose clients have to be ended now, and how long there is nothing to do for the others.
+// due returns the pods whose clients have to end now, and the time until the next one is due.
 func (t *Terminator) due(pods map[types.UID]*podsource.Tenant, now time.Time) (map[types.UID]*podsource.Tenant, time.Duration) {
 	due, next := map[types.UID]*podsource.Tenant{}, loop.BeatEvery
 	for uid, p := range pods {

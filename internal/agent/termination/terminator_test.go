@@ -34,7 +34,7 @@ func TestWholeDevicesAreNoBusinessOfMPS(t *testing.T) {
 	}
 }
 
-func TestEndComesTheMarginBeforeTheKill(t *testing.T) {
+func TestEndComesTheMarginBeforeSIGKILL(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	tm := New(Options{Margin: 3 * time.Second})
 	in := func(kill time.Duration) *podsource.Tenant { return &podsource.Tenant{Kill: now.Add(kill)} }

@@ -1,7 +1,7 @@
-// Package admission tells which nodes take a pod by all that is not devices, room of the host or other pods: selectors,
+// Package admission says which nodes take a pod, apart from devices, room of the host and other pods: by selectors,
 // affinity to nodes, taints, cordons.
 //
-// It is a look beforehand that keeps hopeless nodes out of a search. The scheduler's in-tree plugins decide.
+// The check keeps hopeless nodes out of a search. The scheduler's in-tree plugins decide.
 package admission
 
 import (
@@ -18,7 +18,7 @@ type Demand struct {
 	affinity nodeaffinity.RequiredNodeAffinity
 }
 
-// Of returns the demand of a pod. It keeps the pod.
+// Of returns the demand of a pod. The demand refers to the pod.
 func Of(pod *v1.Pod) Demand {
 	return Demand{pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(pod)}
 }
@@ -40,15 +40,15 @@ func nodeAffinity(pod *v1.Pod) *v1.NodeAffinity {
 // MetBy reports whether the node may take the pod. An affinity that cannot be read is met by no node.
 func (d *Demand) MetBy(node *v1.Node) bool { return d.Bar(node) == "" }
 
-// What Bar says, as the in-tree plugins do. An untolerated taint is named beside.
+// Results of Bar, in the words of the in-tree plugins. An untolerated taint has its name beside.
 const (
 	unschedulable = "node(s) were unschedulable"
 	untolerated   = "node(s) had untolerated taint"
 	unmatched     = "node(s) didn't match Pod's node affinity/selector"
 )
 
-// Bar returns why the node does not take the pod, in the words of the scheduler's events, "" where it may take it. A node that is
-// refused for several reasons has the one that the in-tree plugins give first.
+// Bar returns why the node does not take the pod, in the words of the scheduler's events, "" where it may take it. Of
+// several reasons Bar returns the one that the in-tree plugins give first.
 func (d *Demand) Bar(node *v1.Node) string {
 	tolerations := d.pod.Spec.Tolerations
 	cordon := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}

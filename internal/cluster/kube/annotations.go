@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Bounds of the parts of an assignment in the annotation: what every one has, with the names of the node and of the fields, what
-// each container adds to its name, and what each device adds, whose ID has up to 64 bytes.
+// Bounds of the parts of an assignment in the annotation. Every assignment has a part with the names of the node and of
+// the fields, each container adds a part to its name, and each device adds a part with its ID of up to 64 bytes.
 const (
 	assignmentBytes = 512
 	containerBytes  = 256
@@ -29,7 +29,7 @@ func LargestAssignment(r *vgpu.Request) int {
 		c := &r.Containers[i]
 		devices := min(int(c.Slots), MaxDevices)
 		if len(r.Variants) > 0 {
-			devices = MaxDevices // a wanted rate may take more than was asked for
+			devices = MaxDevices // a wanted rate may take more devices than the request
 		}
 		sum += containerBytes + len(c.Name) + devices*deviceBytes
 	}
@@ -47,8 +47,9 @@ func AnnotationBytes(pod *v1.Pod) int {
 	return sum
 }
 
-// CheckAnnotations returns a *FieldError where an assignment of so many bytes would bring a pod's annotations beyond what the API
-// server allows. A Binding adds the assignment unchecked; every later update of the pod would be refused, its status included.
+// CheckAnnotations returns a *FieldError where an assignment of so many bytes would bring a pod's annotations beyond
+// what the API server allows. A Binding adds the assignment without a check; the API server would then refuse every
+// later update of the pod, its status included.
 func CheckAnnotations(pod *v1.Pod, assignment int) error {
 	const most = validation.TotalAnnotationSizeLimitB
 	have, adds := AnnotationBytes(pod), len(v1alpha1.AnnotationAssignment)+assignment

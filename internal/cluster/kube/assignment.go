@@ -21,7 +21,7 @@ var ErrNoAssignment = errors.New("the pod carries no assignment")
 const milliPerPercent = int64(vgpu.WholeGPU) / 100
 
 // EncodeAssignment returns the value of the annotation v1alpha1.AnnotationAssignment. The same assignment gives the
-// same text. It refuses what DecodeAssignment would refuse, and a compute limit that is no whole percent.
+// same text. It returns an error where DecodeAssignment would, and for a compute limit that is no whole percent.
 func EncodeAssignment(a vgpu.Assignment) (string, error) {
 	out := v1alpha1.Assignment{Version: v1alpha1.AssignmentVersion, UID: string(a.UID), Node: a.Node}
 	for _, c := range a.Containers {
@@ -59,7 +59,7 @@ func EncodeAssignment(a vgpu.Assignment) (string, error) {
 }
 
 // DecodeAssignment parses the value of the annotation strictly: unknown or repeated fields, another version and values
-// out of range are errors. It does not know the pod; see AssignmentOf.
+// out of range are errors. The check of the assignment against its pod is AssignmentOf.
 func DecodeAssignment(raw string) (v1alpha1.Assignment, error) {
 	var a v1alpha1.Assignment
 	strict, err := kjson.UnmarshalStrict([]byte(raw), &a)
@@ -131,12 +131,12 @@ func validateContainer(c *v1alpha1.ContainerAssignment) error {
 	return nil
 }
 
-// AssignmentOf returns the assignment that a bound pod carries. It believes it only where it agrees with the pod: UID,
-// node, and for every container that asks for slots the slots and an explicit memory. What needs the node's devices is
-// checked by CheckAssignment. Annotations that users may change after the binding are not compared. The slowdown that the
-// pod tolerates is read from its annotation: any where that is malformed, since the pod runs already.
+// AssignmentOf returns the assignment that a bound pod carries. The assignment counts only where it agrees with the
+// pod: UID, node, and for every container with slots their number and an explicit memory. CheckAssignment checks what
+// needs the node's devices. Annotations that users may change after the binding do not count. The pod's annotation
+// gives the slowdown that the pod tolerates. A malformed one means any slowdown, since the pod runs already.
 //
-// It returns ErrNoAssignment for a pod without the annotation, and an error that says what disagrees for all others.
+// The error is ErrNoAssignment for a pod without the annotation; otherwise it says what disagrees.
 func AssignmentOf(pod *v1.Pod) (vgpu.Assignment, error) {
 	raw, ok := pod.Annotations[v1alpha1.AnnotationAssignment]
 	if !ok {
@@ -179,7 +179,7 @@ func assignmentOf(pod *v1.Pod, raw string) (vgpu.Assignment, error) {
 	return a, nil
 }
 
-// agrees compares a container's part of an assignment with what the container asks for.
+// agrees compares a container's part of an assignment with the container's request.
 func agrees(want *vgpu.ContainerRequest, have *v1alpha1.ContainerAssignment) error {
 	n := int64(len(have.Devices))
 	if have.Name != want.Name {
@@ -192,8 +192,8 @@ func agrees(want *vgpu.ContainerRequest, have *v1alpha1.ContainerAssignment) err
 	if slots != int64(want.Slots) {
 		return fmt.Errorf("the assignment has %d slots, the container asks for %d", slots, want.Slots)
 	}
-	// Memory is asked for as a sum over the devices and divided with rounding up, so it may exceed the sum by less
-	// than a byte per device.
+	// A request names the memory as a sum over the devices, and the division rounds up, so the memory may exceed the
+	// sum by less than a byte per device.
 	if memory := have.MemoryBytes * n; want.Memory > 0 && (memory < int64(want.Memory) || memory >= int64(want.Memory)+n) {
 		return fmt.Errorf("the assignment has %d bytes, the container asks for %d", memory, want.Memory)
 	}

@@ -113,7 +113,7 @@ func TestAssignmentOfMoreThanAskedFor(t *testing.T) {
 	}
 }
 
-func TestEncodeAssignmentRefusesWhatNobodyCouldRead(t *testing.T) {
+func TestEncodeAssignmentRefusesTheUnreadable(t *testing.T) {
 	for name, change := range map[string]func(*vgpu.Assignment){
 		"no UID":               func(a *vgpu.Assignment) { a.UID = "" },
 		"no container":         func(a *vgpu.Assignment) { a.Containers = nil },

@@ -6,11 +6,11 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// CheckAssignment compares an assignment with the devices of its node: every device exists, a share is one that the
-// device admits, several devices are taken whole, and the pod as a whole fits the empty node. Health is not compared:
-// a share on a device that went sick stays valid.
+// CheckAssignment compares an assignment with the devices of its node. Every device must exist and admit its share, a
+// container with several devices must take them whole, and the pod as a whole must fit the empty node. Health does not
+// count: a share on a device that became unhealthy stays valid.
 //
-// It cannot tell whether other pods hold the same share; that is the ledger's part.
+// The ledger checks that no other pod holds the same share.
 func CheckAssignment(a vgpu.Assignment, devices []vgpu.Device) error {
 	empty, err := vgpu.NewNode(a.Node, devices)
 	if err != nil {

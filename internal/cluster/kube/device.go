@@ -18,8 +18,8 @@ var linkClasses = map[v1alpha1.LinkType]vgpu.LinkClass{
 	v1alpha1.LinkSYS:    vgpu.LinkSYS,
 }
 
-// Devices returns the devices of a node in the order of its GPUNode. It refuses what the schema of the CRD refuses
-// too, for clusters where another version of the schema is installed.
+// Devices returns the devices of a node in the order of its GPUNode. The checks are those of the CRD's schema, for
+// clusters with another version of the schema.
 func Devices(g *v1alpha1.GPUNode) ([]vgpu.Device, error) {
 	devices := make([]vgpu.Device, 0, len(g.Status.Devices))
 	seen := make(map[string]bool, len(g.Status.Devices))

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// maxShownValue bounds how much of a wrong value is repeated in a message: events hold 1,024 characters in all.
+// maxShownValue bounds the part of a wrong value that a message repeats: events hold 1,024 characters in all.
 const maxShownValue = 64
 
 // FieldError says which field of a pod is wrong.
@@ -21,10 +21,10 @@ type FieldError struct {
 	Value string
 	// Legal says in words which values are legal, or what is missing.
 	Legal string
-	// MustReplace reports that the field cannot be changed: the pod must be deleted and created again. Resources of
+	// MustReplace reports that the field is immutable: the user must delete the pod and create it again. Resources of
 	// containers are immutable, annotations are not.
 	MustReplace bool
-	// Object reports that the field is one of another object than the pod, which can be changed.
+	// Object reports that the field is one of another object than the pod, which the user can change.
 	Object bool
 }
 
@@ -49,8 +49,8 @@ func (e *FieldError) Error() string {
 	return b.String()
 }
 
-// FieldOf names the field of the pod that a refusal by the legality of a request points at, and false for refusals
-// that are about room and not about the request.
+// FieldOf names the field of the pod that makes its request illegal, and returns false for refusals that are about
+// room.
 func FieldOf(pod *v1.Pod, r vgpu.Refusal) (*FieldError, bool) {
 	switch r.Reason {
 	case vgpu.IllegalSlots:
@@ -63,7 +63,7 @@ func FieldOf(pod *v1.Pod, r vgpu.Refusal) (*FieldError, bool) {
 	case vgpu.MemoryLimitBelowRequest:
 		return AnnotationError(pod, v1alpha1.AnnotationMemoryLimit,
 			fmt.Sprintf("it must not be below the request, %v", vgpu.Bytes(r.Best))), true
-	case vgpu.LimitAboveDevice: // of memory: a compute limit above a device is malformed
+	case vgpu.LimitAboveDevice:
 		return AnnotationError(pod, v1alpha1.AnnotationMemoryLimit,
 			fmt.Sprintf("it must not be above the device, %v", vgpu.Bytes(r.Best))), true
 	}

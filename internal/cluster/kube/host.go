@@ -20,14 +20,14 @@ var MaxHost = vgpu.Room{MilliCPU: 1 << 50, Memory: MaxMemory}
 const (
 	legalAmount = "it must be from 0 to 1Pi"
 	legalCPU    = "it must be from 0 to 1T"
-	// maxCPU is the most CPUs that an amount may name, and maxParts bounds the containers whose amounts are added up: the sums of
-	// what is legal stay far within 64 bits.
+	// maxCPU is the largest legal number of CPUs, and maxParts bounds the containers in a sum, so that sums of legal
+	// amounts stay far within 64 bits.
 	maxCPU   = 1e12
 	maxParts = 4000
 )
 
-// Host returns what a pod asks of its host. The error is a *FieldError that names the first quantity that no host could offer,
-// whatever resource it is of: the pod is then taken to ask for MaxHost. Such quantities are not calculated with.
+// Host returns what a pod requests of its host. The error is a *FieldError that names the first quantity that no host
+// could offer, of whatever resource: the pod then counts with MaxHost. Host calculates with no such quantity.
 func Host(pod *v1.Pod) (vgpu.Room, error) {
 	if err := CheckAmounts(pod); err != nil {
 		return MaxHost, err
@@ -39,9 +39,9 @@ func Host(pod *v1.Pod) (vgpu.Room, error) {
 	}, nil
 }
 
-// BoundedHost returns what a pod that is on a node asks of its host, by what the scheduler counted for it: MaxHost where that does
-// not tell. The scheduler counts the lower 64 bits of a sum, so that 2^64+1 bytes are one byte there and 2^64-32Gi make a node's
-// total smaller: no total says whether that happened, only the amounts of each pod do.
+// BoundedHost returns what a pod on a node requests of its host, from the scheduler's sum: MaxHost where the sum may be
+// wrong. The scheduler counts the lower 64 bits of a sum, so that 2^64+1 bytes are one byte there and 2^64-32Gi make a
+// node's total smaller. No total shows whether that happened, only the amounts of each pod do.
 func BoundedHost(pod *v1.Pod, counted vgpu.Room) vgpu.Room {
 	if len(pod.Spec.InitContainers)+len(pod.Spec.Containers) > maxParts || hasAbsurdAmounts(pod) {
 		return MaxHost
@@ -52,8 +52,8 @@ func BoundedHost(pod *v1.Pod, counted vgpu.Room) vgpu.Room {
 	}
 }
 
-// CheckAmounts returns a *FieldError that names the first quantity of a pod which no host could offer, whatever resource it is of.
-// It calculates with none of them.
+// CheckAmounts returns a *FieldError that names the first quantity of a pod which no host could offer, whatever
+// resource it is of. CheckAmounts calculates with none of them.
 func CheckAmounts(pod *v1.Pod) error {
 	if !hasAbsurdAmounts(pod) {
 		return nil
@@ -84,8 +84,8 @@ func CheckAmounts(pod *v1.Pod) error {
 	return absurdIn("spec.overhead", pod.Spec.Overhead)
 }
 
-// hasAbsurdAmounts reports whether a pod has a quantity that no host could offer. It is asked for all pods of a node whenever one
-// of them comes or goes.
+// hasAbsurdAmounts reports whether a pod has a quantity that no host could offer. The plugin calls it for all pods of a
+// node whenever one of them comes or goes.
 func hasAbsurdAmounts(pod *v1.Pod) bool {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Bounds of a latency: shorter is no work of a GPU, longer is nothing that anybody waits for.
+// Bounds of a latency: shorter is no work of a GPU, longer is no useful promise.
 const (
 	MinLatency = time.Microsecond
 	MaxLatency = time.Hour

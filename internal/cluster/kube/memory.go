@@ -9,9 +9,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// MemoryError says at the field that bounds a container's device memory that its workload declares to hold more of a device
-// of a model than the share may use there: the pod would fail. The fields are, in this order, the annotation that raises
-// the limit, the container's memory, and its slots, which memory follows from.
+// MemoryError returns the error of a pod that would fail: its workload declares to hold more memory of a device than
+// the share may use there. The error is at the field that bounds the container's device memory. The fields are, in this
+// order, the annotation that raises the limit, the container's memory, and its slots, which memory follows from.
 func MemoryError(pod *v1.Pod, container, profile, model string, holds vgpu.Bytes, share vgpu.Share) *FieldError {
 	legal := fmt.Sprintf("WorkloadProfile %s declares that it holds %v of a device of %s, and the pod may use %v there",
 		profile, holds, model, share.MemoryLimit)

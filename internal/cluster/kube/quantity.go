@@ -7,9 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Quantities are what users write. The API server accepts 1e3000000, a number of three million digits, of which one comparison
-// takes half a second, and amounts beyond 64 bits, of which resource.Quantity returns the lower bits: 9223372036854775808 is
-// −9223372036854775808 there. So whatever calculates with a quantity looks first whether it isPlain.
+// Quantities are what users write. The API server accepts 1e3000000, a number of three million digits, of which one
+// comparison takes half a second. It also accepts amounts beyond 64 bits, of which resource.Quantity returns the lower
+// bits: 9223372036854775808 is −9223372036854775808 there. So whatever calculates with a quantity looks first whether
+// it isPlain.
 
 const (
 	// maxExponent bounds the power of ten of a plain quantity. The suffixes of Kubernetes are from n (−9) to E (18), Ei included.
@@ -18,14 +19,14 @@ const (
 	maxBits = 256
 )
 
-// isPlain reports whether arithmetic with a quantity takes no longer than with any other amount. It looks at the exponent and at
-// the number of digits, and calculates nothing.
+// isPlain reports whether arithmetic with a quantity takes no longer than with any other amount. isPlain looks at the
+// exponent and at the number of digits, and calculates nothing.
 func isPlain(q resource.Quantity) bool {
 	exponent, digits := partsOf(q)
 	return exponent >= -maxExponent && exponent <= maxExponent && digits.BitLen() <= maxBits
 }
 
-// partsOf returns a quantity as digits × 10^exponent, without rounding. The digits must not be changed.
+// partsOf returns a quantity as digits × 10^exponent, without rounding. The caller must not change the digits.
 func partsOf(q resource.Quantity) (exponent int64, digits *big.Int) {
 	dec := q.AsDec() // of the copy: a conversion that shifts no digit
 	return -int64(dec.Scale()), dec.UnscaledBig()

@@ -16,12 +16,12 @@ const (
 	// MaxDevices is the most devices that the GPUNode schema admits on a node.
 	MaxDevices = 128
 
-	// maxSlots is the most that a container can ask for: a node of maxDevices with the 1,000 slots that the schema
-	// admits. It keeps sums over a pod's containers far from overflow.
+	// maxSlots is the largest request of a container: a node of maxDevices with the 1,000 slots that the schema admits.
+	// The bound keeps sums over a pod's containers far from overflow.
 	maxSlots = MaxDevices * 1000
 
-	// MaxMemory is the most device memory that one container can ask for: 1 PiB, some four thousand of the largest
-	// devices. It keeps sums over a pod's containers far from overflow.
+	// MaxMemory is the largest request of one container for device memory: 1 PiB, some four thousand of the largest
+	// devices. The bound keeps sums over a pod's containers far from overflow.
 	MaxMemory = 1 << 50
 )
 
@@ -32,16 +32,16 @@ const (
 	legalLimit   = "it must be a quantity of whole bytes per device from 1 to 1Pi, for example 8Gi"
 )
 
-// quantityForm is what a memory limit may look like: quantities without a sign and with at most two digits of
-// exponent. resource.ParseQuantity accepts exponents of nine digits, which take minutes to compare.
+// quantityForm is the legal form of a memory limit: a quantity without a sign and with at most two digits of exponent.
+// resource.ParseQuantity accepts exponents of nine digits, which take minutes to compare.
 var quantityForm = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,18})?([kMGTP]|[KMGTP]i|[eE][0-9]{1,2})?$`)
 
-// WantsVGPU reports whether any container of the pod asks for vGPUs or their memory.
+// WantsVGPU reports whether any container of the pod requests vGPUs or their memory.
 func WantsVGPU(pod *v1.Pod) bool {
 	return AnyWants(pod.Spec.InitContainers) || AnyWants(pod.Spec.Containers)
 }
 
-// AnyWants reports whether one of the containers asks for vGPUs or their memory.
+// AnyWants reports whether one of the containers requests vGPUs or their memory.
 func AnyWants(containers []v1.Container) bool {
 	for i := range containers {
 		limits := containers[i].Resources.Limits
@@ -58,12 +58,13 @@ func AnyWants(containers []v1.Container) bool {
 	return false
 }
 
-// Request returns what a pod asks for. The error is a *FieldError that names the first wrong field: first of
-// the init containers, then of the others, then of the annotations. A pod that asks for nothing gives a Request without containers.
+// Request returns the request of a pod. The error is a *FieldError that names the first wrong field: first of the init
+// containers, then of the others, then of the annotations. The result has no containers for a pod without vGPUs.
 //
-// Who its workload is (vgpu.Tenancy.Workload) is not told by the pod alone. The models of v1alpha1.AnnotationModels are its
-// variants. A wanted rate or latency is read by WantedRate and WantedLatency, since what it takes depends on throughputs.
-// A limit of zero asks for nothing. Annotations of a pod that asks for nothing are not read.
+// The caller sets the workload (vgpu.Tenancy.Workload), which needs more than the pod. The models of
+// v1alpha1.AnnotationModels are its variants. A wanted rate or latency is read by WantedRate and WantedLatency, since
+// what it takes depends on throughputs. A limit of zero is no request. Request does not read the annotations of a pod
+// without vGPUs.
 func Request(pod *v1.Pod) (vgpu.Request, error) {
 	r := vgpu.Request{UID: vgpu.UID(pod.UID), Pod: pod.Namespace + "/" + pod.Name}
 	if pod.Spec.Priority != nil {
@@ -86,8 +87,8 @@ func Request(pod *v1.Pod) (vgpu.Request, error) {
 	return r, err
 }
 
-// Containers returns the containers that ask for slots, init containers and sidecars first. It reads no annotation:
-// those of a running pod may have been changed since. The error is a *FieldError.
+// Containers returns the containers with slots, init containers and sidecars first. Containers reads no annotation: a
+// user may have changed those of a running pod. The error is a *FieldError.
 func Containers(pod *v1.Pod) ([]vgpu.ContainerRequest, error) {
 	var all []vgpu.ContainerRequest
 	add := func(path string, c *v1.Container, kind vgpu.ContainerKind) error {

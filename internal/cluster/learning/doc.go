@@ -1,10 +1,10 @@
-// Package learning turns what nodes report of pods into what the scheduler knows of workloads: what each uses of a GPU
+// Package learning turns telemetry of nodes into knowledge of workloads. It learns what each workload uses of a GPU
 // without neighbours, how much it suffers from neighbours, and how much it harms them.
 //
-// It reads GPUNodes, pods and WorkloadProfiles, keeps an interference.Book, and shows the scheduler an immutable
-// Snapshot. It writes what it learned into the status of WorkloadProfiles, and reads it back after a restart. It does
-// not decide which pods share a device. A workload is the pods with one label profile, or else with one owner and the
-// same images. A tenant group is the pods at work on a device at one time.
+// The package reads GPUNodes, pods and WorkloadProfiles, keeps an interference.Book, and shows the scheduler an
+// immutable Snapshot. The learner writes the results into the status of WorkloadProfiles, and reads them back after a
+// restart. The package does not decide which pods share a device. A workload is the pods with one label profile, or
+// else with one owner and the same images. A tenant group is the pods at work on a device at one time.
 //
 // # From telemetry to observations
 //
@@ -12,15 +12,15 @@
 // start. Each interval of that time is one observation:
 //
 //   - of a pod without neighbours: its SM utilisation, its memory bandwidth, and the rate that it reports. Several of
-//     them make the rate alone, with which all other rates are compared;
+//     them make the rate alone, to which the learner compares all other rates;
 //   - of a pod beside up to interference.MaxBeside others: the co-run, its rate as a part of the rate alone. While the
 //     rate alone is unknown, the speed is relative to a guess, and the learner corrects it after a measurement.
 //
-// Nodes publish the bandwidth of devices, not of pods. It is a pod's own while the pod has no neighbours. For pods that
-// always have some, it is the difference between the device's and what the neighbours use alone, until a better value
-// is measured.
+// Nodes publish the bandwidth of devices, not of pods. The bandwidth is a pod's own while the pod has no neighbours.
+// For pods that always have some, it is the device's bandwidth less what the neighbours use alone, until a measurement
+// gives a better value.
 //
-// The learner does not trust pods. It compares a rate only with others of the same workload, and drops and counts
-// impossible values. What a workload reports changes its own traits first. It changes a neighbour's pressure only as
-// far as the workloads of other owners agree (interference.Book). Owners are namespaces.
+// The learner does not trust pods. The learner compares a rate only with others of the same workload, and drops and
+// counts impossible values. The reports of a workload change its own traits first. They change a neighbour's pressure
+// only as far as the workloads of other owners agree (interference.Book). Owners are namespaces.
 package learning

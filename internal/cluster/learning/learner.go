@@ -21,9 +21,9 @@ type Options struct {
 	// Model that predicts; the book corrects it.
 	Model interference.Model
 	// MaxProfiles is how many WorkloadProfiles the learner makes itself. Beyond that it deletes those with the oldest
-	// observations. It also bounds the workloads that the learner keeps without a WorkloadProfile.
+	// observations. MaxProfiles also bounds the workloads that the learner keeps without a WorkloadProfile.
 	MaxProfiles int
-	// Frozen: the learner uses what users declared and what was learned before, and neither learns nor writes.
+	// Frozen: the learner uses declarations and earlier results, and neither learns nor writes.
 	Frozen bool
 	// Client to write WorkloadProfiles with; nil disables writing.
 	Client dynamic.Interface
@@ -48,15 +48,15 @@ const (
 	// defaultWrites writes 10,000 changed workloads within an hour and a half, at less than what one busy Deployment
 	// costs the API server. A larger number writes faster and costs more.
 	defaultWrites = 2
-	// refresh is the time between two snapshots of what was learned. A shorter time shows news sooner and costs more.
+	// refresh is the time between two snapshots. A shorter time shows news sooner and costs more.
 	refresh = time.Second
-	// pace is the time between two reads of all devices. It rounds up the time of an observation.
+	// pace is the time between two reads of all devices. The time of an observation is a multiple of it.
 	pace = 10 * time.Second
 	// settling is the time between two rounds over the whole book. A shorter time costs more.
 	settling = 10 * time.Minute
 )
 
-// Learner learns from telemetry. Its methods may be called at the same time.
+// Learner learns from telemetry. Callers may use its methods at the same time.
 type Learner struct {
 	options Options
 	// shown is what the scheduler sees; stale says that a declaration is missing in it.
@@ -112,7 +112,7 @@ type workload struct {
 	seen    int64 // seconds since 1970
 }
 
-// New returns an empty Learner. It starts nothing.
+// New returns an empty Learner. New starts nothing.
 func New(o Options) *Learner {
 	if o.Clock == nil {
 		o.Clock = time.Now
@@ -197,7 +197,7 @@ func (l *Learner) named(namespace, name string) *workload {
 	return w
 }
 
-// names are the numbers of workloads. Its lock is held only briefly.
+// names are the numbers of workloads. The lock is for short calls only.
 type names struct {
 	mu      sync.RWMutex
 	numbers map[string]interference.Workload
@@ -233,14 +233,14 @@ func (n *names) remove(name string) {
 	delete(n.numbers, name)
 }
 
-// ownerOf returns a number that stands for a namespace: a hash, so that nothing has to be kept.
+// ownerOf returns a number that stands for a namespace: a hash, which needs no table.
 func ownerOf(namespace string) interference.Owner {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(namespace))
 	return interference.Owner(h.Sum32() | 1)
 }
 
-// forget drops a workload without pods; of one with pods it drops what was learned.
+// forget drops a workload without pods; of one with pods it drops the learned values.
 func (l *Learner) forget(w *workload) {
 	l.book.Forget(w.number)
 	w.records, w.written, w.wrote = nil, nil, false
@@ -251,7 +251,7 @@ func (l *Learner) forget(w *workload) {
 	}
 }
 
-// prune drops workloads that have neither pods nor a WorkloadProfile. Those of which nothing was learned it drops at
+// prune drops workloads that have neither pods nor a WorkloadProfile. It drops workloads without learned values at
 // once, the others beyond MaxProfiles, the oldest observations first.
 func (l *Learner) prune() {
 	idle := make([]*workload, 0, len(l.workloads))

@@ -81,7 +81,7 @@ var (
 		Help: "WorkloadProfiles by what became of them: written, made, deleted, or failed."}
 )
 
-// Families returns the table of the learner's metrics, from which its collector is built.
+// Families returns the table of the learner's metrics, the source of its collector.
 func Families() []metrics.Family {
 	return []metrics.Family{dropped, observations, restarts, waiting, profiles, writes}
 }

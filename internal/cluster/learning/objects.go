@@ -12,10 +12,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// pod is a pod that asks for vGPUs.
+// pod is a pod that requests vGPUs.
 type pod struct {
 	workload *workload
-	// node that it is bound to, "" before.
+	// node of the pod, "" before its binding.
 	node   string
 	shares []share
 }
@@ -26,7 +26,7 @@ type share struct {
 	part   vgpu.MilliGPU
 }
 
-// Pod handles a pod that was added or changed. It ignores pods without vGPUs, and drops those that have ended.
+// Pod handles a new or changed pod. Pod ignores pods without vGPUs, and drops those that have ended.
 func (l *Learner) Pod(p *v1.Pod) {
 	if !kube.WantsVGPU(p) {
 		return
@@ -57,7 +57,7 @@ func (l *Learner) Pod(p *v1.Pod) {
 	l.podsChanged = true
 }
 
-// PodGone handles a pod that was deleted or has ended.
+// PodGone handles the end of a pod.
 func (l *Learner) PodGone(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +104,8 @@ func (p *pod) part(id vgpu.DeviceID) vgpu.MilliGPU {
 	return vgpu.WholeGPU
 }
 
-// Profile handles a WorkloadProfile that was added or changed. The first time it restores what was learned before this
-// process started; later this process knows better.
+// Profile handles a new or changed WorkloadProfile. The first time it restores the results of earlier processes; later
+// this process knows better.
 func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
 	read := workloads.ReadProfile(p)
 	l.mu.Lock()
@@ -126,8 +126,8 @@ func (l *Learner) Profile(p *v1alpha1.WorkloadProfile) {
 	l.stale.Store(true)
 }
 
-// declaredOf returns what a WorkloadProfile declares, without what was learned. Profiles without a spec, which are most
-// that the scheduler makes, share one value.
+// declaredOf returns the declarations of a WorkloadProfile, without the learned values. Profiles without a spec, which
+// are most that the scheduler makes, share one value.
 func declaredOf(p *v1alpha1.WorkloadProfile, read *workloads.Workload) *workloads.Workload {
 	if s := &p.Spec; len(s.Uses) == 0 && len(s.Throughputs) == 0 && len(s.Spread) == 0 && s.Graph == nil {
 		return nothing
@@ -151,7 +151,7 @@ func (l *Learner) ProfileGone(namespace, name string) {
 	l.stale.Store(true)
 }
 
-// restore loads what was learned before.
+// restore loads the results of earlier processes.
 func (l *Learner) restore(w *workload, before []workloads.Learned) {
 	w.written = nil
 	for i := range before {
@@ -164,7 +164,7 @@ func (l *Learner) restore(w *workload, before []workloads.Learned) {
 		}
 		t := b.Traits
 		if b.SoloRate == 0 {
-			// The offset is relative to a guess that was not stored.
+			// The offset is relative to a guess that the status does not hold.
 			t.Offset, t.SureOffset = 0, 0
 		}
 		if t.CoRuns > 0 || t.SurePressure > 0 {

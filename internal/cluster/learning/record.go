@@ -129,7 +129,7 @@ func (w *workload) on(model string, gpu interference.GPU) *record {
 	return r
 }
 
-// restore loads what was learned before, as a number of values: as many as were seen, but few enough for quick
+// restore loads the results of earlier processes, as a number of values: the observed number, but few enough for quick
 // corrections.
 func (r *record) restore(b *workloads.Learned) {
 	const trusted = 4
@@ -238,8 +238,7 @@ func (l *Learner) allLearned(w *workload) []workloads.Learned {
 	return all
 }
 
-// under returns the rate under a cap. It makes it where there is none, in place of the one with the fewest values
-// alone.
+// under returns the rate under a cap. A new rate takes the place of the one with the fewest values alone.
 func (r *record) under(share vgpu.MilliGPU) *rate {
 	at := 0
 	for i := range r.rates {
@@ -270,8 +269,8 @@ func (r *record) elsewhere(share vgpu.MilliGPU, class interference.Class) float6
 	return out
 }
 
-// isOtherUnit counts how often in a row a rate was far from its reference. It reports whether the workload now reports
-// in another unit. A rate that is far off teaches nothing.
+// isOtherUnit counts how often in a row a rate was far from its reference. The result says whether the workload now
+// reports in another unit. A rate that is far off teaches nothing.
 func (r *record) isOtherUnit(reported, base float64) (far, other bool) {
 	if base == 0 || reported < base*otherUnit && reported > base/otherUnit {
 		r.strange = 0

@@ -39,9 +39,9 @@ func profileOf(tb testing.TB, key workloads.WorkloadKey, models ...string) *v1al
 	return p
 }
 
-// crowd returns a learner that knows so many workloads as well as it knows any: from WorkloadProfiles that it made, and
+// manyWorkloads returns a learner that knows so many workloads as well as it knows any: from WorkloadProfiles that it made, and
 // with as many co-runs as it remembers.
-func crowd(tb testing.TB, workloads int) *Learner {
+func manyWorkloads(tb testing.TB, workloads int) *Learner {
 	tb.Helper()
 	l := New(Options{Model: model(tb, "default"), MaxProfiles: workloads, Clock: newClock().time})
 	for i := range workloads {
@@ -77,11 +77,11 @@ func crowd(tb testing.TB, workloads int) *Learner {
 func TestWorkloadsAreSmall(t *testing.T) {
 	const workloads, most = 2000, 24 << 20 / 10_000
 	var before, after runtime.MemStats
-	crowd(t, 100)
+	manyWorkloads(t, 100)
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	l := crowd(t, workloads)
+	l := manyWorkloads(t, workloads)
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -97,7 +97,7 @@ func TestWorkloadsAreSmall(t *testing.T) {
 }
 
 func TestTenantAllocatesNothing(t *testing.T) {
-	s := crowd(t, 50).Snapshot()
+	s := manyWorkloads(t, 50).Snapshot()
 	var out interference.Tenant
 	for model, w := range map[string]interference.Workload{a100: 7, "unseen": 7, "": 0} {
 		if n := testing.AllocsPerRun(100, func() { out = s.Tenant(w, model, 500) }); n != 0 {
@@ -110,7 +110,7 @@ func TestTenantAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkTenant(b *testing.B) {
-	s := crowd(b, 2000).Snapshot()
+	s := manyWorkloads(b, 2000).Snapshot()
 	var out interference.Tenant
 	w := interference.Workload(0)
 	for b.Loop() {

@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Snapshot is what the learner knows of workloads at one time. It is immutable.
+// Snapshot is what the learner knows of workloads at one time. A snapshot is immutable.
 type Snapshot struct {
 	version uint64
 	views   map[interference.Workload]*view
@@ -45,7 +45,7 @@ type level struct {
 	mean  float64
 }
 
-// Snapshot returns the present knowledge: declarations until now, and what was learned until a second ago.
+// Snapshot returns the present knowledge: declarations until now, and learned values until a second ago.
 func (l *Learner) Snapshot() *Snapshot {
 	if l.stale.Load() {
 		l.mu.Lock()
@@ -61,7 +61,7 @@ func (s *Snapshot) Version() uint64 { return s.version }
 // Empty reports whether the snapshot has no workload.
 func (s *Snapshot) Empty() bool { return len(s.views) == 0 }
 
-// Known reports whether a workload was declared or observed.
+// Known reports whether a workload has declarations or observations.
 func (s *Snapshot) Known(w interference.Workload) bool { return s.views[w] != nil }
 
 // Number returns the number of a pod's workload, 0 for pods without vGPUs and for unknown workloads. A number stands
@@ -78,7 +78,7 @@ func (s *Snapshot) Number(p *v1.Pod) interference.Workload {
 	return n
 }
 
-// Tenant returns a workload as a tenant that may use a part of the SMs of a GPU model. It allocates nothing.
+// Tenant returns a workload as a tenant that may use a part of the SMs of a GPU model. Tenant allocates no memory.
 func (s *Snapshot) Tenant(w interference.Workload, model string, part vgpu.MilliGPU) interference.Tenant {
 	var mean float64
 	for i := range s.levels {
@@ -200,7 +200,7 @@ func (l *Learner) view(w *workload) *view {
 	return v
 }
 
-// knows returns the declaration of a workload with what was learned of it.
+// knows returns the declaration of a workload with its learned values.
 func (w *workload) knows(l *Learner) *workloads.Workload {
 	declared := w.profile
 	if declared == nil {

@@ -110,7 +110,7 @@ func (l *Learner) alone(m *member, bandwidth float64) {
 	share := float64(m.part) / float64(vgpu.WholeGPU)
 	if sm := m.sm; !math.IsNaN(sm) {
 		if share < 1 && sm > fillsCap*share {
-			// It would use more; how much is unknown.
+			// The pod would use more; how much is unknown.
 			sm = max(sm, 1)
 			if r.sm.known() {
 				sm = max(m.sm, r.sm.mean())
@@ -146,8 +146,8 @@ func (l *Learner) strange(m *member, other bool) {
 	l.dirty[m.workload.number] = true
 }
 
-// throughput returns the rate alone under the member's cap, and whether it was measured or declared; 0 for an unknown
-// rate.
+// throughput returns the rate alone under the member's cap, and whether it comes from a measurement or a declaration; 0
+// for an unknown rate.
 func (l *Learner) throughput(m *member, at *rate) (alone float64, sure bool) {
 	if len(at.alone.values) >= fewValues {
 		return at.alone.mean(), true
@@ -166,7 +166,7 @@ func (l *Learner) throughput(m *member, at *rate) (alone float64, sure bool) {
 	return m.record.elsewhere(m.part, m.profile.Class), false
 }
 
-// rebase corrects the observations to the present rate alone. It reports whether that is a guess.
+// rebase corrects the observations to the present rate alone. The result says whether that rate is a guess.
 func (l *Learner) rebase(m *member, at *rate, alone float64, sure bool) (loose bool) {
 	if alone == 0 {
 		return true
@@ -251,8 +251,9 @@ func (l *Learner) declare(members []member) {
 	}
 }
 
-// divide estimates what was never measured without neighbours: the SM utilisation that the driver reports of the pod,
-// and the bandwidth that is left where that of all neighbours is known. It scales each to the speed of the pod alone.
+// divide estimates the use of pods that always had neighbours. It takes the SM utilisation that the driver reports of
+// the pod, and the rest of the bandwidth where that of all neighbours is known. It scales each to the speed of the pod
+// alone.
 func (l *Learner) divide(members []member, device float64) {
 	unknown, left := -1, device
 	for i := range members {
@@ -289,7 +290,7 @@ func (m *member) speed() float64 {
 	return 1
 }
 
-// profileOn returns what is known of a workload on a GPU model.
+// profileOn returns the knowledge of a workload on a GPU model.
 func (w *workload) profileOn(l *Learner, r *record) interference.Profile {
 	return w.knows(l).On(r.model).Profile
 }

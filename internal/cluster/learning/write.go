@@ -22,7 +22,7 @@ import (
 
 const (
 	// rested is how long a workload must be unobserved before its WorkloadProfile may be replaced by another. A shorter
-	// time replaces profiles that are still needed.
+	// time replaces profiles that pods still use.
 	rested = time.Hour
 	// longestPause bounds the pause after writes that failed in a row. A longer pause spares the API server and delays
 	// the writes.
@@ -81,8 +81,8 @@ type task struct {
 	briefs          []brief
 }
 
-// write writes the status of the workload that has waited longest, and makes or deletes WorkloadProfiles as needed. It
-// reports whether there was anything to do.
+// write writes the status of the workload that has waited longest, and makes or deletes WorkloadProfiles as needed. The
+// result says whether there was work.
 func (l *Learner) write(ctx context.Context) bool {
 	if path, ok := l.surplus(); ok {
 		namespace, name, _ := strings.Cut(path, "/")
@@ -178,7 +178,7 @@ func (l *Learner) surplus() (string, bool) {
 	return w.name, true
 }
 
-// store writes one status. It first reads the object: a user may have made, changed or deleted it.
+// store writes one status. The request comes after a read of the object: a user may have made, changed or deleted it.
 func (l *Learner) store(ctx context.Context, t *task) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -29,8 +29,8 @@ const legalMinMembers = "it must be a whole number from 1 to 10000, the least nu
 // GangNames are the names of gangs that a pod gives itself, by source; "" where it names none. Whether a source counts is
 // for the caller to say.
 type GangNames struct {
-	// Native is the PodGroup of scheduling.k8s.io. Grouped: the pod is in a group of that API, which is not understood where it
-	// names no PodGroup: later versions may have groups of other kinds.
+	// Native is the PodGroup of scheduling.k8s.io. Grouped: the pod is in a group of that API. Such a group is unknown
+	// where it names no PodGroup: later versions may have groups of other kinds.
 	Native  string
 	Grouped bool
 	// XK8s is the PodGroup of scheduling.x-k8s.io.
@@ -100,7 +100,7 @@ func MinMembers(pod *v1.Pod) (int, error) {
 	return int(n), nil
 }
 
-// Likeness is what all members of a gang have in common. It is comparable: members are alike if it is equal.
+// Likeness is what all members of a gang have in common. Members are alike if it is equal.
 type Likeness [len(likenessFields)]string
 
 // likenessFields are the fields of a pod that Likeness holds.

@@ -17,8 +17,8 @@ import (
 
 // PodGroups of both API groups that declare gangs.
 var (
-	// NativePodGroups are those of Kubernetes in the version that the scheduler's queue knows, and StablePodGroups in the one
-	// that Kubernetes 1.38 serves: the same object, as far as a gang goes.
+	// NativePodGroups are those of Kubernetes in the version that the scheduler's queue knows, and StablePodGroups
+	// those in the version of Kubernetes 1.38. For a gang the two are the same object.
 	NativePodGroups = schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups")
 	StablePodGroups = schema.GroupVersionResource{Group: NativePodGroups.Group, Version: "v1", Resource: NativePodGroups.Resource}
 	// XK8sPodGroups are those of the scheduler plugins.
@@ -29,7 +29,7 @@ var (
 type PodGroup struct {
 	// Object names it for events.
 	Object v1.ObjectReference
-	// Created is when it was made.
+	// Created is the creation time.
 	Created time.Time
 	// MinCount is the least number of members that may run.
 	MinCount int
@@ -39,7 +39,7 @@ type PodGroup struct {
 	Annotations map[string]string
 }
 
-// ReadPodGroup reads a PodGroup. One that is malformed still has its Object; the error names the field.
+// ReadPodGroup reads a PodGroup. A malformed PodGroup still has its Object; the error names the field.
 func ReadPodGroup(u *unstructured.Unstructured) (PodGroup, error) {
 	g := PodGroup{
 		Object: v1.ObjectReference{
@@ -66,8 +66,8 @@ func ReadPodGroup(u *unstructured.Unstructured) (PodGroup, error) {
 	return g, nil
 }
 
-// readNative reads a PodGroup of Kubernetes, in any version. With the basic policy any number of its members may run. A group that
-// is part of a CompositePodGroup is refused: nothing here sees to it that its siblings run too.
+// readNative reads a PodGroup of Kubernetes, in any version. With the basic policy any number of its members may run. A
+// group that is part of a CompositePodGroup is an error: no code here makes its siblings run too.
 func readNative(u *unstructured.Unstructured, g *PodGroup) error {
 	var object schedulingv1beta1.PodGroup
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {

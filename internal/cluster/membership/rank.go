@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Rank orders the members of a gang: those that are next to each other talk most. It is a total order over the pods of a
+// Rank orders the members of a gang: neighbours exchange the most data. The order is total over the pods of a
 // namespace.
 type Rank struct {
 	// role is 0 for the one that leads (launcher, master, chief, head), else 1.
@@ -21,7 +21,7 @@ type Rank struct {
 	outer int
 	// owner separates the members of several controllers that each number their own from 0.
 	owner string
-	// index in the part, −1 where nobody numbers the members.
+	// index in the part, −1 for members without a number.
 	index int
 	name  string
 }
@@ -32,7 +32,7 @@ var roleLabels = []string{"training.kubeflow.org/job-role", "training.kubeflow.o
 // leading are the roles of the member that the others connect to.
 var leading = []string{"launcher", "master", "chief", "head"}
 
-// numberings are the labels by which controllers number the pods of a gang, the most telling first.
+// numberings are the labels by which controllers number the pods of a gang, the most specific first.
 var numberings = []struct{ outer, index string }{
 	{"leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/worker-index"},
 	{"jobset.sigs.k8s.io/job-global-index", batchv1.JobCompletionIndexAnnotation},
@@ -42,7 +42,7 @@ var numberings = []struct{ outer, index string }{
 }
 
 // RankOf returns the place of a pod among the members of its gang, by the labels that controllers set: those of
-// LeaderWorkerSet, JobSet, Kubeflow, indexed Jobs and StatefulSets. Pods that nobody numbers go by their names, with
+// LeaderWorkerSet, JobSet, Kubeflow, indexed Jobs and StatefulSets. Pods without a number go by their names, with
 // numbers in them counted as numbers: worker-2 comes before worker-10.
 func RankOf(pod *v1.Pod) Rank {
 	r := Rank{role: 1, outer: -1, index: -1, name: pod.Name}

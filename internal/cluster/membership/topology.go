@@ -15,9 +15,9 @@ import (
 var legalLevels = fmt.Sprintf("it must be a list of up to %d keys of node labels or %s, each once, separated by commas, for example topology.kubernetes.io/zone,%s",
 	config.MaxLevels, v1alpha1.TopologyNVLink, v1.LabelHostname)
 
-// Topology returns the levels that a gang requires and prefers by annotations, in their order. The given required ones are
-// declared elsewhere and come first. The error is a *FieldError: a key that is none or stands twice, and a preferred level
-// that the required ones make meaningless.
+// Topology returns the levels that a gang requires and prefers by annotations, in their order. The given required ones
+// come first. The error is a *FieldError: a key that is none or stands twice, and a preferred level that the required
+// ones make meaningless.
 func Topology(annotations map[string]string, required ...string) (all, preferred []string, err error) {
 	written, err := levels(annotations, v1alpha1.AnnotationRequiredTopology)
 	if err != nil {

@@ -43,7 +43,7 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 	return out, out.declare(living(g.members), declared)
 }
 
-// living returns the members that are not being deleted, or all members where all are being deleted.
+// living returns the members without a deletion, or all members where all are in deletion.
 func living(members []*member) []*member {
 	var out []*member
 	for _, m := range members {

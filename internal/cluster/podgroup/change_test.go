@@ -16,15 +16,15 @@ import (
 
 func TestOnChange(t *testing.T) {
 	w := newWorld(both)
-	var heard []string
-	w.OnChange(func(ref Ref) { heard = append(heard, fmt.Sprintf("%s %s", ref.Source, ref)) })
-	w.OnChange(func(ref Ref) { heard = append(heard, said(w, ref)) })
+	var notified []string
+	w.OnChange(func(ref Ref) { notified = append(notified, fmt.Sprintf("%s %s", ref.Source, ref)) })
+	w.OnChange(func(ref Ref) { notified = append(notified, said(w, ref)) })
 	a := labelled("a", "g", "1")
 	step := func(name string, do func(), want ...string) {
 		t.Helper()
-		heard = nil
+		notified = nil
 		do()
-		if diff := cmp.Diff(want, heard); diff != "" {
+		if diff := cmp.Diff(want, notified); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -76,8 +76,8 @@ func TestOnChange(t *testing.T) {
 
 func TestSee(t *testing.T) {
 	w, ref := newWorld(both), Ref{Source: Label, Namespace: "ns", Name: "g"}
-	var heard []Ref
-	w.OnChange(func(ref Ref) { heard = append(heard, ref) })
+	var notified []Ref
+	w.OnChange(func(ref Ref) { notified = append(notified, ref) })
 	a, b := labelled("a", "g", "2"), labelled("b", "g", "2")
 	w.put(t, a)
 	w.See(b)
@@ -85,53 +85,53 @@ func TestSee(t *testing.T) {
 		t.Errorf("the store does not have the second: %s", got)
 	}
 	must(t, w.pods.Add(b))
-	heard = nil
+	notified = nil
 	w.See(b)
-	if got := said(w, ref); got != "2 of [a b]" || len(heard) != 0 {
-		t.Errorf("seen: %s, told %v", got, heard)
+	if got := said(w, ref); got != "2 of [a b]" || len(notified) != 0 {
+		t.Errorf("seen: %s, told %v", got, notified)
 	}
 	w.podChanged(b)
-	if !slices.Equal(heard, []Ref{ref}) {
-		t.Errorf("its event told %v", heard)
+	if !slices.Equal(notified, []Ref{ref}) {
+		t.Errorf("its event told %v", notified)
 	}
-	heard = nil
-	if w.put(t, b.DeepCopy()); len(heard) > 0 {
-		t.Errorf("an event of no change told %v", heard)
+	notified = nil
+	if w.put(t, b.DeepCopy()); len(notified) > 0 {
+		t.Errorf("an event of no change told %v", notified)
 	}
 	// Made anew under the same name, and in another gang.
 	c := labelled("b", "h", "1")
 	c.UID = "other"
 	must(t, w.pods.Update(c))
-	heard = nil
+	notified = nil
 	w.See(c)
-	if got := said(w, ref) + "; " + said(w, Ref{Source: Label, Namespace: "ns", Name: "h"}); got != "2 of [a], waits: 1 of 2 members exist; 1 of [b]" || len(heard) != 0 {
-		t.Errorf("seen anew: %s, told %v", got, heard)
+	if got := said(w, ref) + "; " + said(w, Ref{Source: Label, Namespace: "ns", Name: "h"}); got != "2 of [a], waits: 1 of 2 members exist; 1 of [b]" || len(notified) != 0 {
+		t.Errorf("seen anew: %s, told %v", got, notified)
 	}
 	w.podChanged(c)
-	if !slices.Equal(heard, []Ref{ref, {Source: Label, Namespace: "ns", Name: "h"}}) {
-		t.Errorf("its event told %v", heard)
+	if !slices.Equal(notified, []Ref{ref, {Source: Label, Namespace: "ns", Name: "h"}}) {
+		t.Errorf("its event told %v", notified)
 	}
 	// Its status has changed before its first event comes.
 	e := labelled("e", "e", "1")
 	must(t, w.pods.Add(e))
 	w.See(e)
 	must(t, w.pods.Update(with(e, func(p *v1.Pod) { p.Status.Phase = v1.PodPending })))
-	heard = nil
+	notified = nil
 	w.podChanged(e)
-	if !slices.Equal(heard, []Ref{{Source: Label, Namespace: "ns", Name: "e"}}) {
-		t.Errorf("its event after a change of status told %v", heard)
+	if !slices.Equal(notified, []Ref{{Source: Label, Namespace: "ns", Name: "e"}}) {
+		t.Errorf("its event after a change of status told %v", notified)
 	}
 	// Gone before its event came.
 	d := labelled("d", "g", "2")
 	must(t, w.pods.Add(d))
 	w.See(d)
 	must(t, w.pods.Delete(d))
-	heard = nil
+	notified = nil
 	w.podChanged(d)
 	w.podChanged(cache.DeletedFinalStateUnknown{Key: "ns/d", Obj: d})
 	w.See(d)
-	if got := said(w, ref); got != "2 of [a], waits: 1 of 2 members exist" || !slices.Equal(heard, []Ref{ref}) {
-		t.Errorf("gone: %s, told %v", got, heard)
+	if got := said(w, ref); got != "2 of [a], waits: 1 of 2 members exist" || !slices.Equal(notified, []Ref{ref}) {
+		t.Errorf("gone: %s, told %v", got, notified)
 	}
 }
 
@@ -139,9 +139,9 @@ func TestSee(t *testing.T) {
 type history struct {
 	*world
 	events []func()
-	// heard is what Gang returned when a gang was told last.
-	heard map[Ref]string
-	uids  int
+	// notified is what Gang returned when a gang was told last.
+	notified map[Ref]string
+	uids     int
 }
 
 var (
@@ -232,8 +232,8 @@ func (h *history) changeGroup(t *rapid.T) {
 func TestSetProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		served := Served{Native: rapid.SampledFrom([]string{"", "v1beta1", "v1"}).Draw(t, "native"), XK8s: rapid.Bool().Draw(t, "x-k8s")}
-		h := &history{world: newWorld(served), heard: map[Ref]string{}}
-		h.OnChange(func(ref Ref) { h.heard[ref] = h.detail(ref) })
+		h := &history{world: newWorld(served), notified: map[Ref]string{}}
+		h.OnChange(func(ref Ref) { h.notified[ref] = h.detail(ref) })
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
@@ -292,10 +292,10 @@ func (h *history) check(t *rapid.T) {
 		for _, source := range []Source{Native, XK8s, Label} {
 			ref := Ref{Source: source, Namespace: "ns", Name: name}
 			if a, b := h.detail(ref), fresh.detail(ref); a != b {
-				t.Fatalf("%s %s: %s; heard for the first time: %s", source, ref, a, b)
+				t.Fatalf("%s %s: %s; notified for the first time: %s", source, ref, a, b)
 			}
-			if heard, ok := h.heard[ref]; ok && heard != h.detail(ref) || !ok && len(want[ref]) > 0 {
-				t.Fatalf("%s %s: told %q, now %q", source, ref, heard, h.detail(ref))
+			if notified, ok := h.notified[ref]; ok && notified != h.detail(ref) || !ok && len(want[ref]) > 0 {
+				t.Fatalf("%s %s: told %q, now %q", source, ref, notified, h.detail(ref))
 			}
 			slices.SortFunc(want[ref], func(a, b *v1.Pod) int {
 				if Less(a, b) {

@@ -36,7 +36,7 @@ func ServedOf(set served.Set) Served {
 	return s
 }
 
-// Discover asks an API server which PodGroups it has.
+// Discover returns the PodGroups that an API server has.
 func Discover(ctx context.Context, client discovery.DiscoveryInterface) (Served, error) {
 	set, err := served.Ask(ctx, client, Resources()...)
 	if err != nil {

@@ -49,8 +49,7 @@ type Gang struct {
 	MinCount int
 	// Required and Preferred are levels, as in gang.Wishes.
 	Required, Preferred []string
-	// Members are the pods that exist and have not ended, by rank: the order of Less. Pods that are being deleted are
-	// among them.
+	// Members are the pods that exist and have not ended, by rank: the order of Less. Pods in deletion are among them.
 	Members []*v1.Pod
 	// Ranks of the members.
 	Ranks []int

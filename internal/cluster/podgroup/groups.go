@@ -81,7 +81,7 @@ func (s *Set) watchGroups(ctx context.Context, source Source, client dynamic.Int
 	return nil
 }
 
-// groupChanged handles a change of a PodGroup; old is nil where it was created or deleted.
+// groupChanged handles a change of a PodGroup; old is nil for a creation or a deletion.
 func (s *Set) groupChanged(source Source, old, object any) {
 	key, err := cache.DeletionHandlingObjectToName(object)
 	if err != nil {
@@ -134,7 +134,7 @@ func unserved(r Ref) string {
 		"serve them, or leave the field out", fieldOf(r.Source), r.Name, r.Source, membership.NativePodGroups.Version, membership.StablePodGroups.Version)
 }
 
-// explain keeps why the PodGroups cannot be read, for the gangs that wait for them.
+// explain keeps the error of the PodGroups' informer, for the gangs that wait.
 func (g *groups) explain(err error) {
 	why := err.Error()
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {

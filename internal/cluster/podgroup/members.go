@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 )
 
-// member is a pod in a gang, with the fields that are read once.
+// member is a pod in a gang, with fields that the set reads once.
 type member struct {
 	ref      Ref
 	pod      *v1.Pod
@@ -28,7 +28,7 @@ type gang struct {
 	ref Ref
 	// members in their order.
 	members []*member
-	// gang and problem are the results of Gang, once they are built.
+	// gang and problem are the results of an earlier Gang.
 	gang    *Gang
 	problem *Problem
 	built   bool
@@ -49,11 +49,11 @@ func (s *Set) podChanged(object any) {
 	s.notify(refs)
 }
 
-// follow sets what the set knows of a pod to the store's present state, nil for nothing. It returns the gangs for which
-// that makes a difference.
+// follow sets what the set knows of a pod to the store's present state, nil for nothing. The result lists the gangs for
+// which that makes a difference.
 //
 // The events of an informer come after its store has changed. So in the end the set knows each pod as the store has it,
-// whatever was read in between and in whatever order. The caller holds the mutex.
+// whatever the set read in between and in whatever order. The caller holds the mutex.
 func (s *Set) follow(key string, now *member) []Ref {
 	before := s.known[key]
 	switch {

@@ -1,6 +1,6 @@
 package podgroup
 
-// Problem is why the members of a gang cannot be placed now.
+// Problem says why the scheduler cannot place the members of a gang now.
 type Problem struct {
 	// Message describes what is wrong and what the user can do.
 	Message string

@@ -7,8 +7,8 @@ import (
 	core "github.com/tandem-gpu/tandem/pkg/gang"
 )
 
-// RoomRequest is a gang that a scheduling cycle refused for want of room, as package gang was asked for it. The plugin GPUGang leaves
-// it in the state of the cycle, and GPUPreempt takes it from there. Callers do not modify it.
+// RoomRequest is a gang that a scheduling cycle refused for want of room, in the form of package gang. The plugin
+// GPUGang leaves it in the state of the cycle, and GPUPreempt takes it from there. Callers do not modify it.
 type RoomRequest struct {
 	*Gang
 	// Cluster, Group and Config are the question, of the present scheduling cycle.
@@ -17,13 +17,13 @@ type RoomRequest struct {
 	Config  core.Config
 	// Pods are the members that want a place, in the order of Group.Members.
 	Pods []*v1.Pod
-	// Unbound is how many of the members that must run were not bound when Group was made.
+	// Unbound is how many of the required members had no node when Group was made.
 	Unbound int
 	// Grouped says that the scheduler tries all members in one cycle.
 	Grouped bool
 }
 
-// Clone returns the same request: it is never changed.
+// Clone returns the same request: a request never changes.
 func (r *RoomRequest) Clone() fwk.StateData { return r }
 
 const roomRequestKey fwk.StateKey = "GPUGang/roomRequest"
@@ -37,7 +37,7 @@ type Cycle interface {
 // Leave leaves the request in the state of a cycle.
 func (r *RoomRequest) Leave(cycle Cycle) { cycle.Write(roomRequestKey, r) }
 
-// RoomRequestOf returns the request that was left in a cycle for a gang, nil for none.
+// RoomRequestOf returns the request for a gang in a cycle, nil for none.
 func RoomRequestOf(cycle Cycle, ref Ref) *RoomRequest {
 	data, err := cycle.Read(roomRequestKey)
 	if r, ok := data.(*RoomRequest); err == nil && ok && r.Ref == ref {

@@ -38,7 +38,7 @@ type Options struct {
 	Dynamic dynamic.Interface
 }
 
-// Set knows the gangs of a cluster. It is safe for use by several goroutines.
+// Set knows the gangs of a cluster. Several goroutines may use it.
 type Set struct {
 	served Served
 	queued bool
@@ -78,9 +78,9 @@ func Watch(ctx context.Context, handle fwk.Handle) (*Set, error) {
 	return New(ctx, Options{Pods: pods, Served: served, Queued: queued, Dynamic: client})
 }
 
-// nameGroup returns what the scheduler keeps of a pod. It drops managedFields, as upstream does. It adds the empty name
-// to a group of scheduling.k8s.io that names no PodGroup. The scheduler of Kubernetes 1.37 panics at a pod of such a
-// group; with the empty name, which no PodGroup has, the pod waits for ever.
+// nameGroup returns what the scheduler keeps of a pod. The function drops managedFields, as upstream does. To a group
+// of scheduling.k8s.io that names no PodGroup it adds the empty name. The scheduler of Kubernetes 1.37 panics at a pod
+// of such a group; with the empty name, which no PodGroup has, the pod waits for ever.
 func nameGroup(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
@@ -91,7 +91,7 @@ func nameGroup(object any) (any, error) {
 	return object, nil
 }
 
-// New returns a Set that follows pods and PodGroups until ctx ends. It does not wait until they are read: see Synced.
+// New returns a Set that follows pods and PodGroups until ctx ends. New does not wait for the first lists: see Synced.
 // Where the scheduler's queue knows PodGroups, the caller must start the informer of pods after New.
 func New(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{
@@ -133,19 +133,19 @@ func New(ctx context.Context, o Options) (*Set, error) {
 // Served returns which PodGroups the set reads.
 func (s *Set) Served() Served { return s.served }
 
-// Queues reports whether the scheduler's queue knows the gangs of a source itself. It then keeps their members out
-// until enough of them exist, and tries all in one cycle.
+// Queues reports whether the scheduler's queue knows the gangs of a source itself. The queue then keeps their members
+// out until enough of them exist, and tries all in one cycle.
 func (s *Set) Queues(source Source) bool { return source == Native && s.queued }
 
-// Synced reports whether the set has read all pods and PodGroups that existed when it was made. Until then Gang returns
-// a Problem that Waits. When Synced becomes true the set calls the listeners of OnChange for every gang.
+// Synced reports whether the set has read all pods and PodGroups that existed at New. Until then Gang returns a Problem
+// that Waits. When Synced becomes true the set calls the listeners of OnChange for every gang.
 func (s *Set) Synced() bool {
 	return !slices.ContainsFunc(s.synced, func(synced cache.InformerSynced) bool { return !synced() })
 }
 
-// OnChange calls a function with each gang of which a member was added, removed or changed, a bind included, or whose
-// PodGroup was. The set knows the change by then. It does not call for a change of only a pod's status, unless the pod
-// ended. The calls come from the goroutines of informers, several at a time.
+// OnChange calls a function with each gang after a change: a new, removed or changed member, a bind included, or a
+// change of its PodGroup. The set knows the change by then. A change of only a pod's status causes no call, unless the
+// pod ended. The calls come from the goroutines of informers, several at a time.
 func (s *Set) OnChange(listener func(Ref)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *Set) See(pod *v1.Pod) {
 }
 
 // Gang returns what the API says of a gang now. The error is a *Problem. The gang is not nil wherever a member exists,
-// also beside a Problem. It then has the members, and MinCount 0 where the number is unknown.
+// also beside a Problem. The gang then has the members, and MinCount 0 where the number is unknown.
 func (s *Set) Gang(ref Ref) (*Gang, error) {
 	unread := s.unread(ref.Source)
 	s.mu.Lock()

@@ -33,12 +33,12 @@ type cluster struct {
 	factory informers.SharedInformerFactory
 
 	mu sync.Mutex
-	// heard counts the calls of the listener.
-	heard map[Ref]int
+	// notified counts the calls of the listener.
+	notified map[Ref]int
 }
 
 func newCluster(objects ...runtime.Object) *cluster {
-	c := &cluster{Clientset: fake.NewClientset(), heard: map[Ref]int{}}
+	c := &cluster{Clientset: fake.NewClientset(), notified: map[Ref]int{}}
 	var groups []runtime.Object
 	for _, object := range objects {
 		if p, ok := object.(*v1.Pod); ok {
@@ -53,10 +53,10 @@ func newCluster(objects ...runtime.Object) *cluster {
 	return c
 }
 
-func (c *cluster) hear(ref Ref) {
+func (c *cluster) notify(ref Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heard[ref]++
+	c.notified[ref]++
 }
 
 // start makes a set and starts the informers.
@@ -64,7 +64,7 @@ func (c *cluster) start(t *testing.T, served Served) *Set {
 	t.Helper()
 	s, err := New(t.Context(), Options{Pods: c.factory.Core().V1().Pods().Informer(), Served: served, Dynamic: c.dynamic})
 	must(t, err)
-	s.OnChange(c.hear)
+	s.OnChange(c.notify)
 	c.factory.Start(t.Context().Done())
 	return s
 }
@@ -109,18 +109,18 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// awaitHeard waits until the listener has heard of a gang so often: it is told after the set has changed.
+// awaitHeard waits until the listener has notified of a gang so often: it is told after the set has changed.
 func (c *cluster) awaitHeard(t *testing.T, ref Ref, times int) {
 	t.Helper()
 	for until := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		c.mu.Lock()
-		heard := c.heard[ref]
+		notified := c.notified[ref]
 		c.mu.Unlock()
-		if heard >= times {
+		if notified >= times {
 			return
 		}
 		if time.Now().After(until) {
-			t.Fatalf("%s %s was told %d times, want %d at least", ref.Source, ref, heard, times)
+			t.Fatalf("%s %s was told %d times, want %d at least", ref.Source, ref, notified, times)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestNotRead(t *testing.T) {
 		t.Error("all is read")
 	}
 	c.mu.Lock()
-	before := c.heard[l]
+	before := c.notified[l]
 	c.mu.Unlock()
 	mu.Lock()
 	refusal = nil

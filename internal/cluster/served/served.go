@@ -1,7 +1,7 @@
 // Package served finds out which resources an API server has, at start and from then on.
 //
-// What a program reads of a resource that is not served never comes, and an informer for it waits for ever without a word: so
-// whoever can do without a resource asks first.
+// A read of a resource that the API server lacks never succeeds, and an informer for it waits for ever without a
+// message. So a program that can do without a resource queries the API server first.
 package served
 
 import (
@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Set says of each resource that was asked for whether the API server has it.
+// Set says of each resource of a query whether the API server has it.
 type Set map[schema.GroupVersionResource]bool
 
-// Ask asks an API server which of some resources it has: one question for each version of a group.
+// Ask finds out which of some resources an API server has: one request for each version of a group.
 func Ask(ctx context.Context, client discovery.DiscoveryInterface, resources ...schema.GroupVersionResource) (Set, error) {
 	asked := discovery.ToDiscoveryInterfaceWithContext(client)
 	lists, set := map[schema.GroupVersion][]metav1.APIResource{}, Set{}
@@ -43,17 +43,18 @@ func Ask(ctx context.Context, client discovery.DiscoveryInterface, resources ...
 	return set, nil
 }
 
-// Patience says how long an API server that does not answer is asked again.
+// Patience bounds the retries for an API server that does not answer.
 type Patience struct {
 	// Within bounds the time from the first question to the last.
 	Within time.Duration
 	// First is the pause after the first question; each later one is twice as long, up to Most.
 	First, Most time.Duration
-	// Note is called with each question that failed and the pause that follows it, 0 after the last; nil for nobody.
+	// Note is called by Await with the error of each failed request and the pause that follows it, 0 after the last;
+	// nil for no call.
 	Note func(err error, pause time.Duration)
 }
 
-// Await asks until the API server answers, and gives up in the end: the error is that of the last question.
+// Await retries until the API server answers, and gives up in the end: the error is that of the last request.
 func Await(ctx context.Context, client discovery.DiscoveryInterface, p Patience, resources ...schema.GroupVersionResource) (Set, error) {
 	started, pause := time.Now(), p.First
 	for asked := 1; ; asked++ {
@@ -81,17 +82,17 @@ func Await(ctx context.Context, client discovery.DiscoveryInterface, p Patience,
 }
 
 const (
-	// jitter is the largest part by which the pause between two questions is longer than said: replicas of a scheduler do not
-	// ask in step.
+	// jitter is the largest part by which a pause is longer than given, so that the replicas of a scheduler do not send
+	// their requests at the same time.
 	jitter = 0.2
-	// missed is how many questions in a row must find that a resource is gone: while replicas of the API server are upgraded
-	// one after the other, some have it and some do not.
+	// missed is how many requests in a row must find that a resource is gone. During an upgrade of the API server, some
+	// replicas have it and some do not.
 	missed = 4
 )
 
-// Changed waits until an API server has a resource that it did not have before, or for four questions in a row no longer has
-// one that it had, and returns what it has then. It asks after every pause, up to a fifth longer; a question that fails is asked
-// again after the next and counts for nothing. It returns false when ctx ends.
+// Changed waits until an API server has a resource that it did not have before, or has lost one for four requests in a
+// row. It returns the resources of that time. Changed sends a request after every pause, up to a fifth longer; a failed
+// request counts for nothing, and the next one follows after the next pause. Changed returns false when ctx ends.
 func Changed(ctx context.Context, client discovery.DiscoveryInterface, before Set, pause time.Duration) (Set, bool) {
 	resources := slices.SortedFunc(maps.Keys(before), func(a, b schema.GroupVersionResource) int {
 		return slices.Compare([]string{a.Group, a.Version, a.Resource}, []string{b.Group, b.Version, b.Resource})

@@ -1,8 +1,9 @@
 // Package throttle keeps a program to its limit of requests to the API server without letting that cost the time of a request.
 //
-// A client of client-go waits for its limit inside of a request. A request with a deadline then ends before it was sent, with an
-// error that says nothing of that: the caller has to believe that it may have been carried out. A Client of this package waits for
-// nothing itself. Its user asks for a turn first, and starts the time of the request after that.
+// A client of client-go waits for its limit inside of a request. A request with a deadline then ends before client-go
+// sends it. The error does not say so, and the caller must assume that the API server may have carried the request out.
+// A Client of this package waits for nothing itself. Its user waits for a turn first, and starts the time of the
+// request after that.
 //
 // The package does not retry, and it does not look at the API server's own limits.
 package throttle
@@ -16,8 +17,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Client is a client of the API server with a limit that is waited for by Turn, and by nothing else. It is safe for use by several
-// goroutines.
+// Client is a client of the API server with a limit that is waited for by Turn, and by nothing else. Several goroutines
+// may use it.
 type Client struct {
 	kubernetes.Interface
 	// limiter is nil where there is no limit.
@@ -61,8 +62,7 @@ func Limited(client kubernetes.Interface, limiter flowcontrol.RateLimiter) *Clie
 // Unlimited returns a client without a limit.
 func Unlimited(client kubernetes.Interface) *Client { return &Client{Interface: client} }
 
-// Turn waits until the next request may be sent. An error says that this did not happen before ctx ended, or could not: nothing was
-// sent then.
+// Turn waits until the client may send the next request. An error says that ctx ended first, or ends too soon: the client sent nothing then.
 func (c *Client) Turn(ctx context.Context) error {
 	if c.limiter == nil {
 		return ctx.Err()

@@ -25,8 +25,8 @@ type budgets struct {
 	found []int
 }
 
-// namespaceBudgets are the budgets of one namespace. Those of which each pod has a certain label are found by it, so that a
-// namespace may have many; others are the rest.
+// namespaceBudgets are the budgets of one namespace. Budgets that require a certain label of a pod have an index, so
+// that a namespace may have many; others are the rest.
 type namespaceBudgets struct {
 	byKey  []keyBudgets
 	others []int
@@ -38,7 +38,7 @@ type keyBudgets struct {
 	byValue map[string][]int
 }
 
-// newBudgets sorts budgets. One whose selector is malformed matches no pod, as Kubernetes has it.
+// newBudgets sorts budgets. A budget with a malformed selector matches no pod, as in Kubernetes.
 func newBudgets(list []*policyv1.PodDisruptionBudget) *budgets {
 	b := &budgets{sorted: slices.Clone(list), namespaces: map[string]*namespaceBudgets{}}
 	slices.SortFunc(b.sorted, func(x, y *policyv1.PodDisruptionBudget) int {
@@ -91,9 +91,9 @@ func certainLabel(s labels.Selector) (key, value string, ok bool) {
 
 // of returns the budgets that an eviction of a pod of the namespace takes from, ascending; nil for none.
 //
-// A budget counts for the pods of its namespace that its selector matches, all of them if it is empty, none if it is missing:
-// what the Eviction API takes it for. The stock scheduler's preemption takes an empty selector, and pods without labels, for no
-// match. A pod that the budget has as disrupted already was counted when that was noted.
+// A budget counts for the pods of its namespace that its selector matches. An empty selector matches all of them and a
+// missing one none, as in the Eviction API. The stock scheduler's preemption takes an empty selector, and pods without
+// labels, for no match. A pod that the budget has as disrupted already does not count again.
 func (b *budgets) of(namespace string, pod *v1.Pod) []int {
 	in := b.namespaces[namespace]
 	if in == nil {

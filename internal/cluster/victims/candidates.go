@@ -18,12 +18,12 @@ type Placed struct {
 	Share vgpu.MilliGPU
 	// Gang is its gang as an index of preemption.Candidates.Gangs, which the caller sets, −1 for none.
 	Gang int
-	// Chosen says that it leaves although nobody has deleted it yet.
+	// Chosen says that the pod is a victim that the API server has not deleted yet.
 	Chosen bool
 }
 
-// Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods that are being deleted
-// leave; callers do not hand in those that Linger.
+// Candidates returns pods as candidates for an eviction, in the same order, with their budgets. Pods in deletion leave;
+// callers do not pass those that Linger.
 func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Time) *preemption.Candidates {
 	b := newBudgets(pdbs)
 	c := &preemption.Candidates{Pods: make([]preemption.Pod, len(pods)), Budgets: b.allowances()}
@@ -37,7 +37,7 @@ func Candidates(pods []Placed, pdbs []*policyv1.PodDisruptionBudget, now time.Ti
 	return c
 }
 
-// Shares tell what pods take of the devices of the node that was Read last. Its memory is used again for the next.
+// Shares hold what pods take of the devices of the node of the last Read. The next Read uses its memory again.
 type Shares struct {
 	node *vgpu.Node
 	uses []vgpu.PodUse

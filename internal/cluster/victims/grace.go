@@ -7,17 +7,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// LeavingWithin bounds how long the room of a pod that ends is waited for. Longer lets one pod with a grace period of hours keep
-// preemptors from room that they could have at once, shorter evicts others while one that saves its work is about to be gone.
+// LeavingWithin bounds the wait for the room of a pod that ends. Longer lets one pod with a grace period of hours keep
+// preemptors from room that they could have at once. Shorter evicts others while a pod that saves its work is about to
+// end.
 const LeavingWithin = 10 * time.Minute
 
-// overdueAfter is how long a pod that is being deleted may outlive the end of its grace period. The kubelet kills at that end
-// and then still unmounts volumes; one that is later does not answer. Larger waits longer for room that does not come, smaller
-// evicts more where a node is busy.
+// overdueAfter is how long a pod in deletion may outlive the end of its grace period. The kubelet sends SIGKILL at that
+// end and then still unmounts volumes; a pod that is later has a kubelet that does not answer. Larger waits longer for
+// room that does not come, smaller evicts more where a node is busy.
 const overdueAfter = 30 * time.Second
 
-// GracePeriod returns how long a pod may take to end: what it asks for, up to the longest duration that there is. The API server
-// takes any number of seconds, also more than fit into a duration.
+// GracePeriod returns how long a pod may take to end: its own grace period, up to the longest duration that there is.
+// The API server takes any number of seconds, also more than fit into a duration.
 func GracePeriod(pod *v1.Pod) time.Duration {
 	seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
@@ -29,7 +30,8 @@ func GracePeriod(pod *v1.Pod) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// GracePeriod returns how long a pod may take to end when it is evicted, and whether that is less than it asks for.
+// GracePeriod returns how long a pod may take to end after an eviction, and whether that is less than its own grace
+// period.
 func (g *Guards) GracePeriod(pod *v1.Pod) (grace time.Duration, cut bool) {
 	if grace = GracePeriod(pod); g.grace > 0 && grace > g.grace {
 		return g.grace, true
@@ -37,8 +39,8 @@ func (g *Guards) GracePeriod(pod *v1.Pod) (grace time.Duration, cut bool) {
 	return grace, false
 }
 
-// Lingers reports whether a pod is being deleted and its room cannot be counted on: it ends later than LeavingWithin, or should
-// have been gone by now, since its node does not answer or a finalizer keeps it.
+// Lingers reports whether the room of a pod in deletion is uncertain. Such a pod ends later than LeavingWithin, or
+// should have ended by now: its node does not answer or a finalizer keeps it.
 func Lingers(pod *v1.Pod, now time.Time) bool {
 	if pod.DeletionTimestamp == nil {
 		return false

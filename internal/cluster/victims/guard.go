@@ -12,13 +12,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
-// Guards say which pods are not evicted, whatever the priority of the preemptor.
+// Guards say which pods preemption must not evict, whatever the priority of the preemptor.
 type Guards struct {
 	namespaces map[string]bool
 	selector   labels.Selector
 	minimum    time.Duration
 	byClass    map[string]time.Duration
-	// grace is the longest that a victim is given, 0 for what it asks for.
+	// grace is the longest grace period of a victim, 0 for the pod's own.
 	grace time.Duration
 }
 
@@ -45,11 +45,11 @@ func NewGuards(args *config.GPUPreemptArgs) (*Guards, error) {
 	return g, nil
 }
 
-// Of returns what keeps a pod from being evicted, the most lasting reason first, "" for nothing.
+// Of returns the guard of a pod, the most lasting reason first, "" for none.
 //
-// Mirror pods are foreign: they stand for a static pod that its kubelet runs from a file, and go on when they are deleted. Pods
-// of DaemonSets are not: as with the stock scheduler their priority tells whether they may be evicted. Their controller makes
-// them anew for the same node, where they wait for room behind the preemptor.
+// Mirror pods are foreign: they stand for a static pod that its kubelet runs from a file, and go on after a deletion.
+// Pods of DaemonSets are not: as in the stock scheduler their priority decides. Their controller makes them anew for
+// the same node, where they wait for room behind the preemptor.
 func (g *Guards) Of(pod *v1.Pod, now time.Time) preemption.Guard {
 	if lasting := g.lasting(pod); lasting != "" {
 		return lasting
@@ -61,7 +61,7 @@ func (g *Guards) Of(pod *v1.Pod, now time.Time) preemption.Guard {
 	return ""
 }
 
-// lasting returns what keeps a pod from being evicted however long it runs.
+// lasting returns the guard of a pod that holds however long the pod runs.
 func (g *Guards) lasting(pod *v1.Pod) preemption.Guard {
 	switch {
 	case isMirror(pod):
@@ -77,7 +77,7 @@ func isMirror(pod *v1.Pod) bool {
 	return mirror
 }
 
-// OldEnough returns when a pod has run for the minimum of its priority class, zero where nobody saw it start.
+// OldEnough returns when a pod has run for the minimum of its priority class, zero for an unknown start.
 func (g *Guards) OldEnough(pod *v1.Pod) time.Time {
 	start, started := startOf(pod)
 	if !started {

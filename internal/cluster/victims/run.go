@@ -10,12 +10,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// maxRun bounds the time of which a pod's work can be lost. It keeps the product with a share within 64 bits.
+// maxRun bounds the time of lost work. The bound keeps the product with a share within 64 bits.
 const maxRun = 10 * 365 * 24 * time.Hour
 
 // run is the time that a pod works.
 type run struct {
-	// start is when it started, where started says that somebody saw it; saved is when its work was last saved, zero for never.
+	// start is the start of the pod, where started says that it is known; saved is the time of the last checkpoint,
+	// zero for none.
 	start, saved time.Time
 	started      bool
 }
@@ -29,9 +30,9 @@ func runOf(pod *v1.Pod) run {
 	return r
 }
 
-// lost returns the work that is lost if the pod with a share of GPUs ends now: the share times the whole seconds since the
-// pod started, or since its last checkpoint. A checkpoint that is malformed, before the start or in the future is none. A pod
-// whose start is not known has lost nothing.
+// lost returns the work that the pod loses if it ends now. It is the share of GPUs times the whole seconds since the
+// pod started, or since its last checkpoint. A checkpoint that is malformed, before the start or in the future does not
+// count. A pod with an unknown start has lost nothing.
 //
 // Example: 1500 thousandths of a GPU, saved 10 minutes ago, are 900,000.
 func (r *run) lost(share vgpu.MilliGPU, now time.Time) int64 {
@@ -45,12 +46,13 @@ func (r *run) lost(share vgpu.MilliGPU, now time.Time) int64 {
 	return min(int64(share)*int64(min(elapsed(since, now), maxRun)/time.Second), preemption.MaxLost)
 }
 
-// shorter reports whether the pod has run for less than a time. One that nobody saw start has not run.
+// shorter reports whether the pod has run for less than a time. A pod with an unknown start has not run.
 func (r *run) shorter(least time.Duration, now time.Time) bool {
 	return least > 0 && (!r.started || elapsed(r.start, now) < least)
 }
 
-// startOf returns when a pod started: as its node says, else when it got the node. False where nobody says.
+// startOf returns when a pod started: as its node says, else when it got the node. The result is false for an unknown
+// start.
 func startOf(pod *v1.Pod) (time.Time, bool) {
 	if t := pod.Status.StartTime; t != nil {
 		return t.Time, true

@@ -12,14 +12,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Traits are what a pod says of itself as a candidate for an eviction, under some guards. They hold for as long as its object:
-// pods are replaced, not written. What follows from the time, from budgets and from other pods is not among them.
+// Traits are what a pod says of itself as a candidate for an eviction, under some guards. The traits are valid for as
+// long as the pod's object: informers replace objects and never write to them. The traits hold nothing that depends on
+// the time, on budgets or on other pods.
 type Traits struct {
 	// Pod is the object.
 	Pod *v1.Pod
 	// as is the candidate without what is not among the traits; its guard is the lasting one.
 	as preemption.Pod
-	// namespace is one string for all pods of it, which is found faster than as many equal ones.
+	// namespace is one string for all pods of a namespace: a map finds it faster than many equal ones.
 	namespace string
 	run       run
 	// least is how long it runs at least.
@@ -53,7 +54,7 @@ func (t *Traits) Placed() bool { return t.as.Node != "" }
 // Priority is the pod's, 0 where it has none.
 func (t *Traits) Priority() int32 { return t.as.Priority }
 
-// Leaving reports whether it is being deleted.
+// Leaving reports whether the pod is in deletion.
 func (t *Traits) Leaving() bool { return t.as.Leaving }
 
 // at returns the candidate at a time.
@@ -66,7 +67,7 @@ func (t *Traits) at(now time.Time, share vgpu.MilliGPU) preemption.Pod {
 	return p
 }
 
-// serves reports whether a pod promises an answer within a time. One whose latency cannot be read promises nothing: the admission
+// serves reports whether a pod promises an answer within a time. An unreadable latency promises nothing: the admission
 // policy of deploy/ keeps such values out.
 func serves(pod *v1.Pod) bool {
 	raw, ok := pod.Annotations[v1alpha1.AnnotationMaxLatency]

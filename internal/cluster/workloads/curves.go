@@ -22,9 +22,9 @@ type points struct {
 	rates, latencies []placement.Throughput
 }
 
-// latencyRate returns how many steps of a latency pass in a time of 10¹² seconds, as a rate: the shorter the latency the
-// higher the rate, linear in between as work that follows its share is. It is exact to 4 millionths at the longest legal
-// latency.
+// latencyRate returns how many steps of a latency pass in a time of 10¹² seconds, as a rate. The shorter the latency
+// the higher the rate, and linear in between for work that follows its share. The result is exact to 4 millionths at
+// the longest legal latency.
 func latencyRate(latency time.Duration) placement.Rate {
 	return placement.MaxRate / placement.Rate(latency)
 }
@@ -41,7 +41,7 @@ func rateLatency(rate placement.Rate) time.Duration {
 	return d.Round(time.Microsecond)
 }
 
-// readPoints reads the points of the curves. A curve that falls as the share grows is passed over as a whole.
+// readPoints reads the points of the curves. It skips a curve that falls as the share grows as a whole.
 func (w *Workload) readPoints(list []v1alpha1.ProfileThroughput) points {
 	var all points
 	for i := range list {
@@ -109,7 +109,7 @@ func (w *Workload) label() string {
 	return name
 }
 
-// step returns the latency on a whole device of a model in seconds, and false where nobody declared it.
+// step returns the latency on a whole device of a model in seconds, and false without a declaration.
 func (p *points) step(model string) (float64, bool) {
 	i := slices.IndexFunc(p.latencies, func(t placement.Throughput) bool { return t.Model == model && t.Share == vgpu.WholeGPU })
 	if i < 0 {
@@ -118,14 +118,14 @@ func (p *points) step(model string) (float64, bool) {
 	return rateLatency(p.latencies[i].Rate).Seconds(), true
 }
 
-// Rates returns the throughputs of the workload, under the name that its pods' label profile has; nil where it has none.
-// Prices are as for placement.NewRates. Without any price all models cost the same; with some, a model without a price is
-// left out.
+// Rates returns the throughputs of the workload, under the name that its pods' label profile has; nil where it has
+// none. Prices are as for placement.NewRates. Without any price all models cost the same; with some, the result has no
+// model without a price.
 func (w *Workload) Rates(prices map[string]int64) (*placement.Rates, error) {
 	return w.table(w.points.rates, prices)
 }
 
-// Rate returns the throughput that is declared for a share of a GPU model, and false where exactly that share has none.
+// Rate returns the declared throughput of a share of a GPU model, and false where exactly that share has none.
 func (w *Workload) Rate(model string, share vgpu.MilliGPU) (placement.Rate, bool) {
 	for i := range w.points.rates {
 		if p := &w.points.rates[i]; p.Model == model && p.Share == share {

@@ -19,18 +19,18 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// WorkloadKey says which pods are the same work: those of one namespace with the same label profile, or else with the same
-// owner and images. It is comparable.
+// WorkloadKey says which pods are the same work: those of one namespace with the same label profile, or else with the
+// same owner and images. Keys are comparable.
 type WorkloadKey struct {
 	// Namespace of the pods.
 	Namespace string
-	// Profile is the label; all fields below are empty where it is set.
+	// Profile is the label; with a label all fields below are empty.
 	Profile string
 	// OwnerKind is the kind of the owner with its API group ("Deployment.apps"), "Pod" for pods without owner.
 	OwnerKind string
 	// OwnerName is the owner's name without what changes from one rollout or run to the next.
 	OwnerName string
-	// Images of the containers that ask for vGPUs: each once, sorted, quoted, separated by blanks.
+	// Images of the containers that request vGPUs: each once, sorted, quoted, separated by blanks.
 	Images string
 }
 
@@ -74,7 +74,7 @@ func ownerOf(pod *v1.Pod) (kind, name string) {
 	return group.String(), owner.Name
 }
 
-// imagesOf returns the images of the containers that ask for vGPUs, each once and sorted.
+// imagesOf returns the images of the containers that request vGPUs, each once and sorted.
 func imagesOf(pod *v1.Pod) []string {
 	var images []string
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -114,8 +114,8 @@ func splitImages(joined string) ([]string, error) {
 	return images, nil
 }
 
-// ProfileName returns the name of the WorkloadProfile of a workload in its namespace: the label's value, or for a workload
-// that names none "learned-" with 16 hexadecimal digits of a hash of its owner and images.
+// ProfileName returns the name of the WorkloadProfile of a workload in its namespace. The name is the label's value.
+// Without a label it is "learned-" with 16 hexadecimal digits of a hash of its owner and images.
 func (k WorkloadKey) ProfileName() string {
 	if k.Profile != "" {
 		return k.Profile
@@ -140,9 +140,9 @@ const (
 	maxImage     = 1024
 )
 
-// LearnedProfile returns the WorkloadProfile that the scheduler makes for a workload that names none. The status must be
-// written by a second request. The error names what of the key no WorkloadProfile can hold: such a workload is not
-// learned.
+// LearnedProfile returns the WorkloadProfile that the scheduler makes for a workload that names none. The status must
+// be written by a second request. The error names the part of the key that no WorkloadProfile can hold: the scheduler
+// does not learn such a workload.
 func LearnedProfile(k WorkloadKey) (*v1alpha1.WorkloadProfile, error) {
 	if k.Profile != "" {
 		return nil, fmt.Errorf("make WorkloadProfile of %v: its pods name one", k)

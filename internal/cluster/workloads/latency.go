@@ -14,9 +14,9 @@ import (
 
 const legalLatency = "it must be a duration from 1us to 1h, for example 40ms or 1.5s"
 
-// WantedLatency returns the latency that a pod accepts at most, as a rate for Workload.Latencies, and false for a pod that
-// accepts any. The request is the pod's own. The error is a *FieldError: a malformed latency, a rate beside it, no profile,
-// or more than one container that asks for slots.
+// WantedLatency returns the latency that a pod accepts at most, as a rate for Workload.Latencies, and false for a pod
+// that accepts any. The request is the pod's own. The error is a *FieldError: a malformed latency, a rate beside it, no
+// profile, or more than one container with slots.
 func WantedLatency(pod *v1.Pod, r *vgpu.Request) (placement.Wanted, bool, error) {
 	raw, ok := pod.Annotations[v1alpha1.AnnotationMaxLatency]
 	if !ok || len(r.Containers) == 0 {
@@ -32,7 +32,7 @@ func WantedLatency(pod *v1.Pod, r *vgpu.Request) (placement.Wanted, bool, error)
 	case err != nil:
 		return w, true, err
 	}
-	// Rates of points are rounded down: without the millionth a share that just keeps the latency would miss it.
+	// Rates of points round down: without the millionth a share that just keeps the latency would miss it.
 	w.Rate = latencyRate(latency) - latencyRate(latency)/1_000_000
 	return w, true, nil
 }

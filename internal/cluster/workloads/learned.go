@@ -18,32 +18,32 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Bounds of what was learned of a workload, as in the schema: logarithms, and parts.
+// Bounds of the learned values of a workload, as in the schema: logarithms, and parts.
 const (
 	maxLog  = 4
 	maxSure = 1
 )
 
-// Learned is what was observed of a workload on one GPU model.
+// Learned holds the observations of a workload on one GPU model.
 type Learned struct {
 	// Model is the product name of the devices.
 	Model string
-	// Known says which of SM, Bandwidth and Memory were observed; the others are 0.
+	// Known says which of SM, Bandwidth and Memory have observations; the others are 0.
 	Known Known
 	// SM and Bandwidth are the parts of the time, 0 to 1, that the workload alone keeps them busy. A WorkloadProfile holds
 	// whole percents.
 	SM, Bandwidth float64
 	// Memory that it held at most.
 	Memory vgpu.Bytes
-	// SoloObservations is how often SM and Bandwidth were observed.
+	// SoloObservations counts the observations of SM and Bandwidth.
 	SoloObservations int64
 	// SoloRate is the rate that it reports while it is alone, 0 for none.
 	SoloRate placement.Rate
-	// SoloShare is the part of the SMs that SoloRate was reached on.
+	// SoloShare is the part of the SMs at SoloRate.
 	SoloShare vgpu.MilliGPU
 	// Traits are what its co-runs taught. A WorkloadProfile holds whole thousandths.
 	Traits interference.Traits
-	// Neighbours is how many different workloads it was observed beside.
+	// Neighbours is the number of different workloads in the observations beside others.
 	Neighbours int32
 	// LastObserved is when it was last observed, to the second; zero for never.
 	LastObserved time.Time
@@ -84,7 +84,7 @@ func (w *Workload) readLearned(path string, l *v1alpha1.LearnedUse) {
 	w.learned = append(w.learned, out)
 }
 
-// soloShare reads the share of the rate alone; the whole device where it is not told or illegal.
+// soloShare reads the share of the rate alone; the whole device for a missing or illegal value.
 func (w *Workload) soloShare(path string, percent *int32) vgpu.MilliGPU {
 	part, known := w.part(path+".soloSharePercent", percent)
 	if share := vgpu.MilliGPU(math.Round(part * float64(vgpu.WholeGPU))); known && share > 0 {
@@ -125,8 +125,8 @@ func (w *Workload) memory(path string, q *resource.Quantity, least int64) (vgpu.
 	return vgpu.Bytes(bytes), true
 }
 
-// LearnedStatus returns the status that holds what was learned of a workload, by model. Values that the schema refuses
-// (NaN, parts outside 0 to 1, negative counts) are kept within its bounds; NaN is not written.
+// LearnedStatus returns the status with the learned values of a workload, by model. It keeps values that the schema
+// refuses (parts outside 0 to 1, negative counts) within its bounds, and leaves out NaN.
 //
 // The parts of before that are about nothing learned stay: workload and conditions.
 func LearnedStatus(before v1alpha1.WorkloadProfileStatus, learned []Learned) v1alpha1.WorkloadProfileStatus {

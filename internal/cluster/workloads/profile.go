@@ -16,29 +16,29 @@ import (
 
 // When a learned utilisation counts instead of a declared one.
 const (
-	// sureObservations of a workload alone. Fewer would let a warm-up overrule what its owner knows; more would believe a
+	// sureObservations of a workload alone. Fewer would let a warm-up overrule what its owner knows; more would keep a
 	// wrong declaration for longer.
 	sureObservations = 10
-	// farPercent of a device that both differ. Less would argue about the noise of telemetry, which is some points; more
+	// farPercent of a device that both differ. Less would react to the noise of telemetry, which is some points. More
 	// would let a tenant claim a third of a device more than it uses, and so keep neighbours away.
 	farPercent = 25
 )
 
-// Known says which fields of a profile somebody declared or observed.
+// Known says which fields of a profile have a declaration or an observation.
 type Known struct {
 	SM, Bandwidth, PCIe, Memory, Step, Class bool
 }
 
-// Use is what is known of a workload on one GPU model.
+// Use is the known use of a workload on one GPU model.
 type Use struct {
 	// Model is the product name of the devices.
 	Model string
-	// Profile to predict with. Its Guessed is set where nobody declared or observed SM or Bandwidth, unless a graph within
-	// the measured range tells them.
+	// Profile to predict with. Its Guessed is set where SM or Bandwidth has no declaration, no observation, and no
+	// graph within the measured range.
 	Profile interference.Profile
-	// Known says which of its fields were declared or observed on this model.
+	// Known says which of its fields have a declaration or an observation on this model.
 	Known Known
-	// Learned is what was observed on this model, nil for nothing.
+	// Learned holds the observations on this model, nil for none.
 	Learned *Learned
 }
 
@@ -46,9 +46,9 @@ type Use struct {
 type Workload struct {
 	// Name is "namespace/name" of the WorkloadProfile.
 	Name string
-	// Malformed names the fields that are illegal and were passed over, with their values and the legal ones.
+	// Malformed names the illegal fields that ReadProfile skipped, with their values and the legal ones.
 	Malformed []string
-	// Contradictions name what is declared and learned differently, both values, and which one counts.
+	// Contradictions name the fields whose declared and learned values differ, both values, and which one counts.
 	Contradictions []string
 
 	declared []use // by model
@@ -65,8 +65,8 @@ type use struct {
 	known   Known
 }
 
-// ReadProfile returns what a WorkloadProfile says. It never fails: what is illegal although the schema should have kept it
-// out is passed over and named in Malformed.
+// ReadProfile returns what a WorkloadProfile says. Illegal values, which the schema should have kept out, are no error:
+// it skips them and names them in Malformed.
 func ReadProfile(p *v1alpha1.WorkloadProfile) *Workload {
 	w := &Workload{Name: p.Namespace + "/" + p.Name}
 	for i := range p.Spec.Uses {
@@ -89,18 +89,18 @@ func ReadProfile(p *v1alpha1.WorkloadProfile) *Workload {
 	return w
 }
 
-// With returns the workload with other things learned of it, by model. Condition speaks of what was read.
+// With returns the workload with other things learned of it, by model. Condition is about the read profile.
 func (w *Workload) With(learned []Learned) *Workload {
 	other := *w
 	other.learned = learned
 	return &other
 }
 
-// Learned returns what was observed, by model. The list must not be changed.
+// Learned returns what was observed, by model. The caller must not change the list.
 func (w *Workload) Learned() []Learned { return w.learned }
 
-// On returns the use on a GPU model. What nobody declared or observed on the model is taken, in this order, from what was
-// observed on the model where the workload was seen most often (the first by name of equals), from the graph, and from
+// On returns the use on a GPU model. A field without a declaration or observation on the model comes, in this order,
+// from the model with the most observations (the first by name of equals), from the graph, and from
 // interference.Unknown.
 func (w *Workload) On(model string) Use {
 	u := Use{Model: model}
@@ -120,7 +120,8 @@ func (w *Workload) On(model string) Use {
 	return u
 }
 
-// observed reports whether the whole use was observed on some GPU model, and often enough to overrule what is declared there.
+// observed reports whether there are observations of the whole use on some GPU model, and enough of them to overrule
+// the declaration there.
 func (w *Workload) observed() bool {
 	return slices.ContainsFunc(w.learned, func(l Learned) bool {
 		return l.Known.SM && l.Known.Bandwidth && l.SoloObservations >= sureObservations
@@ -146,7 +147,7 @@ func (w *Workload) learnedOn(model string) *Learned {
 	return &w.learned[i]
 }
 
-// mostSeen returns what was learned on the model with the most observations, or nil.
+// mostSeen returns the learned values of the model with the most observations, or nil.
 func (w *Workload) mostSeen() *Learned {
 	var most *Learned
 	for i := range w.learned {
@@ -157,7 +158,7 @@ func (w *Workload) mostSeen() *Learned {
 	return most
 }
 
-// merge lets what was learned on the model count beside or instead of what is declared for it.
+// merge lets the learned values of the model count beside or instead of the declared ones.
 func (u *Use) merge(l *Learned) {
 	if l.Known.SM && !u.Known.SM || l.overrules(l.Known.SM, u.Profile.SM, l.SM) {
 		u.Profile.SM, u.Known.SM = l.SM, true
@@ -170,7 +171,7 @@ func (u *Use) merge(l *Learned) {
 	}
 }
 
-// fill guesses the fields that are not known.
+// fill guesses the unknown fields.
 func (u *Use) fill(elsewhere *Learned, graph *interference.Estimate) {
 	from := interference.Unknown()
 	if graph != nil {
@@ -221,8 +222,8 @@ func (w *Workload) compare(d *use, l *Learned) {
 	}
 }
 
-// overrules reports whether a part of a device that was observed counts although another is declared. Percents are
-// compared, since whole ones are declared.
+// overrules reports whether an observed part of a device counts instead of a declared one. It compares percents, since
+// declarations are whole ones.
 func (l *Learned) overrules(known bool, declared, observed float64) bool {
 	difference := percent(declared) - percent(observed)
 	return known && l.SoloObservations >= sureObservations && (difference > farPercent || difference < -farPercent)
@@ -280,7 +281,7 @@ func (w *Workload) readUse(path string, d *v1alpha1.DeclaredUse) {
 		if err != nil {
 			w.malformed(path+".class", d.Class, "it must be one of "+strings.Join(interference.ClassNames(), ", "))
 		}
-		// Saying that it is unknown tells nothing.
+		// The declaration "unknown" is none.
 		u.profile.Class, u.known.Class = class, class != interference.ClassUnknown
 	}
 	w.declared = append(w.declared, u)

@@ -14,8 +14,8 @@ import (
 const legalRate = "it must be a decimal above 0, at most 1000000000000, with up to six decimals and without a sign or unit, for example 120 or 0.5"
 
 // WantedRate returns the rate that a pod wants, and false for a pod that wants none. The request is the pod's own. The
-// error is a *FieldError: a malformed rate, no profile, or more than one container that asks for slots, of which nobody
-// could say which one does the work.
+// error is a *FieldError: a malformed rate, no profile, or more than one container with slots, since the rate does not
+// say which one does the work.
 func WantedRate(pod *v1.Pod, r *vgpu.Request) (placement.Wanted, bool, error) {
 	raw, ok := pod.Annotations[v1alpha1.AnnotationRate]
 	if !ok || len(r.Containers) == 0 {

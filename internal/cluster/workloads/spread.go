@@ -12,11 +12,11 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Losses returns what a gang of the workload loses when it is spread, by level; nil where nothing is declared. The list
-// must not be changed.
+// Losses returns the losses of a gang of the workload by its spread, by level; nil without a declaration. The caller
+// must not change the list.
 func (w *Workload) Losses() []gang.Loss { return w.losses }
 
-// readSpread reads what it costs to be spread.
+// readSpread reads the costs of a spread.
 func (w *Workload) readSpread(list []v1alpha1.ProfileSpread) []gang.Loss {
 	var all []gang.Loss
 	for i := range list {
@@ -40,8 +40,8 @@ func (w *Workload) readSpread(list []v1alpha1.ProfileSpread) []gang.Loss {
 	return all
 }
 
-// lostBy returns the part of its work that is lost to a slowdown in thousandths, 1 − 1/slowdown, rounded. It is 0 for no
-// slowdown alone. Example: 1.02 loses 20/1020, 20 thousandths; 10 loses 900.
+// lostBy returns the part of the work that a slowdown in thousandths costs, 1 − 1/slowdown, rounded. The result is 0
+// for no slowdown alone. Example: 1.02 loses 20/1020, 20 thousandths; 10 loses 900.
 func lostBy(slowdown int64) vgpu.MilliGPU {
 	lost := int64(vgpu.WholeGPU) * (slowdown - 1000)
 	return vgpu.MilliGPU((lost + slowdown/2) / slowdown)

@@ -1,7 +1,7 @@
 // Command reference writes docs/reference/metrics.md: the metrics of the agent and of the scheduler, with what
 // it learns.
 //
-// It decides nothing: the tables that it prints are those that the collectors are built from.
+// The tables are those of the collectors.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Command tools builds the named programs where they are missing and prints the directories that hold them, joined by
-// colons, to be put in front of PATH:
+// Command tools builds the named programs where they are missing and prints their directories, joined by colons, for
+// the front of PATH:
 //
 //	PATH="$(go run ./internal/sandbox/tools kustomize golangci-lint):$PATH"
 //
-// A program of Kubernetes may be named in a version: kubelet@1.35.4.
+// The name of a program of Kubernetes may have a version: kubelet@1.35.4.
 //
 // Progress goes to stderr. See sandbox.Tools for the names and the cache.
 package main

@@ -13,8 +13,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// activations are the pods that are to be tried again. Activating them takes the lock of the scheduler's queue, and PreEnqueue
-// takes the lock of the machine under it. So the machine activates them once its own lock is free.
+// activations are the pods that the scheduler should try again. Activating them takes the lock of the scheduler's
+// queue, and PreEnqueue takes the lock of the machine under it. So the machine activates them once its own lock is
+// free.
 type activations struct {
 	mu   sync.Mutex
 	pods map[string]*v1.Pod
@@ -22,13 +23,13 @@ type activations struct {
 	stale []nomination
 }
 
-// nomination is a node that a member may be nominated for.
+// nomination is a node for which the framework may nominate a member.
 type nomination struct {
 	uid       vgpu.UID
 	pod, node string
 }
 
-// add notes pods to be tried again, at the next Flush.
+// add notes pods for the next Flush.
 func (a *activations) add(pods ...*v1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +48,7 @@ func (a *activations) addStale(n nomination) {
 	a.stale = append(a.stale, n)
 }
 
-// Flush has the pods tried again that were noted. The caller does not hold the lock of the machine, and is not PreEnqueue.
+// Flush activates the noted pods. The caller does not hold the lock of the machine, and is not PreEnqueue.
 func (m *Machine) Flush(ctx context.Context) {
 	m.activations.mu.Lock()
 	pods, stale := m.activations.pods, m.activations.stale
@@ -63,12 +64,13 @@ func (m *Machine) Flush(ctx context.Context) {
 	}
 }
 
-// The framework nominates a member for its node while it waits in Permit, by a request of its own. The answer to that may come
-// after the plan is cancelled. The framework would then count the member on a node where it has no place any more. The CPU that its
-// siblings or other pods were to have there would look taken. A nomination of a member means nothing without its place.
+// The framework nominates a member for its node while it waits in Permit, by a request of its own. The API server's
+// answer to that may come after the machine has cancelled the plan. The framework would then count the member on a node
+// where it has no place any more. The CPU that its siblings or other pods were to have there would look taken. A
+// nomination of a member means nothing without its place.
 
-// Denominate ends the nomination of a member for a node, unless it has a place there, or room is made for it there. The caller holds
-// no lock: the queue's is taken.
+// Denominate ends the nomination of a member for a node, unless the member has a place or room there. The caller holds
+// no lock, since Denominate takes the queue's.
 func (m *Machine) Denominate(pod *v1.Pod, node string) {
 	ref, isMember := m.GangOf(pod)
 	if !isMember {
@@ -81,10 +83,10 @@ func (m *Machine) Denominate(pod *v1.Pod, node string) {
 	}
 }
 
-// Expect nominates the members of a gang for the nodes where room is made for them. So no pod of a lower priority takes the CPU and
-// memory that the victims leave there.
+// Expect nominates the members of a gang for the nodes where preemption makes room for them. So no pod of a lower
+// priority takes the CPU and memory that the victims leave there.
 //
-// It is called by the scheduling cycle that refused the gang.
+// The caller is the scheduling cycle that refused the gang.
 func (m *Machine) Expect(ctx context.Context, ref podgroup.Ref, pods []*v1.Pod) {
 	nodes := map[vgpu.UID]string{}
 	m.Lock(func(l Locked) {

@@ -16,7 +16,7 @@ type dump struct {
 	State reservation.Dump
 }
 
-// dumpKind tells the dump from other lines.
+// dumpKind marks the lines of the dump.
 const dumpKind = "TandemReservations"
 
 // Dump writes what the state machine remembers, as one line of JSON. reservation.Restore reads its State.

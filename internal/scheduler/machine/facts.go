@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// cachedFacts are the facts of one gang, and what they were built from.
+// cachedFacts are the facts of one gang, and the objects that they come from.
 type cachedFacts struct {
 	gang  *podgroup.Gang
 	err   error
@@ -54,7 +54,7 @@ func (l Locked) Latest(ref podgroup.Ref, pg *podgroup.Gang, err error) reservati
 	return l.FactsOf(ref, &latest, err)
 }
 
-// FactsOf returns the facts of a gang as it is given, nil for none, with what is wrong with it.
+// FactsOf returns the facts of a gang, nil for none, with its problem.
 func (l Locked) FactsOf(ref podgroup.Ref, pg *podgroup.Gang, err error) reservation.Facts {
 	f := reservation.Facts{Ref: ref, Queued: l.m.gangs.Queues(ref.Source)}
 	if problem, ok := err.(*podgroup.Problem); ok { //nolint:errorlint // Gang returns it as it is

@@ -47,17 +47,17 @@ type Machine struct {
 	now     func() time.Time
 	started func(*reservation.Start)
 	metrics []Metrics
-	// gates are what members wait for in Bind, each until it is opened.
+	// gates are the channels on which members wait in Bind.
 	gates map[reservation.Gate]chan struct{}
 	// stops ends evictions that are under way.
 	stops map[reservation.Evictions]context.CancelFunc
-	// known are the facts of gangs as they were built last.
+	// known are the last facts of gangs.
 	known       map[podgroup.Ref]cachedFacts
 	activations activations
 }
 
-// New returns a machine that remembers nothing. Shares returns the plugin GPUShare, nil where the scheduler has none: the plugins of a
-// profile are made in no fixed order.
+// New returns a machine without reservations. shares returns the plugin GPUShare, nil where the scheduler has none: the
+// framework makes the plugins of a profile in no fixed order.
 func New(shares func() Shares) *Machine {
 	return &Machine{
 		shares: shares, state: reservation.New(reservation.Config{}), now: time.Now, gates: map[reservation.Gate]chan struct{}{},
@@ -65,21 +65,21 @@ func New(shares func() Shares) *Machine {
 	}
 }
 
-// Joined is what a plugin tells the machine at its start.
+// Joined is the part of a plugin in the machine.
 type Joined struct {
 	// Handle is the framework's, Now the clock, nil for the real one.
 	Handle  fwk.Handle
 	Now     func() time.Time
 	Metrics Metrics
-	// Gangs tells which pods form a gang, and Started is called when all members that must run have a place, with the lock held.
-	// Both are nil where the plugin knows nothing of gangs.
+	// Gangs knows which pods form a gang. The machine calls Started when all required members have a place, with the
+	// lock held. Both are nil where the plugin knows nothing of gangs.
 	Gangs   Gangs
 	Started func(*reservation.Start)
 	// Configure sets what the plugin's arguments say.
 	Configure func(*reservation.Config)
 }
 
-// Join notes what a plugin tells at its start.
+// Join adds the part of a plugin at its start.
 func (m *Machine) Join(j Joined) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +111,7 @@ func (m *Machine) GangOf(pod *v1.Pod) (podgroup.Ref, bool) {
 	return podgroup.Ref{}, false
 }
 
-// Locked is the machine while its lock is held. It is good until the function returns that got it.
+// Locked is the machine under its lock. The value is valid until the function that got it returns.
 type Locked struct {
 	m *Machine
 	// State answers questions.
@@ -125,7 +125,7 @@ func (m *Machine) Lock(do func(Locked)) {
 	do(Locked{m, m.state})
 }
 
-// Step takes one event, which build returns, and carries out what must be done.
+// Step takes one event, which build returns, and carries out its effects.
 func (m *Machine) Step(build func(Locked) reservation.Event) (a Answer) {
 	m.Lock(func(l Locked) { a = l.Step(build(l)) })
 	return a
@@ -140,7 +140,7 @@ type Answer struct {
 	Wait   *reservation.Wait
 	Evict  []reservation.Evict
 	Unheld []Unheld
-	// What follows answers events about single pods and evictions.
+	// The fields below answer events about single pods and evictions.
 	Leaving *reservation.StillLeaving
 	Nothing *reservation.CameToNothing
 	Others  *reservation.SeekOthers
@@ -148,13 +148,13 @@ type Answer struct {
 	Begin   *reservation.BeginEvictions
 }
 
-// Unheld is a pod for which devices could not be held.
+// Unheld is a pod for which the machine could not hold devices.
 type Unheld struct {
 	UID vgpu.UID
 	Err error
 }
 
-// Step takes one event and carries out what must be done.
+// Step takes one event and carries out its effects.
 func (l Locked) Step(e reservation.Event) Answer {
 	var a Answer
 	for _, effect := range l.State.Step(e, l.m.now()) {
@@ -165,7 +165,8 @@ func (l Locked) Step(e reservation.Event) Answer {
 	return a
 }
 
-// Settle steps an event about a member after which devices are held, and tells the state of those that could not be.
+// Settle takes an event about a member that has devices held, and reports to the state those that the machine could not
+// hold.
 func (l Locked) Settle(ref podgroup.Ref, uid vgpu.UID, e reservation.Event) Answer {
 	a := l.Step(e)
 	for _, lost := range a.Unheld {
@@ -269,7 +270,8 @@ func (m *Machine) carryOut(effect reservation.Effect) {
 // gangPlugin is the plugin on whose behalf members wait in Permit.
 const gangPlugin = "GPUGang"
 
-// Gate returns what a reserved member waits for before it is bound, nil for nothing, and whether it is reserved.
+// Gate returns the channel on which a reserved member waits before its bind, nil for none, and whether the member has a
+// reservation.
 func (m *Machine) Gate(ref podgroup.Ref, uid vgpu.UID) (gate chan struct{}, isReserved bool) {
 	m.Lock(func(l Locked) {
 		var number reservation.Gate
@@ -284,7 +286,8 @@ func (m *Machine) Gate(ref podgroup.Ref, uid vgpu.UID) (gate chan struct{}, isRe
 	return gate, isReserved
 }
 
-// Evictions returns a context that ends when the state stops evictions, or with the function that is returned, which forgets them.
+// Evictions returns a context that ends when the state stops evictions, or with the returned function, which also drops
+// them.
 func (l Locked) Evictions(ctx context.Context, number reservation.Evictions) (context.Context, func()) {
 	ctx, stop := context.WithCancel(ctx)
 	l.m.stops[number] = stop

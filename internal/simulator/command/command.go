@@ -70,7 +70,7 @@ func Execute(program *cobra.Command, args []string, out, errs io.Writer) int {
 	return Broken
 }
 
-// Progress tells on stderr how many runs are done: a bar on a terminal, else now and then a line.
+// Progress shows on stderr how many runs are complete: a bar on a terminal, else now and then a line.
 func Progress(c *cobra.Command) *report.Progress {
 	p := &report.Progress{Out: c.ErrOrStderr(), Now: time.Now, What: "runs"}
 	if f, ok := p.Out.(*os.File); ok {

@@ -1,6 +1,6 @@
-// Package command has what the command lines of the simulator and of the laboratory (evaluation) share: how a program ends,
-// which arguments a command takes, in which form it prints its results, and how it tells what is done.
+// Package command has the common parts of the command lines of the simulator and of the laboratory (evaluation). These
+// are the end of a program, the arguments of a command, the forms of the results, and the display of the progress.
 //
-// It decides nothing about what a command does. A program ends with 0, with Failed when what was asked for does not hold,
-// and with Broken and one line on stderr when it was asked for something that it cannot do.
+// The exit code is 0, or Failed when an expectation does not hold. It is Broken for a request that the program cannot
+// meet, with one line on stderr.
 package command

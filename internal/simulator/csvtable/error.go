@@ -8,9 +8,9 @@ import (
 // Error says what is wrong with a file, where, and what would be right. Every reader returns it for bad input.
 type Error struct {
 	File string
-	// Line counts from 1. It is 0 when the file as a whole is meant.
+	// Line counts from 1. 0 stands for the file as a whole.
 	Line int
-	// Column is the name of the column, "" when all of the line is meant.
+	// Column is the name of the column, "" for the whole line.
 	Column string
 	// Value is what stands there: the text of the field in quotes, else a few words.
 	Value string
@@ -45,7 +45,7 @@ func quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// Clip is quote without the quotes, for names: what cannot be printed is escaped.
+// Clip is quote without the quotes, for names: it escapes unprintable characters.
 func Clip(text string) string {
 	quoted := quote(text)
 	return quoted[1 : len(quoted)-1]

@@ -30,7 +30,7 @@ func (t *Table) TextOr(column string) string {
 	return t.Text(column)
 }
 
-// Printable reports whether text has 1 to 253 bytes, without spaces around it and without what cannot be printed.
+// Printable reports whether text has 1 to 253 bytes, no spaces around it and no unprintable characters.
 func Printable(text string) bool {
 	const most = 253 // as for names of Kubernetes objects
 	if text == "" || len(text) > most || !utf8.ValidString(text) || strings.TrimSpace(text) != text {

@@ -10,14 +10,14 @@ import (
 	"os"
 )
 
-// MaxBytes bounds a file after decompression. The largest published one that is read has 4 MB; a larger bound
-// lets a small compressed file fill the memory.
+// MaxBytes bounds a file after decompression. The largest published one has 4 MB; a larger bound lets a small
+// compressed file fill the memory.
 const MaxBytes = 64 << 20
 
 // gzipMagic is how every gzip file begins.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// Open opens a file for reading. A file that begins as gzip does is decompressed, whatever its name. Reading gives an
+// Open opens a file for reading. It decompresses a file that begins as gzip does, whatever its name. Reading gives an
 // *Error for broken gzip and beyond MaxBytes.
 func Open(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)

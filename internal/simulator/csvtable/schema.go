@@ -9,7 +9,7 @@ import (
 // Format names what a file has.
 type Format string
 
-// Schema is how a file of a format is read into a T.
+// Schema reads a file of a format into a T.
 type Schema[T any] struct {
 	Format Format
 	// Needs lists the columns that a header must have.
@@ -78,7 +78,7 @@ func known[T any](schemas []Schema[T]) string {
 	return strings.Join(words, "; ")
 }
 
-// Find returns the schema of a format. It panics where there is none: formats are constants of the program.
+// Find returns the schema of a format. Find panics where there is none: formats are constants of the program.
 func Find[T any](schemas []Schema[T], format Format) *Schema[T] {
 	for i := range schemas {
 		if schemas[i].Format == format {

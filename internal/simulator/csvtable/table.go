@@ -24,7 +24,8 @@ const (
 // ByteOrderMark is what some programs write before the header.
 const ByteOrderMark = "\ufeff"
 
-// Table reads a CSV file by the names of its columns. It keeps the first error, after which it has no further rows.
+// Table reads a CSV file by the names of its columns. The table keeps the first error, after which it has no further
+// rows.
 type Table struct {
 	file   string
 	source *source
@@ -45,7 +46,7 @@ func New(r io.Reader, file string) (*Table, error) {
 	s := &source{r: r}
 	b := bufio.NewReader(s)
 	if start, _ := b.Peek(len(ByteOrderMark)); string(start) == ByteOrderMark {
-		_, _ = b.Discard(len(ByteOrderMark)) // it was peeked at, so it is there
+		_, _ = b.Discard(len(ByteOrderMark)) // Peek has read it, so it is there
 	}
 	t := &Table{file: file, source: s, csv: csv.NewReader(b), at: map[string]int{}, seen: map[string]int{}}
 	header, err := t.csv.Read()
@@ -68,8 +69,8 @@ func New(r io.Reader, file string) (*Table, error) {
 	return t, nil
 }
 
-// Headless begins a file without a header, whose columns are given. Its rows may have another number of fields: the caller
-// compares Fields with the Header before it reads a Field.
+// Headless begins a file without a header, with the given columns. Its rows may have another number of fields: the
+// caller compares Fields with the Header before it reads a Field.
 func Headless(r io.Reader, file string, columns []string) *Table {
 	s := &source{r: r}
 	t := &Table{file: file, source: s, csv: csv.NewReader(s), header: columns, at: map[string]int{}, seen: map[string]int{}}
@@ -201,7 +202,7 @@ func (t *Table) Refuse(column, value, legal string) {
 	}
 }
 
-// Index returns the number that a key was given first. A key that is new is given the number.
+// Index returns the first number of a key. A new key gets the given number.
 func (t *Table) Index(key string, number int) (first int, known bool) {
 	if first, known = t.seen[key]; known {
 		return first, true
@@ -218,7 +219,7 @@ func (t *Table) Unique(column, key, words string) {
 	t.seen[key] = t.Line()
 }
 
-// broken says why the next row cannot be read. The row is as far as it came.
+// broken says why the next row is unreadable. The row is as far as it came.
 func (t *Table) broken(err error, row []string) *Error {
 	var own *Error
 	if errors.As(t.source.err, &own) { // what the source reports comes before what the CSV makes of the torn end

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Evictions sums up who was evicted in a run.
+// Evictions sums up the evictions of a run.
 type Evictions struct {
-	// Preemptions that evicted somebody, their Victims, and the victims beyond what budgets allow.
+	// Preemptions with evictions, their Victims, and the victims beyond what budgets allow.
 	Preemptions int `json:"preemptions"`
 	Victims     int `json:"victims"`
 	Violations  int `json:"budget_violations"`
@@ -25,7 +25,7 @@ type PriorityWait struct {
 	Quantiles
 }
 
-// writeEvictions writes a row per run and priority, where somebody may be evicted.
+// writeEvictions writes a row per run and priority, where the scenario allows evictions.
 func (s Scenario) writeEvictions(w io.Writer) error {
 	t := Table{Columns: []Column{
 		{Head: "policy", Text: true}, {Head: "seed"}, {Head: "preemptions"}, {Head: "victims"}, {Head: "GPU-h lost"}, {Head: "violations"},

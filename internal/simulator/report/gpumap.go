@@ -57,7 +57,7 @@ func (m Map) node(b *strings.Builder, n *vgpu.MapNode) {
 	}
 }
 
-// taken writes how many slots of the device are taken: "6/10".
+// taken writes how many slots of the device have an owner: "6/10".
 func taken(d *vgpu.MapDevice) string {
 	sum := vgpu.Slots(0)
 	for _, s := range d.Slices {
@@ -66,8 +66,8 @@ func taken(d *vgpu.MapDevice) string {
 	return fmt.Sprintf("%d/%d", sum, d.Slots)
 }
 
-// picture draws the slices of a device side by side, as wide as they are large: "│train     │nb │          │". A slice too
-// narrow for a character is only its border; what reaches beyond the device is not drawn.
+// picture draws the slices of a device side by side, as wide as they are large: "│train │nb │ │". A slice too narrow
+// for a character is only its border; the part beyond the device is missing.
 func picture(d *vgpu.MapDevice) string {
 	var b strings.Builder
 	column := func(s vgpu.Slots) int { return int(min(s, d.Slots) * pictureWidth / d.Slots) }

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Progress tells how many of several steps are done: as a bar that is drawn over and over on a terminal, else as a line
-// every few seconds. It may be used by several goroutines.
+// Progress shows how many of several steps are complete: as one bar on a terminal, else as a line every few seconds.
+// Several goroutines may use it.
 type Progress struct {
-	// Out is where it is told; nil tells nothing.
+	// Out receives the text; nil for none.
 	Out io.Writer
 	// Terminal says that Out understands a carriage return.
 	Terminal bool
 	// Now is the clock.
 	Now func() time.Time
-	// What is counted: "runs".
+	// What names the counted things: "runs".
 	What string
-	// Parts is the number of steps that make one of What; 0 is taken for 1.
+	// Parts is the number of steps that make one of What; 0 means 1.
 	Parts int
 
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type Progress struct {
 	drawn bool
 }
 
-// Intervals between two tellings: a terminal is drawn over, a log grows.
+// Intervals between two updates: a terminal shows the last one only, a log grows.
 const (
 	drawEvery = 100 * time.Millisecond
 	lineEvery = 5 * time.Second
@@ -37,8 +37,8 @@ const (
 // barWidth is the length of the bar in characters.
 const barWidth = 30
 
-// Step tells that done of total steps are done. The first line comes after lineEvery only, so a short run leaves a log
-// alone.
+// Step shows that done of total steps are complete. The first line comes after lineEvery only, so a short run leaves a
+// log alone.
 func (p *Progress) Step(done, total int) {
 	if p.Out == nil {
 		return
@@ -69,7 +69,7 @@ func (p *Progress) Step(done, total int) {
 	p.drawn = true
 }
 
-// count writes how many are done of how many, the former with a decimal where one of them has several steps.
+// count writes how many of how many are complete, the former with a decimal where one of them has several steps.
 func (p *Progress) count(done, total int, of string) string {
 	if p.Parts <= 1 {
 		return fmt.Sprint(done, of, total)

@@ -20,7 +20,7 @@ type RunResult struct {
 	Policy string `json:"policy"`
 	Seed   int64  `json:"seed"`
 	Jobs   Jobs   `json:"jobs"`
-	// AllocatedPercent is the part of all GPUs that is given away.
+	// AllocatedPercent is the part of all GPUs with an owner.
 	AllocatedPercent OverTime `json:"allocated_percent"`
 	// FragmentationPercent is the part of all GPUs that is idle and that the usual pods cannot use.
 	FragmentationPercent OverTime `json:"fragmentation_percent"`
@@ -30,7 +30,7 @@ type RunResult struct {
 	JCTSeconds *Quantiles `json:"jct_seconds"`
 	// Gangs is what became of the gangs, nil when there are none.
 	Gangs *Gangs `json:"gangs,omitempty"`
-	// Preemption is what evictions came to, nil where nobody may be evicted.
+	// Preemption sums up the evictions, nil where the scenario allows none.
 	Preemption *Evictions `json:"preemption,omitempty"`
 	// MakespanSeconds is from the first arrival to the last end; nil when no job finished.
 	MakespanSeconds *float64 `json:"makespan_seconds"`
@@ -48,11 +48,11 @@ type Jobs struct {
 // Gangs sums up what became of gangs: Arrived is the sum of the four after it.
 type Gangs struct {
 	Jobs
-	// Drained counts those that room was kept for.
+	// Drained counts the gangs for which the scheduler kept room.
 	Drained int `json:"drained"`
 	// WaitSeconds is from the arrival of the placed gangs to their start; nil when there are none.
 	WaitSeconds *Quantiles `json:"wait_seconds"`
-	// Attempts is how often a place was looked for, per gang.
+	// Attempts is the mean number of searches for a place, per gang.
 	Attempts float64 `json:"mean_attempts"`
 	// Spread of the placed gangs over the levels of the cluster, by name.
 	Spread []LevelSpread `json:"spread"`
@@ -66,7 +66,7 @@ type LevelSpread struct {
 }
 
 // OverTime sums a figure of the cluster up: its mean over the time from the first to the last event, the highest value,
-// and the last one, which is also the mean where everything happens at once.
+// and the last one. The mean is the last value where everything happens at once.
 type OverTime struct {
 	Mean float64 `json:"mean"`
 	Peak float64 `json:"peak"`
@@ -83,7 +83,7 @@ type Quantiles struct {
 
 // CheckResult is an assertion, and what came of it in one run.
 type CheckResult struct {
-	// Assertion says in words what is claimed and what was found.
+	// Assertion says in words what the scenario claims and what the run gave.
 	Assertion string  `json:"assertion"`
 	Policy    string  `json:"policy"`
 	Seed      int64   `json:"seed"`
@@ -102,7 +102,7 @@ func (s Scenario) Failed() []string {
 	return all
 }
 
-// String says which run the assertion is about, what it claims and what was found.
+// String names the run of the assertion, the claim and the result.
 func (c *CheckResult) String() string {
 	return fmt.Sprintf("%s, seed %d: %s", c.Policy, c.Seed, c.Assertion)
 }

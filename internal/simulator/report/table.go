@@ -12,7 +12,7 @@ type Table struct {
 	Rows    [][]string
 }
 
-// Column is the heading of a column. Text is aligned to the left, numbers to the right.
+// Column is the heading of a column. Columns of text start at the left, numbers end at the right.
 type Column struct {
 	Head string
 	Text bool

@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/sim"
 )
 
-// Assertion is something that is expected of every run of a policy, or of all.
+// Assertion is an expectation of every run of a policy, or of all.
 type Assertion struct {
 	Metric string
 	// Level that a metric of spread is about, "" for the others.

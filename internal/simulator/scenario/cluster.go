@@ -36,7 +36,7 @@ func (r *reader) cluster(f *clusterFile) []*vgpu.Node {
 	return nodes
 }
 
-// group reads the nodes of a group, of which so many are left.
+// group reads the nodes of a group; left bounds their number.
 func (r *reader) group(path string, g *groupFile, taken map[scalar]string, left int, devices *int) []*vgpu.Node {
 	name := r.name(path+".name", g.Name, taken)
 	count := int(r.whole(path+".count", g.Count, 1, int64(max(1, left))))

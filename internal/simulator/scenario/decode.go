@@ -43,7 +43,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // embedded takes the names of embedded structs out of the path of a field.
 var embedded = strings.NewReplacer("workFile.", "", "askFile.", "", "standingFile.", "")
 
-// typeError says which field is a list where an object is wanted, and the like.
+// typeError names a field that is a list in place of an object, and the like.
 func typeError(name string, err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -62,7 +62,7 @@ func typeError(name string, err error) error {
 // index matches the place in a list in the path of a field.
 var index = regexp.MustCompile(`\[[0-9]+\]`)
 
-// strictError says which field is unknown, with those that are known in its place.
+// strictError names an unknown field, with the known ones in its place.
 func strictError(name string, err error) error {
 	var at kjson.FieldError
 	if !errors.As(err, &at) {

@@ -8,7 +8,7 @@ import (
 // Error says what is wrong with a scenario, where, and what would be right.
 type Error struct {
 	File string
-	// Field is the path of the field: "cluster.groups[1].count"; "" when the file as a whole is meant.
+	// Field is the path of the field: "cluster.groups[1].count"; "" for the file as a whole.
 	Field string
 	// Found is what stands there, in quotes if it is a value.
 	Found string

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The types of this file are the YAML, before anything is checked.
+// The types of this file are the YAML, before any check.
 
 type file struct {
 	Name        scalar          `json:"name"`
@@ -56,7 +56,7 @@ type workloadFile struct {
 	Trace      *traceFile      `json:"trace"`
 }
 
-// askFile is what a pod asks for.
+// askFile is the request of a pod.
 type askFile struct {
 	Slots     scalar   `json:"slots"`
 	GPUMemory scalar   `json:"gpu_memory"`
@@ -65,7 +65,7 @@ type askFile struct {
 	Models    []scalar `json:"models"`
 }
 
-// workFile is what a job asks for: a pod, or a gang of pods.
+// workFile is the request of a job: a pod, or a gang of pods.
 type workFile struct {
 	askFile
 	Gang *gangFile `json:"gang"`
@@ -84,7 +84,7 @@ type memberFile struct {
 	askFile
 }
 
-// gangsFile is how gangs are placed.
+// gangsFile is the configuration of gang placement.
 type gangsFile struct {
 	Drain        scalar   `json:"drain"`
 	DrainAfter   scalar   `json:"drain_after"`
@@ -93,7 +93,7 @@ type gangsFile struct {
 	Preferred    []scalar `json:"preferred"`
 }
 
-// preemptionFile is who is evicted for pods and gangs that find no room.
+// preemptionFile is the configuration of evictions for pods and gangs without room.
 type preemptionFile struct {
 	Policy      scalar `json:"policy"`
 	Grace       scalar `json:"grace"`
@@ -200,11 +200,11 @@ type assertionFile struct {
 	Max      scalar `json:"max"`
 }
 
-// scalar is the text of a string, a number or a bool; "" where nothing stands. What is none of them is kept as JSON, for
-// the error of whoever reads it.
+// scalar is the text of a string, a number or a bool; "" where nothing stands. Anything else stays JSON, for the error
+// of the reader.
 type scalar string
 
-// UnmarshalJSON never fails, so that errors come from where the field is known.
+// UnmarshalJSON never fails, so that errors come from code that knows the field.
 func (s *scalar) UnmarshalJSON(b []byte) error {
 	text := string(b)
 	if text == "null" {

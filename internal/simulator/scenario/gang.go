@@ -13,21 +13,21 @@ import (
 const (
 	// maxMembers bounds the members of a gang.
 	maxMembers = 10_000
-	// maxDomains bounds how many domains may be tried for a gang, as in GPUGangArgs.
+	// maxDomains bounds the tried domains for a gang, as in GPUGangArgs.
 	maxDomains = 1000
 	// maxWishes bounds the levels of one list.
 	maxWishes = 8
-	// drainAfter is how long a gang waits before room is kept for it where the scenario does not say, as in GPUGangArgs, and
-	// eagerDrainAfter where drains are enabled.
+	// drainAfter is the default time that a gang waits before the scheduler keeps room for it, as in GPUGangArgs, and
+	// eagerDrainAfter the one where drains are on.
 	drainAfter      = 24 * time.Hour
 	eagerDrainAfter = time.Minute
 	maxDrainAfter   = 24 * time.Hour
-	// drainTimeout is how long room is kept for a gang at most where the scenario does not say, as in GPUGangArgs.
+	// drainTimeout is the default bound of the time for which the scheduler keeps room for a gang, as in GPUGangArgs.
 	drainTimeout    = 24 * time.Hour
 	maxDrainTimeout = 720 * time.Hour
 )
 
-// drainsWord is a word for when room is kept, with the least wait before that where the scenario does not say.
+// drainsWord is a word for the condition of drains, with the default of the least wait before them.
 type drainsWord struct {
 	word   scalar
 	drains gang.Drains
@@ -44,7 +44,7 @@ var drains = []drainsWord{
 // preferred are the levels that gangs prefer that name none, as in GPUGangArgs: those of them that nodes have.
 var preferred = []string{sim.Hostname, "topology.kubernetes.io/zone"}
 
-// work is what a job asks for: one request, or those of the members of a gang, by rank.
+// work is the request of a job, or those of the members of a gang, by rank.
 type work struct {
 	requests []vgpu.Request
 	// roles of the members, with their number among those of the role: "worker-2"; "" for a single pod.
@@ -71,7 +71,7 @@ func (w *work) jobs(name string, arrive, duration time.Duration, declares bool) 
 	return jobs
 }
 
-// work reads what a job asks for.
+// work reads the request of a job.
 func (a *asker) work(path string, f *workFile) work {
 	if f.Gang == nil {
 		return work{requests: []vgpu.Request{a.request(path, &f.askFile)}}
@@ -144,7 +144,7 @@ func (a *asker) fits(path string, w *work) {
 	}
 }
 
-// gangs reads how gangs are placed, and which levels those prefer that name none.
+// gangs reads the configuration of gang placement, and the preferred levels of gangs that name none.
 func (r *reader) gangs(f *gangsFile, known []string) (sim.GangConfig, []string) {
 	if f == nil {
 		f = &gangsFile{}

@@ -24,7 +24,7 @@ type generator struct {
 	standing standing
 }
 
-// shape is what some of the jobs ask for. Weights of a list add up: upTo is the sum with this one.
+// shape is the request of some of the jobs. Weights of a list add up: upTo is the sum with this one.
 type shape struct {
 	work
 	upTo int64
@@ -54,7 +54,7 @@ func (g *generator) jobs(seed int64) ([]sim.Job, error) {
 	return jobs, nil
 }
 
-// generator reads a generator of which so many jobs are left.
+// generator reads a generator; left bounds its jobs.
 func (r *reader) generator(path string, f *generatorFile, a *asker, taken map[scalar]string, left int) *generator {
 	g := &generator{name: r.name(path+".name", f.Name, taken)}
 	if g.name == "jobs" || g.name == "trace" {

@@ -70,11 +70,11 @@ var metrics = []metric{
 	{"waiting_pods", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.Waiting) })},
 }
 
-// Metrics returns the names of what assertions may be about, sorted. Those in percent of the cluster and pods now
-// (allocated, fragmentation, running, waiting) are asserted of each moment of the window at which something happens;
-// waits are those of pods that started in the window, completion times (jct) those of pods that ended in it. Attempts and
-// spread are asserted of each gang that started in the window; waits of gangs count those too that wait at its end. Victims,
-// lost work and violations are those of the preemptions in the window; needless victims those of the whole run.
+// Metrics returns the names of the figures of assertions, sorted. Assertions on the cluster's percentages and present
+// pods (allocated, fragmentation, running, waiting) cover each moment of the window with an event. Waits are those of
+// pods that started in the window, completion times (jct) those of pods that ended in it. Attempts and spread cover
+// each gang that started in the window; waits of gangs also count those that wait at its end. Victims, lost work and
+// violations are those of the preemptions in the window; needless victims those of the whole run.
 func Metrics() []string {
 	names := make([]string, 0, len(metrics))
 	for i := range metrics {
@@ -112,7 +112,7 @@ func ofPreemptions(of func(*sim.Preemption) float64) func(*sim.History, span) []
 	}
 }
 
-// needless counts the victims that could have stayed, and the preemptions that made no room; nothing where nobody was evicted.
+// needless counts the victims that could have stayed, and the preemptions that made no room; nothing without evictions.
 func needless(h *sim.History, _ span) []float64 {
 	a, err := h.Audit()
 	if err != nil || a.Victims == 0 {
@@ -131,8 +131,8 @@ func sampled(of func(*sim.History, *sim.Sample) float64) func(*sim.History, span
 	}
 }
 
-// dropped counts the pods that were dropped by the samples of the window, so that a window by what has arrived tells pods
-// of one instant apart.
+// dropped counts the dropped pods by the samples of the window, so that a window by arrivals separates pods of one
+// instant.
 func dropped(h *sim.History, w span) []float64 {
 	if w.first >= w.end {
 		return nil
@@ -160,8 +160,8 @@ func ofGangs(of func(*sim.GangOutcome, span) float64) func(*sim.History, span) [
 	}
 }
 
-// gangWaits returns the waits of the gangs that started in the window, and of those that wait at its end, until then: a
-// gang that never starts is not forgotten.
+// gangWaits returns the waits of the gangs that started in the window, and of those that wait at its end, until then.
+// So a gang that never starts counts too.
 func gangWaits(h *sim.History, w span) []time.Duration {
 	var all []time.Duration
 	for i := range h.Gangs {

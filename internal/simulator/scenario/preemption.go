@@ -16,7 +16,7 @@ const (
 	maxGrace = 24 * time.Hour
 )
 
-// preemption reads who is evicted.
+// preemption reads the configuration of evictions.
 func (r *reader) preemption(f *preemptionFile, queue sim.Queue) sim.PreemptionConfig {
 	if f == nil {
 		return sim.PreemptionConfig{}

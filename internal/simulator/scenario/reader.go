@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Bounds, far above what anybody simulates.
+// Bounds, far above useful simulations.
 const (
 	maxNodes   = 100_000
 	maxDevices = 128     // of a node, as in a GPUNode
@@ -58,7 +58,7 @@ func (r *reader) wholeOr(otherwise int64, path string, s scalar, from, to int64)
 	return r.whole(path, s, from, to)
 }
 
-// decimal is how numbers with a point are written; no exponents, no NaN, no infinity.
+// decimal is the form of numbers with a point; no exponents, no NaN, no infinity.
 var decimalForm = regexp.MustCompile(`^-?[0-9]{1,12}(\.[0-9]{1,12})?$`)
 
 func (r *reader) decimal(path string, s scalar, from, to float64) float64 {
@@ -91,7 +91,7 @@ func (r *reader) start(path string, s scalar) time.Duration {
 	return r.duration(path, s, 0)
 }
 
-// What quantities may look like: those of Kubernetes without signs and exponents.
+// The forms of quantities: those of Kubernetes without signs and exponents.
 var (
 	cpuForm    = regexp.MustCompile(`^([0-9]{1,9}(\.[0-9]{1,3})?|[0-9]{1,12}m)$`)
 	memoryForm = regexp.MustCompile(`^([0-9]{1,16}(\.[0-9]{1,3})?([kMGT]|[KMGT]i)|0)$`)
@@ -110,7 +110,7 @@ func (r *reader) cpu(path string, s scalar) int64 {
 	return q.MilliValue()
 }
 
-// memory reads bytes from a quantity such as 16Gi. It wants a unit: people who write 16 do not mean 16 bytes.
+// memory reads bytes from a quantity such as 16Gi. The unit is required: people who write 16 do not mean 16 bytes.
 func (r *reader) memory(path string, s scalar) vgpu.Bytes {
 	if s == "" {
 		return 0
@@ -126,7 +126,7 @@ func (r *reader) memory(path string, s scalar) vgpu.Bytes {
 // nameForm is that of names in Kubernetes.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// name reads a name that is not taken, and takes it.
+// name reads a name that is free, and takes it.
 func (r *reader) name(path string, s scalar, taken map[scalar]string) string {
 	if !nameForm.MatchString(string(s)) {
 		r.wrong(path, quote(s), "a name of up to 63 letters a-z, digits and -")

@@ -40,8 +40,8 @@ func (r *Result) Passed() bool {
 const Hundredths = 100
 
 // Play plays every policy with every seed, as many at once as Go uses processors; the result does not depend on that.
-// Play calls progress, from several goroutines, with the number of steps that are done: Hundredths for each run. A nil
-// progress is not called.
+// Play calls progress, from several goroutines, with the number of complete steps: Hundredths for each run. progress
+// may be nil.
 func (s *Scenario) Play(progress func(done, total int)) (*Result, error) {
 	r := &Result{Name: s.Name, Runs: make([]Run, len(s.Policies)*len(s.Seeds))}
 	var steps atomic.Int64
@@ -55,7 +55,7 @@ func (s *Scenario) Play(progress func(done, total int)) (*Result, error) {
 				before = step
 			}
 		}
-		// What the last arrivals wait for comes after them: the run itself is the last step.
+		// The wait for the last jobs comes after their arrivals: the run itself is the last step.
 		arrived := func(done, total int) { reach((Hundredths - 1) * done / max(total, 1)) }
 		err := s.play(run, arrived)
 		reach(Hundredths)
@@ -94,9 +94,10 @@ func (s *Scenario) play(run *Run, arrived func(done, total int)) error {
 	return err
 }
 
-// Each runs n tasks on as many goroutines as Go uses processors. The tasks do not know of each other, so what they leave
-// behind by their index does not depend on how many run at once. It begins no task after one has failed, and returns the
-// error of the first that did, by index. Progress is told how many are done, by several goroutines; nil for nobody.
+// Each runs n tasks on as many goroutines as Go uses processors. The tasks do not know of each other, so what they
+// leave behind by their index does not depend on how many run at once. Each begins no task after one has failed, and
+// returns the error of the first that did, by index. Several goroutines call progress with the number of complete
+// tasks; progress may be nil.
 func Each(n int, progress func(done, total int), task func(i int) error) error {
 	var mu sync.Mutex
 	next, done, failed := 0, 0, false
@@ -125,7 +126,7 @@ func Each(n int, progress func(done, total int), task func(i int) error) error {
 		})
 	}
 	all.Wait()
-	for _, err := range errs { // tasks begin in the order of their index, so all before the first error were run
+	for _, err := range errs { // tasks begin in the order of their index, so all before the first error have run
 		if err != nil {
 			return err
 		}

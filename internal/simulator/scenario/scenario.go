@@ -25,16 +25,16 @@ type Scenario struct {
 	// Labels of the nodes, by the name of the node, then by key.
 	Labels map[string]map[string]string
 	Gangs  sim.GangConfig
-	// Preemption says who is evicted for pods and gangs that find no room.
+	// Preemption is the configuration of evictions for pods and gangs without room.
 	Preemption sim.PreemptionConfig
-	// Assertions say what is expected.
+	// Assertions are the expectations.
 	Assertions []Assertion
 
 	sources []source
 	typical typical
 }
 
-// Read reads the scenario at a path. The error is an *Error, or says that the file cannot be opened.
+// Read reads the scenario at a path. The error is an *Error, or one about opening the file.
 func Read(path string) (*Scenario, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *reader) seeds(s scalar) []int64 {
 	return seeds
 }
 
-// typical says which requests are usual: a mix that stands in the scenario, that of the workload, or one that is learned.
+// typical says which requests are usual: a mix in the scenario, that of the workload, or a learned one.
 type typical struct {
 	mix      *fragmentation.Mix
 	workload bool
@@ -161,7 +161,7 @@ func joined(models []string) string {
 	return strings.Join(slices.Sorted(slices.Values(models)), "|")
 }
 
-// of returns the mix for the jobs of a seed, nil for one that is learned.
+// of returns the mix for the jobs of a seed, nil for a learned one.
 func (t typical) of(jobs []sim.Job) (*fragmentation.Mix, error) {
 	if !t.workload {
 		return t.mix, nil

@@ -79,7 +79,7 @@ func (r *reader) declares(path string, s scalar, end bool) bool {
 // named gives a request its identity.
 func named(r *vgpu.Request, pod string) { r.Pod, r.UID = pod, vgpu.UID(pod) }
 
-// asker reads what pods ask for, and refuses what no node of the empty cluster could give.
+// asker reads the requests of pods, and refuses those that no node of the empty cluster could meet.
 type asker struct {
 	*reader
 	nodes  []*vgpu.Node
@@ -90,7 +90,7 @@ type asker struct {
 	levels, usual []string
 }
 
-// request reads what a pod asks for: one container.
+// request reads the request of a pod: one container.
 func (a *asker) request(path string, f *askFile) vgpu.Request {
 	r := vgpu.Request{Host: vgpu.Room{MilliCPU: a.cpu(path+".cpu", f.CPU), Memory: a.memory(path+".memory", f.Memory)}}
 	slots := vgpu.Slots(a.wholeOr(0, path+".slots", f.Slots, 0, maxDevices*maxSlots))

@@ -15,8 +15,8 @@ import (
 // maxYAMLNodes bounds what aliases can blow a small file up to.
 const maxYAMLNodes = 1 << 20
 
-// toJSON turns one YAML document into JSON, with the text of each scalar as it stands there. YAML 1.1 reads n, off or yes as
-// truth values and 010 as eight; a job may be called n here. It returns nil for an empty file.
+// toJSON turns one YAML document into JSON, with the text of each scalar as it stands there. YAML 1.1 reads n, off or
+// yes as truth values and 010 as eight, but here a job may have the name n. An empty file gives nil.
 func toJSON(file string, data []byte) ([]byte, error) {
 	from := yaml.NewDecoder(bytes.NewReader(data))
 	document, next := yaml.Node{}, yaml.Node{}
@@ -46,7 +46,7 @@ type yamlWriter struct {
 	file  string
 	out   bytes.Buffer
 	nodes int
-	// within are the aliases that are being written: one within itself would never end.
+	// within are the aliases around the present node: one within itself would never end.
 	within []*yaml.Node
 }
 

@@ -77,7 +77,7 @@ func reportGangs(h *sim.History) *report.Gangs {
 	return out
 }
 
-// reportEvictions sums up who was evicted, and how long the placed jobs of each priority waited.
+// reportEvictions sums up the evictions, and how long the placed jobs of each priority waited.
 func reportEvictions(h *sim.History) *report.Evictions {
 	out := &report.Evictions{Waits: []report.PriorityWait{}}
 	lost := int64(0)

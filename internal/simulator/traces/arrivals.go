@@ -13,27 +13,29 @@ import (
 
 // Bounds of inflation.
 const (
-	// maxInflate bounds how often a cluster is filled.
+	// maxInflate bounds how often the jobs fill a cluster.
 	maxInflate = 10
 	// maxArrivals bounds the order, twenty times what the openb lists give at 1.3.
 	maxArrivals = 1 << 18
 )
 
-// Arrivals returns the order in which the experiments of FGD (ATC'23, kubernetes-scheduler-simulator) submit the pods of
-// an openb list with a seed, and the rank of each of so many nodes, in the order of their names: of equally good nodes
-// they take the one with the smallest rank. Both come from one stream of Go's math/rand, in this order:
+// Arrivals returns the order in which the experiments of FGD (ATC'23, kubernetes-scheduler-simulator) submit the pods
+// of an openb list with a seed. It also returns the rank of each of so many nodes, in the order of their names: of
+// equally good nodes these experiments take the one with the smallest rank. Both come from one stream of Go's
+// math/rand, in this order:
 //
 //   - one Int is thrown away; the jobs, sorted by name, are shuffled;
-//   - if all together they ask for less than inflate × capacityMilli, jobs picked from the sorted list (Intn) are
-//     appended, until one of which a single GPU's compute would pass that target; a job of several GPUs may pass it;
-//   - if they ask for more, jobs picked from the order (Intn) are taken out, until they do not;
+//   - if the sum of the requests is less than inflate × capacityMilli, Arrivals appends jobs from the sorted list (Intn).
+//     It stops at a job with one GPU whose compute would pass that target; a job of several GPUs may pass it;
+//   - if the sum is more, Arrivals takes jobs out of the order (Intn), until it is not;
 //   - Perm gives the ranks.
 //
 // An inflate of 0 leaves the jobs as many as they are. The second and later appearances of a job have the names name#2,
-// name#3, … and keep the Origin. The jobs themselves are not changed.
+// name#3, … and keep the Origin. Arrivals does not change the jobs themselves.
 //
-// Errors: no jobs, a name that appears twice or that a repeat would need, bounds (inflate is finite and at most 10, nodes
-// and capacity are positive), jobs without compute that would have to fill a target, and more than 262,144 arrivals.
+// Errors: no jobs, a name that appears twice or that a repeat would need, and bounds (inflate is finite and at most 10,
+// nodes and capacity are positive). Jobs without compute that would have to fill a target, and more than 262,144
+// arrivals, are errors too.
 func Arrivals(jobs []Job, nodes int, capacityMilli, seed int64, inflate float64) (order []Job, rank []int, err error) {
 	switch {
 	case len(jobs) == 0:
@@ -70,7 +72,7 @@ func Arrivals(jobs []Job, nodes int, capacityMilli, seed int64, inflate float64)
 	return order, random.Perm(nodes), nil
 }
 
-// fill appends jobs to the order, or takes some out, until it asks for the target.
+// fill appends jobs to the order, or takes some out, until their requests reach the target.
 func fill(order, sorted []Job, target float64, random *rand.Rand) ([]Job, error) {
 	total := vgpu.MilliGPU(0)
 	for i := range order {

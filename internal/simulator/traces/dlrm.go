@@ -7,9 +7,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// dlrmPod reads a row of Alibaba's trace of disaggregated recommendation models (2025): one job per instance, of the App
-// app_name, with whole GPUs or, in the role CN, with none. Empty times are before the start or after the end of the trace.
-// Limits, RDMA, disk and the most instances per node are not read.
+// dlrmPod reads a row of Alibaba's trace of disaggregated recommendation models (2025): one job per instance, of the
+// App app_name, with whole GPUs or, in the role CN, with none. Empty times are before the start or after the end of the
+// trace. dlrmPod does not read limits, RDMA, disk and the most instances per node.
 func dlrmPod(t *csvtable.Table, all *Trace) {
 	j := job(t, t.Text("instance_sn"))
 	t.Unique("instance_sn", j.Name, "name")

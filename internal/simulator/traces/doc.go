@@ -1,9 +1,9 @@
 // Package traces reads public traces of GPU clusters, and lists of jobs of a user's own.
 //
-// A trace is a CSV file (package csvtable): the jobs of any cluster (JobList), the nodes and pods of Alibaba's openb, the
-// jobs of Gavel, Philly, Pollux and Sia, Muri and of Alibaba's DLRM serving. Load reads any of them and says which one it
-// found. What was measured of workloads is not read here: evaluation/measurements does.
+// A trace is a CSV file (package csvtable). The formats are the jobs of any cluster (JobList), the nodes and pods of
+// Alibaba's openb, and the jobs of Gavel, Philly, Pollux and Sia, Muri and of Alibaba's DLRM serving. Load reads any of
+// them and says which one it found. Package evaluation/measurements reads measurements of workloads.
 //
-// The package does not decide when or where anything runs. What a policy sees of a job is Job.Request, what it sees of a
-// node is Host.Node; Arrivals repeats the order in which the openb experiments submit their pods.
+// The package does not decide when or where anything runs. A policy sees Job.Request of a job and Host.Node of a node;
+// Arrivals repeats the order in which the openb experiments submit their pods.
 package traces

@@ -26,9 +26,9 @@ const (
 	MaxBatch = 1_000_000_000
 )
 
-// life reads when a pod came and how long it ran from three columns in seconds, each of which may be empty. A pod without
-// a creation was there at time 0. It runs from scheduled_time to deletion_time; without the latter to the end of the
-// trace, and how long it would have run is not known if it was created and never scheduled. Unknown durations are 0.
+// life reads when a pod came and how long it ran from three columns in seconds, each of which may be empty. A pod
+// without a creation was there at time 0. The pod runs from scheduled_time to deletion_time, without the latter to the
+// end of the trace. Its duration is unknown if the pod has a creation and no scheduled_time. Unknown durations are 0.
 func life(t *csvtable.Table) (arrive, duration time.Duration) {
 	created, hasCreation := t.TimeOr("creation_time")
 	scheduled, ran := t.TimeOr("scheduled_time")

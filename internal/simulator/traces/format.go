@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 )
 
-// Formats, with the columns that each needs. Further columns are ignored, but for the optional ones that are named here; JobList
-// has no others.
+// Formats, with the columns that each needs. A file may have further columns, which Load ignores except for the
+// optional ones here; JobList has no others.
 const (
 	// JobList has jobs or pods of a user's own cluster: name, submitted (seconds or a time), gpus. Optional: namespace,
 	// duration_seconds, members, cpus, memory_gib, gpu_memory_gib, gpu_models, priority. docs/guides/traces.md says what they
@@ -43,7 +43,7 @@ type Trace struct {
 	Jobs   []Job
 }
 
-// String says what was found, for people: "pods.csv: openb-pods, 8152 jobs".
+// String describes the trace, for people: "pods.csv: openb-pods, 8152 jobs".
 func (t *Trace) String() string {
 	words := []string{fmt.Sprintf("%s: %s", t.File, t.Format)}
 	if n := len(t.Hosts); n > 0 {
@@ -73,11 +73,11 @@ var schemas = []csvtable.Schema[Trace]{
 	},
 }
 
-// Schemas returns how each format is read, for readers that know more formats than this package.
+// Schemas returns the reader of each format, for packages that know more formats than this one.
 func Schemas() []csvtable.Schema[Trace] { return slices.Clone(schemas) }
 
-// Load reads the trace at a path in whichever format it has. An error is a *csvtable.Error, or says that the file cannot be
-// opened.
+// Load reads the trace at a path in whichever format it has. An error is a *csvtable.Error, or one about opening the
+// file.
 func Load(path string) (*Trace, error) {
 	r, err := csvtable.Open(path)
 	if err != nil {

@@ -19,16 +19,16 @@ type Host struct {
 	// Line of the file, from 1.
 	Line int
 	Room vgpu.Room
-	// Devices is the number of GPUs, 0 to 64, all of the Model. It is "" without GPUs.
+	// Devices is the number of GPUs, 0 to 64, all of the Model. The Model is "" without GPUs.
 	Devices int
 	Model   string
 }
 
-// Job is what a trace says of one job, or of one pod where it lists pods. What it does not say is zero.
+// Job is what a trace says of one job, or of one pod where it lists pods. Missing values are zero.
 type Job struct {
 	// Name is unique in the trace. Traces without names give job-000000, job-000001, … in the order of the file.
 	Name string
-	// Origin is the name in the file. It differs from the Name of a repeat that Arrivals made.
+	// Origin is the name in the file. Only a repeat by Arrivals has another Name.
 	Origin string
 	// Line of the file, from 1.
 	Line int
@@ -50,7 +50,7 @@ type Job struct {
 	Workers int
 	Devices int
 	Compute vgpu.MilliGPU
-	// DeviceMemory is what each worker asks for of its devices together; 0 for memory in proportion.
+	// DeviceMemory is the request of each worker for the memory of its devices together; 0 for memory in proportion.
 	DeviceMemory vgpu.Bytes
 	// Host is the CPU and memory of each worker.
 	Host vgpu.Room
@@ -67,9 +67,9 @@ func (j *Job) Total() vgpu.MilliGPU {
 	return vgpu.MilliGPU(j.Workers) * vgpu.MilliGPU(j.Devices) * j.Compute
 }
 
-// Request returns what one worker asks for, in slots of a thousandth of a device: nodes are to be made with
-// SlotsPerDevice. The models are variants without a price. A worker without GPUs has no containers. Example: a pod of openb with num_gpu 1 and gpu_milli 460 asks
-// for 460 slots, one with num_gpu 4 for 4000.
+// Request returns the request of one worker, in slots of a thousandth of a device: the caller makes nodes with
+// SlotsPerDevice. The models are variants without a price. A worker without GPUs has no containers. Example: a pod of
+// openb with num_gpu 1 and gpu_milli 460 requests 460 slots, one with num_gpu 4 requests 4000.
 //
 // The error says what of the job is out of bounds; jobs that the readers return have none.
 func (j *Job) Request(uid vgpu.UID) (vgpu.Request, error) {
@@ -121,7 +121,7 @@ func (j *Job) check() error {
 	return nil
 }
 
-// memories lists the device memory of the models that the traces name, where it is known.
+// memories lists the known device memory of the models in the traces.
 var memories = map[string]vgpu.Bytes{
 	"A10": 24 * vgpu.GiB, "P100": 16 * vgpu.GiB, "T4": 16 * vgpu.GiB, "V100M16": 16 * vgpu.GiB, "V100M32": 32 * vgpu.GiB,
 	"k80": 12 * vgpu.GiB, "p100": 16 * vgpu.GiB, "v100": 16 * vgpu.GiB,
@@ -136,8 +136,8 @@ func DeviceMemory(model string) vgpu.Bytes {
 	return 16 * vgpu.GiB
 }
 
-// Node returns the node with an empty ledger: healthy devices "name/g0", "name/g1", … of so many slots each, without
-// links and without a limit of contexts, and with the room of the host.
+// Node returns the node with an empty ledger and the room of the host. Its devices "name/g0", "name/g1", … are healthy
+// and have so many slots each, no links and no limit of contexts.
 func (h *Host) Node(slots vgpu.Slots) (*vgpu.Node, error) {
 	if h.Devices < 0 || h.Devices > MaxDevices {
 		return nil, fmt.Errorf("make node %s: %d devices, want 0 to %d", h.Name, h.Devices, MaxDevices)

@@ -64,7 +64,7 @@ func listedJob(t *csvtable.Table, all *Trace) {
 	all.Jobs = append(all.Jobs, j)
 }
 
-// gpus reads what each member of a job asks for of GPUs: a part of one, whole ones, or none.
+// gpus reads the GPU request of each member of a job: a part of one, whole ones, or none.
 func gpus(t *csvtable.Table, j *Job) {
 	milli := int64(math.Round(1000 * t.Decimal("gpus", MaxDevices, "GPUs")))
 	switch whole := milli / 1000; {

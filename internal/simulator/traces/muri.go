@@ -7,8 +7,9 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 )
 
-// muriJob reads a row of a trace of Muri (SIGCOMM'22). Its times are milliseconds. The App is the model_name, each of the
-// num_gpu GPUs counts as a worker, and StepTime is the iteration_time. The times of the stages of an iteration are not read.
+// muriJob reads a row of a trace of Muri (SIGCOMM'22). Its times are milliseconds. The App is the model_name, each of
+// the num_gpu GPUs counts as a worker, and StepTime is the iteration_time. muriJob does not read the times of the
+// stages of an iteration.
 func muriJob(t *csvtable.Table, all *Trace) {
 	j := job(t, t.Text("job_id"))
 	t.Unique("job_id", j.Name, "name")

@@ -8,8 +8,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// OpenbNodes reads a node list of openb (Alibaba cluster-trace-gpu-v2023), whose columns OpenbNodeList names. A node has 0
-// to 64 GPUs and some CPU and memory; a list without any GPU is refused, since all shares of it would be shares of zero.
+// OpenbNodes reads a node list of openb (Alibaba cluster-trace-gpu-v2023), whose columns OpenbNodeList names. A node
+// has 0 to 64 GPUs and some CPU and memory; a list without any GPU is an error, since all shares of it would be shares
+// of zero.
 func OpenbNodes(r io.Reader, file string) ([]Host, error) {
 	t, err := readAs(r, file, OpenbNodeList)
 	if err != nil {

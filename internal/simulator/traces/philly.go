@@ -6,12 +6,12 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 )
 
-// phillyJob reads a row of the trace of Microsoft's Philly cluster in the form of the Pollux artifact. Arrivals count from
-// the earliest timestamp of the file, which is not sorted; the Tenant is the virtual cluster; each of the num_gpus GPUs
-// counts as a worker, since the trace does not say how they were spread.
+// phillyJob reads a row of the trace of Microsoft's Philly cluster in the form of the Pollux artifact. Arrivals count
+// from the earliest timestamp of the file, in any order. The Tenant is the virtual cluster. Each of the num_gpus GPUs
+// counts as a worker, since the trace has no distribution over nodes.
 func phillyJob(t *csvtable.Table, all *Trace) {
 	j := nameless(t)
-	// Timestamps have no zone. All of them are taken for the same one.
+	// Timestamps have no zone. phillyJob takes all of them for the same one.
 	at, err := time.Parse(time.DateTime, t.Field("timestamp"))
 	if err != nil || at.Year() < 2000 || at.Year() > 2099 {
 		t.Fail("timestamp", "a time of the years 2000 to 2099 such as 2017-10-09 07:01:55")

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// admittance says which nodes take which members by everything except devices and room of the host, as far as a look can see. The
-// in-tree plugins decide when the member is tried.
+// admittance says which nodes take which members by everything except devices and room of the host, as far as a look
+// can see. The in-tree plugins decide when the scheduler tries the member.
 type admittance struct {
 	nodes []fwk.NodeInfo
 	// most is how many members a node takes that refused one, by name.
@@ -25,7 +25,7 @@ type kind struct {
 	demand admission.Demand
 	// but are the nodes where the pod may have devices, which it would get again.
 	but []vgpu.Assignment
-	// known is the answer per node, plus one; 0 where count was not called yet.
+	// known is the answer per node, plus one; 0 before the first count.
 	known []int32
 }
 

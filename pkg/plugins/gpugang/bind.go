@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// Bind binds no pod: it lets a member wait until all of its gang may be bound. The plugins GPUShare and DefaultBinder bind it,
-// which the profile lists after this one.
+// Bind binds no pod: it makes a member wait until the scheduler may bind all of its gang. The plugins GPUShare and
+// DefaultBinder bind it, which the profile lists after this one.
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
@@ -39,7 +39,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	return verdict.New(fwk.Skip)
 }
 
-// PostBind notes that a member is bound.
+// PostBind notes that a member has its node.
 func (p *Plugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if ref, ok := p.gangs.Of(pod); ok {
 		p.machine.Step(func(l machine.Locked) reservation.Event {

@@ -108,7 +108,7 @@ func TestDrainsTakeTurns(t *testing.T) {
 }
 
 // Where a device that is kept turns sick, other room is kept.
-func TestDrainLeavesSickDevices(t *testing.T) {
+func TestDrainLeavesUnhealthyDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := drained(t, 4, pod("passing", 10))
 		c.MakeSick("n2")

@@ -14,10 +14,11 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// PreEnqueue keeps members out of the queue until as many exist as must run, and those of a gang that was refused while its
-// leader is tried on their behalf. Gangs that the scheduler's queue knows are gated by the scheduler's own plugin, as a whole.
+// PreEnqueue keeps members out of the queue until the least number exists. It also keeps out the members of a refused
+// gang while the scheduler tries its leader on their behalf. Gangs that the scheduler's queue knows are gated by the
+// scheduler's own plugin, as a whole.
 //
-// What is wrong with a gang is no reason to stay out: PreFilter says it in the pod's event.
+// A mistake in the gang keeps no pod out: PreFilter says it in the pod's event.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
@@ -36,8 +37,8 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return nil
 }
 
-// EventsToRegister names the events after which a refused gang is tried again: a pod leaves its node, a node comes or
-// changes. What changes a gang itself activates its leader, once podgroup knows of it.
+// EventsToRegister names the events after which the scheduler tries a refused gang again: a pod leaves its node, a node
+// comes or changes. A change of a gang itself activates its leader, once podgroup has read it.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPodLeft},
@@ -46,9 +47,9 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// afterPodLeft has a gang tried again when a pod left: one that used GPUs, or any where hosts are what is short. Members that
-// pause are tried when their time has come: to the scheduler's queue, a bind that fails is a pod that left. A gang of which
-// something is missing or wrong is tried when that changes; what is left of one that has started runs.
+// afterPodLeft has a gang tried again when a pod left: one that used GPUs, or any where hosts are what is short.
+// Members that pause come back when their time has come: to the scheduler's queue, a bind that fails is a pod that
+// left. A gang with a missing or wrong part comes back when that changes; the rest of a gang that has started runs.
 func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.QueueingHint, error) {
 	ref, member := p.gangs.Of(pod)
 	if !member {

@@ -9,7 +9,7 @@ import (
 // prefix begins the names of the plugin's metrics.
 const prefix = "tandem_scheduler_gang_"
 
-// Families returns the table of the plugin's metrics, from which its collectors are built.
+// Families returns the table of the plugin's metrics, the source of its collectors.
 func Families() []tandem.Family { return slices.Clone(families) }
 
 var families = []tandem.Family{

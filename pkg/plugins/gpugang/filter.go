@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 )
 
-// Filter refuses all nodes but the one that the plan has for the member, for a member without vGPUs those outside of the
-// required domains. PreFilter's list of nodes is no substitute: a nominated node is tried without it.
+// Filter refuses all nodes but the one that the plan has for the member, for a member without vGPUs those outside of
+// the required domains. PreFilter's list of nodes is no substitute: the framework tries a nominated node without it.
 func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	at := placeOf(cs)
 	if at == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 )
 
-// losses returns what a gang loses when it is spread. Roles can have different profiles: all wait for the slowest, so the
-// largest loss at a level counts. Members whose profiles tell nothing are passed over.
+// losses returns the losses of a gang by its spread. Roles can have different profiles: all wait for the slowest, so
+// the largest loss at a level counts. Members whose profiles declare nothing do not count.
 func (p *Plugin) losses(pg *podgroup.Gang) []gang.Loss {
 	var all []gang.Loss
 	for _, pod := range pg.Members {

@@ -20,7 +20,7 @@ const (
 	repairMoved = "moved"
 )
 
-// metricSet counts what the plugin did. Before it is registered, it counts nothing.
+// metricSet counts what the plugin did. Before its registration, it counts nothing.
 type metricSet struct {
 	attempts  *metrics.Counter
 	cancelled *metrics.Counter
@@ -62,7 +62,8 @@ func (m *metricSet) all() []metrics.Registerable {
 	}
 }
 
-// register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
+// register makes the scheduler serve the metrics. A second plugin in one process counts for itself, and the scheduler
+// does not serve it.
 func (m *metricSet) register(ctx context.Context, p *Plugin) {
 	all := m.all()
 	errs := make([]error, 0, len(all)+1)
@@ -112,7 +113,7 @@ func (l *levelNames) of(key string) string {
 	return key
 }
 
-// gauges counts the gangs that wait whenever the scheduler's metrics are read.
+// gauges counts the gangs that wait at each read of the scheduler's metrics.
 type gauges struct {
 	metrics.BaseStableCollector
 	plugin *Plugin

@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// denominate ends the nominations for a node of members that have no place there. The caller holds no lock: the queue's is taken, under
-// which PreEnqueue takes that of the machine.
+// denominate ends the nominations for a node of members that have no place there. The caller holds no lock: denominate
+// takes the queue's, under which PreEnqueue takes that of the machine.
 func (p *Plugin) denominate(node string) {
 	for _, info := range p.handle.NominatedPodsForNode(node) {
 		// The queue may know no more of the pod than its name.
@@ -31,7 +31,7 @@ func (p *Plugin) denominateMembers(pg *podgroup.Gang) {
 	}
 }
 
-// expected is the result of PostFilter for a member without a place: the node where room is made for it, or none.
+// expected is the result of PostFilter for a member without a place: the node with room for it, or none.
 func (p *Plugin) expected(ref podgroup.Ref, pod *v1.Pod) *fwk.PostFilterResult {
 	result := noNomination()
 	p.machine.Lock(func(l machine.Locked) {
@@ -42,12 +42,12 @@ func (p *Plugin) expected(ref podgroup.Ref, pod *v1.Pod) *fwk.PostFilterResult {
 	return result
 }
 
-// nominates says where room is made for a pod.
+// nominates names the node with room for a pod.
 func nominates(made *reservation.Made, pod *v1.Pod) *fwk.NominatingInfo {
 	return &fwk.NominatingInfo{NominatedNodeName: made.Places[kube.UIDOf(pod)].Node, NominatingMode: fwk.ModeOverride}
 }
 
-// expectations is the result of PodGroupPostFilter for a gang that room is made for.
+// expectations is the result of PodGroupPostFilter for a gang with room.
 func expectations(made *reservation.Made, info fwk.PodGroupInfo) *fwk.PodGroupPostFilterResult {
 	infos := map[types.NamespacedName]*fwk.NominatingInfo{}
 	for _, pod := range info.GetUnscheduledPods() {

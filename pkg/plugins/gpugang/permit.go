@@ -13,7 +13,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// grace is what members wait in Permit beyond the placement deadline: the plan is cancelled within it, which says why.
+// grace is the time that members wait in Permit beyond the placement deadline: within it the machine cancels the plan
+// and says why.
 const grace = 5 * step
 
 // Permit lets a member wait until as many as must run are at their places, and then has all bound at once.

@@ -25,7 +25,7 @@ func (p *Plugin) plan(ctx context.Context, c *cycle, ref podgroup.Ref, version r
 		in, plan, err = p.solve(ctx, c, ref, true)
 	}
 	if errors.As(err, new(unread)) {
-		return nil, err.Error() // the gang is not refused: all members are tried when it is read
+		return nil, err.Error() // no refusal of the gang: the scheduler tries all members once the plugin has read it
 	}
 	if err != nil {
 		return p.refuse(c, ref, &reservation.PlanRefused{Version: version, Refusal: reservation.Refusal{Reason: reservation.Malformed, Message: err.Error()}})
@@ -37,7 +37,7 @@ func (p *Plugin) plan(ctx context.Context, c *cycle, ref podgroup.Ref, version r
 	return p.keepPlan(ctx, c, in, &plan, version)
 }
 
-// solve plans a gang. It leaves the members with unresolved binds where they may be, or plans them anew.
+// solve plans a gang. Members with unresolved binds stay where they may be, unless anew is set.
 func (p *Plugin) solve(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (*planInput, gang.Plan, error) {
 	in, err := p.collectInput(ctx, c, ref, anew)
 	if err != nil {
@@ -132,7 +132,7 @@ func (p *Plugin) note(c *cycle, ref podgroup.Ref, e *reservation.PlanRefused) ma
 	})
 }
 
-// seekRoom looks for room that can be kept for a gang while pods end. The gang would have a place once the pods of after have
+// seekRoom looks for room to keep for a gang while pods end. The gang would have a place once the pods of after have
 // ended.
 func (p *Plugin) seekRoom(ctx context.Context, c *cycle, in *planInput, seek *reservation.SeekRoom, after []gang.Blocker) (a machine.Answer) {
 	now := p.now()
@@ -167,8 +167,8 @@ func (in *planInput) holds(plan *gang.Plan) (holds []vgpu.Hold) {
 	return holds
 }
 
-// notYet says why no room is kept for a gang that would have a place after the ends of some pods. It returns "" where there is
-// nothing to add: where the end of no pod helps, the refusal says why.
+// notYet says why the scheduler keeps no room for a gang that would have a place after the ends of some pods. It
+// returns "" where there is nothing to add: where the end of no pod helps, the refusal says why.
 func (p *Plugin) notYet(plan *gang.Plan, after []gang.Blocker, since, now time.Time) string {
 	undeclared := func(l gang.Blocker) bool { return p.endOf(l.UID, l.Pod) == 0 }
 	switch {

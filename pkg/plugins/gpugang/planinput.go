@@ -20,7 +20,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// planInput is what core is asked for one gang.
+// planInput is the question to core for one gang.
 type planInput struct {
 	gang    *podgroup.Gang
 	cluster *gang.Cluster
@@ -32,7 +32,7 @@ type planInput struct {
 	// members.
 	unresolved     []reservation.Place
 	unresolvedPods []*v1.Pod
-	// bound is how many members are bound and not being deleted.
+	// bound is the number of members with a node and without a deletion.
 	bound int
 	// infos are the nodes of the cluster, in the same order.
 	infos []fwk.NodeInfo
@@ -88,11 +88,12 @@ func (in *planInput) within(node string) map[string]string {
 	return labels
 }
 
-// unread says what of the cluster is not read yet.
+// unread says what of the cluster the plugin has not read yet.
 type unread struct{ error }
 
-// buildInput collects what a plan depends on. Anew says that members with unresolved binds are planned anew. The error says in
-// words what is wrong with the gang; it is an unread where something is not known yet. The caller holds the lock of the machine.
+// buildInput collects what a plan depends on. With anew, members with unresolved binds get a new plan too. The error
+// says in words what is wrong with the gang; it is an unread where a part of the cluster is still unknown. The caller
+// holds the lock of the machine.
 func (p *Plugin) buildInput(ctx context.Context, l machine.Locked, c *cycle, pg *podgroup.Gang, anew bool) (*planInput, error) {
 	if p.shares == nil || p.shares() == nil {
 		return nil, errors.New("the scheduler's profile enables GPUGang without GPUShare, which knows the GPUs: enable both")
@@ -126,8 +127,8 @@ func (p *Plugin) isMember(pod *v1.Pod) bool {
 	return ok
 }
 
-// alsoFor says which nodes matter to a gang although they have no devices. These are the nodes where members are, since the others
-// come near them. For a gang with members that ask for no vGPU, they are all nodes.
+// alsoFor says which nodes matter to a gang although they have no devices. These are the nodes where members are, since
+// the others come near them. For a gang with members without vGPUs, they are all nodes.
 func alsoFor(s *reservation.State, pg *podgroup.Gang) func(node string) bool {
 	if slices.ContainsFunc(pg.Members, func(m *v1.Pod) bool { return !kube.WantsVGPU(m) }) {
 		return func(string) bool { return true }
@@ -154,8 +155,8 @@ func (p *Plugin) members(l machine.Locked, in *planInput, pg *podgroup.Gang, ane
 	s := l.State
 	admits := &admittance{most: s.Limits(pg.Ref)}
 	for i, pod := range pg.Members {
-		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place in the
-		// ledgers must not be placed again.
+		// The informer's store is never behind the scheduler's snapshot; the gang's copy may be. A member with a place
+		// in the ledgers must not get a second one.
 		if pod = p.machine.Seen(kube.UIDOf(pod), kube.PathOf(pod)); pod == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
@@ -212,8 +213,8 @@ func (in *planInput) setAside(rooms map[string]vgpu.Room) {
 	}
 }
 
-// tryable returns the first of the places that a member may have where it can be tried again, nil for none: it would get these
-// devices or none.
+// tryable returns the first of the possible places of a member where another try is legal, nil for none: the member
+// would get these devices or none.
 func (in *planInput) tryable(limits map[string]int, unresolved []vgpu.Assignment) *vgpu.Assignment {
 	for i := range unresolved {
 		if _, limited := limits[unresolved[i].Node]; !limited && reservation.Healthy(in.ledger(unresolved[i].Node), &unresolved[i]) {
@@ -223,8 +224,8 @@ func (in *planInput) tryable(limits map[string]int, unresolved []vgpu.Assignment
 	return nil
 }
 
-// endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that is restarted whenever it ends, 0 where
-// that is not known.
+// endOf returns the Unix time at which a pod ends at the latest: gang.Never for one that restarts whenever it ends, 0
+// for an unknown end.
 func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 	seen := p.machine.Seen(uid, pod)
 	switch {
@@ -238,7 +239,7 @@ func (p *Plugin) endOf(uid vgpu.UID, pod string) int64 {
 	return 0
 }
 
-// hostOf returns what a host has back when a pod ends: nothing where the pod is not known, or asks for what no host has.
+// hostOf returns what a host has back when a pod ends: nothing for an unknown pod, and for a request beyond any host.
 func (p *Plugin) hostOf(uid vgpu.UID, pod string) vgpu.Room {
 	seen := p.machine.Seen(uid, pod)
 	if seen == nil {
@@ -257,7 +258,7 @@ func (in *planInput) hostAt(node int) vgpu.Room {
 	return vgpu.Room{MilliCPU: allocatable.GetMilliCPU(), Memory: vgpu.Bytes(allocatable.GetMemory())}
 }
 
-// startOf returns the Unix time at which a pod got its node, 0 where that is not known.
+// startOf returns the Unix time at which a pod got its node, 0 for an unknown time.
 func (p *Plugin) startOf(uid vgpu.UID, pod string) int64 {
 	seen := p.machine.Seen(uid, pod)
 	if seen == nil {

@@ -26,22 +26,23 @@ const Name = "GPUGang"
 
 // Shares knows who holds which device, and keeps room: the plugin GPUShare.
 type Shares interface {
-	// Ledgers returns the ledger of each node, nil for those without devices unless also asks for them. The error says in words
-	// what GPUShare has not read yet.
+	// Ledgers returns the ledger of each node, nil for those without devices unless also returns true for them. The
+	// error says in words what GPUShare has not read yet.
 	Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error)
 	// Policy is what places are ranked by.
 	Policy() placement.Policy
-	// Request returns what a pod asks for; the error says in words why no node can take it.
+	// Request returns the request of a pod; the error says in words why no node can take it.
 	Request(pod *v1.Pod) (vgpu.Request, error)
-	// Losses returns what a gang of the pod's workload loses when it is spread, each level once; nil where no profile declares it.
+	// Losses returns the losses of a gang of the pod's workload by its spread, each level once; nil without a
+	// declaration.
 	Losses(pod *v1.Pod) []gang.Loss
-	// Held returns the room that is kept for a pod, and Stands whether the pod could have it on the node now.
+	// Held returns the hold of a pod, and Stands whether the pod could have that room on the node now.
 	Held(uid vgpu.UID) (vgpu.Hold, bool)
 	Stands(uid vgpu.UID, node fwk.NodeInfo) bool
-	// Plans tells which pods are members of gangs: what is kept for them is their holds.
+	// Plans sets the function that knows the members of gangs: only holds keep their room.
 	Plans(member func(pod *v1.Pod) bool)
-	// Assigned returns the devices that a pod was given, and whether it was given any. Unresolved returns the devices of its
-	// unresolved binds: no other pod gets them, and the pod gets no others on those nodes.
+	// Assigned returns the devices of a pod, and whether it has any. Unresolved returns the devices of its unresolved
+	// binds: no other pod gets them, and the pod gets no others on those nodes.
 	Assigned(pod *v1.Pod) (vgpu.Assignment, bool)
 	Unresolved(uid vgpu.UID) []vgpu.Assignment
 	// UnresolvedBinds counts the pods with unresolved binds. When the count falls, room has come free.
@@ -60,7 +61,7 @@ type Gangs interface {
 	OnChange(told func(podgroup.Ref))
 	// Queues reports whether the scheduler's queue knows the gangs of a source itself.
 	Queues(source podgroup.Source) bool
-	// Synced reports whether all that exists is known.
+	// Synced reports whether the plugin has read all existing objects.
 	Synced() bool
 }
 
@@ -96,12 +97,12 @@ var (
 
 // Options is what the plugin stands on.
 type Options struct {
-	// Shares returns the plugin GPUShare of the same profile, nil where there is none. It is asked when pods are scheduled:
-	// the plugins of a profile are made in no fixed order.
+	// Shares returns the plugin GPUShare of the same profile, nil where there is none. The plugin calls it when it
+	// schedules a pod: the framework makes the plugins of a profile in no fixed order.
 	Shares func() Shares
-	// Gangs tells which pods form a gang.
+	// Gangs knows which pods form a gang.
 	Gangs Gangs
-	// Machine keeps what is remembered of gangs.
+	// Machine keeps the state of the gangs.
 	Machine *machine.Machine
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
@@ -111,7 +112,7 @@ type Options struct {
 func NewFactory(shares func() Shares, m *machine.Machine) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if _, err := legal(args); err != nil {
-			return nil, err // before the API server is asked for anything
+			return nil, err // before any request to the API server
 		}
 		set, err := podgroup.Watch(ctx, handle)
 		if err != nil {
@@ -161,7 +162,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 // Name returns Name.
 func (p *Plugin) Name() string { return Name }
 
-// drainsOf returns what the arguments say of room that is kept while pods end.
+// drainsOf returns the meaning of the argument drain: when the scheduler keeps room while pods end.
 func drainsOf(mode string) gang.Drains {
 	switch mode {
 	case config.DrainEnabled:

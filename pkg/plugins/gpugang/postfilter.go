@@ -16,8 +16,9 @@ import (
 // shareName is the plugin that the plans are made by.
 const shareName = "GPUShare"
 
-// PostFilter ends the plan when another plugin refuses the planned node, and has the gang planned again without that node.
-// It ends the chain of PostFilter plugins for every member of a gang: evictions for one member would be in vain.
+// PostFilter ends the plan when another plugin refuses the planned node, and makes the plugin plan the gang again
+// without that node. It ends the chain of PostFilter plugins for every member of a gang: evictions for one member would
+// be in vain.
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	ref, ok := p.gangs.Of(pod)
 	if !ok {
@@ -42,7 +43,7 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 }
 
 // PodGroupPostFilter says why a gang has no plan, for the condition of its PodGroup, and ends a plan that other plugins
-// refused. It makes no room, and succeeds where that is being made.
+// refused. It makes no room, and succeeds where preemption is making it.
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	defer p.machine.Flush(ctx)
 	ref := podgroup.Ref{Source: podgroup.Native, Namespace: info.GetNamespace(), Name: info.GetName()}

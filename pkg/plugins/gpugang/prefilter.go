@@ -26,17 +26,17 @@ const (
 // given is the place that a cycle gave a member.
 type given struct{ reservation.Place }
 
-// Clone returns the same place: it is never changed.
+// Clone returns the same place: a place never changes.
 func (g *given) Clone() fwk.StateData { return g }
 
-// groupCycle is what happened in a group cycle so far: the nodes that members were given, and the nodes at which the plugins
+// groupCycle is the state of a group cycle so far: the nodes of its members, and the nodes at which the plugins
 // accepted them.
 type groupCycle struct{ given, reserved map[vgpu.UID]string }
 
 // Clone returns the same object: the cycle has only one.
 func (g *groupCycle) Clone() fwk.StateData { return g }
 
-// groupCycleOf returns what happened in a group cycle, nil where no member was tried.
+// groupCycleOf returns the state of a group cycle, nil before the first member.
 func groupCycleOf(state fwk.PodGroupCycleState) *groupCycle {
 	data, err := state.Read(groupCycleKey)
 	if err != nil {
@@ -46,7 +46,7 @@ func groupCycleOf(state fwk.PodGroupCycleState) *groupCycle {
 	return g
 }
 
-// refused returns the nodes that refused a member that was given them, with the number of members that they took.
+// refused returns the nodes that refused a member of the plan, with the number of members that they took.
 func (g *groupCycle) refused() map[string]int {
 	nodes := map[string]int{}
 	if g == nil {
@@ -65,8 +65,8 @@ func (g *groupCycle) refused() map[string]int {
 	return nodes
 }
 
-// PreFilter gives a member of a gang its place. The first member that comes has all of them planned, and their room kept;
-// where no plan exists it is refused with the nearest miss. It skips pods that belong to no gang.
+// PreFilter gives a member of a gang its place. The first member makes the plan for all of them, and the holds; without
+// a plan it gets the nearest miss as its refusal. It skips pods outside of gangs.
 //
 // A refusal is final for the pod as far as the preemption of single pods goes, which must not evict for one member.
 func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
@@ -116,14 +116,14 @@ func (c *cycle) attempted() bool {
 	return false
 }
 
-// noteGiven notes the node that a member is given in a group cycle.
+// noteGiven notes the node of a member in a group cycle.
 func (c *cycle) noteGiven(at *reservation.Place) {
 	if c.grouped() && at.Pinned {
 		groupCycleOf(c.cs.GetPodGroupSchedulingCycle()).given[kube.UIDOf(c.pod)] = at.Node
 	}
 }
 
-// leaveRoomRequest leaves for preemption what a gang asked for that was refused because room is lacking.
+// leaveRoomRequest leaves the request of a gang for preemption, where the refusal is for want of room.
 func (c *cycle) leaveRoomRequest(in *planInput, refusal *gang.Refusal) {
 	if refusal.Reason != gang.NoRoom || in.lacking() == 0 {
 		return
@@ -155,7 +155,7 @@ func (p *Plugin) place(ctx context.Context, c *cycle, ref podgroup.Ref) (*reserv
 	return a.Place, words(a.Refuse)
 }
 
-// stands reports whether the place of a member holds: the room is kept, and the node there.
+// stands reports whether the place of a member is valid: the hold and the node are there.
 func (p *Plugin) stands(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) bool {
 	at, ok := s.Place(ref, kube.UIDOf(pod))
 	if !ok || !at.Pinned {

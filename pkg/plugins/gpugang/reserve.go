@@ -31,8 +31,8 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	return nil
 }
 
-// Unreserve ends the plan when a member fails before the members may be bound: all or none. After that it keeps the place, and the
-// member comes back to it.
+// Unreserve ends the plan when a member fails before the scheduler may bind the members: all or none. After that it
+// keeps the place, and the member comes back to it.
 func (p *Plugin) Unreserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, _ string) {
 	ref, ok := p.gangs.Of(pod)
 	if !ok || cs.IsPodGroupSchedulingCycle() {

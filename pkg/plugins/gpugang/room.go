@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// leaving returns the pods that are about to leave the nodes of a room: the victims, and all that are being deleted. The caller is
-// a scheduling cycle.
+// leaving returns the pods that are about to leave the nodes of a room: the victims, and all pods in deletion. The
+// caller is a scheduling cycle.
 func (p *Plugin) leaving(made *reservation.Made) map[vgpu.UID]bool {
 	all := map[vgpu.UID]bool{}
 	nodes, seen := p.handle.SnapshotSharedLister().NodeInfos(), map[string]bool{}
@@ -29,7 +29,8 @@ func (p *Plugin) leaving(made *reservation.Made) map[vgpu.UID]bool {
 	return all
 }
 
-// standing says how the room that is made for a gang stands, and how the room that is kept for it while pods end does.
+// standing reports on the room that preemption makes for a gang, and on the room that the scheduler keeps for it while
+// pods end.
 func (p *Plugin) standing(s *reservation.State, in *planInput, ref podgroup.Ref) (ready bool, void string, kept reservation.KeptRoom) {
 	wanted := map[vgpu.UID]bool{}
 	for i := range in.group.Members {
@@ -44,7 +45,7 @@ func (p *Plugin) standing(s *reservation.State, in *planInput, ref podgroup.Ref)
 	}
 	kept.Stands = len(holds) > 0
 	for i := range holds {
-		h := &holds[i] // GPUShare drops the hold of a pod that is gone when it hears of it, which may be later
+		h := &holds[i] // GPUShare drops the hold of a pod that is gone after its own event, which may be later
 		_, held := p.shares().Held(h.UID)
 		kept.Stands = kept.Stands && held && wanted[h.UID] && reservation.Healthy(in.ledger(h.Node), &h.Assignment)
 	}

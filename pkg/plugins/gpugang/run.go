@@ -39,8 +39,8 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// Tick is one step of Run. It ends plans whose members did not come in time, releases gangs of which too few members were bound,
-// and has the gangs whose turn it is tried again.
+// Tick is one step of Run. It ends plans whose members did not come in time, evicts the members of gangs with too few
+// bound members, and activates the gangs whose turn it is.
 func (p *Plugin) Tick(ctx context.Context) {
 	p.lookAtUnresolved()
 	var refs []podgroup.Ref
@@ -94,8 +94,8 @@ func (p *Plugin) ticked(l machine.Locked, ref podgroup.Ref) reservation.Event {
 	return e
 }
 
-// release evicts the bound members of a gang of which too few were bound in time, so that it starts whole or not at all. An
-// eviction that the API refuses, for a PodDisruptionBudget say, is tried again at the next step.
+// release evicts the bound members of a gang that has too few of them in time, so that the gang starts whole or not at
+// all. The next step repeats an eviction that the API refuses, for a PodDisruptionBudget say.
 func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
 	pg, _ := p.gangs.Gang(e.Ref)
 	if pg == nil {
@@ -118,16 +118,16 @@ func (p *Plugin) release(ctx context.Context, e *reservation.Evict) {
 	})
 }
 
-// evict evicts a member as far as its budgets allow. The API server asks them first, and takes the eviction off what they allow; then
-// it marks the pod and deletes it. Where the mark is refused, since the pod's annotations are too long for any update, what is left
-// is to delete the pod.
+// evict evicts a member as far as its budgets allow. The API server checks them first, and takes the eviction off what
+// they allow; then it marks the pod and deletes it. Where the API server refuses the mark, since the pod's annotations
+// are too long for any update, evict deletes the pod.
 func (p *Plugin) evict(ctx context.Context, pod *v1.Pod) error {
 	uid := pod.UID
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 	err := p.handle.ClientSet().PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: &options,
 	})
-	if kube.IsTooLong(err) { // the budgets agreed, and the pod can never be marked
+	if kube.IsTooLong(err) { // the budgets agreed, and the API server can never mark the pod
 		return p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	}
 	return err
@@ -150,7 +150,7 @@ func (p *Plugin) gangEvent(pg *podgroup.Gang, reason, message string) {
 	}
 }
 
-// started tells that all members that must run have a place.
+// started counts a gang whose required members all have a place.
 func (p *Plugin) started(e *reservation.Start) {
 	if e.Known {
 		p.metrics.waited.Observe(e.Waited.Seconds())

@@ -11,8 +11,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// topologyCache remembers between plans how the nodes are ordered and which domain each is in. Nodes change all the time and their
-// labels hardly ever: without it, sorting 5,000 nodes and looking up their labels takes longer than a plan for a small gang.
+// topologyCache keeps the order of the nodes and the domain of each between plans. Nodes change all the time and their
+// labels hardly ever: without it, sorting 5,000 nodes and looking up their labels takes longer than a plan for a small
+// gang.
 type topologyCache struct {
 	// nodes as the snapshot lists them, and their places in it by name.
 	nodes []*v1.Node
@@ -55,7 +56,7 @@ func (t *topologyCache) rebuild(infos []fwk.NodeInfo) {
 	slices.SortFunc(t.order, func(x, y int) int { return strings.Compare(t.nodes[x].Name, t.nodes[y].Name) })
 }
 
-// maxKept bounds the levels that are remembered: tenants may name any key.
+// maxKept bounds the levels in the cache: tenants may name any key.
 const maxKept = 32
 
 // level divides the nodes, by name, by a label.

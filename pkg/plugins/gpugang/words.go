@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// words says why a pod is refused, whose turn it is, and what is done for its gang.
+// words says why the plugin refuses a pod, whose turn it is, and what happens for its gang.
 func words(r *reservation.Refuse) string {
 	if r == nil {
 		return ""
@@ -19,7 +19,7 @@ func words(r *reservation.Refuse) string {
 	return r.Why + turnWords(&r.Turn) + roomMade(r.Victims)
 }
 
-// turnWords says which room is kept for a gang, or which gang comes before it.
+// turnWords names the room that the scheduler keeps for a gang, or the gang that comes before it.
 func turnWords(t *reservation.Turn) string {
 	switch t.Kind {
 	case reservation.Kept:
@@ -39,7 +39,7 @@ func turnWords(t *reservation.Turn) string {
 	return t.Text
 }
 
-// roomMade says that room is made for a gang, "" where it is not.
+// roomMade says that preemption makes room for a gang, "" where it does not.
 func roomMade(victims int) string {
 	if victims == 0 {
 		return ""

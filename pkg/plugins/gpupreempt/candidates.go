@@ -16,9 +16,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// candidates returns the pods of the nodes as possible victims of a preemptor with a priority, and the pods in the same order.
-// Shares are read from the ledgers. Pods that stay anyway are not listed. These are pods of the priority or a higher one and pods
-// of nodes that are out of the question, unless they are members of gangs. Pods that are overdue to leave are not listed either.
+// candidates returns the pods of the nodes as possible victims of a preemptor with a priority, and the pods in the same
+// order. The ledgers give the shares. The list leaves out pods that stay anyway. These are pods of the priority or a
+// higher one and pods of nodes that are out of the question, unless they are members of gangs. It also leaves out pods
+// that are overdue to leave.
 //
 // A node is out of the question that has no ledger, or whose ledger is not open; a nil open is one for which all are.
 func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []bool, priority int32) (*preemption.Candidates, []*v1.Pod, error) {
@@ -57,11 +58,11 @@ func (p *Plugin) candidates(nodes []fwk.NodeInfo, ledgers []*vgpu.Node, open []b
 type collection struct {
 	priority int32
 	now      time.Time
-	// victims are the pods that were chosen as victims and are not overdue. The value says whether the preemptor waits for the room
-	// of the pod.
+	// victims are the chosen victims that are not overdue. The value says whether the preemptor waits for the room of
+	// the pod.
 	victims map[vgpu.UID]bool
 	gangs   gangNumbers
-	// shares are those of the node that is being looked at, near whether its pods may make room.
+	// shares are those of the node at hand, near whether its pods may make room.
 	shares victims.Shares
 	near   bool
 	placed []victims.Placed
@@ -100,15 +101,15 @@ func (c *collection) add(n *note) {
 	c.pods = append(c.pods, n.Pod)
 }
 
-// finish returns what was listed.
+// finish returns the candidates.
 func (c *collection) finish(budgets []*policyv1.PodDisruptionBudget) (*preemption.Candidates, []*v1.Pod) {
 	from := victims.Candidates(c.placed, budgets, c.now)
 	from.Gangs = c.gangs.list
 	return from, c.pods
 }
 
-// victimsAt returns the pods that were chosen as victims and are not overdue. The value says whether a pod leaves soon enough for
-// its room to be waited for.
+// victimsAt returns the chosen victims that are not overdue. The value says whether the preemptor waits for the room of
+// the pod.
 func (p *Plugin) victimsAt(now time.Time) map[vgpu.UID]bool {
 	var chosen map[vgpu.UID]time.Time
 	p.machine.Lock(func(l machine.Locked) { chosen = l.State.Victims(now) })

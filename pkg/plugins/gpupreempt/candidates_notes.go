@@ -21,12 +21,12 @@ type notes struct {
 	mu sync.Mutex
 	// byNode has them in the order in which the scheduler lists the pods of the node.
 	byNode map[string][]note
-	// asked is when they were asked for last.
+	// asked is the time of the last use.
 	asked time.Time
 }
 
-// noteAge is how long notes are kept that no search uses. Longer remembers for preemptors that are rarer, and keeps the objects of
-// pods that are gone in memory meanwhile.
+// noteAge is how long notes stay that no search uses. Longer remembers for preemptors that are rarer, and keeps the
+// objects of pods that are gone in memory meanwhile.
 const noteAge = 5 * time.Minute
 
 // note is what one pod says.
@@ -52,7 +52,8 @@ func hostOf(at fwk.PodInfo) vgpu.Room {
 	return kube.BoundedHost(at.GetPod(), vgpu.Room{MilliCPU: host.GetMilliCPU(), Memory: vgpu.Bytes(host.GetMemory())})
 }
 
-// on returns the notes on the pods of a node, in the node's order, until it is called for the node again. The caller holds mu.
+// on returns the notes on the pods of a node, in the node's order, valid until the next call for the node. The caller
+// holds mu.
 func (k *notes) on(p *Plugin, info fwk.NodeInfo) []note {
 	name, pods := info.Node().Name, info.GetPods()
 	list, known := k.byNode[name]
@@ -70,7 +71,7 @@ func (k *notes) on(p *Plugin, info fwk.NodeInfo) []note {
 	return list
 }
 
-// keep drops the notes on all nodes but these, and notes when the rest was asked for. The caller holds mu.
+// keep drops the notes on all other nodes, and notes the time of use. The caller holds mu.
 func (k *notes) keep(nodes []fwk.NodeInfo, now time.Time) {
 	k.asked = now
 	if len(k.byNode) <= len(nodes) {

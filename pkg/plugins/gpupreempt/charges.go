@@ -29,12 +29,12 @@ func (p *Plugin) chosen(e *eviction) []reservation.Chosen {
 	return all
 }
 
-// stampOf tells one state of one budget from all others.
+// stampOf identifies one state of one budget.
 func stampOf(b *policyv1.PodDisruptionBudget) reservation.Stamp {
 	return reservation.Stamp{Name: b.Namespace + "/" + b.Name, Version: string(b.UID) + "/" + b.ResourceVersion}
 }
 
-// charge takes from what budgets allow the victims that leave and that the budgets do not tell of yet.
+// charge takes from the allowed evictions of budgets the victims that leave and that the budgets do not count yet.
 func (p *Plugin) charge(allowed []preemption.Budget, budgets []*policyv1.PodDisruptionBudget) {
 	var charges map[reservation.Stamp]int
 	p.machine.Lock(func(l machine.Locked) { charges = l.State.Charges() })

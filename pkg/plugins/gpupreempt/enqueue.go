@@ -15,8 +15,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// PreEnqueue keeps a preemptor out of the queue while its victims are being evicted: it would be tried in vain. Once they are
-// asked to leave it is tried like any other pod, since room may come elsewhere.
+// PreEnqueue keeps a preemptor out of the queue while the plugin evicts its victims: a try would be in vain. After the
+// requests for the evictions the scheduler tries it like any other pod, since room may come elsewhere.
 func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	if p.isEvicting(pod) {
 		return verdict.New(fwk.UnschedulableAndUnresolvable, "the pods that make room for the pod are being evicted")
@@ -24,9 +24,9 @@ func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	return p.plain.PreEnqueue(ctx, pod)
 }
 
-// EventsToRegister names the events after which a pod is asked about again that PreEnqueue kept out. Everything else that ends the
-// wait of a preemptor activates it. Its evictions are through or failed, its victims are gone, its pause or that of its victims is
-// over, or a PodDisruptionBudget allows more.
+// EventsToRegister names the events after which the scheduler calls PreEnqueue again for a pod that it kept out.
+// Everything else that ends the wait of a preemptor activates it. Its evictions are through or failed, its victims are
+// gone, its pause or that of its victims is over, or a PodDisruptionBudget allows more.
 func (p *Plugin) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return p.plain.EventsToRegister(ctx)
 }
@@ -63,7 +63,7 @@ func (p *Plugin) watch(ctx context.Context) error {
 	return err
 }
 
-// podChanged takes over that a pod changed: a preemptor is bound, or a watch that broke shows another pod of the name.
+// podChanged handles a change of a pod: a preemptor has its node, or a watch that broke shows another pod of the name.
 func (p *Plugin) podChanged(old, now any) {
 	before, okBefore := old.(*v1.Pod)
 	pod, ok := now.(*v1.Pod)
@@ -76,13 +76,13 @@ func (p *Plugin) podChanged(old, now any) {
 	}
 }
 
-// podGone takes over that a pod is gone: a preemptor, whose victims that were not evicted yet stay, or a victim.
+// podGone handles the end of a pod: a preemptor, whose remaining victims stay, or a victim.
 func (p *Plugin) podGone(pod *v1.Pod) {
 	p.ended(pod, true)
 	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.VictimGone{UID: kube.UIDOf(pod)} })
 }
 
-// isEvicting reports whether the victims of a preemptor are being evicted.
+// isEvicting reports whether evictions for a preemptor are under way.
 func (p *Plugin) isEvicting(pod *v1.Pod) (is bool) {
 	p.machine.Lock(func(l machine.Locked) { is = l.State.Evicts(reservation.PodPreemptor(kube.UIDOf(pod))) })
 	return is

@@ -26,15 +26,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// evictTimeout bounds each of the two requests that evict a pod, with all its retries. Longer keeps a preemptor out of the queue
-// that could be tried elsewhere while the API server does not answer. It begins when the request may be sent: what a request waits
-// for the limit of this scheduler's requests says nothing of the API server.
+// evictTimeout bounds each of the two requests that evict a pod, with all its retries. Longer keeps a preemptor out of
+// the queue that the scheduler could try elsewhere while the API server does not answer. The time begins when the
+// plugin may send the request: a wait for the limit of this scheduler's requests says nothing of the API server.
 const evictTimeout = 15 * time.Second
 
 // evictRetry is the pauses between tries of one request: 50 ms, 200 ms, 800 ms, 3.2 s.
 var evictRetry = wait.Backoff{Steps: 5, Duration: 50 * time.Millisecond, Factor: 4, Jitter: 0.1}
 
-// preemptor is the pod or gang that victims are evicted for.
+// preemptor is the pod or gang that gets the room.
 type preemptor struct {
 	// id names it to the machine, and pod is it where it is a pod.
 	id  reservation.Preemptor
@@ -48,7 +48,7 @@ type preemptor struct {
 	needs string
 }
 
-// eviction is a plan to be carried out.
+// eviction is a plan with its progress.
 type eviction struct {
 	preemptor
 	// node is where the preemptor goes, "" for several.
@@ -57,9 +57,9 @@ type eviction struct {
 	// from is what the units of the plan index, and pods are its pods.
 	from *preemption.Candidates
 	pods []*v1.Pod
-	// asked are the UIDs of the pods that leave: the API server has taken their deletion.
+	// asked holds the UIDs of the pods that leave: the API server has taken their deletion.
 	asked sync.Map
-	// number is what the machine calls it. ctx ends when no further pods are to be evicted, forget when that is known no more.
+	// number is the machine's number of it. ctx ends when the evictions must stop, and forget drops the number.
 	number reservation.Evictions
 	ctx    context.Context //nolint:containedctx // it is that of the evictions, which outlive the cycle
 	forget func()
@@ -73,13 +73,13 @@ func (e *eviction) begin(ctx context.Context, l machine.Locked, a *reservation.B
 	}
 }
 
-// evict carries a plan out, beside the scheduling cycle. Other members of gangs that go whole are kept from places before the cycle
-// goes on: the scheduler would place one that comes back, and the evictions leave it behind.
+// evict carries a plan out, beside the scheduling cycle. Before the cycle goes on, evict blocks places for other
+// members of gangs that go whole: the scheduler would place one that comes back, and the evictions leave it behind.
 func (p *Plugin) evict(e *eviction) {
 	if e.ctx.Err() == nil {
 		p.blockPlacement(e)
 	}
-	go func() { _ = p.evictVictims(e) }() // the machine hears of the error
+	go func() { _ = p.evictVictims(e) }() // the machine gets the error
 }
 
 // evictVictims evicts the victims of a plan. No unit of a plan could stay, so the first failure ends it: the victims that were not
@@ -119,8 +119,8 @@ func (e *eviction) ended(p *Plugin, err error) reservation.EvictionsEnded {
 	return out
 }
 
-// maxSequential is how many victims are evicted one unit after the other, before the rest is evicted at once: where the API server
-// refuses them, few have left in vain. More are slower, for large gangs.
+// maxSequential is how many victims the plugin evicts one unit after the other, before it evicts the rest at once:
+// where the API server refuses them, few have left in vain. More are slower, for large gangs.
 const maxSequential = 8
 
 // evictAll evicts the units of a plan.
@@ -148,10 +148,10 @@ func (p *Plugin) evictAll(ctx context.Context, e *eviction) error {
 	return errStopped
 }
 
-// errStopped says that the evictions were stopped before they came to a unit.
+// errStopped says that the evictions stopped before they came to a unit.
 var errStopped = errors.New("the other victims stay, since the evictions were stopped")
 
-// evictUnit evicts the pods of a unit: once the first is evicted, all of them, since a gang of which some members are gone is lost.
+// evictUnit evicts the pods of a unit: after the first eviction all of them, since a gang without some members is lost.
 func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit) error {
 	if ctx.Err() != nil {
 		return errStopped
@@ -159,7 +159,7 @@ func (p *Plugin) evictUnit(ctx context.Context, e *eviction, u *preemption.Unit)
 	if first := e.pods[u.Pods[0]]; u.Kind == preemption.Surplus && !p.isSurplus(first) {
 		return fmt.Errorf("evict pod %s: its gang does not run on without it any more", klog.KObj(first))
 	}
-	ctx = context.WithoutCancel(ctx) // the API server may have carried out a request that is cut off, and its pod would have no event
+	ctx = context.WithoutCancel(ctx) // the API server may have carried out a request without an answer, and its pod would have no event
 	if err := p.evictOne(ctx, e, u, u.Pods[0]); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (p *Plugin) evictOne(ctx context.Context, e *eviction, u *preemption.Unit, 
 	return nil
 }
 
-// reason says for which preemptor a unit is evicted, and why.
+// reason names the preemptor of a unit's eviction, and why.
 func (e *eviction) reason(u *preemption.Unit) cause {
 	text := fmt.Sprintf("Preempted by %s (priority %d)", e.name, e.priority)
 	if e.node != "" {
@@ -203,14 +203,14 @@ func (e *eviction) reason(u *preemption.Unit) cause {
 	return cause{preemptor: &e.preemptor, text: text}
 }
 
-// cause is the preemptor that a pod is evicted for, in words for the pod's event.
+// cause is the preemptor of an eviction, in words for the pod's event.
 type cause struct {
 	*preemptor
 	text string
 }
 
-// evictPod evicts one pod, and reports whether that needed no request: it was not bound yet and goes back to the queue. A pod
-// that is gone already is no failure.
+// evictPod evicts one pod, and reports whether that needed no request: a pod without a node goes back to the queue. A
+// pod that is gone already is no failure.
 func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMemory bool, err error) {
 	logger := klog.FromContext(ctx)
 	if p.withdraw(ctx, victim) {
@@ -218,7 +218,7 @@ func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMem
 		return true, nil
 	}
 	if err := p.mark(ctx, victim, why); apierrors.IsInvalid(err) {
-		// No update of the pod is legal any more, because of its own fields: it is evicted without the condition.
+		// The pod's own fields make every update illegal: it goes without the condition.
 		logger.Error(err, "Marking a victim failed, it is evicted all the same", "pod", klog.KObj(victim))
 	} else if err != nil {
 		return false, ignoreGone(err)
@@ -234,7 +234,8 @@ func (p *Plugin) evictPod(ctx context.Context, victim *v1.Pod, why cause) (inMem
 	return false, nil
 }
 
-// deletion returns how a victim is deleted: it and no other of its name, with its own grace period unless that is above the longest.
+// deletion returns the options of a victim's deletion: it and no other of its name, with its own grace period unless
+// that is above the longest.
 func (p *Plugin) deletion(victim *v1.Pod) metav1.DeleteOptions {
 	uid := victim.UID
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
@@ -255,7 +256,7 @@ func (p *Plugin) send(ctx context.Context, request func(context.Context) error) 
 	return retry.OnError(evictRetry, transient, func() error { return request(ctx) })
 }
 
-// withdraw takes back a pod that is not bound yet, which then waits for another place, and reports whether it could.
+// withdraw takes back a pod without a node, which then waits for another place, and reports whether it could.
 func (p *Plugin) withdraw(ctx context.Context, victim *v1.Pod) bool {
 	if p.withdrawMember(ctx, victim) {
 		return true
@@ -269,7 +270,7 @@ func (p *Plugin) withdraw(ctx context.Context, victim *v1.Pod) bool {
 	return false
 }
 
-// mark adds the condition DisruptionTarget, by which the owners of pods tell preemption from failure.
+// mark adds the condition DisruptionTarget, by which the owners of pods distinguish preemption from failure.
 func (p *Plugin) mark(ctx context.Context, victim *v1.Pod, why cause) error {
 	condition := &v1.PodCondition{
 		Type:               v1.DisruptionTarget,
@@ -283,7 +284,7 @@ func (p *Plugin) mark(ctx context.Context, victim *v1.Pod, why cause) error {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": victim.UID}, // another pod of the name is left alone
+		"metadata": map[string]any{"uid": victim.UID}, // not another pod of the name
 		"status":   map[string]any{"conditions": []*v1.PodCondition{condition}},
 	})
 	if err != nil {
@@ -303,8 +304,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// transient reports whether a request may succeed if it is sent again: the API server is busy, or did not answer. Both requests
-// may be sent twice.
+// transient reports whether another try of a request may succeed: the API server is busy, or did not answer. A second
+// try does no harm for either request.
 func transient(err error) bool {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)

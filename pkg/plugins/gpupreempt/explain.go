@@ -11,7 +11,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
-// maxText bounds what is said of a preemption: events hold 1,024 characters in all, beside what the other plugins say.
+// maxText bounds the text on a preemption: events hold 1,024 characters in all, with the texts of the other plugins.
 const maxText = 600
 
 // shorten cuts a text that is too long for an event.
@@ -22,7 +22,7 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxText-len("…")], "") + "…"
 }
 
-// wordsOf says what a plan does, and where the search for it was cut.
+// wordsOf describes a plan, and the bound that cut the search for it.
 func wordsOf(plan *preemption.Plan, from *preemption.Candidates) string {
 	if plan.Stats.Cut && len(plan.Evict) > 0 {
 		return plan.Words(from) + " (the search was cut: others might cost less)"
@@ -30,7 +30,7 @@ func wordsOf(plan *preemption.Plan, from *preemption.Candidates) string {
 	return plan.Words(from)
 }
 
-// textOf says why no pod is evicted, and where the search was cut.
+// textOf says why the plugin evicts no pod, and which bound cut the search.
 func textOf(r *preemption.Refusal) string {
 	if r.Cut {
 		return r.Text + " (the search was cut: there might be room that was not found)"
@@ -43,8 +43,8 @@ func inConditional(words string) string {
 	return strings.Replace(strings.Replace(words, "evicts ", "would evict ", 1), ", waits for ", ", would wait for ", 1)
 }
 
-// groupEvent writes an event of a PodGroup of Kubernetes about what came of an attempt: the scheduler tells its members only why each
-// was refused by itself.
+// groupEvent writes an event of a PodGroup of Kubernetes about the result of an attempt: the members' own events say
+// only why the scheduler refused each by itself.
 func (p *Plugin) groupEvent(w *podgroup.RoomRequest, a *outcome) {
 	recorder := p.handle.EventRecorder()
 	if recorder == nil || w.Object == nil {
@@ -57,7 +57,7 @@ func (p *Plugin) groupEvent(w *podgroup.RoomRequest, a *outcome) {
 	recorder.Eventf(w.Object, nil, kind, reason, "Scheduling", "%s", shorten("preemption: "+a.text))
 }
 
-// refused explains why no pod is evicted for a pod, and has it tried again when that may have changed.
+// refused explains why the plugin evicts no pod for a pod, and activates the pod when that may have changed.
 func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) outcome {
 	a := outcome{resultNeverHelps, textOf(r), nominate("")}
 	switch {
@@ -74,7 +74,7 @@ func (p *Plugin) refused(q *question, r *preemption.Refusal, filtered string) ou
 	return a
 }
 
-// oldEnough returns when the first of the pods that a refusal is about have run for long enough to be evicted, zero for never.
+// oldEnough returns when the first pods of a refusal have run long enough for an eviction, zero for never.
 func (p *Plugin) oldEnough(q *question, r *preemption.Refusal) time.Time {
 	var first time.Time
 	for _, i := range r.Guards {

@@ -17,8 +17,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// requested returns the gang that a cycle refused because room is lacking. It returns nil where there is no such gang, or evictions
-// make room for it already. why is the reason where the plugin has sought victims for it in vain a moment ago.
+// requested returns the gang that a cycle refused because room is lacking. The result is nil where there is no such
+// gang, or evictions make room for it already. why is the reason where the plugin has just sought victims for it in
+// vain.
 func (p *Plugin) requested(cycle podgroup.Cycle, ref podgroup.Ref) (r *podgroup.RoomRequest, why string) {
 	if r = podgroup.RoomRequestOf(cycle, ref); r == nil {
 		return nil, ""
@@ -40,8 +41,9 @@ func (p *Plugin) requested(cycle podgroup.Cycle, ref podgroup.Ref) (r *podgroup.
 	return r, ""
 }
 
-// paused says why a gang that the scheduler tries in one cycle gets no room now, "" where as many members as must run can be tried.
-// Others pause after their binds failed, and the cycle would fail for them whatever room there is.
+// paused says why a gang that the scheduler tries in one cycle gets no room now, "" where the scheduler can try the
+// least number of members. Others pause after their binds failed, and the cycle would fail for them whatever room there
+// is.
 func (p *Plugin) paused(l machine.Locked, r *podgroup.RoomRequest) string {
 	var last *v1.Pod
 	var longest time.Duration
@@ -61,11 +63,11 @@ func (p *Plugin) paused(l machine.Locked, r *podgroup.RoomRequest) string {
 	return fmt.Sprintf("none before member %s is tried again in %v, since its last bind failed", last.Name, longest.Round(time.Second))
 }
 
-// errChanged says that a gang is not any more as it was when it was refused.
+// errChanged says that a gang has changed since its refusal.
 var errChanged = errors.New(reservation.MembersChanged)
 
-// keepGangRoom has the room of a plan kept for a gang: see reservation.RoomMade. The error says why it is not; it is errChanged where
-// members ended or were bound since the cycle looked at them.
+// keepGangRoom has the room of a plan kept for a gang: see reservation.RoomMade. The error says why it is not; it is
+// errChanged where members ended or got a node since the cycle looked at them.
 func (p *Plugin) keepGangRoom(a *gangAttempt) error {
 	made := reservation.Made{
 		Places: map[vgpu.UID]reservation.Place{}, Victims: map[vgpu.UID]reservation.Victim{},
@@ -100,8 +102,8 @@ func (p *Plugin) keepGangRoom(a *gangAttempt) error {
 	return nil
 }
 
-// dryRunIn has the members given the places that are kept for them while fits runs: fits lets the scheduler's plugins look at them,
-// without the victims. Nothing is planned. It reports what fits does.
+// dryRunIn gives the members the places of their holds while fits runs: fits makes the scheduler's plugins look at
+// them, without the victims. There is no plan. The result is that of fits.
 func (p *Plugin) dryRunIn(ref podgroup.Ref, fits func() bool) bool {
 	isKept := false
 	set := func(on bool) {
@@ -118,7 +120,7 @@ func (p *Plugin) dryRunIn(ref podgroup.Ref, fits func() bool) bool {
 	return fits()
 }
 
-// giveUp ends the room that is kept for a gang, if any: see reservation.RoomGivenUp.
+// giveUp ends the room for a gang, if any: see reservation.RoomGivenUp.
 func (p *Plugin) giveUp(ref podgroup.Ref, why string, pause time.Duration) {
 	p.machine.Step(func(machine.Locked) reservation.Event {
 		return reservation.RoomGivenUp{Ref: ref, Why: why, Pause: pause}
@@ -126,7 +128,8 @@ func (p *Plugin) giveUp(ref podgroup.Ref, why string, pause time.Duration) {
 	p.machine.Flush(context.Background())
 }
 
-// isReserving reports whether room is kept for a gang while its present owners end, which keepGangRoom would put an end to.
+// isReserving reports whether the scheduler keeps room for a gang while its present owners end, which keepGangRoom
+// would end.
 func (p *Plugin) isReserving(ref podgroup.Ref) (is bool) {
 	p.machine.Lock(func(l machine.Locked) {
 		_, need := l.State.Phase(ref)
@@ -135,7 +138,7 @@ func (p *Plugin) isReserving(ref podgroup.Ref) (is bool) {
 	return is
 }
 
-// least returns how many members of a gang stay unless all are evicted: more than it has where all or none are evicted.
+// least returns how many members of a gang stay unless all go: more than it has where all go or none.
 func (p *Plugin) least(ref podgroup.Ref) (least int) {
 	p.machine.Lock(func(l machine.Locked) {
 		f := l.Facts(ref)
@@ -144,8 +147,8 @@ func (p *Plugin) least(ref podgroup.Ref) (least int) {
 	return least
 }
 
-// isSurplus reports whether the gang of a pod does without it: it runs on without all that leave, or all of it leave. Members may
-// have ended since that was decided; one that ends this very moment is not known to.
+// isSurplus reports whether the gang of a pod does without it: it runs on without all that leave, or all of it leave.
+// Members may have ended since that decision; isSurplus does not know of one that ends at this very moment.
 func (p *Plugin) isSurplus(pod *v1.Pod) bool {
 	ref, isMember := p.machine.GangOf(pod)
 	isTorn := false
@@ -158,8 +161,8 @@ func (p *Plugin) isSurplus(pod *v1.Pod) bool {
 	return !isTorn
 }
 
-// blockPlacement has none of the other members placed of gangs that go whole: see reservation.Vacated. It ends when all of them are
-// ending, and where an eviction does not begin in 30 seconds.
+// blockPlacement keeps the other members of gangs that go whole from places: see reservation.Vacated. The block ends
+// when all of them are ending, and where an eviction does not begin in 30 seconds.
 func (p *Plugin) blockPlacement(e *eviction) {
 	for _, u := range e.plan.Evict {
 		if u.Kind != preemption.Whole {
@@ -178,9 +181,9 @@ func (p *Plugin) blockPlacement(e *eviction) {
 	}
 }
 
-// withdrawMember takes back a member that is not bound, in memory, where that takes no eviction. The plan of a gang whose members
-// may not be bound yet is given up, with all its members. A member that lost its place already stays where it is. It reports
-// whether there is nothing to evict.
+// withdrawMember takes back a member without a node, in memory, where that takes no eviction. Where the members of a
+// gang must not bind yet, it gives up the plan with all members. A member that lost its place already stays where it
+// is. The result says whether there is nothing to evict.
 func (p *Plugin) withdrawMember(ctx context.Context, pod *v1.Pod) (withdrawn bool) {
 	ref, isMember := p.machine.GangOf(pod)
 	seen := p.seen(pod)

@@ -8,24 +8,25 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/victims"
 )
 
-// slack is how long a pod may exist beyond its grace period before the plugin takes it to stay. The kubelet kills the pod then,
-// takes its devices back and reports that to the API server. Longer keeps room for a preemptor on a node that is lost, shorter
-// gives up room that is about to be free.
+// slack is how long a pod may exist beyond its grace period before the plugin takes it to stay. The kubelet sends
+// SIGKILL then, takes the pod's devices back and reports that to the API server. Longer keeps room for a preemptor on a
+// lost node, shorter gives up room that is about to be free.
 const slack = 30 * time.Second
 
-// isSlow reports whether a pod takes longer to end, when it is evicted, than its room is waited for.
+// isSlow reports whether a pod takes longer to end after an eviction than a preemptor waits.
 func (p *Plugin) isSlow(pod *v1.Pod) bool {
 	grace, _ := p.guards.GracePeriod(pod)
 	return grace > victims.LeavingWithin
 }
 
-// endOf returns when a pod that is evicted now is gone at the latest.
+// endOf returns when a pod is gone at the latest after an eviction now.
 func (p *Plugin) endOf(pod *v1.Pod) time.Time {
 	grace, _ := p.guards.GracePeriod(pod)
 	return p.now().Add(grace).Add(slack)
 }
 
-// awaitedUntil returns how long the room of a pod that leaves is waited for: until it is gone, but no longer than that of any.
+// awaitedUntil returns how long a preemptor waits for the room of a pod that leaves: until it is gone, but no longer
+// than for any.
 func (p *Plugin) awaitedUntil(pod *v1.Pod, now time.Time) time.Time {
 	by, most := p.endOf(pod), now.Add(victims.LeavingWithin).Add(slack)
 	if pod.DeletionTimestamp != nil {

@@ -27,13 +27,14 @@ const (
 	// filterPause follows refusals by other plugins. Longer makes room later once those are out of the way, shorter looks for
 	// room again and again that cannot be used.
 	filterPause = 30 * time.Second
-	// failurePause follows evictions that failed, and budgets that are in the way. It is the least where victims are to run for
-	// longer, which may be many, one a second.
+	// failurePause follows evictions that failed, and budgets that are in the way. The pause is the least where victims
+	// must run for longer: such victims may be many, one a second.
 	failurePause = 15 * time.Second
 )
 
-// dryRun reports whether the framework's plugins accept the members of a gang at the places of a plan, once the pods that leave are
-// gone. It returns the member that they refuse, as an index of the places, −1 for none in particular, and why.
+// dryRun reports whether the framework's plugins accept the members of a gang at the places of a plan, once the pods
+// that leave are gone. It returns the member that they refuse, as an index of the places, −1 for no particular one, and
+// why.
 type dryRun func(ctx context.Context, a *gangAttempt) (stuck int, why string)
 
 // gangAttempt is one try to make room for a gang.
@@ -55,7 +56,7 @@ func (a *gangAttempt) leavingPods() []*v1.Pod {
 	return all
 }
 
-// forGang makes room for the gang of a member that was refused on its behalf. For the others it has nothing to say.
+// forGang makes room for the gang of a refused leader. For the others it has nothing to say.
 func (p *Plugin) forGang(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, ref podgroup.Ref) (*fwk.PostFilterResult, *fwk.Status) {
 	w, why := p.requested(cs, ref)
 	if w == nil && why == "" {
@@ -75,7 +76,7 @@ func (p *Plugin) forGang(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, re
 // gangOutcome is what came of one try to make room for a gang.
 type gangOutcome struct {
 	outcome
-	// places are the nodes of the members for which room is made.
+	// places are the nodes of the members that get room.
 	places map[vgpu.UID]string
 }
 
@@ -103,8 +104,8 @@ func (p *Plugin) tryForGang(ctx context.Context, w *podgroup.RoomRequest, fits d
 	return p.search(ctx, a, fits)
 }
 
-// maxDryRuns bounds the plans for a gang that are tried one after the other when other plugins refuse a member although the
-// room is made. More find room where they do not, and take as many searches.
+// maxDryRuns bounds the plans for a gang that the plugin tries one after the other when other plugins refuse a member
+// although the room is there. More find room where they do not, and take as many searches.
 const maxDryRuns = 4
 
 // search keeps the room of the cheapest plan that the framework's plugins agree with, and carries it out.
@@ -126,7 +127,7 @@ func (p *Plugin) search(ctx context.Context, a *gangAttempt, fits dryRun) gangOu
 		}
 		switch err := p.keepGangRoom(a); {
 		case errors.Is(err, errChanged):
-			return p.withoutRoom(a.RoomRequest, resultFailed, err.Error(), 0) // it is tried again for what changed
+			return p.withoutRoom(a.RoomRequest, resultFailed, err.Error(), 0) // the change activates it again
 		case err != nil:
 			return p.withoutRoom(a.RoomRequest, resultFailed, err.Error(), failurePause)
 		}
@@ -238,7 +239,7 @@ func (a *gangAttempt) preemptor() preemptor {
 
 func priorityOf(w *podgroup.RoomRequest) int32 { return w.Group.Members[0].Request.Priority }
 
-// gangEligible says why no pod is evicted for a gang, "" where some may be.
+// gangEligible says why the plugin evicts no pod for a gang, "" where it may evict some.
 func (p *Plugin) gangEligible(w *podgroup.RoomRequest) string {
 	for _, pod := range w.Pods {
 		if why := p.eligible(pod); why != "" {
@@ -248,13 +249,13 @@ func (p *Plugin) gangEligible(w *podgroup.RoomRequest) string {
 	return ""
 }
 
-// withoutRoom gives up what is kept for a gang, for a reason.
+// withoutRoom gives up the room for a gang, for a reason.
 func (p *Plugin) withoutRoom(w *podgroup.RoomRequest, result, text string, pause time.Duration) gangOutcome {
 	p.giveUp(w.Ref, text, pause)
 	return gangOutcome{outcome: outcome{result: result, text: text}}
 }
 
-// refusedGang explains why no pod is evicted for a gang, and has it tried again when that may have changed.
+// refusedGang explains why the plugin evicts no pod for a gang, and activates the gang when that may have changed.
 func (p *Plugin) refusedGang(a *gangAttempt) gangOutcome {
 	r := a.plan.Refused
 	result, pause := resultNeverHelps, time.Duration(0)

@@ -18,8 +18,9 @@ type prefilters interface {
 	RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string])
 }
 
-// tryMembers tries the members of a gang one after the other, each at its place and beside those before it. The scheduler does the
-// same with the members of its own PodGroups. It does so in a copy of the snapshot without the pods that leave.
+// tryMembers tries the members of a gang one after the other, each at its place and beside those before it. The
+// scheduler does the same with the members of its own PodGroups. tryMembers works on a copy of the snapshot without the
+// pods that leave.
 func (p *Plugin) tryMembers(ctx context.Context, a *gangAttempt) (refusedAt int, why string) {
 	err := p.withSnapshotCopy(ctx, a.leavingPods(), func(snapshot fwk.MutableSnapshotSharedLister) error {
 		c := snapshotCopy{handle: p.handle, snapshot: snapshot, cycle: framework.NewCycleState()}
@@ -60,8 +61,8 @@ func (p *Plugin) withSnapshotCopy(ctx context.Context, without []*v1.Pod, do fun
 	return do(snapshot)
 }
 
-// snapshotCopy is a copy of the snapshot on which pods are tried. To the plugins it is the cycle of a group: they reserve for this
-// cycle only.
+// snapshotCopy is a copy of the snapshot for trying pods. To the plugins it is the cycle of a group: they reserve for
+// this cycle only.
 type snapshotCopy struct {
 	handle   fwk.Handle
 	snapshot fwk.MutableSnapshotSharedLister

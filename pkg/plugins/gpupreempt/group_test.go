@@ -104,7 +104,7 @@ func (c *cluster) blockedGang() (high []*v1.Pod) {
 
 // A gang that would not fit without its victims, since another plugin refuses a member, evicts no pod there: it goes elsewhere, or
 // says why not.
-func TestGangAsksOtherPlugins(t *testing.T) {
+func TestGangCallsOtherPlugins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 1, 1)

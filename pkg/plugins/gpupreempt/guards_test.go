@@ -103,7 +103,7 @@ func TestBudgetForbidsAll(t *testing.T) {
 }
 
 // A pod that waits for a budget is tried again once it allows more, and not when it allows less.
-func TestBudgetChangeIsHeard(t *testing.T) {
+func TestBudgetChangeIsNoticed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1)

@@ -19,9 +19,9 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
-// crowd returns a cluster of three nodes with so many pods of one slot each, of which those of n2 count the least, and these. It
+// fullCluster returns a cluster of three nodes with so many pods of one slot each, of which those of n2 count the least, and these. It
 // has no scheduler.
-func crowd(t *testing.T, perNode int) (c *cluster, lowest []string) {
+func fullCluster(t *testing.T, perNode int) (c *cluster, lowest []string) {
 	c = prepareCluster(t, perNode/10, perNode/10, perNode/10)
 	for _, node := range []string{"n1", "n2", "n3"} {
 		c.changeNode(node, func(n *v1.Node) { n.Status.Allocatable[v1.ResourcePods] = resource.MustParse("1000") })
@@ -112,7 +112,7 @@ func TestHundredsOfVictims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const perNode = 400
-		c, lowest := crowd(t, perNode)
+		c, lowest := fullCluster(t, perNode)
 		c.refuseDeletes(refuse())
 		c.start()
 		c.Create(pod("high", perNode, 100))
@@ -136,7 +136,7 @@ func TestFailureAmongHundreds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const perNode = 150
-		c, lowest := crowd(t, perNode)
+		c, lowest := fullCluster(t, perNode)
 		c.refuseDeletes(refuse("low-0203"))
 		c.start()
 		c.Create(pod("high", perNode, 100))

@@ -29,7 +29,7 @@ const (
 	resultFailed     = "failed"
 )
 
-// metricSet counts what the plugin did. Before it is registered, it counts nothing.
+// metricSet counts what the plugin did. Before its registration, it counts nothing.
 type metricSet struct {
 	attempts   *metrics.CounterVec
 	victims    *metrics.CounterVec
@@ -58,7 +58,8 @@ func (m *metricSet) all() []metrics.Registerable {
 	return []metrics.Registerable{m.attempts, m.victims, m.deferred, m.lost, m.evaluation}
 }
 
-// register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
+// register makes the scheduler serve the metrics. A second plugin in one process counts for itself, and the scheduler
+// does not serve it.
 func (m *metricSet) register(ctx context.Context, p *Plugin) {
 	errs := make([]error, 0, len(m.all())+1)
 	for _, r := range m.all() {
@@ -85,7 +86,7 @@ func kindName(k preemption.Kind) string {
 	return [...]string{preemption.Single: "single", preemption.Surplus: "surplus", preemption.Whole: "whole"}[k]
 }
 
-// gauges counts the preemptions that are pending whenever the scheduler's metrics are read.
+// gauges counts the pending preemptions at each read of the scheduler's metrics.
 type gauges struct {
 	metrics.BaseStableCollector
 	plugin  *Plugin

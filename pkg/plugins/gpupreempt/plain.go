@@ -48,7 +48,7 @@ func (p *Plugin) newPlain(ctx context.Context) (*defaultpreemption.DefaultPreemp
 	return in, nil
 }
 
-// forPlain makes room for a pod that asks for no vGPU.
+// forPlain makes room for a pod without vGPUs.
 func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.isDryRun() {
 		return nominate(""), verdict.New(fwk.Unschedulable, shorten("preemption: "+p.dryRunPlain(ctx, cs, pod, statuses)))
@@ -61,8 +61,8 @@ func (p *Plugin) forPlain(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, s
 	return p.plain.PostFilter(ctx, cs, pod, statuses)
 }
 
-// evictionDelay returns how long the eviction rate limit makes a preemptor wait that asks for no vGPU. Its victims are not known yet:
-// they are counted when they go, and what they exceed the allowance by is waited for after them.
+// evictionDelay returns how long the eviction rate limit delays a preemptor without vGPUs. Its victims are unknown yet:
+// they count when they go, and the wait for the excess comes after them.
 func (p *Plugin) evictionDelay(pod *v1.Pod) (wait time.Duration) {
 	p.machine.Lock(func(l machine.Locked) {
 		wait = l.State.EvictionDelay(reservation.PodPreemptor(kube.UIDOf(pod)), corev1helpers.PodPriority(pod), p.now())
@@ -70,8 +70,8 @@ func (p *Plugin) evictionDelay(pod *v1.Pod) (wait time.Duration) {
 	return wait
 }
 
-// mayEvict reports whether the guards allow to evict a pod for one that asks for no vGPU. Members of a gang may be evicted only if
-// enough run on, whichever pods of this node the in-tree plugin chooses: it knows no gangs.
+// mayEvict reports whether the guards allow to evict a pod for a preemptor without vGPUs. A member of a gang may go
+// only if enough members run on, whichever pods of this node the in-tree plugin chooses: it knows no gangs.
 func (p *Plugin) mayEvict(node fwk.NodeInfo, victim stock.Victim, preemptor *v1.Pod) bool {
 	if corev1helpers.PodPriority(preemptor) >= systemCritical {
 		return true
@@ -111,8 +111,8 @@ func (p *Plugin) dispensable(node fwk.NodeInfo, pod *v1.Pod, priority int32) boo
 	return pg != nil && p.running(pg)-here >= p.least(ref)
 }
 
-// budgetForbids reports whether budgets must be kept and the evictions on this node could violate one of the pod's. A budget could
-// be violated if it allows fewer evictions than it has pods below a priority there.
+// budgetForbids reports whether budgets bind the preemptor and the evictions on this node could violate one of the
+// pod's. That is so for a budget that allows fewer evictions than it has pods below a priority there.
 func (p *Plugin) budgetForbids(node fwk.NodeInfo, pod *v1.Pod, priority int32) bool {
 	if p.args.PodDisruptionBudgets != config.BudgetsRequired {
 		return false
@@ -140,7 +140,7 @@ func (p *Plugin) budgetForbids(node fwk.NodeInfo, pod *v1.Pod, priority int32) b
 	return false
 }
 
-// running counts the members of a gang that are bound and do not leave.
+// running counts the members of a gang that have a node and do not leave.
 func (p *Plugin) running(pg *podgroup.Gang) int {
 	count := 0
 	for _, m := range pg.Members {
@@ -151,7 +151,8 @@ func (p *Plugin) running(pg *podgroup.Gang) int {
 	return count
 }
 
-// evictPlain evicts a pod for one that asks for no vGPU, in place of the in-tree way: with the same words and the same care.
+// evictPlain evicts a pod for a preemptor without vGPUs, in place of the in-tree way: with the same words and the same
+// care.
 func (p *Plugin) evictPlain(ctx context.Context, at stock.Candidate, inTree stock.ExecutorPreemptor, victim *v1.Pod, _ string) (bool, error) {
 	x := preemptor{
 		name: fmt.Sprintf("pod %s/%s", inTree.GetNamespace(), inTree.GetName()), object: inTree.Obj(), priority: inTree.Priority(),

@@ -29,12 +29,12 @@ const Name = "GPUPreempt"
 
 // Shares knows who holds which device, and keeps room: the plugin GPUShare.
 type Shares interface {
-	// Ledgers returns the ledger of each node, nil for those without devices unless also asks for them. The error says in words
-	// what GPUShare has not read yet.
+	// Ledgers returns the ledger of each node, nil for those without devices unless also returns true for them. The
+	// error says in words what GPUShare has not read yet.
 	Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error)
 	// Policy is what places are ranked by.
 	Policy() placement.Policy
-	// Request returns what a pod asks for; the error says in words why no node can take it.
+	// Request returns the request of a pod; the error says in words why no node can take it.
 	Request(pod *v1.Pod) (vgpu.Request, error)
 }
 
@@ -51,7 +51,7 @@ type Plugin struct {
 	core    func(*gang.Cluster, *gang.Group, *preemption.Candidates, preemption.Config) (preemption.Plan, error)
 	guards  *victims.Guards
 	budgets policylisters.PodDisruptionBudgetLister
-	// plain is the in-tree plugin, for pods that ask for no vGPU.
+	// plain is the in-tree plugin, for pods without vGPUs.
 	plain   *defaultpreemption.DefaultPreemption
 	machine *machine.Machine
 	notes   notes
@@ -68,10 +68,10 @@ var (
 
 // Options is what the plugin stands on.
 type Options struct {
-	// Shares returns the plugin GPUShare of the same profile, nil where there is none. It is asked when pods are scheduled:
-	// the plugins of a profile are made in no fixed order.
+	// Shares returns the plugin GPUShare of the same profile, nil where there is none. The plugin calls it when it
+	// schedules a pod: the framework makes the plugins of a profile in no fixed order.
 	Shares func() Shares
-	// Machine keeps what is remembered of preemptions, and knows which pods form a gang.
+	// Machine keeps the state of the preemptions, and knows which pods form a gang.
 	Machine *machine.Machine
 	// Now is the clock; nil is the real one.
 	Now func() time.Time

@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// PodGroupPostFilter makes room for a PodGroup of Kubernetes that was refused, as PostFilter does for other gangs. The scheduler's
-// own algorithm for groups says whether its members fit once the victims are gone.
+// PodGroupPostFilter makes room for a refused PodGroup of Kubernetes, as PostFilter does for other gangs. The
+// scheduler's own algorithm for groups says whether its members fit once the victims are gone.
 func (p *Plugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
 	if p.args.Mode == config.PreemptionDisabled || p.machine.Gangs() == nil || info.GetCompositePodGroup() != nil {
 		return nil, verdict.New(fwk.Unschedulable)

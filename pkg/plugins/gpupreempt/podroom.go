@@ -19,8 +19,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// makePodRoom keeps the room of a plan for the preemptor, and has the victims evicted. It returns how long the preemptor has to wait
-// for its turn, where the allowance is used up.
+// makePodRoom keeps the room of a plan for the preemptor, and evicts the victims. The result is how long the preemptor
+// has to wait for its turn, where the allowance is zero.
 func (p *Plugin) makePodRoom(ctx context.Context, q *question, plan *preemption.Plan) (wait time.Duration, err error) {
 	e := &eviction{preemptor: q.preemptor(), node: plan.Places[0].Node, plan: plan, from: q.from, pods: q.pods}
 	made := reservation.PodRoomMade{PodRef: refOf(q.pod), Room: reservation.PodRoom{Place: plan.Places[0], Priority: q.priority}, Evict: p.chosen(e)}
@@ -68,7 +68,7 @@ func (p *Plugin) victims(q *question, plan *preemption.Plan) (list []reservation
 	return list, until
 }
 
-// stillWaits answers for a pod for which room is kept, and reports whether some is.
+// stillWaits answers for a pod with a pending preemption, and reports whether there is one.
 func (p *Plugin) stillWaits(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (outcome, bool) {
 	var node fwk.NodeInfo
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
@@ -128,7 +128,7 @@ func (p *Plugin) othersOn(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, n
 	return found
 }
 
-// isChosen reports whether a pod was chosen as a victim and is not overdue.
+// isChosen reports whether a pod is a victim that is not overdue.
 func (p *Plugin) isChosen(uid vgpu.UID) (is bool) {
 	p.machine.Lock(func(l machine.Locked) { is = l.State.IsChosen(uid, p.now()) })
 	return is
@@ -141,7 +141,7 @@ func (p *Plugin) tryAgain(pod *v1.Pod, at time.Time, onBudgets bool) {
 	})
 }
 
-// ended has a pod forgotten that is bound or gone. Room that is kept for one that is gone ends.
+// ended drops a preemptor that has its node or is gone. In the latter case the room ends too.
 func (p *Plugin) ended(pod *v1.Pod, gone bool) {
 	p.machine.Step(func(machine.Locked) reservation.Event { return reservation.PodEnded{UID: kube.UIDOf(pod), Gone: gone} })
 }

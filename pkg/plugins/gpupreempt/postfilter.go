@@ -19,9 +19,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/reservation"
 )
 
-// PostFilter makes room for a pod that was refused everywhere: the cheapest pods of a lower priority are evicted without which
-// it fits, and their room is kept for it. A pod that asks for no vGPU is left to the in-tree plugin, a member of a gang is
-// answered for its whole gang.
+// PostFilter makes room for a pod that every node refused: the plugin evicts the cheapest pods of a lower priority
+// without which the pod fits, and keeps their room for it. The in-tree plugin answers for a pod without vGPUs, and a
+// member of a gang gets the answer for its whole gang.
 func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if p.args.Mode == config.PreemptionDisabled {
 		return nominate(""), verdict.New(fwk.Unschedulable) // another mode may have left a nomination
@@ -46,11 +46,11 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 type outcome struct {
 	result string
 	text   string
-	// nomination is what becomes of the node that the pod is nominated for, nil for no change.
+	// nomination is the change of the pod's nominated node, nil for none.
 	nomination *fwk.PostFilterResult
 }
 
-// code tells the framework whether the pod got a node to wait for.
+// code is the status for the framework: whether the pod got a node to wait for.
 func (a *outcome) code() fwk.Code {
 	if a.result == resultEvicting || a.result == resultWaiting {
 		return fwk.Success
@@ -58,7 +58,7 @@ func (a *outcome) code() fwk.Code {
 	return fwk.Unschedulable
 }
 
-// forPod makes room for a pod that asks for vGPUs and belongs to no gang.
+// forPod makes room for a pod with vGPUs outside of gangs.
 func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) outcome {
 	latest := p.seen(pod)
 	if latest == nil || latest.DeletionTimestamp != nil {
@@ -99,18 +99,18 @@ func (p *Plugin) forPod(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, sta
 func (p *Plugin) illegal(pod *v1.Pod) bool {
 	shares := p.sharesOrNil()
 	if shares == nil {
-		return false // which question tells
+		return false // as question reports
 	}
 	_, err := shares.Request(pod)
 	return err != nil
 }
 
-// evictionMayHelp reports whether evictions may help on any node. Where they do not, the pod asks for what no node has, and the other plugins
-// have said so: there is nothing to say of preemption.
+// evictionMayHelp reports whether evictions may help on any node. Otherwise the pod requests what no node has, as the
+// other plugins have said, and preemption adds nothing.
 func (p *Plugin) evictionMayHelp(statuses fwk.NodeToStatusReader) bool {
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return true // which question tells
+		return true // as question reports
 	}
 	return slices.ContainsFunc(nodes, func(n fwk.NodeInfo) bool { return statuses.Get(n.Node().Name).Code() == fwk.Unschedulable })
 }
@@ -120,7 +120,7 @@ func (p *Plugin) evictionMayHelp(statuses fwk.NodeToStatusReader) bool {
 func (p *Plugin) hasPossibleVictims(pod *v1.Pod, statuses fwk.NodeToStatusReader) bool {
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return true // which question tells
+		return true // as question reports
 	}
 	priority := corev1helpers.PodPriority(pod)
 	for _, node := range nodes {
@@ -141,7 +141,8 @@ func hasLowerOrLeaving(node fwk.NodeInfo, priority int32) bool {
 	return false
 }
 
-// findPlan returns the plan for a pod, or its refusal, and why other plugins refuse the pod on nodes where room could be made.
+// findPlan returns the plan for a pod, or its refusal, and why other plugins refuse the pod on nodes with possible
+// room.
 func (p *Plugin) findPlan(ctx context.Context, cs fwk.CycleState, q *question, statuses fwk.NodeToStatusReader) (*preemption.Plan, string, error) {
 	plan, failed, why, err := p.solve(ctx, cs, q)
 	if err != nil || plan.Refused == nil {
@@ -186,7 +187,7 @@ func (q *question) preemptor() preemptor {
 	}
 }
 
-// eligible says why no pod is evicted for a pod, "" where some may be.
+// eligible says why the plugin evicts no pod for a pod, "" where it may evict some.
 func (p *Plugin) eligible(pod *v1.Pod) string {
 	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
 		return "none, its preemptionPolicy is Never"

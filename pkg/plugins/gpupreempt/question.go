@@ -19,7 +19,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// question is what core is asked for one pod.
+// question is the question to core for one pod.
 type question struct {
 	pod      *v1.Pod
 	priority int32
@@ -31,15 +31,15 @@ type question struct {
 	// from are the candidates, and pods are its pods.
 	from *preemption.Candidates
 	pods []*v1.Pod
-	// open are the nodes that may be chosen: the preemptor was refused there for what evictions may help.
+	// open are the nodes to choose from: their refusal of the preemptor is one that evictions may change.
 	open []bool
-	// isSetAside says that setAside was done.
+	// isSetAside is true after setAside.
 	isSetAside bool
 }
 
 var errNoShares = errors.New("the scheduler's profile enables GPUPreempt without GPUShare, which knows the GPUs: enable both")
 
-// question collects what a plan for a pod depends on. The error says in words why core cannot be asked.
+// question collects what a plan for a pod depends on. The error says in words why there is no question.
 func (p *Plugin) question(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*question, error) {
 	shares := p.sharesOrNil()
 	if shares == nil {
@@ -97,9 +97,9 @@ func (q *question) setNodes(infos []fwk.NodeInfo, ledgers []*vgpu.Node) {
 	}
 }
 
-// overcommitted returns the room of a host whose pods ask for more than it has, which is below zero, and whether they do. Its
-// ledger says then that none is left, as it does where they ask for just what it has: only there are they added up. A pod that
-// names its node itself may ask for any amount; no pod fits there until it has left.
+// overcommitted returns the room of a host whose pods request more than it has, which is below zero, and whether they
+// do. Its ledger then has no room left, as it does where they request just what it has: only there overcommitted adds
+// them up. A pod that names its node itself may request any amount; no pod fits there until it has left.
 func overcommitted(info fwk.NodeInfo, free vgpu.Room) (room vgpu.Room, isOvercommitted bool) {
 	if free.MilliCPU > 0 && free.Memory > 0 {
 		return free, false
@@ -112,8 +112,8 @@ func overcommitted(info fwk.NodeInfo, free vgpu.Room) (room vgpu.Room, isOvercom
 	return room, room.MilliCPU < 0 || room.Memory < 0
 }
 
-// setAside takes from the hosts what pods of the same or a higher priority will use that are nominated for them and not there
-// yet: holds keep devices only.
+// setAside takes from the hosts the future use of nominated pods of the same or a higher priority: holds keep devices
+// only.
 func (q *question) setAside(nominator fwk.PodNominator) {
 	q.isSetAside = true
 	for i, n := range q.cluster.Nodes {
@@ -124,7 +124,7 @@ func (q *question) setAside(nominator fwk.PodNominator) {
 	}
 }
 
-// roomBeside returns what a host has left beside the pods that are nominated for it, and whether there are any.
+// roomBeside returns the room of a host beside its nominated pods, and whether there are any.
 func (q *question) roomBeside(nominator fwk.PodNominator, n *vgpu.Node) (room vgpu.Room, less bool) {
 	room = n.Room()
 	for _, info := range nominator.NominatedPodsForNode(n.Name()) {
@@ -138,9 +138,9 @@ func (q *question) roomBeside(nominator fwk.PodNominator, n *vgpu.Node) (room vg
 	return room, less
 }
 
-// setAsideIfTaken sets aside what nominated pods will use if a plan takes it, and reports whether it did. To ask for the pods that
-// are nominated for each node takes long. Mostly the host of the plan has room for all, and then no other plan is cheaper with less
-// room.
+// setAsideIfTaken sets aside the future use of nominated pods if a plan takes it, and reports whether it did. To read
+// the nominated pods of each node takes long. Mostly the host of the plan has room for all, and then no other plan is
+// cheaper with less room.
 func (q *question) setAsideIfTaken(nominator fwk.PodNominator, at int, plan *preemption.Plan) bool {
 	if q.isSetAside {
 		return false

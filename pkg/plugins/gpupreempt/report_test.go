@@ -19,7 +19,7 @@ import (
 )
 
 // A dry run asks other plugins too, and keeps no room: what it says is what would be done.
-func TestDryRunOfAGangAsksOtherPlugins(t *testing.T) {
+func TestDryRunOfAGangCallsOtherPlugins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := prepareCluster(t, 1, 1, 1)

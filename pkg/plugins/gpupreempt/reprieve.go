@@ -13,13 +13,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// maxReprieved bounds the nodes that are looked at in full where room alone does not do. More find cheaper victims, and take as
-// many runs of the filters as there are pods on them.
+// maxReprieved bounds the nodes that the plugin looks at in full where room alone does not suffice. More find cheaper
+// victims, and take as many runs of the filters as there are pods on them.
 const maxReprieved = 8
 
-// reprieve returns the cheapest plan for one of the nodes where something else than room is in the pod's way, nil where there is
-// none. It may be a host port or an anti-affinity of a pod of a lower priority. All evictable units leave the copy of the node.
-// Then reprieve spares as many as the framework's filters allow, the most expensive first.
+// reprieve returns the cheapest plan for one of the nodes that lack something else than room for the pod, nil where
+// there is none. The obstacle may be a host port or an anti-affinity of a pod of a lower priority. All evictable units
+// leave the copy of the node. Then reprieve spares as many as the framework's filters allow, the most expensive first.
 //
 // Greedy: none of the units could stay, but fewer or cheaper ones may do.
 func (p *Plugin) reprieve(ctx context.Context, cs fwk.CycleState, q *question, nodes []int) *preemption.Plan {
@@ -102,12 +102,12 @@ func (c *nodeCopy) spare(ctx context.Context, u preemption.Unit) (bool, error) {
 	return false, nil
 }
 
-// restore puts a candidate back that was removed.
+// restore puts a removed candidate back.
 func (c *nodeCopy) restore(ctx context.Context, i int) error {
 	pod := c.q.pods[i]
 	on, err := c.handle.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName)
 	if err != nil {
-		return nil //nolint:nilerr // nothing was removed there
+		return nil //nolint:nilerr // that plugin had removed nothing
 	}
 	info := find(on, pod.UID)
 	if info == nil {
@@ -138,7 +138,7 @@ func (q *question) planFor(at int, evict []preemption.Unit, waits []int) *preemp
 	return plan
 }
 
-// unitsOn returns what may be evicted of the pods of a node, and the pods that leave it already.
+// unitsOn returns the evictable units of a node, and the pods that leave it already.
 func (q *question) unitsOn(node string) (units []preemption.Unit, waits []int) {
 	members := map[int][]int{} // by gang
 	for i := range q.from.Pods {
@@ -162,13 +162,13 @@ func (q *question) unitsOn(node string) (units []preemption.Unit, waits []int) {
 	return units, waits
 }
 
-// isEvictable reports whether a pod may be evicted.
+// isEvictable reports whether the plugin may evict a pod.
 func (q *question) isEvictable(c *preemption.Pod) bool {
 	return !c.Leaving && c.Guard == "" && c.Priority < q.priority
 }
 
-// unitsOf returns the units of a gang of which some evictable members are on a node. These are single members as long as enough run
-// on, else the whole gang, else as many members as it can do without.
+// unitsOf returns the units of a gang of which some evictable members are on a node. The units are single members as
+// long as enough run on, else the whole gang, else as many members as it can do without.
 func (q *question) unitsOf(number int, list []int) []preemption.Unit {
 	var all []int
 	whole := true

@@ -28,8 +28,8 @@ func (p *Plugin) Run(ctx context.Context) {
 	}
 }
 
-// Tick is one step of Run: preemptions end that came to nothing, preemptors are tried whose victims are gone or whose time has
-// come.
+// Tick is one step of Run: it ends preemptions that failed, and activates preemptors whose victims are gone or whose
+// time has come.
 func (p *Plugin) Tick(ctx context.Context) {
 	var rooms []reservation.PodRef
 	p.machine.Lock(func(l machine.Locked) { rooms = l.State.PodRooms() })
@@ -41,7 +41,7 @@ func (p *Plugin) Tick(ctx context.Context) {
 	p.notes.expire(p.now())
 }
 
-// ticked says what a step of Run finds of a pod for which room is kept.
+// ticked returns the event of a step of Run for a pod with a pending preemption.
 func (p *Plugin) ticked(l machine.Locked, ref reservation.PodRef) reservation.Event {
 	pod := p.machine.Seen(ref.UID, ref.Pod)
 	switch {
@@ -62,7 +62,7 @@ func (p *Plugin) ticked(l machine.Locked, ref reservation.PodRef) reservation.Ev
 	return e
 }
 
-// nodeStands reports whether a node is there and may take a pod, as far as a look tells.
+// nodeStands reports whether a node is there and may take a pod, without the in-tree plugins.
 func (p *Plugin) nodeStands(pod *v1.Pod, name string) bool {
 	node, err := p.handle.SharedInformerFactory().Core().V1().Nodes().Lister().Get(name)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 )
 
-// maxVerified bounds the nodes that are tried one after the other when other plugins refuse the pod on the node of a plan,
-// although the room is made. More find a node where they do not, and take as many searches.
+// maxVerified bounds the nodes that the plugin tries one after the other when other plugins refuse the pod on the node
+// of a plan, although the room is there. More find a node where they do not, and take as many searches.
 const maxVerified = 8
 
-// solve returns the cheapest plan that the framework's filters agree with, or the refusal of the last search, with the nodes
-// that were tried in vain and the last reason.
+// solve returns the cheapest plan that passes the framework's filters, or the refusal of the last search, with the
+// tried nodes and the last reason.
 func (p *Plugin) solve(ctx context.Context, cs fwk.CycleState, q *question) (plan preemption.Plan, failed []int, why string, err error) {
 	for len(failed) < maxVerified {
 		if plan, err = p.core(q.cluster, q.group, q.from, q.config); err != nil || plan.Refused != nil {
@@ -61,7 +61,7 @@ func newNodeCopy(handle fwk.Handle, q *question, cs fwk.CycleState, at int) *nod
 	return &nodeCopy{handle: handle, q: q, state: cs.Clone(), node: q.infos[at].Snapshot()}
 }
 
-// remove takes a candidate away. What plugins know of other nodes is brought up to date; the nodes themselves are not changed,
+// remove takes a candidate away. It updates the plugins' state on other nodes; the nodes themselves stay as they are,
 // since filters run on this one only.
 func (c *nodeCopy) remove(ctx context.Context, i int) error {
 	info, on := c.podInfo(i)
@@ -76,7 +76,7 @@ func (c *nodeCopy) remove(ctx context.Context, i int) error {
 	return c.handle.RunPreFilterExtensionRemovePod(ctx, c.state, c.q.pod, info, on).AsError()
 }
 
-// add puts a candidate back that was taken away.
+// add puts a removed candidate back.
 func (c *nodeCopy) add(ctx context.Context, info fwk.PodInfo, on fwk.NodeInfo) error {
 	if on == c.node {
 		c.node.AddPodInfo(info)

@@ -16,14 +16,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// The reasons with which a kubelet refuses a pod because devices, or anything else that the scheduler counts, are lacking. Such a
-// pod has failed for good. A pod's own fields can bring a kubelet to other reasons, which say nothing of the node.
+// The reasons with which a kubelet refuses a pod because devices, or anything else that the scheduler counts, are
+// lacking. The failure of such a pod is final. A pod's own fields can bring a kubelet to other reasons, which say
+// nothing of the node.
 const (
 	unexpectedAdmissionError = "UnexpectedAdmissionError"
 	outOf                    = "OutOf"
 )
 
-// inquiry is how a pod is asked for that left the informer: three times, for the API server may be busy.
+// inquiry bounds the reads of a pod that left the informer: three times, for the API server may be busy.
 var inquiry = wait.Backoff{Steps: 3, Duration: 200 * time.Millisecond, Factor: 5, Jitter: 0.1}
 
 // inquiryTimeout bounds one question.
@@ -50,8 +51,8 @@ func taken(pod *v1.Pod) bool {
 	return len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0
 }
 
-// left looks at a pod that the informer does not show any more. Its informer leaves out the pods that have ended, so it does not
-// say how: where no container had begun, the API server is asked.
+// left looks at a pod that the informer does not show any more. The informer leaves out the pods that have ended, so it
+// does not say how they ended: where no container had begun, left reads the pod from the API server.
 func (p *Plugin) left(ctx context.Context, pod *v1.Pod) {
 	node := pod.Spec.NodeName
 	switch {
@@ -66,7 +67,7 @@ func (p *Plugin) left(ctx context.Context, pod *v1.Pod) {
 	}()
 }
 
-// ended returns how a pod ended, nil where that is not known.
+// ended returns the pod after its end, nil where it is unknown.
 func (p *Plugin) ended(ctx context.Context, pod *v1.Pod) *v1.Pod {
 	var seen *v1.Pod
 	_ = wait.ExponentialBackoffWithContext(ctx, inquiry, func(ctx context.Context) (bool, error) {

@@ -11,10 +11,10 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 )
 
-// PreEnqueue keeps pods out of the queue that ask for an amount of anything which no host could offer, and says so in an event of
-// the pod, once. Other plugins would add such amounts up and compare them at every try, which takes seconds where the amount has
-// millions of digits. The pod must be replaced: resources are immutable. It notes the profile that a pod with vGPUs names, so that
-// an event tells its owner where there is none.
+// PreEnqueue keeps pods out of the queue that request an amount of anything which no host could offer, and says so in
+// an event of the pod, once. Other plugins would add such amounts up and compare them at every try, which takes seconds
+// where the amount has millions of digits. The user must replace the pod: resources are immutable. PreEnqueue also
+// notes the profile that a pod with vGPUs names, so that an event informs its owner where there is none.
 func (p *Plugin) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	err := kube.CheckAmounts(pod)
 	if err == nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// EventsToRegister names the events after which a pod that this plugin refused is tried again. A vGPU pod leaves its node, a user
-// corrects the pod's own annotations or its profile, a node appears, or a node's kubelet offers more slots. Changes of GPUNodes, of
-// WorkloadProfiles and of what other pods promised are no events of the framework. They activate the pending pods that they may
-// help, once the plugin has read them (see pending).
+// EventsToRegister names the events after which the scheduler retries a pod that this plugin refused. A vGPU pod leaves
+// its node, a user corrects the pod's own annotations or its profile, a node appears, or a node's kubelet offers more
+// slots. Changes of GPUNodes, of WorkloadProfiles and of what other pods promised are no events of the framework. The
+// plugin itself activates the pending pods that these may help, once it has read them (see pending).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: afterPodLeft},
@@ -44,7 +44,7 @@ func afterOffer(_ klog.Logger, _ *v1.Pod, old, updated any) (fwk.QueueingHint, e
 	return fwk.QueueSkip, nil
 }
 
-// corrections are the annotations that say what a pod asks for.
+// corrections are the annotations with parts of a pod's request.
 var corrections = []string{
 	v1alpha1.AnnotationComputeLimit, v1alpha1.AnnotationMemoryLimit, v1alpha1.AnnotationModels, v1alpha1.AnnotationRate,
 	v1alpha1.AnnotationMaxSlowdown, v1alpha1.AnnotationMaxLatency,

@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Filter refuses nodes whose devices have no room for the pod. It reads the occupancy that PreFilter brought up to date, and
-// computes its own where the NodeInfo is another one: in the dry run of preemption, and for nominated pods.
+// Filter refuses nodes whose devices have no room for the pod. Filter reads the occupancy of PreFilter, and computes
+// its own where the NodeInfo is another one: in the dry run of preemption, and for nominated pods.
 //
 // The framework counts equal reasons and puts the number before each, so a reason names neither node nor device and begins with a
 // word; PostFilter names the nearest miss.
@@ -34,15 +34,16 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node 
 	return nil
 }
 
-// plannedOn reports whether another plugin planned a pod on the node and keeps its room there. The members of a gang are tried
-// together on a node whose kubelet refused a pod before.
+// plannedOn reports whether another plugin planned a pod on the node and keeps its room there. The scheduler tries the
+// members of a gang together on a node whose kubelet refused a pod before.
 func (p *Plugin) plannedOn(pod *v1.Pod, uid vgpu.UID, node string) bool {
 	h, held := p.Held(uid)
 	return held && h.Node == node && p.state.plannedElsewhere(pod)
 }
 
-// keptFree reports whether room is held for a pod on the node and is free, unless pods of a higher priority take it. What is held
-// for others of its own priority is no obstacle: it does not need that room, although the pods that leave it may still be there.
+// keptFree reports whether a pod has a hold on the node whose room is free, unless pods of a higher priority take it.
+// Holds of others of its own priority are no obstacle: the pod does not need that room, although the pods that leave it
+// may still be there.
 func keptFree(ledger *vgpu.Node, uid vgpu.UID) bool {
 	kept := false
 	ledger.EachHold(func(h *vgpu.Hold) {
@@ -55,7 +56,7 @@ func keptFree(ledger *vgpu.Node, uid vgpu.UID) bool {
 	return kept
 }
 
-// codeOf tells in-tree preemption whether evictions could help.
+// codeOf returns the code by which in-tree preemption knows whether evictions could help.
 func codeOf(r *vgpu.Refusal) fwk.Code {
 	if r.Helps == vgpu.EvictionHelps {
 		return fwk.Unschedulable

@@ -11,12 +11,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Hold keeps room for a pod that is not reserved yet: a member of a gang that is planned, a pod for which others are
-// evicted. It counts for pods of the same or a lower priority, never for its own pod, and replaces an earlier hold of
-// the pod. It ends with Release, when the pod is bound, or when the pod is gone.
+// Hold keeps room for a pod before its reservation: for a planned member of a gang, or for a preemptor. The hold counts
+// for pods of the same or a lower priority, never for its own pod, and replaces an earlier hold of the pod. It ends
+// with Release, with the pod's bind, or with the pod.
 func (p *Plugin) Hold(h vgpu.Hold) error { return p.state.hold(h) }
 
-// Release drops the hold of a pod and reports whether there was one. The pods that wait for room are tried again then.
+// Release drops the hold of a pod and reports whether there was one. Release activates the pods that wait for room.
 func (p *Plugin) Release(uid vgpu.UID) bool {
 	released := p.state.release(uid)
 	if released {
@@ -65,15 +65,16 @@ func (s *state) dropHold(uid vgpu.UID) bool {
 // unresolved is an assignment whose bind may or may not have happened.
 type unresolved struct {
 	vgpu.Assignment
-	// isShown: the informer shows the pod on the node. The room is kept until the scheduler's snapshot shows it as well: the pod
-	// was forgotten there, and the two learn of it by themselves, in any order.
+	// isShown: the informer shows the pod on the node. The room stays until the scheduler's snapshot shows the pod as
+	// well: the snapshot had dropped it, and the two get their events separately, in any order.
 	isShown bool
 	// since is when the scheduler gave the bind up.
 	since time.Time
 }
 
-// suspend keeps the room of an assignment whose bind may or may not have happened. It ends when the scheduler's snapshot shows the
-// pod, when the informer shows it elsewhere or gone, or when the bind cannot happen any more.
+// suspend keeps the room of an assignment whose bind may or may not have happened. The room is free again when the
+// scheduler's snapshot shows the pod, when the informer shows it elsewhere or gone, or when the bind cannot happen any
+// more.
 func (s *state) suspend(a vgpu.Assignment, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +86,9 @@ func (s *state) suspend(a vgpu.Assignment, now time.Time) {
 	n.epoch++
 }
 
-// noteBound notes that the informer shows the pod bound to a node. Its reservation and hold end: the scheduler's snapshot
-// has the pod since it was assumed. An unresolved bind to another node did not happen; one to this node did.
+// noteBound notes that the informer shows the pod bound to a node. The pod's reservation and hold end: the scheduler's
+// snapshot has had the pod since its assumption. An unresolved bind to another node did not happen; one to this node
+// did.
 func (s *state) noteBound(uid vgpu.UID, nodeName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +105,8 @@ func (s *state) noteBound(uid vgpu.UID, nodeName string) {
 	}
 }
 
-// gone forgets all that was kept for a pod that does not exist any more, and reports whether a node was on trial with it that it
-// never came to.
+// gone drops everything about a pod that does not exist any more, and reports whether a node was on trial with the pod
+// and never got it.
 func (s *state) gone(uid vgpu.UID) (onTrial bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +129,7 @@ func (s *state) resolve(uid vgpu.UID, name string) {
 	}
 }
 
-// unresolvedCount counts the pods of which it is not known yet whether they are bound. The caller holds a lock.
+// unresolvedCount counts the pods with an unresolved bind. The caller holds a lock.
 func (s *state) unresolvedCount() int64 {
 	count := int64(0)
 	for uid, names := range s.unresolved {

@@ -19,7 +19,7 @@ const (
 	resultUnknown = "unknown"
 )
 
-// metricSet counts what the plugin did. Before it is registered, it counts nothing.
+// metricSet counts what the plugin did. Before its registration, it counts nothing.
 type metricSet struct {
 	admissions *metrics.Counter
 	refusals   *metrics.CounterVec
@@ -57,12 +57,13 @@ func newMetrics() *metricSet {
 	}
 }
 
-// all returns what is registered, without the gauges.
+// all returns the registered metrics, without the gauges.
 func (m *metricSet) all() []metrics.Registerable {
 	return []metrics.Registerable{m.admissions, m.refusals, m.binds, m.retries, m.confirmed, m.rebuilds, m.misses, m.rules, m.predicted}
 }
 
-// register makes the scheduler serve the metrics. A second plugin in one process counts for itself and is not served.
+// register makes the scheduler serve the metrics. A second plugin in one process counts for itself, and the scheduler
+// does not serve it.
 func (m *metricSet) register(ctx context.Context, p *Plugin) {
 	all := m.all()
 	errs := make([]error, 0, len(all)+2)
@@ -88,7 +89,7 @@ func (m *metricSet) bound(err error) {
 	m.binds.WithLabelValues(result).Inc()
 }
 
-// gauges reads what is published whenever the scheduler's metrics are read.
+// gauges reads the published nodes at each read of the scheduler's metrics.
 type gauges struct {
 	metrics.BaseStableCollector
 	plugin       *Plugin
@@ -190,7 +191,7 @@ func addSlots(sums map[string]int64, n Node) {
 	}
 }
 
-// kept counts the pods whose GPUs are kept in memory.
+// kept counts the pods whose GPUs the plugin keeps in memory.
 func (s *state) kept() map[string]int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

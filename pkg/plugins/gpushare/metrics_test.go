@@ -107,15 +107,15 @@ func TestFragmentationRatio(t *testing.T) {
 }
 
 // The learner hears of pods, and of what their GPUs tell of them.
-func TestLearnerIsTold(t *testing.T) {
+func TestLearnerGetsPods(t *testing.T) {
 	d := newDesk(t)
 	p := tenant("p", "bert", 1)
 	if n := d.plugin.state.learner.Snapshot().Number(p); n != 0 {
-		t.Fatalf("the learner has heard of a pod: workload %d", n)
+		t.Fatalf("the learner knows a pod: workload %d", n)
 	}
 	d.tell(event{nil, p})
 	if d.plugin.state.learner.Snapshot().Number(p) == 0 {
-		t.Error("the learner has not heard of the pod")
+		t.Error("the learner does not know the pod")
 	}
 	g := gpuNode("n1", 1)
 	g.Status.Devices[0].Tenants = []v1alpha1.GPUTenant{{UID: string(p.UID), SMUtilizationPercent: new(int32(300))}}

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// missingGrace is how long a pod may be older than the WorkloadProfile that it names. Shorter warns of profiles that are
-	// created in the same breath, and may be read later; longer writes the event when the user does not look any more.
+	// missingGrace is how long a pod may be older than the WorkloadProfile that it names. Shorter warns of profiles
+	// that a user creates at the same time as the pod; longer writes the event when the user does not look any more.
 	missingGrace = 5 * time.Second
 	// missingStep is the time between two looks at the pods whose grace has passed.
 	missingStep = time.Second
@@ -28,8 +28,7 @@ const (
 	mostCompared = 1000
 )
 
-// missing knows the pods that name a WorkloadProfile and have not been found to have one, until they are gone. The zero value is
-// empty.
+// missing holds the pods that name an unknown WorkloadProfile, until they are gone. The zero value is empty.
 type missing struct {
 	mu   sync.Mutex
 	pods map[vgpu.UID]*naming
@@ -42,7 +41,7 @@ type naming struct {
 	isReported bool
 }
 
-// note takes in a pod that is to be placed. A pod that names another profile than before begins anew.
+// note takes in a pod before its placement. A pod that names another profile than before begins anew.
 func (m *missing) note(pod *v1.Pod, now time.Time) {
 	name := pod.Labels[v1alpha1.LabelProfile]
 	m.mu.Lock()
@@ -65,7 +64,7 @@ func (m *missing) remove(uid vgpu.UID) {
 	delete(m.pods, uid)
 }
 
-// due returns the pods to report, each once, and forgets those that are settled.
+// due returns the pods to report, each once, and drops those without a problem.
 func (m *missing) due(now time.Time, settled func(*v1.Pod) bool) []*v1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,8 +82,8 @@ func (m *missing) due(now time.Time, settled func(*v1.Pod) bool) []*v1.Pod {
 	return pods
 }
 
-// reportMissing tells the owners of pods which name a WorkloadProfile that does not exist, once for each pod and name. It waits until
-// the profiles are read, and leaves it to the scheduler that schedules.
+// reportMissing writes events on pods which name a WorkloadProfile that does not exist, once for each pod and name. It
+// waits for the first list of the profiles, and only the leading scheduler does it.
 func (p *Plugin) reportMissing(ctx context.Context) {
 	if !p.profilesKnown.Load() || !p.leads.Load() {
 		return
@@ -98,14 +97,14 @@ func (p *Plugin) reportMissing(ctx context.Context) {
 	}
 }
 
-// exists reports whether the informer shows a pod: one that was gone before it was noted would be kept for ever.
+// exists reports whether the informer shows a pod: one that had gone before note would stay for ever.
 func (p *Plugin) exists(pod *v1.Pod) bool {
 	seen, err := p.state.pods.Pods(pod.Namespace).Get(pod.Name)
 	return err == nil && seen.UID == pod.UID
 }
 
-// hasProfile reports whether the profile that a pod names is declared: a WorkloadProfile of its namespace, or the throughputs of
-// the arguments.
+// hasProfile reports whether the profile of a pod exists: a WorkloadProfile of its namespace, or the throughputs of the
+// arguments.
 func (p *Plugin) hasProfile(pod *v1.Pod, know *learning.Snapshot) bool {
 	return know.Workload(know.Number(pod)) != nil || p.state.rates.Knows(pod.Labels[v1alpha1.LabelProfile])
 }

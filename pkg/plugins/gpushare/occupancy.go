@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// occupancy says who uses the devices of one node, computed from one NodeInfo. It is immutable once built.
+// occupancy says who uses the devices of one node, computed from one NodeInfo. An occupancy is immutable.
 type occupancy struct {
 	// generation, epoch and pods are the key: the NodeInfo's generation and number of pods, and the node's epoch.
 	generation int64
@@ -28,9 +28,10 @@ type occupancy struct {
 	problem string
 	// offered are the slots that the kubelet offers.
 	offered int64
-	// ledger holds the assignments of the node's pods, and the holds. It is nil where the GPUNode has no devices.
+	// ledger holds the assignments of the node's pods, and the holds. The ledger is nil where the GPUNode has no
+	// devices.
 	ledger *vgpu.Node
-	// healthy devices, the idle ones of them, which no pod uses, and the pods that promise or were promised a max-slowdown.
+	// healthy devices, the idle ones of them, which no pod uses, and promises, the pods with a max-slowdown.
 	healthy, idle, promises int
 	// held: there are holds, which count for some pods and not for others.
 	held bool
@@ -38,10 +39,10 @@ type occupancy struct {
 	stray vgpu.Slots
 	// strays names them, for people.
 	strays []string
-	// read keeps what was read from each annotation, for the next build: pods in NodeInfos are never modified.
+	// read keeps the reading of each annotation, for the next build: pods in NodeInfos never change.
 	read map[*v1.Pod]reading
-	// owners are the pods of the NodeInfo that ask for vGPUs. settled says that the ledger depends on nothing but them and the
-	// node's epoch: none is a stray, none is nominated.
+	// owners are the pods of the NodeInfo that request vGPUs. settled says that the ledger depends only on them and the
+	// node's epoch: there is no stray and no nominated pod.
 	owners  map[*v1.Pod]bool
 	settled bool
 	// nameless: of some pods the learner did not know the workload yet, when its knowledge had the version.
@@ -101,8 +102,8 @@ func (o *occupancy) count() {
 	}
 }
 
-// withRoom returns the cached occupancy with the room that info leaves, if nothing else can have changed, else nil. It is
-// how pods without vGPUs come and go: thousands of them for each change of a device.
+// withRoom returns the cached occupancy with the room that info leaves, if nothing else can have changed, else nil.
+// Pods without vGPUs come and go in this way: thousands of them for each change of a device.
 func (n *node) withRoom(info fwk.NodeInfo) *occupancy {
 	before := n.cached.Load()
 	if before == nil || !before.settled || before.epoch != n.epoch || before.offered != offeredBy(info) || !before.ownedBy(info.GetPods()) {
@@ -117,15 +118,15 @@ func (n *node) withRoom(info fwk.NodeInfo) *occupancy {
 	return &o
 }
 
-// offeredBy returns the slots that a node's kubelet offers: those on GPUs that the agent reported healthy, and none while the agent
-// is not registered.
+// offeredBy returns the slots that a node's kubelet offers: those on GPUs that are healthy to the agent, and none
+// before the agent registers.
 func offeredBy(info fwk.NodeInfo) int64 {
 	return info.GetAllocatable().GetScalarResources()[v1alpha1.ResourceVGPU]
 }
 
-// problemWith says why the node takes no pods while its kubelet offers so many slots, "" where it does. A kubelet that offers fewer
-// than the healthy GPUs have would refuse pods, which fail for good. The scheduler's picture of the node is older than the
-// kubelet's then, or the other way round. The slots of a sick GPU do not count, in either.
+// problemWith says why the node takes no pods while its kubelet offers so many slots, "" where it does. A kubelet that
+// offers fewer than the healthy GPUs have would refuse pods, which fail for good. The scheduler's picture of the node
+// is older than the kubelet's then, or the other way round. The slots of an unhealthy GPU do not count, in either.
 func (n *node) problemWith(offered int64) string {
 	switch {
 	case n.problem != "":
@@ -147,7 +148,7 @@ func (n *node) healthySlots() int64 {
 	return sum
 }
 
-// ownedBy reports whether the pods that ask for vGPUs are those that the occupancy was built from.
+// ownedBy reports whether the pods with vGPUs are those of the occupancy.
 func (o *occupancy) ownedBy(pods []fwk.PodInfo) bool {
 	count := 0
 	for _, info := range pods {
@@ -161,8 +162,8 @@ func (o *occupancy) ownedBy(pods []fwk.PodInfo) bool {
 	return count == len(o.owners)
 }
 
-// roomOf returns the CPU and memory that further pods may take of a node: none where its pods ask for more than it has. The total
-// of the NodeInfo does not tell: one pod that names the node itself can make it wrap to any amount.
+// roomOf returns the CPU and memory that further pods may take of a node: none where its pods request more than it has.
+// The total of the NodeInfo does not show that: one pod that names the node itself can make it wrap to any amount.
 func roomOf(info fwk.NodeInfo) vgpu.Room {
 	allocatable, used := info.GetAllocatable(), vgpu.Room{}
 	for _, at := range info.GetPods() {
@@ -229,8 +230,8 @@ func (b *builder) readPod(pod *v1.Pod) {
 	b.assignments = append(b.assignments, r.assignment)
 }
 
-// readAssignment reads the annotation of a pod. A pod that the scheduler assumed carries none; when its reservation was
-// dropped since, the informer's copy does.
+// readAssignment reads the annotation of a pod. A pod that the scheduler assumed carries none; after the end of its
+// reservation, the informer's copy does.
 func (s *state) readAssignment(pod *v1.Pod) (vgpu.Assignment, error) {
 	a, err := kube.AssignmentOf(pod)
 	if !errors.Is(err, kube.ErrNoAssignment) {
@@ -251,8 +252,8 @@ func (b *builder) addStray(pod *v1.Pod, why error) {
 	b.out.strays = append(b.out.strays, klog.KObj(pod).String()+": "+why.Error())
 }
 
-// book adds the assignments to the ledger. One that cannot be booked belongs to a pod that may run all the same: the devices shrank
-// or were given twice, by another scheduler. The devices it names take no new pod then.
+// book adds the assignments to the ledger. An assignment that does not fit belongs to a pod that may run all the same:
+// the devices shrank, or another scheduler gave them too. The devices it names take no new pod then.
 func (b *builder) book() *vgpu.Node {
 	ledger := b.node.empty.Clone()
 	blocked := map[vgpu.DeviceID]bool{}
@@ -272,7 +273,7 @@ func (b *builder) book() *vgpu.Node {
 	return ledger
 }
 
-// without returns the ledger with the blocked devices marked sick.
+// without returns the ledger with the blocked devices marked as unhealthy.
 func (b *builder) without(ledger *vgpu.Node, blocked map[vgpu.DeviceID]bool) *vgpu.Node {
 	devices := slices.Clone(ledger.Devices())
 	for i := range devices {

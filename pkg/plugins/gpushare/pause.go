@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// firstNodePause is how long a node takes no vGPU pods after its kubelet refused one. A kubelet tells its allocatable every ten
-	// seconds, and what keeps the agent down outlives that. Shorter costs more pods while an agent crashes again and again; longer
-	// leaves a node idle whose agent was only started anew.
+	// firstNodePause is how long a node takes no vGPU pods after its kubelet refused one. A kubelet reports its
+	// allocatable every ten seconds, and the reasons for an absent agent last longer. Shorter costs more pods while an
+	// agent crashes again and again; longer leaves a node idle whose agent has only restarted.
 	firstNodePause = 30 * time.Second
 	// longestNodePause bounds the pauses, each of which is twice the last: a node that never recovers costs a pod in that time.
 	longestNodePause = 10 * time.Minute
@@ -26,15 +26,16 @@ const (
 	tried         = "the node's kubelet refused a vGPU pod, and another is tried there first"
 )
 
-// pause keeps pods from a node whose kubelet refused one. A pod that it refuses has failed for good. The next pod would be placed
-// on the same node, which looks emptier than others. After the pause the node is tried with one pod, or with the members of one
-// gang. Where that is refused too, the next pause is longer; where it is not, all is forgotten.
+// pause keeps pods from a node whose kubelet refused one. A pod that it refuses has failed for good. The scheduler
+// would place the next pod on the same node, which looks emptier than others. After the pause the scheduler tries the
+// node with one pod, or with the members of one gang. After another refusal the next pause is longer; otherwise the
+// pauses begin anew.
 type pause struct {
 	// refusals in a row.
 	refusals int
 	// until is the end of the pause; zero once it is over.
 	until time.Time
-	// trial are the pods that went to the node since, and of which is not known whether its kubelet takes them.
+	// trial are the pods that went to the node since, before the answer of its kubelet.
 	trial sets.Set[vgpu.UID]
 }
 
@@ -62,8 +63,8 @@ func (p *pause) problem() string {
 	return ""
 }
 
-// pauseNode notes that the kubelet of a node refused a pod, and returns how long the node takes none. It returns 0 where the node
-// takes none anyway, since its kubelet has refused another pod that was on its way at the same time.
+// pauseNode notes that the kubelet of a node refused a pod, and returns how long the node takes none. The result is 0
+// where the node takes none anyway, since its kubelet has refused another pod that was on its way at the same time.
 func (s *state) pauseNode(name string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +118,8 @@ func (p *pause) without(uid vgpu.UID) bool {
 	return true
 }
 
-// tried ends the trial of a pod on a node: its kubelet took the pod, after which the node is as good as any, or that is not known.
-// It reports whether the node takes more pods now.
+// tried ends the trial of a pod on a node. With taken its kubelet took the pod, and the node is as good as any. The
+// result says whether the node takes more pods now.
 func (s *state) tried(name string, uid vgpu.UID, taken bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 // scheduler try all of them for every GPUNode of a cluster that comes up. A user who waits for a GPU does not notice a second.
 const activationPause = time.Second
 
-// pending knows the vGPU pods that wait, and activates those that a change of the inventory or of what is known of
-// workloads may help. The framework's own events cannot do it: they may outrun the plugin's reading of the objects.
+// pending knows the vGPU pods that wait, and activates those that a change of the inventory or of the workloads may
+// help. The framework's own events cannot do it: they may outrun the plugin's reading of the objects.
 type pending struct {
 	activator fwk.PodActivator
 	lister    corelisters.PodLister
@@ -31,7 +31,7 @@ type pending struct {
 	pods map[types.UID]*waiting
 	// short counts the pods that wait for room.
 	short int
-	// all, promised and profiles say which pods are to be activated: all, those that a promise keeps waiting, and those of
+	// all, promised and profiles say which pods to activate: all, those that a promise keeps waiting, and those of
 	// WorkloadProfiles.
 	all, promised bool
 	profiles      sets.Set[string]
@@ -67,7 +67,7 @@ func (w *pending) remove(pod *v1.Pod) {
 	delete(w.pods, pod.UID)
 }
 
-// note keeps why an attempt was refused; no refusals for another reason than room. A pod that is gone by now is not kept.
+// note keeps the refusals of an attempt; none for another reason than room. It does not keep a pod that is gone by now.
 func (w *pending) note(pod *v1.Pod, refusals []vgpu.Refusal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,13 +97,13 @@ func (w *pending) waits() bool {
 	return w.short > 0
 }
 
-// activate asks for all pods to be activated soon. It never blocks, as the two below.
+// activate makes run activate all pods soon. Like the two below, it never blocks.
 func (w *pending) activate() { w.request(func() { w.all = true }) }
 
-// activatePromised asks for the pods that a promise keeps waiting.
+// activatePromised is for the pods that a promise keeps waiting.
 func (w *pending) activatePromised() { w.request(func() { w.promised = true }) }
 
-// activateFor asks for the pods of a WorkloadProfile, "namespace/name", and for those that a promise keeps waiting.
+// activateFor is for the pods of a WorkloadProfile, "namespace/name", and for those that a promise keeps waiting.
 func (w *pending) activateFor(profile string) {
 	w.request(func() {
 		if w.profiles == nil {
@@ -120,12 +120,12 @@ func (w *pending) request(note func()) {
 	w.mu.Unlock()
 	select {
 	case w.changed <- struct{}{}:
-	default: // one is asked for already
+	default: // a request waits already
 	}
 }
 
-// run activates until ctx ends. Where something was learned that the rule does not know yet, it activates the pods that a
-// promise keeps waiting once in rulePause.
+// run activates until ctx ends. Where the learner has news for the rule, it activates the pods that a promise keeps
+// waiting once in rulePause.
 func (w *pending) run(ctx context.Context, outdated func() bool) {
 	tick := time.NewTicker(rulePause)
 	defer tick.Stop()
@@ -156,7 +156,7 @@ func (w *pending) activateRequested(logger klog.Logger) {
 	}
 }
 
-// takeRequested returns the pods to activate, by name, and forgets that they were asked for.
+// takeRequested returns the pods to activate, by name, and ends the requests.
 func (w *pending) takeRequested() map[string]*v1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,8 +37,8 @@ type Plugin struct {
 	seed     int64
 	usual    func() *fragmentation.Mix
 	arrivals *arrivals
-	// crowding is how pods share devices, scarcity whether idle devices are few, and news what was declared since the rule
-	// was made.
+	// crowding says how pods share devices, scarcity whether idle devices are few, and news what users declared since
+	// the rule.
 	crowding crowding
 	scarcity scarcity
 	news     news
@@ -47,16 +47,16 @@ type Plugin struct {
 	learn func()
 	// leads: this scheduler schedules, and does not wait for its turn behind another.
 	leads atomic.Bool
-	// profiled: the WorkloadProfiles are read, or cannot be; profilesKnown: they are read.
+	// profiled: the plugin has read the WorkloadProfiles, or cannot; profilesKnown: it has read them.
 	profiled, profilesKnown atomic.Bool
-	// answered are done when the GPUNodes, and when the WorkloadProfiles, are read or cannot be.
+	// answered are done when the plugin has read the GPUNodes, and the WorkloadProfiles, or cannot.
 	answered [2]firstAnswer
 	pending  *pending
-	// scoresAll: nodes are scored for pods without vGPUs too.
+	// scoresAll: Score also runs for pods without vGPUs.
 	scoresAll bool
 	state     *state
-	// misses are the pods whose last shortlist was refused, absurd those for which PreEnqueue has written an event that says what
-	// is wrong, until they are bound or gone.
+	// misses are the pods whose last shortlist failed, absurd those for which PreEnqueue has written an
+	// event with their mistake, until they have a node or are gone.
 	misses, absurd podSet
 	// missing are the pods whose WorkloadProfile may not exist.
 	missing missing
@@ -109,9 +109,9 @@ func (f *Factory) Plugin() *Plugin {
 	return f.plugin
 }
 
-// New returns the plugin and starts to watch GPUNodes, WorkloadProfiles and pods until ctx ends. It returns when the first two are
-// read, when the API server says that they cannot be, or after firstRead. The plugin refuses pods that ask for vGPUs from then on,
-// with the reason, until both are read.
+// New returns the plugin and starts to watch GPUNodes, WorkloadProfiles and pods until ctx ends. New returns after the
+// first lists of both resources, after an error of the API server, or after firstRead. Until the plugin has read both,
+// it refuses pods with vGPUs, with the reason.
 func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if handle.KubeConfig() == nil {
 		return nil, fmt.Errorf("start plugin %s: the scheduler has no kubeconfig to watch GPUNodes with", Name)
@@ -205,11 +205,11 @@ func (p *Plugin) watch(ctx context.Context, pods cache.SharedIndexInformer, clie
 	return nil
 }
 
-// firstRead bounds how long the scheduler's start waits for an API server that does not answer. Shorter lets the first pods of a
-// scheduler that was started anew meet a warning that means nothing; longer keeps pods without vGPUs waiting.
+// firstRead bounds how long the scheduler's start waits for an API server that does not answer. Shorter gives the first
+// pods after a restart of the scheduler a warning that means nothing; longer keeps pods without vGPUs waiting.
 const firstRead = 15 * time.Second
 
-// firstAnswer is done once announce was called.
+// firstAnswer is done after announce.
 type firstAnswer struct {
 	done     <-chan struct{}
 	announce func()
@@ -239,7 +239,7 @@ func (p *Plugin) awaitAnswers(ctx context.Context) {
 	}
 }
 
-// expect sets the usual requests: those of the arguments, else those that will be learned.
+// expect sets the usual requests: those of the arguments, else those that the plugin learns.
 func (p *Plugin) expect(args *config.GPUShareArgs) error {
 	if len(args.TypicalRequests) == 0 {
 		p.arrivals = newArrivals(args.MixHalfLife.Duration, time.Now)
@@ -261,7 +261,7 @@ const (
 	choiceKey  fwk.StateKey = Name + "/choice"
 )
 
-// request is what PreFilter parsed. It does not change later.
+// request is the result of PreFilter. It does not change later.
 type request struct{ vgpu.Request }
 
 // Clone returns the same request.
@@ -273,10 +273,10 @@ type choice struct{ vgpu.Assignment }
 // Clone returns the same choice.
 func (c *choice) Clone() fwk.StateData { return c }
 
-// requestOf returns what PreFilter wrote, nil for pods that ask for no vGPU.
+// requestOf returns what PreFilter wrote, nil for pods without vGPUs.
 func requestOf(cs fwk.CycleState) *vgpu.Request { return read(cs, requestKey) }
 
-// scoredOf returns the request that nodes are scored for, nil for none. It has no containers for pods without vGPUs.
+// scoredOf returns the request for Score, nil for none. It has no containers for pods without vGPUs.
 func scoredOf(cs fwk.CycleState) *vgpu.Request {
 	if r := requestOf(cs); r != nil {
 		return r

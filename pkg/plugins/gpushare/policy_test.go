@@ -38,7 +38,7 @@ func TestEveryPolicyPlaces(t *testing.T) {
 
 // The seed of the arguments decides what random does, and each pod has its own order of nodes: nothing is remembered.
 func TestSeedOfRandom(t *testing.T) {
-	d := crowd(t, 120)
+	d := manyNodes(t, 120)
 	ranks := func(seed int64, name string) map[string]int64 {
 		d.plugin.seed = seed
 		d.follow("random")

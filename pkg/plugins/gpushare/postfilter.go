@@ -67,9 +67,10 @@ func (p *Plugin) PostFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod,
 	return nil, verdict.New(fwk.Unschedulable, "nearest GPU: "+nearest.String())
 }
 
-// closed says which nodes do not take a pod although their devices could, now or when others leave, and why, in the words of the
-// events: "only 2 nodes have GPUs for such a request, and they do not take the pod: 2 node(s) were unschedulable". "" for none. Beside that
-// it returns the refusals of the other nodes that are closed: they could never take the pod either.
+// closed says which nodes do not take a pod although their devices could, now or when others leave, and why. The words
+// are those of the events: "only 2 nodes have GPUs for such a request, and they do not take the pod: 2 node(s) were
+// unschedulable". "" for none. The result also has the refusals of the other closed nodes: they could never take the
+// pod either.
 func (p *Plugin) closed(r *vgpu.Request, nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (string, []vgpu.Refusal) {
 	counts, total := map[string]int{}, 0
 	var others []vgpu.Refusal

@@ -12,13 +12,13 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// PreFilter parses the request once and brings the occupancy of all nodes up to date. It skips pods that ask for no vGPU, unless
-// nodes are to be scored for them. It refuses a malformed request, one that is legal on no GPU of the cluster, and a rate or
-// latency that no GPU of the cluster reaches. It also refuses a share whose memory the workload is declared to exceed. The refusal
-// names the field, its legal values and whether the pod must be replaced.
+// PreFilter parses the request once and brings the occupancy of all nodes up to date. It skips pods without vGPUs,
+// unless scoresAll. PreFilter refuses a malformed request, one that is legal on no GPU of the cluster, and a rate or
+// latency that no GPU of the cluster reaches. It also refuses a share that is smaller than the declared memory of the
+// workload. The refusal names the field, its legal values and whether the user must replace the pod.
 //
-// In a cluster of more nodes than the shortlist has, PreFilter gives the framework the best ones only. The choice among them is the
-// choice among all, since the plugin's scores are strict and outweigh the others.
+// In a cluster of more nodes than the shortlist has, PreFilter gives the framework the best ones only. The choice among
+// them is the choice among all, since the plugin's scores are strict and outweigh the others.
 func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.learn()
 	if !kube.WantsVGPU(pod) {
@@ -49,8 +49,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	return &fwk.PreFilterResult{NodeNames: p.shortlist(cs, pod, &r, nodes)}, nil
 }
 
-// rankHosts is PreFilter for a pod that asks for no vGPU: it skips the pod unless nodes are to be scored for it, and
-// refuses none.
+// rankHosts is PreFilter for a pod without vGPUs: it skips the pod unless scoresAll, and refuses none.
 func (p *Plugin) rankHosts(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.scoresAll || p.unread() != "" {
 		return nil, verdict.New(fwk.Skip)
@@ -66,7 +65,7 @@ func (p *Plugin) rankHosts(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	return &fwk.PreFilterResult{NodeNames: p.shortlist(cs, pod, &r, nodes)}, nil
 }
 
-// unread says what of the cluster is not read yet, "" for nothing.
+// unread says what of the cluster the plugin has not read yet, "" for nothing.
 func (p *Plugin) unread() string {
 	if why := p.state.unread(); why != "" || p.profiled.Load() {
 		return why
@@ -74,8 +73,8 @@ func (p *Plugin) unread() string {
 	return "the WorkloadProfiles are not read yet"
 }
 
-// begin settles what the cycle of a pod goes by: the occupancy of all nodes, what the pod asks for by its workload, and the
-// rule. The error is a *kube.FieldError.
+// begin sets the basis of a pod's cycle: the occupancy of all nodes, the request with its workload, and the rule. The
+// error is a *kube.FieldError.
 func (p *Plugin) begin(ctx context.Context, pod *v1.Pod, r *vgpu.Request, nodes []fwk.NodeInfo) error {
 	logger := klog.FromContext(ctx)
 	l := p.state.refresh(logger, nodes)
@@ -85,7 +84,7 @@ func (p *Plugin) begin(ctx context.Context, pod *v1.Pod, r *vgpu.Request, nodes 
 	return err
 }
 
-// PreFilterExtensions returns nil: Filter counts the pods of the NodeInfo that it is given.
+// PreFilterExtensions returns nil: Filter counts the pods of its NodeInfo.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 func explainIllegal(pod *v1.Pod, r vgpu.Refusal) string {

@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// watchProfiles reads the WorkloadProfiles until ctx ends. Pods wait until they are read, or cannot be: without them
-// nothing is known of workloads, and the informer tries again.
+// watchProfiles reads the WorkloadProfiles until ctx ends. Pods wait for the first list, or its failure: without
+// profiles the plugin knows no workloads, and the informer tries again.
 func (p *Plugin) watchProfiles(ctx context.Context, client dynamic.Interface) error {
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.WorkloadProfiles, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 	if err := informer.SetWatchErrorHandlerWithContext(p.withoutProfiles); err != nil {
@@ -46,7 +46,7 @@ func (p *Plugin) watchProfiles(ctx context.Context, client dynamic.Interface) er
 	return nil
 }
 
-// profilesRead lets pods be scheduled.
+// profilesRead opens the plugin for pods.
 func (p *Plugin) profilesRead() {
 	if !p.profiled.Swap(true) {
 		p.answered[aboutProfiles].announce()
@@ -54,7 +54,7 @@ func (p *Plugin) profilesRead() {
 	}
 }
 
-// withoutProfiles lets pods be scheduled although the WorkloadProfiles cannot be read.
+// withoutProfiles opens the plugin for pods although it cannot read the WorkloadProfiles.
 func (p *Plugin) withoutProfiles(ctx context.Context, r *cache.Reflector, err error) {
 	switch absent := apierrors.IsNotFound(err) || meta.IsNoMatchError(err); {
 	case !absent:
@@ -65,8 +65,8 @@ func (p *Plugin) withoutProfiles(ctx context.Context, r *cache.Reflector, err er
 	p.profilesRead()
 }
 
-// decodeProfile turns a WorkloadProfile into its type, which takes less memory than a tree of maps. One that cannot be
-// decoded stays as it is.
+// decodeProfile turns a WorkloadProfile into its type, which takes less memory than a tree of maps. A broken one stays
+// as it is.
 func decodeProfile(object any) (any, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -80,7 +80,7 @@ func decodeProfile(object any) (any, error) {
 	return profile, nil
 }
 
-// readProfile takes over what a WorkloadProfile says. What the scheduler itself has learned and written is no news.
+// readProfile takes over what a WorkloadProfile says. The scheduler's own learned values are no news.
 func (p *Plugin) readProfile(ctx context.Context, old, object any, initial bool) {
 	profile, ok := object.(*v1alpha1.WorkloadProfile)
 	if !ok {

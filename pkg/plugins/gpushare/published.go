@@ -7,25 +7,26 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Node is what the last scheduling cycle of a vGPU pod knew about one node. It is immutable: later cycles publish new
-// ones.
+// Node is what the last scheduling cycle of a vGPU pod knew about one node. A Node is immutable: later cycles publish
+// new ones.
 type Node struct {
 	Name string
 	// Problem says why the node takes no vGPU pods, "" for none.
 	Problem string
-	// Ledger holds devices, assignments and holds. It is nil where the node has no devices. Callers do not modify it.
+	// Ledger holds devices, assignments and holds. The ledger is nil where the node has no devices. Callers do not
+	// modify it.
 	Ledger *vgpu.Node
 	// Stray counts the slots of pods without a valid assignment, and Strays says which and why.
 	Stray  vgpu.Slots
 	Strays []string
 }
 
-// Published returns the nodes by name as the scheduling cycles left them, for maps, explanations and metrics. It may be
-// called by any goroutine at any time and costs the scheduling cycle nothing. Each node is consistent in itself; a cycle
+// Published returns the nodes by name as the scheduling cycles left them, for maps, explanations and metrics. Any
+// goroutine may call it at any time, at no cost for the scheduling cycle. Each node is consistent in itself; a cycle
 // that runs at the same time may have published some nodes and not yet others.
 //
-// A node is published when a cycle of a vGPU pod first sees a change: pods that left since the last such cycle are still
-// there.
+// A cycle of a vGPU pod publishes a node when it first sees a change: pods that left since the last such cycle are
+// still there.
 func (p *Plugin) Published() []Node {
 	p.state.mu.RLock()
 	defer p.state.mu.RUnlock()

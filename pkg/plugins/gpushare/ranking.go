@@ -14,7 +14,7 @@ import (
 type ranking struct {
 	mu      sync.Mutex
 	entries []nodeEntry
-	known   int // nodes of the state when the entries were made
+	known   int // number of nodes in the state at the time of the entries
 	// scores by the rule.
 	rule   *rule
 	scores *placement.Ranking
@@ -30,8 +30,8 @@ type nodeEntry struct {
 	state  placement.State
 }
 
-// nodeEntries returns the entries of the framework's nodes. The caller holds ranking.mu and a lock of the state. The framework's
-// NodeInfos stay the same objects while nodes come and go, so that a place is looked up once.
+// nodeEntries returns the entries of the framework's nodes. The caller holds ranking.mu and a lock of the state. The
+// framework's NodeInfos stay the same objects while nodes come and go, so that one look-up per object suffices.
 func (s *state) nodeEntries(nodes []fwk.NodeInfo) []nodeEntry {
 	r := &s.ranking
 	if len(r.entries) != len(nodes) || r.known != len(s.nodes) {

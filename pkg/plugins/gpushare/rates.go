@@ -43,8 +43,8 @@ func (s *state) ratesOf(w *workloads.Workload) (*placement.Rates, error) {
 }
 
 // size gives the request of a pod that wants a rate or a latency the variants that reach it on the devices offered, and
-// reports whether the pod wants either. The error is a *kube.FieldError: the annotation is malformed, or no model reaches
-// what is wanted.
+// reports whether the pod wants either. The error is a *kube.FieldError: a malformed annotation, or no model that
+// reaches the rate or latency.
 func (s *state) size(pod *v1.Pod, r *vgpu.Request, w *workloads.Workload, offers []vgpu.Offer) (bool, error) {
 	latency, wants, err := workloads.WantedLatency(pod, r)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// readRequest returns what a pod asks for, of devices and of its host.
+// readRequest returns the request of a pod, of devices and of its host.
 func readRequest(pod *v1.Pod) (vgpu.Request, error) {
 	r, err := kube.Request(pod)
 	var absurd error

@@ -18,7 +18,7 @@ import (
 
 // Reserve picks the devices on the node, keeps them for the pod and notes the choice in the CycleState. A later Reserve
 // with the same CycleState replays the choice: in a group cycle the real Reserve does not see the pod's siblings in the
-// snapshot. It changes nothing but memory.
+// snapshot. Reserve changes nothing but memory.
 func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	r := requestOf(cs)
 	if r == nil {
@@ -36,16 +36,16 @@ func (p *Plugin) Reserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node
 	return nil
 }
 
-// Unreserve gives the devices back. It keeps the choice in the CycleState, for the replay.
+// Unreserve gives the devices back. The choice stays in the CycleState, for the replay.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
 	p.state.unreserve(kube.UIDOf(pod), nodeName)
 }
 
 // reserveOptions are the conditions of a choice of devices.
 type reserveOptions struct {
-	// replay is the choice to be repeated, nil for none.
+	// replay is the choice to repeat, nil for none.
 	replay *vgpu.Assignment
-	// planned: another plugin planned the pod, so that the devices that are held for it are the only ones.
+	// planned: another plugin planned the pod, so that it gets the devices of its hold or none.
 	planned bool
 }
 
@@ -82,8 +82,7 @@ func (s *state) reserve(info fwk.NodeInfo, r *vgpu.Request, b reserveOptions) (v
 	return a, ""
 }
 
-// choose returns the assignment that must be repeated, or the one that room is held for, or a new one, and books it in the
-// ledger.
+// choose returns the replayed assignment, or that of the pod's hold, or a new one, and books it in the ledger.
 func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, b reserveOptions) (vgpu.Assignment, string) {
 	if u, ok := n.unresolved[r.UID]; ok {
 		// An earlier bind with these devices may still happen: another choice on this node would be a second one.
@@ -99,7 +98,7 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, b reserveOpt
 		if n.healthy(&h.Assignment) && !passedOver(ledger, &h) && ledger.Add(h.Assignment) == nil {
 			return h.Assignment, ""
 		}
-		if b.planned { // other devices would not do: those of a gang are chosen together
+		if b.planned { // no other devices: the plan chose those of a gang together
 			return vgpu.Assignment{}, "the room that was kept for the pod is taken or sick"
 		}
 	}
@@ -113,8 +112,8 @@ func (s *state) choose(n *node, ledger *vgpu.Node, r *vgpu.Request, b reserveOpt
 	return a, ""
 }
 
-// passedOver reports whether room that is held for a pod is held for pods of a higher priority as well, who take it: Add alone
-// does not ask.
+// passedOver reports whether the room of a pod's hold is also that of pods of a higher priority, who take it: Add alone
+// does not check that.
 func passedOver(ledger *vgpu.Node, h *vgpu.Hold) bool {
 	if h.Priority == math.MaxInt32 {
 		return false
@@ -146,10 +145,10 @@ func (n *node) healthy(a *vgpu.Assignment) bool {
 	return true
 }
 
-// everything returns a ledger of the node with the reservations of all pods but the one, whether or not the NodeInfo has
-// those pods yet. Filter must not count the others, since preemption removes pods from NodeInfos to see what is free
-// then; Reserve must, since nothing comes after it. Members of a gang that another plugin planned are tried together on a node
-// whose kubelet refused a pod before.
+// everything returns a ledger of the node with the reservations of all pods but the one, whether or not the NodeInfo
+// has those pods yet. Filter must not count the others, since preemption removes pods from NodeInfos to see what is
+// free then; Reserve must, since nothing comes after it. The scheduler tries members of a gang that another plugin
+// planned together on a node whose kubelet refused a pod before.
 func (s *state) everything(n *node, info fwk.NodeInfo, self vgpu.UID, planned bool) (*vgpu.Node, string) {
 	o := s.of(n, info)
 	if o.problem != "" && (o.problem != tried || !planned || !n.held[self]) {

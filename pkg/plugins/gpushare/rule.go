@@ -18,31 +18,31 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// rule is what nodes and devices are chosen by for a time: the policy with the mix of usual requests and with what is known
-// of workloads. It is immutable; scores of different rules do not compare.
+// rule is the basis of choices for a time: the policy with the mix of usual requests and with the knowledge of
+// workloads. A rule is immutable; scores of different rules do not compare.
 type rule struct {
 	placement.Policy
 	mix *fragmentation.Mix
 	// typical is the part of the mix that the metric of fragmentation is about.
 	typical *fragmentation.Mix
-	// know is what was known of workloads when the rule was made.
+	// know is the knowledge of workloads at the time of the rule.
 	know *learning.Snapshot
-	// among is what the policy needs to know of neighbours, nil where no pod promised anything and nothing is known. scarce is as
-	// in it.
+	// among is the policy's knowledge of neighbours, nil where no pod promised anything and there is no knowledge.
+	// scarce is as in it.
 	among  *placement.Neighbours
 	scarce bool
 	// made is when, zero for the first.
 	made time.Time
 }
 
-// typicalPercent is the part of all pods whose kinds count in the metric of fragmentation. It goes by CPU and not by memory, as
-// published (Weng et al., USENIX ATC 2023). The others are too rare to keep room for.
+// typicalPercent is the part of all pods whose kinds count in the metric of fragmentation. The metric uses CPU and not
+// memory, as published (Weng et al., USENIX ATC 2023). The others are too rare to keep room for.
 const typicalPercent = 95
 
-// Pauses between rules. Every new rule has all nodes scored anew: 0.2 s at 5,000 nodes that are full of pods of known
-// workloads (BenchmarkKnownPods), a quarter of that where nothing is known.
+// Pauses between rules. Every new rule makes the plugin score all nodes anew: 0.2 s at 5,000 nodes that are full of
+// pods of known workloads (BenchmarkKnownPods), a quarter of that without known workloads.
 const (
-	// rulePause is the longest time that something learned stays out of the rule while pods are scheduled.
+	// rulePause is the longest time that a learned value stays out of the rule while the scheduler places pods.
 	rulePause = fragmentation.Pause * time.Second
 	// newsPause is that for a declaration, and ownPause for the pods of the profile that was declared: one that is created
 	// right after it is placed by it. Tenants declare what they like as often as they like; with shorter pauses they could
@@ -65,7 +65,7 @@ func (s *state) ruling() *rule { return s.rule.Load() }
 type crowding struct {
 	model   interference.Model
 	weights placement.Weights
-	// always: idle devices are not preferred for pods of known workloads, whether or not GPUs are scarce.
+	// always: pods of known workloads share devices, whether or not GPUs are scarce.
 	always bool
 }
 
@@ -85,8 +85,8 @@ func givenCrowding(args *config.GPUShareArgs) (crowding, error) {
 // harmless is the model that predicts no harm: nothing is gained by idle devices then, and no promise breaks.
 const harmless = "none"
 
-// matters reports whether neighbours make a difference: anything is known of any workload, a pod has promised or was promised
-// something, or the pod would rather have one model than another. Else scores are those of the policy alone, and nodes are alike
+// matters reports whether neighbours make a difference. They do with knowledge of any workload, with a max-slowdown of
+// any pod, or with a pod that prefers one model. Else scores are those of the policy alone, and nodes are alike
 // whichever pods run there.
 func (c *crowding) matters(know *learning.Snapshot, l load, r *vgpu.Request) bool {
 	if len(r.Preferences) > 0 {
@@ -106,7 +106,7 @@ func (p *Plugin) current(pod *v1.Pod) *learning.Snapshot {
 	return p.state.learner.Snapshot()
 }
 
-// outdated reports whether something was learned that the rule does not know.
+// outdated reports whether the learner has news for the rule.
 func (p *Plugin) outdated() bool {
 	rule := p.state.ruling()
 	return rule.among != nil && rule.know.Version() != p.state.learner.Snapshot().Version()
@@ -130,7 +130,7 @@ func (p *Plugin) adopt(logger klog.Logger, know *learning.Snapshot, l load, r *v
 		know: know, scarce: scarce,
 	}
 	if before != nil {
-		next.made = now // the first is made before anything is read: the second does not wait
+		next.made = now // the first rule is older than the first reads: the second does not wait
 	}
 	if matters {
 		next.among = p.among(know, scarce)
@@ -174,8 +174,8 @@ func (p *Plugin) among(know *learning.Snapshot, scarce bool) *placement.Neighbou
 	}
 }
 
-// slowdown returns what is predicted for a pod that the ledger has, the worst of its devices; false where the rule predicts
-// nothing.
+// slowdown returns the predicted slowdown of a pod in the ledger, the worst of its devices; false where the rule
+// predicts nothing.
 func (r *rule) slowdown(ledger *vgpu.Node, uid vgpu.UID) (float64, bool) {
 	if r.among == nil {
 		return 0, false

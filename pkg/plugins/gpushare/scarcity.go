@@ -14,11 +14,12 @@ func (l load) plus(o *occupancy) load {
 	return load{l.healthy + int64(o.healthy), l.idle + int64(o.idle), l.promises + o.promises}
 }
 
-// scarcity tells whether GPUs are scarce: while at most percent of the healthy devices are idle, or a pod waits for room.
+// scarcity decides whether GPUs are scarce: while at most percent of the healthy devices are idle, or a pod waits for
+// room.
 //
-// They are scarce no more when nothing of that was so for scarcePause and half as many again are idle. Each change has all
-// nodes scored anew, up to 0.2 s at 5,000 nodes; without the two, every pod that comes or goes at the limit
-// would be a change.
+// The scarcity ends when neither was so for scarcePause and half as many again are idle. Each change has all nodes
+// scored anew, up to 0.2 s at 5,000 nodes; without the two, every pod that comes or goes at the limit would be a
+// change.
 type scarcity struct {
 	percent int64
 	scarce  bool

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// PreScore skips Score for pods that nodes are not scored for.
+// PreScore skips Score for pods that it does not score.
 func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if scoredOf(cs) == nil {
 		return verdict.New(fwk.Skip)

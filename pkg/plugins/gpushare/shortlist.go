@@ -12,18 +12,19 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// shortlistSize is how many of the best nodes the framework is given for one pod. It evaluates all nodes of a list of
-// up to 100, whatever the percentageOfNodesToScore, and NormalizeScore tells as many apart. Fewer would make it more
-// likely that other plugins refuse all of them, and the pod is tried again without a list.
+// shortlistSize is the number of nodes that PreFilter gives the framework for one pod. The framework evaluates all
+// nodes of a list of up to 100, whatever the percentageOfNodesToScore, and NormalizeScore keeps as many scores
+// distinct. With fewer, other plugins would more often refuse all of them, and the scheduler would try the pod again
+// without a list.
 const shortlistSize = 100
 
-// shortlistedKey names the shortlist in the CycleState of a pod that was given one.
+// shortlistedKey names the shortlist of a pod in its CycleState.
 const shortlistedKey fwk.StateKey = Name + "/shortlisted"
 
-// shortlisted is the shortlist of a pod by node, for Score. It does not change later.
+// shortlisted is the shortlist of a pod by node, for Score. A shortlist does not change later.
 type shortlisted map[string]candidate
 
-// candidate is a node with its score, which holds for the ledger that it was computed from.
+// candidate is a node with its score, which holds for one ledger.
 type candidate struct {
 	fwk.NodeScore
 	ledger *vgpu.Node
@@ -43,9 +44,10 @@ func scoredBefore(cs fwk.CycleState, name string, ledger *vgpu.Node) (int64, boo
 	return c.Score, ok && ledger != nil && c.ledger == ledger
 }
 
-// shortlist returns the best nodes for the request, nil for no restriction. It restricts nothing in small clusters, for pods whose
-// last shortlist was refused, and for pods that room is held for, whose node is chosen. Nor does it where no node fits, since
-// preemption must see all nodes then, and in the cycle of a pod group, which has no PostFilter to try again.
+// shortlist returns the best nodes for the request, nil for no restriction. There is no restriction in small clusters,
+// for pods whose last shortlist failed, and for pods with a hold, whose node is fixed. There is none either where no
+// node fits, since preemption must see all nodes then, and in the cycle of a pod group, which has no PostFilter to try
+// again.
 func (p *Plugin) shortlist(cs fwk.CycleState, pod *v1.Pod, r *vgpu.Request, nodes []fwk.NodeInfo) sets.Set[string] {
 	if len(nodes) <= shortlistSize || cs.IsPodGroupSchedulingCycle() || p.misses.has(r.UID) {
 		return nil
@@ -85,7 +87,7 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 		if n == nil {
 			continue
 		}
-		o := s.of(n, info) // the epoch may have grown since refresh: a bind was seen meanwhile
+		o := s.of(n, info) // the epoch may have grown since refresh: the informer showed a bind meanwhile
 		if !o.serves(r) {
 			continue
 		}
@@ -103,8 +105,8 @@ func (s *state) best(nodes []fwk.NodeInfo, r *vgpu.Request, d demand) []candidat
 // compare orders candidates as better does.
 func (c candidate) compare(o candidate) int { return better(c.NodeScore, o.NodeScore) }
 
-// demand is what a pod asks of a node beside GPUs, as far as a look tells that in-tree plugins would refuse. It only
-// keeps hopeless nodes off the shortlist: the plugins decide.
+// demand is the request of a pod to a node beside GPUs, for a quick check of what in-tree plugins would refuse. The
+// check only keeps hopeless nodes off the shortlist: the plugins decide.
 type demand struct {
 	affinity          nodeaffinity.RequiredNodeAffinity
 	anyNode           bool
@@ -120,7 +122,7 @@ func newDemand(pod *v1.Pod, host vgpu.Room) demand {
 	}
 }
 
-// countedRoom returns what NodeResourcesFit takes to be left of a host. It may have wrapped, see roomOf.
+// countedRoom returns the free part of a host by the count of NodeResourcesFit. The count may have wrapped, see roomOf.
 func countedRoom(info fwk.NodeInfo) vgpu.Room {
 	allocatable, used := info.GetAllocatable(), info.GetRequested()
 	return vgpu.Room{
@@ -143,8 +145,8 @@ func (d *demand) couldBeMet(info fwk.NodeInfo) bool {
 	return matches || err != nil
 }
 
-// missed notes that other plugins refused the pod's whole shortlist, if it had one, and has it tried again without. Preemption must
-// not evict after such an attempt: most nodes were not looked at.
+// missed notes that other plugins refused the pod's whole shortlist, if it had one, and has it tried again without.
+// Preemption must not evict after such an attempt, which left out most nodes.
 func (p *Plugin) missed(cs fwk.CycleState, pod *v1.Pod) bool {
 	if _, err := cs.Read(shortlistedKey); err != nil {
 		return false

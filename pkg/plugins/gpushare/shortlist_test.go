@@ -21,8 +21,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// crowd is a desk with nodes of two devices, on each a share of 0 to 9 slots.
-func crowd(t *testing.T, nodes int) *desk {
+// manyNodes is a desk with nodes of two devices, on each a share of 0 to 9 slots.
+func manyNodes(t *testing.T, nodes int) *desk {
 	t.Helper()
 	gpuNodes := make([]*v1alpha1.GPUNode, nodes)
 	for i := range gpuNodes {
@@ -69,7 +69,7 @@ func shortlistOf(d *desk, cs fwk.CycleState, p *v1.Pod) sets.Set[string] {
 }
 
 func TestShortlistHoldsTheBestNodesOfAll(t *testing.T) {
-	d := crowd(t, 400)
+	d := manyNodes(t, 400)
 	for k := 1; k <= 9; k++ {
 		p := pod(fmt.Sprintf("new-%d", k), k)
 		want := ranked(d, p)
@@ -84,7 +84,7 @@ func TestShortlistHoldsTheBestNodesOfAll(t *testing.T) {
 
 // Score takes the scores of the shortlist over, and computes those of nodes that changed since.
 func TestScoreOfTheShortlist(t *testing.T) {
-	d := crowd(t, 300)
+	d := manyNodes(t, 300)
 	d.follow("fgd")
 	d.usual(weighing(slots(4), 1))
 	p := pod("new", 4)
@@ -109,7 +109,7 @@ func TestScoreOfTheShortlist(t *testing.T) {
 
 // Scores are remembered between cycles: the shortlist must follow reservations, their end, holds and devices all the same.
 func TestShortlistFollowsChanges(t *testing.T) {
-	d := crowd(t, 300)
+	d := manyNodes(t, 300)
 	check := func(when string, p *v1.Pod) []string {
 		t.Helper()
 		want := ranked(d, p)
@@ -155,7 +155,7 @@ func TestShortlistFollowsChanges(t *testing.T) {
 // Scores are remembered: those of another mix must not be, whether it is given or learned, and those of requests that
 // differ in CPU alone must not be mixed up.
 func TestShortlistFollowsTheMix(t *testing.T) {
-	d := crowd(t, 300)
+	d := manyNodes(t, 300)
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, n := range d.nodes {
 		name := n.Node().Name
@@ -199,7 +199,7 @@ func TestShortlistFollowsTheMix(t *testing.T) {
 
 // Small clusters, and pods that fit nowhere, are left to Filter: preemption has to see every node.
 func TestNoShortlistWhereItWouldHide(t *testing.T) {
-	small, large := crowd(t, shortlistSize), crowd(t, shortlistSize+1)
+	small, large := manyNodes(t, shortlistSize), manyNodes(t, shortlistSize+1)
 	if got := shortlistOf(small, framework.NewCycleState(), pod("new", 1)); got != nil {
 		t.Errorf("a cluster of %d nodes gives a shortlist of %d", shortlistSize, got.Len())
 	}
@@ -225,7 +225,7 @@ func TestNoShortlistWhereItWouldHide(t *testing.T) {
 }
 
 func TestShortlistLeavesOutHopelessNodes(t *testing.T) {
-	d := crowd(t, 300)
+	d := manyNodes(t, 300)
 	p := with(pod("new", 1), func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("60")}
 	})
@@ -252,7 +252,7 @@ func TestShortlistLeavesOutHopelessNodes(t *testing.T) {
 }
 
 func TestRefusedShortlistIsTriedAgainWithoutOne(t *testing.T) {
-	d := crowd(t, 300)
+	d := manyNodes(t, 300)
 	activator := &activations{snapshot: snapshot{desk: d}}
 	d.plugin.handle = activator
 	p, cs := pod("new", 1), framework.NewCycleState()
@@ -303,7 +303,7 @@ func TestPodIsPlacedAfterARefusedShortlist(t *testing.T) {
 // The informer shows binds at any time. A node of which it does so in the middle of a cycle, once the occupancies are up to
 // date, keeps its place: often it is the best one, where the pod before went.
 func TestShortlistKeepsNodesThatChangeMeanwhile(t *testing.T) {
-	d := crowd(t, 150)
+	d := manyNodes(t, 150)
 	p := pod("new", 3)
 	want := ranked(d, p)[:shortlistSize]
 	r := requestOf(d.preFilter(p))

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/verdict"
 )
 
-// SignPod adds nothing to the signature of pods that nodes are not scored for, so that the framework may schedule equal ones in
+// SignPod adds nothing to the signature of pods without scores, so that the framework may schedule equal ones in
 // batches. It refuses to sign the others, since every placement changes the scores of the next.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if p.scoresAll || kube.WantsVGPU(pod) {

@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// state is what the plugin knows beside the framework's snapshot: the devices, the reservations and the holds. What
-// pods use is never stored: it is computed from the NodeInfo (see occupancy).
+// state is what the plugin knows beside the framework's snapshot: the devices, the reservations and the holds. The
+// plugin never stores what pods use: it computes that from the NodeInfo (see occupancy).
 type state struct {
 	pods    corelisters.PodLister
 	metrics *metricSet
@@ -42,11 +42,11 @@ type state struct {
 	unresolved map[vgpu.UID][]string
 	// offers is what the nodes have of each shape; nil after a change, and replaced, never changed.
 	offers []vgpu.Offer
-	// planned tells of pods that another plugin plans, nil for none.
+	// planned knows the pods that another plugin plans, nil for none.
 	planned atomic.Pointer[func(*v1.Pod) bool]
 	// ranking is what PreFilter remembers between cycles. Its mutex comes before mu.
 	ranking ranking
-	// why the GPUNodes are not read yet, "" once they are.
+	// why the plugin has not read the GPUNodes, "" after it has.
 	why string
 }
 
@@ -63,13 +63,13 @@ type node struct {
 	// reserved and held name the pods with a reservation or a hold on the node.
 	reserved map[vgpu.UID]bool
 	held     map[vgpu.UID]bool
-	// unresolved holds assignments whose bind may or may not have happened, by pod. They keep their room from all pods, and a pod
-	// that comes back to the node gets the same one again.
+	// unresolved holds assignments whose bind may or may not have happened, by pod. Such an assignment keeps its room
+	// from all pods, and a pod that comes back to the node gets the same one again.
 	unresolved map[vgpu.UID]unresolved
 	// pause keeps pods away while the kubelet of the node refuses them, nil for none.
 	pause *pause
 
-	// cached is the occupancy of the last PreFilter. It is immutable, and what other threads read.
+	// cached is the occupancy of the last PreFilter. Other threads read it, so it is immutable.
 	cached atomic.Pointer[occupancy]
 }
 
@@ -104,14 +104,14 @@ const (
 	brokenGPUNode = "the node's GPUNode is broken"
 )
 
-// unread says why the GPUNodes are not read yet, "" once they are.
+// unread says why the plugin has not read the GPUNodes, "" after it has.
 func (s *state) unread() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.why
 }
 
-// setUnread notes why the GPUNodes cannot be read; "" says that they are. It has no effect after that.
+// setUnread notes why the plugin cannot read the GPUNodes; "" says that it has read them. After that it has no effect.
 func (s *state) setUnread(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +160,8 @@ func (s *state) replace(name string, empty *vgpu.Node, problem string) bool {
 	return true
 }
 
-// setUnenforced notes the models of a node's devices on which nothing keeps tenants to their compute limit. It counts from the
-// next rule on.
+// setUnenforced notes the models of a node's devices on which nothing keeps tenants to their compute limit. The change
+// counts from the next rule on.
 func (s *state) setUnenforced(name string, models []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +209,8 @@ func (s *state) countOffers() []vgpu.Offer {
 	return vgpu.Offers(nodes)
 }
 
-// refresh computes the occupancy of the nodes that changed since the last call, and adds up what all of them hold. It
-// allocates nothing for the others.
+// refresh computes the occupancy of the nodes that changed since the last call, and adds up what all of them hold. The
+// others cost no allocation.
 func (s *state) refresh(logger klog.Logger, nodes []fwk.NodeInfo) load {
 	s.resolveShown(nodes)
 	s.ranking.mu.Lock()
@@ -247,8 +247,8 @@ func (s *state) renew(logger klog.Logger, n *node, info fwk.NodeInfo, version ui
 	return o
 }
 
-// occupancyOf returns the occupancy of the node that info describes: the cached one where it still holds, else a new one that is
-// not kept. Callers do not modify it.
+// occupancyOf returns the occupancy of the node in info: the cached one where it is valid, else a new one that the
+// cache does not keep. Callers do not modify it.
 func (s *state) occupancyOf(info fwk.NodeInfo) *occupancy {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -270,7 +270,7 @@ func (s *state) of(n *node, info fwk.NodeInfo) *occupancy {
 	return s.build(n, info)
 }
 
-// fresh returns the cached occupancy if it describes info, else nil. The generation alone does not tell: in a group
+// fresh returns the cached occupancy if it describes info, else nil. The generation alone does not suffice: in a group
 // cycle the snapshot adds pods and keeps the old one.
 func (n *node) fresh(info fwk.NodeInfo) *occupancy {
 	o := n.cached.Load()

@@ -16,12 +16,12 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Ledgers brings what is known of the nodes up to date and returns the ledger of each, with the holds and the room of the host. It
-// is for plugins that place several pods at once. The devices of a node that takes no vGPU pods now take nothing. A node without
-// devices is nil, unless also asks for it. Callers do not modify a ledger. The pod is one of those that are placed; the error names
-// what the plugin has not read yet, in words for its owner.
+// Ledgers updates the plugin's knowledge of the nodes and returns the ledger of each, with the holds and the room of
+// the host. It serves plugins that place several pods at once. The devices of a node that takes no vGPU pods now take
+// nothing. A node without devices is nil, unless also returns true for it. Callers do not modify a ledger. The pod is
+// one of those in question; the error names what the plugin has not read yet, in words for its owner.
 //
-// It is called by the scheduling cycle only.
+// Only the scheduling cycle may call it.
 func (p *Plugin) Ledgers(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo, also func(node string) bool) ([]*vgpu.Node, error) {
 	p.learn()
 	if why := p.unread(); why != "" {
@@ -61,13 +61,12 @@ func (s *state) withUnresolved(ledger *vgpu.Node) *vgpu.Node {
 	for _, uid := range slices.Sorted(maps.Keys(n.unresolved)) {
 		h := vgpu.Hold{Assignment: n.unresolved[uid].Assignment, Priority: unresolvedPriority}
 		h.UID += "?"
-		_ = out.Hold(h) // what cannot be held is a stray, which the caller has looked at
+		_ = out.Hold(h) // a hold that does not fit is a stray, which the caller has looked at
 	}
 	return out
 }
 
-// Unresolved returns the devices that a pod may have, by node: those of binds of which the API server did not tell whether they
-// happened. At most one did.
+// Unresolved returns the devices that a pod may have, by node: those of binds with an unknown result. At most one did.
 func (p *Plugin) Unresolved(uid vgpu.UID) []vgpu.Assignment {
 	p.state.mu.RLock()
 	defer p.state.mu.RUnlock()
@@ -82,7 +81,7 @@ func (p *Plugin) Unresolved(uid vgpu.UID) []vgpu.Assignment {
 	return all
 }
 
-// bareHost returns a node without devices, for pods that ask for none.
+// bareHost returns a node without devices, for pods without vGPUs.
 func bareHost(info fwk.NodeInfo) *vgpu.Node {
 	n, err := vgpu.NewNode(info.Node().Name, nil)
 	if err != nil {
@@ -95,7 +94,7 @@ func bareHost(info fwk.NodeInfo) *vgpu.Node {
 // Policy returns what places are ranked by in this scheduling cycle.
 func (p *Plugin) Policy() placement.Policy { return p.state.ruling().Policy }
 
-// Request returns what a pod asks for by the present rule; without containers for a pod that asks for no vGPU. The error is
+// Request returns the request of a pod by the present rule; without containers for a pod without vGPUs. The error is
 // why PreFilter would refuse the pod on every node, in words for its owner.
 func (p *Plugin) Request(pod *v1.Pod) (vgpu.Request, error) {
 	r, err := readRequest(pod)
@@ -119,9 +118,9 @@ func (p *Plugin) Request(pod *v1.Pod) (vgpu.Request, error) {
 	return r, nil
 }
 
-// Losses returns what a gang of the pod's workload loses when it is spread, by level, as its WorkloadProfile declares it at
-// this moment; nil where it declares nothing. The list must not be changed. No rule depends on it, so it is not the ruling
-// one's knowledge, which can be a minute old.
+// Losses returns the losses of a gang of the pod's workload by its spread, by level, as its WorkloadProfile declares
+// them at this moment; nil without a declaration. The caller must not change the list. No rule depends on it, so it is
+// not the ruling one's knowledge, which can be a minute old.
 func (p *Plugin) Losses(pod *v1.Pod) []gang.Loss {
 	know := p.state.learner.Snapshot()
 	if w := know.Workload(know.Number(pod)); w != nil {
@@ -130,8 +129,8 @@ func (p *Plugin) Losses(pod *v1.Pod) []gang.Loss {
 	return nil
 }
 
-// Plans tells of the pods that another plugin plans. Only their holds keep room for them. A node that the framework nominated for
-// such a pod, while it waited for its siblings, means nothing once the hold is gone.
+// Plans sets the function that knows the pods of another plugin's plans. Only their holds keep room for them. A node
+// that the framework nominated for such a pod, while it waited for its siblings, means nothing once the hold is gone.
 func (p *Plugin) Plans(member func(pod *v1.Pod) bool) { p.state.planned.Store(&member) }
 
 func (s *state) plannedElsewhere(pod *v1.Pod) bool {
@@ -147,8 +146,8 @@ func (p *Plugin) Held(uid vgpu.UID) (vgpu.Hold, bool) {
 	return h, ok
 }
 
-// Stands reports whether room is held for a pod on the node, and the pod could have it now. Pods of a higher priority pass over
-// holds, and devices turn sick.
+// Stands reports whether a pod has a hold on the node, and could have that room now. Pods of a higher priority pass
+// over holds, and devices become unhealthy.
 func (p *Plugin) Stands(uid vgpu.UID, info fwk.NodeInfo) bool {
 	p.state.mu.RLock()
 	defer p.state.mu.RUnlock()

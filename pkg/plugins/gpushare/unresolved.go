@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	// unresolvedFor is how long an unresolved bind keeps its room where the pod is not bound. It is twice the time that an API
-	// server works on a request, a minute by default (--request-timeout). A bind that it has begun cannot happen after that. Longer
-	// keeps the room of binds that failed from others; shorter may give it away before a bind that did not.
+	// unresolvedFor is how long an unresolved bind keeps its room where the pod gets no node. This is twice the time
+	// that an API server works on a request, a minute by default (--request-timeout). A bind that it has begun cannot
+	// happen after that. Longer keeps the room of binds that failed from others; shorter may give it away before a bind
+	// that did not.
 	unresolvedFor = 2 * time.Minute
 	// unresolvedStep is the time between two looks.
 	unresolvedStep = 10 * time.Second
 )
 
-// UnresolvedBinds counts the pods of which the API server did not tell whether they are bound. When the count falls, room has come
-// free.
+// UnresolvedBinds counts the pods with a bind of unknown result. When the count falls, room has come free.
 func (p *Plugin) UnresolvedBinds() int {
 	p.state.mu.RLock()
 	defer p.state.mu.RUnlock()
 	return int(p.state.unresolvedCount())
 }
 
-// settleUnresolved asks for the pods of unresolved binds that are old. Else the room of a bind that never happened would be kept for
-// as long as its pod finds no other: two gangs could each keep what the other needs.
+// settleUnresolved reads the pods of old unresolved binds. Otherwise the room of a bind that never happened would stay
+// for as long as its pod finds no other: two gangs could each keep what the other needs.
 func (p *Plugin) settleUnresolved(ctx context.Context) {
 	for _, u := range p.state.unresolvedBefore(p.now().Add(-unresolvedFor)) {
 		p.settleUnresolvedBind(ctx, u)
 	}
 }
 
-// settleUnresolvedBind asks for the pod of an old unresolved bind, and ends its room unless the pod is bound to it.
+// settleUnresolvedBind reads the pod of an old unresolved bind, and ends its room unless the pod has it.
 func (p *Plugin) settleUnresolvedBind(ctx context.Context, u unresolved) {
 	namespace, name, _ := strings.Cut(u.Pod, "/")
 	if p.requests.Turn(ctx) != nil {
@@ -52,7 +52,7 @@ func (p *Plugin) settleUnresolvedBind(ctx context.Context, u unresolved) {
 	case apierrors.IsNotFound(err) || err == nil && kube.UIDOf(pod) != u.UID:
 		p.state.gone(u.UID)
 	case err != nil:
-		return // it is asked again
+		return // the next call reads it again
 	case pod.Spec.NodeName != "":
 		p.state.noteBound(u.UID, pod.Spec.NodeName)
 		return

@@ -21,8 +21,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// watchPods settles pods once the informer shows their assignment or their end. It keeps the list of pending pods, counts each pod
-// once for the mix, and passes the pods to the learner.
+// watchPods settles pods once the informer shows their assignment or their end. It also keeps the list of pending pods,
+// counts each pod once for the mix, and passes the pods to the learner.
 func (p *Plugin) watchPods(ctx context.Context, informer cache.SharedIndexInformer) error {
 	_, err := informer.AddEventHandlerWithOptions(p.podEvents(ctx), handlerOptions(ctx))
 	return err
@@ -99,8 +99,8 @@ func (p *Plugin) gone(pod *v1.Pod) {
 	}
 }
 
-// watchGPUNodes reads the GPUNodes until ctx ends. It waits for nothing: the resource may be absent at start, and the
-// informer tries again.
+// watchGPUNodes reads the GPUNodes until ctx ends. The function does not wait: the resource may be absent at start, and
+// the informer tries again.
 func (p *Plugin) watchGPUNodes(ctx context.Context, client dynamic.Interface) error {
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, v1alpha1.GPUNodes, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 	if err := informer.SetWatchErrorHandlerWithContext(p.explainUnread); err != nil {
@@ -154,7 +154,7 @@ func (p *Plugin) explainUnread(ctx context.Context, r *cache.Reflector, err erro
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
-// noteUnread notes why the GPUNodes cannot be read, for the events of pods that wait for them.
+// noteUnread notes why the plugin cannot read the GPUNodes, for the events of pods that wait for them.
 func (p *Plugin) noteUnread(err error) {
 	why := fmt.Sprintf("the GPUNodes cannot be read: %v", err)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
@@ -206,13 +206,14 @@ type condensed struct {
 	devices []vgpu.Device
 	// problem says why the node takes no vGPU pods, "" where it does.
 	problem string
-	// err is why the devices could not be read.
+	// err is the error of reading the devices.
 	err error
-	// use is what the node reports of its use, for the learner; nil where it could not be decoded.
+	// use is the node's report of its use, for the learner; nil for a broken object.
 	use *v1alpha1.GPUNode
 }
 
-// condense turns a GPUNode into what is kept of it. One that cannot be decoded keeps its name: its node takes no vGPU pods.
+// condense turns a GPUNode into the part that the informer keeps. A broken one keeps its name: its node takes no vGPU
+// pods.
 func condense(object any) (any, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -254,7 +255,8 @@ func unenforcedOf(g *v1alpha1.GPUNode) []string {
 	return models
 }
 
-// devicesOf reads the devices of a node, or why it takes no vGPU pods; the error says more where the object is broken.
+// devicesOf returns the devices of a node, or why it takes no vGPU pods; the error says more where the object is
+// broken.
 func devicesOf(g *v1alpha1.GPUNode) ([]vgpu.Device, string, error) {
 	devices, err := kube.Devices(g)
 	switch {

@@ -17,9 +17,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// complete fills in what a request has by its workload: its number, where anything is known of it, the variants that reach
-// the rate or the latency that the pod wants, and else the models that it would rather have. The error is a
-// *kube.FieldError: an annotation is malformed, or no model reaches what is wanted.
+// complete fills in the parts of a request that depend on its workload: its number, where the workload is known, and
+// the variants that reach the wanted rate or latency. Without a rate or latency it fills in the preferred models. The
+// error is a *kube.FieldError: a malformed annotation, or no model that reaches the rate or latency.
 func (s *state) complete(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, offers []vgpu.Offer) error {
 	if len(r.Containers) == 0 {
 		return nil
@@ -47,8 +47,8 @@ func profileOf(pod *v1.Pod, w *workloads.Workload) string {
 	return name
 }
 
-// preferencesOf says what a pod loses on each of the models that it may use and has a curve for: by how much what it does
-// there for the price stays behind the best of them. nil where the curves tell no two models apart.
+// preferencesOf returns the loss of a pod on each of the models that it may use and has a curve for: by how much its
+// work for the price stays behind the best of them. The result is nil where the curves do not separate two models.
 func preferencesOf(rates *placement.Rates, profile string, r *vgpu.Request, offers []vgpu.Offer) []vgpu.Preference {
 	if rates == nil || profile == "" {
 		return nil
@@ -77,9 +77,9 @@ func preferencesOf(rates *placement.Rates, profile string, r *vgpu.Request, offe
 	return list
 }
 
-// tooLittle returns the error of a pod that would fail wherever it may go, nil for others: its WorkloadProfile declares more
-// device memory than its share may use, on each model. What was measured does not count: frameworks that take all the
-// memory that they may have held more where they had more.
+// tooLittle returns the error of a pod that would fail wherever it may go, nil for others. The WorkloadProfile of such
+// a pod declares more device memory than its share may use, on each model. Measurements do not count: frameworks that
+// take all the memory that they may have held more where they had more.
 func tooLittle(pod *v1.Pod, r *vgpu.Request, know *learning.Snapshot, offers []vgpu.Offer) *kube.FieldError {
 	w := know.Workload(interference.Workload(r.Workload))
 	if w == nil || len(r.Containers) != 1 {

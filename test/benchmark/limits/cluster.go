@@ -98,7 +98,7 @@ func addGPUNode(ctx context.Context, gpuNodes dynamic.ResourceInterface, name st
 	return err
 }
 
-// watchBound returns a channel that gets the time when the last of the pods is bound.
+// watchBound returns a channel that gets the time when the last of the pods has a node.
 func (w workload) watchBound(ctx context.Context, client kubernetes.Interface) (<-chan time.Time, error) {
 	all := make(chan time.Time, 1)
 	bound := sets.New[string]()
@@ -151,7 +151,7 @@ func (m *metrics) get(ctx context.Context, path string) (string, error) {
 	return string(body), err
 }
 
-// awaitReady asks until the scheduler says that it is ready.
+// awaitReady polls until the scheduler says that it is ready.
 func (m *metrics) awaitReady(ctx context.Context, process *sandbox.Process) error {
 	for {
 		_, err := m.get(ctx, "/readyz")
@@ -168,7 +168,7 @@ func (m *metrics) awaitReady(ctx context.Context, process *sandbox.Process) erro
 	}
 }
 
-// doubts counts the binds of which the API server did not tell what became of them.
+// doubts counts the binds with an unknown result.
 func (m *metrics) doubts(ctx context.Context) (float64, error) {
 	text, err := m.get(ctx, "/metrics")
 	if err != nil {

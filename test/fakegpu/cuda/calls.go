@@ -10,8 +10,8 @@ import "C"
 
 import "unsafe"
 
-// call runs fn under the lock if cuInit has succeeded. It is the one door into the library: a mistake in fn ends in an
-// error code, not in the death of the host process.
+// call runs fn under the lock if cuInit has succeeded. All calls of the library go through it: a mistake in fn ends in
+// an error code, not in the end of the host process.
 func call(fn func(*program) C.int) (code C.int) {
 	self.mu.Lock()
 	defer self.mu.Unlock()
@@ -36,7 +36,7 @@ func onDevice(device C.int, fn func(*program, int) C.int) C.int {
 	})
 }
 
-// working runs fn unless the context is lost.
+// working runs fn unless the context is broken.
 func working(fn func(*program) C.int) C.int {
 	return call(func(p *program) C.int {
 		if len(p.retained) == 0 {

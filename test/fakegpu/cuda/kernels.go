@@ -16,8 +16,8 @@ import (
 // attributeSMs is the number of CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.
 const attributeSMs = 16
 
-// sms returns how many SMs the process may use: of a client of MPS its percentage of them, rounded down to an even number, and at
-// least eight. So it was seen on an H100 with driver 580.159; here it holds for all models.
+// sms returns how many SMs the process may use: of a client of MPS its percentage of them, rounded down to an even
+// number, and at least eight. An H100 with driver 580.159 behaved so; here it holds for all models.
 func (p *program) sms(device int) int {
 	all := p.devices[device].SMs
 	if p.client == nil || p.load.Percent == 0 {
@@ -101,7 +101,7 @@ func cuLaunchKernel(function unsafe.Pointer, gridX, gridY, gridZ, blockX, blockY
 		switch name {
 		case "fault":
 			p.fault()
-			return success // work is given, and fails later
+			return success // the work begins, and fails later
 		case "where":
 			p.spread[*(*C.u64)(*params)] = true
 		}
@@ -111,13 +111,13 @@ func cuLaunchKernel(function unsafe.Pointer, gridX, gridY, gridZ, blockX, blockY
 	})
 }
 
-// fault is a write where nobody may write.
+// fault is a write to an illegal address.
 func (p *program) fault() {
 	if p.client == nil {
 		p.faulted = true
 		return
 	}
-	_ = p.client.Fault() // it is broken then, or was
+	_ = p.client.Fault() // the context is broken in either case
 }
 
 //export cuMemHostAlloc
@@ -160,9 +160,9 @@ func inFlight() C.int {
 	})
 }
 
-// limitOf reads a client's limit of memory in bytes, 0 for none. Seen on an H100 with driver 580.159: the device is named by its
-// number, its UUID or the UUID's beginning, and an entry that is malformed or names a device that the process does not see
-// drops the whole variable.
+// limitOf reads a client's limit of memory in bytes, 0 for none. On an H100 with driver 580.159 an entry names the
+// device by its number, its UUID or the UUID's beginning. An entry that is malformed or names a device that the process
+// does not see drops the whole variable.
 func (p *program) limitOf(value string) uint64 {
 	var bytes uint64
 	for _, entry := range strings.Split(value, ",") {

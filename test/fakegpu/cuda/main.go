@@ -2,11 +2,12 @@
 //
 //	go build -buildmode=c-shared -o libcuda.so.1 ./test/fakegpu/cuda
 //
-// It exports the few calls of the CUDA driver API that the agent's canary and the GPU suite (test/gpu) make: context,
-// allocation, memset, copies, kernels, synchronise. It knows kernels by their names alone and runs none: one called fault is a
-// write where nobody may write, and of one called where it tells which SMs its blocks would have run on. With a daemon in CUDA_MPS_PIPE_DIRECTORY the program is its client from cuInit on, and blocks there if
-// the server is wedged; between cuMemsetD8 and cuCtxSynchronize it has work in flight. Without one it takes the device
-// of the state file as the compute mode allows. CUDA_VISIBLE_DEVICES holds numbers or UUIDs.
+// The library exports the few calls of the CUDA driver API that the agent's canary and the GPU suite (test/gpu) make:
+// context, allocation, memset, copies, kernels, synchronise. Kernels have names and no code: one called fault is a
+// write to an illegal address, and one called where returns the SMs that its blocks would have run on. With a daemon in
+// CUDA_MPS_PIPE_DIRECTORY the program is its client from cuInit on, and blocks there if the server is wedged. Between
+// cuMemsetD8 and cuCtxSynchronize it has work in flight. Without one it takes the device of the state file as the
+// compute mode allows. CUDA_VISIBLE_DEVICES holds numbers or UUIDs.
 //
 // Read in the CUDA driver API's documentation: signatures, numbers and names of errors, and that errors of a broken
 // context stay. Seen on an H100 with driver 580.159: after a fault all clients see the error of the one that made it
@@ -125,10 +126,10 @@ func visible(all []fakegpu.Device, list string, restricted bool) []fakegpu.Devic
 	return chosen
 }
 
-// defaultPipe is where CUDA looks for a daemon without being told.
+// defaultPipe is CUDA's own default for the directory of a daemon.
 const defaultPipe = "/tmp/nvidia-mps"
 
-// connect makes this process a client of MPS if there is a daemon. It can block for ever.
+// connect makes this process a client of MPS if there is a daemon. The call can block for ever.
 func (p *program) connect() C.int {
 	pipe, _ := getenv("CUDA_MPS_PIPE_DIRECTORY")
 	if pipe == "" {
@@ -162,7 +163,7 @@ func (p *program) connect() C.int {
 	return errMPSConnectionFailed
 }
 
-// broken returns the error that stays once the context is lost.
+// broken returns the error that stays once the context is broken.
 func (p *program) broken() C.int {
 	if p.faulted {
 		return errIllegalAddress
@@ -227,7 +228,7 @@ func (p *program) release(device int) C.int {
 	return code
 }
 
-// change tells the world what this process uses now.
+// change publishes the present use of this process.
 func (p *program) change(load fakegpu.ClientLoad) C.int {
 	switch {
 	case p.client != nil:

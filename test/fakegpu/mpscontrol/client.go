@@ -29,7 +29,7 @@ type client struct {
 	stuck *server
 }
 
-// say tells the client what happened to it. A client that does not read must not hold up the daemon.
+// say sends the client an event. A client that does not read must not hold up the daemon.
 func (c *client) say(word string) {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = fmt.Fprintln(c.conn, word)
@@ -73,7 +73,7 @@ func (d *daemon) serveClient(conn net.Conn, reader *bufio.Reader, load string) {
 		if clean = line == "bye"; clean {
 			break
 		}
-		d.hear(c, line)
+		d.handle(c, line)
 	}
 	d.leave(c, clean)
 }
@@ -84,7 +84,7 @@ func peer(conn net.Conn) int {
 	return pid
 }
 
-// credentials returns the user and the PID at the other end; user -1 is nobody.
+// credentials returns the user and the PID at the other end; user -1 is unknown.
 func credentials(conn net.Conn) (uid, pid int) {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -99,7 +99,7 @@ func credentials(conn net.Conn) (uid, pid int) {
 	return uid, pid
 }
 
-// connect waits until the client is taken. It is not when it is refused, or goes before.
+// connect waits until a server takes the client. The result is false after a refusal, or when the client goes before.
 func (d *daemon) connect(c *client, lines <-chan string) bool {
 	tick := time.NewTicker(lookStep)
 	defer tick.Stop()
@@ -177,8 +177,8 @@ func (d *daemon) contextLimit() int {
 	return s.ContextLimit(d.device)
 }
 
-// hear does what a client says.
-func (d *daemon) hear(c *client, line string) {
+// handle carries out a line of a client.
+func (d *daemon) handle(c *client, line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.broken || c.terminated {
@@ -193,7 +193,7 @@ func (d *daemon) hear(c *client, line string) {
 		return
 	}
 	raw, ok := strings.CutPrefix(line, "load ")
-	// What a line leaves out is 0.
+	// Missing fields of a line are 0.
 	var load fakegpu.ClientLoad
 	if !ok || json.Unmarshal([]byte(raw), &load) != nil {
 		return
@@ -246,8 +246,8 @@ func (d *daemon) free(c *client) (uint64, bool) {
 	return room, true
 }
 
-// leave forgets a client. One that goes without a word while its work is on the GPU is a fatal fault of its server, as
-// was seen on an H100 with driver 580.159.
+// leave removes a client. A client that goes without a message while its work is on the GPU is a fatal fault of its
+// server, as on an H100 with driver 580.159.
 func (d *daemon) leave(c *client, clean bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -34,8 +34,8 @@ func privileged(conn net.Conn) bool {
 	return uid == 0 || uid == os.Geteuid()
 }
 
-// refuse answers a command that changes something, of a user who may not. Seen on an H100 with driver 580.159: everybody may ask,
-// and nobody but root and the daemon's user may end a client, also one of their own.
+// refuse answers a command that changes something, of a user who may not. On an H100 with driver 580.159 all users may
+// read, and only root and the daemon's user may end a client, also one of their own.
 func refuse(conn net.Conn, command string) {
 	if command == "quit" {
 		fmt.Fprintln(conn, "Not enough privilege to execute quit command")
@@ -51,7 +51,7 @@ func refuse(conn net.Conn, command string) {
 // hang says nothing until the other side gives up.
 func (d *daemon) hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// answer answers one command. Rejected commands are answered with a text, as the manual page says.
+// answer answers one command. The answer to a rejected command is a text, as the manual page says.
 func (d *daemon) answer(out io.Writer, words []string) {
 	commands := map[string]func(io.Writer, []string){
 		"get_server_list":                      d.serverList,
@@ -177,8 +177,8 @@ func (d *daemon) shutdownServer(out io.Writer, args []string) {
 // quitStep is how often quit looks whether the clients have gone.
 const quitStep = 5 * time.Millisecond
 
-// quit ends the daemon and its servers, when all clients have gone or after the seconds of -t. It answers then, unless
-// the state file wants the daemon to linger. Terminated clients have gone.
+// quit ends the daemon and its servers, when all clients have gone or after the seconds of -t. The answer comes then,
+// unless the state file wants the daemon to linger. Terminated clients have gone.
 func (d *daemon) quit(out io.Writer, args []string) {
 	var limit <-chan time.Time
 	if len(args) == 2 && args[0] == "-t" {

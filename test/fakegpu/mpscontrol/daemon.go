@@ -47,7 +47,7 @@ func detach(args []string) error {
 	return cmd.Process.Release()
 }
 
-// background is the daemon: it tells its parent over descriptor 3 that it listens, or why it does not.
+// background is the daemon: it reports to its parent over descriptor 3 that it listens, or why it does not.
 func background(dirs directories, multiUser bool) error {
 	parent := os.NewFile(3, "parent")
 	syscall.CloseOnExec(3)
@@ -83,7 +83,7 @@ type daemon struct {
 	quitting bool
 }
 
-// serve answers commands and clients until quit. ready is called once the socket listens.
+// serve answers commands and clients until quit, and calls ready once the socket listens.
 func serve(dirs directories, multiUser bool, ready func()) error {
 	d := &daemon{
 		dirs: dirs, device: os.Getenv("CUDA_VISIBLE_DEVICES"), multiUser: multiUser,
@@ -118,8 +118,8 @@ const (
 	directorySteps = 50
 )
 
-// watch obeys the state file, and ends the daemon when its pipe directory is removed. The real one would live on; this
-// one would be left behind by every test that was killed.
+// watch obeys the state file, and ends the daemon after a removal of its pipe directory. The real one would go on; this
+// one would be left behind by every interrupted test.
 func (d *daemon) watch() {
 	step := 0
 	for range time.Tick(lookStep) {
@@ -139,7 +139,7 @@ func (d *daemon) watch() {
 	}
 }
 
-// listen takes the directories for this process. They are its own for as long as the lock is open.
+// listen takes the directories for this process. The directories are its own for as long as the lock is open.
 func listen(dirs directories) (net.Listener, io.Closer, error) {
 	for _, d := range []string{dirs.pipe, dirs.log} {
 		if err := os.MkdirAll(d, 0o755); err != nil {

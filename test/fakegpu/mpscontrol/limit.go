@@ -43,7 +43,7 @@ func (d *daemon) getPercent(out io.Writer, args []string) {
 
 const mib = 1 << 20
 
-// limit reads "<n>G" or "<n>M", the two forms that are documented.
+// limit reads "<n>G" or "<n>M", the two documented forms.
 func limit(out io.Writer, args []string, at int) (uint64, bool) {
 	if len(args) == at+1 && args[at] != "" {
 		last := len(args[at]) - 1
@@ -69,7 +69,7 @@ func show(out io.Writer, n uint64) {
 	fmt.Fprintf(out, "%dM\n", n/mib)
 }
 
-// setDefaultLimit takes every device name, as the real daemon does: names are not checked.
+// setDefaultLimit takes every device name without a check, as the real daemon does.
 func (d *daemon) setDefaultLimit(out io.Writer, args []string) {
 	if n, ok := limit(out, args, 1); ok && !d.orders.IgnoreLimits {
 		d.limits[args[0]] = n

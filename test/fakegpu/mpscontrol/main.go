@@ -1,28 +1,29 @@
 // Command mpscontrol is an nvidia-cuda-mps-control for machines without a GPU. Build it under that name.
 //
-// It keeps the outside of NVIDIA's program: -d starts a daemon in the background, with a socket "control" and a file
-// nvidia-cuda-mps-control.pid in CUDA_MPS_PIPE_DIRECTORY and a control.log in CUDA_MPS_LOG_DIRECTORY; a second daemon
-// in the same directory is refused; without options it reads commands from the standard input and prints what the
-// daemon answers. Clients come over the same socket (package fakegpu, Dial), and their context is the connection. The
-// state file of package fakegpu can order it to hang, to break its servers and to forget limits; without that file it
-// behaves. It writes what its clients use beside that file, for the fake NVML.
+// The interface is that of NVIDIA's program. -d starts a daemon in the background, with a socket "control" and a file
+// nvidia-cuda-mps-control.pid in CUDA_MPS_PIPE_DIRECTORY and a control.log in CUDA_MPS_LOG_DIRECTORY. A second daemon
+// in the same directory fails. Without options the program reads commands from the standard input and prints the
+// daemon's answers. Clients come over the same socket (package fakegpu, Dial), and their context is the connection. The
+// state file of package fakegpu can order it to hang, to break its servers and to drop limits; without that file it
+// behaves. The daemon writes the use of its clients beside that file, for the fake NVML.
 //
-// Read in NVIDIA's MPS documentation and in the manual page: the commands and what they mean, also that quit waits for
-// the clients without -t; one server per user, and that a client of another user waits for the server to be empty; that
-// FAULT breaks every client of the server and lasts until the last of them has gone; that limits hold for servers and
-// clients to come, and that a client's environment only lowers them; the number of contexts. Read in reports of users, and
-// not seen: the wedge after a client was killed with work in flight, and that commands show nothing of it. The state file
-// orders it; no client causes it here.
+// These facts are from NVIDIA's MPS documentation and the manual page. They are the commands and their meanings, also
+// that quit waits for the clients without -t. There is one server per user, and a client of another user waits for the
+// server to be empty. FAULT breaks every client of the server and lasts until the last of them has gone. Limits hold
+// for later servers and clients, and a client's environment only lowers them. The number of contexts is from there too.
+// Only users report these facts: the wedge after a SIGKILL to a client with work in flight, and that commands do not
+// show it. The state file orders it; no client causes it here.
 //
-// Seen on an H100 with driver 580.159 (docs/experiments/gpu.md): a client that is killed with a queue of work on the GPU
-// is a fatal fault of its server, which says FAULT, breaks the neighbours, refuses newcomers until the last of them has
-// gone and then serves again by itself; a client whose work terminate_client ended before harms nobody, nor does one
-// that is idle. There the killed client always had a neighbour: that a server without one serves on is assumed.
+// These facts are from an H100 with driver 580.159 (docs/experiments/gpu.md). A SIGKILL to a client with a queue of
+// work on the GPU is a fatal fault of its server. The server says FAULT, breaks the neighbours, refuses newcomers until
+// the last of them has gone and then serves again by itself. A client whose work terminate_client ended before does no
+// harm, nor does one that is idle. On that GPU the client always had a neighbour; the fake assumes that a server
+// without one serves on.
 //
-// Assumed: texts that are not documented (error messages, how a limit is shown), on which callers must not depend; that
-// a terminated client is off the client list at once; that clients which a wedge blocks get an error when the server
-// ends; that a server whose device is lost is in FAULT until the device is back. What goes over the socket is this
-// program's own, and so is that the daemon ends within a second when its pipe directory is removed.
+// These are assumptions: undocumented texts (error messages, the display of a limit), on which callers must not depend;
+// that a terminated client leaves the client list at once. A client behind a wedge gets an error when the server ends.
+// A server of a lost device is in FAULT until the device is back. The protocol of the socket is this program's own, and
+// so is the end of the daemon within a second after a removal of its pipe directory.
 package main
 
 import (
@@ -38,7 +39,7 @@ import (
 const (
 	// serverName is the name under which the daemon starts its server processes.
 	serverName = "nvidia-cuda-mps-server"
-	// childVariable tells a started process that it is the daemon.
+	// childVariable marks a started process as the daemon.
 	childVariable = "TANDEM_FAKEMPS_CHILD"
 )
 
@@ -93,7 +94,7 @@ func (m message) Error() string { return string(m) }
 
 const errNoDaemon = message("Cannot find MPS control daemon process")
 
-// ask hands the commands to the daemon, one connection each, and prints the answers.
+// ask passes the commands to the daemon, one connection each, and prints the answers.
 func ask(dirs directories, in io.Reader, out io.Writer) error {
 	raw, err := io.ReadAll(in)
 	if err != nil {

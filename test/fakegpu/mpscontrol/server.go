@@ -21,7 +21,7 @@ type server struct {
 	limits  map[string]uint64
 	clients []*client
 	// fault servers refuse newcomers; ordered ones are so without a client that could end it. Newcomers to a wedged
-	// server wait for ever. A closing server takes nobody and ends with its last client.
+	// server wait for ever. A closing server takes no client and ends with its last one.
 	fault, ordered, wedged, closing bool
 }
 
@@ -50,7 +50,7 @@ func (d *daemon) start(uid int) (*server, error) {
 	return s, nil
 }
 
-// reap forgets a server that ended, by command or by a signal from outside. Its clients lose their connection.
+// reap removes a server that ended, by command or by a signal from outside. Its clients lose their connection.
 func (d *daemon) reap(s *server) {
 	_ = s.cmd.Wait()
 	d.mu.Lock()

@@ -25,7 +25,7 @@ const (
 type eventSet struct {
 	// devices by UUID.
 	devices map[string]bool
-	// seen counts the events of the state file that were given out, or were there at the first registration.
+	// seen counts the delivered events of the state file, with those of the time before the first registration.
 	seen int
 }
 

@@ -2,19 +2,19 @@
 //
 //	go build -buildmode=c-shared -o libnvidia-ml.so.1 ./test/fakegpu/nvml
 //
-// It exports, under their versioned and plain names, the NVML calls of go-nvml that Tandem and NVIDIA's libraries for
-// CDI make, and answers them from the state file and from what the fake MPS daemons say of their clients (see package
-// fakegpu). The other calls of go-nvml v0.13.4 answer NOT_SUPPORTED. A missing or broken file, a strange handle or a null
-// pointer is an NVML error code, never a crash.
+// The library exports, under their versioned and plain names, the NVML calls of go-nvml that Tandem and NVIDIA's
+// libraries for CDI make. The answers come from the state file and from what the fake MPS daemons say of their clients
+// (see package fakegpu). The other calls of go-nvml v0.13.4 answer NOT_SUPPORTED. A missing or broken file, a strange
+// handle or a null pointer is an NVML error code, never a crash.
 //
 // Read in nvml.h: signatures, structures, codes, which call is for MIG device handles. Read in NVIDIA's MPS
-// documentation: NVML's compute list shows the MPS server. Assumed: that the server's memory there is the sum of its
-// clients', that utilisation is a plain sum, cut at 100 and then shared in proportion, how tenants slow each other down
-// (fakegpu.Interference), and the numbers of MIG profiles other than the A100's. None of it was compared with a real
-// driver.
+// documentation: NVML's compute list shows the MPS server. Assumptions are that the server's memory there is the sum of
+// its clients', and that utilisation is a plain sum, cut at 100 and then shared in proportion. So are the slowdown of
+// tenants by each other (fakegpu.Interference), and the numbers of MIG profiles other than the A100's. There was no
+// comparison with a real driver.
 //
-// A process of Go can load it: two Go runtimes then live side by side. It is never unloaded (-z nodelete), so its
-// state outlives nvmlShutdown.
+// A process of Go can load it: two Go runtimes then live side by side. The library stays in the process (-z nodelete),
+// so its state outlives nvmlShutdown.
 package main
 
 /*
@@ -125,7 +125,7 @@ func (d *driver) slot(uuid string) C.int {
 	return C.int(i)
 }
 
-// uuid is the reverse of slot. It is empty for a slot that was never given out.
+// uuid is the reverse of slot. The UUID is empty for an unused slot.
 func (d *driver) uuid(slot C.int) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,8 +137,8 @@ func (d *driver) uuid(slot C.int) string {
 
 func deviceHandle(uuid string) unsafe.Pointer { return C.fake_device(theDriver.slot(uuid)) }
 
-// withState runs fn on the current state. It is the one door into the library: a mistake in fn ends in an error code,
-// not in the death of the host process.
+// withState runs fn on the current state. All calls of the library go through it: a mistake in fn ends in an error
+// code, not in the end of the host process.
 func withState(fn func(*fakegpu.State) C.int) (code C.int) {
 	defer func() {
 		if recover() != nil {
@@ -174,8 +174,8 @@ func (t target) index() int {
 	return slices.IndexFunc(t.state.Devices, func(d fakegpu.Device) bool { return d.UUID == t.device.UUID })
 }
 
-// withTarget runs fn on the GPU or instance behind a handle, unless it is lost. One that the state file no longer has
-// is lost.
+// withTarget runs fn on the GPU or instance behind a handle; a lost one is an error. A device without an entry in the
+// state file is lost.
 func withTarget(handle unsafe.Pointer, fn func(target) C.int) C.int {
 	return withSlot(C.fake_device_slot(handle), fn)
 }

@@ -27,7 +27,7 @@ type users struct {
 	server         *process
 }
 
-// usersOf reads who is on the GPU or on the instance. On a GPU in MIG mode that is everybody on its instances.
+// usersOf reads the processes on the GPU or on the instance. A GPU in MIG mode has those of all its instances.
 func usersOf(t target) users {
 	u := one(t)
 	if t.instance == nil && t.device.MIG.Enabled {
@@ -105,7 +105,7 @@ func usedBy(t target) (used uint64) {
 	return used
 }
 
-// list writes processes in the caller's array. nvml.h: with too little room it tells how much is needed.
+// list writes processes in the caller's array. nvml.h: with too little room it returns the necessary number.
 func list[T any](device unsafe.Pointer, count *C.u32, out *T, pick func(users) []process, one func(process) T) C.int {
 	return withTarget(device, func(t target) C.int {
 		if count == nil {

@@ -129,7 +129,7 @@ func field(d *fakegpu.Device, id C.u32) (kind C.u32, value C.u64, code C.int) {
 	return 0, 0, errNotSupported
 }
 
-// nvmlDeviceGetFieldValues succeeds although a field is not known: each has a code of its own.
+// nvmlDeviceGetFieldValues succeeds with an unknown field: each field has a code of its own.
 //
 //export nvmlDeviceGetFieldValues
 func nvmlDeviceGetFieldValues(device unsafe.Pointer, count C.int, values *C.fake_field) C.int {

@@ -24,7 +24,7 @@ func nvmlInitWithFlags(C.u32) C.int { return theDriver.initialize() }
 //export nvmlShutdown
 func nvmlShutdown() C.int { return theDriver.shutdown() }
 
-// Texts of nvmlErrorString. They live as long as the process, as callers expect.
+// Texts of nvmlErrorString. The texts live as long as the process, as callers expect.
 var (
 	errorTexts = map[C.int]*C.char{
 		success:             C.CString("Success"),

@@ -1,11 +1,11 @@
 // Package podsapi serves the kubelet's Pods API over the pods of a stand-in, for the tests' kubelets.
 //
-// It answers as k8s.io/kubernetes/pkg/kubelet/apis/pods of Kubernetes 1.37 does, whose code needs half of the kubelet
-// to compile: a watch begins with an ADDED event for each pod and INITIAL_SYNC_COMPLETE, then come the events that it
-// was told of; events that came in during the initial list follow it, so a reader may see an older pod after a newer
-// one; the last event of a pod names it and holds nothing else; and a reader that leaves 100 events unread loses its
-// watch with RESOURCE_EXHAUSTED. What counts as an event is up to the caller: the kubelet tells changes of the status
-// alone, and every change of a pod that is being deleted.
+// The answers are those of k8s.io/kubernetes/pkg/kubelet/apis/pods of Kubernetes 1.37, whose code needs half of the
+// kubelet to compile. A watch begins with an ADDED event for each pod and INITIAL_SYNC_COMPLETE; then come the later
+// events. Events that came in during the initial list follow it, so a reader may see an older pod after a newer one.
+// The last event of a pod names it and holds nothing else. A reader that leaves 100 events unread loses its watch with
+// RESOURCE_EXHAUSTED. The caller decides what counts as an event: the kubelet sends changes of the status alone, and
+// every change of a pod in deletion.
 package podsapi
 
 import (
@@ -28,7 +28,7 @@ const unread = 100
 type Pods interface {
 	// All returns the pods that the API server has bound to the node, ended ones included.
 	All() []*v1.Pod
-	// Synced reports whether the pods are known; before, every call fails with FAILED_PRECONDITION.
+	// Synced reports whether the server has all pods; before, every call fails with FAILED_PRECONDITION.
 	Synced() bool
 }
 
@@ -46,7 +46,7 @@ func New(pods Pods) *Server {
 	return &Server{pods: pods, readers: map[chan *v1alpha1.WatchPodsEvent]struct{}{}}
 }
 
-// Updated tells the readers of a pod that is new or has changed.
+// Updated sends the readers an event of a new or changed pod.
 func (s *Server) Updated(pod *v1.Pod, isNew bool) {
 	kind := v1alpha1.EventType_MODIFIED
 	if isNew {
@@ -55,7 +55,7 @@ func (s *Server) Updated(pod *v1.Pod, isNew bool) {
 	s.tell(kind, pod)
 }
 
-// Removed tells the readers that nothing of a pod runs any more. The pod may be listed for longer.
+// Removed sends the readers the event that no container of a pod runs any more. A list may have the pod for longer.
 func (s *Server) Removed(pod *v1.Pod) {
 	s.tell(v1alpha1.EventType_DELETED, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}})
 }

@@ -1,9 +1,10 @@
-// Package driver lets a program of the GPU suite work on a GPU through the CUDA driver API: it loads kernels in PTX, gives
-// them to the device and moves memory.
+// Package driver makes a program of the GPU suite work on a GPU through the CUDA driver API. The program loads kernels
+// in PTX, gives them to the device and moves memory.
 //
-// It opens libcuda.so.1, which comes with NVIDIA's driver, when it is asked to, so neither CUDA's headers nor its compiler
-// are needed. It knows one device, the first that the process sees, and one stream. Signatures and numbers are those of
-// the CUDA driver API's documentation. The agent does not use it: what the agent needs of CUDA is in internal/agent/cuda.
+// The package opens libcuda.so.1, which comes with NVIDIA's driver, at run time, so it needs neither CUDA's headers nor
+// its compiler. The package uses one device, the first that the process sees, and one stream. Signatures and numbers
+// are those of the CUDA driver API's documentation. The agent does not use it: what the agent needs of CUDA is in
+// internal/agent/cuda.
 package driver
 
 /*
@@ -110,7 +111,7 @@ type GPU struct {
 	Name, UUID string
 	// CUDA is 1000·major + 10·minor of the newest CUDA that the driver runs.
 	CUDA int
-	// SMs that the driver tells this process of.
+	// SMs that the driver reports to this process.
 	SMs int
 }
 
@@ -207,8 +208,8 @@ func (g *GPU) Load(ptx string, names ...string) (map[string]Kernel, error) {
 // Address is one in the memory of the device.
 type Address uint64
 
-// Launch gives the device a kernel of so many blocks and threads. All kernels take two addresses, or other numbers of 64 bits,
-// and one number of 32. It does not wait.
+// Launch gives the device a kernel of so many blocks and threads. All kernels take two addresses, or other numbers of
+// 64 bits, and one number of 32. Launch does not wait.
 func (g *GPU) Launch(k Kernel, blocks, threads int, x, y Address, n int) error {
 	return g.check("cuLaunchKernel", C.launch(g.api, k.function, C.uint(blocks), C.uint(threads), C.ptr(x), C.ptr(y), C.uint(n)))
 }
@@ -231,7 +232,7 @@ func (g *GPU) Fill(p Address, value byte, bytes int) error {
 	return g.check("cuMemsetD8", C.set(g.api, C.ptr(p), C.uchar(value), C.size_t(bytes)))
 }
 
-// Memory returns what cuMemGetInfo tells, and cuDeviceTotalMem, in bytes.
+// Memory returns the results of cuMemGetInfo and cuDeviceTotalMem, in bytes.
 func (g *GPU) Memory() (free, total, device uint64, err error) {
 	var f, t, d C.size_t
 	if err := g.check("cuMemGetInfo", C.info(g.api, &f, &t)); err != nil {
@@ -250,7 +251,7 @@ func (g *GPU) Pin(bytes int) ([]byte, error) {
 	return unsafe.Slice((*byte)(p), bytes), nil
 }
 
-// ToDevice and ToHost begin a copy to and from pinned memory. They do not wait.
+// ToDevice and ToHost begin a copy to and from pinned memory. Neither waits.
 func (g *GPU) ToDevice(to Address, from []byte) error {
 	return g.check("cuMemcpyHtoDAsync", C.to_device(g.api, C.ptr(to), unsafe.Pointer(&from[0]), C.size_t(len(from))))
 }

@@ -133,7 +133,8 @@ func (l *Load) take(bytes int) (driver.Address, error) {
 	return p, l.GPU.Fill(p, 0x5a, bytes)
 }
 
-// blocks for the whole device: the same number whatever part of it the process may use, since the attribute tells that.
+// blocks for the whole device: the same number whatever part of it the process may use, since the attribute is that of
+// the device.
 func (l *Load) blocks() int { return 16 * 132 }
 
 func (l *Load) compute() (int, error) {
@@ -206,7 +207,7 @@ func (l *Load) training() (int, error) {
 
 // Result is what a load did in a while.
 type Result struct {
-	// Units that were done in Seconds.
+	// Units of work in Seconds.
 	Units   int     `json:"units"`
 	Seconds float64 `json:"seconds"`
 	// P50 and P99 are percentiles of the time of a unit, in milliseconds. Kinds that do several units at once have their mean.
@@ -217,7 +218,7 @@ type Result struct {
 // Rate in units a second.
 func (r Result) Rate() float64 { return float64(r.Units) / r.Seconds }
 
-// Run works for a while, and until the last unit is done.
+// Run works for a while, and until the end of the last unit.
 func (l *Load) Run(d time.Duration) (Result, error) {
 	var times []float64
 	var r Result
@@ -250,7 +251,7 @@ func (l *Load) SMs() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// One block fills half an SM, and stays for 20 µs.
+	// Each block fills half an SM, and stays for 20 µs.
 	if err := l.GPU.Launch(l.kernels["where"], blocks, 1024, p, 0, 20_000); err != nil {
 		return 0, err
 	}
@@ -267,8 +268,8 @@ func (l *Load) SMs() (int, error) {
 	return len(seen), l.GPU.Free(p)
 }
 
-// Allocate takes memory in pieces until the driver refuses or a limit is reached, and returns how much it took and the
-// refusal. The memory stays taken.
+// Allocate takes memory in pieces until the driver refuses or the sum reaches a limit, and returns how much it took and
+// the refusal. The memory stays taken.
 func (l *Load) Allocate(piece, limit int) (taken int, refusal error) {
 	for taken < limit {
 		p, err := l.GPU.Allocate(piece)
@@ -303,7 +304,7 @@ func (l *Load) Occupy(d time.Duration, writes bool) error {
 	return nil
 }
 
-// Fault writes where nobody may write, and returns what the driver says to that.
+// Fault writes to an illegal address, and returns the driver's answer.
 func (l *Load) Fault() error {
 	if err := l.GPU.Launch(l.kernels["fault"], 1, 1, 0x10, 0, 1); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package record keeps the figures of the GPU suite: a file that is written after each figure, so that a run that was cut off
-// loses nothing and can be resumed.
+// Package record keeps the figures of the GPU suite in a file. The suite writes the file after each figure, so that an
+// interrupted run loses nothing and can continue.
 package record
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // Report is all figures of one GPU.
 type Report struct {
-	// Machine is what they were measured on.
+	// Machine is the machine of the measurements.
 	Machine Machine `json:"machine"`
 	// Figures by their name, "sm/compute/50".
 	Figures map[string]Figure `json:"figures"`
@@ -38,14 +38,14 @@ type Machine struct {
 	Torch string `json:"torch,omitempty"`
 }
 
-// Figure is something that was measured, or seen.
+// Figure is a measurement or an observation.
 type Figure struct {
-	// What was measured, in which unit.
+	// What the figure is, in which unit.
 	What string `json:"what"`
 	Unit string `json:"unit,omitempty"`
 	// Values of the repetitions, in their order.
 	Values []float64 `json:"values,omitempty"`
-	// Facts are what was seen where that is no number, one for each repetition.
+	// Facts are observations without a number, one for each repetition.
 	Facts []string `json:"facts,omitempty"`
 	// Error says why there is no figure.
 	Error string `json:"error,omitempty"`
@@ -90,7 +90,7 @@ func Open(path string) (*Report, error) {
 	return r, nil
 }
 
-// Has reports whether a figure was taken without an error.
+// Has reports whether there is a figure without an error.
 func (r *Report) Has(name string) bool {
 	f, ok := r.Figures[name]
 	return ok && f.Error == ""

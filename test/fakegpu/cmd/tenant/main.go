@@ -1,18 +1,19 @@
 // Command tenant stands for a CUDA program in a container: it holds a context and pretends to work.
 //
-// It reads the CUDA_MPS_* variables as the CUDA driver does and becomes a client of the MPS daemon in
+// The program reads the CUDA_MPS_* variables as the CUDA driver does and becomes a client of the MPS daemon in
 // CUDA_MPS_PIPE_DIRECTORY. Without that variable, or without a daemon there, it runs all the same and says so, as
-// NVIDIA's driver does. It loads no library and needs no file: built with CGO_ENABLED=0 it runs alone in an image.
+// NVIDIA's driver does. The program loads no library and needs no file: built with CGO_ENABLED=0 it runs alone in an
+// image.
 //
 //	tenant --memory 1Gi --sm 40 --bw 20 --in-flight --ignore-term --fault-after 3s
 //	tenant --sm 60 --bw 50 --sensitivity 0.8 --pressure 0.4 --rate 120 --serve :9400 --lie 2
 //
 // With --serve it reports its rate at /metrics of that address in Prometheus' text format: what it does now (the gauge
-// tenant_rate) and has done (the counter tenant_steps_total). The rate is --rate times the progress that the fake driver
-// tells it; --lie times that is reported.
+// tenant_rate) and has done (the counter tenant_steps_total). The rate is --rate times the progress in the fake driver;
+// the report is --lie times that.
 //
-// It prints one line for each event: "connected server=PID", "without MPS", "blocked" (no answer for two seconds),
-// "terminated", "fault", "gone", "out of memory", "too many contexts", "bye". It ends when it is told to by SIGTERM or
+// The program prints one line for each event: "connected server=PID", "without MPS", "blocked" (no answer for two
+// seconds), "terminated", "fault", "gone", "out of memory", "too many contexts", "bye". The program ends at SIGTERM or
 // SIGINT, or when its context breaks. Exit status: 0 in order, 1 refused or wrong arguments, 3 terminated, 4 fault or
 // the server is gone.
 package main
@@ -41,7 +42,7 @@ const (
 	exitFault      = 4
 )
 
-// blockedAfter is how long the tenant waits for the server before it says that it is blocked.
+// blockedAfter is how long the tenant waits for the server before it prints "blocked".
 const blockedAfter = 2 * time.Second
 
 func main() { os.Exit(run(os.Args[1:], os.Getenv, os.Stdout)) }
@@ -194,7 +195,7 @@ func connect(o options, pipe string, stop <-chan os.Signal, out io.Writer) (*fak
 	}
 }
 
-// work goes on until the context breaks or the tenant is told to stop.
+// work goes on until the context breaks or a signal comes.
 func work(client *fakegpu.Client, o options, stop <-chan os.Signal, out io.Writer) int {
 	var fault <-chan time.Time
 	if o.faultAfter > 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
-// askEvery is how often the tenant asks for its progress. Smaller follows a change of neighbours more closely.
+// askEvery is the pause between two reads of the tenant's progress. Smaller follows a change of neighbours more
+// closely.
 const askEvery = 50 * time.Millisecond
 
 // reporter counts the steps that a tenant pretends to do.
@@ -23,7 +24,7 @@ type reporter struct {
 	now, steps float64
 }
 
-// report serves the rate of a tenant until end is called.
+// report serves the rate of a tenant until the caller calls end.
 func report(client *fakegpu.Client, o options) (end func(), err error) {
 	listener, err := net.Listen("tcp", o.serve)
 	if err != nil {
@@ -55,7 +56,7 @@ func (r *reporter) run() {
 	}
 }
 
-// advance adds what was done since the last time at the speed of now.
+// advance adds the work since the last time at the speed of now.
 func (r *reporter) advance() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +71,7 @@ func (r *reporter) advance() error {
 	return nil
 }
 
-// ServeHTTP tells what was done until now.
+// ServeHTTP writes the work until now.
 func (r *reporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if err := r.advance(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
