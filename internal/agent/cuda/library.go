@@ -34,7 +34,7 @@ import (
 // libraryName is what the driver installs; the name without the number belongs to the development package.
 const libraryName = "libcuda.so.1"
 
-// ErrNoLibrary: the process cannot load a CUDA driver library.
+// ErrNoLibrary says that the process cannot load a CUDA driver library.
 var ErrNoLibrary = errors.New("the CUDA driver library cannot be loaded")
 
 // Library is the loaded CUDA driver library. The library stays in the process for life: the driver has threads.

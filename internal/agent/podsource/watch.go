@@ -78,7 +78,7 @@ func newWatch(client podsapi.PodsClient, broke, beat func()) *Watch {
 	}
 }
 
-// ErrPodsUnknown: no source of the pods answers.
+// ErrPodsUnknown says that no source of the pods answers.
 var ErrPodsUnknown = errors.New("the pods of the node are not known")
 
 // Snapshot returns the pods by UID and a channel that is closed at the next change. With ErrPodsUnknown it returns the
