@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// allowance bounds the evictions in a minute. It is a bucket that holds as many evictions as may be made at once, and that fills
-// evenly. The zero value bounds nothing.
+// allowance bounds the evictions in a minute. The allowance is a bucket that fills evenly. A full bucket holds the evictions of
+// a minute, which the scheduler may make at once. The zero value bounds nothing.
 type allowance struct {
-	// size is how many evictions fill the bucket, 0 for no bound. per is how long one takes to come back: no time without a bound,
-	// so nobody waits then.
+	// size is how many evictions fill the bucket, 0 for no bound. per is how long one takes to come back. Without a bound per
+	// is 0, so no preemptor waits.
 	size int
 	per  time.Duration
 	// full is when the bucket is full again.
@@ -23,7 +23,7 @@ type allowance struct {
 type claim struct {
 	count    int
 	priority int32
-	// since is when the preemptor began to wait. due is when its turn comes, as far as was known when it asked last.
+	// since is when the preemptor began to wait. due is when its turn comes, by the claims at its last request.
 	since, due time.Time
 }
 
@@ -74,7 +74,7 @@ func (a *allowance) wait(id Preemptor, mine claim, now time.Time) time.Duration 
 			ahead += c.count
 		}
 	}
-	most := max(a.size, mine.count) // a larger claim is met once the bucket is full
+	most := max(a.size, mine.count) // a full bucket meets a larger claim
 	lacking := a.filling(now) + time.Duration(ahead+mine.count-most)*a.per
 	return max(0, lacking)
 }

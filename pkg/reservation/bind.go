@@ -36,7 +36,7 @@ func (m *move) permitted(e *Permitted) {
 	m.bindAll(g, false)
 }
 
-// bindAll has all members bound that are at their places. running: as many as must run are bound already.
+// bindAll lets the scheduler bind all members that are at their places. isRunning: as many as must run have a node already.
 func (m *move) bindAll(g *group, isRunning bool) {
 	p := newPlan()
 	if made, ok := g.phase.(*planned); ok {
@@ -63,8 +63,8 @@ func (m *move) bindAll(g *group, isRunning bool) {
 	m.do(start)
 }
 
-// unreserved ends the plan when a member fails before the members are bound: all or none. After that it keeps the place, and the
-// member comes back to it.
+// unreserved ends the plan when a member fails before the scheduler may bind the members: all or none. After that it keeps the
+// place, and the member comes back to it.
 func (m *move) unreserved(e *Unreserved) {
 	g := m.gangs[e.Gang.Ref]
 	if g == nil || !g.reserves()[e.UID] {
@@ -82,7 +82,7 @@ func (m *move) unreserved(e *Unreserved) {
 	g.failMember(m, e)
 }
 
-// bound notes that a member is bound.
+// bound notes that the Binding of a member succeeded.
 func (m *move) bound(e *Bound) {
 	g := m.group(e.Gang.Ref)
 	g.bound[e.UID] = true
@@ -94,7 +94,7 @@ func (m *move) bound(e *Bound) {
 	m.settle(g, &e.Gang)
 }
 
-// settle notes that as many members as must run are bound.
+// settle makes a gang Running once as many members as must run have a node.
 func (m *move) settle(g *group, f *Facts) {
 	if f.MinCount == 0 || g.boundOf(f) < f.MinCount {
 		return
@@ -110,8 +110,8 @@ func (m *move) settle(g *group, f *Facts) {
 	g.plan().preempted, g.voidRooms = false, 0
 }
 
-// nodeRefused ends the plan when no node takes a member, or the planned one does not: before the members are bound for all, after
-// that for the one.
+// nodeRefused ends the plan when no node takes a member, or the planned one does not. Once the scheduler binds the members,
+// only this one loses its place.
 func (m *move) nodeRefused(e *NodeRefused) {
 	g := m.group(e.Gang.Ref)
 	if e.Limited {
@@ -125,7 +125,7 @@ func (m *move) nodeRefused(e *NodeRefused) {
 	g.fail(m.now)
 }
 
-// reservedOn counts the members that are reserved on a node.
+// reservedOn counts the members with a reservation on a node.
 func (g *group) reservedOn(node string) int {
 	count := 0
 	for uid := range g.reserves() {
@@ -148,10 +148,10 @@ func (m *move) groupRefused(e *GroupRefused) {
 	m.cancel(g, &e.Gang, "other plugins refuse the planned nodes")
 }
 
-// adopt takes over a gang of which some members are bound by another scheduler's doing, and fewer than must run: this scheduler was
-// started in between. A member that waits and was created before the first of its siblings was bound has never had a place. One
-// that was created later replaces one that ran. Where the deadline had passed before this scheduler began, the gang is taken to
-// have run: members may have ended since, and nothing is evicted that may be at work.
+// adopt takes over a gang of which an earlier scheduler bound some members, and fewer than must run. A waiting member older
+// than the first bind of a sibling has never had a place. A younger one replaces a member that ran. Where the deadline had
+// passed before this scheduler began, adopt makes the gang Running: members may have ended since, and the scheduler evicts no
+// pod that may be at work.
 func (m *move) adopt(g *group, f *Facts) {
 	count := g.boundOf(f)
 	if count == 0 || count >= f.MinCount {
@@ -176,8 +176,8 @@ func (m *move) adopt(g *group, f *Facts) {
 	g.phase = &binding{plan: p, since: since}
 }
 
-// afterStart lowers the number of members that must run, for a gang that has started and of which members have ended or are gone.
-// It becomes the number of members that there are: they run on, and a member that comes back joins them. Other gangs are returned
+// afterStart lowers the number of members that must run, for a gang that has started and of which members have ended or are
+// gone. The new number is that of the existing members: they run on, and a member that comes back joins them. Other gangs stay
 // as they are.
 func (m *move) afterStart(g *group, f *Facts) *Facts {
 	if f.Problem == nil || !f.Problem.Waits {
@@ -188,8 +188,8 @@ func (m *move) afterStart(g *group, f *Facts) *Facts {
 	return &adjusted
 }
 
-// released ends a gang of which too few members were bound in time, once all of those are evicted. The gang may have been seen to
-// start anew meanwhile.
+// released ends a gang of which the scheduler bound too few members in time, once it has evicted all of them. The gang may have
+// started anew meanwhile.
 func (m *move) released(e *Released) {
 	g := m.group(e.Gang.Ref)
 	if e.Left > 0 {
@@ -213,13 +213,13 @@ func (m *move) released(e *Released) {
 	}
 }
 
-// vacated has no other member of a gang placed while all that have a place are being evicted.
+// vacated keeps other members of a gang unplaced while the scheduler evicts all that have a place.
 func (m *move) vacated(e *Vacated) {
 	g := m.group(e.Ref)
 	g.vacating = &vacating{members: e.Members, until: m.now.Add(evictionsBegin)}
 }
 
-// vacates reports whether members of a gang are about to be evicted with all others that have a place. That is over when all of
+// vacates reports whether the scheduler is about to evict all members of a gang that have a place. The answer is no once all of
 // them are ending, and where an eviction has not begun in time.
 func (m *move) vacates(g *group, f *Facts) bool {
 	v := g.vacating
@@ -230,7 +230,7 @@ func (m *move) vacates(g *group, f *Facts) bool {
 		for i := range f.Members {
 			if p := &f.Members[i]; !p.Deleted && v.has(p.UID) && (g.onNode(p) || g.reserves()[p.UID]) {
 				if g.unlimit.IsZero() {
-					g.unlimit = v.until // the gang is tried then, unless it is before that
+					g.unlimit = v.until // the scheduler tries the gang then, if not before
 				}
 				return true
 			}
@@ -249,7 +249,7 @@ func (v *vacating) has(uid vgpu.UID) bool {
 	return false
 }
 
-// withdrawn takes back a member that is not bound.
+// withdrawn takes back a member before its bind.
 func (m *move) withdrawn(e *Withdrawn) {
 	if g := m.gangs[e.Gang.Ref]; g != nil && g.reserves()[e.UID] {
 		m.cancel(g, &e.Gang, "its room goes to pods of a higher priority")

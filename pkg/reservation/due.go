@@ -6,10 +6,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/gang"
 )
 
-// NextDue returns for which gang Ticked does something first, and when, where nothing happens until then; false where it never does.
-// A time in the past says that it does so at once. The answer may be too early, never too late: another gang may have its turn then.
-// It leaves out gangs of which something is missing or wrong, and victims that are gone, which State does not know, and that Ticked
-// says again that a gang is to be tried. A caller that steps Ticked at these times alone need not step it each second.
+// NextDue returns for which gang Ticked does something first, and when, where nothing happens until then; false where it never
+// does. A time in the past means at once. The answer may be too early, never too late: another gang may have its turn then.
+// NextDue leaves out gangs of which something is missing or wrong, the end of victims, which State does not know, and repeated
+// activations. A caller that steps Ticked at these times alone need not step it each second.
 func (s *State) NextDue(now time.Time) (ref Ref, at time.Time, some bool) {
 	turn := s.turn(now)
 	for _, g := range s.gangs {
@@ -21,7 +21,7 @@ func (s *State) NextDue(now time.Time) (ref Ref, at time.Time, some bool) {
 	return ref, at, some
 }
 
-// Turn returns the gang for which room is sought now if it is tried and refused, and whether there is one.
+// Turn returns the gang for which State seeks room if the scheduler tries and refuses it now, and whether there is one.
 func (s *State) Turn(now time.Time) (Ref, bool) {
 	if g := s.turn(now); g != nil {
 		return g.Ref, true
@@ -48,7 +48,7 @@ func (s *State) dueAt(g, turn *group, now time.Time) (at time.Time, some bool) {
 	for _, r := range g.repairs {
 		earliest(r.At, !r.At.IsZero())
 	}
-	if !g.retry.IsZero() { // what else it waits for is looked at after that
+	if !g.retry.IsZero() { // until then Ticked ignores the times below
 		earliest(g.retry, true)
 		return at, some
 	}
@@ -61,7 +61,7 @@ func (s *State) dueAt(g, turn *group, now time.Time) (at time.Time, some bool) {
 // moment is the time after which a deadline has passed.
 const moment = time.Nanosecond
 
-// placesEnd returns when the members of a plan have taken too long to come, or to be bound.
+// placesEnd returns when the members of a plan have taken too long to come, or the scheduler to bind them.
 func (s *State) placesEnd(g *group) (at time.Time, some bool) {
 	switch p := g.phase.(type) {
 	case *planned:
@@ -72,7 +72,7 @@ func (s *State) placesEnd(g *group) (at time.Time, some bool) {
 	return at, false
 }
 
-// roomEnds returns when the pods have taken too long for whose end room is kept.
+// roomEnds returns when the pods in the room of a gang have taken too long to end.
 func (s *State) roomEnds(g *group) (at time.Time, some bool) {
 	switch n := g.need.(type) {
 	case *preempting:
@@ -83,8 +83,8 @@ func (s *State) roomEnds(g *group) (at time.Time, some bool) {
 	return at, false
 }
 
-// looksAt returns when it is seen whether room is kept for a gang: when its time has come and it is its turn, and where it could not
-// be tried then, after the pause in which it might have been.
+// looksAt returns when a gang may next have its turn to seek room. Where State has activated the gang for that already, looksAt
+// returns when the turn ends.
 func (s *State) looksAt(g, turn *group, now time.Time) (at time.Time, some bool) {
 	r, holder := g.refused(), s.gangs[s.reserving]
 	switch {

@@ -9,7 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Dump is all that a State remembers, as plain data. A State that is restored from it takes the same events with the same effects.
+// Dump is all that a State remembers, as plain data. A State that Restore makes from it has the same effects for the same
+// events.
 type Dump struct {
 	Config    Config
 	Reserving Ref
@@ -23,7 +24,8 @@ type Dump struct {
 	Allowance AllowanceDump
 }
 
-// GangDump is what is remembered of one gang. Of Plan and of what follows Refusal, only what exists in its phase and need is set.
+// GangDump is what a State remembers of one gang. Dump sets Plan, Missing, Refused, Kept and Made only where they exist in the
+// gang's phase and need.
 type GangDump struct {
 	Ref
 	Version  Version
@@ -46,8 +48,8 @@ type GangDump struct {
 	Vacating *VacatingDump `json:",omitempty"`
 }
 
-// PlanDump are the places of members that are not bound yet. Since is when the plan was made, or when the members were allowed to be
-// bound.
+// PlanDump has the places of members before their binds. Since is when the plan began, or when the scheduler began to bind the
+// members.
 type PlanDump struct {
 	Places    []Place
 	Reserved  []vgpu.UID
@@ -70,13 +72,13 @@ type RefusedDump struct {
 	Turn     Turn
 	At       time.Time
 	Waits    bool
-	// Since, Look, Later and Woken are set where the gang waits for room.
+	// Since, Look, Later and Woken are zero unless the gang waits for room.
 	Since, Look time.Time
 	Later       string
 	Woken       time.Time
 }
 
-// KeptDump is room that is kept for a gang while pods end.
+// KeptDump is room that State keeps for a gang while pods end.
 type KeptDump struct {
 	Holds   []vgpu.Hold
 	Room    gang.Kept
@@ -92,7 +94,7 @@ type MadeDump struct {
 	Trial     bool
 }
 
-// PausesDump says when a gang is tried again, and what failed before.
+// PausesDump says when the scheduler tries a gang again, and what failed before.
 type PausesDump struct {
 	Retry    time.Time
 	Failures int
@@ -107,13 +109,13 @@ type PausesDump struct {
 	Asked    int
 }
 
-// VacatingDump are members that are about to be evicted.
+// VacatingDump has members that the scheduler is about to evict.
 type VacatingDump struct {
 	Members []vgpu.UID
 	Until   time.Time
 }
 
-// PodDump is what is remembered of a single pod for which pods are evicted. At is when its victims are gone at the latest, or since
+// PodDump is what State remembers of a single pod that is a preemptor. At is when its victims are gone at the latest, or since
 // when they are.
 type PodDump struct {
 	PodRef
@@ -145,7 +147,7 @@ type ClaimDump struct {
 	Since, Due time.Time
 }
 
-// Dump returns all that is remembered. It shares nothing that a later step changes.
+// Dump returns all that the State remembers. The result shares nothing that a later step changes.
 func (s *State) Dump() Dump {
 	d := Dump{Config: s.cfg, Reserving: s.reserving, Gates: s.gates, Versions: s.versions, Begun: s.begun}
 	for _, ref := range s.refs() {

@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Effect is something to do. Effects are carried out in order.
+// Effect is something to do. The caller carries effects out in order.
 type Effect interface{ effect() }
 
 type (
@@ -17,12 +17,12 @@ type (
 	Refuse struct {
 		Why  string
 		Turn Turn
-		// Victims counts the pods that are evicted for the gang.
+		// Victims counts the pods that the scheduler evicts for the gang.
 		Victims int
 	}
 	// Plan answers Tried: look for a plan for the gang, of this version.
 	Plan struct{ Version Version }
-	// SeekRoom asks for room that can be kept for a gang while pods end, on other nodes than those in Avoid where possible.
+	// SeekRoom requests room to keep for a gang while pods end, on other nodes than those in Avoid where possible.
 	SeekRoom struct {
 		Avoid map[string]bool
 		// Since is when the gang began to wait.
@@ -34,16 +34,16 @@ type (
 	Hold struct{ Hold vgpu.Hold }
 	// Release ends the hold of a member.
 	Release struct{ UID vgpu.UID }
-	// Open opens the gate of a plan: the members are bound, or the plan has ended.
+	// Open opens the gate of a plan: the scheduler may bind the members, or the plan has ended.
 	Open struct{ Gate Gate }
 	// Allow ends the waiting of a member in Permit with a yes.
 	Allow struct{ UID vgpu.UID }
-	// Reject ends it with a no.
+	// Reject ends the waiting with a no.
 	Reject struct {
 		UID vgpu.UID
 		Why string
 	}
-	// Activate has pods of a gang tried again.
+	// Activate has the scheduler try pods of a gang again.
 	Activate struct {
 		Ref  Ref
 		UIDs []vgpu.UID
@@ -53,24 +53,24 @@ type (
 		UID       vgpu.UID
 		Pod, Node string
 	}
-	// Evict evicts the bound members of a gang of which too few were bound in time. Released answers it.
+	// Evict evicts the bound members of a gang of which the scheduler bound too few in time. Released answers it.
 	Evict struct {
 		Ref  Ref
 		UIDs []vgpu.UID
 	}
-	// StillLeaving answers PodRefused: room is kept for the pod, and pods in it have not left yet.
+	// StillLeaving answers PodRefused: State keeps room for the pod, and pods in it have not left yet.
 	StillLeaving struct{ Why string }
-	// CameToNothing answers PodRefused: the room that was kept for the pod is given up.
+	// CameToNothing answers PodRefused: State has given up the room of the pod.
 	CameToNothing struct{ Why string }
-	// SeekOthers asks which other pods leave a node: once they are gone, the pod may fit.
+	// SeekOthers requests the other pods that leave a node: once they are gone, the pod may fit.
 	SeekOthers struct{ Node string }
 	// Defer says that the evictions have to wait for the turn of the preemptor: the allowance is used up.
 	Defer struct{ Wait time.Duration }
-	// BeginEvictions has the victims evicted that the event names. EvictionsEnded answers it.
+	// BeginEvictions has the caller evict the victims that the event names. EvictionsEnded answers it.
 	BeginEvictions struct{ Number Evictions }
-	// StopEvictions has no further pods evicted.
+	// StopEvictions has the caller evict no further pods.
 	StopEvictions struct{ Number Evictions }
-	// ActivatePods has pods tried again that belong to no gang.
+	// ActivatePods has the scheduler try pods again that belong to no gang.
 	ActivatePods struct{ Pods []PodRef }
 	// Missing has the scheduler write events on members: other members are missing.
 	Missing struct {
@@ -78,8 +78,8 @@ type (
 		UIDs []vgpu.UID
 		Why  string
 	}
-	// Start tells that all members that must run have a place, Waited after they were tried first. Nodes are those of the
-	// members that have one in the plan, one entry a member.
+	// Start says that all members that must run have a place, Waited after the first try. Nodes are those of the members that
+	// have one in the plan, one entry a member.
 	Start struct {
 		Ref    Ref
 		Known  bool
@@ -93,22 +93,22 @@ type (
 	}
 )
 
-// Counter names what is counted.
+// Counter names what Count counts.
 type Counter uint8
 
-// What is counted.
+// The counters.
 const (
-	// Attempts are plans that are sought.
+	// Attempts are requests for a plan.
 	Attempts Counter = iota
 	// Cancelled are plans that ended.
 	Cancelled
-	// Reservations are rooms that are kept while pods end.
+	// Reservations are rooms that State keeps while pods end.
 	Reservations
 	// Refusals are refusals for another reason than before.
 	Refusals
-	// Releases are gangs whose members were evicted since too few were bound.
+	// Releases are gangs whose members the scheduler evicted, since it had bound too few.
 	Releases
-	// RepairsKept and RepairsMoved are members that failed while they were being bound: their place is kept, or lost.
+	// RepairsKept and RepairsMoved are members that failed during the binds: they keep their place, or lose it.
 	RepairsKept
 	RepairsMoved
 	// Deferrals are preemptors that wait for the allowance.

@@ -24,7 +24,7 @@ type (
 		UID      vgpu.UID
 		Pod      string
 		Priority int32
-		// Grouped: the scheduler tries all members in this cycle. Again: it has asked for a plan in this cycle before.
+		// Grouped: the scheduler tries all members in this cycle. Again: the plugin has requested a plan in this cycle before.
 		Grouped, Again bool
 		// Stands: the node and the devices of the member's place are there.
 		Stands bool
@@ -38,7 +38,7 @@ type (
 		Version Version
 		Places  []Place
 		Have    int
-		// Others are the members that may be tried now.
+		// Others are the members that the scheduler may try now.
 		Others []vgpu.UID
 	}
 	// PlanRefused answers Plan: there is none.
@@ -49,14 +49,14 @@ type (
 		Refusal Refusal
 		// SkipExplanation says that the reason is that of the last refusal.
 		SkipExplanation bool
-		// Surplus is what to tell a member that the gang may run without, "" where the members that must run have no place.
+		// Surplus is the message for a member that the gang may run without, "" where the members that must run have no place.
 		Surplus string
 		// Void is why the room that evictions make came to nothing, "" where it did not.
 		Void string
-		// Kept tells of the room that is kept while pods end, where some is.
+		// Kept describes the room that State keeps while pods end, if any.
 		Kept KeptRoom
 	}
-	// RoomSought answers SeekRoom. Without Found no room is kept now; Later says why.
+	// RoomSought answers SeekRoom. Without Found State keeps no room now; Later says why.
 	RoomSought struct {
 		Ref   Ref
 		UID   vgpu.UID
@@ -64,10 +64,10 @@ type (
 		// Holds keep the devices of Found.
 		Holds []vgpu.Hold
 		Later string
-		// Anywhere: only with the nodes on which room was kept in vain there would be room, so these are forgotten.
+		// Anywhere: the gang has room only with the nodes where State kept room in vain, so State stops avoiding them.
 		Anywhere bool
 	}
-	// HoldFailed means that devices could not be held.
+	// HoldFailed means that GPUShare could not hold devices.
 	HoldFailed struct {
 		Gang Facts
 		UID  vgpu.UID
@@ -79,7 +79,7 @@ type (
 		Ref Ref
 		UID vgpu.UID
 	}
-	// Permitted means that a member asks whether it may be bound. Wait says that it may not yet.
+	// Permitted means that a member has reached Permit. Wait says that the scheduler may not bind it yet.
 	Permitted struct {
 		Gang Facts
 		UID  vgpu.UID
@@ -95,7 +95,7 @@ type (
 		Gang Facts
 		UID  vgpu.UID
 	}
-	// NodeRefused means that no node takes a member, or another plugin refuses its planned one, which is Limited then.
+	// NodeRefused means that no node takes a member, or, where Limited, that another plugin refuses its planned node.
 	NodeRefused struct {
 		Gang    Facts
 		UID     vgpu.UID
@@ -108,42 +108,42 @@ type (
 		Gang  Facts
 		Nodes map[string]int
 	}
-	// RoomWanted means that preemption asks whether it may look for victims for a gang again. Refuse says that it is too early.
+	// RoomWanted means that preemption wants to seek victims for a gang again. Refuse says that it is too early.
 	RoomWanted struct{ Ref Ref }
-	// RoomMade means that pods are to be evicted for a gang. Refuse says that the gang has changed. Room.Until is when the grace
-	// periods of the victims are over; they are waited for until the placement deadline has passed beside.
+	// RoomMade means that the scheduler is to evict pods for a gang. Refuse says that the gang has changed. Room.Until is when
+	// the grace periods of the victims are over; State adds the placement deadline.
 	RoomMade struct {
 		Gang     Facts
 		Room     Made
 		Priority int32
 	}
-	// RoomTried means that from now on, or no longer, each member is given its place in the room that is made.
+	// RoomTried means that from now on, or no longer, State gives each member its place in the room that evictions make.
 	RoomTried struct {
 		Ref Ref
 		On  bool
 	}
-	// RoomGivenUp means that no pods are evicted for a gang now. It is asked for again after Pause, with 0 a while later and only where
-	// something changed.
+	// RoomGivenUp means that the scheduler evicts no pods for a gang now. Preemption seeks victims again after Pause, with 0 a
+	// while later and only where something changed.
 	RoomGivenUp struct {
 		Ref   Ref
 		Why   string
 		Pause time.Duration
 	}
-	// Vacated means that all members that have a place are about to be evicted.
+	// Vacated means that the scheduler is about to evict all members that have a place.
 	Vacated struct {
 		Ref     Ref
 		Members []vgpu.UID
 	}
-	// Withdrawn means that the place of a member goes to pods of a higher priority, before it was bound.
+	// Withdrawn means that the place of a member goes to pods of a higher priority, before its bind.
 	Withdrawn struct {
 		Gang Facts
 		UID  vgpu.UID
 	}
-	// PodRefused means that no node takes a pod that belongs to no gang. The answer is StillLeaving, CameToNothing or SeekOthers, none
-	// where no room is kept for the pod.
+	// PodRefused means that no node takes a pod that belongs to no gang. The answer is StillLeaving, CameToNothing or
+	// SeekOthers, none where State keeps no room for the pod.
 	PodRefused struct {
 		PodRef
-		// NodeKnown: the node of the pod's room is in the scheduler's snapshot. There are the victims that are on it.
+		// NodeKnown: the node of the pod's room is in the scheduler's snapshot. Field There lists the victims on it.
 		NodeKnown bool
 		There     []vgpu.UID
 	}
@@ -154,10 +154,10 @@ type (
 		Until  time.Time
 		Why    string
 	}
-	// PodRoomWanted means that preemption asks whether it may look for victims for a pod again. Refuse says that it is too early.
+	// PodRoomWanted means that preemption wants to seek victims for a pod again. Refuse says that it is too early.
 	PodRoomWanted struct{ PodRef }
-	// PodRoomMade means that pods are to be evicted for a pod. The answer is BeginEvictions, or Defer. Until is when the last of
-	// the room's victims is gone at the latest. Passed are pods whose room is taken: see State.PassedOver.
+	// PodRoomMade means that the scheduler is to evict pods for a pod. The answer is BeginEvictions, or Defer. Until is when
+	// the last of the room's victims is gone at the latest. Passed are pods whose room the pod takes: see State.PassedOver.
 	PodRoomMade struct {
 		PodRef
 		Room   PodRoom
@@ -165,15 +165,15 @@ type (
 		Evict  []Chosen
 		Passed []vgpu.UID
 	}
-	// PodHoldFailed means that the devices of a pod's room could not be held.
+	// PodHoldFailed means that GPUShare could not hold the devices of a pod's room.
 	PodHoldFailed struct{ UID vgpu.UID }
-	// PodRetried means that a pod is to be tried again: at a time, or when a PodDisruptionBudget allows more.
+	// PodRetried means that the scheduler is to try a pod again: at a time, or when a PodDisruptionBudget allows more.
 	PodRetried struct {
 		PodRef
 		At        time.Time
 		OnBudgets bool
 	}
-	// PodEnded means that a pod is bound, or gone.
+	// PodEnded means that a pod has a node, or is gone.
 	PodEnded struct {
 		UID  vgpu.UID
 		Gone bool
@@ -181,18 +181,18 @@ type (
 	// PodTicked means that a second has passed for the room of a pod.
 	PodTicked struct {
 		UID vgpu.UID
-		// NodeStands: the node of the room is there, and may take the pod. There are the victims that exist.
+		// NodeStands: the node of the room is there, and may take the pod. Field There lists the victims that exist.
 		NodeStands bool
 		There      []vgpu.UID
 	}
-	// EvictionsWanted means that the room that is made for a gang needs evictions. The answer is BeginEvictions, or Defer.
+	// EvictionsWanted means that the room of a gang needs evictions. The answer is BeginEvictions, or Defer.
 	EvictionsWanted struct {
 		Ref      Ref
 		Priority int32
 		Evict    []Chosen
 	}
-	// EvictionsEnded answers BeginEvictions: all of Evict were evicted, or Why says what failed. Asked are those that the API server
-	// was asked to evict, and Stay those that exist and are not being deleted.
+	// EvictionsEnded answers BeginEvictions: the evictions of all of Evict succeeded, or Why says what failed. Asked are those
+	// whose eviction the caller requested, Stay those that exist and are not ending.
 	EvictionsEnded struct {
 		Preemptor Preemptor
 		// Pod is the preemptor where it is a pod.
@@ -203,12 +203,12 @@ type (
 		Stay   []vgpu.UID
 		Why    string
 	}
-	// VictimWithdrawn means that a victim lost its place before it was bound.
+	// VictimWithdrawn means that a victim lost its place before its bind.
 	VictimWithdrawn struct {
 		Preemptor Preemptor
 		UID       vgpu.UID
 	}
-	// PlainEvicted means that a pod was evicted for one that asks for no vGPU.
+	// PlainEvicted means that the scheduler evicted a pod for one that requests no vGPU.
 	PlainEvicted struct{}
 	// VictimGone means that a pod is gone.
 	VictimGone struct{ UID vgpu.UID }
@@ -223,21 +223,21 @@ type (
 		Gang Facts
 		// InPermit are members that wait in Permit.
 		InPermit []vgpu.UID
-		// VictimsLeft: pods that are evicted for the gang are still there.
+		// VictimsLeft: victims for the gang are still there.
 		VictimsLeft bool
 		// Blocked are the nodes with pods that the gang waits for and that have not ended.
 		Blocked []string
 	}
-	// Released answers Evict: so many members could not be evicted.
+	// Released answers Evict: the scheduler could not evict Left of the members.
 	Released struct {
 		Gang Facts
 		Left int
 	}
 )
 
-// KeptRoom is how room stands that is kept for a gang while pods end.
+// KeptRoom is the state of the room that State keeps for a gang while pods end.
 type KeptRoom struct {
-	// Stands: the devices are held for members of the gang, and healthy.
+	// Stands: GPUShare holds the devices for members of the gang, and they are healthy.
 	Stands bool
 	// Taken are nodes with pods in the way. Short are those of the others whose hosts lack CPU or memory.
 	Taken, Short []string

@@ -8,33 +8,33 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Evictions numbers the evictions for one preemptor that were begun together, 0 for none.
+// Evictions numbers the evictions that State began together for one preemptor, 0 for none.
 type Evictions uint64
 
-// Chosen is a pod that is to be evicted.
+// Chosen is a pod that the scheduler is to evict.
 type Chosen struct {
 	UID vgpu.UID
 	// Until is when the pod is gone at the latest.
 	Until time.Time
-	// Budgets are those that the pod counts against, as they were when it was chosen.
+	// Budgets are those that the pod counts against, as they were at the choice.
 	Budgets []Stamp
 }
 
-// Stamp is one state of a PodDisruptionBudget. What a budget allows is written by its controller, a moment after a pod leaves. Another
-// preemptor may come before that, and would see that as many may go as before. So victims are charged to their budgets for as long
-// as these are as they were.
+// Stamp is one state of a PodDisruptionBudget. The disruption controller writes what a budget allows a moment after a pod
+// leaves. Another preemptor may come before that, and would see that as many may go as before. So State charges victims to
+// their budgets for as long as these are as they were.
 //
-// A controller that writes a budget for another reason, before it has heard of the victim, ends the charge too early.
+// A controller that writes a budget for another reason, before it has seen the victim leave, ends the charge too early.
 type Stamp struct{ Name, Version string }
 
-// preemptions is what is remembered of evictions, for pods and for gangs.
+// preemptions is what State remembers of evictions, for pods and for gangs.
 type preemptions struct {
-	// pods are the single pods for which pods are evicted, or were to be.
+	// pods are the single pods for which the scheduler evicts pods, or wanted to.
 	pods map[vgpu.UID]*preemptor
 	// evictions are under way, by preemptor. begun counts them.
 	evictions map[Preemptor]Evictions
 	begun     Evictions
-	// chosen are the pods that were chosen as victims, until they are gone, or stay.
+	// chosen are the victims, until they are gone, or stay.
 	chosen    map[vgpu.UID]Chosen
 	allowance allowance
 }
@@ -46,7 +46,7 @@ func newPreemptions(perMinute int) preemptions {
 	}
 }
 
-// PodPreemptor and GangPreemptor name a pod and a gang as preemptors.
+// PodPreemptor names a pod as preemptor.
 func PodPreemptor(uid vgpu.UID) Preemptor { return Preemptor{Pod: uid} }
 
 // GangPreemptor names a gang as preemptor.
@@ -80,7 +80,7 @@ func (m *move) evictionsWanted(e *EvictionsWanted) {
 	}
 }
 
-// beginEvictions has pods evicted. They take the place of evictions for the same preemptor that were stopped and are not over yet: a
+// beginEvictions has the caller evict pods. The evictions replace stopped ones for the same preemptor that are not over yet: a
 // gang may come again under its name.
 func (m *move) beginEvictions(id Preemptor, evict []Chosen) Evictions {
 	m.begun++
@@ -92,15 +92,16 @@ func (m *move) beginEvictions(id Preemptor, evict []Chosen) Evictions {
 	return m.begun
 }
 
-// stopEvictions has no further pods evicted for a preemptor. Requests that were sent are finished, so the evictions end later.
+// stopEvictions has the caller evict no further pods for a preemptor. The caller finishes sent requests, so the evictions end
+// later.
 func (m *move) stopEvictions(id Preemptor) {
 	if number := m.evictions[id]; number != 0 {
 		m.do(StopEvictions{Number: number})
 	}
 }
 
-// evictionsEnded notes that evictions are over. After a failure those pods stay chosen that the API server was asked to evict. The
-// room that they were to make is given up, and so is that of other pods which wait for one that stays.
+// evictionsEnded notes that evictions are over. After a failure those pods stay chosen whose eviction the caller requested.
+// State gives up the room that the evictions were to make, and that of other pods which wait for a pod that stays.
 func (m *move) evictionsEnded(e *EvictionsEnded) {
 	if m.evictions[e.Preemptor] == e.Number {
 		delete(m.evictions, e.Preemptor)
@@ -126,7 +127,7 @@ func (m *move) evictionsEnded(e *EvictionsEnded) {
 	m.endHopeless(e.Stay)
 }
 
-// endHopeless ends the room of pods that wait for a pod which was to be evicted, for another preemptor, and stays.
+// endHopeless ends the room of pods that wait for another preemptor's victim that stays.
 func (m *move) endHopeless(stay []vgpu.UID) {
 	stays := func(v PodRef) bool {
 		_, isChosen := m.chosen[v.UID]
@@ -139,7 +140,7 @@ func (m *move) endHopeless(stay []vgpu.UID) {
 	}
 }
 
-// victimWithdrawn notes that a victim lost its place before it was bound: it exists on, and may get another place.
+// victimWithdrawn notes that a victim lost its place before its bind: it exists on, and may get another place.
 func (m *move) victimWithdrawn(e *VictimWithdrawn) {
 	delete(m.chosen, e.UID)
 	if r := m.pods[e.Preemptor.Pod].room(); r != nil {
@@ -150,18 +151,18 @@ func (m *move) victimWithdrawn(e *VictimWithdrawn) {
 // victimGone notes that a pod is gone, whether it was a victim or not.
 func (m *move) victimGone(e *VictimGone) { delete(m.chosen, e.UID) }
 
-// budgetsEased has the pods tried again that wait for a PodDisruptionBudget to allow more.
+// budgetsEased activates the pods that wait for a PodDisruptionBudget to allow more.
 func (m *move) budgetsEased() {
 	m.retryPods(func(p *preemptor) bool { return p.OnBudgets })
 }
 
-// secondPassed has the pods tried again whose time has come, and forgets victims that are overdue.
+// secondPassed activates the pods whose time has come, and drops victims that are overdue.
 func (m *move) secondPassed() {
 	m.retryPods(func(p *preemptor) bool { return !p.Retry.IsZero() && !m.now.Before(p.Retry) })
 	maps.DeleteFunc(m.chosen, func(_ vgpu.UID, c Chosen) bool { return m.now.After(c.Until) })
 }
 
-// retryPods has some pods tried again.
+// retryPods activates the pods that are due.
 func (m *move) retryPods(due func(*preemptor) bool) {
 	retried := make([]PodRef, 0, len(m.pods))
 	for _, uid := range sorted(m.pods) {
@@ -178,15 +179,15 @@ func (m *move) retryPods(due func(*preemptor) bool) {
 	}
 }
 
-// Evicts reports whether pods are being evicted for a preemptor: it would be tried in vain meanwhile.
+// Evicts reports whether evictions for a preemptor are under way: the scheduler would try it in vain meanwhile.
 func (s *State) Evicts(id Preemptor) bool { return s.evicts(id) }
 
-// IsChosen reports whether a pod was chosen as a victim and is not overdue.
+// IsChosen reports whether a pod is a victim that is not overdue.
 func (s *State) IsChosen(uid vgpu.UID, now time.Time) bool {
-	return !now.After(s.chosen[uid].Until) // the zero time of a pod that was not chosen is over
+	return !now.After(s.chosen[uid].Until) // the zero time of any other pod is over
 }
 
-// Victims returns the pods that were chosen as victims and are not overdue, with the time by which they are gone.
+// Victims returns the victims that are not overdue, with the time by which they are gone.
 func (s *State) Victims(now time.Time) map[vgpu.UID]time.Time {
 	all := make(map[vgpu.UID]time.Time, len(s.chosen))
 	for uid, c := range s.chosen {
@@ -202,7 +203,7 @@ func (s *State) EvictionDelay(id Preemptor, priority int32, now time.Time) time.
 	return s.allowance.wait(id, claim{count: 1, priority: priority, since: now}, now)
 }
 
-// Charges counts the victims that are charged to each state of a budget.
+// Charges counts the victims that State charges to each state of a budget.
 func (s *State) Charges() map[Stamp]int {
 	counts := map[Stamp]int{}
 	for _, c := range s.chosen {
@@ -213,7 +214,7 @@ func (s *State) Charges() map[Stamp]int {
 	return counts
 }
 
-// PodRooms returns the pods for which room is kept while victims leave, in order.
+// PodRooms returns the pods for which State keeps room while victims leave, in order.
 func (s *State) PodRooms() []PodRef {
 	var all []PodRef
 	for _, uid := range sorted(s.pods) {
@@ -224,7 +225,7 @@ func (s *State) PodRooms() []PodRef {
 	return all
 }
 
-// PodRoom returns the phase of a pod and the room that is kept for it, nil for none.
+// PodRoom returns the phase of a pod and the room that State keeps for it, nil for none.
 func (s *State) PodRoom(uid vgpu.UID) (PodPhase, *PodRoom) {
 	p := s.pods[uid]
 	if p.room() == nil {
@@ -233,7 +234,7 @@ func (s *State) PodRoom(uid vgpu.UID) (PodPhase, *PodRoom) {
 	return p.phase.phase(), p.room()
 }
 
-// PodPauses returns when a pod is tried again, and what failed before.
+// PodPauses returns when the scheduler tries a pod again, and what failed before.
 func (s *State) PodPauses(uid vgpu.UID) PodPauses {
 	if p := s.pods[uid]; p != nil {
 		return p.PodPauses

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// planRefused notes why a gang has no plan, and asks for room that is kept for it while pods end when it is its turn.
+// planRefused notes why a gang has no plan. On the gang's turn, planRefused requests room to keep for it while pods end.
 func (m *move) planRefused(e *PlanRefused) {
 	g := m.group(e.Gang.Ref)
 	if !m.current(g, e.Version) {
@@ -17,7 +17,7 @@ func (m *move) planRefused(e *PlanRefused) {
 	if e.Void != "" {
 		m.voidRoom(g, e.Void)
 	}
-	if e.Refusal.Reason == Malformed { // whether there is room is not known
+	if e.Refusal.Reason == Malformed { // there may be room
 		m.refuseAll(g, e.UID, e.Refusal)
 		m.answerRefusal(g)
 		return
@@ -65,7 +65,7 @@ func (m *move) refuseFor(g *group, e *PlanRefused) {
 	}
 }
 
-// seek finds out what is to be said of the room that is kept for a gang, and reports whether it asks for room.
+// seek describes the room that State keeps for a gang, and reports whether it requests room.
 func (m *move) seek(g *group, e *PlanRefused) bool {
 	r := g.refused()
 	r.turn = Turn{}
@@ -104,8 +104,8 @@ func notYet(text string) Turn {
 	return Turn{Kind: NotYet, Text: text}
 }
 
-// turnOf says which room is kept for a gang, and ends that where it is kept in vain. So it is where its devices are free, the pods
-// that it waited for are gone, and the gang still does not fit.
+// turnOf describes the room that State keeps for a gang, and ends it where State keeps it in vain. In that case the devices are
+// free, the blockers are gone, and the gang still does not fit.
 func (m *move) turnOf(g *group, n *reserving, kept *KeptRoom) Turn {
 	if len(kept.Taken) > 0 {
 		return n.kept(m.now)
@@ -120,7 +120,7 @@ func (m *move) turnOf(g *group, n *reserving, kept *KeptRoom) Turn {
 	return turn
 }
 
-// kept says what is kept.
+// kept describes the room.
 func (n *reserving) kept(now time.Time) Turn {
 	t := Turn{Kind: Kept}
 	for i := range n.holds {
@@ -189,7 +189,7 @@ func (m *move) endInVain(g *group, nodes []string) {
 	}
 }
 
-// endReservation gives up the room that is kept for a gang while pods end.
+// endReservation gives up the room that State keeps for a gang while pods end.
 func (m *move) endReservation(g *group) {
 	if g == nil {
 		return
@@ -206,7 +206,7 @@ func (m *move) endReservation(g *group) {
 	m.retryRefused()
 }
 
-// retryRefused has all gangs tried that wait for room: some was given up.
+// retryRefused has the scheduler try all gangs that wait for room: some may be free now.
 func (m *move) retryRefused() {
 	for _, g := range m.gangs {
 		if g.refused().lacksRoom() && g.retry.IsZero() {

@@ -4,22 +4,22 @@ import (
 	"time"
 )
 
-// pauses are when a gang is tried again, and what failed before.
+// pauses are when the scheduler tries a gang again, and what failed before.
 type pauses struct {
-	// retry is when the gang is tried again, zero for when something changes. failures counts plans in a row that came to
-	// nothing.
+	// retry is when the scheduler tries the gang again, zero for when something changes. failures counts plans in a row that
+	// came to nothing.
 	retry    time.Time
 	failures int
-	// limits are nodes that other plugins refused for a planned member, and unlimit when the gang is tried again without the
-	// first of them, zero for never.
+	// limits are nodes that other plugins refused for a planned member, and unlimit when the first of them ends and the
+	// scheduler tries the gang again, zero for never.
 	limits  map[string]Limit
 	unlimit time.Time
-	// inVain counts the rooms in a row that were kept in vain while pods ended, and failed are their nodes.
+	// inVain counts the rooms in a row that State kept in vain while pods ended, and failed are their nodes.
 	inVain int
 	failed map[string]bool
-	// seekVictimsAt is when pods may be evicted for the gang again, and noVictimsReason is why none were the last time. The gang is
-	// tried again at seekVictimsAt where retriesToSeek says so. voidRooms counts the evictions in a row that came to nothing.
-	// fruitlessSearches counts the searches in a row after which no pod was evicted.
+	// seekVictimsAt is when preemption may seek victims for the gang again, and noVictimsReason is why not before. Where
+	// retriesToSeek says so, the scheduler tries the gang then. Preemption counts evictions in a row that came to nothing in
+	// voidRooms, and searches in a row without an eviction in fruitlessSearches.
 	seekVictimsAt                time.Time
 	retriesToSeek                bool
 	noVictimsReason              string
@@ -28,14 +28,14 @@ type pauses struct {
 
 func newPauses() pauses { return pauses{limits: map[string]Limit{}, failed: map[string]bool{}} }
 
-// Limit is how many members a node takes at most, until when: so many were accepted when it refused one more.
+// Limit is how many members a node takes at most, until when: it had accepted so many when it refused one more.
 type Limit struct {
 	Most  int
 	Until time.Time
 }
 
-// The pauses before a plan is made anew after one came to nothing, from the first to the longest. Longer has a gang wait
-// although it would fit now, shorter has the scheduler make plans in vain.
+// The pauses before the scheduler makes a new plan after one came to nothing, from the first to the longest. Longer has a gang
+// wait although it would fit now, shorter has the scheduler make plans in vain.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
@@ -63,8 +63,8 @@ func (s *State) voidPause(times int) time.Duration {
 	return max(firstPause, min(s.cfg.After, longestPause)) << min(times, maxDoublings)
 }
 
-// limitFor is how long a gang has no more members on a node than were accepted when another plugin refused one more, from when
-// the gang may be planned again. Longer keeps it from a node that has room again, shorter has the same plan refused again.
+// limitFor is how long a Limit lasts, from when the scheduler may plan the gang again. Longer keeps the gang from a node that
+// has room again, shorter has the same plan refused again.
 const limitFor = 30 * time.Second
 
 // limit bounds the members on a node for a while. The caller has the gang pause.
@@ -87,21 +87,20 @@ func (g *group) failMember(m *move, e *Unreserved) {
 	m.do(Count{What: RepairsKept})
 }
 
-// The least pause between two times that pods to evict are sought for a gang in vain, and how often it is doubled. Longer makes
-// room later where a change lets it be made, shorter takes the time of the scheduler for gangs that no eviction helps: a hundred
-// may wait.
+// The least pause between two searches for victims for a gang that find none, and how often it doubles. Longer makes room later
+// after a change that helps, shorter takes the time of the scheduler for gangs that no eviction helps: a hundred may wait.
 const (
 	seekPause     = 5 * time.Second
 	seekDoublings = 4
 )
 
-// lookPause is the shortest pause between two looks whether room is kept for a gang. Shorter keeps room sooner, and costs a plan
-// each. passes is how many more gangs have a turn for each time that one which cannot be tried has waited.
+// lookPause is the shortest pause between two searches for room to keep for a gang. Shorter keeps room sooner, and costs a plan
+// each. After a failed search, or a turn without one, the pause is at least the gang's wait so far divided by passes.
 const (
 	lookPause = 15 * time.Second
 	passes    = 16
 )
 
-// evictionsBegin is how long evictions may take to begin. Longer delays the members of a gang that is not evicted after all,
-// shorter may have a member placed whose siblings are about to be evicted.
+// evictionsBegin is how long evictions may take to begin. Longer delays the members of a gang that stays after all, shorter may
+// have a member placed whose siblings are about to leave.
 const evictionsBegin = 30 * time.Second

@@ -7,40 +7,41 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Phase is what the members of a gang are in that have a place.
+// Phase is the state of the members of a gang that have a place.
 type Phase uint8
 
 // The phases of a gang.
 const (
 	// Unplaced: no member has a place.
 	Unplaced Phase = iota
-	// Planned: all members that must run have a place, which is kept. They wait for each other in Permit or Bind. What goes
-	// wrong for one of them ends the plan.
+	// Planned: all members that must run have a place, which State keeps. The members wait for each other in Permit or Bind. A
+	// failure of any of them ends the plan.
 	Planned
-	// Binding: all members that must run were at their places, and they are being bound. The place of a member whose bind
-	// fails is kept, and the bind is tried again. Where too few are bound by the placement deadline, those are evicted.
+	// Binding: all members that must run were at their places, and the scheduler binds them. A member whose bind fails keeps
+	// its place, and the scheduler tries the bind again. Where it has bound too few by the placement deadline, it evicts those.
 	Binding
-	// Running: as many members as must run were bound. Members that come later, or again, are planned and bound one by one.
+	// Running: as many members as must run got a node. The scheduler plans and binds members that come later, or again, one by
+	// one.
 	Running
 )
 
 // String returns the name of the phase.
 func (p Phase) String() string { return [...]string{"Unplaced", "Planned", "Binding", "Running"}[p] }
 
-// Need is what those members of a gang wait for that must run and have no place.
+// Need is what the members of a gang wait for that must run and have no place.
 type Need uint8
 
 // The needs of a gang.
 const (
-	// Satisfied: nothing is known to be missing.
+	// Satisfied: State knows of nothing that is missing.
 	Satisfied Need = iota
 	// Incomplete: fewer members exist than must run, or the PodGroup does not.
 	Incomplete
-	// Refused: no plan was found.
+	// Refused: the scheduler found no plan.
 	Refused
-	// Reserving: no plan was found, and room is kept for the gang while the pods in its way end.
+	// Reserving: the scheduler found no plan, and State keeps room for the gang while the pods in its way end.
 	Reserving
-	// Preempting: no plan was found, and room is kept for the gang while pods that are evicted for it end.
+	// Preempting: the scheduler found no plan, and State keeps room for the gang while its victims end.
 	Preempting
 )
 
@@ -56,13 +57,13 @@ type (
 	unplaced struct{}
 	planned  struct {
 		plan
-		// made is when the plan was made. gate is opened when the members may be bound, and when the plan ends.
+		// made is when the plan began. State opens gate when the scheduler may bind the members, and when the plan ends.
 		made time.Time
 		gate Gate
 	}
 	binding struct {
 		plan
-		// since is when the members were allowed to be bound.
+		// since is when the scheduler began to bind the members.
 		since time.Time
 	}
 	running struct{ plan }
@@ -73,15 +74,15 @@ func (*planned) phase() Phase { return Planned }
 func (*binding) phase() Phase { return Binding }
 func (*running) phase() Phase { return Running }
 
-// Gate numbers what the members of one plan wait for before they are bound.
+// Gate numbers what the members of one plan wait for before their binds.
 type Gate uint64
 
-// plan are the places of members that are not bound yet.
+// plan has the places of members before their binds.
 type plan struct {
 	places map[vgpu.UID]Place
 	// reserved are the members that passed Reserve at their places.
 	reserved map[vgpu.UID]bool
-	// preempted: pods were evicted to make room for the plan.
+	// preempted: the scheduler evicted pods to make room for the plan.
 	preempted bool
 }
 
@@ -90,8 +91,8 @@ func newPlan() plan { return plan{places: map[vgpu.UID]Place{}, reserved: map[vg
 // Place is where a member goes.
 type Place struct {
 	vgpu.Assignment
-	// Pinned: the member goes to this node and no other. A member without vGPUs is held to the required domains only, until a
-	// plan came to nothing: it may have taken the CPU that its siblings were to have.
+	// Pinned: the member goes to this node and no other. A member without vGPUs goes anywhere in the required domains, until a
+	// plan came to nothing: the member may have taken the CPU that its siblings were to have.
 	Pinned bool
 	// Within are the labels that its node must have: the required domains of the gang.
 	Within map[string]string
@@ -99,26 +100,26 @@ type Place struct {
 	Host vgpu.Room
 }
 
-// Held reports whether devices are held for the member.
+// Held reports whether GPUShare holds devices for the member.
 func (p *Place) Held() bool { return len(p.Containers) > 0 }
 
-// need holds what exists in a need; nil is Satisfied.
+// need holds what exists in a need; nil means Satisfied.
 type need interface{ need() Need }
 
 type (
 	incomplete struct {
 		why string
-		// since is when members were seen to be missing. notified: the members have got a notice of it.
+		// since is when State saw that members were missing. notified: the members have got a notice of it.
 		since    time.Time
 		notified bool
 	}
 	refused struct {
 		Refusal
-		// notified are the members that were refused since the kind of the refusal changed.
+		// notified are the members that State refused since the kind of the refusal changed.
 		notified map[vgpu.UID]bool
-		// turn follows the message: which room is kept for the gang, or which gang comes before it.
+		// turn follows the message: which room State keeps for the gang, or which gang comes before it.
 		turn Turn
-		// at is when the reason was found.
+		// at is when the scheduler found the reason.
 		at time.Time
 		// wait is since when the gang waits for room, nil where free room would not help.
 		wait *wait
@@ -128,7 +129,7 @@ type (
 		// holds keep the devices. room has the places of all members and the pods in the way.
 		holds []vgpu.Hold
 		room  gang.Kept
-		// lacking is for how many members that must run the room is kept.
+		// lacking is for how many members that must run State keeps the room.
 		lacking int
 		// since is when it began, until when the present owners of the devices end, in Unix seconds, 0 for not known.
 		since time.Time
@@ -151,11 +152,11 @@ func (*preempting) need() Need { return Preempting }
 
 // wait is the place of a gang among those that wait for room.
 type wait struct {
-	// since is when the gang began to wait, look when it is seen next whether room is kept for it, and later what was said of
-	// that the last time.
+	// since is when the gang began to wait, look when State next seeks room to keep for it, and later why there was none the
+	// last time.
 	since, look time.Time
 	later       string
-	// woken is when it was tried for that, zero where it was not.
+	// woken is when State activated the gang for that, zero where it did not.
 	woken time.Time
 }
 
@@ -172,20 +173,20 @@ type Refusal struct {
 // Malformed is the reason of refusals that only a change of the gang's objects helps.
 const Malformed gang.Reason = "Malformed"
 
-// Made is the room that is made for a gang by evictions.
+// Made is the room that evictions make for a gang.
 type Made struct {
 	// Places of the members.
 	Places map[vgpu.UID]Place
-	// Victims are the pods that are evicted.
+	// Victims are the pods that the scheduler evicts.
 	Victims map[vgpu.UID]Victim
-	// Lacking and Unbound are the members that had to find a place: those of the plan, and those that were not bound. They
-	// differ while it is not known whether a bind happened.
+	// Lacking and Unbound count the members that had to find a place: those of the plan, and those without a node. The counts
+	// differ while State does not know whether a bind happened.
 	Lacking, Unbound int
 	// Until is when the victims must be gone.
 	Until time.Time
 }
 
-// Victim is a pod that is evicted: "namespace/name", and its node.
+// Victim is a pod that the scheduler evicts: "namespace/name", and its node.
 type Victim struct{ Pod, Node string }
 
 // TurnKind says what a Turn describes.
@@ -195,13 +196,13 @@ type TurnKind uint8
 const (
 	// NoTurn: there is nothing to say.
 	NoTurn TurnKind = iota
-	// Kept: room is kept for the gang on Nodes; its owners end within Left, 0 where that is not known.
+	// Kept: State keeps room for the gang on Nodes; its owners end within Left, 0 for unknown.
 	Kept
 	// Behind: gang Ahead comes first.
 	Behind
-	// NotYet: Text says why no room is kept.
+	// NotYet: Text says why State keeps no room.
 	NotYet
-	// InVain: the room that was kept is free, and the gang does not fit: Nodes lack CPU or memory, or something else is missing.
+	// InVain: the room of the gang is free, and the gang does not fit: Nodes lack CPU or memory, or something else is missing.
 	InVain
 )
 

@@ -57,7 +57,7 @@ func (m *move) giveInDryRun(r *preempting, uid vgpu.UID) {
 	m.refuse("no room is made for the pod: its gang may run without it")
 }
 
-// askForPlan asks for places for the members that have none. lost: the member that is tried had one, which stands no more.
+// askForPlan requests places for the members that have none. lost: the tried member had one, which stands no more.
 func (m *move) askForPlan(g *group, f *Facts, e *Tried, lost bool) {
 	if pause := g.retry.Sub(m.now); pause > 0 {
 		// The queue's own backoff is none where it has nothing else to try, and two gangs could have each other tried for ever.
@@ -81,7 +81,7 @@ func (m *move) askForPlan(g *group, f *Facts, e *Tried, lost bool) {
 	m.do(Plan{Version: g.version})
 }
 
-// keepLeaving forgets the members of an ended plan that the scheduler does not count on their nodes any more.
+// keepLeaving drops the members of an ended plan that the scheduler does not count on their nodes any more.
 func (g *group) keepLeaving(still []vgpu.UID) {
 	stillLeaving := map[vgpu.UID]string{}
 	for _, uid := range still {
@@ -92,8 +92,8 @@ func (g *group) keepLeaving(still []vgpu.UID) {
 	g.leaving = stillLeaving
 }
 
-// lose drops the place of a member whose node or devices are gone: with the whole plan where the members are not bound yet, alone
-// after that.
+// lose drops the place of a member whose node or devices are gone: with the whole plan before the scheduler binds the members,
+// alone after that.
 func (m *move) lose(g *group, f *Facts, e *Tried) {
 	if g.phase.phase() == Planned {
 		m.cancel(g, f, "the room of pod "+e.Pod+" is lost: its node or its devices are gone")
@@ -103,7 +103,7 @@ func (m *move) lose(g *group, f *Facts, e *Tried) {
 	m.do(Count{What: RepairsMoved})
 }
 
-// current reports whether an answer is about the present state of a gang. Where it is not, the gang is tried again.
+// current reports whether an answer is about the present state of a gang. Where it is not, the scheduler tries the gang again.
 func (m *move) current(g *group, v Version) bool {
 	if g.version == v {
 		return true
@@ -147,7 +147,7 @@ func (m *move) planFound(e *PlanFound) {
 	}
 }
 
-// planOf returns the plan of a gang, a new one for a gang that is Unplaced.
+// planOf returns the plan of a gang, a new one for an Unplaced gang.
 func (m *move) planOf(g *group) *plan {
 	if p := g.plan(); p != nil {
 		return p
@@ -170,7 +170,7 @@ func Surplus(ref Ref, placed int, why string) string {
 // about names the gang that a message is about.
 func about(ref Ref, message string) string { return "gang " + ref.String() + ": " + message }
 
-// drop forgets one place, with its hold.
+// drop removes one place, with its hold.
 func (m *move) drop(g *group, uid vgpu.UID) {
 	p := g.plan()
 	if at := p.places[uid]; at.Held() {
@@ -181,8 +181,8 @@ func (m *move) drop(g *group, uid vgpu.UID) {
 	delete(p.reserved, uid)
 }
 
-// cancel ends the plan of a gang: all holds are released, members that wait are rejected, and the gang is tried again later.
-// Members that are bound stay.
+// cancel ends the plan of a gang: it releases all holds, rejects members that wait, and has the scheduler try the gang later.
+// Bound members stay.
 func (m *move) cancel(g *group, f *Facts, why string) {
 	p := g.plan()
 	if p == nil || len(p.places) == 0 {
@@ -204,16 +204,16 @@ func (m *move) cancel(g *group, f *Facts, why string) {
 	}
 	g.forgetNotified()
 	g.fail(m.now)
-	if p.preempted { // the room that pods were evicted for came to nothing
+	if p.preempted { // the room of these evictions came to nothing
 		g.seekVictimsAt = m.now.Add(m.voidPause(g.voidRooms))
 		g.voidRooms++
 	}
 	m.do(Count{What: Cancelled})
 }
 
-// rejection says why members that wait at their places are sent away, in words that differ from those of the last time. The
-// scheduler's queue of Kubernetes 1.37 now and then loses a pod that comes back from Permit (kubernetes#139186). A change of the
-// pod's condition brings it back.
+// rejection says why the scheduler rejects members that wait at their places, in other words than the last time. The
+// scheduler's queue of Kubernetes 1.37 now and then loses a pod that comes back from Permit (kubernetes#139186). A change of
+// the pod's condition brings it back.
 func (g *group) rejection(why string) string {
 	text := about(g.Ref, why)
 	if g.failures > 0 {
@@ -229,7 +229,7 @@ func (g *group) forgetNotified() {
 	}
 }
 
-// refuseAll notes why a gang has no plan, for its other members, and tells the member that was tried.
+// refuseAll notes why a gang has no plan, for its other members, and that the tried member gets a notice of it.
 func (m *move) refuseAll(g *group, uid vgpu.UID, refusal Refusal) {
 	r := g.refused()
 	if r == nil {
@@ -244,7 +244,7 @@ func (m *move) refuseAll(g *group, uid vgpu.UID, refusal Refusal) {
 	r.notified[uid] = true
 }
 
-// holdFailed gives up what could not be held.
+// holdFailed gives up what GPUShare could not hold.
 func (m *move) holdFailed(e *HoldFailed) {
 	g := m.group(e.Gang.Ref)
 	switch n := g.need.(type) {

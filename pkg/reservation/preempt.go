@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// preemptor returns what is remembered of a pod, making it if need be.
+// preemptor returns what State remembers of a pod, making it if need be.
 func (m *move) preemptor(ref PodRef) *preemptor {
 	p := m.pods[ref.UID]
 	if p == nil {
@@ -18,8 +18,8 @@ func (m *move) preemptor(ref PodRef) *preemptor {
 	return p
 }
 
-// podRefused answers for a pod that no node takes. While room is kept for it the pod waits: for its victims, or for other pods that
-// leave the node and whose room it took before. Where neither is there any more the preemption came to nothing.
+// podRefused answers for a pod that no node takes. While State keeps room for it, the pod waits: for its victims, or for other
+// pods that leave the node and whose room it took before. Where neither is there any more, the preemption came to nothing.
 func (m *move) podRefused(e *PodRefused) {
 	p := m.pods[e.UID]
 	if p == nil {
@@ -61,7 +61,7 @@ func (m *move) othersSought(e *OthersSought) {
 	m.do(StillLeaving{Why: p.waiting(len(e.Others), m.now)})
 }
 
-// cameToNothing gives up the room of a pod that is tried, and has it pause.
+// cameToNothing gives up the room of the tried pod, and has the pod pause.
 func (m *move) cameToNothing(p *preemptor, why string) {
 	m.do(Release{UID: p.UID}, CameToNothing{Why: why})
 	p.phase = nil
@@ -119,7 +119,7 @@ func (m *move) podRoomWanted(e *PodRoomWanted) {
 	m.refuse(fmt.Sprintf("the last one came to nothing, the next is tried in %v: %s", pause, p.Why))
 }
 
-// podRoomMade keeps room for a pod and has its victims evicted, where that is within the allowance.
+// podRoomMade keeps room for a pod and has the caller evict its victims, where that is within the allowance.
 func (m *move) podRoomMade(e *PodRoomMade) {
 	id := PodPreemptor(e.UID)
 	p, room := m.preemptor(e.PodRef), e.Room
@@ -141,7 +141,7 @@ func (m *move) podRoomMade(e *PodRoomMade) {
 	}
 }
 
-// podHoldFailed forgets the room of a pod whose devices could not be held.
+// podHoldFailed gives up the room of a pod whose devices GPUShare could not hold.
 func (m *move) podHoldFailed(e *PodHoldFailed) {
 	if p := m.pods[e.UID]; p.room() != nil {
 		m.stopEvictions(PodPreemptor(e.UID))
@@ -150,13 +150,14 @@ func (m *move) podHoldFailed(e *PodHoldFailed) {
 	}
 }
 
-// podRetried has a pod tried again without an event of the cluster.
+// podRetried has the scheduler try a pod again without an event of the cluster.
 func (m *move) podRetried(e *PodRetried) {
 	p := m.preemptor(e.PodRef)
 	p.Retry, p.OnBudgets = e.At, e.OnBudgets
 }
 
-// podEnded forgets a pod that is bound or gone, and ends its evictions. The hold of a bound pod ends once its assignment is seen.
+// podEnded removes a pod that has a node or is gone, and ends its evictions. The hold of a bound pod ends once the informer
+// shows its assignment.
 func (m *move) podEnded(e *PodEnded) {
 	id := PodPreemptor(e.UID)
 	m.stopEvictions(id)
@@ -205,8 +206,8 @@ func countPods(count int) string {
 	return fmt.Sprintf("%d pods", count)
 }
 
-// endPodRoom gives up the room of a pod and has the pod tried again, at once, for the room that there is. Where why is not "", the
-// preemption came to nothing, and the next one waits.
+// endPodRoom gives up the room of a pod and has the scheduler try the pod at once, for the room that there is. Where why is not
+// "", the preemption came to nothing, and the next one waits.
 func (m *move) endPodRoom(p *preemptor, why string) {
 	if p.room() == nil {
 		return
@@ -220,7 +221,7 @@ func (m *move) endPodRoom(p *preemptor, why string) {
 	m.forgetIdle(p)
 }
 
-// forgetIdle forgets a pod of which there is nothing to remember.
+// forgetIdle removes a pod of which there is nothing to remember.
 func (m *move) forgetIdle(p *preemptor) {
 	if p.phase == nil && p.Failures == 0 && p.Retry.IsZero() && !p.OnBudgets {
 		delete(m.pods, p.UID)

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Preemptor names the pod or gang that pods are evicted for: a single pod by its UID, or a gang.
+// Preemptor names a preemptor: a single pod by its UID, or a gang.
 type Preemptor struct {
 	Pod  vgpu.UID
 	Gang Ref
@@ -25,16 +25,16 @@ type PodRef struct {
 	Pod string
 }
 
-// PodPhase tells of the room that is kept for a single pod while its victims leave.
+// PodPhase describes the room that State keeps for a single pod while its victims leave.
 type PodPhase uint8
 
-// The phases of a single pod for which pods are evicted.
+// The phases of a single pod that is a preemptor.
 const (
-	// Roomless: no room is kept for the pod. Where its last preemption came to nothing, the pod pauses.
+	// Roomless: State keeps no room for the pod. Where its last preemption came to nothing, the pod pauses.
 	Roomless PodPhase = iota
-	// Leaving: room is kept for the pod, and victims are still there.
+	// Leaving: State keeps room for the pod, and victims are still there.
 	Leaving
-	// Cleared: room is kept for the pod, and all victims have left. The scheduler has a minute to place the pod.
+	// Cleared: State keeps room for the pod, and all victims have left. The scheduler has a minute to place the pod.
 	Cleared
 )
 
@@ -50,7 +50,7 @@ type (
 		PodRoom
 		until time.Time
 	}
-	// clearedRoom knows since when all victims were seen to be gone.
+	// clearedRoom knows since when all victims are gone.
 	clearedRoom struct {
 		PodRoom
 		since time.Time
@@ -66,33 +66,33 @@ type PodRoom struct {
 	Priority int32
 	// Victims are the pods whose room the pod waits for.
 	Victims []PodRef
-	// withdrawn are the victims that lost their place before they were bound, with the time of that: such a pod exists on.
+	// withdrawn are the victims that lost their place before their binds, with the time of that: such a pod exists on.
 	withdrawn map[vgpu.UID]time.Time
 	// evictions made the room, 0 for none.
 	evictions Evictions
 }
 
-// preemptor is what is remembered of a single pod for which pods are evicted, or were to be.
+// preemptor is what State remembers of a single pod for which the scheduler evicts pods, or wanted to.
 type preemptor struct {
 	PodRef
 	phase podPhase
 	PodPauses
 }
 
-// PodPauses are when a pod is tried again, and what failed before.
+// PodPauses are when the scheduler tries a pod again, and what failed before.
 type PodPauses struct {
-	// Failures counts the preemptions in a row that came to nothing, Why says it of the last one, and Until is when the next one may
-	// be tried.
+	// Failures counts the preemptions in a row that came to nothing, Why is the reason of the last one, and Until is when the
+	// next one may begin.
 	Failures int
 	Why      string
 	Until    time.Time
-	// Retry is when the pod is tried again without an event of the cluster, zero for never. OnBudgets says that the pod is tried
-	// when a PodDisruptionBudget allows more.
+	// Retry is when the scheduler tries the pod again without an event of the cluster, zero for never. OnBudgets says that it
+	// tries the pod when a PodDisruptionBudget allows more.
 	Retry     time.Time
 	OnBudgets bool
 }
 
-// room returns the room that is kept for the pod, nil for none.
+// room returns the room that State keeps for the pod, nil for none.
 func (p *preemptor) room() *PodRoom {
 	if p == nil {
 		return nil
@@ -106,8 +106,8 @@ func (p *preemptor) room() *PodRoom {
 	return nil
 }
 
-// stillThere counts the victims that are still on the node. A victim that lost its place before it was bound counts for a moment, until
-// the scheduler has forgotten it.
+// stillThere counts the victims that are still on the node. A victim that lost its place before its bind counts for a moment,
+// until the scheduler's cache has dropped it.
 func (r *PodRoom) stillThere(there []vgpu.UID, now time.Time) int {
 	count := 0
 	for _, v := range r.Victims {
@@ -122,13 +122,14 @@ func (r *PodRoom) stillThere(there []vgpu.UID, now time.Time) int {
 }
 
 const (
-	// forgetting is how long the scheduler may take to forget a pod that lost its place before it was bound. Longer delays
-	// preemptors that find no room although all victims have left, shorter gives up room that is about to be free.
+	// forgetting is how long the scheduler's cache may keep a pod that lost its place before its bind. Longer delays preemptors
+	// that find no room although all victims have left, shorter gives up room that is about to be free.
 	forgetting = 5 * time.Second
 	// settling is how long a pod may stay unplaced once its victims are gone. Longer keeps room for a pod that something else
 	// keeps out of the queue, shorter gives up room that a busy scheduler has not come to use.
 	settling = time.Minute
-	// longestPodPause bounds the pause after preemptions for a pod that came to nothing. It begins with firstPause and doubles.
+	// longestPodPause bounds the pause after preemptions for a pod that came to nothing. The first pause is firstPause, and
+	// each failure doubles it.
 	longestPodPause = 5 * time.Minute
 	// evictionsFailedPause is the pause of a gang after an eviction failed.
 	evictionsFailedPause = 15 * time.Second

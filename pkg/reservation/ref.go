@@ -6,7 +6,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Source says where a gang is declared.
+// Source says which API declares a gang.
 type Source string
 
 // Ref names a gang.
@@ -27,9 +27,9 @@ func (r Ref) Compare(o Ref) int {
 // Facts are what the API says of a gang at the moment of an event.
 type Facts struct {
 	Ref
-	// MinCount is the least number of members that may run, 0 where it is not known.
+	// MinCount is the least number of members that may run, 0 for unknown.
 	MinCount int
-	// Members exist and have not ended, by rank. Those that are being deleted are among them.
+	// Members exist and have not ended, by rank. Members with a deletion timestamp are among them.
 	Members []Member
 	// Queued says that the scheduler's queue knows the gang itself, and gates its members as a whole.
 	Queued bool
@@ -37,7 +37,7 @@ type Facts struct {
 	Problem *Problem
 }
 
-// Problem is why a gang cannot be placed, whatever room there is.
+// Problem is why the scheduler cannot place a gang, whatever room there is.
 type Problem struct {
 	Message string
 	// Waits reports that something is missing that may appear by itself: members, or the PodGroup.
@@ -49,18 +49,18 @@ type Member struct {
 	UID vgpu.UID
 	// Pod is "namespace/name".
 	Pod string
-	// Node is where the API says that the member is bound, "" where it is not.
+	// Node is the member's node in the API, "" for none.
 	Node string
-	// Deleted says that the member is being deleted, Gated that its scheduling gates keep it out of the queue.
+	// Deleted says that the member has a deletion timestamp, Gated that its scheduling gates keep it out of the queue.
 	Deleted, Gated bool
-	// Created and Scheduled are Unix times in seconds: when the pod was made, and when it got its node, 0 where it has none.
+	// Created and Scheduled are Unix times in seconds: of the pod's creation, and of when it got its node, 0 where it has none.
 	Created, Scheduled int64
 }
 
 // Waits reports whether a member needs a place and may get one.
 func (m *Member) Waits() bool { return m.Node == "" && !m.Deleted && !m.Gated }
 
-// Leads reports whether a pod is tried on behalf of its gang: it is the first by rank that may be scheduled, or none may.
+// Leads reports whether a pod is the leader of its gang: the first by rank that waits. Where no member waits, any pod is.
 func (f *Facts) Leads(uid vgpu.UID) bool {
 	for i := range f.Members {
 		if f.Members[i].Waits() {
@@ -70,7 +70,7 @@ func (f *Facts) Leads(uid vgpu.UID) bool {
 	return true
 }
 
-// firstBound returns when the first of the bound members got its node, in Unix seconds, 0 where that is not known.
+// firstBound returns when the first of the bound members got its node, in Unix seconds, 0 for unknown.
 func (f *Facts) firstBound() int64 {
 	first := int64(0)
 	for i := range f.Members {
@@ -81,7 +81,7 @@ func (f *Facts) firstBound() int64 {
 	return first
 }
 
-// waitedAt reports whether a member waits that was made by a time. Both are in whole seconds.
+// waitedAt reports whether a member that waits existed at a time. Both times are in whole seconds.
 func (f *Facts) waitedAt(at int64) bool {
 	for i := range f.Members {
 		if m := &f.Members[i]; m.Node == "" && !m.Deleted && m.Created <= at {

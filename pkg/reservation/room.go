@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// roomWanted says whether pods to evict may be sought for a gang.
+// roomWanted says whether preemption may seek victims for a gang.
 func (m *move) roomWanted(e *RoomWanted) {
 	g := m.gangs[e.Ref]
 	if g != nil && m.now.Before(g.seekVictimsAt) {
@@ -16,9 +16,9 @@ func (m *move) roomWanted(e *RoomWanted) {
 	}
 }
 
-// roomMade keeps room for a gang for which pods are evicted, until the gang has a plan. It ends before that when the gang is over,
-// cannot be placed or has other members. It also ends when a device or node of the room is lost, and when the room is not free
-// although all victims are gone. At the latest it ends after the grace periods of the victims and the placement deadline.
+// roomMade keeps room for a gang for which the scheduler evicts pods, until the gang has a plan. The room ends earlier when the
+// gang is over, has a problem or has other members. The room also ends when it loses a device or node, or is not free although
+// all victims are gone. At the latest it ends after the grace periods of the victims and the placement deadline.
 func (m *move) roomMade(e *RoomMade) {
 	g := m.gangs[e.Gang.Ref]
 	if g == nil || len(g.places()) > 0 || g.preempting() != nil || g.refused() == nil {
@@ -40,8 +40,8 @@ func (m *move) roomMade(e *RoomMade) {
 	}
 }
 
-// MembersChanged says that members ended or were bound since the cycle looked at them: the room would be for too few, or for too
-// many.
+// MembersChanged says that members ended or got a node since the cycle looked at them: the room would be for too few, or for
+// too many.
 const MembersChanged = "its members changed meanwhile"
 
 func (m *move) roomTried(e *RoomTried) {
@@ -99,7 +99,7 @@ func (m *move) voidRoom(g *group, why string) {
 	g.voidRooms++
 }
 
-// otherMembers reports whether a gang has other members than those that room is made for.
+// otherMembers reports whether a gang has other members than those for which evictions make room.
 func (m *move) otherMembers(g *group, f *Facts) bool {
 	r := g.preempting()
 	if r == nil {
@@ -120,7 +120,7 @@ func (m *move) otherMembers(g *group, f *Facts) bool {
 	return g.lacking(&adjusted) != r.Unbound
 }
 
-// lookAtRoom gives up the room of a gang when its time is over or its gang changed, and has the gang tried once all victims are
+// lookAtRoom gives up the room of a gang when its time is over or its gang changed, and activates the gang once all victims are
 // gone.
 func (m *move) lookAtRoom(g *group, e *Ticked) {
 	r := g.preempting()
@@ -138,9 +138,9 @@ func (m *move) lookAtRoom(g *group, e *Ticked) {
 	}
 }
 
-// Stand says how the room of a gang stands: its members may have it now, or it is void for a reason, or neither yet. lacking counts
-// the members that must run and have no place. wanted are the members that need a place. leaving are the pods that are about to
-// leave the nodes of the room. ledger returns a node, nil where it is gone.
+// Stand says how the room of a gang stands: its members may have it now, or it is void for a reason, or neither yet. The number
+// lacking is of members that must run and have no place, and wanted are the members that need one. Pods in leaving are about to
+// leave the nodes of the room. The function ledger returns a node, nil where it is gone.
 func (r *Made) Stand(lacking int, wanted map[vgpu.UID]bool, priority int32, leaving map[vgpu.UID]bool, ledger func(string) *vgpu.Node) (ready bool, void string) {
 	if r.Lacking != lacking {
 		return false, "its members changed"
@@ -165,9 +165,9 @@ func (r *Made) Stand(lacking int, wanted map[vgpu.UID]bool, priority int32, leav
 	return false, "others have the room"
 }
 
-// free reports whether all members could have their places, beside the holds of pods of a higher priority: now, or once some pods
-// are removed. Then the hosts of those pods have room enough. Holds for pods of the members' own priority are no obstacle. These
-// pods do not need this room, although the pods that leave it may still be where the members go.
+// free reports whether all members could have their places, beside the holds of pods of a higher priority: now, or without some
+// removed pods. Then the hosts of the removed pods have room enough. Holds for pods of the members' own priority are no
+// obstacle. Their pods do not need this room, although the pods that leave it may still be where the members go.
 func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, removed map[vgpu.UID]bool) bool {
 	nodes := map[string]*vgpu.Node{}
 	for _, uid := range sorted(r.Places) {
@@ -187,8 +187,8 @@ func (r *Made) free(ledger func(string) *vgpu.Node, priority int32, removed map[
 	return true
 }
 
-// without returns a node without some pods, on which pods of a higher priority have what is held for them; nil where that does not
-// add up.
+// without returns a node without some pods, on which pods of a higher priority have the devices of their holds; nil where those
+// do not fit.
 func without(n *vgpu.Node, priority int32, removed map[vgpu.UID]bool) *vgpu.Node {
 	holds := n.Holds()
 	n = n.Without(func(h *vgpu.Hold, held bool) bool { return held || removed[h.UID] })

@@ -12,25 +12,26 @@ import (
 
 // Config has the rules of a State.
 type Config struct {
-	// Deadline is how long the members of a plan, and evicted pods, are waited for.
+	// Deadline is how long State waits for the members of a plan, and for evicted pods.
 	Deadline time.Duration
-	// Drains says for which gangs room is kept while pods end: After they have waited so long, for Timeout at most.
+	// Drains says for which gangs State keeps room while pods end: After they have waited so long, for Timeout at most.
 	Drains         gang.Drains
 	After, Timeout time.Duration
-	// Began is when the scheduler began: what happened before was seen by another one.
+	// Began is when the scheduler began: another one saw what happened before.
 	Began time.Time
-	// EvictionsPerMinute bounds the pods that are evicted for preemptors, 0 for no bound.
+	// EvictionsPerMinute bounds the evictions for preemptors, 0 for no bound.
 	EvictionsPerMinute int
 }
 
-// State is what is remembered of gangs and of preemptions between scheduling cycles. What the API knows comes with each event.
+// State is what the scheduler remembers of gangs and of preemptions between scheduling cycles. Each event brings what the API
+// knows.
 type State struct {
 	cfg   Config
 	gangs map[Ref]*group
-	// reserving is the gang that room is kept for while pods end, the zero Ref for none. Only one has: two could each keep what
-	// the other needs.
+	// reserving is the gang for which State keeps room while pods end, the zero Ref for none. Only one has: two could each keep
+	// what the other needs.
 	reserving Ref
-	// gates and versions count those that were given out.
+	// gates and versions are the last numbers that State gave out.
 	gates    Gate
 	versions Version
 	preemptions
@@ -39,41 +40,41 @@ type State struct {
 // Version numbers the states of a gang: what a plan depends on has not changed while it stays the same.
 type Version uint64
 
-// group is what is remembered of one gang.
+// group is what State remembers of one gang.
 type group struct {
 	Ref
 	version  Version
 	priority int32
 	// grouped: the scheduler tried all members in one cycle, the last time.
 	grouped bool
-	// arrived is when the gang was tried first, zero once its members may be bound.
+	// arrived is when the scheduler first tried the gang, zero once it may bind the members.
 	arrived time.Time
 	phase   phase
 	need    need
 	members
 	pauses
-	// vacating: all members that have a place are about to be evicted, nil where they are not.
+	// vacating: the scheduler is about to evict all members that have a place, nil where it is not.
 	vacating *vacating
 }
 
-// members is what is remembered of single members.
+// members is what State remembers of single members.
 type members struct {
-	// bound are those whose Binding succeeded, before the informer tells.
+	// bound are those whose Binding succeeded, before the informer shows it.
 	bound map[vgpu.UID]bool
 	// leaving are members of a plan that has ended, with their nodes. Until the scheduler's snapshot has them there no longer,
 	// nodes would refuse members because of their own siblings, or of themselves.
 	leaving map[vgpu.UID]string
-	// repairs are members that failed while they were being bound.
+	// repairs are members that failed during the binds.
 	repairs map[vgpu.UID]Repair
 }
 
-// Repair is how often in a row a member failed while it was being bound, and when it is tried again, zero once it may be.
+// Repair is how often in a row a member failed during the binds, and when the scheduler tries it again, zero once it may.
 type Repair struct {
 	Failures int
 	At       time.Time
 }
 
-// vacating are members that are about to be evicted, unless their evictions have not begun by a time.
+// vacating are members that the scheduler is about to evict, unless their evictions have not begun by a time.
 type vacating struct {
 	members []vgpu.UID
 	until   time.Time
@@ -162,7 +163,7 @@ func (m *move) takeOfMember(e Event) {
 	}
 }
 
-// takeOfPod takes an event about a single pod for which pods are evicted, or are to be.
+// takeOfPod takes an event about a single pod for which the scheduler evicts pods, or is to.
 func (m *move) takeOfPod(e Event) {
 	switch e := e.(type) {
 	case PodRefused:
@@ -204,7 +205,7 @@ func (m *move) takeOfEvictions(e Event) {
 	}
 }
 
-// group returns what is remembered of a gang, making it if need be.
+// group returns what State remembers of a gang, making it if need be.
 func (m *move) group(ref Ref) *group {
 	g := m.gangs[ref]
 	if g == nil {
@@ -222,7 +223,7 @@ func (m *move) touch(g *group) {
 	g.version = m.versions
 }
 
-// plan returns the places of members that are not bound, nil where the gang is Unplaced.
+// plan returns the places of members before their binds, nil for an Unplaced gang.
 func (g *group) plan() *plan {
 	switch p := g.phase.(type) {
 	case *planned:
@@ -250,10 +251,10 @@ func (g *group) reserves() map[vgpu.UID]bool {
 	return nil
 }
 
-// started reports whether as many members as must run were bound.
+// started reports whether as many members as must run got a node.
 func (g *group) started() bool { return g.phase.phase() == Running }
 
-// refused returns why the gang has no plan, nil where it was not refused.
+// refused returns why the gang has no plan, nil without a refusal.
 func (g *group) refused() *refused {
 	switch n := g.need.(type) {
 	case *refused:
@@ -279,12 +280,12 @@ func (g *group) preempting() *preempting {
 // lacksRoom reports whether the gang waits for room.
 func (r *refused) lacksRoom() bool { return r != nil && r.Reason == gang.NoRoom }
 
-// onNode reports whether a member is bound, as the API or its own Binding tells, and is not being deleted.
+// onNode reports whether a member has a node, by the API or its own Binding, and no deletion timestamp.
 func (g *group) onNode(m *Member) bool {
 	return !m.Deleted && (m.Node != "" || g != nil && g.bound[m.UID])
 }
 
-// boundOf counts the members that are bound and not being deleted.
+// boundOf counts the members for which onNode is true.
 func (g *group) boundOf(f *Facts) int {
 	count := 0
 	for i := range f.Members {
@@ -307,8 +308,8 @@ func compareWaiting(a, b *group) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Source, b.Source))
 }
 
-// next returns the gang for which the scheduler next seeks room to keep, nil for none. Gangs for which pods are evicted have room.
-// While room is kept for a gang, only one of a higher priority takes its turn.
+// next returns the gang for which the scheduler next seeks room to keep, nil for none. Gangs for which the scheduler evicts
+// pods have room. While State keeps room for a gang, only a gang of a higher priority takes its turn.
 func (s *State) next(now time.Time) *group {
 	var next *group
 	holder := s.gangs[s.reserving]
@@ -323,7 +324,7 @@ func (s *State) next(now time.Time) *group {
 	return next
 }
 
-// seeksRoom reports whether it may be seen now whether room is kept for the gang.
+// seeksRoom reports whether State may now seek room to keep for the gang.
 func (g *group) seeksRoom(now time.Time) bool {
 	r := g.refused()
 	return r != nil && r.wait != nil && !now.Before(r.wait.look) && g.preempting() == nil
@@ -332,7 +333,7 @@ func (g *group) seeksRoom(now time.Time) bool {
 // sorted returns the keys of a map in order.
 func sorted[V any](m map[vgpu.UID]V) []vgpu.UID { return slices.Sorted(maps.Keys(m)) }
 
-// Configure changes the rules of the state. It is called before the first event.
+// Configure changes the rules of the state, before the first event.
 func (s *State) Configure(change func(*Config)) {
 	change(&s.cfg)
 	s.allowance = newAllowance(s.cfg.EvictionsPerMinute)

@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// changed takes over that a gang, its object or its members changed. It gives up the places of pods that are gone, and has the
-// members that may be placed tried again.
+// changed notes that a gang, its object or its members changed. State gives up the places of pods that are gone, and has the
+// scheduler try the members that may have a place.
 func (m *move) changed(e *Changed) {
 	f := &e.Gang
 	g := m.gangs[f.Ref]
@@ -32,16 +32,16 @@ func (m *move) changed(e *Changed) {
 		m.correct(g, f)
 		return
 	}
-	if g == nil || len(g.places()) == 0 && !g.retry.After(m.now) { // a gang that pauses is tried when its time has come
+	if g == nil || len(g.places()) == 0 && !g.retry.After(m.now) { // ticked activates a gang that pauses when its time has come
 		m.activate(g, f)
 	}
 }
 
-// impede notes that a gang cannot be placed now: members that must run are missing, or something is wrong with it. Enqueued does
-// not come for the gangs that the scheduler's own plugin gates.
+// impede notes that the scheduler cannot place a gang now: members that must run are missing, or something is wrong with it.
+// Enqueued does not come for the gangs that the scheduler's own plugin gates.
 func (m *move) impede(g *group, f *Facts) {
 	m.endReservation(g)
-	if !f.Problem.Waits || !g.started() { // what is left of a gang that runs is made room for all the same
+	if !f.Problem.Waits || !g.started() { // evictions make room for the rest of a running gang all the same
 		m.endRoom(g)
 	}
 	if r := g.refused(); r != nil {
@@ -65,7 +65,7 @@ func (m *move) lack(g *group, why string) {
 	g.need = &incomplete{why: why, since: m.now}
 }
 
-// correct has the members tried that Enqueued kept out because others were missing, once something else is wrong with the gang.
+// correct activates the members that Enqueued kept out because others were missing, once something else is wrong with the gang.
 // Otherwise their messages would say for ever that members are missing. Tried says what is wrong.
 func (m *move) correct(g *group, f *Facts) {
 	if _, missing := g.need.(*incomplete); !missing || f.Problem.Waits || f.Queued {
@@ -75,8 +75,8 @@ func (m *move) correct(g *group, f *Facts) {
 	m.activate(g, f)
 }
 
-// enqueued keeps members out of the queue until as many exist as must run, and those of a gang that was refused while another is
-// tried on their behalf. What is wrong with a gang is no reason to stay out: Tried says it.
+// enqueued keeps members out of the queue until as many exist as must run, and those of a refused gang while the scheduler
+// tries its leader. Another problem of a gang is no reason to stay out: Tried says it.
 func (m *move) enqueued(e *Enqueued) {
 	g := m.group(e.Gang.Ref)
 	f := m.afterStart(g, &e.Gang)
@@ -97,7 +97,8 @@ func (m *move) enqueued(e *Enqueued) {
 	}
 }
 
-// activate has the members of a gang tried. Of one that was refused those are the first, and the members that do not know it.
+// activate has the scheduler try the members of a gang. Of a refused gang it tries the first, and the members that do not know
+// of the refusal.
 func (m *move) activate(g *group, f *Facts) {
 	var r *refused
 	if g != nil {
@@ -141,7 +142,7 @@ func (m *move) abandon(g *group) {
 	g.phase = unplaced{}
 }
 
-// forgetGone forgets what is remembered of members that are gone, and the places of those that are bound.
+// forgetGone removes what State remembers of members that are gone, and the places of those that have a node.
 func (m *move) forgetGone(g *group, f *Facts) {
 	exists := make(map[vgpu.UID]bool, len(f.Members))
 	p := g.plan()
@@ -154,7 +155,7 @@ func (m *move) forgetGone(g *group, f *Facts) {
 		if _, has := p.places[pod.UID]; has {
 			m.touch(g)
 		}
-		delete(p.places, pod.UID) // the hold ends once the assignment is seen
+		delete(p.places, pod.UID) // the hold ends once the informer shows the assignment
 		delete(p.reserved, pod.UID)
 	}
 	for _, uid := range sorted(g.places()) {
@@ -175,7 +176,7 @@ func (m *move) forgetGone(g *group, f *Facts) {
 	}
 }
 
-// end forgets a gang that has no members any more.
+// end removes a gang that has no members any more.
 func (m *move) end(g *group) {
 	if g == nil {
 		return
@@ -237,7 +238,7 @@ func (m *move) sendBack(g *group, inPermit []vgpu.UID) {
 	}
 }
 
-// evictBound has the bound members of a gang evicted of which too few were bound in time.
+// evictBound has the caller evict the bound members of a gang of which the scheduler bound too few in time.
 func (m *move) evictBound(g *group, f *Facts) {
 	effect := Evict{Ref: g.Ref}
 	for i := range f.Members {
@@ -255,8 +256,8 @@ const notifyAfter = 10 * time.Second
 // maxNotified bounds how many members get a notice of what their gang lacks.
 const maxNotified = 20
 
-// notifyMissing gives the members of a gang a notice of what it lacks, once for each thing. They are not in the scheduler's queue,
-// which gives notices to the pods in it.
+// notifyMissing gives the members of a gang a notice of what it lacks, once for each thing. The scheduler gives notices only to
+// pods in its queue, where these are not.
 func (m *move) notifyMissing(g *group, f *Facts) {
 	n, ok := g.need.(*incomplete)
 	if !ok || n.notified || m.now.Sub(n.since) < notifyAfter {
@@ -272,7 +273,7 @@ func (m *move) notifyMissing(g *group, f *Facts) {
 	m.do(effect)
 }
 
-// repair has the members tried again whose pause after a failure is over.
+// repair activates the members whose pause after a failure is over.
 func (m *move) repair(g *group, f *Facts) {
 	for i := range f.Members {
 		uid := f.Members[i].UID
@@ -284,8 +285,8 @@ func (m *move) repair(g *group, f *Facts) {
 	}
 }
 
-// due reports whether a gang is to be tried again without anything having changed: after a failure, and when the time has come to
-// keep room for it.
+// due reports whether the scheduler is to try a gang again although nothing changed: after a failure, and when the time has
+// come to keep room for it.
 func (m *move) due(g *group) bool {
 	if !g.retry.IsZero() {
 		return !m.now.Before(g.retry)
@@ -304,7 +305,7 @@ func (m *move) due(g *group) bool {
 	w := g.refused().wait
 	if w.woken.IsZero() {
 		w.woken = m.now
-	} else if m.now.Sub(w.woken) >= lookPause { // it cannot be tried: others have their turn
+	} else if m.now.Sub(w.woken) >= lookPause { // the scheduler cannot try it: others have their turn
 		w.look, w.woken = m.now.Add(max(lookPause, m.now.Sub(w.since)/passes)), time.Time{}
 		return false
 	}

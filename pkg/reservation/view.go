@@ -9,10 +9,10 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// What follows answers questions and changes nothing. What it returns stays as it is: the next steps make new maps, or the caller
-// gets a copy.
+// The methods below answer questions and change nothing. Their results stay as they are: the next steps make new maps, or the
+// caller gets a copy.
 
-// Refs returns the gangs that are remembered, in order.
+// Refs returns the gangs that State remembers, in order.
 func (s *State) Refs() []Ref { return s.refs() }
 
 // Phase returns the phase and the need of a gang.
@@ -27,7 +27,7 @@ func (s *State) Phase(ref Ref) (Phase, Need) {
 	return g.phase.phase(), g.need.need()
 }
 
-// Watchful reports whether what is remembered of a gang depends on the very latest that is known of its members.
+// Watchful reports whether the state of a gang depends on the very latest facts of its members.
 func (s *State) Watchful(ref Ref) bool {
 	g := s.gangs[ref]
 	return g != nil && (g.reserving() != nil || g.preempting() != nil || g.vacating != nil)
@@ -43,7 +43,7 @@ func (s *State) Place(ref Ref, uid vgpu.UID) (Place, bool) {
 	return at, ok
 }
 
-// Expected returns the node where a member has a place, or where room is made for it, "" for none.
+// Expected reports whether a member has a place on a node, or evictions make room for it there.
 func (s *State) Expected(ref Ref, uid vgpu.UID, node string) bool {
 	g := s.gangs[ref]
 	if g == nil {
@@ -65,8 +65,8 @@ func (s *State) Planned(ref Ref, each func(Place)) {
 	}
 }
 
-// Leaving returns the members that the scheduler may count on nodes although they will have no place there, with those nodes. They
-// are members of an ended plan, and reserved members, whose plan may end when a member is tried.
+// Leaving returns the members that the scheduler may count on nodes although they will have no place there, with those nodes.
+// Leaving has members of an ended plan, and reserved members, whose plan may end when the scheduler tries a member.
 func (s *State) Leaving(ref Ref) map[vgpu.UID]string {
 	g := s.gangs[ref]
 	if g == nil {
@@ -79,13 +79,13 @@ func (s *State) Leaving(ref Ref) map[vgpu.UID]string {
 	return all
 }
 
-// OnNode reports whether a member is bound, as the API or its own Binding tells, and is not being deleted.
+// OnNode reports whether a member has a node, by the API or its own Binding, and no deletion timestamp.
 func (s *State) OnNode(ref Ref, m *Member) bool { return s.gangs[ref].onNode(m) }
 
-// Bound counts the members of a gang that are bound and not being deleted.
+// Bound counts the members of a gang for which OnNode is true.
 func (s *State) Bound(f *Facts) int { return s.gangs[f.Ref].boundOf(f) }
 
-// Gate returns what a reserved member waits for before it is bound, and whether it is reserved. Gate is 0 where it need not wait.
+// Gate returns what a member waits for before its bind, 0 for nothing, and whether the member has a reservation.
 func (s *State) Gate(ref Ref, uid vgpu.UID) (gate Gate, isReserved bool) {
 	g := s.gangs[ref]
 	if g == nil {
@@ -97,7 +97,7 @@ func (s *State) Gate(ref Ref, uid vgpu.UID) (gate Gate, isReserved bool) {
 	return gate, g.reserves()[uid]
 }
 
-// Refusal returns why a gang has no plan, and whether it was refused.
+// Refusal returns why a gang has no plan, and whether there is a refusal.
 func (s *State) Refusal(ref Ref) (Refuse, bool) {
 	g := s.gangs[ref]
 	if g == nil || g.refused() == nil {
@@ -113,7 +113,7 @@ func (s *State) ShortOfHosts(ref Ref) bool {
 	return r != nil && r.Host
 }
 
-// MadeRoom returns the room that evictions make for a gang, nil where none is made.
+// MadeRoom returns the room that evictions make for a gang, nil for none.
 func (s *State) MadeRoom(ref Ref) *Made {
 	if g := s.gangs[ref]; g != nil && g.preempting() != nil {
 		return &g.preempting().Made
@@ -121,7 +121,7 @@ func (s *State) MadeRoom(ref Ref) *Made {
 	return nil
 }
 
-// Reservation returns the room that is kept for a gang while pods end, and its holds; nil where none is.
+// Reservation returns the room that State keeps for a gang while pods end, and its holds; nil for none.
 func (s *State) Reservation(ref Ref) (*gang.Kept, []vgpu.Hold) {
 	if g := s.gangs[ref]; g != nil && g.reserving() != nil {
 		return &g.reserving().room, g.reserving().holds
@@ -137,7 +137,7 @@ func (s *State) Since(ref Ref) time.Time {
 	return time.Time{}
 }
 
-// Priority returns the priority of a gang's members when one was tried last.
+// Priority returns the priority of a gang's members at the last try.
 func (s *State) Priority(ref Ref) int32 {
 	if g := s.gangs[ref]; g != nil {
 		return g.priority
@@ -145,7 +145,7 @@ func (s *State) Priority(ref Ref) int32 {
 	return 0
 }
 
-// Limits returns how many members nodes take that other plugins refused for one not long before the gang was tried.
+// Limits returns the most members for each node that another plugin refused shortly before the last try of the gang.
 func (s *State) Limits(ref Ref) map[string]int {
 	most := map[string]int{}
 	if g := s.gangs[ref]; g != nil {
@@ -165,12 +165,12 @@ func (s *State) RetriedIn(ref Ref, uid vgpu.UID, now time.Time) (member time.Dur
 	return g.repairs[uid].At.Sub(now), g.retry.After(now)
 }
 
-// explainAgain is how long the reason why a gang waits for room is repeated before it is sought anew. Finding the nearest miss
-// takes longer than finding that there is no room, and a hundred gangs may wait.
+// explainAgain is how long the scheduler repeats why a gang waits for room before it seeks the reason anew. Finding the nearest
+// miss takes longer than finding that there is no room, and a hundred gangs may wait.
 const explainAgain = 30 * time.Second
 
-// Explained reports whether it is enough to know that a gang has no room. So it is where the reason was found a moment ago for as
-// many members, no room is kept for the gang, and it is not its turn.
+// Explained reports whether it is enough to know that a gang has no room. In that case the scheduler found the reason a moment
+// ago for as many members, State keeps no room for the gang, and it is not its turn.
 func (s *State) Explained(ref Ref, lacking int, now time.Time) bool {
 	g := s.gangs[ref]
 	if g == nil {
@@ -183,8 +183,8 @@ func (s *State) Explained(ref Ref, lacking int, now time.Time) bool {
 	return r.wait != nil && g.reserving() == nil && s.next(now) != g
 }
 
-// Beside returns, by node, what pods that are not there yet will take of the hosts, which holds do not keep. These are members with
-// a place, and members of other gangs that evictions make room for, unless their priority is lower.
+// Beside returns, by node, what pods that are not there yet will take of the hosts, which holds do not keep. The pods are
+// members with a place, and members of other gangs that evictions make room for, unless their priority is lower.
 func (s *State) Beside(ref Ref) map[string]vgpu.Room {
 	rooms := map[string]vgpu.Room{}
 	for other, g := range s.gangs {
@@ -207,9 +207,9 @@ func (s *State) Beside(ref Ref) map[string]vgpu.Room {
 // OnlyWhole is more members than a gang has: none of them may go without the others.
 const OnlyWhole = math.MaxInt32
 
-// Least returns how many of the members with a place must stay unless all of them go. Members that are being bound are not counted
-// on. A gang whose members may not be bound yet, one whose least number is not known and one that is malformed goes whole or not at
-// all.
+// Least returns how many of the members with a place must stay unless all of them go. Least does not count on members whose
+// bind is under way. A malformed gang, one that the scheduler may not bind yet, and one without a known least number goes whole
+// or not at all.
 func (s *State) Least(f *Facts) int {
 	if f.MinCount == 0 || f.Problem != nil && !f.Problem.Waits {
 		return OnlyWhole
@@ -225,7 +225,7 @@ func (s *State) Least(f *Facts) int {
 }
 
 // Torn reports whether some members of a gang stay bound, and fewer than must run, once the members that end or leave are gone.
-// Where it is not known how many must run, all must leave.
+// Where the least number is unknown, all must leave.
 func (s *State) Torn(f *Facts, leaves func(vgpu.UID) bool) bool {
 	stay := 0
 	for i := range f.Members {
@@ -236,7 +236,8 @@ func (s *State) Torn(f *Facts, leaves func(vgpu.UID) bool) bool {
 	return stay > 0 && (f.MinCount == 0 || stay < f.MinCount)
 }
 
-// Withdrawable reports whether a member can lose its place without an eviction: it is not bound, and not being bound.
+// Withdrawable reports whether a member can lose its place without an eviction: the scheduler has not bound it, and does not
+// bind it now.
 func (s *State) Withdrawable(ref Ref, uid vgpu.UID) bool {
 	g := s.gangs[ref]
 	return g != nil && !g.bound[uid] && (!g.reserves()[uid] || g.phase.phase() == Planned)
@@ -263,8 +264,8 @@ func (s *State) Counts() map[string]int {
 	return counts
 }
 
-// AfterStart lowers the number of members that must run, for a gang that has started and of which members have ended or are gone.
-// It becomes the number of members that there are: they run on. Other gangs are returned as they are.
+// AfterStart lowers the number of members that must run, for a gang that has started and of which members have ended or are
+// gone. The new number is that of the existing members: they run on. Other gangs stay as they are.
 func (s *State) AfterStart(f Facts) Facts {
 	g := s.gangs[f.Ref]
 	if g == nil || f.Problem == nil || !f.Problem.Waits || f.MinCount == 0 || !g.started() || g.boundOf(&f) == 0 {
@@ -274,7 +275,7 @@ func (s *State) AfterStart(f Facts) Facts {
 	return f
 }
 
-// there counts the members that are not being deleted.
+// there counts the members without a deletion timestamp.
 func (f *Facts) there() int {
 	count := 0
 	for i := range f.Members {
@@ -291,9 +292,9 @@ func (s *State) Wants(ref Ref) bool {
 	return g != nil && len(g.places()) == 0 && g.preempting() == nil
 }
 
-// Retries reports whether a pod that left may help a member: one that used GPUs, or any where hosts are short. Members that pause are
-// tried when their time has come: to the scheduler's queue, a bind that fails is a pod that left. A gang of which something is missing
-// or wrong is tried when that changes; what is left of one that has started runs.
+// Retries reports whether a pod that left may help a member: one that used GPUs, or any where hosts are short. The scheduler
+// tries members that pause when their time has come: to its queue, a failed bind is a pod that left. A change of the gang has
+// the scheduler try it where something is missing or wrong; the rest of a started gang runs.
 func (s *State) Retries(f Facts, uid vgpu.UID, hostOnly bool, now time.Time) bool {
 	g := s.gangs[f.Ref]
 	switch {

@@ -19,7 +19,7 @@ import (
 type activations struct {
 	mu   sync.Mutex
 	pods map[string]*v1.Pod
-	// stale are nominations that may mean nothing any more, which takes the same lock to find out.
+	// stale are nominations that may mean nothing any more. The check takes the same lock.
 	stale []nomination
 }
 

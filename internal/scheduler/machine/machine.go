@@ -19,7 +19,7 @@ import (
 type Shares interface {
 	// Hold keeps room for a pod, in place of an earlier hold of the pod.
 	Hold(h vgpu.Hold) error
-	// Release ends that.
+	// Release ends the hold of a pod.
 	Release(uid vgpu.UID) bool
 }
 
@@ -83,7 +83,7 @@ type Joined struct {
 func (m *Machine) Join(j Joined) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.handle == nil { // another plugin may use it by now
+	if m.handle == nil { // another plugin may use the handle by now
 		m.handle = j.Handle
 	}
 	if j.Now != nil {

@@ -19,15 +19,14 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// Bind writes node and assignment in one Binding. It skips pods that ask for no vGPU.
+// Bind writes node and assignment in one Binding. Bind skips pods that request no vGPU.
 //
-// An error of the API server does not tell whether the pod was bound: after each it reads the pod. The same node and
-// assignment is success; a pod that is bound otherwise, being deleted or gone is failure; a pod that is not bound is
-// tried again until bindTimeout. When that ends while an attempt may still take effect, or while the pod could not be read after
-// one, the devices stay held.
+// An error of the API server does not say whether it bound the pod: Bind reads the pod after each. The same node and assignment
+// is success; a pod that has others, ends or is gone is failure; Bind tries a pod without a node again until bindTimeout. The
+// plugin keeps the devices where an attempt may still take effect after that, or Bind could not read the pod.
 //
-// The time starts when the first attempt may be sent. That a bind waits for the limit of this scheduler's requests is no failure,
-// and says nothing of the API server.
+// The time starts when Bind may send the first attempt. A wait for the limit of this scheduler's requests is no failure, and
+// says nothing of the API server.
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if !kube.WantsVGPU(pod) {
 		return verdict.New(fwk.Skip)
@@ -65,7 +64,7 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, nodeNa
 	return nil
 }
 
-// latest returns a pod as the informer has it, or as it was given where the informer has no such pod.
+// latest returns a pod as the informer has it, or the caller's where the informer has no such pod.
 func (p *Plugin) latest(pod *v1.Pod) *v1.Pod {
 	if seen, err := p.state.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && seen.UID == pod.UID {
 		return seen
@@ -73,8 +72,8 @@ func (p *Plugin) latest(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// endIfShown ends the reservation of a bound pod if the informer shows the pod as bound already. This happens after an earlier bind of
-// unknown outcome. That bind took effect during this scheduling cycle, and the informer reported it before Reserve made the
+// endIfShown ends the reservation of a bound pod if the informer shows the pod as bound already. In that case an earlier bind
+// of unknown outcome took effect during this scheduling cycle, and the informer reported it before Reserve made the
 // reservation. The informer does not report it again, so nothing else would end the reservation.
 func (p *Plugin) endIfShown(pod *v1.Pod) {
 	if seen := p.latest(pod); seen.Spec.NodeName != "" {
@@ -82,8 +81,8 @@ func (p *Plugin) endIfShown(pod *v1.Pod) {
 	}
 }
 
-// lookAgain closes the gap between the last look at the pod and suspend: what the informer showed in between would be
-// forgotten.
+// lookAgain closes the gap between the last look at the pod and suspend: the plugin would lose what the informer showed in
+// between.
 func (p *Plugin) lookAgain(pod *v1.Pod) {
 	seen, err := p.state.pods.Pods(pod.Namespace).Get(pod.Name)
 	switch {
@@ -106,19 +105,19 @@ const (
 	attemptsPerTimeout = 4
 )
 
-// binder makes one Binding come true.
+// binder makes one Binding.
 type binder struct {
 	plugin  *Plugin
 	binding *v1.Binding
 	raw     string
-	// ambiguous: an attempt may still take effect, although the pod is not bound now.
+	// ambiguous: an attempt may still take effect, although the pod has no node now.
 	ambiguous bool
-	// unread: the pod could not be read after the last attempt. A refusal alone does not tell: a client or a proxy on the way that
-	// sends a request again gets a conflict as its answer to the second, because the first one bound the pod.
+	// unread: Bind could not read the pod after the last attempt. A refusal alone proves nothing: a client or a proxy on the
+	// way may send a request twice. The answer to the second is a conflict, because the first one bound the pod.
 	unread bool
 }
 
-// run binds, and returns nil only when the pod is bound with this node and assignment.
+// run binds, and returns nil only when the pod has this node and assignment.
 func (b *binder) run(ctx context.Context) error {
 	if err := b.plugin.requests.Turn(ctx); err != nil {
 		return err
@@ -157,7 +156,7 @@ func (b *binder) outOfTime(err error) error {
 }
 
 // post sends the Binding once. With the gate SchedulerAsyncAPICalls the framework sends it, through its own client: the plugin
-// cannot tell an attempt that waits there for its limit from one that was sent.
+// cannot distinguish an attempt that waits there for its limit from a sent one.
 func (b *binder) post(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.plugin.bindTimeout/attemptsPerTimeout)
 	defer cancel()
@@ -212,7 +211,7 @@ func hadNoEffect(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// isFinal reports whether the same request would be refused again.
+// isFinal reports whether the API server would refuse the same request again.
 func isFinal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) ||
 		apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)

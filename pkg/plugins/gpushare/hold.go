@@ -11,9 +11,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Hold keeps room for a pod before its reservation: for a planned member of a gang, or for a preemptor. The hold counts
-// for pods of the same or a lower priority, never for its own pod, and replaces an earlier hold of the pod. It ends
-// with Release, with the pod's bind, or with the pod.
+// Hold keeps room for a pod before its reservation: for a planned member of a gang, or for a preemptor. The hold counts for
+// pods of the same or a lower priority, never for its own pod, and replaces an earlier hold of the pod. The hold ends with
+// Release, with the pod's bind, or with the pod.
 func (p *Plugin) Hold(h vgpu.Hold) error { return p.state.hold(h) }
 
 // Release drops the hold of a pod and reports whether there was one. Release activates the pods that wait for room.
@@ -140,7 +140,7 @@ func (s *state) unresolvedCount() int64 {
 	return count
 }
 
-// resolveShown ends the room of unresolved binds that landed and whose pods the snapshot shows.
+// resolveShown ends the room of unresolved binds that took effect and whose pods the snapshot shows.
 func (s *state) resolveShown(nodes []fwk.NodeInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
