@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
+	"github.com/tandem-gpu/tandem/test/racedetector"
 )
 
 // The scheduler and the simulator step the same machine, each with a shell of its own: the one has informers, queues with backoff
@@ -333,6 +334,9 @@ func TestSimulatorPreemptsAlike(t *testing.T) {
 // historiesPerWorkload is how much longer a workload takes than a random history.
 const historiesPerWorkload = 6
 
+// raceWorkloads is how many workloads a test plays under the race detector, which makes them ten times as slow.
+const raceWorkloads = 3
+
 // comparison counts what was compared.
 type comparison struct {
 	workloads, beats, unlike int
@@ -347,7 +351,11 @@ const mostUnlike = 5
 func compare(t *testing.T, preempting bool) (all comparison) {
 	t.Helper()
 	t.Parallel()
-	for i := range (min(*histories, perProcess) + historiesPerWorkload - 1) / historiesPerWorkload {
+	count := (min(*histories, perProcess) + historiesPerWorkload - 1) / historiesPerWorkload
+	if racedetector.On {
+		count = min(count, raceWorkloads)
+	}
+	for i := range count {
 		c := compose(*seed+uint64(i), preempting)
 		want, h := c.simulated(t)
 		got, log := c.scheduled(t)
