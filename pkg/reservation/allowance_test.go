@@ -74,7 +74,7 @@ func TestNoAllowance(t *testing.T) {
 	}
 }
 
-// What a pod that asks for no vGPU would wait for is no claim, and those who let their turn pass are not before it.
+// A pod without vGPUs makes no claim when it asks how long it would wait. Preemptors that let their turn pass do not delay it.
 func TestEvictionDelay(t *testing.T) {
 	s, now := New(Config{EvictionsPerMinute: 6}), time.Unix(1e9, 0)
 	delay := func() time.Duration { return s.EvictionDelay(preempts("plain"), 0, now) }

@@ -26,7 +26,7 @@ type driver struct {
 	wants map[string]health.Recovery
 	// hangs are the devices that the driver gives no answer about; closing the channel ends that.
 	hangs map[string]chan struct{}
-	// watching is sent what the driver logs; nil until somebody watches. noEvents is why watching fails.
+	// watching receives what the driver logs. It is nil before the first watch. noEvents is why a watch fails.
 	watching chan health.XID
 	noEvents error
 	watches  int

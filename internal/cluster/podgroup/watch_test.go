@@ -109,7 +109,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// awaitHeard waits until the listener has notified of a gang so often: it is told after the set has changed.
+// awaitHeard waits until the listener has received so many notices about a gang. The set sends a notice after each change.
 func (c *cluster) awaitHeard(t *testing.T, ref Ref, times int) {
 	t.Helper()
 	for until := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
