@@ -155,7 +155,7 @@ func lagBehind(w http.ResponseWriter) *lagging {
 		defer close(l.ended)
 		for chunk := range l.written {
 			time.Sleep(time.Until(chunk.due)) // this delay is the fault that the test injects: a watch that is late
-			_, _ = w.Write(chunk.data) // a client that left is one more fault
+			_, _ = w.Write(chunk.data)        // a client that left is one more fault
 			_ = http.NewResponseController(w).Flush()
 		}
 	}()
