@@ -1,6 +1,8 @@
 package gang
 
 import (
+	"slices"
+
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -149,6 +151,26 @@ func (t *topology) capacities(k *memberClass) []int32 {
 		caps[i] = int32(most)
 	}
 	return caps
+}
+
+// noteSharedHosts fills topology.hosts.
+func (t *topology) noteSharedHosts() {
+	for first := 0; first < t.whole; {
+		node, sum, end := t.cells[first].node, 0, first
+		for ; end < t.whole && t.cells[end].node == node; end++ {
+			sum += int(t.caps[0][end])
+		}
+		if end-first > 1 && sum > 0 {
+			if most := t.snapshot.hostCapacity(&t.snapshot.members.classes[0], int(node)); most < sum {
+				if t.hosts == nil {
+					t.hosts = slices.Repeat([]int32{unlimited}, len(t.snapshot.nodes))
+					t.left = make([]int32, len(t.hosts))
+				}
+				t.hosts[node] = int32(most)
+			}
+		}
+		first = end
+	}
 }
 
 // freeSlots returns the free slots of each cell for the class to which the fewest holds count.

@@ -55,6 +55,25 @@ func (t *topology) takes(l *load, i int32) int64 {
 	return min(sum, t.slots[i]*perSlot+members)
 }
 
+// takesTogether returns the capacity of cells for a load, where islands of one node share its host.
+func (t *topology) takesTogether(l *load, cells []int32) (sum int64) {
+	if t.hosts == nil {
+		for _, i := range cells {
+			sum += t.takes(l, i)
+		}
+		return sum
+	}
+	for _, i := range cells {
+		t.left[t.cells[i].node] = t.hosts[t.cells[i].node]
+	}
+	for _, i := range cells {
+		more := min(t.left[t.cells[i].node], t.caps[0][i])
+		t.left[t.cells[i].node] -= more
+		sum += int64(more)
+	}
+	return sum
+}
+
 // suffices reports whether the bounds of the cells admit the load, and returns the capacity of the cells.
 func (t *topology) suffices(cells []int32, l *load) (takes int64, sufficient bool) {
 	for k, n := range l.counts {
@@ -68,9 +87,7 @@ func (t *topology) suffices(cells []int32, l *load) (takes int64, sufficient boo
 			return 0, false
 		}
 	}
-	for _, i := range cells {
-		takes += t.takes(l, i)
-	}
+	takes = t.takesTogether(l, cells)
 	return takes, takes >= l.sum
 }
 

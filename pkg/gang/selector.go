@@ -2,6 +2,7 @@ package gang
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -55,12 +56,15 @@ type selector struct {
 	counts     []int
 	need       int64
 	chosen     []int32
+	// onNode is what the chosen candidates take, by the node of their first cell.
+	onNode map[int32]int64
 }
 
 // chooseFewest chooses the fewest domains of a level that take the load, beginning with those of placed members. The
 // result is the cells of the chosen domains in the order of choice, and the other cells.
 func (t *topology) chooseFewest(cells []int32, v *division, later []*division, l *load) (chosen, left []int32) {
-	sel := &selector{topology: t, laterLevels: later, load: l, candidates: t.candidates(cells, v, later, l), need: l.sum}
+	sel := &selector{topology: t, laterLevels: later, load: l, need: l.sum, onNode: map[int32]int64{}}
+	sel.candidates = t.candidates(cells, v, later, l)
 	for _, w := range later {
 		used := make([]bool, int(w.named)+len(t.snapshot.nodes))
 		for _, d := range w.inUse {
@@ -94,9 +98,29 @@ func (t *topology) chooseFewest(cells []int32, v *division, later []*division, l
 	return sel.chosen, left
 }
 
+// takesBeside returns what a candidate takes beside others that take onNode. Only islands share a host with others, and
+// an island is one cell.
+func (sel *selector) takesBeside(c *candidate, onNode map[int32]int64) int64 {
+	if sel.topology.hosts == nil || len(c.cells) > 1 {
+		return c.takes
+	}
+	node := sel.node(c)
+	return min(c.takes, int64(sel.topology.hosts[node])-onNode[node])
+}
+
+// takes returns what a candidate takes beside the chosen ones.
+func (sel *selector) takes(c *candidate) int64 { return sel.takesBeside(c, sel.onNode) }
+
+// node returns the node of the first cell of a candidate.
+func (sel *selector) node(c *candidate) int32 { return sel.topology.cells[c.cells[0]].node }
+
 func (sel *selector) choose(c *candidate) {
 	c.chosen = true
-	sel.need -= c.takes
+	takes := sel.takes(c)
+	sel.need -= takes
+	if sel.topology.hosts != nil {
+		sel.onNode[sel.node(c)] += takes
+	}
 	sel.chosen = append(sel.chosen, c.cells...)
 	for at, w := range sel.laterLevels {
 		for _, i := range c.cells {
@@ -115,7 +139,7 @@ func (sel *selector) lastCandidate() *candidate {
 		if c.takes < sel.need {
 			break
 		}
-		if c.chosen || c.excluded {
+		if c.chosen || c.excluded || sel.takes(c) < sel.need {
 			continue
 		}
 		part := sel.part(c)
@@ -168,21 +192,23 @@ func (sel *selector) part(c *candidate) []int32 {
 // stands for candidates without capacity.
 func (sel *selector) largest() *candidate {
 	var best *candidate
+	most := int64(1)
 	least := make([]int, 0, len(sel.laterLevels))
 	for i := range sel.candidates {
 		c := &sel.candidates[i]
-		switch {
-		case c.chosen || c.excluded:
+		if c.takes < most {
+			break
+		}
+		takes := sel.takes(c)
+		if c.chosen || c.excluded || takes < most {
 			continue
-		case c.takes == 0 || best != nil && c.takes < best.takes:
-			return best
 		}
 		opens := sel.newDomains(c.cells)
-		if best == nil || slices.Compare(opens, least) < 0 {
-			best, least = c, append(least[:0], opens...)
+		if best == nil || takes > most || slices.Compare(opens, least) < 0 {
+			best, most, least = c, takes, append(least[:0], opens...)
 		}
-		if !slices.ContainsFunc(least, func(n int) bool { return n > 0 }) {
-			return best
+		if takes == c.takes && !slices.ContainsFunc(least, func(n int) bool { return n > 0 }) {
+			break
 		}
 	}
 	return best
@@ -227,10 +253,11 @@ func (t *topology) candidates(cells []int32, v *division, later []*division, l *
 		}
 		c := &candidates[len(candidates)-1]
 		c.cells = c.cells[:len(c.cells)+1]
-		c.takes += t.takes(l, i)
 	}
 	for at := range candidates {
-		candidates[at].parent = parent(candidates[at].cells, later)
+		c := &candidates[at]
+		c.takes = t.takesTogether(l, c.cells)
+		c.parent = parent(c.cells, later)
 	}
 	if t.cost != nil {
 		for at := range candidates {
@@ -264,13 +291,7 @@ func (sel *selector) preferOneParent() {
 			m++
 		}
 	}
-	takes, count := map[int32]int64{}, map[int32]int{}
-	for i := range sel.candidates {
-		if c := &sel.candidates[i]; !c.chosen && c.parent >= 0 && count[c.parent] < m {
-			count[c.parent]++
-			takes[c.parent] += c.takes
-		}
-	}
+	takes := sel.takesOfParents(m)
 	best := int32(-1)
 	for i := range sel.candidates {
 		c := &sel.candidates[i]
@@ -285,6 +306,22 @@ func (sel *selector) preferOneParent() {
 	slices.SortStableFunc(sel.candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(b.parentTakes, a.parentTakes))
 	})
+}
+
+// takesOfParents returns what each parent takes on its m largest candidates.
+func (sel *selector) takesOfParents(m int) map[int32]int64 {
+	takes, count, onNode := map[int32]int64{}, map[int32]int{}, maps.Clone(sel.onNode)
+	for i := range sel.candidates {
+		c := &sel.candidates[i]
+		if c.chosen || c.parent < 0 || count[c.parent] == m {
+			continue
+		}
+		more := sel.takesBeside(c, onNode)
+		onNode[sel.node(c)] += more
+		count[c.parent]++
+		takes[c.parent] += more
+	}
+	return takes
 }
 
 // tighter orders parent domains that take all that is needed: those in use first, then those that take less, then by

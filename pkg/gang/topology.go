@@ -18,6 +18,11 @@ type topology struct {
 	// caps is the most members by class and cell. slots is the free slots by cell, where there are several classes.
 	caps  [][]int32
 	slots []int64
+	// hosts is the most members that the host of each node takes, for islands of one node to share. The field is nil
+	// where no host takes fewer members than its islands together, and where there are several classes.
+	hosts []int32
+	// left is what takesTogether has not counted yet of hosts.
+	left []int32
 	// cost, where it is not nil, orders domains that are otherwise equal: the least cost first. The cost replaces
 	// tightness.
 	cost func(cells []int32, l *load) int64
@@ -40,6 +45,8 @@ func topologyOf(snap *snapshot, cells []cell, whole int) *topology {
 	}
 	if len(snap.members.classes) > 1 {
 		t.slots = t.freeSlots()
+	} else {
+		t.noteSharedHosts()
 	}
 	return t
 }
