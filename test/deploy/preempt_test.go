@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
+	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
@@ -75,13 +76,11 @@ func await(t *testing.T, what string, done wait.ConditionWithContextFunc) {
 // createUrgent creates a priority class above all others until the test ends.
 func createUrgent(t *testing.T) {
 	t.Helper()
-	classes := client(t.Context(), t, admin).SchedulingV1().PriorityClasses()
+	c := client(t.Context(), t, admin)
 	urgent := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 1000}
-	if _, err := classes.Create(t.Context(), urgent, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	sandbox.CreatePriorityClassForTest(t.Context(), t, c, urgent)
 	t.Cleanup(func() {
-		if err := classes.Delete(context.WithoutCancel(t.Context()), "urgent", metav1.DeleteOptions{}); err != nil {
+		if err := c.SchedulingV1().PriorityClasses().Delete(context.WithoutCancel(t.Context()), "urgent", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/test/fakegpu"
 )
 
@@ -31,23 +32,14 @@ const (
 // urgentClass makes the PriorityClass until the test's end.
 func (n *Tenant) urgentClass() {
 	n.t.Helper()
-	classes := n.client.SchedulingV1().PriorityClasses()
-	_, err := classes.Create(n.t.Context(), &schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: urgent}, Value: urgentPriority,
-	}, metav1.CreateOptions{})
-	n.must(err)
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: urgent}, Value: urgentPriority}
+	sandbox.CreatePriorityClassForTest(n.t.Context(), n.t, n.client, class)
 	n.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := classes.Delete(ctx, urgent, metav1.DeleteOptions{}); err != nil {
+		if err := n.client.SchedulingV1().PriorityClasses().Delete(ctx, urgent, metav1.DeleteOptions{}); err != nil {
 			n.t.Error(err)
 		}
-	})
-	n.await("the PriorityClass", func(ctx context.Context) error {
-		pod := newPod("probe", share("main", 1))
-		pod.Spec.PriorityClassName = urgent
-		_, err := n.pods.Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 
 // Three of four members must run and two are there: none is bound before the third comes, and the fourth joins them.
@@ -32,9 +33,7 @@ func lateMembers(t *testing.T, c *gangCluster) {
 // One member has another priority than its siblings: nobody is bound, and the pods say why. Made again alike, all run.
 func unlikePriorities(t *testing.T, c *gangCluster) {
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "unlike"}, Value: 1000}
-	if _, err := c.admin.SchedulingV1().PriorityClasses().Create(life(t), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	sandbox.CreatePriorityClassForTest(life(t), t, c.admin, class)
 	g := testGang{name: "mixed", members: 3, min: 3, slots: 10}
 	c.createPodGroup(t, g)
 	c.createMembers(t, g, 0, 2)

@@ -6,6 +6,8 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 
 // passing is a priority class between low and mid that is deleted while its pods run.
@@ -64,9 +66,7 @@ func minimumOfNoClass(t *testing.T, c *gangCluster) {
 func (c *gangCluster) passingClass(t *testing.T) {
 	t.Helper()
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: passing}, Value: 50}
-	if _, err := c.admin.SchedulingV1().PriorityClasses().Create(life(t), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	sandbox.CreatePriorityClassForTest(life(t), t, c.admin, class)
 }
 
 func (c *gangCluster) deleteClass(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
 )
 
 // Priority classes of the tests, the first to go first.
@@ -88,9 +90,7 @@ func startPreemptionCluster(t *testing.T, mode gangMode, binary string, gpus ...
 			never := v1.PreemptNever
 			class.PreemptionPolicy = &never
 		}
-		if _, err := c.admin.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		sandbox.CreatePriorityClassForTest(t.Context(), t, c.admin, class)
 	}
 	return c
 }

@@ -1,0 +1,42 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+)
+
+// admissionTimeout bounds the wait until the API server admits pods of a new class; it takes some milliseconds.
+const admissionTimeout = time.Minute
+
+// CreatePriorityClassForTest creates a class, and waits until the API server admits pods of it. Its admission reads
+// classes from a cache, and forbids pods of a class that the cache lacks.
+func CreatePriorityClassForTest(ctx context.Context, t testing.TB, client kubernetes.Interface, class *schedulingv1.PriorityClass) {
+	t.Helper()
+	if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"},
+		Spec:       v1.PodSpec{PriorityClassName: class.Name, Containers: []v1.Container{{Name: "main", Image: "none"}}},
+	}
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, admissionTimeout, true, func(ctx context.Context) (bool, error) {
+		_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), class.Name) {
+			return false, nil
+		}
+		return true, err
+	})
+	if err != nil {
+		t.Fatal(fmt.Errorf("wait until pods of class %s are admitted: %w", class.Name, err))
+	}
+}
