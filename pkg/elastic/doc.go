@@ -1,0 +1,12 @@
+// Package elastic decides how many workers each elastic training job should have now.
+//
+// An elastic job runs with any of its legal numbers of workers (Job.Sizes). Workers compares these numbers for all jobs
+// together and returns a target for each of them. Jobs grow into idle GPUs, and shrink for jobs that wait. The policy is a
+// matter of configuration: one file of the package holds one policy.
+//
+// How much faster a job is with more workers is its Curve. The curve comes from declared or measured rates, and from a
+// cautious prior where nothing is known. A change of size costs the job some work (Job.Cost), which the change must repay.
+//
+// The package does not start, evict or place a worker. It does not preempt: a job keeps its least number of workers unless
+// somebody else takes them. It does not choose batch sizes.
+package elastic

@@ -1,0 +1,93 @@
+package elastic
+
+import "math"
+
+const (
+	// leastGain is by which part faster a job must be after a change that has repaid its cost. A smaller value lets jobs
+	// change for less.
+	leastGain = .1
+	// lindy is how much longer, as a part of the time that it has run, a job with an unknown end is expected to run. A
+	// job of five minutes must repay a change sooner than a job of five hours. A larger value lets young jobs change more
+	// often.
+	lindy = .5
+	// youngService is the time in seconds on all devices of the pool, after which the progress of a job counts half. A
+	// smaller value favours jobs that came later, most of which end soon. On 64 devices it is 16 GPU-hours, after which
+	// Tiresias (Gu et al., NSDI 2019) puts a job into its second queue.
+	youngService = 900
+)
+
+// goodput divides the capacity for the largest sum, over the jobs, of
+//
+//	weight × log(rate ÷ rate of the least size × (1 − cost ÷ horizon, if the size changes))
+//
+// The logarithm makes the first doubling of a job's speed worth as much as the next one, so that GPUs go to the jobs that
+// they speed up by the largest part (proportional fairness, Kelly 1997). The weight of a job falls with the GPU time that
+// it has had, by youngService. The horizon is Config.Horizon, the time that remains of the job, or lindy × the time that
+// it has run, whichever is least.
+//
+// A running job never grows unless that repays its cost within the horizon with a gain of leastGain. Jobs that wait come
+// first: they start in the order of the queue, where their least sizes fit, and running jobs shrink for them.
+//
+// The constants were chosen on the Saturn workload of Sia; docs/experiments/elastic.md has the figures on others.
+func goodput(s *search, p *pool) []int {
+	z := p.atLeast(nil)
+	lists := make([][]option, len(p.entries))
+	for i, e := range p.entries {
+		if z.want[i] == 0 {
+			lists[i] = []option{{}}
+			continue
+		}
+		lists[i] = s.options(e)
+	}
+	for i, at := range bestOptions(lists, p.capacity) {
+		z.want[i] = lists[i][at].size
+	}
+	return z.want
+}
+
+// options lists the sizes that a job may have now, the present one first.
+func (s *search) options(e *entry) []option {
+	list := make([]option, 0, len(e.Sizes)+1)
+	weight := weightOf(e)
+	if !e.waits() {
+		list = append(list, option{e.size, e.takes(e.size), weight * math.Log(e.current/e.base)})
+	}
+	for at, n := range e.Sizes {
+		if n == e.size || n > max(e.limit, e.least()) || !e.waits() && n > e.size && !s.repays(e, e.rates[at]) {
+			continue
+		}
+		kept := 1.0
+		if !e.waits() {
+			kept = s.kept(e)
+		}
+		list = append(list, option{n, e.takes(n), weight * math.Log(e.rates[at]/e.base*kept)})
+	}
+	return list
+}
+
+// leastKept bounds the part of the horizon in which a job works, so that its logarithm is finite.
+const leastKept = 1e-3
+
+// kept returns the part of the horizon in which a job works after a change of its size.
+func (s *search) kept(e *entry) float64 {
+	horizon := min(s.cfg.Horizon, lindy*float64(s.now-e.Started))
+	if e.Remaining > 0 {
+		horizon = min(s.cfg.Horizon, e.Remaining)
+	}
+	if horizon <= e.Cost {
+		return leastKept
+	}
+	return max(leastKept, 1-e.Cost/horizon)
+}
+
+// repays reports whether a running job with another rate makes at least leastGain more progress within the horizon than
+// with the rate that it has.
+func (s *search) repays(e *entry, rate float64) bool {
+	return rate*s.kept(e) >= e.current*(1+leastGain)
+}
+
+// weightOf returns how much the progress of a job counts: 1 for a young job, less with the GPU time that it has had.
+func weightOf(e *entry) float64 {
+	young := youngService * float64(e.pool.devices)
+	return young / (young + e.Served*float64(e.unit)/1000)
+}
