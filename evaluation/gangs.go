@@ -21,14 +21,15 @@ import (
 	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 )
 
-// gangsFlags are what gangs takes as text.
+// gangsFlags are what gangs and elastic take as text.
 type gangsFlags struct {
 	workloads, measured    []string
 	loads, policies, seeds string
+	parsePolicies          func(string) ([]string, error)
 }
 
 func gangsCommand() *cobra.Command {
-	var given gangsFlags
+	given := gangsFlags{parsePolicies: gangs.ParsePolicies}
 	var form command.Output
 	var training gangs.Training
 	c := &cobra.Command{
@@ -118,7 +119,7 @@ func (f *gangsFlags) flags(c *cobra.Command, training *gangs.Training) {
 }
 
 func (f *gangsFlags) parse(training *gangs.Training) (err error) {
-	if training.Policies, err = gangs.ParsePolicies(f.policies); err != nil {
+	if training.Policies, err = f.parsePolicies(f.policies); err != nil {
 		return fmt.Errorf("flag --policy: %w", err)
 	}
 	if training.Seeds, err = scenario.ParseSeeds(f.seeds); err != nil {

@@ -26,6 +26,9 @@ type gangJob struct {
 	expected float64
 	// loss is as lossOf has it.
 	loss int64
+	// cost is the seconds in which it does no work after a start that is not its first one, or after a change of its
+	// size.
+	cost float64
 	// moves counts the workers that got or lost a GPU.
 	moves int
 }
@@ -106,7 +109,8 @@ type gangState struct {
 	work, steps, step, delay float64
 	seen                     int
 	starts                   int
-	completed                float64
+	// started is when the job had all its workers for the first time, completed when it ended; both in seconds.
+	started, completed float64
 }
 
 // gangRun plays jobs under one policy.
@@ -193,6 +197,11 @@ func (r *gangRun) settle() {
 		s.seen = s.moves
 		if !s.waits() {
 			s.step, s.delay = s.app.stepTime(s.batch, s.nodes), r.restart
+			if s.starts > 0 {
+				s.delay = s.cost
+			} else {
+				s.started = r.cluster.now
+			}
 			s.starts++
 		}
 	}

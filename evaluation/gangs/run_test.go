@@ -116,7 +116,7 @@ func drawnGangs(t *rapid.T, apps map[string]*gangApp) (*Training, []gangJob) {
 	var jobs []gangJob
 	for range rapid.IntRange(1, 12).Draw(t, "jobs") {
 		app := apps[rapid.SampledFrom([]string{"oak", "elm"}).Draw(t, "app")]
-		j := gangJob{app: app, workers: rapid.IntRange(1, min(8, g.Nodes*g.GPUs)).Draw(t, "workers"), batch: rapid.Int64Range(8, 32).Draw(t, "batch")}
+		j := gangJob{app: app, cost: g.Restart.Seconds(), workers: rapid.IntRange(1, min(8, g.Nodes*g.GPUs)).Draw(t, "workers"), batch: rapid.Int64Range(8, 32).Draw(t, "batch")}
 		j.arrive = float64(rapid.IntRange(0, 600).Draw(t, "arrive"))
 		if app.legal(j.batch, j.workers) != nil {
 			continue

@@ -35,6 +35,8 @@ type Training struct {
 	Nodes, GPUs int
 	// Interval is how often policies decide, Restart what it takes to start or go on with a job.
 	Interval, Restart time.Duration
+	// Costs are the times, by application, that a later start or a change of size takes instead of Restart.
+	Costs map[string]time.Duration
 	// Loads, above 0 and at most MaxLoad, replace the workloads: each load is as many times as many jobs as a workload
 	// has, drawn by the seed from the jobs of all of them. Empty for the workloads as they are.
 	Loads []float64
@@ -192,9 +194,18 @@ func (g *Training) jobs(apps map[string]*gangApp, w *measurements.File) ([]gangJ
 			arrive: j.Arrive.Seconds(), app: app, workers: j.Workers, batch: j.Batch,
 			expected: app.work(j.Batch, j.Workers) * app.stepTime(j.Batch, compactly(j.Workers, g.GPUs)),
 			loss:     lossOf(app, j.Batch, j.Workers, g.GPUs),
+			cost:     g.costOf(j.App),
 		})
 	}
 	return inArrival(all), nil
+}
+
+// costOf returns the seconds that a later start, or a change of size, takes.
+func (g *Training) costOf(app string) float64 {
+	if cost, own := g.Costs[app]; own {
+		return cost.Seconds()
+	}
+	return g.Restart.Seconds()
 }
 
 // inArrival orders and numbers jobs by arrival; those at the same time stay in their order.
@@ -254,21 +265,21 @@ func gangsComparedTo(base []gangResult, policy string, runs []gangResult, column
 	out.Stuck = of(func(i int) float64 { return float64(len(runs[i].stuck)) })
 	out.Gain = of(func(i int) float64 { return results.Mean(base[i].jcts) / results.Mean(runs[i].jcts) })
 	out.GainUnstuck = of(func(i int) float64 {
-		return results.Mean(base[i].without(base[i].stuck)) / results.Mean(runs[i].without(base[i].stuck))
+		return results.Mean(without(base[i].jcts, base[i].stuck)) / results.Mean(without(runs[i].jcts, base[i].stuck))
 	})
 	return out
 }
 
 // without returns the hours of the jobs that are not stuck, or of all where every job is.
-func (r *gangResult) without(stuck map[int]bool) []float64 {
+func without(jcts []float64, stuck map[int]bool) []float64 {
 	var all []float64
-	for i, h := range r.jcts {
+	for i, h := range jcts {
 		if !stuck[i] {
 			all = append(all, h)
 		}
 	}
 	if len(all) == 0 {
-		return r.jcts
+		return jcts
 	}
 	return all
 }

@@ -1,0 +1,166 @@
+package gangs
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/evaluation/experiment"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// Names of policies of Elastic.
+const (
+	staticGangs  = "static"
+	learnedSizes = "goodput-learned"
+)
+
+// elasticRow is a policy with its name. The field fixed names a policy of gangPolicies, which keeps the sizes of jobs.
+type elasticRow struct {
+	name, fixed string
+	make        func() elasticPolicy
+}
+
+// elasticPolicies are in the order in which all of them are shown.
+var elasticPolicies = []elasticRow{
+	{name: stockGangs, fixed: stockGangs},
+	{name: staticGangs, fixed: "tandem"},
+	{name: "round-robin", make: func() elasticPolicy { return &roundRobin{} }},
+	{name: tiresiasGangs, fixed: tiresiasGangs},
+	{name: "pollux-like", make: func() elasticPolicy { return &polluxLike{known: known{}} }},
+	{name: "elastic-kubeflow", make: asPublished("elastic-kubeflow")},
+	{name: "dragon", make: asPublished("dragon")},
+	{name: "elastic-fifo", make: asPublished("elastic-fifo")},
+	{name: "elastic-srjf", make: func() elasticPolicy {
+		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, curves: known{}, remaining: true}
+	}},
+	{name: "ffdl", make: asPublished("ffdl")},
+	{name: "goodput", make: func() elasticPolicy { return &workers{curves: known{}} }},
+	{name: learnedSizes, make: func() elasticPolicy { return &workers{curves: &learned{seen: map[string]map[elastic.Point]bool{}}} }},
+}
+
+// asPublished asks elastic.Workers for a policy of others, which does not bound how often sizes change.
+func asPublished(name string) func() elasticPolicy {
+	return func() elasticPolicy {
+		return &workers{cfg: elastic.Config{Policy: name, MaxMoves: math.MaxInt}, curves: known{}}
+	}
+}
+
+// ElasticPolicies returns the names of the policies that Elastic compares, in the order of display.
+func ElasticPolicies() []string {
+	names := make([]string, 0, len(elasticPolicies))
+	for i := range elasticPolicies {
+		names = append(names, elasticPolicies[i].name)
+	}
+	return names
+}
+
+// ParseElasticPolicies reads names of policies separated by commas, or experiment.All.
+func ParseElasticPolicies(list string) ([]string, error) {
+	if list == experiment.All {
+		return ElasticPolicies(), nil
+	}
+	names := strings.Split(list, ",")
+	for i, name := range names {
+		switch {
+		case !slices.Contains(ElasticPolicies(), name):
+			return nil, fmt.Errorf("read policies %q: unknown policy %q, known are %s, or %s for every one", list, name,
+				strings.Join(ElasticPolicies(), ", "), experiment.All)
+		case slices.Contains(names[:i], name):
+			return nil, fmt.Errorf("read policies %q: %s appears twice", list, name)
+		}
+	}
+	return names, nil
+}
+
+// curves says how fast a job is with how many workers, as a policy knows it.
+type curves interface {
+	of(r *elasticRun, j *elasticJob) elastic.Curve
+}
+
+// known are the measured curves, as profiles would declare them, by job.
+type known map[int]elastic.Curve
+
+func (k known) of(r *elasticRun, j *elasticJob) elastic.Curve {
+	c, there := k[j.id]
+	if !there {
+		c = j.measuredCurve(r.perNode)
+		k[j.id] = c
+	}
+	return c
+}
+
+// learned are the rates that jobs of an application with a batch size have reported so far.
+type learned struct {
+	seen map[string]map[elastic.Point]bool
+}
+
+func (l *learned) of(_ *elasticRun, j *elasticJob) elastic.Curve {
+	name := fmt.Sprintf("%s-%d", j.app.name, j.batch)
+	if l.seen[name] == nil {
+		l.seen[name] = map[elastic.Point]bool{}
+	}
+	if len(j.places) > 0 && j.delay == 0 {
+		l.seen[name][elastic.Point{Workers: len(j.places), Hosts: nodesOf(j.nodes), Rate: j.rate}] = true
+	}
+	return elastic.Curve{Points: meanPoints(slices.Collect(maps.Keys(l.seen[name])))}
+}
+
+// meanPoints makes one point of those with the same number of workers and hosts: the mean of their rates.
+func meanPoints(points []elastic.Point) []elastic.Point {
+	slices.SortFunc(points, func(a, b elastic.Point) int {
+		return cmp.Or(cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(a.Rate, b.Rate))
+	})
+	var means []elastic.Point
+	for len(points) > 0 {
+		same, sum := 0, 0.0
+		for same < len(points) && points[same].Workers == points[0].Workers && points[same].Hosts == points[0].Hosts {
+			sum += points[same].Rate
+			same++
+		}
+		means = append(means, elastic.Point{Workers: points[0].Workers, Hosts: points[0].Hosts, Rate: sum / float64(same)})
+		points = points[same:]
+	}
+	return means
+}
+
+// nodesOf counts the nodes of workers.
+func nodesOf(nodes []int) int {
+	return len(slices.Compact(slices.Sorted(slices.Values(nodes))))
+}
+
+// workers asks elastic.Workers.
+type workers struct {
+	cfg    elastic.Config
+	curves curves
+	// remaining: the policy knows how long each job still takes.
+	remaining bool
+}
+
+func (w *workers) sizes(r *elasticRun, there []*elasticJob) (want, order []int, err error) {
+	jobs := make([]elastic.Job, 0, len(there))
+	for _, j := range there {
+		e := elastic.Job{
+			Name: j.name, Arrived: int64(j.arrive), Started: int64(j.started), Sizes: j.sizes, Placed: j.places,
+			Worker: j.worker(0), Wishes: together, Curve: w.curves.of(r, j), Cost: j.cost, Served: j.service, Moved: j.moved,
+		}
+		if w.remaining {
+			e.Remaining = j.left / j.speed(compactly(max(len(j.places), j.sizes[0]), r.perNode))
+		}
+		jobs = append(jobs, e)
+	}
+	plan, err := elastic.Workers(&r.cluster, jobs, nil, int64(r.now), w.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range plan.Targets {
+		if err := plan.Targets[i].Err; err != nil {
+			return nil, nil, err
+		}
+		want = append(want, plan.Targets[i].Workers)
+	}
+	return want, plan.Order, nil
+}
