@@ -35,17 +35,17 @@ var elasticPolicies = []elasticRow{
 	{name: "dragon", make: asPublished("dragon")},
 	{name: "elastic-fifo", make: asPublished("elastic-fifo")},
 	{name: "elastic-srjf", make: func() elasticPolicy {
-		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, curves: known{}, remaining: true}
+		return &workers{cfg: elastic.Config{Policy: "elastic-srjf", MaxMoves: math.MaxInt}, knows: known{}, remaining: true}
 	}},
 	{name: "ffdl", make: asPublished("ffdl")},
-	{name: "goodput", make: func() elasticPolicy { return &workers{curves: known{}} }},
-	{name: learnedSizes, make: func() elasticPolicy { return &workers{curves: &learned{seen: map[string]map[elastic.Point]bool{}}} }},
+	{name: "goodput", make: func() elasticPolicy { return &workers{knows: known{}} }},
+	{name: learnedSizes, make: func() elasticPolicy { return &workers{knows: learned{}} }},
 }
 
 // asPublished asks elastic.Workers for a policy of others, which does not bound how often sizes change.
 func asPublished(name string) func() elasticPolicy {
 	return func() elasticPolicy {
-		return &workers{cfg: elastic.Config{Policy: name, MaxMoves: math.MaxInt}, curves: known{}}
+		return &workers{cfg: elastic.Config{Policy: name, MaxMoves: math.MaxInt}, knows: known{}}
 	}
 }
 
@@ -76,37 +76,80 @@ func ParseElasticPolicies(list string) ([]string, error) {
 	return names, nil
 }
 
-// curves says how fast a job is with how many workers, as a policy knows it.
-type curves interface {
-	of(r *elasticRun, j *elasticJob) elastic.Curve
+// knowledge is what a policy knows of a job.
+type knowledge interface {
+	// of returns the job's curve, and the seconds that a change of its size costs.
+	of(r *elasticRun, j *elasticJob) (elastic.Curve, float64)
 }
 
-// known are the measured curves, as profiles would declare them, by job.
+// known are the measured curves, as profiles would declare them, by job, and the true costs.
 type known map[int]elastic.Curve
 
-func (k known) of(r *elasticRun, j *elasticJob) elastic.Curve {
+func (k known) of(r *elasticRun, j *elasticJob) (elastic.Curve, float64) {
 	c, there := k[j.id]
 	if !there {
 		c = j.measuredCurve(r.perNode)
 		k[j.id] = c
 	}
-	return c
+	return c, j.cost
 }
 
-// learned are the rates that jobs of an application with a batch size have reported so far.
-type learned struct {
-	seen map[string]map[elastic.Point]bool
+// learned is what the reports of jobs have taught so far, by application and batch size, then by job.
+type learned map[string]map[int]*reports
+
+// reports are those of one job. moves counts the changes of its size that it has reported.
+type reports struct {
+	elastic.Learner
+	moves int
 }
 
-func (l *learned) of(_ *elasticRun, j *elasticJob) elastic.Curve {
+// reportEvery is the seconds between two reports of a job.
+const reportEvery = 10
+
+// report lets a running job report its rate: none until it works.
+func (l *reports) report(r *elasticRun, j *elasticJob) error {
+	workers, hosts := len(j.places), nodesOf(j.nodes)
+	if len(j.moved) > l.moves {
+		l.moves = len(j.moved)
+		changed := j.moved[l.moves-1]
+		if err := l.Report(changed, workers, hosts, 0); err != nil {
+			return err
+		}
+		if works := changed + reportEvery*int64(math.Ceil(j.cost/reportEvery)); works <= int64(r.now) {
+			return l.Report(works, workers, hosts, j.rate)
+		}
+	}
+	if j.delay > 0 {
+		return l.Report(int64(r.now), workers, hosts, 0)
+	}
+	return l.Report(int64(r.now), workers, hosts, j.rate)
+}
+
+func (l learned) of(r *elasticRun, j *elasticJob) (elastic.Curve, float64) {
 	name := fmt.Sprintf("%s-%d", j.app.name, j.batch)
-	if l.seen[name] == nil {
-		l.seen[name] = map[elastic.Point]bool{}
+	if l[name] == nil {
+		l[name] = map[int]*reports{}
 	}
-	if len(j.places) > 0 && j.delay == 0 {
-		l.seen[name][elastic.Point{Workers: len(j.places), Hosts: nodesOf(j.nodes), Rate: j.rate}] = true
+	if len(j.places) > 0 {
+		if l[name][j.id] == nil {
+			l[name][j.id] = &reports{}
+		}
+		if err := l[name][j.id].report(r, j); err != nil {
+			panic(err) // the rates of a table are possible ones
+		}
 	}
-	return elastic.Curve{Points: meanPoints(slices.Collect(maps.Keys(l.seen[name])))}
+	var points []elastic.Point
+	cost, pauses := 0.0, 0
+	for _, id := range slices.Sorted(maps.Keys(l[name])) {
+		of := l[name][id]
+		points = append(points, of.Points()...)
+		cost += of.Pause * float64(of.Pauses)
+		pauses += of.Pauses
+	}
+	if pauses == 0 {
+		return elastic.Curve{Points: meanPoints(points)}, elastic.DefaultCost
+	}
+	return elastic.Curve{Points: meanPoints(points)}, cost / float64(pauses)
 }
 
 // meanPoints makes one point of those with the same number of workers and hosts: the mean of their rates.
@@ -134,8 +177,8 @@ func nodesOf(nodes []int) int {
 
 // workers asks elastic.Workers.
 type workers struct {
-	cfg    elastic.Config
-	curves curves
+	cfg   elastic.Config
+	knows knowledge
 	// remaining: the policy knows how long each job still takes.
 	remaining bool
 }
@@ -143,9 +186,10 @@ type workers struct {
 func (w *workers) sizes(r *elasticRun, there []*elasticJob) (want, order []int, err error) {
 	jobs := make([]elastic.Job, 0, len(there))
 	for _, j := range there {
+		curve, cost := w.knows.of(r, j)
 		e := elastic.Job{
 			Name: j.name, Arrived: int64(j.arrive), Started: int64(j.started), Sizes: j.sizes, Placed: j.places,
-			Worker: j.worker(0), Wishes: together, Curve: w.curves.of(r, j), Cost: j.cost, Served: j.service, Moved: j.moved,
+			Worker: j.worker(0), Wishes: together, Curve: curve, Cost: cost, Served: j.service, Moved: j.moved,
 		}
 		if w.remaining {
 			e.Remaining = j.left / j.speed(compactly(max(len(j.places), j.sizes[0]), r.perNode))

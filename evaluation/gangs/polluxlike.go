@@ -93,7 +93,7 @@ func (p *polluxLike) harm(r *elasticRun, there []*elasticJob, i, workers int) fl
 	if workers == 0 {
 		return 1 / idleSpeedup
 	}
-	c := p.known.of(r, j)
+	c, _ := p.known.of(r, j)
 	rate := func(n int) float64 { return c.Rate(n, int(ceil(int64(n), int64(r.perNode)))) }
 	fair := largest(j.sizes, max(j.sizes[0], r.nodes*r.perNode/len(there)))
 	speedup := rate(workers) / rate(fair)

@@ -33,6 +33,10 @@ type Seen struct {
 	Reports int
 }
 
+// DefaultCost is the resize cost in seconds of a job that has not changed its size yet. A larger value keeps unknown jobs
+// at their sizes for longer.
+const DefaultCost = 60
+
 const (
 	// freshness is the weight of a new report once there are many. A larger value follows changes of a program faster, and
 	// follows noise too.
@@ -104,6 +108,14 @@ func (l *Learner) most(workers int) float64 {
 		most = min(most, s.Rate*ratio*plausible)
 	}
 	return most
+}
+
+// Cost returns the learned resize cost in seconds, DefaultCost before the first change.
+func (l *Learner) Cost() float64 {
+	if l.Pauses == 0 {
+		return DefaultCost
+	}
+	return l.Pause
 }
 
 // Points returns the points of the learned curve.
