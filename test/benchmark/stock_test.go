@@ -102,5 +102,17 @@ func (p *plugins) newGPUPreempt(ctx context.Context, args runtime.Object, handle
 }
 
 // What the plugins of the same scheduler stand on.
-func (p *plugins) shares() gpugang.Shares           { return p.share }
-func (p *plugins) preemptShares() gpupreempt.Shares { return p.share }
+// shares returns GPUShare, nil before it is made: GPUGang may be made first, and looks once a second.
+func (p *plugins) shares() gpugang.Shares {
+	if p.share == nil {
+		return nil
+	}
+	return p.share
+}
+
+func (p *plugins) preemptShares() gpupreempt.Shares {
+	if p.share == nil {
+		return nil
+	}
+	return p.share
+}
