@@ -15,7 +15,7 @@ const (
 //   - a job that waits starts with the largest size that fits;
 //   - the largest job shrinks by one size, again and again, for a job that has waited for longWait, until the latter fits
 //     with its least size;
-//   - where nobody waits and less than lowUse of the capacity is in use, each job in turn grows by one size.
+//   - where no job waits and less than lowUse of the capacity is in use, each job in turn grows by one size.
 func elasticKubeflow(s *search, p *pool) []int {
 	z := p.asNow()
 	waits := false

@@ -15,7 +15,7 @@ type Reserved struct {
 	Model string
 	// Amount of devices.
 	Amount vgpu.MilliGPU
-	// From is the Unix time in seconds from which the others need it, 0 for now.
+	// From is the Unix time in seconds from which the others need it. 0 stands for the present.
 	From int64
 }
 

@@ -13,7 +13,8 @@ import (
 type pool struct {
 	// device is one of the devices.
 	device *vgpu.Device
-	// free is what nobody uses and others do not need. capacity is free and what the jobs use.
+	// free is the compute that no pod uses and that is not reserved. capacity is the sum of free and of what the jobs
+	// use.
 	free, capacity vgpu.MilliGPU
 	// perHost is the compute of the node that has the most, devices counts the healthy devices.
 	perHost vgpu.MilliGPU
