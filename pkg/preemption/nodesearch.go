@@ -69,7 +69,7 @@ type nodeCandidate struct {
 func (h *nodeSearch) candidates() []nodeCandidate {
 	list := make([]nodeCandidate, 0, len(h.q.nodes))
 	for i := range h.q.nodes {
-		if h.q.c.Admits != nil && h.q.c.Admits(h.q.g.Members[0].Kind, i) < 1 {
+		if !h.admits(i) {
 			continue
 		}
 		if least, some := h.leastCost(i); some {
@@ -324,10 +324,9 @@ func (h *nodeSearch) fits(n *vgpu.Node) bool {
 }
 
 // reprieve spares units of the best plan without which the pod fits. A search that a bound cut may have found such a
-// plan.
+// plan. A gang that ends as a whole also makes room on other nodes, so the pod may move to one of them.
 func (h *nodeSearch) reprieve() {
-	h.node.load(h, h.best.node)
-	s := h.victims
+	s, at := h.victims, h.best.node
 	var needed []int32
 	for _, u := range h.best.units {
 		for _, p := range u.Pods {
@@ -337,18 +336,45 @@ func (h *nodeSearch) reprieve() {
 	slices.SortFunc(needed, func(a, b int32) int {
 		return cmp.Or(h.q.costAlone(b).Compare(h.q.costAlone(a)), cmp.Compare(h.q.candidates.Pods[b].Name, h.q.candidates.Pods[a].Name))
 	})
-	for at := 0; at < len(needed); {
-		rest := slices.Delete(slices.Clone(needed), at, at+1)
+	for k := 0; k < len(needed); {
+		rest := slices.Delete(slices.Clone(needed), k, k+1)
 		m := s.mark()
-		if s.addAll(rest) && h.placePod() != nil {
-			needed = rest
+		if node := h.fitsOnAny(rest, at); node >= 0 {
+			needed, at = rest, node
 		} else {
-			at++
+			k++
 		}
 		s.undo(m)
 	}
+	h.node.load(h, at)
 	if s.addAll(needed) {
 		h.offer()
 	}
 	s.undo(mark{})
+}
+
+// fitsOnAny evicts pods, and returns a node where the pod then fits: the first one given, or one that an evicted pod
+// leaves. −1 stands for no node.
+func (h *nodeSearch) fitsOnAny(pods []int32, first int) int {
+	s := h.victims
+	if !s.addAll(pods) {
+		return -1
+	}
+	nodes := []int{first}
+	for _, p := range s.trail {
+		if i := int(h.q.nodeOf[p]); i >= 0 && !slices.Contains(nodes, i) && h.admits(i) {
+			nodes = append(nodes, i)
+		}
+	}
+	for _, i := range nodes {
+		if h.node.node = i; h.placePod() != nil {
+			return i
+		}
+	}
+	return -1
+}
+
+// admits reports whether what the caller knows of a node admits the pod there.
+func (h *nodeSearch) admits(node int) bool {
+	return h.q.c.Admits == nil || h.q.c.Admits(h.q.g.Members[0].Kind, node) >= 1
 }

@@ -1,6 +1,7 @@
 package preemption_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,38 @@ func TestAmountsSaturate(t *testing.T) {
 	}
 	if diff := cmp.Diff([]preemption.Unit{{Name: "b", Pods: []int{1}}}, plan.Evict); diff != "" {
 		t.Errorf("victims (-want +got):\n%s", diff)
+	}
+}
+
+// TestCutSparesOnOtherNodes: a gang that ends as a whole makes room on two nodes. A search that a bound cuts finds room
+// for two whole devices only where a pod beside the gang must go as well, on n1. The plan spares that pod and moves to n0.
+func TestCutSparesOnOtherNodes(t *testing.T) {
+	c := testkit.Cluster(t, testkit.Node(t, "n0", testkit.A100, 3), testkit.Node(t, "n1", testkit.A100, 2))
+	who := &preemption.Candidates{Gangs: []preemption.Gang{{Name: "job", MinCount: 3}}}
+	for _, p := range []struct {
+		node, device int
+		name         string
+		gang         int
+	}{{0, 0, "job-0", 0}, {0, 1, "job-1", 0}, {0, 2, "b", -1}, {1, 0, "job-2", 0}, {1, 1, "a", -1}} {
+		n := c.Nodes()[p.node]
+		if err := c.Add(testkit.Assignment(t, n, p.device, p.name, 10)); err != nil {
+			t.Fatal(err)
+		}
+		who.Pods = append(who.Pods, preemption.Pod{UID: vgpu.UID(p.name), Name: p.name, Node: n.Name(), Gang: p.gang})
+	}
+	want := testkit.Request("new", 20)
+	want.Priority = 1
+	policy, err := placement.ByName("packed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := preemption.Victims(&gang.Cluster{Nodes: c.Nodes()}, &gang.Group{Name: "new", Members: []gang.Member{{Request: *want}}, MinCount: 1},
+		who, preemption.Config{Config: gang.Config{Policy: policy}, MaxSteps: 2})
+	if err != nil || plan.Refused != nil || !plan.Stats.Cut {
+		t.Fatalf("error %v, refused %+v, %+v", err, plan.Refused, plan.Stats)
+	}
+	if got := names(plan.Evict); !slices.Equal(got, []string{"job"}) || plan.Places[0].Node != "n0" {
+		t.Errorf("evicts %v for a place on %s, want the job for a place on n0", got, plan.Places[0].Node)
 	}
 }
 
