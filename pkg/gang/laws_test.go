@@ -53,10 +53,16 @@ func TestNeverFitsLaw(t *testing.T) {
 		}
 		cfg := randomConfig(t)
 		plan := mustPlace(t, &s.Cluster, g, cfg)
-		if plan.Refused == nil || plan.Refused.Reason == gang.NoLevel {
+		if plan.Refused == nil {
 			return
 		}
 		empty := mustPlace(t, &s.emptied(t).Cluster, g, cfg)
+		if plan.Refused.Reason == gang.NoLevel {
+			if empty.Places != nil {
+				t.Fatalf("refused for %v, on the emptied cluster %v", plan.Refused, empty)
+			}
+			return
+		}
 		if never := plan.Refused.Reason == gang.NeverFits; never != (empty.Places == nil) {
 			t.Fatalf("refused for %v, on the emptied cluster %v", plan.Refused, empty)
 		}
@@ -83,7 +89,13 @@ func TestHostsLaw(t *testing.T) {
 		s.Admits = func(_, node int) int { return map[bool]int{true: pick(t, "admitted", 0, 2, 100)}[bars[node] == ""] }
 		empty.Admits = func(_, node int) int { return map[bool]int{true: 100}[bars[node] == ""] }
 		plan, free := mustPlace(t, &s.Cluster, g, cfg), mustPlace(t, &empty.Cluster, g, cfg)
-		if plan.Refused == nil || plan.Refused.Reason == gang.NoLevel {
+		if plan.Refused == nil {
+			return
+		}
+		if plan.Refused.Reason == gang.NoLevel {
+			if free.Places != nil {
+				t.Fatalf("refused for %v, on the emptied cluster %v", plan.Refused, free)
+			}
 			return
 		}
 		if never := plan.Refused.Reason == gang.NeverFits; never != (free.Places == nil) {

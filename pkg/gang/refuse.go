@@ -14,7 +14,7 @@ func (s *search) refuse() *Refusal {
 	r := &Refusal{Want: s.need, Of: len(s.g.Members), Placed: len(s.g.Placed), Share: s.share(), Level: s.tightest(), Cut: s.snapshot.stats.Cut}
 	t := s.snapshot.topology(slices.Contains(s.g.Wishes.Required, NVLink))
 	for _, key := range s.g.Wishes.Required {
-		if !s.exists(key) {
+		if !s.exists(key) && (key != NVLink || s.impossible()) { // one device needs no NVLink
 			r.Reason, r.Level, r.Known = NoLevel, key, s.known()
 			return r
 		}
