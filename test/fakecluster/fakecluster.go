@@ -81,7 +81,7 @@ func New(t testing.TB, devices ...int) *Cluster {
 // NewDynamic returns a client in memory for the objects of the project.
 func NewDynamic() *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		v1alpha1.GPUNodes: "GPUNodeList", v1alpha1.GroupVersion.WithResource("workloadprofiles"): "WorkloadProfileList",
+		v1alpha1.GPUNodes: "GPUNodeList", v1alpha1.WorkloadProfiles: "WorkloadProfileList", v1alpha1.ElasticTargets: "ElasticTargetList",
 	})
 }
 

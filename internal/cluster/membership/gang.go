@@ -56,7 +56,9 @@ func SpeaksOfGang(pod *v1.Pod) bool {
 	if _, ok := pod.Labels[v1alpha1.LabelGang]; ok {
 		return true
 	}
-	for _, key := range []string{v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology} {
+	for _, key := range []string{
+		v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology, v1alpha1.AnnotationElasticWorkers,
+	} {
 		if _, ok := pod.Annotations[key]; ok {
 			return true
 		}
@@ -68,8 +70,8 @@ func SpeaksOfGang(pod *v1.Pod) bool {
 func NamelessGang() *kube.FieldError {
 	return &kube.FieldError{
 		Field: kube.LabelPath(v1alpha1.LabelGang),
-		Legal: fmt.Sprintf("it names no gang; the annotations %s, %s and %s are for the members of a gang: name it by the label, or remove them",
-			v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology),
+		Legal: fmt.Sprintf("it names no gang; the annotations %s, %s, %s and %s are for the members of a gang: name it by the label, or remove them",
+			v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology, v1alpha1.AnnotationElasticWorkers),
 	}
 }
 
@@ -109,6 +111,7 @@ var likenessFields = [...]string{
 	"metadata.annotations[" + v1alpha1.AnnotationMinMembers + "]",
 	"metadata.annotations[" + v1alpha1.AnnotationRequiredTopology + "]",
 	"metadata.annotations[" + v1alpha1.AnnotationPreferredTopology + "]",
+	"metadata.annotations[" + v1alpha1.AnnotationElasticWorkers + "]",
 }
 
 // LikenessOf returns what a pod must share with the other members of its gang.
@@ -123,6 +126,7 @@ func LikenessOf(pod *v1.Pod) Likeness {
 	return Likeness{
 		pod.Spec.SchedulerName, strconv.Itoa(int(priority)), string(preemption), written(pod, v1alpha1.AnnotationMinMembers),
 		written(pod, v1alpha1.AnnotationRequiredTopology), written(pod, v1alpha1.AnnotationPreferredTopology),
+		written(pod, v1alpha1.AnnotationElasticWorkers),
 	}
 }
 

@@ -50,14 +50,15 @@ func TestSpeaksOfGang(t *testing.T) {
 		{annotations: map[string]string{"tandem-gpu.io/min-members": ""}, want: true},
 		{annotations: map[string]string{"tandem-gpu.io/required-topology": "x"}, want: true},
 		{annotations: map[string]string{"tandem-gpu.io/preferred-topology": "x"}, want: true},
+		{annotations: map[string]string{"tandem-gpu.io/elastic-workers": ""}, want: true},
 	} {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: test.labels, Annotations: test.annotations}}
 		if got := SpeaksOfGang(pod); got != test.want {
 			t.Errorf("labels %v, annotations %v: %v", test.labels, test.annotations, got)
 		}
 	}
-	const want = "metadata.labels[tandem-gpu.io/gang]: it names no gang; the annotations tandem-gpu.io/min-members, tandem-gpu.io/required-topology and " +
-		"tandem-gpu.io/preferred-topology are for the members of a gang: name it by the label, or remove them; set the label and the pod is tried again"
+	const want = "metadata.labels[tandem-gpu.io/gang]: it names no gang; the annotations tandem-gpu.io/min-members, tandem-gpu.io/required-topology, " +
+		"tandem-gpu.io/preferred-topology and tandem-gpu.io/elastic-workers are for the members of a gang: name it by the label, or remove them; set the label and the pod is tried again"
 	if got := NamelessGang().Error(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -128,6 +129,10 @@ func TestLikeness(t *testing.T) {
 		{
 			"preferred", func(p *v1.Pod) { p.Annotations["tandem-gpu.io/preferred-topology"] = strings.Repeat("a", 99) },
 			"metadata.annotations[tandem-gpu.io/preferred-topology]", "none", `"` + strings.Repeat("a", 63) + "…",
+		},
+		{
+			"elastic", func(p *v1.Pod) { p.Annotations["tandem-gpu.io/elastic-workers"] = "1-8" },
+			"metadata.annotations[tandem-gpu.io/elastic-workers]", "none", `"1-8"`,
 		},
 	}
 	for _, test := range tests {

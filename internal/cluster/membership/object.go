@@ -35,9 +35,12 @@ type PodGroup struct {
 	MinCount int
 	// Required levels that its spec declares.
 	Required []string
-	// Annotations of topology that it carries; where it has one, those of the pods do not count.
+	// Annotations of DeclaredAnnotations that it carries; where it has one, those of the pods do not count.
 	Annotations map[string]string
 }
+
+// DeclaredAnnotations are the annotations that a PodGroup may set for its pods.
+var DeclaredAnnotations = []string{v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology, v1alpha1.AnnotationElasticWorkers}
 
 // ReadPodGroup reads a PodGroup. A malformed PodGroup still has its Object; the error names the field.
 func ReadPodGroup(u *unstructured.Unstructured) (PodGroup, error) {
@@ -48,7 +51,7 @@ func ReadPodGroup(u *unstructured.Unstructured) (PodGroup, error) {
 		},
 		Created: u.GetCreationTimestamp().Time,
 	}
-	for _, key := range []string{v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology} {
+	for _, key := range DeclaredAnnotations {
 		if value, ok := u.GetAnnotations()[key]; ok {
 			if g.Annotations == nil {
 				g.Annotations = map[string]string{}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -40,7 +41,9 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 			return out, problem
 		}
 	}
-	return out, out.declare(living(g.members), declared)
+	problem := out.declare(living(g.members), declared)
+	s.hold(out, g.members)
+	return out, problem
 }
 
 // living returns the members without a deletion, or all members where all are in deletion.
@@ -69,10 +72,16 @@ func (g *Gang) declare(members []*member, group *membership.PodGroup) *Problem {
 		g.MinCount, err = membership.MinMembers(first)
 	} else {
 		g.MinCount, required = group.MinCount, group.Required
-		annotations, where = declaredTopology(first, group), fmt.Sprintf("pod %s and its PodGroup", first.Name)
+		annotations, where = declaredAnnotations(first, group), fmt.Sprintf("pod %s and its PodGroup", first.Name)
 	}
 	if err == nil {
 		g.Required, g.Preferred, err = membership.Topology(annotations, required...)
+	}
+	if err == nil {
+		g.Sizes, err = membership.ElasticSizes(annotations, g.MinCount)
+	}
+	if err == nil && g.Sizes != nil {
+		err = targetName(g.Name)
 	}
 	if err != nil {
 		return &Problem{Message: where + ": " + err.Error()}
@@ -89,13 +98,18 @@ func (g *Gang) declare(members []*member, group *membership.PodGroup) *Problem {
 	return nil
 }
 
-// topologies are the annotations that a PodGroup may set for its pods.
-var topologies = []string{v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology}
+// targetName returns what is wrong with the name of an elastic gang, which its ElasticTarget has too.
+func targetName(name string) error {
+	if why := validation.IsDNS1123Subdomain(name); len(why) > 0 {
+		return fmt.Errorf("the gang is elastic, and no ElasticTarget can have its name %s: %s", name, why[0])
+	}
+	return nil
+}
 
-// declaredTopology returns the annotations of topology that count: the PodGroup's value of each, else the pod's.
-func declaredTopology(pod *v1.Pod, group *membership.PodGroup) map[string]string {
+// declaredAnnotations returns the annotations of a gang that count: the PodGroup's value of each, else the pod's.
+func declaredAnnotations(pod *v1.Pod, group *membership.PodGroup) map[string]string {
 	out := map[string]string{}
-	for _, key := range topologies {
+	for _, key := range membership.DeclaredAnnotations {
 		if value, ok := group.Annotations[key]; ok {
 			out[key] = value
 		} else if value, ok := pod.Annotations[key]; ok {

@@ -6,9 +6,11 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 func TestServedOf(t *testing.T) {
+	targets := v1alpha1.ElasticTargets
 	beta, stable, xk8s := membership.NativePodGroups, membership.StablePodGroups, membership.XK8sPodGroups
 	for _, test := range []struct {
 		name string
@@ -20,6 +22,7 @@ func TestServedOf(t *testing.T) {
 		{"Kubernetes 1.38", served.Set{stable: true}, Served{Native: "v1"}},
 		{"Kubernetes 1.38 with the older version on", served.Set{beta: true, stable: true}, Served{Native: "v1beta1"}},
 		{"the scheduler plugins'", served.Set{xk8s: true}, Served{XK8s: true}},
+		{"a controller's", served.Set{targets: true}, Served{Elastic: true}},
 		{"all", served.Set{beta: true, stable: true, xk8s: true}, both},
 	} {
 		if got := ServedOf(test.has); got != test.want {

@@ -1,9 +1,11 @@
 package podgroup
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -49,7 +51,8 @@ type Gang struct {
 	MinCount int
 	// Required and Preferred are levels, as in gang.Wishes.
 	Required, Preferred []string
-	// Members are the pods that exist and have not ended, by rank: the order of Less. Pods in deletion are among them.
+	// Members are the pods that exist and have not ended, by rank: the order of Less. Pods in deletion are among them. The
+	// members of an elastic gang that its target holds back are not.
 	Members []*v1.Pod
 	// Ranks of the members.
 	Ranks []int
@@ -57,4 +60,23 @@ type Gang struct {
 	Object *v1.ObjectReference
 	// Created is the creation time of the PodGroup, for gangs by label that of the oldest member.
 	Created time.Time
+	// Sizes are the numbers of members with which an elastic gang may run, ascending; nil for other gangs. Workers is the
+	// one that it should have now: the one of its target where it is Targeted, else the least.
+	Sizes    []int
+	Workers  int
+	Targeted bool
+	// held are the members that are held back for the target, and whyHeld says why.
+	held    []types.UID
+	whyHeld string
 }
+
+// HeldBack returns why the target of an elastic gang holds a member back, "" where it does not.
+func (g *Gang) HeldBack(uid types.UID) string {
+	if _, held := slices.BinarySearch(g.held, uid); held {
+		return g.whyHeld
+	}
+	return ""
+}
+
+// Held returns the members that the target of an elastic gang holds back, by UID. Callers must not modify it.
+func (g *Gang) Held() []types.UID { return g.held }

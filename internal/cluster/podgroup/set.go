@@ -29,12 +29,12 @@ const discoveryTimeout = 10 * time.Second
 type Options struct {
 	// Pods is the informer of all pods that have not ended. The caller runs it.
 	Pods cache.SharedIndexInformer
-	// Served says which PodGroups the set reads.
+	// Served says what the set reads beside the pods.
 	Served Served
 	// Queued says that the scheduler's queue knows the PodGroups of Kubernetes itself, and tries their members in one
 	// cycle.
 	Queued bool
-	// Dynamic reads the PodGroups; unused where the API server has none.
+	// Dynamic reads the PodGroups and ElasticTargets; unused where the API server has none.
 	Dynamic dynamic.Interface
 }
 
@@ -46,6 +46,8 @@ type Set struct {
 	// groups are the PodGroups, by source.
 	groups map[Source]*groups
 	synced []cache.InformerSynced
+	// targets are the ElasticTargets, nil where the API server has none. Gangs do not wait for them: see workers.
+	targets *targets
 
 	mu sync.Mutex
 	// known are the pods that name a gang, by "namespace/name".
@@ -121,6 +123,11 @@ func New(ctx context.Context, o Options) (*Set, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("watch PodGroups: %w", err)
+	}
+	if o.Served.Elastic {
+		if err := s.watchTargets(ctx, o.Dynamic); err != nil {
+			return nil, fmt.Errorf("watch ElasticTargets: %w", err)
+		}
 	}
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), s.Synced) {

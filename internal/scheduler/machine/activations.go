@@ -41,6 +41,9 @@ func (a *activations) add(pods ...*v1.Pod) {
 	}
 }
 
+// Activate notes pods that the scheduler should try again, for the next Flush.
+func (m *Machine) Activate(pods ...*v1.Pod) { m.activations.add(pods...) }
+
 // addStale notes that a member may have lost its place, for the next Flush.
 func (a *activations) addStale(n nomination) {
 	a.mu.Lock()

@@ -73,6 +73,12 @@ const (
 	// can takes the whole gang. The same on all pods of a gang; a PodGroup may carry it instead.
 	AnnotationPreferredTopology = Domain + "/preferred-topology"
 
+	// AnnotationElasticWorkers makes a gang elastic: it lists the numbers of members with which the gang runs. 2-8 is all
+	// numbers from 2 to 8, 2-8/2 every second of them, and 1,2,4,8 just these. The least one is the least number of
+	// members of the gang. The controller chooses one of them, and the scheduler places no more members than that. The
+	// same on all pods of a gang; a PodGroup may carry it instead.
+	AnnotationElasticWorkers = Domain + "/elastic-workers"
+
 	// TopologyNVLink is the level of the GPUs of one node that NVLink joins.
 	TopologyNVLink = "nvlink"
 )
@@ -86,6 +92,11 @@ const (
 	// deletes them, when there are too many.
 	LabelLearned = Domain + "/learned"
 )
+
+// AnnotationLeaving is when the controller evicts a member of an elastic gang, a time such as 2026-01-31T12:00:00Z (RFC
+// 3339). The controller writes it before the eviction, so that the program of the member, or a sidecar, can end a step
+// first.
+const AnnotationLeaving = Domain + "/leaving-at"
 
 // AnnotationAssignment holds the Assignment of a pod as JSON. The scheduler writes it inside the Binding, in the same
 // transaction as spec.nodeName; nobody else may write it (deploy/ holds the admission policies).

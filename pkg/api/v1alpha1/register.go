@@ -15,9 +15,13 @@ var GPUNodes = GroupVersion.WithResource("gpunodes")
 // WorkloadProfiles is the resource of WorkloadProfile, for dynamic clients and informers.
 var WorkloadProfiles = GroupVersion.WithResource("workloadprofiles")
 
+// ElasticTargets is the resource of ElasticTarget, for dynamic clients and informers.
+var ElasticTargets = GroupVersion.WithResource("elastictargets")
+
 // SchemeBuilder collects the types of this package.
 var SchemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GPUNode{}, &GPUNodeList{}, &WorkloadProfile{}, &WorkloadProfileList{})
+	s.AddKnownTypes(GroupVersion,
+		&GPUNode{}, &GPUNodeList{}, &WorkloadProfile{}, &WorkloadProfileList{}, &ElasticTarget{}, &ElasticTargetList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })

@@ -15,7 +15,7 @@ import (
 )
 
 // PreEnqueue keeps members out of the queue until the least number exists. It also keeps out the members of a refused
-// gang while the scheduler tries its leader on their behalf. Gangs that the scheduler's queue knows are gated by the
+// gang while the scheduler tries its leader on their behalf, and those that the target of an elastic gang holds back. Gangs that the scheduler's queue knows are gated by the
 // scheduler's own plugin, as a whole.
 //
 // A mistake in the gang keeps no pod out: PreFilter says it in the pod's event.
@@ -27,6 +27,9 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	p.gangs.See(pod)
 	if p.gangs.Queues(ref.Source) {
 		return nil
+	}
+	if why := p.heldBack(ref, pod); why != "" {
+		return verdict.New(fwk.UnschedulableAndUnresolvable, why)
 	}
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
 		return reservation.Enqueued{Gang: l.Facts(ref), UID: kube.UIDOf(pod)}
@@ -67,6 +70,7 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, pod *v1.Pod, old, _ any) (fwk.Queue
 
 // changed takes over that a gang, its object or its members changed.
 func (p *Plugin) changed(ref podgroup.Ref) {
+	p.followTarget(ref)
 	p.machine.Step(func(l machine.Locked) reservation.Event { return reservation.Changed{Gang: l.Facts(ref)} })
 	p.machine.Flush(context.Background())
 }

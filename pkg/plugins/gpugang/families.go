@@ -24,6 +24,8 @@ var families = []tandem.Family{
 		Help: "Times that room was kept for a gang while its present owners end."},
 	{Name: prefix + "gangs", Type: tandem.Gauge, Labels: []string{"state"}, Unit: "gangs", Range: "0 or more",
 		Help: "Gangs with members that wait, by state: incomplete, refused, draining, planned, binding."},
+	{Name: prefix + "held_members", Type: tandem.Gauge, Unit: "members", Range: "0 or more",
+		Help: "Members of elastic gangs that wait because the targets of their gangs are smaller."},
 	{Name: prefix + "refusals_total", Type: tandem.Counter, Labels: []string{"reason"}, Unit: "changes", Range: "0 or more",
 		Help: "Times that a gang was refused for another reason than before, by reason."},
 	{Name: prefix + "released_total", Type: tandem.Counter, Unit: "gangs", Range: "0 or more",

@@ -91,12 +91,13 @@ func (c *cluster) start() {
 		Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			set, err := podgroup.New(ctx, podgroup.Options{
 				Pods: h.SharedInformerFactory().Core().V1().Pods().Informer(), Queued: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
+				Served: podgroup.Served{Elastic: true}, Dynamic: c.Dynamic,
 			})
 			if err != nil {
 				return nil, err
 			}
 			m := machine.New(func() machine.Shares { return &refusingShares{Plugin: c.shares, c: c} })
-			c.plugin, err = New(ctx, args, h, Options{Shares: func() Shares { return c.shares }, Gangs: set, Machine: m, Now: c.Clock.Now})
+			c.plugin, err = New(ctx, args, h, Options{Shares: func() Shares { return c.shares }, Gangs: set, Machine: m, Targets: c.Dynamic, Now: c.Clock.Now})
 			return c.plugin, err
 		},
 	}

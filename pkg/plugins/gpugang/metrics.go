@@ -116,17 +116,23 @@ func (l *levelNames) of(key string) string {
 // gauges counts the gangs that wait at each read of the scheduler's metrics.
 type gauges struct {
 	metrics.BaseStableCollector
-	plugin *Plugin
-	gangs  *metrics.Desc
+	plugin      *Plugin
+	gangs, held *metrics.Desc
 }
 
 func newGauges(p *Plugin) *gauges {
-	f := family("gangs")
-	return &gauges{plugin: p, gangs: metrics.NewDesc(f.Name, f.Help, f.Labels, nil, metrics.ALPHA, "")}
+	desc := func(name string) *metrics.Desc {
+		f := family(name)
+		return metrics.NewDesc(f.Name, f.Help, f.Labels, nil, metrics.ALPHA, "")
+	}
+	return &gauges{plugin: p, gangs: desc("gangs"), held: desc("held_members")}
 }
 
 // DescribeWithStability names the gauges.
-func (c *gauges) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.gangs }
+func (c *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- c.gangs
+	ch <- c.held
+}
 
 // CollectWithStability counts.
 func (c *gauges) CollectWithStability(ch chan<- metrics.Metric) {
@@ -135,6 +141,13 @@ func (c *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 	for state, count := range counts {
 		ch <- metrics.NewLazyConstMetric(c.gangs, metrics.GaugeValue, float64(count), state)
 	}
+	held := 0
+	for _, ref := range c.plugin.gangs.Elastic() {
+		if pg, _ := c.plugin.gangs.Gang(ref); pg != nil {
+			held += len(pg.Held())
+		}
+	}
+	ch <- metrics.NewLazyConstMetric(c.held, metrics.GaugeValue, float64(held))
 }
 
 // Count counts what the machine did.

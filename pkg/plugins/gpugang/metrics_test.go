@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/component-base/metrics"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/scheduler/machine"
 )
 
@@ -16,7 +17,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	m := newMetrics()
 	r := metrics.NewKubeRegistry()
 	r.MustRegister(m.all()...)
-	r.CustomMustRegister(newGauges(&Plugin{machine: machine.New(nil)}))
+	r.CustomMustRegister(newGauges(&Plugin{machine: machine.New(nil), gangs: noGangs{}}))
 	m.refusals.WithLabelValues("NoRoom").Inc()
 	m.repairs.WithLabelValues(repairKept).Inc()
 	m.spread.WithLabelValues(m.levels.of("")).Observe(1)
@@ -43,3 +44,8 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 		t.Errorf("lint: %v %v", problems, err)
 	}
 }
+
+// noGangs knows no gang.
+type noGangs struct{ Gangs }
+
+func (noGangs) Elastic() []podgroup.Ref { return nil }

@@ -26,6 +26,9 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	if !ok {
 		return nil, 0
 	}
+	if why := p.heldBack(ref, pod); why != "" { // its target has shrunk meanwhile
+		return verdict.New(fwk.Unschedulable, why), 0
+	}
 	a := p.machine.Step(func(l machine.Locked) reservation.Event {
 		return reservation.Permitted{Gang: l.Facts(ref), UID: kube.UIDOf(pod)}
 	})

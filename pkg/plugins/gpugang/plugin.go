@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/dynamic"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
@@ -61,6 +63,8 @@ type Gangs interface {
 	OnChange(told func(podgroup.Ref))
 	// Queues reports whether the scheduler's queue knows the gangs of a source itself.
 	Queues(source podgroup.Source) bool
+	// Elastic returns the elastic gangs that have members.
+	Elastic() []podgroup.Ref
 	// Synced reports whether the plugin has read all existing objects.
 	Synced() bool
 }
@@ -75,6 +79,11 @@ type Plugin struct {
 	// unresolved is the number of UnresolvedBinds at the last step.
 	unresolved int
 	claim      sync.Once
+	// held are refused members of elastic gangs. active says that this process schedules: it has tried a member of a gang.
+	held   heldMembers
+	active atomic.Bool
+	// targets writes what the scheduler tells in ElasticTargets, nil where it tells nothing.
+	targets dynamic.Interface
 	// topologyCache is for the scheduling cycle alone.
 	topology topologyCache
 	metrics  *metricSet
@@ -104,6 +113,8 @@ type Options struct {
 	Gangs Gangs
 	// Machine keeps the state of the gangs.
 	Machine *machine.Machine
+	// Targets writes into the ElasticTargets why members have no node; nil where the API server has none.
+	Targets dynamic.Interface
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
 }
@@ -118,7 +129,13 @@ func NewFactory(shares func() Shares, m *machine.Machine) frameworkruntime.Plugi
 		if err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
-		p, err := New(ctx, args, handle, Options{Shares: shares, Gangs: set, Machine: m})
+		o := Options{Shares: shares, Gangs: set, Machine: m}
+		if set.Served().Elastic {
+			if o.Targets, err = dynamic.NewForConfig(handle.KubeConfig()); err != nil {
+				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+			}
+		}
+		p, err := New(ctx, args, handle, o)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +163,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle, o Option
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, machine: o.Machine, now: o.Now, metrics: newMetrics()}
+	p := &Plugin{handle: handle, args: args, shares: o.Shares, gangs: o.Gangs, machine: o.Machine, now: o.Now, targets: o.Targets, metrics: newMetrics()}
 	if p.now == nil {
 		p.now = time.Now
 	}

@@ -68,6 +68,9 @@ func (g *groupCycle) refused() map[string]int {
 // PreFilter gives a member of a gang its place. The first member makes the plan for all of them, and the holds; without
 // a plan it gets the nearest miss as its refusal. It skips pods outside of gangs.
 //
+// A member that the target of an elastic gang holds back gets no place. PreEnqueue says so for gangs that the scheduler's
+// queue does not know: the others enter the queue as a whole.
+//
 // A refusal is final for the pod as far as the preemption of single pods goes, which must not evict for one member.
 func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	ref, ok := p.gangs.Of(pod)
@@ -75,6 +78,10 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 		return nil, verdict.New(fwk.Skip)
 	}
 	p.gangs.See(pod)
+	p.active.Store(true)
+	if why := p.heldBack(ref, pod); why != "" {
+		return nil, verdict.New(fwk.UnschedulableAndUnresolvable, why)
+	}
 	defer p.machine.Flush(ctx)
 	c := &cycle{cs: cs, pod: pod, nodes: nodes}
 	at, why := p.place(ctx, c, ref)

@@ -27,6 +27,9 @@ const step = time.Second
 
 // Run looks at deadlines, reservations and retries until ctx ends.
 func (p *Plugin) Run(ctx context.Context) {
+	if p.targets != nil {
+		go p.report(ctx, p.targets)
+	}
 	tick := time.NewTicker(step)
 	defer tick.Stop()
 	for {

@@ -1,0 +1,119 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+const legalSizes = "it must be a range such as 2-8, a range in steps such as 2-8/2, or an ascending list such as 1,2,4,8: " +
+	"numbers of members from 1 to 10000, the first one the least number of members of the gang"
+
+// ElasticSizes returns the numbers of members with which a gang may run, ascending, by its annotations; nil for a gang
+// that is not elastic. The first one is minCount. The error is a *FieldError.
+func ElasticSizes(annotations map[string]string, minCount int) ([]int, error) {
+	raw, ok := annotations[v1alpha1.AnnotationElasticWorkers]
+	if !ok {
+		return nil, nil
+	}
+	sizes, legal := parseSizes(raw)
+	switch {
+	case !legal:
+		return nil, kube.Malformed(v1alpha1.AnnotationElasticWorkers, raw, legalSizes)
+	case sizes[0] != minCount:
+		return nil, kube.Malformed(v1alpha1.AnnotationElasticWorkers, raw,
+			fmt.Sprintf("its least number is %d, and the least number of members of the gang is %d: they must be the same", sizes[0], minCount))
+	}
+	return sizes, nil
+}
+
+// parseSizes reads a range or a list of numbers of members.
+func parseSizes(raw string) (sizes []int, legal bool) {
+	if least, rest, isRange := strings.Cut(raw, "-"); isRange {
+		most, step, stepped := strings.Cut(rest, "/")
+		if !stepped {
+			step = "1"
+		}
+		bounds, legal := parseNumbers(least, most, step)
+		if !legal {
+			return nil, false
+		}
+		sizes, err := elastic.Steps(bounds[0], bounds[1], bounds[2])
+		return sizes, err == nil
+	}
+	sizes, legal = parseNumbers(strings.Split(raw, ",")...)
+	for i := 1; i < len(sizes); i++ {
+		legal = legal && sizes[i] > sizes[i-1]
+	}
+	return sizes, legal
+}
+
+// parseNumbers reads numbers of members.
+func parseNumbers(raw ...string) (numbers []int, legal bool) {
+	for _, word := range raw {
+		word = strings.TrimSpace(word)
+		n, err := strconv.ParseUint(word, 10, 16)
+		if err != nil || n < 1 || n > MaxMinMembers {
+			return nil, false
+		}
+		numbers = append(numbers, int(n))
+	}
+	return numbers, true
+}
+
+// Worker is a member of an elastic gang that exists and has not ended.
+type Worker struct {
+	Rank
+	// OnNode says that it has a node, Leaving that it has a deletion timestamp.
+	OnNode, Leaving bool
+}
+
+// Surplus says which members are too many for a number of them: held are those that should get no node, leave are those
+// that should give theirs back. The members are in the order of their ranks, and so are the results, by index.
+//
+// Where a controller numbers all members alike, those below the number stay: a member that comes back has its place. Other
+// gangs keep the members that run, of these the first ones, since the names of their pods say nothing.
+func Surplus(members []Worker, workers int) (held, leave []int) {
+	numbered := numberedAlike(members)
+	running := 0
+	for i := range members {
+		if members[i].OnNode && !members[i].Leaving {
+			running++
+		}
+	}
+	room := workers - running // for members without a node
+	stay := workers
+	for i := range members {
+		m := &members[i]
+		switch {
+		case m.Leaving:
+		case numbered && m.index < workers:
+		case numbered && m.OnNode:
+			leave = append(leave, i)
+		case numbered:
+			held = append(held, i)
+		case m.OnNode && stay > 0:
+			stay--
+		case m.OnNode:
+			leave = append(leave, i)
+		case room > 0:
+			room--
+		default:
+			held = append(held, i)
+		}
+	}
+	return held, leave
+}
+
+// numberedAlike reports whether one controller numbers all members from 0.
+func numberedAlike(members []Worker) bool {
+	return !slices.ContainsFunc(members, func(m Worker) bool {
+		first := &members[0].Rank
+		return m.index < 0 || m.outer >= 0 || m.role != first.role || m.owner != first.owner
+	})
+}
