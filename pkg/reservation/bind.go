@@ -41,12 +41,9 @@ func (m *move) bindAll(g *group, isRunning bool) {
 	p := newPlan()
 	if made, ok := g.phase.(*planned); ok {
 		p = made.plan
-		m.do(Open{Gate: made.gate})
+		m.letGo(made)
 	}
 	g.failures = 0
-	for _, uid := range sorted(p.reserved) {
-		m.do(Allow{UID: uid})
-	}
 	start := Start{Ref: g.Ref, Known: !g.arrived.IsZero()}
 	if start.Known {
 		start.Waited = m.now.Sub(g.arrived)
@@ -61,6 +58,14 @@ func (m *move) bindAll(g *group, isRunning bool) {
 		g.phase = &binding{plan: p, since: m.now}
 	}
 	m.do(start)
+}
+
+// letGo lets the scheduler bind the members of a plan that are at their places.
+func (m *move) letGo(p *planned) {
+	m.do(Open{Gate: p.gate})
+	for _, uid := range sorted(p.reserved) {
+		m.do(Allow{UID: uid})
+	}
 }
 
 // unreserved ends the plan when a member fails before the scheduler may bind the members: all or none. After that it keeps the
@@ -163,7 +168,7 @@ func (m *move) adopt(g *group, f *Facts) {
 		p = newPlan()
 	case *planned:
 		p = before.plan
-		m.do(Open{Gate: before.gate})
+		m.letGo(before)
 	default:
 		return
 	}
