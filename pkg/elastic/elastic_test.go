@@ -148,7 +148,7 @@ func TestWorkersRefuses(t *testing.T) {
 		{"a job twice", jobs("a", "a"), nil, elastic.Config{}, `job "a" appears twice`},
 		{"no name", jobs(""), nil, elastic.Config{}, `job "" appears twice, or has no name`},
 		{"an unknown policy", nil, nil, elastic.Config{Policy: "best"}, `unknown policy "best", known are [goodput elastic-fifo`},
-		{"a horizon below 0", nil, nil, elastic.Config{Horizon: -1}, "a horizon of -1 seconds, legal is above 0"},
+		{"a horizon below 0", nil, nil, elastic.Config{Horizon: -1}, "a horizon of -1 seconds, legal is 0 to 1e+09"},
 		{"a horizon that is no number", nil, nil, elastic.Config{Horizon: math.NaN()}, "a horizon of NaN seconds"},
 		{"moves below 0", nil, nil, elastic.Config{MaxMoves: -1}, "at most -1 moves"},
 		{"negative capacity", nil, []elastic.Reserved{{Amount: -vgpu.WholeGPU}}, elastic.Config{}, "reserved are -1000 milli-GPU"},

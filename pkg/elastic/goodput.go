@@ -70,6 +70,9 @@ const leastKept = 1e-3
 
 // kept returns the part of the horizon in which a job works after a change of its size.
 func (s *search) kept(e *entry) float64 {
+	if e.Cost == 0 {
+		return 1
+	}
 	horizon := min(s.cfg.Horizon, lindy*float64(s.now-e.Started))
 	if e.Remaining > 0 {
 		horizon = min(s.cfg.Horizon, e.Remaining)

@@ -33,6 +33,19 @@ type Config struct {
 	MaxPlacements int
 }
 
+// Validate returns an error for settings that Workers refuses.
+func (c Config) Validate() error {
+	switch _, known := policyOf(cmp.Or(c.Policy, DefaultPolicy)); {
+	case !known:
+		return fmt.Errorf("unknown policy %q, known are %v", c.Policy, Policies())
+	case !(c.Horizon >= 0 && c.Horizon <= maxSeconds):
+		return fmt.Errorf("a horizon of %v seconds, legal is 0 to %g", c.Horizon, maxSeconds)
+	case c.MaxMoves < 0 || c.MaxPlacements < 0:
+		return fmt.Errorf("at most %d moves and %d placements, legal is 0 or more", c.MaxMoves, c.MaxPlacements)
+	}
+	return nil
+}
+
 // Defaults of Config.
 const (
 	DefaultPolicy = "goodput"
@@ -161,20 +174,15 @@ type search struct {
 }
 
 func newSearch(c *gang.Cluster, jobs []Job, reserved []Reserved, now int64, cfg Config) (*search, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	cfg.Policy = cmp.Or(cfg.Policy, DefaultPolicy)
 	cfg.Horizon = cmp.Or(cfg.Horizon, DefaultHorizon)
 	cfg.MaxMoves = cmp.Or(cfg.MaxMoves, DefaultMaxMoves)
 	cfg.MaxPlacements = cmp.Or(cfg.MaxPlacements, DefaultMaxPlacements)
 	s := &search{cluster: c, jobs: jobs, now: now, cfg: cfg, invalid: map[int]error{}, byName: map[string]int{}, copies: map[int]*vgpu.Node{}}
-	var known bool
-	switch s.policy, known = policyOf(cfg.Policy); {
-	case !known:
-		return nil, fmt.Errorf("unknown policy %q, known are %v", cfg.Policy, Policies())
-	case !(cfg.Horizon > 0 && cfg.Horizon <= maxSeconds):
-		return nil, fmt.Errorf("a horizon of %v seconds, legal is above 0 to %g", cfg.Horizon, maxSeconds)
-	case cfg.MaxMoves < 0 || cfg.MaxPlacements < 0:
-		return nil, fmt.Errorf("at most %d moves and %d placements, legal is 1 or more", cfg.MaxMoves, cfg.MaxPlacements)
-	}
+	s.policy, _ = policyOf(cfg.Policy)
 	names := map[string]bool{}
 	for i := range jobs {
 		j := &jobs[i]

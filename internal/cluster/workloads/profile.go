@@ -56,6 +56,7 @@ type Workload struct {
 	guess    *interference.Estimate
 	points   points
 	losses   []gang.Loss // by level
+	scaling  Scaling
 }
 
 // use is a declared use.
@@ -80,6 +81,7 @@ func ReadProfile(p *v1alpha1.WorkloadProfile) *Workload {
 	slices.SortFunc(w.learned, func(a, b Learned) int { return strings.Compare(a.Model, b.Model) })
 	w.points = w.readPoints(p.Spec.Throughputs)
 	w.losses = w.readSpread(p.Spec.Spread)
+	w.readScaling(p.Spec.Scaling)
 	for i := range w.learned {
 		l := &w.learned[i]
 		if d := w.declaredOn(l.Model); d != nil {

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -80,6 +81,21 @@ type ElasticTargetStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	Moves []metav1.Time `json:"moves,omitempty"`
+	// Rates of the gang at the sizes that it has had: the sum of the rates that its members report. The controller goes by
+	// them once there are some.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=workers
+	// +listMapKey=hosts
+	// +kubebuilder:validation:MaxItems=64
+	Rates []ElasticRate `json:"rates,omitempty"`
+	// ResizeSeconds is the mean time for which the gang did no work after a change of its size, absent before the first
+	// change. Resizes counts these changes.
+	// +optional
+	ResizeSeconds *int32 `json:"resizeSeconds,omitempty"`
+	// +optional
+	Resizes int32 `json:"resizes,omitempty"`
 	// Scheduler is what the scheduler tells of its own part.
 	// +optional
 	Scheduler *ElasticTargetAdmission `json:"scheduler,omitempty"`
@@ -90,6 +106,18 @@ type ElasticTargetStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ElasticRate is the rate of a gang at one size.
+type ElasticRate struct {
+	// Workers is the number of its members, Hosts the number of their nodes.
+	Workers int32 `json:"workers"`
+	Hosts   int32 `json:"hosts"`
+	// Rate is work per second, in the unit of the members' reports: the mean of the reports, the newer the heavier.
+	// +kubebuilder:validation:XIntOrString
+	Rate resource.Quantity `json:"rate"`
+	// Reports is the number of reports.
+	Reports int32 `json:"reports"`
 }
 
 // ElasticTargetAdmission is what the scheduler tells of a target.
