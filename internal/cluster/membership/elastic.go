@@ -74,10 +74,11 @@ type Worker struct {
 }
 
 // Surplus says which members are too many for a number of them: held are those that should get no node, leave are those
-// that should give theirs back. The members are in the order of their ranks, and so are the results, by index.
+// that should give theirs back. The members are in the order of their ranks, and so are the results, by index. Those that
+// should leave are the last ones of all that run: no more than are too many.
 //
-// Where a controller numbers all members alike, those below the number stay: a member that comes back has its place. Other
-// gangs keep the members that run, of these the first ones, since the names of their pods say nothing.
+// Where a controller numbers all members alike, those below the number may get a node: a member that comes back has its
+// place. In other gangs the names of the pods say nothing, so that any member may take the place of one that is gone.
 func Surplus(members []Worker, workers int) (held, leave []int) {
 	numbered := numberedAlike(members)
 	running := 0
@@ -86,27 +87,24 @@ func Surplus(members []Worker, workers int) (held, leave []int) {
 			running++
 		}
 	}
-	room := workers - running // for members without a node
-	stay := workers
+	room, surplus := workers-running, running-workers
 	for i := range members {
 		m := &members[i]
 		switch {
-		case m.Leaving:
-		case numbered && m.index < workers:
-		case numbered && m.OnNode:
-			leave = append(leave, i)
-		case numbered:
-			held = append(held, i)
-		case m.OnNode && stay > 0:
-			stay--
-		case m.OnNode:
-			leave = append(leave, i)
-		case room > 0:
+		case m.OnNode || m.Leaving || numbered && m.index < workers:
+		case !numbered && room > 0:
 			room--
 		default:
 			held = append(held, i)
 		}
 	}
+	for i, m := range slices.Backward(members) {
+		if surplus > 0 && m.OnNode && !m.Leaving {
+			leave = append(leave, i)
+			surplus--
+		}
+	}
+	slices.Reverse(leave)
 	return held, leave
 }
 

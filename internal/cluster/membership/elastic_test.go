@@ -92,6 +92,8 @@ func TestSurplus(t *testing.T) {
 		{"one was lost: its number is free", []string{"0+", "2+", "3", "4"}, true, 3, []int{2, 3}, nil},
 		{"one was lost, and is back", []string{"0+", "1", "2+", "3", "4"}, true, 3, []int{3, 4}, nil},
 		{"one is replaced while it leaves", []string{"0+", "1-", "1", "2+", "3"}, true, 3, []int{4}, nil},
+		{"only the last ones run: they stay until the first ones are back", []string{"0", "1", "6+", "7+"}, true, 2, nil, nil},
+		{"the first ones are back: the last ones leave", []string{"0+", "1+", "6+", "7+"}, true, 2, nil, []int{2, 3}},
 		{"names: one was lost, the next one takes its place", []string{"0+", "2+", "3", "4"}, false, 3, []int{3}, nil},
 		{"names: those that run stay", []string{"0", "1+", "2+", "3+"}, false, 3, []int{0}, nil},
 		{"names: the last leave", []string{"0", "1+", "2+", "3+"}, false, 2, []int{0}, []int{3}},
@@ -105,8 +107,8 @@ func TestSurplus(t *testing.T) {
 	}
 }
 
-// TestSurplusLaw: no more members than the target stay on nodes or may get one. Member 0 of a numbered gang never leaves. Once
-// those that leave are gone, nobody else has to.
+// TestSurplusLaw: as many members as the target stay on nodes, if so many run. Member 0 never leaves. Once those that leave are
+// gone, nobody else has to.
 func TestSurplusLaw(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		numbered := rapid.Bool().Draw(r, "numbered")
@@ -124,20 +126,26 @@ func TestSurplusLaw(t *testing.T) {
 		}
 		members, workers := workersOf(t, text, numbered), rapid.IntRange(1, 9).Draw(r, "workers")
 		held, leave := Surplus(members, workers)
-		stay := 0
+		stay, running := 0, 0
 		var after []Worker
 		for i, m := range members {
 			switch {
 			case slices.Contains(held, i) && (m.OnNode || m.Leaving), slices.Contains(leave, i) && (!m.OnNode || m.Leaving):
 				r.Fatalf("%v: held %v, leave %v", text, held, leave)
-			case m.Leaving || slices.Contains(leave, i):
+			case m.Leaving:
 				continue
-			case !slices.Contains(held, i):
+			case m.OnNode:
+				running++
+			}
+			if slices.Contains(leave, i) {
+				continue
+			}
+			if m.OnNode {
 				stay++
 			}
 			after = append(after, m)
 		}
-		if stay > workers || numbered && len(members) > 0 && members[0].index == 0 && slices.Contains(leave, 0) {
+		if stay != min(running, workers) || len(members) > 0 && slices.Contains(leave, 0) {
 			r.Fatalf("%v for %d: held %v, leave %v", text, workers, held, leave)
 		}
 		if _, again := Surplus(after, workers); len(again) > 0 {

@@ -68,6 +68,9 @@ func RankOf(pod *v1.Pod) Rank {
 	return r
 }
 
+// Index returns the number of a member in its part of the gang, −1 where it has none.
+func (r Rank) Index() int { return r.index }
+
 // indexOf reads the number that a controller gave a pod.
 func indexOf(pod *v1.Pod, label string) (int, bool) {
 	raw, ok := pod.Labels[label]

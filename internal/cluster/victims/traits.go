@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/preemption"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
@@ -25,6 +26,22 @@ type Traits struct {
 	run       run
 	// least is how long it runs at least.
 	least time.Duration
+	// leads is added to the work that is lost with it: see leadOf.
+	leads int64
+}
+
+// maxLead is the most that the number of a member counts, in thousandths of a GPU times seconds. More would make members
+// of elastic gangs dearer than other pods.
+const maxLead = 10_000
+
+// leadOf returns how much more work counts as lost with a member of an elastic gang than with the members after it. So of
+// members that lost the same the last ones are evicted first: the first one leads, and the others can run without those
+// after them. 0 for other pods.
+func leadOf(pod *v1.Pod) int64 {
+	if _, elastic := pod.Annotations[v1alpha1.AnnotationElasticWorkers]; !elastic {
+		return 0
+	}
+	return max(0, maxLead-int64(max(0, membership.RankOf(pod).Index())))
 }
 
 // TraitsOf returns the traits of a pod that takes so much of its host.
@@ -35,7 +52,7 @@ func (g *Guards) TraitsOf(pod *v1.Pod, host vgpu.Room) Traits {
 			UID: vgpu.UID(pod.UID), Name: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName, Host: host,
 			Serving: serves(pod), Guard: g.lasting(pod), Leaving: pod.DeletionTimestamp != nil, Gang: -1,
 		},
-		namespace: unique.Make(pod.Namespace).Value(), run: runOf(pod), least: g.least(pod),
+		namespace: unique.Make(pod.Namespace).Value(), run: runOf(pod), least: g.least(pod), leads: leadOf(pod),
 	}
 	grace, _ := g.GracePeriod(pod)
 	t.as.Slow = grace > LeavingWithin
@@ -60,7 +77,7 @@ func (t *Traits) Leaving() bool { return t.as.Leaving }
 // at returns the candidate at a time.
 func (t *Traits) at(now time.Time, share vgpu.MilliGPU) preemption.Pod {
 	p := t.as
-	p.Lost = t.run.lost(share, now)
+	p.Lost = min(t.run.lost(share, now)+t.leads, preemption.MaxLost)
 	if p.Guard == "" && t.run.shorter(t.least, now) {
 		p.Guard = preemption.TooYoung
 	}
