@@ -19,7 +19,6 @@ PACKAGES ?= ./...
 LONGEST := ./test/integration ./test/deploy ./test/differential ./test/gangs ./test/faults
 # go test, with progress, and the lines of failing tests only; arguments: flags of the runner, flags of go test
 RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(if $(filter ./...,$(PACKAGES)),$(LONGEST)) $(PACKAGES)' $(1) -- $(2) $(TEST_FLAGS)
-COMMANDS := scheduler device-plugin
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
 .PHONY: help build check test race stress properties faults lint demo sim e2e gpu-test gpu-folder bench verify generate image clean

@@ -1,5 +1,5 @@
-// Command reference writes docs/reference/metrics.md: the metrics of the agent and of the scheduler, with what
-// it learns.
+// Command reference writes docs/reference/metrics.md: the metrics of the agent, of the scheduler, with what
+// it learns, and of the controller.
 //
 // The tables are those of the collectors.
 package main
@@ -10,6 +10,7 @@ import (
 
 	agent "github.com/tandem-gpu/tandem/internal/agent/metrics"
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
+	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
@@ -41,5 +42,9 @@ func sections() []metrics.Section {
 		Title:    "Learning",
 		Text:     "What the scheduler learns of workloads, beside its other metrics.",
 		Families: learning.Families(),
+	}, metrics.Section{
+		Title:    "Controller",
+		Text:     "Served by the controller at `/metrics`, with the metrics of controller-runtime and `tandem_build_info`.",
+		Families: elasticity.Families(),
 	})
 }

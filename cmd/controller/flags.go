@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
+	"github.com/tandem-gpu/tandem/internal/version"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// featureElastic is the feature that sizes elastic gangs.
+const featureElastic = "elastic"
+
+// features are all features of the controller.
+var features = []string{featureElastic}
+
+// settings are the values of the flags.
+type settings struct {
+	kubeconfig               string
+	features                 []string
+	qps                      float32
+	burst                    int
+	leaderElect              bool
+	leaderNamespace          string
+	metricsAddress, probesAt string
+	elasticity               elasticity.Options
+	horizon                  time.Duration
+}
+
+// command returns the command with its flags.
+func command() *cobra.Command {
+	s := &settings{}
+	c := &cobra.Command{
+		Use:   "tandem-controller",
+		Short: "Tandem's controller keeps running work on shared GPUs at the right size",
+		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Version: version.Get().String(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.check(); err != nil {
+				return err
+			}
+			klog.InfoS("Starting Tandem's controller", "version", version.Get().String(), "features", s.features)
+			return s.run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the address of the API server and how to log in; empty in a pod of the cluster")
+	f.StringSliceVar(&s.features, "features", features, "what the controller does, of: "+strings.Join(features, ", "))
+	f.Float32Var(&s.qps, "kube-api-qps", 100, "the most requests to the API server in a second")
+	f.IntVar(&s.burst, "kube-api-burst", 200, "the most requests to the API server at once")
+	f.BoolVar(&s.leaderElect, "leader-elect", true, "let one of several processes work, the holder of the lease tandem-controller")
+	f.StringVar(&s.leaderNamespace, "leader-elect-namespace", "tandem-system", "namespace of the lease")
+	f.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics at /metrics; 0 serves none")
+	f.StringVar(&s.probesAt, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 serves none")
+	e := &s.elasticity
+	f.StringVar(&e.SchedulerName, "scheduler-name", v1alpha1.SchedulerName, "schedulerName of the pods for which elastic gangs make room")
+	f.StringVar(&e.Elastic.Policy, "elastic-policy", elastic.DefaultPolicy, "how GPUs are divided among elastic gangs, one of: "+strings.Join(elastic.Policies(), ", "))
+	f.DurationVar(&e.Every, "elastic-interval", 10*time.Second, "time between two decisions on the sizes of elastic gangs, 1s to 1h")
+	f.DurationVar(&s.horizon, "elastic-horizon", elastic.DefaultHorizon*time.Second, "longest time within which a change of size must repay what it costs")
+	f.IntVar(&e.Elastic.MaxMoves, "elastic-max-moves", elastic.DefaultMaxMoves, "changes of size of one gang within an hour, after which it no longer grows")
+	f.DurationVar(&e.Notice, "elastic-notice", 5*time.Second, "time from the annotation "+v1alpha1.AnnotationLeaving+" on a member that is to leave to its eviction, 0s to 1h")
+	f.DurationVar(&e.AdmitWithin, "elastic-admit-within", 2*time.Minute, "time after which a target goes back to what runs, where the scheduler finds no places for more")
+	return c
+}
+
+// check returns an error that names the flag and its legal values.
+func (s *settings) check() error {
+	if len(s.features) == 0 {
+		return fmt.Errorf("--features: no feature is on, legal are: %s", strings.Join(features, ", "))
+	}
+	for _, name := range s.features {
+		if !slices.Contains(features, name) {
+			return fmt.Errorf("--features: unknown feature %q, legal are: %s", name, strings.Join(features, ", "))
+		}
+	}
+	e := &s.elasticity
+	e.Elastic.Horizon = s.horizon.Seconds()
+	for _, v := range []struct {
+		flag  string
+		legal bool
+		value any
+		want  string
+	}{
+		{"scheduler-name", e.SchedulerName != "", e.SchedulerName, "the schedulerName of pods"},
+		{"elastic-policy", slices.Contains(elastic.Policies(), e.Elastic.Policy), e.Elastic.Policy, "one of " + strings.Join(elastic.Policies(), ", ")},
+		{"elastic-interval", e.Every >= time.Second && e.Every <= time.Hour, e.Every, "1s to 1h"},
+		{"elastic-horizon", s.horizon > 0 && s.horizon <= 30*24*time.Hour, s.horizon, "above 0s to 720h"},
+		{"elastic-max-moves", e.Elastic.MaxMoves >= 1, e.Elastic.MaxMoves, "1 or more"},
+		{"elastic-notice", e.Notice >= 0 && e.Notice <= time.Hour, e.Notice, "0s to 1h"},
+		{"elastic-admit-within", e.AdmitWithin > 0, e.AdmitWithin, "above 0s"},
+		{"kube-api-qps", s.qps > 0, s.qps, "above 0"},
+		{"kube-api-burst", s.burst >= 1, s.burst, "1 or more"},
+	} {
+		if !v.legal {
+			return fmt.Errorf("--%s: %v is not legal, legal is %s", v.flag, v.value, v.want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package elasticity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// carryOut writes a decision into the target of its gang, tells it, and has the surplus members leave. The target is
+// written first: otherwise the scheduler would place the members again that leave.
+func (p *pass) carryOut(ctx context.Context, d *decision) error {
+	target, err := p.writeTarget(ctx, d)
+	if err != nil {
+		return err
+	}
+	if d.event != "" {
+		p.metrics.moved(d)
+		p.options.Recorder.Eventf(d.about(), nil, v1.EventTypeNormal, d.eventReason(), "Resizing", "%s", d.event)
+	}
+	if err := p.writeStatus(ctx, d, target); err != nil {
+		return err
+	}
+	return p.letLeave(ctx, d)
+}
+
+// eventReason is the reason of the event of a change.
+func (d *decision) eventReason() string {
+	if d.workers < d.elasticGang.workers() {
+		return "ElasticShrink"
+	}
+	return "ElasticGrow"
+}
+
+// about returns the object of the events of a gang: its PodGroup, else the owner of its first member.
+func (g *elasticGang) about() *v1.ObjectReference {
+	if g.Object != nil {
+		return g.Object
+	}
+	if owner := metav1.GetControllerOf(g.all[0]); owner != nil {
+		return &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: g.Namespace, Name: owner.Name, UID: owner.UID}
+	}
+	return &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: g.Namespace, Name: g.all[0].Name, UID: g.all[0].UID}
+}
+
+// writeTarget makes the ElasticTarget of a gang, or changes its spec, and returns it.
+func (p *pass) writeTarget(ctx context.Context, d *decision) (*v1alpha1.ElasticTarget, error) {
+	if d.target == nil {
+		target := &v1alpha1.ElasticTarget{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}, Spec: d.spec()}
+		if err := p.options.Client.Create(ctx, target); err != nil {
+			return nil, fmt.Errorf("make its ElasticTarget: %w", err)
+		}
+		return target, nil
+	}
+	target := d.target.DeepCopy()
+	if target.Spec == d.spec() {
+		return target, nil
+	}
+	target.Spec = d.spec()
+	if err := p.options.Client.Update(ctx, target); err != nil { // refused where somebody else has changed it
+		return nil, fmt.Errorf("change its ElasticTarget: %w", err)
+	}
+	return target, nil
+}
+
+// ratesEvery bounds how often learned rates alone are written into a target.
+const ratesEvery = time.Minute
+
+// writeStatus writes the status of a target where it has changed, without the part of the scheduler.
+func (p *pass) writeStatus(ctx context.Context, d *decision, target *v1alpha1.ElasticTarget) error {
+	m := p.memory[d.Ref]
+	before := target.DeepCopy()
+	target.Status = d.status(m, p.now)
+	fresh := p.now.Sub(m.ratesAt) < ratesEvery
+	if fresh {
+		target.Status.Rates = before.Status.Rates
+	}
+	if equality.Semantic.DeepEqual(before.Status, target.Status) {
+		return nil
+	}
+	if err := p.options.Client.Status().Patch(ctx, target, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("change the status of its ElasticTarget: %w", err)
+	}
+	if !fresh {
+		m.ratesAt = p.now
+	}
+	return nil
+}
+
+// letLeave tells the surplus members when they are evicted, and evicts those whose time has come. It takes the notice back
+// from members that may stay.
+func (p *pass) letLeave(ctx context.Context, d *decision) error {
+	leaves := map[types.UID]bool{}
+	if d.resizable.yes {
+		for _, pod := range d.surplus(d.workers) {
+			leaves[pod.UID] = true
+		}
+	}
+	times := p.memory[d.Ref].leaves
+	maps.DeleteFunc(times, func(uid types.UID, _ time.Time) bool { return !leaves[uid] })
+	var errs []error
+	for _, pod := range d.running {
+		said, told := pod.Annotations[v1alpha1.AnnotationLeaving]
+		if !leaves[pod.UID] {
+			if told {
+				errs = append(errs, p.tell(ctx, pod, ""))
+			}
+			continue
+		}
+		at, known := times[pod.UID]
+		if !known {
+			at = p.leavesAt(said)
+			times[pod.UID] = at
+		}
+		switch {
+		case !p.now.Before(at):
+			errs = append(errs, p.evict(ctx, pod))
+		case !told:
+			errs = append(errs, p.tell(ctx, pod, at.UTC().Format(time.RFC3339)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leavesAt returns when a member is evicted: as it was told by an earlier process, else after the notice. Whole seconds, as
+// the annotation has them.
+func (p *pass) leavesAt(said string) time.Time {
+	if at, err := time.Parse(time.RFC3339, said); err == nil && at.Before(p.now.Add(p.options.Notice)) {
+		return at
+	}
+	return p.now.Add(p.options.Notice).Truncate(time.Second)
+}
+
+// tell writes into a pod when it is evicted, or takes that back.
+func (p *pass) tell(ctx context.Context, pod *v1.Pod, at string) error {
+	var value any
+	if at != "" {
+		value = at
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "annotations": map[string]any{v1alpha1.AnnotationLeaving: value},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = p.options.Kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("tell pod %s that it leaves: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// evict evicts a member as far as its disruption budgets allow; the next pass tries again.
+func (p *pass) evict(ctx context.Context, pod *v1.Pod) error {
+	err := p.options.Kube.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(pod.UID)}},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	p.metrics.evicted(err)
+	if err != nil {
+		return fmt.Errorf("evict pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// forgetAfter is how long a gang must be gone before its target is removed. In a shorter time the members of a gang that
+// was evicted as a whole might not be back, and its history would be lost.
+const forgetAfter = 10 * time.Minute
+
+// removeOld removes the targets of gangs that no longer exist, and forgets what was learned of them.
+func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.ElasticTarget) error {
+	var errs []error
+	for key, target := range targets {
+		ref := podgroup.Ref{Source: podgroup.Source(target.Spec.Source), Namespace: target.Namespace, Name: target.Name}
+		m := p.memory[ref]
+		if m == nil {
+			m = &memory{seen: p.now, leaves: map[types.UID]time.Time{}} // it was there before this controller
+			p.memory[ref] = m
+		}
+		if p.now.Sub(m.seen) < forgetAfter {
+			continue
+		}
+		if err := p.options.Client.Delete(ctx, target); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("remove ElasticTarget %s: %w", key, err))
+		}
+	}
+	for ref, m := range p.memory {
+		if p.now.Sub(m.seen) >= forgetAfter {
+			delete(p.memory, ref)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,142 @@
+package elasticity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
+	batchlisters "k8s.io/client-go/listers/batch/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// everything selects all objects.
+var everything = labels.Everything()
+
+// Gangs knows which pods form a gang: a *podgroup.Set.
+type Gangs interface {
+	// Of returns the gang that a pod names, and whether it names one.
+	Of(pod *v1.Pod) (podgroup.Ref, bool)
+	// Gang returns what the API says of a gang. The error is a *podgroup.Problem.
+	Gang(ref podgroup.Ref) (*podgroup.Gang, error)
+	// Elastic returns the elastic gangs that have members.
+	Elastic() []podgroup.Ref
+	// Synced reports whether all existing objects are read.
+	Synced() bool
+}
+
+// Options are what a Controller works with.
+type Options struct {
+	// Kube evicts pods. Informers read pods, nodes and the owners of pods; the caller starts them.
+	Kube      kubernetes.Interface
+	Informers informers.SharedInformerFactory
+	// Client writes ElasticTargets, Reader reads these, GPUNodes and WorkloadProfiles.
+	Client client.Client
+	Reader client.Reader
+	// Gangs knows which pods form a gang.
+	Gangs Gangs
+	// Recorder writes events about gangs.
+	Recorder events.EventRecorder
+	// SchedulerName is that of the pods whose waiting counts.
+	SchedulerName string
+	// Elastic holds the settings of package elastic.
+	Elastic elastic.Config
+	// Every is the time between two passes, Notice the time between the notice to a member and its eviction. A target
+	// that the scheduler cannot reach goes back to what runs after AdmitWithin.
+	Every, Notice, AdmitWithin time.Duration
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+// listers read the informers' stores.
+type listers struct {
+	pods        corelisters.PodLister
+	nodes       corelisters.NodeLister
+	jobs        batchlisters.JobLister
+	replicaSets appslisters.ReplicaSetLister
+	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
+	synced      []cache.InformerSynced
+}
+
+// Controller keeps elastic gangs at the right size.
+type Controller struct {
+	options     Options
+	gangs       Gangs
+	scheduler   string
+	admitWithin time.Duration
+	listers     *listers
+	reader      snapshot.Reader
+	profiles    profiles
+	memory      map[podgroup.Ref]*memory
+	metrics     *metricSet
+	now         func() time.Time
+}
+
+// New returns a controller that has not read anything. An error names the option that is not legal.
+func New(o Options) (*Controller, error) {
+	switch {
+	case o.Every < time.Second || o.Every > time.Hour:
+		return nil, fmt.Errorf("the time between two passes is %v, legal is 1s to 1h", o.Every)
+	case o.Notice < 0 || o.Notice > time.Hour:
+		return nil, fmt.Errorf("the notice to members is %v, legal is 0s to 1h", o.Notice)
+	case o.AdmitWithin < 0:
+		return nil, fmt.Errorf("targets go back after %v, legal is 0s or more", o.AdmitWithin)
+	}
+	if err := o.Elastic.Validate(); err != nil {
+		return nil, err
+	}
+	core, apps := o.Informers.Core().V1(), o.Informers.Apps().V1()
+	jobs, autoscalers := o.Informers.Batch().V1().Jobs(), o.Informers.Autoscaling().V2().HorizontalPodAutoscalers()
+	c := &Controller{
+		options: o, gangs: o.Gangs, scheduler: o.SchedulerName, admitWithin: o.AdmitWithin, memory: map[podgroup.Ref]*memory{},
+		metrics: newMetrics(), now: o.Now,
+		listers: &listers{
+			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), jobs: jobs.Lister(), replicaSets: apps.ReplicaSets().Lister(), autoscalers: autoscalers.Lister(),
+			synced: []cache.InformerSynced{
+				core.Pods().Informer().HasSynced, core.Nodes().Informer().HasSynced, jobs.Informer().HasSynced,
+				apps.ReplicaSets().Informer().HasSynced, autoscalers.Informer().HasSynced, o.Gangs.Synced,
+			},
+		},
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	return c, nil
+}
+
+// NeedLeaderElection makes a manager start the controller in one of several processes.
+func (c *Controller) NeedLeaderElection() bool { return true }
+
+// Start makes a pass every Options.Every until ctx ends.
+func (c *Controller) Start(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), c.listers.synced...) {
+		return errors.New("the API server was not read before the end")
+	}
+	tick := time.NewTicker(c.options.Every)
+	defer tick.Stop()
+	for {
+		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
+			c.metrics.failed()
+			klog.FromContext(ctx).Error(err, "A pass over the elastic gangs failed in part; the next one tries again")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

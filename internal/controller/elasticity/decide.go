@@ -1,0 +1,140 @@
+package elasticity
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// decision is what a gang should have, and why.
+type decision struct {
+	*elasticGang
+	workers         int
+	reason, message string
+	// event says what changes, "" for nothing.
+	event string
+}
+
+// decide asks package elastic for the size of each gang. Gangs with a problem keep their targets. The decisions are in
+// the order in which they should be carried out: first the gangs that shrink.
+func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, error) {
+	jobs := make([]elastic.Job, 0, len(gangs))
+	for _, g := range gangs {
+		if g.problem != "" {
+			continue
+		}
+		j, err := g.job(c, p.memory[g.Ref], p.profiles.of(g.all[0]), p.now)
+		if err != nil {
+			g.problem = err.Error()
+			continue
+		}
+		g.index = len(jobs)
+		jobs = append(jobs, j)
+	}
+	jobs = append(jobs, waiting(c, p.objects.Pods, p.gangs, p.scheduler)...)
+	plan, err := elastic.Workers(&c.Cluster, jobs, nil, p.now.Unix(), p.config)
+	if err != nil {
+		return nil, err
+	}
+	decisions := make([]decision, 0, len(gangs))
+	for _, g := range gangs {
+		if g.index < 0 {
+			decisions = append(decisions, decision{elasticGang: g, workers: g.workers(), reason: string(elastic.Invalid), message: g.problem})
+		} else {
+			decisions = append(decisions, p.follow(g, &plan.Targets[g.index]))
+		}
+	}
+	slices.SortStableFunc(decisions, func(a, b decision) int { return orderOf(plan.Order, a.index) - orderOf(plan.Order, b.index) })
+	return decisions, nil
+}
+
+// orderOf returns the place of a job in the order of changes; those that do not change come last.
+func orderOf(order []int, job int) int {
+	if at := slices.Index(order, job); at >= 0 && job >= 0 {
+		return at
+	}
+	return len(order)
+}
+
+// follow makes a decision of what package elastic says of a gang.
+func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
+	before := g.workers()
+	d := decision{elasticGang: g, workers: t.Workers, reason: string(t.Why), message: because(t)}
+	switch {
+	case !g.resizable.yes:
+		d.workers, d.reason, d.message = g.sizeBelow(max(len(g.running), 1)), reasonFixed, g.resizable.message
+	case t.Err != nil:
+		d.workers = before
+	case len(g.running) == 0 && t.Why == elastic.Waits:
+		d.workers = g.Sizes[0]
+	case g.stuck(p.now, p.admitWithin) && t.Workers >= before:
+		d.workers, d.reason = g.sizeBelow(len(g.running)), reasonNotAdmitted
+		d.message = "the scheduler found no places for more members: " + g.target.Status.Scheduler.Message
+	}
+	// Members that are missing come back, and their places count: the target stays while Workers counts on their return.
+	if d.workers < before && d.reason == string(elastic.Steady) {
+		d.workers = before
+	}
+	if g.target != nil && d.workers != before && len(g.running) > 0 {
+		if d.event = changed(before, d.workers, t); d.reason == reasonNotAdmitted {
+			d.event = fmt.Sprintf("shrinks from %d to %d members: %s", before, d.workers, d.message)
+		}
+	}
+	return d
+}
+
+// stuck reports whether the scheduler has found no places for the members of a target for too long.
+func (g *elasticGang) stuck(now time.Time, within time.Duration) bool {
+	if g.target == nil || g.target.Status.Since == nil || g.target.Status.Scheduler == nil {
+		return false
+	}
+	s := g.target.Status.Scheduler
+	return len(g.running) < int(g.target.Spec.Workers) && len(g.running) >= g.Sizes[0] && s.Message != "" && s.Workers == g.target.Spec.Workers &&
+		now.Sub(g.target.Status.Since.Time) > within
+}
+
+// spec returns the spec of the target for a decision.
+func (d *decision) spec() v1alpha1.ElasticTargetSpec {
+	return v1alpha1.ElasticTargetSpec{
+		Source: string(d.Source), Min: int32(d.Sizes[0]), Max: int32(d.Sizes[len(d.Sizes)-1]), Workers: int32(d.workers),
+	}
+}
+
+// maxMoves bounds the times of changes in a status: the schema allows no more.
+const maxMoves = 16
+
+// status returns the status of the target for a decision, without the part of the scheduler.
+func (d *decision) status(m *memory, now time.Time) v1alpha1.ElasticTargetStatus {
+	var before v1alpha1.ElasticTargetStatus
+	moved := true
+	if d.target != nil {
+		before = *d.target.Status.DeepCopy()
+		moved = d.target.Spec.Workers != int32(d.workers)
+	}
+	s := v1alpha1.ElasticTargetStatus{
+		Workers: int32(len(d.running)), Reason: d.reason, Message: d.message, Since: before.Since, Moves: before.Moves,
+		Scheduler: before.Scheduler, Conditions: before.Conditions, Resizes: int32(m.learner.Pauses),
+	}
+	stamp := metav1.NewTime(now.Truncate(time.Second))
+	if moved || s.Since == nil {
+		s.Since = &stamp
+	}
+	if moved && d.target != nil && len(d.running) > 0 {
+		s.Moves = append(s.Moves, stamp)
+		s.Moves = s.Moves[max(0, len(s.Moves)-maxMoves):]
+	}
+	if m.learner.Pauses > 0 {
+		s.ResizeSeconds = new(int32(min(m.learner.Pause+.5, 1<<30)))
+	}
+	s.Rates = ratesIn(&m.learner)
+	setCondition(&s, v1alpha1.ConditionResizable, d.resizable.yes, d.resizable.reason, d.resizable.message, stamp)
+	admitted, why := d.admitted()
+	setCondition(&s, v1alpha1.ConditionAdmitted, admitted, map[bool]string{true: "AsManyAsTarget", false: "NotAsTarget"}[admitted], why, stamp)
+	return s
+}

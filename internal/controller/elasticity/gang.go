@@ -1,0 +1,283 @@
+package elasticity
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/cluster/workloads"
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// elasticGang is an elastic gang in one pass.
+type elasticGang struct {
+	*podgroup.Gang
+	// all are its members by rank, those that its target holds back included.
+	all []*v1.Pod
+	// running are those that have a node and no deletion timestamp, by rank; hosts is the number of their nodes.
+	running []*v1.Pod
+	hosts   int
+	// target is its ElasticTarget, nil where there is none.
+	target *v1alpha1.ElasticTarget
+	// problem says what is wrong with it, "" for nothing. It keeps its target then.
+	problem string
+	// resizable says whether the controller may change its size.
+	resizable verdict
+	// index is its place in the list of jobs, −1 where elastic.Workers is not asked about it.
+	index int
+}
+
+// newGang reads a gang. Members are all members that exist.
+func newGang(pg *podgroup.Gang, all []*v1.Pod, target *v1alpha1.ElasticTarget) *elasticGang {
+	g := &elasticGang{Gang: pg, all: all, target: target, index: -1}
+	hosts := map[string]bool{}
+	for _, pod := range all {
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			g.running = append(g.running, pod)
+			hosts[pod.Spec.NodeName] = true
+		}
+	}
+	g.hosts = len(hosts)
+	return g
+}
+
+// surplus returns the running members that are too many for a number of them.
+func (g *elasticGang) surplus(workers int) (leave []*v1.Pod) {
+	list := make([]membership.Worker, len(g.all))
+	for i, pod := range g.all {
+		list[i] = membership.Worker{Rank: membership.RankOf(pod), OnNode: pod.Spec.NodeName != "", Leaving: pod.DeletionTimestamp != nil}
+	}
+	_, which := membership.Surplus(list, workers)
+	for _, i := range which {
+		leave = append(leave, g.all[i])
+	}
+	return leave
+}
+
+// sizeBelow returns the largest legal size that is at most n, the least one where there is none.
+func (g *elasticGang) sizeBelow(n int) int {
+	size := g.Sizes[0]
+	for _, s := range g.Sizes {
+		if s <= n {
+			size = s
+		}
+	}
+	return size
+}
+
+// workers returns the size that the gang has by its target, or by what runs where it has none.
+func (g *elasticGang) workers() int {
+	if g.target != nil {
+		return g.sizeBelow(int(g.target.Spec.Workers))
+	}
+	return g.sizeBelow(len(g.running))
+}
+
+// job returns the gang as a job of package elastic. An error says in words why there is none.
+func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Workload, now time.Time) (elastic.Job, error) {
+	first := g.all[0]
+	request, err := kube.Request(first)
+	if err != nil {
+		return elastic.Job{}, err
+	}
+	j := elastic.Job{
+		Name: g.String(), Priority: corev1helpers.PodPriority(first), Arrived: g.Created.Unix(), Sizes: g.sizes(),
+		Worker: gang.Member{Request: request, Kind: c.Kind(first)}, Wishes: wishes(g.Gang),
+		Curve: elastic.Curve{Points: m.learner.Points()}, Cost: m.learner.Cost(), Served: m.served,
+	}
+	if profile != nil {
+		j.Losses = profile.Losses()
+		s := profile.Scaling()
+		if s.Points != nil {
+			j.Curve.Points = s.Points
+		}
+		if s.ResizeTime >= 0 {
+			j.Cost = s.ResizeTime.Seconds()
+		}
+	}
+	c.Divide(j.Wishes)
+	for _, pod := range g.running {
+		if a, has := c.Placed(pod); has {
+			j.Placed = append(j.Placed, a)
+		}
+		if at := startedAt(pod); j.Started == 0 || at < j.Started {
+			j.Started = at
+		}
+	}
+	j.Started = min(j.Started, now.Unix())
+	if len(j.Placed) == 0 {
+		j.Started = 0
+	}
+	if g.target != nil {
+		for _, at := range g.target.Status.Moves {
+			j.Moved = append(j.Moved, at.Unix())
+		}
+	}
+	return j, nil
+}
+
+// sizes returns the legal sizes of the gang in this pass: those for which it has members, or its owner will make them; and one alone where its size
+// must not change.
+func (g *elasticGang) sizes() []int {
+	if !g.resizable.yes {
+		return []int{g.sizeBelow(max(len(g.running), 1))}
+	}
+	sizes := slices.Clone(g.Sizes)
+	for len(sizes) > 1 && sizes[len(sizes)-1] > max(len(g.all), g.resizable.most) {
+		sizes = sizes[:len(sizes)-1]
+	}
+	return sizes
+}
+
+// wishes returns how close together the members come: as the gang says, else as the scheduler does by default.
+func wishes(pg *podgroup.Gang) gang.Wishes {
+	w := gang.Wishes{Required: pg.Required, Preferred: pg.Preferred}
+	if len(w.Required) == 0 && len(w.Preferred) == 0 {
+		w.Preferred = []string{v1.LabelHostname, v1.LabelTopologyZone}
+	}
+	return w
+}
+
+// startedAt returns the Unix time at which a pod got its node, or of its creation where nothing says so.
+func startedAt(pod *v1.Pod) int64 {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.Unix()
+		}
+	}
+	return pod.CreationTimestamp.Unix()
+}
+
+// maxWaiting bounds the jobs that wait and are not elastic, for which elastic jobs shrink in one pass: the first ones by
+// priority and arrival. More find no room in the same pass anyway, and take time.
+const maxWaiting = 500
+
+// waiting returns the pods and gangs that are not elastic and wait for a node, as jobs. A gang of which as many members
+// as must run have a node does not wait.
+func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string) []elastic.Job {
+	jobs := make([]elastic.Job, 0, 16)
+	seen := map[podgroup.Ref]bool{}
+	for _, pod := range pods {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Spec.SchedulerName != scheduler || len(pod.Spec.SchedulingGates) > 0 ||
+			!kube.WantsVGPU(pod) {
+			continue
+		}
+		name, least, created, w := "pod "+kube.PathOf(pod), 1, pod.CreationTimestamp.Unix(), gang.Wishes{}
+		if ref, member := gangs.Of(pod); member {
+			pg, err := gangs.Gang(ref)
+			if seen[ref] || err != nil || pg.Sizes != nil || running(pg) >= pg.MinCount {
+				continue
+			}
+			seen[ref] = true
+			name, least, created, w = "gang "+ref.String(), pg.MinCount, pg.Created.Unix(), wishes(pg)
+		}
+		request, err := kube.Request(pod)
+		if err != nil {
+			continue // the scheduler tells its user
+		}
+		jobs = append(jobs, elastic.Job{
+			Name: name, Priority: corev1helpers.PodPriority(pod), Arrived: created, Sizes: []int{least},
+			Worker: gang.Member{Request: request, Kind: c.Kind(pod)}, Wishes: w,
+		})
+	}
+	slices.SortFunc(jobs, func(a, b elastic.Job) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Arrived, b.Arrived), cmp.Compare(a.Name, b.Name))
+	})
+	jobs = slices.CompactFunc(jobs, func(a, b elastic.Job) bool { return a.Name == b.Name })
+	jobs = jobs[:min(len(jobs), maxWaiting)]
+	for i := range jobs {
+		c.Divide(jobs[i].Wishes)
+	}
+	return jobs
+}
+
+// running counts the members of a gang that have a node and no deletion timestamp.
+func running(pg *podgroup.Gang) (count int) {
+	for _, pod := range pg.Members {
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			count++
+		}
+	}
+	return count
+}
+
+// memory is what the controller remembers of a gang between passes. What it learned is in the ElasticTarget too.
+type memory struct {
+	learner elastic.Learner
+	// served is the time in seconds for which members had nodes, added up; at is the time of the last pass.
+	served float64
+	at     time.Time
+	// seen is when the gang last existed.
+	seen time.Time
+	// ratesAt is when the learned rates were last written into the target.
+	ratesAt time.Time
+	// leaves are the times at which members are evicted, by UID.
+	leaves map[types.UID]time.Time
+	// told is the last message of an impossible report, for the log.
+	told string
+}
+
+// remember starts from what an ElasticTarget says, and from how long the members have run.
+func remember(g *elasticGang, now time.Time) *memory {
+	m := &memory{at: now, leaves: map[types.UID]time.Time{}}
+	for _, pod := range g.running {
+		m.served += max(0, float64(now.Unix()-startedAt(pod)))
+	}
+	if g.target == nil {
+		return m
+	}
+	for _, r := range g.target.Status.Rates {
+		if rate := r.Rate.AsApproximateFloat64(); rate > 0 && r.Workers > 0 && r.Hosts > 0 && r.Hosts <= r.Workers && r.Reports > 0 {
+			m.learner.Seen = append(m.learner.Seen, elastic.Seen{Workers: int(r.Workers), Hosts: int(r.Hosts), Rate: rate, Reports: int(r.Reports)})
+		}
+	}
+	slices.SortFunc(m.learner.Seen, func(a, b elastic.Seen) int { return cmp.Or(a.Workers-b.Workers, a.Hosts-b.Hosts) })
+	if s := g.target.Status.ResizeSeconds; s != nil && g.target.Status.Resizes > 0 {
+		m.learner.Pause, m.learner.Pauses = max(0, float64(*s)), int(g.target.Status.Resizes)
+	}
+	return m
+}
+
+// observe takes the rate of the gang, where all its members report one. An error says that the report is impossible.
+func (m *memory) observe(g *elasticGang, rates map[vgpu.UID]float64, now time.Time) error {
+	m.served += float64(len(g.running)) * max(0, now.Sub(m.at).Seconds())
+	m.at, m.seen = now, now
+	sum := 0.
+	for _, pod := range g.running {
+		rate, reports := rates[kube.UIDOf(pod)]
+		if !reports {
+			return nil
+		}
+		sum += rate
+	}
+	if len(g.running) == 0 {
+		return nil
+	}
+	return m.learner.Report(now.Unix(), len(g.running), g.hosts, sum)
+}
+
+// ratesOf returns the rates that pods report, by UID.
+func ratesOf(nodes []*v1alpha1.GPUNode) map[vgpu.UID]float64 {
+	rates := map[vgpu.UID]float64{}
+	for _, n := range nodes {
+		for i := range n.Status.Devices {
+			for _, t := range n.Status.Devices[i].Tenants {
+				if t.Rate != nil {
+					rates[vgpu.UID(t.UID)] = t.Rate.AsApproximateFloat64() // a pod on several devices tells the same of each
+				}
+			}
+		}
+	}
+	return rates
+}

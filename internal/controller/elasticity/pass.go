@@ -1,0 +1,143 @@
+package elasticity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// pass is one look at all elastic gangs.
+type pass struct {
+	*Controller
+	now     time.Time
+	objects snapshot.Objects
+	config  elastic.Config
+}
+
+// Pass looks at all elastic gangs once, and carries out what package elastic decides. An error leaves the gangs as they
+// are.
+func (c *Controller) Pass(ctx context.Context) error {
+	p := &pass{Controller: c, now: c.now(), config: c.options.Elastic}
+	targets, err := p.read(ctx)
+	if err != nil {
+		return fmt.Errorf("read the cluster: %w", err)
+	}
+	gangs := p.gangsWith(targets)
+	began := time.Now()
+	decisions, err := p.decide(c.reader.Read(p.objects), gangs)
+	c.metrics.decided(time.Since(began), len(gangs))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range decisions {
+		if err := p.carryOut(ctx, &decisions[i]); err != nil {
+			errs = append(errs, fmt.Errorf("gang %s: %w", decisions[i].Ref, err))
+		}
+	}
+	errs = append(errs, p.removeOld(ctx, targets))
+	return errors.Join(errs...)
+}
+
+// read reads what the pass goes by, and returns the ElasticTargets by "namespace/name".
+func (p *pass) read(ctx context.Context) (map[string]*v1alpha1.ElasticTarget, error) {
+	var err error
+	if p.objects.Pods, err = p.listers.pods.List(everything); err != nil {
+		return nil, err
+	}
+	if p.objects.Nodes, err = p.listers.nodes.List(everything); err != nil {
+		return nil, err
+	}
+	var gpus v1alpha1.GPUNodeList
+	if err := p.options.Reader.List(ctx, &gpus); err != nil {
+		return nil, err
+	}
+	for i := range gpus.Items {
+		p.objects.GPUNodes = append(p.objects.GPUNodes, &gpus.Items[i])
+	}
+	if err := p.profiles.read(ctx, p.options.Reader); err != nil {
+		return nil, err
+	}
+	var list v1alpha1.ElasticTargetList
+	if err := p.options.Reader.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	targets := make(map[string]*v1alpha1.ElasticTarget, len(list.Items))
+	for i := range list.Items {
+		targets[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
+	}
+	return targets, nil
+}
+
+// gangsWith returns the elastic gangs that exist, with their targets.
+func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticGang {
+	members := map[podgroup.Ref][]*v1.Pod{}
+	completed := map[podgroup.Ref]string{}
+	for _, pod := range p.objects.Pods {
+		ref, member := p.gangs.Of(pod)
+		switch {
+		case !member:
+		case pod.Status.Phase == v1.PodSucceeded && pod.Annotations[v1alpha1.AnnotationLeaving] != "":
+			completed[ref] = pod.Name
+		case pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed:
+			members[ref] = append(members[ref], pod)
+		}
+	}
+	rates := ratesOf(p.objects.GPUNodes)
+	refs := p.gangs.Elastic()
+	gangs := make([]*elasticGang, 0, len(refs))
+	for _, ref := range refs {
+		pg, err := p.gangs.Gang(ref)
+		all := members[ref]
+		if pg == nil || len(all) == 0 {
+			continue
+		}
+		slices.SortFunc(all, byRank)
+		g := newGang(pg, all, targets[ref.Namespace+"/"+ref.Name])
+		if g.target != nil && g.target.Spec.Source != string(ref.Source) {
+			p.skip(ref, g.target.Spec.Source)
+			continue
+		}
+		if err != nil {
+			g.problem = err.Error()
+		}
+		g.resizable = p.listers.resizable(g)
+		if pod := completed[ref]; pod != "" && g.resizable.yes {
+			g.resizable = verdict{reason: reasonWorkerCompleted, message: fmt.Sprintf("pod %s ended with exit code 0 when it was evicted, so its Job counts it as "+
+				"completed and does not make it anew: let the program end with another code after SIGTERM", pod)}
+		}
+		m := p.memory[ref]
+		if m == nil {
+			m = remember(g, p.now)
+			p.memory[ref] = m
+		}
+		if err := m.observe(g, rates, p.now); err != nil && err.Error() != m.told {
+			m.told = err.Error()
+			klog.Background().Info("Ignoring an impossible rate of a gang", "gang", ref.String(), "why", m.told)
+		}
+		gangs = append(gangs, g)
+	}
+	return gangs
+}
+
+// skip leaves out a gang whose name is that of another gang with a target.
+func (p *pass) skip(ref podgroup.Ref, source string) {
+	klog.Background().V(2).Info("Ignoring an elastic gang: another gang of its name has the ElasticTarget", "gang", ref.String(), "source", ref.Source, "other", source)
+}
+
+func byRank(a, b *v1.Pod) int {
+	if podgroup.Less(a, b) {
+		return -1
+	}
+	return 1
+}

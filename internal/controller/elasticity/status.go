@@ -1,0 +1,78 @@
+package elasticity
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// admitted says whether as many members run as the target wants, and if not, what that waits for.
+func (d *decision) admitted() (yes bool, why string) {
+	has, leaving := len(d.running), 0
+	for _, pod := range d.all {
+		if pod.DeletionTimestamp != nil && pod.Spec.NodeName != "" {
+			leaving++
+		}
+	}
+	switch {
+	case has == d.workers && leaving == 0:
+		return true, fmt.Sprintf("%d members have a node", has)
+	case has > d.workers:
+		return false, fmt.Sprintf("%d members have a node: %d of them are to leave", has, has-d.workers)
+	case leaving > 0:
+		return false, fmt.Sprintf("%d members have a node, and %d are about to end", has, leaving)
+	case d.target != nil && d.target.Status.Scheduler != nil && d.target.Status.Scheduler.Message != "":
+		return false, fmt.Sprintf("%d members have a node: %s", has, d.target.Status.Scheduler.Message)
+	}
+	return false, fmt.Sprintf("%d members have a node: the scheduler has not placed the others yet", has)
+}
+
+// maxMessage bounds the messages of conditions, in bytes: the schema of the API allows no more.
+const maxMessage = 32768
+
+func setCondition(s *v1alpha1.ElasticTargetStatus, kind string, yes bool, reason, message string, now metav1.Time) {
+	status := metav1.ConditionFalse
+	if yes {
+		status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message[:min(len(message), maxMessage)], LastTransitionTime: now,
+	})
+}
+
+// maxRates bounds the learned rates in a status: the schema allows no more. Those with the most reports stay.
+const maxRates = 64
+
+// ratesIn returns what a learner knows, for a status.
+func ratesIn(l *elastic.Learner) []v1alpha1.ElasticRate {
+	if len(l.Seen) == 0 {
+		return nil
+	}
+	rates := make([]v1alpha1.ElasticRate, 0, len(l.Seen))
+	for _, s := range l.Seen {
+		rate, err := resource.ParseQuantity(strconv.FormatFloat(roundTo3(s.Rate), 'f', -1, 64))
+		if err != nil || len(rates) == maxRates {
+			continue
+		}
+		rates = append(rates, v1alpha1.ElasticRate{
+			Workers: int32(s.Workers), Hosts: int32(s.Hosts), Rate: rate, Reports: int32(min(s.Reports, maxReports)),
+		})
+	}
+	return rates
+}
+
+// maxReports is where the number of reports in a status ends, so that it does not change with each report for ever.
+const maxReports = 100
+
+// roundTo3 rounds a rate to three digits: the mean moves with each report, and each change of the status is a request.
+func roundTo3(rate float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(rate))-2)
+	return math.Round(rate/unit) * unit
+}

@@ -1,0 +1,215 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/admission"
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// Objects are what a snapshot is made from. Nobody modifies them.
+type Objects struct {
+	Nodes    []*v1.Node
+	GPUNodes []*v1alpha1.GPUNode
+	// Pods that have not ended.
+	Pods []*v1.Pod
+}
+
+// Cluster is a snapshot.
+type Cluster struct {
+	gang.Cluster
+	// Infos are the nodes of gang.Cluster, in the same order.
+	Infos []*v1.Node
+	// Problems are the nodes that are left out although they have GPUs, and pods that are not in the ledgers, in words.
+	Problems []string
+
+	placed map[types.UID]vgpu.Assignment
+	pods   []int // the number of pods on each node
+	kinds  []kind
+}
+
+// kind is pods that the same nodes take.
+type kind struct {
+	pod    *v1.Pod
+	demand admission.Demand
+}
+
+// Reader makes snapshots, and remembers what it has read of pods. The zero value is ready. Only one goroutine uses it.
+type Reader struct {
+	read map[types.UID]reading
+}
+
+// reading is what a pod's annotation and requests say.
+type reading struct {
+	version    string
+	assignment vgpu.Assignment
+	err        error
+	host       vgpu.Room
+}
+
+// Read returns a snapshot of the cluster.
+func (r *Reader) Read(o Objects) *Cluster {
+	c := &Cluster{placed: map[types.UID]vgpu.Assignment{}}
+	at := c.addNodes(o)
+	c.pods = make([]int, len(c.Infos))
+	read := make(map[types.UID]reading, len(r.read))
+	rooms := make([]vgpu.Room, len(c.Infos))
+	for i, n := range c.Infos {
+		rooms[i] = allocatable(n)
+	}
+	for _, pod := range o.Pods {
+		i, here := at[pod.Spec.NodeName]
+		if !here || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+			continue
+		}
+		is := r.of(pod)
+		read[pod.UID] = is
+		c.pods[i]++
+		rooms[i] = rooms[i].Minus(is.host)
+		if !kube.WantsVGPU(pod) {
+			continue
+		}
+		err := is.err
+		if err == nil {
+			err = c.Nodes[i].Add(is.assignment)
+		}
+		if err != nil {
+			c.Problems = append(c.Problems, fmt.Sprintf("pod %s: %v", kube.PathOf(pod), err))
+			continue
+		}
+		c.placed[pod.UID] = is.assignment
+	}
+	for i, n := range c.Nodes {
+		n.SetRoom(rooms[i])
+	}
+	r.read = read
+	c.Admits = c.admits
+	return c
+}
+
+// addNodes adds the nodes that have devices, by name, and returns their places.
+func (c *Cluster) addNodes(o Objects) map[string]int {
+	gpus := make(map[string]*v1alpha1.GPUNode, len(o.GPUNodes))
+	for _, g := range o.GPUNodes {
+		gpus[g.Name] = g
+	}
+	nodes := slices.Clone(o.Nodes)
+	slices.SortFunc(nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
+	at := make(map[string]int, len(nodes))
+	for _, n := range nodes {
+		g := gpus[n.Name]
+		if g == nil {
+			continue
+		}
+		devices, err := kube.Devices(g)
+		if err == nil && len(devices) == 0 {
+			continue
+		}
+		for i := range devices {
+			devices[i].Healthy = devices[i].Healthy && usable(n, g)
+		}
+		var ledger *vgpu.Node
+		if err == nil {
+			ledger, err = vgpu.NewNode(n.Name, devices)
+		}
+		if err != nil {
+			c.Problems = append(c.Problems, err.Error())
+			continue
+		}
+		at[n.Name] = len(c.Nodes)
+		c.Nodes, c.Infos = append(c.Nodes, ledger), append(c.Infos, n)
+	}
+	return at
+}
+
+// usable reports whether a node takes new pods with vGPUs: its agent works, and it is ready and not cordoned.
+func usable(n *v1.Node, g *v1alpha1.GPUNode) bool {
+	ready := true
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady {
+			ready = c.Status == v1.ConditionTrue
+		}
+	}
+	return ready && !n.Spec.Unschedulable && meta.IsStatusConditionTrue(g.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// of reads a pod, or returns what it said before.
+func (r *Reader) of(pod *v1.Pod) reading {
+	if is, known := r.read[pod.UID]; known && is.version == pod.ResourceVersion && is.version != "" {
+		return is
+	}
+	is := reading{version: pod.ResourceVersion}
+	is.host, _ = kube.Host(pod) // a request beyond any host counts as the largest one
+	if kube.WantsVGPU(pod) {
+		is.assignment, is.err = kube.AssignmentOf(pod)
+	}
+	return is
+}
+
+// allocatable returns what a node's host has for pods.
+func allocatable(n *v1.Node) vgpu.Room {
+	return vgpu.Room{MilliCPU: n.Status.Allocatable.Cpu().MilliValue(), Memory: vgpu.Bytes(n.Status.Allocatable.Memory().Value())}
+}
+
+// Placed returns the devices of a pod, and whether it has any.
+func (c *Cluster) Placed(pod *v1.Pod) (vgpu.Assignment, bool) {
+	a, ok := c.placed[pod.UID]
+	return a, ok
+}
+
+// Kind returns the number of the pods that the same nodes take, for gang.Member.
+func (c *Cluster) Kind(pod *v1.Pod) int {
+	for i := range c.kinds {
+		if admission.Alike(c.kinds[i].pod, pod) {
+			return i
+		}
+	}
+	c.kinds = append(c.kinds, kind{pod, admission.Of(pod)})
+	return len(c.kinds) - 1
+}
+
+// admits returns how many pods of a kind a node takes.
+func (c *Cluster) admits(number, node int) int {
+	if !c.kinds[number].demand.MetBy(c.Infos[node]) {
+		return 0
+	}
+	most := c.Infos[node].Status.Allocatable.Pods().Value()
+	if most == 0 {
+		return 1 << 20 // a node that tells no bound
+	}
+	return max(0, int(most)-c.pods[node])
+}
+
+// Divide adds the levels of wishes to the cluster, by the labels of the nodes.
+func (c *Cluster) Divide(w gang.Wishes) {
+	for _, key := range slices.Concat(w.Required, w.Preferred) {
+		if key == gang.NVLink || slices.ContainsFunc(c.Levels, func(l gang.Level) bool { return l.Key == key }) {
+			continue
+		}
+		level := gang.Level{Key: key, Domain: make([]int32, len(c.Infos))}
+		numbers := map[string]int32{}
+		for i, n := range c.Infos {
+			value, labelled := n.Labels[key]
+			if !labelled {
+				level.Domain[i] = -1
+				continue
+			}
+			number, known := numbers[value]
+			if !known {
+				number = int32(len(level.Names))
+				numbers[value], level.Names = number, append(level.Names, value)
+			}
+			level.Domain[i] = number
+		}
+		c.Levels = append(c.Levels, level)
+	}
+}
