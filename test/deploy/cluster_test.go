@@ -178,6 +178,7 @@ func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
 		byPodPolicy: says(v1alpha1.AnnotationAssignment, "{}"), byAnnotations: annotation("cdi.k8s.io/x"), byPods: envs("NVIDIA_VISIBLE_DEVICES"),
 		byHost: privileged, byKeys: says(v1alpha1.Domain+"/foo", ""), bySlowdown: says(v1alpha1.AnnotationMaxSlowdown, "1"),
 		byCheckpoint: says(v1alpha1.AnnotationCheckpointTime, "soon"), byLatency: says(v1alpha1.AnnotationMaxLatency, "soon"),
+		byLeaving: says(v1alpha1.AnnotationLeaving, "soon"),
 	} {
 		canary := pod("canary")
 		change(canary)
@@ -196,14 +197,16 @@ func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
 type account string
 
 // Accounts: the administrator, a developer, the cluster's own scheduler, the kubelet of n1, and those of deploy/; the
-// agent's token is bound to n1.
+// agent's token is bound to n1. The last is a service account with all rights, which makePowerful makes.
 const (
 	admin         account = "cluster-admin"
 	jane          account = "jane"
 	kubeScheduler account = "system:kube-scheduler"
 	kubelet       account = "system:node:n1"
 	scheduler     account = "tandem-scheduler"
+	controller    account = "tandem-controller"
 	agent         account = "tandem-agent"
+	powerful      account = "powerful"
 )
 
 // as returns the configuration of an account.
@@ -216,7 +219,7 @@ func as(ctx context.Context, t *testing.T, who account) *rest.Config {
 		return cluster.Admin()
 	case kubelet:
 		config, err = cluster.Config(string(who), []string{"system:nodes"})
-	case scheduler:
+	case scheduler, controller, powerful:
 		config = tokenConfig(ctx, t, string(who), "")
 	case agent:
 		config = tokenConfig(ctx, t, string(who), "n1")

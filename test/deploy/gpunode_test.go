@@ -235,14 +235,34 @@ func TestAccountsAreLimited(t *testing.T) {
 			"create pods", "update pods", "patch pods", "create bindings", "patch pods/ephemeralcontainers", "patch pods/resize",
 			"patch nodes", "patch nodes/status", "delete nodes", "get secrets", "get configmaps",
 			"create gpunodes", "update gpunodes", "patch gpunodes/status", "delete gpunodes", "create serviceaccounts/token",
-			"update leases kube-scheduler", "create pods/exec", "update deviceclasses",
+			"update leases kube-scheduler", "create pods/exec", "update deviceclasses", "resize vgpus",
+			"create elastictargets", "update elastictargets", "patch elastictargets", "delete elastictargets",
+		},
+		controller: {
+			"create pods/binding", "create bindings", "create pods", "update pods", "delete pods", "deletecollection pods", "update pods/status", "patch pods/status",
+			"patch pods/ephemeralcontainers", "patch pods/resize", "create pods/exec", "get pods/log", "patch nodes", "patch nodes/status", "delete nodes",
+			"get secrets", "get configmaps", "list secrets", "create serviceaccounts/token", "schedule vgpus",
+			"create workloadprofiles", "update workloadprofiles", "patch workloadprofiles", "delete workloadprofiles", "update workloadprofiles/status", "patch workloadprofiles/status",
+			"create gpunodes", "update gpunodes", "patch gpunodes/status", "delete gpunodes", "deletecollection elastictargets",
+			"patch jobs.batch", "patch statefulsets.apps", "patch replicasets.apps", "update statefulsets.apps/scale",
+			"patch podgroups.scheduling.k8s.io", "patch podgroups.scheduling.k8s.io/status", "patch podgroups.scheduling.x-k8s.io", "patch podgroups.scheduling.x-k8s.io/status",
+			"update leases tandem-controller", "update leases tandem-scheduler", "update validatingadmissionpolicies.admissionregistration.k8s.io",
 		},
 	}
 	allowed := map[account][]string{
 		agent: {"create gpunodes", "get gpunodes", "update gpunodes/status", "patch gpunodes/status"},
 		scheduler: {
 			"list pods", "watch nodes", "watch gpunodes", "create pods/binding", "patch pods/status", "delete pods",
-			"create events", "update persistentvolumeclaims",
+			"create events", "update persistentvolumeclaims", "schedule vgpus", "watch elastictargets", "patch elastictargets/status",
+		},
+		controller: {
+			"list pods", "watch pods", "list nodes", "watch nodes", "list gpunodes", "watch gpunodes", "list workloadprofiles", "watch workloadprofiles",
+			"list podgroups.scheduling.k8s.io", "watch podgroups.scheduling.k8s.io", "list podgroups.scheduling.x-k8s.io", "watch podgroups.scheduling.x-k8s.io",
+			"list jobs.batch", "watch jobs.batch", "list replicasets.apps", "watch replicasets.apps",
+			"list horizontalpodautoscalers.autoscaling", "watch horizontalpodautoscalers.autoscaling",
+			"list elastictargets", "watch elastictargets", "create elastictargets", "update elastictargets", "patch elastictargets", "delete elastictargets",
+			"update elastictargets/status", "patch elastictargets/status", "patch pods", "create pods/eviction", "resize vgpus",
+			"create events", "patch events", "create events.events.k8s.io", "patch events.events.k8s.io",
 		},
 	}
 	for who, requests := range refused {
@@ -265,15 +285,23 @@ func TestAccountsAreLimited(t *testing.T) {
 	}
 }
 
-// may asks the API server whether an account may do "verb resource[/subresource] [name]" in all namespaces.
+// may asks the API server whether an account may do "verb resource[.group][/subresource] [name]" in all namespaces. The groups of
+// some resources are known.
 func may(t *testing.T, who account, request string) bool {
 	t.Helper()
-	groups := map[string]string{"gpunodes": v1alpha1.Domain, "leases": "coordination.k8s.io", "deviceclasses": "resource.k8s.io"}
+	groups := map[string]string{
+		"gpunodes": v1alpha1.Domain, "workloadprofiles": v1alpha1.Domain, "elastictargets": v1alpha1.Domain, "vgpus": v1alpha1.Domain,
+		"leases": "coordination.k8s.io", "deviceclasses": "resource.k8s.io",
+	}
 	words := append(strings.Fields(request), "")
 	name, subresource, _ := strings.Cut(words[1], "/")
+	name, group, named := strings.Cut(name, ".")
+	if !named {
+		group = groups[name]
+	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: words[0], Group: groups[name], Resource: name, Subresource: subresource, Name: words[2],
+			Verb: words[0], Group: group, Resource: name, Subresource: subresource, Name: words[2],
 		},
 	}}
 	got, err := client(t.Context(), t, who).AuthorizationV1().SelfSubjectAccessReviews().

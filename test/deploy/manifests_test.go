@@ -66,8 +66,8 @@ func podSpecs(t *testing.T) map[string]corev1.PodSpec {
 			specs[o.Name] = o.Spec.Template.Spec
 		}
 	}
-	if len(specs) != 3 {
-		t.Fatalf("deploy/ runs %d workloads, want the scheduler, the agent and MPS", len(specs))
+	if len(specs) != 4 {
+		t.Fatalf("deploy/ runs %d workloads, want the scheduler, the controller, the agent and MPS", len(specs))
 	}
 	return specs
 }
@@ -204,8 +204,8 @@ func TestConfigMapsExist(t *testing.T) {
 		}
 	}
 	for name, spec := range podSpecs(t) {
-		if name == "tandem-mps" {
-			continue // it has flags only
+		if name == "tandem-mps" || name == "tandem-controller" {
+			continue // they have flags only
 		}
 		mounted := 0
 		for _, volume := range spec.Volumes {

@@ -219,6 +219,26 @@ func shapes() []shape {
 			p.Spec.Containers[0].Resources.Limits[corev1.ResourceMemory] = q
 			return creates(p)
 		}},
+		{"a long time of leaving", 262_000, func(n int) *sent {
+			return updates(leaving(plainPod(), strings.Repeat("1", n)), "", func(p *corev1.Pod) { leaving(p, strings.Repeat("1", n-1)+"2") })
+		}},
+		{"the status of an ElasticTarget", 20_000, func(n int) *sent {
+			old := elasticTarget("gang")
+			for _, name := range many(n, "Condition") {
+				old.Status.Conditions = append(old.Status.Conditions, metav1.Condition{Type: name})
+			}
+			changed := old.DeepCopy()
+			changed.Status.Conditions[n-1].Message = "the last one changes"
+			changed.Status.Scheduler = &v1alpha1.ElasticTargetAdmission{Workers: 4}
+			return send(changed, old, v1alpha1.GroupVersion.WithKind("ElasticTarget"), "elastictargets", "status")
+		}},
+		{"a message of an ElasticTarget", 1_000_000, func(n int) *sent {
+			old := elasticTarget("gang")
+			old.Status.Message = strings.Repeat("a", n)
+			changed := old.DeepCopy()
+			changed.Status.Message += "b"
+			return send(changed, old, v1alpha1.GroupVersion.WithKind("ElasticTarget"), "elastictargets", "status")
+		}},
 		{"annotations of a Binding", 50_000, func(n int) *sent {
 			b := &corev1.Binding{}
 			b.Annotations = withAnnotations(pod("x"), n, v1alpha1.Domain+"/", "").Annotations

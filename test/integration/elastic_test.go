@@ -1,0 +1,352 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// TestElastic runs the controller and the scheduler as they are built, under the rights of their accounts, with Kubernetes' own
+// controller of Jobs.
+func TestElastic(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []gangMode{gangModes()[0], nativeMode()} {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			c := startGangCluster(t, mode, buildScheduler(t))
+			sandbox.CreatePriorityClassForTest(life(t), t, c.admin, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000})
+			c.startKubelets(t)
+			controller := c.startController(t)
+			c.play(t, "a job shrinks for another and grows back", growsAndShrinks)
+			c.play(t, "a job shrinks for one of a high priority", shrinksForUrgent)
+			if mode.source == podgroup.Label {
+				c.play(t, "the example runs", elasticExample)
+				c.play(t, "twenty shrinks", twentyShrinks)
+				c.play(t, "owners that the controller refuses", refusedOwners)
+				c.play(t, "a target edited by hand", editedTarget)
+			}
+			select {
+			case <-controller.Done():
+				t.Errorf("the controller ended: %v\n%s", controller.Err(), controller.Tail(60))
+			default:
+			}
+		})
+	}
+}
+
+var controllerBinary = sync.OnceValues(func() (string, error) {
+	root, err := sandbox.Root()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(built, "controller")
+	cmd := exec.Command("go", "build", "-o", binary, "./cmd/controller")
+	cmd.Dir = root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the controller: %w\n%s", err, output)
+	}
+	return binary, nil
+})
+
+// startController starts the controller under its account.
+func (c *gangCluster) startController(t *testing.T) *sandbox.Process {
+	t.Helper()
+	binary, err := controllerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := c.plane.Processes().Start("controller", exec.Command(binary, "--kubeconfig="+kubeconfig, "--metrics-bind-address=0",
+		"--health-probe-bind-address=0", "--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller said:\n%s", process.Tail(60))
+		}
+	})
+	return process
+}
+
+// startKubelets runs what kubelets do with the pods on their nodes: they run, and one that is deleted fails and is gone.
+func (c *gangCluster) startKubelets(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(life(t))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			pods, err := c.admin.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+			for i := 0; err == nil && i < len(pods.Items); i++ {
+				c.asKubelet(ctx, &pods.Items[i])
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func (c *gangCluster) asKubelet(ctx context.Context, p *v1.Pod) {
+	phase := p.Status.Phase
+	switch {
+	case p.Spec.NodeName == "":
+		return
+	case p.DeletionTimestamp == nil && phase == v1.PodPending:
+		phase = v1.PodRunning
+	case p.DeletionTimestamp != nil && phase != v1.PodFailed && phase != v1.PodSucceeded:
+		phase = v1.PodFailed
+	}
+	pods := c.admin.CoreV1().Pods(p.Namespace)
+	if phase != p.Status.Phase {
+		patch, _ := json.Marshal(map[string]any{"status": map[string]any{"phase": phase}}) // a map of words
+		_, _ = pods.Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	if p.DeletionTimestamp != nil {
+		_ = pods.Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &p.UID}})
+	}
+}
+
+// elasticJob returns an indexed Job that is an elastic gang of 2 members up to a number of them, with so many slots each.
+func (c *gangCluster) elasticJob(name string, slots, most int) *batchv1.Job {
+	pod := c.member(testGang{name: name, min: 2, slots: slots}, 0)
+	annotate(pod, most)
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[v1alpha1.LabelProfile] = name
+	pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: batchv1.JobSpec{
+			Completions: new(int32(most)), Parallelism: new(int32(most)), BackoffLimit: new(int32(0)), CompletionMode: new(batchv1.IndexedCompletion),
+			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action:          batchv1.PodFailurePolicyActionIgnore,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},
+			}}},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec},
+		},
+	}
+}
+
+// startJob makes a Job whose workers join and leave while it runs.
+func (c *gangCluster) startJob(t *testing.T, job *batchv1.Job) {
+	t.Helper()
+	profile := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scaling": map[string]any{"resizeTime": "0s"}}}}
+	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
+	profile.SetName(job.Name)
+	if _, err := c.objects.Resource(v1alpha1.WorkloadProfiles).Namespace(c.namespace).Create(t.Context(), profile, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.createPodGroup(t, testGang{name: job.Name, min: 2})
+	if _, err := c.admin.BatchV1().Jobs(c.namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// target returns the ElasticTarget of a gang, the zero value where there is none.
+func (c *gangCluster) target(t *testing.T, name string) (target v1alpha1.ElasticTarget) {
+	t.Helper()
+	object, err := c.objects.Resource(v1alpha1.ElasticTargets).Namespace(c.namespace).Get(life(t), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return target
+	}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &target)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// indexesOf returns which members of an indexed Job have a node and are not about to end.
+func (c *gangCluster) indexesOf(t *testing.T, gang string) map[string]bool {
+	t.Helper()
+	indexes := map[string]bool{}
+	for _, p := range c.members(t, gang) {
+		if p.Spec.NodeName != "" && p.DeletionTimestamp == nil && p.Status.Phase != v1.PodFailed {
+			indexes[p.Labels[batchv1.JobCompletionIndexAnnotation]] = true
+		}
+	}
+	return indexes
+}
+
+// awaitWorkers waits until a job runs with its first members, so many of them, and its target says so.
+func (c *gangCluster) awaitWorkers(t *testing.T, job string, count int) {
+	t.Helper()
+	want := map[string]bool{}
+	for i := range count {
+		want[fmt.Sprint(i)] = true
+	}
+	c.poll(t, fmt.Sprintf("job %s has %d workers", job, count), func() (bool, string) {
+		indexes, target := c.indexesOf(t, job), c.target(t, job)
+		return maps.Equal(indexes, want) && target.Spec.Workers == int32(count) && target.Status.Workers == int32(count),
+			fmt.Sprintf("workers %v, target %+v, %s: %s, %+v; pods %s", indexes, target.Spec, target.Status.Reason, target.Status.Message,
+				target.Status.Scheduler, c.phases(t, job))
+	})
+}
+
+// phases says of each member of a gang where it is.
+func (c *gangCluster) phases(t *testing.T, gang string) string {
+	t.Helper()
+	var all []string
+	for _, p := range c.members(t, gang) {
+		all = append(all, fmt.Sprintf("%s %s on %q, leaving %v", p.Name, p.Status.Phase, p.Spec.NodeName, p.DeletionTimestamp != nil))
+	}
+	return strings.Join(all, "; ")
+}
+
+// elasticExample applies examples/elastic as it stands: all four members run on idle GPUs.
+func elasticExample(t *testing.T, c *gangCluster) {
+	root, err := sandbox.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.applyExample(t, filepath.Join(root, "examples", "elastic", "indexed-job.yaml"))
+	c.awaitWorkers(t, "elastic", 4)
+}
+
+// checkJob checks that no member of a job counts as failed.
+func (c *gangCluster) checkJob(t *testing.T, name string) {
+	t.Helper()
+	job, err := c.admin.BatchV1().Jobs(c.namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job.Status.Failed != 0 || len(job.Status.Conditions) != 0 {
+		t.Errorf("job %s has %d failed pods and the conditions %v", name, job.Status.Failed, job.Status.Conditions)
+	}
+}
+
+// growsAndShrinks shrinks by one member: Kubernetes' controller of Jobs makes an evicted member again after 10 seconds, and
+// waits twice as long for each further one, whether it counts as failed or not.
+func growsAndShrinks(t *testing.T, c *gangCluster) {
+	c.startJob(t, c.elasticJob("train", 10, 8))
+	c.awaitWorkers(t, "train", 8)
+
+	// 9 of the 16 GPUs for another gang of the same priority: nobody is preempted for it.
+	c.create(t, testGang{name: "rigid", members: 9, min: 9, slots: 10})
+	c.awaitGang(t, "rigid", 9)
+	c.awaitWorkers(t, "train", 7)
+	c.awaitSaid(t, "shrinks from 8 to 7 members: gang "+c.namespace+"/rigid waits for a place")
+
+	c.deletePods(t, "rigid")
+	c.awaitWorkers(t, "train", 8)
+	c.awaitSaid(t, "grows from 7 to 8 members: GPUs are idle, and no job waits for them; expected rate +")
+	c.checkJob(t, "train")
+	checkLedger(t, c.boundPods(t), c.gpus)
+}
+
+// shrinksForUrgent: the scheduler preempts the surplus, from the last member on, and the controller's target follows.
+func shrinksForUrgent(t *testing.T, c *gangCluster) {
+	c.startJob(t, c.elasticJob("train", 10, 8))
+	c.awaitWorkers(t, "train", 8)
+	c.create(t, testGang{name: "urgent", members: 14, min: 14, slots: 10, class: high})
+	c.awaitGang(t, "urgent", 14)
+	c.awaitWorkers(t, "train", 2)
+	c.checkJob(t, "train")
+}
+
+// twentyShrinks lets a Job give back a member for each of twenty pods. It has a backoffLimit of 0, so one failure would end it.
+func twentyShrinks(t *testing.T, c *gangCluster) {
+	c.startJob(t, c.elasticJob("train", 5, 32))
+	c.awaitWorkers(t, "train", 32)
+	for i := range 20 {
+		c.submit(t, patientPod(fmt.Sprintf("single-%d", i), "", "", 5))
+		c.awaitWorkers(t, "train", 31-i)
+	}
+	c.checkJob(t, "train")
+	checkLedger(t, c.boundPods(t), c.gpus)
+}
+
+// awaitCondition waits until a target says that its gang cannot be resized.
+func (c *gangCluster) awaitCondition(t *testing.T, name, reason, text string) {
+	t.Helper()
+	c.poll(t, "target "+name+" has the condition "+reason, func() (bool, string) {
+		target := c.target(t, name)
+		for _, condition := range target.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionResizable {
+				return condition.Status == metav1.ConditionFalse && condition.Reason == reason && strings.Contains(condition.Message, text),
+					fmt.Sprint(condition)
+			}
+		}
+		return false, fmt.Sprintf("%+v", target)
+	})
+}
+
+func refusedOwners(t *testing.T, c *gangCluster) {
+	careless := c.elasticJob("careless", 10, 8)
+	careless.Spec.PodFailurePolicy = nil
+	c.startJob(t, careless)
+	kueue := c.elasticJob("kueue", 10, 8)
+	kueue.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true"}
+	c.startJob(t, kueue)
+	for i := range 4 {
+		p := c.member(testGang{name: "bare", min: 2, slots: 10}, i)
+		annotate(p, 8)
+		c.submit(t, p)
+	}
+	c.awaitCondition(t, "careless", "EvictionsCountAsFailures", "podFailurePolicy")
+	c.awaitCondition(t, "kueue", "AnotherControllerOwnsTheSize", "kueue.x-k8s.io/elastic-job")
+	c.awaitCondition(t, "bare", "NoOwner", "make them by a Job")
+	for _, gang := range []string{"careless", "kueue", "bare"} {
+		c.awaitGang(t, gang, 2)
+	}
+	time.Sleep(3 * time.Second) // several passes
+	for _, gang := range []string{"careless", "kueue", "bare"} {
+		if nodes := c.nodesOf(t, gang); placed(nodes) != 2 {
+			t.Errorf("gang %s cannot be resized, and has %d members with a node", gang, placed(nodes))
+		}
+	}
+}
+
+// editedTarget: what a person writes into a target does not last, and a target that is deleted comes back.
+func editedTarget(t *testing.T, c *gangCluster) {
+	c.startJob(t, c.elasticJob("train", 10, 8))
+	c.awaitWorkers(t, "train", 8)
+	targets := c.objects.Resource(v1alpha1.ElasticTargets).Namespace(c.namespace)
+	if _, err := targets.Patch(t.Context(), "train", types.MergePatchType, []byte(`{"spec":{"workers":3}}`), metav1.PatchOptions{}); err == nil {
+		t.Errorf("an administrator changed the target")
+	}
+	if err := targets.Delete(t.Context(), "train", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitWorkers(t, "train", 8)
+	c.checkJob(t, "train")
+}
+
+// annotate makes a member that of an elastic gang.
+func annotate(p *v1.Pod, most int) {
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[v1alpha1.AnnotationElasticWorkers] = fmt.Sprint("2-", most)
+}
