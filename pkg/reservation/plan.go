@@ -29,7 +29,7 @@ func (m *move) tried(e *Tried) {
 		g.need = nil
 	}
 	g.grouped, g.priority = e.Grouped, e.Priority
-	if pause := g.repairs[e.UID].At.Sub(m.now); pause > 0 {
+	if pause := g.memberPause(e.UID, m.now); pause > 0 {
 		// The scheduler's own backoff is none where it has nothing else to try.
 		m.refuse(fmt.Sprintf("gang %s: the place of the pod is kept, and it is tried again in %v", g.Ref, pause.Round(time.Second)))
 		return

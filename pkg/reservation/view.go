@@ -162,7 +162,16 @@ func (s *State) RetriedIn(ref Ref, uid vgpu.UID, now time.Time) (member time.Dur
 	if g == nil {
 		return 0, false
 	}
-	return g.repairs[uid].At.Sub(now), g.retry.After(now)
+	return g.memberPause(uid, now), g.retry.After(now)
+}
+
+// memberPause returns how long a member that failed waits for another try at its place. A member without a place does not wait:
+// its gang is planned anew, and without the first member nobody plans it.
+func (g *group) memberPause(uid vgpu.UID, now time.Time) time.Duration {
+	if _, has := g.places()[uid]; !has {
+		return 0
+	}
+	return g.repairs[uid].At.Sub(now)
 }
 
 // explainAgain is how long the scheduler repeats why a gang waits for room before it seeks the reason anew. Finding the nearest
@@ -300,7 +309,7 @@ func (s *State) Retries(f Facts, uid vgpu.UID, hostOnly bool, now time.Time) boo
 	switch {
 	case g == nil:
 		return true
-	case s.AfterStart(f).Problem != nil, g.repairs[uid].At.After(now), g.retry.After(now):
+	case s.AfterStart(f).Problem != nil, g.memberPause(uid, now) > 0, g.retry.After(now):
 		return false
 	}
 	r := g.refused()
