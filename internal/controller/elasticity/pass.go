@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
@@ -99,8 +100,8 @@ func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticG
 	for _, ref := range refs {
 		pg, err := p.gangs.Gang(ref)
 		all := members[ref]
-		if pg == nil || len(all) == 0 {
-			continue
+		if pg == nil || len(all) == 0 || all[0].Spec.SchedulerName != p.scheduler {
+			continue // another scheduler reads no targets
 		}
 		slices.SortFunc(all, byRank)
 		g := newGang(pg, all, targets[ref.Namespace+"/"+ref.Name])
@@ -110,6 +111,8 @@ func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticG
 		}
 		if err != nil {
 			g.problem = err.Error()
+		} else {
+			g.problem = unlike(all)
 		}
 		g.resizable = p.listers.resizable(g)
 		if pod := completed[ref]; pod != "" && g.resizable.yes {
@@ -128,6 +131,27 @@ func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticG
 		gangs = append(gangs, g)
 	}
 	return gangs
+}
+
+// unlike says that members differ in what they request, "" where they do not: package elastic counts members, and each takes
+// the same.
+func unlike(members []*v1.Pod) string {
+	first := vgpus(members[0])
+	for _, pod := range members {
+		if now := vgpus(pod); now == 0 || now != first {
+			return fmt.Sprintf("the members of an elastic gang must request the same vGPUs: pod %s requests %d slots, and pod %s %d",
+				members[0].Name, first, pod.Name, now)
+		}
+	}
+	return ""
+}
+
+// vgpus returns the slots that the containers of a pod request together.
+func vgpus(pod *v1.Pod) (slots int64) {
+	for i := range pod.Spec.Containers {
+		slots += pod.Spec.Containers[i].Resources.Limits.Name(v1alpha1.ResourceVGPU, resource.DecimalSI).Value()
+	}
+	return slots
 }
 
 // skip leaves out a gang whose name is that of another gang with a target.
