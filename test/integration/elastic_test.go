@@ -36,7 +36,7 @@ func TestElastic(t *testing.T) {
 			c := startGangCluster(t, mode, buildScheduler(t))
 			sandbox.CreatePriorityClassForTest(life(t), t, c.admin, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000})
 			c.startKubelets(t)
-			controller := c.startController(t)
+			c.startController(t)
 			c.play(t, "a job shrinks for another and grows back", growsAndShrinks)
 			c.play(t, "a job shrinks for one of a high priority", shrinksForUrgent)
 			if mode.source == podgroup.Label {
@@ -44,10 +44,11 @@ func TestElastic(t *testing.T) {
 				c.play(t, "twenty shrinks", twentyShrinks)
 				c.play(t, "owners that the controller refuses", refusedOwners)
 				c.play(t, "a target edited by hand", editedTarget)
+				c.play(t, "controller and scheduler are killed", killedBoth)
 			}
 			select {
-			case <-controller.Done():
-				t.Errorf("the controller ended: %v\n%s", controller.Err(), controller.Tail(60))
+			case <-c.controller.Done():
+				t.Errorf("the controller ended: %v\n%s", c.controller.Err(), c.controller.Tail(60))
 			default:
 			}
 		})
@@ -68,8 +69,8 @@ var controllerBinary = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// startController starts the controller under its account.
-func (c *gangCluster) startController(t *testing.T) *sandbox.Process {
+// startController starts the controller under its account. It elects no leader: one that was killed would be waited for.
+func (c *gangCluster) startController(t *testing.T) {
 	t.Helper()
 	binary, err := controllerBinary()
 	if err != nil {
@@ -79,8 +80,9 @@ func (c *gangCluster) startController(t *testing.T) *sandbox.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process, err := c.plane.Processes().Start("controller", exec.Command(binary, "--kubeconfig="+kubeconfig, "--metrics-bind-address=0",
-		"--health-probe-bind-address=0", "--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100"))
+	c.starts++
+	process, err := c.plane.Processes().Start(fmt.Sprintf("controller-%d", c.starts), exec.Command(binary, "--kubeconfig="+kubeconfig,
+		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func (c *gangCluster) startController(t *testing.T) *sandbox.Process {
 			t.Logf("the controller said:\n%s", process.Tail(60))
 		}
 	})
-	return process
+	c.controller = process
 }
 
 // startKubelets runs what kubelets do with the pods on their nodes: they run, and one that is deleted fails and is gone.
@@ -349,4 +351,37 @@ func annotate(p *v1.Pod, most int) {
 		p.Annotations = map[string]string{}
 	}
 	p.Annotations[v1alpha1.AnnotationElasticWorkers] = fmt.Sprint("2-", most)
+}
+
+// awaitTarget waits until the target of a gang says so many members.
+func (c *gangCluster) awaitTarget(t *testing.T, gang string, count int32) {
+	t.Helper()
+	c.poll(t, fmt.Sprintf("the target of %s is %d", gang, count), func() (bool, string) {
+		target := c.target(t, gang)
+		return target.Spec.Workers == count, fmt.Sprintf("%+v", target.Spec)
+	})
+}
+
+// killedBoth kills the controller between the new target and the eviction, and the scheduler between the new target and the
+// placement. The next process goes on; meanwhile nobody loses a place.
+func killedBoth(t *testing.T, c *gangCluster) {
+	c.startJob(t, c.elasticJob("train", 10, 8))
+	c.awaitWorkers(t, "train", 8)
+	c.create(t, testGang{name: "rigid", members: 9, min: 9, slots: 10})
+	c.awaitTarget(t, "train", 7)
+	c.controller.Stop(0)
+	time.Sleep(3 * time.Second) // the notice has passed
+	if indexes := c.indexesOf(t, "train"); len(indexes) < 7 {
+		t.Errorf("without a controller the job has the members %v", indexes)
+	}
+	c.startController(t)
+	c.awaitGang(t, "rigid", 9)
+	c.awaitWorkers(t, "train", 7)
+
+	c.deletePods(t, "rigid")
+	c.awaitTarget(t, "train", 8)
+	c.scheduler.Stop(0)
+	c.startScheduler(t)
+	c.awaitWorkers(t, "train", 8)
+	c.checkJob(t, "train")
 }

@@ -57,6 +57,8 @@ type gangCluster struct {
 
 	binary    string
 	scheduler *sandbox.Process
+	// controller is Tandem's, nil where the tests need none.
+	controller *sandbox.Process
 	// preempt changes the arguments of GPUPreempt of the schedulers that are started; nil for none.
 	preempt func(args map[string]any)
 	starts  int
