@@ -81,7 +81,9 @@ func (g *Gang) declare(members []*member, group *membership.PodGroup) *Problem {
 		g.Sizes, err = membership.ElasticSizes(annotations, g.MinCount)
 	}
 	if err == nil && g.Sizes != nil {
-		err = targetName(g.Name)
+		if err = targetName(g.Name); err != nil {
+			g.Sizes = nil // no target can be made for it
+		}
 	}
 	if err != nil {
 		return &Problem{Message: where + ": " + err.Error()}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/pkg/api/config"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -48,7 +49,7 @@ func (w *Workload) readScaling(s *v1alpha1.ProfileScaling) {
 		case p.Hosts < 0 || p.Hosts > p.Workers:
 			w.malformed(path+".hosts", p.Hosts, "it must be a number from 1 to the number of workers, or 0 for any")
 		case !(p.Rate > 0 && p.Rate <= config.MaxRate):
-			w.malformed(path+".rate", r.Rate.String(), "it must be a decimal above 0, at most 1T")
+			w.malformed(path+".rate", kube.ShownQuantity(r.Rate), "it must be a decimal above 0, at most 1T")
 		default:
 			w.scaling.Points = append(w.scaling.Points, p)
 		}

@@ -63,6 +63,7 @@ func (p *pass) writeTarget(ctx context.Context, d *decision) (*v1alpha1.ElasticT
 		if err := p.options.Client.Create(ctx, target); err != nil {
 			return nil, fmt.Errorf("make its ElasticTarget: %w", err)
 		}
+		p.memory[d.Ref].moved = p.now
 		return target, nil
 	}
 	target := d.target.DeepCopy()
@@ -72,6 +73,9 @@ func (p *pass) writeTarget(ctx context.Context, d *decision) (*v1alpha1.ElasticT
 	target.Spec = d.spec()
 	if err := p.options.Client.Update(ctx, target); err != nil { // refused where somebody else has changed it
 		return nil, fmt.Errorf("change its ElasticTarget: %w", err)
+	}
+	if int(d.target.Spec.Workers) != d.workers {
+		p.memory[d.Ref].moved = p.now
 	}
 	return target, nil
 }
@@ -89,11 +93,13 @@ func (p *pass) writeStatus(ctx context.Context, d *decision, target *v1alpha1.El
 		target.Status.Rates = before.Status.Rates
 	}
 	if equality.Semantic.DeepEqual(before.Status, target.Status) {
+		m.moved = time.Time{}
 		return nil
 	}
 	if err := p.options.Client.Status().Patch(ctx, target, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("change the status of its ElasticTarget: %w", err)
 	}
+	m.moved = time.Time{}
 	if !fresh {
 		m.ratesAt = p.now
 	}
@@ -125,11 +131,11 @@ func (p *pass) letLeave(ctx context.Context, d *decision) error {
 			at = p.leavesAt(said)
 			times[pod.UID] = at
 		}
-		switch {
+		switch notice := at.UTC().Format(time.RFC3339); {
 		case !p.now.Before(at):
 			errs = append(errs, p.evict(ctx, pod))
-		case !told:
-			errs = append(errs, p.tell(ctx, pod, at.UTC().Format(time.RFC3339)))
+		case said != notice:
+			errs = append(errs, p.tell(ctx, pod, notice))
 		}
 	}
 	return errors.Join(errs...)
@@ -186,6 +192,7 @@ const forgetAfter = 10 * time.Minute
 // removeOld removes the targets of gangs that no longer exist, and forgets what was learned of them.
 func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.ElasticTarget) error {
 	var errs []error
+	kept := map[podgroup.Ref]bool{} // the next pass tries again
 	for key, target := range targets {
 		ref := podgroup.Ref{Source: podgroup.Source(target.Spec.Source), Namespace: target.Namespace, Name: target.Name}
 		m := p.memory[ref]
@@ -198,12 +205,9 @@ func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.Elast
 		}
 		if err := p.options.Client.Delete(ctx, target); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("remove ElasticTarget %s: %w", key, err))
+			kept[ref] = true
 		}
 	}
-	for ref, m := range p.memory {
-		if p.now.Sub(m.seen) >= forgetAfter {
-			delete(p.memory, ref)
-		}
-	}
+	maps.DeleteFunc(p.memory, func(ref podgroup.Ref, m *memory) bool { return p.now.Sub(m.seen) >= forgetAfter && !kept[ref] })
 	return errors.Join(errs...)
 }

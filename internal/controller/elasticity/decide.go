@@ -1,7 +1,6 @@
 package elasticity
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -68,7 +67,7 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 	d := decision{elasticGang: g, workers: t.Workers, reason: string(t.Why), message: because(t)}
 	switch {
 	case !g.resizable.yes:
-		d.workers, d.reason, d.message = g.sizeBelow(max(len(g.running), 1)), reasonFixed, g.resizable.message
+		d.workers, d.reason, d.message = g.kept(), reasonFixed, g.resizable.message
 	case t.Err != nil:
 		d.workers = before
 	case len(g.running) == 0 && t.Why == elastic.Waits:
@@ -82,8 +81,8 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 		d.workers = before
 	}
 	if g.target != nil && d.workers != before && len(g.running) > 0 {
-		if d.event = changed(before, d.workers, t); d.reason == reasonNotAdmitted {
-			d.event = fmt.Sprintf("shrinks from %d to %d members: %s", before, d.workers, d.message)
+		if d.event = changed(before, d.workers, t); d.reason == reasonNotAdmitted || d.reason == reasonFixed {
+			d.event = changedFor(before, d.workers, d.message)
 		}
 	}
 	return d
@@ -112,21 +111,21 @@ const maxMoves = 16
 // status returns the status of the target for a decision, without the part of the scheduler.
 func (d *decision) status(m *memory, now time.Time) v1alpha1.ElasticTargetStatus {
 	var before v1alpha1.ElasticTargetStatus
-	moved := true
 	if d.target != nil {
 		before = *d.target.Status.DeepCopy()
-		moved = d.target.Spec.Workers != int32(d.workers)
 	}
 	s := v1alpha1.ElasticTargetStatus{
 		Workers: int32(len(d.running)), Reason: d.reason, Message: d.message, Since: before.Since, Moves: before.Moves,
 		Scheduler: before.Scheduler, Conditions: before.Conditions, Resizes: int32(m.learner.Pauses),
 	}
 	stamp := metav1.NewTime(now.Truncate(time.Second))
-	if moved || s.Since == nil {
+	if at := metav1.NewTime(m.moved.Truncate(time.Second)); !m.moved.IsZero() {
+		s.Since = &at
+	} else if s.Since == nil {
 		s.Since = &stamp
 	}
-	if moved && d.target != nil && len(d.running) > 0 {
-		s.Moves = append(s.Moves, stamp)
+	if !m.moved.IsZero() && d.target != nil && len(d.running) > 0 {
+		s.Moves = append(s.Moves, *s.Since)
 		s.Moves = s.Moves[max(0, len(s.Moves)-maxMoves):]
 	}
 	if m.learner.Pauses > 0 {

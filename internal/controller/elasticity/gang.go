@@ -2,6 +2,7 @@ package elasticity
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -84,6 +85,15 @@ func (g *elasticGang) workers() int {
 	return g.sizeBelow(len(g.running))
 }
 
+// kept returns the size of a gang that must not change: that of its target while it runs, since members that are missing come
+// back; else its least number.
+func (g *elasticGang) kept() int {
+	if g.target != nil && len(g.running) > 0 {
+		return g.workers()
+	}
+	return g.sizeBelow(max(len(g.running), 1))
+}
+
 // job returns the gang as a job of package elastic. An error says in words why there is none.
 func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Workload, now time.Time) (elastic.Job, error) {
 	first := g.all[0]
@@ -108,9 +118,11 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 	}
 	c.Divide(j.Wishes)
 	for _, pod := range g.running {
-		if a, has := c.Placed(pod); has {
-			j.Placed = append(j.Placed, a)
+		a, has := c.Placed(pod)
+		if !has { // without its devices the member would count as one that waits
+			return elastic.Job{}, fmt.Errorf("pod %s has the node %s, and its devices there are unknown", pod.Name, pod.Spec.NodeName)
 		}
+		j.Placed = append(j.Placed, a)
 		if at := startedAt(pod); j.Started == 0 || at < j.Started {
 			j.Started = at
 		}
@@ -131,7 +143,7 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 // must not change.
 func (g *elasticGang) sizes() []int {
 	if !g.resizable.yes {
-		return []int{g.sizeBelow(max(len(g.running), 1))}
+		return []int{g.kept()}
 	}
 	sizes := slices.Clone(g.Sizes)
 	for len(sizes) > 1 && sizes[len(sizes)-1] > max(len(g.all), g.resizable.most) {
@@ -167,7 +179,7 @@ const maxWaiting = 500
 // as must run have a node does not wait.
 func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string) []elastic.Job {
 	jobs := make([]elastic.Job, 0, 16)
-	seen := map[podgroup.Ref]bool{}
+	seen, names := map[podgroup.Ref]bool{}, map[string]bool{}
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Spec.SchedulerName != scheduler || len(pod.Spec.SchedulingGates) > 0 ||
 			!kube.WantsVGPU(pod) {
@@ -183,9 +195,10 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string)
 			name, least, created, w = "gang "+ref.String(), pg.MinCount, pg.Created.Unix(), wishes(pg)
 		}
 		request, err := kube.Request(pod)
-		if err != nil {
-			continue // the scheduler tells its user
+		if err != nil || names[name] {
+			continue // the scheduler tells its user; gangs of two sources may have one name
 		}
+		names[name] = true
 		jobs = append(jobs, elastic.Job{
 			Name: name, Priority: corev1helpers.PodPriority(pod), Arrived: created, Sizes: []int{least},
 			Worker: gang.Member{Request: request, Kind: c.Kind(pod)}, Wishes: w,
@@ -194,7 +207,6 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string)
 	slices.SortFunc(jobs, func(a, b elastic.Job) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Arrived, b.Arrived), cmp.Compare(a.Name, b.Name))
 	})
-	jobs = slices.CompactFunc(jobs, func(a, b elastic.Job) bool { return a.Name == b.Name })
 	jobs = jobs[:min(len(jobs), maxWaiting)]
 	for i := range jobs {
 		c.Divide(jobs[i].Wishes)
@@ -220,6 +232,8 @@ type memory struct {
 	at     time.Time
 	// seen is when the gang last existed.
 	seen time.Time
+	// moved is when the target got its number, zero once its status says so.
+	moved time.Time
 	// ratesAt is when the learned rates were last written into the target.
 	ratesAt time.Time
 	// leaves are the times at which members are evicted, by UID.

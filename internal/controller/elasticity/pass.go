@@ -97,6 +97,7 @@ func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticG
 	rates := ratesOf(p.objects.GPUNodes)
 	refs := p.gangs.Elastic()
 	gangs := make([]*elasticGang, 0, len(refs))
+	taken := map[string]bool{} // two gangs of one name can have one target only
 	for _, ref := range refs {
 		pg, err := p.gangs.Gang(ref)
 		all := members[ref]
@@ -109,6 +110,11 @@ func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticG
 			p.skip(ref, g.target.Spec.Source)
 			continue
 		}
+		if taken[ref.String()] {
+			p.skip(ref, "another source")
+			continue
+		}
+		taken[ref.String()] = true
 		if err != nil {
 			g.problem = err.Error()
 		} else {

@@ -47,7 +47,7 @@ func setCondition(s *v1alpha1.ElasticTargetStatus, kind string, yes bool, reason
 	})
 }
 
-// maxRates bounds the learned rates in a status: the schema allows no more. Those with the most reports stay.
+// maxRates bounds the learned rates in a status: the schema allows no more. Those of the fewest workers stay.
 const maxRates = 64
 
 // ratesIn returns what a learner knows, for a status.

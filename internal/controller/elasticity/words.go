@@ -62,11 +62,15 @@ func named(job, does string) string {
 // changed says what a change does, for the event: "grew from 4 to 8 members: GPUs are idle, and no job waits for them;
 // expected rate +71 %".
 func changed(from, to int, t *elastic.Target) string {
+	return changedFor(from, to, because(t)) + expected(t)
+}
+
+func changedFor(from, to int, why string) string {
 	verb := "grows"
 	if to < from {
 		verb = "shrinks"
 	}
-	return fmt.Sprintf("%s from %d to %d members: %s%s", verb, from, to, because(t), expected(t))
+	return fmt.Sprintf("%s from %d to %d members: %s", verb, from, to, why)
 }
 
 // expected says how the rate of a job is expected to change, "" where nothing is known.

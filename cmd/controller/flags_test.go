@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+// noCluster is a kubeconfig that does not exist: with legal flags the command ends there.
+const noCluster = "--kubeconfig=/nowhere/kubeconfig"
+
+// refused returns why the command does not accept flags, "" where it does.
+func refused(t *testing.T, flags ...string) string {
+	t.Helper()
+	c := command()
+	c.SetArgs(append(flags, noCluster))
+	err := c.ExecuteContext(t.Context())
+	switch {
+	case err == nil:
+		t.Fatalf("the controller ran with %v", flags)
+	case strings.HasPrefix(err.Error(), "--kubeconfig: "):
+		return ""
+	}
+	return err.Error()
+}
+
+func TestCheck(t *testing.T) {
+	const policies = "one of goodput, elastic-fifo, elastic-srjf, ffdl, elastic-kubeflow, dragon"
+	for flag, want := range map[string]string{
+		"--features=":                "--features: no feature is on, legal are: elastic",
+		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic`,
+		"--scheduler-name=":          "--scheduler-name:  is not legal, legal is the schedulerName of pods",
+		"--elastic-policy=":          "--elastic-policy:  is not legal, legal is " + policies,
+		"--elastic-policy=random":    "--elastic-policy: random is not legal, legal is " + policies,
+		"--elastic-interval=999ms":   "--elastic-interval: 999ms is not legal, legal is 1s to 1h",
+		"--elastic-interval=1h0m1s":  "--elastic-interval: 1h0m1s is not legal, legal is 1s to 1h",
+		"--elastic-horizon=0s":       "--elastic-horizon: 0s is not legal, legal is above 0s to 720h",
+		"--elastic-horizon=720h0m1s": "--elastic-horizon: 720h0m1s is not legal, legal is above 0s to 720h",
+		"--elastic-max-moves=0":      "--elastic-max-moves: 0 is not legal, legal is 1 or more",
+		"--elastic-notice=-1s":       "--elastic-notice: -1s is not legal, legal is 0s to 1h",
+		"--elastic-notice=61m":       "--elastic-notice: 1h1m0s is not legal, legal is 0s to 1h",
+		"--elastic-admit-within=0s":  "--elastic-admit-within: 0s is not legal, legal is above 0s",
+		"--kube-api-qps=0":           "--kube-api-qps: 0 is not legal, legal is above 0",
+		"--kube-api-qps=NaN":         "--kube-api-qps: NaN is not legal, legal is above 0",
+		"--kube-api-burst=0":         "--kube-api-burst: 0 is not legal, legal is 1 or more",
+		"--elastic-interval=1s":      "",
+		"--elastic-interval=1h":      "",
+		"--elastic-horizon=720h":     "",
+		"--elastic-max-moves=1":      "",
+		"--elastic-notice=0s":        "",
+		"--elastic-notice=1h":        "",
+		"--elastic-admit-within=1ns": "",
+		"--kube-api-burst=1":         "",
+		"--features=elastic":         "",
+		"--elastic-policy=" + elastic.Policies()[len(elastic.Policies())-1]: "",
+	} {
+		got := refused(t, flag)
+		if got != want {
+			t.Errorf("%s: %q, want %q", flag, got, want)
+		}
+	}
+}
+
+// The values without any flag are legal, and they are those of package elastic.
+func TestDefaults(t *testing.T) {
+	if why := refused(t); why != "" {
+		t.Error(why)
+	}
+	for name, want := range map[string]string{
+		"features": "[elastic]", "scheduler-name": v1alpha1.SchedulerName, "leader-elect": "true", "leader-elect-namespace": "tandem-system",
+		"elastic-policy": elastic.DefaultPolicy, "elastic-horizon": "2h0m0s", "elastic-max-moves": fmt.Sprint(elastic.DefaultMaxMoves),
+		"elastic-interval": "10s", "elastic-notice": "5s", "elastic-admit-within": "2m0s",
+	} {
+		if f := command().Flags().Lookup(name); f == nil || f.DefValue != want {
+			t.Errorf("--%s: %+v, want %s", name, f, want)
+		}
+	}
+}
+
+// Package elastic counts in seconds.
+func TestHorizon(t *testing.T) {
+	s := &settings{
+		features: features, qps: 1, burst: 1, horizon: 90 * time.Minute,
+		elasticity: elasticity.Options{SchedulerName: "s", Every: time.Second, AdmitWithin: 1, Elastic: elastic.Config{Policy: elastic.DefaultPolicy, MaxMoves: 1}},
+	}
+	if err := s.check(); err != nil || s.elasticity.Elastic.Horizon != 5400 {
+		t.Errorf("a horizon of %v seconds, %v", s.elasticity.Elastic.Horizon, err)
+	}
+}

@@ -1,0 +1,106 @@
+package elasticity
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// Two gangs of one name and different sources, elastic or waiting, stop nobody: one of them gets the target.
+func TestGangsOfOneName(t *testing.T) {
+	pods, more := members(t, "train", 4, 2, 0), members(t, "xx", 4, 2, 4)
+	for _, p := range more {
+		p.Labels, p.OwnerReferences = map[string]string{groupLabel: "train"}, pods[0].OwnerReferences
+	}
+	w := newWorld(t, 8, append(pods, more...)...)
+	w.gangs.sizes[podgroup.Ref{Source: podgroup.XK8s, Namespace: "ns", Name: "train"}] = []int{2, 4}
+	w.pass(0)
+	if w.target("train") == nil {
+		t.Error("no target is made")
+	}
+
+	pods, more = rigid(t), members(t, "xx", 4, 0, 0)
+	for _, p := range more {
+		p.Labels = map[string]string{groupLabel: "rigid"}
+		p.Spec.Priority = new(int32(5))
+	}
+	between := member("single", 0)
+	between.Labels, between.Spec.Priority = nil, new(int32(3))
+	newWorld(t, 8, append(append(pods, more...), between)...).pass(0)
+}
+
+// A gang whose members' devices are unknown keeps its target, and nobody is told to leave.
+func TestUnreadableAssignments(t *testing.T) {
+	for _, gpus := range []int{2, 8} {
+		pods := members(t, "train", 8, 8, 0)
+		for _, p := range pods {
+			p.Annotations[v1alpha1.AnnotationAssignment] = "{"
+		}
+		w := newWorld(t, gpus, append(pods, members(t, "rigid", 4, 4, 0)...)...)
+		must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+		w.pass(0)
+		w.check("train", 8, "Invalid")
+		w.same("notices", map[string]string{}, w.notices())
+	}
+}
+
+// A change counts as a move although its status could not be written at once.
+func TestMoveOfFailedStatus(t *testing.T) {
+	w := shrinking(t)
+	w.refuse = func(verb, _ string) error {
+		if verb == "status" {
+			return errors.New("no answer")
+		}
+		return nil
+	}
+	if w.try(0) == nil {
+		t.Fatal("a status that cannot be written is no error")
+	}
+	w.refuse = func(string, string) error { return nil }
+	w.pass(1)
+	s := w.target("train").Status
+	if len(s.Moves) != 1 || s.Since == nil || !s.Since.Time.Equal(noon) {
+		t.Errorf("moves %v, since %v", s.Moves, s.Since)
+	}
+	w.pass(2)
+	if got := w.target("train").Status.Moves; len(got) != 1 {
+		t.Errorf("the move counts again: %v", got)
+	}
+}
+
+// A target that could not be removed is removed in the next pass.
+func TestRemovalIsTriedAgain(t *testing.T) {
+	w := newWorld(t, 8)
+	must(t, w.objects.Create(t.Context(), targetOf("unknown", 2, 8, 2)))
+	w.pass(0)
+	w.refuse = func(verb, _ string) error {
+		if verb == "delete" {
+			return errors.New("no answer")
+		}
+		return nil
+	}
+	if w.try(600) == nil {
+		t.Fatal("a target that cannot be removed is no error")
+	}
+	w.refuse = func(string, string) error { return nil }
+	w.pass(610)
+	if w.target("unknown") != nil {
+		t.Error("the target is still there")
+	}
+}
+
+// A gang that cannot be resized keeps its target while a member is missing.
+func TestNotResizableKeepsItsTarget(t *testing.T) {
+	pods := members(t, "train", 8, 8, 0)
+	for _, p := range pods {
+		p.OwnerReferences = owned("kubeflow.org/v1", "PyTorchJob", "train")
+	}
+	w := newWorld(t, 8, pods...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	w.drop(pods[7])
+	w.pass(0)
+	w.check("train", 8, "NotResizable")
+	w.same("notices", map[string]string{}, w.notices())
+}

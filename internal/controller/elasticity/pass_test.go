@@ -1,0 +1,513 @@
+package elasticity
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/testkit"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// world is a Controller of node n1. Its informers have what the API has at the start of each pass.
+type world struct {
+	*Controller
+	*testing.T
+	kube    *kubefake.Clientset
+	objects client.Client
+	gangs   *fakeGangs
+	at      time.Time
+	said    *events.FakeRecorder
+	// evicted are the pods that were evicted, by name; each has a deletion timestamp then.
+	evicted []string
+	// refuse says why the API server refuses a request for an object, nil for no error.
+	refuse func(verb, name string) error
+}
+
+// fakeGangs are gangs by the label of their pods, or by a PodGroup where they are in groups.
+type fakeGangs struct {
+	sizes map[podgroup.Ref][]int // nil for gangs of 4 that are not elastic
+	pods  []*v1.Pod
+}
+
+const groupLabel = "scheduling.x-k8s.io/pod-group"
+
+func (f *fakeGangs) Synced() bool { return true }
+
+func (f *fakeGangs) Of(pod *v1.Pod) (podgroup.Ref, bool) {
+	if name := pod.Labels[groupLabel]; name != "" {
+		return podgroup.Ref{Source: podgroup.XK8s, Namespace: pod.Namespace, Name: name}, true
+	}
+	name := pod.Labels[v1alpha1.LabelGang]
+	return ref(name), name != ""
+}
+
+func (f *fakeGangs) Gang(r podgroup.Ref) (*podgroup.Gang, error) {
+	g := &podgroup.Gang{Ref: r, MinCount: 4, Sizes: f.sizes[r], Created: noon.Add(-time.Hour)}
+	if g.Sizes != nil {
+		g.MinCount = g.Sizes[0]
+	}
+	for _, p := range f.pods {
+		if of, _ := f.Of(p); of == r && p.Status.Phase != v1.PodSucceeded {
+			g.Members = append(g.Members, p)
+		}
+	}
+	if len(g.Members) == 0 {
+		return nil, &podgroup.Problem{Message: "no member exists", Waits: true}
+	}
+	return g, nil
+}
+
+func (f *fakeGangs) Elastic() (refs []podgroup.Ref) {
+	for r, sizes := range f.sizes {
+		if g, _ := f.Gang(r); sizes != nil && g != nil {
+			refs = append(refs, r)
+		}
+	}
+	slices.SortFunc(refs, podgroup.Ref.Compare)
+	return refs
+}
+
+// newWorld returns a controller of a node with so many GPUs, of the Job train and of the gang train, which runs with 2, 4 or 8
+// members.
+func newWorld(t *testing.T, gpus int, pods ...*v1.Pod) *world {
+	t.Helper()
+	w := &world{T: t, at: noon, said: events.NewFakeRecorder(100), refuse: func(string, string) error { return nil }}
+	w.gangs = &fakeGangs{sizes: map[podgroup.Ref][]int{ref("train"): {2, 4, 8}}}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{v1.LabelHostname: "n1"}}}
+	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("64"), v1.ResourceMemory: resource.MustParse("64Gi")}
+	w.kube = kubefake.NewClientset(node, jobOf("train", 8))
+	for _, p := range pods {
+		must(t, w.kube.Tracker().Add(p))
+	}
+	w.kube.PrependReactor("create", "pods", w.evict)
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	w.objects = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ElasticTarget{}).WithObjects(gpuNode(gpus)).
+		WithInterceptorFuncs(w.interceptors()).Build()
+	w.start()
+	return w
+}
+
+// start starts a controller that remembers nothing.
+func (w *world) start() {
+	w.Helper()
+	var err error
+	w.Controller, err = New(Options{
+		Kube: w.kube, Informers: informers.NewSharedInformerFactory(w.kube, 0), Client: w.objects, Reader: w.objects, Gangs: w.gangs, Recorder: w.said,
+		SchedulerName: v1alpha1.SchedulerName, Every: time.Second, Notice: 5 * time.Second, AdmitWithin: 2 * time.Minute, Now: func() time.Time { return w.at },
+	})
+	must(w, err)
+}
+
+// gpuNode returns the GPUNode of n1.
+func gpuNode(gpus int) *v1alpha1.GPUNode {
+	g := &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	for _, d := range testkit.A100.Devices("n1", gpus) {
+		g.Status.Devices = append(g.Status.Devices, v1alpha1.GPUDevice{
+			ID: string(d.ID), Index: int32(d.Index), Model: d.Model, Slots: int32(d.Slots), Memory: *resource.NewQuantity(int64(d.Memory), resource.BinarySI),
+			Contexts: int32(d.Contexts), Health: v1alpha1.Healthy,
+		})
+	}
+	g.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	return g
+}
+
+// interceptors refuse the requests that the test wants refused.
+func (w *world) interceptors() interceptor.Funcs {
+	return interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if err := w.refuse("update", o.GetName()); err != nil {
+				return err
+			}
+			return c.Update(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := w.refuse("delete", o.GetName()); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := w.refuse(sub, o.GetName()); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+		},
+	}
+}
+
+// evict marks a pod as the API server does.
+func (w *world) evict(action k8stesting.Action) (bool, runtime.Object, error) {
+	create, isCreate := action.(k8stesting.CreateAction)
+	if !isCreate || action.GetSubresource() != "eviction" {
+		return false, nil, nil
+	}
+	e := create.GetObject().(*policyv1.Eviction)
+	if err := w.refuse("evict", e.Name); err != nil {
+		return true, nil, err
+	}
+	stored, err := w.kube.Tracker().Get(v1.SchemeGroupVersion.WithResource("pods"), "ns", e.Name) // a reactor must not ask the clientset
+	must(w, err)
+	p := stored.(*v1.Pod).DeepCopy()
+	if e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil || *e.DeleteOptions.Preconditions.UID != p.UID {
+		w.Errorf("pod %s is evicted whatever its UID", e.Name)
+	}
+	w.evicted = append(w.evicted, e.Name)
+	p.DeletionTimestamp = &metav1.Time{Time: w.at}
+	return true, nil, w.kube.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), p, "ns")
+}
+
+func (w *world) pod(name string) *v1.Pod {
+	w.Helper()
+	p, err := w.kube.CoreV1().Pods("ns").Get(w.Context(), name, metav1.GetOptions{})
+	must(w, err)
+	return p
+}
+
+// put makes or changes pods.
+func (w *world) put(pods ...*v1.Pod) {
+	w.Helper()
+	for _, p := range pods {
+		if w.kube.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), p, "ns") != nil {
+			must(w, w.kube.Tracker().Add(p))
+		}
+	}
+}
+
+func (w *world) drop(pods ...*v1.Pod) {
+	w.Helper()
+	for _, p := range pods {
+		must(w, w.kube.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "ns", p.Name))
+	}
+}
+
+// try makes a pass so many seconds after noon.
+func (w *world) try(after int) error {
+	w.Helper()
+	w.at = seconds(after)
+	pods, err := w.kube.CoreV1().Pods("").List(w.Context(), metav1.ListOptions{})
+	must(w, err)
+	nodes, err := w.kube.CoreV1().Nodes().List(w.Context(), metav1.ListOptions{})
+	must(w, err)
+	jobs, err := w.kube.BatchV1().Jobs("").List(w.Context(), metav1.ListOptions{})
+	must(w, err)
+	var list, more, last []any
+	w.gangs.pods = nil
+	for i := range pods.Items {
+		w.gangs.pods = append(w.gangs.pods, &pods.Items[i])
+		list = append(list, &pods.Items[i])
+	}
+	for i := range nodes.Items {
+		more = append(more, &nodes.Items[i])
+	}
+	for i := range jobs.Items {
+		last = append(last, &jobs.Items[i])
+	}
+	f := w.options.Informers
+	must(w, f.Core().V1().Pods().Informer().GetStore().Replace(list, ""))
+	must(w, f.Core().V1().Nodes().Informer().GetStore().Replace(more, ""))
+	must(w, f.Batch().V1().Jobs().Informer().GetStore().Replace(last, ""))
+	return w.Pass(w.Context())
+}
+
+// pass makes a pass that must not fail.
+func (w *world) pass(after int) {
+	w.Helper()
+	must(w, w.try(after))
+}
+
+// target returns the target of a gang, nil for none.
+func (w *world) target(name string) *v1alpha1.ElasticTarget {
+	w.Helper()
+	target := &v1alpha1.ElasticTarget{}
+	err := w.objects.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: name}, target)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	must(w, err)
+	return target
+}
+
+// check compares the target of a gang.
+func (w *world) check(name string, workers int32, reason string) {
+	w.Helper()
+	target := w.target(name)
+	if target == nil || target.Spec.Workers != workers || target.Status.Reason != reason {
+		w.Errorf("gang %s should have %d members, %s: %+v", name, workers, reason, target)
+	}
+}
+
+// notices returns when the members of a gang leave, by the seconds after noon, for those that leave.
+func (w *world) notices() map[string]string {
+	w.Helper()
+	notices := map[string]string{}
+	pods, err := w.kube.CoreV1().Pods("").List(w.Context(), metav1.ListOptions{})
+	must(w, err)
+	for i := range pods.Items {
+		if said, told := pods.Items[i].Annotations[v1alpha1.AnnotationLeaving]; told {
+			notices[pods.Items[i].Name] = said
+		}
+	}
+	return notices
+}
+
+// events returns what was told since the last call.
+func (w *world) events() (list []string) {
+	for len(w.said.Events) > 0 {
+		list = append(list, <-w.said.Events)
+	}
+	return list
+}
+
+// same compares two values.
+func (w *world) same(what string, want, got any) {
+	w.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// rigid returns the members of a gang of 4 that waits.
+func rigid(t *testing.T) []*v1.Pod { return members(t, "rigid", 4, 0, 0) }
+
+const at5, at25 = "2026-01-31T12:00:05Z", "2026-01-31T12:00:25Z"
+
+// leavers are the notices to the last four members of train.
+func leavers(at string) map[string]string {
+	return map[string]string{"train-4": at, "train-5": at, "train-6": at, "train-7": at}
+}
+
+func TestPass(t *testing.T) {
+	w := newWorld(t, 8, members(t, "train", 8, 2, 0)...)
+	w.pass(0)
+	w.check("train", 8, "Idle")
+	target := w.target("train")
+	w.same("spec", v1alpha1.ElasticTargetSpec{Source: "label", Min: 2, Max: 8, Workers: 8}, target.Spec)
+	if target.Status.Workers != 2 || !target.Status.Since.Time.Equal(noon) || len(target.Status.Moves) > 0 ||
+		!meta.IsStatusConditionTrue(target.Status.Conditions, v1alpha1.ConditionResizable) ||
+		meta.IsStatusConditionTrue(target.Status.Conditions, v1alpha1.ConditionAdmitted) {
+		t.Errorf("status %+v", target.Status)
+	}
+	w.same("events", []string(nil), w.events())
+
+	// The scheduler places the others.
+	w.put(members(t, "train", 8, 8, 0)...)
+	w.pass(10)
+	w.check("train", 8, "AtMost")
+	if s := w.target("train").Status; s.Workers != 8 || !s.Since.Time.Equal(noon) || !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAdmitted) {
+		t.Errorf("status %+v", s)
+	}
+
+	w.put(rigid(t)...)
+	w.pass(20)
+	w.check("train", 4, "ForWaiting")
+	if s := w.target("train").Status; !s.Since.Time.Equal(seconds(20)) || len(s.Moves) != 1 {
+		t.Errorf("status %+v", s)
+	}
+	w.same("events", []string{"Normal ElasticShrink shrinks from 8 to 4 members: gang ns/rigid waits for a place; expected rate -43 %"}, w.events()) // (1/2)^.8 = .57
+	w.same("notices", leavers(at25), w.notices())
+	w.pass(24)
+	w.same("evicted before the notice is over", []string(nil), w.evicted)
+	w.pass(25)
+	w.same("evicted", []string{"train-4", "train-5", "train-6", "train-7"}, w.evicted)
+	w.pass(26)
+	w.check("train", 4, "NoRoom") // until those that leave have ended
+	w.same("evicted once", 4, len(w.evicted))
+
+	// The other gang has gone, and the Job makes its members anew.
+	w.drop(rigid(t)...)
+	w.put(members(t, "train", 8, 4, 0)...)
+	w.pass(40)
+	w.check("train", 8, "Idle")
+	w.same("events", []string{"Normal ElasticGrow grows from 4 to 8 members: GPUs are idle, and no job waits for them; expected rate +74 %"}, w.events()) // 2^.8 = 1.74
+	if got := testutil.ToFloat64(w.metrics.moves.WithLabelValues("ForWaiting")) + testutil.ToFloat64(w.metrics.moves.WithLabelValues("Idle")); got != 2 {
+		t.Errorf("%v moves are counted", got)
+	}
+	if got := testutil.ToFloat64(w.metrics.evictions.WithLabelValues(evictionDone)); got != 4 {
+		t.Errorf("%v evictions are counted", got)
+	}
+}
+
+// shrinking returns a gang of 8 members that all run, with a target, for which a gang of four waits.
+func shrinking(t *testing.T) *world {
+	w := newWorld(t, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	return w
+}
+
+// A member without its notice is evicted at the time of the notice all the same, and is told again.
+func TestNoticeRemoved(t *testing.T) {
+	w := shrinking(t)
+	w.pass(0)
+	w.same("notices", leavers(at5), w.notices())
+	p := w.pod("train-7")
+	delete(p.Annotations, v1alpha1.AnnotationLeaving)
+	w.put(p)
+	w.pass(3)
+	w.same("notices again", leavers(at5), w.notices())
+	p = w.pod("train-7")
+	delete(p.Annotations, v1alpha1.AnnotationLeaving)
+	w.put(p)
+	p = w.pod("train-6")
+	p.Annotations[v1alpha1.AnnotationLeaving] = "2030-01-01T00:00:00Z"
+	w.put(p)
+	w.pass(5)
+	w.same("evicted", []string{"train-4", "train-5", "train-6", "train-7"}, w.evicted)
+}
+
+// A member that may stay again has no notice, and a later notice starts anew.
+func TestNoticeTakenBack(t *testing.T) {
+	w := shrinking(t)
+	w.pass(0)
+	w.drop(rigid(t)...)
+	w.pass(3)
+	w.check("train", 8, "AtMost")
+	w.same("notices", map[string]string{}, w.notices())
+	w.pass(6)
+	w.put(rigid(t)...)
+	w.pass(20)
+	w.same("later notices", leavers(at25), w.notices())
+	w.same("evicted", []string(nil), w.evicted)
+}
+
+// A controller that starts keeps to what an earlier one told, as long as that is not later than its own notice.
+func TestNoticeOfEarlierProcess(t *testing.T) {
+	w := shrinking(t)
+	for name, said := range map[string]string{"train-5": "2026-01-31T12:00:02Z", "train-6": "2026-01-31T11:00:00Z", "train-7": "2026-01-31T13:00:00Z"} {
+		p := w.pod(name)
+		p.Annotations[v1alpha1.AnnotationLeaving] = said
+		w.put(p)
+	}
+	w.pass(0)
+	w.same("evicted at once", []string{"train-6"}, w.evicted)
+	w.start()
+	w.pass(2)
+	w.same("evicted", []string{"train-6", "train-5"}, w.evicted)
+	w.pass(5)
+	w.same("evicted in the end", []string{"train-6", "train-5", "train-4", "train-7"}, w.evicted)
+}
+
+func conflict(name string) error {
+	return apierrors.NewConflict(v1alpha1.ElasticTargets.GroupResource(), name, errors.New("changed"))
+}
+
+// What the API server refuses for one gang is an error of the pass. The other gangs are served, and the next pass tries again.
+func TestPassFailsInPart(t *testing.T) {
+	w := newWorld(t, 16, append(members(t, "train", 8, 2, 0), members(t, "a", 8, 2, 2)...)...)
+	w.gangs.sizes[ref("a")] = []int{2, 4, 8}
+	must(t, w.kube.Tracker().Add(jobOf("a", 8)))
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must(t, w.objects.Create(t.Context(), targetOf("a", 2, 8, 2)))
+	w.refuse = func(verb, name string) error {
+		if verb == "update" && name == "a" {
+			return conflict(name)
+		}
+		return nil
+	}
+	if err := w.try(0); err == nil || !strings.HasPrefix(err.Error(), "gang ns/a: change its ElasticTarget: ") || strings.Contains(err.Error(), "ns/train") {
+		t.Errorf("%v", err)
+	}
+	w.check("train", 8, "Idle")
+	w.check("a", 2, "")
+	w.refuse = func(string, string) error { return nil }
+	w.pass(10)
+	w.check("a", 8, "Idle")
+}
+
+// A disruption budget puts off the eviction of one member. The others leave, and the next pass tries again.
+func TestBudget(t *testing.T) {
+	w := shrinking(t)
+	w.pass(0)
+	w.refuse = func(verb, name string) error {
+		if verb == "evict" && name == "train-5" {
+			return apierrors.NewTooManyRequests("the disruption budget", 10)
+		}
+		return nil
+	}
+	if err := w.try(5); err == nil || !strings.Contains(err.Error(), "evict pod train-5: ") {
+		t.Errorf("%v", err)
+	}
+	w.same("evicted", []string{"train-4", "train-6", "train-7"}, w.evicted)
+	w.refuse = func(string, string) error { return nil }
+	w.pass(6)
+	w.same("evicted in the end", []string{"train-4", "train-6", "train-7", "train-5"}, w.evicted)
+	if got := testutil.ToFloat64(w.metrics.evictions.WithLabelValues(evictionBudget)); got != 1 {
+		t.Errorf("%v evictions are counted that a budget forbade", got)
+	}
+}
+
+// The target of a gang that is gone stays for a while, also where this controller never saw the gang.
+func TestForget(t *testing.T) {
+	pods := members(t, "train", 8, 2, 0)
+	w := newWorld(t, 8, pods...)
+	must(t, w.objects.Create(t.Context(), targetOf("unknown", 2, 8, 2)))
+	w.pass(0)
+	w.drop(pods...)
+	w.pass(599)
+	if w.target("train") == nil || w.target("unknown") == nil || len(w.memory) != 2 {
+		t.Errorf("a target is gone after 599 s; %d gangs are remembered", len(w.memory))
+	}
+	w.put(pods...)
+	w.pass(600)
+	if w.target("train") == nil || w.target("unknown") != nil {
+		t.Error("after 600 s the target of the gang that came back should stay, and the other one go")
+	}
+	w.drop(pods...)
+	w.pass(1199)
+	if w.target("train") == nil {
+		t.Error("the time does not start with the last pass that saw the gang")
+	}
+	w.pass(1200)
+	if w.target("train") != nil || len(w.memory) != 0 {
+		t.Errorf("the target stays; %d gangs are remembered", len(w.memory))
+	}
+}
+
+// A gang whose name has the target of another gang is left alone.
+func TestOtherSource(t *testing.T) {
+	w := newWorld(t, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
+	other := targetOf("train", 2, 8, 2)
+	other.Spec.Source = string(podgroup.XK8s)
+	must(t, w.objects.Create(t.Context(), other))
+	w.pass(0)
+	w.pass(10)
+	w.same("target", other.Spec, w.target("train").Spec)
+	w.same("evicted", []string(nil), w.evicted)
+	w.same("notices", map[string]string{}, w.notices())
+}
+
+// A member that ended well when it was evicted does not come back, so no further member leaves.
+func TestWorkerCompleted(t *testing.T) {
+	w := shrinking(t)
+	completed := member("train", 9)
+	completed.Status.Phase, completed.Annotations[v1alpha1.AnnotationLeaving] = v1.PodSucceeded, at5
+	w.put(completed)
+	w.pass(0)
+	w.check("train", 8, reasonFixed)
+	if c := meta.FindStatusCondition(w.target("train").Status.Conditions, v1alpha1.ConditionResizable); c == nil || c.Reason != reasonWorkerCompleted || !strings.Contains(c.Message, "pod train-9 ended with exit code 0") {
+		t.Errorf("%+v", c)
+	}
+	w.same("notices", map[string]string{"train-9": at5}, w.notices())
+}
