@@ -166,9 +166,10 @@ func (s *State) RetriedIn(ref Ref, uid vgpu.UID, now time.Time) (member time.Dur
 }
 
 // memberPause returns how long a member that failed waits for another try at its place. A member without a place does not wait:
-// its gang is planned anew, and without the first member nobody plans it.
+// its gang is planned anew, and without the first member nobody plans it. Where the scheduler tries all members in one cycle,
+// any of them plans the gang.
 func (g *group) memberPause(uid vgpu.UID, now time.Time) time.Duration {
-	if _, has := g.places()[uid]; !has {
+	if _, has := g.places()[uid]; !has && !g.grouped {
 		return 0
 	}
 	return g.repairs[uid].At.Sub(now)

@@ -63,7 +63,7 @@ func (c *cluster) failed(ref podgroup.Ref, pods []*v1.Pod, count int) {
 	for _, p := range pods {
 		f.Members = append(f.Members, machine.MemberOf(p))
 	}
-	asked := take(reservation.Tried{Gang: f, UID: kube.UIDOf(pods[0])})
+	asked := take(reservation.Tried{Gang: f, UID: kube.UIDOf(pods[0]), Grouped: true})
 	found := reservation.PlanFound{Gang: f, UID: kube.UIDOf(pods[0]), Version: asked.Plan.Version}
 	for _, p := range pods {
 		found.Places = append(found.Places, reservation.Place{Assignment: vgpu.Assignment{UID: kube.UIDOf(p), Pod: kube.PathOf(p), Node: "n1"}})
