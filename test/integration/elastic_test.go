@@ -329,7 +329,7 @@ func refusedOwners(t *testing.T, c *gangCluster) {
 	for _, gang := range []string{"careless", "kueue", "bare"} {
 		c.awaitGang(t, gang, 2)
 	}
-	time.Sleep(3 * time.Second) // several passes
+	time.Sleep(3 * time.Second) // The controller makes a pass each second. None of them may change a gang, and no event would say so.
 	for _, gang := range []string{"careless", "kueue", "bare"} {
 		if nodes := c.nodesOf(t, gang); placed(nodes) != 2 {
 			t.Errorf("gang %s cannot be resized, and has %d members with a node", gang, placed(nodes))
@@ -377,7 +377,7 @@ func killedBoth(t *testing.T, c *gangCluster) {
 	c.create(t, testGang{name: "rigid", members: 9, min: 9, slots: 10})
 	c.awaitTarget(t, "train", 7)
 	c.controller.Stop(0)
-	time.Sleep(3 * time.Second) // the notice has passed
+	time.Sleep(3 * time.Second) // The notice of one second passes. A controller that still ran would evict now.
 	if indexes := c.indexesOf(t, "train"); len(indexes) < 7 {
 		t.Errorf("without a controller the job has the members %v", indexes)
 	}
