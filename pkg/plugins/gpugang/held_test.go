@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/fakecluster"
 )
 
 // elasticMembers returns the members of a gang that runs with 2 to 6 of them.
@@ -86,6 +87,14 @@ func TestTarget(t *testing.T) {
 		c.AwaitBound("train", 3)
 		if c.Bound("train")["train-2"] == "" {
 			t.Errorf("not the next member by rank: %v", c.Bound("train"))
+		}
+
+		// A cluster autoscaler would add nodes for a pod that the scheduler has tried in vain.
+		passMinute()
+		for _, name := range []string{"train-3", "train-4", "train-5"} {
+			if text := fakecluster.Message(c.Pod(name)); text != "" {
+				t.Errorf("%s is held back, and the scheduler tried it: %s", name, text)
+			}
 		}
 
 		// The cluster has four devices for five members.
