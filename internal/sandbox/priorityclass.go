@@ -18,12 +18,11 @@ import (
 // admissionTimeout bounds the wait until the API server admits pods of a new class; it takes some milliseconds.
 const admissionTimeout = time.Minute
 
-// CreatePriorityClassForTest creates a class, and waits until the API server admits pods of it. Its admission reads
-// classes from a cache, and forbids pods of a class that the cache lacks.
-func CreatePriorityClassForTest(ctx context.Context, t testing.TB, client kubernetes.Interface, class *schedulingv1.PriorityClass) {
-	t.Helper()
+// CreatePriorityClass creates a class, and waits until the API server admits pods of it. Its admission reads classes from a
+// cache, and forbids pods of a class that the cache lacks.
+func CreatePriorityClass(ctx context.Context, client kubernetes.Interface, class *schedulingv1.PriorityClass) error {
 	if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"},
@@ -37,6 +36,15 @@ func CreatePriorityClassForTest(ctx context.Context, t testing.TB, client kubern
 		return true, err
 	})
 	if err != nil {
-		t.Fatal(fmt.Errorf("wait until pods of class %s are admitted: %w", class.Name, err))
+		return fmt.Errorf("wait until pods of class %s are admitted: %w", class.Name, err)
+	}
+	return nil
+}
+
+// CreatePriorityClassForTest is CreatePriorityClass for tests.
+func CreatePriorityClassForTest(ctx context.Context, t testing.TB, client kubernetes.Interface, class *schedulingv1.PriorityClass) {
+	t.Helper()
+	if err := CreatePriorityClass(ctx, client, class); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // built is where the programs lie, and which version of Kubernetes the control plane has, "" for that of tools/controlplane.
-type built struct{ root, scheduler, agent, fakes, kubernetes string }
+type built struct{ root, scheduler, agent, controller, fakes, kubernetes string }
 
 // build builds what the demo runs: the control plane once, the rest where it changed.
 func build(ctx context.Context, out *terminal, kubernetes string) (built, error) {
@@ -34,12 +34,15 @@ func build(ctx context.Context, out *terminal, kubernetes string) (built, error)
 		return built{}, err
 	}
 	bin := filepath.Join(root, "bin")
-	b := built{root, filepath.Join(bin, "scheduler"), filepath.Join(bin, "device-plugin"), filepath.Join(bin, "fakegpu"), kubernetes}
-	out.say("building the scheduler, the agent and a fake NVIDIA driver")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin+string(filepath.Separator), "./cmd/scheduler", "./cmd/device-plugin")
+	b := built{
+		root: root, scheduler: filepath.Join(bin, "scheduler"), agent: filepath.Join(bin, "device-plugin"), controller: filepath.Join(bin, "controller"),
+		fakes: filepath.Join(bin, "fakegpu"), kubernetes: kubernetes,
+	}
+	out.say("building the scheduler, the agent, the controller and a fake NVIDIA driver")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin+string(filepath.Separator), "./cmd/scheduler", "./cmd/device-plugin", "./cmd/controller")
 	cmd.Dir = root
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return built{}, fmt.Errorf("build scheduler and agent: %w\n%s", errors.Join(err, ctx.Err()), output)
+		return built{}, fmt.Errorf("build scheduler, agent and controller: %w\n%s", errors.Join(err, ctx.Err()), output)
 	}
 	if err := fakegpu.Build(ctx, b.fakes); err != nil {
 		return built{}, errors.Join(err, ctx.Err())
@@ -55,9 +58,11 @@ type cluster struct {
 	admin *kubernetes.Clientset
 	user  *kubernetes.Clientset
 	nodes []*node
-	// running is the scheduler.
-	running *sandbox.Process
-	end     context.CancelFunc
+	// running is the scheduler, sizing the controller.
+	running, sizing *sandbox.Process
+	end             context.CancelFunc
+	// jobs ends Kubernetes' controller of Jobs and waits for it.
+	jobs func()
 }
 
 func startCluster(ctx context.Context, out *terminal, b built) (*cluster, error) {
@@ -98,6 +103,9 @@ func (c *cluster) start(ctx context.Context, out *terminal) (err error) {
 	if err := c.startScheduler(ctx); err != nil {
 		return err
 	}
+	if err := errors.Join(c.startController(ctx), c.startJobs(ctx)); err != nil {
+		return err
+	}
 	if err := c.startNodes(ctx, out); err != nil {
 		return err
 	}
@@ -114,7 +122,7 @@ func (c *cluster) quiet() error {
 	return nil
 }
 
-// users of the demo: jane may do with pods what she likes, in her namespace.
+// users of the demo: jane may do with pods and Jobs what she likes, in her namespace, and see what the controller decides.
 const users = `
 {apiVersion: v1, kind: Namespace, metadata: {name: lab}}
 ---
@@ -123,6 +131,9 @@ kind: Role
 metadata: {name: researcher, namespace: lab}
 rules:
 - {apiGroups: [""], resources: [pods], verbs: ["*"]}
+- {apiGroups: [batch], resources: [jobs], verbs: ["*"]}
+- {apiGroups: [tandem-gpu.io], resources: [workloadprofiles], verbs: ["*"]}
+- {apiGroups: [tandem-gpu.io], resources: [elastictargets], verbs: [get, list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -131,8 +142,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: researcher}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 `
 
-// install applies deploy/ as an administrator does. No controller runs: its Deployment and DaemonSet stay without pods,
-// the demo starts their binaries itself.
+// install applies deploy/ as an administrator does. None of Kubernetes' controllers of Deployments and DaemonSets runs: those of
+// deploy/ stay without pods, and the demo starts their binaries itself.
 func (c *cluster) install(ctx context.Context) error {
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(c.root, "deploy"))
 	if err != nil {
@@ -188,6 +199,9 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 
 // stop ends everything, the latest first, and removes the directory.
 func (c *cluster) stop() {
+	if c.jobs != nil {
+		c.jobs()
+	}
 	if c.end != nil {
 		c.end()
 	}
@@ -225,7 +239,8 @@ func (c *cluster) instructions() string {
 	fmt.Fprintf(&b, `  kubectl get gpunodes
   kubectl -n lab get pods -o wide
   kubectl -n lab get pod train-nlp -o jsonpath='{.metadata.annotations.tandem-gpu\.io/assignment}'
-  kubectl -n lab delete pod train-vision    # train-huge takes its place
+  kubectl -n lab get elastictargets         # the elastic Job, its size and the reason
+  kubectl -n lab delete pod train-nlp       # who takes its place?
   kubectl -n lab get events --field-selector type=Warning
 `)
 	fmt.Fprintf(&b, "\nLogs, CDI specs, checkpoints: %s\n\n", c.dir)

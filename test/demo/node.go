@@ -74,7 +74,7 @@ func (c *cluster) startNodes(ctx context.Context, out *terminal) error {
 			return err
 		}
 	}
-	out.say("started the scheduler, %d kubelet stand-ins and %d agents", len(c.nodes), len(c.nodes))
+	out.say("started the scheduler, the controller, Kubernetes' controller of Jobs, %d kubelet stand-ins and %d agents", len(c.nodes), len(c.nodes))
 	return nil
 }
 

@@ -100,6 +100,7 @@ func (k *Kubelet) handle(ctx context.Context, c change) {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		k.end(pod)
+		k.fail(ctx, pod)
 		k.ended[pod.UID] = k.confirmDeletion(ctx, pod)
 		k.pods.remove(pod.UID) // its devices are free from here on
 	case before == nil && !ended(pod):
@@ -118,6 +119,14 @@ func (k *Kubelet) end(pod *v1.Pod) {
 	if k.pods.get(pod.UID) != nil {
 		k.podsAPI.Removed(pod)
 	}
+}
+
+// fail gives a pod that is deleted its last phase, as a kubelet does: Kubernetes' controller of Jobs keeps it until then.
+func (k *Kubelet) fail(ctx context.Context, pod *v1.Pod) {
+	if ended(pod) || len(pod.Finalizers) == 0 {
+		return // nobody could read the phase
+	}
+	k.writeStatus(ctx, pod, func(status *v1.PodStatus) { status.Phase = v1.PodFailed })
 }
 
 // confirmDeletion informs the API server that no container of the pod runs any more, and reports whether that
