@@ -68,7 +68,7 @@ func (t *trial) place(last bool) (learned bool, err error) {
 	for i, e := range t.pool.entries {
 		n := t.want[i]
 		for _, a := range e.Placed[min(n, len(e.Placed)):] {
-			t.node(a.Node).Remove(a.UID)
+			t.remove(e, a)
 		}
 		if n > len(e.Placed) {
 			t.larger = append(t.larger, i)
@@ -128,7 +128,7 @@ func (t *trial) accept(i int, places []vgpu.Assignment) (learned bool) {
 	}
 	if !e.waits() && !t.policy.worth(t.search, e, t.after[i]) {
 		for _, a := range places {
-			t.node(a.Node).Remove(a.UID)
+			t.remove(e, a)
 		}
 		t.keep(i)
 	}
@@ -180,11 +180,20 @@ func (t *trial) extend(e *entry, size int) ([]vgpu.Assignment, error) {
 	}
 	places = places[:legal-len(e.Placed)]
 	for _, a := range places {
-		if err := t.node(a.Node).Add(a); err != nil {
+		n := t.node(a.Node)
+		if err := n.Add(a); err != nil {
 			return nil, err
 		}
+		n.SetRoom(n.Room().Less(e.Worker.Request.Host))
 	}
 	return places, nil
+}
+
+// remove gives back what a worker has: its devices, and its part of the host.
+func (t *trial) remove(e *entry, a vgpu.Assignment) {
+	n := t.node(a.Node)
+	n.Remove(a.UID)
+	n.SetRoom(n.Room().Plus(e.Worker.Request.Host))
 }
 
 // variantsFor returns the variants of a request on one model only.

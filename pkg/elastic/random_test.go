@@ -59,6 +59,7 @@ func randomWorld(t *rapid.T) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
+		n.SetRoom(vgpu.Room{MilliCPU: int64(uniform(t, "milli CPU", 4000, 16_000, 64_000))})
 		nodes = append(nodes, n)
 	}
 	w := &world{Cluster: clusterOf(nodes...), now: 1_000_000}
@@ -86,6 +87,7 @@ func randomJob(t *rapid.T, w *world, name string) elastic.Job {
 		Worker: worker(uniform(t, "slots", vgpu.Slots(10), 10, 10, 5, 20)),
 		Wishes: gang.Wishes{Preferred: []string{hostname}}, Cost: float64(uniform(t, "cost", 0, 10, 60, 300)),
 	}
+	j.Worker.Request.Host.MilliCPU = int64(uniform(t, "milli CPU of a worker", 0, 0, 0, 1000, 3000))
 	least := between(t, "least", 1, 3)
 	var err error
 	switch uniform(t, "sizes", "rigid", "steps", "steps", "groups", "powers") {
@@ -160,7 +162,9 @@ func (w *world) extend(t rapid.TB, j *elastic.Job, size int, model string) bool 
 		return false
 	}
 	for _, a := range plan.Places {
-		mustAdd(t, w.node(a.Node), a)
+		n := w.node(a.Node)
+		mustAdd(t, n, a)
+		n.SetRoom(n.Room().Less(j.Worker.Request.Host))
 	}
 	j.Placed = append(slices.Clone(j.Placed), plan.Places...)
 	return true
@@ -169,7 +173,9 @@ func (w *world) extend(t rapid.TB, j *elastic.Job, size int, model string) bool 
 // shrink removes the workers with the highest ranks.
 func (w *world) shrink(j *elastic.Job, size int) {
 	for _, a := range j.Placed[size:] {
-		w.node(a.Node).Remove(a.UID)
+		n := w.node(a.Node)
+		n.Remove(a.UID)
+		n.SetRoom(n.Room().Plus(j.Worker.Request.Host))
 	}
 	j.Placed = slices.Clone(j.Placed[:size])
 }

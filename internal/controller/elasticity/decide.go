@@ -72,7 +72,7 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 		d.workers = before
 	case len(g.running) == 0 && t.Why == elastic.Waits:
 		d.workers = g.Sizes[0]
-	case g.stuck(p.now, p.admitWithin) && t.Workers >= before:
+	case g.stuck(p.now, p.admitWithin) && (t.Workers >= before || t.Why == elastic.Steady):
 		d.workers, d.reason = g.sizeBelow(len(g.running)), reasonNotAdmitted
 		d.message = "the scheduler found no places for more members: " + g.target.Status.Scheduler.Message
 	}

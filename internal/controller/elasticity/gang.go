@@ -97,7 +97,7 @@ func (g *elasticGang) kept() int {
 // job returns the gang as a job of package elastic. An error says in words why there is none.
 func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Workload, now time.Time) (elastic.Job, error) {
 	first := g.all[0]
-	request, err := kube.Request(first)
+	request, err := requestOf(first)
 	if err != nil {
 		return elastic.Job{}, err
 	}
@@ -194,7 +194,7 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string)
 			seen[ref] = true
 			name, least, created, w = "gang "+ref.String(), pg.MinCount, pg.Created.Unix(), wishes(pg)
 		}
-		request, err := kube.Request(pod)
+		request, err := requestOf(pod)
 		if err != nil || names[name] {
 			continue // the scheduler tells its user; gangs of two sources may have one name
 		}
@@ -212,6 +212,15 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string)
 		c.Divide(jobs[i].Wishes)
 	}
 	return jobs
+}
+
+// requestOf returns what a pod requests: devices, and CPU and memory of its host.
+func requestOf(pod *v1.Pod) (vgpu.Request, error) {
+	request, err := kube.Request(pod)
+	if err == nil {
+		request.Host, err = kube.Host(pod)
+	}
+	return request, err
 }
 
 // running counts the members of a gang that have a node and no deletion timestamp.

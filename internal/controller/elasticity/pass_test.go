@@ -511,3 +511,15 @@ func TestWorkerCompleted(t *testing.T) {
 	}
 	w.same("notices", map[string]string{"train-9": at5}, w.notices())
 }
+
+// The CPU of the hosts bounds a gang as its GPUs do: n1 has 64 CPUs, and each member takes 15.
+func TestHostBoundsTheSize(t *testing.T) {
+	pods := members(t, "train", 8, 2, 0)
+	for _, p := range pods {
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("15")}
+	}
+	w := newWorld(t, 8, pods...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	w.pass(0)
+	w.check("train", 4, "Idle")
+}
