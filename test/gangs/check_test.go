@@ -112,6 +112,7 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 		t.health.exempt = "a member was preempted"
 		w.evicted(t, pod, what)
 	}
+	w.jobGoesOn(t, pod, what)
 	if what == "bound" {
 		if tear := w.tearAt(t, time.Now()); tear != nil {
 			tear.before++
@@ -120,6 +121,7 @@ func (w *world) podChanged(pod *v1.Pod, what string) {
 		w.checkLedger(pod.Spec.NodeName)
 		w.checkTopology(t)
 		w.checkMalformed(t)
+		w.checkHeld(t, pod)
 	}
 	w.notice()
 	if c := w.claims[t.name]; c != nil && what == "bound" {

@@ -81,8 +81,9 @@ func (e *ends) endsAt(now time.Time) int {
 // add takes in that a member ended now.
 func (e *ends) add(now time.Time) { e.at, e.count = now, e.endsAt(now)+1 }
 
-// tally counts evictions, and the preemptors that ran after them without anything coming between.
-type tally struct{ evictions, served int }
+// tally counts evictions, and the preemptors that ran after them without anything coming between. Of a history with a controller it
+// counts the changes of targets, the members that the controller evicted, and the deaths of controllers.
+type tally struct{ evictions, served, moves, left, deaths int }
 
 // tallies adds up the tallies of all histories.
 var tallies sharedTally
@@ -97,6 +98,9 @@ func (s *sharedTally) add(t *tally) {
 	defer s.mu.Unlock()
 	s.evictions += t.evictions
 	s.served += t.served
+	s.moves += t.moves
+	s.left += t.left
+	s.deaths += t.deaths
 }
 
 // preemptorOf returns who a pod was preempted for, as the plugin says it, nil for nobody that is known.
@@ -208,7 +212,7 @@ func (w *world) running(t *team, now time.Time) (running, unsure int) {
 
 // remake has a member made again that was preempted.
 func (w *world) remake(t *team, pod *v1.Pod) {
-	if !t.again {
+	if !t.again && t.elastic == "" {
 		return
 	}
 	for i := range int(t.arrived.Load()) {
@@ -396,19 +400,23 @@ func (w *world) staying(name string, priority int32) *vgpu.Node {
 
 // String says what was counted.
 func (t *tally) String() string {
-	return fmt.Sprintf("%d pods were preempted, %d preemptors ran with nothing coming between", t.evictions, t.served)
+	return fmt.Sprintf("%d pods were preempted, %d preemptors ran with nothing coming between; %d changes of targets, %d members left, %d controllers died",
+		t.evictions, t.served, t.moves, t.left, t.deaths)
 }
 
 // enough histories have evictions in them.
 const enough = 50
 
 // checkTallies fails where the histories had no evictions: what is claimed of them would say nothing.
-func checkTallies(t *testing.T) {
+func checkTallies(t *testing.T, k kit) {
 	t.Helper()
 	tallies.mu.Lock()
 	defer tallies.mu.Unlock()
 	t.Log(tallies.String())
 	if *histories >= enough && !t.Failed() && (tallies.evictions == 0 || tallies.served == 0) {
 		t.Errorf("%d histories: %v", *histories, &tallies.tally)
+	}
+	if k.elastic && *histories >= enough && !t.Failed() && (tallies.moves == 0 || tallies.left == 0 || tallies.deaths == 0) {
+		t.Errorf("%d histories with a controller: %v", *histories, &tallies.tally)
 	}
 }

@@ -11,6 +11,8 @@ const (
 	bindFault   = "bind"
 	evictFault  = "evict"
 	deleteFault = "delete"
+	// controlFault is of the controller's requests to write.
+	controlFault = "control"
 )
 
 // kinds of faults of binds: four have no effect, two of them in a way that the client can tell; two have one although the
@@ -71,7 +73,9 @@ func (a *api) strike(what, pod string) string {
 		if f.hits(what, pod) {
 			f.left--
 			a.sayLocked("fault %s %s of %s", f.kind, what, pod)
-			a.struck(pod)
+			if what != controlFault {
+				a.struck(pod)
+			}
 			if what == deleteFault {
 				a.refusals = append(a.refusals, time.Now())
 			}

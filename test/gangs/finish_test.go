@@ -106,7 +106,11 @@ func (w *world) stuck() []string {
 				pending++
 			}
 		}
-		if c := w.count(t); pending > 0 && c.exists >= t.min && !t.malformed() && w.fits(t) {
+		c := w.count(t)
+		if t.elastic != "" && c.bound-c.ending >= t.min {
+			continue // its target may hold the others back
+		}
+		if pending > 0 && c.exists >= t.min && !t.malformed() && w.fits(t) {
 			names = append(names, fmt.Sprintf("%s (%d of %d pending, %d must run)", t.name, pending, c.exists, t.min))
 		}
 	}
@@ -180,6 +184,7 @@ func (w *world) clear() {
 		}
 	}
 	w.probe()
+	w.checkForgotten()
 }
 
 // probe has one pod scheduled, after which the plugin's ledgers hold that pod and nothing else.

@@ -88,13 +88,13 @@ func playMany(t *testing.T, k kit) {
 	var next atomic.Int64
 	var failed atomic.Bool
 	workers := runtime.GOMAXPROCS(0)
-	t.Cleanup(func() { checkTallies(t) })
+	t.Cleanup(func() { checkTallies(t, k) })
 	for worker := range workers {
 		t.Run(fmt.Sprint(worker), func(t *testing.T) {
 			t.Parallel()
 			for i := next.Add(1) - 1; i < int64(*histories) && !failed.Load(); i = next.Add(1) - 1 {
 				number := *seed + uint64(i)
-				violation, log := outcome(t, k, write(number, k.native))
+				violation, log := outcome(t, k, write(number, k))
 				keepRecord(t, number, log)
 				if violation != "" {
 					failed.Store(true)
@@ -136,7 +136,7 @@ func report(t *testing.T, k kit, number uint64, violation string, log []string) 
 	t.Helper()
 	t.Logf("history of seed %d: %s; making it shorter", number, violation)
 	short := violation
-	history := shrink(write(number, k.native), func(shorter []step) bool {
+	history := shrink(write(number, k), func(shorter []step) bool {
 		again, what := outcome(t, k, shorter)
 		if again != "" {
 			short, log = again, what

@@ -10,12 +10,13 @@ import (
 // author writes random histories. It knows what it named, not what became of it.
 type author struct {
 	*rand.Rand
-	native bool
-	steps  []step
-	nodes  []string
-	gpus   map[string]int
-	gangs  []string
-	pods   []string
+	native  bool
+	elastic bool
+	steps   []step
+	nodes   []string
+	gpus    map[string]int
+	gangs   []string
+	pods    []string
 	// members by gang.
 	members map[string]int
 	total   int
@@ -36,13 +37,25 @@ var themes = [][]string{
 	{"gang", "gang", "pod", "clock", "clock", "clock", "evictfault", "restart", "delete"},
 }
 
+// elasticThemes are those of histories with a controller.
+var elasticThemes = [][]string{
+	{"clock", "clock", "clock", "pod", "delete"},
+	{"crash", "crash", "clock", "clock", "clock", "pod"},
+	{"controlfault", "controlfault", "clock", "clock", "clock", "pod"},
+	{"edit", "edit", "clock", "clock"},
+	{"crash", "controlfault", "evictfault", "edit", "restart", "fault", "lose", "node", "clock", "clock", "clock", "heal", "delete", "pod"},
+}
+
 // write returns the history of a seed.
-func write(seed uint64, native bool) []step {
-	a := &author{Rand: rand.New(rand.NewPCG(seed, 0)), native: native, members: map[string]int{}, gpus: map[string]int{}}
+func write(seed uint64, k kit) []step {
+	a := &author{Rand: rand.New(rand.NewPCG(seed, 0)), native: k.native, elastic: k.elastic, members: map[string]int{}, gpus: map[string]int{}}
 	for i := range 1 + a.IntN(5) {
 		a.addNode(fmt.Sprintf("n%d", i+1))
 	}
 	theme := themes[a.IntN(len(themes))]
+	if a.elastic && a.chance(60) {
+		theme = elasticThemes[a.IntN(len(elasticThemes))]
+	}
 	a.likely = append([]string{"gang", "gang", "pod"}, theme...)
 	a.likely = append(a.likely, theme...)
 	a.addGang()
@@ -87,6 +100,12 @@ func (a *author) add(verb string) {
 		a.addPod()
 	case "clock":
 		a.write("clock", "", "for="+a.one("1s", "3s", "10s", "10s", "30s", "70s"))
+	case "crash":
+		a.write("crash", "", "after="+a.one("0", "1", "2", "3", "5"), "answered="+a.one("0", "1"), "for="+a.one("1s", "20s", "90s"))
+	case "controlfault":
+		a.write("fault", a.one("", a.someGang(), a.someGang()), "what="+controlFault, "kind="+a.one(kinds...), "count="+a.one("1", "1", "2", "5"))
+	case "edit":
+		a.write("edit", a.someGang(), "workers="+a.one("0", "1", "2", "3", "4", "8"))
 	case "heal", "restart":
 		a.write(verb, "")
 	case "lose", "node", "unready", "ready":
@@ -139,7 +158,20 @@ func (a *author) addGang() {
 	if a.chance(30) {
 		options = append(options, "again=1")
 	}
+	if a.elastic && !uneven && a.chance(60) {
+		options = append(options, a.sizes(members)...)
+	}
 	a.write("gang", name, options...)
+}
+
+// sizes makes a gang elastic: all members are its largest size.
+func (a *author) sizes(members int) []string {
+	least := 1 + a.IntN(members)
+	sizes := fmt.Sprintf("%d-%d", least, members)
+	if members > least+1 && a.chance(40) {
+		sizes = fmt.Sprintf("%d,%d", least, members)
+	}
+	return []string{"min=" + strconv.Itoa(least), "elastic=" + sizes, "agile=" + a.one("0", "1", "1")}
 }
 
 // wishes mostly do not contradict each other.

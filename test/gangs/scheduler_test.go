@@ -42,6 +42,10 @@ const forEver = 1000 * time.Hour
 type kit struct {
 	// native: the scheduler and the API know the PodGroup of Kubernetes. The feature gate is set by the test.
 	native bool
+	// elastic: the API has ElasticTargets, and the controller runs.
+	elastic bool
+	// control starts a controller that is not production's.
+	control func(*world) error
 	// gangs is the plugin for gangs, "" for none.
 	gangs string
 	// stock: preemption is the scheduler's own.
@@ -135,12 +139,16 @@ func (r *scheduling) plugins(a *api, k kit) frameworkruntime.Registry {
 		gpugang.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			set, err := podgroup.New(ctx, podgroup.Options{
 				Pods: h.SharedInformerFactory().Core().V1().Pods().Informer(), Dynamic: a.dynamic,
-				Served: podgroup.Served{Native: k.nativeVersion(), XK8s: true}, Queued: k.native,
+				Served: podgroup.Served{Native: k.nativeVersion(), XK8s: true, Elastic: k.elastic}, Queued: k.native,
 			})
 			if err != nil {
 				return nil, err
 			}
-			p, err := gpugang.New(ctx, args, h, gpugang.Options{Gangs: set, Shares: func() gpugang.Shares { return r.share }, Machine: room})
+			o := gpugang.Options{Gangs: set, Shares: func() gpugang.Shares { return r.share }, Machine: room}
+			if k.elastic {
+				o.Targets = a.dynamic
+			}
+			p, err := gpugang.New(ctx, args, h, o)
 			if err != nil {
 				return nil, err
 			}

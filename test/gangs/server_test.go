@@ -2,6 +2,7 @@ package gangs
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -38,6 +39,8 @@ type api struct {
 	begin   time.Time
 	// changed is called after each change of a pod's node or end, with no lock of the API server free.
 	changed func(pod *v1.Pod, what string)
+	// sized is called after each change of an ElasticTarget, likewise, with 0 for one that is gone.
+	sized func(gang string, workers int)
 	// lost reports whether a node is gone.
 	lost func(node string) bool
 
@@ -73,10 +76,12 @@ func newAPI() *api {
 	a.core.PrependReactor("create", "pods", a.bind)
 	a.core.PrependReactor("create", "pods", a.evict)
 	a.core.PrependReactor("delete", "pods", a.remove)
+	a.core.PrependReactor("patch", "pods", a.patch)
 	a.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		v1alpha1.GPUNodes: "GPUNodeList", v1alpha1.WorkloadProfiles: "WorkloadProfileList",
-		nativeGroups: "PodGroupList", xk8sGroups: "PodGroupList",
+		nativeGroups: "PodGroupList", xk8sGroups: "PodGroupList", v1alpha1.ElasticTargets: "ElasticTargetList",
 	})
+	a.dynamic.PrependReactor("*", v1alpha1.ElasticTargets.Resource, a.target)
 	return a
 }
 
@@ -196,6 +201,21 @@ func (a *api) end(name string, uid any, how string) {
 		a.say("%s %s", how, name)
 		_ = a.core.CoreV1().Pods(namespace).Delete(context.Background(), name, *metav1.NewDeleteOptions(0))
 	}
+}
+
+// patch refuses a patch for a pod that is another one by now.
+func (a *api) patch(action clienttesting.Action) (bool, runtime.Object, error) {
+	p := action.(clienttesting.PatchAction)
+	var wants struct {
+		Metadata struct{ UID types.UID }
+	}
+	if err := json.Unmarshal(p.GetPatch(), &wants); err != nil {
+		return true, nil, err
+	}
+	if pod := a.pod(p.GetName()); pod != nil && wants.Metadata.UID != "" && wants.Metadata.UID != pod.UID {
+		return true, nil, apierrors.NewConflict(v1.Resource("pods"), p.GetName(), fmt.Errorf("its UID is %s", pod.UID))
+	}
+	return false, nil, nil
 }
 
 // remove begins the end of a pod: one that is bound takes its time, unless that is said to be none.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,11 +31,16 @@ type team struct {
 	priority     int
 	required     []string
 	preferred    []string
-	runs, ends   time.Duration
-	created      time.Time
-	arrived      atomic.Int32 // also read when a member is to be made again
-	launcher     bool
-	uneven       bool
+	// elastic are the numbers of members with which it runs, "" for a gang that is not elastic. A Job makes its members.
+	elastic string
+	targets []targeted
+	// agile: its profile says that its workers join and leave while it runs.
+	agile      bool
+	runs, ends time.Duration
+	created    time.Time
+	arrived    atomic.Int32 // also read when a member is to be made again
+	launcher   bool
+	uneven     bool
 	// again: members that were preempted are made again, as a Job does.
 	again        bool
 	incarnations int
@@ -110,6 +116,13 @@ func (t *team) pod(i int) *v1.Pod {
 		p.Annotations[runsAnnotation] = t.ends.String()
 	}
 	t.join(p)
+	if t.elastic != "" {
+		p.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(i)
+		if t.agile {
+			p.Labels[v1alpha1.LabelProfile] = t.name
+		}
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(t.job(), batchv1.SchemeGroupVersion.WithKind("Job"))}
+	}
 	return p
 }
 
@@ -129,7 +142,11 @@ func (t *team) join(p *v1.Pod) {
 	}
 }
 
+// wish writes what a gang declares beside its least number of members.
 func (t *team) wish(m *metav1.ObjectMeta) {
+	if t.elastic != "" {
+		metav1.SetMetaDataAnnotation(m, v1alpha1.AnnotationElasticWorkers, t.elastic)
+	}
 	if len(t.required) > 0 {
 		metav1.SetMetaDataAnnotation(m, v1alpha1.AnnotationRequiredTopology, strings.Join(t.required, ","))
 	}

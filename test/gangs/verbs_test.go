@@ -27,7 +27,7 @@ func init() { //nolint:gochecknoinits // parse reads the table, and the table's 
 		"unready": func(w *world, s step) error { return w.attend(s, true) },
 		"ready":   func(w *world, s step) error { return w.attend(s, false) },
 		// gang NAME source=label members=4 min=3 slots=5 cpus=0 priority=0 required=rack preferred=hostname runs=30s ends=30s
-		// later=1 launcher=1 uneven=1 again=1: all members but the later ones arrive.
+		// later=1 launcher=1 uneven=1 again=1 elastic=2-4 agile=1: all members but the later ones arrive.
 		"gang": (*world).gang,
 		// pod NAME slots=5 cpus=0 priority=0 runs=30s ends=30s
 		"pod": (*world).pod,
@@ -46,6 +46,11 @@ func init() { //nolint:gochecknoinits // parse reads the table, and the table's 
 		"heal":  func(w *world, _ step) error { w.api.heal(); return nil },
 		// restart: the scheduler, which forgets all.
 		"restart": func(w *world, _ step) error { return w.restart() },
+		// crash after=3 answered=1 for=20s: the controller dies with its third request to write from now on, which is carried out, and is
+		// back after a while; at once without a number.
+		"crash": (*world).crash,
+		// edit GANG workers=4: a user writes another number into its ElasticTarget; without a number he removes it.
+		"edit": (*world).edit,
 		// clock for=10s
 		"clock": func(w *world, s step) error { w.rest(s.span("for")); return nil },
 	}
@@ -130,12 +135,15 @@ func (w *world) gang(s step) error {
 		name: s.name, source: s.options["source"], members: s.number("members", 1), slots: s.number("slots", 0), cpus: s.number("cpus", 0),
 		priority: s.number("priority", 0), required: levels(s.list("required")), preferred: levels(s.list("preferred")),
 		runs: s.span("runs"), ends: s.span("ends"), launcher: s.number("launcher", 0) > 0, uneven: s.number("uneven", 0) > 0, again: s.number("again", 0) > 0,
-		created: time.Now(),
+		elastic: s.options["elastic"], agile: s.number("agile", 0) > 0, created: time.Now(),
 	}
 	t.min = s.number("min", t.members)
 	w.mu.Lock()
 	w.teams[s.name] = t
 	w.mu.Unlock()
+	if err := w.employ(t); err != nil {
+		return err
+	}
 	if err := w.group(t); err != nil {
 		return err
 	}
@@ -244,7 +252,7 @@ func (w *world) ungroup(s step) error {
 
 func (w *world) regroup(s step) error {
 	t := w.teams[s.name]
-	if t == nil || t.source == "label" || t.source == "" {
+	if t == nil || t.source == "label" || t.source == "" || t.elastic != "" {
 		return nil
 	}
 	w.outside(t.member(0), "has another PodGroup")
@@ -256,6 +264,7 @@ func (w *world) regroup(s step) error {
 }
 
 func (w *world) fault(s step) error {
+	w.disturbed = w.disturbed || s.options["what"] == controlFault
 	f := fault{what: bindFault, kind: s.options["kind"], target: s.name, left: s.number("count", 1)}
 	if s.options["what"] != "" {
 		f.what = s.options["what"]

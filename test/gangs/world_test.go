@@ -24,6 +24,8 @@ type world struct {
 	kit   kit
 	api   *api
 	sched *scheduling
+	// control is the last process of the controller, nil for none.
+	control *control
 
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -40,6 +42,8 @@ type world struct {
 	steps   []step
 	// arrivals are the last pods that were bound, by node.
 	arrivals map[string]arrival
+	// disturbed: requests of the controller may have failed.
+	disturbed bool
 	// violation is the first claim that did not hold, "" for none.
 	violation string
 }
@@ -50,7 +54,7 @@ func newWorld(ctx context.Context, k kit) *world {
 		ctx: ctx, kit: k, api: newAPI(), hosts: map[string]*host{}, teams: map[string]*team{}, uids: map[string]bool{},
 		claims: map[string]*claim{}, torn: map[string][]*tear{}, arrivals: map[string]arrival{},
 	}
-	w.api.changed = w.podChanged
+	w.api.changed, w.api.sized = w.podChanged, w.sized
 	w.api.lost = func(node string) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -69,6 +73,9 @@ func play(ctx context.Context, k kit, history []step) (violation string, log []s
 		return "start the scheduler: " + err.Error(), nil
 	}
 	defer func() { w.sched.stop() }()
+	if err := w.startController(); err != nil {
+		return "start the controller: " + err.Error(), nil
+	}
 	for _, s := range history {
 		w.api.say("> %s", s)
 		w.intervene(s)
@@ -82,7 +89,10 @@ func play(ctx context.Context, k kit, history []step) (violation string, log []s
 			return w.violation, w.api.log
 		}
 	}
-	w.finish()
+	w.converge()
+	if w.violation == "" {
+		w.finish()
+	}
 	return w.violation, w.api.log
 }
 
