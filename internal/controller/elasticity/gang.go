@@ -66,6 +66,14 @@ func (g *elasticGang) surplus(workers int) (leave []*v1.Pod) {
 	return leave
 }
 
+// leaving returns the running members that the target does not count any more: they have a notice, or will get one.
+func (g *elasticGang) leaving() []*v1.Pod {
+	if g.target == nil || !g.resizable.yes {
+		return nil
+	}
+	return g.surplus(g.workers())
+}
+
 // sizeBelow returns the largest legal size that is at most n, the least one where there is none.
 func (g *elasticGang) sizeBelow(n int) int {
 	size := g.Sizes[0]
@@ -117,7 +125,14 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 		}
 	}
 	c.Divide(j.Wishes)
+	leaving := g.leaving()
+	for _, pod := range leaving {
+		c.Remove(pod)
+	}
 	for _, pod := range g.running {
+		if slices.Contains(leaving, pod) {
+			continue
+		}
 		a, has := c.Placed(pod)
 		if !has { // without its devices the member would count as one that waits
 			return elastic.Job{}, fmt.Errorf("pod %s has the node %s, and its devices there are unknown", pod.Name, pod.Spec.NodeName)

@@ -53,6 +53,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 // read reads what the pass goes by, and returns the ElasticTargets by "namespace/name".
 func (p *pass) read(ctx context.Context) (map[string]*v1alpha1.ElasticTarget, error) {
 	var err error
+	p.objects.At = p.now
 	if p.objects.Pods, err = p.listers.pods.List(everything); err != nil {
 		return nil, err
 	}

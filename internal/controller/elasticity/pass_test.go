@@ -383,7 +383,7 @@ func TestNoticeTakenBack(t *testing.T) {
 	w.pass(0)
 	w.drop(rigid(t)...)
 	w.pass(3)
-	w.check("train", 8, "AtMost")
+	w.check("train", 8, "Idle")
 	w.same("notices", map[string]string{}, w.notices())
 	w.pass(6)
 	w.put(rigid(t)...)
@@ -522,4 +522,28 @@ func TestHostBoundsTheSize(t *testing.T) {
 	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
 	w.pass(0)
 	w.check("train", 4, "Idle")
+}
+
+// Members that leave or end give their devices back: the gang does not shrink any further for the pods that wait for them.
+func TestLeavingMembersCountAsGone(t *testing.T) {
+	for _, ending := range []bool{false, true} {
+		pods := members(t, "train", 8, 8, 0)
+		if ending {
+			for _, p := range pods[4:] {
+				p.DeletionTimestamp = &metav1.Time{Time: seconds(30)}
+			}
+		}
+		single, other := member("single", 0), member("other", 0)
+		single.Labels, other.Labels = nil, nil
+		w := newWorld(t, 8, append(pods, single, other)...)
+		must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
+		w.pass(10)
+		if target := w.target("train"); target.Spec.Workers != 4 {
+			t.Errorf("ending %v: %+v", ending, target)
+		}
+		w.pass(100) // those that should have ended long ago keep their devices
+		if target := w.target("train"); ending && target.Spec.Workers != 2 {
+			t.Errorf("overdue: %+v", target)
+		}
+	}
 }

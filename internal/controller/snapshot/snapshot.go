@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +23,13 @@ type Objects struct {
 	GPUNodes []*v1alpha1.GPUNode
 	// Pods that have not ended.
 	Pods []*v1.Pod
+	// At is the time of the snapshot.
+	At time.Time
 }
+
+// overdue is how long a pod may take to end beyond its grace period. Until then its devices count as free, since who waits for
+// them gets them soon. Later something is wrong, and nobody knows when they are free.
+const overdue = time.Minute
 
 // Cluster is a snapshot.
 type Cluster struct {
@@ -68,13 +75,13 @@ func (r *Reader) Read(o Objects) *Cluster {
 	}
 	for _, pod := range o.Pods {
 		i, here := at[pod.Spec.NodeName]
-		if !here || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+		if !here || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed || ending(pod, o.At) {
 			continue
 		}
 		is := r.of(pod)
 		read[pod.UID] = is
 		c.pods[i]++
-		rooms[i] = rooms[i].Minus(is.host)
+		rooms[i] = rooms[i].Less(is.host)
 		if !kube.WantsVGPU(pod) {
 			continue
 		}
@@ -94,6 +101,25 @@ func (r *Reader) Read(o Objects) *Cluster {
 	r.read = read
 	c.Admits = c.admits
 	return c
+}
+
+// ending reports whether a pod is about to end: its deletion timestamp is when its grace period is over.
+func ending(pod *v1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) < overdue
+}
+
+// Remove takes a pod out of the ledgers: it is to leave, and its room counts as free.
+func (c *Cluster) Remove(pod *v1.Pod) {
+	a, has := c.placed[pod.UID]
+	if !has {
+		return
+	}
+	delete(c.placed, pod.UID)
+	i := slices.IndexFunc(c.Nodes, func(n *vgpu.Node) bool { return n.Name() == a.Node })
+	c.Nodes[i].Remove(a.UID)
+	host, _ := kube.Host(pod) // a request beyond any host counts as the largest one
+	c.Nodes[i].SetRoom(c.Nodes[i].Room().Plus(host))
+	c.pods[i]--
 }
 
 // addNodes adds the nodes that have devices, by name, and returns their places.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -328,4 +329,31 @@ func TestReadWithoutVersion(t *testing.T) {
 	if got, _ := r.Read(cluster(moved)).Placed(moved); got.Containers[0].Devices[0] != "n1/g1" {
 		t.Errorf("%+v", got)
 	}
+}
+
+// A pod that ends counts as gone until a minute after its grace period, and one that is removed at once.
+func TestEndingAndRemoved(t *testing.T) {
+	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	stays, ends := on(t, pod("stays", 5), "n1", 0), on(t, pod("ends", 5), "n1", 1)
+	ends.DeletionTimestamp = &metav1.Time{Time: noon}
+	want := func(c *Cluster, milliCPU int64, pods int, placed bool) {
+		t.Helper()
+		_, has := c.Placed(ends)
+		if at := c.Nodes[0]; at.Room().MilliCPU != milliCPU || c.admits(c.Kind(pod("new", 1)), 0) != 4-pods || has != placed {
+			t.Errorf("room %v, %d more pods, the pod that ends is there: %v", at.Room(), c.admits(0, 0), has)
+		}
+		if err := c.Nodes[0].Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	o := cluster(stays, ends)
+	o.At = noon.Add(59 * time.Second)
+	c := new(Reader).Read(o)
+	want(c, 6000, 1, false)
+	c.Remove(ends) // it is not there
+	want(c, 6000, 1, false)
+	c.Remove(stays)
+	want(c, 8000, 0, false)
+	o.At = noon.Add(time.Minute)
+	want(new(Reader).Read(o), 4000, 2, true)
 }
