@@ -53,7 +53,7 @@ tested-with: # builds what the tests start
 	@echo "test: looking for etcd and kube-apiserver, which the tests start; then compiling the tests (minutes, the first time)"
 	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
 
-HISTORIES ?= 10000 # of gangs, of either kind: 7 minutes each on two cores
+HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \
 		./pkg/gang/... ./pkg/preemption/... ./pkg/elastic/... ./pkg/traffic/... ./internal/agent/health ./internal/agent/telemetry

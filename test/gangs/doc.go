@@ -7,6 +7,10 @@
 // The API server is in memory, and the clock is that of testing/synctest: a deadline of minutes passes in no time, and
 // after each step the world has settled.
 //
+// In a part of the histories the production controller runs too, and many gangs are elastic. The controller may die at any of its
+// requests, its answers are lost, and users edit its targets. Members are placed and evicted as the targets say, and at the end,
+// without faults, targets and members agree and nothing changes any more.
+//
 // Other tests play random workloads of pods and gangs through this scheduler and through the simulator, and compare after each
 // arrival where the pods are and who was evicted.
 //
