@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
@@ -32,6 +33,8 @@ type settings struct {
 	metricsAddress, probesAt string
 	elasticity               elasticity.Options
 	horizon                  time.Duration
+	// condenser makes the objects small that the controller keeps in memory.
+	condenser snapshot.Condenser
 }
 
 // command returns the command with its flags.

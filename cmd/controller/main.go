@@ -7,11 +7,19 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
+// gcPercent is how much garbage the controller lets come before it is collected, in percent of what lives. The controller has
+// much in memory and little to do: a smaller number than Go's 100 saves memory, and costs time of little use for anything else.
+const gcPercent = 25
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	c := command()
 	if err := c.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "controller:", err)

@@ -97,7 +97,7 @@ func (s *settings) manager(config *rest.Config) (manager.Manager, error) {
 		Scheme: scheme, LeaderElection: s.leaderElect, LeaderElectionID: "tandem-controller", LeaderElectionNamespace: s.leaderNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       metricsserver.Options{BindAddress: s.metricsAddress}, HealthProbeBindAddress: s.probesAt,
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{DefaultTransform: s.condenser.Condense},
 	})
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *settings) manager(config *rest.Config) (manager.Manager, error) {
 	if err := metrics.Registry.Register(built); err != nil {
 		return nil, err
 	}
-	return m, m.AddReadyzCheck("ping", healthz.Ping)
+	return m, nil
 }
 
 // addElastic adds the feature that sizes elastic gangs.
@@ -123,7 +123,7 @@ func (s *settings) addElastic(ctx context.Context, m manager.Manager, config *re
 	if err != nil {
 		return err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithTransform(cache.TransformStripManagedFields()))
+	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithTransform(s.condenser.Condense))
 	gangs, err := podgroup.New(ctx, podgroup.Options{Pods: factory.Core().V1().Pods().Informer(), Served: groups, Dynamic: objects})
 	if err != nil {
 		return err
@@ -142,5 +142,8 @@ func (s *settings) addElastic(ctx context.Context, m manager.Manager, config *re
 		}
 	}
 	factory.StartWithContext(ctx)
+	if err := m.AddReadyzCheck(featureElastic, c.Ready); err != nil {
+		return err
+	}
 	return m.Add(c)
 }

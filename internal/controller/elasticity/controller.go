@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -120,6 +121,16 @@ func New(o Options) (*Controller, error) {
 
 // NeedLeaderElection makes a manager start the controller in one of several processes.
 func (c *Controller) NeedLeaderElection() bool { return true }
+
+// Ready returns an error until the controller has read the API server: a check for /readyz.
+func (c *Controller) Ready(*http.Request) error {
+	for _, synced := range c.listers.synced {
+		if !synced() {
+			return errors.New("the objects of the API server are not read yet")
+		}
+	}
+	return nil
+}
 
 // Start makes a pass every Options.Every until ctx ends.
 func (c *Controller) Start(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
@@ -61,7 +62,7 @@ func (p *pass) read(ctx context.Context) (map[string]*v1alpha1.ElasticTarget, er
 		return nil, err
 	}
 	var gpus v1alpha1.GPUNodeList
-	if err := p.options.Reader.List(ctx, &gpus); err != nil {
+	if err := p.options.Reader.List(ctx, &gpus, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	for i := range gpus.Items {
@@ -71,7 +72,7 @@ func (p *pass) read(ctx context.Context) (map[string]*v1alpha1.ElasticTarget, er
 		return nil, err
 	}
 	var list v1alpha1.ElasticTargetList
-	if err := p.options.Reader.List(ctx, &list); err != nil {
+	if err := p.options.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	targets := make(map[string]*v1alpha1.ElasticTarget, len(list.Items))

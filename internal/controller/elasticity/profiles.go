@@ -24,7 +24,7 @@ type readProfile struct {
 // read reads the WorkloadProfiles that have changed.
 func (p *profiles) read(ctx context.Context, from client.Reader) error {
 	var list v1alpha1.WorkloadProfileList
-	if err := from.List(ctx, &list); err != nil {
+	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	byName := make(map[string]readProfile, len(list.Items))
