@@ -52,6 +52,7 @@ func TestCurve(t *testing.T) {
 	two := elastic.Curve{Growth: 1, Apart: .5, Points: []elastic.Point{
 		{Workers: 2, Hosts: 1, Rate: 2}, {Workers: 8, Hosts: 1, Rate: 4}, {Workers: 8, Hosts: 2, Rate: 3}, {Workers: 8, Hosts: 4, Rate: 1},
 	}}
+	apart := elastic.Curve{Growth: 1, Apart: .5, Points: []elastic.Point{{Workers: 2, Hosts: 1, Rate: 2}, {Workers: 4, Hosts: 2, Rate: 1}}}
 	anywhere := elastic.Curve{Growth: 1, Apart: .5, Points: []elastic.Point{{Workers: 2, Rate: 2}, {Workers: 4, Rate: 3}}}
 	for _, tc := range []struct {
 		name           string
@@ -70,6 +71,8 @@ func TestCurve(t *testing.T) {
 		{"on two hosts", two, 8, 2, 3},
 		{"on four hosts", two, 8, 4, 1},
 		{"on eight hosts, as on four", two, 8, 8, 1},
+		{"on two hosts, whatever the rate on one", two, 4, 2, 1.5}, // ¾ of the prior, as 8 workers on two hosts
+		{"on one host, whatever the rate on two", apart, 4, 1, 4},
 		{"points on any hosts", anywhere, 4, 3, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
