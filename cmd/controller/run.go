@@ -129,7 +129,7 @@ func (s *settings) addElastic(ctx context.Context, m manager.Manager, config *re
 		return err
 	}
 	o := s.elasticity
-	o.Kube, o.Informers, o.Gangs = kube, factory, gangs
+	o.Kube, o.Dynamic, o.Informers, o.Gangs = kube, objects, factory, gangs
 	o.Client, o.Reader = m.GetClient(), m.GetClient()
 	o.Recorder = m.GetEventRecorder("tandem-controller")
 	c, err := elasticity.New(o)

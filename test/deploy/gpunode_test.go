@@ -244,7 +244,9 @@ func TestAccountsAreLimited(t *testing.T) {
 			"get secrets", "get configmaps", "list secrets", "create serviceaccounts/token", "schedule vgpus",
 			"create workloadprofiles", "update workloadprofiles", "patch workloadprofiles", "delete workloadprofiles", "update workloadprofiles/status", "patch workloadprofiles/status",
 			"create gpunodes", "update gpunodes", "patch gpunodes/status", "delete gpunodes", "deletecollection elastictargets",
-			"patch jobs.batch", "patch statefulsets.apps", "patch replicasets.apps", "update statefulsets.apps/scale",
+			"update jobs.batch", "delete jobs.batch", "create jobs.batch", "patch jobs.batch/status", "patch cronjobs.batch", "patch statefulsets.apps", "patch replicasets.apps",
+			"patch deployments.apps", "update statefulsets.apps/scale", "list statefulsets.apps", "update jobsets.jobset.x-k8s.io", "delete jobsets.jobset.x-k8s.io",
+			"create pytorchjobs.kubeflow.org", "patch rayjobs.ray.io", "list rayclusters.ray.io",
 			"patch podgroups.scheduling.k8s.io", "patch podgroups.scheduling.k8s.io/status", "patch podgroups.scheduling.x-k8s.io", "patch podgroups.scheduling.x-k8s.io/status",
 			"update leases tandem-controller", "update leases tandem-scheduler", "update validatingadmissionpolicies.admissionregistration.k8s.io",
 		},
@@ -263,6 +265,9 @@ func TestAccountsAreLimited(t *testing.T) {
 			"list elastictargets", "watch elastictargets", "create elastictargets", "update elastictargets", "patch elastictargets", "delete elastictargets",
 			"update elastictargets/status", "patch elastictargets/status", "patch pods", "create pods/eviction", "resize vgpus",
 			"create events", "patch events", "create events.events.k8s.io", "patch events.events.k8s.io",
+			"patch jobs.batch", "get statefulsets.apps", "patch statefulsets.apps/scale", "patch deployments.apps/scale", "patch replicasets.apps/scale",
+			"get jobsets.jobset.x-k8s.io", "patch jobsets.jobset.x-k8s.io", "patch trainjobs.trainer.kubeflow.org", "patch pytorchjobs.kubeflow.org",
+			"patch mpijobs.kubeflow.org", "patch tfjobs.kubeflow.org", "patch rayclusters.ray.io",
 		},
 	}
 	for who, requests := range refused {

@@ -43,6 +43,10 @@ func TestElastic(t *testing.T) {
 			if mode.source == podgroup.Label {
 				c.play(t, "the example runs", elasticExample)
 				c.play(t, "twenty shrinks", twentyShrinks)
+				c.play(t, "the example of size fields runs", fieldsExample)
+				c.play(t, "a Job is resized by its fields", resizedJob)
+				c.play(t, "a StatefulSet is resized by its scale", resizedStatefulSet)
+				c.play(t, "owners whose fields are not written", refusedFields)
 				c.play(t, "owners that the controller refuses", refusedOwners)
 				c.play(t, "a target edited by hand", editedTarget)
 				c.play(t, "controller and scheduler are killed", killedBoth)
@@ -162,14 +166,20 @@ func (c *gangCluster) elasticJob(name string, slots, most int) *batchv1.Job {
 // startJob makes a Job whose workers join and leave while it runs.
 func (c *gangCluster) startJob(t *testing.T, job *batchv1.Job) {
 	t.Helper()
-	profile := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scaling": map[string]any{"resizeTime": "0s"}}}}
-	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
-	profile.SetName(job.Name)
-	if _, err := c.objects.Resource(v1alpha1.WorkloadProfiles).Namespace(c.namespace).Create(t.Context(), profile, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.joinsAtOnce(t, job.Name)
 	c.createPodGroup(t, testGang{name: job.Name, min: 2})
 	if _, err := c.admin.BatchV1().Jobs(c.namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// joinsAtOnce makes a WorkloadProfile of members that join and leave while the others run.
+func (c *gangCluster) joinsAtOnce(t *testing.T, name string) {
+	t.Helper()
+	profile := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scaling": map[string]any{"resizeTime": "0s"}}}}
+	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
+	profile.SetName(name)
+	if _, err := c.objects.Resource(v1alpha1.WorkloadProfiles).Namespace(c.namespace).Create(t.Context(), profile, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -32,6 +32,26 @@ func ElasticSizes(annotations map[string]string, minCount int) ([]int, error) {
 	return sizes, nil
 }
 
+const legalResize = "it must be " + v1alpha1.ResizeHeldMembers + ", where the scheduler holds members back and the controller evicts them, or " +
+	v1alpha1.ResizeSizeFields + ", where the controller writes the number into the object that makes the members"
+
+// BySizeFields reports whether the controller resizes an elastic gang by the fields of the object that makes its members, by
+// the annotations of the gang. The error is a *FieldError.
+func BySizeFields(annotations map[string]string) (bool, error) {
+	raw, ok := annotations[v1alpha1.AnnotationElasticResize]
+	switch {
+	case !ok:
+		return false, nil
+	case raw != v1alpha1.ResizeHeldMembers && raw != v1alpha1.ResizeSizeFields:
+		return false, kube.Malformed(v1alpha1.AnnotationElasticResize, raw, legalResize)
+	}
+	if _, elastic := annotations[v1alpha1.AnnotationElasticWorkers]; !elastic {
+		return false, kube.Malformed(v1alpha1.AnnotationElasticResize, raw,
+			"it is for elastic gangs, and the annotation "+v1alpha1.AnnotationElasticWorkers+" is missing: set that one too, or remove this one")
+	}
+	return raw == v1alpha1.ResizeSizeFields, nil
+}
+
 // parseSizes reads a range or a list of numbers of members.
 func parseSizes(raw string) (sizes []int, legal bool) {
 	if least, rest, isRange := strings.Cut(raw, "-"); isRange {

@@ -3,6 +3,7 @@ package membership
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,6 +54,36 @@ func TestElasticSizes(t *testing.T) {
 	}
 	if sizes, err := ElasticSizes(nil, 2); sizes != nil || err != nil {
 		t.Errorf("a gang that is not elastic: %v, %v", sizes, err)
+	}
+}
+
+func TestBySizeFields(t *testing.T) {
+	const resize, workers = "tandem-gpu.io/elastic-resize", "tandem-gpu.io/elastic-workers"
+	for raw, test := range map[string]struct {
+		elastic, want bool
+		says          string
+	}{
+		"held-members":  {elastic: true},
+		"size-fields":   {elastic: true, want: true},
+		"":              {elastic: true, says: "it is empty, it must be held-members, where the scheduler holds members back"},
+		"Size-Fields":   {elastic: true, says: `"Size-Fields" is not legal, it must be held-members, where`},
+		"size fields":   {says: "or size-fields, where the controller writes the number into the object that makes the members; correct"},
+		"size-fields\n": {says: "is not legal"},
+	} {
+		annotations := map[string]string{resize: raw}
+		if test.elastic {
+			annotations[workers] = "2-8"
+		}
+		got, err := BySizeFields(annotations)
+		if got != test.want || (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%q: %v, %v", raw, got, err)
+		}
+	}
+	if _, err := BySizeFields(map[string]string{resize: "size-fields"}); err == nil || !strings.Contains(err.Error(), "the annotation tandem-gpu.io/elastic-workers is missing: set that one too") {
+		t.Errorf("a gang that is not elastic: %v", err)
+	}
+	if got, err := BySizeFields(nil); got || err != nil {
+		t.Errorf("without the annotation: %v, %v", got, err)
 	}
 }
 

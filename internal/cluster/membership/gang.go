@@ -58,6 +58,7 @@ func SpeaksOfGang(pod *v1.Pod) bool {
 	}
 	for _, key := range []string{
 		v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology, v1alpha1.AnnotationElasticWorkers,
+		v1alpha1.AnnotationElasticResize,
 	} {
 		if _, ok := pod.Annotations[key]; ok {
 			return true
@@ -70,8 +71,9 @@ func SpeaksOfGang(pod *v1.Pod) bool {
 func NamelessGang() *kube.FieldError {
 	return &kube.FieldError{
 		Field: kube.LabelPath(v1alpha1.LabelGang),
-		Legal: fmt.Sprintf("it names no gang; the annotations %s, %s, %s and %s are for the members of a gang: name it by the label, or remove them",
-			v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology, v1alpha1.AnnotationElasticWorkers),
+		Legal: fmt.Sprintf("it names no gang; the annotations %s, %s, %s, %s and %s are for the members of a gang: name it by the label, or remove them",
+			v1alpha1.AnnotationMinMembers, v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology, v1alpha1.AnnotationElasticWorkers,
+			v1alpha1.AnnotationElasticResize),
 	}
 }
 
@@ -112,6 +114,7 @@ var likenessFields = [...]string{
 	"metadata.annotations[" + v1alpha1.AnnotationRequiredTopology + "]",
 	"metadata.annotations[" + v1alpha1.AnnotationPreferredTopology + "]",
 	"metadata.annotations[" + v1alpha1.AnnotationElasticWorkers + "]",
+	"metadata.annotations[" + v1alpha1.AnnotationElasticResize + "]",
 }
 
 // LikenessOf returns what a pod must share with the other members of its gang.
@@ -126,7 +129,7 @@ func LikenessOf(pod *v1.Pod) Likeness {
 	return Likeness{
 		pod.Spec.SchedulerName, strconv.Itoa(int(priority)), string(preemption), written(pod, v1alpha1.AnnotationMinMembers),
 		written(pod, v1alpha1.AnnotationRequiredTopology), written(pod, v1alpha1.AnnotationPreferredTopology),
-		written(pod, v1alpha1.AnnotationElasticWorkers),
+		written(pod, v1alpha1.AnnotationElasticWorkers), written(pod, v1alpha1.AnnotationElasticResize),
 	}
 }
 

@@ -51,6 +51,7 @@ func TestSpeaksOfGang(t *testing.T) {
 		{annotations: map[string]string{"tandem-gpu.io/required-topology": "x"}, want: true},
 		{annotations: map[string]string{"tandem-gpu.io/preferred-topology": "x"}, want: true},
 		{annotations: map[string]string{"tandem-gpu.io/elastic-workers": ""}, want: true},
+		{annotations: map[string]string{"tandem-gpu.io/elastic-resize": "size-fields"}, want: true},
 	} {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: test.labels, Annotations: test.annotations}}
 		if got := SpeaksOfGang(pod); got != test.want {
@@ -58,7 +59,7 @@ func TestSpeaksOfGang(t *testing.T) {
 		}
 	}
 	const want = "metadata.labels[tandem-gpu.io/gang]: it names no gang; the annotations tandem-gpu.io/min-members, tandem-gpu.io/required-topology, " +
-		"tandem-gpu.io/preferred-topology and tandem-gpu.io/elastic-workers are for the members of a gang: name it by the label, or remove them; set the label and the pod is tried again"
+		"tandem-gpu.io/preferred-topology, tandem-gpu.io/elastic-workers and tandem-gpu.io/elastic-resize are for the members of a gang: name it by the label, or remove them; set the label and the pod is tried again"
 	if got := NamelessGang().Error(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -133,6 +134,10 @@ func TestLikeness(t *testing.T) {
 		{
 			"elastic", func(p *v1.Pod) { p.Annotations["tandem-gpu.io/elastic-workers"] = "1-8" },
 			"metadata.annotations[tandem-gpu.io/elastic-workers]", "none", `"1-8"`,
+		},
+		{
+			"resize", func(p *v1.Pod) { p.Annotations["tandem-gpu.io/elastic-resize"] = "size-fields" },
+			"metadata.annotations[tandem-gpu.io/elastic-resize]", "none", `"size-fields"`,
 		},
 	}
 	for _, test := range tests {

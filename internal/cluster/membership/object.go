@@ -40,7 +40,9 @@ type PodGroup struct {
 }
 
 // DeclaredAnnotations are the annotations that a PodGroup may set for its pods.
-var DeclaredAnnotations = []string{v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology, v1alpha1.AnnotationElasticWorkers}
+var DeclaredAnnotations = []string{
+	v1alpha1.AnnotationRequiredTopology, v1alpha1.AnnotationPreferredTopology, v1alpha1.AnnotationElasticWorkers, v1alpha1.AnnotationElasticResize,
+}
 
 // ReadPodGroup reads a PodGroup. A malformed PodGroup still has its Object; the error names the field.
 func ReadPodGroup(u *unstructured.Unstructured) (PodGroup, error) {

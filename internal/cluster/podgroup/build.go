@@ -80,6 +80,9 @@ func (g *Gang) declare(members []*member, group *membership.PodGroup) *Problem {
 	if err == nil {
 		g.Sizes, err = membership.ElasticSizes(annotations, g.MinCount)
 	}
+	if err == nil {
+		g.SizeFields, err = membership.BySizeFields(annotations)
+	}
 	if err == nil && g.Sizes != nil {
 		if err = targetName(g.Name); err != nil {
 			g.Sizes = nil // no target can be made for it

@@ -65,6 +65,8 @@ type Gang struct {
 	Sizes    []int
 	Workers  int
 	Targeted bool
+	// SizeFields says that the controller resizes an elastic gang by the fields of the object that makes its members.
+	SizeFields bool
 	// held are the members that are held back for the target, and whyHeld says why.
 	held    []types.UID
 	whyHeld string

@@ -105,6 +105,20 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
+// The way to resize is that of the annotation. A value that is none is a problem of the gang.
+func TestSizeFields(t *testing.T) {
+	for raw, want := range map[string]bool{"size-fields": true, "held-members": false, "fields": false} {
+		w := newElasticWorld()
+		for i := range 2 {
+			w.put(t, labelled(fmt.Sprint("train-", i), "train", "2", elasticWorkers, "2-8", "tandem-gpu.io/elastic-resize", raw))
+		}
+		g, err := w.Gang(train)
+		if g.SizeFields != want || (err != nil) != (raw == "fields") {
+			t.Errorf("%s: %v, %v", raw, g.SizeFields, err)
+		}
+	}
+}
+
 // A target that cannot be read is that of no gang.
 func TestUnreadableTarget(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"source": "label", "workers": "four"}}}

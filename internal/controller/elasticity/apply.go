@@ -20,9 +20,15 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// carryOut writes a decision into the target of its gang, tells it, and has the surplus members leave. The target is
+// carryOut writes a decision into the target of its gang, tells it, and brings the members to the size. The target is
 // written first: otherwise the scheduler would place the members again that leave.
 func (p *pass) carryOut(ctx context.Context, d *decision) error {
+	way := p.wayOf(d.elasticGang)
+	if d.target == nil || int(d.target.Spec.Workers) != d.workers {
+		if err := way.prepare(ctx, d); err != nil {
+			return err
+		}
+	}
 	target, err := p.writeTarget(ctx, d)
 	if err != nil {
 		return err
@@ -34,7 +40,7 @@ func (p *pass) carryOut(ctx context.Context, d *decision) error {
 	if err := p.writeStatus(ctx, d, target); err != nil {
 		return err
 	}
-	return p.letLeave(ctx, d)
+	return way.resize(ctx, d)
 }
 
 // eventReason is the reason of the event of a change.
@@ -106,14 +112,12 @@ func (p *pass) writeStatus(ctx context.Context, d *decision, target *v1alpha1.El
 	return nil
 }
 
-// letLeave tells the surplus members when they are evicted, and evicts those whose time has come. It takes the notice back
-// from members that may stay.
-func (p *pass) letLeave(ctx context.Context, d *decision) error {
+// notify tells members when they leave, and takes the notice back from those that may stay. It returns the members whose time
+// has come.
+func (p *pass) notify(ctx context.Context, d *decision, leave []*v1.Pod) (due []*v1.Pod, err error) {
 	leaves := map[types.UID]bool{}
-	if d.resizable.yes {
-		for _, pod := range d.surplus(d.workers) {
-			leaves[pod.UID] = true
-		}
+	for _, pod := range leave {
+		leaves[pod.UID] = true
 	}
 	times := p.memory[d.Ref].leaves
 	maps.DeleteFunc(times, func(uid types.UID, _ time.Time) bool { return !leaves[uid] })
@@ -122,7 +126,7 @@ func (p *pass) letLeave(ctx context.Context, d *decision) error {
 		said, told := pod.Annotations[v1alpha1.AnnotationLeaving]
 		if !leaves[pod.UID] {
 			if told {
-				errs = append(errs, p.tell(ctx, pod, ""))
+				errs = append(errs, p.tell(ctx, pod, "", d.beside()))
 			}
 			continue
 		}
@@ -133,12 +137,12 @@ func (p *pass) letLeave(ctx context.Context, d *decision) error {
 		}
 		switch notice := at.UTC().Format(time.RFC3339); {
 		case !p.now.Before(at):
-			errs = append(errs, p.evict(ctx, pod))
+			due = append(due, pod)
 		case said != notice:
-			errs = append(errs, p.tell(ctx, pod, notice))
+			errs = append(errs, p.tell(ctx, pod, notice, d.beside()))
 		}
 	}
-	return errors.Join(errs...)
+	return due, errors.Join(errs...)
 }
 
 // leavesAt returns when a member is evicted: as it was told by an earlier process, else after the notice. Whole seconds, as
@@ -150,15 +154,18 @@ func (p *pass) leavesAt(said string) time.Time {
 	return p.now.Add(p.options.Notice).Truncate(time.Second)
 }
 
-// tell writes into a pod when it is evicted, or takes that back.
-func (p *pass) tell(ctx context.Context, pod *v1.Pod, at string) error {
-	var value any
-	if at != "" {
-		value = at
+// tell writes into a pod when it leaves, or takes that back where at is empty. The annotations in others go with the notice.
+func (p *pass) tell(ctx context.Context, pod *v1.Pod, at string, others map[string]string) error {
+	annotations := map[string]any{v1alpha1.AnnotationLeaving: at}
+	for key, value := range others {
+		annotations[key] = value
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": map[string]any{v1alpha1.AnnotationLeaving: value},
-	}})
+	if at == "" {
+		for key := range annotations {
+			annotations[key] = nil
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": annotations}})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -45,6 +46,8 @@ type Options struct {
 	// Kube evicts pods. Informers read pods, nodes and the owners of pods; the caller starts them.
 	Kube      kubernetes.Interface
 	Informers informers.SharedInformerFactory
+	// Dynamic reads and writes the objects that make the members of gangs which are resized by the fields of these objects.
+	Dynamic dynamic.Interface
 	// Client writes ElasticTargets, Reader reads these, GPUNodes and WorkloadProfiles.
 	Client client.Client
 	Reader client.Reader

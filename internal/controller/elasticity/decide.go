@@ -1,9 +1,11 @@
 package elasticity
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
@@ -72,9 +74,8 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 		d.workers = before
 	case len(g.running) == 0 && t.Why == elastic.Waits:
 		d.workers = g.Sizes[0]
-	case g.stuck(p.now, p.admitWithin) && (t.Workers >= before || t.Why == elastic.Steady):
-		d.workers, d.reason = g.sizeBelow(len(g.running)), reasonNotAdmitted
-		d.message = "the scheduler found no places for more members: " + g.target.Status.Scheduler.Message
+	case g.stuck(p.now, p.admitWithin) != "" && (t.Workers >= before || t.Why == elastic.Steady):
+		d.workers, d.reason, d.message = g.sizeBelow(len(g.running)), reasonNotAdmitted, g.stuck(p.now, p.admitWithin)
 	}
 	// Members that are missing come back, and their places count: the target stays while Workers counts on their return.
 	if d.workers < before && d.reason == string(elastic.Steady) {
@@ -88,14 +89,19 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 	return d
 }
 
-// stuck reports whether the scheduler has found no places for the members of a target for too long.
-func (g *elasticGang) stuck(now time.Time, within time.Duration) bool {
-	if g.target == nil || g.target.Status.Since == nil || g.target.Status.Scheduler == nil {
-		return false
+// stuck says why a gang has not got the members of its target for too long, "" where it has, or where that may still come.
+func (g *elasticGang) stuck(now time.Time, within time.Duration) string {
+	if g.target == nil || g.target.Status.Since == nil || now.Sub(g.target.Status.Since.Time) <= within ||
+		len(g.running) >= int(g.target.Spec.Workers) || len(g.running) < g.Sizes[0] {
+		return ""
 	}
-	s := g.target.Status.Scheduler
-	return len(g.running) < int(g.target.Spec.Workers) && len(g.running) >= g.Sizes[0] && s.Message != "" && s.Workers == g.target.Spec.Workers &&
-		now.Sub(g.target.Status.Since.Time) > within
+	if s := g.target.Status.Scheduler; s != nil && s.Message != "" && s.Workers == g.target.Spec.Workers {
+		return "the scheduler found no places for more members: " + s.Message
+	}
+	if o := g.resizable.owner; o != nil && o.Members() >= int(g.target.Spec.Workers) && len(g.all)+len(g.ended) < int(g.target.Spec.Workers) {
+		return fmt.Sprintf("%s should have %d members, and its controller has made %d", o, o.Members(), len(g.all))
+	}
+	return ""
 }
 
 // spec returns the spec of the target for a decision.
@@ -133,6 +139,7 @@ func (d *decision) status(m *memory, now time.Time) v1alpha1.ElasticTargetStatus
 	}
 	s.Rates = ratesIn(&m.learner)
 	setCondition(&s, v1alpha1.ConditionResizable, d.resizable.yes, d.resizable.reason, d.resizable.message, stamp)
+	meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResizable).ObservedGeneration = d.resizable.generation
 	admitted, why := d.admitted()
 	setCondition(&s, v1alpha1.ConditionAdmitted, admitted, map[bool]string{true: "AsManyAsTarget", false: "NotAsTarget"}[admitted], why, stamp)
 	return s

@@ -2,7 +2,8 @@
 //
 // In each pass it takes a snapshot of the cluster, has package elastic decide, and writes the decision into the
 // ElasticTargets. The scheduler places no more members than a target says. Where a target is smaller than what runs, this
-// package has the surplus members leave: it tells them when, waits, and evicts them.
+// package has the surplus members leave: it tells them when, waits, and evicts them. Where the user of a gang wants that, it
+// writes the size into the object that makes the members instead, and that object's controller makes and deletes them.
 //
 // The package knows nothing that is not in the API, but for what it learned since its start. A pass that fails changes
 // nothing for the gangs: the last target stands, and the next pass tries again.

@@ -29,6 +29,8 @@ type elasticGang struct {
 	// running are those that have a node and no deletion timestamp, by rank; hosts is the number of their nodes.
 	running []*v1.Pod
 	hosts   int
+	// ended are members that have ended and still exist.
+	ended []*v1.Pod
 	// target is its ElasticTarget, nil where there is none.
 	target *v1alpha1.ElasticTarget
 	// problem says what is wrong with it, "" for nothing. It keeps its target then.
@@ -71,6 +73,9 @@ func (g *elasticGang) leaving() []*v1.Pod {
 	if g.target == nil || !g.resizable.yes {
 		return nil
 	}
+	if owner := g.resizable.owner; owner != nil {
+		return told(owner.Beyond(g.all, g.workers()))
+	}
 	return g.surplus(g.workers())
 }
 
@@ -94,8 +99,12 @@ func (g *elasticGang) workers() int {
 }
 
 // kept returns the size of a gang that must not change: that of its target while it runs, since members that are missing come
-// back; else its least number.
+// back; else its least number. Where a change of its owner's field was refused after the target had changed, it is the size that
+// the field still allows.
 func (g *elasticGang) kept() int {
+	if o := g.resizable.owner; o != nil && g.target != nil && len(g.running) > 0 {
+		return g.sizeBelow(min(o.Members(), max(g.workers(), len(g.running))))
+	}
 	if g.target != nil && len(g.running) > 0 {
 		return g.workers()
 	}
@@ -161,6 +170,9 @@ func (g *elasticGang) sizes() []int {
 		return []int{g.kept()}
 	}
 	sizes := slices.Clone(g.Sizes)
+	if o := g.resizable.owner; o != nil { // it makes the members that are missing
+		return slices.DeleteFunc(sizes, func(size int) bool { return !o.Fits(size) })
+	}
 	for len(sizes) > 1 && sizes[len(sizes)-1] > max(len(g.all), g.resizable.most) {
 		sizes = sizes[:len(sizes)-1]
 	}
@@ -262,6 +274,10 @@ type memory struct {
 	ratesAt time.Time
 	// leaves are the times at which members are evicted, by UID.
 	leaves map[types.UID]time.Time
+	// wrote is the last change of the owner's field that its pods have not followed yet; refused is the last one that came to
+	// nothing. Nil for none.
+	wrote   *written
+	refused *verdict
 	// told is the last message of an impossible report, for the log.
 	told string
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tandem-gpu/tandem/internal/controller/sizefield"
 )
 
 // verdict says whether the controller may change the size of a gang.
@@ -17,6 +19,10 @@ type verdict struct {
 	yes bool
 	// most is the number of members that the owner makes, 0 where that is unknown.
 	most int
+	// owner is the object whose fields say how many members there are, nil for gangs that are resized otherwise and where it is
+	// unknown. generation is that of the object for which a refusal holds, 0 where it holds for any.
+	owner      *sizefield.Owner
+	generation int64
 	// reason and message are those of the condition Resizable.
 	reason, message string
 }
@@ -24,12 +30,15 @@ type verdict struct {
 // Reasons of the condition Resizable.
 const (
 	reasonHeldMembers     = "HeldMembers"
-	reasonNoOwner         = "NoOwner"
-	reasonUnknownOwner    = "UnknownOwner"
-	reasonSeveralOwners   = "SeveralOwners"
-	reasonOwnerMissing    = "OwnerMissing"
+	reasonSizeFields      = "SizeFields"
+	reasonNoOwner         = sizefield.NoOwner
+	reasonUnknownOwner    = sizefield.UnknownOwner
+	reasonSeveralOwners   = sizefield.SeveralOwners
+	reasonOwnerMissing    = sizefield.OwnerMissing
 	reasonFailuresCount   = "EvictionsCountAsFailures"
-	reasonOwnSize         = "AnotherControllerOwnsTheSize"
+	reasonOwnSize         = sizefield.OtherOwner
+	reasonSizesDoNotFit   = "SizesDoNotFit"
+	reasonNotFollowed     = "OwnerDoesNotFollow"
 	reasonWorkerCompleted = "WorkerCompleted"
 )
 
@@ -112,17 +121,29 @@ func ignoresDisruption(job *batchv1.Job) bool {
 
 // unlessScaled says that a gang can be resized unless an autoscaler changes the number of its pods.
 func (l *listers) unlessScaled(g *elasticGang, kind, name string) verdict {
-	all, err := l.autoscalers.HorizontalPodAutoscalers(g.Namespace).List(labels.Everything())
+	if by := l.autoscaler(g.Namespace, kind, name); by != "" {
+		return verdict{reason: reasonOwnSize, message: by}
+	}
+	return verdict{yes: true, reason: reasonHeldMembers, message: fmt.Sprintf("members of %s %s that its target does not need wait, or are evicted", kind, name)}
+}
+
+// autoscaler says which autoscaler changes the number of pods of an object, "" for none.
+func (l *listers) autoscaler(namespace, kind, name string) string {
+	all, err := l.autoscalers.HorizontalPodAutoscalers(namespace).List(labels.Everything())
 	if err != nil {
 		all = nil // the store of an informer has no errors
 	}
 	for _, h := range all {
-		if scales(h, kind, name) {
-			return verdict{reason: reasonOwnSize, message: fmt.Sprintf("HorizontalPodAutoscaler %s changes the number of pods of %s %s: remove it, or the annotation %s",
-				h.Name, kind, name, annotationName)}
+		if !scales(h, kind, name) {
+			continue
 		}
+		by := "HorizontalPodAutoscaler " + h.Name
+		if owner := metav1.GetControllerOf(h); owner != nil { // KEDA makes one for its ScaledObject
+			by += " of " + owner.Kind + " " + owner.Name
+		}
+		return fmt.Sprintf("%s changes the number of pods of %s %s: remove it, or the annotation %s", by, kind, name, annotationName)
 	}
-	return verdict{yes: true, reason: reasonHeldMembers, message: fmt.Sprintf("members of %s %s that its target does not need wait, or are evicted", kind, name)}
+	return ""
 }
 
 func scales(h *autoscalingv2.HorizontalPodAutoscaler, kind, name string) bool {

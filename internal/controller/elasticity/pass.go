@@ -1,6 +1,7 @@
 package elasticity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/controller/sizefield"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
@@ -24,24 +26,25 @@ type pass struct {
 	now     time.Time
 	objects snapshot.Objects
 	config  elastic.Config
+	// owners finds the objects that say how many members there are.
+	owners *sizefield.Finder
 }
 
 // Pass looks at all elastic gangs once, and carries out what package elastic decides. An error leaves the gangs as they
 // are.
 func (c *Controller) Pass(ctx context.Context) error {
-	p := &pass{Controller: c, now: c.now(), config: c.options.Elastic}
+	p := &pass{Controller: c, now: c.now(), config: c.options.Elastic, owners: &sizefield.Finder{Client: c.options.Dynamic}}
 	targets, err := p.read(ctx)
 	if err != nil {
 		return fmt.Errorf("read the cluster: %w", err)
 	}
-	gangs := p.gangsWith(targets)
+	gangs, errs := p.gangsWith(ctx, targets)
 	began := time.Now()
 	decisions, err := p.decide(c.reader.Read(p.objects), gangs)
 	c.metrics.decided(time.Since(began), len(gangs))
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for i := range decisions {
 		if err := p.carryOut(ctx, &decisions[i]); err != nil {
 			errs = append(errs, fmt.Errorf("gang %s: %w", decisions[i].Ref, err))
@@ -82,23 +85,24 @@ func (p *pass) read(ctx context.Context) (map[string]*v1alpha1.ElasticTarget, er
 	return targets, nil
 }
 
-// gangsWith returns the elastic gangs that exist, with their targets.
-func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticGang {
+// gangsWith returns the elastic gangs that exist, with their targets. The errors are of requests about the owners of some gangs;
+// these gangs keep their targets.
+func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.ElasticTarget) (gangs []*elasticGang, failed []error) {
 	members := map[podgroup.Ref][]*v1.Pod{}
-	completed := map[podgroup.Ref]string{}
+	ended := map[podgroup.Ref][]*v1.Pod{}
 	for _, pod := range p.objects.Pods {
 		ref, member := p.gangs.Of(pod)
 		switch {
 		case !member:
-		case pod.Status.Phase == v1.PodSucceeded && pod.Annotations[v1alpha1.AnnotationLeaving] != "":
-			completed[ref] = pod.Name
-		case pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed:
+		case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+			ended[ref] = append(ended[ref], pod)
+		default:
 			members[ref] = append(members[ref], pod)
 		}
 	}
 	rates := ratesOf(p.objects.GPUNodes)
 	refs := p.gangs.Elastic()
-	gangs := make([]*elasticGang, 0, len(refs))
+	gangs = make([]*elasticGang, 0, len(refs))
 	taken := map[string]bool{} // two gangs of one name can have one target only
 	for _, ref := range refs {
 		pg, err := p.gangs.Gang(ref)
@@ -108,6 +112,7 @@ func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticG
 		}
 		slices.SortFunc(all, byRank)
 		g := newGang(pg, all, targets[ref.Namespace+"/"+ref.Name])
+		g.ended = ended[ref]
 		if g.target != nil && g.target.Spec.Source != string(ref.Source) {
 			p.skip(ref, g.target.Spec.Source)
 			continue
@@ -122,15 +127,14 @@ func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticG
 		} else {
 			g.problem = unlike(all)
 		}
-		g.resizable = p.listers.resizable(g)
-		if pod := completed[ref]; pod != "" && g.resizable.yes {
-			g.resizable = verdict{reason: reasonWorkerCompleted, message: fmt.Sprintf("pod %s ended with exit code 0 when it was evicted, so its Job counts it as "+
-				"completed and does not make it anew: let the program end with another code after SIGTERM", pod)}
-		}
 		m := p.memory[ref]
 		if m == nil {
 			m = remember(g, p.now)
 			p.memory[ref] = m
+		}
+		if g.resizable, err = p.wayOf(g).may(ctx, g); err != nil {
+			failed = append(failed, fmt.Errorf("gang %s: %w", ref, err))
+			g.problem = cmp.Or(g.problem, err.Error())
 		}
 		if err := m.observe(g, rates, p.now); err != nil && err.Error() != m.told {
 			m.told = err.Error()
@@ -138,7 +142,7 @@ func (p *pass) gangsWith(targets map[string]*v1alpha1.ElasticTarget) []*elasticG
 		}
 		gangs = append(gangs, g)
 	}
-	return gangs
+	return gangs, failed
 }
 
 // unlike says that members differ in what they request, "" where they do not: package elastic counts members, and each takes

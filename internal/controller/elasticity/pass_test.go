@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +38,7 @@ type world struct {
 	*testing.T
 	kube    *kubefake.Clientset
 	objects client.Client
+	dynamic *dynamicfake.FakeDynamicClient
 	gangs   *fakeGangs
 	at      time.Time
 	said    *events.FakeRecorder
@@ -49,6 +52,8 @@ type world struct {
 type fakeGangs struct {
 	sizes map[podgroup.Ref][]int // nil for gangs of 4 that are not elastic
 	pods  []*v1.Pod
+	// fields says that all gangs are resized by the fields of their owners.
+	fields bool
 }
 
 const groupLabel = "scheduling.x-k8s.io/pod-group"
@@ -64,7 +69,7 @@ func (f *fakeGangs) Of(pod *v1.Pod) (podgroup.Ref, bool) {
 }
 
 func (f *fakeGangs) Gang(r podgroup.Ref) (*podgroup.Gang, error) {
-	g := &podgroup.Gang{Ref: r, MinCount: 4, Sizes: f.sizes[r], Created: noon.Add(-time.Hour)}
+	g := &podgroup.Gang{Ref: r, MinCount: 4, Sizes: f.sizes[r], SizeFields: f.fields, Created: noon.Add(-time.Hour)}
 	if g.Sizes != nil {
 		g.MinCount = g.Sizes[0]
 	}
@@ -102,6 +107,7 @@ func newWorld(t *testing.T, gpus int, pods ...*v1.Pod) *world {
 		must(t, w.kube.Tracker().Add(p))
 	}
 	w.kube.PrependReactor("create", "pods", w.evict)
+	w.dynamic = dynamicfake.NewSimpleDynamicClient(clientscheme.Scheme)
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
 	w.objects = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ElasticTarget{}).WithObjects(gpuNode(gpus)).
@@ -115,7 +121,7 @@ func (w *world) start() {
 	w.Helper()
 	var err error
 	w.Controller, err = New(Options{
-		Kube: w.kube, Informers: informers.NewSharedInformerFactory(w.kube, 0), Client: w.objects, Reader: w.objects, Gangs: w.gangs, Recorder: w.said,
+		Kube: w.kube, Dynamic: w.dynamic, Informers: informers.NewSharedInformerFactory(w.kube, 0), Client: w.objects, Reader: w.objects, Gangs: w.gangs, Recorder: w.said,
 		SchedulerName: v1alpha1.SchedulerName, Every: time.Second, Notice: 5 * time.Second, AdmitWithin: 2 * time.Minute, Now: func() time.Time { return w.at },
 	})
 	must(w, err)

@@ -31,6 +31,9 @@ func (d *decision) admitted() (yes bool, why string) {
 	case d.target != nil && d.target.Status.Scheduler != nil && d.target.Status.Scheduler.Message != "":
 		return false, fmt.Sprintf("%d members have a node: %s", has, d.target.Status.Scheduler.Message)
 	}
+	if o := d.resizable.owner; o != nil && len(d.all) < d.workers {
+		return false, fmt.Sprintf("%d members have a node: %s has made %d", has, o, len(d.all))
+	}
 	return false, fmt.Sprintf("%d members have a node: the scheduler has not placed the others yet", has)
 }
 

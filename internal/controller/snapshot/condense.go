@@ -51,6 +51,7 @@ func condenseMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, Labels: same(m.Labels), OwnerReferences: m.OwnerReferences,
+		Finalizers: m.Finalizers,
 	}
 	for key, value := range m.Annotations {
 		if strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") || len(value) <= maxForeign {

@@ -37,7 +37,7 @@ func rich(t *testing.T) *v1.Pod {
 	p.Annotations["example.com/short"] = "kept"
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "job", Controller: new(true)}}
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	p.DeletionTimestamp = &metav1.Time{}
+	p.DeletionTimestamp, p.Finalizers = &metav1.Time{}, []string{"batch.kubernetes.io/job-tracking"}
 	s := &p.Spec
 	s.SchedulerName, s.Priority = "tandem-scheduler", new(int32(7))
 	s.NodeSelector, s.Tolerations = map[string]string{"zone": "a"}, []v1.Toleration{{Key: "gpu"}}
@@ -61,7 +61,7 @@ func TestCondensedPod(t *testing.T) {
 		host, errHost := kube.Host(p)
 		assignment, errAssigned := kube.AssignmentOf(p)
 		return fmt.Sprintln(request, err, host, errHost, assignment, errAssigned, membership.GangsOf(p), membership.RankOf(p), p.Name, p.Namespace, p.UID,
-			p.Labels, metav1.GetControllerOf(p).UID, p.DeletionTimestamp, p.CreationTimestamp, p.ResourceVersion, p.Annotations["example.com/short"],
+			p.Labels, p.Finalizers, metav1.GetControllerOf(p).UID, p.DeletionTimestamp, p.CreationTimestamp, p.ResourceVersion, p.Annotations["example.com/short"],
 			p.Annotations[v1alpha1.AnnotationElasticWorkers], p.Spec.NodeName, p.Spec.SchedulerName, *p.Spec.Priority, p.Spec.SchedulingGates,
 			p.Spec.SchedulingGroup, p.Status.Phase, p.Status.StartTime)
 	}

@@ -79,8 +79,21 @@ const (
 	// same on all pods of a gang; a PodGroup may carry it instead.
 	AnnotationElasticWorkers = Domain + "/elastic-workers"
 
+	// AnnotationElasticResize says how the controller changes the number of members of an elastic gang: ResizeHeldMembers or
+	// ResizeSizeFields. Default: ResizeHeldMembers. The same on all pods of a gang; a PodGroup may carry it instead.
+	AnnotationElasticResize = Domain + "/elastic-resize"
+
 	// TopologyNVLink is the level of the GPUs of one node that NVLink joins.
 	TopologyNVLink = "nvlink"
+)
+
+// Values of AnnotationElasticResize.
+const (
+	// ResizeHeldMembers leaves the user's object as it is: the scheduler holds members back, and the controller evicts them.
+	ResizeHeldMembers = "held-members"
+	// ResizeSizeFields has the controller write the number into the object that makes the members, for example the parallelism
+	// and the completions of a Job. That object's controller makes and deletes the members.
+	ResizeSizeFields = "size-fields"
 )
 
 const (

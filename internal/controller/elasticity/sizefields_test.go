@@ -1,0 +1,365 @@
+package elasticity
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+var jobs = batchv1.SchemeGroupVersion.WithResource("jobs")
+
+// newFieldsWorld returns a world of the Job train, whose gang is resized by its fields. They say size.
+func newFieldsWorld(t *testing.T, gpus, size int, pods ...*v1.Pod) *world {
+	t.Helper()
+	w := newWorld(t, gpus, pods...)
+	w.gangs.fields = true
+	job := jobOf("train", int32(size))
+	job.TypeMeta = metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}
+	job.Generation = 1
+	job.Spec.PodFailurePolicy = nil
+	job.Spec.Completions, job.Spec.CompletionMode = job.Spec.Parallelism, new(batchv1.IndexedCompletion)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
+	must(t, err)
+	must(t, w.dynamic.Tracker().Create(jobs, &unstructured.Unstructured{Object: object}, "ns"))
+	w.dynamic.PrependReactor("patch", "jobs", w.patch)
+	return w
+}
+
+// patch does what the API server does with a patch: a dry run changes nothing, a change makes a new generation, and a test that
+// fails is code 422.
+func (w *world) patch(action k8stesting.Action) (bool, runtime.Object, error) {
+	patch := action.(k8stesting.PatchActionImpl)
+	tried := len(patch.PatchOptions.DryRun) > 0
+	if err := w.refuse(map[bool]string{true: "try", false: "patch"}[tried], patch.Name); err != nil {
+		return true, nil, err
+	}
+	before, err := w.dynamic.Tracker().Get(jobs, "ns", patch.Name)
+	must(w, err)
+	_, object, err := k8stesting.ObjectReaction(w.dynamic.Tracker())(action)
+	if err != nil {
+		return true, nil, apierrors.NewInvalid(batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), patch.Name, nil)
+	}
+	if tried {
+		return true, object, w.dynamic.Tracker().Update(jobs, before, "ns")
+	}
+	now := object.(*unstructured.Unstructured)
+	now.SetGeneration(now.GetGeneration() + 1)
+	return true, now, w.dynamic.Tracker().Update(jobs, now, "ns")
+}
+
+// edit changes the Job train as a user does.
+func (w *world) edit(change func(*unstructured.Unstructured)) {
+	w.Helper()
+	object, err := w.dynamic.Tracker().Get(jobs, "ns", "train")
+	must(w, err)
+	now := object.(*unstructured.Unstructured).DeepCopy()
+	change(now)
+	now.SetGeneration(now.GetGeneration() + 1)
+	must(w, w.dynamic.Tracker().Update(jobs, now, "ns"))
+}
+
+// fields compares both fields of the Job train.
+func (w *world) fields(want int64) {
+	w.Helper()
+	object, err := w.dynamic.Tracker().Get(jobs, "ns", "train")
+	must(w, err)
+	spec := object.(*unstructured.Unstructured).Object["spec"].(map[string]any)
+	if spec["parallelism"] != want || spec["completions"] != want {
+		w.Errorf("the Job has %v of %v, want %d", spec["parallelism"], spec["completions"], want)
+	}
+}
+
+// resizable compares the condition Resizable.
+func (w *world) resizable(reason, says string) {
+	w.Helper()
+	c := meta.FindStatusCondition(w.target("train").Status.Conditions, v1alpha1.ConditionResizable)
+	if c == nil || c.Reason != reason || !strings.Contains(c.Message, says) || (c.Status == metav1.ConditionTrue) != (reason == reasonSizeFields) {
+		w.Errorf("Resizable should be %s, %q: %+v", reason, says, c)
+	}
+}
+
+// A gang grows beyond the members that exist: its owner makes them.
+func TestFieldsGrow(t *testing.T) {
+	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+	w.pass(0)
+	w.check("train", 8, "Idle")
+	w.fields(8)
+	w.resizable(reasonSizeFields, "spec.parallelism of Job.batch train")
+	if c := meta.FindStatusCondition(w.target("train").Status.Conditions, v1alpha1.ConditionAdmitted); c.Message != "2 members have a node: Job.batch train has made 2" {
+		t.Errorf("Admitted: %s", c.Message)
+	}
+	w.put(members(t, "train", 8, 8, 0)...)
+	w.pass(10)
+	w.check("train", 8, "AtMost")
+	w.fields(8)
+}
+
+// A gang that shrinks gets its target first, then its members the notice, and then its owner the field. Nobody is evicted.
+func TestFieldsShrink(t *testing.T) {
+	pods := members(t, "train", 8, 8, 0)
+	w := newFieldsWorld(t, 8, 8, append(pods, rigid(t)...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	w.pass(0)
+	w.check("train", 4, "ForWaiting")
+	w.same("notices", leavers(at5), w.notices())
+	w.fields(8)
+	w.pass(4)
+	w.fields(8)
+	w.pass(5)
+	w.fields(4)
+	w.same("evicted", []string(nil), w.evicted)
+	w.drop(pods[4:]...)
+	w.pass(6)
+	w.same("notices", map[string]string{}, w.notices())
+	w.fields(4)
+}
+
+// The owner deletes the members with the highest numbers, also where one of the first ones does not run.
+func TestFieldsLeaversByNumber(t *testing.T) {
+	pods := members(t, "train", 8, 8, 0)
+	waits := member("train", 1)
+	pods[1] = waits
+	w := newFieldsWorld(t, 8, 8, append(pods, members(t, "rigid", 5, 0, 0)...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	w.pass(0)
+	w.same("notices", leavers(at5), w.notices())
+	w.check("train", 4, "ForWaiting")
+}
+
+// Members that the field no longer allows, and that have not ended, would count as failed if the field allowed them again.
+func TestFieldsGrowAfterTheEnd(t *testing.T) {
+	pods := members(t, "train", 8, 8, 0)
+	leaving(pods[7])
+	failed := pods[6]
+	failed.Status.Phase, failed.Finalizers = v1.PodFailed, []string{"batch.kubernetes.io/job-tracking"}
+	w := newFieldsWorld(t, 16, 4, append(pods[:4:4], failed, pods[7])...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
+	w.pass(0)
+	w.check("train", 8, "Idle")
+	w.fields(4)
+	w.drop(pods[7])
+	w.pass(10)
+	w.fields(4)
+	failed.Finalizers = nil
+	w.put(failed)
+	w.pass(20)
+	w.fields(8)
+}
+
+// What the API server refuses is known before anybody is told. The target stays, and the controller asks again when the object
+// changes, or when a user deletes the target; a new process knows it too.
+func TestFieldsRefused(t *testing.T) {
+	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	tries := 0
+	w.refuse = func(verb, _ string) error {
+		if verb == "try" {
+			tries++
+			return apierrors.NewForbidden(jobs.GroupResource(), "train", errors.New("field is immutable"))
+		}
+		return nil
+	}
+	for at := range 3 {
+		w.pass(10 * at)
+		w.check("train", 8, reasonFixed)
+		w.resizable("ChangeRefused", "the API server does not let spec.parallelism of Job.batch train change from 8 to 4: ")
+		w.resizable("ChangeRefused", "field is immutable")
+	}
+	w.start()
+	w.pass(30)
+	w.check("train", 8, reasonFixed)
+	w.same("tries", 1, tries)
+	w.same("notices", map[string]string{}, w.notices())
+	w.fields(8)
+
+	w.refuse = func(string, string) error { return nil }
+	w.edit(func(*unstructured.Unstructured) {})
+	w.pass(40)
+	w.check("train", 4, "ForWaiting")
+}
+
+// A refusal that comes only with the write takes the target back.
+func TestFieldsRefusedLate(t *testing.T) {
+	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	w.refuse = func(verb, _ string) error {
+		if verb == "patch" {
+			return apierrors.NewInvalid(batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(), "train", nil)
+		}
+		return nil
+	}
+	w.pass(0)
+	w.check("train", 8, "Idle")
+	w.pass(10)
+	w.check("train", 2, reasonFixed)
+	w.resizable("ChangeRefused", "from 2 to 8")
+	w.fields(2)
+}
+
+// Somebody else who changes the number at the same time is no refusal: the next pass goes by the new number.
+func TestFieldsChangedMeanwhile(t *testing.T) {
+	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+	once := true
+	w.refuse = func(verb, _ string) error {
+		if verb == "patch" && once {
+			once = false
+			w.edit(func(job *unstructured.Unstructured) {
+				spec := job.Object["spec"].(map[string]any)
+				spec["parallelism"], spec["completions"] = int64(4), int64(4)
+			})
+		}
+		return nil
+	}
+	w.pass(0)
+	w.fields(4)
+	w.resizable(reasonSizeFields, "")
+	if v := w.memory[ref("train")].refused; v != nil {
+		t.Errorf("it counts as refused: %s", v.message)
+	}
+	w.pass(10)
+	w.fields(8)
+}
+
+// An owner whose controller does nothing gets its number back, and is left alone.
+func TestFieldsNotFollowed(t *testing.T) {
+	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	w.pass(0)
+	w.fields(8)
+	w.pass(119)
+	w.fields(8)
+	w.resizable(reasonSizeFields, "")
+	for at := range 3 {
+		w.pass(120 + 10*at)
+		w.fields(2)
+		w.resizable(reasonNotFollowed, "from 2 to 8 members 2m0s ago")
+	}
+	w.check("train", 2, reasonFixed)
+	w.start()
+	w.pass(1000)
+	w.fields(2)
+	must(t, w.objects.Delete(t.Context(), w.target("train")))
+	w.pass(1010)
+	w.check("train", 8, "Idle")
+	w.pass(1020)
+	w.check("train", 8, "Idle")
+	w.fields(8)
+}
+
+// An owner that has made some of the members is slow, and a quota may keep it from the others: the target goes back to what runs.
+func TestFieldsFollowedInPart(t *testing.T) {
+	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)
+	w.pass(0)
+	w.fields(8)
+	w.put(members(t, "train", 5, 5, 0)...)
+	w.pass(100)
+	w.check("train", 8, "AtMost")
+	w.pass(200)
+	w.check("train", 4, reasonNotAdmitted)
+	w.resizable(reasonSizeFields, "")
+}
+
+// Owners that the controller must not change are left alone.
+func TestFieldsRefusals(t *testing.T) {
+	set := func(value any, path ...string) func(*unstructured.Unstructured) {
+		return func(job *unstructured.Unstructured) { _ = unstructured.SetNestedField(job.Object, value, path...) }
+	}
+	for name, test := range map[string]struct {
+		edit         func(*unstructured.Unstructured)
+		reason, says string
+	}{
+		"Kueue":      {set("q", "metadata", "labels", "kueue.x-k8s.io/queue-name"), reasonOwnSize, "kueue.x-k8s.io/queue-name: Kueue"},
+		"MultiKueue": {set("kueue.x-k8s.io/multikueue", "spec", "managedBy"), reasonOwnSize, "kueue.x-k8s.io/multikueue manages it"},
+		"suspended":  {set(true, "spec", "suspend"), "OwnerIsSuspended", "spec.suspend is set"},
+		"stopped": {func(job *unstructured.Unstructured) {
+			set(int64(0), "spec", "parallelism")(job)
+			set(int64(0), "spec", "completions")(job)
+		}, "OwnerIsSuspended", "spec.parallelism is 0"},
+		"no index": {set("NonIndexed", "spec", "completionMode"), "OwnerIsNotElastic", "is not Indexed"},
+		"unlike":   {set(int64(9), "spec", "completions"), "OwnerIsNotElastic", "differ"},
+		"an owner above": {func(job *unstructured.Unstructured) { job.SetOwnerReferences(owned("example.com/v1", "Sweep", "all")) },
+			reasonOwnSize, "Sweep.example.com all owns Job.batch train"},
+		"another Job": {func(job *unstructured.Unstructured) { job.SetUID("other") }, reasonOwnerMissing, "another one"},
+	} {
+		w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
+		must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+		w.edit(test.edit)
+		w.pass(0)
+		t.Log(name)
+		w.check("train", 8, reasonFixed)
+		w.resizable(test.reason, test.says)
+		w.same("notices", map[string]string{}, w.notices())
+	}
+}
+
+// An autoscaler owns the number, and the condition names it.
+func TestFieldsAutoscaler(t *testing.T) {
+	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
+	h := autoscaler("ns", "Job", "train")
+	h.OwnerReferences = owned("keda.sh/v1alpha1", "ScaledObject", "scaler")
+	must(t, w.options.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer().GetStore().Add(h))
+	w.pass(0)
+	w.resizable(reasonOwnSize, "HorizontalPodAutoscaler hpa of ScaledObject scaler")
+}
+
+// A request about one owner that fails is an error of the pass, and the gang keeps its size. The others are served.
+func TestFieldsUnreadable(t *testing.T) {
+	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	w.dynamic.PrependReactor("get", "jobs", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInternalError(errors.New("no answer"))
+	})
+	if err := w.try(0); err == nil || !strings.HasPrefix(err.Error(), "gang ns/train: read Job.batch train: ") {
+		t.Errorf("%v", err)
+	}
+	w.check("train", 8, "Invalid")
+	w.same("notices", map[string]string{}, w.notices())
+}
+
+// The pods of a Deployment leave in the order of an annotation, which they get and lose with the notice.
+func TestFieldsDeletionCost(t *testing.T) {
+	pods := members(t, "train", 4, 4, 0)
+	w := newFieldsWorld(t, 6, 8, append(pods, rigid(t)...)...)
+	w.gangs.sizes[ref("train")] = []int{2, 4}
+	for _, p := range pods {
+		p.OwnerReferences = owned("apps/v1", "ReplicaSet", "set")
+		p.Labels = maps.Clone(p.Labels)
+		delete(p.Labels, batchv1.JobCompletionIndexAnnotation)
+	}
+	w.put(pods...)
+	set := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": map[string]any{"namespace": "ns", "name": "set", "uid": "uid-set"},
+		"spec": map[string]any{"replicas": int64(4)},
+	}}
+	must(t, w.dynamic.Tracker().Add(set))
+	w.dynamic.PrependReactor("patch", "replicasets", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		return len(action.(k8stesting.PatchActionImpl).PatchOptions.DryRun) > 0, set, nil
+	})
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 4, 4)))
+	w.pass(0)
+	w.same("notices", map[string]string{"train-2": at5, "train-3": at5}, w.notices())
+	costs := func() string {
+		said := ""
+		for i := range 4 {
+			said += fmt.Sprintf("%q ", w.pod(fmt.Sprint("train-", i)).Annotations["controller.kubernetes.io/pod-deletion-cost"])
+		}
+		return said
+	}
+	w.same("costs", `"" "" "-1000000" "-1000000" `, costs())
+	w.drop(rigid(t)...)
+	w.pass(3)
+	w.same("costs", `"" "" "" "" `, costs())
+}
