@@ -53,6 +53,10 @@ tested-with: # builds what the tests start
 	@echo "test: looking for etcd and kube-apiserver, which the tests start; then compiling the tests (minutes, the first time)"
 	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
 
+.PHONY: test-operators
+test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, which run; the first run builds them
+	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$' -v ./test/integration
+
 HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \

@@ -1,0 +1,50 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// OperatorSource returns the directory with the source of a module that tools/operators names, such as sigs.k8s.io/jobset. The
+// first call downloads the module.
+func OperatorSource(ctx context.Context, path string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	raw, err := goCommand(ctx, filepath.Join(root, "tools", "operators"), "mod", "download", "-json", path).Output()
+	var found struct{ Dir, Error string }
+	if decoding := json.Unmarshal(raw, &found); decoding == nil && found.Error != "" {
+		return "", fmt.Errorf("download %s: %s", path, found.Error)
+	}
+	if err != nil {
+		return "", fmt.Errorf("download %s: %w", path, withStderr(err))
+	}
+	return found.Dir, nil
+}
+
+// Operator returns the path of a program of a module that tools/operators names. It builds the program in the module's own
+// directory, with the versions that the module's authors chose, where the cache has none.
+func Operator(ctx context.Context, path, pkg string) (string, error) {
+	dir, err := OperatorSource(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Base(path)
+	out := filepath.Join(cache, "tools", "operators-"+filepath.Base(dir))
+	b := &builder{
+		name: "operators", dir: dir, out: out, packages: map[string]string{name: pkg}, progress: os.Stderr,
+		mod: module{firstTime: "about 2 minutes on two cores"},
+	}
+	if err := b.ensure(ctx, []string{name}); err != nil {
+		return "", err
+	}
+	return filepath.Join(out, name), nil
+}

@@ -1,0 +1,13 @@
+// The operators whose objects the controller resizes. Tests read their CustomResourceDefinitions, and make test-operators builds
+// some of them, each by its own go.mod. So nothing here is built with the others, and go mod tidy would remove these lines.
+module github.com/tandem-gpu/tandem/tools/operators
+
+go 1.26.0
+
+require (
+	github.com/kubeflow/mpi-operator v0.6.0
+	github.com/kubeflow/trainer/v2 v2.0.1
+	github.com/kubeflow/training-operator v1.9.3
+	github.com/ray-project/kuberay/ray-operator v1.4.2
+	sigs.k8s.io/jobset v0.10.1
+)
