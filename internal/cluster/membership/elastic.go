@@ -3,8 +3,6 @@ package membership
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -21,7 +19,7 @@ func ElasticSizes(annotations map[string]string, minCount int) ([]int, error) {
 	if !ok {
 		return nil, nil
 	}
-	sizes, legal := parseSizes(raw)
+	sizes, legal := elastic.ParseSizes(raw, MaxMinMembers)
 	switch {
 	case !legal:
 		return nil, kube.Malformed(v1alpha1.AnnotationElasticWorkers, raw, legalSizes)
@@ -50,40 +48,6 @@ func BySizeFields(annotations map[string]string) (bool, error) {
 			"it is for elastic gangs, and the annotation "+v1alpha1.AnnotationElasticWorkers+" is missing: set that one too, or remove this one")
 	}
 	return raw == v1alpha1.ResizeSizeFields, nil
-}
-
-// parseSizes reads a range or a list of numbers of members.
-func parseSizes(raw string) (sizes []int, legal bool) {
-	if least, rest, isRange := strings.Cut(raw, "-"); isRange {
-		most, step, stepped := strings.Cut(rest, "/")
-		if !stepped {
-			step = "1"
-		}
-		bounds, legal := parseNumbers(least, most, step)
-		if !legal {
-			return nil, false
-		}
-		sizes, err := elastic.Steps(bounds[0], bounds[1], bounds[2])
-		return sizes, err == nil
-	}
-	sizes, legal = parseNumbers(strings.Split(raw, ",")...)
-	for i := 1; i < len(sizes); i++ {
-		legal = legal && sizes[i] > sizes[i-1]
-	}
-	return sizes, legal
-}
-
-// parseNumbers reads numbers of members.
-func parseNumbers(raw ...string) (numbers []int, legal bool) {
-	for _, word := range raw {
-		word = strings.TrimSpace(word)
-		n, err := strconv.ParseUint(word, 10, 16)
-		if err != nil || n < 1 || n > MaxMinMembers {
-			return nil, false
-		}
-		numbers = append(numbers, int(n))
-	}
-	return numbers, true
 }
 
 // Worker is a member of an elastic gang that exists and has not ended.

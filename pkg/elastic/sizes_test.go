@@ -1,0 +1,25 @@
+package elastic_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+)
+
+func TestParseSizes(t *testing.T) {
+	for text, want := range map[string][]int{
+		"2-5": {2, 3, 4, 5}, "2-8/3": {2, 5, 8}, "1-4/9": {1}, "1,2,4,8": {1, 2, 4, 8}, " 2 - 3 ": {2, 3}, "7": {7}, "9-10": {9, 10},
+		"": nil, "-": nil, "0-4": nil, "4-2": nil, "2-4/0": nil, "1,1": nil, "2,1": nil, "1,,2": nil, "9-11": nil, "11": nil, "NaN": nil, "+2": nil,
+		"2-4-6": nil, "1.5": nil, "99999999999999999999": nil,
+	} {
+		got, legal := elastic.ParseSizes(text, 10)
+		if !legal {
+			got = nil
+		}
+		if diff := cmp.Diff(want, got); diff != "" || legal != (want != nil) {
+			t.Errorf("ParseSizes(%q) is %v (-want +got):\n%s", text, legal, diff)
+		}
+	}
+}
