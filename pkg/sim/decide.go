@@ -44,6 +44,9 @@ func (e *engine) decide(job int, c *candidates) (*decision, error) {
 	if err != nil || plan.Places == nil {
 		return nil, err
 	}
+	if g := e.history.groupOf[job]; g != nil {
+		plan.Places = g.ofAll(plan.Places)
+	}
 	d := &decision{places: plan.Places, Preemption: Preemption{Cut: plan.Stats.Cut}}
 	for _, unit := range plan.Evict {
 		d.Evicted = append(d.Evicted, c.jobsOf(unit.Pods))
@@ -96,7 +99,7 @@ func (e *engine) candidates(below int32, nodes []*vgpu.Node) *candidates {
 		}
 		p := preemption.Pod{
 			UID: o.UID, Name: o.Pod, Node: o.Assignment.Node, Host: j.Request.Host, Priority: j.Request.Priority,
-			Lost: e.wouldLose(job), Leaving: e.leaving[job], Gang: -1,
+			Lost: e.wouldLose(job) + e.lead(job), Leaving: e.leaving[job], Gang: -1,
 		}
 		if g := e.history.groupOf[job]; g != nil {
 			if _, known := gangs[g]; !known {
@@ -149,7 +152,12 @@ func (e *engine) saved(job int) time.Duration {
 }
 
 // wouldLose returns the work that an eviction of a job now undoes, in thousandths of a GPU times seconds.
+//
+// A member of an elastic gang counts the time since the last checkpoint of its gang, at the present speed.
 func (e *engine) wouldLose(job int) int64 {
 	undone := e.worked(job) - e.saved(job)
+	if s := e.sizingOf(job); s != nil {
+		undone = min(e.sample.At-e.history.Outcomes[job].Started, s.undone(&e.setup.Jobs[job], e.sample.At))
+	}
 	return int64(e.history.Outcomes[job].Allocated) * int64(undone/time.Millisecond) / 1000
 }

@@ -26,7 +26,11 @@ func (e *engine) decideInTree(job int, c *candidates) (*decision, error) {
 			return nil, nil
 		}
 	}
-	for _, member := range e.unit(job) {
+	for i, member := range e.unit(job) {
+		if i >= e.waitsFor(job) {
+			t.made.places = append(t.made.places, vgpu.Assignment{}) // it may come later, without evictions
+			continue
+		}
 		place, err := t.place(member)
 		if err != nil {
 			return nil, err

@@ -9,14 +9,16 @@
 //
 // The package draws no random numbers and reads no files; who makes the jobs does that. The simulator models no
 // interference between neighbours: a placed pod does the work of its duration, unless it leaves for one of a higher
-// priority. Package preemption chooses the victims, or a model of the stock scheduler's plugin.
+// priority. Package preemption chooses the victims, or a model of the stock scheduler's plugin. Package elastic decides how
+// many members of an elastic gang run; the gang does its work faster with more of them.
 //
 // The words it adds to the glossary:
 //
 //   - job: one pod of a workload, with the time at which it arrives and how long it runs;
 //   - instant: all that happens at one time. First pods end, or leave, and the pods start for which these left. Then
 //     the simulator tries those that wait, and keeps room for a gang that it refuses at its turn. Then it tries the
-//     gangs with something due. Last, pods and gangs arrive, in the order of the jobs;
+//     gangs with something due. Then pods and gangs arrive, in the order of the jobs. Last, where it is time for that,
+//     elastic gangs get other sizes;
 //   - drain: keeping room for one gang while its present owners end;
 //   - nomination: keeping room for a pod or a gang while its victims leave;
 //   - arrived, allocated: the compute of all requests so far · that of running pods.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
+	"github.com/tandem-gpu/tandem/pkg/gang"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -42,16 +43,18 @@ type engine struct {
 	places   map[*vgpu.Node]int // of the nodes in the cluster's list
 	states   []placement.State  // per node, for the ranking
 	history  *History
-	arrivals []int       // jobs in the order of arrival that are still to come; of a gang the first member
-	running  []departure // pods that will end, or leave, the first last
-	live     []int       // jobs that have places, in no order that matters
-	waiting  []int       // jobs by priority, then in the order in which they came; of a gang the first member
-	late     []*group    // the gangs among those that wait
-	machine  machine     // the rooms of gangs
-	kinds    []int       // per job, equal for requests that are alike, and for gangs that are
-	came     int         // jobs so far
-	sample   Sample      // the present
-	self     [1]int      // what unit returns for a single pod
+	arrivals []int        // jobs in the order of arrival that are still to come; of a gang the first member
+	running  []departure  // pods that will end, or leave, the first last
+	live     []int        // jobs that have places, in no order that matters
+	waiting  []int        // jobs by priority, then in the order in which they came; of a gang the first member
+	late     []*group     // the gangs among those that wait
+	elastic  []*group     // the elastic gangs that have arrived and have not ended, by priority, then as they came
+	levels   []gang.Level // all that gangs wish for, for the sizes of elastic ones
+	machine  machine      // the rooms of gangs
+	kinds    []int        // per job, equal for requests that are alike, and for gangs that are
+	came     int          // jobs so far
+	sample   Sample       // the present
+	self     [1]int       // what unit returns for a single pod
 
 	kept    []time.Duration // per job, the work that it need not do again
 	since   []time.Duration // per job, when it began to wait
@@ -60,6 +63,9 @@ type engine struct {
 	freed   bool            // whether room came free since the last try of those that wait: an evicted pod left, or a drain began
 	// nominations in the order of their decisions.
 	nominations []*nomination
+
+	decided time.Duration // the last decision on sizes
+	stirred time.Duration // the last arrival, start or end of a pod, changes of sizes aside
 
 	changes  int         // of nodes so far
 	releases int         // how often room came free so far
@@ -83,7 +89,8 @@ func newEngine(s Setup) (*engine, error) {
 		return nil, err
 	}
 	h.assemble(c)
-	e := &engine{setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(h)}
+	h.setup.Elastic = s.Elastic.withDefaults()
+	e := &engine{levels: levelsOfAll(h.groups), setup: &h.setup, cluster: c, policy: s.Policy, history: h, kinds: kindsOf(h)}
 	e.machine = newMachine(e.setup, h.groups)
 	h.Capacity = Capacity(c.Nodes())
 	h.Samples = make([]Sample, 0, len(s.Jobs)+1)
@@ -163,6 +170,9 @@ func (e *engine) next() (time.Duration, bool) {
 	if len(e.running) > 0 {
 		at, more = min(at, e.running[len(e.running)-1].at), true
 	}
+	if decision, some := e.nextDecision(); some {
+		at, more = min(at, decision), true
+	}
 	if due := e.nextDue(); due.first != nil && (more || e.asking()) { // else what is due changes nothing
 		at, more = min(at, due.look), true
 	}
@@ -211,7 +221,7 @@ func (e *engine) instant(at time.Duration) error {
 		e.note()
 		e.progress(len(e.unit(job)))
 	}
-	return nil
+	return e.adjust()
 }
 
 // turn does what is due for gangs, and tries those for which it was, or all that wait at the end of a kept room.
@@ -267,9 +277,13 @@ func (e *engine) endDue(at time.Duration) (ended bool, err error) {
 			continue
 		}
 		e.vacate(job)
+		e.stirred = at
 		e.history.Outcomes[job].State = Finished
 		if g := e.history.groupOf[job]; g != nil && e.history.Gangs[g.number].State != Finished {
 			e.history.Gangs[g.number].State = Finished // all members end now
+			if g.sizing != nil {
+				e.leaveElastic(g)
+			}
 			if err := e.forget(g); err != nil {
 				return ended, err
 			}
@@ -296,6 +310,10 @@ func (e *engine) vacate(job int) {
 
 // arrive tries a pod, or a gang, for the first time.
 func (e *engine) arrive(job int) error {
+	if g := e.history.groupOf[job]; g != nil && g.sizing != nil {
+		e.joinElastic(g)
+	}
+	e.stirred = e.sample.At
 	for _, member := range e.unit(job) {
 		e.sample.Arrived += e.history.Outcomes[member].Asked
 		e.learn(&e.setup.Jobs[member].Request)

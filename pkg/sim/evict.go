@@ -54,6 +54,9 @@ func (e *engine) wouldLoseAll(d *decision) int64 {
 	lost := int64(0)
 	for _, unit := range append(slices.Clone(d.Evicted), d.Fallen) {
 		for _, victim := range unit {
+			if g := e.history.groupOf[victim]; g != nil && g.sizing != nil && !slices.Contains(d.broken, g) {
+				continue // its gang goes on with its work
+			}
 			lost += e.wouldLose(victim)
 		}
 	}
@@ -141,6 +144,13 @@ func (e *engine) execute(d *decision) (bool, error) {
 	for _, victim := range n.waits[len(d.Waits):] {
 		e.evict(victim)
 	}
+	for _, g := range e.elastic {
+		if slices.ContainsFunc(n.waits[len(d.Waits):], func(victim int) bool { return e.history.groupOf[victim] == g }) {
+			if err := e.resized(g); err != nil {
+				return false, err
+			}
+		}
+	}
 	if atOnce {
 		return true, e.atOnce(n)
 	}
@@ -163,8 +173,12 @@ func (e *engine) atOnce(n *nomination) error {
 func (e *engine) evict(job int) {
 	o := &e.history.Outcomes[job]
 	o.Evictions++
-	o.Lost += e.wouldLose(job)
-	e.kept[job] = e.saved(job)
+	if g := e.history.groupOf[job]; g == nil || g.sizing == nil {
+		o.Lost += e.wouldLose(job)
+		e.kept[job] = e.saved(job)
+	} else if g.broken {
+		o.Lost += e.wouldLose(job)
+	}
 	e.leaving[job] = true
 	e.changed(e.cluster.Node(o.Assignment.Node))
 	e.undue(job)
@@ -216,6 +230,9 @@ func (e *engine) leave(job int) error {
 	case g == nil:
 		o.State, e.since[job] = Waiting, e.sample.At
 		e.comeBack(job)
+	case !g.broken && g.sizing != nil:
+		o.State = Held
+		return e.tell(g)
 	case !g.broken:
 		o.State = Dropped
 		e.sample.Dropped++
@@ -230,14 +247,20 @@ func (e *engine) leave(job int) error {
 
 // regroup brings an evicted gang back to the queue, with the members that it did without.
 func (e *engine) regroup(g *group) error {
-	for _, job := range g.jobs {
+	for rank, job := range g.jobs {
 		if e.history.Outcomes[job].State == Dropped {
 			e.sample.Dropped--
 		}
 		e.history.Outcomes[job].State, e.since[job] = Waiting, e.sample.At
+		if rank >= len(g.askers()) {
+			e.history.Outcomes[job].State = Held
+		}
 		e.kept[job] = e.kept[g.jobs[0]]
 	}
 	g.broken, g.since, g.seen = false, e.sample.At, -1
+	if g.sizing != nil {
+		g.sizing.restart(e.sample.At)
+	}
 	o := &e.history.Gangs[g.number]
 	o.State, o.Started, o.Ended, o.Spread = Waiting, 0, 0, nil
 	e.comeBack(g.jobs[0])

@@ -23,6 +23,8 @@ type Gang struct {
 	Wishes   gang.Wishes
 	// Losses are the losses of the gang by its spread.
 	Losses []gang.Loss
+	// Elastic lets the number of members change while the gang runs; nil for a gang of one size.
+	Elastic *Elastic
 }
 
 // GangConfig is what gangs are placed by.
@@ -52,8 +54,11 @@ type GangOutcome struct {
 	Drains    int
 	DrainedAt time.Duration
 	// Spread is on how many domains of each level of the cluster the placed members are, by key; nodes are those of Hostname.
-	// nil until the gang is placed.
+	// nil until the gang is placed. Of an elastic gang it is the last one.
 	Spread []gang.Spread
+	// Sizes of an elastic gang, from its arrival on, and Moves, the times at which another size was decided while it ran.
+	Sizes []Size
+	Moves []time.Duration
 }
 
 // Wait returns how long the gang waited for its places, all times together. The value has a meaning for placed gangs
@@ -84,6 +89,8 @@ type group struct {
 	asks  bool
 	// since is when it began to wait.
 	since time.Duration
+	// sizing is the state of an elastic gang, nil for others.
+	sizing *sizing
 	// broken says that the gang is a victim as a whole, and that members of it are still there.
 	broken bool
 }
@@ -91,11 +98,24 @@ type group struct {
 // uid returns the UID of the gang's leader.
 func (g *group) uid() vgpu.UID { return g.history.setup.Jobs[g.jobs[0]].Request.UID }
 
+// askers returns the members that wait together for places: all, of an elastic gang its least number.
+func (g *group) askers() []int {
+	if g.sizing != nil {
+		return g.jobs[:g.want.MinCount]
+	}
+	return g.jobs
+}
+
 // at returns the request of the gang if it starts at a time.
 func (g *group) at(s *Setup, at time.Duration) *gang.Group {
+	return g.with(len(g.askers()), s, at)
+}
+
+// with returns the request of the first members of the gang if they start at a time.
+func (g *group) with(members int, s *Setup, at time.Duration) *gang.Group {
 	want := g.want
-	want.Members = slices.Clone(want.Members)
-	for i, job := range g.jobs {
+	want.Members = slices.Clone(want.Members[:members])
+	for i, job := range g.jobs[:members] {
 		want.Members[i].Request = s.requestAt(job, at)
 	}
 	return &want
@@ -155,7 +175,7 @@ func (s *Setup) validateGangs() error {
 			return fmt.Errorf("gang %s: the least number of members is %d, legal is 0 to %d", g.Name, g.MinCount, sizes[g])
 		}
 	}
-	return nil
+	return s.validateElastic(sizes)
 }
 
 // like returns in what a member of a gang differs from the first one and must not.
@@ -206,6 +226,9 @@ func (h *History) prepare(g *group, m *measure) {
 	spec, first := g.gang, &h.setup.Jobs[g.jobs[0]]
 	g.want = gang.Group{
 		Name: spec.Name, MinCount: spec.MinCount, Wishes: spec.Wishes, Losses: spec.Losses, Members: make([]gang.Member, len(g.jobs)),
+	}
+	if spec.Elastic != nil {
+		g.sizing, g.want.MinCount = newSizing(spec.Elastic), spec.Elastic.Sizes[0]
 	}
 	if g.want.MinCount == 0 {
 		g.want.MinCount = len(g.jobs)

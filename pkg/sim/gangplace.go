@@ -51,7 +51,21 @@ func (e *engine) plan(g *group) (gang.Plan, error) {
 	if e.sample.Allocated > e.history.Capacity-g.least {
 		return gang.Plan{}, nil
 	}
-	return gang.Place(g.on(e.cluster), e.wanted(g), e.gangConfig(true))
+	want := e.wanted(g)
+	if g.sizing != nil {
+		want = g.with(g.sizing.target, e.setup, e.begun(g.jobs[0]))
+	}
+	plan, err := gang.Place(g.on(e.cluster), want, e.gangConfig(true))
+	plan.Places = g.ofAll(plan.Places)
+	return plan, err
+}
+
+// ofAll adds members without a place to the places of the first members; nil stays nil.
+func (g *group) ofAll(places []vgpu.Assignment) []vgpu.Assignment {
+	if places == nil || len(places) == len(g.jobs) {
+		return places
+	}
+	return append(places, make([]vgpu.Assignment, len(g.jobs)-len(places))...)
 }
 
 func (e *engine) gangConfig(brief bool) gang.Config {
@@ -105,9 +119,14 @@ func (e *engine) bind(g *group, places []vgpu.Assignment) error {
 	o := &e.history.Gangs[g.number]
 	nodes := make([]int, 0, len(g.jobs))
 	for i, job := range g.jobs {
-		if places[i].Node == "" {
+		switch {
+		case places[i].Node == "" && g.sizing != nil:
+			continue // it may come later
+		case places[i].Node == "":
 			e.leaveOut(job)
 			continue
+		case i >= len(g.askers()):
+			e.since[job] = e.sample.At // it was held back
 		}
 		if err := e.start(job, places[i]); err != nil {
 			return fmt.Errorf("place gang %s: %w", g.gang.Name, err)
@@ -119,7 +138,11 @@ func (e *engine) bind(g *group, places []vgpu.Assignment) error {
 	}
 	o.State, o.Started, o.Spread = Running, e.sample.At, spread(e.history.levels, nodes)
 	o.Waited += e.sample.At - g.since
-	if duration := e.setup.Jobs[g.jobs[0]].Duration; duration > 0 {
+	if g.sizing != nil {
+		if err := e.resized(g); err != nil {
+			return err
+		}
+	} else if duration := e.setup.Jobs[g.jobs[0]].Duration; duration > 0 {
 		o.Ended = o.Started + duration - e.kept[g.jobs[0]]
 	}
 	return e.tell(g)

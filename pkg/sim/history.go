@@ -51,9 +51,11 @@ const (
 	Running
 	// Finished pods did the work of their duration.
 	Finished
+	// Held says that the elastic gang of the pod runs without it, or ended without it.
+	Held
 )
 
-var states = []string{Waiting: "waiting", Dropped: "dropped", Running: "running", Finished: "finished"}
+var states = []string{Waiting: "waiting", Dropped: "dropped", Running: "running", Finished: "finished", Held: "held"}
 
 // String returns the state in a word.
 func (s State) String() string {

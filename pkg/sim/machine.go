@@ -143,9 +143,10 @@ func (e *engine) release(uid vgpu.UID) {
 // facts says what there is of a gang now. The facts are valid until the next call for the same gang.
 func (e *engine) facts(g *group) reservation.Facts {
 	g.members = g.members[:0]
-	for _, job := range g.jobs {
+	for rank, job := range g.jobs {
 		o := &e.history.Outcomes[job]
-		if o.State != Dropped && o.State != Finished {
+		heldBack := o.State == Held && (rank >= g.sizing.target || e.history.Gangs[g.number].State == Finished)
+		if o.State != Dropped && o.State != Finished && !heldBack {
 			g.members = append(g.members, reservation.Member{UID: o.UID, Pod: o.Pod, Node: o.Assignment.Node, Deleted: e.leaving[job]})
 		}
 	}

@@ -41,8 +41,8 @@ func (p *replay) pending(job int, at time.Duration) (vgpu.MapPending, error) {
 		Pod: p.name(job), UID: r.UID, Slots: r.PeakSlots(), SinceSeconds: p.history.Outcomes[job].Arrived.Seconds(),
 	}
 	if g != nil {
-		out.Members, out.Slots = len(g.jobs), 0
-		for _, member := range g.jobs {
+		out.Members, out.Slots = len(g.askers()), 0
+		for _, member := range g.askers() {
 			out.Slots += p.history.setup.Jobs[member].Request.PeakSlots()
 		}
 	}

@@ -186,7 +186,7 @@ func (e *engine) madeRoom(g *group) (places []vgpu.Assignment, void string) {
 	members := e.wanted(g).Members
 	ready, void := e.stand(made, members, g.want.MinCount)
 	if ready {
-		return made.PlacesOf(members), ""
+		return g.ofAll(made.PlacesOf(members)), ""
 	}
 	return nil, void
 }

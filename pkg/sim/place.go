@@ -79,7 +79,7 @@ func (e *engine) start(job int, a vgpu.Assignment) error {
 // schedule notes when a pod that starts now ends.
 func (e *engine) schedule(job int) error {
 	duration := e.setup.Jobs[job].Duration - e.kept[job]
-	if e.setup.Jobs[job].Duration == 0 {
+	if e.setup.Jobs[job].Duration == 0 || e.sizingOf(job) != nil { // the end of an elastic gang depends on its sizes
 		return nil
 	}
 	if e.sample.At > math.MaxInt64-duration {
@@ -126,6 +126,9 @@ func (e *engine) drop(job int) error {
 	}
 	if g := e.history.groupOf[job]; g != nil {
 		e.history.Gangs[g.number].State = Dropped
+		if g.sizing != nil {
+			e.leaveElastic(g)
+		}
 		return e.forget(g)
 	}
 	return nil

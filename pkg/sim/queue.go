@@ -9,7 +9,7 @@ func (e *engine) wait(job int) {
 		i--
 	}
 	e.waiting = slices.Insert(e.waiting, i, job)
-	e.sample.Waiting += len(e.unit(job))
+	e.sample.Waiting += e.waitsFor(job)
 	if g := e.history.groupOf[job]; g != nil {
 		e.late = append(e.late, g)
 	}
@@ -17,10 +17,19 @@ func (e *engine) wait(job int) {
 
 // served notes that a job does not wait any longer.
 func (e *engine) served(job int) {
-	e.sample.Waiting -= len(e.unit(job))
+	e.stirred = e.sample.At
+	e.sample.Waiting -= e.waitsFor(job)
 	if i := slices.Index(e.late, e.history.groupOf[job]); i >= 0 {
 		e.late = slices.Delete(e.late, i, i+1)
 	}
+}
+
+// waitsFor counts the pods that wait with a job.
+func (e *engine) waitsFor(job int) int {
+	if g := e.history.groupOf[job]; g != nil {
+		return len(g.askers())
+	}
+	return 1
 }
 
 // retry tries those that wait, after others have ended. The start of a gang ends its drain, and victims leave room too,

@@ -23,11 +23,13 @@ import (
 //	jobs                         the input lists them: "a 5 at=1m for=10m cpu=4 memory=8Gi models=A100,T4"; slots of one
 //	                             container after the name, none for a pod without GPUs; "ends" for one that declares its
 //	                             end; "priority=5"; "saves=30m" for checkpoints; "budget=b" of which one pod may be missing; "gang=g"
-//	                             for a member of a gang, of which the first may say min=2 required=rack preferred=rack,nvlink
+//	                             for a member of a gang, of which the first may say min=2 required=rack preferred=rack,nvlink, or
+//	                             elastic=1,2,4 rates=1:1,2:1.9 resize=40s: numbers of members, the speeds of some, the cost of a change
 //	run queue=fifo policy=spread mix=(3,3,20) drain=1m timeout=1h    plays the jobs; the mix is slots of usual requests;
 //	                             gangs have room kept after the time of drain, or with bounded=1m where ends are known and soon,
 //	                             as long as timeout; preempt=tandem grace=30s
-//	                             has others evicted, and tells of each preemption
+//	                             has others evicted, and tells of each preemption; every=10s notice=5s admit=2m moves=4 are those of
+//	                             elastic gangs, whose sizes it tells
 //	map at=5m                    the picture of a moment, as JSON
 //	waiting at=5m                who waits and why, and for whom room is kept, of that picture
 //	at percent=80                what is allocated and lost when so much has arrived
@@ -143,6 +145,8 @@ func (s *story) word(job *sim.Job, w string) (err error) {
 		job.Gang.Wishes.Required = strings.Split(value, ",")
 	case key == "preferred":
 		job.Gang.Wishes.Preferred = strings.Split(value, ",")
+	case key == "elastic" || key == "rates" || key == "resize":
+		err = s.elastic(job.Gang, key, value)
 	case !given:
 		job.Request.Containers = append(job.Request.Containers, vgpu.ContainerRequest{
 			Name: fmt.Sprintf("c%d", len(job.Request.Containers)), Slots: vgpu.Slots(whole(s.t, w)),
@@ -176,7 +180,7 @@ func whole(t *testing.T, w string) int {
 
 func (s *story) run(d *datadriven.TestData) (string, error) {
 	queue, policy := "drop", "packed"
-	s.setup.Gangs, s.setup.Preemption = sim.GangConfig{}, sim.PreemptionConfig{}
+	s.setup.Gangs, s.setup.Preemption, s.setup.Elastic = sim.GangConfig{}, sim.PreemptionConfig{}, sim.ElasticConfig{}
 	var mix []string
 	for _, a := range d.CmdArgs {
 		switch a.Key {
@@ -216,6 +220,10 @@ func (s *story) run(d *datadriven.TestData) (string, error) {
 				return "", err
 			}
 			s.setup.Preemption.Grace = grace
+		default:
+			if err := s.elasticFlag(a.Key, a.Vals[0]); err != nil {
+				return "", err
+			}
 		}
 	}
 	var err error

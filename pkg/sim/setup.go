@@ -86,6 +86,8 @@ type Setup struct {
 	// Hostname has its name there.
 	Labels map[string]map[string]string
 	Gangs  GangConfig
+	// Elastic is what the sizes of elastic gangs go by.
+	Elastic ElasticConfig
 	// Preemption chooses the victims for pods and gangs that find no room.
 	Preemption PreemptionConfig
 	// Seed is for the policies that draw.

@@ -47,6 +47,12 @@ func (s *story) tell() (string, error) {
 			fmt.Fprintf(&b, ", waited %v, spread %v", g.Wait(), g.Spread)
 		}
 		b.WriteString("\n")
+		for _, size := range g.Sizes {
+			fmt.Fprintf(&b, "  %v: %d members, speed %.2f from %v\n", size.At, size.Workers, size.Speed, size.Works)
+		}
+		if len(g.Sizes) > 0 {
+			fmt.Fprintf(&b, "  moves at %v\n", g.Moves)
+		}
 	}
 	last := s.history.Samples[len(s.history.Samples)-1]
 	fmt.Fprintf(&b, "end: %d running, %d waiting, %d dropped; %v arrived, %v allocated, %v lost of %v\n", last.Running,

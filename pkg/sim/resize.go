@@ -1,0 +1,286 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/pkg/gang"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// maxWaiting bounds the jobs that wait and are not elastic, for which elastic gangs shrink at one decision, as in the
+// controller.
+const maxWaiting = 500
+
+// nextDecision returns when the sizes of elastic gangs are next decided on, and false where there is no such time yet.
+func (e *engine) nextDecision() (time.Duration, bool) {
+	every := e.setup.Elastic.Every
+	if len(e.elastic) == 0 || e.sample.At > latest {
+		return 0, false
+	}
+	at := (e.sample.At/every + 1) * every
+	return at, at <= e.stirred+e.setup.Elastic.settled()
+}
+
+// adjust decides on the sizes of the elastic gangs where it is time for that, carries the decisions out, and places members
+// that came back or found no place earlier.
+func (e *engine) adjust() error {
+	if len(e.elastic) == 0 {
+		return nil
+	}
+	before, order := len(e.history.log), e.elastic
+	if now := e.sample.At; now > e.decided && now%e.setup.Elastic.Every == 0 && now <= e.stirred+e.setup.Elastic.settled() {
+		e.decided = now
+		var err error
+		if order, err = e.decideSizes(); err != nil {
+			return err
+		}
+	}
+	if err := e.turn(); err != nil {
+		return err
+	}
+	for _, g := range order {
+		if err := e.grow(g); err != nil {
+			return err
+		}
+	}
+	if len(e.history.log) > before {
+		e.note()
+	}
+	return nil
+}
+
+// decideSizes asks package elastic for the sizes of the elastic gangs, and lets members leave. It returns the gangs in the
+// order in which their sizes change.
+func (e *engine) decideSizes() ([]*group, error) {
+	jobs := make([]elastic.Job, 0, len(e.elastic))
+	for _, g := range e.elastic {
+		jobs = append(jobs, e.elasticJob(g))
+	}
+	jobs = append(jobs, e.waitingJobs()...)
+	plan, err := elastic.Workers(e.seen(), jobs, nil, unix(e.sample.At), e.setup.Elastic.Config)
+	if err != nil {
+		return nil, err
+	}
+	place := func(i int) int {
+		if at := slices.Index(plan.Order, i); at >= 0 {
+			return at
+		}
+		return len(plan.Order)
+	}
+	list := make([]int, len(e.elastic))
+	for i := range list {
+		list[i] = i
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return place(a) - place(b) })
+	order := make([]*group, 0, len(list))
+	for _, i := range list {
+		order = append(order, e.elastic[i])
+	}
+	for k, g := range order {
+		if err := e.follow(g, &plan.Targets[list[k]]); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}
+
+// seen returns the cluster as the controller sees it: without the room that the scheduler keeps.
+func (e *engine) seen() *gang.Cluster {
+	c, ledger := &gang.Cluster{Levels: e.levels}, e.ledger()
+	for _, n := range e.cluster.Nodes() {
+		room := ledger(n.Name()).Room()
+		if n.Held() {
+			n = n.Without(func(_ *vgpu.Hold, held bool) bool { return held })
+		} else {
+			n = n.Clone()
+		}
+		n.SetRoom(room)
+		c.Nodes = append(c.Nodes, n)
+	}
+	return c
+}
+
+// elasticJob returns an elastic gang as package elastic sees it.
+func (e *engine) elasticJob(g *group) elastic.Job {
+	s, first := g.sizing, &e.setup.Jobs[g.jobs[0]]
+	j := elastic.Job{
+		Name: g.gang.Name, Priority: first.Request.Priority, Arrived: unix(first.Arrive), Sizes: s.Sizes,
+		Worker: gang.Member{Request: first.Request}, Wishes: g.want.Wishes, Losses: g.want.Losses, Curve: s.Curve,
+		Cost: s.ResizeTime.Seconds(), Served: s.served + float64(s.workers)*(e.sample.At-s.at).Seconds(), Moved: s.moved,
+	}
+	for _, job := range e.atWork(g) {
+		o := &e.history.Outcomes[job]
+		j.Placed = append(j.Placed, o.Assignment)
+		if at := unix(o.Started); j.Started == 0 || at < j.Started {
+			j.Started = at
+		}
+	}
+	return j
+}
+
+// waitingJobs returns the pods and gangs that are not elastic and wait for devices, as jobs of package elastic.
+func (e *engine) waitingJobs() []elastic.Job {
+	jobs := make([]elastic.Job, 0, min(len(e.waiting), maxWaiting))
+	for _, job := range e.waiting {
+		if len(jobs) == maxWaiting { // the queue is in order of priority and time
+			break
+		}
+		g, members := e.history.groupOf[job], e.unit(job)
+		first := slices.IndexFunc(members, func(member int) bool { return len(e.setup.Jobs[member].Request.Containers) > 0 })
+		if first < 0 || g != nil && g.sizing != nil {
+			continue
+		}
+		r := &e.setup.Jobs[members[first]].Request
+		j := elastic.Job{
+			Name: "pod " + r.Pod, Priority: r.Priority, Arrived: unix(e.setup.Jobs[job].Arrive), Sizes: []int{1}, Worker: gang.Member{Request: *r},
+		}
+		if g != nil {
+			j.Name, j.Sizes, j.Wishes = "gang "+g.gang.Name, []int{g.want.MinCount}, g.want.Wishes
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// follow gives an elastic gang its target as the controller does, and lets its members beyond the target leave.
+func (e *engine) follow(g *group, t *elastic.Target) error {
+	if t.Err != nil {
+		return t.Err
+	}
+	s, members, to := g.sizing, e.atWork(g), t.Workers
+	switch {
+	case len(members) == 0 && t.Why == elastic.Waits:
+		to = s.Sizes[0]
+	case s.short && len(members) < s.target && t.Workers >= s.target && e.sample.At-s.since > e.setup.Elastic.AdmitWithin:
+		to = s.sizeBelow(len(members))
+	case t.Workers < s.target && t.Why == elastic.Steady: // members that are missing come back
+		to = s.target
+	}
+	if to != s.target {
+		s.target, s.since, s.short, s.seen = to, e.sample.At, false, -1
+		if len(members) > 0 {
+			s.moved = append(s.moved, unix(e.sample.At))
+			o := &e.history.Gangs[g.number]
+			o.Moves = append(o.Moves, e.sample.At)
+		}
+	}
+	return e.shrink(g, members)
+}
+
+// shrink gives notice to the last members beyond the target of an elastic gang, and evicts those whose notice is over.
+func (e *engine) shrink(g *group, members []int) error {
+	s, surplus := g.sizing, []int(nil)
+	if len(members) > s.target {
+		surplus = members[s.target:]
+	}
+	maps.DeleteFunc(s.notices, func(job int, _ time.Duration) bool { return !slices.Contains(surplus, job) })
+	some := false
+	for _, job := range surplus {
+		if _, told := s.notices[job]; !told {
+			s.notices[job] = e.after(e.setup.Elastic.Notice)
+		}
+		if s.notices[job] > e.sample.At {
+			continue
+		}
+		some = true
+		delete(s.notices, job)
+		e.evict(job)
+	}
+	if !some {
+		return nil
+	}
+	if err := e.resized(g); err != nil {
+		return err
+	}
+	if e.setup.Preemption.Grace > 0 {
+		return nil
+	}
+	for _, job := range surplus {
+		if e.leaving[job] {
+			e.undue(job)
+			if err := e.leave(job); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// grow places the members within the target of a running elastic gang that have no place, beside the others, by the
+// decision of the scheduler.
+func (e *engine) grow(g *group) error {
+	s, present := g.sizing, e.atWork(g)
+	if len(present) == 0 || len(present) >= s.target || g.broken || s.seen == e.releases {
+		return nil
+	}
+	want := &gang.Group{
+		Name: g.gang.Name, MinCount: max(g.want.MinCount, len(present)), Wishes: g.want.Wishes, Losses: g.want.Losses,
+	}
+	for _, job := range present {
+		want.Placed = append(want.Placed, e.history.Outcomes[job].Assignment)
+	}
+	var missing []int
+	for rank, job := range g.jobs[:s.target] {
+		if e.history.Outcomes[job].State == Held && len(missing) < s.target-len(present) {
+			missing = append(missing, job)
+			want.Members = append(want.Members, gang.Member{Rank: rank, Request: e.request(job)})
+		}
+	}
+	if len(missing) == 0 {
+		return nil // they are about to leave their places
+	}
+	plan, err := gang.Place(g.on(e.cluster), want, e.gangConfig(true))
+	if err != nil {
+		return err
+	}
+	s.seen = e.releases
+	s.short = plan.Places == nil || slices.ContainsFunc(plan.Places, func(a vgpu.Assignment) bool { return a.Node == "" })
+	if plan.Places == nil {
+		return nil
+	}
+	for i, job := range missing {
+		if plan.Places[i].Node == "" {
+			continue
+		}
+		e.since[job] = e.sample.At
+		if err := e.start(job, plan.Places[i]); err != nil {
+			return fmt.Errorf("grow gang %s: %w", g.gang.Name, err)
+		}
+	}
+	if err := e.tell(g); err != nil {
+		return err
+	}
+	return e.resized(g)
+}
+
+// levelsOfAll returns the levels that the wishes of any gang name, each once.
+func levelsOfAll(groups []*group) []gang.Level {
+	var all []gang.Level
+	for _, g := range groups {
+		for _, l := range g.levels {
+			if !slices.ContainsFunc(all, func(o gang.Level) bool { return o.Key == l.Key }) {
+				all = append(all, l)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b gang.Level) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
+
+// lead returns how much more work counts as lost with a member of an elastic gang than with those after it, so that of
+// members that lost the same the last ones are evicted first, as in the scheduler. The value is 0 for other pods.
+func (e *engine) lead(job int) int64 {
+	g := e.history.groupOf[job]
+	if g == nil || g.sizing == nil {
+		return 0
+	}
+	return max(0, maxLead-int64(slices.Index(g.jobs, job)))
+}
+
+// maxLead is the lead of the first member, in thousandths of a GPU times seconds.
+const maxLead = 10_000
