@@ -31,7 +31,13 @@ Where the workload has gangs a second table follows, of gangs in place of jobs:
   attempts                              how often a place was looked for, on average
   mean racks, mean hostnames, …         on how many domains of each label of the nodes a gang is, on average
 
-Where pods may be evicted a third one follows, with a row for each priority:
+Where gangs are elastic another table has a row for each of them, for the first ten of each run:
+  min, mean, max                        how many workers it had while it ran: the fewest, over the time, the most
+  moves                                 how often another number was decided while it ran
+  paused                                how long it did no work after changes
+  workers over time                     the numbers of its workers, each after the time of the change; 0 while it waits
+
+Where pods may be evicted a last one follows, with a row for each priority:
   preemptions, victims                  how often others were evicted to make room · how many pods
   GPU-h lost                            GPU time of the work that was undone by that
   violations                            victims beyond what budgets allow

@@ -30,6 +30,8 @@ type RunResult struct {
 	JCTSeconds *Quantiles `json:"jct_seconds"`
 	// Gangs is what became of the gangs, nil when there are none.
 	Gangs *Gangs `json:"gangs,omitempty"`
+	// Elastic is what became of each elastic job, nil when there are none.
+	Elastic []ElasticJob `json:"elastic,omitempty"`
 	// Preemption sums up the evictions, nil where the scenario allows none.
 	Preemption *Evictions `json:"preemption,omitempty"`
 	// MakespanSeconds is from the first arrival to the last end; nil when no job finished.
@@ -43,6 +45,8 @@ type Jobs struct {
 	Running  int `json:"running"`
 	Waiting  int `json:"waiting"`
 	Dropped  int `json:"dropped"`
+	// Held counts members of elastic jobs that were held back to the end.
+	Held int `json:"held,omitempty"`
 }
 
 // Gangs sums up what became of gangs: Arrived is the sum of the four after it.
@@ -124,6 +128,9 @@ func (s Scenario) Table(w io.Writer) error {
 		return err
 	}
 	if err := s.writeGangs(w); err != nil {
+		return err
+	}
+	if err := s.writeElastic(w); err != nil {
 		return err
 	}
 	if err := s.writeEvictions(w); err != nil {

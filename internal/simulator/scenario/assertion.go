@@ -18,6 +18,8 @@ type Assertion struct {
 	Level string
 	// Priority of the pods that a metric of pods is about, nil for all.
 	Priority *int32
+	// Job that a metric of elastic jobs is about, "" for all.
+	Job string
 	// Policy, "" for every one.
 	Policy string
 	// From and To bound the window, both included.
@@ -53,6 +55,9 @@ func (a *Assertion) String() string {
 	if a.Priority != nil {
 		s += fmt.Sprintf(" of priority %d", *a.Priority)
 	}
+	if a.Job != "" {
+		s += " of job " + a.Job
+	}
 	if a.Policy != "" {
 		s += " of " + a.Policy
 	}
@@ -72,7 +77,8 @@ func (a *Assertion) String() string {
 	return s + ": " + strings.Join(bounds, " and ")
 }
 
-func (r *reader) assertions(files []assertionFile, policies, levels []string) []Assertion {
+// assertions reads the expectations. Policies and levels are those of the scenario, jobs its elastic jobs.
+func (r *reader) assertions(files []assertionFile, policies, levels, jobs []string) []Assertion {
 	all := make([]Assertion, 0, len(files))
 	for i := range files {
 		path, f := at("assertions", i), &files[i]
@@ -84,7 +90,7 @@ func (r *reader) assertions(files []assertionFile, policies, levels []string) []
 			r.wrong(path+".policy", quote(f.Policy), "one of the scenario's policies: "+strings.Join(policies, ", "))
 		}
 		a.Level = r.levelOf(path, f, levels)
-		a.Priority = r.priorityOf(path, f)
+		a.Priority, a.Job = r.priorityOf(path, f), r.jobOf(path, f, jobs)
 		r.window(path, f, &a)
 		if f.Min != "" {
 			a.Min = r.decimal(path+".min", f.Min, -1e12, 1e12)
@@ -205,13 +211,14 @@ func measure(a *Assertion, h *sim.History) (values []float64, empty string) {
 type span struct {
 	from, to   time.Duration
 	first, end int
-	// level and priority of the assertion.
+	// level, job and priority of the assertion.
 	level    string
+	job      string
 	priority *int32
 }
 
 func windowOf(a *Assertion, h *sim.History) (span, string) {
-	w := span{end: len(h.Samples), level: a.Level, priority: a.Priority}
+	w := span{end: len(h.Samples), level: a.Level, job: a.Job, priority: a.Priority}
 	_, w.to = h.Span()
 	for _, b := range []Bound{a.From, a.To} {
 		if b.Arrived > 0 {

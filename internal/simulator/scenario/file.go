@@ -18,6 +18,7 @@ type file struct {
 	Typical     *typicalFile    `json:"typical"`
 	Gangs       *gangsFile      `json:"gangs"`
 	Preemption  *preemptionFile `json:"preemption"`
+	Elastic     *elasticFile    `json:"elastic"`
 	Assertions  []assertionFile `json:"assertions"`
 }
 
@@ -76,6 +77,30 @@ type gangFile struct {
 	MinCount  scalar       `json:"min_count"`
 	Required  []scalar     `json:"required"`
 	Preferred []scalar     `json:"preferred"`
+	Elastic   *resizeFile  `json:"elastic"`
+}
+
+// resizeFile is how the size of a gang changes.
+type resizeFile struct {
+	Workers    scalar     `json:"workers"`
+	Rates      []rateFile `json:"rates"`
+	ResizeTime scalar     `json:"resize_time"`
+}
+
+type rateFile struct {
+	Workers scalar `json:"workers"`
+	Hosts   scalar `json:"hosts"`
+	Rate    scalar `json:"rate"`
+}
+
+// elasticFile is the configuration of the sizes of elastic gangs.
+type elasticFile struct {
+	Policy      scalar `json:"policy"`
+	Interval    scalar `json:"interval"`
+	Horizon     scalar `json:"horizon"`
+	MaxMoves    scalar `json:"max_moves"`
+	Notice      scalar `json:"notice"`
+	AdmitWithin scalar `json:"admit_within"`
 }
 
 type memberFile struct {
@@ -193,6 +218,7 @@ type assertionFile struct {
 	Metric   scalar `json:"metric"`
 	Level    scalar `json:"level"`
 	Priority scalar `json:"priority"`
+	Job      scalar `json:"job"`
 	Policy   scalar `json:"policy"`
 	From     scalar `json:"from"`
 	To       scalar `json:"to"`

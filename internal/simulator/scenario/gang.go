@@ -56,7 +56,7 @@ type work struct {
 func (w *work) jobs(name string, arrive, duration time.Duration, declares bool) []sim.Job {
 	var own *sim.Gang
 	if w.gang != nil {
-		own = &sim.Gang{Name: name, MinCount: w.gang.MinCount, Wishes: w.gang.Wishes, Losses: w.gang.Losses}
+		own = &sim.Gang{Name: name, MinCount: w.gang.MinCount, Wishes: w.gang.Wishes, Losses: w.gang.Losses, Elastic: w.gang.Elastic}
 	}
 	jobs := make([]sim.Job, 0, len(w.requests))
 	for i := range w.requests {
@@ -101,9 +101,11 @@ func (a *asker) gang(path string, f *gangFile) work {
 	}
 	w.gang.MinCount = int(a.wholeOr(0, path+".min_count", f.MinCount, 1, int64(max(1, len(w.requests)))))
 	w.gang.Wishes = a.wishes(path, f)
+	resizes := a.resizes(path, f, &w)
 	if a.err == nil {
 		a.fits(path, &w)
 	}
+	w.gang.Elastic = resizes
 	return w
 }
 

@@ -48,10 +48,14 @@ func (g *generator) jobs(seed int64) ([]sim.Job, error) {
 	for i, at := range g.arrive(random) {
 		draw := random.Int64N(g.shapes[len(g.shapes)-1].upTo)
 		k := slices.IndexFunc(g.shapes, func(s shape) bool { return draw < s.upTo })
-		name := fmt.Sprintf("%s/%0*d", g.name, len(fmt.Sprint(g.count)), i+1)
-		jobs = append(jobs, g.standing.give(g.shapes[k].jobs(name, at, g.duration(random), g.declares))...)
+		jobs = append(jobs, g.standing.give(g.shapes[k].jobs(g.jobName(i), at, g.duration(random), g.declares))...)
 	}
 	return jobs, nil
+}
+
+// jobName returns the name of a job by its index.
+func (g *generator) jobName(i int) string {
+	return fmt.Sprintf("%s/%0*d", g.name, len(fmt.Sprint(g.count)), i+1)
 }
 
 // generator reads a generator; left bounds its jobs.
@@ -76,6 +80,9 @@ func (r *reader) generator(path string, f *generatorFile, a *asker, taken map[sc
 	g.duration = r.durations(path+".duration", f.Duration)
 	g.declares = r.declares(path, f.DeclaresEnd, f.Duration != nil)
 	g.standing = r.standing(path, &f.standingFile, g.name)
+	for i := range g.shapes {
+		r.suits(path, &g.shapes[i].work, g.declares, &g.standing)
+	}
 	return g
 }
 

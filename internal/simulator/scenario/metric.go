@@ -19,6 +19,8 @@ var metrics = []metric{
 	{"allocated_percent", sampled((*sim.History).AllocatedPercent)},
 	{"budget_violations", ofPreemptions(func(p *sim.Preemption) float64 { return float64(p.Violations) })},
 	{"dropped_pods", dropped},
+	{elasticMoves, movesOf},
+	{elasticWorkers, workersOf},
 	{"finished_gangs", func(h *sim.History, w span) []float64 {
 		if w.first >= w.end {
 			return nil
@@ -74,7 +76,8 @@ var metrics = []metric{
 // pods (allocated, fragmentation, running, waiting) cover each moment of the window with an event. Waits are those of
 // pods that started in the window, completion times (jct) those of pods that ended in it. Attempts and spread cover
 // each gang that started in the window; waits of gangs also count those that wait at its end. Victims, lost work and
-// violations are those of the preemptions in the window; needless victims those of the whole run.
+// violations are those of the preemptions in the window; needless victims those of the whole run. Workers of elastic jobs
+// are those of every moment of the window at which such a job is there, moves the changes of their sizes in it.
 func Metrics() []string {
 	names := make([]string, 0, len(metrics))
 	for i := range metrics {

@@ -83,6 +83,7 @@ func (s *Scenario) play(run *Run, arrived func(done, total int)) error {
 		return err
 	}
 	setup := sim.Setup{Nodes: s.Nodes, Jobs: jobs, Queue: s.Queue, Seed: run.Seed, Labels: s.Labels, Gangs: s.Gangs, Preemption: s.Preemption,
+		Elastic:  s.Elastic,
 		Progress: arrived}
 	if setup.Policy, err = placement.ByName(run.Policy); err != nil {
 		return err

@@ -27,6 +27,8 @@ type Scenario struct {
 	Gangs  sim.GangConfig
 	// Preemption is the configuration of evictions for pods and gangs without room.
 	Preemption sim.PreemptionConfig
+	// Elastic is the configuration of the sizes of elastic gangs.
+	Elastic sim.ElasticConfig
 	// Assertions are the expectations.
 	Assertions []Assertion
 
@@ -55,13 +57,14 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	s.Queue = r.queue(f.Queue)
 	s.Seeds = r.seeds(f.Seeds)
 	s.Preemption = r.preemption(f.Preemption, s.Queue)
+	s.Elastic = r.elastic(f.Elastic)
 	if s.Nodes = r.cluster(&f.Cluster); r.err == nil {
 		s.Labels = r.nodeLabels
 		var usual []string
 		s.Gangs, usual = r.gangs(f.Gangs, r.known(s.Nodes))
 		s.sources = r.workload(&f.Workload, s.Nodes, usual)
 		s.typical = r.typical(f.Typical, modelsOf(s.Nodes))
-		s.Assertions = r.assertions(f.Assertions, s.Policies, levelsOf(s.Labels))
+		s.Assertions = r.assertions(f.Assertions, s.Policies, levelsOf(s.Labels), elasticNames(s.sources))
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -59,12 +59,24 @@ func (r *reader) listed(files []jobFile, a *asker) listed {
 		}
 		declares := r.declares(path, f.DeclaresEnd, f.Duration != "")
 		s := r.standing(path, &f.standingFile, "jobs/"+name)
+		r.suits(path, &w, declares, &s)
 		if list = append(list, s.give(w.jobs("jobs/"+name, arrive, duration, declares))...); len(list) > maxJobs {
 			r.wrong("workload.jobs", fmt.Sprintf("%d pods", len(list)), fmt.Sprintf("at most %d", maxJobs))
 			return nil
 		}
 	}
 	return list
+}
+
+// suits refuses what an elastic gang cannot have.
+func (r *reader) suits(path string, w *work, declares bool, s *standing) {
+	switch {
+	case w.gang == nil || w.gang.Elastic == nil:
+	case declares:
+		r.wrong(path+".declares_end", `"true"`, "nothing, since the end of an elastic job depends on its workers")
+	case s.budget != nil:
+		r.wrong(path+".max_unavailable", fmt.Sprintf("%q", fmt.Sprint(s.budget.MaxUnavailable)), "nothing, since the members of an elastic job that are held back would count")
+	}
 }
 
 // declares reads whether pods say when they end.

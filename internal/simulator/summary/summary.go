@@ -31,6 +31,7 @@ func reportRun(r *scenario.Run) report.RunResult {
 		Jobs: report.Jobs{
 			Arrived: len(h.Outcomes), Finished: h.Count(sim.Finished), Running: h.Count(sim.Running),
 			Waiting: h.Count(sim.Waiting), Dropped: h.Count(sim.Dropped),
+			Held: h.Count(sim.Held),
 		},
 		AllocatedPercent:     overTime(h, h.AllocatedPercent),
 		FragmentationPercent: overTime(h, h.FragmentationPercent),
@@ -38,7 +39,7 @@ func reportRun(r *scenario.Run) report.RunResult {
 		JCTSeconds:           quantiles(h.JCTs()),
 	}
 	if len(h.Gangs) > 0 {
-		out.Gangs = reportGangs(h)
+		out.Gangs, out.Elastic = reportGangs(h), reportElastic(h)
 	}
 	if h.Preempts() {
 		out.Preemption = reportEvictions(h)

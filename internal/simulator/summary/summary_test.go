@@ -125,3 +125,39 @@ queue: drop
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 }
+
+// TestOfElastic: one worker for 60 s, when a change repays its cost, then two that are twice as fast and work from 70 s on, until
+// the hundred seconds of work are done: 60 + 2 × 20. The third member never runs, since a service has its GPU.
+func TestOfElastic(t *testing.T) {
+	r := play(t, `
+name: elastic
+cluster: {groups: [{name: n, count: 1, cpu: 8, memory: 64Gi, gpus: 3, model: T4, device_memory: 16Gi}]}
+workload:
+  jobs:
+  - {name: service, slots: 10}
+  - name: train
+    duration: 100s
+    gang:
+      members: [{role: w, count: 3, slots: 10}]
+      elastic: {workers: 1-3, rates: [{workers: 1, rate: 1}, {workers: 2, rate: 2}], resize_time: 10s}
+policies: [packed]
+queue: skip
+elastic: {interval: 30s}
+assertions:
+- {metric: elastic_workers, job: train, from: 60s, to: 60s, min: 2, max: 2}
+`)
+	got := summary.Of(r)
+	want := []report.ElasticJob{{
+		Job: "jobs/train", State: "finished", Min: new(1), Mean: new(1.3333), Max: new(2), // (1 × 60 + 2 × 30) / 90
+		Moves: 1, PausedSeconds: 10, JCTSeconds: new(90.0), Workers: []report.Workers{{Workers: 1}, {AtSeconds: 60, Workers: 2}, {AtSeconds: 90}},
+	}}
+	if diff := cmp.Diff(want, got.Results[0].Elastic); diff != "" {
+		t.Errorf("elastic jobs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(report.Jobs{Arrived: 4, Finished: 2, Running: 1, Held: 1}, got.Results[0].Jobs); diff != "" {
+		t.Errorf("jobs (-want +got):\n%s", diff)
+	}
+	if failed := got.Failed(); failed != nil {
+		t.Errorf("failed: %v", failed)
+	}
+}
