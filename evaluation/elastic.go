@@ -15,15 +15,25 @@ func elasticCommand() *cobra.Command {
 	given := gangsFlags{parsePolicies: gangs.ParseElasticPolicies}
 	var form command.Output
 	var elastic gangs.Elastic
-	var costs string
+	var costs, models string
 	c := &cobra.Command{
 		Use:   "elastic --workload JOBS.csv --measured FOLDER",
 		Short: "Compares how jobs wait and run whose number of workers changes",
 		Long: `Compares how jobs wait and run whose number of workers changes.
 
-The jobs are those of the command gangs, but for their sizes: a job runs with any measured number of workers from one to
-twice as many as it asks for. Its batch stays the same. After a change of its size a job does no work for a while: for the
-restart time, or for the time of its application that --cost gives. The same holds where a policy stops a job.
+The jobs are those of the command gangs, but for their sizes: a job runs with any measured number of workers from one, or
+the part of what it asks for that --least gives, to twice as many as it asks for. Its batch stays the same. After a change
+of its size a job does no work for a while: for the restart time, or for the time of its application that --cost gives. The
+same holds where a policy stops a job.
+
+A workload may be a trace of Muri (Zhao et al., SIGCOMM 2022) too. Of such a trace the seed chooses as many jobs in a row as
+--jobs says. Each trains the measured application that stands for its model (--models) for as long as the trace says, with
+the GPUs that it asks for. A job that asks for more GPUs than the cluster has is left out.
+
+With --load each workload is played at each load by itself. Load 2 of a workload of Pollux is twice as many jobs in the same
+time: the workload, and as many jobs of the others. Load 0.5 is half of its jobs. Load 2 of a trace of Muri has the same
+jobs, and they arrive so fast that they ask for twice the GPU time that there is until the last one arrives; without --load
+it is 1.
 
 The policies are
   kubernetes        pod by pod, sizes as asked for; a job of which a part has waited for the rest for ten minutes is deleted
@@ -42,12 +52,15 @@ The policies are
 From elastic-kubeflow on the policies are those of pkg/elastic. All that weigh speeds know the measured ones on as few nodes
 as possible and on one node more, but for the last.
 
-The table has, for each policy, the mean hours from arrival to end for each workload, their mean, the 99th percentile, the
+There is a table for each format of workloads and each load. It has, for each policy, the mean hours from arrival to end for each workload, their mean, the 99th percentile, the
 mean time from arrival to start (wait) and from start to end (run) against static, the hours ÷ those that a job would take
 alone on an equal part of the cluster (unfair; the 99th percentile and the worst job), changes of size and later starts for
-each job, and the hours by kubernetes ÷ these for all jobs (gain) and without those that kubernetes started anew (unstuck).`,
+each job, and the hours by kubernetes ÷ these for all jobs (gain) and without those that kubernetes started anew (unstuck).
+Below it are, for each workload, the changes of elastic-kubeflow against static and of goodput against elastic-fifo, tiresias
+and pollux-like: of the mean hours, waits and times of running, of the changes of size and of the unfairness.`,
 		Example: `  evaluation elastic --workload workload-1.csv --workload workload-2.csv --measured placements --measured scalability --measured validation
   evaluation elastic --workload workload-1.csv --measured traces --load 0.5,1,1.5,2 --policy kubernetes,elastic-fifo,goodput
+  evaluation elastic --workload workload-1.csv --workload trace1.csv --measured traces --load 0.5,1,1.5,2 --seeds 1-3
   evaluation elastic --workload workload-1.csv --measured traces --cost bert=120s,cifar10=50s,ncf=15s -o json`,
 		Args: command.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -57,6 +70,9 @@ each job, and the hours by kubernetes ÷ these for all jobs (gain) and without t
 			var err error
 			if elastic.Costs, err = parseCosts(costs); err != nil {
 				return fmt.Errorf("flag --cost: %w", err)
+			}
+			if elastic.Models, err = gangs.ParseModels(models); err != nil {
+				return fmt.Errorf("flag --models: %w", err)
 			}
 			nameRepeats(c.ErrOrStderr(), elastic.Measured)
 			bar := command.Progress(c)
@@ -71,6 +87,10 @@ each job, and the hours by kubernetes ÷ these for all jobs (gain) and without t
 	}
 	given.flags(c, &elastic.Training)
 	c.Flags().StringVar(&costs, "cost", "", "`times` that a change of size or a later start takes, by application, 0s to 1h: bert=120s,ncf=15s; default the restart time")
+	c.Flags().Float64Var(&elastic.Least, "least", 0, "the least workers of a job, as a `part` of those that it asks for, 0 to 1; 0 for one worker")
+	c.Flags().IntVar(&elastic.Jobs, "jobs", 160, "`number` of jobs in a row of each trace of Muri")
+	c.Flags().StringVar(&models, "models", gangs.MuriModels, "`applications` that stand for the models of Muri, with the samples of a worker in a step")
+	c.Flags().Lookup("load").Usage = "`loads` at which each workload is played, separated by commas; above 0, at most 10"
 	form.AddFlag(c)
 	return c
 }

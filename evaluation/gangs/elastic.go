@@ -6,68 +6,71 @@ import (
 	"slices"
 
 	"github.com/tandem-gpu/tandem/evaluation/results"
-	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 )
 
 // Elastic plays the jobs of a Training with numbers of workers that change, and compares what policies make of them. A
-// job has from one to twice as many workers as it asks for, of the numbers that were measured. Its batch, and so the
-// model that it trains, stays the same.
+// job has from its least number of workers to twice as many as it asks for, of the numbers that were measured. Its batch,
+// and so the model that it trains, stays the same.
+//
+// The workloads may be traces of Muri too. Each load is played with each workload by itself, and not with all of them
+// together: see sets.
 type Elastic struct {
 	Training
+	// Least is the least number of workers of a job, as a part of those that it asks for: 0 to 1, 0 for one worker.
+	Least float64
+	// Jobs is how many jobs in a row of a trace of Muri are played, 1 or more.
+	Jobs int
+	// Models says which application stands for a model of Muri.
+	Models map[string]StandIn
 }
 
 // elasticResult is what came of one run. The figures are by job.
 type elasticResult struct {
-	// jcts are hours from arrival to end, waits those from arrival to start.
-	jcts, waits []float64
+	outcome
+	// waits are hours from arrival to start.
+	waits []float64
 	// unfairness is the hours from arrival to end ÷ those that the job would take alone on an equal part of the cluster.
 	unfairness []float64
 	// changes counts changes of size, and later starts.
 	changes int
-	stuck   map[int]bool
 }
 
-// Run plays every policy of ElasticPolicies with every workload, or load, and seed. It always plays the default scheduler
-// of Kubernetes and static sizes, for comparison.
+// Run plays every policy of ElasticPolicies with every workload, load and seed. It always plays the default scheduler of
+// Kubernetes and static sizes, for comparison.
 func (e *Elastic) Run() (*results.Elastic, error) {
-	batches, trained, err := e.prepare()
+	sets, leftOut, err := e.sets()
 	if err != nil {
 		return nil, fmt.Errorf("run elastic: %w", err)
 	}
-	out := &results.Elastic{
-		Kind: e.Kind, Nodes: e.Nodes, GPUs: e.GPUs, Columns: trained.Columns, LeftOut: trained.LeftOut, Seeds: e.Seeds,
+	var batches []gangBatch
+	for i := range sets {
+		batches = append(batches, sets[i].batches...)
 	}
-	policies := slices.Concat([]string{stockGangs, staticGangs}, e.Policies)
-	each := len(e.Seeds) * len(batches)
-	runs := make([]elasticResult, len(policies)*each)
-	err = scenario.Each(len(runs), e.Progress, func(i int) error {
-		policy, seed, batch := policies[i/each], e.Seeds[i%each/len(batches)], batches[i%len(batches)]
-		if e.alike(policy) && i%each >= len(batches) {
-			return nil
-		}
-		var err error
-		if runs[i], err = e.play(policy, batch.jobs(seed), seed); err != nil {
-			return fmt.Errorf("run elastic jobs of %s by policy %s with seed %d: %w", batch.name, policy, seed, err)
-		}
-		return nil
-	})
+	policies := append([]string{stockGangs, staticGangs}, e.Policies...)
+	runs, err := playGrid(&e.Training, batches, policies, rules[elasticResult]{drawsSizes, e.play})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("run elastic: %w", err)
 	}
-	for i := range runs {
-		if e.alike(policies[i/each]) {
-			runs[i] = runs[i-i%each+i%len(batches)]
+	out := &results.Elastic{Setting: e.setting()}
+	out.LeftOut = leftOut
+	from := 0
+	for i := range sets {
+		to := from + len(sets[i].batches)
+		part := map[string]grid[elasticResult]{}
+		for policy := range runs {
+			part[policy] = runs[policy].columns(from, to)
 		}
-	}
-	for p, policy := range e.Policies {
-		of := runs[(p+2)*each : (p+3)*each]
-		out.Results = append(out.Results, elasticComparedTo(runs[:each], runs[each:2*each], policy, of, len(batches)))
+		out.Groups = append(out.Groups, e.group(&sets[i], part))
+		from = to
 	}
 	return out, nil
 }
 
-// alike reports whether the runs of a policy are the same for all seeds.
-func (e *Elastic) alike(policy string) bool { return len(e.Loads) == 0 && policy != stockGangs }
+// drawsSizes reports whether a policy differs by the seed.
+func drawsSizes(policy string) bool {
+	at := slices.IndexFunc(elasticPolicies, func(p elasticRow) bool { return p.name == policy })
+	return at >= 0 && elasticPolicies[at].make == nil && drawsGangs(elasticPolicies[at].fixed)
+}
 
 // play plays one run.
 func (e *Elastic) play(policy string, jobs []gangJob, seed int64) (elasticResult, error) {
@@ -154,44 +157,6 @@ func (g *Training) alone(s *stay, n float64) float64 {
 		}
 	}
 	return g.Restart.Seconds() + 1/(rate*min(1, share))
-}
-
-// elasticComparedTo sums up the runs of a policy, which are of all columns for each seed in turn. The bases are those of the
-// default scheduler and of static sizes.
-func elasticComparedTo(stock, static []elasticResult, policy string, runs []elasticResult, columns int) results.ElasticResult {
-	out := results.ElasticResult{Policy: policy}
-	of := func(figure func(i int) float64) results.Spread {
-		perSeed := make([]float64, 0, len(runs)/columns)
-		for s := 0; s < len(runs); s += columns {
-			sum := 0.0
-			for i := s; i < s+columns; i++ {
-				sum += figure(i)
-			}
-			perSeed = append(perSeed, sum/float64(columns))
-		}
-		return results.SpreadOf(perSeed)
-	}
-	for c := range columns {
-		perSeed := make([]float64, 0, len(runs)/columns)
-		for i := c; i < len(runs); i += columns {
-			perSeed = append(perSeed, results.Mean(runs[i].jcts))
-		}
-		out.Hours = append(out.Hours, results.SpreadOf(perSeed))
-	}
-	ran := func(x *elasticResult) float64 { return results.Mean(x.jcts) - results.Mean(x.waits) }
-	out.MeanHours = of(func(i int) float64 { return results.Mean(runs[i].jcts) })
-	out.P99Hours = of(func(i int) float64 { return quantile(runs[i].jcts, .99) })
-	out.Wait = of(func(i int) float64 { return results.Mean(runs[i].waits) })
-	out.WaitChange = of(func(i int) float64 { return results.Mean(runs[i].waits)/results.Mean(static[i].waits) - 1 })
-	out.RunChange = of(func(i int) float64 { return ran(&runs[i])/ran(&static[i]) - 1 })
-	out.P99Unfairness = of(func(i int) float64 { return quantile(runs[i].unfairness, .99) })
-	out.WorstUnfairness = of(func(i int) float64 { return slices.Max(runs[i].unfairness) })
-	out.Changes = of(func(i int) float64 { return float64(runs[i].changes) / float64(len(runs[i].jcts)) })
-	out.Gain = of(func(i int) float64 { return results.Mean(stock[i].jcts) / results.Mean(runs[i].jcts) })
-	out.GainUnstuck = of(func(i int) float64 {
-		return results.Mean(without(stock[i].jcts, stock[i].stuck)) / results.Mean(without(runs[i].jcts, stock[i].stuck))
-	})
-	return out
 }
 
 // quantile returns the least value of which at least a part q are no more.

@@ -39,9 +39,17 @@ func (a *gangApp) sizesOf(batch int64, most int) []int {
 	})
 }
 
+// legalSizes returns the numbers of workers that the job may have: up to twice as many as it asks for, and from its least one
+// on, or from the next measured one below that.
+func (j *gangJob) legalSizes(gpus int) []int {
+	sizes := j.app.sizesOf(j.batch, min(2*j.workers, gpus))
+	least := largest(sizes, j.least)
+	return slices.DeleteFunc(sizes, func(n int) bool { return n < least })
+}
+
 // speed returns which part of a job its workers do in a second.
 func (j *gangJob) speed(nodes []int) float64 {
-	return 1 / (j.app.work(j.batch, len(nodes)) * j.app.stepTime(j.batch, nodes))
+	return 1 / (j.work(len(nodes)) * j.app.stepTime(j.batch, nodes))
 }
 
 // worker is the request of a worker: a whole GPU.

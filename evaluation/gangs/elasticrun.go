@@ -35,7 +35,7 @@ func newElasticRun(g *Training, p elasticPolicy, jobs []gangJob) (*elasticRun, e
 	}
 	for i := range jobs {
 		j := elasticJob{gangJob: jobs[i], name: fmt.Sprintf("default/job-%04d", jobs[i].id), left: 1}
-		j.sizes = j.app.sizesOf(j.batch, min(2*j.workers, g.Nodes*g.GPUs))
+		j.sizes = j.legalSizes(g.Nodes * g.GPUs)
 		if len(j.sizes) == 0 {
 			return nil, fmt.Errorf("job %d: no legal number of workers of %s was measured with a batch of %d", j.id, j.app.name, j.batch)
 		}

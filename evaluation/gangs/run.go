@@ -1,6 +1,7 @@
 package gangs
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -18,6 +19,10 @@ type gangJob struct {
 	// workers of one GPU each, which share a batch.
 	workers int
 	batch   int64
+	// passes is how often it makes the progress of all epochs of its application, 0 for once.
+	passes float64
+	// least is the fewest workers that it has where sizes change, 0 for one.
+	least int
 	// nodes of the workers, by rank; nowhere for those that have none.
 	nodes []int
 	// service is the GPU-seconds that its workers had while all of them had a GPU.
@@ -31,6 +36,11 @@ type gangJob struct {
 	cost float64
 	// moves counts the workers that got or lost a GPU.
 	moves int
+}
+
+// work returns how many steps so many workers take for the job.
+func (j *gangJob) work(workers int) float64 {
+	return cmp.Or(j.passes, 1) * j.app.work(j.batch, workers)
 }
 
 // placed returns how many workers have a GPU.
@@ -231,7 +241,7 @@ func newGangRun(g *Training, p gangPolicy, jobs []gangJob) *gangRun {
 	r.cluster = gangCluster{perNode: g.GPUs, free: slices.Repeat([]int{g.GPUs}, g.Nodes)}
 	for _, j := range jobs {
 		j.nodes = slices.Repeat([]int{nowhere}, j.workers)
-		work := j.app.work(j.batch, j.workers)
+		work := j.work(j.workers)
 		r.states = append(r.states, gangState{gangJob: &j, work: work, steps: work})
 	}
 	return r

@@ -281,8 +281,11 @@ func TestGangsCompare(t *testing.T) {
 // TestGangGains: of two columns with one seed, the second job of the first is stuck by default: 6 ÷ 3 and 4 ÷ 2 hours are gained,
 // without the stuck one 2 ÷ 2 and 4 ÷ 2.
 func TestGangGains(t *testing.T) {
-	base := []gangResult{{jcts: []float64{2, 10}, stuck: map[int]bool{1: true}}, {jcts: []float64{4, 4}}}
-	got := gangsComparedTo(base, "some", []gangResult{{jcts: []float64{2, 4}, restarts: 3}, {jcts: []float64{1, 3}}}, 2)
+	run := func(restarts int, stuck map[int]bool, jcts ...float64) gangResult {
+		return gangResult{outcome: outcome{jcts: jcts, stuck: stuck}, restarts: restarts}
+	}
+	base := grid[gangResult]{{run(0, map[int]bool{1: true}, 2, 10), run(0, nil, 4, 4)}}
+	got := gangsComparedTo(base, "some", grid[gangResult]{{run(3, nil, 2, 4), run(0, nil, 1, 3)}})
 	if got.Gain.Mean != 2 || got.GainUnstuck.Mean != 1.5 || got.Restarts.Mean != 1.5 || got.MeanHours.Mean != 2.5 || got.Hours[1].Mean != 2 {
 		t.Errorf("%+v", got)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
-	"github.com/tandem-gpu/tandem/internal/simulator/scenario"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
 )
 
@@ -47,18 +46,10 @@ type Training struct {
 	Progress func(done, total int)
 }
 
-// gangBatch is the jobs of one run, with a name that those of all seeds share.
-type gangBatch struct {
-	name string
-	jobs func(seed int64) []gangJob
-}
-
 // gangResult is what came of one run.
 type gangResult struct {
-	jcts     []float64
+	outcome
 	restarts int
-	// stuck says which jobs the default scheduler had to start anew.
-	stuck map[int]bool
 	// idle is the part of the held GPU time in which the job did no work.
 	idle float64
 }
@@ -70,36 +61,15 @@ func (g *Training) Run() (*results.Training, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run gangs: %w", err)
 	}
-	policies := slices.Concat([]string{stockGangs}, g.Policies)
-	each := len(g.Seeds) * len(batches)
-	runs := make([]gangResult, len(policies)*each)
-	err = scenario.Each(len(runs), g.Progress, func(i int) error {
-		policy, seed, batch := policies[i/each], g.Seeds[i%each/len(batches)], batches[i%len(batches)]
-		if g.repeats(policy) && i%each >= len(batches) {
-			return nil
-		}
-		var err error
-		if runs[i], err = g.play(policy, batch.jobs(seed), seed); err != nil {
-			return fmt.Errorf("run gangs of %s by policy %s with seed %d: %w", batch.name, policy, seed, err)
-		}
-		return nil
-	})
+	runs, err := playGrid(g, batches, append([]string{stockGangs}, g.Policies...), rules[gangResult]{drawsGangs, g.play})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("run gangs: %w", err)
 	}
-	for i := range runs {
-		if g.repeats(policies[i/each]) {
-			runs[i] = runs[i-i%each+i%len(batches)]
-		}
-	}
-	for p, policy := range g.Policies {
-		out.Results = append(out.Results, gangsComparedTo(runs[:each], policy, runs[(p+1)*each:(p+2)*each], len(batches)))
+	for _, policy := range g.Policies {
+		out.Results = append(out.Results, gangsComparedTo(runs[stockGangs], policy, runs[policy]))
 	}
 	return out, nil
 }
-
-// repeats reports whether the runs of a policy are the same for all seeds.
-func (g *Training) repeats(policy string) bool { return len(g.Loads) == 0 && !drawsGangs(policy) }
 
 // play plays one run.
 func (g *Training) play(policy string, jobs []gangJob, seed int64) (gangResult, error) {
@@ -111,7 +81,7 @@ func (g *Training) play(policy string, jobs []gangJob, seed int64) (gangResult, 
 	if err := r.play(); err != nil {
 		return gangResult{}, err
 	}
-	out := gangResult{jcts: r.jcts(), restarts: r.restarts(), idle: 1 - r.trained/r.held}
+	out := gangResult{outcome: outcome{jcts: r.jcts()}, restarts: r.restarts(), idle: 1 - r.trained/r.held}
 	if s, ok := p.(*stock); ok {
 		out.stuck = s.stuck
 	}
@@ -120,14 +90,11 @@ func (g *Training) play(policy string, jobs []gangJob, seed int64) (gangResult, 
 
 // prepare checks the fields, and reads the jobs.
 func (g *Training) prepare() ([]gangBatch, *results.Training, error) {
-	if err := g.validate(); err != nil {
-		return nil, nil, err
-	}
-	apps, err := gangApps(g.Measured, g.Kind)
+	apps, err := g.apps()
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &results.Training{Kind: g.Kind, Nodes: g.Nodes, GPUs: g.GPUs, Seeds: g.Seeds}
+	out := &results.Training{Setting: g.setting()}
 	batches := make([]gangBatch, 0, len(g.Workloads))
 	var pool []gangJob
 	for _, w := range g.Workloads {
@@ -136,19 +103,28 @@ func (g *Training) prepare() ([]gangBatch, *results.Training, error) {
 			return nil, nil, err
 		}
 		out.LeftOut += len(w.Jobs) - len(jobs)
-		if len(jobs) == 0 {
-			return nil, nil, fmt.Errorf("%v: no job of an application that was measured on %s", w, g.Kind)
-		}
 		pool = append(pool, jobs...)
-		batches = append(batches, gangBatch{w.File, func(int64) []gangJob { return jobs }})
+		batches = append(batches, gangBatch{name: w.File, jobs: func(int64) []gangJob { return jobs }})
 	}
 	if len(g.Loads) > 0 {
 		batches = g.loads(pool)
 	}
-	for _, b := range batches {
-		out.Columns = append(out.Columns, b.name)
+	for i := range batches {
+		out.Columns = append(out.Columns, batches[i].name)
 	}
 	return batches, out, nil
+}
+
+// apps checks the fields, and reads the measurements.
+func (g *Training) apps() (map[string]*gangApp, error) {
+	if err := g.validate(); err != nil {
+		return nil, err
+	}
+	return gangApps(g.Measured, g.Kind)
+}
+
+func (g *Training) setting() results.Setting {
+	return results.Setting{Kind: g.Kind, Nodes: g.Nodes, GPUs: g.GPUs, Seeds: g.Seeds}
 }
 
 func (g *Training) validate() error {
@@ -190,14 +166,27 @@ func (g *Training) jobs(apps map[string]*gangApp, w *measurements.File) ([]gangJ
 		if j.Workers > g.Nodes*g.GPUs {
 			return nil, fmt.Errorf("%s line %d: %d workers on %d GPUs", w.File, j.Line, j.Workers, g.Nodes*g.GPUs)
 		}
-		all = append(all, gangJob{
-			arrive: j.Arrive.Seconds(), app: app, workers: j.Workers, batch: j.Batch,
-			expected: app.work(j.Batch, j.Workers) * app.stepTime(j.Batch, compactly(j.Workers, g.GPUs)),
-			loss:     lossOf(app, j.Batch, j.Workers, g.GPUs),
-			cost:     g.costOf(j.App),
-		})
+		all = append(all, g.job(app, j.Arrive, j.Workers, j.Batch))
+	}
+	if len(all) == 0 {
+		return nil, g.nothingMeasured(w)
 	}
 	return inArrival(all), nil
+}
+
+// nothingMeasured is the error of a workload without a job that can be played.
+func (g *Training) nothingMeasured(w *measurements.File) error {
+	return fmt.Errorf("%v: no job of an application that was measured on %s", w, g.Kind)
+}
+
+// job is a job of an application, which trains until it has made the progress of all its epochs once.
+func (g *Training) job(app *gangApp, arrive time.Duration, workers int, batch int64) gangJob {
+	return gangJob{
+		arrive: arrive.Seconds(), app: app, workers: workers, batch: batch,
+		expected: app.work(batch, workers) * app.stepTime(batch, compactly(workers, g.GPUs)),
+		loss:     lossOf(app, batch, workers, g.GPUs),
+		cost:     g.costOf(app.name),
+	}
 }
 
 // costOf returns the seconds that a later start, or a change of size, takes.
@@ -222,64 +211,34 @@ func (g *Training) loads(pool []gangJob) []gangBatch {
 	each := float64(len(pool)) / float64(len(g.Workloads))
 	batches := make([]gangBatch, 0, len(g.Loads))
 	for _, load := range g.Loads {
-		batches = append(batches, gangBatch{fmt.Sprintf("load %g", load), func(seed int64) []gangJob {
-			random := rand.New(rand.NewPCG(uint64(seed), 2))
-			count := max(1, int(math.Round(load*each)))
-			var jobs []gangJob
-			for len(jobs) < count {
-				for _, i := range random.Perm(len(pool))[:min(len(pool), count-len(jobs))] {
-					jobs = append(jobs, pool[i])
-				}
-			}
-			return inArrival(jobs)
+		batches = append(batches, gangBatch{name: fmt.Sprintf("load %g", load), draws: true, jobs: func(seed int64) []gangJob {
+			return inArrival(drawJobs(pool, max(1, int(math.Round(load*each))), seed))
 		}})
 	}
 	return batches
 }
 
-// gangsComparedTo sums up the runs of a policy, which are of all columns for each seed in turn. The base is those of the default
-// scheduler.
-func gangsComparedTo(base []gangResult, policy string, runs []gangResult, columns int) results.TrainingResult {
-	out := results.TrainingResult{Policy: policy}
-	of := func(figure func(i int) float64) results.Spread {
-		perSeed := make([]float64, 0, len(runs)/columns)
-		for s := 0; s < len(runs); s += columns {
-			sum := 0.0
-			for i := s; i < s+columns; i++ {
-				sum += figure(i)
-			}
-			perSeed = append(perSeed, sum/float64(columns))
+// drawJobs draws so many jobs, each once before any comes again.
+func drawJobs(pool []gangJob, count int, seed int64) []gangJob {
+	random := rand.New(rand.NewPCG(uint64(seed), 2))
+	var jobs []gangJob
+	for len(jobs) < count {
+		for _, i := range random.Perm(len(pool))[:min(len(pool), count-len(jobs))] {
+			jobs = append(jobs, pool[i])
 		}
-		return results.SpreadOf(perSeed)
 	}
-	for c := range columns {
-		perSeed := make([]float64, 0, len(runs)/columns)
-		for i := c; i < len(runs); i += columns {
-			perSeed = append(perSeed, results.Mean(runs[i].jcts))
-		}
-		out.Hours = append(out.Hours, results.SpreadOf(perSeed))
-	}
-	out.MeanHours = of(func(i int) float64 { return results.Mean(runs[i].jcts) })
-	out.Restarts = of(func(i int) float64 { return float64(runs[i].restarts) })
-	out.Idle = of(func(i int) float64 { return runs[i].idle })
-	out.Stuck = of(func(i int) float64 { return float64(len(runs[i].stuck)) })
-	out.Gain = of(func(i int) float64 { return results.Mean(base[i].jcts) / results.Mean(runs[i].jcts) })
-	out.GainUnstuck = of(func(i int) float64 {
-		return results.Mean(without(base[i].jcts, base[i].stuck)) / results.Mean(without(runs[i].jcts, base[i].stuck))
-	})
-	return out
+	return jobs
 }
 
-// without returns the hours of the jobs that are not stuck, or of all where every job is.
-func without(jcts []float64, stuck map[int]bool) []float64 {
-	var all []float64
-	for i, h := range jcts {
-		if !stuck[i] {
-			all = append(all, h)
-		}
-	}
-	if len(all) == 0 {
-		return jcts
-	}
-	return all
+// gangsComparedTo sums up the runs of a policy. The base is those of the default scheduler.
+func gangsComparedTo(base grid[gangResult], policy string, runs grid[gangResult]) results.TrainingResult {
+	seeds, columns := len(runs), len(runs[0])
+	of := func(s, c int) *outcome { return &runs[s][c].outcome }
+	out := results.TrainingResult{Policy: policy}
+	out.Hours, out.MeanHours = hours(seeds, columns, of)
+	out.Gain, out.GainUnstuck = gains(seeds, columns, func(s, c int) *outcome { return &base[s][c].outcome }, of)
+	out.Restarts = overColumns(seeds, columns, func(s, c int) float64 { return float64(runs[s][c].restarts) })
+	out.Idle = overColumns(seeds, columns, func(s, c int) float64 { return runs[s][c].idle })
+	out.Stuck = overColumns(seeds, columns, func(s, c int) float64 { return float64(len(runs[s][c].stuck)) })
+	return out
 }

@@ -3,7 +3,6 @@ package results
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -12,17 +11,44 @@ import (
 
 // Elastic is what policies made of the same jobs with numbers of workers that change, a result per policy.
 type Elastic struct {
-	// Kind of node, Nodes with so many GPUs each.
-	Kind  string `json:"kind"`
-	Nodes int    `json:"nodes"`
-	GPUs  int    `json:"gpus"`
-	// Columns are the workloads, or the loads.
+	Setting
+	// Groups are the tables: one for each format of workloads and each load.
+	Groups []ElasticGroup `json:"groups"`
+}
+
+// ElasticGroup is the results with workloads of one format at one load.
+type ElasticGroup struct {
+	// Jobs is the format of the workloads.
+	Jobs string `json:"jobs"`
+	// Load is the load, 0 for workloads as they are.
+	Load float64 `json:"load"`
+	// Columns are the workloads.
 	Columns []string `json:"columns"`
-	// LeftOut counts the jobs of applications without a measurement on the nodes.
-	LeftOut int `json:"left_out"`
-	// Seeds of the random choices, a run of each column each.
-	Seeds   []int64         `json:"seeds"`
+	// Asked is, for each column, the GPU time for which the jobs ask ÷ that of the cluster from the first to the last
+	// arrival.
+	Asked   []Spread        `json:"asked"`
 	Results []ElasticResult `json:"results"`
+	// Compared are single policies against others, by column.
+	Compared []ElasticCompared `json:"compared"`
+}
+
+// ElasticCompared is one policy against another one, a change for each column.
+type ElasticCompared struct {
+	Policy  string          `json:"policy"`
+	Base    string          `json:"base"`
+	Columns []ElasticChange `json:"columns"`
+}
+
+// ElasticChange is by which part figures are more than those of another policy: −0.22 is 22 percent less.
+type ElasticChange struct {
+	// Hours from arrival to end, Wait those from arrival to start, Run those from start to end.
+	Hours Spread `json:"hours"`
+	Wait  Spread `json:"wait"`
+	Run   Spread `json:"run"`
+	// Changes of size, P99Unfairness and WorstUnfairness are as in ElasticResult.
+	Changes         Spread `json:"changes"`
+	P99Unfairness   Spread `json:"p99_unfairness"`
+	WorstUnfairness Spread `json:"worst_unfairness"`
 }
 
 // ElasticResult is what one policy made of the jobs. Its figures other than Hours are means over the columns, with the
@@ -52,31 +78,76 @@ type ElasticResult struct {
 	GainUnstuck Spread `json:"gain_unstuck"`
 }
 
-// Table writes a row per result, and a line about the cluster.
+// Table writes for each group a row per result, and a row per column of the policies that are compared; at the end a line
+// about the cluster.
 func (r Elastic) Table(w io.Writer) error {
-	t := report.Table{Columns: []report.Column{{Head: "policy", Text: true}}}
-	for _, name := range r.Columns {
-		t.Columns = append(t.Columns, report.Column{Head: strings.TrimSuffix(filepath.Base(name), ".csv")})
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		if err := g.head(w); err != nil {
+			return err
+		}
+		if err := g.results().Write(w); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		if t := g.compared(); len(t.Rows) > 0 {
+			if err := t.Write(w); err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
 	}
-	for _, head := range []string{"mean h", "p99 h", "wait", "run", "unfair p99", "worst", "changes", "gain", "unstuck"} {
+	_, err := io.WriteString(w, r.note("; wait and run against static; gain against kubernetes"))
+	return err
+}
+
+// head writes what the jobs of a group are.
+func (g *ElasticGroup) head(w io.Writer) error {
+	load := "as they are"
+	if g.Load > 0 {
+		load = fmt.Sprintf("load %g", g.Load)
+	}
+	asked := make([]string, 0, len(g.Asked))
+	for _, a := range g.Asked {
+		asked = append(asked, strconv.FormatFloat(a.Mean, 'f', 2, 64))
+	}
+	_, err := fmt.Fprintf(w, "%s, %s; the jobs ask for so many times the GPU time of the cluster: %s\n", g.Jobs, load, strings.Join(asked, ", "))
+	return err
+}
+
+// results returns the table with a row for each policy.
+func (g *ElasticGroup) results() report.Table {
+	t := policyTable(g.Columns, "mean h", "p99 h", "wait", "run", "unfair p99", "worst", "changes", "gain", "unstuck")
+	for i := range g.Results {
+		x := &g.Results[i]
+		t.Rows = append(t.Rows, append(hoursRow(x.Policy, x.Hours), x.MeanHours.precise(), x.P99Hours.String(), x.WaitChange.percent(),
+			x.RunChange.percent(), x.P99Unfairness.String(), x.WorstUnfairness.String(), strconv.FormatFloat(x.Changes.Mean, 'f', 2, 64),
+			x.Gain.String(), x.GainUnstuck.String()))
+	}
+	return t
+}
+
+// compared returns the table with a row for each comparison and column.
+func (g *ElasticGroup) compared() report.Table {
+	t := report.Table{Columns: []report.Column{{Head: "policy", Text: true}, {Head: "against", Text: true}, {Head: "workload", Text: true}}}
+	for _, head := range []string{"hours", "wait", "run", "changes", "unfair p99", "worst"} {
 		t.Columns = append(t.Columns, report.Column{Head: head})
 	}
-	for i := range r.Results {
-		x := &r.Results[i]
-		row := []string{x.Policy}
-		for _, h := range x.Hours {
-			row = append(row, h.precise())
+	for i := range g.Compared {
+		c := &g.Compared[i]
+		for k := range c.Columns {
+			x := &c.Columns[k]
+			t.Rows = append(t.Rows, []string{
+				c.Policy, c.Base, workloadName(g.Columns[k]), x.Hours.percent(), x.Wait.percent(), x.Run.percent(), x.Changes.percent(),
+				x.P99Unfairness.percent(), x.WorstUnfairness.percent(),
+			})
 		}
-		t.Rows = append(t.Rows, append(row, x.MeanHours.precise(), x.P99Hours.String(), x.WaitChange.percent(), x.RunChange.percent(),
-			x.P99Unfairness.String(), x.WorstUnfairness.String(), strconv.FormatFloat(x.Changes.Mean, 'f', 2, 64), x.Gain.String(),
-			x.GainUnstuck.String()))
 	}
-	if err := t.Write(w); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "mean hours from arrival to end on %d nodes with %d GPUs (%s); wait and run against static; gain against kubernetes; %d jobs left out, %d seeds\n",
-		r.Nodes, r.GPUs, r.Kind, r.LeftOut, len(r.Seeds))
-	return err
+	return t
 }
 
 // percent writes "-22.0 %".

@@ -1,27 +1,15 @@
 package results
 
 import (
-	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
-	"strings"
-
-	"github.com/tandem-gpu/tandem/internal/simulator/report"
 )
 
 // Training is what policies made of the same jobs whose workers train together, a result per policy.
 type Training struct {
-	// Kind of node, Nodes with so many GPUs each.
-	Kind  string `json:"kind"`
-	Nodes int    `json:"nodes"`
-	GPUs  int    `json:"gpus"`
+	Setting
 	// Columns are the workloads, or the loads.
-	Columns []string `json:"columns"`
-	// LeftOut counts the jobs of applications without a measurement on the nodes.
-	LeftOut int `json:"left_out"`
-	// Seeds of the random choices, a run of each column each.
-	Seeds   []int64          `json:"seeds"`
+	Columns []string         `json:"columns"`
 	Results []TrainingResult `json:"results"`
 }
 
@@ -47,26 +35,15 @@ type TrainingResult struct {
 
 // Table writes a row per result, and a line about the cluster.
 func (r Training) Table(w io.Writer) error {
-	t := report.Table{Columns: []report.Column{{Head: "policy", Text: true}}}
-	for _, name := range r.Columns {
-		t.Columns = append(t.Columns, report.Column{Head: strings.TrimSuffix(filepath.Base(name), ".csv")})
-	}
-	for _, head := range []string{"mean h", "gain", "unstuck", "restarts", "stuck", "idle"} {
-		t.Columns = append(t.Columns, report.Column{Head: head})
-	}
+	t := policyTable(r.Columns, "mean h", "gain", "unstuck", "restarts", "stuck", "idle")
 	for i := range r.Results {
 		x := &r.Results[i]
-		row := []string{x.Policy}
-		for _, h := range x.Hours {
-			row = append(row, h.precise())
-		}
-		t.Rows = append(t.Rows, append(row, x.MeanHours.precise(), x.Gain.String(), x.GainUnstuck.String(),
+		t.Rows = append(t.Rows, append(hoursRow(x.Policy, x.Hours), x.MeanHours.precise(), x.Gain.String(), x.GainUnstuck.String(),
 			strconv.FormatFloat(x.Restarts.Mean, 'f', 1, 64), strconv.FormatFloat(x.Stuck.Mean, 'f', 1, 64), x.Idle.precise()))
 	}
 	if err := t.Write(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "mean hours from arrival to end on %d nodes with %d GPUs (%s), gain against kubernetes; %d jobs left out, %d seeds\n",
-		r.Nodes, r.GPUs, r.Kind, r.LeftOut, len(r.Seeds))
+	_, err := io.WriteString(w, r.note(", gain against kubernetes"))
 	return err
 }
