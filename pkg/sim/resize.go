@@ -89,9 +89,15 @@ func (e *engine) decideSizes() ([]*group, error) {
 	return order, nil
 }
 
-// seen returns the cluster as the controller sees it: without the room that the scheduler keeps.
+// seen returns the cluster as the controller sees it: without the room that the scheduler keeps, and without the pods that
+// end or are to leave, since who waits for their room gets it soon.
 func (e *engine) seen() *gang.Cluster {
 	c, ledger := &gang.Cluster{Levels: e.levels}, e.ledger()
+	gone := map[string][]int{} // by node
+	for _, job := range e.soonGone() {
+		node := e.history.Outcomes[job].Assignment.Node
+		gone[node] = append(gone[node], job)
+	}
 	for _, n := range e.cluster.Nodes() {
 		room := ledger(n.Name()).Room()
 		if n.Held() {
@@ -99,10 +105,31 @@ func (e *engine) seen() *gang.Cluster {
 		} else {
 			n = n.Clone()
 		}
+		for _, job := range gone[n.Name()] {
+			n.Remove(e.history.Outcomes[job].Assignment.UID)
+			room = room.Plus(e.setup.Jobs[job].Request.Host)
+		}
 		n.SetRoom(room)
 		c.Nodes = append(c.Nodes, n)
 	}
 	return c
+}
+
+// soonGone returns the jobs that end because they were evicted, and the members beyond the targets of elastic gangs.
+func (e *engine) soonGone() []int {
+	var all []int
+	for job, leaves := range e.leaving {
+		if leaves {
+			all = append(all, job)
+		}
+	}
+	for _, g := range e.elastic {
+		if members := e.atWork(g); len(members) > g.sizing.target {
+			all = append(all, members[g.sizing.target:]...)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // elasticJob returns an elastic gang as package elastic sees it.
@@ -113,7 +140,8 @@ func (e *engine) elasticJob(g *group) elastic.Job {
 		Worker: gang.Member{Request: first.Request}, Wishes: g.want.Wishes, Losses: g.want.Losses, Curve: s.Curve,
 		Cost: s.ResizeTime.Seconds(), Served: s.served + float64(s.workers)*(e.sample.At-s.at).Seconds(), Moved: s.moved,
 	}
-	for _, job := range e.atWork(g) {
+	members := e.atWork(g)
+	for _, job := range members[:min(len(members), s.target)] {
 		o := &e.history.Outcomes[job]
 		j.Placed = append(j.Placed, o.Assignment)
 		if at := unix(o.Started); j.Started == 0 || at < j.Started {
@@ -156,7 +184,7 @@ func (e *engine) follow(g *group, t *elastic.Target) error {
 	switch {
 	case len(members) == 0 && t.Why == elastic.Waits:
 		to = s.Sizes[0]
-	case s.short && len(members) < s.target && t.Workers >= s.target && e.sample.At-s.since > e.setup.Elastic.AdmitWithin:
+	case s.short && len(members) < s.target && (t.Workers >= s.target || t.Why == elastic.Steady) && e.sample.At-s.since > e.setup.Elastic.AdmitWithin:
 		to = s.sizeBelow(len(members))
 	case t.Workers < s.target && t.Why == elastic.Steady: // members that are missing come back
 		to = s.target
