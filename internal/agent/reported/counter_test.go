@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -81,5 +82,37 @@ func TestCounterAfterSilence(t *testing.T) {
 	w.want("20/10", pod, 2)
 	if r, _ := w.reader.Rate(pod.UID); !r.From.Equal(r.At.Add(-interval)) {
 		t.Errorf("from %v to %v, want one interval", r.From, r.At)
+	}
+}
+
+// A counter shows since when the pod works with it.
+func TestCounterShowsBreaks(t *testing.T) {
+	w := newTown(t, nil)
+	n := 0
+	w.serve("10.0.0.1:9400", func(rw http.ResponseWriter, _ *http.Request) { page(fmt.Sprintf("steps_total %d\n", n))(rw, nil) })
+	pod := podAt("10.0.0.1", v1alpha1.AnnotationRateMetric, "9400#steps_total")
+	begin := w.now // the first scrape is one interval later
+	for i, step := range []struct {
+		what string
+		n    int
+		want int // the scrape since which it works, -1 for none
+	}{
+		{"the first scrape says nothing", 100, -1}, {"it works", 110, 0}, {"it goes on", 120, 0},
+		{"it stands still", 120, 0}, {"it goes on", 130, 0}, {"it began anew", 0, 0}, {"it loads its state", 0, -1}, {"it works", 10, 6}, {"it goes on", 20, 6},
+		{"it began anew once more", 5, 6}, {"and works", 15, 9},
+		{"it began anew", 3, 9}, {"and again, before it worked", 1, 9}, {"it works", 11, 12},
+	} {
+		n = step.n
+		w.read(pod)
+		var want time.Time
+		if step.want >= 0 {
+			want = begin.Add(time.Duration(step.want+1) * interval)
+		}
+		r, _ := w.reader.Rate(pod.UID)
+		// Until the scrape since which it works after each of the three: 4 to 6, 8 to 9 and 10 to 12, without an interval.
+		pause := map[int]time.Duration{0: -1, -1: r.Pause, 6: interval, 9: 0, 12: interval}[step.want]
+		if !r.Since.Equal(want) || r.Pause != pause {
+			t.Errorf("%d, %s: since %v after %v, want %v after %v", i, step.what, r.Since, r.Pause, want, pause)
+		}
 	}
 }

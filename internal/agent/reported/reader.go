@@ -25,6 +25,13 @@ type Rate struct {
 	// From and At are the time that the rate is about. For a gauge the two are the same. A value in an annotation
 	// stands for the time since the agent first saw it, at most the last AnnotationAge.
 	From, At time.Time
+	// Since is since when the pod works with its present counter: the first interval in which that grew since it last began
+	// anew. A counter that stands still and goes on has not begun anew, since a step may take longer than an interval. Zero
+	// before it grows, and for gauges and annotations, which do not show that a program began anew. Pause is for how long the
+	// pod did no work before that, right in the mean over many: from the last reading of the counter before to Since, without
+	// one interval, half of which the pod still worked and half of which it worked again. −1 for a first counter.
+	Since time.Time
+	Pause time.Duration
 }
 
 const (
@@ -82,6 +89,9 @@ type source struct {
 	// metric is the last scraped one; another one starts anew.
 	metric kube.RateMetric
 	last   *baseline
+	// working is since when the present counter grows, zero before; former is the last reading of the counter before it, zero
+	// where there was none.
+	working, former time.Time
 	// failures in a row, and the time of the next scrape.
 	failures int
 	next     time.Time
@@ -199,7 +209,7 @@ func (r *Reader) due(pod *v1.Pod, metric kube.RateMetric) (task, bool) {
 	defer r.mu.Unlock()
 	s := r.of(pod.UID)
 	if s.metric != metric {
-		s.metric, s.last, s.known, s.failures, s.next = metric, nil, false, 0, time.Time{}
+		s.metric, s.last, s.working, s.former, s.known, s.failures, s.next = metric, nil, time.Time{}, time.Time{}, false, 0, time.Time{}
 	}
 	if pod.Status.Phase != v1.PodRunning || pod.DeletionTimestamp != nil || pod.Status.PodIP == "" {
 		return task{}, false
@@ -247,12 +257,25 @@ func (r *Reader) take(t task, now *reading) error {
 	}
 	rate, told := Rate{Value: now.sum, From: now.at, At: now.at}, true
 	if now.counter {
-		before := s.last
+		before, counted := s.last, time.Time{}
+		if before != nil {
+			counted = before.at
+		}
 		s.last = now.baseline(restarts(t.pod))
 		if before.stale(now.at, staleAfter*r.options.Interval) {
 			before = nil
 		}
 		rate, told = before.until(s.last)
+		switch {
+		case !told && !s.working.IsZero():
+			s.working, s.former = time.Time{}, counted
+		case s.working.IsZero() && rate.Value > 0:
+			s.working = rate.From
+		}
+		rate.Since, rate.Pause = s.working, -1
+		if !s.former.IsZero() && !s.working.IsZero() {
+			rate.Pause = max(0, s.working.Sub(s.former)-r.options.Interval)
+		}
 	}
 	if told {
 		if word := absurd(rate.Value); word != "" {

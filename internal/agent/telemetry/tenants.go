@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/agent/metrics"
@@ -33,9 +34,12 @@ type tenantUse struct {
 	sm, memory *float64
 	measured   bool
 	// rate is the average of the pod's reports, nil without a report since the working tenants last changed; told is
-	// the time of the last report.
-	rate *float64
-	told time.Time
+	// the time of the last report. works is since when the pod works with its present counter, zero where it is unknown,
+	// and pause how long it did not before.
+	rate  *float64
+	told  time.Time
+	works time.Time
+	pause time.Duration
 }
 
 // join takes over who holds shares of the device now. Tenants that still hold their shares keep their averages.
@@ -114,7 +118,7 @@ func (t *tenants) addRates(rate func(types.UID) (reported.Rate, bool)) {
 		}
 		// The same reading once more is no time after itself, and moves nothing.
 		m.rate = approach(m.rate, r.Value, weight(r.At.Sub(m.told)))
-		m.told = r.At
+		m.told, m.works, m.pause = r.At, r.Since, r.Pause
 	}
 }
 
@@ -133,6 +137,12 @@ func (t *tenants) list(utilization bool) []v1alpha1.GPUTenant {
 		}
 		if m.rate != nil {
 			tenant.Rate = rateQuantity(*m.rate)
+			if !m.works.IsZero() {
+				tenant.RateSince = new(metav1.NewTime(m.works.Truncate(time.Second)))
+				if m.pause >= 0 {
+					tenant.PauseSeconds = new(int32(min(m.pause.Round(time.Second).Seconds(), math.MaxInt32)))
+				}
+			}
 		}
 		list = append(list, tenant)
 	}
@@ -182,7 +192,8 @@ func isTenantNews(have, now []v1alpha1.GPUTenant, memory int64) bool {
 			near(a.Rate, b.Rate, func(a, b resource.Quantity) bool {
 				x, y := a.AsApproximateFloat64(), b.AsApproximateFloat64()
 				return x == y || math.Abs(x-y)*newsOfRate < max(x, y)
-			})
+			}) &&
+			near(a.RateSince, b.RateSince, func(a, b metav1.Time) bool { return a.Equal(&b) })
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -133,6 +134,44 @@ func TestFirstSampleAfterAChangeWeighsLikeOthers(t *testing.T) {
 	}
 	if got, want := *c.uses["u"].sm, (0.4+6*0.2)/7; math.Abs(got-want) > 0.001 {
 		t.Errorf("average %v, want about %v", got, want)
+	}
+}
+
+// The time since which a pod works with its counter is published when it changes, though the rate does not move.
+func TestBreaksArePublished(t *testing.T) {
+	s := newStage(t)
+	s.enter("a", 3)
+	w := work{"a", 0.5, 0, false}
+	s.round(0, w)
+	since := func() *metav1.Time {
+		devices, _ := s.inv.Snapshot()
+		return devices[0].Tenants[0].RateSince
+	}
+	began, pause := s.now.Add(1500*time.Millisecond), time.Duration(-1)
+	report := func(works time.Time) bool {
+		s.now = s.now.Add(time.Minute)
+		s.rates["uid-a"] = reported.Rate{Value: 100, From: s.now, At: s.now, Since: works, Pause: pause}
+		return s.round(0, w)
+	}
+	if !report(began) || since() == nil || since().Unix() != began.Unix() {
+		t.Errorf("since %v, want the whole second of %v", since(), began)
+	}
+	if report(began) {
+		t.Error("nothing changed, and it is published")
+	}
+	seconds := func() *int32 {
+		devices, _ := s.inv.Snapshot()
+		return devices[0].Tenants[0].PauseSeconds
+	}
+	if seconds() != nil {
+		t.Errorf("a pause of %d s before the first counter", *seconds())
+	}
+	pause = 14600 * time.Millisecond
+	if again := began.Add(2 * time.Minute); !report(again) || since().Unix() != again.Unix() || seconds() == nil || *seconds() != 15 {
+		t.Errorf("since %v, a pause of %v s, want %v and 15 s", since(), seconds(), again)
+	}
+	if !report(time.Time{}) || since() != nil {
+		t.Errorf("since %v of a pod that does not work", since())
 	}
 }
 

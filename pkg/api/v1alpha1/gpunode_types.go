@@ -280,6 +280,16 @@ type GPUTenant struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}(\.[0-9]{1,9})?(n|u|m|k|M|G|T)?$`
 	Rate *resource.Quantity `json:"rate,omitempty"`
+	// RateSince is since when the pod works with its present counter: since the counter grew after it last began anew, as it
+	// does when the program restarts. Absent before it grows, and where the pod shows no counter.
+	// +optional
+	RateSince *metav1.Time `json:"rateSince,omitempty"`
+	// PauseSeconds is for how long the pod did no work before RateSince, right in the mean: one may be wrong by the agent's
+	// interval. Absent for the first counter of a pod. By it the controller learns for how long a change of size interrupts an
+	// elastic job.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	PauseSeconds *int32 `json:"pauseSeconds,omitempty"`
 }
 
 // LinkType is the kind of path between two devices, in the words of `nvidia-smi topo -m`.
