@@ -280,6 +280,12 @@ type memory struct {
 	refused *verdict
 	// told is the last message of an impossible report, for the log.
 	told string
+	// present are the members of the last pass. resize is the last change of their number until its cost is known, nil
+	// without one. restarts says that the members' reports show restarts.
+	present  map[types.UID]bool
+	hosts    int
+	resize   *resize
+	restarts bool
 }
 
 // remember starts from what an ElasticTarget says, and from how long the members have run.
@@ -301,37 +307,4 @@ func remember(g *elasticGang, now time.Time) *memory {
 		m.learner.Pause, m.learner.Pauses = max(0, float64(*s)), int(g.target.Status.Resizes)
 	}
 	return m
-}
-
-// observe takes the rate of the gang, where all its members report one. An error says that the report is impossible.
-func (m *memory) observe(g *elasticGang, rates map[vgpu.UID]float64, now time.Time) error {
-	m.served += float64(len(g.running)) * max(0, now.Sub(m.at).Seconds())
-	m.at, m.seen = now, now
-	sum := 0.
-	for _, pod := range g.running {
-		rate, reports := rates[kube.UIDOf(pod)]
-		if !reports {
-			return nil
-		}
-		sum += rate
-	}
-	if len(g.running) == 0 {
-		return nil
-	}
-	return m.learner.Report(now.Unix(), len(g.running), g.hosts, sum)
-}
-
-// ratesOf returns the rates that pods report, by UID.
-func ratesOf(nodes []*v1alpha1.GPUNode) map[vgpu.UID]float64 {
-	rates := map[vgpu.UID]float64{}
-	for _, n := range nodes {
-		for i := range n.Status.Devices {
-			for _, t := range n.Status.Devices[i].Tenants {
-				if t.Rate != nil {
-					rates[vgpu.UID(t.UID)] = t.Rate.AsApproximateFloat64() // a pod on several devices tells the same of each
-				}
-			}
-		}
-	}
-	return rates
 }

@@ -10,10 +10,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
-	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
 func namesOf(pods []*v1.Pod) []string {
@@ -169,7 +169,7 @@ func TestObserve(t *testing.T) {
 		g := gangOf(members(t, "train", 8, test.running, 0), nil)
 		m := remember(g, noon)
 		before := m.served
-		if err := m.observe(g, ratesOf(tenants(test.rates)), seconds(10)); err != nil {
+		if err := m.observe(g, reportsOf(tenants(test.rates)), false, seconds(10)); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff(test.want, m.learner.Seen); diff != "" {
@@ -186,13 +186,13 @@ func TestObserveImpossible(t *testing.T) {
 	two, four := gangOf(members(t, "train", 8, 2, 0), nil), gangOf(members(t, "train", 8, 4, 0), nil)
 	m := remember(two, noon)
 	for i := range 3 {
-		must(t, m.observe(two, map[vgpu.UID]float64{"uid-train-0": 1, "uid-train-1": 1}, seconds(i)))
+		must(t, m.observe(two, map[types.UID]report{"uid-train-0": {rate: 1}, "uid-train-1": {rate: 1}}, false, seconds(i)))
 	}
-	rates := map[vgpu.UID]float64{}
+	rates := map[types.UID]report{}
 	for i := range 4 {
-		rates[vgpu.UID(fmt.Sprint("uid-train-", i))] = 1000
+		rates[types.UID(fmt.Sprint("uid-train-", i))] = report{rate: 1000}
 	}
-	if err := m.observe(four, rates, seconds(10)); err == nil {
+	if err := m.observe(four, rates, false, seconds(10)); err == nil {
 		t.Error("no error")
 	}
 	if diff := cmp.Diff([]elastic.Seen{{Workers: 2, Hosts: 1, Rate: 2, Reports: 3}}, m.learner.Seen); diff != "" {

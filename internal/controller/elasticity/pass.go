@@ -100,7 +100,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			members[ref] = append(members[ref], pod)
 		}
 	}
-	rates := ratesOf(p.objects.GPUNodes)
+	reports := reportsOf(p.objects.GPUNodes)
 	refs := p.gangs.Elastic()
 	gangs = make([]*elasticGang, 0, len(refs))
 	taken := map[string]bool{} // two gangs of one name can have one target only
@@ -136,7 +136,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 			failed = append(failed, fmt.Errorf("gang %s: %w", ref, err))
 			g.problem = cmp.Or(g.problem, err.Error())
 		}
-		if err := m.observe(g, rates, p.now); err != nil && err.Error() != m.told {
+		if err := m.observe(g, reports, p.profiles.declareCost(all[0]), p.now); err != nil && err.Error() != m.told {
 			m.told = err.Error()
 			klog.Background().Info("Ignoring an impossible rate of a gang", "gang", ref.String(), "why", m.told)
 		}

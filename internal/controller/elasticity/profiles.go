@@ -44,6 +44,12 @@ func (p *profiles) read(ctx context.Context, from client.Reader) error {
 	return nil
 }
 
+// declareCost reports whether the profile that a pod names declares what a change of size costs.
+func (p *profiles) declareCost(pod *v1.Pod) bool {
+	profile := p.of(pod)
+	return profile != nil && profile.Scaling().ResizeTime >= 0
+}
+
 // of returns the profile that a pod names, nil for none.
 func (p *profiles) of(pod *v1.Pod) *workloads.Workload {
 	name := pod.Labels[v1alpha1.LabelProfile]

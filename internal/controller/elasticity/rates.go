@@ -1,0 +1,135 @@
+package elasticity
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// report is what a member reports of itself.
+type report struct {
+	// rate is its work per second.
+	rate float64
+	// since is since when its program works without a restart, zero where it does not work yet, or does not show that.
+	since time.Time
+	// pause is for how long it did no work before that; negative where it does not show that.
+	pause time.Duration
+}
+
+// reportsOf returns what pods report, by UID.
+func reportsOf(nodes []*v1alpha1.GPUNode) map[types.UID]report {
+	reports := map[types.UID]report{}
+	for _, n := range nodes {
+		for i := range n.Status.Devices {
+			for _, t := range n.Status.Devices[i].Tenants {
+				if t.Rate == nil {
+					continue
+				}
+				r := report{rate: t.Rate.AsApproximateFloat64(), pause: -1} // a pod on several devices tells the same of each
+				if t.RateSince != nil {
+					r.since = t.RateSince.Time
+					if t.PauseSeconds != nil {
+						r.pause = time.Duration(*t.PauseSeconds) * time.Second
+					}
+				}
+				reports[types.UID(t.UID)] = r
+			}
+		}
+	}
+	return reports
+}
+
+// resize is a change of the number of members of a gang.
+type resize struct {
+	at time.Time
+	// stayed are the members that ran before it too.
+	stayed map[types.UID]bool
+}
+
+// settle is the time after a change of size after which a member that has not shown a restart went on without one. Agents publish
+// a restart within a minute and some of their intervals. A shorter time takes a late publication for work without a restart; a
+// longer one learns later.
+const settle = 2 * time.Minute
+
+// observe takes the rate of the gang, where all its members report one. An error says that the report is impossible.
+//
+// What is published is up to a minute old and smoothed over a minute, so the rate itself does not say when the gang was back at
+// work after a change of its size. The members' own times say it. The reports between the change and the time at which that is
+// known do not count. declared says that the user has declared the resize cost: then all reports count at once.
+func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared bool, now time.Time) error {
+	m.served += float64(len(g.running)) * max(0, now.Sub(m.at).Seconds())
+	m.at, m.seen = now, now
+	m.noteSize(g, now)
+	if len(g.running) == 0 {
+		return nil
+	}
+	sum, restarts := 0., true
+	for _, pod := range g.running {
+		r, reports := reports[pod.UID]
+		if !reports {
+			return nil
+		}
+		sum += r.rate
+		restarts = restarts && !r.since.IsZero()
+	}
+	m.restarts = m.restarts || restarts
+	if m.resize != nil && m.restarts && !declared {
+		pause, known := m.pause(g, reports, now)
+		if !known {
+			return nil
+		}
+		if err := m.learner.Report(m.resize.at.Unix(), len(g.running), g.hosts, 0); err != nil {
+			return err
+		}
+		now = m.resize.at.Add(pause)
+	}
+	m.resize = nil
+	return m.learner.Report(now.Unix(), len(g.running), g.hosts, sum)
+}
+
+// noteSize notes who runs, and a change of their number or that of their nodes. The cost of the change before it stays unknown if
+// it is not known yet.
+func (m *memory) noteSize(g *elasticGang, now time.Time) {
+	before := m.present
+	m.present = make(map[types.UID]bool, len(g.running))
+	stayed := map[types.UID]bool{}
+	for _, pod := range g.running {
+		m.present[pod.UID] = true
+		if before[pod.UID] {
+			stayed[pod.UID] = true
+		}
+	}
+	if len(before) > 0 && (len(before) != len(m.present) || m.hosts != g.hosts) {
+		m.resize = &resize{at: now, stayed: stayed}
+	}
+	m.hosts = g.hosts
+}
+
+// pause returns for how long the gang did no work after the last change of its size, and whether that is known: the longest pause
+// of a member that stayed and has begun anew since. Members that have joined say nothing of it: they have to start in any case,
+// and the others work meanwhile. Where no member stayed, all count, from the change on.
+//
+// Example: the size changes at 12:00:00. The members that stayed work since 12:00:19 and 12:00:20, each after a pause of 9 s, since
+// the new ones took 11 s to start: 9 s.
+func (m *memory) pause(g *elasticGang, reports map[types.UID]report, now time.Time) (time.Duration, bool) {
+	longest, all := time.Duration(0), true
+	for _, pod := range g.running {
+		r := reports[pod.UID]
+		switch {
+		case len(m.resize.stayed) > 0 && !m.resize.stayed[pod.UID]:
+		case r.since.IsZero():
+			return 0, false
+		case !r.since.After(m.resize.at):
+			all = false
+		default:
+			pause := r.since.Sub(m.resize.at)
+			if r.pause >= 0 {
+				pause = min(pause, r.pause)
+			}
+			longest = max(longest, pause)
+		}
+	}
+	return longest, all || now.Sub(m.resize.at) >= settle
+}
