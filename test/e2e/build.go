@@ -61,15 +61,17 @@ func build(ctx context.Context, l layout) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "e2e: building the scheduler, the agent and the fake driver")
+	fmt.Fprintln(os.Stderr, "e2e: building the scheduler, the agent, the controller and the fake driver")
 	for _, p := range []struct {
 		name, dir string
 		env       string
 	}{
 		{"tandem-scheduler", "cmd/scheduler", "CGO_ENABLED=0"},
 		{"tandem-device-plugin", "cmd/device-plugin", "CGO_ENABLED=1"}, // go-nvml loads the driver's library
-		{"pause", "test/e2e/pause", "CGO_ENABLED=0"},                   // its image holds no libraries
-		{"tenant", "test/fakegpu/cmd/tenant", "CGO_ENABLED=0"},         // nor does that of the pods
+		{"tandem-controller", "cmd/controller", "CGO_ENABLED=0"},
+		{"pause", "test/e2e/pause", "CGO_ENABLED=0"},           // its image holds no libraries
+		{"tenant", "test/fakegpu/cmd/tenant", "CGO_ENABLED=0"}, // nor does that of the pods
+		{"trainer", "examples/elastic/trainer", "CGO_ENABLED=0"},
 	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", l.bin(p.name), ".")
 		cmd.Dir = filepath.Join(root, p.dir)

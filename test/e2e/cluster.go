@@ -31,9 +31,10 @@ type Cluster struct {
 	deploy  resmap.ResMap
 	tools   map[string]string
 
-	containerd, kubelet, scheduler, mpsHost, agent *sandbox.Process
-	kubeletKubeconfig                              string
-	schedulerArgs, agentArgs                       []string
+	containerd, kubelet, scheduler, mpsHost, agent, controller *sandbox.Process
+	dns                                                        net.PacketConn
+	kubeletKubeconfig                                          string
+	schedulerArgs, agentArgs                                   []string
 	// left is when a pod that is gone last wrote to shared memory; zero until one has.
 	left time.Time
 }
@@ -52,6 +53,9 @@ func Start(t *testing.T) *Cluster {
 		if c.plane != nil {
 			c.plane.Stop()
 		}
+		if c.dns != nil {
+			_ = c.dns.Close() // nothing was written
+		}
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
@@ -61,8 +65,9 @@ func Start(t *testing.T) *Cluster {
 	}{
 		{"control plane", c.startControlPlane},
 		{"manifests of deploy/", c.applyDeploy},
+		{"cluster's DNS", c.startDNS},
 		{"containerd and the kubelet", c.startNode},
-		{"scheduler and agent", c.startTandem},
+		{"scheduler, agent and controller", c.startTandem},
 	} {
 		begin := time.Now()
 		if err := step.do(ctx); err != nil {

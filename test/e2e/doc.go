@@ -1,11 +1,13 @@
 // Package e2e runs Tandem on a real cluster of one node: etcd, kube-apiserver under --authorization-mode=Node,RBAC,
 // kube-controller-manager, kubelet, containerd and runc, all built from their modules or installed from Debian. Only
-// the GPUs are fake, at the driver's ABI (test/fakegpu). The scheduler, the agent and the MPS host are the production
-// binaries under the service accounts, roles and policies of deploy/. The agent's health checks are more frequent than
-// by default. The program on a GPU in a container is test/fakegpu/cmd/tenant, a client of MPS.
+// the GPUs are fake, at the driver's ABI (test/fakegpu). The scheduler, the agent, the controller and the MPS host are the
+// production binaries under the service accounts, roles and policies of deploy/. The agent's health checks and the
+// controller's decisions are more frequent than by default. The program on a GPU in a container is
+// test/fakegpu/cmd/tenant, a client of MPS, or examples/elastic/trainer, which only holds its share.
 //
 // The tests run as root, and only with TANDEM_E2E=1, which `make e2e` sets; `SOAK=1 make e2e` repeats longer.
-// `hack/e2e.sh -run TestEndToEnd/swap` passes flags on to go test.
+// `hack/e2e.sh -run TestEndToEnd/swap` passes flags on to go test. TestTorchrun needs Debian's python3-torch and
+// TANDEM_E2E_TORCH=1 too; `make e2e-torch` installs the one and sets the other.
 //
 // # How a run stays apart from the machine
 //
@@ -19,6 +21,7 @@
 // # Pieces
 //
 // build.go makes the binaries and image.go the images, before the run enters the namespaces. cluster.go starts the
-// control plane, node.go the node, tandem.go the scheduler and the agent. workload.go makes pods, given.go reads what
+// control plane, dns.go its DNS, node.go the node, tandem.go the scheduler and the agent, controller.go the controller.
+// workload.go makes pods, elastic.go reads what the controller decides, trainer.go and torch.go make trainings, given.go reads what
 // their containers saw, witness.go what their programs met, and report.go prints what helps after a failure.
 package e2e

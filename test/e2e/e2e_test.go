@@ -33,6 +33,7 @@ func TestEndToEnd(t *testing.T) {
 		{"a-gang-that-stays-half-bound-is-released-whole", gangReleased},
 		{"a-preemptor-runs-on-the-share-that-its-victim-leaves", preemption},
 		{"surplus-goes-before-a-gang-and-a-gang-as-a-whole", gangPreemption},
+		{"a-training-grows-and-shrinks-while-it-runs", elasticTraining},
 		{"a-lost-gpu-takes-no-pods-until-it-is-back", lostGPU},
 		{"an-xid-takes-the-slots-of-its-gpu-alone-until-the-reset", xid},
 		{"a-fault-of-mps-is-found-and-cured", fault},

@@ -16,6 +16,8 @@ import (
 const (
 	pauseImage   = "localhost/tandem-e2e/pause:1"
 	busyboxImage = "localhost/tandem-e2e/busybox:1"
+	// hostImage has no programs of its own: its folders are links into /usr, where a pod mounts the host's /usr.
+	hostImage = "localhost/tandem-e2e/host:1"
 )
 
 // file of an image: a regular file with content, or a link.
@@ -25,7 +27,7 @@ type file struct {
 	link    string
 }
 
-// writeImages writes both images as OCI archives.
+// writeImages writes the images as OCI archives.
 func writeImages(l layout) error {
 	pause, err := os.ReadFile(l.bin("pause"))
 	if err != nil {
@@ -39,14 +41,33 @@ func writeImages(l layout) error {
 	if err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
-	files := []file{{name: "bin/busybox", content: busybox}, {name: "bin/tenant", content: tenant}}
+	trainer, err := os.ReadFile(l.bin("trainer"))
+	if err != nil {
+		return fmt.Errorf("write image: %w", err)
+	}
+	files := []file{{name: "bin/busybox", content: busybox}, {name: "bin/tenant", content: tenant}, {name: "bin/trainer", content: trainer}}
 	for _, applet := range []string{"sh", "env", "grep", "sort", "stat", "sleep", "true", "dd"} {
 		files = append(files, file{name: path.Join("bin", applet), link: "busybox"})
 	}
 	if err := writeImage(l.image("busybox"), busyboxImage, files, "/bin/sh"); err != nil {
 		return err
 	}
+	if err := writeImage(l.image("host"), hostImage, hostFiles(), "/bin/sh"); err != nil {
+		return err
+	}
 	return writeImage(l.image("pause"), pauseImage, []file{{name: "pause", content: pause}}, "/pause")
+}
+
+// hostFiles are those of hostImage: what programs of the host's /usr look for outside of it.
+func hostFiles() []file {
+	files := []file{
+		{name: "etc/nsswitch.conf", content: []byte("hosts: files dns\n")}, // without it glibc asks no /etc/hosts
+		{name: "etc/passwd", content: []byte("root:x:0:0:root:/root:/bin/sh\n")},
+	}
+	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
+		files = append(files, file{name: dir, link: "usr/" + dir})
+	}
+	return files
 }
 
 // writeImage writes an image of one layer.

@@ -44,7 +44,7 @@ state = '/run/containerd'
 `
 
 const cniConfig = `{"cniVersion": "1.0.0", "name": "e2e", "plugins": [{
-  "type": "ptp", "ipam": {"type": "host-local", "subnet": "10.88.0.0/16", "dataDir": "${ROOT}/ipam"}}]}
+  "type": "ptp", "ipam": {"type": "host-local", "subnet": "10.88.0.0/16", "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "${ROOT}/ipam"}}]}
 `
 
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -56,7 +56,11 @@ failCgroupV1: false
 failSwapOn: false
 enforceNodeAllocatable: []
 evictionHard: {}
+# No image is removed that no container uses for a while: nothing could pull it again.
+imageGCHighThresholdPercent: 100
 resolvConf: ""
+clusterDNS: [` + nodeIP + `]
+clusterDomain: ` + clusterDomain + `
 # Changed slots reach the node object at the next status update; the default is 10 s.
 nodeStatusUpdateFrequency: 2s
 authentication:
@@ -105,7 +109,7 @@ func (c *Cluster) startContainerd(ctx context.Context) error {
 	if err := awaitSocket(ctx, containerdSocket, c.containerd); err != nil {
 		return fmt.Errorf("%w\n%s", err, c.containerd.Tail(20))
 	}
-	for _, image := range []string{"pause", "busybox"} {
+	for _, image := range []string{"pause", "busybox", "host"} {
 		cmd := exec.CommandContext(ctx, c.tools["ctr"], "--namespace=k8s.io", "images", "import", "--local", c.layout.image(image))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("import image %s: %w: %s", image, err, out)

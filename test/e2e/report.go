@@ -46,7 +46,18 @@ func (c *Cluster) report(ctx context.Context, t *testing.T, namespace string) {
 	} else if status, err := yaml.Marshal(node.Object["status"]); err == nil {
 		fmt.Fprintf(&b, "GPUNode %s:\n%s", nodeName, status)
 	}
-	for _, p := range []*sandbox.Process{c.agent, c.mpsHost, c.scheduler} {
+	targets, err := c.dynamic.Resource(v1alpha1.ElasticTargets).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		fmt.Fprintf(&b, "list ElasticTargets: %v\n", err)
+	} else {
+		for i := range targets.Items {
+			t := &targets.Items[i]
+			if target, err := yaml.Marshal(map[string]any{"spec": t.Object["spec"], "status": t.Object["status"]}); err == nil {
+				fmt.Fprintf(&b, "ElasticTarget %s:\n%s", t.GetName(), target)
+			}
+		}
+	}
+	for _, p := range []*sandbox.Process{c.agent, c.mpsHost, c.scheduler, c.controller} {
 		fmt.Fprintf(&b, "--- the end of %s\n%s\n", p.Log(), p.Tail(tailLines))
 	}
 	t.Logf("namespace %s:\n%s", namespace, b.String())

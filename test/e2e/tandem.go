@@ -61,6 +61,9 @@ func (c *Cluster) startTandem(ctx context.Context) error {
 	if err := c.startScheduler(); err != nil {
 		return err
 	}
+	if err := c.startController(ctx); err != nil {
+		return err
+	}
 	if err := c.awaitSlots(ctx); err != nil {
 		return err
 	}
@@ -157,6 +160,7 @@ func (c *Cluster) agentConfig() ([]byte, error) {
 		"interval": "1s", "canaryInterval": "5s", "canaryTimeout": "3s", "hold": "2s", "drainAfter": "2s",
 	}
 	config["mps"] = map[string]any{"launcher": mpsHostSocket}
+	config["telemetry"] = map[string]any{"interval": "1s", "publishInterval": "10s"}
 	return yaml.Marshal(config)
 }
 
@@ -316,7 +320,7 @@ func (c *Cluster) gpuNodeReady(ctx context.Context, want bool) error {
 
 // broken reports whether a program that must run has ended.
 func (c *Cluster) broken() bool {
-	for _, p := range []*sandbox.Process{c.containerd, c.kubelet, c.scheduler, c.mpsHost, c.agent} {
+	for _, p := range []*sandbox.Process{c.containerd, c.kubelet, c.scheduler, c.mpsHost, c.agent, c.controller} {
 		select {
 		case <-p.Done():
 			return true

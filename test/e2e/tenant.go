@@ -68,6 +68,7 @@ func (n *Tenant) leave() {
 	if n.t.Failed() {
 		n.report(ctx, n.t, n.namespace)
 	}
+	n.deleteOwners(ctx)
 	admin := n.client.CoreV1().Pods(n.namespace)
 	if err := admin.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		n.t.Errorf("empty namespace: %v", err)
