@@ -21,7 +21,7 @@ LONGEST := ./test/integration ./test/deploy ./test/differential ./test/gangs ./t
 RUN_TESTS = go build -o bin/runner ./test/runner && bin/runner -packages='$(if $(filter ./...,$(PACKAGES)),$(LONGEST)) $(PACKAGES)' $(1) -- $(2) $(TEST_FLAGS)
 TOOLS = PATH="$$(go run ./internal/sandbox/tools $(1)):$$PATH"
 
-.PHONY: help build check test race stress properties faults lint demo sim e2e gpu-test gpu-folder bench verify generate image clean
+.PHONY: help build check test race stress properties faults lint demo sim e2e e2e-torch gpu-test gpu-folder bench verify generate image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ sim: ## play the example scenarios with the scheduler's decisions (seconds)
 
 e2e: ## real kubelet and containerd; as root, Debian; SOAK=1 repeats longer, KUBELET=1.35.4 has that kubelet, KUBERNETES API server, POD_SOURCE=apiserver no Pods API
 	TANDEM_KUBELET=$(KUBELET) TANDEM_KUBERNETES=$(KUBERNETES) TANDEM_POD_SOURCE=$(POD_SOURCE) hack/e2e.sh
+
+e2e-torch: ## as e2e, a training with PyTorch's torchrun alone; nine minutes; installs Debian's python3-torch (650 MB)
+	TORCH=1 hack/e2e.sh
 
 gpu-test: ## measure MPS and the agent on this machine's NVIDIA GPU, in runs of 9 minutes (OUT=bin/gpu/report.json); gpu-folder packs it for another machine
 	hack/gpu-test.sh run

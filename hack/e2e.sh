@@ -4,6 +4,7 @@
 #   make e2e                               all scenarios; SOAK=1 repeats the one about swapped slots 200 times
 #   make e2e KUBELET=1.35.4                with that kubelet; KUBERNETES=… with that API server and controller manager
 #   make e2e POD_SOURCE=apiserver          with a kubelet that does not serve the Pods API, as all before 1.37
+#   make e2e-torch                         the one with PyTorch alone: TORCH=1 hack/e2e.sh, which installs Debian's python3-torch
 #   hack/e2e.sh -run 'TestEndToEnd/lost'   with flags of go test
 #
 # Needs root: containers, mounts and network namespaces are made. On Debian and its relatives it installs what is
@@ -23,6 +24,10 @@ command -v ip >/dev/null || missing+=(iproute2)
 command -v mount >/dev/null || missing+=(mount)
 [[ -x /usr/lib/cni/ptp || -x /opt/cni/bin/ptp ]] || missing+=(containernetworking-plugins)
 [[ -x /bin/busybox ]] || missing+=(busybox-static)
+if [[ -n "${TORCH:-}" && ! -d /usr/lib/python3/dist-packages/torch ]]; then
+	missing+=(python3-torch)
+	echo "e2e: python3-torch is a download of 150 MB and takes 650 MB of the disk" >&2
+fi
 
 if ((${#missing[@]})); then
 	if ! command -v apt-get >/dev/null; then
@@ -33,6 +38,10 @@ if ((${#missing[@]})); then
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
 	apt-get install -q -y --no-install-recommends "${missing[@]}"
+fi
+
+if [[ -n "${TORCH:-}" ]]; then
+	TANDEM_E2E=1 TANDEM_E2E_TORCH=1 exec go test -count=1 -v -timeout 60m -run '^TestTorchrun$' ./test/e2e "$@"
 fi
 
 # The one test elsewhere that needs kube-controller-manager, which is built for these tests alone.
