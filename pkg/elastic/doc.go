@@ -7,6 +7,8 @@
 // How much faster a job is with more workers is its Curve. The curve comes from declared or measured rates, and from a
 // cautious prior where nothing is known. A change of size costs the job some work (Job.Cost), which the change must repay.
 //
+// A job with parameter servers may state a rate. Choose returns the cheapest numbers of workers and servers that reach it.
+//
 // The package does not start, evict or place a worker. It does not preempt: a job keeps its least number of workers until the
 // scheduler evicts them for another reason. It does not choose batch sizes.
 package elastic

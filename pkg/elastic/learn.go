@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // the first time after a change do not count for the curve: the job loads its state then. How long that takes is the
 // resize cost.
 type Learner struct {
-	// Seen are the sizes that were seen, in the order of workers, then of hosts.
+	// Seen are the sizes that were seen, in the order of workers, then of hosts, then of servers.
 	Seen []Seen
 	// Pause is the mean time in seconds without work after a change; Pauses counts the changes that it is the mean of.
 	Pause  float64
@@ -21,13 +22,23 @@ type Learner struct {
 	// changedAt is when the size of the job changed last, 0 before. idle says that the job has not worked since then.
 	changedAt int64
 	idle      bool
-	// workers and hosts are the present size.
-	workers, hosts int
+	// size is the present size.
+	size Size
+}
+
+// Size is a number of workers, of the hosts that they are on, and of parameter servers, which is 0 for a job without.
+type Size struct{ Workers, Hosts, Servers int }
+
+// compare orders sizes.
+func (s Size) compare(o Size) int {
+	return cmp.Or(cmp.Compare(s.Workers, o.Workers), cmp.Compare(s.Hosts, o.Hosts), cmp.Compare(s.Servers, o.Servers))
 }
 
 // Seen is what was reported at one size.
 type Seen struct {
 	Workers, Hosts int
+	// Servers is the number of parameter servers, 0 for a job without.
+	Servers int
 	// Rate is the weighted mean of the reports, Reports their number.
 	Rate    float64
 	Reports int
@@ -49,22 +60,29 @@ const (
 	plausible = 4
 )
 
-// Report takes the rate of a job at a time, with workers on so many hosts. The rate is work per second, 0 for a job that
-// does no work. An error means that the report is impossible; it changes nothing.
+// Report takes the rate of a job without parameter servers at a time, with workers on so many hosts. The rate is work per
+// second, 0 for a job that does no work. An error means that the report is impossible; it changes nothing.
 func (l *Learner) Report(now int64, workers, hosts int, rate float64) error {
+	return l.ReportAt(now, Size{Workers: workers, Hosts: hosts}, rate)
+}
+
+// ReportAt is Report for a job of any size.
+func (l *Learner) ReportAt(now int64, size Size, rate float64) error {
 	switch {
-	case workers < 1 || workers > MaxWorkers || hosts < 1 || hosts > workers:
-		return fmt.Errorf("learn a rate: %d workers on %d hosts", workers, hosts)
+	case size.Workers < 1 || size.Workers > MaxWorkers || size.Hosts < 1 || size.Hosts > size.Workers:
+		return fmt.Errorf("learn a rate: %d workers on %d hosts", size.Workers, size.Hosts)
+	case size.Servers < 0 || size.Servers > MaxServers:
+		return fmt.Errorf("learn a rate: %d servers, legal is 0 to %d", size.Servers, MaxServers)
 	case !(rate >= 0 && !math.IsInf(rate, 1)):
-		return fmt.Errorf("learn a rate: the rate of %d workers is %v, legal is 0 or more", workers, rate)
+		return fmt.Errorf("learn a rate: the rate of %d workers is %v, legal is 0 or more", size.Workers, rate)
 	}
-	if workers != l.workers || hosts != l.hosts {
-		l.idle = l.workers > 0
-		l.workers, l.hosts, l.changedAt = workers, hosts, now
+	if size != l.size {
+		l.idle = l.size.Workers > 0
+		l.size, l.changedAt = size, now
 	}
-	at, known := l.find(workers, hosts)
-	if most := l.most(workers); rate > most {
-		return fmt.Errorf("learn a rate: %d workers report %v, at most %v is possible by the rates of other sizes", workers, rate, most)
+	at, known := l.find(size)
+	if most := l.most(size); rate > most {
+		return fmt.Errorf("learn a rate: %d workers report %v, at most %v is possible by the rates of other sizes", size.Workers, rate, most)
 	}
 	if l.idle {
 		if rate == 0 || known && rate < atWork*l.Seen[at].Rate {
@@ -78,7 +96,7 @@ func (l *Learner) Report(now int64, workers, hosts int, rate float64) error {
 		return nil
 	}
 	if !known {
-		l.Seen = slices.Insert(l.Seen, at, Seen{Workers: workers, Hosts: hosts})
+		l.Seen = slices.Insert(l.Seen, at, Seen{Workers: size.Workers, Hosts: size.Hosts, Servers: size.Servers})
 	}
 	s := &l.Seen[at]
 	s.Reports++
@@ -87,24 +105,20 @@ func (l *Learner) Report(now int64, workers, hosts int, rate float64) error {
 }
 
 // find returns where a size is, or where it belongs.
-func (l *Learner) find(workers, hosts int) (at int, known bool) {
-	return slices.BinarySearchFunc(l.Seen, Seen{Workers: workers, Hosts: hosts}, func(a, b Seen) int {
-		if a.Workers != b.Workers {
-			return a.Workers - b.Workers
-		}
-		return a.Hosts - b.Hosts
-	})
+func (l *Learner) find(size Size) (at int, known bool) {
+	return slices.BinarySearchFunc(l.Seen, size, func(a Seen, b Size) int { return Size{a.Workers, a.Hosts, a.Servers}.compare(b) })
 }
 
-// most returns the largest rate of a size that the rates of other sizes allow.
-func (l *Learner) most(workers int) float64 {
+// most returns the largest rate of a size that the rates of other sizes allow. Those with another number of servers say
+// nothing: too few of them may hold any number of workers back.
+func (l *Learner) most(size Size) float64 {
 	most := math.Inf(1)
 	for i := range l.Seen {
 		s := &l.Seen[i]
-		if s.Workers == workers || s.Reports < 3 {
+		if s.Workers == size.Workers || s.Servers != size.Servers || s.Reports < 3 {
 			continue
 		}
-		ratio := max(1, float64(workers)/float64(s.Workers))
+		ratio := max(1, float64(size.Workers)/float64(s.Workers))
 		most = min(most, s.Rate*ratio*plausible)
 	}
 	return most
@@ -118,11 +132,34 @@ func (l *Learner) Cost() float64 {
 	return l.Pause
 }
 
-// Points returns the points of the learned curve.
+// Points returns the points of the learned curve at the present number of servers.
 func (l *Learner) Points() []Point {
 	points := make([]Point, 0, len(l.Seen))
 	for i := range l.Seen {
-		points = append(points, Point{Workers: l.Seen[i].Workers, Hosts: l.Seen[i].Hosts, Rate: l.Seen[i].Rate})
+		if l.Seen[i].Servers == l.size.Servers {
+			points = append(points, Point{Workers: l.Seen[i].Workers, Hosts: l.Seen[i].Hosts, Rate: l.Seen[i].Rate})
+		}
 	}
 	return points
+}
+
+// Combinations returns the learned rates by the numbers of workers and servers, in the order of both. Where a combination
+// was seen on several numbers of hosts, the least of its rates counts: the job may come to these hosts again.
+func (l *Learner) Combinations() []CombinationRate {
+	rates := make([]CombinationRate, 0, len(l.Seen))
+	for i := range l.Seen {
+		if s := &l.Seen[i]; s.Servers > 0 {
+			rates = append(rates, CombinationRate{Combination{s.Workers, s.Servers}, s.Rate})
+		}
+	}
+	return LeastRates(rates)
+}
+
+// LeastRates returns the least of the rates of each combination, in the order of workers, then of servers.
+func LeastRates(rates []CombinationRate) []CombinationRate {
+	rates = slices.Clone(rates)
+	slices.SortFunc(rates, func(a, b CombinationRate) int {
+		return cmp.Or(cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Servers, b.Servers), cmp.Compare(a.Rate, b.Rate))
+	})
+	return slices.CompactFunc(rates, func(a, b CombinationRate) bool { return a.Combination == b.Combination })
 }

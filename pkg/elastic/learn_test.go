@@ -128,3 +128,36 @@ func TestLearnerLaw(t *testing.T) {
 		}
 	})
 }
+
+// TestLearnerServers: with one server four workers do 100, with two 190. Each number of servers has a curve of its own, and
+// the change of their number is a pause.
+func TestLearnerServers(t *testing.T) {
+	var l elastic.Learner
+	at := func(from, until int64, size elastic.Size, rate float64) {
+		for now := from; now < until; now += 10 {
+			if err := l.ReportAt(now, size, rate); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	at(0, 100, elastic.Size{Workers: 4, Hosts: 1, Servers: 1}, 100)
+	at(100, 120, elastic.Size{Workers: 4, Hosts: 1, Servers: 2}, 0)
+	at(120, 200, elastic.Size{Workers: 4, Hosts: 1, Servers: 2}, 190)
+	at(200, 300, elastic.Size{Workers: 4, Hosts: 2, Servers: 2}, 170)
+	// Twice the workers are more than eight times as fast as with one server: that says nothing of two servers.
+	at(300, 400, elastic.Size{Workers: 8, Hosts: 2, Servers: 2}, 900)
+	want := []elastic.CombinationRate{rateOf(4, 1, 100), rateOf(4, 2, 170), rateOf(8, 2, 900)}
+	if diff := cmp.Diff(want, l.Combinations()); diff != "" {
+		t.Errorf("combinations: %s", diff)
+	}
+	points := []elastic.Point{{Workers: 4, Hosts: 1, Rate: 190}, {Workers: 4, Hosts: 2, Rate: 170}, {Workers: 8, Hosts: 2, Rate: 900}}
+	if diff := cmp.Diff(points, l.Points()); diff != "" {
+		t.Errorf("points of two servers: %s", diff)
+	}
+	if l.Pauses != 3 || l.Pause*3 != 20 {
+		t.Errorf("%d pauses of %v s in the mean, want 20 s and twice none", l.Pauses, l.Pause)
+	}
+	if err := l.ReportAt(400, elastic.Size{Workers: 4, Hosts: 1, Servers: 257}, 1); err == nil || !strings.Contains(err.Error(), "257 servers, legal is 0 to 256") {
+		t.Errorf("says %v", err)
+	}
+}

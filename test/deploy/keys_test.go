@@ -41,6 +41,7 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		{false, "checkpoint", "the nearest legal one is the annotation tandem-gpu.io/checkpoint-time:"},
 		{false, "min-member", "the nearest legal one is the annotation tandem-gpu.io/min-members:"},
 		{false, "elastic-worker", "the nearest legal one is the annotation tandem-gpu.io/elastic-workers:"},
+		{false, "elastic-rates", "the nearest legal one is the annotation tandem-gpu.io/elastic-rate:"},
 		{false, "compute-limits", "the nearest legal one is the annotation tandem-gpu.io/compute-limit:"},
 		{false, "foo", "legal are the annotation tandem-gpu.io/compute-limit,"},
 		{true, "x", "the label tandem-gpu.io/gang"},

@@ -47,6 +47,7 @@ func TestElastic(t *testing.T) {
 				c.play(t, "a Job is resized by its fields", resizedJob)
 				c.play(t, "a StatefulSet is resized by its scale", resizedStatefulSet)
 				c.play(t, "owners whose fields are not written", refusedFields)
+				c.play(t, "a job states a rate", statesRate)
 				c.play(t, "owners that the controller refuses", refusedOwners)
 				c.play(t, "a target edited by hand", editedTarget)
 				c.play(t, "controller and scheduler are killed", killedBoth)

@@ -21,6 +21,11 @@ func rateOf(workers, hosts int32, rate string) v1alpha1.ScalingRate {
 	return v1alpha1.ScalingRate{Workers: workers, Hosts: hosts, Rate: resource.MustParse(rate)}
 }
 
+func withServers(servers int32, r v1alpha1.ScalingRate) v1alpha1.ScalingRate {
+	r.Servers = servers
+	return r
+}
+
 func ratesOf(list ...v1alpha1.ScalingRate) *v1alpha1.ProfileScaling {
 	return &v1alpha1.ProfileScaling{Rates: list}
 }
@@ -43,6 +48,10 @@ func TestScaling(t *testing.T) {
 		{"rates", ratesOf(rateOf(2, 0, "1.5"), rateOf(4, 1, "3"), rateOf(4, 2, "2500m"), rateOf(10_000, 10_000, "1T")), Scaling{ResizeTime: -1, Points: []elastic.Point{
 			{Workers: 2, Rate: 1.5}, {Workers: 4, Hosts: 1, Rate: 3}, {Workers: 4, Hosts: 2, Rate: 2.5}, {Workers: 10_000, Hosts: 10_000, Rate: 1e12},
 		}}},
+		{"rates with servers", ratesOf(withServers(1, rateOf(4, 2, "3")), withServers(1, rateOf(4, 1, "4")), rateOf(4, 1, "5"), withServers(256, rateOf(4, 0, "6"))),
+			Scaling{ResizeTime: -1, Points: []elastic.Point{{Workers: 4, Hosts: 1, Rate: 5}}, Combinations: []elastic.CombinationRate{
+				{Combination: elastic.Combination{Workers: 4, Servers: 1}, Rate: 3}, {Combination: elastic.Combination{Workers: 4, Servers: 256}, Rate: 6},
+			}}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -62,7 +71,8 @@ func TestScaling(t *testing.T) {
 
 // An illegal rate is passed over and named; the one before it and the one after it count.
 func TestScalingPassesOver(t *testing.T) {
-	const workers, hosts, rate = "it must be a number from 1 to 10000, and no other entry may have it with these hosts",
+	const servers = "it must be a number from 1 to 256, or 0 for a gang without parameter servers"
+	const workers, hosts, rate = "it must be a number from 1 to 10000, and no other entry may have it with these hosts and servers",
 		"it must be a number from 1 to the number of workers, or 0 for any", "it must be a decimal above 0, at most 1T"
 	for want, entry := range map[string]v1alpha1.ScalingRate{
 		`spec.scaling.rates[1].workers: "0" is not legal, ` + workers:     rateOf(0, 0, "1"),
@@ -71,6 +81,8 @@ func TestScalingPassesOver(t *testing.T) {
 		`spec.scaling.rates[1].workers: "2" is not legal, ` + workers:     rateOf(2, 1, "1"), // as the first one
 		`spec.scaling.rates[1].hosts: "-1" is not legal, ` + hosts:        rateOf(3, -1, "1"),
 		`spec.scaling.rates[1].hosts: "4" is not legal, ` + hosts:         rateOf(3, 4, "1"),
+		`spec.scaling.rates[1].servers: "-1" is not legal, ` + servers:    withServers(-1, rateOf(3, 0, "1")),
+		`spec.scaling.rates[1].servers: "257" is not legal, ` + servers:   withServers(257, rateOf(3, 0, "1")),
 		`spec.scaling.rates[1].rate: "0" is not legal, ` + rate:           rateOf(3, 0, "0"),
 		`spec.scaling.rates[1].rate: "-1" is not legal, ` + rate:          rateOf(3, 0, "-1"),
 		`spec.scaling.rates[1].rate: "1001G" is not legal, ` + rate:       rateOf(3, 0, "1001G"),

@@ -40,7 +40,7 @@ func (p *pass) carryOut(ctx context.Context, d *decision) error {
 	if err := p.writeStatus(ctx, d, target); err != nil {
 		return err
 	}
-	return way.resize(ctx, d)
+	return errors.Join(way.resize(ctx, d), p.scaleServers(ctx, d))
 }
 
 // eventReason is the reason of the event of a change.

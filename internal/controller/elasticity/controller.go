@@ -72,8 +72,11 @@ type listers struct {
 	nodes       corelisters.NodeLister
 	jobs        batchlisters.JobLister
 	replicaSets appslisters.ReplicaSetLister
-	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
-	synced      []cache.InformerSynced
+	// statefulSets and deployments may run parameter servers.
+	statefulSets appslisters.StatefulSetLister
+	deployments  appslisters.DeploymentLister
+	autoscalers  autoscalinglisters.HorizontalPodAutoscalerLister
+	synced       []cache.InformerSynced
 }
 
 // Controller keeps elastic gangs at the right size.
@@ -109,10 +112,11 @@ func New(o Options) (*Controller, error) {
 		options: o, gangs: o.Gangs, scheduler: o.SchedulerName, admitWithin: o.AdmitWithin, memory: map[podgroup.Ref]*memory{},
 		metrics: newMetrics(), now: o.Now,
 		listers: &listers{
-			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), jobs: jobs.Lister(), replicaSets: apps.ReplicaSets().Lister(), autoscalers: autoscalers.Lister(),
+			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), jobs: jobs.Lister(), replicaSets: apps.ReplicaSets().Lister(),
+			statefulSets: apps.StatefulSets().Lister(), deployments: apps.Deployments().Lister(), autoscalers: autoscalers.Lister(),
 			synced: []cache.InformerSynced{
 				core.Pods().Informer().HasSynced, core.Nodes().Informer().HasSynced, jobs.Informer().HasSynced,
-				apps.ReplicaSets().Informer().HasSynced, autoscalers.Informer().HasSynced, o.Gangs.Synced,
+				apps.ReplicaSets().Informer().HasSynced, apps.StatefulSets().Informer().HasSynced, apps.Deployments().Informer().HasSynced, autoscalers.Informer().HasSynced, o.Gangs.Synced,
 			},
 		},
 	}

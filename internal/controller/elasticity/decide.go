@@ -30,7 +30,11 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 		if g.problem != "" {
 			continue
 		}
-		j, err := g.job(c, p.memory[g.Ref], p.profiles.of(g.all[0]), p.now)
+		profile := p.profiles.of(g.all[0])
+		j, err := g.job(c, p.memory[g.Ref], profile, p.now)
+		if err == nil {
+			err = p.tune(g, &j, profile)
+		}
 		if err != nil {
 			g.problem = err.Error()
 			continue
@@ -86,6 +90,7 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 			d.event = changedFor(before, d.workers, d.message)
 		}
 	}
+	d.settle()
 	return d
 }
 
@@ -142,5 +147,6 @@ func (d *decision) status(m *memory, now time.Time) v1alpha1.ElasticTargetStatus
 	meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResizable).ObservedGeneration = d.resizable.generation
 	admitted, why := d.admitted()
 	setCondition(&s, v1alpha1.ConditionAdmitted, admitted, map[bool]string{true: "AsManyAsTarget", false: "NotAsTarget"}[admitted], why, stamp)
+	d.tuningStatus(&s, stamp)
 	return s
 }

@@ -23,6 +23,8 @@ var families = []tandem.Family{
 	{Name: prefix + "gangs", Type: tandem.Gauge, Unit: "gangs", Range: "0 or more", Help: "Elastic gangs that exist."},
 	{Name: prefix + "moves_total", Type: tandem.Counter, Labels: []string{"reason"}, Unit: "changes", Range: "0 or more",
 		Help: "Changes of the sizes of elastic gangs that run, by the reason in the status of the ElasticTarget."},
+	{Name: prefix + "server_changes_total", Type: tandem.Counter, Labels: []string{"result"}, Unit: "changes", Range: "0 or more",
+		Help: "Changes of the number of parameter servers of elastic gangs: done, stale, where the number was no longer what the controller had read, or failed."},
 }
 
 // family returns a line of the table.

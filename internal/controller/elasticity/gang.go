@@ -37,6 +37,8 @@ type elasticGang struct {
 	problem string
 	// resizable says whether the controller may change its size.
 	resizable verdict
+	// tuning is what it wants and gets where it states a rate, nil where it states none.
+	tuning *tuning
 	// index is its place in the list of jobs, −1 where elastic.Workers is not asked about it.
 	index int
 }
@@ -298,11 +300,13 @@ func remember(g *elasticGang, now time.Time) *memory {
 		return m
 	}
 	for _, r := range g.target.Status.Rates {
-		if rate := r.Rate.AsApproximateFloat64(); rate > 0 && r.Workers > 0 && r.Hosts > 0 && r.Hosts <= r.Workers && r.Reports > 0 {
-			m.learner.Seen = append(m.learner.Seen, elastic.Seen{Workers: int(r.Workers), Hosts: int(r.Hosts), Rate: rate, Reports: int(r.Reports)})
+		if rate := r.Rate.AsApproximateFloat64(); rate > 0 && r.Workers > 0 && r.Hosts > 0 && r.Hosts <= r.Workers && r.Servers >= 0 && r.Reports > 0 {
+			m.learner.Seen = append(m.learner.Seen, elastic.Seen{Workers: int(r.Workers), Hosts: int(r.Hosts), Servers: int(r.Servers), Rate: rate, Reports: int(r.Reports)})
 		}
 	}
-	slices.SortFunc(m.learner.Seen, func(a, b elastic.Seen) int { return cmp.Or(a.Workers-b.Workers, a.Hosts-b.Hosts) })
+	slices.SortFunc(m.learner.Seen, func(a, b elastic.Seen) int {
+		return cmp.Or(a.Workers-b.Workers, a.Hosts-b.Hosts, a.Servers-b.Servers)
+	})
 	if s := g.target.Status.ResizeSeconds; s != nil && g.target.Status.Resizes > 0 {
 		m.learner.Pause, m.learner.Pauses = max(0, float64(*s)), int(g.target.Status.Resizes)
 	}

@@ -129,6 +129,7 @@ func listersOf(t testing.TB, objects ...runtime.Object) *listers {
 		return byKind[kind]
 	}
 	return &listers{
+		statefulSets: appslisters.NewStatefulSetLister(of("*v1.StatefulSet")), deployments: appslisters.NewDeploymentLister(of("*v1.Deployment")),
 		jobs: batchlisters.NewJobLister(of("*v1.Job")), replicaSets: appslisters.NewReplicaSetLister(of("*v1.ReplicaSet")),
 		autoscalers: autoscalinglisters.NewHorizontalPodAutoscalerLister(of("*v2.HorizontalPodAutoscaler")),
 	}

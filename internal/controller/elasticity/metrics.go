@@ -14,6 +14,13 @@ const (
 	evictionFailed = "failed"
 )
 
+// Results of a change of the number of servers.
+const (
+	scaleDone   = "done"
+	scaleStale  = "stale"
+	scaleFailed = "failed"
+)
+
 // metricSet counts what the controller did.
 type metricSet struct {
 	decisions prometheus.Histogram
@@ -21,6 +28,7 @@ type metricSet struct {
 	failures  prometheus.Counter
 	gangs     prometheus.Gauge
 	moves     *prometheus.CounterVec
+	servers   *prometheus.CounterVec
 }
 
 func newMetrics() *metricSet {
@@ -31,12 +39,15 @@ func newMetrics() *metricSet {
 	d, f, g := family("decision_seconds"), family("failed_passes_total"), family("gangs")
 	m := &metricSet{
 		decisions: prometheus.NewHistogram(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: d.Buckets}),
-		evictions: vector("evictions_total"), moves: vector("moves_total"),
+		evictions: vector("evictions_total"), moves: vector("moves_total"), servers: vector("server_changes_total"),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: f.Name, Help: f.Help}),
 		gangs:    prometheus.NewGauge(prometheus.GaugeOpts{Name: g.Name, Help: g.Help}),
 	}
 	for _, result := range []string{evictionDone, evictionBudget, evictionFailed} {
 		m.evictions.WithLabelValues(result)
+	}
+	for _, result := range []string{scaleDone, scaleStale, scaleFailed} {
+		m.servers.WithLabelValues(result)
 	}
 	return m
 }
@@ -44,7 +55,7 @@ func newMetrics() *metricSet {
 // Collectors returns the collectors of the controller's metrics.
 func (c *Controller) Collectors() []prometheus.Collector {
 	m := c.metrics
-	return []prometheus.Collector{m.decisions, m.evictions, m.failures, m.gangs, m.moves}
+	return []prometheus.Collector{m.decisions, m.evictions, m.failures, m.gangs, m.moves, m.servers}
 }
 
 // decided counts a decision on so many gangs.
@@ -66,6 +77,18 @@ func (m *metricSet) evicted(err error) {
 		result = evictionFailed
 	}
 	m.evictions.WithLabelValues(result).Inc()
+}
+
+// scaled counts a change of the number of servers by its result.
+func (m *metricSet) scaled(err error) {
+	result := scaleDone
+	switch {
+	case stale(err):
+		result = scaleStale
+	case err != nil:
+		result = scaleFailed
+	}
+	m.servers.WithLabelValues(result).Inc()
 }
 
 // failed counts a pass that failed.

@@ -127,6 +127,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 		} else {
 			g.problem = unlike(all)
 		}
+		g.tuning = p.listers.tuned(g)
 		m := p.memory[ref]
 		if m == nil {
 			m = remember(g, p.now)

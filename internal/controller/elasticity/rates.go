@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
 
 // report is what a member reports of itself.
@@ -62,7 +63,8 @@ func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared 
 	m.served += float64(len(g.running)) * max(0, now.Sub(m.at).Seconds())
 	m.at, m.seen = now, now
 	m.noteSize(g, now)
-	if len(g.running) == 0 {
+	servers, settled := g.servers()
+	if len(g.running) == 0 || !settled {
 		return nil
 	}
 	sum, restarts := 0., true
@@ -75,18 +77,19 @@ func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared 
 		restarts = restarts && !r.since.IsZero()
 	}
 	m.restarts = m.restarts || restarts
+	size := elastic.Size{Workers: len(g.running), Hosts: g.hosts, Servers: servers}
 	if m.resize != nil && m.restarts && !declared {
 		pause, known := m.pause(g, reports, now)
 		if !known {
 			return nil
 		}
-		if err := m.learner.Report(m.resize.at.Unix(), len(g.running), g.hosts, 0); err != nil {
+		if err := m.learner.ReportAt(m.resize.at.Unix(), size, 0); err != nil {
 			return err
 		}
 		now = m.resize.at.Add(pause)
 	}
 	m.resize = nil
-	return m.learner.Report(now.Unix(), len(g.running), g.hosts, sum)
+	return m.learner.ReportAt(now.Unix(), size, sum)
 }
 
 // noteSize notes who runs, and a change of their number or that of their nodes. The cost of the change before it stays unknown if

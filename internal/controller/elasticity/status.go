@@ -60,15 +60,24 @@ func ratesIn(l *elastic.Learner) []v1alpha1.ElasticRate {
 	}
 	rates := make([]v1alpha1.ElasticRate, 0, len(l.Seen))
 	for _, s := range l.Seen {
-		rate, err := resource.ParseQuantity(strconv.FormatFloat(roundTo3(s.Rate), 'f', -1, 64))
-		if err != nil || len(rates) == maxRates {
+		rate := rateQuantity(roundTo3(s.Rate))
+		if rate == nil || len(rates) == maxRates {
 			continue
 		}
 		rates = append(rates, v1alpha1.ElasticRate{
-			Workers: int32(s.Workers), Hosts: int32(s.Hosts), Rate: rate, Reports: int32(min(s.Reports, maxReports)),
+			Workers: int32(s.Workers), Hosts: int32(s.Hosts), Servers: int32(s.Servers), Rate: *rate, Reports: int32(min(s.Reports, maxReports)),
 		})
 	}
 	return rates
+}
+
+// rateQuantity returns a rate for a status, nil where it is no number.
+func rateQuantity(rate float64) *resource.Quantity {
+	q, err := resource.ParseQuantity(strconv.FormatFloat(rate, 'f', -1, 64))
+	if err != nil {
+		return nil
+	}
+	return &q
 }
 
 // maxReports is where the number of reports in a status ends, so that it does not change with each report for ever.

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Now",type=integer,JSONPath=`.status.workers`
 // +kubebuilder:printcolumn:name="Target",type=integer,JSONPath=`.spec.workers`
 // +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.max`
+// +kubebuilder:printcolumn:name="Servers",type=integer,JSONPath=`.status.tuning.servers`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
@@ -88,6 +89,7 @@ type ElasticTargetStatus struct {
 	// +listType=map
 	// +listMapKey=workers
 	// +listMapKey=hosts
+	// +listMapKey=servers
 	// +kubebuilder:validation:MaxItems=64
 	Rates []ElasticRate `json:"rates,omitempty"`
 	// ResizeSeconds is the mean time for which the gang did no work after a change of its size, absent before the first
@@ -96,11 +98,15 @@ type ElasticTargetStatus struct {
 	ResizeSeconds *int32 `json:"resizeSeconds,omitempty"`
 	// +optional
 	Resizes int32 `json:"resizes,omitempty"`
+	// Tuning tells what a gang that states a rate gets for it; absent for other gangs.
+	// +optional
+	Tuning *ElasticTuning `json:"tuning,omitempty"`
 	// Scheduler is what the scheduler tells of its own part.
 	// +optional
 	Scheduler *ElasticTargetAdmission `json:"scheduler,omitempty"`
 	// Conditions: Resizable says whether the controller may change the number of members, and why not. Admitted says
-	// whether as many members have a node as the target wants.
+	// whether as many members have a node as the target wants. RateReached, of a gang that states a rate, says whether a
+	// known combination of members and servers reaches it, and why not.
 	//
 	// +optional
 	// +listType=map
@@ -113,11 +119,34 @@ type ElasticRate struct {
 	// Workers is the number of its members, Hosts the number of their nodes.
 	Workers int32 `json:"workers"`
 	Hosts   int32 `json:"hosts"`
+	// Servers is the number of its parameter servers, 0 without.
+	// +optional
+	// +kubebuilder:default=0
+	Servers int32 `json:"servers"`
 	// Rate is work per second, in the unit of the members' reports: the mean of the reports, the newer the heavier.
 	// +kubebuilder:validation:XIntOrString
 	Rate resource.Quantity `json:"rate"`
 	// Reports is the number of reports.
 	Reports int32 `json:"reports"`
+}
+
+// ElasticTuning is the combination of members and parameter servers that was chosen for a rate.
+type ElasticTuning struct {
+	// Wanted is the rate that the gang states, Expected that of the chosen combination; absent where it is unknown.
+	// +kubebuilder:validation:XIntOrString
+	Wanted resource.Quantity `json:"wanted"`
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	Expected *resource.Quantity `json:"expected,omitempty"`
+	// Workers is the chosen number of members. The target is smaller where room is short.
+	// +optional
+	Workers int32 `json:"workers,omitempty"`
+	// Servers is the chosen number of parameter servers, ServersReady the number of those that are ready; absent for a
+	// gang without.
+	// +optional
+	Servers *int32 `json:"servers,omitempty"`
+	// +optional
+	ServersReady *int32 `json:"serversReady,omitempty"`
 }
 
 // ElasticTargetAdmission is what the scheduler tells of a target.
@@ -135,4 +164,6 @@ const (
 	ConditionResizable = "Resizable"
 	// ConditionAdmitted says whether as many members have a node as the target wants.
 	ConditionAdmitted = "Admitted"
+	// ConditionRateReached says whether a known combination of members and servers reaches the rate that the gang states.
+	ConditionRateReached = "RateReached"
 )

@@ -83,6 +83,16 @@ const (
 	// ResizeSizeFields. Default: ResizeHeldMembers. The same on all pods of a gang; a PodGroup may carry it instead.
 	AnnotationElasticResize = Domain + "/elastic-resize"
 
+	// AnnotationElasticRate is the rate that an elastic gang wants, work of all its members per second: a decimal above 0
+	// such as 500 or 0.5, in the unit in which its rates are declared or reported. The gang gets the fewest members, and the
+	// fewest parameter servers, that reach it. The same on all pods of a gang.
+	AnnotationElasticRate = Domain + "/elastic-rate"
+
+	// AnnotationElasticServers names what runs the parameter servers of an elastic gang that states a rate, in its
+	// namespace, and how many of them are legal: statefulset/ps 1-4, or deployment/ps 1,2,4. The numbers are written as
+	// those of AnnotationElasticWorkers. The controller scales it. The same on all pods of a gang.
+	AnnotationElasticServers = Domain + "/elastic-servers"
+
 	// TopologyNVLink is the level of the GPUs of one node that NVLink joins.
 	TopologyNVLink = "nvlink"
 )

@@ -218,6 +218,7 @@ type ProfileScaling struct {
 	// +listType=map
 	// +listMapKey=workers
 	// +listMapKey=hosts
+	// +listMapKey=servers
 	// +kubebuilder:validation:MaxItems=64
 	Rates []ScalingRate `json:"rates,omitempty"`
 	// ResizeTime is the time for which the gang does no work after a change of the number of its members, from 0s to 24h. It
@@ -242,6 +243,13 @@ type ScalingRate struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Hosts int32 `json:"hosts"`
+	// Servers is the number of parameter servers, 0 for a gang without. A gang with the annotation
+	// tandem-gpu.io/elastic-servers goes by the rates that have a number of servers, one without it by the others.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=256
+	Servers int32 `json:"servers"`
 	// Rate is the work of the gang in a time, in any unit that is the same for all rates: a decimal above 0, at most 1T, with
 	// up to six decimals.
 	// +kubebuilder:validation:XIntOrString
