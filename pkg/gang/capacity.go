@@ -155,6 +155,9 @@ func (t *topology) capacities(k *memberClass) []int32 {
 
 // noteSharedHosts fills topology.hosts.
 func (t *topology) noteSharedHosts() {
+	if len(t.snapshot.members.classes) == 0 {
+		return // nobody needs room
+	}
 	for first := 0; first < t.whole; {
 		node, sum, end := t.cells[first].node, 0, first
 		for ; end < t.whole && t.cells[end].node == node; end++ {

@@ -43,6 +43,19 @@ func Place(c *Cluster, g *Group, cfg Config) (Plan, error) {
 	return plan, nil
 }
 
+// Apart reports whether the members of a gang that have a place are in several domains of a level that the gang requires.
+func Apart(c *Cluster, g *Group, cfg Config) (bool, error) {
+	if err := validate(c, g, cfg); err != nil {
+		return false, fmt.Errorf("look at gang %s: %w", g.Name, err)
+	}
+	var stats Stats
+	s := newSearch(c, g, cfg, &stats)
+	return slices.ContainsFunc(g.Wishes.Required, func(key string) bool {
+		_, one := s.snapshot.topology(key == NVLink).division(key).onlyDomain()
+		return !one
+	}), nil
+}
+
 // search is one call of Place or Drain.
 type search struct {
 	g        *Group

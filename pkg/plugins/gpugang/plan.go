@@ -37,14 +37,19 @@ func (p *Plugin) plan(ctx context.Context, c *cycle, ref podgroup.Ref, version r
 	return p.keepPlan(ctx, c, in, &plan, version)
 }
 
-// solve plans a gang. Members with unresolved binds stay where they may be, unless anew is set.
+// solve plans a gang. Members with unresolved binds stay where they may be, unless anew is set. If these places are in several
+// domains of a level that the gang requires, the plan is refused.
 func (p *Plugin) solve(ctx context.Context, c *cycle, ref podgroup.Ref, anew bool) (*planInput, gang.Plan, error) {
 	in, err := p.collectInput(ctx, c, ref, anew)
 	if err != nil {
 		return nil, gang.Plan{}, err
 	}
 	if len(in.pods) == 0 && len(in.unresolved) > 0 && in.lacking() == 0 {
-		return in, gang.Plan{}, nil
+		apart, err := gang.Apart(in.cluster, in.group, in.config)
+		if apart {
+			return in, gang.Plan{Refused: &gang.Refusal{Reason: gang.NoRoom}}, err
+		}
+		return in, gang.Plan{}, err
 	}
 	plan, err := gang.Place(in.cluster, in.group, in.config)
 	return in, plan, err
