@@ -77,7 +77,21 @@ func (c *gangCluster) createServers(t *testing.T, name string) {
 // wantRate has all members of a gang state a rate.
 func (c *gangCluster) wantRate(t *testing.T, gang, rate string) {
 	t.Helper()
+	// A member that its Job makes anew later would state the rate of the template. On a busy machine the controller may have read the
+	// pods before their servers, and let members leave once it knew these.
+	c.poll(t, "all 8 members of "+gang+" are there", func() (bool, string) {
+		there := 0
+		for _, p := range c.members(t, gang) {
+			if p.DeletionTimestamp == nil && p.Status.Phase != v1.PodFailed && p.Annotations[v1alpha1.AnnotationLeaving] == "" {
+				there++
+			}
+		}
+		return there == 8, c.phases(t, gang)
+	})
 	for _, p := range c.members(t, gang) {
+		if p.DeletionTimestamp != nil || p.Status.Phase == v1.PodFailed {
+			continue
+		}
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationElasticRate, rate)
 		if _, err := c.admin.CoreV1().Pods(c.namespace).Patch(t.Context(), p.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
