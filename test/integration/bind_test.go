@@ -170,6 +170,8 @@ func (b *binds) check(t *testing.T) {
 		defer b.mu.Unlock()
 		return len(b.places) == podCount, fmt.Sprintf("it saw %d", len(b.places))
 	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for uid, places := range b.places {
 		if len(places) != 1 {
 			t.Errorf("pod %s was seen at %d places: %v", uid, len(places), places)
