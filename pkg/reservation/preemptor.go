@@ -62,7 +62,9 @@ func (*clearedRoom) phase() PodPhase { return Cleared }
 
 // PodRoom is the room that evictions make for a single pod.
 type PodRoom struct {
-	Place    vgpu.Assignment
+	Place vgpu.Assignment
+	// Host is what the pod takes of the node's host.
+	Host     vgpu.Room
 	Priority int32
 	// Victims are the pods whose room the pod waits for.
 	Victims []PodRef

@@ -194,8 +194,9 @@ func (s *State) Explained(ref Ref, lacking int, now time.Time) bool {
 }
 
 // Beside returns, by node, what pods that are not there yet will take of the hosts, which holds do not keep. The pods are
-// members with a place, and members of other gangs that evictions make room for, unless their priority is lower.
-func (s *State) Beside(ref Ref) map[string]vgpu.Room {
+// members with a place, and the pods and members of other gangs that evictions make room for, unless their priority is lower.
+// The function isThere reports whether a node already counts a pod, as it does once the pod has the node.
+func (s *State) Beside(ref Ref, isThere func(node string, pod vgpu.UID) bool) map[string]vgpu.Room {
 	rooms := map[string]vgpu.Room{}
 	for other, g := range s.gangs {
 		for uid, at := range g.places() {
@@ -209,6 +210,11 @@ func (s *State) Beside(ref Ref) map[string]vgpu.Room {
 		}
 		for _, at := range r.Places {
 			rooms[at.Node] = rooms[at.Node].Plus(at.Host)
+		}
+	}
+	for _, p := range s.pods {
+		if r := p.room(); r != nil && r.Priority >= s.Priority(ref) && !isThere(r.Place.Node, p.UID) {
+			rooms[r.Place.Node] = rooms[r.Place.Node].Plus(r.Host)
 		}
 	}
 	return rooms

@@ -20,7 +20,10 @@ func (a *api) target(action clienttesting.Action) (bool, runtime.Object, error) 
 	case clienttesting.CreateActionImpl:
 		u := action.GetObject().(*unstructured.Unstructured).DeepCopy()
 		u.SetResourceVersion("1")
-		return true, u, a.store(u, a.dynamic.Tracker().Create(v1alpha1.ElasticTargets, u, namespace))
+		if a.targetOf(u.GetName()) != nil {
+			return true, nil, apierrors.NewAlreadyExists(v1alpha1.ElasticTargets.GroupResource(), u.GetName())
+		}
+		return true, u, a.store(u, func() error { return a.dynamic.Tracker().Create(v1alpha1.ElasticTargets, u, namespace) })
 	case clienttesting.UpdateActionImpl:
 		return a.changeTarget(action.GetObject().(*unstructured.Unstructured).GetName(), action.GetSubresource(), func(*unstructured.Unstructured) (*unstructured.Unstructured, error) {
 			return action.GetObject().(*unstructured.Unstructured), nil
@@ -69,20 +72,17 @@ func (a *api) changeTarget(name, sub string, change func(*unstructured.Unstructu
 		return true, nil, err
 	}
 	changed.SetResourceVersion(strconv.Itoa(version + 1))
-	return true, changed, a.store(changed, a.dynamic.Tracker().Update(v1alpha1.ElasticTargets, changed, namespace))
+	return true, changed, a.store(changed, func() error { return a.dynamic.Tracker().Update(v1alpha1.ElasticTargets, changed, namespace) })
 }
 
-// store says that a target has a number now.
-func (a *api) store(u *unstructured.Unstructured, err error) error {
-	if err != nil {
-		return err
-	}
+// store stores a target. It notes the number before that, since the scheduler may act on it at once.
+func (a *api) store(u *unstructured.Unstructured, put func() error) error {
 	workers, _, err := unstructured.NestedInt64(u.Object, "spec", "workers")
 	if err != nil {
 		return err
 	}
 	a.sized(u.GetName(), int(workers))
-	return nil
+	return put()
 }
 
 // merged returns an object with a merge patch.

@@ -115,7 +115,7 @@ func (p *Plugin) buildInput(ctx context.Context, l machine.Locked, c *cycle, pg 
 	if admits, err = p.members(l, in, pg, anew); err != nil {
 		return nil, err
 	}
-	in.setAside(l.State.Beside(pg.Ref))
+	in.setAside(l.State.Beside(pg.Ref, in.isThere))
 	admits.nodes = in.infos
 	in.cluster.Admits, in.cluster.Bars = admits.count, admits.bar
 	in.cluster.Ends, in.cluster.Host, in.cluster.Hosts = p.endOf, p.hostOf, in.hostAt
@@ -211,6 +211,12 @@ func (in *planInput) setAside(rooms map[string]vgpu.Room) {
 			in.cluster.Nodes[at] = n
 		}
 	}
+}
+
+// isThere reports whether the snapshot has a pod on a node.
+func (in *planInput) isThere(node string, pod vgpu.UID) bool {
+	at, found := in.find(node)
+	return found && slices.ContainsFunc(in.infos[at].GetPods(), func(onNode fwk.PodInfo) bool { return kube.UIDOf(onNode.GetPod()) == pod })
 }
 
 // tryable returns the first of the possible places of a member where another try is legal, nil for none: the member

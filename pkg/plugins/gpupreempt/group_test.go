@@ -83,6 +83,28 @@ func TestGangPreemptsForOneMember(t *testing.T) {
 	})
 }
 
+// A gang leaves a pod of its priority, which waits for its victims, the CPU of the host too. So it evicts all that both need.
+func TestGangPreemptsBesideAPod(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4) // of 64 CPUs
+		low := team("low", 3, 1, 10, 0)
+		c.Create(cpu(low[0], "8"), cpu(low[1], "8"), cpu(low[2], "8"))
+		c.AwaitBound("low", 3)
+		c.createBound(pod("filler", 10, 100))
+		c.Create(cpu(pod("pod", 10, 100), "16"))
+		first := c.awaitVictims(1)
+		members := team("gang", 2, 2, 3, 100)
+		members[1].Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{}} // a launcher without GPU
+		c.Create(cpu(members[0], "24"), cpu(members[1], "24"))
+		victims := c.awaitVictims(3)
+		c.Remove(victims...)
+		c.AwaitBound("pod", 1)
+		c.AwaitBound("gang", 2)
+		expect(t, "first victims", victims[:1], first)
+	})
+}
+
 // blockedGang fills three nodes, of which another plugin refuses the first to a gang of two that comes then.
 func (c *cluster) blockedGang() (high []*v1.Pod) {
 	c.T.Helper()

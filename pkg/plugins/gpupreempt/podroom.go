@@ -23,7 +23,8 @@ import (
 // has to wait for its turn, where the allowance is zero.
 func (p *Plugin) makePodRoom(ctx context.Context, q *question, plan *preemption.Plan) (wait time.Duration, err error) {
 	e := &eviction{preemptor: q.preemptor(), node: plan.Places[0].Node, plan: plan, from: q.from, pods: q.pods}
-	made := reservation.PodRoomMade{PodRef: refOf(q.pod), Room: reservation.PodRoom{Place: plan.Places[0], Priority: q.priority}, Evict: p.chosen(e)}
+	room := reservation.PodRoom{Place: plan.Places[0], Host: q.group.Members[0].Request.Host, Priority: q.priority}
+	made := reservation.PodRoomMade{PodRef: refOf(q.pod), Room: room, Evict: p.chosen(e)}
 	made.Room.Victims, made.Until = p.victims(q, plan)
 	var a machine.Answer
 	p.machine.Lock(func(l machine.Locked) {
