@@ -85,7 +85,7 @@ func (p *Plugin) keepPlan(ctx context.Context, c *cycle, in *planInput, plan *ga
 		e.Gang = l.Facts(in.gang.Ref)
 		a = l.Settle(in.gang.Ref, e.UID, e)
 	})
-	p.held.noteSurplus(in.gang, "")
+	p.unplaced.note(in.gang, "")
 	if a.Place != nil {
 		klog.FromContext(ctx).V(2).Info("Planned a gang", "gang", in.gang.String(), "members", len(e.Places), "spread", plan.Spread,
 			"domains", plan.Stats.Domains, "tried", plan.Stats.Tried, "cut", plan.Stats.Cut)
@@ -117,7 +117,7 @@ func (p *Plugin) handleRefusal(ctx context.Context, c *cycle, in *planInput, pla
 	}
 	if !e.SkipExplanation && in.placed() >= in.group.MinCount {
 		e.Surplus = reservation.Surplus(ref, in.placed(), r.Words(p.blockers))
-		p.held.noteSurplus(in.gang, e.Surplus)
+		p.unplaced.note(in.gang, e.Surplus)
 	}
 	a := p.note(c, ref, e)
 	if a.Seek != nil {

@@ -79,8 +79,8 @@ type Plugin struct {
 	// unresolved is the number of UnresolvedBinds at the last step.
 	unresolved int
 	claim      sync.Once
-	// held are refused members of elastic gangs. active says that this process schedules: it has tried a member of a gang.
-	held   heldMembers
+	unplaced   unplaced
+	// active says that this process schedules: it has tried a member of a gang.
 	active atomic.Bool
 	// targets writes what the scheduler tells in ElasticTargets, nil where it tells nothing.
 	targets dynamic.Interface

@@ -88,7 +88,7 @@ func (p *Plugin) admission(ref podgroup.Ref) (a v1alpha1.ElasticTargetAdmission,
 	if !waits {
 		return a, true
 	}
-	a.Message = p.held.surplusOf(ref)
+	a.Message = p.unplaced.reason(ref)
 	p.machine.Lock(func(l machine.Locked) {
 		if refusal, refused := l.State.Refusal(ref); refused {
 			a.Message = refusal.Why
