@@ -43,7 +43,28 @@ func (s *Set) build(g *gang) (*Gang, *Problem) {
 	}
 	problem := out.declare(living(g.members), declared)
 	s.hold(out, g.members)
+	if problem == nil {
+		problem = out.missing()
+	}
 	return out, problem
+}
+
+// missing says that fewer members exist than must run, nil where enough do. Those that a target holds back do not count: in an
+// elastic gang whose members are numbered, they do not stand in for one that is gone.
+func (g *Gang) missing() *Problem {
+	alive := 0
+	for _, pod := range g.Members {
+		if pod.DeletionTimestamp == nil {
+			alive++
+		}
+	}
+	switch {
+	case alive >= g.MinCount:
+		return nil
+	case len(g.held) > 0:
+		return &Problem{Message: fmt.Sprintf("%d of %d members exist, besides %d that the target holds back", alive, g.MinCount, len(g.held)), Waits: true}
+	}
+	return &Problem{Message: fmt.Sprintf("%d of %d members exist", alive, g.MinCount), Waits: true}
 }
 
 // living returns the members without a deletion, or all members where all are in deletion.
@@ -90,15 +111,6 @@ func (g *Gang) declare(members []*member, group *membership.PodGroup) *Problem {
 	}
 	if err != nil {
 		return &Problem{Message: where + ": " + err.Error()}
-	}
-	alive := 0
-	for _, m := range members {
-		if m.pod.DeletionTimestamp == nil {
-			alive++
-		}
-	}
-	if alive < g.MinCount {
-		return &Problem{Message: fmt.Sprintf("%d of %d members exist", alive, g.MinCount), Waits: true}
 	}
 	return nil
 }

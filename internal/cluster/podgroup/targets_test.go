@@ -162,6 +162,32 @@ func TestHeldWithNodes(t *testing.T) {
 	check("train-0 0", "train-1 1", "train-2 2", "train-5 5")
 }
 
+// Where a controller numbers the members, none that the target holds back stands in for one that is gone: the gang waits for that
+// one. Once it is back, or the target lets the others in, the gang is whole.
+func TestHeldMembersDoNotStandIn(t *testing.T) {
+	w := newElasticWorld()
+	w.setTarget(t, "train", Label, 2)
+	all := elasticPods("train", "2-8", 4)
+	for i := range all {
+		all[i] = with(all[i].(*v1.Pod), func(p *v1.Pod) { p.Labels["training.kubeflow.org/replica-index"] = fmt.Sprint(i) })
+	}
+	w.put(t, all...)
+	check := func(want string) {
+		t.Helper()
+		if got := said(w.world, train); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	check("2 of [train-0 train-1]")
+	w.drop(t, pod("train-1"))
+	check("2 of [train-0], waits: 1 of 2 members exist, besides 2 that the target holds back")
+	w.setTarget(t, "train", Label, 3)
+	check("2 of [train-0 train-2]")
+	w.setTarget(t, "train", Label, 2)
+	w.put(t, all[1])
+	check("2 of [train-0 train-1]")
+}
+
 // A gang that is not elastic does not go by a target.
 func TestRigidGang(t *testing.T) {
 	w := newElasticWorld()
