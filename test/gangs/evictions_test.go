@@ -42,6 +42,9 @@ type claim struct {
 // memberEnded excuses a preemptor: more of its members lack a place than others were evicted for.
 const memberEnded = "a member of it ended"
 
+// memberCame excuses a preemptor that ran before: its rest ran on without that member, and others were evicted for fewer members.
+const memberCame = "a member of it came back"
+
 // tear is what an instant of evictions does to a gang.
 type tear struct {
 	at time.Time
@@ -188,6 +191,9 @@ func (w *world) meanwhile(p *team, c *claim, node string) {
 	}
 	if p.ended.endsAt(now) > 0 {
 		c.excuse(memberEnded)
+	}
+	if p.came.Equal(now) {
+		c.excuse(memberCame)
 	}
 }
 

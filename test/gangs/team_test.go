@@ -47,7 +47,9 @@ type team struct {
 	grouped      bool
 	health       health
 	ended        ends
-	before       least
+	// came is when a member of the team was last made again after it had run.
+	came   time.Time
+	before least
 	// spoiled: the scheduler has had the time to see that nobody can place it.
 	spoiled bool
 }

@@ -156,6 +156,12 @@ func (w *world) create(t *team, i int) error {
 	w.mu.Lock()
 	pod := t.pod(i)
 	w.uids[string(pod.UID)] = true
+	if t.health.started {
+		t.came = time.Now()
+		if c := w.claims[t.name]; c != nil {
+			c.excuse(memberCame)
+		}
+	}
 	w.mu.Unlock()
 	_, err := w.api.core.CoreV1().Pods(namespace).Create(w.ctx, pod, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) { // made again at the same instant
