@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/internal/simulator/command"
-	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 )
 
 // rightsizeFlags are the flags of the command.
@@ -56,7 +56,7 @@ than the deployment of the set; with 2 for bad input.`,
 	flags.StringVar(&f.sets, "set", "all", "`rows` of both files, separated by commas, or all")
 	flags.StringSliceVar(&f.deployments, "deployment", nil,
 		"CSV `file` to compare with, as SET=FILE; without SET= the first is of the first set, and each set has one")
-	flags.Float64Var(&f.part, "latency-part", float64(traffic.DefaultPermille)/1000, "`part` of the SLO that a batch may take, from 0.001 to 1")
+	flags.Float64Var(&f.part, "latency-part", float64(mig.DefaultPermille)/1000, "`part` of the SLO that a batch may take, from 0.001 to 1")
 	f.form.AddFlag(c)
 	return c
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 )
 
 // Rightsizing finds how many GPUs serve sets of models under their SLOs, and checks the result, and published
@@ -42,7 +42,7 @@ func (r *Rightsizing) Run() (*results.Rightsize, error) {
 
 // size sizes one set.
 func (r *Rightsizing) size(set *measurements.SLOSet) (*results.SizedSet, error) {
-	plan, err := traffic.Size(r.demands(set), traffic.Config{Permille: r.Permille})
+	plan, err := mig.Size(r.demands(set), mig.Config{Permille: r.Permille})
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (r *Rightsizing) size(set *measurements.SLOSet) (*results.SizedSet, error) 
 }
 
 // judge reports a plan, held to the set.
-func (r *Rightsizing) judge(set *measurements.SLOSet, plan *traffic.Plan) *results.SizedSet {
+func (r *Rightsizing) judge(set *measurements.SLOSet, plan *mig.Plan) *results.SizedSet {
 	deployed := deployedOf(plan)
 	c := r.check("tandem", set, deployed)
 	c.starts()
@@ -89,13 +89,13 @@ func (r *Rightsizing) compare(out *results.SizedSet, set *measurements.SLOSet, p
 }
 
 // demands returns the demands, with the servings of the profile.
-func (r *Rightsizing) demands(set *measurements.SLOSet) []traffic.Demand {
-	all := make([]traffic.Demand, 0, len(set.SLOs))
+func (r *Rightsizing) demands(set *measurements.SLOSet) []mig.Demand {
+	all := make([]mig.Demand, 0, len(set.SLOs))
 	for _, slo := range set.SLOs {
-		d := traffic.Demand{Model: slo.Model, Rate: rateOf(slo.Rate), SLO: slo.Latency}
+		d := mig.Demand{Model: slo.Model, Rate: rateOf(slo.Rate), SLO: slo.Latency}
 		for i := range r.Profile {
 			if s := &r.Profile[i]; s.Model == slo.Model && s.Rate > 0 {
-				d.Variants = append(d.Variants, traffic.Variant{
+				d.Variants = append(d.Variants, mig.Variant{
 					Slices: s.Slices, Batch: s.Batch, Processes: s.Processes, Rate: rateOf(s.Rate), Latency: s.Latency,
 				})
 			}
@@ -106,10 +106,10 @@ func (r *Rightsizing) demands(set *measurements.SLOSet) []traffic.Demand {
 }
 
 // rateOf returns a rate in millionths. The result is at least one: the files have no rate below that.
-func rateOf(perSecond float64) traffic.Rate { return traffic.Rate(max(1, math.Round(perSecond*1e6))) }
+func rateOf(perSecond float64) mig.Rate { return mig.Rate(max(1, math.Round(perSecond*1e6))) }
 
 // deployedOf writes a plan as a deployment.
-func deployedOf(plan *traffic.Plan) []measurements.Deployed {
+func deployedOf(plan *mig.Plan) []measurements.Deployed {
 	var all []measurements.Deployed
 	for gpu, device := range plan.Devices {
 		for _, one := range device {
@@ -127,7 +127,7 @@ func (r *Rightsizing) models(set *measurements.SLOSet, deployed []measurements.D
 	for _, slo := range set.SLOs {
 		m := results.SizedModel{
 			Model: slo.Model, Rate: report.Round(slo.Rate), SLO: milliseconds(slo.Latency),
-			Limit: milliseconds(traffic.Limit(slo.Latency, r.Permille)), Instances: []results.SizedInstance{},
+			Limit: milliseconds(mig.Limit(slo.Latency, r.Permille)), Instances: []results.SizedInstance{},
 		}
 		throughput, latency := 0.0, time.Duration(0)
 		for i := range deployed {

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 )
 
 // checker holds a deployment to a set. The checker knows the deployment, the profile and the rules of MIG, and not the
@@ -45,9 +45,9 @@ func (r *Rightsizing) check(name string, set *measurements.SLOSet, deployed []me
 			c.violate(d.Model, "", "line %d serves it, but it is not in the set", d.Line)
 		case s == nil:
 			c.violate(d.Model, "", "the profile has no %d slices with batch %d and %d processes that run", d.Slices, d.Batch, d.Processes)
-		case s.Latency > traffic.Limit(slo.Latency, r.Permille):
+		case s.Latency > mig.Limit(slo.Latency, r.Permille):
 			c.violate(d.Model, "", "a batch takes %v on %d slices with batch %d and %d processes, above %v", s.Latency, d.Slices, d.Batch,
-				d.Processes, traffic.Limit(slo.Latency, r.Permille))
+				d.Processes, mig.Limit(slo.Latency, r.Permille))
 		}
 		if s != nil {
 			reached[d.Model] += s.Rate
@@ -67,11 +67,11 @@ func (r *Rightsizing) check(name string, set *measurements.SLOSet, deployed []me
 func (c *checker) sizes() {
 	on, gpus := byGPU(c.deployed)
 	for _, gpu := range gpus {
-		var sizes []traffic.Slices
+		var sizes []mig.Slices
 		for _, d := range on[gpu] {
 			sizes = append(sizes, d.Slices)
 		}
-		if n, err := traffic.Devices(sizes); err != nil || n > 1 {
+		if n, err := mig.Devices(sizes); err != nil || n > 1 {
 			c.violate("", gpu.String(), "instances of %v slices do not fit on it, wherever they start", sizes)
 		}
 	}
@@ -138,7 +138,7 @@ func slicesOf(deployed []measurements.Deployed) int {
 // servingKey is a way to serve a model.
 type servingKey struct {
 	model            string
-	slices           traffic.Slices
+	slices           mig.Slices
 	batch, processes int
 }
 

@@ -10,16 +10,16 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
 	"github.com/tandem-gpu/tandem/evaluation/results"
-	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 )
 
 // served is a way to serve model m with a batch of 8 and one process.
-func served(slices traffic.Slices, rate float64, latency time.Duration) measurements.Serving {
+func served(slices mig.Slices, rate float64, latency time.Duration) measurements.Serving {
 	return measurements.Serving{Model: "m", Slices: slices, Batch: 8, Processes: 1, Rate: rate, Latency: latency}
 }
 
 // placed is an instance of it.
-func placed(gpu, start int, slices traffic.Slices) measurements.Deployed {
+func placed(gpu, start int, slices mig.Slices) measurements.Deployed {
 	return measurements.Deployed{Line: 2, GPU: gpu, Start: start, Model: "m", Slices: slices, Batch: 8, Processes: 1}
 }
 
@@ -141,10 +141,10 @@ func TestRightsizingRefuses(t *testing.T) {
 func TestRightsizingDistrustsPlans(t *testing.T) {
 	r := sizing(50)
 	r.ways = index(r.Profile)
-	instance := func(slices traffic.Slices, start int) traffic.Instance {
-		return traffic.Instance{Model: "m", Start: start, Variant: traffic.Variant{Slices: slices, Batch: 8, Processes: 1}}
+	instance := func(slices mig.Slices, start int) mig.Instance {
+		return mig.Instance{Model: "m", Start: start, Variant: mig.Variant{Slices: slices, Batch: 8, Processes: 1}}
 	}
-	got := r.judge(&r.Sets[0], &traffic.Plan{Devices: []traffic.Device{{instance(3, 4), instance(2, 5)}}})
+	got := r.judge(&r.Sets[0], &mig.Plan{Devices: []mig.Device{{instance(3, 4), instance(2, 5)}}})
 	var violated []string
 	for _, v := range got.Violations {
 		violated = append(violated, v.String())
@@ -157,7 +157,7 @@ func TestRightsizingDistrustsPlans(t *testing.T) {
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}
 	r.Profile[1].Latency = 50 * time.Millisecond
-	if got := r.judge(&r.Sets[0], &traffic.Plan{Devices: []traffic.Device{{instance(2, 0), instance(3, 4)}, {instance(2, 0)}}}); got.Models[0].Latency != 50 {
+	if got := r.judge(&r.Sets[0], &mig.Plan{Devices: []mig.Device{{instance(2, 0), instance(3, 4)}, {instance(2, 0)}}}); got.Models[0].Latency != 50 {
 		t.Errorf("latency %v, want 50", got.Models[0].Latency)
 	}
 }

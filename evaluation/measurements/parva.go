@@ -9,7 +9,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
-	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
@@ -48,7 +48,7 @@ type Serving struct {
 	Line  int
 	Model string
 	// Slices is the size of the instance, Batch the requests that are answered together, by each of the Processes.
-	Slices    traffic.Slices
+	Slices    mig.Slices
 	Batch     int
 	Processes int
 	// Rate is requests per second of all processes together, Latency how long a batch took. Both are 0 for a batch that
@@ -67,15 +67,15 @@ type Deployed struct {
 	Start int
 	// Model, Slices, Batch and Processes are as in Serving.
 	Model     string
-	Slices    traffic.Slices
+	Slices    mig.Slices
 	Batch     int
 	Processes int
 }
 
 // sliceSize reads the size of a MIG instance.
-func sliceSize(t *csvtable.Table, column string) traffic.Slices {
-	legal := traffic.Sizes()
-	s := traffic.Slices(t.Whole(column, int64(legal[0]), int64(legal[len(legal)-1])))
+func sliceSize(t *csvtable.Table, column string) mig.Slices {
+	legal := mig.Sizes()
+	s := mig.Slices(t.Whole(column, int64(legal[0]), int64(legal[len(legal)-1])))
 	if !slices.Contains(legal, s) {
 		t.Fail(column, "the compute slices of a MIG instance: "+strings.Trim(fmt.Sprint(legal), "[]"))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
-	"github.com/tandem-gpu/tandem/pkg/traffic"
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 )
 
 // checkServed holds what serves models to what its types promise.
@@ -173,7 +173,7 @@ func TestPublishedParva(t *testing.T) {
 		t.Fatalf("%d sets, want 6, error %v", len(sets), err)
 	}
 	for number, gpus := range map[int]int{1: 2, 2: 3, 3: 5, 5: 13} {
-		reached, on := map[string]float64{}, map[[2]int]traffic.Slices{}
+		reached, on := map[string]float64{}, map[[2]int]mig.Slices{}
 		for _, d := range load(t, "parvagpu", fmt.Sprintf("SLO%d_ParvaGPU_deploy.csv", number)).Deployed {
 			reached[d.Model] += rates[fmt.Sprint(d.Model, d.Slices, d.Batch, d.Processes)]
 			on[[2]int{d.Node, d.GPU}] += d.Slices

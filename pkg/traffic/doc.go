@@ -1,10 +1,11 @@
-// Package traffic decides how many inference replicas serve a rate of requests, and how large each is.
+// Package traffic decides how many replicas of each variant an inference fleet needs now, and which part of its requests each
+// variant gets.
 //
-// A model can be served in many ways: on MIG instances of several sizes, with batches of several sizes, by several
-// processes. Each measured way is a Variant with a rate and a latency. Each model has a rate that it must serve and a
-// promised latency (the SLO). Size chooses variants that keep both on the fewest devices. Pack puts instances on
-// devices, at starts that the hardware allows. The problem is that of ParvaGPU (Lee et al., SC'24).
+// A fleet serves one model and promises a latency. A variant is a pool of equal replicas: one GPU model, one share size. Variants
+// differ in how fast a replica is and in what it costs. [Replica] says how one replica serves; queueing theory says from that how
+// long requests take at a rate of arrivals, and how many requests a second it serves within the promise (its capacity). [Cheapest]
+// chooses the cheapest replicas with enough capacity, [Split] divides the requests, [Forecast] says how many will come, and [Decide]
+// puts these together and bounds what changes at a time.
 //
-// The package does not decide which requests go where, starts nothing, and does not consider interference: MIG
-// instances share neither compute nor memory.
+// The package starts and stops nothing, and routes no request. It does not place replicas on devices.
 package traffic

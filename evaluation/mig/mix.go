@@ -1,4 +1,4 @@
-package traffic
+package mig
 
 import (
 	"cmp"

@@ -1,0 +1,148 @@
+package traffic
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Option is a variant to choose replicas of.
+type Option struct {
+	// Capacity is how many requests a second a replica serves within the promise, 0 or more.
+	Capacity float64
+	// Cost of a replica, in any unit that all options share, above 0.
+	Cost int64
+	// Least and Most bound the number of replicas: 0 ≤ Least ≤ Most.
+	Least, Most int
+}
+
+// Choice is how many replicas to have of each option.
+type Choice struct {
+	Replicas []int
+	Cost     int64
+	// Capacity of all of them together. Where it is below what was wanted, all options have the most replicas that help.
+	Capacity float64
+	// Cut says that the search was cut, and a cheaper choice may exist.
+	Cut bool
+}
+
+// maxSteps bounds the search. Larger proves more choices to be the cheapest; four options of thousands of replicas take some hundred.
+const maxSteps = 100_000
+
+// Cheapest returns the cheapest numbers of replicas that together have a capacity; of equally cheap ones those with the fewest
+// replicas, then those with more of the first options. Where all replicas together have less, it returns them all, but of options without
+// any capacity only the least number.
+func Cheapest(options []Option, wanted float64) Choice {
+	c := &chooser{options: options, now: make([]int, len(options))}
+	short := wanted
+	for i, o := range options {
+		c.now[i] = o.Least
+		c.cost += int64(o.Least) * o.Cost
+		short -= float64(o.Least) * o.Capacity
+		if o.Capacity > 0 && o.Most > o.Least {
+			c.order = append(c.order, i)
+		}
+	}
+	slices.SortStableFunc(c.order, func(a, b int) int {
+		return cmp.Compare(float64(options[a].Cost)*options[b].Capacity, float64(options[b].Cost)*options[a].Capacity)
+	})
+	c.best = slices.Clone(c.now)
+	c.bestCost = math.MaxInt64
+	if c.search(0, short); c.bestCost == math.MaxInt64 {
+		for _, i := range c.order {
+			c.best[i] = options[i].Most
+		}
+	}
+	out := Choice{Replicas: c.best, Cut: c.steps >= maxSteps}
+	for i, n := range c.best {
+		out.Cost += int64(n) * options[i].Cost
+		out.Capacity += float64(n) * options[i].Capacity
+	}
+	return out
+}
+
+// chooser searches by branch and bound, over the options from the cheapest for their capacity.
+type chooser struct {
+	options        []Option
+	order          []int
+	now, best      []int
+	cost, bestCost int64
+	steps          int
+}
+
+// search chooses replicas of the options from a place in the order on, where so much capacity is still short.
+func (c *chooser) search(at int, short float64) {
+	if c.steps++; c.steps >= maxSteps && c.bestCost < math.MaxInt64 {
+		return
+	}
+	if short <= slack {
+		if c.cost < c.bestCost || c.cost == c.bestCost && c.isFirst() {
+			c.bestCost, c.best = c.cost, slices.Clone(c.now)
+		}
+		return
+	}
+	if at == len(c.order) {
+		return
+	}
+	i := c.order[at]
+	o, least := &c.options[i], c.now[i]
+	most := min(o.Most, least+int(math.Ceil((short-slack)/o.Capacity)))
+	for n := most; n >= least; n-- {
+		c.now[i], c.cost = n, c.cost+int64(n-least)*o.Cost
+		rest := short - float64(n-least)*o.Capacity
+		hopeless := float64(c.cost)+c.bound(at+1, rest) > float64(c.bestCost)*(1+1e-12)
+		if !hopeless {
+			c.search(at+1, rest)
+		}
+		c.now[i], c.cost = least, c.cost-int64(n-least)*o.Cost
+		if hopeless && rest >= 0 { // fewer replicas of this one leave more for dearer ones
+			return
+		}
+	}
+}
+
+// slack is by how much less capacity than wanted is enough: what rounding does.
+const slack = 1e-9
+
+// bound returns the least cost of so much capacity by the options from a place on, where parts of replicas could be had: +Inf where
+// they do not have it.
+func (c *chooser) bound(at int, short float64) float64 {
+	cost := 0.0
+	for _, i := range c.order[min(at, len(c.order)):] {
+		if short <= slack {
+			break
+		}
+		o := &c.options[i]
+		take := min(short, float64(o.Most-o.Least)*o.Capacity)
+		cost += take / o.Capacity * float64(o.Cost)
+		short -= take
+	}
+	if short > slack {
+		return math.Inf(1)
+	}
+	return cost
+}
+
+// isFirst reports whether the choice at hand comes before the best one, which costs the same.
+func (c *chooser) isFirst() bool {
+	now, best := 0, 0
+	for i := range c.now {
+		now += c.now[i]
+		best += c.best[i]
+	}
+	return cmp.Or(cmp.Compare(now, best), slices.Compare(c.best, c.now)) < 0
+}
+
+// Validate says what is wrong with an option.
+func (o *Option) Validate() error {
+	switch {
+	case !(o.Capacity >= 0) || math.IsInf(o.Capacity, 1):
+		return fmt.Errorf("capacity %v: legal are numbers from 0", o.Capacity)
+	case o.Cost < 1:
+		return fmt.Errorf("cost %d: legal are numbers from 1", o.Cost)
+	case o.Least < 0 || o.Most < o.Least:
+		return fmt.Errorf("%d to %d replicas: the least number is from 0 to the most", o.Least, o.Most)
+	}
+	return nil
+}

@@ -1,0 +1,372 @@
+package traffic
+
+import (
+	"math"
+	"time"
+)
+
+// Memory is what Decide remembers of a fleet from one decision to the next. The zero value knows nothing. It is data: it can be
+// written and read.
+type Memory struct {
+	Forecast Forecast `json:"forecast"`
+	// Slowdowns are learned, by variant.
+	Slowdowns map[string]float64 `json:"slowdowns,omitempty"`
+	// Guard is by which factor more capacity is wanted than predicted, since measurements broke the promise: from 1 to 2.
+	Guard float64 `json:"guard,omitempty"`
+	// Demands are what was wanted in the last minutes: the highest of each minute, the newest last.
+	Demands []MinuteDemand `json:"demands,omitempty"`
+	// Minute is the last one of which measurements were taken in.
+	Minute int64 `json:"minute,omitempty"`
+}
+
+// MinuteDemand is the highest rate that sizes were wanted for in a minute since 1970.
+type MinuteDemand struct {
+	Minute int64   `json:"minute"`
+	Rate   float64 `json:"rate"`
+}
+
+const (
+	// sizedFor is the part of the promise that replicas are sized for. What is left is for what the prediction does not see: the noise of a
+	// minute, unlike replicas. More costs less and breaks the promise more often.
+	sizedFor = .85
+	// guardGrows, guardEases: a factor for each minute in which the promise was broken although the replicas that served should have kept
+	// it · for each other minute.
+	guardGrows, guardEases, mostGuard = 1.1, .98, 2
+	// fullUse is the part of its rate that a replica serves where no promise can be kept.
+	fullUse = .7
+	// leastSaving is the part of the cost that a swap for cheaper replicas must save: these must load, and both run meanwhile.
+	leastSaving = .05
+	// mostLeaves is the part of its replicas that a variant loses in one decision, one at least.
+	mostLeaves = .2
+)
+
+// Decide returns how many replicas each variant of a fleet should have now, and which part of the requests. It grows at once to what the
+// forecast expects until another replica could have loaded; it shrinks when the highest demand of the patience needs less. It
+// returns what to remember; it does not change what it is given. The error names what is wrong with the fleet.
+//
+// Where metrics are missing, or the clock went back, nothing shrinks and no part changes, but for variants without a ready replica.
+func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, error) {
+	if err := f.Validate(); err != nil {
+		return nil, nil, err
+	}
+	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(), memory: memory.clone(), minute: seen.At.Unix() / 60}
+	d.learn()
+	d.measure()
+	d.guard()
+	d.size()
+	d.split()
+	return &d.plan, d.memory, nil
+}
+
+func (m *Memory) clone() *Memory {
+	out := *m
+	out.Forecast.Recent = append([]float64(nil), m.Forecast.Recent...)
+	out.Forecast.Day = append([]float64(nil), m.Forecast.Day...)
+	out.Demands = append([]MinuteDemand(nil), m.Demands...)
+	out.Slowdowns = map[string]float64{}
+	for name, s := range m.Slowdowns {
+		out.Slowdowns[name] = s
+	}
+	return &out
+}
+
+// decision is one run of Decide.
+type decision struct {
+	fleet  *Fleet
+	seen   Seen
+	cfg    Config
+	memory *Memory
+	minute int64
+	plan   Plan
+	// isKnown says that it is known how many requests arrive, isNew that no decision has seen this minute.
+	isKnown, isNew bool
+	// slowed are the replicas as they were learned, by variant.
+	slowed []Replica
+}
+
+// learn takes in what was measured: of the variants at each decision, of the fleet once a minute.
+func (d *decision) learn() {
+	m := d.memory
+	if m.Guard == 0 {
+		m.Guard = 1
+	}
+	d.isKnown = d.seen.Rate >= 0 && d.seen.Rate <= MaxRate && d.minute >= m.Minute
+	if !d.isKnown {
+		return
+	}
+	d.learnSlowdowns()
+	if d.minute == m.Minute {
+		return
+	}
+	m.Minute = d.minute
+	if d.minute > m.Forecast.Last {
+		_ = m.Forecast.Observe(d.seen.Rate, d.seen.At) // both conditions were just checked
+	}
+	d.isNew = true
+}
+
+// guard asks for more capacity than predicted while measurements say that the prediction is wrong.
+func (d *decision) guard() {
+	if !d.isNew || d.seen.Latency <= 0 {
+		return
+	}
+	serves := 0.0
+	for i := range d.fleet.Variants {
+		serves += d.fleet.Variants[i].Warm * d.plan.Variants[i].Capacity
+	}
+	if m := d.memory; d.seen.Latency > d.fleet.Promise.Within && serves >= d.seen.Rate {
+		m.Guard = min(mostGuard, m.Guard*guardGrows)
+	} else {
+		m.Guard = max(1, m.Guard*guardEases)
+	}
+}
+
+func (d *decision) learnSlowdowns() {
+	for i := range d.fleet.Variants {
+		v := &d.fleet.Variants[i]
+		measured, ok := v.Replica.Slowdown(v.Measured)
+		if !ok || v.Ready == 0 || v.Fails {
+			continue
+		}
+		known, has := d.memory.Slowdowns[v.Name]
+		if !has {
+			known = 1
+		}
+		d.memory.Slowdowns[v.Name] = learnSlowdown(known, measured)
+	}
+}
+
+// measure says what one replica of each variant serves.
+func (d *decision) measure() {
+	d.plan.Variants = make([]Sizing, len(d.fleet.Variants))
+	d.slowed = make([]Replica, len(d.fleet.Variants))
+	keeps := false
+	promise := d.fleet.Promise
+	promise.Within = scaled(promise.Within, sizedFor)
+	for i := range d.fleet.Variants {
+		v, s := &d.fleet.Variants[i], &d.plan.Variants[i]
+		s.Replicas, s.Part = v.Wanted, v.Part
+		if s.Slowdown = d.memory.Slowdowns[v.Name]; s.Slowdown == 0 {
+			s.Slowdown = 1
+		}
+		d.slowed[i] = v.Replica.Slowed(s.Slowdown)
+		if v.Fails {
+			continue
+		}
+		s.Capacity = d.slowed[i].Capacity(promise)
+		keeps = keeps || s.Capacity > 0
+		if best := d.slowed[i].Best(d.fleet.Promise.Quantile); d.plan.Best == 0 || best < d.plan.Best {
+			d.plan.Best = best
+		}
+	}
+	if keeps {
+		d.plan.Best = 0
+		return
+	}
+	for i := range d.fleet.Variants { // the last resort: serve all requests, if late
+		if !d.fleet.Variants[i].Fails {
+			d.plan.Variants[i].Capacity = fullUse * d.slowed[i].top()
+		}
+	}
+}
+
+// options returns the variants as options. With keep, none has fewer replicas than now.
+func (d *decision) options(keep bool) []Option {
+	options := make([]Option, len(d.fleet.Variants))
+	for i := range options {
+		v := &d.fleet.Variants[i]
+		o := Option{Capacity: d.plan.Variants[i].Capacity, Cost: v.Cost, Least: v.Least, Most: v.Most}
+		switch {
+		case v.Fixed != "" || v.Fails:
+			o.Least, o.Most = v.Wanted, v.Wanted
+		case keep:
+			o.Least = min(max(v.Wanted, v.Least), v.Most)
+		}
+		options[i] = o
+	}
+	return options
+}
+
+// size chooses the numbers of replicas.
+func (d *decision) size() {
+	longest, some := time.Duration(0), false
+	for i := range d.fleet.Variants {
+		if v := &d.fleet.Variants[i]; !v.Fails {
+			longest, some = max(longest, v.Load), true
+		}
+	}
+	if !some || !d.isKnown {
+		if d.plan.Reason = NoMetrics; !some {
+			d.plan.Reason = AllFail
+		}
+		d.bounds()
+		return
+	}
+	horizon := longest + d.cfg.Interval
+	d.plan.Demand = d.memory.Forecast.Peak(horizon) * d.memory.Guard
+	lasting := d.remember()
+	now := Cheapest(d.options(true), 0)
+	switch grown := Cheapest(d.options(true), d.plan.Demand); {
+	case now.Capacity < d.plan.Demand:
+		d.take(grown.Replicas)
+		if d.plan.Reason = Grows; grown.Capacity < d.plan.Demand {
+			d.plan.Reason = AtMost
+		}
+	default:
+		d.shrink(now, lasting)
+	}
+	if d.plan.Best > 0 {
+		d.plan.Reason = PromiseTooShort
+	}
+	for _, in := range []time.Duration{horizon, 10 * time.Minute, 30 * time.Minute, time.Hour} {
+		if in >= horizon {
+			d.plan.Later = append(d.plan.Later, Need{in, Cheapest(d.options(false), max(lasting, d.memory.Forecast.Peak(in)*d.memory.Guard)).Replicas})
+		}
+	}
+}
+
+// bounds keeps all sizes, within their bounds.
+func (d *decision) bounds() {
+	for i := range d.plan.Variants {
+		if v := &d.fleet.Variants[i]; v.Fixed == "" {
+			d.plan.Variants[i].Replicas = min(max(v.Wanted, v.Least), v.Most)
+		}
+	}
+}
+
+func (d *decision) take(replicas []int) {
+	d.plan.Capacity = 0
+	for i, n := range replicas {
+		d.plan.Variants[i].Replicas = n
+		d.plan.Capacity += float64(n) * d.plan.Variants[i].Capacity
+	}
+}
+
+// remember takes in the demand, and returns the highest one of the patience.
+func (d *decision) remember() (highest float64) {
+	m := d.memory
+	if n := len(m.Demands); n > 0 && m.Demands[n-1].Minute == d.minute {
+		m.Demands[n-1].Rate = max(m.Demands[n-1].Rate, d.plan.Demand)
+	} else {
+		m.Demands = append(m.Demands, MinuteDemand{d.minute, d.plan.Demand})
+	}
+	oldest := d.minute - int64(math.Ceil(d.cfg.Patience.Minutes()))
+	for len(m.Demands) > 0 && m.Demands[0].Minute < oldest {
+		m.Demands = m.Demands[1:]
+	}
+	for _, x := range m.Demands {
+		highest = max(highest, x.Rate)
+	}
+	return highest
+}
+
+// shrink takes replicas away that the highest demand of the patience does not need, or swaps them for cheaper ones: those load first.
+func (d *decision) shrink(now Choice, lasting float64) {
+	ideal := Cheapest(d.options(false), lasting)
+	d.take(now.Replicas)
+	d.plan.Reason = Steady
+	if ideal.Cost >= now.Cost || ideal.Capacity < lasting || !d.lasts() {
+		return
+	}
+	target, loading := make([]int, len(now.Replicas)), false
+	for i, n := range ideal.Replicas {
+		target[i] = max(n, now.Replicas[i])
+		loading = loading || d.fleet.Variants[i].Ready < n
+	}
+	switch {
+	case loading && float64(ideal.Cost) > (1-leastSaving)*float64(now.Cost):
+		return
+	case !loading:
+		for i, n := range ideal.Replicas {
+			most := max(1, int(mostLeaves*float64(now.Replicas[i])))
+			target[i] = max(n, now.Replicas[i]-most)
+		}
+	}
+	d.take(target)
+	if d.plan.Reason = Shrinks; loading {
+		d.plan.Reason = Cheaper
+	}
+}
+
+// lasts reports whether demands are known for the patience.
+func (d *decision) lasts() bool {
+	return d.minute-d.memory.Demands[0].Minute >= int64(d.cfg.Patience.Minutes())
+}
+
+// split divides the requests over the replicas that serve and stay.
+func (d *decision) split() {
+	pools := make([]Pool, len(d.fleet.Variants))
+	for i := range pools {
+		v := &d.fleet.Variants[i]
+		pools[i].Replica = d.slowed[i]
+		if v.Ready > 0 && !v.Fails {
+			stays := float64(min(v.Ready, d.plan.Variants[i].Replicas)) / float64(v.Ready)
+			pools[i].Replicas, pools[i].Capacity = min(v.Warm, float64(v.Ready))*stays, d.plan.Variants[i].Capacity
+		}
+	}
+	demand := d.seen.Rate
+	if !d.isKnown {
+		d.holdParts(pools)
+		return
+	}
+	// Nothing arrives: the division for a little is right for the first requests.
+	parts := Split(pools, max(demand, d.memory.Forecast.now(), leastDemand), d.fleet.Objective, d.fleet.Promise.Quantile)
+	if parts == nil {
+		d.setParts(make([]float64, len(pools)))
+		return
+	}
+	d.setParts(d.limited(parts, pools))
+}
+
+// leastDemand is the rate in requests a second from which on requests are divided by what arrives.
+const leastDemand = 1e-3
+
+// holdParts keeps the parts that variants have, but for those that serve nothing.
+func (d *decision) holdParts(pools []Pool) {
+	parts := make([]float64, len(pools))
+	for i := range pools {
+		if pools[i].Replicas > 0 {
+			parts[i] = d.fleet.Variants[i].Part
+		}
+	}
+	d.setParts(parts)
+}
+
+// limited returns the division on the way from the present one to the wanted one: no part changes by more than the bound, unless that
+// overloads a variant or leaves requests with one that does not serve.
+func (d *decision) limited(wanted []float64, pools []Pool) []float64 {
+	sum, present := 0.0, 0.0
+	for i := range wanted {
+		sum += wanted[i]
+		present += d.fleet.Variants[i].Part
+	}
+	step := 1.0
+	for i := range wanted {
+		v := &d.fleet.Variants[i]
+		if change := math.Abs(wanted[i]/sum - v.Part); change > d.cfg.Shift {
+			step = min(step, d.cfg.Shift/change)
+		}
+		if present < .99 || v.Part > 0 && (pools[i].Replicas == 0 || v.Part*d.seen.Rate > pools[i].Replicas*d.plan.Variants[i].Capacity) {
+			return wanted
+		}
+	}
+	parts := make([]float64, len(wanted))
+	for i := range parts {
+		was := d.fleet.Variants[i].Part
+		parts[i] = was + step*(wanted[i]/sum-was)
+	}
+	return parts
+}
+
+// setParts sets the parts so that their sum is 1, or all to 0.
+func (d *decision) setParts(parts []float64) {
+	sum := 0.0
+	for _, p := range parts {
+		sum += p
+	}
+	for i, p := range parts {
+		if d.plan.Variants[i].Part = 0; sum > 0 {
+			d.plan.Variants[i].Part = p / sum
+		}
+	}
+}

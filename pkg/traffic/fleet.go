@@ -1,0 +1,168 @@
+package traffic
+
+import (
+	"fmt"
+	"time"
+)
+
+// Fleet is one model with its promise, and the variants that serve it.
+type Fleet struct {
+	// Name is for messages.
+	Name      string
+	Promise   Promise
+	Objective Objective
+	// Variants have unlike names.
+	Variants []Variant
+}
+
+// Variant is one pool of a fleet: what its replicas can do, and how many there are now.
+type Variant struct {
+	Name string
+	// Replica is as declared, or from the profile of the model.
+	Replica Replica
+	// Cost of a replica, in a unit that all variants of the fleet share, above 0.
+	Cost int64
+	// Least and Most bound the number of replicas.
+	Least, Most int
+	// Load is the time from the start of a replica until it serves.
+	Load time.Duration
+
+	// Wanted is how many replicas its scale target asks for now, Ready how many serve. Warm is Ready with those that have just begun counted in
+	// part, at most Ready.
+	Wanted, Ready int
+	Warm          float64
+	// Part is the part of the requests that its weight gives it now, from 0 to 1.
+	Part float64
+	// Measured is what each replica did in the last minute.
+	Measured Measured
+	// Fails says that it answers errors: it gets no requests and counts for nothing.
+	Fails bool
+	// Fixed is why its number of replicas cannot be changed, "" where it can.
+	Fixed string
+}
+
+// Seen is what arrived at a fleet in the last minute.
+type Seen struct {
+	At time.Time
+	// Rate is requests a second, NaN for unknown.
+	Rate float64
+	// Latency is the measured time within which the promised part was answered, 0 for unknown.
+	Latency time.Duration
+}
+
+// Config says how Decide decides. Zero values stand for the defaults.
+type Config struct {
+	// Interval is the time between two decisions, 15 s by default.
+	Interval time.Duration
+	// Patience is how long fewer replicas must be enough before some leave, 10 minutes by default. Shorter saves more and has replicas
+	// load again sooner.
+	Patience time.Duration
+	// Shift bounds by how much the part of a variant changes in a decision, .2 by default. 1 is no bound.
+	Shift float64
+}
+
+const (
+	defaultInterval = 15 * time.Second
+	defaultPatience = 10 * time.Minute
+	defaultShift    = .2
+)
+
+func (c *Config) withDefaults() Config {
+	out := *c
+	if out.Interval == 0 {
+		out.Interval = defaultInterval
+	}
+	if out.Patience == 0 {
+		out.Patience = defaultPatience
+	}
+	if out.Shift == 0 {
+		out.Shift = defaultShift
+	}
+	return out
+}
+
+// Validate says what is wrong with a fleet: the variant, the field and its legal values.
+func (f *Fleet) Validate() error {
+	if err := f.Promise.Validate(); err != nil {
+		return fmt.Errorf("promise: %w", err)
+	}
+	if err := f.Objective.Validate(); err != nil {
+		return err
+	}
+	if len(f.Variants) == 0 {
+		return fmt.Errorf("variants: there must be at least one")
+	}
+	seen := map[string]bool{}
+	for i := range f.Variants {
+		v := &f.Variants[i]
+		if seen[v.Name] {
+			return fmt.Errorf("variant %q: two variants have this name", v.Name)
+		}
+		seen[v.Name] = true
+		if err := v.validate(); err != nil {
+			return fmt.Errorf("variant %q: %w", v.Name, err)
+		}
+	}
+	return nil
+}
+
+func (v *Variant) validate() error {
+	if err := v.Replica.Validate(); err != nil {
+		return err
+	}
+	if v.Load < 0 || v.Load > MaxTime {
+		return fmt.Errorf("load time %v: legal are times from 0 to %v", v.Load, MaxTime)
+	}
+	return (&Option{Cost: v.Cost, Least: v.Least, Most: v.Most}).Validate()
+}
+
+// Reason says in one word why a fleet has the sizes that it has.
+type Reason string
+
+// The reasons.
+const (
+	// Grows: more requests are expected than the replicas serve within the promise.
+	Grows Reason = "Grows"
+	// Shrinks: fewer replicas have been enough for the patience.
+	Shrinks Reason = "Shrinks"
+	// Cheaper: cheaper replicas would have been enough for the patience. They load before the others leave.
+	Cheaper Reason = "Cheaper"
+	// Steady: the replicas are right.
+	Steady Reason = "Steady"
+	// AtMost: all variants have the most replicas that they may have, and that is not enough.
+	AtMost Reason = "AtMost"
+	// PromiseTooShort: no number of replicas keeps the promise. The fleet is sized so that no replica is overloaded.
+	PromiseTooShort Reason = "PromiseTooShort"
+	// NoMetrics: it is unknown how many requests arrive. All stays as it is.
+	NoMetrics Reason = "NoMetrics"
+	// AllFail: all variants answer errors. All stays as it is.
+	AllFail Reason = "AllFail"
+)
+
+// Plan is what to change in a fleet.
+type Plan struct {
+	Reason Reason
+	// Variants in the order of the fleet.
+	Variants []Sizing
+	// Demand is the rate that the sizes are for, and Capacity the rate that they serve within the promise.
+	Demand, Capacity float64
+	// Best is the shortest promise that some variant could keep, where none keeps the given one.
+	Best time.Duration
+	// Later is what the fleet will need, from soon to late.
+	Later []Need
+}
+
+// Sizing is what a variant should have now.
+type Sizing struct {
+	Replicas int
+	// Part of the requests, from 0 to 1. The parts of a plan have the sum 1, or are all 0 where no replica serves.
+	Part float64
+	// Capacity of one replica: requests a second within the promise. Slowdown is what was learned of it, at least .25.
+	Capacity, Slowdown float64
+}
+
+// Need is how many replicas the fleet needs at a time, as far as the forecast tells.
+type Need struct {
+	In       time.Duration
+	Replicas []int
+}

@@ -1,0 +1,119 @@
+package traffic
+
+import (
+	"math"
+	"time"
+)
+
+// Latency is how long requests take, from arrival to answer, at a steady rate of arrivals at random times.
+//
+// It is a queue with several servers and general times (M/G/c), by the approximation of Allen and Cunneen: the probability to wait is
+// Erlang's C, and who waits does so for an exponential time, whose mean is that of exponential service × (1 + variation) ÷ 2. The
+// time of service has the given mean and variation: a fixed part and an exponential one, or two exponential ones where the variation
+// is above 1. With one channel and a variation of 1 all of this is exact (M/M/1): the p99 is ln 100 ÷ (rate − arrivals).
+type Latency struct {
+	// fixed is the part in seconds that all requests take. gate is how long a batch holds its successors up, and busy the part of the time in
+	// which there is one.
+	fixed, gate, busy float64
+	// phases are exponential times of service.
+	phases []phase
+	// waits is the probability to wait, and drain the rate at which waits end.
+	waits, drain float64
+}
+
+// phase is an exponential time with a probability. A rate of +Inf is no time at all.
+type phase struct{ part, rate float64 }
+
+// At returns the latency at a rate of arrivals, from 0 to below r.Rate. ok is false where the replica is overloaded.
+func (r *Replica) At(arrivals float64) (l Latency, ok bool) {
+	if !(arrivals >= 0 && arrivals < r.Rate) {
+		return Latency{}, false
+	}
+	busy := arrivals / r.Rate
+	l = Latency{
+		gate: r.Gate.Seconds(), busy: busy,
+		waits: erlangC(r.channels(), busy), drain: (r.Rate - arrivals) * 2 / (1 + r.Variation),
+	}
+	mean, variation := r.Time.Seconds(), r.Variation
+	if variation <= 1 {
+		m := mean * math.Sqrt(variation)
+		l.fixed, l.phases = mean-m, []phase{{1, 1 / m}}
+		return l, true
+	}
+	p := (1 + math.Sqrt((variation-1)/(variation+1))) / 2
+	l.phases = []phase{{p, 2 * p / mean}, {1 - p, 2 * (1 - p) / mean}}
+	return l, true
+}
+
+// erlangC returns the probability that a request waits for one of c channels that are busy for a part of the time. It is computed
+// from Erlang's B by its recursion, which does not overflow.
+func erlangC(c int, busy float64) float64 {
+	a, b := busy*float64(c), 1.0
+	for i := 1; i <= c; i++ {
+		b = a * b / (float64(i) + a*b)
+	}
+	return b / (1 - busy*(1-b))
+}
+
+// Mean returns the mean. A request that finds a batch under way waits for half of it on average.
+func (l *Latency) Mean() time.Duration { return seconds(l.mean()) }
+
+func (l *Latency) mean() float64 {
+	sum := l.fixed + l.gate*l.busy/2 + l.waits/l.drain
+	for _, p := range l.phases {
+		sum += p.part / p.rate
+	}
+	return sum
+}
+
+// tail returns the probability that a request takes longer than t seconds. It counts a whole batch before a request's own, which is
+// the most that it waits for: the result is too high rather than too low.
+func (l *Latency) tail(t float64) float64 {
+	t -= l.fixed
+	if l.busy > 0 {
+		t -= l.gate
+	}
+	if t <= 0 {
+		return 1
+	}
+	sum := 0.0
+	for _, p := range l.phases {
+		sum += p.part * ((1-l.waits)*math.Exp(-p.rate*t) + l.waits*sumTail(p.rate, l.drain, t))
+	}
+	return sum
+}
+
+// sumTail returns the probability that two exponential times together take longer than t.
+func sumTail(a, b, t float64) float64 {
+	a, b = min(a, b), max(a, b)
+	if math.IsInf(b, 1) {
+		return math.Exp(-a * t)
+	}
+	x, phi := (b-a)*t, 1.0
+	if x > 0 {
+		phi = -math.Expm1(-x) / x
+	}
+	return math.Exp(-a*t) * (1 + a*t*phi)
+}
+
+// Quantile returns the time within which a part q of the requests is answered, from 0 to below 1.
+func (l *Latency) Quantile(q float64) time.Duration { return seconds(l.quantile(q)) }
+
+func (l *Latency) quantile(q float64) float64 {
+	low, high := 0.0, max(l.mean(), 1e-9)
+	for l.tail(high) > 1-q {
+		low, high = high, 2*high
+	}
+	for range 60 {
+		if mid := (low + high) / 2; l.tail(mid) > 1-q {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return high
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s*float64(time.Second), float64(math.MaxInt64/2)))
+}
