@@ -11,8 +11,8 @@ import (
 
 	"github.com/tandem-gpu/tandem/evaluation/experiment"
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
-	"github.com/tandem-gpu/tandem/internal/simulator/command"
 	"github.com/tandem-gpu/tandem/evaluation/mig"
+	"github.com/tandem-gpu/tandem/internal/simulator/command"
 )
 
 // rightsizeFlags are the flags of the command.

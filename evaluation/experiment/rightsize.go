@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/evaluation/mig"
 )
 
 // Rightsizing finds how many GPUs serve sets of models under their SLOs, and checks the result, and published

@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/internal/simulator/report"
-	"github.com/tandem-gpu/tandem/evaluation/mig"
 )
 
 // checker holds a deployment to a set. The checker knows the deployment, the profile and the rules of MIG, and not the

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-gpu/tandem/evaluation/measurements"
-	"github.com/tandem-gpu/tandem/evaluation/results"
 	"github.com/tandem-gpu/tandem/evaluation/mig"
+	"github.com/tandem-gpu/tandem/evaluation/results"
 )
 
 // served is a way to serve model m with a batch of 8 and one process.

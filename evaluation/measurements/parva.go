@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tandem-gpu/tandem/evaluation/mig"
 	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/internal/simulator/traces"
-	"github.com/tandem-gpu/tandem/evaluation/mig"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 

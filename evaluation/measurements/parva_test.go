@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 	"github.com/tandem-gpu/tandem/evaluation/mig"
+	"github.com/tandem-gpu/tandem/internal/simulator/csvtable"
 )
 
 // checkServed holds what serves models to what its types promise.
