@@ -49,7 +49,7 @@ func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, er
 	if err := f.Validate(); err != nil {
 		return nil, nil, err
 	}
-	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(), memory: memory.clone(), minute: seen.At.Unix() / 60}
+	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(f), memory: memory.clone(), minute: seen.At.Unix() / 60}
 	d.learn()
 	d.measure()
 	d.guard()
@@ -62,6 +62,7 @@ func (m *Memory) clone() *Memory {
 	out := *m
 	out.Forecast.Recent = append([]float64(nil), m.Forecast.Recent...)
 	out.Forecast.Day = append([]float64(nil), m.Forecast.Day...)
+	out.Forecast.Hour = append([]Rise(nil), m.Forecast.Hour...)
 	out.Demands = append([]MinuteDemand(nil), m.Demands...)
 	out.Slowdowns = map[string]float64{}
 	for name, s := range m.Slowdowns {
@@ -203,7 +204,7 @@ func (d *decision) size() {
 		return
 	}
 	horizon := longest + d.cfg.Interval
-	d.plan.Demand = d.memory.Forecast.Peak(horizon) * d.memory.Guard
+	d.plan.Demand = d.memory.Forecast.Highest(horizon) * d.memory.Guard
 	lasting := d.remember()
 	now := Cheapest(d.options(true), 0)
 	switch grown := Cheapest(d.options(true), d.plan.Demand); {
@@ -220,7 +221,7 @@ func (d *decision) size() {
 	}
 	for _, in := range []time.Duration{horizon, 10 * time.Minute, 30 * time.Minute, time.Hour} {
 		if in >= horizon {
-			d.plan.Later = append(d.plan.Later, Need{in, Cheapest(d.options(false), max(lasting, d.memory.Forecast.Peak(in)*d.memory.Guard)).Replicas})
+			d.plan.Later = append(d.plan.Later, Need{in, Cheapest(d.options(false), max(lasting, d.memory.Forecast.Highest(in)*d.memory.Guard)).Replicas})
 		}
 	}
 }

@@ -54,8 +54,8 @@ type Seen struct {
 type Config struct {
 	// Interval is the time between two decisions, 15 s by default.
 	Interval time.Duration
-	// Patience is how long fewer replicas must be enough before some leave, 10 minutes by default. Shorter saves more and has replicas
-	// load again sooner.
+	// Patience is how long fewer replicas must be enough before some leave. The default is eight times the longest load time, from 5 to 30
+	// minutes: a replica that leaves too early must load again.
 	Patience time.Duration
 	// Shift bounds by how much the part of a variant changes in a decision, .2 by default. 1 is no bound.
 	Shift float64
@@ -63,17 +63,21 @@ type Config struct {
 
 const (
 	defaultInterval = 15 * time.Second
-	defaultPatience = 10 * time.Minute
+	leastPatience   = 5 * time.Minute
+	mostPatience    = 30 * time.Minute
 	defaultShift    = .2
 )
 
-func (c *Config) withDefaults() Config {
-	out := *c
+func (c *Config) withDefaults(f *Fleet) Config {
+	out, longest := *c, time.Duration(0)
+	for i := range f.Variants {
+		longest = max(longest, f.Variants[i].Load)
+	}
 	if out.Interval == 0 {
 		out.Interval = defaultInterval
 	}
 	if out.Patience == 0 {
-		out.Patience = defaultPatience
+		out.Patience = min(max(8*longest, leastPatience), mostPatience)
 	}
 	if out.Shift == 0 {
 		out.Shift = defaultShift

@@ -2,7 +2,6 @@ package traffic
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -13,10 +12,31 @@ type Forecast struct {
 	Recent []float64 `json:"recent,omitempty"`
 	// Last is the minute of the newest one since 1970.
 	Last int64 `json:"last,omitempty"`
-	// Day is the usual rate for each span of five minutes of a day in UTC, 0 for unknown.
-	Day []float64 `json:"day,omitempty"`
-	// Error is the usual part by which a minute differs from what was forecast one minute before.
-	Error float64 `json:"error,omitempty"`
+	// Day is the usual peak of each span of five minutes of a day in UTC, 0 for unknown. Peak is that of the span at hand, so far.
+	Day  []float64 `json:"day,omitempty"`
+	Peak float64   `json:"peak,omitempty"`
+	// Today is how today's peaks compare with the usual ones: 1 for as usual, 0 for unknown.
+	Today float64 `json:"today,omitempty"`
+	// Hour is by which factors each minute of an hour exceeds the level before it: what starts at the full hour, or at the half.
+	Hour []Rise `json:"hour,omitempty"`
+	// Expected is what was forecast for the next minutes.
+	Expected Expected `json:"expected"`
+	// SteadyMargin is the part that is added to a forecast by the last minutes, RiseMargin to one by other hours and days.
+	SteadyMargin float64 `json:"steadyMargin,omitempty"`
+	RiseMargin   float64 `json:"riseMargin,omitempty"`
+}
+
+// Rise is the two highest factors of late. The second one counts: what happened once need not come again.
+type Rise struct {
+	First  float64 `json:"first,omitempty"`
+	Second float64 `json:"second,omitempty"`
+}
+
+// Expected is the highest rate that was forecast, without a margin.
+type Expected struct {
+	Rate float64 `json:"rate,omitempty"`
+	// Rises says that other hours or days lead to clearly more than the last minutes do.
+	Rises bool `json:"rises,omitempty"`
 }
 
 const (
@@ -24,17 +44,30 @@ const (
 	recentMinutes = 10
 	daySpans      = 288
 	spanMinutes   = 5
-	// dayLearns is the part of a span's new rate that goes into the usual one. At .3 an unusual day is forgotten after a week.
-	dayLearns = .3
-	// errorLearns is the part of a new error that goes into the usual one.
-	errorLearns = .02
-	// margin is how many usual errors are added to a forecast. Errors of arrivals have short tails: with 3, one minute in some thousands has more
-	// requests than forecast.
-	margin = 3
+	// dayForgets is the part by which a usual peak falls towards a lower one, each day. A higher one counts at once.
+	dayForgets = .3
+	// todayLearns is the part of a span that goes into how today compares. The bounds keep one odd hour from ruling the day.
+	todayLearns           = .2
+	leastToday, mostToday = .5, 1.5
+	// hourForgets is the part by which rises fall each hour. A higher one than mostRise is taken for that.
+	hourForgets, mostRise = .02, 5
+	// settled is how many of the last minutes may be part of a rise, and so are no level.
+	settled = 3
+	// fewRequests is how many requests are added to both sides of a rise: of few requests, chance makes any number.
+	fewRequests = 20
+	// clearly is how many times more a rise is than what the last minutes lead to.
+	clearly = 1.25
+	// missed is the part of the minutes that may bring more than the forecast with its margin. A margin rises by marginRises with each such
+	// minute, and falls so slowly that it rests where just that part is missed (adaptive conformal inference, Gibbs and Candès, 2021).
+	missed                  = .001
+	marginRises             = .2
+	leastMargin, mostMargin = .05, 3
+	// soon is how far ahead the margin is judged, in minutes: until another replica has loaded, mostly.
+	soon = 2
 )
 
 // Observe takes in the rate of requests of the minute that ends at a time, in requests a second. It refuses rates that are no numbers,
-// and times before the last one; minutes that are missing in between are taken to be like the last one.
+// and times before the last one; minutes that are missing in between are taken to be like the last ones.
 func (f *Forecast) Observe(rate float64, at time.Time) error {
 	minute := at.Unix() / 60
 	switch {
@@ -43,19 +76,34 @@ func (f *Forecast) Observe(rate float64, at time.Time) error {
 	case minute <= f.Last:
 		return fmt.Errorf("minute %d is not after the last one, %d: did the clock go back?", minute, f.Last)
 	}
-	if missed := minute - f.Last - 1; f.Last > 0 && missed > 0 {
-		for range min(missed, recentMinutes-1) {
+	if f.Last == 0 {
+		f.SteadyMargin, f.RiseMargin = 2*leastMargin, 2*leastMargin
+		f.Today, f.Day, f.Hour = 1, make([]float64, daySpans), make([]Rise, 60)
+	} else {
+		f.judge(rate)
+		for range min(minute-f.Last-1, recentMinutes-1) {
 			f.push(f.now())
 		}
 	}
-	if f.Last > 0 {
-		expected := f.trend(1)
-		f.Error += errorLearns * (math.Abs(rate-expected)/max(expected, rate, 1e-9) - f.Error)
-	}
+	f.rise(rate, minute)
 	f.push(rate)
-	f.Last = minute
-	f.observeDay(rate, minute)
+	f.endSpan(minute)
+	f.Peak, f.Last = max(f.Peak, rate), minute
+	f.Expected = f.highest(soon)
 	return nil
+}
+
+// judge takes in how right the last forecast was.
+func (f *Forecast) judge(rate float64) {
+	margin := &f.SteadyMargin
+	if f.Expected.Rises {
+		margin = &f.RiseMargin
+	}
+	if rate > f.Expected.Rate*(1+*margin) {
+		*margin = min(mostMargin, *margin+marginRises)
+	} else {
+		*margin = max(leastMargin, *margin-marginRises*missed/(1-missed))
+	}
 }
 
 func (f *Forecast) push(rate float64) {
@@ -65,16 +113,43 @@ func (f *Forecast) push(rate float64) {
 	}
 }
 
-func (f *Forecast) observeDay(rate float64, minute int64) {
-	if f.Day == nil {
-		f.Day = make([]float64, daySpans)
-	}
-	usual := &f.Day[span(minute)]
-	if *usual == 0 {
-		*usual = rate
+// endSpan takes in the peak of a span that is over at a minute.
+func (f *Forecast) endSpan(minute int64) {
+	if f.Last == 0 || minute/spanMinutes == f.Last/spanMinutes {
 		return
 	}
-	*usual += dayLearns / spanMinutes * (rate - *usual)
+	usual := &f.Day[span(f.Last)]
+	if *usual > 0 {
+		today := min(max(f.Peak / *usual, leastToday), mostToday)
+		f.Today += todayLearns * (today - f.Today)
+	}
+	*usual = max(f.Peak, *usual+dayForgets*(f.Peak-*usual))
+	f.Peak = 0
+}
+
+// rise takes in how a minute compares with the level before it.
+func (f *Forecast) rise(rate float64, minute int64) {
+	if len(f.Recent) < recentMinutes {
+		return
+	}
+	rise := min(mostRise, (60*rate+fewRequests)/(60*f.level()+fewRequests))
+	usual := &f.Hour[minute%60]
+	usual.First *= 1 - hourForgets
+	usual.Second *= 1 - hourForgets
+	if rise > usual.First {
+		usual.First, usual.Second = rise, usual.First
+	} else {
+		usual.Second = max(usual.Second, rise)
+	}
+}
+
+// level returns the rate before the last minutes.
+func (f *Forecast) level() float64 {
+	sum, n := 0.0, max(1, len(f.Recent)-settled)
+	for _, r := range f.Recent[:min(n, len(f.Recent))] {
+		sum += r
+	}
+	return sum / float64(n)
 }
 
 func span(minute int64) int { return int(minute / spanMinutes % daySpans) }
@@ -88,54 +163,40 @@ func (f *Forecast) now() float64 {
 	return sum / max(1, float64(n))
 }
 
-// slope returns by how much the rate grows in a minute, by least squares over the short window.
-func (f *Forecast) slope() float64 {
+// trend returns what the short window says of so many minutes from now: a line by least squares.
+func (f *Forecast) trend(minutes float64) float64 {
 	n := float64(len(f.Recent))
 	if n < 3 {
-		return 0
+		return f.now()
 	}
 	sumX, sumY, sumXY, sumXX := 0.0, 0.0, 0.0, 0.0
 	for i, y := range f.Recent {
 		x := float64(i)
 		sumX, sumY, sumXY, sumXX = sumX+x, sumY+y, sumXY+x*y, sumXX+x*x
 	}
-	return (n*sumXY - sumX*sumY) / (n*sumXX - sumX*sumX)
+	slope := (n*sumXY - sumX*sumY) / (n*sumXX - sumX*sumX)
+	return max(0, sumY/n+slope*((n-1)/2+minutes))
 }
 
-// trend returns what the short window says of so many minutes from now.
-func (f *Forecast) trend(minutes float64) float64 {
-	n := float64(len(f.Recent))
-	if n == 0 {
-		return 0
-	}
-	sum := 0.0
-	for _, r := range f.Recent {
-		sum += r
-	}
-	return max(0, sum/n+f.slope()*((n-1)/2+minutes))
-}
-
-// Peak returns the highest rate to expect from now until a time ahead, with a margin for what forecasts usually miss: the highest of
-// what arrives now, what the trend of the last minutes leads to, and what the same hours brought on other days, as far as today is like them.
-// A fall is not forecast.
-func (f *Forecast) Peak(ahead time.Duration) float64 {
+// highest returns the highest rate to expect in so many minutes.
+func (f *Forecast) highest(minutes float64) Expected {
 	if len(f.Recent) == 0 {
-		return 0
+		return Expected{}
 	}
-	minutes := ahead.Minutes()
-	peak := max(f.now(), f.Recent[len(f.Recent)-1], f.trend(minutes))
-	if f.Day != nil {
-		today := 1.0
-		if usual := f.Day[span(f.Last)]; usual > 0 {
-			today = min(max(f.now()/usual, 1), 2)
-		}
-		for m := int64(0); m <= int64(minutes)+spanMinutes; m += spanMinutes {
-			peak = max(peak, min(today*f.Day[span(f.Last+m)], f.now()*mostRise(minutes)))
-		}
+	steady, rise := max(f.now(), f.Recent[len(f.Recent)-1], f.trend(min(minutes, recentMinutes))), 0.0
+	for m := int64(0); m <= int64(minutes)+1; m++ {
+		rise = max(rise, f.Today*f.Day[span(f.Last+m)], f.level()*f.Hour[(f.Last+m)%60].Second)
 	}
-	return peak * (1 + margin*f.Error)
+	return Expected{Rate: max(steady, rise), Rises: rise > clearly*steady}
 }
 
-// mostRise bounds by which factor the usual day may raise a forecast: the double of now in ten minutes, no bound in an hour. A day that
-// is unlike the others would have far too many replicas otherwise.
-func mostRise(minutes float64) float64 { return math.Exp2(max(1, minutes/10)) }
+// Highest returns the highest rate to expect from now until a time ahead: the highest of what arrives now, of what the trend of the last
+// minutes leads to, of what the same minutes brought in other hours and on other days; and a margin, by which all but a thousandth of the minutes
+// were right so far. A fall is not forecast.
+func (f *Forecast) Highest(ahead time.Duration) float64 {
+	e := f.highest(ahead.Minutes())
+	if e.Rises {
+		return e.Rate * (1 + f.RiseMargin)
+	}
+	return e.Rate * (1 + f.SteadyMargin)
+}

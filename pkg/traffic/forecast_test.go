@@ -1,0 +1,122 @@
+package traffic
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// observe takes in rates of minutes that follow each other from midnight on.
+func observe(t *testing.T, f *Forecast, from, minutes int, rate func(minute int) float64) {
+	t.Helper()
+	for m := from; m < from+minutes; m++ {
+		if err := f.Observe(rate(m), midnight.Add(time.Duration(m+1)*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A load that grows by 10 a second each minute is expected to go on.
+func TestForecastFollowsTheTrend(t *testing.T) {
+	var f Forecast
+	observe(t, &f, 0, 30, func(m int) float64 { return 100 + 10*float64(m) }) // 390 in the last minute
+	if got := f.Highest(5*time.Minute) / (1 + f.SteadyMargin); math.Abs(got-440) > 1 {
+		t.Errorf("in five minutes %v are expected, want 440", got)
+	}
+	observe(t, &f, 30, 20, func(m int) float64 { return 390 - 10*float64(m-30) })
+	if got := f.Highest(5 * time.Minute); got < 200 {
+		t.Errorf("a fall is forecast: %v", got)
+	}
+}
+
+// A jump at the same minute of two hours is expected in the next one, before it comes; after one hour it is not.
+func TestForecastKnowsTheHour(t *testing.T) {
+	var f Forecast
+	load := func(m int) float64 {
+		if m%60 >= 30 && m%60 < 40 {
+			return 300
+		}
+		return 100
+	}
+	observe(t, &f, 0, 89, load)
+	if got := f.Highest(2 * time.Minute); got > 150 {
+		t.Errorf("after one hour %v are expected", got)
+	}
+	observe(t, &f, 89, 60, load)
+	if got := f.Highest(2 * time.Minute); got < 280 {
+		t.Errorf("after two hours %v are expected", got)
+	}
+	observe(t, &f, 149, 25, load)
+	if got := f.Highest(2 * time.Minute); got > 200 {
+		t.Errorf("far from the minute %v are expected", got)
+	}
+}
+
+// A peak of yesterday is expected today, and as much higher as today is so far.
+func TestForecastKnowsTheDay(t *testing.T) {
+	var f Forecast
+	load := func(m int) float64 {
+		rate := 50.0
+		if m%1440 >= 600 && m%1440 < 700 {
+			rate = 200
+		}
+		if m >= 1440 {
+			rate *= 1.2
+		}
+		return rate
+	}
+	observe(t, &f, 0, 1440+595, load)
+	if got := f.Highest(10*time.Minute) / (1 + f.RiseMargin); got < 220 || got > 260 {
+		t.Errorf("before the peak %v are expected, want 240", got)
+	}
+}
+
+// What is no rate, or no later time, changes nothing.
+func TestForecastRefuses(t *testing.T) {
+	var f Forecast
+	observe(t, &f, 0, 20, always(100))
+	before := f
+	for _, rate := range []float64{math.NaN(), math.Inf(1), -1, 2 * MaxRate} {
+		if err := f.Observe(rate, midnight.Add(time.Hour)); err == nil {
+			t.Errorf("rate %v is taken", rate)
+		}
+	}
+	if err := f.Observe(1, midnight); err == nil {
+		t.Error("a time before the last one is taken")
+	}
+	if f.Last != before.Last || f.Highest(time.Minute) != before.Highest(time.Minute) {
+		t.Error("the forecast has changed")
+	}
+	if err := f.Observe(100, midnight.Add(48*time.Hour)); err != nil || len(f.Recent) != recentMinutes {
+		t.Errorf("after a gap of two days: %v, %d minutes", err, len(f.Recent))
+	}
+}
+
+// Of a load with noise, few minutes bring more than the forecast: after a day at most three in a thousand. The margin does not run away.
+func TestPropertyCoverage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var f Forecast
+		level, noise := math.Exp(rapid.Float64Range(0, 8).Draw(t, "level")), rapid.Float64Range(0, .3).Draw(t, "noise")
+		swing, seed := rapid.Float64Range(0, .9).Draw(t, "swing"), rapid.Float64Range(0, 100).Draw(t, "seed")
+		misses := 0
+		const minutes = 4320
+		for m := range minutes {
+			x := math.Abs(math.Sin(float64(m)*12.9898+seed)) * 43758.5453
+			rate := level * (1 + swing*math.Sin(float64(m)/1440*2*math.Pi)) * (1 + noise*(x-math.Floor(x)))
+			if m >= 1440 && rate > f.Highest(soon*time.Minute) {
+				misses++
+			}
+			if err := f.Observe(rate, midnight.Add(time.Duration(m+1)*time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if misses > 3*(minutes-1440)/1000 {
+			t.Fatalf("%d of %d minutes brought more than forecast", misses, minutes-1440)
+		}
+		if most := level * (1 + swing) * (1 + noise); f.Highest(soon*time.Minute) > 2.5*most {
+			t.Fatalf("%v are expected, the most ever is %v", f.Highest(soon*time.Minute), most)
+		}
+	})
+}
