@@ -28,10 +28,12 @@ type MinuteDemand struct {
 const (
 	// sizedFor is the part of the promise that replicas are sized for. What is left is for what the prediction does not see: the noise of a
 	// minute, unlike replicas. More costs less and breaks the promise more often.
-	sizedFor = .85
+	sizedFor = .95
 	// guardGrows, guardEases: a factor for each minute in which the promise was broken although the replicas that served should have kept
 	// it · for each other minute.
 	guardGrows, guardEases, mostGuard = 1.1, .98, 2
+	// jump is the part by which the rate may differ from that of the last minutes, for measurements to be of one rate.
+	jump = .15
 	// fullUse is the part of its rate that a replica serves where no promise can be kept.
 	fullUse = .7
 	// leastSaving is the part of the cost that a swap for cheaper replicas must save: these must load, and both run meanwhile.
@@ -50,6 +52,7 @@ func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, er
 		return nil, nil, err
 	}
 	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(f), memory: memory.clone(), minute: seen.At.Unix() / 60}
+	d.memory.Forecast.Misses = cfg.Misses
 	d.learn()
 	d.measure()
 	d.guard()
@@ -122,7 +125,13 @@ func (d *decision) guard() {
 	}
 }
 
+// learnSlowdowns takes in what was measured of the variants, but not while the rate jumps: then latencies are those of several rates, and say
+// nothing about one.
 func (d *decision) learnSlowdowns() {
+	before := d.memory.Forecast.now()
+	if before > 0 && math.Abs(d.seen.Rate-before) > jump*before {
+		return
+	}
 	for i := range d.fleet.Variants {
 		v := &d.fleet.Variants[i]
 		measured, ok := v.Replica.Slowdown(v.Measured)

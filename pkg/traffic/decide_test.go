@@ -182,7 +182,7 @@ func TestSafeDecisionsStand(t *testing.T) {
 			f.Variants[0].Fails, f.Variants[1].Fails = true, true
 		}, AllFail, []int{3, 4}, []float64{0, 0}},
 		"no traffic":     {func(_ *Fleet, s *Seen, _ *Memory) { s.Rate = 0 }, Steady, []int{3, 4}, []float64{.8, .2}},
-		"an owned size":  {func(f *Fleet, s *Seen, _ *Memory) { s.Rate, f.Variants[0].Fixed = 170, "an HPA owns it" }, Grows, []int{3, 12}, nil},
+		"an owned size":  {func(f *Fleet, s *Seen, _ *Memory) { s.Rate, f.Variants[0].Fixed = 170, "an HPA owns it" }, Grows, []int{3, 11}, nil},
 		"the most":       {func(_ *Fleet, s *Seen, _ *Memory) { s.Rate = 1e5 }, AtMost, []int{20, 20}, nil},
 		"impossible":     {func(f *Fleet, _ *Seen, _ *Memory) { f.Promise.Within = 10 * time.Millisecond }, PromiseTooShort, []int{3, 4}, nil},
 		"an old maximum": {func(f *Fleet, s *Seen, _ *Memory) { s.Rate, f.Variants[0].Most = math.NaN(), 2 }, NoMetrics, []int{2, 4}, nil},

@@ -57,6 +57,9 @@ type Config struct {
 	// Patience is how long fewer replicas must be enough before some leave. The default is eight times the longest load time, from 5 to 30
 	// minutes: a replica that leaves too early must load again.
 	Patience time.Duration
+	// Misses is the part of the minutes that may bring more requests than forecast, above 0 and below .5; DefaultMisses by default. Less keeps the
+	// promise more often and takes more replicas.
+	Misses float64
 	// Shift bounds by how much the part of a variant changes in a decision, .2 by default. 1 is no bound.
 	Shift float64
 }

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -24,6 +25,8 @@ type Forecast struct {
 	// SteadyMargin is the part that is added to a forecast by the last minutes, RiseMargin to one by other hours and days.
 	SteadyMargin float64 `json:"steadyMargin,omitempty"`
 	RiseMargin   float64 `json:"riseMargin,omitempty"`
+	// Misses is the part of the minutes that may bring more than the forecast with its margin; 0 stands for DefaultMisses.
+	Misses float64 `json:"misses,omitempty"`
 }
 
 // Rise is the two highest factors of late. The second one counts: what happened once need not come again.
@@ -57,10 +60,10 @@ const (
 	fewRequests = 20
 	// clearly is how many times more a rise is than what the last minutes lead to.
 	clearly = 1.25
-	// missed is the part of the minutes that may bring more than the forecast with its margin. A margin rises by marginRises with each such
-	// minute, and falls so slowly that it rests where just that part is missed (adaptive conformal inference, Gibbs and Candès, 2021).
-	missed                  = .001
-	marginRises             = .2
+	// DefaultMisses is a thousandth of the minutes. A margin rises by marginRises with each minute that was missed, and falls so slowly that it
+	// rests where just that part is (adaptive conformal inference, Gibbs and Candès, 2021).
+	DefaultMisses           = .001
+	marginRises             = .1
 	leastMargin, mostMargin = .05, 3
 	// soon is how far ahead the margin is judged, in minutes: until another replica has loaded, mostly.
 	soon = 2
@@ -102,6 +105,7 @@ func (f *Forecast) judge(rate float64) {
 	if rate > f.Expected.Rate*(1+*margin) {
 		*margin = min(mostMargin, *margin+marginRises)
 	} else {
+		missed := cmp.Or(f.Misses, DefaultMisses)
 		*margin = max(leastMargin, *margin-marginRises*missed/(1-missed))
 	}
 }
@@ -184,15 +188,15 @@ func (f *Forecast) highest(minutes float64) Expected {
 		return Expected{}
 	}
 	steady, rise := max(f.now(), f.Recent[len(f.Recent)-1], f.trend(min(minutes, recentMinutes))), 0.0
-	for m := int64(0); m <= int64(minutes)+1; m++ {
+	for m := int64(0); m <= int64(minutes)+2; m++ {
 		rise = max(rise, f.Today*f.Day[span(f.Last+m)], f.level()*f.Hour[(f.Last+m)%60].Second)
 	}
 	return Expected{Rate: max(steady, rise), Rises: rise > clearly*steady}
 }
 
 // Highest returns the highest rate to expect from now until a time ahead: the highest of what arrives now, of what the trend of the last
-// minutes leads to, of what the same minutes brought in other hours and on other days; and a margin, by which all but a thousandth of the minutes
-// were right so far. A fall is not forecast.
+// minutes leads to, of what the same minutes brought in other hours and on other days; and a margin, by which all but a small part of
+// the minutes were right so far. A fall is not forecast.
 func (f *Forecast) Highest(ahead time.Duration) float64 {
 	e := f.highest(ahead.Minutes())
 	if e.Rises {

@@ -1,0 +1,136 @@
+package inference
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-gpu/tandem/pkg/traffic"
+)
+
+func one(rate float64, count int) traffic.Fleet {
+	return traffic.Fleet{
+		Name: "m", Promise: traffic.Promise{Quantile: .99, Within: time.Second}, Objective: traffic.Proportional,
+		Variants: []traffic.Variant{{
+			Name: "a", Replica: traffic.Replica{Rate: rate, Time: time.Duration(float64(time.Second) / rate), Variation: 1},
+			Cost: 1, Most: 100, Load: 30 * time.Second, Wanted: count, Ready: count, Part: 1,
+		}},
+	}
+}
+
+func steady(rate float64, minutes int) Load {
+	return Load{Span: time.Minute, Rates: slices.Repeat([]float64{rate}, minutes)}
+}
+
+// The replay of one replica with exponential times is M/M/1: the mean is 1 ÷ (10 − 5), the p99 ln 100 ÷ 5 = .92 s.
+func TestReplayIsAQueue(t *testing.T) {
+	r := Run(one(10, 1), nil, steady(5, 2000), 0, &Static{[]int{1}}, 1)
+	if math.Abs(r.Mean.Seconds()-.2) > .01 || math.Abs(r.P99.Seconds()-.92) > .06 {
+		t.Errorf("mean %v, p99 %v", r.Mean, r.P99)
+	}
+	if r.Windows == 0 || r.Requests < 590_000 || r.Requests > 610_000 || r.Cost != 1 || r.Moves != 0 {
+		t.Errorf("%+v", r)
+	}
+	want := float64(r.Requests) * math.Exp(-5) // of M/M/1, e^(−5 × 1 s) take longer than the promise
+	if math.Abs(float64(r.Late)-want) > .1*want {
+		t.Errorf("%d requests are late, want %v", r.Late, want)
+	}
+}
+
+// A fleet that a spike overloads breaks the promise until other replicas have loaded, and not for ever.
+func TestSpike(t *testing.T) {
+	load := Load{Span: time.Minute, Rates: slices.Concat(slices.Repeat([]float64{20}, 30), slices.Repeat([]float64{80}, 30))}
+	tandem := Run(one(10, 4), nil, load, 0, &Tandem{}, 1)
+	static := Run(one(10, 4), nil, load, 0, &Static{[]int{4}}, 1)
+	if tandem.Broken == 0 || tandem.Broken > 6 || static.Broken < 25 {
+		t.Errorf("of 60 windows tandem breaks %d, a fixed size %d", tandem.Broken, static.Broken)
+	}
+	if tandem.Cost < 8 || tandem.Moves == 0 {
+		t.Errorf("%+v", tandem)
+	}
+}
+
+// An autoscaler with a target of half of the time busy gets twice the replicas that the load needs, and shrinks only after five minutes.
+func TestHPA(t *testing.T) {
+	r := Run(one(10, 1), nil, steady(50, 300), 0, &HPA{Utilisation: .5}, 1)
+	if r.Cost < 9 || r.Cost > 12 {
+		t.Errorf("on utilisation it has %v replicas on average, want some 10", r.Cost)
+	}
+	byRate := Run(one(10, 1), nil, steady(50, 60), 0, &HPA{Rate: 5}, 1)
+	if byRate.Cost < 9 || byRate.Cost > 12 {
+		t.Errorf("on rate it has %v replicas on average, want some 10", byRate.Cost)
+	}
+	h, f := &HPA{Rate: 5}, one(10, 10)
+	at := time.Unix(1e9, 0)
+	for i := range 30 {
+		rate := 50.0
+		if i >= 4 {
+			rate = 10
+		}
+		n, _ := h.Decide(&f, traffic.Seen{At: at.Add(time.Duration(i) * Interval), Rate: rate}, []float64{0})
+		if want := map[bool]int{true: 10, false: 2}[i < 24]; n[0] != want {
+			t.Fatalf("after %d decisions it has %d replicas, want %d", i, n[0], want)
+		}
+		f.Variants[0].Wanted = n[0]
+	}
+}
+
+// What replicas really are counts, not what was declared.
+func TestTruth(t *testing.T) {
+	slow := []traffic.Replica{{Rate: 5, Time: 200 * time.Millisecond, Variation: 1}}
+	f := one(10, 2)
+	f.Promise.Within = 3 * time.Second
+	r := Run(f, slow, steady(9, 200), 0, &Static{[]int{2}}, 1)
+	if r.Broken < r.Windows*9/10 {
+		t.Errorf("%d of %d windows are broken", r.Broken, r.Windows)
+	}
+	learns := Run(f, slow, steady(9, 200), 0, &Tandem{}, 1)
+	if learns.Broken > r.Windows/5 || learns.Cost < 3 {
+		t.Errorf("tandem has %v replicas and breaks %d of %d windows", learns.Cost, learns.Broken, learns.Windows)
+	}
+}
+
+func TestReadLoad(t *testing.T) {
+	for name, x := range map[string]struct {
+		text string
+		want []float64
+		err  string
+	}{
+		"twitter":        {"minute,tweets\n0,60\n1,0\n2,120\n", []float64{1, 1, 2}, ""},
+		"azure":          {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,1,1\n2023-11-16 18:15:50.1,1,1\n2023-11-16 18:18:50.1,1,1\n", []float64{2. / 60, 0, 0}, ""},
+		"a gap":          {"minute,tweets\n0,60\n2,120\n", nil, `line 3 column minute: found "2", want 1: minutes follow each other from 0`},
+		"negative":       {"minute,tweets\n0,-1\n", nil, `line 2 column tweets: found "-1", want a whole number from 0 to 1000000000`},
+		"no time":        {"TIMESTAMP,ContextTokens,GeneratedTokens\nx,1,1\n", nil, `column TIMESTAMP: found "x", want a time as`},
+		"backwards":      {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.1,1,1\n2023-11-16 18:10:46.1,1,1\n", nil, "a time after the last one"},
+		"one minute":     {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.1,1,1\n", nil, "requests of two minutes at least"},
+		"another format": {"a,b\n1,2\n", nil, "those of a known trace: twitter-minutes (minute, tweets); azure-requests"},
+	} {
+		path := filepath.Join(t.TempDir(), "load.csv")
+		if err := os.WriteFile(path, []byte(x.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := ReadLoad(path)
+		switch {
+		case x.err != "":
+			if err == nil || !strings.Contains(err.Error(), x.err) {
+				t.Errorf("%s: the error is %v, want %s", name, err, x.err)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		default:
+			if diff := cmp.Diff(x.want, l.Rates); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+	}
+	l := steady(3, 10)
+	if got := l.Part(8, 5, 2); !slices.Equal(got.Rates, []float64{6, 6}) {
+		t.Errorf("a part is %v", got.Rates)
+	}
+}
