@@ -156,8 +156,6 @@ func (r *run) close(last bool) {
 	}
 	r.out.Windows++
 	if float64(r.late) > float64(r.requests)*(1-r.declared.Promise.Quantile) {
-	}
-	if float64(r.late) > float64(r.requests)*(1-r.declared.Promise.Quantile) {
 		r.out.Broken++
 	}
 	r.out.Requests += r.requests

@@ -162,7 +162,7 @@ func TestLoadTimeIsCounted(t *testing.T) {
 func TestPromiseTooShort(t *testing.T) {
 	f := serving(1, 0, 1)
 	f.Promise.Within = 20 * time.Millisecond
-	p, _ := decided(t, &f, Seen{At: midnight, Rate: 100}, &Memory{})
+	p, _ := decided(t, &f, Seen{At: midnight, Rate: 110}, &Memory{})
 	if p.Reason != PromiseTooShort || p.Variants[0].Replicas != 4 || p.Best.Round(time.Millisecond) != 92*time.Millisecond {
 		t.Errorf("%s, %d replicas, the best promise is %v", p.Reason, p.Variants[0].Replicas, p.Best)
 	}
