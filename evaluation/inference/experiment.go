@@ -50,7 +50,7 @@ type oneRun struct {
 	times           float64
 	policy, setting string
 	shares          []measurements.Solo
-	make            func(f *traffic.Fleet, mean float64) Policy
+	policyFor       func(f *traffic.Fleet, mean float64) Policy
 }
 
 // Run plays all runs.
@@ -74,8 +74,8 @@ func (s *Serving) Run() (*results.Inference, error) {
 func (s *Serving) runs() (all []oneRun) {
 	for i := range s.Loads {
 		for _, times := range s.Promises {
-			add := func(policy, setting string, shares []measurements.Solo, make func(*traffic.Fleet, float64) Policy) {
-				all = append(all, oneRun{&s.Loads[i], times, policy, setting, shares, make})
+			add := func(policy, setting string, shares []measurements.Solo, policyFor func(*traffic.Fleet, float64) Policy) {
+				all = append(all, oneRun{&s.Loads[i], times, policy, setting, shares, policyFor})
 			}
 			for _, misses := range s.Misses {
 				tandem := func(*traffic.Fleet, float64) Policy { return &Tandem{Config: traffic.Config{Misses: misses}} }
@@ -116,7 +116,7 @@ func (s *Serving) play(r *oneRun) results.InferenceResult {
 	for _, rate := range r.load.Rates {
 		mean += rate / float64(len(r.load.Rates))
 	}
-	policy := r.make(&fleet, mean)
+	policy := r.policyFor(&fleet, mean)
 	v := &fleet.Variants[len(fleet.Variants)-1]
 	v.Wanted = max(1, int(2*r.load.Rates[0]/v.Replica.Rate))
 	if fixed, ok := policy.(*Static); ok {

@@ -13,7 +13,6 @@ type replica struct {
 	// serves is when it begins to serve, and free when each of its channels is free.
 	serves float64
 	free   []float64
-	busy   float64
 }
 
 // pool is the replicas of a variant.
@@ -22,10 +21,9 @@ type pool struct {
 	truth    traffic.Replica
 	channels int
 	replicas []*replica
-	// leaving end what they have begun.
-	late, all int
-	seen      histogram
-	busy      float64
+	// seen are the times of the requests of an interval, and busy the time that they take of the channels.
+	seen histogram
+	busy float64
 }
 
 // fleet is the state of a run.

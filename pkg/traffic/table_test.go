@@ -158,12 +158,13 @@ func TestLoadTimeIsCounted(t *testing.T) {
 	}
 }
 
-// Where no replica keeps the promise, the fleet is sized so that none is overloaded: .7 × 50 a second for an a100.
+// Where no replica keeps the promise, the fleet is sized so that none is overloaded: an a100 gets .7 × 50 a second, a t4 7. Of
+// 110 (100 and the margin) three a100s and a t4 are the cheapest.
 func TestPromiseTooShort(t *testing.T) {
 	f := serving(1, 0, 1)
 	f.Promise.Within = 20 * time.Millisecond
-	p, _ := decided(t, &f, Seen{At: midnight, Rate: 110}, &Memory{})
-	if p.Reason != PromiseTooShort || p.Variants[0].Replicas != 4 || p.Best.Round(time.Millisecond) != 92*time.Millisecond {
+	p, _ := decided(t, &f, Seen{At: midnight, Rate: 100}, &Memory{})
+	if p.Reason != PromiseTooShort || p.Variants[0].Replicas != 3 || p.Variants[1].Replicas != 1 || p.Best.Round(time.Millisecond) != 92*time.Millisecond {
 		t.Errorf("%s, %d replicas, the best promise is %v", p.Reason, p.Variants[0].Replicas, p.Best)
 	}
 }
