@@ -18,10 +18,14 @@ var WorkloadProfiles = GroupVersion.WithResource("workloadprofiles")
 // ElasticTargets is the resource of ElasticTarget, for dynamic clients and informers.
 var ElasticTargets = GroupVersion.WithResource("elastictargets")
 
+// InferenceFleets is the resource of InferenceFleet, for dynamic clients and informers.
+var InferenceFleets = GroupVersion.WithResource("inferencefleets")
+
 // SchemeBuilder collects the types of this package.
 var SchemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
-		&GPUNode{}, &GPUNodeList{}, &WorkloadProfile{}, &WorkloadProfileList{}, &ElasticTarget{}, &ElasticTargetList{})
+		&GPUNode{}, &GPUNodeList{}, &WorkloadProfile{}, &WorkloadProfileList{}, &ElasticTarget{}, &ElasticTargetList{},
+		&InferenceFleet{}, &InferenceFleetList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })

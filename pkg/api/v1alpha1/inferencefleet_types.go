@@ -1,0 +1,336 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// InferenceFleet is one model that serves requests within a promised latency, with the variants that serve it: pools of equal replicas
+// on unlike GPUs and shares. A user makes it. The controller chooses how many replicas each variant has and which part of the
+// requests it gets: it scales the variants' targets and writes the weights of an HTTPRoute.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=ifl,categories=tandem
+// +kubebuilder:printcolumn:name="Promise",type=string,JSONPath=`.spec.promise.latency`
+// +kubebuilder:printcolumn:name="Demand",type=string,JSONPath=`.status.demand`
+// +kubebuilder:printcolumn:name="Capacity",type=string,JSONPath=`.status.capacity`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Kept",type=string,JSONPath=`.status.conditions[?(@.type=="PromiseKept")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+type InferenceFleet struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the user wants.
+	Spec InferenceFleetSpec `json:"spec"`
+	// Status is what the controller decided and measured.
+	// +optional
+	Status InferenceFleetStatus `json:"status,omitempty"`
+}
+
+// InferenceFleetList is a list of InferenceFleets.
+//
+// +kubebuilder:object:root=true
+type InferenceFleetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []InferenceFleet `json:"items"`
+}
+
+// InferenceFleetSpec is a promise, and what there is to keep it.
+type InferenceFleetSpec struct {
+	// Promise is the latency that the fleet keeps.
+	Promise FleetPromise `json:"promise"`
+	// Objective says what the division of the requests is best for, as long as no variant gets more than it serves within the promise:
+	// proportional gives each variant requests in proportion to its rate; mean-optimal has the least mean latency; p99-optimal has the
+	// least promised quantile of the slowest variant.
+	// +optional
+	// +kubebuilder:default=proportional
+	// +kubebuilder:validation:Enum=proportional;mean-optimal;p99-optimal
+	Objective string `json:"objective,omitempty"`
+	// Variants are the pools of replicas, from 1 to 16. Each has a name, a scale target and a Service of its own.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.service.name == v.service.name))",message="two variants name one Service"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.scaleTargetRef == v.scaleTargetRef))",message="two variants name one scale target"
+	Variants []FleetVariant `json:"variants"`
+	// Route is where the controller writes the weights of the variants.
+	Route FleetRoute `json:"route"`
+	// Metrics say how to measure what arrives and how long it takes.
+	Metrics FleetMetrics `json:"metrics"`
+}
+
+// FleetPromise says within which time which part of the requests is answered.
+type FleetPromise struct {
+	// Quantile is the part of the requests that is answered within the latency: a decimal from 0.5 to below 1.
+	// +optional
+	// +kubebuilder:default="0.99"
+	// +kubebuilder:validation:Pattern=`^0\.[5-9][0-9]{0,5}$`
+	// +kubebuilder:validation:MaxLength=8
+	Quantile string `json:"quantile,omitempty"`
+	// Latency is the time within which it is answered, from 1us to 24h, for example 200ms.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="latency must be from 1us to 24h"
+	Latency metav1.Duration `json:"latency"`
+}
+
+// FleetVariant is one pool of equal replicas: one GPU model, one share size.
+//
+// +kubebuilder:validation:XValidation:rule="self.minReplicas <= self.maxReplicas",message="minReplicas must be at most maxReplicas"
+type FleetVariant struct {
+	// Name of the variant, unique in the fleet.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// ScaleTargetRef names the object that makes the replicas, in the namespace of the fleet.
+	ScaleTargetRef FleetScaleTarget `json:"scaleTargetRef"`
+	// Service is that of the replicas, in the namespace of the fleet. The rule of the route has it as a backend.
+	Service FleetService `json:"service"`
+	// GPUModel is the product name of the GPU as in GPUNode, for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	GPUModel string `json:"gpuModel,omitempty"`
+	// Slots are those of a replica together, from 1 to 100000, for people; they are the default of the cost.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	Slots int32 `json:"slots,omitempty"`
+	// Cost of a replica, in a unit that all variants of the fleet share, from 1 to 1000000000. Default: slots, else 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	Cost int64 `json:"cost,omitempty"`
+	// MinReplicas is the least number of replicas, from 0 to 10000. A fleet with 0 on all variants has no replica while no requests
+	// arrive, and its first requests fail.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	MinReplicas int32 `json:"minReplicas"`
+	// MaxReplicas is the largest number of replicas, from 0 to 10000.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	MaxReplicas int32 `json:"maxReplicas"`
+	// LoadTime is the time from the start of a replica until it serves, from 0s to 24h. The fleet grows so much earlier.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="loadTime must be from 0s to 24h"
+	LoadTime metav1.Duration `json:"loadTime"`
+	// Replica is how one replica serves, without neighbours. What is measured later corrects it.
+	Replica FleetReplica `json:"replica"`
+}
+
+// FleetScaleTarget names an object with the subresource /scale, such as a Deployment.
+type FleetScaleTarget struct {
+	// APIVersion of the object, for example apps/v1.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+	// Kind of the object, for example Deployment.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// Name of the object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// FleetService names a Service and one of its ports.
+type FleetService struct {
+	// Name of the Service.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Port of the Service that the route sends requests to, from 1 to 65535.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+}
+
+// FleetReplica is how one replica of a variant serves requests while no other pod slows it down.
+type FleetReplica struct {
+	// Rate is how many requests a second it completes while it always has enough of them: a decimal above 0 and below 1000000000, with up
+	// to six decimals.
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,9}(\.[0-9]{1,6})?$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="double(self) > 0.0",message="rate must be above 0 requests a second"
+	Rate string `json:"rate"`
+	// Time is the mean time of one request on an idle replica, from 1us to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="time must be from 1us to 24h"
+	Time metav1.Duration `json:"time"`
+	// Variation is the squared coefficient of variation of that time, a decimal from 0 to below 10000: 0 where all requests take the same
+	// time, 1 where the times are exponential.
+	// +optional
+	// +kubebuilder:default="1"
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,4}(\.[0-9]{1,6})?$`
+	// +kubebuilder:validation:MaxLength=11
+	Variation string `json:"variation,omitempty"`
+	// Gate is how long a request may wait for the next batch although there is room in it, from 0s to 24h: the time of a batch where the
+	// server begins a batch only when the last one is done. Default: 0s, for servers that take requests at any time.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="gate must be from 0s to 24h"
+	Gate *metav1.Duration `json:"gate,omitempty"`
+}
+
+// FleetRoute is where the weights of the variants stand.
+type FleetRoute struct {
+	// HTTPRoute names a rule of an HTTPRoute of the Gateway API, version v1.
+	HTTPRoute FleetHTTPRoute `json:"httpRoute"`
+}
+
+// FleetHTTPRoute names a rule of an HTTPRoute in the namespace of the fleet. The backends of the rule are the Services of the variants, all of
+// them and no others.
+type FleetHTTPRoute struct {
+	// Name of the HTTPRoute.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Rule is the index of the rule, from 0 to 15.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=15
+	Rule int32 `json:"rule"`
+}
+
+// FleetMetrics say how Prometheus is queried.
+//
+// +kubebuilder:validation:XValidation:rule="self.preset != 'none' || has(self.queries) && (has(self.queries.rate) || has(self.queries.variantRate))",message="without a preset, queries must have rate or variantRate"
+type FleetMetrics struct {
+	// PrometheusURL is the address of the Prometheus API, for example http://prometheus.monitoring:9090.
+	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#@]+(/[^\s?#]*)?$`
+	// +kubebuilder:validation:MaxLength=512
+	PrometheusURL string `json:"prometheusURL"`
+	// Preset is a set of queries for a server or a mesh: triton, vllm, kserve, istio, or none. The guide for inference lists them.
+	// +optional
+	// +kubebuilder:default=none
+	// +kubebuilder:validation:Enum=triton;vllm;kserve;istio;none
+	Preset string `json:"preset,omitempty"`
+	// Window is the time over which rates and latencies are measured, from 30s to 10m: at least four times the interval between two
+	// scrapes.
+	// +optional
+	// +kubebuilder:default="1m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(s|m)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('10m')",message="window must be from 30s to 10m"
+	Window *metav1.Duration `json:"window,omitempty"`
+	// Queries take the place of those of the preset, one by one.
+	// +optional
+	Queries *FleetQueries `json:"queries,omitempty"`
+}
+
+// FleetQueries are PromQL. Each has one number as its result. In them the controller replaces $(namespace), $(quantile) and $(window), for
+// example with 60s; $(services) by the Services of all variants with a | between them, for a regular expression; and in the queries of a
+// variant $(service) and $(variant).
+type FleetQueries struct {
+	// Rate is how many requests a second arrive at the fleet. Default: the sum of the rates of the variants.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Rate string `json:"rate,omitempty"`
+	// Latency is the time in seconds within which the promised part of the fleet's requests was answered. Without it, the fleet does not
+	// know whether it keeps its promise.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Latency string `json:"latency,omitempty"`
+	// VariantRate is how many requests a second a variant answers, those with errors too.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	VariantRate string `json:"variantRate,omitempty"`
+	// VariantLatency is the time in seconds within which the promised part of a variant's requests was answered. With it and variantRate the
+	// controller learns how much slower than declared a variant is.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	VariantLatency string `json:"variantLatency,omitempty"`
+	// VariantErrors is how many requests a second a variant answers with an error. A variant that answers more than half of its requests with
+	// errors gets none for a while.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	VariantErrors string `json:"variantErrors,omitempty"`
+}
+
+// InferenceFleetStatus is what the controller decided and measured. Numbers alone are written at most once a minute.
+type InferenceFleetStatus struct {
+	// ObservedGeneration is the generation of the spec that the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Reason for the sizes, in one word: Grows, Shrinks, Cheaper, Steady, AtMost, PromiseTooShort, NoMetrics, AllFail, or the reason why the
+	// condition Ready is not true.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message is the reason as a sentence.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Demand is how many requests a second are expected until another replica could have loaded, empty for unknown.
+	// +optional
+	Demand string `json:"demand,omitempty"`
+	// Capacity is how many requests a second the wanted replicas serve within the promise, empty for unknown.
+	// +optional
+	Capacity string `json:"capacity,omitempty"`
+	// Since is when the fleet got its present sizes.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// Variants in the order of the spec.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Variants []FleetVariantStatus `json:"variants,omitempty"`
+	// Conditions: Ready says whether the controller can size the fleet and divide its requests. Measured says whether Prometheus answers
+	// how many requests arrive. PromiseKept says whether the measured latency is within the promise. Routed says whether the HTTPRoute has
+	// the wanted weights. Scaled says whether all variants have their wanted replicas.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// FleetVariantStatus is what a variant has.
+type FleetVariantStatus struct {
+	// Name of the variant.
+	Name string `json:"name"`
+	// Replicas is how many it should have, Ready how many serve.
+	Replicas int32 `json:"replicas"`
+	Ready    int32 `json:"ready"`
+	// Weight is its part of the requests in thousandths, as the HTTPRoute has it.
+	Weight int32 `json:"weight"`
+	// Capacity is how many requests a second one of its replicas serves within the promise, empty for unknown.
+	// +optional
+	Capacity string `json:"capacity,omitempty"`
+	// Slowdown is how many times slower than declared its replicas are, as it was learned: from 0.25 to 16, 1 at first. A new controller
+	// goes on with it.
+	// +optional
+	Slowdown string `json:"slowdown,omitempty"`
+}
+
+// Conditions of InferenceFleets.
+const (
+	// ConditionFleetReady says whether the controller can size the fleet and divide its requests.
+	ConditionFleetReady = "Ready"
+	// ConditionMeasured says whether it is known how many requests arrive.
+	ConditionMeasured = "Measured"
+	// ConditionPromiseKept says whether the measured latency is within the promise.
+	ConditionPromiseKept = "PromiseKept"
+	// ConditionRouted says whether the route has the wanted weights.
+	ConditionRouted = "Routed"
+	// ConditionScaled says whether all variants have their wanted replicas.
+	ConditionScaled = "Scaled"
+)
