@@ -1,0 +1,133 @@
+package fleets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// slack is by how many thousandths a weight may differ from the wanted one. Every change of a route makes the gateway load it anew: with 0
+// the noise of measurements would do so in each pass. A larger slack leaves variants with more than their part.
+const slack = 10
+
+// outcome is what came of a plan in this pass.
+type outcome struct {
+	// routed and scaled say why something is not as it should be, nil where all is.
+	routed, scaled *refusal
+	// resized says that a scale target was written.
+	resized bool
+}
+
+// apply writes what differs from the plan: larger sizes first, then the weights, then smaller sizes as far as the route lets replicas go.
+// The error is of requests; a write that others were faster with is none, since the next pass reads anew.
+func (v *visit) apply(ctx context.Context) (outcome, error) {
+	var o outcome
+	errs := []error{v.resize(ctx, &o, func(i int) bool { return v.plan.Variants[i].Replicas > v.targets[i].replicas })}
+	errs = append(errs, v.writeWeights(ctx, &o))
+	errs = append(errs, v.resize(ctx, &o, func(i int) bool { return v.plan.Variants[i].Replicas < v.targets[i].replicas && v.mayLeave(i, &o) }))
+	return o, errors.Join(errs...)
+}
+
+// resize writes the sizes of the variants of which which says so.
+func (v *visit) resize(ctx context.Context, o *outcome, which func(i int) bool) error {
+	var errs []error
+	for i, t := range v.targets {
+		if t == nil || v.fleet.Variants[i].Fixed != "" || !which(i) {
+			continue
+		}
+		before, to := t.replicas, v.plan.Variants[i].Replicas
+		err := t.write(ctx, to)
+		v.metrics.patched("scale", err)
+		if err != nil {
+			o.scaled = &refusal{reasonScaleRefused, fmt.Sprintf("the API server did not change %s %s from %d to %d replicas: %.300s; the controller tries again", t.ref.Kind, t.ref.Name, before, to, err)}
+			if !isStale(err) {
+				errs = append(errs, fmt.Errorf("scale variant %s: %w", v.fleet.Variants[i].Name, err))
+			}
+			continue
+		}
+		t.replicas, o.resized = to, true
+		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeNormal, string(v.plan.Reason), "Resizing", "%s", v.changed(i, before, to))
+	}
+	return errors.Join(errs...)
+}
+
+// reference returns the fleet as the object of events.
+func (v *visit) reference() *v1.ObjectReference {
+	return &v1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "InferenceFleet", Namespace: v.object.Namespace, Name: v.object.Name,
+		UID: v.object.UID, ResourceVersion: v.object.ResourceVersion,
+	}
+}
+
+// writeWeights writes the weights where they differ. Without a ready replica they stay: some weights are needed, and none is better.
+func (v *visit) writeWeights(ctx context.Context, o *outcome) error {
+	switch {
+	case v.route == nil:
+		o.routed = v.routeRefused
+		return nil
+	case v.weights == nil:
+		o.routed = &refusal{reasonNoReplicas, "no replica is ready that answers without errors: the weights stay as they are"}
+		return nil
+	case !v.differ():
+		return nil
+	}
+	err := v.route.write(ctx, v.weights)
+	v.metrics.patched("route", err)
+	switch {
+	case err == nil:
+		return nil
+	case isStale(err):
+		o.routed = &refusal{reasonRouteChanged, fmt.Sprintf("the API server did not take the weights, as it does when HTTPRoute %s has changed since it was read: %.300s; the controller tries again", v.route.name, err)}
+		return nil
+	}
+	o.routed = &refusal{reasonWriteFailed, fmt.Sprintf("the weights could not be written into HTTPRoute %s: %.300s; the controller tries again", v.route.name, err)}
+	return fmt.Errorf("write the weights: %w", err)
+}
+
+// differ reports whether the route, as it was read, needs other weights.
+func (v *visit) differ() bool {
+	parts := v.route.parts()
+	for i, want := range v.weights {
+		have := parts[i] * totalWeight
+		if have > float64(want)+slack || have < float64(want)-slack || (have == 0) != (want == 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayLeave reports whether replicas of a variant may leave: the route, as it was read at the begin of the pass, gives the variant no more
+// than those that stay should get, and nothing where none stays. What this pass writes into the route does not count, since another
+// writer or a crash may undo it.
+func (v *visit) mayLeave(i int, o *outcome) bool {
+	have, stays := v.fleet.Variants[i].Part*totalWeight, v.plan.Variants[i].Replicas
+	leaves := false
+	switch {
+	case o.routed != nil && o.routed.reason != reasonNoReplicas:
+	case v.allLeave():
+		leaves = true
+	case v.weights == nil:
+	case stays == 0:
+		leaves = have == 0
+	default:
+		leaves = have <= float64(v.weights[i])+slack
+	}
+	if !leaves && o.scaled == nil {
+		o.scaled = &refusal{reasonWaitsForRoute, fmt.Sprintf("variant %s shrinks to %d replicas when the route gives it less", v.fleet.Variants[i].Name, stays)}
+	}
+	return leaves
+}
+
+// allLeave reports whether the plan leaves no replica at all: then no other variant could take the requests.
+func (v *visit) allLeave() bool {
+	for i := range v.plan.Variants {
+		if v.plan.Variants[i].Replicas > 0 {
+			return false
+		}
+	}
+	return true
+}

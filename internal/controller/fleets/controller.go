@@ -1,0 +1,106 @@
+package fleets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Options are what a Controller works with.
+type Options struct {
+	// Informers read Services, EndpointSlices and HorizontalPodAutoscalers; the caller starts them.
+	Informers informers.SharedInformerFactory
+	// Dynamic reads and writes scale targets and HTTPRoutes; Mapper knows the resources of the kinds.
+	Dynamic dynamic.Interface
+	Mapper  meta.RESTMapper
+	// Client reads InferenceFleets and writes their status.
+	Client client.Client
+	// Recorder writes events about fleets.
+	Recorder events.EventRecorder
+	// Every is the time between two passes. Patience is how long fewer replicas must be enough before some leave.
+	Every, Patience time.Duration
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+// Controller keeps inference fleets at the right sizes.
+type Controller struct {
+	options     Options
+	services    corelisters.ServiceLister
+	slices      discoverylisters.EndpointSliceLister
+	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
+	synced      []cache.InformerSynced
+	scales      scales
+	http        *http.Client
+	memory      map[types.UID]*memory
+	metrics     *metricSet
+	now         func() time.Time
+}
+
+// New returns a controller that has not read anything. An error names the option that is not legal.
+func New(o Options) (*Controller, error) {
+	switch {
+	case o.Every < time.Second || o.Every > time.Hour:
+		return nil, fmt.Errorf("the time between two passes is %v, legal is 1s to 1h", o.Every)
+	case o.Patience < time.Minute || o.Patience > 24*time.Hour:
+		return nil, fmt.Errorf("the patience is %v, legal is 1m to 24h", o.Patience)
+	}
+	services, slices := o.Informers.Core().V1().Services(), o.Informers.Discovery().V1().EndpointSlices()
+	autoscalers := o.Informers.Autoscaling().V2().HorizontalPodAutoscalers()
+	c := &Controller{
+		options: o, services: services.Lister(), slices: slices.Lister(), autoscalers: autoscalers.Lister(),
+		synced: []cache.InformerSynced{services.Informer().HasSynced, slices.Informer().HasSynced, autoscalers.Informer().HasSynced},
+		scales: scales{client: o.Dynamic, mapper: o.Mapper}, http: newHTTP(), memory: map[types.UID]*memory{}, metrics: newMetrics(), now: o.Now,
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	return c, nil
+}
+
+// NeedLeaderElection makes a manager start the controller in one of several processes.
+func (c *Controller) NeedLeaderElection() bool { return true }
+
+// Ready returns an error until the controller has read the API server: a check for /readyz.
+func (c *Controller) Ready(*http.Request) error {
+	for _, synced := range c.synced {
+		if !synced() {
+			return errors.New("the objects of the API server are not read yet")
+		}
+	}
+	return nil
+}
+
+// Start makes a pass every Options.Every until ctx ends.
+func (c *Controller) Start(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return errors.New("the API server was not read before the end")
+	}
+	tick := time.NewTicker(c.options.Every)
+	defer tick.Stop()
+	for {
+		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
+			c.metrics.failed()
+			klog.FromContext(ctx).Error(err, "A pass over the inference fleets failed in part; the next one tries again")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package fleets
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/traffic"
+)
+
+// refusal says why the controller leaves a fleet, or one of its variants, as it is: in one word, and in a sentence that says what helps.
+type refusal struct{ reason, message string }
+
+// Reasons of refusals.
+const (
+	reasonInvalid = "Invalid"
+)
+
+// defaultQuantile and defaultVariation are those of the CustomResourceDefinition, for objects that were made before it had them.
+const (
+	defaultQuantile  = "0.99"
+	defaultVariation = "1"
+)
+
+// declared returns a fleet as its user declared it, without what there is of it now. The error names the field and its legal values.
+func declared(o *v1alpha1.InferenceFleet) (*traffic.Fleet, error) {
+	f := &traffic.Fleet{
+		Name: o.Namespace + "/" + o.Name, Objective: traffic.Objective(o.Spec.Objective),
+		Promise: traffic.Promise{Within: o.Spec.Promise.Latency.Duration}, Variants: make([]traffic.Variant, len(o.Spec.Variants)),
+	}
+	if f.Objective == "" {
+		f.Objective = traffic.Proportional
+	}
+	var err error
+	if f.Promise.Quantile, err = decimal("promise.quantile", o.Spec.Promise.Quantile, defaultQuantile); err != nil {
+		return nil, err
+	}
+	for i := range f.Variants {
+		if f.Variants[i], err = variantOf(&o.Spec.Variants[i]); err != nil {
+			return nil, fmt.Errorf("variant %q: %w", o.Spec.Variants[i].Name, err)
+		}
+	}
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	return f, unlike(o.Spec.Variants)
+}
+
+func variantOf(v *v1alpha1.FleetVariant) (out traffic.Variant, err error) {
+	out = traffic.Variant{
+		Name: v.Name, Cost: v.Cost, Least: int(v.MinReplicas), Most: int(v.MaxReplicas), Load: v.LoadTime.Duration,
+		Replica: traffic.Replica{Time: v.Replica.Time.Duration},
+	}
+	if out.Cost == 0 {
+		out.Cost = max(1, int64(v.Slots))
+	}
+	if v.Replica.Gate != nil {
+		out.Replica.Gate = v.Replica.Gate.Duration
+	}
+	if out.Replica.Rate, err = decimal("replica.rate", v.Replica.Rate, ""); err != nil {
+		return out, err
+	}
+	out.Replica.Variation, err = decimal("replica.variation", v.Replica.Variation, defaultVariation)
+	return out, err
+}
+
+// decimal reads a decimal, or the default in place of an empty text.
+func decimal(field, text, otherwise string) (float64, error) {
+	if text == "" {
+		text = otherwise
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s %q: legal are decimals such as 12.5", field, text)
+	}
+	return x, nil
+}
+
+// unlike says that two variants name one Service or one scale target.
+func unlike(variants []v1alpha1.FleetVariant) error {
+	services, targets := map[string]string{}, map[v1alpha1.FleetScaleTarget]string{}
+	for i := range variants {
+		v := &variants[i]
+		if other, taken := services[v.Service.Name]; taken {
+			return fmt.Errorf("variants %q and %q: both name the Service %s; each needs its own", other, v.Name, v.Service.Name)
+		}
+		if other, taken := targets[v.ScaleTargetRef]; taken {
+			return fmt.Errorf("variants %q and %q: both name %s %s as scale target; each needs its own", other, v.Name, v.ScaleTargetRef.Kind, v.ScaleTargetRef.Name)
+		}
+		services[v.Service.Name], targets[v.ScaleTargetRef] = v.Name, v.Name
+	}
+	return nil
+}

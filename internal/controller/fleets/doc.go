@@ -1,0 +1,11 @@
+// Package fleets keeps inference fleets at the right sizes and divides their requests.
+//
+// In each pass it reads what each InferenceFleet has: the numbers of its scale targets, the ready endpoints of its Services, the weights of
+// its HTTPRoute, and what Prometheus measured. Package traffic decides. Then the package writes what differs: a fleet grows at its
+// scale targets first, and gets weights when the new replicas are ready; a variant that shrinks loses weight first, and replicas in a
+// later pass that reads the lower weight from the route. All writes test the old values, so that no write of others is lost.
+//
+// The package does not start pods, route requests, or ask for more than the scale targets say. A fleet with a problem keeps its
+// sizes and weights, and its conditions say why. What was learned is in memory; of it a new process knows the slowdowns, from the
+// status of the fleet, and it takes no replica away until it has seen the demand for as long as the patience.
+package fleets

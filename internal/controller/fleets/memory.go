@@ -1,0 +1,70 @@
+package fleets
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/traffic"
+)
+
+// memory is what the controller knows of a fleet from one pass to the next.
+type memory struct {
+	decided *traffic.Memory
+	// readySince is when each ready endpoint was first seen, by its name. Those of the first pass have the zero time: they are warm.
+	readySince map[string]time.Time
+	looked     bool
+	// failsUntil is when each variant that answered errors is tried again.
+	failsUntil map[string]time.Time
+	// numbersAt is when the status was written last.
+	numbersAt time.Time
+}
+
+// remember begins the memory of a fleet with the slowdowns that an earlier process wrote into its status.
+func remember(f *v1alpha1.InferenceFleet) *memory {
+	m := &memory{decided: &traffic.Memory{Slowdowns: map[string]float64{}}, readySince: map[string]time.Time{}, failsUntil: map[string]time.Time{}}
+	for i := range f.Status.Variants {
+		s := &f.Status.Variants[i]
+		if x, err := strconv.ParseFloat(s.Slowdown, 64); err == nil && x >= leastSlowdown && x <= mostSlowdown {
+			m.decided.Slowdowns[s.Name] = x
+		}
+	}
+	return m
+}
+
+// leastSlowdown and mostSlowdown bound what package traffic learns.
+const (
+	leastSlowdown = .25
+	mostSlowdown  = 16
+)
+
+// warmth returns what a ready endpoint counts for.
+//
+// Example: 15 s after it was first seen it counts for 0.6.
+func (m *memory) warmth(endpoint string, now time.Time) float64 {
+	since, known := m.readySince[endpoint]
+	if !known && m.looked {
+		since = now
+	}
+	m.readySince[endpoint] = since
+	age := max(0, now.Sub(since))
+	return min(1, coldPart+(1-coldPart)*float64(age)/float64(warmAfter))
+}
+
+// settled reports whether a variant has a replica that has been ready since a time.
+func (m *memory) settled(variant string, since time.Time) bool {
+	for endpoint, ready := range m.readySince {
+		if name, _, _ := strings.Cut(endpoint, "/"); name == variant && !ready.After(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// keep forgets the endpoints that are no longer ready.
+func (m *memory) keep(present map[string]bool) {
+	maps.DeleteFunc(m.readySince, func(endpoint string, _ time.Time) bool { return !present[endpoint] })
+	m.looked = true
+}

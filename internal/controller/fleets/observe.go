@@ -1,0 +1,182 @@
+package fleets
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/traffic"
+)
+
+const (
+	// coldPart is what a replica counts for when it has just become ready, and warmAfter the time until it counts in full. Caches fill and
+	// kernels are compiled with the first requests. A larger part overloads new replicas; a smaller one lets the old ones wait for help.
+	coldPart  = .2
+	warmAfter = 30 * time.Second
+	// failsFor is how long a variant that answered errors gets no requests. Afterwards it is tried again. A longer time leaves a variant that
+	// works again idle; a shorter one has more requests answered with errors.
+	failsFor = 5 * time.Minute
+)
+
+// visit is one fleet in one pass.
+type visit struct {
+	*pass
+	object *v1alpha1.InferenceFleet
+	memory *memory
+	// fleet is what the user declared, with what there is of it now; nil for a fleet that is not legal.
+	fleet *traffic.Fleet
+	// targets in the order of the variants, nil for those that refused says something of.
+	targets []*target
+	refused []*refusal
+	// route is nil where routeRefused says why.
+	route        *route
+	routeRefused *refusal
+	measured     measurement
+	plan         *traffic.Plan
+	// weights are the wanted ones, nil where no replica is ready.
+	weights []int
+}
+
+// observe reads what there is of a fleet. An error is of a request: then nothing is decided in this pass.
+func (v *visit) observe(ctx context.Context) error {
+	var err error
+	if v.routeRefused = v.claims.route(v.object); v.routeRefused == nil {
+		if v.route, v.routeRefused, err = readRoute(ctx, v.options.Dynamic, v.object); err != nil {
+			return err
+		}
+	}
+	parts := make([]float64, len(v.fleet.Variants))
+	if v.route != nil {
+		parts = v.route.parts()
+	}
+	v.targets, v.refused = make([]*target, len(v.fleet.Variants)), make([]*refusal, len(v.fleet.Variants))
+	present := map[string]bool{}
+	for i := range v.fleet.Variants {
+		if err := v.observeVariant(ctx, i, present); err != nil {
+			return fmt.Errorf("variant %s: %w", v.fleet.Variants[i].Name, err)
+		}
+		v.fleet.Variants[i].Part = parts[i]
+	}
+	v.memory.keep(present)
+	v.sumRates()
+	return nil
+}
+
+// sumRates makes the rate of a fleet that has no query for it. A variant without a sample has no requests where the route gives it none, or
+// where its replicas have not been ready for long enough to be scraped; else the rate is unknown. So it is where no variant has a sample:
+// requests that no replica is there to count are not none.
+func (v *visit) sumRates() {
+	m := &v.measured
+	if m.summed && m.problem == nil {
+		sum, known, unknown := 0.0, false, (*refusal)(nil)
+		for i := range m.variants {
+			of, f := &m.variants[i], &v.fleet.Variants[i]
+			if of.problem == nil {
+				sum, known = sum+of.rate, true
+				continue
+			}
+			counts := f.Part > 0 && v.memory.settled(f.Name, v.now.Add(-2*window(v.object)))
+			if unknown == nil || counts {
+				unknown = &refusal{of.problem.reason, fmt.Sprintf("variant %s: %s", f.Name, of.problem.message)}
+			}
+			if counts || of.problem.reason != reasonNoSample {
+				known = false
+				break
+			}
+		}
+		if m.rate = sum; !known {
+			m.rate, m.problem = math.NaN(), unknown
+		}
+	}
+	if !(m.rate >= m.least) { // a quantile of so few requests is just the slowest one
+		m.latency = 0
+	}
+}
+
+// observeVariant reads the number of a variant and its ready replicas.
+func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bool) error {
+	declared, out := &v.object.Spec.Variants[i], &v.fleet.Variants[i]
+	if err := v.countReady(declared, out, present); err != nil {
+		return err
+	}
+	out.Wanted = out.Ready
+	if v.refused[i] = v.claims.target(v.object, i); v.refused[i] == nil {
+		t, refused, err := v.scales.read(ctx, v.object.Namespace, &declared.ScaleTargetRef)
+		if err != nil {
+			return err
+		}
+		if v.refused[i] = refused; t != nil {
+			v.targets[i], out.Wanted = t, t.replicas
+		}
+	}
+	if v.refused[i] == nil {
+		v.refused[i] = autoscaler(v.autoscalers, v.object.Namespace, &declared.ScaleTargetRef)
+	}
+	if _, err := v.services.Services(v.object.Namespace).Get(declared.Service.Name); apierrors.IsNotFound(err) && v.refused[i] == nil {
+		v.refused[i] = &refusal{reasonServiceMissing, fmt.Sprintf("Service %s does not exist: create it, or correct service", declared.Service.Name)}
+	}
+	switch {
+	case v.refused[i] != nil:
+		out.Fixed = v.refused[i].message
+	case v.routeRefused != nil: // without the route no replica can leave it first
+		out.Fixed = v.routeRefused.message
+	}
+	v.readMeasured(i)
+	return nil
+}
+
+// countReady counts the ready endpoints of a variant's Service, those that have just become ready in part.
+func (v *visit) countReady(declared *v1alpha1.FleetVariant, out *traffic.Variant, present map[string]bool) error {
+	slices, err := v.slices.EndpointSlices(v.object.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: declared.Service.Name}))
+	if err != nil {
+		return err
+	}
+	for _, s := range slices {
+		for k := range s.Endpoints {
+			e := &s.Endpoints[k]
+			key := declared.Name + "/" + endpointName(e)
+			if ready := e.Conditions.Ready; ready != nil && !*ready || present[key] { // a Service of two IP families has two slices
+				continue
+			}
+			present[key] = true
+			out.Ready++
+			out.Warm += v.memory.warmth(key, v.now)
+		}
+	}
+	return nil
+}
+
+// endpointName returns what an endpoint is called in all slices of its Service.
+func endpointName(e *discoveryv1.Endpoint) string {
+	if e.TargetRef != nil {
+		return string(e.TargetRef.UID) + e.TargetRef.Name
+	}
+	if len(e.Addresses) > 0 {
+		return e.Addresses[0]
+	}
+	return ""
+}
+
+// readMeasured takes in what Prometheus said of a variant.
+func (v *visit) readMeasured(i int) {
+	out, m := &v.fleet.Variants[i], &v.measured.variants[i]
+	if m.fails {
+		v.memory.failsUntil[out.Name] = v.now.Add(failsFor)
+	}
+	out.Fails = v.now.Before(v.memory.failsUntil[out.Name])
+	out.Measured = traffic.Measured{Arrivals: math.NaN(), Completions: math.NaN(), Quantile: v.fleet.Promise.Quantile}
+	if out.Ready > 0 {
+		out.Measured.Arrivals, out.Measured.Latency = m.rate/float64(out.Ready), m.latency
+	}
+}
+
+// seen returns what arrived at the fleet.
+func (v *visit) seen() traffic.Seen {
+	return traffic.Seen{At: v.now, Rate: v.measured.rate, Latency: v.measured.latency}
+}

@@ -1,0 +1,90 @@
+package fleets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/traffic"
+)
+
+// pass is one look at all fleets.
+type pass struct {
+	*Controller
+	now    time.Time
+	claims *claims
+}
+
+// Pass looks at all fleets once, and carries out what package traffic decides. A fleet that cannot be read or written keeps its sizes and
+// weights, and the others go on; the error names it.
+func (c *Controller) Pass(ctx context.Context) error {
+	var list v1alpha1.InferenceFleetList
+	if err := c.options.Client.List(ctx, &list); err != nil {
+		return fmt.Errorf("read the fleets: %w", err)
+	}
+	fleets := make([]*v1alpha1.InferenceFleet, 0, len(list.Items))
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp == nil {
+			fleets = append(fleets, &list.Items[i])
+		}
+	}
+	p := &pass{Controller: c, now: c.now(), claims: claimsOf(fleets)}
+	p.forget(fleets)
+	measured := c.measureAll(ctx, fleets, p.now)
+	var errs []error
+	for i, f := range fleets {
+		v := &visit{pass: p, object: f, memory: c.memory[f.UID], measured: measured[i]}
+		if err := v.run(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("fleet %s: %w", nameOf(f), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forget drops what is known of fleets that are gone, and begins the memory of new ones.
+func (p *pass) forget(fleets []*v1alpha1.InferenceFleet) {
+	there := make(map[types.UID]bool, len(fleets))
+	names := make(map[string]bool, len(fleets))
+	for _, f := range fleets {
+		there[f.UID], names[nameOf(f)] = true, true
+		if p.memory[f.UID] == nil {
+			p.memory[f.UID] = remember(f)
+		}
+	}
+	maps.DeleteFunc(p.memory, func(uid types.UID, _ *memory) bool { return !there[uid] })
+	p.metrics.keep(names)
+}
+
+// run decides on a fleet and carries that out.
+func (v *visit) run(ctx context.Context) error {
+	var err error
+	if v.fleet, err = declared(v.object); err != nil {
+		return v.writeStatus(ctx, v.invalid(err))
+	}
+	if err := v.observe(ctx); err != nil {
+		return err
+	}
+	v.plan, v.memory.decided, err = traffic.Decide(v.fleet, v.seen(), v.memory.decided,
+		traffic.Config{Interval: v.options.Every, Patience: v.options.Patience})
+	if err != nil {
+		return err
+	}
+	v.weights = traffic.Integers(v.planned(), totalWeight)
+	v.metrics.decided(v)
+	outcome, failed := v.apply(ctx)
+	return errors.Join(failed, v.writeStatus(ctx, v.status(outcome)))
+}
+
+// planned returns the parts of the plan.
+func (v *visit) planned() []float64 {
+	parts := make([]float64, len(v.plan.Variants))
+	for i := range parts {
+		parts[i] = v.plan.Variants[i].Part
+	}
+	return parts
+}

@@ -1,0 +1,359 @@
+package fleets
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+func wantWrites(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// 60 requests a second are more than an a100 serves: 44.6. The cheapest replicas that are added cost 10: one a100, since 15.4 more are 4 t4, which
+// cost 12. It gets requests with the next pass after it is ready.
+func TestGrowsThenRoutes(t *testing.T) {
+	w := newWorld(t)
+	w.arrive("60")
+	wantWrites(t, "the first pass", w.pass(), "scale bert-a100 1→2")
+	if diff := cmp.Diff([]string{"Normal Grows grows a100 from 1 to 2 replicas: 60 requests a second are expected, 44.6 are served within 1s"}, w.events()); diff != "" {
+		t.Error(diff)
+	}
+	if got := w.condition(v1alpha1.ConditionScaled); got != "False Loading" {
+		t.Errorf("while it loads: Scaled is %s", got)
+	}
+	wantWrites(t, "while it loads", w.pass())
+	w.setReady("bert-a100", 2)
+	wantWrites(t, "once it is ready", w.pass())
+	s := w.fleet("bert").Status
+	if s.ObservedGeneration != 3 || s.Reason != "Steady" || s.Demand != "60" || s.Since == nil || !s.Since.Time.Equal(noon) {
+		t.Errorf("status: %+v", s)
+	}
+	want := []v1alpha1.FleetVariantStatus{
+		{Name: "a100", Replicas: 2, Ready: 2, Weight: 1000, Capacity: "44.6", Slowdown: "1"}, {Name: "t4", Capacity: "4.58", Slowdown: "1"},
+	}
+	if diff := cmp.Diff(want, s.Variants); diff != "" {
+		t.Error(diff)
+	}
+	for kind, want := range map[string]string{
+		v1alpha1.ConditionFleetReady: "True Controlled", v1alpha1.ConditionMeasured: "True Measured", v1alpha1.ConditionRouted: "True Routed",
+		v1alpha1.ConditionScaled: "True Scaled", v1alpha1.ConditionPromiseKept: "Unknown NotMeasured",
+	} {
+		if got := w.condition(kind); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
+	}
+}
+
+// A variant that had no replica gets its part of the requests when the first one is ready, and it begins with little. A Scale of 0 replicas has no
+// field to test.
+func TestNewVariantGetsItsPartWhenReady(t *testing.T) {
+	w := newWorld(t)
+	w.arrive("47")
+	wantWrites(t, "the first pass", w.pass(), "scale bert-t4 0→1")
+	wantWrites(t, "while it loads", w.pass())
+	w.setReady("bert-t4", 1)
+	// A t4 serves 4.58 of 47 requests within the promise; a cold one counts for .2 of that.
+	wantWrites(t, "once it is ready", w.pass(), "route bert-t4:20 bert-a100:980")
+	// 15 s later it counts for .6, then in full.
+	wantWrites(t, "after 15 s", w.pass(), "route bert-t4:58 bert-a100:942")
+	wantWrites(t, "after 30 s", w.pass(), "route bert-t4:97 bert-a100:903")
+	wantWrites(t, "from then on", w.pass())
+}
+
+// shrinks is a fleet of one a100 and one t4 that needed both, and has not needed the t4 for as long as the patience: with the next pass it leaves.
+func shrinks(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.arrive("47")
+	w.settle(3 * time.Minute)
+	if w.replicas["bert-t4"] != 1 {
+		t.Fatalf("it has %d t4", w.replicas["bert-t4"])
+	}
+	w.arrive("20")
+	for range 100 {
+		before := w.weights()
+		w.settle(15 * time.Second)
+		if w.replicas["bert-t4"] == 0 {
+			t.Fatal("the t4 left before its weight was 0 in a pass of its own")
+		}
+		if strings.HasPrefix(w.weights(), "bert-t4:0 ") && before != w.weights() {
+			return w
+		}
+	}
+	t.Fatal("the t4 does not leave the route")
+	return nil
+}
+
+// A variant leaves the route, and its last replica ends in the next pass.
+func TestLeavesTheRouteBeforeItShrinks(t *testing.T) {
+	w := shrinks(t)
+	if got := w.condition(v1alpha1.ConditionScaled); got != "False WaitsForRoute" {
+		t.Errorf("before it leaves: Scaled is %s", got)
+	}
+	w.events()
+	wantWrites(t, "the next pass", w.pass(), "scale bert-t4 1→0")
+	if diff := cmp.Diff([]string{"Normal Shrinks shrinks t4 from 1 to 0 replicas: fewer replicas have been enough for 2m0s"}, w.events()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A process that dies between the two writes leaves nothing that another one does not bring to the same end. The new one has no history: it gives
+// the t4 requests again, and takes its time.
+func TestCrashBetweenTheWrites(t *testing.T) {
+	w := shrinks(t)
+	w.restart()
+	began := w.at
+	writes := w.settle(10 * time.Minute)
+	at := slices.Index(writes, "scale bert-t4 1→0")
+	if at < 1 || !strings.HasPrefix(writes[at-1], "route bert-t4:0 ") {
+		t.Errorf("after the restart: %q", writes)
+	}
+	if w.weights() != "bert-t4:0 bert-a100:1000" || w.replicas["bert-a100"] != 1 {
+		t.Errorf("in the end: %s, %v", w.weights(), w.replicas)
+	}
+	if since := w.fleet("bert").Status.Since; since.Sub(began) < 2*time.Minute {
+		t.Errorf("it shrank %v after the start of a process that knew no demand", since.Sub(began))
+	}
+}
+
+// A weight that another writer gave back to a variant that is about to end keeps its last replica.
+func TestWeightsOfOthersKeepReplicas(t *testing.T) {
+	w := shrinks(t)
+	w.setWeights(500, 500)
+	if writes := w.pass(); slices.Contains(writes, "scale bert-t4 1→0") {
+		t.Errorf("a variant with half of the requests shrank: %q", writes)
+	}
+}
+
+// What others wrote after the read stands. The next pass goes on from there.
+func TestConflicts(t *testing.T) {
+	w := newWorld(t)
+	w.setWeights(300, 700)
+	w.arrive("60")
+	w.before = func(what string) error {
+		if w.before = nil; what == "scale bert-a100" {
+			w.replicas["bert-a100"] = 5 // a person was faster
+		}
+		return nil
+	}
+	wantWrites(t, "a scale that changed", w.pass(), "route bert-t4:0 bert-a100:1000")
+	if got := w.condition(v1alpha1.ConditionScaled); got != "False ScaleRefused" || w.patches("scale", "stale") != 1 {
+		t.Errorf("a scale that changed: %s, %v patches", got, w.patches("scale", "stale"))
+	}
+	if w.replicas["bert-a100"] != 5 || len(w.events()) != 0 {
+		t.Errorf("the number of another writer was lost: %v", w.replicas)
+	}
+	w.setWeights(300, 700)
+	w.before = func(string) error {
+		w.before = nil
+		w.setWeights(400, 600)
+		return nil
+	}
+	wantWrites(t, "a route that changed", w.pass())
+	if got := w.condition(v1alpha1.ConditionRouted); got != "False RouteChanged" || w.weights() != "bert-t4:400 bert-a100:600" {
+		t.Errorf("a route that changed: %s, %s", got, w.weights())
+	}
+	wantWrites(t, "the next pass", w.pass(), "route bert-t4:0 bert-a100:1000")
+	if got := w.condition(v1alpha1.ConditionRouted); got != "True Routed" {
+		t.Errorf("the next pass: %s", got)
+	}
+	w.setWeights(300, 700)
+	w.before = func(string) error { return apierrors.NewConflict(HTTPRoutes.GroupResource(), "bert", errors.New("busy")) }
+	wantWrites(t, "a conflict", w.pass())
+	w.before = nil
+	wantWrites(t, "after the conflict", w.pass(), "route bert-t4:0 bert-a100:1000")
+}
+
+// An API server that fails is an error of the pass, and loses nothing.
+func TestFailedRequests(t *testing.T) {
+	w := newWorld(t)
+	w.setWeights(300, 700)
+	w.arrive("60")
+	w.before = func(string) error { return apierrors.NewInternalError(errors.New("etcd")) }
+	if err := w.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "fleet ns/bert: ") || w.patches("scale", "failed") != 1 || w.patches("route", "failed") != 1 {
+		t.Errorf("writes that fail: %v", err)
+	}
+	if got := w.condition(v1alpha1.ConditionRouted); got != "False WriteFailed" {
+		t.Errorf("Routed: %s", got)
+	}
+	w.before = nil
+	w.scaleErr["bert-t4"] = apierrors.NewInternalError(errors.New("etcd"))
+	if err := w.Pass(t.Context()); err == nil || len(w.writes) > 0 {
+		t.Errorf("a fleet that cannot be read was changed: %q, %v", w.writes, err)
+	}
+	w.scaleErr = nil
+	wantWrites(t, "after the failures", w.pass(), "scale bert-a100 1→2", "route bert-t4:0 bert-a100:1000")
+}
+
+// Replicas that leave get no requests from a weight that was not yet written: a shrink waits for a route that cannot be written.
+func TestShrinkWaitsForTheRoute(t *testing.T) {
+	w := shrinks(t)
+	w.setWeights(100, 900)
+	w.before = func(what string) error {
+		if strings.HasPrefix(what, "route") {
+			return apierrors.NewForbidden(HTTPRoutes.GroupResource(), "bert", errors.New("a policy"))
+		}
+		return nil
+	}
+	for range 20 {
+		_ = w.Pass(t.Context()) // each fails: the route cannot be written
+		w.at = w.at.Add(15 * time.Second)
+	}
+	if w.replicas["bert-t4"] != 1 {
+		t.Error("the t4 ended while the route gave it requests")
+	}
+}
+
+// Tenfold requests: the fleet grows at once, to its bounds, and says which are too small.
+func TestSpikeBeyondTheBounds(t *testing.T) {
+	w := newWorld(t)
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].MaxReplicas, s.Variants[1].MaxReplicas = 3, 2 })
+	w.arrive("40")
+	w.settle(time.Minute)
+	w.arrive("400")
+	w.settle(time.Minute)
+	if got := []int{w.replicas["bert-a100"], w.replicas["bert-t4"]}; !slices.Equal(got, []int{3, 2}) {
+		t.Errorf("replicas: %v", got)
+	}
+	if s := w.fleet("bert").Status; s.Reason != "AtMost" || !strings.HasSuffix(s.Message, "serve 143 within 1s: raise maxReplicas") {
+		t.Errorf("%s: %s", s.Reason, s.Message)
+	}
+	if writes := w.settle(5 * time.Minute); len(writes) > 0 {
+		t.Errorf("at its bounds it changes: %q", writes)
+	}
+}
+
+// A promise that no size keeps: the conditions name the best possible one.
+func TestPromiseTooShort(t *testing.T) {
+	w := newWorld(t)
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Promise.Latency.Duration = 10 * time.Millisecond })
+	w.arrive("20")
+	w.pass()
+	// A request takes 20 ms on average on an idle a100, and .99 of them less than ln 100 times that.
+	const want = "no number of replicas answers 0.99 of the requests within 10ms: the shortest latency that the fleet can promise is 92ms"
+	if got, message := w.condition(v1alpha1.ConditionPromiseKept), w.message(v1alpha1.ConditionPromiseKept); got != "False PromiseTooShort" || message != want {
+		t.Errorf("%s: %s", got, message)
+	}
+}
+
+func TestPromiseKept(t *testing.T) {
+	w := newWorld(t)
+	for _, test := range []struct{ latency, want, message string }{
+		{"0.8", "True Kept", "0.99 of the requests were answered within 800ms, and the promise is 1s"},
+		{"1.25", "False Broken", "0.99 of the requests were answered within 1.25s, and the promise is 1s"},
+		{"NaN", "Unknown NotMeasured", ""},
+	} {
+		w.measure(map[string]string{"rate": "20", "latency": test.latency})
+		w.at = w.at.Add(time.Minute)
+		w.pass()
+		if got := w.condition(v1alpha1.ConditionPromiseKept); got != test.want {
+			t.Errorf("%s s: %s, want %s", test.latency, got, test.want)
+		}
+		if got := w.message(v1alpha1.ConditionPromiseKept); test.message != "" && got != test.message {
+			t.Errorf("%s s: %s", test.latency, got)
+		}
+	}
+	// Of one request a second, a minute has 60: their p99 is just the slowest.
+	w.measure(map[string]string{"rate": "1", "latency": "1.25"})
+	w.pass()
+	if got := w.condition(v1alpha1.ConditionPromiseKept); got != "Unknown NotMeasured" {
+		t.Errorf("with few requests: %s", got)
+	}
+}
+
+// What an earlier process learned is in the status. Slowdowns that are no numbers, or those of variants that are gone, count for nothing.
+func TestSlowdownsOutliveTheProcess(t *testing.T) {
+	w := newWorld(t)
+	// With 20 requests a second a replica that is half as fast has a p99 of ln 100 ÷ (25 − 20) s.
+	w.measure(map[string]string{"rate": "20", "rate a100": "20", "latency a100": "0.921"})
+	w.settle(2 * time.Minute)
+	learned := w.fleet("bert").Status.Variants[0].Slowdown
+	if learned != "2" {
+		t.Fatalf("slowdown: %s", learned)
+	}
+	f := w.fleet("bert")
+	f.Status.Variants = append(f.Status.Variants, v1alpha1.FleetVariantStatus{Name: "gone", Slowdown: "3"})
+	f.Status.Variants[1].Slowdown = "NaN"
+	must(t, w.objects.Status().Update(t.Context(), f))
+	w.restart()
+	w.arrive("20")
+	w.at = w.at.Add(time.Minute)
+	w.pass()
+	if got := w.fleet("bert").Status.Variants; len(got) != 2 || got[0].Slowdown != "2" || got[1].Slowdown != "1" {
+		t.Errorf("after a restart: %+v", got)
+	}
+}
+
+// A variant whose answers are errors gets no requests for a while, then it is tried again.
+func TestErrors(t *testing.T) {
+	w := newWorld(t)
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].MinReplicas = 1 })
+	w.arrive("40")
+	w.settle(3 * time.Minute)
+	w.measure(map[string]string{"rate": "40", "rate t4": "4", "errors t4": "1.9", "rate a100": "36"})
+	w.pass()
+	if strings.HasPrefix(w.weights(), "bert-t4:0 ") {
+		t.Error("a variant with errors for less than half of its requests lost all of them")
+	}
+	w.measure(map[string]string{"rate": "40", "rate t4": "4", "errors t4": "2.1", "rate a100": "36"})
+	w.pass()
+	if w.weights() != "bert-t4:0 bert-a100:1000" {
+		t.Errorf("weights: %s", w.weights())
+	}
+	w.arrive("40")
+	w.settle(failsFor - 30*time.Second)
+	if w.weights() != "bert-t4:0 bert-a100:1000" || w.replicas["bert-t4"] != 1 {
+		t.Errorf("before it is tried again: %s, %v", w.weights(), w.replicas)
+	}
+	writes := w.settle(time.Minute)
+	if !slices.ContainsFunc(writes, func(s string) bool { return strings.HasPrefix(s, "route bert-t4:") && !strings.HasPrefix(s, "route bert-t4:0 ") }) {
+		t.Errorf("it is not tried again: %q", writes)
+	}
+	w.measure(map[string]string{"rate": "40", "rate t4": "4", "errors t4": "4", "rate a100": "36", "errors a100": "36"})
+	wantWrites(t, "when all variants fail", w.pass())
+	if s := w.fleet("bert").Status; s.Reason != "AllFail" {
+		t.Errorf("reason: %s", s.Reason)
+	}
+}
+
+// A clock that goes back changes nothing, and nothing shrinks for it.
+func TestClockGoesBack(t *testing.T) {
+	w := shrinks(t)
+	w.setWeights(93, 907)
+	w.at = w.at.Add(-time.Hour)
+	for range 8 {
+		if writes := w.pass(); len(writes) > 0 {
+			t.Fatalf("an hour back: %q", writes)
+		}
+	}
+}
+
+// Numbers that move alone are written once a minute.
+func TestStatusIsWrittenSparingly(t *testing.T) {
+	w := newWorld(t)
+	w.arrive("20")
+	w.settle(time.Minute)
+	version := w.fleet("bert").ResourceVersion
+	changes := 0
+	for i := range 16 {
+		w.arrive([]string{"20", "21"}[i/4%2])
+		w.pass()
+		if now := w.fleet("bert").ResourceVersion; now != version {
+			version, changes = now, changes+1
+		}
+	}
+	if changes == 0 || changes > 4 {
+		t.Errorf("in four minutes the status was written %d times", changes)
+	}
+}

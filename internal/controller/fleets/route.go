@@ -1,0 +1,172 @@
+package fleets
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// HTTPRoutes is the resource of the Gateway API whose weights the controller writes.
+var HTTPRoutes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
+
+// Reasons of the condition Routed.
+const (
+	reasonRouted       = "Routed"
+	reasonNoReplicas   = "NoReplicas"
+	reasonRouteMissing = "RouteMissing"
+	reasonRuleMissing  = "RuleMissing"
+	reasonRouteOwned   = "RouteOwned"
+	reasonRouteTaken   = "RouteTaken"
+	reasonForeign      = "ForeignBackends"
+	reasonNoBackend    = "BackendMissing"
+	reasonWriteFailed  = "WriteFailed"
+	reasonRouteChanged = "RouteChanged"
+)
+
+// totalWeight is the sum of the weights that the controller writes. More would divide requests finer than anybody can measure; the Gateway API
+// allows a million.
+const totalWeight = 1000
+
+// backend is a reference of a rule to the Service of a variant, as it was read.
+type backend struct {
+	// index is its place in the rule.
+	index int
+	ref   map[string]any
+	// weight is 1 where the reference says none, as the Gateway API has it.
+	weight int
+}
+
+// route is a rule of an HTTPRoute as it was read, with one backend for each variant.
+type route struct {
+	client   dynamic.ResourceInterface
+	name     string
+	rule     int
+	backends []backend
+}
+
+// readRoute reads the rule of a fleet. A refusal says why the controller does not write it; an error is of the request.
+func readRoute(ctx context.Context, client dynamic.Interface, f *v1alpha1.InferenceFleet) (*route, *refusal, error) {
+	named := &f.Spec.Route.HTTPRoute
+	r := &route{client: client.Resource(HTTPRoutes).Namespace(f.Namespace), name: named.Name, rule: int(named.Rule)}
+	o, err := r.client.Get(ctx, r.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &refusal{reasonRouteMissing, fmt.Sprintf("HTTPRoute %s does not exist, or the API server does not serve HTTPRoutes of %s: create it, or correct route", r.name, HTTPRoutes.GroupVersion())}, nil
+	case apierrors.IsForbidden(err):
+		return nil, notAllowed(HTTPRoutes.GroupResource().String(), err), nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("read HTTPRoute %s: %w", r.name, err)
+	}
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return nil, &refusal{reasonRouteOwned, fmt.Sprintf("HTTPRoute %s belongs to %s %s, whose controller may write the old weights back: name a route without a controller", r.name, owner.Kind, owner.Name)}, nil
+	}
+	rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "rules")
+	if r.rule >= len(rules) {
+		return nil, &refusal{reasonRuleMissing, fmt.Sprintf("HTTPRoute %s has %d rules, and rule %d is not among them: rules are counted from 0", r.name, len(rules), r.rule)}, nil
+	}
+	rule, _ := rules[r.rule].(map[string]any)
+	refs, _, _ := unstructured.NestedSlice(rule, "backendRefs")
+	if refused := r.match(refs, f); refused != nil {
+		return nil, refused, nil
+	}
+	return r, nil, nil
+}
+
+// match finds the backend of each variant. It refuses a rule that has others: their weights are not the fleet's to write, and without them the
+// parts of the variants are not what was decided.
+func (r *route) match(refs []any, f *v1alpha1.InferenceFleet) *refusal {
+	r.backends = make([]backend, len(f.Spec.Variants))
+	found := make([]bool, len(f.Spec.Variants))
+	for index := range refs {
+		ref, _ := refs[index].(map[string]any)
+		i := slices.IndexFunc(f.Spec.Variants, func(v v1alpha1.FleetVariant) bool { return refersTo(ref, f.Namespace, &v.Service) })
+		if i < 0 || found[i] {
+			return &refusal{reasonForeign, fmt.Sprintf("rule %d of HTTPRoute %s has the backend %v %v, which is no Service of a variant, or stands there twice: a rule for the fleet alone is needed",
+				r.rule, r.name, word(ref, "kind", "Service"), word(ref, "name", ""))}
+		}
+		found[i] = true
+		r.backends[i] = backend{index: index, ref: ref, weight: int(number(ref, "weight", 1))}
+	}
+	if i := slices.Index(found, false); i >= 0 {
+		s := &f.Spec.Variants[i].Service
+		return &refusal{reasonNoBackend, fmt.Sprintf("rule %d of HTTPRoute %s has no backend for Service %s with port %d of variant %s: add it, with weight 0",
+			r.rule, r.name, s.Name, s.Port, f.Spec.Variants[i].Name)}
+	}
+	return nil
+}
+
+// refersTo reports whether a reference is to a Service and its port.
+func refersTo(ref map[string]any, namespace string, s *v1alpha1.FleetService) bool {
+	return word(ref, "group", "") == "" && word(ref, "kind", "Service") == "Service" && word(ref, "namespace", namespace) == namespace &&
+		word(ref, "name", "") == s.Name && number(ref, "port", 0) == int64(s.Port)
+}
+
+func word(o map[string]any, field, otherwise string) string {
+	if s, ok := o[field].(string); ok {
+		return s
+	}
+	return otherwise
+}
+
+func number(o map[string]any, field string, otherwise int64) int64 {
+	if n, ok := o[field].(int64); ok {
+		return n
+	}
+	return otherwise
+}
+
+// parts returns the part of the requests that each variant gets, all 0 where all weights are.
+func (r *route) parts() []float64 {
+	sum := 0
+	for i := range r.backends {
+		sum += r.backends[i].weight
+	}
+	parts := make([]float64, len(r.backends))
+	for i := range parts {
+		if sum > 0 {
+			parts[i] = float64(r.backends[i].weight) / float64(sum)
+		}
+	}
+	return parts
+}
+
+// has reports whether the route has these weights.
+func (r *route) has(weights []int) bool {
+	for i := range weights {
+		if r.backends[i].weight != weights[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// write writes weights, if the backends are still those that were read: each with its name and its weight.
+func (r *route) write(ctx context.Context, weights []int) error {
+	tests, changes := make([]operation, 0, 2*len(weights)), make([]operation, 0, len(weights))
+	for i, w := range weights {
+		b := &r.backends[i]
+		at := fmt.Sprintf("/spec/rules/%d/backendRefs/%d", r.rule, b.index)
+		if _, said := b.ref["weight"]; said {
+			tests = append(tests, operation{"test", at + "/name", b.ref["name"]}, operation{"test", at + "/weight", b.weight})
+		} else { // no test says that a field is missing
+			tests = append(tests, operation{"test", at, b.ref})
+		}
+		changes = append(changes, operation{"add", at + "/weight", w}) // add replaces what is there
+	}
+	raw, err := json.Marshal(append(tests, changes...))
+	if err != nil {
+		return err
+	}
+	_, err = r.client.Patch(ctx, r.name, types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: fieldManager})
+	return err
+}

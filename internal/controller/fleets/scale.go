@@ -1,0 +1,116 @@
+package fleets
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+type hpa = autoscalingv2.HorizontalPodAutoscaler
+
+// Reasons of the condition Scaled.
+const (
+	reasonScaled         = "Scaled"
+	reasonLoading        = "Loading"
+	reasonWaitsForRoute  = "WaitsForRoute"
+	reasonTargetMissing  = "ScaleTargetMissing"
+	reasonTargetTaken    = "ScaleTargetTaken"
+	reasonUnknownKind    = "UnknownKind"
+	reasonNoScale        = "NoScale"
+	reasonNotAllowed     = "NotAllowed"
+	reasonAutoscaled     = "AnotherAutoscaler"
+	reasonServiceMissing = "ServiceMissing"
+	reasonScaleRefused   = "ScaleRefused"
+)
+
+// fieldManager is the controller's name towards the API server.
+const fieldManager = "tandem-controller"
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// target is the scale target of a variant as it was read.
+type target struct {
+	client dynamic.ResourceInterface
+	ref    *v1alpha1.FleetScaleTarget
+	// spec is that of the Scale. Kubernetes leaves replicas out of it where there are 0.
+	spec     map[string]any
+	replicas int
+}
+
+// scales reads and writes the numbers of scale targets.
+type scales struct {
+	client dynamic.Interface
+	mapper meta.RESTMapper
+}
+
+// read reads the number of a scale target. A refusal says that there is none to write; an error is of the request.
+func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.FleetScaleTarget) (*target, *refusal, error) {
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, &refusal{reasonUnknownKind, fmt.Sprintf("the API server does not serve %s of %s: correct scaleTargetRef, or install the kind", ref.Kind, ref.APIVersion)}, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("find the resource of %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	t := &target{client: s.client.Resource(mapping.Resource).Namespace(namespace), ref: ref}
+	scale, err := t.client.Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
+	switch {
+	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return nil, &refusal{reasonNoScale, fmt.Sprintf("%s of %s has no subresource /scale: name an object that has, such as a Deployment", ref.Kind, ref.APIVersion)}, nil
+	case apierrors.IsNotFound(err):
+		return nil, &refusal{reasonTargetMissing, fmt.Sprintf("%s %s does not exist: create it, or correct scaleTargetRef", ref.Kind, ref.Name)}, nil
+	case apierrors.IsForbidden(err):
+		return nil, notAllowed(mapping.Resource.Resource+"/scale", err), nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("read the scale of %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	t.spec, _, _ = unstructured.NestedMap(scale.Object, "spec")
+	n, _, err := unstructured.NestedInt64(t.spec, "replicas")
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the scale of %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	t.replicas = int(n)
+	return t, nil, nil
+}
+
+// notAllowed says which right the controller lacks.
+func notAllowed(resource string, err error) *refusal {
+	return &refusal{reasonNotAllowed, fmt.Sprintf("the controller may not get and patch %s: bind a ClusterRole with these rights to its service account: %v", resource, err)}
+}
+
+// write asks the scale target for another number, if it still asks for the one that was read.
+func (t *target) write(ctx context.Context, replicas int) error {
+	test := operation{"test", "/spec/replicas", t.replicas}
+	if _, said := t.spec["replicas"]; !said {
+		test = operation{"test", "/spec", map[string]any{}}
+	}
+	raw, err := json.Marshal([]operation{test, {"add", "/spec/replicas", replicas}}) // add replaces what is there
+	if err != nil {
+		return err
+	}
+	_, err = t.client.Patch(ctx, t.ref.Name, types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: fieldManager}, "scale")
+	return err
+}
+
+// isStale reports whether an error says that an object changed since it was read. The API server has the same code for a test of a patch that
+// fails and for a value that is not legal.
+func isStale(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err)
+}

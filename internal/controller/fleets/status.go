@@ -1,0 +1,180 @@
+package fleets
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/traffic"
+)
+
+// Reasons of the conditions Ready and PromiseKept.
+const (
+	reasonControlled = "Controlled"
+	reasonKept       = "Kept"
+	reasonBroken     = "Broken"
+	reasonUnmeasured = "NotMeasured"
+)
+
+// numbersEvery bounds how often the status is written for numbers and messages alone.
+const numbersEvery = time.Minute
+
+// maxMessage bounds the messages of conditions, in bytes: the schema of the API allows no more.
+const maxMessage = 32768
+
+// condition is what a condition says. A nil problem is True.
+type condition struct {
+	kind    string
+	status  metav1.ConditionStatus
+	reason  string
+	message string
+}
+
+// said makes a condition of a refusal, or of a reason and a message where there is none.
+func said(kind string, problem *refusal, reason, message string) condition {
+	if problem != nil {
+		return condition{kind, metav1.ConditionFalse, problem.reason, problem.message}
+	}
+	return condition{kind, metav1.ConditionTrue, reason, message}
+}
+
+// invalid returns the status of a fleet whose spec is not legal: what was written last stands, and the conditions say why nothing changes.
+func (v *visit) invalid(err error) *v1alpha1.InferenceFleetStatus {
+	s := v.object.Status.DeepCopy()
+	s.ObservedGeneration, s.Reason, s.Message = v.object.Generation, reasonInvalid, err.Error()
+	problem := &refusal{reasonInvalid, err.Error()}
+	v.setConditions(s, said(v1alpha1.ConditionFleetReady, problem, "", ""))
+	for _, kind := range []string{v1alpha1.ConditionMeasured, v1alpha1.ConditionPromiseKept, v1alpha1.ConditionRouted, v1alpha1.ConditionScaled} {
+		v.setConditions(s, condition{kind, metav1.ConditionUnknown, reasonInvalid, "the spec of the fleet is not legal: see the condition Ready"})
+	}
+	return s
+}
+
+// status returns what to write about a fleet.
+func (v *visit) status(o outcome) *v1alpha1.InferenceFleetStatus {
+	s := v.object.Status.DeepCopy()
+	s.ObservedGeneration = v.object.Generation
+	s.Reason, s.Message = string(v.plan.Reason), v.because()
+	s.Demand, s.Capacity = "", ""
+	if !math.IsNaN(v.measured.rate) {
+		s.Demand, s.Capacity = short(v.plan.Demand), short(v.plan.Capacity)
+	}
+	if o.resized || s.Since == nil {
+		s.Since = &metav1.Time{Time: v.now}
+	}
+	s.Variants = make([]v1alpha1.FleetVariantStatus, len(v.plan.Variants))
+	for i := range s.Variants {
+		s.Variants[i] = v.variantStatus(i, o)
+	}
+	ready := v.ready()
+	if ready != nil {
+		s.Reason, s.Message = ready.reason, ready.message
+	}
+	v.setConditions(s,
+		said(v1alpha1.ConditionFleetReady, ready, reasonControlled, "the controller chooses the sizes and the weights"),
+		said(v1alpha1.ConditionMeasured, v.measured.problem, reasonMeasured, "Prometheus says how many requests arrive"),
+		v.promiseKept(),
+		said(v1alpha1.ConditionRouted, o.routed, reasonRouted, "the HTTPRoute has the wanted weights"),
+		said(v1alpha1.ConditionScaled, cmp.Or(v.firstRefused(), o.scaled, v.loading()), reasonScaled, "all variants have their wanted replicas"))
+	return s
+}
+
+func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
+	p, f := &v.plan.Variants[i], &v.fleet.Variants[i]
+	weight := int(math.Round(f.Part * totalWeight))
+	if o.routed == nil && v.weights != nil && v.differ() {
+		weight = v.weights[i]
+	}
+	return v1alpha1.FleetVariantStatus{
+		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Weight: int32(weight),
+		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown),
+	}
+}
+
+// ready says why the controller cannot size the fleet and divide its requests, nil where it can.
+func (v *visit) ready() *refusal {
+	return cmp.Or(v.routeRefused, v.firstRefused())
+}
+
+// firstRefused says which variant keeps its size and why, nil where all may change.
+func (v *visit) firstRefused() *refusal {
+	for i, r := range v.refused {
+		if r != nil {
+			return &refusal{r.reason, fmt.Sprintf("variant %s: %s", v.fleet.Variants[i].Name, r.message)}
+		}
+	}
+	return nil
+}
+
+// loading says which variant waits for replicas, nil where all are ready.
+func (v *visit) loading() *refusal {
+	for i := range v.fleet.Variants {
+		if f, want := &v.fleet.Variants[i], v.plan.Variants[i].Replicas; f.Ready != want {
+			return &refusal{reasonLoading, fmt.Sprintf("variant %s has %d ready replicas of %d", f.Name, f.Ready, want)}
+		}
+	}
+	return nil
+}
+
+// promiseKept compares the measured latency with the promise.
+func (v *visit) promiseKept() condition {
+	c := condition{kind: v1alpha1.ConditionPromiseKept, status: metav1.ConditionTrue, reason: reasonKept}
+	within, latency := v.fleet.Promise.Within, v.measured.latency
+	c.message = fmt.Sprintf("%s of the requests were answered within %v, and the promise is %v", quantileOf(v), rounded(latency), within)
+	switch {
+	case v.plan.Reason == traffic.PromiseTooShort:
+		c.status, c.reason, c.message = metav1.ConditionFalse, string(traffic.PromiseTooShort), v.because()
+	case latency == 0:
+		c.status, c.reason = metav1.ConditionUnknown, reasonUnmeasured
+		c.message = "the latency is unknown: too few requests arrive to tell, there is no query for it, or its result is no number"
+	case latency > within:
+		c.status, c.reason = metav1.ConditionFalse, reasonBroken
+	}
+	return c
+}
+
+func (v *visit) setConditions(s *v1alpha1.InferenceFleetStatus, conditions ...condition) {
+	for _, c := range conditions {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: c.kind, Status: c.status, Reason: c.reason, Message: c.message[:min(len(c.message), maxMessage)],
+			ObservedGeneration: v.object.Generation, LastTransitionTime: metav1.NewTime(v.now),
+		})
+	}
+}
+
+// writeStatus writes a status that has changed: at once where a word, a size or a weight has, else after a while.
+func (v *visit) writeStatus(ctx context.Context, now *v1alpha1.InferenceFleetStatus) error {
+	before := &v.object.Status
+	if equality.Semantic.DeepEqual(before, now) ||
+		equality.Semantic.DeepEqual(withoutNumbers(before), withoutNumbers(now)) && v.now.Sub(v.memory.numbersAt) < numbersEvery {
+		return nil
+	}
+	changed := v.object.DeepCopy()
+	changed.Status = *now
+	if err := v.options.Client.Status().Patch(ctx, changed, client.MergeFrom(v.object)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	v.memory.numbersAt = v.now
+	return nil
+}
+
+// withoutNumbers returns a status without what moves with each measurement.
+func withoutNumbers(s *v1alpha1.InferenceFleetStatus) *v1alpha1.InferenceFleetStatus {
+	out := s.DeepCopy()
+	out.Demand, out.Capacity, out.Message = "", "", ""
+	for i := range out.Variants {
+		out.Variants[i].Capacity, out.Variants[i].Slowdown = "", ""
+	}
+	for i := range out.Conditions {
+		out.Conditions[i].Message = ""
+	}
+	return out
+}

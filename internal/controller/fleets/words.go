@@ -1,0 +1,70 @@
+package fleets
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tandem-gpu/tandem/pkg/traffic"
+)
+
+// changed says what a change of size does, for the event: "grows a100 from 2 to 3 replicas: 120 requests a second are expected, 90 are served
+// within 200ms".
+func (v *visit) changed(i, from, to int) string {
+	verb := "grows"
+	if to < from {
+		verb = "shrinks"
+	}
+	return fmt.Sprintf("%s %s from %d to %d replicas: %s", verb, v.fleet.Variants[i].Name, from, to, v.because())
+}
+
+// because says why a fleet gets its sizes, as the second half of a sentence.
+func (v *visit) because() string {
+	within := v.fleet.Promise.Within
+	switch v.plan.Reason {
+	case traffic.Grows:
+		return fmt.Sprintf("%s requests a second are expected, %s are served within %v", short(v.plan.Demand), short(v.served()), within)
+	case traffic.AtMost:
+		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s within %v: raise maxReplicas", short(v.plan.Demand), short(v.plan.Capacity), within)
+	case traffic.Shrinks:
+		return fmt.Sprintf("fewer replicas have been enough for %v", v.options.Patience)
+	case traffic.Cheaper:
+		return fmt.Sprintf("cheaper replicas would have been enough for %v", v.options.Patience)
+	case traffic.Steady:
+		return fmt.Sprintf("%s requests a second are expected, and the replicas serve %s within %v", short(v.plan.Demand), short(v.plan.Capacity), within)
+	case traffic.PromiseTooShort:
+		return fmt.Sprintf("no number of replicas answers %s of the requests within %v: the shortest latency that the fleet can promise is %v", quantileOf(v), within, rounded(v.plan.Best))
+	case traffic.NoMetrics:
+		return "it is unknown how many requests arrive, so the sizes stay within their bounds as they are"
+	case traffic.AllFail:
+		return "all variants answer errors, so the sizes stay within their bounds as they are"
+	}
+	return string(v.plan.Reason)
+}
+
+// served is how many requests a second the wanted replicas serve within the promise before the change.
+func (v *visit) served() (sum float64) {
+	for i := range v.fleet.Variants {
+		sum += float64(v.fleet.Variants[i].Wanted) * v.plan.Variants[i].Capacity
+	}
+	return sum
+}
+
+func quantileOf(v *visit) string { return strconv.FormatFloat(v.fleet.Promise.Quantile, 'f', -1, 64) }
+
+// short writes a number with three digits: 0.0123, 12.3, 12300.
+func short(x float64) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
+// rounded leaves the digits of a time that say something.
+func rounded(d time.Duration) time.Duration {
+	if d < 10*time.Millisecond {
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(time.Millisecond)
+}
