@@ -32,11 +32,11 @@ func (v *visit) apply(ctx context.Context) (outcome, error) {
 	return o, errors.Join(errs...)
 }
 
-// resize writes the sizes of the variants of which which says so.
-func (v *visit) resize(ctx context.Context, o *outcome, which func(i int) bool) error {
+// resize writes the sizes of the variants that due names.
+func (v *visit) resize(ctx context.Context, o *outcome, due func(i int) bool) error {
 	var errs []error
 	for i, t := range v.targets {
-		if t == nil || v.fleet.Variants[i].Fixed != "" || !which(i) {
+		if t == nil || v.fleet.Variants[i].Fixed != "" || !due(i) {
 			continue
 		}
 		before, to := t.replicas, v.plan.Variants[i].Replicas

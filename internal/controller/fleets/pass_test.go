@@ -169,7 +169,9 @@ func TestConflicts(t *testing.T) {
 		t.Errorf("the next pass: %s", got)
 	}
 	w.setWeights(300, 700)
-	w.before = func(string) error { return apierrors.NewConflict(HTTPRoutes.GroupResource(), "bert", errors.New("busy")) }
+	w.before = func(string) error {
+		return apierrors.NewConflict(HTTPRoutes.GroupResource(), "bert", errors.New("busy"))
+	}
 	wantWrites(t, "a conflict", w.pass())
 	w.before = nil
 	wantWrites(t, "after the conflict", w.pass(), "route bert-t4:0 bert-a100:1000")
@@ -317,7 +319,9 @@ func TestErrors(t *testing.T) {
 		t.Errorf("before it is tried again: %s, %v", w.weights(), w.replicas)
 	}
 	writes := w.settle(time.Minute)
-	if !slices.ContainsFunc(writes, func(s string) bool { return strings.HasPrefix(s, "route bert-t4:") && !strings.HasPrefix(s, "route bert-t4:0 ") }) {
+	if !slices.ContainsFunc(writes, func(s string) bool {
+		return strings.HasPrefix(s, "route bert-t4:") && !strings.HasPrefix(s, "route bert-t4:0 ")
+	}) {
 		t.Errorf("it is not tried again: %q", writes)
 	}
 	w.measure(map[string]string{"rate": "40", "rate t4": "4", "errors t4": "4", "rate a100": "36", "errors a100": "36"})

@@ -140,16 +140,6 @@ func (r *route) parts() []float64 {
 	return parts
 }
 
-// has reports whether the route has these weights.
-func (r *route) has(weights []int) bool {
-	for i := range weights {
-		if r.backends[i].weight != weights[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // write writes weights, if the backends are still those that were read: each with its name and its weight.
 func (r *route) write(ctx context.Context, weights []int) error {
 	tests, changes := make([]operation, 0, 2*len(weights)), make([]operation, 0, len(weights))

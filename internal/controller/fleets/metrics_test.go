@@ -1,0 +1,77 @@
+package fleets
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+)
+
+// What is served is what the table, and so the reference page, says. The series of a fleet end with it.
+func TestMetricsAreThoseOfTheTable(t *testing.T) {
+	w := newWorld(t)
+	w.measure(map[string]string{"rate": "20", "latency": "0.8"})
+	w.pass()
+	w.metrics.failed()
+	r := prometheus.NewRegistry()
+	r.MustRegister(w.Collectors()...)
+	served := map[string]string{}
+	found, err := r.Gather()
+	must(t, err)
+	for _, f := range found {
+		names := map[string]bool{}
+		for _, l := range f.Metric[0].Label {
+			names[l.GetName()] = true
+		}
+		served[f.GetName()] = strings.ToLower(f.GetType().String()) + " " + f.GetHelp()
+		for _, row := range Families() {
+			for _, l := range row.Labels {
+				if row.Name == f.GetName() && (!names[l] || len(names) != len(row.Labels)) {
+					t.Errorf("%s has the labels %v, the table has %v", row.Name, names, row.Labels)
+				}
+			}
+		}
+	}
+	want := map[string]string{}
+	for _, f := range Families() {
+		want[f.Name] = string(f.Type) + " " + f.Help
+	}
+	if diff := cmp.Diff(want, served); diff != "" {
+		t.Errorf("metrics (-table +served):\n%s", diff)
+	}
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	of := func(g *prometheus.GaugeVec, labels ...string) float64 {
+		return testutil.ToFloat64(g.WithLabelValues(labels...))
+	}
+	if got := []float64{of(w.metrics.replicas, "ns", "bert", "a100"), of(w.metrics.weights, "ns", "bert", "a100"), of(w.metrics.demand, "ns", "bert"), of(w.metrics.kept, "ns", "bert")}; !cmp.Equal(got, []float64{1, 1, 20, 1}) {
+		t.Errorf("replicas, weight, demand, kept: %v", got)
+	}
+	must(t, w.objects.Delete(t.Context(), w.fleet("bert")))
+	w.pass()
+	for i, g := range w.metrics.gauges() {
+		if n := testutil.CollectAndCount(g); n > 0 {
+			t.Errorf("gauge %d has %d series of a fleet that is gone", i, n)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	o := Options{Informers: informers.NewSharedInformerFactory(kubefake.NewClientset(), 0), Every: time.Second, Patience: time.Minute}
+	c, err := New(o)
+	must(t, err)
+	if err := c.Ready(nil); err == nil || !c.NeedLeaderElection() {
+		t.Error("it is ready before it has read anything, or works without a lease")
+	}
+	for _, bad := range []Options{{Every: 0, Patience: time.Minute}, {Every: 2 * time.Hour, Patience: time.Minute}, {Every: time.Second, Patience: time.Second}, {Every: time.Second, Patience: 25 * time.Hour}} {
+		if _, err := New(bad); err == nil {
+			t.Errorf("%v and %v are legal", bad.Every, bad.Patience)
+		}
+	}
+}
