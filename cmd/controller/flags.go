@@ -10,17 +10,21 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
+	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
 
-// featureElastic is the feature that sizes elastic gangs.
-const featureElastic = "elastic"
+// featureElastic is the feature that sizes elastic gangs, featureInference the one that sizes inference fleets and divides their requests.
+const (
+	featureElastic   = "elastic"
+	featureInference = "inference"
+)
 
 // features are all features of the controller.
-var features = []string{featureElastic}
+var features = []string{featureElastic, featureInference}
 
 // settings are the values of the flags.
 type settings struct {
@@ -32,6 +36,7 @@ type settings struct {
 	leaderNamespace          string
 	metricsAddress, probesAt string
 	elasticity               elasticity.Options
+	fleets                   fleets.Options
 	horizon                  time.Duration
 	// condenser makes the objects small that the controller keeps in memory.
 	condenser snapshot.Condenser
@@ -70,6 +75,9 @@ func command() *cobra.Command {
 	f.IntVar(&e.Elastic.MaxMoves, "elastic-max-moves", elastic.DefaultMaxMoves, "changes of size of one gang within an hour, after which it no longer grows")
 	f.DurationVar(&e.Notice, "elastic-notice", 5*time.Second, "time from the annotation "+v1alpha1.AnnotationLeaving+" on a member that is to leave to its eviction, 0s to 1h")
 	f.DurationVar(&e.AdmitWithin, "elastic-admit-within", 2*time.Minute, "time after which a target goes back to what runs, where the scheduler finds no places for more")
+	i := &s.fleets
+	f.DurationVar(&i.Every, "inference-interval", 15*time.Second, "time between two decisions on the sizes and weights of inference fleets, 1s to 1h")
+	f.DurationVar(&i.Patience, "inference-patience", 10*time.Minute, "how long fewer replicas of an inference fleet must be enough before some leave, 1m to 24h")
 	return c
 }
 
@@ -98,6 +106,8 @@ func (s *settings) check() error {
 		{"elastic-max-moves", e.Elastic.MaxMoves >= 1, e.Elastic.MaxMoves, "1 or more"},
 		{"elastic-notice", e.Notice >= 0 && e.Notice <= time.Hour, e.Notice, "0s to 1h"},
 		{"elastic-admit-within", e.AdmitWithin > 0, e.AdmitWithin, "above 0s"},
+		{"inference-interval", s.fleets.Every >= time.Second && s.fleets.Every <= time.Hour, s.fleets.Every, "1s to 1h"},
+		{"inference-patience", s.fleets.Patience >= time.Minute && s.fleets.Patience <= 24*time.Hour, s.fleets.Patience, "1m to 24h"},
 		{"kube-api-qps", s.qps > 0, s.qps, "above 0"},
 		{"kube-api-burst", s.burst >= 1, s.burst, "1 or more"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
+	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -32,8 +33,8 @@ func refused(t *testing.T, flags ...string) string {
 func TestCheck(t *testing.T) {
 	const policies = "one of goodput, elastic-fifo, elastic-srjf, ffdl, elastic-kubeflow, dragon"
 	for flag, want := range map[string]string{
-		"--features=":                "--features: no feature is on, legal are: elastic",
-		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic`,
+		"--features=":                "--features: no feature is on, legal are: elastic, inference",
+		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic, inference`,
 		"--scheduler-name=":          "--scheduler-name:  is not legal, legal is the schedulerName of pods",
 		"--elastic-policy=":          "--elastic-policy:  is not legal, legal is " + policies,
 		"--elastic-policy=random":    "--elastic-policy: random is not legal, legal is " + policies,
@@ -48,6 +49,12 @@ func TestCheck(t *testing.T) {
 		"--kube-api-qps=0":           "--kube-api-qps: 0 is not legal, legal is above 0",
 		"--kube-api-qps=NaN":         "--kube-api-qps: NaN is not legal, legal is above 0",
 		"--kube-api-burst=0":         "--kube-api-burst: 0 is not legal, legal is 1 or more",
+		"--inference-interval=999ms": "--inference-interval: 999ms is not legal, legal is 1s to 1h",
+		"--inference-patience=59s":   "--inference-patience: 59s is not legal, legal is 1m to 24h",
+		"--inference-patience=25h":   "--inference-patience: 25h0m0s is not legal, legal is 1m to 24h",
+		"--inference-interval=1h":    "",
+		"--inference-patience=1m":    "",
+		"--features=inference":       "",
 		"--elastic-interval=1s":      "",
 		"--elastic-interval=1h":      "",
 		"--elastic-horizon=720h":     "",
@@ -72,9 +79,10 @@ func TestDefaults(t *testing.T) {
 		t.Error(why)
 	}
 	for name, want := range map[string]string{
-		"features": "[elastic]", "scheduler-name": v1alpha1.SchedulerName, "leader-elect": "true", "leader-elect-namespace": "tandem-system",
+		"features": "[elastic,inference]", "scheduler-name": v1alpha1.SchedulerName, "leader-elect": "true", "leader-elect-namespace": "tandem-system",
 		"elastic-policy": elastic.DefaultPolicy, "elastic-horizon": "2h0m0s", "elastic-max-moves": fmt.Sprint(elastic.DefaultMaxMoves),
 		"elastic-interval": "10s", "elastic-notice": "5s", "elastic-admit-within": "2m0s",
+		"inference-interval": "15s", "inference-patience": "10m0s",
 	} {
 		if f := command().Flags().Lookup(name); f == nil || f.DefValue != want {
 			t.Errorf("--%s: %+v, want %s", name, f, want)
@@ -87,6 +95,7 @@ func TestHorizon(t *testing.T) {
 	s := &settings{
 		features: features, qps: 1, burst: 1, horizon: 90 * time.Minute,
 		elasticity: elasticity.Options{SchedulerName: "s", Every: time.Second, AdmitWithin: 1, Elastic: elastic.Config{Policy: elastic.DefaultPolicy, MaxMoves: 1}},
+		fleets:     fleets.Options{Every: time.Second, Patience: time.Minute},
 	}
 	if err := s.check(); err != nil || s.elasticity.Elastic.Horizon != 5400 {
 		t.Errorf("a horizon of %v seconds, %v", s.elasticity.Elastic.Horizon, err)

@@ -1,7 +1,8 @@
 // Command controller keeps running work at the right size.
 //
 // Its feature "elastic" chooses the number of members of elastic gangs and lets surplus members leave. The scheduler
-// carries out the rest; the two agree through ElasticTargets alone.
+// carries out the rest; the two agree through ElasticTargets alone. Its feature "inference" chooses the sizes of inference fleets and
+// the weights by which gateways divide their requests.
 package main
 
 import (

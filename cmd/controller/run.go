@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +26,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
+	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -52,19 +55,16 @@ func (s *settings) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
-	has, err := served.Await(ctx, client, patience, podgroup.Resources()...)
+	has, err := served.Await(ctx, client, patience, append(podgroup.Resources(), v1alpha1.InferenceFleets)...)
 	if err != nil {
 		return fmt.Errorf("find out what the API server serves: %w", err)
-	}
-	if !has[v1alpha1.ElasticTargets] {
-		return fmt.Errorf("the API server does not serve %s: apply the CustomResourceDefinitions (deploy/crds)", v1alpha1.ElasticTargets.GroupResource())
 	}
 	m, err := s.manager(config)
 	if err != nil {
 		return fmt.Errorf("make a manager: %w", err)
 	}
-	if err := s.addElastic(ctx, m, config, podgroup.ServedOf(has)); err != nil {
-		return fmt.Errorf("start the feature %s: %w", featureElastic, err)
+	if err := s.addFeatures(ctx, m, config, has); err != nil {
+		return err
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -113,37 +113,90 @@ func (s *settings) manager(config *rest.Config) (manager.Manager, error) {
 	return m, nil
 }
 
+// shared is what features read and write the API server with.
+type shared struct {
+	manager manager.Manager
+	kube    kubernetes.Interface
+	dynamic dynamic.Interface
+	// informers are started when all features have said what they read.
+	informers informers.SharedInformerFactory
+}
+
+// addFeatures adds the features of the flag to a manager.
+func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *rest.Config, has served.Set) error {
+	with := shared{manager: m}
+	var err error
+	if with.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if with.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return err
+	}
+	with.informers = informers.NewSharedInformerFactoryWithOptions(with.kube, 0, informers.WithTransform(s.condenser.Condense))
+	if slices.Contains(s.features, featureElastic) {
+		if !has[v1alpha1.ElasticTargets] {
+			return fmt.Errorf("the API server does not serve %s: apply the CustomResourceDefinitions (deploy/crds)", v1alpha1.ElasticTargets.GroupResource())
+		}
+		if err := s.addElastic(ctx, with, podgroup.ServedOf(has)); err != nil {
+			return fmt.Errorf("start the feature %s: %w", featureElastic, err)
+		}
+	}
+	if slices.Contains(s.features, featureInference) {
+		if !has[v1alpha1.InferenceFleets] {
+			klog.InfoS("The feature inference is off until the API server serves InferenceFleets: apply the CustomResourceDefinitions (deploy/crds)")
+		} else if err := s.addInference(with); err != nil {
+			return fmt.Errorf("start the feature %s: %w", featureInference, err)
+		}
+	}
+	with.informers.StartWithContext(ctx)
+	return nil
+}
+
 // addElastic adds the feature that sizes elastic gangs.
-func (s *settings) addElastic(ctx context.Context, m manager.Manager, config *rest.Config, groups podgroup.Served) error {
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithTransform(s.condenser.Condense))
-	gangs, err := podgroup.New(ctx, podgroup.Options{Pods: factory.Core().V1().Pods().Informer(), Served: groups, Dynamic: objects})
+func (s *settings) addElastic(ctx context.Context, with shared, groups podgroup.Served) error {
+	gangs, err := podgroup.New(ctx, podgroup.Options{Pods: with.informers.Core().V1().Pods().Informer(), Served: groups, Dynamic: with.dynamic})
 	if err != nil {
 		return err
 	}
 	o := s.elasticity
-	o.Kube, o.Dynamic, o.Informers, o.Gangs = kube, objects, factory, gangs
-	o.Client, o.Reader = m.GetClient(), m.GetClient()
-	o.Recorder = m.GetEventRecorder("tandem-controller")
+	o.Kube, o.Dynamic, o.Informers, o.Gangs = with.kube, with.dynamic, with.informers, gangs
+	o.Client, o.Reader = with.manager.GetClient(), with.manager.GetClient()
+	o.Recorder = with.manager.GetEventRecorder("tandem-controller")
 	c, err := elasticity.New(o)
 	if err != nil {
 		return err
 	}
-	for _, collector := range c.Collectors() {
+	return with.add(featureElastic, c)
+}
+
+// addInference adds the feature that sizes inference fleets and divides their requests.
+func (s *settings) addInference(with shared) error {
+	o := s.fleets
+	o.Informers, o.Dynamic, o.Mapper, o.Client = with.informers, with.dynamic, with.manager.GetRESTMapper(), with.manager.GetClient()
+	o.Recorder = with.manager.GetEventRecorder("tandem-controller")
+	c, err := fleets.New(o)
+	if err != nil {
+		return err
+	}
+	return with.add(featureInference, c)
+}
+
+// feature is the controller of a feature.
+type feature interface {
+	manager.Runnable
+	Collectors() []prometheus.Collector
+	Ready(*http.Request) error
+}
+
+// add adds a feature with its metrics and its check of readiness.
+func (with *shared) add(name string, f feature) error {
+	for _, collector := range f.Collectors() {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return err
 		}
 	}
-	factory.StartWithContext(ctx)
-	if err := m.AddReadyzCheck(featureElastic, c.Ready); err != nil {
+	if err := with.manager.AddReadyzCheck(name, f.Ready); err != nil {
 		return err
 	}
-	return m.Add(c)
+	return with.manager.Add(f)
 }

@@ -248,6 +248,9 @@ func TestAccountsAreLimited(t *testing.T) {
 			"patch deployments.apps", "update statefulsets.apps/scale", "list daemonsets.apps", "update jobsets.jobset.x-k8s.io", "delete jobsets.jobset.x-k8s.io",
 			"create pytorchjobs.kubeflow.org", "patch rayjobs.ray.io", "list rayclusters.ray.io",
 			"patch podgroups.scheduling.k8s.io", "patch podgroups.scheduling.k8s.io/status", "patch podgroups.scheduling.x-k8s.io", "patch podgroups.scheduling.x-k8s.io/status",
+			"create inferencefleets", "update inferencefleets", "patch inferencefleets", "delete inferencefleets",
+			"list httproutes.gateway.networking.k8s.io", "update httproutes.gateway.networking.k8s.io", "patch httproutes.gateway.networking.k8s.io/status",
+			"patch services", "patch endpointslices.discovery.k8s.io", "patch gateways.gateway.networking.k8s.io",
 			"update leases tandem-controller", "update leases tandem-scheduler", "update validatingadmissionpolicies.admissionregistration.k8s.io",
 		},
 	}
@@ -268,6 +271,8 @@ func TestAccountsAreLimited(t *testing.T) {
 			"patch jobs.batch", "list statefulsets.apps", "get statefulsets.apps", "patch statefulsets.apps/scale", "patch deployments.apps/scale", "patch replicasets.apps/scale",
 			"get jobsets.jobset.x-k8s.io", "patch jobsets.jobset.x-k8s.io", "patch trainjobs.trainer.kubeflow.org", "patch pytorchjobs.kubeflow.org",
 			"patch mpijobs.kubeflow.org", "patch tfjobs.kubeflow.org", "patch rayclusters.ray.io",
+			"list inferencefleets", "watch inferencefleets", "patch inferencefleets/status", "watch services", "watch endpointslices.discovery.k8s.io",
+			"get httproutes.gateway.networking.k8s.io", "patch httproutes.gateway.networking.k8s.io", "get deployments.apps/scale", "get statefulsets.apps/scale",
 		},
 	}
 	for who, requests := range refused {
@@ -295,7 +300,7 @@ func TestAccountsAreLimited(t *testing.T) {
 func may(t *testing.T, who account, request string) bool {
 	t.Helper()
 	groups := map[string]string{
-		"gpunodes": v1alpha1.Domain, "workloadprofiles": v1alpha1.Domain, "elastictargets": v1alpha1.Domain, "vgpus": v1alpha1.Domain,
+		"gpunodes": v1alpha1.Domain, "workloadprofiles": v1alpha1.Domain, "elastictargets": v1alpha1.Domain, "inferencefleets": v1alpha1.Domain, "vgpus": v1alpha1.Domain,
 		"leases": "coordination.k8s.io", "deviceclasses": "resource.k8s.io",
 	}
 	words := append(strings.Fields(request), "")

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
 func wantWrites(t *testing.T, what string, got []string, want ...string) {
@@ -359,5 +360,38 @@ func TestStatusIsWrittenSparingly(t *testing.T) {
 	}
 	if changes == 0 || changes > 4 {
 		t.Errorf("in four minutes the status was written %d times", changes)
+	}
+}
+
+// Replicas leave when the route as it was read gives the variant no more than those that stay should get.
+func TestMayLeave(t *testing.T) {
+	changed := &refusal{reason: reasonRouteChanged}
+	for _, test := range []struct {
+		name    string
+		part    float64
+		stays   int
+		weights []int
+		others  int
+		routed  *refusal
+		want    bool
+	}{
+		{"the route has the weight", .4, 2, []int{400, 600}, 1, nil, true},
+		{"it has a little more", .41, 2, []int{400, 600}, 1, nil, true},
+		{"it has more", .411, 2, []int{400, 600}, 1, nil, false},
+		{"it has less", .3, 2, []int{400, 600}, 1, nil, true},
+		{"the route changed since it was read", .4, 2, []int{400, 600}, 1, changed, false},
+		{"the last replica, without requests", 0, 0, []int{0, 1000}, 1, nil, true},
+		{"the last replica, with some", .001, 0, []int{0, 1000}, 1, nil, false},
+		{"no replica is ready, and others are wanted", .4, 1, nil, 1, &refusal{reason: reasonNoReplicas}, false},
+		{"all replicas of the fleet leave", .4, 0, nil, 0, &refusal{reason: reasonNoReplicas}, true},
+		{"all leave, and the route has changed", .4, 0, nil, 0, changed, false},
+	} {
+		v := &visit{
+			fleet: &traffic.Fleet{Variants: []traffic.Variant{{Part: test.part}, {}}}, weights: test.weights,
+			plan: &traffic.Plan{Variants: []traffic.Sizing{{Replicas: test.stays}, {Replicas: test.others}}},
+		}
+		if got := v.mayLeave(0, &outcome{routed: test.routed}); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	agent "github.com/tandem-gpu/tandem/internal/agent/metrics"
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
+	"github.com/tandem-gpu/tandem/internal/controller/fleets"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
@@ -46,5 +47,9 @@ func sections() []metrics.Section {
 		Title:    "Controller",
 		Text:     "Served by the controller at `/metrics`, with the metrics of controller-runtime and `tandem_build_info`.",
 		Families: elasticity.Families(),
+	}, metrics.Section{
+		Title:    "Inference fleets",
+		Text:     "What the controller decides and does for InferenceFleets, beside its other metrics.",
+		Families: fleets.Families(),
 	})
 }
