@@ -1,0 +1,131 @@
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// exampleFleet returns the fleet of examples/inference.
+func exampleFleet(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/inference/fleet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n---\n")
+	raw, err := yaml.YAMLToJSON([]byte(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON(raw); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// The example is legal as it stands, and the schema refuses what the controller cannot use.
+func TestInferenceFleetSchema(t *testing.T) {
+	c, err := dynamic.NewForConfig(as(t.Context(), t, admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// at changes what stands at a path of the spec; nil removes it.
+	type at map[string]any
+	most := func(n int) []any {
+		var all []any
+		for i := range n {
+			v := exampleFleet(t).Object["spec"].(map[string]any)["variants"].([]any)[0].(map[string]any)
+			v["name"] = fmt.Sprint("v", i)
+			v["service"].(map[string]any)["name"] = fmt.Sprint("s", i)
+			v["scaleTargetRef"].(map[string]any)["name"] = strings.Repeat("t", 250) + fmt.Sprint(i)
+			all = append(all, v)
+		}
+		return all
+	}
+	for _, test := range []struct {
+		name   string
+		change at
+		want   string // "" when legal
+	}{
+		{"the example", nil, ""},
+		{"as many variants as can be", at{"variants": most(16)}, ""},
+		{"too many variants", at{"variants": most(17)}, "spec.variants: Too many"},
+		{"no variants", at{"variants": []any{}}, "spec.variants"},
+		{"two variants of one name", at{"variants.1.name": "a100"}, "spec.variants[1]: Duplicate value"},
+		{"two variants of one Service", at{"variants.1.service.name": "bert-a100"}, "two variants name one Service"},
+		{"two variants of one target", at{"variants.1.scaleTargetRef.name": "bert-a100"}, "two variants name one scale target"},
+		{"bounds that cross", at{"variants.0.minReplicas": int64(9)}, "minReplicas must be at most maxReplicas"},
+		{"too many replicas", at{"variants.0.maxReplicas": int64(10001)}, "maxReplicas"},
+		{"a cost of 0", at{"variants.0.cost": int64(0)}, "cost"},
+		{"no cost", at{"variants.0.cost": nil}, ""},
+		{"a median", at{"promise.quantile": "0.5"}, ""},
+		{"a quantile below the median", at{"promise.quantile": "0.49"}, "spec.promise.quantile"},
+		{"a quantile of 1", at{"promise.quantile": "1"}, "spec.promise.quantile"},
+		{"a quantile in percent", at{"promise.quantile": "99"}, "spec.promise.quantile"},
+		{"no quantile", at{"promise.quantile": nil}, ""},
+		{"a promise of 0", at{"promise.latency": "0s"}, "latency must be from 1us to 24h"},
+		{"a promise of days", at{"promise.latency": "25h"}, "latency must be from 1us to 24h"},
+		{"a promise without a unit", at{"promise.latency": "200"}, "spec.promise.latency"},
+		{"no promise", at{"promise.latency": nil}, "spec.promise.latency: Required"},
+		{"a rate of 0", at{"variants.0.replica.rate": "0.00"}, "rate must be above 0"},
+		{"a rate in words", at{"variants.0.replica.rate": "fast"}, "rate"},
+		{"a variation below 0", at{"variants.0.replica.variation": "-1"}, "variation"},
+		{"a gate", at{"variants.0.replica.gate": "5ms"}, ""},
+		{"a load time of days", at{"variants.0.loadTime": "24h1s"}, "loadTime must be from 0s to 24h"},
+		{"an unknown objective", at{"objective": "fair"}, "spec.objective: Unsupported value"},
+		{"an unknown preset", at{"metrics.preset": "seldon"}, "spec.metrics.preset: Unsupported value"},
+		{"no preset and no queries", at{"metrics.preset": nil}, "without a preset, queries must have rate or variantRate"},
+		{"queries without a rate", at{"metrics.preset": nil, "metrics.queries": map[string]any{"latency": "x"}}, "without a preset, queries must have rate or variantRate"},
+		{"queries with a rate", at{"metrics.preset": nil, "metrics.queries": map[string]any{"rate": "x"}}, ""},
+		{"a window of seconds", at{"metrics.window": "29s"}, "window must be from 30s to 10m"},
+		{"an address with a password", at{"metrics.prometheusURL": "http://a:b@prometheus"}, "spec.metrics.prometheusURL"},
+		{"an address of a file", at{"metrics.prometheusURL": "file:///etc/passwd"}, "spec.metrics.prometheusURL"},
+		{"a rule below 0", at{"route.httpRoute.rule": int64(-1)}, "spec.route.httpRoute.rule"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := exampleFleet(t)
+			for path, value := range test.change {
+				set(t, o.Object["spec"], strings.Split(path, "."), value)
+			}
+			_, err := c.Resource(v1alpha1.InferenceFleets).Namespace(team).Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("%v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// set changes what stands at a path. A number in the path is the index of a list.
+func set(t *testing.T, in any, path []string, value any) {
+	t.Helper()
+	switch c := in.(type) {
+	case []any:
+		var i int
+		if _, err := fmt.Sscan(path[0], &i); err != nil {
+			t.Fatal(err)
+		}
+		set(t, c[i], path[1:], value)
+	case map[string]any:
+		switch {
+		case len(path) > 1:
+			set(t, c[path[0]], path[1:], value)
+		case value == nil:
+			delete(c, path[0])
+		default:
+			c[path[0]] = value
+		}
+	}
+}
