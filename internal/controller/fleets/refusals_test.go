@@ -44,12 +44,12 @@ func TestRefusals(t *testing.T) {
 			w.autoscaler(autoscaled("apps/v1", "StatefulSet", "bert-a100"))
 		}, v1alpha1.ConditionFleetReady, "True Controlled", "the controller chooses the sizes and the weights", false},
 		{"no scale target", func(_ *testing.T, w *world) { delete(w.replicas, "bert-a100") }, v1alpha1.ConditionScaled, "False ScaleTargetMissing",
-			"variant a100: Deployment bert-a100 does not exist: create it, or correct scaleTargetRef", true},
+			"variant a100: Deployment bert-a100 does not exist, or its kind has no subresource /scale: create it, or correct scaleTargetRef", true},
 		{"an unknown kind", func(_ *testing.T, w *world) {
 			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].ScaleTargetRef.Kind = "Crew" })
 		}, v1alpha1.ConditionScaled, "False UnknownKind", "variant a100: the API server does not serve Crew of apps/v1: correct scaleTargetRef, or install the kind", true},
 		{"a kind without /scale", func(_ *testing.T, w *world) {
-			w.scaleErr["bert-a100"] = apierrors.NewGenericServerResponse(404, "get", deployments, "bert-a100", "404 page not found", 0, true)
+			w.scaleErr["bert-a100"] = apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "", 0, false)
 		}, v1alpha1.ConditionScaled, "False NoScale", "variant a100: Deployment of apps/v1 has no subresource /scale: name an object that has, such as a Deployment", true},
 		{"no right", func(_ *testing.T, w *world) {
 			w.scaleErr["bert-a100"] = apierrors.NewForbidden(deployments, "bert-a100", errors.New("no role"))

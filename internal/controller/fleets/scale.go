@@ -3,6 +3,7 @@ package fleets
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -72,10 +73,10 @@ func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.Fleet
 	t := &target{client: s.client.Resource(mapping.Resource).Namespace(namespace), ref: ref}
 	scale, err := t.client.Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
 	switch {
-	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case apierrors.IsNotFound(err) && namesNothing(err):
 		return nil, &refusal{reasonNoScale, fmt.Sprintf("%s of %s has no subresource /scale: name an object that has, such as a Deployment", ref.Kind, ref.APIVersion)}, nil
 	case apierrors.IsNotFound(err):
-		return nil, &refusal{reasonTargetMissing, fmt.Sprintf("%s %s does not exist: create it, or correct scaleTargetRef", ref.Kind, ref.Name)}, nil
+		return nil, &refusal{reasonTargetMissing, fmt.Sprintf("%s %s does not exist, or its kind has no subresource /scale: create it, or correct scaleTargetRef", ref.Kind, ref.Name)}, nil
 	case apierrors.IsForbidden(err):
 		return nil, notAllowed(mapping.Resource.Resource+"/scale", err), nil
 	case err != nil:
@@ -88,6 +89,13 @@ func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.Fleet
 	}
 	t.replicas = int(n)
 	return t, nil, nil
+}
+
+// namesNothing reports whether an answer is about no object: the API server does not have the path. For kinds of CustomResourceDefinitions it
+// answers as if the object were missing.
+func namesNothing(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }
 
 // notAllowed says which right the controller lacks.
