@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,20 @@ func TestQueries(t *testing.T) {
 		}
 		if text := fmt.Sprint(q); strings.Contains(text, "$") || strings.Count(text, "(") != strings.Count(text, ")") {
 			t.Errorf("preset %s: %s", name, text)
+		}
+	}
+}
+
+// The guide has the queries of all presets.
+func TestGuideListsThePresets(t *testing.T) {
+	raw, err := os.ReadFile("../../../docs/guides/inference.md")
+	must(t, err)
+	guide := strings.Join(strings.Fields(string(raw)), " ")
+	for name, q := range presets {
+		for _, query := range []string{q.Rate, q.Latency, q.VariantRate, q.VariantLatency, q.VariantErrors} {
+			if !strings.Contains(guide, query) {
+				t.Errorf("the guide does not have this query of %s: %s", name, query)
+			}
 		}
 	}
 }
