@@ -50,7 +50,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	of := func(g *prometheus.GaugeVec, labels ...string) float64 {
 		return testutil.ToFloat64(g.WithLabelValues(labels...))
 	}
-	if got := []float64{of(w.metrics.replicas, "ns", "bert", "a100"), of(w.metrics.weights, "ns", "bert", "a100"), of(w.metrics.demand, "ns", "bert"), of(w.metrics.kept, "ns", "bert")}; !cmp.Equal(got, []float64{1, 1, 20, 1}) {
+	if got := []float64{of(w.metrics.replicas, "ns", "bert", "a100"), of(w.metrics.weights, "ns", "bert", "a100"), of(w.metrics.demand, "ns", "bert"), of(w.metrics.kept, "ns", "bert")}; !cmp.Equal(got, []float64{1, 1, 22, 1}) {
 		t.Errorf("replicas, weight, demand, kept: %v", got)
 	}
 	must(t, w.objects.Delete(t.Context(), w.fleet("bert")))
