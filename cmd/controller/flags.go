@@ -77,7 +77,8 @@ func command() *cobra.Command {
 	f.DurationVar(&e.AdmitWithin, "elastic-admit-within", 2*time.Minute, "time after which a target goes back to what runs, where the scheduler finds no places for more")
 	i := &s.fleets
 	f.DurationVar(&i.Every, "inference-interval", 15*time.Second, "time between two decisions on the sizes and weights of inference fleets, 1s to 1h")
-	f.DurationVar(&i.Patience, "inference-patience", 10*time.Minute, "how long fewer replicas of an inference fleet must be enough before some leave, 1m to 24h")
+	f.DurationVar(&i.Patience, "inference-patience", 0, "how long fewer replicas of an inference fleet must be enough before some leave, 1m to 24h; "+
+		"0s stands for eight times the longest load time of the fleet, from 5 to 30 minutes")
 	return c
 }
 
@@ -107,7 +108,7 @@ func (s *settings) check() error {
 		{"elastic-notice", e.Notice >= 0 && e.Notice <= time.Hour, e.Notice, "0s to 1h"},
 		{"elastic-admit-within", e.AdmitWithin > 0, e.AdmitWithin, "above 0s"},
 		{"inference-interval", s.fleets.Every >= time.Second && s.fleets.Every <= time.Hour, s.fleets.Every, "1s to 1h"},
-		{"inference-patience", s.fleets.Patience >= time.Minute && s.fleets.Patience <= 24*time.Hour, s.fleets.Patience, "1m to 24h"},
+		{"inference-patience", s.fleets.Patience == 0 || s.fleets.Patience >= time.Minute && s.fleets.Patience <= 24*time.Hour, s.fleets.Patience, "0s, and 1m to 24h"},
 		{"kube-api-qps", s.qps > 0, s.qps, "above 0"},
 		{"kube-api-burst", s.burst >= 1, s.burst, "1 or more"},
 	} {

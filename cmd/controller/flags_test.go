@@ -50,8 +50,8 @@ func TestCheck(t *testing.T) {
 		"--kube-api-qps=NaN":         "--kube-api-qps: NaN is not legal, legal is above 0",
 		"--kube-api-burst=0":         "--kube-api-burst: 0 is not legal, legal is 1 or more",
 		"--inference-interval=999ms": "--inference-interval: 999ms is not legal, legal is 1s to 1h",
-		"--inference-patience=59s":   "--inference-patience: 59s is not legal, legal is 1m to 24h",
-		"--inference-patience=25h":   "--inference-patience: 25h0m0s is not legal, legal is 1m to 24h",
+		"--inference-patience=59s":   "--inference-patience: 59s is not legal, legal is 0s, and 1m to 24h",
+		"--inference-patience=25h":   "--inference-patience: 25h0m0s is not legal, legal is 0s, and 1m to 24h",
 		"--inference-interval=1h":    "",
 		"--inference-patience=1m":    "",
 		"--features=inference":       "",
@@ -82,7 +82,7 @@ func TestDefaults(t *testing.T) {
 		"features": "[elastic,inference]", "scheduler-name": v1alpha1.SchedulerName, "leader-elect": "true", "leader-elect-namespace": "tandem-system",
 		"elastic-policy": elastic.DefaultPolicy, "elastic-horizon": "2h0m0s", "elastic-max-moves": fmt.Sprint(elastic.DefaultMaxMoves),
 		"elastic-interval": "10s", "elastic-notice": "5s", "elastic-admit-within": "2m0s",
-		"inference-interval": "15s", "inference-patience": "10m0s",
+		"inference-interval": "15s", "inference-patience": "0s",
 	} {
 		if f := command().Flags().Lookup(name); f == nil || f.DefValue != want {
 			t.Errorf("--%s: %+v, want %s", name, f, want)

@@ -115,7 +115,7 @@ func twoGPUs() Fleet {
 	}
 }
 
-// A fleet grows when more arrives, and shrinks ten minutes after that has passed. An a100 serves 45.4 a second within the promise (50 − ln 100), at
+// A fleet grows when more arrives, and shrinks eight minutes after that has passed: eight times the load time. An a100 serves 45.4 a second within the promise (50 − ln 100), at
 // ten for each, so it is the cheapest; a t4 serves 5.4.
 func TestGrowsAndShrinks(t *testing.T) {
 	l := newLoop(twoGPUs())

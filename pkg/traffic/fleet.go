@@ -71,16 +71,23 @@ const (
 	defaultShift    = .2
 )
 
-func (c *Config) withDefaults(f *Fleet) Config {
-	out, longest := *c, time.Duration(0)
+// PatienceFor returns the patience for a fleet.
+func (c *Config) PatienceFor(f *Fleet) time.Duration {
+	if c.Patience > 0 {
+		return c.Patience
+	}
+	longest := time.Duration(0)
 	for i := range f.Variants {
 		longest = max(longest, f.Variants[i].Load)
 	}
+	return min(max(8*longest, leastPatience), mostPatience)
+}
+
+func (c *Config) withDefaults(f *Fleet) Config {
+	out := *c
+	out.Patience = c.PatienceFor(f)
 	if out.Interval == 0 {
 		out.Interval = defaultInterval
-	}
-	if out.Patience == 0 {
-		out.Patience = min(max(8*longest, leastPatience), mostPatience)
 	}
 	if out.Shift == 0 {
 		out.Shift = defaultShift

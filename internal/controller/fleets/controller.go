@@ -31,7 +31,8 @@ type Options struct {
 	Client client.Client
 	// Recorder writes events about fleets.
 	Recorder events.EventRecorder
-	// Every is the time between two passes. Patience is how long fewer replicas must be enough before some leave.
+	// Every is the time between two passes. Patience is how long fewer replicas must be enough before some leave; 0
+	// stands for eight times the longest load time of the fleet, from 5 to 30 minutes.
 	Every, Patience time.Duration
 	// Now is the clock; nil is the real one.
 	Now func() time.Time
@@ -56,8 +57,8 @@ func New(o Options) (*Controller, error) {
 	switch {
 	case o.Every < time.Second || o.Every > time.Hour:
 		return nil, fmt.Errorf("the time between two passes is %v, legal is 1s to 1h", o.Every)
-	case o.Patience < time.Minute || o.Patience > 24*time.Hour:
-		return nil, fmt.Errorf("the patience is %v, legal is 1m to 24h", o.Patience)
+	case o.Patience != 0 && (o.Patience < time.Minute || o.Patience > 24*time.Hour):
+		return nil, fmt.Errorf("the patience is %v, legal is 0s, and 1m to 24h", o.Patience)
 	}
 	services, slices := o.Informers.Core().V1().Services(), o.Informers.Discovery().V1().EndpointSlices()
 	autoscalers := o.Informers.Autoscaling().V2().HorizontalPodAutoscalers()

@@ -69,8 +69,7 @@ func (v *visit) run(ctx context.Context) error {
 	if err := v.observe(ctx); err != nil {
 		return err
 	}
-	v.plan, v.memory.decided, err = traffic.Decide(v.fleet, v.seen(), v.memory.decided,
-		traffic.Config{Interval: v.options.Every, Patience: v.options.Patience})
+	v.plan, v.memory.decided, err = traffic.Decide(v.fleet, v.seen(), v.memory.decided, *v.config())
 	if err != nil {
 		return err
 	}
@@ -78,6 +77,11 @@ func (v *visit) run(ctx context.Context) error {
 	v.metrics.decided(v)
 	outcome, failed := v.apply(ctx)
 	return errors.Join(failed, v.writeStatus(ctx, v.status(outcome)))
+}
+
+// config returns how to decide.
+func (v *visit) config() *traffic.Config {
+	return &traffic.Config{Interval: v.options.Every, Patience: v.options.Patience}
 }
 
 // planned returns the parts of the plan.

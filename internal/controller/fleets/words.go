@@ -27,9 +27,9 @@ func (v *visit) because() string {
 	case traffic.AtMost:
 		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s within %v: raise maxReplicas", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.Shrinks:
-		return fmt.Sprintf("fewer replicas have been enough for %v", v.options.Patience)
+		return fmt.Sprintf("fewer replicas have been enough for %v", v.config().PatienceFor(v.fleet))
 	case traffic.Cheaper:
-		return fmt.Sprintf("cheaper replicas would have been enough for %v", v.options.Patience)
+		return fmt.Sprintf("cheaper replicas would have been enough for %v", v.config().PatienceFor(v.fleet))
 	case traffic.Steady:
 		return fmt.Sprintf("%s requests a second are expected, and the replicas serve %s within %v", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.PromiseTooShort:
