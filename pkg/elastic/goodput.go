@@ -89,8 +89,9 @@ func (s *search) repays(e *entry, rate float64) bool {
 	return rate*s.kept(e) >= e.current*(1+leastGain)
 }
 
-// weightOf returns how much the progress of a job counts: 1 for a young job, less with the GPU time that it has had.
+// weightOf returns how much the progress of a job counts: 1 for a young job, less with the GPU time that it has had. A pool may
+// have no devices left: all nodes of a model are cordoned while jobs run there.
 func weightOf(e *entry) float64 {
-	young := youngService * float64(e.pool.devices)
+	young := youngService * float64(max(1, e.pool.devices))
 	return young / (young + e.Served*float64(e.unit)/1000)
 }

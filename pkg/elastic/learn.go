@@ -76,10 +76,10 @@ func (l *Learner) ReportAt(now int64, size Size, rate float64) error {
 	case !(rate >= 0 && !math.IsInf(rate, 1)):
 		return fmt.Errorf("learn a rate: the rate of %d workers is %v, legal is 0 or more", size.Workers, rate)
 	}
-	if size != l.size {
-		l.idle = l.size.Workers > 0
-		l.size, l.changedAt = size, now
+	if size.Workers != l.size.Workers || size.Hosts != l.size.Hosts { // servers join while the workers work: that says nothing of their pause
+		l.idle, l.changedAt = l.size.Workers > 0, now
 	}
+	l.size = size
 	at, known := l.find(size)
 	if most := l.most(size); rate > most {
 		return fmt.Errorf("learn a rate: %d workers report %v, at most %v is possible by the rates of other sizes", size.Workers, rate, most)

@@ -35,7 +35,7 @@ func (p *pass) carryOut(ctx context.Context, d *decision) error {
 	}
 	if d.event != "" {
 		p.metrics.moved(d)
-		p.options.Recorder.Eventf(d.about(), nil, v1.EventTypeNormal, d.eventReason(), "Resizing", "%s", d.event)
+		p.options.Recorder.Eventf(d.about(), nil, v1.EventTypeNormal, d.eventReason(), resizing(d.elasticGang.workers(), d.workers), "%s", d.event)
 	}
 	if err := p.writeStatus(ctx, d, target); err != nil {
 		return err
@@ -112,6 +112,9 @@ func (p *pass) writeStatus(ctx context.Context, d *decision, target *v1alpha1.El
 	return nil
 }
 
+// resizing names a change for its event. Events of one object with the same names become a series, which has the text of the first one.
+func resizing(from, to int) string { return fmt.Sprintf("Resize%dTo%d", from, to) }
+
 // notify tells members when they leave, and takes the notice back from those that may stay. It returns the members whose time
 // has come.
 func (p *pass) notify(ctx context.Context, d *decision, leave []*v1.Pod) (due []*v1.Pod, err error) {
@@ -135,11 +138,14 @@ func (p *pass) notify(ctx context.Context, d *decision, leave []*v1.Pod) (due []
 			at = p.leavesAt(said)
 			times[pod.UID] = at
 		}
-		switch notice := at.UTC().Format(time.RFC3339); {
-		case !p.now.Before(at):
+		if notice := at.UTC().Format(time.RFC3339); said != notice {
+			if err := p.tell(ctx, pod, notice, d.beside()); err != nil {
+				errs = append(errs, err)
+				continue // it leaves once it is told
+			}
+		}
+		if !p.now.Before(at) {
 			due = append(due, pod)
-		case said != notice:
-			errs = append(errs, p.tell(ctx, pod, notice, d.beside()))
 		}
 	}
 	return due, errors.Join(errs...)

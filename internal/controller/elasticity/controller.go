@@ -89,6 +89,7 @@ type Controller struct {
 	reader      snapshot.Reader
 	profiles    profiles
 	memory      map[podgroup.Ref]*memory
+	completions *completions
 	metrics     *metricSet
 	now         func() time.Time
 }
@@ -122,6 +123,10 @@ func New(o Options) (*Controller, error) {
 	}
 	if c.now == nil {
 		c.now = time.Now
+	}
+	c.completions = &completions{now: c.now}
+	if _, err := core.Pods().Informer().AddEventHandler((&completions{now: c.now}).handler()); err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	return c, nil
 }

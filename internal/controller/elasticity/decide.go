@@ -78,11 +78,11 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 		d.workers = before
 	case len(g.running) == 0 && t.Why == elastic.Waits:
 		d.workers = g.Sizes[0]
-	case g.stuck(p.now, p.admitWithin) != "" && (t.Workers >= before || t.Why == elastic.Steady):
+	case g.stuck(p.now, p.admitWithin) != "" && (t.Workers >= before || stays(t.Why)):
 		d.workers, d.reason, d.message = g.sizeBelow(len(g.running)), reasonNotAdmitted, g.stuck(p.now, p.admitWithin)
 	}
 	// Members that are missing come back, and their places count: the target stays while Workers counts on their return.
-	if d.workers < before && d.reason == string(elastic.Steady) {
+	if d.workers < before && stays(elastic.Why(d.reason)) {
 		d.workers = before
 	}
 	if g.target != nil && d.workers != before && len(g.running) > 0 {
@@ -93,6 +93,9 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 	d.settle()
 	return d
 }
+
+// stays reports whether a reason keeps the size that a gang has.
+func stays(why elastic.Why) bool { return why == elastic.Steady || why == elastic.Settling }
 
 // stuck says why a gang has not got the members of its target for too long, "" where it has, or where that may still come.
 func (g *elasticGang) stuck(now time.Time, within time.Duration) string {

@@ -205,7 +205,7 @@ func startedAt(pod *v1.Pod) int64 {
 const maxWaiting = 500
 
 // waiting returns the pods and gangs that are not elastic and wait for a node, as jobs. A gang of which as many members
-// as must run have a node does not wait.
+// as must run have a node does not wait; another one wants places for those that lack one.
 func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string) []elastic.Job {
 	jobs := make([]elastic.Job, 0, 16)
 	seen, names := map[podgroup.Ref]bool{}, map[string]bool{}
@@ -221,7 +221,7 @@ func waiting(c *snapshot.Cluster, pods []*v1.Pod, gangs Gangs, scheduler string)
 				continue
 			}
 			seen[ref] = true
-			name, least, created, w = "gang "+ref.String(), pg.MinCount, pg.Created.Unix(), wishes(pg)
+			name, least, created, w = "gang "+ref.String(), pg.MinCount-running(pg), pg.Created.Unix(), wishes(pg)
 		}
 		request, err := requestOf(pod)
 		if err != nil || names[name] {

@@ -23,6 +23,8 @@ type verdict struct {
 	// unknown. generation is that of the object for which a refusal holds, 0 where it holds for any.
 	owner      *sizefield.Owner
 	generation int64
+	// unread says that a request about the owner failed: the next pass asks again.
+	unread bool
 	// reason and message are those of the condition Resizable.
 	reason, message string
 }
@@ -35,6 +37,7 @@ const (
 	reasonUnknownOwner    = sizefield.UnknownOwner
 	reasonSeveralOwners   = sizefield.SeveralOwners
 	reasonOwnerMissing    = sizefield.OwnerMissing
+	reasonOwnerUnread     = "OwnerNotRead"
 	reasonFailuresCount   = "EvictionsCountAsFailures"
 	reasonOwnSize         = sizefield.OtherOwner
 	reasonSizesDoNotFit   = "SizesDoNotFit"

@@ -129,7 +129,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 		}
 		g.tuning = p.listers.tuned(g)
 		m := p.memory[ref]
-		if m == nil {
+		if m == nil || m.at.IsZero() { // its target was there before its members
 			m = remember(g, p.now)
 			p.memory[ref] = m
 		}

@@ -3,6 +3,7 @@ package elasticity
 import (
 	"context"
 	"errors"
+	runtimepkg "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -508,14 +510,138 @@ func TestOtherSource(t *testing.T) {
 func TestWorkerCompleted(t *testing.T) {
 	w := shrinking(t)
 	completed := member("train", 9)
-	completed.Status.Phase, completed.Annotations[v1alpha1.AnnotationLeaving] = v1.PodSucceeded, at5
-	w.put(completed)
+	completed.Status.Phase = v1.PodSucceeded
+	w.completions.see(completed) // it ended by itself
+	if got := w.completions.of("uid-train"); got != "" {
+		t.Errorf("pod %s was not told to leave", got)
+	}
+	completed.Annotations[v1alpha1.AnnotationLeaving] = at5
+	w.completions.handler().OnDelete(cache.DeletedFinalStateUnknown{Obj: completed}) // no pass has seen it
 	w.pass(0)
 	w.check("train", 8, reasonFixed)
 	if c := meta.FindStatusCondition(w.target("train").Status.Conditions, v1alpha1.ConditionResizable); c == nil || c.Reason != reasonWorkerCompleted || !strings.Contains(c.Message, "pod train-9 ended with exit code 0") {
 		t.Errorf("%+v", c)
 	}
-	w.same("notices", map[string]string{"train-9": at5}, w.notices())
+	w.same("notices", map[string]string{}, w.notices())
+	w.at = seconds(700)
+	w.completions.forget([]*v1.Pod{member("train", 0)})
+	if got := w.completions.of("uid-train"); got != "train-9" {
+		t.Errorf("while its Job has pods %q is remembered", got)
+	}
+	w.completions.forget(nil)
+	if got := w.completions.of("uid-train"); got != "" {
+		t.Errorf("%s is remembered of a Job without pods", got)
+	}
+}
+
+// All nodes of a GPU model are cordoned while a gang runs there, and other work waits: the pass goes on.
+func TestNoDevicesLeft(t *testing.T) {
+	waits := members(t, "rigid", 2, 0, 0)
+	for _, p := range waits {
+		p.Spec.Priority = new(int32(10))
+	}
+	w := newWorld(t, 8, append(members(t, "train", 8, 8, 0), waits...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	node, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	must(t, err)
+	node.Spec.Unschedulable = true
+	must(t, w.kube.Tracker().Update(v1.SchemeGroupVersion.WithResource("nodes"), node, ""))
+	w.pass(0)
+	w.pass(10)
+	if w.target("train").Spec.Workers < 2 {
+		t.Errorf("the target is %d", w.target("train").Spec.Workers)
+	}
+}
+
+// A gang that is not elastic and lacks one member wants room for one, and not for all.
+func TestGangLacksOneMember(t *testing.T) {
+	w := newWorld(t, 12, append(members(t, "train", 8, 8, 4), members(t, "rigid", 4, 3, 0)...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	w.pass(0)
+	if got := w.target("train").Spec.Workers; got != 8 {
+		t.Errorf("one GPU is free for one member, and the target is %d", got)
+	}
+}
+
+// A gang that was away when the controller started has its history when it comes back.
+func TestHistoryOfAGangThatWasAway(t *testing.T) {
+	w := newWorld(t, 8)
+	target := targetOf("train", 2, 8, 2)
+	target.Status.Resizes, target.Status.ResizeSeconds = 3, new(int32(40))
+	must(t, w.objects.Create(t.Context(), target))
+	must(t, w.objects.Status().Update(t.Context(), target))
+	w.pass(0)
+	w.put(members(t, "train", 8, 2, 0)...)
+	w.pass(10)
+	if s := w.target("train").Status; s.Resizes != 3 {
+		t.Errorf("it has %d resizes", s.Resizes)
+	}
+	if m := w.memory[ref("train")]; m.served > 1e6 {
+		t.Errorf("its members are taken to have run for %v s", m.served)
+	}
+}
+
+// Without a notice a member is told that it leaves all the same, and evicted at once.
+func TestNoNotice(t *testing.T) {
+	w := shrinking(t)
+	w.options.Notice = 0
+	w.pass(0)
+	w.same("notices", leavers("2026-01-31T12:00:00Z"), w.notices())
+	if len(w.evicted) != 4 {
+		t.Errorf("evicted are %v", w.evicted)
+	}
+}
+
+// A member that could not be told is not evicted.
+func TestNotToldNotEvicted(t *testing.T) {
+	w := shrinking(t)
+	w.options.Notice = 0
+	w.kube.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewTooManyRequests("later", 1)
+	})
+	if err := w.try(0); err == nil || len(w.evicted) > 0 {
+		t.Errorf("evicted are %v, the error is %v", w.evicted, err)
+	}
+}
+
+// A gang that has changed its size too often keeps the target while a member of it comes back.
+func TestSettlingStays(t *testing.T) {
+	w := newWorld(t, 8, members(t, "train", 8, 7, 0)...)
+	w.gangs.sizes[ref("train")] = []int{2, 7, 8, 9}
+	target := targetOf("train", 2, 9, 8)
+	target.Status.Since = &metav1.Time{Time: seconds(-10)}
+	for i := range 4 {
+		target.Status.Moves = append(target.Status.Moves, metav1.Time{Time: seconds(-100 + i)})
+	}
+	must(t, w.objects.Create(t.Context(), target))
+	must(t, w.objects.Status().Update(t.Context(), target))
+	w.pass(0)
+	w.check("train", 8, "Settling")
+}
+
+// The handler sees pods that the API server changes between two passes.
+func TestCompletionsAreWatched(t *testing.T) {
+	pod := member("train", 9)
+	pod.Annotations[v1alpha1.AnnotationLeaving] = at5
+	w := newWorld(t, 8, pod)
+	factory := w.options.Informers
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	pod = pod.DeepCopy()
+	pod.Status.Phase = v1.PodSucceeded
+	if _, err := w.kube.CoreV1().Pods("ns").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for w.completions.of("uid-train") == "" { // a hang ends with the time of the test
+		runtimepkg.Gosched()
+	}
+}
+
+// Events of one object become a series where they have one action: each change has its own.
+func TestChangesHaveNames(t *testing.T) {
+	if a, b, c := resizing(4, 2), resizing(2, 1), resizing(2, 4); a == b || a == c || a != "Resize4To2" {
+		t.Errorf("%s, %s, %s", a, b, c)
+	}
 }
 
 // The CPU of the hosts bounds a gang as its GPUs do: n1 has 64 CPUs, and each member takes 15.

@@ -6,8 +6,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // resizer is a way to bring a gang to its size.
@@ -37,10 +36,10 @@ func (h heldMembers) may(_ context.Context, g *elasticGang) (verdict, error) {
 	if !v.yes {
 		return v, nil
 	}
-	for _, pod := range g.ended {
-		if pod.Status.Phase == v1.PodSucceeded && pod.Annotations[v1alpha1.AnnotationLeaving] != "" {
+	if owner := metav1.GetControllerOf(g.all[0]); owner != nil {
+		if pod := h.completions.of(owner.UID); pod != "" {
 			return verdict{reason: reasonWorkerCompleted, message: fmt.Sprintf("pod %s ended with exit code 0 when it was evicted, so its Job counts it as "+
-				"completed and does not make it anew: let the program end with another code after SIGTERM", pod.Name)}, nil
+				"completed and does not make it anew: let the program end with another code after SIGTERM", pod)}, nil
 		}
 	}
 	return v, nil

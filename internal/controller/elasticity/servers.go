@@ -203,7 +203,7 @@ const (
 // settle completes a decision by what was chosen for the rate that the gang states.
 func (d *decision) settle() {
 	t := d.tuning
-	if t == nil || t.choice == nil || t.choice.Refused != nil || !d.resizable.yes || d.reason == reasonNotAdmitted {
+	if t == nil || t.choice == nil || t.choice.Refused != nil || !d.resizable.yes || d.reason == reasonNotAdmitted || len(d.running) == 0 {
 		return
 	}
 	before := d.elasticGang.workers()
@@ -267,11 +267,11 @@ func (p *pass) scaleServers(ctx context.Context, d *decision) error {
 	if err != nil {
 		return fmt.Errorf("scale %s %s: %w", t.Servers.Kind, t.Servers.Name, err)
 	}
-	reason, verb := "ElasticServersGrow", "grow" // events of one reason become a series, which has the first one's text
+	reason, verb := "ElasticServersGrow", "grow"
 	if to < from {
 		reason, verb = "ElasticServersShrink", "shrink"
 	}
-	p.options.Recorder.Eventf(d.about(), nil, v1.EventTypeNormal, reason, "Resizing", "%s",
+	p.options.Recorder.Eventf(d.about(), nil, v1.EventTypeNormal, reason, resizing(from, to), "%s",
 		fmt.Sprintf("the servers of %s %s %s from %d to %d: %s", t.Servers.Kind, t.Servers.Name, verb, from, to, t.because()))
 	return nil
 }
@@ -311,6 +311,8 @@ func (d *decision) tuningStatus(s *v1alpha1.ElasticTargetStatus, now metav1.Time
 		reason = reasonUnknownRates
 	case t.choice.Refused != nil:
 		reason = reasonNotReached
+	case len(d.running) == 0:
+		reason, message = reasonFewerMembers, "no member has a node yet"
 	case d.workers < t.choice.Workers:
 		reason, message = reasonFewerMembers, fmt.Sprintf("%s; the target is %d members: %s", message, d.workers, d.message)
 	}

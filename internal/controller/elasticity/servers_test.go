@@ -304,3 +304,14 @@ func TestRateWithoutServers(t *testing.T) {
 	}
 	w.same("patches", []string(nil), w.patches)
 }
+
+// A gang without a node waits, whatever its rate needs, and its rate is not reached.
+func TestRateOfAGangThatWaits(t *testing.T) {
+	pods := append(wants("50", members(t, "train", 8, 0, 0)), members(t, "rigid", 8, 8, 0)...)
+	w := newServerWorld(t, pods, 1)
+	w.pass(0)
+	w.check("train", 2, "Waits")
+	if c := w.condition(); c.Status != metav1.ConditionFalse || c.Message != "no member has a node yet" {
+		t.Errorf("%+v", c)
+	}
+}

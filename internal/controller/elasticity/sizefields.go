@@ -29,7 +29,7 @@ func (s sizeFields) may(ctx context.Context, g *elasticGang) (verdict, error) {
 	if refusal, is := errors.AsType[*sizefield.Refusal](err); is {
 		return verdict{reason: refusal.Reason, message: refusal.Message}, nil
 	} else if err != nil {
-		return verdict{reason: reasonOwnerMissing, message: err.Error()}, err
+		return verdict{reason: reasonOwnerUnread, message: err.Error(), unread: true}, err
 	}
 	if by := s.listers.autoscaler(g.Namespace, owner.GroupKind.Kind, owner.Object.GetName()); by != "" {
 		return verdict{reason: reasonOwnSize, message: by}, nil
@@ -126,6 +126,9 @@ func (s sizeFields) leave(d *decision) []*v1.Pod {
 
 // resize tells the members that leave, and writes the field once their time has come. The field grows at once.
 func (s sizeFields) resize(ctx context.Context, d *decision) error {
+	if d.resizable.unread { // who was told that it leaves may still have to
+		return nil
+	}
 	leave := s.leave(d)
 	due, err := s.notify(ctx, d, leave)
 	if err != nil {

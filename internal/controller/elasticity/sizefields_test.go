@@ -329,6 +329,25 @@ func TestFieldsUnreadable(t *testing.T) {
 	w.same("notices", map[string]string{}, w.notices())
 }
 
+// Members that were told to leave stay told while the owner cannot be read.
+func TestNoticesStayWhileTheOwnerIsUnread(t *testing.T) {
+	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	w.pass(0)
+	told := w.notices()
+	if len(told) == 0 {
+		t.Fatal("nobody is told to leave")
+	}
+	w.dynamic.PrependReactor("get", "jobs", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewTooManyRequests("later", 1)
+	})
+	if err := w.try(2); err == nil {
+		t.Error("no error")
+	}
+	w.same("notices", told, w.notices())
+	w.resizable(reasonOwnerUnread, "read Job.batch train: ")
+}
+
 // The pods of a Deployment leave in the order of an annotation, which they get and lose with the notice.
 func TestFieldsDeletionCost(t *testing.T) {
 	pods := members(t, "train", 4, 4, 0)

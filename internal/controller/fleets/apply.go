@@ -50,9 +50,14 @@ func (v *visit) resize(ctx context.Context, o *outcome, due func(i int) bool) er
 			continue
 		}
 		t.replicas, o.resized = to, true
-		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeNormal, string(v.plan.Reason), "Resizing", "%s", v.changed(i, before, to))
+		v.options.Recorder.Eventf(v.reference(), nil, v1.EventTypeNormal, string(v.plan.Reason), resizing(v.fleet.Variants[i].Name, before, to), "%s", v.changed(i, before, to))
 	}
 	return errors.Join(errs...)
+}
+
+// resizing names a change for its event. Events of one object with the same names become a series, which has the text of the first one.
+func resizing(variant string, from, to int) string {
+	return fmt.Sprintf("Resize %s %d to %d", variant, from, to)
 }
 
 // reference returns the fleet as the object of events.
