@@ -3,7 +3,6 @@ package elasticity
 import (
 	"context"
 	"errors"
-	runtimepkg "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -617,24 +616,6 @@ func TestSettlingStays(t *testing.T) {
 	must(t, w.objects.Status().Update(t.Context(), target))
 	w.pass(0)
 	w.check("train", 8, "Settling")
-}
-
-// The handler sees pods that the API server changes between two passes.
-func TestCompletionsAreWatched(t *testing.T) {
-	pod := member("train", 9)
-	pod.Annotations[v1alpha1.AnnotationLeaving] = at5
-	w := newWorld(t, 8, pod)
-	factory := w.options.Informers
-	factory.Start(t.Context().Done())
-	factory.WaitForCacheSync(t.Context().Done())
-	pod = pod.DeepCopy()
-	pod.Status.Phase = v1.PodSucceeded
-	if _, err := w.kube.CoreV1().Pods("ns").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for w.completions.of("uid-train") == "" { // a hang ends with the time of the test
-		runtimepkg.Gosched()
-	}
 }
 
 // Events of one object become a series where they have one action: each change has its own.
