@@ -72,7 +72,7 @@ func command() *cobra.Command {
 	f.StringVar(&e.Elastic.Policy, "elastic-policy", elastic.DefaultPolicy, "how GPUs are divided among elastic gangs, one of: "+strings.Join(elastic.Policies(), ", "))
 	f.DurationVar(&e.Every, "elastic-interval", 10*time.Second, "time between two decisions on the sizes of elastic gangs, 1s to 1h")
 	f.DurationVar(&s.horizon, "elastic-horizon", elastic.DefaultHorizon*time.Second, "longest time within which a change of size must repay what it costs")
-	f.IntVar(&e.Elastic.MaxMoves, "elastic-max-moves", elastic.DefaultMaxMoves, "changes of size of one gang within an hour, after which it no longer grows, 1 to 16")
+	f.IntVar(&e.Elastic.MaxMoves, "elastic-max-moves", elastic.DefaultMaxMoves, "changes of size of one gang within an hour, after which it no longer grows, 1 or more; a target remembers 16, so that more is no bound")
 	f.DurationVar(&e.Notice, "elastic-notice", 5*time.Second, "time from the annotation "+v1alpha1.AnnotationLeaving+" on a member that is to leave to its eviction, 0s to 1h")
 	f.DurationVar(&e.AdmitWithin, "elastic-admit-within", 2*time.Minute, "time after which a target goes back to what runs, where the scheduler finds no places for more")
 	i := &s.fleets
@@ -104,7 +104,7 @@ func (s *settings) check() error {
 		{"elastic-policy", slices.Contains(elastic.Policies(), e.Elastic.Policy), e.Elastic.Policy, "one of " + strings.Join(elastic.Policies(), ", ")},
 		{"elastic-interval", e.Every >= time.Second && e.Every <= time.Hour, e.Every, "1s to 1h"},
 		{"elastic-horizon", s.horizon > 0 && s.horizon <= 30*24*time.Hour, s.horizon, "above 0s to 720h"},
-		{"elastic-max-moves", e.Elastic.MaxMoves >= 1 && e.Elastic.MaxMoves <= 16, e.Elastic.MaxMoves, "1 to 16"},
+		{"elastic-max-moves", e.Elastic.MaxMoves >= 1, e.Elastic.MaxMoves, "1 or more"},
 		{"elastic-notice", e.Notice >= 0 && e.Notice <= time.Hour, e.Notice, "0s to 1h"},
 		{"elastic-admit-within", e.AdmitWithin > 0, e.AdmitWithin, "above 0s"},
 		{"inference-interval", s.fleets.Every >= time.Second && s.fleets.Every <= time.Hour, s.fleets.Every, "1s to 1h"},
