@@ -314,13 +314,14 @@ func (d *decision) split() {
 			pools[i].Replicas, pools[i].Capacity = min(v.Warm, float64(v.Ready))*stays, d.plan.Variants[i].Capacity
 		}
 	}
-	demand := d.seen.Rate
 	if !d.isKnown {
 		d.holdParts(pools)
 		return
 	}
-	// Nothing arrives: the division for a little is right for the first requests.
-	parts := Split(pools, max(demand, d.memory.Forecast.now(), leastDemand), d.fleet.Objective, d.fleet.Promise.Quantile)
+	// The parts hold until the next decision: a pool that gets all that it serves now would get too much a moment later. Where nothing
+	// arrives, the division for a little is right for the first requests.
+	demand := max(d.seen.Rate, d.memory.Forecast.Highest(d.cfg.Interval), leastDemand)
+	parts := Split(pools, demand, d.fleet.Objective, d.fleet.Promise.Quantile)
 	if parts == nil {
 		d.setParts(make([]float64, len(pools)))
 		return

@@ -64,11 +64,11 @@ func TestNewVariantGetsItsPartWhenReady(t *testing.T) {
 	wantWrites(t, "the first pass", w.pass(), "scale bert-t4 0→1")
 	wantWrites(t, "while it loads", w.pass())
 	w.setReady("bert-t4", 1)
-	// A t4 serves 5.15 of 45 requests within the promise; a cold one counts for .2 of that.
-	wantWrites(t, "once it is ready", w.pass(), "route bert-t4:23 bert-a100:977")
+	// A t4 serves 5.15 of 49.5 expected requests within the promise; a cold one counts for .2 of that.
+	wantWrites(t, "once it is ready", w.pass(), "route bert-t4:22 bert-a100:978")
 	// 15 s later it counts for .6, then in full.
-	wantWrites(t, "after 15 s", w.pass(), "route bert-t4:69 bert-a100:931")
-	wantWrites(t, "after 30 s", w.pass(), "route bert-t4:114 bert-a100:886")
+	wantWrites(t, "after 15 s", w.pass(), "route bert-t4:64 bert-a100:936")
+	wantWrites(t, "after 30 s", w.pass(), "route bert-t4:104 bert-a100:896")
 	wantWrites(t, "from then on", w.pass())
 }
 
