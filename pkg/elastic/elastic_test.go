@@ -1,6 +1,7 @@
 package elastic_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -175,5 +176,43 @@ func TestMaxPlacements(t *testing.T) {
 	plan := w.decide(t, elastic.Config{MaxPlacements: 1})
 	if got := plan.Targets[0].Workers + plan.Targets[1].Workers; got != 3 || !plan.Stats.Cut || plan.Stats.Placed != 1 {
 		t.Errorf("targets %+v with %+v, want one job with two workers", plan.Targets, plan.Stats)
+	}
+}
+
+// What a job frees in the order of its ranks may lie on several devices. It frees more, where a job that waits then has a whole one.
+func TestWholeDeviceFromScatteredShares(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		on     []int // the devices of the workers, by rank
+		least  int
+		target int
+		waits  elastic.Why
+	}{
+		{"two are enough", []int{0, 0, 1, 1}, 1, 2, elastic.Starts},
+		{"three must leave", []int{0, 1, 0, 1}, 1, 1, elastic.Starts},
+		{"the least keeps both devices", []int{0, 1, 0, 1}, 2, 4, elastic.Waits},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := testkit.Node(t, "n1", testkit.A100, 2)
+			running := elastic.Job{Name: "runs", Arrived: 1, Started: 1, Served: 1e6, Worker: worker(5), Curve: elastic.Curve{Growth: 1, Apart: 1}}
+			for size := tc.least; size <= 4; size++ {
+				running.Sizes = append(running.Sizes, size)
+			}
+			for rank, device := range tc.on {
+				a := testkit.Assignment(t, n, device, fmt.Sprintf("ns/runs-%d", rank), 5)
+				if err := n.Add(a); err != nil {
+					t.Fatal(err)
+				}
+				running.Placed = append(running.Placed, a)
+			}
+			waiting := elastic.Job{Name: "waits", Arrived: 100, Sizes: []int{1}, Worker: worker(10), Curve: elastic.Curve{Growth: 1, Apart: 1}}
+			plan, err := elastic.Workers(clusterOf(n), []elastic.Job{running, waiting}, nil, 10_000, elastic.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := plan.Targets; got[0].Workers != tc.target || got[1].Why != tc.waits {
+				t.Errorf("%d workers (%s), and the other one %s", got[0].Workers, got[0].Why, got[1].Why)
+			}
+		})
 	}
 }

@@ -17,7 +17,7 @@ func (s *search) decide(p *pool) error {
 	for round := 1; ; round++ {
 		s.stats.Rounds++
 		t := &trial{search: s, pool: p, want: s.policy.decide(s, p), copies: maps.Clone(s.copies)}
-		learned, err := t.place(round == maxRounds)
+		learned, err := t.place(round)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (t *trial) view() *gang.Cluster {
 // place removes the workers of the jobs that shrink, and tries to place those of the jobs that start or grow: first those
 // that start, then those that gain the most for each GPU. It reports whether it learned that there is no room for one, or
 // that it would be slower than expected, so that the policy must decide again. The last time it takes what fits.
-func (t *trial) place(last bool) (learned bool, err error) {
+func (t *trial) place(round int) (learned bool, err error) {
 	t.after = make([]float64, len(t.want))
 	for i, e := range t.pool.entries {
 		n := t.want[i]
@@ -90,9 +90,13 @@ func (t *trial) place(last bool) (learned bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		learned = t.accept(i, places) || learned
+		more, err := t.accept(i, places, round)
+		if err != nil {
+			return false, err
+		}
+		learned = more || learned
 	}
-	return learned && !last, nil
+	return learned && round < maxRounds, nil
 }
 
 // keep leaves a job as it is.
@@ -102,16 +106,22 @@ func (t *trial) keep(i int) {
 }
 
 // accept takes the places that a job got, and reports whether they are fewer or worse than the policy expected.
-func (t *trial) accept(i int, places []vgpu.Assignment) (learned bool) {
+func (t *trial) accept(i int, places []vgpu.Assignment, round int) (learned bool, err error) {
 	e := t.pool.entries[i]
 	n := len(e.Placed) + len(places)
 	if n <= e.size {
 		learned = t.want[i] > e.size // else workers that are missing have no room yet
-		if learned {
-			e.limit, e.blocked = min(e.limit, max(e.size, e.least())), e.waits()
-		}
 		t.keep(i)
-		return learned
+		if !learned {
+			return false, nil
+		}
+		if e.waits() && round < maxRounds-1 {
+			if needs, err := t.needsMore(e); err != nil || needs {
+				return true, err
+			}
+		}
+		e.limit, e.blocked = min(e.limit, max(e.size, e.least())), e.waits()
+		return true, nil
 	}
 	if n < t.want[i] {
 		learned = true
@@ -120,7 +130,7 @@ func (t *trial) accept(i int, places []vgpu.Assignment) (learned bool) {
 	expected := e.rate(n)
 	t.after[i] = e.Curve.Rate(n, hosts(slices.Concat(e.Placed, places)))
 	if t.policy.worth == nil {
-		return learned
+		return learned, nil
 	}
 	if t.after[i] < expected {
 		learned = true
@@ -132,7 +142,36 @@ func (t *trial) accept(i int, places []vgpu.Assignment) (learned bool) {
 		}
 		t.keep(i)
 	}
-	return learned
+	return learned, nil
+}
+
+// needsMore has other jobs free more for a job that waits, twice as much each time, and reports whether it does: the job would fit
+// if all others had their least sizes. What they free in the order of their ranks need not lie together.
+func (t *trial) needsMore(e *entry) (bool, error) {
+	if e.looked {
+		e.scattered *= 2
+		return e.scattered > 0, nil
+	}
+	e.looked = true
+	u := &trial{search: t.search, pool: t.pool, copies: maps.Clone(t.search.copies)}
+	least := vgpu.MilliGPU(0)
+	for _, o := range t.pool.entries {
+		if len(o.Placed) <= o.least() {
+			continue
+		}
+		if least == 0 || o.unit < least {
+			least = o.unit
+		}
+		for _, a := range o.Placed[o.least():] {
+			u.remove(o, a)
+		}
+	}
+	places, err := u.extend(e, e.least())
+	if err != nil || len(places) == 0 {
+		return false, err
+	}
+	e.scattered = least
+	return least > 0, nil
 }
 
 // sortByGain orders jobs that start or grow: those that start in the order of the pool, then the others by the progress

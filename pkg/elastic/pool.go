@@ -41,14 +41,23 @@ type entry struct {
 	// limit is the largest size for which there is room. blocked says that there is none for a job that waits.
 	limit   int
 	blocked bool
-	target  Target
+	// scattered is what other jobs have to free beyond what a job that waits takes, so that it fits: what they free lies on several
+	// devices or hosts. looked says that it is known whether it fits at all.
+	scattered vgpu.MilliGPU
+	looked    bool
+	target    Target
 }
 
 // waits reports whether the job has no worker.
 func (e *entry) waits() bool { return e.size == 0 }
 
-// takes returns what so many workers take.
-func (e *entry) takes(workers int) vgpu.MilliGPU { return vgpu.MilliGPU(workers) * e.unit }
+// takes returns what so many workers take, with what has to be free besides for a job that waits.
+func (e *entry) takes(workers int) vgpu.MilliGPU {
+	if e.waits() && workers > 0 {
+		return vgpu.MilliGPU(workers)*e.unit + e.scattered
+	}
+	return vgpu.MilliGPU(workers) * e.unit
+}
 
 // rate returns the expected rate of a legal size, and of the size that the job has the rate with its places.
 func (e *entry) rate(workers int) float64 {
