@@ -27,8 +27,8 @@ type Variant struct {
 	// Load is the time from the start of a replica until it serves.
 	Load time.Duration
 
-	// Wanted is how many replicas its scale target asks for now, Ready how many serve. Warm is Ready with those that have just begun counted in
-	// part, at most Ready.
+	// Wanted is how many replicas its scale target asks for now, Ready how many serve. Warm is Ready, but replicas that have just begun count for a
+	// part each: at most Ready.
 	Wanted, Ready int
 	Warm          float64
 	// Part is the part of the requests that its weight gives it now, from 0 to 1.
