@@ -38,6 +38,9 @@ const (
 	fullUse = .7
 	// leastSaving is the part of the cost that a swap for cheaper replicas must save: these must load, and both run meanwhile.
 	leastSaving = .05
+	// swapFor is the factor by which a swap is planned for more than the highest demand of the patience: else a little noise would take the
+	// new replicas away again when they have just loaded.
+	swapFor = 1.05
 	// mostLeaves is the part of its replicas that a variant loses in one decision, one at least.
 	mostLeaves = .2
 )
@@ -273,6 +276,9 @@ func (d *decision) remember() (highest float64) {
 // shrink takes replicas away that the highest demand of the patience does not need, or swaps them for cheaper ones: those load first.
 func (d *decision) shrink(now Choice, lasting float64) {
 	ideal := Cheapest(d.options(false), lasting)
+	if adds(&ideal, &now) {
+		ideal = Cheapest(d.options(false), swapFor*lasting)
+	}
 	d.take(now.Replicas)
 	d.plan.Reason = Steady
 	if ideal.Cost >= now.Cost || ideal.Capacity < lasting || !d.lasts() {
@@ -296,6 +302,16 @@ func (d *decision) shrink(now Choice, lasting float64) {
 	if d.plan.Reason = Shrinks; loading {
 		d.plan.Reason = Cheaper
 	}
+}
+
+// adds reports whether a choice has more replicas of a variant than now.
+func adds(choice, now *Choice) bool {
+	for i, n := range choice.Replicas {
+		if n > now.Replicas[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // lasts reports whether demands are known for the patience.
