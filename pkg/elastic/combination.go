@@ -103,7 +103,7 @@ func (r *RateRefusal) Helps() bool { return r.Beyond.Rate >= r.Wanted }
 func (r *RateRefusal) String() string {
 	switch {
 	case r.Beyond.Rate == 0:
-		return fmt.Sprintf("the rate %.4g is wanted, and no rate of a legal combination is known", r.Wanted)
+		return fmt.Sprintf("the rate %.4g is wanted, and no rate of a legal combination is known: of a job with parameter servers, rates count that name the number of servers", r.Wanted)
 	case r.Helps():
 		return fmt.Sprintf("%v would reach the rate %.4g, and there is room for %v with a rate of %.4g", r.Beyond.Combination, r.Wanted, r.Best.Combination, r.Best.Rate)
 	}

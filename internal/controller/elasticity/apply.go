@@ -202,7 +202,7 @@ func (p *pass) evict(ctx context.Context, pod *v1.Pod) error {
 // was evicted as a whole might not be back, and its history would be lost.
 const forgetAfter = 10 * time.Minute
 
-// removeOld removes the targets of gangs that no longer exist, and forgets what was learned of them.
+// removeOld says of the targets of gangs that no longer exist that they are gone, removes them later, and forgets what was learned of them.
 func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.ElasticTarget) error {
 	var errs []error
 	kept := map[podgroup.Ref]bool{} // the next pass tries again
@@ -214,6 +214,9 @@ func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.Elast
 			p.memory[ref] = m
 		}
 		if p.now.Sub(m.seen) < forgetAfter {
+			if m.seen != p.now || m.at.IsZero() {
+				errs = append(errs, p.writeGone(ctx, target, m.seen.Add(forgetAfter)))
+			}
 			continue
 		}
 		if err := p.options.Client.Delete(ctx, target); err != nil && !apierrors.IsNotFound(err) {
@@ -223,4 +226,19 @@ func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.Elast
 	}
 	maps.DeleteFunc(p.memory, func(ref podgroup.Ref, m *memory) bool { return p.now.Sub(m.seen) >= forgetAfter && !kept[ref] })
 	return errors.Join(errs...)
+}
+
+// writeGone writes into the status of a target that its gang does not exist, and when the target will be removed.
+func (p *pass) writeGone(ctx context.Context, target *v1alpha1.ElasticTarget, removal time.Time) error {
+	gone := target.DeepCopy()
+	gone.Status.Workers, gone.Status.Reason = 0, reasonGone
+	gone.Status.Message = "no member of this gang exists; the target is removed at " + removal.UTC().Format("15:04:05 MST") + " unless members come back"
+	setCondition(&gone.Status, v1alpha1.ConditionAdmitted, false, reasonGone, "no member of this gang exists", metav1.NewTime(p.now.Truncate(time.Second)))
+	if equality.Semantic.DeepEqual(target.Status, gone.Status) {
+		return nil
+	}
+	if err := p.options.Client.Status().Patch(ctx, gone, client.MergeFrom(target)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("change the status of ElasticTarget %s/%s: %w", target.Namespace, target.Name, err)
+	}
+	return nil
 }

@@ -80,6 +80,9 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 		d.workers = g.Sizes[0]
 	case g.stuck(p.now, p.admitWithin) != "" && (t.Workers >= before || stays(t.Why)):
 		d.workers, d.reason, d.message = g.sizeBelow(len(g.running)), reasonNotAdmitted, g.stuck(p.now, p.admitWithin)
+		p.memory[g.Ref].refuse(before, d.message, p.now)
+	case t.Why == elastic.AtMost:
+		d.whyNotMore(p.memory[g.Ref], p.now)
 	}
 	// Members that are missing come back, and their places count: the target stays while Workers counts on their return.
 	if d.workers < before && stays(elastic.Why(d.reason)) {
@@ -92,6 +95,16 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 	}
 	d.settle()
 	return d
+}
+
+// whyNotMore says what holds a gang below its largest legal size, where it has the largest one that package elastic was asked about.
+func (d *decision) whyNotMore(m *memory, now time.Time) {
+	if r := &m.refusal; r.holds(now) {
+		d.reason = reasonNotAdmitted
+		d.message = fmt.Sprintf("it is not asked to have %d members or more before %s, since %s", r.size, r.until.UTC().Format("15:04 MST"), r.why)
+	} else if most := d.Sizes[len(d.Sizes)-1]; d.workers < most {
+		d.message = fmt.Sprintf("it has as many members as its owner makes, and %d would be legal", most)
+	}
 }
 
 // stays reports whether a reason keeps the size that a gang has.

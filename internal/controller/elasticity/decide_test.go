@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
 
 // passAt returns a pass at a time.
 func passAt(now time.Time) *pass {
-	return &pass{Controller: &Controller{admitWithin: 2 * time.Minute}, now: now}
+	return &pass{Controller: &Controller{admitWithin: 2 * time.Minute, memory: map[podgroup.Ref]*memory{ref("train"): {}}}, now: now}
 }
 
 // admission sets what the scheduler tells of a target since noon.
@@ -201,9 +202,10 @@ func TestConditions(t *testing.T) {
 		says     string
 	}{
 		{"as many as the target", 4, 0, nil, 4, metav1.ConditionTrue, "4 members have a node"},
-		{"too many", 8, 0, nil, 2, metav1.ConditionFalse, "8 members have a node: 6 of them are to leave"},
-		{"some are about to end", 4, 1, nil, 4, metav1.ConditionFalse, "3 members have a node, and 1 are about to end"},
-		{"enough, and some are about to end", 5, 1, nil, 4, metav1.ConditionFalse, "4 members have a node, and 1 are about to end"},
+		{"too many", 8, 0, nil, 2, metav1.ConditionFalse, "8 members have a node, and 6 of them must leave"},
+		{"some are about to end", 4, 1, nil, 4, metav1.ConditionFalse, "3 members have a node; still ending: 1"},
+		{"enough, and some are about to end", 5, 1, nil, 4, metav1.ConditionFalse, "4 members have a node; still ending: 1"},
+		{"one", 1, 0, nil, 1, metav1.ConditionTrue, "1 member has a node"},
 		{"too few", 2, 0, nil, 8, metav1.ConditionFalse, "2 members have a node: the scheduler has not placed the others yet"},
 		{"the scheduler says why", 2, 0, scheduler, 8, metav1.ConditionFalse, "2 members have a node: no node has a GPU"},
 	} {

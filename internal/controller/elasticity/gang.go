@@ -121,7 +121,7 @@ func (g *elasticGang) job(c *snapshot.Cluster, m *memory, profile *workloads.Wor
 		return elastic.Job{}, err
 	}
 	j := elastic.Job{
-		Name: g.String(), Priority: corev1helpers.PodPriority(first), Arrived: g.Created.Unix(), Sizes: g.sizes(),
+		Name: g.String(), Priority: corev1helpers.PodPriority(first), Arrived: g.Created.Unix(), Sizes: m.refusal.below(g.sizes(), now),
 		Worker: gang.Member{Request: request, Kind: c.Kind(first)}, Wishes: wishes(g.Gang),
 		Curve: elastic.Curve{Points: m.learner.Points()}, Cost: m.learner.Cost(), Served: m.served,
 	}
@@ -280,6 +280,8 @@ type memory struct {
 	// nothing. Nil for none.
 	wrote   *written
 	refused *verdict
+	// refusal is the last size that the gang could not have.
+	refusal refusal
 	// told is the last message of an impossible report, for the log.
 	told string
 	// present are the members of the last pass. resize is the last change of their number until its cost is known, nil

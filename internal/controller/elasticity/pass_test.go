@@ -471,14 +471,20 @@ func TestForget(t *testing.T) {
 	w := newWorld(t, 8, pods...)
 	must(t, w.objects.Create(t.Context(), targetOf("unknown", 2, 8, 2)))
 	w.pass(0)
+	w.check("unknown", 2, reasonGone)
 	w.drop(pods...)
+	w.pass(1)
+	if got := w.target("train").Status; got.Workers != 0 || got.Reason != reasonGone ||
+		got.Message != "no member of this gang exists; the target is removed at 12:10:00 UTC unless members come back" {
+		t.Errorf("the target of a gang that is gone: %+v", got)
+	}
 	w.pass(599)
 	if w.target("train") == nil || w.target("unknown") == nil || len(w.memory) != 2 {
 		t.Errorf("a target is gone after 599 s; %d gangs are remembered", len(w.memory))
 	}
 	w.put(pods...)
 	w.pass(600)
-	if w.target("train") == nil || w.target("unknown") != nil {
+	if got := w.target("train"); got == nil || got.Status.Reason == reasonGone || got.Status.Workers != 2 || w.target("unknown") != nil {
 		t.Error("after 600 s the target of the gang that came back should stay, and the other one go")
 	}
 	w.drop(pods...)
@@ -616,6 +622,60 @@ func TestSettlingStays(t *testing.T) {
 	must(t, w.objects.Status().Update(t.Context(), target))
 	w.pass(0)
 	w.check("train", 8, "Settling")
+}
+
+// A size that the scheduler found no places for is not asked for again at once: smaller ones are, and that one after five minutes, then ten.
+func TestRefusedSizeWaits(t *testing.T) {
+	w := newWorld(t, 8, members(t, "train", 8, 2, 0)...)
+	refuse := func() {
+		target := w.target("train")
+		target.Status.Scheduler = &v1alpha1.ElasticTargetAdmission{Workers: target.Spec.Workers, Message: "no node has a GPU"}
+		must(t, w.objects.Status().Update(t.Context(), target))
+	}
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	w.options.Elastic.MaxMoves = 100
+	at := 0
+	step := func(after int, workers int32, reason string) {
+		t.Helper()
+		at += after
+		w.pass(at)
+		w.check("train", workers, reason)
+	}
+	step(0, 8, "Idle")
+	refuse()
+	step(121, 2, reasonNotAdmitted) // until 421
+	step(10, 4, "Idle")
+	refuse()
+	step(121, 2, reasonNotAdmitted) // at 252, the second time: until 852
+	for at < 840 {
+		step(10, 2, reasonNotAdmitted)
+	}
+	if got, want := w.target("train").Status.Message, "it is not asked to have 4 members or more before 12:14 UTC, since the scheduler found no places for more members: no node has a GPU"; got != want {
+		t.Errorf("the message is %q, want %q", got, want)
+	}
+	step(30, 8, "Idle")
+	for i, p := range members(t, "train", 8, 8, 0) {
+		if i >= 2 {
+			w.put(p)
+		}
+	}
+	step(10, 8, "AtMost")
+	if w.memory[ref("train")].refusal.times != 0 {
+		t.Error("the refusals are remembered although all members run")
+	}
+}
+
+// The time until a refused size is tried again doubles, and ends at an hour. What is refused again within it counts once.
+func TestRefusalLasts(t *testing.T) {
+	m := &memory{}
+	for i, want := range []time.Duration{5, 10, 20, 40, 60, 60} {
+		m.refuse(4, "no node has a GPU", noon)
+		m.refuse(4, "no node has a GPU", noon)
+		if got := m.refusal.until.Sub(noon); got != want*time.Minute {
+			t.Errorf("refusal %d: it lasts %v", i, got)
+		}
+		m.refusal.until = noon
+	}
 }
 
 // Events of one object become a series where they have one action: each change has its own.

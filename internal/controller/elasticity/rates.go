@@ -62,6 +62,7 @@ const settle = 2 * time.Minute
 func (m *memory) observe(g *elasticGang, reports map[types.UID]report, declared bool, now time.Time) error {
 	m.served += float64(len(g.running)) * max(0, now.Sub(m.at).Seconds())
 	m.at, m.seen = now, now
+	m.refusal.reached(len(g.running))
 	m.noteSize(g, now)
 	servers, settled := g.servers()
 	if len(g.running) == 0 || !settled {

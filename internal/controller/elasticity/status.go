@@ -23,18 +23,25 @@ func (d *decision) admitted() (yes bool, why string) {
 	}
 	switch {
 	case has == d.workers && leaving == 0:
-		return true, fmt.Sprintf("%d members have a node", has)
+		return true, haveNodes(has)
 	case has > d.workers:
-		return false, fmt.Sprintf("%d members have a node: %d of them are to leave", has, has-d.workers)
+		return false, fmt.Sprintf("%s, and %d of them must leave", haveNodes(has), has-d.workers)
 	case leaving > 0:
-		return false, fmt.Sprintf("%d members have a node, and %d are about to end", has, leaving)
+		return false, fmt.Sprintf("%s; still ending: %d", haveNodes(has), leaving)
 	case d.target != nil && d.target.Status.Scheduler != nil && d.target.Status.Scheduler.Message != "":
-		return false, fmt.Sprintf("%d members have a node: %s", has, d.target.Status.Scheduler.Message)
+		return false, fmt.Sprintf("%s: %s", haveNodes(has), d.target.Status.Scheduler.Message)
 	}
 	if o := d.resizable.owner; o != nil && len(d.all) < d.workers {
-		return false, fmt.Sprintf("%d members have a node: %s has made %d", has, o, len(d.all))
+		return false, fmt.Sprintf("%s: %s has made %d", haveNodes(has), o, len(d.all))
 	}
-	return false, fmt.Sprintf("%d members have a node: the scheduler has not placed the others yet", has)
+	return false, haveNodes(has) + ": the scheduler has not placed the others yet"
+}
+
+func haveNodes(members int) string {
+	if members == 1 {
+		return "1 member has a node"
+	}
+	return fmt.Sprintf("%d members have a node", members)
 }
 
 // maxMessage bounds the messages of conditions, in bytes: the schema of the API allows no more.

@@ -14,6 +14,9 @@ const annotationName = v1alpha1.AnnotationElasticWorkers
 // reasonNotAdmitted is the reason of a target that went back to what runs, because the scheduler found no places.
 const reasonNotAdmitted = "NotAdmitted"
 
+// reasonGone is the reason of a target whose gang does not exist.
+const reasonGone = "Gone"
+
 // reasonFixed is the reason of a target that the controller may not change.
 const reasonFixed = "NotResizable"
 
@@ -39,7 +42,7 @@ func because(t *elastic.Target) string {
 	case elastic.AtMost:
 		return "it has its largest number of members"
 	case elastic.NoRoom:
-		return "no node has enough free GPUs for further members"
+		return "no node has the GPUs, the CPU and the memory for further members"
 	case elastic.Settling:
 		return "it has changed its size too often within the last hour"
 	case elastic.Invalid:

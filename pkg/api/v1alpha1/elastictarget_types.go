@@ -67,7 +67,7 @@ type ElasticTargetStatus struct {
 	// +optional
 	Workers int32 `json:"workers,omitempty"`
 	// Reason for the target, in one word: Steady, Idle, Faster, ForWaiting, ForFaster, ForReserved, Starts, Waits, AtMost,
-	// NoRoom, Settling, Rate, NotResizable, Invalid, NotAdmitted.
+	// NoRoom, Settling, Rate, NotResizable, Invalid, NotAdmitted, Gone.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Message is the reason as a sentence.

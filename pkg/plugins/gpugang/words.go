@@ -44,7 +44,10 @@ func roomMade(victims int) string {
 	if victims == 0 {
 		return ""
 	}
-	return "; room is made for it: " + verdict.Plural(victims, "pod") + " of a lower priority leave"
+	if victims == 1 {
+		return "; room is made for it: 1 pod leaves"
+	}
+	return "; room is made for it: " + verdict.Plural(victims, "pod") + " leave"
 }
 
 // blockers names the pods that a gang waits for, by their gangs where they have one, with their priority.
