@@ -32,6 +32,9 @@ const (
 	// guardGrows, guardEases: a factor for each minute in which the promise was broken although the replicas that served should have kept
 	// it · for each other minute.
 	guardGrows, guardEases, mostGuard = 1.1, .98, 2
+	// unseenKeeps is what is left, after a minute without a replica, of the difference between a learned slowdown and 1: half of it after
+	// 35 minutes. More keeps a variant out for longer; less tries a slow one more often.
+	unseenKeeps = .98
 	// jump is the part by which the rate may differ from that of the last minutes, for measurements to be of one rate.
 	jump = .15
 	// fullUse is the part of its rate that a replica serves where no promise can be kept.
@@ -110,6 +113,18 @@ func (d *decision) learn() {
 		_ = m.Forecast.Observe(d.seen.Rate, d.seen.At) // both conditions were just checked
 	}
 	d.isNew = true
+	d.forgetSlowdowns()
+}
+
+// forgetSlowdowns moves what was learned of variants without a replica towards what is declared. Otherwise a variant that was slow once would
+// never get a replica again that could show that it is not any more.
+func (d *decision) forgetSlowdowns() {
+	for i := range d.fleet.Variants {
+		v := &d.fleet.Variants[i]
+		if s, learned := d.memory.Slowdowns[v.Name]; learned && v.Wanted == 0 && v.Ready == 0 {
+			d.memory.Slowdowns[v.Name] = 1 + (s-1)*unseenKeeps
+		}
+	}
 }
 
 // guard asks for more capacity than predicted while measurements say that the prediction is wrong.

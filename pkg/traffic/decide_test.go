@@ -159,6 +159,24 @@ func TestSlowerVariantLosesTraffic(t *testing.T) {
 	}
 }
 
+// A slow variant without a replica is not slow for ever: what was learned of it is half forgotten after 35 minutes, and not at all while it has
+// a replica.
+func TestSlowdownIsForgotten(t *testing.T) {
+	for replicas, want := range map[int]float64{0: 2, 1: 3} {
+		f, m := twoGPUs(), &Memory{Slowdowns: map[string]float64{"t4": 3}}
+		f.Variants[1].Wanted, f.Variants[1].Least = replicas, replicas
+		for i := range 4 * 35 { // several decisions in a minute count once
+			p, next, err := Decide(&f, Seen{At: midnight.Add(time.Duration(i) * 15 * time.Second), Rate: 20}, m, Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m = next; i == 4*35-1 && math.Abs(p.Variants[1].Slowdown-want) > .05 {
+				t.Errorf("with %d replicas the slowdown is %v after 35 minutes, not %v", replicas, p.Variants[1].Slowdown, want)
+			}
+		}
+	}
+}
+
 // What is wrong with metrics or variants changes nothing that is safe.
 func TestSafeDecisionsStand(t *testing.T) {
 	base := twoGPUs()
