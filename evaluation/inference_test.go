@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/tandem-gpu/tandem/internal/simulator/command"
 )
 
 // minutes returns a file with a load of so many minutes, with a jump in each quarter of an hour.
@@ -81,15 +79,7 @@ func TestInferenceBadInput(t *testing.T) {
 		{"only a warm-up", serve(t, "--warm-up", "60"), []string{"--warm-up", "60 are played, and 60 of them as a warm-up"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			code, out, errs := evaluate(tc.args...)
-			if code != command.Broken || out != "" || strings.Count(errs, "\n") != 1 {
-				t.Errorf("ends with %d, prints %q, says %q", code, out, errs)
-			}
-			for _, want := range tc.says {
-				if !strings.Contains(errs, want) {
-					t.Errorf("stderr %q does not say %q", errs, want)
-				}
-			}
+			refuse(t, tc.args, tc.says)
 		})
 	}
 }

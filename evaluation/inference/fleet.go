@@ -39,24 +39,29 @@ type fleet struct {
 
 // serve takes a request that arrives at a time, and returns how long it takes; +Inf where no replica serves.
 func (f *fleet) serve(at float64) float64 {
-	p := f.pick(at)
-	if p == nil {
+	i := f.pick(at)
+	if i < 0 {
 		return math.Inf(1)
 	}
-	r := p.ready(at, f.rng)
+	took := f.pools[i].serve(at, f.rng)
+	f.pools[i].seen.add(took)
+	return took
+}
+
+// serve is as that of the fleet, for a pool with a replica that serves, and without a note of how long the request takes.
+func (p *pool) serve(at float64, rng *rand.Rand) float64 {
+	r := p.ready(at, rng)
 	k := 0
 	for i := range r.free {
 		if r.free[i] < r.free[k] {
 			k = i
 		}
 	}
-	need := p.need(f.rng)
+	need := p.need(rng)
 	start := max(at, r.free[k])
 	r.free[k] = start + need
 	p.busy += need
-	took := r.free[k] - at
-	p.seen.add(took)
-	return took
+	return r.free[k] - at
 }
 
 // need draws the time of a request: a fixed part and an exponential one.
@@ -66,8 +71,8 @@ func (p *pool) need(rng *rand.Rand) float64 {
 	return mean - m + m*rng.ExpFloat64()
 }
 
-// pick draws a pool by the parts, among those with a replica that serves.
-func (f *fleet) pick(at float64) *pool {
+// pick draws a pool by the parts, among those with a replica that serves, and returns its index; -1 where there is none.
+func (f *fleet) pick(at float64) int {
 	sum := 0.0
 	for i := range f.pools {
 		if f.pools[i].serving(at) > 0 {
@@ -76,20 +81,19 @@ func (f *fleet) pick(at float64) *pool {
 	}
 	x := f.rng.Float64() * sum
 	for i := range f.pools {
-		p := &f.pools[i]
-		if p.serving(at) == 0 || f.parts[i] == 0 {
+		if f.pools[i].serving(at) == 0 || f.parts[i] == 0 {
 			continue
 		}
 		if x -= f.parts[i]; x <= 0 {
-			return p
+			return i
 		}
 	}
 	for i := range f.pools { // no part for any: a gateway would answer with an error; the request goes where it can
 		if f.pools[i].serving(at) > 0 {
-			return &f.pools[i]
+			return i
 		}
 	}
-	return nil
+	return -1
 }
 
 // serving counts the replicas that serve. They are the first ones, since they began first.
