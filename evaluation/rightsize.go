@@ -97,23 +97,20 @@ func (f *rightsizeFlags) load() (*experiment.Rightsizing, error) {
 	if !(permille >= 1 && permille <= 1000) {
 		return nil, fmt.Errorf("flag --latency-part: %v, legal is 0.001 to 1", f.part)
 	}
-	profile, err := measurements.Load(f.profile)
+	servings, err := loadServings(f.profile)
 	if err != nil {
-		return nil, fmt.Errorf("flag --profile: %w", err)
+		return nil, err
 	}
-	if len(profile.Servings) == 0 {
-		return nil, fmt.Errorf("flag --profile: %v: it does not say what models reach on MIG instances", profile)
-	}
-	models := make([]string, 0, len(profile.Servings))
-	for i := range profile.Servings {
-		models = append(models, profile.Servings[i].Model)
+	models := make([]string, 0, len(servings))
+	for i := range servings {
+		models = append(models, servings[i].Model)
 	}
 	slices.Sort(models)
 	sets, err := measurements.LoadSLOs(f.latency, f.rates, slices.Compact(models))
 	if err != nil {
 		return nil, fmt.Errorf("flags --latency and --rates: %w", err)
 	}
-	r := &experiment.Rightsizing{Profile: profile.Servings, Permille: int(permille)}
+	r := &experiment.Rightsizing{Profile: servings, Permille: int(permille)}
 	if r.Sets, err = chosenSets(sets, f.sets); err != nil {
 		return nil, fmt.Errorf("flag --set: %w", err)
 	}
