@@ -23,6 +23,7 @@ type inferenceFlags struct {
 	from, minutes, warmUp                         int
 	scale                                         float64
 	loadTime                                      time.Duration
+	loadTimes                                     string
 	variation                                     float64
 	seed                                          uint64
 	form                                          command.Output
@@ -41,7 +42,8 @@ promise. GPUs are the mean of the shares of all replicas, those that load includ
 
 PROFILE.csv has the latency of a model by share: iGniter's table (model, batch, mps_pct, latency_ms, throughput_img_s). --workload is one of
 its configurations, such as "vgg19 batch 1".
-LOAD.csv is a load: tweets by minute (minute, tweets), or requests as Azure publishes them (TIMESTAMP, ContextTokens, GeneratedTokens).
+LOAD.csv is a load: tweets by minute (minute, tweets), requests as Azure publishes them (TIMESTAMP, ContextTokens, GeneratedTokens), or rates
+of requests as Alibaba does (timestamp_anon, value, request_type), of which the generative ones count.
 
 The policies are
   tandem              what the controller does, with replicas on all shares; a run for each part of the minutes that a forecast may miss
@@ -82,6 +84,7 @@ The last table has the best setting of each, found by trying all of them on the 
 	flags.StringVar(&f.rates, "rate", "0.1,0.15,0.2,0.25,0.3,0.4,0.5", "`targets` of autoscalers on rate, above 0, at most 1")
 	flags.StringVar(&f.static, "static", "2,3,4,5,6,8", "`multiples` of what the mean needs, each above 0")
 	flags.DurationVar(&f.loadTime, "load-time", 25*time.Second, "`time` from the start of a replica until it serves, 0s to 1h")
+	flags.StringVar(&f.loadTimes, "load-times", "", "CSV `file` with the true load times (timestamp_anon, value in ms, container_ip), a random one for each replica; policies know --load-time only")
 	flags.Float64Var(&f.variation, "variation", .1, "squared coefficient of `variation` of the time of a request, 0 to 1")
 	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of arrivals and times")
 	f.form.AddFlag(c)
@@ -120,6 +123,11 @@ func (f *inferenceFlags) parse() (*inference.Serving, error) {
 	var err error
 	if s.Shares, err = f.readShares(); err != nil {
 		return nil, err
+	}
+	if f.loadTimes != "" {
+		if s.LoadTimes, err = inference.ReadLoadTimes(f.loadTimes); err != nil {
+			return nil, fmt.Errorf("flag --load-times: %w", err)
+		}
 	}
 	for _, path := range f.loads {
 		l, err := inference.ReadLoad(path)

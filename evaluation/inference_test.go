@@ -45,6 +45,10 @@ func TestInference(t *testing.T) {
 	out := succeed(t, serve(t)...)
 	golden(t, "inference.txt", out)
 	golden(t, "inference.json", succeed(t, serve(t, "-o", "json")...))
+	same := file(t, "times.csv", "timestamp_anon,value,container_ip\n1,25000,a\n")
+	if diff := cmp.Diff(out, succeed(t, serve(t, "--load-times", same)...)); diff != "" {
+		t.Errorf("with load times that are as declared (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff(out, succeed(t, serve(t, "--shares", "100,20")...)); diff != "" {
 		t.Errorf("shares in another order (-want +got):\n%s", diff)
 	}
@@ -60,6 +64,8 @@ func TestInferenceBadInput(t *testing.T) {
 		{"no profile", []string{"inference", "--load", minutes(t, 20)}, []string{"--profile is missing"}},
 		{"no load", []string{"inference", "--profile", shares(t)}, []string{"--load is missing"}},
 		{"missing load", serve(t, "--load", "none.csv"), []string{"--load", "none.csv", "no such file"}},
+		{"missing load times", serve(t, "--load-times", "none.csv"), []string{"--load-times", "none.csv", "no such file"}},
+		{"a load as load times", serve(t, "--load-times", minutes(t, 5)), []string{"--load-times", "alibaba-load-times"}},
 		{"another file", serve(t, "--load", shares(t)), []string{"--load", "those of a known trace: twitter-minutes"}},
 		{"a profile without shares", serve(t, "--profile", minutes(t, 5)), []string{"--profile"}},
 		{"unknown workload", serve(t, "--workload", "bert"), []string{"--workload", `no latency of "bert" on 20 %`}},

@@ -23,6 +23,8 @@ type Serving struct {
 	// LoadTime is the time from the start of a replica until it serves, Variation the squared coefficient of variation of the time of a request.
 	LoadTime  time.Duration
 	Variation float64
+	// LoadTimes are the true load times, of which each replica has a random one; nil is LoadTime. Policies know LoadTime only.
+	LoadTimes []time.Duration
 	// Misses, Utilisations and Rates are the settings of the policies, a run each: of traffic.Config, of autoscalers on utilisation, and of those
 	// on rate as parts of what a replica serves when it is always busy.
 	Misses, Utilisations, Rates []float64
@@ -123,7 +125,7 @@ func (s *Serving) play(r *oneRun) results.InferenceResult {
 		v.Wanted = fixed.Replicas[0]
 	}
 	v.Ready, v.Part = v.Wanted, 1
-	got := Run(fleet, nil, r.load.Load, s.WarmUp, policy, s.Seed)
+	got := Run(fleet, Truth{LoadTimes: s.LoadTimes}, r.load.Load, s.WarmUp, policy, s.Seed)
 	out := results.InferenceResult{
 		Load: r.load.Name, PromiseMillis: float64(fleet.Promise.Within) / float64(time.Millisecond), Times: r.times, Policy: r.policy, Setting: r.setting,
 		Share: "all", Windows: got.Windows, Broken: got.Broken, Requests: got.Requests, Late: got.Late, GPUs: got.Cost / shareCost, Moves: got.Moves,

@@ -1,8 +1,10 @@
 package inference
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/traffic"
@@ -20,6 +22,8 @@ type pool struct {
 	variant  *traffic.Variant
 	truth    traffic.Replica
 	channels int
+	loads    *loading
+	// replicas are in the order in which they serve.
 	replicas []*replica
 	// seen are the times of the requests of an interval, and busy the time that they take of the channels.
 	seen histogram
@@ -107,12 +111,27 @@ func (p *pool) serving(at float64) int {
 
 func (p *pool) ready(at float64, rng *rand.Rand) *replica { return p.replicas[rng.IntN(p.serving(at))] }
 
-// resize starts or stops replicas: the newest stop first.
+// resize starts or stops replicas: those that serve last stop first.
 func (p *pool) resize(n int, now float64) {
 	for len(p.replicas) < n {
-		p.replicas = append(p.replicas, &replica{serves: now + p.variant.Load.Seconds(), free: make([]float64, p.channels)})
+		p.replicas = append(p.replicas, &replica{serves: now + p.loads.time(p.variant), free: make([]float64, p.channels)})
 	}
+	slices.SortStableFunc(p.replicas, func(a, b *replica) int { return cmp.Compare(a.serves, b.serves) })
 	p.replicas = p.replicas[:n]
+}
+
+// loading draws how long replicas load. No times are those that variants declare.
+type loading struct {
+	times []time.Duration
+	rng   *rand.Rand
+}
+
+// time returns how many seconds a replica of a variant loads.
+func (l *loading) time(v *traffic.Variant) float64 {
+	if len(l.times) == 0 {
+		return v.Load.Seconds()
+	}
+	return l.times[l.rng.IntN(len(l.times))].Seconds()
 }
 
 // histogram counts times in buckets that grow by a twentieth, as a Prometheus histogram with fine buckets.

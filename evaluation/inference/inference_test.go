@@ -2,6 +2,7 @@ package inference
 
 import (
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
@@ -30,7 +32,7 @@ func steady(rate float64, minutes int) Load {
 
 // The replay of one replica with exponential times is M/M/1: the mean is 1 ÷ (10 − 5), the p99 ln 100 ÷ 5 = .92 s.
 func TestReplayIsAQueue(t *testing.T) {
-	r := Run(one(10, 1), nil, steady(5, 2000), 0, &Static{[]int{1}}, 1)
+	r := Run(one(10, 1), Truth{}, steady(5, 2000), 0, &Static{[]int{1}}, 1)
 	if math.Abs(r.Mean.Seconds()-.2) > .01 || math.Abs(r.P99.Seconds()-.92) > .06 {
 		t.Errorf("mean %v, p99 %v", r.Mean, r.P99)
 	}
@@ -46,8 +48,8 @@ func TestReplayIsAQueue(t *testing.T) {
 // A fleet that a spike overloads breaks the promise until other replicas have loaded, and not for ever.
 func TestSpike(t *testing.T) {
 	load := Load{Span: time.Minute, Rates: slices.Concat(slices.Repeat([]float64{20}, 30), slices.Repeat([]float64{80}, 30))}
-	tandem := Run(one(10, 4), nil, load, 0, &Tandem{}, 1)
-	static := Run(one(10, 4), nil, load, 0, &Static{[]int{4}}, 1)
+	tandem := Run(one(10, 4), Truth{}, load, 0, &Tandem{}, 1)
+	static := Run(one(10, 4), Truth{}, load, 0, &Static{[]int{4}}, 1)
 	if tandem.Broken == 0 || tandem.Broken > 6 || static.Broken < 25 {
 		t.Errorf("of 60 windows tandem breaks %d, a fixed size %d", tandem.Broken, static.Broken)
 	}
@@ -58,11 +60,11 @@ func TestSpike(t *testing.T) {
 
 // An autoscaler with a target of half of the time busy gets twice the replicas that the load needs, and shrinks only after five minutes.
 func TestHPA(t *testing.T) {
-	r := Run(one(10, 1), nil, steady(50, 300), 0, &HPA{Utilisation: .5}, 1)
+	r := Run(one(10, 1), Truth{}, steady(50, 300), 0, &HPA{Utilisation: .5}, 1)
 	if r.Cost < 9 || r.Cost > 12 {
 		t.Errorf("on utilisation it has %v replicas on average, want some 10", r.Cost)
 	}
-	byRate := Run(one(10, 1), nil, steady(50, 60), 0, &HPA{Rate: 5}, 1)
+	byRate := Run(one(10, 1), Truth{}, steady(50, 60), 0, &HPA{Rate: 5}, 1)
 	if byRate.Cost < 9 || byRate.Cost > 12 {
 		t.Errorf("on rate it has %v replicas on average, want some 10", byRate.Cost)
 	}
@@ -86,11 +88,11 @@ func TestTruth(t *testing.T) {
 	slow := []traffic.Replica{{Rate: 5, Time: 200 * time.Millisecond, Variation: 1}}
 	f := one(10, 2)
 	f.Promise.Within = 3 * time.Second
-	r := Run(f, slow, steady(9, 200), 0, &Static{[]int{2}}, 1)
+	r := Run(f, Truth{Replicas: slow}, steady(9, 200), 0, &Static{[]int{2}}, 1)
 	if r.Broken < r.Windows*9/10 {
 		t.Errorf("%d of %d windows are broken", r.Broken, r.Windows)
 	}
-	learns := Run(f, slow, steady(9, 200), 0, &Tandem{}, 1)
+	learns := Run(f, Truth{Replicas: slow}, steady(9, 200), 0, &Tandem{}, 1)
 	if learns.Broken > r.Windows/5 || learns.Cost < 3 {
 		t.Errorf("tandem has %v replicas and breaks %d of %d windows", learns.Cost, learns.Broken, learns.Windows)
 	}
@@ -102,12 +104,20 @@ func TestReadLoad(t *testing.T) {
 		want []float64
 		err  string
 	}{
-		"twitter":        {"minute,tweets\n0,60\n1,0\n2,120\n", []float64{1, 1, 2}, ""},
-		"azure":          {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,1,1\n2023-11-16 18:15:50.1,1,1\n2023-11-16 18:18:50.1,1,1\n", []float64{2. / 60, 0, 0}, ""},
-		"a gap":          {"minute,tweets\n0,60\n2,120\n", nil, `line 3 column minute: found "2", want 1: minutes follow each other from 0`},
-		"negative":       {"minute,tweets\n0,-1\n", nil, `line 2 column tweets: found "-1", want a whole number from 0 to 1000000000`},
-		"no time":        {"TIMESTAMP,ContextTokens,GeneratedTokens\nx,1,1\n", nil, `column TIMESTAMP: found "x", want a time as`},
-		"backwards":      {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.1,1,1\n2023-11-16 18:10:46.1,1,1\n", nil, "a time after the last one"},
+		"twitter":   {"minute,tweets\n0,60\n1,0\n2,120\n", []float64{1, 1, 2}, ""},
+		"azure":     {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,1,1\n2023-11-16 18:15:50.1,1,1\n2023-11-16 18:18:50.1,1,1\n", []float64{2. / 60, 0, 0}, ""},
+		"a gap":     {"minute,tweets\n0,60\n2,120\n", nil, `line 3 column minute: found "2", want 1: minutes follow each other from 0`},
+		"negative":  {"minute,tweets\n0,-1\n", nil, `line 2 column tweets: found "-1", want a whole number from 0 to 1000000000`},
+		"no time":   {"TIMESTAMP,ContextTokens,GeneratedTokens\nx,1,1\n", nil, `column TIMESTAMP: found "x", want a time as`},
+		"backwards": {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.1,1,1\n2023-11-16 18:10:46.1,1,1\n", nil, "a time after the last one"},
+		"alibaba": {
+			"timestamp_anon,value,container_ip,request_type\n1000,1,,API Requests\n1057,2,a,Generative Requests\n1057.0,1,b,Generative Requests\n1171,9,a,Generative Requests\n",
+			[]float64{.15, 2.7, 1.35}, "", // 3 a second for 57 s from 57 s on: 3 s in the first minute, 54 s in the second; 9 a second from 171 s on
+		},
+		"another kind":   {"timestamp_anon,value,request_type\n1000,1,Requests\n", nil, `line 2 column request_type: found "Requests", want Generative Requests or API Requests`},
+		"no rate":        {"timestamp_anon,value,request_type\n1000,-1,API Requests\n", nil, `column value: found "-1", want a number from 0`},
+		"a late sample":  {"timestamp_anon,value,request_type\n1000,1,API Requests\n999,1,API Requests\n", nil, `line 3 column timestamp_anon: found "999", want a time after the last one`},
+		"a long gap":     {"timestamp_anon,value,request_type\n1000,1,API Requests\n100000,1,API Requests\n", nil, "at most 1440 minutes later"},
 		"one minute":     {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.1,1,1\n", nil, "requests of two minutes at least"},
 		"another format": {"a,b\n1,2\n", nil, "those of a known trace: twitter-minutes (minute, tweets); azure-requests"},
 	} {
@@ -124,7 +134,7 @@ func TestReadLoad(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 		default:
-			if diff := cmp.Diff(x.want, l.Rates); diff != "" {
+			if diff := cmp.Diff(x.want, l.Rates, cmpopts.EquateApprox(0, 1e-12)); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
@@ -132,5 +142,53 @@ func TestReadLoad(t *testing.T) {
 	l := steady(3, 10)
 	if got := l.Part(8, 5, 2); !slices.Equal(got.Rates, []float64{6, 6}) {
 		t.Errorf("a part is %v", got.Rates)
+	}
+}
+
+func TestReadLoadTimes(t *testing.T) {
+	for name, x := range map[string]struct {
+		text string
+		want []time.Duration
+		err  string
+	}{
+		"alibaba":   {"timestamp_anon,value,container_ip\n1,1500,a\n2,22718.5,b\n", []time.Duration{1500 * time.Millisecond, 22718500 * time.Microsecond}, ""},
+		"too long":  {"timestamp_anon,value,container_ip\n1,3600001,a\n", nil, `line 2 column value: found "3600001", want a number from 0 to 3600000 (milliseconds)`},
+		"none":      {"timestamp_anon,value,container_ip\n", nil, "at least one row"},
+		"rates":     {"timestamp_anon,value,container_ip,request_type\n1,1500,a,API Requests\n", nil, "a column that is not known"},
+		"something": {"a,b\n1,2\n", nil, "alibaba-load-times (timestamp_anon, value, container_ip)"},
+	} {
+		path := filepath.Join(t.TempDir(), "times.csv")
+		if err := os.WriteFile(path, []byte(x.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadLoadTimes(path)
+		switch {
+		case x.err != "":
+			if err == nil || !strings.Contains(err.Error(), x.err) {
+				t.Errorf("%s: the error is %v, want %s", name, err, x.err)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case !slices.Equal(got, x.want):
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Replicas that load for unlike times serve in the order in which they are done, and the last of them stop first.
+func TestLoadTimes(t *testing.T) {
+	p := pool{channels: 1, loads: &loading{times: []time.Duration{2 * time.Second, 50 * time.Second}, rng: rand.New(rand.NewPCG(1, 1))}}
+	p.resize(2, math.Inf(-1))
+	p.resize(40, 100)
+	if n := p.serving(100); n != 2 {
+		t.Errorf("%d replicas serve when others begin to load", n)
+	}
+	early := p.serving(102) - 2
+	if early < 10 || early > 28 || p.serving(149) != early+2 || p.serving(150) != 40 {
+		t.Errorf("of 38 replicas %d serve after 2 s, %d after 50 s", early, p.serving(150)-2)
+	}
+	p.resize(early+2, 103)
+	if n := p.serving(103); n != early+2 {
+		t.Errorf("%d replicas serve after those that load have stopped, want %d", n, early+2)
 	}
 }

@@ -14,11 +14,16 @@ const (
 	TwitterMinutes csvtable.Format = "twitter-minutes"
 	// AzureRequests has a request in each row, in order of time: TIMESTAMP, ContextTokens, GeneratedTokens.
 	AzureRequests csvtable.Format = "azure-requests"
+	// AlibabaRates has requests a second of Alibaba's image generation, in order of time: timestamp_anon (seconds), value, request_type, and
+	// maybe the container. A row counts for the 57 s that begin at its time, and the rows of all containers are added. API Requests do not count:
+	// they are what comes in, and Generative Requests are what GPUs serve.
+	AlibabaRates csvtable.Format = "alibaba-rates"
 )
 
 var schemas = []csvtable.Schema[Load]{
 	{Format: TwitterMinutes, Needs: []string{"minute", "tweets"}, Row: twitterMinute},
 	{Format: AzureRequests, Needs: []string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, Row: azureRequest, End: wholeMinutes},
+	{Format: AlibabaRates, Needs: []string{"timestamp_anon", "value", "request_type"}, Row: alibabaRate, End: wholeMinutes},
 }
 
 // maxCount bounds the requests of a minute.
@@ -26,24 +31,30 @@ const maxCount = 1_000_000_000
 
 // ReadLoad reads a load by minute, in requests a second. An error is a *csvtable.Error, or one about opening the file.
 func ReadLoad(path string) (*Load, error) {
-	r, err := csvtable.Open(path)
+	l, err := read(path, schemas)
 	if err != nil {
 		return nil, err
+	}
+	l.Span = time.Minute
+	return &l, nil
+}
+
+// read reads a file in whichever of some formats it has.
+func read[T any](path string, schemas []csvtable.Schema[T]) (all T, err error) {
+	r, err := csvtable.Open(path)
+	if err != nil {
+		return all, err
 	}
 	defer r.Close()
 	t, err := csvtable.New(r, path)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	s, err := csvtable.Detect(t, schemas)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
-	l := &Load{Span: time.Minute}
-	if err := s.Read(t, l); err != nil {
-		return nil, err
-	}
-	return l, nil
+	return all, s.Read(t, &all)
 }
 
 func twitterMinute(t *csvtable.Table, l *Load) {
@@ -68,18 +79,58 @@ func azureRequest(t *csvtable.Table, l *Load) {
 		t.Fail("TIMESTAMP", "a time as 2023-11-16 18:15:46.6805900")
 		return
 	}
-	if l.first.IsZero() {
-		l.first = at
+	l.arrive(t, "TIMESTAMP", at, 0, 1)
+}
+
+// alibabaSample is the time between two rates of a container in the trace of Alibaba.
+const alibabaSample = 57 * time.Second
+
+// mostSeconds bounds times since 1970, to some 270 years.
+const mostSeconds = 1 << 33
+
+func alibabaRate(t *csvtable.Table, l *Load) {
+	at := time.Unix(0, int64(t.Decimal("timestamp_anon", mostSeconds, "seconds")*float64(time.Second)))
+	requests := t.Decimal("value", maxCount, "requests per second") * alibabaSample.Seconds()
+	switch t.Text("request_type") {
+	case "Generative Requests":
+	case "API Requests":
+		requests = 0
+	default:
+		t.Fail("request_type", "Generative Requests or API Requests")
 	}
-	minute := int(at.Sub(l.first) / time.Minute)
-	if minute < len(l.Rates)-1 || minute > len(l.Rates)+maxSilence {
-		t.Fail("TIMESTAMP", fmt.Sprintf("a time after the last one, and at most %d minutes later", maxSilence))
+	l.arrive(t, "timestamp_anon", at, alibabaSample, requests)
+}
+
+// arrive adds requests that arrive evenly from a time on. The column has the time, which is not before the last one, and not much later.
+func (l *Load) arrive(t *csvtable.Table, column string, at time.Time, lasts time.Duration, requests float64) {
+	if l.first.IsZero() {
+		l.first, l.last = at, at
+	}
+	if at.Before(l.last) || at.Sub(l.last) > maxSilence*time.Minute {
+		t.Fail(column, fmt.Sprintf("a time after the last one, and at most %d minutes later", maxSilence))
 		return
 	}
-	for len(l.Rates) <= minute {
-		l.Rates = append(l.Rates, 0)
+	l.last = at
+	l.add(at.Sub(l.first), lasts, requests)
+}
+
+// add adds requests that arrive evenly for a time, from one on. All that arrive at one time are in its minute.
+func (l *Load) add(from, lasts time.Duration, requests float64) {
+	for until := from + lasts; ; {
+		minute := int(from / time.Minute)
+		for len(l.Rates) <= minute {
+			l.Rates = append(l.Rates, 0)
+		}
+		end, part := min(until, time.Duration(minute+1)*time.Minute), 1.0
+		if lasts > 0 {
+			part = float64(end-from) / float64(lasts)
+		}
+		l.Rates[minute] += part * requests / time.Minute.Seconds()
+		if end == until {
+			return
+		}
+		from = end
 	}
-	l.Rates[minute] += 1.0 / 60
 }
 
 // maxSilence bounds the minutes without a request.

@@ -12,8 +12,8 @@ import (
 type Load struct {
 	Span  time.Duration
 	Rates []float64
-	// first is when the first request arrived, while a file of requests is read.
-	first time.Time
+	// first and last are when the first request arrived and the last one so far, while a file of requests is read.
+	first, last time.Time
 }
 
 // Policy sizes a fleet.
@@ -42,18 +42,27 @@ type Result struct {
 	Mean, P99 time.Duration
 }
 
-// Run plays a load. What happens before the warm-up is over does not count. The truth is what replicas really are, by variant; nil is as declared.
-func Run(declared traffic.Fleet, truth []traffic.Replica, load Load, warmUp time.Duration, policy Policy, seed uint64) Result {
+// Truth is what is not as declared.
+type Truth struct {
+	// Replicas are by variant; nil is as declared.
+	Replicas []traffic.Replica
+	// LoadTimes are those of which each replica has a random one; nil is as declared.
+	LoadTimes []time.Duration
+}
+
+// Run plays a load. What happens before the warm-up is over does not count.
+func Run(declared traffic.Fleet, truth Truth, load Load, warmUp time.Duration, policy Policy, seed uint64) Result {
 	r := &run{fleet: &fleet{rng: rand.New(rand.NewPCG(seed, 7)), slo: declared.Promise.Within.Seconds()}, declared: declared, policy: policy, from: warmUp.Seconds()}
 	r.declared.Variants = append([]traffic.Variant(nil), declared.Variants...)
+	loads := &loading{times: truth.LoadTimes, rng: rand.New(rand.NewPCG(seed, 8))}
 	for i := range r.declared.Variants {
 		v := &r.declared.Variants[i]
-		p := pool{variant: v, truth: v.Replica}
-		if truth != nil {
-			p.truth = truth[i]
+		p := pool{variant: v, truth: v.Replica, loads: loads}
+		if truth.Replicas != nil {
+			p.truth = truth.Replicas[i]
 		}
 		p.channels = max(1, int(math.Round(p.truth.Rate*p.truth.Time.Seconds())))
-		p.resize(v.Wanted, -v.Load.Seconds())
+		p.resize(v.Wanted, math.Inf(-1))
 		r.fleet.pools = append(r.fleet.pools, p)
 		r.fleet.parts = append(r.fleet.parts, v.Part)
 	}

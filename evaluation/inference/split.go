@@ -227,7 +227,7 @@ func (s *Splits) play(m Mix, parts []float64, demand float64) *splitRun {
 		took:  make([][]float64, len(m)),
 	}
 	for i, rate := range m {
-		p := pool{variant: &traffic.Variant{}, truth: exponential(rate), channels: 1}
+		p := pool{variant: &traffic.Variant{}, truth: exponential(rate), channels: 1, loads: &loading{}}
 		p.resize(1, 0)
 		r.fleet.pools = append(r.fleet.pools, p)
 		r.took[i] = make([]float64, 0, int(1.1*float64(s.Requests)*parts[i]/demand)+1)
