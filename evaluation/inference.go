@@ -138,7 +138,7 @@ func (f *inferenceFlags) parse() (*inference.Serving, error) {
 		if len(part.Rates) <= f.warmUp {
 			return nil, fmt.Errorf("flags --from, --minutes and --warm-up: of %s, with %d minutes, %d are played, and %d of them as a warm-up", path, len(l.Rates), len(part.Rates), f.warmUp)
 		}
-		s.Loads = append(s.Loads, inference.NamedLoad{Name: strings.TrimSuffix(filepath.Base(path), ".csv"), Load: part})
+		s.Loads = append(s.Loads, inference.NamedLoad{Name: strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".csv"), Load: part})
 	}
 	return s, nil
 }

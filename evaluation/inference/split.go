@@ -222,12 +222,21 @@ type splitRun struct {
 
 // play lets requests arrive at random times at a rate of demand, and divides them in proportion to the parts.
 func (s *Splits) play(m Mix, parts []float64, demand float64) *splitRun {
+	replicas := make([]traffic.Replica, len(m))
+	for i, rate := range m {
+		replicas[i] = exponential(rate)
+	}
+	return s.playReplicas(replicas, parts, demand)
+}
+
+// playReplicas is play for any replicas that serve one request at a time.
+func (s *Splits) playReplicas(replicas []traffic.Replica, parts []float64, demand float64) *splitRun {
 	r := &splitRun{
 		fleet: &fleet{rng: rand.New(rand.NewPCG(s.Seed, 7)), parts: parts},
-		took:  make([][]float64, len(m)),
+		took:  make([][]float64, len(replicas)),
 	}
-	for i, rate := range m {
-		p := pool{variant: &traffic.Variant{}, truth: exponential(rate), channels: 1, loads: &loading{}}
+	for i := range replicas {
+		p := pool{variant: &traffic.Variant{}, truth: replicas[i], channels: 1, loads: &loading{}}
 		p.resize(1, 0)
 		r.fleet.pools = append(r.fleet.pools, p)
 		r.took[i] = make([]float64, 0, int(1.1*float64(s.Requests)*parts[i]/demand)+1)
