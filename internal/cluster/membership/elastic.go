@@ -92,6 +92,16 @@ func Surplus(members []Worker, workers int) (held, leave []int) {
 	return held, leave
 }
 
+// Reach returns the number of members that lets at least some of them run. It is the given number, but where a controller numbers all
+// members and too many of the first ones are gone: then it is the least number that counts enough of the others. Where fewer members than
+// that exist, no number does, and the given one is returned. The members are in the order of their ranks.
+func Reach(members []Worker, workers, least int) int {
+	if len(members) < least || least < 1 || !numberedAlike(members) {
+		return workers
+	}
+	return max(workers, members[least-1].index+1)
+}
+
 // numberedAlike reports whether one controller numbers all members from 0.
 func numberedAlike(members []Worker) bool {
 	return !slices.ContainsFunc(members, func(m Worker) bool {

@@ -138,6 +138,45 @@ func TestSurplus(t *testing.T) {
 	}
 }
 
+func TestReach(t *testing.T) {
+	for _, test := range []struct {
+		members               []string
+		numbered              bool
+		workers, least, reach int
+	}{
+		{[]string{"0", "1", "2"}, true, 2, 2, 2},
+		{[]string{"0", "1", "5"}, true, 2, 2, 2},
+		{[]string{"4", "5", "7"}, true, 3, 2, 6},
+		{[]string{"4", "5", "7"}, true, 3, 3, 8},
+		{[]string{"4", "5", "7"}, true, 7, 2, 7},
+		{[]string{"5"}, true, 3, 2, 3}, // too few exist
+		{nil, true, 3, 1, 3},
+		{[]string{"4", "5"}, false, 1, 2, 1}, // names say nothing
+	} {
+		if got := Reach(workersOf(t, test.members, test.numbered), test.workers, test.least); got != test.reach {
+			t.Errorf("%v of %d, at least %d: %d, want %d", test.members, test.workers, test.least, got, test.reach)
+		}
+	}
+}
+
+// Nobody starves: as many as must run are let run by the number that Reach returns, if they exist.
+func TestReachLaw(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		var text []string
+		for i := range rapid.IntRange(1, 8).Draw(r, "members") {
+			if rapid.Bool().Draw(r, "exists") {
+				text = append(text, fmt.Sprint(i))
+			}
+		}
+		members := workersOf(t, text, rapid.Bool().Draw(r, "numbered"))
+		least := rapid.IntRange(1, 4).Draw(r, "least")
+		held, _ := Surplus(members, Reach(members, rapid.IntRange(least, 9).Draw(r, "workers"), least))
+		if run := len(members) - len(held); run < min(least, len(members)) && len(members) >= least {
+			r.Fatalf("%v: %d run, and %d must", text, run, least)
+		}
+	})
+}
+
 // TestSurplusLaw: as many members as the target stay on nodes, if so many run. Member 0 never leaves. Once those that leave are
 // gone, nobody else has to.
 func TestSurplusLaw(t *testing.T) {

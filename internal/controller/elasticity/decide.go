@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-gpu/tandem/internal/cluster/membership"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
@@ -49,11 +50,12 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 	}
 	decisions := make([]decision, 0, len(gangs))
 	for _, g := range gangs {
-		if g.index < 0 {
-			decisions = append(decisions, decision{elasticGang: g, workers: g.workers(), reason: string(elastic.Invalid), message: g.problem})
-		} else {
-			decisions = append(decisions, p.follow(g, &plan.Targets[g.index]))
+		d := decision{elasticGang: g, workers: g.workers(), reason: string(elastic.Invalid), message: g.problem}
+		if g.index >= 0 {
+			d = p.follow(g, &plan.Targets[g.index])
 		}
+		d.countFirstGone(p.memory[g.Ref], p.now, p.admitWithin)
+		decisions = append(decisions, d)
 	}
 	slices.SortStableFunc(decisions, func(a, b decision) int { return orderOf(plan.Order, a.index) - orderOf(plan.Order, b.index) })
 	return decisions, nil
@@ -95,6 +97,26 @@ func (p *pass) follow(g *elasticGang, t *elastic.Target) decision {
 	}
 	d.settle()
 	return d
+}
+
+// countFirstGone makes the target so large that it counts as many members as must run, where the first ones have been gone for a while: they
+// have ended for good, and the scheduler would hold the others back for ever.
+func (d *decision) countFirstGone(m *memory, now time.Time, within time.Duration) {
+	reach := d.workers
+	if d.resizable.owner == nil {
+		reach = membership.Reach(d.workersOf(), d.workers, d.Sizes[0])
+	}
+	if reach == d.workers {
+		m.firstGone = time.Time{}
+		return
+	}
+	if m.firstGone.IsZero() {
+		m.firstGone = now
+	}
+	if at, _ := slices.BinarySearch(d.Sizes, reach); at < len(d.Sizes) && now.Sub(m.firstGone) > within {
+		d.workers = d.Sizes[at]
+		d.message += "; its first members are gone and do not come back, so the number counts them, for others to run"
+	}
 }
 
 // whyNotMore says what holds a gang below its largest legal size, where it has the largest one that package elastic was asked about.

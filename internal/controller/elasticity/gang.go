@@ -59,15 +59,20 @@ func newGang(pg *podgroup.Gang, all []*v1.Pod, target *v1alpha1.ElasticTarget) *
 
 // surplus returns the running members that are too many for a number of them.
 func (g *elasticGang) surplus(workers int) (leave []*v1.Pod) {
-	list := make([]membership.Worker, len(g.all))
-	for i, pod := range g.all {
-		list[i] = membership.Worker{Rank: membership.RankOf(pod), OnNode: pod.Spec.NodeName != "", Leaving: pod.DeletionTimestamp != nil}
-	}
-	_, which := membership.Surplus(list, workers)
+	_, which := membership.Surplus(g.workersOf(), workers)
 	for _, i := range which {
 		leave = append(leave, g.all[i])
 	}
 	return leave
+}
+
+// workersOf returns all members as package membership sees them.
+func (g *elasticGang) workersOf() []membership.Worker {
+	list := make([]membership.Worker, len(g.all))
+	for i, pod := range g.all {
+		list[i] = membership.Worker{Rank: membership.RankOf(pod), OnNode: pod.Spec.NodeName != "", Leaving: pod.DeletionTimestamp != nil}
+	}
+	return list
 }
 
 // leaving returns the running members that the target does not count any more: they have a notice, or will get one.
@@ -280,6 +285,8 @@ type memory struct {
 	// nothing. Nil for none.
 	wrote   *written
 	refused *verdict
+	// firstGone is since when the target counts too few members because the first ones are gone, zero while it counts enough.
+	firstGone time.Time
 	// refusal is the last size that the gang could not have.
 	refusal refusal
 	// told is the last message of an impossible report, for the log.

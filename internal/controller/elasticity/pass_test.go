@@ -624,6 +624,46 @@ func TestSettlingStays(t *testing.T) {
 	w.check("train", 8, "Settling")
 }
 
+// Where the first members have ended for good, the target counts them after two minutes, so that the last ones run. While they may come
+// back it does not. A gang without an owner keeps its size, and one of members that differ is not decided on.
+func TestFirstMembersAreGone(t *testing.T) {
+	for name, change := range map[string]func(pods []*v1.Pod){
+		"bare": func(pods []*v1.Pod) { pods[4].OwnerReferences, pods[5].OwnerReferences = nil, nil },
+		"unlike": func(pods []*v1.Pod) {
+			pods[5].Spec.Containers[0].Resources.Limits[v1alpha1.ResourceVGPU] = resource.MustParse("5")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := members(t, "train", 6, 0, 0)
+			change(pods)
+			w := newWorld(t, 8, pods...)
+			w.gangs.sizes[ref("train")] = []int{2, 3, 4, 5, 6}
+			must(t, w.objects.Create(t.Context(), targetOf("train", 2, 6, 3)))
+			w.drop(pods[:4]...)
+			before := int32(0)
+			for _, after := range []int{0, 110, 120} {
+				w.pass(after)
+				if before = w.target("train").Spec.Workers; before > 3 {
+					t.Errorf("after %d s the target is %d", after, before)
+				}
+			}
+			w.pass(121)
+			if got := w.target("train").Status.Message; !strings.HasSuffix(got, "; its first members are gone and do not come back, so the number counts them, for others to run") {
+				t.Errorf("the message is %q", got)
+			}
+			w.pass(131)
+			if got := w.target("train").Spec.Workers; got != 6 {
+				t.Errorf("the target is %d", got)
+			}
+			w.put(pods[:4]...) // they come back after all
+			w.pass(141)
+			if got := w.memory[ref("train")].firstGone; !got.IsZero() || w.target("train").Spec.Workers == 6 && name == "bare" {
+				t.Errorf("the first members are back: %v, %+v", got, w.target("train"))
+			}
+		})
+	}
+}
+
 // A size that the scheduler found no places for is not asked for again at once: smaller ones are, and that one after five minutes, then ten.
 func TestRefusedSizeWaits(t *testing.T) {
 	w := newWorld(t, 8, members(t, "train", 8, 2, 0)...)
