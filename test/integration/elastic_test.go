@@ -76,7 +76,7 @@ var controllerBinary = sync.OnceValues(func() (string, error) {
 })
 
 // startController starts the controller under its account. It elects no leader: one that was killed would be waited for.
-func (c *gangCluster) startController(t *testing.T) {
+func (c *gangCluster) startController(t *testing.T, more ...string) {
 	t.Helper()
 	binary, err := controllerBinary()
 	if err != nil {
@@ -87,8 +87,11 @@ func (c *gangCluster) startController(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.starts++
-	process, err := c.plane.Processes().Start(fmt.Sprintf("controller-%d", c.starts), exec.Command(binary, "--kubeconfig="+kubeconfig,
-		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100"))
+	flags := append([]string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--elastic-interval=1s", "--elastic-notice=1s", "--elastic-max-moves=100",
+	}, more...)
+	process, err := c.plane.Processes().Start(fmt.Sprintf("controller-%d", c.starts), exec.Command(binary, flags...))
 	if err != nil {
 		t.Fatal(err)
 	}

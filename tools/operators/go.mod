@@ -1,4 +1,4 @@
-// The operators whose objects the controller resizes. Tests read their CustomResourceDefinitions, and make test-operators builds
+// The operators whose objects the controller resizes, and the Gateway API. Tests read their CustomResourceDefinitions, and make test-operators builds
 // some of them, each by its own go.mod. So nothing here is built with the others, and go mod tidy would remove these lines.
 module github.com/tandem-gpu/tandem/tools/operators
 
@@ -9,5 +9,6 @@ require (
 	github.com/kubeflow/trainer/v2 v2.0.1
 	github.com/kubeflow/training-operator v1.9.3
 	github.com/ray-project/kuberay/ray-operator v1.4.2
+	sigs.k8s.io/gateway-api v1.6.0
 	sigs.k8s.io/jobset v0.10.1
 )

@@ -1,0 +1,217 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// TestFleets runs the controller as it is built, under the rights of its account, with the CustomResourceDefinitions of the Gateway API. One of
+// the scenes kills the controller; the others hold all the same.
+func TestFleets(t *testing.T) {
+	t.Parallel()
+	c := startFleetCluster(t)
+	t.Run("side by side", func(t *testing.T) {
+		c.in(t, "the example is legal", fleetExample)
+		c.in(t, "a fleet grows and shrinks", fleetGrowsAndShrinks)
+		c.in(t, "the controller is killed between two writes", fleetKilled)
+		c.in(t, "another writer of the route", fleetConflicts)
+		c.in(t, "owners that the controller refuses", fleetOwners)
+		c.in(t, "two fleets with one target", fleetTaken)
+		c.in(t, "values that the schema refuses", fleetRefused)
+	})
+	select {
+	case <-c.controller.Done():
+		t.Errorf("the controller ended: %v\n%s", c.controller.Err(), c.controller.Tail(60))
+	default:
+	}
+}
+
+// fleetExample applies the example as it stands, but for its Gateway and its Prometheus, which are not there: nothing is scaled, no weight
+// changes, and the conditions say why.
+func fleetExample(t *testing.T, s *fleetScene) {
+	root, err := sandbox.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, "examples", "inference", "fleet.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.plane.ApplyForTest(t.Context(), t, strings.ReplaceAll(string(raw), "\nmetadata:\n", "\nmetadata:\n  namespace: "+s.namespace+"\n"))
+	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "Controlled")
+	s.awaitReason(t, "bert", v1alpha1.ConditionMeasured, "PrometheusUnreachable")
+	if replicas, weights := s.sizes(t, "bert"); replicas != [2]int64{1, 0} || weights != [2]int64{1000, 0} {
+		t.Errorf("without metrics the sizes are %v and the weights %v", replicas, weights)
+	}
+}
+
+// fleetGrowsAndShrinks: more requests bring more replicas, and these get their part of the requests once they are ready. Fewer requests take
+// the part away first, and then the replicas.
+func fleetGrowsAndShrinks(t *testing.T, s *fleetScene) {
+	s.arrives(20)
+	s.create(t, "bert", twoVariants())
+	s.awaitReason(t, "bert", v1alpha1.ConditionScaled, "Scaled")
+	s.arrives(60)
+	s.awaitSizes(t, "bert", "more replicas share the requests", func(replicas, weights [2]int64) bool {
+		served := float64(replicas[0])*45 + float64(replicas[1])*5
+		return served > 60 && weights[0]+weights[1] == 1000 && (replicas[1] == 0) == (weights[1] == 0)
+	})
+	s.arrives(20)
+	s.awaitSizes(t, "bert", "one a100 is left", func(replicas, weights [2]int64) bool {
+		return replicas == [2]int64{1, 0} && weights == [2]int64{1000, 0}
+	})
+	events, err := s.admin.EventsV1().Events(s.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]bool{}
+	for i := range events.Items {
+		reasons[events.Items[i].Reason] = true
+	}
+	if !reasons["Grows"] || !reasons["Shrinks"] {
+		t.Errorf("the events have the reasons %v", reasons)
+	}
+}
+
+// fleetKilled: the controller is killed when it has scaled and not yet written the weights, and when it has written a lower weight and not yet
+// taken the replicas away. Another process goes on from what the objects say.
+func fleetKilled(t *testing.T, s *fleetScene) {
+	variants := twoVariants()
+	variants[0].most = 1 // so that the slow variant serves what it does not
+	s.arrives(60)
+	s.create(t, "bert", variants)
+	s.awaitSizes(t, "bert", "t4 is scaled", func(replicas, _ [2]int64) bool { return replicas[1] > 0 })
+	s.controller.Stop(0)
+	scaled, _ := s.sizes(t, "bert")
+	s.restart(t)
+	s.awaitSizes(t, "bert", "t4 gets requests", func(replicas, weights [2]int64) bool {
+		return replicas[1] >= scaled[1] && weights[1] > 0 && weights[0]+weights[1] == 1000
+	})
+
+	s.arrives(20)
+	s.awaitSizes(t, "bert", "the route gives t4 less", func(_, weights [2]int64) bool { return weights[1] == 0 })
+	s.controller.Stop(0)
+	s.restart(t)
+	s.awaitSizes(t, "bert", "t4 is gone", func(replicas, weights [2]int64) bool {
+		return replicas == [2]int64{1, 0} && weights == [2]int64{1000, 0}
+	})
+}
+
+// fleetConflicts: somebody changes the route all the time. Nothing that they write is lost, and the weights are right when they stop.
+func fleetConflicts(t *testing.T, s *fleetScene) {
+	variants := twoVariants()
+	variants[0].most = 1
+	s.arrives(20)
+	s.create(t, "bert", variants)
+	s.awaitReason(t, "bert", v1alpha1.ConditionScaled, "Scaled")
+	s.arrives(60)
+	last := ""
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		last = fmt.Sprintf("%dms", 1000+time.Now().UnixMilli()%1000)
+		s.patchRoute(t, "bert", types.JSONPatchType, fmt.Sprintf(
+			`[{"op": "add", "path": "/spec/rules/0/timeouts", "value": {"request": %q}}, {"op": "add", "path": "/spec/rules/0/backendRefs/1/weight", "value": %d}]`,
+			last, time.Now().UnixMilli()%7))
+	}
+	s.awaitSizes(t, "bert", "the weights are those of the controller", func(replicas, weights [2]int64) bool {
+		return replicas[1] > 0 && weights[0]+weights[1] == 1000 && weights[1] > 50
+	})
+	o, err := s.objects.Resource(httpRoutes).Namespace(s.namespace).Get(t.Context(), "bert", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := json.Marshal(o.Object["spec"]); err != nil || !strings.Contains(string(raw), fmt.Sprintf(`"timeouts":{"request":%q}`, last)) {
+		t.Errorf("what another writer wrote is lost: %s, %v", raw, err)
+	}
+}
+
+// fleetOwners: what others change is left alone while they do.
+func fleetOwners(t *testing.T, s *fleetScene) {
+	s.arrives(20)
+	s.create(t, "bert", twoVariants())
+	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "Controlled")
+
+	scaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: "bert"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "bert-t4"}, MaxReplicas: 3,
+	}}
+	scalers := s.admin.AutoscalingV2().HorizontalPodAutoscalers(s.namespace)
+	if _, err := scalers.Create(t.Context(), scaler, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "AnotherAutoscaler")
+	s.arrives(80)
+	s.awaitSizes(t, "bert", "only a100 grows", func(replicas, _ [2]int64) bool { return replicas[0] > 1 })
+	if replicas, _ := s.sizes(t, "bert"); replicas[1] != 0 {
+		t.Errorf("t4 has %d replicas, and an autoscaler owns it", replicas[1])
+	}
+	if err := scalers.Delete(t.Context(), "bert", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "Controlled")
+
+	s.patchRoute(t, "bert", types.JSONPatchType, `[{"op": "add", "path": "/spec/rules/0/backendRefs/-", "value": {"name": "other", "port": 80, "weight": 5}}]`)
+	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "ForeignBackends")
+	_, before := s.sizes(t, "bert")
+	s.arrives(160)
+	time.Sleep(3 * time.Second) // three passes
+	if replicas, weights := s.sizes(t, "bert"); weights != before {
+		t.Errorf("the weights of a rule with another backend changed from %v to %v; replicas are %v", before, weights, replicas)
+	}
+	s.patchRoute(t, "bert", types.JSONPatchType, `[{"op": "remove", "path": "/spec/rules/0/backendRefs/2"}]`)
+	s.patchRoute(t, "bert", types.MergePatchType, `{"metadata": {"ownerReferences": [{"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "bert", "uid": "1", "controller": true}]}}`)
+	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "RouteOwned")
+	s.patchRoute(t, "bert", types.MergePatchType, `{"metadata": {"ownerReferences": null}}`)
+	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "Controlled")
+	s.awaitSizes(t, "bert", "the fleet follows again", func(replicas, weights [2]int64) bool {
+		return float64(replicas[0])*45+float64(replicas[1])*5 > 160 && weights[0]+weights[1] == 1000
+	})
+}
+
+// fleetTaken: the older fleet has the target and the route, and the other one has them when it is gone.
+func fleetTaken(t *testing.T, s *fleetScene) {
+	s.arrives(20)
+	s.create(t, "bert", twoVariants())
+	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "Controlled")
+	time.Sleep(time.Second) // the API server counts ages in seconds
+	s.createFleet(t, "another", "bert", twoVariants())
+	s.awaitReason(t, "another", v1alpha1.ConditionFleetReady, "RouteTaken")
+	s.awaitReason(t, "another", v1alpha1.ConditionScaled, "ScaleTargetTaken")
+	if err := s.objects.Resource(fleets).Namespace(s.namespace).Delete(t.Context(), "bert", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReason(t, "another", v1alpha1.ConditionFleetReady, "Controlled")
+	if replicas, weights := s.sizes(t, "bert"); replicas != [2]int64{1, 0} || weights != [2]int64{1000, 0} {
+		t.Errorf("the sizes are %v and the weights %v", replicas, weights)
+	}
+}
+
+// fleetRefused: the API server refuses what is not legal, and names the field.
+func fleetRefused(t *testing.T, s *fleetScene) {
+	s.create(t, "bert", twoVariants())
+	for patch, want := range map[string]string{
+		`[{"op": "replace", "path": "/spec/promise/latency", "value": "0s"}]`:                         "latency must be from 1us to 24h",
+		`[{"op": "replace", "path": "/spec/variants/1/service/name", "value": "bert-a100"}]`:          "two variants name one Service",
+		`[{"op": "replace", "path": "/spec/variants/1/scaleTargetRef/name", "value": "bert-a100"}]`:   "two variants name one scale target",
+		`[{"op": "replace", "path": "/spec/variants/0/minReplicas", "value": 11}]`:                    "minReplicas must be at most maxReplicas",
+		`[{"op": "replace", "path": "/spec/variants/0/replica/rate", "value": "0"}]`:                  "rate must be above 0 requests a second",
+		`[{"op": "replace", "path": "/spec/metrics/queries", "value": {"latency": "1"}}]`:             "without a preset, queries must have rate or variantRate",
+		`[{"op": "replace", "path": "/spec/metrics/prometheusURL", "value": "http://u:p@host:9090"}]`: "spec.metrics.prometheusURL",
+		`[{"op": "replace", "path": "/spec/objective", "value": "best"}]`:                             `"proportional", "mean-optimal", "p99-optimal"`,
+	} {
+		_, err := s.objects.Resource(fleets).Namespace(s.namespace).Patch(t.Context(), "bert", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, and should say %q", patch, err, want)
+		}
+	}
+}
