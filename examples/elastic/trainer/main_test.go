@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,10 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/model"
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/server"
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/wire"
 	"github.com/tandem-gpu/tandem/examples/elastic/trainer/worker"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // asTrainer makes this test binary the trainer: the tests start it again.
@@ -344,16 +349,24 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// What is printed for a profile is what a profile has: the numbers of workers and of servers of each rate.
 func TestMeasuredProfile(t *testing.T) {
 	var out bytes.Buffer
 	m := measurement{work: time.Millisecond, output: "yaml", spec: small}
 	if err := m.print(&out, []point{{1, 1, 10}, {1, 2, 19.25}, {2, 1, 11}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"with 1 servers", "    - {workers: 2, rate: \"19.2\"}\n---\n# Samples a second with 2 servers", "    - {workers: 1, rate: \"11.0\"}\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
-		}
+	var profile v1alpha1.WorkloadProfile
+	if err := yaml.UnmarshalStrict(out.Bytes(), &profile); err != nil {
+		t.Fatalf("%v in\n%s", err, out.String())
+	}
+	var got []string
+	for _, r := range profile.Spec.Scaling.Rates {
+		got = append(got, fmt.Sprintf("%d workers with %d servers: %s", r.Workers, r.Servers, r.Rate.String()))
+	}
+	want := []string{"1 workers with 1 servers: 10", "2 workers with 1 servers: 19200m", "1 workers with 2 servers: 11"}
+	if diff := cmp.Diff(want, got); diff != "" || profile.Spec.Scaling.ResizeTime.Duration != 0 {
+		t.Errorf("the profile (-want +got):\n%s\n%s", diff, out.String())
 	}
 }
 
@@ -383,6 +396,7 @@ func TestFlags(t *testing.T) {
 		{"worker --metrics=9400", "--metrics: \"9400\" is not host:port or :port"},
 		{"worker --patience=-1s", "--patience: -1s is not 0s or more"},
 		{"measure --output=xml", "--output: \"xml\" is not one of csv, yaml"},
+		{"measure --output=yaml --workers=33 --servers=2", "--output: a WorkloadProfile has at most 64 rates, and 33 workers with 2 servers make 66"},
 		{"measure --steps=2", "--steps: 2 is not from 3 to"},
 		{"measure --workers=0", "--workers: 0 is not from 1 to 100"},
 		{"measure --servers=0", "--servers: 0 is not from 1 to 99"},

@@ -32,6 +32,9 @@ var outputs = []string{"csv", "yaml"}
 // warmUp is how many steps of a group are not counted: its workers connect in the first one.
 const warmUp = 2
 
+// maxRates bounds the rates of a WorkloadProfile: its schema allows no more.
+const maxRates = 64
+
 // point is the rate of one group, in samples a second.
 type point struct {
 	servers, workers int
@@ -67,7 +70,7 @@ takes a worker at least --work, for which it mostly sleeps, and a server passes 
 	f.IntVar(&m.steps, "steps", 20, "steps of each group; the first "+strconv.Itoa(warmUp)+" are not counted")
 	f.DurationVar(&m.work, "work", 8*time.Millisecond, "the least time for a sample")
 	f.Float64Var(&m.bandwidth, "bandwidth", 200, "MB a second that a server passes; 0 has no bound")
-	f.StringVarP(&m.output, "output", "o", "csv", "csv, or yaml: the part of a WorkloadProfile for each number of servers")
+	f.StringVarP(&m.output, "output", "o", "csv", "csv, or yaml: the part of a WorkloadProfile, at most "+strconv.Itoa(maxRates)+" rates")
 	specFlags(c, &m.spec, "")
 	return c
 }
@@ -88,6 +91,9 @@ func (m measurement) check() error {
 		return fmt.Errorf("--steps: %d is not from %d to %d", m.steps, warmUp+1, maxSteps)
 	case !slices.Contains(outputs, m.output):
 		return fmt.Errorf("--output: %q is not one of %s", m.output, strings.Join(outputs, ", "))
+	case m.output == "yaml" && m.workers*m.servers > maxRates:
+		return fmt.Errorf("--output: a WorkloadProfile has at most %d rates, and %d workers with %d servers make %d: lower one of them, or print csv",
+			maxRates, m.workers, m.servers, m.workers*m.servers)
 	}
 	return m.spec.Validate()
 }
@@ -178,12 +184,11 @@ func (m measurement) print(out io.Writer, points []point) error {
 		}
 		return nil
 	}
-	for i, p := range points {
-		if i == 0 || p.servers != points[i-1].servers {
-			fmt.Fprintf(out, "---\n# Samples a second with %d servers, on %d CPUs. Paced: --work=%v, --bandwidth=%v, %d parameters.\nspec:\n  scaling:\n    resizeTime: 0s\n    rates:\n",
-				p.servers, runtime.NumCPU(), m.work, m.bandwidth, m.spec.Params())
-		}
-		fmt.Fprintf(out, "    - {workers: %d, rate: \"%.1f\"}\n", p.workers, p.rate)
+	fmt.Fprintf(out, "# Samples a second, on %d CPUs. Paced: --work=%v, --bandwidth=%v, %d parameters.\n", runtime.NumCPU(), m.work, m.bandwidth, m.spec.Params())
+	fmt.Fprint(out, "# For a job without the annotation tandem-gpu.io/elastic-servers: keep the rates of its number of servers, without servers.\n")
+	fmt.Fprint(out, "spec:\n  scaling:\n    resizeTime: 0s\n    rates:\n")
+	for _, p := range points {
+		fmt.Fprintf(out, "    - {workers: %d, servers: %d, rate: \"%.1f\"}\n", p.workers, p.servers, p.rate)
 	}
 	return nil
 }
