@@ -48,8 +48,6 @@ type Tuning struct {
 	Rate float64
 	// Worker and Server are the prices of one of each.
 	Worker, Server Price
-	// MostWorkers and MostServers are how many of each there is room for now, 0 for any number.
-	MostWorkers, MostServers int
 	// Now is the present combination. Its zero value is a job that has not started: every change is free then.
 	Now Combination
 	// Cost is the time in seconds for which the job does no work after a change. A change must repay it within Horizon,
@@ -90,24 +88,22 @@ type Choice struct {
 type RateRefusal struct {
 	// Wanted is the rate that the job states.
 	Wanted float64
-	// Best is the fastest combination for which there is room, zero where no rate is known.
-	Best CombinationRate
-	// Beyond is the fastest legal combination, whether there is room for it or not. It is Best where room is not what
-	// the job lacks.
-	Beyond CombinationRate
+	// Chosen is the combination of the choice, zero where no rate is known.
+	Chosen CombinationRate
+	// Better is the combination that the change would not repay for, or the fastest one; zero where no rate is known. Its
+	// rate is the wanted one or more only where the job keeps its combination because of the cost of the change.
+	Better CombinationRate
 }
-
-// Helps reports whether more room would let the job reach the rate.
-func (r *RateRefusal) Helps() bool { return r.Beyond.Rate >= r.Wanted }
 
 func (r *RateRefusal) String() string {
 	switch {
-	case r.Beyond.Rate == 0:
+	case r.Better.Rate == 0:
 		return fmt.Sprintf("the rate %.4g is wanted, and no rate of a legal combination is known: of a job with parameter servers, rates count that name the number of servers", r.Wanted)
-	case r.Helps():
-		return fmt.Sprintf("%v would reach the rate %.4g, and there is room for %v with a rate of %.4g", r.Beyond.Combination, r.Wanted, r.Best.Combination, r.Best.Rate)
+	case r.Better.Rate >= r.Wanted:
+		return fmt.Sprintf("%v would reach the rate %.4g, and the change from %v, with a rate of %.4g, would not repay", r.Better.Combination, r.Wanted,
+			r.Chosen.Combination, r.Chosen.Rate)
 	}
-	return fmt.Sprintf("no known combination reaches the rate %.4g: %v is the fastest, with %.4g", r.Wanted, r.Beyond.Combination, r.Beyond.Rate)
+	return fmt.Sprintf("no known combination reaches the rate %.4g: %v is the fastest, with %.4g", r.Wanted, r.Better.Combination, r.Better.Rate)
 }
 
 func (c Combination) String() string {
@@ -136,11 +132,10 @@ func Choose(t Tuning) (Choice, error) {
 	}
 	t.Horizon = cmp.Or(t.Horizon, DefaultHorizon)
 	known := newRates(t.Rates)
-	reached, fastest, beyond := t.search(known)
-	best := reached
+	best, fastest := t.search(known)
 	if best.Why == "" {
 		best = fastest
-		best.Refused = &RateRefusal{Wanted: t.Rate, Best: CombinationRate{best.Combination, best.Rate}, Beyond: CombinationRate{beyond.Combination, beyond.Rate}}
+		best.Refused = &RateRefusal{Wanted: t.Rate, Chosen: CombinationRate{best.Combination, best.Rate}, Better: CombinationRate{best.Combination, best.Rate}}
 	}
 	if best.Why == "" {
 		best.Why, best.Combination, best.Price = Unknown, t.Now, t.price(t.Now)
@@ -152,22 +147,15 @@ func Choose(t Tuning) (Choice, error) {
 	return t.unlessKept(best, known), nil
 }
 
-// search returns the cheapest combination that reaches the rate, the fastest one for which there is room, and the fastest
-// one of all.
-func (t *Tuning) search(known *rates) (reached, fastest, beyond Choice) {
+// search returns the cheapest combination that reaches the rate, and the fastest one.
+func (t *Tuning) search(known *rates) (reached, fastest Choice) {
 	for _, w := range t.Workers {
 		for _, p := range t.Servers {
 			c := Choice{Combination: Combination{w, p}, Price: t.price(Combination{w, p})}
 			if c.Rate, c.Measured = known.of(c.Combination); c.Rate == 0 {
 				continue
 			}
-			if c.Why = Fastest; beyond.Why == "" || outpaces(&c, &beyond) {
-				beyond = c
-			}
-			if c.Combination != t.Now && !t.room(c.Combination) {
-				continue
-			}
-			if fastest.Why == "" || outpaces(&c, &fastest) {
+			if c.Why = Fastest; fastest.Why == "" || outpaces(&c, &fastest) {
 				fastest = c
 			}
 			if c.Why = Cheapest; c.Rate >= t.Rate && (reached.Why == "" || undercuts(&c, &reached)) {
@@ -175,12 +163,7 @@ func (t *Tuning) search(known *rates) (reached, fastest, beyond Choice) {
 			}
 		}
 	}
-	return reached, fastest, beyond
-}
-
-// room reports whether there is room for a combination.
-func (t *Tuning) room(c Combination) bool {
-	return (t.MostWorkers == 0 || c.Workers <= t.MostWorkers) && (t.MostServers == 0 || c.Servers <= t.MostServers)
+	return reached, fastest
 }
 
 func (t *Tuning) price(c Combination) Price {
@@ -199,7 +182,7 @@ func outpaces(a, b *Choice) bool {
 
 // unlessKept returns the present combination where the change to a better one does not repay, else the better one.
 func (t *Tuning) unlessKept(best Choice, known *rates) Choice {
-	now := Choice{Combination: t.Now, Price: t.price(t.Now), Why: Kept, Refused: best.Refused}
+	now := Choice{Combination: t.Now, Price: t.price(t.Now), Why: Kept}
 	now.Rate, now.Measured = known.of(t.Now)
 	legal := slices.Contains(t.Workers, t.Now.Workers) && slices.Contains(t.Servers, t.Now.Servers)
 	if !legal || now.Rate == 0 {
@@ -212,8 +195,8 @@ func (t *Tuning) unlessKept(best Choice, known *rates) Choice {
 	if repays {
 		return best
 	}
-	if now.Refused == nil && now.Rate < t.Rate {
-		now.Refused = &RateRefusal{Wanted: t.Rate, Best: CombinationRate{now.Combination, now.Rate}, Beyond: CombinationRate{best.Combination, best.Rate}}
+	if now.Rate < t.Rate {
+		now.Refused = &RateRefusal{Wanted: t.Rate, Chosen: CombinationRate{now.Combination, now.Rate}, Better: CombinationRate{best.Combination, best.Rate}}
 	}
 	return now
 }
@@ -257,8 +240,8 @@ func (t *Tuning) Validate() error {
 		return fmt.Errorf("a change costs %v seconds, legal is 0 to %g", t.Cost, maxSeconds)
 	case !(t.Horizon >= 0 && t.Horizon <= maxSeconds):
 		return fmt.Errorf("a horizon of %v seconds, legal is 0 to %g", t.Horizon, maxSeconds)
-	case t.MostWorkers < 0 || t.MostServers < 0 || t.Now.Workers < 0 || t.Now.Servers < 0:
-		return fmt.Errorf("room for %d workers and %d servers, and %v now: legal is 0 or more", t.MostWorkers, t.MostServers, t.Now)
+	case t.Now.Workers < 0 || t.Now.Servers < 0:
+		return fmt.Errorf("%v now: legal is 0 or more", t.Now)
 	}
 	return t.validatePrices()
 }

@@ -53,9 +53,6 @@ func TestChoose(t *testing.T) {
 		{"more workers with one server", tuning(120), 8, 1, elastic.Cheapest, ""},
 		{"both", tuning(200), 8, 3, elastic.Cheapest, ""},
 		{"nothing reaches it", tuning(500), 8, 3, elastic.Fastest, "no known combination reaches the rate 500: 8 workers with 3 servers is the fastest, with 220"},
-		{"no room for eight workers", with(150, func(tn *elastic.Tuning) { tn.MostWorkers = 7 }), 4, 2, elastic.Fastest,
-			"8 workers with 3 servers would reach the rate 150, and there is room for 4 workers with 2 servers with a rate of 110"},
-		{"no room for two servers", with(100, func(tn *elastic.Tuning) { tn.MostServers = 1 }), 8, 1, elastic.Cheapest, ""},
 		{"nothing is known", with(100, func(tn *elastic.Tuning) { tn.Rates = nil }), 0, 0, elastic.Unknown, "no rate of a legal combination is known"},
 		{"what is known is not legal", with(90, func(tn *elastic.Tuning) { tn.Workers = []int{5} }), 0, 0, elastic.Unknown, "no rate of a legal combination is known"},
 		// 8 GPUs for 1000 s against 4 for 1100 s: half of them are saved.
@@ -69,10 +66,11 @@ func TestChoose(t *testing.T) {
 		// 150 × (1000 − 100) > 110 × 1000.
 		{"growth that repays", now(120, 4, 2, 100), 8, 1, elastic.Cheapest, ""},
 		// 150 × (1000 − 300) < 110 × 1000.
-		{"growth that does not", now(120, 4, 2, 300), 4, 2, elastic.Kept, "8 workers with 1 servers would reach the rate 120, and there is room for 4 workers with 2 servers with a rate of 110"},
-		{"the present one needs no room", with(120, func(tn *elastic.Tuning) {
-			tn.Now, tn.MostWorkers = elastic.Combination{Workers: 8, Servers: 1}, 4
-		}), 8, 1, elastic.Cheapest, ""},
+		{"growth that does not", now(120, 4, 2, 300), 4, 2, elastic.Kept,
+			"8 workers with 1 servers would reach the rate 120, and the change from 4 workers with 2 servers, with a rate of 110, would not repay"},
+		// 220 × (1000 − 600) < 110 × 1000, and 500 is out of reach.
+		{"growth that does not, towards a rate that nothing reaches", now(500, 4, 2, 600), 4, 2, elastic.Kept,
+			"no known combination reaches the rate 500: 8 workers with 3 servers is the fastest, with 220"},
 		{"an illegal present size", now(90, 5, 1, 900), 4, 1, elastic.Cheapest, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -119,7 +117,7 @@ func TestChooseRefuses(t *testing.T) {
 		"the wanted rate is 0":                                           func(tn *elastic.Tuning) { tn.Rate = 0 },
 		"a change costs -1 seconds":                                      func(tn *elastic.Tuning) { tn.Cost = -1 },
 		"a horizon of NaN seconds":                                       func(tn *elastic.Tuning) { tn.Horizon = math.NaN() },
-		"room for -1 workers":                                            func(tn *elastic.Tuning) { tn.MostWorkers = -1 },
+		"-1 workers with 0 servers now":                                  func(tn *elastic.Tuning) { tn.Now.Workers = -1 },
 		"the price of a server is":                                       func(tn *elastic.Tuning) { tn.Server.CPU = -1 },
 	} {
 		tn := tuning(100)
@@ -134,7 +132,7 @@ func TestChooseRefuses(t *testing.T) {
 func randomTuning(t *rapid.T) elastic.Tuning {
 	tn := elastic.Tuning{
 		Worker: elastic.Price{GPU: 1000, CPU: int64(between(t, "worker CPU", 0, 2)), Memory: 1}, Server: elastic.Price{CPU: int64(between(t, "server CPU", 0, 3)), Memory: 1},
-		Rate: float64(between(t, "wanted", 1, 120)), MostWorkers: between(t, "most workers", 0, 6), MostServers: between(t, "most servers", 0, 6),
+		Rate: float64(between(t, "wanted", 1, 120)),
 	}
 	for n := range between(t, "workers", 1, 6) {
 		tn.Workers = append(tn.Workers, n+1)
@@ -173,7 +171,7 @@ func choose(t interface {
 
 // estimate returns what a job would reach with a combination: that is the choice where nothing else is legal.
 func estimate(t *rapid.T, tn elastic.Tuning, workers, servers int) float64 {
-	tn.Workers, tn.Servers, tn.Now, tn.MostWorkers, tn.MostServers = []int{workers}, []int{servers}, elastic.Combination{}, 0, 0
+	tn.Workers, tn.Servers, tn.Now = []int{workers}, []int{servers}, elastic.Combination{}
 	return choose(t, tn).Rate
 }
 
@@ -183,9 +181,8 @@ func bruteForce(t *rapid.T, tn elastic.Tuning) (best elastic.Combination, reache
 	least := math.Inf(1)
 	for _, w := range tn.Workers {
 		for _, p := range tn.Servers {
-			fits := (tn.MostWorkers == 0 || w <= tn.MostWorkers) && (tn.MostServers == 0 || p <= tn.MostServers)
 			rate := estimate(t, tn, w, p)
-			if !fits || rate < tn.Rate || rate == 0 {
+			if rate < tn.Rate || rate == 0 {
 				continue
 			}
 			price := float64(w)*1e9 + float64(int64(w)*tn.Worker.CPU+int64(p)*tn.Server.CPU)*1e6 + float64(w+p)*1e3 - rate
@@ -231,21 +228,6 @@ func dearer(a, b elastic.Price) bool {
 		return a.CPU > b.CPU
 	}
 	return a.Memory > b.Memory
-}
-
-// TestChooseRoomLaw: where the rate is reached, more room never makes the choice dearer, and never unreached.
-func TestChooseRoomLaw(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		tn := randomTuning(t)
-		tn.MostWorkers, tn.MostServers = between(t, "workers first", 1, 6), between(t, "servers first", 1, 6)
-		before := choose(t, tn)
-		tn.MostWorkers += between(t, "further workers", 0, 3)
-		tn.MostServers += between(t, "further servers", 0, 3)
-		after := choose(t, tn)
-		if before.Refused == nil && (after.Refused != nil || dearer(after.Price, before.Price)) {
-			t.Fatalf("%+v, and with more room %+v", before, after)
-		}
-	})
 }
 
 // TestChooseShuffleLaw: the order of the rates makes no difference.
