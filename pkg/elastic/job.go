@@ -21,7 +21,7 @@ type Job struct {
 	// Started is the Unix time in seconds at which the job started to run, 0 for a job that waits.
 	Started int64
 	// Sizes are the legal numbers of workers, ascending and above 0. The first is the least number that may run. See
-	// Steps and PowersOfTwo.
+	// Steps.
 	Sizes []int
 	// Placed are the places of the workers that run, in the order of their ranks. A job without any waits. Where their
 	// number is no legal size, workers are missing, and Workers counts on their return.
@@ -109,10 +109,12 @@ func ascends(sizes []int) bool {
 // Steps returns the sizes from least to most in steps: 2, 4, 6, 8 for 2 to 9 in steps of 2. A job whose workers come in
 // whole replica groups has steps of one group.
 func Steps(least, most, step int) ([]int, error) {
-	if err := checkSizes(least, most); err != nil {
-		return nil, err
-	}
-	if step < 1 {
+	switch {
+	case least < 1 || most > MaxWorkers:
+		return nil, fmt.Errorf("list sizes: %d to %d workers, legal is 1 to %d", least, most, MaxWorkers)
+	case least > most:
+		return nil, fmt.Errorf("list sizes: at least %d workers and at most %d", least, most)
+	case step < 1:
 		return nil, fmt.Errorf("list sizes: steps of %d workers, legal is 1 or more", step)
 	}
 	var sizes []int
@@ -120,30 +122,6 @@ func Steps(least, most, step int) ([]int, error) {
 		sizes = append(sizes, n)
 	}
 	return sizes, nil
-}
-
-// PowersOfTwo returns least and all powers of two between least and most: 3, 4, 8 for 3 to 9.
-func PowersOfTwo(least, most int) ([]int, error) {
-	if err := checkSizes(least, most); err != nil {
-		return nil, err
-	}
-	sizes := []int{least}
-	for n := 1; n <= most; n *= 2 {
-		if n > least {
-			sizes = append(sizes, n)
-		}
-	}
-	return sizes, nil
-}
-
-func checkSizes(least, most int) error {
-	switch {
-	case least < 1 || most > MaxWorkers:
-		return fmt.Errorf("list sizes: %d to %d workers, legal is 1 to %d", least, most, MaxWorkers)
-	case least > most:
-		return fmt.Errorf("list sizes: at least %d workers and at most %d", least, most)
-	}
-	return nil
 }
 
 // sizeBelow returns the largest legal size that is at most n, and false where there is none.

@@ -98,7 +98,7 @@ func randomJob(t *rapid.T, w *world, name string) elastic.Job {
 	case "groups":
 		j.Sizes, err = elastic.Steps(2*least, 2*least+between(t, "more", 0, 8), 2)
 	case "powers":
-		j.Sizes, err = elastic.PowersOfTwo(least, least+between(t, "more", 0, 8))
+		j.Sizes = powersOfTwo(least, least+between(t, "more", 0, 8))
 	}
 	if err != nil {
 		t.Fatal(err)

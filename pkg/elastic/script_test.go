@@ -84,9 +84,20 @@ func parseSizes(text string) ([]int, error) {
 		return elastic.Steps(least, most, 1)
 	}
 	if _, err := fmt.Sscanf(text, "%d^%d", &least, &most); err == nil {
-		return elastic.PowersOfTwo(least, most)
+		return powersOfTwo(least, most), nil
 	}
 	return nil, fmt.Errorf("%q are no sizes", text)
+}
+
+// powersOfTwo returns least and all powers of two between least and most: 3, 4, 8 for 3 to 9.
+func powersOfTwo(least, most int) []int {
+	sizes := []int{least}
+	for n := 1; n <= most; n *= 2 {
+		if n > least {
+			sizes = append(sizes, n)
+		}
+	}
+	return sizes
 }
 
 func (s *script) job(args []datadriven.CmdArg) (string, error) {
