@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -36,8 +35,6 @@ type Cluster struct {
 	gang.Cluster
 	// Infos are the nodes of gang.Cluster, in the same order.
 	Infos []*v1.Node
-	// Problems are the nodes that are left out although they have GPUs, and pods that are not in the ledgers, in words.
-	Problems []string
 
 	placed map[types.UID]vgpu.Assignment
 	pods   []int // the number of pods on each node
@@ -85,15 +82,9 @@ func (r *Reader) Read(o Objects) *Cluster {
 		if !kube.WantsVGPU(pod) {
 			continue
 		}
-		err := is.err
-		if err == nil {
-			err = c.Nodes[i].Add(is.assignment)
+		if is.err == nil && c.Nodes[i].Add(is.assignment) == nil {
+			c.placed[pod.UID] = is.assignment // others stay out of the ledgers
 		}
-		if err != nil {
-			c.Problems = append(c.Problems, fmt.Sprintf("pod %s: %v", kube.PathOf(pod), err))
-			continue
-		}
-		c.placed[pod.UID] = is.assignment
 	}
 	for i, n := range c.Nodes {
 		n.SetRoom(rooms[i])
@@ -148,8 +139,7 @@ func (c *Cluster) addNodes(o Objects) map[string]int {
 			ledger, err = vgpu.NewNode(n.Name, devices)
 		}
 		if err != nil {
-			c.Problems = append(c.Problems, err.Error())
-			continue
+			continue // nothing is placed where the devices are unknown
 		}
 		at[n.Name] = len(c.Nodes)
 		c.Nodes, c.Infos = append(c.Nodes, ledger), append(c.Infos, n)
