@@ -34,7 +34,7 @@ func (s sizeFields) may(ctx context.Context, g *elasticGang) (verdict, error) {
 	if by := s.listers.autoscaler(g.Namespace, owner.GroupKind.Kind, owner.Object.GetName()); by != "" {
 		return verdict{reason: reasonOwnSize, message: by}, nil
 	}
-	if !slices.ContainsFunc(g.Sizes, owner.Fits) || !owner.Fits(g.Sizes[0]) {
+	if !owner.Fits(g.Sizes[0]) {
 		return verdict{reason: reasonSizesDoNotFit, message: fmt.Sprintf("%s can make %s members, and the gang runs with %v: make the least number of both the same",
 			owner, owner.Legal(), g.Sizes)}, nil
 	}
