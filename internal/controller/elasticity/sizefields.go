@@ -61,7 +61,7 @@ func (s sizeFields) refusedBefore(g *elasticGang, owner *sizefield.Owner) *verdi
 		}
 		m.refused = &verdict{reason: c.Reason, message: c.Message, generation: c.ObservedGeneration}
 	}
-	if m.refused.generation != owner.Object.GetGeneration() {
+	if m.refused.generation != owner.Object.GetGeneration() || !m.refused.until.IsZero() && !s.now.Before(m.refused.until) {
 		m.refused = nil
 		return nil
 	}
@@ -104,6 +104,10 @@ func (s sizeFields) prepare(ctx context.Context, d *decision) error {
 	return nil
 }
 
+// askAgain is how long the want of a right counts. A longer time makes users wait after they have given it, a shorter one makes more
+// requests that come to nothing.
+const askAgain = time.Minute
+
 // refuse makes a refusal of the API server the verdict on a gang, and reports whether there was one.
 func (s sizeFields) refuse(d *decision, err error) bool {
 	refusal, is := errors.AsType[*sizefield.Refusal](err)
@@ -112,6 +116,9 @@ func (s sizeFields) refuse(d *decision, err error) bool {
 	}
 	owner := d.resizable.owner
 	d.resizable = verdict{reason: refusal.Reason, message: refusal.Message, owner: owner, generation: owner.Object.GetGeneration()}
+	if refusal.Reason == sizefield.NotAllowed { // a binding changes no object of the gang
+		d.resizable.until = s.now.Add(askAgain)
+	}
 	s.memory[d.Ref].refused = &d.resizable
 	return true
 }

@@ -191,6 +191,32 @@ func TestFieldsRefused(t *testing.T) {
 	w.check("train", 4, "ForWaiting")
 }
 
+// For want of a right the condition says which one it is and who has it. The controller asks again within a minute, although the object
+// stays as it is.
+func TestFieldsNotAllowed(t *testing.T) {
+	w := newFieldsWorld(t, 8, 8, append(members(t, "train", 8, 8, 0), rigid(t)...)...)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 8)))
+	tries := 0
+	w.refuse = func(verb, _ string) error {
+		if verb == "try" {
+			tries++
+			return apierrors.NewForbidden(jobs.GroupResource(), "train", errors.New(`User "tandem" cannot patch resource "jobs" in API group "batch" in the namespace "ns"`))
+		}
+		return nil
+	}
+	for _, at := range []int{0, 10, 59} {
+		w.pass(at)
+		w.check("train", 8, reasonFixed)
+		w.resizable("NotAllowed", "no right to patch jobs.batch in the namespace ns, and so cannot change spec.parallelism of Job.batch train (")
+		w.resizable("NotAllowed", ": bind the ClusterRole tandem-controller-resize-jobs to its account")
+	}
+	w.same("tries", 1, tries)
+	w.same("notices", map[string]string{}, w.notices())
+	w.refuse = func(string, string) error { return nil }
+	w.pass(60)
+	w.check("train", 4, "ForWaiting")
+}
+
 // A refusal that comes only with the write takes the target back.
 func TestFieldsRefusedLate(t *testing.T) {
 	w := newFieldsWorld(t, 16, 2, members(t, "train", 2, 2, 0)...)

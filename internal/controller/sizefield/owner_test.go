@@ -301,6 +301,31 @@ func TestNotAllowed(t *testing.T) {
 	}
 }
 
+// An answer of the authorizer to a write names the right and the role; one of admission, with the same code, is a change that is refused.
+func TestWriteNotAllowed(t *testing.T) {
+	owner := object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 2}}")
+	for says, want := range map[string]Refusal{
+		`User "tandem" cannot patch resource "deployments/scale" in API group "apps" in the namespace "ns"`: {NotAllowed,
+			"no right to patch deployments.apps/scale in the namespace ns, and so cannot change spec.replicas of Deployment.apps a"},
+		"exceeded quota": {ChangeRefused, "does not let spec.replicas of Deployment.apps a change from 2 to 3"},
+	} {
+		f, client := finder(t, owner)
+		o, err := f.Find(t.Context(), pods(owner, 2, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.PrependReactor("patch", "deployments", func(k8stesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "a", errors.New(says))
+		})
+		err = o.Write(t.Context(), client, Change{Members: 3})
+		if refusal, refused := errors.AsType[*Refusal](err); !refused || refusal.Reason != want.Reason || !strings.Contains(refusal.Message, want.Message) {
+			t.Errorf("%s: %v", says, err)
+		} else if want.Reason == NotAllowed && !strings.HasSuffix(refusal.Message, "bind the ClusterRole tandem-controller-resize-apps to its account") {
+			t.Error(err)
+		}
+	}
+}
+
 // Pods that have no number leave from the last one on, those without a node first.
 func TestBeyondWithoutNumbers(t *testing.T) {
 	owner := object(t, "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a}, spec: {replicas: 5}}")

@@ -17,7 +17,7 @@ import (
 // ErrChanged says that somebody else has changed the number since it was read. The next pass reads it anew.
 var ErrChanged = errors.New("its number of pods has changed since it was read")
 
-// ChangeRefused is the reason of a refusal by the API server.
+// ChangeRefused is the reason of a refusal by the API server that is not for want of a right.
 const ChangeRefused = "ChangeRefused"
 
 // operation is one of a JSON patch.
@@ -106,6 +106,13 @@ func (o *Owner) Write(ctx context.Context, client dynamic.Interface, change Chan
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ErrChanged
+	case lacksRight(err):
+		resource := o.resource.GroupResource().String()
+		if o.Scale {
+			resource += "/scale"
+		}
+		return &Refusal{NotAllowed, fmt.Sprintf("the controller has no right to patch %s in the namespace %s, and so cannot change %s of %s (%v): bind the ClusterRole %s to its account",
+			resource, o.Object.GetNamespace(), o.Field(), o, err, o.Role)}
 	case !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) && !apierrors.IsMethodNotSupported(err):
 		return fmt.Errorf("change %s of %s: %w", o.Field(), o, err)
 	}
@@ -113,6 +120,12 @@ func (o *Owner) Write(ctx context.Context, client dynamic.Interface, change Chan
 		return ErrChanged
 	}
 	return &Refusal{ChangeRefused, fmt.Sprintf("the API server does not let %s of %s change from %d to %d: %v", o.Field(), o, o.Number, (change.Members-o.Others)/o.Per, err)}
+}
+
+// lacksRight reports whether the API server's authorizer refused a patch. Webhooks and other parts of admission refuse with the same code;
+// only an authorizer's answer tells the verb and the resource.
+func lacksRight(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot patch resource ")
 }
 
 // changed reports whether the number is no longer the one that was read.
