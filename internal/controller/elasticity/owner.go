@@ -57,7 +57,8 @@ func (l *listers) resizable(g *elasticGang) verdict {
 	owner := metav1.GetControllerOf(g.all[0])
 	for _, pod := range g.all[1:] {
 		if o := metav1.GetControllerOf(pod); (o == nil) != (owner == nil) || o != nil && o.UID != owner.UID {
-			return verdict{reason: reasonSeveralOwners, message: "the members have several owners: the size changes only where one Job, StatefulSet or ReplicaSet makes all members"}
+			return verdict{reason: reasonSeveralOwners, message: fmt.Sprintf("pod %s belongs to %s, and pod %s to %s: the size changes only where one Job, StatefulSet or "+
+				"ReplicaSet makes all members", g.all[0].Name, ownerName(owner), pod.Name, ownerName(o))}
 		}
 	}
 	if owner == nil {
@@ -81,6 +82,14 @@ func (l *listers) resizable(g *elasticGang) verdict {
 		return verdict{reason: reasonUnknownOwner, message: fmt.Sprintf("the members belong to %s %s, and the controller does not know whether that makes evicted pods anew: "+
 			"it resizes gangs of Jobs, StatefulSets and ReplicaSets", gk.String(), owner.Name)}
 	}
+}
+
+// ownerName names an owner, for people.
+func ownerName(owner *metav1.OwnerReference) string {
+	if owner == nil {
+		return "no object"
+	}
+	return schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String() + " " + owner.Name
 }
 
 // jobResizable says whether the pods of a Job can be evicted without a failure of the Job.

@@ -108,15 +108,15 @@ func TestOwners(t *testing.T) {
 	same := func(*v1.Pod) {}
 	for name, test := range map[string]struct {
 		first, last func(*v1.Pod)
-		want        string
+		want, says  string
 	}{
-		"bare pods":              {bare, bare, reasonNoOwner},
-		"a bare pod comes first": {bare, same, reasonSeveralOwners},
-		"a bare pod comes last":  {same, bare, reasonSeveralOwners},
-		"two Jobs":               {same, other, reasonSeveralOwners},
-		"one Job":                {same, same, reasonHeldMembers},
+		"bare pods":              {bare, bare, reasonNoOwner, "bare pods"},
+		"a bare pod comes first": {bare, same, reasonSeveralOwners, "pod train-0 belongs to no object, and pod train-1 to Job.batch train: "},
+		"a bare pod comes last":  {same, bare, reasonSeveralOwners, "pod train-0 belongs to Job.batch train, and pod train-1 to no object: "},
+		"two Jobs":               {same, other, reasonSeveralOwners, "pod train-0 belongs to Job.batch train, and pod train-1 to Job.batch other: "},
+		"one Job":                {same, same, reasonHeldMembers, "Job train"},
 		"an owner that is no controller": {
-			func(p *v1.Pod) { p.OwnerReferences[0].Controller = nil }, func(p *v1.Pod) { p.OwnerReferences[0].Controller = nil }, reasonNoOwner,
+			func(p *v1.Pod) { p.OwnerReferences[0].Controller = nil }, func(p *v1.Pod) { p.OwnerReferences[0].Controller = nil }, reasonNoOwner, "bare pods",
 		},
 	} {
 		pods := members(t, "train", 3, 0, 0)
@@ -124,7 +124,7 @@ func TestOwners(t *testing.T) {
 		test.last(pods[1])
 		test.last(pods[2])
 		v := listersOf(t, jobOf("train", 4), jobOf("other", 4)).resizable(gangOf(pods, nil))
-		if v.reason != test.want || v.yes != (test.want == reasonHeldMembers) || v.message == "" {
+		if v.reason != test.want || v.yes != (test.want == reasonHeldMembers) || !strings.Contains(v.message, test.says) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
