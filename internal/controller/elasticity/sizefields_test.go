@@ -315,7 +315,11 @@ func TestFieldsRefusals(t *testing.T) {
 			set(int64(0), "spec", "completions")(job)
 		}, "OwnerIsSuspended", "spec.parallelism is 0"},
 		"no index": {set("NonIndexed", "spec", "completionMode"), "OwnerIsNotElastic", "is not Indexed"},
-		"unlike":   {set(int64(9), "spec", "completions"), "OwnerIsNotElastic", "differ"},
+		"unlike":   {set(int64(9), "spec", "completions"), "OwnerIsNotElastic", "spec.parallelism is 8, and spec.completions is 9: set spec.completions equal to spec.parallelism"},
+		"no completions": {func(job *unstructured.Unstructured) {
+			unstructured.RemoveNestedField(job.Object, "spec", "completions")
+		}, "OwnerIsNotElastic",
+			"spec.completions is missing: set spec.completions equal to spec.parallelism"},
 		"an owner above": {func(job *unstructured.Unstructured) { job.SetOwnerReferences(owned("example.com/v1", "Sweep", "all")) },
 			reasonOwnSize, "Sweep.example.com all owns Job.batch train"},
 		"another Job": {func(job *unstructured.Unstructured) { job.SetUID("other") }, reasonOwnerMissing, "another one"},

@@ -72,8 +72,14 @@ func jobTemplate(from map[string]any, path []string) (Size, error) {
 	if s.Number, err = whole(from, parallelism); err != nil {
 		return s, err
 	}
-	if n, err := whole(from, completions); err != nil || n != s.Number {
-		return s, errors.Join(err, fmt.Errorf("%s and %s differ: make them the same", strings.Join(parallelism, "."), strings.Join(completions, ".")))
+	set := fmt.Sprintf("set %s equal to %s", strings.Join(completions, "."), strings.Join(parallelism, "."))
+	switch n, err := whole(from, completions); {
+	case at(from, completions...) == nil:
+		return s, fmt.Errorf("%s is missing: %s", strings.Join(completions, "."), set)
+	case err != nil:
+		return s, err
+	case n != s.Number:
+		return s, fmt.Errorf("%s is %d, and %s is %d: %s", strings.Join(parallelism, "."), s.Number, strings.Join(completions, "."), n, set)
 	}
 	return s, nil
 }
