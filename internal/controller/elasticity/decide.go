@@ -184,6 +184,9 @@ func (d *decision) status(m *memory, now time.Time) v1alpha1.ElasticTargetStatus
 	setCondition(&s, v1alpha1.ConditionResizable, d.resizable.yes, d.resizable.reason, d.resizable.message, stamp)
 	meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResizable).ObservedGeneration = d.resizable.generation
 	admitted, why := d.admitted()
+	if !admitted && m.budget != "" {
+		why += "; " + m.budget
+	}
 	setCondition(&s, v1alpha1.ConditionAdmitted, admitted, map[bool]string{true: "AsManyAsTarget", false: "NotAsTarget"}[admitted], why, stamp)
 	d.tuningStatus(&s, stamp)
 	return s

@@ -289,6 +289,10 @@ type memory struct {
 	firstGone time.Time
 	// refusal is the last size that the gang could not have.
 	refusal refusal
+	// budget says why a member that must leave stays, "" where none does for a disruption budget. budgetOf is the number of members
+	// for which an event has said it, 0 for none.
+	budget   string
+	budgetOf int
 	// told is the last message of an impossible report, for the log.
 	told string
 	// present are the members of the last pass. resize is the last change of their number until its cost is known, nil

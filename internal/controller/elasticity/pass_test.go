@@ -3,6 +3,7 @@ package elasticity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -462,6 +463,59 @@ func TestBudget(t *testing.T) {
 	w.same("evicted in the end", []string{"train-4", "train-6", "train-7", "train-5"}, w.evicted)
 	if got := testutil.ToFloat64(w.metrics.evictions.WithLabelValues(evictionBudget)); got != 1 {
 		t.Errorf("%v evictions are counted that a budget forbade", got)
+	}
+}
+
+// What a disruption budget forbids is an event, once for each change, and a part of the condition Admitted.
+func TestBudgetIsTold(t *testing.T) {
+	w := shrinking(t)
+	w.pass(0)
+	w.events()
+	w.refuse = func(verb, name string) error {
+		if verb != "evict" || name < "train-6" {
+			return nil
+		}
+		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget at-least-six needs 6 healthy pods and has 6 currently",
+		})
+		return err
+	}
+	const why = "pod train-6 must leave, and stays: The disruption budget at-least-six needs 6 healthy pods and has 6 currently"
+	admitted := func() string {
+		return meta.FindStatusCondition(w.target("train").Status.Conditions, v1alpha1.ConditionAdmitted).Message
+	}
+	for _, at := range []int{5, 15, 25} {
+		if w.try(at) == nil {
+			t.Errorf("at %d the pass does not fail", at)
+		}
+	}
+	w.same("events", []string{"Warning ElasticEvictionRefused " + why + "; the controller tries again in each pass"}, w.events())
+	if got := admitted(); !strings.HasSuffix(got, "; "+why) {
+		t.Errorf("Admitted: %s", got)
+	}
+	w.refuse = func(string, string) error { return nil }
+	w.pass(35)
+	w.pass(45)
+	w.same("further events", []string(nil), w.events())
+	if got := admitted(); strings.Contains(got, "budget") {
+		t.Errorf("Admitted in the end: %s", got)
+	}
+}
+
+func TestBudgetIn(t *testing.T) {
+	for want, err := range map[string]error{
+		"": apierrors.NewTooManyRequests("the server has received too many requests", 1),
+		"Cannot evict pod as it would violate the pod's disruption budget.": apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10),
+		"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.": &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: 500, Reason: metav1.StatusReasonInternalError, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}},
+	} {
+		if got := budgetIn(fmt.Errorf("evict pod a: %w", err)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := budgetIn(nil); got != "" {
+		t.Error(got)
 	}
 }
 

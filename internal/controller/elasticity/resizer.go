@@ -55,8 +55,14 @@ func (h heldMembers) resize(ctx context.Context, d *decision) error {
 	}
 	due, err := h.notify(ctx, d, leave)
 	errs := []error{err}
+	kept := ""
 	for _, pod := range due {
-		errs = append(errs, h.evict(ctx, pod))
+		err := h.evict(ctx, pod)
+		errs = append(errs, err)
+		if why := budgetIn(err); why != "" && kept == "" {
+			kept = fmt.Sprintf("pod %s must leave, and stays: %s", pod.Name, why)
+		}
 	}
+	h.tellBudget(d, kept, len(leave) > 0)
 	return errors.Join(errs...)
 }
