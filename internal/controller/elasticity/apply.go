@@ -56,10 +56,15 @@ func (g *elasticGang) about() *v1.ObjectReference {
 	if g.Object != nil {
 		return g.Object
 	}
-	if owner := metav1.GetControllerOf(g.all[0]); owner != nil {
-		return &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: g.Namespace, Name: owner.Name, UID: owner.UID}
+	return ownerOrPod(g.all[0])
+}
+
+// ownerOrPod returns the owner of a pod, the pod itself where it has none.
+func ownerOrPod(pod *v1.Pod) *v1.ObjectReference {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}
 	}
-	return &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: g.Namespace, Name: g.all[0].Name, UID: g.all[0].UID}
+	return &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
 // writeTarget makes the ElasticTarget of a gang, or changes its spec, and returns it.

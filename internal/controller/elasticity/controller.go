@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -90,8 +91,10 @@ type Controller struct {
 	profiles    profiles
 	memory      map[podgroup.Ref]*memory
 	completions *completions
-	metrics     *metricSet
-	now         func() time.Time
+	// rigid are the objects of which an event said that their rate has no effect, as long as they have such pods.
+	rigid   map[types.UID]bool
+	metrics *metricSet
+	now     func() time.Time
 }
 
 // New returns a controller that has not read anything. An error names the option that is not legal.

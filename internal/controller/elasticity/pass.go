@@ -39,6 +39,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 		return fmt.Errorf("read the cluster: %w", err)
 	}
 	gangs, errs := p.gangsWith(ctx, targets)
+	p.tellRigid()
 	began := time.Now()
 	decisions, err := p.decide(c.reader.Read(p.objects), gangs)
 	c.metrics.decided(time.Since(began), len(gangs))
