@@ -26,6 +26,7 @@ func TestElasticSizes(t *testing.T) {
 		"2-5":     {sizes: []int{2, 3, 4, 5}},
 		"2-8/2":   {sizes: []int{2, 4, 6, 8}},
 		"2-9/3":   {sizes: []int{2, 5, 8}},
+		"2-7/2":   {sizes: []int{2, 4, 6}}, // the guide says that 7 is never reached
 		"2,4,8":   {sizes: []int{2, 4, 8}},
 		"2, 4":    {sizes: []int{2, 4}},
 		"2":       {sizes: []int{2}},

@@ -74,8 +74,8 @@ const (
 	AnnotationPreferredTopology = Domain + "/preferred-topology"
 
 	// AnnotationElasticWorkers makes a gang elastic: it lists the numbers of members with which the gang runs. 2-8 is all
-	// numbers from 2 to 8, 2-8/2 every second of them, and 1,2,4,8 just these. The least one is the least number of
-	// members of the gang. The controller chooses one of them, and the scheduler places no more members than that. The
+	// numbers from 2 to 8, 2-8/2 every second of them, and 1,2,4,8 just these. A range in steps need not end with a step:
+	// 2-7/2 is 2, 4 and 6. The least one is the least number of members of the gang. The controller chooses one of them, and the scheduler places no more members than that. The
 	// same on all pods of a gang; a PodGroup may carry it instead.
 	AnnotationElasticWorkers = Domain + "/elastic-workers"
 
