@@ -49,6 +49,7 @@ func TestElastic(t *testing.T) {
 				c.play(t, "owners whose fields are not written", refusedFields)
 				c.play(t, "a job states a rate", statesRate)
 				c.play(t, "owners that the controller refuses", refusedOwners)
+				c.play(t, "a worker that ends well when it is evicted", completedWorker)
 				c.play(t, "a target edited by hand", editedTarget)
 				c.play(t, "controller and scheduler are killed", killedBoth)
 			}
@@ -103,6 +104,9 @@ func (c *gangCluster) startController(t *testing.T, more ...string) {
 	c.controller = process
 }
 
+// endsWell is the label of pods that end with exit code 0 when they are deleted.
+const endsWell = "example.com/ends-well"
+
 // startKubelets runs what kubelets do with the pods on their nodes: they run, and one that is deleted fails and is gone.
 func (c *gangCluster) startKubelets(t *testing.T) {
 	t.Helper()
@@ -132,7 +136,9 @@ func (c *gangCluster) asKubelet(ctx context.Context, p *v1.Pod) {
 	case p.DeletionTimestamp == nil && phase == v1.PodPending:
 		phase = v1.PodRunning
 	case p.DeletionTimestamp != nil && phase != v1.PodFailed && phase != v1.PodSucceeded:
-		phase = v1.PodFailed
+		if phase = v1.PodFailed; p.Labels[endsWell] != "" {
+			phase = v1.PodSucceeded
+		}
 	}
 	pods := c.admin.CoreV1().Pods(p.Namespace)
 	if phase != p.Status.Phase {
@@ -323,6 +329,22 @@ func (c *gangCluster) awaitCondition(t *testing.T, name, reason, text string) {
 		}
 		return false, fmt.Sprintf("%+v", target)
 	})
+}
+
+// completedWorker: the Job counts a worker as completed that ends with exit code 0, and does not make it again. So no further one leaves.
+func completedWorker(t *testing.T, c *gangCluster) {
+	job := c.elasticJob("train", 10, 8)
+	job.Spec.Template.Labels[endsWell] = "yes"
+	c.startJob(t, job)
+	c.awaitWorkers(t, "train", 8)
+	c.create(t, testGang{name: "rigid", members: 9, min: 9, slots: 10})
+	c.awaitGang(t, "rigid", 9)
+	c.awaitCondition(t, "train", "WorkerCompleted", "pod train-7")
+	c.create(t, testGang{name: "late", members: 1, min: 1, slots: 10})
+	time.Sleep(3 * time.Second) // three passes
+	if got := c.namesOnNodes(t, "train"); len(got) != 7 {
+		t.Errorf("the members on nodes are %v", got)
+	}
 }
 
 func refusedOwners(t *testing.T, c *gangCluster) {

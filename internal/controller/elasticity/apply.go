@@ -18,6 +18,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
 
 // carryOut writes a decision into the target of its gang, tells it, and brings the members to the size. The target is
@@ -220,7 +221,7 @@ func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.Elast
 		}
 		if p.now.Sub(m.seen) < forgetAfter {
 			if m.seen != p.now || m.at.IsZero() {
-				errs = append(errs, p.writeGone(ctx, target, m.seen.Add(forgetAfter)))
+				errs = append(errs, p.writeGone(ctx, target, ref, m.seen.Add(forgetAfter)))
 			}
 			continue
 		}
@@ -233,12 +234,18 @@ func (p *pass) removeOld(ctx context.Context, targets map[string]*v1alpha1.Elast
 	return errors.Join(errs...)
 }
 
-// writeGone writes into the status of a target that its gang does not exist, and when the target will be removed.
-func (p *pass) writeGone(ctx context.Context, target *v1alpha1.ElasticTarget, removal time.Time) error {
+// writeGone writes into the status of a target that there is no elastic gang for it, and when the target will be removed.
+func (p *pass) writeGone(ctx context.Context, target *v1alpha1.ElasticTarget, ref podgroup.Ref, removal time.Time) error {
 	gone := target.DeepCopy()
-	gone.Status.Workers, gone.Status.Reason = 0, reasonGone
-	gone.Status.Message = "no member of this gang exists; the target is removed at " + removal.UTC().Format("15:04:05 MST") + " unless members come back"
-	setCondition(&gone.Status, v1alpha1.ConditionAdmitted, false, reasonGone, "no member of this gang exists", metav1.NewTime(p.now.Truncate(time.Second)))
+	s, why, unless := &gone.Status, "no member of this gang exists", "members come back"
+	if s.Reason = reasonGone; len(p.members[ref]) > 0 {
+		s.Reason, unless = string(elastic.Invalid), "that changes"
+		why = "the gang has members and is not elastic, or what it declares is not legal: the events of its pods say more"
+	} else {
+		s.Workers = 0
+	}
+	s.Message = why + "; the target is removed at " + removal.UTC().Format("15:04:05 MST") + " unless " + unless
+	setCondition(s, v1alpha1.ConditionAdmitted, false, s.Reason, why, metav1.NewTime(p.now.Truncate(time.Second)))
 	if equality.Semantic.DeepEqual(target.Status, gone.Status) {
 		return nil
 	}

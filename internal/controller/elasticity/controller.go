@@ -128,7 +128,7 @@ func New(o Options) (*Controller, error) {
 		c.now = time.Now
 	}
 	c.completions = &completions{now: c.now}
-	if _, err := core.Pods().Informer().AddEventHandler((&completions{now: c.now}).handler()); err != nil {
+	if _, err := core.Pods().Informer().AddEventHandler(c.completions.handler()); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	return c, nil

@@ -25,6 +25,8 @@ type pass struct {
 	*Controller
 	now     time.Time
 	objects snapshot.Objects
+	// members are those that have not ended, by gang.
+	members map[podgroup.Ref][]*v1.Pod
 	config  elastic.Config
 	// owners finds the objects that say how many members there are.
 	owners *sizefield.Finder
@@ -52,6 +54,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 		}
 	}
 	errs = append(errs, p.removeOld(ctx, targets))
+	p.completions.forget(p.objects.Pods)
 	return errors.Join(errs...)
 }
 
@@ -89,7 +92,7 @@ func (p *pass) read(ctx context.Context) (map[string]*v1alpha1.ElasticTarget, er
 // gangsWith returns the elastic gangs that exist, with their targets. The errors are of requests about the owners of some gangs;
 // these gangs keep their targets.
 func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.ElasticTarget) (gangs []*elasticGang, failed []error) {
-	members := map[podgroup.Ref][]*v1.Pod{}
+	p.members = map[podgroup.Ref][]*v1.Pod{}
 	ended := map[podgroup.Ref][]*v1.Pod{}
 	for _, pod := range p.objects.Pods {
 		ref, member := p.gangs.Of(pod)
@@ -98,7 +101,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 		case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 			ended[ref] = append(ended[ref], pod)
 		default:
-			members[ref] = append(members[ref], pod)
+			p.members[ref] = append(p.members[ref], pod)
 		}
 	}
 	reports := reportsOf(p.objects.GPUNodes)
@@ -107,7 +110,7 @@ func (p *pass) gangsWith(ctx context.Context, targets map[string]*v1alpha1.Elast
 	taken := map[string]bool{} // two gangs of one name can have one target only
 	for _, ref := range refs {
 		pg, err := p.gangs.Gang(ref)
-		all := members[ref]
+		all := p.members[ref]
 		if pg == nil || len(all) == 0 || all[0].Spec.SchedulerName != p.scheduler {
 			continue // another scheduler reads no targets
 		}

@@ -546,6 +546,13 @@ func TestForget(t *testing.T) {
 	if w.target("train") == nil {
 		t.Error("the time does not start with the last pass that saw the gang")
 	}
+	w.put(pods...)
+	delete(w.gangs.sizes, ref("train")) // its annotation is not legal any more
+	w.pass(1199)
+	if got := w.target("train").Status; got.Reason != "Invalid" || got.Message != "the gang has members and is not elastic, or what it declares is not legal: "+
+		"the events of its pods say more; the target is removed at 12:20:00 UTC unless that changes" {
+		t.Errorf("the target of a gang that is not elastic any more: %+v", got)
+	}
 	w.pass(1200)
 	if w.target("train") != nil || len(w.memory) != 0 {
 		t.Errorf("the target stays; %d gangs are remembered", len(w.memory))
@@ -582,12 +589,12 @@ func TestWorkerCompleted(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	w.same("notices", map[string]string{}, w.notices())
-	w.at = seconds(700)
-	w.completions.forget([]*v1.Pod{member("train", 0)})
+	w.pass(700)
 	if got := w.completions.of("uid-train"); got != "train-9" {
 		t.Errorf("while its Job has pods %q is remembered", got)
 	}
-	w.completions.forget(nil)
+	w.drop(w.gangs.pods...)
+	w.pass(701)
 	if got := w.completions.of("uid-train"); got != "" {
 		t.Errorf("%s is remembered of a Job without pods", got)
 	}
