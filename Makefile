@@ -54,8 +54,8 @@ tested-with: # builds what the tests start
 	@go run ./internal/sandbox/tools etcd kube-apiserver >/dev/null
 
 .PHONY: test-operators
-test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, which run; the first run builds them
-	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$' -v ./test/integration
+test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, and measure fleets by Prometheus; the first run builds them
+	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$|TestFleetsPrometheus$$' -v ./test/integration
 
 HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each

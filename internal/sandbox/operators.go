@@ -27,8 +27,8 @@ func OperatorSource(ctx context.Context, path string) (string, error) {
 }
 
 // Operator returns the path of a program of a module that tools/operators names. It builds the program in the module's own
-// directory, with the versions that the module's authors chose, where the cache has none.
-func Operator(ctx context.Context, path, pkg string) (string, error) {
+// directory, with the versions that the module's authors chose, where the cache has none. The arguments are those of go build.
+func Operator(ctx context.Context, path, pkg string, args ...string) (string, error) {
 	dir, err := OperatorSource(ctx, path)
 	if err != nil {
 		return "", err
@@ -41,7 +41,7 @@ func Operator(ctx context.Context, path, pkg string) (string, error) {
 	out := filepath.Join(cache, "tools", "operators-"+filepath.Base(dir))
 	b := &builder{
 		name: "operators", dir: dir, out: out, packages: map[string]string{name: pkg}, progress: os.Stderr,
-		mod: module{firstTime: "about 2 minutes on two cores"},
+		mod: module{args: args, firstTime: "2 to 5 minutes on two cores"},
 	}
 	if err := b.ensure(ctx, []string{name}); err != nil {
 		return "", err

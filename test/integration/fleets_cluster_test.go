@@ -271,7 +271,12 @@ func (s *fleetScene) create(t *testing.T, name string, variants []variant) {
 		s.createVariant(t, name+"-"+v.name, v.replicas)
 	}
 	s.createRoute(t, name, variants)
-	s.createFleet(t, name, name, variants)
+	s.createFleet(t, name, name, variants, s.answers())
+}
+
+// answers are the queries that the test itself answers.
+func (s *fleetScene) answers() map[string]any {
+	return map[string]any{"prometheusURL": s.prometheus, "queries": map[string]any{"rate": "rate/$(namespace)"}}
 }
 
 func (s *fleetScene) createVariant(t *testing.T, name string, replicas int64) {
@@ -308,7 +313,7 @@ func (s *fleetScene) createRoute(t *testing.T, name string, variants []variant) 
 }
 
 // createFleet makes a fleet whose scale targets and Services are named after another one.
-func (s *fleetScene) createFleet(t *testing.T, name, after string, variants []variant) {
+func (s *fleetScene) createFleet(t *testing.T, name, after string, variants []variant, metrics map[string]any) {
 	t.Helper()
 	list := make([]any, len(variants))
 	for i, v := range variants {
@@ -322,7 +327,7 @@ func (s *fleetScene) createFleet(t *testing.T, name, after string, variants []va
 	}
 	s.createObject(t, fleets, "InferenceFleet", name, map[string]any{
 		"promise": map[string]any{"latency": "1s"}, "variants": list, "route": map[string]any{"httpRoute": map[string]any{"name": after}},
-		"metrics": map[string]any{"prometheusURL": s.prometheus, "queries": map[string]any{"rate": "rate/$(namespace)"}},
+		"metrics": metrics,
 	})
 }
 

@@ -184,7 +184,7 @@ func fleetTaken(t *testing.T, s *fleetScene) {
 	s.create(t, "bert", twoVariants())
 	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "Controlled")
 	time.Sleep(time.Second) // the API server counts ages in seconds
-	s.createFleet(t, "another", "bert", twoVariants())
+	s.createFleet(t, "another", "bert", twoVariants(), s.answers())
 	s.awaitReason(t, "another", v1alpha1.ConditionFleetReady, "RouteTaken")
 	s.awaitReason(t, "another", v1alpha1.ConditionScaled, "ScaleTargetTaken")
 	if err := s.objects.Resource(fleets).Namespace(s.namespace).Delete(t.Context(), "bert", metav1.DeleteOptions{}); err != nil {

@@ -1,5 +1,6 @@
-// The operators whose objects the controller resizes, and the Gateway API. Tests read their CustomResourceDefinitions, and make test-operators builds
-// some of them, each by its own go.mod. So nothing here is built with the others, and go mod tidy would remove these lines.
+// The operators whose objects the controller resizes, the Gateway API, and Prometheus. Tests read their CustomResourceDefinitions, and
+// make test-operators builds some of them, each by its own go.mod. So nothing here is built with the others, and go mod tidy would
+// remove these lines.
 module github.com/tandem-gpu/tandem/tools/operators
 
 go 1.26.0
@@ -8,6 +9,7 @@ require (
 	github.com/kubeflow/mpi-operator v0.6.0
 	github.com/kubeflow/trainer/v2 v2.0.1
 	github.com/kubeflow/training-operator v1.9.3
+	github.com/prometheus/prometheus v0.316.0
 	github.com/ray-project/kuberay/ray-operator v1.4.2
 	sigs.k8s.io/gateway-api v1.6.0
 	sigs.k8s.io/jobset v0.10.1

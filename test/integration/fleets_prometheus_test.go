@@ -1,0 +1,205 @@
+package integration
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+)
+
+// TestFleetsPrometheus has a real Prometheus scrape servers that export what Triton, vLLM, KServe's server and Istio export, and the
+// controller measure fleets by the presets for them.
+func TestFleetsPrometheus(t *testing.T) {
+	if os.Getenv("TANDEM_OPERATORS") != "1" {
+		t.Skip("needs Prometheus, minutes of building that no other test here needs: make test-operators runs it (TANDEM_OPERATORS=1)")
+	}
+	t.Parallel()
+	c := startFleetCluster(t)
+	exporter := startExporter(t)
+	c.startPrometheus(t, exporter)
+	t.Run("side by side", func(t *testing.T) {
+		for _, preset := range []string{"triton", "vllm", "kserve", "istio"} {
+			c.in(t, preset, func(t *testing.T, s *fleetScene) { measuredByPreset(t, s, exporter, preset) })
+		}
+	})
+}
+
+// An exporterServer has the metrics of one replica of each variant of a fleet in each scene.
+type exporterServer struct {
+	*httptest.Server
+	registry *prometheus.Registry
+	// families are the metrics of servers. Their labels namespace and service would be set by Prometheus from its targets; here the exporter
+	// sets them, and Prometheus honours them.
+	success, failure, vllm, istio *prometheus.CounterVec
+	summary                       *prometheus.GaugeVec
+	vllmLatency, kserve, mesh     *prometheus.HistogramVec
+}
+
+func startExporter(t *testing.T) *exporterServer {
+	t.Helper()
+	e := &exporterServer{registry: prometheus.NewRegistry()}
+	of := []string{"namespace", "service"}
+	seconds := []float64{.05, .1, .15, .2, .25, .3, .5, 1, 2}
+	counter := func(name string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: name}, labels)
+		e.registry.MustRegister(v)
+		return v
+	}
+	histogram := func(name string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: name, Buckets: buckets}, labels)
+		e.registry.MustRegister(v)
+		return v
+	}
+	e.success, e.failure = counter("nv_inference_request_success", append(of, "model")...), counter("nv_inference_request_failure", append(of, "model", "reason")...)
+	e.summary = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nv_inference_request_summary_us", Help: "summary"}, append(of, "model", "quantile"))
+	e.registry.MustRegister(e.summary)
+	e.vllm = counter("vllm:request_success_total", append(of, "finished_reason")...)
+	e.vllmLatency = histogram("vllm:e2e_request_latency_seconds", seconds, of...)
+	e.kserve = histogram("request_predict_seconds", seconds, of...)
+	mesh := []string{"reporter", "destination_service_namespace", "destination_service_name", "response_code"}
+	e.istio = counter("istio_requests_total", mesh...)
+	milliseconds := make([]float64, len(seconds))
+	for i := range seconds {
+		milliseconds[i] = 1000 * seconds[i]
+	}
+	e.mesh = histogram("istio_request_duration_milliseconds", milliseconds, mesh...)
+	e.Server = httptest.NewServer(promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+// serve counts requests of a variant: most take .12 s, two of a hundred take a latency, and a part of them fails.
+func (e *exporterServer) serve(preset, namespace, service string, requests int, latency float64, failed int) {
+	for i := range requests {
+		took := .12
+		if i%50 == 0 {
+			took = latency
+		}
+		fails := i < failed
+		switch preset {
+		case "triton":
+			if e.failure.WithLabelValues(namespace, service, "bert", "OTHER"); fails {
+				e.failure.WithLabelValues(namespace, service, "bert", "OTHER").Inc()
+			} else {
+				e.success.WithLabelValues(namespace, service, "bert").Inc()
+			}
+			e.summary.WithLabelValues(namespace, service, "bert", "0.99").Set(1e6 * latency)
+			e.summary.WithLabelValues(namespace, service, "bert", "0.5").Set(1e6 * .12)
+		case "vllm":
+			e.vllmLatency.WithLabelValues(namespace, service).Observe(took)
+			e.vllm.WithLabelValues(namespace, service, map[bool]string{true: "error", false: "stop"}[fails]).Inc()
+		case "kserve":
+			e.kserve.WithLabelValues(namespace, service).Observe(took)
+		case "istio":
+			code := map[bool]string{true: "503", false: "200"}[fails]
+			for _, reporter := range []string{"source", "destination"} { // both sides count each request
+				e.istio.WithLabelValues(reporter, namespace, service, code).Inc()
+				e.mesh.WithLabelValues(reporter, namespace, service, code).Observe(1000 * took)
+			}
+		}
+	}
+}
+
+// startPrometheus starts a Prometheus that scrapes an exporter each second, and has the fleets query it.
+func (c *fleetCluster) startPrometheus(t *testing.T, exporter *exporterServer) {
+	t.Helper()
+	binary, err := sandbox.Operator(t.Context(), "github.com/prometheus/prometheus", "./cmd/prometheus", "-tags=remove_all_sd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "prometheus.yaml")
+	target := strings.TrimPrefix(exporter.URL, "http://")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: replicas\n  honor_labels: true\n  static_configs:\n  - targets: [%q]\n", target), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	process, err := c.plane.Processes().Start("prometheus", exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("Prometheus said:\n%s", process.Tail(40))
+		}
+	})
+	c.prometheus = "http://" + address
+	c.poll(t, "Prometheus is ready", func() (bool, string) {
+		response, err := http.Get(c.prometheus + "/-/ready")
+		if err != nil {
+			return false, err.Error()
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK, response.Status
+	})
+}
+
+// measuredByPreset: the rate of a fleet is that of its variants together, its latency is theirs, and a variant that answers errors gets no
+// requests.
+func measuredByPreset(t *testing.T, s *fleetScene, exporter *exporterServer, preset string) {
+	variants := twoVariants()
+	variants[1].replicas, variants[1].least = 1, 1
+	for _, v := range variants {
+		s.createVariant(t, "bert-"+v.name, v.replicas)
+	}
+	s.createRoute(t, "bert", variants)
+	s.createFleet(t, "bert", "bert", variants, map[string]any{"prometheusURL": s.prometheus, "preset": preset, "window": "30s"})
+
+	const a100, t4 = 30, 4 // requests a second
+	latency, failed := .14, 0
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	await := func(what string, right func(f *v1alpha1.InferenceFleet) bool) {
+		t.Helper()
+		for began := time.Now(); ; <-second.C {
+			exporter.serve(preset, s.namespace, "bert-a100", a100, latency, 0)
+			exporter.serve(preset, s.namespace, "bert-t4", t4, latency, failed)
+			f := s.fleet(t, "bert")
+			if right(f) {
+				return
+			}
+			if time.Since(began) > 3*time.Minute {
+				t.Fatalf("waiting until %s: %+v", what, f.Status)
+			}
+		}
+	}
+	await("the promise is kept", func(f *v1alpha1.InferenceFleet) bool {
+		demand, err := strconv.ParseFloat(f.Status.Demand, 64)
+		kept := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionPromiseKept)
+		return err == nil && kept != nil && kept.Reason == "Kept" && math.Abs(demand-(a100+t4)*1.2) < .15*(a100+t4)
+	})
+	latency = 1.5
+	await("the promise is broken", func(f *v1alpha1.InferenceFleet) bool {
+		kept := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionPromiseKept)
+		return kept != nil && kept.Reason == "Broken"
+	})
+	if latency, failed = .14, 3; preset == "kserve" { // its server counts no errors
+		return
+	}
+	await("t4, which answers errors, gets nothing", func(f *v1alpha1.InferenceFleet) bool {
+		_, weights := s.sizes(t, "bert")
+		return weights == [2]int64{1000, 0}
+	})
+}
