@@ -701,11 +701,10 @@ func TestFirstMembersAreGone(t *testing.T) {
 			w.gangs.sizes[ref("train")] = []int{2, 3, 4, 5, 6}
 			must(t, w.objects.Create(t.Context(), targetOf("train", 2, 6, 3)))
 			w.drop(pods[:4]...)
-			before := int32(0)
 			for _, after := range []int{0, 110, 120} {
 				w.pass(after)
-				if before = w.target("train").Spec.Workers; before > 3 {
-					t.Errorf("after %d s the target is %d", after, before)
+				if got := w.target("train").Spec.Workers; got > 3 {
+					t.Errorf("after %d s the target is %d", after, got)
 				}
 			}
 			w.pass(121)
