@@ -30,6 +30,8 @@ type tuning struct {
 	template *v1.PodSpec
 	// problem says why the rate cannot be considered, with the reason of the condition; "" for nothing.
 	reason, problem string
+	// changes says that the members want unlike rates: somebody may be changing them.
+	changes bool
 	// choice is the chosen combination, nil before the choice and where there is a problem.
 	choice *elastic.Choice
 }
@@ -64,7 +66,7 @@ func (l *listers) tuned(g *elasticGang) *tuning {
 		}
 	}
 	if problem := unlikeRates(g.all); problem != "" {
-		t.reason, t.problem = reasonInvalidRate, problem
+		t.reason, t.problem, t.changes = reasonInvalidRate, problem, true
 	}
 	return t
 }
@@ -126,7 +128,11 @@ func (g *elasticGang) servers() (count int, settled bool) {
 // may have any size, and so learns further rates.
 func (p *pass) tune(g *elasticGang, j *elastic.Job, profile *workloads.Workload) error {
 	t := g.tuning
-	if t == nil || t.problem != "" {
+	if t == nil {
+		return nil
+	}
+	if t.problem != "" {
+		g.holdSize(j)
 		return nil
 	}
 	m := p.memory[g.Ref]
@@ -151,6 +157,14 @@ func (p *pass) tune(g *elasticGang, j *elastic.Job, profile *workloads.Workload)
 		j.Sizes = slices.DeleteFunc(slices.Clone(j.Sizes), func(n int) bool { return n > choice.Workers })
 	}
 	return nil
+}
+
+// holdSize keeps a gang that runs from growing while its members want unlike rates, as they do while a user changes the rate of one after the
+// other: without this it would grow as if it wanted no rate.
+func (g *elasticGang) holdSize(j *elastic.Job) {
+	if now := g.workers(); g.tuning.changes && g.target != nil && len(g.running) > 0 && slices.Contains(j.Sizes, now) {
+		j.Sizes = slices.DeleteFunc(slices.Clone(j.Sizes), func(n int) bool { return n > now })
+	}
 }
 
 // rates returns a request with the rates that are known: the declared ones, else the learned ones. Those of a gang without

@@ -227,6 +227,22 @@ func TestServersProblems(t *testing.T) {
 	}
 }
 
+// TestRateChangesStepByStep: while a user changes the rate of one member after the other, the gang does not grow as if it wanted none.
+func TestRateChangesStepByStep(t *testing.T) {
+	pods := wants("85", members(t, "train", 8, 4, 0))
+	w := newServerWorld(t, pods, 1)
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 4)))
+	for i, p := range pods {
+		p.Annotations[v1alpha1.AnnotationElasticRate] = "160"
+		w.put(p)
+		w.look()
+		w.pass(i)
+		if got := w.target("train"); got.Spec.Workers != 4 {
+			t.Fatalf("%d members want 160: %+v", i+1, got)
+		}
+	}
+}
+
 // TestServersChangedMeanwhile: the API server refuses the patch where the number is no longer what the controller has read. That
 // is no failure of the pass; any other refusal is one.
 func TestServersChangedMeanwhile(t *testing.T) {
