@@ -8,10 +8,11 @@ import (
 )
 
 // TestFewStepsProperty: a search that may try one set only still finds victims for a gang, or says that a bound cut it.
-// The victims are needed and make room, and nearly always they are the cheapest: of few answers, three dear ones are chance.
+// The victims are needed and make room, and nearly always they are the cheapest. That is judged on many answers:
+// of twenty, two dear ones are chance.
 func TestFewStepsProperty(t *testing.T) {
 	asked, dearer, missed := 0, 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		s := randomSite(t, small, true)
 		s.cfg.MaxSteps = 1
 		plan, want := mustPlan(t, s), s.cheapest(t, false, s.cfg.KeepBudgets)
@@ -37,8 +38,15 @@ func TestFewStepsProperty(t *testing.T) {
 		if plan.Cost != want.cost {
 			dearer++
 		}
-	})
-	if asked < 10 || dearer > 3+asked/20 || missed > 1+asked/100 {
+	}
+	for asked < 400 && !t.Failed() {
+		before := asked
+		if rapid.Check(t, check); asked == before {
+			t.Fatal("no site needs victims")
+		}
+	}
+	t.Logf("of %d answers %d are dearer than needed, %d are missed", asked, dearer, missed)
+	if dearer > 1+asked/20 || missed > 1+asked/100 {
 		t.Errorf("of %d answers %d are dearer than needed, %d are missed", asked, dearer, missed)
 	}
 }
