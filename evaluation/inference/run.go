@@ -42,7 +42,7 @@ type Result struct {
 	Mean, P99 time.Duration
 }
 
-// Truth is what is not as declared.
+// Truth is how replicas really are, where that differs from what was declared.
 type Truth struct {
 	// Replicas are by variant; nil is as declared.
 	Replicas []traffic.Replica

@@ -21,7 +21,7 @@ func within(t *testing.T, what string, got, want, part float64) {
 // 19.3 ÷ (4 × 1) = 4.825 times the one of equal parts.
 func TestSplitsAreAsTheFormulas(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it plays some hundred million requests")
+		t.Skip("it plays some hundred million requests, too many for -short: make test plays them")
 	}
 	s := splits
 	s.Mixes, s.Busy = s.Mixes[:1], []float64{.5, .7}

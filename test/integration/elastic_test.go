@@ -341,7 +341,7 @@ func completedWorker(t *testing.T, c *gangCluster) {
 	c.awaitGang(t, "rigid", 9)
 	c.awaitCondition(t, "train", "WorkerCompleted", "pod train-7")
 	c.create(t, testGang{name: "late", members: 1, min: 1, slots: 10})
-	time.Sleep(3 * time.Second) // three passes
+	time.Sleep(3 * time.Second) // nothing may happen in three passes, so there is nothing to wait for
 	if got := c.namesOnNodes(t, "train"); len(got) != 7 {
 		t.Errorf("the members on nodes are %v", got)
 	}

@@ -164,7 +164,7 @@ func fleetOwners(t *testing.T, s *fleetScene) {
 	s.awaitReason(t, "bert", v1alpha1.ConditionFleetReady, "ForeignBackends")
 	_, before := s.sizes(t, "bert")
 	s.arrives(160)
-	time.Sleep(3 * time.Second) // three passes
+	time.Sleep(3 * time.Second) // nothing may happen in three passes, so there is nothing to wait for
 	if replicas, weights := s.sizes(t, "bert"); weights != before {
 		t.Errorf("the weights of a rule with another backend changed from %v to %v; replicas are %v", before, weights, replicas)
 	}

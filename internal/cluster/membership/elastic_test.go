@@ -160,7 +160,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// Nobody starves: as many as must run are let run by the number that Reach returns, if they exist.
+// Nobody starves: with the number that Reach returns, as many members may run as must run, if so many exist.
 func TestReachLaw(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var text []string

@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// A rate or servers of pods that are in no elastic gang are told to the owner, once, whatever the number of its pods and of passes. Those
-// of an elastic gang, of a gang with a problem and of another scheduler's pods are not.
+// Pods that are in no elastic gang may state a rate or name servers. Their owner gets one event that says that this has no effect, however
+// many pods and passes there are. Elastic gangs, gangs with a problem and pods of another scheduler cause no event.
 func TestRateWithoutElasticWorkers(t *testing.T) {
 	pods := append(rigid(t), member("single", 0), member("foreign", 0))
 	pods = append(pods, members(t, "train", 8, 8, 0)...)

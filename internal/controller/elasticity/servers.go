@@ -30,7 +30,7 @@ type tuning struct {
 	template *v1.PodSpec
 	// problem says why the rate cannot be considered, with the reason of the condition; "" for nothing.
 	reason, problem string
-	// changes says that the members want unlike rates: somebody may be changing them.
+	// changes says that the members want different rates. A user may be changing them one after the other.
 	changes bool
 	// choice is the chosen combination, nil before the choice and where there is a problem.
 	choice *elastic.Choice
