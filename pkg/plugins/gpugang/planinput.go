@@ -111,11 +111,13 @@ func (p *Plugin) buildInput(ctx context.Context, l machine.Locked, c *cycle, pg 
 	in.group.Wishes, in.group.Losses = p.wishes(pg), p.losses(pg)
 	p.topology.refresh(c.nodes)
 	in.cluster, in.infos = p.topology.cluster(c.nodes, ledgers, in.group.Wishes)
+	for node, room := range l.State.Beside(pg.Ref, in.isThere) {
+		in.setAside(node, room)
+	}
 	var admits *admittance
 	if admits, err = p.members(l, in, pg, anew); err != nil {
 		return nil, err
 	}
-	in.setAside(l.State.Beside(pg.Ref, in.isThere))
 	admits.nodes = in.infos
 	in.cluster.Admits, in.cluster.Bars = admits.count, admits.bar
 	in.cluster.Ends, in.cluster.Host, in.cluster.Hosts = p.endOf, p.hostOf, in.hostAt
@@ -176,7 +178,8 @@ func (p *Plugin) members(l machine.Locked, in *planInput, pg *podgroup.Gang, ane
 			return nil, fmt.Errorf("member %s: %w", klog.KObj(pod), err)
 		}
 		unresolved := p.shares().Unresolved(kube.UIDOf(pod))
-		if at := in.tryable(admits.most, unresolved); at != nil && !anew {
+		if at := in.tryable(admits.most, unresolved, r.Host); at != nil && !anew {
+			in.setAside(at.Node, r.Host) // the snapshot has this member on no node
 			in.group.Placed = append(in.group.Placed, *at)
 			in.unresolved, in.unresolvedPods = append(in.unresolved, reservation.Place{Assignment: *at, Host: r.Host}), append(in.unresolvedPods, pod)
 			continue
@@ -202,14 +205,12 @@ func (p *Plugin) placed(s *reservation.State, ref podgroup.Ref, pod *v1.Pod) (vg
 	return vgpu.Assignment{UID: kube.UIDOf(pod), Pod: kube.PathOf(pod), Node: node}, true
 }
 
-// setAside takes from the hosts what pods that are not there yet will use: holds keep devices only.
-func (in *planInput) setAside(rooms map[string]vgpu.Room) {
-	for name, room := range rooms {
-		if at, found := in.find(name); found {
-			n := in.cluster.Nodes[at].Clone()
-			n.SetRoom(n.Room().Minus(room))
-			in.cluster.Nodes[at] = n
-		}
+// setAside takes from a host what a pod that is not there yet will use: holds keep devices only.
+func (in *planInput) setAside(node string, room vgpu.Room) {
+	if at, found := in.find(node); found {
+		n := in.cluster.Nodes[at].Clone()
+		n.SetRoom(n.Room().Minus(room))
+		in.cluster.Nodes[at] = n
 	}
 }
 
@@ -219,11 +220,12 @@ func (in *planInput) isThere(node string, pod vgpu.UID) bool {
 	return found && slices.ContainsFunc(in.infos[at].GetPods(), func(onNode fwk.PodInfo) bool { return kube.UIDOf(onNode.GetPod()) == pod })
 }
 
-// tryable returns the first of the possible places of a member where another try is legal, nil for none: the member
-// would get these devices or none.
-func (in *planInput) tryable(limits map[string]int, unresolved []vgpu.Assignment) *vgpu.Assignment {
+// tryable returns the first of the possible places of a member where another try is legal and the host has room, nil for
+// none: the member would get these devices or none.
+func (in *planInput) tryable(limits map[string]int, unresolved []vgpu.Assignment, host vgpu.Room) *vgpu.Assignment {
 	for i := range unresolved {
-		if _, limited := limits[unresolved[i].Node]; !limited && reservation.Healthy(in.ledger(unresolved[i].Node), &unresolved[i]) {
+		n := in.ledger(unresolved[i].Node)
+		if _, limited := limits[unresolved[i].Node]; !limited && reservation.Healthy(n, &unresolved[i]) && host.Within(n.Room()) {
 			return &unresolved[i]
 		}
 	}
