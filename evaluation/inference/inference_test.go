@@ -128,6 +128,7 @@ func TestReadLoad(t *testing.T) {
 		err  string
 	}{
 		"twitter":   {"minute,tweets\n0,60\n1,0\n2,120\n", []float64{1, 1, 2}, ""},
+		"cut short": {"minute,tweets\n0,60\n1,2\n2,0\n3,0\n4,120\n", []float64{1, 1, 1, 1, 2}, ""},
 		"azure":     {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,1,1\n2023-11-16 18:15:50.1,1,1\n2023-11-16 18:18:50.1,1,1\n", []float64{2. / 60, 0, 0}, ""},
 		"a gap":     {"minute,tweets\n0,60\n2,120\n", nil, `line 3 column minute: found "2", want 1: minutes follow each other from 0`},
 		"negative":  {"minute,tweets\n0,-1\n", nil, `line 2 column tweets: found "-1", want a whole number from 0 to 1000000000`},

@@ -63,12 +63,19 @@ func twitterMinute(t *csvtable.Table, l *Load) {
 		t.Fail("minute", fmt.Sprintf("%d: minutes follow each other from 0", len(l.Rates)))
 		return
 	}
-	rate := float64(count) / 60
-	if count == 0 && len(l.Rates) > 0 {
-		rate = l.Rates[len(l.Rates)-1]
+	rate, n := float64(count)/60, len(l.Rates)
+	if count == 0 && n > 0 {
+		if n > 1 && l.Rates[n-1] < cutShort*l.Rates[n-2] {
+			l.Rates[n-1] = l.Rates[n-2]
+		}
+		rate = l.Rates[n-1]
 	}
 	l.Rates = append(l.Rates, rate)
 }
+
+// cutShort is the part of the minute before that a minute before a gap must have to be a whole one. The counts of each day end in a minute
+// that was cut short, and then a gap: both are taken to be like the last whole minute.
+const cutShort = .5
 
 // azureTime is how the traces of Azure write times.
 const azureTime = "2006-01-02 15:04:05.9999999"

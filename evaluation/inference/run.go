@@ -207,11 +207,11 @@ func (r *run) decide() {
 			mean := float64(servers) / float64(len(old))
 			v.Measured = traffic.Measured{
 				Arrivals: float64(arrivals) / minute / mean, Completions: math.NaN(),
-				Latency: h.quantile(r.declared.Promise.Quantile), Quantile: r.declared.Promise.Quantile,
+				Latency: r.measured(&h), Quantile: r.declared.Promise.Quantile,
 			}
 		}
 	}
-	seen.Latency = all.quantile(r.declared.Promise.Quantile)
+	seen.Latency = r.measured(&all)
 	replicas, parts := r.policy.Decide(&r.declared, seen, busy)
 	for i := range f.pools {
 		if len(f.pools[i].replicas) != replicas[i] && f.now > r.from {
@@ -220,6 +220,15 @@ func (r *run) decide() {
 		f.pools[i].resize(replicas[i], f.now)
 	}
 	copy(f.parts, parts)
+}
+
+// measured returns the promised quantile of what was seen, as the controller measures it: 0, for unknown, where it would be just the slowest
+// request.
+func (r *run) measured(seen *histogram) time.Duration {
+	if q := r.declared.Promise.Quantile; float64(seen.all)*(1-q) >= 1 {
+		return seen.quantile(q)
+	}
+	return 0
 }
 
 func (r *run) result() Result {
