@@ -1,6 +1,11 @@
 package elastic
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
 
 const (
 	// leastGain is by which part faster a job must be after a change that has repaid its cost. A smaller value lets jobs
@@ -28,11 +33,15 @@ const (
 // A running job never grows unless that repays its cost within the horizon with a gain of leastGain. Jobs that wait come
 // first: they start in the order of the queue, where their least sizes fit, and running jobs shrink for them.
 //
+// Capacity that is lent is divided afterwards: first what is lent for the longest, among jobs that may have it for as long, then the rest of
+// it. A job that runs keeps the size that it has, or grows if that repays before the devices go back.
+//
 // The constants were chosen on the Saturn workload of Sia; docs/experiments/elastic.md has the figures on others.
 func goodput(s *search, p *pool) []int {
 	z := p.atLeast(nil)
 	lists := make([][]option, len(p.entries))
 	for i, e := range p.entries {
+		e.lentFor = 0
 		if z.want[i] == 0 {
 			lists[i] = []option{{}}
 			continue
@@ -42,7 +51,41 @@ func goodput(s *search, p *pool) []int {
 	for i, at := range bestOptions(lists, p.capacity) {
 		z.want[i] = lists[i][at].size
 	}
+	capacity := p.capacity
+	for _, l := range slices.Backward(p.lent) {
+		capacity += l.amount
+		s.divideLent(p, z.want, l.lasts, capacity)
+	}
 	return z.want
+}
+
+// divideLent lets the running jobs of a pool grow beyond the sizes that they should have, into capacity that is lent for a time.
+func (s *search) divideLent(p *pool, want []int, lasts float64, capacity vgpu.MilliGPU) {
+	lists := make([][]option, len(p.entries))
+	for i, e := range p.entries {
+		lists[i] = []option{{size: want[i], takes: e.takes(want[i])}}
+		if e.waits() {
+			continue
+		}
+		for _, o := range s.options(e) { // worth what it was worth when it was chosen
+			if o.size == want[i] {
+				lists[i][0] = o
+			}
+		}
+		before := e.lentFor
+		e.lentFor = lasts
+		for _, o := range s.options(e) {
+			if o.size > want[i] {
+				lists[i] = append(lists[i], o)
+			}
+		}
+		e.lentFor = before
+	}
+	for i, at := range bestOptions(lists, capacity) {
+		if size := lists[i][at].size; size > want[i] {
+			want[i], p.entries[i].lentFor = size, lasts
+		}
+	}
 }
 
 // options lists the sizes that a job may have now, the present one first.
@@ -76,6 +119,9 @@ func (s *search) kept(e *entry) float64 {
 	horizon := min(s.cfg.Horizon, lindy*float64(s.now-e.Started))
 	if e.Remaining > 0 {
 		horizon = min(s.cfg.Horizon, e.Remaining)
+	}
+	if e.lentFor > 0 {
+		horizon = min(horizon, e.lentFor)
 	}
 	if horizon <= e.Cost {
 		return leastKept

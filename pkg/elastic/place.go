@@ -276,7 +276,7 @@ func (t *trial) explain() {
 			faster = e.Name
 		}
 	}
-	idle, left := t.pool.free, t.pool.capacity
+	idle, left := t.pool.free, t.pool.capacity+t.pool.loans()
 	for i, e := range t.pool.entries {
 		left -= e.takes(t.want[i])
 	}
@@ -292,6 +292,8 @@ func (t *trial) explain() {
 			e.target.Why = Starts
 		case n > e.size && idle >= e.takes(n-e.size):
 			e.target.Why = Idle
+		case n > e.size && e.lentFor > 0:
+			e.target.Why = Lent
 		case n > e.size:
 			e.target.Why = Faster
 		case n < e.size && starts != "":

@@ -9,7 +9,8 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Reserved is capacity that others need: no job grows into it, and jobs shrink for it.
+// Reserved is capacity that others need from a time on. Jobs shrink for it in time (Config.GiveBack). Until then it is lent, where the policy
+// weighs what a change costs: a running job grows into it if that repays before the others need it. No job starts in it.
 type Reserved struct {
 	// Model of the devices, "" for any.
 	Model string
@@ -25,6 +26,9 @@ type Config struct {
 	Policy string
 	// Horizon is the longest time in seconds within which a change must repay what it costs, 0 for DefaultHorizon.
 	Horizon float64
+	// GiveBack is the time in seconds from a decision until workers that must leave have given their devices back, 0 for DefaultGiveBack.
+	// A shorter one than that keeps others waiting for the devices that they have reserved.
+	GiveBack float64
 	// MaxMoves bounds how often the size of a job changes in an hour before it may grow again, 0 for DefaultMaxMoves. Jobs
 	// shrink whenever others need the room.
 	MaxMoves int
@@ -40,6 +44,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("unknown policy %q, known are %v", c.Policy, Policies())
 	case !(c.Horizon >= 0 && c.Horizon <= maxSeconds):
 		return fmt.Errorf("a horizon of %v seconds, legal is 0 to %g", c.Horizon, maxSeconds)
+	case !(c.GiveBack >= 0 && c.GiveBack <= maxSeconds):
+		return fmt.Errorf("devices are given back within %v seconds, legal is 0 to %g", c.GiveBack, maxSeconds)
 	case c.MaxMoves < 0 || c.MaxPlacements < 0:
 		return fmt.Errorf("at most %d moves and %d placements, legal is 0 or more", c.MaxMoves, c.MaxPlacements)
 	}
@@ -51,6 +57,8 @@ const (
 	DefaultPolicy = "goodput"
 	// DefaultHorizon is two hours. A longer one lets old jobs change their size for less.
 	DefaultHorizon = 7200
+	// DefaultGiveBack is two minutes: a notice, a grace period of half a minute and what the scheduler takes.
+	DefaultGiveBack = 120
 	// DefaultMaxMoves is four. More lets jobs follow the load more closely, and change more often.
 	DefaultMaxMoves = 4
 	// DefaultMaxPlacements takes some hundred milliseconds on 5,000 nodes.
@@ -72,6 +80,8 @@ const (
 	ForWaiting Why = "ForWaiting"
 	// ForFaster: the job shrinks for a job that uses the devices better.
 	ForFaster Why = "ForFaster"
+	// Lent: the job grows into devices that are reserved, and not needed yet.
+	Lent Why = "Lent"
 	// ForReserved: the job shrinks for reserved capacity.
 	ForReserved Why = "ForReserved"
 	// Starts: the job waits, and there is room for it, or there will be once others have shrunk.
@@ -179,6 +189,7 @@ func newSearch(c *gang.Cluster, jobs []Job, reserved []Reserved, now int64, cfg 
 	}
 	cfg.Policy = cmp.Or(cfg.Policy, DefaultPolicy)
 	cfg.Horizon = cmp.Or(cfg.Horizon, DefaultHorizon)
+	cfg.GiveBack = cmp.Or(cfg.GiveBack, DefaultGiveBack)
 	cfg.MaxMoves = cmp.Or(cfg.MaxMoves, DefaultMaxMoves)
 	cfg.MaxPlacements = cmp.Or(cfg.MaxPlacements, DefaultMaxPlacements)
 	s := &search{cluster: c, jobs: jobs, now: now, cfg: cfg, invalid: map[int]error{}, byName: map[string]int{}, copies: map[int]*vgpu.Node{}}

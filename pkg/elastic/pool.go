@@ -16,11 +16,19 @@ type pool struct {
 	// free is the compute that no pod uses and that is not reserved. capacity is the sum of free and of what the jobs
 	// use.
 	free, capacity vgpu.MilliGPU
+	// lent is reserved capacity that is not needed yet, the soonest first. Neither free nor capacity counts it.
+	lent []loan
 	// perHost is the compute of the node that has the most, devices counts the healthy devices.
 	perHost vgpu.MilliGPU
 	devices int
 	// entries are the jobs, by priority, arrival and name.
 	entries []*entry
+}
+
+// loan is capacity that others need from a time on, in seconds from now until jobs must begin to give it back.
+type loan struct {
+	amount vgpu.MilliGPU
+	lasts  float64
 }
 
 // entry is a job in a pool.
@@ -38,6 +46,8 @@ type entry struct {
 	// has with its places, 0 for a job that waits. base is the rate of the least size on as few hosts as possible.
 	rates         []float64
 	current, base float64
+	// lentFor is the time in seconds for which the job may have the size that the policy gives it, 0 for as long as it runs.
+	lentFor float64
 	// limit is the largest size for which there is room. blocked says that there is none for a job that waits.
 	limit   int
 	blocked bool
@@ -110,6 +120,7 @@ func (s *search) makePools(reserved []Reserved) {
 	}
 	for _, p := range s.pools {
 		p.capacity = p.free
+		slices.SortFunc(p.lent, func(a, b loan) int { return cmp.Compare(a.lasts, b.lasts) })
 	}
 	s.makeEntries()
 	for _, e := range s.entries {
@@ -150,13 +161,29 @@ func (s *search) reserve(r Reserved) {
 		case best == nil:
 			return
 		case r.Model != "" || best.free <= 0:
-			best.free -= left // jobs shrink for the rest
+			s.take(best, left, r.From) // jobs shrink for the rest
 			return
 		}
 		part := min(left, best.free)
-		best.free -= part
+		s.take(best, part, r.From)
 		left -= part
 	}
+}
+
+// take takes capacity out of a pool, and lends it where it is not needed yet.
+func (s *search) take(p *pool, amount vgpu.MilliGPU, from int64) {
+	p.free -= amount
+	if lasts := float64(from-s.now) - s.cfg.GiveBack; lasts > 0 {
+		p.lent = append(p.lent, loan{amount, lasts})
+	}
+}
+
+// loans returns the capacity that is lent.
+func (p *pool) loans() (sum vgpu.MilliGPU) {
+	for _, l := range p.lent {
+		sum += l.amount
+	}
+	return sum
 }
 
 // makeEntries lists the jobs that Workers can decide on.

@@ -79,16 +79,44 @@ func TestRepayLaw(t *testing.T) {
 		w := randomWorld(t)
 		cfg := elastic.Config{Policy: "goodput", Horizon: float64(uniform(t, "horizon", 100, 1000, 10_000))}
 		for i, target := range w.decide(t, cfg).Targets {
-			if target.Now == 0 || target.Why != elastic.Idle && target.Why != elastic.Faster {
+			if target.Now == 0 || target.Why != elastic.Idle && target.Why != elastic.Faster && target.Why != elastic.Lent {
 				continue
 			}
 			j := &w.jobs[i]
 			horizon := cfg.Horizon
+			if target.Why == elastic.Lent {
+				longest := 0.0
+				for _, r := range w.reserved {
+					longest = max(longest, float64(r.From-w.now)-elastic.DefaultGiveBack)
+				}
+				horizon = min(horizon, longest)
+			}
 			if j.Remaining > 0 {
 				horizon = min(horizon, j.Remaining)
 			}
 			if target.After*(horizon-j.Cost) < target.Before*horizon*1.1-1e-9 {
 				t.Fatalf("target %+v, a change costs %v s and has %v s to repay that", target, j.Cost, horizon)
+			}
+		}
+	})
+}
+
+// TestLentLaw: what is reserved for later is lent to jobs that run, and to no others. A job that waits starts only where it would if all of it
+// were needed now, and no job shrinks for it that would not then.
+func TestLentLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := randomWorld(t)
+		w.reserved = append(w.reserved, elastic.Reserved{Amount: 2000, From: w.now + int64(uniform(t, "from", 130, 600, 3600))})
+		cfg := elastic.Config{Policy: "goodput", MaxPlacements: 1000}
+		later := w.decide(t, cfg).Targets
+		for i := range w.reserved {
+			if w.reserved[i].From <= w.now+elastic.DefaultHorizon {
+				w.reserved[i].From = 0
+			}
+		}
+		for i, now := range w.decide(t, cfg).Targets {
+			if lent := &later[i]; lent.Why == elastic.Starts && now.Why != elastic.Starts || lent.Why == elastic.ForReserved && now.Why != elastic.ForReserved {
+				t.Fatalf("with a reservation for later %+v, with one for now %+v", lent, now)
 			}
 		}
 	})

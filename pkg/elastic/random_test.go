@@ -18,8 +18,9 @@ const hostname = "kubernetes.io/hostname"
 // world is a cluster, with jobs whose workers are in its ledgers.
 type world struct {
 	*gang.Cluster
-	jobs []elastic.Job
-	now  int64
+	jobs     []elastic.Job
+	reserved []elastic.Reserved
+	now      int64
 }
 
 // clusterOf returns a cluster of nodes, with the level of the hosts.
@@ -66,6 +67,12 @@ func randomWorld(t *rapid.T) *world {
 	for i := range between(t, "other pods", 0, 4) {
 		other := elastic.Job{Name: fmt.Sprintf("team/other-%d", i), Worker: worker(uniform(t, "slots", vgpu.Slots(1), 5, 10))}
 		w.extend(t, &other, 1, "")
+	}
+	for range between(t, "reservations", 0, 2) {
+		w.reserved = append(w.reserved, elastic.Reserved{
+			Model: uniform(t, "model of a reservation", "", nodes[0].Devices()[0].Model), Amount: vgpu.MilliGPU(uniform(t, "amount", 0, 500, 1000, 3000)),
+			From: uniform(t, "from", 0, w.now+100, w.now+300, w.now+1000, w.now+5000, w.now+50_000),
+		})
 	}
 	for i := range between(t, "jobs", 0, 5) {
 		w.jobs = append(w.jobs, randomJob(t, w, fmt.Sprintf("team/job-%d", i)))
@@ -186,7 +193,7 @@ func (w *world) node(name string) *vgpu.Node {
 
 // decide calls Workers.
 func (w *world) decide(t fataler, cfg elastic.Config) elastic.Plan {
-	plan, err := elastic.Workers(w.Cluster, w.jobs, nil, w.now, cfg)
+	plan, err := elastic.Workers(w.Cluster, w.jobs, w.reserved, w.now, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,9 +44,8 @@ func TestScripts(t *testing.T) {
 
 type script struct {
 	world
-	t        *testing.T
-	reserved []elastic.Reserved
-	plan     elastic.Plan
+	t    *testing.T
+	plan elastic.Plan
 }
 
 func (s *script) run(d *datadriven.TestData) (string, error) {
