@@ -120,6 +120,8 @@ type shared struct {
 	dynamic dynamic.Interface
 	// informers are started when all features have said what they read.
 	informers informers.SharedInformerFactory
+	// fleets says that the feature inference is on.
+	fleets bool
 }
 
 // addFeatures adds the features of the flag to a manager.
@@ -133,6 +135,8 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 		return err
 	}
 	with.informers = informers.NewSharedInformerFactoryWithOptions(with.kube, 0, informers.WithTransform(s.condenser.Condense))
+	inference := slices.Contains(s.features, featureInference)
+	with.fleets = inference && has[v1alpha1.InferenceFleets]
 	if slices.Contains(s.features, featureElastic) {
 		if !has[v1alpha1.ElasticTargets] {
 			return fmt.Errorf("the API server does not serve %s: apply the CustomResourceDefinitions (deploy/crds)", v1alpha1.ElasticTargets.GroupResource())
@@ -141,12 +145,12 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 			return fmt.Errorf("start the feature %s: %w", featureElastic, err)
 		}
 	}
-	if slices.Contains(s.features, featureInference) {
-		if !has[v1alpha1.InferenceFleets] {
-			klog.InfoS("The feature inference is off until the API server serves InferenceFleets: apply the CustomResourceDefinitions (deploy/crds)")
-		} else if err := s.addInference(with); err != nil {
+	if with.fleets {
+		if err := s.addInference(with); err != nil {
 			return fmt.Errorf("start the feature %s: %w", featureInference, err)
 		}
+	} else if inference {
+		klog.InfoS("The feature inference is off until the API server serves InferenceFleets: apply the CustomResourceDefinitions (deploy/crds)")
 	}
 	with.informers.StartWithContext(ctx)
 	return nil
@@ -161,6 +165,9 @@ func (s *settings) addElastic(ctx context.Context, with shared, groups podgroup.
 	o := s.elasticity
 	o.Kube, o.Dynamic, o.Informers, o.Gangs = with.kube, with.dynamic, with.informers, gangs
 	o.Client, o.Reader = with.manager.GetClient(), with.manager.GetClient()
+	if with.fleets {
+		o.Fleets = with.manager.GetClient()
+	}
 	o.Recorder = with.manager.GetEventRecorder("tandem-controller")
 	c, err := elasticity.New(o)
 	if err != nil {

@@ -52,6 +52,8 @@ type Options struct {
 	// Client writes ElasticTargets, Reader reads these, GPUNodes and WorkloadProfiles.
 	Client client.Client
 	Reader client.Reader
+	// Fleets reads InferenceFleets, for the devices that they will need; nil where no controller sizes them.
+	Fleets client.Reader
 	// Gangs knows which pods form a gang.
 	Gangs Gangs
 	// Recorder writes events about gangs.
@@ -97,6 +99,9 @@ type Controller struct {
 	now     func() time.Time
 }
 
+// usualGrace is the grace period of pods that state none. Members with a longer one give their devices back later than was counted on.
+const usualGrace = 30 * time.Second
+
 // New returns a controller that has not read anything. An error names the option that is not legal.
 func New(o Options) (*Controller, error) {
 	switch {
@@ -109,6 +114,9 @@ func New(o Options) (*Controller, error) {
 	}
 	if err := o.Elastic.Validate(); err != nil {
 		return nil, err
+	}
+	if o.Elastic.GiveBack == 0 {
+		o.Elastic.GiveBack = max(elastic.DefaultGiveBack, (o.Notice + 2*o.Every + usualGrace).Seconds())
 	}
 	core, apps := o.Informers.Core().V1(), o.Informers.Apps().V1()
 	jobs, autoscalers := o.Informers.Batch().V1().Jobs(), o.Informers.Autoscaling().V2().HorizontalPodAutoscalers()

@@ -44,7 +44,7 @@ func (p *pass) decide(c *snapshot.Cluster, gangs []*elasticGang) ([]decision, er
 		jobs = append(jobs, j)
 	}
 	jobs = append(jobs, waiting(c, p.objects.Pods, p.gangs, p.scheduler)...)
-	plan, err := elastic.Workers(&c.Cluster, jobs, nil, p.now.Unix(), p.config)
+	plan, err := elastic.Workers(&c.Cluster, jobs, p.reserved(c), p.now.Unix(), p.config)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type pass struct {
 	objects snapshot.Objects
 	// members are those that have not ended, by gang.
 	members map[podgroup.Ref][]*v1.Pod
+	fleets  v1alpha1.InferenceFleetList
 	config  elastic.Config
 	// owners finds the objects that say how many members there are.
 	owners *sizefield.Finder
@@ -76,6 +77,9 @@ func (p *pass) read(ctx context.Context) (map[string]*v1alpha1.ElasticTarget, er
 		p.objects.GPUNodes = append(p.objects.GPUNodes, &gpus.Items[i])
 	}
 	if err := p.profiles.read(ctx, p.options.Reader); err != nil {
+		return nil, err
+	}
+	if err := p.readFleets(ctx); err != nil {
 		return nil, err
 	}
 	var list v1alpha1.ElasticTargetList

@@ -778,6 +778,41 @@ func TestRefusalLasts(t *testing.T) {
 	}
 }
 
+// What an inference fleet will need in half an hour a job has until then: n1 has 8 GPUs, the job 2 of them, and the fleet will want 6. It gives
+// them back two minutes before, and whatever the fleet needs beyond its least size.
+func TestLendsWhatFleetsNeedLater(t *testing.T) {
+	fleet := &v1alpha1.InferenceFleet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bert"}}
+	fleet.Spec.Variants = []v1alpha1.FleetVariant{
+		{Name: "a100", GPUModel: testkit.A100.Name, Slots: 5}, {Name: "unknown", GPUModel: "H900", Slots: 10}, {Name: "silent"},
+	}
+	later := func(at time.Time, replicas int32) []v1alpha1.FleetNeed {
+		return []v1alpha1.FleetNeed{{From: metav1.NewTime(at), Replicas: replicas}}
+	}
+	fleet.Status.Variants = []v1alpha1.FleetVariantStatus{
+		{Name: "silent", Later: later(noon, 99)}, {Name: "unknown", Later: later(noon, 99)}, {Name: "a100", Replicas: 2, Later: later(seconds(1800), 14)},
+	}
+	w := newWorld(t, 8, members(t, "train", 8, 2, 0)...)
+	w.options.Elastic.MaxMoves, w.options.Elastic.GiveBack = 100, 120
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	must(t, w.objects.Create(t.Context(), fleet))
+	w.pass(0)
+	w.check("train", 8, "Idle") // nobody reads the fleet
+	must(t, w.objects.Delete(t.Context(), w.target("train")))
+	must(t, w.objects.Create(t.Context(), targetOf("train", 2, 8, 2)))
+	w.options.Fleets = w.objects
+	w.pass(10)
+	w.check("train", 8, "Lent")
+	for i, p := range members(t, "train", 8, 8, 0) {
+		if i >= 2 {
+			w.put(p)
+		}
+	}
+	w.pass(1670)
+	w.check("train", 8, "AtMost")
+	w.pass(1680)
+	w.check("train", 2, "ForReserved")
+}
+
 // Events of one object become a series where they have one action: each change has its own.
 func TestChangesHaveNames(t *testing.T) {
 	if a, b, c := resizing(4, 2), resizing(2, 1), resizing(2, 4); a == b || a == c || a != "Resize4To2" {

@@ -33,6 +33,8 @@ func because(t *elastic.Target) string {
 		return named(t.For, "waits for a place")
 	case elastic.ForFaster:
 		return named(t.For, "uses the GPUs better")
+	case elastic.Lent:
+		return "GPUs are idle until inference needs them"
 	case elastic.ForReserved:
 		return "inference will need the GPUs"
 	case elastic.Starts:

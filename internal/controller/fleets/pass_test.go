@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
@@ -392,6 +393,20 @@ func TestMayLeave(t *testing.T) {
 		}
 		if got := v.mayLeave(0, &outcome{routed: test.routed}); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// The status has the times at which more replicas are needed than there should be now, in whole minutes.
+func TestLater(t *testing.T) {
+	v := &visit{pass: &pass{now: noon.Add(30 * time.Second)}, plan: &traffic.Plan{
+		Variants: []traffic.Sizing{{Replicas: 2}, {Replicas: 1}},
+		Later:    []traffic.Need{{In: 75 * time.Second, Replicas: []int{2, 1}}, {In: 10 * time.Minute, Replicas: []int{4, 0}}, {In: time.Hour, Replicas: []int{4, 3}}},
+	}}
+	want := [][]v1alpha1.FleetNeed{{{From: metav1.NewTime(noon.Add(10 * time.Minute)), Replicas: 4}}, {{From: metav1.NewTime(noon.Add(time.Hour)), Replicas: 3}}}
+	for i := range want {
+		if diff := cmp.Diff(want[i], v.later(i)); diff != "" {
+			t.Errorf("variant %d (-want +got):\n%s", i, diff)
 		}
 	}
 }

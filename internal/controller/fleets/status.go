@@ -95,8 +95,20 @@ func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
 	}
 	return v1alpha1.FleetVariantStatus{
 		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Weight: int32(weight),
-		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown),
+		Capacity: short(p.Capacity), Slowdown: short(p.Slowdown), Later: v.later(i),
 	}
+}
+
+// later returns when a variant needs more replicas than it should have now.
+func (v *visit) later(i int) (needs []v1alpha1.FleetNeed) {
+	most := v.plan.Variants[i].Replicas
+	for _, need := range v.plan.Later {
+		if n := need.Replicas[i]; n > most {
+			most = n
+			needs = append(needs, v1alpha1.FleetNeed{From: metav1.NewTime(v.now.Add(need.In).Truncate(time.Minute)), Replicas: int32(n)})
+		}
+	}
+	return needs
 }
 
 // ready says why the controller cannot size the fleet and divide its requests, nil where it can.
@@ -171,7 +183,7 @@ func withoutNumbers(s *v1alpha1.InferenceFleetStatus) *v1alpha1.InferenceFleetSt
 	out := s.DeepCopy()
 	out.Demand, out.Capacity, out.Message = "", "", ""
 	for i := range out.Variants {
-		out.Variants[i].Capacity, out.Variants[i].Slowdown = "", ""
+		out.Variants[i].Capacity, out.Variants[i].Slowdown, out.Variants[i].Later = "", "", nil
 	}
 	for i := range out.Conditions {
 		out.Conditions[i].Message = ""

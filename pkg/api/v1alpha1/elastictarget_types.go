@@ -66,8 +66,8 @@ type ElasticTargetStatus struct {
 	// Workers is the number of members that have a node and are not about to end.
 	// +optional
 	Workers int32 `json:"workers,omitempty"`
-	// Reason for the target, in one word: Steady, Idle, Faster, ForWaiting, ForFaster, ForReserved, Starts, Waits, AtMost,
-	// NoRoom, Settling, Rate, NotResizable, Invalid, NotAdmitted, Gone.
+	// Reason for the target, in one word: Steady, Idle, Lent, Faster, ForWaiting, ForFaster, ForReserved, Starts, Waits,
+	// AtMost, NoRoom, Settling, Rate, NotResizable, Invalid, NotAdmitted, Gone.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Message is the reason as a sentence.

@@ -90,11 +90,11 @@ type FleetVariant struct {
 	ScaleTargetRef FleetScaleTarget `json:"scaleTargetRef"`
 	// Service is that of the replicas, in the namespace of the fleet. The rule of the route has it as a backend.
 	Service FleetService `json:"service"`
-	// GPUModel is the product name of the GPU as in GPUNode, for people.
+	// GPUModel is the product name of the GPU as in GPUNode. With slots it says what elastic jobs must give back before the fleet grows.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	GPUModel string `json:"gpuModel,omitempty"`
-	// Slots are those of a replica together, from 1 to 100000, for people; they are the default of the cost.
+	// Slots are those of a replica together, from 1 to 100000; they are the default of the cost.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
@@ -319,6 +319,19 @@ type FleetVariantStatus struct {
 	// goes on with it.
 	// +optional
 	Slowdown string `json:"slowdown,omitempty"`
+	// Later is how many replicas are expected to be needed at times to come, the soonest first, where that is more than Replicas. Elastic jobs
+	// have their GPUs until then, of variants with a gpuModel and slots.
+	// +optional
+	// +kubebuilder:validation:MaxItems=4
+	Later []FleetNeed `json:"later,omitempty"`
+}
+
+// FleetNeed is how many replicas of a variant are needed from a time on.
+type FleetNeed struct {
+	// From is the time, in whole minutes.
+	From metav1.Time `json:"from"`
+	// Replicas is how many are needed.
+	Replicas int32 `json:"replicas"`
 }
 
 // Conditions of InferenceFleets.

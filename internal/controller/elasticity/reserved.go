@@ -1,0 +1,58 @@
+package elasticity
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/pkg/elastic"
+	"github.com/tandem-gpu/tandem/pkg/vgpu"
+)
+
+// readFleets reads the inference fleets, if the feature that sizes them is on.
+func (p *pass) readFleets(ctx context.Context) error {
+	if p.options.Fleets == nil {
+		return nil
+	}
+	return p.options.Fleets.List(ctx, &p.fleets)
+}
+
+// reserved returns what inference fleets will need beyond the replicas that they should have now. Replicas that they should have are pods,
+// which run or wait.
+//
+// A fleet whose times have passed needs the devices now: its own controller may be down, and its last decision stands.
+func (p *pass) reserved(c *snapshot.Cluster) (all []elastic.Reserved) {
+	slots := map[string]vgpu.Slots{} // of a device, by model
+	for _, n := range c.Nodes {
+		for i := range n.Devices() {
+			slots[n.Devices()[i].Model] = n.Devices()[i].Slots
+		}
+	}
+	for i := range p.fleets.Items {
+		f := &p.fleets.Items[i]
+		for k := range f.Spec.Variants {
+			v := &f.Spec.Variants[k]
+			at := slices.IndexFunc(f.Status.Variants, func(s v1alpha1.FleetVariantStatus) bool { return s.Name == v.Name })
+			if of := slots[v.GPUModel]; at >= 0 && of > 0 && v.Slots > 0 {
+				one := vgpu.MilliGPU(int64(v.Slots) * int64(vgpu.WholeGPU) / int64(of))
+				all = append(all, reservations(&f.Status.Variants[at], v.GPUModel, one)...)
+			}
+		}
+	}
+	return all
+}
+
+// reservations returns what each need of a variant adds to those before it.
+func reservations(s *v1alpha1.FleetVariantStatus, model string, one vgpu.MilliGPU) (all []elastic.Reserved) {
+	needs := slices.SortedFunc(slices.Values(s.Later), func(a, b v1alpha1.FleetNeed) int { return cmp.Compare(a.From.Unix(), b.From.Unix()) })
+	most := s.Replicas
+	for i := range needs {
+		if more := needs[i].Replicas - most; more > 0 {
+			most = needs[i].Replicas
+			all = append(all, elastic.Reserved{Model: model, Amount: vgpu.MilliGPU(more) * one, From: needs[i].From.Unix()})
+		}
+	}
+	return all
+}
