@@ -38,7 +38,7 @@ func (r *Replica) Capacity(p Promise) float64 {
 	if keeps(high) {
 		return high
 	}
-	for range 50 {
+	for range 40 {
 		if mid := (low + high) / 2; keeps(mid) {
 			low = mid
 		} else {
