@@ -1,6 +1,9 @@
 package traffic
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Bounds of what is learned. More is taken for a broken measurement, or for a variant that is down.
 const (
@@ -57,4 +60,74 @@ func learnSlowdown(known, measured float64) float64 {
 		step = .7
 	}
 	return known + step*(measured-known)
+}
+
+// learn takes in what was measured: of the variants at each decision, of the fleet once a minute.
+func (d *decision) learn() {
+	m := d.memory
+	if m.Guard == 0 {
+		m.Guard = 1
+	}
+	d.isKnown = d.seen.Rate >= 0 && d.seen.Rate <= MaxRate && d.minute >= m.Minute
+	if !d.isKnown {
+		return
+	}
+	d.learnSlowdowns()
+	if d.minute == m.Minute {
+		return
+	}
+	m.Minute = d.minute
+	if d.minute > m.Forecast.Last {
+		_ = m.Forecast.Observe(d.seen.Rate, d.seen.At) // both conditions were just checked
+	}
+	d.isNew = true
+	d.forgetSlowdowns()
+}
+
+// forgetSlowdowns moves what was learned of variants without a replica towards what is declared. Otherwise a variant that was slow once would
+// never get a replica again that could show that it is not any more.
+func (d *decision) forgetSlowdowns() {
+	for i := range d.fleet.Variants {
+		v := &d.fleet.Variants[i]
+		if s, learned := d.memory.Slowdowns[v.Name]; learned && v.Wanted == 0 && v.Ready == 0 {
+			d.memory.Slowdowns[v.Name] = 1 + (s-1)*unseenKeeps
+		}
+	}
+}
+
+// guard asks for more capacity than predicted while measurements say that the prediction is wrong.
+func (d *decision) guard() {
+	if !d.isNew || d.seen.Latency <= 0 {
+		return
+	}
+	serves := 0.0
+	for i := range d.fleet.Variants {
+		serves += d.fleet.Variants[i].Warm * d.plan.Variants[i].Capacity
+	}
+	if m := d.memory; d.seen.Latency > d.fleet.Promise.Within && serves >= d.seen.Rate {
+		m.Guard = min(mostGuard, m.Guard*guardGrows)
+	} else {
+		m.Guard = max(1, m.Guard*guardEases)
+	}
+}
+
+// learnSlowdowns takes in what was measured of the variants, but not while the rate jumps: then latencies are those of several rates, and say
+// nothing about one.
+func (d *decision) learnSlowdowns() {
+	before := d.memory.Forecast.now()
+	if before > 0 && math.Abs(d.seen.Rate-before) > jump*before {
+		return
+	}
+	for i := range d.fleet.Variants {
+		v := &d.fleet.Variants[i]
+		measured, ok := v.Replica.Slowdown(v.Measured)
+		if !ok || v.Ready == 0 || v.Fails {
+			continue
+		}
+		known, has := d.memory.Slowdowns[v.Name]
+		if !has {
+			known = 1
+		}
+		d.memory.Slowdowns[v.Name] = learnSlowdown(known, measured)
+	}
 }
