@@ -75,7 +75,7 @@ func (l *Latency) longWaits(r *Replica, arrivals float64) {
 		} else {
 			high = x
 		}
-		next := x - above/(l.slope(x/scale)/scale-1/arrivals)
+		next := min(x-above/(l.slope(x/scale)/scale-1/arrivals), 2*x) // near the least value, the slope says nothing
 		if !(next > low && next < high) {
 			next = min(2*x, (low+high)/2)
 		}

@@ -45,6 +45,21 @@ func TestInFlight(t *testing.T) {
 	near(t, "arrivals for 1 in flight", InFlight(1, time.Second, .9), .5318, 1e-3)
 }
 
+// A slower replica has longer latencies, at each step. The search for how rare long waits are begins left of, at and right of a point
+// where Newton's method jumps far away.
+func TestLongWaitsOfFixedTimes(t *testing.T) {
+	last := time.Duration(0)
+	for slowdown := 1.05; slowdown < 3; slowdown += .005 {
+		r := Replica{Rate: 1, Time: time.Second}.Slowed(slowdown)
+		l, _ := r.At(1. / 6)
+		if got := l.Quantile(.99); got <= last || got > last+last/8 && last > 0 {
+			t.Fatalf("the p99 is %v at a slowdown of %v, and %v at the step before", got, slowdown, last)
+		} else {
+			last = got
+		}
+	}
+}
+
 func TestCapacity(t *testing.T) {
 	promise := Promise{Quantile: .99, Within: time.Second}
 	r := single(50)
