@@ -230,19 +230,21 @@ func TestSafeDecisionsStand(t *testing.T) {
 
 func TestFleetIsChecked(t *testing.T) {
 	for want, change := range map[string]func(*Fleet){
-		`promise: quantile 0.2: legal are numbers from .5 to below 1`:                         func(f *Fleet) { f.Promise.Quantile = .2 },
-		`promise: latency 0s: legal are times above 0 and up to 24h0m0s`:                      func(f *Fleet) { f.Promise.Within = 0 },
-		`objective "best": legal are ["proportional" "mean-optimal" "p99-optimal"]`:           func(f *Fleet) { f.Objective = "best" },
-		`variants: there must be at least one`:                                                func(f *Fleet) { f.Variants = nil },
-		`variant "a100": two variants have this name`:                                         func(f *Fleet) { f.Variants[1].Name = "a100" },
-		`variant "t4": rate NaN: legal are numbers above 0 and up to 1e+09 requests a second`: func(f *Fleet) { f.Variants[1].Replica.Rate = math.NaN() },
-		`variant "t4": cost 0: legal are numbers from 1`:                                      func(f *Fleet) { f.Variants[1].Cost = 0 },
-		`variant "t4": 5 to 2 replicas: the least number is from 0 to the most`:               func(f *Fleet) { f.Variants[1].Least, f.Variants[1].Most = 5, 2 },
-		`variant "t4": load time -1s: legal are times from 0 to 24h0m0s`:                      func(f *Fleet) { f.Variants[1].Load = -time.Second },
-		`variant "t4": time 0s: legal are times above 0 and up to 24h0m0s`:                    func(f *Fleet) { f.Variants[1].Replica.Time = 0 },
-		`variant "t4": variation -1: legal are numbers from 0 to 10000`:                       func(f *Fleet) { f.Variants[1].Replica.Variation = -1 },
-		`variant "t4": gate -1ns: legal are times from 0 to 24h0m0s`:                          func(f *Fleet) { f.Variants[1].Replica.Gate = -1 },
-		`variant "t4": ceiling -1: legal are numbers from 0 to 1e+09 requests a second`:       func(f *Fleet) { f.Variants[1].Replica.Ceiling = -1 },
+		`promise: quantile 0.2: legal are numbers from .5 to below 1`:                                   func(f *Fleet) { f.Promise.Quantile = .2 },
+		`promise: latency 0s: legal are times above 0 and up to 24h0m0s`:                                func(f *Fleet) { f.Promise.Within = 0 },
+		`objective "best": legal are ["proportional" "mean-optimal" "p99-optimal"]`:                     func(f *Fleet) { f.Objective = "best" },
+		`variants: there must be at least one`:                                                          func(f *Fleet) { f.Variants = nil },
+		`variant "a100": two variants have this name`:                                                   func(f *Fleet) { f.Variants[1].Name = "a100" },
+		`variant "t4": rate NaN: legal are numbers above 0 and up to 1e+09 requests a second`:           func(f *Fleet) { f.Variants[1].Replica.Rate = math.NaN() },
+		`variant "t4": cost 0: legal are numbers from 1`:                                                func(f *Fleet) { f.Variants[1].Cost = 0 },
+		`variant "t4": 5 to 2 replicas: the least number is from 0 to the most`:                         func(f *Fleet) { f.Variants[1].Least, f.Variants[1].Most = 5, 2 },
+		`variant "t4": load time -1s: legal are times from 0 to 24h0m0s`:                                func(f *Fleet) { f.Variants[1].Load = -time.Second },
+		`variant "t4": time 0s: legal are times above 0 and up to 24h0m0s`:                              func(f *Fleet) { f.Variants[1].Replica.Time = 0 },
+		`variant "t4": variation -1: legal are numbers from 0 to 10000`:                                 func(f *Fleet) { f.Variants[1].Replica.Variation = -1 },
+		`variant "t4": gate -1ns: legal are times from 0 to 24h0m0s`:                                    func(f *Fleet) { f.Variants[1].Replica.Gate = -1 },
+		`variant "t4": first token 2m0s: legal are times from 0 to the time of the whole answer, 100ms`: func(f *Fleet) { f.Variants[1].Replica.FirstToken = 2 * time.Minute },
+		`promise: per token -1ns: legal are times from 0 to 24h0m0s`:                                    func(f *Fleet) { f.Promise.PerToken = -1 },
+		`variant "t4": ceiling -1: legal are numbers from 0 to 1e+09 requests a second`:                 func(f *Fleet) { f.Variants[1].Replica.Ceiling = -1 },
 	} {
 		f := twoGPUs()
 		change(&f)

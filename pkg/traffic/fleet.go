@@ -48,6 +48,13 @@ type Seen struct {
 	Rate float64
 	// Latency is the measured time within which the promised part was answered, 0 for unknown.
 	Latency time.Duration
+	// PerToken is the measured time within which the promised part of the tokens followed the one before, 0 for unknown.
+	PerToken time.Duration
+}
+
+// breaks reports whether what was measured breaks a promise.
+func (s *Seen) breaks(p *Promise) bool {
+	return s.Latency > p.Within || p.PerToken > 0 && s.PerToken > p.PerToken
 }
 
 // Config says how Decide decides. Zero values stand for the defaults.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Latency is how long requests take, from arrival to answer, at a steady rate of arrivals at random times.
+// Latency is how long requests take, from arrival to answer or to the first token of it, at a steady rate of arrivals at random times.
 //
 // It is a queue with several servers and general times (M/G/c). The probability to wait is Erlang's C, and the mean wait is that of
 // exponential service × (1 + variation) ÷ 2 (Allen and Cunneen). Long waits end at the rate of Cramér and Lundberg, which is exact for one
@@ -40,7 +40,18 @@ func (r *Replica) At(arrivals float64) (l Latency, ok bool) {
 	}
 	l.serve(r)
 	l.longWaits(r, arrivals)
+	if r.FirstToken > 0 {
+		l.answer(r.FirstToken.Seconds() / r.Time.Seconds())
+	}
 	return l, true
+}
+
+// answer has requests answered after a part of their service.
+func (l *Latency) answer(part float64) {
+	l.fixed *= part
+	for i := range l.phases {
+		l.phases[i].rate /= part
+	}
 }
 
 // serve sets how long service takes.

@@ -97,14 +97,14 @@ func (d *decision) forgetSlowdowns() {
 
 // guard asks for more capacity than predicted while measurements say that the prediction is wrong.
 func (d *decision) guard() {
-	if !d.isNew || d.seen.Latency <= 0 {
+	if !d.isNew || d.seen.Latency <= 0 && d.seen.PerToken <= 0 {
 		return
 	}
 	serves := 0.0
 	for i := range d.fleet.Variants {
 		serves += d.fleet.Variants[i].Warm * d.plan.Variants[i].Capacity
 	}
-	if m := d.memory; d.seen.Latency > d.fleet.Promise.Within && serves >= d.seen.Rate {
+	if m := d.memory; d.seen.breaks(&d.fleet.Promise) && serves >= d.seen.Rate {
 		m.Guard = min(mostGuard, m.Guard*guardGrows)
 	} else {
 		m.Guard = max(1, m.Guard*guardEases)

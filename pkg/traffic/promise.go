@@ -10,6 +10,9 @@ type Promise struct {
 	// Quantile is from .5 to below 1, and Within is above 0.
 	Quantile float64
 	Within   time.Duration
+	// PerToken is the time within which the same part of the tokens follows the one before, 0 for no such promise. The Ceiling of each replica
+	// says up to which rate it keeps that; PerToken itself is for the guard.
+	PerToken time.Duration
 }
 
 // Validate says what is wrong with a promise.
@@ -19,6 +22,8 @@ func (p Promise) Validate() error {
 		return fmt.Errorf("quantile %v: legal are numbers from .5 to below 1", p.Quantile)
 	case p.Within <= 0 || p.Within > MaxTime:
 		return fmt.Errorf("latency %v: legal are times above 0 and up to %v", p.Within, MaxTime)
+	case p.PerToken < 0 || p.PerToken > MaxTime:
+		return fmt.Errorf("per token %v: legal are times from 0 to %v", p.PerToken, MaxTime)
 	}
 	return nil
 }

@@ -21,6 +21,9 @@ type Replica struct {
 	// Gate is how long a request may wait for the start of the next batch, although there is room in it: the time of a batch where a
 	// server begins a batch only when the last one is done, 0 where requests join at any time.
 	Gate time.Duration
+	// FirstToken is the mean time until the first token of an answer on an idle replica, where a promise is about that; it varies as Time does. 0
+	// is for promises about the whole answer. The request takes its place in the replica for Time all the same.
+	FirstToken time.Duration
 	// Ceiling is a rate of arrivals beyond which the replica breaks a promise that is not about its queue, such as the time for each
 	// token; 0 for none.
 	Ceiling float64
@@ -46,6 +49,8 @@ func (r *Replica) Validate() error {
 		return fmt.Errorf("variation %v: legal are numbers from 0 to %g", r.Variation, float64(MaxVariation))
 	case r.Gate < 0 || r.Gate > MaxTime:
 		return fmt.Errorf("gate %v: legal are times from 0 to %v", r.Gate, MaxTime)
+	case r.FirstToken < 0 || r.FirstToken > r.Time:
+		return fmt.Errorf("first token %v: legal are times from 0 to the time of the whole answer, %v", r.FirstToken, r.Time)
 	case !(r.Ceiling >= 0 && r.Ceiling <= MaxRate):
 		return fmt.Errorf("ceiling %v: legal are numbers from 0 to %g requests a second", r.Ceiling, float64(MaxRate))
 	}
@@ -60,6 +65,7 @@ func (r Replica) Slowed(slowdown float64) Replica {
 	r.Ceiling /= slowdown
 	r.Time = scaled(r.Time, slowdown)
 	r.Gate = scaled(r.Gate, slowdown)
+	r.FirstToken = scaled(r.FirstToken, slowdown)
 	return r
 }
 

@@ -32,8 +32,8 @@ func TestWideTimes(t *testing.T) {
 }
 
 func TestSlowed(t *testing.T) {
-	got := Replica{Rate: 10, Time: time.Second, Variation: .5, Gate: 100 * time.Millisecond, Ceiling: 8}.Slowed(2)
-	want := Replica{Rate: 5, Time: 2 * time.Second, Variation: .5, Gate: 200 * time.Millisecond, Ceiling: 4, parallel: 10}
+	got := Replica{Rate: 10, Time: time.Second, Variation: .5, Gate: 100 * time.Millisecond, FirstToken: 50 * time.Millisecond, Ceiling: 8}.Slowed(2)
+	want := Replica{Rate: 5, Time: 2 * time.Second, Variation: .5, Gate: 200 * time.Millisecond, FirstToken: 100 * time.Millisecond, Ceiling: 4, parallel: 10}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Replica{})); diff != "" {
 		t.Error(diff)
 	}
@@ -58,6 +58,37 @@ func TestLongWaitsOfFixedTimes(t *testing.T) {
 			last = got
 		}
 	}
+}
+
+// The first token comes after the wait for a place, which takes whole answers, and after the replica has read the prompt.
+func TestFirstToken(t *testing.T) {
+	r := Replica{Rate: 10, Time: 100 * time.Millisecond, Variation: 1, FirstToken: 10 * time.Millisecond}
+	l, _ := r.At(5)
+	// M/M/1: half of the requests wait for an exponential time of mean 1 ÷ (10 − 5), and reading takes an exponential time of mean 10 ms.
+	const wait, read, at = 5.0, 100.0, .3
+	want := .5*math.Exp(-read*at) + .5*(read*math.Exp(-wait*at)-wait*math.Exp(-read*at))/(read-wait)
+	near(t, "part without a token after 300 ms", l.tail(at), want, 1e-9)
+	near(t, "mean", l.Mean().Seconds(), .5/5+.01, 1e-9)
+
+	whole := r
+	whole.FirstToken = 0
+	all := r
+	all.FirstToken = r.Time
+	promise := Promise{Quantile: .9, Within: 300 * time.Millisecond}
+	if first, answer := r.Capacity(promise), whole.Capacity(promise); !(first > answer) || all.Capacity(promise) != answer {
+		t.Errorf("capacity %v for the first token after 10 ms, %v after all, %v for the answer; want more, and the same twice", first, all.Capacity(promise), answer)
+	}
+}
+
+// A guard grows too while tokens follow too slowly, although the first ones are in time.
+func TestGuardOfTokens(t *testing.T) {
+	f, memory := serving(2, 2, .9), &Memory{}
+	f.Promise.PerToken = 40 * time.Millisecond
+	for minute := range 3 {
+		at := midnight.Add(time.Duration(minute) * time.Minute)
+		_, memory = decided(t, &f, Seen{At: at, Rate: 1, Latency: time.Millisecond, PerToken: 50 * time.Millisecond}, memory)
+	}
+	near(t, "guard", memory.Guard, 1.1*1.1*1.1, 1e-9)
 }
 
 func TestCapacity(t *testing.T) {

@@ -181,6 +181,7 @@ func drawReplica(t *rapid.T) Replica {
 		r.Gate = r.Time / 2
 	}
 	if rapid.Bool().Draw(t, "capped") {
+		r.FirstToken = time.Duration(max(1000, rapid.Float64Range(0, 1).Draw(t, "first token")*float64(r.Time)))
 		r.Ceiling = r.Rate * rapid.Float64Range(.2, 1.2).Draw(t, "ceiling")
 	}
 	return r

@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -33,10 +35,26 @@ func TestFleetsPrometheus(t *testing.T) {
 	exporter := startExporter(t)
 	c.startPrometheus(t, exporter)
 	t.Run("side by side", func(t *testing.T) {
-		for _, preset := range []string{"triton", "vllm", "kserve", "istio"} {
+		for _, preset := range []string{"triton", "vllm", tokens, "kserve", "istio"} {
 			c.in(t, preset, func(t *testing.T, s *fleetScene) { measuredByPreset(t, s, exporter, preset) })
 		}
 	})
+}
+
+// tokens is the preset vllm for promises about tokens.
+const tokens = "vllm-tokens"
+
+// promiseTokens makes a fleet that of a language model.
+func (s *fleetScene) promiseTokens(t *testing.T, name string, variants int) {
+	t.Helper()
+	patch := `[{"op": "add", "path": "/spec/promise/of", "value": "FirstToken"}, {"op": "add", "path": "/spec/promise/perToken", "value": "30ms"}`
+	for i := range variants {
+		at := fmt.Sprintf("/spec/variants/%d/replica/", i)
+		patch += fmt.Sprintf(`, {"op": "add", "path": "%sfirstToken", "value": "1ms"}, {"op": "add", "path": "%sinFlight", "value": 64}`, at, at)
+	}
+	if _, err := s.objects.Resource(fleets).Namespace(s.namespace).Patch(t.Context(), name, types.JSONPatchType, []byte(patch+"]"), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // An exporterServer has the metrics of one replica of each variant of a fleet in each scene.
@@ -48,6 +66,7 @@ type exporterServer struct {
 	success, failure, vllm, istio *prometheus.CounterVec
 	summary                       *prometheus.GaugeVec
 	vllmLatency, kserve, mesh     *prometheus.HistogramVec
+	firstToken, perToken          *prometheus.HistogramVec
 }
 
 func startExporter(t *testing.T) *exporterServer {
@@ -70,6 +89,7 @@ func startExporter(t *testing.T) *exporterServer {
 	e.registry.MustRegister(e.summary)
 	e.vllm = counter("vllm:request_success_total", append(of, "finished_reason")...)
 	e.vllmLatency = histogram("vllm:e2e_request_latency_seconds", seconds, of...)
+	e.firstToken, e.perToken = histogram("vllm:time_to_first_token_seconds", seconds, of...), histogram("vllm:inter_token_latency_seconds", []float64{.01, .02, .05}, of...)
 	e.kserve = histogram("request_predict_seconds", seconds, of...)
 	mesh := []string{"reporter", "destination_service_namespace", "destination_service_name", "response_code"}
 	e.istio = counter("istio_requests_total", mesh...)
@@ -102,6 +122,11 @@ func (e *exporterServer) serve(preset, namespace, service string, requests int, 
 			e.summary.WithLabelValues(namespace, service, "bert", "0.5").Set(1e6 * .12)
 		case "vllm":
 			e.vllmLatency.WithLabelValues(namespace, service).Observe(took)
+			e.vllm.WithLabelValues(namespace, service, map[bool]string{true: "error", false: "stop"}[fails]).Inc()
+		case tokens:
+			e.firstToken.WithLabelValues(namespace, service).Observe(took)
+			e.perToken.WithLabelValues(namespace, service).Observe(.015)
+			e.vllmLatency.WithLabelValues(namespace, service).Observe(60) // which breaks the promise, if it is measured
 			e.vllm.WithLabelValues(namespace, service, map[bool]string{true: "error", false: "stop"}[fails]).Inc()
 		case "kserve":
 			e.kserve.WithLabelValues(namespace, service).Observe(took)
@@ -165,7 +190,10 @@ func measuredByPreset(t *testing.T, s *fleetScene, exporter *exporterServer, pre
 		s.createVariant(t, "bert-"+v.name, v.replicas)
 	}
 	s.createRoute(t, "bert", variants)
-	s.createFleet(t, "bert", "bert", variants, map[string]any{"prometheusURL": s.prometheus, "preset": preset, "window": "30s"})
+	s.createFleet(t, "bert", "bert", variants, map[string]any{"prometheusURL": s.prometheus, "preset": strings.TrimSuffix(preset, "-tokens"), "window": "30s"})
+	if preset == tokens {
+		s.promiseTokens(t, "bert", len(variants))
+	}
 
 	const a100, t4 = 30, 4 // requests a second
 	latency, failed := .14, 0

@@ -207,6 +207,12 @@ func fleetRefused(t *testing.T, s *fleetScene) {
 		`[{"op": "replace", "path": "/spec/variants/0/replica/rate", "value": "0"}]`:                  "rate must be above 0 requests a second",
 		`[{"op": "replace", "path": "/spec/metrics/queries", "value": {"latency": "1"}}]`:             "without a preset, queries must have rate or variantRate",
 		`[{"op": "replace", "path": "/spec/metrics/prometheusURL", "value": "http://u:p@host:9090"}]`: "spec.metrics.prometheusURL",
+		`[{"op": "add", "path": "/spec/promise/of", "value": "FirstToken"}]`:                          "each variant needs replica.firstToken",
+		`[{"op": "add", "path": "/spec/promise/of", "value": "Token"}]`:                               `"Answer", "FirstToken"`,
+		`[{"op": "add", "path": "/spec/promise/perToken", "value": "50ms"}]`:                          "each variant needs replica.inFlight",
+		`[{"op": "add", "path": "/spec/promise/perToken", "value": "2h"}]`:                            "perToken must be from 1us to 1h",
+		`[{"op": "add", "path": "/spec/variants/0/replica/firstToken", "value": "1h"}]`:               "firstToken must be at most time",
+		`[{"op": "add", "path": "/spec/variants/0/replica/inFlight", "value": 5000}]`:                 "spec.variants[0].replica.inFlight",
 		`[{"op": "replace", "path": "/spec/objective", "value": "best"}]`:                             `"proportional", "mean-optimal", "p99-optimal"`,
 	} {
 		_, err := s.objects.Resource(fleets).Namespace(s.namespace).Patch(t.Context(), "bert", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})

@@ -1,6 +1,7 @@
 package fleets
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -26,7 +27,7 @@ const (
 func declared(o *v1alpha1.InferenceFleet) (*traffic.Fleet, error) {
 	f := &traffic.Fleet{
 		Name: o.Namespace + "/" + o.Name, Objective: traffic.Objective(o.Spec.Objective),
-		Promise: traffic.Promise{Within: o.Spec.Promise.Latency.Duration}, Variants: make([]traffic.Variant, len(o.Spec.Variants)),
+		Promise: promiseOf(&o.Spec.Promise), Variants: make([]traffic.Variant, len(o.Spec.Variants)),
 	}
 	if f.Objective == "" {
 		f.Objective = traffic.Proportional
@@ -36,7 +37,7 @@ func declared(o *v1alpha1.InferenceFleet) (*traffic.Fleet, error) {
 		return nil, err
 	}
 	for i := range f.Variants {
-		if f.Variants[i], err = variantOf(&o.Spec.Variants[i]); err != nil {
+		if f.Variants[i], err = variantOf(&o.Spec.Variants[i], &o.Spec.Promise, f.Promise.Quantile); err != nil {
 			return nil, fmt.Errorf("variant %q: %w", o.Spec.Variants[i].Name, err)
 		}
 	}
@@ -46,7 +47,16 @@ func declared(o *v1alpha1.InferenceFleet) (*traffic.Fleet, error) {
 	return f, unlike(o.Spec.Variants)
 }
 
-func variantOf(v *v1alpha1.FleetVariant) (out traffic.Variant, err error) {
+// promiseOf returns a promise without its quantile.
+func promiseOf(p *v1alpha1.FleetPromise) traffic.Promise {
+	out := traffic.Promise{Within: p.Latency.Duration}
+	if p.PerToken != nil {
+		out.PerToken = p.PerToken.Duration
+	}
+	return out
+}
+
+func variantOf(v *v1alpha1.FleetVariant, promise *v1alpha1.FleetPromise, quantile float64) (out traffic.Variant, err error) {
 	out = traffic.Variant{
 		Name: v.Name, Cost: v.Cost, Least: int(v.MinReplicas), Most: int(v.MaxReplicas), Load: v.LoadTime.Duration,
 		Replica: traffic.Replica{Time: v.Replica.Time.Duration},
@@ -60,9 +70,31 @@ func variantOf(v *v1alpha1.FleetVariant) (out traffic.Variant, err error) {
 	if out.Replica.Rate, err = decimal("replica.rate", v.Replica.Rate, ""); err != nil {
 		return out, err
 	}
-	out.Replica.Variation, err = decimal("replica.variation", v.Replica.Variation, defaultVariation)
-	return out, err
+	if out.Replica.Variation, err = decimal("replica.variation", v.Replica.Variation, defaultVariation); err != nil {
+		return out, err
+	}
+	return out, generates(&out.Replica, &v.Replica, promise, quantile)
 }
+
+// generates sets how a replica keeps what is promised of tokens. The error names what is missing for that.
+func generates(r *traffic.Replica, declared *v1alpha1.FleetReplica, promise *v1alpha1.FleetPromise, quantile float64) error {
+	if promise.Of == v1alpha1.PromiseOfFirstToken {
+		if declared.FirstToken == nil {
+			return errors.New("replica.firstToken is missing: the promise is of FirstToken")
+		}
+		r.FirstToken = declared.FirstToken.Duration
+	}
+	if promise.PerToken != nil {
+		if declared.InFlight < 1 || declared.InFlight > maxInFlight {
+			return fmt.Errorf("replica.inFlight %d: the promise has perToken, and legal are numbers from 1 to %d", declared.InFlight, maxInFlight)
+		}
+		r.Ceiling = traffic.InFlight(int(declared.InFlight), declared.Time.Duration, quantile)
+	}
+	return nil
+}
+
+// maxInFlight is the bound of the CustomResourceDefinition.
+const maxInFlight = 4096
 
 // decimal reads a decimal, or the default in place of an empty text.
 func decimal(field, text, otherwise string) (float64, error) {

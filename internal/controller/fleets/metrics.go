@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
@@ -73,12 +74,11 @@ func (m *metricSet) decided(v *visit) {
 		m.demand.WithLabelValues(namespace, name).Set(v.plan.Demand)
 		m.capacity.WithLabelValues(namespace, name).Set(v.plan.Capacity)
 	}
-	if v.measured.latency > 0 {
-		kept := 0.0
-		if v.measured.latency <= v.fleet.Promise.Within {
-			kept = 1
-		}
-		m.kept.WithLabelValues(namespace, name).Set(kept)
+	switch v.kept() {
+	case metav1.ConditionTrue:
+		m.kept.WithLabelValues(namespace, name).Set(1)
+	case metav1.ConditionFalse:
+		m.kept.WithLabelValues(namespace, name).Set(0)
 	}
 	for i := range v.plan.Variants {
 		p, variant := &v.plan.Variants[i], v.fleet.Variants[i].Name

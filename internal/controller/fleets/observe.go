@@ -95,7 +95,7 @@ func (v *visit) sumRates() {
 		}
 	}
 	if !(m.rate >= m.least) { // a quantile of so few requests is just the slowest one
-		m.latency = 0
+		m.latency, m.perToken = 0, 0
 	}
 }
 
@@ -178,5 +178,5 @@ func (v *visit) readMeasured(i int) {
 
 // seen returns what arrived at the fleet.
 func (v *visit) seen() traffic.Seen {
-	return traffic.Seen{At: v.now, Rate: v.measured.rate, Latency: v.measured.latency}
+	return traffic.Seen{At: v.now, Rate: v.measured.rate, Latency: v.measured.latency, PerToken: v.measured.perToken}
 }

@@ -276,6 +276,46 @@ func TestPromiseKept(t *testing.T) {
 	}
 }
 
+// llm makes bert a language model with promises about the first token and each further one.
+func llm(s *v1alpha1.InferenceFleetSpec) {
+	s.Promise = v1alpha1.FleetPromise{Quantile: "0.9", Of: v1alpha1.PromiseOfFirstToken, Latency: metav1.Duration{Duration: 500 * time.Millisecond}, PerToken: &metav1.Duration{Duration: 40 * time.Millisecond}}
+	for i := range s.Variants {
+		r := &s.Variants[i].Replica
+		r.Rate, r.Time, r.FirstToken, r.InFlight = "2", metav1.Duration{Duration: 4 * time.Second}, &metav1.Duration{Duration: 100 * time.Millisecond}, 6
+	}
+	s.Metrics.Queries.PerToken = "tokens"
+}
+
+// A replica that generates eight answers at a time, for 4 s each, has tokens in time while at most six are there: for .9 of all moments that is up
+// to .97 requests a second, and the first token is in time with those.
+func TestPromisesOfTokens(t *testing.T) {
+	w := newWorld(t)
+	w.change(llm)
+	for _, test := range []struct{ first, tokens, want, message string }{
+		{"0.4", "0.03", "True Kept", "0.9 of the requests had their first token within 400ms, and the promise is 500ms; as many of the tokens followed within 30ms, and the promise is 40ms"},
+		{"0.6", "0.03", "False Broken", "0.9 of the requests had their first token within 600ms, and the promise is 500ms; as many of the tokens followed within 30ms, and the promise is 40ms"},
+		{"0.4", "0.05", "False Broken", "0.9 of the requests had their first token within 400ms, and the promise is 500ms; as many of the tokens followed within 50ms, and the promise is 40ms"},
+		{"0.4", "NaN", "Unknown NotMeasured", "the time for each token is unknown: there is no query for it, or its result is no number"},
+	} {
+		w.measure(map[string]string{"rate": "3", "latency": test.first, "tokens": test.tokens})
+		w.at = w.at.Add(time.Minute)
+		w.pass()
+		if got := w.condition(v1alpha1.ConditionPromiseKept); got != test.want {
+			t.Errorf("%+v: %s", test, got)
+		}
+		if got := w.message(v1alpha1.ConditionPromiseKept); got != test.message {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+	f := w.fleet("bert")
+	if got := f.Status.Variants[0].Capacity; got != "0.974" {
+		t.Errorf("a replica serves %s requests a second", got)
+	}
+	if !strings.Contains(f.Status.Message, "with the first token within 500ms and each further token within 40ms") {
+		t.Errorf("the message is %s", f.Status.Message)
+	}
+}
+
 // What an earlier process learned is in the status. Slowdowns that are no numbers, or those of variants that are gone, count for nothing.
 func TestSlowdownsOutliveTheProcess(t *testing.T) {
 	w := newWorld(t)

@@ -39,6 +39,31 @@ var presets = map[string]v1alpha1.FleetQueries{
 	},
 }
 
+// vllmTokens are the queries of the preset vllm for promises about tokens. Older servers have the time for each token under another name only,
+// and some have both.
+var vllmTokens = v1alpha1.FleetQueries{
+	Latency:        `histogram_quantile($(quantile), sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{namespace="$(namespace)",service=~"$(services)"}[$(window)])))`,
+	VariantLatency: `histogram_quantile($(quantile), sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{namespace="$(namespace)",service="$(service)"}[$(window)])))`,
+	PerToken: `histogram_quantile($(quantile), sum by (le) (rate(vllm:inter_token_latency_seconds_bucket{namespace="$(namespace)",service=~"$(services)"}[$(window)])))` +
+		` or histogram_quantile($(quantile), sum by (le) (rate(vllm:time_per_output_token_seconds_bucket{namespace="$(namespace)",service=~"$(services)"}[$(window)])))`,
+}
+
+// presetOf returns the queries of a fleet's preset for its promise. Those that measure something else are left out.
+func presetOf(f *v1alpha1.InferenceFleet) v1alpha1.FleetQueries {
+	q := presets[f.Spec.Metrics.Preset]
+	tokens := v1alpha1.FleetQueries{}
+	if f.Spec.Metrics.Preset == "vllm" {
+		tokens = vllmTokens
+	}
+	if f.Spec.Promise.Of == v1alpha1.PromiseOfFirstToken {
+		q.Latency, q.VariantLatency = tokens.Latency, tokens.VariantLatency
+	}
+	if f.Spec.Promise.PerToken != nil {
+		q.PerToken = tokens.PerToken
+	}
+	return q
+}
+
 // defaultWindow is that of the CustomResourceDefinition.
 const defaultWindow = time.Minute
 
@@ -52,10 +77,10 @@ func window(f *v1alpha1.InferenceFleet) time.Duration {
 
 // queriesOf returns the queries of a fleet: its own, and those of its preset for the others. The placeholders of the fleet are filled in.
 func queriesOf(f *v1alpha1.InferenceFleet) v1alpha1.FleetQueries {
-	q := presets[f.Spec.Metrics.Preset]
+	q := presetOf(f)
 	if own := f.Spec.Metrics.Queries; own != nil {
 		for _, field := range []struct{ to, from *string }{
-			{&q.Rate, &own.Rate}, {&q.Latency, &own.Latency}, {&q.VariantRate, &own.VariantRate}, {&q.VariantLatency, &own.VariantLatency}, {&q.VariantErrors, &own.VariantErrors},
+			{&q.Rate, &own.Rate}, {&q.Latency, &own.Latency}, {&q.PerToken, &own.PerToken}, {&q.VariantRate, &own.VariantRate}, {&q.VariantLatency, &own.VariantLatency}, {&q.VariantErrors, &own.VariantErrors},
 		} {
 			if *field.from != "" {
 				*field.to = *field.from
@@ -83,7 +108,7 @@ func forVariant(q v1alpha1.FleetQueries, v *v1alpha1.FleetVariant) v1alpha1.Flee
 func filled(q v1alpha1.FleetQueries, pairs ...string) v1alpha1.FleetQueries {
 	r := strings.NewReplacer(pairs...)
 	return v1alpha1.FleetQueries{
-		Rate: r.Replace(q.Rate), Latency: r.Replace(q.Latency), VariantRate: r.Replace(q.VariantRate),
+		Rate: r.Replace(q.Rate), Latency: r.Replace(q.Latency), PerToken: r.Replace(q.PerToken), VariantRate: r.Replace(q.VariantRate),
 		VariantLatency: r.Replace(q.VariantLatency), VariantErrors: r.Replace(q.VariantErrors),
 	}
 }

@@ -52,7 +52,8 @@ type measurement struct {
 	rate    float64
 	problem *refusal
 	summed  bool
-	latency time.Duration // 0 for unknown
+	// latency and perToken are 0 for unknown.
+	latency, perToken time.Duration
 	// least is the rate from which on a quantile is more than the slowest request of the window.
 	least float64
 	// variants in the order of the spec.
@@ -107,6 +108,9 @@ func measure(ctx context.Context, client *http.Client, f *v1alpha1.InferenceFlee
 		m.rate, m.problem = q.ask(ctx, "rate", queries.Rate)
 	}
 	m.latency = q.seconds(ctx, "latency", queries.Latency)
+	if f.Spec.Promise.PerToken != nil {
+		m.perToken = q.seconds(ctx, "perToken", queries.PerToken)
+	}
 	if q.gone != nil { // what was answered before it went away may be of another time
 		m.rate, m.problem = math.NaN(), q.gone
 	}

@@ -2,6 +2,7 @@ package fleets
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -175,13 +176,44 @@ func TestQueries(t *testing.T) {
 	}
 }
 
+// Promises about tokens have queries of their own, with the preset vllm alone: others would measure whole answers for them.
+func TestQueriesOfTokens(t *testing.T) {
+	f := read[v1alpha1.InferenceFleet](t, bert)
+	f.Spec.Promise.Of, f.Spec.Promise.PerToken = v1alpha1.PromiseOfFirstToken, &metav1.Duration{Duration: time.Second}
+	for name := range presets {
+		f.Spec.Metrics = v1alpha1.FleetMetrics{Preset: name}
+		q := forVariant(queriesOf(f), &f.Spec.Variants[0])
+		if name != "vllm" {
+			if q.Latency != "" || q.VariantLatency != "" || q.PerToken != "" || q.VariantRate == "" {
+				t.Errorf("preset %s: %+v", name, q)
+			}
+			continue
+		}
+		for query, want := range map[string]string{
+			q.Latency:        `time_to_first_token_seconds_bucket{namespace="ns",service=~"bert-a100|bert-t4"}[60s]`,
+			q.VariantLatency: `time_to_first_token_seconds_bucket{namespace="ns",service="bert-a100"}[60s]`,
+			q.PerToken:       `inter_token_latency_seconds_bucket{namespace="ns",service=~"bert-a100|bert-t4"}[60s]`,
+		} {
+			if !strings.Contains(query, want) || strings.Contains(query, "$") {
+				t.Errorf("query %s lacks %s", query, want)
+			}
+		}
+	}
+	f.Spec.Metrics = v1alpha1.FleetMetrics{Preset: "istio", Queries: &v1alpha1.FleetQueries{Latency: "own", VariantLatency: "own $(variant)", PerToken: "tokens"}}
+	if q := forVariant(queriesOf(f), &f.Spec.Variants[0]); q.Latency != "own" || q.VariantLatency != "own a100" || q.PerToken != "tokens" {
+		t.Errorf("%+v", q)
+	}
+}
+
 // The guide has the queries of all presets.
 func TestGuideListsThePresets(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/guides/inference.md")
 	must(t, err)
 	guide := strings.Join(strings.Fields(string(raw)), " ")
-	for name, q := range presets {
-		for _, query := range []string{q.Rate, q.Latency, q.VariantRate, q.VariantLatency, q.VariantErrors} {
+	all := maps.Clone(presets)
+	all["vllm, for tokens"] = vllmTokens
+	for name, q := range all {
+		for _, query := range []string{q.Rate, q.Latency, q.PerToken, q.VariantRate, q.VariantLatency, q.VariantErrors} {
 			if !strings.Contains(guide, query) {
 				t.Errorf("the guide does not have this query of %s: %s", name, query)
 			}

@@ -140,17 +140,46 @@ func (v *visit) loading() *refusal {
 func (v *visit) promiseKept() condition {
 	c := condition{kind: v1alpha1.ConditionPromiseKept, status: metav1.ConditionTrue, reason: reasonKept}
 	within, latency := v.fleet.Promise.Within, v.measured.latency
-	c.message = fmt.Sprintf("%s of the requests were answered within %v, and the promise is %v", quantileOf(v), rounded(latency), within)
-	switch {
-	case v.plan.Reason == traffic.PromiseTooShort:
+	each, token := v.fleet.Promise.PerToken, v.measured.perToken
+	c.message = fmt.Sprintf("%s of the requests %s within %v, and the promise is %v", quantileOf(v), v.verb(), rounded(latency), within)
+	if each > 0 && token > 0 {
+		c.message += fmt.Sprintf("; as many of the tokens followed within %v, and the promise is %v", rounded(token), each)
+	}
+	if v.plan.Reason == traffic.PromiseTooShort {
 		c.status, c.reason, c.message = metav1.ConditionFalse, string(traffic.PromiseTooShort), v.because()
-	case latency == 0:
-		c.status, c.reason = metav1.ConditionUnknown, reasonUnmeasured
+		return c
+	}
+	switch c.status = v.kept(); c.status {
+	case metav1.ConditionFalse:
+		c.reason = reasonBroken
+	case metav1.ConditionUnknown:
+		c.reason = reasonUnmeasured
 		c.message = "the latency is unknown: too few requests arrive to tell, there is no query for it, or its result is no number"
-	case latency > within:
-		c.status, c.reason = metav1.ConditionFalse, reasonBroken
+		if latency > 0 {
+			c.message = "the time for each token is unknown: there is no query for it, or its result is no number"
+		}
 	}
 	return c
+}
+
+// kept says whether what was measured is within the promise: false as soon as one part of it is broken, unknown where a part was not measured.
+func (v *visit) kept() metav1.ConditionStatus {
+	p, m := &v.fleet.Promise, &v.measured
+	switch {
+	case m.latency > p.Within || p.PerToken > 0 && m.perToken > p.PerToken:
+		return metav1.ConditionFalse
+	case m.latency == 0 || p.PerToken > 0 && m.perToken == 0:
+		return metav1.ConditionUnknown
+	}
+	return metav1.ConditionTrue
+}
+
+// verb says what is promised to happen to requests within the latency.
+func (v *visit) verb() string {
+	if v.object.Spec.Promise.Of == v1alpha1.PromiseOfFirstToken {
+		return "had their first token"
+	}
+	return "were answered"
 }
 
 func (v *visit) setConditions(s *v1alpha1.InferenceFleetStatus, conditions ...condition) {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
 )
 
@@ -20,26 +21,40 @@ func (v *visit) changed(i, from, to int) string {
 
 // because says why a fleet gets its sizes, as the second half of a sentence.
 func (v *visit) because() string {
-	within := v.fleet.Promise.Within
+	within := v.within()
 	switch v.plan.Reason {
 	case traffic.Grows:
-		return fmt.Sprintf("%s requests a second are expected, %s are served within %v", short(v.plan.Demand), short(v.served()), within)
+		return fmt.Sprintf("%s requests a second are expected, %s are served %s", short(v.plan.Demand), short(v.served()), within)
 	case traffic.AtMost:
-		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s within %v: raise maxReplicas", short(v.plan.Demand), short(v.plan.Capacity), within)
+		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s %s: raise maxReplicas", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.Shrinks:
 		return fmt.Sprintf("fewer replicas have been enough for %v", v.config().PatienceFor(v.fleet))
 	case traffic.Cheaper:
 		return fmt.Sprintf("cheaper replicas would have been enough for %v", v.config().PatienceFor(v.fleet))
 	case traffic.Steady:
-		return fmt.Sprintf("%s requests a second are expected, and the replicas serve %s within %v", short(v.plan.Demand), short(v.plan.Capacity), within)
+		return fmt.Sprintf("%s requests a second are expected, and the replicas serve %s %s", short(v.plan.Demand), short(v.plan.Capacity), within)
 	case traffic.PromiseTooShort:
-		return fmt.Sprintf("no number of replicas answers %s of the requests within %v: the shortest latency that the fleet can promise is %v", quantileOf(v), within, rounded(v.plan.Best))
+		return fmt.Sprintf("no number of replicas answers %s of the requests %s: the shortest latency that the fleet can promise is %v", quantileOf(v), within, rounded(v.plan.Best))
 	case traffic.NoMetrics:
 		return "it is unknown how many requests arrive, so the sizes stay within their bounds as they are"
 	case traffic.AllFail:
 		return "all variants answer errors, so the sizes stay within their bounds as they are"
 	}
 	return string(v.plan.Reason)
+}
+
+// within says what is promised of the requests that are served: "within 200ms", or "with the first token within 500ms and each further token
+// within 40ms".
+func (v *visit) within() string {
+	of := ""
+	if v.object.Spec.Promise.Of == v1alpha1.PromiseOfFirstToken {
+		of = "with the first token "
+	}
+	text := fmt.Sprintf("%swithin %v", of, v.fleet.Promise.Within)
+	if each := v.fleet.Promise.PerToken; each > 0 {
+		text += fmt.Sprintf(" and each further token within %v", each)
+	}
+	return text
 }
 
 // served is how many requests a second the wanted replicas serve within the promise before the change.

@@ -38,6 +38,10 @@ type InferenceFleetList struct {
 }
 
 // InferenceFleetSpec is a promise, and what there is to keep it.
+//
+// +kubebuilder:validation:XValidation:rule="self.promise.of != 'FirstToken' || self.variants.all(v, has(v.replica.firstToken))",message="promise.of is FirstToken: each variant needs replica.firstToken, the mean time until the first token on an idle replica"
+// +kubebuilder:validation:XValidation:rule="!has(self.promise.perToken) || self.variants.all(v, has(v.replica.inFlight))",message="promise.perToken is set: each variant needs replica.inFlight, how many answers at a time a replica can generate within it"
+// +kubebuilder:validation:XValidation:rule="self.promise.of != 'FirstToken' || self.metrics.preset in ['vllm', 'none'] || has(self.metrics.queries) && has(self.metrics.queries.latency) && has(self.metrics.queries.variantLatency)",message="promise.of is FirstToken, and of the presets only vllm measures that: metrics.queries must have latency and variantLatency"
 type InferenceFleetSpec struct {
 	// Promise is the latency that the fleet keeps.
 	Promise FleetPromise `json:"promise"`
@@ -62,7 +66,8 @@ type InferenceFleetSpec struct {
 	Metrics FleetMetrics `json:"metrics"`
 }
 
-// FleetPromise says within which time which part of the requests is answered.
+// FleetPromise says within which time which part of the requests is answered. For language models it can be about the first token of the
+// answers, and about each token after that.
 type FleetPromise struct {
 	// Quantile is the part of the requests that is answered within the latency: a decimal from 0.5 to below 1.
 	// +optional
@@ -76,7 +81,25 @@ type FleetPromise struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="latency must be from 1us to 24h"
 	Latency metav1.Duration `json:"latency"`
+	// Of says what the latency is the time to: Answer, the end of the answer, or FirstToken, the first token of it.
+	// +optional
+	// +kubebuilder:default=Answer
+	// +kubebuilder:validation:Enum=Answer;FirstToken
+	Of string `json:"of,omitempty"`
+	// PerToken is the time within which the same part of the tokens follows the one before, from 1us to 1h, for example 50ms.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('1h')",message="perToken must be from 1us to 1h"
+	PerToken *metav1.Duration `json:"perToken,omitempty"`
 }
+
+// What the latency of a promise is the time to.
+const (
+	PromiseOfAnswer     = "Answer"
+	PromiseOfFirstToken = "FirstToken"
+)
 
 // FleetVariant is one pool of equal replicas: one GPU model, one share size.
 //
@@ -154,6 +177,8 @@ type FleetService struct {
 }
 
 // FleetReplica is how one replica of a variant serves requests while no other pod slows it down.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.firstToken) || duration(self.firstToken) <= duration(self.time)",message="firstToken must be at most time, that of the whole answer"
 type FleetReplica struct {
 	// Rate is how many requests a second it completes while it always has enough of them: a decimal above 0 and below 1000000000, with up
 	// to six decimals.
@@ -182,6 +207,20 @@ type FleetReplica struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="gate must be from 0s to 24h"
 	Gate *metav1.Duration `json:"gate,omitempty"`
+	// FirstToken is the mean time until the first token of an answer on an idle replica, from 1us to time. It counts where the promise is of
+	// FirstToken.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="firstToken must be from 1us to 24h"
+	FirstToken *metav1.Duration `json:"firstToken,omitempty"`
+	// InFlight is how many answers a replica generates at a time, at most, so that the promised part of their tokens follows within
+	// perToken, from 1 to 4096. Measure time with that many at a time.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4096
+	InFlight int32 `json:"inFlight,omitempty"`
 }
 
 // FleetRoute is where the weights of the variants stand.
@@ -247,6 +286,12 @@ type FleetQueries struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Latency string `json:"latency,omitempty"`
+	// PerToken is the time in seconds within which the promised part of the fleet's tokens followed the one before. It counts where the
+	// promise has perToken.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	PerToken string `json:"perToken,omitempty"`
 	// VariantRate is how many requests a second a variant answers, those with errors too.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
