@@ -9,17 +9,6 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
 
-// Reserved is capacity that others need from a time on. Jobs shrink for it in time (Config.GiveBack). Until then it is lent, where the policy
-// weighs what a change costs: a running job grows into it if that repays before the others need it. No job starts in it.
-type Reserved struct {
-	// Model of the devices, "" for any.
-	Model string
-	// Amount of devices.
-	Amount vgpu.MilliGPU
-	// From is the Unix time in seconds from which the others need it. 0 stands for the present.
-	From int64
-}
-
 // Config holds the settings of Workers. The zero value is the default.
 type Config struct {
 	// Policy is a name of Policies, "" for DefaultPolicy.

@@ -1,7 +1,6 @@
 package elasticity
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -45,14 +44,10 @@ func (p *pass) reserved(c *snapshot.Cluster) (all []elastic.Reserved) {
 }
 
 // reservations returns what each need of a variant adds to those before it.
-func reservations(s *v1alpha1.FleetVariantStatus, model string, one vgpu.MilliGPU) (all []elastic.Reserved) {
-	needs := slices.SortedFunc(slices.Values(s.Later), func(a, b v1alpha1.FleetNeed) int { return cmp.Compare(a.From.Unix(), b.From.Unix()) })
-	most := s.Replicas
-	for i := range needs {
-		if more := needs[i].Replicas - most; more > 0 {
-			most = needs[i].Replicas
-			all = append(all, elastic.Reserved{Model: model, Amount: vgpu.MilliGPU(more) * one, From: needs[i].From.Unix()})
-		}
+func reservations(s *v1alpha1.FleetVariantStatus, model string, one vgpu.MilliGPU) []elastic.Reserved {
+	needs := make([]elastic.Need, 0, len(s.Later))
+	for i := range s.Later {
+		needs = append(needs, elastic.Need{Replicas: int(s.Later[i].Replicas), From: s.Later[i].From.Unix()})
 	}
-	return all
+	return elastic.ReservedFor(model, one, int(s.Replicas), needs)
 }
