@@ -23,6 +23,8 @@ type elasticJob struct {
 	moved              []int64
 	// changes counts changes of size, and starts after the first one.
 	changes int
+	// known are its measured speeds, once they were computed.
+	known elastic.Curve
 }
 
 // sizesOf returns the numbers of workers from 1 to most with a measurement of the application, at which the batch of a
