@@ -70,6 +70,7 @@ type ask struct {
 
 // servedFleet is a fleet in a cluster. Its requests are played in a coroutine that stops at each decision.
 type servedFleet struct {
+	traffic.Fleet
 	sizer  sizer
 	slots  vgpu.Slots
 	next   func() (*ask, bool)
@@ -91,8 +92,7 @@ type asking struct {
 }
 
 func (a *asking) Decide(f *traffic.Fleet, seen traffic.Seen, busy []float64) (replicas []int, parts []float64) {
-	q := &ask{fleet: f, seen: seen, busy: busy, replicas: len(f.Variants)}
-	q.replicas = f.Variants[0].Wanted
+	q := &ask{fleet: f, seen: seen, busy: busy, replicas: f.Variants[0].Wanted}
 	if !a.stopped {
 		a.stopped = !a.yield(q)
 	}
@@ -100,10 +100,11 @@ func (a *asking) Decide(f *traffic.Fleet, seen traffic.Seen, busy []float64) (re
 }
 
 // serve begins to play the requests of a fleet, which has its replicas.
-func (s *servedFleet) serve(f traffic.Fleet, truth inference.Truth, load inference.Load, seed uint64) {
-	f.Variants[0].Wanted, f.Variants[0].Ready, f.Variants[0].Part = len(s.placed), len(s.placed), 1
+func (s *servedFleet) serve(truth inference.Truth, load inference.Load, seed uint64) {
+	v := &s.Variants[0]
+	v.Wanted, v.Ready, v.Part = len(s.placed), len(s.placed), 1
 	s.next, s.stop = iter.Pull(func(yield func(*ask) bool) {
-		r := inference.Run(f, truth, load, 0, &asking{yield: yield}, seed)
+		r := inference.Run(s.Fleet, truth, load, 0, &asking{yield: yield}, seed)
 		s.result = &r
 	})
 }

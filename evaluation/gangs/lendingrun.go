@@ -110,29 +110,58 @@ func (l *Lending) newRun(row *lendingRow, jobs []gangJob, before inference.Load,
 		return nil, err
 	}
 	r := &lendingRun{gangBook: book, Lending: l, trainer: row.trains(), saved: slices.Repeat([]float64{1}, len(jobs)), savedAt: make([]float64, len(jobs))}
-	for i := range jobs {
-		j := elasticJob{gangJob: jobs[i], name: fmt.Sprintf("default/job-%04d", jobs[i].id), left: 1}
-		if j.sizes = j.legalSizes(l.Nodes * l.GPUs); len(j.sizes) == 0 {
-			return nil, fmt.Errorf("job %d: no legal number of workers of %s was measured with a batch of %d", j.id, j.app.name, j.batch)
-		}
-		r.jobs = append(r.jobs, j)
+	if err := r.addJobs(jobs); err != nil {
+		return nil, err
 	}
-	solo, truth := row.share(l), inference.Truth{LoadTimes: l.LoadTimes}
+	solo := row.share(l)
+	wants := make([]int, len(loads))
 	for i := range loads {
 		f := l.fleet(i, solo)
+		s := &servedFleet{Fleet: f, sizer: row.sizer(l, &f), slots: vgpu.Slots(slotsOf(solo.Share))}
+		taught(s.sizer, &f, before, lendingStart, rand.New(rand.NewPCG(uint64(seed), uint64(100+i))))
+		wants[i] = f.Variants[0].Wanted
+		r.fleets = append(r.fleets, s)
+	}
+	if err := r.fillAll(wants); err != nil {
+		return nil, err
+	}
+	truth := inference.Truth{LoadTimes: l.LoadTimes}
+	for i, f := range r.fleets {
 		if solo.Share < vgpu.WholeGPU {
 			truth.Replicas = []traffic.Replica{f.Variants[0].Replica.Slowed(l.Neighbours)}
 		}
-		s := &servedFleet{sizer: row.sizer(l, &f), slots: vgpu.Slots(slotsOf(solo.Share))}
-		taught(s.sizer, &f, before, lendingStart, rand.New(rand.NewPCG(uint64(seed), uint64(100+i))))
-		s.wanted = f.Variants[0].Wanted
-		r.fleets = append(r.fleets, s)
-		if err := r.fill(i); err != nil {
-			return nil, err
-		}
-		s.serve(f, truth, loads[i], uint64(seed)*1000+uint64(i))
+		f.serve(truth, loads[i], uint64(seed)*1000+uint64(i))
 	}
 	return r, nil
+}
+
+func (r *lendingRun) addJobs(jobs []gangJob) error {
+	for i := range jobs {
+		j := elasticJob{gangJob: jobs[i], name: fmt.Sprintf("default/job-%04d", jobs[i].id), left: 1}
+		if j.sizes = j.legalSizes(r.Nodes * r.GPUs); len(j.sizes) == 0 {
+			return fmt.Errorf("job %d: no legal number of workers of %s was measured with a batch of %d", j.id, j.app.name, j.batch)
+		}
+		r.jobs = append(r.jobs, j)
+	}
+	return nil
+}
+
+// fillAll gives each fleet one replica, and then what it wants, as far as devices are idle.
+func (r *lendingRun) fillAll(wants []int) error {
+	for _, first := range []bool{true, false} {
+		for i, f := range r.fleets {
+			if f.wanted = wants[i]; first {
+				f.wanted = 1
+			}
+			if err := r.fill(i); err != nil {
+				return err
+			}
+			if len(f.placed) == 0 {
+				return fmt.Errorf("%d fleets on %d GPUs: there is no room for a replica of each", len(r.fleets), r.Nodes*r.GPUs)
+			}
+		}
+	}
+	return nil
 }
 
 // play plays until the rates end.
