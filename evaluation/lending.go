@@ -90,7 +90,7 @@ func (f *lendingFlags) flags(c *cobra.Command, l *gangs.Lending) {
 	flags.IntVar(&l.GPUs, "gpus", 4, "`number` of GPUs of each node")
 	flags.DurationVar(&l.Restart, "restart", 30*time.Second, "`time` that a job loses at each start, 0s to 1h")
 	flags.StringVar(&f.costs, "cost", "", "`times` that a change of size or a later start takes, by application, 0s to 1h: bert=120s,ncf=15s; default the restart time")
-	flags.StringVar(&f.jobs.loads, "load", "0.5,1,1.5", "`loads`: so many times as many jobs as the workload has, separated by commas; above 0, at most 10")
+	flags.StringVar(&f.jobs.loads, "load", "0.5,1,1.5", "`loads`: so many times as many jobs as the workload has, separated by commas; above 0, at most 10; empty for spikes alone")
 	flags.StringVar(&f.jobs.seeds, "seeds", "1-3", "`seeds` for what is drawn, a run each: single ones and ranges, separated by commas")
 	flags.IntVar(&l.Fleets, "fleets", 6, "`number` of inference fleets, 1 to 64")
 	flags.StringVar(&f.serving.profile, "profile", "", "CSV `file` with latencies by share (required)")
@@ -125,8 +125,8 @@ func (f *lendingFlags) parse(l *gangs.Lending) (err error) {
 	switch {
 	case len(f.jobs.workloads) > 1:
 		return fmt.Errorf("flag --workload: %d files, legal is one", len(f.jobs.workloads))
-	case len(l.Loads) == 0:
-		return fmt.Errorf("flag --load: no load, legal is one or more")
+	case len(l.Loads) == 0 && l.Spikes == 0:
+		return fmt.Errorf("flags --load and --spikes: no load and no spike, legal is one or more of either")
 	case f.serving.workload == "":
 		return fmt.Errorf("flag --model is missing: it names a configuration of the profile")
 	case f.rates == "":

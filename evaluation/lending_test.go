@@ -38,7 +38,7 @@ func TestLendingBadInput(t *testing.T) {
 		{"argument", lend(t, "more.csv"), []string{`"more.csv"`, "flags only"}},
 		{"no jobs", []string{"lending"}, []string{"--workload is missing"}},
 		{"two workloads", lend(t, "--workload", "testdata/gangs_jobs2.csv"), []string{"--workload: 2 files, legal is one"}},
-		{"no load", lend(t, "--load", ""), []string{"--load: no load"}},
+		{"no load", lend(t, "--load", "", "--spikes", "0"), []string{"--load and --spikes: no load and no spike"}},
 		{"load", lend(t, "--load", "0"), []string{"--load", "above 0 and up to 10"}},
 		{"no model", lend(t, "--model", ""), []string{"--model is missing"}},
 		{"unknown model", lend(t, "--model", "bert"), []string{`no latency of "bert"`}},

@@ -114,8 +114,8 @@ func (l *Lending) prepare() ([]gangJob, error) {
 		return nil, fmt.Errorf("%d spikes, legal is 0 to %d", l.Spikes, MaxSpikes)
 	case len(l.Before.Rates) == 0 || len(l.Day.Rates) == 0:
 		return nil, errors.New("no rates before the start, or none after it")
-	case len(l.Workloads) != 1 || len(l.Loads) == 0:
-		return nil, errors.New("no load, or not one workload")
+	case len(l.Workloads) != 1:
+		return nil, errors.New("not one workload")
 	case len(l.Shares) == 0 || l.Shares[len(l.Shares)-1].Share != vgpu.WholeGPU:
 		return nil, errors.New("the latency on the whole device was not measured")
 	}

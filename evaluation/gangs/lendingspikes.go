@@ -11,7 +11,7 @@ import (
 
 // Times of a spike, in seconds: jobs and fleets run for a while before it, and it lasts for a while.
 const (
-	beforeSpike = 1800
+	beforeSpike = 900
 	spikeLasts  = 600
 	// mostRamp bounds how long the rate takes to reach its height; it is leastHeight to mostHeight times the rate before.
 	mostRamp                = 60

@@ -72,10 +72,15 @@ func (r Lending) Table(w io.Writer) error {
 			fmt.Sprintf("%.1f", x.Preempted.Mean), fmt.Sprintf("%.2f", x.Lost.Mean),
 		})
 	}
-	if err := t.Write(w); err != nil || r.Spikes == 0 {
-		return err
+	if len(t.Rows) > 0 {
+		if err := t.Write(w); err != nil || r.Spikes == 0 {
+			return err
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
 	}
-	if _, err := fmt.Fprintf(w, "\n%d spikes: seconds until the fleet has its GPUs, and until they serve\n", r.Spikes); err != nil {
+	if _, err := fmt.Fprintf(w, "%d spikes: seconds until the fleet has its GPUs, and until they serve\n", r.Spikes); err != nil {
 		return err
 	}
 	s := report.Table{Columns: []report.Column{
