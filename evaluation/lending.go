@@ -58,7 +58,8 @@ how much that is more than with the first policy. A window is a minute of a flee
 the work that evictions cost. The figures are means over the seeds, windows their sums.
 
 A spike multiplies the rate of one fleet by 2 to 4 within up to 60 s, at a random minute, while jobs use all that is left. The second table
-has in how many of them the fleet had the GPUs that keep the promise at the height of the spike before the p99 of any minute was above it.`,
+has in how many of them the fleet had the GPUs that keep the promise at the height of the spike before the p99 of any minute was above it (in time), and in how
+many it wanted them by then (asked). It waits from then until it has them.`,
 		Example: `  evaluation lending --workload pollux-workload-1.csv --measured placements --measured scalability --measured validation \
     --profile v100_mps_latency_throughput.csv --model "vgg19 batch 1" --rates twitter_per_minute.csv --from 2880 --minutes 1440`,
 		Args: command.NoArguments,

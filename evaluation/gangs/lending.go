@@ -46,8 +46,10 @@ type Lending struct {
 }
 
 const (
-	// MaxFleets bounds the fleets, MaxSpikes the spikes.
-	MaxFleets, MaxSpikes = 64, 10_000
+	// MaxFleets bounds the fleets.
+	MaxFleets = 64
+	// MaxSpikes bounds the spikes.
+	MaxSpikes = 10_000
 	// shareCost is what a whole device costs.
 	shareCost = 1000
 )

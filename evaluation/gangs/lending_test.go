@@ -190,15 +190,19 @@ func TestLendingShare(t *testing.T) {
 // TestSpikeInTime: the GPUs count as back in time where the promise did not break, or where they were back before.
 func TestSpikeInTime(t *testing.T) {
 	for _, tc := range []struct {
-		s    spikeResult
-		want bool
+		s           spikeResult
+		want, asked bool
 	}{
-		{spikeResult{back: spikeLasts}, true},
-		{spikeResult{back: 30, broken: true, breaks: 45}, true},
-		{spikeResult{back: 60, broken: true, breaks: 45}, false},
+		{spikeResult{asks: spikeLasts, back: spikeLasts}, true, true},
+		{spikeResult{asks: 15, back: 30, broken: true, breaks: 45}, true, true},
+		{spikeResult{asks: 30, back: 60, broken: true, breaks: 45}, false, true},
+		{spikeResult{asks: 60, back: 60, broken: true, breaks: 45}, false, false},
 	} {
 		if got := tc.s.inTime(); got != tc.want {
 			t.Errorf("%+v is in time: %v, want %v", tc.s, got, tc.want)
+		}
+		if got := tc.s.asked(); got != tc.asked {
+			t.Errorf("%+v was asked for in time: %v, want %v", tc.s, got, tc.asked)
 		}
 	}
 }

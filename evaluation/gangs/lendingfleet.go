@@ -38,7 +38,7 @@ type decided struct{ inference.Tandem }
 
 func (d *decided) size(f *traffic.Fleet, seen traffic.Seen, busy []float64) (int, []elastic.Need) {
 	n, _ := d.Decide(f, seen, busy)
-	var later []elastic.Need
+	later := make([]elastic.Need, 0, len(d.Plan.Later))
 	for _, need := range d.Plan.Later {
 		later = append(later, elastic.Need{Replicas: need.Replicas[0], From: seen.At.Add(need.In).Truncate(time.Minute).Unix()})
 	}

@@ -27,10 +27,14 @@ type spikeResult struct {
 	breaks float64
 	// needed are the replicas that keep the promise at the height of the spike. back is when so many had devices, serving when so many served:
 	// spikeLasts where that did not happen.
-	needed        int
-	back, serving float64
-	preempted     int
+	needed int
+	// asks is when so many were wanted.
+	asks, back, serving float64
+	preempted           int
 }
+
+// asked reports whether the fleet wanted the devices before the promise broke.
+func (s *spikeResult) asked() bool { return !s.broken || s.asks <= s.breaks }
 
 // inTime reports whether the fleet had its devices before the promise broke.
 func (s *spikeResult) inTime() bool { return !s.broken || s.back <= s.breaks }
@@ -76,7 +80,7 @@ func (l *Lending) spike(row *lendingRow, pool []gangJob, seed int64) (out spikeR
 	}
 	one := l.fleet(0, row.share(l)).Variants[0].Replica
 	most := height * at[len(at)-1]
-	out = spikeResult{needed: int(math.Ceil(most / one.Capacity(l.promise()))), back: spikeLasts, serving: spikeLasts}
+	out = spikeResult{needed: int(math.Ceil(most / one.Capacity(l.promise()))), asks: spikeLasts, back: spikeLasts, serving: spikeLasts}
 	r.audit = func(r *lendingRun) { out.see(r, begin) }
 	err = r.play()
 	out.preempted = r.out.preempted
@@ -97,7 +101,10 @@ func (s *spikeResult) see(r *lendingRun, begin float64) {
 	if q := f.last; !s.broken && q.seen.Latency > q.fleet.Promise.Within && since > metricsAge {
 		s.broken, s.breaks = true, since-metricsAge
 	}
-	if len(f.placed) >= s.needed {
+	if max(f.wanted, f.last.replicas) >= s.needed {
+		s.asks = min(s.asks, since)
+	}
+	if max(len(f.placed), f.last.replicas) >= s.needed {
 		s.back = min(s.back, since)
 	}
 	if q := f.last; q.fleet.Variants[0].Ready >= s.needed {
@@ -108,20 +115,24 @@ func (s *spikeResult) see(r *lendingRun, begin float64) {
 // sumSpikes sums up the spikes of a policy.
 func sumSpikes(policy string, spikes []spikeResult) results.SpikeResult {
 	out := results.SpikeResult{Policy: policy}
-	var back, serving []float64
+	back, serving, waits := make([]float64, 0, len(spikes)), make([]float64, 0, len(spikes)), make([]float64, 0, len(spikes))
 	for i := range spikes {
 		s := &spikes[i]
 		if s.inTime() {
 			out.InTime++
 		}
+		if s.asked() {
+			out.Asked++
+		}
 		if !s.broken {
 			out.Kept++
 		}
 		out.Preempted += s.preempted
-		back, serving = append(back, s.back), append(serving, s.serving)
+		back, serving, waits = append(back, s.back), append(serving, s.serving), append(waits, s.back-s.asks)
 	}
 	if len(spikes) > 0 {
 		out.BackMedian, out.BackWorst = quantile(back, .5), quantile(back, 1)
+		out.WaitP90, out.WaitWorst = quantile(waits, .9), quantile(waits, 1)
 		out.ServingMedian, out.ServingWorst = quantile(serving, .5), quantile(serving, 1)
 	}
 	return out

@@ -47,11 +47,16 @@ type LendingResult struct {
 type SpikeResult struct {
 	Policy string `json:"policy"`
 	// InTime counts the spikes in which the fleet had its GPUs before the promise broke, Kept those in which it did not break.
+	// Asked counts those in which it wanted them before.
 	InTime int `json:"in_time"`
+	Asked  int `json:"asked"`
 	Kept   int `json:"kept"`
 	// Back is when the fleet had the GPUs that keep the promise at the height of the spike, Serving when as many replicas served.
-	BackMedian    float64 `json:"back_median"`
-	BackWorst     float64 `json:"back_worst"`
+	BackMedian float64 `json:"back_median"`
+	BackWorst  float64 `json:"back_worst"`
+	// Wait is from when they were wanted until the fleet had them.
+	WaitP90       float64 `json:"wait_p90"`
+	WaitWorst     float64 `json:"wait_worst"`
 	ServingMedian float64 `json:"serving_median"`
 	ServingWorst  float64 `json:"serving_worst"`
 	Preempted     int     `json:"preempted"`
@@ -84,13 +89,15 @@ func (r Lending) Table(w io.Writer) error {
 		return err
 	}
 	s := report.Table{Columns: []report.Column{
-		{Head: "policy", Text: true}, {Head: "GPUs in time"}, {Head: "promise kept"}, {Head: "back, median"}, {Head: "worst"}, {Head: "serve, median"}, {Head: "worst"},
+		{Head: "policy", Text: true}, {Head: "GPUs in time"}, {Head: "asked in time"}, {Head: "promise kept"}, {Head: "back, median"}, {Head: "worst"},
+		{Head: "waited, p90"}, {Head: "worst"}, {Head: "serve, median"}, {Head: "worst"},
 		{Head: "evicted"},
 	}}
 	for i := range r.SpikeResults {
 		x := &r.SpikeResults[i]
 		s.Rows = append(s.Rows, []string{
-			x.Policy, fmt.Sprint(x.InTime), fmt.Sprint(x.Kept), fmt.Sprintf("%.0f", x.BackMedian), fmt.Sprintf("%.0f", x.BackWorst),
+			x.Policy, fmt.Sprint(x.InTime), fmt.Sprint(x.Asked), fmt.Sprint(x.Kept), fmt.Sprintf("%.0f", x.BackMedian), fmt.Sprintf("%.0f", x.BackWorst),
+			fmt.Sprintf("%.0f", x.WaitP90), fmt.Sprintf("%.0f", x.WaitWorst),
 			fmt.Sprintf("%.0f", x.ServingMedian), fmt.Sprintf("%.0f", x.ServingWorst), fmt.Sprint(x.Preempted),
 		})
 	}
