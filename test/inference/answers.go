@@ -1,0 +1,48 @@
+package inference
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Quantile returns the latency within which a part of the requests was answered, 0 without requests. One that failed counts with the time
+// until it failed.
+func Quantile(answers []Answer, part float64) time.Duration {
+	if len(answers) == 0 {
+		return 0
+	}
+	latencies := make([]time.Duration, len(answers))
+	for i := range answers {
+		latencies[i] = answers[i].Latency
+	}
+	slices.Sort(latencies)
+	return latencies[min(int(part*float64(len(latencies))), len(latencies)-1)]
+}
+
+// Parts returns which part of the requests each variant answered.
+func Parts(answers []Answer) map[string]float64 {
+	parts := map[string]float64{}
+	for i := range answers {
+		parts[answers[i].Variant] += 1 / float64(len(answers))
+	}
+	return parts
+}
+
+// Failures describes the requests that failed, the first few of them in words; "" where none did.
+func Failures(answers []Answer) string {
+	var said []string
+	count := 0
+	for i := range answers {
+		if a := &answers[i]; a.Failed() {
+			if count++; count <= 5 {
+				said = append(said, fmt.Sprintf("%s after %v: status %d of %q, %v", a.Due.Format("15:04:05.000"), a.Latency, a.Status, a.Replica, a.Err))
+			}
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d requests failed: %s", count, len(answers), strings.Join(said, "; "))
+}
