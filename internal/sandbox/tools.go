@@ -40,6 +40,7 @@ func modules() map[string]module {
 		"containerd": {args: []string{"-tags=no_btrfs,no_zfs"}, firstTime: "about 2 minutes on two cores"},
 		"dev":        {firstTime: "about 3 minutes on two cores"},
 		"docs":       {firstTime: "about a minute on two cores"},
+		"gateway":    {firstTime: "about 10 minutes on two cores"},
 	}
 }
 
@@ -66,6 +67,7 @@ func catalogue() map[string]tool {
 		"conversion-gen":          {"dev", "k8s.io/code-generator/cmd/conversion-gen"},
 		"crd-ref-docs":            {"docs", "github.com/elastic/crd-ref-docs"},
 		"kustomize":               {"dev", "sigs.k8s.io/kustomize/kustomize/v5"},
+		"traefik":                 {"gateway", "github.com/traefik/traefik/v3/cmd/traefik"},
 	}
 }
 
