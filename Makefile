@@ -57,6 +57,10 @@ tested-with: # builds what the tests start
 test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, and measure fleets by Prometheus; the first run builds them
 	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$|TestFleetsPrometheus$$' -v ./test/integration
 
+.PHONY: test-gateway
+test-gateway: tested-with ## send requests through traefik to inference fleets, on loopback, 10 minutes; as root or with user namespaces; the first run builds traefik
+	TANDEM_GATEWAY=1 go test -count=1 -timeout 40m -run 'TestFleetsGateway$$' -v ./test/integration
+
 HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each
 	RAPID_CHECKS=10000 go test -run 'Property|Law' ./pkg/vgpu/... ./pkg/fragmentation/... ./pkg/interference/... ./pkg/placement/... \

@@ -131,5 +131,6 @@ func send(ctx context.Context, client *http.Client, due time.Time, request func(
 // cases, where each request is sent to a variant with the probability part: 3.3 standard deviations are within the bound. For a quarter and
 // .02: .25 × .75 × (3.3 ÷ .02)² = 5105.
 func Needed(part, bound float64) int {
-	return int(math.Ceil(part * (1 - part) * math.Pow(3.3/bound, 2)))
+	deviations := 3.3 / bound
+	return int(math.Ceil(part * (1 - part) * deviations * deviations))
 }

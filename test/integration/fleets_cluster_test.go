@@ -45,6 +45,19 @@ type fleetCluster struct {
 
 func startFleetCluster(t *testing.T) *fleetCluster {
 	t.Helper()
+	c := newFleetCluster(t)
+	c.applySource(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
+	server := httptest.NewServer(http.HandlerFunc(c.answer))
+	t.Cleanup(server.Close)
+	c.prometheus = server.URL
+	c.startReplicas(t)
+	c.restart(t)
+	return c
+}
+
+// newFleetCluster starts an API server with deploy/ applied.
+func newFleetCluster(t *testing.T) *fleetCluster {
+	t.Helper()
 	mode := gangModes()[0]
 	plane := sandbox.StartForTest(t, mode.api)
 	objects, err := dynamic.NewForConfig(plane.Admin())
@@ -53,12 +66,6 @@ func startFleetCluster(t *testing.T) *fleetCluster {
 	}
 	c := &fleetCluster{gangCluster: &gangCluster{gangMode: mode, plane: plane, admin: clientFor(t, plane.Admin()), objects: objects}, measured: map[string]float64{}}
 	c.install(t)
-	c.applySource(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
-	server := httptest.NewServer(http.HandlerFunc(c.answer))
-	t.Cleanup(server.Close)
-	c.prometheus = server.URL
-	c.startReplicas(t)
-	c.restart(t)
 	return c
 }
 
@@ -74,14 +81,20 @@ func (c *fleetCluster) in(t *testing.T, name string, test func(*testing.T, *flee
 	s := &fleetScene{fleetCluster: c, namespace: fmt.Sprintf("team-%d", c.tests)}
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		_, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.record(t)
-		test(t, s)
-		s.check(t)
+		s.play(t, test)
 	})
+}
+
+// play runs the test of a scene in its namespace.
+func (s *fleetScene) play(t *testing.T, test func(*testing.T, *fleetScene)) {
+	t.Helper()
+	_, err := s.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.record(t)
+	test(t, s)
+	s.check(t)
 }
 
 // measure has Prometheus answer a query from now on.

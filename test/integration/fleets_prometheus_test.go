@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net"
@@ -143,14 +144,19 @@ func (e *exporterServer) serve(preset, namespace, service string, requests int, 
 // startPrometheus starts a Prometheus that scrapes an exporter each second, and has the fleets query it.
 func (c *fleetCluster) startPrometheus(t *testing.T, exporter *exporterServer) {
 	t.Helper()
-	binary, err := sandbox.Operator(t.Context(), "github.com/prometheus/prometheus", "./cmd/prometheus", "-tags=remove_all_sd")
+	c.runPrometheus(t, fmt.Sprintf("  honor_labels: true\n  static_configs:\n  - targets: [%q]\n", strings.TrimPrefix(exporter.URL, "http://")))
+}
+
+// runPrometheus starts a Prometheus that scrapes each second, given how it finds what it scrapes, and has the fleets query it.
+func (c *fleetCluster) runPrometheus(t *testing.T, discovery string) {
+	t.Helper()
+	binary, err := prometheusBinary(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yaml")
-	target := strings.TrimPrefix(exporter.URL, "http://")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: replicas\n  honor_labels: true\n  static_configs:\n  - targets: [%q]\n", target), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: replicas\n"+discovery), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -179,6 +185,11 @@ func (c *fleetCluster) startPrometheus(t *testing.T, exporter *exporterServer) {
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK, response.Status
 	})
+}
+
+// prometheusBinary returns the path of Prometheus, which it builds where the cache has none.
+func prometheusBinary(ctx context.Context) (string, error) {
+	return sandbox.Operator(ctx, "github.com/prometheus/prometheus", "./cmd/prometheus", "-tags=remove_all_sd")
 }
 
 // measuredByPreset: the rate of a fleet is that of its variants together, its latency is theirs, and a variant that answers errors gets no
