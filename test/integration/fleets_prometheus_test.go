@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -227,7 +226,8 @@ func measuredByPreset(t *testing.T, s *fleetScene, exporter *exporterServer, pre
 	await("the promise is kept", func(f *v1alpha1.InferenceFleet) bool {
 		demand, err := strconv.ParseFloat(f.Status.Demand, 64)
 		kept := meta.FindStatusCondition(f.Status.Conditions, v1alpha1.ConditionPromiseKept)
-		return err == nil && kept != nil && kept.Reason == "Kept" && math.Abs(demand-(a100+t4)*1.2) < .15*(a100+t4)
+		// The forecast adds a margin to the rate, a larger one where the rate rose within a minute; requests that count twice would double it.
+		return err == nil && kept != nil && kept.Reason == "Kept" && demand > .95*(a100+t4) && demand < 1.7*(a100+t4)
 	})
 	latency = 1.5
 	await("the promise is broken", func(f *v1alpha1.InferenceFleet) bool {
