@@ -185,7 +185,10 @@ func TestDeclaredRefusesBadInput(t *testing.T) {
 		{"a load time of days", func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].LoadTime.Duration = 48 * time.Hour }, `variant "t4": load time 48h0m0s: legal are times from 0 to 24h0m0s`},
 		{"bounds that cross", func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].MinReplicas = 21 }, `variant "t4": `},
 		{"no time of the first token", func(s *v1alpha1.InferenceFleetSpec) { llm(s); s.Variants[0].Replica.FirstToken = nil }, `variant "a100": replica.firstToken is missing: the promise is of FirstToken`},
-		{"a first token after the answer", func(s *v1alpha1.InferenceFleetSpec) { llm(s); s.Variants[0].Replica.FirstToken.Duration = 5 * time.Second }, `variant "a100": first token 5s: legal are times from 0 to the time of the whole answer, 4s`},
+		{"a first token after the answer", func(s *v1alpha1.InferenceFleetSpec) {
+			llm(s)
+			s.Variants[0].Replica.FirstToken.Duration = 5 * time.Second
+		}, `variant "a100": first token 5s: legal are times from 0 to the time of the whole answer, 4s`},
 		{"no answers in flight", func(s *v1alpha1.InferenceFleetSpec) { llm(s); s.Variants[1].Replica.InFlight = 0 }, `variant "t4": replica.inFlight 0: the promise has perToken, and legal are numbers from 1 to 4096`},
 		{"two variants of one name", func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].Name = "a100" }, `variant "a100": two variants have this name`},
 		{"two variants of one Service", func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].Service = s.Variants[0].Service }, `variants "a100" and "t4": both name the Service bert-a100; each needs its own`},
