@@ -12,20 +12,44 @@ import (
 )
 
 // decide lets the policy decide on a pool, and tries to place the new workers. Where they do not fit, the policy decides
-// again and knows it.
+// again and knows it. Where a job that waits does not fit, jobs that keep lent devices may be in its way: then nothing is lent, and the
+// policy begins anew.
 func (s *search) decide(p *pool) error {
+	before := p.remember()
 	for round := 1; ; round++ {
 		s.stats.Rounds++
 		t := &trial{search: s, pool: p, want: s.policy.decide(s, p), copies: maps.Clone(s.copies)}
 		learned, err := t.place(round)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if !learned {
+		case t.crowded:
+			p.lent, round = nil, 0
+			p.restore(before)
+		case !learned:
 			s.copies = t.copies
 			t.explain()
 			return nil
 		}
+	}
+}
+
+// remember returns what is known of the jobs of a pool that lends.
+func (p *pool) remember() (known []entry) {
+	if len(p.lent) == 0 {
+		return nil
+	}
+	for _, e := range p.entries {
+		known = append(known, *e)
+		known[len(known)-1].rates = slices.Clone(e.rates)
+	}
+	return known
+}
+
+// restore forgets what was learned of the jobs since remember.
+func (p *pool) restore(known []entry) {
+	for i, e := range p.entries {
+		*e = known[i]
 	}
 }
 
@@ -39,6 +63,8 @@ type trial struct {
 	// after are the expected rates, larger the jobs that start or grow, in the order in which they do.
 	after  []float64
 	larger []int
+	// crowded says that a job that waits does not fit while devices are lent.
+	crowded bool
 }
 
 // node returns a copy of a node, to write.
@@ -114,6 +140,10 @@ func (t *trial) accept(i int, places []vgpu.Assignment, round int) (learned bool
 		t.keep(i)
 		if !learned {
 			return false, nil
+		}
+		if e.waits() && len(t.pool.lent) > 0 {
+			t.crowded = true
+			return true, nil
 		}
 		if e.waits() && round < maxRounds-1 {
 			if needs, err := t.needsMore(e); err != nil || needs {
