@@ -39,7 +39,7 @@ type Lending struct {
 	Utilisation float64
 	// Notice is the time from the decision until workers that leave begin to save their state, Grace what an evicted pod has until it is killed.
 	Notice, Grace time.Duration
-	// Checkpoint is the time between two checkpoints of a job that nobody asks for one.
+	// Checkpoint is the time between two checkpoints that a job makes by itself.
 	Checkpoint time.Duration
 	// Spikes is how many of them are played.
 	Spikes int

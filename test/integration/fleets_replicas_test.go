@@ -183,7 +183,7 @@ func (h *replicaHost) start(key string) (*hostedReplica, error) {
 
 // end ends a replica that is no longer an endpoint: it serves a while, answers what it has, and is gone.
 func (h *replicaHost) end(r *hostedReplica) {
-	time.Sleep(leaves)
+	time.Sleep(leaves) // the time that a preStop hook takes is what is played here
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_ = r.http.Shutdown(ctx)
