@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,11 +18,14 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// simulate runs the command as a user does.
+// progress is the line that a run of several seconds prints now and then: a loaded machine prints some, an idle one none.
+var progress = regexp.MustCompile(`(?m)^[\d.]+ of \d+ runs done after \S+\n`)
+
+// simulate runs the command as a user does, and leaves its progress out.
 func simulate(args ...string) (code int, out, errs string) {
 	var o, e bytes.Buffer
 	code = execute(args, &o, &e)
-	return code, o.String(), e.String()
+	return code, o.String(), progress.ReplaceAllString(e.String(), "")
 }
 
 // succeed runs the command and returns what it prints; it says nothing else.
