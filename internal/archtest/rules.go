@@ -17,6 +17,7 @@ var core = map[string][]string{
 	"preemption":    {"vgpu", "placement", "gang"},
 	"elastic":       {"vgpu", "gang"},
 	"traffic":       {"vgpu", "interference"},
+	"notebook":      nil,
 	"reservation":   {"vgpu", "gang"},
 	"sim": {
 		"vgpu", "fragmentation", "interference", "placement", "gang", "reservation", "preemption", "elastic", "traffic",
@@ -28,7 +29,7 @@ var coreStd = []string{"cmp", "errors", "fmt", "iter", "maps", "math", "slices",
 
 // timeValues lists the core packages that may use values of package time, and clock what they may not use of it.
 var (
-	timeValues = []string{"elastic", "reservation", "traffic", "sim"}
+	timeValues = []string{"elastic", "notebook", "reservation", "traffic", "sim"}
 	clock      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
 )
 

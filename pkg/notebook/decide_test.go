@@ -1,0 +1,172 @@
+package notebook
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// nine is the time at which the tables begin.
+var nine = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
+
+// hour is a configuration with round numbers.
+var hour = Config{Limit: time.Hour, Notice: 10 * time.Minute, Step: 2 * time.Minute}
+
+func quiet(pod string, since time.Time) Observation {
+	return Observation{Phase: PhaseServing, Pod: pod, Activity: since}
+}
+
+func busy(pod string, since time.Time) Observation {
+	return Observation{Phase: PhaseServing, Pod: pod, Busy: true, Activity: since}
+}
+
+// look is an observation, after a time by the clock of the caller.
+type look struct {
+	after time.Duration
+	o     Observation
+	// want is the state, with what is to be done: "Warned warn 50m0s, parks in 10m0s".
+	want string
+}
+
+// say writes a plan.
+func say(p *Plan) string {
+	words := []string{string(p.State)}
+	if p.Warn {
+		words = append(words, "warn")
+	}
+	if p.Park {
+		words = append(words, "park")
+	}
+	return fmt.Sprintf("%s %v, parks in %v", strings.Join(words, " "), p.IdleFor, p.ParksIn)
+}
+
+func TestDecide(t *testing.T) {
+	const minute = time.Minute
+	off, starting := Observation{Phase: PhaseOff}, Observation{Phase: PhaseStarting, Pod: "p"}
+	lost := Observation{Phase: PhaseUnreachable, Pod: "p"}
+	for name, looks := range map[string][]look{
+		"a busy kernel whose cell has said nothing for a day": {
+			{0, busy("p", nine.Add(-24*time.Hour)), "Active 0s, parks in 0s"},
+			{minute, busy("p", nine.Add(-24*time.Hour)), "Active 0s, parks in 0s"},
+			// The cell has ended. Its end is an activity, but telemetry alone may have told of the work.
+			{minute, quiet("p", nine.Add(-24*time.Hour)), "Idle 1m0s, parks in 59m0s"},
+		},
+		"idle, warned and parked": {
+			{0, quiet("p", nine.Add(-48*minute)), "Idle 48m0s, parks in 12m0s"},
+			{minute, quiet("p", nine.Add(-48*minute)), "Idle 49m0s, parks in 11m0s"},
+			{minute, quiet("p", nine.Add(-48*minute)), "Warned warn 50m0s, parks in 10m0s"},
+			{2 * minute, quiet("p", nine.Add(-48*minute)), "Warned 52m0s, parks in 8m0s"},
+			{2 * minute, quiet("p", nine.Add(-48*minute)), "Warned 54m0s, parks in 6m0s"},
+			{2 * minute, quiet("p", nine.Add(-48*minute)), "Warned 56m0s, parks in 4m0s"},
+			{2 * minute, quiet("p", nine.Add(-48*minute)), "Warned 58m0s, parks in 2m0s"},
+			{2 * minute, quiet("p", nine.Add(-48*minute)), "Warned park 1h0m0s, parks in 0s"},
+			{minute, quiet("p", nine.Add(-48*minute)), "Warned park 1h0m0s, parks in 0s"},
+			{minute, off, "Parked 0s, parks in 0s"},
+		},
+		"the first look finds a notebook that has been idle for a day": {
+			{0, quiet("p", nine.Add(-24*time.Hour)), "Warned warn 1h0m0s, parks in 10m0s"},
+			{2 * minute, quiet("p", nine.Add(-24*time.Hour)), "Warned 1h0m0s, parks in 8m0s"},
+		},
+		"a short cell between two looks": {
+			{0, quiet("p", nine.Add(-55*minute)), "Warned warn 55m0s, parks in 10m0s"},
+			{2 * minute, quiet("p", nine.Add(minute)), "Idle 1m0s, parks in 59m0s"},
+		},
+		"the last kernel is shut down in a pod that has been ready for a day": {
+			{0, quiet("p", nine.Add(-minute)), "Idle 1m0s, parks in 59m0s"},
+			{minute, quiet("p", nine.Add(-24*time.Hour)), "Idle 1m0s, parks in 59m0s"},
+		},
+		"the clock goes a year forward": {
+			{0, quiet("p", nine), "Idle 0s, parks in 1h0m0s"},
+			{365 * 24 * time.Hour, quiet("p", nine), "Idle 2m0s, parks in 58m0s"},
+		},
+		"the clock goes back": {
+			{0, quiet("p", nine.Add(-30*minute)), "Idle 30m0s, parks in 30m0s"},
+			{-2 * time.Hour, quiet("p", nine.Add(-30*minute)), "Idle 30m0s, parks in 30m0s"},
+			{minute, quiet("p", nine.Add(-30*minute)), "Idle 31m0s, parks in 29m0s"},
+		},
+		"the notebook's clock is ahead": {
+			{0, quiet("p", nine.Add(time.Hour)), "Idle 0s, parks in 1h0m0s"},
+			{minute, quiet("p", nine.Add(time.Hour)), "Idle 1m0s, parks in 59m0s"},
+		},
+		"a warned notebook does not answer": {
+			{0, quiet("p", nine.Add(-time.Hour)), "Warned warn 1h0m0s, parks in 10m0s"},
+			{2 * minute, quiet("p", nine.Add(-time.Hour)), "Warned 1h0m0s, parks in 8m0s"},
+			{time.Hour, lost, "Warned 1h0m0s, parks in 0s"},
+			{time.Hour, lost, "Warned 1h0m0s, parks in 0s"},
+			{2 * minute, quiet("p", nine.Add(-time.Hour)), "Warned 1h0m0s, parks in 6m0s"},
+		},
+		"woken, and lost before it served": {
+			{0, off, "Parked 0s, parks in 0s"},
+			{minute, starting, "Waking 0s, parks in 0s"},
+			{minute, lost, "Waking 0s, parks in 0s"},
+			{minute, quiet("p", nine.Add(150*time.Second)), "Idle 30s, parks in 59m30s"},
+		},
+		"another pod has another idle time": {
+			{0, quiet("p", nine.Add(-55*minute)), "Warned warn 55m0s, parks in 10m0s"},
+			{minute, Observation{Phase: PhaseUnreachable, Pod: "q"}, "Waking 0s, parks in 0s"},
+			{minute, quiet("q", nine.Add(minute)), "Idle 1m0s, parks in 59m0s"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { play(t, looks) })
+	}
+}
+
+func play(t *testing.T, looks []look) {
+	t.Helper()
+	m, now := Memory{}, nine
+	for i, l := range looks {
+		now = now.Add(l.after)
+		p, next, err := Decide(m, l.o, now, hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := say(&p); got != l.want {
+			t.Errorf("look %d: %q, want %q", i, got, l.want)
+		}
+		m = next
+	}
+}
+
+func TestServing(t *testing.T) {
+	at := func(minutes int) time.Time { return nine.Add(time.Duration(minutes) * time.Minute) }
+	for name, test := range map[string]struct {
+		s    Server
+		want Observation
+	}{
+		"idle kernels and a terminal": {
+			Server{Kernels: []Kernel{{"idle", at(0)}, {"idle", at(30)}}, Terminals: []time.Time{at(10)}, ReadySince: at(50)}, quiet("p", at(30)),
+		},
+		"a terminal that works":           {Server{Kernels: []Kernel{{"idle", at(0)}}, Terminals: []time.Time{at(40)}}, quiet("p", at(40))},
+		"a terminal and no kernel":        {Server{Terminals: []time.Time{at(7)}, ReadySince: at(50)}, quiet("p", at(7))},
+		"one busy kernel of two":          {Server{Kernels: []Kernel{{"busy", at(0)}, {"idle", at(9)}}}, busy("p", at(9))},
+		"a kernel that no client joined":  {Server{Kernels: []Kernel{{"starting", at(3)}}}, quiet("p", at(3))},
+		"nothing":                         {Server{ReadySince: at(5)}, quiet("p", at(5))},
+		"an idle kernel and a busy GPU":   {Server{Kernels: []Kernel{{"idle", at(1)}}, GPU: GPUBusy}, busy("p", at(1))},
+		"an idle kernel and a quiet GPU":  {Server{Kernels: []Kernel{{"idle", at(1)}}, GPU: GPUQuiet}, quiet("p", at(1))},
+		"a GPU of which nothing is known": {Server{Kernels: []Kernel{{"idle", at(1)}}, GPU: GPUUnknown}, quiet("p", at(1))},
+	} {
+		if diff := cmp.Diff(test.want, Serving("p", &test.s)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for want, test := range map[string]struct {
+		c Config
+		o Observation
+	}{
+		"the notice is 0s, legal is above 0s, up to the limit of 1h0m0s":   {Config{Limit: time.Hour, Step: 1}, Observation{Phase: PhaseOff}},
+		"the notice is 2h0m0s, legal is above 0s, up to the limit of 1h0m": {Config{Limit: time.Hour, Notice: 2 * time.Hour, Step: 1}, Observation{Phase: PhaseOff}},
+		"the step is 0s, legal is above 0s":                                {Config{Limit: time.Hour, Notice: 1}, Observation{Phase: PhaseOff}},
+		`observe pod "p": the phase is ""`:                                 {hour, Observation{Pod: "p"}},
+		`observe pod "p": it is busy and Unreachable`:                      {hour, Observation{Phase: PhaseUnreachable, Pod: "p", Busy: true}},
+	} {
+		if _, m, err := Decide(Memory{}, test.o, nine, test.c); err == nil || !strings.HasPrefix(err.Error(), want) || m != (Memory{}) {
+			t.Errorf("%v, want %s; memory %+v", err, want, m)
+		}
+	}
+}
