@@ -11,20 +11,23 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
+	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
 
-// featureElastic is the feature that sizes elastic gangs, featureInference the one that sizes inference fleets and divides their requests.
+// featureElastic is the feature that sizes elastic gangs, featureInference the one that sizes inference fleets and divides their requests,
+// featureNotebooks the one that parks idle notebooks.
 const (
 	featureElastic   = "elastic"
 	featureInference = "inference"
+	featureNotebooks = "notebooks"
 )
 
 // features are all features of the controller.
-var features = []string{featureElastic, featureInference}
+var features = []string{featureElastic, featureInference, featureNotebooks}
 
 // settings are the values of the flags.
 type settings struct {
@@ -37,6 +40,7 @@ type settings struct {
 	metricsAddress, probesAt string
 	elasticity               elasticity.Options
 	fleets                   fleets.Options
+	notebooks                notebooks.Options
 	horizon                  time.Duration
 	// condenser makes the objects small that the controller keeps in memory.
 	condenser snapshot.Condenser
@@ -47,7 +51,7 @@ func command() *cobra.Command {
 	s := &settings{}
 	c := &cobra.Command{
 		Use:   "tandem-controller",
-		Short: "Tandem's controller keeps running work on shared GPUs at the right size",
+		Short: "Tandem's controller keeps running work on shared GPUs at the right size, and parks idle notebooks",
 		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		Version: version.Get().String(),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -79,6 +83,10 @@ func command() *cobra.Command {
 	f.DurationVar(&i.Every, "inference-interval", 15*time.Second, "time between two decisions on the sizes and weights of inference fleets, 1s to 1h")
 	f.DurationVar(&i.Patience, "inference-patience", 0, "how long fewer replicas of an inference fleet must be enough before some leave, 1m to 24h; "+
 		"0s stands for eight times the longest load time of the fleet, from 5 to 30 minutes")
+	n := &s.notebooks
+	f.DurationVar(&n.Every, "notebooks-interval", 30*time.Second, "time between two looks at a notebook that may be parked, 1s to 10m")
+	f.DurationVar(&n.Notice, "notebooks-notice", 10*time.Minute, "time from the warning to the owner of an idle notebook to its end, 10s to 24h; "+
+		"of a notebook with a shorter idle time it is half of that")
 	return c
 }
 
@@ -109,6 +117,8 @@ func (s *settings) check() error {
 		{"elastic-admit-within", e.AdmitWithin > 0, e.AdmitWithin, "above 0s"},
 		{"inference-interval", s.fleets.Every >= time.Second && s.fleets.Every <= time.Hour, s.fleets.Every, "1s to 1h"},
 		{"inference-patience", s.fleets.Patience == 0 || s.fleets.Patience >= time.Minute && s.fleets.Patience <= 24*time.Hour, s.fleets.Patience, "0s, and 1m to 24h"},
+		{"notebooks-interval", s.notebooks.Every >= notebooks.LeastEvery && s.notebooks.Every <= notebooks.MostEvery, s.notebooks.Every, "1s to 10m"},
+		{"notebooks-notice", s.notebooks.Notice >= notebooks.LeastNotice && s.notebooks.Notice <= notebooks.MostNotice, s.notebooks.Notice, "10s to 24h"},
 		{"kube-api-qps", s.qps > 0, s.qps, "above 0"},
 		{"kube-api-burst", s.burst >= 1, s.burst, "1 or more"},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
+	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -33,8 +34,8 @@ func refused(t *testing.T, flags ...string) string {
 func TestCheck(t *testing.T) {
 	const policies = "one of goodput, elastic-fifo, elastic-srjf, ffdl, elastic-kubeflow, dragon"
 	for flag, want := range map[string]string{
-		"--features=":                "--features: no feature is on, legal are: elastic, inference",
-		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic, inference`,
+		"--features=":                "--features: no feature is on, legal are: elastic, inference, notebooks",
+		"--features=elastic,weights": `--features: unknown feature "weights", legal are: elastic, inference, notebooks`,
 		"--scheduler-name=":          "--scheduler-name:  is not legal, legal is the schedulerName of pods",
 		"--elastic-policy=":          "--elastic-policy:  is not legal, legal is " + policies,
 		"--elastic-policy=random":    "--elastic-policy: random is not legal, legal is " + policies,
@@ -55,6 +56,13 @@ func TestCheck(t *testing.T) {
 		"--inference-interval=1h":    "",
 		"--inference-patience=1m":    "",
 		"--features=inference":       "",
+		"--notebooks-interval=999ms": "--notebooks-interval: 999ms is not legal, legal is 1s to 10m",
+		"--notebooks-interval=11m":   "--notebooks-interval: 11m0s is not legal, legal is 1s to 10m",
+		"--notebooks-notice=9s":      "--notebooks-notice: 9s is not legal, legal is 10s to 24h",
+		"--notebooks-notice=25h":     "--notebooks-notice: 25h0m0s is not legal, legal is 10s to 24h",
+		"--notebooks-interval=1s":    "",
+		"--notebooks-notice=24h":     "",
+		"--features=notebooks":       "",
 		"--elastic-interval=1s":      "",
 		"--elastic-interval=1h":      "",
 		"--elastic-horizon=720h":     "",
@@ -79,10 +87,11 @@ func TestDefaults(t *testing.T) {
 		t.Error(why)
 	}
 	for name, want := range map[string]string{
-		"features": "[elastic,inference]", "scheduler-name": v1alpha1.SchedulerName, "leader-elect": "true", "leader-elect-namespace": "tandem-system",
+		"features": "[elastic,inference,notebooks]", "scheduler-name": v1alpha1.SchedulerName, "leader-elect": "true", "leader-elect-namespace": "tandem-system",
 		"elastic-policy": elastic.DefaultPolicy, "elastic-horizon": "2h0m0s", "elastic-max-moves": fmt.Sprint(elastic.DefaultMaxMoves),
 		"elastic-interval": "10s", "elastic-notice": "5s", "elastic-admit-within": "2m0s",
 		"inference-interval": "15s", "inference-patience": "0s",
+		"notebooks-interval": "30s", "notebooks-notice": "10m0s",
 	} {
 		if f := command().Flags().Lookup(name); f == nil || f.DefValue != want {
 			t.Errorf("--%s: %+v, want %s", name, f, want)
@@ -96,6 +105,7 @@ func TestHorizon(t *testing.T) {
 		features: features, qps: 1, burst: 1, horizon: 90 * time.Minute,
 		elasticity: elasticity.Options{SchedulerName: "s", Every: time.Second, AdmitWithin: 1, Elastic: elastic.Config{Policy: elastic.DefaultPolicy, MaxMoves: 1}},
 		fleets:     fleets.Options{Every: time.Second, Patience: time.Minute},
+		notebooks:  notebooks.Options{Every: time.Second, Notice: time.Minute},
 	}
 	if err := s.check(); err != nil || s.elasticity.Elastic.Horizon != 5400 {
 		t.Errorf("a horizon of %v seconds, %v", s.elasticity.Elastic.Horizon, err)

@@ -27,6 +27,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/served"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
+	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/internal/version"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
@@ -152,6 +153,11 @@ func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *r
 	} else if inference {
 		klog.InfoS("The feature inference is off until the API server serves InferenceFleets: apply the CustomResourceDefinitions (deploy/crds)")
 	}
+	if slices.Contains(s.features, featureNotebooks) {
+		if err := s.addNotebooks(with); err != nil {
+			return fmt.Errorf("start the feature %s: %w", featureNotebooks, err)
+		}
+	}
 	with.informers.StartWithContext(ctx)
 	return nil
 }
@@ -186,6 +192,18 @@ func (s *settings) addInference(with shared) error {
 		return err
 	}
 	return with.add(featureInference, c)
+}
+
+// addNotebooks adds the feature that parks idle notebooks.
+func (s *settings) addNotebooks(with shared) error {
+	o := s.notebooks
+	o.Informers, o.Kube, o.GPUNodes = with.informers, with.kube, with.manager.GetClient()
+	o.Recorder = with.manager.GetEventRecorder("tandem-controller")
+	c, err := notebooks.New(o)
+	if err != nil {
+		return err
+	}
+	return with.add(featureNotebooks, c)
 }
 
 // feature is the controller of a feature.

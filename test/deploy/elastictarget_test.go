@@ -540,7 +540,7 @@ func TestControllerWithoutFeaturesOnlyReads(t *testing.T) {
 		}
 	}
 	slices.Sort(roles)
-	if diff := cmp.Diff(slices.Concat([]string{"tandem-controller", "tandem-controller-elastic", "tandem-controller-elastic-servers", "tandem-controller-inference"}, resizeRoles()), roles); diff != "" {
+	if diff := cmp.Diff(slices.Concat([]string{"tandem-controller", "tandem-controller-elastic", "tandem-controller-elastic-servers", "tandem-controller-inference", "tandem-controller-notebooks"}, resizeRoles()), roles); diff != "" {
 		t.Errorf("roles of the controller (-want +got):\n%s", diff)
 	}
 }

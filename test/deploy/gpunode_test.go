@@ -268,7 +268,7 @@ func TestAccountsAreLimited(t *testing.T) {
 			"list elastictargets", "watch elastictargets", "create elastictargets", "update elastictargets", "patch elastictargets", "delete elastictargets",
 			"update elastictargets/status", "patch elastictargets/status", "patch pods", "create pods/eviction", "resize vgpus",
 			"create events", "patch events", "create events.events.k8s.io", "patch events.events.k8s.io",
-			"patch jobs.batch", "list statefulsets.apps", "get statefulsets.apps", "patch statefulsets.apps/scale", "patch deployments.apps/scale", "patch replicasets.apps/scale",
+			"patch jobs.batch", "list statefulsets.apps", "get statefulsets.apps", "watch statefulsets.apps", "watch deployments.apps", "patch statefulsets.apps/scale", "patch deployments.apps/scale", "patch replicasets.apps/scale",
 			"get jobsets.jobset.x-k8s.io", "patch jobsets.jobset.x-k8s.io", "patch trainjobs.trainer.kubeflow.org", "patch pytorchjobs.kubeflow.org",
 			"patch mpijobs.kubeflow.org", "patch tfjobs.kubeflow.org", "patch rayclusters.ray.io",
 			"list inferencefleets", "watch inferencefleets", "patch inferencefleets/status", "watch services", "watch endpointslices.discovery.k8s.io",

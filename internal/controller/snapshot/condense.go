@@ -155,7 +155,10 @@ func condenseGPUNode(g *v1alpha1.GPUNode) {
 		d.Model, d.Health = unique.Make(d.Model).Value(), unique.Make(d.Health).Value()
 		d.Usage, d.NUMANode, d.PCIBusID, d.Reason, d.Message, d.ComputeCapability, d.Enforcement = nil, nil, "", "", "", "", ""
 		for k := range d.Tenants {
-			d.Tenants[k].SMUtilizationPercent, d.Tenants[k].MemoryUsed = nil, nil
+			t := &d.Tenants[k]
+			if t.MemoryUsed = nil; !t.Measured { // a use that is not the pod's own says nothing about it
+				t.SMUtilizationPercent = nil
+			}
 		}
 	}
 }

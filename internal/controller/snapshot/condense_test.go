@@ -115,7 +115,8 @@ func TestCondensedNodes(t *testing.T) {
 	}
 	g := gpus("n1", 2)
 	g.Status.Devices[0].Message = "long"
-	g.Status.Devices[0].Tenants = []v1alpha1.GPUTenant{{UID: "a", MemoryUsed: new(resource.MustParse("1Gi")), Rate: new(resource.MustParse("5"))}}
+	g.Status.Devices[0].Tenants = []v1alpha1.GPUTenant{{UID: "a", MemoryUsed: new(resource.MustParse("1Gi")), Rate: new(resource.MustParse("5")), SMUtilizationPercent: new(int32(7)), Measured: true},
+		{UID: "b", SMUtilizationPercent: new(int32(7))}}
 	before, err := kube.Devices(g)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func TestCondensedNodes(t *testing.T) {
 	if diff := cmp.Diff(before, after); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
-	if d := g.Status.Devices[0]; d.Message != "" || d.Tenants[0].MemoryUsed != nil || d.Tenants[0].Rate == nil {
+	if d := g.Status.Devices[0]; d.Message != "" || d.Tenants[0].MemoryUsed != nil || d.Tenants[0].Rate == nil || d.Tenants[0].SMUtilizationPercent == nil || d.Tenants[1].SMUtilizationPercent != nil {
 		t.Errorf("%+v", d)
 	}
 	target := &v1alpha1.ElasticTarget{ObjectMeta: metav1.ObjectMeta{Name: "train", ManagedFields: []metav1.ManagedFieldsEntry{{}}}}

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
 	"github.com/tandem-gpu/tandem/internal/controller/fleets"
+	"github.com/tandem-gpu/tandem/internal/controller/notebooks"
 	"github.com/tandem-gpu/tandem/internal/metrics"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpugang"
 	"github.com/tandem-gpu/tandem/pkg/plugins/gpupreempt"
@@ -51,5 +52,9 @@ func sections() []metrics.Section {
 		Title:    "Inference fleets",
 		Text:     "What the controller decides and does for InferenceFleets, beside its other metrics.",
 		Families: fleets.Families(),
+	}, metrics.Section{
+		Title:    "Notebooks",
+		Text:     "What the controller sees of notebooks and does with them, beside its other metrics.",
+		Families: notebooks.Families(),
 	})
 }

@@ -121,6 +121,15 @@ const (
 // first.
 const AnnotationLeaving = Domain + "/leaving-at"
 
+// What the controller writes on the pod of a notebook that its owner lets it park, for people: times such as 2026-01-31T12:00:00Z
+// (RFC 3339). No program of Tandem acts on them.
+const (
+	// AnnotationNotebookIdleSince is since when nothing works in the notebook.
+	AnnotationNotebookIdleSince = Domain + "/notebook-idle-since"
+	// AnnotationNotebookParksAt is when the notebook is parked, if nothing works in it before.
+	AnnotationNotebookParksAt = Domain + "/notebook-parks-at"
+)
+
 // AnnotationAssignment holds the Assignment of a pod as JSON. The scheduler writes it inside the Binding, in the same
 // transaction as spec.nodeName; nobody else may write it (deploy/ holds the admission policies).
 const AnnotationAssignment = Domain + "/assignment"

@@ -1,0 +1,115 @@
+package parking
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Kinds of workloads.
+const (
+	KindStatefulSet = "StatefulSet"
+	KindDeployment  = "Deployment"
+)
+
+// Workload is what controller and activator read of a StatefulSet or a Deployment.
+type Workload struct {
+	Kind, Namespace, Name string
+	UID                   types.UID
+	Annotations           map[string]string
+	// Replicas is how many pods it asks for.
+	Replicas int
+	// Selector matches its pods.
+	Selector labels.Selector
+	// HostNetwork says that its pods have no address of their own.
+	HostNetwork bool
+	// Leaves says that it is being deleted.
+	Leaves bool
+}
+
+// OfStatefulSet returns a StatefulSet as a workload.
+func OfStatefulSet(s *appsv1.StatefulSet) *Workload {
+	return workload(KindStatefulSet, &s.ObjectMeta, s.Spec.Replicas, s.Spec.Selector, &s.Spec.Template)
+}
+
+// OfDeployment returns a Deployment as a workload.
+func OfDeployment(d *appsv1.Deployment) *Workload {
+	return workload(KindDeployment, &d.ObjectMeta, d.Spec.Replicas, d.Spec.Selector, &d.Spec.Template)
+}
+
+func workload(kind string, m *metav1.ObjectMeta, replicas *int32, selector *metav1.LabelSelector, template *v1.PodTemplateSpec) *Workload {
+	w := &Workload{
+		Kind: kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID, Annotations: m.Annotations, Replicas: 1,
+		HostNetwork: template.Spec.HostNetwork, Leaves: m.DeletionTimestamp != nil,
+	}
+	if replicas != nil {
+		w.Replicas = int(*replicas)
+	}
+	var err error
+	if w.Selector, err = metav1.LabelSelectorAsSelector(selector); err != nil {
+		w.Selector = labels.Nothing() // the API server takes no such selector
+	}
+	return w
+}
+
+// String names a workload in messages.
+func (w *Workload) String() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
+
+// Reference is what events of a workload are about.
+func (w *Workload) Reference() *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, UID: w.UID}
+}
+
+// Unfit says why a workload cannot be parked, empty where it can. It does not say whether its owner allows that.
+func (w *Workload) Unfit() string {
+	switch {
+	case w.Replicas > 1:
+		return fmt.Sprintf("spec.replicas: a notebook has one pod, %s asks for %d: set it to 1, or remove the annotations of notebooks", w, w.Replicas)
+	case w.HostNetwork:
+		return fmt.Sprintf("spec.template.spec.hostNetwork: the pod of %s has no address of its own: remove it, or the annotations of notebooks", w)
+	}
+	return ""
+}
+
+// Pod returns the pod of a workload, of pods that its selector matches: nil where there is none that runs or will run. An error says that there
+// are several, as while a Deployment replaces its pod.
+func (w *Workload) Pod(pods []*v1.Pod) (*v1.Pod, error) {
+	var found *v1.Pod
+	for _, p := range pods {
+		if !w.owns(p) || p.DeletionTimestamp != nil || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
+			continue
+		}
+		if found != nil {
+			return nil, fmt.Errorf("%s has the pods %s and %s, a notebook has one", w, found.Name, p.Name)
+		}
+		found = p
+	}
+	return found, nil
+}
+
+// owns reports whether a workload made a pod that its selector matches. The ReplicaSet of a Deployment is known by its name.
+func (w *Workload) owns(p *v1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(p)
+	switch {
+	case owner == nil:
+		return false
+	case w.Kind == KindStatefulSet:
+		return owner.UID == w.UID
+	}
+	return owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, w.Name+"-")
+}
+
+// ReadySince returns when a pod became ready, and false where it is not.
+func ReadySince(p *v1.Pod) (metav1.Time, bool) {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == v1.PodReady {
+			return c.LastTransitionTime, c.Status == v1.ConditionTrue
+		}
+	}
+	return metav1.Time{}, false
+}
