@@ -66,8 +66,8 @@ func podSpecs(t *testing.T) map[string]corev1.PodSpec {
 			specs[o.Name] = o.Spec.Template.Spec
 		}
 	}
-	if len(specs) != 4 {
-		t.Fatalf("deploy/ runs %d workloads, want the scheduler, the controller, the agent and MPS", len(specs))
+	if len(specs) != 5 {
+		t.Fatalf("deploy/ runs %d workloads, want the scheduler, the controller, the activator, the agent and MPS", len(specs))
 	}
 	return specs
 }
@@ -204,7 +204,7 @@ func TestConfigMapsExist(t *testing.T) {
 		}
 	}
 	for name, spec := range podSpecs(t) {
-		if name == "tandem-mps" || name == "tandem-controller" {
+		if name == "tandem-mps" || name == "tandem-controller" || name == "tandem-activator" {
 			continue // they have flags only
 		}
 		mounted := 0

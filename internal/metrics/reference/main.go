@@ -1,5 +1,5 @@
 // Command reference writes docs/reference/metrics.md: the metrics of the agent, of the scheduler, with what
-// it learns, and of the controller.
+// it learns, of the controller and of the activator.
 //
 // The tables are those of the collectors.
 package main
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tandem-gpu/tandem/internal/activator"
 	agent "github.com/tandem-gpu/tandem/internal/agent/metrics"
 	"github.com/tandem-gpu/tandem/internal/cluster/learning"
 	"github.com/tandem-gpu/tandem/internal/controller/elasticity"
@@ -56,5 +57,9 @@ func sections() []metrics.Section {
 		Title:    "Notebooks",
 		Text:     "What the controller sees of notebooks and does with them, beside its other metrics.",
 		Families: notebooks.Families(),
+	}, metrics.Section{
+		Title:    "Activator",
+		Text:     "Served by the activator at `/metrics`, with `tandem_build_info`, as the agent has it.",
+		Families: activator.Families(),
 	})
 }
