@@ -57,6 +57,12 @@ tested-with: # builds what the tests start
 test-operators: tested-with ## resize objects of JobSet and of Kubeflow's training operator, and measure fleets by Prometheus; the first run builds them
 	TANDEM_OPERATORS=1 go test -count=1 -timeout 30m -run 'TestOperators$$|TestFleetsPrometheus$$' -v ./test/integration
 
+.PHONY: test-notebooks
+test-notebooks: tested-with ## park and wake a real Jupyter server, three minutes; as root it installs Debian's jupyter-server
+	@/usr/bin/python3 -c 'import jupyter_server, ipykernel' 2>/dev/null || { echo "test-notebooks: installing Debian's jupyter-server and python3-ipykernel (33 MB)"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends jupyter-server python3-ipykernel; }
+	TANDEM_NOTEBOOKS=1 go test -count=1 -timeout 20m -run 'TestNotebooks$$' -v ./test/integration
+
 .PHONY: test-gateway
 test-gateway: tested-with ## send requests through traefik to inference fleets, on loopback, 10 minutes; as root or with user namespaces; the first run builds traefik
 	TANDEM_GATEWAY=1 go test -count=1 -timeout 40m -run 'TestFleetsGateway$$' -v ./test/integration
