@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/parking"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -80,7 +81,7 @@ func (c *Controller) park(ctx context.Context, v *visit) error {
 	err := parking.Park(ctx, c.options.Kube, v.Workload, fieldManager)
 	c.metrics.parked(err)
 	if err != nil {
-		return ignoreStale(err)
+		return utilerrors.FilterOut(err, parking.IsStale) // the next pass looks at what the size is now
 	}
 	reason, note := reasonParked, "scaled to zero after %v without work. A page that is opened through the activator brings it back"
 	if !v.declared.Wakes {
@@ -91,18 +92,10 @@ func (c *Controller) park(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// ignoreStale returns the errors that are not of a size that has changed: the next pass looks at what it is now.
-func ignoreStale(err error) error {
-	if parking.IsStale(err) {
-		return nil
-	}
-	return err
-}
-
 // show writes on the pod since when it is idle and when it is parked, and removes what no longer holds.
 func (c *Controller) show(ctx context.Context, v *visit) error {
 	if v.pod == nil || v.lost != nil {
-		return nil
+		return nil //nolint:nilerr // tellLost has told the loss
 	}
 	since, ends := "", ""
 	if now := c.now(); v.plan.State == notebook.Warned || v.plan.State == notebook.Idle && v.plan.IdleFor >= v.declared.Idle/shownFrom {
