@@ -205,6 +205,7 @@ const (
 	kubelet       account = "system:node:n1"
 	scheduler     account = "tandem-scheduler"
 	controller    account = "tandem-controller"
+	activator     account = "tandem-activator"
 	agent         account = "tandem-agent"
 	powerful      account = "powerful"
 )
@@ -219,7 +220,7 @@ func as(ctx context.Context, t *testing.T, who account) *rest.Config {
 		return cluster.Admin()
 	case kubelet:
 		config, err = cluster.Config(string(who), []string{"system:nodes"})
-	case scheduler, controller, powerful:
+	case scheduler, controller, activator, powerful:
 		config = tokenConfig(ctx, t, string(who), "")
 	case agent:
 		config = tokenConfig(ctx, t, string(who), "n1")

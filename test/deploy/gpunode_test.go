@@ -253,6 +253,14 @@ func TestAccountsAreLimited(t *testing.T) {
 			"patch services", "patch endpointslices.discovery.k8s.io", "patch gateways.gateway.networking.k8s.io",
 			"update leases tandem-controller", "update leases tandem-scheduler", "update validatingadmissionpolicies.admissionregistration.k8s.io",
 		},
+		activator: {
+			"create pods", "update pods", "patch pods", "delete pods", "create pods/eviction", "create pods/binding", "create pods/exec", "get pods/log", "patch pods/status",
+			"get secrets", "list secrets", "get configmaps", "list nodes", "list services", "patch endpointslices.discovery.k8s.io", "create serviceaccounts/token",
+			"create statefulsets.apps", "update statefulsets.apps", "patch statefulsets.apps", "patch deployments.apps", "delete deployments.apps",
+			"update statefulsets.apps/scale", "patch replicasets.apps/scale", "list horizontalpodautoscalers.autoscaling", "list jobs.batch",
+			"patch gpunodes", "list gpunodes", "list elastictargets", "patch elastictargets", "list inferencefleets", "schedule vgpus", "resize vgpus",
+			"update leases tandem-controller", "update leases tandem-scheduler",
+		},
 	}
 	allowed := map[account][]string{
 		agent: {"create gpunodes", "get gpunodes", "update gpunodes/status", "patch gpunodes/status"},
@@ -273,6 +281,10 @@ func TestAccountsAreLimited(t *testing.T) {
 			"patch mpijobs.kubeflow.org", "patch tfjobs.kubeflow.org", "patch rayclusters.ray.io",
 			"list inferencefleets", "watch inferencefleets", "patch inferencefleets/status", "watch services", "watch endpointslices.discovery.k8s.io",
 			"get httproutes.gateway.networking.k8s.io", "patch httproutes.gateway.networking.k8s.io", "get deployments.apps/scale", "get statefulsets.apps/scale",
+		},
+		activator: {
+			"list pods", "watch pods", "list statefulsets.apps", "watch statefulsets.apps", "list deployments.apps", "watch deployments.apps",
+			"patch statefulsets.apps/scale", "patch deployments.apps/scale", "create events.events.k8s.io", "create events", "patch events",
 		},
 	}
 	for who, requests := range refused {
