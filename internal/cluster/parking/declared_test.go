@@ -22,6 +22,7 @@ func with(pairs ...string) map[string]string {
 const mode = v1alpha1.AnnotationNotebook
 
 func TestRead(t *testing.T) {
+	longest := "/" + strings.Repeat("a", 255)
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		want        *Declared
@@ -34,6 +35,7 @@ func TestRead(t *testing.T) {
 				v1alpha1.AnnotationNotebookToken, "jupyter/key"),
 			&Declared{Wakes: true, Idle: time.Minute, Port: 65535, Path: "/a/b", Secret: "jupyter", Key: "key"},
 		},
+		"the longest path": {with(mode, "cull", v1alpha1.AnnotationNotebookPath, longest), &Declared{Idle: time.Hour, Port: 8888, Path: longest}},
 		"a Secret without a key, the root": {
 			with(mode, "park", v1alpha1.AnnotationNotebookToken, "jupyter", v1alpha1.AnnotationNotebookPath, "/"),
 			&Declared{Wakes: true, Idle: time.Hour, Port: 8888, Secret: "jupyter", Key: "token"},

@@ -53,10 +53,10 @@ func TestPod(t *testing.T) {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, UID: uid, Controller: new(true)}}}}
 	}
 	mine, other := owned("mine", "StatefulSet", "nb", "set"), owned("other", "StatefulSet", "nb", "")
-	leaving, failed := owned("leaving", "StatefulSet", "nb", "set"), owned("failed", "StatefulSet", "nb", "set")
-	leaving.DeletionTimestamp, failed.Status.Phase = &metav1.Time{}, v1.PodFailed
+	leaving, failed, ended := owned("leaving", "StatefulSet", "nb", "set"), owned("failed", "StatefulSet", "nb", "set"), owned("ended", "StatefulSet", "nb", "set")
+	leaving.DeletionTimestamp, failed.Status.Phase, ended.Status.Phase = &metav1.Time{}, v1.PodFailed, v1.PodSucceeded
 	w := OfStatefulSet(set(nil))
-	if p, err := w.Pod([]*v1.Pod{leaving, other, mine, failed, {}}); err != nil || p != mine {
+	if p, err := w.Pod([]*v1.Pod{leaving, other, mine, failed, ended, {}}); err != nil || p != mine {
 		t.Errorf("%v %v", p, err)
 	}
 	if _, err := w.Pod([]*v1.Pod{mine, owned("second", "StatefulSet", "nb", "set")}); err == nil || !strings.Contains(err.Error(), "pods mine and second") {
