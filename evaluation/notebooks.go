@@ -35,7 +35,7 @@ The table has the time until all are done on whole GPUs ÷ that on shares, for e
 		Args: command.NoArguments,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if n.Duties, err = numbers(duties, 1); err != nil || len(n.Duties) == 0 || !slices.IsSorted(n.Duties) {
-				return fmt.Errorf("flag --duty: %q has no numbers above 0 and at most 1, ascending", duties)
+				return fmt.Errorf("flag --duty: %q, legal are numbers above 0 and at most 1, ascending, with commas between them", duties)
 			}
 			if n.Seeds, err = scenario.ParseSeeds(seeds); err != nil {
 				return fmt.Errorf("flag --seeds: %w", err)

@@ -148,7 +148,7 @@ const (
 func (h *histogram) add(seconds float64) {
 	at := 0
 	if seconds > leastTime {
-		at = min(len(h.counts)-1, int(math.Log(seconds/leastTime)/math.Log(growth))+1)
+		at = 1 + int(min(float64(len(h.counts)-2), math.Log(seconds/leastTime)/math.Log(growth))) // without a replica it is infinite
 	}
 	h.counts[at]++
 	h.all++

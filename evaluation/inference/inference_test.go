@@ -45,6 +45,14 @@ func TestReplayIsAQueue(t *testing.T) {
 	}
 }
 
+// Where no replica serves, all requests are late and all windows broken.
+func TestNoReplica(t *testing.T) {
+	r := Run(one(10, 0), Truth{}, steady(5, 10), 0, &Static{[]int{0}}, 1)
+	if r.Late != r.Requests || r.Broken != r.Windows || r.Windows == 0 || r.Cost != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A fleet that a spike overloads breaks the promise until other replicas have loaded, and not for ever.
 func TestSpike(t *testing.T) {
 	load := Load{Span: time.Minute, Rates: slices.Concat(slices.Repeat([]float64{20}, 30), slices.Repeat([]float64{80}, 30))}

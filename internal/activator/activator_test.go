@@ -2,6 +2,7 @@ package activator
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
@@ -292,8 +294,8 @@ func TestScaleFails(t *testing.T) {
 		defer close(done)
 		w.wants("GET", "/ns/nb/", 200, "GET /ns/nb/")
 	}()
-	for len(w.patches()) < 2 {
-		time.Sleep(time.Millisecond)
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return len(w.patches()) == 2, nil }); err != nil {
+		t.Fatalf("patches %q: %v", w.patches(), err)
 	}
 	w.put(1, nil)
 	w.start()
