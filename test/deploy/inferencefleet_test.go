@@ -63,6 +63,8 @@ func TestInferenceFleetSchema(t *testing.T) {
 		{"no variants", at{"variants": []any{}}, "spec.variants"},
 		{"two variants of one name", at{"variants.1.name": "a100"}, "spec.variants[1]: Duplicate value"},
 		{"two variants of one Service", at{"variants.1.service.name": "bert-a100"}, "two variants name one Service"},
+		{"two variants of one InferencePool", at{"variants.0.inferencePool": "pool", "variants.1.inferencePool": "pool"}, "two variants name one InferencePool"},
+		{"an InferencePool with a name that is not legal", at{"variants.0.inferencePool": "Pool"}, "spec.variants[0].inferencePool"},
 		{"two variants of one target", at{"variants.1.scaleTargetRef.name": "bert-a100"}, "two variants name one scale target"},
 		{"bounds that cross", at{"variants.0.minReplicas": int64(9)}, "minReplicas must be at most maxReplicas"},
 		{"too many replicas", at{"variants.0.maxReplicas": int64(10001)}, "maxReplicas"},

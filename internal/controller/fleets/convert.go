@@ -108,18 +108,21 @@ func decimal(field, text, otherwise string) (float64, error) {
 	return x, nil
 }
 
-// unlike says that two variants name one Service or one scale target.
+// unlike says that two variants name one Service, one InferencePool or one scale target.
 func unlike(variants []v1alpha1.FleetVariant) error {
-	services, targets := map[string]string{}, map[v1alpha1.FleetScaleTarget]string{}
+	services, pools, targets := map[string]string{}, map[string]string{}, map[v1alpha1.FleetScaleTarget]string{}
 	for i := range variants {
 		v := &variants[i]
 		if other, taken := services[v.Service.Name]; taken {
 			return fmt.Errorf("variants %q and %q: both name the Service %s; each needs its own", other, v.Name, v.Service.Name)
 		}
+		if other, taken := pools[v.InferencePool]; taken && v.InferencePool != "" {
+			return fmt.Errorf("variants %q and %q: both name the InferencePool %s; each needs its own", other, v.Name, v.InferencePool)
+		}
 		if other, taken := targets[v.ScaleTargetRef]; taken {
 			return fmt.Errorf("variants %q and %q: both name %s %s as scale target; each needs its own", other, v.Name, v.ScaleTargetRef.Kind, v.ScaleTargetRef.Name)
 		}
-		services[v.Service.Name], targets[v.ScaleTargetRef] = v.Name, v.Name
+		services[v.Service.Name], pools[v.InferencePool], targets[v.ScaleTargetRef] = v.Name, v.Name, v.Name
 	}
 	return nil
 }

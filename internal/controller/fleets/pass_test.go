@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
@@ -54,6 +55,21 @@ func TestGrowsThenRoutes(t *testing.T) {
 		if got := w.condition(kind); got != want {
 			t.Errorf("%s: %s, want %s", kind, got, want)
 		}
+	}
+}
+
+// A variant whose backend is an InferencePool gets its weight there; another variant of the rule may have a Service.
+func TestInferencePool(t *testing.T) {
+	w := newWorld(t)
+	rules, _, _ := unstructured.NestedSlice(w.route.Object, "spec", "rules")
+	rules[1].(map[string]any)["backendRefs"].([]any)[1] = map[string]any{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "pool", "weight": int64(1)}
+	must(t, unstructured.SetNestedSlice(w.route.Object, rules, "spec", "rules"))
+	w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].InferencePool = "pool" })
+	w.setWeights(300, 700)
+	w.arrive("30")
+	w.settle(time.Minute)
+	if w.weights() != "bert-t4:0 pool:1000" || w.condition(v1alpha1.ConditionRouted) != "True Routed" {
+		t.Errorf("%s, %s", w.weights(), w.condition(v1alpha1.ConditionRouted))
 	}
 }
 

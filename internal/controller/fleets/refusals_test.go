@@ -63,7 +63,7 @@ func TestRefusals(t *testing.T) {
 		}, v1alpha1.ConditionRouted, "False RuleMissing", "HTTPRoute bert has 2 rules, and rule 2 is not among them: rules are counted from 0", false},
 		{"a rule of others", func(_ *testing.T, w *world) {
 			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Route.HTTPRoute.Rule = 0 })
-		}, v1alpha1.ConditionRouted, "False ForeignBackends", "rule 0 of HTTPRoute bert has the backend Service other, which is no Service of a variant, or stands there twice: a rule for the fleet alone is needed", false},
+		}, v1alpha1.ConditionRouted, "False ForeignBackends", "rule 0 of HTTPRoute bert has the backend Service other, which is no Service or InferencePool of a variant, or stands there twice: a rule for the fleet alone is needed", false},
 		{"another port", func(_ *testing.T, w *world) {
 			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].Service.Port = 81 })
 		}, v1alpha1.ConditionRouted, "False ForeignBackends", "", false},
@@ -74,6 +74,16 @@ func TestRefusals(t *testing.T) {
 				s.Variants = append(s.Variants, third)
 			})
 		}, v1alpha1.ConditionRouted, "False BackendMissing", "rule 1 of HTTPRoute bert has no backend for Service bert-l4 with port 80 of variant l4: add it, with weight 0", false},
+		{"a backend of another kind", func(_ *testing.T, w *world) {
+			w.change(func(s *v1alpha1.InferenceFleetSpec) { s.Variants[0].InferencePool = "bert-a100" })
+		}, v1alpha1.ConditionRouted, "False ForeignBackends", "", false},
+		{"a variant without its InferencePool", func(_ *testing.T, w *world) {
+			w.change(func(s *v1alpha1.InferenceFleetSpec) {
+				third := s.Variants[1]
+				third.Name, third.Service.Name, third.ScaleTargetRef.Name, third.InferencePool = "l4", "bert-l4", "bert-l4", "l4"
+				s.Variants = append(s.Variants, third)
+			})
+		}, v1alpha1.ConditionRouted, "False BackendMissing", "rule 1 of HTTPRoute bert has no backend for InferencePool l4 of variant l4: add it, with weight 0", false},
 		{"a route with a controller", func(_ *testing.T, w *world) {
 			w.route.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "serving.kserve.io/v1beta1", Kind: "InferenceService", Name: "bert", UID: "u", Controller: new(true)}})
 		}, v1alpha1.ConditionRouted, "False RouteOwned", "HTTPRoute bert belongs to InferenceService bert, whose controller may write the old weights back: name a route without a controller", false},
@@ -192,6 +202,9 @@ func TestDeclaredRefusesBadInput(t *testing.T) {
 		{"no answers in flight", func(s *v1alpha1.InferenceFleetSpec) { llm(s); s.Variants[1].Replica.InFlight = 0 }, `variant "t4": replica.inFlight 0: the promise has perToken, and legal are numbers from 1 to 4096`},
 		{"two variants of one name", func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].Name = "a100" }, `variant "a100": two variants have this name`},
 		{"two variants of one Service", func(s *v1alpha1.InferenceFleetSpec) { s.Variants[1].Service = s.Variants[0].Service }, `variants "a100" and "t4": both name the Service bert-a100; each needs its own`},
+		{"two variants of one InferencePool", func(s *v1alpha1.InferenceFleetSpec) {
+			s.Variants[0].InferencePool, s.Variants[1].InferencePool = "pool", "pool"
+		}, `variants "a100" and "t4": both name the InferencePool pool; each needs its own`},
 		{"two variants of one target", func(s *v1alpha1.InferenceFleetSpec) {
 			s.Variants[1].ScaleTargetRef = s.Variants[0].ScaleTargetRef
 		}, `variants "a100" and "t4": both name Deployment bert-a100 as scale target; each needs its own`},

@@ -37,7 +37,7 @@ const (
 // allows a million.
 const totalWeight = 1000
 
-// backend is a reference of a rule to the Service of a variant, as it was read.
+// backend is a reference of a rule to the Service or the InferencePool of a variant, as it was read.
 type backend struct {
 	// index is its place in the rule.
 	index int
@@ -89,26 +89,42 @@ func (r *route) match(refs []any, f *v1alpha1.InferenceFleet) *refusal {
 	found := make([]bool, len(f.Spec.Variants))
 	for index := range refs {
 		ref, _ := refs[index].(map[string]any)
-		i := slices.IndexFunc(f.Spec.Variants, func(v v1alpha1.FleetVariant) bool { return refersTo(ref, f.Namespace, &v.Service) })
+		i := slices.IndexFunc(f.Spec.Variants, func(v v1alpha1.FleetVariant) bool { return refersTo(ref, f.Namespace, &v) })
 		if i < 0 || found[i] {
-			return &refusal{reasonForeign, fmt.Sprintf("rule %d of HTTPRoute %s has the backend %v %v, which is no Service of a variant, or stands there twice: a rule for the fleet alone is needed",
+			return &refusal{reasonForeign, fmt.Sprintf("rule %d of HTTPRoute %s has the backend %v %v, which is no Service or InferencePool of a variant, or stands there twice: a rule for the fleet alone is needed",
 				r.rule, r.name, word(ref, "kind", "Service"), word(ref, "name", ""))}
 		}
 		found[i] = true
 		r.backends[i] = backend{index: index, ref: ref, weight: int(number(ref, "weight", 1))}
 	}
 	if i := slices.Index(found, false); i >= 0 {
-		s := &f.Spec.Variants[i].Service
-		return &refusal{reasonNoBackend, fmt.Sprintf("rule %d of HTTPRoute %s has no backend for Service %s with port %d of variant %s: add it, with weight 0",
-			r.rule, r.name, s.Name, s.Port, f.Spec.Variants[i].Name)}
+		return &refusal{reasonNoBackend, fmt.Sprintf("rule %d of HTTPRoute %s has no backend for %s of variant %s: add it, with weight 0",
+			r.rule, r.name, backendOf(&f.Spec.Variants[i]), f.Spec.Variants[i].Name)}
 	}
 	return nil
 }
 
-// refersTo reports whether a reference is to a Service and its port.
-func refersTo(ref map[string]any, namespace string, s *v1alpha1.FleetService) bool {
-	return word(ref, "group", "") == "" && word(ref, "kind", "Service") == "Service" && word(ref, "namespace", namespace) == namespace &&
-		word(ref, "name", "") == s.Name && number(ref, "port", 0) == int64(s.Port)
+// inferencePools is the group of InferencePools.
+const inferencePools = "inference.networking.k8s.io"
+
+// refersTo reports whether a reference is to the backend of a variant: to its InferencePool, or to its Service and the port of that.
+func refersTo(ref map[string]any, namespace string, v *v1alpha1.FleetVariant) bool {
+	group, kind, name := word(ref, "group", ""), word(ref, "kind", "Service"), word(ref, "name", "")
+	switch {
+	case word(ref, "namespace", namespace) != namespace:
+		return false
+	case v.InferencePool != "":
+		return group == inferencePools && kind == "InferencePool" && name == v.InferencePool
+	}
+	return group == "" && kind == "Service" && name == v.Service.Name && number(ref, "port", 0) == int64(v.Service.Port)
+}
+
+// backendOf names the backend of a variant.
+func backendOf(v *v1alpha1.FleetVariant) string {
+	if v.InferencePool != "" {
+		return "InferencePool " + v.InferencePool
+	}
+	return fmt.Sprintf("Service %s with port %d", v.Service.Name, v.Service.Port)
 }
 
 func word(o map[string]any, field, otherwise string) string {

@@ -58,6 +58,7 @@ type InferenceFleetSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.service.name == v.service.name))",message="two variants name one Service"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, !has(v.inferencePool) || self.exists_one(w, has(w.inferencePool) && w.inferencePool == v.inferencePool))",message="two variants name one InferencePool"
 	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.scaleTargetRef == v.scaleTargetRef))",message="two variants name one scale target"
 	Variants []FleetVariant `json:"variants"`
 	// Route is where the controller writes the weights of the variants.
@@ -111,8 +112,14 @@ type FleetVariant struct {
 	Name string `json:"name"`
 	// ScaleTargetRef names the object that makes the replicas, in the namespace of the fleet.
 	ScaleTargetRef FleetScaleTarget `json:"scaleTargetRef"`
-	// Service is that of the replicas, in the namespace of the fleet. The rule of the route has it as a backend.
+	// Service is that of the replicas, in the namespace of the fleet. The rule of the route has it as a backend, unless inferencePool is set.
 	Service FleetService `json:"service"`
+	// InferencePool is the name of the InferencePool of the replicas, in the namespace of the fleet, where the rule of the route has that as a
+	// backend in place of the Service: one of inference.networking.k8s.io. The Service still says which replicas are ready.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	InferencePool string `json:"inferencePool,omitempty"`
 	// GPUModel is the product name of the GPU as in GPUNode. With slots it says what elastic jobs must give back before the fleet grows.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
