@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 	"github.com/tandem-gpu/tandem/pkg/traffic"
@@ -38,7 +39,9 @@ type visit struct {
 	route        *route
 	routeRefused *refusal
 	measured     measurement
-	plan         *traffic.Plan
+	// pods are the UIDs of the ready endpoints that are pods, by the name in memory.readySince.
+	pods map[string]types.UID
+	plan *traffic.Plan
 	// weights are the wanted ones, nil where no replica is ready.
 	weights []int
 }
@@ -56,7 +59,13 @@ func (v *visit) observe(ctx context.Context) error {
 		parts = v.route.parts()
 	}
 	v.targets, v.refused = make([]*target, len(v.fleet.Variants)), make([]*refusal, len(v.fleet.Variants))
+	if v.isReported() {
+		if err := v.readReports(ctx); err != nil {
+			return err
+		}
+	}
 	present := map[string]bool{}
+	v.pods = map[string]types.UID{}
 	for i := range v.fleet.Variants {
 		if err := v.observeVariant(ctx, i, present); err != nil {
 			return fmt.Errorf("variant %s: %w", v.fleet.Variants[i].Name, err)
@@ -127,6 +136,9 @@ func (v *visit) observeVariant(ctx context.Context, i int, present map[string]bo
 	case v.routeRefused != nil: // without the route no replica can leave it first
 		out.Fixed = v.routeRefused.message
 	}
+	if v.isReported() {
+		v.sumReports(i)
+	}
 	v.readMeasured(i)
 	return nil
 }
@@ -145,6 +157,9 @@ func (v *visit) countReady(declared *v1alpha1.FleetVariant, out *traffic.Variant
 				continue
 			}
 			present[key] = true
+			if e.TargetRef != nil {
+				v.pods[key] = e.TargetRef.UID
+			}
 			out.Ready++
 			out.Warm += v.memory.warmth(key, v.now)
 		}

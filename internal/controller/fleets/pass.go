@@ -18,6 +18,8 @@ type pass struct {
 	*Controller
 	now    time.Time
 	claims *claims
+	// reports are what pods report of themselves, by UID, nil until a fleet needs them.
+	reports map[types.UID]float64
 }
 
 // Pass looks at all fleets once, and carries out what package traffic decides. A fleet that cannot be read or written keeps its sizes and

@@ -48,6 +48,9 @@ var vllmTokens = v1alpha1.FleetQueries{
 		` or histogram_quantile($(quantile), sum by (le) (rate(vllm:time_per_output_token_seconds_bucket{namespace="$(namespace)",service=~"$(services)"}[$(window)])))`,
 }
 
+// presetReported takes the rates of the variants from what their pods report of themselves, in place of queries.
+const presetReported = "reported"
+
 // presetOf returns the queries of a fleet's preset for its promise. Those that measure something else are left out.
 func presetOf(f *v1alpha1.InferenceFleet) v1alpha1.FleetQueries {
 	q := presets[f.Spec.Metrics.Preset]

@@ -28,6 +28,7 @@ const (
 	reasonManySamples  = "SeveralSamples"
 	reasonNotANumber   = "NotANumber"
 	reasonStale        = "StaleSample"
+	reasonNotReported  = "NotReported"
 )
 
 const (
@@ -92,14 +93,18 @@ func measure(ctx context.Context, client *http.Client, f *v1alpha1.InferenceFlee
 	for i := range m.variants {
 		m.variants[i].rate = math.NaN()
 	}
+	quantile, _ := decimal("promise.quantile", f.Spec.Promise.Quantile, defaultQuantile) // a fleet with another text is refused
+	m.least = 1 / (1 - quantile) / window(f).Seconds()
+	if f.Spec.Metrics.PrometheusURL == "" {
+		m.summed = true
+		return m
+	}
 	connection, err := api.NewClient(api.Config{Address: f.Spec.Metrics.PrometheusURL, Client: client})
 	if err != nil {
 		m.problem = &refusal{reasonUnreachable, fmt.Sprintf("prometheusURL: %v", err)}
 		return m
 	}
 	q := &querier{api: promv1.NewAPI(connection), now: now}
-	quantile, _ := decimal("promise.quantile", f.Spec.Promise.Quantile, defaultQuantile) // a fleet with another text is refused
-	m.least = 1 / (1 - quantile) / window(f).Seconds()
 	queries := queriesOf(f)
 	for i := range m.variants {
 		m.variants[i] = q.variant(ctx, forVariant(queries, &f.Spec.Variants[i]), m.least)

@@ -251,18 +251,22 @@ type FleetHTTPRoute struct {
 	Rule int32 `json:"rule"`
 }
 
-// FleetMetrics say how Prometheus is queried.
+// FleetMetrics say how what arrives is measured: by queries of Prometheus, or by what pods report of themselves.
 //
 // +kubebuilder:validation:XValidation:rule="self.preset != 'none' || has(self.queries) && (has(self.queries.rate) || has(self.queries.variantRate))",message="without a preset, queries must have rate or variantRate"
+// +kubebuilder:validation:XValidation:rule="has(self.prometheusURL) || self.preset == 'reported'",message="prometheusURL is missing: only the preset reported does without"
+// +kubebuilder:validation:XValidation:rule="has(self.prometheusURL) || !has(self.queries)",message="queries need prometheusURL"
 type FleetMetrics struct {
-	// PrometheusURL is the address of the Prometheus API, for example http://prometheus.monitoring:9090.
+	// PrometheusURL is the address of the Prometheus API, for example http://prometheus.monitoring:9090. Only the preset reported does without.
+	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#@]+(/[^\s?#]*)?$`
 	// +kubebuilder:validation:MaxLength=512
-	PrometheusURL string `json:"prometheusURL"`
-	// Preset is a set of queries for a server or a mesh: triton, vllm, kserve, istio, or none. The guide for inference lists them.
+	PrometheusURL string `json:"prometheusURL,omitempty"`
+	// Preset is a set of queries for a server or a mesh: triton, vllm, kserve, istio, or none. The guide for inference lists them. With reported
+	// the rate of a variant is what its pods report of themselves to the agent, in requests a second.
 	// +optional
 	// +kubebuilder:default=none
-	// +kubebuilder:validation:Enum=triton;vllm;kserve;istio;none
+	// +kubebuilder:validation:Enum=triton;vllm;kserve;istio;reported;none
 	Preset string `json:"preset,omitempty"`
 	// Window is the time over which rates and latencies are measured, from 30s to 10m: at least four times the interval between two
 	// scrapes.
