@@ -123,12 +123,17 @@ type shared struct {
 	informers informers.SharedInformerFactory
 	// fleets says that the feature inference is on.
 	fleets bool
+	// now is the clock of fleets and notebooks; nil is the real one.
+	now func() time.Time
 }
 
 // addFeatures adds the features of the flag to a manager.
 func (s *settings) addFeatures(ctx context.Context, m manager.Manager, config *rest.Config, has served.Set) error {
 	with := shared{manager: m}
 	var err error
+	if with.now, err = clock(); err != nil {
+		return err
+	}
 	if with.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -186,6 +191,7 @@ func (s *settings) addElastic(ctx context.Context, with shared, groups podgroup.
 func (s *settings) addInference(with shared) error {
 	o := s.fleets
 	o.Informers, o.Dynamic, o.Mapper, o.Client = with.informers, with.dynamic, with.manager.GetRESTMapper(), with.manager.GetClient()
+	o.Now = with.now
 	o.Recorder = with.manager.GetEventRecorder("tandem-controller")
 	c, err := fleets.New(o)
 	if err != nil {
@@ -197,7 +203,7 @@ func (s *settings) addInference(with shared) error {
 // addNotebooks adds the feature that parks idle notebooks.
 func (s *settings) addNotebooks(with shared) error {
 	o := s.notebooks
-	o.Informers, o.Kube, o.GPUNodes = with.informers, with.kube, with.manager.GetClient()
+	o.Informers, o.Kube, o.GPUNodes, o.Now = with.informers, with.kube, with.manager.GetClient(), with.now
 	o.Recorder = with.manager.GetEventRecorder("tandem-controller")
 	c, err := notebooks.New(o)
 	if err != nil {

@@ -9,8 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -22,7 +24,11 @@ import (
 )
 
 // built is where the programs lie, and which version of Kubernetes the control plane has, "" for that of tools/controlplane.
-type built struct{ root, scheduler, agent, controller, fakes, kubernetes string }
+type built struct {
+	root, scheduler, agent, controller, activator, fakes, kubernetes string
+	// routes is the file with the CustomResourceDefinition of HTTPRoutes.
+	routes string
+}
 
 // build builds what the demo runs: the control plane once, the rest where it changed.
 func build(ctx context.Context, out *terminal, kubernetes string) (built, error) {
@@ -33,16 +39,26 @@ func build(ctx context.Context, out *terminal, kubernetes string) (built, error)
 	if _, err := sandbox.Tools(ctx, "etcd", sandbox.At("kube-apiserver", kubernetes)); err != nil {
 		return built{}, err
 	}
+	gateway, err := sandbox.OperatorSource(ctx, "sigs.k8s.io/gateway-api")
+	if err != nil {
+		return built{}, err
+	}
 	bin := filepath.Join(root, "bin")
 	b := built{
-		root: root, scheduler: filepath.Join(bin, "scheduler"), agent: filepath.Join(bin, "device-plugin"), controller: filepath.Join(bin, "controller"),
-		fakes: filepath.Join(bin, "fakegpu"), kubernetes: kubernetes,
+		root: root, scheduler: filepath.Join(bin, "scheduler"), agent: filepath.Join(bin, "device-plugin"), controller: filepath.Join(bin, fastClock, "controller"),
+		activator: filepath.Join(bin, "activator"), fakes: filepath.Join(bin, "fakegpu"), kubernetes: kubernetes,
+		routes: filepath.Join(gateway, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"),
 	}
-	out.say("building the scheduler, the agent, the controller and a fake NVIDIA driver")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin+string(filepath.Separator), "./cmd/scheduler", "./cmd/device-plugin", "./cmd/controller")
-	cmd.Dir = root
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return built{}, fmt.Errorf("build scheduler, agent and controller: %w\n%s", errors.Join(err, ctx.Err()), output)
+	out.say("building the scheduler, the agent, the controller, the activator and a fake NVIDIA driver")
+	for _, args := range [][]string{
+		{"-o", bin + string(filepath.Separator), "./cmd/scheduler", "./cmd/device-plugin", "./cmd/activator"},
+		{"-tags", fastClock, "-o", b.controller, "./cmd/controller"},
+	} {
+		cmd := exec.CommandContext(ctx, "go", append([]string{"build"}, args...)...)
+		cmd.Dir = root
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return built{}, fmt.Errorf("build scheduler, agent, controller and activator: %w\n%s", errors.Join(err, ctx.Err()), output)
+		}
 	}
 	if err := fakegpu.Build(ctx, b.fakes); err != nil {
 		return built{}, errors.Join(err, ctx.Err())
@@ -58,11 +74,22 @@ type cluster struct {
 	admin *kubernetes.Clientset
 	user  *kubernetes.Clientset
 	nodes []*node
+	// objects has the rights of user.
+	objects dynamic.Interface
 	// running is the scheduler, sizing the controller.
 	running, sizing *sandbox.Process
 	end             context.CancelFunc
-	// jobs ends Kubernetes' controller of Jobs and waits for it.
-	jobs func()
+	// controllers ends Kubernetes' own controllers and waits for them.
+	controllers func()
+	// began is when the real clock and that of the controller showed the same.
+	began time.Time
+	// requests stands for Prometheus, jupyter for the server of a notebook.
+	requests *requests
+	jupyter  *jupyter
+	// activatorAt is the address of the activator.
+	activatorAt string
+	// pods counts those that have an address.
+	pods atomic.Int64
 }
 
 func startCluster(ctx context.Context, out *terminal, b built) (*cluster, error) {
@@ -84,7 +111,13 @@ func (c *cluster) start(ctx context.Context, out *terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	c.dir = c.plane.Dir()
+	c.dir, c.began = c.plane.Dir(), time.Now()
+	if c.requests, err = startRequests(c.quick); err != nil {
+		return err
+	}
+	if c.jupyter, err = startJupyter(c.began); err != nil {
+		return err
+	}
 	if err := c.quiet(); err != nil {
 		return err
 	}
@@ -103,7 +136,7 @@ func (c *cluster) start(ctx context.Context, out *terminal) (err error) {
 	if err := c.startScheduler(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(c.startController(ctx), c.startJobs(ctx)); err != nil {
+	if err := errors.Join(c.startController(ctx), c.startControllers(ctx), c.startActivator(ctx)); err != nil {
 		return err
 	}
 	if err := c.startNodes(ctx, out); err != nil {
@@ -122,7 +155,8 @@ func (c *cluster) quiet() error {
 	return nil
 }
 
-// users of the demo: jane may do with pods and Jobs what she likes, in her namespace, and see what the controller decides.
+// users of the demo: jane may do with her work what she likes, in her namespace, and see what the controller decides. An administrator has
+// allowed her to make fleets.
 const users = `
 {apiVersion: v1, kind: Namespace, metadata: {name: lab}}
 ---
@@ -130,9 +164,12 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: researcher, namespace: lab}
 rules:
-- {apiGroups: [""], resources: [pods], verbs: ["*"]}
+- {apiGroups: [""], resources: [pods, services], verbs: ["*"]}
+- {apiGroups: [apps], resources: [deployments, statefulsets], verbs: ["*"]}
 - {apiGroups: [batch], resources: [jobs], verbs: ["*"]}
-- {apiGroups: [tandem-gpu.io], resources: [workloadprofiles], verbs: ["*"]}
+- {apiGroups: [gateway.networking.k8s.io], resources: [httproutes], verbs: ["*"]}
+- {apiGroups: [tandem-gpu.io], resources: [workloadprofiles, inferencefleets], verbs: ["*"]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [get, list, watch]}
 - {apiGroups: [tandem-gpu.io], resources: [elastictargets], verbs: [get, list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -142,8 +179,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: researcher}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 `
 
-// install applies deploy/ as an administrator does. None of Kubernetes' controllers of Deployments and DaemonSets runs: those of
-// deploy/ stay without pods, and the demo starts their binaries itself.
+// install applies deploy/ as an administrator does. Kubernetes' own controllers run for the namespace of the users alone: the Deployments and
+// DaemonSets of deploy/ stay without pods, and the demo starts their binaries itself.
 func (c *cluster) install(ctx context.Context) error {
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(c.root, "deploy"))
 	if err != nil {
@@ -153,17 +190,23 @@ func (c *cluster) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("render deploy/: %w", err)
 	}
-	if err := c.plane.Apply(ctx, manifests); err != nil {
-		return err
+	routes, err := os.ReadFile(c.routes)
+	if err != nil {
+		return fmt.Errorf("read the CustomResourceDefinition of HTTPRoutes: %w", err)
 	}
-	if err := c.plane.Apply(ctx, []byte(users)); err != nil {
-		return err
+	for _, m := range [][]byte{manifests, routes, []byte(users)} {
+		if err := c.plane.Apply(ctx, m); err != nil {
+			return err
+		}
 	}
 	config, err := c.plane.Config("jane", nil)
 	if err != nil {
 		return err
 	}
-	c.user, err = kubernetes.NewForConfig(config)
+	if c.user, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	c.objects, err = dynamic.NewForConfig(config)
 	return err
 }
 
@@ -199,8 +242,14 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 
 // stop ends everything, the latest first, and removes the directory.
 func (c *cluster) stop() {
-	if c.jobs != nil {
-		c.jobs()
+	if c.controllers != nil {
+		c.controllers()
+	}
+	if c.requests != nil {
+		c.requests.close()
+	}
+	if c.jupyter != nil {
+		c.jupyter.close()
 	}
 	if c.end != nil {
 		c.end()
@@ -240,6 +289,7 @@ func (c *cluster) instructions() string {
   kubectl -n lab get pods -o wide
   kubectl -n lab get pod train-nlp -o jsonpath='{.metadata.annotations.tandem-gpu\.io/assignment}'
   kubectl -n lab get elastictargets         # the elastic Job, its size and the reason
+  kubectl -n lab get inferencefleets,httproutes,deployments
   kubectl -n lab delete pod train-nlp       # who takes its place?
   kubectl -n lab get events --field-selector type=Warning
 `)

@@ -5,119 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/rest"
-	"k8s.io/kubernetes/pkg/controller/job"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/kube"
-	"github.com/tandem-gpu/tandem/internal/sandbox"
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// The elastic job of the demo, and the pod that is more urgent.
+// The elastic job of the demo: the number of its workers at most, and the slots of each.
 const (
-	elasticJob = "train-elastic"
-	urgentPod  = "urgent"
-	// elasticNode is where both run: train-vision ends there first.
-	elasticNode = "a100-1"
-	// workers of the job at most, and the slots of each.
+	elasticJob              = "train-elastic"
 	maxWorkers, workerSlots = 4, 5
 )
-
-// startController starts the controller under its own account. A real one looks at the jobs each ten seconds and gives members
-// five seconds notice; nobody wants to wait for that here.
-func (c *cluster) startController(ctx context.Context) error {
-	kubeconfig, err := c.plane.ServiceAccount(ctx, "tandem-system", "tandem-controller")
-	if err != nil {
-		return err
-	}
-	c.sizing, err = c.plane.Processes().Start("controller", exec.Command(c.controller, "--kubeconfig="+kubeconfig, "--leader-elect=false",
-		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--elastic-interval=1s", "--elastic-notice=1s"))
-	return err
-}
-
-// startJobs runs Kubernetes' controller of Jobs in this process.
-func (c *cluster) startJobs(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	factory := informers.NewSharedInformerFactory(c.admin, 0)
-	jobs, err := job.NewController(ctx, c.admin, factory.Core().V1().Pods(), factory.Batch().V1().Jobs(), nil, nil)
-	if err != nil {
-		cancel()
-		return fmt.Errorf("start Kubernetes' controller of Jobs: %w", err)
-	}
-	factory.Start(ctx.Done())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		jobs.Run(ctx, 1)
-	}()
-	c.jobs = func() {
-		cancel()
-		<-done
-		factory.Shutdown()
-	}
-	return nil
-}
-
-// scene is one step of the story of the elastic job.
-type scene struct {
-	what string
-	do   func(context.Context) error
-	// workers are the job's after it.
-	workers int
-}
-
-// playElastic shows a job that grows into idle GPUs, shrinks for an urgent pod, and grows back. The picture shows the node after
-// each step.
-func (c *cluster) playElastic(ctx context.Context, out *terminal) error {
-	config, err := c.plane.Config("jane", nil)
-	if err != nil {
-		return err
-	}
-	if err := c.createPriority(ctx); err != nil {
-		return err
-	}
-	out.say("an elastic Job: 1 to %d workers of half an A100, as many as idle GPUs allow", maxWorkers)
-	for _, s := range []scene{
-		{"train-vision ends, and train-huge takes its place; jane submits the Job", c.beginElastic, 2},
-		{"train-huge ends", func(ctx context.Context) error { return c.remove(ctx, "train-huge") }, 4},
-		{"an urgent pod comes, with a whole A100", c.submitUrgent, 2},
-		{"the urgent pod ends", func(ctx context.Context) error { return c.remove(ctx, urgentPod) }, 4},
-	} {
-		out.say("  %s", s.what)
-		if err := s.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", s.what, err)
-		}
-		target, err := c.awaitWorkers(ctx, config, s.workers)
-		if err != nil {
-			return fmt.Errorf("%s: wait for %d workers of %s: %w", s.what, s.workers, elasticJob, err)
-		}
-		out.say("    %s has %d workers: %s", elasticJob, s.workers, target.Status.Message)
-		gpus, err := c.nodeGPUs(ctx, elasticNode)
-		if err != nil {
-			return err
-		}
-		out.print(draw(gpus, out.width, out.colours) + "\n")
-	}
-	return c.checkElastic(ctx)
-}
-
-// createPriority makes the PriorityClass of the urgent pod, which only an administrator may.
-func (c *cluster) createPriority(ctx context.Context) error {
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: urgentPod}, Value: 1000}
-	return sandbox.CreatePriorityClass(ctx, c.admin, class)
-}
 
 // beginElastic makes room, and submits the Job with a profile that says that its workers join and leave while it runs.
 func (c *cluster) beginElastic(ctx context.Context) error {
@@ -127,21 +32,13 @@ func (c *cluster) beginElastic(ctx context.Context) error {
 	if err := c.awaitRunning(ctx, "train-huge"); err != nil {
 		return err
 	}
-	config, err := c.plane.Config("jane", nil)
-	if err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
 	profile := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scaling": map[string]any{"resizeTime": "0s"}}}}
 	profile.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WorkloadProfile"))
 	profile.SetName(elasticJob)
-	if _, err := client.Resource(v1alpha1.WorkloadProfiles).Namespace(namespace).Create(ctx, profile, metav1.CreateOptions{}); err != nil {
+	if _, err := c.objects.Resource(v1alpha1.WorkloadProfiles).Namespace(namespace).Create(ctx, profile, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	_, err = c.user.BatchV1().Jobs(namespace).Create(ctx, newElasticJob(), metav1.CreateOptions{})
+	_, err := c.user.BatchV1().Jobs(namespace).Create(ctx, newElasticJob(), metav1.CreateOptions{})
 	return err
 }
 
@@ -161,15 +58,6 @@ func newElasticJob() *batchv1.Job {
 		SuccessPolicy: &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: new("0")}}},
 		Template:      v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec},
 	}}
-}
-
-func (c *cluster) submitUrgent(ctx context.Context) error {
-	pod := workload{name: urgentPod, kind: inference, gpu: "a100", containers: alone(10)}.pod()
-	pod.Spec.PriorityClassName = urgentPod
-	if _, err := c.user.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	return c.awaitRunning(ctx, urgentPod)
 }
 
 // remove deletes a pod and waits until it is gone.
@@ -206,17 +94,13 @@ func (c *cluster) awaitRunning(ctx context.Context, name string) error {
 }
 
 // awaitWorkers waits until the first workers of the job run and no others, and its target says so.
-func (c *cluster) awaitWorkers(ctx context.Context, config *rest.Config, count int) (*v1alpha1.ElasticTarget, error) {
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
+func (c *cluster) awaitWorkers(ctx context.Context, count int) (*v1alpha1.ElasticTarget, error) {
 	target := &v1alpha1.ElasticTarget{}
-	err = poll(ctx, func() error {
+	err := poll(ctx, func() error {
 		if err := errors.Join(c.schedulerRuns(), c.controllerRuns()); err != nil {
 			return fatal{err}
 		}
-		object, err := client.Resource(v1alpha1.ElasticTargets).Namespace(namespace).Get(ctx, elasticJob, metav1.GetOptions{})
+		object, err := c.objects.Resource(v1alpha1.ElasticTargets).Namespace(namespace).Get(ctx, elasticJob, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -286,6 +170,8 @@ func (c *cluster) nodeGPUs(ctx context.Context, node string) ([]gpu, error) {
 		name := p.Name
 		if index, member := p.Labels[batchv1.JobCompletionIndexAnnotation]; member {
 			name = elasticJob + "-" + index
+		} else if of := p.Labels[nameLabel]; of != "" {
+			name = of
 		}
 		o := &observed{workload: workload{name: name, kind: kind(p.Labels["app.kubernetes.io/component"])}}
 		if o.assignment, err = kube.AssignmentOf(p); err != nil {

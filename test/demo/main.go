@@ -62,7 +62,7 @@ func run(ctx context.Context, out *terminal, kubernetes string, keep bool) error
 	}
 	out.say("checked: %s", r.summary())
 	out.say("         %s", r.more())
-	if err := c.playElastic(limited, out); err != nil {
+	if err := c.tell(limited, out); err != nil {
 		return errors.Join(err, c.logs())
 	}
 	if keep {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,8 +75,17 @@ func (c *cluster) startNodes(ctx context.Context, out *terminal) error {
 			return err
 		}
 	}
-	out.say("started the scheduler, the controller, Kubernetes' controller of Jobs, %d kubelet stand-ins and %d agents", len(c.nodes), len(c.nodes))
+	out.say("started the scheduler, the controller, the activator, Kubernetes' own controllers, %d kubelet stand-ins and %d agents", len(c.nodes), len(c.nodes))
 	return nil
+}
+
+// address returns the address of a pod. That of a notebook is where its server listens; nothing listens at the others, of a block for
+// documentation (RFC 5737).
+func (c *cluster) address(pod *v1.Pod) string {
+	if pod.Labels[nameLabel] == parkedNotebook {
+		return loopback
+	}
+	return fmt.Sprintf("198.51.100.%d", c.pods.Add(1)%254+1)
 }
 
 func (c *cluster) startKubelet(ctx context.Context, n *node) error {
@@ -89,6 +99,7 @@ func (c *cluster) startKubelet(ctx context.Context, n *node) error {
 	}
 	n.kubelet = fakekubelet.New(fakekubelet.Config{
 		Node: n.name, Dir: filepath.Join(c.dir, n.name), Client: client, Controller: c.admin, Labels: map[string]string{gpuLabel: n.label},
+		Address: c.address,
 	})
 	n.ended = make(chan error, 1)
 	go func() { n.ended <- n.kubelet.Run(ctx) }()

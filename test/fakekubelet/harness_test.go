@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// addresses of pods, by name without the node. Others have none.
+var addresses = map[string]string{"first": "198.51.100.1", "second": "198.51.100.2"}
+
 // bench is one node under test.
 type bench struct {
 	t      *testing.T
@@ -89,7 +92,7 @@ func (b *bench) start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	b.kubelet = fakekubelet.New(fakekubelet.Config{Node: b.node, Dir: b.dir, Client: client})
+	b.kubelet = fakekubelet.New(fakekubelet.Config{Node: b.node, Dir: b.dir, Client: client, Address: func(p *v1.Pod) string { return addresses[strings.TrimPrefix(p.Name, b.node+"-")] }})
 	kubelet := b.kubelet
 	go func() { ended <- kubelet.Run(ctx) }()
 	stopped := false

@@ -45,6 +45,8 @@ type Config struct {
 	Labels map[string]string
 	// Resources of the node beside those of plugins; empty: 64 CPUs, 512Gi, 110 pods.
 	Resources v1.ResourceList
+	// Address returns the address of a pod that runs, empty for none. Nil leaves all pods without one.
+	Address func(*v1.Pod) string
 }
 
 // Paths are where a kubelet and its neighbours meet, under Config.Dir.

@@ -2,6 +2,7 @@ package fakekubelet_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,6 +11,25 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
+
+func TestRunningPodHasAnAddress(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"first", "second", "without"} {
+		created := b.create(name, nil, []v1.Container{ask("main", 1)})
+		b.awaitRunning(created)
+		pod, err := b.admin.CoreV1().Pods("default").Get(t.Context(), created.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []v1.PodIP
+		if addresses[name] != "" {
+			all = []v1.PodIP{{IP: addresses[name]}}
+		}
+		if pod.Status.PodIP != addresses[name] || !slices.Equal(pod.Status.PodIPs, all) {
+			t.Errorf("pod %s has the address %q and the addresses %v, want %q", name, pod.Status.PodIP, pod.Status.PodIPs, addresses[name])
+		}
+	}
+}
 
 func TestDeletedPodFreesItsDevices(t *testing.T) {
 	b := newBench(t)

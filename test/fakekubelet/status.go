@@ -47,6 +47,7 @@ func (k *Kubelet) fill(status *v1.PodStatus, pod *v1.Pod, failures map[string]fa
 	ready := v1.ConditionFalse
 	if all {
 		status.Phase, ready = v1.PodRunning, v1.ConditionTrue
+		k.address(status, pod)
 	}
 	if status.StartTime == nil {
 		now := metav1.Now()
@@ -54,6 +55,16 @@ func (k *Kubelet) fill(status *v1.PodStatus, pod *v1.Pod, failures map[string]fa
 	}
 	for _, kind := range []v1.PodConditionType{v1.PodInitialized, v1.ContainersReady, v1.PodReady} {
 		setCondition(status, kind, ready)
+	}
+}
+
+// address gives a pod its address, once.
+func (k *Kubelet) address(status *v1.PodStatus, pod *v1.Pod) {
+	if k.config.Address == nil || status.PodIP != "" {
+		return
+	}
+	if ip := k.config.Address(pod); ip != "" {
+		status.PodIP, status.PodIPs = ip, []v1.PodIP{{IP: ip}}
 	}
 }
 
