@@ -176,11 +176,16 @@ func (d *decision) size() {
 	if d.plan.Best > 0 {
 		d.plan.Reason = PromiseTooShort
 	}
-	for _, in := range []time.Duration{horizon, 10 * time.Minute, 30 * time.Minute, time.Hour} {
-		if in >= horizon {
-			d.plan.Later = append(d.plan.Later, Need{in, Cheapest(d.options(false), max(lasting, d.memory.Forecast.Highest(in)*d.memory.Guard)).Replicas})
-		}
+	for _, in := range ahead() {
+		demand := max(lasting, d.memory.Forecast.Highest(in+horizon)*d.memory.Guard)
+		d.plan.Later = append(d.plan.Later, Need{in, Cheapest(d.options(false), demand).Replicas})
 	}
+}
+
+// ahead returns when needs are looked for. The first one is when elastic jobs begin to give devices back: without it a need would stay ten minutes
+// away until the fleet grows. More times say more precisely for how long devices are lent.
+func ahead() []time.Duration {
+	return []time.Duration{2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour}
 }
 
 // bounds keeps all sizes, within their bounds.

@@ -361,3 +361,33 @@ func TestDecideIsPure(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Elastic jobs give devices back two minutes before a fleet needs them. So what a steady rise needs is told for at most two minutes later, and that a
+// minute before the fleet grows at the latest.
+func TestTellsLaterBeforeItGrows(t *testing.T) {
+	f := twoGPUs()
+	f.Variants = f.Variants[:1]
+	l := newLoop(f)
+	soon := map[int]time.Time{} // when so many replicas were first told for at most two minutes later
+	grown := 0
+	for i := range 4 * 60 {
+		before := l.sizes()[0]
+		if err := l.step(20 + float64(i)/4); err != nil {
+			t.Fatal(err)
+		}
+		for n := before + 1; n <= l.sizes()[0]; n++ {
+			grown++
+			if told, ok := soon[n]; !ok || l.now.Sub(told) < time.Minute {
+				t.Errorf("the fleet grows to %d at %v, and that was told first at %v", n, l.now, told)
+			}
+		}
+		for _, need := range l.plan.Later {
+			if n := need.Replicas[0]; need.In <= 2*time.Minute && soon[n].IsZero() {
+				soon[n] = l.now
+			}
+		}
+	}
+	if grown != 1 {
+		t.Errorf("the fleet grew %d times; it should have grown from 1 to 2", grown)
+	}
+}

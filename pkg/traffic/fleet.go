@@ -182,7 +182,8 @@ type Sizing struct {
 	Capacity, Slowdown float64
 }
 
-// Need is how many replicas the fleet needs at a time, as far as the forecast tells.
+// Need is how many replicas the fleet should have at a time, as far as the forecast tells: they start then, so that they have loaded when the
+// requests come.
 type Need struct {
 	In       time.Duration
 	Replicas []int
