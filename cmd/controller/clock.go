@@ -4,6 +4,6 @@ package main
 
 import "time"
 
-// clock returns the clock by which the controller looks at fleets and notebooks; nil is the real one. The demo builds the controller with
-// the tag fastclock, which has another clock.
+// clock returns the clock of the controller; nil is the real one. The demo and some tests build the controller with the tag fastclock, which has
+// another clock.
 func clock() (func() time.Time, error) { return nil, nil }

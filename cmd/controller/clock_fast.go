@@ -5,22 +5,26 @@ package main
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 )
 
-// speed is how many times as fast as the real clock this one runs, and beginVariable names the environment variable with the time at which both
-// show the same.
+// Environment variables: the time at which this clock and the real one show the same, and how many times as fast this one runs.
 const (
-	speed         = 30
 	beginVariable = "TANDEM_FASTCLOCK_BEGIN"
+	speedVariable = "TANDEM_FASTCLOCK_SPEED"
 )
 
-// clock returns a clock for the demo, in which nobody waits for minutes: fleets and notebooks are looked at as often as always, and more time
-// passes between two looks.
+// clock returns a clock for the demo and for tests, in which nobody waits for minutes: the controller looks at everything as often as always, and
+// more time passes between two looks.
 func clock() (func() time.Time, error) {
 	begin, err := time.Parse(time.RFC3339Nano, os.Getenv(beginVariable))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: this controller was built with the tag fastclock, and needs a time such as 2026-01-31T09:00:00Z", beginVariable, err)
 	}
-	return func() time.Time { return begin.Add(speed * time.Since(begin)) }, nil
+	speed, err := strconv.Atoi(os.Getenv(speedVariable))
+	if err != nil || speed < 1 || speed > 1000 {
+		return nil, fmt.Errorf("%s %q: this controller was built with the tag fastclock, and needs a number from 1 to 1000", speedVariable, os.Getenv(speedVariable))
+	}
+	return func() time.Time { return begin.Add(time.Duration(speed) * time.Since(begin)) }, nil
 }

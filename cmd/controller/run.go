@@ -123,7 +123,7 @@ type shared struct {
 	informers informers.SharedInformerFactory
 	// fleets says that the feature inference is on.
 	fleets bool
-	// now is the clock of fleets and notebooks; nil is the real one.
+	// now is the clock; nil is the real one.
 	now func() time.Time
 }
 
@@ -179,7 +179,7 @@ func (s *settings) addElastic(ctx context.Context, with shared, groups podgroup.
 	if with.fleets {
 		o.Fleets = with.manager.GetClient()
 	}
-	o.Recorder = with.manager.GetEventRecorder("tandem-controller")
+	o.Recorder, o.Now = with.manager.GetEventRecorder("tandem-controller"), with.now
 	c, err := elasticity.New(o)
 	if err != nil {
 		return err

@@ -24,9 +24,10 @@ const (
 	fastClock  = "fastclock"
 	clockSpeed = 30
 	clockBegin = "TANDEM_FASTCLOCK_BEGIN"
+	clockRuns  = "TANDEM_FASTCLOCK_SPEED"
 )
 
-// quick returns the time of the controller's clock, by which it looks at fleets and notebooks.
+// quick returns the time of the controller's clock.
 func (c *cluster) quick() time.Time { return c.began.Add(clockSpeed * time.Since(c.began)) }
 
 // startController starts the controller under its own account. A real one looks at the jobs each ten seconds, gives members five seconds
@@ -37,8 +38,8 @@ func (c *cluster) startController(ctx context.Context) error {
 		return err
 	}
 	cmd := exec.Command(c.controller, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0",
-		"--elastic-interval=1s", "--elastic-notice=1s", "--inference-interval=1s", "--inference-patience=1m", "--notebooks-interval=1s", "--notebooks-notice=10s")
-	cmd.Env = append(os.Environ(), clockBegin+"="+c.began.Format(time.RFC3339Nano))
+		"--elastic-interval=1s", "--elastic-notice=1s", "--elastic-admit-within=24h", "--inference-interval=1s", "--inference-patience=1m", "--notebooks-interval=1s", "--notebooks-notice=10s")
+	cmd.Env = append(os.Environ(), clockBegin+"="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("%s=%d", clockRuns, clockSpeed))
 	c.sizing, err = c.plane.Processes().Start("controller", cmd)
 	return err
 }

@@ -8,8 +8,8 @@
 // Then a notebook, an elastic training and an inference fleet live together. The training grows into idle GPUs, gives one to the fleet when
 // its load rises and gets it back; the notebook is parked when it is idle, and the training gives it a place when it is woken. Controller and
 // activator decide that; Kubernetes' own controllers make the pods. The demo itself stands for Prometheus and for the notebook's Jupyter
-// server, and no gateway routes requests by the weights. The controller is built with the tag fastclock: for fleets and notebooks a minute
-// takes two seconds.
+// server, and no gateway routes requests by the weights. The controller is built with the tag fastclock: by its clock a minute takes two
+// seconds.
 //
 // The demo exits with 0 only if all agrees. Everything ends and vanishes with it; --keep leaves it up until Ctrl-C.
 package main

@@ -1,0 +1,273 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-gpu/tandem/internal/sandbox"
+)
+
+// lendingSpeed is how many times as fast the controller's clock runs: lending is a matter of many minutes.
+const lendingSpeed = 10
+
+// TestLending runs scheduler and controller as they are built, but for the controller's clock, under the rights of their accounts. A fleet and an elastic
+// job share four GPUs.
+func TestLending(t *testing.T) {
+	t.Parallel()
+	c := startLendingCluster(t)
+	c.gangCluster.play(t, "a job gives back in time what a fleet lends it", func(t *testing.T, _ *gangCluster) { givesBackInTime(t, c) })
+	c.gangCluster.play(t, "a load that jumps preempts", func(t *testing.T, _ *gangCluster) { jumpPreempts(t, c) })
+	select {
+	case <-c.controller.Done():
+		t.Errorf("the controller ended: %v\n%s", c.controller.Err(), c.controller.Tail(60))
+	default:
+	}
+}
+
+// lendingCluster is a cluster with a node of four GPUs, whose Prometheus and controller of Deployments is the test.
+type lendingCluster struct {
+	*fleetScene
+	began time.Time
+	mu    sync.Mutex
+	// rate arrives since a time of the controller's clock, and more each minute.
+	rate, more float64
+	since      time.Time
+}
+
+func startLendingCluster(t *testing.T) *lendingCluster {
+	t.Helper()
+	g := startCluster(t, gangModes()[0], buildScheduler(t), gpusPerNode)
+	c := &lendingCluster{fleetScene: &fleetScene{fleetCluster: &fleetCluster{gangCluster: g}}, began: time.Now()}
+	sandbox.CreatePriorityClassForTest(life(t), t, c.admin, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000})
+	c.applySource(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
+	server := httptest.NewServer(http.HandlerFunc(c.answerRate))
+	t.Cleanup(server.Close)
+	c.prometheus = server.URL
+	c.startKubelets(t)
+	c.startDeployments(t)
+	c.startFastController(t)
+	return c
+}
+
+// quick returns the time of the controller's clock.
+func (c *lendingCluster) quick() time.Time { return c.began.Add(lendingSpeed * time.Since(c.began)) }
+
+// arrives has so many requests a second arrive from now on, and more each minute.
+func (c *lendingCluster) arrives(rate, more float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rate, c.more, c.since = rate, more, c.quick()
+}
+
+func (c *lendingCluster) answerRate(w http.ResponseWriter, _ *http.Request) {
+	c.mu.Lock()
+	now := c.quick()
+	rate := c.rate + c.more*now.Sub(c.since).Minutes()
+	c.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"status": "success", "data": {"resultType": "scalar", "result": [%d, "%g"]}}`, now.Unix(), rate)
+}
+
+var fastControllerBinary = sync.OnceValues(func() (string, error) {
+	root, err := sandbox.Root()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(built, "controller-fastclock")
+	cmd := exec.Command("go", "build", "-tags=fastclock", "-o", binary, "./cmd/controller")
+	cmd.Dir = root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the controller: %w\n%s", err, output)
+	}
+	return binary, nil
+})
+
+// startFastController starts the controller under its account, with the fast clock.
+func (c *lendingCluster) startFastController(t *testing.T) {
+	t.Helper()
+	binary, err := fastControllerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := c.plane.ServiceAccount(life(t), "tandem-system", "tandem-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--features=elastic,inference",
+		"--elastic-interval=1s", "--elastic-notice=5s", "--elastic-max-moves=100", "--elastic-admit-within=24h", "--inference-interval=1s")
+	cmd.Env = append(os.Environ(), "TANDEM_FASTCLOCK_BEGIN="+c.began.Format(time.RFC3339Nano), fmt.Sprintf("TANDEM_FASTCLOCK_SPEED=%d", lendingSpeed))
+	if c.controller, err = c.plane.Processes().Start("controller", cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller said:\n%s", c.controller.Tail(60))
+		}
+	})
+}
+
+// startDeployments does what Kubernetes does with Deployments: each has as many pods as it has replicas, and those that run are the endpoints of the
+// Service of its name.
+func (c *lendingCluster) startDeployments(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(life(t))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if list, err := c.admin.AppsV1().Deployments("").List(ctx, metav1.ListOptions{}); err == nil {
+				for i := range list.Items {
+					c.host(ctx, &list.Items[i])
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+// host makes the pods and the endpoints of a Deployment. An error is not told: the next round tries again.
+func (c *lendingCluster) host(ctx context.Context, d *appsv1.Deployment) {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, Labels: map[string]string{discoveryv1.LabelServiceName: d.Name}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+	}
+	for i := range int(*d.Spec.Replicas) {
+		pod, err := c.admin.CoreV1().Pods(d.Namespace).Get(ctx, fmt.Sprintf("%s-%d", d.Name, i), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", d.Name, i), Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec}
+			_, _ = c.admin.CoreV1().Pods(d.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		} else if err == nil && pod.Status.Phase == v1.PodRunning {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("198.51.100.%d", i+1)}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
+		}
+	}
+	api := c.admin.DiscoveryV1().EndpointSlices(d.Namespace)
+	switch now, err := api.Get(ctx, d.Name, metav1.GetOptions{}); {
+	case apierrors.IsNotFound(err):
+		_, _ = api.Create(ctx, slice, metav1.CreateOptions{})
+	case err == nil && len(now.Endpoints) != len(slice.Endpoints):
+		now.Endpoints = slice.Endpoints
+		_, _ = api.Update(ctx, now, metav1.UpdateOptions{})
+	}
+}
+
+// beginFleet makes a fleet of one or two replicas, with a whole GPU each and a priority above that of jobs, and waits until one serves. A replica serves 45
+// requests a second within the promise.
+func (c *lendingCluster) beginFleet(t *testing.T) {
+	t.Helper()
+	c.namespace = c.gangCluster.namespace
+	variants := []variant{{name: "a100", weight: 1000}}
+	pod := vgpuPod("", 10)
+	pod.Spec.PriorityClassName, pod.Spec.RestartPolicy = high, v1.RestartPolicyAlways
+	labels := map[string]string{"app": "bert-a100"}
+	if _, err := c.admin.AppsV1().Deployments(c.gangCluster.namespace).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "bert-a100"},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.admin.CoreV1().Services(c.gangCluster.namespace).Create(t.Context(), &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "bert-a100"}, Spec: v1.ServiceSpec{Selector: labels, Ports: []v1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.createRoute(t, "bert", variants)
+	c.createObject(t, fleets, "InferenceFleet", "bert", map[string]any{
+		"promise": map[string]any{"latency": "1s"}, "route": map[string]any{"httpRoute": map[string]any{"name": "bert"}},
+		"metrics": map[string]any{"prometheusURL": c.prometheus, "queries": map[string]any{"rate": "rate"}},
+		"variants": []any{map[string]any{
+			"name": "a100", "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "bert-a100"},
+			"service": map[string]any{"name": "bert-a100", "port": int64(80)}, "gpuModel": "A100", "slots": int64(10),
+			"cost": int64(10), "minReplicas": int64(1), "maxReplicas": int64(2), "loadTime": "60s", "replica": map[string]any{"rate": "50", "time": "20ms"},
+		}},
+	})
+	t.Cleanup(func() { c.endFleet(t) })
+	c.awaitReplicas(t, 1)
+}
+
+// endFleet removes the fleet before its pods are removed.
+func (c *lendingCluster) endFleet(t *testing.T) {
+	t.Helper()
+	if err := c.objects.Resource(fleets).Namespace(c.gangCluster.namespace).Delete(life(t), "bert", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := c.admin.AppsV1().Deployments(c.gangCluster.namespace).Delete(life(t), "bert-a100", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitReplicas waits until so many replicas of the fleet serve.
+func (c *lendingCluster) awaitReplicas(t *testing.T, count int32) {
+	t.Helper()
+	c.poll(t, fmt.Sprintf("%d replicas serve", count), func() (bool, string) {
+		s := c.fleet(t, "bert").Status
+		return len(s.Variants) == 1 && s.Variants[0].Replicas == count && s.Variants[0].Ready == count, fmt.Sprintf("%+v; pods %s", s, c.phases(t, "train"))
+	})
+}
+
+// preempted returns which members of the job the scheduler preempted.
+func (c *lendingCluster) preempted(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(c.notes(t), func(note string) bool { return !strings.Contains(note, "Preempted by") })
+}
+
+// givesBackInTime: the fleet will need another GPU in some minutes. Until then the job has it, and it gives it back before the fleet asks for it: no pod is
+// preempted.
+func givesBackInTime(t *testing.T, c *lendingCluster) {
+	c.arrives(36, 0)
+	c.beginFleet(t)
+	c.submit(t, patientPod("filler", "", "", 10))
+	c.startJob(t, c.elasticJob("train", 10, 3))
+	c.awaitWorkers(t, "train", 2) // all four GPUs have an owner now
+
+	c.arrives(36, .5)
+	c.poll(t, "the fleet says that it will need more", func() (bool, string) {
+		s := c.fleet(t, "bert").Status
+		return len(s.Variants) == 1 && len(s.Variants[0].Later) > 0, fmt.Sprintf("%+v", s)
+	})
+	c.deletePod(t, "filler")
+	c.awaitSaid(t, "grows from 2 to 3 members: GPUs are idle until inference needs them")
+	c.awaitSaid(t, "shrinks from 3 to 2 members: inference will need the GPUs")
+	c.awaitReplicas(t, 2)
+	c.awaitWorkers(t, "train", 2)
+	if all := c.preempted(t); len(all) > 0 {
+		t.Errorf("pods were preempted: %q", all)
+	}
+	c.checkJob(t, "train")
+	c.checkRunning(t)
+}
+
+// jumpPreempts: the load jumps, and nothing told that before. The scheduler takes a member for the new replica.
+func jumpPreempts(t *testing.T, c *lendingCluster) {
+	c.arrives(20, 0)
+	c.beginFleet(t)
+	c.startJob(t, c.elasticJob("train", 10, 3))
+	c.awaitWorkers(t, "train", 3)
+	c.arrives(80, 0)
+	c.awaitReplicas(t, 2)
+	c.awaitWorkers(t, "train", 2)
+	c.awaitSaid(t, "Preempted by pod "+c.gangCluster.namespace+"/bert-a100-1")
+	c.checkJob(t, "train")
+	c.checkRunning(t)
+}
