@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
+	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
 // lendingSpeed is how many times as fast the controller's clock runs: lending is a matter of many minutes.
@@ -240,6 +241,7 @@ func givesBackInTime(t *testing.T, c *lendingCluster) {
 	c.submit(t, patientPod("filler", "", "", 10))
 	c.startJob(t, c.elasticJob("train", 10, 3))
 	c.awaitWorkers(t, "train", 2) // all four GPUs have an owner now
+	c.awaitReason(t, "bert", v1alpha1.ConditionPrioritized, "Prioritized")
 
 	c.arrives(36, .5)
 	c.poll(t, "the fleet says that it will need more", func() (bool, string) {

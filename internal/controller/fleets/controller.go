@@ -22,12 +22,12 @@ import (
 
 // Options are what a Controller works with.
 type Options struct {
-	// Informers read Services, EndpointSlices and HorizontalPodAutoscalers; the caller starts them.
+	// Informers read pods, Services, EndpointSlices and HorizontalPodAutoscalers; the caller starts them.
 	Informers informers.SharedInformerFactory
 	// Dynamic reads and writes scale targets and HTTPRoutes; Mapper knows the resources of the kinds.
 	Dynamic dynamic.Interface
 	Mapper  meta.RESTMapper
-	// Client reads InferenceFleets and writes their status.
+	// Client reads InferenceFleets and GPUNodes, and writes the status of fleets.
 	Client client.Client
 	// Recorder writes events about fleets.
 	Recorder events.EventRecorder
@@ -44,6 +44,7 @@ type Controller struct {
 	services    corelisters.ServiceLister
 	slices      discoverylisters.EndpointSliceLister
 	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
+	pods        corelisters.PodLister
 	synced      []cache.InformerSynced
 	scales      scales
 	http        *http.Client
@@ -61,10 +62,10 @@ func New(o Options) (*Controller, error) {
 		return nil, fmt.Errorf("the patience is %v, legal is 0s, and 1m to 24h", o.Patience)
 	}
 	services, slices := o.Informers.Core().V1().Services(), o.Informers.Discovery().V1().EndpointSlices()
-	autoscalers := o.Informers.Autoscaling().V2().HorizontalPodAutoscalers()
+	autoscalers, pods := o.Informers.Autoscaling().V2().HorizontalPodAutoscalers(), o.Informers.Core().V1().Pods()
 	c := &Controller{
-		options: o, services: services.Lister(), slices: slices.Lister(), autoscalers: autoscalers.Lister(),
-		synced: []cache.InformerSynced{services.Informer().HasSynced, slices.Informer().HasSynced, autoscalers.Informer().HasSynced},
+		options: o, services: services.Lister(), slices: slices.Lister(), autoscalers: autoscalers.Lister(), pods: pods.Lister(),
+		synced: []cache.InformerSynced{services.Informer().HasSynced, slices.Informer().HasSynced, autoscalers.Informer().HasSynced, pods.Informer().HasSynced},
 		scales: scales{client: o.Dynamic, mapper: o.Mapper}, http: newHTTP(), memory: map[types.UID]*memory{}, metrics: newMetrics(), now: o.Now,
 	}
 	if c.now == nil {

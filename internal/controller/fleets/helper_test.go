@@ -201,7 +201,8 @@ func (w *world) scale(name string) (*unstructured.Unstructured, error) {
 	if n > 0 {
 		spec["replicas"] = int64(n)
 	}
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"name": name, "namespace": "ns"}, "spec": spec}}, nil
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"name": name, "namespace": "ns"}, "spec": spec,
+		"status": map[string]any{"selector": "app=" + name}}}, nil
 }
 
 // patch applies a JSON patch. The answer to one that does not apply is that of the API server.

@@ -39,8 +39,8 @@ type visit struct {
 	route        *route
 	routeRefused *refusal
 	measured     measurement
-	// pods are the UIDs of the ready endpoints that are pods, by the name in memory.readySince.
-	pods map[string]types.UID
+	// uids are those of the ready endpoints that are pods, by the name in memory.readySince.
+	uids map[string]types.UID
 	plan *traffic.Plan
 	// weights are the wanted ones, nil where no replica is ready.
 	weights []int
@@ -59,13 +59,8 @@ func (v *visit) observe(ctx context.Context) error {
 		parts = v.route.parts()
 	}
 	v.targets, v.refused = make([]*target, len(v.fleet.Variants)), make([]*refusal, len(v.fleet.Variants))
-	if v.isReported() {
-		if err := v.readReports(ctx); err != nil {
-			return err
-		}
-	}
 	present := map[string]bool{}
-	v.pods = map[string]types.UID{}
+	v.uids = map[string]types.UID{}
 	for i := range v.fleet.Variants {
 		if err := v.observeVariant(ctx, i, present); err != nil {
 			return fmt.Errorf("variant %s: %w", v.fleet.Variants[i].Name, err)
@@ -158,7 +153,7 @@ func (v *visit) countReady(declared *v1alpha1.FleetVariant, out *traffic.Variant
 			}
 			present[key] = true
 			if e.TargetRef != nil {
-				v.pods[key] = e.TargetRef.UID
+				v.uids[key] = e.TargetRef.UID
 			}
 			out.Ready++
 			out.Warm += v.memory.warmth(key, v.now)

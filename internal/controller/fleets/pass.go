@@ -18,8 +18,10 @@ type pass struct {
 	*Controller
 	now    time.Time
 	claims *claims
-	// reports are what pods report of themselves, by UID, nil until a fleet needs them.
+	// reports are what pods report of themselves, by UID.
 	reports map[types.UID]float64
+	// jobs are the members of elastic jobs with the highest priority, by GPU model.
+	jobs map[string]ranked
 }
 
 // Pass looks at all fleets once, and carries out what package traffic decides. A fleet that cannot be read or written keeps its sizes and
@@ -37,6 +39,15 @@ func (c *Controller) Pass(ctx context.Context) error {
 	}
 	p := &pass{Controller: c, now: c.now(), claims: claimsOf(fleets)}
 	p.forget(fleets)
+	var nodes v1alpha1.GPUNodeList
+	if err := c.options.Client.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("read the GPUNodes: %w", err)
+	}
+	p.reports = reportsOf(nodes.Items)
+	var err error
+	if p.jobs, err = p.borrowers(nodes.Items); err != nil {
+		return err
+	}
 	measured := c.measureAll(ctx, fleets, p.now)
 	var errs []error
 	for i, f := range fleets {
@@ -77,8 +88,12 @@ func (v *visit) run(ctx context.Context) error {
 	}
 	v.weights = traffic.Integers(v.planned(), totalWeight)
 	v.metrics.decided(v)
+	prioritized, err := v.prioritized()
+	if err != nil {
+		return err
+	}
 	outcome, failed := v.apply(ctx)
-	return errors.Join(failed, v.writeStatus(ctx, v.status(outcome)))
+	return errors.Join(failed, v.writeStatus(ctx, v.status(outcome, prioritized)))
 }
 
 // config returns how to decide.

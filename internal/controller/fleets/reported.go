@@ -1,7 +1,6 @@
 package fleets
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -18,26 +17,19 @@ func (v *visit) isReported() bool {
 	return m.Preset == presetReported && (m.Queries == nil || m.Queries.VariantRate == "")
 }
 
-// readReports reads what pods report to the agents of their nodes, once in a pass.
-func (p *pass) readReports(ctx context.Context) error {
-	if p.reports != nil {
-		return nil
-	}
-	var nodes v1alpha1.GPUNodeList
-	if err := p.options.Client.List(ctx, &nodes); err != nil {
-		return fmt.Errorf("read the GPUNodes: %w", err)
-	}
-	p.reports = map[types.UID]float64{}
-	for i := range nodes.Items {
-		for k := range nodes.Items[i].Status.Devices {
-			for _, t := range nodes.Items[i].Status.Devices[k].Tenants {
+// reportsOf returns what pods report to the agents of their nodes, by UID.
+func reportsOf(nodes []v1alpha1.GPUNode) map[types.UID]float64 {
+	reports := map[types.UID]float64{}
+	for i := range nodes {
+		for k := range nodes[i].Status.Devices {
+			for _, t := range nodes[i].Status.Devices[k].Tenants {
 				if t.Rate != nil { // a pod on several devices tells the same of each
-					p.reports[types.UID(t.UID)] = t.Rate.AsApproximateFloat64()
+					reports[types.UID(t.UID)] = t.Rate.AsApproximateFloat64()
 				}
 			}
 		}
 	}
-	return nil
+	return reports
 }
 
 // sumReports makes the rate of a variant: the sum of what its ready replicas report. One that is new counts nothing until it reports. The rate
@@ -47,7 +39,7 @@ func (v *visit) sumReports(i int) {
 	sum, known, silent := 0., false, []string(nil)
 	for endpoint := range v.memory.readySince {
 		of, pod, _ := strings.Cut(endpoint, "/")
-		uid, ready := v.pods[endpoint]
+		uid, ready := v.uids[endpoint]
 		if of != name || !ready {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -52,6 +53,8 @@ type target struct {
 	// spec is that of the Scale. Kubernetes leaves replicas out of it where there are 0.
 	spec     map[string]any
 	replicas int
+	// selector matches its pods; nil where the Scale does not say which.
+	selector labels.Selector
 }
 
 // scales reads and writes the numbers of scale targets.
@@ -88,6 +91,11 @@ func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.Fleet
 		return nil, nil, fmt.Errorf("read the scale of %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	t.replicas = int(n)
+	if text, _, _ := unstructured.NestedString(scale.Object, "status", "selector"); text != "" {
+		if t.selector, err = labels.Parse(text); err != nil {
+			t.selector = nil // the object may say what it likes there
+		}
+	}
 	return t, nil, nil
 }
 

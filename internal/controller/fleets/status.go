@@ -52,14 +52,14 @@ func (v *visit) invalid(err error) *v1alpha1.InferenceFleetStatus {
 	s.ObservedGeneration, s.Reason, s.Message = v.object.Generation, reasonInvalid, err.Error()
 	problem := &refusal{reasonInvalid, err.Error()}
 	v.setConditions(s, said(v1alpha1.ConditionFleetReady, problem, "", ""))
-	for _, kind := range []string{v1alpha1.ConditionMeasured, v1alpha1.ConditionPromiseKept, v1alpha1.ConditionRouted, v1alpha1.ConditionScaled} {
+	for _, kind := range []string{v1alpha1.ConditionMeasured, v1alpha1.ConditionPromiseKept, v1alpha1.ConditionRouted, v1alpha1.ConditionScaled, v1alpha1.ConditionPrioritized} {
 		v.setConditions(s, condition{kind, metav1.ConditionUnknown, reasonInvalid, "the spec of the fleet is not legal: see the condition Ready"})
 	}
 	return s
 }
 
 // status returns what to write about a fleet.
-func (v *visit) status(o outcome) *v1alpha1.InferenceFleetStatus {
+func (v *visit) status(o outcome, prioritized condition) *v1alpha1.InferenceFleetStatus {
 	s := v.object.Status.DeepCopy()
 	s.ObservedGeneration = v.object.Generation
 	s.Reason, s.Message = string(v.plan.Reason), v.because()
@@ -83,7 +83,8 @@ func (v *visit) status(o outcome) *v1alpha1.InferenceFleetStatus {
 		said(v1alpha1.ConditionMeasured, v.measured.problem, reasonMeasured, "Prometheus says how many requests arrive"),
 		v.promiseKept(),
 		said(v1alpha1.ConditionRouted, o.routed, reasonRouted, "the HTTPRoute has the wanted weights"),
-		said(v1alpha1.ConditionScaled, cmp.Or(v.firstRefused(), o.scaled, v.loading()), reasonScaled, "all variants have their wanted replicas"))
+		said(v1alpha1.ConditionScaled, cmp.Or(v.firstRefused(), o.scaled, v.loading()), reasonScaled, "all variants have their wanted replicas"),
+		prioritized)
 	return s
 }
 

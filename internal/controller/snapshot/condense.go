@@ -77,7 +77,7 @@ func condensePod(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{ObjectMeta: condenseMeta(&p.ObjectMeta)}
 	s := &p.Spec
 	out.Spec = v1.PodSpec{
-		NodeName: unique.Make(s.NodeName).Value(), SchedulerName: unique.Make(s.SchedulerName).Value(), Priority: s.Priority,
+		NodeName: unique.Make(s.NodeName).Value(), SchedulerName: unique.Make(s.SchedulerName).Value(), Priority: s.Priority, PriorityClassName: unique.Make(s.PriorityClassName).Value(),
 		Containers: condenseContainers(s.Containers), InitContainers: condenseContainers(s.InitContainers), Overhead: s.Overhead, Resources: s.Resources,
 		NodeSelector: same(s.NodeSelector), Tolerations: s.Tolerations, SchedulingGates: s.SchedulingGates, SchedulingGroup: s.SchedulingGroup,
 	}

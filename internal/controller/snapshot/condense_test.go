@@ -39,7 +39,7 @@ func rich(t *testing.T) *v1.Pod {
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	p.DeletionTimestamp, p.Finalizers = &metav1.Time{}, []string{"batch.kubernetes.io/job-tracking"}
 	s := &p.Spec
-	s.SchedulerName, s.Priority = "tandem-scheduler", new(int32(7))
+	s.SchedulerName, s.Priority, s.PriorityClassName = "tandem-scheduler", new(int32(7)), "urgent"
 	s.NodeSelector, s.Tolerations = map[string]string{"zone": "a"}, []v1.Toleration{{Key: "gpu"}}
 	s.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}, PodAffinity: &v1.PodAffinity{}}
 	s.SchedulingGates, s.SchedulingGroup = []v1.PodSchedulingGate{{Name: "later"}}, &v1.PodSchedulingGroup{PodGroupName: new("train")}
@@ -62,7 +62,7 @@ func TestCondensedPod(t *testing.T) {
 		assignment, errAssigned := kube.AssignmentOf(p)
 		return fmt.Sprintln(request, err, host, errHost, assignment, errAssigned, membership.GangsOf(p), membership.RankOf(p), p.Name, p.Namespace, p.UID,
 			p.Labels, p.Finalizers, metav1.GetControllerOf(p).UID, p.DeletionTimestamp, p.CreationTimestamp, p.ResourceVersion, p.Annotations["example.com/short"],
-			p.Annotations[v1alpha1.AnnotationElasticWorkers], p.Spec.NodeName, p.Spec.SchedulerName, *p.Spec.Priority, p.Spec.SchedulingGates,
+			p.Annotations[v1alpha1.AnnotationElasticWorkers], p.Spec.NodeName, p.Spec.SchedulerName, *p.Spec.Priority, p.Spec.PriorityClassName, p.Spec.SchedulingGates,
 			p.Spec.SchedulingGroup, p.Status.Phase, p.Status.StartTime)
 	}
 	p := rich(t)

@@ -351,7 +351,8 @@ type InferenceFleetStatus struct {
 	Variants []FleetVariantStatus `json:"variants,omitempty"`
 	// Conditions: Ready says whether the controller can size the fleet and divide its requests. Measured says whether Prometheus answers
 	// how many requests arrive. PromiseKept says whether the measured latency is within the promise. Routed says whether the HTTPRoute has
-	// the wanted weights. Scaled says whether all variants have their wanted replicas.
+	// the wanted weights. Scaled says whether all variants have their wanted replicas. Prioritized says whether the replicas have a priority
+	// above that of the elastic jobs that use what the fleet lends.
 	//
 	// +optional
 	// +listType=map
@@ -402,4 +403,6 @@ const (
 	ConditionRouted = "Routed"
 	// ConditionScaled says whether all variants have their wanted replicas.
 	ConditionScaled = "Scaled"
+	// ConditionPrioritized says whether the replicas have a priority above that of the elastic jobs that use what the fleet lends.
+	ConditionPrioritized = "Prioritized"
 )
