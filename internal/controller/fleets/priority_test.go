@@ -1,6 +1,8 @@
 package fleets
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -96,5 +98,18 @@ func TestPrioritized(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// GPUNodes have hyphens in place of blanks: a variant whose model has a blank lends nothing.
+func TestExampleNamesModelsAsGPUNodesDo(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "inference", "fleet.yaml"))
+	must(t, err)
+	first, _, _ := strings.Cut(string(raw), "\n---\n")
+	f := read[v1alpha1.InferenceFleet](t, first)
+	for i := range f.Spec.Variants {
+		if v := &f.Spec.Variants[i]; v.GPUModel == "" || strings.ContainsAny(v.GPUModel, " \t") {
+			t.Errorf("variant %s has the gpuModel %q", v.Name, v.GPUModel)
+		}
 	}
 }
