@@ -10,7 +10,8 @@
 // The package draws no random numbers and reads no files; who makes the jobs does that. The simulator models no
 // interference between neighbours: a placed pod does the work of its duration, unless it leaves for one of a higher
 // priority. Package preemption chooses the victims, or a model of the stock scheduler's plugin. Package elastic decides how
-// many members of an elastic gang run; the gang does its work faster with more of them.
+// many members of an elastic gang run; the gang does its work faster with more of them. An inference fleet is an elastic gang
+// that itself says how many replicas it wants.
 //
 // The words it adds to the glossary:
 //

@@ -20,6 +20,8 @@ type Elastic struct {
 	Curve elastic.Curve
 	// ResizeTime is how long the gang does no work after a change of the number of its members, 0 or more.
 	ResizeTime time.Duration
+	// Fleet makes the gang an inference fleet, nil for a training.
+	Fleet *Fleet
 }
 
 // ElasticConfig is what the sizes of elastic gangs go by. The fields are those of the controller's flags.
@@ -99,7 +101,7 @@ func (s *Setup) validateElastic(members map[*Gang]int) error {
 				return fmt.Errorf("gang %s: %w", j.Gang.Name, err)
 			}
 		}
-		if err := j.worker(first[j.Gang]); err != nil {
+		if err := cmp.Or(j.worker(first[j.Gang]), j.validateFleet()); err != nil {
 			return fmt.Errorf("job %d (pod %s): %w", i, j.Request.Pod, err)
 		}
 	}

@@ -112,7 +112,7 @@ func TestRunRefusesBrokenElasticGangs(t *testing.T) {
 	}
 }
 
-// randomElastic draws whole-GPU nodes, elastic gangs, and other pods of several priorities.
+// randomElastic draws whole-GPU nodes, elastic gangs, fleets among them, and other pods of several priorities.
 func randomElastic(t *rapid.T) sim.Setup {
 	number := func(label string, low, high int) int { return rapid.IntRange(low, high).Draw(t, label) }
 	s := sim.Setup{Queue: rapid.SampledFrom([]sim.Queue{sim.FIFO, sim.Skip}).Draw(t, "queue"), Mix: usual(t)}
@@ -148,6 +148,10 @@ func randomElastic(t *rapid.T) sim.Setup {
 				Curve: elastic.Curve{Growth: float64(number("growth", 1, 10)) / 10, Apart: .7},
 			}}
 		}
+		if job.Gang != nil && rapid.Bool().Draw(t, "fleet") {
+			e := job.Gang.Elastic
+			e.ResizeTime, e.Fleet = 0, &sim.Fleet{Size: randomSizes(t, e.Sizes)}
+		}
 		priority, slots := int32(number("priority", 0, 2)), vgpu.Slots(rapid.SampledFrom([]int{5, 10}).Draw(t, "slots"))
 		for k := range members {
 			job.Request = *testkit.Request(fmt.Sprintf("%s-%d", name, k), slots)
@@ -156,6 +160,15 @@ func randomElastic(t *rapid.T) sim.Setup {
 		}
 	}
 	return s
+}
+
+// randomSizes returns a fleet's wishes: other legal numbers of replicas every minute, and more of them later.
+func randomSizes(t *rapid.T, sizes []int) func(time.Duration, int) (int, []sim.Need) {
+	wants := rapid.SliceOfN(rapid.SampledFrom(sizes), 1, 6).Draw(t, "wants")
+	in := time.Duration(rapid.IntRange(0, 10).Draw(t, "in")) * time.Minute
+	return func(at time.Duration, _ int) (int, []sim.Need) {
+		return wants[int(at/time.Minute)%len(wants)], []sim.Need{{In: in, Replicas: slices.Max(wants)}}
+	}
 }
 
 // wholeNode returns a node of so many A100.
@@ -272,7 +285,7 @@ func TestOneSizeProperty(t *testing.T) {
 		s.Preemption = sim.PreemptionConfig{} // it prefers other victims among elastic gangs
 		for i := range s.Jobs {
 			if g := s.Jobs[i].Gang; g != nil {
-				g.Elastic.ResizeTime = 0
+				g.Elastic.ResizeTime, g.Elastic.Fleet = 0, nil
 				members := 0
 				for k := range s.Jobs {
 					if s.Jobs[k].Gang == g {

@@ -43,18 +43,20 @@ type engine struct {
 	places   map[*vgpu.Node]int // of the nodes in the cluster's list
 	states   []placement.State  // per node, for the ranking
 	history  *History
-	arrivals []int        // jobs in the order of arrival that are still to come; of a gang the first member
-	running  []departure  // pods that will end, or leave, the first last
-	live     []int        // jobs that have places, in no order that matters
-	waiting  []int        // jobs by priority, then in the order in which they came; of a gang the first member
-	late     []*group     // the gangs among those that wait
-	elastic  []*group     // the elastic gangs that have arrived and have not ended, by priority, then as they came
-	levels   []gang.Level // all that gangs wish for, for the sizes of elastic ones
-	machine  machine      // the rooms of gangs
-	kinds    []int        // per job, equal for requests that are alike, and for gangs that are
-	came     int          // jobs so far
-	sample   Sample       // the present
-	self     [1]int       // what unit returns for a single pod
+	arrivals []int       // jobs in the order of arrival that are still to come; of a gang the first member
+	running  []departure // pods that will end, or leave, the first last
+	live     []int       // jobs that have places, in no order that matters
+	// followers are the jobs that come after others, by the UIDs of these.
+	followers map[vgpu.UID][]int
+	waiting   []int        // jobs by priority, then in the order in which they came; of a gang the first member
+	late      []*group     // the gangs among those that wait
+	elastic   []*group     // the elastic gangs that have arrived and have not ended, by priority, then as they came
+	levels    []gang.Level // all that gangs wish for, for the sizes of elastic ones
+	machine   machine      // the rooms of gangs
+	kinds     []int        // per job, equal for requests that are alike, and for gangs that are
+	came      int          // jobs so far
+	sample    Sample       // the present
+	self      [1]int       // what unit returns for a single pod
 
 	kept    []time.Duration // per job, the work that it need not do again
 	since   []time.Duration // per job, when it began to wait
@@ -111,6 +113,7 @@ func newEngine(s Setup) (*engine, error) {
 		}
 	}
 	slices.SortStableFunc(e.arrivals, func(a, b int) int { return cmp.Compare(s.Jobs[a].Arrive, s.Jobs[b].Arrive) })
+	e.holdFollowers()
 	h.initial = allocatedOn(c.Nodes()...)
 	e.sample.Allocated = h.initial
 	return e, nil
@@ -289,6 +292,7 @@ func (e *engine) endDue(at time.Duration) (ended bool, err error) {
 			}
 		}
 		e.log(job, ends)
+		e.releaseFollowers(job)
 	}
 	return ended, nil
 }

@@ -191,6 +191,8 @@ func (j *Job) like(first *Job) error {
 		return fmt.Errorf("saves its work every %v, the first member of its gang every %v", j.Checkpoint, first.Checkpoint)
 	case j.Request.Priority != first.Request.Priority:
 		return fmt.Errorf("has the priority %d, the first member of its gang %d", j.Request.Priority, first.Request.Priority)
+	case j.After != first.After:
+		return fmt.Errorf("comes after %q, the first member of its gang after %q", j.After, first.After)
 	}
 	return nil
 }

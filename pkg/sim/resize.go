@@ -23,7 +23,7 @@ func (e *engine) nextDecision() (time.Duration, bool) {
 		return 0, false
 	}
 	at := (e.sample.At/every + 1) * every
-	return at, at <= e.stirred+e.setup.Elastic.settled()
+	return at, at <= e.stirred+e.setup.Elastic.settled() || e.serves()
 }
 
 // adjust decides on the sizes of the elastic gangs where it is time for that, carries the decisions out, and places members
@@ -33,7 +33,7 @@ func (e *engine) adjust() error {
 		return nil
 	}
 	before, order := len(e.history.log), e.elastic
-	if now := e.sample.At; now > e.decided && now%e.setup.Elastic.Every == 0 && now <= e.stirred+e.setup.Elastic.settled() {
+	if now := e.sample.At; now > e.decided && now%e.setup.Elastic.Every == 0 && (now <= e.stirred+e.setup.Elastic.settled() || e.serves()) {
 		e.decided = now
 		var err error
 		if order, err = e.decideSizes(); err != nil {
@@ -54,15 +54,20 @@ func (e *engine) adjust() error {
 	return nil
 }
 
-// decideSizes asks package elastic for the sizes of the elastic gangs, and lets members leave. It returns the gangs in the
-// order in which their sizes change.
+// decideSizes asks fleets for their sizes and package elastic for those of the other elastic gangs, and lets members leave. It
+// returns the gangs in the order in which their sizes change.
 func (e *engine) decideSizes() ([]*group, error) {
-	jobs := make([]elastic.Job, 0, len(e.elastic))
-	for _, g := range e.elastic {
+	fleets, training := e.fleets()
+	reserved, err := e.sizeFleets(fleets)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]elastic.Job, 0, len(training))
+	for _, g := range training {
 		jobs = append(jobs, e.elasticJob(g))
 	}
-	jobs = append(jobs, e.waitingJobs()...)
-	plan, err := elastic.Workers(e.seen(), jobs, nil, unix(e.sample.At), e.setup.Elastic.Config)
+	jobs = append(append(jobs, e.missingReplicas(fleets)...), e.waitingJobs()...)
+	plan, err := elastic.Workers(e.seen(), jobs, reserved, unix(e.sample.At), e.setup.Elastic.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -72,21 +77,21 @@ func (e *engine) decideSizes() ([]*group, error) {
 		}
 		return len(plan.Order)
 	}
-	list := make([]int, len(e.elastic))
+	list := make([]int, len(training))
 	for i := range list {
 		list[i] = i
 	}
 	slices.SortStableFunc(list, func(a, b int) int { return place(a) - place(b) })
 	order := make([]*group, 0, len(list))
 	for _, i := range list {
-		order = append(order, e.elastic[i])
+		order = append(order, training[i])
 	}
 	for k, g := range order {
 		if err := e.follow(g, &plan.Targets[list[k]]); err != nil {
 			return nil, err
 		}
 	}
-	return order, nil
+	return append(fleets, order...), nil // replicas get idle devices before trainings grow
 }
 
 // seen returns the cluster as the controller sees it: without the room that the scheduler keeps, and without the pods that
@@ -160,7 +165,7 @@ func (e *engine) waitingJobs() []elastic.Job {
 		}
 		g, members := e.history.groupOf[job], e.unit(job)
 		first := slices.IndexFunc(members, func(member int) bool { return len(e.setup.Jobs[member].Request.Containers) > 0 })
-		if first < 0 || g != nil && g.sizing != nil {
+		if first < 0 || g != nil && g.sizing != nil && g.sizing.Fleet == nil {
 			continue
 		}
 		r := &e.setup.Jobs[members[first]].Request

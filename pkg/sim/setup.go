@@ -31,6 +31,10 @@ type Job struct {
 	Checkpoint time.Duration
 	// Budget of the pod, nil for none.
 	Budget *Budget
+	// After is the UID of a job after whose end this one arrives, "" for none: Arrive counts from that end then. A gang comes after
+	// one job, the same for all its members, and others come after the first member of a gang. Jobs after one that does not end never
+	// arrive, and count as waiting.
+	After vgpu.UID
 }
 
 // Queue says what becomes of a pod that does not fit. Whatever the queue, pods of a higher priority come first, those
@@ -124,6 +128,9 @@ func (s *Setup) validate() error {
 			return fmt.Errorf("job %d (pod %s): UID %q is that of job %d too", i, s.Jobs[i].Request.Pod, uid, other)
 		}
 		seen[uid] = i
+	}
+	if err := s.validateOrder(seen); err != nil {
+		return err
 	}
 	if err := s.validatePreemption(); err != nil {
 		return err

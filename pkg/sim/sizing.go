@@ -38,8 +38,11 @@ func newSizing(e *Elastic) *sizing {
 
 // relative returns the speed of so many members on so many nodes.
 func (s *sizing) relative(workers, hosts int) float64 {
-	if workers == 0 {
+	switch {
+	case workers == 0:
 		return 0
+	case s.Fleet != nil:
+		return 1
 	}
 	return s.Curve.Rate(workers, hosts) / s.Curve.Rate(s.Sizes[0], 1)
 }
