@@ -43,6 +43,15 @@ Where pods may be evicted a last one follows, with a row for each priority:
   violations                            victims beyond what budgets allow
   placed, mean wait, p99 wait, max wait of the jobs of the priority
 
+Where there are fleets or notebooks, or the policy native, a table of work has a row for each policy and seed:
+  useful GPU-h, training, inference, notebooks   the time that the work which was done takes alone on a GPU
+  GPUs in use                           what pods held, on average
+  training JCT                          mean completion time of trainings, a gang for one
+  windows, broken                       minutes of fleets with enough requests · those in which the promise was broken
+  notebook wait                         from the arrival of a notebook to its start
+  burst slowdown                        the time that bursts of notebooks took ÷ the time that they take alone
+Parts of the workload that come after others have a row each, with the times when they arrive, start and end.
+
 Below stands which assertions hold. The command ends with 1 when one does not, with 2 when the scenario has an error.`,
 		Example: `  simulator run examples/mixed.yaml
   simulator run examples/mixed.yaml -o json`,

@@ -34,6 +34,8 @@ type RunResult struct {
 	Elastic []ElasticJob `json:"elastic,omitempty"`
 	// Preemption sums up the evictions, nil where the scenario allows none.
 	Preemption *Evictions `json:"preemption,omitempty"`
+	// Work is what was done, nil where the scenario has no fleets, no notebooks and no policy native.
+	Work *Work `json:"work,omitempty"`
 	// MakespanSeconds is from the first arrival to the last end; nil when no job finished.
 	MakespanSeconds *float64 `json:"makespan_seconds"`
 }
@@ -133,8 +135,10 @@ func (s Scenario) Table(w io.Writer) error {
 	if err := s.writeElastic(w); err != nil {
 		return err
 	}
-	if err := s.writeEvictions(w); err != nil {
-		return err
+	for _, write := range []func(io.Writer) error{s.writeEvictions, s.writeWork} {
+		if err := write(w); err != nil {
+			return err
+		}
 	}
 	return s.writeChecks(w)
 }

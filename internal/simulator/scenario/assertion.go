@@ -179,7 +179,7 @@ type Verdict struct {
 // judge measures an assertion on a run.
 func judge(a *Assertion, r *Run) Verdict {
 	v := Verdict{Assertion: *a, Policy: r.Policy, Seed: r.Seed, Text: a.String()}
-	values, empty := measure(a, r.History)
+	values, empty := measure(a, r)
 	if empty == "" && len(values) == 0 {
 		empty = "nothing happens in the window"
 	}
@@ -199,12 +199,13 @@ func judge(a *Assertion, r *Run) Verdict {
 }
 
 // measure returns the values of the metric in the window, or why the window is empty.
-func measure(a *Assertion, h *sim.History) (values []float64, empty string) {
-	w, empty := windowOf(a, h)
+func measure(a *Assertion, r *Run) (values []float64, empty string) {
+	w, empty := windowOf(a, r.History)
 	if empty != "" {
 		return nil, empty
 	}
-	return metricByName(a.Metric).values(h, w), ""
+	w.work = r.Work
+	return metricByName(a.Metric).values(r.History, w), ""
 }
 
 // span is a window on a history: times, and the samples in it, from first up to and without end.
@@ -215,6 +216,8 @@ type span struct {
 	level    string
 	job      string
 	priority *int32
+	// work of the run, nil for none.
+	work *Work
 }
 
 func windowOf(a *Assertion, h *sim.History) (span, string) {

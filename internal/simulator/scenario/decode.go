@@ -41,7 +41,7 @@ func decode(name string, data []byte) (*file, error) {
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // embedded takes the names of embedded structs out of the path of a field.
-var embedded = strings.NewReplacer("workFile.", "", "askFile.", "", "standingFile.", "")
+var embedded = strings.NewReplacer("workFile.", "", "askFile.", "", "standingFile.", "", "generatorFile.", "")
 
 // typeError names a field that is a list in place of an object, and the like.
 func typeError(name string, err error) error {

@@ -110,8 +110,8 @@ func (r *reader) rates(path string, files []rateFile) []elastic.Point {
 }
 
 // elasticNames returns the names of the elastic jobs that a workload may have, as assertions name them.
-func elasticNames(sources []source) []string {
-	var names []string
+func elasticNames(sources []source, fleets []*fleet) []string {
+	names := make([]string, 0, len(fleets))
 	for _, s := range sources {
 		switch s := s.(type) {
 		case listed:
@@ -127,6 +127,9 @@ func elasticNames(sources []source) []string {
 				}
 			}
 		}
+	}
+	for _, x := range fleets {
+		names = append(names, "fleets/"+x.name)
 	}
 	return slices.Compact(names)
 }

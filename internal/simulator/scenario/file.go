@@ -19,6 +19,7 @@ type file struct {
 	Gangs       *gangsFile      `json:"gangs"`
 	Preemption  *preemptionFile `json:"preemption"`
 	Elastic     *elasticFile    `json:"elastic"`
+	Day         scalar          `json:"day"`
 	Assertions  []assertionFile `json:"assertions"`
 }
 
@@ -55,6 +56,59 @@ type workloadFile struct {
 	Jobs       []jobFile       `json:"jobs"`
 	Generators []generatorFile `json:"generators"`
 	Trace      *traceFile      `json:"trace"`
+	Fleets     []fleetFile     `json:"fleets"`
+	Notebooks  []notebookFile  `json:"notebooks"`
+}
+
+// fleetFile is an inference fleet.
+type fleetFile struct {
+	Name        scalar           `json:"name"`
+	Arrive      scalar           `json:"arrive"`
+	After       scalar           `json:"after"`
+	Priority    scalar           `json:"priority"`
+	CPU         scalar           `json:"cpu"`
+	Memory      scalar           `json:"memory"`
+	Promise     promiseFile      `json:"promise"`
+	MinReplicas scalar           `json:"min_replicas"`
+	MaxReplicas scalar           `json:"max_replicas"`
+	LoadTime    scalar           `json:"load_time"`
+	Variation   scalar           `json:"variation"`
+	Shares      []fleetShareFile `json:"shares"`
+	Rates       requestRatesFile `json:"rates"`
+}
+
+type promiseFile struct {
+	Latency  scalar `json:"latency"`
+	Quantile scalar `json:"quantile"`
+}
+
+type fleetShareFile struct {
+	Slots scalar `json:"slots"`
+	Rate  scalar `json:"rate"`
+	Time  scalar `json:"time"`
+}
+
+// requestRatesFile is how many requests a second arrive.
+type requestRatesFile struct {
+	Every scalar    `json:"every"`
+	List  []scalar  `json:"list"`
+	Wave  *waveFile `json:"wave"`
+	CSV   scalar    `json:"csv"`
+}
+
+type waveFile struct {
+	Low   scalar `json:"low"`
+	High  scalar `json:"high"`
+	Peak  scalar `json:"peak"`
+	Lasts scalar `json:"lasts"`
+}
+
+// notebookFile is notebooks, which arrive as the jobs of a generator do.
+type notebookFile struct {
+	After scalar `json:"after"`
+	Burst scalar `json:"burst"`
+	Duty  scalar `json:"duty"`
+	generatorFile
 }
 
 // askFile is the request of a pod.
@@ -135,6 +189,7 @@ type standingFile struct {
 type jobFile struct {
 	Name        scalar `json:"name"`
 	Arrive      scalar `json:"arrive"`
+	After       scalar `json:"after"`
 	Duration    scalar `json:"duration"`
 	DeclaresEnd scalar `json:"declares_end"`
 	standingFile

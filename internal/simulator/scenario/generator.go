@@ -61,8 +61,8 @@ func (g *generator) jobName(i int) string {
 // generator reads a generator; left bounds its jobs.
 func (r *reader) generator(path string, f *generatorFile, a *asker, taken map[scalar]string, left int) *generator {
 	g := &generator{name: r.name(path+".name", f.Name, taken)}
-	if g.name == "jobs" || g.name == "trace" {
-		r.wrong(path+".name", quote(f.Name), "another name: pods of jobs and of the trace have this one")
+	if g.name == "jobs" || g.name == "trace" || g.name == "fleets" {
+		r.wrong(path+".name", quote(f.Name), "another name: pods of jobs, of the trace and of fleets have this one")
 	}
 	r.arrivals(path+".arrivals", &f.Arrivals, g, int64(max(1, left)))
 	sum := int64(0)

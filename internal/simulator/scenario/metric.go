@@ -17,6 +17,7 @@ type metric struct {
 // metrics by name.
 var metrics = []metric{
 	{"allocated_percent", sampled((*sim.History).AllocatedPercent)},
+	{"broken_windows", ofWork(func(w *Work) []float64 { return []float64{float64(w.Requests.Broken)} })},
 	{"budget_violations", ofPreemptions(func(p *sim.Preemption) float64 { return float64(p.Violations) })},
 	{"dropped_pods", dropped},
 	{elasticMoves, movesOf},
@@ -53,6 +54,8 @@ var metrics = []metric{
 	{"max_gang_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(gangWaits(h, w), 1)) }},
 	{"mean_gang_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(gangWaits(h, w))) }},
 	{"mean_jct_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(ended(h, w))) }},
+	{"mean_notebook_wait_seconds", ofWork(func(w *Work) []float64 { return seconds(sim.Mean(w.NotebookWaits)) })},
+	{"mean_training_jct_seconds", ofWork(func(w *Work) []float64 { return seconds(sim.Mean(w.JCTs)) })},
 	{"mean_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Mean(started(h, w))) }},
 	{"needless_victims", needless},
 	{"p99_gang_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(gangWaits(h, w), .99)) }},
@@ -60,6 +63,7 @@ var metrics = []metric{
 	{"p99_wait_seconds", func(h *sim.History, w span) []float64 { return seconds(sim.Quantile(started(h, w), .99)) }},
 	{"preemptions", ofPreemptions(func(*sim.Preemption) float64 { return 1 })},
 	{"running_pods", sampled(func(_ *sim.History, s *sim.Sample) float64 { return float64(s.Running) })},
+	{"useful_gpu_hours", ofWork(func(w *Work) []float64 { return []float64{w.Useful()} })},
 	{"utilisation_percent", func(h *sim.History, w span) []float64 {
 		part, ok := h.Utilisation(w.from, w.to)
 		if !ok {
@@ -77,7 +81,8 @@ var metrics = []metric{
 // pods that started in the window, completion times (jct) those of pods that ended in it. Attempts and spread cover
 // each gang that started in the window; waits of gangs also count those that wait at its end. Victims, lost work and
 // violations are those of the preemptions in the window; needless victims those of the whole run. Workers of elastic jobs
-// are those of every moment of the window at which such a job is there, moves the changes of their sizes in it.
+// are those of every moment of the window at which such a job is there, moves the changes of their sizes in it. Broken windows, useful GPU-hours, and
+// waits of notebooks and completion times of trainings by name are those of the whole run.
 func Metrics() []string {
 	names := make([]string, 0, len(metrics))
 	for i := range metrics {
@@ -122,6 +127,16 @@ func needless(h *sim.History, _ span) []float64 {
 		return nil
 	}
 	return []float64{float64(a.Needless + a.Void)}
+}
+
+// ofWork returns a metric of the work of the whole run, nothing where the scenario tells of none.
+func ofWork(of func(*Work) []float64) func(*sim.History, span) []float64 {
+	return func(_ *sim.History, w span) []float64 {
+		if w.work == nil {
+			return nil
+		}
+		return of(w.work)
+	}
 }
 
 func sampled(of func(*sim.History, *sim.Sample) float64) func(*sim.History, span) []float64 {

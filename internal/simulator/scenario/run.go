@@ -3,9 +3,11 @@ package scenario
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/tandem-gpu/tandem/internal/simulator/requests"
 	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 )
@@ -24,6 +26,8 @@ type Run struct {
 	Policy  string
 	Seed    int64
 	History *sim.History
+	// Work is what was done, nil where the scenario has no fleets, no notebooks and no policy native.
+	Work *Work
 }
 
 // Passed reports whether all assertions hold.
@@ -78,21 +82,48 @@ func (s *Scenario) Play(progress func(done, total int)) (*Result, error) {
 }
 
 func (s *Scenario) play(run *Run, arrived func(done, total int)) error {
-	jobs, err := s.Jobs(run.Seed)
+	w := newWorker(run, s.slots)
+	jobs, err := s.draw(run.Seed, w.see)
 	if err != nil {
 		return err
 	}
 	setup := sim.Setup{Nodes: s.Nodes, Jobs: jobs, Queue: s.Queue, Seed: run.Seed, Labels: s.Labels, Gangs: s.Gangs, Preemption: s.Preemption,
 		Elastic:  s.Elastic,
 		Progress: arrived}
-	if setup.Policy, err = placement.ByName(run.Policy); err != nil {
+	if run.Policy == native {
+		natively(&setup, s.slots)
+	}
+	if setup.Policy, err = placement.ByName(placementOf(run.Policy)); err != nil {
 		return err
 	}
-	if setup.Mix, err = s.typical.of(jobs); err != nil {
+	played, err := s.addFleets(&setup, run, w)
+	if err != nil {
 		return err
 	}
-	run.History, err = sim.Run(setup)
+	if setup.Mix, err = s.typical.of(setup.Jobs); err != nil {
+		return err
+	}
+	if run.History, err = sim.Run(setup); err == nil && s.slots > 0 {
+		run.Work = w.sum(s, setup.Jobs, played)
+	}
 	return err
+}
+
+// addFleets adds the replicas of the fleets to a setup, and returns their requests.
+func (s *Scenario) addFleets(setup *sim.Setup, run *Run, w *worker) ([]*requests.Run, error) {
+	setup.Jobs = slices.Clip(setup.Jobs)
+	all := make([]*requests.Run, 0, len(s.fleets))
+	for _, x := range s.fleets {
+		jobs, played, err := x.play(run, s.Elastic.Every, s.until)
+		if err != nil {
+			return nil, err
+		}
+		for range jobs {
+			w.kinds = append(w.kinds, Inference)
+		}
+		setup.Jobs, all = append(setup.Jobs, jobs...), append(all, played)
+	}
+	return all, nil
 }
 
 // Each runs n tasks on as many goroutines as Go uses processors. The tasks do not know of each other, so what they

@@ -5,9 +5,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tandem-gpu/tandem/pkg/fragmentation"
-	"github.com/tandem-gpu/tandem/pkg/placement"
 	"github.com/tandem-gpu/tandem/pkg/sim"
 	"github.com/tandem-gpu/tandem/pkg/vgpu"
 )
@@ -33,7 +33,12 @@ type Scenario struct {
 	Assertions []Assertion
 
 	sources []source
+	fleets  []*fleet
+	ordered []orderedPart
 	typical typical
+	// slots of each GPU where the scenario tells of work, else 0. until is up to when it does, 0 for the end of the run.
+	slots vgpu.Slots
+	until time.Duration
 }
 
 // Read reads the scenario at a path. The error is an *Error, or one about opening the file.
@@ -62,9 +67,15 @@ func Parse(file string, data []byte) (*Scenario, error) {
 		s.Labels = r.nodeLabels
 		var usual []string
 		s.Gangs, usual = r.gangs(f.Gangs, r.known(s.Nodes))
-		s.sources = r.workload(&f.Workload, s.Nodes, usual)
+		s.sources, s.fleets, s.ordered = r.workload(&f.Workload, s.Nodes, usual, s.Policies)
+		s.until = r.day(f.Day)
+		if len(f.Workload.Fleets)+len(f.Workload.Notebooks) > 0 || contains(s.Policies, native) {
+			s.slots = r.oneSize("cluster", s.Nodes)
+		} else if f.Day != "" {
+			r.wrong("day", quote(f.Day), "fleets, notebooks or the policy native beside it")
+		}
 		s.typical = r.typical(f.Typical, modelsOf(s.Nodes))
-		s.Assertions = r.assertions(f.Assertions, s.Policies, levelsOf(s.Labels), elasticNames(s.sources))
+		s.Assertions = r.assertions(f.Assertions, s.Policies, levelsOf(s.Labels), elasticNames(s.sources, s.fleets))
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -72,14 +83,21 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// Jobs returns the workload of a seed: listed jobs, then those of the generators, then those of the trace.
+// Jobs returns the workload of a seed: listed jobs, then those of the generators, then notebooks, then those of the trace. Replicas of
+// fleets are not among them, since their number depends on the policy.
 func (s *Scenario) Jobs(seed int64) ([]sim.Job, error) {
+	return s.draw(seed, func(source, []sim.Job) {})
+}
+
+// draw returns the workload of a seed, and shows the jobs of each source.
+func (s *Scenario) draw(seed int64, see func(source, []sim.Job)) ([]sim.Job, error) {
 	var all []sim.Job
 	for _, source := range s.sources {
 		jobs, err := source.jobs(seed)
 		if err != nil {
 			return nil, err
 		}
+		see(source, jobs)
 		all = append(all, jobs...)
 	}
 	return all, nil
@@ -87,12 +105,12 @@ func (s *Scenario) Jobs(seed int64) ([]sim.Job, error) {
 
 func (r *reader) policies(list []scalar) []string {
 	if len(list) == 0 {
-		r.wrong("policies", "none", "a list of "+strings.Join(placement.Policies(), ", "))
+		r.wrong("policies", "none", "a list of "+strings.Join(knownPolicies(), ", "))
 	}
 	all := make([]string, 0, len(list))
 	for i, s := range list {
-		if _, err := placement.ByName(string(s)); err != nil {
-			r.wrong(at("policies", i), quote(s), "one of "+strings.Join(placement.Policies(), ", "))
+		if !contains(knownPolicies(), string(s)) {
+			r.wrong(at("policies", i), quote(s), "one of "+strings.Join(knownPolicies(), ", "))
 		}
 		if contains(all, string(s)) {
 			r.wrong(at("policies", i), quote(s), "each policy once")

@@ -84,11 +84,26 @@ func (s *script) play(*datadriven.TestData) string {
 			r.History.Count(sim.Finished), r.History.Count(sim.Running), r.History.Count(sim.Waiting), r.History.Count(sim.Dropped),
 			wait.Round(time.Second))
 	}
+	for i := range result.Runs {
+		if r := &result.Runs[i]; r.Work != nil {
+			tellWork(&b, r)
+		}
+	}
 	for _, v := range result.Assertions {
 		fmt.Fprintf(&b, "%s %d: %s: %v, value %v\n", v.Policy, v.Seed, v.Text, v.Passed, math.Round(v.Value*100)/100)
 	}
 	fmt.Fprintf(&b, "passed: %v\n", result.Passed())
 	return b.String()
+}
+
+// tellWork writes what was done in a run, and when what came after what.
+func tellWork(b *strings.Builder, r *scenario.Run) {
+	w := r.Work
+	fmt.Fprintf(b, "%s %d: useful %.3f GPU-h, GPUs in use %.3f, JCTs %v, %d windows, %d of them broken, %d requests, notebooks wait %v\n",
+		r.Policy, r.Seed, w.Hours, w.GPUs, w.JCTs, w.Requests.Windows, w.Requests.Broken, w.Requests.Requests, w.NotebookWaits)
+	for _, p := range w.Ordered {
+		fmt.Fprintf(b, "  %s after %q: arrives %v, starts %v, ends %v\n", p.Name, p.After, p.Arrived, p.Started, p.Ended)
+	}
 }
 
 func (s *script) labels(*datadriven.TestData) string {

@@ -19,11 +19,11 @@ type listed []sim.Job
 func (l listed) jobs(int64) ([]sim.Job, error) { return l, nil }
 
 // workload reads the sources of the jobs.
-func (r *reader) workload(f *workloadFile, nodes []*vgpu.Node, usual []string) []source {
+func (r *reader) workload(f *workloadFile, nodes []*vgpu.Node, usual, policies []string) (all []source, fleets []*fleet, order []orderedPart) {
 	a := asker{reader: r, nodes: distinct(nodes), models: modelsOf(nodes), all: nodes}
 	a.levels, a.usual = r.known(nodes), usual
-	var all []source
-	if list := r.listed(f.Jobs, &a); len(list) > 0 {
+	list := r.listed(f.Jobs, &a)
+	if len(list) > 0 {
 		all = append(all, list)
 	}
 	taken, left := map[scalar]string{}, maxJobs-len(f.Jobs)
@@ -33,13 +33,23 @@ func (r *reader) workload(f *workloadFile, nodes []*vgpu.Node, usual []string) [
 			all = append(all, g)
 		}
 	}
+	books := r.notebooks(f.Notebooks, &a, taken, left)
+	for _, n := range books {
+		if n.count > 0 {
+			all = append(all, n)
+		}
+	}
 	if f.Trace != nil {
 		all = append(all, r.trace("workload.trace", f.Trace, nodes, usual))
 	}
-	if len(all) == 0 {
-		r.wrong("workload", "no jobs", "jobs, generators or a trace")
+	fleets = r.fleets(f.Fleets, &a, map[scalar]string{}, policies)
+	if len(all) == 0 && len(fleets) == 0 {
+		r.wrong("workload", "no jobs", "jobs, generators, fleets, notebooks or a trace")
 	}
-	return all
+	if r.err == nil {
+		order = r.order(partsOf(f, list, fleets, books))
+	}
+	return all, fleets, order
 }
 
 func (r *reader) listed(files []jobFile, a *asker) listed {

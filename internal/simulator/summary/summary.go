@@ -37,6 +37,7 @@ func reportRun(r *scenario.Run) report.RunResult {
 		FragmentationPercent: overTime(h, h.FragmentationPercent),
 		WaitSeconds:          quantiles(Waits(h)),
 		JCTSeconds:           quantiles(h.JCTs()),
+		Work:                 reportWork(r.Work),
 	}
 	if len(h.Gangs) > 0 {
 		out.Gangs, out.Elastic = reportGangs(h), reportElastic(h)
