@@ -20,8 +20,8 @@ func drawCommand() *cobra.Command {
 		Short: "Plays a scenario with every policy that it names and draws what became of it",
 		Long: `Plays a scenario with every policy that it names, and draws what became of it.
 
-The figures are utilisation, fragmentation, wait_cdf and jct_cdf, where there are some also gang_wait_cdf and lost, and
-allocation where no job ends; each as .svg and .png. A line is a policy: the mean of its seeds, or all of their jobs together.
+The figures are utilisation, fragmentation, wait_cdf and jct_cdf, where there are some also gang_wait_cdf and lost, day where
+there are fleets or notebooks, and allocation where no job ends; each as .svg and .png. A line is a policy: the mean of its seeds, or all of their jobs together.
 What the scenario expects is not checked here: the table and the assertions are those of "simulator run".`,
 		Example: `  evaluation draw examples/mixed.yaml --plot out`,
 		Args:    command.ScenarioFile,

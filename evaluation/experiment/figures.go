@@ -30,6 +30,7 @@ func Figures(r *scenario.Result) []plots.Figure {
 	}
 	all = append(all, plots.Wait(d.each(waited)), plots.GangWait(d.each(gangsWaited)), plots.Completion(d.each(completions)),
 		plots.Lost(d.lost()))
+	all = append(all, days(r)...)
 	for i := range all {
 		all[i].Of = r.Name
 	}

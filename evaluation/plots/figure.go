@@ -37,6 +37,8 @@ type Figure struct {
 	// X and Y are the titles of the axes, with their units.
 	X, Y   string
 	Series []Series
+	// Panels are drawn in place of Series, side by side. Top is given then.
+	Panels []Panel
 	// Steps says that a value holds until the next one.
 	Steps bool
 	// Top is where the vertical axis ends; 0 leaves it to the values. The axis always begins at 0.
@@ -89,8 +91,11 @@ func (f Figure) heading() string {
 	return f.Of + ": " + f.Title
 }
 
-// draw puts the axes and the lines on the left, the legend on the right.
+// draw puts the axes and the lines on the left, the legend on the right, or draws panels.
 func (f Figure) draw(all draw.Canvas) error {
+	if len(f.Panels) > 0 {
+		return f.drawPanels(all)
+	}
 	p, legend := plot.New(), plot.NewLegend()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.heading(), f.X, f.Y
 	p.Title.Padding = vg.Points(8)

@@ -230,6 +230,58 @@ func TestHeading(t *testing.T) {
 	}
 }
 
+// begin returns where the first area of the second layer begins: the first point of its upper edge.
+func begin(t *testing.T, svg []byte) string {
+	t.Helper()
+	for _, path := range strings.Split(string(svg), `<path d="M`)[1:] {
+		if area, _, _ := strings.Cut(path, "/>"); strings.Contains(area, "fill:#88CCEE") {
+			point, _, _ := strings.Cut(area, "L")
+			return point
+		}
+	}
+	t.Fatal("no area of the second layer")
+	return ""
+}
+
+// TestPanels: a panel for each policy with its notes, and one legend of the layers. The second layer lies on the first one.
+func TestPanels(t *testing.T) {
+	layers := func(top float64) []plots.Series {
+		return []plots.Series{
+			{Name: "inference", Points: []plots.Point{{X: 0, Y: 2}, {X: 24, Y: top}}}, {Name: "training", Points: []plots.Point{{X: 0, Y: 1}, {X: 24, Y: 1}}},
+		}
+	}
+	f := plots.Day([]plots.Panel{{Name: "native", Notes: []string{"12 GPU-hours"}, Layers: layers(2)}, {Name: "tandem", Layers: layers(3)}}, 10)
+	f.Of = "mine"
+	first := svg(t, f)
+	texts := read(t, first).texts
+	for text, count := range map[string]int{
+		"mine: GPUs in use by kind of work": 1, "native": 1, "12 GPU-hours": 1, "tandem": 1, "inference": 1, "training": 1, "time (h)": 2, "GPUs in use": 2, "24": 2,
+	} {
+		got := 0
+		for _, x := range texts {
+			if x == text {
+				got++
+			}
+		}
+		if got != count {
+			t.Errorf("the text %q stands %d times in %q, want %d", text, got, texts, count)
+		}
+	}
+	upper := begin(t, first)
+	f.Panels[0].Layers[0].Points[0].Y, f.Panels[0].Layers[1].Points[0].Y = 1, 2
+	if other := begin(t, svg(t, f)); other != upper {
+		t.Errorf("the upper layer begins at %q, and at %q where both together are as thick", upper, other)
+	}
+	f.Panels[0].Layers[0].Points[0].Y = 2
+	if other := begin(t, svg(t, f)); other == upper {
+		t.Errorf("the upper layer begins at %q, also where both together are thicker", other)
+	}
+	f.Panels[1].Layers[1].Points[0].Y = math.NaN()
+	if err := f.SVG(io.Discard); err == nil || !strings.Contains(err.Error(), "draw day: panel tandem: layer training") {
+		t.Errorf("error %v, want one that names the panel and the layer", err)
+	}
+}
+
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plots")
 	paths, err := plots.Write(dir, plots.Allocation(lines("fgd")), plots.Completion(nil))
