@@ -19,6 +19,9 @@ func serviceIP() net.IP { return net.IPv4(10, 96, 0, 1) }
 // serviceAccountIssuer names the issuer of service account tokens.
 const serviceAccountIssuer = "https://kubernetes.default.svc"
 
+// frontProxy is the user as which the API server sends requests to the servers behind APIServices.
+const frontProxy = "front-proxy"
+
 func (c *ControlPlane) pki(name string) string { return filepath.Join(c.dir, "pki", name) }
 
 // makeCertificates makes the authority and writes the files that the API server reads.
@@ -40,8 +43,13 @@ func (c *ControlPlane) makeCertificates() error {
 	if err != nil {
 		return err
 	}
+	proxy, err := ca.client(frontProxy, nil)
+	if err != nil {
+		return err
+	}
 	files := map[string][]byte{
 		"ca.crt": ca.pem, "ca.key": caKey, "apiserver.crt": server.cert, "apiserver.key": server.key, "sa.key": signing,
+		"proxy.crt": proxy.cert, "proxy.key": proxy.key,
 	}
 	for name, content := range files {
 		if err := writeSecret(c.pki(name), content); err != nil {
@@ -73,6 +81,9 @@ func (c *ControlPlane) apiserver(path string, port int, etcdURL string) *exec.Cm
 	if !c.options.EnableServiceAccountAdmission && !c.options.ControllerManager {
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
+	if c.options.Aggregation {
+		args = append(args, c.aggregation()...)
+	}
 	if gates := c.featureGates(); gates != "" {
 		args = append(args, "--feature-gates="+gates)
 	}
@@ -80,6 +91,16 @@ func (c *ControlPlane) apiserver(path string, port int, etcdURL string) *exec.Cm
 		args = append(args, "--runtime-config="+key+"="+c.options.RuntimeConfig[key])
 	}
 	return exec.Command(path, append(args, c.options.APIServerArgs...)...)
+}
+
+// aggregation returns the arguments of the API server for APIServices. Nothing routes the addresses of Services, so it goes to their endpoints.
+func (c *ControlPlane) aggregation() []string {
+	return []string{
+		"--enable-aggregator-routing=true",
+		"--proxy-client-cert-file=" + c.pki("proxy.crt"), "--proxy-client-key-file=" + c.pki("proxy.key"),
+		"--requestheader-client-ca-file=" + c.pki("ca.crt"), "--requestheader-allowed-names=" + frontProxy,
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+	}
 }
 
 func (c *ControlPlane) featureGates() string {

@@ -32,6 +32,9 @@ type Options struct {
 	EnableServiceAccountAdmission bool
 	// ControllerManager starts kube-controller-manager too.
 	ControllerManager bool
+	// Aggregation has the API server send the requests of APIServices to the endpoints of their Services, as the user that it found. A server
+	// there trusts ca.crt of Dir's pki for clients and for the user front-proxy, who says who asks.
+	Aggregation bool
 	// Kubernetes is the version of the API server and the controller manager, for example "1.35.4". Empty means the
 	// environment variable TANDEM_KUBERNETES, and without it the version of tools/controlplane. See At.
 	Kubernetes string

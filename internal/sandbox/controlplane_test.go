@@ -3,6 +3,7 @@ package sandbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -170,6 +171,23 @@ func TestControlPlaneOpen(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "apply Gadget g") {
 			t.Errorf("got %v, want an error that names Gadget g", err)
 		}
+	})
+}
+
+// TestControlPlaneAggregates: the API server tells the servers behind APIServices whose word to take for who asks.
+func TestControlPlaneAggregates(t *testing.T) {
+	c := sandbox.StartForTest(t, sandbox.Options{Aggregation: true})
+	admin := clientFor(t, c.Admin())
+	authority, err := os.ReadFile(filepath.Join(c.Dir(), "pki", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		m, err := admin.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+		if err == nil && (m.Data["requestheader-allowed-names"] != `["front-proxy"]` || m.Data["requestheader-client-ca-file"] != string(authority)) {
+			err = fmt.Errorf("the servers are told %v", m.Data)
+		}
+		return err
 	})
 }
 
