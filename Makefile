@@ -64,8 +64,8 @@ test-notebooks: tested-with ## park and wake a real Jupyter server, three minute
 	TANDEM_NOTEBOOKS=1 go test -count=1 -timeout 20m -run 'TestNotebooks$$' -v ./test/integration
 
 .PHONY: test-gateway
-test-gateway: tested-with ## send requests through traefik to inference fleets, on loopback, 10 minutes; as root or with user namespaces; the first run builds traefik
-	TANDEM_GATEWAY=1 go test -count=1 -timeout 40m -run 'TestFleetsGateway$$' -v ./test/integration
+test-gateway: tested-with ## send requests through traefik to inference fleets, beside autoscalers too, 20 minutes; as root or with user namespaces; builds traefik first
+	TANDEM_GATEWAY=1 go test -count=1 -timeout 60m -run 'TestFleetsGateway$$' -v ./test/integration
 
 HISTORIES ?= 10000 # of gangs, of four kinds: 7 to 15 minutes each on two cores
 properties: ## run the property tests with 10,000 cases each

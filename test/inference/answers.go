@@ -21,6 +21,37 @@ func Quantile(answers []Answer, part float64) time.Duration {
 	return latencies[min(int(part*float64(len(latencies))), len(latencies)-1)]
 }
 
+// Windows counts the windows of a time, and says when those begin that broke a promise, from the first request on: in them more than a part of
+// 1-quantile of the requests failed or took longer than promised. A window has at least so many requests: it goes on for more spans of that
+// time until it has them, and the last one is left out if it does not.
+func Windows(answers []Answer, span time.Duration, least int, promised time.Duration, quantile float64) (broken []time.Duration, all int) {
+	if len(answers) == 0 {
+		return nil, 0
+	}
+	began, begins, at, requests, late := answers[0].Due, 0, 0, 0, 0
+	end := func(next int) {
+		if requests < least {
+			return
+		}
+		if all++; float64(late) > (1-quantile)*float64(requests)+1e-9 { // what rounding adds to a tenth of 20
+			broken = append(broken, time.Duration(begins)*span)
+		}
+		begins, requests, late = next, 0, 0
+	}
+	for i := range answers { // in the order of arrival
+		a := &answers[i]
+		if now := int(a.Due.Sub(began) / span); now > at {
+			end(now)
+			at = now
+		}
+		if requests++; a.Failed() || a.Latency > promised {
+			late++
+		}
+	}
+	end(0)
+	return broken, all
+}
+
 // Parts returns which part of the requests each variant answered.
 func Parts(answers []Answer) map[string]float64 {
 	parts := map[string]float64{}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -293,4 +294,72 @@ func TestQuantile(t *testing.T) {
 	if got := Needed(.25, .02); got != 5105 {
 		t.Errorf("%d requests are needed, want 5105", got)
 	}
+}
+
+// TestCompressed: a curve keeps its shape and gets its mean.
+func TestCompressed(t *testing.T) {
+	l, err := Compressed([]float64{1, 3, 2, 2}, 8, 10, 5)
+	if want := []float64{5, 5, 15, 15, 10, 10, 10, 10}; err != nil || !slices.Equal(l.Rates, want) || l.Seed != 5 {
+		t.Errorf("got %+v, %v, want the rates %v and the seed 5", l, err, want)
+	}
+	if l, err = Compressed([]float64{1, 3, 2, 2}, 2, 10, 0); err != nil || !slices.Equal(l.Rates, []float64{20. / 3, 40. / 3}) {
+		t.Errorf("got %+v, %v, want the first and the third point", l, err)
+	}
+	for want, of := range map[string]struct {
+		curve   []float64
+		seconds int
+		mean    float64
+	}{
+		"the curve has no points":              {nil, 10, 1},
+		"seconds 0: legal are 1 to 3600":       {[]float64{1}, 0, 1},
+		"seconds 3601":                         {[]float64{1}, 3601, 1},
+		"mean rate 201":                        {[]float64{1}, 1000, 201},
+		"mean rate 0":                          {[]float64{1}, 10, 0},
+		"mean rate NaN":                        {[]float64{1}, 10, math.NaN()},
+		"point 1 of the curve is -1":           {[]float64{1, -1}, 10, 1},
+		"point 0 of the curve is NaN":          {[]float64{math.NaN()}, 10, 1},
+		"the sum of the curve is 0: it must":   {[]float64{0, 0}, 10, 1},
+		"the sum of the curve is +Inf: it mus": {[]float64{math.Inf(1)}, 10, 1},
+	} {
+		if _, err := Compressed(of.curve, of.seconds, of.mean, 0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want %q", of, err, want)
+		}
+	}
+}
+
+// TestWindows: of windows of 10 s with ten requests at least, and a promise of 1 s for .9 of them.
+func TestWindows(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	var answers []Answer
+	add := func(second, good, late, failed int) {
+		for i := range good + late + failed {
+			a := Answer{Due: began.Add(time.Duration(second) * time.Second), Status: http.StatusOK, Latency: time.Second}
+			switch {
+			case i >= good+late:
+				a.Status = http.StatusServiceUnavailable
+			case i >= good:
+				a.Latency = time.Second + 1
+			}
+			answers = append(answers, a)
+		}
+	}
+	expect := func(all int, broken ...time.Duration) {
+		t.Helper()
+		if gotBroken, gotAll := Windows(answers, 10*time.Second, 10, time.Second, .9); !slices.Equal(gotBroken, broken) || gotAll != all {
+			t.Errorf("of %d windows those at %v are broken, want %d and %v", gotAll, gotBroken, all, broken)
+		}
+	}
+	expect(0)
+	add(0, 18, 2, 0) // a tenth is late: kept
+	expect(1)
+	add(9, 0, 1, 0) // 3 of 21
+	expect(1, 0)
+	add(10, 9, 0, 1) // the next window, and one of ten failed: kept
+	expect(2, 0)
+	add(20, 5, 1, 0) // too few
+	expect(2, 0)
+	add(30, 3, 0, 1) // with those before 2 of 10
+	expect(3, 0, 20*time.Second)
+	add(59, 9, 0, 0) // too few at the end
+	expect(3, 0, 20*time.Second)
 }

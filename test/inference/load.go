@@ -35,6 +35,33 @@ func Steady(rate float64, seconds int, seed uint64) *Load {
 	return l
 }
 
+// Compressed returns a load that plays a curve in so many seconds, with a mean rate: each point lasts as long as the others. Between two points
+// the rate does not change. The error names what is not legal.
+func Compressed(curve []float64, seconds int, mean float64, seed uint64) (*Load, error) {
+	switch {
+	case len(curve) == 0:
+		return nil, errors.New("the curve has no points: at least one is needed")
+	case seconds < 1 || seconds > mostSeconds:
+		return nil, fmt.Errorf("seconds %d: legal are 1 to %d", seconds, mostSeconds)
+	case !(mean > 0 && mean*float64(seconds) <= mostRequests):
+		return nil, fmt.Errorf("mean rate %v: legal are rates above 0 that make at most %d requests in %d seconds", mean, mostRequests, seconds)
+	}
+	l, sum := &Load{Rates: make([]float64, seconds), Seed: seed}, 0.0
+	for i := range l.Rates {
+		if l.Rates[i] = curve[i*len(curve)/seconds]; !(l.Rates[i] >= 0) {
+			return nil, fmt.Errorf("point %d of the curve is %v: legal are rates from 0", i*len(curve)/seconds, l.Rates[i])
+		}
+		sum += l.Rates[i]
+	}
+	if sum == 0 || math.IsInf(sum, 1) {
+		return nil, fmt.Errorf("the sum of the curve is %v: it must be above 0 and finite", sum)
+	}
+	for i := range l.Rates {
+		l.Rates[i] *= mean * float64(seconds) / sum
+	}
+	return l, nil
+}
+
 // Arrivals returns when the requests arrive, from the begin of the load on. The error names what is not legal.
 func (l *Load) Arrivals() ([]time.Duration, error) {
 	if len(l.Rates) == 0 || len(l.Rates) > mostSeconds {

@@ -55,10 +55,13 @@ func startFleetCluster(t *testing.T) *fleetCluster {
 	return c
 }
 
-// newFleetCluster starts an API server with deploy/ applied.
-func newFleetCluster(t *testing.T) *fleetCluster {
+// newFleetCluster starts an API server with deploy/ applied. Changes are to its options.
+func newFleetCluster(t *testing.T, changes ...func(*sandbox.Options)) *fleetCluster {
 	t.Helper()
 	mode := gangModes()[0]
+	for _, change := range changes {
+		change(&mode.api)
+	}
 	plane := sandbox.StartForTest(t, mode.api)
 	objects, err := dynamic.NewForConfig(plane.Admin())
 	if err != nil {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -30,11 +31,11 @@ import (
 const namespaced = "TANDEM_GATEWAY_NAMESPACED"
 
 // TestFleetsGateway sends requests through traefik, an implementation of the Gateway API, to replicas that an inference fleet scales and
-// divides them over. Prometheus scrapes the replicas. All of it runs in a network namespace whose loopback has the addresses of the pods.
+// divides them over, and plays a trace to it beside Kubernetes' HorizontalPodAutoscaler. Prometheus scrapes the replicas. All of it runs in a network namespace whose loopback has the addresses of the pods.
 func TestFleetsGateway(t *testing.T) {
 	switch {
 	case os.Getenv("TANDEM_GATEWAY") != "1":
-		t.Skip("needs traefik and Prometheus, minutes of building that no other test here needs: make test-gateway runs it (TANDEM_GATEWAY=1)")
+		t.Skip("needs traefik, Prometheus and its adapter, minutes of building that no other test here needs: make test-gateway runs it (TANDEM_GATEWAY=1)")
 	case os.Getenv(namespaced) == "":
 		enterNamespace(t)
 		return
@@ -43,6 +44,7 @@ func TestFleetsGateway(t *testing.T) {
 	c.scene(t, "weights and a class of requests", gatewayDivides)
 	c.scene(t, "the weights of a fleet", gatewayFleetDivides)
 	c.scene(t, "a variant leaves and comes back", gatewayFleetScales)
+	c.scene(t, "a trace, beside the HorizontalPodAutoscaler", gatewayTrace)
 }
 
 // enterNamespace builds what the test needs, which takes the network, and runs the test again in a network namespace of its own.
@@ -54,11 +56,14 @@ func enterNamespace(t *testing.T) {
 	if _, err := prometheusBinary(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := adapterBinary(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := sandbox.OperatorSource(t.Context(), gatewayModule); err != nil {
 		t.Fatal(err)
 	}
 	// With the caller's choice of scenes.
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+flag.Lookup("test.run").Value.String(), "-test.v", "-test.timeout=35m")
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+flag.Lookup("test.run").Value.String(), "-test.v", "-test.timeout=50m")
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(strings.ToUpper(v), "=")
 		return strings.HasSuffix(name, "_PROXY") // there is none in the namespace
@@ -88,7 +93,8 @@ var (
 	gateways       = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
 )
 
-// A gatewayCluster is an API server with replicas that serve, Prometheus, traefik, and the controller under its account.
+// A gatewayCluster is an API server with replicas that serve, Prometheus, traefik, the controller under its account, and Kubernetes' controller
+// of HorizontalPodAutoscalers.
 type gatewayCluster struct {
 	*fleetCluster
 	replicas *replicaHost
@@ -101,7 +107,7 @@ func startGatewayCluster(t *testing.T) *gatewayCluster {
 			t.Fatalf("run ip %s: %v: %s", args, err, out)
 		}
 	}
-	c := &gatewayCluster{fleetCluster: newFleetCluster(t)}
+	c := &gatewayCluster{fleetCluster: newFleetCluster(t, func(o *sandbox.Options) { o.Aggregation = true })}
 	source, err := sandbox.OperatorSource(t.Context(), gatewayModule)
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +122,7 @@ func startGatewayCluster(t *testing.T) *gatewayCluster {
 	c.replicas = startReplicaHost(t, c.fleetCluster)
 	c.runPrometheus(t, fmt.Sprintf("  file_sd_configs:\n  - {files: [%q], refresh_interval: 1s}\n", c.replicas.targets))
 	c.startTraefik(t)
+	c.startAutoscaler(t)
 	c.restart(t)
 	return c
 }
@@ -175,6 +182,7 @@ type pool struct {
 	weight            int64
 	replicas          int64 // to start with
 	least, most, cost int64
+	loads             time.Duration // 0 for loads
 }
 
 const (
@@ -203,8 +211,7 @@ func (s *gatewayScene) serve(t *testing.T, pools []pool) {
 	refs := make([]any, len(pools))
 	for i := range pools {
 		p := &pools[i]
-		s.replicas.declare(s.namespace+"/bert-"+p.name, inference.Options{Variant: p.name, Times: p.times(t), Slots: poolSlots, Batch: 1})
-		s.createVariant(t, "bert-"+p.name, p.replicas)
+		s.serveOne(t, p)
 		refs[i] = map[string]any{"name": "bert-" + p.name, "port": int64(80), "weight": p.weight}
 	}
 	batch := map[string]any{
@@ -220,6 +227,14 @@ func (s *gatewayScene) serve(t *testing.T, pools []pool) {
 	})
 }
 
+// serveOne makes the Deployment and the Service of a pool.
+func (s *gatewayScene) serveOne(t *testing.T, p *pool) {
+	t.Helper()
+	o := inference.Options{Variant: p.name, Times: p.times(t), Slots: poolSlots, Batch: 1}
+	s.replicas.declare(s.namespace+"/bert-"+p.name, hosted{o, p.loads})
+	s.createVariant(t, "bert-"+p.name, p.replicas)
+}
+
 // classHeader names the class of a request.
 const classHeader = "X-Class"
 
@@ -228,16 +243,16 @@ func (s *gatewayScene) host() string { return s.namespace + ".example" }
 // send replays a load of a class, "" for none, and returns what came of it.
 func (s *gatewayScene) send(t *testing.T, l *inference.Load, class string) []inference.Answer {
 	t.Helper()
-	return s.sendUntil(t.Context(), t, l, class)
+	return s.sendUntil(t.Context(), t, l, s.host(), class)
 }
 
-// sendUntil is send that ends early when ctx ends.
-func (s *gatewayScene) sendUntil(ctx context.Context, t *testing.T, l *inference.Load, class string) []inference.Answer {
+// sendUntil is send to a host that ends early when ctx ends.
+func (s *gatewayScene) sendUntil(ctx context.Context, t *testing.T, l *inference.Load, host, class string) []inference.Answer {
 	t.Helper()
 	answers, err := inference.Replay(ctx, l, func(ctx context.Context) (*http.Request, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/v2/models/bert/infer", gatewayPort), http.NoBody)
 		if err == nil {
-			r.Host = s.host()
+			r.Host = host
 			if class != "" {
 				r.Header.Set(classHeader, class)
 			}
@@ -253,15 +268,21 @@ func (s *gatewayScene) sendUntil(ctx context.Context, t *testing.T, l *inference
 // control makes the fleet of pools, whose rule is the second one of their route.
 func (s *gatewayScene) control(t *testing.T, promise string, pools []pool) {
 	t.Helper()
+	s.controlRoute(t, promise, pools, map[string]any{"name": "bert", "rule": int64(1)})
+}
+
+// controlRoute makes the fleet of pools, whose rule is one of an HTTPRoute.
+func (s *gatewayScene) controlRoute(t *testing.T, promise string, pools []pool, route map[string]any) {
+	t.Helper()
 	list := make([]any, len(pools))
 	for i := range pools {
 		p := &pools[i]
 		times := p.times(t)
 		list[i] = map[string]any{
 			"name":           p.name,
-			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "bert-" + p.name},
+			"scaleTargetRef": p.scaleTarget(),
 			"service":        map[string]any{"name": "bert-" + p.name, "port": int64(80)},
-			"cost":           p.cost, "minReplicas": p.least, "maxReplicas": p.most, "loadTime": loads.String(),
+			"cost":           p.cost, "minReplicas": p.least, "maxReplicas": p.most, "loadTime": cmp.Or(p.loads, loads).String(),
 			"replica": map[string]any{
 				"rate": strconv.FormatFloat(p.rate(t), 'f', 3, 64), "time": times.Mean.Round(time.Microsecond).String(),
 				"variation": strconv.FormatFloat(times.Variation, 'f', 3, 64),
@@ -269,10 +290,14 @@ func (s *gatewayScene) control(t *testing.T, promise string, pools []pool) {
 		}
 	}
 	s.createObject(t, fleets, "InferenceFleet", "bert", map[string]any{
-		"promise": map[string]any{"latency": promise}, "variants": list,
-		"route":   map[string]any{"httpRoute": map[string]any{"name": "bert", "rule": int64(1)}},
+		"promise": map[string]any{"latency": promise}, "variants": list, "route": map[string]any{"httpRoute": route},
 		"metrics": map[string]any{"prometheusURL": s.prometheus, "preset": "triton", "window": window.String()},
 	})
+}
+
+// scaleTarget is the Deployment of a pool, for who scales it.
+func (p *pool) scaleTarget() map[string]any {
+	return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "bert-" + p.name}
 }
 
 // weights returns the weights of the variants in the second rule of the route, in thousandths.
@@ -303,7 +328,7 @@ func (s *gatewayScene) begin(t *testing.T, rate float64, seed uint64) (end func(
 	ctx, cancel := context.WithCancel(life(t))
 	t.Cleanup(cancel)
 	done := make(chan []inference.Answer, 1)
-	go func() { done <- s.sendUntil(ctx, t, inference.Steady(rate, 900, seed), "") }()
+	go func() { done <- s.sendUntil(ctx, t, inference.Steady(rate, 900, seed), s.host(), "") }()
 	return func() []inference.Answer {
 		cancel()
 		return <-done

@@ -1,5 +1,5 @@
-// The operators whose objects the controller resizes, the Gateway API, and Prometheus. Tests read their CustomResourceDefinitions, and
-// make test-operators builds some of them, each by its own go.mod. So nothing here is built with the others, and go mod tidy would
+// The operators whose objects the controller resizes, the Gateway API, Prometheus, and its adapter for autoscalers. Tests read their
+// CustomResourceDefinitions, and make test-operators and make test-gateway build some of them, each by its own go.mod. So nothing here is built with the others, and go mod tidy would
 // remove these lines.
 module github.com/tandem-gpu/tandem/tools/operators
 
@@ -13,4 +13,5 @@ require (
 	github.com/ray-project/kuberay/ray-operator v1.4.2
 	sigs.k8s.io/gateway-api v1.6.0
 	sigs.k8s.io/jobset v0.10.1
+	sigs.k8s.io/prometheus-adapter v0.12.0
 )
