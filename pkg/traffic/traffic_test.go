@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -234,8 +235,12 @@ func TestPropertySplit(t *testing.T) {
 		}
 		tail := worstOf(pools, results[TailOptimal])
 		for o, parts := range results {
-			if got := worstOf(pools, parts); got < tail*(1-1e-3) {
-				t.Fatalf("the worst p99 of %s is %v, of p99-optimal %v", o, got, tail)
+			more := slices.Clone(parts) // a quantile may jump where a rate grows by nothing, as where just a hundredth of the requests waits
+			for i := range more {
+				more[i] *= 1 + 1e-6
+			}
+			if got := worstOf(pools, more); got < tail*(1-1e-3) {
+				t.Fatalf("the worst p99 of %s, with a millionth more requests, is %v, of p99-optimal %v", o, got, tail)
 			}
 		}
 	})
