@@ -25,8 +25,9 @@ import (
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
 )
 
-// lendingSpeed is how many times as fast the controller's clock runs: lending is a matter of many minutes.
-const lendingSpeed = 10
+// lendingSpeed is how many times as fast the controller's clock runs: lending is a matter of many minutes. A job borrows for some seven of them, and is
+// to grow within these on a slow machine too.
+const lendingSpeed = 6
 
 // TestLending runs scheduler and controller as they are built, but for the controller's clock, under the rights of their accounts. A fleet and an elastic
 // job share four GPUs.
