@@ -68,7 +68,7 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// free returns an address that nobody listens on.
+// free returns a local address whose port no program uses.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,7 +79,7 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// get returns the body at an address, once somebody listens there.
+// get waits until a server listens at an address, and returns what it answers.
 func get(ctx context.Context, address string) (body string, err error) {
 	err = wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, http.NoBody)

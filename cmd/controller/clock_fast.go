@@ -15,8 +15,8 @@ const (
 	speedVariable = "TANDEM_FASTCLOCK_SPEED"
 )
 
-// clock returns a clock for the demo and for tests, in which nobody waits for minutes: the controller looks at everything as often as always, and
-// more time passes between two looks.
+// clock returns a clock that runs faster than the real one. The demo and some tests use it, because they would wait for minutes otherwise. The
+// controller looks as often as with the real clock, so more of this clock's time passes between two looks.
 func clock() (func() time.Time, error) {
 	begin, err := time.Parse(time.RFC3339Nano, os.Getenv(beginVariable))
 	if err != nil {

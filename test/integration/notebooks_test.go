@@ -163,7 +163,7 @@ func (s *notebook) run(t *testing.T) {
 					t.Log(err)
 				}
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // between two looks at the size; the test itself waits for conditions
 		}
 	}()
 	t.Cleanup(func() {
