@@ -16,8 +16,9 @@ import (
 // plugin.
 const slack = grace + 10*time.Second
 
-// heldOver is how long room may still be kept for fewer members than must run after members ended: some steps of the plugin. Room
-// that was kept in place of one that ended is too little when the others end.
+// heldOver is how long room may still be kept for fewer members than must run after members ended or were removed: some steps of the plugin.
+// Room that was kept in place of one that ended is too little when the others end. A member that is sent back in the moment between
+// its Permit and the framework's knowing that it waits goes on waiting until the plugin's next step.
 const heldOver = 3 * time.Second
 
 // health is what is known of a gang's life. It ends when none of its members is bound or about to be.
@@ -186,6 +187,7 @@ func (w *world) outside(pod, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.teamOf(pod); t != nil && !t.health.started {
+		t.shrunk = time.Now()
 		switch c := w.count(t); {
 		case c.bound > 0 || c.binding > 0:
 			t.health.exempt = pod + " " + what
@@ -269,8 +271,8 @@ func (w *world) judgeHalves(t *team, c count) {
 	if h.parts.IsZero() {
 		h.parts = time.Now()
 	}
-	ended := c.exists < t.min || time.Since(t.ended.at) < heldOver
-	if ended && time.Since(h.parts) < heldOver {
+	smaller := c.exists < t.min || time.Since(t.ended.at) < heldOver || time.Since(t.shrunk) < heldOver
+	if smaller && time.Since(h.parts) < heldOver {
 		return
 	}
 	if h.excused == "" && h.exempt == "" {

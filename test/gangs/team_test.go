@@ -47,6 +47,8 @@ type team struct {
 	grouped      bool
 	health       health
 	ended        ends
+	// shrunk is when somebody else than the scheduler last removed a member, or its PodGroup, of a gang that had not started.
+	shrunk time.Time
 	// came is when a member of the team was last made again after it had run.
 	came   time.Time
 	before least
