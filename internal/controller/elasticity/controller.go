@@ -1,10 +1,7 @@
 package elasticity
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,10 +16,10 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tandem-gpu/tandem/internal/cluster/podgroup"
+	"github.com/tandem-gpu/tandem/internal/controller/passes"
 	"github.com/tandem-gpu/tandem/internal/controller/snapshot"
 	"github.com/tandem-gpu/tandem/pkg/elastic"
 )
@@ -79,11 +76,11 @@ type listers struct {
 	statefulSets appslisters.StatefulSetLister
 	deployments  appslisters.DeploymentLister
 	autoscalers  autoscalinglisters.HorizontalPodAutoscalerLister
-	synced       []cache.InformerSynced
 }
 
 // Controller keeps elastic gangs at the right size.
 type Controller struct {
+	passes.Loop
 	options     Options
 	gangs       Gangs
 	scheduler   string
@@ -126,12 +123,12 @@ func New(o Options) (*Controller, error) {
 		listers: &listers{
 			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), jobs: jobs.Lister(), replicaSets: apps.ReplicaSets().Lister(),
 			statefulSets: apps.StatefulSets().Lister(), deployments: apps.Deployments().Lister(), autoscalers: autoscalers.Lister(),
-			synced: []cache.InformerSynced{
-				core.Pods().Informer().HasSynced, core.Nodes().Informer().HasSynced, jobs.Informer().HasSynced,
-				apps.ReplicaSets().Informer().HasSynced, apps.StatefulSets().Informer().HasSynced, apps.Deployments().Informer().HasSynced, autoscalers.Informer().HasSynced, o.Gangs.Synced,
-			},
 		},
 	}
+	c.Loop = passes.Loop{Over: "elastic gangs", Every: o.Every, Make: c.Pass, CountFailure: c.metrics.failed, Synced: []cache.InformerSynced{
+		core.Pods().Informer().HasSynced, core.Nodes().Informer().HasSynced, jobs.Informer().HasSynced,
+		apps.ReplicaSets().Informer().HasSynced, apps.StatefulSets().Informer().HasSynced, apps.Deployments().Informer().HasSynced, autoscalers.Informer().HasSynced, o.Gangs.Synced,
+	}}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -140,37 +137,4 @@ func New(o Options) (*Controller, error) {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	return c, nil
-}
-
-// NeedLeaderElection makes a manager start the controller in one of several processes.
-func (c *Controller) NeedLeaderElection() bool { return true }
-
-// Ready returns an error until the controller has read the API server: a check for /readyz.
-func (c *Controller) Ready(*http.Request) error {
-	for _, synced := range c.listers.synced {
-		if !synced() {
-			return errors.New("the objects of the API server are not read yet")
-		}
-	}
-	return nil
-}
-
-// Start makes a pass every Options.Every until ctx ends.
-func (c *Controller) Start(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), c.listers.synced...) {
-		return errors.New("the API server was not read before the end")
-	}
-	tick := time.NewTicker(c.options.Every)
-	defer tick.Stop()
-	for {
-		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
-			c.metrics.failed()
-			klog.FromContext(ctx).Error(err, "A pass over the elastic gangs failed in part; the next one tries again")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }

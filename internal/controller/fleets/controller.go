@@ -1,8 +1,6 @@
 package fleets
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -16,8 +14,9 @@ import (
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tandem-gpu/tandem/internal/controller/passes"
 )
 
 // Options are what a Controller works with.
@@ -40,12 +39,12 @@ type Options struct {
 
 // Controller keeps inference fleets at the right sizes.
 type Controller struct {
+	passes.Loop
 	options     Options
 	services    corelisters.ServiceLister
 	slices      discoverylisters.EndpointSliceLister
 	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
 	pods        corelisters.PodLister
-	synced      []cache.InformerSynced
 	scales      scales
 	http        *http.Client
 	memory      map[types.UID]*memory
@@ -65,44 +64,13 @@ func New(o Options) (*Controller, error) {
 	autoscalers, pods := o.Informers.Autoscaling().V2().HorizontalPodAutoscalers(), o.Informers.Core().V1().Pods()
 	c := &Controller{
 		options: o, services: services.Lister(), slices: slices.Lister(), autoscalers: autoscalers.Lister(), pods: pods.Lister(),
-		synced: []cache.InformerSynced{services.Informer().HasSynced, slices.Informer().HasSynced, autoscalers.Informer().HasSynced, pods.Informer().HasSynced},
 		scales: scales{client: o.Dynamic, mapper: o.Mapper}, http: newHTTP(), memory: map[types.UID]*memory{}, metrics: newMetrics(), now: o.Now,
 	}
+	c.Loop = passes.Loop{Over: "inference fleets", Every: o.Every, Make: c.Pass, CountFailure: c.metrics.failed, Synced: []cache.InformerSynced{
+		services.Informer().HasSynced, slices.Informer().HasSynced, autoscalers.Informer().HasSynced, pods.Informer().HasSynced,
+	}}
 	if c.now == nil {
 		c.now = time.Now
 	}
 	return c, nil
-}
-
-// NeedLeaderElection makes a manager start the controller in one of several processes.
-func (c *Controller) NeedLeaderElection() bool { return true }
-
-// Ready returns an error until the controller has read the API server: a check for /readyz.
-func (c *Controller) Ready(*http.Request) error {
-	for _, synced := range c.synced {
-		if !synced() {
-			return errors.New("the objects of the API server are not read yet")
-		}
-	}
-	return nil
-}
-
-// Start makes a pass every Options.Every until ctx ends.
-func (c *Controller) Start(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return errors.New("the API server was not read before the end")
-	}
-	tick := time.NewTicker(c.options.Every)
-	defer tick.Stop()
-	for {
-		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
-			c.metrics.failed()
-			klog.FromContext(ctx).Error(err, "A pass over the inference fleets failed in part; the next one tries again")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }

@@ -1,8 +1,6 @@
 package notebooks
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -15,9 +13,9 @@ import (
 	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tandem-gpu/tandem/internal/controller/passes"
 	"github.com/tandem-gpu/tandem/pkg/notebook"
 )
 
@@ -49,11 +47,11 @@ const (
 
 // Controller parks idle notebooks.
 type Controller struct {
+	passes.Loop
 	options      Options
 	statefulSets appslisters.StatefulSetLister
 	deployments  appslisters.DeploymentLister
 	autoscalers  autoscalinglisters.HorizontalPodAutoscalerLister
-	synced       []cache.InformerSynced
 	http         *http.Client
 	memory       map[types.UID]*memory
 	metrics      *metricSet
@@ -80,46 +78,15 @@ func New(o Options) (*Controller, error) {
 	autoscalers := o.Informers.Autoscaling().V2().HorizontalPodAutoscalers()
 	c := &Controller{
 		options: o, statefulSets: sets.Lister(), deployments: deployments.Lister(), autoscalers: autoscalers.Lister(),
-		synced: []cache.InformerSynced{sets.Informer().HasSynced, deployments.Informer().HasSynced, autoscalers.Informer().HasSynced},
-		http:   newHTTP(), memory: map[types.UID]*memory{}, metrics: newMetrics(), now: o.Now,
+		http: newHTTP(), memory: map[types.UID]*memory{}, metrics: newMetrics(), now: o.Now,
 	}
+	c.Loop = passes.Loop{Over: "notebooks", Every: o.Every, Make: c.Pass, CountFailure: c.metrics.failures.Inc, Synced: []cache.InformerSynced{
+		sets.Informer().HasSynced, deployments.Informer().HasSynced, autoscalers.Informer().HasSynced,
+	}}
 	if c.now == nil {
 		c.now = time.Now
 	}
 	return c, nil
-}
-
-// NeedLeaderElection makes a manager start the controller in one of several processes.
-func (c *Controller) NeedLeaderElection() bool { return true }
-
-// Ready returns an error until the controller has read the API server: a check for /readyz.
-func (c *Controller) Ready(*http.Request) error {
-	for _, synced := range c.synced {
-		if !synced() {
-			return errors.New("the objects of the API server are not read yet")
-		}
-	}
-	return nil
-}
-
-// Start makes a pass every Options.Every until ctx ends.
-func (c *Controller) Start(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return errors.New("the API server was not read before the end")
-	}
-	tick := time.NewTicker(c.options.Every)
-	defer tick.Stop()
-	for {
-		if err := c.Pass(ctx); err != nil && ctx.Err() == nil {
-			c.metrics.failures.Inc()
-			klog.FromContext(ctx).Error(err, "A pass over the notebooks failed in part; the next one tries again")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }
 
 // event writes an event about a workload.

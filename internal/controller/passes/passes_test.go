@@ -1,0 +1,73 @@
+package passes
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// No pass is made before all has been read, a failed one is counted and followed by the next, and all ends with the context.
+func TestLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var isRead atomic.Bool
+		made, failed := 0, 0
+		l := &Loop{
+			Over: "tests", Every: time.Minute,
+			Synced: []cache.InformerSynced{func() bool { return true }, isRead.Load},
+			Make: func(context.Context) error {
+				if made++; made == 2 {
+					return errors.New("the second pass fails")
+				}
+				return nil
+			},
+			CountFailure: func() { failed++ },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Start(ctx) }()
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if made > 0 || l.Ready(nil) == nil || !l.NeedLeaderElection() {
+			t.Fatalf("%d passes before all was read, ready: %v", made, l.Ready(nil))
+		}
+		isRead.Store(true)
+		time.Sleep(time.Second) // informers are asked again and again
+		synctest.Wait()
+		if err := l.Ready(nil); made != 1 || err != nil {
+			t.Fatalf("%d passes when all was read, ready: %v", made, err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if made != 3 || failed != 1 {
+			t.Errorf("%d passes after two minutes, %d failed; want 3 and 1", made, failed)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Start = %v at its end", err)
+		}
+	})
+}
+
+// A pass that the end interrupts has not failed, and an end before all was read is told.
+func TestLoopEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := 0
+		l := &Loop{Over: "tests", Every: time.Minute, CountFailure: func() { failed++ }, Make: func(context.Context) error {
+			cancel()
+			return ctx.Err()
+		}}
+		if err := l.Start(ctx); err != nil || failed > 0 {
+			t.Errorf("Start = %v, %d passes failed", err, failed)
+		}
+		l.Synced = []cache.InformerSynced{func() bool { return false }}
+		if err := l.Start(ctx); err == nil {
+			t.Error("Start does not say that the API server was not read")
+		}
+	})
+}
