@@ -178,7 +178,7 @@ func awaitPolicies(ctx context.Context, admin kubernetes.Interface) error {
 		byPodPolicy: says(v1alpha1.AnnotationAssignment, "{}"), byAnnotations: annotation("cdi.k8s.io/x"), byPods: envs("NVIDIA_VISIBLE_DEVICES"),
 		byHost: privileged, byKeys: says(v1alpha1.Domain+"/foo", ""), bySlowdown: says(v1alpha1.AnnotationMaxSlowdown, "1"),
 		byCheckpoint: says(v1alpha1.AnnotationCheckpointTime, "soon"), byLatency: says(v1alpha1.AnnotationMaxLatency, "soon"),
-		byLeaving: says(v1alpha1.AnnotationLeaving, "soon"),
+		byLeaving: says(v1alpha1.AnnotationLeaving, "soon"), byNotebooks: says(v1alpha1.AnnotationNotebookParksAt, "soon"),
 	} {
 		canary := pod("canary")
 		change(canary)

@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -323,12 +324,12 @@ func TestWhoWritesElasticTargets(t *testing.T) {
 	}
 }
 
-// makePowerful makes the account of a program with all rights of the cluster, such as one that restores backups.
+// makePowerful makes the account of a program with all rights of the cluster, such as one that restores backups. It is there for all tests.
 func makePowerful(t *testing.T) {
 	t.Helper()
 	c := client(t.Context(), t, admin)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: string(powerful)}}
-	if _, err := c.CoreV1().ServiceAccounts(systemNamespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := c.CoreV1().ServiceAccounts(systemNamespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -336,7 +337,7 @@ func makePowerful(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: string(powerful), Namespace: systemNamespace}},
 	}
-	if _, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	await(t, "the account may do all", func(context.Context) (bool, error) { return may(t, powerful, "resize vgpus"), nil })
