@@ -280,7 +280,7 @@ func TestAccountsAreLimited(t *testing.T) {
 			"get jobsets.jobset.x-k8s.io", "patch jobsets.jobset.x-k8s.io", "patch trainjobs.trainer.kubeflow.org", "patch pytorchjobs.kubeflow.org",
 			"patch mpijobs.kubeflow.org", "patch tfjobs.kubeflow.org", "patch rayclusters.ray.io",
 			"list inferencefleets", "watch inferencefleets", "patch inferencefleets/status", "watch services", "watch endpointslices.discovery.k8s.io",
-			"get httproutes.gateway.networking.k8s.io", "patch httproutes.gateway.networking.k8s.io", "get deployments.apps/scale", "get statefulsets.apps/scale",
+			"get httproutes.gateway.networking.k8s.io", "patch httproutes.gateway.networking.k8s.io", "get deployments.apps/scale", "get statefulsets.apps/scale", "get deployments.apps", "get replicasets.apps",
 		},
 		activator: {
 			"list pods", "watch pods", "list statefulsets.apps", "watch statefulsets.apps", "list deployments.apps", "watch deployments.apps",

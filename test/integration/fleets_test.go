@@ -30,6 +30,7 @@ func TestFleets(t *testing.T) {
 		c.in(t, "owners that the controller refuses", fleetOwners)
 		c.in(t, "two fleets with one target", fleetTaken)
 		c.in(t, "values that the schema refuses", fleetRefused)
+		c.in(t, "replicas that a profile describes", fleetOfProfile)
 	})
 	select {
 	case <-c.controller.Done():

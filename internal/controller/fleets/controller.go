@@ -26,7 +26,7 @@ type Options struct {
 	// Dynamic reads and writes scale targets and HTTPRoutes; Mapper knows the resources of the kinds.
 	Dynamic dynamic.Interface
 	Mapper  meta.RESTMapper
-	// Client reads InferenceFleets and GPUNodes, and writes the status of fleets.
+	// Client reads InferenceFleets, GPUNodes and WorkloadProfiles, and writes the status of fleets.
 	Client client.Client
 	// Recorder writes events about fleets.
 	Recorder events.EventRecorder
@@ -48,8 +48,10 @@ type Controller struct {
 	scales      scales
 	http        *http.Client
 	memory      map[types.UID]*memory
-	metrics     *metricSet
-	now         func() time.Time
+	// slots are those of a device, by GPU model.
+	slots   map[string]int32
+	metrics *metricSet
+	now     func() time.Time
 }
 
 // New returns a controller that has not read anything. An error names the option that is not legal.
@@ -64,7 +66,7 @@ func New(o Options) (*Controller, error) {
 	autoscalers, pods := o.Informers.Autoscaling().V2().HorizontalPodAutoscalers(), o.Informers.Core().V1().Pods()
 	c := &Controller{
 		options: o, services: services.Lister(), slices: slices.Lister(), autoscalers: autoscalers.Lister(), pods: pods.Lister(),
-		scales: scales{client: o.Dynamic, mapper: o.Mapper}, http: newHTTP(), memory: map[types.UID]*memory{}, metrics: newMetrics(), now: o.Now,
+		scales: scales{client: o.Dynamic, mapper: o.Mapper}, http: newHTTP(), memory: map[types.UID]*memory{}, slots: map[string]int32{}, metrics: newMetrics(), now: o.Now,
 	}
 	c.Loop = passes.Loop{Over: "inference fleets", Every: o.Every, Make: c.Pass, CountFailure: c.metrics.failed, Synced: []cache.InformerSynced{
 		services.Informer().HasSynced, slices.Informer().HasSynced, autoscalers.Informer().HasSynced, pods.Informer().HasSynced,

@@ -23,8 +23,9 @@ const (
 	defaultVariation = "1"
 )
 
-// declared returns a fleet as its user declared it, without what there is of it now. The error names the field and its legal values.
-func declared(o *v1alpha1.InferenceFleet) (*traffic.Fleet, error) {
+// declared returns a fleet as its user declared it, without what there is of it now. Replicas in the order of the variants say how these serve.
+// The error names the field and its legal values.
+func declared(o *v1alpha1.InferenceFleet, replicas []description) (*traffic.Fleet, error) {
 	f := &traffic.Fleet{
 		Name: o.Namespace + "/" + o.Name, Objective: traffic.Objective(o.Spec.Objective),
 		Promise: promiseOf(&o.Spec.Promise), Variants: make([]traffic.Variant, len(o.Spec.Variants)),
@@ -37,7 +38,7 @@ func declared(o *v1alpha1.InferenceFleet) (*traffic.Fleet, error) {
 		return nil, err
 	}
 	for i := range f.Variants {
-		if f.Variants[i], err = variantOf(&o.Spec.Variants[i], &o.Spec.Promise, f.Promise.Quantile); err != nil {
+		if f.Variants[i], err = variantOf(&o.Spec.Variants[i], &replicas[i], &o.Spec.Promise, f.Promise.Quantile); err != nil {
 			return nil, fmt.Errorf("variant %q: %w", o.Spec.Variants[i].Name, err)
 		}
 	}
@@ -56,24 +57,27 @@ func promiseOf(p *v1alpha1.FleetPromise) traffic.Promise {
 	return out
 }
 
-func variantOf(v *v1alpha1.FleetVariant, promise *v1alpha1.FleetPromise, quantile float64) (out traffic.Variant, err error) {
-	out = traffic.Variant{
-		Name: v.Name, Cost: v.Cost, Least: int(v.MinReplicas), Most: int(v.MaxReplicas), Load: v.LoadTime.Duration,
-		Replica: traffic.Replica{Time: v.Replica.Time.Duration},
-	}
+func variantOf(v *v1alpha1.FleetVariant, replica *description, promise *v1alpha1.FleetPromise, quantile float64) (out traffic.Variant, err error) {
+	out = traffic.Variant{Name: v.Name, Cost: v.Cost, Least: int(v.MinReplicas), Most: int(v.MaxReplicas), Load: v.LoadTime.Duration}
 	if out.Cost == 0 {
 		out.Cost = max(1, int64(v.Slots))
 	}
-	if v.Replica.Gate != nil {
-		out.Replica.Gate = v.Replica.Gate.Duration
+	out.Replica, err = replicaOf(replica.FleetReplica, promise, quantile)
+	return out, replica.inMessage(err)
+}
+
+func replicaOf(declared *v1alpha1.FleetReplica, promise *v1alpha1.FleetPromise, quantile float64) (out traffic.Replica, err error) {
+	out.Time = declared.Time.Duration
+	if declared.Gate != nil {
+		out.Gate = declared.Gate.Duration
 	}
-	if out.Replica.Rate, err = decimal("replica.rate", v.Replica.Rate, ""); err != nil {
+	if out.Rate, err = decimal("replica.rate", declared.Rate, ""); err != nil {
 		return out, err
 	}
-	if out.Replica.Variation, err = decimal("replica.variation", v.Replica.Variation, defaultVariation); err != nil {
+	if out.Variation, err = decimal("replica.variation", declared.Variation, defaultVariation); err != nil {
 		return out, err
 	}
-	return out, generates(&out.Replica, &v.Replica, promise, quantile)
+	return out, generates(&out, declared, promise, quantile)
 }
 
 // generates sets how a replica keeps what is promised of tokens. The error names what is missing for that.

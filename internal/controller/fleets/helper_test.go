@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -119,7 +117,9 @@ type world struct {
 	writes []string
 	// before is called before a patch is applied: with "scale bert-a100" or "route bert". It may change the objects, or refuse.
 	before func(what string) error
-	// scaleErr is the answer to reads of scales of a name, else nil.
+	// podLabels are those of the pod template of bert-a100.
+	podLabels map[string]string
+	// scaleErr is the answer to reads of Deployments and scales of a name, else nil.
 	scaleErr map[string]error
 }
 
@@ -169,6 +169,8 @@ func (w *world) serve(action k8stesting.Action) (bool, runtime.Object, error) {
 	switch name := named.GetName(); {
 	case action.Matches("get", "deployments/scale"):
 		return w.answer(w.scale(name))
+	case action.Matches("get", "deployments"):
+		return w.answer(w.deployment(name))
 	case action.Matches("get", "httproutes"):
 		if w.route == nil || name != w.route.GetName() {
 			return true, nil, apierrors.NewNotFound(HTTPRoutes.GroupResource(), name)
@@ -203,6 +205,19 @@ func (w *world) scale(name string) (*unstructured.Unstructured, error) {
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"name": name, "namespace": "ns"}, "spec": spec,
 		"status": map[string]any{"selector": "app=" + name}}}, nil
+}
+
+// deployment has the pod template of bert-a100.
+func (w *world) deployment(name string) (*unstructured.Unstructured, error) {
+	if err := w.scaleErr[name]; err != nil {
+		return nil, err
+	}
+	if _, has := w.replicas[name]; !has {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, name)
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name, "namespace": "ns"}}}
+	must(w.T, unstructured.SetNestedStringMap(o.Object, w.podLabels, "spec", "template", "metadata", "labels"))
+	return o, nil
 }
 
 // patch applies a JSON patch. The answer to one that does not apply is that of the API server.
@@ -364,61 +379,3 @@ func (w *world) autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 func (w *world) patches(kind, result string) float64 {
 	return testutil.ToFloat64(w.metrics.patches.WithLabelValues(kind, result))
 }
-
-// fakePrometheus speaks the HTTP API of Prometheus.
-type fakePrometheus struct {
-	*httptest.Server
-	mu sync.Mutex
-	// samples by query: a value, or several. A query that is not here has no sample.
-	samples map[string][]string
-	at      time.Time
-	// lag is how old samples are.
-	lag time.Duration
-	// raw is an answer in place of all others, with its code.
-	raw  string
-	code int
-	// asked are the queries since the start.
-	asked map[string]int
-}
-
-func startPrometheus(t testing.TB) *fakePrometheus {
-	p := &fakePrometheus{samples: map[string][]string{}, at: noon, asked: map[string]int{}}
-	p.Server = httptest.NewServer(http.HandlerFunc(p.answer))
-	t.Cleanup(p.Close)
-	return p
-}
-
-func (p *fakePrometheus) answer(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.code != 0 {
-		w.WriteHeader(p.code)
-		fmt.Fprint(w, p.raw)
-		return
-	}
-	if r.URL.Path != "/api/v1/query" {
-		w.WriteHeader(http.StatusNotFound)
-		return
-	}
-	query := r.FormValue("query")
-	p.asked[query]++
-	result := []any{}
-	for i, value := range p.samples[query] {
-		result = append(result, map[string]any{"metric": map[string]string{"i": fmt.Sprint(i)}, "value": []any{p.at.Unix(), value}})
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}})
-}
-
-// measure makes a sample of each query.
-func (w *world) measure(samples map[string]string) {
-	w.prom.mu.Lock()
-	defer w.prom.mu.Unlock()
-	w.prom.samples = map[string][]string{}
-	for query, value := range samples {
-		w.prom.samples[query] = []string{value}
-	}
-}
-
-// arrive makes so many requests a second arrive.
-func (w *world) arrive(rate string) { w.measure(map[string]string{"rate": rate}) }

@@ -44,6 +44,7 @@ func (c *Controller) Pass(ctx context.Context) error {
 		return fmt.Errorf("read the GPUNodes: %w", err)
 	}
 	p.reports = reportsOf(nodes.Items)
+	c.learnSlots(nodes.Items)
 	var err error
 	if p.jobs, err = p.borrowers(nodes.Items); err != nil {
 		return err
@@ -75,9 +76,15 @@ func (p *pass) forget(fleets []*v1alpha1.InferenceFleet) {
 
 // run decides on a fleet and carries that out.
 func (v *visit) run(ctx context.Context) error {
-	var err error
-	if v.fleet, err = declared(v.object); err != nil {
-		return v.writeStatus(ctx, v.invalid(err))
+	replicas, problem, err := v.describe(ctx)
+	if err != nil {
+		return err
+	}
+	if problem == nil {
+		problem = v.declare(replicas)
+	}
+	if problem != nil {
+		return v.writeStatus(ctx, v.undeclared(problem))
 	}
 	if err := v.observe(ctx); err != nil {
 		return err
@@ -94,6 +101,16 @@ func (v *visit) run(ctx context.Context) error {
 	}
 	outcome, failed := v.apply(ctx)
 	return errors.Join(failed, v.writeStatus(ctx, v.status(outcome, prioritized)))
+}
+
+// declare takes over what the user declared. A refusal says what is not legal.
+func (v *visit) declare(replicas []description) *refusal {
+	fleet, err := declared(v.object, replicas)
+	if err != nil {
+		return &refusal{reasonInvalid, err.Error()}
+	}
+	v.fleet = fleet
+	return nil
 }
 
 // config returns how to decide.

@@ -296,7 +296,7 @@ func TestPromiseKept(t *testing.T) {
 func llm(s *v1alpha1.InferenceFleetSpec) {
 	s.Promise = v1alpha1.FleetPromise{Quantile: "0.9", Of: v1alpha1.PromiseOfFirstToken, Latency: metav1.Duration{Duration: 500 * time.Millisecond}, PerToken: &metav1.Duration{Duration: 40 * time.Millisecond}}
 	for i := range s.Variants {
-		r := &s.Variants[i].Replica
+		r := s.Variants[i].Replica
 		r.Rate, r.Time, r.FirstToken, r.InFlight = "2", metav1.Duration{Duration: 4 * time.Second}, &metav1.Duration{Duration: 100 * time.Millisecond}, 6
 	}
 	s.Metrics.Queries.PerToken = "tokens"

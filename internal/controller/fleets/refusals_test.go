@@ -231,7 +231,7 @@ func TestDeclaredDefaults(t *testing.T) {
 	o.Spec.Variants[0].Cost, o.Spec.Variants[0].Slots = 0, 7
 	o.Spec.Variants[1].Cost = 0
 	o.Spec.Variants[1].Replica.Gate = &metav1.Duration{Duration: time.Second}
-	f, err := declared(o)
+	f, err := declared(o, ownReplicas(o))
 	must(t, err)
 	a, b := f.Variants[0], f.Variants[1]
 	if f.Promise.Quantile != .99 || f.Objective != "proportional" || a.Cost != 7 || b.Cost != 1 || a.Replica.Variation != 1 || a.Replica.Gate != 0 ||

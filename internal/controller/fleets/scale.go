@@ -63,17 +63,45 @@ type scales struct {
 	mapper meta.RESTMapper
 }
 
-// read reads the number of a scale target. A refusal says that there is none to write; an error is of the request.
-func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.FleetScaleTarget) (*target, *refusal, error) {
+// find returns the resource of a kind. A refusal says that the API server has none; an error is of the request.
+func (s *scales) find(ref *v1alpha1.FleetScaleTarget) (schema.GroupVersionResource, *refusal, error) {
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		return nil, &refusal{reasonUnknownKind, fmt.Sprintf("the API server does not serve %s of %s: correct scaleTargetRef, or install the kind", ref.Kind, ref.APIVersion)}, nil
+		return schema.GroupVersionResource{}, &refusal{reasonUnknownKind, fmt.Sprintf("the API server does not serve %s of %s: correct scaleTargetRef, or install the kind", ref.Kind, ref.APIVersion)}, nil
 	case err != nil:
-		return nil, nil, fmt.Errorf("find the resource of %s %s: %w", ref.Kind, ref.Name, err)
+		return schema.GroupVersionResource{}, nil, fmt.Errorf("find the resource of %s %s: %w", ref.Kind, ref.Name, err)
 	}
-	t := &target{client: s.client.Resource(mapping.Resource).Namespace(namespace), ref: ref}
+	return mapping.Resource, nil, nil
+}
+
+// podLabels reads the labels of the pods that a scale target makes, from its pod template: none where it has no such template.
+func (s *scales) podLabels(ctx context.Context, namespace string, ref *v1alpha1.FleetScaleTarget) (map[string]string, *refusal, error) {
+	resource, refused, err := s.find(ref)
+	if err != nil || refused != nil {
+		return nil, refused, err
+	}
+	o, err := s.client.Resource(resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &refusal{reasonTargetMissing, fmt.Sprintf("%s %s does not exist: create it, or correct scaleTargetRef", ref.Kind, ref.Name)}, nil
+	case apierrors.IsForbidden(err):
+		return nil, &refusal{reasonNotAllowed, fmt.Sprintf("the controller may not get %s, whose pods name the profile: bind a ClusterRole with this right to its service account, or set profile: %v", resource.Resource, err)}, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	labels, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels") // of another form, they name no profile
+	return labels, nil, nil
+}
+
+// read reads the number of a scale target. A refusal says that there is none to write; an error is of the request.
+func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.FleetScaleTarget) (*target, *refusal, error) {
+	resource, refused, err := s.find(ref)
+	if err != nil || refused != nil {
+		return nil, refused, err
+	}
+	t := &target{client: s.client.Resource(resource).Namespace(namespace), ref: ref}
 	scale, err := t.client.Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
 	switch {
 	case apierrors.IsNotFound(err) && namesNothing(err):
@@ -81,7 +109,7 @@ func (s *scales) read(ctx context.Context, namespace string, ref *v1alpha1.Fleet
 	case apierrors.IsNotFound(err):
 		return nil, &refusal{reasonTargetMissing, fmt.Sprintf("%s %s does not exist, or its kind has no subresource /scale: create it, or correct scaleTargetRef", ref.Kind, ref.Name)}, nil
 	case apierrors.IsForbidden(err):
-		return nil, notAllowed(mapping.Resource.Resource+"/scale", err), nil
+		return nil, notAllowed(resource.Resource+"/scale", err), nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("read the scale of %s %s: %w", ref.Kind, ref.Name, err)
 	}

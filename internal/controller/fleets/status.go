@@ -46,14 +46,14 @@ func said(kind string, problem *refusal, reason, message string) condition {
 	return condition{kind, metav1.ConditionTrue, reason, message}
 }
 
-// invalid returns the status of a fleet whose spec is not legal: what was written last stands, and the conditions say why nothing changes.
-func (v *visit) invalid(err error) *v1alpha1.InferenceFleetStatus {
+// undeclared returns the status of a fleet of which not all is declared as it must be: what was written last stands, and the conditions say why
+// nothing changes.
+func (v *visit) undeclared(problem *refusal) *v1alpha1.InferenceFleetStatus {
 	s := v.object.Status.DeepCopy()
-	s.ObservedGeneration, s.Reason, s.Message = v.object.Generation, reasonInvalid, err.Error()
-	problem := &refusal{reasonInvalid, err.Error()}
+	s.ObservedGeneration, s.Reason, s.Message = v.object.Generation, problem.reason, problem.message
 	v.setConditions(s, said(v1alpha1.ConditionFleetReady, problem, "", ""))
 	for _, kind := range []string{v1alpha1.ConditionMeasured, v1alpha1.ConditionPromiseKept, v1alpha1.ConditionRouted, v1alpha1.ConditionScaled, v1alpha1.ConditionPrioritized} {
-		v.setConditions(s, condition{kind, metav1.ConditionUnknown, reasonInvalid, "the spec of the fleet is not legal: see the condition Ready"})
+		v.setConditions(s, condition{kind, metav1.ConditionUnknown, problem.reason, "the fleet cannot be sized as it is declared: see the condition Ready"})
 	}
 	return s
 }

@@ -39,8 +39,8 @@ type InferenceFleetList struct {
 
 // InferenceFleetSpec is a promise, and what there is to keep it.
 //
-// +kubebuilder:validation:XValidation:rule="self.promise.of != 'FirstToken' || self.variants.all(v, has(v.replica.firstToken))",message="promise.of is FirstToken: each variant needs replica.firstToken, the mean time until the first token on an idle replica"
-// +kubebuilder:validation:XValidation:rule="!has(self.promise.perToken) || self.variants.all(v, has(v.replica.inFlight))",message="promise.perToken is set: each variant needs replica.inFlight, how many answers at a time a replica can generate within it"
+// +kubebuilder:validation:XValidation:rule="self.promise.of != 'FirstToken' || self.variants.all(v, !has(v.replica) || has(v.replica.firstToken))",message="promise.of is FirstToken: each variant needs replica.firstToken, the mean time until the first token on an idle replica"
+// +kubebuilder:validation:XValidation:rule="!has(self.promise.perToken) || self.variants.all(v, !has(v.replica) || has(v.replica.inFlight))",message="promise.perToken is set: each variant needs replica.inFlight, how many answers at a time a replica can generate within it"
 // +kubebuilder:validation:XValidation:rule="self.promise.of != 'FirstToken' || self.metrics.preset in ['vllm', 'none'] || has(self.metrics.queries) && has(self.metrics.queries.latency) && has(self.metrics.queries.variantLatency)",message="promise.of is FirstToken, and of the presets only vllm measures that: metrics.queries must have latency and variantLatency"
 type InferenceFleetSpec struct {
 	// Promise is the latency that the fleet keeps.
@@ -105,6 +105,8 @@ const (
 // FleetVariant is one pool of equal replicas: one GPU model, one share size.
 //
 // +kubebuilder:validation:XValidation:rule="self.minReplicas <= self.maxReplicas",message="minReplicas must be at most maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.replica) || !has(self.profile)",message="replica and profile say the same thing: remove one of them"
+// +kubebuilder:validation:XValidation:rule="has(self.replica) || has(self.gpuModel) && has(self.slots)",message="without replica, gpuModel and slots are needed: they say which entry of the profile counts"
 type FleetVariant struct {
 	// Name of the variant, unique in the fleet.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
@@ -151,8 +153,16 @@ type FleetVariant struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="loadTime must be from 0s to 24h"
 	LoadTime metav1.Duration `json:"loadTime"`
-	// Replica is how one replica serves, without neighbours. What is measured later corrects it.
-	Replica FleetReplica `json:"replica"`
+	// Replica is how one replica serves, without neighbours. What is measured later corrects it. Without it the WorkloadProfile says it, by its
+	// serving on the GPU model and the share that slots are.
+	// +optional
+	Replica *FleetReplica `json:"replica,omitempty"`
+	// Profile is the name of that WorkloadProfile, in the namespace of the fleet. Default: the label tandem-gpu.io/profile of the pod template
+	// of the scale target.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Profile string `json:"profile,omitempty"`
 }
 
 // FleetScaleTarget names an object with the subresource /scale, such as a Deployment.

@@ -2,7 +2,24 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// FleetReplica is how one replica of a variant serves requests while no other pod slows it down.
+// ProfileServing is how a replica of a workload serves requests on a share of one GPU model.
+//
+// +kubebuilder:validation:XValidation:rule="self.sharePercent <= 100 || self.sharePercent % 100 == 0",message="sharePercent must be from 1 to 100 percent of a device, or a multiple of 100 up to 12800 for whole devices"
+type ProfileServing struct {
+	// Model is the product name as in GPUNode.
+	// +kubebuilder:validation:Pattern=`^[^*]+$`
+	// +kubebuilder:validation:MaxLength=63
+	Model string `json:"model"`
+	// SharePercent of the model that a replica has: from 1 to 100, or a multiple of 100 up to 12800 for whole devices. Of a share that is no
+	// whole percent, such as one slot of 7, it is the nearest one, 14.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=12800
+	SharePercent int32 `json:"sharePercent"`
+	// Replica is how it serves there, without neighbours.
+	Replica FleetReplica `json:"replica"`
+}
+
+// FleetReplica is how one replica serves requests while no other pod slows it down.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.firstToken) || duration(self.firstToken) <= duration(self.time)",message="firstToken must be at most time, that of the whole answer"
 type FleetReplica struct {

@@ -88,6 +88,16 @@ type WorkloadProfileSpec struct {
 	//
 	// +optional
 	Scaling *ProfileScaling `json:"scaling,omitempty"`
+
+	// Serving says how a replica of this workload serves requests, by GPU model and share. The variants of InferenceFleets that declare no
+	// replica go by it.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=model
+	// +listMapKey=sharePercent
+	// +kubebuilder:validation:MaxItems=64
+	Serving []ProfileServing `json:"serving,omitempty"`
 }
 
 // WorkClass is a class of work by how its speed follows its part of a device.
