@@ -119,7 +119,7 @@ func (v *visit) labelled(ctx context.Context, ref *v1alpha1.FleetScaleTarget) (s
 //
 // Example: 1 slot of 7 is 14 percent.
 func percent(slots, of int32) int32 {
-	return int32(max(1, (200*int64(slots)+int64(of))/(2*int64(of))))
+	return max(1, (200*slots+of)/(2*of))
 }
 
 // listed names the shares that a profile describes: "A100 at 50 percent, T4 at 100 percent".
