@@ -32,7 +32,7 @@ const (
 	// guardGrows, guardEases: a factor for each minute in which the promise was broken although the replicas that served should have kept
 	// it · for each other minute.
 	guardGrows, guardEases, mostGuard = 1.1, .98, 2
-	// unseenKeeps is what is left, after a minute without a replica, of the difference between a learned slowdown and 1: half of it after
+	// unseenKeeps is what is left, after a minute without a request, of the difference between a learned slowdown and 1: half of it after
 	// 35 minutes. More keeps a variant out for longer; less tries a slow one more often.
 	unseenKeeps = .98
 	// jump is the part by which the rate may differ from that of the last minutes, for measurements to be of one rate.

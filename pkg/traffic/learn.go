@@ -84,15 +84,22 @@ func (d *decision) learn() {
 	d.forgetSlowdowns()
 }
 
-// forgetSlowdowns moves what was learned of variants without a replica towards what is declared. Otherwise a variant that was slow once would
-// never get a replica again that could show that it is not any more.
+// forgetSlowdowns moves what was learned of variants without requests towards what is declared. Otherwise a variant that was slow once would
+// never get a replica or a request again that could show that it is not any more.
 func (d *decision) forgetSlowdowns() {
 	for i := range d.fleet.Variants {
 		v := &d.fleet.Variants[i]
-		if s, learned := d.memory.Slowdowns[v.Name]; learned && v.Wanted == 0 && v.Ready == 0 {
+		if s, learned := d.memory.Slowdowns[v.Name]; learned && v.isUnseen(d.seen.Rate) {
 			d.memory.Slowdowns[v.Name] = 1 + (s-1)*unseenKeeps
 		}
 	}
+}
+
+// isUnseen reports whether a variant shows nothing of itself, although requests come at a rate: it has no replica, or others get all of them.
+// One that gets its part of no requests forgets nothing, since it gets its part of the next ones. Unknown arrivals are none if it has no part.
+func (v *Variant) isUnseen(rate float64) bool {
+	without := v.Measured.Arrivals == 0 || v.Part == 0 && !(v.Measured.Arrivals > 0)
+	return v.Wanted == 0 && v.Ready == 0 || rate > 0 && without
 }
 
 // guard asks for more capacity than predicted while measurements say that the prediction is wrong.

@@ -4,22 +4,24 @@ import "math"
 
 // split divides the requests over the replicas that serve and stay.
 func (d *decision) split() {
-	pools := make([]Pool, len(d.fleet.Variants))
+	pools, capacity := make([]Pool, len(d.fleet.Variants)), 0.0
 	for i := range pools {
 		v := &d.fleet.Variants[i]
 		pools[i].Replica = d.slowed[i]
 		if v.Ready > 0 && !v.Fails {
 			stays := float64(min(v.Ready, d.plan.Variants[i].Replicas)) / float64(v.Ready)
 			pools[i].Replicas, pools[i].Capacity = min(v.Warm, float64(v.Ready))*stays, d.plan.Variants[i].Capacity
+			capacity += pools[i].Replicas * pools[i].Capacity
 		}
 	}
 	if !d.isKnown {
 		d.holdParts(pools)
 		return
 	}
-	// The parts hold until the next decision: a pool that gets all that it serves now would get too much a moment later. Where nothing
-	// arrives, the division for a little is right for the first requests.
-	demand := max(d.seen.Rate, d.memory.Forecast.Highest(d.cfg.Interval), leastDemand)
+	// The parts hold until the next decision: a pool that gets all that it serves now would get too much a moment later. But only requests
+	// that have arrived send others to pools that are too slow for the promise. Where nothing arrives, the division for a little is right for
+	// the first requests.
+	demand := max(d.seen.Rate, min(d.memory.Forecast.Highest(d.cfg.Interval), capacity), leastDemand)
 	parts := Split(pools, demand, d.fleet.Objective, d.fleet.Promise.Quantile)
 	if parts == nil {
 		d.setParts(make([]float64, len(pools)))

@@ -11,7 +11,8 @@ type Pool struct {
 	Replica Replica
 	// Replicas counts them, 0 or more. A replica that is still cold counts for a part.
 	Replicas float64
-	// Capacity is how many requests a second a replica serves within the promise. At 0 no pool has a bound.
+	// Capacity is how many requests a second a replica serves within the promise, 0 where it cannot keep the promise. If it is 0 in all
+	// pools, no pool has a bound.
 	Capacity float64
 }
 
@@ -41,8 +42,9 @@ func (o Objective) Validate() error {
 
 // Split divides a rate of requests over pools. The result is requests a second for each pool, with the sum demand. It is the division
 // that is best for the objective among those in which no pool gets more than its capacity. Where the pools together have less
-// capacity than that, all exceed it by the same part, and where they are overloaded, all are by the same part. The result is nil where
-// there is no replica.
+// capacity than that, each gets its capacity, and of what is left a part in proportion to the rest of its rate: so no pool is overloaded
+// while another one has room, and they all become overloaded together. Example: two pools of rate 10, with capacities of 6 and 0, get 8 and
+// 5 of 13. Where the pools are overloaded, all are by the same part. The result is nil where there is no replica.
 //
 // The quantile is that of TailOptimal.
 func Split(pools []Pool, demand float64, objective Objective, quantile float64) []float64 {
@@ -54,10 +56,11 @@ func Split(pools []Pool, demand float64, objective Objective, quantile float64) 
 	switch {
 	case rate <= 0:
 		return nil
-	case capacity > 0 && demand >= capacity*nearlyFull && demand < rate*nearlyFull:
-		parts := make([]float64, len(pools))
+	case capacity > 0 && demand >= capacity && demand < rate*nearlyFull:
+		parts, rest := make([]float64, len(pools)), (demand-capacity)/(rate-capacity)
 		for i := range pools {
-			parts[i] = demand * pools[i].Replicas * pools[i].Capacity / capacity
+			p := &pools[i]
+			parts[i] = p.Replicas * (p.Capacity + rest*(p.Replica.Rate-p.Capacity))
 		}
 		return parts
 	case capacity <= 0 || demand >= rate*nearlyFull:
