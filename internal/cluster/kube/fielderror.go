@@ -26,6 +26,8 @@ type FieldError struct {
 	MustReplace bool
 	// Object reports that the field is one of another object than the pod, which the user can change.
 	Object bool
+	// NothingWaits reports that no pod waits for the correction: the object was not refused, it is left alone.
+	NothingWaits bool
 }
 
 // Error names the field, the value, the legal values and what to do.
@@ -39,6 +41,8 @@ func (e *FieldError) Error() string {
 	switch {
 	case e.MustReplace:
 		b.WriteString("; the field is immutable: the pod must be replaced")
+	case e.NothingWaits:
+		b.WriteString("; correct it")
 	case e.Object:
 		b.WriteString("; correct it and the pods are tried again")
 	case strings.HasPrefix(e.Field, "metadata.labels"):

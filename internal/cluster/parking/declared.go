@@ -82,7 +82,7 @@ func Read(annotations map[string]string) (*Declared, error) {
 	} {
 		if raw, there := annotations[read.key]; there {
 			if err := read.take(raw); err != nil {
-				err.Object = true
+				err.NothingWaits = true
 				return nil, err
 			}
 		}
@@ -92,7 +92,7 @@ func Read(annotations map[string]string) (*Declared, error) {
 
 // unknown says that nobody reads an annotation, and which one was probably meant.
 func unknown(key string) error {
-	e := &kube.FieldError{Field: kube.AnnotationPath(key), Legal: "nobody reads it on a workload, legal are " + strings.Join(keys, ", "), Object: true}
+	e := &kube.FieldError{Field: kube.AnnotationPath(key), Legal: "nobody reads it on a workload, legal are " + strings.Join(keys, ", "), NothingWaits: true}
 	if meant, found := spelling.Nearest(key, keys); found {
 		e.Legal = "nobody reads it on a workload, the nearest legal one is " + meant
 	}
@@ -105,10 +105,10 @@ func (d *Declared) readMode(annotations map[string]string) error {
 	d.Wakes = raw == v1alpha1.NotebookPark
 	switch {
 	case !there:
-		return &kube.FieldError{Field: kube.AnnotationPath(v1alpha1.AnnotationNotebook), Legal: "it is missing beside others of notebooks, " + legal, Object: true}
+		return &kube.FieldError{Field: kube.AnnotationPath(v1alpha1.AnnotationNotebook), Legal: "it is missing beside others of notebooks, " + legal, NothingWaits: true}
 	case !d.Wakes && raw != v1alpha1.NotebookCull:
 		err := kube.Malformed(v1alpha1.AnnotationNotebook, raw, legal)
-		err.Object = true
+		err.NothingWaits = true
 		return err
 	}
 	return nil

@@ -79,7 +79,7 @@ func TestReadRefuses(t *testing.T) {
 		{v1alpha1.AnnotationNotebookParksAt, "1h", "nobody reads it on a workload"},
 	} {
 		d, err := Read(with(mode, "park", test.key, test.value))
-		if d != nil || err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "metadata.annotations["+test.key+"]") {
+		if d != nil || err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "metadata.annotations["+test.key+"]") || !strings.HasSuffix(err.Error(), "; correct it") {
 			t.Errorf("%s=%.30q: %v, want %s", test.key, test.value, err, test.want)
 		}
 	}
