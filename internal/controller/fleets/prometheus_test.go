@@ -241,3 +241,17 @@ func TestWarmth(t *testing.T) {
 		t.Errorf("one that was gone is warm: %v", got)
 	}
 }
+
+// Without the number of requests the latency is unknown, and its condition says where the reason is.
+func TestLatencyWithoutArrivals(t *testing.T) {
+	w := newWorld(t)
+	w.pass()
+	if got := w.message(v1alpha1.ConditionPromiseKept); got != "the latency is unknown, since it is unknown how many requests arrive: see the condition Measured" {
+		t.Errorf("PromiseKept: %s", got)
+	}
+	w.arrive("60")
+	w.pass()
+	if got := w.message(v1alpha1.ConditionPromiseKept); !strings.HasPrefix(got, "the latency is unknown: too few requests arrive to tell") {
+		t.Errorf("PromiseKept: %s", got)
+	}
+}

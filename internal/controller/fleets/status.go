@@ -156,7 +156,10 @@ func (v *visit) promiseKept() condition {
 	case metav1.ConditionUnknown:
 		c.reason = reasonUnmeasured
 		c.message = "the latency is unknown: too few requests arrive to tell, there is no query for it, or its result is no number"
-		if latency > 0 {
+		switch {
+		case v.measured.problem != nil:
+			c.message = "the latency is unknown, since it is unknown how many requests arrive: see the condition Measured"
+		case latency > 0:
 			c.message = "the time for each token is unknown: there is no query for it, or its result is no number"
 		}
 	}
