@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -71,18 +74,21 @@ func TestInferenceFleetSchema(t *testing.T) {
 		{"a cost of 0", at{"variants.0.cost": int64(0)}, "cost"},
 		{"no cost", at{"variants.0.cost": nil}, ""},
 		{"a median", at{"promise.quantile": "0.5"}, ""},
-		{"a quantile below the median", at{"promise.quantile": "0.49"}, "spec.promise.quantile"},
+		{"a quantile below the median", at{"promise.quantile": "0.49"}, "quantile must be a decimal from 0.5 to below 1"},
 		{"a quantile of 1", at{"promise.quantile": "1"}, "spec.promise.quantile"},
-		{"a quantile in percent", at{"promise.quantile": "99"}, "spec.promise.quantile"},
+		{"a quantile in percent", at{"promise.quantile": "99"}, "quantile must be a decimal from 0.5 to below 1"},
 		{"no quantile", at{"promise.quantile": nil}, ""},
-		{"a promise of 0", at{"promise.latency": "0s"}, "latency must be from 1us to 24h"},
-		{"a promise of days", at{"promise.latency": "25h"}, "latency must be from 1us to 24h"},
-		{"a promise without a unit", at{"promise.latency": "200"}, "spec.promise.latency"},
+		{"a promise of 0", at{"promise.latency": "0s"}, "latency must be a duration from 1us to 24h, such as 200ms"},
+		{"a promise of days", at{"promise.latency": "25h"}, "latency must be a duration from 1us to 24h, such as 200ms"},
+		{"a promise without a unit", at{"promise.latency": "200"}, "latency must be a duration from 1us to 24h"},
 		{"no promise", at{"promise.latency": nil}, "spec.promise.latency: Required"},
-		{"a rate of 0", at{"variants.0.replica.rate": "0.00"}, "rate must be above 0"},
-		{"a rate in words", at{"variants.0.replica.rate": "fast"}, "rate"},
-		{"a variation below 0", at{"variants.0.replica.variation": "-1"}, "variation"},
+		{"a rate of 0", at{"variants.0.replica.rate": "0.00"}, "rate must be a decimal above 0"},
+		{"a rate in words", at{"variants.0.replica.rate": "fast"}, "rate must be a decimal above 0"},
+		{"a variation below 0", at{"variants.0.replica.variation": "-1"}, "variation must be a decimal from 0"},
 		{"a gate", at{"variants.0.replica.gate": "5ms"}, ""},
+		{"a gate without a unit", at{"variants.0.replica.gate": "5"}, "gate must be a duration from 0s to 24h, such as 5ms"},
+		{"a time in words", at{"variants.0.replica.time": "25 ms"}, "time must be a duration from 1us to 24h, such as 25ms"},
+		{"a load time in words", at{"variants.0.loadTime": "a minute"}, "loadTime must be a duration from 0s to 24h"},
 		{"a profile", at{"variants.0.replica": nil, "variants.0.profile": "bert"}, ""},
 		{"the profile of the pods", at{"variants.0.replica": nil}, ""},
 		{"a profile and a replica", at{"variants.0.profile": "bert"}, "replica and profile say the same thing: remove one of them"},
@@ -91,19 +97,22 @@ func TestInferenceFleetSchema(t *testing.T) {
 		{"a profile without slots", at{"variants.0.replica": nil, "variants.0.slots": nil}, "without replica, gpuModel and slots are needed"},
 		{"a profile with a promise of tokens", at{"variants.0.replica": nil, "variants.1.replica": nil, "promise.of": "FirstToken", "promise.perToken": "40ms", "metrics.preset": "vllm"}, ""},
 		{"a replica without tokens beside a profile", at{"variants.0.replica": nil, "promise.of": "FirstToken", "metrics.preset": "vllm"}, "each variant needs replica.firstToken"},
-		{"a load time of days", at{"variants.0.loadTime": "24h1s"}, "loadTime must be from 0s to 24h"},
+		{"a load time of days", at{"variants.0.loadTime": "24h1s"}, "loadTime must be a duration from 0s to 24h, such as 60s"},
 		{"an unknown objective", at{"objective": "fair"}, "spec.objective: Unsupported value"},
 		{"an unknown preset", at{"metrics.preset": "seldon"}, "spec.metrics.preset: Unsupported value"},
 		{"no preset and no queries", at{"metrics.preset": nil}, "without a preset, queries must have rate or variantRate"},
 		{"queries without a rate", at{"metrics.preset": nil, "metrics.queries": map[string]any{"latency": "x"}}, "without a preset, queries must have rate or variantRate"},
 		{"queries with a rate", at{"metrics.preset": nil, "metrics.queries": map[string]any{"rate": "x"}}, ""},
-		{"a window of seconds", at{"metrics.window": "29s"}, "window must be from 30s to 10m"},
+		{"a window of seconds", at{"metrics.window": "29s"}, "window must be a duration from 30s to 10m, such as 1m"},
 		{"no address", at{"metrics.prometheusURL": nil}, "prometheusURL is missing: only the preset reported does without"},
 		{"reported rates", at{"metrics.prometheusURL": nil, "metrics.preset": "reported"}, ""},
 		{"reported rates and a query", at{"metrics.preset": "reported", "metrics.queries": map[string]any{"latency": "x"}}, ""},
 		{"a query without an address", at{"metrics.prometheusURL": nil, "metrics.preset": "reported", "metrics.queries": map[string]any{"latency": "x"}}, "queries need prometheusURL"},
-		{"an address with a password", at{"metrics.prometheusURL": "http://a:b@prometheus"}, "spec.metrics.prometheusURL"},
-		{"an address of a file", at{"metrics.prometheusURL": "file:///etc/passwd"}, "spec.metrics.prometheusURL"},
+		{"an address with a password", at{"metrics.prometheusURL": "http://a:b@prometheus"}, "prometheusURL must be http:// or https:// with a host"},
+		{"an address of a file", at{"metrics.prometheusURL": "file:///etc/passwd"}, "prometheusURL must be http:// or https:// with a host"},
+		{"an address with a blank", at{"metrics.prometheusURL": "http://prometheus /"}, "prometheusURL must be"},
+		{"an address with a path", at{"metrics.prometheusURL": "https://prometheus:9090/team-a"}, ""},
+		{"an address without http", at{"metrics.prometheusURL": "prometheus:9090"}, "prometheusURL must be"},
 		{"a rule below 0", at{"route.httpRoute.rule": int64(-1)}, "spec.route.httpRoute.rule"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -140,6 +149,52 @@ func set(t *testing.T, in any, path []string, value any) {
 			delete(c, path[0])
 		default:
 			c[path[0]] = value
+		}
+	}
+}
+
+// What the example says of its variants is what their pods ask for, and the parts refer to one another.
+func TestInferenceExample(t *testing.T) {
+	text, err := os.ReadFile("../../examples/inference/fleet.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fleet v1alpha1.InferenceFleet
+	deployments, services := map[string]*appsv1.Deployment{}, map[string]*corev1.Service{}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		into := map[string]any{"\nkind: InferenceFleet\n": &fleet, "\nkind: Deployment\n": &appsv1.Deployment{}, "\nkind: Service\n": &corev1.Service{}}
+		for kind, o := range into {
+			if !strings.Contains("\n"+document, kind) {
+				continue
+			}
+			if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {
+				t.Error(err)
+			}
+			switch o := o.(type) {
+			case *appsv1.Deployment:
+				deployments[o.Name] = o
+			case *corev1.Service:
+				services[o.Name] = o
+			}
+		}
+	}
+	if len(fleet.Spec.Variants) != 2 {
+		t.Fatalf("the fleet has %d variants", len(fleet.Spec.Variants))
+	}
+	for i := range fleet.Spec.Variants {
+		v := &fleet.Spec.Variants[i]
+		d, s := deployments[v.ScaleTargetRef.Name], services[v.Service.Name]
+		if d == nil || s == nil {
+			t.Errorf("variant %s names Deployment %v and Service %v", v.Name, d, s)
+			continue
+		}
+		pods := d.Spec.Template
+		slots := pods.Spec.Containers[0].Resources.Limits[v1alpha1.ResourceVGPU]
+		if pods.Annotations[v1alpha1.AnnotationModels] != v.GPUModel || slots.Value() != int64(v.Slots) || pods.Spec.SchedulerName != v1alpha1.SchedulerName {
+			t.Errorf("variant %s is %d slots of %s, and its pods ask for %v of %v", v.Name, v.Slots, v.GPUModel, &slots, pods.Annotations)
+		}
+		if !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pods.Labels)) || s.Spec.Ports[0].Port != v.Service.Port {
+			t.Errorf("variant %s: Service %+v does not select %v", v.Name, s.Spec, pods.Labels)
 		}
 	}
 }
