@@ -24,7 +24,10 @@ const byKeys = "ValidatingAdmissionPolicy 'tandem-keys'"
 
 // A key that nobody reads is refused with the legal one that was meant.
 func TestUnknownKeysAreRefused(t *testing.T) {
-	const domain = v1alpha1.Domain + "/"
+	const (
+		domain     = v1alpha1.Domain + "/"
+		onTheOwner = "Tandem reads the annotations of a notebook on its StatefulSet or Deployment, not on its pods: move them"
+	)
 	for _, test := range []struct {
 		label bool
 		key   string
@@ -43,6 +46,8 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		{false, "elastic-worker", "the nearest legal one is the annotation tandem-gpu.io/elastic-workers:"},
 		{false, "elastic-rates", "the nearest legal one is the annotation tandem-gpu.io/elastic-rate:"},
 		{false, "compute-limits", "the nearest legal one is the annotation tandem-gpu.io/compute-limit:"},
+		{false, "notebook", onTheOwner}, {false, "notebook-idle", onTheOwner}, {true, "notebook-path", onTheOwner},
+		{false, "notebook-port", onTheOwner}, {false, "notebook-token", onTheOwner},
 		{false, "foo", "legal are the annotation tandem-gpu.io/compute-limit,"},
 		{true, "x", "the label tandem-gpu.io/gang"},
 		{true, strings.Repeat("z", 63), "legal are the annotation"},
