@@ -49,8 +49,8 @@ func TestServingSchema(t *testing.T) {
 		{"a share of nothing", serving("sharePercent", int64(0)), "spec.serving[0].sharePercent"},
 		{"a device and a half", serving("sharePercent", int64(150)), "a multiple of 100 up to 12800"},
 		{"no replica", serving("replica", nil), "spec.serving[0].replica: Required value"},
-		{"a rate of 0", replica("rate", "0"), "rate must be above 0 requests a second"},
-		{"a time of 0", replica("time", "0s"), "time must be from 1us to 24h"},
+		{"a rate of 0", replica("rate", "0"), "rate must be a decimal above 0"},
+		{"a time of 0", replica("time", "0s"), "time must be a duration from 1us to 24h"},
 		{"a first token after the answer", replica("firstToken", "26ms"), "firstToken must be at most time"},
 		{"answers without end", replica("inFlight", int64(5000)), "spec.serving[0].replica.inFlight"},
 	} {

@@ -201,17 +201,17 @@ func fleetTaken(t *testing.T, s *fleetScene) {
 func fleetRefused(t *testing.T, s *fleetScene) {
 	s.create(t, "bert", twoVariants())
 	for patch, want := range map[string]string{
-		`[{"op": "replace", "path": "/spec/promise/latency", "value": "0s"}]`:                         "latency must be from 1us to 24h",
+		`[{"op": "replace", "path": "/spec/promise/latency", "value": "0s"}]`:                         "latency must be a duration from 1us to 24h",
 		`[{"op": "replace", "path": "/spec/variants/1/service/name", "value": "bert-a100"}]`:          "two variants name one Service",
 		`[{"op": "replace", "path": "/spec/variants/1/scaleTargetRef/name", "value": "bert-a100"}]`:   "two variants name one scale target",
 		`[{"op": "replace", "path": "/spec/variants/0/minReplicas", "value": 11}]`:                    "minReplicas must be at most maxReplicas",
-		`[{"op": "replace", "path": "/spec/variants/0/replica/rate", "value": "0"}]`:                  "rate must be above 0 requests a second",
+		`[{"op": "replace", "path": "/spec/variants/0/replica/rate", "value": "0"}]`:                  "rate must be a decimal above 0",
 		`[{"op": "replace", "path": "/spec/metrics/queries", "value": {"latency": "1"}}]`:             "without a preset, queries must have rate or variantRate",
-		`[{"op": "replace", "path": "/spec/metrics/prometheusURL", "value": "http://u:p@host:9090"}]`: "spec.metrics.prometheusURL",
+		`[{"op": "replace", "path": "/spec/metrics/prometheusURL", "value": "http://u:p@host:9090"}]`: "prometheusURL must be http://",
 		`[{"op": "add", "path": "/spec/promise/of", "value": "FirstToken"}]`:                          "each variant needs replica.firstToken",
 		`[{"op": "add", "path": "/spec/promise/of", "value": "Token"}]`:                               `"Answer", "FirstToken"`,
 		`[{"op": "add", "path": "/spec/promise/perToken", "value": "50ms"}]`:                          "each variant needs replica.inFlight",
-		`[{"op": "add", "path": "/spec/promise/perToken", "value": "2h"}]`:                            "perToken must be from 1us to 1h",
+		`[{"op": "add", "path": "/spec/promise/perToken", "value": "2h"}]`:                            "perToken must be a duration from 1us to 1h",
 		`[{"op": "add", "path": "/spec/variants/0/replica/firstToken", "value": "1h"}]`:               "firstToken must be at most time",
 		`[{"op": "add", "path": "/spec/variants/0/replica/inFlight", "value": 5000}]`:                 "spec.variants[0].replica.inFlight",
 		`[{"op": "replace", "path": "/spec/objective", "value": "best"}]`:                             `"proportional", "mean-optimal", "p99-optimal"`,

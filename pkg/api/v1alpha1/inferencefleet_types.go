@@ -73,14 +73,13 @@ type FleetPromise struct {
 	// Quantile is the part of the requests that is answered within the latency: a decimal from 0.5 to below 1.
 	// +optional
 	// +kubebuilder:default="0.99"
-	// +kubebuilder:validation:Pattern=`^0\.[5-9][0-9]{0,5}$`
 	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:XValidation:rule="self.matches('^0[.][5-9][0-9]{0,5}$')",message="quantile must be a decimal from 0.5 to below 1 with up to six decimals, such as 0.99"
 	Quantile string `json:"quantile,omitempty"`
 	// Latency is the time within which it is answered, from 1us to 24h, for example 200ms.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="latency must be from 1us to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$') && duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="latency must be a duration from 1us to 24h, such as 200ms"
 	Latency metav1.Duration `json:"latency"`
 	// Of says what the latency is the time to: Answer, the end of the answer, or FirstToken, the first token of it.
 	// +optional
@@ -90,9 +89,8 @@ type FleetPromise struct {
 	// PerToken is the time within which the same part of the tokens follows the one before, from 1us to 1h, for example 50ms.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('1h')",message="perToken must be from 1us to 1h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')",message="perToken must be a duration from 1us to 1h, such as 50ms"
 	PerToken *metav1.Duration `json:"perToken,omitempty"`
 }
 
@@ -149,9 +147,8 @@ type FleetVariant struct {
 	MaxReplicas int32 `json:"maxReplicas"`
 	// LoadTime is the time from the start of a replica until it serves, from 0s to 24h. The fleet grows so much earlier.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(ms|s|m|h)){1,4}$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="loadTime must be from 0s to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ms|s|m|h)){1,4}$') && duration(self) <= duration('24h')",message="loadTime must be a duration from 0s to 24h, such as 60s"
 	LoadTime metav1.Duration `json:"loadTime"`
 	// Replica is how one replica serves, without neighbours. What is measured later corrects it. Without it the WorkloadProfile says it, by its
 	// serving on the GPU model and the share that slots are.
@@ -222,8 +219,8 @@ type FleetHTTPRoute struct {
 type FleetMetrics struct {
 	// PrometheusURL is the address of the Prometheus API, for example http://prometheus.monitoring:9090. Only the preset reported does without.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#@]+(/[^\s?#]*)?$`
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^[:space:]/?#@]+(/[^[:space:]?#]*)?$')",message="prometheusURL must be http:// or https:// with a host, without a user and without a query, such as http://prometheus.monitoring:9090"
 	PrometheusURL string `json:"prometheusURL,omitempty"`
 	// Preset is a set of queries for a server or a mesh: triton, vllm, kserve, istio, or none. The guide for inference lists them. With reported
 	// the rate of a variant is what its pods report of themselves to the agent, in requests a second.
@@ -236,9 +233,8 @@ type FleetMetrics struct {
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(s|m)){1,4}$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('10m')",message="window must be from 30s to 10m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(s|m)){1,4}$') && duration(self) >= duration('30s') && duration(self) <= duration('10m')",message="window must be a duration from 30s to 10m, such as 1m"
 	Window *metav1.Duration `json:"window,omitempty"`
 	// Queries take the place of those of the preset, one by one.
 	// +optional

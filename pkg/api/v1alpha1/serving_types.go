@@ -25,38 +25,34 @@ type ProfileServing struct {
 type FleetReplica struct {
 	// Rate is how many requests a second it completes while it always has enough of them: a decimal above 0 and below 1000000000, with up
 	// to six decimals.
-	// +kubebuilder:validation:Pattern=`^[0-9]{1,9}(\.[0-9]{1,6})?$`
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="double(self) > 0.0",message="rate must be above 0 requests a second"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,9}([.][0-9]{1,6})?$') && double(self) > 0.0",message="rate must be a decimal above 0 and below 1000000000, in requests a second, such as 12.5"
 	Rate string `json:"rate"`
 	// Time is the mean time of one request on an idle replica, from 1us to 24h.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="time must be from 1us to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$') && duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="time must be a duration from 1us to 24h, such as 25ms"
 	Time metav1.Duration `json:"time"`
 	// Variation is the squared coefficient of variation of that time, a decimal from 0 to below 10000: 0 where all requests take the same
 	// time, 1 where the times are exponential.
 	// +optional
 	// +kubebuilder:default="1"
-	// +kubebuilder:validation:Pattern=`^[0-9]{1,4}(\.[0-9]{1,6})?$`
 	// +kubebuilder:validation:MaxLength=11
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,4}([.][0-9]{1,6})?$')",message="variation must be a decimal from 0 to below 10000, such as 0.5"
 	Variation string `json:"variation,omitempty"`
 	// Gate is how long a request may wait for the next batch although there is room in it, from 0s to 24h: the time of a batch where the
 	// server begins a batch only when the last one is done. Default: 0s, for servers that take requests at any time.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="gate must be from 0s to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$') && duration(self) <= duration('24h')",message="gate must be a duration from 0s to 24h, such as 5ms"
 	Gate *metav1.Duration `json:"gate,omitempty"`
 	// FirstToken is the mean time until the first token of an answer on an idle replica, from 1us to time. It counts where the promise is of
 	// FirstToken.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,9}(\.[0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$`
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="firstToken must be from 1us to 24h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(us|µs|ms|s|m|h)){1,4}$') && duration(self) >= duration('1us') && duration(self) <= duration('24h')",message="firstToken must be a duration from 1us to 24h, such as 100ms"
 	FirstToken *metav1.Duration `json:"firstToken,omitempty"`
 	// InFlight is how many answers a replica generates at a time, at most, so that the promised part of their tokens follows within
 	// perToken, from 1 to 4096. Measure time with that many at a time.
