@@ -36,9 +36,9 @@ func (v *visit) because() string {
 	case traffic.PromiseTooShort:
 		return fmt.Sprintf("no number of replicas answers %s of the requests %s: the shortest latency that the fleet can promise is %v", quantileOf(v), within, rounded(v.plan.Best))
 	case traffic.NoMetrics:
-		return "it is unknown how many requests arrive, so the sizes stay within their bounds as they are"
+		return "it is unknown how many requests arrive, so the sizes stay as they are, within minReplicas and maxReplicas"
 	case traffic.AllFail:
-		return "all variants answer errors, so the sizes stay within their bounds as they are"
+		return "all variants answer errors, so the sizes stay as they are, within minReplicas and maxReplicas"
 	}
 	return string(v.plan.Reason)
 }
