@@ -1,0 +1,357 @@
+package traffic
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+)
+
+// CheapestFor returns the cheapest numbers of replicas with which [Assign] makes no variant busier than it may be; of equally cheap ones those
+// with the fewest replicas, then those with more of the first options. The capacities of the options do not count. Where all
+// replicas together are not enough for a class, it counts for as many requests as they serve: the variants that it needs have the most
+// replicas, and the others what the other classes need. The capacity of the choice is how many requests a second of such a mix it serves.
+//
+// The number of replicas is enough where it covers the requests at all values of the classes (Farkas' lemma): at each, the replicas together are
+// worth at least as much as the requests. So the search covers a few values, and adds those at which its choice is not enough (Benders'
+// decomposition). With one class there is one value, and the choice is that of [Cheapest].
+func CheapestFor(options []Option, mix *Mix) Choice {
+	c := &coverer{options: options, mix: arriving(mix)}
+	c.serveWhatCanBe()
+	out := Choice{Replicas: make([]int, len(options))}
+	for i, o := range options {
+		out.Replicas[i] = o.Least
+	}
+	if len(c.mix.Rates) > 0 {
+		c.coverCosts()
+		out.Replicas = c.choose()
+	}
+	for i, n := range out.Replicas {
+		out.Cost += int64(n) * options[i].Cost
+	}
+	out.Cut = c.cut
+	out.Capacity = capacityFor(mix, out.Replicas)
+	return out
+}
+
+// arriving returns the classes of which requests arrive.
+func arriving(mix *Mix) *Mix {
+	out := &Mix{}
+	for k, r := range mix.Rates {
+		if r > 0 {
+			out.Rates, out.Loads = append(out.Rates, r), append(out.Loads, mix.Loads[k])
+		}
+	}
+	return out
+}
+
+// capacityFor returns how many requests a second of a mix replicas serve within the promise.
+func capacityFor(mix *Mix, replicas []int) float64 {
+	sum := 0.0
+	for _, r := range mix.Rates {
+		sum += r
+	}
+	if sum == 0 {
+		return 0
+	}
+	return sum / Assign(mix, numbers(replicas)).Busy
+}
+
+// coverer chooses replicas.
+type coverer struct {
+	options []Option
+	// mix has the classes of which requests arrive, with the rates that can be served.
+	mix *Mix
+	// covers say what a replica of each option is worth at some values of the classes, where the requests are worth 1.
+	covers [][]float64
+	cut    bool
+}
+
+// serveWhatCanBe lowers the rates of the classes for which the most replicas are not enough. Each time the classes that make the busiest variants
+// too busy are lowered; those that need no such variant keep their rates.
+func (c *coverer) serveWhatCanBe() {
+	most := make([]float64, len(c.options))
+	for i := range c.options {
+		most[i] = float64(c.options[i].Most)
+	}
+	for range 2 * len(c.mix.Rates) {
+		a := Assign(c.mix, most)
+		if a.Busy <= 1+slack {
+			return
+		}
+		for k, value := range a.values {
+			if value > leastValue*slices.Max(a.values) {
+				c.mix.Rates[k] /= a.Busy * (1 + slack)
+			}
+		}
+		c.mix = arriving(c.mix)
+	}
+}
+
+// coverCosts covers the requests at what the classes cost at least, where parts of replicas could be had, then each class alone.
+func (c *coverer) coverCosts() {
+	costs := make([]float64, len(c.mix.Rates))
+	for k, r := range c.mix.Rates {
+		costs[k] = math.Inf(1)
+		for i, load := range c.mix.Loads[k] {
+			if load > 0 && c.options[i].Most > 0 {
+				costs[k] = min(costs[k], float64(c.options[i].Cost)*r*load)
+			}
+		}
+	}
+	c.cover(costs)
+	for k := range costs {
+		alone := make([]float64, len(costs))
+		alone[k] = 1
+		c.cover(alone)
+	}
+}
+
+// cover notes what the replicas must be worth at values of the classes.
+func (c *coverer) cover(values []float64) {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	prices := pricesOf(c.mix, values)
+	for i := range prices {
+		prices[i] /= sum
+	}
+	c.covers = append(c.covers, prices)
+}
+
+// pricesOf returns what a replica of each variant is worth at values of the classes: as much as the part of a class that it serves, of that class
+// for which this is most.
+func pricesOf(mix *Mix, values []float64) []float64 {
+	prices := make([]float64, len(mix.Loads[0]))
+	for k, value := range values {
+		for i, load := range mix.Loads[k] {
+			if load > 0 && value > 0 {
+				prices[i] = max(prices[i], value/(mix.Rates[k]*load))
+			}
+		}
+	}
+	return prices
+}
+
+// maxCovers bounds the search. Larger proves more choices to be the cheapest; eight classes on sixteen variants take some ten.
+const maxCovers = 100
+
+// choose returns the cheapest choice that is enough.
+func (c *coverer) choose() []int {
+	enough := c.reduced()
+	for {
+		s := &coverSearch{options: c.options, covers: c.covers, best: enough}
+		replicas := s.run()
+		c.cut = c.cut || s.steps >= maxSteps
+		a := Assign(c.mix, numbers(replicas))
+		if a.Busy <= 1+slack {
+			return replicas
+		}
+		if len(c.covers) >= maxCovers {
+			c.cut = true
+			return enough
+		}
+		c.cover(a.values)
+	}
+}
+
+// reduced returns a choice that is enough, for the search to begin with: each class on the options that are the cheapest for it, or the most
+// replicas of all where that is not enough; then without those that are not needed, option after option, from the dearest.
+func (c *coverer) reduced() []int {
+	replicas, order := c.filled(), make([]int, len(c.options))
+	if Assign(c.mix, numbers(replicas)).Busy > 1+slack {
+		for i := range replicas {
+			replicas[i] = c.options[i].Most
+		}
+	}
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c.options[b].Cost, c.options[a].Cost) })
+	for _, i := range order {
+		least, most := c.options[i].Least, replicas[i]
+		replicas[i] = least + sort.Search(most-least, func(more int) bool {
+			replicas[i] = least + more
+			return Assign(c.mix, numbers(replicas)).Busy <= 1+slack
+		})
+	}
+	return replicas
+}
+
+// filled returns the replicas of each class on the options that are the cheapest for it and have room, class after class.
+func (c *coverer) filled() []int {
+	busy, replicas := make([]float64, len(c.options)), make([]int, len(c.options))
+	for k, rest := range c.mix.Rates {
+		loads := c.mix.Loads[k]
+		order := make([]int, 0, len(loads))
+		for i, load := range loads {
+			if load > 0 {
+				order = append(order, i)
+			}
+		}
+		slices.SortStableFunc(order, func(a, b int) int {
+			return cmp.Compare(float64(c.options[a].Cost)*loads[a], float64(c.options[b].Cost)*loads[b])
+		})
+		for _, i := range order {
+			taken := min(rest, (float64(c.options[i].Most)-busy[i])/loads[i])
+			busy[i] += taken * loads[i]
+			rest -= taken
+		}
+	}
+	for i, o := range c.options {
+		replicas[i] = min(max(int(math.Ceil(busy[i])), o.Least), o.Most)
+	}
+	return replicas
+}
+
+func numbers(replicas []int) []float64 {
+	out := make([]float64, len(replicas))
+	for i, n := range replicas {
+		out[i] = float64(n)
+	}
+	return out
+}
+
+// coverSearch finds the cheapest replicas that are worth at least 1 by all covers, by branch and bound over the options from the cheapest for
+// their worth. It begins with a best choice.
+type coverSearch struct {
+	options []Option
+	covers  [][]float64
+	order   []int
+	// orders are those by single covers, places those of the options in order.
+	orders         [][]int
+	places         []int
+	now, best      []int
+	cost, bestCost int64
+	steps          int
+}
+
+func (s *coverSearch) run() []int {
+	s.now = make([]int, len(s.options))
+	short := make([]float64, len(s.covers))
+	for c := range short {
+		short[c] = 1
+	}
+	for i, o := range s.options {
+		s.now[i] = o.Least
+		s.cost += int64(o.Least) * o.Cost
+		for c := range short {
+			short[c] -= float64(o.Least) * s.covers[c][i]
+		}
+	}
+	for i, n := range s.best {
+		s.bestCost += int64(n) * s.options[i].Cost
+	}
+	for c := range s.covers {
+		s.orders = append(s.orders, s.byWorth(func(i int) float64 { return s.covers[c][i] }))
+	}
+	s.order = s.byWorth(func(i int) (sum float64) {
+		for c := range s.covers {
+			sum += s.covers[c][i]
+		}
+		return sum
+	})
+	s.places = make([]int, len(s.options))
+	for place, i := range s.order {
+		s.places[i] = place
+	}
+	s.search(0, short)
+	return s.best
+}
+
+// byWorth returns the options that may have more replicas and are worth something, from the cheapest for that.
+func (s *coverSearch) byWorth(worth func(i int) float64) (order []int) {
+	for i, o := range s.options {
+		if worth(i) > 0 && o.Most > o.Least {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(float64(s.options[a].Cost)*worth(b), float64(s.options[b].Cost)*worth(a))
+	})
+	return order
+}
+
+// search chooses replicas of the options from a place in the order on, where so much is still short by each cover.
+func (s *coverSearch) search(at int, short []float64) {
+	if enough(short) {
+		if s.cost < s.bestCost || s.cost == s.bestCost && s.isFirst() {
+			s.bestCost, s.best = s.cost, slices.Clone(s.now)
+		}
+		return
+	}
+	if at == len(s.order) {
+		return
+	}
+	i := s.order[at]
+	o, least := &s.options[i], s.now[i]
+	most := least
+	for c, x := range short {
+		if worth := s.covers[c][i]; worth > 0 && x > slack {
+			most = max(most, least+int(min(math.Ceil((x-slack)/worth), float64(o.Most-least))))
+		}
+	}
+	rest, last := make([]float64, len(short)), math.Inf(1)
+	for n := most; n >= least; n-- {
+		if s.steps++; s.steps >= maxSteps {
+			break
+		}
+		for c := range rest {
+			rest[c] = short[c] - float64(n-least)*s.covers[c][i]
+		}
+		cost := s.cost + int64(n-least)*o.Cost
+		bound := float64(cost) + s.bound(at+1, rest)
+		if bound <= float64(s.bestCost)*(1+1e-12) {
+			before := s.cost
+			s.now[i], s.cost = n, cost
+			s.search(at+1, slices.Clone(rest))
+			s.now[i], s.cost = least, before
+		} else if bound >= last { // the bound is convex in the number: fewer replicas of this one do not lower it again
+			break
+		}
+		last = bound
+	}
+}
+
+func enough(short []float64) bool {
+	for _, x := range short {
+		if x > slack {
+			return false
+		}
+	}
+	return true
+}
+
+// bound returns the least cost of what is short by the worst cover, by the options from a place on, where parts of replicas could be had: +Inf
+// where they do not have it.
+func (s *coverSearch) bound(at int, short []float64) (highest float64) {
+	for c, x := range short {
+		cost := 0.0
+		for _, i := range s.orders[c] {
+			if x <= slack {
+				break
+			}
+			if o := &s.options[i]; s.places[i] >= at {
+				take := min(x, float64(o.Most-o.Least)*s.covers[c][i])
+				cost += take / s.covers[c][i] * float64(o.Cost)
+				x -= take
+			}
+		}
+		if x > slack {
+			return math.Inf(1)
+		}
+		highest = max(highest, cost)
+	}
+	return highest
+}
+
+// isFirst reports whether the choice at hand comes before the best one, which costs the same.
+func (s *coverSearch) isFirst() bool {
+	now, best := 0, 0
+	for i := range s.now {
+		now += s.now[i]
+		best += s.best[i]
+	}
+	return cmp.Or(cmp.Compare(now, best), slices.Compare(s.best, s.now)) < 0
+}
