@@ -47,14 +47,15 @@ func arriving(mix *Mix) *Mix {
 
 // capacityFor returns how many requests a second of a mix replicas serve within the promise.
 func capacityFor(mix *Mix, replicas []int) float64 {
-	sum := 0.0
-	for _, r := range mix.Rates {
-		sum += r
-	}
+	sum := sumOf(mix.Rates)
 	if sum == 0 {
 		return 0
 	}
-	return sum / Assign(mix, numbers(replicas)).Busy
+	busy := Assign(mix, numbers(replicas)).Busy
+	if busy <= 1+slack {
+		busy = min(busy, 1) // what is enough serves all
+	}
+	return sum / busy
 }
 
 // coverer chooses replicas.

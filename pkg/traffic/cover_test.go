@@ -61,7 +61,7 @@ func TestPropertyCheapestFor(t *testing.T) {
 		switch feasible := best < math.MaxInt64; {
 		case got.Cut:
 			t.Fatal("the search was cut")
-		case feasible && (got.Cost != best || !isEnough(mix, got.Replicas)):
+		case feasible && (got.Cost != best || !isEnough(mix, got.Replicas) || got.Capacity < sumOf(mix.Rates)):
 			t.Fatalf("%+v, and the cheapest costs %d", got, best)
 		case !feasible && got.Capacity < capacityFor(mix, most)*(1-1e-6):
 			t.Fatalf("%+v, and %v have capacity %v", got, most, capacityFor(mix, most))

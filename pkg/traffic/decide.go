@@ -9,6 +9,8 @@ import (
 // written and read.
 type Memory struct {
 	Forecast Forecast `json:"forecast"`
+	// Classes are the forecasts of each class, where the fleet has some.
+	Classes map[string]*Forecast `json:"classes,omitempty"`
 	// Slowdowns are learned, by variant.
 	Slowdowns map[string]float64 `json:"slowdowns,omitempty"`
 	// Guard is by which factor more capacity is wanted than predicted, since measurements broke the promise: from 1 to 2.
@@ -23,6 +25,8 @@ type Memory struct {
 type MinuteDemand struct {
 	Minute int64   `json:"minute"`
 	Rate   float64 `json:"rate"`
+	// Classes are the highest rates of each class.
+	Classes map[string]float64 `json:"classes,omitempty"`
 }
 
 const (
@@ -59,25 +63,43 @@ func Decide(f *Fleet, seen Seen, memory *Memory, cfg Config) (*Plan, *Memory, er
 	}
 	d := &decision{fleet: f, seen: seen, cfg: cfg.withDefaults(f), memory: memory.clone(), minute: seen.At.Unix() / 60}
 	d.memory.Forecast.Misses = cfg.Misses
+	d.blendClasses()
 	d.learn()
+	d.learnClasses()
 	d.measure()
+	d.measureClasses()
 	d.guard()
 	d.size()
-	d.split()
+	if len(d.fleet.Classes) > 0 {
+		d.assign()
+	} else {
+		d.split()
+	}
 	return &d.plan, d.memory, nil
 }
 
 func (m *Memory) clone() *Memory {
 	out := *m
-	out.Forecast.Recent = append([]float64(nil), m.Forecast.Recent...)
-	out.Forecast.Day = append([]float64(nil), m.Forecast.Day...)
-	out.Forecast.Hour = append([]Rise(nil), m.Forecast.Hour...)
+	out.Forecast = m.Forecast.clone()
+	out.Classes = map[string]*Forecast{}
+	for name, f := range m.Classes {
+		of := f.clone()
+		out.Classes[name] = &of
+	}
 	out.Demands = append([]MinuteDemand(nil), m.Demands...)
 	out.Slowdowns = map[string]float64{}
 	for name, s := range m.Slowdowns {
 		out.Slowdowns[name] = s
 	}
 	return &out
+}
+
+func (f *Forecast) clone() Forecast {
+	out := *f
+	out.Recent = append([]float64(nil), f.Recent...)
+	out.Day = append([]float64(nil), f.Day...)
+	out.Hour = append([]Rise(nil), f.Hour...)
+	return out
 }
 
 // decision is one run of Decide.
@@ -92,6 +114,8 @@ type decision struct {
 	isKnown, isNew bool
 	// slowed are the replicas as they were learned, by variant.
 	slowed []Replica
+	// loads are those of the classes on the variants, as Mix has them.
+	loads [][]float64
 }
 
 // measure says what one replica of each variant serves.
@@ -161,10 +185,11 @@ func (d *decision) size() {
 		return
 	}
 	horizon := longest + d.cfg.Interval
-	d.plan.Demand = d.memory.Forecast.Highest(horizon) * d.memory.Guard
-	lasting := d.remember()
-	now := Cheapest(d.options(true), 0)
-	switch grown := Cheapest(d.options(true), d.plan.Demand); {
+	demand := d.demand(horizon)
+	d.plan.Demand = sumOf(demand)
+	lasting := d.remember(demand)
+	now := d.present(demand)
+	switch grown := d.cheapest(true, demand); {
 	case now.Capacity < d.plan.Demand:
 		d.take(grown.Replicas)
 		if d.plan.Reason = Grows; grown.Capacity < d.plan.Demand {
@@ -173,13 +198,51 @@ func (d *decision) size() {
 	default:
 		d.shrink(now, lasting)
 	}
+	if len(d.fleet.Classes) > 0 {
+		d.plan.Capacity = d.capacity(demand)
+	}
 	if d.plan.Best > 0 {
 		d.plan.Reason = PromiseTooShort
 	}
 	for _, in := range ahead() {
-		demand := max(lasting, d.memory.Forecast.Highest(in+horizon)*d.memory.Guard)
-		d.plan.Later = append(d.plan.Later, Need{in, Cheapest(d.options(false), demand).Replicas})
+		later := d.demand(in + horizon)
+		for k := range later {
+			later[k] = max(lasting[k], later[k])
+		}
+		d.plan.Later = append(d.plan.Later, Need{in, d.cheapest(false, later).Replicas})
 	}
+}
+
+// demand returns what sizes are for until a time ahead: of each class, or of all requests where the fleet has none.
+func (d *decision) demand(ahead time.Duration) []float64 {
+	if len(d.fleet.Classes) > 0 {
+		return d.classDemand(ahead)
+	}
+	return []float64{d.memory.Forecast.Highest(ahead) * d.memory.Guard}
+}
+
+// cheapest returns the cheapest replicas for a demand. With keep, no variant has fewer than now.
+func (d *decision) cheapest(keep bool, demand []float64) Choice {
+	if len(d.fleet.Classes) > 0 {
+		return CheapestFor(d.options(keep), &Mix{Rates: demand, Loads: d.loads})
+	}
+	return Cheapest(d.options(keep), demand[0])
+}
+
+// present returns the replicas of now, within their bounds, with the capacity that they have for a demand.
+func (d *decision) present(demand []float64) Choice {
+	now := Cheapest(d.options(true), 0)
+	if len(d.fleet.Classes) > 0 {
+		now.Capacity = capacityFor(&Mix{Rates: demand, Loads: d.loads}, now.Replicas)
+	}
+	return now
+}
+
+func sumOf(rates []float64) (sum float64) {
+	for _, r := range rates {
+		sum += r
+	}
+	return sum
 }
 
 // ahead returns when needs are looked for. The first one is when elastic jobs begin to give devices back: without it a need would stay ten minutes
@@ -205,33 +268,43 @@ func (d *decision) take(replicas []int) {
 	}
 }
 
-// remember takes in the demand, and returns the highest one of the patience.
-func (d *decision) remember() (highest float64) {
-	m := d.memory
+// remember takes in the demand, and returns the highest one of the patience: of each class, or of all requests.
+func (d *decision) remember(demand []float64) (highest []float64) {
+	m, now := d.memory, MinuteDemand{Minute: d.minute, Rate: d.plan.Demand, Classes: d.byClass(demand)}
 	if n := len(m.Demands); n > 0 && m.Demands[n-1].Minute == d.minute {
-		m.Demands[n-1].Rate = max(m.Demands[n-1].Rate, d.plan.Demand)
+		m.Demands[n-1] = m.Demands[n-1].highest(&now)
 	} else {
-		m.Demands = append(m.Demands, MinuteDemand{d.minute, d.plan.Demand})
+		m.Demands = append(m.Demands, now)
 	}
 	oldest := d.minute - int64(math.Ceil(d.cfg.Patience.Minutes()))
 	for len(m.Demands) > 0 && m.Demands[0].Minute < oldest {
 		m.Demands = m.Demands[1:]
 	}
 	for _, x := range m.Demands {
-		highest = max(highest, x.Rate)
+		now = now.highest(&x)
+	}
+	if len(d.fleet.Classes) == 0 {
+		return []float64{now.Rate}
+	}
+	for k := range d.fleet.Classes {
+		highest = append(highest, now.Classes[d.fleet.Classes[k].Name])
 	}
 	return highest
 }
 
 // shrink takes replicas away that the highest demand of the patience does not need, or swaps them for cheaper ones: those load first.
-func (d *decision) shrink(now Choice, lasting float64) {
-	ideal := Cheapest(d.options(false), lasting)
+func (d *decision) shrink(now Choice, lasting []float64) {
+	ideal := d.cheapest(false, lasting)
 	if adds(&ideal, &now) {
-		ideal = Cheapest(d.options(false), swapFor*lasting)
+		more := make([]float64, len(lasting))
+		for k, r := range lasting {
+			more[k] = swapFor * r
+		}
+		ideal = d.cheapest(false, more)
 	}
 	d.take(now.Replicas)
 	d.plan.Reason = Steady
-	if ideal.Cost >= now.Cost || ideal.Capacity < lasting || !d.lasts() {
+	if ideal.Cost >= now.Cost || ideal.Capacity < sumOf(lasting) || !d.lasts() {
 		return
 	}
 	target, loading := make([]int, len(now.Replicas)), false

@@ -13,6 +13,9 @@ type Fleet struct {
 	Objective Objective
 	// Variants have unlike names.
 	Variants []Variant
+	// Classes are the kinds of requests that are divided apart: none, or at least two. Then each request is of one, and the Replica of a variant
+	// counts only while it gets none of them. The objective is Proportional.
+	Classes []Class
 }
 
 // Variant is one pool of a fleet: what its replicas can do, and how many there are now.
@@ -124,7 +127,7 @@ func (f *Fleet) Validate() error {
 			return fmt.Errorf("variant %q: %w", v.Name, err)
 		}
 	}
-	return nil
+	return f.validateClasses()
 }
 
 func (v *Variant) validate() error {
@@ -165,6 +168,9 @@ type Plan struct {
 	Reason Reason
 	// Variants in the order of the fleet.
 	Variants []Sizing
+	// Classes are the parts of each class that the variants get, in the order of the fleet. They have the sum 1, or are all 0 where no ready
+	// replica serves the class.
+	Classes [][]float64
 	// Demand is the rate that the sizes are for, and Capacity the rate that they serve within the promise.
 	Demand, Capacity float64
 	// Best is the shortest promise that some variant could keep, where none keeps the given one.
@@ -178,7 +184,7 @@ type Sizing struct {
 	Replicas int
 	// Part of the requests, from 0 to 1. The parts of a plan have the sum 1, or are all 0 where no replica serves.
 	Part float64
-	// Capacity of one replica: requests a second within the promise. Slowdown is what was learned of it, at least .25.
+	// Capacity of one replica: requests a second within the promise, of the present mix of the classes that it serves. Slowdown is what was learned of it, at least .25.
 	Capacity, Slowdown float64
 }
 

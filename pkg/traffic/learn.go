@@ -111,6 +111,9 @@ func (d *decision) guard() {
 	for i := range d.fleet.Variants {
 		serves += d.fleet.Variants[i].Warm * d.plan.Variants[i].Capacity
 	}
+	if len(d.fleet.Classes) > 0 {
+		serves = d.served()
+	}
 	if m := d.memory; d.seen.breaks(&d.fleet.Promise) && serves >= d.seen.Rate {
 		m.Guard = min(mostGuard, m.Guard*guardGrows)
 	} else {

@@ -9,8 +9,7 @@ func (d *decision) split() {
 		v := &d.fleet.Variants[i]
 		pools[i].Replica = d.slowed[i]
 		if v.Ready > 0 && !v.Fails {
-			stays := float64(min(v.Ready, d.plan.Variants[i].Replicas)) / float64(v.Ready)
-			pools[i].Replicas, pools[i].Capacity = min(v.Warm, float64(v.Ready))*stays, d.plan.Variants[i].Capacity
+			pools[i].Replicas, pools[i].Capacity = d.serving(i), d.plan.Variants[i].Capacity
 			capacity += pools[i].Replicas * pools[i].Capacity
 		}
 	}
@@ -28,6 +27,16 @@ func (d *decision) split() {
 		return
 	}
 	d.setParts(d.limited(parts, pools))
+}
+
+// serving returns how many ready replicas of a variant serve and stay. One that is still cold counts for a part.
+func (d *decision) serving(i int) float64 {
+	v := &d.fleet.Variants[i]
+	if v.Ready == 0 || v.Fails {
+		return 0
+	}
+	stays := float64(min(v.Ready, d.plan.Variants[i].Replicas)) / float64(v.Ready)
+	return min(v.Warm, float64(v.Ready)) * stays
 }
 
 // leastDemand is the rate in requests a second from which on requests are divided by what arrives.
