@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -74,10 +75,12 @@ func (v *visit) writeWeights(ctx context.Context, o *outcome) error {
 	case v.route == nil:
 		o.routed = v.routeRefused
 		return nil
-	case v.weights == nil:
+	case !v.hasWeights():
 		o.routed = &refusal{reasonNoReplicas, "no replica is ready that answers without errors: the weights stay as they are"}
 		return nil
-	case !v.differ():
+	}
+	o.routed = v.unserved()
+	if !v.differ() {
 		return nil
 	}
 	err := v.route.write(ctx, v.weights)
@@ -95,42 +98,54 @@ func (v *visit) writeWeights(ctx context.Context, o *outcome) error {
 
 // differ reports whether the route, as it was read, needs other weights.
 func (v *visit) differ() bool {
-	parts := v.route.parts()
-	for i, want := range v.weights {
-		have := parts[i] * totalWeight
-		if have > float64(want)+slack || have < float64(want)-slack || (have == 0) != (want == 0) {
-			return true
+	for k := range v.weights {
+		for i, want := range v.weights[k] {
+			have := v.parts[k][i] * totalWeight
+			if have > float64(want)+slack || have < float64(want)-slack || (have == 0) != (want == 0) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// hasWeights reports whether some replica is ready.
+func (v *visit) hasWeights() bool {
+	return slices.ContainsFunc(v.weights, func(w []int) bool { return w != nil })
 }
 
 // mayLeave reports whether replicas of a variant may leave: the route, as it was read at the begin of the pass, gives the variant no more
 // than those that stay should get, and nothing where none stays. What this pass writes into the route does not count, since another
 // writer or a crash may undo it.
 func (v *visit) mayLeave(i int, o *outcome) bool {
-	have, stays := v.fleet.Variants[i].Part*totalWeight, v.plan.Variants[i].Replicas
-	leaves := false
-	switch {
-	case o.routed != nil && o.routed.reason != reasonNoReplicas:
-	case v.allLeave():
-		leaves = true
-	case v.weights == nil:
-	case stays == 0:
-		leaves = have == 0
-	default:
-		leaves = have <= float64(v.weights[i])+slack
+	leaves := o.routed == nil || o.routed.reason == reasonNoReplicas
+	for k := range v.parts {
+		leaves = leaves && v.mayLeaveRule(i, k)
 	}
 	if !leaves && o.scaled == nil {
-		o.scaled = &refusal{reasonWaitsForRoute, fmt.Sprintf("variant %s shrinks to %d replicas when the route gives it less", v.fleet.Variants[i].Name, stays)}
+		o.scaled = &refusal{reasonWaitsForRoute, fmt.Sprintf("variant %s shrinks to %d replicas when the route gives it less", v.fleet.Variants[i].Name, v.plan.Variants[i].Replicas)}
 	}
 	return leaves
 }
 
-// allLeave reports whether the plan leaves no replica at all: then no other variant could take the requests.
-func (v *visit) allLeave() bool {
+// mayLeaveRule reports whether replicas of a variant may leave as far as one rule goes.
+func (v *visit) mayLeaveRule(i, rule int) bool {
+	have := v.parts[rule][i] * totalWeight
+	switch {
+	case v.allLeave(rule):
+		return true
+	case v.weights[rule] == nil:
+		return rule > 0 && have == 0
+	case v.plan.Variants[i].Replicas == 0:
+		return have == 0
+	}
+	return have <= float64(v.weights[rule][i])+slack
+}
+
+// allLeave reports whether the plan leaves no replica that serves the requests of a rule: then no other variant could take them.
+func (v *visit) allLeave(rule int) bool {
 	for i := range v.plan.Variants {
-		if v.plan.Variants[i].Replicas > 0 {
+		if v.plan.Variants[i].Replicas > 0 && (rule == 0 || v.fleet.Classes[rule].Replicas[i].Rate > 0) {
 			return false
 		}
 	}

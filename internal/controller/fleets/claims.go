@@ -16,6 +16,8 @@ import (
 // claims say which fleet has each scale target and each rule of a route. The oldest fleet has it; of fleets of one age the first by name.
 type claims struct {
 	owners map[string]string
+	// ages are the places of the fleets, the oldest first.
+	ages map[string]int
 }
 
 // claimsOf returns what fleets claim. It sorts them: the oldest first.
@@ -23,9 +25,13 @@ func claimsOf(fleets []*v1alpha1.InferenceFleet) *claims {
 	slices.SortFunc(fleets, func(a, b *v1alpha1.InferenceFleet) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(nameOf(a), nameOf(b)))
 	})
-	c := &claims{owners: map[string]string{}}
-	for _, f := range fleets {
-		c.claim(routeKey(f), nameOf(f))
+	c := &claims{owners: map[string]string{}, ages: map[string]int{}}
+	for age, f := range fleets {
+		c.ages[nameOf(f)] = age
+		c.claim(routeKey(f, int(f.Spec.Route.HTTPRoute.Rule)), nameOf(f))
+		for k := range f.Spec.Classes {
+			c.claim(ruleKey(f, f.Spec.Classes[k].Rule), nameOf(f))
+		}
 		for i := range f.Spec.Variants {
 			c.claim(targetKey(f, i), nameOf(f))
 		}
@@ -49,14 +55,30 @@ func (c *claims) target(f *v1alpha1.InferenceFleet, i int) *refusal {
 	return &refusal{reasonTargetTaken, fmt.Sprintf("the older InferenceFleet %s scales %s %s: give variant %s a scale target of its own", owner, ref.Kind, ref.Name, f.Spec.Variants[i].Name)}
 }
 
-// route says that another fleet has the rule of the route, nil where none has.
+// route says that another fleet has a rule of the route that a fleet names, nil where none has.
 func (c *claims) route(f *v1alpha1.InferenceFleet) *refusal {
-	owner := c.owners[routeKey(f)]
-	if owner == nameOf(f) {
-		return nil
-	}
 	r := &f.Spec.Route.HTTPRoute
-	return &refusal{reasonRouteTaken, fmt.Sprintf("the older InferenceFleet %s writes the weights of rule %d of HTTPRoute %s: name another rule or route", owner, r.Rule, r.Name)}
+	if owner := c.owners[routeKey(f, int(r.Rule))]; owner != nameOf(f) {
+		return &refusal{reasonRouteTaken, fmt.Sprintf("the older InferenceFleet %s writes the weights of rule %d of HTTPRoute %s: name another rule or route", owner, r.Rule, r.Name)}
+	}
+	for k := range f.Spec.Classes {
+		if owner := c.owners[ruleKey(f, f.Spec.Classes[k].Rule)]; owner != nameOf(f) {
+			return &refusal{reasonRouteTaken, fmt.Sprintf("the older InferenceFleet %s writes the weights of rule %s of HTTPRoute %s: name another rule for class %s", owner, f.Spec.Classes[k].Rule, r.Name, f.Spec.Classes[k].Name)}
+		}
+	}
+	return nil
+}
+
+// rules says that an older fleet names a rule by its name that a fleet names by its index, or the other way round; nil where none does.
+func (c *claims) rules(f *v1alpha1.InferenceFleet, r *route) *refusal {
+	for k := range r.rules {
+		for _, key := range []string{routeKey(f, r.rules[k].index), ruleKey(f, r.rules[k].name)} {
+			if owner, claimed := c.owners[key]; claimed && c.ages[owner] < c.ages[nameOf(f)] {
+				return &refusal{reasonRouteTaken, fmt.Sprintf("the older InferenceFleet %s writes the weights of rule %d of HTTPRoute %s: name another rule or route", owner, r.rules[k].index, r.name)}
+			}
+		}
+	}
+	return nil
 }
 
 func nameOf(f *v1alpha1.InferenceFleet) string { return f.Namespace + "/" + f.Name }
@@ -66,8 +88,13 @@ func targetKey(f *v1alpha1.InferenceFleet, i int) string {
 	return fmt.Sprintf("target %s/%s/%s", f.Namespace, groupKind(ref.APIVersion, ref.Kind), ref.Name)
 }
 
-func routeKey(f *v1alpha1.InferenceFleet) string {
-	return fmt.Sprintf("route %s/%s/%d", f.Namespace, f.Spec.Route.HTTPRoute.Name, f.Spec.Route.HTTPRoute.Rule)
+func routeKey(f *v1alpha1.InferenceFleet, rule int) string {
+	return fmt.Sprintf("route %s/%s/%d", f.Namespace, f.Spec.Route.HTTPRoute.Name, rule)
+}
+
+// ruleKey is the key of a rule that a class names. A rule without a name is of no class.
+func ruleKey(f *v1alpha1.InferenceFleet, name string) string {
+	return fmt.Sprintf("rule %s/%s/%s", f.Namespace, f.Spec.Route.HTTPRoute.Name, name)
 }
 
 func groupKind(apiVersion, kind string) schema.GroupKind {

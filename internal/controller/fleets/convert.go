@@ -42,6 +42,9 @@ func declared(o *v1alpha1.InferenceFleet, replicas []description) (*traffic.Flee
 			return nil, fmt.Errorf("variant %q: %w", o.Spec.Variants[i].Name, err)
 		}
 	}
+	if f.Classes, err = classesOf(o, replicas, f.Promise.Quantile); err != nil {
+		return nil, err
+	}
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}

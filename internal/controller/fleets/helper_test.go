@@ -262,9 +262,11 @@ func (w *world) patch(a k8stesting.PatchActionImpl) (*unstructured.Unstructured,
 }
 
 // weights are those of the rule of the fleet: "bert-t4:0 bert-a100:1000".
-func (w *world) weights() string {
+func (w *world) weights() string { return w.weightsOf(1) }
+
+func (w *world) weightsOf(rule int) string {
 	rules, _, _ := unstructured.NestedSlice(w.route.Object, "spec", "rules")
-	refs, _, _ := unstructured.NestedSlice(rules[1].(map[string]any), "backendRefs")
+	refs, _, _ := unstructured.NestedSlice(rules[rule].(map[string]any), "backendRefs")
 	var words []string
 	for _, r := range refs {
 		ref := r.(map[string]any)

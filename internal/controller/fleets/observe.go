@@ -42,8 +42,10 @@ type visit struct {
 	// uids are those of the ready endpoints that are pods, by the name in memory.readySince.
 	uids map[string]types.UID
 	plan *traffic.Plan
-	// weights are the wanted ones, nil where no replica is ready.
-	weights []int
+	// parts are those of the variants in the rule of the fleet and in those of its classes, as they were read.
+	parts [][]float64
+	// weights are the wanted ones of the same rules, nil where no replica is ready that serves them.
+	weights [][]int
 }
 
 // observe reads what there is of a fleet. An error is of a request: then nothing is decided in this pass.
@@ -54,10 +56,12 @@ func (v *visit) observe(ctx context.Context) error {
 			return err
 		}
 	}
-	parts := make([]float64, len(v.fleet.Variants))
 	if v.route != nil {
-		parts = v.route.parts()
+		if v.routeRefused = v.claims.rules(v.object, v.route); v.routeRefused != nil {
+			v.route = nil
+		}
 	}
+	v.readParts()
 	v.targets, v.refused = make([]*target, len(v.fleet.Variants)), make([]*refusal, len(v.fleet.Variants))
 	present := map[string]bool{}
 	v.uids = map[string]types.UID{}
@@ -65,10 +69,10 @@ func (v *visit) observe(ctx context.Context) error {
 		if err := v.observeVariant(ctx, i, present); err != nil {
 			return fmt.Errorf("variant %s: %w", v.fleet.Variants[i].Name, err)
 		}
-		v.fleet.Variants[i].Part = parts[i]
 	}
 	v.memory.keep(present)
 	v.sumRates()
+	v.readClasses()
 	return nil
 }
 

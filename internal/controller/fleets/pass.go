@@ -93,7 +93,9 @@ func (v *visit) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.weights = traffic.Integers(v.planned(), totalWeight)
+	for _, parts := range v.planned() {
+		v.weights = append(v.weights, traffic.Integers(parts, totalWeight))
+	}
 	v.metrics.decided(v)
 	prioritized, err := v.prioritized()
 	if err != nil {
@@ -118,11 +120,14 @@ func (v *visit) config() *traffic.Config {
 	return &traffic.Config{Interval: v.options.Every, Patience: v.options.Patience}
 }
 
-// planned returns the parts of the plan.
-func (v *visit) planned() []float64 {
+// planned returns the parts of the plan, by rule.
+func (v *visit) planned() [][]float64 {
+	if len(v.plan.Classes) > 0 {
+		return v.plan.Classes
+	}
 	parts := make([]float64, len(v.plan.Variants))
 	for i := range parts {
 		parts[i] = v.plan.Variants[i].Part
 	}
-	return parts
+	return [][]float64{parts}
 }

@@ -444,7 +444,7 @@ func TestMayLeave(t *testing.T) {
 		{"all leave, and the route has changed", .4, 0, nil, 0, changed, false},
 	} {
 		v := &visit{
-			fleet: &traffic.Fleet{Variants: []traffic.Variant{{Part: test.part}, {}}}, weights: test.weights,
+			fleet: &traffic.Fleet{Variants: make([]traffic.Variant, 2)}, parts: [][]float64{{test.part, 0}}, weights: [][]int{test.weights},
 			plan: &traffic.Plan{Variants: []traffic.Sizing{{Replicas: test.stays}, {Replicas: test.others}}},
 		}
 		if got := v.mayLeave(0, &outcome{routed: test.routed}); got != test.want {

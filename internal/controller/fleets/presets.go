@@ -83,7 +83,7 @@ func queriesOf(f *v1alpha1.InferenceFleet) v1alpha1.FleetQueries {
 	q := presetOf(f)
 	if own := f.Spec.Metrics.Queries; own != nil {
 		for _, field := range []struct{ to, from *string }{
-			{&q.Rate, &own.Rate}, {&q.Latency, &own.Latency}, {&q.PerToken, &own.PerToken}, {&q.VariantRate, &own.VariantRate}, {&q.VariantLatency, &own.VariantLatency}, {&q.VariantErrors, &own.VariantErrors},
+			{&q.Rate, &own.Rate}, {&q.Latency, &own.Latency}, {&q.PerToken, &own.PerToken}, {&q.VariantRate, &own.VariantRate}, {&q.VariantLatency, &own.VariantLatency}, {&q.VariantErrors, &own.VariantErrors}, {&q.ClassRate, &own.ClassRate},
 		} {
 			if *field.from != "" {
 				*field.to = *field.from
@@ -112,6 +112,6 @@ func filled(q v1alpha1.FleetQueries, pairs ...string) v1alpha1.FleetQueries {
 	r := strings.NewReplacer(pairs...)
 	return v1alpha1.FleetQueries{
 		Rate: r.Replace(q.Rate), Latency: r.Replace(q.Latency), PerToken: r.Replace(q.PerToken), VariantRate: r.Replace(q.VariantRate),
-		VariantLatency: r.Replace(q.VariantLatency), VariantErrors: r.Replace(q.VariantErrors),
+		VariantLatency: r.Replace(q.VariantLatency), VariantErrors: r.Replace(q.VariantErrors), ClassRate: r.Replace(q.ClassRate),
 	}
 }

@@ -59,6 +59,9 @@ type measurement struct {
 	least float64
 	// variants in the order of the spec.
 	variants []variantMeasurement
+	// classes are the rates of the classes in the order of the spec, silent those of which no request was ever counted.
+	classes []float64
+	silent  []string
 }
 
 // variantMeasurement is what a variant did. The rate is NaN where problem says why it is unknown, the latency 0 where it is.
@@ -89,7 +92,7 @@ func (c *Controller) measureAll(ctx context.Context, fleets []*v1alpha1.Inferenc
 
 // measure queries the Prometheus of a fleet.
 func measure(ctx context.Context, client *http.Client, f *v1alpha1.InferenceFleet, now time.Time) measurement {
-	m := measurement{rate: math.NaN(), variants: make([]variantMeasurement, len(f.Spec.Variants))}
+	m := measurement{rate: math.NaN(), variants: make([]variantMeasurement, len(f.Spec.Variants)), classes: make([]float64, len(f.Spec.Classes))}
 	for i := range m.variants {
 		m.variants[i].rate = math.NaN()
 	}
@@ -111,6 +114,9 @@ func measure(ctx context.Context, client *http.Client, f *v1alpha1.InferenceFlee
 	}
 	if m.summed = queries.Rate == ""; !m.summed {
 		m.rate, m.problem = q.ask(ctx, "rate", queries.Rate)
+	}
+	for k := range m.classes {
+		m.class(ctx, q, k, f.Spec.Classes[k].Name, queries.ClassRate)
 	}
 	m.latency = q.seconds(ctx, "latency", queries.Latency)
 	if f.Spec.Promise.PerToken != nil {

@@ -46,18 +46,25 @@ type backend struct {
 	weight int
 }
 
-// route is a rule of an HTTPRoute as it was read, with one backend for each variant.
+// route is an HTTPRoute as it was read: the rule of a fleet, then those of its classes.
 type route struct {
-	client   dynamic.ResourceInterface
+	client dynamic.ResourceInterface
+	name   string
+	rules  []rule
+}
+
+// rule is a rule of a route, with a backend for each variant. One for a class may lack the backends of variants that do not serve it: they have no
+// ref.
+type rule struct {
+	index    int
 	name     string
-	rule     int
 	backends []backend
 }
 
-// readRoute reads the rule of a fleet. A refusal says why the controller does not write it; an error is of the request.
+// readRoute reads the rules of a fleet. A refusal says why the controller does not write it; an error is of the request.
 func readRoute(ctx context.Context, client dynamic.Interface, f *v1alpha1.InferenceFleet) (*route, *refusal, error) {
 	named := &f.Spec.Route.HTTPRoute
-	r := &route{client: client.Resource(HTTPRoutes).Namespace(f.Namespace), name: named.Name, rule: int(named.Rule)}
+	r := &route{client: client.Resource(HTTPRoutes).Namespace(f.Namespace), name: named.Name, rules: []rule{{index: int(named.Rule)}}}
 	o, err := r.client.Get(ctx, r.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -71,35 +78,43 @@ func readRoute(ctx context.Context, client dynamic.Interface, f *v1alpha1.Infere
 		return nil, &refusal{reasonRouteOwned, fmt.Sprintf("HTTPRoute %s belongs to %s %s, whose controller may write the old weights back: name a route without a controller", r.name, owner.Kind, owner.Name)}, nil
 	}
 	rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "rules")
-	if r.rule >= len(rules) {
-		return nil, &refusal{reasonRuleMissing, fmt.Sprintf("HTTPRoute %s has %d rules, and rule %d is not among them: rules are counted from 0", r.name, len(rules), r.rule)}, nil
+	if r.rules[0].index >= len(rules) {
+		return nil, &refusal{reasonRuleMissing, fmt.Sprintf("HTTPRoute %s has %d rules, and rule %d is not among them: rules are counted from 0", r.name, len(rules), r.rules[0].index)}, nil
 	}
-	rule, _ := rules[r.rule].(map[string]any)
-	refs, _, _ := unstructured.NestedSlice(rule, "backendRefs")
-	if refused := r.match(refs, f); refused != nil {
+	if refused := r.findClasses(rules, f); refused != nil {
 		return nil, refused, nil
+	}
+	for k := range r.rules {
+		rule, _ := rules[r.rules[k].index].(map[string]any)
+		r.rules[k].name = word(rule, "name", "")
+		refs, _, _ := unstructured.NestedSlice(rule, "backendRefs")
+		if refused := r.match(k, refs, f); refused != nil {
+			return nil, refused, nil
+		}
 	}
 	return r, nil, nil
 }
 
-// match finds the backend of each variant. It refuses a rule that has others: their weights are not the fleet's to write, and without them the
+// match finds the backend of each variant in a rule. It refuses a rule that has others: their weights are not the fleet's to write, and without them the
 // parts of the variants are not what was decided.
-func (r *route) match(refs []any, f *v1alpha1.InferenceFleet) *refusal {
-	r.backends = make([]backend, len(f.Spec.Variants))
+func (r *route) match(k int, refs []any, f *v1alpha1.InferenceFleet) *refusal {
+	rule := &r.rules[k]
+	rule.backends = make([]backend, len(f.Spec.Variants))
 	found := make([]bool, len(f.Spec.Variants))
 	for index := range refs {
 		ref, _ := refs[index].(map[string]any)
 		i := slices.IndexFunc(f.Spec.Variants, func(v v1alpha1.FleetVariant) bool { return refersTo(ref, f.Namespace, &v) })
 		if i < 0 || found[i] {
 			return &refusal{reasonForeign, fmt.Sprintf("rule %d of HTTPRoute %s has the backend %v %v, which is no Service or InferencePool of a variant, or stands there twice: a rule for the fleet alone is needed",
-				r.rule, r.name, word(ref, "kind", "Service"), word(ref, "name", ""))}
+				rule.index, r.name, word(ref, "kind", "Service"), word(ref, "name", ""))}
 		}
 		found[i] = true
-		r.backends[i] = backend{index: index, ref: ref, weight: int(number(ref, "weight", 1))}
+		rule.backends[i] = backend{index: index, ref: ref, weight: int(number(ref, "weight", 1))}
 	}
-	if i := slices.Index(found, false); i >= 0 {
-		return &refusal{reasonNoBackend, fmt.Sprintf("rule %d of HTTPRoute %s has no backend for %s of variant %s: add it, with weight 0",
-			r.rule, r.name, backendOf(&f.Spec.Variants[i]), f.Spec.Variants[i].Name)}
+	for i := range found {
+		if v := &f.Spec.Variants[i]; !found[i] && (k == 0 || serves(v, f.Spec.Classes[k-1].Name)) {
+			return &refusal{reasonNoBackend, fmt.Sprintf("rule %d of HTTPRoute %s has no backend for %s of variant %s: add it, with weight 0", rule.index, r.name, backendOf(v), v.Name)}
+		}
 	}
 	return nil
 }
@@ -141,8 +156,8 @@ func number(o map[string]any, field string, otherwise int64) int64 {
 	return otherwise
 }
 
-// parts returns the part of the requests that each variant gets, all 0 where all weights are.
-func (r *route) parts() []float64 {
+// parts returns the part of the requests of a rule that each variant gets, all 0 where all weights are.
+func (r *rule) parts() []float64 {
 	sum := 0
 	for i := range r.backends {
 		sum += r.backends[i].weight
@@ -156,18 +171,28 @@ func (r *route) parts() []float64 {
 	return parts
 }
 
-// write writes weights, if the backends are still those that were read: each with its name and its weight.
-func (r *route) write(ctx context.Context, weights []int) error {
-	tests, changes := make([]operation, 0, 2*len(weights)), make([]operation, 0, len(weights))
-	for i, w := range weights {
-		b := &r.backends[i]
-		at := fmt.Sprintf("/spec/rules/%d/backendRefs/%d", r.rule, b.index)
-		if _, said := b.ref["weight"]; said {
-			tests = append(tests, operation{"test", at + "/name", b.ref["name"]}, operation{"test", at + "/weight", b.weight})
-		} else { // no test says that a field is missing
-			tests = append(tests, operation{"test", at, b.ref})
+// write writes the weights of the rules, if the backends are still those that were read: each with its name and its weight. A rule of a class must
+// still have its name. One without weights stays as it is.
+func (r *route) write(ctx context.Context, weights [][]int) error {
+	var tests, changes []operation
+	for k := range weights {
+		rule := &r.rules[k]
+		if k > 0 && weights[k] != nil {
+			tests = append(tests, operation{"test", fmt.Sprintf("/spec/rules/%d/name", rule.index), rule.name})
 		}
-		changes = append(changes, operation{"add", at + "/weight", w}) // add replaces what is there
+		for i, w := range weights[k] {
+			b := &rule.backends[i]
+			if b.ref == nil {
+				continue
+			}
+			at := fmt.Sprintf("/spec/rules/%d/backendRefs/%d", rule.index, b.index)
+			if _, said := b.ref["weight"]; said {
+				tests = append(tests, operation{"test", at + "/name", b.ref["name"]}, operation{"test", at + "/weight", b.weight})
+			} else { // no test says that a field is missing
+				tests = append(tests, operation{"test", at, b.ref})
+			}
+			changes = append(changes, operation{"add", at + "/weight", w}) // add replaces what is there
+		}
 	}
 	raw, err := json.Marshal(append(tests, changes...))
 	if err != nil {

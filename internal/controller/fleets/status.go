@@ -74,13 +74,14 @@ func (v *visit) status(o outcome, prioritized condition) *v1alpha1.InferenceFlee
 	for i := range s.Variants {
 		s.Variants[i] = v.variantStatus(i, o)
 	}
+	s.Classes = v.classStatus(o)
 	ready := v.ready()
 	if ready != nil {
 		s.Reason, s.Message = ready.reason, ready.message
 	}
 	v.setConditions(s,
 		said(v1alpha1.ConditionFleetReady, ready, reasonControlled, "the controller chooses the sizes and the weights"),
-		said(v1alpha1.ConditionMeasured, v.measured.problem, reasonMeasured, "Prometheus says how many requests arrive"),
+		said(v1alpha1.ConditionMeasured, v.measured.problem, reasonMeasured, "Prometheus says how many requests arrive"+v.silence()),
 		v.promiseKept(),
 		said(v1alpha1.ConditionRouted, o.routed, reasonRouted, "the HTTPRoute has the wanted weights"),
 		said(v1alpha1.ConditionScaled, cmp.Or(v.firstRefused(), o.scaled, v.loading()), reasonScaled, "all variants have their wanted replicas"),
@@ -91,8 +92,11 @@ func (v *visit) status(o outcome, prioritized condition) *v1alpha1.InferenceFlee
 func (v *visit) variantStatus(i int, o outcome) v1alpha1.FleetVariantStatus {
 	p, f := &v.plan.Variants[i], &v.fleet.Variants[i]
 	weight := int(math.Round(f.Part * totalWeight))
-	if o.routed == nil && v.weights != nil && v.differ() {
-		weight = v.weights[i]
+	switch written := o.routed == nil && v.differ(); {
+	case written && len(v.fleet.Classes) > 0:
+		weight = int(math.Round(p.Part * totalWeight))
+	case written && v.weights[0] != nil:
+		weight = v.weights[0][i]
 	}
 	return v1alpha1.FleetVariantStatus{
 		Name: f.Name, Replicas: int32(p.Replicas), Ready: int32(f.Ready), Weight: int32(weight),
@@ -215,6 +219,9 @@ func (v *visit) writeStatus(ctx context.Context, now *v1alpha1.InferenceFleetSta
 func withoutNumbers(s *v1alpha1.InferenceFleetStatus) *v1alpha1.InferenceFleetStatus {
 	out := s.DeepCopy()
 	out.Demand, out.Capacity, out.Message = "", "", ""
+	for k := range out.Classes {
+		out.Classes[k].Rate = ""
+	}
 	for i := range out.Variants {
 		out.Variants[i].Capacity, out.Variants[i].Slowdown, out.Variants[i].Later = "", "", nil
 	}

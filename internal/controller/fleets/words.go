@@ -24,6 +24,9 @@ func (v *visit) because() string {
 	within := v.within()
 	switch v.plan.Reason {
 	case traffic.Grows:
+		if len(v.fleet.Classes) > 0 {
+			return fmt.Sprintf("%s requests a second of such a mix of classes are expected, more than the replicas serve %s", short(v.plan.Demand), within)
+		}
 		return fmt.Sprintf("%s requests a second are expected, %s are served %s", short(v.plan.Demand), short(v.served()), within)
 	case traffic.AtMost:
 		return fmt.Sprintf("%s requests a second are expected, and the largest numbers of replicas serve %s %s: raise maxReplicas", short(v.plan.Demand), short(v.plan.Capacity), within)

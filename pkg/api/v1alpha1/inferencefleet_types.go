@@ -42,6 +42,10 @@ type InferenceFleetList struct {
 // +kubebuilder:validation:XValidation:rule="self.promise.of != 'FirstToken' || self.variants.all(v, !has(v.replica) || has(v.replica.firstToken))",message="promise.of is FirstToken: each variant needs replica.firstToken, the mean time until the first token on an idle replica"
 // +kubebuilder:validation:XValidation:rule="!has(self.promise.perToken) || self.variants.all(v, !has(v.replica) || has(v.replica.inFlight))",message="promise.perToken is set: each variant needs replica.inFlight, how many answers at a time a replica can generate within it"
 // +kubebuilder:validation:XValidation:rule="self.promise.of != 'FirstToken' || self.metrics.preset in ['vllm', 'none'] || has(self.metrics.queries) && has(self.metrics.queries.latency) && has(self.metrics.queries.variantLatency)",message="promise.of is FirstToken, and of the presets only vllm measures that: metrics.queries must have latency and variantLatency"
+// +kubebuilder:validation:XValidation:rule="!has(self.classes) || self.objective == 'proportional'",message="with classes the objective must be proportional"
+// +kubebuilder:validation:XValidation:rule="!has(self.classes) || has(self.metrics.queries) && has(self.metrics.queries.classRate)",message="classes need metrics.queries.classRate: how many requests a second of each class arrive"
+// +kubebuilder:validation:XValidation:rule="self.variants.all(v, !has(v.classes) || v.classes.all(c, has(self.classes) && self.classes.exists(d, d.name == c.name)))",message="a variant serves a class that spec.classes does not have"
+// +kubebuilder:validation:XValidation:rule="!has(self.classes) || self.classes.all(c, self.variants.exists(v, has(v.classes) && v.classes.exists(d, d.name == c.name)))",message="a class is not among the classes of any variant: at least one must serve it"
 type InferenceFleetSpec struct {
 	// Promise is the latency that the fleet keeps.
 	Promise FleetPromise `json:"promise"`
@@ -61,6 +65,15 @@ type InferenceFleetSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(v, !has(v.inferencePool) || self.exists_one(w, has(w.inferencePool) && w.inferencePool == v.inferencePool))",message="two variants name one InferencePool"
 	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.scaleTargetRef == v.scaleTargetRef))",message="two variants name one scale target"
 	Variants []FleetVariant `json:"variants"`
+	// Classes are kinds of requests with a rule of their own in the route, up to 7, such as long prompts. Each is divided over the variants that
+	// serve it best. All other requests are divided by the rule of route.httpRoute.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=7
+	// +kubebuilder:validation:XValidation:rule="self.all(c, self.exists_one(d, d.rule == c.rule))",message="two classes name one rule"
+	Classes []FleetClass `json:"classes,omitempty"`
 	// Route is where the controller writes the weights of the variants.
 	Route FleetRoute `json:"route"`
 	// Metrics say how to measure what arrives and how long it takes.
@@ -151,7 +164,7 @@ type FleetVariant struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ms|s|m|h)){1,4}$') && duration(self) <= duration('24h')",message="loadTime must be a duration from 0s to 24h, such as 60s"
 	LoadTime metav1.Duration `json:"loadTime"`
 	// Replica is how one replica serves, without neighbours. What is measured later corrects it. Without it the WorkloadProfile says it, by its
-	// serving on the GPU model and the share that slots are.
+	// serving on the GPU model and the share that slots are. In a fleet with classes it is about the requests that are of none of them.
 	// +optional
 	Replica *FleetReplica `json:"replica,omitempty"`
 	// Profile is the name of that WorkloadProfile, in the namespace of the fleet. Default: the label tandem-gpu.io/profile of the pod template
@@ -160,6 +173,12 @@ type FleetVariant struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Profile string `json:"profile,omitempty"`
+	// Classes that the variant serves, of spec.classes. One that cannot serve a class within the promise gets no requests of it while others can.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=7
+	Classes []FleetVariantClass `json:"classes,omitempty"`
 }
 
 // FleetScaleTarget names an object with the subresource /scale, such as a Deployment.
@@ -211,76 +230,6 @@ type FleetHTTPRoute struct {
 	Rule int32 `json:"rule"`
 }
 
-// FleetMetrics say how what arrives is measured: by queries of Prometheus, or by what pods report of themselves.
-//
-// +kubebuilder:validation:XValidation:rule="self.preset != 'none' || has(self.queries) && (has(self.queries.rate) || has(self.queries.variantRate))",message="without a preset, queries must have rate or variantRate"
-// +kubebuilder:validation:XValidation:rule="has(self.prometheusURL) || self.preset == 'reported'",message="prometheusURL is missing: only the preset reported does without"
-// +kubebuilder:validation:XValidation:rule="has(self.prometheusURL) || !has(self.queries)",message="queries need prometheusURL"
-type FleetMetrics struct {
-	// PrometheusURL is the address of the Prometheus API, for example http://prometheus.monitoring:9090. Only the preset reported does without.
-	// +optional
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^[:space:]/?#@]+(/[^[:space:]?#]*)?$')",message="prometheusURL must be http:// or https:// with a host, without a user and without a query, such as http://prometheus.monitoring:9090"
-	PrometheusURL string `json:"prometheusURL,omitempty"`
-	// Preset is a set of queries for a server or a mesh: triton, vllm, kserve, istio, or none. The guide for inference lists them. With reported
-	// the rate of a variant is what its pods report of themselves to the agent, in requests a second.
-	// +optional
-	// +kubebuilder:default=none
-	// +kubebuilder:validation:Enum=triton;vllm;kserve;istio;reported;none
-	Preset string `json:"preset,omitempty"`
-	// Window is the time over which rates and latencies are measured, from 30s to 10m: at least four times the interval between two
-	// scrapes.
-	// +optional
-	// +kubebuilder:default="1m"
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(s|m)){1,4}$') && duration(self) >= duration('30s') && duration(self) <= duration('10m')",message="window must be a duration from 30s to 10m, such as 1m"
-	Window *metav1.Duration `json:"window,omitempty"`
-	// Queries take the place of those of the preset, one by one.
-	// +optional
-	Queries *FleetQueries `json:"queries,omitempty"`
-}
-
-// FleetQueries are PromQL. Each has one number as its result. In them the controller replaces $(namespace), $(quantile) and $(window), for
-// example with 60s; $(services) by the Services of all variants with a | between them, for a regular expression; and in the queries of a
-// variant $(service) and $(variant).
-type FleetQueries struct {
-	// Rate is how many requests a second arrive at the fleet. Default: the sum of the rates of the variants.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	Rate string `json:"rate,omitempty"`
-	// Latency is the time in seconds within which the promised part of the fleet's requests was answered. Without it, the fleet does not
-	// know whether it keeps its promise.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	Latency string `json:"latency,omitempty"`
-	// PerToken is the time in seconds within which the promised part of the fleet's tokens followed the one before. It counts where the
-	// promise has perToken.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	PerToken string `json:"perToken,omitempty"`
-	// VariantRate is how many requests a second a variant answers, those with errors too.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	VariantRate string `json:"variantRate,omitempty"`
-	// VariantLatency is the time in seconds within which the promised part of a variant's requests was answered. With it and variantRate the
-	// controller learns how much slower than declared a variant is.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	VariantLatency string `json:"variantLatency,omitempty"`
-	// VariantErrors is how many requests a second a variant answers with an error. A variant that answers more than half of its requests with
-	// errors gets none for a while.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	VariantErrors string `json:"variantErrors,omitempty"`
-}
-
 // InferenceFleetStatus is what the controller decided and measured. Numbers alone are written at most once a minute.
 type InferenceFleetStatus struct {
 	// ObservedGeneration is the generation of the spec that the status is about.
@@ -308,6 +257,12 @@ type InferenceFleetStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Variants []FleetVariantStatus `json:"variants,omitempty"`
+	// Classes in the order of the spec.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=7
+	Classes []FleetClassStatus `json:"classes,omitempty"`
 	// Conditions: Ready says whether the controller can size the fleet and divide its requests. Measured says whether Prometheus answers
 	// how many requests arrive. PromiseKept says whether the measured latency is within the promise. Routed says whether the HTTPRoute has
 	// the wanted weights. Scaled says whether all variants have their wanted replicas. Prioritized says whether the replicas have a priority
@@ -326,7 +281,7 @@ type FleetVariantStatus struct {
 	// Replicas is how many it should have, Ready how many serve.
 	Replicas int32 `json:"replicas"`
 	Ready    int32 `json:"ready"`
-	// Weight is its part of the requests in thousandths, as the HTTPRoute has it.
+	// Weight is its part of the requests in thousandths, as the HTTPRoute has it; in a fleet with classes, of the requests of all of them.
 	Weight int32 `json:"weight"`
 	// Capacity is how many requests a second one of its replicas serves within the promise, empty for unknown.
 	// +optional
