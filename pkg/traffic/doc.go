@@ -7,5 +7,8 @@
 // chooses the cheapest replicas with enough capacity, [Split] divides the requests, [Forecast] says how many will come, and [Decide]
 // puts these together and bounds what changes at a time.
 //
+// Requests may be of several classes, which load the replicas of a variant unlike ([LoadsOf]). Then [CheapestFor] and [Assign] take the places of
+// Cheapest and Split.
+//
 // The package starts and stops nothing, and routes no request. It does not place replicas on devices.
 package traffic

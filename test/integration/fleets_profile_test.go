@@ -43,7 +43,7 @@ func fleetOfProfile(t *testing.T, s *fleetScene) {
 // patchFleet changes the fleet bert as a user would.
 func (s *fleetScene) patchFleet(t *testing.T, patch string) {
 	t.Helper()
-	if _, err := s.objects.Resource(fleets).Namespace(s.namespace).Patch(t.Context(), "bert", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := s.objects.Resource(fleets).Namespace(s.namespace).Patch(t.Context(), "bert", types.JSONPatchType, []byte(patch), metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,6 +31,7 @@ func TestFleets(t *testing.T) {
 		c.in(t, "two fleets with one target", fleetTaken)
 		c.in(t, "values that the schema refuses", fleetRefused)
 		c.in(t, "replicas that a profile describes", fleetOfProfile)
+		c.in(t, "a class of requests has a rule of its own", fleetClasses)
 	})
 	select {
 	case <-c.controller.Done():
