@@ -137,6 +137,25 @@ func TestGrowsAndShrinks(t *testing.T) {
 	}
 }
 
+// A spike in the middle of a minute of the clock is answered at the next decision, and not when the minute is over. Of a minute that ended when a
+// quarter of it was at 120, 52.5 is the mean.
+func TestGrowsWithinTheMinute(t *testing.T) {
+	l := newLoop(twoGPUs())
+	l.run(t, 20*time.Minute, always(30)) // until the first decision of a minute
+	if err := l.step(52.5); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.sizes(); got[0] < 3 || l.plan.Reason != Grows || l.plan.Demand < 120 {
+		t.Errorf("fifteen seconds after a jump to 120: %s %v for %v", l.plan.Reason, got, l.plan.Demand)
+	}
+	if err := l.step(math.NaN()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.sizes(); got[0] < 3 {
+		t.Errorf("without metrics it shrinks: %v", got)
+	}
+}
+
 // A variant that gets twice as slow loses traffic within three decisions, and the fleet gets more replicas.
 func TestSlowerVariantLosesTraffic(t *testing.T) {
 	f := twoGPUs()
@@ -156,39 +175,6 @@ func TestSlowerVariantLosesTraffic(t *testing.T) {
 	l.run(t, 5*time.Minute, always(90))
 	if l.late > 0 {
 		t.Errorf("the promise was broken %d times five minutes later: %v", l.late, l.sizes())
-	}
-}
-
-// A slow variant without requests is not slow for ever: what was learned of it is half forgotten after 35 minutes. Nothing is forgotten while it
-// gets requests, while it has a part but metrics do not say whether it gets any, and while the fleet has none for any variant.
-func TestSlowdownIsForgotten(t *testing.T) {
-	for name, x := range map[string]struct {
-		replicas             int
-		part, arrivals, rate float64
-		want                 float64
-	}{
-		"no replica":                     {0, 0, 0, 20, 2},
-		"no replica, no requests":        {0, 0, 0, 0, 2},
-		"no part":                        {1, 0, 0, 20, 2},
-		"no part, metrics without it":    {1, 0, math.NaN(), 20, 2},
-		"a part, and nothing arrives":    {1, .01, 0, 20, 2},
-		"requests":                       {1, .1, 2, 20, 3},
-		"requests, although no part now": {1, 0, 2, 20, 3},
-		"a part, metrics without it":     {1, .1, math.NaN(), 20, 3},
-		"a fleet without requests":       {1, .1, 0, 0, 3},
-	} {
-		f, m := twoGPUs(), &Memory{Slowdowns: map[string]float64{"t4": 3}}
-		v := &f.Variants[1]
-		v.Wanted, v.Ready, v.Least, v.Part, v.Measured.Arrivals = x.replicas, x.replicas, x.replicas, x.part, x.arrivals
-		for i := range 4 * 35 { // several decisions in a minute count once
-			p, next, err := Decide(&f, Seen{At: midnight.Add(time.Duration(i) * 15 * time.Second), Rate: x.rate}, m, Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m = next; i == 4*35-1 && math.Abs(p.Variants[1].Slowdown-x.want) > .05 {
-				t.Errorf("%s: the slowdown is %v after 35 minutes, not %v", name, p.Variants[1].Slowdown, x.want)
-			}
-		}
 	}
 }
 
@@ -279,30 +265,29 @@ func TestPropertyRest(t *testing.T) {
 			f.Variants[i].Load = time.Duration(rapid.IntRange(0, 300).Draw(t, "load")) * time.Second
 		}
 		l := newLoop(f)
-		l.every = time.Minute
+		each := rapid.SampledFrom([]int{1, 4}).Draw(t, "decisions in a minute")
+		l.every = time.Minute / time.Duration(each)
 		from, to := rapid.Float64Range(0, 300).Draw(t, "from"), rapid.Float64Range(0, 300).Draw(t, "to")
 		noise := rapid.Float64Range(0, .05).Draw(t, "noise")
 		l.slower[0] = rapid.Float64Range(.7, 1.5).Draw(t, "slower")
-		for i := range 65 {
-			rate := from
-			if i >= 20 {
-				rate = to
-			}
-			rate *= 1 + noise*math.Sin(float64(i)*2.4)
-			before := l.sizes()
-			if err := l.step(rate); err != nil {
+		step := func(i int, rate float64) (before []int) {
+			before = l.sizes()
+			if err := l.step(rate * (1 + noise*math.Sin(float64(i)*2.4))); err != nil {
 				t.Fatal(err)
 			}
 			checkStep(t, l, before)
+			return before
+		}
+		for i := range 20 * each {
+			step(i, from)
+		}
+		for i := range 45 * each {
+			step(i, to)
 		}
 		l.late = 0
 		changes, up := 0, 0
-		for i := range 20 {
-			before := l.sizes()
-			if err := l.step(to * (1 + noise*math.Sin(float64(i)*2.4))); err != nil {
-				t.Fatal(err)
-			}
-			checkStep(t, l, before)
+		for i := range 20 * each {
+			before := step(i, to)
 			for k, n := range l.sizes() {
 				if n != before[k] {
 					changes++

@@ -44,9 +44,11 @@ type Variant struct {
 	Fixed string
 }
 
-// Seen is what arrived at a fleet in the last minute.
+// Seen is what arrived at a fleet in a window, the last minute by default.
 type Seen struct {
 	At time.Time
+	// Window is how long the window is, 0 for a minute.
+	Window time.Duration
 	// Rate is requests a second, NaN for unknown.
 	Rate float64
 	// Latency is the measured time within which the promised part was answered, 0 for unknown.

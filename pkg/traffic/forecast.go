@@ -13,6 +13,8 @@ type Forecast struct {
 	Recent []float64 `json:"recent,omitempty"`
 	// Last is the minute of the newest one since 1970.
 	Last int64 `json:"last,omitempty"`
+	// Newest is the highest rate that was noticed since then, where that is more than was expected; 0 for none.
+	Newest float64 `json:"newest,omitempty"`
 	// Day is the usual peak of each span of five minutes of a day in UTC, 0 for unknown. Peak is that of the span at hand, so far.
 	Day  []float64 `json:"day,omitempty"`
 	Peak float64   `json:"peak,omitempty"`
@@ -65,6 +67,8 @@ const (
 	DefaultMisses           = .001
 	marginRises             = .1
 	leastMargin, mostMargin = .05, 3
+	// leastNew is the least part of a window that new requests are taken to fill: less takes noise for a spike, more sees spikes late.
+	leastNew = .25
 	// soon is how far ahead the margin is judged, in minutes: until another replica has loaded, mostly.
 	soon = 2
 )
@@ -91,9 +95,25 @@ func (f *Forecast) Observe(rate float64, at time.Time) error {
 	f.rise(rate, minute)
 	f.push(rate)
 	f.endSpan(minute)
-	f.Peak, f.Last = max(f.Peak, rate), minute
+	f.Peak, f.Last, f.Newest = max(f.Peak, rate), minute, 0
 	f.Expected = f.highest(soon)
 	return nil
+}
+
+// Notice takes in the rate of a window that ends within the minute after the last one that was taken in. Where it is more than was expected
+// with the margin, it raises what is expected until that minute is over: to the rate of its new requests alone, since the window holds older
+// ones too. It teaches nothing: Observe does that, once a minute. Other rates and times change nothing.
+//
+// Example: 100 a second arrived in the last minutes, and 150 in the minute that ends 15 s later. A quarter of that is new: 300 a second.
+func (f *Forecast) Notice(rate float64, at time.Time, window time.Duration) {
+	minute, second := at.Unix()/60, at.Unix()%60
+	if !(rate <= MaxRate) || f.Last == 0 || minute != f.Last || rate <= f.usual(0) {
+		return
+	}
+	last := f.Recent[len(f.Recent)-1]
+	gone := min(last, f.Recent[max(0, len(f.Recent)-2)]) // the rate of the requests that the window has left behind
+	part := min(1, max(leastNew, float64(second)/window.Seconds()))
+	f.Newest = min(max(f.Newest, rate, gone+(rate-last)/part), MaxRate)
 }
 
 // judge takes in how right the last forecast was.
@@ -196,9 +216,14 @@ func (f *Forecast) highest(minutes float64) Expected {
 
 // Highest returns the highest rate to expect from now until a time ahead: the highest of what arrives now, of what the trend of the last
 // minutes leads to, of what the same minutes brought in other hours and on other days; and a margin, by which all but a small part of
-// the minutes were right so far. A fall is not forecast.
+// the minutes were right so far. What was noticed since the last minute is the least. A fall is not forecast.
 func (f *Forecast) Highest(ahead time.Duration) float64 {
-	e := f.highest(ahead.Minutes())
+	return max(f.usual(ahead.Minutes()), f.Newest*(1+f.SteadyMargin))
+}
+
+// usual returns the highest rate to expect by whole minutes, with the margin.
+func (f *Forecast) usual(minutes float64) float64 {
+	e := f.highest(minutes)
 	if e.Rises {
 		return e.Rate * (1 + f.RiseMargin)
 	}

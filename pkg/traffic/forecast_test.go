@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -71,6 +72,82 @@ func TestForecastKnowsTheDay(t *testing.T) {
 	if got := f.Highest(10*time.Minute) / (1 + f.RiseMargin); got < 220 || got > 260 {
 		t.Errorf("before the peak %v are expected, want 240", got)
 	}
+}
+
+// A rate within a minute that is more than expected counts at once, and as what its new requests say. It teaches nothing: once the minute is
+// over, all is as if it had not been seen.
+func TestForecastNotices(t *testing.T) {
+	quiet := func() *Forecast {
+		var f Forecast
+		observe(t, &f, 0, 30, always(100))
+		return &f
+	}
+	last := midnight.Add(30 * time.Minute)
+	for name, x := range map[string]struct {
+		rate          float64
+		after, window time.Duration
+		want          float64
+	}{
+		"a quarter of the window is new":    {150, 15 * time.Second, time.Minute, 300},
+		"half of it":                        {150, 30 * time.Second, time.Minute, 200},
+		"all of it":                         {150, 45 * time.Second, 30 * time.Second, 150},
+		"very little of it":                 {150, time.Second, time.Minute, 300},
+		"what was expected with the margin": {105, 15 * time.Second, time.Minute, 0},
+		"less":                              {90, 15 * time.Second, time.Minute, 0},
+		"no number":                         {math.NaN(), 15 * time.Second, time.Minute, 0},
+		"too much":                          {math.Inf(1), 15 * time.Second, time.Minute, 0},
+		"a minute before":                   {150, -15 * time.Second, time.Minute, 0},
+		"a minute later":                    {150, 75 * time.Second, time.Minute, 0},
+	} {
+		f := quiet()
+		if f.Notice(x.rate, last.Add(x.after), x.window); math.Abs(f.Newest-x.want) > 1e-9 {
+			t.Errorf("%s: %v a second are taken to arrive, want %v", name, f.Newest, x.want)
+		}
+	}
+	f, never := quiet(), quiet()
+	f.Notice(150, last.Add(15*time.Second), time.Minute)
+	f.Notice(120, last.Add(30*time.Second), time.Minute)
+	near(t, "the rate expected after a fall", f.Highest(0)/(1+f.SteadyMargin), 300, 1e-9)
+	observe(t, f, 30, 1, always(100))
+	observe(t, never, 30, 1, always(100))
+	if diff := cmp.Diff(never, f); diff != "" {
+		t.Errorf("a minute later the forecast knows more of it (-never noticed +noticed):\n%s", diff)
+	}
+}
+
+// After a jump the rate of the new requests is known from each window that has some of them: the jump is neither missed nor exaggerated, also
+// where the last minute has most of it.
+func TestPropertyNoticesJumps(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var f Forecast
+		before, times := math.Exp(rapid.Float64Range(0, 8).Draw(t, "before")), rapid.Float64Range(1.5, 4).Draw(t, "times")
+		at := rapid.IntRange(0, 119).Draw(t, "second") // of two minutes
+		mean := func(end int) float64 { return before * (1 + (times-1)*float64(min(max(0, end-at), 60))/60) }
+		for m := range 32 {
+			rate := before
+			if m >= 30 {
+				rate = mean((m - 29) * 60)
+			}
+			if err := f.Observe(rate, midnight.Add(time.Duration(m+1)*time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			highest := f.Highest(0)
+			for second := 15; m >= 29 && m < 31 && second < 60; second += 15 {
+				f.Notice(mean((m-29)*60+second), midnight.Add(time.Duration(m+1)*time.Minute+time.Duration(second)*time.Second), time.Minute)
+				if more := f.Highest(0); more < highest {
+					t.Fatalf("%v are expected after %v were", more, highest)
+				} else {
+					highest = more
+				}
+				if f.Newest > before*times*(1+1e-9) {
+					t.Fatalf("%v are taken to arrive after a jump from %v to %v", f.Newest, before, before*times)
+				}
+			}
+			if m == 29 && at == 0 && f.Newest < before*times*(1-1e-9) {
+				t.Fatalf("%v are taken to arrive a quarter of a minute after a jump from %v to %v", f.Newest, before, before*times)
+			}
+		}
+	})
 }
 
 // What is no rate, or no later time, changes nothing.

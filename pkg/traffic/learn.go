@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -74,6 +75,7 @@ func (d *decision) learn() {
 	}
 	d.learnSlowdowns()
 	if d.minute == m.Minute {
+		m.Forecast.Notice(d.seen.Rate, d.seen.At, cmp.Or(d.seen.Window, time.Minute))
 		return
 	}
 	m.Minute = d.minute

@@ -23,6 +23,8 @@ const (
 	// failsFor is how long a variant that answered errors gets no requests. Afterwards it is tried again. A longer time leaves a variant that
 	// works again idle; a shorter one has more requests answered with errors.
 	failsFor = 5 * time.Minute
+	// reportedWindow is about how long the rates that pods report are of. A longer time takes a rise of them for a steeper one.
+	reportedWindow = 15 * time.Second
 )
 
 // visit is one fleet in one pass.
@@ -192,5 +194,9 @@ func (v *visit) readMeasured(i int) {
 
 // seen returns what arrived at the fleet.
 func (v *visit) seen() traffic.Seen {
-	return traffic.Seen{At: v.now, Rate: v.measured.rate, Latency: v.measured.latency, PerToken: v.measured.perToken}
+	span := window(v.object)
+	if v.isReported() {
+		span = reportedWindow
+	}
+	return traffic.Seen{At: v.now, Window: span, Rate: v.measured.rate, Latency: v.measured.latency, PerToken: v.measured.perToken}
 }

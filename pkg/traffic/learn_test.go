@@ -1,0 +1,40 @@
+package traffic
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// A slow variant without requests is not slow for ever: what was learned of it is half forgotten after 35 minutes. Nothing is forgotten while it
+// gets requests, while it has a part but metrics do not say whether it gets any, and while the fleet has none for any variant.
+func TestSlowdownIsForgotten(t *testing.T) {
+	for name, x := range map[string]struct {
+		replicas             int
+		part, arrivals, rate float64
+		want                 float64
+	}{
+		"no replica":                     {0, 0, 0, 20, 2},
+		"no replica, no requests":        {0, 0, 0, 0, 2},
+		"no part":                        {1, 0, 0, 20, 2},
+		"no part, metrics without it":    {1, 0, math.NaN(), 20, 2},
+		"a part, and nothing arrives":    {1, .01, 0, 20, 2},
+		"requests":                       {1, .1, 2, 20, 3},
+		"requests, although no part now": {1, 0, 2, 20, 3},
+		"a part, metrics without it":     {1, .1, math.NaN(), 20, 3},
+		"a fleet without requests":       {1, .1, 0, 0, 3},
+	} {
+		f, m := twoGPUs(), &Memory{Slowdowns: map[string]float64{"t4": 3}}
+		v := &f.Variants[1]
+		v.Wanted, v.Ready, v.Least, v.Part, v.Measured.Arrivals = x.replicas, x.replicas, x.replicas, x.part, x.arrivals
+		for i := range 4 * 35 { // several decisions in a minute count once
+			p, next, err := Decide(&f, Seen{At: midnight.Add(time.Duration(i) * 15 * time.Second), Rate: x.rate}, m, Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m = next; i == 4*35-1 && math.Abs(p.Variants[1].Slowdown-x.want) > .05 {
+				t.Errorf("%s: the slowdown is %v after 35 minutes, not %v", name, p.Variants[1].Slowdown, x.want)
+			}
+		}
+	}
+}
