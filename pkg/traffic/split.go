@@ -56,14 +56,14 @@ func Split(pools []Pool, demand float64, objective Objective, quantile float64) 
 	switch {
 	case rate <= 0:
 		return nil
-	case capacity > 0 && demand >= capacity && demand < rate*nearlyFull:
+	case capacity > 0 && demand >= capacity && demand < rate:
 		parts, rest := make([]float64, len(pools)), (demand-capacity)/(rate-capacity)
 		for i := range pools {
 			p := &pools[i]
 			parts[i] = p.Replicas * (p.Capacity + rest*(p.Replica.Rate-p.Capacity))
 		}
 		return parts
-	case capacity <= 0 || demand >= rate*nearlyFull:
+	case capacity <= 0 || demand >= rate:
 		return divided(pools, demand, rate, objective, quantile)
 	}
 	return bounded(pools, demand, objective, quantile)
