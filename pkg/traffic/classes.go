@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"time"
@@ -44,8 +45,12 @@ func (d *decision) learnClasses() {
 			f = &Forecast{}
 			d.memory.Classes[c.Name] = f
 		}
-		if f.Misses = d.cfg.Misses; d.isKnown && d.minute > f.Last {
+		switch f.Misses = d.cfg.Misses; {
+		case !d.isKnown:
+		case d.minute > f.Last:
 			_ = f.Observe(c.Rate, d.seen.At) // both conditions were just checked
+		default:
+			f.Notice(c.Rate, d.seen.At, cmp.Or(d.seen.Window, time.Minute))
 		}
 	}
 	maps.DeleteFunc(d.memory.Classes, func(name string, _ *Forecast) bool { return !there[name] })

@@ -164,6 +164,21 @@ func TestClassesWithinAMinute(t *testing.T) {
 	}
 }
 
+// A class of which more arrive than expected grows the fleet at once, and not a minute later.
+func TestGrowsForAClassWithinAMinute(t *testing.T) {
+	f := twoClasses()
+	f.Classes[0].Rate, f.Classes[1].Rate = 10, 2
+	before, m := decided(t, &f, Seen{At: midnight, Rate: 12}, &Memory{})
+	for i := range f.Variants {
+		f.Variants[i].Wanted = before.Variants[i].Replicas
+	}
+	f.Classes[1].Rate = 12
+	after, _ := decided(t, &f, Seen{At: midnight.Add(15 * time.Second), Rate: 22}, m)
+	if after.Variants[0].Replicas <= before.Variants[0].Replicas || after.Reason != Grows {
+		t.Errorf("%s: %+v, before %+v", after.Reason, after.Variants, before.Variants)
+	}
+}
+
 // While no a100 is ready, a t4 takes long requests although they are late; an a100 that is ready again gets them in a few decisions.
 func TestClassWithoutItsVariant(t *testing.T) {
 	f := twoClasses()
