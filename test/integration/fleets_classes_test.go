@@ -87,7 +87,7 @@ func (s *fleetScene) refusesClasses(t *testing.T) {
 		`[{"op": "remove", "path": "/spec/metrics/queries/classRate"}]`:                                                                              "classes need metrics.queries.classRate",
 		`[{"op": "replace", "path": "/spec/objective", "value": "p99-optimal"}]`:                                                                     "with classes the objective must be proportional",
 		`[{"op": "add", "path": "/spec/promise/perToken", "value": "50ms"}, {"op": "add", "path": "/spec/variants/0/replica/inFlight", "value": 4}]`: "each variant needs replica.inFlight",
-		`[{"op": "replace", "path": "/spec/variants/0/classes/0/replica/rate", "value": "0"}]`:                                                       "rate must be above 0 requests a second",
+		`[{"op": "replace", "path": "/spec/variants/0/classes/0/replica/rate", "value": "0"}]`:                                                       "rate must be a decimal above 0",
 	} {
 		_, err := s.objects.Resource(fleets).Namespace(s.namespace).Patch(t.Context(), "bert", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 		if err == nil || !strings.Contains(err.Error(), want) {

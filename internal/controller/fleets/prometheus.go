@@ -42,8 +42,11 @@ const (
 	mostAge = 2 * time.Minute
 	// mostFails is the part of a variant's requests beyond which errors take it out of the route.
 	mostFails = .5
-	// together bounds how many fleets are measured at a time.
-	together = 8
+	// together bounds how many fleets of a namespace are measured at a time, and namespaceWithin the time of all of them. A namespace whose
+	// Prometheus does not answer delays the fleets of other namespaces by so much in each pass, however many fleets it has. A smaller bound
+	// leaves fleets of large namespaces unmeasured.
+	together        = 8
+	namespaceWithin = 2 * measureWithin
 )
 
 // measurement is what Prometheus said of a fleet.
@@ -72,30 +75,62 @@ type variantMeasurement struct {
 	fails   bool
 }
 
-// measureAll measures fleets side by side, so that a Prometheus that does not answer delays its own fleet.
+// measureAll measures fleets side by side. The fleets of a namespace wait for one another only, so that a Prometheus that does not answer
+// delays its own namespace.
 func (c *Controller) measureAll(ctx context.Context, fleets []*v1alpha1.InferenceFleet, now time.Time) []measurement {
+	ctx, end := context.WithTimeout(ctx, namespaceWithin)
+	defer end()
 	results := make([]measurement, len(fleets))
-	room := make(chan struct{}, together)
+	rooms := map[string]chan struct{}{}
 	var all sync.WaitGroup
-	for i := range fleets {
+	for i, f := range fleets {
+		room := rooms[f.Namespace]
+		if room == nil {
+			room = make(chan struct{}, together)
+			rooms[f.Namespace] = room
+		}
 		all.Go(func() {
-			room <- struct{}{}
+			if !enter(ctx, room) {
+				results[i] = unmeasured(f)
+				results[i].problem = &refusal{reasonUnreachable, fmt.Sprintf("it was not measured: Prometheus took %v for the other fleets of the namespace", namespaceWithin)}
+				return
+			}
 			defer func() { <-room }()
 			within, end := context.WithTimeout(ctx, measureWithin)
 			defer end()
-			results[i] = measure(within, c.http, fleets[i], now)
+			results[i] = measure(within, c.http, f, now)
 		})
 	}
 	all.Wait()
 	return results
 }
 
-// measure queries the Prometheus of a fleet.
-func measure(ctx context.Context, client *http.Client, f *v1alpha1.InferenceFleet, now time.Time) measurement {
+// enter takes a place of a room, false where none is free before the end of ctx.
+func enter(ctx context.Context, room chan struct{}) bool {
+	select {
+	case room <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	if ctx.Err() != nil {
+		<-room
+		return false
+	}
+	return true
+}
+
+// unmeasured returns a measurement that says nothing.
+func unmeasured(f *v1alpha1.InferenceFleet) measurement {
 	m := measurement{rate: math.NaN(), variants: make([]variantMeasurement, len(f.Spec.Variants)), classes: make([]float64, len(f.Spec.Classes))}
 	for i := range m.variants {
 		m.variants[i].rate = math.NaN()
 	}
+	return m
+}
+
+// measure queries the Prometheus of a fleet.
+func measure(ctx context.Context, client *http.Client, f *v1alpha1.InferenceFleet, now time.Time) measurement {
+	m := unmeasured(f)
 	quantile, _ := decimal("promise.quantile", f.Spec.Promise.Quantile, defaultQuantile) // a fleet with another text is refused
 	m.least = 1 / (1 - quantile) / window(f).Seconds()
 	if f.Spec.Metrics.PrometheusURL == "" {
