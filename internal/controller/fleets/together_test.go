@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
@@ -25,14 +26,19 @@ func fleetsAt(t *testing.T, namespace, address string, count int) (all []*v1alph
 	return all
 }
 
-// A namespace whose Prometheus does not answer keeps no other namespace waiting: it answers only when the other one has been asked.
+// A namespace whose Prometheus does not answer keeps no other namespace waiting: as many fleets of it as may be are asked
+// at a time, and they have their answers only when the other one has its.
 func TestNamespacesAreMeasuredSideBySide(t *testing.T) {
 	w := newWorld(t)
 	w.arrive("60")
-	other := make(chan struct{})
+	full, other := make(chan struct{}), make(chan struct{})
+	var asked atomic.Int32
 	var once sync.Once
 	slow := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm() // a server sees that its client leaves when it has read the request
+		if asked.Add(1) == together {
+			close(full)
+		}
 		select {
 		case <-other:
 			w.prom.answer(out, r)
@@ -41,8 +47,13 @@ func TestNamespacesAreMeasuredSideBySide(t *testing.T) {
 	}))
 	defer slow.Close()
 	quick := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		once.Do(func() { close(other) })
-		w.prom.answer(out, r)
+		_ = r.ParseForm()
+		select {
+		case <-full:
+			once.Do(func() { close(other) })
+			w.prom.answer(out, r)
+		case <-r.Context().Done():
+		}
 	}))
 	defer quick.Close()
 	all := append(fleetsAt(t, "team-a", slow.URL, 2*together), fleetsAt(t, "team-b", quick.URL, 1)...)
@@ -77,5 +88,21 @@ func TestFleetsWithoutATurn(t *testing.T) {
 	}
 	if waited != 3 {
 		t.Errorf("%d fleets had no turn, want 3: %d of %d have one at a time", waited, together, together+3)
+	}
+}
+
+// After the end nobody enters a room, even if it has a place.
+func TestEnter(t *testing.T) {
+	room := make(chan struct{}, 1)
+	if !enter(t.Context(), room) || len(room) != 1 {
+		t.Error("a free place was not taken")
+	}
+	<-room
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 100 {
+		if enter(ended, room) || len(room) != 0 {
+			t.Fatal("a place was taken after the end")
+		}
 	}
 }
