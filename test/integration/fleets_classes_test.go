@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-gpu/tandem/pkg/api/v1alpha1"
+	"github.com/tandem-gpu/tandem/test/inference"
 )
 
 // addLong makes requests with a header a class of a fleet, which only a100 serves: 10 a second. The second rule of its route takes them.
@@ -93,5 +95,42 @@ func (s *fleetScene) refusesClasses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, and should say %q", patch, err, want)
 		}
+	}
+}
+
+// gatewayClassOfFleet: the fleet sends the requests of a class to the variant that serves them, although the user's rule divides them in halves, and
+// divides the others over both variants.
+func gatewayClassOfFleet(t *testing.T, s *gatewayScene) {
+	pools := []pool{
+		{name: "a100", hardware: inference.Hardware{GPU: "A100", Share: 1000}, replicas: 1, least: 1, most: 1, cost: 10, weight: 500},
+		{name: "t4", hardware: inference.Hardware{GPU: "T4", Share: 1000}, replicas: 1, least: 1, most: 1, cost: 3, weight: 500},
+	}
+	s.serve(t, pools)
+	s.patchRoute(t, "bert", types.JSONPatchType, `[
+		{"op": "add", "path": "/spec/rules/0/name", "value": "batch"}, {"op": "replace", "path": "/spec/rules/0/backendRefs", "value": [
+			{"name": "bert-a100", "port": 80, "weight": 500}, {"name": "bert-t4", "port": 80, "weight": 500}]}]`)
+	s.control(t, "1s", pools)
+	s.patchFleet(t, `[
+		{"op": "add", "path": "/spec/classes", "value": [{"name": "batch", "rule": "batch"}]},
+		{"op": "add", "path": "/spec/variants/0/classes", "value": [{"name": "batch", "replica": {"rate": "100", "time": "80ms"}}]},
+		{"op": "add", "path": "/spec/metrics/queries", "value": {"classRate": "vector(10)"}}]`)
+	end := s.begin(t, 100, 31)
+	s.awaitFleet(t, "the class has its variant, and the others both", func(*v1alpha1.InferenceFleet, map[string]float64) bool {
+		others := s.weights(t)
+		return s.ruleWeights(t, 0) == [2]int64{1000, 0} && others["t4"] > .1 && others["t4"] < .4
+	})
+	s.pass(t, time.Second)
+	of := s.send(t, inference.Steady(10, 25, 32), "batch")
+	answers := end()
+	parts := inference.Parts(of)
+	t.Logf("of %d requests of the class a100 answered %.4f", len(of), parts["a100"])
+	if len(of) < 200 || len(parts) != 1 || parts["a100"] < .999 {
+		t.Errorf("the parts of %d requests of the class are %v, want all of them at a100", len(of), parts)
+	}
+	if inference.Parts(answers)["t4"] < .1 {
+		t.Errorf("of the others the variants answered %v", inference.Parts(answers))
+	}
+	if failures := inference.Failures(of) + inference.Failures(answers); failures != "" {
+		t.Error(failures)
 	}
 }

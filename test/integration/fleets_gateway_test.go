@@ -42,6 +42,7 @@ func TestFleetsGateway(t *testing.T) {
 	}
 	c := startGatewayCluster(t)
 	c.scene(t, "weights and a class of requests", gatewayDivides)
+	c.scene(t, "a class of a fleet", gatewayClassOfFleet)
 	c.scene(t, "the weights of a fleet", gatewayFleetDivides)
 	c.scene(t, "a variant leaves and comes back", gatewayFleetScales)
 	c.scene(t, "a trace, beside the HorizontalPodAutoscaler", gatewayTrace)
