@@ -265,7 +265,7 @@ func TestPropertyRest(t *testing.T) {
 			f.Variants[i].Load = time.Duration(rapid.IntRange(0, 300).Draw(t, "load")) * time.Second
 		}
 		l := newLoop(f)
-		each := rapid.SampledFrom([]int{1, 4}).Draw(t, "decisions in a minute")
+		each := rapid.SampledFrom([]int{1, 1, 1, 4}).Draw(t, "decisions in a minute") // four take four times as long to play
 		l.every = time.Minute / time.Duration(each)
 		from, to := rapid.Float64Range(0, 300).Draw(t, "from"), rapid.Float64Range(0, 300).Draw(t, "to")
 		noise := rapid.Float64Range(0, .05).Draw(t, "noise")

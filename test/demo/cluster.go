@@ -293,6 +293,8 @@ func (c *cluster) instructions() string {
   kubectl -n lab delete pod train-nlp       # who takes its place?
   kubectl -n lab get events --field-selector type=Warning
 `)
+	fmt.Fprintf(&b, "\nTandem's controller has a clock that runs fast here, so kubectl prints <invalid> for times that it wrote. Jobs,\n"+
+		"Deployments and StatefulSets get pods in the namespace lab only.\n")
 	fmt.Fprintf(&b, "\nLogs, CDI specs, checkpoints: %s\n\n", c.dir)
 	return b.String()
 }
