@@ -61,6 +61,7 @@ func drawMix(t *rapid.T, variants int) *Mix {
 // An assignment gives each class just its requests, none to a variant that does not serve it, and no other division has a busiest variant that
 // is less busy. More replicas make it no busier, and more requests no less busy.
 func TestPropertyAssign(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "variants")
 		mix, replicas := drawMix(t, n), make([]float64, n)

@@ -47,6 +47,7 @@ func TestLoadsOfSlowVariants(t *testing.T) {
 // A replica that is full with any mix of classes answers each of them within the promise, by the wait of the mix and the service of the class. One
 // class alone has its capacity.
 func TestPropertyLoadsOf(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		replicas, weights := [][]Replica{}, []float64{}
 		for range rapid.IntRange(1, 3).Draw(t, "classes") {

@@ -276,6 +276,7 @@ func TestClassesAreChecked(t *testing.T) {
 
 // At a steady rate of each class a fleet comes to rest: its sizes change by single replicas only, its parts hardly, and the promise holds.
 func TestPropertyRestOfClasses(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l := classLoop{newLoop(twoClasses())}
 		l.every = time.Minute

@@ -42,6 +42,7 @@ func drawOptions(t *rapid.T, most int) []Option {
 
 // The choice is the cheapest of all that are enough. Where none is, it has no more capacity by more replicas.
 func TestPropertyCheapestFor(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		options := drawOptions(t, 4)
 		mix := drawMix(t, len(options))

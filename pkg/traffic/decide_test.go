@@ -258,6 +258,7 @@ func TestFleetIsChecked(t *testing.T) {
 // After a step of the rate, with noise and with replicas that load, the sizes come to rest: three quarters of an hour later they change by single
 // replicas only, and the promise holds.
 func TestPropertyRest(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := twoGPUs()
 		f.Objective = rapid.SampledFrom(Objectives).Draw(t, "objective")
@@ -326,6 +327,7 @@ func checkStep(t *rapid.T, l *loop, before []int) {
 
 // More requests never make a new fleet cheaper.
 func TestPropertyMonotone(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := twoGPUs()
 		f.Variants[0].Most, f.Variants[1].Most = 50, 50

@@ -118,6 +118,7 @@ func TestForecastNotices(t *testing.T) {
 // After a jump the rate of the new requests is known from each window that has some of them: the jump is neither missed nor exaggerated, also
 // where the last minute has most of it.
 func TestPropertyNoticesJumps(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var f Forecast
 		before, times := math.Exp(rapid.Float64Range(0, 8).Draw(t, "before")), rapid.Float64Range(1.5, 4).Draw(t, "times")
@@ -173,6 +174,7 @@ func TestForecastRefuses(t *testing.T) {
 
 // Of a load with noise, few minutes bring more than the forecast: after a day at most three in a thousand. The margin does not run away.
 func TestPropertyCoverage(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var f Forecast
 		level, noise := math.Exp(rapid.Float64Range(0, 8).Draw(t, "level")), rapid.Float64Range(0, .3).Draw(t, "noise")

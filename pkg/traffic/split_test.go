@@ -37,6 +37,7 @@ func TestSplitWhereTheCapacityIsNearlyTheRate(t *testing.T) {
 // overloaded while another one has room. More requests take none from a pool beyond the capacity, and a little more requests change little
 // at it, and where all are full.
 func TestPropertySplitWithCapacities(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		pools := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Pool {
 			p := Pool{Replica: drawReplica(t), Replicas: float64(rapid.IntRange(0, 4).Draw(t, "replicas"))}

@@ -143,6 +143,7 @@ func meanOf(pools []Pool, parts []float64) float64 {
 
 // Of random replicas: latency grows with arrivals, the capacity is the most at which the promise holds, quantiles are in order.
 func TestPropertyLatency(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawReplica(t)
 		p := Promise{Quantile: rapid.SampledFrom([]float64{.5, .9, .99}).Draw(t, "quantile"), Within: time.Duration(rapid.Float64Range(1e5, 1e10).Draw(t, "promise"))}
@@ -191,6 +192,7 @@ func drawReplica(t *rapid.T) Replica {
 // A division has the sum of the demand, gives nothing to no replica, does not depend on the order, and is no worse by its objective
 // than the others.
 func TestPropertySplit(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		pools := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Pool {
 			return Pool{Replica: drawReplica(t), Replicas: float64(rapid.IntRange(0, 4).Draw(t, "replicas"))}
@@ -342,6 +344,7 @@ func tryAll(options []Option, wanted float64) (best int64, most float64, feasibl
 
 // What is measured of a slowed replica tells its slowdown.
 func TestPropertySlowdown(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawReplica(t)
 		r.Ceiling = 0
