@@ -15,36 +15,36 @@ import (
 func TestLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var isRead atomic.Bool
-		made, failed := 0, 0
+		var made, failed atomic.Int32
 		l := &Loop{
 			Over: "tests", Every: time.Minute,
 			Synced: []cache.InformerSynced{func() bool { return true }, isRead.Load},
 			Make: func(context.Context) error {
-				if made++; made == 2 {
+				if made.Add(1) == 2 {
 					return errors.New("the second pass fails")
 				}
 				return nil
 			},
-			CountFailure: func() { failed++ },
+			CountFailure: func() { failed.Add(1) },
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- l.Start(ctx) }()
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		if made > 0 || l.Ready(nil) == nil || !l.NeedLeaderElection() {
-			t.Fatalf("%d passes before all was read, ready: %v", made, l.Ready(nil))
+		if made.Load() > 0 || l.Ready(nil) == nil || !l.NeedLeaderElection() {
+			t.Fatalf("%d passes before all was read, ready: %v", made.Load(), l.Ready(nil))
 		}
 		isRead.Store(true)
 		time.Sleep(time.Second) // informers are asked again and again
 		synctest.Wait()
-		if err := l.Ready(nil); made != 1 || err != nil {
-			t.Fatalf("%d passes when all was read, ready: %v", made, err)
+		if err := l.Ready(nil); made.Load() != 1 || err != nil {
+			t.Fatalf("%d passes when all was read, ready: %v", made.Load(), err)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if made != 3 || failed != 1 {
-			t.Errorf("%d passes after two minutes, %d failed; want 3 and 1", made, failed)
+		if made.Load() != 3 || failed.Load() != 1 {
+			t.Errorf("%d passes after two minutes, %d failed; want 3 and 1", made.Load(), failed.Load())
 		}
 		cancel()
 		if err := <-ended; err != nil {
