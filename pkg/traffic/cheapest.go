@@ -77,7 +77,7 @@ func (c *chooser) search(at int, short float64) {
 		return
 	}
 	if short <= slack {
-		if c.cost < c.bestCost || c.cost == c.bestCost && c.isFirst() {
+		if c.cost < c.bestCost || c.cost == c.bestCost && comesFirst(c.now, c.best) {
 			c.bestCost, c.best = c.cost, slices.Clone(c.now)
 		}
 		return
@@ -124,14 +124,14 @@ func (c *chooser) bound(at int, short float64) float64 {
 	return cost
 }
 
-// isFirst reports whether the choice at hand comes before the best one, which costs the same.
-func (c *chooser) isFirst() bool {
-	now, best := 0, 0
-	for i := range c.now {
-		now += c.now[i]
-		best += c.best[i]
+// comesFirst reports whether a choice comes before another one that costs the same: with fewer replicas, then with more of the first options.
+func comesFirst(choice, other []int) bool {
+	sum, sumOther := 0, 0
+	for i := range choice {
+		sum += choice[i]
+		sumOther += other[i]
 	}
-	return cmp.Or(cmp.Compare(now, best), slices.Compare(c.best, c.now)) < 0
+	return cmp.Or(cmp.Compare(sum, sumOther), slices.Compare(other, choice)) < 0
 }
 
 // Validate says what is wrong with an option.

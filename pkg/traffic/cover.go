@@ -277,7 +277,7 @@ func (s *coverSearch) byWorth(worth func(i int) float64) (order []int) {
 // search chooses replicas of the options from a place in the order on, where so much is still short by each cover.
 func (s *coverSearch) search(at int, short []float64) {
 	if enough(short) {
-		if s.cost < s.bestCost || s.cost == s.bestCost && s.isFirst() {
+		if s.cost < s.bestCost || s.cost == s.bestCost && comesFirst(s.now, s.best) {
 			s.bestCost, s.best = s.cost, slices.Clone(s.now)
 		}
 		return
@@ -345,14 +345,4 @@ func (s *coverSearch) bound(at int, short []float64) (highest float64) {
 		highest = max(highest, cost)
 	}
 	return highest
-}
-
-// isFirst reports whether the choice at hand comes before the best one, which costs the same.
-func (s *coverSearch) isFirst() bool {
-	now, best := 0, 0
-	for i := range s.now {
-		now += s.now[i]
-		best += s.best[i]
-	}
-	return cmp.Or(cmp.Compare(now, best), slices.Compare(s.best, s.now)) < 0
 }

@@ -14,8 +14,8 @@ import (
 // In a fleet with classes, the requests that are of none of them are a class of their own, the first one, without a name: the rule of the fleet
 // takes them, and the variants serve them as their replica says.
 
-// classesOf returns the classes of a fleet as its user declared them, none for a fleet without. Replicas in the order of the variants say how these
-// serve the requests of no class. The error names what is not legal.
+// classesOf returns the classes of a fleet as its user declared them, and none where the user declared none. The replicas are in the order of the
+// variants: they say how a variant serves requests that belong to no class. The error names the field and its legal values.
 func classesOf(o *v1alpha1.InferenceFleet, replicas []description, quantile float64) ([]traffic.Class, error) {
 	if len(o.Spec.Classes) == 0 {
 		return nil, nil

@@ -105,7 +105,7 @@ func (v *visit) run(ctx context.Context) error {
 	return errors.Join(failed, v.writeStatus(ctx, v.status(outcome, prioritized)))
 }
 
-// declare takes over what the user declared. A refusal says what is not legal.
+// declare reads the spec of the fleet into v.fleet. It returns a refusal where a field has an illegal value, and v.fleet stays as it was.
 func (v *visit) declare(replicas []description) *refusal {
 	fleet, err := declared(v.object, replicas)
 	if err != nil {

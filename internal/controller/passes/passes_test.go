@@ -30,18 +30,18 @@ func TestLoop(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- l.Start(ctx) }()
-		time.Sleep(3 * time.Minute)
+		time.Sleep(3 * time.Minute) // of the bubble's clock: three passes too early, if the loop did not wait
 		synctest.Wait()
 		if made.Load() > 0 || l.Ready(nil) == nil || !l.NeedLeaderElection() {
 			t.Fatalf("%d passes before all was read, ready: %v", made.Load(), l.Ready(nil))
 		}
 		isRead.Store(true)
-		time.Sleep(time.Second) // informers are asked again and again
+		time.Sleep(time.Second) // of the bubble's clock: the loop asks again and again whether all was read
 		synctest.Wait()
 		if err := l.Ready(nil); made.Load() != 1 || err != nil {
 			t.Fatalf("%d passes when all was read, ready: %v", made.Load(), err)
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) // of the bubble's clock: for two more passes
 		synctest.Wait()
 		if made.Load() != 3 || failed.Load() != 1 {
 			t.Errorf("%d passes after two minutes, %d failed; want 3 and 1", made.Load(), failed.Load())
