@@ -20,7 +20,7 @@ type Forecast struct {
 	Peak float64   `json:"peak,omitempty"`
 	// Today is how today's peaks compare with the usual ones: 1 for as usual, 0 for unknown.
 	Today float64 `json:"today,omitempty"`
-	// Hour is by which factors each minute of an hour exceeds the level before it: what starts at the full hour, or at the half.
+	// Hour is by how much each minute of an hour exceeds the level before it: what starts at the full hour, or at the half.
 	Hour []Rise `json:"hour,omitempty"`
 	// Expected is what was forecast for the next minutes.
 	Expected Expected `json:"expected"`
@@ -29,12 +29,6 @@ type Forecast struct {
 	RiseMargin   float64 `json:"riseMargin,omitempty"`
 	// Misses is the part of the minutes that may bring more than the forecast with its margin; 0 stands for DefaultMisses.
 	Misses float64 `json:"misses,omitempty"`
-}
-
-// Rise is the two highest factors of late. The second one counts: what happened once need not come again.
-type Rise struct {
-	First  float64 `json:"first,omitempty"`
-	Second float64 `json:"second,omitempty"`
 }
 
 // Expected is the highest rate that was forecast, without a margin.
@@ -54,12 +48,6 @@ const (
 	// todayLearns is the part of a span that goes into how today compares. The bounds keep one odd hour from ruling the day.
 	todayLearns           = .2
 	leastToday, mostToday = .5, 1.5
-	// hourForgets is the part by which rises fall each hour. A higher one than mostRise is taken for that.
-	hourForgets, mostRise = .02, 5
-	// settled is how many of the last minutes may be part of a rise, and so are no level.
-	settled = 3
-	// fewRequests is how many requests are added to both sides of a rise: of few requests, chance makes any number.
-	fewRequests = 20
 	// clearly is how many times more a rise is than what the last minutes lead to.
 	clearly = 1.25
 	// DefaultMisses is a thousandth of the minutes. A margin rises by marginRises with each minute that was missed, and falls so slowly that it
@@ -151,31 +139,6 @@ func (f *Forecast) endSpan(minute int64) {
 	f.Peak = 0
 }
 
-// rise takes in how a minute compares with the level before it.
-func (f *Forecast) rise(rate float64, minute int64) {
-	if len(f.Recent) < recentMinutes {
-		return
-	}
-	rise := min(mostRise, (60*rate+fewRequests)/(60*f.level()+fewRequests))
-	usual := &f.Hour[minute%60]
-	usual.First *= 1 - hourForgets
-	usual.Second *= 1 - hourForgets
-	if rise > usual.First {
-		usual.First, usual.Second = rise, usual.First
-	} else {
-		usual.Second = max(usual.Second, rise)
-	}
-}
-
-// level returns the rate before the last minutes.
-func (f *Forecast) level() float64 {
-	sum, n := 0.0, max(1, len(f.Recent)-settled)
-	for _, r := range f.Recent[:min(n, len(f.Recent))] {
-		sum += r
-	}
-	return sum / float64(n)
-}
-
 func span(minute int64) int { return int(minute / spanMinutes % daySpans) }
 
 // now returns the rate of the last three minutes.
@@ -207,9 +170,9 @@ func (f *Forecast) highest(minutes float64) Expected {
 	if len(f.Recent) == 0 {
 		return Expected{}
 	}
-	steady, rise := max(f.now(), f.Recent[len(f.Recent)-1], f.trend(min(minutes, recentMinutes))), 0.0
+	steady, rise := max(f.now(), f.Recent[len(f.Recent)-1], f.trend(min(minutes, recentMinutes))), f.hourly(minutes)
 	for m := int64(0); m <= int64(minutes)+2; m++ {
-		rise = max(rise, f.Today*f.Day[span(f.Last+m)], f.level()*f.Hour[(f.Last+m)%60].Second)
+		rise = max(rise, f.Today*f.Day[span(f.Last+m)])
 	}
 	return Expected{Rate: max(steady, rise), Rises: rise > clearly*steady}
 }

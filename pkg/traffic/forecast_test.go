@@ -32,29 +32,6 @@ func TestForecastFollowsTheTrend(t *testing.T) {
 	}
 }
 
-// A jump at the same minute of two hours is expected in the next one, before it comes; after one hour it is not.
-func TestForecastKnowsTheHour(t *testing.T) {
-	var f Forecast
-	load := func(m int) float64 {
-		if m%60 >= 30 && m%60 < 40 {
-			return 300
-		}
-		return 100
-	}
-	observe(t, &f, 0, 89, load)
-	if got := f.Highest(2 * time.Minute); got > 150 {
-		t.Errorf("after one hour %v are expected", got)
-	}
-	observe(t, &f, 89, 60, load)
-	if got := f.Highest(2 * time.Minute); got < 280 {
-		t.Errorf("after two hours %v are expected", got)
-	}
-	observe(t, &f, 149, 25, load)
-	if got := f.Highest(2 * time.Minute); got > 200 {
-		t.Errorf("far from the minute %v are expected", got)
-	}
-}
-
 // A peak of yesterday is expected today, and as much higher as today is so far.
 func TestForecastKnowsTheDay(t *testing.T) {
 	var f Forecast

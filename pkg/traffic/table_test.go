@@ -263,17 +263,3 @@ func TestForecastOfFewMinutes(t *testing.T) {
 		t.Errorf("after four minutes without metrics: %s", diff)
 	}
 }
-
-// A rise that comes no more is forgotten within days.
-func TestForecastForgetsAnHour(t *testing.T) {
-	var f Forecast
-	observe(t, &f, 0, 150*60, func(m int) float64 {
-		if m < 180 && m%60 == 30 {
-			return 400
-		}
-		return 100
-	})
-	if got := f.Hour[30].Second; got > 1.2 {
-		t.Errorf("after six days a rise of %v is expected", got)
-	}
-}
