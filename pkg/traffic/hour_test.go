@@ -43,20 +43,26 @@ func TestForecastForgetsAnHour(t *testing.T) {
 	}
 }
 
-// Five times the requests of a quiet night are 40 more a second, and so they are expected at noon.
-func TestForecastCountsARiseInRequests(t *testing.T) {
-	var f Forecast
-	observe(t, &f, 0, 149, func(m int) float64 {
-		switch {
-		case m >= 125:
-			return 1000
-		case m%60 >= 30 && m%60 < 40:
-			return 50
+// A rise is neither more requests nor more times the level than it was: five times the requests of a quiet night are 40 more a second at noon, and
+// 400 more at noon are five times the requests of a quiet night.
+func TestForecastBoundsARise(t *testing.T) {
+	for name, x := range map[string]struct{ before, now, least, most float64 }{
+		"from night to noon": {10, 1000, 1000, 1040},
+		"from noon to night": {100, 10, 40, 50},
+	} {
+		var f Forecast
+		observe(t, &f, 0, 149, func(m int) float64 {
+			switch {
+			case m >= 125:
+				return x.now
+			case m%60 >= 30 && m%60 < 40:
+				return 5 * x.before
+			}
+			return x.before
+		})
+		if got := f.hourly(2); got < x.least || got > x.most+1e-9 {
+			t.Errorf("%s: other hours lead to %v, want %v to %v", name, got, x.least, x.most)
 		}
-		return 10
-	})
-	if got := f.hourly(2); got < 1000 || got > 1040+1e-9 {
-		t.Errorf("other hours lead to %v, want 1000 and up to 40 more", got)
 	}
 }
 
