@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,7 +49,8 @@ func (s *fleetScene) ruleWeights(t *testing.T, rule int) (weights [2]int64) {
 }
 
 // fleetClasses: the requests of a class go where they are served, and the others where that is cheap. When the user takes the rule of the class away,
-// the condition names it, and nothing is written until it is back.
+// the condition names it, and nothing is written until it is back. A pass of the controller writes the route first and the status after it, so the
+// test waits for each of them.
 func fleetClasses(t *testing.T, s *fleetScene) {
 	s.arrives(43)
 	s.measure("rate/"+s.namespace+"/long", 3)
@@ -71,10 +71,10 @@ func fleetClasses(t *testing.T, s *fleetScene) {
 		long := s.ruleWeights(t, 1)
 		return long == [2]int64{1000, 0}, fmt.Sprint(long)
 	})
-	status := s.fleet(t, "bert").Status
-	if len(status.Classes) != 1 || status.Classes[0].Rate != "3" || len(status.Classes[0].Weights) != 1 {
-		t.Errorf("the status of the classes is %+v", status.Classes)
-	}
+	s.poll(t, "the status has the class again", func() (bool, string) {
+		classes := s.fleet(t, "bert").Status.Classes
+		return len(classes) == 1 && classes[0].Rate == "3" && len(classes[0].Weights) == 1, fmt.Sprintf("%+v", classes)
+	})
 	s.refusesClasses(t)
 }
 
@@ -119,7 +119,10 @@ func gatewayClassOfFleet(t *testing.T, s *gatewayScene) {
 		others := s.weights(t)
 		return s.ruleWeights(t, 0) == [2]int64{1000, 0} && others["t4"] > .1 && others["t4"] < .4
 	})
-	s.pass(t, time.Second)
+	s.poll(t, "the gateway sends the class to its variant alone", func() (bool, string) { // by its old weights, half of forty went to the other
+		parts := inference.Parts(s.send(t, inference.Steady(20, 2, 33), "batch"))
+		return len(parts) == 1 && parts["a100"] > .999, fmt.Sprint(parts)
+	})
 	of := s.send(t, inference.Steady(10, 25, 32), "batch")
 	answers := end()
 	parts := inference.Parts(of)

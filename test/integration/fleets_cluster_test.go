@@ -165,6 +165,8 @@ type fleetScene struct {
 	stop      context.CancelFunc
 	watched   sync.WaitGroup
 	seen      []fleetChange
+	// last is the version of the newest object that the watch of a kind showed.
+	last map[schema.GroupVersionResource]int64
 }
 
 // A fleetChange is a number that somebody wrote: replicas of a Deployment, or the weight of a backend.
@@ -179,7 +181,7 @@ type fleetChange struct {
 func (s *fleetScene) record(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(life(t))
-	s.stop = cancel
+	s.stop, s.last = cancel, map[schema.GroupVersionResource]int64{}
 	s.follow(ctx, t, appsv1.SchemeGroupVersion.WithResource("deployments"), func(o *unstructured.Unstructured) map[string]int64 {
 		replicas, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 		return map[string]int64{"replicas " + o.GetName(): replicas}
@@ -235,6 +237,7 @@ func (s *fleetScene) follow(ctx context.Context, t *testing.T, kind schema.Group
 					}
 					before[key] = to
 				}
+				s.last[kind] = version
 				s.mu.Unlock()
 			}
 		}
@@ -248,9 +251,34 @@ func (s *fleetScene) changes() []fleetChange {
 	return slices.SortedStableFunc(slices.Values(s.seen), func(a, b fleetChange) int { return int(a.version - b.version) })
 }
 
+// awaitRecord waits until the record has what was written before the call. Each kind has a watch of its own, and either may be behind the other.
+func (s *fleetScene) awaitRecord(t *testing.T) {
+	t.Helper()
+	for _, kind := range []schema.GroupVersionResource{appsv1.SchemeGroupVersion.WithResource("deployments"), httpRoutes} {
+		list, err := s.objects.Resource(kind).Namespace(s.namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest := int64(0)
+		for i := range list.Items {
+			version, err := strconv.ParseInt(list.Items[i].GetResourceVersion(), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			newest = max(newest, version)
+		}
+		s.poll(t, "the record has all "+kind.Resource, func() (bool, string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.last[kind] >= newest, fmt.Sprintf("it has version %d of %d", s.last[kind], newest)
+		})
+	}
+}
+
 // check holds all changes to the law of the order of writes: the last replica of a variant leaves when the route gives the variant nothing.
 func (s *fleetScene) check(t *testing.T) {
 	t.Helper()
+	s.awaitRecord(t)
 	weights := map[string]int64{}
 	for _, c := range s.changes() {
 		switch name, replicas := strings.CutPrefix(c.what, "replicas "); {

@@ -74,17 +74,17 @@ func fleetGrowsAndShrinks(t *testing.T, s *fleetScene) {
 	s.awaitSizes(t, "bert", "one a100 is left", func(replicas, weights [2]int64) bool {
 		return replicas == [2]int64{1, 0} && weights == [2]int64{1000, 0}
 	})
-	events, err := s.admin.EventsV1().Events(s.namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reasons := map[string]bool{}
-	for i := range events.Items {
-		reasons[events.Items[i].Reason] = true
-	}
-	if !reasons["Grows"] || !reasons["Shrinks"] {
-		t.Errorf("the events have the reasons %v", reasons)
-	}
+	s.poll(t, "events tell of both", func() (bool, string) { // the controller sends events beside its writes
+		events, err := s.admin.EventsV1().Events(s.namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons := map[string]bool{}
+		for i := range events.Items {
+			reasons[events.Items[i].Reason] = true
+		}
+		return reasons["Grows"] && reasons["Shrinks"], fmt.Sprint(reasons)
+	})
 }
 
 // fleetKilled: the controller is killed when it has scaled and not yet written the weights, and when it has written a lower weight and not yet
