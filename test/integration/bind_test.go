@@ -182,6 +182,11 @@ func (b *binds) check(t *testing.T) {
 // check fails where the API server accepted two binds of one pod, and where a kind of fault never happened.
 func (f *faultyServer) check(t *testing.T) {
 	t.Helper()
+	poll(t, "all binds are counted", func(context.Context) (bool, string) { // a pod is bound before the server reads the answer
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.accepted) >= podCount, fmt.Sprintf("those of %d pods are", len(f.accepted))
+	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.accepted) != podCount {

@@ -340,6 +340,7 @@ func completedWorker(t *testing.T, c *gangCluster) {
 	c.create(t, testGang{name: "rigid", members: 9, min: 9, slots: 10})
 	c.awaitGang(t, "rigid", 9)
 	c.awaitCondition(t, "train", "WorkerCompleted", "pod train-7")
+	c.poll(t, "the completed worker is counted and gone", func() (bool, string) { return len(c.namesOnNodes(t, "train")) == 7, c.phases(t, "train") })
 	c.create(t, testGang{name: "late", members: 1, min: 1, slots: 10})
 	time.Sleep(3 * time.Second) // nothing may happen in three passes, so there is nothing to wait for
 	if got := c.namesOnNodes(t, "train"); len(got) != 7 {

@@ -327,9 +327,12 @@ func (s *gatewayScene) weights(t *testing.T) map[string]float64 {
 func (s *gatewayScene) begin(t *testing.T, rate float64, seed uint64) (end func() []inference.Answer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(life(t))
-	t.Cleanup(cancel)
-	done := make(chan []inference.Answer, 1)
-	go func() { done <- s.sendUntil(ctx, t, inference.Steady(rate, 900, seed), s.host(), "") }()
+	done, ended := make(chan []inference.Answer, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		done <- s.sendUntil(ctx, t, inference.Steady(rate, 900, seed), s.host(), "")
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
 	return func() []inference.Answer {
 		cancel()
 		return <-done

@@ -218,7 +218,7 @@ func measuredByPreset(t *testing.T, s *fleetScene, exporter *exporterServer, pre
 			if right(f) {
 				return
 			}
-			if time.Since(began) > 3*time.Minute {
+			if time.Since(began) > patience {
 				t.Fatalf("waiting until %s: %+v", what, f.Status)
 			}
 		}

@@ -60,6 +60,7 @@ func deletedPodGroup(t *testing.T, c *gangCluster) {
 	c.create(t, g)
 	c.awaitSaid(t, "orphan", "4 × 1 GPU")
 	c.removePodGroup(t, g.name)
+	c.awaitSaid(t, g.name, "does not exist") // the scheduler reads PodGroups and pods beside each other
 	for i := range clusterGPUs {
 		c.deletePod(t, "filler-"+strconv.Itoa(i))
 	}

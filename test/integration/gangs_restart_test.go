@@ -57,8 +57,8 @@ func releasedHalf(t *testing.T, c *gangCluster) {
 }
 
 // adoptedHalf returns a gang that is cut in two, with all nodes closed, and the deadline of the scheduler that runs now. A
-// scheduler that starts when the deadline has passed takes such a gang to have run, and evicts nobody: on a slow machine it
-// takes a longer deadline, so another gang is cut then.
+// scheduler that has started when the deadline has passed takes such a gang to have run, and evicts nobody: on a slow machine
+// it takes a longer deadline, so another gang is cut then.
 func (c *gangCluster) adoptedHalf(t *testing.T) (g testGang, deadline string) {
 	t.Helper()
 	for attempt := range 6 {
@@ -67,7 +67,10 @@ func (c *gangCluster) adoptedHalf(t *testing.T) (g testGang, deadline string) {
 		c.cordon(t, true)
 		limit := 10 * time.Second << attempt
 		c.startScheduler(t, func(gang map[string]any) { gang["placementDeadline"] = limit.String() })
-		if time.Since(begin) < limit {
+		c.probe(t, "probe", "", "", 10) // once it is refused, the scheduler has started
+		inTime := time.Since(begin) < limit
+		c.finish(t, "probe")
+		if inTime {
 			return g, limit.String()
 		}
 		c.scheduler.Stop(0)

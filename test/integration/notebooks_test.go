@@ -65,8 +65,9 @@ func TestNotebooks(t *testing.T) {
 		t.Fatalf("the first request for a parked notebook: %d %.300s", status, text)
 	}
 	t.Logf("the first request for the parked notebook had its answer after %v", time.Since(began).Round(10*time.Millisecond))
-	if s.told(t, "NotebookWoken") == "" || *s.set(t).Spec.Replicas != 1 {
-		t.Error("no event tells that the notebook was woken")
+	s.poll(t, "an event tells that the notebook was woken", func() (bool, string) { return s.told(t, "NotebookWoken") != "", "" })
+	if size := *s.set(t).Spec.Replicas; size != 1 {
+		t.Errorf("the size of the woken notebook is %d", size)
 	}
 	s.startKernel(t) // it works as before, without its kernels
 }

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tandem-gpu/tandem/internal/sandbox"
@@ -38,11 +39,39 @@ func refusedByAKubelet(t *testing.T) {
 		awaitOn(t, admin, name, good)
 	}
 
+	createLate(t, admin)
 	offer(t, admin, good, "0")
-	createPod(t, admin, "late", 1)
+	label(t, admin, good, lateLabel) // the scheduler sees it after what the node offers, and tries the pod then
 	awaitEvent(t, admin, "late", "offers fewer vGPU slots than its healthy GPUs have")
 	offer(t, admin, good, "10")
 	awaitOn(t, admin, "late", good)
+}
+
+// lateLabel is the label of the nodes that the pod late may go to.
+const lateLabel = "example.com/late"
+
+// createLate makes a pod that no node takes yet.
+func createLate(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	limits := v1.ResourceList{v1alpha1.ResourceVGPU: resource.MustParse("1")}
+	_, err := client.CoreV1().Pods("default").Create(t.Context(), &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"},
+		Spec: v1.PodSpec{NodeSelector: map[string]string{lateLabel: "yes"}, Containers: []v1.Container{{
+			Name: "main", Image: "none", Resources: v1.ResourceRequirements{Limits: limits},
+		}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// label gives a node a label.
+func label(t *testing.T, client kubernetes.Interface, node, name string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"yes"}}}`, name)
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // nodeOf waits until a pod is bound and returns its node.
