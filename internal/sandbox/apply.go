@@ -27,8 +27,8 @@ import (
 // fieldManager owns what Apply sets.
 const fieldManager = "tandem-sandbox"
 
-// establishTimeout bounds the wait until the API server serves a CRD; it takes about a second.
-const establishTimeout = 30 * time.Second
+// establishTimeout bounds the wait until the API server serves a CRD. It takes about a second; only a hang takes so long.
+const establishTimeout = 5 * time.Minute
 
 // applier maps kinds to resources and applies objects.
 type applier struct {

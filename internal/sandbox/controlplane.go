@@ -60,9 +60,9 @@ type ControlPlane struct {
 const (
 	// startAttempts bounds the retries when another process takes a port between its choice and its use.
 	startAttempts = 3
-	// startTimeout is how long etcd and the API server may take to get ready: a busy machine takes ten times
-	// longer than an idle one.
-	startTimeout = 2 * time.Minute
+	// startTimeout is how long etcd and the API server may take to get ready. Only a hang takes so long: a busy machine
+	// takes tens of seconds, and a process that ends is noticed at once.
+	startTimeout = 5 * time.Minute
 )
 
 // Start builds what is missing (see Tools), starts the control plane and returns when it is ready. Cancelling ctx

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -217,8 +215,10 @@ func TestStopLeavesNothing(t *testing.T) {
 	if _, err := os.Stat(c.Dir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s after Stop: %v, want it gone", c.Dir(), err)
 	}
-	if _, err := net.Dial("tcp", strings.TrimPrefix(c.URL(), "https://")); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("API server after Stop: %v, want connection refused", err)
+	config := c.Admin()
+	config.Timeout = time.Minute // another process may have taken the port, and answers nothing that the client accepts
+	if version, err := clientFor(t, config).Discovery().ServerVersion(); err == nil {
+		t.Errorf("the API server, %v, answers after Stop", version)
 	}
 }
 

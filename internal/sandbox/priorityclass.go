@@ -15,8 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// admissionTimeout bounds the wait until the API server admits pods of a new class; it takes some milliseconds.
-const admissionTimeout = time.Minute
+// admissionTimeout bounds the wait until the API server admits pods of a new class. It takes some milliseconds; only a hang
+// takes so long.
+const admissionTimeout = 5 * time.Minute
 
 // CreatePriorityClass creates a class, and waits until the API server admits pods of it. Its admission reads classes from a
 // cache, and forbids pods of a class that the cache lacks.
