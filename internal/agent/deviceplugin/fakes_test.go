@@ -167,8 +167,9 @@ type mpsFake struct {
 	clients  map[string][]int
 	fault    map[string]bool
 	canary   map[string]error
-	stubborn map[string]bool  // clients that cannot be ended
-	lasting  map[string]error // why a recycle fails
+	stubborn map[string]bool          // clients that cannot be ended
+	lasting  map[string]error         // why a recycle fails
+	held     map[string]chan struct{} // recycles that wait until a channel is closed
 	recycled map[string]int
 	ended    map[string][]int
 	stopped  map[string]int
@@ -178,7 +179,7 @@ type mpsFake struct {
 func newMPSFake() *mpsFake {
 	return &mpsFake{
 		dir: "/run/mps", down: map[string]error{}, ensured: map[string]int{}, silent: map[string]chan struct{}{},
-		clients: map[string][]int{}, fault: map[string]bool{}, canary: map[string]error{}, stubborn: map[string]bool{}, lasting: map[string]error{},
+		clients: map[string][]int{}, fault: map[string]bool{}, canary: map[string]error{}, stubborn: map[string]bool{}, lasting: map[string]error{}, held: map[string]chan struct{}{},
 		recycled: map[string]int{}, ended: map[string][]int{}, stopped: map[string]int{}, probes: map[string]int{},
 	}
 }
@@ -224,7 +225,17 @@ func (m *mpsFake) EndClients(_ context.Context, id string, pids []int) ([]int, e
 	return pids, nil
 }
 
-func (m *mpsFake) Recycle(_ context.Context, g inventory.GPU) error {
+func (m *mpsFake) Recycle(ctx context.Context, g inventory.GPU) error {
+	m.mu.Lock()
+	wait := m.held[g.ID]
+	m.mu.Unlock()
+	if wait != nil {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recycled[g.ID]++
@@ -260,6 +271,15 @@ func (m *mpsFake) set(id string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.down[id] = err
+}
+
+// hold has the recycles of a device wait until the caller calls let: what a test wants to see of the sickness lasts until then.
+func (m *mpsFake) hold(id string) (let func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wait := make(chan struct{})
+	m.held[id] = wait
+	return func() { close(wait) }
 }
 
 // change changes the fake under its lock.

@@ -17,15 +17,15 @@ import (
 func TestAllSlotsOfAnUnhealthyDeviceFlipAndComeBack(t *testing.T) {
 	b := newBench(t)
 	b.run()
-	updates := b.kubelet.updates
+	updates := b.kubelet.told()
 	b.driver.set(fixture.G1, errors.New("GPU is lost"))
 	b.kubelet.awaitSlots(10, 10)
-	for _, d := range b.kubelet.devices {
+	for _, d := range b.kubelet.watched() {
 		if device, _, _ := allocation.ParseSlotID(d.ID); (device == fixture.G1) != (d.Health == "Unhealthy") {
 			t.Errorf("slot %s is %s", d.ID, d.Health)
 		}
 	}
-	if n := b.kubelet.updates - updates; n != 1 {
+	if n := b.kubelet.told() - updates; n != 1 {
 		t.Errorf("%d updates, want 1: all slots at once", n)
 	}
 	b.awaitMetric(`tandem_agent_devices{health="unhealthy"}`, "1")
@@ -96,9 +96,12 @@ func TestStartWaitsForMPS(t *testing.T) {
 	}
 }
 
+// shortWait is a wait for MPS that the tests sit out, and in which a busy machine has an answer of MPS all the same.
+const shortWait = 2 * time.Second
+
 func TestStartIsRefusedWhileMPSIsDown(t *testing.T) {
 	b := newBench(t)
-	b.timing.sharingWait = 50 * time.Millisecond
+	b.timing.sharingWait = shortWait
 	b.mps.set(fixture.G0, errors.New("nvidia-cuda-mps-control not found"))
 	b.run()
 	pod, other := fixture.Placed(t, "train", fixture.App(fixture.G0, 3)), fixture.Placed(t, "other", fixture.App(fixture.G1, 3))
@@ -119,7 +122,7 @@ func TestStartIsRefusedWhileMPSIsDown(t *testing.T) {
 // A device whose MPS does not even answer holds up its own containers no longer than it may, and no others.
 func TestStartGivesUpOnSilentMPS(t *testing.T) {
 	b := newBench(t)
-	b.timing.sharingWait = 50 * time.Millisecond
+	b.timing.sharingWait = shortWait
 	b.mps.silent = map[string]chan struct{}{fixture.G0: make(chan struct{})}
 	defer func() { close(b.mps.silent[fixture.G0]) }()
 	b.run()

@@ -48,6 +48,7 @@ func TestNewDevicesAreOffered(t *testing.T) {
 	b.kubelet.awaitSlots(20, 10)
 	b.driver.set(g2, nil)
 	b.kubelet.awaitSlots(30, 0)
+	b.driver.want(g2, health.RecoveryReset)                                     // the sickness lasts until it is seen
 	b.driver.log(t, health.XID{Device: g2, Number: 95, Class: health.XIDReset}) // the watch knows it
 	b.kubelet.awaitSlots(20, 10)
 	b.driver.mu.Lock()
@@ -70,9 +71,15 @@ func TestMIGInstancesComeAndGo(t *testing.T) {
 	b.run()
 	b.driver.list(fixture.GPU(fixture.G0, 0, 5), mig("MIG-a", 0), mig("MIG-b", 1)) // g1 is in MIG mode now
 	b.kubelet.awaitSlots(18, 0)
+	for _, id := range []string{"MIG-a", "MIG-b"} {
+		b.driver.want(id, health.RecoveryReset) // the sickness lasts until it is seen
+	}
 	b.driver.log(t, health.XID{Device: fixture.G1, Number: 48, Class: health.XIDReset}) // its error is that of its instances
 	b.awaitReason("MIG-a", "XID48")
 	b.awaitReason("MIG-b", "XID48")
+	for _, id := range []string{"MIG-a", "MIG-b"} {
+		b.driver.want(id, health.RecoveryNone)
+	}
 	b.kubelet.awaitSlots(18, 0)
 	b.driver.list(fixture.GPU(fixture.G0, 0, 5), mig("MIG-b", 1))
 	b.kubelet.awaitSlots(14, 0)

@@ -87,8 +87,8 @@ func TestXIDIsOverWhenTheDriverIsContent(t *testing.T) {
 	b.api()
 	b.driver.want(fixture.G1, health.RecoveryNone)
 	b.run()
+	b.driver.want(fixture.G1, health.RecoveryReset) // before the error: else the device may be well again before it is seen sick
 	b.driver.log(t, health.XID{Device: fixture.G1, Number: 48, Class: health.XIDReset})
-	b.driver.want(fixture.G1, health.RecoveryReset)
 	b.awaitReason(fixture.G1, "XID48")
 	b.driver.want(fixture.G1, health.RecoveryNone)
 	b.kubelet.awaitSlots(20, 0)
@@ -110,7 +110,7 @@ func TestXIDStorm(t *testing.T) {
 	client := b.api()
 	b.run()
 	b.awaitCondition(v1alpha1.ConditionMonitored, v1alpha1.MonitoredAll)
-	updates := b.kubelet.updates
+	updates := b.kubelet.told()
 	client.ClearActions()
 	const storm = 20000
 	start := time.Now()
@@ -124,7 +124,7 @@ func TestXIDStorm(t *testing.T) {
 	if times > 10 { // the hold time doubles with each: ten recoveries take 20 s
 		t.Errorf("the device was tried again %d times", times)
 	}
-	if n := b.kubelet.updates - updates; n > 4*times { // sick, recovering, healthy, and what coincided
+	if n := b.kubelet.told() - updates; n > 4*times { // sick, recovering, healthy, and what coincided
 		t.Errorf("%d updates of the kubelet in %d recoveries", n, times)
 	}
 	writes := 0
@@ -148,8 +148,10 @@ func TestFaultIsDrainedAndRecycled(t *testing.T) {
 			b.api()
 			b.mps.clients = map[string][]int{fixture.G0: {10}, fixture.G1: {11, 12}}
 			b.run()
+			let := b.mps.hold(fixture.G1)
 			b.mps.change(func() { spoil(b.mps) })
 			b.kubelet.awaitSlots(10, 10)
+			let()
 			b.kubelet.awaitSlots(20, 0)
 			b.mps.change(func() {
 				ended := b.mps.ended[fixture.G1]
@@ -168,10 +170,12 @@ func TestFaultIsDrainedAndRecycled(t *testing.T) {
 func TestStubbornClientsLoseTheirServer(t *testing.T) {
 	b := newBench(t)
 	b.run()
+	let := b.mps.hold(fixture.G1)
 	b.mps.change(func() {
 		b.mps.clients[fixture.G1], b.mps.stubborn[fixture.G1], b.mps.canary[fixture.G1] = []int{11}, true, sharing.ErrWedged
 	})
 	b.kubelet.awaitSlots(10, 10)
+	let()
 	b.kubelet.awaitSlots(20, 0)
 }
 
@@ -311,7 +315,7 @@ func TestFullDeviceIsNotProbed(t *testing.T) {
 
 func TestStartWaitsForAContext(t *testing.T) {
 	b := newBench(t)
-	b.timing.sharingWait = 50 * time.Millisecond
+	b.timing.sharingWait = shortWait
 	b.driver.gpus[0].Contexts = 3
 	b.mps.clients[fixture.G1] = []int{11, 12, 13}
 	b.run()

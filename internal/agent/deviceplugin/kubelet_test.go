@@ -237,11 +237,23 @@ func (k *kubelet) remove(uid string) {
 	k.podsAPI.Removed(pod)
 }
 
-// watchedSlots returns the slots by health.
-func (k *kubelet) watchedSlots() (healthy, unhealthy int) {
+// told returns how often the plugin has told its slots.
+func (k *kubelet) told() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, d := range k.devices {
+	return k.updates
+}
+
+// watched returns the slots that the plugin told last.
+func (k *kubelet) watched() []*pluginapi.Device {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.devices
+}
+
+// watchedSlots returns the slots by health.
+func (k *kubelet) watchedSlots() (healthy, unhealthy int) {
+	for _, d := range k.watched() {
 		if d.Health == pluginapi.Healthy {
 			healthy++
 		} else {

@@ -161,8 +161,8 @@ func TestPodsFromTheAPIServer(t *testing.T) {
 func TestALaggingWatchMisleadsNobody(t *testing.T) {
 	start := func(t *testing.T) (*bench, *podsAtServer) {
 		b, s := newOldBench(t)
-		b.timing.patience = 300 * time.Millisecond
-		b.timing.grace = time.Hour // the sweep must not take the pod for gone while the watch lags
+		b.timing.patience = 2 * time.Second // of which a busy machine needs a part
+		b.timing.grace = time.Hour          // the sweep must not take the pod for gone while the watch lags
 		return b, s
 	}
 	t.Run("a pod that it has not told", func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestStartWaitsForTheEndOfAnotherPod(t *testing.T) {
 // While the API server is away, containers of pods that the agent knows start again; others wait for it.
 func TestContainersRestartWithoutTheAPIServer(t *testing.T) {
 	b, s := newOldBench(t)
-	b.timing.patience = 300 * time.Millisecond
+	b.timing.patience = 2 * time.Second // of which a busy machine needs a part
 	pod, old := fixture.Placed(t, "train", fixture.App(fixture.G1, 3)), fixture.Placed(t, "old", fixture.App(fixture.G1, 3))
 	old.Status.Phase = v1.PodFailed
 	s.put(pod, old)

@@ -32,7 +32,7 @@ func TestAgentRegistersBeforeAnythingElseIsReady(t *testing.T) {
 			t.Errorf("%s: %d %s", page, code, body)
 		}
 	}
-	for _, d := range b.kubelet.devices {
+	for _, d := range b.kubelet.watched() {
 		device, _, _ := allocation.ParseSlotID(d.ID)
 		want := map[string]int64{fixture.G0: 0, fixture.G1: 1}[device]
 		if len(d.Topology.GetNodes()) != 1 || d.Topology.Nodes[0].ID != want {
