@@ -105,9 +105,8 @@ func TestProbeOfAServerThatAcceptsNoClient(t *testing.T) {
 	if err := n.probe(m, "canary"); !errors.Is(err, ErrProbeTimeout) {
 		t.Errorf("Probe: %v, want %v", err, ErrProbeTimeout)
 	}
-	if pid := n.canary(); runs(pid) {
-		t.Errorf("canary %d lives on", pid)
-	}
+	pid := n.canary()
+	eventually(t, "the canary has ended", func() bool { return !runs(pid) })
 }
 
 func runs(pid int) bool { _, ok := findProcess(pid); return ok }
@@ -148,8 +147,11 @@ terminate_client*) echo "$line" > terminated;;`)
 			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 			_, err := os.Stat("began")
 			_, terminated := os.Stat("terminated")
-			if err != nil || (terminated == nil) != test.killed || runs(pid) == test.killed {
+			if err != nil || (terminated == nil) != test.killed || !test.killed && !runs(pid) {
 				t.Errorf("began: %v, terminated: %v, canary %d runs: %t", err, terminated, pid, runs(pid))
+			}
+			if test.killed {
+				eventually(t, "the canary has ended", func() bool { return !runs(pid) })
 			}
 			_ = os.Remove("began")
 			if test.killed {
@@ -206,9 +208,8 @@ func TestCancelledProbeEndsItsCanary(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, ErrProbeTimeout) {
 		t.Errorf("Probe: %v, want %v", err, context.Canceled)
 	}
-	if pid := n.canary(); runs(pid) {
-		t.Errorf("canary %d lives on", pid)
-	}
+	pid := n.canary()
+	eventually(t, "the canary has ended", func() bool { return !runs(pid) })
 }
 
 // The canary is a client of this device's daemon, with the least share, whatever the agent's own environment says.
