@@ -289,17 +289,30 @@ func TestScaleFails(t *testing.T) {
 	w.scaleErr = errors.New("gone")
 	w.wants("GET", "/ns/nb/", 502, "the notebook cannot be woken: scale StatefulSet ns/nb: gone")
 	w.scaleErr = apierrors.NewInvalid(schema.GroupKind{Kind: "Scale"}, "nb", nil)
-	done := make(chan struct{})
+	type reply struct {
+		code int
+		body string
+		err  error
+	}
+	answered := make(chan reply, 1)
 	go func() {
-		defer close(done)
-		w.wants("GET", "/ns/nb/", 200, "GET /ns/nb/")
+		answer, err := http.Get(w.front.URL + "/ns/nb/")
+		if err != nil {
+			answered <- reply{err: err}
+			return
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		answered <- reply{answer.StatusCode, string(body), err}
 	}()
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return len(w.patches()) == 2, nil }); err != nil {
 		t.Fatalf("patches %q: %v", w.patches(), err)
 	}
 	w.put(1, nil)
 	w.start()
-	<-done
+	if got := <-answered; got.err != nil || got.code != http.StatusOK || !strings.HasPrefix(got.body, "GET /ns/nb/") {
+		t.Errorf("%+v", got)
+	}
 }
 
 // Requests that wait are bounded, for one notebook and together. Those that end make room.
