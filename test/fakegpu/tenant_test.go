@@ -111,7 +111,9 @@ func TestTenantSaysWhatHappensToIt(t *testing.T) {
 	stubborn.ends(3)
 	stubborn.says("terminated")
 
-	neighbour, cause := startTenant(t, env), startTenant(t, env, "--fault-after", "1s")
+	neighbour := startTenant(t, env)
+	neighbour.says("connected server=" + waitServer(g)) // before the other one breaks the server
+	cause := startTenant(t, env, "--fault-after", "1s")
 	for _, n := range []*tenant{neighbour, cause} {
 		n.ends(4)
 		n.says("fault")
